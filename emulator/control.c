@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* The functions of control.h, and the report at exit. */
+#include "config.h"
+
+#include "emulator/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void hoist_emulator_counters(struct hoist_emulator_counters *ret)
+{
+	hoist__emu_lock();
+	*ret = hoist__emu.count;
+	hoist__emu_unlock();
+}
+
+uint64_t hoist_emulator_calls(const char *function)
+{
+	const struct hoist__emu_face *face = &hoist__emu_face;
+	for (unsigned i = 0; i < face->n_functions; i++) {
+		if (strcmp(face->functions[i].symbol, function) != 0 &&
+		    strcmp(face->functions[i].name, function) != 0)
+			continue;
+		hoist__emu_lock();
+		uint64_t calls = hoist__emu.calls[i];
+		hoist__emu_unlock();
+		return calls;
+	}
+	return UINT64_MAX;
+}
+
+const char *hoist_emulator_function(unsigned index)
+{
+	const struct hoist__emu_face *face = &hoist__emu_face;
+	return index < face->n_functions ? face->functions[index].symbol : NULL;
+}
+
+int hoist_emulator_fail(const char *spec)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	int err = hoist__emu_faults_set(spec);
+	hoist__emu_unlock();
+	return err;
+}
+
+void hoist_emulator_set_rate(uint64_t bytes_per_second)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	hoist__emu.now.rate = bytes_per_second;
+	hoist__emu_unlock();
+}
+
+void hoist_emulator_set_latency(unsigned min_us, unsigned max_us)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	hoist__emu.now.latency_ns[0] = UINT64_C(1000) * min_us;
+	hoist__emu.now.latency_ns[1] = UINT64_C(1000) * (max_us < min_us ? min_us : max_us);
+	hoist__emu_unlock();
+}
+
+void hoist_emulator_set_memory(uint64_t bytes)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	hoist__emu.now.memory = bytes < EMU_MAX_MEMORY ? bytes : EMU_MAX_MEMORY;
+	hoist__emu_unlock();
+}
+
+void hoist_emulator_hold(int hold)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	hoist__emu.hold = hold != 0;
+	(void)pthread_cond_broadcast(&hoist__emu.progress);
+	hoist__emu_unlock();
+}
+
+/* [locked] */
+static void forget_failures(void)
+{
+	for (int i = 0; i < hoist__emu.environment.n_devices; i++) {
+		struct hoist__list *head = &hoist__emu.devices[i].streams;
+		for (struct hoist__list *node = head->next; node != head; node = node->next)
+			HOIST__CONTAINER_OF(node, struct hoist__emu_stream, node)->error = 0;
+	}
+}
+
+void hoist_emulator_reset(void)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	const struct hoist_emulator_counters old = hoist__emu.count;
+	hoist__emu.count = (struct hoist_emulator_counters){
+		.live_allocations = old.live_allocations,
+		.live_bytes = old.live_bytes,
+		.peak_bytes = old.live_bytes,
+		.live_registrations = old.live_registrations,
+		.live_registered_bytes = old.live_registered_bytes,
+		.peak_registered_bytes = old.live_registered_bytes,
+		.live_streams = old.live_streams,
+		.live_events = old.live_events,
+		.live_contexts = old.live_contexts,
+	};
+	memset(hoist__emu.calls, 0, sizeof hoist__emu.calls);
+	hoist__emu.n_faults = 0;
+	hoist__emu.hold = false;
+	hoist__emu.now = hoist__emu.environment;
+	forget_failures();
+	(void)pthread_cond_broadcast(&hoist__emu.progress);
+	hoist__emu_unlock();
+}
+
+/* --- the report --- */
+
+/* [locked] One line: {"emulator": "cuda", ..., "functions": {...}}. */
+static void print_report(FILE *file)
+{
+	const struct hoist__emu_face *face = &hoist__emu_face;
+	fprintf(file, "{\"emulator\": \"%s\", \"pid\": %d, \"devices\": %d", face->api,
+		hoist__emu.pid, hoist__emu.environment.n_devices);
+#define X(name) fprintf(file, ", \"%s\": %llu", #name, (unsigned long long)hoist__emu.count.name);
+	HOIST_EMULATOR_COUNTERS(X)
+#undef X
+	fprintf(file, ", \"functions\": {");
+	for (unsigned i = 0; i < face->n_functions; i++)
+		fprintf(file, "%s\"%s\": %llu", i == 0 ? "" : ", ", face->functions[i].symbol,
+			(unsigned long long)hoist__emu.calls[i]);
+	fprintf(file, "}}\n");
+}
+
+/* A process that never made a driver call has nothing to report, and neither
+ * has a forked child: its parent does.  Nobody is left to be told of a failure
+ * to write; a missing line is one. */
+__attribute__((destructor)) static void report_at_exit(void)
+{
+	const char *path = secure_getenv("HOIST_EMULATE_REPORT");
+	if (path == NULL || *path == '\0' || hoist__emu.pid != (int)getpid())
+		return;
+	FILE *file = fopen(path, "ae");
+	if (file == NULL)
+		return;
+	hoist__emu_lock();
+	print_report(file);
+	hoist__emu_unlock();
+	(void)fclose(file);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* emulator/control.h - how a test steers and questions hoist's stand-in drivers.
+ *
+ * libhoist-emulated-cuda.so and libhoist-emulated-hip.so each export every
+ * function below beside the driver's own.  hoist opens them privately, so find
+ * the functions in the library that is already open:
+ *
+ *   void *so = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+ *   __typeof__(&hoist_emulator_fail) fail;
+ *   *(void **)&fail = dlsym(so, "hoist_emulator_fail");
+ *
+ * The two libraries share nothing: each has its own devices, counters and
+ * faults.  All functions may be called from any thread at any time.
+ *
+ * Environment, read at the library's first call:
+ *   HOIST_EMULATE          cuda:2,hip:1   how many devices each stand-in shows
+ *   HOIST_EMULATE_MEMORY   16G            memory of each device (K, M, G, T: powers of 1024)
+ *   HOIST_EMULATE_RATE     0              bytes per second of each copy engine; 0: unlimited
+ *   HOIST_EMULATE_LATENCY  10..200        microseconds from submission until an operation may
+ *                                         start: MIN..MAX, or MAX alone
+ *   HOIST_EMULATE_SEED     1              of the pseudo-random latencies
+ *   HOIST_EMULATE_FAIL     ""             faults, see hoist_emulator_fail()
+ *   HOIST_EMULATE_REPORT   ""             a file to which the counters are appended at exit as
+ *                                         one line of JSON, one line per process and stand-in
+ * A value that is not understood makes cuInit() or hipInit() fail with "invalid
+ * value"; cuGetErrorString() or hipGetErrorString() of that code then names it.
+ */
+#ifndef HOIST_EMULATOR_CONTROL_H
+#define HOIST_EMULATOR_CONTROL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HOIST_EMULATOR_API __attribute__((visibility("default")))
+
+/* Every counter, once: its name here is its name in the report.  "live" ones
+ * are what exists now; "peak" the most that existed; all else counts up. */
+#define HOIST_EMULATOR_COUNTERS(X)                                                                 \
+	X(calls)		/* driver calls of any kind */                                     \
+	X(injected_failures)	/* faults that went off, asynchronous ones included */             \
+	X(copies)		/* copies accepted, of any direction */                            \
+	X(memsets)		/* memsets accepted */                                             \
+	X(host_to_device_bytes) /* moved, not merely queued; likewise the next two */              \
+	X(device_to_host_bytes)                                                                    \
+	X(device_to_device_bytes)                                                                  \
+	X(pageable_copies) /* copies accepted whose host side is not registered */                 \
+	X(pageable_bytes)                                                                          \
+	X(bad_copies)	  /* refused: out of range, freed, or across registrations */              \
+	X(bad_frees)	  /* a free or unregister of what is not there */                          \
+	X(use_after_free) /* freed, unregistered or unmapped under a queued operation */           \
+	X(engine_busy_ns) /* time the copy engines were taken at the set rate */                   \
+	X(live_allocations)                                                                        \
+	X(live_bytes)                                                                              \
+	X(peak_bytes)                                                                              \
+	X(live_registrations)                                                                      \
+	X(live_registered_bytes)                                                                   \
+	X(peak_registered_bytes)                                                                   \
+	X(live_streams)                                                                            \
+	X(live_events)                                                                             \
+	X(live_contexts) /* primary contexts retained; HIP has none */
+
+struct hoist_emulator_counters {
+#define X(name) uint64_t name;
+	HOIST_EMULATOR_COUNTERS(X)
+#undef X
+};
+
+HOIST_EMULATOR_API void hoist_emulator_counters(struct hoist_emulator_counters *ret);
+
+/* How often @function was called ("cuMemAlloc" or "cuMemAlloc_v2"); UINT64_MAX
+ * if the stand-in has no such function. */
+HOIST_EMULATOR_API uint64_t hoist_emulator_calls(const char *function);
+
+/* The functions of this stand-in, by exported symbol; NULL from the end on. */
+HOIST_EMULATOR_API const char *hoist_emulator_function(unsigned index);
+
+/* Replaces all faults by those of @spec; NULL or "" leaves none.
+ *
+ *   spec   = fault {"," fault}
+ *   fault  = what ":" N ["+"] [":" code]
+ *   what   = a function's name or symbol | "any" (any driver call) | "async" (a
+ *            copy that is accepted and fails later, at synchronize or query)
+ *
+ * The Nth use counted from now fails, with "+" every use from then on; @code is
+ * the driver's number, by default "out of memory" for what creates something,
+ * "illegal address" for async and "unknown" for the rest.  A failing call does
+ * nothing, except that a free, destroy or unregister does its work and then
+ * says that it failed, as drivers do: so nothing leaks by injection alone.
+ * Functions that begin with the other stand-in's prefix are ignored.
+ * Returns: 0; -EINVAL (nothing changed) if @spec cannot be read or names a
+ *   function that this stand-in has not; -E2BIG above 64 faults. */
+HOIST_EMULATOR_API int hoist_emulator_fail(const char *spec);
+
+/* As in the environment; they hold for operations submitted from now on (the
+ * rate: started from now on) and, the memory, for allocations from now on. */
+HOIST_EMULATOR_API void hoist_emulator_set_rate(uint64_t bytes_per_second);
+HOIST_EMULATOR_API void hoist_emulator_set_latency(unsigned min_us, unsigned max_us);
+HOIST_EMULATOR_API void hoist_emulator_set_memory(uint64_t bytes);
+
+/* While @hold is not 0 no stream starts an operation: a way to see lateness
+ * without a clock.  A copy from pageable memory waits for itself, so it must not
+ * be submitted by the thread that is to end the hold. */
+HOIST_EMULATOR_API void hoist_emulator_hold(int hold);
+
+/* Ends a hold, drops all faults, forgets the failures of streams, puts rate,
+ * latency and memory back to the environment's, and zeroes all counters but
+ * those of what is alive.  What the program holds stays valid and counted. */
+HOIST_EMULATOR_API void hoist_emulator_reset(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies and memsets.
+ *
+ * Each device has one copy engine a direction.  Where a rate is set, a copy
+ * takes its engine from the first moment at which it is ready, its stream has
+ * come to it and the engine is idle, for bytes / rate; its bytes move in chunks,
+ * each at the end of its share of that time: a source that is overwritten too
+ * early gives wrong bytes, as late as it can be.  The times are reckoned, not
+ * measured: a thread that wakes late makes one copy late, never the engine slow.
+ * Without a rate a copy starts when ready and runs at the speed of memory. */
+#include "config.h"
+
+#include "emulator/core.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+
+#define CHUNK ((size_t)1 << 20)
+
+/* bytes / rate in ns. */
+static uint64_t transfer_ns(size_t bytes, uint64_t rate)
+{
+	return (uint64_t)((unsigned __int128)bytes * 1000000000u / rate);
+}
+
+/* [locked] One chunk; the lock is released while its bytes move. */
+static int move(struct hoist__emu_op *op, size_t offset, size_t bytes)
+{
+	int result = hoist__emu_span_touch(&op->dst, offset, bytes);
+	if (result != EMU_SUCCESS)
+		return result;
+	if (op->kind == EMU_COPY) {
+		result = hoist__emu_span_touch(&op->src, offset, bytes);
+		if (result != EMU_SUCCESS) {
+			hoist__emu_span_leave(&op->dst);
+			return result;
+		}
+	}
+	hoist__emu_unlock();
+	if (op->kind == EMU_COPY)
+		memmove(op->dst.bytes + offset, op->src.bytes + offset, bytes);
+	else
+		memset(op->dst.bytes + offset, op->value, bytes);
+	hoist__emu_lock();
+	hoist__emu_span_leave(&op->dst);
+	if (op->kind == EMU_COPY)
+		hoist__emu_span_leave(&op->src);
+	return EMU_SUCCESS;
+}
+
+static void count_moved(const struct hoist__emu_op *op)
+{
+	struct hoist_emulator_counters *count = &hoist__emu.count;
+	if (op->kind != EMU_COPY)
+		return;
+	switch (op->direction) {
+	case EMU_TO_DEVICE:
+		count->host_to_device_bytes += op->bytes;
+		break;
+	case EMU_TO_HOST:
+		count->device_to_host_bytes += op->bytes;
+		break;
+	case EMU_ON_DEVICE:
+		count->device_to_device_bytes += op->bytes;
+		break;
+	}
+}
+
+static void sleep_unlocked(uint64_t until_ns)
+{
+	hoist__emu_unlock();
+	hoist__emu_sleep_until(until_ns);
+	hoist__emu_lock();
+}
+
+/* [locked] Takes the engine for the whole copy: when it starts by its own time. */
+static uint64_t take_engine(struct hoist__emu_stream *stream, const struct hoist__emu_op *op,
+			    uint64_t rate)
+{
+	uint64_t *engine_free = &stream->device->engine_free_ns[op->direction];
+	uint64_t takes = transfer_ns(op->bytes, rate);
+	uint64_t start = hoist__max_u64(op->ready_ns, stream->free_ns);
+	start = hoist__max_u64(start, *engine_free);
+	*engine_free = start + takes;
+	stream->free_ns = start + takes;
+	hoist__emu.count.engine_busy_ns += takes;
+	return start;
+}
+
+int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
+{
+	sleep_unlocked(op->ready_ns);
+	if (op->forced != 0)
+		return op->forced;
+	uint64_t rate = op->kind == EMU_COPY ? hoist__emu.now.rate : 0;
+	uint64_t start = rate != 0 ? take_engine(stream, op, rate) : 0;
+	for (size_t done = 0; done < op->bytes;) {
+		size_t bytes = (size_t)hoist__min_u64(CHUNK, op->bytes - done);
+		if (rate != 0)
+			sleep_unlocked(start + transfer_ns(done + bytes, rate));
+		int result = move(op, done, bytes);
+		if (result != EMU_SUCCESS)
+			return result;
+		done += bytes;
+	}
+	if (rate == 0)
+		stream->free_ns = hoist__emu_now_ns();
+	count_moved(op);
+	return EMU_SUCCESS;
+}
+
+/* [locked] Finds both sides of a copy and takes them. */
+static int find_sides(struct hoist__emu_op *op, uintptr_t dst, uintptr_t src)
+{
+	int result = op->direction == EMU_TO_HOST
+			     ? hoist__emu_span_host(dst, op->bytes, &op->dst)
+			     : hoist__emu_span_device(dst, op->bytes, &op->dst);
+	if (result != EMU_SUCCESS)
+		return result;
+	result = op->direction == EMU_TO_DEVICE ? hoist__emu_span_host(src, op->bytes, &op->src)
+						: hoist__emu_span_device(src, op->bytes, &op->src);
+	if (result != EMU_SUCCESS)
+		hoist__emu_span_release(&op->dst);
+	return result;
+}
+
+/* [locked] Queues @op, whose sides are taken; they are given up on failure. */
+static int submit(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
+{
+	int result = hoist__emu_stream_submit(stream, op);
+	if (result == EMU_SUCCESS)
+		return EMU_SUCCESS;
+	hoist__emu_span_release(&op->dst);
+	hoist__emu_span_release(&op->src);
+	return result;
+}
+
+/* [locked] A driver copies pageable memory through buffers of its own and
+ * returns when it is done with the caller's bytes. */
+static int after_submission(struct hoist__emu_stream *stream, const struct hoist__emu_op *op,
+			    bool pageable)
+{
+	hoist__emu.count.copies++;
+	if (!pageable)
+		return EMU_SUCCESS;
+	hoist__emu.count.pageable_copies++;
+	hoist__emu.count.pageable_bytes += op->bytes;
+	return hoist__emu_stream_drain(stream);
+}
+
+int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src, size_t bytes)
+{
+	struct hoist__emu_stream *stream = NULL;
+	struct hoist__emu_op op = {.kind = EMU_COPY, .direction = direction, .bytes = bytes};
+	hoist__emu_lock();
+	int result = hoist__emu_stream_find(device, handle, &stream);
+	if (result == EMU_SUCCESS && bytes > 0)
+		result = find_sides(&op, dst, src);
+	if (result == EMU_SUCCESS && bytes > 0) {
+		const struct hoist__emu_span *host = direction == EMU_TO_HOST ? &op.dst : &op.src;
+		bool pageable = host->host && host->block == NULL;
+		op.forced = hoist__emu_fault_due(EMU_FAULT_ASYNC);
+		result = submit(stream, &op);
+		if (result == EMU_SUCCESS)
+			result = after_submission(stream, &op, pageable);
+	}
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		      uintptr_t dst, unsigned char value, size_t bytes)
+{
+	struct hoist__emu_stream *stream = NULL;
+	struct hoist__emu_op op = {
+		.kind = EMU_MEMSET, .direction = EMU_ON_DEVICE, .bytes = bytes, .value = value};
+	hoist__emu_lock();
+	int result = hoist__emu_stream_find(device, handle, &stream);
+	if (result == EMU_SUCCESS && bytes > 0)
+		result = hoist__emu_span_device(dst, bytes, &op.dst);
+	if (result == EMU_SUCCESS && bytes > 0) {
+		result = submit(stream, &op);
+		hoist__emu.count.memsets += result == EMU_SUCCESS;
+	}
+	hoist__emu_unlock();
+	return result;
+}

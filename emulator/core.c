@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* The state of a stand-in driver, its initialisation, and the gate that every
+ * driver call goes through. */
+#include "config.h"
+
+#include "emulator/core.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+struct hoist__emu hoist__emu = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.progress = PTHREAD_COND_INITIALIZER,
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void read_environment(void)
+{
+	struct hoist__emu *emu = &hoist__emu;
+	emu->pid = (int)getpid();
+	if (!hoist__emu_settings_read(&emu->environment, emu->problem, sizeof emu->problem))
+		emu->environment.n_devices = 0;
+	emu->now = emu->environment;
+	const char *faults = secure_getenv("HOIST_EMULATE_FAIL");
+	hoist__emu_lock();
+	if (hoist__emu_faults_set(faults) < 0)
+		(void)snprintf(emu->problem, sizeof emu->problem,
+			       "HOIST_EMULATE_FAIL=%.80s is not understood", faults);
+	for (int i = 0; i < EMU_MAX_DEVICES; i++) {
+		struct hoist__emu_device *device = &emu->devices[i];
+		device->ordinal = i;
+		hoist__list_init(&device->blocks);
+		hoist__list_init(&device->streams);
+		device->rover = &device->blocks;
+	}
+	hoist__emu_unlock();
+}
+
+void hoist__emu_load_environment(void)
+{
+	(void)pthread_once(&once, read_environment);
+}
+
+/* A forked child has no stream threads, and its lock may be held for ever: it
+ * must be turned away before the lock. */
+static bool forked(void)
+{
+	hoist__emu_load_environment();
+	return hoist__emu.pid != (int)getpid();
+}
+
+static int count_call(unsigned function)
+{
+	hoist__emu_lock();
+	hoist__emu.calls[function]++;
+	hoist__emu.count.calls++;
+	int code = hoist__emu_fault_due((int)function);
+	hoist__emu_unlock();
+	return code;
+}
+
+int hoist__emu_enter(unsigned function)
+{
+	return forked() ? EMU_NOT_INITIALIZED : count_call(function);
+}
+
+int hoist__emu_enter_free(unsigned function, int *forced)
+{
+	if (forked())
+		return EMU_NOT_INITIALIZED;
+	*forced = count_call(function);
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_init(void)
+{
+	if (hoist__emu.problem[0] != '\0')
+		return EMU_INVALID_VALUE;
+	return hoist__emu.environment.n_devices == 0 ? EMU_NO_DEVICE : EMU_SUCCESS;
+}
+
+struct hoist__emu_device *hoist__emu_device(int ordinal)
+{
+	if (ordinal < 0 || ordinal >= hoist__emu.environment.n_devices)
+		return NULL;
+	return &hoist__emu.devices[ordinal];
+}
+
+const char *hoist__emu_error_text(int code)
+{
+	switch (code) {
+	case EMU_SUCCESS:
+		return "no error";
+	case EMU_INVALID_VALUE:
+		return hoist__emu.problem[0] != '\0' ? hoist__emu.problem : "invalid argument";
+	case EMU_OUT_OF_MEMORY:
+		return "out of memory";
+	case EMU_NOT_INITIALIZED:
+		return "initialization error";
+	case EMU_NO_DEVICE:
+		return "no emulated device: HOIST_EMULATE asks for none";
+	case EMU_INVALID_DEVICE:
+		return "invalid device ordinal";
+	case EMU_INVALID_CONTEXT:
+		return "invalid device context";
+	case EMU_INVALID_HANDLE:
+		return "invalid resource handle";
+	case EMU_NOT_READY:
+		return "device not ready";
+	case EMU_ILLEGAL_ADDRESS:
+		return "an illegal memory access was encountered";
+	case EMU_ALREADY_REGISTERED:
+		return "part or all of the requested memory range is already mapped";
+	case EMU_NOT_REGISTERED:
+		return "pointer does not correspond to a registered memory region";
+	default:
+		return "emulated failure";
+	}
+}
+
+uint64_t hoist__emu_now_ns(void)
+{
+	struct timespec t = {0};
+	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void hoist__emu_sleep_until(uint64_t ns)
+{
+	if (ns <= hoist__emu_now_ns())
+		return;
+	struct timespec t = {
+		.tv_sec = (time_t)(ns / 1000000000u),
+		.tv_nsec = (long)(ns % 1000000000u),
+	};
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
+	}
+}

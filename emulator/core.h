@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* emulator/core.h - what both stand-in drivers are made of.
+ *
+ * A face (cuda.c, hip.c) defines the driver's functions and turns each into one
+ * call of the core; the core holds the devices, their memory, the streams, the
+ * events, the faults and the counters.  Each shared library is one face with
+ * its own copy of the core.
+ *
+ *   device      an ordinal, a memory limit, an address range, two arenas: one
+ *               that nobody can touch (its addresses are the device addresses)
+ *               and one with the bytes, at the same offsets
+ *   range       [start, start + bytes): what allocations, registrations and
+ *               handles are looked up by
+ *   span        one side of a copy: where its bytes are, and which allocation
+ *               or registration must stay while the copy is queued
+ *   stream      a queue of operations and the thread that performs them, late
+ *   mark        one recording of an event; outlives the event that made it
+ *   face        the names of a driver's functions, and what they fail with
+ *
+ * Results are the drivers' own numbers: CUDA and HIP agree on all that the core
+ * needs, and both faces assert it.
+ *
+ * Threads: one lock (hoist__emu.lock) guards everything here; it is released
+ * while bytes are copied and while a stream sleeps.  Functions marked [locked]
+ * are called with it held, all others without.
+ */
+#ifndef HOIST_EMULATOR_CORE_H
+#define HOIST_EMULATOR_CORE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "emulator/control.h"
+
+enum {
+	EMU_SUCCESS = 0,
+	EMU_INVALID_VALUE = 1,
+	EMU_OUT_OF_MEMORY = 2,
+	EMU_NOT_INITIALIZED = 3,
+	EMU_NO_DEVICE = 100,
+	EMU_INVALID_DEVICE = 101,
+	EMU_INVALID_CONTEXT = 201,
+	EMU_INVALID_HANDLE = 400,
+	EMU_NOT_READY = 600,
+	EMU_ILLEGAL_ADDRESS = 700,
+	EMU_ALREADY_REGISTERED = 712,
+	EMU_NOT_REGISTERED = 713,
+	EMU_UNKNOWN = 999
+};
+
+#define EMU_MAX_DEVICES 64
+#define EMU_MAX_FUNCTIONS 128
+#define EMU_MAX_FAULTS 64
+#define EMU_MAX_MEMORY ((uint64_t)1 << 42) /* twice this is reserved, twice */
+
+/* --- the face --- */
+
+struct hoist__emu_function {
+	const char *name;   /* as in the manual */
+	const char *symbol; /* as exported */
+};
+
+struct hoist__emu_face {
+	const char *api;	  /* "cuda", as HOIST_EMULATE names it */
+	const char *prefix;	  /* "cu": of its functions */
+	const char *other_prefix; /* "hip": functions that are not for us */
+	const struct hoist__emu_function *functions;
+	unsigned n_functions;
+	int (*default_error)(unsigned function); /* of an injected failure */
+};
+
+/* Defined by the face. */
+extern const struct hoist__emu_face hoist__emu_face;
+
+/* --- ranges: sets of disjoint address ranges (ranges.c) --- */
+
+/* The first member of whatever is kept in a set. */
+struct hoist__emu_range {
+	uintptr_t start;
+	size_t bytes;
+};
+
+/* A set is a pointer that starts as NULL.  Adding fails with -EEXIST where any
+ * byte is taken and with -ENOMEM; find gives some member that shares a byte. */
+int hoist__emu_range_add(void **set, struct hoist__emu_range *range);
+void *hoist__emu_range_find(void *const *set, uintptr_t start, size_t bytes);
+void hoist__emu_range_remove(void **set, struct hoist__emu_range *range);
+
+/* --- state (core.c) --- */
+
+struct hoist__emu_stream;
+
+struct hoist__emu_device {
+	int ordinal;
+	unsigned retained;    /* the primary context's count; CUDA only */
+	uintptr_t base;	      /* the device addresses: base .. base + span; 0 before use */
+	unsigned char *bytes; /* the byte of address a is bytes[a - base] */
+	size_t span;
+	uint64_t used;		   /* sum of the allocations' rounded sizes */
+	struct hoist__list blocks; /* the allocations by address */
+	struct hoist__list *rover; /* new ones are looked for behind this one */
+	struct hoist__list streams;
+	struct hoist__emu_stream *null_stream; /* made on first use */
+	uint64_t engine_free_ns[3];	       /* by direction: when the copy engine is next idle */
+};
+
+enum hoist__emu_direction { EMU_TO_DEVICE, EMU_TO_HOST, EMU_ON_DEVICE };
+
+struct hoist__emu_settings {
+	int n_devices;
+	uint64_t memory;	/* bytes of each device */
+	uint64_t rate;		/* bytes/s of each copy engine; 0: unlimited */
+	uint64_t latency_ns[2]; /* least, most */
+	uint64_t seed;
+};
+
+struct hoist__emu_fault {
+	int function;  /* an index, or EMU_FAULT_ANY, EMU_FAULT_ASYNC */
+	uint64_t left; /* uses until it goes off; 0: spent */
+	bool repeats;  /* from then on always */
+	int code;
+};
+
+/* Far from the negative errno values that a search for a function may give. */
+enum { EMU_FAULT_ANY = -100001, EMU_FAULT_ASYNC = -100002 };
+
+struct hoist__emu {
+	pthread_mutex_t lock;
+	pthread_cond_t progress; /* an operation ended, a hold ended, a chunk was copied */
+	int pid;		 /* of the process that initialised: a forked child is refused */
+	char problem[160];	 /* what the environment got wrong; "" */
+	struct hoist__emu_settings environment; /* as read */
+	struct hoist__emu_settings now;		/* as in force */
+	bool hold;
+	uint64_t ticket;	 /* of the latest operation submitted */
+	uint64_t n_streams_made; /* seeds their latencies */
+	uint64_t calls[EMU_MAX_FUNCTIONS];
+	struct hoist_emulator_counters count;
+	struct hoist__emu_fault faults[EMU_MAX_FAULTS];
+	unsigned n_faults;
+	void *allocations; /* sets of ranges */
+	void *registrations;
+	void *streams;
+	void *events;
+	struct hoist__emu_device devices[EMU_MAX_DEVICES];
+};
+
+extern struct hoist__emu hoist__emu;
+
+static inline void hoist__emu_lock(void)
+{
+	(void)pthread_mutex_lock(&hoist__emu.lock);
+}
+
+static inline void hoist__emu_unlock(void)
+{
+	(void)pthread_mutex_unlock(&hoist__emu.lock);
+}
+
+/* Reads the environment unless that was done. */
+void hoist__emu_load_environment(void);
+
+/* Each driver function calls one of these first, with its index.  They read the
+ * environment once, count the call and return 0, or what the function must
+ * return at once: an injected failure, or "not initialized" after a fork.  The
+ * second is for functions that free: an injected failure comes in *forced, to be
+ * returned after the work was done. */
+int hoist__emu_enter(unsigned function);
+int hoist__emu_enter_free(unsigned function, int *forced);
+
+/* cuInit, hipInit: 0, EMU_NO_DEVICE, EMU_INVALID_VALUE (environment). */
+int hoist__emu_init(void);
+
+/* NULL if @ordinal is no device. */
+struct hoist__emu_device *hoist__emu_device(int ordinal);
+
+const char *hoist__emu_error_text(int code);
+
+/* CLOCK_MONOTONIC, and sleeping until then. */
+uint64_t hoist__emu_now_ns(void);
+void hoist__emu_sleep_until(uint64_t ns);
+
+/* --- settings.c, faults.c --- */
+
+/* Fills *ret from the environment; false with @problem filled on nonsense. */
+bool hoist__emu_settings_read(struct hoist__emu_settings *ret, char *problem, size_t bytes);
+
+/* [locked] Parses hoist_emulator_fail()'s argument and puts it in force. */
+int hoist__emu_faults_set(const char *spec);
+
+/* [locked] Counts one use of @function, or of EMU_FAULT_ASYNC: the code to fail with,
+ * or 0. */
+int hoist__emu_fault_due(int function);
+
+/* --- memory.c --- */
+
+int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret);
+int hoist__emu_free(uintptr_t address);
+void hoist__emu_mem_info(struct hoist__emu_device *device, size_t *free_bytes, size_t *total);
+int hoist__emu_register(void *address, size_t bytes);
+int hoist__emu_unregister(void *address);
+int hoist__emu_host_address(void *address, uintptr_t *ret);
+
+struct hoist__emu_block; /* an allocation or a registration */
+
+struct hoist__emu_span {
+	unsigned char *bytes;		/* where they really are */
+	struct hoist__emu_block *block; /* NULL: pageable host memory */
+	bool host;			/* the caller's memory: may be unmapped under us */
+};
+
+/* [locked] Finds @bytes at @address as device memory (registered host memory
+ * serves as such too) or as host memory, and takes the block for a queued
+ * operation.  0 or EMU_INVALID_VALUE, counted as a bad copy. */
+int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_span *ret);
+int hoist__emu_span_host(uintptr_t address, size_t bytes, struct hoist__emu_span *ret);
+void hoist__emu_span_release(struct hoist__emu_span *span);
+
+/* [locked] Around the copying of one chunk: between them a block is not given
+ * up by a free in another thread.  Touch fails with EMU_ILLEGAL_ADDRESS where
+ * the bytes are gone. */
+int hoist__emu_span_touch(struct hoist__emu_span *span, size_t offset, size_t bytes);
+void hoist__emu_span_leave(struct hoist__emu_span *span);
+
+/* --- stream.c --- */
+
+enum hoist__emu_kind { EMU_COPY, EMU_MEMSET, EMU_RECORD, EMU_WAIT };
+
+struct hoist__emu_mark {
+	unsigned refs;
+	bool done;
+	int error;   /* of the stream at that point */
+	uint64_t ns; /* when done */
+};
+
+/* Operations stay in their stream's queue until they have ended. */
+struct hoist__emu_op {
+	struct hoist__list node;
+	enum hoist__emu_kind kind;
+	enum hoist__emu_direction direction;
+	uint64_t ticket;   /* order of submission over all streams */
+	uint64_t ready_ns; /* not before then */
+	struct hoist__emu_span dst;
+	struct hoist__emu_span src;
+	size_t bytes;
+	unsigned char value;	      /* EMU_MEMSET */
+	struct hoist__emu_mark *mark; /* EMU_RECORD, EMU_WAIT */
+	int forced;		      /* fail with this instead */
+};
+
+struct hoist__emu_stream {
+	struct hoist__emu_range range; /* [this, this + 1): its handle */
+	struct hoist__list node;       /* in its device's streams */
+	struct hoist__emu_device *device;
+	pthread_cond_t wake;
+	struct hoist__list queue;
+	unsigned refs; /* handle, thread, waiting callers */
+	bool blocking; /* ordered with the NULL stream */
+	bool is_null;
+	bool closing;	    /* destroyed: the thread ends when the queue is empty */
+	int error;	    /* sticks; later operations do nothing */
+	uint64_t submitted; /* ticket of the latest operation */
+	uint64_t completed;
+	uint64_t free_ns; /* when the previous operation ended by the engine's time */
+	uint64_t random;  /* state of its latencies */
+};
+
+int hoist__emu_stream_create(struct hoist__emu_device *device, bool blocking,
+			     struct hoist__emu_stream **ret);
+int hoist__emu_stream_destroy(struct hoist__emu_stream *handle);
+int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
+				  struct hoist__emu_stream *handle);
+int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_stream *handle);
+
+/* [locked] The stream of a handle, or @device's NULL stream for NULL. */
+int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			   struct hoist__emu_stream **ret);
+
+/* [locked] Queues a copy of *@op; 0, the stream's failure, or EMU_OUT_OF_MEMORY,
+ * after which the spans and the mark are still the caller's. */
+int hoist__emu_stream_submit(struct hoist__emu_stream *stream, const struct hoist__emu_op *op);
+
+/* [locked] Waits for all that is queued now: the stream's failure or 0. */
+int hoist__emu_stream_drain(struct hoist__emu_stream *stream);
+
+/* --- copy.c --- */
+
+int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src,
+		    size_t bytes);
+int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		      uintptr_t dst, unsigned char value, size_t bytes);
+
+/* [locked] Performs a copy or memset in the stream's thread: 0 or the failure. */
+int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op);
+
+/* --- event.c --- */
+
+struct hoist__emu_event {
+	struct hoist__emu_range range; /* [this, this + 1): its handle */
+	struct hoist__emu_device *device;
+	bool timing;
+	struct hoist__emu_mark *mark; /* of the latest recording; NULL before the first */
+};
+
+int hoist__emu_event_create(struct hoist__emu_device *device, bool timing,
+			    struct hoist__emu_event **ret);
+int hoist__emu_event_destroy(struct hoist__emu_event *handle);
+int hoist__emu_event_record(struct hoist__emu_device *device, struct hoist__emu_event *handle,
+			    struct hoist__emu_stream *stream);
+int hoist__emu_event_wait(struct hoist__emu_device *device, struct hoist__emu_event *handle,
+			  struct hoist__emu_stream *stream);
+int hoist__emu_event_query(struct hoist__emu_event *handle);
+int hoist__emu_event_synchronize(struct hoist__emu_event *handle);
+int hoist__emu_event_elapsed_ms(struct hoist__emu_event *start, struct hoist__emu_event *end,
+				float *ret);
+
+void hoist__emu_mark_unref(struct hoist__emu_mark *mark); /* [locked]; takes NULL */
+
+#endif

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: MIT */
+/* The stand-in for libcuda.so.1: every function of device/cuda-table.h over the
+ * core.  A row of the table that is not defined here does not compile. */
+#include "config.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/checked.h"
+#include "device/cuda-table.h"
+#include "emulator/core.h"
+
+#define X(name, symbol, result, arguments, need, since) HOIST_EMULATOR_API result symbol arguments;
+HOIST__CUDA_TABLE(X)
+#undef X
+
+enum {
+#define X(name, symbol, result, arguments, need, since) FN_##symbol,
+	HOIST__CUDA_TABLE(X)
+#undef X
+		N_FUNCTIONS
+};
+
+_Static_assert(N_FUNCTIONS <= EMU_MAX_FUNCTIONS, "raise EMU_MAX_FUNCTIONS");
+/* The core speaks the driver's numbers. */
+#define SAME(ours, drivers) _Static_assert((int)(ours) == (int)(drivers), #drivers)
+SAME(EMU_INVALID_VALUE, HOIST__CU_ERROR_INVALID_VALUE);
+SAME(EMU_OUT_OF_MEMORY, HOIST__CU_ERROR_OUT_OF_MEMORY);
+SAME(EMU_NOT_INITIALIZED, HOIST__CU_ERROR_NOT_INITIALIZED);
+SAME(EMU_NO_DEVICE, HOIST__CU_ERROR_NO_DEVICE);
+SAME(EMU_INVALID_DEVICE, HOIST__CU_ERROR_INVALID_DEVICE);
+SAME(EMU_INVALID_CONTEXT, HOIST__CU_ERROR_INVALID_CONTEXT);
+SAME(EMU_INVALID_HANDLE, HOIST__CU_ERROR_INVALID_HANDLE);
+SAME(EMU_NOT_READY, HOIST__CU_ERROR_NOT_READY);
+SAME(EMU_ILLEGAL_ADDRESS, HOIST__CU_ERROR_ILLEGAL_ADDRESS);
+SAME(EMU_ALREADY_REGISTERED, HOIST__CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+SAME(EMU_NOT_REGISTERED, HOIST__CU_ERROR_HOST_MEMORY_NOT_REGISTERED);
+SAME(EMU_UNKNOWN, HOIST__CU_ERROR_UNKNOWN);
+#undef SAME
+
+static const struct hoist__emu_function functions[] = {
+#define X(name, symbol, result, arguments, need, since) {#name, #symbol},
+	HOIST__CUDA_TABLE(X)
+#undef X
+};
+
+/* An alias of what is not defined does not compile: no row can be forgotten. */
+#define X(name, symbol, result, arguments, need, since)                                            \
+	static __typeof__(symbol) defined_##symbol __attribute__((alias(#symbol), unused));
+HOIST__CUDA_TABLE(X)
+#undef X
+
+static int default_error(unsigned function)
+{
+	switch (function) {
+	case FN_cuDevicePrimaryCtxRetain:
+	case FN_cuMemAlloc_v2:
+	case FN_cuMemHostRegister_v2:
+	case FN_cuStreamCreate:
+	case FN_cuEventCreate:
+		return EMU_OUT_OF_MEMORY;
+	default:
+		return EMU_UNKNOWN;
+	}
+}
+
+const struct hoist__emu_face hoist__emu_face = {
+	.api = "cuda",
+	.prefix = "cu",
+	.other_prefix = "hip",
+	.functions = functions,
+	.n_functions = N_FUNCTIONS,
+	.default_error = default_error,
+};
+
+/* The calling thread's contexts; the last one is current.  A context is its
+ * device: only primary ones exist here. */
+#define MAX_CONTEXTS 32
+static _Thread_local struct hoist__emu_device *contexts[MAX_CONTEXTS];
+static _Thread_local unsigned n_contexts;
+
+static atomic_bool initialized;
+
+static int enter(unsigned function)
+{
+	int result = hoist__emu_enter(function);
+	if (result == EMU_SUCCESS && !atomic_load(&initialized))
+		result = EMU_NOT_INITIALIZED;
+	return result;
+}
+
+/* For what needs a current context, whose device it gives. */
+static int enter_context(unsigned function, struct hoist__emu_device **ret)
+{
+	int result = enter(function);
+	if (result == EMU_SUCCESS && n_contexts == 0)
+		result = EMU_INVALID_CONTEXT;
+	if (result == EMU_SUCCESS)
+		*ret = contexts[n_contexts - 1];
+	return result;
+}
+
+/* The same for what frees: see hoist__emu_enter_free(). */
+static int enter_free(unsigned function, int *forced)
+{
+	int result = hoist__emu_enter_free(function, forced);
+	if (result == EMU_SUCCESS && n_contexts == 0)
+		result = EMU_INVALID_CONTEXT;
+	return result;
+}
+
+static hoist__cu_result leave_free(int result, int forced)
+{
+	return (hoist__cu_result)(forced != EMU_SUCCESS ? forced : result);
+}
+
+static struct hoist__emu_stream *stream_of(hoist__cu_stream stream)
+{
+	return (struct hoist__emu_stream *)(void *)stream;
+}
+
+static struct hoist__emu_event *event_of(hoist__cu_event event)
+{
+	return (struct hoist__emu_event *)(void *)event;
+}
+
+/* NULL for what is not a retained context. */
+static struct hoist__emu_device *context_device(hoist__cu_context context)
+{
+	struct hoist__emu_device *found = NULL;
+	hoist__emu_lock();
+	for (int i = 0; i < EMU_MAX_DEVICES; i++) {
+		struct hoist__emu_device *device = &hoist__emu.devices[i];
+		if ((void *)context == (void *)device && device->retained > 0)
+			found = device;
+	}
+	hoist__emu_unlock();
+	return found;
+}
+
+/* --- the driver --- */
+
+hoist__cu_result cuDriverGetVersion(int *ret)
+{
+	int result = hoist__emu_enter(FN_cuDriverGetVersion);
+	if (result == EMU_SUCCESS && ret == NULL)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		*ret = 13000;
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuInit(unsigned int flags)
+{
+	int result = hoist__emu_enter(FN_cuInit);
+	if (result == EMU_SUCCESS && flags != 0)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_init();
+	if (result == EMU_SUCCESS)
+		atomic_store(&initialized, true);
+	return (hoist__cu_result)result;
+}
+
+static const char *error_name(hoist__cu_result code)
+{
+	static const struct {
+		hoist__cu_result code;
+		const char *name;
+	} names[] = {
+#define X(constant, value, vendor) {value, #vendor},
+		HOIST__CUDA_CONSTANTS(X)
+#undef X
+	};
+	/* The table goes on with constants that are no errors. */
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(names); i++) {
+		if (names[i].code == code)
+			return names[i].name;
+		if (names[i].code == HOIST__CU_ERROR_UNKNOWN)
+			break;
+	}
+	return NULL;
+}
+
+hoist__cu_result cuGetErrorName(hoist__cu_result code, const char **ret)
+{
+	int result = hoist__emu_enter(FN_cuGetErrorName);
+	if (result != EMU_SUCCESS || ret == NULL)
+		return (hoist__cu_result)(result != EMU_SUCCESS ? result : EMU_INVALID_VALUE);
+	*ret = error_name(code);
+	return *ret != NULL ? EMU_SUCCESS : EMU_INVALID_VALUE;
+}
+
+hoist__cu_result cuGetErrorString(hoist__cu_result code, const char **ret)
+{
+	int result = hoist__emu_enter(FN_cuGetErrorString);
+	if (result != EMU_SUCCESS || ret == NULL)
+		return (hoist__cu_result)(result != EMU_SUCCESS ? result : EMU_INVALID_VALUE);
+	*ret = error_name(code) != NULL ? hoist__emu_error_text((int)code) : NULL;
+	return *ret != NULL ? EMU_SUCCESS : EMU_INVALID_VALUE;
+}
+
+/* --- devices --- */
+
+/* Enters and checks what every question about a device has: a device, and a
+ * place for the answer. */
+static int enter_device(unsigned function, hoist__cu_device ordinal, const void *ret)
+{
+	int result = enter(function);
+	if (result == EMU_SUCCESS && ret == NULL)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS && hoist__emu_device(ordinal) == NULL)
+		result = EMU_INVALID_DEVICE;
+	return result;
+}
+
+hoist__cu_result cuDeviceGetCount(int *ret)
+{
+	int result = enter(FN_cuDeviceGetCount);
+	if (result == EMU_SUCCESS && ret == NULL)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		*ret = hoist__emu.environment.n_devices;
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuDeviceGet(hoist__cu_device *ret, int ordinal)
+{
+	int result = enter_device(FN_cuDeviceGet, ordinal, ret);
+	if (result == EMU_SUCCESS)
+		*ret = ordinal;
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuDeviceGetName(char *ret, int bytes, hoist__cu_device device)
+{
+	int result = enter_device(FN_cuDeviceGetName, device, ret);
+	if (result == EMU_SUCCESS && bytes <= 0)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		(void)snprintf(ret, (size_t)bytes, "Emulated CUDA device");
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuDeviceTotalMem_v2(size_t *ret, hoist__cu_device device)
+{
+	int result = enter_device(FN_cuDeviceTotalMem_v2, device, ret);
+	size_t unused = 0;
+	if (result == EMU_SUCCESS)
+		hoist__emu_mem_info(hoist__emu_device(device), &unused, ret);
+	return (hoist__cu_result)result;
+}
+
+/* Each device is alone on a bus from here on. */
+#define FIRST_BUS 0xa1
+
+hoist__cu_result cuDeviceGetAttribute(int *ret, hoist__cu_attribute attribute,
+				      hoist__cu_device device)
+{
+	int result = enter_device(FN_cuDeviceGetAttribute, device, ret);
+	if (result != EMU_SUCCESS)
+		return (hoist__cu_result)result;
+	switch (attribute) {
+	case HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR:
+		*ret = 9;
+		break;
+	case HOIST__CU_ATTRIBUTE_COMPUTE_MINOR:
+	case HOIST__CU_ATTRIBUTE_PCI_DEVICE_ID:
+	case HOIST__CU_ATTRIBUTE_PCI_DOMAIN_ID:
+		*ret = 0;
+		break;
+	case HOIST__CU_ATTRIBUTE_PCI_BUS_ID:
+		*ret = FIRST_BUS + device;
+		break;
+	case HOIST__CU_ATTRIBUTE_HOST_NUMA_ID:
+		*ret = -1; /* on no node in particular */
+		break;
+	default:
+		return EMU_INVALID_VALUE;
+	}
+	return EMU_SUCCESS;
+}
+
+hoist__cu_result cuDeviceGetPCIBusId(char *ret, int bytes, hoist__cu_device device)
+{
+	int result = enter_device(FN_cuDeviceGetPCIBusId, device, ret);
+	if (result == EMU_SUCCESS && bytes < 13)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		(void)snprintf(ret, (size_t)bytes, "0000:%02X:00.0",
+			       (unsigned)(FIRST_BUS + device));
+	return (hoist__cu_result)result;
+}
+
+/* --- contexts --- */
+
+hoist__cu_result cuDevicePrimaryCtxRetain(hoist__cu_context *ret, hoist__cu_device ordinal)
+{
+	int result = enter_device(FN_cuDevicePrimaryCtxRetain, ordinal, ret);
+	if (result != EMU_SUCCESS)
+		return (hoist__cu_result)result;
+	struct hoist__emu_device *device = hoist__emu_device(ordinal);
+	hoist__emu_lock();
+	if (device->retained++ == 0)
+		hoist__emu.count.live_contexts++;
+	hoist__emu_unlock();
+	*ret = (hoist__cu_context)(void *)device;
+	return EMU_SUCCESS;
+}
+
+hoist__cu_result cuCtxGetCurrent(hoist__cu_context *ret)
+{
+	int result = enter(FN_cuCtxGetCurrent);
+	if (result == EMU_SUCCESS && ret == NULL)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		*ret = n_contexts == 0 ? NULL : (hoist__cu_context)(void *)contexts[n_contexts - 1];
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuCtxPushCurrent_v2(hoist__cu_context context)
+{
+	int result = enter(FN_cuCtxPushCurrent_v2);
+	struct hoist__emu_device *device = NULL;
+	if (result == EMU_SUCCESS && (device = context_device(context)) == NULL)
+		result = EMU_INVALID_CONTEXT;
+	if (result == EMU_SUCCESS && n_contexts == MAX_CONTEXTS)
+		result = EMU_OUT_OF_MEMORY;
+	if (result == EMU_SUCCESS)
+		contexts[n_contexts++] = device;
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuCtxPopCurrent_v2, &device);
+	if (result != EMU_SUCCESS)
+		return (hoist__cu_result)result;
+	n_contexts--;
+	if (ret != NULL)
+		*ret = (hoist__cu_context)(void *)device;
+	return EMU_SUCCESS;
+}
+
+/* --- memory --- */
+
+hoist__cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemGetInfo_v2, &device);
+	if (result == EMU_SUCCESS && (free_bytes == NULL || total == NULL))
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		hoist__emu_mem_info(device, free_bytes, total);
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemAlloc_v2(hoist__cu_device_ptr *ret, size_t bytes)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemAlloc_v2, &device);
+	if (result == EMU_SUCCESS && ret == NULL)
+		result = EMU_INVALID_VALUE;
+	uintptr_t address = 0;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_alloc(device, bytes, &address);
+	if (result == EMU_SUCCESS)
+		*ret = address;
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemFree_v2(hoist__cu_device_ptr address)
+{
+	int forced = EMU_SUCCESS;
+	int result = enter_free(FN_cuMemFree_v2, &forced);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_free((uintptr_t)address);
+	return leave_free(result, forced);
+}
+
+hoist__cu_result cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemHostRegister_v2, &device);
+	if (result == EMU_SUCCESS && (flags & ~0xfu) != 0)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_register(address, bytes);
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemHostUnregister(void *address)
+{
+	int forced = EMU_SUCCESS;
+	int result = enter_free(FN_cuMemHostUnregister, &forced);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_unregister(address);
+	return leave_free(result, forced);
+}
+
+hoist__cu_result cuMemHostGetDevicePointer_v2(hoist__cu_device_ptr *ret, void *address,
+					      unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemHostGetDevicePointer_v2, &device);
+	if (result == EMU_SUCCESS && (ret == NULL || flags != 0))
+		result = EMU_INVALID_VALUE;
+	uintptr_t found = 0;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_host_address(address, &found);
+	if (result == EMU_SUCCESS)
+		*ret = found;
+	return (hoist__cu_result)result;
+}
+
+/* --- streams --- */
+
+hoist__cu_result cuStreamCreate(hoist__cu_stream *ret, unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuStreamCreate, &device);
+	if (result == EMU_SUCCESS && (ret == NULL || flags > HOIST__CU_STREAM_NON_BLOCKING))
+		result = EMU_INVALID_VALUE;
+	struct hoist__emu_stream *stream = NULL;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_stream_create(device, flags == 0, &stream);
+	if (result == EMU_SUCCESS)
+		*ret = (hoist__cu_stream)(void *)stream;
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuStreamDestroy_v2(hoist__cu_stream stream)
+{
+	int forced = EMU_SUCCESS;
+	int result = enter_free(FN_cuStreamDestroy_v2, &forced);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_stream_destroy(stream_of(stream));
+	return leave_free(result, forced);
+}
+
+hoist__cu_result cuStreamSynchronize(hoist__cu_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuStreamSynchronize, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_stream_synchronize(device, stream_of(stream));
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuStreamQuery(hoist__cu_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuStreamQuery, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_stream_query(device, stream_of(stream));
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuStreamWaitEvent(hoist__cu_stream stream, hoist__cu_event event,
+				   unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuStreamWaitEvent, &device);
+	if (result == EMU_SUCCESS && flags > 1)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_event_wait(device, event_of(event), stream_of(stream));
+	return (hoist__cu_result)result;
+}
+
+/* --- events --- */
+
+hoist__cu_result cuEventCreate(hoist__cu_event *ret, unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuEventCreate, &device);
+	if (result == EMU_SUCCESS && (ret == NULL || flags > 7))
+		result = EMU_INVALID_VALUE;
+	struct hoist__emu_event *event = NULL;
+	bool timing = (flags & HOIST__CU_EVENT_DISABLE_TIMING) == 0;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_event_create(device, timing, &event);
+	if (result == EMU_SUCCESS)
+		*ret = (hoist__cu_event)(void *)event;
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuEventDestroy_v2(hoist__cu_event event)
+{
+	int forced = EMU_SUCCESS;
+	int result = enter_free(FN_cuEventDestroy_v2, &forced);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_event_destroy(event_of(event));
+	return leave_free(result, forced);
+}
+
+hoist__cu_result cuEventRecord(hoist__cu_event event, hoist__cu_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuEventRecord, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_event_record(device, event_of(event), stream_of(stream));
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuEventQuery(hoist__cu_event event)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuEventQuery, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_event_query(event_of(event));
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuEventSynchronize(hoist__cu_event event)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuEventSynchronize, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_event_synchronize(event_of(event));
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuEventElapsedTime(float *ret, hoist__cu_event start, hoist__cu_event end)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuEventElapsedTime, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_event_elapsed_ms(event_of(start), event_of(end), ret);
+	return (hoist__cu_result)result;
+}
+
+/* --- asynchronous work --- */
+
+hoist__cu_result cuMemcpyHtoDAsync_v2(hoist__cu_device_ptr dst, const void *src, size_t bytes,
+				      hoist__cu_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemcpyHtoDAsync_v2, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_copy(device, stream_of(stream), EMU_TO_DEVICE, (uintptr_t)dst,
+					 (uintptr_t)src, bytes);
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemcpyDtoHAsync_v2(void *dst, hoist__cu_device_ptr src, size_t bytes,
+				      hoist__cu_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemcpyDtoHAsync_v2, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_copy(device, stream_of(stream), EMU_TO_HOST, (uintptr_t)dst,
+					 (uintptr_t)src, bytes);
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemcpyDtoDAsync_v2(hoist__cu_device_ptr dst, hoist__cu_device_ptr src,
+				      size_t bytes, hoist__cu_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemcpyDtoDAsync_v2, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
+					 (uintptr_t)src, bytes);
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemcpyPeerAsync(hoist__cu_device_ptr dst, hoist__cu_context dst_context,
+				   hoist__cu_device_ptr src, hoist__cu_context src_context,
+				   size_t bytes, hoist__cu_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemcpyPeerAsync, &device);
+	if (result == EMU_SUCCESS &&
+	    (context_device(dst_context) == NULL || context_device(src_context) == NULL))
+		result = EMU_INVALID_CONTEXT;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
+					 (uintptr_t)src, bytes);
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemsetD8Async(hoist__cu_device_ptr dst, unsigned char value, size_t bytes,
+				 hoist__cu_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = enter_context(FN_cuMemsetD8Async, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, bytes);
+	return (hoist__cu_result)result;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams: queues of operations, each served by a thread of its own.
+ *
+ * An operation may start when the one before it in its stream has ended, when
+ * its latency since submission is over, and when the legacy NULL stream lets it:
+ * work in the NULL stream waits for all work submitted earlier to the blocking
+ * streams of its device, and they wait for it.  Latencies run from submission:
+ * they make single operations late and streams out of step with each other,
+ * and cost no throughput once a queue is deep.
+ *
+ * A failure sticks to its stream: what is queued behind it does nothing, marks
+ * and synchronize give the failure, a submission is refused with it. */
+#include "config.h"
+
+#include "emulator/core.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+/* --- life --- */
+
+/* [locked] */
+static void unref(struct hoist__emu_stream *stream)
+{
+	if (--stream->refs > 0)
+		return;
+	(void)pthread_cond_destroy(&stream->wake);
+	free(stream);
+}
+
+static struct hoist__emu_op *first_op(const struct hoist__emu_stream *stream)
+{
+	return HOIST__CONTAINER_OF(stream->queue.next, struct hoist__emu_op, node);
+}
+
+/* Whether @stream still has an operation from before @ticket. */
+static bool has_older(const struct hoist__emu_stream *stream, uint64_t ticket)
+{
+	return !hoist__list_empty(&stream->queue) && first_op(stream)->ticket < ticket;
+}
+
+/* The NULL stream's rule; see above. */
+static bool may_start(struct hoist__emu_stream *stream, const struct hoist__emu_op *op)
+{
+	struct hoist__emu_device *device = stream->device;
+	if (hoist__emu.hold)
+		return false;
+	if (!stream->is_null)
+		return !stream->blocking || device->null_stream == NULL ||
+		       !has_older(device->null_stream, op->ticket);
+	struct hoist__list *node = device->streams.next;
+	for (; node != &device->streams; node = node->next) {
+		const struct hoist__emu_stream *other =
+			HOIST__CONTAINER_OF(node, struct hoist__emu_stream, node);
+		if (other->blocking && has_older(other, op->ticket))
+			return false;
+	}
+	return true;
+}
+
+/* [locked] Waits until @op may start.  Time spent here is not the engine's. */
+static void wait_for_start(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
+{
+	bool waited = false;
+	while (!may_start(stream, op) || (op->kind == EMU_WAIT && !op->mark->done)) {
+		(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);
+		waited = true;
+	}
+	if (waited)
+		stream->free_ns = hoist__emu_now_ns();
+}
+
+/* [locked] Performs @op; the lock may be released meanwhile. */
+static int perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
+{
+	wait_for_start(stream, op);
+	switch (op->kind) {
+	case EMU_WAIT:
+		return op->mark->error;
+	case EMU_RECORD:
+		op->mark->ns = hoist__emu_now_ns();
+		op->mark->error = stream->error;
+		op->mark->done = true;
+		return EMU_SUCCESS;
+	case EMU_COPY:
+	case EMU_MEMSET:
+		break;
+	}
+	return stream->error == 0 ? hoist__emu_copy_perform(stream, op) : EMU_SUCCESS;
+}
+
+/* [locked] */
+static void finish(struct hoist__emu_stream *stream, struct hoist__emu_op *op, int result)
+{
+	if (stream->error == 0)
+		stream->error = result;
+	stream->completed = op->ticket;
+	hoist__list_remove(&op->node);
+	hoist__emu_span_release(&op->dst);
+	hoist__emu_span_release(&op->src);
+	hoist__emu_mark_unref(op->mark);
+	free(op);
+	(void)pthread_cond_broadcast(&hoist__emu.progress);
+}
+
+static void *stream_main(void *argument)
+{
+	struct hoist__emu_stream *stream = argument;
+	hoist__emu_lock();
+	for (;;) {
+		while (hoist__list_empty(&stream->queue) && !stream->closing)
+			(void)pthread_cond_wait(&stream->wake, &hoist__emu.lock);
+		if (hoist__list_empty(&stream->queue))
+			break;
+		struct hoist__emu_op *op = first_op(stream);
+		finish(stream, op, perform(stream, op));
+	}
+	hoist__list_remove(&stream->node);
+	unref(stream);
+	hoist__emu_unlock();
+	return NULL;
+}
+
+/* A detached thread without signals: the program's handlers are not for it. */
+static int start_thread(struct hoist__emu_stream *stream)
+{
+	pthread_attr_t attributes;
+	if (pthread_attr_init(&attributes) != 0)
+		return EMU_OUT_OF_MEMORY;
+	sigset_t all, before;
+	(void)sigfillset(&all);
+	(void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_t thread;
+	int err = pthread_create(&thread, &attributes, stream_main, stream);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	(void)pthread_attr_destroy(&attributes);
+	return err == 0 ? EMU_SUCCESS : EMU_OUT_OF_MEMORY;
+}
+
+/* [locked] Made with the lock held, which its thread waits for. */
+static int make_stream(struct hoist__emu_device *device, bool blocking, bool is_null,
+		       struct hoist__emu_stream **ret)
+{
+	struct hoist__emu_stream *stream = calloc(1, sizeof *stream);
+	if (stream == NULL)
+		return EMU_OUT_OF_MEMORY;
+	stream->range = (struct hoist__emu_range){.start = (uintptr_t)stream, .bytes = 1};
+	stream->device = device;
+	stream->blocking = blocking;
+	stream->is_null = is_null;
+	stream->refs = 2;
+	/* Odd multiplier: neighbouring seeds start far apart; never 0. */
+	stream->random =
+		(hoist__emu.now.seed + ++hoist__emu.n_streams_made) * UINT64_C(0x9E3779B97F4A7C15) |
+		1;
+	hoist__list_init(&stream->queue);
+	(void)pthread_cond_init(&stream->wake, NULL); /* cannot fail without attributes */
+	if (!is_null && hoist__emu_range_add(&hoist__emu.streams, &stream->range) < 0)
+		goto out;
+	if (start_thread(stream) != EMU_SUCCESS)
+		goto out_set;
+	hoist__list_push_back(&device->streams, &stream->node);
+	*ret = stream;
+	return EMU_SUCCESS;
+out_set:
+	if (!is_null)
+		hoist__emu_range_remove(&hoist__emu.streams, &stream->range);
+out:
+	(void)pthread_cond_destroy(&stream->wake);
+	free(stream);
+	return EMU_OUT_OF_MEMORY;
+}
+
+int hoist__emu_stream_create(struct hoist__emu_device *device, bool blocking,
+			     struct hoist__emu_stream **ret)
+{
+	if (ret == NULL)
+		return EMU_INVALID_VALUE;
+	hoist__emu_lock();
+	int result = make_stream(device, blocking, false, ret);
+	hoist__emu.count.live_streams += result == EMU_SUCCESS;
+	hoist__emu_unlock();
+	return result;
+}
+
+/* Returns at once, as drivers do; the thread ends when the queue is empty. */
+int hoist__emu_stream_destroy(struct hoist__emu_stream *handle)
+{
+	int result = EMU_INVALID_HANDLE;
+	hoist__emu_lock();
+	struct hoist__emu_stream *stream =
+		hoist__emu_range_find(&hoist__emu.streams, (uintptr_t)handle, 1);
+	if (stream != NULL) {
+		hoist__emu_range_remove(&hoist__emu.streams, &stream->range);
+		hoist__emu.count.live_streams--;
+		stream->closing = true;
+		(void)pthread_cond_signal(&stream->wake);
+		unref(stream);
+		result = EMU_SUCCESS;
+	}
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			   struct hoist__emu_stream **ret)
+{
+	if (handle != NULL) {
+		*ret = hoist__emu_range_find(&hoist__emu.streams, (uintptr_t)handle, 1);
+		return *ret != NULL ? EMU_SUCCESS : EMU_INVALID_HANDLE;
+	}
+	if (device->null_stream == NULL) {
+		int result = make_stream(device, false, true, &device->null_stream);
+		if (result != EMU_SUCCESS)
+			return result;
+	}
+	*ret = device->null_stream;
+	return EMU_SUCCESS;
+}
+
+/* --- work --- */
+
+/* The latency of the stream's next operation (xorshift64*). */
+static uint64_t next_latency(struct hoist__emu_stream *stream)
+{
+	uint64_t low = hoist__emu.now.latency_ns[0];
+	uint64_t high = hoist__emu.now.latency_ns[1];
+	uint64_t x = stream->random;
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	stream->random = x;
+	return low + (x * UINT64_C(0x2545F4914F6CDD1D) >> 32) % (high - low + 1);
+}
+
+int hoist__emu_stream_submit(struct hoist__emu_stream *stream, const struct hoist__emu_op *op)
+{
+	if (stream->error != 0)
+		return stream->error;
+	struct hoist__emu_op *queued = malloc(sizeof *queued);
+	if (queued == NULL)
+		return EMU_OUT_OF_MEMORY;
+	*queued = *op;
+	queued->ticket = ++hoist__emu.ticket;
+	queued->ready_ns = hoist__emu_now_ns() + next_latency(stream);
+	stream->submitted = queued->ticket;
+	hoist__list_push_back(&stream->queue, &queued->node);
+	(void)pthread_cond_signal(&stream->wake);
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_stream_drain(struct hoist__emu_stream *stream)
+{
+	uint64_t last = stream->submitted;
+	stream->refs++;
+	while (stream->completed < last)
+		(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);
+	int error = stream->error;
+	unref(stream);
+	return error;
+}
+
+int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
+				  struct hoist__emu_stream *handle)
+{
+	struct hoist__emu_stream *stream = NULL;
+	hoist__emu_lock();
+	int result = hoist__emu_stream_find(device, handle, &stream);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_stream_drain(stream);
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_stream *handle)
+{
+	struct hoist__emu_stream *stream = NULL;
+	hoist__emu_lock();
+	int result = hoist__emu_stream_find(device, handle, &stream);
+	if (result == EMU_SUCCESS)
+		result = stream->completed < stream->submitted ? EMU_NOT_READY : stream->error;
+	hoist__emu_unlock();
+	return result;
+}
