@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* base/dtype.h - the table behind hoist/dtype.h: one row a type.
+ *
+ * Sources: DLPack 1.1's type codes; the safetensors header names; GGUF's type
+ * ids with elements and bytes per block (as gguf-py's table has them); NumPy's
+ * names, with ml_dtypes' for what NumPy lacks.
+ */
+#ifndef HOIST_BASE_DTYPE_H
+#define HOIST_BASE_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "hoist/dtype.h"
+
+struct hoist__dtype_info {
+	hoist_dtype dtype;
+	const char *name;        /* "bf16" */
+	unsigned bits;           /* of one element; 0 for block types */
+	unsigned block_elements; /* elements per block; 1 for scalars and sub-byte types */
+	unsigned block_bytes;    /* bytes per block; 0 for sub-byte types */
+	unsigned align;          /* natural alignment in bytes (1 for sub-byte and block types) */
+	int dlpack_code;         /* DLDataTypeCode; -1 if DLPack has none */
+	const char *safetensors; /* "BF16", or NULL */
+	int gguf;                /* ggml type id, or -1 */
+	const char *numpy;       /* "float32", "bfloat16" (ml_dtypes), or NULL */
+	bool numpy_native;       /* NumPy itself has it, without ml_dtypes */
+};
+
+/* The row of @dtype; NULL if there is none. */
+const struct hoist__dtype_info *hoist__dtype_info(hoist_dtype dtype);
+
+/* The dtype that safetensors calls @name[0..length); HOIST_DTYPE_INVALID if none. */
+hoist_dtype hoist__dtype_from_safetensors(const char *name, size_t length);
+
+/* The dtype of a GGUF type id, and of a NumPy name; HOIST_DTYPE_INVALID if none. */
+hoist_dtype hoist__dtype_from_gguf(int id);
+hoist_dtype hoist__dtype_from_numpy(const char *name);
+
+#endif

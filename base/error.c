@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char error_text[HOIST__ERROR_BYTES];
+
+const char *hoist_error(void)
+{
+	return error_text;
+}
+
+const char *hoist__error_text(void)
+{
+	return error_text;
+}
+
+void hoist__error_copy(char *buffer, size_t bytes)
+{
+	if (bytes == 0)
+		return;
+	size_t n = strnlen(error_text, bytes - 1);
+	memcpy(buffer, error_text, n);
+	buffer[n] = '\0';
+}
+
+/* Formats into a scratch buffer first: an argument may be the present text. */
+HOIST__PRINTF(1, 0)
+static void set_text(const char *format, va_list args, const char *separator, const char *tail)
+{
+	char text[HOIST__ERROR_BYTES];
+	int n = vsnprintf(text, sizeof text, format, args);
+	size_t used = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+	text[used] = '\0';
+	(void)snprintf(text + used, sizeof text - used, "%s%s", separator, tail);
+	memcpy(error_text, text, sizeof error_text);
+}
+
+int hoist__fail(int err, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	set_text(format, args, "", "");
+	va_end(args);
+	return err;
+}
+
+int hoist__fail_errno(int err, const char *format, ...)
+{
+	/* The GNU strerror_r may return a constant instead of filling @reason. */
+	char reason[128];
+	const char *said = strerror_r(-err, reason, sizeof reason);
+	va_list args;
+	va_start(args, format);
+	set_text(format, args, ": ", said);
+	va_end(args);
+	return err;
+}
+
+int hoist__fail_in(int err, const char *format, ...)
+{
+	char cause[HOIST__ERROR_BYTES];
+	hoist__error_copy(cause, sizeof cause);
+	va_list args;
+	va_start(args, format);
+	set_text(format, args, ": ", cause);
+	va_end(args);
+	return err;
+}
+
+int hoist__fail_nomem(const char *what, size_t bytes)
+{
+	return hoist__fail(-ENOMEM, "host memory is exhausted: %s (%zu bytes)", what, bytes);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+_Atomic unsigned hoist__log_mask;
+
+static const char *const module_names[] = {
+#define X(name) #name,
+	HOIST__LOG_MODULES(X)
+#undef X
+};
+
+static unsigned module_bit(const char *word, size_t length)
+{
+	for (unsigned m = 0; m < HOIST__LOG_COUNT; m++)
+		if (strlen(module_names[m]) == length && memcmp(module_names[m], word, length) == 0)
+			return 1u << m;
+	if (length == 3 && memcmp(word, "all", 3) == 0)
+		return (1u << HOIST__LOG_COUNT) - 1u;
+	return 0;
+}
+
+unsigned hoist__log_init(void)
+{
+	unsigned mask = 1u << 31;
+	const char *list = secure_getenv("HOIST_DEBUG");
+	while (list != NULL && *list != '\0') {
+		size_t length = strcspn(list, ",");
+		mask |= module_bit(list, length);
+		list += length + (list[length] == ',');
+	}
+	atomic_store_explicit(&hoist__log_mask, mask, memory_order_relaxed);
+	return mask;
+}
+
+void hoist__log_write(enum hoist__log_module module, const char *format, ...)
+{
+	char line[1024];
+	uint64_t now = hoist__now_ns();
+	int n = snprintf(line, sizeof line, "hoist[%s] %llu.%06llu ", module_names[module],
+			 (unsigned long long)(now / HOIST__NS_PER_S),
+			 (unsigned long long)(now % HOIST__NS_PER_S / 1000));
+	size_t used = n < 0 ? 0 : (size_t)n;
+	va_list args;
+	va_start(args, format);
+	n = vsnprintf(line + used, sizeof line - used - 1, format, args);
+	va_end(args);
+	used += n < 0 ? 0 : (size_t)n;
+	if (used > sizeof line - 2)
+		used = sizeof line - 2;
+	line[used++] = '\n';
+	/* A log line that cannot be written is lost: there is nobody to tell. */
+	if (write(STDERR_FILENO, line, used) < 0)
+		return;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist/checkpoint.h - files that name tensors.
+ *
+ * A Checkpoint is opened by path:
+ *   a safetensors file
+ *   a model.safetensors.index.json, which names its shards
+ *   a folder that holds either (or only safetensors files, which are joined)
+ * Opening reads and checks headers only; every rule of the format is checked
+ * then, so that what a checkpoint lists can be loaded.  Shards never lie outside
+ * the index's folder, symbolic links included.
+ *
+ * Tensors are in the order of their files (by name) and of their bytes therein.
+ *
+ * Threads: immutable; any thread may read it.  One owner, hoist_checkpoint_close();
+ * a Load that was started on it keeps what it needs.
+ */
+#ifndef HOIST_CHECKPOINT_H
+#define HOIST_CHECKPOINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hoist/dtype.h>
+#include <hoist/error.h>
+
+HOIST_BEGIN
+
+typedef struct hoist_checkpoint hoist_checkpoint;
+
+/* Returns: 0; -EBADMSG malformed (the text names file, tensor and byte); -ENOENT,
+ *   -EACCES and the like; -EXDEV a shard outside the folder; -ENODATA a file
+ *   that shrinks while it is opened; -ENOMEM. */
+HOIST_API int hoist_checkpoint_open(const char *path, hoist_checkpoint **ret);
+HOIST_API void hoist_checkpoint_close(hoist_checkpoint *checkpoint); /* takes NULL */
+
+/* "safetensors". */
+HOIST_API const char *hoist_checkpoint_format(const hoist_checkpoint *checkpoint);
+
+HOIST_API size_t hoist_checkpoint_n_files(const hoist_checkpoint *checkpoint);
+HOIST_API size_t hoist_checkpoint_n_tensors(const hoist_checkpoint *checkpoint);
+HOIST_API uint64_t hoist_checkpoint_bytes(const hoist_checkpoint *checkpoint); /* of all tensors */
+
+struct hoist_file_info {
+	size_t size;      /* in: sizeof(struct hoist_file_info) */
+	const char *path;
+	uint64_t bytes;
+};
+
+struct hoist_tensor_info {
+	size_t size;      /* in: sizeof(struct hoist_tensor_info) */
+	const char *name; /* UTF-8 */
+	hoist_dtype dtype;
+	int rank;
+	const int64_t *shape; /* rank values */
+	uint64_t bytes;
+	size_t file;      /* index of its file */
+	uint64_t offset;  /* from the start of that file */
+};
+
+/* Fill the struct up to the size it says; pointers live as long as the checkpoint.
+ * Returns: 0; -EINVAL for an index that is too large, or a size that is 0 or
+ *   larger than this library knows. */
+HOIST_API int hoist_checkpoint_file(const hoist_checkpoint *checkpoint, size_t index,
+				    struct hoist_file_info *info);
+HOIST_API int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
+				      struct hoist_tensor_info *info);
+
+/* The index of the tensor called @name.  O(log n).  Returns: 0; -ENOENT. */
+HOIST_API int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name,
+				    size_t *ret);
+
+/* Metadata: strings the files carry beside their tensors (safetensors'
+ * "__metadata__", the index's "metadata"), in order of key.  What several files
+ * carry alike is listed once; where they differ, all values are listed, the
+ * index's first, then in order of file. */
+HOIST_API size_t hoist_checkpoint_n_metadata(const hoist_checkpoint *checkpoint);
+HOIST_API int hoist_checkpoint_metadata(const hoist_checkpoint *checkpoint, size_t index,
+					const char **key, const char **value);
+/* The first value of @key, or NULL. */
+HOIST_API const char *hoist_checkpoint_metadata_find(const hoist_checkpoint *checkpoint,
+						     const char *key);
+
+HOIST_END
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist/dtype.h - element types: the field's names for them, and their sizes.
+ *
+ * Three kinds share one enum:
+ *   scalar    8 to 128 bits, a whole number of bytes
+ *   sub-byte  4 or 6 bits, packed without padding as DLPack packs them:
+ *             element i is bits [i*b, (i+1)*b) of the little-endian bit string
+ *   block     GGUF's quantised types: a fixed number of elements in a fixed
+ *             number of bytes; single elements have no address
+ * Element counts are always logical: a shape of [2, 64] in f4_e2m1fn is 128
+ * elements in 64 bytes; [2, 64] in q4_0 is 128 elements in 4 blocks, 72 bytes.
+ * Multi-byte elements are little-endian, as the files are.
+ *
+ * Values are ABI: they never change and new ones go to the end of their group.
+ */
+#ifndef HOIST_DTYPE_H
+#define HOIST_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hoist/error.h>
+
+HOIST_BEGIN
+
+typedef enum hoist_dtype {
+	HOIST_DTYPE_INVALID = 0,
+	HOIST_BOOL = 1, /* one byte, 0 or 1 */
+	HOIST_I8, HOIST_I16, HOIST_I32, HOIST_I64,
+	HOIST_U8, HOIST_U16, HOIST_U32, HOIST_U64,
+	HOIST_F16, HOIST_BF16, HOIST_F32, HOIST_F64,
+	HOIST_C64, HOIST_C128, /* complex: two f32, two f64 */
+	HOIST_F8_E4M3FN = 32, HOIST_F8_E4M3FNUZ, HOIST_F8_E5M2, HOIST_F8_E5M2FNUZ,
+	HOIST_F8_E8M0FNU,
+	HOIST_F6_E2M3FN, HOIST_F6_E3M2FN, HOIST_F4_E2M1FN,
+	/* GGUF block types: 128 + the id that GGUF gives the type. */
+	HOIST_Q4_0 = 130, HOIST_Q4_1 = 131, HOIST_Q5_0 = 134, HOIST_Q5_1 = 135,
+	HOIST_Q8_0 = 136, HOIST_Q8_1 = 137,
+	HOIST_Q2_K = 138, HOIST_Q3_K = 139, HOIST_Q4_K = 140, HOIST_Q5_K = 141,
+	HOIST_Q6_K = 142, HOIST_Q8_K = 143,
+	HOIST_IQ2_XXS = 144, HOIST_IQ2_XS = 145, HOIST_IQ3_XXS = 146, HOIST_IQ1_S = 147,
+	HOIST_IQ4_NL = 148, HOIST_IQ3_S = 149, HOIST_IQ2_S = 150, HOIST_IQ4_XS = 151,
+	HOIST_IQ1_M = 157, HOIST_TQ1_0 = 162, HOIST_TQ2_0 = 163,
+	HOIST_MXFP4 = 167, HOIST_NVFP4 = 168, HOIST_Q1_0 = 169, HOIST_Q2_0 = 170
+} hoist_dtype;
+
+/* The name used everywhere in hoist: "bf16", "f8_e4m3fn", "q4_0".
+ * Returns: a constant, or NULL if @dtype is none of the enum's values. */
+HOIST_API const char *hoist_dtype_name(hoist_dtype dtype);
+
+/* The inverse of hoist_dtype_name(); case matters.
+ * Returns: 0; -EINVAL if there is no type of that name (or @name is NULL). */
+HOIST_API int hoist_dtype_from_name(const char *name, hoist_dtype *ret);
+
+/* Bits of one element: 1 byte is 8, f4_e2m1fn is 4.
+ * Returns: the bits; 0 for a block type and for a value that is no dtype. */
+HOIST_API unsigned hoist_dtype_bits(hoist_dtype dtype);
+
+/* Bytes that @n_elements densely packed elements of @dtype take.
+ * Returns: 0; -EINVAL if @dtype is invalid, or if the elements are not a whole
+ *   number of bytes (sub-byte types) or of blocks (block types);
+ *   -EOVERFLOW if the result exceeds SIZE_MAX/2. */
+HOIST_API int hoist_dtype_bytes(hoist_dtype dtype, uint64_t n_elements, size_t *ret);
+
+HOIST_END
+
+#endif

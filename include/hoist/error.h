@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist/error.h - how hoist reports failure, and the words every header shares.
+ *
+ * Every function that can fail returns 0 (or a count that is not negative) on
+ * success and a negative errno value on failure.  Results leave through the
+ * last parameter, which a failing call leaves untouched.  The codes have one
+ * meaning throughout:
+ *
+ *   -EINVAL      the caller's argument is wrong
+ *   -ENOMEM      host memory is exhausted
+ *   -ENOSPC      device memory, or the file system, is exhausted
+ *   -EDQUOT      a limit set on a memory resource is reached
+ *   -EBADMSG     a file is malformed, or changed while it was read
+ *   -ENODATA     a file is shorter than what it was opened with says
+ *   -ENOENT      no such file, tensor or library
+ *   -ENODEV      no such device, or no driver for it
+ *   -ENOTSUP     this build, kernel, driver or file system cannot do it
+ *   -EPERM       the system forbids it (memlock limit, seccomp, sysctl)
+ *   -EREMOTEIO   a driver call failed; the text has the driver's own name for it
+ *   -EOVERFLOW   a shape, a stride or an offset does not fit in 64 bits
+ *   -EAGAIN      not now: the work has not completed
+ *   -ECANCELED   the operation was cancelled
+ *   -ESTALE      the object belongs to the process that forked this one
+ *
+ * Other codes are the kernel's, passed on as they are (-EIO, -EACCES, ...).
+ * The library never prints, never exits and installs no signal handler.  The
+ * one exception is the user's own request: HOIST_DEBUG=io,alloc,... in the
+ * environment writes a debug log to standard error.
+ */
+#ifndef HOIST_ERROR_H
+#define HOIST_ERROR_H
+
+#ifdef __cplusplus
+#define HOIST_BEGIN extern "C" {
+#define HOIST_END }
+#else
+#define HOIST_BEGIN
+#define HOIST_END
+#endif
+
+#if defined(__GNUC__)
+#define HOIST_API __attribute__((visibility("default")))
+#else
+#define HOIST_API
+#endif
+
+HOIST_BEGIN
+
+/* The calling thread's last failure in words: what was being done, to what,
+ * why it failed and, where there is one, the remedy.
+ * Returns: never NULL; "" if no call of this thread has failed.  The text is
+ *   the thread's own and holds until its next failing call; it is not cleared
+ *   by success, so read it only after a failure.
+ * Threads: any.  Allocates nothing; the text is cut at 1023 bytes. */
+HOIST_API const char *hoist_error(void);
+
+/* The library's version at run time, as "MAJOR.MINOR.PATCH".
+ * Returns: a constant.  Threads: any. */
+HOIST_API const char *hoist_version(void);
+
+HOIST_END
+
+#endif

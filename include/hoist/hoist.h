@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist/hoist.h - all of hoist's public interface. */
+#ifndef HOIST_H
+#define HOIST_H
+
+#include <hoist/buffer.h>
+#include <hoist/checkpoint.h>
+#include <hoist/device.h>
+#include <hoist/dtype.h>
+#include <hoist/error.h>
+#include <hoist/load.h>
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist/load.h - one asynchronous load: from files to buffers on a device.
+ *
+ *     hoist_load_options o = {.size = sizeof o, .device = device};
+ *     hoist_load_start(checkpoint, &o, &load);
+ *     hoist_load_wait(load);                       // 0, or why it failed
+ *     hoist_load_buffer(load, "lm_head.weight", &weight);
+ *     hoist_load_destroy(load);                    // buffers live on
+ *
+ * A load to the host reads straight into its final memory; a load to a device
+ * reads into pinned staging slots and copies each to the device as it fills, so
+ * that disk and bus work at the same time.  The load's buffers are views of one
+ * allocation.  Nothing is handed out before the whole load has succeeded.
+ *
+ * The staging memory is bounded by a Budget, whatever the checkpoint's size; a
+ * load that must wait for bytes of a shared budget waits.
+ *
+ * Driving: a load has a thread of its own, or, with HOIST_LOAD_CALLER_DRIVEN, no
+ * thread, and the caller calls hoist_load_step() until it is done.
+ *
+ * Threads: every function may be called from any thread; steps of one load must
+ * not overlap.  Failures travel in the load: hoist_load_wait() gives the first
+ * one, with its text in the calling thread's hoist_error().
+ */
+#ifndef HOIST_LOAD_H
+#define HOIST_LOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hoist/buffer.h>
+#include <hoist/checkpoint.h>
+#include <hoist/device.h>
+#include <hoist/error.h>
+
+HOIST_BEGIN
+
+typedef struct hoist_load hoist_load;
+typedef struct hoist_budget hoist_budget;
+
+#define HOIST_BUDGET_DEFAULT ((size_t)256 << 20)
+
+/* A limit on staging memory that several loads may share.
+ * Returns: 0; -EINVAL for 0 bytes; -ENOMEM. */
+HOIST_API int hoist_budget_create(size_t bytes, hoist_budget **ret);
+HOIST_API hoist_budget *hoist_budget_ref(hoist_budget *budget);
+HOIST_API void hoist_budget_unref(hoist_budget *budget); /* takes NULL */
+HOIST_API size_t hoist_budget_used(const hoist_budget *budget);
+HOIST_API size_t hoist_budget_peak(const hoist_budget *budget);
+
+enum hoist_engine {
+	HOIST_ENGINE_AUTO = 0, /* io_uring, or threads where it is refused */
+	HOIST_ENGINE_URING = 1,
+	HOIST_ENGINE_THREADS = 2
+};
+
+enum hoist_io {
+	HOIST_IO_AUTO = 0,   /* direct, but through the page cache what lies there already */
+	HOIST_IO_DIRECT = 1, /* direct wherever the file system can */
+	HOIST_IO_CACHED = 2, /* through the page cache */
+	HOIST_IO_MAP = 3     /* host: private copy-on-write maps of the files, read on touch.
+			      * A device is never fed from a map: its bytes are read through
+			      * the page cache */
+};
+
+#define HOIST_LOAD_CALLER_DRIVEN 1u
+
+typedef struct hoist_load_options {
+	size_t size;          /* sizeof(hoist_load_options); fields beyond are defaults */
+	hoist_device *device; /* where to; NULL: the CPU */
+	hoist_stream *stream; /* copies are queued here; NULL: a stream of the load's own */
+	enum hoist_engine engine;
+	enum hoist_io io;
+	hoist_budget *budget; /* NULL: HOIST_BUDGET_DEFAULT bytes of its own */
+	const char *const *tensors; /* names or globs (fnmatch: * ? [...]); NULL: all.  A name
+				     * that equals a tensor's is that tensor, whatever it holds */
+	size_t n_tensors;
+	unsigned flags;
+	size_t tensor_align;  /* device: tensors begin at multiples of this, a power of two
+			       * up to 4096; 0: 256.  Host: as in the file, if possible */
+} hoist_load_options;
+
+/* Starts loading.  @options NULL: everything to the CPU.
+ * Returns: 0; -EINVAL; -ENOENT if a pattern of options->tensors matches nothing
+ *   (the text names it); -ENOMEM, -ENOSPC for the destination; -ENODEV,
+ *   -EREMOTEIO, -EPERM, -EDQUOT (the budget is below the least that works). */
+HOIST_API int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+			       hoist_load **ret);
+
+/* CALLER_DRIVEN: does what can be done now, waiting up to @timeout_ns for it.
+ * Returns: 1 done (hoist_load_wait() then does not block); 0 call again; -EINVAL
+ *   if the load drives itself. */
+HOIST_API int hoist_load_step(hoist_load *load, uint64_t timeout_ns);
+
+/* Waits for the end (a caller-driven load is driven to it).
+ * Returns: 0, every byte has arrived; or the first failure: -ECANCELED; -EBADMSG a
+ *   file changed meanwhile; -ENODATA it shrank; -EIO and the like; -EREMOTEIO. */
+HOIST_API int hoist_load_wait(hoist_load *load);
+
+/* Asks the load to end soon; hoist_load_wait() then gives -ECANCELED unless it
+ * had already ended.  Does not block. May be called from any thread. */
+HOIST_API void hoist_load_cancel(hoist_load *load);
+
+/* Bytes that have arrived, and bytes in all.  Any time, from any thread. */
+HOIST_API void hoist_load_progress(const hoist_load *load, uint64_t *done, uint64_t *total);
+
+/* After a successful hoist_load_wait(): how many tensors were selected, the
+ * checkpoint's index of the i-th, and its buffer (a new reference).
+ * Returns: 0; -EINVAL index; -ENOENT name not in the checkpoint or not selected;
+ *   -EAGAIN not done yet; the load's failure; -ENOMEM. */
+HOIST_API size_t hoist_load_n_tensors(const hoist_load *load);
+HOIST_API int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor,
+				hoist_buffer **ret);
+HOIST_API int hoist_load_buffer(hoist_load *load, const char *name, hoist_buffer **ret);
+
+typedef struct hoist_load_report {
+	size_t size;             /* in: sizeof(hoist_load_report) */
+	uint64_t bytes;          /* of the selected tensors */
+	uint64_t n_tensors;
+	uint64_t ns;             /* from start to end */
+	uint64_t cpu_ns;         /* of the whole process meanwhile, user + system */
+	uint64_t direct_bytes;   /* read with O_DIRECT (alignment included) */
+	uint64_t cached_bytes;   /* read through the page cache */
+	uint64_t mapped_bytes;   /* mapped, not read */
+	uint64_t n_reads;
+	uint64_t n_copies;       /* host to device */
+	size_t staging_peak_bytes;
+	size_t pinned_peak_bytes; /* of the device's staging pool */
+	size_t budget_bytes;
+	int emulated;            /* the device is an emulated one */
+	char device[32];         /* "cuda:0" */
+	char engine[16];         /* "io_uring", "threads", "none" (maps) */
+	char engine_reason[256]; /* why that engine */
+	char io_reason[256];     /* why bytes took the way they took */
+} hoist_load_report;
+
+/* What the load did and why; complete after hoist_load_wait().
+ * Returns: 0; -EINVAL for a bad size; -EAGAIN not done yet. */
+HOIST_API int hoist_load_get_report(hoist_load *load, hoist_load_report *report);
+
+/* Takes NULL.  Cancels if need be and waits; buffers that were handed out live on. */
+HOIST_API void hoist_load_destroy(hoist_load *load);
+
+HOIST_END
+
+#endif
