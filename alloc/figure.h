@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/figure.h - byte counts as people read them: "256 MiB", "1.5 GiB". */
+#ifndef HOIST_ALLOC_FIGURE_H
+#define HOIST_ALLOC_FIGURE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hoist__figure {
+	char text[24];
+};
+
+/* By value, so that several fit into one argument list. */
+struct hoist__figure hoist__figure(uint64_t bytes);
+
+#endif

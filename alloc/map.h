@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/map.h - address space for host regions: the recipe's first two steps.
+ *
+ * An anonymous map reserves 2 MiB more than asked, without access, and opens the
+ * aligned middle: what is left over on both sides costs no memory and faults on
+ * a stray access.
+ */
+#ifndef HOIST_ALLOC_MAP_H
+#define HOIST_ALLOC_MAP_H
+
+#include <stddef.h>
+
+#include "alloc/region.h"
+
+struct hoist__map {
+	void *start; /* what munmap() gets */
+	size_t start_bytes;
+	void *base; /* what is used: 2 MiB-aligned */
+	size_t bytes;
+};
+
+size_t hoist__page_bytes(void);
+
+/* Readable and writable anonymous memory in base pages.  @bytes is a multiple
+ * of the page.  Returns: 0; -ENOMEM. */
+int hoist__map_anonymous(size_t bytes, struct hoist__map *ret);
+
+/* The same from the 2 MiB hugetlb pool; @bytes is a multiple of 2 MiB.
+ * Returns: 0; -ENOMEM if the pool has too few; -ENOTSUP if it cannot be
+ *   populated safely here (a touch of a page that is not there kills). */
+int hoist__map_hugetlb(size_t bytes, struct hoist__map *ret);
+
+/* Gives the memory back, whatever the kernel says. */
+void hoist__map_release(struct hoist__map *map);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* device/device.h - raw memory, streams, events and copies of one device.
+ *
+ * The lowest view of an accelerator: what a driver gives, with hoist's error
+ * codes and nothing added.  Three backends stand behind one vtable (`struct
+ * hoist__dev_ops`): cpu.c, cuda.c and hip.c.  Everything above, alloc/ first,
+ * sees devices only through this header.
+ *
+ *   api       CPU, CUDA or HIP
+ *   ordinal   the driver's number for the device, 0 .. count-1; the CPU is 0
+ *   dev       one object per (api, ordinal), interned, alive until the process
+ *             ends; getting one opens the driver but makes no context
+ *   context   the device's primary context; retained by the first call below
+ *             that is marked [context], released never (drivers may be half
+ *             torn down when destructors run).  The caller's current context
+ *             is saved and restored around every call
+ *   stream    a queue of work in order.  CPU streams are queues served by a
+ *             thread of their own
+ *   event     a point in a stream; records nothing until hoist__event_record()
+ *
+ * Addresses: device memory is an integer (`uintptr_t`), never dereferenced
+ * here.  Host memory given to an asynchronous copy stays the caller's until an
+ * event recorded behind the copy has completed.
+ *
+ * Errors: -ENODEV (no library, no symbol, no device, driver too old: four
+ * different messages, each with its remedy), -ENOSPC (device memory is
+ * exhausted), -EREMOTEIO (the driver's call failed; its name for the error is
+ * in the text), -ESTALE (called in a child after fork; CUDA and HIP only).
+ *
+ * Threads: every function may be called from any thread, and on one object
+ * from several at once, except destroy.
+ *
+ * Emulation: HOIST_EMULATE=cuda:N or hip:N (comma-separated for both) makes
+ * this folder open hoist's stand-in drivers instead of the vendor's; see
+ * emulator/.  hoist__api_emulated() says so and everything shown to a user
+ * must repeat it.
+ */
+#ifndef HOIST_DEVICE_DEVICE_H
+#define HOIST_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum hoist__api { HOIST__API_CPU, HOIST__API_CUDA, HOIST__API_HIP, HOIST__N_APIS };
+
+struct hoist__dev;
+struct hoist__dev_stream;
+struct hoist__dev_event;
+
+struct hoist__dev_props {
+	char name[128];	       /* "NVIDIA H200", the CPU's model name */
+	char architecture[32]; /* "sm_90", "gfx942"; the machine for the CPU: "x86_64" */
+	char pci[16];	       /* "0000:65:00.0" in lower case; "" for the CPU */
+	uint64_t total_bytes;  /* device memory; physical memory for the CPU */
+	int numa_node;	       /* what the driver says; -1 where it does not */
+	int driver_version;    /* as the driver encodes it (13000); 0 for the CPU */
+	bool emulated;
+};
+
+/* --- finding devices; none of these makes a context --- */
+
+/* "cpu", "cuda", "hip". */
+const char *hoist__api_name(enum hoist__api api);
+
+/* True if HOIST_EMULATE selects a stand-in for @api. */
+bool hoist__api_emulated(enum hoist__api api);
+
+/* The path of the driver library that was opened for @api; "" if none. */
+const char *hoist__api_library(enum hoist__api api);
+
+/* How many devices the driver offers, at least 1.
+ * Returns: 0; -ENODEV with the reason (also when the driver is present but has
+ *   no device). The first failure is remembered and given again. */
+int hoist__dev_count(enum hoist__api api, int *ret);
+
+/* Returns: 0; -ENODEV; -EINVAL if @ordinal is not below the count (the text
+ *   names both).  The object is interned: equal arguments, equal pointers. */
+int hoist__dev_get(enum hoist__api api, int ordinal, struct hoist__dev **ret);
+
+enum hoist__api hoist__dev_api(const struct hoist__dev *dev);
+int hoist__dev_ordinal(const struct hoist__dev *dev);
+const struct hoist__dev_props *hoist__dev_props(const struct hoist__dev *dev);
+
+/* --- memory --- */
+
+/* [context] Bytes free and in all on the device now; the CPU answers with
+ * MemAvailable and MemTotal. */
+int hoist__dev_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes);
+
+/* [context] @bytes of device memory, aligned as the driver does (at least 256).
+ * The CPU: page-aligned anonymous memory.
+ * Returns: 0; -EINVAL if bytes is 0; -ENOSPC; (CPU: -ENOMEM); -EREMOTEIO. */
+int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
+
+/* @address from hoist__dev_mem_alloc() with the same @bytes; 0 is ignored.
+ * Work in flight on the memory is waited for by the driver, not by us: callers
+ * free only what no stream still uses. */
+int hoist__dev_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes);
+
+/* [context] Page-locks and maps [address, address+bytes) for every device of
+ * this api (portable).  One registration per range; ranges must not overlap.
+ * The CPU: mlock.  Registers the whole range or nothing; splitting a large range
+ * into bounded pieces is the caller's.
+ * Returns: 0; -EPERM (memlock limit, with the remedy); -ENOMEM; -EREMOTEIO. */
+int hoist__dev_host_register(struct hoist__dev *dev, void *address, size_t bytes);
+int hoist__dev_host_unregister(struct hoist__dev *dev, void *address, size_t bytes);
+
+/* The address by which kernels on @dev see registered host memory. */
+int hoist__dev_host_address(struct hoist__dev *dev, void *address, uintptr_t *ret);
+
+/* --- streams [context] --- */
+
+int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
+
+/* Wraps a native handle (CUstream, hipStream_t, as a pointer) that stays the
+ * caller's; NULL is the legacy default stream.  -ENOTSUP on the CPU. */
+int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
+
+/* Takes NULL.  Waits for queued work; a wrapped native handle is left alone. */
+void hoist__stream_destroy(struct hoist__dev_stream *stream);
+
+void *hoist__stream_native(const struct hoist__dev_stream *stream); /* CPU: NULL */
+struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream);
+
+/* Blocks until all queued work is done; returns the first error of that work
+ * since the last synchronize. */
+int hoist__stream_synchronize(struct hoist__dev_stream *stream);
+
+/* 0 idle, -EAGAIN busy, other: work failed. */
+int hoist__stream_query(struct hoist__dev_stream *stream);
+
+/* Later work on @stream waits for @event; the host does not.  The event may be
+ * another stream's, of the same api.  An event never recorded is no wait. */
+int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
+
+/* --- events [context] --- */
+
+#define HOIST__EVENT_TIMING 1u /* hoist__event_elapsed_ns() will be asked */
+
+int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret);
+void hoist__event_destroy(struct hoist__dev_event *event); /* takes NULL */
+int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
+int hoist__event_query(struct hoist__dev_event *event);	      /* 0, -EAGAIN, error */
+int hoist__event_synchronize(struct hoist__dev_event *event); /* blocks, sleeping */
+int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
+			    uint64_t *ret);
+
+/* --- asynchronous work --- */
+
+enum hoist__copy {
+	HOIST__COPY_HOST_TO_DEVICE,
+	HOIST__COPY_DEVICE_TO_HOST,
+	HOIST__COPY_DEVICE_TO_DEVICE /* within one device; the CPU's only direction is this one */
+};
+
+/* Queues a copy of @bytes (0 is a no-op).  On the CPU all kinds are memcpy in
+ * the stream's thread.  For CUDA and HIP the host side should be registered
+ * memory: a driver copies pageable memory synchronously through its own
+ * buffers, which hoist never asks of it. */
+int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
+		      uintptr_t src, size_t bytes);
+
+/* Queues a copy between two devices of one api (either may be the stream's). */
+int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
+			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes);
+
+/* Queues setting @bytes bytes to @value. */
+int hoist__memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
+			size_t bytes);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* io/engine.h - many reads in flight, completions reaped by whoever submitted.
+ *
+ * One interface, two implementations, probed when an engine is created and never
+ * guessed from a version: io_uring (uring.c), and a pool of threads that call
+ * pread (threads.c) for where io_uring is refused: container seccomp policies,
+ * kernel.io_uring_disabled, gVisor, old kernels, memory limits.
+ *
+ * A request is the caller's own struct; the engine holds a pointer to it from
+ * submit until it is reaped and never allocates per request.  Its life:
+ *
+ *     idle --submit--> in flight --reap--> idle
+ *
+ * The engine finishes what it started: short reads are continued where they
+ * stopped (a direct one at an aligned place, the rest through the cache), EINTR
+ * and EAGAIN are repeated, a direct read that the file system refuses (EINVAL,
+ * EOPNOTSUPP) or that fails with an I/O error is tried once more through the
+ * page cache.  A request therefore ends in one of:
+ *     result 0 and done >= need
+ *     -ENODATA   the file ends before offset + need (it has shrunk)
+ *     -ECANCELED
+ *     other      the kernel's error; `done` bytes are valid
+ *
+ * Threads: an engine is driven by one thread at a time; with SHARED, it may be
+ * another one at each call (externally ordered), without, always the creator
+ * (io_uring's single issuer).  Buffers must stay valid and untouched while in
+ * flight.  fork: the child gets -ESTALE from every call and may only destroy.
+ */
+#ifndef HOIST_IO_ENGINE_H
+#define HOIST_IO_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "io/file.h"
+
+enum hoist__engine_kind {
+	HOIST__ENGINE_AUTO,
+	HOIST__ENGINE_URING,
+	HOIST__ENGINE_THREADS
+};
+
+/* One read.  The caller fills the first group; the engine the second. */
+struct hoist__request {
+	const struct hoist__file *file;
+	uint64_t offset;  /* direct: a multiple of offset_align */
+	unsigned char *address; /* direct: a multiple of memory_align */
+	size_t bytes;     /* room; direct: a multiple of offset_align, may pass the end of file */
+	size_t need;      /* the request succeeds when this much is read; <= bytes */
+	bool direct;      /* through direct_fd; else through the page cache */
+	int buffer;       /* index of the registered buffer that holds it, or -1 */
+	void *owner;      /* the caller's */
+
+	int result;       /* 0 or negative errno, valid once reaped */
+	size_t done;      /* bytes read from `offset` on */
+	size_t direct_done; /* of these, by direct reads */
+	bool fell_back;   /* a direct request was finished through the cache */
+	struct hoist__list node; /* engine-private while in flight */
+	bool cancelled;          /* likewise */
+	int state;               /* likewise */
+};
+
+struct hoist__engine_buffer {
+	void *address;
+	size_t bytes;
+};
+
+struct hoist__engine_options {
+	enum hoist__engine_kind kind; /* AUTO: io_uring, or threads if that is refused */
+	unsigned depth;               /* most requests in flight, 1..4096 */
+	unsigned n_threads;           /* threads engine; 0: by the machine and depth */
+	bool shared;                  /* see Threads above */
+	/* Registered with io_uring where the kernel allows; a refusal (memlock) is no
+	 * error, only slower.  The memory must outlive the engine. */
+	const struct hoist__engine_buffer *buffers;
+	unsigned n_buffers;
+	const struct hoist__file *const *files;
+	unsigned n_files;
+};
+
+struct hoist__engine;
+
+/* Returns: 0; -EINVAL; -ENOMEM; with kind URING the kernel's refusal (-EPERM,
+ *   -ENOSYS, ...) and a text that explains it. */
+int hoist__engine_create(const struct hoist__engine_options *options, struct hoist__engine **ret);
+
+/* Cancels and waits for what is in flight; unreaped requests are forgotten. Takes NULL. */
+void hoist__engine_destroy(struct hoist__engine *engine);
+
+/* "io_uring" or "threads", and why it is that one: "io_uring: single issuer, 16 registered
+ * buffers", "io_uring refused: EPERM (seccomp or kernel.io_uring_disabled); threads".
+ * Valid for the engine's life. */
+const char *hoist__engine_name(const struct hoist__engine *engine);
+const char *hoist__engine_reason(const struct hoist__engine *engine);
+
+/* How many more requests submit would take now. */
+unsigned hoist__engine_room(const struct hoist__engine *engine);
+
+/* Starts @n requests, all or none.
+ * Returns: 0; -EAGAIN if room < n; -EINVAL for a misaligned direct request (a
+ *   bug: asserted in debug builds); -ESTALE; the kernel's error if the ring is broken. */
+int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *const *requests,
+			 unsigned n);
+
+/* Gives up to @max finished requests; waits up to @timeout_ns (0: does not wait;
+ * UINT64_MAX: no limit) for the first one.  With nothing in flight it returns 0
+ * at once.
+ * Returns: how many; -EINTR never; -ESTALE. */
+int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
+		       uint64_t timeout_ns);
+
+/* Asks for everything in flight to end soon.  Each request is still reaped, with
+ * -ECANCELED or with what it came to. */
+void hoist__engine_cancel(struct hoist__engine *engine);
+
+/* Is io_uring usable by this process?  One real ring is made on first use and
+ * the verdict kept.  Returns: 0; the refusal, with its text.  For doctor. */
+int hoist__uring_probe(char *note, size_t note_bytes);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* io/file.h - one opened file: a cached descriptor, a direct one, and who it is.
+ *
+ * The direct descriptor is opened through /proc/self/fd (the same inode, never
+ * the path again, never fcntl(F_SETFL)) and kept only if the file system says
+ * with statx(STATX_DIOALIGN) what alignment it wants, or, on kernels that do not
+ * say, if one aligned probe read works.  Why there is none is kept in words.
+ *
+ * Identity (device, inode, size, mtime) is taken at open; hoist__file_changed()
+ * compares it, so that a load can tell that its bytes are of one version.
+ *
+ * Threads: immutable after open.  One owner.
+ */
+#ifndef HOIST_IO_FILE_H
+#define HOIST_IO_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hoist__file {
+	char *path;           /* as opened, for messages */
+	int fd;
+	int direct_fd;        /* -1: no direct reads */
+	uint32_t memory_align; /* for direct reads: of addresses, */
+	uint32_t offset_align; /* and of offsets and lengths; powers of two */
+	char direct_note[96]; /* why direct_fd is -1, else "" */
+	bool in_memory;       /* tmpfs, ramfs, hugetlbfs: its bytes are page cache */
+	uint64_t bytes;
+	uint64_t dev;
+	uint64_t ino;
+	int64_t mtime_ns;
+};
+
+#define HOIST__FILE_NO_DIRECT 1u /* do not look for a direct descriptor */
+#define HOIST__FILE_BENEATH 2u   /* @path, links followed, must stay beneath @dir_fd */
+
+/* Opens @path, relative to @dir_fd (AT_FDCWD for the process's folder), for
+ * reading; @display is the name for messages (NULL: @path).  Only regular files
+ * and block devices are accepted.
+ * Returns: 0; -ENOENT, -EACCES, ... as open(2); -EXDEV if BENEATH is violated
+ *   (openat2(2); where the kernel lacks it, by comparing resolved paths);
+ *   -EINVAL not a file; -ENOMEM. */
+int hoist__file_open(int dir_fd, const char *path, const char *display, unsigned flags,
+		     struct hoist__file **ret);
+void hoist__file_close(struct hoist__file *file); /* takes NULL */
+
+/* Reads exactly @bytes at @offset through the page cache, in the calling thread.
+ * Returns: 0; -ENODATA if the file ends before (text names file and offset);
+ *   -EIO and the like (media errors, which the kernel may call ENODATA, are -EIO). */
+int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buffer, size_t bytes);
+
+/* 0 if the file still is what was opened; -EBADMSG with what changed. */
+int hoist__file_changed(const struct hoist__file *file);
+
+/* How much of [offset, offset+bytes) is in the page cache, by cachestat(2).
+ * Returns: 0; -ENOTSUP if the kernel lacks it or will not say (EPERM). */
+int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes,
+			 uint64_t *ret);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* io/map.h - a file's bytes as memory.
+ *
+ * Two modes: READ_ONLY, and COPY_ON_WRITE, whose writes stay private.  Nothing is
+ * read at mapping time and nothing is populated (populating a map over a bad
+ * sector may never return).  A touch of a page that the file no longer has (it
+ * shrank) raises SIGBUS, whatever the mode and even if the page had been written:
+ * that is the kernel's rule; hoist__file_changed() can tell before.
+ */
+#ifndef HOIST_IO_MAP_H
+#define HOIST_IO_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "io/file.h"
+
+enum hoist__map_mode {
+	HOIST__MAP_READ_ONLY,
+	HOIST__MAP_COPY_ON_WRITE
+};
+
+struct hoist__map {
+	unsigned char *data; /* the byte at `offset` of the file */
+	size_t bytes;
+	void *base;          /* page-aligned, what is really mapped */
+	size_t mapped_bytes;
+};
+
+/* Any @offset; [offset, offset+bytes) must lie within the file; bytes > 0.
+ * Returns: 0; -EINVAL; -ENODATA beyond the file's end; -ENOMEM; the kernel's. */
+int hoist__map_open(const struct hoist__file *file, enum hoist__map_mode mode, uint64_t offset,
+		    size_t bytes, struct hoist__map *ret);
+void hoist__map_close(struct hoist__map *map); /* takes one that was zeroed or closed */
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/checkpoint.h - what is inside an opened checkpoint.
+ *
+ *   files[f]     the opened file and its manifest, in order of file name
+ *   tensors[t]   every tensor the checkpoint offers, in order of (file, offset)
+ *   by_name[]    indices of tensors, ordered by name: names are unique
+ *
+ * A tensor that a shard holds but the index does not name is not offered.
+ * Reference counted inside the library only: a load that is still running keeps
+ * the files of a checkpoint that its owner has closed.
+ */
+#ifndef HOIST_LIB_CHECKPOINT_H
+#define HOIST_LIB_CHECKPOINT_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format/format.h"
+#include "hoist/checkpoint.h"
+#include "io/file.h"
+
+struct hoist__shard {
+	struct hoist__file *file;
+	struct hoist__manifest *manifest;
+};
+
+struct hoist__entry {
+	const struct hoist__tensor *tensor;
+	size_t file;
+};
+
+struct hoist_checkpoint {
+	_Atomic unsigned refs;
+	size_t n_files;
+	struct hoist__shard *files;
+	size_t n_tensors;
+	struct hoist__entry *tensors;
+	size_t *by_name;
+	size_t n_metadata;
+	struct hoist__metadata *metadata; /* strings belong to index and manifests */
+	struct hoist__index *index;       /* NULL without one */
+	uint64_t bytes;
+};
+
+hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
+
+/* Opens and parses one safetensors file. */
+int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
+		      struct hoist__shard *ret);
+void hoist__shard_close(struct hoist__shard *shard);
+
+#endif

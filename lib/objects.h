@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/objects.h - what the public objects' files share with each other.
+ *
+ * A hoist_device owns the pools of its memory.  They are created on first use
+ * and live as long as the device object, which is interned for the life of the
+ * process: buffers may therefore outlive every other handle of the user's.
+ */
+#ifndef HOIST_LIB_OBJECTS_H
+#define HOIST_LIB_OBJECTS_H
+
+#include "alloc/budget.h"
+#include "alloc/pool.h"
+#include "device/device.h"
+#include "hoist/device.h"
+#include "hoist/load.h"
+
+struct hoist__lanes;
+
+struct hoist__dev *hoist__device_dev(const hoist_device *device);
+
+/* Where Buffers of this device live: DEVICE memory, for the CPU HOST memory. */
+int hoist__device_pool(hoist_device *device, struct hoist__pool **ret); /* borrowed */
+
+/* PINNED memory on the device's NUMA node: staging slots and pinned Buffers. Two
+ * pools: `staging` keeps its region between loads (trimmed to the budget by the
+ * load), `pinned` serves Buffers. */
+int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret);
+int hoist__device_pinned_pool(hoist_device *device, struct hoist__pool **ret);
+
+/* What the blocks of @pool, one of the device's three, are. */
+enum hoist__memory_kind hoist__device_pool_kind(const hoist_device *device,
+						const struct hoist__pool *pool);
+
+/* The streams that lib/transfer.c keeps for this device. */
+struct hoist__lanes *hoist__device_lanes(hoist_device *device);
+
+/* Gives back what is only kept for reuse: idle lanes, empty regions of the pools. */
+void hoist__device_trim(hoist_device *device);
+
+struct hoist__dev_stream *hoist__stream_dev_stream(const hoist_stream *stream);
+
+struct hoist__budget *hoist__budget_of(const hoist_budget *budget);
+
+/* Checks and copies an options struct that begins with its size.  Fields beyond
+ * the caller's size become 0, which is every option's default; @given NULL gives
+ * all defaults.  The size in @known becomes @known_bytes.
+ * Returns: 0; -EINVAL for a size that cannot hold itself, or one above @known_bytes
+ *   unless all bytes beyond are 0. */
+int hoist__options_in(const char *what, const void *given, void *known, size_t known_bytes);
+
+/* The way out, for info structs: copies the first given-size bytes of @known,
+ * keeping the caller's size.
+ * Returns: 0; -EINVAL for NULL, a size that cannot hold itself, or one above
+ *   @known_bytes. */
+int hoist__options_out(const char *what, void *given, const void *known, size_t known_bytes);
+
+#endif
