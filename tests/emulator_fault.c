@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* Injected failures: of every function of both tables, and of copies. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include "emulator-driver.h"
+
+#define BYTES 4096
+
+static struct cuda cu;
+static struct hip hip;
+static char host[BYTES];
+
+/* The first failure of a walk through a driver, and how to go on to its end. */
+#define TRY(call)                                                                                  \
+	do {                                                                                       \
+		unsigned code_ = (call);                                                           \
+		if (code_ != 0) {                                                                  \
+			result = code_;                                                            \
+			goto out;                                                                  \
+		}                                                                                  \
+	} while (0)
+
+/* Calls every function of the table once where nothing fails, and gives back
+ * all that it took: what a failed call would have given is NULL. */
+struct cuda_things {
+	hoist__cu_context context;
+	hoist__cu_device_ptr memory;
+	hoist__cu_stream stream;
+	hoist__cu_event event;
+	bool pushed;
+	bool registered;
+};
+
+static unsigned ask_cuda_device(void)
+{
+	unsigned result = 0;
+	int number = 0;
+	size_t bytes = 0;
+	char text[64];
+	const char *words = NULL;
+	TRY(cu.cuDriverGetVersion(&number));
+	TRY(cu.cuInit(0));
+	TRY(cu.cuGetErrorName(1, &words));
+	TRY(cu.cuGetErrorString(1, &words));
+	TRY(cu.cuDeviceGetCount(&number));
+	TRY(cu.cuDeviceGet(&number, 0));
+	TRY(cu.cuDeviceGetName(text, sizeof text, 0));
+	TRY(cu.cuDeviceTotalMem(&bytes, 0));
+	TRY(cu.cuDeviceGetAttribute(&number, HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 0));
+	TRY(cu.cuDeviceGetPCIBusId(text, sizeof text, 0));
+out:
+	return result;
+}
+
+static unsigned use_cuda_device(struct cuda_things *things)
+{
+	unsigned result = 0;
+	size_t bytes = 0;
+	hoist__cu_device_ptr seen = 0;
+	float ms = 0;
+	TRY(cu.cuMemGetInfo(&bytes, &bytes));
+	TRY(cu.cuMemAlloc(&things->memory, BYTES));
+	TRY(cu.cuMemHostRegister(host, BYTES, 1));
+	things->registered = true;
+	TRY(cu.cuMemHostGetDevicePointer(&seen, host, 0));
+	TRY(cu.cuStreamCreate(&things->stream, 1));
+	TRY(cu.cuEventCreate(&things->event, 0));
+	TRY(cu.cuMemcpyHtoDAsync(things->memory, host, BYTES, things->stream));
+	TRY(cu.cuMemcpyDtoDAsync(things->memory, things->memory, 8, things->stream));
+	TRY(cu.cuMemcpyPeerAsync(things->memory, things->context, things->memory, things->context,
+				 8, things->stream));
+	TRY(cu.cuMemsetD8Async(things->memory, 1, 8, things->stream));
+	TRY(cu.cuMemcpyDtoHAsync(host, things->memory, BYTES, things->stream));
+	TRY(cu.cuEventRecord(things->event, things->stream));
+	TRY(cu.cuStreamWaitEvent(things->stream, things->event, 0));
+	TRY(cu.cuEventSynchronize(things->event));
+	TRY(cu.cuStreamSynchronize(things->stream));
+	TRY(cu.cuEventQuery(things->event));
+	TRY(cu.cuStreamQuery(things->stream));
+	TRY(cu.cuEventElapsedTime(&ms, things->event, things->event));
+out:
+	return result;
+}
+
+static unsigned first_of(unsigned first, unsigned then)
+{
+	return first != 0 ? first : then;
+}
+
+static unsigned walk_cuda(void)
+{
+	struct cuda_things things = {0};
+	hoist__cu_context current = NULL;
+	unsigned result = ask_cuda_device();
+	if (result != 0)
+		return result;
+	TRY(cu.cuDevicePrimaryCtxRetain(&things.context, 0));
+	TRY(cu.cuCtxGetCurrent(&current));
+	TRY(cu.cuCtxPushCurrent(things.context));
+	things.pushed = true;
+	result = use_cuda_device(&things);
+out:
+	/* Nothing may be freed under what is queued. */
+	if (things.stream != NULL && result != 0)
+		(void)cu.cuStreamSynchronize(things.stream);
+	if (things.event != NULL)
+		result = first_of(result, cu.cuEventDestroy(things.event));
+	if (things.stream != NULL)
+		result = first_of(result, cu.cuStreamDestroy(things.stream));
+	if (things.registered)
+		result = first_of(result, cu.cuMemHostUnregister(host));
+	if (things.memory != 0)
+		result = first_of(result, cu.cuMemFree(things.memory));
+	if (things.pushed) {
+		unsigned code = cu.cuCtxPopCurrent(NULL);
+		if (code != 0)
+			(void)cu.cuCtxPopCurrent(NULL);
+		result = first_of(result, code);
+	}
+	return result;
+}
+
+struct hip_things {
+	void *memory;
+	hoist__hip_stream stream;
+	hoist__hip_event event;
+	bool registered;
+};
+
+static unsigned ask_hip_device(void)
+{
+	static struct hoist__hip_props_r0600 new_props;
+	static struct hoist__hip_props_r0000 old_props;
+	unsigned result = 0;
+	int number = 0;
+	size_t bytes = 0;
+	char text[64];
+	(void)hip.hipGetErrorName(1);
+	(void)hip.hipGetErrorString(1);
+	TRY(hip.hipRuntimeGetVersion(&number));
+	TRY(hip.hipInit(0));
+	TRY(hip.hipGetDeviceCount(&number));
+	TRY(hip.hipDeviceGet(&number, 0));
+	TRY(hip.hipDeviceGetName(text, sizeof text, 0));
+	TRY(hip.hipDeviceTotalMem(&bytes, 0));
+	/* No attribute is known: the one call whose success is a failure. */
+	unsigned code = hip.hipDeviceGetAttribute(&number, HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID, 0);
+	TRY(code == HOIST__HIP_ERROR_INVALID_VALUE ? 0 : code);
+	(void)hip.hipGetLastError();
+	TRY(hip.hipGetLastError());
+	TRY(hip.hipDeviceGetPCIBusId(text, sizeof text, 0));
+	TRY(hip.hipGetDevicePropertiesR0600(&new_props, 0));
+	TRY(hip.hipGetDevicePropertiesR0000(&old_props, 0));
+	TRY(hip.hipGetDevice(&number));
+	TRY(hip.hipSetDevice(0));
+out:
+	return result;
+}
+
+static unsigned use_hip_device(struct hip_things *things)
+{
+	unsigned result = 0;
+	size_t bytes = 0;
+	void *seen = NULL;
+	float ms = 0;
+	TRY(hip.hipMemGetInfo(&bytes, &bytes));
+	TRY(hip.hipMalloc(&things->memory, BYTES));
+	TRY(hip.hipHostRegister(host, BYTES, 1));
+	things->registered = true;
+	TRY(hip.hipHostGetDevicePointer(&seen, host, 0));
+	TRY(hip.hipStreamCreateWithFlags(&things->stream, 1));
+	TRY(hip.hipEventCreateWithFlags(&things->event, 0));
+	TRY(hip.hipMemcpyAsync(things->memory, host, BYTES, HOIST__HIP_COPY_HOST_TO_DEVICE,
+			       things->stream));
+	TRY(hip.hipMemcpyPeerAsync(things->memory, 0, things->memory, 0, 8, things->stream));
+	TRY(hip.hipMemsetAsync(things->memory, 1, 8, things->stream));
+	TRY(hip.hipEventRecord(things->event, things->stream));
+	TRY(hip.hipStreamWaitEvent(things->stream, things->event, 0));
+	TRY(hip.hipEventSynchronize(things->event));
+	TRY(hip.hipStreamSynchronize(things->stream));
+	TRY(hip.hipEventQuery(things->event));
+	TRY(hip.hipStreamQuery(things->stream));
+	TRY(hip.hipEventElapsedTime(&ms, things->event, things->event));
+out:
+	return result;
+}
+
+static unsigned walk_hip(void)
+{
+	struct hip_things things = {0};
+	unsigned result = ask_hip_device();
+	if (result == 0)
+		result = use_hip_device(&things);
+	if (things.stream != NULL && result != 0)
+		(void)hip.hipStreamSynchronize(things.stream);
+	if (things.event != NULL)
+		result = first_of(result, hip.hipEventDestroy(things.event));
+	if (things.stream != NULL)
+		result = first_of(result, hip.hipStreamDestroy(things.stream));
+	if (things.registered)
+		result = first_of(result, hip.hipHostUnregister(host));
+	if (things.memory != NULL)
+		result = first_of(result, hip.hipFree(things.memory));
+	return result;
+}
+
+static uint64_t alive(const struct control *control)
+{
+	struct hoist_emulator_counters count = counters_of(control);
+	return count.live_allocations + count.live_registrations + count.live_streams +
+	       count.live_events;
+}
+
+/* Fails the first use of each function in turn. */
+static void fail_each(const struct control *control, unsigned (*walk)(void))
+{
+	char spec[128];
+	cr_assert(walk() == 0);
+	for (unsigned i = 0; control->function(i) != NULL; i++)
+		cr_expect(control->calls(control->function(i)) > 0, "%s is not walked",
+			  control->function(i));
+	for (unsigned i = 0; control->function(i) != NULL; i++) {
+		const char *function = control->function(i);
+		(void)snprintf(spec, sizeof spec, "%s:1:321", function);
+		control->reset();
+		cr_assert(control->fail(spec) == 0);
+		unsigned result = walk();
+		bool cannot_fail = strncmp(function, "hipGetError", 11) == 0;
+		bool swallowed = strcmp(function, "hipGetLastError") == 0;
+		if (!cannot_fail && !swallowed)
+			cr_expect(result == 321, "%s", function);
+		cr_expect(counters_of(control).injected_failures == 1, "%s", function);
+		cr_expect(alive(control) == 0, "%s", function);
+	}
+	control->reset();
+	cr_expect(walk() == 0, "nothing is left of the failures");
+}
+
+Test(emulator_fault, every_cuda_function_fails_on_demand)
+{
+	cuda_open(&cu, "cuda:1");
+	fail_each(&cu.control, walk_cuda);
+}
+
+Test(emulator_fault, every_hip_function_fails_on_demand)
+{
+	hip_open(&hip, "hip:1");
+	fail_each(&hip.control, walk_hip);
+}
+
+Test(emulator_fault, any_call_can_be_the_one_that_fails)
+{
+	char spec[32];
+	cuda_open(&cu, "cuda:1");
+	cr_assert(walk_cuda() == 0);
+	uint64_t calls = counters_of(&cu.control).calls;
+	for (uint64_t n = 1; n <= calls; n++) {
+		cu.control.reset();
+		(void)snprintf(spec, sizeof spec, "any:%llu", (unsigned long long)n);
+		cr_assert(cu.control.fail(spec) == 0);
+		cr_expect(walk_cuda() != 0, "call %llu", (unsigned long long)n);
+		cr_expect(alive(&cu.control) == 0, "call %llu", (unsigned long long)n);
+	}
+	cu.control.reset();
+	(void)snprintf(spec, sizeof spec, "any:%llu", (unsigned long long)calls + 1);
+	cr_assert(cu.control.fail(spec) == 0);
+	cr_expect(walk_cuda() == 0, "one call beyond the last");
+}
+
+Test(emulator_fault, the_nth_use_fails_and_only_that)
+{
+	const unsigned out_of_memory = HOIST__CU_ERROR_OUT_OF_MEMORY;
+	const unsigned success = 0;
+	hoist__cu_device_ptr memory[5] = {0};
+	cuda_start(&cu, "cuda:1", 0);
+	cr_assert(cu.control.fail("hipMalloc:1,cuMemAlloc:3") == 0);
+	for (int i = 0; i < 5; i++)
+		cr_expect(cu.cuMemAlloc(&memory[i], 1) == (i == 2 ? out_of_memory : success));
+	cr_assert(cu.control.fail("cuMemAlloc_v2:2+:999") == 0);
+	hoist__cu_device_ptr more = 0;
+	cr_expect(cu.cuMemAlloc(&more, 1) == 0);
+	cr_expect(cu.cuMemFree(more) == 0);
+	for (int i = 0; i < 3; i++)
+		cr_expect(cu.cuMemAlloc(&more, 1) == HOIST__CU_ERROR_UNKNOWN);
+	cr_assert(cu.control.fail(NULL) == 0);
+	for (int i = 0; i < 5; i++)
+		cr_expect(cu.cuMemFree(memory[i]) == 0);
+}
+
+Test(emulator_fault, what_cannot_be_read_is_refused_whole)
+{
+	static const char *const bad[] = {
+		"cuNoSuchThing:1", "cuMemAlloc",
+		"cuMemAlloc:",	   "cuMemAlloc:0",
+		"cuMemAlloc:1:",   "cuMemAlloc:1:0",
+		"cuMemAlloc:x",	   "cuMemAlloc:1 ",
+		"cuMemAlloc:-1",   ":1",
+		"any:1:70000",	   "cuInit:1,nonsense:2",
+	};
+	hoist__cu_device_ptr memory = 0;
+	cuda_start(&cu, "cuda:1", 0);
+	cr_assert(cu.control.fail("cuMemAlloc:1") == 0);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		cr_expect(cu.control.fail(bad[i]) == -EINVAL, "%s", bad[i]);
+	cr_expect(cu.cuMemAlloc(&memory, 1) == HOIST__CU_ERROR_OUT_OF_MEMORY,
+		  "the earlier fault still stands");
+}
+
+Test(emulator_fault, an_asynchronous_failure_surfaces_later)
+{
+	hoist__cu_device_ptr memory = 0;
+	hoist__cu_stream stream[2];
+	hoist__cu_event before = NULL;
+	hoist__cu_event after = NULL;
+	const unsigned illegal = HOIST__CU_ERROR_ILLEGAL_ADDRESS;
+	cuda_start(&cu, "cuda:1", 0);
+	cr_assert(cu.cuMemAlloc(&memory, BYTES) == 0);
+	cr_assert(cu.cuMemHostRegister(host, BYTES, 1) == 0);
+	cr_assert(cu.cuStreamCreate(&stream[0], 1) == 0);
+	cr_assert(cu.cuStreamCreate(&stream[1], 1) == 0);
+	cr_assert(cu.cuEventCreate(&before, 0) == 0);
+	cr_assert(cu.cuEventCreate(&after, 0) == 0);
+	cr_assert(cu.control.fail("async:2") == 0);
+	cu.control.hold(1);
+	cr_expect(cu.cuMemcpyHtoDAsync(memory, host, 8, stream[0]) == 0);
+	cr_expect(cu.cuEventRecord(before, stream[0]) == 0);
+	cr_expect(cu.cuMemcpyHtoDAsync(memory, host, 8, stream[0]) == 0, "accepted");
+	cr_expect(cu.cuMemcpyHtoDAsync(memory, host, 8, stream[0]) == 0);
+	cr_expect(cu.cuEventRecord(after, stream[0]) == 0);
+	cr_expect(cu.cuStreamWaitEvent(stream[1], after, 0) == 0);
+	cu.control.hold(0);
+	cr_expect(cu.cuEventSynchronize(before) == 0);
+	cr_expect(cu.cuEventSynchronize(after) == illegal);
+	cr_expect(cu.cuStreamSynchronize(stream[0]) == illegal);
+	cr_expect(cu.cuStreamSynchronize(stream[1]) == illegal, "it waited for the failed");
+	cr_expect(counters_of(&cu.control).host_to_device_bytes == 8, "the first alone");
+	cu.control.reset();
+	cr_expect(cu.cuMemcpyHtoDAsync(memory, host, 8, stream[0]) == 0);
+	cr_expect(cu.cuStreamSynchronize(stream[0]) == 0, "reset forgets it");
+	cr_expect(cu.cuEventDestroy(before) == 0 && cu.cuEventDestroy(after) == 0);
+	cr_expect(cu.cuStreamDestroy(stream[0]) == 0);
+	cr_expect(cu.cuStreamDestroy(stream[1]) == 0);
+	cr_expect(cu.cuMemHostUnregister(host) == 0);
+	cr_expect(cu.cuMemFree(memory) == 0);
+	cr_expect(alive(&cu.control) == 0);
+}
