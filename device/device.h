@@ -25,7 +25,8 @@
  * Errors: -ENODEV (no library, no symbol, no device, driver too old: four
  * different messages, each with its remedy), -ENOSPC (device memory is
  * exhausted), -EREMOTEIO (the driver's call failed; its name for the error is
- * in the text), -ESTALE (called in a child after fork; CUDA and HIP only).
+ * in the text), -ESTALE (called in a child after fork; of the CPU only
+ * the streams and events that the parent made).
  *
  * Threads: every function may be called from any thread, and on one object
  * from several at once, except destroy.
@@ -71,7 +72,8 @@ const char *hoist__api_library(enum hoist__api api);
 
 /* How many devices the driver offers, at least 1.
  * Returns: 0; -ENODEV with the reason (also when the driver is present but has
- *   no device). The first failure is remembered and given again. */
+ *   no device); -EINVAL if HOIST_EMULATE is malformed; -ESTALE.  The first
+ *   failure is remembered and given again. */
 int hoist__dev_count(enum hoist__api api, int *ret);
 
 /* Returns: 0; -ENODEV; -EINVAL if @ordinal is not below the count (the text

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* device/cpu.h - streams and events of the CPU; private to device/.
+ *
+ * A stream is a thread and the queue it works off in order; it sleeps while the
+ * queue is empty.  The work (memcpy, memset, waiting for a point, reaching one)
+ * cannot fail, so neither can a stream once it exists.
+ *
+ * An event names the point where it was last recorded.  Recording makes a new
+ * point, so what waits for the old one is not disturbed: a waiter, the stream
+ * that will reach it and the event each hold a reference.  A point is only ever
+ * waited for by work queued after the work that reaches it, hence no cycle.
+ */
+#ifndef HOIST_DEVICE_CPU_H
+#define HOIST_DEVICE_CPU_H
+
+#include "device/device-ops.h"
+
+int hoist__cpu_stream_create(struct hoist__dev_stream *stream);
+void hoist__cpu_stream_destroy(struct hoist__dev_stream *stream);
+int hoist__cpu_stream_synchronize(struct hoist__dev_stream *stream);
+int hoist__cpu_stream_query(struct hoist__dev_stream *stream);
+int hoist__cpu_stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
+
+int hoist__cpu_event_create(struct hoist__dev_event *event);
+void hoist__cpu_event_destroy(struct hoist__dev_event *event);
+int hoist__cpu_event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
+int hoist__cpu_event_query(struct hoist__dev_event *event);
+int hoist__cpu_event_synchronize(struct hoist__dev_event *event);
+int hoist__cpu_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
+				uint64_t *ret);
+
+int hoist__cpu_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
+			  uintptr_t src, size_t bytes);
+int hoist__cpu_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
+			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
+			       size_t bytes);
+int hoist__cpu_memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
+			    size_t bytes);
+
+#endif

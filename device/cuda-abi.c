@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* device/cuda-abi.c - compares cuda-table.h and cuda-types.h with NVIDIA's cuda.h.
+ *
+ * Compiled only where configure found cuda.h.  It makes no code: when a row, a
+ * constant or a type disagrees with the vendor's, it does not compile.
+ */
+#include "config.h"
+
+#include <cuda.h>
+
+#include "device/cuda-types.h"
+
+/* Our types are the vendor's in size and kind ... */
+_Static_assert(sizeof(hoist__cu_result) == sizeof(CUresult), "CUresult");
+_Static_assert(sizeof(hoist__cu_attribute) == sizeof(CUdevice_attribute), "CUdevice_attribute");
+_Static_assert(__builtin_types_compatible_p(hoist__cu_device, CUdevice), "CUdevice");
+_Static_assert(__builtin_types_compatible_p(hoist__cu_device_ptr, CUdeviceptr), "CUdeviceptr");
+_Static_assert(sizeof(hoist__cu_context) == sizeof(CUcontext), "CUcontext");
+_Static_assert(sizeof(hoist__cu_stream) == sizeof(CUstream), "CUstream");
+_Static_assert(sizeof(hoist__cu_event) == sizeof(CUevent), "CUevent");
+
+#define X(constant, value, vendor) _Static_assert((long)(constant) == (long)(vendor), #vendor);
+HOIST__CUDA_CONSTANTS(X)
+#undef X
+
+/* ... so with the vendor's in their place every row must be its declaration, */
+#define hoist__cu_result CUresult
+#define hoist__cu_attribute CUdevice_attribute
+#define hoist__cu_device CUdevice
+#define hoist__cu_device_ptr CUdeviceptr
+#define hoist__cu_context CUcontext
+#define hoist__cu_stream CUstream
+#define hoist__cu_event CUevent
+
+#include "device/cuda-table.h"
+
+#define X(name, symbol, result, arguments, need, since)                                            \
+	_Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
+HOIST__CUDA_TABLE(X)
+#undef X
+
+/* and its symbol what cuda.h's macros make of its name. */
+#define TEXT(x) #x
+#define EXPANDED(x) TEXT(x)
+#define KEPT_UNSUFFIXED "cuEventElapsedTime"
+#define X(name, symbol, result, arguments, need, since)                                            \
+	_Static_assert(__builtin_strcmp(EXPANDED(name), #symbol) == 0 ||                           \
+			       __builtin_strcmp(#symbol, KEPT_UNSUFFIXED) == 0,                    \
+		       #symbol);
+HOIST__CUDA_TABLE(X)
+#undef X

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* device/cuda-table.h - every CUDA driver function that hoist calls, once.
+ *
+ *   X(name, symbol, result, (arguments), need, since)
+ *
+ *   name      as in NVIDIA's manual, and the member of the table in cuda.h
+ *   symbol    what libcuda.so.1 exports: cuda.h renames with macros, dlsym does
+ *             not.  An unsuffixed symbol beside a _v2 takes 32-bit sizes
+ *   need      REQUIRED: without it the driver is refused; OPTIONAL: the member
+ *             is NULL and its caller does without
+ *   since     the first driver version that has it, as cuDriverGetVersion()
+ *             encodes it (1000 * major + 10 * minor)
+ *
+ * Used by cuda.h (the members), cuda-open.c (what to load), cuda-abi.c
+ * (compared with cuda.h) and emulator/ (declares the stand-ins it defines):
+ *
+ *   #define X(name, symbol, result, arguments, need, since) result symbol arguments;
+ */
+#ifndef HOIST_DEVICE_CUDA_TABLE_H
+#define HOIST_DEVICE_CUDA_TABLE_H
+
+#include "device/cuda-types.h"
+
+/* The oldest driver hoist accepts: the newest REQUIRED row. */
+#define HOIST__CUDA_SINCE 7000
+
+/* cuEventElapsedTime stays unsuffixed: its _v2 (12.8) only adds what it says of
+ * events of different contexts. */
+#define HOIST__CUDA_TABLE(X)                                                                       \
+	/* The driver. */                                                                          \
+	X(cuDriverGetVersion, cuDriverGetVersion, hoist__cu_result, (int *), REQUIRED, 2020)       \
+	X(cuInit, cuInit, hoist__cu_result, (unsigned int), REQUIRED, 2000)                        \
+	X(cuGetErrorName, cuGetErrorName, hoist__cu_result, (hoist__cu_result, const char **),     \
+	  REQUIRED, 6000)                                                                          \
+	X(cuGetErrorString, cuGetErrorString, hoist__cu_result, (hoist__cu_result, const char **), \
+	  REQUIRED, 6000)                                                                          \
+	/* Devices. */                                                                             \
+	X(cuDeviceGetCount, cuDeviceGetCount, hoist__cu_result, (int *), REQUIRED, 2000)           \
+	X(cuDeviceGet, cuDeviceGet, hoist__cu_result, (hoist__cu_device *, int), REQUIRED, 2000)   \
+	X(cuDeviceGetName, cuDeviceGetName, hoist__cu_result, (char *, int, hoist__cu_device),     \
+	  REQUIRED, 2000)                                                                          \
+	X(cuDeviceTotalMem, cuDeviceTotalMem_v2, hoist__cu_result, (size_t *, hoist__cu_device),   \
+	  REQUIRED, 3020)                                                                          \
+	X(cuDeviceGetAttribute, cuDeviceGetAttribute, hoist__cu_result,                            \
+	  (int *, hoist__cu_attribute, hoist__cu_device), REQUIRED, 2000)                          \
+	X(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, hoist__cu_result,                              \
+	  (char *, int, hoist__cu_device), REQUIRED, 4010)                                         \
+	/* Contexts.  The primary one is retained and never released. */                           \
+	X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, hoist__cu_result,                    \
+	  (hoist__cu_context *, hoist__cu_device), REQUIRED, 7000)                                 \
+	X(cuCtxGetCurrent, cuCtxGetCurrent, hoist__cu_result, (hoist__cu_context *), REQUIRED,     \
+	  4000)                                                                                    \
+	X(cuCtxPushCurrent, cuCtxPushCurrent_v2, hoist__cu_result, (hoist__cu_context), REQUIRED,  \
+	  4000)                                                                                    \
+	X(cuCtxPopCurrent, cuCtxPopCurrent_v2, hoist__cu_result, (hoist__cu_context *), REQUIRED,  \
+	  4000)                                                                                    \
+	/* Memory. */                                                                              \
+	X(cuMemGetInfo, cuMemGetInfo_v2, hoist__cu_result, (size_t *, size_t *), REQUIRED, 3020)   \
+	X(cuMemAlloc, cuMemAlloc_v2, hoist__cu_result, (hoist__cu_device_ptr *, size_t), REQUIRED, \
+	  3020)                                                                                    \
+	X(cuMemFree, cuMemFree_v2, hoist__cu_result, (hoist__cu_device_ptr), REQUIRED, 3020)       \
+	X(cuMemHostRegister, cuMemHostRegister_v2, hoist__cu_result,                               \
+	  (void *, size_t, unsigned int), REQUIRED, 6050)                                          \
+	X(cuMemHostUnregister, cuMemHostUnregister, hoist__cu_result, (void *), REQUIRED, 4000)    \
+	X(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, hoist__cu_result,               \
+	  (hoist__cu_device_ptr *, void *, unsigned int), REQUIRED, 3020)                          \
+	/* Streams. */                                                                             \
+	X(cuStreamCreate, cuStreamCreate, hoist__cu_result, (hoist__cu_stream *, unsigned int),    \
+	  REQUIRED, 2000)                                                                          \
+	X(cuStreamDestroy, cuStreamDestroy_v2, hoist__cu_result, (hoist__cu_stream), REQUIRED,     \
+	  4000)                                                                                    \
+	X(cuStreamSynchronize, cuStreamSynchronize, hoist__cu_result, (hoist__cu_stream),          \
+	  REQUIRED, 2000)                                                                          \
+	X(cuStreamQuery, cuStreamQuery, hoist__cu_result, (hoist__cu_stream), REQUIRED, 2000)      \
+	X(cuStreamWaitEvent, cuStreamWaitEvent, hoist__cu_result,                                  \
+	  (hoist__cu_stream, hoist__cu_event, unsigned int), REQUIRED, 3020)                       \
+	/* Events. */                                                                              \
+	X(cuEventCreate, cuEventCreate, hoist__cu_result, (hoist__cu_event *, unsigned int),       \
+	  REQUIRED, 2000)                                                                          \
+	X(cuEventDestroy, cuEventDestroy_v2, hoist__cu_result, (hoist__cu_event), REQUIRED, 4000)  \
+	X(cuEventRecord, cuEventRecord, hoist__cu_result, (hoist__cu_event, hoist__cu_stream),     \
+	  REQUIRED, 2000)                                                                          \
+	X(cuEventQuery, cuEventQuery, hoist__cu_result, (hoist__cu_event), REQUIRED, 2000)         \
+	X(cuEventSynchronize, cuEventSynchronize, hoist__cu_result, (hoist__cu_event), REQUIRED,   \
+	  2000)                                                                                    \
+	X(cuEventElapsedTime, cuEventElapsedTime, hoist__cu_result,                                \
+	  (float *, hoist__cu_event, hoist__cu_event), REQUIRED, 2000)                             \
+	/* Asynchronous work. */                                                                   \
+	X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, hoist__cu_result,                               \
+	  (hoist__cu_device_ptr, const void *, size_t, hoist__cu_stream), REQUIRED, 3020)          \
+	X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, hoist__cu_result,                               \
+	  (void *, hoist__cu_device_ptr, size_t, hoist__cu_stream), REQUIRED, 3020)                \
+	X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, hoist__cu_result,                               \
+	  (hoist__cu_device_ptr, hoist__cu_device_ptr, size_t, hoist__cu_stream), REQUIRED, 3020)  \
+	X(cuMemcpyPeerAsync, cuMemcpyPeerAsync, hoist__cu_result,                                  \
+	  (hoist__cu_device_ptr, hoist__cu_context, hoist__cu_device_ptr, hoist__cu_context,       \
+	   size_t, hoist__cu_stream),                                                              \
+	  REQUIRED, 4000)                                                                          \
+	X(cuMemsetD8Async, cuMemsetD8Async, hoist__cu_result,                                      \
+	  (hoist__cu_device_ptr, unsigned char, size_t, hoist__cu_stream), REQUIRED, 3020)
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* device/cuda-types.h - the few CUDA driver types and constants that hoist uses.
+ *
+ * Our own declarations: hoist builds without the CUDA toolkit.  Where configure
+ * finds cuda.h, cuda-abi.c compares every one of them with the vendor's.  All
+ * names start with hoist__ or HOIST__ so that both can meet in one file.
+ */
+#ifndef HOIST_DEVICE_CUDA_TYPES_H
+#define HOIST_DEVICE_CUDA_TYPES_H
+
+#include <stddef.h>
+
+typedef unsigned int hoist__cu_result;	  /* enum CUresult */
+typedef unsigned int hoist__cu_attribute; /* enum CUdevice_attribute */
+typedef int hoist__cu_device;		  /* the ordinal's handle, not a pointer */
+typedef unsigned long long hoist__cu_device_ptr;
+typedef struct hoist__cu_context_object *hoist__cu_context;
+typedef struct hoist__cu_stream_object *hoist__cu_stream;
+typedef struct hoist__cu_event_object *hoist__cu_event;
+
+/* Constant, value, cuda.h's name for it. */
+#define HOIST__CUDA_CONSTANTS(X)                                                                   \
+	X(HOIST__CU_SUCCESS, 0, CUDA_SUCCESS)                                                      \
+	X(HOIST__CU_ERROR_INVALID_VALUE, 1, CUDA_ERROR_INVALID_VALUE)                              \
+	X(HOIST__CU_ERROR_OUT_OF_MEMORY, 2, CUDA_ERROR_OUT_OF_MEMORY)                              \
+	X(HOIST__CU_ERROR_NOT_INITIALIZED, 3, CUDA_ERROR_NOT_INITIALIZED)                          \
+	X(HOIST__CU_ERROR_DEINITIALIZED, 4, CUDA_ERROR_DEINITIALIZED)                              \
+	X(HOIST__CU_ERROR_STUB_LIBRARY, 34, CUDA_ERROR_STUB_LIBRARY)                               \
+	X(HOIST__CU_ERROR_NO_DEVICE, 100, CUDA_ERROR_NO_DEVICE)                                    \
+	X(HOIST__CU_ERROR_INVALID_DEVICE, 101, CUDA_ERROR_INVALID_DEVICE)                          \
+	X(HOIST__CU_ERROR_INVALID_CONTEXT, 201, CUDA_ERROR_INVALID_CONTEXT)                        \
+	X(HOIST__CU_ERROR_OPERATING_SYSTEM, 304, CUDA_ERROR_OPERATING_SYSTEM)                      \
+	X(HOIST__CU_ERROR_INVALID_HANDLE, 400, CUDA_ERROR_INVALID_HANDLE)                          \
+	X(HOIST__CU_ERROR_NOT_READY, 600, CUDA_ERROR_NOT_READY)                                    \
+	X(HOIST__CU_ERROR_ILLEGAL_ADDRESS, 700, CUDA_ERROR_ILLEGAL_ADDRESS)                        \
+	X(HOIST__CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                                     \
+	  CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)                                               \
+	X(HOIST__CU_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)  \
+	X(HOIST__CU_ERROR_NOT_PERMITTED, 800, CUDA_ERROR_NOT_PERMITTED)                            \
+	X(HOIST__CU_ERROR_NOT_SUPPORTED, 801, CUDA_ERROR_NOT_SUPPORTED)                            \
+	X(HOIST__CU_ERROR_SYSTEM_NOT_READY, 802, CUDA_ERROR_SYSTEM_NOT_READY)                      \
+	X(HOIST__CU_ERROR_SYSTEM_DRIVER_MISMATCH, 803, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)          \
+	X(HOIST__CU_ERROR_UNKNOWN, 999, CUDA_ERROR_UNKNOWN)                                        \
+	X(HOIST__CU_ATTRIBUTE_PCI_BUS_ID, 33, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)                      \
+	X(HOIST__CU_ATTRIBUTE_PCI_DEVICE_ID, 34, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)                \
+	X(HOIST__CU_ATTRIBUTE_PCI_DOMAIN_ID, 50, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)                \
+	X(HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)     \
+	X(HOIST__CU_ATTRIBUTE_COMPUTE_MINOR, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)     \
+	X(HOIST__CU_ATTRIBUTE_HOST_NUMA_ID, 134, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                 \
+	X(HOIST__CU_STREAM_NON_BLOCKING, 1, CU_STREAM_NON_BLOCKING)                                \
+	X(HOIST__CU_EVENT_BLOCKING_SYNC, 1, CU_EVENT_BLOCKING_SYNC)                                \
+	X(HOIST__CU_EVENT_DISABLE_TIMING, 2, CU_EVENT_DISABLE_TIMING)                              \
+	X(HOIST__CU_HOST_REGISTER_PORTABLE, 1, CU_MEMHOSTREGISTER_PORTABLE)                        \
+	X(HOIST__CU_HOST_REGISTER_DEVICEMAP, 2, CU_MEMHOSTREGISTER_DEVICEMAP)
+
+enum hoist__cu_constant {
+#define X(constant, value, vendor) constant = value,
+	HOIST__CUDA_CONSTANTS(X)
+#undef X
+};
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* device/cuda.c - the CUDA backend, on the driver API.
+ *
+ * Each call that needs a context pushes the device's primary one and pops it
+ * afterwards, so the caller's current context and its stack are as they were.
+ * The primary context is what the CUDA runtime (and with it PyTorch, JAX, ...)
+ * uses: addresses and streams can be handed over both ways.
+ */
+#include "config.h"
+
+#include "device/cuda.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "device/driver.h"
+
+/* --- contexts --- */
+
+static int retain(struct hoist__dev *dev)
+{
+	if (atomic_load_explicit(&dev->context, memory_order_acquire) != NULL)
+		return 0;
+	pthread_mutex_lock(&dev->lock);
+	hoist__cu_context context = atomic_load(&dev->context);
+	hoist__cu_result result = HOIST__CU_SUCCESS;
+	if (context == NULL)
+		result = hoist__cuda.cuDevicePrimaryCtxRetain(&context, dev->native);
+	if (result == HOIST__CU_SUCCESS)
+		atomic_store(&dev->context, context);
+	pthread_mutex_unlock(&dev->lock);
+	return hoist__cuda_judge(dev, result, "making its primary context");
+}
+
+/* Makes the primary context current until leave(); between the two, nothing
+ * may return.  Where the caller has it current anyway, nothing is pushed. */
+static int enter(struct hoist__dev *dev, bool *pushed)
+{
+	int err = retain(dev);
+	if (err < 0)
+		return err;
+	hoist__cu_context ours = atomic_load(&dev->context);
+	hoist__cu_context current = NULL;
+	hoist__cu_result result = hoist__cuda.cuCtxGetCurrent(&current);
+	*pushed = result == HOIST__CU_SUCCESS && current != ours;
+	if (*pushed)
+		result = hoist__cuda.cuCtxPushCurrent(ours);
+	return hoist__cuda_judge(dev, result, "entering its context");
+}
+
+/* The work between is done whatever popping says, so it is not undone for it:
+ * popping is tried again once, then logged. */
+static void leave(const struct hoist__dev *dev, bool pushed)
+{
+	if (!pushed)
+		return;
+	hoist__cu_context popped = NULL;
+	hoist__cu_result result = hoist__cuda.cuCtxPopCurrent(&popped);
+	if (result != HOIST__CU_SUCCESS)
+		result = hoist__cuda.cuCtxPopCurrent(&popped);
+	if (result != HOIST__CU_SUCCESS)
+		hoist__log(device, "cuda:%d: leaving its context: CUDA error %u", dev->ordinal,
+			   result);
+}
+
+/* Runs @call, which gives a CUresult, within @dev's context; evaluates to what
+ * hoist__cuda_judge() says of it, or to the failure to enter. */
+#define RUN(dev, what, call)                                                                       \
+	({                                                                                         \
+		bool pushed_ = false;                                                              \
+		int err_ = enter(dev, &pushed_);                                                   \
+		if (err_ == 0) {                                                                   \
+			hoist__cu_result result_ = (call);                                         \
+			leave(dev, pushed_);                                                       \
+			err_ = hoist__cuda_judge(dev, result_, what);                              \
+		}                                                                                  \
+		err_;                                                                              \
+	})
+
+/* The same for what gives something up: a failure to enter would leak it, so
+ * entering is tried twice, and what fails is the driver's own verdict. */
+#define RELEASE(dev, what, call)                                                                   \
+	({                                                                                         \
+		bool pushed_ = false;                                                              \
+		int err_ = enter(dev, &pushed_);                                                   \
+		if (err_ < 0)                                                                      \
+			err_ = enter(dev, &pushed_);                                               \
+		if (err_ == 0) {                                                                   \
+			hoist__cu_result result_ = (call);                                         \
+			leave(dev, pushed_);                                                       \
+			err_ = hoist__cuda_judge(dev, result_, what);                              \
+		}                                                                                  \
+		err_;                                                                              \
+	})
+
+/* --- memory --- */
+
+static int cuda_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+	size_t available = 0;
+	size_t total = 0;
+	int err = RUN(dev, "asking how much memory is free",
+		      hoist__cuda.cuMemGetInfo(&available, &total));
+	if (err < 0)
+		return err;
+	*free_bytes = available;
+	*total_bytes = total;
+	return 0;
+}
+
+static int cuda_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
+{
+	hoist__cu_device_ptr address = 0;
+	int err = RUN(dev, "allocating device memory", hoist__cuda.cuMemAlloc(&address, bytes));
+	if (err < 0)
+		return hoist__driver_fail_alloc(dev, err, bytes);
+	*ret = (uintptr_t)address;
+	return 0;
+}
+
+static int cuda_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
+{
+	(void)bytes;
+	return RELEASE(dev, "freeing device memory", hoist__cuda.cuMemFree(address));
+}
+
+static int cuda_host_register(struct hoist__dev *dev, void *address, size_t bytes)
+{
+	const unsigned flags = HOIST__CU_HOST_REGISTER_PORTABLE | HOIST__CU_HOST_REGISTER_DEVICEMAP;
+	int err =
+		RUN(dev, "cuMemHostRegister", hoist__cuda.cuMemHostRegister(address, bytes, flags));
+	return err < 0 ? hoist__driver_fail_register(err, bytes) : 0;
+}
+
+static int cuda_host_unregister(struct hoist__dev *dev, void *address, size_t bytes)
+{
+	(void)bytes;
+	return RELEASE(dev, "unregistering host memory", hoist__cuda.cuMemHostUnregister(address));
+}
+
+static int cuda_host_address(struct hoist__dev *dev, void *address, uintptr_t *ret)
+{
+	hoist__cu_device_ptr seen = 0;
+	int err = RUN(dev, "asking for the device's address of host memory",
+		      hoist__cuda.cuMemHostGetDevicePointer(&seen, address, 0));
+	if (err == 0)
+		*ret = (uintptr_t)seen;
+	return err;
+}
+
+/* --- streams --- */
+
+static int cuda_stream_create(struct hoist__dev_stream *stream)
+{
+	hoist__cu_stream native = NULL;
+	int err = RUN(stream->dev, "creating a stream",
+		      hoist__cuda.cuStreamCreate(&native, HOIST__CU_STREAM_NON_BLOCKING));
+	if (err == 0)
+		stream->native = native;
+	return err;
+}
+
+/* cuStreamDestroy() alone would return with work still in flight. */
+static void cuda_stream_destroy(struct hoist__dev_stream *stream)
+{
+	(void)RUN(stream->dev, "waiting for a stream",
+		  hoist__cuda.cuStreamSynchronize(stream->native));
+	int err = RELEASE(stream->dev, "destroying a stream",
+			  hoist__cuda.cuStreamDestroy(stream->native));
+	if (err < 0)
+		hoist__log(device, "%s", hoist__error_text());
+}
+
+static int cuda_stream_synchronize(struct hoist__dev_stream *stream)
+{
+	return RUN(stream->dev, "waiting for a stream",
+		   hoist__cuda.cuStreamSynchronize(stream->native));
+}
+
+static int cuda_stream_query(struct hoist__dev_stream *stream)
+{
+	return RUN(stream->dev, "asking a stream for its state",
+		   hoist__cuda.cuStreamQuery(stream->native));
+}
+
+static int cuda_stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
+{
+	return RUN(stream->dev, "making a stream wait for an event",
+		   hoist__cuda.cuStreamWaitEvent(stream->native, event->native, 0));
+}
+
+/* --- events --- */
+
+static int cuda_event_create(struct hoist__dev_event *event)
+{
+	unsigned flags = HOIST__CU_EVENT_BLOCKING_SYNC;
+	if ((event->flags & HOIST__EVENT_TIMING) == 0)
+		flags |= HOIST__CU_EVENT_DISABLE_TIMING;
+	hoist__cu_event native = NULL;
+	int err = RUN(event->dev, "creating an event", hoist__cuda.cuEventCreate(&native, flags));
+	if (err == 0)
+		event->native = native;
+	return err;
+}
+
+static void cuda_event_destroy(struct hoist__dev_event *event)
+{
+	int err = RELEASE(event->dev, "destroying an event",
+			  hoist__cuda.cuEventDestroy(event->native));
+	if (err < 0)
+		hoist__log(device, "%s", hoist__error_text());
+}
+
+static int cuda_event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
+{
+	return RUN(event->dev, "recording an event",
+		   hoist__cuda.cuEventRecord(event->native, stream->native));
+}
+
+static int cuda_event_query(struct hoist__dev_event *event)
+{
+	return RUN(event->dev, "asking an event for its state",
+		   hoist__cuda.cuEventQuery(event->native));
+}
+
+static int cuda_event_synchronize(struct hoist__dev_event *event)
+{
+	return RUN(event->dev, "waiting for an event",
+		   hoist__cuda.cuEventSynchronize(event->native));
+}
+
+static int cuda_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
+				 uint64_t *ret)
+{
+	float ms = 0;
+	int err = RUN(start->dev, "asking for the time between two events",
+		      hoist__cuda.cuEventElapsedTime(&ms, start->native, end->native));
+	if (err == 0)
+		*ret = hoist__driver_ns(ms);
+	return err;
+}
+
+/* --- work --- */
+
+static int cuda_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
+			   uintptr_t src, size_t bytes)
+{
+	switch (kind) {
+	case HOIST__COPY_HOST_TO_DEVICE:
+		return RUN(stream->dev, "queueing a copy to the device",
+			   hoist__cuda.cuMemcpyHtoDAsync(dst, (const void *)src, bytes,
+							 stream->native));
+	case HOIST__COPY_DEVICE_TO_HOST:
+		return RUN(stream->dev, "queueing a copy to the host",
+			   hoist__cuda.cuMemcpyDtoHAsync((void *)dst, src, bytes, stream->native));
+	case HOIST__COPY_DEVICE_TO_DEVICE:
+		return RUN(stream->dev, "queueing a copy on the device",
+			   hoist__cuda.cuMemcpyDtoDAsync(dst, src, bytes, stream->native));
+	}
+	return hoist__fail(-EINVAL, "there is no copy of kind %d", (int)kind);
+}
+
+/* The driver wants the contexts of both ends, whether or not they were used. */
+static int cuda_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
+				uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
+				size_t bytes)
+{
+	int err = retain(dst_dev);
+	if (err == 0)
+		err = retain(src_dev);
+	if (err < 0)
+		return err;
+	return RUN(stream->dev, "queueing a copy between devices",
+		   hoist__cuda.cuMemcpyPeerAsync(dst, atomic_load(&dst_dev->context), src,
+						 atomic_load(&src_dev->context), bytes,
+						 stream->native));
+}
+
+static int cuda_memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
+			     size_t bytes)
+{
+	return RUN(stream->dev, "queueing the setting of memory",
+		   hoist__cuda.cuMemsetD8Async(dst, value, bytes, stream->native));
+}
+
+const struct hoist__dev_ops hoist__cuda_ops = {
+	.open = hoist__cuda_open,
+	.probe = hoist__cuda_probe,
+	.mem_info = cuda_mem_info,
+	.mem_alloc = cuda_mem_alloc,
+	.mem_free = cuda_mem_free,
+	.host_register = cuda_host_register,
+	.host_unregister = cuda_host_unregister,
+	.host_address = cuda_host_address,
+	.stream_create = cuda_stream_create,
+	.stream_destroy = cuda_stream_destroy,
+	.stream_synchronize = cuda_stream_synchronize,
+	.stream_query = cuda_stream_query,
+	.stream_wait_event = cuda_stream_wait_event,
+	.event_create = cuda_event_create,
+	.event_destroy = cuda_event_destroy,
+	.event_record = cuda_event_record,
+	.event_query = cuda_event_query,
+	.event_synchronize = cuda_event_synchronize,
+	.event_elapsed_ns = cuda_event_elapsed_ns,
+	.copy_async = cuda_copy_async,
+	.copy_peer_async = cuda_copy_peer_async,
+	.memset_async = cuda_memset_async,
+};

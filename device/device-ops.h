@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* device/device-ops.h - what a backend implements; private to device/.
+ *
+ * device.c checks arguments, processes and APIs once, for all backends; an
+ * operation below may rely on the preconditions it names (Pre) and must
+ * establish what it promises (Post).  Every operation also promises: 0 or a
+ * negative errno value with the text set, results untouched on failure, nothing
+ * left behind by a failure, the calling thread's current context or device as
+ * it was, and that it may run in several threads at once.
+ */
+#ifndef HOIST_DEVICE_DEVICE_OPS_H
+#define HOIST_DEVICE_DEVICE_OPS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "device/device.h"
+
+struct hoist__dev {
+	const struct hoist__dev_ops *ops;
+	enum hoist__api api;
+	int ordinal;
+	struct hoist__dev_props props;
+	int native;		 /* CUdevice, hipDevice_t */
+	_Atomic(void *) context; /* CUcontext once retained; else NULL */
+	pthread_mutex_t lock;	 /* retains the context once */
+};
+
+struct hoist__dev_stream {
+	struct hoist__dev *dev;
+	void *native; /* CUstream, hipStream_t, struct cpu_stream */
+	bool wrapped; /* the native handle is the caller's */
+	pid_t pid;    /* the process that made it */
+};
+
+struct hoist__dev_event {
+	struct hoist__dev *dev;
+	void *native; /* CUevent, hipEvent_t, struct cpu_event */
+	unsigned flags;
+	atomic_bool recorded;
+	pid_t pid;
+};
+
+struct hoist__dev_ops {
+	/* Opens the driver and counts its devices, making no context.
+	 * Pre: called at most once per process.  Post: *count is at least 1;
+	 * *library is constant from here on, failed or not. */
+	int (*open)(int *count, const char **library);
+
+	/* Pre: opened; dev->ordinal is below the count; all else is zero.
+	 * Post: dev->props and dev->native are filled. */
+	int (*probe)(struct hoist__dev *dev);
+
+	/* Memory.  Pre: bytes and addresses are not 0. */
+	int (*mem_info)(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes);
+	int (*mem_alloc)(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
+	int (*mem_free)(struct hoist__dev *dev, uintptr_t address, size_t bytes);
+	int (*host_register)(struct hoist__dev *dev, void *address, size_t bytes);
+	int (*host_unregister)(struct hoist__dev *dev, void *address, size_t bytes);
+	int (*host_address)(struct hoist__dev *dev, void *address, uintptr_t *ret);
+
+	/* Streams.  stream_create: Pre: all but native is set.  Post: native is.
+	 * stream_destroy: Pre: not wrapped.  Post: its work is done.
+	 * stream_wait_event: Pre: the event is of this api and was recorded. */
+	int (*stream_create)(struct hoist__dev_stream *stream);
+	void (*stream_destroy)(struct hoist__dev_stream *stream);
+	int (*stream_synchronize)(struct hoist__dev_stream *stream);
+	int (*stream_query)(struct hoist__dev_stream *stream);
+	int (*stream_wait_event)(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
+
+	/* Events.  event_create: Pre: all but native is set.  Post: native is.
+	 * event_record: Pre: event and stream are of one device.
+	 * event_query, event_synchronize: Pre: recorded.
+	 * event_elapsed_ns: Pre: of one api, both recorded, both with
+	 * HOIST__EVENT_TIMING.  -EAGAIN while one has not completed. */
+	int (*event_create)(struct hoist__dev_event *event);
+	void (*event_destroy)(struct hoist__dev_event *event);
+	int (*event_record)(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
+	int (*event_query)(struct hoist__dev_event *event);
+	int (*event_synchronize)(struct hoist__dev_event *event);
+	int (*event_elapsed_ns)(struct hoist__dev_event *start, struct hoist__dev_event *end,
+				uint64_t *ret);
+
+	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api. */
+	int (*copy_async)(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
+			  uintptr_t src, size_t bytes);
+	int (*copy_peer_async)(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
+			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
+			       size_t bytes);
+	int (*memset_async)(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
+			    size_t bytes);
+};
+
+/* -ESTALE and its text; @what belongs to the parent of this process. */
+int hoist__dev_fail_stale(const char *what);
+
+/* 0, or -ESTALE if @dev's driver was opened by the process that forked this one.
+ * The CPU has no driver that fork could break. */
+int hoist__dev_check(const struct hoist__dev *dev);
+
+extern const struct hoist__dev_ops hoist__cpu_ops;
+extern const struct hoist__dev_ops hoist__cuda_ops;
+extern const struct hoist__dev_ops hoist__hip_ops;
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/* device/device.c - devices and their memory: drivers opened once, a failure
+ * remembered, devices interned, arguments and the process checked before a
+ * backend is called.  stream.c does the same for streams and events. */
+#include "config.h"
+
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "device/device-ops.h"
+#include "device/dl.h"
+
+enum phase { PHASE_UNOPENED, PHASE_OPENED, PHASE_FAILED };
+
+struct node {
+	struct hoist__dev dev;
+	struct node *next;
+};
+
+/* One per api.  `xpid` is set before the lock is first taken and `xphase` after
+ * all else is final, so that a child of fork never needs the lock to learn that
+ * the driver belongs to its parent. */
+struct api {
+	const char *name;
+	const struct hoist__dev_ops *ops;
+	_Atomic(pid_t) xpid; /* the process that opened it; 0 before */
+	_Atomic(enum phase) xphase;
+	pthread_mutex_t lock; /* opening, and the list of devices */
+	struct node *devs;
+	int count;
+	const char *library;
+	int err; /* PHASE_FAILED: what open said, and its text */
+	char text[HOIST__ERROR_BYTES];
+};
+
+static struct api apis[HOIST__N_APIS] = {
+	[HOIST__API_CPU] = {.name = "cpu",
+			    .ops = &hoist__cpu_ops,
+			    .lock = PTHREAD_MUTEX_INITIALIZER,
+			    .library = ""},
+	[HOIST__API_CUDA] = {.name = "cuda",
+			     .ops = &hoist__cuda_ops,
+			     .lock = PTHREAD_MUTEX_INITIALIZER,
+			     .library = ""},
+	[HOIST__API_HIP] = {.name = "hip",
+			    .ops = &hoist__hip_ops,
+			    .lock = PTHREAD_MUTEX_INITIALIZER,
+			    .library = ""},
+};
+
+int hoist__dev_fail_stale(const char *what)
+{
+	return hoist__fail(-ESTALE,
+			   "%s belongs to the process that forked this one; a child of fork "
+			   "cannot use it: call exec, or fork before the first use",
+			   what);
+}
+
+static void open_locked(struct api *api)
+{
+	if (atomic_load_explicit(&api->xphase, memory_order_relaxed) != PHASE_UNOPENED)
+		return;
+	int err = api->ops->open(&api->count, &api->library);
+	if (err < 0) {
+		api->err = err;
+		hoist__error_copy(api->text, sizeof api->text);
+	}
+	atomic_store_explicit(&api->xphase, err < 0 ? PHASE_FAILED : PHASE_OPENED,
+			      memory_order_release);
+}
+
+static int open_api(struct api *api)
+{
+	pid_t self = getpid();
+	enum phase phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
+	if (phase == PHASE_UNOPENED) {
+		pid_t pid = 0;
+		if (!atomic_compare_exchange_strong(&api->xpid, &pid, self) && pid != self &&
+		    api->ops != &hoist__cpu_ops)
+			return hoist__dev_fail_stale(api->name);
+		pthread_mutex_lock(&api->lock);
+		open_locked(api);
+		pthread_mutex_unlock(&api->lock);
+		phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
+	}
+	if (phase == PHASE_FAILED)
+		return hoist__fail(api->err, "%s", api->text);
+	if (api->ops != &hoist__cpu_ops && atomic_load(&api->xpid) != self)
+		return hoist__dev_fail_stale(api->name);
+	return 0;
+}
+
+const char *hoist__api_name(enum hoist__api api)
+{
+	return apis[api].name;
+}
+
+bool hoist__api_emulated(enum hoist__api api)
+{
+	int devices = 0;
+	return hoist__dl_emulate(api, &devices) == 0 && devices > 0;
+}
+
+const char *hoist__api_library(enum hoist__api api)
+{
+	if (atomic_load_explicit(&apis[api].xphase, memory_order_acquire) == PHASE_UNOPENED)
+		return "";
+	return apis[api].library;
+}
+
+int hoist__dev_count(enum hoist__api api, int *ret)
+{
+	int err = open_api(&apis[api]);
+	if (err < 0)
+		return err;
+	*ret = apis[api].count;
+	return 0;
+}
+
+static int make_dev(struct api *api, int ordinal, struct node **ret)
+{
+	struct node *node = calloc(1, sizeof *node);
+	if (node == NULL)
+		return hoist__fail_nomem("a device", sizeof *node);
+	struct hoist__dev *dev = &node->dev;
+	dev->ops = api->ops;
+	dev->api = (enum hoist__api)(api - apis);
+	dev->ordinal = ordinal;
+	int err = api->ops->probe(dev);
+	if (err < 0) {
+		free(node);
+		return err;
+	}
+	pthread_mutex_init(&dev->lock, NULL);
+	*ret = node;
+	return 0;
+}
+
+int hoist__dev_get(enum hoist__api which, int ordinal, struct hoist__dev **ret)
+{
+	struct api *api = &apis[which];
+	int err = open_api(api);
+	if (err < 0)
+		return err;
+	if (ordinal < 0 || ordinal >= api->count)
+		return hoist__fail(-EINVAL, "there is no device %s:%d; there %s %d, counted from 0",
+				   api->name, ordinal, api->count == 1 ? "is" : "are", api->count);
+	pthread_mutex_lock(&api->lock);
+	struct node *node = api->devs;
+	while (node != NULL && node->dev.ordinal != ordinal)
+		node = node->next;
+	if (node == NULL) {
+		err = make_dev(api, ordinal, &node);
+		if (err == 0) {
+			node->next = api->devs;
+			api->devs = node;
+		}
+	}
+	pthread_mutex_unlock(&api->lock);
+	if (err < 0)
+		return err;
+	*ret = &node->dev;
+	return 0;
+}
+
+enum hoist__api hoist__dev_api(const struct hoist__dev *dev)
+{
+	return dev->api;
+}
+
+int hoist__dev_ordinal(const struct hoist__dev *dev)
+{
+	return dev->ordinal;
+}
+
+const struct hoist__dev_props *hoist__dev_props(const struct hoist__dev *dev)
+{
+	return &dev->props;
+}
+
+/* --- memory --- */
+
+int hoist__dev_check(const struct hoist__dev *dev)
+{
+	if (dev->api != HOIST__API_CPU && atomic_load(&apis[dev->api].xpid) != getpid())
+		return hoist__dev_fail_stale(apis[dev->api].name);
+	return 0;
+}
+
+int hoist__dev_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+	int err = hoist__dev_check(dev);
+	return err < 0 ? err : dev->ops->mem_info(dev, free_bytes, total_bytes);
+}
+
+int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
+{
+	int err = hoist__dev_check(dev);
+	if (err < 0)
+		return err;
+	if (bytes == 0)
+		return hoist__fail(-EINVAL, "%s:%d: 0 bytes of memory were asked for",
+				   apis[dev->api].name, dev->ordinal);
+	return dev->ops->mem_alloc(dev, bytes, ret);
+}
+
+int hoist__dev_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
+{
+	if (address == 0)
+		return 0;
+	int err = hoist__dev_check(dev);
+	return err < 0 ? err : dev->ops->mem_free(dev, address, bytes);
+}
+
+/* A range of host memory that is not one is the caller's error. */
+static int check_host(const struct hoist__dev *dev, const void *address, size_t bytes)
+{
+	int err = hoist__dev_check(dev);
+	if (err < 0)
+		return err;
+	if (address == NULL || bytes == 0)
+		return hoist__fail(-EINVAL, "%s:%d: no host memory was given (%p, %zu bytes)",
+				   apis[dev->api].name, dev->ordinal, address, bytes);
+	return 0;
+}
+
+int hoist__dev_host_register(struct hoist__dev *dev, void *address, size_t bytes)
+{
+	int err = check_host(dev, address, bytes);
+	return err < 0 ? err : dev->ops->host_register(dev, address, bytes);
+}
+
+int hoist__dev_host_unregister(struct hoist__dev *dev, void *address, size_t bytes)
+{
+	int err = check_host(dev, address, bytes);
+	return err < 0 ? err : dev->ops->host_unregister(dev, address, bytes);
+}
+
+int hoist__dev_host_address(struct hoist__dev *dev, void *address, uintptr_t *ret)
+{
+	int err = check_host(dev, address, 1);
+	return err < 0 ? err : dev->ops->host_address(dev, address, ret);
+}

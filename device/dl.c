@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "device/dl.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+/* The build says where the stand-ins are installed; this is the default prefix. */
+#ifndef HOIST_PKGLIBDIR
+#define HOIST_PKGLIBDIR "/usr/local/lib/hoist"
+#endif
+
+/* More devices than any machine has; the stand-ins keep tables of this size. */
+#define MAX_EMULATED 64
+
+#define EMULATOR_PREFIX "libhoist-emulated-"
+
+/* One "api:count" of HOIST_EMULATE.  Returns the count; -EINVAL. */
+static int parse_item(const char *item, size_t length, enum hoist__api *api)
+{
+	const char *colon = memchr(item, ':', length);
+	size_t word = colon == NULL ? length : (size_t)(colon - item);
+	if (word == 4 && memcmp(item, "cuda", 4) == 0)
+		*api = HOIST__API_CUDA;
+	else if (word == 3 && memcmp(item, "hip", 3) == 0)
+		*api = HOIST__API_HIP;
+	else
+		return -EINVAL;
+	if (colon == NULL)
+		return -EINVAL;
+	size_t digits = length - word - 1;
+	if (digits == 0 || digits > 2)
+		return -EINVAL;
+	int count = 0;
+	for (const char *c = colon + 1; c < item + length; c++) {
+		if (*c < '0' || *c > '9')
+			return -EINVAL;
+		count = count * 10 + (*c - '0');
+	}
+	return count >= 1 && count <= MAX_EMULATED ? count : -EINVAL;
+}
+
+int hoist__dl_emulate(enum hoist__api api, int *ret)
+{
+	int counts[HOIST__N_APIS] = {0};
+	const char *list = secure_getenv("HOIST_EMULATE");
+	for (const char *item = list; item != NULL && *list != '\0';) {
+		size_t length = strcspn(item, ",");
+		enum hoist__api named = HOIST__API_CPU;
+		int count = parse_item(item, length, &named);
+		if (count < 0)
+			return hoist__fail(-EINVAL,
+					   "HOIST_EMULATE=%s: '%.*s' is not understood; write "
+					   "cuda:N or hip:N with N from 1 to %d, or both "
+					   "with a comma",
+					   list, (int)length, item, MAX_EMULATED);
+		if (counts[named] != 0)
+			return hoist__fail(-EINVAL, "HOIST_EMULATE=%s: '%s' is named twice", list,
+					   hoist__api_name(named));
+		counts[named] = count;
+		item = item[length] == ',' ? item + length + 1 : NULL;
+	}
+	*ret = counts[api];
+	return 0;
+}
+
+/* Where the loader found the library, as an absolute path where it knows one. */
+static void note_path(struct hoist__dl *dl, const char *name)
+{
+	struct link_map *map = NULL;
+	if (dlinfo(dl->handle, RTLD_DI_LINKMAP, &map) == 0 && map != NULL && map->l_name[0] != '\0')
+		name = map->l_name;
+	(void)snprintf(dl->path, sizeof dl->path, "%s", name);
+	const char *file = strrchr(dl->path, '/');
+	file = file == NULL ? dl->path : file + 1;
+	/* A stand-in stays one, however it was named. */
+	if (strncmp(file, EMULATOR_PREFIX, strlen(EMULATOR_PREFIX)) == 0)
+		dl->emulated = true;
+}
+
+/* Opens @name; on failure the reason goes to @why unless that holds one. */
+static bool try_open(struct hoist__dl *dl, const char *name, char *why, size_t bytes)
+{
+	dl->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	if (dl->handle != NULL) {
+		note_path(dl, name);
+		hoist__log(device, "%s driver: %s", dl->title, dl->path);
+		return true;
+	}
+	const char *reason = dlerror();
+	hoist__log(device, "%s driver: %s", dl->title, reason);
+	if (why[0] == '\0')
+		(void)snprintf(why, bytes, "%s", reason);
+	return false;
+}
+
+/* The folder "hoist" beside the library or program that contains this code. */
+static bool own_folder(char *buffer, size_t bytes)
+{
+	static const char anchor;
+	Dl_info info;
+	if (dladdr(&anchor, &info) == 0 || info.dli_fname == NULL)
+		return false;
+	const char *slash = strrchr(info.dli_fname, '/');
+	if (slash == NULL)
+		return false;
+	int n = snprintf(buffer, bytes, "%.*s/hoist", (int)(slash - info.dli_fname),
+			 info.dli_fname);
+	return n > 0 && (size_t)n < bytes;
+}
+
+static int open_emulator(struct hoist__dl *dl)
+{
+	char beside[PATH_MAX] = "";
+	const char *folders[3] = {secure_getenv("HOIST_EMULATOR_DIR"),
+				  own_folder(beside, sizeof beside) ? beside : NULL,
+				  HOIST_PKGLIBDIR};
+	char why[512] = "";
+	for (size_t i = 0; i < 3; i++) {
+		char path[PATH_MAX];
+		if (folders[i] == NULL || folders[i][0] == '\0')
+			continue;
+		int n = snprintf(path, sizeof path, "%s/%s", folders[i], dl->emulator);
+		if (n < 0 || (size_t)n >= sizeof path || access(path, F_OK) != 0)
+			continue;
+		if (try_open(dl, path, why, sizeof why))
+			return 0;
+	}
+	if (why[0] != '\0')
+		return hoist__fail(-ENODEV, "%s: HOIST_EMULATE asks for the stand-in driver: %s",
+				   dl->title, why);
+	return hoist__fail(-ENODEV,
+			   "%s: HOIST_EMULATE asks for the stand-in driver, but %s is in none of "
+			   "%.300s, %.300s, %s; say where it is with HOIST_EMULATOR_DIR",
+			   dl->title, dl->emulator,
+			   folders[0] == NULL ? "$HOIST_EMULATOR_DIR (unset)" : folders[0],
+			   folders[1] == NULL ? "(own folder unknown)" : folders[1],
+			   HOIST_PKGLIBDIR);
+}
+
+static int open_vendor(struct hoist__dl *dl)
+{
+	char why[512] = "";
+	const char *given = secure_getenv(dl->variable);
+	if (given != NULL && given[0] != '\0') {
+		if (try_open(dl, given, why, sizeof why))
+			return 0;
+		return hoist__fail(-ENODEV, "%s: no driver library: %s; %s says to use it",
+				   dl->title, why, dl->variable);
+	}
+	for (const char *const *name = dl->names; *name != NULL; name++)
+		if (try_open(dl, *name, why, sizeof why))
+			return 0;
+	return hoist__fail(-ENODEV,
+			   "%s: no driver library: %s; %s, name the library in %s, or use "
+			   "the stand-in with HOIST_EMULATE=%s:1",
+			   dl->title, why, dl->remedy, dl->variable, hoist__api_name(dl->api));
+}
+
+static void load_table(struct hoist__dl *dl)
+{
+	for (size_t i = 0; i < dl->n_rows; i++) {
+		const struct hoist__dl_row *row = &dl->rows[i];
+		void *symbol = dlsym(dl->handle, row->symbol);
+		_Static_assert(sizeof symbol == sizeof(void (*)(void)), "POSIX says so");
+		memcpy((char *)dl->table + row->offset, &symbol, sizeof symbol);
+		if (symbol != NULL)
+			continue;
+		hoist__log(device, "%s driver lacks %s", dl->title, row->symbol);
+		if (row->need == HOIST__DL_REQUIRED && dl->missing == NULL)
+			dl->missing = row;
+	}
+}
+
+int hoist__dl_open(struct hoist__dl *dl)
+{
+	int devices = 0;
+	int err = hoist__dl_emulate(dl->api, &devices);
+	if (err < 0)
+		return err;
+	dl->emulated = devices > 0;
+	err = devices > 0 ? open_emulator(dl) : open_vendor(dl);
+	if (err < 0)
+		return err;
+	load_table(dl);
+	return 0;
+}
+
+int hoist__dl_check(const struct hoist__dl *dl, int version, int since, const char *said,
+		    const char *needed)
+{
+	if (version != 0 && version < since)
+		return hoist__fail(-ENODEV,
+				   "%s: the driver %s is too old: it is version %s, hoist needs %s "
+				   "or newer; update it",
+				   dl->title, dl->path, said, needed);
+	if (dl->missing != NULL)
+		return hoist__fail(-ENODEV,
+				   "%s: the library %s lacks the symbol %s, which every driver "
+				   "since version %s has; it is damaged or no %s driver: install "
+				   "the driver again, or name another one in %s",
+				   dl->title, dl->path, dl->missing->symbol, needed, dl->title,
+				   dl->variable);
+	return 0;
+}

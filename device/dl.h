@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* device/dl.h - opens a driver's library at run time and fills its table.
+ *
+ * A backend describes its driver with one `struct hoist__dl` and an array of
+ * rows made from its X-macro table, then opens it once.  Libraries are never
+ * closed: drivers leave threads behind, and their handlers run at exit.
+ *
+ * Which file is opened:
+ *   1. HOIST_EMULATE names the api: the stand-in, from $HOIST_EMULATOR_DIR,
+ *      else "hoist/" beside the object that contains this code, else the
+ *      folder that was configured
+ *   2. HOIST_CUDA_LIBRARY / HOIST_HIP_LIBRARY is set: that one, nothing else
+ *   3. the names in `names`, in order; of several failures the first is told
+ * Programs that gained privileges by exec see none of these variables.
+ *
+ * Threads: the caller serialises hoist__dl_open(); afterwards all is constant.
+ */
+#ifndef HOIST_DEVICE_DL_H
+#define HOIST_DEVICE_DL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "device/device.h"
+
+enum hoist__dl_need { HOIST__DL_OPTIONAL, HOIST__DL_REQUIRED };
+
+struct hoist__dl_row {
+	const char *symbol;
+	size_t offset; /* of the function pointer in the table */
+	enum hoist__dl_need need;
+	int since;
+};
+
+/* For use as X: one row of the array, for a table of type HOIST__DL_TABLE. */
+#define HOIST__DL_ROW(name, symbol, result, arguments, need, since)                                \
+	{#symbol, offsetof(HOIST__DL_TABLE, name), HOIST__DL_##need, since},
+
+/* For use as X: one member of the struct of function pointers. */
+#define HOIST__DL_MEMBER(name, symbol, result, arguments, need, since) result(*name) arguments;
+
+struct hoist__dl {
+	/* Given by the backend. */
+	enum hoist__api api;
+	const char *title;	  /* "CUDA" */
+	const char *variable;	  /* "HOIST_CUDA_LIBRARY" */
+	const char *emulator;	  /* file name of the stand-in */
+	const char *const *names; /* newest first; NULL ends */
+	const char *remedy;	  /* how a user gets the driver */
+	const struct hoist__dl_row *rows;
+	size_t n_rows;
+	void *table;
+	/* Filled by hoist__dl_open(). */
+	void *handle;
+	bool emulated;
+	char path[PATH_MAX];
+	const struct hoist__dl_row *missing; /* the first REQUIRED row not found */
+};
+
+/* What HOIST_EMULATE says of @api: *ret is the number of devices, 0 if it does
+ * not name @api.
+ * Returns: 0; -EINVAL if the variable is malformed (the text says where). */
+int hoist__dl_emulate(enum hoist__api api, int *ret);
+
+/* Opens the library and loads what it has of the table.  A missing required
+ * symbol is not a failure yet: whether the driver is too old or broken is known
+ * once its version is; see hoist__dl_check().
+ * Returns: 0; -ENODEV; -EINVAL (HOIST_EMULATE). */
+int hoist__dl_open(struct hoist__dl *dl);
+
+/* Judges an opened library.  @version as the driver encodes it, 0 if it could
+ * not be asked; @said and @needed are the same in words, "6.5" and "7.0".
+ * Returns: 0; -ENODEV: too old, or a required symbol is missing. */
+int hoist__dl_check(const struct hoist__dl *dl, int version, int since, const char *said,
+		    const char *needed);
+
+#endif

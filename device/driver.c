@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "device/driver.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+void hoist__driver_pci(const char *said, char *buffer, size_t bytes)
+{
+	unsigned domain = 0;
+	unsigned bus = 0;
+	unsigned device = 0;
+	unsigned function = 0;
+	int end = 0;
+	bool full = sscanf(said, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) == 4;
+	if (!full) {
+		domain = 0;
+		end = 0;
+		if (sscanf(said, "%2x:%2x.%1x%n", &bus, &device, &function, &end) != 3)
+			end = -1;
+	}
+	if (end < 0 || said[end] != '\0') {
+		buffer[0] = '\0';
+		return;
+	}
+	int n = snprintf(buffer, bytes, "%04x:%02x:%02x.%x", domain, bus, device, function);
+	if (n < 0 || (size_t)n >= bytes)
+		buffer[0] = '\0';
+}
+
+int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes)
+{
+	char cause[HOIST__ERROR_BYTES];
+	uint64_t available = 0;
+	uint64_t total = 0;
+	if (err != -ENOSPC)
+		return hoist__fail_in(err, "%zu bytes", bytes);
+	hoist__error_copy(cause, sizeof cause);
+	if (dev->ops->mem_info(dev, &available, &total) < 0)
+		return hoist__fail(err, "%zu bytes: %.700s", bytes, cause);
+	return hoist__fail(err,
+			   "%zu bytes: %.700s; %llu of %llu MiB are free: free some, or choose "
+			   "another device",
+			   bytes, cause, (unsigned long long)(available / HOIST__MIB),
+			   (unsigned long long)(total / HOIST__MIB));
+}
+
+int hoist__driver_fail_register(int err, size_t bytes)
+{
+	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+	if (err == -ENOSPC)
+		err = -ENOMEM;
+	if ((err != -ENOMEM && err != -EPERM) || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 ||
+	    limit.rlim_cur == RLIM_INFINITY)
+		return hoist__fail_in(err, "page-locking %zu bytes of host memory", bytes);
+	return hoist__fail_in(err,
+			      "page-locking %zu bytes of host memory (the memlock limit is %llu "
+			      "KiB; `ulimit -l` or LimitMEMLOCK= raises it)",
+			      bytes, (unsigned long long)(limit.rlim_cur / HOIST__KIB));
+}
+
+uint64_t hoist__driver_ns(float ms)
+{
+	return ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* device/driver.h - what the CUDA and HIP backends share; private to device/. */
+#ifndef HOIST_DEVICE_DRIVER_H
+#define HOIST_DEVICE_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/device-ops.h"
+
+/* A PCI address as sysfs spells it: "0000:65:00.0", lower case.  Drivers also
+ * say "65:00.0", upper case, or a domain of 8 digits.  An address that cannot be
+ * read gives "". */
+void hoist__driver_pci(const char *said, char *buffer, size_t bytes);
+
+/* Says what an allocation of @bytes failed on; @err is the backend's verdict
+ * with its text set.  Returns @err. */
+int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes);
+
+/* The same for a registration.  What is short is host memory, or the right to
+ * lock it: -ENOSPC becomes -ENOMEM. */
+int hoist__driver_fail_register(int err, size_t bytes);
+
+/* Milliseconds as the drivers measure them, in ns; never below 0. */
+uint64_t hoist__driver_ns(float ms);
+
+#endif

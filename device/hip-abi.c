@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* device/hip-abi.c - compares hip-table.h and hip-types.h with hip_runtime_api.h.
+ *
+ * Compiled only where configure found that header.  It makes no code: when a
+ * row, a constant or a type disagrees with the vendor's, it does not compile.
+ */
+#include "config.h"
+
+#include <hip/hip_runtime_api.h>
+#include <hip/hip_version.h>
+#include <stddef.h>
+
+#include "device/hip-types.h"
+
+/* Our types are the vendor's in size and kind ... */
+_Static_assert(sizeof(hoist__hip_error) == sizeof(hipError_t), "hipError_t");
+_Static_assert(sizeof(hoist__hip_attribute) == sizeof(hipDeviceAttribute_t), "attribute");
+_Static_assert(sizeof(hoist__hip_copy_kind) == sizeof(hipMemcpyKind), "hipMemcpyKind");
+_Static_assert(__builtin_types_compatible_p(hoist__hip_device, hipDevice_t), "hipDevice_t");
+_Static_assert(sizeof(hoist__hip_stream) == sizeof(hipStream_t), "hipStream_t");
+_Static_assert(sizeof(hoist__hip_event) == sizeof(hipEvent_t), "hipEvent_t");
+
+#define X(constant, value, vendor) _Static_assert((long)(constant) == (long)(vendor), #vendor);
+HOIST__HIP_CONSTANTS(X)
+#undef X
+
+#if HIP_VERSION >= HOIST__HIP_HOST_NUMA_ID_SINCE
+_Static_assert(hipDeviceAttributeHostNumaId == HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID, "HostNumaId");
+#endif
+
+/* The header has the layout of its own release; the other one is declared here
+ * so that its row is at least well formed. */
+#if HIP_VERSION_MAJOR < 6
+_Static_assert(offsetof(hipDeviceProp_t, gcnArchName) == HOIST__HIP_R0000_ARCH_OFFSET, "R0000");
+_Static_assert(sizeof(hipDeviceProp_t) <= HOIST__HIP_PROPS_ROOM, "room for R0000");
+#define hoist__hip_props_r0000 hipDeviceProp_t
+#define hipGetDevicePropertiesR0000 hipGetDeviceProperties
+hipError_t hipGetDevicePropertiesR0600(struct hoist__hip_props_r0600 *props, int device);
+#else
+_Static_assert(offsetof(hipDeviceProp_tR0600, gcnArchName) == HOIST__HIP_R0600_ARCH_OFFSET,
+	       "R0600");
+_Static_assert(sizeof(hipDeviceProp_tR0600) <= HOIST__HIP_PROPS_ROOM, "room for R0600");
+#define hoist__hip_props_r0600 hipDeviceProp_tR0600
+#define hipGetDevicePropertiesR0000 hoist__hip_r0000_declaration
+hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, int device);
+#endif
+
+/* ... so with the vendor's in their place every row must be its declaration. */
+#define hoist__hip_error hipError_t
+#define hoist__hip_attribute hipDeviceAttribute_t
+#define hoist__hip_copy_kind hipMemcpyKind
+#define hoist__hip_device hipDevice_t
+#define hoist__hip_stream hipStream_t
+#define hoist__hip_event hipEvent_t
+
+#include "device/hip-table.h"
+
+#define X(name, symbol, result, arguments, need, since)                                            \
+	_Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
+HOIST__HIP_TABLE(X)
+#undef X

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* device/hip-table.h - every HIP runtime function that hoist calls, once.
+ *
+ *   X(name, symbol, result, (arguments), need, since)
+ *
+ * The columns are those of cuda-table.h; `since` is encoded as
+ * hipRuntimeGetVersion() does (10000000 * major + 100000 * minor + patch).
+ * The HIP runtime API is used where it and the driver-like API overlap: its
+ * prototypes are the same in ROCm 5, 6 and 7 (hipMemcpyHtoDAsync's are not).
+ */
+#ifndef HOIST_DEVICE_HIP_TABLE_H
+#define HOIST_DEVICE_HIP_TABLE_H
+
+#include "device/hip-types.h"
+
+/* The oldest runtime hoist accepts: ROCm 5. */
+#define HOIST__HIP_SINCE 50000000
+
+#define HOIST__HIP_TABLE(X)                                                                        \
+	/* The runtime. */                                                                         \
+	X(hipRuntimeGetVersion, hipRuntimeGetVersion, hoist__hip_error, (int *), REQUIRED,         \
+	  50000000)                                                                                \
+	X(hipInit, hipInit, hoist__hip_error, (unsigned int), REQUIRED, 50000000)                  \
+	X(hipGetErrorName, hipGetErrorName, const char *, (hoist__hip_error), REQUIRED, 50000000)  \
+	X(hipGetErrorString, hipGetErrorString, const char *, (hoist__hip_error), REQUIRED,        \
+	  50000000)                                                                                \
+	X(hipGetLastError, hipGetLastError, hoist__hip_error, (void), REQUIRED, 50000000)          \
+	/* Devices. */                                                                             \
+	X(hipGetDeviceCount, hipGetDeviceCount, hoist__hip_error, (int *), REQUIRED, 50000000)     \
+	X(hipDeviceGet, hipDeviceGet, hoist__hip_error, (hoist__hip_device *, int), REQUIRED,      \
+	  50000000)                                                                                \
+	X(hipDeviceGetName, hipDeviceGetName, hoist__hip_error, (char *, int, hoist__hip_device),  \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipDeviceTotalMem, hipDeviceTotalMem, hoist__hip_error, (size_t *, hoist__hip_device),   \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipDeviceGetAttribute, hipDeviceGetAttribute, hoist__hip_error,                          \
+	  (int *, hoist__hip_attribute, int), REQUIRED, 50000000)                                  \
+	X(hipDeviceGetPCIBusId, hipDeviceGetPCIBusId, hoist__hip_error, (char *, int, int),        \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipGetDevicePropertiesR0600, hipGetDevicePropertiesR0600, hoist__hip_error,              \
+	  (struct hoist__hip_props_r0600 *, int), OPTIONAL, 60000000)                              \
+	X(hipGetDevicePropertiesR0000, hipGetDeviceProperties, hoist__hip_error,                   \
+	  (struct hoist__hip_props_r0000 *, int), OPTIONAL, 50000000)                              \
+	/* The calling thread's current device. */                                                 \
+	X(hipGetDevice, hipGetDevice, hoist__hip_error, (int *), REQUIRED, 50000000)               \
+	X(hipSetDevice, hipSetDevice, hoist__hip_error, (int), REQUIRED, 50000000)                 \
+	/* Memory. */                                                                              \
+	X(hipMemGetInfo, hipMemGetInfo, hoist__hip_error, (size_t *, size_t *), REQUIRED,          \
+	  50000000)                                                                                \
+	X(hipMalloc, hipMalloc, hoist__hip_error, (void **, size_t), REQUIRED, 50000000)           \
+	X(hipFree, hipFree, hoist__hip_error, (void *), REQUIRED, 50000000)                        \
+	X(hipHostRegister, hipHostRegister, hoist__hip_error, (void *, size_t, unsigned int),      \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipHostUnregister, hipHostUnregister, hoist__hip_error, (void *), REQUIRED, 50000000)    \
+	X(hipHostGetDevicePointer, hipHostGetDevicePointer, hoist__hip_error,                      \
+	  (void **, void *, unsigned int), REQUIRED, 50000000)                                     \
+	/* Streams. */                                                                             \
+	X(hipStreamCreateWithFlags, hipStreamCreateWithFlags, hoist__hip_error,                    \
+	  (hoist__hip_stream *, unsigned int), REQUIRED, 50000000)                                 \
+	X(hipStreamDestroy, hipStreamDestroy, hoist__hip_error, (hoist__hip_stream), REQUIRED,     \
+	  50000000)                                                                                \
+	X(hipStreamSynchronize, hipStreamSynchronize, hoist__hip_error, (hoist__hip_stream),       \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipStreamQuery, hipStreamQuery, hoist__hip_error, (hoist__hip_stream), REQUIRED,         \
+	  50000000)                                                                                \
+	X(hipStreamWaitEvent, hipStreamWaitEvent, hoist__hip_error,                                \
+	  (hoist__hip_stream, hoist__hip_event, unsigned int), REQUIRED, 50000000)                 \
+	/* Events. */                                                                              \
+	X(hipEventCreateWithFlags, hipEventCreateWithFlags, hoist__hip_error,                      \
+	  (hoist__hip_event *, unsigned int), REQUIRED, 50000000)                                  \
+	X(hipEventDestroy, hipEventDestroy, hoist__hip_error, (hoist__hip_event), REQUIRED,        \
+	  50000000)                                                                                \
+	X(hipEventRecord, hipEventRecord, hoist__hip_error, (hoist__hip_event, hoist__hip_stream), \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipEventQuery, hipEventQuery, hoist__hip_error, (hoist__hip_event), REQUIRED, 50000000)  \
+	X(hipEventSynchronize, hipEventSynchronize, hoist__hip_error, (hoist__hip_event),          \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipEventElapsedTime, hipEventElapsedTime, hoist__hip_error,                              \
+	  (float *, hoist__hip_event, hoist__hip_event), REQUIRED, 50000000)                       \
+	/* Asynchronous work. */                                                                   \
+	X(hipMemcpyAsync, hipMemcpyAsync, hoist__hip_error,                                        \
+	  (void *, const void *, size_t, hoist__hip_copy_kind, hoist__hip_stream), REQUIRED,       \
+	  50000000)                                                                                \
+	X(hipMemcpyPeerAsync, hipMemcpyPeerAsync, hoist__hip_error,                                \
+	  (void *, int, const void *, int, size_t, hoist__hip_stream), REQUIRED, 50000000)         \
+	X(hipMemsetAsync, hipMemsetAsync, hoist__hip_error,                                        \
+	  (void *, int, size_t, hoist__hip_stream), REQUIRED, 50000000)
+
+#endif

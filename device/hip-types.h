@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* device/hip-types.h - the few HIP runtime types and constants that hoist uses.
+ *
+ * Our own declarations: hoist builds without ROCm.  Where configure finds
+ * hip_runtime_api.h, hip-abi.c compares every one of them with the vendor's.
+ * All names start with hoist__ or HOIST__ so that both can meet in one file.
+ */
+#ifndef HOIST_DEVICE_HIP_TYPES_H
+#define HOIST_DEVICE_HIP_TYPES_H
+
+#include <stddef.h>
+
+typedef unsigned int hoist__hip_error;	   /* enum hipError_t */
+typedef unsigned int hoist__hip_attribute; /* enum hipDeviceAttribute_t */
+typedef unsigned int hoist__hip_copy_kind; /* enum hipMemcpyKind */
+typedef int hoist__hip_device;
+typedef struct hoist__hip_stream_object *hoist__hip_stream;
+typedef struct hoist__hip_event_object *hoist__hip_event;
+
+/* hipDeviceProp_t is the only place that tells the architecture's name
+ * ("gfx942:sramecc+:xnack-").  It has two layouts: R0000, filled by the symbol
+ * hipGetDeviceProperties of every release, and R0600, filled by
+ * hipGetDevicePropertiesR0600 of ROCm 6 and later.  (With ROCm 6's header the
+ * source name hipGetDeviceProperties means the second one.)  Of both only two
+ * strings are described here; the tail is room for what a later driver may
+ * write.  The true sizes were 792 bytes (ROCm 5.2) and 1472 bytes (ROCm 6, 7);
+ * a stand-in driver writes no more than that. */
+#define HOIST__HIP_R0000_ARCH_OFFSET 396
+#define HOIST__HIP_R0000_BYTES 792
+#define HOIST__HIP_R0600_ARCH_OFFSET 1160
+#define HOIST__HIP_R0600_BYTES 1472
+#define HOIST__HIP_PROPS_ROOM 8192
+
+struct hoist__hip_props_r0000 {
+	_Alignas(16) char name[256];
+	char unused[HOIST__HIP_R0000_ARCH_OFFSET - 256];
+	char architecture[256];
+	char room[HOIST__HIP_PROPS_ROOM - HOIST__HIP_R0000_ARCH_OFFSET - 256];
+};
+
+struct hoist__hip_props_r0600 {
+	_Alignas(16) char name[256];
+	char unused[HOIST__HIP_R0600_ARCH_OFFSET - 256];
+	char architecture[256];
+	char room[HOIST__HIP_PROPS_ROOM - HOIST__HIP_R0600_ARCH_OFFSET - 256];
+};
+
+/* Constant, value, hip_runtime_api.h's name for it. */
+#define HOIST__HIP_CONSTANTS(X)                                                                    \
+	X(HOIST__HIP_SUCCESS, 0, hipSuccess)                                                       \
+	X(HOIST__HIP_ERROR_INVALID_VALUE, 1, hipErrorInvalidValue)                                 \
+	X(HOIST__HIP_ERROR_OUT_OF_MEMORY, 2, hipErrorOutOfMemory)                                  \
+	X(HOIST__HIP_ERROR_NOT_INITIALIZED, 3, hipErrorNotInitialized)                             \
+	X(HOIST__HIP_ERROR_DEINITIALIZED, 4, hipErrorDeinitialized)                                \
+	X(HOIST__HIP_ERROR_INSUFFICIENT_DRIVER, 35, hipErrorInsufficientDriver)                    \
+	X(HOIST__HIP_ERROR_NO_DEVICE, 100, hipErrorNoDevice)                                       \
+	X(HOIST__HIP_ERROR_INVALID_DEVICE, 101, hipErrorInvalidDevice)                             \
+	X(HOIST__HIP_ERROR_OPERATING_SYSTEM, 304, hipErrorOperatingSystem)                         \
+	X(HOIST__HIP_ERROR_INVALID_HANDLE, 400, hipErrorInvalidHandle)                             \
+	X(HOIST__HIP_ERROR_NOT_READY, 600, hipErrorNotReady)                                       \
+	X(HOIST__HIP_ERROR_ILLEGAL_ADDRESS, 700, hipErrorIllegalAddress)                           \
+	X(HOIST__HIP_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                                    \
+	  hipErrorHostMemoryAlreadyRegistered)                                                     \
+	X(HOIST__HIP_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, hipErrorHostMemoryNotRegistered)       \
+	X(HOIST__HIP_ERROR_NOT_SUPPORTED, 801, hipErrorNotSupported)                               \
+	X(HOIST__HIP_COPY_HOST_TO_DEVICE, 1, hipMemcpyHostToDevice)                                \
+	X(HOIST__HIP_COPY_DEVICE_TO_HOST, 2, hipMemcpyDeviceToHost)                                \
+	X(HOIST__HIP_COPY_DEVICE_TO_DEVICE, 3, hipMemcpyDeviceToDevice)                            \
+	X(HOIST__HIP_STREAM_NON_BLOCKING, 1, hipStreamNonBlocking)                                 \
+	X(HOIST__HIP_EVENT_BLOCKING_SYNC, 1, hipEventBlockingSync)                                 \
+	X(HOIST__HIP_EVENT_DISABLE_TIMING, 2, hipEventDisableTiming)                               \
+	X(HOIST__HIP_HOST_REGISTER_PORTABLE, 1, hipHostRegisterPortable)                           \
+	X(HOIST__HIP_HOST_REGISTER_MAPPED, 2, hipHostRegisterMapped)
+
+/* hipDeviceAttributeHostNumaId: since ROCm 7.2.  Earlier releases know no
+ * attribute of that number and answer hipErrorInvalidValue. */
+#define HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID 92
+#define HOIST__HIP_HOST_NUMA_ID_SINCE 70200000
+
+enum hoist__hip_constant {
+#define X(constant, value, vendor) constant = value,
+	HOIST__HIP_CONSTANTS(X)
+#undef X
+};
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* device/hip.c - the HIP backend, on the runtime API.
+ *
+ * HIP keeps a current device per thread instead of a stack of contexts: each
+ * call that needs one sets the device and sets the caller's back afterwards.
+ * A failing call also sets the thread's last error, which the caller's own code
+ * would find at its next hipGetLastError(): it is taken back.
+ */
+#include "config.h"
+
+#include "device/hip.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "device/driver.h"
+
+/* --- the current device --- */
+
+/* Makes @dev current until leave(@caller); between the two, nothing may return. */
+static int enter(const struct hoist__dev *dev, int *caller)
+{
+	hoist__hip_error error = hoist__hip.hipGetDevice(caller);
+	if (error == HOIST__HIP_SUCCESS && *caller != dev->ordinal)
+		error = hoist__hip.hipSetDevice(dev->ordinal);
+	return hoist__hip_judge(dev, error, "making it current");
+}
+
+/* The work between is done whatever setting back says, so it is not undone for
+ * it: it is tried again once, then logged. */
+static void leave(const struct hoist__dev *dev, int caller)
+{
+	if (caller == dev->ordinal)
+		return;
+	hoist__hip_error error = hoist__hip.hipSetDevice(caller);
+	if (error != HOIST__HIP_SUCCESS)
+		error = hoist__hip.hipSetDevice(caller);
+	if (error != HOIST__HIP_SUCCESS)
+		hoist__log(device, "hip:%d: setting device %d back: HIP error %u", dev->ordinal,
+			   caller, error);
+}
+
+/* Runs @call, which gives a hipError_t, with @dev current; evaluates to what
+ * hoist__hip_judge() says of it, or to the failure to enter. */
+#define RUN(dev, what, call)                                                                       \
+	({                                                                                         \
+		int caller_ = 0;                                                                   \
+		int err_ = enter(dev, &caller_);                                                   \
+		if (err_ == 0) {                                                                   \
+			hoist__hip_error error_ = (call);                                          \
+			err_ = hoist__hip_judge(dev, error_, what);                                \
+			leave(dev, caller_);                                                       \
+		}                                                                                  \
+		err_;                                                                              \
+	})
+
+/* The same for what gives something up: a failure to enter would leak it, so
+ * entering is tried twice, and what fails is the runtime's own verdict. */
+#define RELEASE(dev, what, call)                                                                   \
+	({                                                                                         \
+		int caller_ = 0;                                                                   \
+		int err_ = enter(dev, &caller_);                                                   \
+		if (err_ < 0)                                                                      \
+			err_ = enter(dev, &caller_);                                               \
+		if (err_ == 0) {                                                                   \
+			hoist__hip_error error_ = (call);                                          \
+			err_ = hoist__hip_judge(dev, error_, what);                                \
+			leave(dev, caller_);                                                       \
+		}                                                                                  \
+		err_;                                                                              \
+	})
+
+/* --- memory --- */
+
+static int hip_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+	size_t available = 0;
+	size_t total = 0;
+	int err = RUN(dev, "asking how much memory is free",
+		      hoist__hip.hipMemGetInfo(&available, &total));
+	if (err < 0)
+		return err;
+	*free_bytes = available;
+	*total_bytes = total;
+	return 0;
+}
+
+static int hip_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
+{
+	void *address = NULL;
+	int err = RUN(dev, "allocating device memory", hoist__hip.hipMalloc(&address, bytes));
+	if (err < 0)
+		return hoist__driver_fail_alloc(dev, err, bytes);
+	*ret = (uintptr_t)address;
+	return 0;
+}
+
+static int hip_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
+{
+	(void)bytes;
+	return RELEASE(dev, "freeing device memory", hoist__hip.hipFree((void *)address));
+}
+
+static int hip_host_register(struct hoist__dev *dev, void *address, size_t bytes)
+{
+	const unsigned flags = HOIST__HIP_HOST_REGISTER_PORTABLE | HOIST__HIP_HOST_REGISTER_MAPPED;
+	int err = RUN(dev, "hipHostRegister", hoist__hip.hipHostRegister(address, bytes, flags));
+	return err < 0 ? hoist__driver_fail_register(err, bytes) : 0;
+}
+
+static int hip_host_unregister(struct hoist__dev *dev, void *address, size_t bytes)
+{
+	(void)bytes;
+	return RELEASE(dev, "unregistering host memory", hoist__hip.hipHostUnregister(address));
+}
+
+static int hip_host_address(struct hoist__dev *dev, void *address, uintptr_t *ret)
+{
+	void *seen = NULL;
+	int err = RUN(dev, "asking for the device's address of host memory",
+		      hoist__hip.hipHostGetDevicePointer(&seen, address, 0));
+	if (err == 0)
+		*ret = (uintptr_t)seen;
+	return err;
+}
+
+/* --- streams --- */
+
+static int hip_stream_create(struct hoist__dev_stream *stream)
+{
+	hoist__hip_stream native = NULL;
+	int err = RUN(stream->dev, "creating a stream",
+		      hoist__hip.hipStreamCreateWithFlags(&native, HOIST__HIP_STREAM_NON_BLOCKING));
+	if (err == 0)
+		stream->native = native;
+	return err;
+}
+
+/* hipStreamDestroy() alone would return with work still in flight. */
+static void hip_stream_destroy(struct hoist__dev_stream *stream)
+{
+	(void)RUN(stream->dev, "waiting for a stream",
+		  hoist__hip.hipStreamSynchronize(stream->native));
+	int err = RELEASE(stream->dev, "destroying a stream",
+			  hoist__hip.hipStreamDestroy(stream->native));
+	if (err < 0)
+		hoist__log(device, "%s", hoist__error_text());
+}
+
+static int hip_stream_synchronize(struct hoist__dev_stream *stream)
+{
+	return RUN(stream->dev, "waiting for a stream",
+		   hoist__hip.hipStreamSynchronize(stream->native));
+}
+
+static int hip_stream_query(struct hoist__dev_stream *stream)
+{
+	return RUN(stream->dev, "asking a stream for its state",
+		   hoist__hip.hipStreamQuery(stream->native));
+}
+
+static int hip_stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
+{
+	return RUN(stream->dev, "making a stream wait for an event",
+		   hoist__hip.hipStreamWaitEvent(stream->native, event->native, 0));
+}
+
+/* --- events --- */
+
+static int hip_event_create(struct hoist__dev_event *event)
+{
+	unsigned flags = HOIST__HIP_EVENT_BLOCKING_SYNC;
+	if ((event->flags & HOIST__EVENT_TIMING) == 0)
+		flags |= HOIST__HIP_EVENT_DISABLE_TIMING;
+	hoist__hip_event native = NULL;
+	int err = RUN(event->dev, "creating an event",
+		      hoist__hip.hipEventCreateWithFlags(&native, flags));
+	if (err == 0)
+		event->native = native;
+	return err;
+}
+
+static void hip_event_destroy(struct hoist__dev_event *event)
+{
+	int err = RELEASE(event->dev, "destroying an event",
+			  hoist__hip.hipEventDestroy(event->native));
+	if (err < 0)
+		hoist__log(device, "%s", hoist__error_text());
+}
+
+static int hip_event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
+{
+	return RUN(event->dev, "recording an event",
+		   hoist__hip.hipEventRecord(event->native, stream->native));
+}
+
+static int hip_event_query(struct hoist__dev_event *event)
+{
+	return RUN(event->dev, "asking an event for its state",
+		   hoist__hip.hipEventQuery(event->native));
+}
+
+static int hip_event_synchronize(struct hoist__dev_event *event)
+{
+	return RUN(event->dev, "waiting for an event",
+		   hoist__hip.hipEventSynchronize(event->native));
+}
+
+static int hip_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
+				uint64_t *ret)
+{
+	float ms = 0;
+	int err = RUN(start->dev, "asking for the time between two events",
+		      hoist__hip.hipEventElapsedTime(&ms, start->native, end->native));
+	if (err == 0)
+		*ret = hoist__driver_ns(ms);
+	return err;
+}
+
+/* --- work --- */
+
+static int hip_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
+			  uintptr_t src, size_t bytes)
+{
+	switch (kind) {
+	case HOIST__COPY_HOST_TO_DEVICE:
+		return RUN(stream->dev, "queueing a copy to the device",
+			   hoist__hip.hipMemcpyAsync((void *)dst, (const void *)src, bytes,
+						     HOIST__HIP_COPY_HOST_TO_DEVICE,
+						     stream->native));
+	case HOIST__COPY_DEVICE_TO_HOST:
+		return RUN(stream->dev, "queueing a copy to the host",
+			   hoist__hip.hipMemcpyAsync((void *)dst, (const void *)src, bytes,
+						     HOIST__HIP_COPY_DEVICE_TO_HOST,
+						     stream->native));
+	case HOIST__COPY_DEVICE_TO_DEVICE:
+		return RUN(stream->dev, "queueing a copy on the device",
+			   hoist__hip.hipMemcpyAsync((void *)dst, (const void *)src, bytes,
+						     HOIST__HIP_COPY_DEVICE_TO_DEVICE,
+						     stream->native));
+	}
+	return hoist__fail(-EINVAL, "there is no copy of kind %d", (int)kind);
+}
+
+static int hip_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
+			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
+			       size_t bytes)
+{
+	return RUN(stream->dev, "queueing a copy between devices",
+		   hoist__hip.hipMemcpyPeerAsync((void *)dst, dst_dev->ordinal, (const void *)src,
+						 src_dev->ordinal, bytes, stream->native));
+}
+
+static int hip_memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
+			    size_t bytes)
+{
+	return RUN(stream->dev, "queueing the setting of memory",
+		   hoist__hip.hipMemsetAsync((void *)dst, value, bytes, stream->native));
+}
+
+const struct hoist__dev_ops hoist__hip_ops = {
+	.open = hoist__hip_open,
+	.probe = hoist__hip_probe,
+	.mem_info = hip_mem_info,
+	.mem_alloc = hip_mem_alloc,
+	.mem_free = hip_mem_free,
+	.host_register = hip_host_register,
+	.host_unregister = hip_host_unregister,
+	.host_address = hip_host_address,
+	.stream_create = hip_stream_create,
+	.stream_destroy = hip_stream_destroy,
+	.stream_synchronize = hip_stream_synchronize,
+	.stream_query = hip_stream_query,
+	.stream_wait_event = hip_stream_wait_event,
+	.event_create = hip_event_create,
+	.event_destroy = hip_event_destroy,
+	.event_record = hip_event_record,
+	.event_query = hip_event_query,
+	.event_synchronize = hip_event_synchronize,
+	.event_elapsed_ns = hip_event_elapsed_ns,
+	.copy_async = hip_copy_async,
+	.copy_peer_async = hip_copy_peer_async,
+	.memset_async = hip_memset_async,
+};

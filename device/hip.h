@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* device/hip.h - the opened HIP driver; private to device/hip*.c. */
+#ifndef HOIST_DEVICE_HIP_H
+#define HOIST_DEVICE_HIP_H
+
+#include "device/device-ops.h"
+#include "device/dl.h"
+#include "device/hip-table.h"
+
+struct hoist__hip_table {
+	HOIST__HIP_TABLE(HOIST__DL_MEMBER)
+};
+
+/* Filled by hoist__hip_open(), constant afterwards. */
+extern struct hoist__hip_table hoist__hip;
+
+int hoist__hip_open(int *count, const char **library);
+int hoist__hip_probe(struct hoist__dev *dev);
+
+/* 0, -EAGAIN for work in flight, or "hip:0: <what>: hipErrorX (...)". */
+int hoist__hip_judge(const struct hoist__dev *dev, hoist__hip_error error, const char *what);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* device/stream.c - streams, events and the work on them: arguments and the
+ * process are checked here, then the backend is called. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "device/device-ops.h"
+
+/* --- streams --- */
+
+static int check_pid(pid_t pid, const char *what)
+{
+	return pid == getpid() ? 0 : hoist__dev_fail_stale(what);
+}
+
+static int make_stream(struct hoist__dev *dev, struct hoist__dev_stream **ret)
+{
+	int err = hoist__dev_check(dev);
+	if (err < 0)
+		return err;
+	struct hoist__dev_stream *stream = calloc(1, sizeof *stream);
+	if (stream == NULL)
+		return hoist__fail_nomem("a stream", sizeof *stream);
+	stream->dev = dev;
+	stream->pid = getpid();
+	*ret = stream;
+	return 0;
+}
+
+int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
+{
+	struct hoist__dev_stream *stream = NULL;
+	int err = make_stream(dev, &stream);
+	if (err < 0)
+		return err;
+	err = dev->ops->stream_create(stream);
+	if (err < 0) {
+		free(stream);
+		return err;
+	}
+	*ret = stream;
+	return 0;
+}
+
+int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret)
+{
+	if (dev->api == HOIST__API_CPU)
+		return hoist__fail(-ENOTSUP, "the CPU has no native streams to wrap");
+	struct hoist__dev_stream *stream = NULL;
+	int err = make_stream(dev, &stream);
+	if (err < 0)
+		return err;
+	stream->native = native;
+	stream->wrapped = true;
+	*ret = stream;
+	return 0;
+}
+
+void hoist__stream_destroy(struct hoist__dev_stream *stream)
+{
+	if (stream == NULL)
+		return;
+	/* In a child of fork the native stream is the parent's. */
+	if (stream->pid == getpid()) {
+		if (stream->wrapped)
+			(void)stream->dev->ops->stream_synchronize(stream);
+		else
+			stream->dev->ops->stream_destroy(stream);
+	}
+	free(stream);
+}
+
+void *hoist__stream_native(const struct hoist__dev_stream *stream)
+{
+	return stream->dev->api == HOIST__API_CPU ? NULL : stream->native;
+}
+
+struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream)
+{
+	return stream->dev;
+}
+
+int hoist__stream_synchronize(struct hoist__dev_stream *stream)
+{
+	int err = check_pid(stream->pid, "the stream");
+	return err < 0 ? err : stream->dev->ops->stream_synchronize(stream);
+}
+
+int hoist__stream_query(struct hoist__dev_stream *stream)
+{
+	int err = check_pid(stream->pid, "the stream");
+	return err < 0 ? err : stream->dev->ops->stream_query(stream);
+}
+
+int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
+{
+	int err = check_pid(stream->pid, "the stream");
+	if (err < 0)
+		return err;
+	if (event->dev->api != stream->dev->api)
+		return hoist__fail(-EINVAL, "a %s stream cannot wait for an event of %s",
+				   hoist__api_name(stream->dev->api),
+				   hoist__api_name(event->dev->api));
+	if (!atomic_load(&event->recorded))
+		return 0;
+	return stream->dev->ops->stream_wait_event(stream, event);
+}
+
+/* --- events --- */
+
+int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret)
+{
+	int err = hoist__dev_check(dev);
+	if (err < 0)
+		return err;
+	if ((flags & ~HOIST__EVENT_TIMING) != 0)
+		return hoist__fail(-EINVAL, "unknown event flags %#x", flags);
+	struct hoist__dev_event *event = calloc(1, sizeof *event);
+	if (event == NULL)
+		return hoist__fail_nomem("an event", sizeof *event);
+	event->dev = dev;
+	event->flags = flags;
+	event->pid = getpid();
+	err = dev->ops->event_create(event);
+	if (err < 0) {
+		free(event);
+		return err;
+	}
+	*ret = event;
+	return 0;
+}
+
+void hoist__event_destroy(struct hoist__dev_event *event)
+{
+	if (event == NULL)
+		return;
+	if (event->pid == getpid())
+		event->dev->ops->event_destroy(event);
+	free(event);
+}
+
+int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
+{
+	int err = check_pid(event->pid, "the event");
+	if (err < 0)
+		return err;
+	if (event->dev != stream->dev)
+		return hoist__fail(-EINVAL, "an event of %s:%d cannot be recorded on %s:%d",
+				   hoist__api_name(event->dev->api), event->dev->ordinal,
+				   hoist__api_name(stream->dev->api), stream->dev->ordinal);
+	err = event->dev->ops->event_record(event, stream);
+	if (err == 0)
+		atomic_store(&event->recorded, true);
+	return err;
+}
+
+int hoist__event_query(struct hoist__dev_event *event)
+{
+	int err = check_pid(event->pid, "the event");
+	if (err < 0 || !atomic_load(&event->recorded))
+		return err;
+	return event->dev->ops->event_query(event);
+}
+
+int hoist__event_synchronize(struct hoist__dev_event *event)
+{
+	int err = check_pid(event->pid, "the event");
+	if (err < 0 || !atomic_load(&event->recorded))
+		return err;
+	return event->dev->ops->event_synchronize(event);
+}
+
+int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
+			    uint64_t *ret)
+{
+	int err = check_pid(start->pid, "the event");
+	if (err < 0)
+		return err;
+	if (start->dev->api != end->dev->api)
+		return hoist__fail(-EINVAL, "events of %s and %s have no common clock",
+				   hoist__api_name(start->dev->api),
+				   hoist__api_name(end->dev->api));
+	if ((start->flags & end->flags & HOIST__EVENT_TIMING) == 0)
+		return hoist__fail(-EINVAL, "an event was made without timing");
+	if (!atomic_load(&start->recorded) || !atomic_load(&end->recorded))
+		return hoist__fail(-EINVAL, "an event was never recorded");
+	return start->dev->ops->event_elapsed_ns(start, end, ret);
+}
+
+/* --- asynchronous work --- */
+
+int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
+		      uintptr_t src, size_t bytes)
+{
+	int err = check_pid(stream->pid, "the stream");
+	if (err < 0 || bytes == 0)
+		return err;
+	if (dst == 0 || src == 0)
+		return hoist__fail(-EINVAL, "a copy of %zu bytes %s address 0", bytes,
+				   dst == 0 ? "to" : "from");
+	return stream->dev->ops->copy_async(stream, kind, dst, src, bytes);
+}
+
+int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
+			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes)
+{
+	int err = check_pid(stream->pid, "the stream");
+	if (err < 0 || bytes == 0)
+		return err;
+	if (dst_dev->api != stream->dev->api || src_dev->api != stream->dev->api)
+		return hoist__fail(-EINVAL, "a %s stream cannot copy from %s to %s",
+				   hoist__api_name(stream->dev->api), hoist__api_name(src_dev->api),
+				   hoist__api_name(dst_dev->api));
+	if (dst == 0 || src == 0)
+		return hoist__fail(-EINVAL, "a copy of %zu bytes %s address 0", bytes,
+				   dst == 0 ? "to" : "from");
+	return stream->dev->ops->copy_peer_async(stream, dst_dev, dst, src_dev, src, bytes);
+}
+
+int hoist__memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
+			size_t bytes)
+{
+	int err = check_pid(stream->pid, "the stream");
+	if (err < 0 || bytes == 0)
+		return err;
+	if (dst == 0)
+		return hoist__fail(-EINVAL, "setting %zu bytes at address 0", bytes);
+	return stream->dev->ops->memset_async(stream, dst, value, bytes);
+}

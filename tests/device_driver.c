@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: MIT */
+/* One body of expectations for every driver: the stand-ins for CUDA and HIP,
+ * and the real ones where they answer. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "device/cuda-types.h"
+#include "device/device.h"
+#include "device/hip-types.h"
+#include "emulator/control.h"
+
+#define BYTES ((size_t)4 << 20)
+
+static struct hoist__dev *dev;
+static unsigned char *host; /* BYTES, registered where a test says so */
+
+/* A function of the driver library that hoist opened. */
+static void find(enum hoist__api api, const char *name, void *pointer)
+{
+	void *library = dlopen(hoist__api_library(api), RTLD_NOW | RTLD_NOLOAD);
+	cr_assert_not_null(library, "%s: %s", hoist__api_library(api), dlerror());
+	void *symbol = dlsym(library, name);
+	cr_assert_not_null(symbol, "%s", dlerror());
+	memcpy(pointer, &symbol, sizeof symbol);
+}
+
+static void open_device(enum hoist__api api)
+{
+	cr_assert_eq(hoist__dev_get(api, 0, &dev), 0, "%s", hoist__error_text());
+	host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	cr_assert_neq(host, MAP_FAILED);
+	memset(host, 0, BYTES);
+}
+
+static bool have_stand_ins(void)
+{
+	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
+	char path[4096];
+	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
+		       getenv("HOIST_EMULATOR_DIR"));
+	return access(path, R_OK) == 0;
+}
+
+/* Two stand-in devices of each kind; false where there are none to be had. */
+static bool emulate(enum hoist__api api)
+{
+	if (!have_stand_ins())
+		return false;
+	setenv("HOIST_EMULATE", "cuda:2,hip:2", 1);
+	open_device(api);
+	return true;
+}
+
+/* The machine's own driver; false where it does not answer. */
+static bool use_real(enum hoist__api api)
+{
+	int count = 0;
+	unsetenv("HOIST_EMULATE");
+	if (hoist__dev_count(api, &count) < 0)
+		return false;
+	open_device(api);
+	return true;
+}
+
+#define ON_EMULATED(name, api, body)                                                               \
+	Test(device_driver, emulated_##name)                                                       \
+	{                                                                                          \
+		if (!emulate(api))                                                                 \
+			cr_skip_test("the stand-in drivers are not built");                        \
+		body();                                                                            \
+	}
+
+#define ON_REAL(name, api, body)                                                                   \
+	Test(device_driver, real_##name)                                                           \
+	{                                                                                          \
+		if (!use_real(api))                                                                \
+			cr_skip_test("no real device: %s", hoist__error_text());                   \
+		body();                                                                            \
+	}
+
+#define EVERYWHERE(name, body)                                                                     \
+	ON_EMULATED(cuda_##name, HOIST__API_CUDA, body)                                            \
+	ON_EMULATED(hip_##name, HOIST__API_HIP, body)                                              \
+	ON_REAL(cuda_##name, HOIST__API_CUDA, body)                                                \
+	ON_REAL(hip_##name, HOIST__API_HIP, body)
+
+#define EMULATED(name, body)                                                                       \
+	ON_EMULATED(cuda_##name, HOIST__API_CUDA, body)                                            \
+	ON_EMULATED(hip_##name, HOIST__API_HIP, body)
+
+#define OK(call) cr_assert_eq(call, 0, "%s", hoist__error_text())
+
+static void fill(unsigned char *bytes, unsigned seed)
+{
+	for (size_t i = 0; i < BYTES; i++)
+		bytes[i] = (unsigned char)((i * 2654435761u + seed) >> 11);
+}
+
+/* --- properties --- */
+
+static void properties(void)
+{
+	const struct hoist__dev_props *props = hoist__dev_props(dev);
+	enum hoist__api api = hoist__dev_api(dev);
+	struct hoist__dev *again = NULL;
+	unsigned part;
+	int count = 0;
+	OK(hoist__dev_count(api, &count));
+	cr_assert_geq(count, 1);
+	OK(hoist__dev_get(api, 0, &again));
+	cr_assert_eq(again, dev);
+	cr_assert_eq(hoist__dev_get(api, count, &again), -EINVAL);
+	cr_assert_not_null(strstr(hoist__error_text(), "there is no device"));
+	cr_assert_eq(again, dev);
+	cr_assert_str_not_empty(props->name);
+	cr_assert_eq(strncmp(props->architecture, api == HOIST__API_CUDA ? "sm_" : "gfx", 3), 0);
+	cr_assert_gt(strlen(props->architecture), 3, "%s", props->architecture);
+	cr_assert_null(strchr(props->architecture, ':'));
+	cr_assert_eq(sscanf(props->pci, "%x:%x:%x.%x", &part, &part, &part, &part), 4, "%s",
+		     props->pci);
+	cr_assert_gt(props->total_bytes, BYTES);
+	cr_assert_gt(props->driver_version, 0);
+	cr_assert_geq(props->numa_node, -1);
+	cr_assert_eq(props->emulated, hoist__api_emulated(api));
+	cr_assert_str_not_empty(hoist__api_library(api));
+}
+EVERYWHERE(device_has_properties, properties)
+
+/* --- memory --- */
+
+static void device_memory(void)
+{
+	uint64_t before = 0;
+	uint64_t after = 0;
+	uint64_t total = 0;
+	uintptr_t memory = 0;
+	OK(hoist__dev_mem_info(dev, &before, &total));
+	cr_assert_leq(before, total);
+	OK(hoist__dev_mem_alloc(dev, 64 * BYTES, &memory));
+	cr_assert_eq(memory % 256, 0);
+	OK(hoist__dev_mem_info(dev, &after, &total));
+	cr_assert_lt(after, before);
+	OK(hoist__dev_mem_free(dev, memory, 64 * BYTES));
+	OK(hoist__dev_mem_free(dev, 0, 1));
+	cr_assert_eq(hoist__dev_mem_alloc(dev, 0, &memory), -EINVAL);
+}
+EVERYWHERE(memory_is_given_and_taken_back, device_memory)
+
+static void device_memory_full(void)
+{
+	uintptr_t memory = 0;
+	size_t bytes = hoist__dev_props(dev)->total_bytes * 2;
+	cr_assert_eq(hoist__dev_mem_alloc(dev, bytes, &memory), -ENOSPC);
+	cr_assert_eq(memory, 0);
+	cr_assert_not_null(strstr(hoist__error_text(), "device memory is exhausted"));
+	cr_assert_not_null(strstr(hoist__error_text(), "MiB are free"), "%s", hoist__error_text());
+}
+EVERYWHERE(memory_that_is_exhausted_is_ENOSPC, device_memory_full)
+
+static void host_registration(void)
+{
+	uintptr_t seen = 0;
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__dev_host_address(dev, host + 4096, &seen));
+	cr_assert_neq(seen, 0);
+	cr_assert_eq(hoist__dev_host_register(dev, host, BYTES), -EREMOTEIO);
+	cr_assert_not_null(strstr(hoist__error_text(), "page-locking 4194304 bytes"));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+	cr_assert_eq(hoist__dev_host_unregister(dev, host, BYTES), -EREMOTEIO);
+	cr_assert_not_null(strstr(hoist__error_text(), "unregistering host memory"));
+	cr_assert_eq(hoist__dev_host_register(dev, NULL, BYTES), -EINVAL);
+}
+EVERYWHERE(host_memory_is_registered_once, host_registration)
+
+/* --- streams and copies --- */
+
+/* Host -> device -> elsewhere on the device at an odd address -> host. */
+static void copies_on(struct hoist__dev_stream *stream)
+{
+	size_t half = BYTES / 2 - 1;
+	uintptr_t memory = 0;
+	struct hoist__dev_event *event = NULL;
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__event_create(dev, 0, &event));
+	fill(host, 1);
+	unsigned char *expected = malloc(half);
+	cr_assert_not_null(expected);
+	memcpy(expected, host, half);
+	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, half));
+	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, memory + half + 1, memory,
+			     half));
+	OK(hoist__memset_async(stream, memory + half + 1, 0x5a, 3));
+	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host + half,
+			     memory + half + 1, half));
+	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, 0, 0, 0));
+	OK(hoist__event_record(event, stream));
+	OK(hoist__event_synchronize(event));
+	OK(hoist__event_query(event));
+	OK(hoist__stream_query(stream));
+	memset(expected, 0x5a, 3);
+	cr_assert_eq(memcmp(host + half, expected, half), 0);
+	free(expected);
+	hoist__event_destroy(event);
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+}
+
+static void copies(void)
+{
+	struct hoist__dev_stream *stream = NULL;
+	OK(hoist__stream_create(dev, &stream));
+	cr_assert_not_null(hoist__stream_native(stream));
+	cr_assert_eq(hoist__stream_dev(stream), dev);
+	copies_on(stream);
+	hoist__stream_destroy(stream);
+}
+EVERYWHERE(bytes_survive_copies_in_every_direction, copies)
+
+static void wrapped(void)
+{
+	struct hoist__dev_stream *own = NULL;
+	struct hoist__dev_stream *stream = NULL;
+	OK(hoist__stream_wrap(dev, NULL, &stream));
+	cr_assert_null(hoist__stream_native(stream));
+	copies_on(stream);
+	hoist__stream_destroy(stream);
+	OK(hoist__stream_create(dev, &own));
+	OK(hoist__stream_wrap(dev, hoist__stream_native(own), &stream));
+	copies_on(stream);
+	hoist__stream_destroy(stream);
+	/* The native stream is still there. */
+	copies_on(own);
+	hoist__stream_destroy(own);
+}
+EVERYWHERE(streams_of_others_can_be_used, wrapped)
+
+/* What one stream wrote, another reads only behind the event. */
+static void ordering(void)
+{
+	struct hoist__dev_stream *writer = NULL;
+	struct hoist__dev_stream *reader = NULL;
+	struct hoist__dev_event *written = NULL;
+	uintptr_t memory = 0;
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__stream_create(dev, &writer));
+	OK(hoist__stream_create(dev, &reader));
+	OK(hoist__event_create(dev, 0, &written));
+	OK(hoist__event_query(written));
+	OK(hoist__stream_wait_event(reader, written));
+	for (unsigned round = 1; round <= 5; round++) {
+		OK(hoist__memset_async(writer, memory, (unsigned char)round, BYTES));
+		OK(hoist__event_record(written, writer));
+		OK(hoist__stream_wait_event(reader, written));
+		OK(hoist__copy_async(reader, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory,
+				     BYTES));
+		OK(hoist__stream_synchronize(reader));
+		cr_assert_eq(host[0], round);
+		cr_assert_eq(host[BYTES - 1], round);
+	}
+	hoist__event_destroy(written);
+	hoist__stream_destroy(reader);
+	hoist__stream_destroy(writer);
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+}
+EVERYWHERE(streams_wait_for_each_others_events, ordering)
+
+static void timing(void)
+{
+	struct hoist__dev_stream *stream = NULL;
+	struct hoist__dev_event *start = NULL;
+	struct hoist__dev_event *end = NULL;
+	struct hoist__dev_event *plain = NULL;
+	uint64_t ns = 77;
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__event_create(dev, HOIST__EVENT_TIMING, &start));
+	OK(hoist__event_create(dev, HOIST__EVENT_TIMING, &end));
+	OK(hoist__event_create(dev, 0, &plain));
+	cr_assert_eq(hoist__event_elapsed_ns(start, end, &ns), -EINVAL);
+	uintptr_t memory = 0;
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__event_record(start, stream));
+	OK(hoist__event_record(plain, stream));
+	for (int i = 0; i < 10; i++)
+		OK(hoist__memset_async(stream, memory, 1, BYTES));
+	OK(hoist__event_record(end, stream));
+	OK(hoist__event_synchronize(end));
+	cr_assert_eq(hoist__event_elapsed_ns(plain, end, &ns), -EINVAL);
+	cr_assert_eq(ns, 77);
+	OK(hoist__event_elapsed_ns(start, end, &ns));
+	cr_assert_gt(ns, 0);
+	cr_assert_lt(ns, UINT64_C(10000000000));
+	hoist__event_destroy(plain);
+	hoist__event_destroy(end);
+	hoist__event_destroy(start);
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	hoist__stream_destroy(stream);
+}
+EVERYWHERE(events_tell_the_time_between_them, timing)
+
+static void peers(void)
+{
+	struct hoist__dev *other = NULL;
+	struct hoist__dev_stream *stream = NULL;
+	struct hoist__dev_event *event = NULL;
+	uintptr_t here = 0;
+	uintptr_t there = 0;
+	int count = 0;
+	OK(hoist__dev_count(hoist__dev_api(dev), &count));
+	if (count < 2)
+		cr_skip_test("there is one device only");
+	OK(hoist__dev_get(hoist__dev_api(dev), 1, &other));
+	cr_assert_neq(other, dev);
+	cr_assert_str_neq(hoist__dev_props(other)->pci, hoist__dev_props(dev)->pci);
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__dev_mem_alloc(dev, BYTES, &here));
+	OK(hoist__dev_mem_alloc(other, BYTES, &there));
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__event_create(other, 0, &event));
+	cr_assert_eq(hoist__event_record(event, stream), -EINVAL);
+	OK(hoist__memset_async(stream, here, 0x77, BYTES));
+	OK(hoist__copy_peer_async(stream, other, there, dev, here, BYTES));
+	OK(hoist__memset_async(stream, here, 0, BYTES));
+	OK(hoist__copy_peer_async(stream, dev, here, other, there, BYTES - 1));
+	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, here, BYTES));
+	OK(hoist__stream_synchronize(stream));
+	cr_assert_eq(host[0], 0x77);
+	cr_assert_eq(host[BYTES - 2], 0x77);
+	cr_assert_eq(host[BYTES - 1], 0);
+	hoist__event_destroy(event);
+	hoist__stream_destroy(stream);
+	OK(hoist__dev_mem_free(other, there, BYTES));
+	OK(hoist__dev_mem_free(dev, here, BYTES));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+}
+EVERYWHERE(bytes_move_between_devices, peers)
+
+/* --- the caller's state --- */
+
+static void cuda_context(void)
+{
+	hoist__cu_result (*current)(hoist__cu_context *);
+	hoist__cu_result (*push)(hoist__cu_context);
+	hoist__cu_result (*pop)(hoist__cu_context *);
+	hoist__cu_result (*retain)(hoist__cu_context *, hoist__cu_device);
+	hoist__cu_context context = NULL;
+	hoist__cu_context mine = NULL;
+	find(HOIST__API_CUDA, "cuCtxGetCurrent", &current);
+	find(HOIST__API_CUDA, "cuCtxPushCurrent_v2", &push);
+	find(HOIST__API_CUDA, "cuCtxPopCurrent_v2", &pop);
+	find(HOIST__API_CUDA, "cuDevicePrimaryCtxRetain", &retain);
+	copies();
+	cr_assert_eq(current(&context), 0);
+	cr_assert_null(context);
+	/* The primary context itself, and a foreign one where there is a second. */
+	for (int ordinal = 0; ordinal < 2; ordinal++) {
+		if (retain(&mine, ordinal) != 0)
+			continue;
+		cr_assert_eq(push(mine), 0);
+		copies();
+		cr_assert_eq(current(&context), 0);
+		cr_assert_eq(context, mine);
+		cr_assert_eq(pop(&context), 0);
+		cr_assert_eq(context, mine);
+		cr_assert_eq(current(&context), 0);
+		cr_assert_null(context);
+	}
+}
+ON_EMULATED(cuda_callers_context_is_kept, HOIST__API_CUDA, cuda_context)
+ON_REAL(cuda_callers_context_is_kept, HOIST__API_CUDA, cuda_context)
+
+static void hip_device(void)
+{
+	hoist__hip_error (*set)(int);
+	hoist__hip_error (*get)(int *);
+	hoist__hip_error (*last)(void);
+	int count = 0;
+	int current = -1;
+	find(HOIST__API_HIP, "hipSetDevice", &set);
+	find(HOIST__API_HIP, "hipGetDevice", &get);
+	find(HOIST__API_HIP, "hipGetLastError", &last);
+	OK(hoist__dev_count(HOIST__API_HIP, &count));
+	cr_assert_eq(set(count - 1), 0);
+	copies();
+	uintptr_t memory = 0;
+	cr_assert_eq(hoist__dev_mem_alloc(dev, hoist__dev_props(dev)->total_bytes * 2, &memory),
+		     -ENOSPC);
+	cr_assert_eq(get(&current), 0);
+	cr_assert_eq(current, count - 1);
+	cr_assert_eq(last(), 0);
+}
+ON_EMULATED(hip_callers_device_and_last_error_are_kept, HOIST__API_HIP, hip_device)
+ON_REAL(hip_callers_device_and_last_error_are_kept, HOIST__API_HIP, hip_device)
+
+/* --- what only a stand-in can show --- */
+
+static struct hoist_emulator_counters counters(void)
+{
+	struct hoist_emulator_counters result;
+	void (*read)(struct hoist_emulator_counters *);
+	find(hoist__dev_api(dev), "hoist_emulator_counters", &read);
+	read(&result);
+	return result;
+}
+
+static void nothing_is_left(const char *when)
+{
+	struct hoist_emulator_counters left = counters();
+	cr_assert_eq(left.live_allocations, 0, "%s", when);
+	cr_assert_eq(left.live_registrations, 0, "%s", when);
+	cr_assert_eq(left.live_streams, 0, "%s", when);
+	cr_assert_eq(left.live_events, 0, "%s", when);
+	cr_assert_eq(left.bad_frees, 0, "%s", when);
+	cr_assert_eq(left.use_after_free, 0, "%s", when);
+}
+
+static void lazy_context(void)
+{
+	uint64_t available = 0;
+	uint64_t total = 0;
+	cr_assert_eq(counters().live_contexts, 0);
+	(void)hoist__dev_props(dev);
+	cr_assert_eq(counters().live_contexts, 0);
+	OK(hoist__dev_mem_info(dev, &available, &total));
+	OK(hoist__dev_mem_info(dev, &available, &total));
+	cr_assert_eq(counters().live_contexts, hoist__dev_api(dev) == HOIST__API_CUDA ? 1 : 0);
+}
+EMULATED(context_is_made_at_the_first_need, lazy_context)
+
+static void lateness(void)
+{
+	void (*hold)(int);
+	struct hoist__dev_stream *stream = NULL;
+	struct hoist__dev_event *event = NULL;
+	uintptr_t memory = 0;
+	uint64_t ns = 0;
+	find(hoist__dev_api(dev), "hoist_emulator_hold", &hold);
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__event_create(dev, HOIST__EVENT_TIMING, &event));
+	hold(1);
+	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
+	OK(hoist__event_record(event, stream));
+	cr_assert_eq(hoist__stream_query(stream), -EAGAIN);
+	cr_assert_eq(hoist__event_query(event), -EAGAIN);
+	cr_assert_eq(hoist__event_elapsed_ns(event, event, &ns), -EAGAIN);
+	hold(0);
+	/* A stream ends only when its work has. */
+	hoist__stream_destroy(stream);
+	OK(hoist__event_query(event));
+	cr_assert_eq(counters().pageable_copies, 0);
+	hoist__event_destroy(event);
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+	nothing_is_left("after late work");
+}
+EMULATED(work_in_flight_is_EAGAIN, lateness)
+
+static void failed_work(void)
+{
+	int (*inject)(const char *);
+	struct hoist__dev_stream *stream = NULL;
+	uintptr_t memory = 0;
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &inject);
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__stream_create(dev, &stream));
+	cr_assert_eq(inject("async:1"), 0);
+	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
+	cr_assert_eq(hoist__stream_synchronize(stream), -EREMOTEIO);
+	cr_assert_not_null(strcasestr(hoist__error_text(), "illegal"), "%s", hoist__error_text());
+	hoist__stream_destroy(stream);
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+	nothing_is_left("after failed work");
+}
+EMULATED(work_that_fails_is_told_when_it_is_waited_for, failed_work)
+
+/* Everything once, stopping at the first failure and giving back what it has. */
+static int scenario(void)
+{
+	struct hoist__dev_stream *stream = NULL;
+	struct hoist__dev_event *event = NULL;
+	uintptr_t memory = 0;
+	uintptr_t seen = 0;
+	uint64_t numbers[2];
+	bool registered = false;
+	int err = hoist__dev_mem_info(dev, &numbers[0], &numbers[1]);
+	if (err == 0)
+		err = hoist__dev_mem_alloc(dev, BYTES, &memory);
+	if (err == 0)
+		err = hoist__stream_create(dev, &stream);
+	if (err == 0)
+		err = hoist__event_create(dev, HOIST__EVENT_TIMING, &event);
+	if (err == 0) {
+		err = hoist__dev_host_register(dev, host, BYTES);
+		registered = err == 0;
+	}
+	if (err == 0)
+		err = hoist__dev_host_address(dev, host, &seen);
+	if (err == 0)
+		err = hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host,
+					BYTES);
+	if (err == 0)
+		err = hoist__memset_async(stream, memory, 1, 1);
+	if (err == 0)
+		err = hoist__event_record(event, stream);
+	if (err == 0)
+		err = hoist__stream_wait_event(stream, event);
+	if (err == 0)
+		err = hoist__event_synchronize(event);
+	if (err == 0)
+		err = hoist__stream_synchronize(stream);
+	if (err == 0)
+		err = hoist__event_elapsed_ns(event, event, &numbers[0]);
+	/* Giving back: the first failure stays the result. */
+	hoist__event_destroy(event);
+	hoist__stream_destroy(stream);
+	int after = hoist__dev_mem_free(dev, memory, BYTES);
+	err = err < 0 ? err : after;
+	after = registered ? hoist__dev_host_unregister(dev, host, BYTES) : 0;
+	return err < 0 ? err : after;
+}
+
+/* The calling thread's current context or device, as a number. */
+static uintptr_t callers_state(void)
+{
+	hoist__cu_result (*context)(hoist__cu_context *);
+	hoist__hip_error (*device)(int *);
+	hoist__cu_context current = NULL;
+	int ordinal = -1;
+	if (hoist__dev_api(dev) == HOIST__API_CUDA) {
+		find(HOIST__API_CUDA, "cuCtxGetCurrent", &context);
+		cr_assert_eq(context(&current), 0);
+		return (uintptr_t)current;
+	}
+	find(HOIST__API_HIP, "hipGetDevice", &device);
+	cr_assert_eq(device(&ordinal), 0);
+	return (uintptr_t)ordinal;
+}
+
+/* Fails the first driver call of the scenario, then the second, ... until the
+ * scenario makes fewer calls than that.  The caller has another device current. */
+static void sweep(void)
+{
+	int (*inject)(const char *);
+	hoist__hip_error (*set)(int);
+	if (hoist__dev_api(dev) == HOIST__API_HIP) {
+		find(HOIST__API_HIP, "hipSetDevice", &set);
+		cr_assert_eq(set(1), 0);
+	}
+	uintptr_t state = callers_state();
+	int failures = 0;
+	uint64_t injected = 0;
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &inject);
+	for (int n = 1;; n++) {
+		char spec[32];
+		cr_assert_lt(n, 500);
+		(void)snprintf(spec, sizeof spec, "any:%d", n);
+		cr_assert_eq(inject(spec), 0);
+		int err = scenario();
+		cr_assert_eq(inject(NULL), 0);
+		cr_assert(err == 0 || err == -EREMOTEIO || err == -ENOSPC || err == -ENOMEM,
+			  "%s: %d: %s", spec, err, hoist__error_text());
+		failures += err < 0;
+		nothing_is_left(spec);
+		cr_assert_eq(callers_state(), state, "%s", spec);
+		if (counters().injected_failures == injected)
+			break;
+		injected = counters().injected_failures;
+	}
+	/* Failing to restore the caller's state once or to destroy shows in the log
+	 * only; all the rest must have shown. */
+	cr_assert_gt(failures, 35, "%d", failures);
+	OK(scenario());
+	nothing_is_left("at the end");
+}
+EMULATED(failure_of_any_call_leaks_nothing, sweep)
