@@ -36,30 +36,26 @@
 #include "base/list.h"
 #include "io/file.h"
 
-enum hoist__engine_kind {
-	HOIST__ENGINE_AUTO,
-	HOIST__ENGINE_URING,
-	HOIST__ENGINE_THREADS
-};
+enum hoist__engine_kind { HOIST__ENGINE_AUTO, HOIST__ENGINE_URING, HOIST__ENGINE_THREADS };
 
 /* One read.  The caller fills the first group; the engine the second. */
 struct hoist__request {
 	const struct hoist__file *file;
-	uint64_t offset;  /* direct: a multiple of offset_align */
+	uint64_t offset;	/* direct: a multiple of offset_align */
 	unsigned char *address; /* direct: a multiple of memory_align */
-	size_t bytes;     /* room; direct: a multiple of offset_align, may pass the end of file */
-	size_t need;      /* the request succeeds when this much is read; <= bytes */
-	bool direct;      /* through direct_fd; else through the page cache */
-	int buffer;       /* index of the registered buffer that holds it, or -1 */
-	void *owner;      /* the caller's */
+	size_t bytes; /* room; direct: a multiple of offset_align, may pass the end of file */
+	size_t need;  /* the request succeeds when this much is read; <= bytes */
+	bool direct;  /* through direct_fd; else through the page cache */
+	int buffer;   /* index of the registered buffer that holds it, or -1 */
+	void *owner;  /* the caller's */
 
-	int result;       /* 0 or negative errno, valid once reaped */
-	size_t done;      /* bytes read from `offset` on */
-	size_t direct_done; /* of these, by direct reads */
-	bool fell_back;   /* a direct request was finished through the cache */
+	int result;		 /* 0 or negative errno, valid once reaped */
+	size_t done;		 /* bytes read from `offset` on */
+	size_t direct_done;	 /* of these, by direct reads */
+	bool fell_back;		 /* a direct request was finished through the cache */
 	struct hoist__list node; /* engine-private while in flight */
-	bool cancelled;          /* likewise */
-	int state;               /* likewise */
+	bool cancelled;		 /* likewise */
+	int state;		 /* likewise */
 };
 
 struct hoist__engine_buffer {
@@ -69,9 +65,9 @@ struct hoist__engine_buffer {
 
 struct hoist__engine_options {
 	enum hoist__engine_kind kind; /* AUTO: io_uring, or threads if that is refused */
-	unsigned depth;               /* most requests in flight, 1..4096 */
-	unsigned n_threads;           /* threads engine; 0: by the machine and depth */
-	bool shared;                  /* see Threads above */
+	unsigned depth;		      /* most requests in flight, 1..4096 */
+	unsigned n_threads;	      /* threads engine; 0: by the machine and depth */
+	bool shared;		      /* see Threads above */
 	/* Registered with io_uring where the kernel allows; a refusal (memlock) is no
 	 * error, only slower.  The memory must outlive the engine. */
 	const struct hoist__engine_buffer *buffers;
@@ -100,7 +96,7 @@ unsigned hoist__engine_room(const struct hoist__engine *engine);
 
 /* Starts @n requests, all or none.
  * Returns: 0; -EAGAIN if room < n; -EINVAL for a misaligned direct request (a
- *   bug: asserted in debug builds); -ESTALE; the kernel's error if the ring is broken. */
+ *   bug) or an empty one; -ESTALE; the kernel's error if the ring is broken. */
 int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *const *requests,
 			 unsigned n);
 

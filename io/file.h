@@ -19,13 +19,13 @@
 #include <stdint.h>
 
 struct hoist__file {
-	char *path;           /* as opened, for messages */
+	char *path; /* as opened, for messages */
 	int fd;
-	int direct_fd;        /* -1: no direct reads */
+	int direct_fd;	       /* -1: no direct reads */
 	uint32_t memory_align; /* for direct reads: of addresses, */
 	uint32_t offset_align; /* and of offsets and lengths; powers of two */
-	char direct_note[96]; /* why direct_fd is -1, else "" */
-	bool in_memory;       /* tmpfs, ramfs, hugetlbfs: its bytes are page cache */
+	char direct_note[96];  /* why direct_fd is -1, else "" */
+	bool in_memory;	       /* tmpfs, ramfs, hugetlbfs: its bytes are page cache */
 	uint64_t bytes;
 	uint64_t dev;
 	uint64_t ino;
@@ -33,7 +33,7 @@ struct hoist__file {
 };
 
 #define HOIST__FILE_NO_DIRECT 1u /* do not look for a direct descriptor */
-#define HOIST__FILE_BENEATH 2u   /* @path, links followed, must stay beneath @dir_fd */
+#define HOIST__FILE_BENEATH 2u	 /* @path, links followed, must stay beneath @dir_fd */
 
 /* Opens @path, relative to @dir_fd (AT_FDCWD for the process's folder), for
  * reading; @display is the name for messages (NULL: @path).  Only regular files
@@ -53,8 +53,10 @@ int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buff
 /* 0 if the file still is what was opened; -EBADMSG with what changed. */
 int hoist__file_changed(const struct hoist__file *file);
 
-/* How much of [offset, offset+bytes) is in the page cache, by cachestat(2).
- * Returns: 0; -ENOTSUP if the kernel lacks it or will not say (EPERM). */
+/* How much of [offset, offset+bytes) is in the page cache: counted by cachestat(2),
+ * or, where that is missing or refused (EPERM: the caller neither owns the file nor
+ * may write it), estimated from a few samples.
+ * Returns: 0; -ENOTSUP if the kernel says neither. */
 int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes,
 			 uint64_t *ret);
 

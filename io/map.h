@@ -15,15 +15,12 @@
 
 #include "io/file.h"
 
-enum hoist__map_mode {
-	HOIST__MAP_READ_ONLY,
-	HOIST__MAP_COPY_ON_WRITE
-};
+enum hoist__map_mode { HOIST__MAP_READ_ONLY, HOIST__MAP_COPY_ON_WRITE };
 
 struct hoist__map {
 	unsigned char *data; /* the byte at `offset` of the file */
 	size_t bytes;
-	void *base;          /* page-aligned, what is really mapped */
+	void *base; /* page-aligned, what is really mapped */
 	size_t mapped_bytes;
 };
 

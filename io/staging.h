@@ -35,6 +35,7 @@
 
 #define HOIST__STAGING_SLOT_BYTES ((size_t)4 << 20)
 #define HOIST__STAGING_SLOTS 16
+#define HOIST__STAGING_MAX_SLOTS 1024u
 #define HOIST__STAGING_MIN_SLOT_BYTES ((size_t)64 << 10)
 
 enum hoist__slot_state {
@@ -54,10 +55,10 @@ struct hoist__slot {
 
 struct hoist__staging_options {
 	struct hoist__dev_stream *stream; /* copies go here; the ring does not own it */
-	struct hoist__pool *pool;         /* PINNED, for the stream's device */
+	struct hoist__pool *pool;	  /* PINNED, for the stream's device */
 	struct hoist__budget *budget;
-	size_t slot_bytes;                /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
-	unsigned n_slots;                 /* wanted; 0: HOIST__STAGING_SLOTS */
+	size_t slot_bytes; /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
+	unsigned n_slots;  /* wanted; 0: HOIST__STAGING_SLOTS */
 };
 
 struct hoist__staging;

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* io/engine-impl.h - what engine.c shares with its two implementations.
+ *
+ * The policy (what to do after a short read, an error, the end of the file, a
+ * cancel) is written once, in engine.c, as two functions on a request:
+ *
+ *     hoist__request_next()    what to read now
+ *     hoist__request_finish()  account for what came back; ended, or next again
+ *
+ * An implementation only moves requests between its lists and the kernel.  It
+ * calls the policy for one request from one thread at a time.
+ */
+#ifndef HOIST_IO_ENGINE_IMPL_H
+#define HOIST_IO_ENGINE_IMPL_H
+
+#include <sys/types.h>
+
+#include "io/engine.h"
+
+#define HOIST__ENGINE_MAX_DEPTH 4096u
+#define HOIST__ENGINE_MAX_THREADS 64u
+
+struct hoist__engine_ops {
+	const char *name;
+	/* @n <= room, requests checked and started.  Returns: 0; the error of a broken
+	 * ring, with nothing taken. */
+	int (*submit)(struct hoist__engine *engine, struct hoist__request *const *requests,
+		      unsigned n);
+	/* At least one request is in flight. */
+	unsigned (*reap)(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
+			 uint64_t timeout_ns);
+	void (*cancel)(struct hoist__engine *engine);
+	/* Cancelled already.  @forked: in a child, where only memory and descriptors
+	 * may be given back. */
+	void (*destroy)(struct hoist__engine *engine, bool forked);
+};
+
+/* The head of each implementation's own struct. */
+struct hoist__engine {
+	const struct hoist__engine_ops *ops;
+	unsigned depth;
+	unsigned in_flight; /* submitted and not reaped */
+	pid_t pid;	    /* the creator's process */
+	char reason[256];
+};
+
+/* One read(2) to make. */
+struct hoist__attempt {
+	int fd;
+	bool direct;
+	uint64_t offset;
+	unsigned char *address;
+	uint32_t bytes;
+};
+
+void hoist__request_next(const struct hoist__request *request, struct hoist__attempt *ret);
+
+/* @result is what the read gave: bytes, 0 at the end of the file, negative errno.
+ * Returns: true if the request has ended (its result is set); false: read on. */
+bool hoist__request_finish(struct hoist__request *request, int64_t result);
+
+/* Ends a request that is not being read. */
+void hoist__request_end(struct hoist__request *request, int result);
+
+/* They fill everything but the head's depth, in_flight and pid. */
+int hoist__uring_create(const struct hoist__engine_options *options, struct hoist__engine **ret);
+int hoist__threads_create(const struct hoist__engine_options *options, struct hoist__engine **ret);
+
+#endif

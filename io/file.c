@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "io/direct.h"
+
+/* O_NONBLOCK: a FIFO must not hang the open; taken back once the file is known
+ * to be none. */
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
+
+#define PROC_FD_BYTES 32
+
+/* --- opening beneath a folder --- */
+
+/* The path that descriptor @fd was opened by, resolved. */
+static int resolved(int fd, char *path, size_t bytes)
+{
+	char link[PROC_FD_BYTES];
+	(void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, bytes - 1);
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	return 0;
+}
+
+static int check_beneath(int dir_fd, int fd)
+{
+	char folder[4096], file[4096];
+	int err;
+	if (dir_fd == AT_FDCWD)
+		err = getcwd(folder, sizeof folder) == NULL ? -errno : 0;
+	else
+		err = resolved(dir_fd, folder, sizeof folder);
+	if (err == 0)
+		err = resolved(fd, file, sizeof file);
+	if (err != 0)
+		return err;
+	size_t n = strlen(folder);
+	bool root = n == 1;
+	bool beneath = strncmp(folder, file, n) == 0 && (root || file[n] == '/');
+	return beneath ? 0 : -EXDEV;
+}
+
+/* openat2(2) before Linux 5.6, or refused by a filter. */
+static int open_and_compare(int dir_fd, const char *path)
+{
+	if (path[0] == '/')
+		return -EXDEV;
+	int fd = openat(dir_fd, path, OPEN_FLAGS);
+	if (fd < 0)
+		return -errno;
+	int err = check_beneath(dir_fd, fd);
+	if (err != 0) {
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static int open_beneath(int dir_fd, const char *path)
+{
+	struct open_how how = {
+		.flags = OPEN_FLAGS,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	/* EAGAIN: something was renamed while a ".." was being resolved. */
+	long fd = -1;
+	for (int tries = 0; tries < 16; tries++) {
+		fd = syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
+		if (fd >= 0 || errno != EAGAIN)
+			break;
+	}
+	if (fd >= 0)
+		return (int)fd;
+	return errno == ENOSYS || errno == EPERM ? open_and_compare(dir_fd, path) : -errno;
+}
+
+static int open_fd(int dir_fd, const char *path, unsigned flags, const char *display, int *ret)
+{
+	int fd;
+	if ((flags & HOIST__FILE_BENEATH) != 0) {
+		fd = open_beneath(dir_fd, path);
+	} else {
+		fd = openat(dir_fd, path, OPEN_FLAGS);
+		if (fd < 0)
+			fd = -errno;
+	}
+	if (fd == -EXDEV)
+		return hoist__fail(fd, "opening %s: it leads out of its folder", display);
+	if (fd < 0)
+		return hoist__fail_errno(fd, "opening %s", display);
+	*ret = fd;
+	return 0;
+}
+
+/* --- who it is --- */
+
+static int64_t mtime_of(const struct stat *st)
+{
+	return (int64_t)st->st_mtim.tv_sec * (int64_t)HOIST__NS_PER_S + st->st_mtim.tv_nsec;
+}
+
+/* The size now; a block device's is not in its stat. */
+static int bytes_now(int fd, const struct stat *st, uint64_t *ret)
+{
+	if (!S_ISBLK(st->st_mode)) {
+		*ret = (uint64_t)st->st_size;
+		return 0;
+	}
+	uint64_t bytes = 0;
+	if (ioctl(fd, BLKGETSIZE64, &bytes) < 0)
+		return -errno;
+	*ret = bytes;
+	return 0;
+}
+
+static bool lives_in_memory(int fd)
+{
+	struct statfs fs;
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	unsigned long type = (unsigned long)fs.f_type;
+	return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
+}
+
+static int identify(struct hoist__file *file)
+{
+	struct stat st;
+	if (fstat(file->fd, &st) < 0)
+		return hoist__fail_errno(-errno, "looking at %s", file->path);
+	if (S_ISDIR(st.st_mode))
+		return hoist__fail(-EINVAL, "opening %s: it is a folder, not a file", file->path);
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
+		return hoist__fail(-EINVAL, "opening %s: it is neither a file nor a block device",
+				   file->path);
+	int err = bytes_now(file->fd, &st, &file->bytes);
+	if (err != 0)
+		return hoist__fail_errno(err, "asking for the size of %s", file->path);
+	/* This clears O_NONBLOCK, which would change what io_uring does. */
+	if (fcntl(file->fd, F_SETFL, 0) < 0)
+		return hoist__fail_errno(-errno, "opening %s", file->path);
+	file->dev = st.st_dev;
+	file->ino = st.st_ino;
+	file->mtime_ns = mtime_of(&st);
+	file->in_memory = lives_in_memory(file->fd);
+	return 0;
+}
+
+int hoist__file_changed(const struct hoist__file *file)
+{
+	struct stat st;
+	if (fstat(file->fd, &st) < 0)
+		return hoist__fail_errno(-errno, "looking at %s", file->path);
+	uint64_t bytes = 0;
+	int err = bytes_now(file->fd, &st, &bytes);
+	if (err != 0)
+		return hoist__fail_errno(err, "asking for the size of %s", file->path);
+	if (bytes != file->bytes)
+		return hoist__fail(-EBADMSG, "%s changed while it was open: %llu bytes, now %llu",
+				   file->path, (unsigned long long)file->bytes,
+				   (unsigned long long)bytes);
+	if (!S_ISBLK(st.st_mode) && mtime_of(&st) != file->mtime_ns)
+		return hoist__fail(-EBADMSG,
+				   "%s changed while it was open: it was written to (replace "
+				   "files by rename instead)",
+				   file->path);
+	return 0;
+}
+
+/* --- the object --- */
+
+int hoist__file_open(int dir_fd, const char *path, const char *display, unsigned flags,
+		     struct hoist__file **ret)
+{
+	if (display == NULL)
+		display = path;
+	struct hoist__file *file = calloc(1, sizeof *file);
+	if (file == NULL)
+		return hoist__fail_nomem("a file", sizeof *file);
+	file->fd = -1;
+	file->direct_fd = -1;
+	file->memory_align = 1;
+	file->offset_align = 1;
+	int err = -ENOMEM;
+	file->path = strdup(display);
+	if (file->path == NULL) {
+		hoist__fail_nomem("a path", strlen(display) + 1);
+		goto fail;
+	}
+	err = open_fd(dir_fd, path, flags, display, &file->fd);
+	if (err == 0)
+		err = identify(file);
+	if (err != 0)
+		goto fail;
+	hoist__direct_open(file, (flags & HOIST__FILE_NO_DIRECT) == 0);
+	hoist__log(io, "%s: %llu bytes, %s%s", file->path, (unsigned long long)file->bytes,
+		   file->direct_fd >= 0 ? "direct" : "not direct: ", file->direct_note);
+	*ret = file;
+	return 0;
+fail:
+	hoist__file_close(file);
+	return err;
+}
+
+void hoist__file_close(struct hoist__file *file)
+{
+	if (file == NULL)
+		return;
+	if (file->direct_fd >= 0)
+		close(file->direct_fd);
+	if (file->fd >= 0)
+		close(file->fd);
+	free(file->path);
+	free(file);
+}
+
+int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buffer, size_t bytes)
+{
+	unsigned char *to = buffer;
+	size_t done = 0;
+	while (done < bytes) {
+		ssize_t n = pread(file->fd, to + done, bytes - done, (off_t)(offset + done));
+		if (n > 0)
+			done += (size_t)n;
+		else if (n == 0)
+			return hoist__fail(-ENODATA,
+					   "reading %zu bytes at %llu of %s: it ends at %llu",
+					   bytes, (unsigned long long)offset, file->path,
+					   (unsigned long long)(offset + done));
+		else if (errno != EINTR)
+			/* What NVMe calls a medium error is our word for a short file. */
+			return hoist__fail_errno(errno == ENODATA ? -EIO : -errno,
+						 "reading %s at %llu", file->path,
+						 (unsigned long long)(offset + done));
+	}
+	return 0;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* io/resident.c - what is in the page cache.
+ *
+ * cachestat(2) counts, but only tells who owns the file or may write it; others,
+ * and kernels before 6.5, get an estimate: small reads that must not block, at
+ * places spread over the range.  mincore(2) is no help: to those others it says
+ * that everything is resident.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "io/file.h"
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
+
+/* As the kernel defines them; Debian 12's headers do not. */
+struct cachestat_range {
+	uint64_t off;
+	uint64_t len; /* 0: to the end */
+};
+
+struct cachestat {
+	uint64_t nr_cache;
+	uint64_t nr_dirty;
+	uint64_t nr_writeback;
+	uint64_t nr_evicted;
+	uint64_t nr_recently_evicted;
+};
+
+#define SAMPLE_EVERY_BYTES (16 * HOIST__MIB)
+#define MIN_SAMPLES 3u
+#define MAX_SAMPLES 16u
+
+static int count(const struct hoist__file *file, uint64_t offset, uint64_t bytes, uint64_t *ret)
+{
+	struct cachestat_range range = {.off = offset, .len = bytes};
+	struct cachestat stat;
+	if (syscall(SYS_cachestat, file->fd, &range, &stat, 0u) < 0)
+		return -errno;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	*ret = hoist__min_u64(stat.nr_cache * page, bytes);
+	return 0;
+}
+
+/* One byte: 1 if it is cached, 0 if not, or an error. */
+static int sample(const struct hoist__file *file, uint64_t offset)
+{
+	char byte;
+	struct iovec one = {.iov_base = &byte, .iov_len = 1};
+	ssize_t n = preadv2(file->fd, &one, 1, (off_t)offset, RWF_NOWAIT);
+	if (n >= 0)
+		return n == 1;
+	return errno == EAGAIN ? 0 : -errno;
+}
+
+static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t bytes, uint64_t *ret)
+{
+	uint64_t n = bytes / SAMPLE_EVERY_BYTES;
+	n = hoist__min_u64(hoist__max_u64(n, MIN_SAMPLES), MAX_SAMPLES);
+	uint64_t hits = 0;
+	for (uint64_t i = 0; i < n; i++) {
+		/* First and last byte included; no product can overflow. */
+		uint64_t at = i == n - 1 ? bytes - 1 : bytes / (n - 1) * i;
+		int hit = sample(file, offset + hoist__min_u64(at, bytes - 1));
+		if (hit < 0)
+			return hit;
+		hits += (uint64_t)hit;
+	}
+	*ret = hits == n ? bytes : bytes / n * hits;
+	return 0;
+}
+
+int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes,
+			 uint64_t *ret)
+{
+	uint64_t inside = offset < file->bytes ? hoist__min_u64(bytes, file->bytes - offset) : 0;
+	if (inside == 0 || file->in_memory) {
+		*ret = inside;
+		return 0;
+	}
+	int err = count(file, offset, inside, ret);
+	if (err != 0)
+		err = estimate(file, offset, inside, ret);
+	if (err != 0)
+		return hoist__fail(-ENOTSUP, "%s: the kernel does not say what is cached (%s)",
+				   file->path, strerrorname_np(-err));
+	return 0;
+}
