@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* format/arena.h - many small pieces that are freed together.
+ *
+ * What a parser keeps (names, shapes) lives as long as its manifest, so it is
+ * bump-allocated from a chain of chunks.  Chunks double from 1 KiB to 1 MiB:
+ * at most about half of what was taken from malloc is unused.
+ *
+ * Threads: one user at a time.
+ */
+#ifndef HOIST_FORMAT_ARENA_H
+#define HOIST_FORMAT_ARENA_H
+
+#include <stddef.h>
+
+struct hoist__arena_chunk;
+
+/* Begins as all zeros. */
+struct hoist__arena {
+	struct hoist__arena_chunk *chunks; /* newest first */
+	size_t used;			   /* bytes of the newest one that are taken */
+};
+
+/* @bytes of memory aligned to @align (a power of two, at most 8); NULL if host
+ * memory is exhausted. */
+void *hoist__arena_alloc(struct hoist__arena *arena, size_t bytes, size_t align);
+
+void hoist__arena_fini(struct hoist__arena *arena);
+
+#endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT */
+/* model.safetensors.index.json: which shard holds which tensor.  The pairs are
+ * collected as they come; tensors and files are then put in the order of their
+ * names, where a name that comes twice lies beside its twin. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "format/format.h"
+#include "format/manifest.h"
+#include "format/quote.h"
+
+/* One pair of weight_map. */
+struct pair {
+	const char *tensor;
+	const char *file;
+	size_t at; /* position of the tensor's name */
+};
+
+struct box {
+	struct hoist__index index;
+	struct hoist__arena arena;
+};
+
+struct reader {
+	struct hoist__json json;
+	struct box *box;
+	struct pair *pairs;
+	size_t n;
+	size_t room;
+	struct hoist__metadata_list metadata;
+	bool map_seen;
+	bool metadata_seen;
+};
+
+void hoist__index_destroy(struct hoist__index *index)
+{
+	if (index == NULL)
+		return;
+	struct box *box = HOIST__CONTAINER_OF(index, struct box, index);
+	free(index->files);
+	free(index->entries);
+	free(index->metadata);
+	hoist__arena_fini(&box->arena);
+	free(box);
+}
+
+/* Is the path relative and free of ".." components? */
+static bool stays_inside(const char *path)
+{
+	if (path[0] == '/')
+		return false;
+	while (*path != '\0') {
+		size_t length = strcspn(path, "/");
+		if (length == 2 && path[0] == '.' && path[1] == '.')
+			return false;
+		path += length + (path[length] == '/');
+	}
+	return true;
+}
+
+static int check_shard_name(struct hoist__json *json, size_t at, const char *name, size_t bytes)
+{
+	char shown[HOIST__QUOTED_BYTES];
+	if (bytes == 0)
+		return hoist__json_fail(json, at, "the name of its shard is empty");
+	if (!stays_inside(name))
+		return hoist__json_fail(json, at, "its shard %s leaves the index's folder",
+					hoist__quoted(name, bytes, shown));
+	return 0;
+}
+
+static int read_pair(struct reader *r)
+{
+	struct hoist__json *json = &r->json;
+	struct hoist__json_string key;
+	struct hoist__json_string file;
+	struct pair pair = {0};
+	size_t bytes;
+	int err = hoist__json_key(json, &key);
+	if (err < 0)
+		return err;
+	if (key.bytes == 0)
+		return hoist__json_fail(json, key.at, "a tensor's name is empty");
+	err = hoist__keep_string(json, "a tensor's name", &key, &r->box->arena, &pair.tensor,
+				 &bytes);
+	if (err < 0)
+		return err;
+	pair.at = key.at;
+	json->subject = pair.tensor;
+	json->subject_bytes = bytes;
+	if (hoist__json_peek(json) != '"')
+		return hoist__json_fail(json, json->at, "the name of its shard is not a string");
+	err = hoist__json_string(json, "a string", &file);
+	if (err == 0)
+		err = hoist__keep_string(json, "the name of its shard", &file, &r->box->arena,
+					 &pair.file, &bytes);
+	if (err == 0)
+		err = check_shard_name(json, file.at, pair.file, bytes);
+	json->subject = NULL;
+	void *pairs = r->pairs;
+	if (err == 0)
+		err = hoist__vector_grow(&pairs, r->n, &r->room, sizeof pair,
+					 "the list of tensors");
+	r->pairs = pairs;
+	if (err == 0)
+		r->pairs[r->n++] = pair;
+	return err;
+}
+
+static int read_map(struct reader *r)
+{
+	int err = hoist__json_open(&r->json, '{', "\"weight_map\"");
+	if (err < 0)
+		return err;
+	int more;
+	for (size_t n = 0; (more = hoist__json_next(&r->json, '}', n)) > 0; n++) {
+		err = read_pair(r);
+		if (err < 0)
+			return err;
+	}
+	return more;
+}
+
+/* Keeps one value of the metadata if it is a scalar: strings decoded, numbers
+ * and words as they stand. */
+static int read_metadata_value(struct reader *r, const struct hoist__metadata *partial, size_t at)
+{
+	struct hoist__json *json = &r->json;
+	struct hoist__metadata pair = *partial;
+	struct hoist__json_string value;
+	size_t n;
+	char first = hoist__json_peek(json);
+	int err;
+	if (first == '"') {
+		err = hoist__json_string(json, "a string", &value);
+	} else {
+		size_t begin = json->at;
+		err = hoist__json_skip(json);
+		value = (struct hoist__json_string){
+			.raw = json->text + begin, .bytes = json->at - begin, .at = begin};
+	}
+	if (err < 0 || first == '{' || first == '[' || first == 'n')
+		return err;
+	err = hoist__keep_string(json, "a value of the metadata", &value, &r->box->arena,
+				 &pair.value, &n);
+	return err < 0 ? err : hoist__metadata_push(&r->metadata, &pair, at);
+}
+
+static int read_metadata(struct reader *r)
+{
+	struct hoist__json *json = &r->json;
+	if (hoist__json_peek(json) == 'n')
+		return hoist__json_skip(json);
+	int err = hoist__json_open(json, '{', "\"metadata\"");
+	if (err < 0)
+		return err;
+	int more;
+	for (size_t n = 0; (more = hoist__json_next(json, '}', n)) > 0; n++) {
+		struct hoist__json_string key;
+		struct hoist__metadata pair = {0};
+		size_t length;
+		err = hoist__json_key(json, &key);
+		if (err == 0)
+			err = hoist__keep_string(json, "a key of the metadata", &key,
+						 &r->box->arena, &pair.key, &length);
+		if (err == 0)
+			err = read_metadata_value(r, &pair, key.at);
+		if (err < 0)
+			return err;
+	}
+	return more;
+}
+
+static int read_index(struct reader *r)
+{
+	struct hoist__json *json = &r->json;
+	int err = hoist__json_open(json, '{', "the index");
+	if (err < 0)
+		return err;
+	int more;
+	for (size_t n = 0; (more = hoist__json_next(json, '}', n)) > 0; n++) {
+		struct hoist__json_string key;
+		err = hoist__json_key(json, &key);
+		if (err < 0)
+			return err;
+		bool *seen = hoist__json_is(&key, "weight_map") ? &r->map_seen
+			     : hoist__json_is(&key, "metadata") ? &r->metadata_seen
+								: NULL;
+		if (seen != NULL && *seen)
+			return hoist__json_fail(json, key.at, "\"%s\" comes twice",
+						seen == &r->map_seen ? "weight_map" : "metadata");
+		if (seen != NULL)
+			*seen = true;
+		err = seen == NULL	     ? hoist__json_skip(json)
+		      : seen == &r->map_seen ? read_map(r)
+					     : read_metadata(r);
+		if (err < 0)
+			return err;
+	}
+	if (more == 0)
+		more = hoist__json_end(json);
+	if (more == 0 && !r->map_seen)
+		return hoist__json_fail(json, 0, "the key \"weight_map\" is missing");
+	return more;
+}
+
+static int by_tensor(const void *left, const void *right)
+{
+	const struct pair *a = left;
+	const struct pair *b = right;
+	int order = strcmp(a->tensor, b->tensor);
+	return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
+}
+
+static int by_file(const void *left, const void *right)
+{
+	return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static int check_names(struct reader *r)
+{
+	qsort(r->pairs, r->n, sizeof *r->pairs, by_tensor);
+	for (size_t i = 1; i < r->n; i++)
+		if (strcmp(r->pairs[i - 1].tensor, r->pairs[i].tensor) == 0) {
+			r->json.subject = r->pairs[i].tensor;
+			r->json.subject_bytes = strlen(r->pairs[i].tensor);
+			return hoist__json_fail(&r->json, r->pairs[i].at, "the name comes twice");
+		}
+	return 0;
+}
+
+/* files: every pair's shard, in order, each once. */
+static int fill_files(struct reader *r)
+{
+	struct hoist__index *index = &r->box->index;
+	index->files = malloc(r->n * sizeof *index->files);
+	if (index->files == NULL)
+		return hoist__fail_nomem("the list of shards", r->n * sizeof *index->files);
+	for (size_t i = 0; i < r->n; i++)
+		index->files[i] = r->pairs[i].file;
+	qsort(index->files, r->n, sizeof *index->files, by_file);
+	for (size_t i = 0; i < r->n; i++)
+		if (index->n_files == 0 ||
+		    strcmp(index->files[index->n_files - 1], index->files[i]) != 0)
+			index->files[index->n_files++] = index->files[i];
+	return 0;
+}
+
+static int fill_index(struct reader *r)
+{
+	struct hoist__index *index = &r->box->index;
+	int err = hoist__metadata_finish(&r->json, &r->metadata, &index->metadata,
+					 &index->n_metadata);
+	if (err < 0 || r->n == 0)
+		return err;
+	err = check_names(r);
+	if (err == 0)
+		err = fill_files(r);
+	if (err < 0)
+		return err;
+	index->entries = malloc(r->n * sizeof *index->entries);
+	if (index->entries == NULL)
+		return hoist__fail_nomem("the list of tensors", r->n * sizeof *index->entries);
+	index->n_entries = r->n;
+	for (size_t i = 0; i < r->n; i++) {
+		const char **file = bsearch(&r->pairs[i].file, index->files, index->n_files,
+					    sizeof *index->files, by_file);
+		index->entries[i] = (struct hoist__index_entry){
+			.tensor = r->pairs[i].tensor,
+			.file = (size_t)(file - index->files),
+		};
+	}
+	return 0;
+}
+
+int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
+		       struct hoist__index **ret)
+{
+	struct box *box = calloc(1, sizeof *box);
+	if (box == NULL)
+		return hoist__fail_nomem("an index", sizeof *box);
+	struct reader r = {
+		.json = {.file = file, .unit = "byte", .text = json, .bytes = json_bytes},
+		.box = box,
+	};
+	int err = read_index(&r);
+	if (err == 0)
+		err = fill_index(&r);
+	free(r.pairs);
+	hoist__metadata_drop(&r.metadata);
+	if (err < 0)
+		hoist__index_destroy(&box->index);
+	else
+		*ret = &box->index;
+	return err;
+}
+
+static int name_to_entry(const void *name, const void *entry)
+{
+	return strcmp(name, ((const struct hoist__index_entry *)entry)->tensor);
+}
+
+const struct hoist__index_entry *hoist__index_find(const struct hoist__index *index,
+						   const char *tensor)
+{
+	if (index->n_entries == 0)
+		return NULL;
+	return bsearch(tensor, index->entries, index->n_entries, sizeof *index->entries,
+		       name_to_entry);
+}
+
+int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t file_index,
+		       const struct hoist__manifest *manifest)
+{
+	if (index->n_entries == 0)
+		return 0;
+	bool *found = calloc(index->n_entries, sizeof *found);
+	if (found == NULL)
+		return hoist__fail_nomem("checking an index", index->n_entries * sizeof *found);
+	for (size_t i = 0; i < manifest->n_tensors; i++) {
+		const struct hoist__index_entry *entry =
+			hoist__index_find(index, manifest->tensors[i].name);
+		if (entry != NULL)
+			found[entry - index->entries] = true;
+	}
+	int err = 0;
+	for (size_t i = 0; i < index->n_entries && err == 0; i++) {
+		const struct hoist__index_entry *entry = &index->entries[i];
+		char tensor[HOIST__QUOTED_BYTES];
+		char shard[HOIST__QUOTED_BYTES];
+		char name[HOIST__QUOTED_BYTES];
+		if (entry->file == file_index && !found[i])
+			err = hoist__fail(
+				-EBADMSG,
+				"%s: tensor %s is not in its shard %s; the files do not "
+				"belong together",
+				hoist__file_quoted(index_file, name),
+				hoist__quoted(entry->tensor, strlen(entry->tensor), tensor),
+				hoist__file_quoted(index->files[file_index], shard));
+	}
+	free(found);
+	return err;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "format/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "format/quote.h"
+
+struct hoist__manifest_box *hoist__manifest_create(void)
+{
+	struct hoist__manifest_box *box = calloc(1, sizeof *box);
+	if (box == NULL)
+		(void)hoist__fail_nomem("a manifest", sizeof *box);
+	return box;
+}
+
+void hoist__manifest_destroy(struct hoist__manifest *manifest)
+{
+	if (manifest == NULL)
+		return;
+	struct hoist__manifest_box *box =
+		HOIST__CONTAINER_OF(manifest, struct hoist__manifest_box, manifest);
+	free(manifest->tensors);
+	free(manifest->metadata);
+	hoist__arena_fini(&box->arena);
+	free(box);
+}
+
+int hoist__keep_string(struct hoist__json *json, const char *what,
+		       const struct hoist__json_string *string, struct hoist__arena *arena,
+		       const char **ret, size_t *n)
+{
+	if (string->nul)
+		return hoist__json_fail(json, string->at, "%s holds a NUL character", what);
+	char *text = hoist__arena_alloc(arena, string->bytes + 1, 1);
+	if (text == NULL)
+		return hoist__fail_nomem(what, string->bytes + 1);
+	*n = hoist__json_decode(string, text);
+	*ret = text;
+	return 0;
+}
+
+int hoist__vector_grow(void **items, size_t n, size_t *room, size_t size, const char *what)
+{
+	if (n < *room)
+		return 0;
+	size_t wanted = *room == 0 ? 16 : *room * 2;
+	uint64_t bytes;
+	void *grown = NULL;
+	if (!hoist__mul_overflow(wanted, size, &bytes))
+		grown = realloc(*items, bytes);
+	if (grown == NULL)
+		return hoist__fail_nomem(what, bytes);
+	*items = grown;
+	*room = wanted;
+	return 0;
+}
+
+int hoist__metadata_push(struct hoist__metadata_list *list, const struct hoist__metadata *pair,
+			 size_t at)
+{
+	void *items = list->items;
+	int err = hoist__vector_grow(&items, list->n, &list->room, sizeof *list->items, "metadata");
+	list->items = items;
+	if (err == 0)
+		list->items[list->n++] = (struct hoist__metadata_item){.pair = *pair, .at = at};
+	return err;
+}
+
+static int by_key(const void *left, const void *right)
+{
+	const struct hoist__metadata_item *a = *(const struct hoist__metadata_item *const *)left;
+	const struct hoist__metadata_item *b = *(const struct hoist__metadata_item *const *)right;
+	int order = strcmp(a->pair.key, b->pair.key);
+	return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
+}
+
+static int check_keys(struct hoist__json *json, const struct hoist__metadata_list *list)
+{
+	const struct hoist__metadata_item **sorted = malloc(list->n * sizeof *sorted);
+	if (sorted == NULL)
+		return hoist__fail_nomem("the order of metadata", list->n * sizeof *sorted);
+	for (size_t i = 0; i < list->n; i++)
+		sorted[i] = &list->items[i];
+	qsort(sorted, list->n, sizeof *sorted, by_key);
+	int err = 0;
+	for (size_t i = 1; i < list->n && err == 0; i++) {
+		const char *key = sorted[i]->pair.key;
+		char shown[HOIST__QUOTED_BYTES];
+		if (strcmp(sorted[i - 1]->pair.key, key) == 0)
+			err = hoist__json_fail(json, sorted[i]->at,
+					       "metadata: the key %s comes twice",
+					       hoist__quoted(key, strlen(key), shown));
+	}
+	free(sorted);
+	return err;
+}
+
+int hoist__metadata_finish(struct hoist__json *json, const struct hoist__metadata_list *list,
+			   struct hoist__metadata **ret, size_t *n)
+{
+	if (list->n == 0)
+		return 0;
+	int err = check_keys(json, list);
+	if (err < 0)
+		return err;
+	struct hoist__metadata *pairs = malloc(list->n * sizeof *pairs);
+	if (pairs == NULL)
+		return hoist__fail_nomem("metadata", list->n * sizeof *pairs);
+	for (size_t i = 0; i < list->n; i++)
+		pairs[i] = list->items[i].pair;
+	*ret = pairs;
+	*n = list->n;
+	return 0;
+}
+
+void hoist__metadata_drop(struct hoist__metadata_list *list)
+{
+	free(list->items);
+	*list = (struct hoist__metadata_list){0};
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* format/manifest.h - what a parser adds to a manifest while it fills it. */
+#ifndef HOIST_FORMAT_MANIFEST_H
+#define HOIST_FORMAT_MANIFEST_H
+
+#include <stddef.h>
+
+#include "format/arena.h"
+#include "format/format.h"
+#include "format/json.h"
+
+/* Metadata as it is read. */
+struct hoist__metadata_list {
+	struct hoist__metadata_item {
+		struct hoist__metadata pair;
+		size_t at; /* position of the key */
+	} * items;
+	size_t n;
+	size_t room;
+};
+
+/* The manifest that callers see is the first member: hoist__manifest_destroy()
+ * gets back from it to the whole. */
+struct hoist__manifest_box {
+	struct hoist__manifest manifest;
+	struct hoist__arena arena; /* names, shapes, metadata texts */
+};
+
+/* An empty one; NULL if host memory is exhausted (the text is set). */
+struct hoist__manifest_box *hoist__manifest_create(void);
+
+/* Decodes @string into @arena; *n is its length.
+ * Returns: 0; -EBADMSG it holds a NUL (@what names it); -ENOMEM. */
+int hoist__keep_string(struct hoist__json *json, const char *what,
+		       const struct hoist__json_string *string, struct hoist__arena *arena,
+		       const char **ret, size_t *n);
+
+/* Appends one pair whose key stands at @at.  Returns: 0; -ENOMEM. */
+int hoist__metadata_push(struct hoist__metadata_list *list, const struct hoist__metadata *pair,
+			 size_t at);
+
+/* The pairs in their order as an array from malloc (NULL if there are none).
+ * Returns: 0; -EBADMSG a key comes twice; -ENOMEM. */
+int hoist__metadata_finish(struct hoist__json *json, const struct hoist__metadata_list *list,
+			   struct hoist__metadata **ret, size_t *n);
+void hoist__metadata_drop(struct hoist__metadata_list *list);
+
+/* Grows a vector of @size byte items so that one more than @n fit.
+ * Returns: 0; -ENOMEM. */
+int hoist__vector_grow(void **items, size_t n, size_t *room, size_t size, const char *what);
+
+#endif

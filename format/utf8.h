@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* format/utf8.h - characters of UTF-8 (RFC 3629: no overlong forms, no
+ * surrogates, nothing above U+10FFFF). */
+#ifndef HOIST_FORMAT_UTF8_H
+#define HOIST_FORMAT_UTF8_H
+
+#include <stddef.h>
+
+/* Bytes of the character that begins at text[0], of which @n exist; 0 if it is
+ * not valid. */
+size_t hoist__utf8_length(const char *text, size_t n);
+
+/* Writes @code (a valid code point) to @out; returns its bytes, 1 to 4. */
+size_t hoist__utf8_encode(unsigned code, char *out);
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* Every allocation of the parsers fails once: the answer is -ENOMEM, nothing is
+ * left behind, and no truncated name slips through.  The same counters bound
+ * the memory that a header can make the parsers take.
+ *
+ * A plain program, because it takes the place of malloc; sanitizers do that
+ * themselves, so under them it is skipped. */
+#include "config.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "format/format.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#ifdef SANITIZED
+
+int main(void)
+{
+	fputs("the sanitizer has malloc\n", stderr);
+	return 77;
+}
+
+#else
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *memory, size_t bytes);
+void __libc_free(void *memory);
+
+static bool counting;
+static long fail_at = -1; /* the call that fails, from 0; -1: none */
+static long n_calls;
+static long n_live;
+static size_t live_bytes;
+static size_t peak_bytes;
+
+static bool must_fail(void)
+{
+	return counting && n_calls++ == fail_at;
+}
+
+static void *count(void *memory)
+{
+	if (memory != NULL && counting) {
+		n_live++;
+		live_bytes += malloc_usable_size(memory);
+		if (live_bytes > peak_bytes)
+			peak_bytes = live_bytes;
+	}
+	return memory;
+}
+
+static void uncount(void *memory)
+{
+	if (memory != NULL && counting) {
+		n_live--;
+		live_bytes -= malloc_usable_size(memory);
+	}
+}
+
+void *malloc(size_t bytes)
+{
+	return must_fail() ? NULL : count(__libc_malloc(bytes));
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+	return must_fail() ? NULL : count(__libc_calloc(n, bytes));
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+	if (must_fail())
+		return NULL;
+	uncount(memory);
+	return count(__libc_realloc(memory, bytes));
+}
+
+void free(void *memory)
+{
+	uncount(memory);
+	__libc_free(memory);
+}
+
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, hoist_error()); \
+			return 1;                                                                  \
+		}                                                                                  \
+	} while (0)
+
+static char text[4 << 20];
+static size_t text_bytes;
+
+static void put(const char *piece)
+{
+	size_t n = strlen(piece);
+	memcpy(text + text_bytes, piece, n);
+	text_bytes += n;
+}
+
+static void begin(void)
+{
+	text_bytes = 8;
+	put("{");
+}
+
+static void end_header(void)
+{
+	put("}");
+	for (int i = 0; i < 8; i++)
+		text[i] = (char)((uint64_t)(text_bytes - 8) >> (8 * i));
+}
+
+static void start_counting(long which)
+{
+	fail_at = which;
+	n_calls = n_live = 0;
+	live_bytes = peak_bytes = 0;
+	counting = true;
+}
+
+/* Positive: something that a parser must not do. */
+static int parse_header(uint64_t data_bytes, size_t name_bytes)
+{
+	struct hoist__manifest *manifest = NULL;
+	int err =
+		hoist__safetensors_parse("f", text, text_bytes, text_bytes + data_bytes, &manifest);
+	if (err < 0)
+		return manifest != NULL ? 1 : err;
+	for (size_t i = 0; i < manifest->n_tensors; i++)
+		if (manifest->tensors[i].name_bytes < name_bytes)
+			err = 2;
+	hoist__manifest_destroy(manifest);
+	return err;
+}
+
+static int parse_index_and_check(struct hoist__manifest *manifest)
+{
+	struct hoist__index *index = NULL;
+	int err = hoist__index_parse("i", text, text_bytes, &index);
+	if (err < 0)
+		return index != NULL ? 1 : err;
+	err = hoist__index_check(index, "i", 0, manifest);
+	hoist__index_destroy(index);
+	return err;
+}
+
+static int sweep_header(void)
+{
+	const int n = 70;
+	char piece[256];
+	begin();
+	put("\"__metadata__\":{\"format\":\"pt\",\"step\":\"7\"}");
+	for (int i = 0; i < n; i++) {
+		snprintf(piece, sizeof piece,
+			 ",\"model.layers.%02d.mlp.up.weight\":{\"dtype\":\"U8\",\"shape\":[1,1],"
+			 "\"data_offsets\":[%d,%d]}",
+			 i, i, i + 1);
+		put(piece);
+	}
+	end_header();
+	int err = -ENOMEM;
+	long which = 0;
+	for (; err == -ENOMEM; which++) {
+		start_counting(which);
+		err = parse_header((uint64_t)n, strlen("model.layers.00.mlp.up.weight"));
+		counting = false;
+		CHECK(err == 0 || err == -ENOMEM);
+		CHECK(err == 0 || strstr(hoist_error(), "host memory is exhausted") != NULL);
+		CHECK(n_live == 0);
+	}
+	CHECK(err == 0);
+	CHECK(which > 8); /* the manifest, chunks, vectors, orders: each failed once */
+	return 0;
+}
+
+static int sweep_index(void)
+{
+	char piece[256];
+	begin();
+	end_header();
+	struct hoist__manifest *empty = NULL;
+	CHECK(hoist__safetensors_parse("f", text, text_bytes, text_bytes, &empty) == 0);
+	text_bytes = 0;
+	put("{\"metadata\":{\"total_size\":123},\"weight_map\":{");
+	for (int i = 0; i < 70; i++) {
+		/* The first shard has no tensor of the others, so that the check passes. */
+		snprintf(piece, sizeof piece, "%s\"model.layers.%02d.mlp.up.weight\":\"m-%d\"",
+			 i > 0 ? "," : "", i, i % 3);
+		put(piece);
+	}
+	put("}}");
+	int err = -ENOMEM;
+	long which = 0;
+	for (; err == -ENOMEM; which++) {
+		start_counting(which);
+		err = parse_index_and_check(empty);
+		counting = false;
+		CHECK(err == -EBADMSG || err == -ENOMEM);
+		CHECK(n_live == 0);
+	}
+	/* All memory was there: what is left is that the empty shard lacks its tensors. */
+	CHECK(strstr(hoist_error(), "is not in its shard m-0") != NULL);
+	CHECK(which > 8);
+	hoist__manifest_destroy(empty);
+	return 0;
+}
+
+/* A header of @before <number> @after, again and again, between @prefix and
+ * @suffix: its memory must stay below 8 times its bytes. */
+static int measure(const char *what, const char *prefix, const char *before, const char *after,
+		   const char *suffix)
+{
+	begin();
+	put(prefix);
+	/* One more than a power of two: just behind the doubling of a vector. */
+	for (int i = 0; i <= 65536 && text_bytes < sizeof text - 1024; i++) {
+		char number[16];
+		snprintf(number, sizeof number, "%x", (unsigned)i);
+		put(i > 0 ? "," : "");
+		put(before);
+		put(number);
+		put(after);
+	}
+	put(suffix);
+	end_header();
+	start_counting(-1);
+	int err = parse_header(0, 0);
+	counting = false;
+	CHECK(err == 0);
+	CHECK(n_live == 0);
+	double ratio = (double)peak_bytes / (double)text_bytes;
+	printf("%-20s %.2f bytes of memory per byte of header\n", what, ratio);
+	CHECK(ratio < 8);
+	return 0;
+}
+
+static int bounds(void)
+{
+	char wide[512] = "\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[0";
+	for (int i = 1; i < 64; i++)
+		strcat(wide, ",0");
+	strcat(wide, "]}");
+	return measure("empty tensors", "", "\"",
+		       "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", "") ||
+	       measure("tensors of rank 64", "", "\"", wide, "") ||
+	       measure("metadata", "\"__metadata__\":{", "\"", "\":\"\"", "}") ||
+	       measure("unknown keys",
+		       "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0],\"x\":[",
+		       "{\"", "\":{}}", "]}");
+}
+
+int main(void)
+{
+	return sweep_header() || sweep_index() || bounds();
+}
+
+#endif
