@@ -22,6 +22,9 @@
  *   HOIST_EMULATE_FAIL     ""             faults, see hoist_emulator_fail()
  *   HOIST_EMULATE_REPORT   ""             a file to which the counters are appended at exit as
  *                                         one line of JSON, one line per process and stand-in
+ * Each device reserves four times its memory of address space, committed only where
+ * it is used; where the kernel refuses that (vm.overcommit_memory=2, ulimit -v)
+ * every allocation is "out of memory": set HOIST_EMULATE_MEMORY lower.
  * A value that is not understood makes cuInit() or hipInit() fail with "invalid
  * value"; cuGetErrorString() or hipGetErrorString() of that code then names it.
  */

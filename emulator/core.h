@@ -65,7 +65,6 @@ struct hoist__emu_function {
 
 struct hoist__emu_face {
 	const char *api;	  /* "cuda", as HOIST_EMULATE names it */
-	const char *prefix;	  /* "cu": of its functions */
 	const char *other_prefix; /* "hip": functions that are not for us */
 	const struct hoist__emu_function *functions;
 	unsigned n_functions;

@@ -66,7 +66,6 @@ static int default_error(unsigned function)
 
 const struct hoist__emu_face hoist__emu_face = {
 	.api = "cuda",
-	.prefix = "cu",
 	.other_prefix = "hip",
 	.functions = functions,
 	.n_functions = N_FUNCTIONS,

@@ -65,7 +65,6 @@ static int default_error(unsigned function)
 
 const struct hoist__emu_face hoist__emu_face = {
 	.api = "hip",
-	.prefix = "hip",
 	.other_prefix = "cu",
 	.functions = functions,
 	.n_functions = N_FUNCTIONS,
