@@ -154,7 +154,8 @@ static int count_bytes(struct hoist__json *json, const struct hoist__safetensors
 	int err = overflow ? -EOVERFLOW : hoist_dtype_bytes(fields->dtype, empty ? 0 : n, &bytes);
 	if (err == -EOVERFLOW)
 		return hoist__json_fail(json, fields->shape_at,
-					"shape %s overflows: its bytes do not fit in 63 bits",
+					"shape %s overflows: its elements or its bytes do not fit "
+					"in 63 bits",
 					show(fields, text, sizeof text));
 	if (err < 0)
 		return hoist__json_fail(json, fields->shape_at,

@@ -96,6 +96,8 @@ static const struct refused {
 	 "21)"},
 	{"{\"\x80\":1}", 0, "not valid UTF-8: byte 0x80 (header byte 10)"},
 	{"{\"\xc0\xaf\":1}", 0, "not valid UTF-8: byte 0xc0 (header byte 10)"},
+	{"{\"\xe0\x80\xaf\":1}", 0, "not valid UTF-8: byte 0xe0 (header byte 10)"},
+	{"{\"\xf0\x80\x80\xaf\":1}", 0, "not valid UTF-8: byte 0xf0 (header byte 10)"},
 	{"{\"\xed\xa0\x80\":1}", 0, "not valid UTF-8: byte 0xed (header byte 10)"},
 	{"{\"\xf4\x90\x80\x80\":1}", 0, "not valid UTF-8: byte 0xf4 (header byte 10)"},
 	{"{\"\xe2\x82", 0, "not valid UTF-8: byte 0xe2 (header byte 10)"},
@@ -156,13 +158,19 @@ static const struct refused {
 	{"{\"a\":{\"shape\":[9223372036854775808]}}", 0,
 	 "tensor \"a\": an extent of shape does not fit in 63 bits (header byte 23)"},
 	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
-	 "tensor \"a\": shape [4294967296, 4294967296] of u8 overflows: its bytes do not fit in 63 "
+	 "tensor \"a\": shape [4294967296, 4294967296] of u8 overflows: its elements or its bytes "
+	 "do not fit in 63 "
 	 "bits (header byte 35)"},
 	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
-	 "tensor \"a\": shape [0, 4294967296, 4294967296] of u8 overflows: its bytes do not fit in "
+	 "tensor \"a\": shape [0, 4294967296, 4294967296] of u8 overflows: its elements or its "
+	 "bytes do not fit in "
 	 "63 bits (header byte 35)"},
+	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,4294967296,2147483648],\"data_offsets\":[0,0]}}", 0,
+	 "tensor \"a\": shape [0, 4294967296, 2147483648] of u8 overflows: its elements or its "
+	 "bytes do not fit in 63 bits (header byte 35)"},
 	{"{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}", 0,
-	 "tensor \"a\": shape [2305843009213693952] of f64 overflows: its bytes do not fit in 63 "
+	 "tensor \"a\": shape [2305843009213693952] of f64 overflows: its elements or its bytes do "
+	 "not fit in 63 "
 	 "bits (header byte 36)"},
 	{"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2,
 	 "tensor \"a\": shape [3] of f4_e2m1fn is 12 bits, not a whole number of bytes (header "
@@ -270,7 +278,7 @@ Test(format_safetensors, a_valid_header_gives_its_tensors_in_order_of_their_byte
 {
 	struct hoist__manifest *manifest = parse(
 		"{\"__metadata__\":{\"format\":\"pt\",\"a\":\"\\u00e9\\n\"},"
-		"\"z\":{\"data_offsets\":[24,26],\"dtype\":\"BF16\",\"shape\":[]},"
+		"\"b\":{\"data_offsets\":[24,26],\"dtype\":\"BF16\",\"shape\":[]},"
 		"\"e2\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[24,24],\"new\":"
 		"[{\"k\":null}]},"
 		"\"e1\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[24,24]},"
@@ -278,7 +286,7 @@ Test(format_safetensors, a_valid_header_gives_its_tensors_in_order_of_their_byte
 		"\"data_offsets\":[0,24]},"
 		"\"f6\":{\"dtype\":\"F6_E2M3\",\"shape\":[4],\"data_offsets\":[26,29]}} \n\t ",
 		29);
-	const char *names[] = {"A\xf0\x9f\x98\x80", "e2", "e1", "z", "f6"};
+	const char *names[] = {"A\xf0\x9f\x98\x80", "e2", "e1", "b", "f6"};
 	uint64_t bytes[] = {24, 0, 0, 2, 3};
 	cr_assert_eq(manifest->n_tensors, 5);
 	uint64_t offset = manifest->data_offset;
