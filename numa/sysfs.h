@@ -14,7 +14,7 @@
 #include "base/error.h"
 
 #define HOIST__SYSFS_BYTES 16384 /* holds a list of some thousand CPUs with gaps */
-#define HOIST__MAX_CPUS 65536    /* ids from here on are taken for damage */
+#define HOIST__MAX_CPUS 65536	 /* ids from here on are taken for damage */
 
 /* Reads the file, at most @bytes - 1 of it, and terminates it.
  * Returns: 0; the negative errno of open(2) or read(2); -ENAMETOOLONG. */
