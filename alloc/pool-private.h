@@ -30,14 +30,14 @@ struct hoist__pool_region {
 struct hoist__pool {
 	_Atomic size_t n_refs;
 	struct hoist__pool_options options; /* constant; defaults filled in */
-	size_t granule;                     /* constant */
+	size_t granule;			    /* constant */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a region came, went, or failed to come */
 	struct hoist__spans spans;
 	struct hoist__list regions;
 	size_t pending;
 	size_t releasing;
-	bool growing;                  /* a thread creates a shared region; others wait for it */
+	bool growing;			/* a thread creates a shared region; others wait for it */
 	struct hoist__pool_stats stats; /* reserved_bytes lives here */
 };
 

@@ -19,8 +19,8 @@ struct hoist__populate_job {
 
 /* What had to be done another way; all false when all went well. */
 struct hoist__populate_report {
-	bool touched;    /* MADV_POPULATE_WRITE was refused: touched byte by byte */
-	bool unpinned;   /* a thread could not run on its node's CPUs */
+	bool touched;	 /* MADV_POPULATE_WRITE was refused: touched byte by byte */
+	bool unpinned;	 /* a thread could not run on its node's CPUs */
 	bool no_threads; /* not all threads could be started */
 };
 

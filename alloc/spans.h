@@ -31,14 +31,14 @@ struct hoist__extent {
 	uintptr_t base;
 	size_t bytes;
 	struct hoist__span *first; /* at the lowest address */
-	bool keep;                 /* when empty, offer it again */
+	bool keep;		   /* when empty, offer it again */
 };
 
 struct hoist__span {
 	struct hoist__tree_node node; /* in live, free or empty */
 	uintptr_t address;
 	size_t bytes;
-	size_t requested;         /* what the user asked for; 0: the span is free */
+	size_t requested;	  /* what the user asked for; 0: the span is free */
 	struct hoist__span *prev; /* neighbours within the extent */
 	struct hoist__span *next; /* also the link of the list of spares */
 	struct hoist__extent *extent;
@@ -77,8 +77,8 @@ struct hoist__extent *hoist__spans_largest_empty(const struct hoist__spans *span
 
 struct hoist__want {
 	size_t requested; /* at least 1 */
-	size_t bytes;     /* this, rounded up to the granule */
-	size_t align;     /* a power of two */
+	size_t bytes;	  /* this, rounded up to the granule */
+	size_t align;	  /* a power of two */
 };
 
 /* A part of a partly used extent, or of an empty one of at most @most_empty bytes.
@@ -91,8 +91,7 @@ struct hoist__span *hoist__spans_take_whole(struct hoist__spans *spans,
 					    const struct hoist__want *want);
 
 /* A part of this empty extent; the whole of it if @whole.  NULL if it does not fit. */
-struct hoist__span *hoist__spans_take_from(struct hoist__spans *spans,
-					   struct hoist__extent *extent,
+struct hoist__span *hoist__spans_take_from(struct hoist__spans *spans, struct hoist__extent *extent,
 					   const struct hoist__want *want, bool whole);
 
 /* Makes a live span free and merges it with free neighbours.

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "alloc/budget.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "alloc/figure.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+struct hoist__budget {
+	_Atomic size_t n_refs;
+	size_t limit; /* constant */
+	pthread_mutex_t lock;
+	pthread_cond_t released; /* broadcast by every release; monotonic */
+	size_t used;
+	size_t peak;
+};
+
+static int init_sync(struct hoist__budget *budget)
+{
+	pthread_condattr_t attributes;
+	int err = pthread_condattr_init(&attributes);
+	if (err != 0)
+		return -err;
+	err = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	if (err == 0)
+		err = pthread_cond_init(&budget->released, &attributes);
+	pthread_condattr_destroy(&attributes);
+	if (err != 0)
+		return -err;
+	err = pthread_mutex_init(&budget->lock, NULL);
+	if (err != 0)
+		pthread_cond_destroy(&budget->released);
+	return -err;
+}
+
+int hoist__budget_create(size_t limit_bytes, struct hoist__budget **ret)
+{
+	if (limit_bytes == 0)
+		return hoist__fail(-EINVAL, "a budget of 0 bytes");
+	struct hoist__budget *budget = calloc(1, sizeof *budget);
+	if (budget == NULL)
+		return hoist__fail_nomem("budget", sizeof *budget);
+	int err = init_sync(budget);
+	if (err != 0) {
+		free(budget);
+		return hoist__fail_errno(err, "creating a budget");
+	}
+	atomic_init(&budget->n_refs, 1);
+	budget->limit = limit_bytes;
+	*ret = budget;
+	return 0;
+}
+
+struct hoist__budget *hoist__budget_ref(struct hoist__budget *budget)
+{
+	atomic_fetch_add_explicit(&budget->n_refs, 1, memory_order_relaxed);
+	return budget;
+}
+
+void hoist__budget_unref(struct hoist__budget *budget)
+{
+	if (budget == NULL || atomic_fetch_sub(&budget->n_refs, 1) != 1)
+		return;
+	pthread_cond_destroy(&budget->released);
+	pthread_mutex_destroy(&budget->lock);
+	free(budget);
+}
+
+/* With the lock held. */
+static int try_acquire(struct hoist__budget *budget, size_t bytes)
+{
+	if (bytes > budget->limit - budget->used)
+		return -EAGAIN;
+	budget->used += bytes;
+	if (budget->used > budget->peak)
+		budget->peak = budget->used;
+	return 0;
+}
+
+static int check_limit(const struct hoist__budget *budget, size_t bytes)
+{
+	if (bytes <= budget->limit)
+		return 0;
+	return hoist__fail(-EDQUOT, "the budget is %s: %s can never fit",
+			   hoist__figure(budget->limit).text, hoist__figure(bytes).text);
+}
+
+/* Sets the text for -EAGAIN; @used was read under the lock. */
+static int busy(const struct hoist__budget *budget, size_t bytes, size_t used)
+{
+	return hoist__fail(-EAGAIN, "the budget is %s: %s asked, %s in use",
+			   hoist__figure(budget->limit).text, hoist__figure(bytes).text,
+			   hoist__figure(used).text);
+}
+
+int hoist__budget_acquire(struct hoist__budget *budget, size_t bytes)
+{
+	int err = check_limit(budget, bytes);
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&budget->lock);
+	err = try_acquire(budget, bytes);
+	size_t used = budget->used;
+	pthread_mutex_unlock(&budget->lock);
+	return err == 0 ? 0 : busy(budget, bytes, used);
+}
+
+/* The present moment of the condition's clock and @ns more, never overflowing. */
+static struct timespec deadline_in(uint64_t ns)
+{
+	struct timespec at;
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	uint64_t most = UINT64_C(1000000000) * HOIST__NS_PER_S; /* some thirty years */
+	if (ns > most)
+		ns = most;
+	uint64_t sum = (uint64_t)at.tv_nsec + ns;
+	at.tv_sec += (time_t)(sum / HOIST__NS_PER_S);
+	at.tv_nsec = (long)(sum % HOIST__NS_PER_S);
+	return at;
+}
+
+int hoist__budget_acquire_wait(struct hoist__budget *budget, size_t bytes, uint64_t timeout_ns)
+{
+	int err = check_limit(budget, bytes);
+	if (err != 0)
+		return err;
+	struct timespec deadline = deadline_in(timeout_ns);
+	pthread_mutex_lock(&budget->lock);
+	bool late = false;
+	while ((err = try_acquire(budget, bytes)) != 0 && !late)
+		late = pthread_cond_timedwait(&budget->released, &budget->lock, &deadline) != 0;
+	size_t used = budget->used;
+	pthread_mutex_unlock(&budget->lock);
+	return err == 0 ? 0 : busy(budget, bytes, used);
+}
+
+void hoist__budget_release(struct hoist__budget *budget, size_t bytes)
+{
+	pthread_mutex_lock(&budget->lock);
+	assert(bytes <= budget->used);
+	budget->used -= bytes;
+	pthread_cond_broadcast(&budget->released);
+	pthread_mutex_unlock(&budget->lock);
+}
+
+size_t hoist__budget_limit(const struct hoist__budget *budget)
+{
+	return budget->limit;
+}
+
+size_t hoist__budget_used(struct hoist__budget *budget)
+{
+	pthread_mutex_lock(&budget->lock);
+	size_t used = budget->used;
+	pthread_mutex_unlock(&budget->lock);
+	return used;
+}
+
+size_t hoist__budget_peak(struct hoist__budget *budget)
+{
+	pthread_mutex_lock(&budget->lock);
+	size_t peak = budget->peak;
+	pthread_mutex_unlock(&budget->lock);
+	return peak;
+}

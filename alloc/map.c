@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "alloc/map.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "alloc/figure.h"
+#include "alloc/populate.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#ifndef MAP_HUGE_2MB
+#define MAP_HUGE_2MB (21 << 26) /* log2 of the size, in the six bits from 26 */
+#endif
+
+size_t hoist__page_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+int hoist__map_anonymous(size_t bytes, struct hoist__map *ret)
+{
+	size_t start_bytes = bytes + HOIST__HUGE_PAGE_BYTES;
+	void *start = mmap(NULL, start_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (start == MAP_FAILED)
+		return hoist__fail_errno(-ENOMEM, "reserving %s", hoist__figure(bytes).text);
+	uintptr_t base = hoist__round_up((uintptr_t)start, HOIST__HUGE_PAGE_BYTES);
+	struct hoist__map map = {start, start_bytes, (void *)base, bytes};
+	if (mprotect(map.base, bytes, PROT_READ | PROT_WRITE) != 0) {
+		hoist__map_release(&map);
+		return hoist__fail_errno(-ENOMEM, "reserving %s", hoist__figure(bytes).text);
+	}
+	*ret = map;
+	return 0;
+}
+
+int hoist__map_hugetlb(size_t bytes, struct hoist__map *ret)
+{
+	if (!hoist__populate_supported())
+		return hoist__fail(-ENOTSUP, "hugetlb: this kernel lacks MADV_POPULATE_WRITE");
+	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
+	if (base == MAP_FAILED)
+		return hoist__fail_errno(-ENOMEM, "hugetlb: %zu pages", bytes >> 21);
+	*ret = (struct hoist__map){base, bytes, base, bytes};
+	return 0;
+}
+
+void hoist__map_release(struct hoist__map *map)
+{
+	if (map->start == NULL)
+		return;
+	/* Fails only when the process has all the mappings it may have and this
+	 * one was merged with a neighbour: the pages can go back even so. */
+	if (munmap(map->start, map->start_bytes) != 0) {
+		hoist__log(alloc, "munmap of %zu bytes failed: %m", map->start_bytes);
+		(void)madvise(map->base, map->bytes, MADV_DONTNEED);
+	}
+	*map = (struct hoist__map){0};
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include "alloc/budget.h"
+#include "alloc/figure.h"
+#include "base/error.h"
+
+Test(alloc_budget, gives_what_is_free_and_remembers_its_peak)
+{
+	struct hoist__budget *budget = NULL;
+	cr_assert_eq(hoist__budget_create(100, &budget), 0);
+	cr_assert_eq(hoist__budget_limit(budget), 100);
+	cr_assert_eq(hoist__budget_acquire(budget, 60), 0);
+	cr_assert_eq(hoist__budget_acquire(budget, 40), 0);
+	cr_assert_eq(hoist__budget_acquire(budget, 1), -EAGAIN);
+	cr_assert_eq(hoist__budget_acquire(budget, 0), 0);
+	cr_assert_eq(hoist__budget_used(budget), 100);
+	hoist__budget_release(budget, 60);
+	cr_assert_eq(hoist__budget_acquire(budget, 61), -EAGAIN);
+	cr_assert_eq(hoist__budget_used(budget), 40);
+	cr_assert_eq(hoist__budget_peak(budget), 100);
+	hoist__budget_release(budget, 40);
+	hoist__budget_unref(budget);
+}
+
+Test(alloc_budget, says_that_too_much_will_never_fit)
+{
+	struct hoist__budget *budget = NULL;
+	cr_assert_eq(hoist__budget_create((size_t)8 << 20, &budget), 0);
+	cr_assert_eq(hoist__budget_acquire(budget, ((size_t)8 << 20) + 1), -EDQUOT);
+	cr_assert(strstr(hoist__error_text(), "the budget is 8 MiB") != NULL);
+	cr_assert_eq(hoist__budget_acquire_wait(budget, SIZE_MAX, UINT64_MAX), -EDQUOT);
+	cr_assert_eq(hoist__budget_used(budget), 0);
+	hoist__budget_unref(budget);
+}
+
+Test(alloc_budget, stops_waiting_when_the_time_is_over)
+{
+	struct hoist__budget *budget = NULL;
+	cr_assert_eq(hoist__budget_create(10, &budget), 0);
+	cr_assert_eq(hoist__budget_acquire_wait(budget, 10, 0), 0);
+	cr_assert_eq(hoist__budget_acquire_wait(budget, 1, 0), -EAGAIN);
+	cr_assert_eq(hoist__budget_acquire_wait(budget, 1, 1000000), -EAGAIN);
+	hoist__budget_release(budget, 10);
+	cr_assert_eq(hoist__budget_acquire_wait(budget, 10, UINT64_MAX), 0);
+	hoist__budget_release(budget, 10);
+	hoist__budget_unref(budget);
+}
+
+Test(alloc_budget, needs_a_limit)
+{
+	struct hoist__budget *budget = NULL;
+	cr_assert_eq(hoist__budget_create(0, &budget), -EINVAL);
+	cr_assert_null(budget);
+	hoist__budget_unref(NULL);
+}
+
+Test(alloc_budget, lives_until_its_last_reference)
+{
+	struct hoist__budget *budget = NULL;
+	cr_assert_eq(hoist__budget_create(10, &budget), 0);
+	cr_assert_eq(hoist__budget_ref(budget), budget);
+	hoist__budget_unref(budget);
+	cr_assert_eq(hoist__budget_acquire(budget, 10), 0);
+	hoist__budget_release(budget, 10);
+	hoist__budget_unref(budget);
+}
+
+Test(alloc_figure, reads_as_people_write)
+{
+	cr_assert_str_eq(hoist__figure(0).text, "0 bytes");
+	cr_assert_str_eq(hoist__figure(1000).text, "1000 bytes");
+	cr_assert_str_eq(hoist__figure(1024).text, "1 KiB");
+	cr_assert_str_eq(hoist__figure((size_t)256 << 20).text, "256 MiB");
+	cr_assert_str_eq(hoist__figure((size_t)3 << 29).text, "1.5 GiB");
+	cr_assert_str_eq(hoist__figure(UINT64_MAX).text, "16777216.0 TiB");
+}
