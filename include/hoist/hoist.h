@@ -6,6 +6,7 @@
 #include <hoist/buffer.h>
 #include <hoist/checkpoint.h>
 #include <hoist/device.h>
+#include <hoist/doctor.h>
 #include <hoist/dtype.h>
 #include <hoist/error.h>
 #include <hoist/load.h>

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/doctor.h - how the parts of the examination add their findings.
+ *
+ *   doctor.c          the object, and the order of the parts
+ *   doctor-path.c     the file system at a path, direct reads, the page cache
+ *   doctor-machine.c  io_uring, memory and its limits, huge pages, NUMA
+ *   doctor-devices.c  drivers and devices
+ *
+ * Each part adds its checks in order and returns 0, or the error that ends the
+ * examination: -ENOMEM, or a path that cannot be examined.  What does not work
+ * is a finding, not an error.
+ */
+#ifndef HOIST_LIB_DOCTOR_H
+#define HOIST_LIB_DOCTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "hoist/doctor.h"
+
+#define HOIST__CHECK_NAME_BYTES 32
+
+struct hoist__check {
+	char name[HOIST__CHECK_NAME_BYTES];
+	bool ok;
+	char *detail;
+	char *remedy;
+};
+
+struct hoist_doctor {
+	struct hoist__check *checks;
+	size_t n_checks;
+};
+
+/* It works; the formatted text is what was found. */
+int hoist__doctor_yes(hoist_doctor *doctor, const char *name, const char *format, ...)
+	HOIST__PRINTF(3, 4);
+
+/* It does not; the formatted text is why, @remedy what to do. */
+int hoist__doctor_no(hoist_doctor *doctor, const char *name, const char *remedy, const char *format,
+		     ...) HOIST__PRINTF(4, 5);
+
+/* It does not, for the thread's present error: "why; remedy".  @remedy serves where
+ * that text has none. */
+int hoist__doctor_error(hoist_doctor *doctor, const char *name, const char *remedy);
+
+int hoist__doctor_path(hoist_doctor *doctor, const char *path);
+int hoist__doctor_machine(hoist_doctor *doctor);
+int hoist__doctor_devices(hoist_doctor *doctor);
+
+#endif
