@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line: one table of options, what each needs, and its --help. */
+#include "config.h"
+
+#include "tools/args.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "tools/format.h"
+
+#define N_OPTIONS (sizeof options / sizeof options[0])
+
+/* What getopt_long() returns for row i is FIRST_VALUE + i: no letter is that large. */
+#define FIRST_VALUE 256
+
+static const struct {
+	unsigned bit;
+	const char *name;
+	const char *value; /* what --help calls its value; NULL if it has none */
+	const char *help;
+} options[] = {
+	{OPTION_DEVICE, "device", "DEV", "load to DEV: cpu (the default), cuda:N, hip:N, gpu:N"},
+	{OPTION_TENSOR, "tensor", "GLOB", "only tensors that match (* ? [...]); may be repeated"},
+	{OPTION_ENGINE, "engine", "NAME", "how to read: auto (the default), uring, threads"},
+	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map"},
+	{OPTION_BUDGET, "budget", "BYTES", "most memory for staging, as 64M or 1G; default 256M"},
+	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
+	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
+	{OPTION_JSON, "json", NULL, "print one JSON object"},
+	{OPTION_HELP, "help", NULL, "show this"},
+};
+
+static int usage_error(const struct command *command)
+{
+	(void)fprintf(stderr, "; see `hoist %s --help`\n", command->name);
+	return STATUS_USAGE;
+}
+
+/* "hoist load: " before the reason, which the caller prints next. */
+static void usage_begin(const struct command *command)
+{
+	(void)fprintf(stderr, "hoist %s: ", command->name);
+}
+
+static int usage_value(const struct command *command, const char *option, const char *value,
+		       const char *expected)
+{
+	usage_begin(command);
+	(void)fprintf(stderr, "--%s ", option);
+	print_escaped(stderr, value);
+	(void)fprintf(stderr, ": it must be %s", expected);
+	return usage_error(command);
+}
+
+int args_bytes(const char *text, size_t *ret)
+{
+	static const char prefixes[] = "KMGT";
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	char *end = NULL;
+	errno = 0;
+	unsigned long long value = strtoull(text, &end, 10);
+	if (errno == ERANGE)
+		return -EOVERFLOW;
+	const char *prefix = *end == '\0' ? NULL : strchr(prefixes, *end & ~0x20);
+	if (prefix != NULL) {
+		const char *unit = end + 1;
+		uint64_t base = 1024;
+		if (strcmp(unit, "B") == 0 || strcmp(unit, "b") == 0)
+			base = 1000;
+		else if (*unit != '\0' && strcasecmp(unit, "iB") != 0)
+			return -EINVAL;
+		for (const char *p = prefixes; p <= prefix; p++) {
+			if (__builtin_mul_overflow(value, base, &value))
+				return -EOVERFLOW;
+		}
+	} else if (*end != '\0') {
+		return -EINVAL;
+	}
+	if (value > SIZE_MAX / 2)
+		return -EOVERFLOW;
+	*ret = (size_t)value;
+	return 0;
+}
+
+/* The index of @value in a NULL-terminated list of words, or -1. */
+static int word_index(const char *const *words, const char *value)
+{
+	for (int i = 0; words[i] != NULL; i++) {
+		if (strcmp(words[i], value) == 0)
+			return i;
+	}
+	return -1;
+}
+
+static int take_engine(struct args *args, const char *value)
+{
+	static const char *const words[] = {"auto", "uring", "threads", NULL};
+	static const enum hoist_engine engines[] = {HOIST_ENGINE_AUTO, HOIST_ENGINE_URING,
+						    HOIST_ENGINE_THREADS};
+	int i = word_index(words, value);
+	if (i < 0)
+		return usage_value(args->command, "engine", value, "auto, uring or threads");
+	args->engine = engines[i];
+	return STATUS_OK;
+}
+
+static int take_io(struct args *args, const char *value)
+{
+	static const char *const words[] = {"auto", "direct", "cached", "map", NULL};
+	static const enum hoist_io ways[] = {HOIST_IO_AUTO, HOIST_IO_DIRECT, HOIST_IO_CACHED,
+					     HOIST_IO_MAP};
+	int i = word_index(words, value);
+	if (i < 0)
+		return usage_value(args->command, "io", value, "auto, direct, cached or map");
+	args->io = ways[i];
+	return STATUS_OK;
+}
+
+static int take_budget(struct args *args, const char *value)
+{
+	size_t bytes = 0;
+	int err = args_bytes(value, &bytes);
+	if (err == 0 && bytes > 0) {
+		args->budget = bytes;
+		return STATUS_OK;
+	}
+	return usage_value(args->command, "budget", value,
+			   err == -EOVERFLOW ? "fewer bytes than 2^63"
+					     : "a number of bytes above 0, as 64M or 1G");
+}
+
+static int take_option(struct args *args, unsigned bit, char *value)
+{
+	switch (bit) {
+	case OPTION_DEVICE:
+		args->device = value;
+		return STATUS_OK;
+	case OPTION_TENSOR:
+		args->patterns[args->n_patterns++] = value;
+		return STATUS_OK;
+	case OPTION_ENGINE:
+		return take_engine(args, value);
+	case OPTION_IO:
+		return take_io(args, value);
+	case OPTION_BUDGET:
+		return take_budget(args, value);
+	case OPTION_VERIFY:
+		args->verify = true;
+		return STATUS_OK;
+	case OPTION_FORCE:
+		args->force = true;
+		return STATUS_OK;
+	case OPTION_JSON:
+		args->json = true;
+		return STATUS_OK;
+	default:
+		args->help = true;
+		return STATUS_OK;
+	}
+}
+
+/* Why getopt_long() refused: it left a letter, FIRST_VALUE + a row, or 0 in optopt. */
+static int refused(const struct command *command, int what, char **argv)
+{
+	usage_begin(command);
+	if (what == ':') {
+		(void)fprintf(stderr, "--%s needs a value", options[optopt - FIRST_VALUE].name);
+	} else if (optopt >= FIRST_VALUE) {
+		(void)fprintf(stderr, "--%s takes no value", options[optopt - FIRST_VALUE].name);
+	} else if (optopt != 0) {
+		char letter[] = {'-', (char)optopt, '\0'};
+		(void)fputs("there is no option ", stderr);
+		print_escaped(stderr, letter);
+	} else {
+		(void)fputs("there is no option ", stderr);
+		print_escaped(stderr, argv[optind - 1]);
+	}
+	return usage_error(command);
+}
+
+static int take_operands(struct args *args, int n, char **operands)
+{
+	const struct command *command = args->command;
+	if (args->help)
+		return STATUS_OK;
+	if (n < command->min_operands) {
+		usage_begin(command);
+		(void)fprintf(stderr, "%s is missing", n == 0 ? "PATH" : "TENSOR");
+		return usage_error(command);
+	}
+	if (n > command->max_operands) {
+		usage_begin(command);
+		(void)fputs("one argument too many: ", stderr);
+		print_escaped(stderr, operands[command->max_operands]);
+		return usage_error(command);
+	}
+	for (int i = 0; i < n; i++) {
+		if (operands[i][0] == '\0') {
+			usage_begin(command);
+			(void)fprintf(stderr, "%s is empty", i == 0 ? "PATH" : "TENSOR");
+			return usage_error(command);
+		}
+		args->operands[i] = operands[i];
+	}
+	return STATUS_OK;
+}
+
+/* getopt_long()'s own table: the rows that @command takes. */
+static void long_options(const struct command *command, struct option ret[N_OPTIONS + 1])
+{
+	size_t n = 0;
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		if (((command->options | OPTION_HELP) & options[i].bit) == 0)
+			continue;
+		ret[n++] = (struct option){
+			.name = options[i].name,
+			.has_arg = options[i].value != NULL ? required_argument : no_argument,
+			.val = FIRST_VALUE + (int)i,
+		};
+	}
+	ret[n] = (struct option){0};
+}
+
+int args_parse(const struct command *command, int argc, char **argv, struct args *ret)
+{
+	struct args args = {.command = command, .device = "cpu"};
+	args.patterns = calloc((size_t)argc, sizeof *args.patterns); /* never more than words */
+	if (args.patterns == NULL)
+		return fail_memory();
+	struct option table[N_OPTIONS + 1];
+	long_options(command, table);
+	int status = STATUS_OK;
+	opterr = 0;
+	while (status == STATUS_OK) {
+		int what = getopt_long(argc, argv, ":h", table, NULL);
+		if (what == -1)
+			break;
+		if (what == 'h')
+			args.help = true;
+		else if (what >= FIRST_VALUE)
+			status = take_option(&args, options[what - FIRST_VALUE].bit, optarg);
+		else
+			status = refused(command, what, argv);
+	}
+	if (status == STATUS_OK)
+		status = take_operands(&args, argc - optind, argv + optind);
+	if (status == STATUS_OK)
+		*ret = args;
+	else
+		args_free(&args);
+	return status;
+}
+
+void args_free(struct args *args)
+{
+	free(args->patterns);
+	args->patterns = NULL;
+}
+
+void args_help(FILE *out, const struct command *command)
+{
+	(void)fprintf(out, "usage: hoist %s%s%s%s\n\n%s\n\noptions:\n", command->name,
+		      command->options != 0 ? " [options]" : "",
+		      command->operands[0] != '\0' ? " " : "", command->operands, command->details);
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		if (((command->options | OPTION_HELP) & options[i].bit) == 0)
+			continue;
+		char left[32];
+		(void)snprintf(left, sizeof left, "--%s %s", options[i].name,
+			       options[i].value != NULL ? options[i].value : "");
+		(void)fprintf(out, "  %-16s %s\n", left, options[i].help);
+	}
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* tools/args.h - the command line.
+ *
+ * All options of all commands are one table (args.c); a command says which of
+ * them it takes.  Parsing and --help both follow that table, so that they cannot
+ * disagree.
+ */
+#ifndef HOIST_TOOLS_ARGS_H
+#define HOIST_TOOLS_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <hoist/load.h>
+
+#include "tools/tool.h"
+
+#define OPTION_DEVICE (1u << 0)
+#define OPTION_TENSOR (1u << 1)
+#define OPTION_ENGINE (1u << 2)
+#define OPTION_IO (1u << 3)
+#define OPTION_BUDGET (1u << 4)
+#define OPTION_VERIFY (1u << 5)
+#define OPTION_FORCE (1u << 6)
+#define OPTION_JSON (1u << 7)
+#define OPTION_HELP (1u << 8) /* every command takes it */
+
+#define OPTIONS_LOADING (OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET)
+
+struct args {
+	const struct command *command;
+	const char *operands[2]; /* NULL where not given */
+	const char *device;	 /* "cpu" if not given */
+	const char **patterns;	 /* of --tensor, in their order */
+	size_t n_patterns;
+	enum hoist_engine engine;
+	enum hoist_io io;
+	size_t budget; /* 0: the library's default */
+	bool verify;
+	bool force;
+	bool json;
+	bool help;
+};
+
+/* Parses what follows the command's name: argv[0] is that name.
+ * Returns: STATUS_OK, and args_free() is owed; or STATUS_USAGE (STATUS_FAILED
+ *   without memory), with the message printed and nothing owed. */
+int args_parse(const struct command *command, int argc, char **argv, struct args *ret);
+void args_free(struct args *args);
+
+/* What `hoist NAME --help` prints. */
+void args_help(FILE *out, const struct command *command);
+
+/* "4096", "64K", "256M", "1G", "2T": powers of 1024, as are KiB, MiB, GiB and TiB;
+ * KB, MB, GB and TB are powers of 1000.  No signs, no fractions.
+ * Returns: 0; -EINVAL if @text is none of these; -EOVERFLOW. */
+int args_bytes(const char *text, size_t *ret);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist cat - the raw bytes of a tensor, read back from where it was loaded. */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/interrupt.h"
+#include "tools/operation.h"
+
+/* Waits until stdout takes something.  A write that finds no room would not end for
+ * a signal, this does; what a signal in between would miss, the time-out finds. */
+static int wait_for_room(void)
+{
+	for (;;) {
+		struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+		if (interrupted())
+			return fail("cancelled");
+		int n = poll(&out, 1, 100);
+		if (n > 0)
+			return STATUS_OK; /* errors too: the write will name them */
+		if (n < 0 && errno != EINTR)
+			return fail("waiting for standard output: %s", strerror(errno));
+	}
+}
+
+static int write_piece(void *context, const struct hoist_tensor_info *tensor,
+		       const unsigned char *bytes, size_t n, uint64_t offset)
+{
+	(void)context;
+	(void)tensor;
+	(void)offset;
+	while (n > 0) {
+		int status = wait_for_room();
+		if (status != STATUS_OK)
+			return status;
+		ssize_t written = write(STDOUT_FILENO, bytes, n);
+		if (written < 0 && errno == EPIPE)
+			return STATUS_FAILED; /* the reader has what it wanted */
+		if (written < 0 && errno != EINTR && errno != EAGAIN)
+			return fail("writing to standard output: %s", strerror(errno));
+		if (written > 0) {
+			bytes += written;
+			n -= (size_t)written;
+		}
+	}
+	return STATUS_OK;
+}
+
+static int cat(struct operation *op, const struct args *args)
+{
+	const char *name = args->operands[1];
+	size_t index;
+	if (hoist_checkpoint_find(op->checkpoint, name, &index) != 0)
+		return fail_library();
+	int status = operation_load(op, args, &name, 1);
+	struct hoist_tensor_info tensor;
+	return status == STATUS_OK ? operation_read(op, 0, &tensor, write_piece, NULL) : status;
+}
+
+int cmd_cat(const struct args *args)
+{
+	if (!args->force && isatty(STDOUT_FILENO))
+		return fail("not writing a tensor's raw bytes to a terminal; redirect standard "
+			    "output, or give --force");
+	struct operation op;
+	int status = operation_open(&op, args);
+	if (status == STATUS_OK)
+		status = cat(&op, args);
+	operation_close(&op);
+	return status;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist digest - an XXH3-128 of every tensor, from where it was loaded. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/operation.h"
+#include "tools/progress.h"
+
+struct digest {
+	char hex[2 * sizeof(XXH128_canonical_t) + 1]; /* as xxhsum prints it */
+};
+
+static int add_piece(void *context, const struct hoist_tensor_info *tensor,
+		     const unsigned char *bytes, size_t n, uint64_t offset)
+{
+	(void)tensor;
+	(void)offset;
+	if (XXH3_128bits_update(context, bytes, n) == XXH_OK)
+		return STATUS_OK;
+	return fail("XXH3-128 failed");
+}
+
+static void finish_digest(XXH3_state_t *state, struct digest *ret)
+{
+	XXH128_canonical_t canonical;
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+	for (size_t i = 0; i < sizeof canonical.digest; i++)
+		(void)snprintf(ret->hex + 2 * i, 3, "%02x", canonical.digest[i]);
+}
+
+/* "<digest>  <name>".  A name with a line end would look like two lines: as
+ * sha256sum does, such a line begins with a backslash and its name has \n, \r and \\. */
+static void print_digest(const struct digest *digest, const char *name)
+{
+	if (strpbrk(name, "\r\n") == NULL) {
+		(void)printf("%s  %s\n", digest->hex, name);
+		return;
+	}
+	(void)printf("\\%s  ", digest->hex);
+	for (; *name != '\0'; name++) {
+		const char *escape = *name == '\n'   ? "\\n"
+				     : *name == '\r' ? "\\r"
+				     : *name == '\\' ? "\\\\"
+						     : NULL;
+		(void)(escape != NULL ? fputs(escape, stdout) : fputc(*name, stdout));
+	}
+	(void)fputc('\n', stdout);
+}
+
+/* Digests all tensors in order; each is printed, or appended to @rows. */
+static int digest_all(struct operation *op, XXH3_state_t *state, json_t *rows)
+{
+	size_t n = hoist_load_n_tensors(op->load);
+	progress_begin("digesting");
+	for (size_t i = 0; i < n; i++) {
+		struct hoist_tensor_info tensor;
+		struct digest digest;
+		(void)XXH3_128bits_reset(state);
+		int status = operation_read(op, i, &tensor, add_piece, state);
+		if (status != STATUS_OK)
+			return status;
+		finish_digest(state, &digest);
+		if (rows == NULL) {
+			print_digest(&digest, tensor.name);
+			if (output_failed())
+				return STATUS_FAILED;
+			continue;
+		}
+		json_t *row = json_pack("{s:o, s:s}", "name", json_text(tensor.name), "xxh3_128",
+					digest.hex);
+		if (json_array_append_new(rows, row) != 0)
+			return fail_memory();
+	}
+	progress_end();
+	return STATUS_OK;
+}
+
+static int digest_json(struct operation *op, XXH3_state_t *state)
+{
+	json_t *rows = json_array();
+	if (rows == NULL)
+		return fail_memory();
+	int status = digest_all(op, state, rows);
+	if (status != STATUS_OK) {
+		json_decref(rows);
+		return status;
+	}
+	return json_print(json_pack("{s:s, s:b, s:o}", "device", op->report.device, "emulated",
+				    op->report.emulated, "digests", rows),
+			  false);
+}
+
+int cmd_digest(const struct args *args)
+{
+	struct operation op;
+	XXH3_state_t *state = NULL;
+	int status = operation_open(&op, args);
+	if (status == STATUS_OK && (state = XXH3_createState()) == NULL)
+		status = fail_memory();
+	if (status == STATUS_OK)
+		status = operation_load(&op, args, NULL, 0);
+	if (status == STATUS_OK)
+		status = args->json ? digest_json(&op, state) : digest_all(&op, state, NULL);
+	(void)XXH3_freeState(state);
+	operation_close(&op);
+	return status;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist doctor - what works here, what does not, and the remedy. */
+#include "config.h"
+
+#include <stdio.h>
+
+#include <hoist/doctor.h>
+
+#include "tools/args.h"
+#include "tools/format.h"
+#include "tools/json.h"
+
+#define NAME_WIDTH 20
+
+static int print_table(const hoist_doctor *doctor)
+{
+	struct hoist_check_info check = {.size = sizeof check};
+	size_t n_failed = 0;
+	for (size_t i = 0; hoist_doctor_check(doctor, i, &check) == 0; i++) {
+		(void)printf("%-*s  %-3s  ", NAME_WIDTH, check.name, check.ok ? "yes" : "no");
+		print_escaped(stdout, check.detail);
+		if (check.remedy[0] != '\0') {
+			(void)printf("\n%*s  ->   ", NAME_WIDTH, "");
+			print_escaped(stdout, check.remedy);
+		}
+		(void)putchar('\n');
+		n_failed += !check.ok;
+	}
+	if (n_failed == 0)
+		(void)printf("\nall of it works here\n");
+	else
+		(void)printf("\n%zu of %zu say no; hoist works without, less fast or without that "
+			     "device\n",
+			     n_failed, hoist_doctor_n_checks(doctor));
+	return STATUS_OK;
+}
+
+static int print_json(const hoist_doctor *doctor)
+{
+	json_t *checks = json_array();
+	struct hoist_check_info check = {.size = sizeof check};
+	for (size_t i = 0; hoist_doctor_check(doctor, i, &check) == 0; i++) {
+		json_t *row = json_pack("{s:o, s:b, s:o, s:o}", "name", json_text(check.name), "ok",
+					check.ok, "detail", json_text(check.detail), "remedy",
+					json_text(check.remedy));
+		if (json_array_append_new(checks, row) != 0) {
+			json_decref(checks);
+			return fail_memory();
+		}
+	}
+	return json_print(json_pack("{s:o}", "checks", checks), true);
+}
+
+int cmd_doctor(const struct args *args)
+{
+	hoist_doctor *doctor = NULL;
+	if (hoist_doctor_create(args->operands[0], &doctor) != 0)
+		return fail_library();
+	int status = args->json ? print_json(doctor) : print_table(doctor);
+	hoist_doctor_destroy(doctor);
+	return status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist load - loads, then says how fast, which way the bytes went, and why. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/operation.h"
+#include "tools/verify.h"
+
+static double seconds_of(uint64_t ns)
+{
+	return (double)ns / 1e9;
+}
+
+/* "<what>: <reason>"; a reason that begins with @what says it all. */
+static void print_reason(const char *what, const char *reason)
+{
+	if (strncmp(reason, what, strlen(what)) != 0)
+		(void)printf("%s%s", what, reason[0] != '\0' ? ": " : "");
+	print_escaped(stdout, reason);
+	(void)putchar('\n');
+}
+
+static void print_report(const hoist_load_report *report, bool verified)
+{
+	struct text a, b, c;
+	double seconds = seconds_of(report->ns);
+	(void)printf("loaded    %s tensor%s, %s bytes (%s)\n", format_count(report->n_tensors, &a),
+		     report->n_tensors == 1 ? "" : "s", format_count(report->bytes, &b),
+		     format_bytes(report->bytes, &c));
+	(void)printf("to        %s%s\n", report->device,
+		     report->emulated ? " (emulated: no real device was used)" : "");
+	(void)printf("took      %s, %s, %s of CPU time\n", format_seconds(seconds, &a),
+		     format_rate(rate_of(report->bytes, seconds), &b),
+		     format_seconds(seconds_of(report->cpu_ns), &c));
+	(void)fputs("engine    ", stdout);
+	print_reason(report->engine, report->engine_reason);
+	(void)printf("read      %s direct, %s cached, %s mapped; ",
+		     format_bytes(report->direct_bytes, &a), format_bytes(report->cached_bytes, &b),
+		     format_bytes(report->mapped_bytes, &c));
+	print_reason("", report->io_reason);
+	(void)printf("staging   %s in use at most, %s pinned, budget %s\n",
+		     format_bytes(report->staging_peak_bytes, &a),
+		     format_bytes(report->pinned_peak_bytes, &b),
+		     format_bytes(report->budget_bytes, &c));
+	if (verified)
+		(void)printf("verified  every byte equals the files'\n");
+}
+
+static int print_json(const hoist_load_report *report, bool verified)
+{
+	double seconds = seconds_of(report->ns);
+	json_t *object = json_pack(
+		"{s:o, s:o, s:f, s:f, s:f, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+		"s:o, s:o, s:b}",
+		"bytes", json_count(report->bytes), "tensors", json_count(report->n_tensors),
+		"seconds", seconds, "gb_per_s", rate_of(report->bytes, seconds) / 1e9,
+		"cpu_seconds", seconds_of(report->cpu_ns), "device", json_text(report->device),
+		"emulated", report->emulated, "engine", json_text(report->engine), "engine_reason",
+		json_text(report->engine_reason), "io_reason", json_text(report->io_reason),
+		"direct_bytes", json_count(report->direct_bytes), "cached_bytes",
+		json_count(report->cached_bytes), "mapped_bytes", json_count(report->mapped_bytes),
+		"staging_peak_bytes", json_count(report->staging_peak_bytes), "pinned_peak_bytes",
+		json_count(report->pinned_peak_bytes), "budget_bytes",
+		json_count(report->budget_bytes), "n_reads", json_count(report->n_reads),
+		"n_copies", json_count(report->n_copies), "verified", verified);
+	return json_print(object, true);
+}
+
+int cmd_load(const struct args *args)
+{
+	struct operation op;
+	int status = operation_open(&op, args);
+	if (status == STATUS_OK)
+		status = operation_load(&op, args, args->patterns, args->n_patterns);
+	if (status == STATUS_OK && args->verify)
+		status = verify_loaded(&op);
+	if (status == STATUS_OK && args->json)
+		status = print_json(&op.report, args->verify);
+	else if (status == STATUS_OK)
+		print_report(&op.report, args->verify);
+	operation_close(&op);
+	return status;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist - the command: finds the command that is asked for and runs it. */
+#include "config.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <hoist/error.h>
+
+#include "tools/args.h"
+#include "tools/format.h"
+#include "tools/interrupt.h"
+#include "tools/progress.h"
+
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+static const struct command commands[] = {
+	{"doctor", "[PATH]", "what works here, what does not, and the remedy",
+	 "Checks what fast loading needs: io_uring, direct reads and the file system at\n"
+	 "PATH (default: the current folder), locked memory, huge pages, NUMA, and each\n"
+	 "driver and device.  Each 'no' comes with its remedy.  Exit status 0 whatever\n"
+	 "the answers are.",
+	 OPTION_JSON, 0, 1, cmd_doctor},
+	{"devices", "", "the devices that hoist can load to",
+	 "Lists the CPU and every accelerator, and says why an API has none.", OPTION_JSON, 0, 0,
+	 cmd_devices},
+	{"ls", "PATH", "the tensors of a checkpoint",
+	 "Lists name, dtype, shape, bytes, file and offset of every tensor.  PATH is a\n"
+	 "safetensors file, a model.safetensors.index.json, or a folder with either.",
+	 OPTION_JSON, 1, 1, cmd_ls},
+	{"load", "PATH", "load a checkpoint, and say how fast and which way",
+	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
+	 "which way each byte went, and why.",
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_VERIFY | OPTION_JSON, 1, 1, cmd_load},
+	{"cat", "PATH TENSOR", "the raw bytes of a tensor on standard output",
+	 "Loads one tensor and writes its bytes, read back from the device.",
+	 OPTIONS_LOADING | OPTION_FORCE, 2, 2, cmd_cat},
+	{"digest", "PATH", "an XXH3-128 digest of every tensor",
+	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
+	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.",
+	 OPTIONS_LOADING | OPTION_JSON, 1, 1, cmd_digest},
+};
+
+static void print_line(const char *text)
+{
+	progress_end();
+	(void)fputs("hoist: ", stderr);
+	print_escaped(stderr, text);
+	(void)fputc('\n', stderr);
+}
+
+int fail(const char *format, ...)
+{
+	char text[1280];
+	va_list arguments;
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof text, format, arguments);
+	va_end(arguments);
+	print_line(text);
+	return STATUS_FAILED;
+}
+
+int fail_library(void)
+{
+	print_line(hoist_error());
+	return STATUS_FAILED;
+}
+
+int fail_memory(void)
+{
+	print_line("host memory is exhausted");
+	return STATUS_FAILED;
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	}
+	return NULL;
+}
+
+static void help(FILE *out)
+{
+	(void)fputs("usage: hoist COMMAND [options] ...\n\n"
+		    "Moves model weights from storage to where they run.\n\n",
+		    out);
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		char left[32];
+		(void)snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].operands);
+		(void)fprintf(out, "  %-18s %s\n", left, commands[i].summary);
+	}
+	(void)fputs("\n"
+		    "  hoist COMMAND --help    more about a command\n"
+		    "  hoist --version\n\n"
+		    "HOIST_EMULATE=cuda:2 in the environment gives two emulated CUDA devices.\n",
+		    out);
+}
+
+static int no_command(const char *name)
+{
+	(void)fputs("hoist: ", stderr);
+	if (name == NULL)
+		(void)fputs("no command was given", stderr);
+	else if (name[0] == '-')
+		(void)fputs("there is no option ", stderr);
+	else
+		(void)fputs("there is no command ", stderr);
+	if (name != NULL)
+		print_escaped(stderr, name);
+	(void)fputs("; see `hoist --help`\n", stderr);
+	return STATUS_USAGE;
+}
+
+static int help_on(const char *name)
+{
+	const struct command *command = find_command(name);
+	if (command == NULL)
+		return no_command(name);
+	args_help(stdout, command);
+	return STATUS_OK;
+}
+
+static int run_command(const struct command *command, int argc, char **argv)
+{
+	struct args args;
+	int status = args_parse(command, argc, argv, &args);
+	if (status != STATUS_OK)
+		return status;
+	if (args.help)
+		args_help(stdout, command);
+	else
+		status = command->run(&args);
+	args_free(&args);
+	return status;
+}
+
+static int dispatch(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+	if (name == NULL)
+		return no_command(NULL);
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
+	    (strcmp(name, "help") == 0 && argc == 2)) {
+		help(stdout);
+		return STATUS_OK;
+	}
+	if (strcmp(name, "help") == 0)
+		return help_on(argv[2]);
+	if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+		(void)printf("hoist %s\n", hoist_version());
+		return STATUS_OK;
+	}
+	const struct command *command = find_command(name);
+	return command != NULL ? run_command(command, argc - 1, argv + 1) : no_command(name);
+}
+
+static int output_error; /* errno of the first failure to print */
+
+bool output_failed(void)
+{
+	if (!ferror(stdout))
+		return false;
+	if (output_error == 0)
+		output_error = errno != 0 ? errno : EIO;
+	return true;
+}
+
+/* What was printed may not have arrived: a full disk shows at some write, or only
+ * at closing.  A reader who has gone away (`hoist ls | head`) needs no message. */
+static int finish_output(int status)
+{
+	bool failed = output_failed();
+	if (fclose(stdout) != 0) {
+		if (!failed)
+			output_error = errno;
+		failed = true;
+	}
+	if (!failed)
+		return status;
+	if (output_error == EPIPE)
+		return STATUS_FAILED;
+	return fail("writing to standard output: %s", strerror(output_error));
+}
+
+int main(int argc, char **argv)
+{
+	(void)signal(SIGPIPE, SIG_IGN); /* the write then says so */
+	int status = dispatch(argc, argv);
+	status = finish_output(status);
+	if (status == STATUS_FAILED)
+		interrupt_die();
+	return status;
+}

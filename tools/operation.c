@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* One load, as load, cat and digest need it. */
+#include "config.h"
+
+#include "tools/operation.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/format.h"
+#include "tools/interrupt.h"
+#include "tools/progress.h"
+
+#define STEP_NS 100000000
+
+int operation_open(struct operation *op, const struct args *args)
+{
+	*op = (struct operation){0};
+	if (args->budget != 0 && hoist_budget_create(args->budget, &op->budget) != 0)
+		return fail_library();
+	if (hoist_checkpoint_open(args->operands[0], &op->checkpoint) != 0)
+		return fail_library();
+	if (hoist_device_open(args->device, &op->device) != 0)
+		return fail_library();
+	return STATUS_OK;
+}
+
+static int cancelled(struct operation *op)
+{
+	struct text done_text, total_text;
+	uint64_t done = 0;
+	uint64_t total = 0;
+	hoist_load_progress(op->load, &done, &total);
+	return fail("cancelled after %s of %s", format_bytes(done, &done_text),
+		    format_bytes(total, &total_text));
+}
+
+/* Drives the load to its end.  Returns what hoist_load_wait() says. */
+static int drive(struct operation *op)
+{
+	bool asked = false;
+	progress_begin("loading");
+	while (hoist_load_step(op->load, STEP_NS) == 0) {
+		uint64_t done = 0;
+		uint64_t total = 0;
+		hoist_load_progress(op->load, &done, &total);
+		progress_update(done, total);
+		if (interrupted() && !asked) {
+			asked = true;
+			hoist_load_cancel(op->load);
+		}
+	}
+	return hoist_load_wait(op->load);
+}
+
+int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
+		   size_t n_patterns)
+{
+	hoist_load_options options = {
+		.size = sizeof options,
+		.device = op->device,
+		.engine = args->engine,
+		.io = args->io,
+		.budget = op->budget,
+		.tensors = n_patterns > 0 ? patterns : NULL,
+		.n_tensors = n_patterns,
+		.flags = HOIST_LOAD_CALLER_DRIVEN,
+	};
+	interrupt_watch();
+	if (hoist_load_start(op->checkpoint, &options, &op->load) != 0)
+		return fail_library();
+	int err = drive(op);
+	if (err == -ECANCELED)
+		return cancelled(op);
+	if (err != 0)
+		return fail_library();
+	progress_end();
+	op->report.size = sizeof op->report;
+	if (hoist_load_get_report(op->load, &op->report) != 0)
+		return fail_library();
+	return STATUS_OK;
+}
+
+static int read_buffer(struct operation *op, hoist_buffer *buffer,
+		       const struct hoist_tensor_info *tensor, take_piece *take, void *context)
+{
+	for (uint64_t offset = 0; offset < tensor->bytes;) {
+		if (interrupted())
+			return fail("cancelled");
+		uint64_t left = tensor->bytes - offset;
+		size_t n = left < OPERATION_PIECE_BYTES ? (size_t)left : OPERATION_PIECE_BYTES;
+		if (hoist_buffer_read(buffer, (size_t)offset, op->piece, n) != 0)
+			return fail_library();
+		int status = take(context, tensor, op->piece, n, offset);
+		if (status != STATUS_OK)
+			return status;
+		offset += n;
+		op->read_bytes += n;
+		progress_update(op->read_bytes, op->report.bytes);
+	}
+	return STATUS_OK;
+}
+
+int operation_read(struct operation *op, size_t index, struct hoist_tensor_info *tensor,
+		   take_piece *take, void *context)
+{
+	if (op->piece == NULL && (op->piece = malloc(OPERATION_PIECE_BYTES)) == NULL)
+		return fail_memory();
+	size_t which = 0;
+	hoist_buffer *buffer = NULL;
+	if (hoist_load_tensor(op->load, index, &which, &buffer) != 0)
+		return fail_library();
+	*tensor = (struct hoist_tensor_info){.size = sizeof *tensor};
+	int status = STATUS_OK;
+	if (hoist_checkpoint_tensor(op->checkpoint, which, tensor) != 0)
+		status = fail_library();
+	else
+		status = read_buffer(op, buffer, tensor, take, context);
+	hoist_buffer_unref(buffer);
+	return status;
+}
+
+void operation_close(struct operation *op)
+{
+	progress_end();
+	free(op->piece);
+	hoist_load_destroy(op->load);
+	hoist_device_unref(op->device);
+	hoist_checkpoint_close(op->checkpoint);
+	hoist_budget_unref(op->budget);
+	*op = (struct operation){0};
+}

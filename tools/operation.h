@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* tools/operation.h - one load, as load, cat and digest need it.
+ *
+ *     operation_open(&op, args)                  checkpoint, device
+ *     operation_load(&op, args, patterns, n)     to its end, with progress
+ *     operation_read(&op, i, ..., take)          bytes back from where they are
+ *     operation_close(&op)                       always
+ *
+ * Each prints what went wrong and returns a STATUS_*.  The load is driven from
+ * here, in steps, so that a signal is noticed within a tenth of a second.
+ */
+#ifndef HOIST_TOOLS_OPERATION_H
+#define HOIST_TOOLS_OPERATION_H
+
+#include <hoist/hoist.h>
+
+#include "tools/args.h"
+
+struct operation {
+	hoist_checkpoint *checkpoint;
+	hoist_device *device;
+	hoist_budget *budget; /* NULL: the library's default */
+	hoist_load *load;
+	hoist_load_report report; /* filled once loaded */
+	uint64_t read_bytes;	  /* of all operation_read() so far, for progress */
+	unsigned char *piece;	  /* OPERATION_PIECE_BYTES, made on first use */
+};
+
+/* What operation_read() reads at a time. */
+#define OPERATION_PIECE_BYTES ((size_t)4 << 20)
+
+int operation_open(struct operation *op, const struct args *args);
+int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
+		   size_t n_patterns);
+void operation_close(struct operation *op);
+
+/* Takes @n bytes that begin @offset bytes into the tensor.  Returns a STATUS_*; any but OK
+ * ends the reading, its message printed. */
+typedef int take_piece(void *context, const struct hoist_tensor_info *tensor,
+		       const unsigned char *bytes, size_t n, uint64_t offset);
+
+/* Reads the bytes of the @index-th loaded tensor back, in pieces, and gives each to
+ * @take; its info is left in *tensor. */
+int operation_read(struct operation *op, size_t index, struct hoist_tensor_info *tensor,
+		   take_piece *take, void *context);
+
+#endif
