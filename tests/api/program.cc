@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// The same from C++: the headers compile, and the functions link by their C names.
+#include <cstring>
+
+#include <hoist/hoist.h>
+
+int main()
+{
+	hoist_device *device = nullptr;
+	if (hoist_device_open("cpu", &device) != 0)
+		return 1;
+	struct hoist_device_info info;
+	std::memset(&info, 0, sizeof info);
+	info.size = sizeof info;
+	int err = hoist_device_info(device, &info);
+	hoist_load_options options = {};
+	options.size = sizeof options;
+	options.engine = HOIST_ENGINE_THREADS;
+	hoist_device_unref(device);
+	return err == 0 && info.is_host == 1 && std::strcmp(info.api, "cpu") == 0 ? 0 : 1;
+}
