@@ -445,6 +445,32 @@ Test(alloc_spans, agree_with_a_bitmap_and_fail_only_when_nothing_fits)
 	hoist__spans_done(&spans);
 }
 
+Test(alloc_spans, find_room_behind_any_number_of_misaligned_gaps)
+{
+	struct hoist__spans spans;
+	enum { N = 40 };
+	struct hoist__extent extent = {.base = BASE, .bytes = 1 << 20, .keep = true};
+	struct hoist__want apart = {64, 64, 64}, gap = {4096, 4096, 64};
+	struct hoist__want aligned = {4096, 4096, 4096};
+	struct hoist__span *gaps[N];
+	hoist__spans_init(&spans);
+	hoist__spans_give(&spans, hoist__span_chunk_create());
+	hoist__spans_add(&spans, &extent);
+	for (size_t i = 0; i < N; i++) {
+		cr_assert_not_null(hoist__spans_take(&spans, &apart, SIZE_MAX));
+		gaps[i] = hoist__spans_take(&spans, &gap, SIZE_MAX);
+		cr_assert_neq(gaps[i]->address % 4096, 0);
+	}
+	cr_assert_not_null(hoist__spans_take(&spans, &apart, SIZE_MAX));
+	for (size_t i = 0; i < N; i++)
+		cr_assert_null(hoist__spans_release(&spans, gaps[i]));
+	struct hoist__span *span = hoist__spans_take(&spans, &aligned, SIZE_MAX);
+	cr_assert_not_null(span);
+	cr_assert_eq(span->address % 4096, 0);
+	hoist__spans_check(&spans, &extent);
+	hoist__spans_done(&spans);
+}
+
 Test(alloc_spans, stay_fast_with_a_hundred_thousand_live_blocks)
 {
 	struct hoist__spans spans;

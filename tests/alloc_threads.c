@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,6 +152,7 @@ static void *budget_main(void *argument)
 		size_t second = 1 + next(worker) % 50;
 		CHECK(hoist__budget_acquire_wait(budget, first, UINT64_MAX) == 0);
 		CHECK(hoist__budget_used(budget) >= first);
+		sched_yield(); /* holding it, so that others must wait */
 		if (hoist__budget_acquire(budget, second) == 0)
 			hoist__budget_release(budget, second);
 		hoist__budget_release(budget, first);
