@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "bench/bench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct bench_results {
+	json_t *root;
+};
+
+void bench_fail(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	fprintf(stderr, "%s: ", program_invocation_short_name);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	exit(1);
+}
+
+double bench_now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static double cpu_seconds_of(const struct rusage *usage)
+{
+	return (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) +
+	       (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * 1e-6;
+}
+
+double bench_cpu_seconds(void)
+{
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	return cpu_seconds_of(&usage);
+}
+
+/* What the child wrote, all of it.  Returns: false if it ended before. */
+static bool read_result(int fd, char *result, size_t bytes)
+{
+	size_t have = 0;
+	while (have < bytes) {
+		ssize_t got = read(fd, result + have, bytes - have);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return false;
+		have += (size_t)got;
+	}
+	return true;
+}
+
+double bench_in_child(void (*run)(const void *argument, void *result), const void *argument,
+		      void *result, size_t bytes)
+{
+	int ends[2];
+	if (pipe(ends) < 0)
+		bench_fail("pipe: %s", strerror(errno));
+	fflush(NULL);
+	pid_t child = fork();
+	if (child < 0)
+		bench_fail("fork: %s", strerror(errno));
+	if (child == 0) {
+		close(ends[0]);
+		run(argument, result);
+		/* A result fits into the pipe: it is written in one piece. */
+		ssize_t put = write(ends[1], result, bytes);
+		fflush(NULL);
+		_exit(put == (ssize_t)bytes ? 0 : 1);
+	}
+	close(ends[1]);
+	bool whole = read_result(ends[0], result, bytes);
+	close(ends[0]);
+	int status = 0;
+	struct rusage usage;
+	while (wait4(child, &status, 0, &usage) < 0) {
+		if (errno != EINTR)
+			bench_fail("wait4: %s", strerror(errno));
+	}
+	if (!whole || status != 0)
+		bench_fail("a child process ended with status %#x", (unsigned)status);
+	return cpu_seconds_of(&usage);
+}
+
+static int open_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		bench_fail("%s: %s", path, strerror(errno));
+	return fd;
+}
+
+void bench_make_cold(const char *path)
+{
+	int fd = open_file(path);
+	if (fsync(fd) < 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
+		bench_fail("%s: cannot be dropped from the page cache", path);
+	close(fd);
+}
+
+void bench_make_hot(const char *path)
+{
+	int fd = open_file(path);
+	size_t bytes = (size_t)4 << 20;
+	char *buffer = malloc(bytes);
+	if (buffer == NULL)
+		bench_fail("no memory");
+	ssize_t got;
+	while ((got = read(fd, buffer, bytes)) > 0)
+		;
+	if (got < 0)
+		bench_fail("%s: %s", path, strerror(errno));
+	free(buffer);
+	close(fd);
+}
+
+double bench_resident(const char *path)
+{
+	int fd = open_file(path);
+	size_t bytes = (size_t)bench_file_bytes(path);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t n_pages = (bytes + page - 1) / page;
+	if (n_pages == 0)
+		bench_fail("%s is empty", path);
+	void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	unsigned char *pages = malloc(n_pages);
+	if (map == MAP_FAILED || pages == NULL || mincore(map, bytes, pages) < 0)
+		bench_fail("%s: mincore: %s", path, strerror(errno));
+	size_t resident = 0;
+	for (size_t i = 0; i < n_pages; i++)
+		resident += pages[i] & 1;
+	free(pages);
+	munmap(map, bytes);
+	close(fd);
+	return (double)resident / (double)n_pages;
+}
+
+uint64_t bench_file_bytes(const char *path)
+{
+	struct stat status;
+	if (stat(path, &status) < 0)
+		bench_fail("%s: %s", path, strerror(errno));
+	if (!S_ISREG(status.st_mode))
+		bench_fail("%s is not a file", path);
+	return (uint64_t)status.st_size;
+}
+
+bool bench_parse_bytes(const char *text, uint64_t *ret)
+{
+	if (*text < '0' || *text > '9')
+		return false;
+	char *end;
+	errno = 0;
+	unsigned long long value = strtoull(text, &end, 10);
+	unsigned shift = 0;
+	switch (*end) {
+	case 'K':
+		shift = 10;
+		break;
+	case 'M':
+		shift = 20;
+		break;
+	case 'G':
+		shift = 30;
+		break;
+	default:
+		break;
+	}
+	if (errno != 0 || end[shift != 0] != '\0' || value > UINT64_MAX >> shift)
+		return false;
+	*ret = (uint64_t)value << shift;
+	return true;
+}
+
+void bench_sample(struct bench_samples *samples, double value)
+{
+	if (samples->n == BENCH_MAX_RUNS)
+		bench_fail("more than %d runs", BENCH_MAX_RUNS);
+	samples->values[samples->n++] = value;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a;
+	double y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+double bench_median(const struct bench_samples *samples)
+{
+	double sorted[BENCH_MAX_RUNS];
+	size_t n = samples->n;
+	if (n == 0)
+		bench_fail("a median of nothing was asked for");
+	memcpy(sorted, samples->values, n * sizeof sorted[0]);
+	qsort(sorted, n, sizeof sorted[0], compare);
+	return n % 2 != 0 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+struct bench_results *bench_results_create(const char *name)
+{
+	struct bench_results *results = malloc(sizeof *results);
+	if (results == NULL)
+		bench_fail("no memory");
+	results->root = json_pack("{s:s, s:[], s:[]}", "bench", name, "rows", "ratios");
+	if (results->root == NULL)
+		bench_fail("no memory");
+	return results;
+}
+
+static void append(struct bench_results *results, const char *list, json_t *item)
+{
+	if (json_array_append_new(json_object_get(results->root, list), item) < 0)
+		bench_fail("no memory for a result");
+}
+
+void bench_row(struct bench_results *results, const char *work, int threads, const char *subject,
+	       double value, const char *unit)
+{
+	append(results, "rows",
+	       json_pack("{s:s, s:i, s:s, s:f, s:s}", "work", work, "threads", threads, "subject",
+			 subject, "value", value, "unit", unit));
+}
+
+void bench_ratio(struct bench_results *results, const char *work, int threads, const char *against,
+		 double ratio)
+{
+	append(results, "ratios",
+	       json_pack("{s:s, s:i, s:s, s:f}", "work", work, "threads", threads, "against",
+			 against, "ratio", ratio));
+}
+
+static const char *text_of(const json_t *item, const char *key)
+{
+	return json_string_value(json_object_get(item, key));
+}
+
+static void print_table(const json_t *root)
+{
+	size_t i;
+	const json_t *item;
+	printf("%-40s %-34s %12s  %s\n", "work", "subject", "value", "unit");
+	json_array_foreach(json_object_get(root, "rows"), i, item)
+		printf("%-40s %-34s %12.4g  %s\n", text_of(item, "work"), text_of(item, "subject"),
+		       json_number_value(json_object_get(item, "value")), text_of(item, "unit"));
+	printf("\n%-40s %-34s %12s\n", "work", "hoist against", "ratio");
+	json_array_foreach(json_object_get(root, "ratios"), i, item)
+		printf("%-40s %-34s %12.3f\n", text_of(item, "work"), text_of(item, "against"),
+		       json_number_value(json_object_get(item, "ratio")));
+}
+
+void bench_results_print(struct bench_results *results, const char *json_path)
+{
+	bool to_stdout = json_path != NULL && strcmp(json_path, "-") == 0;
+	if (!to_stdout)
+		print_table(results->root);
+	if (to_stdout) {
+		json_dumpf(results->root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+		putchar('\n');
+	} else if (json_path != NULL &&
+		   json_dump_file(results->root, json_path,
+				  JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0) {
+		bench_fail("%s cannot be written", json_path);
+	}
+	json_decref(results->root);
+	free(results);
+	if (fflush(stdout) != 0)
+		bench_fail("stdout: %s", strerror(errno));
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* h2d FILE - a checkpoint that lies in the page cache to a CUDA device, beside the
+ * driver's own cuMemcpyHtoDAsync from pinned memory.
+ *
+ * The reference shares nothing with hoist: the driver is opened here, and both ends
+ * are allocated beforehand.  It copies as many bytes as the file has, over and over
+ * from one pinned block of at most 1 GiB.  Hoist's time is a whole load: from
+ * hoist_load_start() until hoist_load_wait() is back, allocation included; "first
+ * load" pays for the staging memory too.  The runs alternate, each in a process of
+ * its own.
+ *
+ * Exit status 77: there is no CUDA device. */
+#include "config.h"
+
+#include "bench/bench.h"
+#include "bench/once.h"
+
+#include <dlfcn.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PINNED_MAX ((size_t)1 << 30)
+#define PINNED_MIN ((size_t)16 << 20)
+
+/* The driver's own names; its types by their sizes.  Result 0 is success. */
+static struct {
+	int (*init)(unsigned flags);
+	int (*device_count)(int *count);
+	int (*device_get)(int *device, int ordinal);
+	int (*device_name)(char *name, int bytes, int device);
+	int (*context_retain)(void **context, int device);
+	int (*context_set)(void *context);
+	int (*memory_alloc)(uint64_t *address, size_t bytes);
+	int (*host_register)(void *memory, size_t bytes, unsigned flags);
+	int (*stream_create)(void **stream, unsigned flags);
+	int (*copy)(uint64_t to, const void *from, size_t bytes, void *stream);
+	int (*stream_wait)(void *stream);
+} cu;
+
+static const struct {
+	const char *name;
+	void *function; /* the member above */
+} symbols[] = {
+	{"cuInit", &cu.init},
+	{"cuDeviceGetCount", &cu.device_count},
+	{"cuDeviceGet", &cu.device_get},
+	{"cuDeviceGetName", &cu.device_name},
+	{"cuDevicePrimaryCtxRetain", &cu.context_retain},
+	{"cuCtxSetCurrent", &cu.context_set},
+	{"cuMemAlloc_v2", &cu.memory_alloc},
+	{"cuMemHostRegister_v2", &cu.host_register},
+	{"cuStreamCreate", &cu.stream_create},
+	{"cuMemcpyHtoDAsync_v2", &cu.copy},
+	{"cuStreamSynchronize", &cu.stream_wait},
+};
+
+struct reference {
+	char *pinned;
+	uint64_t device;
+	size_t bytes; /* of both blocks */
+	void *stream;
+};
+
+/* What a child is asked for, and what it found. */
+struct request {
+	const char *library;
+	int ordinal;
+	uint64_t bytes; /* to copy; 0: only look */
+};
+
+struct answer {
+	bool found;
+	double seconds;
+	char text[128]; /* the device's name, or why there is none */
+};
+
+struct options {
+	const char *path;
+	const char *json;
+	const char *library;
+	size_t n_runs;
+	int ordinal;
+};
+
+static void must(int result, const char *what)
+{
+	if (result != 0)
+		bench_fail("%s gave %d", what, result);
+}
+
+static bool open_driver(const struct request *request, struct answer *answer)
+{
+	void *handle = dlopen(request->library, RTLD_NOW | RTLD_LOCAL);
+	if (handle == NULL) {
+		(void)snprintf(answer->text, sizeof answer->text, "%s", dlerror());
+		return false;
+	}
+	for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+		void *address = dlsym(handle, symbols[i].name);
+		if (address == NULL)
+			bench_fail("%s has no %s", request->library, symbols[i].name);
+		memcpy(symbols[i].function, &address, sizeof address);
+	}
+	int count = 0;
+	int device = 0;
+	int result = cu.init(0);
+	if (result == 0)
+		result = cu.device_count(&count);
+	if (result != 0 || request->ordinal >= count) {
+		(void)snprintf(answer->text, sizeof answer->text, "cuInit gave %d; %d devices",
+			       result, count);
+		return false;
+	}
+	must(cu.device_get(&device, request->ordinal), "cuDeviceGet");
+	must(cu.device_name(answer->text, sizeof answer->text, device), "cuDeviceGetName");
+	return true;
+}
+
+/* Pinned, populated, in huge pages where the kernel has them. */
+static void *allocate_pinned(size_t bytes)
+{
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return NULL;
+	(void)madvise(memory, bytes, MADV_HUGEPAGE);
+	memset(memory, 0x5a, bytes);
+	if (cu.host_register(memory, bytes, 0) == 0)
+		return memory;
+	munmap(memory, bytes);
+	return NULL;
+}
+
+static void prepare(struct reference *reference, const struct request *request)
+{
+	int device;
+	void *context;
+	must(cu.device_get(&device, request->ordinal), "cuDeviceGet");
+	must(cu.context_retain(&context, device), "cuDevicePrimaryCtxRetain");
+	must(cu.context_set(context), "cuCtxSetCurrent");
+	reference->bytes = PINNED_MAX;
+	while ((reference->pinned = allocate_pinned(reference->bytes)) == NULL) {
+		reference->bytes /= 2;
+		if (reference->bytes < PINNED_MIN)
+			bench_fail("no memory could be pinned (see ulimit -l)");
+	}
+	must(cu.memory_alloc(&reference->device, reference->bytes), "cuMemAlloc");
+	must(cu.stream_create(&reference->stream, 1), "cuStreamCreate");
+}
+
+static double copy(const struct reference *reference, uint64_t bytes)
+{
+	double begin = bench_now();
+	for (uint64_t left = bytes; left > 0;) {
+		size_t piece = left < reference->bytes ? (size_t)left : reference->bytes;
+		must(cu.copy(reference->device, reference->pinned, piece, reference->stream),
+		     "cuMemcpyHtoDAsync");
+		left -= piece;
+	}
+	must(cu.stream_wait(reference->stream), "cuStreamSynchronize");
+	return bench_now() - begin;
+}
+
+static void refer(const void *argument, void *result)
+{
+	const struct request *request = argument;
+	struct answer *answer = result;
+	answer->found = open_driver(request, answer);
+	if (!answer->found || request->bytes == 0)
+		return;
+	struct reference reference;
+	prepare(&reference, request);
+	(void)copy(&reference, reference.bytes); /* the first use of anything is slower */
+	answer->seconds = copy(&reference, request->bytes);
+}
+
+static struct answer ask(const struct request *request)
+{
+	struct answer answer;
+	memset(&answer, 0, sizeof answer);
+	(void)bench_in_child(refer, request, &answer, sizeof answer);
+	return answer;
+}
+
+static void compare(const struct options *options, const char *name)
+{
+	static const struct {
+		const char *name;
+		struct once_options how;
+	} ways[] = {
+		{"hoist, first load", {.hot = 1}},
+		{"hoist, next loads", {.hot = 1, .warm_ups = 1}},
+		{"hoist, next loads, threads",
+		 {.hot = 1, .warm_ups = 1, .engine = HOIST_ENGINE_THREADS}},
+		{"hoist, cold file", {.warm_ups = 1}},
+	};
+	enum { N_WAYS = sizeof ways / sizeof ways[0] };
+	static struct bench_samples rates[N_WAYS];
+	static struct bench_samples cpu[N_WAYS];
+	static struct bench_samples peer;
+	struct request request = {options->library, options->ordinal, 0};
+	char spec[32];
+	char subject[64];
+
+	(void)snprintf(spec, sizeof spec, "cuda:%d", options->ordinal);
+	request.bytes = bench_file_bytes(options->path);
+	for (size_t i = 0; i < options->n_runs; i++) {
+		bench_sample(&peer, (double)request.bytes / ask(&request).seconds);
+		for (size_t w = 0; w < N_WAYS; w++) {
+			struct once_options how = ways[w].how;
+			struct once_result result;
+			how.path = options->path;
+			how.device = spec;
+			once_load(&how, &result);
+			double bytes = (double)result.report.bytes;
+			bench_sample(&rates[w], bytes / result.seconds);
+			bench_sample(&cpu[w], result.cpu_seconds / bytes * (double)(1 << 30));
+		}
+	}
+	struct bench_results *results = bench_results_create("h2d");
+	bench_row(results, name, 1, "cuMemcpyHtoDAsync, pinned", bench_median(&peer) / 1e9, "GB/s");
+	for (size_t w = 0; w < N_WAYS; w++) {
+		bench_row(results, name, 1, ways[w].name, bench_median(&rates[w]) / 1e9, "GB/s");
+		(void)snprintf(subject, sizeof subject, "%s, CPU", ways[w].name);
+		bench_row(results, name, 1, subject, bench_median(&cpu[w]), "s/GiB");
+	}
+	for (size_t w = 0; w < N_WAYS; w++) {
+		(void)snprintf(subject, sizeof subject, "cuMemcpyHtoDAsync (%s)", ways[w].name);
+		bench_ratio(results, name, 1, subject,
+			    bench_median(&rates[w]) / bench_median(&peer));
+	}
+	bench_results_print(results, options->json);
+}
+
+static void usage(FILE *to)
+{
+	fputs("usage: h2d [OPTION]... FILE.safetensors\n"
+	      "Measures loading FILE from the page cache to a CUDA device, beside\n"
+	      "cuMemcpyHtoDAsync from pinned memory.\n"
+	      "  --runs N         of each, alternating (5)\n"
+	      "  --device N       cuda:N (0)\n"
+	      "  --library NAME   the driver that the reference opens (libcuda.so.1)\n"
+	      "  --json PATH      the results as JSON too; - : instead, on stdout\n",
+	      to);
+}
+
+static struct options parse(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"runs", required_argument, NULL, 'n'},	   {"device", required_argument, NULL, 'd'},
+		{"library", required_argument, NULL, 'l'}, {"json", required_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},	   {NULL, 0, NULL, 0},
+	};
+	struct options options = {.n_runs = 5, .library = "libcuda.so.1"};
+	uint64_t number = 0;
+	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
+		bool good = true;
+		switch (c) {
+		case 'n':
+			good = bench_parse_bytes(optarg, &number) && number >= 1 &&
+			       number <= BENCH_MAX_RUNS;
+			options.n_runs = (size_t)number;
+			break;
+		case 'd':
+			good = bench_parse_bytes(optarg, &number) && number < 1024;
+			options.ordinal = (int)number;
+			break;
+		case 'l':
+			options.library = optarg;
+			break;
+		case 'j':
+			options.json = optarg;
+			break;
+		case 'h':
+			usage(stdout);
+			exit(0);
+		default:
+			good = false;
+		}
+		if (!good) {
+			usage(stderr);
+			exit(2);
+		}
+	}
+	if (optind + 1 != argc) {
+		usage(stderr);
+		exit(2);
+	}
+	options.path = argv[optind];
+	return options;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = parse(argc, argv);
+	struct request look = {options.library, options.ordinal, 0};
+	struct answer answer = ask(&look);
+	if (!answer.found) {
+		printf("no CUDA device %d: %s\n", options.ordinal, answer.text);
+		return 77;
+	}
+	compare(&options, answer.text);
+	return 0;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* load FILE - a checkpoint from a cold disk: how near the disk's own rate, what it
+ * costs in CPU time, whether disk and bus overlap, and how much is staged.
+ *
+ *   cold file to host      hoist beside fio's best (io_uring, direct, huge pages)
+ *   cold file to device    an emulated device whose copy engine is set to the disk's
+ *                          rate, the hardest case for overlap, against
+ *                          max(read time, copy time)
+ *   staging                the peaks beside the budget
+ *
+ * Runs of hoist and of its peers alternate; figures are medians. */
+#include "config.h"
+
+#include "bench/bench.h"
+#include "bench/fio.h"
+#include "bench/once.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GIB ((double)((uint64_t)1 << 30))
+
+struct options {
+	const char *path;
+	const char *json;
+	size_t n_runs;
+	uint64_t rate;	 /* of the emulated copy engine; 0: the disk's */
+	uint64_t budget; /* 0: the default */
+};
+
+/* One way of loading, and what its runs gave. */
+struct subject {
+	const char *name;
+	struct once_options how;
+	struct bench_samples seconds;
+	struct bench_samples cpu;
+	struct bench_samples whole_cpu;
+	hoist_load_report report; /* of the last run */
+};
+
+static void usage(FILE *to)
+{
+	fputs("usage: load [OPTION]... FILE.safetensors\n"
+	      "Measures loading FILE from a cold disk; 2 GiB or more is worth measuring:\n"
+	      "  tests/mkcheckpoint --bytes 2G --shards 1 FOLDER writes one.\n"
+	      "  --runs N        of each, alternating (5)\n"
+	      "  --rate BYTES    per second, of the emulated device's copies (the disk's rate)\n"
+	      "  --budget BYTES  for staging (hoist's default)\n"
+	      "  --json PATH     the results as JSON too; - : instead, on stdout\n",
+	      to);
+}
+
+static struct options parse(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"runs", required_argument, NULL, 'n'},	  {"rate", required_argument, NULL, 'r'},
+		{"budget", required_argument, NULL, 'b'}, {"json", required_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},	  {NULL, 0, NULL, 0},
+	};
+	struct options options = {.n_runs = 5};
+	uint64_t number = 0;
+	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
+		bool good = true;
+		switch (c) {
+		case 'n':
+			good = bench_parse_bytes(optarg, &number) && number >= 1 &&
+			       number <= BENCH_MAX_RUNS;
+			options.n_runs = (size_t)number;
+			break;
+		case 'r':
+			good = bench_parse_bytes(optarg, &options.rate);
+			break;
+		case 'b':
+			good = bench_parse_bytes(optarg, &options.budget);
+			break;
+		case 'j':
+			options.json = optarg;
+			break;
+		case 'h':
+			usage(stdout);
+			exit(0);
+		default:
+			good = false;
+		}
+		if (!good) {
+			usage(stderr);
+			exit(2);
+		}
+	}
+	if (optind + 1 != argc) {
+		usage(stderr);
+		exit(2);
+	}
+	options.path = argv[optind];
+	return options;
+}
+
+static void measure(struct subject *subject)
+{
+	struct once_result result;
+	once_load(&subject->how, &result);
+	double gib = (double)result.report.bytes / GIB;
+	bench_sample(&subject->seconds, result.seconds);
+	bench_sample(&subject->cpu, result.cpu_seconds / gib);
+	bench_sample(&subject->whole_cpu, result.whole_cpu_seconds / gib);
+	subject->report = result.report;
+}
+
+static double rate_of(const struct subject *subject)
+{
+	return (double)subject->report.bytes / bench_median(&subject->seconds);
+}
+
+static void add_rows(struct bench_results *results, const char *work, const struct subject *subject)
+{
+	char name[64];
+	bench_row(results, work, 1, subject->name, rate_of(subject) / 1e9, "GB/s");
+	(void)snprintf(name, sizeof name, "%s, CPU, the load", subject->name);
+	bench_row(results, work, 1, name, bench_median(&subject->cpu), "s/GiB");
+	(void)snprintf(name, sizeof name, "%s, CPU, whole process", subject->name);
+	bench_row(results, work, 1, name, bench_median(&subject->whole_cpu), "s/GiB");
+}
+
+/* Returns the disk's rate in bytes per second, as fio finds it. */
+static double to_host(const struct options *options, struct bench_results *results,
+		      double *read_seconds)
+{
+	static const char work[] = "cold file to host";
+	struct subject uring = {
+		.name = "hoist, io_uring",
+		.how = {.path = options->path, .device = "cpu", .engine = HOIST_ENGINE_URING}};
+	struct subject threads = {
+		.name = "hoist, threads",
+		.how = {.path = options->path, .device = "cpu", .engine = HOIST_ENGINE_THREADS}};
+	struct bench_samples fio = {.n = 0};
+	struct bench_samples fio_cpu = {.n = 0};
+	struct fio_shape shape = fio_best_shape(options->path);
+	for (size_t i = 0; i < options->n_runs; i++) {
+		struct fio_result result;
+		fio_read(options->path, &shape, &result);
+		bench_sample(&fio, result.bytes_per_second);
+		bench_sample(&fio_cpu, result.cpu_seconds_per_byte * GIB);
+		measure(&uring);
+		measure(&threads);
+	}
+	char name[64];
+	(void)snprintf(name, sizeof name, "fio, %" PRIu64 " MiB x %u", shape.block_bytes >> 20,
+		       shape.depth);
+	bench_row(results, work, 1, name, bench_median(&fio) / 1e9, "GB/s");
+	bench_row(results, work, 1, "fio, CPU", bench_median(&fio_cpu), "s/GiB");
+	add_rows(results, work, &uring);
+	add_rows(results, work, &threads);
+	bench_ratio(results, work, 1, "fio (io_uring engine)",
+		    rate_of(&uring) / bench_median(&fio));
+	bench_ratio(results, work, 1, "fio (threads engine)",
+		    rate_of(&threads) / bench_median(&fio));
+	*read_seconds = bench_median(&uring.seconds);
+	return bench_median(&fio);
+}
+
+static void to_device(const struct options *options, struct bench_results *results,
+		      double disk_rate, double read_seconds)
+{
+	static const char work[] = "cold file to emulated device";
+	uint64_t rate = options->rate > 0 ? options->rate : (uint64_t)disk_rate;
+	struct subject device = {.name = "hoist, emulated cuda:0",
+				 .how = {.path = options->path,
+					 .device = "cuda:0",
+					 .budget_bytes = (size_t)options->budget,
+					 .emulate = "cuda:1",
+					 .emulated_rate = rate}};
+	for (size_t i = 0; i < options->n_runs; i++)
+		measure(&device);
+
+	const hoist_load_report *report = &device.report;
+	double seconds = bench_median(&device.seconds);
+	double copy = (double)report->bytes / (double)rate;
+	double fio_read = (double)report->bytes / disk_rate;
+	bench_row(results, work, 1, "time", seconds, "s");
+	bench_row(results, work, 1, "read time (hoist to host)", read_seconds, "s");
+	bench_row(results, work, 1, "read time (fio)", fio_read, "s");
+	bench_row(results, work, 1, "copy time (at the set rate)", copy, "s");
+	add_rows(results, work, &device);
+	bench_ratio(results, work, 1, "max(read by hoist, copy)",
+		    (read_seconds > copy ? read_seconds : copy) / seconds);
+	bench_ratio(results, work, 1, "max(read by fio, copy)",
+		    (fio_read > copy ? fio_read : copy) / seconds);
+
+	bench_row(results, "staging", 1, "budget", (double)report->budget_bytes, "bytes");
+	bench_row(results, "staging", 1, "staged at most", (double)report->staging_peak_bytes,
+		  "bytes");
+	bench_row(results, "staging", 1, "pinned at most", (double)report->pinned_peak_bytes,
+		  "bytes");
+	if (report->staging_peak_bytes > 0)
+		bench_ratio(results, "staging", 1, "the budget",
+			    (double)report->budget_bytes / (double)report->staging_peak_bytes);
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = parse(argc, argv);
+	struct bench_results *results = bench_results_create("load");
+
+	if (!fio_reserve_huge_pages())
+		fputs("load: no huge pages to be had (root can set vm.nr_hugepages): fio runs "
+		      "without, "
+		      "slower than it can\n",
+		      stderr);
+	bench_make_cold(options.path);
+	double resident = bench_resident(options.path);
+	if (resident > 0.01)
+		fprintf(stderr, "load: %.0f %% of the file stays in the page cache: not cold\n",
+			resident * 100);
+
+	double read_seconds = 0;
+	double disk_rate = to_host(&options, results, &read_seconds);
+	to_device(&options, results, disk_rate, read_seconds);
+	bench_results_print(results, options.json);
+	return 0;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "bench/once.h"
+
+#include "bench/bench.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void must(int rc, const char *what, const char *of)
+{
+	if (rc < 0)
+		bench_fail("%s %s: %s", what, of, hoist_error());
+}
+
+/* The device with its context made, which costs what no load should pay for. */
+static hoist_device *open_device(const char *spec)
+{
+	hoist_device *device = NULL;
+	uint64_t free_bytes;
+	uint64_t total_bytes;
+	must(hoist_device_open(spec, &device), "opening", spec);
+	must(hoist_device_memory(device, &free_bytes, &total_bytes), "asking", spec);
+	return device;
+}
+
+static void load(const char *path, hoist_checkpoint *checkpoint,
+		 const hoist_load_options *load_options, struct once_result *result)
+{
+	hoist_load *load = NULL;
+	double cpu = bench_cpu_seconds();
+	double begin = bench_now();
+	must(hoist_load_start(checkpoint, load_options, &load), "loading", path);
+	must(hoist_load_wait(load), "loading", path);
+	result->seconds = bench_now() - begin;
+	result->cpu_seconds = bench_cpu_seconds() - cpu;
+	result->report.size = sizeof result->report;
+	must(hoist_load_get_report(load, &result->report), "reporting", path);
+	hoist_load_destroy(load);
+}
+
+static void set_environment(const struct once_options *options)
+{
+	char rate[24];
+	if (options->emulate == NULL)
+		return;
+	(void)snprintf(rate, sizeof rate, "%" PRIu64, options->emulated_rate);
+	if (setenv("HOIST_EMULATE", options->emulate, 1) < 0 ||
+	    setenv("HOIST_EMULATE_RATE", rate, 1) < 0 ||
+	    setenv("HOIST_EMULATE_MEMORY", "64G", 1) < 0)
+		bench_fail("no memory");
+}
+
+static void in_child(const void *argument, void *ret)
+{
+	const struct once_options *options = argument;
+	struct once_result *result = ret;
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_budget *budget = NULL;
+
+	set_environment(options);
+	hoist_device *device = open_device(options->device);
+	must(hoist_checkpoint_open(options->path, &checkpoint), "opening", options->path);
+	if (options->budget_bytes > 0)
+		must(hoist_budget_create(options->budget_bytes, &budget), "making", "a budget");
+	hoist_load_options load_options = {
+		.size = sizeof load_options,
+		.device = device,
+		.engine = options->engine,
+		.io = options->io,
+		.budget = budget,
+	};
+	for (int i = 0; i <= options->warm_ups; i++) {
+		if (options->hot)
+			bench_make_hot(options->path);
+		else
+			bench_make_cold(options->path);
+		load(options->path, checkpoint, &load_options, result);
+	}
+	hoist_budget_unref(budget);
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(device);
+}
+
+void once_load(const struct once_options *options, struct once_result *ret)
+{
+	memset(ret, 0, sizeof *ret);
+	ret->whole_cpu_seconds = bench_in_child(in_child, options, ret, sizeof *ret);
+}

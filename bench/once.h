@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* bench/once.h - one load in a process of its own, so that no pool, no context and
+ * no page table of an earlier run helps a later one, unless that is asked for. */
+#ifndef HOIST_BENCH_ONCE_H
+#define HOIST_BENCH_ONCE_H
+
+#include <hoist/hoist.h>
+
+struct once_options {
+	const char *path;
+	const char *device; /* "cpu", "cuda:0" */
+	enum hoist_engine engine;
+	enum hoist_io io;
+	size_t budget_bytes;	/* 0: the default */
+	int hot;		/* 0: the file is made cold just before the load */
+	int warm_ups;		/* loads before it in the same process, not measured */
+	const char *emulate;	/* HOIST_EMULATE for the child; NULL: as it is */
+	uint64_t emulated_rate; /* bytes per second of the emulated copy engines; 0: unlimited */
+};
+
+struct once_result {
+	double seconds;		  /* from hoist_load_start() until hoist_load_wait() is back */
+	double cpu_seconds;	  /* of the process meanwhile */
+	double whole_cpu_seconds; /* of the whole process, its end included */
+	hoist_load_report report;
+};
+
+/* Loads and frees everything.  The device (with its context) and the checkpoint
+ * (its header) are opened before the clock starts.  Exits on any failure. */
+void once_load(const struct once_options *options, struct once_result *ret);
+
+#endif

@@ -1,0 +1,100 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Includes point down only: each folder's, by layers.tsv.  A unit test is named
+# <folder>_<file>.c and may open that folder and what that folder may include; a
+# test named otherwise is a user of the public interface (and of the emulator's
+# controls).  Quoted includes name their folder, so that they can be judged; only
+# headers that tests share need not.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+top=${1:-$(cd "$here/../.." && pwd)}
+table=$here/layers.tsv
+
+if ! cd "$top"; then
+	exit 1
+fi
+for folder in base device numa alloc format io lib emulator tools bench tests include; do
+	[ -d "$folder" ] || { echo "no folder $folder in $top" && exit 1; }
+done
+
+find include base device numa alloc format io lib emulator tools bench tests -name '*.[ch]' -o -name '*.cpp' |
+	LC_ALL=C sort |
+	xargs awk -v table="$table" '
+	BEGIN {
+		while ((getline line < table) > 0) {
+			if (line ~ /^#/)
+				continue
+			n = split(line, words, /[ \t]+/)
+			known[words[1]] = 1
+			may[words[1], words[1]] = 1
+			for (i = 2; i <= n; i++)
+				may[words[1], words[i]] = 1
+		}
+		close(table)
+		if (!("base" in known)) {
+			print "cannot read " table
+			exit_status = 1
+			exit 1
+		}
+	}
+
+	function complain(why) {
+		print FILENAME ":" FNR ": " why
+		bad++
+	}
+
+	/^[ \t]*#[ \t]*include[ \t]*["<]/ {
+		n_includes++
+		split(FILENAME, parts, "/")
+		from = parts[1]
+		quoted = $0 ~ /include[ \t]*"/
+		target = $0
+		sub(/^[^"<]*["<]/, "", target)
+		sub(/[">].*/, "", target)
+		if (target == "config.h") {
+			if (from == "include")
+				complain("an installed header includes config.h")
+			next
+		}
+		slash = index(target, "/")
+		to = slash ? substr(target, 1, slash - 1) : ""
+		if (!quoted) {
+			# The system, or our public headers; never a folder of ours.
+			if (to != "hoist" && (to in known))
+				complain("<" target "> is one of our private headers; quote it")
+			if (to != "hoist")
+				next
+		} else if (to == "" && from == "tests") {
+			next # of the tests themselves
+		} else if (to == "") {
+			complain("\"" target "\" does not say which folder it is in")
+			next
+		} else if (to != "hoist" && to != "tests" && !(to in known)) {
+			complain("\"" target "\": the folder is not in layers.tsv")
+			next
+		}
+		if (from == "tests") {
+			base = FILENAME
+			sub(/.*\//, "", base)
+			sub(/[_.-].*/, "", base)
+			if (to == "tests" || to == "hoist" || target == "emulator/control.h")
+				next
+			if (!(base in known) || !((base, to) in may))
+				complain("\"" target "\" is above or beside what this test is of")
+			next
+		}
+		if (!((from, to) in may))
+			complain(from "/ must not know " to "/ (\"" target "\")")
+	}
+
+	END {
+		if (exit_status)
+			exit 1
+		if (n_includes < 50) {
+			print "only " n_includes + 0 " includes were found: is this the source tree?"
+			exit 1
+		}
+		if (bad)
+			exit 1
+		print n_includes " includes, all of them point down"
+	}'
