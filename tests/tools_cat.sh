@@ -20,6 +20,14 @@ for i in 0 1 2 7 14 29; do
 	done
 done
 
+# A tensor of many pieces, into a pipe.
+mkcheckpoint --bytes 21M --tensors 1 "$work/large"
+name=$(hoist ls --json "$work/large" | json '?tensors.0.name')
+bytes=$(hoist ls --json "$work/large" | json '?tensors.0.bytes')
+tail -c "$bytes" "$work/large/model.safetensors" >"$work/expected"
+hoist cat --device cuda:0 "$work/large" "$name" | cmp -s - "$work/expected" ||
+	fail "the bytes of a large tensor"
+
 # An exact name is that tensor, even if it looks like a pattern or an option.
 write_safetensors "$work/names.safetensors" \
 	'{"a[0]":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"-x":{"dtype":"U8","shape":[5],"data_offsets":[3,8]},"a0":{"dtype":"U8","shape":[1],"data_offsets":[8,9]},"none":{"dtype":"U8","shape":[0],"data_offsets":[9,9]}}' 9

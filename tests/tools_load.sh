@@ -78,6 +78,15 @@ mkcheckpoint --bytes 1M --tensors 3000 "$work/many"
 run 0 digest "$work/many"
 refdigest "$work/many" | cmp -s - "$out" || fail "digest of many tensors"
 
+# A tensor of many pieces.
+mkcheckpoint --bytes 21M --tensors 1 "$work/large"
+refdigest "$work/large" >"$work/expected"
+for device in cpu cuda:0; do
+	run 0 digest --device $device "$work/large"
+	cmp -s "$out" "$work/expected" || fail "digest of a large tensor on $device"
+done
+run 0 load --verify --device hip:0 "$work/large"
+
 run 0 digest --json --device cuda:0 "$work/tiny"
 json s:digests.*.name s:digests.*.xxh3_128 =cuda:0:device =true:emulated <"$out" ||
 	fail "digest --json"
