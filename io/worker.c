@@ -27,6 +27,9 @@ int hoist__worker_start(pthread_t *thread, void *(*run)(void *), void *argument)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(thread, &attributes, run, argument);
+	/* A program's thread-local variables lie in the stack too: they may not fit. */
+	if (err == EINVAL)
+		err = pthread_create(thread, NULL, run, argument);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
 	if (err != 0)

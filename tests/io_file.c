@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* Files: what is opened, what is refused, and what is known about them. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include "base/error.h"
+#include "io-helpers.h"
+
+static int try_open(int dir_fd, const char *path, unsigned flags)
+{
+	struct hoist__file *file = NULL;
+	int err = hoist__file_open(dir_fd, path, NULL, flags, &file);
+	cr_expect((err == 0) == (file != NULL), "the result is untouched on failure");
+	hoist__file_close(file);
+	return err;
+}
+
+Test(io_file, knows_who_it_is)
+{
+	char path[256];
+	make_file(scratch(path, sizeof path, "who"), 10000);
+	struct hoist__file *file = NULL;
+	cr_assert(hoist__file_open(AT_FDCWD, path, "shown name", 0, &file) == 0);
+	struct stat st;
+	cr_assert(stat(path, &st) == 0);
+	cr_expect(file->bytes == 10000);
+	cr_expect(file->dev == st.st_dev && file->ino == st.st_ino);
+	cr_expect(strcmp(file->path, "shown name") == 0);
+	cr_expect((fcntl(file->fd, F_GETFL) & (O_NONBLOCK | O_DIRECT)) == 0);
+	cr_expect((fcntl(file->fd, F_GETFD) & FD_CLOEXEC) != 0);
+	cr_expect(hoist__file_changed(file) == 0);
+	hoist__file_close(file);
+	hoist__file_close(NULL);
+	unlink(path);
+}
+
+Test(io_file, refuses_what_is_not_a_file)
+{
+	char path[256];
+	cr_expect(try_open(AT_FDCWD, "/", 0) == -EINVAL);
+	cr_expect(strstr(hoist__error_text(), "folder") != NULL);
+	cr_expect(try_open(AT_FDCWD, "/dev/null", 0) == -EINVAL);
+	cr_expect(try_open(AT_FDCWD, "/nonexistent/file", 0) == -ENOENT);
+	cr_expect(strstr(hoist__error_text(), "/nonexistent/file") != NULL);
+	cr_assert(mkfifo(scratch(path, sizeof path, "fifo"), 0600) == 0);
+	cr_expect(try_open(AT_FDCWD, path, 0) == -EINVAL, "and does not hang on it");
+	unlink(path);
+}
+
+Test(io_file, stays_beneath_its_folder)
+{
+	char folder[256], path[300];
+	cr_assert(mkdir(scratch(folder, sizeof folder, "dir"), 0700) == 0);
+	(void)snprintf(path, sizeof path, "%s/inside", folder);
+	make_file(path, 10);
+	int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cr_assert(dir >= 0);
+	cr_assert(symlinkat("inside", dir, "link-in") == 0);
+	cr_assert(symlinkat("/etc/passwd", dir, "link-out") == 0);
+	cr_assert(symlinkat("../../../../../etc/passwd", dir, "link-up") == 0);
+
+	cr_expect(try_open(dir, "inside", HOIST__FILE_BENEATH) == 0);
+	cr_expect(try_open(dir, "link-in", HOIST__FILE_BENEATH) == 0);
+	cr_expect(try_open(dir, "link-out", HOIST__FILE_BENEATH) == -EXDEV);
+	cr_expect(try_open(dir, "link-up", HOIST__FILE_BENEATH) == -EXDEV);
+	cr_expect(try_open(dir, "../../etc/passwd", HOIST__FILE_BENEATH) == -EXDEV);
+	cr_expect(try_open(dir, "/etc/passwd", HOIST__FILE_BENEATH) == -EXDEV);
+	cr_expect(strstr(hoist__error_text(), "out of its folder") != NULL);
+	cr_expect(try_open(dir, "link-out", 0) == 0, "without the flag links lead anywhere");
+
+	unlinkat(dir, "link-in", 0);
+	unlinkat(dir, "link-out", 0);
+	unlinkat(dir, "link-up", 0);
+	unlinkat(dir, "inside", 0);
+	close(dir);
+	rmdir(folder);
+}
+
+Test(io_file, says_why_there_are_no_direct_reads)
+{
+	char path[256];
+	struct hoist__file *file = NULL;
+	make_file(scratch(path, sizeof path, "plain"), 4096);
+	cr_assert(hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file) == 0);
+	cr_expect(file->direct_fd == -1 && file->direct_note[0] != '\0');
+	hoist__file_close(file);
+	unlink(path);
+
+	cr_assert(hoist__file_open(AT_FDCWD, "/proc/self/maps", NULL, 0, &file) == 0);
+	cr_expect(file->direct_fd == -1 && file->direct_note[0] != '\0');
+	hoist__file_close(file);
+}
+
+Test(io_file, on_tmpfs_lives_in_memory)
+{
+	struct statfs fs;
+	if (statfs("/dev/shm", &fs) < 0 || fs.f_type != 0x01021994)
+		cr_skip_test("/dev/shm is no tmpfs");
+	char path[64];
+	(void)snprintf(path, sizeof path, "/dev/shm/hoist-io-%d", (int)getpid());
+	make_file(path, 5000);
+	struct hoist__file *file = open_file(path);
+	unlink(path);
+	cr_expect(file->in_memory && file->direct_fd == -1);
+	cr_expect(strstr(file->direct_note, "memory") != NULL);
+	uint64_t resident = 0;
+	cr_expect(hoist__file_resident(file, 0, 9999, &resident) == 0 && resident == 5000);
+	hoist__file_close(file);
+}
+
+Test(io_file, direct_reads_keep_the_promised_alignment)
+{
+	struct hoist__file *file = new_file(100000);
+	if (file->direct_fd < 0)
+		cr_skip_test("no direct reads here: %s", file->direct_note);
+	cr_expect(file->direct_note[0] == '\0');
+	uint32_t step = file->offset_align;
+	cr_expect(step > 0 && (step & (step - 1)) == 0);
+	cr_expect((file->memory_align & (file->memory_align - 1)) == 0);
+	unsigned char *memory = new_memory(8192 + 4096);
+	unsigned char *to = memory + file->memory_align % 4096;
+	cr_assert(step <= 4096);
+	cr_expect(pread(file->direct_fd, to, 8192, step) == 8192);
+	cr_expect(first_wrong(file->fd, to, step, 8192) == 8192);
+	free(memory);
+	hoist__file_close(file);
+}
+
+Test(io_file, reads_exactly_or_says_where_it_ends)
+{
+	struct hoist__file *file = new_file(10000);
+	unsigned char *memory = new_memory(10001);
+	cr_expect(hoist__file_read(file, 0, memory, 10000) == 0);
+	cr_expect(first_wrong(file->fd, memory, 0, 10000) == 10000);
+	cr_expect(hoist__file_read(file, 9999, memory, 1) == 0 && memory[0] == byte_at(9999));
+	cr_expect(hoist__file_read(file, 10000, memory, 0) == 0);
+	cr_expect(hoist__file_read(file, 0, memory, 10001) == -ENODATA);
+	cr_expect(strstr(hoist__error_text(), "10000") != NULL, "%s", hoist__error_text());
+	cr_expect(hoist__file_read(file, 20000, memory, 1) == -ENODATA);
+	free(memory);
+	hoist__file_close(file);
+}
+
+Test(io_file, sees_that_it_was_changed)
+{
+	char path[256];
+	make_file(scratch(path, sizeof path, "changing"), 10000);
+	struct hoist__file *file = open_file(path);
+	cr_assert(truncate(path, 9999) == 0);
+	cr_expect(hoist__file_changed(file) == -EBADMSG);
+	cr_expect(strstr(hoist__error_text(), "9999") != NULL);
+	cr_assert(truncate(path, 10000) == 0);
+	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000}};
+	cr_assert(utimensat(AT_FDCWD, path, times, 0) == 0);
+	cr_expect(hoist__file_changed(file) == -EBADMSG, "the same size, another time");
+	hoist__file_close(file);
+	unlink(path);
+}
+
+Test(io_file, counts_what_is_cached)
+{
+	struct hoist__file *file = new_file(8 << 20);
+	uint64_t resident = 1;
+	unsigned char *memory = new_memory(8 << 20);
+	cr_assert(hoist__file_read(file, 0, memory, 8 << 20) == 0);
+	cr_assert(hoist__file_resident(file, 0, 8 << 20, &resident) == 0);
+	cr_expect(resident == 8 << 20);
+	cr_assert(hoist__file_resident(file, 8 << 20, 1, &resident) == 0);
+	cr_expect(resident == 0, "nothing is behind the end");
+	cr_assert(hoist__file_resident(file, (8 << 20) - 1, 100, &resident) == 0);
+	cr_expect(resident == 1, "one byte, not a page");
+	cr_assert(hoist__file_resident(file, 0, 0, &resident) == 0);
+	cr_expect(resident == 0);
+	if (!file->in_memory) {
+		cr_assert(posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+		cr_assert(hoist__file_resident(file, 0, 8 << 20, &resident) == 0);
+		cr_expect(resident < 8 << 20);
+	}
+	free(memory);
+	hoist__file_close(file);
+}
