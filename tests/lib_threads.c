@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,7 @@ static void open_and_compare(hoist_device *devices[LIB_N_DEVICES])
 		hoist_stream *stream;
 		require(hoist_device_default_stream(devices[i], &stream) == 0, "a stream");
 		hoist_stream *none = NULL;
-		if (!__atomic_compare_exchange_n(&streams[i], &none, stream, false,
-						 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		if (!atomic_compare_exchange_strong(&streams[i], &none, stream))
 			require(none == stream, "all threads get one default stream");
 		hoist_stream_unref(stream);
 	}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* Buffers through the public functions alone, on the device that HOIST_TEST_DEVICE
+ * names ("cuda", "hip:1"), and without it on an emulated one. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hoist/hoist.h"
+
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			(void)fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition,           \
+				      hoist_error());                                              \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+#define MAX_BYTES ((size_t)40 << 20)
+
+static unsigned char model[MAX_BYTES];
+static unsigned char got[MAX_BYTES];
+
+/* Nothing that a shift of pages or slots maps onto itself. */
+static void fill_model(unsigned seed)
+{
+	unsigned x = seed * 2654435761u + 1;
+	for (size_t i = 0; i < MAX_BYTES; i++) {
+		x = x * 1664525u + 1013904223u;
+		model[i] = (unsigned char)(x >> 24);
+	}
+}
+
+static hoist_buffer *create(hoist_device *device, size_t bytes, unsigned flags)
+{
+	hoist_buffer *buffer;
+	const int64_t shape[] = {(int64_t)bytes};
+	CHECK(hoist_buffer_create(device, HOIST_U8, 1, shape, flags, &buffer) == 0);
+	return buffer;
+}
+
+static void check_bytes(hoist_buffer *buffer, size_t bytes)
+{
+	memset(got, 0, bytes);
+	CHECK(hoist_buffer_read(buffer, 0, got, bytes) == 0);
+	CHECK(memcmp(got, model, bytes) == 0);
+}
+
+/* host -> device -> pinned -> device -> the same device -> host */
+static void go_round(hoist_device *device, hoist_device *cpu, size_t bytes)
+{
+	hoist_buffer *first = create(device, bytes, HOIST_BUFFER_ZERO);
+	hoist_buffer *second = create(device, bytes, 0);
+	hoist_buffer *pinned = create(device, bytes, HOIST_BUFFER_PINNED);
+	hoist_buffer *copy;
+	CHECK(hoist_buffer_read(first, 0, got, bytes) == 0);
+	for (size_t i = 0; i < bytes; i++)
+		CHECK(got[i] == 0);
+	CHECK(hoist_buffer_write(first, 0, model, bytes) == 0);
+	CHECK(hoist_buffer_copy_into(pinned, first) == 0);
+	CHECK(memcmp(hoist_buffer_data(pinned), model, bytes) == 0);
+	CHECK(hoist_buffer_copy_into(second, pinned) == 0);
+	check_bytes(second, bytes);
+	CHECK(hoist_buffer_copy(second, device, &copy) == 0);
+	check_bytes(copy, bytes);
+	hoist_buffer_unref(copy);
+	CHECK(hoist_buffer_copy(second, cpu, &copy) == 0);
+	CHECK(memcmp(hoist_buffer_data(copy), model, bytes) == 0);
+	hoist_buffer_unref(copy);
+	hoist_buffer_unref(first);
+	hoist_buffer_unref(second);
+	hoist_buffer_unref(pinned);
+}
+
+/* A view is copied over another of the same buffer, a page and a byte away. */
+static void copy_overlapping(hoist_device *device)
+{
+	const size_t shift = 4097;
+	const size_t bytes = ((size_t)10 << 20) + 3;
+	const int64_t shape[] = {(int64_t)bytes};
+	hoist_buffer *all = create(device, bytes + shift, 0);
+	hoist_buffer *low;
+	hoist_buffer *high;
+	CHECK(hoist_buffer_view(all, 0, HOIST_U8, 1, shape, &low) == 0);
+	CHECK(hoist_buffer_view(all, shift, HOIST_U8, 1, shape, &high) == 0);
+	CHECK(hoist_buffer_write(all, 0, model, bytes + shift) == 0);
+	CHECK(hoist_buffer_copy_into(high, low) == 0);
+	check_bytes(low, shift);
+	check_bytes(high, bytes);
+	hoist_buffer_unref(low);
+	hoist_buffer_unref(high);
+	hoist_buffer_unref(all);
+}
+
+int main(void)
+{
+	const size_t sizes[] = {1, 4095, 65537, (4 << 20) - 1, 8 << 20, MAX_BYTES - 7};
+	const char *spec = getenv("HOIST_TEST_DEVICE");
+	if (spec == NULL) {
+		spec = "cuda";
+		setenv("HOIST_EMULATE", "cuda:1", 1);
+	}
+	hoist_device *cpu;
+	hoist_device *device;
+	CHECK(hoist_device_open("cpu", &cpu) == 0);
+	if (hoist_device_open(spec, &device) != 0) {
+		printf("skipped: %s\n", hoist_error());
+		return 77;
+	}
+	struct hoist_device_info info = {.size = sizeof info};
+	CHECK(hoist_device_info(device, &info) == 0);
+	printf("%s: %s, %s, node %d%s\n", hoist_device_spec(device), info.name, info.architecture,
+	       info.numa_node, info.emulated ? ", emulated" : "");
+	for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+		fill_model(i);
+		go_round(device, cpu, sizes[i]);
+	}
+	copy_overlapping(device);
+	hoist_device_unref(device);
+	hoist_device_unref(cpu);
+	return 0;
+}
