@@ -39,7 +39,7 @@ struct hoist_checkpoint {
 	size_t *by_name;
 	size_t n_metadata;
 	struct hoist__metadata *metadata; /* strings belong to index and manifests */
-	struct hoist__index *index;       /* NULL without one */
+	struct hoist__index *index;	  /* NULL without one */
 	uint64_t bytes;
 };
 

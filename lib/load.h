@@ -65,18 +65,18 @@ struct hoist__slot_load {
 
 /* Why chunks went the way they went: counted for the report. */
 struct hoist__routes {
-	uint64_t resident;    /* chunks read through the cache because they lay in it */
-	uint64_t unknown;     /* the kernel would not say; read directly */
-	uint64_t no_direct;   /* the file has no direct descriptor */
-	uint64_t fell_back;   /* direct reads that were finished through the cache */
-	const char *note;     /* why one file has no direct descriptor */
+	uint64_t resident;  /* chunks read through the cache because they lay in it */
+	uint64_t unknown;   /* the kernel would not say; read directly */
+	uint64_t no_direct; /* the file has no direct descriptor */
+	uint64_t fell_back; /* direct reads that were finished through the cache */
+	const char *note;   /* why one file has no direct descriptor */
 };
 
 struct hoist_load {
 	/* Set at start, then constant. */
 	hoist_checkpoint *checkpoint;
 	hoist_device *device;
-	hoist_stream *stream;     /* NULL for the host */
+	hoist_stream *stream; /* NULL for the host */
 	hoist_budget *budget;
 	enum hoist_engine engine_kind;
 	enum hoist_io io;
@@ -93,13 +93,13 @@ struct hoist_load {
 	struct hoist__engine *engine;
 	struct hoist__populator *populator; /* host, large destinations */
 	size_t populated;
-	struct hoist__staging *ring;        /* device */
+	struct hoist__staging *ring; /* device */
 	struct hoist__slot_load *slots;
-	size_t *copying;          /* useful bytes of each slot being copied, a FIFO */
+	size_t *copying; /* useful bytes of each slot being copied, a FIFO */
 	unsigned copying_first;
-	struct hoist__inflight *inflight;   /* host: HOIST__LOAD_DEPTH of them */
+	struct hoist__inflight *inflight; /* host: HOIST__LOAD_DEPTH of them */
 	struct hoist__inflight *free_inflight;
-	unsigned n_inflight;      /* reads submitted and not yet reaped */
+	unsigned n_inflight; /* reads submitted and not yet reaped */
 	struct hoist__cursor cursor;
 	struct hoist__chunk next; /* the chunk to submit next, if has_next */
 	bool has_next;

@@ -43,8 +43,8 @@ struct hoist__extent {
 	size_t file;
 	uint64_t begin; /* in the file */
 	uint64_t end;
-	uint64_t image; /* HOST: where round_down(begin, align) lands in the destination */
-	uint64_t align; /* of reads: at least HOIST__PLAN_ALIGN */
+	uint64_t image;	    /* HOST: where round_down(begin, align) lands in the destination */
+	uint64_t align;	    /* of reads: at least HOIST__PLAN_ALIGN */
 	size_t first_piece; /* DEVICE: pieces[first_piece .. first_piece + n_pieces) */
 	size_t n_pieces;
 };
@@ -64,9 +64,9 @@ struct hoist__plan {
 	struct hoist__extent *extents;
 	size_t n_pieces;
 	struct hoist__plan_piece *pieces; /* DEVICE only */
-	uint64_t bytes;             /* of the selected tensors */
-	uint64_t destination_bytes; /* to allocate, */
-	uint64_t align;             /* at multiples of this: the largest of all extents */
+	uint64_t bytes;			  /* of the selected tensors */
+	uint64_t destination_bytes;	  /* to allocate, */
+	uint64_t align;			  /* at multiples of this: the largest of all extents */
 };
 
 /* Which tensors: all if n_patterns is 0, else those that a name or glob selects.
@@ -86,9 +86,9 @@ void hoist__plan_fini(struct hoist__plan *plan); /* takes a zeroed one */
 struct hoist__chunk {
 	size_t extent;
 	uint64_t offset; /* in the file; a multiple of the extent's align */
-	size_t bytes;    /* to read; a multiple of align, may pass the end of the file */
-	size_t need;     /* up to the end of the extent or of the chunk; <= bytes */
-	size_t skip;     /* bytes at the front that belong to nobody */
+	size_t bytes;	 /* to read; a multiple of align, may pass the end of the file */
+	size_t need;	 /* up to the end of the extent or of the chunk; <= bytes */
+	size_t skip;	 /* bytes at the front that belong to nobody */
 	uint64_t target; /* HOST: where `offset` lands in the destination */
 };
 

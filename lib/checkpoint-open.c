@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening a checkpoint: which files it has, their headers, and one table over all.
+ *
+ * path -> { index file | safetensors file | folder } -> shards -> tables.  A
+ * half-opened checkpoint is an ordinary one with fewer parts, so every failure
+ * ends in hoist_checkpoint_close(). */
+#include "config.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "lib/checkpoint.h"
+
+#define INDEX_SUFFIX ".safetensors.index.json"
+#define FILE_SUFFIX ".safetensors"
+
+/* An index is names only: the limit that safetensors sets to a header serves here. */
+#define MAX_INDEX_BYTES HOIST__SAFETENSORS_MAX_HEADER
+
+void hoist__shard_close(struct hoist__shard *shard)
+{
+	hoist__manifest_destroy(shard->manifest);
+	hoist__file_close(shard->file);
+	*shard = (struct hoist__shard){0};
+}
+
+static int read_header(struct hoist__shard *shard)
+{
+	const struct hoist__file *file = shard->file;
+	unsigned char prefix[8] = {0};
+	size_t n_prefix = file->bytes < sizeof prefix ? (size_t)file->bytes : sizeof prefix;
+	int err = hoist__file_read(file, 0, prefix, n_prefix);
+	if (err < 0)
+		return err;
+	size_t header_bytes;
+	err = hoist__safetensors_header_bytes(file->path, prefix, n_prefix, file->bytes,
+					      &header_bytes);
+	if (err < 0)
+		return err;
+	unsigned char *header = malloc(header_bytes);
+	if (header == NULL)
+		return hoist__fail_nomem("a header", header_bytes);
+	err = hoist__file_read(file, 0, header, header_bytes);
+	if (err == 0)
+		err = hoist__safetensors_parse(file->path, header, header_bytes, file->bytes,
+					       &shard->manifest);
+	free(header);
+	return err;
+}
+
+int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
+		      struct hoist__shard *ret)
+{
+	struct hoist__shard shard = {0};
+	int err = hoist__file_open(dir_fd, path, display, flags, &shard.file);
+	if (err == 0)
+		err = read_header(&shard);
+	if (err < 0) {
+		hoist__shard_close(&shard);
+		return err;
+	}
+	*ret = shard;
+	return 0;
+}
+
+/* "<folder>/<name>" for messages. */
+static char *join(const char *folder, const char *name)
+{
+	char *path;
+	const char *slash = folder[0] != '\0' && folder[strlen(folder) - 1] == '/' ? "" : "/";
+	if (asprintf(&path, "%s%s%s", folder, slash, name) < 0) {
+		hoist__fail_nomem("a path", strlen(folder) + strlen(name) + 2);
+		return NULL;
+	}
+	return path;
+}
+
+static int add_shards(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
+		      const char *const *names, size_t n)
+{
+	checkpoint->files = calloc(n > 0 ? n : 1, sizeof *checkpoint->files);
+	if (checkpoint->files == NULL)
+		return hoist__fail_nomem("a list of files", n * sizeof *checkpoint->files);
+	for (size_t f = 0; f < n; f++) {
+		char *display = join(folder, names[f]);
+		if (display == NULL)
+			return -ENOMEM;
+		int err = hoist__shard_open(dir_fd, names[f], display, HOIST__FILE_BENEATH,
+					    &checkpoint->files[f]);
+		free(display);
+		if (err < 0)
+			return err;
+		checkpoint->n_files++;
+	}
+	return 0;
+}
+
+static int parse_index(const struct hoist__file *file, struct hoist__index **ret)
+{
+	if (file->bytes > MAX_INDEX_BYTES)
+		return hoist__fail(-EBADMSG,
+				   "%s: %llu bytes are too many for an index (limit %llu)",
+				   file->path, (unsigned long long)file->bytes,
+				   (unsigned long long)MAX_INDEX_BYTES);
+	size_t bytes = (size_t)file->bytes;
+	char *json = malloc(bytes > 0 ? bytes : 1);
+	if (json == NULL)
+		return hoist__fail_nomem("an index", bytes);
+	int err = hoist__file_read(file, 0, json, bytes);
+	if (err == 0)
+		err = hoist__index_parse(file->path, json, bytes, ret);
+	free(json);
+	return err;
+}
+
+static int open_index(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
+		      const struct hoist__file *file)
+{
+	int err = parse_index(file, &checkpoint->index);
+	if (err < 0)
+		return err;
+	const struct hoist__index *index = checkpoint->index;
+	err = add_shards(checkpoint, dir_fd, folder, index->files, index->n_files);
+	if (err < 0)
+		return hoist__fail_in(err, "%s names a file that cannot be used", file->path);
+	for (size_t f = 0; f < index->n_files; f++) {
+		err = hoist__index_check(index, file->path, f, checkpoint->files[f].manifest);
+		if (err < 0)
+			return err;
+	}
+	return 0;
+}
+
+/* --- folders --- */
+
+static bool has_suffix(const char *name, const char *suffix)
+{
+	size_t n = strlen(name);
+	size_t m = strlen(suffix);
+	return n > m && strcmp(name + n - m, suffix) == 0;
+}
+
+struct names {
+	char **list;
+	size_t n;
+};
+
+static void free_names(struct names *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		free(names->list[i]);
+	free(names->list);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int add_name(struct names *names, const char *name)
+{
+	char **list = realloc(names->list, (names->n + 1) * sizeof *list);
+	if (list == NULL)
+		return hoist__fail_nomem("a list of files", (names->n + 1) * sizeof *list);
+	names->list = list;
+	names->list[names->n] = strdup(name);
+	if (names->list[names->n] == NULL)
+		return hoist__fail_nomem("a file name", strlen(name));
+	names->n++;
+	return 0;
+}
+
+/* The names in @dir_fd that end in @suffix, hidden ones left out, sorted. */
+static int list_folder(int dir_fd, const char *folder, const char *suffix, struct names *ret)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	if (dir == NULL) {
+		int err = -errno;
+		if (fd >= 0)
+			close(fd);
+		return hoist__fail_errno(err, "listing %s", folder);
+	}
+	int err = 0;
+	struct dirent *entry;
+	while (err == 0 && (errno = 0, entry = readdir(dir)) != NULL)
+		if (entry->d_name[0] != '.' && has_suffix(entry->d_name, suffix))
+			err = add_name(ret, entry->d_name);
+	if (err == 0 && errno != 0)
+		err = hoist__fail_errno(-errno, "listing %s", folder);
+	closedir(dir);
+	if (ret->n > 1)
+		qsort(ret->list, ret->n, sizeof *ret->list, compare_names);
+	return err;
+}
+
+static int open_index_named(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
+			    const char *name)
+{
+	char *display = join(folder, name);
+	if (display == NULL)
+		return -ENOMEM;
+	struct hoist__file *file;
+	int err = hoist__file_open(dir_fd, name, display,
+				   HOIST__FILE_NO_DIRECT | HOIST__FILE_BENEATH, &file);
+	free(display);
+	if (err < 0)
+		return err;
+	err = open_index(checkpoint, dir_fd, folder, file);
+	hoist__file_close(file);
+	return err;
+}
+
+/* The one index if there is one; "model" if there are several; else all files. */
+static int open_listed(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
+		       const struct names *indices, const struct names *files)
+{
+	static const char model_index[] = "model" INDEX_SUFFIX;
+	for (size_t i = 0; i < indices->n; i++)
+		if (indices->n == 1 || strcmp(indices->list[i], model_index) == 0)
+			return open_index_named(checkpoint, dir_fd, folder, indices->list[i]);
+	if (indices->n > 1)
+		return hoist__fail(-EINVAL,
+				   "%s has %zu index files (%s, %s, ...); name the one to open",
+				   folder, indices->n, indices->list[0], indices->list[1]);
+	static const char *const model[] = {"model" FILE_SUFFIX};
+	for (size_t i = 0; i < files->n; i++)
+		if (strcmp(files->list[i], model[0]) == 0)
+			return add_shards(checkpoint, dir_fd, folder, model, 1);
+	if (files->n == 0)
+		return hoist__fail(-ENOENT, "%s has no checkpoint: neither *%s nor *%s is there",
+				   folder, INDEX_SUFFIX, FILE_SUFFIX);
+	return add_shards(checkpoint, dir_fd, folder, (const char *const *)files->list, files->n);
+}
+
+static int open_folder(hoist_checkpoint *checkpoint, int dir_fd, const char *folder)
+{
+	struct names indices = {0};
+	struct names files = {0};
+	int err = list_folder(dir_fd, folder, INDEX_SUFFIX, &indices);
+	if (err == 0)
+		err = list_folder(dir_fd, folder, FILE_SUFFIX, &files);
+	if (err == 0)
+		err = open_listed(checkpoint, dir_fd, folder, &indices, &files);
+	free_names(&indices);
+	free_names(&files);
+	return err;
+}
+
+/* --- single files --- */
+
+/* A safetensors file begins with a length of at most 100 MB in 8 bytes, so one
+ * of these is zero; JSON text has no zero byte. */
+static int is_index(const struct hoist__file *file, bool *ret)
+{
+	unsigned char start[8] = {0};
+	size_t n = file->bytes < sizeof start ? (size_t)file->bytes : sizeof start;
+	int err = hoist__file_read(file, 0, start, n);
+	if (err < 0)
+		return err;
+	size_t i = 0;
+	while (i < n &&
+	       (start[i] == ' ' || start[i] == '\t' || start[i] == '\n' || start[i] == '\r'))
+		i++;
+	*ret = i < n && start[i] == '{' && memchr(start, 0, n) == NULL;
+	return 0;
+}
+
+static int open_index_file(hoist_checkpoint *checkpoint, const struct hoist__file *file)
+{
+	const char *slash = strrchr(file->path, '/');
+	char *folder = slash == NULL	     ? strdup(".")
+		       : slash == file->path ? strdup("/")
+					     : strndup(file->path, (size_t)(slash - file->path));
+	if (folder == NULL)
+		return hoist__fail_nomem("a path", strlen(file->path));
+	int dir_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int err = dir_fd < 0 ? hoist__fail_errno(-errno, "opening %s", folder)
+			     : open_index(checkpoint, dir_fd, folder, file);
+	if (dir_fd >= 0)
+		close(dir_fd);
+	free(folder);
+	return err;
+}
+
+static int open_file(hoist_checkpoint *checkpoint, const char *path)
+{
+	struct hoist__file *file;
+	bool index = false;
+	int err = hoist__file_open(AT_FDCWD, path, NULL, 0, &file);
+	if (err < 0)
+		return err;
+	err = is_index(file, &index);
+	if (err == 0 && index)
+		err = open_index_file(checkpoint, file);
+	if (err < 0 || index) {
+		hoist__file_close(file);
+		return err;
+	}
+	checkpoint->files = calloc(1, sizeof *checkpoint->files);
+	if (checkpoint->files == NULL) {
+		hoist__file_close(file);
+		return hoist__fail_nomem("a list of files", sizeof *checkpoint->files);
+	}
+	checkpoint->files[0].file = file;
+	checkpoint->n_files = 1;
+	return read_header(&checkpoint->files[0]);
+}
+
+static int open_path(hoist_checkpoint *checkpoint, const char *path)
+{
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOTDIR)
+		return open_file(checkpoint, path);
+	if (fd < 0)
+		return hoist__fail_errno(-errno, "opening %s", path);
+	int err = open_folder(checkpoint, fd, path);
+	close(fd);
+	return err;
+}
+
+/* --- the tables --- */
+
+static bool offered(const hoist_checkpoint *checkpoint, size_t file, const char *name)
+{
+	if (checkpoint->index == NULL)
+		return true;
+	const struct hoist__index_entry *entry = hoist__index_find(checkpoint->index, name);
+	return entry != NULL && entry->file == file;
+}
+
+static int compare_by_name(const void *a, const void *b, void *context)
+{
+	const hoist_checkpoint *checkpoint = context;
+	const struct hoist__entry *first = &checkpoint->tensors[*(const size_t *)a];
+	const struct hoist__entry *second = &checkpoint->tensors[*(const size_t *)b];
+	return strcmp(first->tensor->name, second->tensor->name);
+}
+
+static int check_unique(const hoist_checkpoint *checkpoint)
+{
+	for (size_t i = 1; i < checkpoint->n_tensors; i++) {
+		const struct hoist__entry *a = &checkpoint->tensors[checkpoint->by_name[i - 1]];
+		const struct hoist__entry *b = &checkpoint->tensors[checkpoint->by_name[i]];
+		if (strcmp(a->tensor->name, b->tensor->name) == 0)
+			return hoist__fail(-EBADMSG, "tensor \"%.200s\" is in two files: %s and %s",
+					   a->tensor->name, checkpoint->files[a->file].file->path,
+					   checkpoint->files[b->file].file->path);
+	}
+	return 0;
+}
+
+static int build_tensors(hoist_checkpoint *checkpoint)
+{
+	size_t most = 0;
+	for (size_t f = 0; f < checkpoint->n_files; f++)
+		most += checkpoint->files[f].manifest->n_tensors;
+	checkpoint->tensors = calloc(most > 0 ? most : 1, sizeof *checkpoint->tensors);
+	checkpoint->by_name = calloc(most > 0 ? most : 1, sizeof *checkpoint->by_name);
+	if (checkpoint->tensors == NULL || checkpoint->by_name == NULL)
+		return hoist__fail_nomem("a table of tensors", most * sizeof *checkpoint->tensors);
+	for (size_t f = 0; f < checkpoint->n_files; f++) {
+		const struct hoist__manifest *manifest = checkpoint->files[f].manifest;
+		for (size_t t = 0; t < manifest->n_tensors; t++) {
+			const struct hoist__tensor *tensor = &manifest->tensors[t];
+			if (!offered(checkpoint, f, tensor->name)) {
+				hoist__log(format, "%s: \"%s\" is not in the index; left out",
+					   checkpoint->files[f].file->path, tensor->name);
+				continue;
+			}
+			size_t n = checkpoint->n_tensors++;
+			checkpoint->tensors[n] = (struct hoist__entry){.tensor = tensor, .file = f};
+			checkpoint->by_name[n] = n;
+			/* Each is within its file, but their sum may pass 2^64. */
+			if (hoist__add_overflow(checkpoint->bytes, tensor->bytes,
+						&checkpoint->bytes))
+				return hoist__fail(-EOVERFLOW,
+						   "the tensors' bytes do not fit in 64 bits");
+		}
+	}
+	qsort_r(checkpoint->by_name, checkpoint->n_tensors, sizeof *checkpoint->by_name,
+		compare_by_name, checkpoint);
+	return check_unique(checkpoint);
+}
+
+/* By key, then in the order given (the index's before the files'). */
+static int compare_metadata(const void *a, const void *b, void *context)
+{
+	const struct hoist__metadata *all = context;
+	size_t first = *(const size_t *)a;
+	size_t second = *(const size_t *)b;
+	int order = strcmp(all[first].key, all[second].key);
+	return order != 0 ? order : (first > second) - (first < second);
+}
+
+static size_t gather_metadata(const hoist_checkpoint *checkpoint, struct hoist__metadata *all)
+{
+	size_t n = 0;
+	const struct hoist__index *index = checkpoint->index;
+	for (size_t i = 0; index != NULL && i < index->n_metadata; i++)
+		all[n++] = index->metadata[i];
+	for (size_t f = 0; f < checkpoint->n_files; f++) {
+		const struct hoist__manifest *manifest = checkpoint->files[f].manifest;
+		for (size_t i = 0; i < manifest->n_metadata; i++)
+			all[n++] = manifest->metadata[i];
+	}
+	return n;
+}
+
+static int build_metadata(hoist_checkpoint *checkpoint)
+{
+	size_t most = checkpoint->index != NULL ? checkpoint->index->n_metadata : 0;
+	for (size_t f = 0; f < checkpoint->n_files; f++)
+		most += checkpoint->files[f].manifest->n_metadata;
+	if (most == 0)
+		return 0;
+	struct hoist__metadata *all = calloc(most, sizeof *all);
+	size_t *order = calloc(most, sizeof *order);
+	checkpoint->metadata = calloc(most, sizeof *checkpoint->metadata);
+	int err = 0;
+	if (all == NULL || order == NULL || checkpoint->metadata == NULL) {
+		err = hoist__fail_nomem("metadata", most * sizeof *all);
+	} else {
+		size_t n = gather_metadata(checkpoint, all);
+		for (size_t i = 0; i < n; i++)
+			order[i] = i;
+		qsort_r(order, n, sizeof *order, compare_metadata, all);
+		for (size_t i = 0; i < n; i++) {
+			const struct hoist__metadata *next = &all[order[i]];
+			const struct hoist__metadata *last =
+				&checkpoint->metadata[checkpoint->n_metadata -
+						      (checkpoint->n_metadata > 0)];
+			if (checkpoint->n_metadata == 0 || strcmp(last->key, next->key) != 0 ||
+			    strcmp(last->value, next->value) != 0)
+				checkpoint->metadata[checkpoint->n_metadata++] = *next;
+		}
+	}
+	free(all);
+	free(order);
+	return err;
+}
+
+int hoist_checkpoint_open(const char *path, hoist_checkpoint **ret)
+{
+	if (path == NULL || ret == NULL)
+		return hoist__fail(-EINVAL, "opening a checkpoint: the path or the result is NULL");
+	hoist_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+	if (checkpoint == NULL)
+		return hoist__fail_nomem("a checkpoint", sizeof *checkpoint);
+	atomic_init(&checkpoint->refs, 1);
+	int err = open_path(checkpoint, path);
+	if (err == 0)
+		err = build_tensors(checkpoint);
+	if (err == 0)
+		err = build_metadata(checkpoint);
+	if (err < 0) {
+		hoist_checkpoint_close(checkpoint);
+		return err;
+	}
+	*ret = checkpoint;
+	return 0;
+}

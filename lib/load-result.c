@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* What a load gave: its buffers, and what it did in figures and in words. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "lib/load.h"
+#include "lib/objects.h"
+
+static int check_loaded(struct hoist_load *load)
+{
+	if (!hoist__load_is_done(load))
+		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for it first");
+	return hoist__load_outcome(load);
+}
+
+size_t hoist_load_n_tensors(const hoist_load *load)
+{
+	return load->plan.n_tensors;
+}
+
+static int make_buffer(struct hoist_load *load, size_t index, hoist_buffer **ret)
+{
+	const struct hoist__entry *entry = &load->checkpoint->tensors[load->plan.tensors[index]];
+	const struct hoist__tensor *tensor = entry->tensor;
+	struct hoist__storage *storage = load->storages[load->n_storages > 1 ? entry->file : 0];
+	struct hoist__storage *none = NULL;
+	if (storage == NULL) { /* a mapped load's file of which only empty tensors were selected */
+		int err = hoist__storage_alloc(load->device, NULL, 0, 1, 0, &none);
+		if (err < 0)
+			return err;
+		storage = none;
+	}
+	int err = hoist__buffer_over(storage, (size_t)load->plan.targets[index], tensor->dtype,
+				     tensor->rank, tensor->shape, ret);
+	hoist__storage_unref(none);
+	return err;
+}
+
+int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor, hoist_buffer **ret)
+{
+	int err = check_loaded(load);
+	if (err < 0)
+		return err;
+	if (index >= load->plan.n_tensors)
+		return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
+				   load->plan.n_tensors);
+	err = make_buffer(load, index, ret);
+	if (err == 0 && ret_tensor != NULL)
+		*ret_tensor = load->plan.tensors[index];
+	return err;
+}
+
+static int compare_index(const void *a, const void *b)
+{
+	size_t first = *(const size_t *)a;
+	size_t second = *(const size_t *)b;
+	return (first > second) - (first < second);
+}
+
+int hoist_load_buffer(hoist_load *load, const char *name, hoist_buffer **ret)
+{
+	int err = check_loaded(load);
+	if (err < 0)
+		return err;
+	size_t tensor;
+	err = hoist_checkpoint_find(load->checkpoint, name, &tensor);
+	if (err < 0)
+		return err;
+	const size_t *found = bsearch(&tensor, load->plan.tensors, load->plan.n_tensors,
+				      sizeof *load->plan.tensors, compare_index);
+	if (found == NULL)
+		return hoist__fail(-ENOENT,
+				   "tensor \"%.200s\" is in the checkpoint, but was not selected",
+				   name);
+	return make_buffer(load, (size_t)(found - load->plan.tensors), ret);
+}
+
+void hoist_load_progress(const hoist_load *load, uint64_t *done, uint64_t *total)
+{
+	if (done != NULL)
+		*done = atomic_load_explicit(&load->arrived, memory_order_relaxed);
+	if (total != NULL)
+		*total = load->plan.bytes;
+}
+
+static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
+{
+	const struct hoist__routes *routes = &load->routes;
+	const char *asked = load->io == HOIST_IO_DIRECT	  ? "direct, as asked"
+			    : load->io == HOIST_IO_CACHED ? "through the page cache, as asked"
+			    : load->io == HOIST_IO_MAP	  ? "mapped, as asked"
+							  : "direct unless cached";
+	if (load->plan.n_extents == 0)
+		asked = "nothing to read";
+	else if (load->io == HOIST_IO_MAP && !load->to_host)
+		asked = "through the page cache: a device is not fed from a map";
+	int used = snprintf(text, bytes, "%s", asked);
+	const struct {
+		uint64_t n;
+		const char *what;
+	} notes[] = {
+		{routes->resident, "lay in the page cache"},
+		{routes->unknown, "direct because the kernel does not say what is cached"},
+		{routes->no_direct, "not direct"},
+		{routes->fell_back, "finished through the cache after a direct read was refused"},
+	};
+	for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
+		if (notes[i].n > 0 && used >= 0 && (size_t)used < bytes)
+			used += snprintf(text + used, bytes - (size_t)used,
+					 "; %llu of %llu reads %s", (unsigned long long)notes[i].n,
+					 (unsigned long long)load->report.n_reads, notes[i].what);
+	if (routes->no_direct > 0 && routes->note != NULL && used >= 0 && (size_t)used < bytes)
+		(void)snprintf(text + used, bytes - (size_t)used, " (%s)", routes->note);
+}
+
+void hoist__load_finish_report(struct hoist_load *load)
+{
+	hoist_load_report *report = &load->report;
+	report->bytes = load->plan.bytes;
+	report->n_tensors = load->plan.n_tensors;
+	report->budget_bytes = hoist__budget_limit(hoist__budget_of(load->budget));
+	report->emulated = hoist__dev_props(hoist__device_dev(load->device))->emulated;
+	(void)snprintf(report->device, sizeof report->device, "%s",
+		       hoist_device_spec(load->device));
+	const char *engine = load->engine != NULL ? hoist__engine_name(load->engine) : "none";
+	const char *reason =
+		load->engine != NULL ? hoist__engine_reason(load->engine) : "no reads were needed";
+	(void)snprintf(report->engine, sizeof report->engine, "%s", engine);
+	(void)snprintf(report->engine_reason, sizeof report->engine_reason, "%s", reason);
+	describe_io(load, report->io_reason, sizeof report->io_reason);
+	if (load->to_host && load->io == HOIST_IO_MAP) {
+		for (size_t e = 0; e < load->plan.n_extents; e++)
+			report->mapped_bytes +=
+				load->plan.extents[e].end - load->plan.extents[e].begin;
+		if (load->err == 0)
+			atomic_store_explicit(&load->arrived, load->plan.bytes,
+					      memory_order_relaxed);
+	}
+	struct hoist__pool *pool;
+	if (load->ring != NULL && hoist__device_staging_pool(load->device, &pool) == 0) {
+		struct hoist__pool_stats stats;
+		hoist__pool_stats(pool, &stats);
+		report->pinned_peak_bytes = stats.reserved_peak_bytes;
+		report->staging_peak_bytes = hoist__staging_peak_bytes(load->ring);
+	}
+	report->ns = hoist__now_ns() - load->start_ns;
+	report->cpu_ns = hoist__cpu_ns() - load->start_cpu_ns;
+}
+
+int hoist_load_get_report(hoist_load *load, hoist_load_report *report)
+{
+	if (!hoist__load_is_done(load))
+		return hoist__fail(-EAGAIN,
+				   "the load has not ended yet; its report is not complete");
+	return hoist__options_out("hoist_load_report", report, &load->report, sizeof load->report);
+}
