@@ -35,6 +35,11 @@
 #include "base/list.h"
 #include "emulator/control.h"
 
+/* In the static block, of which the C library keeps some bytes free for opened
+ * libraries: the usual model allocates at a thread's first touch, and ends the
+ * process if that fails. */
+#define EMU_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+
 enum {
 	EMU_SUCCESS = 0,
 	EMU_INVALID_VALUE = 1,

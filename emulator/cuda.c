@@ -74,9 +74,9 @@ const struct hoist__emu_face hoist__emu_face = {
 
 /* The calling thread's contexts; the last one is current.  A context is its
  * device: only primary ones exist here. */
-#define MAX_CONTEXTS 32
-static _Thread_local struct hoist__emu_device *contexts[MAX_CONTEXTS];
-static _Thread_local unsigned n_contexts;
+#define MAX_CONTEXTS 16
+static EMU_THREAD_LOCAL struct hoist__emu_device *contexts[MAX_CONTEXTS];
+static EMU_THREAD_LOCAL unsigned n_contexts;
 
 static atomic_bool initialized;
 

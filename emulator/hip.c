@@ -74,8 +74,8 @@ const struct hoist__emu_face hoist__emu_face = {
 #define DEVICE_NAME "Emulated HIP device"
 #define ARCHITECTURE "gfx942:sramecc+:xnack-"
 
-static _Thread_local int current;
-static _Thread_local int last_error;
+static EMU_THREAD_LOCAL int current;
+static EMU_THREAD_LOCAL int last_error;
 
 /* Every function ends with this. */
 static hoist__hip_error leave(int result)

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* io_uring refused by a seccomp filter, as containers do: loads pass through
+ * threads, the report says why, and asking for io_uring fails with the reason. */
+#include "config.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/load-support.h"
+
+/* io_uring_setup, io_uring_enter and io_uring_register are 425 to 427. */
+static void refuse_io_uring(unsigned with)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | with),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static void load_refused(unsigned with, const char *word)
+{
+	refuse_io_uring(with);
+	const size_t sizes[] = {100, 9 << 20, 4097};
+	char path[512];
+	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	support_write("m.safetensors", 0, 3, sizes, -1);
+	static const char *const devices[] = {"cpu", "cuda:0"};
+	for (size_t d = 0; d < 2; d++) {
+		hoist_load_options o = {.size = sizeof o};
+		hoist_load_report report;
+		hoist_checkpoint *checkpoint;
+		hoist_load *load;
+		CHECK(hoist_device_open(devices[d], &o.device) == 0);
+		support_load_and_compare(path, &o, &report);
+		CHECK(strcmp(report.engine, "threads") == 0);
+		CHECK(strstr(report.engine_reason, word) != NULL);
+		o.engine = HOIST_ENGINE_URING;
+		CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		CHECK(hoist_load_wait(load) == -(int)with);
+		CHECK(strstr(hoist_error(), "io_uring") != NULL);
+		hoist_load_destroy(load);
+		hoist_checkpoint_close(checkpoint);
+		hoist_device_unref(o.device);
+	}
+	support_cleanup();
+}
+
+int main(void)
+{
+	static const struct {
+		unsigned with;
+		const char *word;
+	} refusals[] = {{EPERM, "EPERM"}, {ENOSYS, "ENOSYS"}};
+	setenv("HOIST_EMULATE", "cuda:1", 1);
+	if (getenv("HOIST_EMULATOR_DIR") == NULL) {
+		fprintf(stderr, "skipped: HOIST_EMULATOR_DIR does not say where the stand-in "
+				"drivers are\n");
+		return 77;
+	}
+	for (size_t i = 0; i < 2; i++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			load_refused(refusals[i].with, refusals[i].word);
+			exit(0);
+		}
+		int status;
+		CHECK(waitpid(child, &status, 0) == child);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+	return 0;
+}
