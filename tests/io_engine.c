@@ -485,6 +485,12 @@ Test(io_engine, registered_buffers_change_nothing_but_speed)
 			cr_expect(request.result == 0);
 			cr_expect(first_wrong(file->fd, memory + 20480, 0, 39000) == 39000);
 		}
+		/* Begins in the first buffer, ends behind it. */
+		struct hoist__request over = {
+			.file = file, .address = memory + 10000, .bytes = 15000, .need = 15000};
+		one(engine, &over);
+		cr_expect(over.result == 0, "%d", over.result);
+		cr_expect(first_wrong(file->fd, memory + 10000, 0, 15000) == 15000);
 		hoist__engine_destroy(engine);
 	}
 	free(memory);

@@ -1,16 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that is faulted in ahead of its reader. */
+/* Memory that is faulted in ahead of its reader.  The linker (--wrap) lets a test
+ * hold back the slice that begins at `held`. */
 #include "config.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "alloc/region.h"
 #include "io-helpers.h"
 #include "io/populate.h"
 
 #define MIB ((size_t)1 << 20)
+
+static _Atomic(void *) held;
+static atomic_int n_populated;
+
+int __real_hoist__populate(void *address, size_t bytes);
+int __wrap_hoist__populate(void *address, size_t bytes);
+int __wrap_hoist__populate(void *address, size_t bytes)
+{
+	while (atomic_load(&held) == address)
+		sched_yield();
+	int err = __real_hoist__populate(address, bytes);
+	atomic_fetch_add(&n_populated, 1);
+	return err;
+}
 
 static unsigned char *reserve(size_t bytes)
 {
@@ -92,4 +110,25 @@ Test(io_populate, reports_memory_that_cannot_be_had)
 	cr_expect(hoist__populator_done(populator, &done) == -ENOMEM);
 	hoist__populator_stop(populator);
 	munmap(memory, 32 * MIB);
+}
+
+Test(io_populate, counts_no_slice_before_the_ones_in_front_of_it)
+{
+	cpu_set_t set;
+	if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < 2)
+		cr_skip_test("one CPU: one thread, and slices in order");
+	/* Slices of 16 MiB by address: at least three of them. */
+	unsigned char *memory = reserve(64 * MIB);
+	struct hoist__populator *populator = NULL;
+	atomic_store(&held, memory);
+	cr_assert(hoist__populator_start(memory, 64 * MIB, 2, &populator) == 0);
+	while (atomic_load(&n_populated) < 3)
+		sched_yield();
+	size_t done = 1;
+	cr_expect(hoist__populator_done(populator, &done) == 0 && done == 0);
+	cr_expect(hoist__populator_wait(populator, 1, 1000000) == -EAGAIN);
+	atomic_store(&held, NULL);
+	cr_expect(hoist__populator_wait(populator, 64 * MIB, UINT64_MAX) == 0);
+	hoist__populator_stop(populator);
+	munmap(memory, 64 * MIB);
 }
