@@ -152,6 +152,19 @@ double bench_resident(const char *path)
 	return (double)resident / (double)n_pages;
 }
 
+void bench_touch_memory(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		bench_fail("no memory to touch: %s", strerror(errno));
+	(void)madvise(memory, bytes, MADV_HUGEPAGE);
+	for (size_t i = 0; i < bytes; i += page)
+		((volatile char *)memory)[i] = 1;
+	munmap(memory, bytes);
+}
+
 uint64_t bench_file_bytes(const char *path)
 {
 	struct stat status;

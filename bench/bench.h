@@ -33,6 +33,11 @@ void bench_make_hot(const char *path);
 /* How much of the file lies in the page cache, 0 to 1. */
 double bench_resident(const char *path);
 
+/* Touches @bytes of fresh memory and frees them.  A virtual machine whose host takes
+ * free memory back pays for the first touch of it, several times what the kernel
+ * itself takes: that would measure the host, and whichever subject comes first. */
+void bench_touch_memory(size_t bytes);
+
 uint64_t bench_file_bytes(const char *path);
 
 /* A count of bytes in text: "256M", suffixes K, M, G are powers of 1024. */

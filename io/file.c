@@ -105,7 +105,10 @@ static int open_fd(int dir_fd, const char *path, unsigned flags, const char *dis
 			fd = -errno;
 	}
 	if (fd == -EXDEV)
-		return hoist__fail(fd, "opening %s: it leads out of its folder", display);
+		return hoist__fail(fd,
+				   "opening %s: it is a link that leads out of its folder; if you "
+				   "trust it, open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
+				   display);
 	if (fd < 0)
 		return hoist__fail_errno(fd, "opening %s", display);
 	*ret = fd;

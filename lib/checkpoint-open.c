@@ -93,7 +93,7 @@ static int add_shards(hoist_checkpoint *checkpoint, int dir_fd, const char *fold
 		char *display = join(folder, names[f]);
 		if (display == NULL)
 			return -ENOMEM;
-		int err = hoist__shard_open(dir_fd, names[f], display, HOIST__FILE_BENEATH,
+		int err = hoist__shard_open(dir_fd, names[f], display, checkpoint->file_flags,
 					    &checkpoint->files[f]);
 		free(display);
 		if (err < 0)
@@ -210,7 +210,7 @@ static int open_index_named(hoist_checkpoint *checkpoint, int dir_fd, const char
 		return -ENOMEM;
 	struct hoist__file *file;
 	int err = hoist__file_open(dir_fd, name, display,
-				   HOIST__FILE_NO_DIRECT | HOIST__FILE_BENEATH, &file);
+				   HOIST__FILE_NO_DIRECT | checkpoint->file_flags, &file);
 	free(display);
 	if (err < 0)
 		return err;
@@ -448,14 +448,17 @@ static int build_metadata(hoist_checkpoint *checkpoint)
 	return err;
 }
 
-int hoist_checkpoint_open(const char *path, hoist_checkpoint **ret)
+int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **ret)
 {
 	if (path == NULL || ret == NULL)
 		return hoist__fail(-EINVAL, "opening a checkpoint: the path or the result is NULL");
+	if ((flags & ~HOIST_OPEN_FOLLOW_LINKS) != 0)
+		return hoist__fail(-EINVAL, "opening %s: unknown flags 0x%x", path, flags);
 	hoist_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
 	if (checkpoint == NULL)
 		return hoist__fail_nomem("a checkpoint", sizeof *checkpoint);
 	atomic_init(&checkpoint->refs, 1);
+	checkpoint->file_flags = (flags & HOIST_OPEN_FOLLOW_LINKS) != 0 ? 0 : HOIST__FILE_BENEATH;
 	int err = open_path(checkpoint, path);
 	if (err == 0)
 		err = build_tensors(checkpoint);

@@ -58,23 +58,23 @@ static int fail_index(const char *what, size_t index, size_t n)
 }
 
 int hoist_checkpoint_file(const hoist_checkpoint *checkpoint, size_t index,
-			  struct hoist_file_info *info)
+			  hoist_file_info *info)
 {
 	if (index >= checkpoint->n_files)
 		return fail_index("file", index, checkpoint->n_files);
 	const struct hoist__file *file = checkpoint->files[index].file;
-	const struct hoist_file_info full = {
+	const hoist_file_info full = {
 		.size = sizeof full, .path = file->path, .bytes = file->bytes};
 	return hoist__options_out("hoist_file_info", info, &full, sizeof full);
 }
 
 int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
-			    struct hoist_tensor_info *info)
+			    hoist_tensor_info *info)
 {
 	if (index >= checkpoint->n_tensors)
 		return fail_index("tensor", index, checkpoint->n_tensors);
 	const struct hoist__entry *entry = &checkpoint->tensors[index];
-	const struct hoist_tensor_info full = {
+	const hoist_tensor_info full = {
 		.size = sizeof full,
 		.name = entry->tensor->name,
 		.dtype = entry->tensor->dtype,

@@ -32,6 +32,7 @@ struct hoist__entry {
 
 struct hoist_checkpoint {
 	_Atomic unsigned refs;
+	unsigned file_flags; /* of hoist__file_open, for files beneath a folder */
 	size_t n_files;
 	struct hoist__shard *files;
 	size_t n_tensors;

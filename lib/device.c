@@ -270,13 +270,13 @@ const char *hoist_device_spec(const hoist_device *device)
 	return device->spec;
 }
 
-int hoist_device_info(const hoist_device *device, struct hoist_device_info *info)
+int hoist_device_get_info(const hoist_device *device, hoist_device_info *info)
 {
 	if (device == NULL)
 		return hoist__fail(-EINVAL, "the device to describe is NULL");
 	const struct hoist__dev_props *props = hoist__dev_props(device->dev);
 	enum hoist__api api = hoist__dev_api(device->dev);
-	const struct hoist_device_info known = {
+	const hoist_device_info known = {
 		.size = sizeof known,
 		.api = hoist__api_name(api),
 		.id = hoist__dev_ordinal(device->dev),
@@ -288,7 +288,7 @@ int hoist_device_info(const hoist_device *device, struct hoist_device_info *info
 		.numa_node = device->node,
 		.total_memory = props->total_bytes,
 	};
-	return hoist__options_out("struct hoist_device_info", info, &known, sizeof known);
+	return hoist__options_out("hoist_device_info", info, &known, sizeof known);
 }
 
 int hoist_device_memory(hoist_device *device, uint64_t *free_bytes, uint64_t *total_bytes)

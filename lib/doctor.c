@@ -99,13 +99,13 @@ size_t hoist_doctor_n_checks(const hoist_doctor *doctor)
 	return doctor->n_checks;
 }
 
-int hoist_doctor_check(const hoist_doctor *doctor, size_t index, struct hoist_check_info *info)
+int hoist_doctor_check(const hoist_doctor *doctor, size_t index, hoist_check_info *info)
 {
 	if (index >= doctor->n_checks)
 		return hoist__fail(-EINVAL, "check %zu: the doctor made %zu", index,
 				   doctor->n_checks);
 	const struct hoist__check *check = &doctor->checks[index];
-	struct hoist_check_info full = {
+	hoist_check_info full = {
 		.size = sizeof full,
 		.name = check->name,
 		.ok = check->ok,

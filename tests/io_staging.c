@@ -394,7 +394,9 @@ Test(io_staging, only_drains_after_the_device_failed)
 	cr_assert(w.control.fail("async:1") == 0);
 	struct hoist__slot *full = hoist__staging_acquire(ring);
 	struct hoist__slot *slot = hoist__staging_acquire(ring);
+	w.control.hold(1); /* the copy fails once its event is recorded, not before */
 	fill_and_copy(ring, slot, to, 1);
+	w.control.hold(0);
 	int err = 0;
 	while (err == 0)
 		err = hoist__staging_reclaim(ring);

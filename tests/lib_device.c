@@ -115,8 +115,8 @@ Test(device, info_describes_each)
 	hoist_device *devices[LIB_N_DEVICES];
 	lib_open_all(devices);
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
-		struct hoist_device_info info = {.size = sizeof info};
-		cr_assert_eq(hoist_device_info(devices[i], &info), 0);
+		hoist_device_info info = {.size = sizeof info};
+		cr_assert_eq(hoist_device_get_info(devices[i], &info), 0);
 		cr_expect_eq(strncmp(lib_specs[i], info.api, strlen(info.api)), 0);
 		cr_expect_eq(info.id, i == 2 ? 1 : 0);
 		cr_expect_eq(info.is_host, i == 0);
@@ -132,17 +132,17 @@ Test(device, info_describes_each)
 
 Test(device, info_goes_no_further_than_its_size)
 {
-	struct hoist_device_info info = {.size = offsetof(struct hoist_device_info, is_host),
+	hoist_device_info info = {.size = offsetof(hoist_device_info, is_host),
 					 .emulated = 77};
 	hoist_device *cpu = open_device("cpu");
-	cr_assert_eq(hoist_device_info(cpu, &info), 0);
+	cr_assert_eq(hoist_device_get_info(cpu, &info), 0);
 	cr_assert_str_eq(info.api, "cpu");
 	cr_assert_eq(info.emulated, 77);
 	info.size = 0;
-	cr_assert_eq(hoist_device_info(cpu, &info), -EINVAL);
+	cr_assert_eq(hoist_device_get_info(cpu, &info), -EINVAL);
 	info.size = sizeof info + 1;
-	cr_assert_eq(hoist_device_info(cpu, &info), -EINVAL);
-	cr_assert_eq(hoist_device_info(NULL, &info), -EINVAL);
+	cr_assert_eq(hoist_device_get_info(cpu, &info), -EINVAL);
+	cr_assert_eq(hoist_device_get_info(NULL, &info), -EINVAL);
 }
 
 Test(device, memory_says_how_much_is_free)
@@ -174,8 +174,8 @@ Test(device, opening_makes_no_context)
 {
 	emulate();
 	hoist_device *cuda = open_device("cuda:0");
-	struct hoist_device_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_device_info(cuda, &info), 0);
+	hoist_device_info info = {.size = sizeof info};
+	cr_assert_eq(hoist_device_get_info(cuda, &info), 0);
 	cr_assert_eq(lib_counters("cuda").live_contexts, 0);
 	uint64_t free_bytes;
 	cr_assert_eq(hoist_device_memory(cuda, &free_bytes, &free_bytes), 0);

@@ -109,8 +109,8 @@ int main(void)
 		printf("skipped: %s\n", hoist_error());
 		return 77;
 	}
-	struct hoist_device_info info = {.size = sizeof info};
-	CHECK(hoist_device_info(device, &info) == 0);
+	hoist_device_info info = {.size = sizeof info};
+	CHECK(hoist_device_get_info(device, &info) == 0);
 	printf("%s: %s, %s, node %d%s\n", hoist_device_spec(device), info.name, info.architecture,
 	       info.numa_node, info.emulated ? ", emulated" : "");
 	for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

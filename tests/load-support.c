@@ -107,7 +107,7 @@ void support_write_index(const char *const *files, const size_t *first, size_t n
 }
 
 /* Compares in pieces, so that a tensor of any size needs little memory. */
-static void compare_buffer(hoist_buffer *buffer, const struct hoist_tensor_info *tensor, int fd)
+static void compare_buffer(hoist_buffer *buffer, const hoist_tensor_info *tensor, int fd)
 {
 	static _Thread_local unsigned char got[1 << 20];
 	static _Thread_local unsigned char want[1 << 20];
@@ -136,11 +136,11 @@ void support_compare(hoist_checkpoint *checkpoint, hoist_load *load)
 	for (size_t i = 0; i < n; i += step) {
 		size_t t;
 		hoist_buffer *buffer;
-		struct hoist_tensor_info tensor = {.size = sizeof tensor};
+		hoist_tensor_info tensor = {.size = sizeof tensor};
 		CHECK(hoist_load_tensor(load, i, &t, &buffer) == 0);
 		CHECK(hoist_checkpoint_tensor(checkpoint, t, &tensor) == 0);
 		if (tensor.file != open_file) {
-			struct hoist_file_info file = {.size = sizeof file};
+			hoist_file_info file = {.size = sizeof file};
 			CHECK(hoist_checkpoint_file(checkpoint, tensor.file, &file) == 0);
 			if (fd >= 0)
 				close(fd);
@@ -160,7 +160,7 @@ void support_load_and_compare(const char *path, const hoist_load_options *o,
 {
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	CHECK(hoist_load_start(checkpoint, o, &load) == 0);
 	CHECK(hoist_load_wait(load) == 0);
 	support_compare(checkpoint, load);

@@ -47,7 +47,7 @@ static void cancel_ends_a_slow_load(void)
 	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
 	hoist_checkpoint_close(checkpoint); /* the load keeps what it needs */
 	slow_emulator(8 * MIB);		    /* 4 s if it were not cancelled */
@@ -72,7 +72,7 @@ static void destroy_without_wait_cancels(void)
 	write_one(16, MIB);
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	for (int i = 0; i < 8; i++) {
 		hoist_load_options o = {.size = sizeof o,
 					.device = open_device(i % 2 ? "cuda:0" : "cpu")};
@@ -94,7 +94,7 @@ static void the_caller_can_drive(void)
 					.flags = HOIST_LOAD_CALLER_DRIVEN};
 		hoist_checkpoint *checkpoint;
 		hoist_load *load;
-		CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
 		int steps = 0;
 		int done;
@@ -127,7 +127,7 @@ static void bad_options_are_refused(void)
 	hoist_load *load = NULL;
 	const char *const nothing[] = {"nothing.*"};
 	const char *const null_name[] = {NULL};
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	const hoist_load_options bad[] = {
 		{.size = 0},
 		{.size = sizeof bad[0], .engine = (enum hoist_engine)9},
@@ -162,7 +162,7 @@ static void a_file_that_shrinks_is_named(void)
 							.io = (enum hoist_io)io};
 				hoist_checkpoint *checkpoint;
 				hoist_load *load;
-				CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+				CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 				CHECK(truncate(path, 5 * MIB + 100) == 0);
 				CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
 				CHECK(hoist_load_wait(load) == -ENODATA);
@@ -180,7 +180,7 @@ static void a_file_that_changes_is_noticed(void)
 	write_one(2, MIB);
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	CHECK(fd >= 0);
 	const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
@@ -212,7 +212,7 @@ static void small_budgets_hold(void)
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
 	CHECK(hoist_budget_create(1000, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
 	CHECK(hoist_load_wait(load) == -EDQUOT);
 	hoist_load_destroy(load);
@@ -230,7 +230,7 @@ static void loads_share_a_budget_by_waiting(void)
 	hoist_checkpoint *checkpoint;
 	hoist_load *loads[N];
 	CHECK(hoist_budget_create(4 * MIB, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	for (int i = 0; i < N; i++)
 		CHECK(hoist_load_start(checkpoint, &o, &loads[i]) == 0);
 	for (int i = 0; i < N; i++) {
@@ -260,8 +260,8 @@ static void buffers_outlive_everything(void)
 			hoist_buffer *buffer;
 			unsigned char got[64];
 			unsigned char want[64];
-			struct hoist_tensor_info tensor = {.size = sizeof tensor};
-			CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+			hoist_tensor_info tensor = {.size = sizeof tensor};
+			CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 			CHECK(hoist_checkpoint_tensor(checkpoint, 1, &tensor) == 0);
 			uint64_t offset = tensor.offset;
 			CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
@@ -285,7 +285,7 @@ static void a_forked_child_is_told(void)
 	write_one(2, MIB);
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	CHECK(hoist_load_start(checkpoint, NULL, &load) == 0);
 	pid_t child = fork();
 	CHECK(child >= 0);

@@ -150,7 +150,7 @@ int main(void)
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
 	const hoist_load_options o = {.size = sizeof o, .engine = HOIST_ENGINE_URING};
-	CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
 	uring_refused = hoist_load_wait(load) < 0;
 	if (uring_refused)

@@ -47,7 +47,7 @@ static void load_refused(unsigned with, const char *word)
 		CHECK(strcmp(report.engine, "threads") == 0);
 		CHECK(strstr(report.engine_reason, word) != NULL);
 		o.engine = HOIST_ENGINE_URING;
-		CHECK(hoist_checkpoint_open(path, &checkpoint) == 0);
+		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
 		CHECK(hoist_load_wait(load) == -(int)with);
 		CHECK(strstr(hoist_error(), "io_uring") != NULL);

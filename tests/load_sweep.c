@@ -66,7 +66,7 @@ static int scenario(void)
 	int err = hoist_device_open(spec, &device);
 	o.device = device;
 	if (err == 0)
-		err = hoist_checkpoint_open(path, &checkpoint);
+		err = hoist_checkpoint_open(path, 0, &checkpoint);
 	if (err == 0)
 		err = hoist_load_start(checkpoint, &o, &load);
 	if (err == 0)

@@ -31,6 +31,18 @@ failing short.safetensors load "$work/short.safetensors"
 : >"$work/empty.safetensors"
 failing empty.safetensors ls "$work/empty.safetensors"
 
+# Links out of the folder are followed only on request.
+mkdir "$work/blobs" "$work/snapshot"
+mv "$work/tiny/"* "$work/blobs"
+for file in "$work/blobs/"*; do
+	ln -s "../blobs/${file##*/}" "$work/snapshot/"
+done
+failing follow-links ls "$work/snapshot"
+failing follow-links load "$work/snapshot"
+run 0 ls --follow-links "$work/snapshot"
+run 0 load --follow-links --verify "$work/snapshot"
+mv "$work/blobs/"* "$work/tiny"
+
 failing nothing_like_it load --tensor 'nothing_like_it*' "$work/tiny"
 failing absent.weight cat "$work/tiny" absent.weight
 failing cpu load --device banana "$work/tiny"

@@ -29,6 +29,8 @@ static const struct {
 	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map"},
 	{OPTION_BUDGET, "budget", "BYTES", "most memory for staging, as 64M or 1G; default 256M"},
 	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
+	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
+	 "take files that are links to outside the folder (Hugging Face's cache)"},
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
 	{OPTION_JSON, "json", NULL, "print one JSON object"},
 	{OPTION_HELP, "help", NULL, "show this"},
@@ -151,6 +153,9 @@ static int take_option(struct args *args, unsigned bit, char *value)
 		return take_budget(args, value);
 	case OPTION_VERIFY:
 		args->verify = true;
+		return STATUS_OK;
+	case OPTION_FOLLOW_LINKS:
+		args->open_flags |= HOIST_OPEN_FOLLOW_LINKS;
 		return STATUS_OK;
 	case OPTION_FORCE:
 		args->force = true;

@@ -25,9 +25,11 @@
 #define OPTION_VERIFY (1u << 5)
 #define OPTION_FORCE (1u << 6)
 #define OPTION_JSON (1u << 7)
-#define OPTION_HELP (1u << 8) /* every command takes it */
+#define OPTION_FOLLOW_LINKS (1u << 8)
+#define OPTION_HELP (1u << 9) /* every command takes it */
 
-#define OPTIONS_LOADING (OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET)
+#define OPTIONS_LOADING                                                                            \
+	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
 
 struct args {
 	const struct command *command;
@@ -37,7 +39,8 @@ struct args {
 	size_t n_patterns;
 	enum hoist_engine engine;
 	enum hoist_io io;
-	size_t budget; /* 0: the library's default */
+	size_t budget;	     /* 0: the library's default */
+	unsigned open_flags; /* of hoist_checkpoint_open */
 	bool verify;
 	bool force;
 	bool json;

@@ -26,7 +26,7 @@ static int wait_for_room(void)
 	}
 }
 
-static int write_piece(void *context, const struct hoist_tensor_info *tensor,
+static int write_piece(void *context, const hoist_tensor_info *tensor,
 		       const unsigned char *bytes, size_t n, uint64_t offset)
 {
 	(void)context;
@@ -56,7 +56,7 @@ static int cat(struct operation *op, const struct args *args)
 	if (hoist_checkpoint_find(op->checkpoint, name, &index) != 0)
 		return fail_library();
 	int status = operation_load(op, args, &name, 1);
-	struct hoist_tensor_info tensor;
+	hoist_tensor_info tensor;
 	return status == STATUS_OK ? operation_read(op, 0, &tensor, write_piece, NULL) : status;
 }
 

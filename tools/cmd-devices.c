@@ -26,7 +26,7 @@ struct listing {
 /* A device that cannot tell its free memory (it fails, or is in another's exclusive
  * use) is listed all the same. */
 struct row {
-	struct hoist_device_info info;
+	hoist_device_info info;
 	const char *spec;
 	bool free_known;
 	uint64_t free_bytes;
@@ -39,7 +39,7 @@ static int append(json_t *array, json_t *value)
 
 static int add_json(struct listing *listing, const struct row *row)
 {
-	const struct hoist_device_info *info = &row->info;
+	const hoist_device_info *info = &row->info;
 	return append(listing->devices,
 		      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:b}", "spec",
 				json_text(row->spec), "api", json_text(info->api), "name",
@@ -73,7 +73,7 @@ static int add_device(struct listing *listing, const char *api, int id)
 	struct row row = {.info = {.size = sizeof row.info}, .spec = hoist_device_spec(device)};
 	uint64_t total = 0;
 	int status = STATUS_OK;
-	if (hoist_device_info(device, &row.info) != 0) {
+	if (hoist_device_get_info(device, &row.info) != 0) {
 		status = fail_library();
 	} else {
 		row.free_known = hoist_device_memory(device, &row.free_bytes, &total) == 0;

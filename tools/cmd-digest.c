@@ -16,7 +16,7 @@ struct digest {
 	char hex[2 * sizeof(XXH128_canonical_t) + 1]; /* as xxhsum prints it */
 };
 
-static int add_piece(void *context, const struct hoist_tensor_info *tensor,
+static int add_piece(void *context, const hoist_tensor_info *tensor,
 		     const unsigned char *bytes, size_t n, uint64_t offset)
 {
 	(void)tensor;
@@ -59,7 +59,7 @@ static int digest_all(struct operation *op, XXH3_state_t *state, json_t *rows)
 	size_t n = hoist_load_n_tensors(op->load);
 	progress_begin("digesting");
 	for (size_t i = 0; i < n; i++) {
-		struct hoist_tensor_info tensor;
+		hoist_tensor_info tensor;
 		struct digest digest;
 		(void)XXH3_128bits_reset(state);
 		int status = operation_read(op, i, &tensor, add_piece, state);

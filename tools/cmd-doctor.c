@@ -14,7 +14,7 @@
 
 static int print_table(const hoist_doctor *doctor)
 {
-	struct hoist_check_info check = {.size = sizeof check};
+	hoist_check_info check = {.size = sizeof check};
 	size_t n_failed = 0;
 	for (size_t i = 0; hoist_doctor_check(doctor, i, &check) == 0; i++) {
 		(void)printf("%-*s  %-3s  ", NAME_WIDTH, check.name, check.ok ? "yes" : "no");
@@ -38,7 +38,7 @@ static int print_table(const hoist_doctor *doctor)
 static int print_json(const hoist_doctor *doctor)
 {
 	json_t *checks = json_array();
-	struct hoist_check_info check = {.size = sizeof check};
+	hoist_check_info check = {.size = sizeof check};
 	for (size_t i = 0; hoist_doctor_check(doctor, i, &check) == 0; i++) {
 		json_t *row = json_pack("{s:o, s:b, s:o, s:o}", "name", json_text(check.name), "ok",
 					check.ok, "detail", json_text(check.detail), "remedy",

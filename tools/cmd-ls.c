@@ -17,7 +17,7 @@ struct widths {
 };
 
 /* "[4096, 128]"; rank 0 is "[]".  Returns its length; @out NULL only measures. */
-static int print_shape(FILE *out, const struct hoist_tensor_info *tensor)
+static int print_shape(FILE *out, const hoist_tensor_info *tensor)
 {
 	int length = 2;
 	if (out != NULL)
@@ -48,8 +48,8 @@ static int max_int(int a, int b)
 static struct widths measure(const hoist_checkpoint *checkpoint)
 {
 	struct widths widths = {4, 5, 5, 4}; /* the headings' */
-	struct hoist_tensor_info tensor = {.size = sizeof tensor};
-	struct hoist_file_info file = {.size = sizeof file};
+	hoist_tensor_info tensor = {.size = sizeof tensor};
+	hoist_file_info file = {.size = sizeof file};
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
 		struct text text;
 		widths.name = max_int(widths.name, (int)escaped_width(tensor.name));
@@ -63,9 +63,9 @@ static struct widths measure(const hoist_checkpoint *checkpoint)
 }
 
 static void print_tensor(const hoist_checkpoint *checkpoint, const struct widths *widths,
-			 const struct hoist_tensor_info *tensor)
+			 const hoist_tensor_info *tensor)
 {
-	struct hoist_file_info file = {.size = sizeof file, .path = ""};
+	hoist_file_info file = {.size = sizeof file, .path = ""};
 	struct text bytes;
 	(void)hoist_checkpoint_file(checkpoint, tensor->file, &file);
 	print_padded(tensor->name, widths->name);
@@ -82,7 +82,7 @@ static int print_table(const hoist_checkpoint *checkpoint)
 	struct widths widths = measure(checkpoint);
 	(void)printf("%-*s  %-11s  %-*s  %*s  %-*s  %s\n", widths.name, "NAME", "DTYPE",
 		     widths.shape, "SHAPE", widths.bytes, "BYTES", widths.file, "FILE", "OFFSET");
-	struct hoist_tensor_info tensor = {.size = sizeof tensor};
+	hoist_tensor_info tensor = {.size = sizeof tensor};
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
 		print_tensor(checkpoint, &widths, &tensor);
 		if (output_failed())
@@ -102,7 +102,7 @@ static int print_table(const hoist_checkpoint *checkpoint)
 static json_t *files_json(const hoist_checkpoint *checkpoint)
 {
 	json_t *files = json_array();
-	struct hoist_file_info file = {.size = sizeof file};
+	hoist_file_info file = {.size = sizeof file};
 	for (size_t i = 0; hoist_checkpoint_file(checkpoint, i, &file) == 0; i++) {
 		json_t *row = json_pack("{s:o, s:o}", "path", json_text(file.path), "bytes",
 					json_count(file.bytes));
@@ -114,7 +114,7 @@ static json_t *files_json(const hoist_checkpoint *checkpoint)
 	return files;
 }
 
-static json_t *tensor_json(const struct hoist_tensor_info *tensor)
+static json_t *tensor_json(const hoist_tensor_info *tensor)
 {
 	json_t *shape = json_array();
 	for (int i = 0; i < tensor->rank; i++) {
@@ -132,7 +132,7 @@ static json_t *tensor_json(const struct hoist_tensor_info *tensor)
 static json_t *tensors_json(const hoist_checkpoint *checkpoint)
 {
 	json_t *tensors = json_array();
-	struct hoist_tensor_info tensor = {.size = sizeof tensor};
+	hoist_tensor_info tensor = {.size = sizeof tensor};
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
 		if (json_array_append_new(tensors, tensor_json(&tensor)) != 0) {
 			json_decref(tensors);
@@ -170,7 +170,7 @@ static int print_json(const hoist_checkpoint *checkpoint)
 int cmd_ls(const struct args *args)
 {
 	hoist_checkpoint *checkpoint = NULL;
-	if (hoist_checkpoint_open(args->operands[0], &checkpoint) != 0)
+	if (hoist_checkpoint_open(args->operands[0], args->open_flags, &checkpoint) != 0)
 		return fail_library();
 	int status = args->json ? print_json(checkpoint) : print_table(checkpoint);
 	hoist_checkpoint_close(checkpoint);

@@ -31,7 +31,7 @@ static const struct command commands[] = {
 	{"ls", "PATH", "the tensors of a checkpoint",
 	 "Lists name, dtype, shape, bytes, file and offset of every tensor.  PATH is a\n"
 	 "safetensors file, a model.safetensors.index.json, or a folder with either.",
-	 OPTION_JSON, 1, 1, cmd_ls},
+	 OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
 	 "which way each byte went, and why.",

@@ -19,7 +19,7 @@ int operation_open(struct operation *op, const struct args *args)
 	*op = (struct operation){0};
 	if (args->budget != 0 && hoist_budget_create(args->budget, &op->budget) != 0)
 		return fail_library();
-	if (hoist_checkpoint_open(args->operands[0], &op->checkpoint) != 0)
+	if (hoist_checkpoint_open(args->operands[0], args->open_flags, &op->checkpoint) != 0)
 		return fail_library();
 	if (hoist_device_open(args->device, &op->device) != 0)
 		return fail_library();
@@ -83,7 +83,7 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 }
 
 static int read_buffer(struct operation *op, hoist_buffer *buffer,
-		       const struct hoist_tensor_info *tensor, take_piece *take, void *context)
+		       const hoist_tensor_info *tensor, take_piece *take, void *context)
 {
 	for (uint64_t offset = 0; offset < tensor->bytes;) {
 		if (interrupted())
@@ -102,7 +102,7 @@ static int read_buffer(struct operation *op, hoist_buffer *buffer,
 	return STATUS_OK;
 }
 
-int operation_read(struct operation *op, size_t index, struct hoist_tensor_info *tensor,
+int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor,
 		   take_piece *take, void *context)
 {
 	if (op->piece == NULL && (op->piece = malloc(OPERATION_PIECE_BYTES)) == NULL)
@@ -111,7 +111,7 @@ int operation_read(struct operation *op, size_t index, struct hoist_tensor_info 
 	hoist_buffer *buffer = NULL;
 	if (hoist_load_tensor(op->load, index, &which, &buffer) != 0)
 		return fail_library();
-	*tensor = (struct hoist_tensor_info){.size = sizeof *tensor};
+	*tensor = (hoist_tensor_info){.size = sizeof *tensor};
 	int status = STATUS_OK;
 	if (hoist_checkpoint_tensor(op->checkpoint, which, tensor) != 0)
 		status = fail_library();

@@ -23,7 +23,7 @@ struct verify {
 
 static int open_file(struct verify *verify, size_t index)
 {
-	struct hoist_file_info file = {.size = sizeof file};
+	hoist_file_info file = {.size = sizeof file};
 	if (hoist_checkpoint_file(verify->checkpoint, index, &file) != 0)
 		return fail_library();
 	int fd = open(file.path, O_RDONLY | O_CLOEXEC);
@@ -55,7 +55,7 @@ static int read_expected(struct verify *verify, uint64_t offset, size_t n)
 	return STATUS_OK;
 }
 
-static int compare_piece(void *context, const struct hoist_tensor_info *tensor,
+static int compare_piece(void *context, const hoist_tensor_info *tensor,
 			 const unsigned char *bytes, size_t n, uint64_t offset)
 {
 	struct verify *verify = context;
@@ -88,7 +88,7 @@ int verify_loaded(struct operation *op)
 	size_t n = hoist_load_n_tensors(op->load);
 	progress_begin("verifying");
 	for (size_t i = 0; i < n && status == STATUS_OK; i++) {
-		struct hoist_tensor_info tensor;
+		hoist_tensor_info tensor;
 		status = operation_read(op, i, &tensor, compare_piece, &verify);
 	}
 	progress_end();

@@ -6,8 +6,9 @@
  *   a model.safetensors.index.json, which names its shards
  *   a folder that holds either (or only safetensors files, which are joined)
  * Opening reads and checks headers only; every rule of the format is checked
- * then, so that what a checkpoint lists can be loaded.  Shards never lie outside
- * the index's folder, symbolic links included.
+ * then, so that what a checkpoint lists can be loaded.  An index may not name shards
+ * outside its folder; symbolic links are followed inside it only, unless the caller
+ * trusts them.
  *
  * Tensors are in the order of their files (by name) and of their bytes therein.
  *
@@ -27,10 +28,14 @@ HOIST_BEGIN
 
 typedef struct hoist_checkpoint hoist_checkpoint;
 
-/* Returns: 0; -EBADMSG malformed (the text names file, tensor and byte); -ENOENT,
- *   -EACCES and the like; -EXDEV a shard outside the folder; -ENODATA a file
- *   that shrinks while it is opened; -ENOMEM. */
-HOIST_API int hoist_checkpoint_open(const char *path, hoist_checkpoint **ret);
+/* Files in a folder may be symbolic links to anywhere, as in Hugging Face's cache,
+ * whose snapshots are links to blobs elsewhere. */
+#define HOIST_OPEN_FOLLOW_LINKS 1u
+
+/* Returns: 0; -EINVAL unknown flags; -EBADMSG malformed (the text names file, tensor and byte); -ENOENT,
+ *   -EACCES and the like; -EXDEV a link that leaves the folder; -ENODATA a
+ *   file that shrinks while it is opened; -ENOMEM. */
+HOIST_API int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **ret);
 HOIST_API void hoist_checkpoint_close(hoist_checkpoint *checkpoint); /* takes NULL */
 
 /* "safetensors". */
@@ -40,14 +45,14 @@ HOIST_API size_t hoist_checkpoint_n_files(const hoist_checkpoint *checkpoint);
 HOIST_API size_t hoist_checkpoint_n_tensors(const hoist_checkpoint *checkpoint);
 HOIST_API uint64_t hoist_checkpoint_bytes(const hoist_checkpoint *checkpoint); /* of all tensors */
 
-struct hoist_file_info {
-	size_t size;      /* in: sizeof(struct hoist_file_info) */
+typedef struct hoist_file_info {
+	size_t size;      /* in: sizeof(hoist_file_info) */
 	const char *path;
 	uint64_t bytes;
-};
+} hoist_file_info;
 
-struct hoist_tensor_info {
-	size_t size;      /* in: sizeof(struct hoist_tensor_info) */
+typedef struct hoist_tensor_info {
+	size_t size;      /* in: sizeof(hoist_tensor_info) */
 	const char *name; /* UTF-8 */
 	hoist_dtype dtype;
 	int rank;
@@ -55,15 +60,15 @@ struct hoist_tensor_info {
 	uint64_t bytes;
 	size_t file;      /* index of its file */
 	uint64_t offset;  /* from the start of that file */
-};
+} hoist_tensor_info;
 
 /* Fill the struct up to the size it says; pointers live as long as the checkpoint.
  * Returns: 0; -EINVAL for an index that is too large, or a size that is 0 or
  *   larger than this library knows. */
 HOIST_API int hoist_checkpoint_file(const hoist_checkpoint *checkpoint, size_t index,
-				    struct hoist_file_info *info);
+				    hoist_file_info *info);
 HOIST_API int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
-				      struct hoist_tensor_info *info);
+				      hoist_tensor_info *info);
 
 /* The index of the tensor called @name.  O(log n).  Returns: 0; -ENOENT. */
 HOIST_API int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name,

@@ -10,7 +10,7 @@
  *
  * With HOIST_EMULATE=cuda:2 (or hip:1, or both, comma-separated) in the
  * environment, stand-in drivers that come with hoist serve these APIs: real code
- * paths, no hardware.  hoist_device_info() then says emulated.
+ * paths, no hardware.  hoist_device_get_info() then says emulated.
  *
  * Threads: every function may be called from any thread.  Objects are reference
  * counted; a function that returns one through `ret` gives the caller a reference.
@@ -48,8 +48,8 @@ HOIST_API int hoist_device_count(const char *api, int *ret);
 /* "cuda:0": what opens this device again.  Valid as long as the device. */
 HOIST_API const char *hoist_device_spec(const hoist_device *device);
 
-struct hoist_device_info {
-	size_t size;          /* in: sizeof(struct hoist_device_info) */
+typedef struct hoist_device_info {
+	size_t size;          /* in: sizeof(hoist_device_info) */
 	const char *api;      /* "cpu", "cuda", "hip" */
 	int id;               /* the driver's number; 0 for the CPU */
 	int is_host;          /* 1 for the CPU */
@@ -59,11 +59,11 @@ struct hoist_device_info {
 	const char *pci;      /* "0000:65:00.0"; "" for the CPU */
 	int numa_node;        /* nearest node; -1 unknown */
 	uint64_t total_memory;
-};
+} hoist_device_info;
 
 /* Fills @info up to the size it says.  Strings live as long as the device.
  * Returns: 0; -EINVAL if info->size is 0 or larger than this library knows. */
-HOIST_API int hoist_device_info(const hoist_device *device, struct hoist_device_info *info);
+HOIST_API int hoist_device_get_info(const hoist_device *device, hoist_device_info *info);
 
 /* Bytes of memory free now and in all.  Makes the device's context.
  * Returns: 0; -ENODEV, -EREMOTEIO, -ESTALE. */

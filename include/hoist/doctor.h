@@ -21,13 +21,13 @@ HOIST_BEGIN
 
 typedef struct hoist_doctor hoist_doctor;
 
-struct hoist_check_info {
-	size_t size;        /* in: sizeof(struct hoist_check_info) */
+typedef struct hoist_check_info {
+	size_t size;        /* in: sizeof(hoist_check_info) */
 	const char *name;   /* "io_uring", "direct reads", "cuda:0": names stay as they are */
 	int ok;             /* 1 or 0 */
 	const char *detail; /* what was found, or why not */
 	const char *remedy; /* what to do; never empty if not ok, "" if ok */
-};
+} hoist_check_info;
 
 /* Examines everything.  @path is a file, or a folder, where checkpoints lie; NULL is
  * the current folder.  Devices get their context, so this takes as long as the
@@ -41,7 +41,7 @@ HOIST_API size_t hoist_doctor_n_checks(const hoist_doctor *doctor);
 /* Fills @info up to the size it says; pointers live as long as the doctor.
  * Returns: 0; -EINVAL for an index that is too large, or a bad size. */
 HOIST_API int hoist_doctor_check(const hoist_doctor *doctor, size_t index,
-				 struct hoist_check_info *info);
+				 hoist_check_info *info);
 
 HOIST_END
 

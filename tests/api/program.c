@@ -36,7 +36,7 @@ int main(void)
 		return 1;
 	}
 	hoist_device_unref(device);
-	if (hoist_checkpoint_open("/nowhere/model.safetensors", &checkpoint) == 0 ||
+	if (hoist_checkpoint_open("/nowhere/model.safetensors", 0, &checkpoint) == 0 ||
 	    strstr(hoist_error(), "/nowhere/model.safetensors") == NULL) {
 		(void)fprintf(stderr, "no file, no words: %s\n", hoist_error());
 		return 1;

@@ -9,10 +9,10 @@ int main()
 	hoist_device *device = nullptr;
 	if (hoist_device_open("cpu", &device) != 0)
 		return 1;
-	struct hoist_device_info info;
+	hoist_device_info info;
 	std::memset(&info, 0, sizeof info);
 	info.size = sizeof info;
-	int err = hoist_device_info(device, &info);
+	int err = hoist_device_get_info(device, &info);
 	hoist_load_options options = {};
 	options.size = sizeof options;
 	options.engine = HOIST_ENGINE_THREADS;

@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 [ -e "$library" ] || { echo "no $library" && exit 1; }
 
 # A declaration is "HOIST_API <type> <name>(...": its name stands before the first "(".
-cat "$headers"/*.h | tr '\n\t' '  ' | grep -o 'HOIST_API [^(;]*(' |
+cat "$headers"/*.h | grep -v "^ *#" | tr '\n\t' '  ' | grep -o 'HOIST_API [^(;]*(' |
 	sed 's/ *($//; s/.*[ *]//' | LC_ALL=C sort >"$work/declared"
 
 # "0000 T hoist_error@@HOIST_0.1"; versions themselves are of type A.
