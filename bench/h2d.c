@@ -32,7 +32,7 @@ static struct {
 	int (*device_get)(int *device, int ordinal);
 	int (*device_name)(char *name, int bytes, int device);
 	int (*context_retain)(void **context, int device);
-	int (*context_set)(void *context);
+	int (*context_push)(void *context);
 	int (*memory_alloc)(uint64_t *address, size_t bytes);
 	int (*host_register)(void *memory, size_t bytes, unsigned flags);
 	int (*stream_create)(void **stream, unsigned flags);
@@ -49,7 +49,7 @@ static const struct {
 	{"cuDeviceGet", &cu.device_get},
 	{"cuDeviceGetName", &cu.device_name},
 	{"cuDevicePrimaryCtxRetain", &cu.context_retain},
-	{"cuCtxSetCurrent", &cu.context_set},
+	{"cuCtxPushCurrent_v2", &cu.context_push},
 	{"cuMemAlloc_v2", &cu.memory_alloc},
 	{"cuMemHostRegister_v2", &cu.host_register},
 	{"cuStreamCreate", &cu.stream_create},
@@ -140,7 +140,7 @@ static void prepare(struct reference *reference, const struct request *request)
 	void *context;
 	must(cu.device_get(&device, request->ordinal), "cuDeviceGet");
 	must(cu.context_retain(&context, device), "cuDevicePrimaryCtxRetain");
-	must(cu.context_set(context), "cuCtxSetCurrent");
+	must(cu.context_push(context), "cuCtxPushCurrent");
 	reference->bytes = PINNED_MAX;
 	while ((reference->pinned = allocate_pinned(reference->bytes)) == NULL) {
 		reference->bytes /= 2;

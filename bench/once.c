@@ -45,11 +45,14 @@ static void load(const char *path, hoist_checkpoint *checkpoint,
 static void set_environment(const struct once_options *options)
 {
 	char rate[24];
+	char resident[24];
 	if (options->emulate == NULL)
 		return;
 	(void)snprintf(rate, sizeof rate, "%" PRIu64, options->emulated_rate);
+	(void)snprintf(resident, sizeof resident, "%" PRIu64, options->emulated_resident);
 	if (setenv("HOIST_EMULATE", options->emulate, 1) < 0 ||
 	    setenv("HOIST_EMULATE_RATE", rate, 1) < 0 ||
+	    setenv("HOIST_EMULATE_RESIDENT", resident, 1) < 0 ||
 	    setenv("HOIST_EMULATE_MEMORY", "64G", 1) < 0)
 		bench_fail("no memory");
 }

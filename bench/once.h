@@ -15,6 +15,7 @@ struct once_options {
 	int hot;		/* 0: the file is made cold just before the load */
 	int warm_ups;		/* loads before it in the same process, not measured */
 	const char *emulate;	/* HOIST_EMULATE for the child; NULL: as it is */
+	uint64_t emulated_resident; /* bytes of the emulated device that need no page faults */
 	uint64_t emulated_rate; /* bytes per second of the emulated copy engines; 0: unlimited */
 };
 

@@ -44,8 +44,8 @@ for example in "$work"/example*.c; do
 	fi
 done
 
-# `$ hoist VERB ...` and `$ build/run hoist VERB ...`
-verbs=$(sed -n 's/^\$ .*\bhoist \([a-z]*\).*/\1/p' "$readme" | LC_ALL=C sort -u)
+# "    $ hoist VERB ...", perhaps with something before hoist.
+verbs=$(sed -n 's/^    \$ \(.* \)\{0,1\}hoist \([a-z]*\) .*/\2/p; s/^    \$ \(.* \)\{0,1\}hoist \([a-z]*\)$/\2/p' "$readme" | LC_ALL=C sort -u)
 for verb in $verbs; do
 	if ! "$build/tools/hoist" "$verb" --help >"$work/help" 2>&1; then
 		echo "README.md shows \`hoist $verb\`, which does not exist"
