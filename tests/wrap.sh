@@ -43,8 +43,9 @@ export TMPDIR CRITERION_OUTPUTS
 reports=$scratch/logs/report
 ASAN_OPTIONS="log_path=$reports:allocator_may_return_null=1:detect_stack_use_after_return=1:${ASAN_OPTIONS-}"
 UBSAN_OPTIONS="log_path=$reports:print_stacktrace=1:${UBSAN_OPTIONS-}"
+LSAN_OPTIONS="suppressions=$(cd "$(dirname "$0")" && pwd)/lsan.supp:print_suppressions=0:${LSAN_OPTIONS-}"
 TSAN_OPTIONS="log_path=$reports:second_deadlock_stack=1:${TSAN_OPTIONS-}"
-export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
+export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 
 # gcc 12's ThreadSanitizer cannot place its memory where the kernel randomises
 # addresses by more than 28 bits; there, randomising is switched off for the test.

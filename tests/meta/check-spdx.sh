@@ -8,7 +8,7 @@ status=0
 count=0
 files=$(find include base device numa alloc format io lib emulator tools bench tests m4 gpu doc \
 	\( -name '*.[ch]' -o -name '*.cpp' -o -name '*.am' -o -name '*.m4' -o -name '*.sh' \
-	-o -name '*.in' -o -name '*.tsv' -o -path 'gpu/*' \) -type f \
+	-o -name '*.in' -o -name '*.tsv' -o -name '*.supp' -o -path 'gpu/*' \) -type f \
 	! -path 'm4/l*t*.m4' ! -path m4/pkg.m4 ! -name Makefile.in
 	ls configure.ac Makefile.am common.am run.in packages.sh quickstart check)
 for file in $files; do
