@@ -18,6 +18,9 @@
  *   HOIST_EMULATE_RATE     0              bytes per second of each copy engine; 0: unlimited
  *   HOIST_EMULATE_LATENCY  10..200        microseconds from submission until an operation may
  *                                         start: MIN..MAX, or MAX alone
+ *   HOIST_EMULATE_RESIDENT 0              bytes of each device that are populated at the start
+ *                                         and stay so, as all memory of a real device is: for
+ *                                         benchmarks, which else time the kernel's page faults
  *   HOIST_EMULATE_SEED     1              of the pseudo-random latencies
  *   HOIST_EMULATE_FAIL     ""             faults, see hoist_emulator_fail()
  *   HOIST_EMULATE_REPORT   ""             a file to which the counters are appended at exit as

@@ -36,6 +36,8 @@ static void read_environment(void)
 		hoist__list_init(&device->blocks);
 		hoist__list_init(&device->streams);
 		device->rover = &device->blocks;
+		if (i < emu->environment.n_devices && emu->environment.resident > 0)
+			hoist__emu_make_resident(device);
 	}
 	hoist__emu_unlock();
 }

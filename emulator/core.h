@@ -118,6 +118,7 @@ struct hoist__emu_settings {
 	uint64_t memory;	/* bytes of each device */
 	uint64_t rate;		/* bytes/s of each copy engine; 0: unlimited */
 	uint64_t latency_ns[2]; /* least, most */
+	uint64_t resident;	/* bytes of each device that are memory from the start */
 	uint64_t seed;
 };
 
@@ -200,6 +201,9 @@ int hoist__emu_faults_set(const char *spec);
 int hoist__emu_fault_due(int function);
 
 /* --- memory.c --- */
+
+/* [locked] Makes the resident bytes of @device memory now; as much as there is. */
+void hoist__emu_make_resident(struct hoist__emu_device *device);
 
 int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret);
 int hoist__emu_free(uintptr_t address);

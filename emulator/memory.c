@@ -21,6 +21,10 @@
 
 #include "base/checked.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 #define ALIGNMENT ((size_t)512)
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -76,6 +80,14 @@ static int map_device(struct hoist__emu_device *device)
 	return EMU_SUCCESS;
 }
 
+void hoist__emu_make_resident(struct hoist__emu_device *device)
+{
+	if (map_device(device) == EMU_SUCCESS)
+		(void)madvise(device->bytes,
+			      hoist__round_up(hoist__emu.environment.resident, HUGE_PAGE),
+			      MADV_POPULATE_WRITE); /* as above */
+}
+
 static bool is_device_address(uintptr_t address)
 {
 	for (int i = 0; i < hoist__emu.environment.n_devices; i++) {
@@ -124,7 +136,8 @@ static void unplace(struct hoist__emu_block *block)
 	hoist__list_remove(&block->node);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t offset = block->range.start - device->base;
-	size_t first = (size_t)hoist__round_up(offset, page);
+	size_t first = (size_t)hoist__round_up(
+		hoist__max_u64(offset, hoist__emu.environment.resident), page);
 	size_t end = (size_t)hoist__round_down(offset + block->rounded, page);
 	if (first < end) /* gives the bytes back; on refusal they are merely kept */
 		(void)madvise(device->bytes + first, end - first, MADV_DONTNEED);
