@@ -154,6 +154,8 @@ Test(emulator_driver, nonsense_in_the_environment_is_refused_and_named)
 	cr_expect(is_refused("HOIST_EMULATE_RATE", "fast"));
 	cr_expect(is_refused("HOIST_EMULATE_LATENCY", "9..3"));
 	cr_expect(is_refused("HOIST_EMULATE_SEED", "-1"));
+	cr_expect(is_refused("HOIST_EMULATE_RESIDENT", "17G")); /* of 16G */
+	cr_expect(!is_refused("HOIST_EMULATE_RESIDENT", "4M"));
 	cr_expect(is_refused("HOIST_EMULATE_FAIL", "cuNoSuchThing:1"));
 	cr_expect(!is_refused("HOIST_EMULATE_FAIL", "hipAnything:1"));
 	cr_expect(!is_refused("HOIST_EMULATE_RATE", "3g"));

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -186,4 +187,28 @@ Test(emulator_memory, copies_out_of_range_are_refused_and_counted, .init = start
 	cr_expect(count().copies == 0);
 	cr_expect(cu.cuStreamSynchronize(NULL) == 0, "a refusal is no failure of the stream");
 	cr_expect(cu.cuMemHostUnregister(bytes) == 0);
+}
+
+static long minor_faults(void)
+{
+	struct rusage usage;
+	cr_assert(getrusage(RUSAGE_SELF, &usage) == 0);
+	return usage.ru_minflt;
+}
+
+Test(emulator_memory, what_is_resident_needs_no_page_faults)
+{
+	cr_assert(setenv("HOIST_EMULATE_RESIDENT", "64M", 1) == 0);
+	cuda_start(&cu, "cuda:1", 0);
+	for (int i = 0; i < 2; i++) { /* freed memory stays resident too */
+		hoist__cu_device_ptr address = 0;
+		cr_assert(cu.cuMemAlloc(&address, 24 * MIB) == 0);
+		cr_assert(cu.cuMemsetD8Async(address, 1, 4096, NULL) == 0);
+		cr_assert(cu.cuStreamSynchronize(NULL) == 0); /* its thread's own faults */
+		long before = minor_faults();
+		cr_assert(cu.cuMemsetD8Async(address, 1, 24 * MIB, NULL) == 0);
+		cr_assert(cu.cuStreamSynchronize(NULL) == 0);
+		cr_expect(minor_faults() - before < 6, "%ld", minor_faults() - before);
+		cr_expect(cu.cuMemFree(address) == 0);
+	}
 }
