@@ -3,7 +3,7 @@
 # wrap.sh PROGRAM [ARGUMENT]... - runs one test the way `make check` does.
 #
 # A test passes only if its exit status says so and nothing else does not:
-#   - it ends within HOIST_TEST_TIMEOUT seconds (120)
+#   - it ends within HOIST_TEST_TIMEOUT seconds (120; 300 under a sanitizer)
 #   - no sanitizer wrote a report, in any process (a leak does not fail a
 #     Criterion test by itself: its processes end well and the parent never looks)
 #   - every Criterion test that was announced gave a result
@@ -73,7 +73,9 @@ esac
 case $1 in
 *.sh) launcher="$launcher ${SHELL:-/bin/sh}" ;;
 esac
-seconds=${HOIST_TEST_TIMEOUT:-120}
+seconds=120
+[ -z "${HOIST_TEST_SANITIZERS-}" ] || seconds=300
+seconds=${HOIST_TEST_TIMEOUT:-$seconds}
 # shellcheck disable=SC2086
 timeout -k 5 "$seconds" $launcher "$@" </dev/null
 status=$?
