@@ -207,7 +207,9 @@ int hoist__threads_create(const struct hoist__engine_options *options, struct ho
 	err = start_workers(t, n);
 	if (err != 0) {
 		threads_destroy(&t->engine, false);
-		return hoist__fail_errno(err, "starting a reading thread");
+		/* -EAGAIN is what the kernel says; to our callers it would mean "busy". */
+		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err,
+					 "starting a reading thread");
 	}
 	(void)snprintf(t->engine.reason, sizeof t->engine.reason, "threads: %u%s", t->n_workers,
 		       t->n_workers < n ? " (more were refused)" : "");

@@ -88,7 +88,7 @@ static int create_ring(struct hoist_load *load)
 	return 0;
 }
 
-/* The ring may have to wait for other users of its budget: -EAGAIN. */
+/* Waits until the ring may fit, or the time is over. */
 static int wait_for_budget(struct hoist_load *load, uint64_t timeout_ns)
 {
 	struct hoist__budget *budget = hoist__budget_of(load->budget);
@@ -122,7 +122,8 @@ static int begin_host(struct hoist_load *load)
 	return 0;
 }
 
-/* 0: running; -EAGAIN: the budget is in use, call again; else the load fails. */
+/* 0: running; 1: the budget is in use, call again; else the load fails.  -EAGAIN
+ * means "busy" from the ring alone: elsewhere (no thread to be had) it is final. */
 static int begin(struct hoist_load *load, uint64_t timeout_ns)
 {
 	if (load->plan.n_extents == 0 || (load->to_host && load->io == HOIST_IO_MAP)) {
@@ -136,7 +137,7 @@ static int begin(struct hoist_load *load, uint64_t timeout_ns)
 		err = create_ring(load);
 		if (err == -EAGAIN) {
 			err = wait_for_budget(load, hoist__min_u64(timeout_ns, CANCEL_POLL_NS));
-			return err < 0 ? err : -EAGAIN;
+			return err < 0 ? err : 1;
 		}
 	}
 	if (err == 0)
@@ -505,11 +506,11 @@ bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns)
 	    load->phase != HOIST__PHASE_DRAINING)
 		fail(load, hoist__fail(-ECANCELED, "the load was cancelled"));
 	if (load->phase == HOIST__PHASE_READY) {
-		int err = begin(load, timeout_ns);
-		if (err == -EAGAIN)
+		int begun = begin(load, timeout_ns);
+		if (begun > 0)
 			return false;
-		if (err < 0)
-			fail(load, err);
+		if (begun < 0)
+			fail(load, begun);
 	}
 	bool populating = false;
 	if (load->engine != NULL) {
