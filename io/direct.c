@@ -24,7 +24,6 @@ _Static_assert(sizeof(struct statx) == 256, "struct statx has a fixed size");
 
 /* Where the kernel does not say: no file system in use wants more. */
 #define FALLBACK_ALIGN 4096u
-#define MAX_ALIGN (1u << 20)
 
 static void say(struct hoist__file *file, const char *why)
 {
@@ -53,7 +52,7 @@ static bool ask(struct hoist__file *file)
 
 static bool usable(uint32_t align)
 {
-	return hoist__is_power_of_two(align) && align <= MAX_ALIGN;
+	return hoist__is_power_of_two(align) && align <= HOIST__FILE_MAX_ALIGN;
 }
 
 /* The same inode again: the path may lead elsewhere by now, and O_DIRECT set by

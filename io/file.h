@@ -18,12 +18,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A file that wants more is read through the page cache: the smallest staging slot
+ * must hold an aligned piece. */
+#define HOIST__FILE_MAX_ALIGN ((uint32_t)64 << 10)
+
 struct hoist__file {
 	char *path; /* as opened, for messages */
 	int fd;
 	int direct_fd;	       /* -1: no direct reads */
 	uint32_t memory_align; /* for direct reads: of addresses, */
-	uint32_t offset_align; /* and of offsets and lengths; powers of two */
+	uint32_t offset_align; /* and of offsets and lengths; powers of two, at most
+				* HOIST__FILE_MAX_ALIGN */
 	char direct_note[96];  /* why direct_fd is -1, else "" */
 	bool in_memory;	       /* tmpfs, ramfs, hugetlbfs: its bytes are page cache */
 	uint64_t bytes;

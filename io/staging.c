@@ -12,6 +12,9 @@
 
 #define MIN_SLOTS 2u
 
+_Static_assert(HOIST__STAGING_MIN_SLOT_BYTES % HOIST__FILE_MAX_ALIGN == 0,
+	       "the smallest slot holds an aligned piece of any file");
+
 struct ring_slot {
 	struct hoist__slot slot;
 	bool no_event; /* a copy is queued without an event behind it */
@@ -131,10 +134,11 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	err = charge(ring, slot_bytes, n_slots);
 	if (err == 0) {
 		size_t bytes = ring->n_slots * ring->slot_bytes;
-		/* Slots of whole huge pages: a direct read into one is one request. */
+		/* Slots of whole huge pages: a direct read into one is one request.
+		 * Smaller ones lie as any file wants it. */
 		size_t align = ring->slot_bytes % HOIST__HUGE_PAGE_BYTES == 0
 				       ? HOIST__HUGE_PAGE_BYTES
-				       : 4096;
+				       : HOIST__FILE_MAX_ALIGN;
 		err = hoist__pool_alloc(ring->pool, bytes, align, 0, &ring->block);
 		if (err != 0)
 			hoist__fail_in(err, "making a staging ring of %u slots of %zu bytes",

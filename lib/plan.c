@@ -75,11 +75,12 @@ static struct hoist__extent *add_extent(const hoist_checkpoint *checkpoint,
 	const struct hoist__tensor *tensor = entry->tensor;
 	if (last == NULL || last->file != entry->file || last->end != tensor->offset) {
 		const struct hoist__file *file = checkpoint->files[entry->file].file;
+		uint64_t align = hoist__max_u64(file->offset_align, file->memory_align);
 		last = &plan->extents[plan->n_extents++];
 		*last = (struct hoist__extent){
 			.file = entry->file,
 			.begin = tensor->offset,
-			.align = hoist__max_u64(HOIST__PLAN_ALIGN, file->offset_align),
+			.align = hoist__max_u64(HOIST__PLAN_ALIGN, align),
 			.first_piece = plan->n_pieces,
 		};
 		plan->align = hoist__max_u64(plan->align, last->align);

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Loads in a world that is rarely met: the linker sends some of the library's
+ * calls through this program (--wrap).  File systems of
+ * large blocks. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/file.h"
+#include "tests/load-support.h"
+
+#define MIB ((size_t)1 << 20)
+
+static char path[512];
+
+static void write_one(size_t bytes)
+{
+	const size_t sizes[] = {1234, bytes, 99};
+	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	support_write("m.safetensors", 0, 3, sizes, -1);
+}
+
+static hoist_device *open_device(const char *spec)
+{
+	hoist_device *device;
+	CHECK(hoist_device_open(spec, &device) == 0);
+	return device;
+}
+
+/* --- alignment --- */
+
+/* The two fields' places, fixed by the kernel; older headers do not know them. */
+#define DIO_MASK 0x2000u
+#define DIO_MEM_ALIGN 0x98
+#define DIO_OFFSET_ALIGN 0x9c
+
+static uint32_t wanted_align; /* 0: what the kernel says */
+
+int __real_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
+int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
+int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx)
+{
+	int err = __real_statx(fd, name, flags, mask, stx);
+	if (err == 0 && wanted_align != 0) {
+		stx->stx_mask |= DIO_MASK;
+		memcpy((char *)stx + DIO_MEM_ALIGN, &wanted_align, sizeof wanted_align);
+		memcpy((char *)stx + DIO_OFFSET_ALIGN, &wanted_align, sizeof wanted_align);
+	}
+	return err;
+}
+
+/* The smallest budget has slots of 64 KiB: what they cannot serve is not direct. */
+static void large_blocks_are_served(void)
+{
+	static const char *const specs[] = {"cpu", "cuda:0"};
+	write_one(3 * MIB);
+	for (wanted_align = 4096; wanted_align <= MIB; wanted_align *= 2)
+		for (int i = 0; i < 2; i++) {
+			hoist_load_options o = {.size = sizeof o,
+						.device = open_device(specs[i]),
+						.io = HOIST_IO_DIRECT};
+			hoist_load_report report;
+			CHECK(hoist_budget_create(128 << 10, &o.budget) == 0);
+			support_load_and_compare(path, &o, &report);
+			if (wanted_align > HOIST__FILE_MAX_ALIGN)
+				CHECK(report.direct_bytes == 0);
+			hoist_budget_unref(o.budget);
+			hoist_device_unref(o.device);
+		}
+	wanted_align = 0;
+	support_cleanup();
+}
+
+int main(void)
+{
+	setenv("HOIST_EMULATE", "cuda:1", 1);
+	if (getenv("HOIST_EMULATOR_DIR") == NULL) {
+		fprintf(stderr, "skipped: HOIST_EMULATOR_DIR does not say where the stand-in "
+				"drivers are\n");
+		return 77;
+	}
+	large_blocks_are_served();
+	return 0;
+}
