@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -474,14 +475,23 @@ static unsigned n_awaited_copies(const struct hoist_load *load)
 	return awaits ? hoist__staging_n_copying(load->ring) : 0;
 }
 
+static void nap(uint64_t ns)
+{
+	const struct timespec time = {.tv_nsec = (long)ns};
+	(void)nanosleep(&time, NULL);
+}
+
 static void wait_for_something(struct hoist_load *load, bool populating, uint64_t timeout_ns)
 {
 	uint64_t wait = hoist__min_u64(timeout_ns, CANCEL_POLL_NS);
 	unsigned n_copying = n_awaited_copies(load);
 	if (load->n_inflight > 0) {
 		reap(load, n_copying > 0 ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
-	} else if (n_copying > 0 && timeout_ns > 0) {
+	} else if (n_copying > 0 && timeout_ns == UINT64_MAX) {
 		note_reclaimed(load, hoist__staging_wait(load->ring));
+	} else if (n_copying > 0 && timeout_ns > 0) {
+		/* The device does not say when; the stream may have the caller's work too. */
+		nap(hoist__min_u64(wait, COPY_POLL_NS));
 	} else if (populating) {
 		size_t need = (size_t)(load->next.target + load->next.bytes);
 		int err = hoist__populator_wait(load->populator, need, wait);

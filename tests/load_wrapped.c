@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Loads in a world that is rarely met: the linker sends some of the library's
  * calls through this program (--wrap).  File systems of
- * large blocks. */
+ * large blocks, a device that is busy for long. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "io/file.h"
 #include "tests/load-support.h"
 
@@ -75,6 +76,39 @@ static void large_blocks_are_served(void)
 	support_cleanup();
 }
 
+/* --- a busy device --- */
+
+static void a_step_keeps_its_time(void)
+{
+	write_one(MIB);
+	hoist_load_options o = {.size = sizeof o,
+				.device = open_device("cuda:0"),
+				.flags = HOIST_LOAD_CALLER_DRIVEN};
+	__typeof__(&hoist_emulator_set_rate) set;
+	hoist_checkpoint *checkpoint;
+	hoist_load *load;
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	*(void **)&set = support_control("cuda", "hoist_emulator_set_rate");
+	set(MIB / 3); /* 3 s for the copies */
+	uint64_t longest = 0;
+	uint64_t start = hoist__now_ns();
+	for (uint64_t now = start; now - start < HOIST__NS_PER_S;) {
+		CHECK(hoist_load_step(load, HOIST__NS_PER_S / 1000) == 0);
+		uint64_t then = now;
+		now = hoist__now_ns();
+		longest = now - then > longest ? now - then : longest;
+	}
+	CHECK(longest < HOIST__NS_PER_S);
+	set(0);
+	CHECK(hoist_load_wait(load) == 0);
+	support_compare(checkpoint, load);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(o.device);
+	support_cleanup();
+}
+
 int main(void)
 {
 	setenv("HOIST_EMULATE", "cuda:1", 1);
@@ -84,5 +118,6 @@ int main(void)
 		return 77;
 	}
 	large_blocks_are_served();
+	a_step_keeps_its_time();
 	return 0;
 }
