@@ -40,6 +40,7 @@ struct hoist__engine {
 	const struct hoist__engine_ops *ops;
 	unsigned depth;
 	unsigned in_flight; /* submitted and not reaped */
+	bool abandoned;	    /* hoist__engine_abandoned() */
 	pid_t pid;	    /* the creator's process */
 	char reason[256];
 };

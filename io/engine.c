@@ -207,6 +207,11 @@ const char *hoist__engine_reason(const struct hoist__engine *engine)
 	return engine->reason;
 }
 
+bool hoist__engine_abandoned(const struct hoist__engine *engine)
+{
+	return engine->abandoned;
+}
+
 unsigned hoist__engine_room(const struct hoist__engine *engine)
 {
 	return engine->depth - engine->in_flight;

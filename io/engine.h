@@ -107,6 +107,13 @@ int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *co
 int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 		       uint64_t timeout_ns);
 
+/* True once a request was reaped, with an error, that the kernel may still be
+ * reading for: io_uring_enter has been refused since it was submitted (a filter
+ * that came later), so that its end can no longer be seen.  No memory given to
+ * this engine may then be freed or used again: it must be left as it is for the
+ * life of the process. */
+bool hoist__engine_abandoned(const struct hoist__engine *engine);
+
 /* Asks for everything in flight to end soon.  Each request is still reaped, with
  * -ECANCELED or with what it came to. */
 void hoist__engine_cancel(struct hoist__engine *engine);

@@ -10,7 +10,8 @@
  *
  * A ring breaks if io_uring_enter fails for good (a seccomp filter installed after
  * creation, a call from the wrong thread): requests the kernel has not seen end
- * with that error, the others when they complete.
+ * with that error, the others when they complete, or are abandoned: an end that
+ * only an enter would show is never seen.
  */
 #include "config.h"
 
@@ -203,6 +204,7 @@ static void drain_broken(struct uring *u, uint64_t left)
 	if (!hoist__list_empty(&u->finished))
 		return;
 	if (hoist__deadline_left(u->broken_deadline) == 0) {
+		u->engine.abandoned = true;
 		end_all(u, &u->active, u->broken);
 		return;
 	}

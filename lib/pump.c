@@ -451,11 +451,25 @@ static void check_files(struct hoist_load *load)
 	}
 }
 
+/* The kernel may write into this load's memory at any later time: it is nobody's
+ * any more, and stays allocated, pinned and charged to the budget. */
+static void give_up_memory(struct hoist_load *load)
+{
+	hoist__log(load, "reads were abandoned: their memory is never used again");
+	if (load->to_host)
+		(void)hoist__storage_ref(load->storages[0]);
+	while (load->ring != NULL && hoist__staging_wait(load->ring) > 0)
+		continue;
+	load->ring = NULL;
+}
+
 static void end(struct hoist_load *load)
 {
 	if (load->phase == HOIST__PHASE_RUNNING)
 		check_files(load);
 	hoist__load_finish_report(load);
+	if (load->engine != NULL && hoist__engine_abandoned(load->engine))
+		give_up_memory(load);
 	hoist__engine_destroy(load->engine);
 	load->engine = NULL;
 	hoist__staging_destroy(load->ring);

@@ -144,6 +144,32 @@ static void a_ring_that_breaks(void)
 	free(memory);
 }
 
+/* The same, with a read that the kernel still has: nobody ever sees its end. */
+static void a_read_in_a_broken_ring(void)
+{
+	int ends[2];
+	char name[] = "a pipe";
+	NEEDED(pipe(ends) == 0);
+	struct hoist__file file = {
+		.path = name, .fd = ends[0], .direct_fd = -1, .memory_align = 1, .offset_align = 1};
+	unsigned char *memory = new_memory(BYTES);
+	struct hoist__engine *engine = NULL;
+	if (create(HOIST__ENGINE_URING, &file, memory, &engine) != 0)
+		return;
+	struct hoist__request request = {
+		.file = &file, .address = memory, .bytes = 100, .need = 100, .buffer = -1};
+	struct hoist__request *ready = &request;
+	NEEDED(hoist__engine_submit(engine, &ready, 1) == 0);
+	NEEDED(hoist__engine_reap(engine, &ready, 1, 1000000) == 0);
+	NEEDED(!hoist__engine_abandoned(engine));
+	refuse(SYS_io_uring_enter, SYS_io_uring_enter, EPERM);
+	NEEDED(hoist__engine_reap(engine, &ready, 1, UINT64_MAX) == 1);
+	NEEDED(request.result == -EPERM);
+	NEEDED(hoist__engine_abandoned(engine));
+	hoist__engine_destroy(engine);
+	/* `memory` is the kernel's now. */
+}
+
 /* Reads with plain descriptors and addresses instead. */
 static void registering(void)
 {
@@ -266,6 +292,7 @@ int main(void)
 	CASE(uring_with_enosys);
 	CASE(entering);
 	CASE(a_ring_that_breaks);
+	CASE(a_read_in_a_broken_ring);
 	CASE(registering);
 	CASE(openat2_with_enosys);
 	CASE(openat2_with_eperm);
