@@ -250,14 +250,16 @@ int hoist__pool_grow(struct hoist__pool *pool, const struct hoist__want *want, u
 	/* Others may have used the spares up meanwhile; ask anew. */
 	pool->pending += growth.bound;
 	err = hoist__pool_need_spares(pool);
-	pool->pending -= growth.bound;
 	if (err != 0) {
 		pthread_mutex_unlock(&pool->lock);
 		hoist__region_destroy(holder->region);
 		free(holder);
 		pthread_mutex_lock(&pool->lock);
-		return err;
 	}
+	pool->pending -= growth.bound;
+	pthread_cond_broadcast(&pool->changed);
+	if (err != 0)
+		return err;
 	add_region(&growth, holder);
 	*ret = hoist__spans_take_from(&pool->spans, &holder->extent, want, growth.whole);
 	assert(*ret != NULL); /* the plan made it large and aligned enough */

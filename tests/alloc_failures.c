@@ -8,15 +8,17 @@
 #include "config.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "alloc/budget.h"
-#include "alloc/pool.h"
+#include "alloc/pool-private.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "numa/place.h"
@@ -44,6 +46,9 @@ static bool hugetlb_node_is_full; /* ... that cannot be populated, the first tim
 static void *unmap_refused;	  /* what munmap() was made to fail on */
 static size_t unmap_refused_bytes;
 static bool refused_was_emptied;
+static void (*on_next_map)(void);   /* called once, before the mmap() */
+static void (*on_next_chunk)(void); /* the same, before block descriptors are allocated */
+#define CHUNK_BYTES 4096	    /* less than a chunk, more than all else */
 
 static bool fails(void)
 {
@@ -94,6 +99,11 @@ void *__wrap_malloc(size_t bytes)
 
 void *__wrap_calloc(size_t n, size_t bytes)
 {
+	if (n * bytes >= CHUNK_BYTES && on_next_chunk != NULL) {
+		void (*call)(void) = on_next_chunk;
+		on_next_chunk = NULL;
+		call();
+	}
 	return fails() ? NULL : counted(__real_calloc(n, bytes));
 }
 
@@ -114,6 +124,11 @@ void __wrap_free(void *memory)
 
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
 {
+	if (on_next_map != NULL) {
+		void (*call)(void) = on_next_map;
+		on_next_map = NULL;
+		call();
+	}
 	if (fails())
 		return MAP_FAILED;
 	if (pretend_hugetlb && (flags & MAP_HUGETLB) != 0)
@@ -346,6 +361,65 @@ static void check_hugetlb_fallback(void)
 	expect_nothing_left();
 }
 
+/* --- a thread that waits for what another's growth leaves of the limit --- */
+
+static struct hoist__pool *tight; /* room for two regions: one is used, one wanted */
+static struct hoist__block filler;
+static pthread_t waiter;
+static int waiter_err;
+
+static void use_a_spare(void)
+{
+	CHECK(hoist__pool_alloc(tight, 64, 0, 0, &filler) == 0);
+}
+
+static void *want_a_region(void *unused)
+{
+	struct hoist__block block;
+	waiter_err = hoist__pool_alloc(tight, HOIST__MIB, 0, 0, &block);
+	return unused;
+}
+
+/* The pause lets it come to wait.  If it does not, it has nothing to wait for. */
+static void start_waiter(void)
+{
+	CHECK(pthread_create(&waiter, NULL, want_a_region, NULL) == 0);
+	(void)usleep(50000);
+}
+
+/* While a region is made, another thread uses up the descriptors, so that the pool's
+ * lock is dropped once more before the region counts: who waits for the limit
+ * meanwhile must be told when it does. */
+static void check_waiter_is_told(void)
+{
+	struct hoist__pool_options options = {.kind = HOIST__MEMORY_HOST,
+					      .region_bytes = HOIST__MIB,
+					      .limit_bytes = 2 * HOIST__MIB};
+	struct hoist__block blocks[128], large;
+	size_t n = 0;
+	scenario_name = "waiting for the limit";
+	fail_at = 0;
+	CHECK(hoist__pool_create(&options, &tight) == 0);
+	do {
+		CHECK(n < HOIST__ARRAY_SIZE(blocks));
+		CHECK(hoist__pool_alloc(tight, 64, 0, 0, &blocks[n++]) == 0);
+	} while (tight->spans.n_spares > HOIST__SPANS_NEEDED);
+	on_next_map = use_a_spare;
+	on_next_chunk = start_waiter;
+	(void)alarm(60); /* the failure to see is a thread that waits for ever */
+	CHECK(hoist__pool_alloc(tight, HOIST__MIB, 0, 0, &large) == 0);
+	CHECK(on_next_map == NULL && on_next_chunk == NULL);
+	CHECK(pthread_join(waiter, NULL) == 0);
+	(void)alarm(0);
+	CHECK(waiter_err == -EDQUOT);
+	while (n > 0)
+		CHECK(hoist__pool_free(tight, blocks[--n].address) == 0);
+	CHECK(hoist__pool_free(tight, filler.address) == 0);
+	CHECK(hoist__pool_free(tight, large.address) == 0);
+	hoist__pool_unref(tight);
+	expect_nothing_left();
+}
+
 int main(void)
 {
 	static const int errors[] = {ENOMEM, EPERM, EINVAL};
@@ -362,5 +436,7 @@ int main(void)
 	}
 	pretend_hugetlb = true;
 	check_hugetlb_fallback();
+	pretend_hugetlb = false;
+	check_waiter_is_told();
 	return 0;
 }
