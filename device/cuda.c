@@ -47,15 +47,19 @@ static int enter(struct hoist__dev *dev, bool *pushed)
 	return hoist__cuda_judge(dev, result, "entering its context");
 }
 
-/* The work between is done whatever popping says, so it is not undone for it:
- * popping is tried again once, then logged. */
+/* The work between is done whatever popping says, so it is not undone for it.
+ * The driver may report the failure of earlier work instead of its own: popping
+ * is tried again only if the context is still there, lest the caller's go too. */
 static void leave(const struct hoist__dev *dev, bool pushed)
 {
 	if (!pushed)
 		return;
 	hoist__cu_context popped = NULL;
+	hoist__cu_context current = NULL;
 	hoist__cu_result result = hoist__cuda.cuCtxPopCurrent(&popped);
-	if (result != HOIST__CU_SUCCESS)
+	if (result != HOIST__CU_SUCCESS &&
+	    hoist__cuda.cuCtxGetCurrent(&current) == HOIST__CU_SUCCESS &&
+	    current == atomic_load(&dev->context))
 		result = hoist__cuda.cuCtxPopCurrent(&popped);
 	if (result != HOIST__CU_SUCCESS)
 		hoist__log(device, "cuda:%d: leaving its context: CUDA error %u", dev->ordinal,

@@ -32,8 +32,10 @@ static void leave(const struct hoist__dev *dev, int caller)
 	if (caller == dev->ordinal)
 		return;
 	hoist__hip_error error = hoist__hip.hipSetDevice(caller);
-	if (error != HOIST__HIP_SUCCESS)
-		error = hoist__hip.hipSetDevice(caller);
+	if (error == HOIST__HIP_SUCCESS)
+		return;
+	error = hoist__hip.hipSetDevice(caller);
+	(void)hoist__hip.hipGetLastError();
 	if (error != HOIST__HIP_SUCCESS)
 		hoist__log(device, "hip:%d: setting device %d back: HIP error %u", dev->ordinal,
 			   caller, error);

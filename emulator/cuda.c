@@ -334,6 +334,9 @@ hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
 {
 	struct hoist__emu_device *device = NULL;
 	int result = enter_context(FN_cuCtxPopCurrent_v2, &device);
+	/* The manual: it may also tell of earlier work's failure.  Then it has popped. */
+	if (result == EMU_ILLEGAL_ADDRESS && n_contexts > 0)
+		n_contexts--;
 	if (result != EMU_SUCCESS)
 		return (hoist__cu_result)result;
 	n_contexts--;

@@ -380,6 +380,39 @@ static void cuda_context(void)
 ON_EMULATED(cuda_callers_context_is_kept, HOIST__API_CUDA, cuda_context)
 ON_REAL(cuda_callers_context_is_kept, HOIST__API_CUDA, cuda_context)
 
+/* Popping may fail before it was done, or say what earlier work failed with after
+ * it: in both cases one context goes, ours. */
+static void cuda_context_after_failure(void)
+{
+	static const char *const specs[] = {"cuCtxPopCurrent:1", "cuCtxPopCurrent:1:700"};
+	hoist__cu_result (*current)(hoist__cu_context *);
+	hoist__cu_result (*push)(hoist__cu_context);
+	hoist__cu_result (*pop)(hoist__cu_context *);
+	hoist__cu_result (*retain)(hoist__cu_context *, hoist__cu_device);
+	int (*fail)(const char *);
+	find(HOIST__API_CUDA, "cuCtxGetCurrent", &current);
+	find(HOIST__API_CUDA, "cuCtxPushCurrent_v2", &push);
+	find(HOIST__API_CUDA, "cuCtxPopCurrent_v2", &pop);
+	find(HOIST__API_CUDA, "cuDevicePrimaryCtxRetain", &retain);
+	find(HOIST__API_CUDA, "hoist_emulator_fail", &fail);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(specs); i++) {
+		hoist__cu_context context = NULL;
+		hoist__cu_context mine = NULL;
+		uint64_t available = 0;
+		uint64_t total = 0;
+		cr_assert_eq(retain(&mine, 1), 0);
+		cr_assert_eq(push(mine), 0);
+		cr_assert_eq(fail(specs[i]), 0);
+		OK(hoist__dev_mem_info(dev, &available, &total));
+		cr_assert_eq(current(&context), 0);
+		cr_assert_eq(context, mine, "%s", specs[i]);
+		cr_assert_eq(pop(&context), 0);
+		cr_assert_eq(current(&context), 0);
+		cr_assert_null(context, "%s", specs[i]);
+	}
+}
+ON_EMULATED(cuda_callers_context_outlives_failures, HOIST__API_CUDA, cuda_context_after_failure)
+
 static void hip_device(void)
 {
 	hoist__hip_error (*set)(int);
