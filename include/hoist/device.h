@@ -74,11 +74,13 @@ HOIST_API int hoist_device_memory(hoist_device *device, uint64_t *free_bytes, ui
 HOIST_API int hoist_device_default_stream(hoist_device *device, hoist_stream **ret);
 
 /* A new stream.  A CPU stream is a queue served by a thread of its own.
- * Returns: 0; -ENOMEM; -EAGAIN no thread (CPU); -ENODEV, -EREMOTEIO, -ESTALE. */
+ * Returns: 0; -ENOMEM (also: no thread for a CPU stream); -ENOSPC (the device's
+ *   memory); -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_stream_create(hoist_device *device, hoist_stream **ret);
 
 /* Wraps a CUstream or hipStream_t of this device's primary context that the
- * caller keeps owning; NULL is the driver's legacy default stream.
+ * caller keeps owning, and alive until the wrapper's last reference is gone; NULL
+ * is the driver's legacy default stream.
  * Returns: 0; -ENOTSUP on the CPU; as above. */
 HOIST_API int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret);
 
