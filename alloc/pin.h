@@ -3,15 +3,16 @@
 #ifndef HOIST_ALLOC_PIN_H
 #define HOIST_ALLOC_PIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "device/device.h"
 
-/* One driver call registers at most this much: it holds the process's memory
- * map, and so stalls every other thread's faults, while it runs. */
-#define HOIST__PIN_PIECE_BYTES ((size_t)256 << 20)
+/* False for NULL and the CPU: their memory is mlock'ed. */
+bool hoist__pinned_by_driver(const struct hoist__dev *dev);
 
-/* All of it or nothing.  @dev NULL or the CPU: mlock(2).
+/* In one registration, whatever the size: a driver refuses a copy that runs from
+ * one registration into the next.
  * Returns: 0; -EPERM (memlock limit, with the remedy); -ENOMEM; the driver's. */
 int hoist__pin(struct hoist__dev *dev, void *base, size_t bytes);
 void hoist__unpin(struct hoist__dev *dev, void *base, size_t bytes);

@@ -109,6 +109,9 @@ static int check_request(const struct hoist__pool *pool, size_t bytes, size_t al
 		return hoist__fail(-EINVAL, "unknown flags %#x", flags);
 	if (flags != 0 && pool->options.kind != HOIST__MEMORY_HOST)
 		return hoist__fail(-EINVAL, "only pageable host memory can be lazy");
+	/* A child of fork has the books, but not the memory. */
+	if (pool->options.dev != NULL && hoist__dev_check(pool->options.dev) != 0)
+		return -ESTALE;
 	if (bytes > MAX_BYTES)
 		return hoist__fail(device ? -ENOSPC : -ENOMEM,
 				   "a block of %s exceeds every address space",

@@ -52,7 +52,8 @@ void hoist__pool_unref(struct hoist__pool *pool);
 /* @bytes 1 and up; @align a power of two up to 2 MiB (0: the granule).
  * Content is undefined, except that LAZY blocks are zero.
  * Returns: 0; -EINVAL; -EDQUOT (the pool's limit; text has the figures);
- *   -ENOMEM; -ENOSPC (device); -EPERM (pinning). */
+ *   -ENOMEM; -ENOSPC (device); -EPERM (pinning); -ESTALE (a driver's memory in a
+ *   child of fork). */
 int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 		      struct hoist__block *ret);
 

@@ -102,9 +102,10 @@ static int step_reserve(struct maker *maker)
 	}
 	region->base = (uintptr_t)map->base;
 	region->bytes = map->bytes;
-	/* A child's copy of pinned memory is of no use, and old kernels would move
-	 * the parent's pages away from under the device. */
+	/* A child's copy of what a driver pins is of no use, and old kernels would
+	 * move the parent's pages away from under the device. */
 	if (region->options.kind == HOIST__MEMORY_PINNED &&
+	    hoist__pinned_by_driver(region->options.dev) &&
 	    madvise(map->base, map->bytes, MADV_DONTFORK) != 0)
 		note(region, HOIST__STEP_RESERVE, "MADV_DONTFORK: %s", strerror(errno));
 	return 0;
@@ -314,22 +315,11 @@ static int create_host(struct storage *storage)
 static int create_device(struct storage *storage)
 {
 	struct hoist__region *region = &storage->region;
-	struct hoist__dev *dev = region->options.dev;
 	region->bytes = hoist__round_up(region->options.bytes, DEVICE_GRANULE);
 	uint64_t start = hoist__now_ns();
-	int err = hoist__dev_mem_alloc(dev, region->bytes, &region->base);
+	int err = hoist__dev_mem_alloc(region->options.dev, region->bytes, &region->base);
 	region->step_ns[HOIST__STEP_RESERVE] = hoist__now_ns() - start;
-	if (err != -ENOSPC)
-		return err;
-	uint64_t free_bytes, total_bytes;
-	char cause[HOIST__ERROR_BYTES];
-	hoist__error_copy(cause, sizeof cause);
-	if (hoist__dev_mem_info(dev, &free_bytes, &total_bytes) != 0)
-		return hoist__fail(-ENOSPC, "%s", cause);
-	return hoist__fail(-ENOSPC, "device memory is exhausted: %s asked, %s of %s free on %s:%d",
-			   hoist__figure(region->bytes).text, hoist__figure(free_bytes).text,
-			   hoist__figure(total_bytes).text, hoist__api_name(hoist__dev_api(dev)),
-			   hoist__dev_ordinal(dev));
+	return err;
 }
 
 static int check_options(const struct hoist__region_options *options)

@@ -12,7 +12,8 @@
  * The recipe for host kinds, in this order because each step spoils the next one
  * otherwise; every step has its fallback, its outcome and its time in the region:
  *
- *   reserve   PROT_READ|WRITE, private, anonymous, 2 MiB-aligned; MADV_DONTFORK for PINNED
+ *   reserve   PROT_READ|WRITE, private, anonymous, 2 MiB-aligned; MADV_DONTFORK
+ *             for what a driver will pin: a child of fork has it not at all
  *   huge      hugetlb if asked for and free on the node; else MADV_HUGEPAGE; else 4 KiB
  *   place     numa/place.h
  *   populate  MADV_POPULATE_WRITE in slices, by several threads, on the node's

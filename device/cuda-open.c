@@ -52,11 +52,10 @@ int hoist__cuda_judge(const struct hoist__dev *dev, hoist__cu_result result, con
 	if (result == HOIST__CU_ERROR_NOT_READY)
 		return -EAGAIN;
 	describe(result, words, sizeof words);
-	if (result == HOIST__CU_ERROR_OUT_OF_MEMORY)
-		return hoist__fail(-ENOSPC, "cuda:%d: %s: device memory is exhausted: %s",
-				   dev->ordinal, what, words);
-	return hoist__fail(result == HOIST__CU_ERROR_NOT_PERMITTED ? -EPERM : -EREMOTEIO,
-			   "cuda:%d: %s: %s", dev->ordinal, what, words);
+	int err = result == HOIST__CU_ERROR_OUT_OF_MEMORY   ? -ENOSPC
+		  : result == HOIST__CU_ERROR_NOT_PERMITTED ? -EPERM
+							    : -EREMOTEIO;
+	return hoist__fail(err, "cuda:%d: %s: %s", dev->ordinal, what, words);
 }
 
 static const char *init_remedy(hoist__cu_result result)

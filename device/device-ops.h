@@ -95,10 +95,6 @@ struct hoist__dev_ops {
 /* -ESTALE and its text; @what belongs to the parent of this process. */
 int hoist__dev_fail_stale(const char *what);
 
-/* 0, or -ESTALE if @dev's driver was opened by the process that forked this one.
- * The CPU has no driver that fork could break. */
-int hoist__dev_check(const struct hoist__dev *dev);
-
 extern const struct hoist__dev_ops hoist__cpu_ops;
 extern const struct hoist__dev_ops hoist__cuda_ops;
 extern const struct hoist__dev_ops hoist__hip_ops;

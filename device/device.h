@@ -84,6 +84,10 @@ enum hoist__api hoist__dev_api(const struct hoist__dev *dev);
 int hoist__dev_ordinal(const struct hoist__dev *dev);
 const struct hoist__dev_props *hoist__dev_props(const struct hoist__dev *dev);
 
+/* 0, or -ESTALE if @dev's driver was opened by the process that forked this one.
+ * The CPU has no driver that fork could break.  All below ask this first. */
+int hoist__dev_check(const struct hoist__dev *dev);
+
 /* --- memory --- */
 
 /* [context] Bytes free and in all on the device now; the CPU answers with
@@ -102,8 +106,8 @@ int hoist__dev_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 
 /* [context] Page-locks and maps [address, address+bytes) for every device of
  * this api (portable).  One registration per range; ranges must not overlap.
- * The CPU: mlock.  Registers the whole range or nothing; splitting a large range
- * into bounded pieces is the caller's.
+ * The CPU: mlock.  A copy must lie within one registration: drivers refuse one
+ * that runs into the next.
  * Returns: 0; -EPERM (memlock limit, with the remedy); -ENOMEM; -EREMOTEIO. */
 int hoist__dev_host_register(struct hoist__dev *dev, void *address, size_t bytes);
 int hoist__dev_host_unregister(struct hoist__dev *dev, void *address, size_t bytes);

@@ -41,10 +41,11 @@ int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes)
 		return hoist__fail_in(err, "%zu bytes", bytes);
 	hoist__error_copy(cause, sizeof cause);
 	if (dev->ops->mem_info(dev, &available, &total) < 0)
-		return hoist__fail(err, "%zu bytes: %.700s", bytes, cause);
+		return hoist__fail(err, "device memory is exhausted: %zu bytes: %.700s", bytes,
+				   cause);
 	return hoist__fail(err,
-			   "%zu bytes: %.700s; %llu of %llu MiB are free: free some, or choose "
-			   "another device",
+			   "device memory is exhausted: %zu bytes: %.700s; %llu of %llu MiB are "
+			   "free: free some, or choose another device",
 			   bytes, cause, (unsigned long long)(available / HOIST__MIB),
 			   (unsigned long long)(total / HOIST__MIB));
 }

@@ -55,10 +55,8 @@ int hoist__hip_judge(const struct hoist__dev *dev, hoist__hip_error error, const
 	if (error == HOIST__HIP_ERROR_NOT_READY)
 		return -EAGAIN;
 	describe(error, words, sizeof words);
-	if (error == HOIST__HIP_ERROR_OUT_OF_MEMORY)
-		return hoist__fail(-ENOSPC, "hip:%d: %s: device memory is exhausted: %s",
-				   dev->ordinal, what, words);
-	return hoist__fail(-EREMOTEIO, "hip:%d: %s: %s", dev->ordinal, what, words);
+	return hoist__fail(error == HOIST__HIP_ERROR_OUT_OF_MEMORY ? -ENOSPC : -EREMOTEIO,
+			   "hip:%d: %s: %s", dev->ordinal, what, words);
 }
 
 static const char *init_remedy(hoist__hip_error error)

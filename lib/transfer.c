@@ -292,10 +292,23 @@ static int copy_between_devices(const struct hoist__span *dst, const struct hois
 	return copy_through_host(dst, src, bytes);
 }
 
+/* What a driver pinned is not there in a child of fork. */
+static int check_there(const struct hoist__span *span)
+{
+	return span->kind == HOIST__MEMORY_PINNED
+		       ? hoist__dev_check(hoist__device_dev(span->device))
+		       : 0;
+}
+
 int hoist__transfer(const struct hoist__span *dst, const struct hoist__span *src, size_t bytes)
 {
 	if (bytes == 0)
 		return 0;
+	int err = check_there(dst);
+	if (err == 0)
+		err = check_there(src);
+	if (err < 0)
+		return err;
 	if (on_host(dst) && on_host(src)) {
 		memmove((void *)dst->address, (const void *)src->address, bytes);
 		return 0;
@@ -318,12 +331,15 @@ int hoist__fill(const struct hoist__span *dst, unsigned char value, size_t bytes
 {
 	if (bytes == 0)
 		return 0;
+	int err = check_there(dst);
+	if (err < 0)
+		return err;
 	if (on_host(dst)) {
 		memset((void *)dst->address, value, bytes);
 		return 0;
 	}
 	struct hoist__lane *lane;
-	int err = acquire_lane(dst->device, &lane);
+	err = acquire_lane(dst->device, &lane);
 	if (err < 0)
 		return err;
 	err = hoist__memset_async(lane->stream, dst->address, value, bytes);

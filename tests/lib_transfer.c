@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "hoist/hoist.h"
 #include "lib/objects.h"
@@ -257,4 +259,62 @@ Test(transfer, failure_of_the_driver_is_told_once_and_passes, .init = open_all)
 	cr_expect_eq(hoist_buffer_write(b, 0, host, sizeof host), 0, "%s", hoist_error());
 	hoist_buffer_unref(b);
 	cr_assert(lib_nothing_outstanding(devices));
+}
+
+/* A driver refuses a copy across the edge of a registration: there must be none
+ * within a buffer, however large. */
+Test(transfer, a_large_pinned_buffer_has_no_seams, .init = open_all)
+{
+	const size_t bytes = (size_t)258 << 20;
+	const size_t step = (size_t)2 << 20; /* at an odd place of every one */
+	const int64_t shape[] = {(int64_t)step};
+	hoist_buffer *large = create(LIB_N_DEVICES + 1, bytes);
+	hoist_buffer *part = create(1, step);
+	for (size_t at = 4097; at + step <= bytes; at += step) {
+		hoist_buffer *view = NULL;
+		cr_assert_eq(hoist_buffer_view(large, at, HOIST_U8, 1, shape, &view), 0);
+		cr_assert_eq(hoist_buffer_copy_into(part, view), 0, "at %zu: %s", at,
+			     hoist_error());
+		hoist_buffer_unref(view);
+	}
+	hoist_buffer_unref(part);
+	hoist_buffer_unref(large);
+}
+
+/* In the child: the parent's pools and idle streams look usable, and are not. */
+static int use_in_child(hoist_buffer *memory, hoist_buffer *pinned)
+{
+	unsigned char byte = 0;
+	hoist_buffer *made = NULL;
+	const int64_t shape[] = {100};
+	hoist_device *device = hoist_buffer_device(memory);
+	if (hoist_buffer_read(memory, 0, &byte, 1) != -ESTALE ||
+	    hoist_buffer_write(memory, 0, &byte, 1) != -ESTALE)
+		return 1;
+	if (hoist_buffer_read(pinned, 0, &byte, 1) != -ESTALE ||
+	    hoist_buffer_write(pinned, 0, &byte, 1) != -ESTALE)
+		return 2;
+	if (hoist_buffer_create(device, HOIST_U8, 1, shape, 0, &made) != -ESTALE ||
+	    hoist_buffer_create(device, HOIST_U8, 1, shape, HOIST_BUFFER_PINNED, &made) != -ESTALE)
+		return 3;
+	return strstr(hoist_error(), "fork") != NULL ? 0 : 4;
+}
+
+Test(transfer, a_forked_child_is_told_whatever_its_parent_kept, .init = open_all)
+{
+	for (int place = 1; place < LIB_N_DEVICES; place++) {
+		unsigned char byte = 7;
+		hoist_buffer *memory = create(place, 100);
+		hoist_buffer *pinned = create(LIB_N_DEVICES + place, 100);
+		cr_assert_eq(hoist_buffer_write(memory, 0, &byte, 1), 0);
+		cr_assert_eq(hoist_buffer_write(pinned, 0, &byte, 1), 0);
+		pid_t child = fork();
+		if (child == 0)
+			_exit(use_in_child(memory, pinned));
+		int status = -1;
+		cr_assert_eq(waitpid(child, &status, 0), child);
+		cr_assert_eq(status, 0, "%s: 0x%x", lib_specs[place], (unsigned)status);
+		hoist_buffer_unref(memory);
+		hoist_buffer_unref(pinned);
+	}
 }
