@@ -37,9 +37,10 @@ Test(numa_topology, reads_one_node)
 	cr_assert_not(t->synthetic);
 	cr_assert_eq(t->nodes[0].id, 0);
 	cr_assert_eq(t->nodes[0].n_cpus, 2);
-	cr_assert_eq(t->nodes[0].total_bytes, UINT64_C(24607172) * 1024);
-	cr_assert_eq(t->nodes[0].free_bytes, UINT64_C(23817240) * 1024);
+	cr_assert_eq(t->nodes[0].total_bytes, UINT64_C(479996) * 1024);
+	cr_assert_eq(t->nodes[0].free_bytes, UINT64_C(435176) * 1024);
 	cr_assert_eq(t->nodes[0].distances[0], 10);
+	cr_assert_eq(t->nodes[0].hugepages_2m, 4);
 	unload(&tree, t);
 }
 
@@ -47,9 +48,17 @@ Test(numa_topology, gives_the_only_node_to_devices_that_say_minus_one)
 {
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "1-node");
-	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:00:03.0"), 0);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:00:02.0"), 0);
 	cr_assert_eq(block_node(&tree, t, 254, 0), -1, "a disk has no list of CPUs");
 	cr_assert_eq(block_node(&tree, t, 254, 1), -1);
+	cr_assert_eq(block_node(&tree, t, 259, 0), -1, "nor has NVMe");
+	unload(&tree, t);
+	t = load(&tree, "1-node-cloud");
+	cr_assert_eq(t->n_nodes, 1);
+	cr_assert_eq(t->nodes[0].free_hugepages_2m, 64);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:00:02.0"), 0);
+	cr_assert_eq(block_node(&tree, t, 254, 0), -1);
+	cr_assert_eq(block_node(&tree, t, 253, 0), -1, "a zram");
 	unload(&tree, t);
 }
 
@@ -58,18 +67,32 @@ Test(numa_topology, reads_two_nodes_with_their_huge_pages)
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "2-nodes");
 	cr_assert_eq(t->n_nodes, 2);
+	cr_assert_eq(t->nodes[1].n_cpus, 4);
+	cr_assert_eq(t->nodes[1].cpus[0], 2);
+	cr_assert_eq(t->nodes[1].cpus[1], 3);
+	cr_assert_eq(t->nodes[1].cpus[2], 6);
+	cr_assert_eq(t->nodes[1].cpus[3], 7);
+	cr_assert_eq(t->nodes[1].distances[0], 21);
+	cr_assert_eq(t->nodes[1].distances[1], 10);
+	cr_assert_eq(t->nodes[0].free_hugepages_2m, 4);
+	cr_assert_eq(t->nodes[1].hugepages_2m, 8);
+	cr_assert_eq(t->nodes[1].free_hugepages_2m, 3);
+	cr_assert_null(hoist__topology_node(t, 2));
+	cr_assert_null(hoist__topology_node(t, -1));
+	unload(&tree, t);
+}
+
+Test(numa_topology, reads_many_cpus)
+{
+	struct tree tree;
+	struct hoist__topology *t = load(&tree, "made-devices");
 	cr_assert_eq(t->nodes[1].n_cpus, 64);
 	cr_assert_eq(t->nodes[1].cpus[0], 32);
 	cr_assert_eq(t->nodes[1].cpus[31], 63);
 	cr_assert_eq(t->nodes[1].cpus[32], 96);
 	cr_assert_eq(t->nodes[1].cpus[63], 127);
-	cr_assert_eq(t->nodes[1].distances[0], 21);
-	cr_assert_eq(t->nodes[1].distances[1], 10);
 	cr_assert_eq(t->nodes[0].free_hugepages_2m, 512);
-	cr_assert_eq(t->nodes[1].hugepages_2m, 512);
 	cr_assert_eq(t->nodes[1].free_hugepages_2m, 3);
-	cr_assert_null(hoist__topology_node(t, 2));
-	cr_assert_null(hoist__topology_node(t, -1));
 	unload(&tree, t);
 }
 
@@ -77,24 +100,29 @@ Test(numa_topology, finds_the_node_of_a_pci_device_however_it_is_written)
 {
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "2-nodes");
-	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:65:00.0"), 1);
-	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "00000000:65:00.0"), 1);
-	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "65:00.0"), 1);
-	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:65:00.1"), -1);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:81:00.0"), 1);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "00000000:81:00.0"), 1);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "81:00.0"), 1);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:41:00.0"), 0);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:81:00.1"), -1);
 	unload(&tree, t);
 	t = load(&tree, "4-nodes");
-	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:0A:00.0"), 2);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:A1:00.0"), 2);
 	unload(&tree, t);
 }
 
 Test(numa_topology, falls_back_on_the_cpus_of_a_pci_device)
 {
 	struct tree tree;
-	struct hoist__topology *t = load(&tree, "2-nodes");
+	struct hoist__topology *t = load(&tree, "made-devices");
 	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:21:00.0"), 0);
 	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:22:00.0"), -1, "spans both");
 	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:23:00.0"), 0, "node 7 is none");
 	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:24:00.0"), -1, "no CPUs");
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:0b:00.0"), 2, "no memory");
+	unload(&tree, t);
+	t = load(&tree, "2-nodes");
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:00:03.0"), -1, "spans both");
 	unload(&tree, t);
 }
 
@@ -103,8 +131,8 @@ Test(numa_topology, refuses_what_is_no_pci_address)
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "2-nodes");
 	static const char *const odd[] = {
-		"",	      "cpu", "../../x",	 "0000:65:00.0/../0000:65:00.0", "0000:65:00.0 ",
-		"0000:65:00", "::.", "1:2:3:4.5"};
+		"",	      "cpu", "../../x",	 "0000:81:00.0/../0000:81:00.0", "0000:81:00.0 ",
+		"0000:81:00", "::.", "1:2:3:4.5"};
 	for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
 		cr_assert_eq(hoist__topology_pci_node(t, tree.root, odd[i]), -1, "%s", odd[i]);
 	unload(&tree, t);
@@ -114,9 +142,10 @@ Test(numa_topology, finds_the_node_of_disks_and_partitions)
 {
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "2-nodes");
-	cr_assert_eq(block_node(&tree, t, 259, 0), 0);
-	cr_assert_eq(block_node(&tree, t, 259, 1), 1);
-	cr_assert_eq(block_node(&tree, t, 259, 5), 1, "a partition");
+	cr_assert_eq(block_node(&tree, t, 259, 8), 0);
+	cr_assert_eq(block_node(&tree, t, 259, 9), 1);
+	cr_assert_eq(block_node(&tree, t, 259, 11), 1, "a partition");
+	cr_assert_eq(block_node(&tree, t, 254, 1), -1, "a partition of a disk that says -1");
 	cr_assert_eq(block_node(&tree, t, 7, 0), -1, "a loop device");
 	cr_assert_eq(block_node(&tree, t, 0, 41), -1, "btrfs and overlay have no device");
 	unload(&tree, t);
@@ -128,9 +157,11 @@ Test(numa_topology, looks_through_device_mapper_and_md)
 	struct hoist__topology *t = load(&tree, "2-nodes");
 	cr_assert_eq(block_node(&tree, t, 253, 0), 1, "dm on a partition");
 	cr_assert_eq(block_node(&tree, t, 9, 0), 1, "md on one node");
-	cr_assert_eq(block_node(&tree, t, 259, 9), 1, "a partition of it");
+	cr_assert_eq(block_node(&tree, t, 259, 14), 1, "a partition of it");
 	cr_assert_eq(block_node(&tree, t, 253, 1), 1, "dm on md");
 	cr_assert_eq(block_node(&tree, t, 9, 1), -1, "md across nodes");
+	unload(&tree, t);
+	t = load(&tree, "made-devices");
 	cr_assert_eq(block_node(&tree, t, 253, 7), -1, "a broken link");
 	cr_assert_eq(block_node(&tree, t, 253, 8), -1, "a cycle ends");
 	unload(&tree, t);
@@ -140,8 +171,8 @@ Test(numa_topology, looks_through_nvme_multipath)
 {
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "2-nodes");
-	cr_assert_eq(block_node(&tree, t, 259, 20), 1);
-	cr_assert_eq(block_node(&tree, t, 259, 21), -1, "paths on two nodes");
+	cr_assert_eq(block_node(&tree, t, 259, 1), 1);
+	cr_assert_eq(block_node(&tree, t, 259, 6), -1, "paths on two nodes");
 	unload(&tree, t);
 }
 
@@ -150,13 +181,16 @@ Test(numa_topology, takes_nodes_without_cpus_or_without_memory)
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "4-nodes");
 	cr_assert_eq(t->n_nodes, 4);
-	cr_assert_eq(t->nodes[2].n_cpus, 0);
-	cr_assert_eq(t->nodes[2].total_bytes, UINT64_C(134217728) * 1024);
-	cr_assert_eq(t->nodes[2].free_hugepages_2m, 8);
-	cr_assert_eq(t->nodes[3].n_cpus, 8);
-	cr_assert_eq(t->nodes[3].total_bytes, 0);
-	cr_assert_eq(t->nodes[1].distances[2], 28);
-	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:0b:00.0"), 3);
+	cr_assert_eq(t->nodes[2].n_cpus, 2);
+	cr_assert_eq(t->nodes[2].total_bytes, 0);
+	cr_assert_eq(t->nodes[3].n_cpus, 0);
+	cr_assert_eq(t->nodes[3].total_bytes, UINT64_C(223568) * 1024);
+	cr_assert_eq(t->nodes[3].free_hugepages_2m, 8);
+	cr_assert_eq(t->nodes[1].distances[3], 28);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:a1:00.0"), 2, "no memory");
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:c1:00.0"), 3, "no CPUs");
+	cr_assert_eq(block_node(&tree, t, 259, 0), 3);
+	cr_assert_eq(block_node(&tree, t, 259, 1), 2);
 	unload(&tree, t);
 }
 
@@ -164,22 +198,49 @@ Test(numa_topology, reads_eight_nodes)
 {
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "8-nodes");
+	static const uint64_t free_kib[] = {241140, 83480,  65356,  112424,
+					    104780, 137132, 153092, 168052};
 	cr_assert_eq(t->n_nodes, 8);
 	for (int i = 0; i < 8; i++) {
 		cr_assert_eq(t->nodes[i].id, i);
-		cr_assert_eq(t->nodes[i].n_cpus, 16);
-		cr_assert_eq(t->nodes[i].free_bytes, ((uint64_t)i + 1) << 30);
+		cr_assert_eq(t->nodes[i].n_cpus, 2);
+		cr_assert_eq(t->nodes[i].cpus[0], 2 * i);
+		cr_assert_eq(t->nodes[i].free_bytes, free_kib[i] * 1024);
+		cr_assert_eq(t->nodes[i].free_hugepages_2m, (uint64_t)i);
 		cr_assert_eq(t->nodes[i].distances[i], 10);
+		cr_assert_eq(t->nodes[i].distances[i ^ 1], 12);
 		cr_assert_eq(t->nodes[i].distances[(i + 4) % 8], 32);
 	}
 	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:c1:00.0"), 5);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:41:00.0"), 0);
 	unload(&tree, t);
 }
 
 Test(numa_topology, keeps_ids_with_gaps)
 {
 	struct tree tree;
-	struct hoist__topology *t = load(&tree, "sparse-ids");
+	struct hoist__topology *t = load(&tree, "gaps");
+	cr_assert_eq(t->n_nodes, 3);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(t->nodes[i].id, 2 * i);
+	cr_assert_null(hoist__topology_node(t, 1));
+	cr_assert_null(hoist__topology_node(t, 3));
+	cr_assert_eq(hoist__topology_node(t, 2)->cpus[0], 1);
+	cr_assert_eq(hoist__topology_node(t, 2)->distances[2], 34, "to node 4");
+	cr_assert_eq(hoist__topology_node(t, 4)->n_cpus, 0);
+	cr_assert_eq(hoist__topology_node(t, 4)->distances[0], 14);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:a1:00.0"), 2);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:41:00.0"), 4);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:c1:00.0"), -1, "node 1 is off");
+	cr_assert_eq(block_node(&tree, t, 259, 1), 2);
+	cr_assert_eq(block_node(&tree, t, 259, 3), -1);
+	unload(&tree, t);
+}
+
+Test(numa_topology, keeps_the_ids_of_gpu_memory)
+{
+	struct tree tree;
+	struct hoist__topology *t = load(&tree, "made-gpu-nodes");
 	static const int ids[] = {0, 8, 252, 253, 254, 255};
 	cr_assert_eq(t->n_nodes, 6);
 	for (size_t i = 0; i < 6; i++)
@@ -204,6 +265,17 @@ Test(numa_topology, reads_a_tree_without_nodes_as_one_node)
 	cr_assert_gt(t->nodes[0].total_bytes, 0);
 	cr_assert_eq(t->nodes[0].free_hugepages_2m, 2);
 	cr_assert_null(t->nodes[0].distances);
+	cr_assert_eq(block_node(&tree, t, 254, 0), -1);
+	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:00:01.0"), -1,
+		     "its list has CPUs that are offline");
+	unload(&tree, t);
+}
+
+Test(numa_topology, gives_the_one_node_to_devices_of_a_tree_without_nodes)
+{
+	struct tree tree;
+	struct hoist__topology *t = load(&tree, "made-no-nodes");
+	cr_assert(t->synthetic);
 	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:01:00.0"), 0);
 	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:02:00.0"), 0);
 	unload(&tree, t);
@@ -225,7 +297,7 @@ Test(numa_topology, reads_a_root_that_is_not_there_as_one_node)
 Test(numa_topology, reads_damaged_files_as_far_as_they_make_sense)
 {
 	struct tree tree;
-	struct hoist__topology *t = load(&tree, "malformed");
+	struct hoist__topology *t = load(&tree, "made-malformed");
 	cr_assert_eq(t->n_nodes, 4, "only node0 to node3 are names of nodes");
 	cr_assert_eq(t->nodes[0].n_cpus, 4, "0-3 comes before the damage");
 	cr_assert_eq(t->nodes[0].total_bytes, 0);
@@ -241,6 +313,44 @@ Test(numa_topology, reads_damaged_files_as_far_as_they_make_sense)
 	cr_assert_eq(hoist__topology_pci_node(t, tree.root, "0000:02:00.0"), 0);
 	cr_assert_eq(block_node(&tree, t, 8, 0), -1);
 	unload(&tree, t);
+}
+
+/* The next line of a manifest that is no comment; false at its end. */
+static bool next_entry(FILE *manifest, char *line, int bytes)
+{
+	while (fgets(line, bytes, manifest) != NULL)
+		if (line[0] != '#')
+			return true;
+	return false;
+}
+
+/* A captured tree is what capture.sh sees in the tree that it unpacks to. */
+static void check_capture(const char *name)
+{
+	struct tree tree;
+	char path[PATH_MAX], command[3 * PATH_MAX], expected[16384], line[16384];
+	const char *srcdir = getenv("srcdir") != NULL ? getenv("srcdir") : ".";
+	cr_assert_eq(tree_unpack(&tree, name), 0);
+	(void)snprintf(path, sizeof path, "%s/sysfs/%s.txt", srcdir, name);
+	(void)snprintf(command, sizeof command, "sh '%s/sysfs/capture.sh' '%s'", srcdir, tree.root);
+	FILE *manifest = fopen(path, "r");
+	FILE *capture = popen(command, "r");
+	cr_assert(manifest != NULL && capture != NULL);
+	while (next_entry(manifest, expected, sizeof expected)) {
+		cr_assert(next_entry(capture, line, sizeof line), "%s: no %s", name, expected);
+		cr_assert_str_eq(line, expected);
+	}
+	cr_assert_not(next_entry(capture, line, sizeof line), "%s: %s", name, line);
+	cr_assert_eq(pclose(capture), 0);
+	fclose(manifest);
+	tree_remove(&tree);
+}
+
+Test(numa_topology, captured_trees_are_what_the_script_captures)
+{
+	static const char *const names[] = {"2-nodes", "gaps", "no-nodes"};
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		check_capture(names[i]);
 }
 
 Test(numa_topology, reads_this_machine)

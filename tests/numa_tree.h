@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A sysfs tree unpacked from a manifest: one entry a line, "path<TAB>content"
- * with \n for a newline, or "path<TAB>-> target" for a symbolic link. */
+ * with \n for a newline, "path<TAB>-> target" for a symbolic link, "path/<TAB>" for
+ * a folder.  sysfs/capture.sh writes them. */
 #ifndef HOIST_TESTS_NUMA_TREE_H
 #define HOIST_TESTS_NUMA_TREE_H
 
@@ -30,6 +31,8 @@ static inline int tree_add(const struct tree *tree, const char *entry, const cha
 	char path[5 * PATH_MAX];
 	(void)snprintf(path, sizeof path, "%s/%s", tree->root, entry);
 	tree_make_parents(path);
+	if (path[strlen(path) - 1] == '/')
+		return 0;
 	if (strncmp(content, "-> ", 3) == 0)
 		return symlink(content + 3, path);
 	FILE *file = fopen(path, "w");
