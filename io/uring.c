@@ -277,7 +277,7 @@ static void uring_destroy(struct hoist__engine *engine, bool forked)
 	 * A child closes its copy of the descriptor: the ring stays the parent's. */
 	if (!forked)
 		hoist__uring_unregister(&u->ring, &u->files, &u->buffers);
-	io_uring_queue_exit(&u->ring);
+	hoist__uring_close(&u->ring);
 	free(u->files.rows);
 	free(u->buffers.rows);
 	free(u);

@@ -34,6 +34,7 @@ struct hoist__uring_buffers {
  * Returns: 0 and how the ring is driven, in words; the refusal, with its text
  *   ("io_uring refused: EPERM (...)"). */
 int hoist__uring_setup(struct io_uring *ring, unsigned depth, bool shared, const char **mode);
+void hoist__uring_close(struct io_uring *ring);
 
 /* Returns: 0, also if the kernel refuses; -ENOMEM. */
 int hoist__uring_register(struct io_uring *ring, const struct hoist__engine_options *options,
