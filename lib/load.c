@@ -207,7 +207,7 @@ static void free_load(struct hoist_load *load)
 static void announce_end(struct hoist_load *load)
 {
 	pthread_mutex_lock(&load->lock);
-	load->done = true;
+	atomic_store_explicit(&load->done, true, memory_order_release);
 	pthread_cond_broadcast(&load->ended);
 	pthread_mutex_unlock(&load->lock);
 }
@@ -285,12 +285,9 @@ static int check_process(const struct hoist_load *load)
 			   (int)load->pid);
 }
 
-bool hoist__load_is_done(struct hoist_load *load)
+bool hoist__load_is_done(const struct hoist_load *load)
 {
-	pthread_mutex_lock(&load->lock);
-	bool done = load->done;
-	pthread_mutex_unlock(&load->lock);
-	return done;
+	return atomic_load_explicit(&load->done, memory_order_acquire);
 }
 
 static bool step(struct hoist_load *load, uint64_t timeout_ns)
@@ -331,7 +328,7 @@ int hoist_load_wait(hoist_load *load)
 	while (load->caller_driven && !step(load, UINT64_MAX))
 		continue;
 	pthread_mutex_lock(&load->lock);
-	while (!load->done)
+	while (!hoist__load_is_done(load))
 		pthread_cond_wait(&load->ended, &load->lock);
 	pthread_mutex_unlock(&load->lock);
 	return hoist__load_outcome(load);

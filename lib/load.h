@@ -21,8 +21,10 @@
  *                               |failure, cancel                      ^
  *                               +--------> DRAINING ------------------+
  *
- * Threads: pump state belongs to the driving thread.  `lock` guards `done` and
- * what is read after it: err, text, report.  `cancelled` and `arrived` are atomic.
+ * Threads: pump state belongs to the driving thread.  What others read is written
+ * before `done` is set: err, text, report.  `lock` is for waiting only, so that a
+ * forked child can ask whether the load is done.  `cancelled`, `arrived` and `done`
+ * are atomic.
  */
 #ifndef HOIST_LIB_LOAD_H
 #define HOIST_LIB_LOAD_H
@@ -116,7 +118,7 @@ struct hoist_load {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	pthread_mutex_t driving; /* caller-driven: one step at a time */
-	bool done;
+	_Atomic bool done;
 	int err;
 	char text[HOIST__ERROR_BYTES];
 };
@@ -133,7 +135,7 @@ static inline bool hoist__load_is_lazy(const struct hoist_load *load)
 /* One round; waits up to @timeout_ns.  True once the phase is DONE. */
 bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns);
 
-bool hoist__load_is_done(struct hoist_load *load);
+bool hoist__load_is_done(const struct hoist_load *load);
 
 /* What a load that has ended came to, with its text in the calling thread. */
 int hoist__load_outcome(const struct hoist_load *load);

@@ -83,7 +83,7 @@ typedef struct hoist_load_options {
 /* Starts loading.  @options NULL: everything to the CPU.
  * Returns: 0; -EINVAL; -ENOENT if a pattern of options->tensors matches nothing
  *   (the text names it); -ENOMEM, -ENOSPC for the destination; -ENODEV,
- *   -EREMOTEIO, -EPERM, -EDQUOT (the budget is below the least that works). */
+ *   -EREMOTEIO.  What the load needs while it runs is taken when it runs. */
 HOIST_API int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
 			       hoist_load **ret);
 
@@ -94,7 +94,9 @@ HOIST_API int hoist_load_step(hoist_load *load, uint64_t timeout_ns);
 
 /* Waits for the end (a caller-driven load is driven to it).
  * Returns: 0, every byte has arrived; or the first failure: -ECANCELED; -EBADMSG a
- *   file changed meanwhile; -ENODATA it shrank; -EIO and the like; -EREMOTEIO. */
+ *   file changed meanwhile; -ENODATA it shrank; -EIO and the like; -EREMOTEIO; -EDQUOT
+ *   the budget is below the least that works; -ENOMEM, -EPERM memory that cannot
+ *   be had or pinned, or io_uring refused where nothing else would do. */
 HOIST_API int hoist_load_wait(hoist_load *load);
 
 /* Asks the load to end soon; hoist_load_wait() then gives -ECANCELED unless it
