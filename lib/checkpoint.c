@@ -57,8 +57,7 @@ static int fail_index(const char *what, size_t index, size_t n)
 			   n);
 }
 
-int hoist_checkpoint_file(const hoist_checkpoint *checkpoint, size_t index,
-			  hoist_file_info *info)
+int hoist_checkpoint_file(const hoist_checkpoint *checkpoint, size_t index, hoist_file_info *info)
 {
 	if (index >= checkpoint->n_files)
 		return fail_index("file", index, checkpoint->n_files);

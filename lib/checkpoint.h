@@ -49,6 +49,11 @@ hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
 /* Opens and parses one safetensors file. */
 int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
 		      struct hoist__shard *ret);
+/* Fill the tables from files and index.  Returns: 0; -EBADMSG a name in two files;
+ * -EOVERFLOW; -ENOMEM. */
+int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint);
+int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint);
+
 void hoist__shard_close(struct hoist__shard *shard);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/load.h - a load's state: what load.c (the object), load-result.c
- * (what it gave) and pump.c (the work) share.
+ * (what it gave) and pump*.c (the work) share.
  *
  * One pump moves the whole load forward; nothing calls back into it:
  *

@@ -53,7 +53,7 @@ int hoist__plan_select(const hoist_checkpoint *checkpoint, const char *const *pa
 	if (wanted == NULL || plan->tensors == NULL || plan->targets == NULL)
 		err = hoist__fail_nomem("a plan", n * 2 * sizeof *plan->tensors);
 	else
-		memset(wanted, n_patterns == 0, n);
+		memset(wanted, patterns == NULL, n);
 	for (size_t p = 0; err == 0 && p < n_patterns; p++)
 		err = mark(checkpoint, patterns[p], wanted);
 	for (size_t t = 0; err == 0 && t < n; t++)

@@ -69,7 +69,7 @@ struct hoist__plan {
 	uint64_t align;			  /* at multiples of this: the largest of all extents */
 };
 
-/* Which tensors: all if n_patterns is 0, else those that a name or glob selects.
+/* Which tensors: all if @patterns is NULL, else those that a name or glob selects.
  * Fills plan->tensors.  Returns: 0; -ENOENT naming a pattern without a match; -ENOMEM. */
 int hoist__plan_select(const hoist_checkpoint *checkpoint, const char *const *patterns,
 		       size_t n_patterns, struct hoist__plan *plan);

@@ -5,21 +5,20 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "lib/objects.h"
+#include "lib/pump.h"
 
 /* How long a wait may last before the pump looks again whether it was cancelled,
  * and how long when a device copy may complete meanwhile. */
 #define CANCEL_POLL_NS (20 * UINT64_C(1000000))
 #define COPY_POLL_NS (100 * UINT64_C(1000))
 
-/* The first failure wins; its text is in this thread's hoist_error(). */
-static void fail(struct hoist_load *load, int err)
+void hoist__pump_fail(struct hoist_load *load, int err)
 {
 	if (load->phase != HOIST__PHASE_DRAINING) {
 		load->phase = HOIST__PHASE_DRAINING;
@@ -72,10 +71,14 @@ static int create_ring(struct hoist_load *load)
 	int err = hoist__device_staging_pool(load->device, &pool);
 	if (err < 0)
 		return err;
+	/* A small load takes no more of a shared budget than it can use: a slot for each
+	 * read, and one more. */
+	uint64_t n_reads = load->plan.bytes / HOIST__STAGING_SLOT_BYTES + load->plan.n_extents;
 	const struct hoist__staging_options options = {
 		.stream = hoist__stream_dev_stream(load->stream),
 		.pool = pool,
 		.budget = hoist__budget_of(load->budget),
+		.n_slots = (unsigned)hoist__min_u64(n_reads + 1, HOIST__STAGING_SLOTS),
 	};
 	trim_pool(pool, options.budget);
 	err = hoist__staging_create(&options, &load->ring);
@@ -148,293 +151,6 @@ static int begin(struct hoist_load *load, uint64_t timeout_ns)
 	return err;
 }
 
-/* --- which way a chunk goes --- */
-
-static bool go_direct(struct hoist_load *load, const struct hoist__file *file,
-		      const struct hoist__chunk *chunk)
-{
-	if (load->io == HOIST_IO_CACHED || load->io == HOIST_IO_MAP)
-		return false;
-	if (file->direct_fd < 0) {
-		load->routes.no_direct++;
-		load->routes.note = file->direct_note;
-		return false;
-	}
-	if (load->io == HOIST_IO_DIRECT)
-		return true;
-	uint64_t resident;
-	if (hoist__file_resident(file, chunk->offset, chunk->need, &resident) < 0) {
-		load->routes.unknown++;
-		return true;
-	}
-	bool cached = resident >= chunk->need - chunk->need / 10;
-	load->routes.resident += cached;
-	return !cached;
-}
-
-/* --- submit --- */
-
-static void fill_request(struct hoist_load *load, const struct hoist__chunk *chunk,
-			 struct hoist__request *request)
-{
-	const struct hoist__file *file =
-		load->checkpoint->files[load->plan.extents[chunk->extent].file].file;
-	request->file = file;
-	request->offset = chunk->offset;
-	request->need = chunk->need;
-	request->direct = go_direct(load, file, chunk);
-	request->bytes = request->direct ? chunk->bytes : chunk->need;
-}
-
-/* The next chunk's request, or NULL: @ret_wait says that it only waits for memory
- * (a slot to come back, pages to be populated). */
-static struct hoist__request *prepare_host(struct hoist_load *load, bool *ret_wait)
-{
-	const struct hoist__chunk *chunk = &load->next;
-	if (load->populator != NULL && chunk->target + chunk->bytes > load->populated) {
-		int err = hoist__populator_done(load->populator, &load->populated);
-		if (err < 0) {
-			fail(load, err);
-			return NULL;
-		}
-		if (chunk->target + chunk->bytes > load->populated) {
-			*ret_wait = true;
-			return NULL;
-		}
-	}
-	struct hoist__inflight *inflight = load->free_inflight;
-	if (inflight == NULL)
-		return NULL;
-	load->free_inflight = inflight->next_free;
-	inflight->chunk = *chunk;
-	inflight->request = (struct hoist__request){
-		.address =
-			(unsigned char *)hoist__storage_address(load->storages[0]) + chunk->target,
-		.buffer = -1,
-		.owner = inflight,
-	};
-	return &inflight->request;
-}
-
-static struct hoist__request *prepare_slot(struct hoist_load *load)
-{
-	struct hoist__slot *slot = hoist__staging_acquire(load->ring);
-	if (slot == NULL)
-		return NULL;
-	load->slots[slot->index].chunk = load->next;
-	slot->request.owner = slot;
-	return &slot->request;
-}
-
-static size_t chunk_bytes(const struct hoist_load *load)
-{
-	size_t bytes = load->ring != NULL ? hoist__staging_slot_bytes(load->ring)
-					  : HOIST__LOAD_CHUNK_BYTES;
-	return (size_t)hoist__round_down(bytes, load->plan.align);
-}
-
-/* Submits what there is room for, as one batch.  True if it stopped only because
- * pages are not populated yet. */
-static bool submit(struct hoist_load *load)
-{
-	struct hoist__request *batch[HOIST__LOAD_DEPTH];
-	unsigned n = 0;
-	bool wait = false;
-	unsigned room = hoist__engine_room(load->engine);
-	while (n < room && n < HOIST__LOAD_DEPTH && load->phase == HOIST__PHASE_RUNNING) {
-		if (!load->has_next)
-			load->has_next = hoist__plan_next(&load->plan, chunk_bytes(load),
-							  &load->cursor, &load->next);
-		if (!load->has_next)
-			break;
-		struct hoist__request *request =
-			load->ring != NULL ? prepare_slot(load) : prepare_host(load, &wait);
-		if (request == NULL)
-			break;
-		fill_request(load, &load->next, request);
-		load->has_next = false;
-		batch[n++] = request;
-	}
-	int err = n > 0 ? hoist__engine_submit(load->engine, batch, n) : 0;
-	if (err < 0) {
-		/* All or none: nothing of the batch is in flight, and nothing goes on. */
-		for (unsigned i = 0; load->ring != NULL && i < n; i++)
-			hoist__slot_release(load->ring, batch[i]->owner);
-		fail(load, err);
-		return false;
-	}
-	load->n_inflight += n;
-	load->report.n_reads += n;
-	return wait;
-}
-
-/* --- completions --- */
-
-/* Reads end in any order, so where a file now ends is asked, not concluded. */
-static void fail_short(struct hoist_load *load, const struct hoist__request *request, size_t file)
-{
-	struct stat now;
-	uint64_t end = request->offset + request->done;
-	if (fstat(request->file->fd, &now) == 0 && (uint64_t)now.st_size < end)
-		end = (uint64_t)now.st_size;
-	const struct hoist__tensor *tensor =
-		hoist__plan_tensor_at(load->checkpoint, &load->plan, file, end);
-	fail(load,
-	     hoist__fail(-ENODATA,
-			 "%s ends at byte %llu, before the end of tensor \"%.200s\": it had %llu "
-			 "bytes when it was opened; do not change files while they are loaded",
-			 request->file->path, (unsigned long long)end,
-			 tensor != NULL ? tensor->name : "?",
-			 (unsigned long long)request->file->bytes));
-}
-
-static void fail_read(struct hoist_load *load, const struct hoist__request *request,
-		      const struct hoist__chunk *chunk)
-{
-	if (load->phase == HOIST__PHASE_DRAINING)
-		return;
-	const struct hoist__extent *extent = &load->plan.extents[chunk->extent];
-	if (request->result == -ENODATA) {
-		fail_short(load, request, extent->file);
-		return;
-	}
-	uint64_t at = hoist__max_u64(request->offset + request->done, extent->begin);
-	const struct hoist__tensor *tensor =
-		hoist__plan_tensor_at(load->checkpoint, &load->plan, extent->file, at);
-	fail(load, hoist__fail_errno(request->result, "reading %s at byte %llu, tensor \"%.200s\"",
-				     request->file->path, (unsigned long long)at,
-				     tensor != NULL ? tensor->name : "?"));
-}
-
-static void account(struct hoist_load *load, const struct hoist__request *request)
-{
-	load->report.direct_bytes += request->direct_done;
-	load->report.cached_bytes += request->done - request->direct_done;
-	load->routes.fell_back += request->fell_back;
-}
-
-/* The pieces of the destination that a slot's bytes belong to.  Chunks complete
- * out of order, so each looks its first piece up. */
-static size_t first_piece(const struct hoist__plan *plan, const struct hoist__chunk *chunk)
-{
-	const struct hoist__extent *extent = &plan->extents[chunk->extent];
-	uint64_t offset = chunk->offset + chunk->skip;
-	size_t low = extent->first_piece;
-	size_t high = extent->first_piece + extent->n_pieces;
-	while (high - low > 1) {
-		size_t middle = low + (high - low) / 2;
-		if (plan->pieces[middle].begin <= offset)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* Copies go to the driver in batches of pieces: a slot of tiny tensors has many. */
-static int copy_slot(struct hoist_load *load, struct hoist__slot *slot,
-		     const struct hoist__chunk *chunk)
-{
-	const struct hoist__plan *plan = &load->plan;
-	const struct hoist__extent *extent = &plan->extents[chunk->extent];
-	uintptr_t base = hoist__storage_address(load->storages[0]);
-	uint64_t from = chunk->offset + chunk->skip;
-	uint64_t to = chunk->offset + chunk->need;
-	size_t first = first_piece(plan, chunk);
-	size_t end = extent->first_piece + extent->n_pieces;
-	size_t n = 0;
-	while (first + n < end && plan->pieces[first + n].begin < to)
-		n++;
-	struct hoist__piece *pieces = calloc(n, sizeof *pieces);
-	if (pieces == NULL)
-		return hoist__fail_nomem("a list of copies", n * sizeof *pieces);
-	for (size_t i = 0; i < n; i++) {
-		const struct hoist__plan_piece *p = &plan->pieces[first + i];
-		uint64_t begin = hoist__max_u64(p->begin, from);
-		uint64_t stop = hoist__min_u64(p->begin + p->bytes, to);
-		pieces[i] = (struct hoist__piece){
-			.slot_offset = (size_t)(begin - chunk->offset),
-			.device_address = base + (uintptr_t)(p->target + (begin - p->begin)),
-			.bytes = (size_t)(stop - begin),
-		};
-	}
-	int err = hoist__slot_copy(load->ring, slot, pieces, n);
-	free(pieces);
-	load->report.n_copies += n;
-	return err;
-}
-
-static void complete_slot(struct hoist_load *load, struct hoist__request *request)
-{
-	struct hoist__slot *slot = request->owner;
-	const struct hoist__chunk *chunk = &load->slots[slot->index].chunk;
-	if (request->result < 0) {
-		fail_read(load, request, chunk);
-		hoist__slot_release(load->ring, slot);
-		return;
-	}
-	hoist__slot_filled(load->ring, slot);
-	if (load->phase != HOIST__PHASE_RUNNING) {
-		hoist__slot_release(load->ring, slot);
-		return;
-	}
-	unsigned n_slots = hoist__staging_n_slots(load->ring);
-	unsigned n_copying = hoist__staging_n_copying(load->ring);
-	size_t useful = hoist__chunk_useful(chunk);
-	int err = copy_slot(load, slot, chunk);
-	if (slot->state == HOIST__SLOT_COPYING)
-		load->copying[(load->copying_first + n_copying) % n_slots] = useful;
-	else
-		hoist__slot_release(load->ring, slot);
-	if (err < 0)
-		fail(load, err);
-}
-
-static void complete_host(struct hoist_load *load, struct hoist__request *request)
-{
-	struct hoist__inflight *inflight = request->owner;
-	if (request->result < 0)
-		fail_read(load, request, &inflight->chunk);
-	else
-		atomic_fetch_add_explicit(&load->arrived, hoist__chunk_useful(&inflight->chunk),
-					  memory_order_relaxed);
-	inflight->next_free = load->free_inflight;
-	load->free_inflight = inflight;
-}
-
-static void reap(struct hoist_load *load, uint64_t timeout_ns)
-{
-	struct hoist__request *done[HOIST__LOAD_DEPTH];
-	int n = hoist__engine_reap(load->engine, done, HOIST__LOAD_DEPTH, timeout_ns);
-	if (n < 0) {
-		fail(load, n);
-		return;
-	}
-	for (int i = 0; i < n; i++) {
-		load->n_inflight--;
-		account(load, done[i]);
-		if (load->ring != NULL)
-			complete_slot(load, done[i]);
-		else
-			complete_host(load, done[i]);
-	}
-}
-
-/* @n slots came back, oldest first: copies complete in the order of the stream. */
-static void note_reclaimed(struct hoist_load *load, int n)
-{
-	if (n < 0) {
-		fail(load, n);
-		return;
-	}
-	unsigned n_slots = hoist__staging_n_slots(load->ring);
-	for (int i = 0; i < n; i++) {
-		atomic_fetch_add_explicit(&load->arrived, load->copying[load->copying_first],
-					  memory_order_relaxed);
-		load->copying_first = (load->copying_first + 1) % n_slots;
-	}
-}
-
 /* --- end --- */
 
 static void check_files(struct hoist_load *load)
@@ -447,7 +163,7 @@ static void check_files(struct hoist_load *load)
 		last = file;
 		int err = hoist__file_changed(load->checkpoint->files[file].file);
 		if (err < 0)
-			fail(load, err);
+			hoist__pump_fail(load, err);
 	}
 }
 
@@ -500,9 +216,9 @@ static void wait_for_something(struct hoist_load *load, bool populating, uint64_
 	uint64_t wait = hoist__min_u64(timeout_ns, CANCEL_POLL_NS);
 	unsigned n_copying = n_awaited_copies(load);
 	if (load->n_inflight > 0) {
-		reap(load, n_copying > 0 ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
+		hoist__pump_reap(load, n_copying > 0 ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
 	} else if (n_copying > 0 && timeout_ns == UINT64_MAX) {
-		note_reclaimed(load, hoist__staging_wait(load->ring));
+		hoist__pump_reclaimed(load, hoist__staging_wait(load->ring));
 	} else if (n_copying > 0 && timeout_ns > 0) {
 		/* The device does not say when; the stream may have the caller's work too. */
 		nap(hoist__min_u64(wait, COPY_POLL_NS));
@@ -510,7 +226,7 @@ static void wait_for_something(struct hoist_load *load, bool populating, uint64_
 		size_t need = (size_t)(load->next.target + load->next.bytes);
 		int err = hoist__populator_wait(load->populator, need, wait);
 		if (err < 0 && err != -EAGAIN)
-			fail(load, err);
+			hoist__pump_fail(load, err);
 	}
 }
 
@@ -528,20 +244,20 @@ bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns)
 		return true;
 	if (atomic_load_explicit(&load->cancelled, memory_order_relaxed) &&
 	    load->phase != HOIST__PHASE_DRAINING)
-		fail(load, hoist__fail(-ECANCELED, "the load was cancelled"));
+		hoist__pump_fail(load, hoist__fail(-ECANCELED, "the load was cancelled"));
 	if (load->phase == HOIST__PHASE_READY) {
 		int begun = begin(load, timeout_ns);
 		if (begun > 0)
 			return false;
 		if (begun < 0)
-			fail(load, begun);
+			hoist__pump_fail(load, begun);
 	}
 	bool populating = false;
 	if (load->engine != NULL) {
 		if (n_awaited_copies(load) > 0)
-			note_reclaimed(load, hoist__staging_reclaim(load->ring));
+			hoist__pump_reclaimed(load, hoist__staging_reclaim(load->ring));
 		if (load->phase == HOIST__PHASE_RUNNING)
-			populating = submit(load);
+			populating = hoist__pump_submit(load);
 		if (!all_home(load))
 			wait_for_something(load, populating, timeout_ns);
 	}

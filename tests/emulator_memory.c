@@ -198,6 +198,9 @@ static long minor_faults(void)
 
 Test(emulator_memory, what_is_resident_needs_no_page_faults)
 {
+#ifdef __SANITIZE_ADDRESS__
+	cr_skip_test("AddressSanitizer's shadow of the memory faults in its place");
+#endif
 	cr_assert(setenv("HOIST_EMULATE_RESIDENT", "64M", 1) == 0);
 	cuda_start(&cu, "cuda:1", 0);
 	for (int i = 0; i < 2; i++) { /* freed memory stays resident too */

@@ -71,7 +71,7 @@ static void select_some(struct hoist__plan *plan)
 	for (size_t i = 0; i < checkpoint.n_tensors; i++)
 		if (below(3) > 0)
 			patterns[n++] = names[i];
-	cr_assert_eq(hoist__plan_select(&checkpoint, patterns, n, plan), 0);
+	cr_assert_eq(hoist__plan_select(&checkpoint, n > 0 ? patterns : NULL, n, plan), 0);
 	cr_assert_eq(plan->n_tensors, n > 0 ? n : checkpoint.n_tensors);
 }
 
@@ -218,6 +218,9 @@ Test(load_plan, a_name_that_looks_like_a_glob_is_a_name_first)
 	const char *glob[] = {"a*", "a0"};
 	cr_assert_eq(hoist__plan_select(&checkpoint, glob, 2, &plan), 0);
 	cr_assert_eq(plan.n_tensors, 2);
+	hoist__plan_fini(&plan);
+	cr_assert_eq(hoist__plan_select(&checkpoint, glob, 0, &plan), 0);
+	cr_assert_eq(plan.n_tensors, 0); /* a list of none is none, no list is all */
 	hoist__plan_fini(&plan);
 	const char *none[] = {"a0", "c"};
 	cr_assert_eq(hoist__plan_select(&checkpoint, none, 2, &plan), -ENOENT);

@@ -19,6 +19,7 @@ void *__libc_realloc(void *old, size_t bytes);
 
 static _Atomic long countdown = -1; /* the allocation that fails; < 0: none */
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static bool fails_now(void)
 {
 	if (atomic_load(&countdown) < 0)
@@ -29,7 +30,6 @@ static bool fails_now(void)
 	return true;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 __attribute__((visibility("default"))) void *malloc(size_t bytes)
 {
 	return fails_now() ? NULL : __libc_malloc(bytes);

@@ -72,8 +72,9 @@ typedef struct hoist_load_options {
 	enum hoist_engine engine;
 	enum hoist_io io;
 	hoist_budget *budget; /* NULL: HOIST_BUDGET_DEFAULT bytes of its own */
-	const char *const *tensors; /* names or globs (fnmatch: * ? [...]); NULL: all.  A name
-				     * that equals a tensor's is that tensor, whatever it holds */
+	const char *const *tensors; /* names or globs (fnmatch: * ? [...]).  NULL: all; a list
+				     * of none: none.  A name that equals a tensor's is that
+				     * tensor, whatever it holds */
 	size_t n_tensors;
 	unsigned flags;
 	size_t tensor_align;  /* device: tensors begin at multiples of this, a power of two
