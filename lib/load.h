@@ -43,7 +43,7 @@
 #include "lib/plan.h"
 #include "lib/storage.h"
 
-#define HOIST__LOAD_DEPTH 16
+#define HOIST__LOAD_DEPTH 32 /* reads in flight, of 2 MiB (device) or 4 MiB (host) */
 #define HOIST__LOAD_CHUNK_BYTES ((size_t)4 << 20)
 
 enum hoist__phase {
