@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "alloc/figure.h"
+#include "base/figure.h"
 #include "base/clock.h"
 #include "base/error.h"
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "alloc/figure.h"
+#include "base/figure.h"
 #include "alloc/pool-private.h"
 #include "base/checked.h"
 #include "base/error.h"

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "alloc/figure.h"
+#include "base/figure.h"
 #include "alloc/populate.h"
 #include "base/checked.h"
 #include "base/error.h"

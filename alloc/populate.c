@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-#include "alloc/figure.h"
+#include "base/figure.h"
 #include "alloc/map.h"
 #include "alloc/region.h"
 #include "base/checked.h"

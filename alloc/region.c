@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "alloc/figure.h"
+#include "base/figure.h"
 #include "alloc/map.h"
 #include "alloc/pin.h"
 #include "alloc/populate.h"

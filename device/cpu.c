@@ -4,7 +4,6 @@
 
 #include "device/cpu.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/figure.h"
 
 /* Finds the first line of @path that begins with @key and gives what follows
  * the ':' behind it, without blanks around it. */
@@ -134,10 +134,12 @@ static int cpu_host_register(struct hoist__dev *dev, void *address, size_t bytes
 	/* The kernel may have locked a part before it failed. */
 	(void)munlock(address, bytes);
 	if ((err == -ENOMEM || err == -EPERM || err == -EAGAIN) && over_memlock(bytes, &limit))
-		return hoist__fail(-EPERM,
-				   "page-locking %zu bytes: RLIMIT_MEMLOCK is %" PRIu64
-				   " KiB; raise it with `ulimit -l`, or set LimitMEMLOCK=",
-				   bytes, limit / HOIST__KIB);
+		return hoist__fail(
+			-EPERM,
+			"page-locking %s: RLIMIT_MEMLOCK is %s%s; raise it with `ulimit -l`, or "
+			"set LimitMEMLOCK= for a service",
+			hoist__figure(bytes).text, hoist__figure(limit).text,
+			bytes <= limit ? " and the rest of it is in use" : "");
 	/* -EAGAIN: not all could be locked; to our callers it would mean "busy". */
 	return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "page-locking %zu bytes at %p",
 				 bytes, address);

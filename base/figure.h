@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/figure.h - byte counts as people read them: "256 MiB", "1.5 GiB". */
-#ifndef HOIST_ALLOC_FIGURE_H
-#define HOIST_ALLOC_FIGURE_H
+/* base/figure.h - byte counts as people read them: "256 MiB", "1.5 GiB". */
+#ifndef HOIST_BASE_FIGURE_H
+#define HOIST_BASE_FIGURE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "alloc/figure.h"
+#include "base/figure.h"
 
 #include <stdio.h>
 
