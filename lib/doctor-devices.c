@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "alloc/figure.h"
+#include "base/figure.h"
 #include "device/device.h"
 #include "lib/doctor.h"
 

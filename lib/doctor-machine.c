@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "alloc/figure.h"
+#include "base/figure.h"
 #include "base/checked.h"
 #include "device/device.h"
 #include "hoist/load.h"

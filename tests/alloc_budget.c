@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "alloc/budget.h"
-#include "alloc/figure.h"
+#include "base/figure.h"
 #include "base/error.h"
 
 Test(alloc_budget, gives_what_is_free_and_remembers_its_peak)
