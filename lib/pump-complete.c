@@ -13,7 +13,8 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 {
 	struct stat now;
 	uint64_t end = request->offset + request->done;
-	if (fstat(request->file->fd, &now) == 0 && (uint64_t)now.st_size < end)
+	if (fstat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
+	    (uint64_t)now.st_size < end)
 		end = (uint64_t)now.st_size;
 	const struct hoist__tensor *tensor =
 		hoist__plan_tensor_at(load->checkpoint, &load->plan, file, end);
@@ -41,8 +42,9 @@ static void fail_read(struct hoist_load *load, const struct hoist__request *requ
 	uint64_t at = hoist__max_u64(request->offset + request->done, extent->begin);
 	const struct hoist__tensor *tensor =
 		hoist__plan_tensor_at(load->checkpoint, &load->plan, extent->file, at);
-	hoist__pump_fail(load, hoist__fail_errno(request->result,
-						 "reading %s at byte %llu, tensor \"%.200s\"",
+	/* -EAGAIN: the engine's patience is at an end; to our caller it would say "not yet". */
+	int err = request->result == -EAGAIN ? -EIO : request->result;
+	hoist__pump_fail(load, hoist__fail_errno(err, "reading %s at byte %llu, tensor \"%.200s\"",
 						 request->file->path, (unsigned long long)at,
 						 tensor != NULL ? tensor->name : "?"));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Loads in a world that is rarely met: the linker sends some of the library's
  * calls through this program (--wrap).  Reads that a broken ring abandoned, file
- * systems of large blocks, a device that is busy for long. */
+ * systems of large blocks, a kernel or a device that is busy for long. */
 #include "config.h"
 
 #include <errno.h>
@@ -123,6 +123,38 @@ static void large_blocks_are_served(void)
 	support_cleanup();
 }
 
+/* --- a kernel that never has time --- */
+
+static _Atomic bool too_busy;
+
+ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
+ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
+ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+{
+	if (!too_busy)
+		return __real_pread(fd, to, bytes, offset);
+	errno = EAGAIN;
+	return -1;
+}
+
+/* "Not yet" would have the caller wait for ever: it is an error, with a place. */
+static void endless_refusals_are_an_error(void)
+{
+	write_one(MIB);
+	hoist_load_options o = {.size = sizeof o, .engine = HOIST_ENGINE_THREADS};
+	hoist_checkpoint *checkpoint;
+	hoist_load *load;
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	too_busy = true;
+	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	CHECK(hoist_load_wait(load) == -EIO);
+	too_busy = false;
+	CHECK(strstr(hoist_error(), "m.safetensors") != NULL);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
+}
+
 /* --- a busy device --- */
 
 static void a_step_keeps_its_time(void)
@@ -165,6 +197,7 @@ int main(void)
 		return 77;
 	}
 	large_blocks_are_served();
+	endless_refusals_are_an_error();
 	a_step_keeps_its_time();
 	abandoned_memory_stays();
 	/* A leak checker would find what has to stay. */
