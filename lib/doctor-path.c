@@ -128,9 +128,9 @@ static int check_direct(hoist_doctor *doctor, const char *path, const struct hoi
 {
 	static const char name[] = "direct reads";
 	if (file == NULL)
-		return hoist__doctor_no(doctor, name,
-					"name a file, or a folder with a file that can be read",
-					"not tried: %s holds no file and takes none", path);
+		return hoist__doctor_no(
+			doctor, name, "name a file, or a folder with a file that can be read",
+			"not tried: %s has no file that can be read, and takes none", path);
 	if (file->in_memory)
 		return hoist__doctor_yes(doctor, name, "none are needed: files at %s are in memory",
 					 path);
@@ -165,9 +165,13 @@ static int check_page_cache(hoist_doctor *doctor, const struct hoist__file *file
 int hoist__doctor_path(hoist_doctor *doctor, const char *path)
 {
 	struct hoist__file *file = NULL;
+	struct stat info;
 	int err = open_trial(path, &file);
 	if (err < 0)
 		return err;
+	doctor->path = path;
+	if (stat(path, &info) == 0)
+		doctor->path_dev = info.st_dev;
 	err = check_file_system(doctor, path);
 	if (err == 0)
 		err = check_direct(doctor, path, file);

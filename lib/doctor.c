@@ -73,7 +73,10 @@ int hoist_doctor_create(const char *path, hoist_doctor **ret)
 	if (err == 0)
 		err = hoist__doctor_machine(doctor);
 	if (err == 0)
+		err = hoist__doctor_numa(doctor, "/sys");
+	if (err == 0)
 		err = hoist__doctor_devices(doctor);
+	doctor->path = NULL;
 	if (err < 0) {
 		hoist_doctor_destroy(doctor);
 		return err;

@@ -3,7 +3,8 @@
  *
  *   doctor.c          the object, and the order of the parts
  *   doctor-path.c     the file system at a path, direct reads, the page cache
- *   doctor-machine.c  io_uring, memory and its limits, huge pages, NUMA
+ *   doctor-machine.c  io_uring, memory and its limits, huge pages
+ *   doctor-numa.c     the nodes, their pages, and the node of the path's disk
  *   doctor-devices.c  drivers and devices
  *
  * Each part adds its checks in order and returns 0, or the error that ends the
@@ -15,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "hoist/doctor.h"
@@ -31,6 +33,8 @@ struct hoist__check {
 struct hoist_doctor {
 	struct hoist__check *checks;
 	size_t n_checks;
+	const char *path;  /* the caller's; only while it is examined */
+	uint64_t path_dev; /* what holds it, as st_dev; 0 if that is not known */
 };
 
 /* It works; the formatted text is what was found. */
@@ -47,6 +51,9 @@ int hoist__doctor_error(hoist_doctor *doctor, const char *name, const char *reme
 
 int hoist__doctor_path(hoist_doctor *doctor, const char *path);
 int hoist__doctor_machine(hoist_doctor *doctor);
+
+/* @sysfs_root: "/sys", or a test's tree.  Placing is tried on the machine itself. */
+int hoist__doctor_numa(hoist_doctor *doctor, const char *sysfs_root);
 int hoist__doctor_devices(hoist_doctor *doctor);
 
 #endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/doctor-numa.c on machines this test does not run on. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "lib/doctor.h"
+#include "tests/numa_tree.h"
+
+/* What the doctor finds about @tree's machine for a path on disk @disk; its detail of
+ * the check @name is copied to @detail. */
+static void examine(const char *tree_name, dev_t disk, const char *name, char detail[1024])
+{
+	struct tree tree;
+	hoist_doctor *doctor = calloc(1, sizeof *doctor);
+	cr_assert_not_null(doctor);
+	cr_assert_eq(tree_unpack(&tree, tree_name), 0, "cannot unpack sysfs/%s.txt", tree_name);
+	doctor->path = "/models";
+	doctor->path_dev = disk;
+	cr_assert_eq(hoist__doctor_numa(doctor, tree.root), 0);
+	detail[0] = '\0';
+	for (size_t i = 0; i < doctor->n_checks; i++)
+		if (strcmp(doctor->checks[i].name, name) == 0)
+			(void)snprintf(detail, 1024, "%s", doctor->checks[i].detail);
+	hoist_doctor_destroy(doctor);
+	tree_remove(&tree);
+}
+
+Test(doctor, says_on_which_node_the_disk_is)
+{
+	char detail[1024];
+	examine("2-nodes", makedev(259, 8), "numa", detail);
+	cr_expect_not_null(strstr(detail, "; the disk of /models is on node 0"), "%s", detail);
+	cr_expect_not_null(strstr(detail, "node 1: 4 CPUs"), "%s", detail);
+	examine("2-nodes", makedev(253, 0), "numa", detail);
+	cr_expect_not_null(strstr(detail, "; the disk of /models is on node 1"), "%s", detail);
+}
+
+Test(doctor, says_nothing_of_a_disk_whose_node_is_unknown)
+{
+	char detail[1024];
+	static const unsigned disks[][2] = {{254, 0}, {0, 41}, {0, 0}, {9, 1}};
+	for (size_t i = 0; i < sizeof disks / sizeof disks[0]; i++) {
+		examine("2-nodes", makedev(disks[i][0], disks[i][1]), "numa", detail);
+		cr_expect_not_null(strstr(detail, "node 1"), "%s", detail);
+		cr_expect_null(strstr(detail, "disk"), "%s", detail);
+	}
+	examine("1-node", makedev(0, 41), "numa", detail);
+	cr_expect_not_null(strstr(detail, "; nothing to place"), "%s", detail);
+	examine("no-nodes", makedev(0, 41), "numa", detail);
+	cr_expect_str_eq(detail, "one node (the kernel lists none)");
+}
+
+Test(doctor, counts_huge_pages_of_all_nodes)
+{
+	char detail[1024];
+	examine("2-nodes", 0, "huge page pool", detail);
+	cr_expect_str_eq(detail, "7 of 12 pages of 2 MiB are free");
+	examine("gaps", 0, "huge page pool", detail);
+	cr_expect_str_eq(detail, "empty");
+}
