@@ -73,7 +73,8 @@ static const char *init_remedy(hoist__cu_result result)
 		return "this is the toolkit's link-time stub: take its folder out of "
 		       "LD_LIBRARY_PATH";
 	default:
-		return "check `nvidia-smi` and the kernel's log (dmesg)";
+		return dl.emulated ? "check the HOIST_EMULATE variables"
+				   : "check `nvidia-smi` and the kernel's log (dmesg)";
 	}
 }
 

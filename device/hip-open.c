@@ -68,7 +68,8 @@ static const char *init_remedy(hoist__hip_error error)
 	case HOIST__HIP_ERROR_INSUFFICIENT_DRIVER:
 		return "the kernel's amdgpu driver is too old for this library: update it";
 	default:
-		return "check `rocminfo` and the kernel's log (dmesg)";
+		return dl.emulated ? "check the HOIST_EMULATE variables"
+				   : "check `rocminfo` and the kernel's log (dmesg)";
 	}
 }
 

@@ -178,7 +178,8 @@ static int parse_spec(const char *text, struct spec *ret)
 	return 0;
 }
 
-/* The first accelerator API that has a device. */
+/* The first accelerator API that has a device.  Where none has, each reason begins with
+ * the name of its API. */
 static int choose_gpu(enum hoist__api *ret)
 {
 	char cuda_text[HOIST__ERROR_BYTES / 2];
@@ -198,8 +199,7 @@ static int choose_gpu(enum hoist__api *ret)
 	}
 	if (err != -ENODEV)
 		return err;
-	return hoist__fail(err, "neither API has a device; CUDA: %s; HIP: %s", cuda_text,
-			   hoist__error_text());
+	return hoist__fail(err, "neither API has a device; %s; %s", cuda_text, hoist__error_text());
 }
 
 static int fail_ordinal(const char *text, enum hoist__api api, int count)
