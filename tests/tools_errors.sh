@@ -45,6 +45,7 @@ mv "$work/blobs/"* "$work/tiny"
 
 failing nothing_like_it load --tensor 'nothing_like_it*' "$work/tiny"
 failing absent.weight cat "$work/tiny" absent.weight
+one_line 'hoist ls'
 failing cpu load --device banana "$work/tiny"
 failing 1 load --device cpu:7 "$work/tiny"
 HOIST_CUDA_LIBRARY=$work/absent.so
@@ -59,10 +60,23 @@ failing cuda load --device cuda:0 "$work/larger"
 unset HOIST_EMULATE_MEMORY
 failing 2 load --device cuda:2 "$work/tiny"
 failing budget load --device cuda:0 --budget 1 "$work/larger"
+HOIST_EMULATE_MEMORY=lots
+export HOIST_EMULATE_MEMORY
+failing 'HOIST_EMULATE_MEMORY=lots' load --device cuda:0 "$work/tiny"
+one_line 'check the HOIST_EMULATE'
+unset HOIST_EMULATE_MEMORY
 HOIST_EMULATE_FAIL=cuMemcpyDtoHAsync:1
 export HOIST_EMULATE_FAIL
 failing cu digest --device cuda:0 "$work/tiny"
 unset HOIST_EMULATE HOIST_EMULATE_FAIL
+
+# A shortage that its owner can end comes with the remedy.
+mkcheckpoint --bytes 4K --tensors 24 --shards 24 "$work/shards"
+(
+	ulimit -n 20
+	failing 'ulimit -n' load "$work/shards"
+	failing 'ulimit -n' ls "$work/shards"
+) || exit 1
 
 # A message stays one line and harmless, whatever the path holds.
 failing 'x\ny\x1b[2J' ls "$(printf '%s/x\ny\033[2J' "$work")"

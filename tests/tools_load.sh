@@ -47,6 +47,8 @@ json "=$bytes:mapped_bytes" =0:direct_bytes =0:cached_bytes <"$out" ||
 	fail "the report of a mapped load"
 
 # In words.
+run 0 load --io map "$work/all"
+! grep -q 'B/s' "$out" || fail "a rate is given of what was not read yet"
 run 0 load --verify --device cuda:0 "$work/all"
 grep -q "^loaded .* $n tensors, " "$out" || fail "no line says what was loaded"
 grep -q 'cuda:0 (emulated' "$out" || fail "what ran on the emulator is not called emulated"

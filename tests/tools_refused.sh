@@ -35,6 +35,7 @@ grep -q '^engine    .*io_uring.*EPERM' "$out" || fail "that line does not say wh
 run 1 load --engine uring --io direct "$work/model"
 no_output
 one_line io_uring
+one_line 'hoist doctor'
 
 run 0 doctor --json "$work"
 json =io_uring:checks.3.name =false:checks.3.ok <"$out" || fail "doctor finds io_uring"

@@ -54,7 +54,7 @@ static int cat(struct operation *op, const struct args *args)
 	const char *name = args->operands[1];
 	size_t index;
 	if (hoist_checkpoint_find(op->checkpoint, name, &index) != 0)
-		return fail_library();
+		return fail("%s; `hoist ls` lists its tensors", hoist_error());
 	int status = operation_load(op, args, &name, 1);
 	hoist_tensor_info tensor;
 	return status == STATUS_OK ? operation_read(op, 0, &tensor, write_piece, NULL) : status;

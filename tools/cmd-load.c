@@ -34,7 +34,8 @@ static void print_report(const hoist_load_report *report, bool verified)
 	(void)printf("to        %s%s\n", report->device,
 		     report->emulated ? " (emulated: no real device was used)" : "");
 	(void)printf("took      %s, %s, %s of CPU time\n", format_seconds(seconds, &a),
-		     format_rate(rate_of(report->bytes, seconds), &b),
+		     report->mapped_bytes == 0 ? format_rate(rate_of(report->bytes, seconds), &b)
+					       : "what is mapped is read when it is touched",
 		     format_seconds(seconds_of(report->cpu_ns), &c));
 	(void)fputs("engine    ", stdout);
 	print_reason(report->engine, report->engine_reason);

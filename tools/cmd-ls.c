@@ -170,8 +170,9 @@ static int print_json(const hoist_checkpoint *checkpoint)
 int cmd_ls(const struct args *args)
 {
 	hoist_checkpoint *checkpoint = NULL;
-	if (hoist_checkpoint_open(args->operands[0], args->open_flags, &checkpoint) != 0)
-		return fail_library();
+	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &checkpoint);
+	if (err != 0)
+		return fail_call(err);
 	int status = args->json ? print_json(checkpoint) : print_table(checkpoint);
 	hoist_checkpoint_close(checkpoint);
 	return status;

@@ -70,6 +70,27 @@ int fail_library(void)
 	return STATUS_FAILED;
 }
 
+static const char *remedy_of(int err)
+{
+	switch (err) {
+	case -EMFILE:
+		return "raise the limit on open files (ulimit -n)";
+	case -ENOMEM:
+		return "end other programs, raise the limit on memory (ulimit -v and -l, the "
+		       "container's), or load fewer tensors";
+	default:
+		return NULL;
+	}
+}
+
+int fail_call(int err)
+{
+	const char *remedy = remedy_of(err);
+	if (remedy == NULL || strstr(hoist_error(), "; ") != NULL)
+		return fail_library();
+	return fail("%s; %s", hoist_error(), remedy);
+}
+
 int fail_memory(void)
 {
 	print_line("host memory is exhausted");

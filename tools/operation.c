@@ -19,11 +19,10 @@ int operation_open(struct operation *op, const struct args *args)
 	*op = (struct operation){0};
 	if (args->budget != 0 && hoist_budget_create(args->budget, &op->budget) != 0)
 		return fail_library();
-	if (hoist_checkpoint_open(args->operands[0], args->open_flags, &op->checkpoint) != 0)
-		return fail_library();
-	if (hoist_device_open(args->device, &op->device) != 0)
-		return fail_library();
-	return STATUS_OK;
+	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &op->checkpoint);
+	if (err == 0)
+		err = hoist_device_open(args->device, &op->device);
+	return err == 0 ? STATUS_OK : fail_call(err);
 }
 
 static int cancelled(struct operation *op)
@@ -54,6 +53,16 @@ static int drive(struct operation *op)
 	return hoist_load_wait(op->load);
 }
 
+/* An engine that was asked for by name has no other to step in. */
+static int load_failed(const struct args *args, int err)
+{
+	if (args->engine == HOIST_ENGINE_URING && strstr(hoist_error(), "io_uring refused") != NULL)
+		return fail(
+			"%s; see `hoist doctor`, or leave out --engine uring: threads read then",
+			hoist_error());
+	return fail_call(err);
+}
+
 int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
 		   size_t n_patterns)
 {
@@ -68,13 +77,14 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 		.flags = HOIST_LOAD_CALLER_DRIVEN,
 	};
 	interrupt_watch();
-	if (hoist_load_start(op->checkpoint, &options, &op->load) != 0)
-		return fail_library();
-	int err = drive(op);
+	int err = hoist_load_start(op->checkpoint, &options, &op->load);
+	if (err != 0)
+		return load_failed(args, err);
+	err = drive(op);
 	if (err == -ECANCELED)
 		return cancelled(op);
 	if (err != 0)
-		return fail_library();
+		return load_failed(args, err);
 	progress_end();
 	op->report.size = sizeof op->report;
 	if (hoist_load_get_report(op->load, &op->report) != 0)

@@ -43,6 +43,10 @@ int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with hoist_error(), the text of the library call that just failed. */
 int fail_library(void);
 
+/* The same for a call that returned @err, with a remedy where the text has none ("why;
+ * remedy") and the kind of error has an obvious one. */
+int fail_call(int err);
+
 /* "host memory is exhausted". */
 int fail_memory(void);
 
