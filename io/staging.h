@@ -35,8 +35,8 @@
 
 /* One huge page a slot, so that a direct read into it is one request; many slots, because
  * while the disk hesitates the bus lives on full ones, and the other way.  Measured with a
- * bus as fast as the disk: 48 x 2 MiB took 1.03 of the copy time, 16 x 4 MiB 1.19, 32 x 4 MiB
- * 1.14, 32 x 2 MiB 1.13 (medians of 7, bench/RESULTS.md). */
+ * bus as fast as the disk, in multiples of the copy time, medians of 7 in one series:
+ * 16 x 4 MiB 1.21, 32 x 4 MiB 1.15, 32 x 2 MiB 1.15, 48 x 2 MiB 1.10 (bench/RESULTS.md). */
 #define HOIST__STAGING_SLOT_BYTES ((size_t)2 << 20)
 #define HOIST__STAGING_SLOTS 48
 #define HOIST__STAGING_MAX_SLOTS 1024u
