@@ -9,11 +9,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "base/figure.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/figure.h"
+#include "base/wait.h"
 
 struct hoist__budget {
 	_Atomic size_t n_refs;
@@ -26,16 +25,9 @@ struct hoist__budget {
 
 static int init_sync(struct hoist__budget *budget)
 {
-	pthread_condattr_t attributes;
-	int err = pthread_condattr_init(&attributes);
+	int err = hoist__condition_init(&budget->released);
 	if (err != 0)
-		return -err;
-	err = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	if (err == 0)
-		err = pthread_cond_init(&budget->released, &attributes);
-	pthread_condattr_destroy(&attributes);
-	if (err != 0)
-		return -err;
+		return err;
 	err = pthread_mutex_init(&budget->lock, NULL);
 	if (err != 0)
 		pthread_cond_destroy(&budget->released);
@@ -114,30 +106,16 @@ int hoist__budget_acquire(struct hoist__budget *budget, size_t bytes)
 	return err == 0 ? 0 : busy(budget, bytes, used);
 }
 
-/* The present moment of the condition's clock and @ns more, never overflowing. */
-static struct timespec deadline_in(uint64_t ns)
-{
-	struct timespec at;
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	uint64_t most = UINT64_C(1000000000) * HOIST__NS_PER_S; /* some thirty years */
-	if (ns > most)
-		ns = most;
-	uint64_t sum = (uint64_t)at.tv_nsec + ns;
-	at.tv_sec += (time_t)(sum / HOIST__NS_PER_S);
-	at.tv_nsec = (long)(sum % HOIST__NS_PER_S);
-	return at;
-}
-
 int hoist__budget_acquire_wait(struct hoist__budget *budget, size_t bytes, uint64_t timeout_ns)
 {
 	int err = check_limit(budget, bytes);
 	if (err != 0)
 		return err;
-	struct timespec deadline = deadline_in(timeout_ns);
+	uint64_t deadline = hoist__deadline(timeout_ns);
 	pthread_mutex_lock(&budget->lock);
 	bool late = false;
 	while ((err = try_acquire(budget, bytes)) != 0 && !late)
-		late = pthread_cond_timedwait(&budget->released, &budget->lock, &deadline) != 0;
+		late = hoist__condition_wait(&budget->released, &budget->lock, deadline) != 0;
 	size_t used = budget->used;
 	pthread_mutex_unlock(&budget->lock);
 	return err == 0 ? 0 : busy(budget, bytes, used);

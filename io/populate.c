@@ -11,6 +11,7 @@
 #include "alloc/region.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/wait.h"
 #include "io/worker.h"
 
 /* Long enough to hide the lock and a wake-up, short enough that the reader starts

@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/wait.h"
 #include "io/engine-impl.h"
 #include "io/worker.h"
 

@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "io/engine-impl.h"
 #include "io/uring.h"
 #include "io/worker.h"

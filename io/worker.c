@@ -4,13 +4,10 @@
 #include "io/worker.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
-
-#include "base/clock.h"
 
 #define STACK_BYTES ((size_t)256 << 10)
 
@@ -46,54 +43,4 @@ unsigned hoist__worker_cpus(void)
 	/* More CPUs than a cpu_set_t holds. */
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 	return n < 1 ? 1 : (unsigned)n;
-}
-
-int hoist__condition_init(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-	int err = pthread_condattr_init(&attributes);
-	if (err != 0)
-		return -err;
-	err = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	if (err == 0)
-		err = pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-	return -err;
-}
-
-static uint64_t real_now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * HOIST__NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-uint64_t hoist__deadline(uint64_t timeout_ns)
-{
-	if (timeout_ns == UINT64_MAX)
-		return UINT64_MAX;
-	uint64_t now = real_now_ns();
-	return timeout_ns > UINT64_MAX - 1 - now ? UINT64_MAX : now + timeout_ns;
-}
-
-uint64_t hoist__deadline_left(uint64_t deadline)
-{
-	if (deadline == UINT64_MAX)
-		return UINT64_MAX;
-	uint64_t now = real_now_ns();
-	return now < deadline ? deadline - now : 0;
-}
-
-int hoist__condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline)
-{
-	/* Beyond what a timespec of any kernel takes: as good as never. */
-	if (deadline / HOIST__NS_PER_S >= INT32_MAX) {
-		pthread_cond_wait(condition, mutex);
-		return 0;
-	}
-	struct timespec until = {
-		.tv_sec = (time_t)(deadline / HOIST__NS_PER_S),
-		.tv_nsec = (long)(deadline % HOIST__NS_PER_S),
-	};
-	return -pthread_cond_timedwait(condition, mutex, &until);
 }
