@@ -60,11 +60,6 @@ struct hoist__inflight {
 	struct hoist__inflight *next_free;
 };
 
-/* What a slot holds, by its index in the ring. */
-struct hoist__slot_load {
-	struct hoist__chunk chunk;
-};
-
 /* Why chunks went the way they went: counted for the report. */
 struct hoist__routes {
 	uint64_t resident;  /* chunks read through the cache because they lay in it */
@@ -96,7 +91,7 @@ struct hoist_load {
 	struct hoist__populator *populator; /* host, large destinations */
 	size_t populated;
 	struct hoist__staging *ring; /* device */
-	struct hoist__slot_load *slots;
+	struct hoist__chunk *slots; /* what each slot holds, by its index in the ring */
 	size_t *copying; /* useful bytes of each slot being copied, a FIFO */
 	unsigned copying_first;
 	struct hoist__inflight *inflight; /* host: HOIST__LOAD_DEPTH of them */

@@ -110,7 +110,7 @@ static int copy_slot(struct hoist_load *load, struct hoist__slot *slot,
 static void complete_slot(struct hoist_load *load, struct hoist__request *request)
 {
 	struct hoist__slot *slot = request->owner;
-	const struct hoist__chunk *chunk = &load->slots[slot->index].chunk;
+	const struct hoist__chunk *chunk = &load->slots[slot->index];
 	if (request->result < 0) {
 		fail_read(load, request, chunk);
 		hoist__slot_release(load->ring, slot);

@@ -75,7 +75,7 @@ static struct hoist__request *prepare_slot(struct hoist_load *load)
 	struct hoist__slot *slot = hoist__staging_acquire(load->ring);
 	if (slot == NULL)
 		return NULL;
-	load->slots[slot->index].chunk = load->next;
+	load->slots[slot->index] = load->next;
 	slot->request.owner = slot;
 	return &slot->request;
 }

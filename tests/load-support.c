@@ -175,6 +175,16 @@ void support_load_and_compare(const char *path, const hoist_load_options *o,
 	hoist_checkpoint_close(checkpoint);
 }
 
+void support_emulate(const char *devices)
+{
+	CHECK(setenv("HOIST_EMULATE", devices, 1) == 0);
+	if (getenv("HOIST_EMULATOR_DIR") != NULL)
+		return;
+	fprintf(stderr,
+		"skipped: HOIST_EMULATOR_DIR does not say where the stand-in drivers are\n");
+	exit(77);
+}
+
 void *support_control(const char *api, const char *function)
 {
 	char path[512];

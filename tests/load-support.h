@@ -42,6 +42,9 @@ void support_load_and_compare(const char *path, const hoist_load_options *o,
 /* Every selected tensor of an ended load, against pread. */
 void support_compare(hoist_checkpoint *checkpoint, hoist_load *load);
 
+/* Sets HOIST_EMULATE; skips the test (exit 77) where there are no stand-in drivers. */
+void support_emulate(const char *devices);
+
 /* A stand-in's control function, found in the library hoist opened; NULL if the
  * emulator is not in use. */
 void *support_control(const char *api, const char *function);

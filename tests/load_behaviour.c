@@ -315,12 +315,7 @@ static void a_forked_child_is_told(void)
 
 int main(void)
 {
-	setenv("HOIST_EMULATE", "cuda:1", 1);
-	if (getenv("HOIST_EMULATOR_DIR") == NULL) {
-		fprintf(stderr, "skipped: HOIST_EMULATOR_DIR does not say where the stand-in "
-				"drivers are\n");
-		return 77;
-	}
+	support_emulate("cuda:1");
 	cancel_ends_a_slow_load();
 	destroy_without_wait_cancels();
 	the_caller_can_drive();

@@ -117,12 +117,7 @@ int main(void)
 		unsigned with;
 		const char *word;
 	} refusals[] = {{EPERM, "EPERM"}, {ENOSYS, "ENOSYS"}};
-	setenv("HOIST_EMULATE", "cuda:1", 1);
-	if (getenv("HOIST_EMULATOR_DIR") == NULL) {
-		fprintf(stderr, "skipped: HOIST_EMULATOR_DIR does not say where the stand-in "
-				"drivers are\n");
-		return 77;
-	}
+	support_emulate("cuda:1");
 	for (size_t i = 0; i < 2; i++) {
 		pid_t child = fork();
 		if (child == 0) {

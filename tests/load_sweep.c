@@ -154,13 +154,8 @@ static void sweep_allocations(void)
 
 int main(void)
 {
-	setenv("HOIST_EMULATE", "cuda:1,hip:1", 1);
+	support_emulate("cuda:1,hip:1");
 	setenv("HOIST_EMULATE_LATENCY", "5", 1);
-	if (getenv("HOIST_EMULATOR_DIR") == NULL) {
-		fprintf(stderr, "skipped: HOIST_EMULATOR_DIR does not say where the stand-in "
-				"drivers are\n");
-		return 77;
-	}
 	write_checkpoint();
 	spec = "cuda:0";
 	sweep_driver("cuda", "any");

@@ -88,12 +88,7 @@ int main(void)
 	static const char *const specs[] = {"cpu", "cuda:0"};
 	static const size_t sizes[] = {MIB + 5, 3, 4 * MIB, 77777, 2 * MIB};
 	char path[512];
-	setenv("HOIST_EMULATE", "cuda:1", 1);
-	if (getenv("HOIST_EMULATOR_DIR") == NULL) {
-		fprintf(stderr, "skipped: HOIST_EMULATOR_DIR does not say where the stand-in "
-				"drivers are\n");
-		return 77;
-	}
+	support_emulate("cuda:1");
 	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
 	support_write("m.safetensors", 0, 5, sizes, -1);
 	hoist_checkpoint *checkpoint;

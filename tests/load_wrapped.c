@@ -190,12 +190,7 @@ static void a_step_keeps_its_time(void)
 
 int main(void)
 {
-	setenv("HOIST_EMULATE", "cuda:1", 1);
-	if (getenv("HOIST_EMULATOR_DIR") == NULL) {
-		fprintf(stderr, "skipped: HOIST_EMULATOR_DIR does not say where the stand-in "
-				"drivers are\n");
-		return 77;
-	}
+	support_emulate("cuda:1");
 	large_blocks_are_served();
 	endless_refusals_are_an_error();
 	a_step_keeps_its_time();
