@@ -13,7 +13,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/types.h>
 
 #include "device/device.h"
 
@@ -23,15 +22,16 @@ struct hoist__dev {
 	int ordinal;
 	struct hoist__dev_props props;
 	int native;		 /* CUdevice, hipDevice_t */
+	unsigned generation;	 /* of the process that opened the driver: hoist__fork_now() */
 	_Atomic(void *) context; /* CUcontext once retained; else NULL */
 	pthread_mutex_t lock;	 /* retains the context once */
 };
 
 struct hoist__dev_stream {
 	struct hoist__dev *dev;
-	void *native; /* CUstream, hipStream_t, struct cpu_stream */
-	bool wrapped; /* the native handle is the caller's */
-	pid_t pid;    /* the process that made it */
+	void *native;	     /* CUstream, hipStream_t, struct cpu_stream */
+	bool wrapped;	     /* the native handle is the caller's */
+	unsigned generation; /* of the process that made it */
 };
 
 struct hoist__dev_event {
@@ -39,7 +39,7 @@ struct hoist__dev_event {
 	void *native; /* CUevent, hipEvent_t, struct cpu_event */
 	unsigned flags;
 	atomic_bool recorded;
-	pid_t pid;
+	unsigned generation;
 };
 
 struct hoist__dev_ops {

@@ -7,7 +7,6 @@
 #include "device/device.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "device/device-ops.h"
@@ -20,13 +19,13 @@ struct node {
 	struct node *next;
 };
 
-/* One per api.  `xpid` is set before the lock is first taken and `xphase` after
+/* One per api.  `xowner` is set before the lock is first taken and `xphase` after
  * all else is final, so that a child of fork never needs the lock to learn that
  * the driver belongs to its parent. */
 struct api {
 	const char *name;
 	const struct hoist__dev_ops *ops;
-	_Atomic(pid_t) xpid; /* the process that opened it; 0 before */
+	_Atomic unsigned xowner; /* the generation that opened it; 0 before */
 	_Atomic(enum phase) xphase;
 	pthread_mutex_t lock; /* opening, and the list of devices */
 	struct node *devs;
@@ -51,6 +50,33 @@ static struct api apis[HOIST__N_APIS] = {
 			    .library = ""},
 };
 
+/* --- fork --- */
+
+_Atomic unsigned hoist__fork_generation = 1;
+
+static void count_fork(void)
+{
+	atomic_fetch_add_explicit(&hoist__fork_generation, 1, memory_order_relaxed);
+}
+
+static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+static int watch_error;
+
+static void watch(void)
+{
+	watch_error = pthread_atfork(NULL, NULL, count_fork);
+}
+
+int hoist__fork_watch(void)
+{
+	(void)pthread_once(&watch_once, watch);
+	if (watch_error != 0)
+		return hoist__fail_errno(-watch_error, "asking to be told of fork()");
+	return 0;
+}
+
+/* --- finding devices --- */
+
 int hoist__dev_fail_stale(const char *what)
 {
 	return hoist__fail(-ESTALE,
@@ -74,11 +100,14 @@ static void open_locked(struct api *api)
 
 static int open_api(struct api *api)
 {
-	pid_t self = getpid();
+	int err = hoist__fork_watch();
+	if (err < 0)
+		return err;
+	unsigned self = hoist__fork_now();
 	enum phase phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
 	if (phase == PHASE_UNOPENED) {
-		pid_t pid = 0;
-		if (!atomic_compare_exchange_strong(&api->xpid, &pid, self) && pid != self &&
+		unsigned owner = 0;
+		if (!atomic_compare_exchange_strong(&api->xowner, &owner, self) && owner != self &&
 		    api->ops != &hoist__cpu_ops)
 			return hoist__dev_fail_stale(api->name);
 		pthread_mutex_lock(&api->lock);
@@ -88,7 +117,7 @@ static int open_api(struct api *api)
 	}
 	if (phase == PHASE_FAILED)
 		return hoist__fail(api->err, "%s", api->text);
-	if (api->ops != &hoist__cpu_ops && atomic_load(&api->xpid) != self)
+	if (api->ops != &hoist__cpu_ops && atomic_load(&api->xowner) != self)
 		return hoist__dev_fail_stale(api->name);
 	return 0;
 }
@@ -129,6 +158,7 @@ static int make_dev(struct api *api, int ordinal, struct node **ret)
 	dev->ops = api->ops;
 	dev->api = (enum hoist__api)(api - apis);
 	dev->ordinal = ordinal;
+	dev->generation = atomic_load(&api->xowner);
 	int err = api->ops->probe(dev);
 	if (err < 0) {
 		free(node);
@@ -185,7 +215,7 @@ const struct hoist__dev_props *hoist__dev_props(const struct hoist__dev *dev)
 
 int hoist__dev_check(const struct hoist__dev *dev)
 {
-	if (dev->api != HOIST__API_CPU && atomic_load(&apis[dev->api].xpid) != getpid())
+	if (dev->api != HOIST__API_CPU && dev->generation != hoist__fork_now())
 		return hoist__dev_fail_stale(apis[dev->api].name);
 	return 0;
 }

@@ -39,6 +39,7 @@
 #ifndef HOIST_DEVICE_DEVICE_H
 #define HOIST_DEVICE_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -85,8 +86,26 @@ int hoist__dev_ordinal(const struct hoist__dev *dev);
 const struct hoist__dev_props *hoist__dev_props(const struct hoist__dev *dev);
 
 /* 0, or -ESTALE if @dev's driver was opened by the process that forked this one.
- * The CPU has no driver that fork could break.  All below ask this first. */
+ * The CPU has no driver that fork could break.  All below ask this first.  Costs a
+ * load and a comparison, no system call. */
 int hoist__dev_check(const struct hoist__dev *dev);
+
+/* --- fork --- */
+
+/* Which process this is: one more in each child of fork(), once hoist__fork_watch() was
+ * called by it or by a parent.  What keeps the number of the process that made it knows from a
+ * relaxed load whether this is still that one.  A child made past the C library's handlers
+ * (clone(2), _Fork(), vfork()) has its parent's number: it is not noticed, and may only exec. */
+extern _Atomic unsigned hoist__fork_generation;
+
+static inline unsigned hoist__fork_now(void)
+{
+	return atomic_load_explicit(&hoist__fork_generation, memory_order_relaxed);
+}
+
+/* Counts forks from now on; done when a device is first asked for, the CPU included.  Cheap when
+ * repeated.  Returns: 0; -ENOMEM. */
+int hoist__fork_watch(void);
 
 /* --- memory --- */
 
@@ -98,6 +117,11 @@ int hoist__dev_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *
  * The CPU: page-aligned anonymous memory.
  * Returns: 0; -EINVAL if bytes is 0; -ENOSPC; (CPU: -ENOMEM); -EREMOTEIO. */
 int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
+
+/* [context] @bytes that host and device share, moved by the driver to who touches them;
+ * given back with hoist__dev_mem_free().
+ * Returns: 0; -ENOTSUP (the CPU, or the device cannot); -ENOSPC; -EREMOTEIO. */
+int hoist__dev_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
 
 /* @address from hoist__dev_mem_alloc() with the same @bytes; 0 is ignored.
  * Work in flight on the memory is waited for by the driver, not by us: callers
@@ -136,6 +160,10 @@ int hoist__stream_synchronize(struct hoist__dev_stream *stream);
 /* 0 idle, -EAGAIN busy, other: work failed. */
 int hoist__stream_query(struct hoist__dev_stream *stream);
 
+/* True while @stream captures a graph (and where the driver cannot say: never).  Never fails
+ * the capture, as a query or a record would.  Returns: 0; -EREMOTEIO. */
+int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
+
 /* Later work on @stream waits for @event; the host does not.  The event may be
  * another stream's, of the same api.  An event never recorded is no wait. */
 int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
@@ -151,6 +179,50 @@ int hoist__event_query(struct hoist__dev_event *event);	      /* 0, -EAGAIN, err
 int hoist__event_synchronize(struct hoist__dev_event *event); /* blocks, sleeping */
 int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
 			    uint64_t *ret);
+
+/* --- the driver's own stream-ordered pools [context] --- */
+
+struct hoist__dev_pool;
+
+/* In the order of HOIST_POOL_* (hoist/memory.h). */
+enum hoist__pool_attribute {
+	HOIST__POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES,
+	HOIST__POOL_REUSE_ALLOW_OPPORTUNISTIC,
+	HOIST__POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+	HOIST__POOL_RELEASE_THRESHOLD,
+	HOIST__POOL_RESERVED_CURRENT,
+	HOIST__POOL_RESERVED_HIGH,
+	HOIST__POOL_USED_CURRENT,
+	HOIST__POOL_USED_HIGH,
+	HOIST__N_POOL_ATTRIBUTES
+};
+
+/* A pool of @dev's memory of at most @max_bytes (0: no limit; where the driver is too old for
+ * limits, another value is -ENOTSUP).  Its release threshold is UINT64_MAX, so that freed memory
+ * stays; a driver that ignores that (HIP) is not an error.
+ * Returns: 0; -ENOTSUP (the CPU; the driver or device has no pools); -ENOMEM; -EREMOTEIO. */
+int hoist__dev_pool_create(struct hoist__dev *dev, size_t max_bytes, struct hoist__dev_pool **ret);
+
+/* The device's current pool, which is not ours: destroying the object leaves it alone, and its
+ * attributes are as they were. */
+int hoist__dev_pool_current(struct hoist__dev *dev, struct hoist__dev_pool **ret);
+
+/* Takes NULL.  Blocks of it must be freed. */
+void hoist__dev_pool_destroy(struct hoist__dev_pool *pool);
+
+/* In the order of @stream.  Returns: 0; -ENOSPC; -EREMOTEIO; -ESTALE. */
+int hoist__dev_pool_alloc(struct hoist__dev_pool *pool, size_t bytes,
+			  struct hoist__dev_stream *stream, uintptr_t *ret);
+int hoist__dev_pool_free(struct hoist__dev_pool *pool, uintptr_t address,
+			 struct hoist__dev_stream *stream);
+int hoist__dev_pool_trim(struct hoist__dev_pool *pool, size_t keep_bytes);
+
+/* Flags are 0 and 1.  Returns: 0; -EINVAL (set: *_CURRENT, a flag above 1, *_HIGH to anything
+ *   but 0); -ENOTSUP (an attribute newer than the driver); -EREMOTEIO. */
+int hoist__dev_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			uint64_t *ret);
+int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			uint64_t value);
 
 /* --- asynchronous work --- */
 

@@ -4,16 +4,15 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "device/device-ops.h"
 
 /* --- streams --- */
 
-static int check_pid(pid_t pid, const char *what)
+static int check_process(unsigned generation, const char *what)
 {
-	return pid == getpid() ? 0 : hoist__dev_fail_stale(what);
+	return generation == hoist__fork_now() ? 0 : hoist__dev_fail_stale(what);
 }
 
 static int make_stream(struct hoist__dev *dev, struct hoist__dev_stream **ret)
@@ -25,7 +24,7 @@ static int make_stream(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 	if (stream == NULL)
 		return hoist__fail_nomem("a stream", sizeof *stream);
 	stream->dev = dev;
-	stream->pid = getpid();
+	stream->generation = hoist__fork_now();
 	*ret = stream;
 	return 0;
 }
@@ -64,7 +63,7 @@ void hoist__stream_destroy(struct hoist__dev_stream *stream)
 	if (stream == NULL)
 		return;
 	/* In a child of fork the native stream is the parent's. */
-	if (stream->pid == getpid()) {
+	if (stream->generation == hoist__fork_now()) {
 		if (stream->wrapped)
 			(void)stream->dev->ops->stream_synchronize(stream);
 		else
@@ -85,19 +84,19 @@ struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream)
 
 int hoist__stream_synchronize(struct hoist__dev_stream *stream)
 {
-	int err = check_pid(stream->pid, "the stream");
+	int err = check_process(stream->generation, "the stream");
 	return err < 0 ? err : stream->dev->ops->stream_synchronize(stream);
 }
 
 int hoist__stream_query(struct hoist__dev_stream *stream)
 {
-	int err = check_pid(stream->pid, "the stream");
+	int err = check_process(stream->generation, "the stream");
 	return err < 0 ? err : stream->dev->ops->stream_query(stream);
 }
 
 int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
 {
-	int err = check_pid(stream->pid, "the stream");
+	int err = check_process(stream->generation, "the stream");
 	if (err < 0)
 		return err;
 	if (event->dev->api != stream->dev->api)
@@ -123,7 +122,7 @@ int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__de
 		return hoist__fail_nomem("an event", sizeof *event);
 	event->dev = dev;
 	event->flags = flags;
-	event->pid = getpid();
+	event->generation = hoist__fork_now();
 	err = dev->ops->event_create(event);
 	if (err < 0) {
 		free(event);
@@ -137,14 +136,14 @@ void hoist__event_destroy(struct hoist__dev_event *event)
 {
 	if (event == NULL)
 		return;
-	if (event->pid == getpid())
+	if (event->generation == hoist__fork_now())
 		event->dev->ops->event_destroy(event);
 	free(event);
 }
 
 int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
 {
-	int err = check_pid(event->pid, "the event");
+	int err = check_process(event->generation, "the event");
 	if (err < 0)
 		return err;
 	if (event->dev != stream->dev)
@@ -159,7 +158,7 @@ int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream
 
 int hoist__event_query(struct hoist__dev_event *event)
 {
-	int err = check_pid(event->pid, "the event");
+	int err = check_process(event->generation, "the event");
 	if (err < 0 || !atomic_load(&event->recorded))
 		return err;
 	return event->dev->ops->event_query(event);
@@ -167,7 +166,7 @@ int hoist__event_query(struct hoist__dev_event *event)
 
 int hoist__event_synchronize(struct hoist__dev_event *event)
 {
-	int err = check_pid(event->pid, "the event");
+	int err = check_process(event->generation, "the event");
 	if (err < 0 || !atomic_load(&event->recorded))
 		return err;
 	return event->dev->ops->event_synchronize(event);
@@ -176,7 +175,7 @@ int hoist__event_synchronize(struct hoist__dev_event *event)
 int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
 			    uint64_t *ret)
 {
-	int err = check_pid(start->pid, "the event");
+	int err = check_process(start->generation, "the event");
 	if (err < 0)
 		return err;
 	if (start->dev->api != end->dev->api)
@@ -195,7 +194,7 @@ int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_ev
 int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 		      uintptr_t src, size_t bytes)
 {
-	int err = check_pid(stream->pid, "the stream");
+	int err = check_process(stream->generation, "the stream");
 	if (err < 0 || bytes == 0)
 		return err;
 	if (dst == 0 || src == 0)
@@ -207,7 +206,7 @@ int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, u
 int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes)
 {
-	int err = check_pid(stream->pid, "the stream");
+	int err = check_process(stream->generation, "the stream");
 	if (err < 0 || bytes == 0)
 		return err;
 	if (dst_dev->api != stream->dev->api || src_dev->api != stream->dev->api)
@@ -223,7 +222,7 @@ int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *
 int hoist__memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
 			size_t bytes)
 {
-	int err = check_pid(stream->pid, "the stream");
+	int err = check_process(stream->generation, "the stream");
 	if (err < 0 || bytes == 0)
 		return err;
 	if (dst == 0)

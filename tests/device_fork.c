@@ -96,14 +96,17 @@ static void stale_driver(struct things *t)
 static void in_child(void (*body)(struct things *), struct things *t)
 {
 	int status = -1;
+	unsigned before = hoist__fork_now();
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
+		CHECK(hoist__fork_now() == before + 1);
 		body(t);
 		_exit(0);
 	}
 	CHECK(waitpid(pid, &status, 0) == pid);
 	CHECK(status == 0);
+	CHECK(hoist__fork_now() == before);
 }
 
 /* The parent has not opened this driver: the child may. */
@@ -122,6 +125,7 @@ static void use_drivers(struct things *t)
 	make(HOIST__API_CUDA, &own);
 	unmake(&own);
 	make(HOIST__API_HIP, &own);
+	in_child(stale_driver, &own);
 	unmake(&own);
 }
 
