@@ -13,6 +13,8 @@
 /* Our types are the vendor's in size and kind ... */
 _Static_assert(sizeof(hoist__cu_result) == sizeof(CUresult), "CUresult");
 _Static_assert(sizeof(hoist__cu_attribute) == sizeof(CUdevice_attribute), "CUdevice_attribute");
+_Static_assert(sizeof(hoist__cu_capture_mode) == sizeof(CUstreamCaptureMode), "mode");
+_Static_assert(sizeof(hoist__cu_capture_status) == sizeof(CUstreamCaptureStatus), "status");
 _Static_assert(__builtin_types_compatible_p(hoist__cu_device, CUdevice), "CUdevice");
 _Static_assert(__builtin_types_compatible_p(hoist__cu_device_ptr, CUdeviceptr), "CUdeviceptr");
 _Static_assert(sizeof(hoist__cu_context) == sizeof(CUcontext), "CUcontext");
@@ -26,6 +28,8 @@ HOIST__CUDA_CONSTANTS(X)
 /* ... so with the vendor's in their place every row must be its declaration, */
 #define hoist__cu_result CUresult
 #define hoist__cu_attribute CUdevice_attribute
+#define hoist__cu_capture_mode CUstreamCaptureMode
+#define hoist__cu_capture_status CUstreamCaptureStatus
 #define hoist__cu_device CUdevice
 #define hoist__cu_device_ptr CUdeviceptr
 #define hoist__cu_context CUcontext

@@ -74,6 +74,11 @@
 	X(cuStreamQuery, cuStreamQuery, hoist__cu_result, (hoist__cu_stream), REQUIRED, 2000)      \
 	X(cuStreamWaitEvent, cuStreamWaitEvent, hoist__cu_result,                                  \
 	  (hoist__cu_stream, hoist__cu_event, unsigned int), REQUIRED, 3020)                       \
+	/* Capture: what a thread may do while any stream captures a graph. */                     \
+	X(cuStreamIsCapturing, cuStreamIsCapturing, hoist__cu_result,                              \
+	  (hoist__cu_stream, hoist__cu_capture_status *), OPTIONAL, 10000)                         \
+	X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, hoist__cu_result,  \
+	  (hoist__cu_capture_mode *), OPTIONAL, 10010)                                             \
 	/* Events. */                                                                              \
 	X(cuEventCreate, cuEventCreate, hoist__cu_result, (hoist__cu_event *, unsigned int),       \
 	  REQUIRED, 2000)                                                                          \

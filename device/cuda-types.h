@@ -10,9 +10,11 @@
 
 #include <stddef.h>
 
-typedef unsigned int hoist__cu_result;	  /* enum CUresult */
-typedef unsigned int hoist__cu_attribute; /* enum CUdevice_attribute */
-typedef int hoist__cu_device;		  /* the ordinal's handle, not a pointer */
+typedef unsigned int hoist__cu_result;	       /* enum CUresult */
+typedef unsigned int hoist__cu_attribute;      /* enum CUdevice_attribute */
+typedef unsigned int hoist__cu_capture_mode;   /* enum CUstreamCaptureMode */
+typedef unsigned int hoist__cu_capture_status; /* enum CUstreamCaptureStatus */
+typedef int hoist__cu_device;		       /* the ordinal's handle, not a pointer */
 typedef unsigned long long hoist__cu_device_ptr;
 typedef struct hoist__cu_context_object *hoist__cu_context;
 typedef struct hoist__cu_stream_object *hoist__cu_stream;
@@ -40,6 +42,11 @@ typedef struct hoist__cu_event_object *hoist__cu_event;
 	X(HOIST__CU_ERROR_NOT_SUPPORTED, 801, CUDA_ERROR_NOT_SUPPORTED)                            \
 	X(HOIST__CU_ERROR_SYSTEM_NOT_READY, 802, CUDA_ERROR_SYSTEM_NOT_READY)                      \
 	X(HOIST__CU_ERROR_SYSTEM_DRIVER_MISMATCH, 803, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)          \
+	X(HOIST__CU_ERROR_CAPTURE_UNSUPPORTED, 900, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)         \
+	X(HOIST__CU_ERROR_CAPTURE_INVALIDATED, 901, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)         \
+	X(HOIST__CU_ERROR_CAPTURE_ISOLATION, 905, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)             \
+	X(HOIST__CU_ERROR_CAPTURE_IMPLICIT, 906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)               \
+	X(HOIST__CU_ERROR_CAPTURED_EVENT, 907, CUDA_ERROR_CAPTURED_EVENT)                          \
 	X(HOIST__CU_ERROR_UNKNOWN, 999, CUDA_ERROR_UNKNOWN)                                        \
 	X(HOIST__CU_ATTRIBUTE_PCI_BUS_ID, 33, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)                      \
 	X(HOIST__CU_ATTRIBUTE_PCI_DEVICE_ID, 34, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)                \
@@ -48,6 +55,10 @@ typedef struct hoist__cu_event_object *hoist__cu_event;
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MINOR, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)     \
 	X(HOIST__CU_ATTRIBUTE_HOST_NUMA_ID, 134, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                 \
 	X(HOIST__CU_STREAM_NON_BLOCKING, 1, CU_STREAM_NON_BLOCKING)                                \
+	X(HOIST__CU_CAPTURE_NONE, 0, CU_STREAM_CAPTURE_STATUS_NONE)                                \
+	X(HOIST__CU_CAPTURE_ACTIVE, 1, CU_STREAM_CAPTURE_STATUS_ACTIVE)                            \
+	X(HOIST__CU_CAPTURE_INVALIDATED, 2, CU_STREAM_CAPTURE_STATUS_INVALIDATED)                  \
+	X(HOIST__CU_CAPTURE_RELAXED, 2, CU_STREAM_CAPTURE_MODE_RELAXED)                            \
 	X(HOIST__CU_EVENT_BLOCKING_SYNC, 1, CU_EVENT_BLOCKING_SYNC)                                \
 	X(HOIST__CU_EVENT_DISABLE_TIMING, 2, CU_EVENT_DISABLE_TIMING)                              \
 	X(HOIST__CU_HOST_REGISTER_PORTABLE, 1, CU_MEMHOSTREGISTER_PORTABLE)                        \

@@ -1,100 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda.c - the CUDA backend, on the driver API.
- *
- * Each call that needs a context pushes the device's primary one and pops it
- * afterwards, so the caller's current context and its stack are as they were.
- * The primary context is what the CUDA runtime (and with it PyTorch, JAX, ...)
- * uses: addresses and streams can be handed over both ways.
- */
+/* device/cuda.c - the CUDA backend, on the driver API: memory, streams, events,
+ * copies.  Contexts are cuda-context.c's. */
 #include "config.h"
-
-#include "device/cuda.h"
 
 #include "base/error.h"
 #include "base/log.h"
+#include "device/cuda-run.h"
 #include "device/driver.h"
-
-/* --- contexts --- */
-
-static int retain(struct hoist__dev *dev)
-{
-	if (atomic_load_explicit(&dev->context, memory_order_acquire) != NULL)
-		return 0;
-	pthread_mutex_lock(&dev->lock);
-	hoist__cu_context context = atomic_load(&dev->context);
-	hoist__cu_result result = HOIST__CU_SUCCESS;
-	if (context == NULL)
-		result = hoist__cuda.cuDevicePrimaryCtxRetain(&context, dev->native);
-	if (result == HOIST__CU_SUCCESS)
-		atomic_store(&dev->context, context);
-	pthread_mutex_unlock(&dev->lock);
-	return hoist__cuda_judge(dev, result, "making its primary context");
-}
-
-/* Makes the primary context current until leave(); between the two, nothing
- * may return.  Where the caller has it current anyway, nothing is pushed. */
-static int enter(struct hoist__dev *dev, bool *pushed)
-{
-	int err = retain(dev);
-	if (err < 0)
-		return err;
-	hoist__cu_context ours = atomic_load(&dev->context);
-	hoist__cu_context current = NULL;
-	hoist__cu_result result = hoist__cuda.cuCtxGetCurrent(&current);
-	*pushed = result == HOIST__CU_SUCCESS && current != ours;
-	if (*pushed)
-		result = hoist__cuda.cuCtxPushCurrent(ours);
-	return hoist__cuda_judge(dev, result, "entering its context");
-}
-
-/* The work between is done whatever popping says, so it is not undone for it.
- * The driver may report the failure of earlier work instead of its own: popping
- * is tried again only if the context is still there, lest the caller's go too. */
-static void leave(const struct hoist__dev *dev, bool pushed)
-{
-	if (!pushed)
-		return;
-	hoist__cu_context popped = NULL;
-	hoist__cu_context current = NULL;
-	hoist__cu_result result = hoist__cuda.cuCtxPopCurrent(&popped);
-	if (result != HOIST__CU_SUCCESS &&
-	    hoist__cuda.cuCtxGetCurrent(&current) == HOIST__CU_SUCCESS &&
-	    current == atomic_load(&dev->context))
-		result = hoist__cuda.cuCtxPopCurrent(&popped);
-	if (result != HOIST__CU_SUCCESS)
-		hoist__log(device, "cuda:%d: leaving its context: CUDA error %u", dev->ordinal,
-			   result);
-}
-
-/* Runs @call, which gives a CUresult, within @dev's context; evaluates to what
- * hoist__cuda_judge() says of it, or to the failure to enter. */
-#define RUN(dev, what, call)                                                                       \
-	({                                                                                         \
-		bool pushed_ = false;                                                              \
-		int err_ = enter(dev, &pushed_);                                                   \
-		if (err_ == 0) {                                                                   \
-			hoist__cu_result result_ = (call);                                         \
-			leave(dev, pushed_);                                                       \
-			err_ = hoist__cuda_judge(dev, result_, what);                              \
-		}                                                                                  \
-		err_;                                                                              \
-	})
-
-/* The same for what gives something up: a failure to enter would leak it, so
- * entering is tried twice, and what fails is the driver's own verdict. */
-#define RELEASE(dev, what, call)                                                                   \
-	({                                                                                         \
-		bool pushed_ = false;                                                              \
-		int err_ = enter(dev, &pushed_);                                                   \
-		if (err_ < 0)                                                                      \
-			err_ = enter(dev, &pushed_);                                               \
-		if (err_ == 0) {                                                                   \
-			hoist__cu_result result_ = (call);                                         \
-			leave(dev, pushed_);                                                       \
-			err_ = hoist__cuda_judge(dev, result_, what);                              \
-		}                                                                                  \
-		err_;                                                                              \
-	})
 
 /* --- memory --- */
 
@@ -114,7 +26,8 @@ static int cuda_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t 
 static int cuda_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
 {
 	hoist__cu_device_ptr address = 0;
-	int err = RUN(dev, "allocating device memory", hoist__cuda.cuMemAlloc(&address, bytes));
+	int err = RUN_RELAXED(dev, "allocating device memory",
+			      hoist__cuda.cuMemAlloc(&address, bytes));
 	if (err < 0)
 		return hoist__driver_fail_alloc(dev, err, bytes);
 	*ret = (uintptr_t)address;
@@ -130,8 +43,8 @@ static int cuda_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes
 static int cuda_host_register(struct hoist__dev *dev, void *address, size_t bytes)
 {
 	const unsigned flags = HOIST__CU_HOST_REGISTER_PORTABLE | HOIST__CU_HOST_REGISTER_DEVICEMAP;
-	int err =
-		RUN(dev, "cuMemHostRegister", hoist__cuda.cuMemHostRegister(address, bytes, flags));
+	int err = RUN_RELAXED(dev, "cuMemHostRegister",
+			      hoist__cuda.cuMemHostRegister(address, bytes, flags));
 	return err < 0 ? hoist__driver_fail_register(err, bytes) : 0;
 }
 
@@ -166,8 +79,8 @@ static int cuda_stream_create(struct hoist__dev_stream *stream)
 /* cuStreamDestroy() alone would return with work still in flight. */
 static void cuda_stream_destroy(struct hoist__dev_stream *stream)
 {
-	(void)RUN(stream->dev, "waiting for a stream",
-		  hoist__cuda.cuStreamSynchronize(stream->native));
+	(void)RUN_RELAXED(stream->dev, "waiting for a stream",
+			  hoist__cuda.cuStreamSynchronize(stream->native));
 	int err = RELEASE(stream->dev, "destroying a stream",
 			  hoist__cuda.cuStreamDestroy(stream->native));
 	if (err < 0)
@@ -176,14 +89,37 @@ static void cuda_stream_destroy(struct hoist__dev_stream *stream)
 
 static int cuda_stream_synchronize(struct hoist__dev_stream *stream)
 {
-	return RUN(stream->dev, "waiting for a stream",
-		   hoist__cuda.cuStreamSynchronize(stream->native));
+	return RUN_RELAXED(stream->dev, "waiting for a stream",
+			   hoist__cuda.cuStreamSynchronize(stream->native));
 }
 
 static int cuda_stream_query(struct hoist__dev_stream *stream)
 {
-	return RUN(stream->dev, "asking a stream for its state",
-		   hoist__cuda.cuStreamQuery(stream->native));
+	return RUN_RELAXED(stream->dev, "asking a stream for its state",
+			   hoist__cuda.cuStreamQuery(stream->native));
+}
+
+/* Where work on the NULL stream would break the capture of a blocking stream, the driver
+ * says that instead: the answer is yes too. */
+static hoist__cu_result ask_capture(hoist__cu_stream stream, hoist__cu_capture_status *status)
+{
+	hoist__cu_result result = hoist__cuda.cuStreamIsCapturing(stream, status);
+	if (result != HOIST__CU_ERROR_CAPTURE_IMPLICIT)
+		return result;
+	*status = HOIST__CU_CAPTURE_ACTIVE;
+	return HOIST__CU_SUCCESS;
+}
+
+static int cuda_stream_capturing(struct hoist__dev_stream *stream, bool *ret)
+{
+	hoist__cu_capture_status status = HOIST__CU_CAPTURE_NONE;
+	int err = 0;
+	if (hoist__cuda.cuStreamIsCapturing != NULL)
+		err = RUN(stream->dev, "asking whether a stream captures",
+			  ask_capture(stream->native, &status));
+	if (err == 0)
+		*ret = status != HOIST__CU_CAPTURE_NONE;
+	return err;
 }
 
 static int cuda_stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
@@ -222,14 +158,14 @@ static int cuda_event_record(struct hoist__dev_event *event, struct hoist__dev_s
 
 static int cuda_event_query(struct hoist__dev_event *event)
 {
-	return RUN(event->dev, "asking an event for its state",
-		   hoist__cuda.cuEventQuery(event->native));
+	return RUN_RELAXED(event->dev, "asking an event for its state",
+			   hoist__cuda.cuEventQuery(event->native));
 }
 
 static int cuda_event_synchronize(struct hoist__dev_event *event)
 {
-	return RUN(event->dev, "waiting for an event",
-		   hoist__cuda.cuEventSynchronize(event->native));
+	return RUN_RELAXED(event->dev, "waiting for an event",
+			   hoist__cuda.cuEventSynchronize(event->native));
 }
 
 static int cuda_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
@@ -268,9 +204,9 @@ static int cuda_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__
 				uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
 				size_t bytes)
 {
-	int err = retain(dst_dev);
+	int err = hoist__cuda_retain(dst_dev);
 	if (err == 0)
-		err = retain(src_dev);
+		err = hoist__cuda_retain(src_dev);
 	if (err < 0)
 		return err;
 	return RUN(stream->dev, "queueing a copy between devices",
@@ -299,6 +235,7 @@ const struct hoist__dev_ops hoist__cuda_ops = {
 	.stream_destroy = cuda_stream_destroy,
 	.stream_synchronize = cuda_stream_synchronize,
 	.stream_query = cuda_stream_query,
+	.stream_capturing = cuda_stream_capturing,
 	.stream_wait_event = cuda_stream_wait_event,
 	.event_create = cuda_event_create,
 	.event_destroy = cuda_event_destroy,

@@ -67,6 +67,7 @@ struct hoist__dev_ops {
 	void (*stream_destroy)(struct hoist__dev_stream *stream);
 	int (*stream_synchronize)(struct hoist__dev_stream *stream);
 	int (*stream_query)(struct hoist__dev_stream *stream);
+	int (*stream_capturing)(struct hoist__dev_stream *stream, bool *ret); /* NULL: never */
 	int (*stream_wait_event)(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
 
 	/* Events.  event_create: Pre: all but native is set.  Post: native is.

@@ -31,6 +31,9 @@
  * Threads: every function may be called from any thread, and on one object
  * from several at once, except destroy.
  *
+ * Capture: memory, registrations, events and pools can be asked for, and given back, in any
+ * thread while any stream captures a graph, and the capture stays whole.
+ *
  * Emulation: HOIST_EMULATE=cuda:N or hip:N (comma-separated for both) makes
  * this folder open hoist's stand-in drivers instead of the vendor's; see
  * emulator/.  hoist__api_emulated() says so and everything shown to a user
@@ -147,7 +150,8 @@ int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
  * caller's; NULL is the legacy default stream.  -ENOTSUP on the CPU. */
 int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
 
-/* Takes NULL.  Waits for queued work; a wrapped native handle is left alone. */
+/* Takes NULL.  Waits for queued work, unless the stream captures; a wrapped native
+ * handle is left alone. */
 void hoist__stream_destroy(struct hoist__dev_stream *stream);
 
 void *hoist__stream_native(const struct hoist__dev_stream *stream); /* CPU: NULL */
@@ -160,8 +164,9 @@ int hoist__stream_synchronize(struct hoist__dev_stream *stream);
 /* 0 idle, -EAGAIN busy, other: work failed. */
 int hoist__stream_query(struct hoist__dev_stream *stream);
 
-/* True while @stream captures a graph (and where the driver cannot say: never).  Never fails
- * the capture, as a query or a record would.  Returns: 0; -EREMOTEIO. */
+/* True while @stream captures a graph, also one that is broken already, and for the NULL stream
+ * while work on it would break the capture of another; where the driver cannot say, never.
+ * Asking breaks nothing, as a query or a record would.  Returns: 0; -EREMOTEIO. */
 int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
 
 /* Later work on @stream waits for @event; the host does not.  The event may be

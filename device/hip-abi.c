@@ -16,6 +16,8 @@
 _Static_assert(sizeof(hoist__hip_error) == sizeof(hipError_t), "hipError_t");
 _Static_assert(sizeof(hoist__hip_attribute) == sizeof(hipDeviceAttribute_t), "attribute");
 _Static_assert(sizeof(hoist__hip_copy_kind) == sizeof(hipMemcpyKind), "hipMemcpyKind");
+_Static_assert(sizeof(hoist__hip_capture_mode) == sizeof(hipStreamCaptureMode), "mode");
+_Static_assert(sizeof(hoist__hip_capture_status) == sizeof(hipStreamCaptureStatus), "status");
 _Static_assert(__builtin_types_compatible_p(hoist__hip_device, hipDevice_t), "hipDevice_t");
 _Static_assert(sizeof(hoist__hip_stream) == sizeof(hipStream_t), "hipStream_t");
 _Static_assert(sizeof(hoist__hip_event) == sizeof(hipEvent_t), "hipEvent_t");
@@ -49,6 +51,8 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_error hipError_t
 #define hoist__hip_attribute hipDeviceAttribute_t
 #define hoist__hip_copy_kind hipMemcpyKind
+#define hoist__hip_capture_mode hipStreamCaptureMode
+#define hoist__hip_capture_status hipStreamCaptureStatus
 #define hoist__hip_device hipDevice_t
 #define hoist__hip_stream hipStream_t
 #define hoist__hip_event hipEvent_t

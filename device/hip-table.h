@@ -65,6 +65,11 @@
 	  50000000)                                                                                \
 	X(hipStreamWaitEvent, hipStreamWaitEvent, hoist__hip_error,                                \
 	  (hoist__hip_stream, hoist__hip_event, unsigned int), REQUIRED, 50000000)                 \
+	/* Capture: what a thread may do while any stream captures a graph. */                     \
+	X(hipStreamIsCapturing, hipStreamIsCapturing, hoist__hip_error,                            \
+	  (hoist__hip_stream, hoist__hip_capture_status *), OPTIONAL, 50000000)                    \
+	X(hipThreadExchangeStreamCaptureMode, hipThreadExchangeStreamCaptureMode,                  \
+	  hoist__hip_error, (hoist__hip_capture_mode *), OPTIONAL, 50200000)                       \
 	/* Events. */                                                                              \
 	X(hipEventCreateWithFlags, hipEventCreateWithFlags, hoist__hip_error,                      \
 	  (hoist__hip_event *, unsigned int), REQUIRED, 50000000)                                  \

@@ -10,9 +10,11 @@
 
 #include <stddef.h>
 
-typedef unsigned int hoist__hip_error;	   /* enum hipError_t */
-typedef unsigned int hoist__hip_attribute; /* enum hipDeviceAttribute_t */
-typedef unsigned int hoist__hip_copy_kind; /* enum hipMemcpyKind */
+typedef unsigned int hoist__hip_error;		/* enum hipError_t */
+typedef unsigned int hoist__hip_attribute;	/* enum hipDeviceAttribute_t */
+typedef unsigned int hoist__hip_copy_kind;	/* enum hipMemcpyKind */
+typedef unsigned int hoist__hip_capture_mode;	/* enum hipStreamCaptureMode */
+typedef unsigned int hoist__hip_capture_status; /* enum hipStreamCaptureStatus */
 typedef int hoist__hip_device;
 typedef struct hoist__hip_stream_object *hoist__hip_stream;
 typedef struct hoist__hip_event_object *hoist__hip_event;
@@ -63,10 +65,19 @@ struct hoist__hip_props_r0600 {
 	  hipErrorHostMemoryAlreadyRegistered)                                                     \
 	X(HOIST__HIP_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, hipErrorHostMemoryNotRegistered)       \
 	X(HOIST__HIP_ERROR_NOT_SUPPORTED, 801, hipErrorNotSupported)                               \
+	X(HOIST__HIP_ERROR_CAPTURE_UNSUPPORTED, 900, hipErrorStreamCaptureUnsupported)             \
+	X(HOIST__HIP_ERROR_CAPTURE_INVALIDATED, 901, hipErrorStreamCaptureInvalidated)             \
+	X(HOIST__HIP_ERROR_CAPTURE_ISOLATION, 905, hipErrorStreamCaptureIsolation)                 \
+	X(HOIST__HIP_ERROR_CAPTURE_IMPLICIT, 906, hipErrorStreamCaptureImplicit)                   \
+	X(HOIST__HIP_ERROR_CAPTURED_EVENT, 907, hipErrorCapturedEvent)                             \
 	X(HOIST__HIP_COPY_HOST_TO_DEVICE, 1, hipMemcpyHostToDevice)                                \
 	X(HOIST__HIP_COPY_DEVICE_TO_HOST, 2, hipMemcpyDeviceToHost)                                \
 	X(HOIST__HIP_COPY_DEVICE_TO_DEVICE, 3, hipMemcpyDeviceToDevice)                            \
 	X(HOIST__HIP_STREAM_NON_BLOCKING, 1, hipStreamNonBlocking)                                 \
+	X(HOIST__HIP_CAPTURE_NONE, 0, hipStreamCaptureStatusNone)                                  \
+	X(HOIST__HIP_CAPTURE_ACTIVE, 1, hipStreamCaptureStatusActive)                              \
+	X(HOIST__HIP_CAPTURE_INVALIDATED, 2, hipStreamCaptureStatusInvalidated)                    \
+	X(HOIST__HIP_CAPTURE_RELAXED, 2, hipStreamCaptureModeRelaxed)                              \
 	X(HOIST__HIP_EVENT_BLOCKING_SYNC, 1, hipEventBlockingSync)                                 \
 	X(HOIST__HIP_EVENT_DISABLE_TIMING, 2, hipEventDisableTiming)                               \
 	X(HOIST__HIP_HOST_REGISTER_PORTABLE, 1, hipHostRegisterPortable)                           \

@@ -1,75 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* device/hip.c - the HIP backend, on the runtime API.
- *
- * HIP keeps a current device per thread instead of a stack of contexts: each
- * call that needs one sets the device and sets the caller's back afterwards.
- * A failing call also sets the thread's last error, which the caller's own code
- * would find at its next hipGetLastError(): it is taken back.
- */
+/* device/hip.c - the HIP backend, on the runtime API: memory, streams, events,
+ * copies.  The thread's current device is hip-current.c's. */
 #include "config.h"
-
-#include "device/hip.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "device/driver.h"
-
-/* --- the current device --- */
-
-/* Makes @dev current until leave(@caller); between the two, nothing may return. */
-static int enter(const struct hoist__dev *dev, int *caller)
-{
-	hoist__hip_error error = hoist__hip.hipGetDevice(caller);
-	if (error == HOIST__HIP_SUCCESS && *caller != dev->ordinal)
-		error = hoist__hip.hipSetDevice(dev->ordinal);
-	return hoist__hip_judge(dev, error, "making it current");
-}
-
-/* The work between is done whatever setting back says, so it is not undone for
- * it: it is tried again once, then logged. */
-static void leave(const struct hoist__dev *dev, int caller)
-{
-	if (caller == dev->ordinal)
-		return;
-	hoist__hip_error error = hoist__hip.hipSetDevice(caller);
-	if (error == HOIST__HIP_SUCCESS)
-		return;
-	error = hoist__hip.hipSetDevice(caller);
-	(void)hoist__hip.hipGetLastError();
-	if (error != HOIST__HIP_SUCCESS)
-		hoist__log(device, "hip:%d: setting device %d back: HIP error %u", dev->ordinal,
-			   caller, error);
-}
-
-/* Runs @call, which gives a hipError_t, with @dev current; evaluates to what
- * hoist__hip_judge() says of it, or to the failure to enter. */
-#define RUN(dev, what, call)                                                                       \
-	({                                                                                         \
-		int caller_ = 0;                                                                   \
-		int err_ = enter(dev, &caller_);                                                   \
-		if (err_ == 0) {                                                                   \
-			hoist__hip_error error_ = (call);                                          \
-			err_ = hoist__hip_judge(dev, error_, what);                                \
-			leave(dev, caller_);                                                       \
-		}                                                                                  \
-		err_;                                                                              \
-	})
-
-/* The same for what gives something up: a failure to enter would leak it, so
- * entering is tried twice, and what fails is the runtime's own verdict. */
-#define RELEASE(dev, what, call)                                                                   \
-	({                                                                                         \
-		int caller_ = 0;                                                                   \
-		int err_ = enter(dev, &caller_);                                                   \
-		if (err_ < 0)                                                                      \
-			err_ = enter(dev, &caller_);                                               \
-		if (err_ == 0) {                                                                   \
-			hoist__hip_error error_ = (call);                                          \
-			err_ = hoist__hip_judge(dev, error_, what);                                \
-			leave(dev, caller_);                                                       \
-		}                                                                                  \
-		err_;                                                                              \
-	})
+#include "device/hip-run.h"
 
 /* --- memory --- */
 
@@ -89,7 +26,8 @@ static int hip_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *
 static int hip_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
 {
 	void *address = NULL;
-	int err = RUN(dev, "allocating device memory", hoist__hip.hipMalloc(&address, bytes));
+	int err =
+		RUN_RELAXED(dev, "allocating device memory", hoist__hip.hipMalloc(&address, bytes));
 	if (err < 0)
 		return hoist__driver_fail_alloc(dev, err, bytes);
 	*ret = (uintptr_t)address;
@@ -105,7 +43,8 @@ static int hip_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 static int hip_host_register(struct hoist__dev *dev, void *address, size_t bytes)
 {
 	const unsigned flags = HOIST__HIP_HOST_REGISTER_PORTABLE | HOIST__HIP_HOST_REGISTER_MAPPED;
-	int err = RUN(dev, "hipHostRegister", hoist__hip.hipHostRegister(address, bytes, flags));
+	int err = RUN_RELAXED(dev, "hipHostRegister",
+			      hoist__hip.hipHostRegister(address, bytes, flags));
 	return err < 0 ? hoist__driver_fail_register(err, bytes) : 0;
 }
 
@@ -140,8 +79,8 @@ static int hip_stream_create(struct hoist__dev_stream *stream)
 /* hipStreamDestroy() alone would return with work still in flight. */
 static void hip_stream_destroy(struct hoist__dev_stream *stream)
 {
-	(void)RUN(stream->dev, "waiting for a stream",
-		  hoist__hip.hipStreamSynchronize(stream->native));
+	(void)RUN_RELAXED(stream->dev, "waiting for a stream",
+			  hoist__hip.hipStreamSynchronize(stream->native));
 	int err = RELEASE(stream->dev, "destroying a stream",
 			  hoist__hip.hipStreamDestroy(stream->native));
 	if (err < 0)
@@ -150,14 +89,38 @@ static void hip_stream_destroy(struct hoist__dev_stream *stream)
 
 static int hip_stream_synchronize(struct hoist__dev_stream *stream)
 {
-	return RUN(stream->dev, "waiting for a stream",
-		   hoist__hip.hipStreamSynchronize(stream->native));
+	return RUN_RELAXED(stream->dev, "waiting for a stream",
+			   hoist__hip.hipStreamSynchronize(stream->native));
 }
 
 static int hip_stream_query(struct hoist__dev_stream *stream)
 {
-	return RUN(stream->dev, "asking a stream for its state",
-		   hoist__hip.hipStreamQuery(stream->native));
+	return RUN_RELAXED(stream->dev, "asking a stream for its state",
+			   hoist__hip.hipStreamQuery(stream->native));
+}
+
+/* Where work on the NULL stream would break the capture of a blocking stream, the runtime
+ * says that instead: the answer is yes too. */
+static hoist__hip_error ask_capture(hoist__hip_stream stream, hoist__hip_capture_status *status)
+{
+	hoist__hip_error error = hoist__hip.hipStreamIsCapturing(stream, status);
+	if (error != HOIST__HIP_ERROR_CAPTURE_IMPLICIT)
+		return error;
+	(void)hoist__hip.hipGetLastError();
+	*status = HOIST__HIP_CAPTURE_ACTIVE;
+	return HOIST__HIP_SUCCESS;
+}
+
+static int hip_stream_capturing(struct hoist__dev_stream *stream, bool *ret)
+{
+	hoist__hip_capture_status status = HOIST__HIP_CAPTURE_NONE;
+	int err = 0;
+	if (hoist__hip.hipStreamIsCapturing != NULL)
+		err = RUN(stream->dev, "asking whether a stream captures",
+			  ask_capture(stream->native, &status));
+	if (err == 0)
+		*ret = status != HOIST__HIP_CAPTURE_NONE;
+	return err;
 }
 
 static int hip_stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
@@ -197,14 +160,14 @@ static int hip_event_record(struct hoist__dev_event *event, struct hoist__dev_st
 
 static int hip_event_query(struct hoist__dev_event *event)
 {
-	return RUN(event->dev, "asking an event for its state",
-		   hoist__hip.hipEventQuery(event->native));
+	return RUN_RELAXED(event->dev, "asking an event for its state",
+			   hoist__hip.hipEventQuery(event->native));
 }
 
 static int hip_event_synchronize(struct hoist__dev_event *event)
 {
-	return RUN(event->dev, "waiting for an event",
-		   hoist__hip.hipEventSynchronize(event->native));
+	return RUN_RELAXED(event->dev, "waiting for an event",
+			   hoist__hip.hipEventSynchronize(event->native));
 }
 
 static int hip_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
@@ -272,6 +235,7 @@ const struct hoist__dev_ops hoist__hip_ops = {
 	.stream_destroy = hip_stream_destroy,
 	.stream_synchronize = hip_stream_synchronize,
 	.stream_query = hip_stream_query,
+	.stream_capturing = hip_stream_capturing,
 	.stream_wait_event = hip_stream_wait_event,
 	.event_create = hip_event_create,
 	.event_destroy = hip_event_destroy,

@@ -58,16 +58,22 @@ int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_s
 	return 0;
 }
 
+static bool is_capturing(struct hoist__dev_stream *stream)
+{
+	bool capturing = false;
+	return hoist__stream_capturing(stream, &capturing) == 0 && capturing;
+}
+
 void hoist__stream_destroy(struct hoist__dev_stream *stream)
 {
 	if (stream == NULL)
 		return;
 	/* In a child of fork the native stream is the parent's. */
 	if (stream->generation == hoist__fork_now()) {
-		if (stream->wrapped)
-			(void)stream->dev->ops->stream_synchronize(stream);
-		else
+		if (!stream->wrapped)
 			stream->dev->ops->stream_destroy(stream);
+		else if (!is_capturing(stream)) /* waiting for it would break the capture */
+			(void)stream->dev->ops->stream_synchronize(stream);
 	}
 	free(stream);
 }
@@ -92,6 +98,17 @@ int hoist__stream_query(struct hoist__dev_stream *stream)
 {
 	int err = check_process(stream->generation, "the stream");
 	return err < 0 ? err : stream->dev->ops->stream_query(stream);
+}
+
+int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret)
+{
+	int err = check_process(stream->generation, "the stream");
+	if (err < 0)
+		return err;
+	if (stream->dev->ops->stream_capturing != NULL)
+		return stream->dev->ops->stream_capturing(stream, ret);
+	*ret = false;
+	return 0;
 }
 
 int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)

@@ -81,12 +81,16 @@ void hoist_emulator_hold(int hold)
 }
 
 /* [locked] */
-static void forget_failures(void)
+static void reset_streams(void)
 {
 	for (int i = 0; i < hoist__emu.environment.n_devices; i++) {
 		struct hoist__list *head = &hoist__emu.devices[i].streams;
-		for (struct hoist__list *node = head->next; node != head; node = node->next)
-			HOIST__CONTAINER_OF(node, struct hoist__emu_stream, node)->error = 0;
+		for (struct hoist__list *node = head->next; node != head; node = node->next) {
+			struct hoist__emu_stream *stream =
+				HOIST__CONTAINER_OF(node, struct hoist__emu_stream, node);
+			stream->error = 0;
+			hoist__emu_capture_end(stream);
+		}
 	}
 }
 
@@ -110,7 +114,7 @@ void hoist_emulator_reset(void)
 	hoist__emu.n_faults = 0;
 	hoist__emu.hold = false;
 	hoist__emu.now = hoist__emu.environment;
-	forget_failures();
+	reset_streams();
 	(void)pthread_cond_broadcast(&hoist__emu.progress);
 	hoist__emu_unlock();
 }

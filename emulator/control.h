@@ -55,10 +55,11 @@ extern "C" {
 	X(device_to_device_bytes)                                                                  \
 	X(pageable_copies) /* copies accepted whose host side is not registered */                 \
 	X(pageable_bytes)                                                                          \
-	X(bad_copies)	  /* refused: out of range, freed, or across registrations */              \
-	X(bad_frees)	  /* a free or unregister of what is not there */                          \
-	X(use_after_free) /* freed, unregistered or unmapped under a queued operation */           \
-	X(engine_busy_ns) /* time the copy engines were taken at the set rate */                   \
+	X(bad_copies)	   /* refused: out of range, freed, or across registrations */             \
+	X(bad_frees)	   /* a free or unregister of what is not there */                         \
+	X(use_after_free)  /* freed, unregistered or unmapped under a queued operation */          \
+	X(broken_captures) /* calls that a capture forbids; see hoist_emulator_capture() */        \
+	X(engine_busy_ns)  /* time the copy engines were taken at the set rate */                  \
 	X(live_allocations)                                                                        \
 	X(live_bytes)                                                                              \
 	X(peak_bytes)                                                                              \
@@ -112,7 +113,16 @@ HOIST_EMULATOR_API void hoist_emulator_set_memory(uint64_t bytes);
  * be submitted by the thread that is to end the hold. */
 HOIST_EMULATOR_API void hoist_emulator_hold(int hold);
 
-/* Ends a hold, drops all faults, forgets the failures of streams, puts rate,
+/* Makes the native stream @stream (not the NULL stream) begin or end the capture of a
+ * graph, in the drivers' global mode.  Meanwhile its work is accepted and not done, and
+ * what drivers forbid fails, breaks every capture and is counted: by a thread whose mode is
+ * not relaxed, allocating, freeing, registering, and asking or waiting for an event or a
+ * stream; by any thread, asking or waiting for this stream or an event last recorded on
+ * it, or making another stream wait for one.
+ * Returns: 0; -EINVAL (no such stream); -EALREADY; ending: -ECANCELED if it was broken. */
+HOIST_EMULATOR_API int hoist_emulator_capture(void *stream, int on);
+
+/* Ends a hold and all captures, drops all faults, forgets the failures of streams, puts rate,
  * latency and memory back to the environment's, and zeroes all counters but
  * those of what is alive.  What the program holds stays valid and counted. */
 HOIST_EMULATOR_API void hoist_emulator_reset(void);

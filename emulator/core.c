@@ -119,6 +119,16 @@ const char *hoist__emu_error_text(int code)
 		return "part or all of the requested memory range is already mapped";
 	case EMU_NOT_REGISTERED:
 		return "pointer does not correspond to a registered memory region";
+	case EMU_CAPTURE_UNSUPPORTED:
+		return "operation not permitted when stream is capturing";
+	case EMU_CAPTURE_INVALID:
+		return "operation failed due to a previous error during capture";
+	case EMU_CAPTURE_ISOLATION:
+		return "dependency created on uncaptured work in another stream";
+	case EMU_CAPTURE_IMPLICIT:
+		return "operation would make the legacy stream depend on a capturing stream";
+	case EMU_CAPTURED_EVENT:
+		return "operation not permitted on an event last recorded in a capturing stream";
 	default:
 		return "emulated failure";
 	}

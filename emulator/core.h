@@ -53,6 +53,11 @@ enum {
 	EMU_ILLEGAL_ADDRESS = 700,
 	EMU_ALREADY_REGISTERED = 712,
 	EMU_NOT_REGISTERED = 713,
+	EMU_CAPTURE_UNSUPPORTED = 900,
+	EMU_CAPTURE_INVALID = 901,
+	EMU_CAPTURE_ISOLATION = 905,
+	EMU_CAPTURE_IMPLICIT = 906,
+	EMU_CAPTURED_EVENT = 907,
 	EMU_UNKNOWN = 999
 };
 
@@ -142,6 +147,7 @@ struct hoist__emu {
 	bool hold;
 	uint64_t ticket;	 /* of the latest operation submitted */
 	uint64_t n_streams_made; /* seeds their latencies */
+	unsigned n_capturing;	 /* streams, broken captures included */
 	uint64_t calls[EMU_MAX_FUNCTIONS];
 	struct hoist_emulator_counters count;
 	struct hoist__emu_fault faults[EMU_MAX_FAULTS];
@@ -237,11 +243,15 @@ void hoist__emu_span_leave(struct hoist__emu_span *span);
 
 enum hoist__emu_kind { EMU_COPY, EMU_MEMSET, EMU_RECORD, EMU_WAIT };
 
+/* The drivers' numbers for a stream's state. */
+enum hoist__emu_capture { EMU_CAPTURE_NONE, EMU_CAPTURE_ACTIVE, EMU_CAPTURE_INVALIDATED };
+
 struct hoist__emu_mark {
 	unsigned refs;
 	bool done;
-	int error;   /* of the stream at that point */
-	uint64_t ns; /* when done */
+	bool captured; /* recorded into a graph: never done */
+	int error;     /* of the stream at that point */
+	uint64_t ns;   /* when done */
 };
 
 /* Operations stay in their stream's queue until they have ended. */
@@ -268,7 +278,8 @@ struct hoist__emu_stream {
 	unsigned refs; /* handle, thread, waiting callers */
 	bool blocking; /* ordered with the NULL stream */
 	bool is_null;
-	bool closing;	    /* destroyed: the thread ends when the queue is empty */
+	bool closing; /* destroyed: the thread ends when the queue is empty */
+	enum hoist__emu_capture capture;
 	int error;	    /* sticks; later operations do nothing */
 	uint64_t submitted; /* ticket of the latest operation */
 	uint64_t completed;
@@ -283,16 +294,42 @@ int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
 				  struct hoist__emu_stream *handle);
 int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_stream *handle);
 
-/* [locked] The stream of a handle, or @device's NULL stream for NULL. */
+/* [locked] The stream of a handle, or @device's NULL stream for NULL: which work on it
+ * breaks the capture of a blocking stream. */
 int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			   struct hoist__emu_stream **ret);
 
-/* [locked] Queues a copy of *@op; 0, the stream's failure, or EMU_OUT_OF_MEMORY,
+/* [locked] Queues a copy of *@op, or lets a capturing stream record it, which gives up
+ * the spans and the mark at once; 0, the stream's failure, or EMU_OUT_OF_MEMORY,
  * after which the spans and the mark are still the caller's. */
 int hoist__emu_stream_submit(struct hoist__emu_stream *stream, const struct hoist__emu_op *op);
 
 /* [locked] Waits for all that is queued now: the stream's failure or 0. */
 int hoist__emu_stream_drain(struct hoist__emu_stream *stream);
+
+/* --- capture.c --- */
+
+#define EMU_MODE_RELAXED 2u
+
+/* Swaps the calling thread's capture mode with *@mode. */
+int hoist__emu_exchange_mode(unsigned *mode);
+
+/* Called first by what a driver forbids while any stream captures: 0, if none does or the
+ * thread's mode is relaxed, or what to return at once. */
+int hoist__emu_unsafe(void);
+
+/* The state of a stream; asking breaks nothing. */
+int hoist__emu_stream_capturing(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+				unsigned *ret);
+
+/* [locked] Counts a call that breaks all captures.  Returns @code. */
+int hoist__emu_capture_break(int code);
+
+/* [locked] Whether a stream of @device captures that work on the NULL stream would wait for. */
+bool hoist__emu_capture_blocks(struct hoist__emu_device *device);
+
+/* [locked] */
+void hoist__emu_capture_end(struct hoist__emu_stream *stream);
 
 /* --- copy.c --- */
 

@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: every function of device/cuda-table.h over the
- * core.  A row of the table that is not defined here does not compile. */
+/* The stand-in for libcuda.so.1: the driver, its devices and contexts. */
 #include "config.h"
+
+#include "emulator/cuda-face.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/checked.h"
-#include "device/cuda-table.h"
-#include "emulator/core.h"
-
-#define X(name, symbol, result, arguments, need, since) HOIST_EMULATOR_API result symbol arguments;
-HOIST__CUDA_TABLE(X)
-#undef X
-
-enum {
-#define X(name, symbol, result, arguments, need, since) FN_##symbol,
-	HOIST__CUDA_TABLE(X)
-#undef X
-		N_FUNCTIONS
-};
 
 _Static_assert(N_FUNCTIONS <= EMU_MAX_FUNCTIONS, "raise EMU_MAX_FUNCTIONS");
 /* The core speaks the driver's numbers. */
@@ -36,6 +24,14 @@ SAME(EMU_ILLEGAL_ADDRESS, HOIST__CU_ERROR_ILLEGAL_ADDRESS);
 SAME(EMU_ALREADY_REGISTERED, HOIST__CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 SAME(EMU_NOT_REGISTERED, HOIST__CU_ERROR_HOST_MEMORY_NOT_REGISTERED);
 SAME(EMU_UNKNOWN, HOIST__CU_ERROR_UNKNOWN);
+SAME(EMU_CAPTURE_UNSUPPORTED, HOIST__CU_ERROR_CAPTURE_UNSUPPORTED);
+SAME(EMU_CAPTURE_INVALID, HOIST__CU_ERROR_CAPTURE_INVALIDATED);
+SAME(EMU_CAPTURE_ISOLATION, HOIST__CU_ERROR_CAPTURE_ISOLATION);
+SAME(EMU_CAPTURE_IMPLICIT, HOIST__CU_ERROR_CAPTURE_IMPLICIT);
+SAME(EMU_CAPTURED_EVENT, HOIST__CU_ERROR_CAPTURED_EVENT);
+SAME(EMU_CAPTURE_ACTIVE, HOIST__CU_CAPTURE_ACTIVE);
+SAME(EMU_CAPTURE_INVALIDATED, HOIST__CU_CAPTURE_INVALIDATED);
+SAME(EMU_MODE_RELAXED, HOIST__CU_CAPTURE_RELAXED);
 #undef SAME
 
 static const struct hoist__emu_function functions[] = {
@@ -44,9 +40,9 @@ static const struct hoist__emu_function functions[] = {
 #undef X
 };
 
-/* An alias of what is not defined does not compile: no row can be forgotten. */
+/* What no file defines cannot be loaded: no row can be forgotten. */
 #define X(name, symbol, result, arguments, need, since)                                            \
-	static __typeof__(symbol) defined_##symbol __attribute__((alias(#symbol), unused));
+	static __typeof__(symbol) *const defined_##symbol __attribute__((used)) = symbol;
 HOIST__CUDA_TABLE(X)
 #undef X
 
@@ -80,7 +76,7 @@ static EMU_THREAD_LOCAL unsigned n_contexts;
 
 static atomic_bool initialized;
 
-static int enter(unsigned function)
+int hoist__emu_cuda_enter(unsigned function)
 {
 	int result = hoist__emu_enter(function);
 	if (result == EMU_SUCCESS && !atomic_load(&initialized))
@@ -88,10 +84,9 @@ static int enter(unsigned function)
 	return result;
 }
 
-/* For what needs a current context, whose device it gives. */
-static int enter_context(unsigned function, struct hoist__emu_device **ret)
+int hoist__emu_cuda_enter_context(unsigned function, struct hoist__emu_device **ret)
 {
-	int result = enter(function);
+	int result = hoist__emu_cuda_enter(function);
 	if (result == EMU_SUCCESS && n_contexts == 0)
 		result = EMU_INVALID_CONTEXT;
 	if (result == EMU_SUCCESS)
@@ -99,8 +94,7 @@ static int enter_context(unsigned function, struct hoist__emu_device **ret)
 	return result;
 }
 
-/* The same for what frees: see hoist__emu_enter_free(). */
-static int enter_free(unsigned function, int *forced)
+int hoist__emu_cuda_enter_free(unsigned function, int *forced)
 {
 	int result = hoist__emu_enter_free(function, forced);
 	if (result == EMU_SUCCESS && n_contexts == 0)
@@ -108,23 +102,7 @@ static int enter_free(unsigned function, int *forced)
 	return result;
 }
 
-static hoist__cu_result leave_free(int result, int forced)
-{
-	return (hoist__cu_result)(forced != EMU_SUCCESS ? forced : result);
-}
-
-static struct hoist__emu_stream *stream_of(hoist__cu_stream stream)
-{
-	return (struct hoist__emu_stream *)(void *)stream;
-}
-
-static struct hoist__emu_event *event_of(hoist__cu_event event)
-{
-	return (struct hoist__emu_event *)(void *)event;
-}
-
-/* NULL for what is not a retained context. */
-static struct hoist__emu_device *context_device(hoist__cu_context context)
+struct hoist__emu_device *hoist__emu_cuda_context_device(hoist__cu_context context)
 {
 	struct hoist__emu_device *found = NULL;
 	hoist__emu_lock();
@@ -205,7 +183,7 @@ hoist__cu_result cuGetErrorString(hoist__cu_result code, const char **ret)
  * place for the answer. */
 static int enter_device(unsigned function, hoist__cu_device ordinal, const void *ret)
 {
-	int result = enter(function);
+	int result = hoist__emu_cuda_enter(function);
 	if (result == EMU_SUCCESS && ret == NULL)
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS && hoist__emu_device(ordinal) == NULL)
@@ -215,7 +193,7 @@ static int enter_device(unsigned function, hoist__cu_device ordinal, const void 
 
 hoist__cu_result cuDeviceGetCount(int *ret)
 {
-	int result = enter(FN_cuDeviceGetCount);
+	int result = hoist__emu_cuda_enter(FN_cuDeviceGetCount);
 	if (result == EMU_SUCCESS && ret == NULL)
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
@@ -309,7 +287,7 @@ hoist__cu_result cuDevicePrimaryCtxRetain(hoist__cu_context *ret, hoist__cu_devi
 
 hoist__cu_result cuCtxGetCurrent(hoist__cu_context *ret)
 {
-	int result = enter(FN_cuCtxGetCurrent);
+	int result = hoist__emu_cuda_enter(FN_cuCtxGetCurrent);
 	if (result == EMU_SUCCESS && ret == NULL)
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
@@ -319,9 +297,9 @@ hoist__cu_result cuCtxGetCurrent(hoist__cu_context *ret)
 
 hoist__cu_result cuCtxPushCurrent_v2(hoist__cu_context context)
 {
-	int result = enter(FN_cuCtxPushCurrent_v2);
+	int result = hoist__emu_cuda_enter(FN_cuCtxPushCurrent_v2);
 	struct hoist__emu_device *device = NULL;
-	if (result == EMU_SUCCESS && (device = context_device(context)) == NULL)
+	if (result == EMU_SUCCESS && (device = hoist__emu_cuda_context_device(context)) == NULL)
 		result = EMU_INVALID_CONTEXT;
 	if (result == EMU_SUCCESS && n_contexts == MAX_CONTEXTS)
 		result = EMU_OUT_OF_MEMORY;
@@ -333,7 +311,7 @@ hoist__cu_result cuCtxPushCurrent_v2(hoist__cu_context context)
 hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuCtxPopCurrent_v2, &device);
+	int result = hoist__emu_cuda_enter_context(FN_cuCtxPopCurrent_v2, &device);
 	/* The manual: it may also tell of earlier work's failure.  Then it has popped. */
 	if (result == EMU_ILLEGAL_ADDRESS && n_contexts > 0)
 		n_contexts--;
@@ -343,252 +321,4 @@ hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
 	if (ret != NULL)
 		*ret = (hoist__cu_context)(void *)device;
 	return EMU_SUCCESS;
-}
-
-/* --- memory --- */
-
-hoist__cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemGetInfo_v2, &device);
-	if (result == EMU_SUCCESS && (free_bytes == NULL || total == NULL))
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS)
-		hoist__emu_mem_info(device, free_bytes, total);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemAlloc_v2(hoist__cu_device_ptr *ret, size_t bytes)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemAlloc_v2, &device);
-	if (result == EMU_SUCCESS && ret == NULL)
-		result = EMU_INVALID_VALUE;
-	uintptr_t address = 0;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_alloc(device, bytes, &address);
-	if (result == EMU_SUCCESS)
-		*ret = address;
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemFree_v2(hoist__cu_device_ptr address)
-{
-	int forced = EMU_SUCCESS;
-	int result = enter_free(FN_cuMemFree_v2, &forced);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_free((uintptr_t)address);
-	return leave_free(result, forced);
-}
-
-hoist__cu_result cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemHostRegister_v2, &device);
-	if (result == EMU_SUCCESS && (flags & ~0xfu) != 0)
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_register(address, bytes);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemHostUnregister(void *address)
-{
-	int forced = EMU_SUCCESS;
-	int result = enter_free(FN_cuMemHostUnregister, &forced);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_unregister(address);
-	return leave_free(result, forced);
-}
-
-hoist__cu_result cuMemHostGetDevicePointer_v2(hoist__cu_device_ptr *ret, void *address,
-					      unsigned int flags)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemHostGetDevicePointer_v2, &device);
-	if (result == EMU_SUCCESS && (ret == NULL || flags != 0))
-		result = EMU_INVALID_VALUE;
-	uintptr_t found = 0;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_host_address(address, &found);
-	if (result == EMU_SUCCESS)
-		*ret = found;
-	return (hoist__cu_result)result;
-}
-
-/* --- streams --- */
-
-hoist__cu_result cuStreamCreate(hoist__cu_stream *ret, unsigned int flags)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuStreamCreate, &device);
-	if (result == EMU_SUCCESS && (ret == NULL || flags > HOIST__CU_STREAM_NON_BLOCKING))
-		result = EMU_INVALID_VALUE;
-	struct hoist__emu_stream *stream = NULL;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_stream_create(device, flags == 0, &stream);
-	if (result == EMU_SUCCESS)
-		*ret = (hoist__cu_stream)(void *)stream;
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuStreamDestroy_v2(hoist__cu_stream stream)
-{
-	int forced = EMU_SUCCESS;
-	int result = enter_free(FN_cuStreamDestroy_v2, &forced);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_stream_destroy(stream_of(stream));
-	return leave_free(result, forced);
-}
-
-hoist__cu_result cuStreamSynchronize(hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuStreamSynchronize, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_stream_synchronize(device, stream_of(stream));
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuStreamQuery(hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuStreamQuery, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_stream_query(device, stream_of(stream));
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuStreamWaitEvent(hoist__cu_stream stream, hoist__cu_event event,
-				   unsigned int flags)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuStreamWaitEvent, &device);
-	if (result == EMU_SUCCESS && flags > 1)
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_event_wait(device, event_of(event), stream_of(stream));
-	return (hoist__cu_result)result;
-}
-
-/* --- events --- */
-
-hoist__cu_result cuEventCreate(hoist__cu_event *ret, unsigned int flags)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuEventCreate, &device);
-	if (result == EMU_SUCCESS && (ret == NULL || flags > 7))
-		result = EMU_INVALID_VALUE;
-	struct hoist__emu_event *event = NULL;
-	bool timing = (flags & HOIST__CU_EVENT_DISABLE_TIMING) == 0;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_event_create(device, timing, &event);
-	if (result == EMU_SUCCESS)
-		*ret = (hoist__cu_event)(void *)event;
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuEventDestroy_v2(hoist__cu_event event)
-{
-	int forced = EMU_SUCCESS;
-	int result = enter_free(FN_cuEventDestroy_v2, &forced);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_event_destroy(event_of(event));
-	return leave_free(result, forced);
-}
-
-hoist__cu_result cuEventRecord(hoist__cu_event event, hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuEventRecord, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_event_record(device, event_of(event), stream_of(stream));
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuEventQuery(hoist__cu_event event)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuEventQuery, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_event_query(event_of(event));
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuEventSynchronize(hoist__cu_event event)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuEventSynchronize, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_event_synchronize(event_of(event));
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuEventElapsedTime(float *ret, hoist__cu_event start, hoist__cu_event end)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuEventElapsedTime, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_event_elapsed_ms(event_of(start), event_of(end), ret);
-	return (hoist__cu_result)result;
-}
-
-/* --- asynchronous work --- */
-
-hoist__cu_result cuMemcpyHtoDAsync_v2(hoist__cu_device_ptr dst, const void *src, size_t bytes,
-				      hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemcpyHtoDAsync_v2, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_TO_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemcpyDtoHAsync_v2(void *dst, hoist__cu_device_ptr src, size_t bytes,
-				      hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemcpyDtoHAsync_v2, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_TO_HOST, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemcpyDtoDAsync_v2(hoist__cu_device_ptr dst, hoist__cu_device_ptr src,
-				      size_t bytes, hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemcpyDtoDAsync_v2, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemcpyPeerAsync(hoist__cu_device_ptr dst, hoist__cu_context dst_context,
-				   hoist__cu_device_ptr src, hoist__cu_context src_context,
-				   size_t bytes, hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemcpyPeerAsync, &device);
-	if (result == EMU_SUCCESS &&
-	    (context_device(dst_context) == NULL || context_device(src_context) == NULL))
-		result = EMU_INVALID_CONTEXT;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemsetD8Async(hoist__cu_device_ptr dst, unsigned char value, size_t bytes,
-				 hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = enter_context(FN_cuMemsetD8Async, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, bytes);
-	return (hoist__cu_result)result;
 }

@@ -89,6 +89,19 @@ int hoist__emu_event_record(struct hoist__emu_device *device, struct hoist__emu_
 	return result;
 }
 
+/* [locked] Only what one graph holds can wait for each other. */
+static int wait_for(struct hoist__emu_stream *stream, struct hoist__emu_mark *mark)
+{
+	if (mark->captured != (stream->capture != EMU_CAPTURE_NONE))
+		return hoist__emu_capture_break(EMU_CAPTURE_ISOLATION);
+	struct hoist__emu_op op = {.kind = EMU_WAIT, .mark = mark};
+	mark->refs++;
+	int result = hoist__emu_stream_submit(stream, &op);
+	if (result != EMU_SUCCESS)
+		mark->refs--;
+	return result;
+}
+
 int hoist__emu_event_wait(struct hoist__emu_device *device, struct hoist__emu_event *handle,
 			  struct hoist__emu_stream *stream)
 {
@@ -97,22 +110,23 @@ int hoist__emu_event_wait(struct hoist__emu_device *device, struct hoist__emu_ev
 	int result = EMU_INVALID_HANDLE;
 	if (event != NULL)
 		result = hoist__emu_stream_find(device, stream, &stream);
-	if (result == EMU_SUCCESS && event->mark != NULL) {
-		struct hoist__emu_op op = {.kind = EMU_WAIT, .mark = event->mark};
-		result = hoist__emu_stream_submit(stream, &op);
-		event->mark->refs += result == EMU_SUCCESS;
-	}
+	if (result == EMU_SUCCESS && event->mark != NULL)
+		result = wait_for(stream, event->mark);
 	hoist__emu_unlock();
 	return result;
 }
 
 int hoist__emu_event_query(struct hoist__emu_event *handle)
 {
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
 	hoist__emu_lock();
 	const struct hoist__emu_event *event = find_event(handle);
-	int result = EMU_SUCCESS;
 	if (event == NULL)
 		result = EMU_INVALID_HANDLE;
+	else if (event->mark != NULL && event->mark->captured)
+		result = hoist__emu_capture_break(EMU_CAPTURED_EVENT);
 	else if (event->mark != NULL)
 		result = event->mark->done ? event->mark->error : EMU_NOT_READY;
 	hoist__emu_unlock();
@@ -121,11 +135,16 @@ int hoist__emu_event_query(struct hoist__emu_event *handle)
 
 int hoist__emu_event_synchronize(struct hoist__emu_event *handle)
 {
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
 	hoist__emu_lock();
 	const struct hoist__emu_event *event = find_event(handle);
-	int result = event == NULL ? EMU_INVALID_HANDLE : EMU_SUCCESS;
+	result = event == NULL ? EMU_INVALID_HANDLE : EMU_SUCCESS;
 	struct hoist__emu_mark *mark = event == NULL ? NULL : event->mark;
-	if (mark != NULL) {
+	if (mark != NULL && mark->captured) {
+		result = hoist__emu_capture_break(EMU_CAPTURED_EVENT);
+	} else if (mark != NULL) {
 		mark->refs++;
 		while (!mark->done)
 			(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);
@@ -145,6 +164,8 @@ static int elapsed(const struct hoist__emu_event *start, const struct hoist__emu
 		return EMU_INVALID_HANDLE;
 	const struct hoist__emu_mark *from = start->mark;
 	const struct hoist__emu_mark *to = end->mark;
+	if (from->captured || to->captured)
+		return EMU_CAPTURED_EVENT;
 	if (!from->done || !to->done)
 		return EMU_NOT_READY;
 	if (from->error != 0 || to->error != 0)

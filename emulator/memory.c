@@ -176,6 +176,9 @@ int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *
 		return EMU_INVALID_VALUE;
 	if (bytes > SIZE_MAX / 4)
 		return EMU_OUT_OF_MEMORY;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
 	struct hoist__emu_block *block = calloc(1, sizeof *block);
 	if (block == NULL)
 		return EMU_OUT_OF_MEMORY;
@@ -183,7 +186,7 @@ int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *
 	block->range.bytes = bytes;
 	block->rounded = (size_t)hoist__round_up(bytes, ALIGNMENT);
 	hoist__emu_lock();
-	int result = alloc_block(device, block);
+	result = alloc_block(device, block);
 	if (result == EMU_SUCCESS)
 		*ret = block->range.start;
 	hoist__emu_unlock();
@@ -222,7 +225,10 @@ int hoist__emu_free(uintptr_t address)
 {
 	if (address == 0)
 		return EMU_SUCCESS;
-	int result = EMU_INVALID_VALUE;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	result = EMU_INVALID_VALUE;
 	hoist__emu_lock();
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
 	if (block != NULL && block->range.start == address) {
@@ -278,12 +284,15 @@ int hoist__emu_register(void *address, size_t bytes)
 	if (address == NULL || bytes == 0 || bytes > UINTPTR_MAX - start ||
 	    !is_mapped(start, bytes))
 		return EMU_INVALID_VALUE;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
 	struct hoist__emu_block *block = calloc(1, sizeof *block);
 	if (block == NULL)
 		return EMU_OUT_OF_MEMORY;
 	block->range = (struct hoist__emu_range){.start = start, .bytes = bytes};
 	hoist__emu_lock();
-	int result = is_device_address(start) ? EMU_INVALID_VALUE : register_block(block);
+	result = is_device_address(start) ? EMU_INVALID_VALUE : register_block(block);
 	hoist__emu_unlock();
 	if (result != EMU_SUCCESS)
 		free(block);
@@ -293,7 +302,10 @@ int hoist__emu_register(void *address, size_t bytes)
 int hoist__emu_unregister(void *address)
 {
 	uintptr_t start = (uintptr_t)address;
-	int result = EMU_NOT_REGISTERED;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	result = EMU_NOT_REGISTERED;
 	hoist__emu_lock();
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.registrations, start, 1);
 	if (block != NULL && block->range.start == start) {

@@ -194,6 +194,7 @@ int hoist__emu_stream_destroy(struct hoist__emu_stream *handle)
 	if (stream != NULL) {
 		hoist__emu_range_remove(&hoist__emu.streams, &stream->range);
 		hoist__emu.count.live_streams--;
+		hoist__emu_capture_end(stream);
 		stream->closing = true;
 		(void)pthread_cond_signal(&stream->wake);
 		unref(stream);
@@ -210,6 +211,8 @@ int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_s
 		*ret = hoist__emu_range_find(&hoist__emu.streams, (uintptr_t)handle, 1);
 		return *ret != NULL ? EMU_SUCCESS : EMU_INVALID_HANDLE;
 	}
+	if (hoist__emu_capture_blocks(device))
+		return hoist__emu_capture_break(EMU_CAPTURE_IMPLICIT);
 	if (device->null_stream == NULL) {
 		int result = make_stream(device, false, true, &device->null_stream);
 		if (result != EMU_SUCCESS)
@@ -234,10 +237,25 @@ static uint64_t next_latency(struct hoist__emu_stream *stream)
 	return low + (x * UINT64_C(0x2545F4914F6CDD1D) >> 32) % (high - low + 1);
 }
 
+/* [locked] The operation is a node of a graph that nobody runs. */
+static int capture_op(const struct hoist__emu_stream *stream, struct hoist__emu_op op)
+{
+	if (stream->capture == EMU_CAPTURE_INVALIDATED)
+		return EMU_CAPTURE_INVALID;
+	if (op.kind == EMU_RECORD)
+		op.mark->captured = true;
+	hoist__emu_span_release(&op.dst);
+	hoist__emu_span_release(&op.src);
+	hoist__emu_mark_unref(op.mark);
+	return EMU_SUCCESS;
+}
+
 int hoist__emu_stream_submit(struct hoist__emu_stream *stream, const struct hoist__emu_op *op)
 {
 	if (stream->error != 0)
 		return stream->error;
+	if (stream->capture != EMU_CAPTURE_NONE)
+		return capture_op(stream, *op);
 	struct hoist__emu_op *queued = malloc(sizeof *queued);
 	if (queued == NULL)
 		return EMU_OUT_OF_MEMORY;
@@ -248,6 +266,16 @@ int hoist__emu_stream_submit(struct hoist__emu_stream *stream, const struct hois
 	hoist__list_push_back(&stream->queue, &queued->node);
 	(void)pthread_cond_signal(&stream->wake);
 	return EMU_SUCCESS;
+}
+
+/* [locked] Finds a stream that the host may ask or wait for: not a capturing one. */
+static int find_working(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			struct hoist__emu_stream **ret)
+{
+	int result = hoist__emu_stream_find(device, handle, ret);
+	if (result == EMU_SUCCESS && (*ret)->capture != EMU_CAPTURE_NONE)
+		result = hoist__emu_capture_break(EMU_CAPTURE_UNSUPPORTED);
+	return result;
 }
 
 int hoist__emu_stream_drain(struct hoist__emu_stream *stream)
@@ -265,8 +293,11 @@ int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
 				  struct hoist__emu_stream *handle)
 {
 	struct hoist__emu_stream *stream = NULL;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
 	hoist__emu_lock();
-	int result = hoist__emu_stream_find(device, handle, &stream);
+	result = find_working(device, handle, &stream);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_stream_drain(stream);
 	hoist__emu_unlock();
@@ -276,8 +307,11 @@ int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
 int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_stream *handle)
 {
 	struct hoist__emu_stream *stream = NULL;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
 	hoist__emu_lock();
-	int result = hoist__emu_stream_find(device, handle, &stream);
+	result = find_working(device, handle, &stream);
 	if (result == EMU_SUCCESS)
 		result = stream->completed < stream->submitted ? EMU_NOT_READY : stream->error;
 	hoist__emu_unlock();

@@ -521,6 +521,53 @@ static void failed_work(void)
 }
 EMULATED(work_that_fails_is_told_when_it_is_waited_for, failed_work)
 
+/* While a stream captures a graph, all that hoist may do elsewhere leaves it whole. */
+static void capture(void)
+{
+	int (*capture_on)(void *, int);
+	struct hoist__dev_stream *other = NULL;
+	struct hoist__dev_stream *stream = NULL;
+	struct hoist__dev_event *event = NULL;
+	uintptr_t memory = 0;
+	bool capturing = true;
+	find(hoist__dev_api(dev), "hoist_emulator_capture", &capture_on);
+	OK(hoist__stream_create(dev, &other));
+	OK(hoist__stream_wrap(dev, hoist__stream_native(other), &stream));
+	OK(hoist__stream_capturing(stream, &capturing));
+	cr_assert_not(capturing);
+	cr_assert_eq(capture_on(hoist__stream_native(other), 1), 0);
+	OK(hoist__stream_capturing(stream, &capturing));
+	cr_assert(capturing);
+	hoist__stream_destroy(stream); /* waits for what it wraps, but not now */
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__stream_capturing(stream, &capturing));
+	cr_assert_not(capturing);
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__event_create(dev, 0, &event));
+	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
+	OK(hoist__event_record(event, stream));
+	OK(hoist__event_synchronize(event));
+	OK(hoist__event_query(event));
+	OK(hoist__stream_synchronize(stream));
+	OK(hoist__stream_query(stream));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	hoist__stream_destroy(stream);
+	cr_assert_eq(counters().broken_captures, 0);
+	/* What does break it: to ask for an event that it recorded. */
+	OK(hoist__event_record(event, other));
+	cr_assert_eq(hoist__event_query(event), -EREMOTEIO);
+	cr_assert_eq(counters().broken_captures, 1);
+	OK(hoist__stream_capturing(other, &capturing));
+	cr_assert(capturing, "the broken capture has not ended");
+	cr_assert_eq(capture_on(hoist__stream_native(other), 0), -ECANCELED);
+	hoist__event_destroy(event);
+	hoist__stream_destroy(other);
+	nothing_is_left("after a capture");
+}
+EMULATED(capture_stays_whole, capture)
+
 /* Everything once, stopping at the first failure and giving back what it has. */
 static int scenario(void)
 {
@@ -530,11 +577,14 @@ static int scenario(void)
 	uintptr_t seen = 0;
 	uint64_t numbers[2];
 	bool registered = false;
+	bool capturing = false;
 	int err = hoist__dev_mem_info(dev, &numbers[0], &numbers[1]);
 	if (err == 0)
 		err = hoist__dev_mem_alloc(dev, BYTES, &memory);
 	if (err == 0)
 		err = hoist__stream_create(dev, &stream);
+	if (err == 0)
+		err = hoist__stream_capturing(stream, &capturing);
 	if (err == 0)
 		err = hoist__event_create(dev, HOIST__EVENT_TIMING, &event);
 	if (err == 0) {
@@ -567,21 +617,44 @@ static int scenario(void)
 	return err < 0 ? err : after;
 }
 
-/* The calling thread's current context or device, as a number. */
-static uintptr_t callers_state(void)
+/* Sets the thread's capture mode; returns the one before. */
+static unsigned set_mode(unsigned mode)
+{
+	unsigned (*exchange)(unsigned *); /* as both drivers have it, by our types */
+	bool cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
+	find(hoist__dev_api(dev),
+	     cuda ? "cuThreadExchangeStreamCaptureMode" : "hipThreadExchangeStreamCaptureMode",
+	     &exchange);
+	cr_assert_eq(exchange(&mode), 0);
+	return mode;
+}
+
+#define THREAD_LOCAL_MODE 1u
+
+struct state {
+	uintptr_t current; /* context or device */
+	unsigned mode;
+};
+
+/* What of the calling thread hoist must leave as it was. */
+static struct state callers_state(void)
 {
 	hoist__cu_result (*context)(hoist__cu_context *);
 	hoist__hip_error (*device)(int *);
 	hoist__cu_context current = NULL;
+	struct state state;
 	int ordinal = -1;
+	state.mode = set_mode(THREAD_LOCAL_MODE);
 	if (hoist__dev_api(dev) == HOIST__API_CUDA) {
 		find(HOIST__API_CUDA, "cuCtxGetCurrent", &context);
 		cr_assert_eq(context(&current), 0);
-		return (uintptr_t)current;
+		state.current = (uintptr_t)current;
+		return state;
 	}
 	find(HOIST__API_HIP, "hipGetDevice", &device);
 	cr_assert_eq(device(&ordinal), 0);
-	return (uintptr_t)ordinal;
+	state.current = (uintptr_t)ordinal;
+	return state;
 }
 
 /* Fails the first driver call of the scenario, then the second, ... until the
@@ -594,7 +667,8 @@ static void sweep(void)
 		find(HOIST__API_HIP, "hipSetDevice", &set);
 		cr_assert_eq(set(1), 0);
 	}
-	uintptr_t state = callers_state();
+	(void)set_mode(THREAD_LOCAL_MODE);
+	const struct state state = callers_state();
 	int failures = 0;
 	uint64_t injected = 0;
 	find(hoist__dev_api(dev), "hoist_emulator_fail", &inject);
@@ -609,7 +683,8 @@ static void sweep(void)
 			  "%s: %d: %s", spec, err, hoist__error_text());
 		failures += err < 0;
 		nothing_is_left(spec);
-		cr_assert_eq(callers_state(), state, "%s", spec);
+		cr_assert_eq(callers_state().current, state.current, "%s", spec);
+		cr_assert_eq(callers_state().mode, state.mode, "%s", spec);
 		if (counters().injected_failures == injected)
 			break;
 		injected = counters().injected_failures;

@@ -61,6 +61,8 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	unsigned result = 0;
 	size_t bytes = 0;
 	hoist__cu_device_ptr seen = 0;
+	hoist__cu_capture_status status = 0;
+	hoist__cu_capture_mode mode = 0;
 	float ms = 0;
 	TRY(cu.cuMemGetInfo(&bytes, &bytes));
 	TRY(cu.cuMemAlloc(&things->memory, BYTES));
@@ -68,6 +70,8 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	things->registered = true;
 	TRY(cu.cuMemHostGetDevicePointer(&seen, host, 0));
 	TRY(cu.cuStreamCreate(&things->stream, 1));
+	TRY(cu.cuStreamIsCapturing(things->stream, &status));
+	TRY(cu.cuThreadExchangeStreamCaptureMode(&mode));
 	TRY(cu.cuEventCreate(&things->event, 0));
 	TRY(cu.cuMemcpyHtoDAsync(things->memory, host, BYTES, things->stream));
 	TRY(cu.cuMemcpyDtoDAsync(things->memory, things->memory, 8, things->stream));
@@ -166,6 +170,8 @@ static unsigned use_hip_device(struct hip_things *things)
 	unsigned result = 0;
 	size_t bytes = 0;
 	void *seen = NULL;
+	hoist__hip_capture_status status = 0;
+	hoist__hip_capture_mode mode = 0;
 	float ms = 0;
 	TRY(hip.hipMemGetInfo(&bytes, &bytes));
 	TRY(hip.hipMalloc(&things->memory, BYTES));
@@ -173,6 +179,8 @@ static unsigned use_hip_device(struct hip_things *things)
 	things->registered = true;
 	TRY(hip.hipHostGetDevicePointer(&seen, host, 0));
 	TRY(hip.hipStreamCreateWithFlags(&things->stream, 1));
+	TRY(hip.hipStreamIsCapturing(things->stream, &status));
+	TRY(hip.hipThreadExchangeStreamCaptureMode(&mode));
 	TRY(hip.hipEventCreateWithFlags(&things->event, 0));
 	TRY(hip.hipMemcpyAsync(things->memory, host, BYTES, HOIST__HIP_COPY_HOST_TO_DEVICE,
 			       things->stream));

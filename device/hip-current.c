@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* device/hip-current.c - the thread's current device and capture mode around calls
+ * of the HIP runtime; see hip-run.h. */
+#include "config.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "device/hip-run.h"
+
+/* Runtimes before 5.2 have no modes: there a capture forbids what it forbids. */
+static hoist__hip_error relax(struct hoist__hip_entered *entered)
+{
+	if (hoist__hip.hipThreadExchangeStreamCaptureMode == NULL)
+		return HOIST__HIP_SUCCESS;
+	entered->mode = HOIST__HIP_CAPTURE_RELAXED;
+	hoist__hip_error error = hoist__hip.hipThreadExchangeStreamCaptureMode(&entered->mode);
+	entered->relaxed = error == HOIST__HIP_SUCCESS;
+	return error;
+}
+
+int hoist__hip_enter(const struct hoist__dev *dev, bool relaxed, struct hoist__hip_entered *ret)
+{
+	*ret = (struct hoist__hip_entered){.device = dev->ordinal};
+	int caller = dev->ordinal;
+	hoist__hip_error error = hoist__hip.hipGetDevice(&caller);
+	if (error == HOIST__HIP_SUCCESS && caller != dev->ordinal)
+		error = hoist__hip.hipSetDevice(dev->ordinal);
+	if (error == HOIST__HIP_SUCCESS) {
+		ret->device = caller;
+		if (relaxed)
+			error = relax(ret);
+	}
+	int err = hoist__hip_judge(dev, error, "making it current");
+	if (err < 0)
+		hoist__hip_leave(dev, ret);
+	return err;
+}
+
+/* Both are harmless when done twice, so a failure is tried again once, then logged. */
+static void unrelax(const struct hoist__dev *dev, const struct hoist__hip_entered *entered)
+{
+	hoist__hip_error error = HOIST__HIP_ERROR_INVALID_VALUE;
+	for (int try = 0; try < 2 && error != HOIST__HIP_SUCCESS; try++) {
+		hoist__hip_capture_mode mode = entered->mode;
+		error = hoist__hip.hipThreadExchangeStreamCaptureMode(&mode);
+		if (error != HOIST__HIP_SUCCESS)
+			(void)hoist__hip.hipGetLastError();
+	}
+	if (error != HOIST__HIP_SUCCESS)
+		hoist__log(device, "hip:%d: setting the capture mode back: HIP error %u",
+			   dev->ordinal, error);
+}
+
+static void set_back(const struct hoist__dev *dev, int caller)
+{
+	hoist__hip_error error = HOIST__HIP_ERROR_INVALID_VALUE;
+	for (int try = 0; try < 2 && error != HOIST__HIP_SUCCESS; try++) {
+		error = hoist__hip.hipSetDevice(caller);
+		if (error != HOIST__HIP_SUCCESS)
+			(void)hoist__hip.hipGetLastError();
+	}
+	if (error != HOIST__HIP_SUCCESS)
+		hoist__log(device, "hip:%d: setting device %d back: HIP error %u", dev->ordinal,
+			   caller, error);
+}
+
+void hoist__hip_leave(const struct hoist__dev *dev, const struct hoist__hip_entered *entered)
+{
+	if (entered->relaxed)
+		unrelax(dev, entered);
+	if (entered->device != dev->ordinal)
+		set_back(dev, entered->device);
+}
