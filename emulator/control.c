@@ -71,6 +71,14 @@ void hoist_emulator_set_memory(uint64_t bytes)
 	hoist__emu_unlock();
 }
 
+void hoist_emulator_set_register_most(uint64_t bytes)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	hoist__emu.now.register_most = bytes;
+	hoist__emu_unlock();
+}
+
 void hoist_emulator_hold(int hold)
 {
 	hoist__emu_load_environment();

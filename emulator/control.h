@@ -21,6 +21,7 @@
  *   HOIST_EMULATE_RESIDENT 0              bytes of each device that are populated at the start
  *                                         and stay so, as all memory of a real device is: for
  *                                         benchmarks, which else time the kernel's page faults
+ *   HOIST_EMULATE_REGISTER_MOST 0         bytes that one registration may have; 0: any number
  *   HOIST_EMULATE_SEED     1              of the pseudo-random latencies
  *   HOIST_EMULATE_FAIL     ""             faults, see hoist_emulator_fail()
  *   HOIST_EMULATE_REPORT   ""             a file to which the counters are appended at exit as
@@ -108,6 +109,10 @@ HOIST_EMULATOR_API void hoist_emulator_set_rate(uint64_t bytes_per_second);
 HOIST_EMULATOR_API void hoist_emulator_set_latency(unsigned min_us, unsigned max_us);
 HOIST_EMULATOR_API void hoist_emulator_set_memory(uint64_t bytes);
 
+/* A registration of more than @bytes fails from now on, as "out of memory": drivers describe
+ * its pages in one allocation of the kernel, which has a largest.  0: no limit. */
+HOIST_EMULATOR_API void hoist_emulator_set_register_most(uint64_t bytes);
+
 /* While @hold is not 0 no stream starts an operation: a way to see lateness
  * without a clock.  A copy from pageable memory waits for itself, so it must not
  * be submitted by the thread that is to end the hold. */
@@ -122,8 +127,8 @@ HOIST_EMULATOR_API void hoist_emulator_hold(int hold);
  * Returns: 0; -EINVAL (no such stream); -EALREADY; ending: -ECANCELED if it was broken. */
 HOIST_EMULATOR_API int hoist_emulator_capture(void *stream, int on);
 
-/* Ends a hold and all captures, drops all faults, forgets the failures of streams, puts rate,
- * latency and memory back to the environment's, and zeroes all counters but
+/* Ends a hold and all captures, drops all faults, forgets the failures of streams, puts what
+ * hoist_emulator_set_*() set back to the environment's, and zeroes all counters but
  * those of what is alive.  What the program holds stays valid and counted. */
 HOIST_EMULATOR_API void hoist_emulator_reset(void);
 

@@ -124,6 +124,7 @@ struct hoist__emu_settings {
 	uint64_t rate;		/* bytes/s of each copy engine; 0: unlimited */
 	uint64_t latency_ns[2]; /* least, most */
 	uint64_t resident;	/* bytes of each device that are memory from the start */
+	uint64_t register_most; /* bytes that one registration may have; 0: any number */
 	uint64_t seed;
 };
 

@@ -268,6 +268,9 @@ static bool is_mapped(uintptr_t address, size_t bytes)
 static int register_block(struct hoist__emu_block *block)
 {
 	struct hoist_emulator_counters *count = &hoist__emu.count;
+	uint64_t most = hoist__emu.now.register_most;
+	if (most != 0 && block->range.bytes > most)
+		return EMU_OUT_OF_MEMORY;
 	int err = hoist__emu_range_add(&hoist__emu.registrations, &block->range);
 	if (err < 0)
 		return err == -EEXIST ? EMU_ALREADY_REGISTERED : EMU_OUT_OF_MEMORY;

@@ -120,6 +120,8 @@ bool hoist__emu_settings_read(struct hoist__emu_settings *ret, char *problem, si
 		good = parse_latency(value, ret->latency_ns);
 	if (good && (value = variable(name = "HOIST_EMULATE_RESIDENT")) != NULL)
 		good = parse_bytes(value, &ret->resident) && ret->resident <= ret->memory;
+	if (good && (value = variable(name = "HOIST_EMULATE_REGISTER_MOST")) != NULL)
+		good = parse_bytes(value, &ret->register_most);
 	if (good && (value = variable(name = "HOIST_EMULATE_SEED")) != NULL)
 		good = parse_seed(value, &ret->seed);
 	if (!good)

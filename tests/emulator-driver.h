@@ -27,6 +27,7 @@ struct control {
 	void (*set_rate)(uint64_t bytes_per_second);
 	void (*set_latency)(unsigned min_us, unsigned max_us);
 	void (*set_memory)(uint64_t bytes);
+	void (*set_register_most)(uint64_t bytes);
 	void (*hold)(int hold);
 	int (*capture)(void *stream, int on);
 	void (*reset)(void);
@@ -78,6 +79,7 @@ static inline void *driver_open(const char *name, const char *emulate, struct co
 	CONTROL(set_rate);
 	CONTROL(set_latency);
 	CONTROL(set_memory);
+	CONTROL(set_register_most);
 	CONTROL(hold);
 	CONTROL(capture);
 	CONTROL(reset);

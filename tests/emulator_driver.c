@@ -153,6 +153,7 @@ Test(emulator_driver, nonsense_in_the_environment_is_refused_and_named)
 	cr_expect(is_refused("HOIST_EMULATE_MEMORY", "99999999999T"));
 	cr_expect(is_refused("HOIST_EMULATE_RATE", "fast"));
 	cr_expect(is_refused("HOIST_EMULATE_LATENCY", "9..3"));
+	cr_expect(is_refused("HOIST_EMULATE_REGISTER_MOST", "all"));
 	cr_expect(is_refused("HOIST_EMULATE_SEED", "-1"));
 	cr_expect(is_refused("HOIST_EMULATE_RESIDENT", "17G")); /* of 16G */
 	cr_expect(!is_refused("HOIST_EMULATE_RESIDENT", "4M"));

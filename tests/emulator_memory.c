@@ -155,6 +155,24 @@ Test(emulator_memory, registrations_are_known_by_range, .init = start)
 	cr_expect(count().bad_frees == 2);
 }
 
+Test(emulator_memory, one_registration_has_a_largest_size)
+{
+	static char bytes[12288];
+	(void)setenv("HOIST_EMULATE_REGISTER_MOST", "8K", 1);
+	start();
+	cr_expect(cu.cuMemHostRegister(bytes, 8193, 1) == HOIST__CU_ERROR_OUT_OF_MEMORY);
+	cr_expect(cu.cuMemHostRegister(bytes, 8192, 1) == 0);
+	cr_expect(cu.cuMemHostRegister(bytes + 8192, 4096, 1) == 0, "of one call, not of all");
+	cr_expect(cu.cuMemHostUnregister(bytes) == 0);
+	cr_expect(cu.cuMemHostUnregister(bytes + 8192) == 0);
+	cu.control.set_register_most(0);
+	cr_expect(cu.cuMemHostRegister(bytes, 12288, 1) == 0);
+	cr_expect(cu.cuMemHostUnregister(bytes) == 0);
+	cu.control.reset();
+	cr_expect(cu.cuMemHostRegister(bytes, 12288, 1) == HOIST__CU_ERROR_OUT_OF_MEMORY);
+	cr_expect(count().live_registrations == 0);
+}
+
 Test(emulator_memory, what_is_not_mapped_cannot_be_registered, .init = start)
 {
 	char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
