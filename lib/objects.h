@@ -11,8 +11,8 @@
 #include "alloc/budget.h"
 #include "alloc/pool.h"
 #include "device/device.h"
+#include "hoist/budget.h"
 #include "hoist/device.h"
-#include "hoist/load.h"
 
 struct hoist__lanes;
 

@@ -3,6 +3,7 @@
 #ifndef HOIST_H
 #define HOIST_H
 
+#include <hoist/budget.h>
 #include <hoist/buffer.h>
 #include <hoist/checkpoint.h>
 #include <hoist/device.h>

@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <hoist/budget.h>
 #include <hoist/buffer.h>
 #include <hoist/checkpoint.h>
 #include <hoist/device.h>
@@ -36,17 +37,6 @@
 HOIST_BEGIN
 
 typedef struct hoist_load hoist_load;
-typedef struct hoist_budget hoist_budget;
-
-#define HOIST_BUDGET_DEFAULT ((size_t)256 << 20)
-
-/* A limit on staging memory that several loads may share.
- * Returns: 0; -EINVAL for 0 bytes; -ENOMEM. */
-HOIST_API int hoist_budget_create(size_t bytes, hoist_budget **ret);
-HOIST_API hoist_budget *hoist_budget_ref(hoist_budget *budget);
-HOIST_API void hoist_budget_unref(hoist_budget *budget); /* takes NULL */
-HOIST_API size_t hoist_budget_used(const hoist_budget *budget);
-HOIST_API size_t hoist_budget_peak(const hoist_budget *budget);
 
 enum hoist_engine {
 	HOIST_ENGINE_AUTO = 0, /* io_uring, or threads where it is refused */
