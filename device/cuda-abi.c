@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include <cuda.h>
+#include <stddef.h>
 
 #include "device/cuda-types.h"
 
@@ -15,11 +16,30 @@ _Static_assert(sizeof(hoist__cu_result) == sizeof(CUresult), "CUresult");
 _Static_assert(sizeof(hoist__cu_attribute) == sizeof(CUdevice_attribute), "CUdevice_attribute");
 _Static_assert(sizeof(hoist__cu_capture_mode) == sizeof(CUstreamCaptureMode), "mode");
 _Static_assert(sizeof(hoist__cu_capture_status) == sizeof(CUstreamCaptureStatus), "status");
+_Static_assert(sizeof(hoist__cu_pool_attribute) == sizeof(CUmemPool_attribute), "attribute");
 _Static_assert(__builtin_types_compatible_p(hoist__cu_device, CUdevice), "CUdevice");
 _Static_assert(__builtin_types_compatible_p(hoist__cu_device_ptr, CUdeviceptr), "CUdeviceptr");
 _Static_assert(sizeof(hoist__cu_context) == sizeof(CUcontext), "CUcontext");
 _Static_assert(sizeof(hoist__cu_stream) == sizeof(CUstream), "CUstream");
 _Static_assert(sizeof(hoist__cu_event) == sizeof(CUevent), "CUevent");
+_Static_assert(sizeof(hoist__cu_pool) == sizeof(CUmemoryPool), "CUmemoryPool");
+
+#define OURS struct hoist__cu_pool_props
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(CUmemPoolProps, vendor) &&                 \
+			       sizeof(((OURS *)0)->ours) == sizeof(((CUmemPoolProps *)0)->vendor), \
+		       #vendor)
+SAME(type, allocType);
+SAME(handle_types, handleTypes);
+SAME(location_type, location.type);
+SAME(location, location.id);
+SAME(unused, win32SecurityAttributes);
+#if CUDA_VERSION >= HOIST__CU_POOL_LIMIT_SINCE
+SAME(max_bytes, maxSize);
+#endif
+_Static_assert(sizeof(OURS) == sizeof(CUmemPoolProps), "CUmemPoolProps");
+#undef SAME
+#undef OURS
 
 #define X(constant, value, vendor) _Static_assert((long)(constant) == (long)(vendor), #vendor);
 HOIST__CUDA_CONSTANTS(X)
@@ -30,6 +50,9 @@ HOIST__CUDA_CONSTANTS(X)
 #define hoist__cu_attribute CUdevice_attribute
 #define hoist__cu_capture_mode CUstreamCaptureMode
 #define hoist__cu_capture_status CUstreamCaptureStatus
+#define hoist__cu_pool_attribute CUmemPool_attribute
+#define hoist__cu_pool CUmemoryPool
+#define hoist__cu_pool_props CUmemPoolProps_st
 #define hoist__cu_device CUdevice
 #define hoist__cu_device_ptr CUdeviceptr
 #define hoist__cu_context CUcontext

@@ -64,6 +64,24 @@
 	X(cuMemHostUnregister, cuMemHostUnregister, hoist__cu_result, (void *), REQUIRED, 4000)    \
 	X(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, hoist__cu_result,               \
 	  (hoist__cu_device_ptr *, void *, unsigned int), REQUIRED, 3020)                          \
+	X(cuMemAllocManaged, cuMemAllocManaged, hoist__cu_result,                                  \
+	  (hoist__cu_device_ptr *, size_t, unsigned int), OPTIONAL, 6000)                          \
+	/* The driver's own pools. */                                                              \
+	X(cuDeviceGetMemPool, cuDeviceGetMemPool, hoist__cu_result,                                \
+	  (hoist__cu_pool *, hoist__cu_device), OPTIONAL, 11020)                                   \
+	X(cuMemPoolCreate, cuMemPoolCreate, hoist__cu_result,                                      \
+	  (hoist__cu_pool *, const struct hoist__cu_pool_props *), OPTIONAL, 11020)                \
+	X(cuMemPoolDestroy, cuMemPoolDestroy, hoist__cu_result, (hoist__cu_pool), OPTIONAL, 11020) \
+	X(cuMemPoolTrimTo, cuMemPoolTrimTo, hoist__cu_result, (hoist__cu_pool, size_t), OPTIONAL,  \
+	  11020)                                                                                   \
+	X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, hoist__cu_result,                          \
+	  (hoist__cu_pool, hoist__cu_pool_attribute, void *), OPTIONAL, 11020)                     \
+	X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, hoist__cu_result,                          \
+	  (hoist__cu_pool, hoist__cu_pool_attribute, void *), OPTIONAL, 11020)                     \
+	X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, hoist__cu_result,                      \
+	  (hoist__cu_device_ptr *, size_t, hoist__cu_pool, hoist__cu_stream), OPTIONAL, 11020)     \
+	X(cuMemFreeAsync, cuMemFreeAsync, hoist__cu_result,                                        \
+	  (hoist__cu_device_ptr, hoist__cu_stream), OPTIONAL, 11020)                               \
 	/* Streams. */                                                                             \
 	X(cuStreamCreate, cuStreamCreate, hoist__cu_result, (hoist__cu_stream *, unsigned int),    \
 	  REQUIRED, 2000)                                                                          \

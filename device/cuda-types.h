@@ -9,16 +9,35 @@
 #define HOIST_DEVICE_CUDA_TYPES_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef unsigned int hoist__cu_result;	       /* enum CUresult */
 typedef unsigned int hoist__cu_attribute;      /* enum CUdevice_attribute */
 typedef unsigned int hoist__cu_capture_mode;   /* enum CUstreamCaptureMode */
 typedef unsigned int hoist__cu_capture_status; /* enum CUstreamCaptureStatus */
+typedef unsigned int hoist__cu_pool_attribute; /* enum CUmemPool_attribute */
 typedef int hoist__cu_device;		       /* the ordinal's handle, not a pointer */
 typedef unsigned long long hoist__cu_device_ptr;
 typedef struct hoist__cu_context_object *hoist__cu_context;
 typedef struct hoist__cu_stream_object *hoist__cu_stream;
 typedef struct hoist__cu_event_object *hoist__cu_event;
+
+typedef struct hoist__cu_pool_object *hoist__cu_pool;
+
+/* CUmemPoolProps.  The limit came with driver 12.2 out of what was reserved, so an older driver
+ * would not heed it; likewise of the attributes those from RESERVED_CURRENT on, with 11.3. */
+struct hoist__cu_pool_props {
+	unsigned int type;	   /* HOIST__CU_ALLOCATION_PINNED */
+	unsigned int handle_types; /* 0: nothing is shared with other processes */
+	unsigned int location_type;
+	int location; /* the device */
+	void *unused;
+	size_t max_bytes; /* 0: no limit */
+	unsigned char reserved[56];
+};
+
+#define HOIST__CU_POOL_LIMIT_SINCE 12020
+#define HOIST__CU_POOL_FIGURES_SINCE 11030
 
 /* Constant, value, cuda.h's name for it. */
 #define HOIST__CUDA_CONSTANTS(X)                                                                   \
@@ -54,6 +73,17 @@ typedef struct hoist__cu_event_object *hoist__cu_event;
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)     \
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MINOR, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)     \
 	X(HOIST__CU_ATTRIBUTE_HOST_NUMA_ID, 134, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                 \
+	X(HOIST__CU_ATTACH_GLOBAL, 1, CU_MEM_ATTACH_GLOBAL)                                        \
+	X(HOIST__CU_ALLOCATION_PINNED, 1, CU_MEM_ALLOCATION_TYPE_PINNED)                           \
+	X(HOIST__CU_LOCATION_DEVICE, 1, CU_MEM_LOCATION_TYPE_DEVICE)                               \
+	X(HOIST__CU_POOL_FOLLOW_EVENTS, 1, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES)        \
+	X(HOIST__CU_POOL_OPPORTUNISTIC, 2, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC)              \
+	X(HOIST__CU_POOL_DEPENDENCIES, 3, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)       \
+	X(HOIST__CU_POOL_THRESHOLD, 4, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)                          \
+	X(HOIST__CU_POOL_RESERVED_CURRENT, 5, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)                \
+	X(HOIST__CU_POOL_RESERVED_HIGH, 6, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)                      \
+	X(HOIST__CU_POOL_USED_CURRENT, 7, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                        \
+	X(HOIST__CU_POOL_USED_HIGH, 8, CU_MEMPOOL_ATTR_USED_MEM_HIGH)                              \
 	X(HOIST__CU_STREAM_NON_BLOCKING, 1, CU_STREAM_NON_BLOCKING)                                \
 	X(HOIST__CU_CAPTURE_NONE, 0, CU_STREAM_CAPTURE_STATUS_NONE)                                \
 	X(HOIST__CU_CAPTURE_ACTIVE, 1, CU_STREAM_CAPTURE_STATUS_ACTIVE)                            \

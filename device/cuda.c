@@ -34,6 +34,23 @@ static int cuda_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
 	return 0;
 }
 
+static int cuda_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
+{
+	hoist__cu_device_ptr address = 0;
+	hoist__cu_result result = HOIST__CU_SUCCESS;
+	if (hoist__cuda.cuMemAllocManaged == NULL)
+		return hoist__driver_fail_lacks(dev, "managed memory");
+	int err = RUN_RELAXED(
+		dev, "allocating managed memory",
+		result = hoist__cuda.cuMemAllocManaged(&address, bytes, HOIST__CU_ATTACH_GLOBAL));
+	if (result == HOIST__CU_ERROR_NOT_SUPPORTED)
+		return hoist__driver_fail_lacks(dev, "managed memory");
+	if (err < 0)
+		return hoist__driver_fail_alloc(dev, err, bytes);
+	*ret = (uintptr_t)address;
+	return 0;
+}
+
 static int cuda_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 {
 	(void)bytes;
@@ -227,6 +244,7 @@ const struct hoist__dev_ops hoist__cuda_ops = {
 	.probe = hoist__cuda_probe,
 	.mem_info = cuda_mem_info,
 	.mem_alloc = cuda_mem_alloc,
+	.managed_alloc = cuda_managed_alloc,
 	.mem_free = cuda_mem_free,
 	.host_register = cuda_host_register,
 	.host_unregister = cuda_host_unregister,
@@ -243,6 +261,14 @@ const struct hoist__dev_ops hoist__cuda_ops = {
 	.event_query = cuda_event_query,
 	.event_synchronize = cuda_event_synchronize,
 	.event_elapsed_ns = cuda_event_elapsed_ns,
+	.pool_create = hoist__cuda_pool_create,
+	.pool_current = hoist__cuda_pool_current,
+	.pool_destroy = hoist__cuda_pool_destroy,
+	.pool_alloc = hoist__cuda_pool_alloc,
+	.pool_free = hoist__cuda_pool_free,
+	.pool_trim = hoist__cuda_pool_trim,
+	.pool_get = hoist__cuda_pool_get,
+	.pool_set = hoist__cuda_pool_set,
 	.copy_async = cuda_copy_async,
 	.copy_peer_async = cuda_copy_peer_async,
 	.memset_async = cuda_memset_async,

@@ -20,4 +20,18 @@ int hoist__cuda_probe(struct hoist__dev *dev);
 /* 0, -EAGAIN for work in flight, or "cuda:0: <what>: CUDA_ERROR_X (...)". */
 int hoist__cuda_judge(const struct hoist__dev *dev, hoist__cu_result result, const char *what);
 
+/* Pools (cuda-pool.c): see device-ops.h. */
+int hoist__cuda_pool_create(struct hoist__dev_pool *pool);
+int hoist__cuda_pool_current(struct hoist__dev_pool *pool);
+void hoist__cuda_pool_destroy(struct hoist__dev_pool *pool);
+int hoist__cuda_pool_alloc(struct hoist__dev_pool *pool, size_t bytes,
+			   struct hoist__dev_stream *stream, uintptr_t *ret);
+int hoist__cuda_pool_free(struct hoist__dev_pool *pool, uintptr_t address,
+			  struct hoist__dev_stream *stream);
+int hoist__cuda_pool_trim(struct hoist__dev_pool *pool, size_t keep_bytes);
+int hoist__cuda_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			 uint64_t *ret);
+int hoist__cuda_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			 uint64_t value);
+
 #endif

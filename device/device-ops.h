@@ -42,6 +42,14 @@ struct hoist__dev_event {
 	unsigned generation;
 };
 
+struct hoist__dev_pool {
+	struct hoist__dev *dev;
+	void *native; /* CUmemoryPool, hipMemPool_t */
+	size_t max_bytes;
+	bool borrowed; /* the device's own */
+	unsigned generation;
+};
+
 struct hoist__dev_ops {
 	/* Opens the driver and counts its devices, making no context.
 	 * Pre: called at most once per process.  Post: *count is at least 1;
@@ -59,6 +67,7 @@ struct hoist__dev_ops {
 	int (*host_register)(struct hoist__dev *dev, void *address, size_t bytes);
 	int (*host_unregister)(struct hoist__dev *dev, void *address, size_t bytes);
 	int (*host_address)(struct hoist__dev *dev, void *address, uintptr_t *ret);
+	int (*managed_alloc)(struct hoist__dev *dev, size_t bytes, uintptr_t *ret); /* or NULL */
 
 	/* Streams.  stream_create: Pre: all but native is set.  Post: native is.
 	 * stream_destroy: Pre: not wrapped.  Post: its work is done.
@@ -83,6 +92,23 @@ struct hoist__dev_ops {
 	int (*event_elapsed_ns)(struct hoist__dev_event *start, struct hoist__dev_event *end,
 				uint64_t *ret);
 
+	/* Pools: all NULL where the API has none.  pool_create, pool_current: Pre: all but
+	 * native is set.  Post: native is.  pool_destroy: Pre: not borrowed.
+	 * pool_alloc, pool_free: Pre: the stream is of the pool's device; bytes and addresses
+	 * are not 0.  pool_set: Pre: attribute and value go together. */
+	int (*pool_create)(struct hoist__dev_pool *pool);
+	int (*pool_current)(struct hoist__dev_pool *pool);
+	void (*pool_destroy)(struct hoist__dev_pool *pool);
+	int (*pool_alloc)(struct hoist__dev_pool *pool, size_t bytes,
+			  struct hoist__dev_stream *stream, uintptr_t *ret);
+	int (*pool_free)(struct hoist__dev_pool *pool, uintptr_t address,
+			 struct hoist__dev_stream *stream);
+	int (*pool_trim)(struct hoist__dev_pool *pool, size_t keep_bytes);
+	int (*pool_get)(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			uint64_t *ret);
+	int (*pool_set)(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			uint64_t value);
+
 	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api. */
 	int (*copy_async)(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 			  uintptr_t src, size_t bytes);
@@ -95,6 +121,9 @@ struct hoist__dev_ops {
 
 /* -ESTALE and its text; @what belongs to the parent of this process. */
 int hoist__dev_fail_stale(const char *what);
+
+/* -ESTALE if @generation is of a process that forked this one. */
+int hoist__dev_check_process(unsigned generation, const char *what);
 
 extern const struct hoist__dev_ops hoist__cpu_ops;
 extern const struct hoist__dev_ops hoist__cuda_ops;

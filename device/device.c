@@ -85,6 +85,11 @@ int hoist__dev_fail_stale(const char *what)
 			   what);
 }
 
+int hoist__dev_check_process(unsigned generation, const char *what)
+{
+	return generation == hoist__fork_now() ? 0 : hoist__dev_fail_stale(what);
+}
+
 static void open_locked(struct api *api)
 {
 	if (atomic_load_explicit(&api->xphase, memory_order_relaxed) != PHASE_UNOPENED)
@@ -215,9 +220,9 @@ const struct hoist__dev_props *hoist__dev_props(const struct hoist__dev *dev)
 
 int hoist__dev_check(const struct hoist__dev *dev)
 {
-	if (dev->api != HOIST__API_CPU && dev->generation != hoist__fork_now())
-		return hoist__dev_fail_stale(apis[dev->api].name);
-	return 0;
+	if (dev->api == HOIST__API_CPU)
+		return 0;
+	return hoist__dev_check_process(dev->generation, apis[dev->api].name);
 }
 
 int hoist__dev_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes)
@@ -226,7 +231,7 @@ int hoist__dev_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *
 	return err < 0 ? err : dev->ops->mem_info(dev, free_bytes, total_bytes);
 }
 
-int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
+static int check_bytes(const struct hoist__dev *dev, size_t bytes)
 {
 	int err = hoist__dev_check(dev);
 	if (err < 0)
@@ -234,7 +239,25 @@ int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
 	if (bytes == 0)
 		return hoist__fail(-EINVAL, "%s:%d: 0 bytes of memory were asked for",
 				   apis[dev->api].name, dev->ordinal);
-	return dev->ops->mem_alloc(dev, bytes, ret);
+	return 0;
+}
+
+int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
+{
+	int err = check_bytes(dev, bytes);
+	return err < 0 ? err : dev->ops->mem_alloc(dev, bytes, ret);
+}
+
+int hoist__dev_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
+{
+	int err = check_bytes(dev, bytes);
+	if (err < 0)
+		return err;
+	if (dev->ops->managed_alloc == NULL)
+		return hoist__fail(-ENOTSUP,
+				   "%s:%d: the CPU has no managed memory; use host memory",
+				   apis[dev->api].name, dev->ordinal);
+	return dev->ops->managed_alloc(dev, bytes, ret);
 }
 
 int hoist__dev_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)

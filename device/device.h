@@ -52,6 +52,7 @@ enum hoist__api { HOIST__API_CPU, HOIST__API_CUDA, HOIST__API_HIP, HOIST__N_APIS
 struct hoist__dev;
 struct hoist__dev_stream;
 struct hoist__dev_event;
+struct hoist__dev_pool;
 
 struct hoist__dev_props {
 	char name[128];	       /* "NVIDIA H200", the CPU's model name */
@@ -123,7 +124,8 @@ int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
 
 /* [context] @bytes that host and device share, moved by the driver to who touches them;
  * given back with hoist__dev_mem_free().
- * Returns: 0; -ENOTSUP (the CPU, or the device cannot); -ENOSPC; -EREMOTEIO. */
+ * Returns: 0; -EINVAL if bytes is 0; -ENOTSUP (the CPU, or the device cannot); -ENOSPC;
+ *   -EREMOTEIO. */
 int hoist__dev_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
 
 /* @address from hoist__dev_mem_alloc() with the same @bytes; 0 is ignored.
@@ -187,8 +189,6 @@ int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_ev
 
 /* --- the driver's own stream-ordered pools [context] --- */
 
-struct hoist__dev_pool;
-
 /* In the order of HOIST_POOL_* (hoist/memory.h). */
 enum hoist__pool_attribute {
 	HOIST__POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES,
@@ -212,14 +212,19 @@ int hoist__dev_pool_create(struct hoist__dev *dev, size_t max_bytes, struct hois
  * attributes are as they were. */
 int hoist__dev_pool_current(struct hoist__dev *dev, struct hoist__dev_pool **ret);
 
-/* Takes NULL.  Blocks of it must be freed. */
+/* Takes NULL.  Blocks of it must be freed; the driver keeps the memory until those frees
+ * have passed in their streams. */
 void hoist__dev_pool_destroy(struct hoist__dev_pool *pool);
 
-/* In the order of @stream.  Returns: 0; -ENOSPC; -EREMOTEIO; -ESTALE. */
+/* In the order of @stream, a stream of the pool's device.  Freeing 0 does nothing.
+ * Returns: 0; -EINVAL (0 bytes, another device's stream); -ENOSPC; -EREMOTEIO; -ESTALE. */
 int hoist__dev_pool_alloc(struct hoist__dev_pool *pool, size_t bytes,
 			  struct hoist__dev_stream *stream, uintptr_t *ret);
 int hoist__dev_pool_free(struct hoist__dev_pool *pool, uintptr_t address,
 			 struct hoist__dev_stream *stream);
+
+/* Gives free memory back to the device until no more than @keep_bytes are reserved: of what
+ * was freed, only what its stream has passed.  Returns: 0; -EREMOTEIO; -ESTALE. */
 int hoist__dev_pool_trim(struct hoist__dev_pool *pool, size_t keep_bytes);
 
 /* Flags are 0 and 1.  Returns: 0; -EINVAL (set: *_CURRENT, a flag above 1, *_HIGH to anything

@@ -64,6 +64,23 @@ int hoist__driver_fail_register(int err, size_t bytes)
 			      bytes, (unsigned long long)(limit.rlim_cur / HOIST__KIB));
 }
 
+int hoist__driver_fail_lacks(const struct hoist__dev *dev, const char *what)
+{
+	return hoist__fail(-ENOTSUP,
+			   "%s:%d: the driver (version %d) or the device has no %s: choose another "
+			   "kind of memory, or update the driver",
+			   hoist__api_name(dev->api), dev->ordinal, dev->props.driver_version,
+			   what);
+}
+
+int hoist__driver_fail_pool_alloc(const struct hoist__dev_pool *pool, int err, size_t bytes)
+{
+	if (pool->max_bytes == 0 || err != -ENOSPC)
+		return hoist__driver_fail_alloc(pool->dev, err, bytes);
+	return hoist__fail_in(err, "%zu bytes of a driver's pool that is limited to %zu bytes",
+			      bytes, pool->max_bytes);
+}
+
 uint64_t hoist__driver_ns(float ms)
 {
 	return ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;

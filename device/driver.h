@@ -21,6 +21,12 @@ int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes);
  * lock it: -ENOSPC becomes -ENOMEM. */
 int hoist__driver_fail_register(int err, size_t bytes);
 
+/* -ENOTSUP: the driver has not the function, or says that the device cannot. */
+int hoist__driver_fail_lacks(const struct hoist__dev *dev, const char *what);
+
+/* For pools: -ENOSPC of one with a limit says so instead of what the device has free. */
+int hoist__driver_fail_pool_alloc(const struct hoist__dev_pool *pool, int err, size_t bytes);
+
 /* Milliseconds as the drivers measure them, in ns; never below 0. */
 uint64_t hoist__driver_ns(float ms);
 

@@ -18,9 +18,29 @@ _Static_assert(sizeof(hoist__hip_attribute) == sizeof(hipDeviceAttribute_t), "at
 _Static_assert(sizeof(hoist__hip_copy_kind) == sizeof(hipMemcpyKind), "hipMemcpyKind");
 _Static_assert(sizeof(hoist__hip_capture_mode) == sizeof(hipStreamCaptureMode), "mode");
 _Static_assert(sizeof(hoist__hip_capture_status) == sizeof(hipStreamCaptureStatus), "status");
+_Static_assert(sizeof(hoist__hip_pool_attribute) == sizeof(hipMemPoolAttr), "attribute");
 _Static_assert(__builtin_types_compatible_p(hoist__hip_device, hipDevice_t), "hipDevice_t");
 _Static_assert(sizeof(hoist__hip_stream) == sizeof(hipStream_t), "hipStream_t");
 _Static_assert(sizeof(hoist__hip_event) == sizeof(hipEvent_t), "hipEvent_t");
+_Static_assert(sizeof(hoist__hip_pool) == sizeof(hipMemPool_t), "hipMemPool_t");
+
+#define OURS struct hoist__hip_pool_props
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(hipMemPoolProps, vendor) &&                \
+			       sizeof(((OURS *)0)->ours) ==                                        \
+				       sizeof(((hipMemPoolProps *)0)->vendor),                     \
+		       #vendor)
+SAME(type, allocType);
+SAME(handle_types, handleTypes);
+SAME(location_type, location.type);
+SAME(location, location.id);
+SAME(unused, win32SecurityAttributes);
+#if HIP_VERSION >= HOIST__HIP_POOL_LIMIT_SINCE
+SAME(max_bytes, maxSize);
+#endif
+_Static_assert(sizeof(OURS) == sizeof(hipMemPoolProps), "hipMemPoolProps");
+#undef SAME
+#undef OURS
 
 #define X(constant, value, vendor) _Static_assert((long)(constant) == (long)(vendor), #vendor);
 HOIST__HIP_CONSTANTS(X)
@@ -53,6 +73,9 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_copy_kind hipMemcpyKind
 #define hoist__hip_capture_mode hipStreamCaptureMode
 #define hoist__hip_capture_status hipStreamCaptureStatus
+#define hoist__hip_pool_attribute hipMemPoolAttr
+#define hoist__hip_pool hipMemPool_t
+#define hoist__hip_pool_props hipMemPoolProps
 #define hoist__hip_device hipDevice_t
 #define hoist__hip_stream hipStream_t
 #define hoist__hip_event hipEvent_t

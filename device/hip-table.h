@@ -54,6 +54,25 @@
 	X(hipHostUnregister, hipHostUnregister, hoist__hip_error, (void *), REQUIRED, 50000000)    \
 	X(hipHostGetDevicePointer, hipHostGetDevicePointer, hoist__hip_error,                      \
 	  (void **, void *, unsigned int), REQUIRED, 50000000)                                     \
+	X(hipMallocManaged, hipMallocManaged, hoist__hip_error, (void **, size_t, unsigned int),   \
+	  OPTIONAL, 50000000)                                                                      \
+	/* The runtime's own pools. */                                                             \
+	X(hipDeviceGetMemPool, hipDeviceGetMemPool, hoist__hip_error, (hoist__hip_pool *, int),    \
+	  OPTIONAL, 50200000)                                                                      \
+	X(hipMemPoolCreate, hipMemPoolCreate, hoist__hip_error,                                    \
+	  (hoist__hip_pool *, const struct hoist__hip_pool_props *), OPTIONAL, 50200000)           \
+	X(hipMemPoolDestroy, hipMemPoolDestroy, hoist__hip_error, (hoist__hip_pool), OPTIONAL,     \
+	  50200000)                                                                                \
+	X(hipMemPoolTrimTo, hipMemPoolTrimTo, hoist__hip_error, (hoist__hip_pool, size_t),         \
+	  OPTIONAL, 50200000)                                                                      \
+	X(hipMemPoolGetAttribute, hipMemPoolGetAttribute, hoist__hip_error,                        \
+	  (hoist__hip_pool, hoist__hip_pool_attribute, void *), OPTIONAL, 50200000)                \
+	X(hipMemPoolSetAttribute, hipMemPoolSetAttribute, hoist__hip_error,                        \
+	  (hoist__hip_pool, hoist__hip_pool_attribute, void *), OPTIONAL, 50200000)                \
+	X(hipMallocFromPoolAsync, hipMallocFromPoolAsync, hoist__hip_error,                        \
+	  (void **, size_t, hoist__hip_pool, hoist__hip_stream), OPTIONAL, 50200000)               \
+	X(hipFreeAsync, hipFreeAsync, hoist__hip_error, (void *, hoist__hip_stream), OPTIONAL,     \
+	  50200000)                                                                                \
 	/* Streams. */                                                                             \
 	X(hipStreamCreateWithFlags, hipStreamCreateWithFlags, hoist__hip_error,                    \
 	  (hoist__hip_stream *, unsigned int), REQUIRED, 50000000)                                 \

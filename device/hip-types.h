@@ -15,9 +15,11 @@ typedef unsigned int hoist__hip_attribute;	/* enum hipDeviceAttribute_t */
 typedef unsigned int hoist__hip_copy_kind;	/* enum hipMemcpyKind */
 typedef unsigned int hoist__hip_capture_mode;	/* enum hipStreamCaptureMode */
 typedef unsigned int hoist__hip_capture_status; /* enum hipStreamCaptureStatus */
+typedef unsigned int hoist__hip_pool_attribute; /* enum hipMemPoolAttr */
 typedef int hoist__hip_device;
 typedef struct hoist__hip_stream_object *hoist__hip_stream;
 typedef struct hoist__hip_event_object *hoist__hip_event;
+typedef struct hoist__hip_pool_object *hoist__hip_pool;
 
 /* hipDeviceProp_t is the only place that tells the architecture's name
  * ("gfx942:sramecc+:xnack-").  It has two layouts: R0000, filled by the symbol
@@ -47,6 +49,20 @@ struct hoist__hip_props_r0600 {
 	char room[HOIST__HIP_PROPS_ROOM - HOIST__HIP_R0600_ARCH_OFFSET - 256];
 };
 
+/* hipMemPoolProps.  The limit came out of what was reserved; 6.3 is the first release seen
+ * with it, and an older one would not heed it. */
+struct hoist__hip_pool_props {
+	unsigned int type;	   /* HOIST__HIP_ALLOCATION_PINNED */
+	unsigned int handle_types; /* 0: nothing is shared with other processes */
+	unsigned int location_type;
+	int location; /* the device */
+	void *unused;
+	size_t max_bytes; /* 0: no limit */
+	unsigned char reserved[56];
+};
+
+#define HOIST__HIP_POOL_LIMIT_SINCE 60300000
+
 /* Constant, value, hip_runtime_api.h's name for it. */
 #define HOIST__HIP_CONSTANTS(X)                                                                    \
 	X(HOIST__HIP_SUCCESS, 0, hipSuccess)                                                       \
@@ -73,6 +89,17 @@ struct hoist__hip_props_r0600 {
 	X(HOIST__HIP_COPY_HOST_TO_DEVICE, 1, hipMemcpyHostToDevice)                                \
 	X(HOIST__HIP_COPY_DEVICE_TO_HOST, 2, hipMemcpyDeviceToHost)                                \
 	X(HOIST__HIP_COPY_DEVICE_TO_DEVICE, 3, hipMemcpyDeviceToDevice)                            \
+	X(HOIST__HIP_ATTACH_GLOBAL, 1, hipMemAttachGlobal)                                         \
+	X(HOIST__HIP_ALLOCATION_PINNED, 1, hipMemAllocationTypePinned)                             \
+	X(HOIST__HIP_LOCATION_DEVICE, 1, hipMemLocationTypeDevice)                                 \
+	X(HOIST__HIP_POOL_FOLLOW_EVENTS, 1, hipMemPoolReuseFollowEventDependencies)                \
+	X(HOIST__HIP_POOL_OPPORTUNISTIC, 2, hipMemPoolReuseAllowOpportunistic)                     \
+	X(HOIST__HIP_POOL_DEPENDENCIES, 3, hipMemPoolReuseAllowInternalDependencies)               \
+	X(HOIST__HIP_POOL_THRESHOLD, 4, hipMemPoolAttrReleaseThreshold)                            \
+	X(HOIST__HIP_POOL_RESERVED_CURRENT, 5, hipMemPoolAttrReservedMemCurrent)                   \
+	X(HOIST__HIP_POOL_RESERVED_HIGH, 6, hipMemPoolAttrReservedMemHigh)                         \
+	X(HOIST__HIP_POOL_USED_CURRENT, 7, hipMemPoolAttrUsedMemCurrent)                           \
+	X(HOIST__HIP_POOL_USED_HIGH, 8, hipMemPoolAttrUsedMemHigh)                                 \
 	X(HOIST__HIP_STREAM_NON_BLOCKING, 1, hipStreamNonBlocking)                                 \
 	X(HOIST__HIP_CAPTURE_NONE, 0, hipStreamCaptureStatusNone)                                  \
 	X(HOIST__HIP_CAPTURE_ACTIVE, 1, hipStreamCaptureStatusActive)                              \

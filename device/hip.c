@@ -34,6 +34,23 @@ static int hip_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
 	return 0;
 }
 
+static int hip_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret)
+{
+	void *address = NULL;
+	hoist__hip_error error = HOIST__HIP_SUCCESS;
+	if (hoist__hip.hipMallocManaged == NULL)
+		return hoist__driver_fail_lacks(dev, "managed memory");
+	int err = RUN_RELAXED(
+		dev, "allocating managed memory",
+		error = hoist__hip.hipMallocManaged(&address, bytes, HOIST__HIP_ATTACH_GLOBAL));
+	if (error == HOIST__HIP_ERROR_NOT_SUPPORTED)
+		return hoist__driver_fail_lacks(dev, "managed memory");
+	if (err < 0)
+		return hoist__driver_fail_alloc(dev, err, bytes);
+	*ret = (uintptr_t)address;
+	return 0;
+}
+
 static int hip_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 {
 	(void)bytes;
@@ -227,6 +244,7 @@ const struct hoist__dev_ops hoist__hip_ops = {
 	.probe = hoist__hip_probe,
 	.mem_info = hip_mem_info,
 	.mem_alloc = hip_mem_alloc,
+	.managed_alloc = hip_managed_alloc,
 	.mem_free = hip_mem_free,
 	.host_register = hip_host_register,
 	.host_unregister = hip_host_unregister,
@@ -243,6 +261,14 @@ const struct hoist__dev_ops hoist__hip_ops = {
 	.event_query = hip_event_query,
 	.event_synchronize = hip_event_synchronize,
 	.event_elapsed_ns = hip_event_elapsed_ns,
+	.pool_create = hoist__hip_pool_create,
+	.pool_current = hoist__hip_pool_current,
+	.pool_destroy = hoist__hip_pool_destroy,
+	.pool_alloc = hoist__hip_pool_alloc,
+	.pool_free = hoist__hip_pool_free,
+	.pool_trim = hoist__hip_pool_trim,
+	.pool_get = hoist__hip_pool_get,
+	.pool_set = hoist__hip_pool_set,
 	.copy_async = hip_copy_async,
 	.copy_peer_async = hip_copy_peer_async,
 	.memset_async = hip_memset_async,

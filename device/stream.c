@@ -10,11 +10,6 @@
 
 /* --- streams --- */
 
-static int check_process(unsigned generation, const char *what)
-{
-	return generation == hoist__fork_now() ? 0 : hoist__dev_fail_stale(what);
-}
-
 static int make_stream(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 {
 	int err = hoist__dev_check(dev);
@@ -90,19 +85,19 @@ struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream)
 
 int hoist__stream_synchronize(struct hoist__dev_stream *stream)
 {
-	int err = check_process(stream->generation, "the stream");
+	int err = hoist__dev_check_process(stream->generation, "the stream");
 	return err < 0 ? err : stream->dev->ops->stream_synchronize(stream);
 }
 
 int hoist__stream_query(struct hoist__dev_stream *stream)
 {
-	int err = check_process(stream->generation, "the stream");
+	int err = hoist__dev_check_process(stream->generation, "the stream");
 	return err < 0 ? err : stream->dev->ops->stream_query(stream);
 }
 
 int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret)
 {
-	int err = check_process(stream->generation, "the stream");
+	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err < 0)
 		return err;
 	if (stream->dev->ops->stream_capturing != NULL)
@@ -113,7 +108,7 @@ int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret)
 
 int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
 {
-	int err = check_process(stream->generation, "the stream");
+	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err < 0)
 		return err;
 	if (event->dev->api != stream->dev->api)
@@ -160,7 +155,7 @@ void hoist__event_destroy(struct hoist__dev_event *event)
 
 int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
 {
-	int err = check_process(event->generation, "the event");
+	int err = hoist__dev_check_process(event->generation, "the event");
 	if (err < 0)
 		return err;
 	if (event->dev != stream->dev)
@@ -175,7 +170,7 @@ int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream
 
 int hoist__event_query(struct hoist__dev_event *event)
 {
-	int err = check_process(event->generation, "the event");
+	int err = hoist__dev_check_process(event->generation, "the event");
 	if (err < 0 || !atomic_load(&event->recorded))
 		return err;
 	return event->dev->ops->event_query(event);
@@ -183,7 +178,7 @@ int hoist__event_query(struct hoist__dev_event *event)
 
 int hoist__event_synchronize(struct hoist__dev_event *event)
 {
-	int err = check_process(event->generation, "the event");
+	int err = hoist__dev_check_process(event->generation, "the event");
 	if (err < 0 || !atomic_load(&event->recorded))
 		return err;
 	return event->dev->ops->event_synchronize(event);
@@ -192,7 +187,7 @@ int hoist__event_synchronize(struct hoist__dev_event *event)
 int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
 			    uint64_t *ret)
 {
-	int err = check_process(start->generation, "the event");
+	int err = hoist__dev_check_process(start->generation, "the event");
 	if (err < 0)
 		return err;
 	if (start->dev->api != end->dev->api)
@@ -211,7 +206,7 @@ int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_ev
 int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 		      uintptr_t src, size_t bytes)
 {
-	int err = check_process(stream->generation, "the stream");
+	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err < 0 || bytes == 0)
 		return err;
 	if (dst == 0 || src == 0)
@@ -223,7 +218,7 @@ int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, u
 int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes)
 {
-	int err = check_process(stream->generation, "the stream");
+	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err < 0 || bytes == 0)
 		return err;
 	if (dst_dev->api != stream->dev->api || src_dev->api != stream->dev->api)
@@ -239,7 +234,7 @@ int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *
 int hoist__memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
 			size_t bytes)
 {
-	int err = check_process(stream->generation, "the stream");
+	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err < 0 || bytes == 0)
 		return err;
 	if (dst == 0)

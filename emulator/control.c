@@ -115,6 +115,7 @@ void hoist_emulator_reset(void)
 		.live_registered_bytes = old.live_registered_bytes,
 		.peak_registered_bytes = old.live_registered_bytes,
 		.live_streams = old.live_streams,
+		.live_pools = old.live_pools,
 		.live_events = old.live_events,
 		.live_contexts = old.live_contexts,
 	};

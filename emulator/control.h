@@ -62,12 +62,13 @@ extern "C" {
 	X(broken_captures) /* calls that a capture forbids; see hoist_emulator_capture() */        \
 	X(engine_busy_ns)  /* time the copy engines were taken at the set rate */                  \
 	X(live_allocations)                                                                        \
-	X(live_bytes)                                                                              \
+	X(live_bytes) /* of devices: managed memory and what pools reserve included */             \
 	X(peak_bytes)                                                                              \
 	X(live_registrations)                                                                      \
 	X(live_registered_bytes)                                                                   \
 	X(peak_registered_bytes)                                                                   \
 	X(live_streams)                                                                            \
+	X(live_pools) /* made; a device's own is none */                                           \
 	X(live_events)                                                                             \
 	X(live_contexts) /* primary contexts retained; HIP has none */
 
@@ -120,10 +121,11 @@ HOIST_EMULATOR_API void hoist_emulator_hold(int hold);
 
 /* Makes the native stream @stream (not the NULL stream) begin or end the capture of a
  * graph, in the drivers' global mode.  Meanwhile its work is accepted and not done, and
- * what drivers forbid fails, breaks every capture and is counted: by a thread whose mode is
- * not relaxed, allocating, freeing, registering, and asking or waiting for an event or a
- * stream; by any thread, asking or waiting for this stream or an event last recorded on
- * it, or making another stream wait for one.
+ * what drivers forbid fails, breaks every capture and is counted:
+ *   by a thread whose mode is not relaxed: allocating, freeing, registering; making,
+ *     destroying and trimming pools; asking or waiting for an event or a stream
+ *   by any thread: asking or waiting for this stream or for an event last recorded on it,
+ *     or making another stream wait for one
  * Returns: 0; -EINVAL (no such stream); -EALREADY; ending: -ECANCELED if it was broken. */
 HOIST_EMULATOR_API int hoist_emulator_capture(void *stream, int on);
 

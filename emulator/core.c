@@ -35,6 +35,7 @@ static void read_environment(void)
 		device->ordinal = i;
 		hoist__list_init(&device->blocks);
 		hoist__list_init(&device->streams);
+		hoist__list_init(&device->pools);
 		device->rover = &device->blocks;
 		if (i < emu->environment.n_devices && emu->environment.resident > 0)
 			hoist__emu_make_resident(device);

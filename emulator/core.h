@@ -13,6 +13,8 @@
  *               handles are looked up by
  *   span        one side of a copy: where its bytes are, and which allocation
  *               or registration must stay while the copy is queued
+ *   pool        memory of a device that is given and taken in the order of streams, in
+ *               pieces; see pool.c
  *   stream      a queue of operations and the thread that performs them, late
  *   mark        one recording of an event; outlives the event that made it
  *   face        the names of a driver's functions, and what they fail with
@@ -112,7 +114,9 @@ struct hoist__emu_device {
 	struct hoist__list blocks; /* the allocations by address */
 	struct hoist__list *rover; /* new ones are looked for behind this one */
 	struct hoist__list streams;
-	struct hoist__emu_stream *null_stream; /* made on first use */
+	struct hoist__list pools;
+	struct hoist__emu_pool *own_pool;      /* made on first use */
+	struct hoist__emu_stream *null_stream; /* likewise */
 	uint64_t engine_free_ns[3];	       /* by direction: when the copy engine is next idle */
 };
 
@@ -157,6 +161,7 @@ struct hoist__emu {
 	void *registrations;
 	void *streams;
 	void *events;
+	void *pools;
 	struct hoist__emu_device devices[EMU_MAX_DEVICES];
 };
 
@@ -215,9 +220,15 @@ void hoist__emu_make_resident(struct hoist__emu_device *device);
 int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret);
 int hoist__emu_free(uintptr_t address);
 void hoist__emu_mem_info(struct hoist__emu_device *device, size_t *free_bytes, size_t *total);
+
+/* --- register.c --- */
+
+int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret);
 int hoist__emu_register(void *address, size_t bytes);
 int hoist__emu_unregister(void *address);
 int hoist__emu_host_address(void *address, uintptr_t *ret);
+
+/* --- span.c --- */
 
 struct hoist__emu_block; /* an allocation or a registration */
 
@@ -242,7 +253,7 @@ void hoist__emu_span_leave(struct hoist__emu_span *span);
 
 /* --- stream.c --- */
 
-enum hoist__emu_kind { EMU_COPY, EMU_MEMSET, EMU_RECORD, EMU_WAIT };
+enum hoist__emu_kind { EMU_COPY, EMU_MEMSET, EMU_RECORD, EMU_WAIT, EMU_RELEASE };
 
 /* The drivers' numbers for a stream's state. */
 enum hoist__emu_capture { EMU_CAPTURE_NONE, EMU_CAPTURE_ACTIVE, EMU_CAPTURE_INVALIDATED };
@@ -265,9 +276,10 @@ struct hoist__emu_op {
 	struct hoist__emu_span dst;
 	struct hoist__emu_span src;
 	size_t bytes;
-	unsigned char value;	      /* EMU_MEMSET */
-	struct hoist__emu_mark *mark; /* EMU_RECORD, EMU_WAIT */
-	int forced;		      /* fail with this instead */
+	unsigned char value;		/* EMU_MEMSET */
+	struct hoist__emu_mark *mark;	/* EMU_RECORD, EMU_WAIT, EMU_RELEASE */
+	struct hoist__emu_block *block; /* EMU_RELEASE: freed to its pool */
+	int forced;			/* fail with this instead */
 };
 
 struct hoist__emu_stream {
@@ -304,6 +316,10 @@ int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_s
  * the spans and the mark at once; 0, the stream's failure, or EMU_OUT_OF_MEMORY,
  * after which the spans and the mark are still the caller's. */
 int hoist__emu_stream_submit(struct hoist__emu_stream *stream, const struct hoist__emu_op *op);
+
+/* [locked] The same, but always queued: for what belongs to no graph and happens even where
+ * the stream's work has failed.  0 or EMU_OUT_OF_MEMORY. */
+int hoist__emu_stream_queue(struct hoist__emu_stream *stream, const struct hoist__emu_op *op);
 
 /* [locked] Waits for all that is queued now: the stream's failure or 0. */
 int hoist__emu_stream_drain(struct hoist__emu_stream *stream);
@@ -342,6 +358,48 @@ int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream
 
 /* [locked] Performs a copy or memset in the stream's thread: 0 or the failure. */
 int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op);
+
+/* --- pool.c --- */
+
+struct hoist__emu_pool;
+
+/* The drivers' numbers for a pool's attributes, and their kinds. */
+enum {
+	EMU_POOL_FOLLOW_EVENTS = 1,
+	EMU_POOL_OPPORTUNISTIC,
+	EMU_POOL_DEPENDENCIES,
+	EMU_POOL_THRESHOLD,
+	EMU_POOL_RESERVED_CURRENT,
+	EMU_POOL_RESERVED_HIGH,
+	EMU_POOL_USED_CURRENT,
+	EMU_POOL_USED_HIGH,
+	EMU_POOL_ATTRIBUTES
+};
+
+int hoist__emu_pool_create(struct hoist__emu_device *device, uint64_t max_bytes,
+			   struct hoist__emu_pool **ret);
+int hoist__emu_pool_of_device(struct hoist__emu_device *device, struct hoist__emu_pool **ret);
+int hoist__emu_pool_destroy(struct hoist__emu_pool *handle);
+int hoist__emu_pool_trim(struct hoist__emu_pool *handle, size_t keep_bytes);
+
+/* *@value is an int for the first three, else 64 bits. */
+int hoist__emu_pool_get(struct hoist__emu_pool *handle, unsigned attribute, void *value);
+int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, const void *value);
+
+/* @device: whose NULL stream is meant. */
+int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
+			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret);
+int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
+			 struct hoist__emu_stream *stream);
+
+/* [locked] Frees a block of a pool outside the order of any stream. */
+int hoist__emu_pool_free_now(struct hoist__emu_block *block);
+
+/* [locked] Performs an EMU_RELEASE: the stream has passed the free. */
+void hoist__emu_pool_passed(struct hoist__emu_op *op);
+
+/* [locked] The host waited for work of @device: its pools keep what their thresholds say. */
+void hoist__emu_pools_synchronized(struct hoist__emu_device *device);
 
 /* --- event.c --- */
 

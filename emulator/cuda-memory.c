@@ -29,6 +29,20 @@ hoist__cu_result cuMemAlloc_v2(hoist__cu_device_ptr *ret, size_t bytes)
 	return (hoist__cu_result)result;
 }
 
+hoist__cu_result cuMemAllocManaged(hoist__cu_device_ptr *ret, size_t bytes, unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_cuda_enter_context(FN_cuMemAllocManaged, &device);
+	if (result == EMU_SUCCESS && (ret == NULL || flags != HOIST__CU_ATTACH_GLOBAL))
+		result = EMU_INVALID_VALUE;
+	uintptr_t address = 0;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_managed_alloc(device, bytes, &address);
+	if (result == EMU_SUCCESS)
+		*ret = address;
+	return (hoist__cu_result)result;
+}
+
 hoist__cu_result cuMemFree_v2(hoist__cu_device_ptr address)
 {
 	int forced = EMU_SUCCESS;

@@ -51,6 +51,9 @@ static int default_error(unsigned function)
 	switch (function) {
 	case FN_cuDevicePrimaryCtxRetain:
 	case FN_cuMemAlloc_v2:
+	case FN_cuMemAllocManaged:
+	case FN_cuMemAllocFromPoolAsync:
+	case FN_cuMemPoolCreate:
 	case FN_cuMemHostRegister_v2:
 	case FN_cuStreamCreate:
 	case FN_cuEventCreate:
@@ -100,6 +103,11 @@ int hoist__emu_cuda_enter_free(unsigned function, int *forced)
 	if (result == EMU_SUCCESS && n_contexts == 0)
 		result = EMU_INVALID_CONTEXT;
 	return result;
+}
+
+struct hoist__emu_device *hoist__emu_cuda_current(void)
+{
+	return contexts[n_contexts - 1];
 }
 
 struct hoist__emu_device *hoist__emu_cuda_context_device(hoist__cu_context context)

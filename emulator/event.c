@@ -142,6 +142,7 @@ int hoist__emu_event_synchronize(struct hoist__emu_event *handle)
 	const struct hoist__emu_event *event = find_event(handle);
 	result = event == NULL ? EMU_INVALID_HANDLE : EMU_SUCCESS;
 	struct hoist__emu_mark *mark = event == NULL ? NULL : event->mark;
+	struct hoist__emu_device *device = event == NULL ? NULL : event->device;
 	if (mark != NULL && mark->captured) {
 		result = hoist__emu_capture_break(EMU_CAPTURED_EVENT);
 	} else if (mark != NULL) {
@@ -150,6 +151,7 @@ int hoist__emu_event_synchronize(struct hoist__emu_event *handle)
 			(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);
 		result = mark->error;
 		hoist__emu_mark_unref(mark);
+		hoist__emu_pools_synchronized(device);
 	}
 	hoist__emu_unlock();
 	return result;

@@ -27,6 +27,9 @@ int hoist__emu_hip_enter(unsigned function);
 /* For what works on the thread's current device. */
 int hoist__emu_hip_enter_current(unsigned function, struct hoist__emu_device **ret);
 
+/* The thread's current device; NULL before there is any. */
+struct hoist__emu_device *hoist__emu_hip_current(void);
+
 /* Every function ends with this; what frees, with the other. */
 hoist__hip_error hoist__emu_hip_leave(int result);
 

@@ -29,6 +29,20 @@ hoist__hip_error hipMalloc(void **ret, size_t bytes)
 	return hoist__emu_hip_leave(result);
 }
 
+hoist__hip_error hipMallocManaged(void **ret, size_t bytes, unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_hip_enter_current(FN_hipMallocManaged, &device);
+	if (result == EMU_SUCCESS && (ret == NULL || flags != HOIST__HIP_ATTACH_GLOBAL))
+		result = EMU_INVALID_VALUE;
+	uintptr_t address = 0;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_managed_alloc(device, bytes, &address);
+	if (result == EMU_SUCCESS)
+		*ret = (void *)address;
+	return hoist__emu_hip_leave(result);
+}
+
 hoist__hip_error hipFree(void *address)
 {
 	int forced = EMU_SUCCESS;

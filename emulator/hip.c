@@ -48,6 +48,9 @@ static int default_error(unsigned function)
 {
 	switch (function) {
 	case FN_hipMalloc:
+	case FN_hipMallocManaged:
+	case FN_hipMallocFromPoolAsync:
+	case FN_hipMemPoolCreate:
 	case FN_hipHostRegister:
 	case FN_hipStreamCreateWithFlags:
 	case FN_hipEventCreateWithFlags:
@@ -82,6 +85,11 @@ int hoist__emu_hip_enter(unsigned function)
 {
 	int result = hoist__emu_enter(function);
 	return result != EMU_SUCCESS ? result : hoist__emu_init();
+}
+
+struct hoist__emu_device *hoist__emu_hip_current(void)
+{
+	return hoist__emu_device(current);
 }
 
 int hoist__emu_hip_enter_current(unsigned function, struct hoist__emu_device **ret)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory, and the host memory that a program registered.
+/* Device memory.
  *
  * A device address lies in a mapping without access rights: a touch by the host
  * is a segmentation fault, as on a machine without managed memory.  The bytes
@@ -11,9 +11,8 @@
  * are looked up in, but its place is kept until the operation has ended. */
 #include "config.h"
 
-#include "emulator/core.h"
+#include "emulator/block.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,16 +31,6 @@
  * pattern; larger ones are left alone, their pages are committed when used. */
 #define FILL_BYTES ((size_t)64 << 10)
 #define FILL 0xA5
-
-struct hoist__emu_block {
-	struct hoist__emu_range range;
-	struct hoist__list node;	  /* allocations: in device->blocks, by address */
-	struct hoist__emu_device *device; /* NULL: a registration */
-	size_t rounded;			  /* what it takes of the device */
-	unsigned users;			  /* queued operations */
-	unsigned busy;			  /* of them: copying a chunk now */
-	bool dead;			  /* freed under them */
-};
 
 /* --- the two mappings of a device --- */
 
@@ -88,7 +77,7 @@ void hoist__emu_make_resident(struct hoist__emu_device *device)
 			      MADV_POPULATE_WRITE); /* as above */
 }
 
-static bool is_device_address(uintptr_t address)
+bool hoist__emu_is_device_address(uintptr_t address)
 {
 	for (int i = 0; i < hoist__emu.environment.n_devices; i++) {
 		const struct hoist__emu_device *device = &hoist__emu.devices[i];
@@ -128,7 +117,7 @@ static bool place(struct hoist__emu_device *device, struct hoist__emu_block *blo
 	return false;
 }
 
-static void unplace(struct hoist__emu_block *block)
+void hoist__emu_block_unplace(struct hoist__emu_block *block)
 {
 	struct hoist__emu_device *device = block->device;
 	if (device->rover == &block->node)
@@ -143,30 +132,55 @@ static void unplace(struct hoist__emu_block *block)
 		(void)madvise(device->bytes + first, end - first, MADV_DONTNEED);
 }
 
-static void count_allocation(const struct hoist__emu_block *block)
+size_t hoist__emu_round(size_t bytes)
+{
+	return (size_t)hoist__round_up(bytes, ALIGNMENT);
+}
+
+void hoist__emu_block_take(const struct hoist__emu_block *block)
 {
 	struct hoist_emulator_counters *count = &hoist__emu.count;
 	block->device->used += block->rounded;
-	count->live_allocations++;
 	count->live_bytes += block->rounded;
 	count->peak_bytes = hoist__max_u64(count->peak_bytes, count->live_bytes);
 }
 
-/* [locked] */
-static int alloc_block(struct hoist__emu_device *device, struct hoist__emu_block *block)
+void hoist__emu_block_give(const struct hoist__emu_block *block)
+{
+	block->device->used -= block->rounded;
+	hoist__emu.count.live_bytes -= block->rounded;
+}
+
+bool hoist__emu_has_room(const struct hoist__emu_device *device, size_t bytes)
 {
 	uint64_t limit = hoist__emu.now.memory;
-	if (device->used > limit || block->rounded > limit - device->used)
+	return device->used <= limit && bytes <= limit - device->used;
+}
+
+int hoist__emu_block_place(struct hoist__emu_block *block)
+{
+	struct hoist__emu_device *device = block->device;
+	if (!hoist__emu_has_room(device, block->rounded) || map_device(device) != EMU_SUCCESS ||
+	    !place(device, block))
 		return EMU_OUT_OF_MEMORY;
-	if (map_device(device) != EMU_SUCCESS || !place(device, block))
-		return EMU_OUT_OF_MEMORY;
-	if (hoist__emu_range_add(&hoist__emu.allocations, &block->range) < 0) {
-		unplace(block);
-		return EMU_OUT_OF_MEMORY;
-	}
-	count_allocation(block);
+	hoist__emu_block_take(block);
 	if (block->rounded <= FILL_BYTES)
 		memset(device->bytes + (block->range.start - device->base), FILL, block->rounded);
+	return EMU_SUCCESS;
+}
+
+/* [locked] */
+static int alloc_block(struct hoist__emu_block *block)
+{
+	int result = hoist__emu_block_place(block);
+	if (result != EMU_SUCCESS)
+		return result;
+	if (hoist__emu_range_add(&hoist__emu.allocations, &block->range) < 0) {
+		hoist__emu_block_give(block);
+		hoist__emu_block_unplace(block);
+		return EMU_OUT_OF_MEMORY;
+	}
+	hoist__emu.count.live_allocations++;
 	return EMU_SUCCESS;
 }
 
@@ -184,9 +198,9 @@ int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *
 		return EMU_OUT_OF_MEMORY;
 	block->device = device;
 	block->range.bytes = bytes;
-	block->rounded = (size_t)hoist__round_up(bytes, ALIGNMENT);
+	block->rounded = hoist__emu_round(bytes);
 	hoist__emu_lock();
-	result = alloc_block(device, block);
+	result = alloc_block(block);
 	if (result == EMU_SUCCESS)
 		*ret = block->range.start;
 	hoist__emu_unlock();
@@ -195,19 +209,19 @@ int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *
 	return result;
 }
 
-/* [locked] The end of a block, or of its last user after that. */
-static void discard(struct hoist__emu_block *block)
+void hoist__emu_block_discard(struct hoist__emu_block *block)
 {
-	if (block->device != NULL)
-		unplace(block);
+	if (block->managed)
+		(void)munmap((void *)block->range.start, block->rounded);
+	else if (block->device != NULL && block->piece == NULL)
+		hoist__emu_block_unplace(block);
 	free(block);
 }
 
-/* [locked] Takes @block out of service. */
-static int retire(struct hoist__emu_block *block)
+int hoist__emu_block_retire(struct hoist__emu_block *block)
 {
 	if (block->users == 0) {
-		discard(block);
+		hoist__emu_block_discard(block);
 		return EMU_SUCCESS;
 	}
 	hoist__emu.count.use_after_free++;
@@ -217,8 +231,30 @@ static int retire(struct hoist__emu_block *block)
 	while (block->busy > 0)
 		(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);
 	if (--block->users == 0)
-		discard(block);
+		hoist__emu_block_discard(block);
 	return EMU_ILLEGAL_ADDRESS;
+}
+
+/* [locked] Device memory, managed memory or a block of a pool: NULL for all else. */
+static struct hoist__emu_block *find_block(uintptr_t address)
+{
+	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
+	if (block == NULL)
+		block = hoist__emu_range_find(&hoist__emu.registrations, address, 1);
+	bool found = block != NULL && block->range.start == address && block->device != NULL;
+	return found ? block : NULL;
+}
+
+/* [locked] */
+static int free_block(struct hoist__emu_block *block)
+{
+	hoist__emu.count.live_allocations--;
+	if (block->piece != NULL)
+		return hoist__emu_pool_free_now(block);
+	void **set = block->managed ? &hoist__emu.registrations : &hoist__emu.allocations;
+	hoist__emu_range_remove(set, &block->range);
+	hoist__emu_block_give(block);
+	return hoist__emu_block_retire(block);
 }
 
 int hoist__emu_free(uintptr_t address)
@@ -230,16 +266,11 @@ int hoist__emu_free(uintptr_t address)
 		return result;
 	result = EMU_INVALID_VALUE;
 	hoist__emu_lock();
-	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
-	if (block != NULL && block->range.start == address) {
-		hoist__emu_range_remove(&hoist__emu.allocations, &block->range);
-		block->device->used -= block->rounded;
-		hoist__emu.count.live_allocations--;
-		hoist__emu.count.live_bytes -= block->rounded;
-		result = retire(block);
-	} else {
+	struct hoist__emu_block *block = find_block(address);
+	if (block != NULL)
+		result = free_block(block);
+	else
 		hoist__emu.count.bad_frees++;
-	}
 	hoist__emu_unlock();
 	return result;
 }
@@ -251,168 +282,4 @@ void hoist__emu_mem_info(struct hoist__emu_device *device, size_t *free_bytes, s
 	*total = (size_t)limit;
 	*free_bytes = (size_t)(limit - hoist__min_u64(limit, device->used));
 	hoist__emu_unlock();
-}
-
-/* --- registrations --- */
-
-/* Whether the caller still has memory there.  MS_ASYNC writes nothing back: it
- * only walks the mappings, and fails where one is missing. */
-static bool is_mapped(uintptr_t address, size_t bytes)
-{
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t first = address & ~(page - 1);
-	return msync((void *)first, address - first + bytes, MS_ASYNC) == 0;
-}
-
-/* [locked] */
-static int register_block(struct hoist__emu_block *block)
-{
-	struct hoist_emulator_counters *count = &hoist__emu.count;
-	uint64_t most = hoist__emu.now.register_most;
-	if (most != 0 && block->range.bytes > most)
-		return EMU_OUT_OF_MEMORY;
-	int err = hoist__emu_range_add(&hoist__emu.registrations, &block->range);
-	if (err < 0)
-		return err == -EEXIST ? EMU_ALREADY_REGISTERED : EMU_OUT_OF_MEMORY;
-	count->live_registrations++;
-	count->live_registered_bytes += block->range.bytes;
-	count->peak_registered_bytes =
-		hoist__max_u64(count->peak_registered_bytes, count->live_registered_bytes);
-	return EMU_SUCCESS;
-}
-
-int hoist__emu_register(void *address, size_t bytes)
-{
-	uintptr_t start = (uintptr_t)address;
-	if (address == NULL || bytes == 0 || bytes > UINTPTR_MAX - start ||
-	    !is_mapped(start, bytes))
-		return EMU_INVALID_VALUE;
-	int result = hoist__emu_unsafe();
-	if (result != EMU_SUCCESS)
-		return result;
-	struct hoist__emu_block *block = calloc(1, sizeof *block);
-	if (block == NULL)
-		return EMU_OUT_OF_MEMORY;
-	block->range = (struct hoist__emu_range){.start = start, .bytes = bytes};
-	hoist__emu_lock();
-	result = is_device_address(start) ? EMU_INVALID_VALUE : register_block(block);
-	hoist__emu_unlock();
-	if (result != EMU_SUCCESS)
-		free(block);
-	return result;
-}
-
-int hoist__emu_unregister(void *address)
-{
-	uintptr_t start = (uintptr_t)address;
-	int result = hoist__emu_unsafe();
-	if (result != EMU_SUCCESS)
-		return result;
-	result = EMU_NOT_REGISTERED;
-	hoist__emu_lock();
-	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.registrations, start, 1);
-	if (block != NULL && block->range.start == start) {
-		hoist__emu_range_remove(&hoist__emu.registrations, &block->range);
-		hoist__emu.count.live_registrations--;
-		hoist__emu.count.live_registered_bytes -= block->range.bytes;
-		result = retire(block);
-	} else {
-		hoist__emu.count.bad_frees++;
-	}
-	hoist__emu_unlock();
-	return result;
-}
-
-int hoist__emu_host_address(void *address, uintptr_t *ret)
-{
-	hoist__emu_lock();
-	void *block = hoist__emu_range_find(&hoist__emu.registrations, (uintptr_t)address, 1);
-	hoist__emu_unlock();
-	if (block == NULL || ret == NULL)
-		return EMU_INVALID_VALUE;
-	*ret = (uintptr_t)address;
-	return EMU_SUCCESS;
-}
-
-/* --- spans --- */
-
-static int refuse(void)
-{
-	hoist__emu.count.bad_copies++;
-	return EMU_INVALID_VALUE;
-}
-
-static bool contains(const struct hoist__emu_range *range, uintptr_t address, size_t bytes)
-{
-	return address >= range->start && address - range->start <= range->bytes &&
-	       bytes <= range->bytes - (address - range->start);
-}
-
-int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_span *ret)
-{
-	if (!is_device_address(address)) {
-		int result = hoist__emu_span_host(address, bytes, ret);
-		if (result != EMU_SUCCESS || ret->block != NULL)
-			return result;
-		return refuse(); /* pageable memory is no device memory */
-	}
-	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
-	if (block == NULL || !contains(&block->range, address, bytes))
-		return refuse();
-	block->users++;
-	*ret = (struct hoist__emu_span){
-		.bytes = block->device->bytes + (address - block->device->base),
-		.block = block,
-	};
-	return EMU_SUCCESS;
-}
-
-int hoist__emu_span_host(uintptr_t address, size_t bytes, struct hoist__emu_span *ret)
-{
-	if (address == 0 || is_device_address(address) || bytes > UINTPTR_MAX - address)
-		return refuse();
-	/* A copy must not run across the edge of a registration: drivers look
-	 * at where it starts and refuse what lies behind. */
-	struct hoist__emu_block *block =
-		hoist__emu_range_find(&hoist__emu.registrations, address, bytes);
-	if (block != NULL && !contains(&block->range, address, bytes))
-		return refuse();
-	if (block != NULL)
-		block->users++;
-	*ret = (struct hoist__emu_span){
-		.bytes = (unsigned char *)address,
-		.block = block,
-		.host = true,
-	};
-	return EMU_SUCCESS;
-}
-
-void hoist__emu_span_release(struct hoist__emu_span *span)
-{
-	struct hoist__emu_block *block = span->block;
-	span->block = NULL;
-	if (block != NULL && --block->users == 0 && block->dead)
-		discard(block);
-}
-
-int hoist__emu_span_touch(struct hoist__emu_span *span, size_t offset, size_t bytes)
-{
-	if (span->block != NULL && span->block->dead)
-		return EMU_ILLEGAL_ADDRESS;
-	if (span->host && !is_mapped((uintptr_t)span->bytes + offset, bytes)) {
-		hoist__emu.count.use_after_free++;
-		return EMU_ILLEGAL_ADDRESS;
-	}
-	if (span->block != NULL)
-		span->block->busy++;
-	return EMU_SUCCESS;
-}
-
-void hoist__emu_span_leave(struct hoist__emu_span *span)
-{
-	if (span->block == NULL)
-		return;
-	span->block->busy--;
-	if (span->block->dead)
-		(void)pthread_cond_broadcast(&hoist__emu.progress);
 }

@@ -82,6 +82,9 @@ static int perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
 		op->mark->error = stream->error;
 		op->mark->done = true;
 		return EMU_SUCCESS;
+	case EMU_RELEASE:
+		hoist__emu_pool_passed(op);
+		return EMU_SUCCESS;
 	case EMU_COPY:
 	case EMU_MEMSET:
 		break;
@@ -256,6 +259,11 @@ int hoist__emu_stream_submit(struct hoist__emu_stream *stream, const struct hois
 		return stream->error;
 	if (stream->capture != EMU_CAPTURE_NONE)
 		return capture_op(stream, *op);
+	return hoist__emu_stream_queue(stream, op);
+}
+
+int hoist__emu_stream_queue(struct hoist__emu_stream *stream, const struct hoist__emu_op *op)
+{
 	struct hoist__emu_op *queued = malloc(sizeof *queued);
 	if (queued == NULL)
 		return EMU_OUT_OF_MEMORY;
@@ -298,8 +306,11 @@ int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
 		return result;
 	hoist__emu_lock();
 	result = find_working(device, handle, &stream);
-	if (result == EMU_SUCCESS)
+	if (result == EMU_SUCCESS) {
+		struct hoist__emu_device *whose = stream->device;
 		result = hoist__emu_stream_drain(stream);
+		hoist__emu_pools_synchronized(whose);
+	}
 	hoist__emu_unlock();
 	return result;
 }

@@ -317,6 +317,23 @@ static int without_threads(void)
 	return strstr(hoist__error_text(), "ulimit -u") == NULL ? 2 : 0;
 }
 
+Test(device_cpu, has_no_memory_of_a_drivers_and_captures_nothing)
+{
+	struct hoist__dev_stream *stream = NULL;
+	struct hoist__dev_pool *pool = NULL;
+	uintptr_t memory = 0;
+	bool capturing = true;
+	cr_assert_eq(hoist__dev_managed_alloc(cpu, 4096, &memory), -ENOTSUP);
+	cr_assert_eq(hoist__dev_pool_create(cpu, 0, &pool), -ENOTSUP);
+	cr_assert_eq(hoist__dev_pool_current(cpu, &pool), -ENOTSUP);
+	cr_assert_null(pool);
+	cr_assert_eq(memory, 0);
+	cr_assert_eq(hoist__stream_create(cpu, &stream), 0);
+	cr_assert_eq(hoist__stream_capturing(stream, &capturing), 0);
+	cr_assert_not(capturing);
+	hoist__stream_destroy(stream);
+}
+
 Test(device_cpu, says_so_when_no_thread_can_be_started)
 {
 	int status = -1;

@@ -1,103 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* One body of expectations for every driver: the stand-ins for CUDA and HIP,
- * and the real ones where they answer. */
+/* Memory, streams, events and copies of every driver: see device-driver.h. */
 #include "config.h"
 
-#include <criterion/criterion.h>
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#define SUITE device_driver
 
 #include "base/checked.h"
-#include "base/error.h"
-#include "device/cuda-types.h"
-#include "device/device.h"
-#include "device/hip-types.h"
-#include "emulator/control.h"
-
-#define BYTES ((size_t)4 << 20)
-
-static struct hoist__dev *dev;
-static unsigned char *host; /* BYTES, registered where a test says so */
-
-/* A function of the driver library that hoist opened. */
-static void find(enum hoist__api api, const char *name, void *pointer)
-{
-	void *library = dlopen(hoist__api_library(api), RTLD_NOW | RTLD_NOLOAD);
-	cr_assert_not_null(library, "%s: %s", hoist__api_library(api), dlerror());
-	void *symbol = dlsym(library, name);
-	cr_assert_not_null(symbol, "%s", dlerror());
-	memcpy(pointer, &symbol, sizeof symbol);
-}
-
-static void open_device(enum hoist__api api)
-{
-	cr_assert_eq(hoist__dev_get(api, 0, &dev), 0, "%s", hoist__error_text());
-	host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	cr_assert_neq(host, MAP_FAILED);
-	memset(host, 0, BYTES);
-}
-
-static bool have_stand_ins(void)
-{
-	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
-		       getenv("HOIST_EMULATOR_DIR"));
-	return access(path, R_OK) == 0;
-}
-
-/* Two stand-in devices of each kind; false where there are none to be had. */
-static bool emulate(enum hoist__api api)
-{
-	if (!have_stand_ins())
-		return false;
-	setenv("HOIST_EMULATE", "cuda:2,hip:2", 1);
-	open_device(api);
-	return true;
-}
-
-/* The machine's own driver; false where it does not answer. */
-static bool use_real(enum hoist__api api)
-{
-	int count = 0;
-	unsetenv("HOIST_EMULATE");
-	if (hoist__dev_count(api, &count) < 0)
-		return false;
-	open_device(api);
-	return true;
-}
-
-#define ON_EMULATED(name, api, body)                                                               \
-	Test(device_driver, emulated_##name)                                                       \
-	{                                                                                          \
-		if (!emulate(api))                                                                 \
-			cr_skip_test("the stand-in drivers are not built");                        \
-		body();                                                                            \
-	}
-
-#define ON_REAL(name, api, body)                                                                   \
-	Test(device_driver, real_##name)                                                           \
-	{                                                                                          \
-		if (!use_real(api))                                                                \
-			cr_skip_test("no real device: %s", hoist__error_text());                   \
-		body();                                                                            \
-	}
-
-#define EVERYWHERE(name, body)                                                                     \
-	ON_EMULATED(cuda_##name, HOIST__API_CUDA, body)                                            \
-	ON_EMULATED(hip_##name, HOIST__API_HIP, body)                                              \
-	ON_REAL(cuda_##name, HOIST__API_CUDA, body)                                                \
-	ON_REAL(hip_##name, HOIST__API_HIP, body)
-
-#define EMULATED(name, body)                                                                       \
-	ON_EMULATED(cuda_##name, HOIST__API_CUDA, body)                                            \
-	ON_EMULATED(hip_##name, HOIST__API_HIP, body)
-
-#define OK(call) cr_assert_eq(call, 0, "%s", hoist__error_text())
+#include "device-driver.h"
 
 static void fill(unsigned char *bytes, unsigned seed)
 {
@@ -437,26 +345,6 @@ ON_EMULATED(hip_callers_device_and_last_error_are_kept, HOIST__API_HIP, hip_devi
 ON_REAL(hip_callers_device_and_last_error_are_kept, HOIST__API_HIP, hip_device)
 
 /* --- what only a stand-in can show --- */
-
-static struct hoist_emulator_counters counters(void)
-{
-	struct hoist_emulator_counters result;
-	void (*read)(struct hoist_emulator_counters *);
-	find(hoist__dev_api(dev), "hoist_emulator_counters", &read);
-	read(&result);
-	return result;
-}
-
-static void nothing_is_left(const char *when)
-{
-	struct hoist_emulator_counters left = counters();
-	cr_assert_eq(left.live_allocations, 0, "%s", when);
-	cr_assert_eq(left.live_registrations, 0, "%s", when);
-	cr_assert_eq(left.live_streams, 0, "%s", when);
-	cr_assert_eq(left.live_events, 0, "%s", when);
-	cr_assert_eq(left.bad_frees, 0, "%s", when);
-	cr_assert_eq(left.use_after_free, 0, "%s", when);
-}
 
 static void lazy_context(void)
 {

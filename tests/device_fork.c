@@ -36,7 +36,9 @@ struct things {
 	struct hoist__dev *dev;
 	struct hoist__dev_stream *stream;
 	struct hoist__dev_event *event;
+	struct hoist__dev_pool *pool; /* NULL on the CPU */
 	uintptr_t memory;
+	uintptr_t pooled;
 };
 
 static void make(enum hoist__api api, struct things *t)
@@ -45,6 +47,12 @@ static void make(enum hoist__api api, struct things *t)
 	CHECK(hoist__stream_create(t->dev, &t->stream) == 0);
 	CHECK(hoist__event_create(t->dev, 0, &t->event) == 0);
 	CHECK(hoist__dev_mem_alloc(t->dev, 4096, &t->memory) == 0);
+	t->pool = NULL;
+	t->pooled = 0;
+	if (api != HOIST__API_CPU) {
+		CHECK(hoist__dev_pool_create(t->dev, 0, &t->pool) == 0);
+		CHECK(hoist__dev_pool_alloc(t->pool, 4096, t->stream, &t->pooled) == 0);
+	}
 	CHECK(hoist__event_record(t->event, t->stream) == 0);
 	CHECK(hoist__event_synchronize(t->event) == 0);
 }
@@ -52,6 +60,8 @@ static void make(enum hoist__api api, struct things *t)
 static void unmake(struct things *t)
 {
 	CHECK(hoist__stream_synchronize(t->stream) == 0);
+	CHECK(hoist__dev_pool_free(t->pool, t->pooled, t->stream) == 0);
+	hoist__dev_pool_destroy(t->pool);
 	hoist__event_destroy(t->event);
 	hoist__stream_destroy(t->stream);
 	CHECK(hoist__dev_mem_free(t->dev, t->memory, 4096) == 0);
@@ -80,8 +90,17 @@ static void stale_driver(struct things *t)
 	struct hoist__dev *dev = NULL;
 	uintptr_t memory = 0;
 	uint64_t number = 0;
+	bool capturing = false;
 	int count = 0;
+	CHECK(hoist__stream_capturing(t->stream, &capturing) == -ESTALE);
+	CHECK(hoist__dev_pool_alloc(t->pool, 1, t->stream, &memory) == -ESTALE);
+	CHECK(hoist__dev_pool_free(t->pool, t->pooled, t->stream) == -ESTALE);
+	CHECK(hoist__dev_pool_trim(t->pool, 0) == -ESTALE);
+	CHECK(hoist__dev_pool_get(t->pool, HOIST__POOL_USED_CURRENT, &number) == -ESTALE);
+	CHECK(hoist__dev_pool_set(t->pool, HOIST__POOL_USED_HIGH, 0) == -ESTALE);
+	hoist__dev_pool_destroy(t->pool);
 	stale_objects(t);
+	CHECK(hoist__dev_managed_alloc(t->dev, 1, &memory) == -ESTALE);
 	CHECK(hoist__dev_count(api, &count) == -ESTALE);
 	CHECK(hoist__dev_get(api, 0, &dev) == -ESTALE);
 	CHECK(hoist__dev_mem_info(t->dev, &number, &number) == -ESTALE);

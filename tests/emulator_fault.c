@@ -29,6 +29,9 @@ static char host[BYTES];
 struct cuda_things {
 	hoist__cu_context context;
 	hoist__cu_device_ptr memory;
+	hoist__cu_device_ptr managed;
+	hoist__cu_device_ptr pooled;
+	hoist__cu_pool pool;
 	hoist__cu_stream stream;
 	hoist__cu_event event;
 	bool pushed;
@@ -56,6 +59,25 @@ out:
 	return result;
 }
 
+static unsigned use_cuda_pool(struct cuda_things *things)
+{
+	const struct hoist__cu_pool_props props = {
+		.type = HOIST__CU_ALLOCATION_PINNED,
+		.location_type = HOIST__CU_LOCATION_DEVICE,
+	};
+	unsigned result = 0;
+	hoist__cu_pool own = NULL;
+	uint64_t value = 0;
+	TRY(cu.cuDeviceGetMemPool(&own, 0));
+	TRY(cu.cuMemPoolCreate(&things->pool, &props));
+	TRY(cu.cuMemPoolGetAttribute(things->pool, HOIST__CU_POOL_THRESHOLD, &value));
+	TRY(cu.cuMemPoolSetAttribute(things->pool, HOIST__CU_POOL_THRESHOLD, &value));
+	TRY(cu.cuMemAllocFromPoolAsync(&things->pooled, BYTES, things->pool, things->stream));
+	TRY(cu.cuMemPoolTrimTo(things->pool, 0));
+out:
+	return result;
+}
+
 static unsigned use_cuda_device(struct cuda_things *things)
 {
 	unsigned result = 0;
@@ -66,6 +88,7 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	float ms = 0;
 	TRY(cu.cuMemGetInfo(&bytes, &bytes));
 	TRY(cu.cuMemAlloc(&things->memory, BYTES));
+	TRY(cu.cuMemAllocManaged(&things->managed, BYTES, HOIST__CU_ATTACH_GLOBAL));
 	TRY(cu.cuMemHostRegister(host, BYTES, 1));
 	things->registered = true;
 	TRY(cu.cuMemHostGetDevicePointer(&seen, host, 0));
@@ -86,6 +109,7 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	TRY(cu.cuEventQuery(things->event));
 	TRY(cu.cuStreamQuery(things->stream));
 	TRY(cu.cuEventElapsedTime(&ms, things->event, things->event));
+	TRY(use_cuda_pool(things));
 out:
 	return result;
 }
@@ -111,12 +135,18 @@ out:
 	/* Nothing may be freed under what is queued. */
 	if (things.stream != NULL && result != 0)
 		(void)cu.cuStreamSynchronize(things.stream);
+	if (things.pooled != 0)
+		result = first_of(result, cu.cuMemFreeAsync(things.pooled, things.stream));
+	if (things.pool != NULL)
+		result = first_of(result, cu.cuMemPoolDestroy(things.pool));
 	if (things.event != NULL)
 		result = first_of(result, cu.cuEventDestroy(things.event));
 	if (things.stream != NULL)
 		result = first_of(result, cu.cuStreamDestroy(things.stream));
 	if (things.registered)
 		result = first_of(result, cu.cuMemHostUnregister(host));
+	if (things.managed != 0)
+		result = first_of(result, cu.cuMemFree(things.managed));
 	if (things.memory != 0)
 		result = first_of(result, cu.cuMemFree(things.memory));
 	if (things.pushed) {
@@ -130,6 +160,9 @@ out:
 
 struct hip_things {
 	void *memory;
+	void *managed;
+	void *pooled;
+	hoist__hip_pool pool;
 	hoist__hip_stream stream;
 	hoist__hip_event event;
 	bool registered;
@@ -165,6 +198,25 @@ out:
 	return result;
 }
 
+static unsigned use_hip_pool(struct hip_things *things)
+{
+	const struct hoist__hip_pool_props props = {
+		.type = HOIST__HIP_ALLOCATION_PINNED,
+		.location_type = HOIST__HIP_LOCATION_DEVICE,
+	};
+	unsigned result = 0;
+	hoist__hip_pool own = NULL;
+	uint64_t value = 0;
+	TRY(hip.hipDeviceGetMemPool(&own, 0));
+	TRY(hip.hipMemPoolCreate(&things->pool, &props));
+	TRY(hip.hipMemPoolGetAttribute(things->pool, HOIST__HIP_POOL_THRESHOLD, &value));
+	TRY(hip.hipMemPoolSetAttribute(things->pool, HOIST__HIP_POOL_THRESHOLD, &value));
+	TRY(hip.hipMallocFromPoolAsync(&things->pooled, BYTES, things->pool, things->stream));
+	TRY(hip.hipMemPoolTrimTo(things->pool, 0));
+out:
+	return result;
+}
+
 static unsigned use_hip_device(struct hip_things *things)
 {
 	unsigned result = 0;
@@ -175,6 +227,7 @@ static unsigned use_hip_device(struct hip_things *things)
 	float ms = 0;
 	TRY(hip.hipMemGetInfo(&bytes, &bytes));
 	TRY(hip.hipMalloc(&things->memory, BYTES));
+	TRY(hip.hipMallocManaged(&things->managed, BYTES, HOIST__HIP_ATTACH_GLOBAL));
 	TRY(hip.hipHostRegister(host, BYTES, 1));
 	things->registered = true;
 	TRY(hip.hipHostGetDevicePointer(&seen, host, 0));
@@ -193,6 +246,7 @@ static unsigned use_hip_device(struct hip_things *things)
 	TRY(hip.hipEventQuery(things->event));
 	TRY(hip.hipStreamQuery(things->stream));
 	TRY(hip.hipEventElapsedTime(&ms, things->event, things->event));
+	TRY(use_hip_pool(things));
 out:
 	return result;
 }
@@ -205,12 +259,18 @@ static unsigned walk_hip(void)
 		result = use_hip_device(&things);
 	if (things.stream != NULL && result != 0)
 		(void)hip.hipStreamSynchronize(things.stream);
+	if (things.pooled != NULL)
+		result = first_of(result, hip.hipFreeAsync(things.pooled, things.stream));
+	if (things.pool != NULL)
+		result = first_of(result, hip.hipMemPoolDestroy(things.pool));
 	if (things.event != NULL)
 		result = first_of(result, hip.hipEventDestroy(things.event));
 	if (things.stream != NULL)
 		result = first_of(result, hip.hipStreamDestroy(things.stream));
 	if (things.registered)
 		result = first_of(result, hip.hipHostUnregister(host));
+	if (things.managed != NULL)
+		result = first_of(result, hip.hipFree(things.managed));
 	if (things.memory != NULL)
 		result = first_of(result, hip.hipFree(things.memory));
 	return result;
@@ -220,7 +280,7 @@ static uint64_t alive(const struct control *control)
 {
 	struct hoist_emulator_counters count = counters_of(control);
 	return count.live_allocations + count.live_registrations + count.live_streams +
-	       count.live_events;
+	       count.live_events + count.live_pools;
 }
 
 /* Fails the first use of each function in turn. */

@@ -20,6 +20,7 @@ static struct cuda cu;
 static hoist__cu_context context;
 static pthread_barrier_t barrier;
 static hoist__cu_event events[WORKERS];
+static hoist__cu_pool pool; /* the device's own, which all share */
 
 static void check(bool good, const char *what)
 {
@@ -35,17 +36,21 @@ static void *open_driver(void *unused)
 {
 	cuda_start(&cu, "cuda:2", 0);
 	CHECK(cu.cuCtxGetCurrent(&context) == 0);
+	CHECK(cu.cuDeviceGetMemPool(&pool, 0) == 0);
 	return unused;
 }
 
-/* One round: there and back, behind the neighbour's work. */
+/* One round: there and back, behind the neighbour's work, in plain memory and the pool's in
+ * turn. */
 static void round_trip(unsigned worker, int number, unsigned char *host, hoist__cu_stream stream)
 {
 	hoist__cu_device_ptr memory = 0;
+	bool pooled = number % 2 == 0;
 	unsigned char value = (unsigned char)(worker * 50 + (unsigned)number);
 	memset(host, value, BYTES);
 	memset(host + BYTES, 0, BYTES);
-	CHECK(cu.cuMemAlloc(&memory, BYTES) == 0);
+	CHECK((pooled ? cu.cuMemAllocFromPoolAsync(&memory, BYTES, pool, stream)
+		      : cu.cuMemAlloc(&memory, BYTES)) == 0);
 	CHECK(cu.cuMemcpyHtoDAsync(memory, host, BYTES, stream) == 0);
 	CHECK(cu.cuEventRecord(events[worker], stream) == 0);
 	CHECK(cu.cuStreamWaitEvent(stream, events[(worker + 1) % WORKERS], 0) == 0);
@@ -55,9 +60,12 @@ static void round_trip(unsigned worker, int number, unsigned char *host, hoist__
 		CHECK(cu.cuEventSynchronize(events[worker]) == 0);
 	CHECK(code == 0);
 	memset(host, 0xff, BYTES); /* the event says that the source is free */
+	if (pooled)
+		CHECK(cu.cuMemFreeAsync(memory, stream) == 0);
 	CHECK(cu.cuStreamSynchronize(stream) == 0);
 	CHECK(host[BYTES] == value && host[2 * BYTES - 1] == value);
-	CHECK(cu.cuMemFree(memory) == 0);
+	if (!pooled)
+		CHECK(cu.cuMemFree(memory) == 0);
 }
 
 static void *work(void *argument)

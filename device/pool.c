@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* device/pool.c - the drivers' own pools: arguments and the process are checked here,
+ * then the backend is called. */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "device/device-ops.h"
+
+static int make_pool(struct hoist__dev *dev, size_t max_bytes, bool borrowed,
+		     struct hoist__dev_pool **ret)
+{
+	int err = hoist__dev_check(dev);
+	if (err < 0)
+		return err;
+	if (dev->ops->pool_create == NULL)
+		return hoist__fail(-ENOTSUP, "%s:%d has no driver, and so no driver's pool",
+				   hoist__api_name(dev->api), dev->ordinal);
+	struct hoist__dev_pool *pool = calloc(1, sizeof *pool);
+	if (pool == NULL)
+		return hoist__fail_nomem("a memory pool", sizeof *pool);
+	pool->dev = dev;
+	pool->max_bytes = max_bytes;
+	pool->borrowed = borrowed;
+	pool->generation = hoist__fork_now();
+	err = borrowed ? dev->ops->pool_current(pool) : dev->ops->pool_create(pool);
+	if (err < 0) {
+		free(pool);
+		return err;
+	}
+	*ret = pool;
+	return 0;
+}
+
+int hoist__dev_pool_create(struct hoist__dev *dev, size_t max_bytes, struct hoist__dev_pool **ret)
+{
+	return make_pool(dev, max_bytes, false, ret);
+}
+
+int hoist__dev_pool_current(struct hoist__dev *dev, struct hoist__dev_pool **ret)
+{
+	return make_pool(dev, 0, true, ret);
+}
+
+void hoist__dev_pool_destroy(struct hoist__dev_pool *pool)
+{
+	if (pool == NULL)
+		return;
+	/* In a child of fork the native pool is the parent's. */
+	if (!pool->borrowed && pool->generation == hoist__fork_now())
+		pool->dev->ops->pool_destroy(pool);
+	free(pool);
+}
+
+static int check_pool(const struct hoist__dev_pool *pool)
+{
+	return hoist__dev_check_process(pool->generation, "the memory pool");
+}
+
+static int check_stream(const struct hoist__dev_pool *pool, const struct hoist__dev_stream *stream)
+{
+	int err = check_pool(pool);
+	if (err < 0)
+		return err;
+	err = hoist__dev_check_process(stream->generation, "the stream");
+	if (err == 0 && stream->dev != pool->dev)
+		err = hoist__fail(-EINVAL, "a stream of %s:%d cannot order a pool of %s:%d",
+				  hoist__api_name(stream->dev->api), stream->dev->ordinal,
+				  hoist__api_name(pool->dev->api), pool->dev->ordinal);
+	return err;
+}
+
+int hoist__dev_pool_alloc(struct hoist__dev_pool *pool, size_t bytes,
+			  struct hoist__dev_stream *stream, uintptr_t *ret)
+{
+	int err = check_stream(pool, stream);
+	if (err < 0)
+		return err;
+	if (bytes == 0)
+		return hoist__fail(-EINVAL, "%s:%d: 0 bytes of a memory pool were asked for",
+				   hoist__api_name(pool->dev->api), pool->dev->ordinal);
+	return pool->dev->ops->pool_alloc(pool, bytes, stream, ret);
+}
+
+int hoist__dev_pool_free(struct hoist__dev_pool *pool, uintptr_t address,
+			 struct hoist__dev_stream *stream)
+{
+	if (address == 0)
+		return 0;
+	int err = check_stream(pool, stream);
+	return err < 0 ? err : pool->dev->ops->pool_free(pool, address, stream);
+}
+
+int hoist__dev_pool_trim(struct hoist__dev_pool *pool, size_t keep_bytes)
+{
+	int err = check_pool(pool);
+	return err < 0 ? err : pool->dev->ops->pool_trim(pool, keep_bytes);
+}
+
+int hoist__dev_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			uint64_t *ret)
+{
+	int err = check_pool(pool);
+	if (err < 0)
+		return err;
+	if ((unsigned)attribute >= HOIST__N_POOL_ATTRIBUTES)
+		return hoist__fail(-EINVAL, "memory pools have no attribute %d", (int)attribute);
+	return pool->dev->ops->pool_get(pool, attribute, ret);
+}
+
+/* NULL, or why @attribute cannot be set to @value. */
+static const char *judge_value(enum hoist__pool_attribute attribute, uint64_t value)
+{
+	switch (attribute) {
+	case HOIST__POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+	case HOIST__POOL_REUSE_ALLOW_OPPORTUNISTIC:
+	case HOIST__POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		return value > 1 ? "is a flag: 0 or 1" : NULL;
+	case HOIST__POOL_RELEASE_THRESHOLD:
+		return NULL;
+	case HOIST__POOL_RESERVED_CURRENT:
+	case HOIST__POOL_USED_CURRENT:
+		return "can only be read";
+	case HOIST__POOL_RESERVED_HIGH:
+	case HOIST__POOL_USED_HIGH:
+		return value != 0 ? "can only be set to 0" : NULL;
+	case HOIST__N_POOL_ATTRIBUTES:
+		break;
+	}
+	return "does not exist";
+}
+
+int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			uint64_t value)
+{
+	int err = check_pool(pool);
+	if (err < 0)
+		return err;
+	const char *why = judge_value(attribute, value);
+	if (why != NULL)
+		return hoist__fail(-EINVAL, "attribute %d of a memory pool %s", (int)attribute,
+				   why);
+	return pool->dev->ops->pool_set(pool, attribute, value);
+}

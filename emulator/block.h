@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* emulator/block.h - what is allocated or registered; private to memory.c, register.c,
+ * span.c and pool*.c.  All functions [locked]. */
+#ifndef HOIST_EMULATOR_BLOCK_H
+#define HOIST_EMULATOR_BLOCK_H
+
+#include "emulator/core.h"
+
+struct hoist__emu_piece;
+
+struct hoist__emu_block {
+	struct hoist__emu_range range;
+	struct hoist__list node;	  /* placed: in device->blocks, by address */
+	struct hoist__emu_device *device; /* NULL: a registration */
+	struct hoist__emu_piece *piece;	  /* of a pool, whose place it has; else NULL */
+	size_t rounded;			  /* what it takes of the device */
+	unsigned users;			  /* queued operations */
+	unsigned busy;			  /* of them: copying a chunk now */
+	bool managed;			  /* mapped for the host, as a registration is */
+	bool dead;			  /* freed under them */
+};
+
+/* What a block of @bytes takes of its device. */
+size_t hoist__emu_round(size_t bytes);
+
+/* Counts rounded bytes as taken from the block's device, or as given back. */
+void hoist__emu_block_take(const struct hoist__emu_block *block);
+void hoist__emu_block_give(const struct hoist__emu_block *block);
+
+/* True if the device's limit leaves room for @bytes, rounded, more. */
+bool hoist__emu_has_room(const struct hoist__emu_device *device, size_t bytes);
+
+/* Finds a place for block->rounded bytes on block->device and takes them: 0 or
+ * EMU_OUT_OF_MEMORY.  unplace gives the place up, not the bytes. */
+int hoist__emu_block_place(struct hoist__emu_block *block);
+void hoist__emu_block_unplace(struct hoist__emu_block *block);
+
+/* The end of a block, or of its last user after that. */
+void hoist__emu_block_discard(struct hoist__emu_block *block);
+
+/* Takes a block out of service that was freed or unregistered: 0, or
+ * EMU_ILLEGAL_ADDRESS if queued operations still use it. */
+int hoist__emu_block_retire(struct hoist__emu_block *block);
+
+bool hoist__emu_is_device_address(uintptr_t address);
+
+/* Whether the program still has memory there. */
+bool hoist__emu_is_mapped(uintptr_t address, size_t bytes);
+
+/* --- pools: see pool.c --- */
+
+struct hoist__emu_piece {
+	struct hoist__list node; /* in pool->pieces */
+	struct hoist__emu_pool *pool;
+	struct hoist__emu_block place;
+	struct hoist__emu_block *block; /* NULL: free */
+	unsigned n_releases;		/* queued; of earlier blocks too, where it is used again */
+	struct hoist__emu_stream *stream; /* free: on which; for comparison only */
+	struct hoist__emu_mark *mark;	  /* free: of the last release; NULL: nothing to wait for */
+};
+
+struct hoist__emu_pool {
+	struct hoist__emu_range range; /* [this, this + 1): its handle */
+	struct hoist__list node;       /* in device->pools */
+	struct hoist__emu_device *device;
+	struct hoist__list pieces;
+	uint64_t max_bytes; /* 0: no limit */
+	uint64_t values[EMU_POOL_ATTRIBUTES];
+	bool closing; /* destroyed: ends with its last piece */
+};
+
+/* NULL for what is no pool. */
+struct hoist__emu_pool *hoist__emu_pool_find(struct hoist__emu_pool *handle);
+
+/* Gives back what is free and passed until no more than @keep is reserved; a destroyed pool
+ * ends here. */
+void hoist__emu_pool_settle(struct hoist__emu_pool *pool, uint64_t keep);
+
+#endif

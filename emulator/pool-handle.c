@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* Pools as the driver's caller sees them: made and destroyed, trimmed, their attributes. */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "emulator/block.h"
+
+struct hoist__emu_pool *hoist__emu_pool_find(struct hoist__emu_pool *handle)
+{
+	return hoist__emu_range_find(&hoist__emu.pools, (uintptr_t)handle, 1);
+}
+
+/* [locked] */
+static int make_pool(struct hoist__emu_device *device, uint64_t max_bytes,
+		     struct hoist__emu_pool **ret)
+{
+	struct hoist__emu_pool *pool = calloc(1, sizeof *pool);
+	if (pool == NULL)
+		return EMU_OUT_OF_MEMORY;
+	pool->range = (struct hoist__emu_range){.start = (uintptr_t)pool, .bytes = 1};
+	pool->device = device;
+	pool->max_bytes = max_bytes;
+	for (unsigned i = EMU_POOL_FOLLOW_EVENTS; i <= EMU_POOL_DEPENDENCIES; i++)
+		pool->values[i] = 1;
+	hoist__list_init(&pool->pieces);
+	if (hoist__emu_range_add(&hoist__emu.pools, &pool->range) < 0) {
+		free(pool);
+		return EMU_OUT_OF_MEMORY;
+	}
+	hoist__list_push_back(&device->pools, &pool->node);
+	*ret = pool;
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_pool_create(struct hoist__emu_device *device, uint64_t max_bytes,
+			   struct hoist__emu_pool **ret)
+{
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	hoist__emu_lock();
+	result = make_pool(device, max_bytes, ret);
+	hoist__emu.count.live_pools += result == EMU_SUCCESS;
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_pool_of_device(struct hoist__emu_device *device, struct hoist__emu_pool **ret)
+{
+	int result = EMU_SUCCESS;
+	hoist__emu_lock();
+	if (device->own_pool == NULL)
+		result = make_pool(device, 0, &device->own_pool);
+	if (result == EMU_SUCCESS)
+		*ret = device->own_pool;
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_pool_destroy(struct hoist__emu_pool *handle)
+{
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	result = EMU_INVALID_VALUE;
+	hoist__emu_lock();
+	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
+	if (pool != NULL && pool != pool->device->own_pool) {
+		hoist__emu_range_remove(&hoist__emu.pools, &pool->range);
+		hoist__emu.count.live_pools--;
+		pool->closing = true;
+		hoist__emu_pool_settle(pool, 0);
+		result = EMU_SUCCESS;
+	}
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_pool_trim(struct hoist__emu_pool *handle, size_t keep_bytes)
+{
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	hoist__emu_lock();
+	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
+	if (pool != NULL)
+		hoist__emu_pool_settle(pool, keep_bytes);
+	hoist__emu_unlock();
+	return pool != NULL ? EMU_SUCCESS : EMU_INVALID_VALUE;
+}
+
+int hoist__emu_pool_get(struct hoist__emu_pool *handle, unsigned attribute, void *value)
+{
+	if (attribute < EMU_POOL_FOLLOW_EVENTS || attribute >= EMU_POOL_ATTRIBUTES || value == NULL)
+		return EMU_INVALID_VALUE;
+	hoist__emu_lock();
+	const struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
+	if (pool != NULL && attribute < EMU_POOL_THRESHOLD)
+		*(int *)value = (int)pool->values[attribute];
+	else if (pool != NULL)
+		*(uint64_t *)value = pool->values[attribute];
+	hoist__emu_unlock();
+	return pool != NULL ? EMU_SUCCESS : EMU_INVALID_VALUE;
+}
+
+/* [locked] */
+static int set_value(struct hoist__emu_pool *pool, unsigned attribute, const void *value)
+{
+	switch (attribute) {
+	case EMU_POOL_FOLLOW_EVENTS:
+	case EMU_POOL_OPPORTUNISTIC:
+	case EMU_POOL_DEPENDENCIES:
+		pool->values[attribute] = *(const int *)value != 0;
+		return EMU_SUCCESS;
+	case EMU_POOL_THRESHOLD:
+		pool->values[attribute] = *(const uint64_t *)value;
+		return EMU_SUCCESS;
+	case EMU_POOL_RESERVED_HIGH:
+	case EMU_POOL_USED_HIGH: /* from 0 it rises at once to what is current */
+		if (*(const uint64_t *)value != 0)
+			return EMU_INVALID_VALUE;
+		pool->values[attribute] = pool->values[attribute - 1];
+		return EMU_SUCCESS;
+	default:
+		return EMU_INVALID_VALUE;
+	}
+}
+
+int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, const void *value)
+{
+	hoist__emu_lock();
+	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
+	int result = EMU_INVALID_VALUE;
+	if (pool != NULL && value != NULL)
+		result = set_value(pool, attribute, value);
+	hoist__emu_unlock();
+	return result;
+}

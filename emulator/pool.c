@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* The drivers' stream-ordered pools.
+ *
+ *   piece    a place on the device that the pool reserved; given out whole, never split or
+ *            joined, to requests of at least half its size
+ *   block    one use of a piece, from an allocation to its free
+ *   release  the operation that a free queues: where the stream passes it, what other
+ *            streams still do with the block was not ordered, and fails
+ *
+ * A free piece serves its own stream at once; others when its release has passed, if the
+ * pool may reuse opportunistically; else, where the device or the pool's limit leaves
+ * nothing, the asking stream is made to wait for it, if the pool may add dependencies.
+ * Events that streams waited for are not looked through.  On a capturing stream all of
+ * this happens as on any other: there are no graphs that could own memory. */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "emulator/block.h"
+
+static struct hoist__emu_piece *piece_of(struct hoist__list *node)
+{
+	return HOIST__CONTAINER_OF(node, struct hoist__emu_piece, node);
+}
+
+/* [locked] All below but the functions of core.h. */
+
+static void grow_value(struct hoist__emu_pool *pool, unsigned current, size_t bytes)
+{
+	pool->values[current] += bytes;
+	pool->values[current + 1] =
+		hoist__max_u64(pool->values[current + 1], pool->values[current]);
+}
+
+static bool has_passed(const struct hoist__emu_piece *piece)
+{
+	return piece->block == NULL && piece->n_releases == 0;
+}
+
+/* --- pieces --- */
+
+static void release_piece(struct hoist__emu_piece *piece)
+{
+	piece->pool->values[EMU_POOL_RESERVED_CURRENT] -= piece->place.rounded;
+	hoist__emu_block_give(&piece->place);
+	hoist__emu_block_unplace(&piece->place);
+	hoist__list_remove(&piece->node);
+	hoist__emu_mark_unref(piece->mark);
+	free(piece);
+}
+
+void hoist__emu_pool_settle(struct hoist__emu_pool *pool, uint64_t keep)
+{
+	struct hoist__list *next = NULL;
+	for (struct hoist__list *at = pool->pieces.next; at != &pool->pieces; at = next) {
+		struct hoist__emu_piece *piece = piece_of(at);
+		next = at->next;
+		if (pool->values[EMU_POOL_RESERVED_CURRENT] <= keep)
+			break;
+		if (has_passed(piece))
+			release_piece(piece);
+	}
+	if (pool->closing && hoist__list_empty(&pool->pieces)) {
+		hoist__list_remove(&pool->node);
+		free(pool);
+	}
+}
+
+static struct hoist__emu_piece *make_piece(struct hoist__emu_pool *pool, size_t rounded)
+{
+	uint64_t reserved = pool->values[EMU_POOL_RESERVED_CURRENT];
+	if (pool->max_bytes != 0 &&
+	    (reserved > pool->max_bytes || rounded > pool->max_bytes - reserved))
+		return NULL;
+	struct hoist__emu_piece *piece = calloc(1, sizeof *piece);
+	if (piece == NULL)
+		return NULL;
+	piece->pool = pool;
+	piece->place.device = pool->device;
+	piece->place.rounded = rounded;
+	if (hoist__emu_block_place(&piece->place) != EMU_SUCCESS) {
+		free(piece);
+		return NULL;
+	}
+	hoist__list_push_back(&pool->pieces, &piece->node);
+	grow_value(pool, EMU_POOL_RESERVED_CURRENT, rounded);
+	return piece;
+}
+
+enum whose { OF_STREAM, OF_PASSED, OF_ANY };
+
+static bool fits(const struct hoist__emu_piece *piece, const struct hoist__emu_stream *stream,
+		 enum whose whose, size_t rounded)
+{
+	if (piece->block != NULL || piece->place.rounded < rounded)
+		return false;
+	switch (whose) {
+	case OF_STREAM:
+		return piece->stream == stream && piece->place.rounded / 2 <= rounded;
+	case OF_PASSED:
+		return has_passed(piece) && piece->place.rounded / 2 <= rounded;
+	case OF_ANY:
+		break;
+	}
+	return true;
+}
+
+/* The smallest one that fits. */
+static struct hoist__emu_piece *find_piece(struct hoist__emu_pool *pool,
+					   const struct hoist__emu_stream *stream, enum whose whose,
+					   size_t rounded)
+{
+	struct hoist__emu_piece *best = NULL;
+	for (struct hoist__list *at = pool->pieces.next; at != &pool->pieces; at = at->next) {
+		struct hoist__emu_piece *piece = piece_of(at);
+		if (fits(piece, stream, whose, rounded) &&
+		    (best == NULL || piece->place.rounded < best->place.rounded))
+			best = piece;
+	}
+	return best;
+}
+
+/* @stream goes on when the piece's release has passed. */
+static int wait_for_release(struct hoist__emu_stream *stream, struct hoist__emu_piece *piece)
+{
+	if (piece->mark == NULL || piece->stream == stream)
+		return EMU_SUCCESS;
+	struct hoist__emu_op op = {.kind = EMU_WAIT, .mark = piece->mark};
+	int result = hoist__emu_stream_queue(stream, &op);
+	piece->mark->refs += result == EMU_SUCCESS;
+	return result;
+}
+
+static int get_piece(struct hoist__emu_pool *pool, struct hoist__emu_stream *stream, size_t rounded,
+		     struct hoist__emu_piece **ret)
+{
+	*ret = find_piece(pool, stream, OF_STREAM, rounded);
+	if (*ret == NULL && pool->values[EMU_POOL_OPPORTUNISTIC] != 0)
+		*ret = find_piece(pool, stream, OF_PASSED, rounded);
+	if (*ret == NULL)
+		*ret = make_piece(pool, rounded);
+	if (*ret == NULL) {
+		hoist__emu_pool_settle(pool, 0);
+		*ret = make_piece(pool, rounded);
+	}
+	if (*ret != NULL || pool->values[EMU_POOL_DEPENDENCIES] == 0)
+		return *ret != NULL ? EMU_SUCCESS : EMU_OUT_OF_MEMORY;
+	*ret = find_piece(pool, stream, OF_ANY, rounded);
+	return *ret != NULL ? wait_for_release(stream, *ret) : EMU_OUT_OF_MEMORY;
+}
+
+/* --- blocks --- */
+
+static int alloc_block(struct hoist__emu_pool *pool, struct hoist__emu_stream *stream,
+		       struct hoist__emu_block *block)
+{
+	struct hoist__emu_piece *piece = NULL;
+	int result = stream->error;
+	if (result == EMU_SUCCESS)
+		result = get_piece(pool, stream, block->rounded, &piece);
+	if (result != EMU_SUCCESS)
+		return result;
+	block->range.start = piece->place.range.start;
+	if (hoist__emu_range_add(&hoist__emu.allocations, &block->range) < 0)
+		return EMU_OUT_OF_MEMORY; /* the piece stays, free */
+	block->piece = piece;
+	piece->block = block;
+	hoist__emu_mark_unref(piece->mark);
+	piece->mark = NULL;
+	grow_value(pool, EMU_POOL_USED_CURRENT, block->rounded);
+	hoist__emu.count.live_allocations++;
+	return EMU_SUCCESS;
+}
+
+/* The block leaves its piece, which is free as @mark passes. */
+static void leave_piece(struct hoist__emu_block *block, struct hoist__emu_stream *stream,
+			struct hoist__emu_mark *mark)
+{
+	struct hoist__emu_piece *piece = block->piece;
+	hoist__emu_range_remove(&hoist__emu.allocations, &block->range);
+	piece->pool->values[EMU_POOL_USED_CURRENT] -= block->rounded;
+	piece->block = NULL;
+	piece->stream = stream;
+	piece->mark = mark;
+}
+
+static int free_block(struct hoist__emu_block *block, struct hoist__emu_stream *stream)
+{
+	struct hoist__emu_mark *mark = calloc(1, sizeof *mark);
+	if (mark == NULL)
+		return EMU_OUT_OF_MEMORY;
+	mark->refs = 2; /* the operation's and the piece's */
+	struct hoist__emu_op op = {.kind = EMU_RELEASE, .mark = mark, .block = block};
+	int result = hoist__emu_stream_queue(stream, &op);
+	if (result != EMU_SUCCESS) {
+		free(mark);
+		return result;
+	}
+	leave_piece(block, stream, mark);
+	block->piece->n_releases++;
+	hoist__emu.count.live_allocations--;
+	return stream->error;
+}
+
+void hoist__emu_pool_passed(struct hoist__emu_op *op)
+{
+	struct hoist__emu_block *block = op->block;
+	struct hoist__emu_pool *pool = block->piece->pool;
+	op->mark->done = true;
+	block->piece->n_releases--;
+	if (block->users > 0) {
+		hoist__emu.count.use_after_free++;
+		block->dead = true;
+	} else {
+		hoist__emu_block_discard(block);
+	}
+	if (pool->closing)
+		hoist__emu_pool_settle(pool, 0);
+}
+
+int hoist__emu_pool_free_now(struct hoist__emu_block *block)
+{
+	struct hoist__emu_pool *pool = block->piece->pool;
+	leave_piece(block, NULL, NULL);
+	int result = hoist__emu_block_retire(block);
+	if (pool->closing)
+		hoist__emu_pool_settle(pool, 0);
+	return result;
+}
+
+void hoist__emu_pools_synchronized(struct hoist__emu_device *device)
+{
+	struct hoist__list *next = NULL;
+	for (struct hoist__list *at = device->pools.next; at != &device->pools; at = next) {
+		struct hoist__emu_pool *pool =
+			HOIST__CONTAINER_OF(at, struct hoist__emu_pool, node);
+		next = at->next;
+		hoist__emu_pool_settle(pool, pool->closing ? 0 : pool->values[EMU_POOL_THRESHOLD]);
+	}
+}
+
+int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
+			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret)
+{
+	if (bytes == 0 || ret == NULL)
+		return EMU_INVALID_VALUE;
+	if (bytes > SIZE_MAX / 4)
+		return EMU_OUT_OF_MEMORY;
+	struct hoist__emu_block *block = calloc(1, sizeof *block);
+	if (block == NULL)
+		return EMU_OUT_OF_MEMORY;
+	block->range.bytes = bytes;
+	block->rounded = hoist__emu_round(bytes);
+	hoist__emu_lock();
+	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
+	int result = EMU_INVALID_VALUE;
+	if (pool != NULL)
+		result = hoist__emu_stream_find(device, stream, &stream);
+	if (result == EMU_SUCCESS) {
+		block->device = pool->device;
+		result = alloc_block(pool, stream, block);
+	}
+	if (result == EMU_SUCCESS)
+		*ret = block->range.start;
+	hoist__emu_unlock();
+	if (result != EMU_SUCCESS)
+		free(block);
+	return result;
+}
+
+int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
+			 struct hoist__emu_stream *stream)
+{
+	if (address == 0)
+		return EMU_SUCCESS;
+	hoist__emu_lock();
+	int result = hoist__emu_stream_find(device, stream, &stream);
+	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
+	if (block == NULL || block->range.start != address || block->piece == NULL) {
+		hoist__emu.count.bad_frees++;
+		result = EMU_INVALID_VALUE;
+	}
+	if (result == EMU_SUCCESS)
+		result = free_block(block, stream);
+	hoist__emu_unlock();
+	return result;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* Host memory that a program registered, and managed memory: mapped for the host too, and
+ * for all else like a registration of its own.  A device that could not page it holds all
+ * of it, so it counts as the device's. */
+#include "config.h"
+
+#include "emulator/block.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+
+/* MS_ASYNC writes nothing back: it
+ * only walks the mappings, and fails where one is missing. */
+bool hoist__emu_is_mapped(uintptr_t address, size_t bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t first = address & ~(page - 1);
+	return msync((void *)first, address - first + bytes, MS_ASYNC) == 0;
+}
+
+/* [locked] */
+static int register_block(struct hoist__emu_block *block)
+{
+	struct hoist_emulator_counters *count = &hoist__emu.count;
+	uint64_t most = hoist__emu.now.register_most;
+	if (most != 0 && block->range.bytes > most)
+		return EMU_OUT_OF_MEMORY;
+	int err = hoist__emu_range_add(&hoist__emu.registrations, &block->range);
+	if (err < 0)
+		return err == -EEXIST ? EMU_ALREADY_REGISTERED : EMU_OUT_OF_MEMORY;
+	count->live_registrations++;
+	count->live_registered_bytes += block->range.bytes;
+	count->peak_registered_bytes =
+		hoist__max_u64(count->peak_registered_bytes, count->live_registered_bytes);
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_register(void *address, size_t bytes)
+{
+	uintptr_t start = (uintptr_t)address;
+	if (address == NULL || bytes == 0 || bytes > UINTPTR_MAX - start ||
+	    !hoist__emu_is_mapped(start, bytes))
+		return EMU_INVALID_VALUE;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	struct hoist__emu_block *block = calloc(1, sizeof *block);
+	if (block == NULL)
+		return EMU_OUT_OF_MEMORY;
+	block->range = (struct hoist__emu_range){.start = start, .bytes = bytes};
+	hoist__emu_lock();
+	result = hoist__emu_is_device_address(start) ? EMU_INVALID_VALUE : register_block(block);
+	hoist__emu_unlock();
+	if (result != EMU_SUCCESS)
+		free(block);
+	return result;
+}
+
+int hoist__emu_unregister(void *address)
+{
+	uintptr_t start = (uintptr_t)address;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	result = EMU_NOT_REGISTERED;
+	hoist__emu_lock();
+	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.registrations, start, 1);
+	if (block != NULL && block->range.start == start && !block->managed) {
+		hoist__emu_range_remove(&hoist__emu.registrations, &block->range);
+		hoist__emu.count.live_registrations--;
+		hoist__emu.count.live_registered_bytes -= block->range.bytes;
+		result = hoist__emu_block_retire(block);
+	} else {
+		hoist__emu.count.bad_frees++;
+	}
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_host_address(void *address, uintptr_t *ret)
+{
+	hoist__emu_lock();
+	void *block = hoist__emu_range_find(&hoist__emu.registrations, (uintptr_t)address, 1);
+	hoist__emu_unlock();
+	if (block == NULL || ret == NULL)
+		return EMU_INVALID_VALUE;
+	*ret = (uintptr_t)address;
+	return EMU_SUCCESS;
+}
+
+/* --- managed memory --- */
+
+/* [locked] */
+static int add_managed(struct hoist__emu_block *block)
+{
+	if (!hoist__emu_has_room(block->device, block->rounded) ||
+	    hoist__emu_range_add(&hoist__emu.registrations, &block->range) < 0)
+		return EMU_OUT_OF_MEMORY;
+	hoist__emu_block_take(block);
+	hoist__emu.count.live_allocations++;
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret)
+{
+	if (bytes == 0 || ret == NULL)
+		return EMU_INVALID_VALUE;
+	if (bytes > SIZE_MAX / 4)
+		return EMU_OUT_OF_MEMORY;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	struct hoist__emu_block *block = calloc(1, sizeof *block);
+	if (block == NULL)
+		return EMU_OUT_OF_MEMORY;
+	block->device = device;
+	block->managed = true;
+	block->rounded = (size_t)hoist__round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+	void *memory = mmap(NULL, block->rounded, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED) {
+		free(block);
+		return EMU_OUT_OF_MEMORY;
+	}
+	block->range = (struct hoist__emu_range){.start = (uintptr_t)memory, .bytes = bytes};
+	hoist__emu_lock();
+	result = add_managed(block);
+	hoist__emu_unlock();
+	if (result == EMU_SUCCESS)
+		*ret = (uintptr_t)memory;
+	else
+		hoist__emu_block_discard(block);
+	return result;
+}

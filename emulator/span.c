@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* The sides of copies: looked up when queued, held until performed. */
+#include "config.h"
+
+#include "emulator/block.h"
+
+static int refuse(void)
+{
+	hoist__emu.count.bad_copies++;
+	return EMU_INVALID_VALUE;
+}
+
+static bool contains(const struct hoist__emu_range *range, uintptr_t address, size_t bytes)
+{
+	return address >= range->start && address - range->start <= range->bytes &&
+	       bytes <= range->bytes - (address - range->start);
+}
+
+int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_span *ret)
+{
+	if (!hoist__emu_is_device_address(address)) {
+		int result = hoist__emu_span_host(address, bytes, ret);
+		if (result != EMU_SUCCESS || ret->block != NULL)
+			return result;
+		return refuse(); /* pageable memory is no device memory */
+	}
+	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
+	if (block == NULL || !contains(&block->range, address, bytes))
+		return refuse();
+	block->users++;
+	*ret = (struct hoist__emu_span){
+		.bytes = block->device->bytes + (address - block->device->base),
+		.block = block,
+	};
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_span_host(uintptr_t address, size_t bytes, struct hoist__emu_span *ret)
+{
+	if (address == 0 || hoist__emu_is_device_address(address) || bytes > UINTPTR_MAX - address)
+		return refuse();
+	/* A copy must not run across the edge of a registration: drivers look
+	 * at where it starts and refuse what lies behind. */
+	struct hoist__emu_block *block =
+		hoist__emu_range_find(&hoist__emu.registrations, address, bytes);
+	if (block != NULL && !contains(&block->range, address, bytes))
+		return refuse();
+	if (block != NULL)
+		block->users++;
+	*ret = (struct hoist__emu_span){
+		.bytes = (unsigned char *)address,
+		.block = block,
+		.host = true,
+	};
+	return EMU_SUCCESS;
+}
+
+void hoist__emu_span_release(struct hoist__emu_span *span)
+{
+	struct hoist__emu_block *block = span->block;
+	span->block = NULL;
+	if (block != NULL && --block->users == 0 && block->dead)
+		hoist__emu_block_discard(block);
+}
+
+int hoist__emu_span_touch(struct hoist__emu_span *span, size_t offset, size_t bytes)
+{
+	if (span->block != NULL && span->block->dead)
+		return EMU_ILLEGAL_ADDRESS;
+	if (span->host && !hoist__emu_is_mapped((uintptr_t)span->bytes + offset, bytes)) {
+		hoist__emu.count.use_after_free++;
+		return EMU_ILLEGAL_ADDRESS;
+	}
+	if (span->block != NULL)
+		span->block->busy++;
+	return EMU_SUCCESS;
+}
+
+void hoist__emu_span_leave(struct hoist__emu_span *span)
+{
+	if (span->block == NULL)
+		return;
+	span->block->busy--;
+	if (span->block->dead)
+		(void)pthread_cond_broadcast(&hoist__emu.progress);
+}
