@@ -4,7 +4,7 @@
 #ifndef HOIST_EMULATOR_BLOCK_H
 #define HOIST_EMULATOR_BLOCK_H
 
-#include "emulator/core.h"
+#include "emulator/pool.h"
 
 struct hoist__emu_piece;
 
@@ -47,14 +47,13 @@ bool hoist__emu_is_device_address(uintptr_t address);
 /* Whether the program still has memory there. */
 bool hoist__emu_is_mapped(uintptr_t address, size_t bytes);
 
-/* --- pools: see pool.c --- */
+/* --- pools: see pool.h --- */
 
 struct hoist__emu_piece {
-	struct hoist__list node; /* in pool->pieces */
+	struct hoist__list node; /* in pool->free, unless a block has it */
 	struct hoist__emu_pool *pool;
 	struct hoist__emu_block place;
-	struct hoist__emu_block *block; /* NULL: free */
-	unsigned n_releases;		/* queued; of earlier blocks too, where it is used again */
+	unsigned n_releases; /* queued; of earlier blocks too, where it is used again */
 	struct hoist__emu_stream *stream; /* free: on which; for comparison only */
 	struct hoist__emu_mark *mark;	  /* free: of the last release; NULL: nothing to wait for */
 };
@@ -63,8 +62,9 @@ struct hoist__emu_pool {
 	struct hoist__emu_range range; /* [this, this + 1): its handle */
 	struct hoist__list node;       /* in device->pools */
 	struct hoist__emu_device *device;
-	struct hoist__list pieces;
-	uint64_t max_bytes; /* 0: no limit */
+	struct hoist__list free; /* pieces that no block has */
+	size_t n_pieces;	 /* all */
+	uint64_t max_bytes;	 /* 0: no limit */
 	uint64_t values[EMU_POOL_ATTRIBUTES];
 	bool closing; /* destroyed: ends with its last piece */
 };

@@ -14,7 +14,7 @@
  *   span        one side of a copy: where its bytes are, and which allocation
  *               or registration must stay while the copy is queued
  *   pool        memory of a device that is given and taken in the order of streams, in
- *               pieces; see pool.c
+ *               pieces; see pool.h
  *   stream      a queue of operations and the thread that performs them, late
  *   mark        one recording of an event; outlives the event that made it
  *   face        the names of a driver's functions, and what they fail with
@@ -103,6 +103,7 @@ void hoist__emu_range_remove(void **set, struct hoist__emu_range *range);
 /* --- state (core.c) --- */
 
 struct hoist__emu_stream;
+struct hoist__emu_pool;
 
 struct hoist__emu_device {
 	int ordinal;
@@ -358,48 +359,6 @@ int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream
 
 /* [locked] Performs a copy or memset in the stream's thread: 0 or the failure. */
 int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op);
-
-/* --- pool.c --- */
-
-struct hoist__emu_pool;
-
-/* The drivers' numbers for a pool's attributes, and their kinds. */
-enum {
-	EMU_POOL_FOLLOW_EVENTS = 1,
-	EMU_POOL_OPPORTUNISTIC,
-	EMU_POOL_DEPENDENCIES,
-	EMU_POOL_THRESHOLD,
-	EMU_POOL_RESERVED_CURRENT,
-	EMU_POOL_RESERVED_HIGH,
-	EMU_POOL_USED_CURRENT,
-	EMU_POOL_USED_HIGH,
-	EMU_POOL_ATTRIBUTES
-};
-
-int hoist__emu_pool_create(struct hoist__emu_device *device, uint64_t max_bytes,
-			   struct hoist__emu_pool **ret);
-int hoist__emu_pool_of_device(struct hoist__emu_device *device, struct hoist__emu_pool **ret);
-int hoist__emu_pool_destroy(struct hoist__emu_pool *handle);
-int hoist__emu_pool_trim(struct hoist__emu_pool *handle, size_t keep_bytes);
-
-/* *@value is an int for the first three, else 64 bits. */
-int hoist__emu_pool_get(struct hoist__emu_pool *handle, unsigned attribute, void *value);
-int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, const void *value);
-
-/* @device: whose NULL stream is meant. */
-int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
-			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret);
-int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
-			 struct hoist__emu_stream *stream);
-
-/* [locked] Frees a block of a pool outside the order of any stream. */
-int hoist__emu_pool_free_now(struct hoist__emu_block *block);
-
-/* [locked] Performs an EMU_RELEASE: the stream has passed the free. */
-void hoist__emu_pool_passed(struct hoist__emu_op *op);
-
-/* [locked] The host waited for work of @device: its pools keep what their thresholds say. */
-void hoist__emu_pools_synchronized(struct hoist__emu_device *device);
 
 /* --- event.c --- */
 

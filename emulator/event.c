@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "emulator/pool.h"
+
 void hoist__emu_mark_unref(struct hoist__emu_mark *mark)
 {
 	if (mark != NULL && --mark->refs == 0)

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "emulator/hip-face.h"
+#include "emulator/pool.h"
 
 #define SAME(ours, drivers) _Static_assert((int)(ours) == (int)(drivers), #drivers)
 SAME(EMU_POOL_FOLLOW_EVENTS, HOIST__HIP_POOL_FOLLOW_EVENTS);

@@ -23,7 +23,7 @@ static int make_pool(struct hoist__emu_device *device, uint64_t max_bytes,
 	pool->max_bytes = max_bytes;
 	for (unsigned i = EMU_POOL_FOLLOW_EVENTS; i <= EMU_POOL_DEPENDENCIES; i++)
 		pool->values[i] = 1;
-	hoist__list_init(&pool->pieces);
+	hoist__list_init(&pool->free);
 	if (hoist__emu_range_add(&hoist__emu.pools, &pool->range) < 0) {
 		free(pool);
 		return EMU_OUT_OF_MEMORY;

@@ -1,17 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The drivers' stream-ordered pools.
- *
- *   piece    a place on the device that the pool reserved; given out whole, never split or
- *            joined, to requests of at least half its size
- *   block    one use of a piece, from an allocation to its free
- *   release  the operation that a free queues: where the stream passes it, what other
- *            streams still do with the block was not ordered, and fails
- *
- * A free piece serves its own stream at once; others when its release has passed, if the
- * pool may reuse opportunistically; else, where the device or the pool's limit leaves
- * nothing, the asking stream is made to wait for it, if the pool may add dependencies.
- * Events that streams waited for are not looked through.  On a capturing stream all of
- * this happens as on any other: there are no graphs that could own memory. */
+/* Pieces and blocks of pools; see pool.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -24,7 +12,7 @@ static struct hoist__emu_piece *piece_of(struct hoist__list *node)
 	return HOIST__CONTAINER_OF(node, struct hoist__emu_piece, node);
 }
 
-/* [locked] All below but the functions of core.h. */
+/* [locked] All but hoist__emu_pool_alloc() and hoist__emu_pool_free(). */
 
 static void grow_value(struct hoist__emu_pool *pool, unsigned current, size_t bytes)
 {
@@ -35,7 +23,7 @@ static void grow_value(struct hoist__emu_pool *pool, unsigned current, size_t by
 
 static bool has_passed(const struct hoist__emu_piece *piece)
 {
-	return piece->block == NULL && piece->n_releases == 0;
+	return piece->n_releases == 0;
 }
 
 /* --- pieces --- */
@@ -46,6 +34,7 @@ static void release_piece(struct hoist__emu_piece *piece)
 	hoist__emu_block_give(&piece->place);
 	hoist__emu_block_unplace(&piece->place);
 	hoist__list_remove(&piece->node);
+	piece->pool->n_pieces--;
 	hoist__emu_mark_unref(piece->mark);
 	free(piece);
 }
@@ -53,7 +42,7 @@ static void release_piece(struct hoist__emu_piece *piece)
 void hoist__emu_pool_settle(struct hoist__emu_pool *pool, uint64_t keep)
 {
 	struct hoist__list *next = NULL;
-	for (struct hoist__list *at = pool->pieces.next; at != &pool->pieces; at = next) {
+	for (struct hoist__list *at = pool->free.next; at != &pool->free; at = next) {
 		struct hoist__emu_piece *piece = piece_of(at);
 		next = at->next;
 		if (pool->values[EMU_POOL_RESERVED_CURRENT] <= keep)
@@ -61,7 +50,7 @@ void hoist__emu_pool_settle(struct hoist__emu_pool *pool, uint64_t keep)
 		if (has_passed(piece))
 			release_piece(piece);
 	}
-	if (pool->closing && hoist__list_empty(&pool->pieces)) {
+	if (pool->closing && pool->n_pieces == 0) {
 		hoist__list_remove(&pool->node);
 		free(pool);
 	}
@@ -83,7 +72,8 @@ static struct hoist__emu_piece *make_piece(struct hoist__emu_pool *pool, size_t 
 		free(piece);
 		return NULL;
 	}
-	hoist__list_push_back(&pool->pieces, &piece->node);
+	hoist__list_push_back(&pool->free, &piece->node);
+	pool->n_pieces++;
 	grow_value(pool, EMU_POOL_RESERVED_CURRENT, rounded);
 	return piece;
 }
@@ -93,7 +83,7 @@ enum whose { OF_STREAM, OF_PASSED, OF_ANY };
 static bool fits(const struct hoist__emu_piece *piece, const struct hoist__emu_stream *stream,
 		 enum whose whose, size_t rounded)
 {
-	if (piece->block != NULL || piece->place.rounded < rounded)
+	if (piece->place.rounded < rounded)
 		return false;
 	switch (whose) {
 	case OF_STREAM:
@@ -112,7 +102,7 @@ static struct hoist__emu_piece *find_piece(struct hoist__emu_pool *pool,
 					   size_t rounded)
 {
 	struct hoist__emu_piece *best = NULL;
-	for (struct hoist__list *at = pool->pieces.next; at != &pool->pieces; at = at->next) {
+	for (struct hoist__list *at = pool->free.next; at != &pool->free; at = at->next) {
 		struct hoist__emu_piece *piece = piece_of(at);
 		if (fits(piece, stream, whose, rounded) &&
 		    (best == NULL || piece->place.rounded < best->place.rounded))
@@ -165,7 +155,7 @@ static int alloc_block(struct hoist__emu_pool *pool, struct hoist__emu_stream *s
 	if (hoist__emu_range_add(&hoist__emu.allocations, &block->range) < 0)
 		return EMU_OUT_OF_MEMORY; /* the piece stays, free */
 	block->piece = piece;
-	piece->block = block;
+	hoist__list_remove(&piece->node);
 	hoist__emu_mark_unref(piece->mark);
 	piece->mark = NULL;
 	grow_value(pool, EMU_POOL_USED_CURRENT, block->rounded);
@@ -180,7 +170,7 @@ static void leave_piece(struct hoist__emu_block *block, struct hoist__emu_stream
 	struct hoist__emu_piece *piece = block->piece;
 	hoist__emu_range_remove(&hoist__emu.allocations, &block->range);
 	piece->pool->values[EMU_POOL_USED_CURRENT] -= block->rounded;
-	piece->block = NULL;
+	hoist__list_push_back(&piece->pool->free, &piece->node);
 	piece->stream = stream;
 	piece->mark = mark;
 }

@@ -17,6 +17,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "emulator/pool.h"
+
 /* --- life --- */
 
 /* [locked] */

@@ -4,8 +4,9 @@
 
 #define SUITE device_pool
 
-#include "base/checked.h"
 #include "device-driver.h"
+#include "device/cuda.h"
+#include "device/hip.h"
 
 #define LIMIT ((size_t)64 << 20)
 
@@ -305,6 +306,33 @@ static void unsupported(void)
 	nothing_is_left("after refusals");
 }
 EMULATED(what_the_device_has_not_is_ENOTSUP, unsupported)
+
+/* A driver from before all of this: hoist's table as loading an old one leaves it. */
+static void ancient(void)
+{
+	struct hoist__dev_pool *pool = NULL;
+	uintptr_t memory = 0;
+	bool capturing = true;
+	hoist__cuda.cuStreamIsCapturing = NULL;
+	hoist__cuda.cuThreadExchangeStreamCaptureMode = NULL;
+	hoist__cuda.cuMemAllocManaged = NULL;
+	hoist__cuda.cuMemPoolCreate = NULL;
+	hoist__hip.hipStreamIsCapturing = NULL;
+	hoist__hip.hipThreadExchangeStreamCaptureMode = NULL;
+	hoist__hip.hipMallocManaged = NULL;
+	hoist__hip.hipMemPoolCreate = NULL;
+	cr_assert_eq(hoist__dev_managed_alloc(dev, BYTES, &memory), -ENOTSUP);
+	cr_assert_eq(hoist__dev_pool_create(dev, 0, &pool), -ENOTSUP);
+	cr_assert_eq(hoist__dev_pool_current(dev, &pool), -ENOTSUP);
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__stream_capturing(stream, &capturing));
+	cr_assert_not(capturing);
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	hoist__stream_destroy(stream);
+	nothing_is_left("on an old driver");
+}
+EMULATED(driver_from_before_it_all_is_used_without, ancient)
 
 /* Everything once, stopping at the first failure and giving back what it has. */
 static int scenario(void)

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* emulator/pool.h - the drivers' stream-ordered pools.
+ *
+ *   piece    a place on the device that the pool reserved; given out whole, never split or
+ *            joined, to requests of at least half its size
+ *   block    one use of a piece, from an allocation to its free
+ *   release  the operation that a free queues: where the stream passes it, what other
+ *            streams still do with the block was not ordered, and fails
+ *
+ * A free piece serves its own stream at once; others when its release has passed, if the
+ * pool may reuse opportunistically; else, where the device or the pool's limit leaves
+ * nothing, the asking stream is made to wait for it, if the pool may add dependencies.
+ * Events that streams waited for are not looked through.  On a capturing stream all of
+ * this happens as on any other: there are no graphs that could own memory. */
+#ifndef HOIST_EMULATOR_POOL_H
+#define HOIST_EMULATOR_POOL_H
+
+#include "emulator/core.h"
+
+/* The drivers' numbers for a pool's attributes, and their kinds. */
+enum {
+	EMU_POOL_FOLLOW_EVENTS = 1,
+	EMU_POOL_OPPORTUNISTIC,
+	EMU_POOL_DEPENDENCIES,
+	EMU_POOL_THRESHOLD,
+	EMU_POOL_RESERVED_CURRENT,
+	EMU_POOL_RESERVED_HIGH,
+	EMU_POOL_USED_CURRENT,
+	EMU_POOL_USED_HIGH,
+	EMU_POOL_ATTRIBUTES
+};
+
+int hoist__emu_pool_create(struct hoist__emu_device *device, uint64_t max_bytes,
+			   struct hoist__emu_pool **ret);
+int hoist__emu_pool_of_device(struct hoist__emu_device *device, struct hoist__emu_pool **ret);
+int hoist__emu_pool_destroy(struct hoist__emu_pool *handle);
+int hoist__emu_pool_trim(struct hoist__emu_pool *handle, size_t keep_bytes);
+
+/* *@value is an int for the first three, else 64 bits. */
+int hoist__emu_pool_get(struct hoist__emu_pool *handle, unsigned attribute, void *value);
+int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, const void *value);
+
+/* @device: whose NULL stream is meant. */
+int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
+			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret);
+int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
+			 struct hoist__emu_stream *stream);
+
+/* [locked] Frees a block of a pool outside the order of any stream. */
+int hoist__emu_pool_free_now(struct hoist__emu_block *block);
+
+/* [locked] Performs an EMU_RELEASE: the stream has passed the free. */
+void hoist__emu_pool_passed(struct hoist__emu_op *op);
+
+/* [locked] The host waited for work of @device: its pools keep what their thresholds say. */
+void hoist__emu_pools_synchronized(struct hoist__emu_device *device);
+
+#endif
