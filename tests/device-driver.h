@@ -103,6 +103,46 @@ static inline bool use_real(enum hoist__api api)
 
 #define OK(call) cr_assert_eq(call, 0, "%s", hoist__error_text())
 
+/* --- captures --- */
+
+/* The stand-ins have no graphs: they are told.  Real drivers begin and end one for it, in
+ * their global mode. */
+static inline void begin_capture(struct hoist__dev_stream *stream)
+{
+	enum hoist__api api = hoist__dev_api(dev);
+	int (*tell)(void *, int);
+	unsigned (*begin)(void *, unsigned); /* as both drivers have it, by our types */
+	if (hoist__api_emulated(api)) {
+		find(api, "hoist_emulator_capture", &tell);
+		cr_assert_eq(tell(hoist__stream_native(stream), 1), 0);
+		return;
+	}
+	find(api, api == HOIST__API_CUDA ? "cuStreamBeginCapture_v2" : "hipStreamBeginCapture",
+	     &begin);
+	cr_assert_eq(begin(hoist__stream_native(stream), 0), 0);
+}
+
+/* 0 if the capture is whole. */
+static inline int end_capture(struct hoist__dev_stream *stream)
+{
+	enum hoist__api api = hoist__dev_api(dev);
+	bool cuda = api == HOIST__API_CUDA;
+	int (*tell)(void *, int);
+	unsigned (*end)(void *, void **);
+	unsigned (*destroy)(void *);
+	void *graph = NULL;
+	if (hoist__api_emulated(api)) {
+		find(api, "hoist_emulator_capture", &tell);
+		return tell(hoist__stream_native(stream), 0);
+	}
+	find(api, cuda ? "cuStreamEndCapture" : "hipStreamEndCapture", &end);
+	find(api, cuda ? "cuGraphDestroy" : "hipGraphDestroy", &destroy);
+	int result = (int)end(hoist__stream_native(stream), &graph);
+	if (graph != NULL)
+		(void)destroy(graph);
+	return result;
+}
+
 /* --- what only a stand-in can tell --- */
 
 static inline struct hoist_emulator_counters counters(void)

@@ -254,6 +254,47 @@ static void peers(void)
 }
 EVERYWHERE(bytes_move_between_devices, peers)
 
+/* --- captures --- */
+
+/* While a stream captures a graph, all that hoist may do elsewhere leaves it whole. */
+static void capture(void)
+{
+	struct hoist__dev_stream *other = NULL;
+	struct hoist__dev_stream *stream = NULL;
+	struct hoist__dev_event *event = NULL;
+	uintptr_t memory = 0;
+	bool capturing = true;
+	OK(hoist__stream_create(dev, &other));
+	OK(hoist__stream_wrap(dev, hoist__stream_native(other), &stream));
+	OK(hoist__stream_capturing(stream, &capturing));
+	cr_assert_not(capturing);
+	begin_capture(other);
+	OK(hoist__stream_capturing(stream, &capturing));
+	cr_assert(capturing);
+	hoist__stream_destroy(stream); /* waits for what it wraps, but not now */
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__stream_capturing(stream, &capturing));
+	cr_assert_not(capturing);
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__event_create(dev, 0, &event));
+	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
+	OK(hoist__event_record(event, stream));
+	OK(hoist__event_synchronize(event));
+	OK(hoist__event_query(event));
+	OK(hoist__stream_synchronize(stream));
+	OK(hoist__stream_query(stream));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	hoist__event_destroy(event);
+	hoist__stream_destroy(stream);
+	cr_assert_eq(end_capture(other), 0, "the capture is whole");
+	OK(hoist__stream_capturing(other, &capturing));
+	cr_assert_not(capturing);
+	hoist__stream_destroy(other);
+}
+EVERYWHERE(capture_elsewhere_stays_whole, capture)
+
 /* --- the caller's state --- */
 
 static void cuda_context(void)
@@ -409,52 +450,27 @@ static void failed_work(void)
 }
 EMULATED(work_that_fails_is_told_when_it_is_waited_for, failed_work)
 
-/* While a stream captures a graph, all that hoist may do elsewhere leaves it whole. */
-static void capture(void)
+/* What does break a capture: to ask for an event that it recorded. */
+static void broken_capture(void)
 {
-	int (*capture_on)(void *, int);
-	struct hoist__dev_stream *other = NULL;
 	struct hoist__dev_stream *stream = NULL;
 	struct hoist__dev_event *event = NULL;
-	uintptr_t memory = 0;
-	bool capturing = true;
-	find(hoist__dev_api(dev), "hoist_emulator_capture", &capture_on);
-	OK(hoist__stream_create(dev, &other));
-	OK(hoist__stream_wrap(dev, hoist__stream_native(other), &stream));
-	OK(hoist__stream_capturing(stream, &capturing));
-	cr_assert_not(capturing);
-	cr_assert_eq(capture_on(hoist__stream_native(other), 1), 0);
-	OK(hoist__stream_capturing(stream, &capturing));
-	cr_assert(capturing);
-	hoist__stream_destroy(stream); /* waits for what it wraps, but not now */
+	bool capturing = false;
 	OK(hoist__stream_create(dev, &stream));
-	OK(hoist__stream_capturing(stream, &capturing));
-	cr_assert_not(capturing);
-	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
-	OK(hoist__dev_host_register(dev, host, BYTES));
 	OK(hoist__event_create(dev, 0, &event));
-	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
+	begin_capture(stream);
 	OK(hoist__event_record(event, stream));
-	OK(hoist__event_synchronize(event));
-	OK(hoist__event_query(event));
-	OK(hoist__stream_synchronize(stream));
-	OK(hoist__stream_query(stream));
-	OK(hoist__dev_host_unregister(dev, host, BYTES));
-	OK(hoist__dev_mem_free(dev, memory, BYTES));
-	hoist__stream_destroy(stream);
 	cr_assert_eq(counters().broken_captures, 0);
-	/* What does break it: to ask for an event that it recorded. */
-	OK(hoist__event_record(event, other));
 	cr_assert_eq(hoist__event_query(event), -EREMOTEIO);
 	cr_assert_eq(counters().broken_captures, 1);
-	OK(hoist__stream_capturing(other, &capturing));
+	OK(hoist__stream_capturing(stream, &capturing));
 	cr_assert(capturing, "the broken capture has not ended");
-	cr_assert_eq(capture_on(hoist__stream_native(other), 0), -ECANCELED);
+	cr_assert_eq(end_capture(stream), -ECANCELED);
 	hoist__event_destroy(event);
-	hoist__stream_destroy(other);
+	hoist__stream_destroy(stream);
 	nothing_is_left("after a capture");
 }
-EMULATED(capture_stays_whole, capture)
+EMULATED(capture_is_broken_by_asking_for_its_event, broken_capture)
 
 /* Everything once, stopping at the first failure and giving back what it has. */
 static int scenario(void)
