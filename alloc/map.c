@@ -25,7 +25,8 @@ size_t hoist__page_bytes(void)
 
 int hoist__map_anonymous(size_t bytes, struct hoist__map *ret)
 {
-	size_t start_bytes = bytes + HOIST__HUGE_PAGE_BYTES;
+	/* The last granule of the pool's map is ours to its end. */
+	size_t start_bytes = hoist__round_up(bytes, HOIST__REGION_ALIGN) + HOIST__HUGE_PAGE_BYTES;
 	void *start = mmap(NULL, start_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (start == MAP_FAILED)
 		return hoist__fail_errno(-ENOMEM, "reserving %s", hoist__figure(bytes).text);

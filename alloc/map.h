@@ -3,7 +3,9 @@
  *
  * An anonymous map reserves 2 MiB more than asked, without access, and opens the
  * aligned middle: what is left over on both sides costs no memory and faults on
- * a stray access.
+ * a stray access.  It reaches to the end of the last 64 KiB (HOIST__REGION_ALIGN) that the
+ * memory has a part of, so no other mapping lies in them.  A hugetlb map fills its last
+ * 64 KiB: both its ends are multiples of 2 MiB.
  */
 #ifndef HOIST_ALLOC_MAP_H
 #define HOIST_ALLOC_MAP_H

@@ -23,6 +23,7 @@ const char *hoist__memory_kind_name(enum hoist__memory_kind kind)
 	switch (kind) {
 	case HOIST__MEMORY_PINNED:
 		return "pinned";
+	case HOIST__MEMORY_MANAGED:
 	case HOIST__MEMORY_DEVICE:
 		return "device";
 	case HOIST__MEMORY_HOST:

@@ -10,19 +10,21 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
-#include "base/figure.h"
 #include "alloc/map.h"
 #include "alloc/region.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/figure.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define SLICE_BYTES (16 * HOIST__MIB) /* small enough that threads end together */
 #define MAX_THREADS 16
+#define SLOW_SLICES 2	 /* in a row, of one thread: once may be anything */
 #define MAX_RETRIES 1000 /* of EAGAIN, which the kernel calls temporary */
 
 bool hoist__populate_supported(void)
@@ -80,10 +82,13 @@ int hoist__populate(void *address, size_t bytes)
 /* One call of hoist__populate_parallel(), shared by its threads. */
 struct shared {
 	const struct hoist__populate_job *job;
+	size_t slice_bytes;
 	_Atomic size_t next_slice;
 	_Atomic int err; /* the first failure; stops the others */
 	_Atomic bool touched;
 	_Atomic bool unpinned;
+	_Atomic uint64_t slow_rate; /* what made huge pages be given up; 0: nothing has */
+	_Atomic size_t small_at;
 };
 
 struct worker {
@@ -92,19 +97,77 @@ struct worker {
 	pthread_t thread;
 };
 
+/* --- how fast huge pages come --- */
+
+/* One thread's clocks. */
+struct pace {
+	uint64_t wall_ns;
+	uint64_t cpu_ns;
+	long n_preempted;
+	unsigned n_slow; /* slices in a row */
+};
+
+static void pace_read(struct pace *pace)
+{
+	struct rusage usage;
+	pace->wall_ns = hoist__now_ns();
+	pace->cpu_ns = hoist__thread_cpu_ns();
+	pace->n_preempted = getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+/* The time since the last reading that populating took: of a thread that had to leave its CPU
+ * to others, what it did while it had one; of another, with what it slept in the kernel. */
+static uint64_t pace_ns(struct pace *pace)
+{
+	struct pace before = *pace;
+	pace_read(pace);
+	return pace->n_preempted != before.n_preempted ? pace->cpu_ns - before.cpu_ns
+						       : pace->wall_ns - before.wall_ns;
+}
+
+/* The rest is populated with small pages from now on.  What other threads are at stays theirs. */
+static void give_up_huge_pages(struct shared *shared, uint64_t rate)
+{
+	const struct hoist__populate_job *job = shared->job;
+	uint64_t none = 0;
+	if (!atomic_compare_exchange_strong(&shared->slow_rate, &none, rate))
+		return;
+	size_t at = atomic_load(&shared->next_slice) * shared->slice_bytes;
+	if (at < job->bytes &&
+	    madvise((char *)job->base + at, job->bytes - at, MADV_NOHUGEPAGE) == 0)
+		atomic_store(&shared->small_at, at);
+}
+
+/* After each slice. */
+static void check_pace(struct shared *shared, struct pace *pace, size_t bytes)
+{
+	uint64_t ns = hoist__max_u64(1, pace_ns(pace));
+	uint64_t rate = (uint64_t)((unsigned __int128)bytes * HOIST__NS_PER_S / ns);
+	pace->n_slow = rate < shared->job->thp_floor ? pace->n_slow + 1 : 0;
+	if (pace->n_slow >= SLOW_SLICES)
+		give_up_huge_pages(shared, hoist__max_u64(1, rate));
+}
+
+/* --- the work --- */
+
 static void populate_slices(struct shared *shared)
 {
 	const struct hoist__populate_job *job = shared->job;
+	struct pace pace = {0};
+	if (job->thp_floor != 0)
+		pace_read(&pace);
 	while (atomic_load(&shared->err) == 0) {
-		size_t at = atomic_fetch_add(&shared->next_slice, 1) * SLICE_BYTES;
+		size_t at = atomic_fetch_add(&shared->next_slice, 1) * shared->slice_bytes;
 		if (at >= job->bytes)
 			return;
-		size_t bytes = (size_t)hoist__min_u64(SLICE_BYTES, job->bytes - at);
+		size_t bytes = (size_t)hoist__min_u64(shared->slice_bytes, job->bytes - at);
 		int err = populate_pages((char *)job->base + at, bytes);
 		if (err < 0)
 			atomic_store(&shared->err, err);
 		else if (err > 0)
 			atomic_store(&shared->touched, true);
+		if (job->thp_floor != 0 && atomic_load(&shared->slow_rate) == 0)
+			check_pace(shared, &pace, bytes);
 	}
 }
 
@@ -151,9 +214,13 @@ static unsigned start_workers(struct shared *shared, struct worker *workers, uns
 int hoist__populate_parallel(const struct hoist__populate_job *job,
 			     struct hoist__populate_report *report)
 {
-	struct shared shared = {.job = job};
+	struct shared shared = {
+		.job = job,
+		.slice_bytes = job->slice_bytes != 0 ? job->slice_bytes : HOIST__SLICE_BYTES,
+		.small_at = job->bytes,
+	};
 	struct worker workers[MAX_THREADS];
-	size_t n_slices = (job->bytes + SLICE_BYTES - 1) / SLICE_BYTES;
+	size_t n_slices = (job->bytes + shared.slice_bytes - 1) / shared.slice_bytes;
 	unsigned n =
 		(unsigned)hoist__min_u64(hoist__min_u64(job->n_threads, MAX_THREADS), n_slices);
 	/* The caller works too, unless the work must run on a certain node: its own
@@ -167,6 +234,9 @@ int hoist__populate_parallel(const struct hoist__populate_job *job,
 	report->touched = atomic_load(&shared.touched);
 	report->no_threads = n_started < n_helpers;
 	report->unpinned = atomic_load(&shared.unpinned) || (job->nodes != NULL && n_started == 0);
+	report->rate = atomic_load(&shared.slow_rate);
+	report->slow = report->rate != 0;
+	report->small_at = report->slow ? atomic_load(&shared.small_at) : 0;
 	int err = atomic_load(&shared.err);
 	return err == 0 ? 0 : populate_failed(err, job->bytes);
 }

@@ -5,30 +5,42 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "numa/place.h"
+
+/* The work is taken in slices of this size, so that threads end together, and slow huge pages
+ * are noticed early. */
+#define HOIST__SLICE_BYTES ((size_t)16 << 20)
 
 struct hoist__populate_job {
 	void *base;
 	size_t bytes;
+	size_t slice_bytes; /* at most, a multiple of 2 MiB; 0: HOIST__SLICE_BYTES */
 	unsigned n_threads; /* the most; fewer if there are fewer slices */
 	/* Where the threads run: turn by turn on each of @nodes.  NULL: anywhere. */
 	const struct hoist__topology *topology;
 	const struct hoist__nodeset *nodes;
+	/* Huge pages were asked for.  Where a thread gets them slower than this many bytes
+	 * per second, twice in a row, the kernel is told to stop.  0: whatever comes. */
+	uint64_t thp_floor;
 };
 
-/* What had to be done another way; all false when all went well. */
+/* What had to be done another way; all 0 when all went well. */
 struct hoist__populate_report {
 	bool touched;	 /* MADV_POPULATE_WRITE was refused: touched byte by byte */
 	bool unpinned;	 /* a thread could not run on its node's CPUs */
 	bool no_threads; /* not all threads could be started */
+	bool slow;	 /* huge pages came below the floor: */
+	uint64_t rate;	 /* so many bytes per second of a thread */
+	size_t small_at; /* from here on small pages were asked for; `bytes` if the kernel
+			  * would not hear of it, or nothing was left */
 };
 
 /* True if the kernel here knows and allows MADV_POPULATE_WRITE. */
 bool hoist__populate_supported(void);
 
-/* Populates in slices that the threads take in order.
- * Returns: 0; -ENOMEM.  @report is filled in either case. */
+/* Returns: 0; -ENOMEM.  @report is filled in either case. */
 int hoist__populate_parallel(const struct hoist__populate_job *job,
 			     struct hoist__populate_report *report);
 

@@ -8,21 +8,41 @@
  *   PINNED  host memory registered with a driver (so that copies are
  *           asynchronous and fast), or mlock'ed where there is no driver
  *   DEVICE  device memory
+ *   MANAGED memory that the driver moves between host and device
+ *
+ * or, of these kinds, memory that others give: a source (the caller's own resource), which
+ * gets it back, or the caller himself (`given`), who keeps it.  It is not mapped, placed,
+ * populated or advised by us: host memory is only looked at (`node`), and registered
+ * for PINNED.  An mlock of the caller's own does not outlast ours: locks do not nest.
  *
  * The recipe for host kinds, in this order because each step spoils the next one
  * otherwise; every step has its fallback, its outcome and its time in the region:
  *
  *   reserve   PROT_READ|WRITE, private, anonymous, 2 MiB-aligned; MADV_DONTFORK
  *             for what a driver will pin: a child of fork has it not at all
- *   huge      hugetlb if asked for and free on the node; else MADV_HUGEPAGE; else 4 KiB
+ *   huge      hugetlb if asked for and free on the node; else MADV_HUGEPAGE; else 4 KiB.
+ *             Where huge pages come slower than `thp_floor` while populating (a
+ *             fragmented machine that compacts), the rest is populated with 4 KiB pages
  *   place     numa/place.h
  *   populate  MADV_POPULATE_WRITE in slices, by several threads, on the node's
  *             CPUs; touch byte by byte where the kernel lacks it.  Skipped for
  *             LAZY regions, whose user populates ahead of his own pace
  *   verify    sample where pages are; strict placement fails if any is elsewhere
- *   pin       register with the driver (or mlock), the whole region or nothing
+ *   pin       register with the driver (or mlock) in pieces of `piece_bytes`, all of them
+ *             or nothing: where a driver refuses one, all are taken back and tried again at
+ *             the largest half, quarter, ... that it does take there, down to
+ *             HOIST__PIECE_LEAST.  If it takes none, size is not what is wrong.  Nor is it
+ *             after -EPERM (the memlock limit is of all together), -ESTALE or -ENODEV.
+ *             A piece bounds how long the driver holds its global locks, and drivers and
+ *             kernels have limits for one call.  A copy must not cross pieces (drivers
+ *             refuse it), so no block does: who carves the region treats each piece as an
+ *             extent of its own, and a region for one block is one piece.  mlock(2) knows
+ *             no pieces
  *
  * Release goes the other way: unregister before unmap, always.
+ *
+ * fork: a child has what a driver pinned not at all, and destroying it there does nothing to
+ * the parent's.  Pageable and mlock'ed memory is copied on write, without its lock.
  *
  * Threads: create and destroy from any thread; a region has one owner.
  */
@@ -33,15 +53,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "alloc/calls.h"
 #include "device/device.h"
 #include "numa/place.h"
 
 #define HOIST__HUGE_PAGE_BYTES ((size_t)2 << 20)
 
+/* Every region begins at a multiple of this, the granule of the pool's map of addresses.  Those
+ * that are not the system's also end at one; the system's are exact to the page, and share
+ * their last granule with no other mapping (map.h). */
+#define HOIST__REGION_ALIGN ((size_t)64 << 10)
+
 enum hoist__memory_kind {
 	HOIST__MEMORY_HOST,
 	HOIST__MEMORY_PINNED,
-	HOIST__MEMORY_DEVICE
+	HOIST__MEMORY_DEVICE,
+	HOIST__MEMORY_MANAGED
+};
+
+/* Pieces are at most this large unless asked otherwise: about half a second in the
+ * driver, by the 0.1 s/GiB of reference measurements. */
+#define HOIST__PIECE_BYTES ((size_t)4 << 30)
+#define HOIST__PIECE_LEAST ((size_t)64 << 20)
+
+/* Bytes per second of one thread, in each of two slices of 16 MiB in a row.  4 KiB pages come
+ * at 1 GB/s and more on slow machines; a fragmented one was seen at some 20 MB/s.
+ * Time in which the thread was preempted does not count. */
+#define HOIST__THP_FLOOR ((uint64_t)500 * 1000 * 1000)
+
+/* Where regions come from instead: the caller's functions.  acquire() returns 0, or a negative
+ * errno value with the text set.  What is not aligned to @align is released and asked
+ * for with as much more.  release() gets what one acquire() had. */
+struct hoist__source {
+	int (*acquire)(void *context, size_t bytes, size_t align, uintptr_t *ret);
+	void (*release)(void *context, uintptr_t address, size_t bytes);
+	void *context;
 };
 
 enum hoist__region_step {
@@ -63,7 +109,8 @@ enum hoist__page_kind {
 struct hoist__region_options {
 	enum hoist__memory_kind kind;
 	size_t bytes;                /* rounded up to base pages, or 2 MiB for hugetlb; the end
-	                              * of a THP region that fills no huge page is small pages */
+	                              * of a THP region that fills no huge page is small pages.
+	                              * Not from the system: rounded up to 64 KiB */
 	struct hoist__dev *dev;      /* DEVICE: whose memory.  PINNED: registered with it
 	                              * (NULL or the CPU: mlock).  HOST: NULL */
 	struct hoist__placement placement; /* host kinds */
@@ -71,6 +118,12 @@ struct hoist__region_options {
 	bool no_thp;
 	bool lazy;                   /* HOST only: do not populate (nor verify) */
 	unsigned n_threads;          /* populating; 0: min(4, CPUs of the node) */
+	size_t piece_bytes;          /* PINNED: 0: HOIST__PIECE_BYTES; SIZE_MAX: one piece, or fail.
+	                              * Rounded to 64 KiB */
+	uint64_t thp_floor;          /* bytes/s of each thread; 0: HOIST__THP_FLOOR */
+	const struct hoist__source *source; /* used until the region is destroyed */
+	uintptr_t given;             /* the caller's memory, @bytes of it, both in 64 KiB */
+	struct hoist__calls *calls;  /* counted here, until the region is destroyed; may be NULL */
 };
 
 struct hoist__region {
@@ -80,6 +133,8 @@ struct hoist__region {
 	enum hoist__page_kind pages;
 	enum hoist__placed placed;
 	bool pinned;                 /* registered or mlock'ed */
+	size_t piece_bytes;          /* of each registration but the last; `bytes` if there is one,
+	                              * or none */
 	int node;                    /* where every sampled page is; -1: several, or unknown */
 	uint64_t step_ns[HOIST__N_STEPS];
 	/* Why a step took its fallback ("" if it did not): shown by doctor and the debug log. */
@@ -87,10 +142,12 @@ struct hoist__region {
 };
 
 /* Returns: 0; -EINVAL; -ENOMEM; -ENOSPC (device); -EPERM (memlock limit, with
- *   the remedy); -EREMOTEIO; -ENODEV.  Nothing is left behind on failure. */
+ *   the remedy); -EREMOTEIO; -ENODEV; -ENOTSUP (managed memory); -ESTALE; the source's.
+ *   Nothing is left behind on failure. */
 int hoist__region_create(const struct hoist__region_options *options, struct hoist__region **ret);
 
-/* The most that hoist__region_create() would map for these options. */
+/* The most that hoist__region_create() would map for these options: what region->bytes will be,
+ * or a little more (hugetlb).  64 KiB that an unaligned driver or source costs are not in it. */
 size_t hoist__region_bound(const struct hoist__region_options *options);
 
 /* Takes NULL.  Nothing may use the memory any more, the device included. */

@@ -67,6 +67,8 @@ int __real_munmap(void *memory, size_t bytes);
 int __real_mprotect(void *memory, size_t bytes, int access);
 int __real_madvise(void *memory, size_t bytes, int advice);
 int __real_mlock(const void *memory, size_t bytes);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+			  void *(*start)(void *), void *argument);
 long __real_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
 		  unsigned long bits, unsigned flags);
 long __real_move_pages(int pid, unsigned long n, void **pages, const int *nodes, int *status,
@@ -80,6 +82,8 @@ int __wrap_munmap(void *memory, size_t bytes);
 int __wrap_mprotect(void *memory, size_t bytes, int access);
 int __wrap_madvise(void *memory, size_t bytes, int advice);
 int __wrap_mlock(const void *memory, size_t bytes);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+			  void *(*start)(void *), void *argument);
 long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
 		  unsigned long bits, unsigned flags);
 long __wrap_move_pages(int pid, unsigned long n, void **pages, const int *nodes, int *status,
@@ -176,6 +180,12 @@ int __wrap_mlock(const void *memory, size_t bytes)
 	return fails() ? -1 : __real_mlock(memory, bytes);
 }
 
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+			  void *(*start)(void *), void *argument)
+{
+	return fails() ? EAGAIN : __real_pthread_create(thread, attributes, start, argument);
+}
+
 long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
 		  unsigned long bits, unsigned flags)
 {
@@ -236,6 +246,96 @@ static int lazy_region(void)
 		return err;
 	err = hoist__populate((void *)region->base, region->bytes);
 	hoist__region_destroy(region);
+	return err;
+}
+
+/* By two threads, three slices. */
+static int region_by_threads(void)
+{
+	struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_HOST, .bytes = 33 * HOIST__MIB, .n_threads = 2};
+	return make_region(&options);
+}
+
+/* Huge pages are given up behind the second slice of three. */
+static int slow_region(void)
+{
+	struct hoist__region_options options = {.kind = HOIST__MEMORY_HOST,
+						.bytes = 33 * HOIST__MIB,
+						.n_threads = 1,
+						.thp_floor = UINT64_MAX};
+	return make_region(&options);
+}
+
+static struct hoist__dev *emulated;
+
+/* Two pieces, registered with a driver that no failure reaches. */
+static int registered_region(void)
+{
+	struct hoist__region_options options = {.kind = HOIST__MEMORY_PINNED,
+						.bytes = 128 * HOIST__KIB,
+						.dev = emulated,
+						.piece_bytes = 64 * HOIST__KIB,
+						.n_threads = 1};
+	return make_region(&options);
+}
+
+static int device_region(void)
+{
+	struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_DEVICE, .bytes = HOIST__MIB, .dev = emulated};
+	struct hoist__region *region;
+	int err = hoist__region_create(&options, &region);
+	if (err == 0)
+		hoist__region_destroy(region);
+	return err;
+}
+
+static int managed_region(void)
+{
+	struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_MANAGED, .bytes = HOIST__MIB, .dev = emulated};
+	return make_region(&options);
+}
+
+static _Alignas(65536) char not_ours[3 * 65536];
+
+/* Locked, and by a driver registered. */
+static int given_region(void)
+{
+	struct hoist__region_options options = {.kind = HOIST__MEMORY_PINNED,
+						.bytes = sizeof not_ours,
+						.given = (uintptr_t)not_ours};
+	int err = make_region(&options);
+	options.dev = emulated;
+	return err == 0 ? make_region(&options) : err;
+}
+
+/* Not aligned, so that it is asked twice. */
+static int lend(void *context, size_t bytes, size_t align, uintptr_t *ret)
+{
+	(void)align;
+	if (fails() || bytes > sizeof not_ours - 4096)
+		return hoist__fail(-ENOSPC, "a test's source has no more");
+	++*(int *)context;
+	*ret = (uintptr_t)not_ours + 4096;
+	return 0;
+}
+
+static void take_back(void *context, uintptr_t address, size_t bytes)
+{
+	CHECK(address == (uintptr_t)not_ours + 4096 && bytes <= sizeof not_ours - 4096);
+	--*(int *)context;
+}
+
+static int source_region(void)
+{
+	int n_lent = 0;
+	struct hoist__source source = {lend, take_back, &n_lent};
+	struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_PINNED, .bytes = 4096, .source = &source};
+	int err = make_region(&options);
+	CHECK(n_lent == 0);
 	return err;
 }
 
@@ -424,13 +524,23 @@ int main(void)
 {
 	static const int errors[] = {ENOMEM, EPERM, EINVAL};
 	struct hoist__dev *cpu;
-	/* It locks memory where no driver does, and is there for the life of the process. */
+	/* Devices, and what their drivers need to begin, are there for the life of the process. */
+	CHECK(setenv("HOIST_EMULATE", "cuda:1", 1) == 0);
 	CHECK(hoist__dev_get(HOIST__API_CPU, 0, &cpu) == 0);
+	CHECK(hoist__dev_get(HOIST__API_CUDA, 0, &emulated) == 0);
+	CHECK(registered_region() == 0);
 	atomic_store(&n_allocated, 0);
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(errors); i++) {
 		sweep("host region", host_region, errors[i]);
 		sweep("pinned region", pinned_region, errors[i]);
 		sweep("lazy region", lazy_region, errors[i]);
+		sweep("region by threads", region_by_threads, errors[i]);
+		sweep("slow region", slow_region, errors[i]);
+		sweep("registered region", registered_region, errors[i]);
+		sweep("device region", device_region, errors[i]);
+		sweep("managed region", managed_region, errors[i]);
+		sweep("given region", given_region, errors[i]);
+		sweep("source region", source_region, errors[i]);
 		sweep("topology", topology, errors[i]);
 		sweep("budget", budget, errors[i]);
 		sweep("pool", pool, errors[i]);

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -221,19 +222,25 @@ Test(alloc_region, fails_when_bound_to_a_node_that_is_not_there)
 
 Test(alloc_region, is_placed_by_first_touch_where_mbind_is_refused)
 {
+	static const enum hoist__policy policies[] = {HOIST__POLICY_BIND, HOIST__POLICY_PREFER,
+						      HOIST__POLICY_INTERLEAVE};
 	if (refuse(__NR_mbind, EPERM) != 0)
 		cr_skip_test("no seccomp filters here");
-	struct hoist__region_options options = {
-		.kind = HOIST__MEMORY_HOST, .bytes = 40 * HOIST__MIB, .n_threads = 2};
 	struct hoist__topology *topology = NULL;
 	cr_assert_eq(hoist__topology_load("/sys", &topology), 0);
-	options.placement = on_node(HOIST__POLICY_BIND, topology->nodes[0].id);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(policies); i++) {
+		struct hoist__region_options options = {
+			.kind = HOIST__MEMORY_HOST, .bytes = 40 * HOIST__MIB, .n_threads = 2};
+		options.placement = on_node(policies[i], topology->nodes[0].id);
+		struct hoist__region *region = create(&options);
+		cr_assert_eq(region->placed, HOIST__PLACED_FIRST_TOUCH);
+		cr_assert_str_not_empty(region->step_note[HOIST__STEP_PLACE]);
+		cr_assert_eq(absent_pages(region), 0);
+		if (region->node >= 0)
+			cr_assert_eq(region->node, topology->nodes[0].id);
+		hoist__region_destroy(region);
+	}
 	hoist__topology_destroy(topology);
-	struct hoist__region *region = create(&options);
-	cr_assert_eq(region->placed, HOIST__PLACED_FIRST_TOUCH);
-	cr_assert_str_not_empty(region->step_note[HOIST__STEP_PLACE]);
-	cr_assert_eq(absent_pages(region), 0);
-	hoist__region_destroy(region);
 }
 
 Test(alloc_region, fails_strictly_when_first_touch_went_elsewhere)
@@ -298,9 +305,196 @@ Test(alloc_region, says_how_to_raise_the_memlock_limit)
 	struct hoist__region_options options = {.kind = HOIST__MEMORY_PINNED, .bytes = HOIST__MIB};
 	cr_assert_eq(create_error(&options), -EPERM);
 	const char *text = hoist__error_text();
-	cr_assert(strstr(text, "page-locking 1 MiB: RLIMIT_MEMLOCK is 64 KiB; raise it") == text, "%s",
-		  text);
+	cr_assert(strstr(text, "page-locking 1 MiB: RLIMIT_MEMLOCK is 64 KiB; raise it") == text,
+		  "%s", text);
 	cr_assert(strstr(text, "LimitMEMLOCK=") != NULL);
+}
+
+/* --- what is slow, what is counted --- */
+
+Test(alloc_region, says_that_huge_pages_came_slowly)
+{
+	struct hoist__region_options options = {.kind = HOIST__MEMORY_HOST,
+						.bytes = 48 * HOIST__MIB,
+						.n_threads = 1,
+						.thp_floor = UINT64_MAX};
+	struct hoist__region *region = create(&options);
+	if (region->pages == HOIST__PAGES_SMALL)
+		cr_skip_test("this kernel has no transparent huge pages");
+	cr_assert_eq(region->pages, HOIST__PAGES_THP);
+	const char *note = region->step_note[HOIST__STEP_HUGE];
+	cr_assert(strstr(note, "/s a thread") != NULL && strstr(note, "16 MiB") != NULL, "%s",
+		  note);
+	expect_zero(region);
+	hoist__region_destroy(region);
+	/* Small pages are not measured. */
+	options.no_thp = true;
+	region = create(&options);
+	cr_assert_str_empty(region->step_note[HOIST__STEP_HUGE]);
+	hoist__region_destroy(region);
+}
+
+Test(alloc_region, counts_its_calls)
+{
+	struct hoist__calls calls = {0};
+	struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_HOST, .bytes = HOIST__MIB, .calls = &calls};
+	struct hoist__region *region = create(&options);
+	const struct hoist__call_counter *map = &calls.of[HOIST__CALL_MAP];
+	cr_assert_eq(atomic_load(&map->n), 2, "reserved and populated");
+	hoist__region_destroy(region);
+	cr_assert_eq(atomic_load(&map->n), 3);
+	cr_assert_gt(atomic_load(&map->longest_ns), 0);
+	cr_assert_geq(atomic_load(&map->ns), atomic_load(&map->longest_ns));
+	cr_assert_eq(atomic_load(&calls.of[HOIST__CALL_REGISTER].n), 0);
+	options.kind = HOIST__MEMORY_PINNED;
+	options.placement = on_node(HOIST__POLICY_PREFER, 0);
+	hoist__region_destroy(create(&options));
+	cr_assert_eq(atomic_load(&map->n), 3 + 4, "placed, too");
+	cr_assert_eq(atomic_load(&calls.of[HOIST__CALL_REGISTER].n), 2);
+	cr_assert_eq(atomic_load(&calls.of[HOIST__CALL_ALLOC].n), 0);
+}
+
+/* No other mapping lies in the last 64 KiB that a region has a part of. */
+Test(alloc_region, has_its_last_granule_for_itself)
+{
+	struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_HOST, .bytes = 4096, .no_thp = true};
+	struct hoist__region *regions[64];
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(regions); i++) {
+		regions[i] = create(&options);
+		uintptr_t end = regions[i]->base + HOIST__REGION_ALIGN;
+		for (uintptr_t page = regions[i]->base + 4096; page < end; page += 4096) {
+			void *at = mmap((void *)page, 4096, PROT_READ,
+					MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+			cr_assert_eq(at, MAP_FAILED, "free address space in a region's granule");
+			cr_assert_eq(errno, EEXIST);
+		}
+	}
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(regions); i++)
+		hoist__region_destroy(regions[i]);
+}
+
+/* --- memory of others --- */
+
+struct lender {
+	size_t offset;	  /* what it gives lies so far from where it should */
+	int err;	  /* what it says instead */
+	unsigned n_asked; /* ever */
+	unsigned n_lent;  /* now */
+	size_t bytes;	  /* of the last */
+};
+
+static int lend(void *context, size_t bytes, size_t align, uintptr_t *ret)
+{
+	struct lender *lender = context;
+	lender->n_asked++;
+	lender->bytes = bytes;
+	cr_assert_eq(align, HOIST__REGION_ALIGN);
+	if (lender->err != 0)
+		return hoist__fail(lender->err, "the lender has none");
+	char *memory = aligned_alloc(align, bytes + align);
+	cr_assert_not_null(memory);
+	lender->n_lent++;
+	*ret = (uintptr_t)memory + lender->offset;
+	return 0;
+}
+
+static void take_back(void *context, uintptr_t address, size_t bytes)
+{
+	struct lender *lender = context;
+	cr_assert_eq(bytes, lender->bytes);
+	lender->n_lent--;
+	free((void *)(address - lender->offset));
+}
+
+Test(alloc_region, comes_from_a_source)
+{
+	struct lender lender = {0};
+	struct hoist__source source = {lend, take_back, &lender};
+	struct hoist__calls calls = {0};
+	struct hoist__region_options options = {.kind = HOIST__MEMORY_HOST,
+						.bytes = HOIST__MIB + 1,
+						.source = &source,
+						.calls = &calls};
+	/* Where it lies is the source's affair. */
+	options.placement = on_node(HOIST__POLICY_BIND, HOIST__MAX_NODES - 1);
+	struct hoist__region *region = create(&options);
+	cr_assert_eq(lender.n_lent, 1);
+	cr_assert_eq(region->bytes, HOIST__MIB + HOIST__REGION_ALIGN);
+	cr_assert_eq(region->bytes, hoist__region_bound(&options));
+	cr_assert_eq(region->bytes, lender.bytes);
+	cr_assert_eq(region->placed, HOIST__PLACED_DEFAULT);
+	cr_assert_not(region->pinned);
+	cr_assert_eq(region->piece_bytes, region->bytes);
+	memset((void *)region->base, 1, region->bytes);
+	hoist__region_destroy(region);
+	cr_assert_eq(lender.n_lent, 0);
+	cr_assert_eq(atomic_load(&calls.of[HOIST__CALL_ALLOC].n), 2);
+	lender.err = -EDQUOT;
+	cr_assert_eq(create_error(&options), -EDQUOT);
+	cr_assert_str_eq(hoist__error_text(), "the lender has none");
+}
+
+Test(alloc_region, uses_the_aligned_part_of_what_a_source_gives)
+{
+	struct lender lender = {.offset = 4096};
+	struct hoist__source source = {lend, take_back, &lender};
+	struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_HOST, .bytes = HOIST__MIB, .source = &source};
+	struct hoist__region *region = create(&options);
+	cr_assert_eq(lender.n_asked, 2);
+	cr_assert_eq(lender.n_lent, 1);
+	cr_assert_eq(region->base % HOIST__REGION_ALIGN, 0);
+	cr_assert_eq(region->bytes, HOIST__MIB);
+	memset((void *)region->base, 1, region->bytes);
+	hoist__region_destroy(region);
+	cr_assert_eq(lender.n_lent, 0);
+}
+
+Test(alloc_region, may_be_the_callers_who_keeps_it)
+{
+	size_t bytes = 2 * HOIST__REGION_ALIGN;
+	unsigned char *own = aligned_alloc(HOIST__REGION_ALIGN, bytes);
+	cr_assert_not_null(own);
+	memset(own, 9, bytes);
+	static const enum hoist__memory_kind kinds[] = {HOIST__MEMORY_HOST, HOIST__MEMORY_PINNED};
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(kinds); i++) {
+		struct hoist__region_options options = {
+			.kind = kinds[i], .bytes = bytes, .given = (uintptr_t)own};
+		struct hoist__region *region = create(&options);
+		cr_assert_eq(region->base, (uintptr_t)own);
+		cr_assert_eq(region->bytes, bytes);
+		cr_assert_eq(hoist__region_bound(&options), bytes);
+		cr_assert_eq(region->pinned, kinds[i] == HOIST__MEMORY_PINNED);
+		hoist__region_destroy(region);
+		for (size_t at = 0; at < bytes; at++)
+			cr_assert_eq(own[at], 9);
+	}
+	free(own);
+}
+
+Test(alloc_region, looks_where_the_callers_memory_is)
+{
+	struct hoist__region_options options = {.kind = HOIST__MEMORY_HOST, .bytes = HOIST__MIB};
+	struct hoist__region *ours = create(&options);
+	options.given = ours->base;
+	struct hoist__region *given = create(&options);
+	cr_assert_eq(given->node, ours->node);
+	hoist__region_destroy(given);
+	hoist__region_destroy(ours);
+	/* Untouched memory is nowhere, and looking does not change that. */
+	options = (struct hoist__region_options){
+		.kind = HOIST__MEMORY_HOST, .bytes = HOIST__MIB, .lazy = true, .no_thp = true};
+	ours = create(&options);
+	options.lazy = false;
+	options.given = ours->base;
+	given = create(&options);
+	cr_assert_eq(given->node, -1);
+	cr_assert_str_empty(given->step_note[HOIST__STEP_VERIFY]);
+	cr_assert_eq(absent_pages(given), HOIST__MIB / 4096);
+	hoist__region_destroy(given);
+	hoist__region_destroy(ours);
 }
 
 Test(alloc_region, refuses_senseless_options)
@@ -317,4 +511,22 @@ Test(alloc_region, refuses_senseless_options)
 	options = (struct hoist__region_options){.kind = HOIST__MEMORY_HOST, .bytes = 1};
 	options.placement.policy = HOIST__POLICY_BIND;
 	cr_assert_eq(create_error(&options), -EINVAL, "an empty set");
+	struct hoist__source source = {lend, take_back, NULL};
+	options = (struct hoist__region_options){.kind = HOIST__MEMORY_MANAGED, .bytes = 1};
+	cr_assert_eq(create_error(&options), -EINVAL, "no device");
+	options = (struct hoist__region_options){
+		.kind = HOIST__MEMORY_HOST, .bytes = 1, .lazy = true, .source = &source};
+	cr_assert_eq(create_error(&options), -EINVAL, "lazy, but not ours");
+	options = (struct hoist__region_options){
+		.kind = HOIST__MEMORY_HOST, .bytes = 65536, .given = 4096};
+	cr_assert_eq(create_error(&options), -EINVAL, "not aligned");
+	options = (struct hoist__region_options){
+		.kind = HOIST__MEMORY_HOST, .bytes = 4096, .given = 65536};
+	cr_assert_eq(create_error(&options), -EINVAL, "not whole");
+	options = (struct hoist__region_options){
+		.kind = HOIST__MEMORY_HOST, .bytes = 131072, .given = UINTPTR_MAX - 65535};
+	cr_assert_eq(create_error(&options), -EINVAL, "beyond the end");
+	options = (struct hoist__region_options){
+		.kind = HOIST__MEMORY_HOST, .bytes = 65536, .given = 65536, .source = &source};
+	cr_assert_eq(create_error(&options), -EINVAL, "from two");
 }
