@@ -1,89 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/figure.h"
 #include "alloc/pool-private.h"
+#include "alloc/watch.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/figure.h"
 #include "base/log.h"
 
-int hoist__pool_need_spares(struct hoist__pool *pool)
+bool hoist__pool_wants_own(const struct hoist__pool *pool, size_t bytes)
 {
-	while (pool->spans.n_spares < HOIST__SPANS_NEEDED) {
-		pthread_mutex_unlock(&pool->lock);
-		struct hoist__span_chunk *chunk = hoist__span_chunk_create();
-		pthread_mutex_lock(&pool->lock);
-		if (chunk == NULL)
-			return -ENOMEM;
-		hoist__spans_give(&pool->spans, chunk);
-	}
-	return 0;
+	return bytes >= pool->options.region_bytes / 2 || bytes > pool->piece_most;
 }
 
-bool hoist__pool_wants_own(const struct hoist__pool *pool, const struct hoist__want *want)
-{
-	return want->bytes >= pool->options.region_bytes / 2;
-}
-
-void hoist__pool_doom_one(struct hoist__pool *pool, struct hoist__extent *extent,
-			  struct hoist__doomed *doomed)
-{
-	struct hoist__pool_region *holder =
-		HOIST__CONTAINER_OF(extent, struct hoist__pool_region, extent);
-	hoist__spans_remove(&pool->spans, extent);
-	hoist__list_remove(&holder->link);
-	hoist__list_push_back(&doomed->regions, &holder->link);
-	doomed->bytes += extent->bytes;
-	pool->releasing += extent->bytes;
-	pool->stats.n_regions--;
-}
-
-void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist__doomed *doomed)
-{
-	while (pool->spans.empty_bytes > keep_bytes)
-		hoist__pool_doom_one(pool, hoist__spans_largest_empty(&pool->spans), doomed);
-}
-
-void hoist__pool_destroy_doomed(struct hoist__pool *pool, struct hoist__doomed *doomed)
-{
-	if (doomed->bytes == 0)
-		return;
-	pthread_mutex_unlock(&pool->lock);
-	struct hoist__list *link;
-	while ((link = hoist__list_pop(&doomed->regions)) != NULL) {
-		struct hoist__pool_region *holder =
-			HOIST__CONTAINER_OF(link, struct hoist__pool_region, link);
-		hoist__region_destroy(holder->region);
-		free(holder);
-	}
-	pthread_mutex_lock(&pool->lock);
-	pool->releasing -= doomed->bytes;
-	pool->stats.reserved_bytes -= doomed->bytes;
-	doomed->bytes = 0;
-	pthread_cond_broadcast(&pool->changed);
-}
+/* --- growing --- */
 
 /* One growth on its way. */
 struct growth {
 	struct hoist__pool *pool;
+	struct hoist__shard *shard;
 	const struct hoist__want *want;
+	size_t bytes; /* asked for; no more than the granules wanted */
 	struct hoist__region_options options;
 	size_t bound; /* what the region may take of the limit */
 	bool whole;   /* the block gets all of the region */
 	bool shared;  /* others wait for it */
 };
 
-/* The bytes of a region that fits @want and no more.  Host regions are aligned
- * to all that a want may ask for, device memory to the granule. */
-static size_t exact_bytes(const struct hoist__pool *pool, const struct hoist__want *want)
+/* The bytes of a region that fits the want and no more.  Host regions are aligned to all that a
+ * want may ask for, and are exact to the page; others to the granule. */
+static size_t exact_bytes(const struct growth *growth)
 {
-	bool device = pool->options.kind == HOIST__MEMORY_DEVICE;
-	size_t slack = device && want->align > pool->granule ? want->align - pool->granule : 0;
-	return want->bytes + slack;
+	const struct hoist__pool *pool = growth->pool;
+	bool system = (pool->options.kind == HOIST__MEMORY_HOST ||
+		       pool->options.kind == HOIST__MEMORY_PINNED) &&
+		      pool->options.source == NULL;
+	if (system)
+		return growth->bytes;
+	return (growth->want->n + growth->want->align - 1) << HOIST__GRANULE_SHIFT;
 }
 
 static void set_bytes(struct growth *growth, size_t bytes)
@@ -95,7 +53,7 @@ static void set_bytes(struct growth *growth, size_t bytes)
 static size_t room(const struct hoist__pool *pool)
 {
 	size_t limit = pool->options.limit_bytes;
-	return limit == 0 ? SIZE_MAX : limit - pool->stats.reserved_bytes - pool->pending;
+	return limit == 0 ? SIZE_MAX : limit - pool->reserved - pool->growing;
 }
 
 /* Chooses the region's size: that of shared regions, or as much of it as the
@@ -108,17 +66,24 @@ static void plan(struct growth *growth, unsigned flags)
 		.dev = pool->options.dev,
 		.placement = pool->options.placement,
 		.hugetlb = pool->options.hugetlb,
+		.no_thp = pool->options.no_thp,
 		.lazy = (flags & HOIST__ALLOC_LAZY) != 0,
+		.source = pool->options.source,
+		.calls = &pool->calls,
 	};
-	size_t exact = exact_bytes(pool, growth->want);
-	growth->shared = !growth->options.lazy && !hoist__pool_wants_own(pool, growth->want);
-	growth->whole = !growth->shared && exact == growth->want->bytes;
+	size_t exact = exact_bytes(growth);
+	bool slab = growth->want->kind == HOIST__SPAN_SLAB;
+	growth->shared =
+		slab || (!growth->options.lazy && !hoist__pool_wants_own(pool, growth->bytes));
+	growth->whole = !growth->shared && growth->want->align == 1;
 	if (growth->shared) {
-		size_t unit = pool->options.hugetlb ? HOIST__HUGE_PAGE_BYTES : HOIST__KIB * 64;
+		size_t unit = pool->options.hugetlb ? HOIST__HUGE_PAGE_BYTES : HOIST__GRANULE_BYTES;
 		size_t most = hoist__round_down(room(pool), unit);
-		size_t bytes = (size_t)hoist__min_u64(pool->options.region_bytes, most);
-		set_bytes(growth, (size_t)hoist__max_u64(bytes, exact));
+		size_t bytes =
+			hoist__min_u64(hoist__round_up(pool->options.region_bytes, unit), most);
+		set_bytes(growth, hoist__max_u64(bytes, exact));
 	} else {
+		growth->options.piece_bytes = SIZE_MAX;
 		set_bytes(growth, exact);
 	}
 }
@@ -126,23 +91,24 @@ static void plan(struct growth *growth, unsigned flags)
 static int over_limit(const struct growth *growth)
 {
 	const struct hoist__pool *pool = growth->pool;
-	return hoist__fail(-EDQUOT, "the pool's limit is %s: %s asked, %s reserved, %s in use",
+	return hoist__fail(-EDQUOT, "the pool's limit is %s: %s asked, %s reserved, %s of it empty",
 			   hoist__figure(pool->options.limit_bytes).text,
-			   hoist__figure(growth->want->requested).text,
-			   hoist__figure(pool->stats.reserved_bytes).text,
-			   hoist__figure(pool->stats.allocated_bytes).text);
+			   hoist__figure(growth->bytes).text, hoist__figure(pool->reserved).text,
+			   hoist__figure(atomic_load(&pool->empty_bytes)).text);
 }
 
-/* Gives back what is empty.  Returns true if there was anything. */
+/* Gives back what is empty, dropping the lock.  Returns true if there was anything. */
 static bool release_empty(struct hoist__pool *pool)
 {
 	struct hoist__doomed doomed;
-	hoist__list_init(&doomed.regions);
-	doomed.bytes = 0;
+	hoist__doomed_init(&doomed);
 	hoist__pool_doom(pool, 0, &doomed);
-	bool any = doomed.bytes != 0;
+	if (doomed.bytes == 0)
+		return false;
+	pthread_mutex_unlock(&pool->lock);
 	hoist__pool_destroy_doomed(pool, &doomed);
-	return any;
+	pthread_mutex_lock(&pool->lock);
+	return true;
 }
 
 /* Finds room below the limit.  Returns: 0; 1 try again; -EDQUOT. */
@@ -155,7 +121,7 @@ static int make_room(const struct growth *growth)
 	if (growth->bound <= limit) {
 		if (release_empty(pool))
 			return 1;
-		if (pool->releasing > 0 || pool->pending > 0) {
+		if (pool->releasing > 0 || pool->growing > 0) {
 			pthread_cond_wait(&pool->changed, &pool->lock);
 			return 1;
 		}
@@ -163,48 +129,138 @@ static int make_room(const struct growth *growth)
 	return over_limit(growth);
 }
 
-/* Creates the region without the lock; what it may take of the limit is pending
- * meanwhile. */
-static int create_region(struct growth *growth, struct hoist__pool_region **ret)
+/* --- budgets --- */
+
+static int charge_device(const struct growth *growth)
+{
+	struct hoist__budget *budget = growth->pool->options.device_budget;
+	if (budget == NULL || hoist__budget_acquire(budget, growth->bound) == 0)
+		return 0;
+	size_t limit = hoist__budget_limit(budget);
+	size_t used = hoist__budget_used(budget);
+	return hoist__fail(-ENOSPC, "the device's memory limit is %s: %s asked, %s in use, %s left",
+			   hoist__figure(limit).text, hoist__figure(growth->bound).text,
+			   hoist__figure(used).text,
+			   hoist__figure(used < limit ? limit - used : 0).text);
+}
+
+static int charge(const struct growth *growth)
 {
 	struct hoist__pool *pool = growth->pool;
-	pool->pending += growth->bound;
-	pool->growing = pool->growing || growth->shared;
-	pthread_mutex_unlock(&pool->lock);
+	struct hoist__budget *budget = pool->options.budget;
+	int err = charge_device(growth);
+	if (err != 0 || budget == NULL)
+		return err;
+	err = hoist__budget_acquire(budget, growth->bound);
+	if (err == -EAGAIN && pool->options.budget_wait_ns != 0) {
+		uint64_t start = hoist__now_ns();
+		uint64_t waited = 0;
+		while (err == -EAGAIN && waited < pool->options.budget_wait_ns) {
+			err = hoist__budget_acquire_wait(budget, growth->bound,
+							 pool->options.budget_wait_ns - waited);
+			waited = hoist__now_ns() - start;
+		}
+		hoist__calls_add(&pool->calls, HOIST__CALL_WAIT, waited);
+	}
+	if (err == 0)
+		return 0;
+	if (pool->options.device_budget != NULL)
+		hoist__budget_release(pool->options.device_budget, growth->bound);
+	return hoist__fail(-EDQUOT, "the budget's limit is %s: %s asked, %s in use",
+			   hoist__figure(hoist__budget_limit(budget)).text,
+			   hoist__figure(growth->bound).text,
+			   hoist__figure(hoist__budget_used(budget)).text);
+}
+
+/* --- creating --- */
+
+/* Without any lock. */
+static int make_region(const struct growth *growth, struct hoist__pool_region **ret)
+{
+	struct hoist__pool *pool = growth->pool;
 	struct hoist__pool_region *holder = calloc(1, sizeof *holder);
-	int err = holder != NULL ? hoist__region_create(&growth->options, &holder->region)
-				 : hoist__fail_nomem("pool region", sizeof *holder);
-	pthread_mutex_lock(&pool->lock);
-	pool->pending -= growth->bound;
-	if (growth->shared)
-		pool->growing = false;
-	pthread_cond_broadcast(&pool->changed);
+	if (holder == NULL)
+		return hoist__fail_nomem("pool region", sizeof *holder);
+	bool ours = growth->options.given == 0;
+	int err = ours ? charge(growth) : 0;
 	if (err != 0) {
 		free(holder);
 		return err;
 	}
+	holder->charged = ours ? growth->bound : 0;
+	err = hoist__region_create(&growth->options, &holder->region);
+	if (err == 0 && (err = hoist__pool_extents_make(pool, holder)) != 0)
+		hoist__region_destroy(holder->region);
+	if (err != 0) {
+		hoist__pool_uncharge(pool, holder->charged);
+		free(holder);
+		return err;
+	}
+	/* The bound was the most that it might take. */
+	if (holder->charged > holder->region->bytes) {
+		hoist__pool_uncharge(pool, holder->charged - holder->region->bytes);
+		holder->charged = holder->region->bytes;
+	}
+	if (pool->watch != NULL)
+		hoist__watch_region(pool->watch, holder->region->base, holder->region->bytes);
 	*ret = holder;
 	return 0;
 }
 
-static void add_region(struct growth *growth, struct hoist__pool_region *holder)
+/* The lock is dropped meanwhile; what the region may take of the limit is accounted for. */
+static int create_region(const struct growth *growth, struct hoist__pool_region **ret)
 {
 	struct hoist__pool *pool = growth->pool;
+	pool->growing += growth->bound;
+	pool->one_grows = pool->one_grows || growth->shared;
+	pthread_mutex_unlock(&pool->lock);
+	int err = make_region(growth, ret);
+	pthread_mutex_lock(&pool->lock);
+	pool->growing -= growth->bound;
+	if (growth->shared)
+		pool->one_grows = false;
+	pthread_cond_broadcast(&pool->changed);
+	return err;
+}
+
+/* The pool gets the region, and @want from it, if that is not NULL.
+ * Returns: the span; NULL also if the region was registered in pieces too small for it. */
+static struct hoist__granule *add_region(struct hoist__pool *pool, struct hoist__shard *shard,
+					 struct hoist__pool_region *holder,
+					 const struct hoist__want *want, bool whole)
+{
 	const struct hoist__region *region = holder->region;
-	holder->extent = (struct hoist__extent){
-		.base = region->base,
-		.bytes = region->bytes,
-		.keep = !region->options.lazy,
-	};
+	struct hoist__granule *span = NULL;
 	hoist__list_push_back(&pool->regions, &holder->link);
-	hoist__spans_add(&pool->spans, &holder->extent);
-	struct hoist__pool_stats *stats = &pool->stats;
-	stats->n_regions++;
-	stats->reserved_bytes += region->bytes;
-	if (stats->reserved_bytes > stats->reserved_peak_bytes)
-		stats->reserved_peak_bytes = stats->reserved_bytes;
+	holder->shard = shard;
+	hoist__lock(&shard->lock);
+	size_t before = shard->spans.empty_bytes;
+	for (size_t i = 0; i < holder->n_extents; i++)
+		hoist__spans_add(&shard->spans, &holder->extents[i]->extent);
+	for (size_t i = 0; want != NULL && span == NULL && i < holder->n_extents; i++)
+		span = hoist__spans_take_from(&shard->spans, &holder->extents[i]->extent, want,
+					      whole);
+	if (span != NULL && want->kind == HOIST__SPAN_BLOCK)
+		shard->large_bytes += hoist__span_bytes(
+			atomic_load_explicit(&span->extent, memory_order_relaxed), span);
+	atomic_fetch_add(&pool->empty_bytes, shard->spans.empty_bytes - before);
+	hoist__unlock(&shard->lock);
+	atomic_store(&shard->n_borrows, 0);
+	pool->n_regions++;
+	pool->n_growths++;
+	pool->reserved += region->bytes;
+	if (pool->reserved > pool->reserved_peak)
+		pool->reserved_peak = pool->reserved;
 	for (int step = 0; step < HOIST__N_STEPS; step++)
-		stats->step_ns[step] += region->step_ns[step];
+		pool->step_ns[step] += region->step_ns[step];
+	if (holder->n_extents > 1 && region->piece_bytes < atomic_load(&pool->piece_most))
+		atomic_store(&pool->piece_most, region->piece_bytes);
+	return span;
+}
+
+static bool may_do_with_less(int err)
+{
+	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
 }
 
 /* Creates the region; where memory is short, gives back what lies empty, and
@@ -213,13 +269,13 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 {
 	struct hoist__pool *pool = growth->pool;
 	int err = create_region(growth, ret);
-	if (err != -ENOMEM && err != -ENOSPC)
+	if (!may_do_with_less(err))
 		return err;
 	/* What the first failure said is the cause, whatever follows. */
 	int first_err = err;
 	char cause[HOIST__ERROR_BYTES];
 	hoist__error_copy(cause, sizeof cause);
-	size_t exact = exact_bytes(pool, growth->want);
+	size_t exact = exact_bytes(growth);
 	bool less = growth->shared && growth->options.bytes > exact;
 	if (release_empty(pool) && growth->bound <= room(pool))
 		err = create_region(growth, ret);
@@ -231,37 +287,68 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 	return err == 0 ? 0 : hoist__fail(first_err, "%s", cause);
 }
 
-int hoist__pool_grow(struct hoist__pool *pool, const struct hoist__want *want, unsigned flags,
-		     struct hoist__span **ret)
+/* With the lock held. */
+static int grow(struct growth *growth, unsigned flags, struct hoist__granule **ret)
 {
-	struct growth growth = {.pool = pool, .want = want};
-	plan(&growth, flags);
-	if (growth.shared && pool->growing) {
+	struct hoist__pool *pool = growth->pool;
+	plan(growth, flags);
+	if (growth->shared && pool->one_grows) {
 		pthread_cond_wait(&pool->changed, &pool->lock);
 		return 1;
 	}
-	int err = make_room(&growth);
+	size_t soft = pool->options.soft_bytes;
+	if (soft != 0 && pool->reserved + pool->growing + growth->bound > soft &&
+	    release_empty(pool))
+		return 1;
+	int err = make_room(growth);
 	if (err != 0)
 		return err;
 	struct hoist__pool_region *holder;
-	err = create_or_less(&growth, &holder);
+	err = create_or_less(growth, &holder);
 	if (err != 0)
 		return err;
-	/* Others may have used the spares up meanwhile; ask anew. */
-	pool->pending += growth.bound;
-	err = hoist__pool_need_spares(pool);
-	if (err != 0) {
-		pthread_mutex_unlock(&pool->lock);
-		hoist__region_destroy(holder->region);
-		free(holder);
-		pthread_mutex_lock(&pool->lock);
-	}
-	pool->pending -= growth.bound;
-	pthread_cond_broadcast(&pool->changed);
+	*ret = add_region(pool, growth->shard, holder, growth->want, growth->whole);
+	/* Pieces too small: the next try has a region of its own. */
+	return *ret != NULL ? 0 : 1;
+}
+
+int hoist__pool_grow(struct hoist__pool *pool, struct hoist__shard *shard,
+		     const struct hoist__want *want, size_t bytes, unsigned flags,
+		     struct hoist__granule **ret)
+{
+	struct growth growth = {.pool = pool, .shard = shard, .want = want, .bytes = bytes};
+	pthread_mutex_lock(&pool->lock);
+	int err = grow(&growth, flags, ret);
+	pthread_mutex_unlock(&pool->lock);
+	return err;
+}
+
+int hoist__pool_add_region(struct hoist__pool *pool, uintptr_t address, size_t bytes)
+{
+	uintptr_t base = hoist__round_up(address, HOIST__GRANULE_BYTES);
+	uintptr_t end = hoist__round_down(address + bytes, HOIST__GRANULE_BYTES);
+	if (address == 0 || address + bytes < address || base < address || base >= end)
+		return hoist__fail(-EINVAL,
+				   "adding %zu bytes at %#zx: no 64 KiB-aligned 64 KiB lie in them",
+				   bytes, (size_t)address);
+	if (pool->options.limit_bytes != 0)
+		return hoist__fail(-EINVAL, "a resource with a limit takes no regions of others");
+	struct growth growth = {.pool = pool};
+	growth.options = (struct hoist__region_options){
+		.kind = pool->options.kind,
+		.dev = pool->options.dev,
+		.given = base,
+		.calls = &pool->calls,
+	};
+	set_bytes(&growth, end - base);
+	struct hoist__pool_region *holder;
+	int err = make_region(&growth, &holder);
 	if (err != 0)
-		return err;
-	add_region(&growth, holder);
-	*ret = hoist__spans_take_from(&pool->spans, &holder->extent, want, growth.whole);
-	assert(*ret != NULL); /* the plan made it large and aligned enough */
+		return hoist__fail_in(err == -EEXIST ? -EINVAL : err, "adding %s at %#zx",
+				      hoist__figure(end - base).text, (size_t)base);
+	pthread_mutex_lock(&pool->lock);
+	(void)add_region(pool, &pool->shards[0], holder, NULL, false);
+	atomic_fetch_add(&pool->n_given, 1);
+	pthread_mutex_unlock(&pool->lock);
 	return 0;
 }

@@ -1,107 +1,88 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/pool.c - allocating and freeing: the fast paths. */
 #include "config.h"
 
 #include "alloc/pool.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
-#include "base/figure.h"
 #include "alloc/pool-private.h"
+#include "alloc/watch.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "base/figure.h"
 
-#define HOST_GRANULE ((size_t)64)
-#define DEVICE_GRANULE ((size_t)256)
-#define DEFAULT_REGION_BYTES (32 * HOIST__MIB)
 #define MAX_ALIGN HOIST__HUGE_PAGE_BYTES
 #define MAX_BYTES ((size_t)1 << 47)
 
-const char *hoist__memory_kind_name(enum hoist__memory_kind kind)
+/* Bytes asked for that a thread counts by itself before it tells the pool. */
+#define FOLD_BYTES ((int64_t)64 << 10)
+
+/* --- counting --- */
+
+void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes)
 {
-	switch (kind) {
-	case HOIST__MEMORY_PINNED:
-		return "pinned";
-	case HOIST__MEMORY_MANAGED:
-	case HOIST__MEMORY_DEVICE:
-		return "device";
-	case HOIST__MEMORY_HOST:
-		break;
+	int64_t now =
+		atomic_fetch_add_explicit(&pool->requested, bytes, memory_order_relaxed) + bytes;
+	int64_t peak = atomic_load_explicit(&pool->requested_peak, memory_order_relaxed);
+	while (now > peak &&
+	       !atomic_compare_exchange_weak_explicit(&pool->requested_peak, &peak, now,
+						      memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
+static inline void count_requested(struct hoist__cache *cache, int64_t bytes)
+{
+	int64_t sum = atomic_load_explicit(&cache->requested, memory_order_relaxed) + bytes;
+	if (HOIST__UNLIKELY(sum > FOLD_BYTES || sum < -FOLD_BYTES)) {
+		hoist__fold_requested(cache->pool, sum);
+		sum = 0;
 	}
-	return "host";
+	atomic_store_explicit(&cache->requested, sum, memory_order_relaxed);
 }
 
-static int check_pool_options(const struct hoist__pool_options *options)
+static inline void cache_count_alloc(struct hoist__cache *cache, size_t bytes)
 {
-	const struct hoist__placement *placement = &options->placement;
-	if ((unsigned)options->kind > HOIST__MEMORY_DEVICE)
-		return hoist__fail(-EINVAL, "memory kind %d", (int)options->kind);
-	if (options->kind == HOIST__MEMORY_DEVICE && options->dev == NULL)
-		return hoist__fail(-EINVAL, "a pool of device memory needs a device");
-	if (options->kind != HOIST__MEMORY_DEVICE && placement->policy != HOIST__POLICY_LOCAL &&
-	    hoist__nodeset_first(&placement->nodes) < 0)
-		return hoist__fail(-EINVAL, "placing memory: the set of nodes is empty");
-	return 0;
+	hoist__cache_add(&cache->n_allocs, 1);
+	count_requested(cache, (int64_t)bytes);
 }
 
-int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__pool **ret)
+static inline void cache_count_free(struct hoist__cache *cache, size_t bytes)
 {
-	int err = check_pool_options(options);
-	if (err != 0)
-		return err;
-	struct hoist__pool *pool = calloc(1, sizeof *pool);
-	if (pool == NULL)
-		return hoist__fail_nomem("pool", sizeof *pool);
-	pool->options = *options;
-	if (pool->options.region_bytes == 0)
-		pool->options.region_bytes = DEFAULT_REGION_BYTES;
-	pool->granule = options->kind == HOIST__MEMORY_DEVICE ? DEVICE_GRANULE : HOST_GRANULE;
-	atomic_init(&pool->n_refs, 1);
-	hoist__spans_init(&pool->spans);
-	hoist__list_init(&pool->regions);
-	err = pthread_mutex_init(&pool->lock, NULL);
-	if (err == 0) {
-		err = pthread_cond_init(&pool->changed, NULL);
-		if (err != 0)
-			pthread_mutex_destroy(&pool->lock);
-	}
-	if (err != 0) {
-		free(pool);
-		return hoist__fail_errno(-err, "creating a pool");
-	}
-	*ret = pool;
-	return 0;
+	hoist__cache_add(&cache->n_frees, 1);
+	count_requested(cache, -(int64_t)bytes);
 }
 
-struct hoist__pool *hoist__pool_ref(struct hoist__pool *pool)
+void hoist__count_alloc(struct hoist__pool *pool, size_t bytes)
 {
-	atomic_fetch_add_explicit(&pool->n_refs, 1, memory_order_relaxed);
-	return pool;
-}
-
-void hoist__pool_unref(struct hoist__pool *pool)
-{
-	if (pool == NULL || atomic_fetch_sub(&pool->n_refs, 1) != 1)
+	if (!pool->counts)
 		return;
-	if (pool->stats.n_blocks != 0)
-		hoist__log(alloc, "a pool ends with %zu blocks in use", pool->stats.n_blocks);
-	struct hoist__list *link;
-	while ((link = hoist__list_pop(&pool->regions)) != NULL) {
-		struct hoist__pool_region *holder =
-			HOIST__CONTAINER_OF(link, struct hoist__pool_region, link);
-		hoist__region_destroy(holder->region);
-		free(holder);
+	struct hoist__cache *cache = hoist__cache_known(pool->index);
+	if (cache != NULL) {
+		cache_count_alloc(cache, bytes);
+		return;
 	}
-	hoist__spans_done(&pool->spans);
-	pthread_cond_destroy(&pool->changed);
-	pthread_mutex_destroy(&pool->lock);
-	free(pool);
+	atomic_fetch_add_explicit(&pool->n_allocs, 1, memory_order_relaxed);
+	hoist__fold_requested(pool, (int64_t)bytes);
 }
+
+void hoist__count_free(struct hoist__pool *pool, size_t bytes)
+{
+	if (!pool->counts)
+		return;
+	struct hoist__cache *cache = hoist__cache_known(pool->index);
+	if (cache != NULL) {
+		cache_count_free(cache, bytes);
+		return;
+	}
+	atomic_fetch_add_explicit(&pool->n_frees, 1, memory_order_relaxed);
+	hoist__fold_requested(pool, -(int64_t)bytes);
+}
+
+/* --- allocating --- */
 
 static int check_request(const struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags)
 {
-	bool device = pool->options.kind == HOIST__MEMORY_DEVICE;
 	if (bytes == 0)
 		return hoist__fail(-EINVAL, "a block of 0 bytes");
 	if (align != 0 && (!hoist__is_power_of_two(align) || align > MAX_ALIGN))
@@ -110,154 +91,203 @@ static int check_request(const struct hoist__pool *pool, size_t bytes, size_t al
 		return hoist__fail(-EINVAL, "unknown flags %#x", flags);
 	if (flags != 0 && pool->options.kind != HOIST__MEMORY_HOST)
 		return hoist__fail(-EINVAL, "only pageable host memory can be lazy");
+	if (flags != 0 && pool->options.source != NULL)
+		return hoist__fail(-EINVAL, "memory from another resource cannot be lazy");
 	/* A child of fork has the books, but not the memory. */
 	if (pool->options.dev != NULL && hoist__dev_check(pool->options.dev) != 0)
 		return -ESTALE;
 	if (bytes > MAX_BYTES)
-		return hoist__fail(device ? -ENOSPC : -ENOMEM,
+		return hoist__fail(hoist__memory_is_host(pool->options.kind) ? -ENOMEM : -ENOSPC,
 				   "a block of %s exceeds every address space",
 				   hoist__figure(bytes).text);
 	return 0;
 }
 
-/* From what the pool has; NULL if it must grow. */
-static struct hoist__span *take(struct hoist__pool *pool, const struct hoist__want *want,
-				unsigned flags)
-{
-	if (flags & HOIST__ALLOC_LAZY)
-		return NULL;
-	if (hoist__pool_wants_own(pool, want))
-		return hoist__spans_take_whole(&pool->spans, want);
-	return hoist__spans_take(&pool->spans, want, pool->options.region_bytes);
-}
-
-/* With the lock held. */
-static int take_or_grow(struct hoist__pool *pool, const struct hoist__want *want, unsigned flags,
-			struct hoist__span **ret)
-{
-	for (;;) {
-		int err = hoist__pool_need_spares(pool);
-		if (err != 0)
-			return err;
-		*ret = take(pool, want, flags);
-		if (*ret != NULL)
-			return 0;
-		err = hoist__pool_grow(pool, want, flags, ret);
-		if (err <= 0)
-			return err;
-	}
-}
-
-static struct hoist__block block_of(const struct hoist__span *span)
-{
-	const struct hoist__pool_region *holder =
-		HOIST__CONTAINER_OF(span->extent, struct hoist__pool_region, extent);
-	return (struct hoist__block){
-		.address = span->address,
-		.bytes = span->requested,
-		.node = holder->region->node,
-	};
-}
-
-int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
-		      struct hoist__block *ret)
+static int alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+		      uintptr_t *ret)
 {
 	int err = check_request(pool, bytes, align, flags);
 	if (err != 0)
 		return err;
-	struct hoist__want want = {
-		.requested = bytes,
-		.bytes = hoist__round_up(bytes, pool->granule),
-		.align = align > pool->granule ? align : pool->granule,
-	};
-	struct hoist__span *span = NULL;
-	pthread_mutex_lock(&pool->lock);
-	err = take_or_grow(pool, &want, flags, &span);
-	if (err == 0) {
-		pool->stats.requested_bytes += span->requested;
-		pool->stats.allocated_bytes += span->bytes;
-		pool->stats.n_blocks++;
-		pool->stats.n_allocs++;
-		*ret = block_of(span);
+	if (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_WATCHED) {
+		err = hoist__pool_watched_alloc(pool, bytes, align, flags, NULL, ret);
+	} else {
+		uintptr_t address;
+		size_t allocated;
+		err = hoist__block_take(pool, bytes, align, flags, &address, &allocated);
+		if (err == 0) {
+			hoist__block_live(address, bytes, false);
+			hoist__count_alloc(pool, bytes);
+			*ret = address;
+		}
 	}
-	pthread_mutex_unlock(&pool->lock);
-	return err == 0 ? 0
-			: hoist__fail_in(err, "allocating %s of %s memory",
-					 hoist__figure(bytes).text,
-					 hoist__memory_kind_name(pool->options.kind));
+	return err == 0 || err == -EFAULT
+		       ? err
+		       : hoist__fail_in(err, "allocating %s of %s memory",
+					hoist__figure(bytes).text,
+					hoist__memory_kind_name(pool->options.kind));
 }
 
-static int no_block(uintptr_t address, uintptr_t around)
+int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+		      uintptr_t *ret)
 {
-	if (around != 0)
-		return hoist__fail(-EINVAL,
-				   "freeing %#zx: it lies inside the block that starts at %#zx",
-				   (size_t)address, (size_t)around);
-	return hoist__fail(-EINVAL,
-			   "freeing %#zx: not a block of this pool (freed already, or another's)",
-			   (size_t)address);
+	/* bytes - 1: 0 is not small either. */
+	if (HOIST__UNLIKELY(bytes - 1 >= pool->slab_most || align > hoist__quantum(pool) ||
+			    flags != 0 ||
+			    atomic_load_explicit(&pool->slow, memory_order_relaxed) != 0 ||
+			    (align & (align - 1)) != 0))
+		return alloc_slow(pool, bytes, align, flags, ret);
+	struct hoist__cache *cache = hoist__cache_known(pool->index);
+	if (HOIST__UNLIKELY(cache == NULL || !hoist__cache_enter(cache)))
+		return alloc_slow(pool, bytes, align, flags, ret);
+	unsigned class = hoist__class_of(bytes, pool->quantum_shift);
+	struct hoist__magazine *magazine = &cache->magazines[class];
+	if (HOIST__UNLIKELY(magazine->n == 0)) {
+		hoist__cache_leave(cache);
+		return alloc_slow(pool, bytes, align, flags, ret);
+	}
+	struct hoist__entry entry = magazine->entries[--magazine->n];
+	atomic_store_explicit(&cache->bytes,
+			      atomic_load_explicit(&cache->bytes, memory_order_relaxed) -
+				      pool->shards[0].classes[class].block_bytes,
+			      memory_order_relaxed);
+	hoist__cache_leave(cache);
+	atomic_store_explicit(entry.state, (uint32_t)bytes, memory_order_relaxed);
+	if (HOIST__LIKELY(pool->counts))
+		cache_count_alloc(cache, bytes);
+	*ret = entry.address;
+	return 0;
+}
+
+/* --- freeing --- */
+
+static int free_slow(struct hoist__pool *pool, uintptr_t address)
+{
+	unsigned slow = atomic_load_explicit(&pool->slow, memory_order_relaxed);
+	if (slow & HOIST__SLOW_STALE)
+		return hoist__dev_check(pool->options.dev);
+	if (slow & HOIST__SLOW_WATCHED)
+		return hoist__pool_watched_free(pool, address, NULL, false);
+	struct hoist__claim claim;
+	int err = hoist__block_claim(pool, address, &claim);
+	if (err != 0)
+		return err;
+	if (claim.used)
+		return hoist__pool_defer(pool, address, &claim, NULL);
+	hoist__count_free(pool, claim.requested);
+	hoist__block_put(pool, address);
+	return 0;
 }
 
 int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 {
-	struct hoist__doomed doomed;
-	hoist__list_init(&doomed.regions);
-	doomed.bytes = 0;
-	pthread_mutex_lock(&pool->lock);
-	struct hoist__span *span = hoist__spans_around(&pool->spans, address);
-	if (span == NULL || span->address != address) {
-		uintptr_t around = span == NULL ? 0 : span->address;
-		pthread_mutex_unlock(&pool->lock);
-		return no_block(address, around);
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	if (HOIST__UNLIKELY(granule == NULL ||
+			    atomic_load_explicit(&pool->slow, memory_order_relaxed) != 0))
+		return free_slow(pool, address);
+	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	struct hoist__cache *cache = hoist__cache_known(pool->index);
+	if (HOIST__UNLIKELY(slab == NULL || cache == NULL || hoist__granule_pool(granule) != pool))
+		return free_slow(pool, address);
+	size_t offset = address - granule->address;
+	size_t index = offset * granule->reciprocal >> HOIST__RECIPROCAL_SHIFT;
+	const uint32_t block = granule->block_bytes;
+	if (HOIST__UNLIKELY(index >= granule->n_blocks || index * block != offset))
+		return free_slow(pool, address);
+	_Atomic uint32_t *state = &granule->states[index];
+	/* One read more, so that the exchange can only meet a block that it may end. */
+	uint32_t was = atomic_load_explicit(state, memory_order_relaxed);
+	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0))
+		return free_slow(pool, address);
+	was = atomic_exchange_explicit(state, 0, memory_order_acq_rel);
+	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0)) {
+		/* 0 is left alone: the block may be somebody's again meanwhile. */
+		if (was != 0)
+			atomic_store_explicit(state, was, memory_order_release);
+		return free_slow(pool, address);
 	}
-	pool->stats.requested_bytes -= span->requested;
-	pool->stats.allocated_bytes -= span->bytes;
-	pool->stats.n_blocks--;
-	pool->stats.n_frees++;
-	struct hoist__extent *empty = hoist__spans_release(&pool->spans, span);
-	/* Memory that was lazy would no longer be zero: it never serves again. */
-	if (empty != NULL && (!empty->keep || pool->spans.empty_bytes > pool->options.keep_bytes))
-		hoist__pool_doom_one(pool, empty, &doomed);
-	hoist__pool_destroy_doomed(pool, &doomed);
-	pthread_mutex_unlock(&pool->lock);
+	if (HOIST__LIKELY(pool->counts))
+		cache_count_free(cache, was);
+	unsigned class = hoist__class_of(block, pool->quantum_shift);
+	struct hoist__magazine *magazine = &cache->magazines[class];
+	const struct hoist__entry entry = {address, state};
+	if (HOIST__UNLIKELY(!hoist__cache_enter(cache))) {
+		hoist__small_flush(pool, cache, class, &entry);
+		return 0;
+	}
+	size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed) + block;
+	if (HOIST__UNLIKELY(magazine->n == magazine->most || bytes > pool->cache_bytes)) {
+		hoist__cache_leave(cache);
+		hoist__small_flush(pool, cache, class, &entry);
+		return 0;
+	}
+	magazine->entries[magazine->n++] = entry;
+	atomic_store_explicit(&cache->bytes, bytes, memory_order_relaxed);
+	hoist__cache_leave(cache);
 	return 0;
 }
 
+/* --- finding --- */
+
+static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret);
+
 int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
 {
-	int err = -ENOENT;
-	pthread_mutex_lock(&pool->lock);
-	const struct hoist__span *span = hoist__spans_around(&pool->spans, address);
-	if (span != NULL && address - span->address < span->requested) {
-		*ret = block_of(span);
-		err = 0;
+	if (find_in(pool, address, ret) != 0)
+		return hoist__fail(-ENOENT, "%#zx lies in no block of this pool", (size_t)address);
+	return 0;
+}
+
+int hoist__pools_find(uintptr_t address, struct hoist__pool **pool, struct hoist__block *ret)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	struct hoist__extent *extent =
+		granule == NULL ? NULL
+				: atomic_load_explicit(&granule->extent, memory_order_acquire);
+	struct hoist__pool *owner = extent == NULL ? NULL : hoist__pool_extent_of(extent)->pool;
+	if (owner == NULL || find_in(owner, address, ret) != 0)
+		return hoist__fail(-ENOENT, "%#zx lies in no block of any resource",
+				   (size_t)address);
+	*pool = owner;
+	return 0;
+}
+
+/* What is known of the block that starts at @raw; the watch may have put it elsewhere. */
+static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	uintptr_t raw = hoist__block_around(pool, address);
+	if (raw == 0)
+		return -ENOENT;
+	const struct hoist__granule *first = hoist__granule_of(raw);
+	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
+	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	uint32_t index;
+	size_t requested;
+	size_t allocated;
+	if (slab != NULL) {
+		if (!hoist__slab_at(slab, raw, &index))
+			return -ENOENT;
+		requested = atomic_load(&slab->states[index]) & HOIST__STATE_BYTES_MASK;
+		allocated = slab->block_bytes;
+	} else {
+		requested = atomic_load(&first->state) & HOIST__LARGE_BYTES_MASK;
+		allocated = hoist__span_bytes(extent, first);
 	}
-	pthread_mutex_unlock(&pool->lock);
-	return err == 0 ? 0
-			: hoist__fail(err, "%#zx lies in no block of this pool", (size_t)address);
-}
-
-void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes)
-{
-	struct hoist__doomed doomed;
-	hoist__list_init(&doomed.regions);
-	doomed.bytes = 0;
-	pthread_mutex_lock(&pool->lock);
-	hoist__pool_doom(pool, keep_bytes, &doomed);
-	hoist__pool_destroy_doomed(pool, &doomed);
-	pthread_mutex_unlock(&pool->lock);
-}
-
-void hoist__pool_stats(struct hoist__pool *pool, struct hoist__pool_stats *ret)
-{
-	pthread_mutex_lock(&pool->lock);
-	*ret = pool->stats;
-	pthread_mutex_unlock(&pool->lock);
-}
-
-void hoist__pool_reset_peak(struct hoist__pool *pool)
-{
-	pthread_mutex_lock(&pool->lock);
-	pool->stats.reserved_peak_bytes = pool->stats.reserved_bytes;
-	pthread_mutex_unlock(&pool->lock);
+	uintptr_t start = raw;
+	size_t bytes = requested;
+	if (requested != 0 && pool->watch != NULL &&
+	    hoist__watch_known(pool->watch, raw, raw, &start, &bytes) != 0 && start == 0)
+		return -ENOENT;
+	if (requested == 0 || address < start || address - start >= bytes)
+		return -ENOENT;
+	const struct hoist__region *region = hoist__pool_extent_of(extent)->region->region;
+	*ret = (struct hoist__block){
+		.address = start,
+		.bytes = bytes,
+		.allocated = allocated,
+		.node = region->node,
+		.region = region,
+	};
+	return 0;
 }

@@ -1,17 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool.h - blocks of one kind of memory, carved exactly from regions.
+/* alloc/pool.h - blocks of one kind of memory, at the speed of a thread-local array.
  *
  * A pool owns regions of one kind, on one device and placement, and hands out
- * blocks of them.  Sizes are exact up to the granule (64 B for host kinds, 256 B for
- * device memory); never a power of two.  A request of half a region or more
- * gets a region of its own.  Metadata lies outside the memory, which is never
- * touched by the pool (device memory cannot be, fresh memory should not be).
+ * blocks of them.  From the caller down:
  *
- * Equation: requested <= allocated <= reserved; allocated + cached == reserved,
- * where `cached` is what regions hold that no block uses.
+ *   magazine  per thread and size class: an array of free blocks.  Allocating pops,
+ *             freeing pushes; no lock, no read-modify-write that others see   magazine.h
+ *   slab      blocks of one class (8 a doubling, up to 1 MiB) in a span, with a
+ *             bitmap beside; refills and takes back magazines in batches	  slab.h
+ *   span      64 KiB granules of a region; two-level bitmap index, merged at
+ *             once when free; blocks above 1 MiB are spans	     	  spans.h
+ *   region    memory from the system, a driver, or the caller		  region.h
+ *
+ * and beside it: granule.h (address -> what lies there), deferred.h (frees in stream
+ * order), watch.h (debug levels, sanitizers, traces).
+ *
+ * Equation: requested <= allocated, allocated + cached + pending <= reserved.
+ *
+ * State of a block is one word outside of it: 0, or the bytes asked for with flags
+ * (slab.h).  Freeing exchanges it for 0; who finds 0 there freed nothing.  That makes
+ * double frees errors even when two threads race.
  *
  * Threads: any function from any thread.  No system or driver call is made under
- * the pool's lock; growing blocks only the threads that need the growth.
+ * a lock; growing blocks only the threads that need the growth.  Locks, in order:
+ * the pools' list, a pool's threads, a class, the spans.
+ * fork: locks are held across it, so that a child's pools work; what other threads
+ * had in their magazines at that moment stays cached there.
  * Reference counted: every Buffer's storage holds one.
  */
 #ifndef HOIST_ALLOC_POOL_H
@@ -21,24 +35,44 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "alloc/budget.h"
+#include "alloc/calls.h"
 #include "alloc/region.h"
 
 struct hoist__pool;
 
+/* Called without locks; see hoist_memory_exhausted in hoist/memory.h. */
+typedef int hoist__exhausted(void *context, size_t bytes, unsigned attempt);
+
 struct hoist__pool_options {
 	enum hoist__memory_kind kind;
-	struct hoist__dev *dev;            /* as in hoist__region_options */
+	struct hoist__dev *dev;		   /* as in hoist__region_options */
 	struct hoist__placement placement; /* host kinds */
 	bool hugetlb;
-	size_t limit_bytes;  /* reserved bytes never exceed it; 0: no limit */
+	bool no_thp;
+	bool no_stats;	     /* blocks and requested bytes are not counted */
+	unsigned debug;	     /* 0, 1 poison, 2 redzones and quarantine */
 	size_t region_bytes; /* size of shared regions; 0: 32 MiB */
 	size_t keep_bytes;   /* empty regions kept for reuse, in bytes; more are released at once */
+	size_t cache_bytes;  /* in one thread's magazines; 0: 1 MiB; less than the quantum: none */
+	size_t limit_bytes;  /* reserved bytes never exceed it; 0: no limit */
+	size_t soft_bytes;   /* above it growth first takes back what is pending, cached, empty */
+	struct hoist__budget *budget; /* regions are charged to it; the pool takes a reference */
+	uint64_t budget_wait_ns;
+	struct hoist__budget *device_budget; /* the same, without waiting: the device's limit */
+	hoist__exhausted *exhausted;
+	void *exhausted_context;
+	unsigned exhausted_retries;
+	const struct hoist__source *source; /* where regions come from, instead of the system
+					     * or driver; the pool takes a copy */
 };
 
 struct hoist__block {
 	uintptr_t address;
-	size_t bytes; /* as requested */
-	int node;     /* NUMA node, where one is known; else -1 */
+	size_t bytes;	  /* as requested */
+	size_t allocated; /* with rounding */
+	int node;	  /* NUMA node of its region, where one is known; else -1 */
+	const struct hoist__region *region;
 };
 
 #define HOIST__ALLOC_LAZY 1u /* HOST: a region of its own, not populated; see hoist__populate() */
@@ -46,41 +80,96 @@ struct hoist__block {
 /* Returns: 0; -EINVAL; -ENOMEM. Reserves nothing yet. */
 int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__pool **ret);
 struct hoist__pool *hoist__pool_ref(struct hoist__pool *pool);
-/* Takes NULL.  The last reference releases all regions; blocks must be free. */
+/* Takes NULL.  The last reference waits for the streams of pending blocks, then
+ * releases all regions; blocks must be free, and no other thread in a call. */
 void hoist__pool_unref(struct hoist__pool *pool);
 
-/* @bytes 1 and up; @align a power of two up to 2 MiB (0: the granule).
- * Content is undefined, except that LAZY blocks are zero.
- * Returns: 0; -EINVAL; -EDQUOT (the pool's limit; text has the figures);
- *   -ENOMEM; -ENOSPC (device); -EPERM (pinning); -ESTALE (a driver's memory in a
- *   child of fork). */
+const struct hoist__pool_options *hoist__pool_options_of(const struct hoist__pool *pool);
+
+/* @bytes 1 and up; @align a power of two up to 2 MiB (0: the quantum, 64 B for host
+ * kinds, 256 B for device memory).  Content is undefined, except that LAZY blocks are
+ * zero.
+ * Returns: 0; -EINVAL; -EDQUOT (the pool's limit, the budget's; text has the figures);
+ *   -ENOMEM; -ENOSPC (device, or its limit); -EPERM (pinning); -ESTALE (a driver's
+ *   memory in a child of fork). */
 int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
-		      struct hoist__block *ret);
+		      uintptr_t *ret);
 
 /* @address is the start of a live block of this pool.
- * Returns: 0; -EINVAL for any other address (double free, interior, foreign),
- *   with nothing changed. */
+ * Returns: 0; -EINVAL for any other address (double free, interior, foreign), with nothing
+ *   changed; -EFAULT (debug) if its surroundings were overwritten; it is free then. */
 int hoist__pool_free(struct hoist__pool *pool, uintptr_t address);
+
+/* In stream order; see deferred.h.  @stream is of the pool's device, or of the CPU. */
+int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
+			 struct hoist__dev_stream *stream, uintptr_t *ret);
+int hoist__pool_free_on(struct hoist__pool *pool, uintptr_t address,
+			struct hoist__dev_stream *stream);
+int hoist__pool_use(struct hoist__pool *pool, uintptr_t address, struct hoist__dev_stream *stream);
+int hoist__pool_release_captured(struct hoist__pool *pool);
+
+/* @stream is about to be destroyed; for all pools. */
+void hoist__pools_forget_stream(struct hoist__dev_stream *stream);
 
 /* The live block that contains @address; -ENOENT if none does. */
 int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret);
 
-/* Releases empty regions until at most @keep_bytes of empty regions are left. */
+/* The same among the blocks of all pools; *pool is borrowed, and stays only as long as
+ * the block does. */
+int hoist__pools_find(uintptr_t address, struct hoist__pool **pool, struct hoist__block *ret);
+
+/* The caller's memory as a region; see hoist_memory_add_region(). */
+int hoist__pool_add_region(struct hoist__pool *pool, uintptr_t address, size_t bytes);
+
+/* Empties the magazines of all threads, takes back what streams have passed, and releases
+ * empty regions until at most @keep_bytes of empty regions are left. */
 void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes);
 
 struct hoist__pool_stats {
-	size_t requested_bytes;  /* by live blocks */
-	size_t allocated_bytes;  /* these, with rounding */
-	size_t reserved_bytes;   /* in regions */
+	size_t requested_bytes; /* by live blocks */
+	size_t requested_peak_bytes;
+	size_t allocated_bytes;	    /* these, with rounding */
+	size_t cached_bytes;	    /* in magazines */
+	size_t pending_bytes;	    /* in stream order, in quarantine */
+	size_t reserved_bytes;	    /* in regions */
 	size_t reserved_peak_bytes; /* since creation or the last peak reset */
+	size_t free_bytes;	    /* in free spans */
+	size_t largest_free_bytes;
 	size_t n_blocks;
 	size_t n_regions;
 	uint64_t n_allocs; /* ever */
 	uint64_t n_frees;
+	uint64_t n_growths;
+	uint64_t n_exhausted;
 	uint64_t step_ns[HOIST__N_STEPS]; /* summed over regions ever created */
+	struct hoist__calls calls;
 };
 
 void hoist__pool_stats(struct hoist__pool *pool, struct hoist__pool_stats *ret);
 void hoist__pool_reset_peak(struct hoist__pool *pool);
+
+enum hoist__block_state {
+	HOIST__BLOCK_LIVE,
+	HOIST__BLOCK_CACHED,  /* in a slab or a magazine */
+	HOIST__BLOCK_PENDING, /* in stream order, or in quarantine */
+	HOIST__BLOCK_FREE     /* a free span */
+};
+
+/* What a snapshot is made of, region by region, in the order of addresses within one.
+ * Called under the pool's locks: no call back into the pool, nothing that waits. */
+struct hoist__pool_visitor {
+	void (*region)(void *arg, const struct hoist__region *region);
+	/* @bytes with rounding, @requested 0 unless LIVE. */
+	void (*block)(void *arg, uintptr_t address, size_t bytes, size_t requested,
+		      enum hoist__block_state state);
+};
+void hoist__pool_walk(struct hoist__pool *pool, const struct hoist__pool_visitor *visitor,
+		      void *arg);
+
+/* Asserts every invariant that holds between calls, in O(everything); for tests. */
+void hoist__pool_check(struct hoist__pool *pool);
+
+/* CSV as hoist_memory_trace() says; NULL ends it. */
+int hoist__pool_trace(struct hoist__pool *pool, const char *path);
 
 #endif

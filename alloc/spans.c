@@ -4,296 +4,424 @@
 #include "alloc/spans.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/checked.h"
-#include "base/error.h"
-#include "base/list.h"
 
-#define SPANS_PER_CHUNK 128
-#define MAX_MISSES 8 /* candidates that alignment may spoil before we ask for more */
+#define NEAR_FITS 4 /* spans looked at in the list of the size wanted */
 
-struct hoist__span_chunk {
-	struct hoist__span_chunk *next;
-	struct hoist__span spans[SPANS_PER_CHUNK];
+/* --- the index --- */
+
+struct place {
+	unsigned level;
+	unsigned list;
 };
+
+/* The list that a free span of @n granules is in. */
+static struct place place_of(size_t n)
+{
+	if (n < HOIST__SPAN_LISTS)
+		return (struct place){0, (unsigned)n};
+	unsigned log = 63 - (unsigned)__builtin_clzll(n);
+	return (struct place){log - 4, (unsigned)(n >> (log - 5)) & (HOIST__SPAN_LISTS - 1)};
+}
+
+static void index_insert(struct hoist__spans *spans, struct hoist__granule *span)
+{
+	struct place at = place_of(span->n);
+	struct hoist__granule **head = &spans->heads[at.level][at.list];
+	span->kind = HOIST__SPAN_FREE;
+	span->prev = NULL;
+	span->next = *head;
+	if (*head != NULL)
+		(*head)->prev = span;
+	*head = span;
+	spans->lists[at.level] |= UINT32_C(1) << at.list;
+	spans->levels |= UINT32_C(1) << at.level;
+}
+
+static void index_remove(struct hoist__spans *spans, struct hoist__granule *span)
+{
+	if (span->next != NULL)
+		span->next->prev = span->prev;
+	if (span->prev != NULL) {
+		span->prev->next = span->next;
+		return;
+	}
+	struct place at = place_of(span->n);
+	spans->heads[at.level][at.list] = span->next;
+	if (span->next != NULL)
+		return;
+	spans->lists[at.level] &= ~(UINT32_C(1) << at.list);
+	if (spans->lists[at.level] == 0)
+		spans->levels &= ~(UINT32_C(1) << at.level);
+}
+
+/* The first span of the first list at @from or above that is not empty. */
+static struct hoist__granule *index_from(const struct hoist__spans *spans, struct place from)
+{
+	if (from.level >= HOIST__SPAN_LEVELS)
+		return NULL;
+	uint32_t lists = spans->lists[from.level] & (UINT32_MAX << from.list);
+	if (lists == 0) {
+		uint32_t above = from.level + 1 < 32 ? UINT32_MAX << (from.level + 1) : 0;
+		uint32_t levels = spans->levels & above;
+		if (levels == 0)
+			return NULL;
+		from.level = (unsigned)__builtin_ctz(levels);
+		lists = spans->lists[from.level];
+	}
+	return spans->heads[from.level][__builtin_ctz(lists)];
+}
+
+/* --- extents and their bits --- */
+
+static size_t n_words(size_t n)
+{
+	return (n + 63) / 64;
+}
+
+size_t hoist__extent_bits_bytes(size_t n)
+{
+	return (n_words(n) + n_words(n_words(n))) * sizeof(uint64_t);
+}
+
+static size_t index_of(const struct hoist__extent *extent, uintptr_t address)
+{
+	return (address - extent->base) >> HOIST__GRANULE_SHIFT;
+}
+
+static void mark_start(struct hoist__extent *extent, uintptr_t address)
+{
+	size_t i = index_of(extent, address);
+	extent->starts[i / 64] |= UINT64_C(1) << (i % 64);
+	extent->groups[i / 4096] |= UINT64_C(1) << (i / 64 % 64);
+}
+
+static void unmark_start(struct hoist__extent *extent, uintptr_t address)
+{
+	size_t i = index_of(extent, address);
+	extent->starts[i / 64] &= ~(UINT64_C(1) << (i % 64));
+	if (extent->starts[i / 64] == 0)
+		extent->groups[i / 4096] &= ~(UINT64_C(1) << (i / 64 % 64));
+}
+
+/* The highest bit of @word at or below @i; -1 if none. */
+static int bit_below(uint64_t word, unsigned i)
+{
+	word &= UINT64_MAX >> (63 - i);
+	return word == 0 ? -1 : 63 - __builtin_clzll(word);
+}
+
+struct hoist__granule *hoist__spans_around(const struct hoist__extent *extent, uintptr_t address)
+{
+	size_t i = index_of(extent, address);
+	size_t word = i / 64;
+	int bit = bit_below(extent->starts[word], (unsigned)(i % 64));
+	if (bit < 0) {
+		/* The first granule is a start: what is looked for is there. */
+		size_t group = word / 64;
+		int in_group = word % 64 == 0 ? -1
+					      : bit_below(extent->groups[group],
+							  (unsigned)(word % 64) - 1);
+		while (in_group < 0)
+			in_group = bit_below(extent->groups[--group], 63);
+		word = group * 64 + (unsigned)in_group;
+		bit = bit_below(extent->starts[word], 63);
+	}
+	return hoist__granule_at(extent->base, word * 64 + (unsigned)bit);
+}
+
+size_t hoist__span_bytes(const struct hoist__extent *extent, const struct hoist__granule *granule)
+{
+	size_t bytes = (size_t)granule->n << HOIST__GRANULE_SHIFT;
+	size_t left = extent->base + extent->bytes - granule->address;
+	return bytes < left ? bytes : left;
+}
+
+static void set_empty(struct hoist__spans *spans, struct hoist__extent *extent, bool empty)
+{
+	extent->empty = empty;
+	if (empty) {
+		hoist__list_push_front(&spans->empty, &extent->link);
+		spans->empty_bytes += extent->bytes;
+	} else {
+		hoist__list_remove(&extent->link);
+		spans->empty_bytes -= extent->bytes;
+	}
+}
 
 void hoist__spans_init(struct hoist__spans *spans)
 {
-	*spans = (struct hoist__spans){.random = UINT64_C(0x9e3779b97f4a7c15)};
+	hoist__list_init(&spans->empty);
 }
 
-void hoist__spans_done(struct hoist__spans *spans)
+/* --- spans --- */
+
+static void make_span(struct hoist__extent *extent, uintptr_t address, size_t n, size_t n_before)
 {
-	while (spans->chunks != NULL) {
-		struct hoist__span_chunk *chunk = spans->chunks;
-		spans->chunks = chunk->next;
-		free(chunk);
-	}
-	*spans = (struct hoist__spans){0};
+	struct hoist__granule *span = hoist__granule_of(address);
+	span->address = address;
+	span->n = (uint32_t)n;
+	span->n_before = (uint32_t)n_before;
+	mark_start(extent, address);
 }
 
-struct hoist__span_chunk *hoist__span_chunk_create(void)
+/* The span behind @span; NULL at the extent's end. */
+static struct hoist__granule *span_after(const struct hoist__extent *extent,
+					 const struct hoist__granule *span)
 {
-	struct hoist__span_chunk *chunk = calloc(1, sizeof *chunk);
-	if (chunk == NULL)
-		(void)hoist__fail_nomem("block descriptors", sizeof *chunk);
-	return chunk;
+	size_t end = index_of(extent, span->address) + span->n;
+	return end == extent->n ? NULL : hoist__granule_at(extent->base, end);
 }
 
-static void put_spare(struct hoist__spans *spans, struct hoist__span *span)
+static void tell_next(const struct hoist__extent *extent, const struct hoist__granule *span)
 {
-	span->next = spans->spares;
-	spans->spares = span;
-	spans->n_spares++;
-}
-
-static struct hoist__span *get_spare(struct hoist__spans *spans)
-{
-	struct hoist__span *span = spans->spares;
-	assert(span != NULL);
-	spans->spares = span->next;
-	spans->n_spares--;
-	return span;
-}
-
-void hoist__spans_give(struct hoist__spans *spans, struct hoist__span_chunk *chunk)
-{
-	chunk->next = spans->chunks;
-	spans->chunks = chunk;
-	for (size_t i = 0; i < SPANS_PER_CHUNK; i++)
-		put_spare(spans, &chunk->spans[i]);
-}
-
-/* xorshift64: priorities need be unrelated to the keys, nothing more. */
-static uint64_t next_random(struct hoist__spans *spans)
-{
-	uint64_t x = spans->random;
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	return spans->random = x;
-}
-
-static struct hoist__span *span_of(struct hoist__tree_node *node)
-{
-	return node == NULL ? NULL : HOIST__CONTAINER_OF(node, struct hoist__span, node);
-}
-
-static bool is_whole(const struct hoist__span *span)
-{
-	return span->prev == NULL && span->next == NULL;
-}
-
-static struct hoist__tree *tree_of_free(struct hoist__spans *spans, const struct hoist__span *span)
-{
-	return is_whole(span) ? &spans->empty : &spans->free;
-}
-
-/* Into the tree its state asks for. */
-static void link_span(struct hoist__spans *spans, struct hoist__span *span)
-{
-	span->node.priority = next_random(spans);
-	if (span->requested != 0) {
-		span->node.key = (struct hoist__tree_key){span->address, 0};
-		hoist__tree_insert(&spans->live, &span->node);
-		return;
-	}
-	span->node.key = (struct hoist__tree_key){span->bytes, span->address};
-	hoist__tree_insert(tree_of_free(spans, span), &span->node);
-	if (is_whole(span))
-		spans->empty_bytes += span->bytes;
-}
-
-static void unlink_free(struct hoist__spans *spans, struct hoist__span *span)
-{
-	assert(span->requested == 0);
-	hoist__tree_remove(tree_of_free(spans, span), &span->node);
-	if (is_whole(span))
-		spans->empty_bytes -= span->bytes;
+	struct hoist__granule *next = span_after(extent, span);
+	if (next != NULL)
+		next->n_before = span->n;
 }
 
 void hoist__spans_add(struct hoist__spans *spans, struct hoist__extent *extent)
 {
-	struct hoist__span *span = get_spare(spans);
-	*span = (struct hoist__span){
-		.address = extent->base, .bytes = extent->bytes, .extent = extent};
-	extent->first = span;
-	link_span(spans, span);
+	extent->starts = extent->bits;
+	extent->groups = extent->bits + n_words(extent->n);
+	make_span(extent, extent->base, extent->n, 0);
+	hoist__granule_of(extent->base)->kind = HOIST__SPAN_EMPTY;
+	spans->free_granules += extent->n;
+	set_empty(spans, extent, true);
 }
 
 void hoist__spans_remove(struct hoist__spans *spans, struct hoist__extent *extent)
 {
-	struct hoist__span *span = extent->first;
-	assert(is_whole(span));
-	unlink_free(spans, span);
-	extent->first = NULL;
-	put_spare(spans, span);
+	assert(extent->empty);
+	set_empty(spans, extent, false);
+	spans->free_granules -= extent->n;
+	hoist__granule_of(extent->base)->kind = HOIST__SPAN_NONE;
 }
 
 struct hoist__extent *hoist__spans_largest_empty(const struct hoist__spans *spans)
 {
-	struct hoist__span *span = span_of(hoist__tree_last(&spans->empty));
-	return span == NULL ? NULL : span->extent;
-}
-
-/* Cuts @span, which is in no tree, before @bytes; the rest becomes free. */
-static void split(struct hoist__spans *spans, struct hoist__span *span, size_t bytes)
-{
-	struct hoist__span *rest = get_spare(spans);
-	*rest = (struct hoist__span){
-		.address = span->address + bytes,
-		.bytes = span->bytes - bytes,
-		.prev = span,
-		.next = span->next,
-		.extent = span->extent,
-	};
-	if (span->next != NULL)
-		span->next->prev = rest;
-	span->next = rest;
-	span->bytes = bytes;
-}
-
-/* The bytes to skip at the span's start; SIZE_MAX if the want does not fit. */
-static size_t fit(const struct hoist__span *span, const struct hoist__want *want)
-{
-	size_t skip = (size_t)(hoist__round_up(span->address, want->align) - span->address);
-	bool fits = skip <= span->bytes && want->bytes <= span->bytes - skip;
-	return fits ? skip : SIZE_MAX;
-}
-
-/* Makes the fitting free span live, and what is left of it free. */
-static struct hoist__span *carve(struct hoist__spans *spans, struct hoist__span *span,
-				 const struct hoist__want *want, size_t skip)
-{
-	unlink_free(spans, span);
-	if (skip > 0) {
-		struct hoist__span *head = span;
-		split(spans, head, skip);
-		span = head->next;
-		link_span(spans, head);
+	struct hoist__extent *largest = NULL;
+	for (struct hoist__list *link = spans->empty.next; link != &spans->empty;
+	     link = link->next) {
+		struct hoist__extent *extent =
+			HOIST__CONTAINER_OF(link, struct hoist__extent, link);
+		if (largest == NULL || extent->n > largest->n)
+			largest = extent;
 	}
-	if (span->bytes > want->bytes) {
-		split(spans, span, want->bytes);
-		link_span(spans, span->next);
-	}
-	span->requested = want->requested;
-	link_span(spans, span);
+	return largest;
+}
+
+/* Where a span of @want would start in the free @span; 0 if it does not fit. */
+static uintptr_t fit(const struct hoist__granule *span, const struct hoist__want *want)
+{
+	uintptr_t start =
+		hoist__round_up(span->address, (uint64_t)want->align << HOIST__GRANULE_SHIFT);
+	size_t n = ((start - span->address) >> HOIST__GRANULE_SHIFT) + want->n;
+	if (n != span->n)
+		return n < span->n ? start : 0;
+	/* To its end, which may be that of the extent, where the last granule is not whole. */
+	const struct hoist__extent *extent =
+		atomic_load_explicit(&span->extent, memory_order_relaxed);
+	return want->bytes <= extent->base + extent->bytes - start ? start : 0;
+}
+
+/* Frees the first @n granules of @span, which is out of the index, and returns what is left. */
+static struct hoist__granule *cut_front(struct hoist__spans *spans, struct hoist__extent *extent,
+					struct hoist__granule *span, size_t n)
+{
+	make_span(extent, span->address + (n << HOIST__GRANULE_SHIFT), span->n - n, n);
+	span->n = (uint32_t)n;
+	index_insert(spans, span);
+	return hoist__granule_at(span->address, n);
+}
+
+static void cut_back(struct hoist__spans *spans, struct hoist__extent *extent,
+		     struct hoist__granule *span, size_t n)
+{
+	make_span(extent, span->address + (n << HOIST__GRANULE_SHIFT), span->n - n, n);
+	span->n = (uint32_t)n;
+	struct hoist__granule *rest = hoist__granule_at(span->address, n);
+	tell_next(extent, rest);
+	index_insert(spans, rest);
+}
+
+/* @span is out of the index, and @start lies in it. */
+static struct hoist__granule *carve(struct hoist__spans *spans, struct hoist__extent *extent,
+				    struct hoist__granule *span, uintptr_t start,
+				    const struct hoist__want *want)
+{
+	if (start != span->address)
+		span = cut_front(spans, extent, span,
+				 (start - span->address) >> HOIST__GRANULE_SHIFT);
+	if (span->n != want->n)
+		cut_back(spans, extent, span, want->n);
+	else
+		tell_next(extent, span);
+	span->kind = want->kind;
+	spans->free_granules -= span->n;
 	return span;
 }
 
-/* The best fit in one tree.  Alignment may spoil the first candidates; a span
- * of size + align fits for certain. */
-static struct hoist__span *best_fit(const struct hoist__tree *tree, const struct hoist__want *want,
-				    size_t *skip)
+/* The best of the index; *start is where the wanted span begins in it. */
+static struct hoist__granule *find(const struct hoist__spans *spans, const struct hoist__want *want,
+				   uintptr_t *start)
 {
-	struct hoist__tree_key key = {want->bytes, 0};
-	for (int misses = 0;; misses++) {
-		if (misses == MAX_MISSES && key.major < want->bytes + want->align)
-			key = (struct hoist__tree_key){want->bytes + want->align, 0};
-		struct hoist__span *span = span_of(hoist__tree_at_least(tree, key));
-		if (span == NULL)
-			return NULL;
-		*skip = fit(span, want);
-		if (*skip != SIZE_MAX)
+	struct place at = place_of(want->n);
+	struct hoist__granule *span = spans->heads[at.level][at.list];
+	for (int i = 0; span != NULL && i < NEAR_FITS; span = span->next, i++)
+		if ((*start = fit(span, want)) != 0)
 			return span;
-		key = (struct hoist__tree_key){span->bytes, span->address + 1};
+	/* All of the next list up are large enough; aligned ones, of the one that holds
+	 * what alignment may cost, unless they would end in the cut granule of an extent. */
+	size_t sure = want->n + want->align - 1;
+	struct place up = place_of(sure);
+	if (sure >= HOIST__SPAN_LISTS || want->align == 1) {
+		if (++up.list == HOIST__SPAN_LISTS)
+			up = (struct place){up.level + 1, 0};
 	}
+	span = index_from(spans, up);
+	return span != NULL && (*start = fit(span, want)) != 0 ? span : NULL;
 }
 
-struct hoist__span *hoist__spans_take(struct hoist__spans *spans, const struct hoist__want *want,
-				      size_t most_empty)
+struct hoist__granule *hoist__spans_take_from(struct hoist__spans *spans,
+					      struct hoist__extent *extent,
+					      const struct hoist__want *want, bool whole)
 {
-	size_t skip;
-	struct hoist__span *span = best_fit(&spans->free, want, &skip);
-	if (span == NULL) {
-		span = best_fit(&spans->empty, want, &skip);
-		if (span == NULL || span->bytes > most_empty)
-			return NULL;
-	}
-	return carve(spans, span, want, skip);
-}
-
-struct hoist__span *hoist__spans_take_from(struct hoist__spans *spans, struct hoist__extent *extent,
-					   const struct hoist__want *want, bool whole)
-{
-	size_t skip = fit(extent->first, want);
-	if (skip == SIZE_MAX)
+	struct hoist__granule *span = hoist__granule_of(extent->base);
+	const struct hoist__want all = {span->n, 1, want->kind, extent->bytes};
+	uintptr_t start = fit(span, want);
+	if (start == 0 || (whole && start != extent->base))
 		return NULL;
-	struct hoist__want all = *want;
-	if (whole && skip == 0)
-		all.bytes = extent->bytes;
-	return carve(spans, extent->first, &all, skip);
+	set_empty(spans, extent, false);
+	return carve(spans, extent, span, start, whole ? &all : want);
 }
 
-struct hoist__span *hoist__spans_take_whole(struct hoist__spans *spans,
-					    const struct hoist__want *want)
+/* The smallest empty extent that fits and has at most @most bytes. */
+static struct hoist__extent *best_empty(const struct hoist__spans *spans,
+					const struct hoist__want *want, size_t most, bool whole)
 {
-	size_t skip;
-	struct hoist__span *span = best_fit(&spans->empty, want, &skip);
-	if (span == NULL || skip != 0 || span->bytes - want->bytes > want->bytes / 8)
-		return NULL;
-	return hoist__spans_take_from(spans, span->extent, want, true);
-}
-
-/* Adds @next to @span, both free, neighbours, and in no tree. */
-static void merge(struct hoist__spans *spans, struct hoist__span *span, struct hoist__span *next)
-{
-	span->bytes += next->bytes;
-	span->next = next->next;
-	if (next->next != NULL)
-		next->next->prev = span;
-	put_spare(spans, next);
-}
-
-struct hoist__extent *hoist__spans_release(struct hoist__spans *spans, struct hoist__span *span)
-{
-	hoist__tree_remove(&spans->live, &span->node);
-	span->requested = 0;
-	struct hoist__span *next = span->next;
-	if (next != NULL && next->requested == 0) {
-		unlink_free(spans, next);
-		merge(spans, span, next);
+	struct hoist__extent *best = NULL;
+	for (struct hoist__list *link = spans->empty.next; link != &spans->empty;
+	     link = link->next) {
+		struct hoist__extent *extent =
+			HOIST__CONTAINER_OF(link, struct hoist__extent, link);
+		if (extent->n < want->n || extent->bytes > most ||
+		    (best != NULL && extent->n >= best->n))
+			continue;
+		uintptr_t start = fit(hoist__granule_of(extent->base), want);
+		if (start != 0 && (!whole || start == extent->base))
+			best = extent;
 	}
-	struct hoist__span *prev = span->prev;
-	if (prev != NULL && prev->requested == 0) {
-		unlink_free(spans, prev);
-		merge(spans, prev, span);
-		span = prev;
+	return best;
+}
+
+struct hoist__granule *hoist__spans_take(struct hoist__spans *spans, const struct hoist__want *want,
+					 size_t most_empty)
+{
+	uintptr_t start;
+	struct hoist__granule *span = find(spans, want, &start);
+	if (span != NULL) {
+		index_remove(spans, span);
+		struct hoist__extent *extent =
+			atomic_load_explicit(&span->extent, memory_order_relaxed);
+		return carve(spans, extent, span, start, want);
 	}
-	link_span(spans, span);
-	return is_whole(span) ? span->extent : NULL;
+	struct hoist__extent *extent = best_empty(spans, want, most_empty, false);
+	return extent == NULL ? NULL : hoist__spans_take_from(spans, extent, want, false);
 }
 
-struct hoist__span *hoist__spans_around(const struct hoist__spans *spans, uintptr_t address)
+struct hoist__granule *hoist__spans_take_whole(struct hoist__spans *spans,
+					       const struct hoist__want *want)
 {
-	struct hoist__tree_key key = {address, 0};
-	struct hoist__span *span = span_of(hoist__tree_at_most(&spans->live, key));
-	return span != NULL && address - span->address < span->bytes ? span : NULL;
+	size_t bytes = want->n << HOIST__GRANULE_SHIFT;
+	struct hoist__extent *extent = best_empty(spans, want, bytes + bytes / 8, true);
+	return extent == NULL ? NULL : hoist__spans_take_from(spans, extent, want, true);
 }
 
-struct hoist__span *hoist__spans_at(const struct hoist__spans *spans, uintptr_t address)
+struct hoist__extent *hoist__spans_release(struct hoist__spans *spans, struct hoist__granule *span)
 {
-	struct hoist__span *span = hoist__spans_around(spans, address);
-	return span != NULL && span->address == address ? span : NULL;
+	struct hoist__extent *extent = atomic_load_explicit(&span->extent, memory_order_relaxed);
+	spans->free_granules += span->n;
+	struct hoist__granule *next = span_after(extent, span);
+	if (next != NULL && next->kind == HOIST__SPAN_FREE) {
+		index_remove(spans, next);
+		next->kind = HOIST__SPAN_NONE;
+		unmark_start(extent, next->address);
+		span->n += next->n;
+	}
+	if (span->n_before != 0) {
+		uintptr_t before =
+			span->address - ((uintptr_t)span->n_before << HOIST__GRANULE_SHIFT);
+		struct hoist__granule *prev = hoist__granule_of(before);
+		if (prev->kind == HOIST__SPAN_FREE) {
+			index_remove(spans, prev);
+			span->kind = HOIST__SPAN_NONE;
+			unmark_start(extent, span->address);
+			prev->n += span->n;
+			span = prev;
+		}
+	}
+	if (span->n == extent->n) {
+		span->kind = HOIST__SPAN_EMPTY;
+		set_empty(spans, extent, true);
+		return extent;
+	}
+	tell_next(extent, span);
+	index_insert(spans, span);
+	return NULL;
+}
+
+size_t hoist__spans_largest(const struct hoist__spans *spans)
+{
+	struct hoist__extent *empty = hoist__spans_largest_empty(spans);
+	size_t largest = empty == NULL ? 0 : empty->n;
+	if (spans->levels == 0)
+		return largest;
+	unsigned level = 31 - (unsigned)__builtin_clz(spans->levels);
+	unsigned list = 31 - (unsigned)__builtin_clz(spans->lists[level]);
+	for (const struct hoist__granule *span = spans->heads[level][list]; span != NULL;
+	     span = span->next) {
+		if (span->n > largest)
+			largest = span->n;
+		if (level == 0)
+			break; /* all of one size */
+	}
+	return largest;
+}
+
+/* --- checks --- */
+
+static bool listed(const struct hoist__spans *spans, const struct hoist__granule *span)
+{
+	struct place at = place_of(span->n);
+	if ((spans->levels >> at.level & 1) == 0 || (spans->lists[at.level] >> at.list & 1) == 0)
+		return false;
+	return span->prev != NULL ? span->prev->next == span
+				  : spans->heads[at.level][at.list] == span;
 }
 
 void hoist__spans_check(const struct hoist__spans *spans, const struct hoist__extent *extent)
 {
-	uintptr_t at = extent->base;
-	const struct hoist__span *prev = NULL;
-	for (struct hoist__span *span = extent->first; span != NULL; span = span->next) {
-		bool live = span->requested != 0;
-		const struct hoist__tree *tree = live		  ? &spans->live
-						 : is_whole(span) ? &spans->empty
-								  : &spans->free;
-		assert(span->address == at && span->bytes > 0 && span->extent == extent);
-		assert(span->prev == prev && span->requested <= span->bytes);
-		assert(live || prev == NULL || prev->requested != 0);
-		assert(hoist__tree_at_least(tree, span->node.key) == &span->node);
-		(void)tree;
-		at += span->bytes;
-		prev = span;
+	size_t before = 0;
+	bool after_free = false;
+	size_t i = 0;
+	while (i < extent->n) {
+		const struct hoist__granule *span = hoist__granule_at(extent->base, i);
+		assert(span->kind != HOIST__SPAN_NONE);
+		assert(span->n != 0 && span->n <= extent->n - i);
+		assert(span->n_before == before);
+		assert(span->address == extent->base + (i << HOIST__GRANULE_SHIFT));
+		bool is_free = span->kind == HOIST__SPAN_FREE;
+		assert(!(is_free && after_free));
+		assert(!is_free || listed(spans, span));
+		assert((span->kind == HOIST__SPAN_EMPTY) == extent->empty);
+		uintptr_t last = span->address + (((uintptr_t)span->n - 1) << HOIST__GRANULE_SHIFT);
+		assert(hoist__spans_around(extent, last) == span);
+		assert(hoist__spans_around(extent, span->address) == span);
+		after_free = is_free;
+		before = span->n;
+		i += span->n;
 	}
-	assert(at == extent->base + extent->bytes);
+	(void)listed;
 }

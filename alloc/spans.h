@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/spans.h - which parts of which regions are in use.
+/* alloc/spans.h - which granules of which extents are in use.
  *
- * Pure bookkeeping over addresses: it reads no memory it manages, makes no
- * system call, allocates nothing by itself and has no lock.
+ * An extent is a region's addresses, or one registered piece of them: nothing crosses its
+ * ends.  A span is a run of granules of an extent, described by the record of its first
+ * one (granule.h): a large block, a slab, or free.
  *
- *   extent   the addresses of one region
- *   span     a part of an extent, either live (handed out) or free
+ * Free spans are found by a two-level bitmap index (TLSF, Masmano et al. 2004): the first
+ * level by powers of two, each with 32 lists of sizes; below 32 granules (2 MiB) a list holds
+ * one size exactly.  Taking looks at the first few of the list of its own size, then takes
+ * from the next list up that is not empty: whatever is there fits.  So it is constant
+ * time, and a fit is at most 1/32 larger than the best.  The rest of a span is free again
+ * at once, and merging is immediate: both neighbours are found from the record.
+ *
+ * Extents that are free as a whole are not in the index but in a list, so that partly used
+ * ones are filled first and empty ones stay releasable.
  *
  * Invariants, checked by hoist__spans_check():
- *   - the spans of an extent, in order, cover it exactly
+ *   - the spans of an extent, in order, cover it exactly; n_before is right
  *   - no two neighbours are both free
- *   - a live span is in `live` (by address); a free span that is a whole extent
- *     is in `empty`, any other free span in `free` (both by size, then address)
+ *   - `starts` has a bit for each first granule, and `groups` one for each word not 0
+ *   - a free span is in the list of its size; bitmaps say which lists are not empty
  *
- * Taking is best fit, the lowest address among equals: partly used extents are
- * filled before an empty one is broken, so that empty ones stay empty.
+ * Pure bookkeeping: reads no memory it manages, makes no call, allocates nothing, has no
+ * lock: it is its pool's.
  */
 #ifndef HOIST_ALLOC_SPANS_H
 #define HOIST_ALLOC_SPANS_H
@@ -23,86 +31,82 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "alloc/tree.h"
+#include "alloc/granule.h"
+#include "base/list.h"
 
-struct hoist__span;
+#define HOIST__SPAN_LISTS 32
+#define HOIST__SPAN_LEVELS 29 /* up to 2^32 granules */
 
 struct hoist__extent {
-	uintptr_t base;
-	size_t bytes;
-	struct hoist__span *first; /* at the lowest address */
-	bool keep;		   /* when empty, offer it again */
+	uintptr_t base; /* a multiple of the granule */
+	size_t n;	/* granules */
+	size_t bytes;	/* at most n granules, and more than n - 1 */
+	bool keep;	/* when empty, offer it again */
+	bool empty;
+	struct hoist__list link; /* in the list of empty ones */
+	uint64_t *starts;
+	uint64_t *groups;
+	uint64_t bits[]; /* both of them */
 };
-
-struct hoist__span {
-	struct hoist__tree_node node; /* in live, free or empty */
-	uintptr_t address;
-	size_t bytes;
-	size_t requested;	  /* what the user asked for; 0: the span is free */
-	struct hoist__span *prev; /* neighbours within the extent */
-	struct hoist__span *next; /* also the link of the list of spares */
-	struct hoist__extent *extent;
-};
-
-struct hoist__span_chunk; /* some descriptors in one piece of host memory */
 
 struct hoist__spans {
-	struct hoist__tree live;
-	struct hoist__tree free;
-	struct hoist__tree empty;
-	size_t empty_bytes; /* in `empty` */
-	struct hoist__span *spares;
-	size_t n_spares;
-	struct hoist__span_chunk *chunks;
-	uint64_t random;
+	uint32_t levels; /* bit i: level i has a list that is not empty */
+	uint32_t lists[HOIST__SPAN_LEVELS];
+	struct hoist__granule *heads[HOIST__SPAN_LEVELS][HOIST__SPAN_LISTS];
+	struct hoist__list empty;
+	size_t empty_bytes;
+	size_t free_granules; /* in free spans, those of empty extents included */
 };
 
-/* The most descriptors that one call of take or add uses up. */
-#define HOIST__SPANS_NEEDED ((size_t)3)
-
 void hoist__spans_init(struct hoist__spans *spans);
-void hoist__spans_done(struct hoist__spans *spans); /* frees the chunks */
 
-/* Descriptors come in chunks: made without the owner's lock, given under it.
- * Returns: the chunk; NULL if memory is exhausted, with the text set. */
-struct hoist__span_chunk *hoist__span_chunk_create(void);
-void hoist__spans_give(struct hoist__spans *spans, struct hoist__span_chunk *chunk);
+/* What an extent of @n granules needs behind itself: for malloc. */
+size_t hoist__extent_bits_bytes(size_t n);
 
-/* @extent has base, bytes and keep set; it becomes empty.  Uses one descriptor. */
+/* @extent has base, n, bytes and keep set, room for its bits (zeroed), and its granules taken.
+ * It becomes empty. */
 void hoist__spans_add(struct hoist__spans *spans, struct hoist__extent *extent);
 /* @extent is empty. */
 void hoist__spans_remove(struct hoist__spans *spans, struct hoist__extent *extent);
-/* The largest empty extent; NULL if none is empty. */
+/* The largest empty extent that may be given back; NULL if none is empty. */
 struct hoist__extent *hoist__spans_largest_empty(const struct hoist__spans *spans);
 
 struct hoist__want {
-	size_t requested; /* at least 1 */
-	size_t bytes;	  /* this, rounded up to the granule */
-	size_t align;	  /* a power of two */
+	size_t n;		    /* granules, at least 1 */
+	size_t align;		    /* in granules: 1 .. 32, a power of two */
+	enum hoist__span_kind kind; /* BLOCK or SLAB */
+	size_t bytes;		    /* at most n granules: the last of an extent may be cut */
 };
 
-/* A part of a partly used extent, or of an empty one of at most @most_empty bytes.
- * NULL if there is none.  Needs HOIST__SPANS_NEEDED spares. */
-struct hoist__span *hoist__spans_take(struct hoist__spans *spans, const struct hoist__want *want,
-				      size_t most_empty);
+/* A span of a partly used extent, or of an empty one of at most @most_empty bytes.
+ * NULL if there is none. */
+struct hoist__granule *hoist__spans_take(struct hoist__spans *spans, const struct hoist__want *want,
+					 size_t most_empty);
 
 /* The whole of an empty extent that wastes at most an eighth; NULL if none. */
-struct hoist__span *hoist__spans_take_whole(struct hoist__spans *spans,
-					    const struct hoist__want *want);
+struct hoist__granule *hoist__spans_take_whole(struct hoist__spans *spans,
+					       const struct hoist__want *want);
 
 /* A part of this empty extent; the whole of it if @whole.  NULL if it does not fit. */
-struct hoist__span *hoist__spans_take_from(struct hoist__spans *spans, struct hoist__extent *extent,
-					   const struct hoist__want *want, bool whole);
+struct hoist__granule *hoist__spans_take_from(struct hoist__spans *spans,
+					      struct hoist__extent *extent,
+					      const struct hoist__want *want, bool whole);
 
-/* Makes a live span free and merges it with free neighbours.
+/* Frees the span that starts at @granule and merges it with free neighbours.
  * Returns: its extent, if that is empty now; else NULL. */
-struct hoist__extent *hoist__spans_release(struct hoist__spans *spans, struct hoist__span *span);
+struct hoist__extent *hoist__spans_release(struct hoist__spans *spans,
+					   struct hoist__granule *granule);
 
-/* The live span that starts at, or contains, @address; NULL if none. */
-struct hoist__span *hoist__spans_at(const struct hoist__spans *spans, uintptr_t address);
-struct hoist__span *hoist__spans_around(const struct hoist__spans *spans, uintptr_t address);
+/* The first granule of the span around @address, which is in @extent. */
+struct hoist__granule *hoist__spans_around(const struct hoist__extent *extent, uintptr_t address);
 
-/* Asserts the invariants of one extent, in O(its spans). */
+/* Bytes of a span: whole granules, but for one that ends with its extent. */
+size_t hoist__span_bytes(const struct hoist__extent *extent, const struct hoist__granule *granule);
+
+/* Granules of the largest free span, to 1/32. */
+size_t hoist__spans_largest(const struct hoist__spans *spans);
+
+/* Asserts the invariants of one extent, in O(its granules). */
 void hoist__spans_check(const struct hoist__spans *spans, const struct hoist__extent *extent);
 
 #endif

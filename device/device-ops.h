@@ -32,6 +32,7 @@ struct hoist__dev_stream {
 	void *native;	     /* CUstream, hipStream_t, struct cpu_stream */
 	bool wrapped;	     /* the native handle is the caller's */
 	unsigned generation; /* of the process that made it */
+	atomic_bool may_capture;
 };
 
 struct hoist__dev_event {

@@ -156,7 +156,8 @@ int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_s
  * handle is left alone. */
 void hoist__stream_destroy(struct hoist__dev_stream *stream);
 
-void *hoist__stream_native(const struct hoist__dev_stream *stream); /* CPU: NULL */
+/* NULL on the CPU.  Who has the handle can make the stream capture: from now on it may. */
+void *hoist__stream_native(struct hoist__dev_stream *stream);
 struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream);
 
 /* Blocks until all queued work is done; returns the first error of that work
@@ -170,6 +171,11 @@ int hoist__stream_query(struct hoist__dev_stream *stream);
  * while work on it would break the capture of another; where the driver cannot say, never.
  * Asking breaks nothing, as a query or a record would.  Returns: 0; -EREMOTEIO. */
 int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
+
+/* False as long as nobody can make @stream capture: on the CPU, and for a stream that was
+ * created here, never waited for an event, and whose native handle was never asked for.  A load,
+ * no driver call. */
+bool hoist__stream_may_capture(const struct hoist__dev_stream *stream);
 
 /* Later work on @stream waits for @event; the host does not.  The event may be
  * another stream's, of the same api.  An event never recorded is no wait. */

@@ -49,6 +49,7 @@ int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_s
 		return err;
 	stream->native = native;
 	stream->wrapped = true;
+	atomic_store(&stream->may_capture, true);
 	*ret = stream;
 	return 0;
 }
@@ -73,9 +74,17 @@ void hoist__stream_destroy(struct hoist__dev_stream *stream)
 	free(stream);
 }
 
-void *hoist__stream_native(const struct hoist__dev_stream *stream)
+void *hoist__stream_native(struct hoist__dev_stream *stream)
 {
-	return stream->dev->api == HOIST__API_CPU ? NULL : stream->native;
+	if (stream->dev->api == HOIST__API_CPU)
+		return NULL;
+	atomic_store(&stream->may_capture, true);
+	return stream->native;
+}
+
+bool hoist__stream_may_capture(const struct hoist__dev_stream *stream)
+{
+	return atomic_load(&stream->may_capture);
 }
 
 struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream)
@@ -117,6 +126,9 @@ int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev
 				   hoist__api_name(event->dev->api));
 	if (!atomic_load(&event->recorded))
 		return 0;
+	/* An event of a capturing stream draws this one in. */
+	if (stream->dev->ops->stream_capturing != NULL)
+		atomic_store(&stream->may_capture, true);
 	return stream->dev->ops->stream_wait_event(stream, event);
 }
 

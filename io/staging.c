@@ -25,7 +25,7 @@ struct hoist__staging {
 	struct hoist__dev_stream *stream;
 	struct hoist__pool *pool;
 	struct hoist__budget *budget;
-	struct hoist__block block;
+	uintptr_t address;
 	size_t slot_bytes;
 	unsigned n_slots;
 	unsigned n_free;
@@ -139,7 +139,7 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 		size_t align = ring->slot_bytes % HOIST__HUGE_PAGE_BYTES == 0
 				       ? HOIST__HUGE_PAGE_BYTES
 				       : HOIST__FILE_MAX_ALIGN;
-		err = hoist__pool_alloc(ring->pool, bytes, align, 0, &ring->block);
+		err = hoist__pool_alloc(ring->pool, bytes, align, 0, &ring->address);
 		if (err != 0)
 			hoist__fail_in(err, "making a staging ring of %u slots of %zu bytes",
 				       ring->n_slots, ring->slot_bytes);
@@ -172,8 +172,8 @@ void hoist__staging_destroy(struct hoist__staging *ring)
 		(void)finish_copy(ring, slot_of(node));
 	for (unsigned i = 0; ring->slots != NULL && i < ring->n_slots; i++)
 		hoist__event_destroy(ring->slots[i].slot.copied);
-	if (ring->block.address != 0)
-		(void)hoist__pool_free(ring->pool, ring->block.address);
+	if (ring->address != 0)
+		(void)hoist__pool_free(ring->pool, ring->address);
 	if (ring->n_slots != 0)
 		hoist__budget_release(ring->budget, ring->n_slots * ring->slot_bytes);
 	hoist__pool_unref(ring->pool);
@@ -201,7 +201,7 @@ unsigned hoist__staging_n_copying(const struct hoist__staging *ring)
 
 void hoist__staging_memory(const struct hoist__staging *ring, struct hoist__engine_buffer *ret)
 {
-	ret->address = (void *)ring->block.address;
+	ret->address = (void *)ring->address;
 	ret->bytes = ring->n_slots * ring->slot_bytes;
 }
 
@@ -221,7 +221,7 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *ring)
 	assert(slot->state == HOIST__SLOT_FREE);
 	slot->state = HOIST__SLOT_READING;
 	slot->request = (struct hoist__request){
-		.address = (unsigned char *)ring->block.address + slot->index * ring->slot_bytes,
+		.address = (unsigned char *)ring->address + slot->index * ring->slot_bytes,
 	};
 	ring->n_free--;
 	if (ring->n_slots - ring->n_free > ring->n_busy_peak)

@@ -37,7 +37,7 @@ static int make(hoist_device *device, struct hoist__storage **ret)
 /* A failure may only mean that the device keeps too much for reuse: that is
  * given back once before it is the caller's. */
 static int take_block(hoist_device *device, struct hoist__pool *pool, size_t bytes, size_t align,
-		      unsigned flags, struct hoist__block *ret)
+		      unsigned flags, uintptr_t *ret)
 {
 	int err = hoist__pool_alloc(pool, bytes, align, flags, ret);
 	if (err == -ENOMEM || err == -ENOSPC || err == -EPERM) {
@@ -64,15 +64,15 @@ int hoist__storage_alloc(hoist_device *device, struct hoist__pool *pool, size_t 
 	if (err < 0)
 		return err;
 	if (bytes > 0) {
-		struct hoist__block block;
-		err = take_block(device, pool, bytes, align, flags, &block);
+		uintptr_t address;
+		err = take_block(device, pool, bytes, align, flags, &address);
 		if (err < 0) {
 			free(made);
 			return err;
 		}
 		made->kind = hoist__device_pool_kind(device, pool);
 		made->pool = hoist__pool_ref(pool);
-		made->address = block.address;
+		made->address = address;
 		made->bytes = bytes;
 		err = find_device_address(made);
 		if (err < 0) {

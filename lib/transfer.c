@@ -199,8 +199,7 @@ static int bounce_out(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, 
 
 /* The two slots are always of full size, so that every transfer of a device
  * finds the region of the one before it. */
-static int acquire_slots(hoist_device *device, struct hoist__pool **ret_pool,
-			 struct hoist__block *ret)
+static int acquire_slots(hoist_device *device, struct hoist__pool **ret_pool, uintptr_t *ret)
 {
 	int err = hoist__device_staging_pool(device, ret_pool);
 	if (err == 0)
@@ -212,19 +211,18 @@ static int copy_bounced(hoist_device *device, enum hoist__copy kind, uintptr_t d
 			size_t bytes)
 {
 	struct hoist__pool *pool;
-	struct hoist__block slots;
+	uintptr_t slots;
 	int err = acquire_slots(device, &pool, &slots);
 	if (err < 0)
 		return hoist__fail_in(err, "memory to copy through");
 	struct hoist__lane *lane;
 	err = acquire_lane(device, &lane);
 	if (err == 0) {
-		err = kind == HOIST__COPY_HOST_TO_DEVICE
-			      ? bounce_in(lane, slots.address, dst, src, bytes)
-			      : bounce_out(lane, slots.address, dst, src, bytes);
+		err = kind == HOIST__COPY_HOST_TO_DEVICE ? bounce_in(lane, slots, dst, src, bytes)
+							 : bounce_out(lane, slots, dst, src, bytes);
 		err = release_lane(device, lane, err);
 	}
-	hoist__pool_free(pool, slots.address);
+	hoist__pool_free(pool, slots);
 	return err;
 }
 
@@ -256,11 +254,11 @@ static int copy_through_host(const struct hoist__span *dst, const struct hoist__
 			     size_t bytes)
 {
 	struct hoist__pool *pool;
-	struct hoist__block block;
-	int err = acquire_slots(src->device, &pool, &block);
+	uintptr_t slots;
+	int err = acquire_slots(src->device, &pool, &slots);
 	if (err < 0)
 		return hoist__fail_in(err, "memory to copy through");
-	const struct hoist__span middle = {src->device, HOIST__MEMORY_PINNED, block.address};
+	const struct hoist__span middle = {src->device, HOIST__MEMORY_PINNED, slots};
 	bool backwards = dst->address > src->address;
 	for (size_t done = 0; err == 0 && done < bytes;) {
 		size_t n = hoist__min_u64(N_SLOTS * SLOT_BYTES, bytes - done);
@@ -274,7 +272,7 @@ static int copy_through_host(const struct hoist__span *dst, const struct hoist__
 			err = hoist__transfer(&to, &middle, n);
 		done += n;
 	}
-	hoist__pool_free(pool, block.address);
+	hoist__pool_free(pool, slots);
 	return err;
 }
 

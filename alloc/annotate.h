@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/annotate.h - telling AddressSanitizer and Valgrind what of our memory is whose.
+ *
+ * Both know malloc; blocks within a mapping are all the same to them until told:
+ *
+ *   hidden   nobody may touch it: free memory, redzones
+ *   shown    a user's block, to the byte
+ *
+ * ASan: built with it, its functions are there; built without, they are weak references, which
+ * find the runtime of a program that was built with it.  Valgrind: its client requests, a few
+ * instructions that do nothing outside of it, where configure found valgrind/memcheck.h.
+ *
+ * Memory is shown to Valgrind as undefined only where the host alone writes to it: what
+ * drivers and the kernel's rings write there escapes Valgrind, which would warn of every byte
+ * that is read afterwards.
+ */
+#ifndef HOIST_ALLOC_ANNOTATE_H
+#define HOIST_ALLOC_ANNOTATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef HOIST_VALGRIND
+#include <valgrind/memcheck.h>
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HOIST__ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HOIST__ASAN 1
+#endif
+#endif
+
+#ifdef HOIST__ASAN
+#include <sanitizer/asan_interface.h>
+static inline bool hoist__asan_runs(void)
+{
+	return true;
+}
+#else
+extern void __asan_poison_memory_region(const volatile void *address, size_t bytes)
+	__attribute__((weak));
+extern void __asan_unpoison_memory_region(const volatile void *address, size_t bytes)
+	__attribute__((weak));
+static inline bool hoist__asan_runs(void)
+{
+	return __asan_poison_memory_region != NULL && __asan_unpoison_memory_region != NULL;
+}
+#endif
+
+static inline bool hoist__valgrind_runs(void)
+{
+#ifdef HOIST_VALGRIND
+	return RUNNING_ON_VALGRIND != 0;
+#else
+	return false;
+#endif
+}
+
+/* [address, address + bytes) is of no use to anyone.  ASan wants both ends at multiples of 8. */
+static inline void hoist__annotate_hidden(uintptr_t address, size_t bytes)
+{
+	if (hoist__asan_runs())
+		__asan_poison_memory_region((const void *)address, bytes);
+#ifdef HOIST_VALGRIND
+	(void)VALGRIND_MAKE_MEM_NOACCESS(address, bytes);
+#endif
+}
+
+/* It may be used.  @defined: its content means something, or comes from elsewhere. */
+static inline void hoist__annotate_shown(uintptr_t address, size_t bytes, bool defined)
+{
+	if (hoist__asan_runs())
+		__asan_unpoison_memory_region((const void *)address, bytes);
+#ifdef HOIST_VALGRIND
+	if (defined)
+		(void)VALGRIND_MAKE_MEM_DEFINED(address, bytes);
+	else
+		(void)VALGRIND_MAKE_MEM_UNDEFINED(address, bytes);
+#else
+	(void)defined;
+#endif
+}
+
+#endif

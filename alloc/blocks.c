@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/blocks.c - one block: taking it, its life, giving it back. */
+#include "config.h"
+
+#include <errno.h>
+
+#include "alloc/pool-private.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+/* The least class whose blocks all lie at multiples of @align; n_classes if none does. */
+static unsigned aligned_class(const struct hoist__pool *pool, size_t bytes, size_t align)
+{
+	if (bytes > pool->slab_most || align > HOIST__GRANULE_BYTES)
+		return pool->n_classes;
+	unsigned class = hoist__class_of(bytes < align ? align : bytes, pool->quantum_shift);
+	while (class < pool->n_classes && pool->shards[0].classes[class].block_bytes % align != 0)
+		class ++;
+	return class;
+}
+
+static int take_small(struct hoist__pool *pool, unsigned class, uintptr_t *ret)
+{
+	struct hoist__cache *cache = hoist__cache_known(pool->index);
+	if (cache == NULL)
+		cache = hoist__cache_create(pool);
+	struct hoist__entry entry;
+	while (cache != NULL && !hoist__cache_enter(cache))
+		hoist__cache_wait();
+	struct hoist__magazine *magazine = cache == NULL ? NULL : &cache->magazines[class];
+	bool any = magazine != NULL && magazine->n != 0;
+	if (any) {
+		entry = magazine->entries[--magazine->n];
+		atomic_fetch_sub_explicit(&cache->bytes, pool->shards[0].classes[class].block_bytes,
+					  memory_order_relaxed);
+	}
+	if (cache != NULL)
+		hoist__cache_leave(cache);
+	int err = any ? 0 : hoist__small_refill(pool, cache, class, &entry);
+	if (err == 0)
+		*ret = entry.address;
+	return err;
+}
+
+static size_t granules_for(size_t bytes)
+{
+	return (bytes + HOIST__GRANULE_BYTES - 1) >> HOIST__GRANULE_SHIFT;
+}
+
+static int take_large(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+		      uintptr_t *ret)
+{
+	const struct hoist__want want = {
+		.n = granules_for(bytes),
+		.align = align <= HOIST__GRANULE_BYTES ? 1 : align >> HOIST__GRANULE_SHIFT,
+		.kind = HOIST__SPAN_BLOCK,
+		.bytes = bytes,
+	};
+	struct hoist__granule *span;
+	int err = hoist__pool_span(pool, hoist__shard_here(pool), &want, bytes, flags, &span);
+	if (err == 0)
+		*ret = span->address;
+	return err;
+}
+
+size_t hoist__block_rounded(const struct hoist__pool *pool, size_t bytes, size_t align)
+{
+	if (align < hoist__quantum(pool))
+		align = hoist__quantum(pool);
+	unsigned class = aligned_class(pool, bytes, align);
+	if (class < pool->n_classes)
+		return pool->shards[0].classes[class].block_bytes;
+	return hoist__pool_wants_own(pool, bytes) ? 0 : granules_for(bytes) << HOIST__GRANULE_SHIFT;
+}
+
+int hoist__block_take(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+		      uintptr_t *ret, size_t *allocated)
+{
+	if (align < hoist__quantum(pool))
+		align = hoist__quantum(pool);
+	unsigned class =
+		flags & HOIST__ALLOC_LAZY ? pool->n_classes : aligned_class(pool, bytes, align);
+	if (class < pool->n_classes) {
+		*allocated = pool->shards[0].classes[class].block_bytes;
+		return take_small(pool, class, ret);
+	}
+	int err = take_large(pool, bytes, align, flags, ret);
+	if (err == 0) {
+		const struct hoist__granule *span = hoist__granule_of(*ret);
+		*allocated = hoist__span_bytes(
+			atomic_load_explicit(&span->extent, memory_order_relaxed), span);
+	}
+	return err;
+}
+
+/* The word of the block that starts at @address; exactly one of the two is not NULL. */
+struct state {
+	_Atomic uint32_t *small;
+	_Atomic uint64_t *large;
+};
+
+static struct state state_of(uintptr_t address, struct hoist__slab **slab, uint32_t *index)
+{
+	struct hoist__granule *granule = hoist__granule_of(address);
+	*slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	if (*slab == NULL)
+		return (struct state){NULL, &granule->state};
+	*index = hoist__slab_index(*slab, address);
+	return (struct state){&(*slab)->states[*index], NULL};
+}
+
+void hoist__block_live(uintptr_t address, size_t requested, bool used)
+{
+	struct hoist__slab *slab;
+	uint32_t index;
+	struct state state = state_of(address, &slab, &index);
+	if (state.small != NULL)
+		atomic_store_explicit(state.small,
+				      (uint32_t)requested | (used ? HOIST__STATE_USED : 0),
+				      memory_order_release);
+	else
+		atomic_store_explicit(state.large, requested | (used ? HOIST__LARGE_USED : 0),
+				      memory_order_release);
+}
+
+/* True if @address is where a block of @pool starts, if there is a block. */
+static bool may_start(const struct hoist__pool *pool, uintptr_t address)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	struct hoist__extent *extent =
+		granule == NULL ? NULL
+				: atomic_load_explicit(&granule->extent, memory_order_acquire);
+	if (extent == NULL || hoist__pool_extent_of(extent)->pool != pool)
+		return false;
+	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	uint32_t index;
+	return slab != NULL ? hoist__slab_at(slab, address, &index)
+			    : address % HOIST__GRANULE_BYTES == 0;
+}
+
+static bool is_live(uintptr_t address)
+{
+	struct hoist__slab *slab;
+	uint32_t index;
+	struct state state = state_of(address, &slab, &index);
+	return state.small != NULL ? atomic_load(state.small) != 0 : atomic_load(state.large) != 0;
+}
+
+static int not_live(struct hoist__pool *pool, uintptr_t address)
+{
+	uintptr_t around = hoist__block_around(pool, address);
+	if (around != 0 && around != address && is_live(around))
+		return hoist__fail(-EINVAL, "%#zx: it lies inside the block that starts at %#zx",
+				   (size_t)address, (size_t)around);
+	return hoist__fail(-EINVAL, "%#zx: not a block of this pool (freed already, or another's)",
+			   (size_t)address);
+}
+
+int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist__claim *ret)
+{
+	if (!may_start(pool, address))
+		return not_live(pool, address);
+	struct state state = state_of(address, &ret->slab, &ret->index);
+	if (state.small != NULL) {
+		uint32_t was = atomic_exchange_explicit(state.small, 0, memory_order_acq_rel);
+		if (was == 0)
+			return not_live(pool, address);
+		ret->used = (was & HOIST__STATE_USED) != 0;
+		ret->requested = was & HOIST__STATE_BYTES_MASK;
+		ret->allocated = ret->slab->block_bytes;
+		return 0;
+	}
+	uint64_t was = atomic_exchange_explicit(state.large, 0, memory_order_acq_rel);
+	if (was == 0)
+		return not_live(pool, address);
+	const struct hoist__granule *span = hoist__granule_of(address);
+	ret->used = (was & HOIST__LARGE_USED) != 0;
+	ret->requested = was & HOIST__LARGE_BYTES_MASK;
+	ret->allocated =
+		hoist__span_bytes(atomic_load_explicit(&span->extent, memory_order_relaxed), span);
+	return 0;
+}
+
+void hoist__block_put(struct hoist__pool *pool, uintptr_t address)
+{
+	struct hoist__granule *granule = hoist__granule_of(address);
+	struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	if (slab == NULL) {
+		struct hoist__doomed doomed;
+		hoist__doomed_init(&doomed);
+		hoist__pool_span_release(pool, granule, &doomed);
+		hoist__pool_destroy_doomed(pool, &doomed);
+		return;
+	}
+	const struct hoist__entry entry = {address,
+					   &slab->states[hoist__slab_index(slab, address)]};
+	struct hoist__cache *cache = hoist__cache_known(pool->index);
+	hoist__small_flush(pool, cache, slab->class_index, &entry);
+}
+
+uintptr_t hoist__block_around(struct hoist__pool *pool, uintptr_t address)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	struct hoist__extent *extent =
+		granule == NULL ? NULL
+				: atomic_load_explicit(&granule->extent, memory_order_acquire);
+	if (extent == NULL || hoist__pool_extent_of(extent)->pool != pool)
+		return 0;
+	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	if (slab != NULL) {
+		uint32_t index = hoist__slab_index(slab, address);
+		return index < slab->n_blocks ? hoist__slab_block(slab, index) : 0;
+	}
+	struct hoist__shard *shard = hoist__pool_extent_of(extent)->region->shard;
+	hoist__lock(&shard->lock);
+	const struct hoist__granule *span = hoist__spans_around(extent, address);
+	uintptr_t start = span->kind == HOIST__SPAN_BLOCK ? span->address : 0;
+	hoist__unlock(&shard->lock);
+	return start;
+}
+
+int hoist__block_use(struct hoist__pool *pool, uintptr_t address, bool *was_used)
+{
+	if (!may_start(pool, address))
+		return not_live(pool, address);
+	struct hoist__slab *slab;
+	uint32_t index;
+	struct state state = state_of(address, &slab, &index);
+	/* Never flags what is not live: the flag alone would look like a block. */
+	if (state.small != NULL) {
+		uint32_t was = atomic_load(state.small);
+		while (was != 0)
+			if (atomic_compare_exchange_weak(state.small, &was,
+							 was | HOIST__STATE_USED)) {
+				*was_used = (was & HOIST__STATE_USED) != 0;
+				return 0;
+			}
+	} else {
+		uint64_t was = atomic_load(state.large);
+		while (was != 0)
+			if (atomic_compare_exchange_weak(state.large, &was,
+							 was | HOIST__LARGE_USED)) {
+				*was_used = (was & HOIST__LARGE_USED) != 0;
+				return 0;
+			}
+	}
+	return not_live(pool, address);
+}
+
+void hoist__block_unuse(uintptr_t address)
+{
+	struct hoist__slab *slab;
+	uint32_t index;
+	struct state state = state_of(address, &slab, &index);
+	if (state.small != NULL)
+		atomic_fetch_and(state.small, ~HOIST__STATE_USED);
+	else
+		atomic_fetch_and(state.large, ~HOIST__LARGE_USED);
+}

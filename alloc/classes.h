@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/classes.h - which sizes slabs have.
+ *
+ * Multiples of the quantum up to eight of them, then eight classes a doubling, so
+ * that rounding wastes at most an eighth:
+ *
+ *   quantum 64:  64 128 .. 512 | 576 640 .. 1024 | 1152 1280 .. 2048 | ...  up to 1 MiB
+ *
+ * With u = the number of quanta less one, class = u for u < 8; above, the three bits below
+ * u's highest one choose among the eight of its doubling.
+ */
+#ifndef HOIST_ALLOC_CLASSES_H
+#define HOIST_ALLOC_CLASSES_H
+
+#include <stddef.h>
+
+#define HOIST__CLASS_MOST_BYTES ((size_t)1 << 20)
+#define HOIST__CLASSES_MOST 96 /* for the smallest quantum, 64 */
+
+/* @bytes 1 .. HOIST__CLASS_MOST_BYTES; the quantum is 1 << @quantum_shift. */
+static inline unsigned hoist__class_of(size_t bytes, unsigned quantum_shift)
+{
+	size_t u = (bytes - 1) >> quantum_shift;
+	if (u < 8)
+		return (unsigned)u;
+	unsigned shift = 60 - (unsigned)__builtin_clzll(u); /* of the three bits to the bottom */
+	return 8 * shift + (unsigned)(u >> shift);
+}
+
+static inline size_t hoist__class_bytes(unsigned class, unsigned quantum_shift)
+{
+	if (class < 8)
+		return (size_t)(class + 1) << quantum_shift;
+	unsigned shift = class / 8 - 1;
+	return ((size_t)(class % 8 + 9) << shift) << quantum_shift;
+}
+
+#endif

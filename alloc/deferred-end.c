@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/deferred-end.c - the ends of graphs, of streams and of the pool. */
+#include "config.h"
+
+#include <sched.h>
+
+#include "alloc/deferred-private.h"
+
+/* --- graphs --- */
+
+/* A graph no longer has it: it waits for what its streams got until now.  Stays parked where
+ * there is no memory for that. */
+static void unpark(struct hoist__deferred *deferred, struct hoist__held *block)
+{
+	if (!hoist__held_wait_for_all(deferred, block)) {
+		hoist__held_wait_for_none(block);
+		return;
+	}
+	hoist__held_bin_remove(deferred, block);
+	hoist__list_remove(&block->node);
+	block->parked = false;
+	hoist__held_count(&deferred->n_pending, 1, 0);
+	if (block->n_waits == 0)
+		hoist__held_make_ready(deferred, block);
+}
+
+static void unpark_all(struct hoist__deferred *deferred)
+{
+	struct hoist__list *node = deferred->parked.next;
+	while (node != &deferred->parked) {
+		struct hoist__held *block = HOIST__CONTAINER_OF(node, struct hoist__held, node);
+		node = node->next;
+		if (!hoist__held_captured(block))
+			unpark(deferred, block);
+	}
+}
+
+/* [unlocks] */
+static void ask_queues(struct hoist__deferred *deferred)
+{
+	struct hoist__list *node = deferred->queues.next;
+	while (node != &deferred->queues) {
+		struct hoist__held_queue *queue =
+			HOIST__CONTAINER_OF(node, struct hoist__held_queue, node);
+		queue->pins++;
+		if (!queue->forgotten && !hoist__held_stale(queue))
+			(void)hoist__held_ask(deferred, queue);
+		node = queue->node.next;
+		hoist__held_queue_unpin(deferred, queue);
+	}
+}
+
+static void clear_captured(struct hoist__deferred *deferred, bool all)
+{
+	for (size_t i = 0; i < deferred->n_buckets; i++)
+		for (struct hoist__held *block = deferred->buckets[i]; block != NULL;
+		     block = block->next)
+			for (struct hoist__held_use *use = NULL;
+			     (use = hoist__held_next_use(block, use)) != NULL;)
+				if (all || use->queue->forgotten || !use->queue->capturing)
+					use->capture = 0;
+}
+
+void hoist__deferred_release_captured(struct hoist__deferred *deferred)
+{
+	pthread_mutex_lock(&deferred->lock);
+	ask_queues(deferred);
+	clear_captured(deferred, false);
+	unpark_all(deferred);
+	pthread_mutex_unlock(&deferred->lock);
+}
+
+/* Its use of a stream that goes away has no event behind it. */
+static void park_use(struct hoist__deferred *deferred, struct hoist__held_use *use)
+{
+	struct hoist__held *block = use->block;
+	bool pending = block->allocated != 0 && !block->parked;
+	if (pending && (use->batch == NULL || use->batch->recorded))
+		return;
+	if (use->capture == 0)
+		use->capture = use->queue->capture;
+	if (!pending)
+		return;
+	hoist__held_wait_for_none(block);
+	hoist__held_bin_remove(deferred, block);
+	hoist__held_count(&deferred->n_pending, 0, 1);
+	hoist__held_park(deferred, block);
+}
+
+/* Of a stream that goes away while it captures nothing can be waited for: its blocks wait for
+ * the end of the graph instead. */
+static void park_queue(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
+{
+	if (queue->capture == 0)
+		queue->capture = ++deferred->captures;
+	for (size_t i = 0; i < deferred->n_buckets; i++)
+		for (struct hoist__held *block = deferred->buckets[i]; block != NULL;
+		     block = block->next)
+			for (struct hoist__held_use *use = NULL;
+			     (use = hoist__held_next_use(block, use)) != NULL;)
+				if (use->queue == queue)
+					park_use(deferred, use);
+	struct hoist__list *node = queue->closed.next;
+	while (node != &queue->closed) {
+		struct hoist__held_batch *batch =
+			HOIST__CONTAINER_OF(node, struct hoist__held_batch, node);
+		node = node->next;
+		if (!batch->recorded)
+			hoist__held_batch_drop(batch);
+	}
+}
+
+/* [unlocks] Live blocks that the stream uses need its last event too. */
+static void close_for_good(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
+{
+	if (queue->open == NULL && queue->n_uses > queue->n_linked)
+		queue->open = hoist__held_batch_take(deferred, queue);
+	bool sure = queue->open != NULL || queue->n_uses == queue->n_linked;
+	if (queue->open != NULL) {
+		hoist__list_push_back(&queue->closed, &queue->open->node);
+		queue->open = NULL;
+	}
+	if (!hoist__held_record_all(deferred, queue, true) || !sure)
+		if (!hoist__held_synchronize(deferred, queue) &&
+		    !hoist__held_synchronize(deferred, queue))
+			park_queue(deferred, queue);
+}
+
+void hoist__deferred_forget(struct hoist__deferred *deferred, struct hoist__dev_stream *stream)
+{
+	pthread_mutex_lock(&deferred->lock);
+	struct hoist__held_queue *queue = hoist__held_queue_find(deferred, stream);
+	if (queue != NULL) {
+		queue->pins++;
+		bool capturing = hoist__held_ask(deferred, queue);
+		hoist__held_queue_forget(deferred, queue);
+		while (queue->n_busy != 0) {
+			pthread_mutex_unlock(&deferred->lock);
+			(void)sched_yield();
+			pthread_mutex_lock(&deferred->lock);
+		}
+		if (capturing)
+			park_queue(deferred, queue);
+		else
+			close_for_good(deferred, queue);
+		hoist__held_queue_unpin(deferred, queue);
+	}
+	pthread_mutex_unlock(&deferred->lock);
+}
+
+/* What is left can be waited for by nobody, for its streams capture. */
+static void give_up_waiting(struct hoist__deferred *deferred)
+{
+	struct hoist__list *head = &deferred->queues;
+	for (struct hoist__list *node = head->next; node != head; node = node->next) {
+		struct hoist__held_queue *queue =
+			HOIST__CONTAINER_OF(node, struct hoist__held_queue, node);
+		if (!hoist__held_stale(queue))
+			hoist__held_pass_all(deferred, queue);
+	}
+	struct hoist__list *node;
+	/* Parked still: there was no memory to do otherwise. */
+	while ((node = hoist__list_pop(&deferred->parked)) != NULL) {
+		hoist__held_count(&deferred->n_pending, 1, 0);
+		hoist__held_make_ready(deferred,
+				       HOIST__CONTAINER_OF(node, struct hoist__held, node));
+	}
+}
+
+size_t hoist__deferred_drain(struct hoist__deferred *deferred, uintptr_t *ret, size_t n)
+{
+	pthread_mutex_lock(&deferred->lock);
+	ask_queues(deferred);
+	clear_captured(deferred, true);
+	unpark_all(deferred);
+	pthread_mutex_unlock(&deferred->lock);
+	size_t taken = hoist__deferred_sweep(deferred, true, ret, n);
+	if (taken != 0)
+		return taken;
+	pthread_mutex_lock(&deferred->lock);
+	give_up_waiting(deferred);
+	pthread_mutex_unlock(&deferred->lock);
+	return hoist__deferred_sweep(deferred, false, ret, n);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/granule.h - from an address to what lies there: the page map.
+ *
+ * Memory of regions is counted in granules of 64 KiB.  Every granule of every region of
+ * the process has a record of 64 bytes here, beside the memory (0.1 %), found by two
+ * loads: a root by the address's upper half, a leaf by the next 16 bits.  Leaves cover
+ * 4 GiB, are reserved when first needed, committed where used, and never given back:
+ * reading a record is safe for any address, at any time.
+ *
+ *   extent   the extent that the granule is part of; NULL: no region of ours
+ *   slab     the slab that covers it; NULL: none
+ *   state    of a live large block that starts here, see slab.h; else 0
+ *   address, n, n_before, kind, links    at the first granule of a span: spans.h
+ *   states, address, reciprocal, block_bytes, n_blocks    in each granule of a slab: what a
+ *            free needs of it, so that it reads one cache line less
+ *
+ * Who may write what: extent and slab are set before an address in the granule can be
+ * known to anyone, and cleared when no block is left; state is exchanged by who frees; the
+ * rest belongs to the lock of the pool's spans.
+ */
+#ifndef HOIST_ALLOC_GRANULE_H
+#define HOIST_ALLOC_GRANULE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HOIST__GRANULE_SHIFT 16
+#define HOIST__GRANULE_BYTES ((size_t)1 << HOIST__GRANULE_SHIFT)
+#define HOIST__ADDRESS_BITS 48 /* of user space on x86-64 and arm64, and of devices */
+
+struct hoist__extent;
+struct hoist__slab;
+
+enum hoist__span_kind {
+	HOIST__SPAN_NONE,  /* not the first granule of a span */
+	HOIST__SPAN_FREE,  /* in the index */
+	HOIST__SPAN_EMPTY, /* free, and all of its extent: in the list of empty ones */
+	HOIST__SPAN_BLOCK, /* one large block */
+	HOIST__SPAN_SLAB
+};
+
+struct hoist__granule {
+	struct hoist__extent *_Atomic extent;
+	struct hoist__slab *_Atomic slab;
+	union {
+		_Atomic uint64_t state;
+		_Atomic uint32_t *states;
+	};
+	uintptr_t address;
+	union {
+		struct {
+			struct hoist__granule *next; /* in a list of the index */
+			struct hoist__granule *prev;
+		};
+		struct {
+			uint64_t reciprocal;
+			uint32_t block_bytes;
+			uint32_t n_blocks;
+		};
+	};
+	uint32_t n;	   /* granules of the span that starts here */
+	uint32_t n_before; /* of the span before it in the extent; 0: none */
+	enum hoist__span_kind kind;
+} __attribute__((aligned(64)));
+
+#define HOIST__LEAF_BITS 16
+#define HOIST__LEAF_GRANULES ((size_t)1 << HOIST__LEAF_BITS)
+#define HOIST__ROOT_BITS (HOIST__ADDRESS_BITS - HOIST__LEAF_BITS - HOIST__GRANULE_SHIFT)
+
+extern struct hoist__granule *_Atomic hoist__granule_root[(size_t)1 << HOIST__ROOT_BITS]
+	__attribute__((visibility("hidden")));
+
+static inline struct hoist__granule *hoist__granule_in(struct hoist__granule *leaf,
+						       uintptr_t address)
+{
+	return &leaf[(address >> HOIST__GRANULE_SHIFT) & (HOIST__LEAF_GRANULES - 1)];
+}
+
+/* The record of the granule around @address; NULL if no region was ever near it. */
+static inline struct hoist__granule *hoist__granule_of(uintptr_t address)
+{
+	size_t root = address >> (HOIST__GRANULE_SHIFT + HOIST__LEAF_BITS);
+	if (__builtin_expect(root >> HOIST__ROOT_BITS != 0, 0))
+		return NULL;
+	struct hoist__granule *leaf =
+		atomic_load_explicit(&hoist__granule_root[root], memory_order_acquire);
+	if (__builtin_expect(leaf == NULL, 0))
+		return NULL;
+	return hoist__granule_in(leaf, address);
+}
+
+/* The n'th granule behind that at @address; both are granules of one extent. */
+static inline struct hoist__granule *hoist__granule_at(uintptr_t address, size_t n)
+{
+	address += n << HOIST__GRANULE_SHIFT;
+	size_t root = address >> (HOIST__GRANULE_SHIFT + HOIST__LEAF_BITS);
+	return hoist__granule_in(
+		atomic_load_explicit(&hoist__granule_root[root], memory_order_acquire), address);
+}
+
+/* Makes the granules of [base, base + n granules) parts of @extent.  May map memory.
+ * Returns: 0; -ENOMEM; -ENOTSUP (above 48 bits); -EEXIST if one is another extent's already.
+ *   Nothing is changed then. */
+int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent);
+
+/* Ends that. */
+void hoist__granules_release(uintptr_t base, size_t n);
+
+#endif

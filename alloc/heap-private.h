@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/heap-private.h - what the files of the heap share.
+ *
+ *   heap.c        making and ending a heap; allocating, freeing
+ *   heap-hooks.c  extents: from the pool, and back to it
+ *   heap-cache.c  each thread's caches; fork
+ *
+ * Locks: the heaps' lock, one for all, guards the lists of caches and what is known of
+ * blocks of the pool that came back in part.  jemalloc may be called under it, as no hook
+ * takes it.  It comes before the pool's.
+ */
+#ifndef HOIST_ALLOC_HEAP_PRIVATE_H
+#define HOIST_ALLOC_HEAP_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "alloc/granule.h"
+#include "alloc/heap.h"
+#include "alloc/jemalloc.h"
+#include "alloc/pool-private.h"
+#include "base/list.h"
+
+/* In the first bytes of memory that jemalloc gave back. */
+struct hoist__heap_part {
+	struct hoist__heap_part *next;
+	uintptr_t address; /* where the pool's block starts, once that is known */
+	size_t bytes;
+};
+
+#define HOIST__HEAP_BUCKETS 64
+
+struct hoist__heap {
+	struct hoist__je_hooks hooks; /* first: jemalloc knows the heap by it */
+	struct hoist__je je;
+	struct hoist__pool *pool;
+	uint64_t id; /* never used again */
+	unsigned arena;
+	int flags;		/* for mallocx(), without a cache */
+	bool books_by_hooks;	/* jemalloc before 5.3: what it wants zeroed is for its books */
+	struct hoist__dev *dev; /* whose driver has the memory, or NULL */
+	_Atomic unsigned n_refs;
+	_Atomic unsigned n_trims;
+	_Atomic size_t mapped;
+	_Atomic uint64_t n_allocs; /* past the caches, and of those that ended */
+	_Atomic uint64_t n_frees;
+	struct hoist__heap_part *_Atomic returned; /* not yet the pool's again */
+
+	/* The heaps' lock. */
+	struct hoist__list caches;
+	struct hoist__heap_part *partial[HOIST__HEAP_BUCKETS]; /* by the block's address */
+};
+
+/* One thread's part of one heap; only it uses the tcache. */
+struct hoist__heap_cache {
+	struct hoist__heap *heap;
+	int flags;	 /* for mallocx() and dallocx(): the arena, the tcache */
+	bool has_tcache; /* else jemalloc had none left */
+	unsigned tcache;
+	unsigned n_trims;	   /* of the heap's, seen */
+	unsigned generation;	   /* of the process in which its thread lives */
+	_Atomic uint64_t n_allocs; /* written by the thread alone */
+	_Atomic uint64_t n_frees;
+	struct hoist__list of_thread;
+	struct hoist__list of_heap;
+};
+
+#define HOIST__HEAP_RECENT 8
+
+struct hoist__heap_thread {
+	struct hoist__heap_recent {
+		uint64_t id; /* the heap's; 0: none */
+		struct hoist__heap_cache *cache;
+	} recent[HOIST__HEAP_RECENT]; /* by id */
+	struct hoist__list caches;    /* the heaps' lock; not yet a list if next is NULL */
+	unsigned growing;	      /* hooks that the thread is in */
+	int err;		      /* why a hook had no extent */
+};
+
+extern __thread struct hoist__heap_thread hoist__heap_thread
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* 0, or -ESTALE in a child of fork that has not the memory. */
+static inline int hoist__heap_check(const struct hoist__heap *heap)
+{
+	return heap->dev == NULL ? 0 : hoist__dev_check(heap->dev);
+}
+
+/* Whether the pool's regions hold @address: two loads. */
+static inline bool hoist__heap_holds(const struct hoist__heap *heap, uintptr_t address)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	if (granule == NULL)
+		return false;
+	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
+	return extent != NULL && hoist__pool_extent_of(extent)->pool == heap->pool;
+}
+
+/* --- heap.c --- */
+
+struct hoist__heap *hoist__heap_ref(struct hoist__heap *heap);
+/* The last one gives the pool back. */
+void hoist__heap_unref(struct hoist__heap *heap);
+
+/* --- heap-hooks.c --- */
+
+extern const struct hoist__je_hooks hoist__heap_hooks;
+
+/* Hands to the pool what jemalloc gave back.  No lock is held.
+ * Returns: how many parts that was. */
+size_t hoist__heap_drain(struct hoist__heap *heap);
+
+/* --- heap-cache.c --- */
+
+int hoist__heaps_setup(void);
+void hoist__heaps_lock(void);
+void hoist__heaps_unlock(void);
+
+/* This thread's cache of @heap, made if it has none; NULL if memory is exhausted. */
+struct hoist__heap_cache *hoist__heap_cache_find(struct hoist__heap *heap);
+
+static inline struct hoist__heap_cache *hoist__heap_cache_of(struct hoist__heap *heap)
+{
+	const struct hoist__heap_recent *recent =
+		&hoist__heap_thread.recent[heap->id % HOIST__HEAP_RECENT];
+	return recent->id == heap->id ? recent->cache : hoist__heap_cache_find(heap);
+}
+
+/* Empties this thread's cache into the arena. */
+void hoist__heap_cache_flush(struct hoist__heap_cache *cache);
+
+/* Ends all threads' caches; none is in use. */
+void hoist__heap_caches_end(struct hoist__heap *heap);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "alloc/magazine.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "alloc/pool-private.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/log.h"
+
+__thread struct hoist__thread hoist__this_thread
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+bool hoist__cache_fences;
+
+/* One class gets an eighth of the cache's bytes, so that many are served, and none if that is not
+ * a block: it would only push others out.  Of large blocks it gets some at least, so that batches
+ * are worth their lock. */
+#define MAGAZINE_SHARE 8
+#define MAGAZINE_LEAST 8
+
+/* Guards every list of caches, every thread's array but for its own thread's reading, and the
+ * indices. */
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Pools by index; a free index is NULL. */
+static struct hoist__pool **indexed;
+static uint32_t n_indexed;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t end_of_thread;
+static int setup_err;
+
+/* --- fences --- */
+
+static int membarrier(int command)
+{
+	return (int)syscall(SYS_membarrier, command, 0, 0);
+}
+
+/* Every thread passes a full fence.  False if the kernel does not (any more). */
+static bool fence_all(void)
+{
+	if (hoist__cache_fences) {
+#ifndef HOIST__TSAN
+		atomic_thread_fence(memory_order_seq_cst);
+#endif
+		return true;
+	}
+	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
+		return true;
+	/* The registration may not have come through a fork. */
+	return errno == EPERM && membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 &&
+	       membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+}
+
+/* --- a thread and its caches --- */
+
+static size_t most_blocks(const struct hoist__pool *pool, unsigned class)
+{
+	const size_t block = pool->shards[0].classes[class].block_bytes;
+	size_t most = pool->cache_bytes / MAGAZINE_SHARE / block;
+	if (most == 0)
+		return 0;
+	if (most < MAGAZINE_LEAST)
+		most = hoist__min_u64(MAGAZINE_LEAST, pool->cache_bytes / 2 / block);
+	return hoist__min_u64(most, HOIST__MAGAZINE_MOST);
+}
+
+/* The threads' lock is held.  Room for @n caches in this thread's array. */
+static int need_array(uint32_t n)
+{
+	struct hoist__thread *thread = &hoist__this_thread;
+	if (n <= thread->n)
+		return 0;
+	struct hoist__cache *_Atomic *grown = calloc(n, sizeof *grown);
+	if (grown == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < thread->n; i++)
+		atomic_init(&grown[i],
+			    atomic_load_explicit(&thread->caches[i], memory_order_relaxed));
+	free(thread->caches);
+	thread->caches = grown;
+	thread->n = n;
+	return 0;
+}
+
+static struct hoist__cache *make_cache(struct hoist__pool *pool)
+{
+	size_t n_entries = 0;
+	for (unsigned i = 0; i < pool->n_classes; i++)
+		n_entries += most_blocks(pool, i);
+	struct hoist__cache *cache =
+		calloc(1, sizeof *cache + n_entries * sizeof cache->entries[0]);
+	if (cache == NULL)
+		return NULL;
+	cache->pool = pool;
+	cache->owner = &hoist__this_thread;
+	cache->shard = atomic_fetch_add(&pool->next_shard, 1) % pool->n_shards;
+	n_entries = 0;
+	for (unsigned i = 0; i < pool->n_classes; i++) {
+		cache->magazines[i].most = (uint32_t)most_blocks(pool, i);
+		cache->magazines[i].entries = cache->entries + n_entries;
+		n_entries += cache->magazines[i].most;
+	}
+	return cache;
+}
+
+struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
+{
+	struct hoist__cache *cache = make_cache(pool);
+	if (cache == NULL)
+		return NULL;
+	pthread_mutex_lock(&threads_lock);
+	int err = need_array(n_indexed);
+	if (err == 0)
+		err = pthread_setspecific(end_of_thread, &hoist__this_thread);
+	if (err == 0) {
+		atomic_store_explicit(&hoist__this_thread.caches[pool->index], cache,
+				      memory_order_relaxed);
+		hoist__list_push_back(&pool->caches, &cache->link);
+	}
+	pthread_mutex_unlock(&threads_lock);
+	if (err == 0)
+		return cache;
+	free(cache);
+	return NULL;
+}
+
+/* No owner works in @cache: he is stopped, or gone, or it is us. */
+static bool empty_cache(struct hoist__cache *cache)
+{
+	bool any = false;
+	for (unsigned i = 0; i < cache->pool->n_classes; i++) {
+		struct hoist__magazine *magazine = &cache->magazines[i];
+		if (magazine->n == 0)
+			continue;
+		hoist__small_give(cache->pool, magazine->entries, magazine->n, NULL);
+		magazine->n = 0;
+		any = true;
+	}
+	atomic_store_explicit(&cache->bytes, 0, memory_order_relaxed);
+	return any;
+}
+
+/* Its counts live on in the pool. */
+static void end_cache(struct hoist__cache *cache)
+{
+	struct hoist__pool *pool = cache->pool;
+	atomic_fetch_add(&pool->n_allocs, atomic_load(&cache->n_allocs));
+	atomic_fetch_add(&pool->n_frees, atomic_load(&cache->n_frees));
+	hoist__fold_requested(pool, atomic_load(&cache->requested));
+	hoist__list_remove(&cache->link);
+	free(cache);
+}
+
+/* Ends one of the thread's caches.  Returns: false if there is none; *pool is what it was of,
+ * referenced, unless that ends too. */
+static bool end_one(struct hoist__thread *thread, struct hoist__pool **pool)
+{
+	*pool = NULL;
+	for (uint32_t i = 0; i < thread->n; i++) {
+		struct hoist__cache *cache = atomic_load(&thread->caches[i]);
+		if (cache == NULL)
+			continue;
+		if (hoist__pool_try_ref(cache->pool))
+			*pool = cache->pool;
+		(void)empty_cache(cache);
+		end_cache(cache);
+		atomic_store(&thread->caches[i], NULL);
+		return true;
+	}
+	return false;
+}
+
+static void thread_ends(void *arg)
+{
+	struct hoist__thread *thread = arg;
+	struct hoist__pool *pool;
+	pthread_mutex_lock(&threads_lock);
+	while (end_one(thread, &pool)) {
+		pthread_mutex_unlock(&threads_lock);
+		if (pool != NULL)
+			hoist__pool_settle(pool);
+		hoist__pool_unref(pool);
+		pthread_mutex_lock(&threads_lock);
+	}
+	free(thread->caches);
+	thread->caches = NULL;
+	thread->n = 0;
+	pthread_mutex_unlock(&threads_lock);
+}
+
+void hoist__cache_wait(void)
+{
+	pthread_mutex_lock(&threads_lock);
+	pthread_mutex_unlock(&threads_lock);
+}
+
+/* --- a pool's caches --- */
+
+static void setup(void)
+{
+	setup_err = -pthread_key_create(&end_of_thread, thread_ends);
+#ifdef HOIST__TSAN
+	hoist__cache_fences = true;
+#else
+	hoist__cache_fences = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0 ||
+			      membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0;
+#endif
+	if (hoist__cache_fences)
+		hoist__log(alloc, "no membarrier: magazines use fences of their own");
+}
+
+static int need_index(uint32_t *ret)
+{
+	for (uint32_t i = 0; i < n_indexed; i++)
+		if (indexed[i] == NULL) {
+			*ret = i;
+			return 0;
+		}
+	struct hoist__pool **grown = realloc(indexed, (n_indexed + 1) * sizeof *indexed);
+	if (grown == NULL)
+		return hoist__fail_nomem("the list of pools", (n_indexed + 1) * sizeof *indexed);
+	indexed = grown;
+	indexed[n_indexed] = NULL;
+	*ret = n_indexed++;
+	return 0;
+}
+
+int hoist__caches_join(struct hoist__pool *pool)
+{
+	pthread_once(&once, setup);
+	if (setup_err != 0)
+		return hoist__fail_errno(setup_err, "a key for the ends of threads");
+	hoist__list_init(&pool->caches);
+	pthread_mutex_lock(&threads_lock);
+	int err = need_index(&pool->index);
+	if (err == 0)
+		indexed[pool->index] = pool;
+	pthread_mutex_unlock(&threads_lock);
+	return err;
+}
+
+void hoist__caches_part(struct hoist__pool *pool)
+{
+	struct hoist__list *link;
+	pthread_mutex_lock(&threads_lock);
+	while ((link = hoist__list_pop(&pool->caches)) != NULL) {
+		struct hoist__cache *cache = HOIST__CONTAINER_OF(link, struct hoist__cache, link);
+		if (cache->owner != NULL)
+			atomic_store(&cache->owner->caches[pool->index], NULL);
+		free(cache);
+	}
+	indexed[pool->index] = NULL;
+	pthread_mutex_unlock(&threads_lock);
+}
+
+#define EACH_CACHE(pool, cache)                                                                    \
+	for (struct hoist__list *link_ = (pool)->caches.next;                                      \
+	     link_ != &(pool)->caches &&                                                           \
+	     ((cache) = HOIST__CONTAINER_OF(link_, struct hoist__cache, link), true);              \
+	     link_ = link_->next)
+
+bool hoist__caches_empty(struct hoist__pool *pool)
+{
+	struct hoist__cache *cache;
+	bool any = false;
+	pthread_mutex_lock(&threads_lock);
+	EACH_CACHE(pool, cache)
+	atomic_store(&cache->stop, 1);
+	bool fenced = fence_all();
+	EACH_CACHE(pool, cache)
+	{
+		while (fenced && atomic_load_explicit(&cache->busy, memory_order_acquire) != 0)
+			sched_yield();
+		/* Without the fences only one's own is sure to be at rest. */
+		if (fenced || cache->owner == &hoist__this_thread)
+			any |= empty_cache(cache);
+		atomic_store_explicit(&cache->stop, 0, memory_order_release);
+	}
+	pthread_mutex_unlock(&threads_lock);
+	return any;
+}
+
+void hoist__caches_sum(struct hoist__pool *pool, struct hoist__cache_sums *ret)
+{
+	struct hoist__cache *cache;
+	pthread_mutex_lock(&threads_lock);
+	EACH_CACHE(pool, cache)
+	{
+		ret->bytes += atomic_load_explicit(&cache->bytes, memory_order_relaxed);
+		ret->n_allocs += atomic_load_explicit(&cache->n_allocs, memory_order_relaxed);
+		ret->n_frees += atomic_load_explicit(&cache->n_frees, memory_order_relaxed);
+		ret->requested += atomic_load_explicit(&cache->requested, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&threads_lock);
+}
+
+/* --- fork --- */
+
+void hoist__caches_lock(void)
+{
+	pthread_mutex_lock(&threads_lock);
+}
+
+void hoist__caches_unlock(void)
+{
+	pthread_mutex_unlock(&threads_lock);
+}
+
+/* What a thread that is not here had under its hands is lost to the child; what lay in its
+ * magazines can still be emptied. */
+void hoist__caches_forked(struct hoist__pool *pool)
+{
+	struct hoist__cache *cache;
+	EACH_CACHE(pool, cache)
+	{
+		if (cache->owner == &hoist__this_thread)
+			continue;
+		cache->owner = NULL;
+		if (atomic_load(&cache->busy) == 0)
+			continue;
+		for (unsigned i = 0; i < pool->n_classes; i++)
+			cache->magazines[i].n = 0;
+		atomic_store(&cache->bytes, 0);
+		atomic_store(&cache->busy, 0);
+	}
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/pool-regions.c - a pool's regions: their extents, and their end. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "alloc/pool-private.h"
+#include "alloc/watch.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+/* --- a region and its extents --- */
+
+static void free_extents(struct hoist__pool_region *holder)
+{
+	for (size_t i = 0; i < holder->n_extents; i++) {
+		hoist__granules_release(holder->extents[i]->extent.base,
+					holder->extents[i]->extent.n);
+		free(holder->extents[i]);
+	}
+	free(holder->extents);
+}
+
+static int add_extent(struct hoist__pool *pool, struct hoist__pool_region *holder, uintptr_t base,
+		      size_t bytes)
+{
+	size_t n = (bytes + HOIST__GRANULE_BYTES - 1) >> HOIST__GRANULE_SHIFT;
+	size_t size = sizeof(struct hoist__pool_extent) + hoist__extent_bits_bytes(n);
+	struct hoist__pool_extent *made = calloc(1, size);
+	if (made == NULL)
+		return hoist__fail_nomem("the description of a region", size);
+	made->pool = pool;
+	made->region = holder;
+	made->extent.base = base;
+	made->extent.n = n;
+	made->extent.bytes = bytes;
+	made->extent.keep = !holder->region->options.lazy;
+	int err = hoist__granules_take(base, n, &made->extent);
+	if (err != 0) {
+		free(made);
+		return err;
+	}
+	holder->extents[holder->n_extents++] = made;
+	return 0;
+}
+
+/* One extent per registered piece. */
+int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region *holder)
+{
+	const struct hoist__region *region = holder->region;
+	size_t piece = region->pinned ? region->piece_bytes : region->bytes;
+	size_t n = (region->bytes + piece - 1) / piece;
+	holder->extents = calloc(n, sizeof *holder->extents);
+	if (holder->extents == NULL)
+		return hoist__fail_nomem("the description of a region",
+					 n * sizeof *holder->extents);
+	int err = 0;
+	for (size_t at = 0; err == 0 && at < region->bytes; at += piece)
+		err = add_extent(pool, holder, region->base + at,
+				 hoist__min_u64(piece, region->bytes - at));
+	if (err != 0)
+		free_extents(holder);
+	return err;
+}
+
+void hoist__pool_uncharge(struct hoist__pool *pool, size_t bytes)
+{
+	if (bytes != 0 && pool->options.budget != NULL)
+		hoist__budget_release(pool->options.budget, bytes);
+	if (bytes != 0 && pool->options.device_budget != NULL)
+		hoist__budget_release(pool->options.device_budget, bytes);
+}
+
+void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_region *holder)
+{
+	if (pool->watch != NULL)
+		hoist__watch_region_ends(pool->watch, holder->region->base, holder->region->bytes);
+	/* Out of the page map first: the addresses may be another's as soon as they are free. */
+	free_extents(holder);
+	hoist__region_destroy(holder->region);
+	hoist__pool_uncharge(pool, holder->charged);
+	free(holder);
+}
+
+/* --- dooming --- */
+
+void hoist__doomed_init(struct hoist__doomed *doomed)
+{
+	hoist__list_init(&doomed->regions);
+	doomed->bytes = 0;
+}
+
+static bool has_extent(const struct hoist__pool_region *holder, const struct hoist__extent *extent)
+{
+	for (size_t i = 0; i < holder->n_extents; i++)
+		if (&holder->extents[i]->extent == extent)
+			return true;
+	return false;
+}
+
+/* With the shard's lock. */
+static bool is_empty(const struct hoist__pool_region *holder)
+{
+	for (size_t i = 0; i < holder->n_extents; i++)
+		if (!holder->extents[i]->extent.empty)
+			return false;
+	return true;
+}
+
+/* Empty, and ours to give back; the pool's lock keeps it. */
+static bool releasable(const struct hoist__pool_region *holder)
+{
+	if (holder->region->options.given != 0)
+		return false;
+	hoist__lock(&holder->shard->lock);
+	bool empty = is_empty(holder);
+	hoist__unlock(&holder->shard->lock);
+	return empty;
+}
+
+/* False if someone used it meanwhile. */
+static bool doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder,
+		     struct hoist__doomed *doomed)
+{
+	struct hoist__shard *shard = holder->shard;
+	hoist__lock(&shard->lock);
+	bool empty = is_empty(holder);
+	for (size_t i = 0; empty && i < holder->n_extents; i++)
+		hoist__spans_remove(&shard->spans, &holder->extents[i]->extent);
+	hoist__unlock(&shard->lock);
+	if (!empty)
+		return false;
+	atomic_fetch_sub(&pool->empty_bytes, holder->region->bytes);
+	hoist__list_remove(&holder->link);
+	hoist__list_push_back(&doomed->regions, &holder->link);
+	doomed->bytes += holder->region->bytes;
+	pool->releasing += holder->region->bytes;
+	pool->n_regions--;
+	return true;
+}
+
+static struct hoist__pool_region *largest_releasable(const struct hoist__pool *pool)
+{
+	struct hoist__pool_region *largest = NULL;
+	for (struct hoist__list *link = pool->regions.next; link != &pool->regions;
+	     link = link->next) {
+		struct hoist__pool_region *holder =
+			HOIST__CONTAINER_OF(link, struct hoist__pool_region, link);
+		if ((largest == NULL || holder->region->bytes > largest->region->bytes) &&
+		    releasable(holder))
+			largest = holder;
+	}
+	return largest;
+}
+
+void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist__doomed *doomed)
+{
+	while (atomic_load(&pool->empty_bytes) > keep_bytes) {
+		struct hoist__pool_region *holder = largest_releasable(pool);
+		if (holder == NULL)
+			return;
+		(void)doom_one(pool, holder, doomed);
+	}
+}
+
+/* Memory that was lazy would no longer be zero: it never serves again. */
+static bool is_surplus(const struct hoist__pool *pool, const struct hoist__pool_region *holder)
+{
+	return holder->region->options.lazy ||
+	       atomic_load(&pool->empty_bytes) > pool->options.keep_bytes;
+}
+
+void hoist__pool_emptied(struct hoist__pool *pool, const struct hoist__extent *extent, bool keep,
+			 struct hoist__doomed *doomed)
+{
+	if (keep && atomic_load(&pool->empty_bytes) <= pool->options.keep_bytes)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	for (struct hoist__list *link = pool->regions.next; link != &pool->regions;
+	     link = link->next) {
+		struct hoist__pool_region *holder =
+			HOIST__CONTAINER_OF(link, struct hoist__pool_region, link);
+		if (!has_extent(holder, extent))
+			continue;
+		if (is_surplus(pool, holder) && releasable(holder))
+			(void)doom_one(pool, holder, doomed);
+		break;
+	}
+	pthread_mutex_unlock(&pool->lock);
+}
+
+void hoist__pool_destroy_doomed(struct hoist__pool *pool, struct hoist__doomed *doomed)
+{
+	if (doomed->bytes == 0)
+		return;
+	struct hoist__list *link;
+	while ((link = hoist__list_pop(&doomed->regions)) != NULL)
+		hoist__pool_region_destroy(
+			pool, HOIST__CONTAINER_OF(link, struct hoist__pool_region, link));
+	pthread_mutex_lock(&pool->lock);
+	pool->releasing -= doomed->bytes;
+	pool->reserved -= doomed->bytes;
+	doomed->bytes = 0;
+	pthread_cond_broadcast(&pool->changed);
+	pthread_mutex_unlock(&pool->lock);
+}

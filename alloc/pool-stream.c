@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/pool-stream.c - blocks in stream order: what joins the pool and deferred.h. */
+#include "config.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "alloc/deferred.h"
+#include "alloc/pool-private.h"
+#include "base/error.h"
+
+#define DRAIN_BLOCKS 64
+
+/* Made when first needed: of two threads that make it at once, the later discards his. */
+static int need_deferred(struct hoist__pool *pool, struct hoist__deferred **ret)
+{
+	struct hoist__deferred *known = atomic_load(&pool->deferred);
+	if (known == NULL) {
+		const struct hoist__deferred_options options = {
+			.reuse = pool->options.kind == HOIST__MEMORY_DEVICE,
+			.calls = &pool->calls,
+		};
+		struct hoist__deferred *made;
+		int err = hoist__deferred_create(&options, &made);
+		if (err != 0)
+			return err;
+		/* Never while a fork holds the locks: it would give back one it has not. */
+		pthread_mutex_lock(&pool->lock);
+		bool first = atomic_compare_exchange_strong(&pool->deferred, &known, made);
+		pthread_mutex_unlock(&pool->lock);
+		if (first)
+			known = made;
+		else
+			hoist__deferred_destroy(made);
+	}
+	*ret = known;
+	return 0;
+}
+
+static int check_stale(const struct hoist__pool *pool)
+{
+	if (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_STALE)
+		return hoist__dev_check(pool->options.dev);
+	return 0;
+}
+
+static bool is_watched(const struct hoist__pool *pool)
+{
+	return (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_WATCHED) != 0;
+}
+
+int hoist__pool_defer(struct hoist__pool *pool, uintptr_t address, const struct hoist__claim *claim,
+		      struct hoist__dev_stream *stream)
+{
+	struct hoist__deferred *deferred;
+	int err = need_deferred(pool, &deferred);
+	if (err == 0)
+		err = hoist__deferred_push(deferred, address, claim->allocated, stream);
+	if (err != 0) {
+		/* Not freed: live again, as it was. */
+		hoist__block_live(address, claim->requested, claim->used);
+		return hoist__fail_in(err, "freeing %#zx", (size_t)address);
+	}
+	hoist__count_free(pool, claim->requested);
+	return 0;
+}
+
+int hoist__pool_free_on(struct hoist__pool *pool, uintptr_t address,
+			struct hoist__dev_stream *stream)
+{
+	int err = check_stale(pool);
+	if (err != 0)
+		return err;
+	if (is_watched(pool))
+		return hoist__pool_watched_free(pool, address, stream, true);
+	struct hoist__claim claim;
+	err = hoist__block_claim(pool, address, &claim);
+	return err != 0 ? err : hoist__pool_defer(pool, address, &claim, stream);
+}
+
+int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
+			 struct hoist__dev_stream *stream, uintptr_t *ret)
+{
+	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
+	if (is_watched(pool))
+		return hoist__pool_watched_alloc(pool, bytes, align, 0, stream, ret);
+	if (deferred != NULL && pool->options.kind == HOIST__MEMORY_DEVICE && bytes != 0 &&
+	    (align & (align - 1)) == 0 && check_stale(pool) == 0) {
+		size_t rounded = hoist__block_rounded(pool, bytes, align);
+		uintptr_t address = rounded == 0 ? 0
+						 : hoist__deferred_take(deferred, stream, rounded,
+									align == 0 ? 1 : align);
+		if (address != 0) {
+			hoist__block_live(address, bytes, true);
+			hoist__count_alloc(pool, bytes);
+			*ret = address;
+			return 0;
+		}
+	}
+	return hoist__pool_alloc(pool, bytes, align, 0, ret);
+}
+
+int hoist__pool_use(struct hoist__pool *pool, uintptr_t address, struct hoist__dev_stream *stream)
+{
+	struct hoist__deferred *deferred;
+	bool was_used;
+	int err = check_stale(pool);
+	if (err == 0)
+		err = need_deferred(pool, &deferred);
+	uintptr_t raw =
+		err == 0 && pool->watch != NULL ? hoist__block_around(pool, address) : address;
+	if (err == 0)
+		err = hoist__block_use(pool, raw, &was_used);
+	if (err != 0)
+		return err;
+	err = hoist__deferred_use(deferred, raw, stream);
+	if (err != 0 && !was_used)
+		hoist__block_unuse(raw);
+	return err;
+}
+
+int hoist__pool_release_captured(struct hoist__pool *pool)
+{
+	int err = check_stale(pool);
+	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
+	if (err == 0 && deferred != NULL)
+		hoist__deferred_release_captured(deferred);
+	return err;
+}
+
+void hoist__pool_passed(struct hoist__pool *pool, uintptr_t address)
+{
+	if (is_watched(pool))
+		hoist__pool_watched_passed(pool, address);
+	else
+		hoist__block_put(pool, address);
+}
+
+void hoist__pool_drain_streams(struct hoist__pool *pool)
+{
+	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
+	uintptr_t blocks[DRAIN_BLOCKS];
+	size_t n = deferred != NULL ? DRAIN_BLOCKS : 0;
+	while (n != 0) {
+		n = hoist__deferred_drain(deferred, blocks, DRAIN_BLOCKS);
+		for (size_t i = 0; i < n; i++)
+			hoist__pool_passed(pool, blocks[i]);
+	}
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/pool-watched.c - every call looked at: what joins the pool with watch.h and trace.h.
+ *
+ * `raw` is what the allocator gave; without a watch (a trace alone) the user's block is the
+ * same.  A watched pool gives no block out again in the order of a stream: it is checked, filled
+ * and kept for a while when the stream has passed, like any other.
+ *
+ * A fault that is found where nobody can be told, because a stream has passed or memory is taken
+ * back, is told by the next free.
+ */
+#include "config.h"
+
+#include <errno.h>
+
+#include "alloc/deferred.h"
+#include "alloc/pool-private.h"
+#include "alloc/trace.h"
+#include "alloc/watch.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+#define BLOCK_MOST_BYTES ((size_t)1 << 47) /* as in pool.c */
+
+static void trace(struct hoist__pool *pool, const char *action, uintptr_t address, size_t bytes,
+		  struct hoist__dev_stream *stream)
+{
+	const void *native = stream == NULL ? NULL : hoist__stream_native(stream);
+	pthread_mutex_lock(&pool->trace_lock);
+	if (pool->trace != NULL)
+		hoist__trace_line(pool->trace, action, address, bytes, native);
+	pthread_mutex_unlock(&pool->trace_lock);
+}
+
+/* --- allocating --- */
+
+static int alloc_watched(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+			 uintptr_t *ret)
+{
+	bool lazy = (flags & HOIST__ALLOC_LAZY) != 0;
+	size_t raw_bytes = bytes;
+	size_t raw_align = align;
+	size_t allocated;
+	uintptr_t raw;
+	uintptr_t user;
+	if (!lazy)
+		hoist__watch_size(pool->watch, bytes, align, &raw_bytes, &raw_align);
+	int err = hoist__block_take(pool, raw_bytes, raw_align, flags, &raw, &allocated);
+	if (err != 0)
+		return err;
+	err = hoist__watch_allocated(pool->watch, raw, allocated, bytes, align, lazy, &user);
+	if (err != 0) {
+		hoist__block_put(pool, raw);
+		return err;
+	}
+	hoist__block_live(raw, bytes, false);
+	*ret = user;
+	return 0;
+}
+
+/* What is only traced comes from where it would come from otherwise. */
+static int alloc_traced(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+			struct hoist__dev_stream *stream, uintptr_t *ret)
+{
+	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
+	size_t allocated = 0;
+	uintptr_t raw = 0;
+	if (stream != NULL && deferred != NULL && pool->options.kind == HOIST__MEMORY_DEVICE)
+		allocated = hoist__block_rounded(pool, bytes, align);
+	if (allocated != 0)
+		raw = hoist__deferred_take(deferred, stream, allocated, align == 0 ? 1 : align);
+	bool used = raw != 0;
+	int err = used ? 0 : hoist__block_take(pool, bytes, align, flags, &raw, &allocated);
+	if (err != 0)
+		return err;
+	hoist__block_live(raw, bytes, used);
+	*ret = raw;
+	return 0;
+}
+
+/* What hoist__pool_alloc() refuses with a text: a stream's request was not seen by it. */
+static bool is_refused(const struct hoist__pool *pool, size_t bytes, size_t align)
+{
+	return bytes == 0 || bytes > BLOCK_MOST_BYTES || (align & (align - 1)) != 0 ||
+	       align > HOIST__HUGE_PAGE_BYTES ||
+	       (pool->options.dev != NULL && hoist__dev_check(pool->options.dev) != 0);
+}
+
+int hoist__pool_watched_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+			      struct hoist__dev_stream *stream, uintptr_t *ret)
+{
+	uintptr_t user;
+	if (stream != NULL && is_refused(pool, bytes, align))
+		return hoist__pool_alloc(pool, bytes, align, flags, ret);
+	int err = pool->watch != NULL ? alloc_watched(pool, bytes, align, flags, &user)
+				      : alloc_traced(pool, bytes, align, flags, stream, &user);
+	if (err != 0) {
+		trace(pool, "allocate failure", 0, bytes, stream);
+		return err;
+	}
+	hoist__count_alloc(pool, bytes);
+	trace(pool, "allocate", user, bytes, stream);
+	*ret = user;
+	return 0;
+}
+
+/* --- freeing --- */
+
+/* The raw block of the user's block that starts at @address, and ends its life. */
+static int claim_watched(struct hoist__pool *pool, uintptr_t address, uintptr_t *raw,
+			 struct hoist__claim *claim)
+{
+	uintptr_t start = 0;
+	size_t bytes;
+	*raw = hoist__block_around(pool, address);
+	int err = *raw == 0 ? -EINVAL
+			    : hoist__watch_known(pool->watch, *raw, address, &start, &bytes);
+	if (err == 0)
+		err = hoist__block_claim(pool, *raw, claim);
+	if (err != 0 && start != 0 && start != address)
+		return hoist__fail(err,
+				   "%#zx: it lies inside or beside the block of %zu bytes at %#zx",
+				   (size_t)address, bytes, (size_t)start);
+	if (err != 0)
+		return hoist__fail(err,
+				   "%#zx: not a block of this pool (freed already, or another's)",
+				   (size_t)address);
+	return 0;
+}
+
+/* Of two faults, the first one's text stays. */
+static int first_of(int err, const char *text, int later)
+{
+	return err == 0 ? later : hoist__fail(err, "%s", text);
+}
+
+/* Those whose time in quarantine is over. */
+static int let_leave(struct hoist__pool *pool)
+{
+	uintptr_t raw = 0;
+	int err = 0;
+	do {
+		char text[HOIST__ERROR_BYTES];
+		hoist__error_copy(text, sizeof text);
+		err = first_of(err, text, hoist__watch_leaves(pool->watch, false, &raw));
+		if (raw != 0)
+			hoist__block_put(pool, raw);
+	} while (raw != 0);
+	return err;
+}
+
+/* A claimed block that nobody uses any more. */
+static int finish(struct hoist__pool *pool, uintptr_t raw)
+{
+	uintptr_t back;
+	char text[HOIST__ERROR_BYTES];
+	int err = hoist__watch_freed(pool->watch, raw, &back);
+	hoist__error_copy(text, sizeof text);
+	if (back != 0)
+		hoist__block_put(pool, back);
+	return first_of(err, text, let_leave(pool));
+}
+
+/* As hoist__pool_defer().  The line is written before: afterwards the block may be another's.
+ * If the block was not freed after all, another line says so. */
+static int defer(struct hoist__pool *pool, uintptr_t raw, uintptr_t address,
+		 const struct hoist__claim *claim, struct hoist__dev_stream *stream)
+{
+	int err = hoist__pool_defer(pool, raw, claim, stream);
+	if (err != 0)
+		trace(pool, "allocate", address, claim->requested, stream);
+	return err;
+}
+
+int hoist__pool_watched_free(struct hoist__pool *pool, uintptr_t address,
+			     struct hoist__dev_stream *stream, bool on_stream)
+{
+	struct hoist__claim claim;
+	uintptr_t raw = address;
+	int err = pool->watch != NULL ? claim_watched(pool, address, &raw, &claim)
+				      : hoist__block_claim(pool, address, &claim);
+	if (err != 0)
+		return err;
+	trace(pool, "free", address, claim.requested, stream);
+	if (claim.used || on_stream) {
+		err = defer(pool, raw, address, &claim, stream);
+	} else {
+		hoist__count_free(pool, claim.requested);
+		if (pool->watch != NULL)
+			err = finish(pool, raw);
+		else
+			hoist__block_put(pool, raw);
+	}
+	return err == 0 && pool->watch != NULL ? hoist__watch_tell_fault(pool->watch) : err;
+}
+
+void hoist__pool_watched_passed(struct hoist__pool *pool, uintptr_t raw)
+{
+	if (pool->watch == NULL)
+		hoist__block_put(pool, raw);
+	else if (finish(pool, raw) != 0)
+		hoist__watch_keep_fault(pool->watch);
+}
+
+bool hoist__pool_watched_empty(struct hoist__pool *pool)
+{
+	uintptr_t raw = 0;
+	bool any = false;
+	if (pool->watch == NULL)
+		return false;
+	do {
+		if (hoist__watch_leaves(pool->watch, true, &raw) != 0)
+			hoist__watch_keep_fault(pool->watch);
+		if (raw != 0)
+			hoist__block_put(pool, raw);
+		any |= raw != 0;
+	} while (raw != 0);
+	return any;
+}
+
+/* --- traces --- */
+
+int hoist__pool_trace(struct hoist__pool *pool, const char *path)
+{
+	struct hoist__trace *next = NULL;
+	int err = path == NULL ? 0 : hoist__trace_open(path, &next);
+	if (err != 0)
+		return err;
+	pthread_mutex_lock(&pool->trace_lock);
+	struct hoist__trace *last = pool->trace;
+	pool->trace = next;
+	if (next != NULL || pool->watch != NULL)
+		atomic_fetch_or(&pool->slow, HOIST__SLOW_WATCHED);
+	else
+		atomic_fetch_and(&pool->slow, ~HOIST__SLOW_WATCHED);
+	pthread_mutex_unlock(&pool->trace_lock);
+	return hoist__trace_close(last);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <errno.h>
+
+#include "alloc/deferred.h"
+#include "alloc/pool-private.h"
+#include "alloc/watch.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+#define SWEEP_BLOCKS 64
+
+/* Taking back may go on as long as something comes, but others may keep taking it away. */
+#define TRIES_MOST 1000
+
+/* Spans that a shard takes of others before it has a region of its own: threads that allocate
+ * now and then never cost one, those that allocate all the time have it within milliseconds. */
+#define BORROWS_MOST 1000
+
+/* Blocks that streams have passed, back to where they belong. */
+static bool sweep(struct hoist__pool *pool, bool wait)
+{
+	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
+	uintptr_t blocks[SWEEP_BLOCKS];
+	bool any = false;
+	while (deferred != NULL) {
+		size_t n = hoist__deferred_sweep(deferred, wait, blocks, SWEEP_BLOCKS);
+		for (size_t i = 0; i < n; i++)
+			hoist__pool_passed(pool, blocks[i]);
+		any |= n != 0;
+		wait = false;
+		if (n < SWEEP_BLOCKS)
+			break;
+	}
+	return any;
+}
+
+bool hoist__pool_reclaim(struct hoist__pool *pool, enum hoist__reclaim how)
+{
+	bool any = sweep(pool, how == HOIST__RECLAIM_WAIT);
+	if (how == HOIST__RECLAIM_PASSED)
+		return any;
+	struct hoist__doomed doomed;
+	hoist__doomed_init(&doomed);
+	if (pool->watch != NULL)
+		any |= hoist__pool_watched_empty(pool);
+	any |= hoist__caches_empty(pool);
+	any |= hoist__small_shrink(pool, &doomed);
+	hoist__pool_destroy_doomed(pool, &doomed);
+	return any;
+}
+
+void hoist__pool_settle(struct hoist__pool *pool)
+{
+	struct hoist__doomed doomed;
+	hoist__doomed_init(&doomed);
+	pthread_mutex_lock(&pool->lock);
+	hoist__pool_doom(pool, pool->options.keep_bytes, &doomed);
+	pthread_mutex_unlock(&pool->lock);
+	hoist__pool_destroy_doomed(pool, &doomed);
+}
+
+void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes)
+{
+	struct hoist__doomed doomed;
+	hoist__doomed_init(&doomed);
+	(void)sweep(pool, false);
+	if (pool->watch != NULL)
+		(void)hoist__pool_watched_empty(pool);
+	(void)hoist__caches_empty(pool);
+	(void)hoist__small_shrink(pool, &doomed);
+	pthread_mutex_lock(&pool->lock);
+	hoist__pool_doom(pool, keep_bytes, &doomed);
+	pthread_mutex_unlock(&pool->lock);
+	hoist__pool_destroy_doomed(pool, &doomed);
+}
+
+/* Large blocks and empty extents are counted where they change. */
+static void note_change(struct hoist__pool *pool, struct hoist__shard *shard, size_t empty_before,
+			const struct hoist__granule *span)
+{
+	if (shard->spans.empty_bytes != empty_before)
+		atomic_fetch_add(&pool->empty_bytes, shard->spans.empty_bytes - empty_before);
+	if (span != NULL && span->kind == HOIST__SPAN_BLOCK)
+		shard->large_bytes += hoist__span_bytes(
+			atomic_load_explicit(&span->extent, memory_order_relaxed), span);
+}
+
+void hoist__pool_span_release(struct hoist__pool *pool, struct hoist__granule *span,
+			      struct hoist__doomed *doomed)
+{
+	struct hoist__extent *extent = atomic_load_explicit(&span->extent, memory_order_relaxed);
+	struct hoist__shard *shard = hoist__pool_extent_of(extent)->region->shard;
+	hoist__lock(&shard->lock);
+	size_t before = shard->spans.empty_bytes;
+	if (span->kind == HOIST__SPAN_BLOCK)
+		shard->large_bytes -= hoist__span_bytes(extent, span);
+	struct hoist__extent *empty = hoist__spans_release(&shard->spans, span);
+	bool keep = empty == NULL || empty->keep;
+	note_change(pool, shard, before, NULL);
+	hoist__unlock(&shard->lock);
+	/* Another may doom the extent from here on: it is only compared with. */
+	if (empty != NULL && doomed != NULL)
+		hoist__pool_emptied(pool, empty, keep, doomed);
+}
+
+/* From what the shard has. */
+static struct hoist__granule *take(struct hoist__pool *pool, struct hoist__shard *shard,
+				   const struct hoist__want *want, bool own)
+{
+	/* Small blocks do not break a large empty region, unless it is the caller's. */
+	bool given = atomic_load_explicit(&pool->n_given, memory_order_relaxed) != 0;
+	size_t most = given ? SIZE_MAX
+			    : hoist__round_up(pool->options.region_bytes, HOIST__HUGE_PAGE_BYTES);
+	hoist__lock(&shard->lock);
+	size_t before = shard->spans.empty_bytes;
+	struct hoist__granule *span = own ? hoist__spans_take_whole(&shard->spans, want) : NULL;
+	if (span == NULL && (!own || given))
+		span = hoist__spans_take(&shard->spans, want, most);
+	note_change(pool, shard, before, span);
+	hoist__unlock(&shard->lock);
+	return span;
+}
+
+struct hoist__granule *hoist__pool_span_at_hand(struct hoist__pool *pool,
+						struct hoist__shard *shard,
+						const struct hoist__want *want)
+{
+	return take(pool, shard, want, false);
+}
+
+/* From any shard, this one first. */
+static struct hoist__granule *take_or_borrow(struct hoist__pool *pool, struct hoist__shard *shard,
+					     const struct hoist__want *want, bool own)
+{
+	struct hoist__granule *span = take(pool, shard, want, own);
+	for (unsigned i = 0; span == NULL && i < pool->n_shards; i++) {
+		if (&pool->shards[i] == shard)
+			continue;
+		span = take(pool, &pool->shards[i], want, own);
+		if (span != NULL)
+			atomic_fetch_add_explicit(&shard->n_borrows, 1, memory_order_relaxed);
+	}
+	return span;
+}
+
+static bool over_soft_limit(struct hoist__pool *pool, size_t bytes)
+{
+	size_t soft = pool->options.soft_bytes;
+	if (soft == 0)
+		return false;
+	pthread_mutex_lock(&pool->lock);
+	bool over = bytes > soft || pool->reserved + pool->growing > soft - bytes;
+	pthread_mutex_unlock(&pool->lock);
+	return over;
+}
+
+/* True if the shard has lived on others long enough, and its own memory would cost nobody. */
+static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *shard)
+{
+	return atomic_load_explicit(&shard->n_borrows, memory_order_relaxed) >= BORROWS_MOST &&
+	       pool->options.limit_bytes == 0 && pool->options.soft_bytes == 0 &&
+	       pool->options.budget == NULL &&
+	       atomic_load_explicit(&pool->n_given, memory_order_relaxed) == 0;
+}
+
+static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
+			const struct hoist__want *want, size_t bytes, unsigned flags,
+			struct hoist__granule **ret)
+{
+	bool lazy = (flags & HOIST__ALLOC_LAZY) != 0;
+	bool own = want->kind == HOIST__SPAN_BLOCK && hoist__pool_wants_own(pool, bytes);
+	bool swept = false;
+	bool pressed = false;
+	int err = 1;
+	while (err > 0) {
+		if (!lazy && !own && should_grow(pool, shard)) {
+			*ret = take(pool, shard, want, own);
+			if (*ret != NULL ||
+			    hoist__pool_grow(pool, shard, want, bytes, flags, ret) == 0)
+				return 0;
+			atomic_store(&shard->n_borrows, 0);
+		}
+		*ret = lazy ? NULL : take_or_borrow(pool, shard, want, own);
+		if (*ret != NULL)
+			return 0;
+		const struct hoist__deferred *deferred = atomic_load(&pool->deferred);
+		if (!swept && deferred != NULL && hoist__deferred_any(deferred)) {
+			swept = true;
+			(void)hoist__pool_reclaim(pool, HOIST__RECLAIM_PASSED);
+		} else if (!pressed && over_soft_limit(pool, bytes)) {
+			pressed = true;
+			(void)hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT);
+		} else {
+			err = hoist__pool_grow(pool, shard, want, bytes, flags, ret);
+		}
+	}
+	return err;
+}
+
+static bool is_exhaustion(int err)
+{
+	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
+}
+
+int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
+		     const struct hoist__want *want, size_t bytes, unsigned flags,
+		     struct hoist__granule **ret)
+{
+	int err = take_or_grow(pool, shard, want, bytes, flags, ret);
+	if (!is_exhaustion(err))
+		return err;
+	int first_err = err;
+	char cause[HOIST__ERROR_BYTES];
+	hoist__error_copy(cause, sizeof cause);
+	for (int i = 0; i < TRIES_MOST && hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT); i++)
+		if (take_or_grow(pool, shard, want, bytes, flags, ret) == 0)
+			return 0;
+	for (unsigned attempt = 1; attempt <= pool->options.exhausted_retries; attempt++) {
+		if (pool->options.exhausted == NULL)
+			break;
+		atomic_fetch_add(&pool->n_exhausted, 1);
+		if (pool->options.exhausted(pool->options.exhausted_context, bytes, attempt) == 0)
+			break;
+		(void)hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT);
+		if (take_or_grow(pool, shard, want, bytes, flags, ret) == 0)
+			return 0;
+	}
+	return hoist__fail(first_err, "%s", cause);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "alloc/slab.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* A slab of small blocks should hold some, so that batches are worth their lock; of large ones,
+ * as few as fill its granules well: what a slab has and nobody uses is waste. */
+#define SMALL_BYTES HOIST__GRANULE_BYTES
+#define SMALL_BLOCKS 8
+#define SMALL_WASTE 32 /* at most 1/32 of the slab behind the last block */
+#define LARGE_WASTE 12
+
+#define KEPT_GRANULES 2 /* of a wholly free slab that its class keeps */
+
+static bool fits_well(size_t block_bytes, size_t n_granules)
+{
+	size_t bytes = n_granules << HOIST__GRANULE_SHIFT;
+	size_t n = bytes / block_bytes;
+	size_t waste = bytes - n * block_bytes;
+	if (n == 0)
+		return false;
+	if (block_bytes <= SMALL_BYTES)
+		return n >= SMALL_BLOCKS && waste * SMALL_WASTE <= bytes;
+	return waste * LARGE_WASTE <= bytes;
+}
+
+static size_t choose_granules(size_t block_bytes, size_t most)
+{
+	if (most > HOIST__SLAB_GRANULES_MOST)
+		most = HOIST__SLAB_GRANULES_MOST;
+	for (size_t n = 1; n <= most; n++)
+		if (fits_well(block_bytes, n))
+			return n;
+	/* Little room: the least that holds one. */
+	size_t least = (block_bytes + HOIST__GRANULE_BYTES - 1) >> HOIST__GRANULE_SHIFT;
+	return least <= most ? least : 0;
+}
+
+bool hoist__class_possible(size_t block_bytes, size_t most_granules)
+{
+	return choose_granules(block_bytes, most_granules) != 0;
+}
+
+void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_bytes,
+		       size_t most_granules)
+{
+	class->index = index;
+	class->block_bytes = (uint32_t)block_bytes;
+	class->n_granules = (uint32_t)choose_granules(block_bytes, most_granules);
+	class->n_blocks =
+		(uint32_t)(((size_t) class->n_granules << HOIST__GRANULE_SHIFT) / block_bytes);
+	class->reciprocal = (UINT64_C(1) << HOIST__RECIPROCAL_SHIFT) / block_bytes + 1;
+	hoist__list_init(&class->partial);
+	hoist__list_init(&class->spares);
+}
+
+void hoist__class_done(struct hoist__class *class)
+{
+	struct hoist__list *link;
+	while ((link = hoist__list_pop(&class->spares)) != NULL)
+		free(HOIST__CONTAINER_OF(link, struct hoist__slab, link));
+}
+
+struct hoist__slab *hoist__slab_create(struct hoist__pool *pool, struct hoist__class *class)
+{
+	/* The states begin a cache line of their own. */
+	size_t head = (sizeof(struct hoist__slab) + 63) & ~(size_t)63;
+	size_t bytes = head + ((class->n_blocks * sizeof(uint32_t) + 63) & ~(size_t)63);
+	struct hoist__slab *slab = aligned_alloc(64, bytes);
+	if (slab == NULL) {
+		(void)hoist__fail_nomem("a slab's description", bytes);
+		return NULL;
+	}
+	memset(slab, 0, bytes);
+	slab->pool = pool;
+	slab->class = class;
+	slab->class_index = class->index;
+	slab->states = (_Atomic uint32_t *)(void *)((char *)slab + head);
+	slab->block_bytes = class->block_bytes;
+	slab->n_blocks = class->n_blocks;
+	slab->reciprocal = class->reciprocal;
+	hoist__list_init(&slab->link);
+	return slab;
+}
+
+struct hoist__slab *hoist__class_spare(struct hoist__class *class)
+{
+	struct hoist__list *link = hoist__list_pop(&class->spares);
+	return link == NULL ? NULL : HOIST__CONTAINER_OF(link, struct hoist__slab, link);
+}
+
+void hoist__class_return_spare(struct hoist__class *class, struct hoist__slab *slab)
+{
+	hoist__list_remove(&slab->link);
+	hoist__list_push_front(&class->spares, &slab->link);
+}
+
+void hoist__class_add(struct hoist__class *class, struct hoist__slab *slab)
+{
+	slab->n_free = slab->n_blocks;
+	uint32_t n_words = (slab->n_blocks + 63) / 64;
+	for (uint32_t i = 0; i < n_words; i++)
+		slab->free[i] = UINT64_MAX;
+	if (slab->n_blocks % 64 != 0)
+		slab->free[n_words - 1] = (UINT64_C(1) << slab->n_blocks % 64) - 1;
+	slab->words = (uint32_t)((UINT64_C(1) << n_words) - 1);
+	hoist__list_push_front(&class->partial, &slab->link);
+	class->n_slabs++;
+	class->n_wholly_free++;
+}
+
+/* One block; the slab has one. */
+static uint32_t take_bit(struct hoist__slab *slab)
+{
+	unsigned word = (unsigned)__builtin_ctz(slab->words);
+	unsigned bit = (unsigned)__builtin_ctzll(slab->free[word]);
+	slab->free[word] &= slab->free[word] - 1;
+	if (slab->free[word] == 0)
+		slab->words &= slab->words - 1;
+	slab->n_free--;
+	return word * 64 + bit;
+}
+
+size_t hoist__class_take(struct hoist__class *class, struct hoist__entry *entries, size_t n)
+{
+	size_t taken = 0;
+	while (taken < n && !hoist__list_empty(&class->partial)) {
+		struct hoist__slab *slab =
+			HOIST__CONTAINER_OF(class->partial.next, struct hoist__slab, link);
+		if (slab->n_free == slab->n_blocks)
+			class->n_wholly_free--;
+		while (taken < n && slab->n_free != 0) {
+			uint32_t index = take_bit(slab);
+			entries[taken++] = (struct hoist__entry){hoist__slab_block(slab, index),
+								 &slab->states[index]};
+		}
+		if (slab->n_free == 0)
+			hoist__list_remove(&slab->link);
+	}
+	class->n_out += taken;
+	return taken;
+}
+
+static struct hoist__slab *take_out(struct hoist__class *class, struct hoist__slab *slab)
+{
+	hoist__list_remove(&slab->link);
+	class->n_wholly_free--;
+	class->n_slabs--;
+	return slab;
+}
+
+struct hoist__slab *hoist__class_give(struct hoist__class *class, struct hoist__slab *slab,
+				      uintptr_t address)
+{
+	uint32_t index = hoist__slab_index(slab, address);
+	assert(!hoist__slab_has_free(slab, index));
+	slab->free[index / 64] |= UINT64_C(1) << (index % 64);
+	slab->words |= UINT32_C(1) << (index / 64);
+	class->n_out--;
+	if (slab->n_free++ == 0)
+		hoist__list_push_front(&class->partial, &slab->link);
+	if (slab->n_free != slab->n_blocks)
+		return NULL;
+	/* One wholly free slab stays, behind those that are better filled: the next
+	 * allocation would want it back.  A large one, and the last of a class that nobody
+	 * uses, are worth more elsewhere. */
+	if (class->n_wholly_free++ != 0 || class->n_granules > KEPT_GRANULES || class->n_out == 0)
+		return take_out(class, slab);
+	hoist__list_remove(&slab->link);
+	hoist__list_push_back(&class->partial, &slab->link);
+	return NULL;
+}
+
+struct hoist__slab *hoist__class_shrink(struct hoist__class *class)
+{
+	for (struct hoist__list *link = class->partial.next; link != &class->partial;
+	     link = link->next) {
+		struct hoist__slab *slab = HOIST__CONTAINER_OF(link, struct hoist__slab, link);
+		if (slab->n_free == slab->n_blocks)
+			return take_out(class, slab);
+	}
+	return NULL;
+}
+
+void hoist__class_check(const struct hoist__class *class)
+{
+	size_t n_wholly_free = 0;
+	size_t n_free = 0;
+	size_t n_partial = 0;
+	for (struct hoist__list *link = class->partial.next; link != &class->partial;
+	     link = link->next) {
+		const struct hoist__slab *slab =
+			HOIST__CONTAINER_OF(link, struct hoist__slab, link);
+		size_t n_bits = 0;
+		for (uint32_t i = 0; i < HOIST__SLAB_BLOCKS_MOST / 64; i++) {
+			n_bits += (size_t)__builtin_popcountll(slab->free[i]);
+			assert((slab->free[i] != 0) == (slab->words >> i & 1));
+		}
+		assert(slab->n_free == n_bits && n_bits != 0 && n_bits <= slab->n_blocks);
+		n_wholly_free += slab->n_free == slab->n_blocks;
+		n_free += n_bits;
+		n_partial++;
+	}
+	assert(n_wholly_free == class->n_wholly_free && n_wholly_free <= 1);
+	assert(n_partial <= class->n_slabs);
+	assert(class->n_out + n_free == class->n_slabs * class->n_blocks);
+	(void)n_free;
+	(void)n_partial;
+	(void)n_wholly_free;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* alloc/small.c - what magazines fall back on: their refills, and the slabs behind them. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "alloc/pool-private.h"
+#include "base/checked.h"
+
+#define BATCH_MOST (HOIST__MAGAZINE_MOST / 2)
+
+/* --- slabs come and go --- */
+
+static struct hoist__want want_of(const struct hoist__class *class)
+{
+	size_t bytes = (size_t) class->n_granules << HOIST__GRANULE_SHIFT;
+	return (struct hoist__want){class->n_granules, 1, HOIST__SPAN_SLAB, bytes};
+}
+
+static void mark_slab(const struct hoist__granule *span, struct hoist__slab *slab)
+{
+	for (size_t i = 0; i < span->n; i++) {
+		struct hoist__granule *granule = hoist__granule_at(span->address, i);
+		granule->address = slab->base;
+		granule->states = slab->states;
+		granule->reciprocal = slab->reciprocal;
+		granule->block_bytes = slab->block_bytes;
+		granule->n_blocks = slab->n_blocks;
+		atomic_store_explicit(&granule->slab, slab, memory_order_release);
+	}
+}
+
+static void unmark_slab(const struct hoist__granule *span)
+{
+	for (size_t i = 0; i < span->n; i++) {
+		struct hoist__granule *granule = hoist__granule_at(span->address, i);
+		atomic_store_explicit(&granule->slab, NULL, memory_order_release);
+		atomic_store_explicit(&granule->state, 0, memory_order_relaxed);
+	}
+}
+
+/* The class gets @span for one more slab; its lock is held. */
+static void add_slab(struct hoist__class *class, struct hoist__slab *slab,
+		     struct hoist__granule *span)
+{
+	slab->base = span->address;
+	mark_slab(span, slab);
+	hoist__class_add(class, slab);
+}
+
+/* A slab that its class gave up. */
+static void drop_slab(struct hoist__pool *pool, struct hoist__slab *slab,
+		      struct hoist__doomed *doomed)
+{
+	struct hoist__granule *span = hoist__granule_of(slab->base);
+	unmark_slab(span);
+	hoist__lock(&slab->class->lock);
+	hoist__class_return_spare(slab->class, slab);
+	hoist__unlock(&slab->class->lock);
+	hoist__pool_span_release(pool, span, doomed);
+}
+
+bool hoist__small_shrink(struct hoist__pool *pool, struct hoist__doomed *doomed)
+{
+	bool any = false;
+	for (unsigned i = 0; i < pool->n_shards * pool->n_classes; i++) {
+		struct hoist__class *class =
+			&pool->shards[i / pool->n_classes].classes[i % pool->n_classes];
+		hoist__lock(&class->lock);
+		struct hoist__slab *slab = hoist__class_shrink(class);
+		hoist__unlock(&class->lock);
+		if (slab == NULL)
+			continue;
+		drop_slab(pool, slab, doomed);
+		any = true;
+	}
+	return any;
+}
+
+void hoist__small_give(struct hoist__pool *pool, const struct hoist__entry *entries, size_t n,
+		       struct hoist__doomed *doomed)
+{
+	struct hoist__class *locked = NULL;
+	struct hoist__list dropped;
+	hoist__list_init(&dropped);
+	for (size_t i = 0; i < n; i++) {
+		struct hoist__slab *slab = atomic_load_explicit(
+			&hoist__granule_of(entries[i].address)->slab, memory_order_relaxed);
+		if (slab->class != locked) {
+			if (locked != NULL)
+				hoist__unlock(&locked->lock);
+			locked = slab->class;
+			hoist__lock(&locked->lock);
+		}
+		slab = hoist__class_give(locked, slab, entries[i].address);
+		if (slab != NULL)
+			hoist__list_push_back(&dropped, &slab->link);
+	}
+	if (locked != NULL)
+		hoist__unlock(&locked->lock);
+	struct hoist__list *link;
+	while ((link = hoist__list_pop(&dropped)) != NULL)
+		drop_slab(pool, HOIST__CONTAINER_OF(link, struct hoist__slab, link), doomed);
+}
+
+/* The same where no lock is held. */
+static void give(struct hoist__pool *pool, const struct hoist__entry *entries, size_t n)
+{
+	struct hoist__doomed doomed;
+	hoist__doomed_init(&doomed);
+	hoist__small_give(pool, entries, n, &doomed);
+	hoist__pool_destroy_doomed(pool, &doomed);
+}
+
+/* --- magazines --- */
+
+/* Puts as many as fit into the magazine, the first of @entries on top; false if someone empties
+ * the cache just now. */
+static size_t push_many(struct hoist__cache *cache, unsigned class,
+			const struct hoist__entry *entries, size_t n)
+{
+	struct hoist__magazine *magazine = &cache->magazines[class];
+	const size_t block = cache->pool->shards[0].classes[class].block_bytes;
+	if (!hoist__cache_enter(cache))
+		return 0;
+	size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
+	size_t pushed = 0;
+	while (pushed < n && magazine->n < magazine->most &&
+	       bytes + block <= cache->pool->cache_bytes) {
+		magazine->entries[magazine->n++] = entries[n - ++pushed];
+		bytes += block;
+	}
+	atomic_store_explicit(&cache->bytes, bytes, memory_order_relaxed);
+	hoist__cache_leave(cache);
+	return pushed;
+}
+
+/* Takes the older half out of the magazine, if it holds at least @least. */
+static size_t pull_half(struct hoist__cache *cache, unsigned class, struct hoist__entry *entries,
+			size_t least)
+{
+	struct hoist__magazine *magazine = &cache->magazines[class];
+	size_t pulled = 0;
+	if (!hoist__cache_enter(cache))
+		return 0;
+	if (magazine->n >= least) {
+		pulled = (magazine->n + 1) / 2;
+		memcpy(entries, magazine->entries, pulled * sizeof *entries);
+		magazine->n -= (uint32_t)pulled;
+		memmove(magazine->entries, magazine->entries + pulled,
+			magazine->n * sizeof *entries);
+		size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
+		atomic_store_explicit(
+			&cache->bytes,
+			bytes - pulled * cache->pool->shards[0].classes[class].block_bytes,
+			memory_order_relaxed);
+	}
+	hoist__cache_leave(cache);
+	return pulled;
+}
+
+/* Half a magazine, but no more than the cache has room for: at least one. */
+static size_t batch_of(const struct hoist__cache *cache, unsigned class)
+{
+	const struct hoist__pool *pool = cache->pool;
+	size_t room = pool->cache_bytes - atomic_load_explicit(&cache->bytes, memory_order_relaxed);
+	size_t batch = (cache->magazines[class].most + 1) / 2;
+	batch = hoist__min_u64(batch, room / pool->shards[0].classes[class].block_bytes + 1);
+	return batch == 0 ? 1 : batch;
+}
+
+/* From the class's slabs, or from one more, if its shard has room and the class a spare
+ * descriptor. */
+static size_t take_or_add(struct hoist__pool *pool, struct hoist__shard *shard,
+			  struct hoist__class *class, struct hoist__entry *entries, size_t n)
+{
+	hoist__lock(&class->lock);
+	size_t taken = hoist__class_take(class, entries, n);
+	struct hoist__slab *spare = taken == 0 ? hoist__class_spare(class) : NULL;
+	if (spare != NULL) {
+		const struct hoist__want want = want_of(class);
+		struct hoist__granule *span = hoist__pool_span_at_hand(pool, shard, &want);
+		if (span != NULL) {
+			add_slab(class, spare, span);
+			taken = hoist__class_take(class, entries, n);
+		} else {
+			hoist__class_return_spare(class, spare);
+		}
+	}
+	hoist__unlock(&class->lock);
+	return taken;
+}
+
+/* From the slabs of all shards: before the pool fails, not before it grows. */
+static size_t take_elsewhere(struct hoist__pool *pool, unsigned class_index,
+			     struct hoist__entry *entries, size_t n)
+{
+	size_t taken = 0;
+	for (unsigned i = 0; taken == 0 && i < pool->n_shards; i++) {
+		struct hoist__class *class = &pool->shards[i].classes[class_index];
+		hoist__lock(&class->lock);
+		taken = hoist__class_take(class, entries, n);
+		hoist__unlock(&class->lock);
+	}
+	return taken;
+}
+
+/* A spare descriptor, or one more. */
+static struct hoist__slab *need_slab(struct hoist__pool *pool, struct hoist__class *class)
+{
+	hoist__lock(&class->lock);
+	struct hoist__slab *slab = hoist__class_spare(class);
+	hoist__unlock(&class->lock);
+	return slab != NULL ? slab : hoist__slab_create(pool, class);
+}
+
+/* Other threads may take away what was just added: then all over again. */
+static int take_batch(struct hoist__pool *pool, struct hoist__shard *shard, unsigned class_index,
+		      struct hoist__entry *entries, size_t n, size_t *taken)
+{
+	struct hoist__class *class = &shard->classes[class_index];
+	const struct hoist__want want = want_of(class);
+	while ((*taken = take_or_add(pool, shard, class, entries, n)) == 0) {
+		struct hoist__slab *slab = need_slab(pool, class);
+		if (slab == NULL)
+			return -ENOMEM;
+		struct hoist__granule *span = NULL;
+		int err = hoist__pool_span(pool, shard, &want, want.n << HOIST__GRANULE_SHIFT, 0,
+					   &span);
+		hoist__lock(&class->lock);
+		if (err == 0)
+			add_slab(class, slab, span);
+		else
+			hoist__class_return_spare(class, slab);
+		hoist__unlock(&class->lock);
+		if (err != 0)
+			return (*taken = take_elsewhere(pool, class_index, entries, n)) != 0 ? 0
+											     : err;
+	}
+	return 0;
+}
+
+int hoist__small_refill(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class_index,
+			struct hoist__entry *ret)
+{
+	struct hoist__shard *shard = &pool->shards[cache == NULL ? 0 : cache->shard];
+	struct hoist__entry entries[BATCH_MOST];
+	size_t batch = cache == NULL ? 1 : batch_of(cache, class_index);
+	size_t n;
+	int err = take_batch(pool, shard, class_index, entries, batch, &n);
+	if (err != 0)
+		return err;
+	*ret = entries[0];
+	if (n > 1) {
+		size_t pushed = push_many(cache, class_index, entries + 1, n - 1);
+		if (pushed != n - 1)
+			give(pool, entries + 1, n - 1 - pushed);
+	}
+	return 0;
+}
+
+/* Takes half of everything out: the bound on bytes is shared by all classes, and emptying
+ * one that has little would come back at once. */
+static void halve(struct hoist__pool *pool, struct hoist__cache *cache)
+{
+	struct hoist__entry entries[BATCH_MOST];
+	for (unsigned i = 0; i < pool->n_classes; i++)
+		give(pool, entries, pull_half(cache, i, entries, 1));
+}
+
+void hoist__small_flush(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class,
+			const struct hoist__entry *entry)
+{
+	struct hoist__entry entries[BATCH_MOST];
+	if (cache != NULL && cache->magazines[class].most != 0) {
+		size_t n = pull_half(cache, class, entries, cache->magazines[class].most);
+		size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
+		if (n != 0)
+			give(pool, entries, n);
+		else if (bytes + pool->shards[0].classes[class].block_bytes > pool->cache_bytes)
+			halve(pool, cache);
+		if (push_many(cache, class, entry, 1) == 1)
+			return;
+	}
+	give(pool, entry, 1);
+}
