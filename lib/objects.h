@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/objects.h - what the public objects' files share with each other.
  *
- * A hoist_device owns the pools of its memory.  They are created on first use
- * and live as long as the device object, which is interned for the life of the
+ * A hoist_device keeps the memory resources of its Buffers.  They are created on first
+ * use and live as long as the device object, which is interned for the life of the
  * process: buffers may therefore outlive every other handle of the user's.
  */
 #ifndef HOIST_LIB_OBJECTS_H
 #define HOIST_LIB_OBJECTS_H
+
+#include <stdbool.h>
 
 #include "alloc/budget.h"
 #include "alloc/pool.h"
@@ -17,6 +19,12 @@
 struct hoist__lanes;
 
 struct hoist__dev *hoist__device_dev(const hoist_device *device);
+bool hoist__device_is_cpu(const hoist_device *device);
+
+/* The NUMA node near it on which memory can be asked for; -1: none, or unknown. */
+int hoist__device_node(const hoist_device *device);
+/* True if this machine has that node. */
+bool hoist__device_has_node(int node);
 
 /* Where Buffers of this device live: DEVICE memory, for the CPU HOST memory. */
 int hoist__device_pool(hoist_device *device, struct hoist__pool **ret); /* borrowed */
@@ -27,9 +35,9 @@ int hoist__device_pool(hoist_device *device, struct hoist__pool **ret); /* borro
 int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret);
 int hoist__device_pinned_pool(hoist_device *device, struct hoist__pool **ret);
 
-/* What the blocks of @pool, one of the device's three, are. */
-enum hoist__memory_kind hoist__device_pool_kind(const hoist_device *device,
-						const struct hoist__pool *pool);
+/* What all resources of the device's memory share; borrowed.  Made when first asked for, with
+ * the device's context.  Returns: 0; -ENOMEM; what the driver says. */
+int hoist__device_budget(hoist_device *device, struct hoist__budget **ret);
 
 /* The streams that lib/transfer.c keeps for this device. */
 struct hoist__lanes *hoist__device_lanes(hoist_device *device);

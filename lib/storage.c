@@ -34,19 +34,6 @@ static int make(hoist_device *device, struct hoist__storage **ret)
 	return 0;
 }
 
-/* A failure may only mean that the device keeps too much for reuse: that is
- * given back once before it is the caller's. */
-static int take_block(hoist_device *device, struct hoist__pool *pool, size_t bytes, size_t align,
-		      unsigned flags, uintptr_t *ret)
-{
-	int err = hoist__pool_alloc(pool, bytes, align, flags, ret);
-	if (err == -ENOMEM || err == -ENOSPC || err == -EPERM) {
-		hoist__device_trim(device);
-		err = hoist__pool_alloc(pool, bytes, align, flags, ret);
-	}
-	return err;
-}
-
 static int find_device_address(struct hoist__storage *storage)
 {
 	struct hoist__dev *dev = hoist__device_dev(storage->device);
@@ -65,12 +52,12 @@ int hoist__storage_alloc(hoist_device *device, struct hoist__pool *pool, size_t 
 		return err;
 	if (bytes > 0) {
 		uintptr_t address;
-		err = take_block(device, pool, bytes, align, flags, &address);
+		err = hoist__pool_alloc(pool, bytes, align, flags, &address);
 		if (err < 0) {
 			free(made);
 			return err;
 		}
-		made->kind = hoist__device_pool_kind(device, pool);
+		made->kind = hoist__pool_options_of(pool)->kind;
 		made->pool = hoist__pool_ref(pool);
 		made->address = address;
 		made->bytes = bytes;

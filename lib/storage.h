@@ -27,8 +27,7 @@ struct hoist__storage;
 
 /* A block of @bytes (0 gives a NONE storage) from @pool, which is one of
  * @device's pools.  @flags as hoist__pool_alloc().
- * Returns: 0; as hoist__pool_alloc(), after memory that @device only kept for
- *   reuse was given back. */
+ * Returns: 0; as hoist__pool_alloc(). */
 int hoist__storage_alloc(hoist_device *device, struct hoist__pool *pool, size_t bytes, size_t align,
 			 unsigned flags, struct hoist__storage **ret);
 

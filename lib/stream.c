@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "lib/objects.h"
+#include "lib/memory.h"
 
 /* Devices live as long as the process, so that a stream need not hold one. */
 struct hoist_stream {
@@ -70,6 +70,9 @@ void hoist_stream_unref(hoist_stream *stream)
 	if (stream == NULL ||
 	    atomic_fetch_sub_explicit(&stream->xrefs, 1, memory_order_acq_rel) != 1)
 		return;
+	/* Blocks that were freed on it, or that it uses, must not name it any more. */
+	hoist__pools_forget_stream(stream->stream);
+	hoist__memories_forget_stream(stream->stream);
 	hoist__stream_destroy(stream->stream);
 	free(stream);
 }

@@ -67,6 +67,13 @@ struct hoist_emulator_counters lib_counters(const char *api)
 	return counters;
 }
 
+uint64_t lib_calls(const char *api, const char *name)
+{
+	__typeof__(&hoist_emulator_calls) function;
+	*(void **)&function = control(api, "hoist_emulator_calls");
+	return function(name);
+}
+
 int lib_fail(const char *api, const char *spec)
 {
 	__typeof__(&hoist_emulator_fail) function;
@@ -88,6 +95,13 @@ void lib_reset(const char *api)
 	function();
 }
 
+int lib_capture(const char *api, void *stream, int on)
+{
+	__typeof__(&hoist_emulator_capture) function;
+	*(void **)&function = control(api, "hoist_emulator_capture");
+	return function(stream, on);
+}
+
 static bool is_zero(const char *api, const char *name, uint64_t value)
 {
 	if (value == 0)
@@ -105,6 +119,7 @@ bool lib_drivers_content(void)
 		content &= is_zero(apis[i], "bad_copies", c.bad_copies);
 		content &= is_zero(apis[i], "bad_frees", c.bad_frees);
 		content &= is_zero(apis[i], "use_after_free", c.use_after_free);
+		content &= is_zero(apis[i], "broken_captures", c.broken_captures);
 	}
 	return content;
 }
@@ -121,6 +136,7 @@ bool lib_nothing_outstanding(hoist_device *const devices[LIB_N_DEVICES])
 		nothing &= is_zero(apis[i], "live_registrations", c.live_registrations);
 		nothing &= is_zero(apis[i], "live_streams", c.live_streams);
 		nothing &= is_zero(apis[i], "live_events", c.live_events);
+		nothing &= is_zero(apis[i], "live_pools", c.live_pools);
 	}
 	return nothing;
 }

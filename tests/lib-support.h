@@ -23,9 +23,11 @@ void lib_open_all(hoist_device *devices[LIB_N_DEVICES]);
 
 /* "cuda" or "hip": functions of the stand-in that hoist has opened. */
 struct hoist_emulator_counters lib_counters(const char *api);
+uint64_t lib_calls(const char *api, const char *function);
 int lib_fail(const char *api, const char *spec);
 void lib_set_latency(const char *api, unsigned min_us, unsigned max_us);
 void lib_reset(const char *api);
+int lib_capture(const char *api, void *stream, int on);
 
 /* Neither stand-in saw a misuse: pageable memory, bad ranges, use after free.
  * Says on stderr what it saw. */

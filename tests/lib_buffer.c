@@ -214,8 +214,9 @@ Test(buffer, a_full_device_first_gives_back_what_it_keeps, .init = open_all)
 	hoist_buffer_unref(create_bytes(devices[1], 1000, 0));
 	for (int i = 0; i < 3; i++)
 		hoist_buffer_unref(create(devices[1], HOIST_U8, 1, shape, 0));
-	/* And all but 16 MiB, while the pool keeps 32 for small ones. */
-	const int64_t all[] = {((int64_t)16 << 30) - (16 << 20)};
+	/* And all of the 99 % that are the limit but 16 MiB, while the pool keeps 32 for small
+	 * ones. */
+	const int64_t all[] = {((int64_t)16 << 30) / 100 * 99 - (16 << 20)};
 	hoist_buffer_unref(create_bytes(devices[1], 1000, 0));
 	hoist_buffer_unref(create(devices[1], HOIST_U8, 1, all, 0));
 	cr_assert(lib_nothing_outstanding(devices));

@@ -38,6 +38,19 @@ typedef struct hoist_stream hoist_stream;
  *   -ENOMEM. */
 HOIST_API int hoist_device_open(const char *spec, hoist_device **ret);
 
+typedef struct hoist_device_options {
+	size_t size;           /* sizeof(hoist_device_options) */
+	uint64_t memory_limit; /* bytes of the device's memory that hoist takes at most, all its
+	                        * resources together, the driver's pools and managed memory
+	                        * apart; 0: 99 % of what is free when the first of it is taken.  The first opening's
+	                        * holds: later ones are ignored */
+} hoist_device_options;
+
+/* The same with options; NULL is all defaults.  The CPU has no limit: -EINVAL.
+ * Memory beyond the limit is -ENOSPC, with the figures. */
+HOIST_API int hoist_device_open_with(const char *spec, const hoist_device_options *options,
+				     hoist_device **ret);
+
 HOIST_API hoist_device *hoist_device_ref(hoist_device *device);
 HOIST_API void hoist_device_unref(hoist_device *device); /* takes NULL */
 

@@ -11,5 +11,6 @@
 #include <hoist/dtype.h>
 #include <hoist/error.h>
 #include <hoist/load.h>
+#include <hoist/memory.h>
 
 #endif

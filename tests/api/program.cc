@@ -16,6 +16,16 @@ int main()
 	hoist_load_options options = {};
 	options.size = sizeof options;
 	options.engine = HOIST_ENGINE_THREADS;
+	hoist_memory_options memory_options = {};
+	memory_options.size = sizeof memory_options;
+	memory_options.kind = HOIST_MEMORY_HOST;
+	hoist_memory *memory = nullptr;
+	uintptr_t block = 0;
+	if (hoist_memory_create(&memory_options, &memory) != 0 ||
+	    hoist_memory_alloc(memory, 100, 0, &block) != 0 || block == 0 ||
+	    hoist_memory_free(memory, block) != 0)
+		return 1;
+	hoist_memory_unref(memory);
 	hoist_device_unref(device);
 	return err == 0 && info.is_host == 1 && std::strcmp(info.api, "cpu") == 0 ? 0 : 1;
 }

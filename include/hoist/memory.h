@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/* hoist/memory.h - memory resources: where bytes come from.
+ *
+ * A Memory resource hands out blocks of one kind of memory.  Its own kinds carve
+ * them from regions: one mapping or driver allocation, on one NUMA node, pinned
+ * once.  Small blocks come from slabs (8 sizes per doubling) through a cache that
+ * every thread has for itself; blocks above 1 MiB are exact to 64 KiB; a request
+ * of half a region or more has a region of its own.  The bookkeeping lies beside
+ * the memory, which the resource never touches: device memory cannot be touched,
+ * fresh memory should not be.
+ *
+ *   kind          bytes are                                   host  device
+ *   HOST          pageable host memory                         x
+ *   PINNED        host memory registered with the device's     x     x
+ *                 driver; on the CPU: mlock'ed                 x
+ *   DEVICE        memory of the device; on the CPU: HOST             x
+ *   MANAGED       memory that the driver moves to who uses it  x     x
+ *   DRIVER_POOL   the driver's own stream-ordered pool               x
+ *   HEAP          host memory from a jemalloc arena of its     x    (x)
+ *                 own over HOST regions, for a device PINNED
+ *                 ones; needs jemalloc in the program
+ *   CUSTOM        what the caller's functions give              as they say
+ *
+ * Addresses are integers: only those of host memory may be made pointers.  A
+ * block always goes back to the region, and so the node, that it came from.
+ * Freeing what is not the start of a live block of the resource (twice, from
+ * elsewhere, inside a block) is -EINVAL, at every debug level, and changes
+ * nothing; only HEAP leaves that to jemalloc.
+ *
+ * Streams: work queued on a stream may still use a block when the host frees it.
+ * hoist_memory_free_on() says which stream has the last work; the block comes back
+ * when that stream has passed this point, and at once for an allocation on the
+ * same stream (device memory: the next user is behind the last one).  Host memory
+ * waits for the event always, as the next writer may be the host itself.
+ *
+ * Memory that runs out: the resource first gives back what it only kept, then
+ * the others that take from the same place do, then the caller's function is called
+ * (options.exhausted), then the request fails with the first failure's code and
+ * text.
+ *
+ * Threads: every function may be called from any thread.  fork: a child may go on
+ * with HOST and HEAP memory; everything else is -ESTALE there.
+ */
+#ifndef HOIST_MEMORY_H
+#define HOIST_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hoist/budget.h>
+#include <hoist/device.h>
+#include <hoist/error.h>
+
+HOIST_BEGIN
+
+typedef struct hoist_memory hoist_memory;
+
+enum {
+	HOIST_MEMORY_HOST,
+	HOIST_MEMORY_PINNED,
+	HOIST_MEMORY_DEVICE,
+	HOIST_MEMORY_MANAGED,
+	HOIST_MEMORY_DRIVER_POOL,
+	HOIST_MEMORY_HEAP,
+	HOIST_MEMORY_CUSTOM
+};
+
+/* Where host memory goes.  DEFAULT: near the device if its node is known (as
+ * PREFER), else LOCAL. */
+enum {
+	HOIST_PLACE_DEFAULT,
+	HOIST_PLACE_LOCAL,	/* the node of the thread that grows the resource */
+	HOIST_PLACE_PREFER,	/* the first of the nodes; others when it is full */
+	HOIST_PLACE_BIND,	/* these nodes only: fails rather than spills */
+	HOIST_PLACE_INTERLEAVE	/* page by page over the nodes */
+};
+
+enum {
+	HOIST_PAGES_DEFAULT, /* transparent huge pages, while they come fast enough */
+	HOIST_PAGES_SMALL,   /* the kernel's base pages */
+	HOIST_PAGES_HUGETLB  /* from the 2 MiB hugetlb pool; as DEFAULT where it has too few */
+};
+
+/* The caller's own resource.  Each function gets @context; alloc and free must be
+ * callable from any thread.  @stream is as given, and NULL for calls without one.
+ * What alloc gave is noted with its size: free is called for live blocks alone. */
+typedef struct hoist_memory_functions {
+	size_t size; /* sizeof(hoist_memory_functions) */
+	/* 0 and *ret, or a negative errno value, which is passed on.  @bytes is at least 1,
+	 * @align a power of two, at least 1. */
+	int (*alloc)(void *context, size_t bytes, size_t align, hoist_stream *stream,
+		     uintptr_t *ret);
+	/* @bytes as asked for. */
+	void (*free)(void *context, uintptr_t address, size_t bytes, hoist_stream *stream);
+	/* Called when the resource ends; may be NULL. */
+	void (*destroy)(void *context);
+	int is_host_accessible;
+	int is_device_accessible;
+	int is_managed;
+} hoist_memory_functions;
+
+/* Called without any lock when memory or a limit is exhausted, after the resource has given
+ * back what it can: frees something, or waits.  @attempt counts from 1.
+ * Returns: not 0 to have the request tried again. */
+typedef int hoist_memory_exhausted(void *context, size_t bytes, unsigned attempt);
+
+#define HOIST_MEMORY_NO_STATISTICS 1u /* counts of blocks and bytes asked for stay 0 */
+#define HOIST_MEMORY_CURRENT_POOL 2u  /* DRIVER_POOL: the device's current pool, which is not
+				       * this resource's own and outlives it */
+
+/* An option that its kind does not have must be left at 0: it would change nothing. */
+typedef struct hoist_memory_options {
+	size_t size;	       /* sizeof(hoist_memory_options) */
+	int kind;	       /* HOIST_MEMORY_... */
+	unsigned flags;
+	hoist_device *device;  /* NULL: the CPU.  Needed by DEVICE, MANAGED, DRIVER_POOL */
+	const char *name;      /* shown in messages and snapshots, up to 63 bytes of it; NULL: made
+				* up */
+	int placement;	       /* HOIST_PLACE_... */
+	const int *nodes;      /* NUMA nodes, for PREFER, BIND and INTERLEAVE */
+	size_t n_nodes;
+	int pages;	       /* HOIST_PAGES_... */
+	unsigned debug;	       /* 0; 1 poisons freed memory and finds later writes to it (host);
+				* 2 also puts redzones around blocks and keeps freed ones in a
+				* quarantine for a while (host and device) */
+	size_t region_bytes;   /* what growth asks for at least; 0: 32 MiB (PINNED on the CPU, where
+				* locked memory is scarce: 2 MiB) */
+	size_t keep_bytes;     /* empty regions kept for reuse; 0: region_bytes */
+	size_t cache_bytes;    /* that one thread may keep to itself; 0: 1 MiB.  1: nothing */
+	size_t limit_bytes;    /* reserved bytes never exceed it; 0: no limit.  DRIVER_POOL: its
+				* maximum size */
+	size_t soft_limit_bytes; /* above it, growth first waits for the streams and gives back
+				  * what is cached and empty; 0: none */
+	hoist_budget *budget;  /* regions are charged to it, and wait for it */
+	uint64_t budget_wait_ns; /* how long at most; then -EDQUOT */
+	hoist_memory_exhausted *exhausted; /* may be NULL */
+	void *exhausted_context;
+	unsigned exhausted_retries; /* calls of it for one request at most; 0: 1 */
+	const hoist_memory_functions *functions; /* CUSTOM */
+	void *functions_context;
+	hoist_memory *upstream; /* HOST, PINNED, DEVICE: regions are blocks of this resource, which
+				 * is CUSTOM or a DRIVER_POOL and whose accessibility must fit;
+				 * placement and pages are its own */
+} hoist_memory_options;
+
+/* A new resource; @options NULL is HOST with all defaults.  No memory is taken, no driver
+ * context made, before the first block: whether the driver has pools or managed memory,
+ * that says.
+ * Returns: 0; -EINVAL (the options, with which and why); -ENODEV; -ENOMEM; -ENOTSUP
+ *   (MANAGED, DRIVER_POOL: the CPU has neither; HEAP: the program has no jemalloc). */
+HOIST_API int hoist_memory_create(const hoist_memory_options *options, hoist_memory **ret);
+
+/* The resource of this kind that @device's Buffers come from, shared by all; a new reference.
+ * DEVICE or PINNED; for the CPU, HOST is the same as DEVICE.
+ * Returns: 0; -EINVAL; -ENOMEM. */
+HOIST_API int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret);
+
+HOIST_API hoist_memory *hoist_memory_ref(hoist_memory *memory);
+/* Takes NULL.  The last reference gives everything back, after the streams have passed what
+ * was freed on them; blocks still in use then keep their regions, for good (of a HEAP, they
+ * end with it). */
+HOIST_API void hoist_memory_unref(hoist_memory *memory);
+
+/* @bytes of it; 0 bytes is address 0, which takes nothing.  @align is a power of two up to
+ * 2 MiB; 0 is what the kind gives by itself (64 host, 16 HEAP, 256 device).  Content is undefined.
+ * Returns: 0; -EINVAL; -ENOMEM (host), -ENOSPC (device, or the limit that it was opened with);
+ *   -EDQUOT (a limit of the resource or its budget); these with the figures; -EPERM (memlock
+ *   limit); -ENOTSUP; -EREMOTEIO; -ESTALE; CUSTOM: what its function says. */
+HOIST_API int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t align, uintptr_t *ret);
+
+/* The same for work on @stream, which is of the resource's device (of any device of the
+ * driver, for PINNED; host memory and MANAGED also take the CPU's): the block may be one that
+ * earlier work on @stream still uses.  Until that has passed, only @stream may touch it. */
+HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t align,
+				    hoist_stream *stream, uintptr_t *ret);
+
+/* Gives a block back: nothing uses it any more, but for streams named to hoist_memory_use(),
+ * which are waited for (not by the caller).  Address 0 is ignored.
+ * Returns: 0; -EINVAL, with what it is instead.  Debug levels 1 and 2: -EFAULT, after the
+ *   block was freed, if bytes around it, or of it while it was free, were overwritten.
+ *   DRIVER_POOL: -EAGAIN while one of those streams captures a graph; the block stays live. */
+HOIST_API int hoist_memory_free(hoist_memory *memory, uintptr_t address);
+
+/* The same when @stream has passed the work queued on it so far.  A block freed while @stream
+ * captures a graph is set aside until hoist_memory_release_captured().  HEAP waits for @stream. */
+HOIST_API int hoist_memory_free_on(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
+
+/* Work on @stream uses this block too: freeing it will wait for that.
+ * Returns: 0; -EINVAL; -ENOMEM; -ENOTSUP (CUSTOM, HEAP). */
+HOIST_API int hoist_memory_use(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
+
+/* Gives back what was freed during captures: call it when those graphs are gone. */
+HOIST_API int hoist_memory_release_captured(hoist_memory *memory);
+
+/* The address by which the device's kernels see the byte at @address: with HIP it differs
+ * from the host's for PINNED memory.
+ * Returns: 0; -EINVAL if it is in no block, -ENOTSUP if the device cannot see it. */
+HOIST_API int hoist_memory_device_address(hoist_memory *memory, uintptr_t address, uintptr_t *ret);
+
+/* Lets a resource of kind HOST, PINNED or DEVICE carve blocks from memory that the caller has
+ * and keeps: it must stay until the resource has ended, and is not unmapped or freed by it.
+ * PINNED registers it, and takes that back at the end.  Only the 64 KiB-aligned part is used.
+ * Returns: 0; -EINVAL (too small; overlaps another region); -ENOMEM, -EPERM, -EREMOTEIO. */
+HOIST_API int hoist_memory_add_region(hoist_memory *memory, uintptr_t address, size_t bytes);
+
+/* Gives back what is cached and empty until at most @keep_bytes lie in empty regions;
+ * DRIVER_POOL: until the driver's pool holds at most that.  CUSTOM keeps nothing: 0. */
+HOIST_API int hoist_memory_trim(hoist_memory *memory, size_t keep_bytes);
+
+typedef struct hoist_memory_info {
+	size_t size;	      /* in: sizeof(hoist_memory_info) */
+	int kind;
+	const char *name;
+	hoist_device *device; /* borrowed */
+	int device_id;	      /* as the driver counts; -1 where memory is the host's */
+	int is_host_accessible;
+	int is_device_accessible; /* by an accelerator; 0 for what only the CPU sees */
+	int is_managed;
+	int node;	      /* the one NUMA node asked for; -1: none or several */
+	size_t alignment;     /* of every block */
+} hoist_memory_info;
+
+HOIST_API int hoist_memory_get_info(const hoist_memory *memory, hoist_memory_info *info);
+
+typedef struct hoist_block_info {
+	size_t size;	      /* in: sizeof(hoist_block_info) */
+	hoist_memory *memory; /* borrowed; the resource of the block */
+	uintptr_t address;    /* where the block starts */
+	size_t bytes;	      /* as asked for */
+	size_t allocated_bytes; /* with rounding */
+	int node;	      /* NUMA node of its region; -1 several or unknown */
+	uintptr_t region;     /* the region's first address */
+	size_t region_bytes;
+} hoist_block_info;
+
+/* The live block that holds @address, of any resource of kind HOST, PINNED, DEVICE or MANAGED.
+ * Returns: 0; -ENOENT if none does. */
+HOIST_API int hoist_memory_find(uintptr_t address, hoist_block_info *info);
+
+/* Calls of the system and of drivers that may take long. */
+enum {
+	HOIST_CALL_MAP,	       /* reserving, placing and populating host memory */
+	HOIST_CALL_REGISTER,   /* pinning; unregistering */
+	HOIST_CALL_ALLOC,      /* the driver's allocation and free */
+	HOIST_CALL_EVENT,      /* recording events */
+	HOIST_CALL_QUERY,      /* asking whether an event has passed */
+	HOIST_CALL_WAIT,       /* waiting for events, for a budget */
+	HOIST_N_CALLS
+};
+
+/* requested <= allocated; allocated + cached + pending <= reserved.  Counts of blocks are kept
+ * by each thread and added up here: they are exact when no other thread is in a call. */
+typedef struct hoist_memory_statistics {
+	size_t size;		     /* in: sizeof(hoist_memory_statistics) */
+	uint64_t requested_bytes;    /* by live blocks */
+	uint64_t requested_peak;     /* exact but for 64 KiB for each thread that allocates */
+	uint64_t allocated_bytes;    /* these, with rounding */
+	uint64_t cached_bytes;	     /* free blocks in the threads' caches */
+	uint64_t pending_bytes;	     /* freed, waiting for a stream (or in quarantine) */
+	uint64_t reserved_bytes;     /* in regions */
+	uint64_t reserved_peak;
+	uint64_t largest_free_bytes; /* what one block could have without growth */
+	double fragmentation;	     /* 1 - largest free / all free; 0 if nothing is free */
+	uint64_t n_blocks;	     /* live */
+	uint64_t n_regions;
+	uint64_t n_allocs;	     /* ever */
+	uint64_t n_frees;
+	uint64_t n_growths;	     /* regions ever made */
+	uint64_t n_events;	     /* recorded, for stream-ordered frees */
+	uint64_t n_exhausted;	     /* calls of the exhausted function */
+	struct {
+		uint64_t n;
+		uint64_t ns;	     /* in all */
+		uint64_t longest_ns; /* the longest one */
+	} calls[HOIST_N_CALLS];
+} hoist_memory_statistics;
+
+/* CUSTOM and DRIVER_POOL have the bytes, the counts of blocks and the peaks; of a HEAP, jemalloc
+ * does not know the bytes asked for, and counts late what stays in the threads' caches.
+ * Returns: 0; -EINVAL; -ESTALE. */
+HOIST_API int hoist_memory_get_statistics(hoist_memory *memory, hoist_memory_statistics *statistics);
+/* Peaks begin anew at what is now. */
+HOIST_API int hoist_memory_reset_peaks(hoist_memory *memory);
+
+/* Writes what the resource holds to @fd as one JSON object:
+ *
+ *   name, kind, device   as made; "driver_pool", "cuda:0"
+ *   options              as made, with what the defaults are; budget is {limit, used, peak}
+ *   statistics           as above; calls by name
+ *   regions              address, bytes, kind, pages (small, thp, hugetlb), node, placed (how:
+ *                        default, kernel, first_touch), pinned, piece_bytes (of registrations),
+ *                        given (by the caller), steps by name {ns, note: why it fell back},
+ *                        huge_page_share (of what is resident), pages_per_node {sampled,
+ *                        absent, unknown, nodes [{node, pages}]}
+ *   huge_page_share, pages_per_node   of all regions; null where the kernel does not tell
+ *   blocks               address, bytes (with rounding), requested, state (live, cached, pending,
+ *                        free)
+ *
+ * It shows one moment, and is written after that.
+ * Returns: 0; -ENOMEM; what write(2) says (part of it is written then); -ESTALE. */
+HOIST_API int hoist_memory_snapshot(hoist_memory *memory, int fd);
+
+/* Writes each allocation and free from now on to the file @path (made anew) as a line of CSV with
+ * the columns of RMM's log: Thread,Time,Action,Pointer,Size,Stream.  NULL ends it.
+ * Returns: 0; what open(2) or write(2) says; -ENOTSUP (CUSTOM, DRIVER_POOL, HEAP). */
+HOIST_API int hoist_memory_trace(hoist_memory *memory, const char *path);
+
+/* Attributes of a driver's pool, with the driver's meaning; the *_HIGH ones can be set to 0. */
+enum {
+	HOIST_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES,
+	HOIST_POOL_REUSE_ALLOW_OPPORTUNISTIC,
+	HOIST_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+	HOIST_POOL_RELEASE_THRESHOLD, /* bytes kept at synchronization; hoist sets UINT64_MAX */
+	HOIST_POOL_RESERVED_CURRENT,
+	HOIST_POOL_RESERVED_HIGH,
+	HOIST_POOL_USED_CURRENT,
+	HOIST_POOL_USED_HIGH
+};
+
+/* Makes the pool, and with it the device's context, if no block did yet.
+ * Returns: 0; -EINVAL (no such attribute, or not to be set); -ENOTSUP (not a DRIVER_POOL; the
+ *   driver does not have it); -EREMOTEIO; -ESTALE. */
+HOIST_API int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret);
+HOIST_API int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t value);
+
+HOIST_END
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/device-memory.c - the memory that a device keeps: three resources, one budget. */
+#include "config.h"
+
+#include <stdio.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/figure.h"
+#include "base/log.h"
+#include "hoist/budget.h"
+#include "lib/device-private.h"
+#include "lib/memory.h"
+
+/* Small device buffers share regions of this size, and pinned ones of the other:
+ * a single pinned page must not take much of a small memlock limit. */
+#define SHARED_REGION_BYTES (32 * HOIST__MIB)
+#define PINNED_REGION_BYTES (2 * HOIST__MIB)
+
+bool hoist__device_is_cpu(const hoist_device *device)
+{
+	return hoist__dev_api(device->dev) == HOIST__API_CPU;
+}
+
+static hoist_memory_options options_for(hoist_device *device, enum hoist__device_memory use,
+					char name[static 48])
+{
+	static const char *const names[] = {"buffers", "pinned buffers", "staging"};
+	hoist_memory_options options = {.size = sizeof options, .device = device, .name = name};
+	(void)snprintf(name, 48, "%s of %s", names[use], device->spec);
+	switch (use) {
+	case HOIST__BUFFERS:
+		options.kind = HOIST_MEMORY_DEVICE;
+		options.region_bytes = SHARED_REGION_BYTES;
+		break;
+	case HOIST__PINNED_BUFFERS:
+		options.kind = HOIST_MEMORY_PINNED;
+		options.region_bytes = PINNED_REGION_BYTES;
+		break;
+	case HOIST__STAGING:
+	case HOIST__N_USES:
+		/* So small that every ring has a region of its own, of its exact size; kept,
+		 * because pinning is slow and the next load wants the same. */
+		options.kind = HOIST_MEMORY_PINNED;
+		options.region_bytes = 4096;
+		options.keep_bytes = HOIST_BUDGET_DEFAULT;
+		break;
+	}
+	return options;
+}
+
+/* Borrowed. */
+static int use_memory(hoist_device *device, enum hoist__device_memory use, hoist_memory **ret)
+{
+	hoist_memory *known = atomic_load(&device->xmemories[use]);
+	if (known == NULL) {
+		char name[48];
+		const hoist_memory_options options = options_for(device, use, name);
+		hoist_memory *made;
+		int err = hoist_memory_create(&options, &made);
+		if (err < 0)
+			return err;
+		if (atomic_compare_exchange_strong(&device->xmemories[use], &known, made))
+			known = made;
+		else
+			hoist_memory_unref(made);
+	}
+	*ret = known;
+	return 0;
+}
+
+static int use_pool(hoist_device *device, enum hoist__device_memory use, struct hoist__pool **ret)
+{
+	hoist_memory *memory;
+	int err = use_memory(device, use, &memory);
+	return err < 0 ? err : hoist__memory_pool(memory, ret);
+}
+
+int hoist__device_pool(hoist_device *device, struct hoist__pool **ret)
+{
+	return use_pool(device, HOIST__BUFFERS, ret);
+}
+
+int hoist__device_pinned_pool(hoist_device *device, struct hoist__pool **ret)
+{
+	return use_pool(device, HOIST__PINNED_BUFFERS, ret);
+}
+
+int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret)
+{
+	return use_pool(device, HOIST__STAGING, ret);
+}
+
+int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret)
+{
+	if (device == NULL)
+		return hoist__fail(-EINVAL, "the device to ask for its memory is NULL");
+	int buffers = hoist__device_is_cpu(device) ? HOIST_MEMORY_HOST : HOIST_MEMORY_DEVICE;
+	hoist_memory *memory;
+	int err;
+	if (kind == HOIST_MEMORY_DEVICE || kind == buffers)
+		err = use_memory(device, HOIST__BUFFERS, &memory);
+	else if (kind == HOIST_MEMORY_PINNED)
+		err = use_memory(device, HOIST__PINNED_BUFFERS, &memory);
+	else
+		err = hoist__fail(-EINVAL,
+				  "no buffers of %s come from %s memory; ask for %s or pinned",
+				  device->spec, hoist__memory_kind_text(kind),
+				  hoist__memory_kind_text(buffers));
+	if (err == 0)
+		*ret = hoist_memory_ref(memory);
+	return err;
+}
+
+/* 99 % of what is free, unless the first opening set a limit.  This makes the device's
+ * context, so that it waits for the first memory that is taken. */
+static int make_budget(hoist_device *device, struct hoist__budget **ret)
+{
+	uint64_t bytes = device->memory_limit;
+	if (bytes == 0) {
+		uint64_t total;
+		int err = hoist__dev_mem_info(device->dev, &bytes, &total);
+		if (err < 0)
+			return err;
+		bytes = hoist__max_u64(bytes / 100 * 99, 1);
+	}
+	hoist__log(alloc, "%s: device memory is limited to %s", device->spec,
+		   hoist__figure(bytes).text);
+	return hoist__budget_create(bytes, ret);
+}
+
+int hoist__device_budget(hoist_device *device, struct hoist__budget **ret)
+{
+	struct hoist__budget *known = atomic_load(&device->xbudget);
+	if (known == NULL) {
+		struct hoist__budget *made;
+		int err = make_budget(device, &made);
+		if (err < 0)
+			return err;
+		if (atomic_compare_exchange_strong(&device->xbudget, &known, made))
+			known = made;
+		else
+			hoist__budget_unref(made);
+	}
+	*ret = known;
+	return 0;
+}
+
+void hoist__device_trim(hoist_device *device)
+{
+	hoist__lanes_drain(&device->lanes);
+	for (int i = 0; i < HOIST__N_USES; i++) {
+		hoist_memory *memory = atomic_load(&device->xmemories[i]);
+		if (memory != NULL)
+			(void)hoist_memory_trim(memory, 0);
+	}
+}

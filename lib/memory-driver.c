@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/memory-driver.c - DRIVER_POOL: memory from the driver's own stream-ordered pools.
+ *
+ * The driver orders everything by streams.  What comes without one goes through a stream of the
+ * resource's own: an allocation waits for it, so that the block can be used anywhere, and a free
+ * makes it wait for the streams that use the block. */
+#include "config.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "lib/books.h"
+#include "lib/memory.h"
+#include "lib/snapshot.h"
+
+/* What drivers align blocks to. */
+#define DRIVER_ALIGN ((size_t)256)
+
+struct driver_memory {
+	hoist_memory memory;
+	struct hoist__dev_pool *_Atomic xpool; /* these two are made with the first block */
+	struct hoist__dev_stream *_Atomic xstream;
+	struct hoist__books books;
+};
+
+static struct driver_memory *driver_of(hoist_memory *memory)
+{
+	return (struct driver_memory *)memory;
+}
+
+static int driver_init(hoist_memory *memory)
+{
+	return hoist__books_init(&driver_of(memory)->books);
+}
+
+static bool driver_done(hoist_memory *memory)
+{
+	struct driver_memory *driver = driver_of(memory);
+	if (memory->generation != hoist__fork_now() || hoist__books_n(&driver->books) != 0)
+		return false;
+	hoist__stream_destroy(atomic_load(&driver->xstream)); /* waits for it */
+	hoist__dev_pool_destroy(atomic_load(&driver->xpool));
+	hoist__books_done(&driver->books);
+	return true;
+}
+
+static int use_pool(struct driver_memory *driver, struct hoist__dev_pool **ret)
+{
+	struct hoist__dev_pool *known = atomic_load(&driver->xpool);
+	if (known == NULL) {
+		const hoist_memory *memory = &driver->memory;
+		struct hoist__dev_pool *made;
+		int err = (memory->options.flags & HOIST_MEMORY_CURRENT_POOL) != 0
+				  ? hoist__dev_pool_current(memory->dev, &made)
+				  : hoist__dev_pool_create(memory->dev, memory->options.limit_bytes,
+							   &made);
+		if (err < 0)
+			return err;
+		if (atomic_compare_exchange_strong(&driver->xpool, &known, made))
+			known = made;
+		else
+			hoist__dev_pool_destroy(made);
+	}
+	*ret = known;
+	return 0;
+}
+
+static int use_stream(struct driver_memory *driver, struct hoist__dev_stream **ret)
+{
+	struct hoist__dev_stream *known = atomic_load(&driver->xstream);
+	if (known == NULL) {
+		struct hoist__dev_stream *made;
+		int err = hoist__stream_create(driver->memory.dev, &made);
+		if (err < 0)
+			return err;
+		if (atomic_compare_exchange_strong(&driver->xstream, &known, made))
+			known = made;
+		else
+			hoist__stream_destroy(made);
+	}
+	*ret = known;
+	return 0;
+}
+
+/* --- blocks --- */
+
+/* The block, entered; the stream is the caller's, or ours, which is then waited for. */
+static int take(struct driver_memory *driver, struct hoist__book *book, size_t align,
+		struct hoist__dev_stream *stream, bool wait, uintptr_t *ret)
+{
+	struct hoist__dev_pool *pool;
+	int err = use_pool(driver, &pool);
+	if (err == 0)
+		err = hoist__dev_pool_alloc(pool, book->allocated, stream, &book->raw);
+	if (err < 0)
+		return err;
+	uintptr_t address = hoist__round_up(book->raw, align);
+	if (wait)
+		err = hoist__stream_synchronize(stream);
+	/* A driver that gives an address twice: not to be freed twice as well. */
+	if (err == 0 && hoist__books_add(&driver->books, book, address) < 0)
+		return hoist__fail(-EREMOTEIO, "the driver gave %#zx, which is in use",
+				   (size_t)address);
+	if (err < 0) {
+		(void)hoist__dev_pool_free(pool, book->raw, stream);
+		return err;
+	}
+	*ret = address;
+	return 0;
+}
+
+static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
+			uintptr_t *ret)
+{
+	struct driver_memory *driver = driver_of(memory);
+	struct hoist__dev_stream *on = stream != NULL ? hoist__stream_dev_stream(stream) : NULL;
+	struct hoist__book *book;
+	size_t beyond = align > DRIVER_ALIGN ? align - DRIVER_ALIGN : 0;
+	if (bytes > SIZE_MAX / 2)
+		return hoist__fail(-ENOSPC, "a block of %zu bytes exceeds every address space",
+				   bytes);
+	int err = hoist__dev_check(memory->dev);
+	if (err == 0 && on == NULL)
+		err = use_stream(driver, &on);
+	if (err == 0)
+		err = hoist__book_create(bytes, &book);
+	if (err < 0)
+		return err;
+	book->allocated = bytes + beyond;
+	err = take(driver, book, align > DRIVER_ALIGN ? align : 1, on, stream == NULL, ret);
+	if (err < 0)
+		hoist__book_destroy(book);
+	return err;
+}
+
+/* --- freeing --- */
+
+/* Later work on @stream is behind what is queued on @user now. */
+static int order(struct hoist__dev *dev, struct hoist__dev_stream *stream,
+		 struct hoist__dev_stream *user)
+{
+	struct hoist__dev_event *event = NULL;
+	int err = hoist__event_create(dev, 0, &event);
+	if (err == 0)
+		err = hoist__event_record(event, user);
+	if (err == 0)
+		err = hoist__stream_wait_event(stream, event);
+	hoist__event_destroy(event);
+	/* Waiting here is slower, and as good; what failed on it does not run any more. */
+	return err < 0 ? hoist__stream_synchronize(user) : 0;
+}
+
+static bool captures(struct hoist__dev_stream *stream)
+{
+	bool capturing = false;
+	return hoist__stream_capturing(stream, &capturing) == 0 && capturing;
+}
+
+static int check_users(const struct hoist__book *book, const struct hoist__dev_stream *stream)
+{
+	for (size_t i = 0; i < book->n_users; i++)
+		if (book->users[i] != stream && captures(book->users[i]))
+			return hoist__fail(-EAGAIN, "a stream that uses the block captures a "
+						    "graph; free it when that has ended");
+	return 0;
+}
+
+static int give(struct driver_memory *driver, struct hoist__book *book,
+		struct hoist__dev_stream *stream)
+{
+	for (size_t i = 0; i < book->n_users; i++)
+		if (book->users[i] != stream)
+			(void)order(driver->memory.dev, stream, book->users[i]);
+	return hoist__dev_pool_free(atomic_load(&driver->xpool), book->raw, stream);
+}
+
+static int take_and_give(struct driver_memory *driver, uintptr_t address,
+			 struct hoist__dev_stream *stream)
+{
+	struct hoist__book *book = hoist__books_take(&driver->books, address);
+	if (book == NULL)
+		return hoist__books_refuse(&driver->books, address);
+	int err = check_users(book, stream);
+	if (err < 0) {
+		hoist__books_put_back(&driver->books, book);
+		return err;
+	}
+	err = give(driver, book, stream);
+	hoist__book_destroy(book);
+	return err;
+}
+
+static int driver_free(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
+{
+	struct driver_memory *driver = driver_of(memory);
+	struct hoist__dev_stream *on = stream != NULL ? hoist__stream_dev_stream(stream) : NULL;
+	int err = hoist__dev_check(memory->dev);
+	if (err == 0 && on == NULL)
+		err = use_stream(driver, &on);
+	if (err < 0)
+		return err;
+	/* Streams that use a block stay while they are waited for. */
+	bool used = atomic_load(&driver->books.n_used) != 0;
+	if (used)
+		pthread_mutex_lock(&driver->books.users_lock);
+	err = take_and_give(driver, address, on);
+	if (used)
+		pthread_mutex_unlock(&driver->books.users_lock);
+	return err;
+}
+
+static int driver_use(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
+{
+	int err = hoist__dev_check(memory->dev);
+	return err < 0 ? err
+		       : hoist__books_use(&driver_of(memory)->books, address,
+					  hoist__stream_dev_stream(stream));
+}
+
+static void driver_forget_stream(hoist_memory *memory, struct hoist__dev_stream *stream)
+{
+	if (memory->generation == hoist__fork_now())
+		hoist__books_forget(&driver_of(memory)->books, stream);
+}
+
+static int driver_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *ret)
+{
+	int err = hoist__dev_check(memory->dev);
+	return err < 0 ? err : hoist__books_around(&driver_of(memory)->books, address, ret);
+}
+
+/* --- what the driver keeps --- */
+
+static int driver_trim(hoist_memory *memory, size_t keep_bytes)
+{
+	int err = hoist__dev_check(memory->dev);
+	struct hoist__dev_pool *pool = atomic_load(&driver_of(memory)->xpool);
+	return err < 0 || pool == NULL ? err : hoist__dev_pool_trim(pool, keep_bytes);
+}
+
+/* What the driver tells exceeds our books by what it keeps; where it does not tell, or tells of
+ * blocks that are not ours, they are all there is. */
+static uint64_t attribute_or(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
+			     uint64_t otherwise)
+{
+	uint64_t value;
+	if (pool == NULL || hoist__dev_pool_get(pool, attribute, &value) < 0)
+		return otherwise;
+	return hoist__max_u64(value, otherwise);
+}
+
+static int driver_statistics(hoist_memory *memory, hoist_memory_statistics *ret)
+{
+	struct driver_memory *driver = driver_of(memory);
+	int err = hoist__dev_check(memory->dev);
+	if (err < 0)
+		return err;
+	struct hoist__dev_pool *pool = atomic_load(&driver->xpool);
+	hoist__books_statistics(&driver->books, ret);
+	ret->reserved_bytes = attribute_or(pool, HOIST__POOL_RESERVED_CURRENT, ret->reserved_bytes);
+	ret->reserved_peak = attribute_or(pool, HOIST__POOL_RESERVED_HIGH, ret->reserved_peak);
+	return 0;
+}
+
+static int driver_reset_peaks(hoist_memory *memory)
+{
+	struct driver_memory *driver = driver_of(memory);
+	int err = hoist__dev_check(memory->dev);
+	if (err < 0)
+		return err;
+	hoist__books_reset_peaks(&driver->books);
+	struct hoist__dev_pool *pool = atomic_load(&driver->xpool);
+	if (pool == NULL)
+		return 0;
+	err = hoist__dev_pool_set(pool, HOIST__POOL_RESERVED_HIGH, 0);
+	if (err == 0)
+		err = hoist__dev_pool_set(pool, HOIST__POOL_USED_HIGH, 0);
+	return err == -ENOTSUP ? 0 : err; /* it has none to reset */
+}
+
+static int driver_collect(hoist_memory *memory, struct hoist__snapshot *snapshot)
+{
+	int err = hoist__dev_check(memory->dev);
+	return err < 0 ? err : hoist__snapshot_books(snapshot, &driver_of(memory)->books);
+}
+
+/* --- attributes --- */
+
+_Static_assert((int)HOIST__POOL_USED_HIGH == (int)HOIST_POOL_USED_HIGH,
+	       "both lists of attributes have one order");
+
+static int pool_for_attribute(hoist_memory *memory, int attribute, struct hoist__dev_pool **ret)
+{
+	if (memory == NULL)
+		return hoist__fail(-EINVAL, "the memory resource is NULL");
+	if (memory->ops != &hoist__memory_driver_ops)
+		return hoist__fail(-ENOTSUP,
+				   "\"%s\" is %s memory; only a driver's pool has attributes",
+				   memory->name, hoist__memory_kind_text(memory->options.kind));
+	if (attribute < 0 || attribute >= HOIST__N_POOL_ATTRIBUTES)
+		return hoist__fail(-EINVAL, "%d is no attribute of a driver's pool", attribute);
+	int err = hoist__dev_check(memory->dev);
+	return err < 0 ? err : use_pool(driver_of(memory), ret);
+}
+
+int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret)
+{
+	struct hoist__dev_pool *pool;
+	int err = pool_for_attribute(memory, attribute, &pool);
+	if (err == 0)
+		err = hoist__dev_pool_get(pool, (enum hoist__pool_attribute)attribute, ret);
+	return err;
+}
+
+int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t value)
+{
+	struct hoist__dev_pool *pool;
+	int err = pool_for_attribute(memory, attribute, &pool);
+	if (err == 0)
+		err = hoist__dev_pool_set(pool, (enum hoist__pool_attribute)attribute, value);
+	return err;
+}
+
+const struct hoist__memory_ops hoist__memory_driver_ops = {
+	.bytes = sizeof(struct driver_memory),
+	.init = driver_init,
+	.done = driver_done,
+	.alloc = driver_alloc,
+	.free = driver_free,
+	.use = driver_use,
+	.block_of = driver_block_of,
+	.trim = driver_trim,
+	.statistics = driver_statistics,
+	.reset_peaks = driver_reset_peaks,
+	.collect = driver_collect,
+	.forget_stream = driver_forget_stream,
+};

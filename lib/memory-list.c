@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/memory-list.c - the list of all resources: their references, and how they help each other
+ * when memory runs out. */
+#include "config.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "lib/memory.h"
+#include "lib/transfer.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hoist__list all = {&all, &all};
+
+/* A child of fork goes on with host memory, and so with the list. */
+static void lock_all(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_all(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+	if (pthread_atfork(lock_all, unlock_all, unlock_all) != 0)
+		hoist__log(alloc, "a child of fork may hang in memory resources: no handlers");
+}
+
+void hoist__memory_join(hoist_memory *memory)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, watch_forks);
+	lock_all();
+	hoist__list_push_back(&all, &memory->xlink);
+	unlock_all();
+}
+
+static hoist_memory *memory_of(struct hoist__list *link)
+{
+	return HOIST__CONTAINER_OF(link, hoist_memory, xlink);
+}
+
+/* A reference, unless the last one is gone. */
+static bool try_ref(hoist_memory *memory)
+{
+	unsigned refs = atomic_load(&memory->xrefs);
+	while (refs != 0)
+		if (atomic_compare_exchange_weak(&memory->xrefs, &refs, refs + 1))
+			return true;
+	return false;
+}
+
+/* The next resource behind @memory (NULL: the first), referenced, whose own reference is
+ * dropped; so that each can be worked on without the lock.  NULL at the end. */
+static hoist_memory *next_of_all(hoist_memory *memory)
+{
+	hoist_memory *found = NULL;
+	lock_all();
+	struct hoist__list *link = memory != NULL ? memory->xlink.next : all.next;
+	for (; found == NULL && link != &all; link = link->next)
+		if (try_ref(memory_of(link)))
+			found = memory_of(link);
+	unlock_all();
+	hoist_memory_unref(memory);
+	return found;
+}
+
+void hoist__memories_forget_stream(struct hoist__dev_stream *stream)
+{
+	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
+		if (m->ops->forget_stream != NULL)
+			m->ops->forget_stream(m, stream);
+}
+
+/* --- references --- */
+
+hoist_memory *hoist_memory_ref(hoist_memory *memory)
+{
+	atomic_fetch_add_explicit(&memory->xrefs, 1, memory_order_relaxed);
+	return memory;
+}
+
+void hoist_memory_unref(hoist_memory *memory)
+{
+	if (memory == NULL ||
+	    atomic_fetch_sub_explicit(&memory->xrefs, 1, memory_order_acq_rel) != 1)
+		return;
+	/* What is in use stays, and with it the resource: in the list, without references. */
+	if (!memory->ops->done(memory)) {
+		hoist__log(alloc, "\"%s\" ends with blocks in use: its memory is kept",
+			   memory->name);
+		return;
+	}
+	lock_all();
+	hoist__list_remove(&memory->xlink);
+	unlock_all();
+	hoist__budget_unref(memory->budget);
+	hoist_memory_unref(memory->upstream);
+	free(memory);
+}
+
+/* --- when memory runs out --- */
+
+/* True if @a and @b take memory from the same place. */
+static bool share(const hoist_memory *a, const hoist_memory *b)
+{
+	return a->info.is_host_accessible && !a->info.is_managed
+		       ? b->info.is_host_accessible && !b->info.is_managed
+		       : a->dev == b->dev;
+}
+
+/* Whether it is this resource's own limit, or that of its budget, that is reached: others
+ * giving back what they keep would not help. */
+static bool is_own_limit(const hoist_memory *memory, size_t bytes)
+{
+	struct hoist__pool *pool = atomic_load(&memory->xpool);
+	size_t limit = memory->options.limit_bytes;
+	if (memory->budget != NULL) {
+		size_t most = hoist__budget_limit(memory->budget);
+		if (bytes > most || hoist__budget_used(memory->budget) > most - bytes)
+			return true;
+	}
+	if (pool == NULL || limit == 0)
+		return false;
+	struct hoist__pool_stats stats;
+	hoist__pool_stats(pool, &stats);
+	return bytes > limit || stats.reserved_bytes > limit - bytes;
+}
+
+/* This may be called from within jemalloc, which must not be called again from there. */
+static bool may_trim(const hoist_memory *memory)
+{
+	return memory->ops->trim != NULL && memory->ops != &hoist__memory_heap_ops;
+}
+
+static void trim_others(hoist_memory *memory)
+{
+	hoist__lanes_drain(hoist__device_lanes(memory->device));
+	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
+		if (m != memory && may_trim(m) && share(memory, m))
+			(void)m->ops->trim(m, 0);
+}
+
+unsigned hoist__memory_retries(const hoist_memory *memory)
+{
+	return memory->options.exhausted_retries + 1;
+}
+
+int hoist__memory_exhausted(void *context, size_t bytes, unsigned attempt)
+{
+	hoist_memory *memory = context;
+	if (attempt == 1) {
+		if (!is_own_limit(memory, bytes))
+			trim_others(memory);
+		return 1;
+	}
+	if (memory->options.exhausted == NULL)
+		return 0;
+	atomic_fetch_add_explicit(&memory->xn_exhausted, 1, memory_order_relaxed);
+	return memory->options.exhausted(memory->options.exhausted_context, bytes, attempt - 1);
+}
