@@ -42,8 +42,8 @@ typedef struct hoist_device_options {
 	size_t size;           /* sizeof(hoist_device_options) */
 	uint64_t memory_limit; /* bytes of the device's memory that hoist takes at most, all its
 	                        * resources together, the driver's pools and managed memory
-	                        * apart; 0: 99 % of what is free when the first of it is taken.  The first opening's
-	                        * holds: later ones are ignored */
+	                        * apart; 0: 99 % of what is free when the first of it is taken.
+	                        * The first opening's holds: later ones are ignored */
 } hoist_device_options;
 
 /* The same with options; NULL is all defaults.  The CPU has no limit: -EINVAL.
