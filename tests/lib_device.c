@@ -196,10 +196,10 @@ Test(device, pools_are_made_once_and_of_their_kinds)
 		cr_assert_eq(memory[0], memory[1]);
 		cr_assert_eq(pinned[0], pinned[1]);
 		cr_assert_eq(staging[0], staging[1]);
-		cr_expect_eq(hoist__device_pool_kind(devices[i], memory[0]),
+		cr_expect_eq(hoist__pool_options_of(memory[0])->kind,
 			     i == 0 ? HOIST__MEMORY_HOST : HOIST__MEMORY_DEVICE);
-		cr_expect_eq(hoist__device_pool_kind(devices[i], pinned[0]), HOIST__MEMORY_PINNED);
-		cr_expect_eq(hoist__device_pool_kind(devices[i], staging[0]), HOIST__MEMORY_PINNED);
+		cr_expect_eq(hoist__pool_options_of(pinned[0])->kind, HOIST__MEMORY_PINNED);
+		cr_expect_eq(hoist__pool_options_of(staging[0])->kind, HOIST__MEMORY_PINNED);
 	}
 }
 
