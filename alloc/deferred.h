@@ -11,10 +11,9 @@
  *   entry   one block in one queue.  A block that several streams use has an entry
  *           in each one's queue, and is passed when all are
  *
- * A block with one entry can be taken again for the same stream without any driver
- * call, closed batch or not: the next user is behind the last one in the same queue.
- * That is for device memory alone; where the host may write next, no block is given
- * out before its event.
+ * A block with one entry can be taken again for the same stream without an event, closed
+ * batch or not: the next user is behind the last one in the same queue.  That is for device
+ * memory alone; where the host may write next, no block is given out before its event.
  *
  * Such a block, and any that hoist__deferred_use() named, has `users`: streams that its
  * free must wait for, whoever frees it and on whatever stream.
@@ -25,10 +24,11 @@
  * While the capture lasts it can be taken for the same stream, and nothing else can: a graph is
  * not behind what its stream got before.
  *   Nothing tells afterwards that a stream captured.  So each use, push and take asks, where the
- * stream may capture at all: a driver call of some ten nanoseconds that takes no lock
- * of hoist's.  Asking once a batch would miss a capture that begins and ends within it, and
- * two users would write the same memory when the graph runs.  Two captures of one stream with
- * no call between that names it are taken for one: their graphs share blocks.
+ * stream may capture at all (hoist__stream_may_capture()); where nobody can make it capture, the
+ * three call no driver, but to record full batches.  Asking once a batch would miss a capture
+ * that begins and ends within it, and two users would write the same memory when the graph runs.
+ * Two captures of one stream with no call between that names it are taken for one: their
+ * graphs share blocks.
  *   Where the driver cannot say, twice in turn, the stream counts as capturing.  A stream that
  * begins to capture while another thread's sweep records on it is noticed behind the
  * recording, which is repeated later; the query of a sweep that runs at that moment is not.
@@ -47,8 +47,8 @@
  *     the last of their frees
  *   - pending bytes are the sum over blocks (not entries)
  *
- * Threads: any; one lock inside, never held across a driver call (a batch that is being
- * recorded or queried is taken out of its queue's hands meanwhile).  Nothing here calls the
+ * Threads: any; one lock inside, never held across a driver call, nor malloc.
+ * In steady state nothing is allocated.  Nothing here calls the
  * pool: blocks that have passed are handed to the caller.
  */
 #ifndef HOIST_ALLOC_DEFERRED_H
