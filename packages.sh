@@ -8,8 +8,10 @@ packages_build="gcc libc6-dev make autoconf automake libtool pkg-config
 
 # To test: the unit test library, the second compiler, C++ for one test of the
 # headers, jemalloc for comparisons, HIP's headers to check our table of its
-# functions against, xz for the tarball.
-packages_test="libcriterion-dev clang g++ libjemalloc-dev libamdhip64-dev xz-utils"
+# functions against, xz for the tarball, Valgrind with the symbols that it needs of
+# the C library.
+packages_test="libcriterion-dev clang g++ libjemalloc-dev libamdhip64-dev xz-utils
+	valgrind libc6-dbg"
 
 # packages_missing NAME... - those that are not installed, one line.
 packages_missing() {
