@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "alloc/pin.h"
+#include "alloc/pool.h"
 #include "alloc/region.h"
 #include "base/checked.h"
 #include "tests/alloc-device.h"
@@ -248,6 +249,38 @@ Test(alloc_pieces, are_noted_where_smaller_than_meant)
 	const char *note = region->step_note[HOIST__STEP_PIN];
 	cr_assert(strstr(note, "pieces of 64 MiB only: page-locking") == note, "%s", note);
 	hoist__region_destroy(region);
+	expect_nothing_left();
+}
+
+/* Drivers refuse a copy from one registration into the next. */
+Test(alloc_pieces, are_never_crossed_by_a_block)
+{
+	need_stand_in();
+	struct hoist__pool_options options = {
+		.kind = HOIST__MEMORY_PINNED, .dev = dev, .region_bytes = 192 * HOIST__MIB};
+	struct hoist__pool *pool = NULL;
+	struct hoist__block block;
+	uintptr_t blocks[3], large;
+	set_register_most(64 * HOIST__MIB);
+	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++) {
+		cr_assert_eq(hoist__pool_alloc(pool, 40 * HOIST__MIB, 0, 0, &blocks[i]), 0, "%s",
+			     hoist__error_text());
+		cr_assert_eq(hoist__pool_find(pool, blocks[i], &block), 0);
+		size_t at = blocks[i] - block.region->base;
+		size_t piece = block.region->piece_bytes;
+		cr_assert_eq(piece, 64 * HOIST__MIB);
+		cr_assert_eq(at / piece, (at + block.bytes - 1) / piece);
+	}
+	cr_assert_eq(counters().live_registrations, 3, "all of one region");
+	/* What no registration can hold is not made of two. */
+	cr_assert_eq(hoist__pool_alloc(pool, 65 * HOIST__MIB, 0, 0, &large), -ENOMEM);
+	cr_assert_eq(hoist__pool_alloc(pool, 64 * HOIST__MIB, 0, 0, &large), 0, "%s",
+		     hoist__error_text());
+	cr_assert_eq(hoist__pool_free(pool, large), 0);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++)
+		cr_assert_eq(hoist__pool_free(pool, blocks[i]), 0);
+	hoist__pool_unref(pool);
 	expect_nothing_left();
 }
 
