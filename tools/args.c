@@ -23,7 +23,7 @@ static const struct {
 	const char *value; /* what --help calls its value; NULL if it has none */
 	const char *help;
 } options[] = {
-	{OPTION_DEVICE, "device", "DEV", "load to DEV: cpu (the default), cuda:N, hip:N, gpu:N"},
+	{OPTION_DEVICE, "device", "DEV", "use DEV: cpu (the default), cuda:N, hip:N, gpu:N"},
 	{OPTION_TENSOR, "tensor", "GLOB", "only tensors that match (* ? [...]); may be repeated"},
 	{OPTION_ENGINE, "engine", "NAME", "how to read: auto (the default), uring, threads"},
 	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map"},
@@ -32,6 +32,10 @@ static const struct {
 	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
 	 "take files that are links to outside the folder (Hugging Face's cache)"},
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
+	{OPTION_WORK, "work", "NAME", "alloc: measure only this; may be repeated"},
+	{OPTION_RUNS, "runs", "N", "measure N times (1 to 99) and give the medians"},
+	{OPTION_QUICK, "quick", NULL, "alloc: only see whether it works; figures mean nothing"},
+	{OPTION_SVG, "svg", "FILE", "alloc: draw the figures too; needs gnuplot"},
 	{OPTION_JSON, "json", NULL, "print one JSON object"},
 	{OPTION_HELP, "help", NULL, "show this"},
 };
@@ -56,6 +60,15 @@ static int usage_value(const struct command *command, const char *option, const 
 	print_escaped(stderr, value);
 	(void)fprintf(stderr, ": it must be %s", expected);
 	return usage_error(command);
+}
+
+int args_refuse(const struct args *args, const char *before, const char *what, const char *after)
+{
+	usage_begin(args->command);
+	(void)fputs(before, stderr);
+	print_escaped(stderr, what);
+	(void)fputs(after, stderr);
+	return usage_error(args->command);
 }
 
 int args_bytes(const char *text, size_t *ret)
@@ -136,6 +149,16 @@ static int take_budget(struct args *args, const char *value)
 					     : "a number of bytes above 0, as 64M or 1G");
 }
 
+static int take_runs(struct args *args, const char *value)
+{
+	char *end = NULL;
+	long runs = strtol(value, &end, 10);
+	if (value[0] < '0' || value[0] > '9' || *end != '\0' || runs < 1 || runs > 99)
+		return usage_value(args->command, "runs", value, "a number from 1 to 99");
+	args->runs = (unsigned)runs;
+	return STATUS_OK;
+}
+
 static int take_option(struct args *args, unsigned bit, char *value)
 {
 	switch (bit) {
@@ -143,6 +166,7 @@ static int take_option(struct args *args, unsigned bit, char *value)
 		args->device = value;
 		return STATUS_OK;
 	case OPTION_TENSOR:
+	case OPTION_WORK:
 		args->patterns[args->n_patterns++] = value;
 		return STATUS_OK;
 	case OPTION_ENGINE:
@@ -156,6 +180,14 @@ static int take_option(struct args *args, unsigned bit, char *value)
 		return STATUS_OK;
 	case OPTION_FOLLOW_LINKS:
 		args->open_flags |= HOIST_OPEN_FOLLOW_LINKS;
+		return STATUS_OK;
+	case OPTION_RUNS:
+		return take_runs(args, value);
+	case OPTION_QUICK:
+		args->quick = true;
+		return STATUS_OK;
+	case OPTION_SVG:
+		args->svg = value;
 		return STATUS_OK;
 	case OPTION_FORCE:
 		args->force = true;
@@ -188,14 +220,26 @@ static int refused(const struct command *command, int what, char **argv)
 	return usage_error(command);
 }
 
+/* The name of the nth operand, as the usage line has it: "PATH" of "[PATH]". */
+static const char *operand_name(const struct command *command, int n, struct text *ret)
+{
+	const char *start = command->operands;
+	while (n-- > 0 && strchr(start, ' ') != NULL)
+		start = strchr(start, ' ') + 1;
+	start += strspn(start, "[");
+	(void)snprintf(ret->chars, sizeof ret->chars, "%.*s", (int)strcspn(start, "] "), start);
+	return ret->chars;
+}
+
 static int take_operands(struct args *args, int n, char **operands)
 {
 	const struct command *command = args->command;
+	struct text name;
 	if (args->help)
 		return STATUS_OK;
 	if (n < command->min_operands) {
 		usage_begin(command);
-		(void)fprintf(stderr, "%s is missing", n == 0 ? "PATH" : "TENSOR");
+		(void)fprintf(stderr, "%s is missing", operand_name(command, n, &name));
 		return usage_error(command);
 	}
 	if (n > command->max_operands) {
@@ -207,7 +251,7 @@ static int take_operands(struct args *args, int n, char **operands)
 	for (int i = 0; i < n; i++) {
 		if (operands[i][0] == '\0') {
 			usage_begin(command);
-			(void)fprintf(stderr, "%s is empty", i == 0 ? "PATH" : "TENSOR");
+			(void)fprintf(stderr, "%s is empty", operand_name(command, i, &name));
 			return usage_error(command);
 		}
 		args->operands[i] = operands[i];

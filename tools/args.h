@@ -27,6 +27,10 @@
 #define OPTION_JSON (1u << 7)
 #define OPTION_FOLLOW_LINKS (1u << 8)
 #define OPTION_HELP (1u << 9) /* every command takes it */
+#define OPTION_WORK (1u << 10)
+#define OPTION_RUNS (1u << 11)
+#define OPTION_QUICK (1u << 12)
+#define OPTION_SVG (1u << 13)
 
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
@@ -35,12 +39,15 @@ struct args {
 	const struct command *command;
 	const char *operands[2]; /* NULL where not given */
 	const char *device;	 /* "cpu" if not given */
-	const char **patterns;	 /* of --tensor, in their order */
+	const char **patterns;	 /* of --tensor or --work, in their order */
 	size_t n_patterns;
 	enum hoist_engine engine;
 	enum hoist_io io;
 	size_t budget;	     /* 0: the library's default */
 	unsigned open_flags; /* of hoist_checkpoint_open */
+	unsigned runs;	     /* 0: the benchmark's default */
+	const char *svg;     /* NULL: no image */
+	bool quick;
 	bool verify;
 	bool force;
 	bool json;
@@ -52,6 +59,10 @@ struct args {
  *   without memory), with the message printed and nothing owed. */
 int args_parse(const struct command *command, int argc, char **argv, struct args *ret);
 void args_free(struct args *args);
+
+/* A command that finds its arguments wrong: prints "<before><what><after>; see `hoist NAME
+ * --help`", of which @what is the user's and escaped, and returns STATUS_USAGE. */
+int args_refuse(const struct args *args, const char *before, const char *what, const char *after);
 
 /* What `hoist NAME --help` prints. */
 void args_help(FILE *out, const struct command *command);

@@ -43,6 +43,14 @@ static const struct command commands[] = {
 	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
 	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.",
 	 OPTIONS_LOADING | OPTION_JSON, 1, 1, cmd_digest},
+	{"bench", "[WHAT [FILE]]", "measure, beside others",
+	 "Without WHAT: lists what can be measured.\n"
+	 "alloc: the allocator's speed, memory and calls, beside malloc of glibc, jemalloc,\n"
+	 "mimalloc and tcmalloc where these are installed.  Device memory is an emulated\n"
+	 "device's unless --device says otherwise.  It takes some minutes: let nothing else run.\n"
+	 "replay FILE: does again what a resource recorded as CSV, on --device.",
+	 OPTION_DEVICE | OPTION_WORK | OPTION_RUNS | OPTION_QUICK | OPTION_SVG | OPTION_JSON, 0, 2,
+	 cmd_bench},
 };
 
 static void print_line(const char *text)

@@ -31,11 +31,16 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-void progress_begin(const char *doing)
+static bool is_watched(void)
 {
 	const char *terminal = getenv("TERM");
+	return isatty(STDERR_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
+}
+
+void progress_begin(const char *doing)
+{
 	line.doing = doing;
-	line.watched = isatty(STDERR_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
+	line.watched = is_watched();
 	line.start_ns = now_ns();
 	line.next_ns = line.start_ns + FIRST_NS;
 }
@@ -63,6 +68,15 @@ void progress_update(uint64_t done, uint64_t total)
 		return;
 	line.next_ns = now + EVERY_NS;
 	draw(done, total, (double)(now - line.start_ns) / 1e9);
+}
+
+void progress_steps(const char *what, const char *whom, size_t done, size_t total)
+{
+	if (!is_watched())
+		return;
+	(void)fprintf(stderr, "\r\033[Kmeasuring %s, %s   %zu of %zu", what, whom, done, total);
+	(void)fflush(stderr);
+	line.drawn = true;
 }
 
 void progress_end(void)

@@ -10,10 +10,15 @@
 #ifndef HOIST_TOOLS_PROGRESS_H
 #define HOIST_TOOLS_PROGRESS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 void progress_begin(const char *doing);
 void progress_update(uint64_t done, uint64_t total);
+
+/* "measuring A 4096 B, jemalloc   12 of 210": where steps are counted; without
+ * progress_begin(), at once and each time. */
+void progress_steps(const char *what, const char *whom, size_t done, size_t total);
 
 /* Takes the line away; harmless where there is none. */
 void progress_end(void);

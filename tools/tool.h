@@ -29,6 +29,7 @@ struct command {
 	int (*run)(const struct args *args);
 };
 
+int cmd_bench(const struct args *args);
 int cmd_cat(const struct args *args);
 int cmd_devices(const struct args *args);
 int cmd_digest(const struct args *args);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/* The allocator beside others: every subject of a measurement in turn, each in a process of
+ * its own, and that as often as there are runs. */
+#include "config.h"
+
+#include "tools/bench-alloc.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/bench-child.h"
+#include "tools/bench-plot.h"
+#include "tools/bench-results.h"
+#include "tools/bench-work.h"
+#include "tools/interrupt.h"
+#include "tools/json.h"
+#include "tools/progress.h"
+
+#define DEFAULT_RUNS 5
+
+/* Where devices are emulated: address space only, of which little is ever touched. */
+#define EMULATE "HOIST_EMULATE=cuda:1"
+#define EMULATE_MEMORY "HOIST_EMULATE_MEMORY=1T"
+#define EMULATED_DEVICE "cuda:0"
+
+struct bench {
+	const struct args *args;
+	struct results results;
+	unsigned runs;
+	int n_processors;
+	unsigned absent;   /* SUBJECT() of those that cannot be measured here */
+	size_t n_children; /* for the progress: done, */
+	size_t n_all;	   /* and in all */
+	size_t n_failed;
+};
+
+static bool selected(const struct bench *bench, const struct measurement *measurement)
+{
+	const struct args *args = bench->args;
+	if (args->quick && !measurement->quick)
+		return false;
+	for (size_t i = 0; i < args->n_patterns; i++) {
+		if (strcmp(args->patterns[i], measurement->name) == 0)
+			return true;
+	}
+	return args->n_patterns == 0;
+}
+
+static unsigned runs_of(const struct bench *bench, const struct measurement *measurement)
+{
+	return measurement->exact ? 1 : bench->runs;
+}
+
+static bool measured(const struct bench *bench, const struct measurement *measurement,
+		     unsigned subject)
+{
+	return (measurement->subjects & ~bench->absent & 1u << subject) != 0;
+}
+
+/* --- one child --- */
+
+static int run_worker(const struct bench *bench, size_t index, unsigned subject,
+		      struct child_result *result)
+{
+	char spec[32];
+	char preload[64];
+	const char *settings[4];
+	size_t n = 0;
+	bool emulate = strcmp(bench->args->device, "cpu") == 0;
+	(void)snprintf(spec, sizeof spec, "%zu,%u,%d", index, subject, bench->args->quick);
+	if (subjects[subject].package != NULL) {
+		(void)snprintf(preload, sizeof preload, "LD_PRELOAD=%s", subjects[subject].library);
+		settings[n++] = preload;
+	}
+	if (emulate) {
+		settings[n++] = EMULATE;
+		settings[n++] = EMULATE_MEMORY;
+	}
+	settings[n] = NULL;
+	const char *const argv[] = {"/proc/self/exe",
+				    "bench",
+				    "worker",
+				    spec,
+				    "--device",
+				    emulate ? EMULATED_DEVICE : bench->args->device,
+				    NULL};
+	struct child child = {.argv = argv, .settings = settings, .output = -1};
+	return child_run(&child, result);
+}
+
+static int missing(struct bench *bench, unsigned subject, const char *reason)
+{
+	bench->absent |= 1u << subject;
+	return results_missing(&bench->results, subjects[subject].name, reason);
+}
+
+/* Are the other allocators there?  If malloc is not even the C library's without them, as
+ * under a sanitizer, none of them can be measured. */
+static int find_peers(struct bench *bench)
+{
+	static const char word[] = "missing ";
+	bool replaced = false;
+	for (unsigned subject = SUBJECT_GLIBC; subject <= SUBJECT_TCMALLOC; subject++) {
+		struct child_result result;
+		char reason[256];
+		int status = STATUS_OK;
+		if (replaced) {
+			status = missing(bench, subject, "this program's malloc is replaced");
+			if (status != STATUS_OK)
+				return status;
+			continue;
+		}
+		if (run_worker(bench, n_measurements, subject, &result) != STATUS_OK)
+			return STATUS_FAILED;
+		const char *line = child_last_line(&result);
+		if (result.status == 0 && line[0] == '\0')
+			continue;
+		replaced = subject == SUBJECT_GLIBC;
+		if (replaced && strncmp(line, word, strlen(word)) == 0)
+			(void)snprintf(reason, sizeof reason, "this program's malloc is that of %s",
+				       line + strlen(word));
+		else if (strncmp(line, word, strlen(word)) == 0)
+			(void)snprintf(reason, sizeof reason, "%s is not installed; install %s",
+				       subjects[subject].library, subjects[subject].package);
+		else
+			(void)snprintf(reason, sizeof reason, "status %d: %s", result.status, line);
+		if (missing(bench, subject, reason) != STATUS_OK)
+			return STATUS_FAILED;
+	}
+	return STATUS_OK;
+}
+
+/* --- one measurement --- */
+
+static int add_figures(struct bench *bench, const struct measurement *measurement, unsigned subject,
+		       bool emulated, const double values[WORK_MAX_FIGURES])
+{
+	for (int i = 0; i < WORK_MAX_FIGURES && measurement->figures[i].unit != NULL; i++) {
+		const struct figure *figure = &measurement->figures[i];
+		bool is_hoist = subject == SUBJECT_HOIST && figure->subject == NULL;
+		char label[96];
+		(void)snprintf(label, sizeof label, "%s%s%s", measurement->label,
+			       figure->label != NULL ? ", " : "",
+			       figure->label != NULL ? figure->label : "");
+		struct result_row row = {
+			.work = label,
+			.subject =
+				figure->subject != NULL ? figure->subject : subjects[subject].name,
+			.unit = figure->unit,
+			.threads = measurement->n_threads,
+			.emulated = emulated,
+			.compared =
+				!is_hoist && subject != SUBJECT_EMPTY && subject != SUBJECT_STREAM,
+			.has_bar = is_hoist && figure->has_bar,
+			.bar = figure->bar,
+		};
+		if (results_add(&bench->results, &row, values[i]) != STATUS_OK)
+			return STATUS_FAILED;
+		if (subject != SUBJECT_HOIST)
+			break;
+	}
+	return STATUS_OK;
+}
+
+static int measure_failed(struct bench *bench, const struct measurement *measurement,
+			  unsigned subject, struct child_result *result)
+{
+	char reason[1024];
+	const char *line = child_last_line(result);
+	if (result->status > 128)
+		(void)snprintf(reason, sizeof reason, "%s, %d threads: ended by signal %d (%s)",
+			       measurement->label, measurement->n_threads, result->status - 128,
+			       strsignal(result->status - 128));
+	else
+		(void)snprintf(reason, sizeof reason, "%s, %d threads: %s", measurement->label,
+			       measurement->n_threads, line);
+	bench->n_failed++;
+	return results_missing(&bench->results, subjects[subject].name, reason);
+}
+
+static int measure_once(struct bench *bench, size_t index, unsigned subject)
+{
+	const struct measurement *measurement = &measurements[index];
+	double values[WORK_MAX_FIGURES];
+	int emulated = 0;
+	struct child_result result;
+	progress_steps(measurement->label, subjects[subject].name, bench->n_children++,
+		       bench->n_all);
+	if (run_worker(bench, index, subject, &result) != STATUS_OK)
+		return STATUS_FAILED;
+	if (interrupted())
+		return fail("stopped by a signal");
+	_Static_assert(WORK_MAX_FIGURES == 3, "as many as are read here");
+	if (result.status != 0 ||
+	    sscanf(child_last_line(&result), "result %d %lf %lf %lf", &emulated, &values[0],
+		   &values[1], &values[2]) != 1 + WORK_MAX_FIGURES)
+		return measure_failed(bench, measurement, subject, &result);
+	return add_figures(bench, measurement, subject, emulated != 0, values);
+}
+
+static int measure(struct bench *bench, size_t index)
+{
+	const struct measurement *measurement = &measurements[index];
+	char reason[128];
+	if (measurement->n_threads > bench->n_processors) {
+		(void)snprintf(reason, sizeof reason, "%d threads need as many processors",
+			       measurement->n_threads);
+		return results_missing(&bench->results, measurement->label, reason);
+	}
+	/* Who begins changes: whatever drifts meets all. */
+	for (unsigned run = 0; run < runs_of(bench, measurement); run++) {
+		for (unsigned i = 0; i < N_SUBJECTS; i++) {
+			unsigned subject = (i + run) % N_SUBJECTS;
+			if (!measured(bench, measurement, subject))
+				continue;
+			if (measure_once(bench, index, subject) != STATUS_OK)
+				return STATUS_FAILED;
+		}
+	}
+	return STATUS_OK;
+}
+
+/* How flat the times of the random work are, however many blocks live. */
+static int add_flatness(struct bench *bench)
+{
+	double least = 0;
+	double most = 0;
+	struct result_row row = {.work = "random, slowest/fastest",
+				 .subject = subjects[SUBJECT_HOIST].name,
+				 .unit = "x",
+				 .threads = 1,
+				 .has_bar = true,
+				 .bar = 2};
+	int n = 0;
+	for (size_t i = 0; i < n_measurements; i++) {
+		const struct result_row *found =
+			results_find(&bench->results, measurements[i].label, 1, row.subject,
+				     measurements[i].figures[0].unit);
+		if (measurements[i].run != work_random_live || found == NULL)
+			continue;
+		double median = results_median(found);
+		least = n == 0 || median < least ? median : least;
+		most = median > most ? median : most;
+		row.emulated |= found->emulated;
+		n++;
+	}
+	return n > 1 && least > 0 ? results_add(&bench->results, &row, most / least) : STATUS_OK;
+}
+
+static int measure_all(struct bench *bench)
+{
+	bench->n_all = 0;
+	for (size_t i = 0; i < n_measurements; i++) {
+		for (unsigned j = 0; selected(bench, &measurements[i]) && j < N_SUBJECTS; j++) {
+			if (measured(bench, &measurements[i], j))
+				bench->n_all += runs_of(bench, &measurements[i]);
+		}
+	}
+	int status = STATUS_OK;
+	for (size_t i = 0; i < n_measurements && status == STATUS_OK; i++) {
+		if (selected(bench, &measurements[i]))
+			status = measure(bench, i);
+		if (status == STATUS_OK && measurements[i].run == work_random_live &&
+		    (i + 1 == n_measurements || measurements[i + 1].run != work_random_live))
+			status = add_flatness(bench);
+	}
+	progress_end();
+	return status;
+}
+
+/* --- the command --- */
+
+static int print_results(const struct bench *bench)
+{
+	double load[1] = {-1};
+	if (!bench->args->json) {
+		results_print(&bench->results);
+		return STATUS_OK;
+	}
+	(void)getloadavg(load, 1);
+	json_t *object = results_json(&bench->results);
+	if (object != NULL &&
+	    (json_object_set_new(object, "processors", json_integer(bench->n_processors)) != 0 ||
+	     json_object_set_new(object, "load_average", json_real(load[0])) != 0 ||
+	     json_object_set_new(object, "quick", json_boolean(bench->args->quick)) != 0)) {
+		json_decref(object);
+		object = NULL;
+	}
+	return json_print(object, true);
+}
+
+static int check_names(const struct args *args)
+{
+	for (size_t i = 0; i < args->n_patterns; i++) {
+		size_t j = 0;
+		while (j < n_measurements && strcmp(measurements[j].name, args->patterns[i]) != 0)
+			j++;
+		if (j == n_measurements)
+			return args_refuse(args, "--work ", args->patterns[i],
+					   ": there is no such work");
+	}
+	return STATUS_OK;
+}
+
+static int run(struct bench *bench)
+{
+	int svg = -1;
+	if (bench->args->svg != NULL && plot_prepare(bench->args->svg, &svg) != STATUS_OK)
+		return STATUS_FAILED;
+	int status = find_peers(bench);
+	if (status == STATUS_OK)
+		status = measure_all(bench);
+	if (status == STATUS_OK)
+		status = print_results(bench);
+	if (status == STATUS_OK && svg >= 0)
+		status = plot_draw(&bench->results, bench->args->svg, svg);
+	if (svg >= 0)
+		(void)close(svg);
+	if (status == STATUS_OK && bench->n_failed > 0)
+		return fail("%zu of %zu measurements failed; `not measured' says why",
+			    bench->n_failed, bench->n_all);
+	return status;
+}
+
+int bench_alloc(const struct args *args)
+{
+	cpu_set_t processors;
+	struct bench bench = {.args = args, .n_processors = 1};
+	int status = check_names(args);
+	if (status != STATUS_OK)
+		return status;
+	bench.runs = args->runs != 0 ? args->runs : args->quick ? 1 : DEFAULT_RUNS;
+	if (sched_getaffinity(0, sizeof processors, &processors) == 0)
+		bench.n_processors = CPU_COUNT(&processors);
+	status = results_create("alloc", &bench.results);
+	if (status != STATUS_OK)
+		return status;
+	interrupt_watch();
+	status = run(&bench);
+	results_destroy(&bench.results);
+	return status;
+}
+
+void bench_alloc_list(void)
+{
+	const char *last = "";
+	for (size_t i = 0; i < n_measurements; i++) {
+		if (strcmp(last, measurements[i].name) != 0)
+			(void)printf("%s  --work %-10s  %s", i > 0 ? "\n" : "",
+				     measurements[i].name, measurements[i].label);
+		else if (strcmp(measurements[i].label, measurements[i - 1].label) != 0)
+			(void)printf("; %s", measurements[i].label);
+		last = measurements[i].name;
+	}
+	(void)putchar('\n');
+}

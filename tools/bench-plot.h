@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* tools/bench-plot.h - results as an SVG image, drawn by gnuplot. */
+#ifndef HOIST_TOOLS_BENCH_PLOT_H
+#define HOIST_TOOLS_BENCH_PLOT_H
+
+#include "tools/bench-results.h"
+
+/* Sees whether gnuplot is there and @path can be written, which takes no time: before
+ * measuring.  Returns a STATUS_*; *fd is the file, still with what it held. */
+int plot_prepare(const char *path, int *fd);
+
+/* Draws the rows in nanoseconds and those in milliseconds; the other figures are no bars
+ * beside each other.  Replaces what the file holds.  Returns a STATUS_*. */
+int plot_draw(const struct results *results, const char *path, int fd);
+
+#endif
