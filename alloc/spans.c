@@ -25,6 +25,13 @@ static struct place place_of(size_t n)
 	return (struct place){log - 4, (unsigned)(n >> (log - 5)) & (HOIST__SPAN_LISTS - 1)};
 }
 
+static struct place next_up(struct place at)
+{
+	if (++at.list == HOIST__SPAN_LISTS)
+		at = (struct place){at.level + 1, 0};
+	return at;
+}
+
 static void index_insert(struct hoist__spans *spans, struct hoist__granule *span)
 {
 	struct place at = place_of(span->n);
@@ -276,11 +283,12 @@ static struct hoist__granule *find(const struct hoist__spans *spans, const struc
 	 * what alignment may cost, unless they would end in the cut granule of an extent. */
 	size_t sure = want->n + want->align - 1;
 	struct place up = place_of(sure);
-	if (sure >= HOIST__SPAN_LISTS || want->align == 1) {
-		if (++up.list == HOIST__SPAN_LISTS)
-			up = (struct place){up.level + 1, 0};
-	}
+	if (sure >= HOIST__SPAN_LISTS || want->align == 1)
+		up = next_up(up);
 	span = index_from(spans, up);
+	if (span == NULL || (*start = fit(span, want)) != 0)
+		return span;
+	span = index_from(spans, next_up(up));
 	return span != NULL && (*start = fit(span, want)) != 0 ? span : NULL;
 }
 
