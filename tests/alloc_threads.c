@@ -3,32 +3,16 @@
  * with their owner, so that memory given out twice is seen. */
 #include "config.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "alloc/budget.h"
-#include "alloc/pool.h"
-#include "base/checked.h"
-#include "base/error.h"
+#include "tests/pool-support.h"
 
 #define N_THREADS 4
 #define N_OPERATIONS 4000
 #define N_SLOTS 32
 #define LIMIT (5 * HOIST__MIB)
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
 
 struct shared {
 	struct hoist__pool *pool;
@@ -37,25 +21,29 @@ struct shared {
 	_Atomic bool done;
 };
 
+struct held {
+	uintptr_t address; /* 0: none */
+	size_t bytes;
+};
+
 struct worker {
 	struct shared *shared;
 	unsigned char mark;
 	uint64_t random;
-	struct hoist__block blocks[N_SLOTS];
+	struct held blocks[N_SLOTS];
 };
 
 static uint64_t next(struct worker *worker)
 {
-	worker->random =
-		worker->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return worker->random >> 33;
+	return chance(&worker->random);
 }
 
-static void fill(struct worker *worker, struct hoist__block *block)
+static void fill(struct worker *worker, struct held *block)
 {
 	/* One in sixty-four is large enough for a region of its own. */
 	size_t bytes = next(worker) % 64 == 0 ? 3 * HOIST__MIB : 1 + next(worker) % 65536;
-	int err = hoist__pool_alloc(worker->shared->pool, bytes, 0, 0, block);
+	int err = hoist__pool_alloc(worker->shared->pool, bytes, 0, 0, &block->address);
+	block->bytes = bytes;
 	if (err == -EDQUOT) {
 		atomic_fetch_add(&worker->shared->n_full, 1);
 		block->address = 0;
@@ -66,7 +54,7 @@ static void fill(struct worker *worker, struct hoist__block *block)
 	((unsigned char *)block->address)[bytes - 1] = worker->mark;
 }
 
-static void empty(struct worker *worker, struct hoist__block *block)
+static void empty(struct worker *worker, struct held *block)
 {
 	struct hoist__block found;
 	const unsigned char *content = (unsigned char *)block->address;
@@ -81,7 +69,7 @@ static void *pool_main(void *argument)
 {
 	struct worker *worker = argument;
 	for (int i = 0; i < N_OPERATIONS; i++) {
-		struct hoist__block *block = &worker->blocks[next(worker) % N_SLOTS];
+		struct held *block = &worker->blocks[next(worker) % N_SLOTS];
 		if (block->address == 0)
 			fill(worker, block);
 		else
@@ -93,16 +81,29 @@ static void *pool_main(void *argument)
 	return NULL;
 }
 
-/* Trims and looks on, while the others work. */
+static void see_region(void *arg, const struct hoist__region *region)
+{
+	*(size_t *)arg += region->bytes;
+}
+
+static void see_block(void *arg, uintptr_t address, size_t bytes, size_t requested,
+		      enum hoist__block_state state)
+{
+	(void)arg;
+	CHECK(address != 0 && requested <= bytes && state <= HOIST__BLOCK_FREE);
+}
+
+/* Trims and looks on, while the others work: sums are exact only when nobody is in a call, but
+ * what is reserved always is. */
 static void *watch_main(void *argument)
 {
+	static const struct hoist__pool_visitor visitor = {see_region, see_block};
 	struct shared *shared = argument;
 	while (!atomic_load(&shared->done)) {
-		struct hoist__pool_stats stats;
-		hoist__pool_stats(shared->pool, &stats);
-		CHECK(stats.requested_bytes <= stats.allocated_bytes);
-		CHECK(stats.allocated_bytes <= stats.reserved_bytes);
-		CHECK(stats.reserved_bytes <= LIMIT);
+		size_t seen = 0;
+		CHECK(pool_stats(shared->pool).reserved_bytes <= LIMIT);
+		hoist__pool_walk(shared->pool, &visitor, &seen);
+		CHECK(seen <= LIMIT);
 		hoist__pool_trim(shared->pool, 0);
 	}
 	return NULL;
@@ -131,15 +132,60 @@ static void run_pool(void)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	atomic_store(&shared.done, true);
 	CHECK(pthread_join(watcher, NULL) == 0);
-	struct hoist__pool_stats stats;
-	hoist__pool_trim(shared.pool, 0);
-	hoist__pool_stats(shared.pool, &stats);
-	CHECK(stats.n_blocks == 0 && stats.n_regions == 0 && stats.reserved_bytes == 0);
+	expect_unused(shared.pool);
+	struct hoist__pool_stats stats = pool_stats(shared.pool);
 	CHECK(stats.n_allocs == stats.n_frees && stats.reserved_peak_bytes <= LIMIT);
 	CHECK(atomic_load(&shared.n_full) > 0); /* else the limit was never tried */
 	printf("pool: %llu blocks, %llu times full\n", (unsigned long long)stats.n_allocs,
 	       (unsigned long long)atomic_load(&shared.n_full));
 	hoist__pool_unref(shared.pool);
+}
+
+/* --- two threads free the same block: exactly one does --- */
+
+struct race {
+	struct hoist__pool *pool;
+	pthread_barrier_t barrier;
+	uintptr_t block;
+	_Atomic unsigned n_freed;
+};
+
+#define N_RACES 2000
+
+static void race_once(struct race *race)
+{
+	(void)pthread_barrier_wait(&race->barrier);
+	int err = hoist__pool_free(race->pool, race->block);
+	CHECK(err == 0 || err == -EINVAL);
+	if (err == 0)
+		atomic_fetch_add(&race->n_freed, 1);
+	(void)pthread_barrier_wait(&race->barrier);
+}
+
+static void *race_main(void *argument)
+{
+	for (int i = 0; i < N_RACES; i++)
+		race_once(argument);
+	return NULL;
+}
+
+static void run_races(void)
+{
+	const struct hoist__pool_options options = {.region_bytes = 8 * HOIST__MIB,
+						    .keep_bytes = 8 * HOIST__MIB};
+	struct race race = {.pool = make_pool(&options)};
+	pthread_t thread;
+	CHECK(pthread_barrier_init(&race.barrier, NULL, 2) == 0);
+	start(&thread, race_main, &race);
+	for (unsigned i = 0; i < N_RACES; i++) {
+		race.block = take_block(race.pool, i % 2 == 0 ? 100 : 2 * HOIST__MIB);
+		race_once(&race);
+		CHECK(atomic_load(&race.n_freed) == i + 1);
+	}
+	join(thread);
+	expect_unused(race.pool);
+	hoist__pool_unref(race.pool);
+	CHECK(pthread_barrier_destroy(&race.barrier) == 0);
 }
 
 /* Holds nothing while waiting: the rule that makes progress certain. */
@@ -184,7 +230,7 @@ static void run_budget(void)
 /* Several threads populate disjoint and overlapping parts of one lazy region. */
 static void *populate_main(void *argument)
 {
-	struct hoist__block *block = argument;
+	const struct held *block = argument;
 	CHECK(hoist__populate((void *)block->address, block->bytes) == 0);
 	return NULL;
 }
@@ -196,7 +242,7 @@ static void run_populate(void)
 	struct hoist__region *region;
 	pthread_t threads[N_THREADS];
 	CHECK(hoist__region_create(&options, &region) == 0);
-	struct hoist__block block = {.address = region->base, .bytes = region->bytes};
+	struct held block = {.address = region->base, .bytes = region->bytes};
 	for (unsigned i = 0; i < N_THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, populate_main, &block) == 0);
 	for (unsigned i = 0; i < N_THREADS; i++)
@@ -212,6 +258,7 @@ static void run_populate(void)
 int main(void)
 {
 	run_pool();
+	run_races();
 	run_budget();
 	run_populate();
 	return 0;

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/* fork() at any moment of what other threads do with pools: the child's pools of host memory
+ * work, those of a driver say that they cannot. */
+#include "config.h"
+
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "device/device.h"
+#include "tests/pool-support.h"
+
+#define N_THREADS 3
+#define N_BLOCKS 40
+#define LIMIT (12 * HOIST__MIB)
+#define CHILD_SECONDS 60 /* what the failure to see would be: a lock that nobody gives back */
+
+struct shared {
+	struct hoist__pool *pool;
+	_Atomic bool done;
+};
+
+struct block {
+	uintptr_t address;
+	size_t bytes;
+};
+
+/* Growth, release, magazines, trims: some lock is always held. */
+static void *work(void *argument)
+{
+	struct shared *shared = argument;
+	uint64_t random = (uintptr_t)&random;
+	uintptr_t slots[20] = {0};
+	while (!atomic_load(&shared->done)) {
+		uintptr_t *slot = &slots[chance(&random) % 20];
+		if (*slot != 0) {
+			CHECK(hoist__pool_free(shared->pool, *slot) == 0);
+			*slot = 0;
+			continue;
+		}
+		size_t bytes = chance(&random) % 50 == 0 ? HOIST__MIB + chance(&random) % HOIST__MIB
+							 : 1 + chance(&random) % 20000;
+		int err = hoist__pool_alloc(shared->pool, bytes, 0, 0, slot);
+		CHECK(err == 0 || err == -EDQUOT);
+		if (chance(&random) % 500 == 0)
+			hoist__pool_trim(shared->pool, 0);
+	}
+	for (int i = 0; i < 20; i++)
+		if (slots[i] != 0)
+			CHECK(hoist__pool_free(shared->pool, slots[i]) == 0);
+	return NULL;
+}
+
+static void fill(struct hoist__pool *pool, struct block *blocks, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		blocks[i].bytes = 1 + i * 997 % 30000;
+		blocks[i].address = take_block(pool, blocks[i].bytes);
+		memset((void *)blocks[i].address, (int)i, blocks[i].bytes);
+	}
+}
+
+static void empty(struct hoist__pool *pool, const struct block *blocks, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const unsigned char *content = (unsigned char *)blocks[i].address;
+		struct hoist__block found;
+		CHECK(content[0] == i && content[blocks[i].bytes - 1] == i);
+		CHECK(hoist__pool_find(pool, blocks[i].address, &found) == 0);
+		CHECK(found.bytes == blocks[i].bytes);
+		CHECK(hoist__pool_free(pool, blocks[i].address) == 0);
+		CHECK(hoist__pool_free(pool, blocks[i].address) == -EINVAL);
+	}
+}
+
+/* Everything that a process with one thread does with a pool. */
+static void use_in_child(struct hoist__pool *pool, const struct block *inherited)
+{
+	struct block blocks[N_BLOCKS];
+	uintptr_t many[5000];
+	size_t n = 0;
+	(void)alarm(CHILD_SECONDS);
+	hoist__pool_check(pool);
+	fill(pool, blocks, N_BLOCKS / 4);
+	empty(pool, inherited, N_BLOCKS);
+	empty(pool, blocks, N_BLOCKS / 4);
+	hoist__pool_check(pool);
+	/* To the limit, and over it: nobody is there to wait for. */
+	while (n < 5000 && hoist__pool_alloc(pool, 10000, 0, 0, &many[n]) == 0)
+		n++;
+	CHECK(pool_stats(pool).reserved_bytes <= LIMIT);
+	while (n > 0)
+		CHECK(hoist__pool_free(pool, many[--n]) == 0);
+	hoist__pool_trim(pool, 0);
+	hoist__pool_check(pool);
+	struct hoist__pool *own;
+	const struct hoist__pool_options options = {.region_bytes = HOIST__MIB};
+	CHECK(hoist__pool_create(&options, &own) == 0);
+	CHECK(hoist__pool_free(own, take_block(own, 100)) == 0);
+	hoist__pool_unref(own);
+	_exit(0);
+}
+
+static void expect_child_ends_well(pid_t child)
+{
+	int status = -1;
+	CHECK(child > 0);
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void check_host_pool(unsigned debug)
+{
+	const struct hoist__pool_options options = {
+		.kind = HOIST__MEMORY_HOST,
+		.region_bytes = 2 * HOIST__MIB,
+		.limit_bytes = LIMIT,
+		.debug = debug,
+	};
+	struct shared shared = {.pool = make_pool(&options)};
+	struct block blocks[N_BLOCKS];
+	pthread_t threads[N_THREADS];
+	fill(shared.pool, blocks, N_BLOCKS);
+	for (int i = 0; i < N_THREADS; i++)
+		start(&threads[i], work, &shared);
+	const int n = is_slow() || debug != 0 ? 8 : 40;
+	for (int i = 0; i < n; i++) {
+		(void)usleep(2000);
+		pid_t child = fork();
+		if (child == 0)
+			use_in_child(shared.pool, blocks);
+		expect_child_ends_well(child);
+	}
+	atomic_store(&shared.done, true);
+	for (int i = 0; i < N_THREADS; i++)
+		join(threads[i]);
+	empty(shared.pool, blocks, N_BLOCKS);
+	expect_unused(shared.pool);
+	hoist__pool_unref(shared.pool);
+}
+
+/* --- memory of a driver --- */
+
+static void expect_stale(struct hoist__pool *pool, struct hoist__dev_stream *stream,
+			 uintptr_t small, uintptr_t large)
+{
+	uintptr_t at = 77;
+	(void)alarm(CHILD_SECONDS);
+	CHECK(hoist__pool_alloc(pool, 100, 0, 0, &at) == -ESTALE);
+	CHECK(hoist__pool_alloc(pool, 100, 4096, 0, &at) == -ESTALE);
+	CHECK(hoist__pool_alloc(pool, 8 * HOIST__MIB, 0, 0, &at) == -ESTALE);
+	CHECK(hoist__pool_alloc_on(pool, 100, 0, stream, &at) == -ESTALE);
+	CHECK(hoist__pool_free(pool, small) == -ESTALE);
+	CHECK(hoist__pool_free(pool, large) == -ESTALE);
+	CHECK(hoist__pool_free_on(pool, small, stream) == -ESTALE);
+	CHECK(hoist__pool_use(pool, small, stream) == -ESTALE);
+	CHECK(hoist__pool_release_captured(pool) == -ESTALE);
+	CHECK(at == 77);
+	/* What the parent knew can still be asked for, and its end must not hang. */
+	struct hoist__block found;
+	CHECK(hoist__pool_find(pool, small + 1, &found) == 0 && found.bytes == 100);
+	CHECK(pool_stats(pool).n_blocks == 2);
+	hoist__pool_check(pool);
+	hoist__pool_trim(pool, 0);
+	hoist__pool_unref(pool);
+	_exit(0);
+}
+
+static void check_driver_pool(enum hoist__memory_kind kind, struct hoist__dev *dev)
+{
+	const struct hoist__pool_options options = {
+		.kind = kind, .dev = dev, .region_bytes = 4 * HOIST__MIB};
+	struct hoist__pool *pool = make_pool(&options);
+	struct hoist__dev_stream *stream;
+	CHECK(hoist__stream_create(dev, &stream) == 0);
+	uintptr_t small = take_block(pool, 100), large = take_block(pool, 3 * HOIST__MIB);
+	pid_t child = fork();
+	if (child == 0)
+		expect_stale(pool, stream, small, large);
+	expect_child_ends_well(child);
+	CHECK(hoist__pool_free(pool, small) == 0);
+	CHECK(hoist__pool_free(pool, large) == 0);
+	expect_unused(pool);
+	hoist__pool_unref(pool);
+	hoist__stream_destroy(stream);
+}
+
+int main(void)
+{
+	struct hoist__dev *dev;
+	CHECK(setenv("HOIST_EMULATE", "cuda:1", 1) == 0);
+	CHECK(hoist__dev_get(HOIST__API_CUDA, 0, &dev) == 0);
+	for (unsigned debug = 0; debug <= 2; debug++)
+		check_host_pool(debug);
+	check_driver_pool(HOIST__MEMORY_DEVICE, dev);
+	check_driver_pool(HOIST__MEMORY_PINNED, dev);
+	check_driver_pool(HOIST__MEMORY_MANAGED, dev);
+	return 0;
+}

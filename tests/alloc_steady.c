@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* A program that runs for days: mappings, resident memory and the heap stay as they were, over
+ * very many blocks, regions, and threads that come and go. */
+#include "config.h"
+
+#include <malloc.h>
+#include <stdatomic.h>
+
+#include "tests/pool-support.h"
+
+#define SLOTS 500
+
+struct figures {
+	size_t n_mappings;
+	size_t resident_bytes;
+	size_t heap_bytes;
+};
+
+static struct figures figures(void)
+{
+	struct figures now = {0};
+	char line[512];
+	FILE *maps = fopen("/proc/self/maps", "re");
+	CHECK(maps != NULL);
+	while (fgets(line, sizeof line, maps) != NULL)
+		now.n_mappings++;
+	(void)fclose(maps);
+	FILE *statm = fopen("/proc/self/statm", "re");
+	CHECK(statm != NULL && fscanf(statm, "%*s %zu", &now.resident_bytes) == 1);
+	(void)fclose(statm);
+	now.resident_bytes *= (size_t)sysconf(_SC_PAGESIZE);
+	now.heap_bytes = mallinfo2().uordblks;
+	return now;
+}
+
+/* A sanitizer's own memory grows, and its malloc says nothing. */
+static void expect_steady(const char *what, struct figures before, struct figures after)
+{
+	printf("%s: %zu mappings, %zu KiB resident, %zu bytes of heap; then %zu, %zu, %zu\n", what,
+	       before.n_mappings, before.resident_bytes / HOIST__KIB, before.heap_bytes,
+	       after.n_mappings, after.resident_bytes / HOIST__KIB, after.heap_bytes);
+	if (is_slow())
+		return;
+	CHECK(after.n_mappings <= before.n_mappings + 8);
+	CHECK(after.resident_bytes <= before.resident_bytes + 2 * HOIST__MIB);
+	CHECK(after.heap_bytes <= before.heap_bytes + 16 * HOIST__KIB);
+}
+
+/* --- a steady mix in one thread --- */
+
+static size_t some_bytes(uint64_t *random)
+{
+	uint64_t what = chance(random) % 1000;
+	if (what == 0)
+		return 3 * HOIST__MIB + chance(random) % HOIST__MIB; /* a region of its own */
+	if (what < 5)
+		return HOIST__MIB + chance(random) % (HOIST__MIB / 2);
+	return 1 + chance(random) % ((size_t)256 << chance(random) % 6);
+}
+
+static void churn(struct hoist__pool *pool, uintptr_t *slots, uint64_t *random, long n)
+{
+	for (long i = 0; i < n; i++) {
+		uintptr_t *slot = &slots[chance(random) % SLOTS];
+		if (*slot != 0)
+			CHECK(hoist__pool_free(pool, *slot) == 0);
+		*slot = *slot != 0 ? 0 : take_block(pool, some_bytes(random));
+	}
+}
+
+static void free_slots(struct hoist__pool *pool, uintptr_t *slots)
+{
+	for (size_t i = 0; i < SLOTS; i++) {
+		if (slots[i] != 0)
+			CHECK(hoist__pool_free(pool, slots[i]) == 0);
+		slots[i] = 0;
+	}
+}
+
+static void check_mix(void)
+{
+	const struct hoist__pool_options options = {.region_bytes = 4 * HOIST__MIB,
+						    .keep_bytes = 8 * HOIST__MIB};
+	static uintptr_t slots[SLOTS];
+	uint64_t random = 5;
+	const long n = is_slow() ? 100000 : 1000000;
+	struct hoist__pool *pool = make_pool(&options);
+	churn(pool, slots, &random, n);
+	hoist__pool_trim(pool, 0);
+	struct figures before = figures();
+	for (int i = 0; i < 3; i++) {
+		churn(pool, slots, &random, n / 3);
+		hoist__pool_trim(pool, 0);
+	}
+	/* Other blocks live now than did then: what is reserved for them may differ. */
+	struct figures after = figures();
+	CHECK(pool_stats(pool).reserved_bytes < 64 * HOIST__MIB);
+	free_slots(pool, slots);
+	expect_unused(pool);
+	if (!is_slow()) {
+		CHECK(after.n_mappings <= before.n_mappings + 30);
+		CHECK(after.resident_bytes <= before.resident_bytes + 16 * HOIST__MIB);
+	}
+	struct figures empty = figures();
+	churn(pool, slots, &random, n / 3);
+	free_slots(pool, slots);
+	expect_unused(pool);
+	expect_steady("a mix", empty, figures());
+	hoist__pool_unref(pool);
+}
+
+/* --- slabs that come and go, in a thread whose shard has no region --- */
+
+static void *one_at_a_time(void *argument)
+{
+	struct hoist__pool *pool = argument;
+	for (int i = 0; i < 20000; i++)
+		CHECK(hoist__pool_free(pool, take_block(pool, 900 * HOIST__KIB)) == 0);
+	return NULL;
+}
+
+static void check_borrowed_slabs(void)
+{
+	const struct hoist__pool_options options = {.region_bytes = 16 * HOIST__MIB,
+						    .limit_bytes = 16 * HOIST__MIB,
+						    .keep_bytes = 16 * HOIST__MIB,
+						    .cache_bytes = NO_CACHE};
+	struct hoist__pool *pool = make_pool(&options);
+	uintptr_t block = take_block(pool, 100);
+	pthread_t threads[8];
+	for (int i = 0; i < 8; i++) {
+		start(&threads[i], one_at_a_time, pool);
+		join(threads[i]);
+	}
+	struct figures before = figures();
+	for (int i = 0; i < 8; i++) {
+		start(&threads[i], one_at_a_time, pool);
+		join(threads[i]);
+	}
+	expect_steady("borrowed slabs", before, figures());
+	CHECK(hoist__pool_free(pool, block) == 0);
+	expect_unused(pool);
+	hoist__pool_unref(pool);
+}
+
+/* --- threads and pools that come and go --- */
+
+struct visit {
+	struct hoist__pool *pools[2];
+	unsigned seed;
+};
+
+static void *visitor(void *argument)
+{
+	const struct visit *visit = argument;
+	uint64_t random = visit->seed;
+	uintptr_t blocks[100];
+	for (int i = 0; i < 100; i++)
+		blocks[i] = take_block(visit->pools[i % 2], 1 + chance(&random) % 3000);
+	for (int i = 0; i < 100; i++)
+		CHECK(hoist__pool_free(visit->pools[i % 2], blocks[i]) == 0);
+	return NULL;
+}
+
+static void visit_many(const struct hoist__pool_options *options, struct hoist__pool *lasting,
+		       int n)
+{
+	struct visit visits[4];
+	pthread_t threads[4];
+	for (int i = 0; i < n; i++) {
+		struct hoist__pool *passing = make_pool(options);
+		for (unsigned k = 0; k < 4; k++) {
+			visits[k] = (struct visit){{lasting, passing}, k + 1};
+			start(&threads[k], visitor, &visits[k]);
+		}
+		for (int k = 0; k < 4; k++)
+			join(threads[k]);
+		/* What the ended threads cached is back where it came from. */
+		CHECK(pool_stats(passing).cached_bytes == 0);
+		CHECK(pool_stats(passing).n_blocks == 0);
+		hoist__pool_unref(passing);
+	}
+}
+
+static void check_threads(void)
+{
+	const struct hoist__pool_options options = {.region_bytes = HOIST__MIB,
+						    .keep_bytes = HOIST__MIB};
+	const int n = is_slow() ? 20 : 200;
+	struct hoist__pool *lasting = make_pool(&options);
+	visit_many(&options, lasting, n);
+	struct figures before = figures();
+	visit_many(&options, lasting, n);
+	expect_steady("threads that come and go", before, figures());
+	CHECK(pool_stats(lasting).cached_bytes == 0);
+	expect_unused(lasting);
+	hoist__pool_unref(lasting);
+}
+
+int main(void)
+{
+	check_mix();
+	check_borrowed_slabs();
+	check_threads();
+	return 0;
+}
