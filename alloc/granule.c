@@ -4,8 +4,10 @@
 #include "alloc/granule.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 
+#include "alloc/spans.h"
 #include "base/error.h"
 
 _Static_assert(sizeof(struct hoist__granule) == 64, "one cache line");
@@ -13,6 +15,20 @@ _Static_assert(sizeof(struct hoist__granule) == 64, "one cache line");
 struct hoist__granule *_Atomic hoist__granule_root[(size_t)1 << HOIST__ROOT_BITS];
 
 #define LEAF_BYTES (HOIST__LEAF_GRANULES * sizeof(struct hoist__granule))
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+/* Records of a large region lie in huge pages where the kernel has them: a walk through many
+ * blocks else misses the TLB at each.  A small region would waste most of one. */
+static void want_huge_pages(uintptr_t base, size_t n)
+{
+	if (n * sizeof(struct hoist__granule) < HUGE_PAGE_BYTES / 2)
+		return;
+	size_t page_granules = HUGE_PAGE_BYTES / sizeof(struct hoist__granule);
+	for (size_t i = 0; i < n; i += page_granules) {
+		uintptr_t record = (uintptr_t)hoist__granule_at(base, i);
+		(void)madvise((void *)(record & -HUGE_PAGE_BYTES), HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+	}
+}
 
 /* Of two threads that make a leaf at once, the later discards his. */
 static int need_leaf(uintptr_t address)
@@ -21,12 +37,15 @@ static int need_leaf(uintptr_t address)
 	struct hoist__granule *known = atomic_load(&hoist__granule_root[root]);
 	if (known != NULL)
 		return 0;
-	void *made = mmap(NULL, LEAF_BYTES, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (made == MAP_FAILED)
+	/* One huge page more, so that it can begin at the start of one. */
+	const size_t bytes = LEAF_BYTES + HUGE_PAGE_BYTES;
+	char *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (start == MAP_FAILED)
 		return hoist__fail_nomem("a part of the page map", LEAF_BYTES);
-	if (!atomic_compare_exchange_strong(&hoist__granule_root[root], &known, made))
-		(void)munmap(made, LEAF_BYTES);
+	char *made = start + (-(uintptr_t)start & (HUGE_PAGE_BYTES - 1));
+	if (!atomic_compare_exchange_strong(&hoist__granule_root[root], &known, (void *)made))
+		(void)munmap(start, bytes);
 	return 0;
 }
 
@@ -35,6 +54,21 @@ void hoist__granules_release(uintptr_t base, size_t n)
 	for (size_t i = 0; i < n; i++)
 		atomic_store_explicit(&hoist__granule_at(base, i)->extent, NULL,
 				      memory_order_release);
+}
+
+static bool take_one(struct hoist__granule *granule, struct hoist__extent *extent)
+{
+	struct hoist__extent *known = NULL;
+	if (atomic_compare_exchange_strong_explicit(&granule->extent, &known, extent,
+						    memory_order_release, memory_order_acquire))
+		return true;
+	if (!known->abandoned || !atomic_compare_exchange_strong(&granule->extent, &known, extent))
+		return false;
+	/* Of slabs and blocks that are no more. */
+	atomic_store(&granule->slab, NULL);
+	atomic_store(&granule->state, 0);
+	granule->kind = HOIST__SPAN_NONE;
+	return true;
 }
 
 int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
@@ -49,17 +83,13 @@ int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
 		if (err != 0)
 			return err;
 	}
+	want_huge_pages(base, n);
 	for (size_t i = 0; i < n; i++) {
-		struct hoist__extent *none = NULL;
-		struct hoist__granule *granule = hoist__granule_at(base, i);
-		if (!atomic_compare_exchange_strong_explicit(&granule->extent, &none, extent,
-							     memory_order_release,
-							     memory_order_relaxed)) {
-			hoist__granules_release(base, i);
-			return hoist__fail(-EEXIST,
-					   "memory at %#zx is part of another resource already",
-					   (size_t)base);
-		}
+		if (take_one(hoist__granule_at(base, i), extent))
+			continue;
+		hoist__granules_release(base, i);
+		return hoist__fail(-EEXIST, "memory at %#zx is part of another resource already",
+				   (size_t)base);
 	}
 	return 0;
 }

@@ -241,8 +241,11 @@ void hoist__pool_unref(struct hoist__pool *pool)
 {
 	if (pool == NULL || atomic_fetch_sub(&pool->n_refs, 1) != 1)
 		return;
+	/* Its memory is the parent's, and so are its driver's objects: it just stays. */
+	if (atomic_load(&pool->slow) & HOIST__SLOW_STALE)
+		return;
 	hoist__pool_drain_streams(pool);
-	hoist__deferred_destroy(atomic_load(&pool->deferred));
+	hoist__deferred_destroy(atomic_exchange(&pool->deferred, NULL));
 	(void)hoist__pool_trace(pool, NULL);
 	while (pool->watch != NULL && hoist__pool_watched_empty(pool))
 		;

@@ -199,6 +199,10 @@ void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes);
 
 /* --- pool.c --- */
 
+/* Any request, checked; @stream matters to a watched pool only. */
+int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+			   struct hoist__dev_stream *stream, uintptr_t *ret);
+
 /* A reference, unless the pool ends already. */
 bool hoist__pool_try_ref(struct hoist__pool *pool);
 
@@ -223,6 +227,9 @@ void hoist__doomed_init(struct hoist__doomed *doomed);
 /* Describes the region of @holder: one extent per registered piece. -ENOMEM; -EEXIST;
  * -ENOTSUP. */
 int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region *holder);
+
+/* In a child of fork: the addresses of the pool's regions may be anyone's now. */
+void hoist__pool_abandon(struct hoist__pool *pool);
 
 /* Gives bytes back to the pool's budgets. */
 void hoist__pool_uncharge(struct hoist__pool *pool, size_t bytes);
@@ -284,6 +291,8 @@ int hoist__pool_watched_alloc(struct hoist__pool *pool, size_t bytes, size_t ali
 			      struct hoist__dev_stream *stream, uintptr_t *ret);
 int hoist__pool_watched_free(struct hoist__pool *pool, uintptr_t address,
 			     struct hoist__dev_stream *stream, bool on_stream);
+/* The raw block of the user's live block that starts at @address. -EINVAL, with the text. */
+int hoist__pool_watched_raw(struct hoist__pool *pool, uintptr_t address, uintptr_t *ret);
 /* A claimed block that streams have passed. */
 void hoist__pool_watched_passed(struct hoist__pool *pool, uintptr_t raw);
 /* Everything out of quarantine. Returns: true if anything was. */

@@ -72,6 +72,17 @@ void hoist__pool_uncharge(struct hoist__pool *pool, size_t bytes)
 		hoist__budget_release(pool->options.device_budget, bytes);
 }
 
+void hoist__pool_abandon(struct hoist__pool *pool)
+{
+	for (struct hoist__list *link = pool->regions.next; link != &pool->regions;
+	     link = link->next) {
+		struct hoist__pool_region *holder =
+			HOIST__CONTAINER_OF(link, struct hoist__pool_region, link);
+		for (size_t i = 0; i < holder->n_extents; i++)
+			holder->extents[i]->extent.abandoned = true;
+	}
+}
+
 void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_region *holder)
 {
 	if (pool->watch != NULL)

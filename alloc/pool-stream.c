@@ -83,7 +83,7 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 {
 	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
 	if (is_watched(pool))
-		return hoist__pool_watched_alloc(pool, bytes, align, 0, stream, ret);
+		return hoist__pool_alloc_slow(pool, bytes, align, 0, stream, ret);
 	if (deferred != NULL && pool->options.kind == HOIST__MEMORY_DEVICE && bytes != 0 &&
 	    (align & (align - 1)) == 0 && check_stale(pool) == 0) {
 		size_t rounded = hoist__block_rounded(pool, bytes, align);
@@ -107,8 +107,9 @@ int hoist__pool_use(struct hoist__pool *pool, uintptr_t address, struct hoist__d
 	int err = check_stale(pool);
 	if (err == 0)
 		err = need_deferred(pool, &deferred);
-	uintptr_t raw =
-		err == 0 && pool->watch != NULL ? hoist__block_around(pool, address) : address;
+	uintptr_t raw = address;
+	if (err == 0 && pool->watch != NULL)
+		err = hoist__pool_watched_raw(pool, address, &raw);
 	if (err == 0)
 		err = hoist__block_use(pool, raw, &was_used);
 	if (err != 0)

@@ -19,8 +19,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-#define BLOCK_MOST_BYTES ((size_t)1 << 47) /* as in pool.c */
-
 static void trace(struct hoist__pool *pool, const char *action, uintptr_t address, size_t bytes,
 		  struct hoist__dev_stream *stream)
 {
@@ -77,20 +75,10 @@ static int alloc_traced(struct hoist__pool *pool, size_t bytes, size_t align, un
 	return 0;
 }
 
-/* What hoist__pool_alloc() refuses with a text: a stream's request was not seen by it. */
-static bool is_refused(const struct hoist__pool *pool, size_t bytes, size_t align)
-{
-	return bytes == 0 || bytes > BLOCK_MOST_BYTES || (align & (align - 1)) != 0 ||
-	       align > HOIST__HUGE_PAGE_BYTES ||
-	       (pool->options.dev != NULL && hoist__dev_check(pool->options.dev) != 0);
-}
-
 int hoist__pool_watched_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			      struct hoist__dev_stream *stream, uintptr_t *ret)
 {
 	uintptr_t user;
-	if (stream != NULL && is_refused(pool, bytes, align))
-		return hoist__pool_alloc(pool, bytes, align, flags, ret);
 	int err = pool->watch != NULL ? alloc_watched(pool, bytes, align, flags, &user)
 				      : alloc_traced(pool, bytes, align, flags, stream, &user);
 	if (err != 0) {
@@ -105,26 +93,31 @@ int hoist__pool_watched_alloc(struct hoist__pool *pool, size_t bytes, size_t ali
 
 /* --- freeing --- */
 
-/* The raw block of the user's block that starts at @address, and ends its life. */
-static int claim_watched(struct hoist__pool *pool, uintptr_t address, uintptr_t *raw,
-			 struct hoist__claim *claim)
+int hoist__pool_watched_raw(struct hoist__pool *pool, uintptr_t address, uintptr_t *ret)
 {
 	uintptr_t start = 0;
 	size_t bytes;
-	*raw = hoist__block_around(pool, address);
-	int err = *raw == 0 ? -EINVAL
-			    : hoist__watch_known(pool->watch, *raw, address, &start, &bytes);
-	if (err == 0)
-		err = hoist__block_claim(pool, *raw, claim);
-	if (err != 0 && start != 0 && start != address)
+	uintptr_t raw = hoist__block_around(pool, address);
+	int err =
+		raw == 0 ? -EINVAL : hoist__watch_known(pool->watch, raw, address, &start, &bytes);
+	if (err == 0) {
+		*ret = raw;
+		return 0;
+	}
+	if (start != 0 && start != address)
 		return hoist__fail(err,
 				   "%#zx: it lies inside or beside the block of %zu bytes at %#zx",
 				   (size_t)address, bytes, (size_t)start);
-	if (err != 0)
-		return hoist__fail(err,
-				   "%#zx: not a block of this pool (freed already, or another's)",
-				   (size_t)address);
-	return 0;
+	return hoist__fail(err, "%#zx: not a block of this pool (freed already, or another's)",
+			   (size_t)address);
+}
+
+/* Ends the life of the user's block that starts at @address. */
+static int claim_watched(struct hoist__pool *pool, uintptr_t address, uintptr_t *raw,
+			 struct hoist__claim *claim)
+{
+	int err = hoist__pool_watched_raw(pool, address, raw);
+	return err != 0 ? err : hoist__block_claim(pool, *raw, claim);
 }
 
 /* Of two faults, the first one's text stays. */

@@ -103,14 +103,14 @@ static int check_request(const struct hoist__pool *pool, size_t bytes, size_t al
 	return 0;
 }
 
-static int alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
-		      uintptr_t *ret)
+int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
+			   struct hoist__dev_stream *stream, uintptr_t *ret)
 {
 	int err = check_request(pool, bytes, align, flags);
 	if (err != 0)
 		return err;
 	if (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_WATCHED) {
-		err = hoist__pool_watched_alloc(pool, bytes, align, flags, NULL, ret);
+		err = hoist__pool_watched_alloc(pool, bytes, align, flags, stream, ret);
 	} else {
 		uintptr_t address;
 		size_t allocated;
@@ -136,15 +136,15 @@ int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsi
 			    flags != 0 ||
 			    atomic_load_explicit(&pool->slow, memory_order_relaxed) != 0 ||
 			    (align & (align - 1)) != 0))
-		return alloc_slow(pool, bytes, align, flags, ret);
+		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
 	if (HOIST__UNLIKELY(cache == NULL || !hoist__cache_enter(cache)))
-		return alloc_slow(pool, bytes, align, flags, ret);
+		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
 	unsigned class = hoist__class_of(bytes, pool->quantum_shift);
 	struct hoist__magazine *magazine = &cache->magazines[class];
 	if (HOIST__UNLIKELY(magazine->n == 0)) {
 		hoist__cache_leave(cache);
-		return alloc_slow(pool, bytes, align, flags, ret);
+		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
 	}
 	struct hoist__entry entry = magazine->entries[--magazine->n];
 	atomic_store_explicit(&cache->bytes,
@@ -244,7 +244,8 @@ int hoist__pools_find(uintptr_t address, struct hoist__pool **pool, struct hoist
 	struct hoist__extent *extent =
 		granule == NULL ? NULL
 				: atomic_load_explicit(&granule->extent, memory_order_acquire);
-	struct hoist__pool *owner = extent == NULL ? NULL : hoist__pool_extent_of(extent)->pool;
+	struct hoist__pool *owner =
+		extent == NULL || extent->abandoned ? NULL : hoist__pool_extent_of(extent)->pool;
 	if (owner == NULL || find_in(owner, address, ret) != 0)
 		return hoist__fail(-ENOENT, "%#zx lies in no block of any resource",
 				   (size_t)address);

@@ -91,7 +91,8 @@ const struct hoist__pool_options *hoist__pool_options_of(const struct hoist__poo
  * zero.
  * Returns: 0; -EINVAL; -EDQUOT (the pool's limit, the budget's; text has the figures);
  *   -ENOMEM; -ENOSPC (device, or its limit); -EPERM (pinning); -ESTALE (a driver's
- *   memory in a child of fork). */
+ *   memory in a child of fork); -EFAULT (debug) if free memory was written to: the next
+ *   call goes on. */
 int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 		      uintptr_t *ret);
 

@@ -85,8 +85,10 @@ static void in_child(void)
 	struct hoist__pool *pool;
 	EACH_POOL(pool)
 	{
-		if (by_driver(pool))
+		if (by_driver(pool)) {
 			atomic_fetch_or(&pool->slow, HOIST__SLOW_STALE);
+			hoist__pool_abandon(pool);
+		}
 		/* Another thread may have been creating a region: it never will here; nor are
 		 * there threads that wait for it. */
 		pool->one_grows = false;

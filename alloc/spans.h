@@ -43,6 +43,7 @@ struct hoist__extent {
 	size_t bytes;	/* at most n granules, and more than n - 1 */
 	bool keep;	/* when empty, offer it again */
 	bool empty;
+	bool abandoned; /* in a child of fork: its granules may be taken by others */
 	struct hoist__list link; /* in the list of empty ones */
 	uint64_t *starts;
 	uint64_t *groups;

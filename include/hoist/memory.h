@@ -165,7 +165,8 @@ HOIST_API void hoist_memory_unref(hoist_memory *memory);
  * 2 MiB; 0 is what the kind gives by itself (64 host, 16 HEAP, 256 device).  Content is undefined.
  * Returns: 0; -EINVAL; -ENOMEM (host), -ENOSPC (device, or the limit that it was opened with);
  *   -EDQUOT (a limit of the resource or its budget); these with the figures; -EPERM (memlock
- *   limit); -ENOTSUP; -EREMOTEIO; -ESTALE; CUSTOM: what its function says. */
+ *   limit); -ENOTSUP; -EREMOTEIO; -ESTALE; CUSTOM: what its function says; debug levels 1 and 2:
+ *   -EFAULT if free memory was written to (the next call goes on without it). */
 HOIST_API int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t align, uintptr_t *ret);
 
 /* The same for work on @stream, which is of the resource's device (of any device of the
