@@ -5,7 +5,7 @@
 
 #include <sys/wait.h>
 
-#include "deferred-stage.h"
+#include "alloc-stage.h"
 
 /* --- one thing each --- */
 

@@ -3,7 +3,7 @@
  * is lost, none comes twice.  Exit: 0, 1. */
 #include "config.h"
 
-#include "deferred-stage.h"
+#include "alloc-stage.h"
 
 /* 200 frees on two streams, every tenth block with both: never early, none lost, none twice. */
 static void frees_under_failure(const char *name, const char *when, bool dead)

@@ -10,7 +10,7 @@
 #include "alloc/budget.h"
 #include "base/clock.h"
 #include "device/device.h"
-#include "tests/pool-support.h"
+#include "tests/alloc-support.h"
 
 #define MILLISECOND UINT64_C(1000000)
 

@@ -6,7 +6,7 @@
 #include "alloc/region.h"
 #include "base/checked.h"
 #include "numa/place.h"
-#include "tests/failing-calls.h"
+#include "tests/alloc-failing-calls.h"
 
 /* --- scenarios: 0, or the error that stopped them; nothing is kept --- */
 

@@ -9,7 +9,7 @@
 
 #include "alloc/magazine.h"
 #include "tests/numa_refuse.h"
-#include "tests/pool-support.h"
+#include "tests/alloc-support.h"
 
 #define N_THREADS 3
 #define N_SLOTS 100

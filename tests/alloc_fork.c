@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "device/device.h"
-#include "tests/pool-support.h"
+#include "tests/alloc-support.h"
 
 #define N_THREADS 3
 #define N_BLOCKS 40

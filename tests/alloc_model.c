@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "device/device.h"
-#include "tests/pool-support.h"
+#include "tests/alloc-support.h"
 
 #define THREADS_MOST 4
 #define SLOTS 300

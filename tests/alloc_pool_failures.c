@@ -5,7 +5,7 @@
 
 #include "alloc/pool-private.h"
 #include "base/checked.h"
-#include "tests/failing-calls.h"
+#include "tests/alloc-failing-calls.h"
 
 /* --- scenarios: 0, or the first error; nothing is kept --- */
 

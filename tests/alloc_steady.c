@@ -6,7 +6,7 @@
 #include <malloc.h>
 #include <stdatomic.h>
 
-#include "tests/pool-support.h"
+#include "tests/alloc-support.h"
 
 #define SLOTS 500
 

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "alloc/budget.h"
-#include "tests/pool-support.h"
+#include "tests/alloc-support.h"
 
 #define N_THREADS 4
 #define N_OPERATIONS 4000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the plain C tests of pools share: checks, chance, threads that meet. */
-#ifndef HOIST_TESTS_POOL_SUPPORT_H
-#define HOIST_TESTS_POOL_SUPPORT_H
+#ifndef HOIST_TESTS_ALLOC_SUPPORT_H
+#define HOIST_TESTS_ALLOC_SUPPORT_H
 
 #include <errno.h>
 #include <pthread.h>

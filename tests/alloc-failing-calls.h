@@ -6,8 +6,8 @@
  * The calls are those of the library's own code: the linker sends them here
  * (--wrap, see failing_calls in alloc.am), which works beside the sanitizers' own
  * interception.  For one source file of a program. */
-#ifndef HOIST_TESTS_FAILING_CALLS_H
-#define HOIST_TESTS_FAILING_CALLS_H
+#ifndef HOIST_TESTS_ALLOC_FAILING_CALLS_H
+#define HOIST_TESTS_ALLOC_FAILING_CALLS_H
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/deferred-stage.h - what the tests of alloc/deferred.h play on: a device, four streams,
+/* tests/alloc-stage.h - what the tests of alloc/deferred.h play on: a device, four streams,
  * marks, and a malloc that can fail.  One program, one device at a time.
  *
  * A block is a number here, nothing looks into it.  Where lateness matters a stream writes a
  * mark behind its use of a block, and a block that comes out must have all its marks.
  * The allocations are those of the library's own code (--wrap). */
-#ifndef HOIST_TESTS_DEFERRED_STAGE_H
-#define HOIST_TESTS_DEFERRED_STAGE_H
+#ifndef HOIST_TESTS_ALLOC_STAGE_H
+#define HOIST_TESTS_ALLOC_STAGE_H
 
 #include <errno.h>
 #include <stdatomic.h>
