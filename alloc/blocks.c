@@ -194,7 +194,10 @@ void hoist__block_put(struct hoist__pool *pool, uintptr_t address)
 	}
 	const struct hoist__entry entry = {address,
 					   &slab->states[hoist__slab_index(slab, address)]};
+	/* Who only frees what others allocate has use for a cache too. */
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
+	if (cache == NULL)
+		cache = hoist__cache_create(pool);
 	hoist__small_flush(pool, cache, slab->class_index, &entry);
 }
 

@@ -4,7 +4,10 @@
  * Multiples of the quantum up to eight of them, then eight classes a doubling, so
  * that rounding wastes at most an eighth:
  *
- *   quantum 64:  64 128 .. 512 | 576 640 .. 1024 | 1152 1280 .. 2048 | ...  up to 1 MiB
+ *   quantum 64:  64 128 .. 512 | 576 640 .. 1024 | 1152 1280 .. 2048 | ...  up to 256 KiB
+ *
+ * Above, a slab would hold one block, and fill its granules no better than a span of that many
+ * granules does: from 512 KiB on the classes are the granules.
  *
  * With u = the number of quanta less one, class = u for u < 8; above, the three bits below
  * u's highest one choose among the eight of its doubling.
@@ -14,8 +17,8 @@
 
 #include <stddef.h>
 
-#define HOIST__CLASS_MOST_BYTES ((size_t)1 << 20)
-#define HOIST__CLASSES_MOST 96 /* for the smallest quantum, 64 */
+#define HOIST__CLASS_MOST_BYTES ((size_t)256 << 10)
+#define HOIST__CLASSES_MOST 80 /* for the smallest quantum, 64 */
 
 /* @bytes 1 .. HOIST__CLASS_MOST_BYTES; the quantum is 1 << @quantum_shift. */
 static inline unsigned hoist__class_of(size_t bytes, unsigned quantum_shift)

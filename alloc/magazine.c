@@ -26,7 +26,7 @@ bool hoist__cache_fences;
  * a block: it would only push others out.  Of large blocks it gets some at least, so that batches
  * are worth their lock. */
 #define MAGAZINE_SHARE 8
-#define MAGAZINE_LEAST 8
+#define MAGAZINE_LEAST 16
 
 /* Guards every list of caches, every thread's array but for its own thread's reading, and the
  * indices. */
@@ -72,7 +72,7 @@ static size_t most_blocks(const struct hoist__pool *pool, unsigned class)
 	if (most == 0)
 		return 0;
 	if (most < MAGAZINE_LEAST)
-		most = hoist__min_u64(MAGAZINE_LEAST, pool->cache_bytes / 2 / block);
+		most = hoist__min_u64(MAGAZINE_LEAST, pool->cache_bytes / block);
 	return hoist__min_u64(most, HOIST__MAGAZINE_MOST);
 }
 

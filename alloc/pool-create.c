@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "alloc/deferred.h"
 #include "alloc/pool-private.h"
@@ -17,7 +18,9 @@
 #define HOST_QUANTUM_SHIFT 6
 #define DEVICE_QUANTUM_SHIFT 8
 #define DEFAULT_REGION_BYTES (32 * HOIST__MIB)
-#define DEFAULT_CACHE_BYTES HOIST__MIB
+/* Less, and threads that use many sizes at once keep going back to the slabs: 10,000 slots of
+ * 64..4096 B take 21 ns an operation with 1 MiB, 19 with 2. */
+#define DEFAULT_CACHE_BYTES (2 * HOIST__MIB)
 #define SHARDS_MOST 8
 
 const char *hoist__memory_kind_name(enum hoist__memory_kind kind)
@@ -131,11 +134,12 @@ static void free_pool(struct hoist__pool *pool)
 	free(pool);
 }
 
-/* One for each CPU that threads may run on, within reason. */
+/* One for each CPU that the program may run on, within reason.  The calling thread may have less:
+ * its main thread tells. */
 static unsigned count_shards(void)
 {
 	cpu_set_t set;
-	if (sched_getaffinity(0, sizeof set, &set) != 0)
+	if (sched_getaffinity(getpid(), sizeof set, &set) != 0)
 		return SHARDS_MOST;
 	unsigned n = (unsigned)CPU_COUNT(&set);
 	return n < SHARDS_MOST ? n : SHARDS_MOST;

@@ -34,7 +34,7 @@ void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes)
 static inline void count_requested(struct hoist__cache *cache, int64_t bytes)
 {
 	int64_t sum = atomic_load_explicit(&cache->requested, memory_order_relaxed) + bytes;
-	if (HOIST__UNLIKELY(sum > FOLD_BYTES || sum < -FOLD_BYTES)) {
+	if (HOIST__UNLIKELY((uint64_t)(sum + FOLD_BYTES) > 2 * FOLD_BYTES)) { /* either way */
 		hoist__fold_requested(cache->pool, sum);
 		sum = 0;
 	}

@@ -6,10 +6,10 @@
  *
  *   magazine  per thread and size class: an array of free blocks.  Allocating pops,
  *             freeing pushes; no lock, no read-modify-write that others see   magazine.h
- *   slab      blocks of one class (8 a doubling, up to 1 MiB) in a span, with a
+ *   slab      blocks of one class (8 a doubling, up to 256 KiB) in a span, with a
  *             bitmap beside; refills and takes back magazines in batches	  slab.h
  *   span      64 KiB granules of a region; two-level bitmap index, merged at
- *             once when free; blocks above 1 MiB are spans	     	  spans.h
+ *             once when free; larger blocks are spans	     	  spans.h
  *   region    memory from the system, a driver, or the caller		  region.h
  *
  * and beside it: granule.h (address -> what lies there), deferred.h (frees in stream
@@ -54,7 +54,7 @@ struct hoist__pool_options {
 	unsigned debug;	     /* 0, 1 poison, 2 redzones and quarantine */
 	size_t region_bytes; /* size of shared regions; 0: 32 MiB */
 	size_t keep_bytes;   /* empty regions kept for reuse, in bytes; more are released at once */
-	size_t cache_bytes;  /* in one thread's magazines; 0: 1 MiB; less than the quantum: none */
+	size_t cache_bytes;  /* in one thread's magazines; 0: 2 MiB; less than the quantum: none */
 	size_t limit_bytes;  /* reserved bytes never exceed it; 0: no limit */
 	size_t soft_bytes;   /* above it growth first takes back what is pending, cached, empty */
 	struct hoist__budget *budget; /* regions are charged to it; the pool takes a reference */

@@ -156,13 +156,20 @@ static bool over_soft_limit(struct hoist__pool *pool, size_t bytes)
 	return over;
 }
 
-/* True if the shard has lived on others long enough, and its own memory would cost nobody. */
+/* True if the shard has lived on others long enough, and one more region would leave half of
+ * every limit to those who are not so busy. */
 static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *shard)
 {
-	return atomic_load_explicit(&shard->n_borrows, memory_order_relaxed) >= BORROWS_MOST &&
-	       pool->options.limit_bytes == 0 && pool->options.soft_bytes == 0 &&
-	       pool->options.budget == NULL &&
-	       atomic_load_explicit(&pool->n_given, memory_order_relaxed) == 0;
+	if (atomic_load_explicit(&shard->n_borrows, memory_order_relaxed) < BORROWS_MOST ||
+	    atomic_load_explicit(&pool->n_given, memory_order_relaxed) != 0 ||
+	    pool->options.budget != NULL)
+		return false;
+	size_t limit = pool->options.soft_bytes != 0 ? pool->options.soft_bytes
+						     : pool->options.limit_bytes;
+	pthread_mutex_lock(&pool->lock);
+	size_t then = pool->reserved + pool->growing + pool->options.region_bytes;
+	pthread_mutex_unlock(&pool->lock);
+	return limit == 0 || then <= limit / 2;
 }
 
 static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,

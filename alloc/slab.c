@@ -16,7 +16,7 @@
 #define SMALL_WASTE 32 /* at most 1/32 of the slab behind the last block */
 #define LARGE_WASTE 12
 
-#define KEPT_GRANULES 2 /* of a wholly free slab that its class keeps */
+#define KEPT_GRANULES 8 /* of a wholly free slab that its class keeps */
 
 static bool fits_well(size_t block_bytes, size_t n_granules)
 {

@@ -11,6 +11,10 @@
 #include "base/error.h"
 #include "lib/memory.h"
 
+/* Kept when empty, unless asked otherwise: making a region takes milliseconds, and what goes up
+ * and down by some regions should not make them anew each time. */
+#define KEPT_REGIONS 8
+
 #define REGION_BYTES (32 * HOIST__MIB)
 #define LOCKED_REGION_BYTES (2 * HOIST__MIB)
 #define MAX_DEBUG 2
@@ -311,7 +315,7 @@ static void fill_defaults(hoist_memory *memory)
 	if (o->region_bytes == 0)
 		o->region_bytes = locked ? LOCKED_REGION_BYTES : REGION_BYTES;
 	if (o->keep_bytes == 0)
-		o->keep_bytes = o->region_bytes;
+		o->keep_bytes = KEPT_REGIONS * o->region_bytes;
 	if (o->exhausted != NULL && o->exhausted_retries == 0)
 		o->exhausted_retries = 1;
 	o->name = memory->name;

@@ -4,7 +4,7 @@
  * A Memory resource hands out blocks of one kind of memory.  Its own kinds carve
  * them from regions: one mapping or driver allocation, on one NUMA node, pinned
  * once.  Small blocks come from slabs (8 sizes per doubling) through a cache that
- * every thread has for itself; blocks above 1 MiB are exact to 64 KiB; a request
+ * every thread has for itself; blocks above 256 KiB are exact to 64 KiB; a request
  * of half a region or more has a region of its own.  The bookkeeping lies beside
  * the memory, which the resource never touches: device memory cannot be touched,
  * fresh memory should not be.
@@ -34,12 +34,13 @@
  * waits for the event always, as the next writer may be the host itself.
  *
  * Memory that runs out: the resource first gives back what it only kept, then
- * the others that take from the same place do, then the caller's function is called
- * (options.exhausted), then the request fails with the first failure's code and
- * text.
+ * the others that take from the same place or share the budget do, then the
+ * caller's function is called (options.exhausted), then the request fails with the
+ * first failure's code and text.
  *
  * Threads: every function may be called from any thread.  fork: a child may go on
- * with HOST and HEAP memory; everything else is -ESTALE there.
+ * with HOST memory, and with HEAP's that no driver has; everything else is -ESTALE
+ * there.  A resource that is NULL is -EINVAL, unless a comment says otherwise.
  */
 #ifndef HOIST_MEMORY_H
 #define HOIST_MEMORY_H
@@ -81,8 +82,9 @@ enum {
 	HOIST_PAGES_HUGETLB  /* from the 2 MiB hugetlb pool; as DEFAULT where it has too few */
 };
 
-/* The caller's own resource.  Each function gets @context; alloc and free must be
- * callable from any thread.  @stream is as given, and NULL for calls without one.
+/* The caller's own resource.  Each function gets @context, which stays until destroy was
+ * called; alloc and free must be callable from any thread, and no lock of ours is held.
+ * @stream is as given, and NULL for calls without one.
  * What alloc gave is noted with its size: free is called for live blocks alone. */
 typedef struct hoist_memory_functions {
 	size_t size; /* sizeof(hoist_memory_functions) */
@@ -92,7 +94,7 @@ typedef struct hoist_memory_functions {
 		     uintptr_t *ret);
 	/* @bytes as asked for. */
 	void (*free)(void *context, uintptr_t address, size_t bytes, hoist_stream *stream);
-	/* Called when the resource ends; may be NULL. */
+	/* Called when the resource ends, with no block in use; may be NULL. */
 	void (*destroy)(void *context);
 	int is_host_accessible;
 	int is_device_accessible;
@@ -104,50 +106,67 @@ typedef struct hoist_memory_functions {
  * Returns: not 0 to have the request tried again. */
 typedef int hoist_memory_exhausted(void *context, size_t bytes, unsigned attempt);
 
+/* options.flags; 0: none */
 #define HOIST_MEMORY_NO_STATISTICS 1u /* counts of blocks and bytes asked for stay 0 */
 #define HOIST_MEMORY_CURRENT_POOL 2u  /* DRIVER_POOL: the device's current pool, which is not
 				       * this resource's own and outlives it */
 
-/* An option that its kind does not have must be left at 0: it would change nothing. */
+/* 0 or NULL is the default of every option.  One that its kind does not have must be left at
+ * that, as it would change nothing:
+ *
+ *   placement, nodes, pages                    HOST, PINNED, HEAP
+ *   region_bytes, keep_bytes, soft_limit_bytes,
+ *     budget                                   HOST, PINNED, DEVICE, MANAGED, HEAP
+ *   limit_bytes                                these and DRIVER_POOL
+ *   debug, cache_bytes, NO_STATISTICS          HOST, PINNED, DEVICE, MANAGED
+ *   upstream                                   HOST, PINNED, DEVICE
+ *   CURRENT_POOL                               DRIVER_POOL
+ *   functions                                  CUSTOM; needed there
+ *   name, exhausted                            all
+ *
+ * DEVICE on the CPU has those of HOST.  The name, nodes and functions are copied; the budget and
+ * the upstream are kept alive; what the contexts point to is the caller's to keep. */
 typedef struct hoist_memory_options {
 	size_t size;	       /* sizeof(hoist_memory_options) */
-	int kind;	       /* HOIST_MEMORY_... */
+	int kind;	       /* HOIST_MEMORY_...; 0: HOST */
 	unsigned flags;
 	hoist_device *device;  /* NULL: the CPU.  Needed by DEVICE, MANAGED, DRIVER_POOL */
 	const char *name;      /* shown in messages and snapshots, up to 63 bytes of it; NULL: made
 				* up */
 	int placement;	       /* HOIST_PLACE_... */
-	const int *nodes;      /* NUMA nodes, for PREFER, BIND and INTERLEAVE */
+	const int *nodes;      /* NUMA nodes, for PREFER (one), BIND and INTERLEAVE */
 	size_t n_nodes;
 	int pages;	       /* HOIST_PAGES_... */
-	unsigned debug;	       /* 0; 1 poisons freed memory and finds later writes to it (host);
-				* 2 also puts redzones around blocks and keeps freed ones in a
-				* quarantine for a while (host and device) */
+	unsigned debug;	       /* 0: what is always checked; 1 poisons freed memory and finds later
+				* writes to it (host); 2 also puts redzones around blocks and keeps
+				* freed ones in a quarantine for a while (host and device) */
 	size_t region_bytes;   /* what growth asks for at least; 0: 32 MiB (PINNED on the CPU, where
 				* locked memory is scarce: 2 MiB) */
-	size_t keep_bytes;     /* empty regions kept for reuse; 0: region_bytes */
+	size_t keep_bytes;     /* empty regions kept for reuse; 0: 8 times region_bytes */
 	size_t cache_bytes;    /* that one thread may keep to itself; 0: 1 MiB.  1: nothing */
 	size_t limit_bytes;    /* reserved bytes never exceed it; 0: no limit.  DRIVER_POOL: its
 				* maximum size */
 	size_t soft_limit_bytes; /* above it, growth first waits for the streams and gives back
-				  * what is cached and empty; 0: none */
-	hoist_budget *budget;  /* regions are charged to it, and wait for it */
-	uint64_t budget_wait_ns; /* how long at most; then -EDQUOT */
-	hoist_memory_exhausted *exhausted; /* may be NULL */
+				  * what is cached and empty; at most limit_bytes; 0: none */
+	hoist_budget *budget;  /* regions are charged to it; NULL: none */
+	uint64_t budget_wait_ns; /* how long to wait for it at most, then -EDQUOT; 0: not at all */
+	hoist_memory_exhausted *exhausted; /* NULL: none */
 	void *exhausted_context;
 	unsigned exhausted_retries; /* calls of it for one request at most; 0: 1 */
 	const hoist_memory_functions *functions; /* CUSTOM */
 	void *functions_context;
-	hoist_memory *upstream; /* HOST, PINNED, DEVICE: regions are blocks of this resource, which
-				 * is CUSTOM or a DRIVER_POOL and whose accessibility must fit;
-				 * placement and pages are its own */
+	hoist_memory *upstream; /* regions are blocks of this resource, which is CUSTOM or a
+				 * DRIVER_POOL and whose accessibility must fit; placement and
+				 * pages are its own.  NULL: regions are the system's, or the
+				 * driver's */
 } hoist_memory_options;
 
 /* A new resource; @options NULL is HOST with all defaults.  No memory is taken, no driver
  * context made, before the first block: whether the driver has pools or managed memory,
  * that says.
  * Returns: 0; -EINVAL (the options, with which and why); -ENODEV; -ENOMEM; -ENOTSUP
- *   (MANAGED, DRIVER_POOL: the CPU has neither; HEAP: the program has no jemalloc). */
+ *   (MANAGED, DRIVER_POOL: the CPU has neither; HEAP: the program has no jemalloc); -EAGAIN
+ *   (HEAP: jemalloc has no more arenas: some 4000). */
 HOIST_API int hoist_memory_create(const hoist_memory_options *options, hoist_memory **ret);
 
 /* The resource of this kind that @device's Buffers come from, shared by all; a new reference.
@@ -155,57 +174,76 @@ HOIST_API int hoist_memory_create(const hoist_memory_options *options, hoist_mem
  * Returns: 0; -EINVAL; -ENOMEM. */
 HOIST_API int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret);
 
-HOIST_API hoist_memory *hoist_memory_ref(hoist_memory *memory);
+HOIST_API hoist_memory *hoist_memory_ref(hoist_memory *memory); /* not NULL */
 /* Takes NULL.  The last reference gives everything back, after the streams have passed what
  * was freed on them; blocks still in use then keep their regions, for good (of a HEAP, they
  * end with it). */
 HOIST_API void hoist_memory_unref(hoist_memory *memory);
 
 /* @bytes of it; 0 bytes is address 0, which takes nothing.  @align is a power of two up to
- * 2 MiB; 0 is what the kind gives by itself (64 host, 16 HEAP, 256 device).  Content is undefined.
- * Returns: 0; -EINVAL; -ENOMEM (host), -ENOSPC (device, or the limit that it was opened with);
- *   -EDQUOT (a limit of the resource or its budget); these with the figures; -EPERM (memlock
- *   limit); -ENOTSUP; -EREMOTEIO; -ESTALE; CUSTOM: what its function says; debug levels 1 and 2:
- *   -EFAULT if free memory was written to (the next call goes on without it). */
+ * 2 MiB; 0 is what the kind gives by itself (64 host, 16 HEAP, 256 device, 1 CUSTOM).  Content
+ * is undefined.
+ * Returns: 0; -EINVAL (@align; CUSTOM: its function gave nonsense); -ENOMEM (host, bookkeeping),
+ *   -ENOSPC (device, or the limit that it was opened with), -EDQUOT (a limit of the resource or
+ *   its budget), these with the figures; -EPERM (memlock limit, with the remedy); -ENOTSUP (the
+ *   device has no such memory); -EREMOTEIO (the driver, with what it said); -ESTALE; CUSTOM, or
+ *   an upstream that is: what its function says; HEAP: -EDEADLK within an exhausted function;
+ *   debug levels 1 and 2: -EFAULT if free memory was written to, with where (the next call goes
+ *   on without it). */
 HOIST_API int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t align, uintptr_t *ret);
 
-/* The same for work on @stream, which is of the resource's device (of any device of the
- * driver, for PINNED; host memory and MANAGED also take the CPU's): the block may be one that
- * earlier work on @stream still uses.  Until that has passed, only @stream may touch it. */
+/* The same for work on @stream: the block may be one that earlier work on @stream still uses.
+ * Until that has passed, only @stream may touch it.  Whose stream:
+ *   DEVICE, DRIVER_POOL   of the resource's device
+ *   MANAGED               of its device, or of the CPU
+ *   PINNED, HEAP          of any device of its driver, or of the CPU
+ *   HOST                  of the CPU
+ *   CUSTOM                any: its functions know
+ * Returns: as hoist_memory_alloc(); -EINVAL for another's stream, and for NULL. */
 HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t align,
 				    hoist_stream *stream, uintptr_t *ret);
 
 /* Gives a block back: nothing uses it any more, but for streams named to hoist_memory_use(),
  * which are waited for (not by the caller).  Address 0 is ignored.
- * Returns: 0; -EINVAL, with what it is instead.  Debug levels 1 and 2: -EFAULT, after the
- *   block was freed, if bytes around it, or of it while it was free, were overwritten.
- *   DRIVER_POOL: -EAGAIN while one of those streams captures a graph; the block stays live. */
+ * Returns: 0; -EINVAL, with what it is instead; -ESTALE.  The block stays live after these, and
+ *   after -ENOMEM (no room to note a block that streams use) and, DRIVER_POOL, -EAGAIN (one of
+ *   those streams captures a graph).  Debug levels 1 and 2: -EFAULT, after the block was freed,
+ *   if bytes around it, or of it while it was free, were overwritten.  DRIVER_POOL: -EREMOTEIO
+ *   if the driver does not take it; it is gone then. */
 HOIST_API int hoist_memory_free(hoist_memory *memory, uintptr_t address);
 
-/* The same when @stream has passed the work queued on it so far.  A block freed while @stream
- * captures a graph is set aside until hoist_memory_release_captured().  HEAP waits for @stream. */
+/* The same when @stream has passed the work queued on it so far, which the caller does not wait
+ * for (HEAP: does).  A block freed while @stream captures a graph is set aside until
+ * hoist_memory_release_captured().  For whose streams, see hoist_memory_alloc_on().
+ * Returns: as hoist_memory_free(); -EINVAL for another's stream, and for NULL. */
 HOIST_API int hoist_memory_free_on(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 
 /* Work on @stream uses this block too: freeing it will wait for that.
- * Returns: 0; -EINVAL; -ENOMEM; -ENOTSUP (CUSTOM, HEAP). */
+ * Returns: 0; -EINVAL (no live block starts there; another's stream); -ENOMEM; -ENOTSUP (CUSTOM,
+ *   HEAP); -ESTALE. */
 HOIST_API int hoist_memory_use(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 
-/* Gives back what was freed during captures: call it when those graphs are gone. */
+/* Gives back what was freed during captures: call it when those graphs are gone.
+ * Returns: 0, also where there is nothing of the kind; -ESTALE. */
 HOIST_API int hoist_memory_release_captured(hoist_memory *memory);
 
 /* The address by which the device's kernels see the byte at @address: with HIP it differs
- * from the host's for PINNED memory.
- * Returns: 0; -EINVAL if it is in no block, -ENOTSUP if the device cannot see it. */
+ * from the host's for PINNED memory.  The CPU's is the same.
+ * Returns: 0; -EINVAL if it is in no live block, -ENOTSUP if the device cannot see it;
+ *   -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_memory_device_address(hoist_memory *memory, uintptr_t address, uintptr_t *ret);
 
 /* Lets a resource of kind HOST, PINNED or DEVICE carve blocks from memory that the caller has
  * and keeps: it must stay until the resource has ended, and is not unmapped or freed by it.
- * PINNED registers it, and takes that back at the end.  Only the 64 KiB-aligned part is used.
- * Returns: 0; -EINVAL (too small; overlaps another region); -ENOMEM, -EPERM, -EREMOTEIO. */
+ * PINNED registers it, and takes that back at the end.  Only the 64 KiB-aligned part is used; no
+ * budget is charged for it.
+ * Returns: 0; -EINVAL (too small; overlaps another region; the resource has a limit_bytes, which
+ *   counts what it takes itself); -ENOMEM, -EPERM, -EREMOTEIO, -ESTALE; -ENOTSUP (other kinds). */
 HOIST_API int hoist_memory_add_region(hoist_memory *memory, uintptr_t address, size_t bytes);
 
 /* Gives back what is cached and empty until at most @keep_bytes lie in empty regions;
- * DRIVER_POOL: until the driver's pool holds at most that.  CUSTOM keeps nothing: 0. */
+ * DRIVER_POOL: until the driver's pool holds at most that.  What waits for a stream stays.
+ * Returns: 0, also where nothing is kept (CUSTOM); -EREMOTEIO, -ESTALE (DRIVER_POOL). */
 HOIST_API int hoist_memory_trim(hoist_memory *memory, size_t keep_bytes);
 
 typedef struct hoist_memory_info {
@@ -221,6 +259,8 @@ typedef struct hoist_memory_info {
 	size_t alignment;     /* of every block */
 } hoist_memory_info;
 
+/* Fills @info up to the size it says.  Name and device live as long as the resource.
+ * Returns: 0; -EINVAL if info->size is 0 or larger than this library knows. */
 HOIST_API int hoist_memory_get_info(const hoist_memory *memory, hoist_memory_info *info);
 
 typedef struct hoist_block_info {
@@ -235,7 +275,8 @@ typedef struct hoist_block_info {
 } hoist_block_info;
 
 /* The live block that holds @address, of any resource of kind HOST, PINNED, DEVICE or MANAGED.
- * Returns: 0; -ENOENT if none does. */
+ * What it says holds as long as nobody frees the block.
+ * Returns: 0; -ENOENT if none does; -EINVAL as hoist_memory_get_info(). */
 HOIST_API int hoist_memory_find(uintptr_t address, hoist_block_info *info);
 
 /* Calls of the system and of drivers that may take long. */
@@ -278,9 +319,11 @@ typedef struct hoist_memory_statistics {
 
 /* CUSTOM and DRIVER_POOL have the bytes, the counts of blocks and the peaks; of a HEAP, jemalloc
  * does not know the bytes asked for, and counts late what stays in the threads' caches.
- * Returns: 0; -EINVAL; -ESTALE. */
+ * Where pages are, and how many are huge ones, a snapshot says: that takes longer to ask.
+ * Returns: 0; -EINVAL as hoist_memory_get_info(); -ESTALE (CUSTOM, DRIVER_POOL). */
 HOIST_API int hoist_memory_get_statistics(hoist_memory *memory, hoist_memory_statistics *statistics);
-/* Peaks begin anew at what is now. */
+/* Peaks begin anew at what is now.
+ * Returns: 0; -EREMOTEIO (DRIVER_POOL), -ESTALE (CUSTOM, DRIVER_POOL). */
 HOIST_API int hoist_memory_reset_peaks(hoist_memory *memory);
 
 /* Writes what the resource holds to @fd as one JSON object:
@@ -302,11 +345,17 @@ HOIST_API int hoist_memory_reset_peaks(hoist_memory *memory);
 HOIST_API int hoist_memory_snapshot(hoist_memory *memory, int fd);
 
 /* Writes each allocation and free from now on to the file @path (made anew) as a line of CSV with
- * the columns of RMM's log: Thread,Time,Action,Pointer,Size,Stream.  NULL ends it.
- * Returns: 0; what open(2) or write(2) says; -ENOTSUP (CUSTOM, DRIVER_POOL, HEAP). */
+ * the columns of RMM's log: Thread,Time,Action,Pointer,Size,Stream.  The action is allocate,
+ * free, or "allocate failure", with the pointer (nil).  The stream is the driver's handle; 0 is
+ * none, or one of the CPU.  Every call is slower meanwhile.
+ * NULL, or another @path, ends it: until then the last lines are not in the file.  So does the
+ * end of the resource.
+ * Returns: 0; what open(2) says, nothing is recorded then; what write(2) said of the trace that
+ *   ends, which lacks all that followed; -ENOMEM; -ENOTSUP (CUSTOM, DRIVER_POOL, HEAP). */
 HOIST_API int hoist_memory_trace(hoist_memory *memory, const char *path);
 
-/* Attributes of a driver's pool, with the driver's meaning; the *_HIGH ones can be set to 0. */
+/* Attributes of a driver's pool, with the driver's meaning.  The first four can be set, the *_HIGH
+ * ones to 0. */
 enum {
 	HOIST_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES,
 	HOIST_POOL_REUSE_ALLOW_OPPORTUNISTIC,
@@ -318,9 +367,9 @@ enum {
 	HOIST_POOL_USED_HIGH
 };
 
-/* Makes the pool, and with it the device's context, if no block did yet.
- * Returns: 0; -EINVAL (no such attribute, or not to be set); -ENOTSUP (not a DRIVER_POOL; the
- *   driver does not have it); -EREMOTEIO; -ESTALE. */
+/* They make the pool, and with it the device's context, if no block did yet.
+ * Returns: 0; -EINVAL (no such attribute, or not to be set to that); -ENOTSUP (not a DRIVER_POOL;
+ *   the driver does not have it); -EREMOTEIO; -ESTALE. */
 HOIST_API int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret);
 HOIST_API int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t value);
 
