@@ -52,6 +52,8 @@ static void ask_queues(struct hoist__deferred *deferred)
 
 static void clear_captured(struct hoist__deferred *deferred, bool all)
 {
+	if (deferred->captures == 0)
+		return; /* none ever was: spare the walk through all blocks */
 	for (size_t i = 0; i < deferred->n_buckets; i++)
 		for (struct hoist__held *block = deferred->buckets[i]; block != NULL;
 		     block = block->next)

@@ -181,6 +181,15 @@ static struct hoist__granule *span_after(const struct hoist__extent *extent,
 	return end == extent->n ? NULL : hoist__granule_at(extent->base, end);
 }
 
+/* The span before @span; NULL at the extent's start. */
+static struct hoist__granule *span_before(const struct hoist__granule *span)
+{
+	if (span->n_before == 0)
+		return NULL;
+	return hoist__granule_of(span->address -
+				 ((uintptr_t)span->n_before << HOIST__GRANULE_SHIFT));
+}
+
 static void tell_next(const struct hoist__extent *extent, const struct hoist__granule *span)
 {
 	struct hoist__granule *next = span_after(extent, span);
@@ -330,9 +339,12 @@ struct hoist__granule *hoist__spans_take(struct hoist__spans *spans, const struc
 	uintptr_t start;
 	struct hoist__granule *span = find(spans, want, &start);
 	if (span != NULL) {
-		index_remove(spans, span);
 		struct hoist__extent *extent =
 			atomic_load_explicit(&span->extent, memory_order_relaxed);
+		/* Written next: where the rest begins, and what lies behind. */
+		__builtin_prefetch(hoist__granule_of(start + (want->n << HOIST__GRANULE_SHIFT)), 1);
+		__builtin_prefetch(span_after(extent, span), 1);
+		index_remove(spans, span);
 		return carve(spans, extent, span, start, want);
 	}
 	struct hoist__extent *extent = best_empty(spans, want, most_empty, false);
@@ -347,28 +359,36 @@ struct hoist__granule *hoist__spans_take_whole(struct hoist__spans *spans,
 	return extent == NULL ? NULL : hoist__spans_take_from(spans, extent, want, true);
 }
 
+static void fetch_links(const struct hoist__granule *span)
+{
+	__builtin_prefetch(span->next, 1);
+	__builtin_prefetch(span->prev, 1);
+}
+
 struct hoist__extent *hoist__spans_release(struct hoist__spans *spans, struct hoist__granule *span)
 {
 	struct hoist__extent *extent = atomic_load_explicit(&span->extent, memory_order_relaxed);
 	spans->free_granules += span->n;
+	/* Among many spans the records of both neighbours are cold: fetched at once. */
 	struct hoist__granule *next = span_after(extent, span);
+	struct hoist__granule *prev = span_before(span);
+	__builtin_prefetch(prev, 1);
+	if (next != NULL && next->kind == HOIST__SPAN_FREE)
+		fetch_links(next);
+	if (prev != NULL && prev->kind == HOIST__SPAN_FREE)
+		fetch_links(prev);
 	if (next != NULL && next->kind == HOIST__SPAN_FREE) {
 		index_remove(spans, next);
 		next->kind = HOIST__SPAN_NONE;
 		unmark_start(extent, next->address);
 		span->n += next->n;
 	}
-	if (span->n_before != 0) {
-		uintptr_t before =
-			span->address - ((uintptr_t)span->n_before << HOIST__GRANULE_SHIFT);
-		struct hoist__granule *prev = hoist__granule_of(before);
-		if (prev->kind == HOIST__SPAN_FREE) {
-			index_remove(spans, prev);
-			span->kind = HOIST__SPAN_NONE;
-			unmark_start(extent, span->address);
-			prev->n += span->n;
-			span = prev;
-		}
+	if (prev != NULL && prev->kind == HOIST__SPAN_FREE) {
+		index_remove(spans, prev);
+		span->kind = HOIST__SPAN_NONE;
+		unmark_start(extent, span->address);
+		prev->n += span->n;
+		span = prev;
 	}
 	if (span->n == extent->n) {
 		span->kind = HOIST__SPAN_EMPTY;
