@@ -105,7 +105,7 @@ void hoist_memory_unref(hoist_memory *memory)
 
 /* --- when memory runs out --- */
 
-/* True if @a and @b take memory from the same place. */
+/* True if @a could have what @b only keeps: they take memory from the same place. */
 static bool share(const hoist_memory *a, const hoist_memory *b)
 {
 	return a->info.is_host_accessible && !a->info.is_managed
@@ -113,17 +113,26 @@ static bool share(const hoist_memory *a, const hoist_memory *b)
 		       : a->dev == b->dev;
 }
 
-/* Whether it is this resource's own limit, or that of its budget, that is reached: others
- * giving back what they keep would not help. */
+static bool share_budget(const hoist_memory *a, const hoist_memory *b)
+{
+	return a->budget != NULL && a->budget == b->budget;
+}
+
+/* The budget has not @bytes: only who shares it can help. */
+static bool lacks_budget(const hoist_memory *memory, size_t bytes)
+{
+	return memory->budget != NULL &&
+	       bytes > hoist__budget_limit(memory->budget) - hoist__budget_used(memory->budget);
+}
+
+/* A limit is reached that nobody else can help with: the resource's own, or one that the budget
+ * never allows. */
 static bool is_own_limit(const hoist_memory *memory, size_t bytes)
 {
 	struct hoist__pool *pool = atomic_load(&memory->xpool);
 	size_t limit = memory->options.limit_bytes;
-	if (memory->budget != NULL) {
-		size_t most = hoist__budget_limit(memory->budget);
-		if (bytes > most || hoist__budget_used(memory->budget) > most - bytes)
-			return true;
-	}
+	if (memory->budget != NULL && bytes > hoist__budget_limit(memory->budget))
+		return true;
 	if (pool == NULL || limit == 0)
 		return false;
 	struct hoist__pool_stats stats;
@@ -137,11 +146,21 @@ static bool may_trim(const hoist_memory *memory)
 	return memory->ops->trim != NULL && memory->ops != &hoist__memory_heap_ops;
 }
 
-static void trim_others(hoist_memory *memory)
+static void trim_others(hoist_memory *memory, size_t bytes)
 {
-	hoist__lanes_drain(hoist__device_lanes(memory->device));
+	bool budget_only = lacks_budget(memory, bytes);
+	if (!budget_only)
+		hoist__lanes_drain(hoist__device_lanes(memory->device));
 	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
-		if (m != memory && may_trim(m) && share(memory, m))
+		if (m != memory && may_trim(m) &&
+		    (share_budget(memory, m) || (!budget_only && share(memory, m))))
+			(void)m->ops->trim(m, 0);
+}
+
+void hoist__memories_yield(const struct hoist__budget *budget)
+{
+	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
+		if (m->budget == budget && m->ops->trim != NULL)
 			(void)m->ops->trim(m, 0);
 }
 
@@ -155,7 +174,7 @@ int hoist__memory_exhausted(void *context, size_t bytes, unsigned attempt)
 	hoist_memory *memory = context;
 	if (attempt == 1) {
 		if (!is_own_limit(memory, bytes))
-			trim_others(memory);
+			trim_others(memory, bytes);
 		return 1;
 	}
 	if (memory->options.exhausted == NULL)

@@ -113,6 +113,9 @@ unsigned hoist__memory_retries(const hoist_memory *memory);
 /* Puts a new resource into the list of all. */
 void hoist__memory_join(hoist_memory *memory);
 
+/* Resources with this budget give back what they only keep; for a load that waits for it. */
+void hoist__memories_yield(const struct hoist__budget *budget);
+
 /* For hoist_stream_unref(): no resource knows @stream afterwards. */
 void hoist__memories_forget_stream(struct hoist__dev_stream *stream);
 

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "lib/memory.h"
 #include "lib/objects.h"
 #include "lib/pump.h"
 
@@ -97,6 +98,7 @@ static int wait_for_budget(struct hoist_load *load, uint64_t timeout_ns)
 {
 	struct hoist__budget *budget = hoist__budget_of(load->budget);
 	const size_t least = 2 * HOIST__STAGING_MIN_SLOT_BYTES;
+	hoist__memories_yield(budget);
 	int err = hoist__budget_acquire_wait(budget, least, timeout_ns);
 	if (err == 0)
 		hoist__budget_release(budget, least);

@@ -256,6 +256,31 @@ static void loads_share_a_budget_by_waiting(void)
 	support_cleanup();
 }
 
+/* A resource keeps empty regions for itself, but not from a load. */
+static void a_resource_yields_to_a_load(void)
+{
+	write_one(4, MIB);
+	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
+	hoist_load_report report;
+	hoist_memory *memory;
+	uintptr_t block;
+	CHECK(hoist_budget_create(4 * MIB, &o.budget) == 0);
+	const hoist_memory_options options = {
+		.size = sizeof options, .budget = o.budget, .region_bytes = 4 * MIB};
+	CHECK(hoist_memory_create(&options, &memory) == 0);
+	CHECK(hoist_memory_alloc(memory, 4 * MIB, 0, &block) == 0);
+	CHECK(hoist_memory_free(memory, block) == 0);
+	hoist_memory_statistics s = {.size = sizeof s};
+	CHECK(hoist_memory_get_statistics(memory, &s) == 0);
+	CHECK(s.reserved_bytes == 4 * MIB);
+	support_load_and_compare(path, &o, &report);
+	CHECK(hoist_budget_used(o.budget) == 0);
+	hoist_memory_unref(memory);
+	hoist_budget_unref(o.budget);
+	hoist_device_unref(o.device);
+	support_cleanup();
+}
+
 static void buffers_outlive_everything(void)
 {
 	static const char *const specs[] = {"cpu", "cuda:0"};
@@ -324,6 +349,7 @@ int main(void)
 	a_file_that_changes_is_noticed();
 	small_budgets_hold();
 	loads_share_a_budget_by_waiting();
+	a_resource_yields_to_a_load();
 	buffers_outlive_everything();
 	a_forked_child_is_told();
 	return 0;
