@@ -17,6 +17,7 @@
 
 #define REGION_BYTES (32 * HOIST__MIB)
 #define LOCKED_REGION_BYTES (2 * HOIST__MIB)
+#define CACHE_BYTES HOIST__MIB
 #define MAX_DEBUG 2
 
 const char *hoist__memory_kind_text(int kind)
@@ -311,11 +312,16 @@ static const struct hoist__memory_ops *ops_of(int kind)
 static void fill_defaults(hoist_memory *memory)
 {
 	hoist_memory_options *o = &memory->options;
+	bool pooled = (1u << o->kind & POOLED) != 0;
 	bool locked = o->kind == HOIST_MEMORY_PINNED && hoist__device_is_cpu(memory->device);
-	if (o->region_bytes == 0)
+	if (o->region_bytes == 0 && (pooled || o->kind == HOIST_MEMORY_HEAP))
 		o->region_bytes = locked ? LOCKED_REGION_BYTES : REGION_BYTES;
 	if (o->keep_bytes == 0)
-		o->keep_bytes = KEPT_REGIONS * o->region_bytes;
+		o->keep_bytes = o->region_bytes > SIZE_MAX / KEPT_REGIONS
+					? SIZE_MAX
+					: KEPT_REGIONS * o->region_bytes;
+	if (o->cache_bytes == 0 && pooled)
+		o->cache_bytes = CACHE_BYTES;
 	if (o->exhausted != NULL && o->exhausted_retries == 0)
 		o->exhausted_retries = 1;
 	o->name = memory->name;

@@ -308,7 +308,8 @@ static int ask_residence(struct writer *w)
 static int collect(struct writer *w)
 {
 	w->statistics.size = sizeof w->statistics;
-	int err = hoist_memory_get_statistics(w->memory, &w->statistics);
+	int err = w->memory->ops->statistics(w->memory, &w->statistics);
+	w->statistics.n_exhausted = atomic_load(&w->memory->xn_exhausted);
 	if (err == 0)
 		err = w->memory->ops->collect(w->memory, &w->snapshot);
 	if (err == 0)

@@ -177,8 +177,10 @@ static int device_address(hoist_memory *memory, uintptr_t start, uintptr_t *ret)
 	int kind = memory->options.kind;
 	if (kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP)
 		return hoist__dev_host_address(memory->dev, (void *)start, ret);
-	return memory->info.is_device_accessible ? 0
-						 : fail_unsupported(memory, "be seen by a device");
+	if (memory->info.is_device_accessible)
+		return 0;
+	return hoist__fail(-ENOTSUP, "%s memory cannot be seen by a device",
+			   hoist__memory_kind_text(kind));
 }
 
 int hoist_memory_device_address(hoist_memory *memory, uintptr_t address, uintptr_t *ret)

@@ -97,6 +97,19 @@ static json_int_t sum_of(const json_t *json, const char *state, const char *key)
 	return sum;
 }
 
+Test(snapshot, has_the_defaults)
+{
+	hoist_memory *memory = create(NULL);
+	json_t *json = snapshot(memory);
+	const json_t *options = json_object_get(json, "options");
+	cr_expect_eq(number_of(options, "region_bytes"), 32 * MIB);
+	cr_expect_eq(number_of(options, "keep_bytes"), 256 * MIB);
+	cr_expect_eq(number_of(options, "cache_bytes"), MIB);
+	cr_expect_eq(number_of(options, "limit_bytes"), 0);
+	json_decref(json);
+	hoist_memory_unref(memory);
+}
+
 Test(snapshot, adds_up)
 {
 	hoist_memory *memory = create(OPTIONS(.limit_bytes = 512 * MIB, .cache_bytes = 100000));
