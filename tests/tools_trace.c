@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* tools_trace FILE DEVICE - a resource on DEVICE records what two threads do, into FILE: 20
  * allocations and 19 frees each, a third of them on a stream; and one free of a block from before
- * the recording.  Exit status: 0; 1 with the reason on stderr. */
+ * the recording; and an allocation that fails.  Exit status: 0; 1 with the reason on stderr. */
 #include "config.h"
 
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include <hoist/memory.h>
 
 #define N_BLOCKS 20
+#define LIMIT ((size_t)64 << 20)
 
 static hoist_memory *memory;
 static hoist_stream *stream;
@@ -59,6 +60,7 @@ int main(int argc, char **argv)
 {
 	hoist_device *device = NULL;
 	uintptr_t before = 0;
+	uintptr_t none = 0;
 	if (argc != 3) {
 		(void)fprintf(stderr, "usage: tools_trace FILE DEVICE\n");
 		return 2;
@@ -68,13 +70,16 @@ int main(int argc, char **argv)
 	hoist_memory_options options = {.size = sizeof options,
 					.kind = strcmp(argv[2], "cpu") == 0 ? HOIST_MEMORY_HOST
 									    : HOIST_MEMORY_DEVICE,
-					.device = device};
+					.device = device,
+					.limit_bytes = LIMIT};
 	if (hoist_memory_create(&options, &memory) != 0 ||
 	    hoist_memory_alloc(memory, 1000, 0, &before) != 0)
 		return fail("the resource");
 	if (hoist_memory_trace(memory, argv[1]) != 0)
 		return fail(argv[1]);
 	int status = run_threads();
+	if (hoist_memory_alloc(memory, LIMIT + 1, 0, &none) == 0)
+		status = fail("the limit does not hold");
 	if (hoist_memory_free(memory, before) != 0 || hoist_memory_trace(memory, NULL) != 0)
 		status = fail(argv[1]);
 	hoist_memory_unref(memory);

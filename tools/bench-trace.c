@@ -163,7 +163,9 @@ static int take_line(struct reader *reader, char *line)
 		return malformed(reader, "it has not the 6 columns ", HEADER);
 	if (!number_of(columns[COLUMN_THREAD], &thread))
 		return malformed(reader, "Thread is no number: ", columns[COLUMN_THREAD]);
-	if (!number_of(columns[COLUMN_POINTER], &pointer))
+	/* Of what failed, and of 0 bytes. */
+	if (strcmp(columns[COLUMN_POINTER], "(nil)") != 0 &&
+	    !number_of(columns[COLUMN_POINTER], &pointer))
 		return malformed(reader, "Pointer is no number: ", columns[COLUMN_POINTER]);
 	if (!number_of(columns[COLUMN_SIZE], &bytes) || bytes > SIZE_MAX / 2)
 		return malformed(reader, "Size is no number of bytes: ", columns[COLUMN_SIZE]);
