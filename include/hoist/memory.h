@@ -39,8 +39,9 @@
  * first failure's code and text.
  *
  * Threads: every function may be called from any thread.  fork: a child may go on
- * with HOST memory, and with HEAP's that no driver has; everything else is -ESTALE
- * there.  A resource that is NULL is -EINVAL, unless a comment says otherwise.
+ * with memory that no driver has: HOST, and the CPU's PINNED (but it is not locked
+ * there) and HEAP; of the others, what needs the driver is -ESTALE, and CUSTOM is.
+ * A resource that is NULL is -EINVAL, unless a comment says otherwise.
  */
 #ifndef HOIST_MEMORY_H
 #define HOIST_MEMORY_H
@@ -137,7 +138,7 @@ typedef struct hoist_memory_options {
 	const int *nodes;      /* NUMA nodes, for PREFER (one), BIND and INTERLEAVE */
 	size_t n_nodes;
 	int pages;	       /* HOIST_PAGES_... */
-	unsigned debug;	       /* 0: what is always checked; 1 poisons freed memory and finds later
+	unsigned debug;	       /* 0: what is always checked; 1 poisons freed memory, finds later
 				* writes to it (host); 2 also puts redzones around blocks and keeps
 				* freed ones in a quarantine for a while (host and device) */
 	size_t region_bytes;   /* what growth asks for at least; 0: 32 MiB (PINNED on the CPU, where
