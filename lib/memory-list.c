@@ -3,6 +3,7 @@
  * when memory runs out. */
 #include "config.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -166,7 +167,8 @@ void hoist__memories_yield(const struct hoist__budget *budget)
 
 unsigned hoist__memory_retries(const hoist_memory *memory)
 {
-	return memory->options.exhausted_retries + 1;
+	unsigned calls = memory->options.exhausted_retries;
+	return calls < UINT_MAX ? calls + 1 : calls;
 }
 
 int hoist__memory_exhausted(void *context, size_t bytes, unsigned attempt)

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -354,11 +355,11 @@ static int free_one(void *context, size_t bytes, unsigned attempt)
 	return 1;
 }
 
-Test(limit, is_waited_for_by_the_callers_function)
+static void expect_calls_with(unsigned retries)
 {
 	struct holder holder = {0};
 	holder.memory = create(OPTIONS(.limit_bytes = 32 * MIB, .exhausted = free_one,
-				       .exhausted_context = &holder, .exhausted_retries = 3));
+				       .exhausted_context = &holder, .exhausted_retries = retries));
 	holder.held[0] = alloc(holder.memory, 16 * MIB, 0);
 	holder.held[1] = alloc(holder.memory, 16 * MIB, 0);
 	uintptr_t block = alloc(holder.memory, 20 * MIB, 0);
@@ -373,6 +374,12 @@ Test(limit, is_waited_for_by_the_callers_function)
 	cr_expect_eq(none, 77);
 	release(holder.memory, block);
 	hoist_memory_unref(holder.memory);
+}
+
+Test(limit, is_waited_for_by_the_callers_function)
+{
+	expect_calls_with(3);
+	expect_calls_with(UINT_MAX);
 }
 
 Test(limit, of_a_budget_is_shared)
