@@ -3,48 +3,10 @@
  * very many blocks, regions, and threads that come and go. */
 #include "config.h"
 
-#include <malloc.h>
-#include <stdatomic.h>
-
-#include "tests/alloc-support.h"
+#include "device/device.h"
+#include "tests/alloc-figures.h"
 
 #define SLOTS 500
-
-struct figures {
-	size_t n_mappings;
-	size_t resident_bytes;
-	size_t heap_bytes;
-};
-
-static struct figures figures(void)
-{
-	struct figures now = {0};
-	char line[512];
-	FILE *maps = fopen("/proc/self/maps", "re");
-	CHECK(maps != NULL);
-	while (fgets(line, sizeof line, maps) != NULL)
-		now.n_mappings++;
-	(void)fclose(maps);
-	FILE *statm = fopen("/proc/self/statm", "re");
-	CHECK(statm != NULL && fscanf(statm, "%*s %zu", &now.resident_bytes) == 1);
-	(void)fclose(statm);
-	now.resident_bytes *= (size_t)sysconf(_SC_PAGESIZE);
-	now.heap_bytes = mallinfo2().uordblks;
-	return now;
-}
-
-/* A sanitizer's own memory grows, and its malloc says nothing. */
-static void expect_steady(const char *what, struct figures before, struct figures after)
-{
-	printf("%s: %zu mappings, %zu KiB resident, %zu bytes of heap; then %zu, %zu, %zu\n", what,
-	       before.n_mappings, before.resident_bytes / HOIST__KIB, before.heap_bytes,
-	       after.n_mappings, after.resident_bytes / HOIST__KIB, after.heap_bytes);
-	if (is_slow())
-		return;
-	CHECK(after.n_mappings <= before.n_mappings + 8);
-	CHECK(after.resident_bytes <= before.resident_bytes + 2 * HOIST__MIB);
-	CHECK(after.heap_bytes <= before.heap_bytes + 16 * HOIST__KIB);
-}
 
 /* --- a steady mix in one thread --- */
 
@@ -105,7 +67,7 @@ static void check_mix(void)
 	churn(pool, slots, &random, n / 3);
 	free_slots(pool, slots);
 	expect_unused(pool);
-	expect_steady("a mix", empty, figures());
+	expect_steady("a mix", empty, figures(), 16 * HOIST__KIB);
 	hoist__pool_unref(pool);
 }
 
@@ -137,9 +99,60 @@ static void check_borrowed_slabs(void)
 		start(&threads[i], one_at_a_time, pool);
 		join(threads[i]);
 	}
-	expect_steady("borrowed slabs", before, figures());
+	expect_steady("borrowed slabs", before, figures(), 16 * HOIST__KIB);
 	CHECK(hoist__pool_free(pool, block) == 0);
 	expect_unused(pool);
+	hoist__pool_unref(pool);
+}
+
+/* --- blocks in the order of streams --- */
+
+static void freed_behind_work(struct hoist__pool *pool, struct hoist__dev_stream **streams, long n)
+{
+	uint64_t random = 3;
+	for (long i = 0; i < n; i++) {
+		struct hoist__dev_stream *stream = streams[i % 2];
+		size_t bytes = (size_t)256 << chance(&random) % 4;
+		uintptr_t block = 0;
+		CHECK((i % 3 == 0 ? hoist__pool_alloc(pool, bytes, 0, 0, &block)
+				  : hoist__pool_alloc_on(pool, bytes, 0, stream, &block)) == 0);
+		if (i % 16 == 0)
+			CHECK(hoist__memset_async(stream, block, 1, bytes) == 0);
+		if (i % 8 == 0)
+			CHECK(hoist__pool_use(pool, block, streams[1 - i % 2]) == 0);
+		CHECK(hoist__pool_free_on(pool, block, stream) == 0);
+		/* Else chance says how many are pending at most. */
+		for (int k = 0; i % 500 == 0 && k < 2; k++)
+			CHECK(hoist__stream_synchronize(streams[k]) == 0);
+		if (i % 500 == 0)
+			hoist__pool_trim(pool, HOIST__MIB);
+	}
+}
+
+static void check_streams(enum hoist__memory_kind kind, const char *name)
+{
+	const long n = is_slow() ? 50000 : 500000;
+	struct hoist__dev *cpu;
+	struct hoist__dev_stream *streams[2];
+	CHECK(hoist__dev_get(HOIST__API_CPU, 0, &cpu) == 0);
+	const struct hoist__pool_options options = {
+		.kind = kind, .dev = cpu, .region_bytes = HOIST__MIB, .keep_bytes = 2 * HOIST__MIB};
+	for (int i = 0; i < 2; i++)
+		CHECK(hoist__stream_create(cpu, &streams[i]) == 0);
+	struct hoist__pool *pool = make_pool(&options);
+	freed_behind_work(pool, streams, n / 5);
+	struct figures before = figures();
+	freed_behind_work(pool, streams, n);
+	expect_steady(name, before, figures(), 64 * HOIST__KIB);
+	for (int i = 0; i < 1000 && pool_stats(pool).pending_bytes != 0; i++) {
+		hoist__pool_trim(pool, 0);
+		(void)usleep(1000);
+	}
+	expect_unused(pool);
+	for (int i = 0; i < 2; i++) {
+		hoist__pools_forget_stream(streams[i]);
+		hoist__stream_destroy(streams[i]);
+	}
 	hoist__pool_unref(pool);
 }
 
@@ -191,7 +204,7 @@ static void check_threads(void)
 	visit_many(&options, lasting, n);
 	struct figures before = figures();
 	visit_many(&options, lasting, n);
-	expect_steady("threads that come and go", before, figures());
+	expect_steady("threads that come and go", before, figures(), 16 * HOIST__KIB);
 	CHECK(pool_stats(lasting).cached_bytes == 0);
 	expect_unused(lasting);
 	hoist__pool_unref(lasting);
@@ -201,6 +214,8 @@ int main(void)
 {
 	check_mix();
 	check_borrowed_slabs();
+	check_streams(HOIST__MEMORY_DEVICE, "device memory in stream order");
+	check_streams(HOIST__MEMORY_HOST, "host memory in stream order");
 	check_threads();
 	return 0;
 }
