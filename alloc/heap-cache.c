@@ -111,7 +111,8 @@ static struct hoist__heap_cache *known_cache(const struct hoist__heap *heap)
 
 static struct hoist__heap_cache *new_cache(struct hoist__heap *heap)
 {
-	struct hoist__heap_cache *cache = calloc(1, sizeof *cache);
+	struct hoist__heap_cache *cache =
+		hoist__heap_thread.ended ? NULL : calloc(1, sizeof *cache);
 	if (cache == NULL || pthread_setspecific(end_of_thread, &hoist__heap_thread) != 0) {
 		free(cache);
 		return NULL;
@@ -158,6 +159,7 @@ static void end_caches(void *arg)
 			(void)hoist__heap_drain(heap);
 		hoist__heap_unref(heap);
 	}
+	thread->ended = true;
 	hoist__heaps_unlock();
 }
 

@@ -74,6 +74,7 @@ struct hoist__heap_thread {
 	struct hoist__list caches;    /* the heaps' lock; not yet a list if next is NULL */
 	unsigned growing;	      /* hooks that the thread is in */
 	int err;		      /* why a hook had no extent */
+	bool ended;		      /* its caches did; it gets no more */
 };
 
 extern __thread struct hoist__heap_thread hoist__heap_thread
@@ -115,7 +116,8 @@ int hoist__heaps_setup(void);
 void hoist__heaps_lock(void);
 void hoist__heaps_unlock(void);
 
-/* This thread's cache of @heap, made if it has none; NULL if memory is exhausted. */
+/* This thread's cache of @heap, made if it has none; NULL if memory is exhausted, or the thread is
+ * at its end. */
 struct hoist__heap_cache *hoist__heap_cache_find(struct hoist__heap *heap);
 
 static inline struct hoist__heap_cache *hoist__heap_cache_of(struct hoist__heap *heap)

@@ -85,9 +85,13 @@ static int need_array(uint32_t n)
 	struct hoist__cache *_Atomic *grown = calloc(n, sizeof *grown);
 	if (grown == NULL)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < thread->n; i++)
-		atomic_init(&grown[i],
-			    atomic_load_explicit(&thread->caches[i], memory_order_relaxed));
+	for (uint32_t i = 0; i < thread->n; i++) {
+		struct hoist__cache *cache =
+			atomic_load_explicit(&thread->caches[i], memory_order_relaxed);
+		atomic_init(&grown[i], cache);
+		if (cache != NULL)
+			cache->owner = grown;
+	}
 	free(thread->caches);
 	thread->caches = grown;
 	thread->n = n;
@@ -104,7 +108,6 @@ static struct hoist__cache *make_cache(struct hoist__pool *pool)
 	if (cache == NULL)
 		return NULL;
 	cache->pool = pool;
-	cache->owner = &hoist__this_thread;
 	cache->shard = atomic_fetch_add(&pool->next_shard, 1) % pool->n_shards;
 	n_entries = 0;
 	for (unsigned i = 0; i < pool->n_classes; i++) {
@@ -117,7 +120,7 @@ static struct hoist__cache *make_cache(struct hoist__pool *pool)
 
 struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 {
-	struct hoist__cache *cache = make_cache(pool);
+	struct hoist__cache *cache = hoist__this_thread.ended ? NULL : make_cache(pool);
 	if (cache == NULL)
 		return NULL;
 	pthread_mutex_lock(&threads_lock);
@@ -125,8 +128,10 @@ struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 	if (err == 0)
 		err = pthread_setspecific(end_of_thread, &hoist__this_thread);
 	if (err == 0) {
-		atomic_store_explicit(&hoist__this_thread.caches[pool->index], cache,
-				      memory_order_relaxed);
+		/* A thread in whose last moments the key is set may end without us: its array
+		 * outlives it then, and is all that others write to. */
+		cache->owner = hoist__this_thread.caches;
+		atomic_store_explicit(&cache->owner[pool->index], cache, memory_order_relaxed);
 		hoist__list_push_back(&pool->caches, &cache->link);
 	}
 	pthread_mutex_unlock(&threads_lock);
@@ -197,6 +202,7 @@ static void thread_ends(void *arg)
 	free(thread->caches);
 	thread->caches = NULL;
 	thread->n = 0;
+	thread->ended = true;
 	pthread_mutex_unlock(&threads_lock);
 }
 
@@ -258,7 +264,7 @@ void hoist__caches_part(struct hoist__pool *pool)
 	while ((link = hoist__list_pop(&pool->caches)) != NULL) {
 		struct hoist__cache *cache = HOIST__CONTAINER_OF(link, struct hoist__cache, link);
 		if (cache->owner != NULL)
-			atomic_store(&cache->owner->caches[pool->index], NULL);
+			atomic_store(&cache->owner[pool->index], NULL);
 		free(cache);
 	}
 	indexed[pool->index] = NULL;
@@ -284,7 +290,7 @@ bool hoist__caches_empty(struct hoist__pool *pool)
 		while (fenced && atomic_load_explicit(&cache->busy, memory_order_acquire) != 0)
 			sched_yield();
 		/* Without the fences only one's own is sure to be at rest. */
-		if (fenced || cache->owner == &hoist__this_thread)
+		if (fenced || cache->owner == hoist__this_thread.caches)
 			any |= empty_cache(cache);
 		atomic_store_explicit(&cache->stop, 0, memory_order_release);
 	}
@@ -325,7 +331,7 @@ void hoist__caches_forked(struct hoist__pool *pool)
 	struct hoist__cache *cache;
 	EACH_CACHE(pool, cache)
 	{
-		if (cache->owner == &hoist__this_thread)
+		if (cache->owner == hoist__this_thread.caches)
 			continue;
 		cache->owner = NULL;
 		if (atomic_load(&cache->busy) == 0)

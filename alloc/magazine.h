@@ -25,7 +25,8 @@
  * Counters are the owner's, stored without read-modify-write and read by anyone: the sum over
  * caches and what ended threads left in the pool is exact when nobody is in a call.
  *
- * A thread's caches are emptied and freed when it ends, a pool's when it ends.
+ * A thread's caches are emptied and freed when it ends, a pool's when it ends.  Destructors of
+ * a thread's other data may still allocate behind that, without a cache.
  */
 #ifndef HOIST_ALLOC_MAGAZINE_H
 #define HOIST_ALLOC_MAGAZINE_H
@@ -61,9 +62,10 @@ struct hoist__cache {
 	_Atomic uint64_t n_frees;
 	_Atomic int64_t requested; /* not yet added to the pool's */
 	struct hoist__pool *pool;
-	unsigned shard;		     /* of the pool's classes: where this thread allocates */
-	struct hoist__thread *owner; /* NULL in a child of fork that has not this thread */
-	struct hoist__list link;     /* in the pool's caches; the threads' lock */
+	unsigned shard; /* of the pool's classes: where this thread allocates */
+	/* The owner's array; NULL in a child of fork that has not this thread. */
+	struct hoist__cache *_Atomic *owner;
+	struct hoist__list link; /* in the pool's caches; the threads' lock */
 	struct hoist__magazine magazines[HOIST__CLASSES_MOST];
 	struct hoist__entry entries[];
 };
@@ -71,6 +73,7 @@ struct hoist__cache {
 struct hoist__thread {
 	struct hoist__cache *_Atomic *caches; /* by the pools' indices */
 	uint32_t n;
+	bool ended; /* its caches did; it gets no more */
 };
 
 /* Initial-exec: an offset from a register, where the general way is a call. */
@@ -131,7 +134,8 @@ int hoist__caches_join(struct hoist__pool *pool);
 /* Frees all of its caches, without emptying them: no block may be in use. */
 void hoist__caches_part(struct hoist__pool *pool);
 
-/* This thread's cache of @pool, made now; NULL if memory is exhausted: go on without. */
+/* This thread's cache of @pool, made now; NULL if memory is exhausted, or the thread is at its
+ * end: go on without. */
 struct hoist__cache *hoist__cache_create(struct hoist__pool *pool);
 
 /* Empties every thread's cache of @pool into its slabs.

@@ -5,8 +5,10 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "alloc/budget.h"
+#include "alloc/magazine.h"
 #include "tests/alloc-support.h"
 
 #define N_THREADS 4
@@ -188,6 +190,56 @@ static void run_races(void)
 	CHECK(pthread_barrier_destroy(&race.barrier) == 0);
 }
 
+#ifndef HOIST__TSAN /* which has ended in the thread before the last round */
+
+/* --- destructors that allocate after the thread's caches have ended --- */
+
+#define STACK_BYTES HOIST__MIB
+
+static pthread_key_t late;
+static struct hoist__pool *late_pool;
+static int n_late;
+
+/* Comes again until the system has had enough: in the last round nobody comes behind it. */
+static void allocate_late(void *value)
+{
+	CHECK(hoist__pool_free(late_pool, take_block(late_pool, 1000)) == 0);
+	n_late++;
+	CHECK(pthread_setspecific(late, value) == 0);
+}
+
+static void *late_main(void *argument)
+{
+	CHECK(hoist__pool_free(late_pool, take_block(late_pool, 1000)) == 0);
+	CHECK(pthread_setspecific(late, argument) == 0);
+	return NULL;
+}
+
+/* What a pool knows of a thread must not lie in its stack, which is gone here. */
+static void run_late(void)
+{
+	const struct hoist__pool_options options = {.region_bytes = 8 * HOIST__MIB};
+	pthread_attr_t attributes;
+	pthread_t thread;
+	late_pool = make_pool(&options);
+	CHECK(pthread_key_create(&late, allocate_late) == 0);
+	void *stack =
+		mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(stack != MAP_FAILED);
+	CHECK(pthread_attr_init(&attributes) == 0);
+	CHECK(pthread_attr_setstack(&attributes, stack, STACK_BYTES) == 0);
+	CHECK(pthread_create(&thread, &attributes, late_main, &late) == 0);
+	join(thread);
+	CHECK(pthread_attr_destroy(&attributes) == 0);
+	CHECK(munmap(stack, STACK_BYTES) == 0);
+	CHECK(n_late > 1);
+	expect_unused(late_pool);
+	hoist__pool_unref(late_pool);
+	CHECK(pthread_key_delete(late) == 0);
+}
+
+#endif
+
 /* Holds nothing while waiting: the rule that makes progress certain. */
 static void *budget_main(void *argument)
 {
@@ -259,6 +311,9 @@ int main(void)
 {
 	run_pool();
 	run_races();
+#ifndef HOIST__TSAN
+	run_late();
+#endif
 	run_budget();
 	run_populate();
 	return 0;
