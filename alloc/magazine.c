@@ -325,16 +325,16 @@ void hoist__caches_unlock(void)
 }
 
 /* What a thread that is not here had under its hands is lost to the child; what lay in its
- * magazines can still be emptied. */
+ * magazines can still be emptied.  Memory of a driver is not there at all: its addresses may be
+ * another pool's soon. */
 void hoist__caches_forked(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;
 	EACH_CACHE(pool, cache)
 	{
-		if (cache->owner == hoist__this_thread.caches)
-			continue;
-		cache->owner = NULL;
-		if (atomic_load(&cache->busy) == 0)
+		if (cache->owner != hoist__this_thread.caches)
+			cache->owner = NULL;
+		if (atomic_load(&cache->busy) == 0 && !hoist__pool_is_stale(pool))
 			continue;
 		for (unsigned i = 0; i < pool->n_classes; i++)
 			cache->magazines[i].n = 0;

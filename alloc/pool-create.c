@@ -246,17 +246,22 @@ void hoist__pool_unref(struct hoist__pool *pool)
 	if (pool == NULL || atomic_fetch_sub(&pool->n_refs, 1) != 1)
 		return;
 	/* Its memory is the parent's, and so are its driver's objects: it just stays. */
-	if (atomic_load(&pool->slow) & HOIST__SLOW_STALE)
+	if (hoist__pool_is_stale(pool))
 		return;
 	hoist__pool_drain_streams(pool);
-	hoist__deferred_destroy(atomic_exchange(&pool->deferred, NULL));
+	/* Not while a fork holds its lock. */
+	pthread_mutex_lock(&pool->lock);
+	struct hoist__deferred *deferred = atomic_exchange(&pool->deferred, NULL);
+	pthread_mutex_unlock(&pool->lock);
+	hoist__deferred_destroy(deferred);
 	(void)hoist__pool_trace(pool, NULL);
 	while (pool->watch != NULL && hoist__pool_watched_empty(pool))
 		;
 	/* Slabs' descriptors go back to their classes. */
 	hoist__pool_trim(pool, 0);
-	hoist__pools_part(pool);
+	/* As long as the forking thread has a cache, a child of fork must find the pool. */
 	hoist__caches_part(pool);
+	hoist__pools_part(pool);
 	if (atomic_load(&pool->empty_bytes) != pool->reserved)
 		hoist__log(alloc, "a pool ends with blocks in use");
 	end_regions(pool);

@@ -135,6 +135,12 @@ static inline const struct hoist__pool *hoist__granule_pool(const struct hoist__
 	return HOIST__LIKELY(extent != NULL) ? hoist__pool_extent_of(extent)->pool : NULL;
 }
 
+/* In a child of fork that has the books, but not the memory: they stay as they were. */
+static inline bool hoist__pool_is_stale(const struct hoist__pool *pool)
+{
+	return (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_STALE) != 0;
+}
+
 /* Where the calling thread allocates. */
 static inline struct hoist__shard *hoist__shard_here(struct hoist__pool *pool)
 {

@@ -39,9 +39,7 @@ static int need_deferred(struct hoist__pool *pool, struct hoist__deferred **ret)
 
 static int check_stale(const struct hoist__pool *pool)
 {
-	if (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_STALE)
-		return hoist__dev_check(pool->options.dev);
-	return 0;
+	return hoist__pool_is_stale(pool) ? hoist__dev_check(pool->options.dev) : 0;
 }
 
 static bool is_watched(const struct hoist__pool *pool)

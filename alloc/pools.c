@@ -22,20 +22,20 @@ static int atfork_err;
 void hoist__pool_lock_all(struct hoist__pool *pool)
 {
 	pthread_mutex_lock(&pool->lock);
-	for (unsigned i = 0; i < pool->n_shards; i++) {
+	for (unsigned i = 0; i < pool->n_shards; i++)
 		for (unsigned j = 0; j < pool->n_classes; j++)
 			hoist__lock(&pool->shards[i].classes[j].lock);
+	for (unsigned i = 0; i < pool->n_shards; i++)
 		hoist__lock(&pool->shards[i].lock);
-	}
 }
 
 void hoist__pool_unlock_all(struct hoist__pool *pool)
 {
-	for (unsigned i = pool->n_shards; i-- > 0;) {
+	for (unsigned i = pool->n_shards; i-- > 0;)
 		hoist__unlock(&pool->shards[i].lock);
+	for (unsigned i = pool->n_shards; i-- > 0;)
 		for (unsigned j = pool->n_classes; j-- > 0;)
 			hoist__unlock(&pool->shards[i].classes[j].lock);
-	}
 	pthread_mutex_unlock(&pool->lock);
 }
 

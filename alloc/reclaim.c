@@ -54,6 +54,8 @@ bool hoist__pool_reclaim(struct hoist__pool *pool, enum hoist__reclaim how)
 void hoist__pool_settle(struct hoist__pool *pool)
 {
 	struct hoist__doomed doomed;
+	if (hoist__pool_is_stale(pool))
+		return;
 	hoist__doomed_init(&doomed);
 	pthread_mutex_lock(&pool->lock);
 	hoist__pool_doom(pool, pool->options.keep_bytes, &doomed);
@@ -64,6 +66,8 @@ void hoist__pool_settle(struct hoist__pool *pool)
 void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes)
 {
 	struct hoist__doomed doomed;
+	if (hoist__pool_is_stale(pool))
+		return;
 	hoist__doomed_init(&doomed);
 	(void)sweep(pool, false);
 	if (pool->watch != NULL)
