@@ -215,30 +215,31 @@ static struct hoist__slab *need_slab(struct hoist__pool *pool, struct hoist__cla
 	return slab != NULL ? slab : hoist__slab_create(pool, class);
 }
 
-/* Other threads may take away what was just added: then all over again. */
 static int take_batch(struct hoist__pool *pool, struct hoist__shard *shard, unsigned class_index,
 		      struct hoist__entry *entries, size_t n, size_t *taken)
 {
 	struct hoist__class *class = &shard->classes[class_index];
 	const struct hoist__want want = want_of(class);
-	while ((*taken = take_or_add(pool, shard, class, entries, n)) == 0) {
-		struct hoist__slab *slab = need_slab(pool, class);
-		if (slab == NULL)
-			return -ENOMEM;
-		struct hoist__granule *span = NULL;
-		int err = hoist__pool_span(pool, shard, &want, want.n << HOIST__GRANULE_SHIFT, 0,
-					   &span);
-		hoist__lock(&class->lock);
-		if (err == 0)
-			add_slab(class, slab, span);
-		else
-			hoist__class_return_spare(class, slab);
-		hoist__unlock(&class->lock);
-		if (err != 0)
-			return (*taken = take_elsewhere(pool, class_index, entries, n)) != 0 ? 0
-											     : err;
+	*taken = take_or_add(pool, shard, class, entries, n);
+	if (*taken != 0)
+		return 0;
+	struct hoist__slab *slab = need_slab(pool, class);
+	if (slab == NULL)
+		return -ENOMEM;
+	struct hoist__granule *span = NULL;
+	int err = hoist__pool_span(pool, shard, &want, want.n << HOIST__GRANULE_SHIFT, 0, &span);
+	/* Under one lock: of threads that add a slab each none leaves one wholly free. */
+	hoist__lock(&class->lock);
+	if (err == 0) {
+		add_slab(class, slab, span);
+		*taken = hoist__class_take(class, entries, n);
+	} else {
+		hoist__class_return_spare(class, slab);
 	}
-	return 0;
+	hoist__unlock(&class->lock);
+	if (err != 0)
+		*taken = take_elsewhere(pool, class_index, entries, n);
+	return *taken != 0 ? 0 : err;
 }
 
 int hoist__small_refill(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class_index,
