@@ -76,11 +76,21 @@ static void fill_in(struct hoist__pool *pool, const struct hoist__pool_options *
 	hoist__list_init(&pool->regions);
 }
 
-/* Slabs take at most half a region, and blocks less: from the first size that does not fit on
- * there are none. */
-static void choose_classes(struct hoist__pool *pool)
+/* Slabs take at most half a region, or half of a limit that is less: blocks below the limit must
+ * not fail because their slab exceeds it. */
+static size_t slab_granules(const struct hoist__pool *pool)
 {
 	size_t most = pool->options.region_bytes / 2 / HOIST__GRANULE_BYTES;
+	size_t limit = pool->options.limit_bytes / 2 / HOIST__GRANULE_BYTES;
+	if (pool->options.limit_bytes == 0)
+		return most;
+	return hoist__min_u64(most, hoist__max_u64(limit, 1));
+}
+
+/* Blocks take less than a slab: from the first size that does not fit on there are none. */
+static void choose_classes(struct hoist__pool *pool)
+{
+	size_t most = slab_granules(pool);
 	for (unsigned i = 0; i < HOIST__CLASSES_MOST; i++) {
 		size_t bytes = hoist__class_bytes(i, pool->quantum_shift);
 		if (bytes > HOIST__CLASS_MOST_BYTES || hoist__pool_wants_own(pool, bytes) ||
@@ -99,7 +109,7 @@ static void done_classes(struct hoist__pool *pool)
 
 static void init_shards(struct hoist__pool *pool)
 {
-	size_t most = pool->options.region_bytes / 2 / HOIST__GRANULE_BYTES;
+	size_t most = slab_granules(pool);
 	for (unsigned i = 0; i < pool->n_shards; i++) {
 		hoist__spans_init(&pool->shards[i].spans);
 		for (unsigned j = 0; j < pool->n_classes; j++)

@@ -132,6 +132,19 @@ static void check_soft_limit_empties_magazines(void)
 	hoist__pool_unref(pool);
 }
 
+/* A limit below a region's size: no block fails for its slab that is not too large itself. */
+static void check_small_limits(void)
+{
+	for (size_t limit = 64 * HOIST__KIB; limit <= 4 * HOIST__MIB; limit *= 2) {
+		const struct hoist__pool_options options = {.limit_bytes = limit};
+		for (size_t bytes = 1; bytes <= limit; bytes += 1 + bytes / 17) {
+			struct hoist__pool *pool = make_pool(&options);
+			give_block(pool, take_block(pool, bytes));
+			hoist__pool_unref(pool);
+		}
+	}
+}
+
 /* --- budgets --- */
 
 struct loan {
@@ -403,6 +416,7 @@ int main(void)
 	check_magazines_of_others();
 	check_soft_limit();
 	check_soft_limit_empties_magazines();
+	check_small_limits();
 	check_shared_budget();
 	check_device_budget();
 	check_callback();
