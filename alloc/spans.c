@@ -149,7 +149,8 @@ static void set_empty(struct hoist__spans *spans, struct hoist__extent *extent, 
 {
 	extent->empty = empty;
 	if (empty) {
-		hoist__list_push_front(&spans->empty, &extent->link);
+		if (extent->keep)
+			hoist__list_push_front(&spans->empty, &extent->link);
 		spans->empty_bytes += extent->bytes;
 	} else {
 		hoist__list_remove(&extent->link);
@@ -201,6 +202,7 @@ void hoist__spans_add(struct hoist__spans *spans, struct hoist__extent *extent)
 {
 	extent->starts = extent->bits;
 	extent->groups = extent->bits + n_words(extent->n);
+	hoist__list_init(&extent->link);
 	make_span(extent, extent->base, extent->n, 0);
 	hoist__granule_of(extent->base)->kind = HOIST__SPAN_EMPTY;
 	spans->free_granules += extent->n;

@@ -41,9 +41,9 @@ struct hoist__extent {
 	uintptr_t base; /* a multiple of the granule */
 	size_t n;	/* granules */
 	size_t bytes;	/* at most n granules, and more than n - 1 */
-	bool keep;	/* when empty, offer it again */
+	bool keep;	/* when empty, offer it: else only hoist__spans_take_from() does */
 	bool empty;
-	bool abandoned; /* in a child of fork: its granules may be taken by others */
+	bool abandoned;		 /* in a child of fork: its granules may be taken by others */
 	struct hoist__list link; /* in the list of empty ones */
 	uint64_t *starts;
 	uint64_t *groups;
@@ -69,7 +69,7 @@ size_t hoist__extent_bits_bytes(size_t n);
 void hoist__spans_add(struct hoist__spans *spans, struct hoist__extent *extent);
 /* @extent is empty. */
 void hoist__spans_remove(struct hoist__spans *spans, struct hoist__extent *extent);
-/* The largest empty extent that may be given back; NULL if none is empty. */
+/* The largest empty extent that is offered; NULL if none is. */
 struct hoist__extent *hoist__spans_largest_empty(const struct hoist__spans *spans);
 
 struct hoist__want {

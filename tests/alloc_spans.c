@@ -56,6 +56,26 @@ static struct hoist__granule *take(struct hoist__spans *spans, size_t n, size_t 
 	return hoist__spans_take(spans, &want, SIZE_MAX);
 }
 
+Test(alloc_spans, offers_an_extent_that_is_not_kept_no_more)
+{
+	struct hoist__spans spans = {0};
+	hoist__spans_init(&spans);
+	struct hoist__extent *extent = make_extent(&spans, BASE, 10, 0);
+	extent->keep = false;
+	hoist__spans_remove(&spans, extent);
+	hoist__spans_add(&spans, extent);
+	const struct hoist__want want = {10, 1, HOIST__SPAN_BLOCK, 10 * HOIST__GRANULE_BYTES};
+	cr_assert_null(take(&spans, 1, 1));
+	struct hoist__granule *span = hoist__spans_take_from(&spans, extent, &want, true);
+	cr_assert_not_null(span);
+	cr_assert_eq(hoist__spans_release(&spans, span), extent);
+	cr_assert_null(take(&spans, 1, 1));
+	cr_assert_null(hoist__spans_take_whole(&spans, &want));
+	cr_assert_eq(spans.empty_bytes, extent->bytes);
+	end_extent(&spans, extent);
+	cr_assert_eq(spans.empty_bytes, 0);
+}
+
 /* --- the model --- */
 
 #define EXTENTS 3
