@@ -70,7 +70,7 @@ size_t hoist__block_rounded(const struct hoist__pool *pool, size_t bytes, size_t
 	unsigned class = aligned_class(pool, bytes, align);
 	if (class < pool->n_classes)
 		return pool->shards[0].classes[class].block_bytes;
-	return hoist__pool_wants_own(pool, bytes) ? 0 : granules_for(bytes) << HOIST__GRANULE_SHIFT;
+	return granules_for(bytes) << HOIST__GRANULE_SHIFT;
 }
 
 int hoist__block_take(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
@@ -222,7 +222,7 @@ uintptr_t hoist__block_around(struct hoist__pool *pool, uintptr_t address)
 	return start;
 }
 
-int hoist__block_use(struct hoist__pool *pool, uintptr_t address, bool *was_used)
+int hoist__block_use(struct hoist__pool *pool, uintptr_t address)
 {
 	if (!may_start(pool, address))
 		return not_live(pool, address);
@@ -234,29 +234,14 @@ int hoist__block_use(struct hoist__pool *pool, uintptr_t address, bool *was_used
 		uint32_t was = atomic_load(state.small);
 		while (was != 0)
 			if (atomic_compare_exchange_weak(state.small, &was,
-							 was | HOIST__STATE_USED)) {
-				*was_used = (was & HOIST__STATE_USED) != 0;
+							 was | HOIST__STATE_USED))
 				return 0;
-			}
 	} else {
 		uint64_t was = atomic_load(state.large);
 		while (was != 0)
 			if (atomic_compare_exchange_weak(state.large, &was,
-							 was | HOIST__LARGE_USED)) {
-				*was_used = (was & HOIST__LARGE_USED) != 0;
+							 was | HOIST__LARGE_USED))
 				return 0;
-			}
 	}
 	return not_live(pool, address);
-}
-
-void hoist__block_unuse(uintptr_t address)
-{
-	struct hoist__slab *slab;
-	uint32_t index;
-	struct state state = state_of(address, &slab, &index);
-	if (state.small != NULL)
-		atomic_fetch_and(state.small, ~HOIST__STATE_USED);
-	else
-		atomic_fetch_and(state.large, ~HOIST__LARGE_USED);
 }

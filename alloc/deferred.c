@@ -163,13 +163,13 @@ static void ask_users(struct hoist__deferred *deferred, uintptr_t address,
 static void hold(struct hoist__deferred *deferred, struct hoist__held *block, size_t allocated)
 {
 	const struct hoist__held_queue *queue = block->first.queue;
-	assert(block->allocated == 0 && queue != NULL);
+	assert(block->allocated == 0);
 	block->allocated = allocated;
 	hoist__held_count(&deferred->bytes, allocated, 0);
 	uint64_t capture = block->first.capture;
 	/* A graph's block can be taken while that capture lasts. */
-	if (deferred->options.reuse && block->first.next == NULL && !queue->forgotten &&
-	    (capture == 0 || (queue->capturing && queue->capture == capture)))
+	if (deferred->options.reuse && queue != NULL && block->first.next == NULL &&
+	    !queue->forgotten && (capture == 0 || (queue->capturing && queue->capture == capture)))
 		hoist__held_bin_put(deferred, block->first.queue, block, capture);
 	if (hoist__held_captured(block)) {
 		hoist__held_park(deferred, block);

@@ -82,7 +82,7 @@ int hoist__deferred_use(struct hoist__deferred *deferred, uintptr_t address,
 			struct hoist__dev_stream *stream);
 
 /* Takes over the block at @address, of @allocated bytes (with rounding): it was freed on
- * @stream (NULL: on none, its users alone are waited for; there is at least one then).
+ * @stream (NULL: on none, its users alone are waited for, if there are any).
  * Allocates before it changes anything: on -ENOMEM the block is still the caller's, and
  * its users are still noted.
  * Records the batch's event when that is full; if the driver fails to, the block is kept

@@ -190,13 +190,13 @@ void hoist__block_live(uintptr_t address, size_t requested, bool used);
 int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist__claim *ret);
 /* A claimed block is free again. */
 void hoist__block_put(struct hoist__pool *pool, uintptr_t address);
-/* What a request for that many bytes is rounded to; 0 if it would not come from shared regions. */
+/* What a request for that many bytes, which was checked, is rounded to: exactly, unless it gets
+ * the whole of a region that is a little larger. */
 size_t hoist__block_rounded(const struct hoist__pool *pool, size_t bytes, size_t align);
 /* The start of the block, live or not, around @address; 0 if there is none. */
 uintptr_t hoist__block_around(struct hoist__pool *pool, uintptr_t address);
-/* Flags a live block as used by streams. -EINVAL. */
-int hoist__block_use(struct hoist__pool *pool, uintptr_t address, bool *was_used);
-void hoist__block_unuse(uintptr_t address);
+/* Flags a live block as used by streams, until it is freed. -EINVAL. */
+int hoist__block_use(struct hoist__pool *pool, uintptr_t address);
 
 /* Adds to the statistics. */
 void hoist__count_alloc(struct hoist__pool *pool, size_t bytes);
@@ -204,6 +204,11 @@ void hoist__count_free(struct hoist__pool *pool, size_t bytes);
 void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes);
 
 /* --- pool.c --- */
+
+/* Returns: 0 if a pool like this can give such a block; what hoist__pool_alloc() says, with the
+ * text. */
+int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size_t align,
+			      unsigned flags);
 
 /* Any request, checked; @stream matters to a watched pool only. */
 int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,

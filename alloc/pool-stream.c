@@ -82,12 +82,12 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
 	if (is_watched(pool))
 		return hoist__pool_alloc_slow(pool, bytes, align, 0, stream, ret);
-	if (deferred != NULL && pool->options.kind == HOIST__MEMORY_DEVICE && bytes != 0 &&
-	    (align & (align - 1)) == 0 && check_stale(pool) == 0) {
-		size_t rounded = hoist__block_rounded(pool, bytes, align);
-		uintptr_t address = rounded == 0 ? 0
-						 : hoist__deferred_take(deferred, stream, rounded,
-									align == 0 ? 1 : align);
+	/* What is refused here is refused below, with the text. */
+	if (deferred != NULL && pool->options.kind == HOIST__MEMORY_DEVICE &&
+	    hoist__pool_check_request(pool, bytes, align, 0) == 0) {
+		uintptr_t address = hoist__deferred_take(deferred, stream,
+							 hoist__block_rounded(pool, bytes, align),
+							 align == 0 ? 1 : align);
 		if (address != 0) {
 			hoist__block_live(address, bytes, true);
 			hoist__count_alloc(pool, bytes);
@@ -101,7 +101,6 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 int hoist__pool_use(struct hoist__pool *pool, uintptr_t address, struct hoist__dev_stream *stream)
 {
 	struct hoist__deferred *deferred;
-	bool was_used;
 	int err = check_stale(pool);
 	if (err == 0)
 		err = need_deferred(pool, &deferred);
@@ -109,13 +108,9 @@ int hoist__pool_use(struct hoist__pool *pool, uintptr_t address, struct hoist__d
 	if (err == 0 && pool->watch != NULL)
 		err = hoist__pool_watched_raw(pool, address, &raw);
 	if (err == 0)
-		err = hoist__block_use(pool, raw, &was_used);
-	if (err != 0)
-		return err;
-	err = hoist__deferred_use(deferred, raw, stream);
-	if (err != 0 && !was_used)
-		hoist__block_unuse(raw);
-	return err;
+		err = hoist__block_use(pool, raw);
+	/* If this fails the flag stays: another thread may rely on it by now. */
+	return err != 0 ? err : hoist__deferred_use(deferred, raw, stream);
 }
 
 int hoist__pool_release_captured(struct hoist__pool *pool)

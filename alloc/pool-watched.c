@@ -60,12 +60,12 @@ static int alloc_traced(struct hoist__pool *pool, size_t bytes, size_t align, un
 			struct hoist__dev_stream *stream, uintptr_t *ret)
 {
 	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
-	size_t allocated = 0;
+	size_t allocated;
 	uintptr_t raw = 0;
 	if (stream != NULL && deferred != NULL && pool->options.kind == HOIST__MEMORY_DEVICE)
-		allocated = hoist__block_rounded(pool, bytes, align);
-	if (allocated != 0)
-		raw = hoist__deferred_take(deferred, stream, allocated, align == 0 ? 1 : align);
+		raw = hoist__deferred_take(deferred, stream,
+					   hoist__block_rounded(pool, bytes, align),
+					   align == 0 ? 1 : align);
 	bool used = raw != 0;
 	int err = used ? 0 : hoist__block_take(pool, bytes, align, flags, &raw, &allocated);
 	if (err != 0)

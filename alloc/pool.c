@@ -81,7 +81,8 @@ void hoist__count_free(struct hoist__pool *pool, size_t bytes)
 
 /* --- allocating --- */
 
-static int check_request(const struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags)
+int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size_t align,
+			      unsigned flags)
 {
 	if (bytes == 0)
 		return hoist__fail(-EINVAL, "a block of 0 bytes");
@@ -106,7 +107,7 @@ static int check_request(const struct hoist__pool *pool, size_t bytes, size_t al
 int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			   struct hoist__dev_stream *stream, uintptr_t *ret)
 {
-	int err = check_request(pool, bytes, align, flags);
+	int err = hoist__pool_check_request(pool, bytes, align, flags);
 	if (err != 0)
 		return err;
 	if (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_WATCHED) {

@@ -62,6 +62,13 @@ static inline void set_register_most(uint64_t bytes)
 	set(bytes);
 }
 
+static inline void hold(int on)
+{
+	__typeof__(&hoist_emulator_hold) set;
+	*(void **)&set = dlsym(stand_in, "hoist_emulator_hold");
+	set(on);
+}
+
 static inline uint64_t calls_of(const char *function)
 {
 	__typeof__(&hoist_emulator_calls) calls;

@@ -45,6 +45,39 @@ Test(alloc_device, hands_out_device_memory_exactly)
 	expect_nothing_left();
 }
 
+/* Small, of a span, and of a region of its own: the same stream has it again at once, that is,
+ * while nothing of it passes. */
+Test(alloc_device, gives_a_stream_its_blocks_again_whatever_their_size)
+{
+	need_stand_in();
+	struct hoist__pool_options options = {
+		.kind = HOIST__MEMORY_DEVICE, .dev = dev, .region_bytes = 8 * HOIST__MIB};
+	const size_t sizes[] = {1000, HOIST__MIB + 1, 4 * HOIST__MIB, 20 * HOIST__MIB + 1};
+	struct hoist__pool *pool = NULL;
+	struct hoist__dev_stream *stream = NULL;
+	uintptr_t a, b = 77;
+	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+	cr_assert_eq(hoist__stream_create(dev, &stream), 0);
+	hold(1);
+	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+		cr_assert_eq(hoist__pool_alloc_on(pool, sizes[i], 0, stream, &a), 0);
+		cr_assert_eq(hoist__pool_free_on(pool, a, stream), 0);
+		/* What no pool gives, this one does not give either because it has it at hand. */
+		cr_assert_eq(hoist__pool_alloc_on(pool, sizes[i], 4 * HOIST__MIB, stream, &b),
+			     -EINVAL);
+		cr_assert_eq(hoist__pool_alloc_on(pool, SIZE_MAX - 1, 0, stream, &b), -ENOSPC);
+		cr_assert_eq(b, 77);
+		cr_assert_eq(hoist__pool_alloc_on(pool, sizes[i], 0, stream, &b), 0);
+		cr_assert_eq(a, b, "%zu bytes", sizes[i]);
+		cr_assert_eq(hoist__pool_free_on(pool, b, stream), 0);
+		b = 77;
+	}
+	hold(0);
+	hoist__pool_unref(pool);
+	hoist__stream_destroy(stream);
+	expect_nothing_left();
+}
+
 Test(alloc_device, says_how_much_device_memory_is_left)
 {
 	need_stand_in();
