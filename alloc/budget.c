@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/figure.h"
+#include "base/list.h"
 #include "base/wait.h"
 
 struct hoist__budget {
@@ -21,7 +22,48 @@ struct hoist__budget {
 	pthread_cond_t released; /* broadcast by every release; monotonic */
 	size_t used;
 	size_t peak;
+	struct hoist__list link; /* in the list of all; its lock */
 };
+
+/* --- fork: a child finds whole books; those who wait are not there --- */
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hoist__list all = {&all, &all};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int atfork_err;
+
+static struct hoist__budget *budget_of(struct hoist__list *link)
+{
+	return HOIST__CONTAINER_OF(link, struct hoist__budget, link);
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct hoist__list *link = all.next; link != &all; link = link->next)
+		pthread_mutex_lock(&budget_of(link)->lock);
+}
+
+static void in_parent(void)
+{
+	for (struct hoist__list *link = all.next; link != &all; link = link->next)
+		pthread_mutex_unlock(&budget_of(link)->lock);
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void in_child(void)
+{
+	for (struct hoist__list *link = all.next; link != &all; link = link->next)
+		(void)hoist__condition_init(&budget_of(link)->released); /* as it was made */
+	in_parent();
+}
+
+static void watch_forks(void)
+{
+	atfork_err = -pthread_atfork(before_fork, in_parent, in_child);
+}
+
+/* --- making, sharing, the end --- */
 
 static int init_sync(struct hoist__budget *budget)
 {
@@ -41,13 +83,17 @@ int hoist__budget_create(size_t limit_bytes, struct hoist__budget **ret)
 	struct hoist__budget *budget = calloc(1, sizeof *budget);
 	if (budget == NULL)
 		return hoist__fail_nomem("budget", sizeof *budget);
-	int err = init_sync(budget);
+	(void)pthread_once(&once, watch_forks);
+	int err = atfork_err != 0 ? atfork_err : init_sync(budget);
 	if (err != 0) {
 		free(budget);
 		return hoist__fail_errno(err, "creating a budget");
 	}
 	atomic_init(&budget->n_refs, 1);
 	budget->limit = limit_bytes;
+	pthread_mutex_lock(&all_lock);
+	hoist__list_push_back(&all, &budget->link);
+	pthread_mutex_unlock(&all_lock);
 	*ret = budget;
 	return 0;
 }
@@ -62,10 +108,15 @@ void hoist__budget_unref(struct hoist__budget *budget)
 {
 	if (budget == NULL || atomic_fetch_sub(&budget->n_refs, 1) != 1)
 		return;
+	pthread_mutex_lock(&all_lock);
+	hoist__list_remove(&budget->link);
+	pthread_mutex_unlock(&all_lock);
 	pthread_cond_destroy(&budget->released);
 	pthread_mutex_destroy(&budget->lock);
 	free(budget);
 }
+
+/* --- bytes; the lock is below every other --- */
 
 /* With the lock held. */
 static int try_acquire(struct hoist__budget *budget, size_t bytes)

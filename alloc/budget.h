@@ -7,6 +7,7 @@
  * user can work with the smallest amount he asked for first.
  *
  * Threads: any.  Reference counted.
+ * fork: a child has a budget of its own, as it was at that moment.
  */
 #ifndef HOIST_ALLOC_BUDGET_H
 #define HOIST_ALLOC_BUDGET_H

@@ -138,6 +138,52 @@ static void check_host_pool(unsigned debug)
 	hoist__pool_unref(shared.pool);
 }
 
+/* --- budgets --- */
+
+struct asking {
+	struct hoist__budget *budget;
+	_Atomic bool done;
+};
+
+/* Its lock is nearly always held. */
+static void *ask(void *argument)
+{
+	struct asking *asking = argument;
+	while (!atomic_load(&asking->done)) {
+		CHECK(hoist__budget_acquire(asking->budget, 1) == 0);
+		hoist__budget_release(asking->budget, 1);
+	}
+	return NULL;
+}
+
+static void check_budget(void)
+{
+	struct asking asking = {0};
+	pthread_t threads[2];
+	CHECK(hoist__budget_create(64 * HOIST__MIB, &asking.budget) == 0);
+	const struct hoist__pool_options options = {.budget = asking.budget};
+	struct hoist__pool *pool = make_pool(&options);
+	for (int i = 0; i < 2; i++)
+		start(&threads[i], ask, &asking);
+	for (int i = 0; i < 20; i++) {
+		pid_t child = fork();
+		if (child == 0) {
+			(void)alarm(CHILD_SECONDS);
+			CHECK(hoist__pool_free(pool, take_block(pool, 100)) == 0);
+			hoist__pool_unref(pool);
+			_exit(0);
+		}
+		expect_child_ends_well(child);
+	}
+	atomic_store(&asking.done, true);
+	for (int i = 0; i < 2; i++)
+		join(threads[i]);
+	expect_unused(pool);
+	hoist__pool_unref(pool);
+	CHECK(hoist__budget_used(asking.budget) == 0);
+	hoist__budget_unref(asking.budget);
+}
+
 /* --- memory of a driver --- */
 
 static void expect_stale(struct hoist__pool *pool, struct hoist__dev_stream *stream,
@@ -191,6 +237,7 @@ int main(void)
 	CHECK(hoist__dev_get(HOIST__API_CUDA, 0, &dev) == 0);
 	for (unsigned debug = 0; debug <= 2; debug++)
 		check_host_pool(debug);
+	check_budget();
 	check_driver_pool(HOIST__MEMORY_DEVICE, dev);
 	check_driver_pool(HOIST__MEMORY_PINNED, dev);
 	check_driver_pool(HOIST__MEMORY_MANAGED, dev);
