@@ -68,7 +68,7 @@ static void play(hoist_device *device, const char *api, int kind, uint64_t n)
 	}
 	clock_open(&clock);
 	lib_set_latency(api, 0, 200);
-	clock_run(&clock, kind == HOIST_MEMORY_DEVICE ? api : "the driver's pool", n);
+	clock_run(&clock, kind == HOIST_MEMORY_DEVICE ? api : "the driver's pool", n, true);
 	lib_set_latency(api, 0, 0);
 	clock_close(&clock);
 	for (int i = 0; i < CLOCK_PLAYERS + 1; i++) {
@@ -87,7 +87,7 @@ int main(void)
 	hoist_device *devices[LIB_N_DEVICES];
 	const char *sanitizers = getenv("HOIST_TEST_SANITIZERS");
 	bool slow = sanitizers != NULL && sanitizers[0] != '\0';
-	const uint64_t n = slow ? 6000 : 60000;
+	const uint64_t n = slow ? 10000 : 60000;
 	if (!lib_emulate()) {
 		printf("skipped: the emulators are not built\n");
 		return 77;
