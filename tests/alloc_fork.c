@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "device/device.h"
@@ -161,7 +162,10 @@ static void check_budget(void)
 	struct asking asking = {0};
 	pthread_t threads[2];
 	CHECK(hoist__budget_create(64 * HOIST__MIB, &asking.budget) == 0);
-	const struct hoist__pool_options options = {.budget = asking.budget};
+	/* So small that no thread is started to populate it: ThreadSanitizer has none in a child.
+	 */
+	const struct hoist__pool_options options = {.region_bytes = 2 * HOIST__MIB,
+						    .budget = asking.budget};
 	struct hoist__pool *pool = make_pool(&options);
 	for (int i = 0; i < 2; i++)
 		start(&threads[i], ask, &asking);
@@ -230,6 +234,54 @@ static void check_driver_pool(enum hoist__memory_kind kind, struct hoist__dev *d
 	hoist__stream_destroy(stream);
 }
 
+/* --- addresses of the parent's that the child has for something else --- */
+
+static void use_addresses(struct hoist__pool *parents, uintptr_t base, size_t bytes)
+{
+	const struct hoist__pool_options options = {.region_bytes = bytes};
+	struct hoist__pool *own = make_pool(&options);
+	struct block blocks[N_BLOCKS];
+	(void)alarm(CHILD_SECONDS);
+	CHECK(mmap((void *)base, bytes, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == (void *)base);
+	CHECK(hoist__pool_add_region(own, base, bytes) == 0);
+	fill(own, blocks, N_BLOCKS);
+	CHECK(blocks[0].address >= base && blocks[0].address < base + bytes);
+	/* As others are trimmed when memory runs out. */
+	hoist__pool_trim(parents, 0);
+	hoist__pool_unref(parents);
+	hoist__pool_check(own);
+	empty(own, blocks, N_BLOCKS);
+	hoist__pool_check(own);
+	_exit(0);
+}
+
+/* The pool has blocks in magazines, wholly free slabs and empty regions, all of which the child
+ * must leave alone. */
+static void check_reused_addresses(struct hoist__dev *dev)
+{
+	const struct hoist__pool_options options = {.kind = HOIST__MEMORY_PINNED,
+						    .dev = dev,
+						    .region_bytes = 4 * HOIST__MIB,
+						    .keep_bytes = 64 * HOIST__MIB};
+	struct hoist__pool *pool = make_pool(&options);
+	uintptr_t blocks[500];
+	struct hoist__block found;
+	for (int i = 0; i < 500; i++)
+		blocks[i] = take_block(pool, 1000);
+	CHECK(hoist__pool_find(pool, blocks[0], &found) == 0);
+	uintptr_t base = found.region->base;
+	size_t bytes = found.region->bytes;
+	for (int i = 0; i < 500; i++)
+		CHECK(hoist__pool_free(pool, blocks[i]) == 0);
+	pid_t child = fork();
+	if (child == 0)
+		use_addresses(pool, base, bytes);
+	expect_child_ends_well(child);
+	expect_unused(pool);
+	hoist__pool_unref(pool);
+}
+
 int main(void)
 {
 	struct hoist__dev *dev;
@@ -241,5 +293,6 @@ int main(void)
 	check_driver_pool(HOIST__MEMORY_DEVICE, dev);
 	check_driver_pool(HOIST__MEMORY_PINNED, dev);
 	check_driver_pool(HOIST__MEMORY_MANAGED, dev);
+	check_reused_addresses(dev);
 	return 0;
 }
