@@ -22,7 +22,8 @@
  * does.  A block freed on it, or used by it (named in a use, a push or a take meanwhile), is
  * parked until hoist__deferred_release_captured(): the graph may run again and use it then.
  * While the capture lasts it can be taken for the same stream, and nothing else can: a graph is
- * not behind what its stream got before.
+ * not behind what its stream got before.  What it got for that block before, the caller
+ * sees to: such a block is for its stream alone until that has passed.
  *   Nothing tells afterwards that a stream captured.  So each use, push and take asks, where the
  * stream may capture at all (hoist__stream_may_capture()); where nobody can make it capture, the
  * three call no driver, but to record full batches.  Asking once a batch would miss a capture

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An emulated device for a test of one folder, or a real one where HOIST_TEST_DEVICE says
- * cuda or hip; and the emulator's controls. */
+ * cuda:0 or hip:0; and the emulator's controls. */
 #ifndef HOIST_TESTS_ALLOC_DEVICE_H
 #define HOIST_TESTS_ALLOC_DEVICE_H
 
@@ -20,7 +20,7 @@ static void open_device(void)
 {
 	const char *real = getenv("HOIST_TEST_DEVICE");
 	enum hoist__api api =
-		real != NULL && strcmp(real, "hip") == 0 ? HOIST__API_HIP : HOIST__API_CUDA;
+		real != NULL && strncmp(real, "hip", 3) == 0 ? HOIST__API_HIP : HOIST__API_CUDA;
 	if (real == NULL) {
 		setenv("HOIST_EMULATE", "cuda:1", 1);
 		setenv("HOIST_EMULATE_MEMORY", "1G", 1);

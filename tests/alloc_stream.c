@@ -156,7 +156,7 @@ static void check_that_it_matters(struct clock *clock)
 	}
 }
 
-static void play(enum hoist__api api, uint64_t n)
+static void play(enum hoist__api api, uint64_t n_first, uint64_t n)
 {
 	static struct clock clock;
 	open_clock(&clock, api);
@@ -164,7 +164,7 @@ static void play(enum hoist__api api, uint64_t n)
 		check_that_it_matters(&clock);
 		control.set_latency(0, 200);
 	}
-	clock_run(&clock, "at first", n / 10, false);
+	clock_run(&clock, "at first", n_first, false);
 	struct figures before = figures();
 	/* A real device is as late as it is. */
 	clock_run(&clock, hoist__api_name(api), n, emulated);
@@ -191,13 +191,13 @@ int main(void)
 	const uint64_t n = is_slow() ? 50000 : 1000000;
 	const char *real = getenv("HOIST_TEST_DEVICE");
 	if (real != NULL) {
-		play(strncmp(real, "hip", 3) == 0 ? HOIST__API_HIP : HOIST__API_CUDA, n);
+		play(strncmp(real, "hip", 3) == 0 ? HOIST__API_HIP : HOIST__API_CUDA, n / 10, n);
 		return 0;
 	}
 	emulated = true;
 	(void)driver_open("libhoist-emulated-cuda.so", "cuda:1,hip:1", &control);
-	play(HOIST__API_CUDA, n);
+	play(HOIST__API_CUDA, n / 10, n);
 	(void)driver_open("libhoist-emulated-hip.so", "cuda:1,hip:1", &control);
-	play(HOIST__API_HIP, is_slow() ? n / 5 : n / 20);
+	play(HOIST__API_HIP, n / 10, n / 10);
 	return 0;
 }
