@@ -29,6 +29,7 @@ struct growth {
 	size_t bound; /* what the region may take of the limit */
 	bool whole;   /* the block gets all of the region */
 	bool shared;  /* others wait for it */
+	bool wait;    /* for the budget: nothing else helps */
 };
 
 /* The bytes of a region that fits the want and no more.  Host regions are aligned to all that a
@@ -152,7 +153,11 @@ static int charge(const struct growth *growth)
 	if (err != 0 || budget == NULL)
 		return err;
 	err = hoist__budget_acquire(budget, growth->bound);
-	if (err == -EAGAIN && pool->options.budget_wait_ns != 0) {
+	if (err == -EAGAIN && growth->wait) {
+		hoist__pools_yield(budget);
+		err = hoist__budget_acquire(budget, growth->bound);
+	}
+	if (err == -EAGAIN && growth->wait) {
 		uint64_t start = hoist__now_ns();
 		uint64_t waited = 0;
 		while (err == -EAGAIN && waited < pool->options.budget_wait_ns) {
@@ -263,8 +268,8 @@ static bool may_do_with_less(int err)
 	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
 }
 
-/* Creates the region; where memory is short, gives back what lies empty, and
- * then makes do with an exact one. */
+/* Creates the region; where memory is short, gives back what lies empty, then makes do with an
+ * exact one, and at last waits for the budget. */
 static int create_or_less(struct growth *growth, struct hoist__pool_region **ret)
 {
 	struct hoist__pool *pool = growth->pool;
@@ -284,6 +289,9 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 		if (growth->bound <= room(pool))
 			err = create_region(growth, ret);
 	}
+	growth->wait = pool->options.budget != NULL && pool->options.budget_wait_ns != 0;
+	if (err == -EDQUOT && growth->wait && growth->bound <= room(pool))
+		err = create_region(growth, ret);
 	return err == 0 ? 0 : hoist__fail(first_err, "%s", cause);
 }
 

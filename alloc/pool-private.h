@@ -313,6 +313,8 @@ bool hoist__pool_watched_empty(struct hoist__pool *pool);
 
 int hoist__pools_join(struct hoist__pool *pool); /* -ENOMEM */
 void hoist__pools_part(struct hoist__pool *pool);
+/* Pools with this budget give back what they only keep; without locks. */
+void hoist__pools_yield(const struct hoist__budget *budget);
 
 /* All locks but the threads', in their order. */
 void hoist__pool_lock_all(struct hoist__pool *pool);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pools.c - the pools of the process: what streams' ends and forks concern. */
+/* alloc/pools.c - the pools of the process: forks, the ends of streams, shared budgets. */
 #include "config.h"
 
 #include <errno.h>
@@ -125,7 +125,7 @@ void hoist__pools_part(struct hoist__pool *pool)
 	pthread_mutex_unlock(&pools_lock);
 }
 
-/* --- streams --- */
+/* --- what concerns several --- */
 
 /* A reference to the pool behind @before in the list (NULL: the first) that is not ending;
  * @before's is given up. */
@@ -142,6 +142,14 @@ static struct hoist__pool *next_pool(struct hoist__pool *before)
 	pthread_mutex_unlock(&pools_lock);
 	hoist__pool_unref(before);
 	return found;
+}
+
+void hoist__pools_yield(const struct hoist__budget *budget)
+{
+	struct hoist__pool *pool = NULL;
+	while ((pool = next_pool(pool)) != NULL)
+		if (pool->options.budget == budget)
+			hoist__pool_trim(pool, 0);
 }
 
 void hoist__pools_forget_stream(struct hoist__dev_stream *stream)

@@ -388,7 +388,6 @@ Test(limit, of_a_budget_is_shared)
 	cr_assert_eq(hoist_budget_create(64 * MIB, &budget), 0);
 	hoist_memory *one = create(OPTIONS(.budget = budget));
 	hoist_memory *two = create(OPTIONS(.budget = budget, .budget_wait_ns = 1000000));
-	hoist_budget_unref(budget); /* both keep it */
 	uintptr_t block = alloc(one, 48 * MIB, 0);
 	uintptr_t other = 77;
 	cr_expect_eq(hoist_memory_alloc(two, 48 * MIB, 0, &other), -EDQUOT);
@@ -398,6 +397,15 @@ Test(limit, of_a_budget_is_shared)
 	other = alloc(two, 48 * MIB, 0);
 	cr_expect_eq(statistics_of(one).reserved_bytes, 0);
 	release(two, other);
+	/* Who would wait does not wait for what is only kept, by others or by himself. */
+	hoist_memory *three = create(OPTIONS(.budget = budget, .budget_wait_ns = UINT64_MAX));
+	other = alloc(three, 48 * MIB, 0);
+	release(three, other);
+	other = alloc(three, 64 * MIB, 0);
+	release(three, other);
+	cr_expect_eq(statistics_of(three).calls[HOIST_CALL_WAIT].n, 0);
+	hoist_memory_unref(three);
+	hoist_budget_unref(budget); /* the others keep it */
 	hoist_memory_unref(one);
 	hoist_memory_unref(two);
 }
