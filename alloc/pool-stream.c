@@ -66,6 +66,7 @@ int hoist__pool_defer(struct hoist__pool *pool, uintptr_t address, const struct 
 int hoist__pool_free_on(struct hoist__pool *pool, uintptr_t address,
 			struct hoist__dev_stream *stream)
 {
+	assert(stream != NULL);
 	int err = check_stale(pool);
 	if (err != 0)
 		return err;
@@ -80,6 +81,7 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 			 struct hoist__dev_stream *stream, uintptr_t *ret)
 {
 	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
+	assert(stream != NULL);
 	if (is_watched(pool))
 		return hoist__pool_alloc_slow(pool, bytes, align, 0, stream, ret);
 	/* What is refused here is refused below, with the text. */
@@ -101,6 +103,7 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 int hoist__pool_use(struct hoist__pool *pool, uintptr_t address, struct hoist__dev_stream *stream)
 {
 	struct hoist__deferred *deferred;
+	assert(stream != NULL);
 	int err = check_stale(pool);
 	if (err == 0)
 		err = need_deferred(pool, &deferred);

@@ -101,7 +101,8 @@ int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsi
  *   changed; -EFAULT (debug) if its surroundings were overwritten; it is free then. */
 int hoist__pool_free(struct hoist__pool *pool, uintptr_t address);
 
-/* In stream order; see deferred.h.  @stream is of the pool's device, or of the CPU. */
+/* In stream order; see deferred.h.  @stream, which is not NULL, is of the pool's device, or of the
+ * CPU. */
 int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 			 struct hoist__dev_stream *stream, uintptr_t *ret);
 int hoist__pool_free_on(struct hoist__pool *pool, uintptr_t address,
