@@ -11,8 +11,9 @@
  *   slab     the slab that covers it; NULL: none
  *   state    of a live large block that starts here, see slab.h; else 0
  *   address, n, n_before, kind, links    at the first granule of a span: spans.h
- *   states, address, reciprocal, block_bytes, n_blocks    in each granule of a slab: what a
- *            free needs of it, so that it reads one cache line less
+ *   address, reciprocal, block_bytes, n_blocks    in each granule of a slab: what a free
+ *            needs of it, so that it reads one cache line less.  True as long as `slab` is,
+ *            which who reads them without a lock looks at again afterwards
  *
  * Who may write what: extent and slab are set before an address in the granule can be
  * known to anyone, and cleared when no block is left; state is exchanged by who frees; the
@@ -22,12 +23,29 @@
 #define HOIST_ALLOC_GRANULE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define HOIST__GRANULE_SHIFT 16
 #define HOIST__GRANULE_BYTES ((size_t)1 << HOIST__GRANULE_SHIFT)
 #define HOIST__ADDRESS_BITS 48 /* of user space on x86-64 and arm64, and of devices */
+
+#if defined(__SANITIZE_THREAD__)
+#define HOIST__TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HOIST__TSAN 1
+#endif
+#endif
+
+/* ThreadSanitizer does not know fences, and what they order here it need not see: it is reached
+ * by wrong addresses alone, or has a way of its own for it (magazine.h). */
+#ifdef HOIST__TSAN
+#define hoist__fence(order) ((void)(order))
+#else
+#define hoist__fence(order) atomic_thread_fence(order)
+#endif
 
 struct hoist__extent;
 struct hoist__slab;
@@ -43,10 +61,7 @@ enum hoist__span_kind {
 struct hoist__granule {
 	struct hoist__extent *_Atomic extent;
 	struct hoist__slab *_Atomic slab;
-	union {
-		_Atomic uint64_t state;
-		_Atomic uint32_t *states;
-	};
+	_Atomic uint64_t state;
 	uintptr_t address;
 	union {
 		struct {
@@ -88,6 +103,15 @@ static inline struct hoist__granule *hoist__granule_of(uintptr_t address)
 	if (__builtin_expect(leaf == NULL, 0))
 		return NULL;
 	return hoist__granule_in(leaf, address);
+}
+
+/* What was read of @slab in the record until now was true of it.  Only a wrong address, freed
+ * while its slab goes away, can find that it was not. */
+static inline bool hoist__granule_still(const struct hoist__granule *granule,
+					const struct hoist__slab *slab)
+{
+	hoist__fence(memory_order_acquire);
+	return atomic_load_explicit(&granule->slab, memory_order_relaxed) == slab;
 }
 
 /* The n'th granule behind that at @address; both are granules of one extent. */

@@ -51,9 +51,7 @@ static int membarrier(int command)
 static bool fence_all(void)
 {
 	if (hoist__cache_fences) {
-#ifndef HOIST__TSAN
-		atomic_thread_fence(memory_order_seq_cst);
-#endif
+		hoist__fence(memory_order_seq_cst);
 		return true;
 	}
 	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)

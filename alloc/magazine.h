@@ -38,14 +38,6 @@
 
 #include "alloc/slab.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define HOIST__TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HOIST__TSAN 1
-#endif
-#endif
-
 #define HOIST__MAGAZINE_MOST 128 /* blocks; the random walk of a steady user stays within */
 
 struct hoist__magazine {
@@ -105,7 +97,7 @@ static inline bool hoist__cache_enter(struct hoist__cache *cache)
 #else
 	atomic_store_explicit(&cache->busy, 1, memory_order_relaxed);
 	if (__builtin_expect(hoist__cache_fences, 0))
-		atomic_thread_fence(memory_order_seq_cst);
+		hoist__fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
 	bool stopped = atomic_load_explicit(&cache->stop, memory_order_acquire) != 0;

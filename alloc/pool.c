@@ -186,22 +186,24 @@ int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 	if (HOIST__UNLIKELY(granule == NULL ||
 			    atomic_load_explicit(&pool->slow, memory_order_relaxed) != 0))
 		return free_slow(pool, address);
-	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
 	if (HOIST__UNLIKELY(slab == NULL || cache == NULL || hoist__granule_pool(granule) != pool))
 		return free_slow(pool, address);
 	size_t offset = address - granule->address;
 	size_t index = offset * granule->reciprocal >> HOIST__RECIPROCAL_SHIFT;
 	const uint32_t block = granule->block_bytes;
-	if (HOIST__UNLIKELY(index >= granule->n_blocks || index * block != offset))
+	if (HOIST__UNLIKELY(index >= granule->n_blocks || index * block != offset ||
+			    !hoist__granule_still(granule, slab)))
 		return free_slow(pool, address);
-	_Atomic uint32_t *state = &granule->states[index];
+	_Atomic uint32_t *state = &slab->states[index];
 	/* One read more, so that the exchange can only meet a block that it may end. */
 	uint32_t was = atomic_load_explicit(state, memory_order_relaxed);
 	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0))
 		return free_slow(pool, address);
 	was = atomic_exchange_explicit(state, 0, memory_order_acq_rel);
-	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0)) {
+	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0 ||
+			    !hoist__granule_still(granule, slab))) {
 		/* 0 is left alone: the block may be somebody's again meanwhile. */
 		if (was != 0)
 			atomic_store_explicit(state, was, memory_order_release);
@@ -266,7 +268,7 @@ static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__bl
 	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
 	uint32_t index;
 	size_t requested;
-	size_t allocated;
+	size_t allocated = 0;
 	if (slab != NULL) {
 		if (!hoist__slab_at(slab, raw, &index))
 			return -ENOENT;
@@ -274,7 +276,8 @@ static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__bl
 		allocated = slab->block_bytes;
 	} else {
 		requested = atomic_load(&first->state) & HOIST__LARGE_BYTES_MASK;
-		allocated = hoist__span_bytes(extent, first);
+		if (requested != 0)
+			allocated = hoist__span_bytes(extent, first);
 	}
 	uintptr_t start = raw;
 	size_t bytes = requested;

@@ -69,9 +69,8 @@ void hoist__class_done(struct hoist__class *class)
 
 struct hoist__slab *hoist__slab_create(struct hoist__pool *pool, struct hoist__class *class)
 {
-	/* The states begin a cache line of their own. */
-	size_t head = (sizeof(struct hoist__slab) + 63) & ~(size_t)63;
-	size_t bytes = head + ((class->n_blocks * sizeof(uint32_t) + 63) & ~(size_t)63);
+	size_t bytes = sizeof(struct hoist__slab) +
+		       ((class->n_blocks * sizeof(uint32_t) + 63) & ~(size_t)63);
 	struct hoist__slab *slab = aligned_alloc(64, bytes);
 	if (slab == NULL) {
 		(void)hoist__fail_nomem("a slab's description", bytes);
@@ -81,7 +80,6 @@ struct hoist__slab *hoist__slab_create(struct hoist__pool *pool, struct hoist__c
 	slab->pool = pool;
 	slab->class = class;
 	slab->class_index = class->index;
-	slab->states = (_Atomic uint32_t *)(void *)((char *)slab + head);
 	slab->block_bytes = class->block_bytes;
 	slab->n_blocks = class->n_blocks;
 	slab->reciprocal = class->reciprocal;

@@ -74,7 +74,6 @@ struct hoist__slab {
 	/* Read by every free, constant while it has a span. */
 	struct hoist__pool *pool;
 	struct hoist__class *class;
-	_Atomic uint32_t *states;
 	uint32_t block_bytes;
 	uint32_t n_blocks;
 	uint64_t reciprocal;
@@ -85,6 +84,8 @@ struct hoist__slab {
 	uint32_t n_free;
 	uint32_t words; /* bit i: free[i] is not 0 */
 	uint64_t free[HOIST__SLAB_BLOCKS_MOST / 64];
+	/* At a fixed place: found without reading what is above. */
+	_Atomic uint32_t states[] __attribute__((aligned(64)));
 };
 
 /* A free block on its way: in a magazine, or between it and the slab. */

@@ -23,7 +23,6 @@ static void mark_slab(const struct hoist__granule *span, struct hoist__slab *sla
 	for (size_t i = 0; i < span->n; i++) {
 		struct hoist__granule *granule = hoist__granule_at(span->address, i);
 		granule->address = slab->base;
-		granule->states = slab->states;
 		granule->reciprocal = slab->reciprocal;
 		granule->block_bytes = slab->block_bytes;
 		granule->n_blocks = slab->n_blocks;
@@ -36,8 +35,8 @@ static void unmark_slab(const struct hoist__granule *span)
 	for (size_t i = 0; i < span->n; i++) {
 		struct hoist__granule *granule = hoist__granule_at(span->address, i);
 		atomic_store_explicit(&granule->slab, NULL, memory_order_release);
-		atomic_store_explicit(&granule->state, 0, memory_order_relaxed);
 	}
+	hoist__fence(memory_order_release); /* before the records serve anything else */
 }
 
 /* The class gets @span for one more slab; its lock is held. */
