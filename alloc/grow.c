@@ -26,10 +26,11 @@ struct growth {
 	const struct hoist__want *want;
 	size_t bytes; /* asked for; no more than the granules wanted */
 	struct hoist__region_options options;
-	size_t bound; /* what the region may take of the limit */
-	bool whole;   /* the block gets all of the region */
-	bool shared;  /* others wait for it */
-	bool wait;    /* for the budget: nothing else helps */
+	size_t bound;  /* what the region may take of the limit */
+	bool whole;    /* the block gets all of the region */
+	bool shared;   /* others wait for it */
+	bool may_wait; /* for the budget */
+	bool wait;     /* now: nothing else helps */
 };
 
 /* The bytes of a region that fits the want and no more.  Host regions are aligned to all that a
@@ -72,6 +73,8 @@ static void plan(struct growth *growth, unsigned flags)
 		.source = pool->options.source,
 		.calls = &pool->calls,
 	};
+	growth->may_wait = pool->options.budget != NULL && pool->options.budget_wait_ns != 0 &&
+			   (flags & HOIST__GROW_AT_ONCE) == 0;
 	size_t exact = exact_bytes(growth);
 	bool slab = growth->want->kind == HOIST__SPAN_SLAB;
 	growth->shared =
@@ -145,36 +148,45 @@ static int charge_device(const struct growth *growth)
 			   hoist__figure(used < limit ? limit - used : 0).text);
 }
 
-static int charge(const struct growth *growth)
+static int charge_budget(const struct growth *growth, bool wait)
 {
 	struct hoist__pool *pool = growth->pool;
 	struct hoist__budget *budget = pool->options.budget;
-	int err = charge_device(growth);
-	if (err != 0 || budget == NULL)
-		return err;
-	err = hoist__budget_acquire(budget, growth->bound);
-	if (err == -EAGAIN && growth->wait) {
+	if (budget == NULL)
+		return 0;
+	if (wait)
 		hoist__pools_yield(budget);
-		err = hoist__budget_acquire(budget, growth->bound);
-	}
-	if (err == -EAGAIN && growth->wait) {
+	int err = hoist__budget_acquire(budget, growth->bound);
+	if (err == -EAGAIN && wait) {
 		uint64_t start = hoist__now_ns();
-		uint64_t waited = 0;
-		while (err == -EAGAIN && waited < pool->options.budget_wait_ns) {
-			err = hoist__budget_acquire_wait(budget, growth->bound,
-							 pool->options.budget_wait_ns - waited);
-			waited = hoist__now_ns() - start;
-		}
-		hoist__calls_add(&pool->calls, HOIST__CALL_WAIT, waited);
+		err = hoist__budget_acquire_wait(budget, growth->bound,
+						 pool->options.budget_wait_ns);
+		hoist__calls_add(&pool->calls, HOIST__CALL_WAIT, hoist__now_ns() - start);
 	}
 	if (err == 0)
 		return 0;
-	if (pool->options.device_budget != NULL)
-		hoist__budget_release(pool->options.device_budget, growth->bound);
 	return hoist__fail(-EDQUOT, "the budget's limit is %s: %s asked, %s in use",
 			   hoist__figure(hoist__budget_limit(budget)).text,
 			   hoist__figure(growth->bound).text,
 			   hoist__figure(hoist__budget_used(budget)).text);
+}
+
+/* Who waits for the budget holds nothing of the device meanwhile. */
+static int charge(const struct growth *growth)
+{
+	struct hoist__budget *device = growth->pool->options.device_budget;
+	int err = charge_device(growth);
+	if (err != 0)
+		return err;
+	err = charge_budget(growth, false);
+	if (err != 0 && device != NULL)
+		hoist__budget_release(device, growth->bound);
+	if (err == 0 || !growth->wait)
+		return err;
+	err = charge_budget(growth, true);
+	if (err == 0 && (err = charge_device(growth)) != 0)
+		hoist__budget_release(growth->pool->options.budget, growth->bound);
+	return err;
 }
 
 /* --- creating --- */
@@ -289,7 +301,7 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 		if (growth->bound <= room(pool))
 			err = create_region(growth, ret);
 	}
-	growth->wait = pool->options.budget != NULL && pool->options.budget_wait_ns != 0;
+	growth->wait = growth->may_wait;
 	if (err == -EDQUOT && growth->wait && growth->bound <= room(pool))
 		err = create_region(growth, ret);
 	return err == 0 ? 0 : hoist__fail(first_err, "%s", cause);

@@ -250,6 +250,8 @@ void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_reg
 
 /* --- grow.c --- */
 
+#define HOIST__GROW_AT_ONCE 0x80000000u /* a flag beside HOIST__ALLOC_*: no waiting for a budget */
+
 /* Creates a region for the shard and takes @want from it.
  * Returns: 0 and the span; 1 if another thread's work was waited for instead:
  *   try again; -EDQUOT; as hoist__region_create(). */

@@ -225,6 +225,7 @@ int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
 	int first_err = err;
 	char cause[HOIST__ERROR_BYTES];
 	hoist__error_copy(cause, sizeof cause);
+	flags |= HOIST__GROW_AT_ONCE; /* the budget was waited for */
 	for (int i = 0; i < TRIES_MOST && hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT); i++)
 		if (take_or_grow(pool, shard, want, bytes, flags, ret) == 0)
 			return 0;

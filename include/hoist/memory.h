@@ -103,7 +103,8 @@ typedef struct hoist_memory_functions {
 } hoist_memory_functions;
 
 /* Called without any lock when memory or a limit is exhausted, after the resource has given
- * back what it can: frees something, or waits.  @attempt counts from 1.
+ * back what it can: frees something, or waits; it does not allocate of the same resource, which
+ * would call it again.  @attempt counts from 1.
  * Returns: not 0 to have the request tried again. */
 typedef int hoist_memory_exhausted(void *context, size_t bytes, unsigned attempt);
 
