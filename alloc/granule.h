@@ -11,9 +11,9 @@
  *   slab     the slab that covers it; NULL: none
  *   state    of a live large block that starts here, see slab.h; else 0
  *   address, n, n_before, kind, links    at the first granule of a span: spans.h
- *   address, reciprocal, block_bytes, n_blocks    in each granule of a slab: what a free
- *            needs of it, so that it reads one cache line less.  True as long as `slab` is,
- *            which who reads them without a lock looks at again afterwards
+ *   address, reciprocal, block_bytes, n_blocks, class_index    in each granule of a slab:
+ *            what a free needs of it, so that it reads one cache line less.  True as long as `slab`
+ * is, which who reads them without a lock looks at again afterwards
  *
  * Who may write what: extent and slab are set before an address in the granule can be
  * known to anyone, and cleared when no block is left; state is exchanged by who frees; the
@@ -71,7 +71,8 @@ struct hoist__granule {
 		struct {
 			uint64_t reciprocal;
 			uint32_t block_bytes;
-			uint32_t n_blocks;
+			uint16_t n_blocks;
+			uint16_t class_index;
 		};
 	};
 	uint32_t n;	   /* granules of the span that starts here */

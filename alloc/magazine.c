@@ -109,7 +109,8 @@ static struct hoist__cache *make_cache(struct hoist__pool *pool)
 	cache->shard = atomic_fetch_add(&pool->next_shard, 1) % pool->n_shards;
 	n_entries = 0;
 	for (unsigned i = 0; i < pool->n_classes; i++) {
-		cache->magazines[i].most = (uint32_t)most_blocks(pool, i);
+		cache->magazines[i].most = (uint16_t)most_blocks(pool, i);
+		cache->magazines[i].block_bytes = pool->shards[0].classes[i].block_bytes;
 		cache->magazines[i].entries = cache->entries + n_entries;
 		n_entries += cache->magazines[i].most;
 	}

@@ -41,8 +41,9 @@
 #define HOIST__MAGAZINE_MOST 128 /* blocks; the random walk of a steady user stays within */
 
 struct hoist__magazine {
-	uint32_t n;
-	uint32_t most;
+	uint16_t n;
+	uint16_t most;
+	uint32_t block_bytes; /* of the class; here, as the cache line is at hand */
 	struct hoist__entry *entries;
 };
 

@@ -150,7 +150,7 @@ int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsi
 	struct hoist__entry entry = magazine->entries[--magazine->n];
 	atomic_store_explicit(&cache->bytes,
 			      atomic_load_explicit(&cache->bytes, memory_order_relaxed) -
-				      pool->shards[0].classes[class].block_bytes,
+				      magazine->block_bytes,
 			      memory_order_relaxed);
 	hoist__cache_leave(cache);
 	atomic_store_explicit(entry.state, (uint32_t)bytes, memory_order_relaxed);
@@ -193,6 +193,7 @@ int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 	size_t offset = address - granule->address;
 	size_t index = offset * granule->reciprocal >> HOIST__RECIPROCAL_SHIFT;
 	const uint32_t block = granule->block_bytes;
+	const unsigned class = granule->class_index;
 	if (HOIST__UNLIKELY(index >= granule->n_blocks || index * block != offset ||
 			    !hoist__granule_still(granule, slab)))
 		return free_slow(pool, address);
@@ -211,7 +212,6 @@ int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 	}
 	if (HOIST__LIKELY(pool->counts))
 		cache_count_free(cache, was);
-	unsigned class = hoist__class_of(block, pool->quantum_shift);
 	struct hoist__magazine *magazine = &cache->magazines[class];
 	const struct hoist__entry entry = {address, state};
 	if (HOIST__UNLIKELY(!hoist__cache_enter(cache))) {

@@ -25,7 +25,8 @@ static void mark_slab(const struct hoist__granule *span, struct hoist__slab *sla
 		granule->address = slab->base;
 		granule->reciprocal = slab->reciprocal;
 		granule->block_bytes = slab->block_bytes;
-		granule->n_blocks = slab->n_blocks;
+		granule->n_blocks = (uint16_t)slab->n_blocks;
+		granule->class_index = (uint16_t)slab->class_index;
 		atomic_store_explicit(&granule->slab, slab, memory_order_release);
 	}
 }
@@ -144,9 +145,9 @@ static size_t pull_half(struct hoist__cache *cache, unsigned class, struct hoist
 	if (!hoist__cache_enter(cache))
 		return 0;
 	if (magazine->n >= least) {
-		pulled = (magazine->n + 1) / 2;
+		pulled = (magazine->n + 1u) / 2;
 		memcpy(entries, magazine->entries, pulled * sizeof *entries);
-		magazine->n -= (uint32_t)pulled;
+		magazine->n = (uint16_t)(magazine->n - pulled);
 		memmove(magazine->entries, magazine->entries + pulled,
 			magazine->n * sizeof *entries);
 		size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
@@ -164,7 +165,7 @@ static size_t batch_of(const struct hoist__cache *cache, unsigned class)
 {
 	const struct hoist__pool *pool = cache->pool;
 	size_t room = pool->cache_bytes - atomic_load_explicit(&cache->bytes, memory_order_relaxed);
-	size_t batch = (cache->magazines[class].most + 1) / 2;
+	size_t batch = (cache->magazines[class].most + 1u) / 2;
 	batch = hoist__min_u64(batch, room / pool->shards[0].classes[class].block_bytes + 1);
 	return batch == 0 ? 1 : batch;
 }
