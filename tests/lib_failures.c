@@ -1,70 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Every allocation and every driver call of a scenario fails once, in turn: the
- * scenario says so, nothing is left over, and the next one works.
- *
- * Allocations are those of hoist's own code: the program is linked with --wrap for
- * each function, so that libc's and the emulators' are left alone. */
+ * scenario says so, nothing is left over, and the next one works. */
 #include "config.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "hoist/hoist.h"
+#include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 
 #define MANY 2000
-
-static unsigned long countdown; /* allocations until one fails; 0: none does */
-static unsigned long n_failed;
-
-static bool fails(void)
-{
-	if (__atomic_load_n(&countdown, __ATOMIC_RELAXED) == 0 ||
-	    __atomic_sub_fetch(&countdown, 1, __ATOMIC_RELAXED) != 0)
-		return false;
-	__atomic_add_fetch(&n_failed, 1, __ATOMIC_RELAXED);
-	return true;
-}
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-	return fails() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-	return fails() ? NULL : __real_calloc(n, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-	return fails() ? NULL : __real_realloc(memory, bytes);
-}
-
-static void die(const char *format, ...) HOIST__PRINTF(1, 2);
-
-static void die(const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	(void)vfprintf(stderr, format, args);
-	va_end(args);
-	(void)fprintf(stderr, "\n  hoist_error(): %s\n", hoist_error());
-	exit(1);
-}
 
 /* --- the scenario --- */
 
@@ -141,25 +90,19 @@ static void drop(struct scenario *s)
 	s->budget = NULL;
 }
 
-static bool is_expected(int err)
-{
-	return err == -ENOMEM || err == -ENOSPC || err == -EREMOTEIO || err == -EPERM ||
-	       err == -ENODEV;
-}
-
 /* Runs it with failures set up by the caller; then nothing may be left. */
 static void run_once(struct scenario *s, const char *what, unsigned long n, bool must_fail)
 {
 	memset(s->got, 0, BYTES);
 	int err = run(s);
 	if (err == 0 && memcmp(s->got, s->model, BYTES / 2) != 0)
-		die("%s %lu: wrong bytes arrived", what, n);
-	if (err != 0 && !is_expected(err))
-		die("%s %lu: an unexpected error, %d", what, n, err);
+		lib_die("%s %lu: wrong bytes arrived", what, n);
+	if (err != 0 && !lib_is_failure(err))
+		lib_die("%s %lu: an unexpected error, %d", what, n, err);
 	if (err != 0 && hoist_error()[0] == '\0')
-		die("%s %lu: no text", what, n);
+		lib_die("%s %lu: no text", what, n);
 	if (err == 0 && must_fail)
-		die("%s %lu: the failure was lost", what, n);
+		lib_die("%s %lu: the failure was lost", what, n);
 	drop(s);
 }
 
@@ -167,10 +110,10 @@ static void must_work(struct scenario *s, const char *what, unsigned long n)
 {
 	int err = run(s);
 	if (err != 0 || memcmp(s->got, s->model, BYTES / 2) != 0)
-		die("after %s %lu: does not work any more: %d", what, n, err);
+		lib_die("after %s %lu: does not work any more: %d", what, n, err);
 	drop(s);
 	if (!lib_nothing_outstanding(s->devices) || !lib_drivers_content())
-		die("after %s %lu: something is left", what, n);
+		lib_die("after %s %lu: something is left", what, n);
 }
 
 /* --- the sweeps --- */
@@ -182,7 +125,7 @@ static void sweep_driver(struct scenario *s, const char *api, const char *what)
 		char fault[64];
 		(void)snprintf(fault, sizeof fault, "%s:%lu", what, n);
 		if (lib_fail(api, fault) != 0)
-			die("%s: %s is not understood", api, fault);
+			lib_die("%s: %s is not understood", api, fault);
 		uint64_t before = lib_counters(api).injected_failures;
 		/* A failing release is nobody's error, a refused allocation is tried
 		 * again: not every failure can be seen. */
@@ -191,57 +134,34 @@ static void sweep_driver(struct scenario *s, const char *api, const char *what)
 				 lib_counters(api).injected_failures != before);
 		bool struck = lib_counters(api).injected_failures != before;
 		if (!lib_nothing_outstanding(s->devices) || !lib_drivers_content())
-			die("%s %s: something is left", api, fault);
+			lib_die("%s %s: something is left", api, fault);
 		lib_reset(api);
 		lib_set_latency(api, 0, 20);
 		if (!struck)
 			break;
 	}
 	if (n == MANY || n < 5)
-		die("%s: %s: the sweep ended at %lu", api, what, n);
+		lib_die("%s: %s: the sweep ended at %lu", api, what, n);
 	must_work(s, what, n);
 	printf("%s: %lu calls of \"%s\" failed in turn\n", api, n - 1, what);
 }
 
-/* In a process that has never used hoist before, so that what is made once is
- * swept too.  Returns true if an allocation failed. */
-static bool fail_allocation(unsigned long n)
+/* Where hoist was never used before. */
+static void run_alone(unsigned long n)
 {
-	pid_t child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
-	if (child == 0) {
-		static struct scenario s;
-		uint64_t seed = n;
-		lib_random_bytes(&seed, s.model, BYTES);
-		countdown = n;
-		int err = open_devices(&s);
-		if (err == 0) {
-			run_once(&s, "allocation", n, false);
-		} else if (!is_expected(err)) {
-			die("allocation %lu: opening: %d", n, err);
-		}
-		countdown = 0;
-		/* A driver that could not be opened stays so: that is remembered. */
-		if (err == 0 || open_devices(&s) == 0)
-			must_work(&s, "allocation", n);
-		exit(n_failed != 0 ? 10 : 11);
-	}
-	int status = 0;
-	if (waitpid(child, &status, 0) != child || !WIFEXITED(status) ||
-	    (WEXITSTATUS(status) != 10 && WEXITSTATUS(status) != 11))
-		die("allocation %lu: the process ended with status 0x%x", n, (unsigned)status);
-	return WEXITSTATUS(status) == 10;
-}
-
-static void sweep_allocations(void)
-{
-	unsigned long n = 1;
-	while (n < MANY && fail_allocation(n))
-		n++;
-	if (n == MANY || n < 20)
-		die("the sweep over allocations ended at %lu", n);
-	printf("%lu allocations failed in turn\n", n - 1);
+	static struct scenario s;
+	uint64_t seed = n;
+	lib_random_bytes(&seed, s.model, BYTES);
+	lib_fail_allocation(n);
+	int err = open_devices(&s);
+	if (err == 0)
+		run_once(&s, "allocation", n, false);
+	else if (!lib_is_failure(err))
+		lib_die("allocation %lu: opening: %d", n, err);
+	lib_fail_allocation(0);
+	/* A driver that could not be opened stays so: that is remembered. */
+	if (err == 0 || open_devices(&s) == 0)
+		must_work(&s, "allocation", n);
 }
 
 int main(void)
@@ -253,11 +173,11 @@ int main(void)
 	}
 	(void)fflush(stdout);
 	setenv("HOIST_EMULATE_LATENCY", "0..20", 1);
-	sweep_allocations();
+	lib_sweep_allocations(run_alone, MANY);
 	uint64_t seed = 1;
 	lib_random_bytes(&seed, s.model, BYTES);
 	if (open_devices(&s) != 0)
-		die("opening the devices");
+		lib_die("opening the devices");
 	must_work(&s, "nothing", 0);
 	sweep_driver(&s, "cuda", "any");
 	sweep_driver(&s, "hip", "any");

@@ -1,72 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* Every allocation of hoist's own and every driver call of a scenario with memory resources fails
- * once, in turn: the scenario says so, nothing is left over, and the next one works.
- *
- * Allocations are hoist's alone: the program is linked with --wrap for each function, so that
- * libc's and the emulators' are left alone. */
+ * once, in turn: the scenario says so, nothing is left over, and the next one works. */
 #include "config.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "hoist/hoist.h"
+#include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 
 #define MANY 5000
 #define MIB ((size_t)1 << 20)
-
-static unsigned long countdown; /* allocations until one fails; 0: none does */
-static unsigned long n_failed;
-
-static bool fails(void)
-{
-	if (__atomic_load_n(&countdown, __ATOMIC_RELAXED) == 0 ||
-	    __atomic_sub_fetch(&countdown, 1, __ATOMIC_RELAXED) != 0)
-		return false;
-	__atomic_add_fetch(&n_failed, 1, __ATOMIC_RELAXED);
-	return true;
-}
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-	return fails() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-	return fails() ? NULL : __real_calloc(n, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-	return fails() ? NULL : __real_realloc(memory, bytes);
-}
-
-static void die(const char *format, ...) HOIST__PRINTF(1, 2);
-
-static void die(const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	(void)vfprintf(stderr, format, args);
-	va_end(args);
-	(void)fprintf(stderr, "\n  hoist_error(): %s\n", hoist_error());
-	exit(1);
-}
 
 /* --- the scenario --- */
 
@@ -152,22 +101,16 @@ static int run(int i)
 	return err;
 }
 
-static bool is_expected(int err)
-{
-	return err == -ENOMEM || err == -ENOSPC || err == -EREMOTEIO || err == -EPERM ||
-	       err == -ENODEV;
-}
-
 /* A stream that could not be waited for before it was destroyed frees a little later. */
 static void check_clean(const char *what, unsigned long n)
 {
 	for (int tries = 0; !lib_nothing_outstanding(devices); tries++) {
 		if (tries == 100)
-			die("%s %lu: something is left", what, n);
+			lib_die("%s %lu: something is left", what, n);
 		usleep(10000);
 	}
 	if (!lib_drivers_content())
-		die("%s %lu: the drivers saw a misuse", what, n);
+		lib_die("%s %lu: the drivers saw a misuse", what, n);
 }
 
 /* --- the sweeps --- */
@@ -179,10 +122,10 @@ static void sweep_driver(int i, const char *api)
 		char fault[64];
 		(void)snprintf(fault, sizeof fault, "any:%lu", n);
 		if (lib_fail(api, fault) != 0)
-			die("%s: %s is not understood", api, fault);
+			lib_die("%s: %s is not understood", api, fault);
 		int err = run(i);
-		if (err != 0 && (!is_expected(err) || hoist_error()[0] == '\0'))
-			die("%s %s: an unexpected error, %d", api, fault, err);
+		if (err != 0 && (!lib_is_failure(err) || hoist_error()[0] == '\0'))
+			lib_die("%s %s: an unexpected error, %d", api, fault, err);
 		bool struck = lib_counters(api).injected_failures != 0;
 		check_clean(fault, n);
 		lib_reset(api);
@@ -191,46 +134,24 @@ static void sweep_driver(int i, const char *api)
 			break;
 	}
 	if (n == MANY || n < 20)
-		die("%s: the sweep ended at %lu", api, n);
+		lib_die("%s: the sweep ended at %lu", api, n);
 	if (run(i) != 0)
-		die("%s: does not work any more", api);
+		lib_die("%s: does not work any more", api);
 	printf("%s: %lu calls failed in turn\n", api, n - 1);
 }
 
-/* In a process of its own: what is made once is swept too.  Returns true if one failed. */
-static bool fail_allocation(unsigned long n)
+static void run_alone(unsigned long n)
 {
-	pid_t child = fork();
-	if (child < 0)
-		die("fork: %s", strerror(errno));
-	if (child == 0) {
-		lib_open_all(devices);
-		countdown = n;
-		int err = run(1);
-		if (err != 0 && !is_expected(err))
-			die("allocation %lu: an unexpected error, %d", n, err);
-		countdown = 0;
-		check_clean("allocation", n);
-		if (run(1) != 0)
-			die("after allocation %lu: does not work any more", n);
-		check_clean("after allocation", n);
-		exit(n_failed != 0 ? 10 : 11);
-	}
-	int status = 0;
-	if (waitpid(child, &status, 0) != child || !WIFEXITED(status) ||
-	    (WEXITSTATUS(status) != 10 && WEXITSTATUS(status) != 11))
-		die("allocation %lu: the process ended with status 0x%x", n, (unsigned)status);
-	return WEXITSTATUS(status) == 10;
-}
-
-static void sweep_allocations(void)
-{
-	unsigned long n = 1;
-	while (n < MANY && fail_allocation(n))
-		n++;
-	if (n == MANY || n < 20)
-		die("the sweep over allocations ended at %lu", n);
-	printf("%lu allocations failed in turn\n", n - 1);
+	lib_open_all(devices);
+	lib_fail_allocation(n);
+	int err = run(1);
+	if (err != 0 && !lib_is_failure(err))
+		lib_die("allocation %lu: an unexpected error, %d", n, err);
+	lib_fail_allocation(0);
+	check_clean("allocation", n);
+	if (run(1) != 0)
+		lib_die("after allocation %lu: does not work any more", n);
+	check_clean("after allocation", n);
 }
 
 int main(void)
@@ -241,10 +162,10 @@ int main(void)
 	}
 	(void)fflush(stdout);
 	setenv("HOIST_EMULATE_LATENCY", "0..20", 1);
-	sweep_allocations();
+	lib_sweep_allocations(run_alone, MANY);
 	lib_open_all(devices);
 	if (run(1) != 0 || run(3) != 0)
-		die("without failures");
+		lib_die("without failures");
 	check_clean("without failures", 0);
 	sweep_driver(1, "cuda");
 	sweep_driver(3, "hip");
