@@ -57,7 +57,7 @@ static int take_large(struct hoist__pool *pool, size_t bytes, size_t align, unsi
 		.bytes = bytes,
 	};
 	struct hoist__granule *span;
-	int err = hoist__pool_span(pool, hoist__shard_here(pool), &want, bytes, flags, &span);
+	int err = hoist__pool_span(pool, hoist__shard_here(pool), &want, flags, &span);
 	if (err == 0)
 		*ret = span->address;
 	return err;
@@ -87,8 +87,7 @@ int hoist__block_take(struct hoist__pool *pool, size_t bytes, size_t align, unsi
 	int err = take_large(pool, bytes, align, flags, ret);
 	if (err == 0) {
 		const struct hoist__granule *span = hoist__granule_of(*ret);
-		*allocated = hoist__span_bytes(
-			atomic_load_explicit(&span->extent, memory_order_relaxed), span);
+		*allocated = hoist__span_bytes(span);
 	}
 	return err;
 }
@@ -127,9 +126,7 @@ void hoist__block_live(uintptr_t address, size_t requested, bool used)
 static bool may_start(const struct hoist__pool *pool, uintptr_t address)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
-	struct hoist__extent *extent =
-		granule == NULL ? NULL
-				: atomic_load_explicit(&granule->extent, memory_order_acquire);
+	struct hoist__extent *extent = hoist__extent_around(address);
 	if (extent == NULL || hoist__pool_extent_of(extent)->pool != pool)
 		return false;
 	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
@@ -176,8 +173,7 @@ int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist
 	const struct hoist__granule *span = hoist__granule_of(address);
 	ret->used = (was & HOIST__LARGE_USED) != 0;
 	ret->requested = was & HOIST__LARGE_BYTES_MASK;
-	ret->allocated =
-		hoist__span_bytes(atomic_load_explicit(&span->extent, memory_order_relaxed), span);
+	ret->allocated = hoist__span_bytes(span);
 	return 0;
 }
 
@@ -204,9 +200,7 @@ void hoist__block_put(struct hoist__pool *pool, uintptr_t address)
 uintptr_t hoist__block_around(struct hoist__pool *pool, uintptr_t address)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
-	struct hoist__extent *extent =
-		granule == NULL ? NULL
-				: atomic_load_explicit(&granule->extent, memory_order_acquire);
+	struct hoist__extent *extent = hoist__extent_around(address);
 	if (extent == NULL || hoist__pool_extent_of(extent)->pool != pool)
 		return 0;
 	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);

@@ -106,6 +106,14 @@ static inline struct hoist__granule *hoist__granule_of(uintptr_t address)
 	return hoist__granule_in(leaf, address);
 }
 
+/* The extent around @address; NULL: no region of ours. */
+static inline struct hoist__extent *hoist__extent_around(uintptr_t address)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	return granule == NULL ? NULL
+			       : atomic_load_explicit(&granule->extent, memory_order_acquire);
+}
+
 /* What was read of @slab in the record until now was true of it.  Only a wrong address, freed
  * while its slab goes away, can find that it was not. */
 static inline bool hoist__granule_still(const struct hoist__granule *granule,

@@ -24,7 +24,6 @@ struct growth {
 	struct hoist__pool *pool;
 	struct hoist__shard *shard;
 	const struct hoist__want *want;
-	size_t bytes; /* asked for; no more than the granules wanted */
 	struct hoist__region_options options;
 	size_t bound;  /* what the region may take of the limit */
 	bool whole;    /* the block gets all of the region */
@@ -38,11 +37,8 @@ struct growth {
 static size_t exact_bytes(const struct growth *growth)
 {
 	const struct hoist__pool *pool = growth->pool;
-	bool system = (pool->options.kind == HOIST__MEMORY_HOST ||
-		       pool->options.kind == HOIST__MEMORY_PINNED) &&
-		      pool->options.source == NULL;
-	if (system)
-		return growth->bytes;
+	if (hoist__memory_is_host(pool->options.kind) && pool->options.source == NULL)
+		return growth->want->bytes;
 	return (growth->want->n + growth->want->align - 1) << HOIST__GRANULE_SHIFT;
 }
 
@@ -77,8 +73,8 @@ static void plan(struct growth *growth, unsigned flags)
 			   (flags & HOIST__GROW_AT_ONCE) == 0;
 	size_t exact = exact_bytes(growth);
 	bool slab = growth->want->kind == HOIST__SPAN_SLAB;
-	growth->shared =
-		slab || (!growth->options.lazy && !hoist__pool_wants_own(pool, growth->bytes));
+	growth->shared = slab || (!growth->options.lazy &&
+				  !hoist__pool_wants_own(pool, growth->want->bytes));
 	growth->whole = !growth->shared && growth->want->align == 1;
 	if (growth->shared) {
 		size_t unit = pool->options.hugetlb ? HOIST__HUGE_PAGE_BYTES : HOIST__GRANULE_BYTES;
@@ -97,7 +93,8 @@ static int over_limit(const struct growth *growth)
 	const struct hoist__pool *pool = growth->pool;
 	return hoist__fail(-EDQUOT, "the pool's limit is %s: %s asked, %s reserved, %s of it empty",
 			   hoist__figure(pool->options.limit_bytes).text,
-			   hoist__figure(growth->bytes).text, hoist__figure(pool->reserved).text,
+			   hoist__figure(growth->want->bytes).text,
+			   hoist__figure(pool->reserved).text,
 			   hoist__figure(atomic_load(&pool->empty_bytes)).text);
 }
 
@@ -258,8 +255,7 @@ static struct hoist__granule *add_region(struct hoist__pool *pool, struct hoist_
 		span = hoist__spans_take_from(&shard->spans, &holder->extents[i]->extent, want,
 					      whole);
 	if (span != NULL && want->kind == HOIST__SPAN_BLOCK)
-		shard->large_bytes += hoist__span_bytes(
-			atomic_load_explicit(&span->extent, memory_order_relaxed), span);
+		shard->large_bytes += hoist__span_bytes(span);
 	atomic_fetch_add(&pool->empty_bytes, shard->spans.empty_bytes - before);
 	hoist__unlock(&shard->lock);
 	atomic_store(&shard->n_borrows, 0);
@@ -275,18 +271,13 @@ static struct hoist__granule *add_region(struct hoist__pool *pool, struct hoist_
 	return span;
 }
 
-static bool may_do_with_less(int err)
-{
-	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
-}
-
 /* Creates the region; where memory is short, gives back what lies empty, then makes do with an
  * exact one, and at last waits for the budget. */
 static int create_or_less(struct growth *growth, struct hoist__pool_region **ret)
 {
 	struct hoist__pool *pool = growth->pool;
 	int err = create_region(growth, ret);
-	if (!may_do_with_less(err))
+	if (!hoist__is_exhaustion(err))
 		return err;
 	/* What the first failure said is the cause, whatever follows. */
 	int first_err = err;
@@ -333,10 +324,9 @@ static int grow(struct growth *growth, unsigned flags, struct hoist__granule **r
 }
 
 int hoist__pool_grow(struct hoist__pool *pool, struct hoist__shard *shard,
-		     const struct hoist__want *want, size_t bytes, unsigned flags,
-		     struct hoist__granule **ret)
+		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {
-	struct growth growth = {.pool = pool, .shard = shard, .want = want, .bytes = bytes};
+	struct growth growth = {.pool = pool, .shard = shard, .want = want};
 	pthread_mutex_lock(&pool->lock);
 	int err = grow(&growth, flags, ret);
 	pthread_mutex_unlock(&pool->lock);

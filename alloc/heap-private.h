@@ -89,10 +89,7 @@ static inline int hoist__heap_check(const struct hoist__heap *heap)
 /* Whether the pool's regions hold @address: two loads. */
 static inline bool hoist__heap_holds(const struct hoist__heap *heap, uintptr_t address)
 {
-	const struct hoist__granule *granule = hoist__granule_of(address);
-	if (granule == NULL)
-		return false;
-	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
+	struct hoist__extent *extent = hoist__extent_around(address);
 	return extent != NULL && hoist__pool_extent_of(extent)->pool == heap->pool;
 }
 

@@ -31,6 +31,7 @@
 #ifndef HOIST_ALLOC_POOL_PRIVATE_H
 #define HOIST_ALLOC_POOL_PRIVATE_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -250,14 +251,20 @@ void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_reg
 
 /* --- grow.c --- */
 
-#define HOIST__GROW_AT_ONCE 0x80000000u /* a flag beside HOIST__ALLOC_*: no waiting for a budget */
+#define HOIST__GROW_AT_ONCE 0x80000000u /* a flag beside HOIST__ALLOC_*: no waiting for a budget   \
+					 */
 
 /* Creates a region for the shard and takes @want from it.
  * Returns: 0 and the span; 1 if another thread's work was waited for instead:
  *   try again; -EDQUOT; as hoist__region_create(). */
 int hoist__pool_grow(struct hoist__pool *pool, struct hoist__shard *shard,
-		     const struct hoist__want *want, size_t bytes, unsigned flags,
-		     struct hoist__granule **ret);
+		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret);
+
+/* True for failures that memory given back, or a smaller region, may help against. */
+static inline bool hoist__is_exhaustion(int err)
+{
+	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
+}
 
 /* True for requests that get a region of their own. */
 bool hoist__pool_wants_own(const struct hoist__pool *pool, size_t bytes);
@@ -277,8 +284,7 @@ void hoist__pool_settle(struct hoist__pool *pool);
 
 /* A span, after growth or what helps against exhaustion. No lock held. */
 int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
-		     const struct hoist__want *want, size_t bytes, unsigned flags,
-		     struct hoist__granule **ret);
+		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret);
 /* One that the shard has already, for a slab; NULL if none. */
 struct hoist__granule *hoist__pool_span_at_hand(struct hoist__pool *pool,
 						struct hoist__shard *shard,

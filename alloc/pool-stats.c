@@ -127,7 +127,7 @@ static void walk_extent(const struct walk *walk, const struct hoist__extent *ext
 {
 	for (size_t i = 0; i < extent->n;) {
 		const struct hoist__granule *span = hoist__granule_at(extent->base, i);
-		size_t bytes = hoist__span_bytes(extent, span);
+		size_t bytes = hoist__span_bytes(span);
 		uint64_t state = atomic_load_explicit(&span->state, memory_order_relaxed);
 		const struct hoist__slab *slab =
 			atomic_load_explicit(&span->slab, memory_order_relaxed);

@@ -243,10 +243,7 @@ int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__
 
 int hoist__pools_find(uintptr_t address, struct hoist__pool **pool, struct hoist__block *ret)
 {
-	const struct hoist__granule *granule = hoist__granule_of(address);
-	struct hoist__extent *extent =
-		granule == NULL ? NULL
-				: atomic_load_explicit(&granule->extent, memory_order_acquire);
+	struct hoist__extent *extent = hoist__extent_around(address);
 	struct hoist__pool *owner =
 		extent == NULL || extent->abandoned ? NULL : hoist__pool_extent_of(extent)->pool;
 	if (owner == NULL || find_in(owner, address, ret) != 0)
@@ -277,7 +274,7 @@ static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__bl
 	} else {
 		requested = atomic_load(&first->state) & HOIST__LARGE_BYTES_MASK;
 		if (requested != 0)
-			allocated = hoist__span_bytes(extent, first);
+			allocated = hoist__span_bytes(first);
 	}
 	uintptr_t start = raw;
 	size_t bytes = requested;

@@ -87,8 +87,7 @@ static void note_change(struct hoist__pool *pool, struct hoist__shard *shard, si
 	if (shard->spans.empty_bytes != empty_before)
 		atomic_fetch_add(&pool->empty_bytes, shard->spans.empty_bytes - empty_before);
 	if (span != NULL && span->kind == HOIST__SPAN_BLOCK)
-		shard->large_bytes += hoist__span_bytes(
-			atomic_load_explicit(&span->extent, memory_order_relaxed), span);
+		shard->large_bytes += hoist__span_bytes(span);
 }
 
 void hoist__pool_span_release(struct hoist__pool *pool, struct hoist__granule *span,
@@ -99,7 +98,7 @@ void hoist__pool_span_release(struct hoist__pool *pool, struct hoist__granule *s
 	hoist__lock(&shard->lock);
 	size_t before = shard->spans.empty_bytes;
 	if (span->kind == HOIST__SPAN_BLOCK)
-		shard->large_bytes -= hoist__span_bytes(extent, span);
+		shard->large_bytes -= hoist__span_bytes(span);
 	struct hoist__extent *empty = hoist__spans_release(&shard->spans, span);
 	bool keep = empty == NULL || empty->keep;
 	note_change(pool, shard, before, NULL);
@@ -177,19 +176,17 @@ static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *sha
 }
 
 static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
-			const struct hoist__want *want, size_t bytes, unsigned flags,
-			struct hoist__granule **ret)
+			const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {
 	bool lazy = (flags & HOIST__ALLOC_LAZY) != 0;
-	bool own = want->kind == HOIST__SPAN_BLOCK && hoist__pool_wants_own(pool, bytes);
+	bool own = want->kind == HOIST__SPAN_BLOCK && hoist__pool_wants_own(pool, want->bytes);
 	bool swept = false;
 	bool pressed = false;
 	int err = 1;
 	while (err > 0) {
 		if (!lazy && !own && should_grow(pool, shard)) {
 			*ret = take(pool, shard, want, own);
-			if (*ret != NULL ||
-			    hoist__pool_grow(pool, shard, want, bytes, flags, ret) == 0)
+			if (*ret != NULL || hoist__pool_grow(pool, shard, want, flags, ret) == 0)
 				return 0;
 			atomic_store(&shard->n_borrows, 0);
 		}
@@ -200,43 +197,38 @@ static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 		if (!swept && deferred != NULL && hoist__deferred_any(deferred)) {
 			swept = true;
 			(void)hoist__pool_reclaim(pool, HOIST__RECLAIM_PASSED);
-		} else if (!pressed && over_soft_limit(pool, bytes)) {
+		} else if (!pressed && over_soft_limit(pool, want->bytes)) {
 			pressed = true;
 			(void)hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT);
 		} else {
-			err = hoist__pool_grow(pool, shard, want, bytes, flags, ret);
+			err = hoist__pool_grow(pool, shard, want, flags, ret);
 		}
 	}
 	return err;
 }
 
-static bool is_exhaustion(int err)
-{
-	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
-}
-
 int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
-		     const struct hoist__want *want, size_t bytes, unsigned flags,
-		     struct hoist__granule **ret)
+		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {
-	int err = take_or_grow(pool, shard, want, bytes, flags, ret);
-	if (!is_exhaustion(err))
+	int err = take_or_grow(pool, shard, want, flags, ret);
+	if (!hoist__is_exhaustion(err))
 		return err;
 	int first_err = err;
 	char cause[HOIST__ERROR_BYTES];
 	hoist__error_copy(cause, sizeof cause);
 	flags |= HOIST__GROW_AT_ONCE; /* the budget was waited for */
 	for (int i = 0; i < TRIES_MOST && hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT); i++)
-		if (take_or_grow(pool, shard, want, bytes, flags, ret) == 0)
+		if (take_or_grow(pool, shard, want, flags, ret) == 0)
 			return 0;
 	for (unsigned attempt = 1; attempt <= pool->options.exhausted_retries; attempt++) {
 		if (pool->options.exhausted == NULL)
 			break;
 		atomic_fetch_add(&pool->n_exhausted, 1);
-		if (pool->options.exhausted(pool->options.exhausted_context, bytes, attempt) == 0)
+		if (pool->options.exhausted(pool->options.exhausted_context, want->bytes,
+					    attempt) == 0)
 			break;
 		(void)hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT);
-		if (take_or_grow(pool, shard, want, bytes, flags, ret) == 0)
+		if (take_or_grow(pool, shard, want, flags, ret) == 0)
 			return 0;
 	}
 	return hoist__fail(first_err, "%s", cause);

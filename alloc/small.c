@@ -227,7 +227,7 @@ static int take_batch(struct hoist__pool *pool, struct hoist__shard *shard, unsi
 	if (slab == NULL)
 		return -ENOMEM;
 	struct hoist__granule *span = NULL;
-	int err = hoist__pool_span(pool, shard, &want, want.n << HOIST__GRANULE_SHIFT, 0, &span);
+	int err = hoist__pool_span(pool, shard, &want, 0, &span);
 	/* Under one lock: of threads that add a slab each none leaves one wholly free. */
 	hoist__lock(&class->lock);
 	if (err == 0) {

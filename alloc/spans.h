@@ -102,7 +102,7 @@ struct hoist__extent *hoist__spans_release(struct hoist__spans *spans,
 struct hoist__granule *hoist__spans_around(const struct hoist__extent *extent, uintptr_t address);
 
 /* Bytes of a span: whole granules, but for one that ends with its extent. */
-size_t hoist__span_bytes(const struct hoist__extent *extent, const struct hoist__granule *granule);
+size_t hoist__span_bytes(const struct hoist__granule *granule);
 
 /* Granules of the largest free span, to 1/32. */
 size_t hoist__spans_largest(const struct hoist__spans *spans);
