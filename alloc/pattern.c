@@ -128,7 +128,7 @@ bool hoist__pattern_fill(struct hoist__pattern *pattern, uintptr_t address, size
 	}
 	int err = need_ready(pattern);
 	if (err == 0)
-		err = hoist__memset_async(pattern->stream, address, value, bytes);
+		err = hoist__fill_async(pattern->stream, address, value, 1, bytes);
 	return worked(err, "filling");
 }
 

@@ -22,12 +22,13 @@ struct point {
 	uint64_t ns;  /* lock; when it was reached */
 };
 
-enum op_kind { OP_COPY, OP_SET, OP_WAIT, OP_REACH };
+enum op_kind { OP_COPY, OP_FILL, OP_WAIT, OP_REACH };
 
 struct op {
 	struct hoist__list link;
 	enum op_kind kind;
-	unsigned char value;
+	uint32_t value; /* OP_FILL: elements of width bytes are set to it */
+	unsigned width;
 	uintptr_t dst;
 	uintptr_t src;
 	size_t bytes;
@@ -111,14 +112,27 @@ static struct point *event_point(struct cpu_event *event)
 
 /* --- streams --- */
 
+static void fill(const struct op *op)
+{
+	size_t n = op->bytes / op->width;
+	if (op->width == 1)
+		memset((void *)op->dst, (unsigned char)op->value, n);
+	else if (op->width == 2)
+		for (uint16_t *at = (uint16_t *)op->dst; n > 0; n--)
+			*at++ = (uint16_t)op->value;
+	else
+		for (uint32_t *at = (uint32_t *)op->dst; n > 0; n--)
+			*at++ = op->value;
+}
+
 static void run_op(struct op *op)
 {
 	switch (op->kind) {
 	case OP_COPY:
 		memcpy((void *)op->dst, (const void *)op->src, op->bytes);
 		break;
-	case OP_SET:
-		memset((void *)op->dst, op->value, op->bytes);
+	case OP_FILL:
+		fill(op);
 		break;
 	case OP_WAIT:
 		point_wait(op->point);
@@ -275,15 +289,16 @@ int hoist__cpu_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__d
 	return hoist__cpu_copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, dst, src, bytes);
 }
 
-int hoist__cpu_memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
-			    size_t bytes)
+int hoist__cpu_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
+			  unsigned width, size_t n)
 {
-	struct op *op = op_create(OP_SET);
+	struct op *op = op_create(OP_FILL);
 	if (op == NULL)
 		return -ENOMEM;
 	op->dst = dst;
 	op->value = value;
-	op->bytes = bytes;
+	op->width = width;
+	op->bytes = n * width;
 	submit(stream->native, op);
 	return 0;
 }

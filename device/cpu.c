@@ -182,5 +182,5 @@ const struct hoist__dev_ops hoist__cpu_ops = {
 	.event_elapsed_ns = hoist__cpu_event_elapsed_ns,
 	.copy_async = hoist__cpu_copy_async,
 	.copy_peer_async = hoist__cpu_copy_peer_async,
-	.memset_async = hoist__cpu_memset_async,
+	.fill_async = hoist__cpu_fill_async,
 };

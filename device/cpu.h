@@ -34,7 +34,7 @@ int hoist__cpu_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kin
 int hoist__cpu_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
 			       size_t bytes);
-int hoist__cpu_memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
-			    size_t bytes);
+int hoist__cpu_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
+			  unsigned width, size_t n);
 
 #endif

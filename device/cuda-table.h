@@ -120,6 +120,10 @@
 	   size_t, hoist__cu_stream),                                                              \
 	  REQUIRED, 4000)                                                                          \
 	X(cuMemsetD8Async, cuMemsetD8Async, hoist__cu_result,                                      \
-	  (hoist__cu_device_ptr, unsigned char, size_t, hoist__cu_stream), REQUIRED, 3020)
+	  (hoist__cu_device_ptr, unsigned char, size_t, hoist__cu_stream), REQUIRED, 3020)         \
+	X(cuMemsetD16Async, cuMemsetD16Async, hoist__cu_result,                                    \
+	  (hoist__cu_device_ptr, unsigned short, size_t, hoist__cu_stream), REQUIRED, 3020)        \
+	X(cuMemsetD32Async, cuMemsetD32Async, hoist__cu_result,                                    \
+	  (hoist__cu_device_ptr, unsigned int, size_t, hoist__cu_stream), REQUIRED, 3020)
 
 #endif

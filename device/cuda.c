@@ -232,11 +232,21 @@ static int cuda_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__
 						 stream->native));
 }
 
-static int cuda_memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
-			     size_t bytes)
+static hoist__cu_result fill(hoist__cu_stream stream, uintptr_t dst, uint32_t value, unsigned width,
+			     size_t n)
+{
+	if (width == 1)
+		return hoist__cuda.cuMemsetD8Async(dst, (unsigned char)value, n, stream);
+	if (width == 2)
+		return hoist__cuda.cuMemsetD16Async(dst, (unsigned short)value, n, stream);
+	return hoist__cuda.cuMemsetD32Async(dst, value, n, stream);
+}
+
+static int cuda_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
+			   unsigned width, size_t n)
 {
 	return RUN(stream->dev, "queueing the setting of memory",
-		   hoist__cuda.cuMemsetD8Async(dst, value, bytes, stream->native));
+		   fill(stream->native, dst, value, width, n));
 }
 
 const struct hoist__dev_ops hoist__cuda_ops = {
@@ -271,5 +281,5 @@ const struct hoist__dev_ops hoist__cuda_ops = {
 	.pool_set = hoist__cuda_pool_set,
 	.copy_async = cuda_copy_async,
 	.copy_peer_async = cuda_copy_peer_async,
-	.memset_async = cuda_memset_async,
+	.fill_async = cuda_fill_async,
 };

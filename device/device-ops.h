@@ -110,14 +110,15 @@ struct hoist__dev_ops {
 	int (*pool_set)(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
 
-	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api. */
+	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api.
+	 * fill_async: Pre: width is 1, 2 or 4, and the rest goes with it. */
 	int (*copy_async)(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 			  uintptr_t src, size_t bytes);
 	int (*copy_peer_async)(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
 			       size_t bytes);
-	int (*memset_async)(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
-			    size_t bytes);
+	int (*fill_async)(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
+			  unsigned width, size_t n);
 };
 
 /* -ESTALE and its text; @what belongs to the parent of this process. */

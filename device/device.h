@@ -144,6 +144,32 @@ int hoist__dev_host_unregister(struct hoist__dev *dev, void *address, size_t byt
 /* The address by which kernels on @dev see registered host memory. */
 int hoist__dev_host_address(struct hoist__dev *dev, void *address, uintptr_t *ret);
 
+/* --- more of a device --- */
+
+/* True if copies and kernels of @dev reach @peer's memory directly; of @dev's own, always.
+ * Devices of different apis never do.  No context is made.  Returns: 0; -EREMOTEIO, -ESTALE. */
+int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
+
+/* [context] Blocks until all work on the device is done, whosever streams it is on; where
+ * there is no context yet, there is none.  The CPU, whose streams know only themselves: 0.
+ * Returns: 0; -EREMOTEIO (work failed), -ESTALE. */
+int hoist__dev_synchronize(struct hoist__dev *dev);
+
+/* What a driver knows of an address. */
+struct hoist__pointer {
+	enum hoist__api api;	  /* of the driver that knows it; CPU: none does */
+	int ordinal;		  /* of the device that it belongs to; -1: none */
+	bool host;		  /* the CPU may touch it */
+	bool device;		  /* kernels may */
+	bool managed;		  /* the driver moves it */
+	uintptr_t device_address; /* as kernels see it; 0 unless device */
+};
+
+/* Asks each driver that this process has loaded, by hoist or by others; opens none, and makes no
+ * context.  What no driver knows is the host's: {CPU, -1, true, false, false, 0}.
+ * Returns: 0; -EREMOTEIO, -ESTALE. */
+int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret);
+
 /* --- streams [context] --- */
 
 int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
@@ -259,8 +285,40 @@ int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, u
 int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes);
 
-/* Queues setting @bytes bytes to @value. */
-int hoist__memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
-			size_t bytes);
+/* A copy of rows: @width bytes each, contiguous on both sides, @rows of them to a plane, @planes
+ * of those.  From row to row, and from plane to plane, each side has its own distance, which is
+ * at least what lies between (rows and planes of one side never overlap, and go upwards). */
+struct hoist__box {
+	uintptr_t dst;
+	uintptr_t src;
+	size_t width;
+	size_t rows;
+	size_t planes;
+	size_t dst_pitch; /* bytes from row to row */
+	size_t src_pitch;
+	size_t dst_plane; /* bytes from plane to plane */
+	size_t src_plane;
+};
+
+/* Queues it: one driver call where the driver has one for the shape, else a few (a call for each
+ * plane where a distance between planes is no multiple of the pitch, one for each row where a pitch
+ * is beyond what the driver takes).  0 bytes are a no-op.
+ * Returns: 0; -EINVAL (a distance that is too small); -EREMOTEIO, -ESTALE; CPU: -ENOMEM. */
+int hoist__copy_box_async(struct hoist__dev_stream *stream, enum hoist__copy kind,
+			  const struct hoist__box *box);
+
+/* Queues setting @n elements of @width bytes (1, 2 or 4) to the low bytes of @value; @dst is a
+ * multiple of @width.  0 elements are a no-op.
+ * Returns: 0; -EINVAL; -EREMOTEIO, -ESTALE; CPU: -ENOMEM. */
+int hoist__fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
+		      unsigned width, size_t n);
+
+/* Queues a call of @run(@context) on a thread of the driver's (the CPU: of the stream's), behind
+ * the work queued before; work queued later waits for it.  @run must not call the driver.  It
+ * returns 0, or a negative errno value with hoist__fail()'s text: the first failure is what the
+ * stream's next synchronize returns.  Where earlier work failed in the driver, it may never be
+ * called. Returns: 0; -ENOTSUP (the driver is too old); -ENOMEM, -EREMOTEIO, -ESTALE: @run is not
+ * called. */
+int hoist__stream_call(struct hoist__dev_stream *stream, int (*run)(void *context), void *context);
 
 #endif

@@ -108,6 +108,10 @@
 	X(hipMemcpyPeerAsync, hipMemcpyPeerAsync, hoist__hip_error,                                \
 	  (void *, int, const void *, int, size_t, hoist__hip_stream), REQUIRED, 50000000)         \
 	X(hipMemsetAsync, hipMemsetAsync, hoist__hip_error,                                        \
+	  (void *, int, size_t, hoist__hip_stream), REQUIRED, 50000000)                            \
+	X(hipMemsetD16Async, hipMemsetD16Async, hoist__hip_error,                                  \
+	  (void *, unsigned short, size_t, hoist__hip_stream), REQUIRED, 50000000)                 \
+	X(hipMemsetD32Async, hipMemsetD32Async, hoist__hip_error,                                  \
 	  (void *, int, size_t, hoist__hip_stream), REQUIRED, 50000000)
 
 #endif

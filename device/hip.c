@@ -232,11 +232,21 @@ static int hip_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__d
 						 src_dev->ordinal, bytes, stream->native));
 }
 
-static int hip_memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
-			    size_t bytes)
+static hoist__hip_error fill(hoist__hip_stream stream, uintptr_t dst, uint32_t value,
+			     unsigned width, size_t n)
+{
+	if (width == 1)
+		return hoist__hip.hipMemsetAsync((void *)dst, (unsigned char)value, n, stream);
+	if (width == 2)
+		return hoist__hip.hipMemsetD16Async((void *)dst, (unsigned short)value, n, stream);
+	return hoist__hip.hipMemsetD32Async((void *)dst, (int)value, n, stream);
+}
+
+static int hip_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
+			  unsigned width, size_t n)
 {
 	return RUN(stream->dev, "queueing the setting of memory",
-		   hoist__hip.hipMemsetAsync((void *)dst, value, bytes, stream->native));
+		   fill(stream->native, dst, value, width, n));
 }
 
 const struct hoist__dev_ops hoist__hip_ops = {
@@ -271,5 +281,5 @@ const struct hoist__dev_ops hoist__hip_ops = {
 	.pool_set = hoist__hip_pool_set,
 	.copy_async = hip_copy_async,
 	.copy_peer_async = hip_copy_peer_async,
-	.memset_async = hip_memset_async,
+	.fill_async = hip_fill_async,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/stream.c - streams, events and the work on them: arguments and the
- * process are checked here, then the backend is called. */
+/* device/stream.c - streams and events: arguments and the process are checked
+ * here, then the backend is called.  work.c does the same for the work on them. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -211,45 +211,4 @@ int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_ev
 	if (!atomic_load(&start->recorded) || !atomic_load(&end->recorded))
 		return hoist__fail(-EINVAL, "an event was never recorded");
 	return start->dev->ops->event_elapsed_ns(start, end, ret);
-}
-
-/* --- asynchronous work --- */
-
-int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
-		      uintptr_t src, size_t bytes)
-{
-	int err = hoist__dev_check_process(stream->generation, "the stream");
-	if (err < 0 || bytes == 0)
-		return err;
-	if (dst == 0 || src == 0)
-		return hoist__fail(-EINVAL, "a copy of %zu bytes %s address 0", bytes,
-				   dst == 0 ? "to" : "from");
-	return stream->dev->ops->copy_async(stream, kind, dst, src, bytes);
-}
-
-int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
-			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes)
-{
-	int err = hoist__dev_check_process(stream->generation, "the stream");
-	if (err < 0 || bytes == 0)
-		return err;
-	if (dst_dev->api != stream->dev->api || src_dev->api != stream->dev->api)
-		return hoist__fail(-EINVAL, "a %s stream cannot copy from %s to %s",
-				   hoist__api_name(stream->dev->api), hoist__api_name(src_dev->api),
-				   hoist__api_name(dst_dev->api));
-	if (dst == 0 || src == 0)
-		return hoist__fail(-EINVAL, "a copy of %zu bytes %s address 0", bytes,
-				   dst == 0 ? "to" : "from");
-	return stream->dev->ops->copy_peer_async(stream, dst_dev, dst, src_dev, src, bytes);
-}
-
-int hoist__memset_async(struct hoist__dev_stream *stream, uintptr_t dst, unsigned char value,
-			size_t bytes)
-{
-	int err = hoist__dev_check_process(stream->generation, "the stream");
-	if (err < 0 || bytes == 0)
-		return err;
-	if (dst == 0)
-		return hoist__fail(-EINVAL, "setting %zu bytes at address 0", bytes);
-	return stream->dev->ops->memset_async(stream, dst, value, bytes);
 }

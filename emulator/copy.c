@@ -24,6 +24,19 @@ static uint64_t transfer_ns(size_t bytes, uint64_t rate)
 	return (uint64_t)((unsigned __int128)bytes * 1000000000u / rate);
 }
 
+/* Chunks are multiples of every width. */
+static void set(unsigned char *dst, uint32_t value, unsigned width, size_t bytes)
+{
+	if (width == 1)
+		memset(dst, (unsigned char)value, bytes);
+	else if (width == 2)
+		for (size_t i = 0; i < bytes; i += 2)
+			memcpy(dst + i, &(uint16_t){(uint16_t)value}, 2);
+	else
+		for (size_t i = 0; i < bytes; i += 4)
+			memcpy(dst + i, &value, 4);
+}
+
 /* [locked] One chunk; the lock is released while its bytes move. */
 static int move(struct hoist__emu_op *op, size_t offset, size_t bytes)
 {
@@ -41,7 +54,7 @@ static int move(struct hoist__emu_op *op, size_t offset, size_t bytes)
 	if (op->kind == EMU_COPY)
 		memmove(op->dst.bytes + offset, op->src.bytes + offset, bytes);
 	else
-		memset(op->dst.bytes + offset, op->value, bytes);
+		set(op->dst.bytes + offset, op->value, op->width, bytes);
 	hoist__emu_lock();
 	hoist__emu_span_leave(&op->dst);
 	if (op->kind == EMU_COPY)
@@ -171,16 +184,23 @@ int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *
 }
 
 int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
-		      uintptr_t dst, unsigned char value, size_t bytes)
+		      uintptr_t dst, uint32_t value, unsigned width, size_t n)
 {
 	struct hoist__emu_stream *stream = NULL;
+	if (dst % width != 0 || n > SIZE_MAX / width)
+		return EMU_INVALID_VALUE;
 	struct hoist__emu_op op = {
-		.kind = EMU_MEMSET, .direction = EMU_ON_DEVICE, .bytes = bytes, .value = value};
+		.kind = EMU_MEMSET,
+		.direction = EMU_ON_DEVICE,
+		.bytes = n * width,
+		.value = value,
+		.width = width,
+	};
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, handle, &stream);
-	if (result == EMU_SUCCESS && bytes > 0)
-		result = hoist__emu_span_device(dst, bytes, &op.dst);
-	if (result == EMU_SUCCESS && bytes > 0) {
+	if (result == EMU_SUCCESS && n > 0)
+		result = hoist__emu_span_device(dst, op.bytes, &op.dst);
+	if (result == EMU_SUCCESS && n > 0) {
 		result = submit(stream, &op);
 		hoist__emu.count.memsets += result == EMU_SUCCESS;
 	}

@@ -277,7 +277,8 @@ struct hoist__emu_op {
 	struct hoist__emu_span dst;
 	struct hoist__emu_span src;
 	size_t bytes;
-	unsigned char value;		/* EMU_MEMSET */
+	uint32_t value; /* EMU_MEMSET: elements of width bytes */
+	unsigned width;
 	struct hoist__emu_mark *mark;	/* EMU_RECORD, EMU_WAIT, EMU_RELEASE */
 	struct hoist__emu_block *block; /* EMU_RELEASE: freed to its pool */
 	int forced;			/* fail with this instead */
@@ -355,7 +356,7 @@ int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *
 		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src,
 		    size_t bytes);
 int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
-		      uintptr_t dst, unsigned char value, size_t bytes);
+		      uintptr_t dst, uint32_t value, unsigned width, size_t n);
 
 /* [locked] Performs a copy or memset in the stream's thread: 0 or the failure. */
 int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op);

@@ -190,12 +190,31 @@ hoist__cu_result cuMemcpyPeerAsync(hoist__cu_device_ptr dst, hoist__cu_context d
 	return (hoist__cu_result)result;
 }
 
-hoist__cu_result cuMemsetD8Async(hoist__cu_device_ptr dst, unsigned char value, size_t bytes,
-				 hoist__cu_stream stream)
+static hoist__cu_result set(unsigned function, hoist__cu_device_ptr dst, uint32_t value,
+			    unsigned width, size_t n, hoist__cu_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemsetD8Async, &device);
+	int result = hoist__emu_cuda_enter_context(function, &device);
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, bytes);
+		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, width,
+					   n);
 	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemsetD8Async(hoist__cu_device_ptr dst, unsigned char value, size_t n,
+				 hoist__cu_stream stream)
+{
+	return set(FN_cuMemsetD8Async, dst, value, 1, n, stream);
+}
+
+hoist__cu_result cuMemsetD16Async(hoist__cu_device_ptr dst, unsigned short value, size_t n,
+				  hoist__cu_stream stream)
+{
+	return set(FN_cuMemsetD16Async, dst, value, 2, n, stream);
+}
+
+hoist__cu_result cuMemsetD32Async(hoist__cu_device_ptr dst, unsigned int value, size_t n,
+				  hoist__cu_stream stream)
+{
+	return set(FN_cuMemsetD32Async, dst, value, 4, n, stream);
 }

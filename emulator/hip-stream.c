@@ -184,12 +184,29 @@ hoist__hip_error hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, 
 	return hoist__emu_hip_leave(result);
 }
 
-hoist__hip_error hipMemsetAsync(void *dst, int value, size_t bytes, hoist__hip_stream stream)
+static hoist__hip_error set(unsigned function, void *dst, uint32_t value, unsigned width, size_t n,
+			    hoist__hip_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_hip_enter_current(FN_hipMemsetAsync, &device);
+	int result = hoist__emu_hip_enter_current(function, &device);
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst,
-					   (unsigned char)value, bytes);
+		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, width,
+					   n);
 	return hoist__emu_hip_leave(result);
+}
+
+hoist__hip_error hipMemsetAsync(void *dst, int value, size_t bytes, hoist__hip_stream stream)
+{
+	return set(FN_hipMemsetAsync, dst, (uint32_t)value, 1, bytes, stream);
+}
+
+hoist__hip_error hipMemsetD16Async(void *dst, unsigned short value, size_t n,
+				   hoist__hip_stream stream)
+{
+	return set(FN_hipMemsetD16Async, dst, value, 2, n, stream);
+}
+
+hoist__hip_error hipMemsetD32Async(void *dst, int value, size_t n, hoist__hip_stream stream)
+{
+	return set(FN_hipMemsetD32Async, dst, (uint32_t)value, 4, n, stream);
 }

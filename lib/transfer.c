@@ -340,6 +340,6 @@ int hoist__fill(const struct hoist__span *dst, unsigned char value, size_t bytes
 	err = acquire_lane(dst->device, &lane);
 	if (err < 0)
 		return err;
-	err = hoist__memset_async(lane->stream, dst->address, value, bytes);
+	err = hoist__fill_async(lane->stream, dst->address, value, 1, bytes);
 	return release_lane(dst->device, lane, err);
 }

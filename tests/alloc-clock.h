@@ -100,7 +100,7 @@ static inline void clock_open(struct clock *clock)
 	CLOCK_CHECK(clock->host != MAP_FAILED);
 	CLOCK_CHECK(hoist__dev_host_register(clock->dev, clock->host, CLOCK_HOST_BYTES) == 0);
 	CLOCK_CHECK(hoist__dev_mem_alloc(clock->dev, CLOCK_BYTES, &clock->garbage) == 0);
-	CLOCK_CHECK(hoist__memset_async(stream, clock->garbage, 0xEE, CLOCK_BYTES) == 0);
+	CLOCK_CHECK(hoist__fill_async(stream, clock->garbage, 0xEE, 1, CLOCK_BYTES) == 0);
 	CLOCK_CHECK(hoist__stream_synchronize(stream) == 0);
 }
 
@@ -149,7 +149,7 @@ static inline void clock_to_host(struct clock_stream *on, void *dst, uintptr_t s
 
 static inline void clock_spoil(struct clock_stream *on, uintptr_t block, size_t bytes)
 {
-	CLOCK_CHECK(hoist__memset_async(on->stream, block, 0xEE, bytes) == 0);
+	CLOCK_CHECK(hoist__fill_async(on->stream, block, 0xEE, 1, bytes) == 0);
 }
 
 /* Everybody's stream gets the second half of the block, which it writes itself, or waits for. */

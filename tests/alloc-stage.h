@@ -134,7 +134,7 @@ static inline void open_device(enum hoist__api which)
 	if (api != HOIST__API_CPU)
 		CHECK(hoist__dev_host_register(dev, host, bytes) == 0);
 	for (uintptr_t i = 0; i < 256; i++)
-		CHECK(hoist__memset_async(streams[0], memory + i, (unsigned char)i, 1) == 0);
+		CHECK(hoist__fill_async(streams[0], memory + i, (unsigned char)i, 1, 1) == 0);
 	memset(due, 0, sizeof due);
 	CHECK(hoist__stream_synchronize(streams[0]) == 0);
 }
@@ -213,7 +213,7 @@ static inline void work(int slot, int stream)
 	uintptr_t mark = (uintptr_t)&marks[at];
 	unsigned char value = ++due[at];
 	if (api == HOIST__API_CPU)
-		CHECK(hoist__memset_async(streams[stream], mark, value, 1) == 0);
+		CHECK(hoist__fill_async(streams[stream], mark, value, 1, 1) == 0);
 	else
 		CHECK(hoist__copy_async(streams[stream], HOIST__COPY_DEVICE_TO_HOST, mark,
 					memory + value, 1) == 0);
@@ -224,8 +224,8 @@ static inline void keep_busy(int stream)
 {
 	if (api == HOIST__API_CPU) {
 		for (int i = 0; i < 100 << attempt; i++)
-			CHECK(hoist__memset_async(streams[stream], (uintptr_t)host, 1,
-						  SLOW_BYTES) == 0);
+			CHECK(hoist__fill_async(streams[stream], (uintptr_t)host, 1, 1,
+						SLOW_BYTES) == 0);
 	} else {
 		control.set_rate((256 << 20) >> attempt);
 		CHECK(hoist__copy_async(streams[stream], HOIST__COPY_DEVICE_TO_HOST,

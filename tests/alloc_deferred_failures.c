@@ -16,7 +16,7 @@ static void frees_under_failure(const char *name, const char *when, bool dead)
 	(void)snprintf(scene, sizeof scene, "%s fails at %s", name, when);
 	control.hold(1);
 	for (int i = 0; i < 2; i++)
-		CHECK(hoist__memset_async(streams[i], memory + 256, 1, 1) == 0);
+		CHECK(hoist__fill_async(streams[i], memory + 256, 1, 1, 1) == 0);
 	make_fail(name, when);
 	for (int i = 0; i < 200; i++) {
 		if (i % 10 == 0)

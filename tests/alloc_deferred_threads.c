@@ -56,7 +56,7 @@ static uintptr_t address_of(size_t slot)
 static void mark(size_t slot, int which, struct hoist__dev_stream *stream)
 {
 	unsigned char due = ++slots[slot].due[which];
-	CHECK(hoist__memset_async(stream, (uintptr_t)&slots[slot].marks[which], due, 1) == 0);
+	CHECK(hoist__fill_async(stream, (uintptr_t)&slots[slot].marks[which], due, 1, 1) == 0);
 	atomic_fetch_or(&slots[slot].users, 1u << which);
 }
 

@@ -117,7 +117,7 @@ static void freed_behind_work(struct hoist__pool *pool, struct hoist__dev_stream
 		CHECK((i % 3 == 0 ? hoist__pool_alloc(pool, bytes, 0, 0, &block)
 				  : hoist__pool_alloc_on(pool, bytes, 0, stream, &block)) == 0);
 		if (i % 16 == 0)
-			CHECK(hoist__memset_async(stream, block, 1, bytes) == 0);
+			CHECK(hoist__fill_async(stream, block, 1, 1, bytes) == 0);
 		if (i % 8 == 0)
 			CHECK(hoist__pool_use(pool, block, streams[1 - i % 2]) == 0);
 		CHECK(hoist__pool_free_on(pool, block, stream) == 0);

@@ -67,7 +67,7 @@ static int take(unsigned i)
 /* Late work, which the emulator will find if the memory goes away under it; it may be refused. */
 static void work(unsigned i, struct hoist__dev_stream *stream)
 {
-	(void)hoist__memset_async(stream, blocks[i], 1, bytes_of(i) < 5000 ? bytes_of(i) : 5000);
+	(void)hoist__fill_async(stream, blocks[i], 1, 1, bytes_of(i) < 5000 ? bytes_of(i) : 5000);
 }
 
 static int give(unsigned i)

@@ -371,8 +371,8 @@ static void do_seldom(struct worker *worker)
 		break;
 	case 4: /* some lateness, where the device has none by itself */
 		if (!model->lanes[at].capturing)
-			CHECK(hoist__memset_async(model->lanes[at].stream, model->scratch, 0,
-						  SCRATCH_BYTES) == 0);
+			CHECK(hoist__fill_async(model->lanes[at].stream, model->scratch, 0, 1,
+						SCRATCH_BYTES) == 0);
 		break;
 	default:
 		catch_up(model, at);

@@ -29,7 +29,7 @@ POISONED static void poke(uintptr_t address, unsigned char value)
 		*(volatile unsigned char *)address = value;
 		return;
 	}
-	cr_assert_eq(hoist__memset_async(own_stream, address, value, 1), 0);
+	cr_assert_eq(hoist__fill_async(own_stream, address, value, 1, 1), 0);
 	cr_assert_eq(hoist__stream_synchronize(own_stream), 0, "%s", hoist__error_text());
 }
 
@@ -668,7 +668,7 @@ Test(alloc_watch, blocks_freed_on_a_stream_are_checked_when_it_has_passed)
 	cr_assert_eq(hoist__pool_alloc_on(pool, 0, 0, own_stream, &address), -EINVAL);
 	cr_assert_eq(hoist__pool_alloc_on(pool, 1000, 3, own_stream, &address), -EINVAL);
 	cr_assert_eq(hoist__pool_alloc_on(pool, 1000, 0, own_stream, &address), 0);
-	cr_assert_eq(hoist__memset_async(own_stream, address, 1, 1001), 0);
+	cr_assert_eq(hoist__fill_async(own_stream, address, 1, 1, 1001), 0);
 	cr_assert_eq(hoist__pool_free_on(pool, address, own_stream), 0);
 	cr_assert_eq(hoist__pool_free_on(pool, address, own_stream), -EINVAL);
 	trim_until_none_is_pending(pool);

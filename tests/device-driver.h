@@ -91,6 +91,14 @@ static inline bool use_real(enum hoist__api api)
 		body();                                                                            \
 	}
 
+/* For what the CPU offers too: no driver. */
+#define ON_CPU(name, body)                                                                         \
+	Test(SUITE, cpu_##name)                                                                    \
+	{                                                                                          \
+		open_device(HOIST__API_CPU);                                                       \
+		body();                                                                            \
+	}
+
 #define EVERYWHERE(name, body)                                                                     \
 	ON_EMULATED(cuda_##name, HOIST__API_CUDA, body)                                            \
 	ON_EMULATED(hip_##name, HOIST__API_HIP, body)                                              \

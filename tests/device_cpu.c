@@ -181,7 +181,7 @@ Test(device_cpu, works_off_a_stream_in_order)
 	struct hoist__dev_stream *stream = new_stream();
 	cr_assert_null(hoist__stream_native(stream));
 	cr_assert_eq(hoist__stream_dev(stream), cpu);
-	cr_assert_eq(hoist__memset_async(stream, (uintptr_t)chain, 0xa5, 1), 0);
+	cr_assert_eq(hoist__fill_async(stream, (uintptr_t)chain, 0xa5, 1, 1), 0);
 	/* Each copy reads what the one before wrote. */
 	for (size_t i = 0; i < N; i++)
 		cr_assert_eq(hoist__copy_async(stream, (enum hoist__copy)(i % 3),
@@ -200,8 +200,8 @@ Test(device_cpu, finishes_queued_work_before_a_stream_ends)
 	static unsigned char bytes[1 << 20];
 	struct hoist__dev_stream *stream = new_stream();
 	for (int i = 1; i <= 20; i++)
-		cr_assert_eq(hoist__memset_async(stream, (uintptr_t)bytes, (unsigned char)i,
-						 sizeof bytes),
+		cr_assert_eq(hoist__fill_async(stream, (uintptr_t)bytes, (unsigned char)i, 1,
+					       sizeof bytes),
 			     0);
 	hoist__stream_destroy(stream);
 	cr_assert_eq(bytes[0], 20);
@@ -218,8 +218,8 @@ Test(device_cpu, holds_a_stream_back_until_the_event_of_another)
 	struct hoist__dev_stream *second = new_stream();
 	struct hoist__dev_event *event = new_event(0);
 	static unsigned char big[8 << 20];
-	cr_assert_eq(hoist__memset_async(first, (uintptr_t)big, 1, sizeof big), 0);
-	cr_assert_eq(hoist__memset_async(first, (uintptr_t)&value, 9, 1), 0);
+	cr_assert_eq(hoist__fill_async(first, (uintptr_t)big, 1, 1, sizeof big), 0);
+	cr_assert_eq(hoist__fill_async(first, (uintptr_t)&value, 9, 1, 1), 0);
 	cr_assert_eq(hoist__event_record(event, first), 0);
 	cr_assert_eq(hoist__stream_wait_event(second, event), 0);
 	cr_assert_eq(
@@ -261,7 +261,7 @@ Test(device_cpu, measures_the_time_between_two_events)
 	cr_assert_not_null(strstr(hoist__error_text(), "without timing"));
 	cr_assert_eq(ns, 77);
 	cr_assert_eq(hoist__event_record(start, stream), 0);
-	cr_assert_eq(hoist__memset_async(stream, (uintptr_t)bytes, 3, sizeof bytes), 0);
+	cr_assert_eq(hoist__fill_async(stream, (uintptr_t)bytes, 3, 1, sizeof bytes), 0);
 	cr_assert_eq(hoist__event_record(end, stream), 0);
 	int err = hoist__event_query(end);
 	cr_assert(err == 0 || err == -EAGAIN);
@@ -294,9 +294,9 @@ Test(device_cpu, refuses_what_makes_no_sense)
 		hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, (uintptr_t)&byte, 0, 1),
 		-EINVAL);
 	cr_assert_eq(hoist__copy_peer_async(stream, cpu, 0, cpu, (uintptr_t)&byte, 1), -EINVAL);
-	cr_assert_eq(hoist__memset_async(stream, 0, 1, 1), -EINVAL);
+	cr_assert_eq(hoist__fill_async(stream, 0, 1, 1, 1), -EINVAL);
 	cr_assert_eq(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, 0, 0, 0), 0);
-	cr_assert_eq(hoist__memset_async(stream, 0, 1, 0), 0);
+	cr_assert_eq(hoist__fill_async(stream, 0, 1, 1, 0), 0);
 	cr_assert_eq(hoist__stream_query(stream), 0);
 	hoist__stream_destroy(stream);
 }

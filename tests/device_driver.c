@@ -107,7 +107,7 @@ static void copies_on(struct hoist__dev_stream *stream)
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, half));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, memory + half + 1, memory,
 			     half));
-	OK(hoist__memset_async(stream, memory + half + 1, 0x5a, 3));
+	OK(hoist__fill_async(stream, memory + half + 1, 0x5a, 1, 3));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host + half,
 			     memory + half + 1, half));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, 0, 0, 0));
@@ -167,7 +167,7 @@ static void ordering(void)
 	OK(hoist__event_query(written));
 	OK(hoist__stream_wait_event(reader, written));
 	for (unsigned round = 1; round <= 5; round++) {
-		OK(hoist__memset_async(writer, memory, (unsigned char)round, BYTES));
+		OK(hoist__fill_async(writer, memory, (unsigned char)round, 1, BYTES));
 		OK(hoist__event_record(written, writer));
 		OK(hoist__stream_wait_event(reader, written));
 		OK(hoist__copy_async(reader, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory,
@@ -201,7 +201,7 @@ static void timing(void)
 	OK(hoist__event_record(start, stream));
 	OK(hoist__event_record(plain, stream));
 	for (int i = 0; i < 10; i++)
-		OK(hoist__memset_async(stream, memory, 1, BYTES));
+		OK(hoist__fill_async(stream, memory, 1, 1, BYTES));
 	OK(hoist__event_record(end, stream));
 	OK(hoist__event_synchronize(end));
 	cr_assert_eq(hoist__event_elapsed_ns(plain, end, &ns), -EINVAL);
@@ -237,9 +237,9 @@ static void peers(void)
 	OK(hoist__stream_create(dev, &stream));
 	OK(hoist__event_create(other, 0, &event));
 	cr_assert_eq(hoist__event_record(event, stream), -EINVAL);
-	OK(hoist__memset_async(stream, here, 0x77, BYTES));
+	OK(hoist__fill_async(stream, here, 0x77, 1, BYTES));
 	OK(hoist__copy_peer_async(stream, other, there, dev, here, BYTES));
-	OK(hoist__memset_async(stream, here, 0, BYTES));
+	OK(hoist__fill_async(stream, here, 0, 1, BYTES));
 	OK(hoist__copy_peer_async(stream, dev, here, other, there, BYTES - 1));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, here, BYTES));
 	OK(hoist__stream_synchronize(stream));
@@ -501,7 +501,7 @@ static int scenario(void)
 		err = hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host,
 					BYTES);
 	if (err == 0)
-		err = hoist__memset_async(stream, memory, 1, 1);
+		err = hoist__fill_async(stream, memory, 1, 1, 1);
 	if (err == 0)
 		err = hoist__event_record(event, stream);
 	if (err == 0)

@@ -70,7 +70,7 @@ static void unmake(struct things *t)
 /* Streams and events are the parent's, whatever the device. */
 static void stale_objects(struct things *t)
 {
-	CHECK(hoist__memset_async(t->stream, t->memory, 1, 1) == -ESTALE);
+	CHECK(hoist__fill_async(t->stream, t->memory, 1, 1, 1) == -ESTALE);
 	CHECK(strstr(hoist__error_text(), "fork") != NULL);
 	CHECK(hoist__stream_synchronize(t->stream) == -ESTALE);
 	CHECK(hoist__stream_query(t->stream) == -ESTALE);

@@ -52,7 +52,7 @@ static void managed(void)
 	unsigned char *bytes = (unsigned char *)memory;
 	memset(bytes, 0x31, BYTES);
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, copy, memory, BYTES));
-	OK(hoist__memset_async(stream, memory, 0x32, BYTES / 2));
+	OK(hoist__fill_async(stream, memory, 0x32, 1, BYTES / 2));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, memory + BYTES / 2, copy,
 			     BYTES / 2));
 	OK(hoist__stream_synchronize(stream));
@@ -90,11 +90,11 @@ static void order(void)
 	cr_assert_eq(memory % 256, 0);
 	cr_assert_geq(get(pool, HOIST__POOL_USED_CURRENT), BYTES);
 	cr_assert_geq(get(pool, HOIST__POOL_RESERVED_CURRENT), BYTES);
-	OK(hoist__memset_async(stream, memory, 0x41, BYTES));
+	OK(hoist__fill_async(stream, memory, 0x41, 1, BYTES));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory, BYTES));
 	OK(hoist__dev_pool_free(pool, memory, stream));
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &again));
-	OK(hoist__memset_async(stream, again, 0x42, BYTES));
+	OK(hoist__fill_async(stream, again, 0x42, 1, BYTES));
 	OK(hoist__dev_pool_free(pool, again, stream));
 	OK(hoist__stream_synchronize(stream));
 	cr_assert_eq(host[0], 0x41);
@@ -208,7 +208,7 @@ static void current(void)
 	OK(hoist__dev_pool_current(dev, &pool));
 	uint64_t before = get(pool, HOIST__POOL_RELEASE_THRESHOLD);
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &memory));
-	OK(hoist__memset_async(stream, memory, 1, BYTES));
+	OK(hoist__fill_async(stream, memory, 1, 1, BYTES));
 	OK(hoist__dev_pool_free(pool, memory, stream));
 	OK(hoist__stream_synchronize(stream));
 	hoist__dev_pool_destroy(pool);

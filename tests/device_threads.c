@@ -53,7 +53,7 @@ static void round_trip(struct hoist__dev *dev, struct hoist__dev_stream *streams
 			     BYTES));
 	OK(hoist__event_record(event, streams[0]));
 	OK(hoist__stream_wait_event(shared_stream, event));
-	OK(hoist__memset_async(shared_stream, there, (unsigned char)~value, BYTES / 2));
+	OK(hoist__fill_async(shared_stream, there, (unsigned char)~value, 1, BYTES / 2));
 	OK(hoist__event_record(shared_event, shared_stream));
 	int busy = hoist__event_query(shared_event);
 	CHECK(busy == 0 || busy == -EAGAIN);

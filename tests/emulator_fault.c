@@ -101,6 +101,8 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	TRY(cu.cuMemcpyPeerAsync(things->memory, things->context, things->memory, things->context,
 				 8, things->stream));
 	TRY(cu.cuMemsetD8Async(things->memory, 1, 8, things->stream));
+	TRY(cu.cuMemsetD16Async(things->memory, 1, 8, things->stream));
+	TRY(cu.cuMemsetD32Async(things->memory, 1, 8, things->stream));
 	TRY(cu.cuMemcpyDtoHAsync(host, things->memory, BYTES, things->stream));
 	TRY(cu.cuEventRecord(things->event, things->stream));
 	TRY(cu.cuStreamWaitEvent(things->stream, things->event, 0));
@@ -239,6 +241,8 @@ static unsigned use_hip_device(struct hip_things *things)
 			       things->stream));
 	TRY(hip.hipMemcpyPeerAsync(things->memory, 0, things->memory, 0, 8, things->stream));
 	TRY(hip.hipMemsetAsync(things->memory, 1, 8, things->stream));
+	TRY(hip.hipMemsetD16Async(things->memory, 1, 8, things->stream));
+	TRY(hip.hipMemsetD32Async(things->memory, 1, 8, things->stream));
 	TRY(hip.hipEventRecord(things->event, things->stream));
 	TRY(hip.hipStreamWaitEvent(things->stream, things->event, 0));
 	TRY(hip.hipEventSynchronize(things->event));
