@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/log.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -36,9 +37,26 @@ struct hoist__shared {
 	bool foreign;
 };
 
-/* Short searches and, where a piece ends or begins, a system call. */
+/* Held for short searches and, where a piece is opened, for a system call or two. */
 static struct hoist__lock lock;
 static struct hoist__list pieces = {&pieces, &pieces};
+
+/* A child of fork goes on with its host memory, and so with the list. */
+static void lock_pieces(void)
+{
+	hoist__lock(&lock);
+}
+
+static void unlock_pieces(void)
+{
+	hoist__unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+	if (pthread_atfork(lock_pieces, unlock_pieces, unlock_pieces) != 0)
+		hoist__log(alloc, "a child of fork may hang in shared memory: no handlers");
+}
 
 static struct hoist__shared *piece_of(struct hoist__list *node)
 {
@@ -109,6 +127,8 @@ static int fill_new(struct hoist__shared *shared, size_t bytes)
 
 static int make(struct hoist__shared **ret)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, watch_forks);
 	struct hoist__shared *made = calloc(1, sizeof *made);
 	if (made == NULL)
 		return hoist__fail_nomem("a piece of shared memory", sizeof *made);
@@ -132,9 +152,9 @@ int hoist__shared_create(size_t bytes, struct hoist__shared **ret)
 		destroy(made);
 		return err;
 	}
-	hoist__lock(&lock);
+	lock_pieces();
 	hoist__list_push_back(&pieces, &made->node);
-	hoist__unlock(&lock);
+	unlock_pieces();
 	*ret = made;
 	return 0;
 }
@@ -205,13 +225,13 @@ int hoist__shared_open(int fd, bool read_only, struct hoist__shared **ret)
 	int err = judge(fd, &status, &read_only);
 	if (err < 0)
 		return err;
-	hoist__lock(&lock);
+	lock_pieces();
 	struct hoist__shared *found = find_file(&status, read_only);
 	if (found != NULL)
 		found->refs++;
 	else
 		err = open_piece(fd, &status, read_only, &found);
-	hoist__unlock(&lock);
+	unlock_pieces();
 	if (err == 0)
 		*ret = found;
 	return err;
@@ -224,11 +244,11 @@ void hoist__shared_close(void *closed)
 	struct hoist__shared *shared = closed;
 	if (shared == NULL)
 		return;
-	hoist__lock(&lock);
+	lock_pieces();
 	bool last = --shared->refs == 0;
 	if (last)
 		hoist__list_remove(&shared->node);
-	hoist__unlock(&lock);
+	unlock_pieces();
 	if (last)
 		destroy(shared);
 }
@@ -236,13 +256,13 @@ void hoist__shared_close(void *closed)
 struct hoist__shared *hoist__shared_find(uintptr_t address)
 {
 	struct hoist__shared *found = NULL;
-	hoist__lock(&lock);
+	lock_pieces();
 	for (struct hoist__list *at = pieces.next; at != &pieces && found == NULL; at = at->next)
 		if ((uintptr_t)piece_of(at)->address == address)
 			found = piece_of(at);
 	if (found != NULL)
 		found->refs++;
-	hoist__unlock(&lock);
+	unlock_pieces();
 	return found;
 }
 
