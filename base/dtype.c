@@ -8,38 +8,47 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* dtype, name, bits, DLPack code, safetensors, GGUF id, NumPy, native */
-#define SCALAR(d, n, b, dl, st, gg, np, native) \
-	{d, n, b, 1, (b) / 8, (b) / 8, dl, st, gg, np, native}
-#define COMPLEX(d, n, b, st, np) {d, n, b, 1, (b) / 8, (b) / 16, 5, st, -1, np, true}
-#define SUB_BYTE(d, n, b, dl, st, np) {d, n, b, 1, 0, 1, dl, st, -1, np, false}
+/* dtype, kind, name, bits, DLPack, MAX, safetensors, GGUF id, NumPy, native */
+#define SCALAR(d, k, n, b, dl, mx, st, gg, np, native)                                             \
+	[d] = {d, HOIST_KIND_##k, n, b, 1, (b) / 8, (b) / 8, dl, mx, st, gg, np, native}
+#define COMPLEX(d, n, b, st, np)                                                                   \
+	[d] = {d, HOIST_KIND_COMPLEX, n, b, 1, (b) / 8, (b) / 16, 5, -1, st, -1, np, true}
+#define SUB_BYTE(d, n, b, dl, mx, st, np)                                                          \
+	[d] = {d, HOIST_KIND_FLOAT, n, b, 1, 0, 1, dl, mx, st, -1, np, false}
 /* dtype, name, elements per block, bytes per block; the id is in the value */
-#define BLOCK(d, n, elements, bytes) {d, n, 0, elements, bytes, 1, -1, NULL, (int)(d)-128, NULL, false}
+#define BLOCK(d, n, elements, bytes)                                                               \
+	[d] = {d,    HOIST_KIND_BLOCK, n,    0,	   elements, bytes, 1, -1, -1,                     \
+	       NULL, (int)(d)-128,     NULL, false}
 
+/* By dtype; the values that are none have no name. */
 static const struct hoist__dtype_info table[] = {
-	SCALAR(HOIST_BOOL, "bool", 8, 6, "BOOL", -1, "bool", true),
-	SCALAR(HOIST_I8, "i8", 8, 0, "I8", 24, "int8", true),
-	SCALAR(HOIST_I16, "i16", 16, 0, "I16", 25, "int16", true),
-	SCALAR(HOIST_I32, "i32", 32, 0, "I32", 26, "int32", true),
-	SCALAR(HOIST_I64, "i64", 64, 0, "I64", 27, "int64", true),
-	SCALAR(HOIST_U8, "u8", 8, 1, "U8", -1, "uint8", true),
-	SCALAR(HOIST_U16, "u16", 16, 1, "U16", -1, "uint16", true),
-	SCALAR(HOIST_U32, "u32", 32, 1, "U32", -1, "uint32", true),
-	SCALAR(HOIST_U64, "u64", 64, 1, "U64", -1, "uint64", true),
-	SCALAR(HOIST_F16, "f16", 16, 2, "F16", 1, "float16", true),
-	SCALAR(HOIST_BF16, "bf16", 16, 4, "BF16", 30, "bfloat16", false),
-	SCALAR(HOIST_F32, "f32", 32, 2, "F32", 0, "float32", true),
-	SCALAR(HOIST_F64, "f64", 64, 2, "F64", 28, "float64", true),
+	SCALAR(HOIST_BOOL, BOOL, "bool", 8, 6, 1, "BOOL", -1, "bool", true),
+	SCALAR(HOIST_I8, SIGNED, "i8", 8, 0, 135, "I8", 24, "int8", true),
+	SCALAR(HOIST_I16, SIGNED, "i16", 16, 0, 137, "I16", 25, "int16", true),
+	SCALAR(HOIST_I32, SIGNED, "i32", 32, 0, 139, "I32", 26, "int32", true),
+	SCALAR(HOIST_I64, SIGNED, "i64", 64, 0, 141, "I64", 27, "int64", true),
+	SCALAR(HOIST_U8, UNSIGNED, "u8", 8, 1, 134, "U8", -1, "uint8", true),
+	SCALAR(HOIST_U16, UNSIGNED, "u16", 16, 1, 136, "U16", -1, "uint16", true),
+	SCALAR(HOIST_U32, UNSIGNED, "u32", 32, 1, 138, "U32", -1, "uint32", true),
+	SCALAR(HOIST_U64, UNSIGNED, "u64", 64, 1, 140, "U64", -1, "uint64", true),
+	SCALAR(HOIST_F16, FLOAT, "f16", 16, 2, 79, "F16", 1, "float16", true),
+	SCALAR(HOIST_BF16, FLOAT, "bf16", 16, 4, 80, "BF16", 30, "bfloat16", false),
+	SCALAR(HOIST_F32, FLOAT, "f32", 32, 2, 81, "F32", 0, "float32", true),
+	SCALAR(HOIST_F64, FLOAT, "f64", 64, 2, 82, "F64", 28, "float64", true),
 	COMPLEX(HOIST_C64, "c64", 64, "C64", "complex64"),
 	COMPLEX(HOIST_C128, "c128", 128, NULL, "complex128"),
-	SCALAR(HOIST_F8_E4M3FN, "f8_e4m3fn", 8, 10, "F8_E4M3", -1, "float8_e4m3fn", false),
-	SCALAR(HOIST_F8_E4M3FNUZ, "f8_e4m3fnuz", 8, 11, "F8_E4M3FNUZ", -1, "float8_e4m3fnuz", false),
-	SCALAR(HOIST_F8_E5M2, "f8_e5m2", 8, 12, "F8_E5M2", -1, "float8_e5m2", false),
-	SCALAR(HOIST_F8_E5M2FNUZ, "f8_e5m2fnuz", 8, 13, "F8_E5M2FNUZ", -1, "float8_e5m2fnuz", false),
-	SCALAR(HOIST_F8_E8M0FNU, "f8_e8m0fnu", 8, 14, "F8_E8M0", -1, "float8_e8m0fnu", false),
-	SUB_BYTE(HOIST_F6_E2M3FN, "f6_e2m3fn", 6, 15, "F6_E2M3", "float6_e2m3fn"),
-	SUB_BYTE(HOIST_F6_E3M2FN, "f6_e3m2fn", 6, 16, "F6_E3M2", "float6_e3m2fn"),
-	SUB_BYTE(HOIST_F4_E2M1FN, "f4_e2m1fn", 4, 17, "F4", "float4_e2m1fn"),
+	SCALAR(HOIST_F8_E4M3FN, FLOAT, "f8_e4m3fn", 8, 10, 75, "F8_E4M3", -1, "float8_e4m3fn",
+	       false),
+	SCALAR(HOIST_F8_E4M3FNUZ, FLOAT, "f8_e4m3fnuz", 8, 11, 76, "F8_E4M3FNUZ", -1,
+	       "float8_e4m3fnuz", false),
+	SCALAR(HOIST_F8_E5M2, FLOAT, "f8_e5m2", 8, 12, 77, "F8_E5M2", -1, "float8_e5m2", false),
+	SCALAR(HOIST_F8_E5M2FNUZ, FLOAT, "f8_e5m2fnuz", 8, 13, 78, "F8_E5M2FNUZ", -1,
+	       "float8_e5m2fnuz", false),
+	SCALAR(HOIST_F8_E8M0FNU, FLOAT, "f8_e8m0fnu", 8, 14, 73, "F8_E8M0", -1, "float8_e8m0fnu",
+	       false),
+	SUB_BYTE(HOIST_F6_E2M3FN, "f6_e2m3fn", 6, 15, 65, "F6_E2M3", "float6_e2m3fn"),
+	SUB_BYTE(HOIST_F6_E3M2FN, "f6_e3m2fn", 6, 16, 66, "F6_E3M2", "float6_e3m2fn"),
+	SUB_BYTE(HOIST_F4_E2M1FN, "f4_e2m1fn", 4, 17, 64, "F4", "float4_e2m1fn"),
 	BLOCK(HOIST_Q4_0, "q4_0", 32, 18),
 	BLOCK(HOIST_Q4_1, "q4_1", 32, 20),
 	BLOCK(HOIST_Q5_0, "q5_0", 32, 22),
@@ -72,10 +81,8 @@ static const struct hoist__dtype_info table[] = {
 
 const struct hoist__dtype_info *hoist__dtype_info(hoist_dtype dtype)
 {
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(table); i++)
-		if (table[i].dtype == dtype)
-			return &table[i];
-	return NULL;
+	size_t i = (size_t)dtype;
+	return i < HOIST__ARRAY_SIZE(table) && table[i].name != NULL ? &table[i] : NULL;
 }
 
 const char *hoist_dtype_name(hoist_dtype dtype)
@@ -87,11 +94,12 @@ const char *hoist_dtype_name(hoist_dtype dtype)
 int hoist_dtype_from_name(const char *name, hoist_dtype *ret)
 {
 	for (size_t i = 0; name != NULL && i < HOIST__ARRAY_SIZE(table); i++)
-		if (strcmp(table[i].name, name) == 0) {
+		if (table[i].name != NULL && strcmp(table[i].name, name) == 0) {
 			*ret = table[i].dtype;
 			return 0;
 		}
-	return hoist__fail(-EINVAL, "dtype \"%s\" is not known; the names are like bf16, f8_e4m3fn, q4_0",
+	return hoist__fail(-EINVAL,
+			   "dtype \"%s\" is not known; the names are like bf16, f8_e4m3fn, q4_0",
 			   name != NULL ? name : "(null)");
 }
 
@@ -113,15 +121,16 @@ int hoist_dtype_bytes(hoist_dtype dtype, uint64_t n_elements, size_t *ret)
 		uint64_t bits;
 		overflow = hoist__mul_overflow(n_elements, info->bits, &bits);
 		if (!overflow && bits % 8 != 0)
-			return hoist__fail(-EINVAL, "%llu elements of %s are %llu bits, not whole bytes",
+			return hoist__fail(-EINVAL,
+					   "%llu elements of %s are %llu bits, not whole bytes",
 					   (unsigned long long)n_elements, info->name,
 					   (unsigned long long)bits);
 		bytes = bits / 8;
 	} else {
 		if (n_elements % info->block_elements != 0)
-			return hoist__fail(-EINVAL, "%llu elements of %s are not whole blocks of %u",
-					   (unsigned long long)n_elements, info->name,
-					   info->block_elements);
+			return hoist__fail(
+				-EINVAL, "%llu elements of %s are not whole blocks of %u",
+				(unsigned long long)n_elements, info->name, info->block_elements);
 		overflow = hoist__mul_overflow(n_elements / info->block_elements, info->block_bytes,
 					       &bytes);
 	}
@@ -145,15 +154,38 @@ hoist_dtype hoist__dtype_from_safetensors(const char *name, size_t length)
 hoist_dtype hoist__dtype_from_gguf(int id)
 {
 	for (size_t i = 0; id >= 0 && i < HOIST__ARRAY_SIZE(table); i++)
-		if (table[i].gguf == id)
+		if (table[i].name != NULL && table[i].gguf == id)
 			return table[i].dtype;
 	return HOIST_DTYPE_INVALID;
 }
 
-hoist_dtype hoist__dtype_from_numpy(const char *name)
+hoist_dtype hoist__dtype_from_max(int code)
 {
-	for (size_t i = 0; name != NULL && i < HOIST__ARRAY_SIZE(table); i++)
-		if (table[i].numpy != NULL && strcmp(table[i].numpy, name) == 0)
+	for (size_t i = 0; code >= 0 && i < HOIST__ARRAY_SIZE(table); i++)
+		if (table[i].name != NULL && table[i].max_code == code)
 			return table[i].dtype;
 	return HOIST_DTYPE_INVALID;
+}
+
+int hoist_dtype_from_numpy(const char *name, hoist_dtype *ret)
+{
+	for (size_t i = 0; name != NULL && i < HOIST__ARRAY_SIZE(table); i++)
+		if (table[i].numpy != NULL && strcmp(table[i].numpy, name) == 0) {
+			*ret = table[i].dtype;
+			return 0;
+		}
+	return hoist__fail(-EINVAL,
+			   "no dtype is NumPy's \"%s\"; its names are like float32, bfloat16",
+			   name != NULL ? name : "(null)");
+}
+
+int hoist_dtype_from_dlpack(unsigned code, unsigned bits, hoist_dtype *ret)
+{
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(table); i++)
+		if (table[i].name != NULL && table[i].dlpack_code >= 0 &&
+		    (unsigned)table[i].dlpack_code == code && table[i].bits == bits) {
+			*ret = table[i].dtype;
+			return 0;
+		}
+	return hoist__fail(-EINVAL, "no dtype is DLPack's type %u with %u bits", code, bits);
 }

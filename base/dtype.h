@@ -3,7 +3,8 @@
  *
  * Sources: DLPack 1.1's type codes; the safetensors header names; GGUF's type
  * ids with elements and bytes per block (as gguf-py's table has them); NumPy's
- * names, with ml_dtypes' for what NumPy lacks.
+ * names, with ml_dtypes' for what NumPy lacks; the values of MAX's DType as they
+ * are since its floats were renumbered (f16 79, bf16 80, f32 81, f64 82).
  */
 #ifndef HOIST_BASE_DTYPE_H
 #define HOIST_BASE_DTYPE_H
@@ -15,26 +16,28 @@
 
 struct hoist__dtype_info {
 	hoist_dtype dtype;
+	hoist_dtype_kind kind;
 	const char *name;        /* "bf16" */
 	unsigned bits;           /* of one element; 0 for block types */
 	unsigned block_elements; /* elements per block; 1 for scalars and sub-byte types */
 	unsigned block_bytes;    /* bytes per block; 0 for sub-byte types */
 	unsigned align;          /* natural alignment in bytes (1 for sub-byte and block types) */
 	int dlpack_code;         /* DLDataTypeCode; -1 if DLPack has none */
+	int max_code;            /* MAX's DType value, as in .max files; -1 if MAX has none */
 	const char *safetensors; /* "BF16", or NULL */
 	int gguf;                /* ggml type id, or -1 */
 	const char *numpy;       /* "float32", "bfloat16" (ml_dtypes), or NULL */
 	bool numpy_native;       /* NumPy itself has it, without ml_dtypes */
 };
 
-/* The row of @dtype; NULL if there is none. */
+/* The row of @dtype, in constant time; NULL if there is none. */
 const struct hoist__dtype_info *hoist__dtype_info(hoist_dtype dtype);
 
 /* The dtype that safetensors calls @name[0..length); HOIST_DTYPE_INVALID if none. */
 hoist_dtype hoist__dtype_from_safetensors(const char *name, size_t length);
 
-/* The dtype of a GGUF type id, and of a NumPy name; HOIST_DTYPE_INVALID if none. */
+/* The dtype of a GGUF type id, and of MAX's DType value; HOIST_DTYPE_INVALID if none. */
 hoist_dtype hoist__dtype_from_gguf(int id);
-hoist_dtype hoist__dtype_from_numpy(const char *name);
+hoist_dtype hoist__dtype_from_max(int code);
 
 #endif

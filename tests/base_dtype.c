@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -125,9 +126,49 @@ Test(base_dtype, names_go_there_and_back)
 				     row->dtype);
 		if (row->gguf >= 0)
 			cr_expect_eq(hoist__dtype_from_gguf(row->gguf), row->dtype);
-		if (row->numpy != NULL)
-			cr_expect_eq(hoist__dtype_from_numpy(row->numpy), row->dtype);
+		if (row->numpy != NULL) {
+			cr_expect_eq(hoist_dtype_from_numpy(row->numpy, &dtype), 0);
+			cr_expect_eq(dtype, row->dtype);
+		}
+		if (row->dlpack >= 0) {
+			cr_expect_eq(
+				hoist_dtype_from_dlpack((unsigned)row->dlpack, row->bits, &dtype),
+				0);
+			cr_expect_eq(dtype, row->dtype);
+		}
 	}
+}
+
+/* MAX's values, as the seed's table has them. */
+static const struct {
+	hoist_dtype dtype;
+	int code;
+} max_codes[] = {
+	{HOIST_BOOL, 1},       {HOIST_I8, 135},		{HOIST_I16, 137},
+	{HOIST_I32, 139},      {HOIST_I64, 141},	{HOIST_U8, 134},
+	{HOIST_U16, 136},      {HOIST_U32, 138},	{HOIST_U64, 140},
+	{HOIST_F16, 79},       {HOIST_BF16, 80},	{HOIST_F32, 81},
+	{HOIST_F64, 82},       {HOIST_F8_E4M3FN, 75},	{HOIST_F8_E4M3FNUZ, 76},
+	{HOIST_F8_E5M2, 77},   {HOIST_F8_E5M2FNUZ, 78}, {HOIST_F8_E8M0FNU, 73},
+	{HOIST_F6_E2M3FN, 65}, {HOIST_F6_E3M2FN, 66},	{HOIST_F4_E2M1FN, 64},
+};
+
+/* proves: S1.26 */
+Test(base_dtype, max_codes_go_there_and_back)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < sizeof max_codes / sizeof max_codes[0]; i++) {
+		const struct hoist__dtype_info *info = hoist__dtype_info(max_codes[i].dtype);
+		cr_expect_eq(info->max_code, max_codes[i].code, "%s", info->name);
+	}
+	for (int code = -1; code < 300; code++) {
+		hoist_dtype dtype = hoist__dtype_from_max(code);
+		n += dtype != HOIST_DTYPE_INVALID;
+		if (dtype != HOIST_DTYPE_INVALID)
+			cr_expect_eq(hoist__dtype_info(dtype)->max_code, code);
+	}
+	cr_expect_eq(n, sizeof max_codes / sizeof max_codes[0]);
+	cr_expect_eq(hoist__dtype_info(HOIST_C64)->max_code, -1);
 }
 
 Test(base_dtype, unknown_names_are_refused)
@@ -144,8 +185,15 @@ Test(base_dtype, unknown_names_are_refused)
 	cr_expect_eq(hoist__dtype_from_safetensors("", 0), HOIST_DTYPE_INVALID);
 	cr_expect_eq(hoist__dtype_from_gguf(-1), HOIST_DTYPE_INVALID);
 	cr_expect_eq(hoist__dtype_from_gguf(4), HOIST_DTYPE_INVALID);
-	cr_expect_eq(hoist__dtype_from_numpy(NULL), HOIST_DTYPE_INVALID);
-	cr_expect_eq(hoist__dtype_from_numpy("object"), HOIST_DTYPE_INVALID);
+	cr_expect_eq(hoist_dtype_from_numpy(NULL, &dtype), -EINVAL);
+	cr_expect_eq(hoist_dtype_from_numpy("object", &dtype), -EINVAL);
+	cr_expect_not_null(strstr(hoist_error(), "\"object\""));
+	/* An f4 in a byte of its own is no f4_e2m1fn, and blocks are not DLPack's. */
+	cr_expect_eq(hoist_dtype_from_dlpack(17, 8, &dtype), -EINVAL);
+	cr_expect_eq(hoist_dtype_from_dlpack(0, 0, &dtype), -EINVAL);
+	cr_expect_eq(hoist_dtype_from_dlpack(UINT_MAX, 0, &dtype), -EINVAL);
+	cr_expect_not_null(strstr(hoist_error(), "with 0 bits"));
+	cr_expect_eq(dtype, HOIST_U8);
 }
 
 Test(base_dtype, bytes_of_whole_elements_and_blocks)

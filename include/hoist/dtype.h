@@ -62,6 +62,57 @@ HOIST_API unsigned hoist_dtype_bits(hoist_dtype dtype);
  *   -EOVERFLOW if the result exceeds SIZE_MAX/2. */
 HOIST_API int hoist_dtype_bytes(hoist_dtype dtype, uint64_t n_elements, size_t *ret);
 
+/* The dtype of NumPy's name for it ("float32", "bool"; for what NumPy lacks, ml_dtypes':
+ * "bfloat16"), and of a DLPack type: DLDataTypeCode and bits of one lane.
+ * Returns: 0; -EINVAL if hoist has no such type (or @name is NULL). */
+HOIST_API int hoist_dtype_from_numpy(const char *name, hoist_dtype *ret);
+HOIST_API int hoist_dtype_from_dlpack(unsigned code, unsigned bits, hoist_dtype *ret);
+
+typedef enum hoist_dtype_kind {
+	HOIST_KIND_BOOL,
+	HOIST_KIND_SIGNED,   /* integers, two's complement */
+	HOIST_KIND_UNSIGNED,
+	HOIST_KIND_FLOAT,    /* 4 to 64 bits */
+	HOIST_KIND_COMPLEX,
+	HOIST_KIND_BLOCK
+} hoist_dtype_kind;
+
+/* All that is known of a dtype.  What does not apply is 0, NULL, or -1 where it says so. */
+typedef struct hoist_dtype_info {
+	size_t size;		 /* in: sizeof(hoist_dtype_info) */
+	const char *name;	 /* hoist_dtype_name() */
+	hoist_dtype_kind kind;
+	unsigned bits;		 /* of one element; 0: block types */
+	unsigned block_elements; /* 1 but for block types */
+	unsigned block_bytes;	 /* of one element, or block; 0: sub-byte types */
+	unsigned align;		 /* the element's natural alignment in bytes */
+	int dlpack_code;	 /* DLDataTypeCode, with `bits` bits and one lane; or -1 */
+	int max_code;		 /* MAX's DType value, which .max files have; or -1 */
+	int gguf;		 /* GGUF's id; or -1 */
+	const char *safetensors; /* "BF16" */
+	const char *numpy;	 /* "float32"; "bfloat16" */
+	int numpy_native;	 /* 1: NumPy itself has it; 0: ml_dtypes does */
+	/* Integers; of bool, 0 and 1. */
+	int64_t min;
+	uint64_t max;
+	/* Floats; of complex types, those of their parts. */
+	unsigned exponent_bits;
+	unsigned mantissa_bits;	 /* as stored, without the leading 1 */
+	double largest;		 /* finite value */
+	double epsilon;		 /* from 1 to the next value */
+	double smallest_normal;	 /* above 0 */
+	double smallest;	 /* above 0 */
+	int has_sign;		 /* 0: e8m0, which has no zero either */
+	int has_negative_zero;
+	int has_infinity;
+	int has_nan;
+} hoist_dtype_info;
+
+/* Fills @info up to the size it says.
+ * Returns: 0; -EINVAL if @dtype is no dtype, or info->size is 0 or larger than this library
+ *   knows. */
+HOIST_API int hoist_dtype_get_info(hoist_dtype dtype, hoist_dtype_info *info);
+
 HOIST_END
 
 #endif

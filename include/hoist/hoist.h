@@ -12,5 +12,6 @@
 #include <hoist/error.h>
 #include <hoist/load.h>
 #include <hoist/memory.h>
+#include <hoist/number.h>
 
 #endif
