@@ -22,6 +22,7 @@
 #include <hoist/device.h>
 #include <hoist/dtype.h>
 #include <hoist/error.h>
+#include <hoist/stream.h>
 
 HOIST_BEGIN
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist/device.h - the CPU and accelerators, and queues of work on them.
+/* hoist/device.h - the CPU and accelerators.
  *
  * A Device is the CPU or an accelerator reached through its vendor's driver.
  * Drivers are opened when a device of theirs is first asked for and never
  * earlier; no driver context exists before memory or a stream of the device is
  * used.  Devices are interned: opening the same one twice gives the same object.
  *
- * A Stream is a queue of work in order.  Work on different streams overlaps.
+ * hoist/stream.h has the queues of work on them.
  *
  * With HOIST_EMULATE=cuda:2 (or hip:1, or both, comma-separated) in the
  * environment, stand-in drivers that come with hoist serve these APIs: real code
@@ -85,28 +85,6 @@ HOIST_API int hoist_device_memory(hoist_device *device, uint64_t *free_bytes, ui
 /* The device's own default stream, made on first use and shared by all callers;
  * a new reference.  Returns: 0; as hoist_stream_create(). */
 HOIST_API int hoist_device_default_stream(hoist_device *device, hoist_stream **ret);
-
-/* A new stream.  A CPU stream is a queue served by a thread of its own.
- * Returns: 0; -ENOMEM (also: no thread for a CPU stream); -ENOSPC (the device's
- *   memory); -EREMOTEIO, -ESTALE. */
-HOIST_API int hoist_stream_create(hoist_device *device, hoist_stream **ret);
-
-/* Wraps a CUstream or hipStream_t of this device's primary context that the
- * caller keeps owning, and alive until the wrapper's last reference is gone; NULL
- * is the driver's legacy default stream.
- * Returns: 0; -ENOTSUP on the CPU; as above. */
-HOIST_API int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret);
-
-HOIST_API hoist_stream *hoist_stream_ref(hoist_stream *stream);
-/* Takes NULL.  The last reference waits for the stream's work. */
-HOIST_API void hoist_stream_unref(hoist_stream *stream);
-
-HOIST_API hoist_device *hoist_stream_device(const hoist_stream *stream); /* borrowed */
-HOIST_API void *hoist_stream_native(const hoist_stream *stream);         /* NULL on the CPU */
-
-/* Blocks until all work queued so far is done.
- * Returns: 0; the first failure of that work since the last call. */
-HOIST_API int hoist_stream_synchronize(hoist_stream *stream);
 
 HOIST_END
 

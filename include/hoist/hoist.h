@@ -13,5 +13,6 @@
 #include <hoist/load.h>
 #include <hoist/memory.h>
 #include <hoist/number.h>
+#include <hoist/stream.h>
 
 #endif

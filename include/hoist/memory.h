@@ -52,6 +52,7 @@
 #include <hoist/budget.h>
 #include <hoist/device.h>
 #include <hoist/error.h>
+#include <hoist/stream.h>
 
 HOIST_BEGIN
 
