@@ -18,6 +18,7 @@
 #ifndef HOIST_FORMAT_FORMAT_H
 #define HOIST_FORMAT_FORMAT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -79,6 +80,29 @@ int hoist__safetensors_header_bytes(const char *file, const void *prefix, size_t
  * Returns: 0; -EBADMSG; -ENOMEM. */
 int hoist__safetensors_parse(const char *file, const void *header, size_t header_bytes,
 			     uint64_t file_bytes, struct hoist__manifest **ret);
+
+/* --- .max, as MAX writes buffers ---
+ *
+ *   0   u8[8]  93 F0 9F 94 A5 2B 2B 93
+ *   8   u32    major version, 0          12  u32  minor version, which readers ignore
+ *   16  u64    bytes of the entries
+ *   24  entries: u32 bytes of the key, the key, u8 dtype (MAX's value), u8 rank, u32[rank]
+ *              extents, u64 offset of its bytes from the start of the file
+ *       tensor bytes
+ *
+ * Rules: versions above 0 are refused; dtypes are known; entries end where the header does;
+ * ranges lie behind the header, within the file, and do not overlap; keys are UTF-8 and
+ * unique (the reader of MAX ignores them; an empty one becomes "buffer"). */
+#define HOIST__MAX_FILE_PREFIX 24
+
+/* Does it begin as such a file does? */
+bool hoist__max_is(const void *prefix, size_t n_prefix);
+
+/* As the functions for safetensors; the prefix has 24 bytes. */
+int hoist__max_header_bytes(const char *file, const void *prefix, size_t n_prefix,
+			    uint64_t file_bytes, size_t *ret);
+int hoist__max_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
+		     struct hoist__manifest **ret);
 
 /* --- model.safetensors.index.json --- */
 

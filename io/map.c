@@ -3,6 +3,8 @@
 
 #include "io/map.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,33 +30,119 @@ static int check_range(const struct hoist__file *file, uint64_t offset, size_t b
 	return 0;
 }
 
+/* Shared where it cannot be written: the page cache itself, which a driver can pin without
+ * copying it.  NORESERVE: a private map of a file larger than memory is refused otherwise,
+ * though hardly any page of it gets copied. */
+static int map_range(int fd, const char *path, enum hoist__map_mode mode, uint64_t offset,
+		     size_t bytes, struct hoist__map *ret)
+{
+	bool private = mode == HOIST__MAP_COPY_ON_WRITE;
+	int prot = mode == HOIST__MAP_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;
+	int flags = private ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
+	uint64_t start = hoist__round_down(offset, (uint64_t)sysconf(_SC_PAGESIZE));
+	size_t lead = (size_t)(offset - start);
+	void *base = mmap(NULL, bytes + lead, prot, flags, fd, (off_t)start);
+	if (base == MAP_FAILED)
+		return hoist__fail_errno(-errno, "mapping %zu bytes at %llu of %s", bytes,
+					 (unsigned long long)offset, path);
+	ret->base = base;
+	ret->mapped_bytes = bytes + lead;
+	ret->data = (unsigned char *)base + lead;
+	ret->bytes = bytes;
+	return 0;
+}
+
 int hoist__map_open(const struct hoist__file *file, enum hoist__map_mode mode, uint64_t offset,
 		    size_t bytes, struct hoist__map *ret)
 {
 	int err = check_range(file, offset, bytes);
 	if (err != 0)
 		return err;
-	/* Shared where it cannot be written: the page cache itself, which a driver can
-	 * pin without copying it.  NORESERVE: a private map of a file larger than
-	 * memory is refused otherwise, though hardly any page of it gets copied. */
-	int prot = PROT_READ, flags = MAP_SHARED;
-	if (mode == HOIST__MAP_COPY_ON_WRITE) {
-		prot = PROT_READ | PROT_WRITE;
-		flags = MAP_PRIVATE | MAP_NORESERVE;
-	} else if (mode != HOIST__MAP_READ_ONLY) {
-		return hoist__fail(-EINVAL, "%d is no way to map a file", (int)mode);
+	if (mode != HOIST__MAP_READ_ONLY && mode != HOIST__MAP_COPY_ON_WRITE)
+		return hoist__fail(-EINVAL, "%d is no way to map a file opened for reading",
+				   (int)mode);
+	return map_range(file->fd, file->path, mode, offset, bytes, ret);
+}
+
+/* --- by path --- */
+
+/* Not O_NONBLOCK's business otherwise: a FIFO must not hold the caller. */
+static int open_path(const char *path, enum hoist__map_mode mode, int *ret)
+{
+	int flags = O_CLOEXEC | O_NONBLOCK;
+	if (mode == HOIST__MAP_WRITE)
+		flags |= O_RDWR | O_CREAT;
+	else
+		flags |= mode == HOIST__MAP_READ_WRITE ? O_RDWR : O_RDONLY;
+	int fd = open(path, flags, 0666);
+	if (fd < 0)
+		return hoist__fail_errno(-errno, "opening %s", path);
+	struct stat st;
+	int err = 0;
+	if (fstat(fd, &st) < 0)
+		err = hoist__fail_errno(-errno, "asking for the size of %s", path);
+	else if (!S_ISREG(st.st_mode))
+		err = hoist__fail(-EINVAL, "%s is not a regular file", path);
+	else if (mode == HOIST__MAP_WRITE && ftruncate(fd, 0) < 0)
+		err = hoist__fail_errno(-errno, "emptying %s", path);
+	if (err < 0) {
+		close(fd);
+		return err;
 	}
-	uint64_t start = hoist__round_down(offset, (uint64_t)sysconf(_SC_PAGESIZE));
-	size_t lead = (size_t)(offset - start);
-	void *base = mmap(NULL, bytes + lead, prot, flags, file->fd, (off_t)start);
-	if (base == MAP_FAILED)
-		return hoist__fail_errno(-errno, "mapping %zu bytes at %llu of %s", bytes,
-					 (unsigned long long)offset, file->path);
-	ret->base = base;
-	ret->mapped_bytes = bytes + lead;
-	ret->data = (unsigned char *)base + lead;
-	ret->bytes = bytes;
+	*ret = fd;
 	return 0;
+}
+
+/* Blocks are taken now where the file system can: a write to a page that has none would be
+ * SIGBUS once the disk is full. */
+static int extend(int fd, const char *path, uint64_t end)
+{
+	int err = fallocate(fd, 0, 0, (off_t)end) < 0 ? -errno : 0;
+	if (err == -EOPNOTSUPP || err == -ENOSYS)
+		err = ftruncate(fd, (off_t)end) < 0 ? -errno : 0;
+	return err < 0 ? hoist__fail_errno(err, "making %s longer, to %llu bytes", path,
+					   (unsigned long long)end)
+		       : 0;
+}
+
+static int fit_file(int fd, const char *path, enum hoist__map_mode mode, uint64_t end)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return hoist__fail_errno(-errno, "asking for the size of %s", path);
+	uint64_t size = (uint64_t)st.st_size;
+	bool writes = mode == HOIST__MAP_READ_WRITE || mode == HOIST__MAP_WRITE;
+	if (size < end && writes)
+		return extend(fd, path, end);
+	if (size == 0)
+		return hoist__fail(-EINVAL, "%s is empty; an empty file cannot be mapped", path);
+	if (size < end)
+		return hoist__fail(-ENODATA, "%s has %llu bytes, a map up to byte %llu is longer",
+				   path, (unsigned long long)size, (unsigned long long)end);
+	return 0;
+}
+
+int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset, size_t bytes,
+		    struct hoist__map *ret)
+{
+	uint64_t end;
+	int fd = -1;
+	if (hoist__add_overflow(offset, bytes, &end) || end > INT64_MAX)
+		return hoist__fail(-EOVERFLOW,
+				   "mapping %zu bytes at %llu of %s: that is beyond 63 "
+				   "bits",
+				   bytes, (unsigned long long)offset, path);
+	int err = open_path(path, mode, &fd);
+	if (err < 0)
+		return err;
+	struct hoist__map map = {0};
+	err = fit_file(fd, path, mode, end);
+	if (err == 0 && bytes > 0)
+		err = map_range(fd, path, mode, offset, bytes, &map);
+	close(fd);
+	if (err == 0)
+		*ret = map;
+	return err;
 }
 
 void hoist__map_close(struct hoist__map *map)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* io/map.h - a file's bytes as memory.
  *
- * Two modes: READ_ONLY, and COPY_ON_WRITE, whose writes stay private.  Nothing is
- * read at mapping time and nothing is populated (populating a map over a bad
+ * READ_ONLY; COPY_ON_WRITE, whose writes stay private; and READ_WRITE and WRITE, whose
+ * writes are the file's.  Nothing is read at mapping time and nothing is populated (populating a map over a bad
  * sector may never return).  A touch of a page that the file no longer has (it
  * shrank) raises SIGBUS, whatever the mode and even if the page had been written:
  * that is the kernel's rule; hoist__file_changed() can tell before.
@@ -15,7 +15,12 @@
 
 #include "io/file.h"
 
-enum hoist__map_mode { HOIST__MAP_READ_ONLY, HOIST__MAP_COPY_ON_WRITE };
+enum hoist__map_mode {
+	HOIST__MAP_READ_ONLY,
+	HOIST__MAP_COPY_ON_WRITE,
+	HOIST__MAP_READ_WRITE, /* a shorter file is made longer */
+	HOIST__MAP_WRITE       /* the file is made, or emptied, first */
+};
 
 struct hoist__map {
 	unsigned char *data; /* the byte at `offset` of the file */
@@ -24,10 +29,18 @@ struct hoist__map {
 	size_t mapped_bytes;
 };
 
-/* Any @offset; [offset, offset+bytes) must lie within the file; bytes > 0.
+/* Any @offset; [offset, offset+bytes) must lie within the file; bytes > 0.  Not the two modes
+ * that write to the file.
  * Returns: 0; -EINVAL; -ENODATA beyond the file's end; -ENOMEM; the kernel's. */
 int hoist__map_open(const struct hoist__file *file, enum hoist__map_mode mode, uint64_t offset,
 		    size_t bytes, struct hoist__map *ret);
+/* The same of the file @path, which is closed again, in any mode; 0 bytes map nothing (*ret is then
+ * a closed map).
+ * Returns: 0; -EINVAL (empty, also of 0 bytes; not a regular file); -ENODATA; -ENOSPC; -ENOMEM; the
+ *   kernel's. */
+int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset, size_t bytes,
+		    struct hoist__map *ret);
+
 void hoist__map_close(struct hoist__map *map); /* takes one that was zeroed or closed */
 
 #endif

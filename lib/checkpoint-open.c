@@ -31,37 +31,51 @@ void hoist__shard_close(struct hoist__shard *shard)
 	*shard = (struct hoist__shard){0};
 }
 
-static int read_header(struct hoist__shard *shard)
+/* The parts of a format that need to know of bytes only. */
+static const struct hoist__parser {
+	int (*header_bytes)(const char *file, const void *prefix, size_t n_prefix,
+			    uint64_t file_bytes, size_t *ret);
+	int (*parse)(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
+		     struct hoist__manifest **ret);
+} parsers[] = {
+	[HOIST__SAFETENSORS] = {hoist__safetensors_header_bytes, hoist__safetensors_parse},
+	[HOIST__MAX] = {hoist__max_header_bytes, hoist__max_parse},
+};
+
+static int read_header(struct hoist__shard *shard, enum hoist__format format)
 {
 	const struct hoist__file *file = shard->file;
-	unsigned char prefix[8] = {0};
+	unsigned char prefix[HOIST__MAX_FILE_PREFIX] = {0};
 	size_t n_prefix = file->bytes < sizeof prefix ? (size_t)file->bytes : sizeof prefix;
 	int err = hoist__file_read(file, 0, prefix, n_prefix);
 	if (err < 0)
 		return err;
+	if (format == HOIST__ANY_FORMAT)
+		format = hoist__max_is(prefix, n_prefix) ? HOIST__MAX : HOIST__SAFETENSORS;
+	const struct hoist__parser *parser = &parsers[format];
 	size_t header_bytes;
-	err = hoist__safetensors_header_bytes(file->path, prefix, n_prefix, file->bytes,
-					      &header_bytes);
+	err = parser->header_bytes(file->path, prefix, n_prefix, file->bytes, &header_bytes);
 	if (err < 0)
 		return err;
+	shard->format = format;
 	unsigned char *header = malloc(header_bytes);
 	if (header == NULL)
 		return hoist__fail_nomem("a header", header_bytes);
 	err = hoist__file_read(file, 0, header, header_bytes);
 	if (err == 0)
-		err = hoist__safetensors_parse(file->path, header, header_bytes, file->bytes,
-					       &shard->manifest);
+		err = parser->parse(file->path, header, header_bytes, file->bytes,
+				    &shard->manifest);
 	free(header);
 	return err;
 }
 
 int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
-		      struct hoist__shard *ret)
+		      enum hoist__format format, struct hoist__shard *ret)
 {
 	struct hoist__shard shard = {0};
 	int err = hoist__file_open(dir_fd, path, display, flags, &shard.file);
 	if (err == 0)
-		err = read_header(&shard);
+		err = read_header(&shard, format);
 	if (err < 0) {
 		hoist__shard_close(&shard);
 		return err;
@@ -93,7 +107,7 @@ static int add_shards(hoist_checkpoint *checkpoint, int dir_fd, const char *fold
 		if (display == NULL)
 			return -ENOMEM;
 		int err = hoist__shard_open(dir_fd, names[f], display, checkpoint->file_flags,
-					    &checkpoint->files[f]);
+					    HOIST__SAFETENSORS, &checkpoint->files[f]);
 		free(display);
 		if (err < 0)
 			return err;
@@ -311,7 +325,7 @@ static int open_file(hoist_checkpoint *checkpoint, const char *path)
 	}
 	checkpoint->files[0].file = file;
 	checkpoint->n_files = 1;
-	return read_header(&checkpoint->files[0]);
+	return read_header(&checkpoint->files[0], HOIST__ANY_FORMAT);
 }
 
 static int open_path(hoist_checkpoint *checkpoint, const char *path)

@@ -32,8 +32,8 @@ void hoist_checkpoint_close(hoist_checkpoint *checkpoint)
 
 const char *hoist_checkpoint_format(const hoist_checkpoint *checkpoint)
 {
-	(void)checkpoint; /* one format so far */
-	return "safetensors";
+	bool max = checkpoint->n_files > 0 && checkpoint->files[0].format == HOIST__MAX;
+	return max ? "max" : "safetensors"; /* files that are joined are safetensors */
 }
 
 size_t hoist_checkpoint_n_files(const hoist_checkpoint *checkpoint)

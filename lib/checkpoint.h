@@ -20,7 +20,10 @@
 #include "hoist/checkpoint.h"
 #include "io/file.h"
 
+enum hoist__format { HOIST__SAFETENSORS, HOIST__MAX, HOIST__ANY_FORMAT };
+
 struct hoist__shard {
+	enum hoist__format format;
 	struct hoist__file *file;
 	struct hoist__manifest *manifest;
 };
@@ -46,9 +49,9 @@ struct hoist_checkpoint {
 
 hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
 
-/* Opens and parses one safetensors file. */
+/* Opens and parses one file of that format (ANY: it says which). */
 int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
-		      struct hoist__shard *ret);
+		      enum hoist__format format, struct hoist__shard *ret);
 /* Fill the tables from files and index.  Returns: 0; -EBADMSG a name in two files;
  * -EOVERFLOW; -ENOMEM. */
 int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint);

@@ -5,6 +5,7 @@
  *   a safetensors file
  *   a model.safetensors.index.json, which names its shards
  *   a folder that holds either (or only safetensors files, which are joined)
+ *   a .max file, as MAX writes buffers
  * Opening reads and checks headers only; every rule of the format is checked
  * then, so that what a checkpoint lists can be loaded.  An index may not name shards
  * outside its folder; symbolic links are followed inside it only, unless the caller
@@ -38,7 +39,7 @@ typedef struct hoist_checkpoint hoist_checkpoint;
 HOIST_API int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **ret);
 HOIST_API void hoist_checkpoint_close(hoist_checkpoint *checkpoint); /* takes NULL */
 
-/* "safetensors". */
+/* "safetensors" or "max". */
 HOIST_API const char *hoist_checkpoint_format(const hoist_checkpoint *checkpoint);
 
 HOIST_API size_t hoist_checkpoint_n_files(const hoist_checkpoint *checkpoint);

@@ -7,6 +7,10 @@
  * meaning throughout:
  *
  *   -EINVAL      the caller's argument is wrong
+ *   -ERANGE      an index is outside its axis, or a number outside its dtype
+ *   -EBADF       the buffer was closed
+ *   -EROFS       the bytes are read-only, or were frozen
+ *   -EBUSY       it is in use already
  *   -ENOMEM      host memory is exhausted
  *   -ENOSPC      device memory, or the file system, is exhausted
  *   -EDQUOT      a limit set on a memory resource is reached

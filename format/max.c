@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/* One walk over the entries; then ranges are compared in order of offset, and names in order of
+ * name.  Numbers are little-endian, as all hosts that write such files are. */
+#include "config.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/layout.h"
+#include "format/format.h"
+#include "format/manifest.h"
+#include "format/quote.h"
+#include "format/utf8.h"
+
+static const unsigned char magic[8] = {0x93, 0xf0, 0x9f, 0x94, 0xa5, 0x2b, 0x2b, 0x93};
+/* What the format before it, of one tensor, began with. */
+static const unsigned char old_magic[6] = {0x93, 0xf0, 0x9f, 0x94, 0xa5, 0x93};
+
+#define MAX_MAJOR 0
+
+struct reader {
+	const char *file; /* quoted */
+	const unsigned char *bytes;
+	size_t n;  /* of the header */
+	size_t at; /* what comes next */
+	struct hoist__manifest_box *box;
+	size_t room;
+};
+
+static uint64_t number(const unsigned char *bytes, unsigned n)
+{
+	uint64_t value = 0;
+	while (n-- > 0)
+		value = value << 8 | bytes[n];
+	return value;
+}
+
+bool hoist__max_is(const void *prefix, size_t n_prefix)
+{
+	return n_prefix >= sizeof magic && memcmp(prefix, magic, sizeof magic) == 0;
+}
+
+int hoist__max_header_bytes(const char *file, const void *prefix, size_t n_prefix,
+			    uint64_t file_bytes, size_t *ret)
+{
+	char name[HOIST__QUOTED_BYTES];
+	const unsigned char *bytes = prefix;
+	(void)hoist__file_quoted(file, name);
+	if (n_prefix >= sizeof old_magic && memcmp(bytes, old_magic, sizeof old_magic) == 0)
+		return hoist__fail(-EBADMSG,
+				   "%s: a .max file of the format before this one, of one tensor "
+				   "without a header (byte 5)",
+				   name);
+	if (!hoist__max_is(prefix, n_prefix))
+		return hoist__fail(
+			-EBADMSG,
+			"%s: not a .max file: it begins with other bytes (byte 0); a file of "
+			"bytes alone can be mapped (hoist_buffer_mmap)",
+			name);
+	if (n_prefix < HOIST__MAX_FILE_PREFIX || file_bytes < HOIST__MAX_FILE_PREFIX)
+		return hoist__fail(-EBADMSG, "%s: the header is cut short: %llu bytes of %d", name,
+				   (unsigned long long)hoist__min_u64(n_prefix, file_bytes),
+				   HOIST__MAX_FILE_PREFIX);
+	uint64_t major = number(bytes + 8, 4);
+	uint64_t metadata = number(bytes + 16, 8);
+	if (major > MAX_MAJOR)
+		return hoist__fail(-EBADMSG,
+				   "%s: version %llu of the format; versions up to %d are known "
+				   "(byte 8)",
+				   name, (unsigned long long)major, MAX_MAJOR);
+	if (metadata > file_bytes - HOIST__MAX_FILE_PREFIX ||
+	    metadata > HOIST__SAFETENSORS_MAX_HEADER)
+		return hoist__fail(
+			-EBADMSG,
+			"%s: the header says that its entries have %llu bytes; behind it "
+			"are %llu, and %llu are the most (byte 16)",
+			name, (unsigned long long)metadata,
+			(unsigned long long)(file_bytes - HOIST__MAX_FILE_PREFIX),
+			(unsigned long long)HOIST__SAFETENSORS_MAX_HEADER);
+	*ret = HOIST__MAX_FILE_PREFIX + (size_t)metadata;
+	return 0;
+}
+
+/* --- one entry --- */
+
+/* The next @n bytes; NULL, with the text, if the header ends before. */
+static const unsigned char *take(struct reader *r, size_t n, const char *what)
+{
+	if (n > r->n - r->at) {
+		(void)hoist__fail(-EBADMSG,
+				  "%s: the header is cut short: %s needs %zu bytes, %zu are left "
+				  "(byte %zu)",
+				  r->file, what, n, r->n - r->at, r->at);
+		return NULL;
+	}
+	const unsigned char *bytes = r->bytes + r->at;
+	r->at += n;
+	return bytes;
+}
+
+/* The reader of MAX ignores keys; a tensor without one is called "buffer". */
+static int read_name(struct reader *r, struct hoist__tensor *tensor)
+{
+	size_t at = r->at;
+	const unsigned char *count = take(r, 4, "the length of a key");
+	size_t n = count != NULL ? (size_t)number(count, 4) : 0;
+	const char *key = count != NULL ? (const char *)take(r, n, "a key") : NULL;
+	if (key == NULL)
+		return -EBADMSG;
+	for (size_t i = 0; i < n;) {
+		size_t step = hoist__utf8_length(key + i, n - i);
+		if (step == 0 || key[i] == '\0')
+			return hoist__fail(-EBADMSG, "%s: a key is no text in UTF-8 (byte %zu)",
+					   r->file, at + 4 + i);
+		i += step;
+	}
+	static const char unnamed[] = "buffer";
+	tensor->name_bytes = n > 0 ? n : sizeof unnamed - 1;
+	char *name = hoist__arena_alloc(&r->box->arena, tensor->name_bytes + 1, 1);
+	if (name == NULL)
+		return hoist__fail_nomem("a name", tensor->name_bytes + 1);
+	memcpy(name, n > 0 ? key : unnamed, tensor->name_bytes);
+	name[tensor->name_bytes] = '\0';
+	tensor->name = name;
+	return 0;
+}
+
+static int read_shape(struct reader *r, struct hoist__tensor *tensor)
+{
+	if (tensor->rank == 0)
+		return 0;
+	size_t n = (size_t)tensor->rank;
+	const unsigned char *extents = take(r, 4 * n, "a shape");
+	if (extents == NULL)
+		return -EBADMSG;
+	int64_t *shape = hoist__arena_alloc(&r->box->arena, n * sizeof *shape, sizeof *shape);
+	if (shape == NULL)
+		return hoist__fail_nomem("a shape", n * sizeof *shape);
+	for (size_t i = 0; i < n; i++)
+		shape[i] = (int64_t)number(extents + 4 * i, 4);
+	tensor->shape = shape;
+	return 0;
+}
+
+static int measure(const struct reader *r, size_t at, uint64_t file_bytes,
+		   struct hoist__tensor *tensor)
+{
+	char name[HOIST__QUOTED_BYTES];
+	uint64_t elements;
+	size_t bytes = 0;
+	(void)hoist__quoted(tensor->name, tensor->name_bytes, name);
+	int err = hoist__layout_elements(tensor->rank, tensor->shape, &elements);
+	if (err == 0)
+		err = hoist_dtype_bytes(tensor->dtype, elements, &bytes);
+	if (err < 0) {
+		(void)hoist__fail_in(err, "%s: tensor %s (byte %zu)", r->file, name, at);
+		return -EBADMSG;
+	}
+	tensor->bytes = bytes;
+	if (tensor->offset < r->n || tensor->offset > file_bytes ||
+	    bytes > file_bytes - tensor->offset)
+		return hoist__fail(-EBADMSG,
+				   "%s: tensor %s has its %zu bytes at %llu; the file has bytes "
+				   "from %zu to %llu for tensors (byte %zu)",
+				   r->file, name, bytes, (unsigned long long)tensor->offset, r->n,
+				   (unsigned long long)file_bytes, at);
+	return 0;
+}
+
+static int read_entry(struct reader *r, uint64_t file_bytes)
+{
+	struct hoist__tensor tensor = {.name = NULL};
+	size_t at = r->at;
+	int err = read_name(r, &tensor);
+	if (err < 0)
+		return err;
+	size_t dtype_at = r->at;
+	const unsigned char *types = take(r, 2, "dtype and rank");
+	if (types == NULL)
+		return -EBADMSG;
+	tensor.dtype = hoist__dtype_from_max(types[0]);
+	tensor.rank = types[1];
+	if (tensor.dtype == HOIST_DTYPE_INVALID)
+		return hoist__fail(-EBADMSG,
+				   "%s: %u is no dtype of MAX (files of its first releases number "
+				   "floats otherwise) (byte %zu)",
+				   r->file, types[0], dtype_at);
+	if (tensor.rank > HOIST__MAX_RANK)
+		return hoist__fail(-EBADMSG, "%s: rank %d is above %d (byte %zu)", r->file,
+				   tensor.rank, HOIST__MAX_RANK, dtype_at + 1);
+	err = read_shape(r, &tensor);
+	const unsigned char *offset = err == 0 ? take(r, 8, "an offset") : NULL;
+	if (offset == NULL)
+		return err < 0 ? err : -EBADMSG;
+	tensor.offset = number(offset, 8);
+	err = measure(r, at, file_bytes, &tensor);
+	if (err < 0)
+		return err;
+	struct hoist__manifest *manifest = &r->box->manifest;
+	void *tensors = manifest->tensors;
+	err = hoist__vector_grow(&tensors, manifest->n_tensors, &r->room, sizeof tensor, "tensors");
+	manifest->tensors = tensors;
+	if (err == 0)
+		manifest->tensors[manifest->n_tensors++] = tensor;
+	return err;
+}
+
+/* --- all of them --- */
+
+static int by_offset(const void *left, const void *right)
+{
+	const struct hoist__tensor *a = left;
+	const struct hoist__tensor *b = right;
+	if (a->offset != b->offset)
+		return a->offset < b->offset ? -1 : 1;
+	return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static int by_name(const void *left, const void *right)
+{
+	const struct hoist__tensor *const *a = left;
+	const struct hoist__tensor *const *b = right;
+	return strcmp((*a)->name, (*b)->name);
+}
+
+static int check_ranges(const struct reader *r)
+{
+	const struct hoist__manifest *manifest = &r->box->manifest;
+	char name[HOIST__QUOTED_BYTES];
+	for (size_t i = 1; i < manifest->n_tensors; i++) {
+		const struct hoist__tensor *before = &manifest->tensors[i - 1];
+		const struct hoist__tensor *tensor = &manifest->tensors[i];
+		if (before->offset + before->bytes > tensor->offset)
+			return hoist__fail(
+				-EBADMSG,
+				"%s: tensor %s begins at %llu, within the one before it, "
+				"which ends at %llu",
+				r->file, hoist__quoted(tensor->name, tensor->name_bytes, name),
+				(unsigned long long)tensor->offset,
+				(unsigned long long)(before->offset + before->bytes));
+	}
+	return 0;
+}
+
+static int check_names(const struct reader *r)
+{
+	const struct hoist__manifest *manifest = &r->box->manifest;
+	char name[HOIST__QUOTED_BYTES];
+	if (manifest->n_tensors < 2)
+		return 0;
+	const struct hoist__tensor **sorted = calloc(manifest->n_tensors, sizeof(void *));
+	if (sorted == NULL)
+		return hoist__fail_nomem("names", manifest->n_tensors * sizeof(void *));
+	for (size_t i = 0; i < manifest->n_tensors; i++)
+		sorted[i] = &manifest->tensors[i];
+	qsort(sorted, manifest->n_tensors, sizeof(void *), by_name);
+	int err = 0;
+	for (size_t i = 1; err == 0 && i < manifest->n_tensors; i++)
+		if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+			err = hoist__fail(
+				-EBADMSG, "%s: two tensors are called %s", r->file,
+				hoist__quoted(sorted[i]->name, sorted[i]->name_bytes, name));
+	free(sorted);
+	return err;
+}
+
+static int parse(struct reader *r, uint64_t file_bytes)
+{
+	int err = 0;
+	while (err == 0 && r->at < r->n)
+		err = read_entry(r, file_bytes);
+	struct hoist__manifest *manifest = &r->box->manifest;
+	if (err == 0 && manifest->n_tensors > 1)
+		qsort(manifest->tensors, manifest->n_tensors, sizeof *manifest->tensors, by_offset);
+	if (err == 0)
+		err = check_ranges(r);
+	return err == 0 ? check_names(r) : err;
+}
+
+int hoist__max_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
+		     struct hoist__manifest **ret)
+{
+	char name[HOIST__QUOTED_BYTES];
+	struct reader r = {
+		.file = hoist__file_quoted(file, name),
+		.bytes = header,
+		.n = header_bytes,
+		.at = HOIST__MAX_FILE_PREFIX,
+		.box = hoist__manifest_create(),
+	};
+	if (r.box == NULL)
+		return -ENOMEM;
+	int err = parse(&r, file_bytes);
+	if (err < 0) {
+		hoist__manifest_destroy(&r.box->manifest);
+		return err;
+	}
+	r.box->manifest.data_offset = header_bytes;
+	*ret = &r.box->manifest;
+	return 0;
+}
