@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "base/strided.h"
+
+#include <string.h>
+
+#include "base/strided-box.h"
+
+/* Below this many bytes, calling a special loop costs more than it saves. */
+#define WORTH_A_CALL 256
+
+/* Inserts a loop where the order wants it: inside those with larger strides in dst. */
+static void insert(struct hoist__nest *nest, int64_t n, int64_t dst, int64_t src)
+{
+	int at = nest->rank++;
+	for (; at > 0 && nest->dst_strides[at - 1] < dst; at--) {
+		nest->extents[at] = nest->extents[at - 1];
+		nest->dst_strides[at] = nest->dst_strides[at - 1];
+		nest->src_strides[at] = nest->src_strides[at - 1];
+	}
+	nest->extents[at] = n;
+	nest->dst_strides[at] = dst;
+	nest->src_strides[at] = src;
+}
+
+/* Joins each loop with the one inside it where both sides go on without a break. */
+static void merge(struct hoist__nest *nest)
+{
+	int kept = 0;
+	for (int i = 1; i < nest->rank; i++) {
+		int64_t n = nest->extents[i];
+		if (nest->dst_strides[kept] == nest->dst_strides[i] * n &&
+		    nest->src_strides[kept] == nest->src_strides[i] * n)
+			n *= nest->extents[kept];
+		else
+			kept++;
+		nest->extents[kept] = n;
+		nest->dst_strides[kept] = nest->dst_strides[i];
+		nest->src_strides[kept] = nest->src_strides[i];
+	}
+	if (nest->rank > 0)
+		nest->rank = kept + 1;
+	/* Of merged loops only the innermost can have both strides of one item. */
+	int64_t item = (int64_t)nest->item;
+	if (nest->rank > 0 && nest->dst_strides[kept] == item && nest->src_strides[kept] == item) {
+		nest->item *= (size_t)nest->extents[kept];
+		nest->rank = kept;
+	}
+}
+
+bool hoist__nest_make(int rank, const int64_t *shape, const int64_t *dst_strides,
+		      const int64_t *src_strides, size_t bytes, struct hoist__nest *ret)
+{
+	for (int i = 0; i < rank; i++)
+		if (shape[i] == 0)
+			return false;
+	ret->rank = 0;
+	ret->item = bytes;
+	ret->dst_offset = 0;
+	ret->src_offset = 0;
+	for (int i = 0; i < rank; i++) {
+		int64_t n = shape[i];
+		if (n == 1)
+			continue;
+		int64_t dst = dst_strides[i] * (int64_t)bytes;
+		int64_t src = src_strides[i] * (int64_t)bytes;
+		if (dst <= 0) {
+			ret->dst_offset += (n - 1) * dst;
+			ret->src_offset += (n - 1) * src;
+		}
+		if (dst > 0)
+			insert(ret, n, dst, src);
+		else if (dst < 0)
+			insert(ret, n, -dst, -src);
+	}
+	merge(ret);
+	return true;
+}
+
+static int64_t magnitude(int64_t stride)
+{
+	return stride < 0 ? -stride : stride;
+}
+
+/* The loop whose steps in src are the smallest, if smaller than the innermost's: lines of
+ * src run along it, and should be used up before they leave the cache.  Returns -1: none. */
+static int across(const struct hoist__nest *nest)
+{
+	int last = nest->rank - 1;
+	int best = last;
+	for (int i = 0; i < last; i++)
+		if (magnitude(nest->src_strides[i]) < magnitude(nest->src_strides[best]))
+			best = i;
+	return best == last ? -1 : best;
+}
+
+typedef void (*box_function)(const struct hoist__box *box, char *dst, const char *src);
+
+static void set_loop(struct hoist__box *box, int at, const struct hoist__nest *nest, int loop)
+{
+	box->n[at] = loop < 0 ? 1 : nest->extents[loop];
+	box->dst[at] = loop < 0 ? 0 : nest->dst_strides[loop];
+	box->src[at] = loop < 0 ? 0 : nest->src_strides[loop];
+}
+
+/* Takes the loops of the box out of the nest and leaves the others in @outer.
+ * Returns: what runs the box. */
+static box_function choose(const struct hoist__nest *nest, struct hoist__box *box,
+			   struct hoist__nest *outer)
+{
+	int last = nest->rank - 1;
+	int row = across(nest);
+	box_function run = hoist__box_copy;
+	int64_t item = (int64_t)nest->item;
+	int64_t line = nest->extents[last] * item;
+
+	box->item = nest->item;
+	outer->rank = 0;
+	if (row >= 0 && item <= 64 && nest->extents[row] * line >= WORTH_A_CALL) {
+		for (int i = 0; i < last; i++)
+			if (i != row)
+				insert(outer, nest->extents[i], nest->dst_strides[i],
+				       nest->src_strides[i]);
+		set_loop(box, 0, nest, -1);
+		set_loop(box, 1, nest, row);
+		set_loop(box, 2, nest, last);
+		return hoist__box_tile;
+	}
+	if (nest->src_strides[last] == 0 && nest->dst_strides[last] == item && line >= WORTH_A_CALL)
+		run = hoist__box_fill;
+	for (int i = 0; i < last - 2; i++)
+		insert(outer, nest->extents[i], nest->dst_strides[i], nest->src_strides[i]);
+	for (int i = 0; i < 3; i++)
+		set_loop(box, i, nest, last - 2 + i);
+	return run;
+}
+
+void hoist__nest_copy(const struct hoist__nest *nest, void *dst, const void *src)
+{
+	char *to = (char *)dst + nest->dst_offset;
+	const char *from = (const char *)src + nest->src_offset;
+	if (nest->rank == 0) {
+		memcpy(to, from, nest->item);
+		return;
+	}
+	struct hoist__box box;
+	struct hoist__nest outer;
+	int64_t index[HOIST__MAX_RANK];
+	box_function run = choose(nest, &box, &outer);
+	memset(index, 0, (size_t)outer.rank * sizeof index[0]);
+	for (;;) {
+		run(&box, to, from);
+		int i = outer.rank - 1;
+		for (; i >= 0 && ++index[i] == outer.extents[i]; i--) {
+			index[i] = 0;
+			to -= (outer.extents[i] - 1) * outer.dst_strides[i];
+			from -= (outer.extents[i] - 1) * outer.src_strides[i];
+		}
+		if (i < 0)
+			return;
+		to += outer.dst_strides[i];
+		from += outer.src_strides[i];
+	}
+}
