@@ -23,6 +23,9 @@ _Static_assert(sizeof(hoist__cu_context) == sizeof(CUcontext), "CUcontext");
 _Static_assert(sizeof(hoist__cu_stream) == sizeof(CUstream), "CUstream");
 _Static_assert(sizeof(hoist__cu_event) == sizeof(CUevent), "CUevent");
 _Static_assert(sizeof(hoist__cu_pool) == sizeof(CUmemoryPool), "CUmemoryPool");
+_Static_assert(sizeof(hoist__cu_handle_type) == sizeof(CUmemAllocationHandleType), "handle type");
+_Static_assert(sizeof(hoist__cu_ipc_handle) == sizeof(CUipcMemHandle), "CUipcMemHandle");
+_Static_assert(sizeof(hoist__cu_block_handle) == sizeof(CUmemPoolPtrExportData), "block");
 
 #define OURS struct hoist__cu_pool_props
 #define SAME(ours, vendor)                                                                         \
@@ -52,6 +55,9 @@ HOIST__CUDA_CONSTANTS(X)
 #define hoist__cu_capture_status CUstreamCaptureStatus
 #define hoist__cu_pool_attribute CUmemPool_attribute
 #define hoist__cu_pool CUmemoryPool
+#define hoist__cu_handle_type CUmemAllocationHandleType
+#define hoist__cu_ipc_handle CUipcMemHandle
+#define hoist__cu_block_handle CUmemPoolPtrExportData
 #define hoist__cu_pool_props CUmemPoolProps_st
 #define hoist__cu_device CUdevice
 #define hoist__cu_device_ptr CUdeviceptr

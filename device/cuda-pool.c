@@ -34,6 +34,7 @@ int hoist__cuda_pool_create(struct hoist__dev_pool *pool)
 	const struct hoist__dev *dev = pool->dev;
 	const struct hoist__cu_pool_props props = {
 		.type = HOIST__CU_ALLOCATION_PINNED,
+		.handle_types = pool->shareable ? HOIST__CU_HANDLE_FD : HOIST__CU_HANDLE_NONE,
 		.location_type = HOIST__CU_LOCATION_DEVICE,
 		.location = pool->dev->native,
 		.max_bytes = pool->max_bytes,
@@ -47,6 +48,8 @@ int hoist__cuda_pool_create(struct hoist__dev_pool *pool)
 		return hoist__driver_fail_lacks(dev, "memory pools with a limit");
 	err = RUN_RELAXED(pool->dev, "creating a memory pool",
 			  result = hoist__cuda.cuMemPoolCreate(&native, &props));
+	if (pool->shareable && result == HOIST__CU_ERROR_INVALID_VALUE)
+		return hoist__driver_fail_lacks(dev, "memory pools that processes can share");
 	if (result == HOIST__CU_ERROR_NOT_SUPPORTED)
 		return hoist__driver_fail_lacks(dev, "memory pools");
 	if (err < 0)

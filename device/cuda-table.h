@@ -82,6 +82,24 @@
 	  (hoist__cu_device_ptr *, size_t, hoist__cu_pool, hoist__cu_stream), OPTIONAL, 11020)     \
 	X(cuMemFreeAsync, cuMemFreeAsync, hoist__cu_result,                                        \
 	  (hoist__cu_device_ptr, hoist__cu_stream), OPTIONAL, 11020)                               \
+	/* Sharing between processes. */                                                           \
+	X(cuMemGetAddressRange, cuMemGetAddressRange_v2, hoist__cu_result,                         \
+	  (hoist__cu_device_ptr *, size_t *, hoist__cu_device_ptr), OPTIONAL, 3020)                \
+	X(cuIpcGetMemHandle, cuIpcGetMemHandle, hoist__cu_result,                                  \
+	  (hoist__cu_ipc_handle *, hoist__cu_device_ptr), OPTIONAL, 4010)                          \
+	X(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, hoist__cu_result,                             \
+	  (hoist__cu_device_ptr *, hoist__cu_ipc_handle, unsigned int), OPTIONAL, 11000)           \
+	X(cuIpcCloseMemHandle, cuIpcCloseMemHandle, hoist__cu_result, (hoist__cu_device_ptr),      \
+	  OPTIONAL, 4010)                                                                          \
+	X(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle, hoist__cu_result,    \
+	  (void *, hoist__cu_pool, hoist__cu_handle_type, unsigned long long), OPTIONAL, 11020)    \
+	X(cuMemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle,                  \
+	  hoist__cu_result, (hoist__cu_pool *, void *, hoist__cu_handle_type, unsigned long long), \
+	  OPTIONAL, 11020)                                                                         \
+	X(cuMemPoolExportPointer, cuMemPoolExportPointer, hoist__cu_result,                        \
+	  (hoist__cu_block_handle *, hoist__cu_device_ptr), OPTIONAL, 11020)                       \
+	X(cuMemPoolImportPointer, cuMemPoolImportPointer, hoist__cu_result,                        \
+	  (hoist__cu_device_ptr *, hoist__cu_pool, hoist__cu_block_handle *), OPTIONAL, 11020)     \
 	/* Streams. */                                                                             \
 	X(cuStreamCreate, cuStreamCreate, hoist__cu_result, (hoist__cu_stream *, unsigned int),    \
 	  REQUIRED, 2000)                                                                          \

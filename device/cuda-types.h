@@ -24,11 +24,20 @@ typedef struct hoist__cu_event_object *hoist__cu_event;
 
 typedef struct hoist__cu_pool_object *hoist__cu_pool;
 
+/* Sharing between processes: CUipcMemHandle, CUmemPoolPtrExportData. */
+typedef unsigned int hoist__cu_handle_type; /* enum CUmemAllocationHandleType */
+typedef struct hoist__cu_ipc_handle {
+	unsigned char bytes[64];
+} hoist__cu_ipc_handle;
+typedef struct hoist__cu_block_handle {
+	unsigned char bytes[64];
+} hoist__cu_block_handle;
+
 /* CUmemPoolProps.  The limit came with driver 12.2 out of what was reserved, so an older driver
  * would not heed it; likewise of the attributes those from RESERVED_CURRENT on, with 11.3. */
 struct hoist__cu_pool_props {
 	unsigned int type;	   /* HOIST__CU_ALLOCATION_PINNED */
-	unsigned int handle_types; /* 0: nothing is shared with other processes */
+	unsigned int handle_types; /* HOIST__CU_HANDLE_...: how other processes get it */
 	unsigned int location_type;
 	int location; /* the device */
 	void *unused;
@@ -84,6 +93,9 @@ struct hoist__cu_pool_props {
 	X(HOIST__CU_POOL_RESERVED_HIGH, 6, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)                      \
 	X(HOIST__CU_POOL_USED_CURRENT, 7, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                        \
 	X(HOIST__CU_POOL_USED_HIGH, 8, CU_MEMPOOL_ATTR_USED_MEM_HIGH)                              \
+	X(HOIST__CU_HANDLE_NONE, 0, CU_MEM_HANDLE_TYPE_NONE)                                       \
+	X(HOIST__CU_HANDLE_FD, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                        \
+	X(HOIST__CU_IPC_LAZY_PEER_ACCESS, 1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)                   \
 	X(HOIST__CU_STREAM_NON_BLOCKING, 1, CU_STREAM_NON_BLOCKING)                                \
 	X(HOIST__CU_CAPTURE_NONE, 0, CU_STREAM_CAPTURE_STATUS_NONE)                                \
 	X(HOIST__CU_CAPTURE_ACTIVE, 1, CU_STREAM_CAPTURE_STATUS_ACTIVE)                            \

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "device/device.h"
+#include "device/ipc.h"
 
 struct hoist__dev {
 	const struct hoist__dev_ops *ops;
@@ -48,6 +49,7 @@ struct hoist__dev_pool {
 	void *native; /* CUmemoryPool, hipMemPool_t */
 	size_t max_bytes;
 	bool borrowed; /* the device's own */
+	bool shareable;
 	unsigned generation;
 };
 
@@ -109,6 +111,23 @@ struct hoist__dev_ops {
 			uint64_t *ret);
 	int (*pool_set)(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
+
+	/* Sharing between processes (ipc.h): all NULL where the API has none.
+	 * pool_import: as pool_create; the fd stays the caller's, and is not 0.
+	 * pool_export: Pre: shareable.  Post: an fd, closed by exec or not.
+	 * *_block: Pre: the pool is shareable, or an imported one. */
+	int (*allocation)(struct hoist__dev *dev, uintptr_t address, uintptr_t *base,
+			  size_t *bytes);
+	int (*ipc_export)(struct hoist__dev *dev, uintptr_t base, struct hoist__ipc_handle *ret);
+	int (*ipc_open)(struct hoist__dev *dev, const struct hoist__ipc_handle *handle,
+			uintptr_t *ret);
+	int (*ipc_close)(struct hoist__dev *dev, uintptr_t base);
+	int (*pool_import)(struct hoist__dev_pool *pool, int fd);
+	int (*pool_export)(struct hoist__dev_pool *pool, int *ret);
+	int (*pool_export_block)(struct hoist__dev_pool *pool, uintptr_t address,
+				 struct hoist__ipc_handle *ret);
+	int (*pool_import_block)(struct hoist__dev_pool *pool,
+				 const struct hoist__ipc_handle *handle, uintptr_t *ret);
 
 	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api.
 	 * fill_async: Pre: width is 1, 2 or 4, and the rest goes with it. */

@@ -23,6 +23,9 @@ _Static_assert(__builtin_types_compatible_p(hoist__hip_device, hipDevice_t), "hi
 _Static_assert(sizeof(hoist__hip_stream) == sizeof(hipStream_t), "hipStream_t");
 _Static_assert(sizeof(hoist__hip_event) == sizeof(hipEvent_t), "hipEvent_t");
 _Static_assert(sizeof(hoist__hip_pool) == sizeof(hipMemPool_t), "hipMemPool_t");
+_Static_assert(sizeof(hoist__hip_handle_type) == sizeof(hipMemAllocationHandleType), "handle type");
+_Static_assert(sizeof(hoist__hip_ipc_handle) == sizeof(hipIpcMemHandle_t), "hipIpcMemHandle_t");
+_Static_assert(sizeof(hoist__hip_block_handle) == sizeof(hipMemPoolPtrExportData), "block");
 
 #define OURS struct hoist__hip_pool_props
 #define SAME(ours, vendor)                                                                         \
@@ -75,6 +78,9 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_capture_status hipStreamCaptureStatus
 #define hoist__hip_pool_attribute hipMemPoolAttr
 #define hoist__hip_pool hipMemPool_t
+#define hoist__hip_handle_type hipMemAllocationHandleType
+#define hoist__hip_ipc_handle hipIpcMemHandle_t
+#define hoist__hip_block_handle hipMemPoolPtrExportData
 #define hoist__hip_pool_props hipMemPoolProps
 #define hoist__hip_device hipDevice_t
 #define hoist__hip_stream hipStream_t

@@ -34,6 +34,7 @@ int hoist__hip_pool_create(struct hoist__dev_pool *pool)
 	const struct hoist__dev *dev = pool->dev;
 	const struct hoist__hip_pool_props props = {
 		.type = HOIST__HIP_ALLOCATION_PINNED,
+		.handle_types = pool->shareable ? HOIST__HIP_HANDLE_FD : HOIST__HIP_HANDLE_NONE,
 		.location_type = HOIST__HIP_LOCATION_DEVICE,
 		.location = pool->dev->ordinal,
 		.max_bytes = pool->max_bytes,
@@ -47,6 +48,8 @@ int hoist__hip_pool_create(struct hoist__dev_pool *pool)
 		return hoist__driver_fail_lacks(dev, "memory pools with a limit");
 	err = RUN_RELAXED(pool->dev, "creating a memory pool",
 			  result = hoist__hip.hipMemPoolCreate(&native, &props));
+	if (pool->shareable && result == HOIST__HIP_ERROR_INVALID_VALUE)
+		return hoist__driver_fail_lacks(dev, "memory pools that processes can share");
 	if (result == HOIST__HIP_ERROR_NOT_SUPPORTED)
 		return hoist__driver_fail_lacks(dev, "memory pools");
 	if (err < 0)

@@ -73,6 +73,24 @@
 	  (void **, size_t, hoist__hip_pool, hoist__hip_stream), OPTIONAL, 50200000)               \
 	X(hipFreeAsync, hipFreeAsync, hoist__hip_error, (void *, hoist__hip_stream), OPTIONAL,     \
 	  50200000)                                                                                \
+	/* Sharing between processes. */                                                           \
+	X(hipMemGetAddressRange, hipMemGetAddressRange, hoist__hip_error,                          \
+	  (void **, size_t *, void *), OPTIONAL, 50000000)                                         \
+	X(hipIpcGetMemHandle, hipIpcGetMemHandle, hoist__hip_error,                                \
+	  (hoist__hip_ipc_handle *, void *), OPTIONAL, 50000000)                                   \
+	X(hipIpcOpenMemHandle, hipIpcOpenMemHandle, hoist__hip_error,                              \
+	  (void **, hoist__hip_ipc_handle, unsigned int), OPTIONAL, 50000000)                      \
+	X(hipIpcCloseMemHandle, hipIpcCloseMemHandle, hoist__hip_error, (void *), OPTIONAL,        \
+	  50000000)                                                                                \
+	X(hipMemPoolExportToShareableHandle, hipMemPoolExportToShareableHandle, hoist__hip_error,  \
+	  (void *, hoist__hip_pool, hoist__hip_handle_type, unsigned int), OPTIONAL, 50200000)     \
+	X(hipMemPoolImportFromShareableHandle, hipMemPoolImportFromShareableHandle,                \
+	  hoist__hip_error, (hoist__hip_pool *, void *, hoist__hip_handle_type, unsigned int),     \
+	  OPTIONAL, 50200000)                                                                      \
+	X(hipMemPoolExportPointer, hipMemPoolExportPointer, hoist__hip_error,                      \
+	  (hoist__hip_block_handle *, void *), OPTIONAL, 50200000)                                 \
+	X(hipMemPoolImportPointer, hipMemPoolImportPointer, hoist__hip_error,                      \
+	  (void **, hoist__hip_pool, hoist__hip_block_handle *), OPTIONAL, 50200000)               \
 	/* Streams. */                                                                             \
 	X(hipStreamCreateWithFlags, hipStreamCreateWithFlags, hoist__hip_error,                    \
 	  (hoist__hip_stream *, unsigned int), REQUIRED, 50000000)                                 \

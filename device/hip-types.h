@@ -21,6 +21,19 @@ typedef struct hoist__hip_stream_object *hoist__hip_stream;
 typedef struct hoist__hip_event_object *hoist__hip_event;
 typedef struct hoist__hip_pool_object *hoist__hip_pool;
 
+/* Sharing between processes: hipIpcMemHandle_t, hipMemPoolPtrExportData. */
+typedef unsigned int hoist__hip_handle_type; /* enum hipMemAllocationHandleType */
+typedef struct hoist__hip_ipc_handle {
+	unsigned char bytes[64];
+} hoist__hip_ipc_handle;
+typedef struct hoist__hip_block_handle {
+	unsigned char bytes[64];
+} hoist__hip_block_handle;
+
+/* hipIpcMemLazyEnablePeerAccess: 0 in the headers of ROCm 5, later 1; a runtime may insist on
+ * its own. */
+#define HOIST__HIP_IPC_LAZY_PEER_ACCESS 1u
+
 /* hipDeviceProp_t is the only place that tells the architecture's name
  * ("gfx942:sramecc+:xnack-").  It has two layouts: R0000, filled by the symbol
  * hipGetDeviceProperties of every release, and R0600, filled by
@@ -53,7 +66,7 @@ struct hoist__hip_props_r0600 {
  * with it, and an older one would not heed it. */
 struct hoist__hip_pool_props {
 	unsigned int type;	   /* HOIST__HIP_ALLOCATION_PINNED */
-	unsigned int handle_types; /* 0: nothing is shared with other processes */
+	unsigned int handle_types; /* HOIST__HIP_HANDLE_...: how other processes get it */
 	unsigned int location_type;
 	int location; /* the device */
 	void *unused;
@@ -100,6 +113,8 @@ struct hoist__hip_pool_props {
 	X(HOIST__HIP_POOL_RESERVED_HIGH, 6, hipMemPoolAttrReservedMemHigh)                         \
 	X(HOIST__HIP_POOL_USED_CURRENT, 7, hipMemPoolAttrUsedMemCurrent)                           \
 	X(HOIST__HIP_POOL_USED_HIGH, 8, hipMemPoolAttrUsedMemHigh)                                 \
+	X(HOIST__HIP_HANDLE_NONE, 0, hipMemHandleTypeNone)                                         \
+	X(HOIST__HIP_HANDLE_FD, 1, hipMemHandleTypePosixFileDescriptor)                            \
 	X(HOIST__HIP_STREAM_NON_BLOCKING, 1, hipStreamNonBlocking)                                 \
 	X(HOIST__HIP_CAPTURE_NONE, 0, hipStreamCaptureStatusNone)                                  \
 	X(HOIST__HIP_CAPTURE_ACTIVE, 1, hipStreamCaptureStatusActive)                              \

@@ -34,4 +34,18 @@ int hoist__hip_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 int hoist__hip_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
 
+/* Sharing between processes (hip-ipc.c). */
+int hoist__hip_allocation(struct hoist__dev *dev, uintptr_t address, uintptr_t *base,
+			  size_t *bytes);
+int hoist__hip_ipc_export(struct hoist__dev *dev, uintptr_t base, struct hoist__ipc_handle *ret);
+int hoist__hip_ipc_open(struct hoist__dev *dev, const struct hoist__ipc_handle *handle,
+			uintptr_t *ret);
+int hoist__hip_ipc_close(struct hoist__dev *dev, uintptr_t base);
+int hoist__hip_pool_import(struct hoist__dev_pool *pool, int fd);
+int hoist__hip_pool_export(struct hoist__dev_pool *pool, int *ret);
+int hoist__hip_pool_export_block(struct hoist__dev_pool *pool, uintptr_t address,
+				 struct hoist__ipc_handle *ret);
+int hoist__hip_pool_import_block(struct hoist__dev_pool *pool,
+				 const struct hoist__ipc_handle *handle, uintptr_t *ret);
+
 #endif

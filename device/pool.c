@@ -3,14 +3,25 @@
  * then the backend is called. */
 #include "config.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "device/device-ops.h"
 
-static int make_pool(struct hoist__dev *dev, size_t max_bytes, bool borrowed,
-		     struct hoist__dev_pool **ret)
+static int fill_pool(struct hoist__dev_pool *pool, int fd)
 {
+	const struct hoist__dev_ops *ops = pool->dev->ops;
+	if (fd >= 0)
+		return ops->pool_import(pool, fd);
+	return pool->borrowed ? ops->pool_current(pool) : ops->pool_create(pool);
+}
+
+/* Like @wanted; @fd -1: not imported. */
+static int make_pool(const struct hoist__dev_pool *wanted, int fd, struct hoist__dev_pool **ret)
+{
+	const struct hoist__dev *dev = wanted->dev;
 	int err = hoist__dev_check(dev);
 	if (err < 0)
 		return err;
@@ -20,11 +31,9 @@ static int make_pool(struct hoist__dev *dev, size_t max_bytes, bool borrowed,
 	struct hoist__dev_pool *pool = calloc(1, sizeof *pool);
 	if (pool == NULL)
 		return hoist__fail_nomem("a memory pool", sizeof *pool);
-	pool->dev = dev;
-	pool->max_bytes = max_bytes;
-	pool->borrowed = borrowed;
+	*pool = *wanted;
 	pool->generation = hoist__fork_now();
-	err = borrowed ? dev->ops->pool_current(pool) : dev->ops->pool_create(pool);
+	err = fill_pool(pool, fd);
 	if (err < 0) {
 		free(pool);
 		return err;
@@ -35,12 +44,34 @@ static int make_pool(struct hoist__dev *dev, size_t max_bytes, bool borrowed,
 
 int hoist__dev_pool_create(struct hoist__dev *dev, size_t max_bytes, struct hoist__dev_pool **ret)
 {
-	return make_pool(dev, max_bytes, false, ret);
+	const struct hoist__dev_pool wanted = {.dev = dev, .max_bytes = max_bytes};
+	return make_pool(&wanted, -1, ret);
+}
+
+int hoist__dev_pool_create_shareable(struct hoist__dev *dev, size_t max_bytes,
+				     struct hoist__dev_pool **ret)
+{
+	const struct hoist__dev_pool wanted = {
+		.dev = dev, .max_bytes = max_bytes, .shareable = true};
+	return make_pool(&wanted, -1, ret);
+}
+
+int hoist__dev_pool_import(struct hoist__dev *dev, int fd, struct hoist__dev_pool **ret)
+{
+	const struct hoist__dev_pool wanted = {.dev = dev, .shareable = true};
+	/* Drivers take it as a pointer, and NULL is none. */
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 1);
+	if (own < 0)
+		return hoist__fail_errno(-errno, "descriptor %d of a memory pool", fd);
+	int err = make_pool(&wanted, own, ret);
+	(void)close(own);
+	return err;
 }
 
 int hoist__dev_pool_current(struct hoist__dev *dev, struct hoist__dev_pool **ret)
 {
-	return make_pool(dev, 0, true, ret);
+	const struct hoist__dev_pool wanted = {.dev = dev, .borrowed = true};
+	return make_pool(&wanted, -1, ret);
 }
 
 void hoist__dev_pool_destroy(struct hoist__dev_pool *pool)

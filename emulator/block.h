@@ -7,18 +7,23 @@
 #include "emulator/pool.h"
 
 struct hoist__emu_piece;
+struct hoist__emu_window;
 
 struct hoist__emu_block {
 	struct hoist__emu_range range;
 	struct hoist__list node;	  /* placed: in device->blocks, by address */
 	struct hoist__emu_device *device; /* NULL: a registration */
 	struct hoist__emu_piece *piece;	  /* of a pool, whose place it has; else NULL */
+	struct hoist__emu_window *window; /* of another process; else NULL */
 	size_t rounded;			  /* what it takes of the device */
 	unsigned users;			  /* queued operations */
 	unsigned busy;			  /* of them: copying a chunk now */
 	bool managed;			  /* mapped for the host, as a registration is */
 	bool dead;			  /* freed under them */
 };
+
+/* Maps @device's addresses and bytes if they are not: 0 or EMU_OUT_OF_MEMORY. */
+int hoist__emu_map_device(struct hoist__emu_device *device);
 
 /* What a block of @bytes takes of its device. */
 size_t hoist__emu_round(size_t bytes);
@@ -66,7 +71,10 @@ struct hoist__emu_pool {
 	size_t n_pieces;	 /* all */
 	uint64_t max_bytes;	 /* 0: no limit */
 	uint64_t values[EMU_POOL_ATTRIBUTES];
-	bool closing; /* destroyed: ends with its last piece */
+	bool closing;  /* destroyed: ends with its last piece */
+	uint64_t id;   /* of a shareable one: what other processes know it by; else 0 */
+	bool imported; /* of another process, whose arena this is */
+	int fd;
 };
 
 /* NULL for what is no pool. */

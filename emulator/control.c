@@ -118,6 +118,7 @@ void hoist_emulator_reset(void)
 		.live_pools = old.live_pools,
 		.live_events = old.live_events,
 		.live_contexts = old.live_contexts,
+		.live_imports = old.live_imports,
 	};
 	memset(hoist__emu.calls, 0, sizeof hoist__emu.calls);
 	hoist__emu.n_faults = 0;

@@ -110,6 +110,8 @@ const char *hoist__emu_error_text(int code)
 		return "invalid device ordinal";
 	case EMU_INVALID_CONTEXT:
 		return "invalid device context";
+	case EMU_OPERATING_SYSTEM:
+		return "OS call failed or operation not supported on this OS";
 	case EMU_INVALID_HANDLE:
 		return "invalid resource handle";
 	case EMU_NOT_READY:

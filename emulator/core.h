@@ -15,6 +15,7 @@
  *               or registration must stay while the copy is queued
  *   pool        memory of a device that is given and taken in the order of streams, in
  *               pieces; see pool.h
+ *   window      memory of another process; see ipc.h
  *   stream      a queue of operations and the thread that performs them, late
  *   mark        one recording of an event; outlives the event that made it
  *   face        the names of a driver's functions, and what they fail with
@@ -50,6 +51,7 @@ enum {
 	EMU_NO_DEVICE = 100,
 	EMU_INVALID_DEVICE = 101,
 	EMU_INVALID_CONTEXT = 201,
+	EMU_OPERATING_SYSTEM = 304,
 	EMU_INVALID_HANDLE = 400,
 	EMU_NOT_READY = 600,
 	EMU_ILLEGAL_ADDRESS = 700,
@@ -111,6 +113,10 @@ struct hoist__emu_device {
 	uintptr_t base;	      /* the device addresses: base .. base + span; 0 before use */
 	unsigned char *bytes; /* the byte of address a is bytes[a - base] */
 	size_t span;
+	bool shared; /* the bytes are those of this file: ipc.h */
+	int fd;
+	uint64_t file_device;
+	uint64_t file_inode;
 	uint64_t used;		   /* sum of the allocations' rounded sizes */
 	struct hoist__list blocks; /* the allocations by address */
 	struct hoist__list *rover; /* new ones are looked for behind this one */
@@ -158,8 +164,10 @@ struct hoist__emu {
 	struct hoist_emulator_counters count;
 	struct hoist__emu_fault faults[EMU_MAX_FAULTS];
 	unsigned n_faults;
-	void *allocations; /* sets of ranges */
+	unsigned n_touched; /* sides of copies, of which a chunk is copied now */
+	void *allocations;  /* sets of ranges */
 	void *registrations;
+	void *windows;
 	void *streams;
 	void *events;
 	void *pools;

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "emulator/cuda-face.h"
+#include "emulator/ipc.h"
 #include "emulator/pool.h"
 
 #define SAME(ours, drivers) _Static_assert((int)(ours) == (int)(drivers), #drivers)
@@ -39,13 +40,27 @@ hoist__cu_result cuDeviceGetMemPool(hoist__cu_pool *ret, hoist__cu_device ordina
 static int check_props(const struct hoist__cu_pool_props *props)
 {
 	if (props == NULL || props->type != HOIST__CU_ALLOCATION_PINNED ||
-	    props->handle_types != 0 || props->location_type != HOIST__CU_LOCATION_DEVICE ||
-	    props->unused != NULL)
+	    props->handle_types > HOIST__CU_HANDLE_FD ||
+	    props->location_type != HOIST__CU_LOCATION_DEVICE || props->unused != NULL)
 		return EMU_INVALID_VALUE;
 	for (size_t i = 0; i < sizeof props->reserved; i++)
 		if (props->reserved[i] != 0)
 			return EMU_INVALID_VALUE;
 	return hoist__emu_device(props->location) != NULL ? EMU_SUCCESS : EMU_INVALID_DEVICE;
+}
+
+static int create_pool(const struct hoist__cu_pool_props *props, struct hoist__emu_pool **ret)
+{
+	struct hoist__emu_pool *made = NULL;
+	int result =
+		hoist__emu_pool_create(hoist__emu_device(props->location), props->max_bytes, &made);
+	if (result == EMU_SUCCESS && props->handle_types != HOIST__CU_HANDLE_NONE)
+		result = hoist__emu_pool_make_shareable(made);
+	if (result == EMU_SUCCESS)
+		*ret = made;
+	else if (made != NULL)
+		(void)hoist__emu_pool_destroy(made);
+	return result;
 }
 
 hoist__cu_result cuMemPoolCreate(hoist__cu_pool *ret, const struct hoist__cu_pool_props *props)
@@ -55,8 +70,7 @@ hoist__cu_result cuMemPoolCreate(hoist__cu_pool *ret, const struct hoist__cu_poo
 	if (result == EMU_SUCCESS)
 		result = ret == NULL ? EMU_INVALID_VALUE : check_props(props);
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_pool_create(hoist__emu_device(props->location),
-						props->max_bytes, &pool);
+		result = create_pool(props, &pool);
 	if (result == EMU_SUCCESS)
 		*ret = (hoist__cu_pool)(void *)pool;
 	return (hoist__cu_result)result;

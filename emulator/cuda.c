@@ -18,6 +18,7 @@ SAME(EMU_NOT_INITIALIZED, HOIST__CU_ERROR_NOT_INITIALIZED);
 SAME(EMU_NO_DEVICE, HOIST__CU_ERROR_NO_DEVICE);
 SAME(EMU_INVALID_DEVICE, HOIST__CU_ERROR_INVALID_DEVICE);
 SAME(EMU_INVALID_CONTEXT, HOIST__CU_ERROR_INVALID_CONTEXT);
+SAME(EMU_OPERATING_SYSTEM, HOIST__CU_ERROR_OPERATING_SYSTEM);
 SAME(EMU_INVALID_HANDLE, HOIST__CU_ERROR_INVALID_HANDLE);
 SAME(EMU_NOT_READY, HOIST__CU_ERROR_NOT_READY);
 SAME(EMU_ILLEGAL_ADDRESS, HOIST__CU_ERROR_ILLEGAL_ADDRESS);
@@ -54,6 +55,9 @@ static int default_error(unsigned function)
 	case FN_cuMemAllocManaged:
 	case FN_cuMemAllocFromPoolAsync:
 	case FN_cuMemPoolCreate:
+	case FN_cuMemPoolImportFromShareableHandle:
+	case FN_cuMemPoolImportPointer:
+	case FN_cuIpcOpenMemHandle_v2:
 	case FN_cuMemHostRegister_v2:
 	case FN_cuStreamCreate:
 	case FN_cuEventCreate:

@@ -17,6 +17,7 @@ SAME(EMU_OUT_OF_MEMORY, HOIST__HIP_ERROR_OUT_OF_MEMORY);
 SAME(EMU_NOT_INITIALIZED, HOIST__HIP_ERROR_NOT_INITIALIZED);
 SAME(EMU_NO_DEVICE, HOIST__HIP_ERROR_NO_DEVICE);
 SAME(EMU_INVALID_DEVICE, HOIST__HIP_ERROR_INVALID_DEVICE);
+SAME(EMU_OPERATING_SYSTEM, HOIST__HIP_ERROR_OPERATING_SYSTEM);
 SAME(EMU_INVALID_HANDLE, HOIST__HIP_ERROR_INVALID_HANDLE);
 SAME(EMU_NOT_READY, HOIST__HIP_ERROR_NOT_READY);
 SAME(EMU_ILLEGAL_ADDRESS, HOIST__HIP_ERROR_ILLEGAL_ADDRESS);
@@ -51,6 +52,9 @@ static int default_error(unsigned function)
 	case FN_hipMallocManaged:
 	case FN_hipMallocFromPoolAsync:
 	case FN_hipMemPoolCreate:
+	case FN_hipMemPoolImportFromShareableHandle:
+	case FN_hipMemPoolImportPointer:
+	case FN_hipIpcOpenMemHandle:
 	case FN_hipHostRegister:
 	case FN_hipStreamCreateWithFlags:
 	case FN_hipEventCreateWithFlags:

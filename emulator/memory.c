@@ -12,6 +12,7 @@
 #include "config.h"
 
 #include "emulator/block.h"
+#include "emulator/ipc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static void *map_aligned(size_t bytes, int protection)
 	return all + before;
 }
 
-static int map_device(struct hoist__emu_device *device)
+int hoist__emu_map_device(struct hoist__emu_device *device)
 {
 	if (device->base != 0)
 		return EMU_SUCCESS;
@@ -71,7 +72,7 @@ static int map_device(struct hoist__emu_device *device)
 
 void hoist__emu_make_resident(struct hoist__emu_device *device)
 {
-	if (map_device(device) == EMU_SUCCESS)
+	if (hoist__emu_map_device(device) == EMU_SUCCESS)
 		(void)madvise(device->bytes,
 			      hoist__round_up(hoist__emu.environment.resident, HUGE_PAGE),
 			      MADV_POPULATE_WRITE); /* as above */
@@ -84,7 +85,7 @@ bool hoist__emu_is_device_address(uintptr_t address)
 		if (device->base != 0 && address - device->base < device->span)
 			return true;
 	}
-	return false;
+	return hoist__emu_is_window(address);
 }
 
 /* --- allocations --- */
@@ -129,7 +130,8 @@ void hoist__emu_block_unplace(struct hoist__emu_block *block)
 		hoist__max_u64(offset, hoist__emu.environment.resident), page);
 	size_t end = (size_t)hoist__round_down(offset + block->rounded, page);
 	if (first < end) /* gives the bytes back; on refusal they are merely kept */
-		(void)madvise(device->bytes + first, end - first, MADV_DONTNEED);
+		(void)madvise(device->bytes + first, end - first,
+			      device->shared ? MADV_REMOVE : MADV_DONTNEED);
 }
 
 size_t hoist__emu_round(size_t bytes)
@@ -160,8 +162,8 @@ bool hoist__emu_has_room(const struct hoist__emu_device *device, size_t bytes)
 int hoist__emu_block_place(struct hoist__emu_block *block)
 {
 	struct hoist__emu_device *device = block->device;
-	if (!hoist__emu_has_room(device, block->rounded) || map_device(device) != EMU_SUCCESS ||
-	    !place(device, block))
+	if (!hoist__emu_has_room(device, block->rounded) ||
+	    hoist__emu_map_device(device) != EMU_SUCCESS || !place(device, block))
 		return EMU_OUT_OF_MEMORY;
 	hoist__emu_block_take(block);
 	if (block->rounded <= FILL_BYTES)
@@ -211,6 +213,10 @@ int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *
 
 void hoist__emu_block_discard(struct hoist__emu_block *block)
 {
+	if (block->window != NULL) {
+		hoist__emu_window_end(block);
+		return;
+	}
 	if (block->managed)
 		(void)munmap((void *)block->range.start, block->rounded);
 	else if (block->device != NULL && block->piece == NULL)
@@ -235,19 +241,27 @@ int hoist__emu_block_retire(struct hoist__emu_block *block)
 	return EMU_ILLEGAL_ADDRESS;
 }
 
-/* [locked] Device memory, managed memory or a block of a pool: NULL for all else. */
+/* [locked] Device memory, managed memory or a block of a pool, also of another process's: NULL
+ * for all else. */
 static struct hoist__emu_block *find_block(uintptr_t address)
 {
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
 	if (block == NULL)
 		block = hoist__emu_range_find(&hoist__emu.registrations, address, 1);
 	bool found = block != NULL && block->range.start == address && block->device != NULL;
+	/* What was opened is closed instead; what came from a pool is freed. */
+	if (found && block->window != NULL)
+		found = hoist__emu_window_is_of_pool(block);
 	return found ? block : NULL;
 }
 
 /* [locked] */
 static int free_block(struct hoist__emu_block *block)
 {
+	if (block->window != NULL) {
+		hoist__emu_window_leave(block);
+		return hoist__emu_block_retire(block);
+	}
 	hoist__emu.count.live_allocations--;
 	if (block->piece != NULL)
 		return hoist__emu_pool_free_now(block);

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "emulator/block.h"
@@ -52,6 +53,8 @@ void hoist__emu_pool_settle(struct hoist__emu_pool *pool, uint64_t keep)
 	}
 	if (pool->closing && pool->n_pieces == 0) {
 		hoist__list_remove(&pool->node);
+		if (pool->imported)
+			(void)close(pool->fd);
 		free(pool);
 	}
 }
@@ -245,7 +248,7 @@ int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_po
 	hoist__emu_lock();
 	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
 	int result = EMU_INVALID_VALUE;
-	if (pool != NULL)
+	if (pool != NULL && !pool->imported)
 		result = hoist__emu_stream_find(device, stream, &stream);
 	if (result == EMU_SUCCESS) {
 		block->device = pool->device;

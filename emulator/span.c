@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "emulator/block.h"
+#include "emulator/ipc.h"
 
 static int refuse(void)
 {
@@ -29,7 +30,9 @@ int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_sp
 		return refuse();
 	block->users++;
 	*ret = (struct hoist__emu_span){
-		.bytes = block->device->bytes + (address - block->device->base),
+		.bytes = block->window != NULL
+				 ? hoist__emu_window_bytes(block) + (address - block->range.start)
+				 : block->device->bytes + (address - block->device->base),
 		.block = block,
 	};
 	return EMU_SUCCESS;
@@ -73,11 +76,14 @@ int hoist__emu_span_touch(struct hoist__emu_span *span, size_t offset, size_t by
 	}
 	if (span->block != NULL)
 		span->block->busy++;
+	hoist__emu.n_touched++;
 	return EMU_SUCCESS;
 }
 
 void hoist__emu_span_leave(struct hoist__emu_span *span)
 {
+	if (--hoist__emu.n_touched == 0)
+		(void)pthread_cond_broadcast(&hoist__emu.progress);
 	if (span->block == NULL)
 		return;
 	span->block->busy--;

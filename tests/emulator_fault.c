@@ -4,7 +4,9 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "emulator-driver.h"
 
@@ -24,6 +26,98 @@ static char host[BYTES];
 		}                                                                                  \
 	} while (0)
 
+static unsigned first_of(unsigned first, unsigned then)
+{
+	return first != 0 ? first : then;
+}
+
+/* --- another process, which has memory to be shared --- */
+
+static struct {
+	unsigned char plain[64];
+	unsigned char block[64];
+	int fd; /* of the pool: first as the peer knows it, then our own */
+} peer;
+
+/* Returns 0, with all of it filled. */
+static unsigned share_cuda_memory(void)
+{
+	const struct hoist__cu_pool_props props = {
+		.type = HOIST__CU_ALLOCATION_PINNED,
+		.handle_types = HOIST__CU_HANDLE_FD,
+		.location_type = HOIST__CU_LOCATION_DEVICE,
+	};
+	unsigned result = 0;
+	hoist__cu_pool pool = NULL;
+	hoist__cu_device_ptr memory = 0;
+	hoist__cu_ipc_handle handle;
+	hoist__cu_block_handle block;
+	cuda_start(&cu, "cuda:1", 0);
+	TRY(cu.cuMemAlloc(&memory, BYTES));
+	TRY(cu.cuIpcGetMemHandle(&handle, memory));
+	TRY(cu.cuMemPoolCreate(&pool, &props));
+	TRY(cu.cuMemAllocFromPoolAsync(&memory, BYTES, pool, NULL));
+	TRY(cu.cuMemPoolExportPointer(&block, memory));
+	TRY(cu.cuMemPoolExportToShareableHandle(&peer.fd, pool, HOIST__CU_HANDLE_FD, 0));
+	memcpy(peer.plain, handle.bytes, sizeof peer.plain);
+	memcpy(peer.block, block.bytes, sizeof peer.block);
+out:
+	return result;
+}
+
+static unsigned share_hip_memory(void)
+{
+	const struct hoist__hip_pool_props props = {
+		.type = HOIST__HIP_ALLOCATION_PINNED,
+		.handle_types = HOIST__HIP_HANDLE_FD,
+		.location_type = HOIST__HIP_LOCATION_DEVICE,
+	};
+	unsigned result = 0;
+	hoist__hip_pool pool = NULL;
+	void *memory = NULL;
+	hoist__hip_ipc_handle handle;
+	hoist__hip_block_handle block;
+	hip_open(&hip, "hip:1");
+	TRY(hip.hipInit(0));
+	TRY(hip.hipMalloc(&memory, BYTES));
+	TRY(hip.hipIpcGetMemHandle(&handle, memory));
+	TRY(hip.hipMemPoolCreate(&pool, &props));
+	TRY(hip.hipMallocFromPoolAsync(&memory, BYTES, pool, NULL));
+	TRY(hip.hipMemPoolExportPointer(&block, memory));
+	TRY(hip.hipMemPoolExportToShareableHandle(&peer.fd, pool, HOIST__HIP_HANDLE_FD, 0));
+	memcpy(peer.plain, handle.bytes, sizeof peer.plain);
+	memcpy(peer.block, block.bytes, sizeof peer.block);
+out:
+	return result;
+}
+
+/* It ends with this process.  To be called before that opens a driver. */
+static void start_peer(unsigned (*share)(void))
+{
+	char path[64];
+	int told[2];
+	int ended[2];
+	cr_assert(pipe(told) == 0 && pipe(ended) == 0);
+	pid_t pid = fork();
+	cr_assert(pid >= 0);
+	if (pid == 0) {
+		char byte = 0;
+		close(ended[1]);
+		if (share() != 0 || write(told[1], &peer, sizeof peer) != (ssize_t)sizeof peer)
+			_exit(1);
+		(void)!read(ended[0], &byte, 1);
+		_exit(0);
+	}
+	close(told[1]);
+	close(ended[0]);
+	cr_assert(read(told[0], &peer, sizeof peer) == (ssize_t)sizeof peer);
+	(void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, peer.fd);
+	peer.fd = open(path, O_RDONLY | O_CLOEXEC);
+	cr_assert(peer.fd > 0);
+}
+
+/* --- walks --- */
+
 /* Calls every function of the table once where nothing fails, and gives back
  * all that it took: what a failed call would have given is NULL. */
 struct cuda_things {
@@ -34,6 +128,9 @@ struct cuda_things {
 	hoist__cu_pool pool;
 	hoist__cu_stream stream;
 	hoist__cu_event event;
+	hoist__cu_device_ptr opened; /* these three are of the peer */
+	hoist__cu_pool peers;
+	hoist__cu_device_ptr imported;
 	bool pushed;
 	bool registered;
 };
@@ -59,10 +156,46 @@ out:
 	return result;
 }
 
+/* Memory that processes share; what is imported comes from another process. */
+static unsigned share_cuda(struct cuda_things *things)
+{
+	unsigned result = 0;
+	int fd = -1;
+	size_t bytes = 0;
+	hoist__cu_device_ptr base = 0;
+	hoist__cu_ipc_handle handle;
+	hoist__cu_block_handle block;
+	TRY(cu.cuMemGetAddressRange(&base, &bytes, things->memory));
+	TRY(cu.cuIpcGetMemHandle(&handle, things->memory));
+	TRY(cu.cuMemPoolExportPointer(&block, things->pooled));
+	TRY(cu.cuMemPoolExportToShareableHandle(&fd, things->pool, HOIST__CU_HANDLE_FD, 0));
+	close(fd);
+	memcpy(handle.bytes, peer.plain, sizeof handle.bytes);
+	memcpy(block.bytes, peer.block, sizeof block.bytes);
+	TRY(cu.cuIpcOpenMemHandle(&things->opened, handle, 1));
+	TRY(cu.cuMemPoolImportFromShareableHandle(&things->peers, (void *)(uintptr_t)peer.fd,
+						  HOIST__CU_HANDLE_FD, 0));
+	TRY(cu.cuMemPoolImportPointer(&things->imported, things->peers, &block));
+out:
+	return result;
+}
+
+static unsigned unshare_cuda(struct cuda_things *things, unsigned result)
+{
+	if (things->imported != 0)
+		result = first_of(result, cu.cuMemFree(things->imported));
+	if (things->peers != NULL)
+		result = first_of(result, cu.cuMemPoolDestroy(things->peers));
+	if (things->opened != 0)
+		result = first_of(result, cu.cuIpcCloseMemHandle(things->opened));
+	return result;
+}
+
 static unsigned use_cuda_pool(struct cuda_things *things)
 {
 	const struct hoist__cu_pool_props props = {
 		.type = HOIST__CU_ALLOCATION_PINNED,
+		.handle_types = HOIST__CU_HANDLE_FD,
 		.location_type = HOIST__CU_LOCATION_DEVICE,
 	};
 	unsigned result = 0;
@@ -74,6 +207,7 @@ static unsigned use_cuda_pool(struct cuda_things *things)
 	TRY(cu.cuMemPoolSetAttribute(things->pool, HOIST__CU_POOL_THRESHOLD, &value));
 	TRY(cu.cuMemAllocFromPoolAsync(&things->pooled, BYTES, things->pool, things->stream));
 	TRY(cu.cuMemPoolTrimTo(things->pool, 0));
+	TRY(share_cuda(things));
 out:
 	return result;
 }
@@ -116,11 +250,6 @@ out:
 	return result;
 }
 
-static unsigned first_of(unsigned first, unsigned then)
-{
-	return first != 0 ? first : then;
-}
-
 static unsigned walk_cuda(void)
 {
 	struct cuda_things things = {0};
@@ -137,6 +266,7 @@ out:
 	/* Nothing may be freed under what is queued. */
 	if (things.stream != NULL && result != 0)
 		(void)cu.cuStreamSynchronize(things.stream);
+	result = unshare_cuda(&things, result);
 	if (things.pooled != 0)
 		result = first_of(result, cu.cuMemFreeAsync(things.pooled, things.stream));
 	if (things.pool != NULL)
@@ -167,6 +297,9 @@ struct hip_things {
 	hoist__hip_pool pool;
 	hoist__hip_stream stream;
 	hoist__hip_event event;
+	void *opened; /* these three are of the peer */
+	hoist__hip_pool peers;
+	void *imported;
 	bool registered;
 };
 
@@ -200,10 +333,46 @@ out:
 	return result;
 }
 
+/* Memory that processes share; what is imported comes from another process. */
+static unsigned share_hip(struct hip_things *things)
+{
+	unsigned result = 0;
+	int fd = -1;
+	size_t bytes = 0;
+	void *base = NULL;
+	hoist__hip_ipc_handle handle;
+	hoist__hip_block_handle block;
+	TRY(hip.hipMemGetAddressRange(&base, &bytes, things->memory));
+	TRY(hip.hipIpcGetMemHandle(&handle, things->memory));
+	TRY(hip.hipMemPoolExportPointer(&block, things->pooled));
+	TRY(hip.hipMemPoolExportToShareableHandle(&fd, things->pool, HOIST__HIP_HANDLE_FD, 0));
+	close(fd);
+	memcpy(handle.bytes, peer.plain, sizeof handle.bytes);
+	memcpy(block.bytes, peer.block, sizeof block.bytes);
+	TRY(hip.hipIpcOpenMemHandle(&things->opened, handle, 1));
+	TRY(hip.hipMemPoolImportFromShareableHandle(&things->peers, (void *)(uintptr_t)peer.fd,
+						    HOIST__HIP_HANDLE_FD, 0));
+	TRY(hip.hipMemPoolImportPointer(&things->imported, things->peers, &block));
+out:
+	return result;
+}
+
+static unsigned unshare_hip(struct hip_things *things, unsigned result)
+{
+	if (things->imported != NULL)
+		result = first_of(result, hip.hipFree(things->imported));
+	if (things->peers != NULL)
+		result = first_of(result, hip.hipMemPoolDestroy(things->peers));
+	if (things->opened != NULL)
+		result = first_of(result, hip.hipIpcCloseMemHandle(things->opened));
+	return result;
+}
+
 static unsigned use_hip_pool(struct hip_things *things)
 {
 	const struct hoist__hip_pool_props props = {
 		.type = HOIST__HIP_ALLOCATION_PINNED,
+		.handle_types = HOIST__HIP_HANDLE_FD,
 		.location_type = HOIST__HIP_LOCATION_DEVICE,
 	};
 	unsigned result = 0;
@@ -215,6 +384,7 @@ static unsigned use_hip_pool(struct hip_things *things)
 	TRY(hip.hipMemPoolSetAttribute(things->pool, HOIST__HIP_POOL_THRESHOLD, &value));
 	TRY(hip.hipMallocFromPoolAsync(&things->pooled, BYTES, things->pool, things->stream));
 	TRY(hip.hipMemPoolTrimTo(things->pool, 0));
+	TRY(share_hip(things));
 out:
 	return result;
 }
@@ -263,6 +433,7 @@ static unsigned walk_hip(void)
 		result = use_hip_device(&things);
 	if (things.stream != NULL && result != 0)
 		(void)hip.hipStreamSynchronize(things.stream);
+	result = unshare_hip(&things, result);
 	if (things.pooled != NULL)
 		result = first_of(result, hip.hipFreeAsync(things.pooled, things.stream));
 	if (things.pool != NULL)
@@ -284,7 +455,7 @@ static uint64_t alive(const struct control *control)
 {
 	struct hoist_emulator_counters count = counters_of(control);
 	return count.live_allocations + count.live_registrations + count.live_streams +
-	       count.live_events + count.live_pools;
+	       count.live_events + count.live_pools + count.live_imports;
 }
 
 /* Fails the first use of each function in turn. */
@@ -314,12 +485,14 @@ static void fail_each(const struct control *control, unsigned (*walk)(void))
 
 Test(emulator_fault, every_cuda_function_fails_on_demand)
 {
+	start_peer(share_cuda_memory);
 	cuda_open(&cu, "cuda:1");
 	fail_each(&cu.control, walk_cuda);
 }
 
 Test(emulator_fault, every_hip_function_fails_on_demand)
 {
+	start_peer(share_hip_memory);
 	hip_open(&hip, "hip:1");
 	fail_each(&hip.control, walk_hip);
 }
@@ -327,6 +500,7 @@ Test(emulator_fault, every_hip_function_fails_on_demand)
 Test(emulator_fault, any_call_can_be_the_one_that_fails)
 {
 	char spec[32];
+	start_peer(share_cuda_memory);
 	cuda_open(&cu, "cuda:1");
 	cr_assert(walk_cuda() == 0);
 	uint64_t calls = counters_of(&cu.control).calls;

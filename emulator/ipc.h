@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* emulator/ipc.h - device memory across processes.
+ *
+ *   arena   the bytes of a device.  With the first export they move into a memfd, in their
+ *           place, so that what points to them stays right
+ *   handle  64 bytes: where the arena's memfd is (process and descriptor, to be opened by
+ *           way of /proc), which file it must be, and where in it the allocation lies
+ *   window  an import: addresses that nobody can touch, as all of a device, and a mapping of
+ *           the exporter's arena with the bytes
+ *
+ * The importer needs the right to look into the exporter (the same user), and the exporter must
+ * live while a handle is opened; what is open stays when it ends.  An exporter that frees what
+ * others have open is not noticed: they read zeros, or what comes there next. */
+#ifndef HOIST_EMULATOR_IPC_H
+#define HOIST_EMULATOR_IPC_H
+
+#include "emulator/pool.h"
+
+#define EMU_IPC_BYTES 64
+
+/* The allocation of device or managed memory around @address. */
+int hoist__emu_allocation(uintptr_t address, uintptr_t *base, size_t *bytes);
+
+/* EMU_INVALID_VALUE for what is no plain allocation. */
+int hoist__emu_ipc_export(uintptr_t address, void *handle);
+
+/* Counts what is opened more than once.  EMU_INVALID_CONTEXT in the exporter itself, as the drivers
+ * say; EMU_INVALID_VALUE for nonsense, and when the exporter has gone. */
+int hoist__emu_ipc_open(struct hoist__emu_device *device, const void *handle, uintptr_t *ret);
+int hoist__emu_ipc_close(uintptr_t address);
+
+/* Before the pool is used: it may be exported. */
+int hoist__emu_pool_make_shareable(struct hoist__emu_pool *handle);
+
+/* The fd is not closed by exec, as the drivers' are not. */
+int hoist__emu_pool_export(struct hoist__emu_pool *handle, int *ret);
+int hoist__emu_pool_import(struct hoist__emu_device *device, int fd, struct hoist__emu_pool **ret);
+
+/* One block is imported once at a time: what drivers do with a second import is not said. */
+int hoist__emu_pool_export_block(uintptr_t address, void *handle);
+int hoist__emu_pool_import_block(struct hoist__emu_pool *handle, const void *block, uintptr_t *ret);
+
+/* --- for memory.c; [locked] --- */
+
+struct hoist__emu_window;
+
+bool hoist__emu_is_window(uintptr_t address);
+
+/* Where the byte at the block's address is. */
+unsigned char *hoist__emu_window_bytes(const struct hoist__emu_block *block);
+
+/* Takes an imported block of a pool out of service, to be retired. */
+void hoist__emu_window_leave(struct hoist__emu_block *block);
+bool hoist__emu_window_is_of_pool(const struct hoist__emu_block *block);
+
+/* Unmaps. */
+void hoist__emu_window_end(struct hoist__emu_block *block);
+
+#endif
