@@ -81,6 +81,7 @@ static int cpu_probe(struct hoist__dev *dev)
 		(void)snprintf(props->name, sizeof props->name, "%s CPU", props->architecture);
 	(void)read_kib("/proc/meminfo", "MemTotal", &props->total_bytes);
 	props->numa_node = -1;
+	dev->max_pitch = SIZE_MAX;
 	return 0;
 }
 
@@ -182,5 +183,7 @@ const struct hoist__dev_ops hoist__cpu_ops = {
 	.event_elapsed_ns = hoist__cpu_event_elapsed_ns,
 	.copy_async = hoist__cpu_copy_async,
 	.copy_peer_async = hoist__cpu_copy_peer_async,
+	.copy_box = hoist__cpu_copy_box,
+	.stream_call = hoist__cpu_stream_call,
 	.fill_async = hoist__cpu_fill_async,
 };

@@ -13,7 +13,20 @@
 #ifndef HOIST_DEVICE_CPU_H
 #define HOIST_DEVICE_CPU_H
 
+#include "base/list.h"
 #include "device/device-ops.h"
+
+/* One thing that a stream is to do.  What it works on stands behind it, in what it is the
+ * first member of. */
+struct hoist__cpu_op {
+	struct hoist__list link;
+	void (*run)(
+		struct hoist__cpu_op *op); /* on the stream's thread; the op is freed behind it */
+};
+
+/* @bytes, zero but for the op at their start; NULL with the text set where there is no memory. */
+void *hoist__cpu_op_create(size_t bytes, void (*run)(struct hoist__cpu_op *op));
+void hoist__cpu_submit(struct hoist__dev_stream *stream, struct hoist__cpu_op *op);
 
 int hoist__cpu_stream_create(struct hoist__dev_stream *stream);
 void hoist__cpu_stream_destroy(struct hoist__dev_stream *stream);
@@ -34,6 +47,10 @@ int hoist__cpu_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kin
 int hoist__cpu_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
 			       size_t bytes);
+int hoist__cpu_copy_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
+			const struct hoist__box *box);
+int hoist__cpu_stream_call(struct hoist__dev_stream *stream, void (*function)(void *argument),
+			   void *argument);
 int hoist__cpu_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
 			  unsigned width, size_t n);
 

@@ -44,6 +44,65 @@ _Static_assert(sizeof(OURS) == sizeof(CUmemPoolProps), "CUmemPoolProps");
 #undef SAME
 #undef OURS
 
+#define OURS struct hoist__cu_copy_2d
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(CUDA_MEMCPY2D, vendor) &&                  \
+			       sizeof(((OURS *)0)->ours) == sizeof(((CUDA_MEMCPY2D *)0)->vendor),  \
+		       #vendor)
+SAME(src_x, srcXInBytes);
+SAME(src_y, srcY);
+SAME(src_type, srcMemoryType);
+SAME(src_host, srcHost);
+SAME(src_device, srcDevice);
+SAME(src_array, srcArray);
+SAME(src_pitch, srcPitch);
+SAME(dst_x, dstXInBytes);
+SAME(dst_y, dstY);
+SAME(dst_type, dstMemoryType);
+SAME(dst_host, dstHost);
+SAME(dst_device, dstDevice);
+SAME(dst_array, dstArray);
+SAME(dst_pitch, dstPitch);
+SAME(width, WidthInBytes);
+SAME(height, Height);
+_Static_assert(sizeof(OURS) == sizeof(CUDA_MEMCPY2D), "CUDA_MEMCPY2D");
+#undef SAME
+#undef OURS
+
+#define OURS struct hoist__cu_copy_3d
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(CUDA_MEMCPY3D, vendor) &&                  \
+			       sizeof(((OURS *)0)->ours) == sizeof(((CUDA_MEMCPY3D *)0)->vendor),  \
+		       #vendor)
+SAME(src_x, srcXInBytes);
+SAME(src_y, srcY);
+SAME(src_type, srcMemoryType);
+SAME(src_host, srcHost);
+SAME(src_device, srcDevice);
+SAME(src_array, srcArray);
+SAME(src_pitch, srcPitch);
+SAME(dst_x, dstXInBytes);
+SAME(dst_y, dstY);
+SAME(dst_type, dstMemoryType);
+SAME(dst_host, dstHost);
+SAME(dst_device, dstDevice);
+SAME(dst_array, dstArray);
+SAME(dst_pitch, dstPitch);
+SAME(width, WidthInBytes);
+SAME(height, Height);
+SAME(src_z, srcZ);
+SAME(src_lod, srcLOD);
+SAME(reserved0, reserved0);
+SAME(src_height, srcHeight);
+SAME(dst_z, dstZ);
+SAME(dst_lod, dstLOD);
+SAME(reserved1, reserved1);
+SAME(dst_height, dstHeight);
+SAME(depth, Depth);
+_Static_assert(sizeof(OURS) == sizeof(CUDA_MEMCPY3D), "CUDA_MEMCPY3D");
+#undef SAME
+#undef OURS
+
 #define X(constant, value, vendor) _Static_assert((long)(constant) == (long)(vendor), #vendor);
 HOIST__CUDA_CONSTANTS(X)
 #undef X
@@ -59,6 +118,9 @@ HOIST__CUDA_CONSTANTS(X)
 #define hoist__cu_ipc_handle CUipcMemHandle
 #define hoist__cu_block_handle CUmemPoolPtrExportData
 #define hoist__cu_pool_props CUmemPoolProps_st
+#define hoist__cu_copy_2d CUDA_MEMCPY2D_st
+#define hoist__cu_copy_3d CUDA_MEMCPY3D_st
+#define hoist__cu_host_function CUhostFn
 #define hoist__cu_device CUdevice
 #define hoist__cu_device_ptr CUdeviceptr
 #define hoist__cu_context CUcontext

@@ -135,6 +135,7 @@ int hoist__cuda_probe(struct hoist__dev *dev)
 {
 	struct hoist__dev_props *props = &dev->props;
 	size_t total = 0;
+	int pitch = 0;
 	char pci[32] = "";
 	hoist__cu_result result = hoist__cuda.cuDeviceGet(&dev->native, dev->ordinal);
 	if (result == HOIST__CU_SUCCESS)
@@ -145,6 +146,9 @@ int hoist__cuda_probe(struct hoist__dev *dev)
 		result = probe_architecture(dev);
 	if (result == HOIST__CU_SUCCESS)
 		result = hoist__cuda.cuDeviceGetPCIBusId(pci, sizeof pci, dev->native);
+	if (result == HOIST__CU_SUCCESS)
+		result = hoist__cuda.cuDeviceGetAttribute(&pitch, HOIST__CU_ATTRIBUTE_MAX_PITCH,
+							  dev->native);
 	if (result != HOIST__CU_SUCCESS)
 		return hoist__cuda_judge(dev, result, "asking for its properties");
 	hoist__driver_pci(pci, props->pci, sizeof props->pci);
@@ -153,6 +157,7 @@ int hoist__cuda_probe(struct hoist__dev *dev)
 					     dev->native) != HOIST__CU_SUCCESS ||
 	    props->numa_node < 0)
 		props->numa_node = -1;
+	dev->max_pitch = pitch > 0 ? (size_t)pitch : 0;
 	props->total_bytes = total;
 	props->driver_version = driver_version;
 	props->emulated = dl.emulated;

@@ -137,6 +137,12 @@
 	  (hoist__cu_device_ptr, hoist__cu_context, hoist__cu_device_ptr, hoist__cu_context,       \
 	   size_t, hoist__cu_stream),                                                              \
 	  REQUIRED, 4000)                                                                          \
+	X(cuMemcpy2DAsync, cuMemcpy2DAsync_v2, hoist__cu_result,                                   \
+	  (const struct hoist__cu_copy_2d *, hoist__cu_stream), REQUIRED, 3020)                    \
+	X(cuMemcpy3DAsync, cuMemcpy3DAsync_v2, hoist__cu_result,                                   \
+	  (const struct hoist__cu_copy_3d *, hoist__cu_stream), REQUIRED, 3020)                    \
+	X(cuLaunchHostFunc, cuLaunchHostFunc, hoist__cu_result,                                    \
+	  (hoist__cu_stream, hoist__cu_host_function, void *), OPTIONAL, 10000)                    \
 	X(cuMemsetD8Async, cuMemsetD8Async, hoist__cu_result,                                      \
 	  (hoist__cu_device_ptr, unsigned char, size_t, hoist__cu_stream), REQUIRED, 3020)         \
 	X(cuMemsetD16Async, cuMemsetD16Async, hoist__cu_result,                                    \

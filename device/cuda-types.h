@@ -21,6 +21,7 @@ typedef unsigned long long hoist__cu_device_ptr;
 typedef struct hoist__cu_context_object *hoist__cu_context;
 typedef struct hoist__cu_stream_object *hoist__cu_stream;
 typedef struct hoist__cu_event_object *hoist__cu_event;
+typedef void (*hoist__cu_host_function)(void *);
 
 typedef struct hoist__cu_pool_object *hoist__cu_pool;
 
@@ -47,6 +48,55 @@ struct hoist__cu_pool_props {
 
 #define HOIST__CU_POOL_LIMIT_SINCE 12020
 #define HOIST__CU_POOL_FIGURES_SINCE 11030
+
+/* CUDA_MEMCPY2D and CUDA_MEMCPY3D.  One of host and device counts, as the type says; x, y, z
+ * and lod are 0, and there are no arrays. */
+struct hoist__cu_copy_2d {
+	size_t src_x;
+	size_t src_y;
+	unsigned int src_type;
+	const void *src_host;
+	hoist__cu_device_ptr src_device;
+	void *src_array;
+	size_t src_pitch;
+	size_t dst_x;
+	size_t dst_y;
+	unsigned int dst_type;
+	void *dst_host;
+	hoist__cu_device_ptr dst_device;
+	void *dst_array;
+	size_t dst_pitch;
+	size_t width;
+	size_t height;
+};
+
+struct hoist__cu_copy_3d {
+	size_t src_x;
+	size_t src_y;
+	size_t src_z;
+	size_t src_lod;
+	unsigned int src_type;
+	const void *src_host;
+	hoist__cu_device_ptr src_device;
+	void *src_array;
+	void *reserved0;
+	size_t src_pitch;
+	size_t src_height; /* the distance of planes, in rows */
+	size_t dst_x;
+	size_t dst_y;
+	size_t dst_z;
+	size_t dst_lod;
+	unsigned int dst_type;
+	void *dst_host;
+	hoist__cu_device_ptr dst_device;
+	void *dst_array;
+	void *reserved1;
+	size_t dst_pitch;
+	size_t dst_height;
+	size_t width;
+	size_t height;
+	size_t depth;
+};
 
 /* Constant, value, cuda.h's name for it. */
 #define HOIST__CUDA_CONSTANTS(X)                                                                   \
@@ -76,12 +126,15 @@ struct hoist__cu_pool_props {
 	X(HOIST__CU_ERROR_CAPTURE_IMPLICIT, 906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)               \
 	X(HOIST__CU_ERROR_CAPTURED_EVENT, 907, CUDA_ERROR_CAPTURED_EVENT)                          \
 	X(HOIST__CU_ERROR_UNKNOWN, 999, CUDA_ERROR_UNKNOWN)                                        \
+	X(HOIST__CU_ATTRIBUTE_MAX_PITCH, 11, CU_DEVICE_ATTRIBUTE_MAX_PITCH)                        \
 	X(HOIST__CU_ATTRIBUTE_PCI_BUS_ID, 33, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)                      \
 	X(HOIST__CU_ATTRIBUTE_PCI_DEVICE_ID, 34, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)                \
 	X(HOIST__CU_ATTRIBUTE_PCI_DOMAIN_ID, 50, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)                \
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)     \
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MINOR, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)     \
 	X(HOIST__CU_ATTRIBUTE_HOST_NUMA_ID, 134, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                 \
+	X(HOIST__CU_MEMORY_HOST, 1, CU_MEMORYTYPE_HOST)                                            \
+	X(HOIST__CU_MEMORY_DEVICE, 2, CU_MEMORYTYPE_DEVICE)                                        \
 	X(HOIST__CU_ATTACH_GLOBAL, 1, CU_MEM_ATTACH_GLOBAL)                                        \
 	X(HOIST__CU_ALLOCATION_PINNED, 1, CU_MEM_ALLOCATION_TYPE_PINNED)                           \
 	X(HOIST__CU_LOCATION_DEVICE, 1, CU_MEM_LOCATION_TYPE_DEVICE)                               \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda.c - the CUDA backend, on the driver API: memory, streams, events,
- * copies.  Contexts are cuda-context.c's. */
+/* device/cuda.c - the CUDA backend, on the driver API: memory, streams, events.
+ * Contexts are cuda-context.c's, copies cuda-work.c's. */
 #include "config.h"
 
 #include "base/error.h"
@@ -196,59 +196,6 @@ static int cuda_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__d
 	return err;
 }
 
-/* --- work --- */
-
-static int cuda_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
-			   uintptr_t src, size_t bytes)
-{
-	switch (kind) {
-	case HOIST__COPY_HOST_TO_DEVICE:
-		return RUN(stream->dev, "queueing a copy to the device",
-			   hoist__cuda.cuMemcpyHtoDAsync(dst, (const void *)src, bytes,
-							 stream->native));
-	case HOIST__COPY_DEVICE_TO_HOST:
-		return RUN(stream->dev, "queueing a copy to the host",
-			   hoist__cuda.cuMemcpyDtoHAsync((void *)dst, src, bytes, stream->native));
-	case HOIST__COPY_DEVICE_TO_DEVICE:
-		return RUN(stream->dev, "queueing a copy on the device",
-			   hoist__cuda.cuMemcpyDtoDAsync(dst, src, bytes, stream->native));
-	}
-	return hoist__fail(-EINVAL, "there is no copy of kind %d", (int)kind);
-}
-
-/* The driver wants the contexts of both ends, whether or not they were used. */
-static int cuda_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
-				uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
-				size_t bytes)
-{
-	int err = hoist__cuda_retain(dst_dev);
-	if (err == 0)
-		err = hoist__cuda_retain(src_dev);
-	if (err < 0)
-		return err;
-	return RUN(stream->dev, "queueing a copy between devices",
-		   hoist__cuda.cuMemcpyPeerAsync(dst, atomic_load(&dst_dev->context), src,
-						 atomic_load(&src_dev->context), bytes,
-						 stream->native));
-}
-
-static hoist__cu_result fill(hoist__cu_stream stream, uintptr_t dst, uint32_t value, unsigned width,
-			     size_t n)
-{
-	if (width == 1)
-		return hoist__cuda.cuMemsetD8Async(dst, (unsigned char)value, n, stream);
-	if (width == 2)
-		return hoist__cuda.cuMemsetD16Async(dst, (unsigned short)value, n, stream);
-	return hoist__cuda.cuMemsetD32Async(dst, value, n, stream);
-}
-
-static int cuda_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
-			   unsigned width, size_t n)
-{
-	return RUN(stream->dev, "queueing the setting of memory",
-		   fill(stream->native, dst, value, width, n));
-}
-
 const struct hoist__dev_ops hoist__cuda_ops = {
 	.open = hoist__cuda_open,
 	.probe = hoist__cuda_probe,
@@ -287,7 +234,9 @@ const struct hoist__dev_ops hoist__cuda_ops = {
 	.pool_export = hoist__cuda_pool_export,
 	.pool_export_block = hoist__cuda_pool_export_block,
 	.pool_import_block = hoist__cuda_pool_import_block,
-	.copy_async = cuda_copy_async,
-	.copy_peer_async = cuda_copy_peer_async,
-	.fill_async = cuda_fill_async,
+	.copy_async = hoist__cuda_copy_async,
+	.copy_peer_async = hoist__cuda_copy_peer_async,
+	.copy_box = hoist__cuda_copy_box,
+	.stream_call = hoist__cuda_stream_call,
+	.fill_async = hoist__cuda_fill_async,
 };

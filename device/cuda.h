@@ -20,6 +20,19 @@ int hoist__cuda_probe(struct hoist__dev *dev);
 /* 0, -EAGAIN for work in flight, or "cuda:0: <what>: CUDA_ERROR_X (...)". */
 int hoist__cuda_judge(const struct hoist__dev *dev, hoist__cu_result result, const char *what);
 
+/* Work (cuda-work.c): see device-ops.h. */
+int hoist__cuda_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
+			   uintptr_t src, size_t bytes);
+int hoist__cuda_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
+				uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
+				size_t bytes);
+int hoist__cuda_copy_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
+			 const struct hoist__box *box);
+int hoist__cuda_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
+			   unsigned width, size_t n);
+int hoist__cuda_stream_call(struct hoist__dev_stream *stream, void (*function)(void *argument),
+			    void *argument);
+
 /* Pools (cuda-pool.c): see device-ops.h. */
 int hoist__cuda_pool_create(struct hoist__dev_pool *pool);
 int hoist__cuda_pool_current(struct hoist__dev_pool *pool);

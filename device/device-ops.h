@@ -23,6 +23,8 @@ struct hoist__dev {
 	int ordinal;
 	struct hoist__dev_props props;
 	int native;		 /* CUdevice, hipDevice_t */
+	size_t max_pitch;	 /* distances of boxes above it, or planes that are no multiple of
+				  * the pitch, are not for copy_box; SIZE_MAX: all are (the CPU) */
 	unsigned generation;	 /* of the process that opened the driver: hoist__fork_now() */
 	_Atomic(void *) context; /* CUcontext once retained; else NULL */
 	pthread_mutex_t lock;	 /* retains the context once */
@@ -34,6 +36,7 @@ struct hoist__dev_stream {
 	bool wrapped;	     /* the native handle is the caller's */
 	unsigned generation; /* of the process that made it */
 	atomic_bool may_capture;
+	_Atomic(struct hoist__calls *) calls; /* NULL before the first: call.c */
 };
 
 struct hoist__dev_event {
@@ -130,15 +133,33 @@ struct hoist__dev_ops {
 				 const struct hoist__ipc_handle *handle, uintptr_t *ret);
 
 	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api.
-	 * fill_async: Pre: width is 1, 2 or 4, and the rest goes with it. */
+	 * copy_box: Pre: no side of the box is 0, rows more than 1, all distances as device.h
+	 * asks for; what is said at max_pitch.
+	 * fill_async: Pre: width is 1, 2 or 4, and the rest goes with it.
+	 * stream_call: Post: function is called once, unless work before it fails. */
 	int (*copy_async)(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 			  uintptr_t src, size_t bytes);
 	int (*copy_peer_async)(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
 			       size_t bytes);
+	int (*copy_box)(struct hoist__dev_stream *stream, enum hoist__copy kind,
+			const struct hoist__box *box);
+	int (*stream_call)(struct hoist__dev_stream *stream, void (*function)(void *argument),
+			   void *argument); /* or -ENOTSUP */
 	int (*fill_async)(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
 			  unsigned width, size_t n);
 };
+
+/* -ENOTSUP: the driver cannot call (call.c). */
+int hoist__calls_fail_lack(const struct hoist__dev *dev);
+
+/* call.c: what calls in @stream's order failed with since the last time it was taken, its text
+ * set: for synchronize, which takes it, and for query. */
+int hoist__calls_take_failure(struct hoist__dev_stream *stream);
+int hoist__calls_failure(struct hoist__dev_stream *stream);
+
+/* The end of a stream that is idle, or broken. */
+void hoist__calls_end(struct hoist__dev_stream *stream);
 
 /* -ESTALE and its text; @what belongs to the parent of this process. */
 int hoist__dev_fail_stale(const char *what);

@@ -187,7 +187,7 @@ void *hoist__stream_native(struct hoist__dev_stream *stream);
 struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream);
 
 /* Blocks until all queued work is done; returns the first error of that work
- * since the last synchronize. */
+ * since the last synchronize.  That of a call comes before that of the driver. */
 int hoist__stream_synchronize(struct hoist__dev_stream *stream);
 
 /* 0 idle, -EAGAIN busy, other: work failed. */
@@ -316,9 +316,10 @@ int hoist__fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t 
 /* Queues a call of @run(@context) on a thread of the driver's (the CPU: of the stream's), behind
  * the work queued before; work queued later waits for it.  @run must not call the driver.  It
  * returns 0, or a negative errno value with hoist__fail()'s text: the first failure is what the
- * stream's next synchronize returns.  Where earlier work failed in the driver, it may never be
- * called. Returns: 0; -ENOTSUP (the driver is too old); -ENOMEM, -EREMOTEIO, -ESTALE: @run is not
- * called. */
+ * stream's next synchronize returns, once; later work is done all the same.  Where earlier work
+ * failed in the driver, @run may never be called: synchronize says so.
+ * Returns: 0; -ENOTSUP (the driver is too old; the stream captures a graph, which may run never
+ *   or often); -ENOMEM, -EREMOTEIO, -ESTALE: @run is not called. */
 int hoist__stream_call(struct hoist__dev_stream *stream, int (*run)(void *context), void *context);
 
 #endif

@@ -45,6 +45,29 @@ _Static_assert(sizeof(OURS) == sizeof(hipMemPoolProps), "hipMemPoolProps");
 #undef SAME
 #undef OURS
 
+#define OURS struct hoist__hip_copy_3d
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(hipMemcpy3DParms, vendor) &&               \
+			       sizeof(((OURS *)0)->ours) ==                                        \
+				       sizeof(((hipMemcpy3DParms *)0)->vendor),                    \
+		       #vendor)
+SAME(src_array, srcArray);
+SAME(src_position, srcPos);
+SAME(src.address, srcPtr.ptr);
+SAME(src.pitch, srcPtr.pitch);
+SAME(src.width, srcPtr.xsize);
+SAME(src.height, srcPtr.ysize);
+SAME(dst_array, dstArray);
+SAME(dst_position, dstPos);
+SAME(dst, dstPtr);
+SAME(width, extent.width);
+SAME(height, extent.height);
+SAME(depth, extent.depth);
+SAME(kind, kind);
+_Static_assert(sizeof(OURS) == sizeof(hipMemcpy3DParms), "hipMemcpy3DParms");
+#undef SAME
+#undef OURS
+
 #define X(constant, value, vendor) _Static_assert((long)(constant) == (long)(vendor), #vendor);
 HOIST__HIP_CONSTANTS(X)
 #undef X
@@ -82,6 +105,8 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_ipc_handle hipIpcMemHandle_t
 #define hoist__hip_block_handle hipMemPoolPtrExportData
 #define hoist__hip_pool_props hipMemPoolProps
+#define hoist__hip_copy_3d hipMemcpy3DParms
+#define hoist__hip_host_function hipHostFn_t
 #define hoist__hip_device hipDevice_t
 #define hoist__hip_stream hipStream_t
 #define hoist__hip_event hipEvent_t

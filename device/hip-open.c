@@ -159,6 +159,7 @@ int hoist__hip_probe(struct hoist__dev *dev)
 		props->numa_node = -1;
 		(void)hoist__hip.hipGetLastError();
 	}
+	dev->max_pitch = HOIST__HIP_MAX_PITCH;
 	props->total_bytes = total;
 	props->driver_version = driver_version;
 	props->emulated = dl.emulated;

@@ -125,6 +125,14 @@
 	  50000000)                                                                                \
 	X(hipMemcpyPeerAsync, hipMemcpyPeerAsync, hoist__hip_error,                                \
 	  (void *, int, const void *, int, size_t, hoist__hip_stream), REQUIRED, 50000000)         \
+	X(hipMemcpy2DAsync, hipMemcpy2DAsync, hoist__hip_error,                                    \
+	  (void *, size_t, const void *, size_t, size_t, size_t, hoist__hip_copy_kind,             \
+	   hoist__hip_stream),                                                                     \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipMemcpy3DAsync, hipMemcpy3DAsync, hoist__hip_error,                                    \
+	  (const struct hoist__hip_copy_3d *, hoist__hip_stream), REQUIRED, 50000000)              \
+	X(hipLaunchHostFunc, hipLaunchHostFunc, hoist__hip_error,                                  \
+	  (hoist__hip_stream, hoist__hip_host_function, void *), OPTIONAL, 50200000)               \
 	X(hipMemsetAsync, hipMemsetAsync, hoist__hip_error,                                        \
 	  (void *, int, size_t, hoist__hip_stream), REQUIRED, 50000000)                            \
 	X(hipMemsetD16Async, hipMemsetD16Async, hoist__hip_error,                                  \

@@ -19,6 +19,7 @@ typedef unsigned int hoist__hip_pool_attribute; /* enum hipMemPoolAttr */
 typedef int hoist__hip_device;
 typedef struct hoist__hip_stream_object *hoist__hip_stream;
 typedef struct hoist__hip_event_object *hoist__hip_event;
+typedef void (*hoist__hip_host_function)(void *);
 typedef struct hoist__hip_pool_object *hoist__hip_pool;
 
 /* Sharing between processes: hipIpcMemHandle_t, hipMemPoolPtrExportData. */
@@ -75,6 +76,32 @@ struct hoist__hip_pool_props {
 };
 
 #define HOIST__HIP_POOL_LIMIT_SINCE 60300000
+
+/* hipMemcpy3DParms, with the hipPitchedPtr, the hipPos and the hipExtent in it.  There are no
+ * arrays, and positions are 0. */
+struct hoist__hip_pitched {
+	void *address;
+	size_t pitch;
+	size_t width;
+	size_t height; /* the distance of planes, in rows */
+};
+
+struct hoist__hip_copy_3d {
+	void *src_array;
+	size_t src_position[3];
+	struct hoist__hip_pitched src;
+	void *dst_array;
+	size_t dst_position[3];
+	struct hoist__hip_pitched dst;
+	size_t width;
+	size_t height;
+	size_t depth;
+	hoist__hip_copy_kind kind;
+};
+
+/* The most bytes from row to row.  The runtime has an attribute for it, whose number is not
+ * the same in all releases; below this, ROCm 5 does not overflow. */
+#define HOIST__HIP_MAX_PITCH ((size_t)0x7fffffff)
 
 /* Constant, value, hip_runtime_api.h's name for it. */
 #define HOIST__HIP_CONSTANTS(X)                                                                    \

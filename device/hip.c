@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/hip.c - the HIP backend, on the runtime API: memory, streams, events,
- * copies.  The thread's current device is hip-current.c's. */
+/* device/hip.c - the HIP backend, on the runtime API: memory, streams, events.
+ * The thread's current device is hip-current.c's, copies are hip-work.c's. */
 #include "config.h"
 
 #include "base/error.h"
@@ -198,57 +198,6 @@ static int hip_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__de
 	return err;
 }
 
-/* --- work --- */
-
-static int hip_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
-			  uintptr_t src, size_t bytes)
-{
-	switch (kind) {
-	case HOIST__COPY_HOST_TO_DEVICE:
-		return RUN(stream->dev, "queueing a copy to the device",
-			   hoist__hip.hipMemcpyAsync((void *)dst, (const void *)src, bytes,
-						     HOIST__HIP_COPY_HOST_TO_DEVICE,
-						     stream->native));
-	case HOIST__COPY_DEVICE_TO_HOST:
-		return RUN(stream->dev, "queueing a copy to the host",
-			   hoist__hip.hipMemcpyAsync((void *)dst, (const void *)src, bytes,
-						     HOIST__HIP_COPY_DEVICE_TO_HOST,
-						     stream->native));
-	case HOIST__COPY_DEVICE_TO_DEVICE:
-		return RUN(stream->dev, "queueing a copy on the device",
-			   hoist__hip.hipMemcpyAsync((void *)dst, (const void *)src, bytes,
-						     HOIST__HIP_COPY_DEVICE_TO_DEVICE,
-						     stream->native));
-	}
-	return hoist__fail(-EINVAL, "there is no copy of kind %d", (int)kind);
-}
-
-static int hip_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
-			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
-			       size_t bytes)
-{
-	return RUN(stream->dev, "queueing a copy between devices",
-		   hoist__hip.hipMemcpyPeerAsync((void *)dst, dst_dev->ordinal, (const void *)src,
-						 src_dev->ordinal, bytes, stream->native));
-}
-
-static hoist__hip_error fill(hoist__hip_stream stream, uintptr_t dst, uint32_t value,
-			     unsigned width, size_t n)
-{
-	if (width == 1)
-		return hoist__hip.hipMemsetAsync((void *)dst, (unsigned char)value, n, stream);
-	if (width == 2)
-		return hoist__hip.hipMemsetD16Async((void *)dst, (unsigned short)value, n, stream);
-	return hoist__hip.hipMemsetD32Async((void *)dst, (int)value, n, stream);
-}
-
-static int hip_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
-			  unsigned width, size_t n)
-{
-	return RUN(stream->dev, "queueing the setting of memory",
-		   fill(stream->native, dst, value, width, n));
-}
-
 const struct hoist__dev_ops hoist__hip_ops = {
 	.open = hoist__hip_open,
 	.probe = hoist__hip_probe,
@@ -287,7 +236,9 @@ const struct hoist__dev_ops hoist__hip_ops = {
 	.pool_export = hoist__hip_pool_export,
 	.pool_export_block = hoist__hip_pool_export_block,
 	.pool_import_block = hoist__hip_pool_import_block,
-	.copy_async = hip_copy_async,
-	.copy_peer_async = hip_copy_peer_async,
-	.fill_async = hip_fill_async,
+	.copy_async = hoist__hip_copy_async,
+	.copy_peer_async = hoist__hip_copy_peer_async,
+	.copy_box = hoist__hip_copy_box,
+	.stream_call = hoist__hip_stream_call,
+	.fill_async = hoist__hip_fill_async,
 };

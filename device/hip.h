@@ -20,6 +20,19 @@ int hoist__hip_probe(struct hoist__dev *dev);
 /* 0, -EAGAIN for work in flight, or "hip:0: <what>: hipErrorX (...)". */
 int hoist__hip_judge(const struct hoist__dev *dev, hoist__hip_error error, const char *what);
 
+/* Work (hip-work.c): see device-ops.h. */
+int hoist__hip_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
+			  uintptr_t src, size_t bytes);
+int hoist__hip_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
+			       uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
+			       size_t bytes);
+int hoist__hip_copy_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
+			const struct hoist__box *box);
+int hoist__hip_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
+			  unsigned width, size_t n);
+int hoist__hip_stream_call(struct hoist__dev_stream *stream, void (*function)(void *argument),
+			   void *argument);
+
 /* Pools (hip-pool.c): see device-ops.h. */
 int hoist__hip_pool_create(struct hoist__dev_pool *pool);
 int hoist__hip_pool_current(struct hoist__dev_pool *pool);

@@ -70,6 +70,7 @@ void hoist__stream_destroy(struct hoist__dev_stream *stream)
 			stream->dev->ops->stream_destroy(stream);
 		else if (!is_capturing(stream)) /* waiting for it would break the capture */
 			(void)stream->dev->ops->stream_synchronize(stream);
+		hoist__calls_end(stream);
 	}
 	free(stream);
 }
@@ -95,13 +96,19 @@ struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream)
 int hoist__stream_synchronize(struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");
-	return err < 0 ? err : stream->dev->ops->stream_synchronize(stream);
+	if (err < 0)
+		return err;
+	err = stream->dev->ops->stream_synchronize(stream);
+	int call_err = hoist__calls_take_failure(stream);
+	return call_err < 0 ? call_err : err;
 }
 
 int hoist__stream_query(struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");
-	return err < 0 ? err : stream->dev->ops->stream_query(stream);
+	if (err == 0)
+		err = stream->dev->ops->stream_query(stream);
+	return err < 0 ? err : hoist__calls_failure(stream);
 }
 
 int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret)

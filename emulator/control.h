@@ -49,8 +49,10 @@ extern "C" {
 #define HOIST_EMULATOR_COUNTERS(X)                                                                 \
 	X(calls)		/* driver calls of any kind */                                     \
 	X(injected_failures)	/* faults that went off, asynchronous ones included */             \
-	X(copies)		/* copies accepted, of any direction */                            \
+	X(copies)		/* copies accepted, of any direction and shape */                  \
 	X(memsets)		/* memsets accepted */                                             \
+	X(host_calls)		/* calls of the program's functions, made */                       \
+	X(bad_calls)		/* refused: driver calls out of such a function */                 \
 	X(host_to_device_bytes) /* moved, not merely queued; likewise the next two */              \
 	X(device_to_host_bytes)                                                                    \
 	X(device_to_device_bytes)                                                                  \

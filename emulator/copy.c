@@ -7,7 +7,10 @@
  * each at the end of its share of that time: a source that is overwritten too
  * early gives wrong bytes, as late as it can be.  The times are reckoned, not
  * measured: a thread that wakes late makes one copy late, never the engine slow.
- * Without a rate a copy starts when ready and runs at the speed of memory. */
+ * Without a rate a copy starts when ready and runs at the speed of memory.
+ *
+ * A copy of rows is like one of as many bytes: what lies between its rows is neither moved
+ * nor paid for, but belongs to the allocation or registration all the same. */
 #include "config.h"
 
 #include "emulator/core.h"
@@ -37,24 +40,41 @@ static void set(unsigned char *dst, uint32_t value, unsigned width, size_t bytes
 			memcpy(dst + i, &value, 4);
 }
 
-/* [locked] One chunk; the lock is released while its bytes move. */
-static int move(struct hoist__emu_op *op, size_t offset, size_t bytes)
+/* A part of an operation: rows of one plane, or of one row some bytes. */
+struct part {
+	size_t dst; /* offsets */
+	size_t src;
+	size_t width;
+	size_t rows;
+};
+
+static size_t extent(const struct part *part, size_t pitch)
 {
-	int result = hoist__emu_span_touch(&op->dst, offset, bytes);
+	return (part->rows - 1) * pitch + part->width;
+}
+
+/* [locked] One part; the lock is released while its bytes move. */
+static int move(struct hoist__emu_op *op, const struct part *part)
+{
+	const struct hoist__emu_box *box = &op->box;
+	int result = hoist__emu_span_touch(&op->dst, part->dst, extent(part, box->dst_pitch));
 	if (result != EMU_SUCCESS)
 		return result;
 	if (op->kind == EMU_COPY) {
-		result = hoist__emu_span_touch(&op->src, offset, bytes);
+		result = hoist__emu_span_touch(&op->src, part->src, extent(part, box->src_pitch));
 		if (result != EMU_SUCCESS) {
 			hoist__emu_span_leave(&op->dst);
 			return result;
 		}
 	}
 	hoist__emu_unlock();
-	if (op->kind == EMU_COPY)
-		memmove(op->dst.bytes + offset, op->src.bytes + offset, bytes);
-	else
-		set(op->dst.bytes + offset, op->value, op->width, bytes);
+	for (size_t i = 0; i < part->rows; i++) {
+		unsigned char *dst = op->dst.bytes + part->dst + i * box->dst_pitch;
+		if (op->kind == EMU_COPY)
+			memmove(dst, op->src.bytes + part->src + i * box->src_pitch, part->width);
+		else
+			set(dst, op->value, op->width, part->width);
+	}
 	hoist__emu_lock();
 	hoist__emu_span_leave(&op->dst);
 	if (op->kind == EMU_COPY)
@@ -101,6 +121,33 @@ static uint64_t take_engine(struct hoist__emu_stream *stream, const struct hoist
 	return start;
 }
 
+/* How many of @left rows are moved at once: what lies between rows need not be there, so
+ * those that are far from each other are touched one by one. */
+static size_t rows_at_once(const struct hoist__emu_box *box, size_t left)
+{
+	const size_t page = 4096;
+	if (box->width > CHUNK || box->dst_pitch - box->width >= page ||
+	    box->src_pitch - box->width >= page)
+		return 1;
+	return (size_t)hoist__min_u64(CHUNK / box->width, left);
+}
+
+/* The part of @op that begins behind its first @done bytes. */
+static struct part part_of(const struct hoist__emu_op *op, size_t done)
+{
+	const struct hoist__emu_box *box = &op->box;
+	size_t column = done % box->width;
+	size_t row = done / box->width % box->rows;
+	size_t plane = done / box->width / box->rows;
+	struct part part = {
+		.dst = plane * box->dst_plane + row * box->dst_pitch + column,
+		.src = plane * box->src_plane + row * box->src_pitch + column,
+		.width = (size_t)hoist__min_u64(CHUNK, box->width - column),
+		.rows = column > 0 ? 1 : rows_at_once(box, box->rows - row),
+	};
+	return part;
+}
+
 int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
 {
 	sleep_unlocked(op->ready_ns);
@@ -109,13 +156,13 @@ int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_
 	uint64_t rate = op->kind == EMU_COPY ? hoist__emu.now.rate : 0;
 	uint64_t start = rate != 0 ? take_engine(stream, op, rate) : 0;
 	for (size_t done = 0; done < op->bytes;) {
-		size_t bytes = (size_t)hoist__min_u64(CHUNK, op->bytes - done);
+		const struct part part = part_of(op, done);
+		done += part.rows * part.width;
 		if (rate != 0)
-			sleep_unlocked(start + transfer_ns(done + bytes, rate));
-		int result = move(op, done, bytes);
+			sleep_unlocked(start + transfer_ns(done, rate));
+		int result = move(op, &part);
 		if (result != EMU_SUCCESS)
 			return result;
-		done += bytes;
 	}
 	if (rate == 0)
 		stream->free_ns = hoist__emu_now_ns();
@@ -123,16 +170,40 @@ int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_
 	return EMU_SUCCESS;
 }
 
-/* [locked] Finds both sides of a copy and takes them. */
-static int find_sides(struct hoist__emu_op *op, uintptr_t dst, uintptr_t src)
+/* Where the last byte of a side ends, from its first; 0 if its rows or planes overlap, or are
+ * too far apart. */
+static size_t reach(const struct hoist__emu_box *box, size_t pitch, size_t plane)
 {
-	int result = op->direction == EMU_TO_HOST
-			     ? hoist__emu_span_host(dst, op->bytes, &op->dst)
-			     : hoist__emu_span_device(dst, op->bytes, &op->dst);
+	uint64_t rows = 0;
+	uint64_t planes = 0;
+	if (box->rows > 1 && (pitch < box->width || pitch > EMU_MAX_PITCH))
+		return 0;
+	if (hoist__mul_overflow(box->rows - 1, pitch, &rows) ||
+	    hoist__add_overflow(rows, box->width, &rows))
+		return 0;
+	if ((box->planes > 1 && plane < rows) ||
+	    hoist__mul_overflow(box->planes - 1, plane, &planes) ||
+	    hoist__add_overflow(rows, planes, &planes))
+		return 0;
+	return (size_t)planes;
+}
+
+/* [locked] Finds both sides of a copy and takes them. */
+static int find_sides(struct hoist__emu_op *op)
+{
+	const struct hoist__emu_box *box = &op->box;
+	size_t dst = reach(box, box->dst_pitch, box->dst_plane);
+	size_t src = reach(box, box->src_pitch, box->src_plane);
+	if (dst == 0 || src == 0) {
+		hoist__emu.count.bad_copies++;
+		return EMU_INVALID_VALUE;
+	}
+	int result = op->direction == EMU_TO_HOST ? hoist__emu_span_host(box->dst, dst, &op->dst)
+						  : hoist__emu_span_device(box->dst, dst, &op->dst);
 	if (result != EMU_SUCCESS)
 		return result;
-	result = op->direction == EMU_TO_DEVICE ? hoist__emu_span_host(src, op->bytes, &op->src)
-						: hoist__emu_span_device(src, op->bytes, &op->src);
+	result = op->direction == EMU_TO_DEVICE ? hoist__emu_span_host(box->src, src, &op->src)
+						: hoist__emu_span_device(box->src, src, &op->src);
 	if (result != EMU_SUCCESS)
 		hoist__emu_span_release(&op->dst);
 	return result;
@@ -162,18 +233,20 @@ static int after_submission(struct hoist__emu_stream *stream, const struct hoist
 	return hoist__emu_stream_drain(stream);
 }
 
-int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
-		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src, size_t bytes)
+int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			enum hoist__emu_direction direction, const struct hoist__emu_box *box)
 {
 	struct hoist__emu_stream *stream = NULL;
-	struct hoist__emu_op op = {.kind = EMU_COPY, .direction = direction, .bytes = bytes};
+	struct hoist__emu_op op = {.kind = EMU_COPY, .direction = direction, .box = *box};
+	bool empty = box->width == 0 || box->rows == 0 || box->planes == 0;
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, handle, &stream);
-	if (result == EMU_SUCCESS && bytes > 0)
-		result = find_sides(&op, dst, src);
-	if (result == EMU_SUCCESS && bytes > 0) {
+	if (result == EMU_SUCCESS && !empty)
+		result = find_sides(&op);
+	if (result == EMU_SUCCESS && !empty) {
 		const struct hoist__emu_span *host = direction == EMU_TO_HOST ? &op.dst : &op.src;
 		bool pageable = host->host && host->block == NULL;
+		op.bytes = box->width * box->rows * box->planes;
 		op.forced = hoist__emu_fault_due(EMU_FAULT_ASYNC);
 		result = submit(stream, &op);
 		if (result == EMU_SUCCESS)
@@ -181,6 +254,21 @@ int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *
 	}
 	hoist__emu_unlock();
 	return result;
+}
+
+int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src, size_t bytes)
+{
+	const struct hoist__emu_box box = {
+		.dst = dst,
+		.src = src,
+		.width = bytes,
+		.rows = 1,
+		.planes = 1,
+		.dst_pitch = bytes,
+		.src_pitch = bytes,
+	};
+	return hoist__emu_copy_box(device, handle, direction, &box);
 }
 
 int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
@@ -193,6 +281,11 @@ int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream
 		.kind = EMU_MEMSET,
 		.direction = EMU_ON_DEVICE,
 		.bytes = n * width,
+		.box = {.width = n * width,
+			.rows = 1,
+			.planes = 1,
+			.dst_pitch = n * width,
+			.src_pitch = n * width},
 		.value = value,
 		.width = width,
 	};

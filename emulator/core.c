@@ -56,12 +56,18 @@ static bool forked(void)
 	return hoist__emu.pid != (int)getpid();
 }
 
+EMU_THREAD_LOCAL bool hoist__emu_in_call;
+
 static int count_call(unsigned function)
 {
 	hoist__emu_lock();
 	hoist__emu.calls[function]++;
 	hoist__emu.count.calls++;
 	int code = hoist__emu_fault_due((int)function);
+	if (hoist__emu_in_call) {
+		hoist__emu.count.bad_calls++;
+		code = EMU_NOT_PERMITTED;
+	}
 	hoist__emu_unlock();
 	return code;
 }
@@ -122,6 +128,8 @@ const char *hoist__emu_error_text(int code)
 		return "part or all of the requested memory range is already mapped";
 	case EMU_NOT_REGISTERED:
 		return "pointer does not correspond to a registered memory region";
+	case EMU_NOT_PERMITTED:
+		return "operation not permitted in a call that the driver makes";
 	case EMU_CAPTURE_UNSUPPORTED:
 		return "operation not permitted when stream is capturing";
 	case EMU_CAPTURE_INVALID:

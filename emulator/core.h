@@ -57,6 +57,7 @@ enum {
 	EMU_ILLEGAL_ADDRESS = 700,
 	EMU_ALREADY_REGISTERED = 712,
 	EMU_NOT_REGISTERED = 713,
+	EMU_NOT_PERMITTED = 800,
 	EMU_CAPTURE_UNSUPPORTED = 900,
 	EMU_CAPTURE_INVALID = 901,
 	EMU_CAPTURE_ISOLATION = 905,
@@ -66,6 +67,7 @@ enum {
 };
 
 #define EMU_MAX_DEVICES 64
+#define EMU_MAX_PITCH ((size_t)0x7fffffff)
 #define EMU_MAX_FUNCTIONS 128
 #define EMU_MAX_FAULTS 64
 #define EMU_MAX_MEMORY ((uint64_t)1 << 42) /* twice this is reserved, twice */
@@ -197,6 +199,9 @@ void hoist__emu_load_environment(void);
 int hoist__emu_enter(unsigned function);
 int hoist__emu_enter_free(unsigned function, int *forced);
 
+/* Set while this thread calls a function for the caller: no driver call may come out of it. */
+extern EMU_THREAD_LOCAL bool hoist__emu_in_call;
+
 /* cuInit, hipInit: 0, EMU_NO_DEVICE, EMU_INVALID_VALUE (environment). */
 int hoist__emu_init(void);
 
@@ -262,7 +267,20 @@ void hoist__emu_span_leave(struct hoist__emu_span *span);
 
 /* --- stream.c --- */
 
-enum hoist__emu_kind { EMU_COPY, EMU_MEMSET, EMU_RECORD, EMU_WAIT, EMU_RELEASE };
+enum hoist__emu_kind { EMU_COPY, EMU_MEMSET, EMU_CALL, EMU_RECORD, EMU_WAIT, EMU_RELEASE };
+
+/* Rows of planes; one row of all the bytes is the usual copy. */
+struct hoist__emu_box {
+	uintptr_t dst;
+	uintptr_t src;
+	size_t width;
+	size_t rows;
+	size_t planes;
+	size_t dst_pitch; /* from row to row */
+	size_t src_pitch;
+	size_t dst_plane; /* from plane to plane */
+	size_t src_plane;
+};
 
 /* The drivers' numbers for a stream's state. */
 enum hoist__emu_capture { EMU_CAPTURE_NONE, EMU_CAPTURE_ACTIVE, EMU_CAPTURE_INVALIDATED };
@@ -284,9 +302,12 @@ struct hoist__emu_op {
 	uint64_t ready_ns; /* not before then */
 	struct hoist__emu_span dst;
 	struct hoist__emu_span src;
-	size_t bytes;
-	uint32_t value; /* EMU_MEMSET: elements of width bytes */
+	size_t bytes;		   /* EMU_COPY, EMU_MEMSET: all that are written */
+	struct hoist__emu_box box; /* EMU_COPY; EMU_MEMSET: one row */
+	uint32_t value;		   /* EMU_MEMSET: elements of width bytes */
 	unsigned width;
+	void (*function)(void *); /* EMU_CALL */
+	void *argument;
 	struct hoist__emu_mark *mark;	/* EMU_RECORD, EMU_WAIT, EMU_RELEASE */
 	struct hoist__emu_block *block; /* EMU_RELEASE: freed to its pool */
 	int forced;			/* fail with this instead */
@@ -363,8 +384,17 @@ void hoist__emu_capture_end(struct hoist__emu_stream *stream);
 int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src,
 		    size_t bytes);
+
+/* Rows and planes must not overlap, nor a pitch be above EMU_MAX_PITCH. */
+int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			enum hoist__emu_direction direction, const struct hoist__emu_box *box);
 int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 		      uintptr_t dst, uint32_t value, unsigned width, size_t n);
+
+/* A function of the caller's, called on the stream's thread; not behind a failure.  It must
+ * not call the driver. */
+int hoist__emu_call(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		    void (*function)(void *), void *argument);
 
 /* [locked] Performs a copy or memset in the stream's thread: 0 or the failure. */
 int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op);

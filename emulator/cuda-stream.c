@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: streams, events, and the work on them. */
+/* The stand-in for libcuda.so.1: streams and events. */
 #include "config.h"
 
 #include "emulator/cuda-face.h"
@@ -138,83 +138,4 @@ hoist__cu_result cuEventElapsedTime(float *ret, hoist__cu_event start, hoist__cu
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_event_elapsed_ms(event_of(start), event_of(end), ret);
 	return (hoist__cu_result)result;
-}
-
-/* --- asynchronous work --- */
-
-hoist__cu_result cuMemcpyHtoDAsync_v2(hoist__cu_device_ptr dst, const void *src, size_t bytes,
-				      hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyHtoDAsync_v2, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_TO_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemcpyDtoHAsync_v2(void *dst, hoist__cu_device_ptr src, size_t bytes,
-				      hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyDtoHAsync_v2, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_TO_HOST, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemcpyDtoDAsync_v2(hoist__cu_device_ptr dst, hoist__cu_device_ptr src,
-				      size_t bytes, hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyDtoDAsync_v2, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemcpyPeerAsync(hoist__cu_device_ptr dst, hoist__cu_context dst_context,
-				   hoist__cu_device_ptr src, hoist__cu_context src_context,
-				   size_t bytes, hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyPeerAsync, &device);
-	if (result == EMU_SUCCESS && (hoist__emu_cuda_context_device(dst_context) == NULL ||
-				      hoist__emu_cuda_context_device(src_context) == NULL))
-		result = EMU_INVALID_CONTEXT;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return (hoist__cu_result)result;
-}
-
-static hoist__cu_result set(unsigned function, hoist__cu_device_ptr dst, uint32_t value,
-			    unsigned width, size_t n, hoist__cu_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(function, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, width,
-					   n);
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuMemsetD8Async(hoist__cu_device_ptr dst, unsigned char value, size_t n,
-				 hoist__cu_stream stream)
-{
-	return set(FN_cuMemsetD8Async, dst, value, 1, n, stream);
-}
-
-hoist__cu_result cuMemsetD16Async(hoist__cu_device_ptr dst, unsigned short value, size_t n,
-				  hoist__cu_stream stream)
-{
-	return set(FN_cuMemsetD16Async, dst, value, 2, n, stream);
-}
-
-hoist__cu_result cuMemsetD32Async(hoist__cu_device_ptr dst, unsigned int value, size_t n,
-				  hoist__cu_stream stream)
-{
-	return set(FN_cuMemsetD32Async, dst, value, 4, n, stream);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libamdhip64: streams, events, and the work on them. */
+/* The stand-in for libamdhip64: streams and events. */
 #include "config.h"
 
 #include "emulator/hip-face.h"
@@ -135,78 +135,4 @@ hoist__hip_error hipEventElapsedTime(float *ret, hoist__hip_event start, hoist__
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_event_elapsed_ms(event_of(start), event_of(end), ret);
 	return hoist__emu_hip_leave(result);
-}
-
-/* --- asynchronous work --- */
-
-static int direction_of(hoist__hip_copy_kind kind, enum hoist__emu_direction *ret)
-{
-	switch (kind) {
-	case HOIST__HIP_COPY_HOST_TO_DEVICE:
-		*ret = EMU_TO_DEVICE;
-		return EMU_SUCCESS;
-	case HOIST__HIP_COPY_DEVICE_TO_HOST:
-		*ret = EMU_TO_HOST;
-		return EMU_SUCCESS;
-	case HOIST__HIP_COPY_DEVICE_TO_DEVICE:
-		*ret = EMU_ON_DEVICE;
-		return EMU_SUCCESS;
-	default:
-		return EMU_INVALID_VALUE;
-	}
-}
-
-hoist__hip_error hipMemcpyAsync(void *dst, const void *src, size_t bytes, hoist__hip_copy_kind kind,
-				hoist__hip_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	enum hoist__emu_direction direction = EMU_ON_DEVICE;
-	int result = hoist__emu_hip_enter_current(FN_hipMemcpyAsync, &device);
-	if (result == EMU_SUCCESS)
-		result = direction_of(kind, &direction);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), direction, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return hoist__emu_hip_leave(result);
-}
-
-hoist__hip_error hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src_device,
-				    size_t bytes, hoist__hip_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_hip_enter_current(FN_hipMemcpyPeerAsync, &device);
-	if (result == EMU_SUCCESS &&
-	    (hoist__emu_device(dst_device) == NULL || hoist__emu_device(src_device) == NULL))
-		result = EMU_INVALID_DEVICE;
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
-	return hoist__emu_hip_leave(result);
-}
-
-static hoist__hip_error set(unsigned function, void *dst, uint32_t value, unsigned width, size_t n,
-			    hoist__hip_stream stream)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_hip_enter_current(function, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, width,
-					   n);
-	return hoist__emu_hip_leave(result);
-}
-
-hoist__hip_error hipMemsetAsync(void *dst, int value, size_t bytes, hoist__hip_stream stream)
-{
-	return set(FN_hipMemsetAsync, dst, (uint32_t)value, 1, bytes, stream);
-}
-
-hoist__hip_error hipMemsetD16Async(void *dst, unsigned short value, size_t n,
-				   hoist__hip_stream stream)
-{
-	return set(FN_hipMemsetD16Async, dst, value, 2, n, stream);
-}
-
-hoist__hip_error hipMemsetD32Async(void *dst, int value, size_t n, hoist__hip_stream stream)
-{
-	return set(FN_hipMemsetD32Async, dst, (uint32_t)value, 4, n, stream);
 }

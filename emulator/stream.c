@@ -72,6 +72,19 @@ static void wait_for_start(struct hoist__emu_stream *stream, struct hoist__emu_o
 		stream->free_ns = hoist__emu_now_ns();
 }
 
+/* [locked] A driver waits here for the function, and so does all behind it. */
+static int call(struct hoist__emu_op *op)
+{
+	hoist__emu_unlock();
+	hoist__emu_sleep_until(op->ready_ns);
+	hoist__emu_in_call = true;
+	op->function(op->argument);
+	hoist__emu_in_call = false;
+	hoist__emu_lock();
+	hoist__emu.count.host_calls++;
+	return EMU_SUCCESS;
+}
+
 /* [locked] Performs @op; the lock may be released meanwhile. */
 static int perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
 {
@@ -87,11 +100,14 @@ static int perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
 	case EMU_RELEASE:
 		hoist__emu_pool_passed(op);
 		return EMU_SUCCESS;
+	case EMU_CALL:
 	case EMU_COPY:
 	case EMU_MEMSET:
 		break;
 	}
-	return stream->error == 0 ? hoist__emu_copy_perform(stream, op) : EMU_SUCCESS;
+	if (stream->error != 0)
+		return EMU_SUCCESS;
+	return op->kind == EMU_CALL ? call(op) : hoist__emu_copy_perform(stream, op);
 }
 
 /* [locked] */
@@ -276,6 +292,22 @@ int hoist__emu_stream_queue(struct hoist__emu_stream *stream, const struct hoist
 	hoist__list_push_back(&stream->queue, &queued->node);
 	(void)pthread_cond_signal(&stream->wake);
 	return EMU_SUCCESS;
+}
+
+int hoist__emu_call(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		    void (*function)(void *), void *argument)
+{
+	struct hoist__emu_stream *stream = NULL;
+	const struct hoist__emu_op op = {
+		.kind = EMU_CALL, .function = function, .argument = argument};
+	if (function == NULL)
+		return EMU_INVALID_VALUE;
+	hoist__emu_lock();
+	int result = hoist__emu_stream_find(device, handle, &stream);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_stream_submit(stream, &op);
+	hoist__emu_unlock();
+	return result;
 }
 
 /* [locked] Finds a stream that the host may ask or wait for: not a capturing one. */

@@ -212,6 +212,47 @@ out:
 	return result;
 }
 
+static void nothing(void *argument)
+{
+	(void)argument;
+}
+
+static unsigned work_on_cuda(const struct cuda_things *things)
+{
+	const struct hoist__cu_copy_2d plane = {
+		.src_type = HOIST__CU_MEMORY_HOST,
+		.src_host = host,
+		.src_pitch = 8,
+		.dst_type = HOIST__CU_MEMORY_DEVICE,
+		.dst_device = things->memory,
+		.dst_pitch = 8,
+		.width = 4,
+		.height = 2,
+	};
+	const struct hoist__cu_copy_3d planes = {
+		.src_type = HOIST__CU_MEMORY_DEVICE,
+		.src_device = things->memory,
+		.src_pitch = 8,
+		.src_height = 2,
+		.dst_type = HOIST__CU_MEMORY_HOST,
+		.dst_host = host,
+		.dst_pitch = 8,
+		.dst_height = 2,
+		.width = 4,
+		.height = 2,
+		.depth = 2,
+	};
+	unsigned result = 0;
+	TRY(cu.cuMemcpy2DAsync(&plane, things->stream));
+	TRY(cu.cuMemcpy3DAsync(&planes, things->stream));
+	TRY(cu.cuLaunchHostFunc(things->stream, nothing, NULL));
+	TRY(cu.cuMemsetD8Async(things->memory, 1, 8, things->stream));
+	TRY(cu.cuMemsetD16Async(things->memory, 1, 8, things->stream));
+	TRY(cu.cuMemsetD32Async(things->memory, 1, 8, things->stream));
+out:
+	return result;
+}
+
 static unsigned use_cuda_device(struct cuda_things *things)
 {
 	unsigned result = 0;
@@ -234,9 +275,7 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	TRY(cu.cuMemcpyDtoDAsync(things->memory, things->memory, 8, things->stream));
 	TRY(cu.cuMemcpyPeerAsync(things->memory, things->context, things->memory, things->context,
 				 8, things->stream));
-	TRY(cu.cuMemsetD8Async(things->memory, 1, 8, things->stream));
-	TRY(cu.cuMemsetD16Async(things->memory, 1, 8, things->stream));
-	TRY(cu.cuMemsetD32Async(things->memory, 1, 8, things->stream));
+	TRY(work_on_cuda(things));
 	TRY(cu.cuMemcpyDtoHAsync(host, things->memory, BYTES, things->stream));
 	TRY(cu.cuEventRecord(things->event, things->stream));
 	TRY(cu.cuStreamWaitEvent(things->stream, things->event, 0));
@@ -389,6 +428,28 @@ out:
 	return result;
 }
 
+static unsigned work_on_hip(const struct hip_things *things)
+{
+	const struct hoist__hip_copy_3d planes = {
+		.src = {.address = things->memory, .pitch = 8, .width = 4, .height = 2},
+		.dst = {.address = host, .pitch = 8, .width = 4, .height = 2},
+		.width = 4,
+		.height = 2,
+		.depth = 2,
+		.kind = HOIST__HIP_COPY_DEVICE_TO_HOST,
+	};
+	unsigned result = 0;
+	TRY(hip.hipMemcpy2DAsync(things->memory, 8, host, 8, 4, 2, HOIST__HIP_COPY_HOST_TO_DEVICE,
+				 things->stream));
+	TRY(hip.hipMemcpy3DAsync(&planes, things->stream));
+	TRY(hip.hipLaunchHostFunc(things->stream, nothing, NULL));
+	TRY(hip.hipMemsetAsync(things->memory, 1, 8, things->stream));
+	TRY(hip.hipMemsetD16Async(things->memory, 1, 8, things->stream));
+	TRY(hip.hipMemsetD32Async(things->memory, 1, 8, things->stream));
+out:
+	return result;
+}
+
 static unsigned use_hip_device(struct hip_things *things)
 {
 	unsigned result = 0;
@@ -410,9 +471,7 @@ static unsigned use_hip_device(struct hip_things *things)
 	TRY(hip.hipMemcpyAsync(things->memory, host, BYTES, HOIST__HIP_COPY_HOST_TO_DEVICE,
 			       things->stream));
 	TRY(hip.hipMemcpyPeerAsync(things->memory, 0, things->memory, 0, 8, things->stream));
-	TRY(hip.hipMemsetAsync(things->memory, 1, 8, things->stream));
-	TRY(hip.hipMemsetD16Async(things->memory, 1, 8, things->stream));
-	TRY(hip.hipMemsetD32Async(things->memory, 1, 8, things->stream));
+	TRY(work_on_hip(things));
 	TRY(hip.hipEventRecord(things->event, things->stream));
 	TRY(hip.hipStreamWaitEvent(things->stream, things->event, 0));
 	TRY(hip.hipEventSynchronize(things->event));

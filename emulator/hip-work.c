@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* The stand-in for libamdhip64: the work on streams. */
+#include "config.h"
+
+#include "emulator/hip-face.h"
+
+/* --- bytes --- */
+
+static int direction_of(hoist__hip_copy_kind kind, enum hoist__emu_direction *ret)
+{
+	switch (kind) {
+	case HOIST__HIP_COPY_HOST_TO_DEVICE:
+		*ret = EMU_TO_DEVICE;
+		return EMU_SUCCESS;
+	case HOIST__HIP_COPY_DEVICE_TO_HOST:
+		*ret = EMU_TO_HOST;
+		return EMU_SUCCESS;
+	case HOIST__HIP_COPY_DEVICE_TO_DEVICE:
+		*ret = EMU_ON_DEVICE;
+		return EMU_SUCCESS;
+	default:
+		return EMU_INVALID_VALUE;
+	}
+}
+
+hoist__hip_error hipMemcpyAsync(void *dst, const void *src, size_t bytes, hoist__hip_copy_kind kind,
+				hoist__hip_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	enum hoist__emu_direction direction = EMU_ON_DEVICE;
+	int result = hoist__emu_hip_enter_current(FN_hipMemcpyAsync, &device);
+	if (result == EMU_SUCCESS)
+		result = direction_of(kind, &direction);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_copy(device, stream_of(stream), direction, (uintptr_t)dst,
+					 (uintptr_t)src, bytes);
+	return hoist__emu_hip_leave(result);
+}
+
+hoist__hip_error hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src_device,
+				    size_t bytes, hoist__hip_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_hip_enter_current(FN_hipMemcpyPeerAsync, &device);
+	if (result == EMU_SUCCESS &&
+	    (hoist__emu_device(dst_device) == NULL || hoist__emu_device(src_device) == NULL))
+		result = EMU_INVALID_DEVICE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
+					 (uintptr_t)src, bytes);
+	return hoist__emu_hip_leave(result);
+}
+
+/* --- rows --- */
+
+hoist__hip_error hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+				  size_t width, size_t rows, hoist__hip_copy_kind kind,
+				  hoist__hip_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	enum hoist__emu_direction direction = EMU_ON_DEVICE;
+	const struct hoist__emu_box box = {
+		.dst = (uintptr_t)dst,
+		.src = (uintptr_t)src,
+		.width = width,
+		.rows = rows,
+		.planes = 1,
+		.dst_pitch = dst_pitch,
+		.src_pitch = src_pitch,
+	};
+	int result = hoist__emu_hip_enter_current(FN_hipMemcpy2DAsync, &device);
+	if (result == EMU_SUCCESS)
+		result = direction_of(kind, &direction);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_copy_box(device, stream_of(stream), direction, &box);
+	return hoist__emu_hip_leave(result);
+}
+
+/* Of the description this driver has what hoist asks for; all else must be 0. */
+static int box_of(const struct hoist__hip_copy_3d *copy, struct hoist__emu_box *box)
+{
+	for (int i = 0; i < 3; i++)
+		if (copy->src_position[i] != 0 || copy->dst_position[i] != 0)
+			return EMU_INVALID_VALUE;
+	if (copy->src_array != NULL || copy->dst_array != NULL)
+		return EMU_INVALID_VALUE;
+	if (copy->depth > 1 && (copy->src.height < copy->height || copy->dst.height < copy->height))
+		return EMU_INVALID_VALUE;
+	*box = (struct hoist__emu_box){
+		.dst = (uintptr_t)copy->dst.address,
+		.src = (uintptr_t)copy->src.address,
+		.width = copy->width,
+		.rows = copy->height,
+		.planes = copy->depth,
+		.dst_pitch = copy->dst.pitch,
+		.src_pitch = copy->src.pitch,
+		.dst_plane = copy->dst.pitch * copy->dst.height,
+		.src_plane = copy->src.pitch * copy->src.height,
+	};
+	return EMU_SUCCESS;
+}
+
+hoist__hip_error hipMemcpy3DAsync(const struct hoist__hip_copy_3d *copy, hoist__hip_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	enum hoist__emu_direction direction = EMU_ON_DEVICE;
+	struct hoist__emu_box box;
+	int result = hoist__emu_hip_enter_current(FN_hipMemcpy3DAsync, &device);
+	if (result == EMU_SUCCESS && copy == NULL)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = direction_of(copy->kind, &direction);
+	if (result == EMU_SUCCESS)
+		result = box_of(copy, &box);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_copy_box(device, stream_of(stream), direction, &box);
+	return hoist__emu_hip_leave(result);
+}
+
+/* --- the rest --- */
+
+hoist__hip_error hipLaunchHostFunc(hoist__hip_stream stream, hoist__hip_host_function function,
+				   void *argument)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_hip_enter_current(FN_hipLaunchHostFunc, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_call(device, stream_of(stream), function, argument);
+	return hoist__emu_hip_leave(result);
+}
+
+static hoist__hip_error set(unsigned function, void *dst, uint32_t value, unsigned width, size_t n,
+			    hoist__hip_stream stream)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_hip_enter_current(function, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, width,
+					   n);
+	return hoist__emu_hip_leave(result);
+}
+
+hoist__hip_error hipMemsetAsync(void *dst, int value, size_t bytes, hoist__hip_stream stream)
+{
+	return set(FN_hipMemsetAsync, dst, (uint32_t)value, 1, bytes, stream);
+}
+
+hoist__hip_error hipMemsetD16Async(void *dst, unsigned short value, size_t n,
+				   hoist__hip_stream stream)
+{
+	return set(FN_hipMemsetD16Async, dst, value, 2, n, stream);
+}
+
+hoist__hip_error hipMemsetD32Async(void *dst, int value, size_t n, hoist__hip_stream stream)
+{
+	return set(FN_hipMemsetD32Async, dst, (uint32_t)value, 4, n, stream);
+}
