@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "alloc/deferred-private.h"
+#include "base/checked.h"
 
 /* --- graphs --- */
 
@@ -183,4 +184,19 @@ size_t hoist__deferred_drain(struct hoist__deferred *deferred, uintptr_t *ret, s
 	give_up_waiting(deferred);
 	pthread_mutex_unlock(&deferred->lock);
 	return hoist__deferred_sweep(deferred, false, ret, n);
+}
+
+/* --- what is only kept --- */
+
+void hoist__deferred_trim(struct hoist__deferred *deferred)
+{
+	struct hoist__dev_event *events[64];
+	size_t n;
+	do {
+		hoist__deferred_lock(deferred);
+		n = hoist__held_events_take(deferred, events, HOIST__ARRAY_SIZE(events));
+		hoist__deferred_unlock(deferred);
+		for (size_t i = 0; i < n; i++)
+			hoist__event_destroy(events[i]);
+	} while (n == HOIST__ARRAY_SIZE(events));
 }

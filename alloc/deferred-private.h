@@ -211,6 +211,10 @@ struct hoist__held_batch *hoist__held_batch_take(struct hoist__deferred *deferre
 void hoist__held_batch_drop(struct hoist__held_batch *batch);
 void hoist__held_batch_unpin(struct hoist__held_batch *batch);
 
+/* Events of idle batches, which are the caller's then.  Returns: how many, at most @n. */
+size_t hoist__held_events_take(struct hoist__deferred *deferred, struct hoist__dev_event **ret,
+			       size_t n);
+
 struct hoist__held_bin *hoist__held_bin_find(const struct hoist__held_queue *queue,
 					     size_t allocated, uint64_t capture);
 /* Takes a cell at most. */

@@ -356,6 +356,23 @@ void hoist__held_batch_unpin(struct hoist__held_batch *batch)
 		hoist__list_push_front(&batch->events->idle, &batch->node);
 }
 
+size_t hoist__held_events_take(struct hoist__deferred *deferred, struct hoist__dev_event **ret,
+				 size_t n)
+{
+	size_t taken = 0;
+	for (struct hoist__held_events *events = deferred->events; events != NULL;
+	     events = events->next)
+		for (struct hoist__list *node = events->idle.next;
+		     taken < n && node != &events->idle; node = node->next) {
+			struct hoist__held_batch *batch =
+				HOIST__CONTAINER_OF(node, struct hoist__held_batch, node);
+			if (batch->event != NULL)
+				ret[taken++] = batch->event;
+			batch->event = NULL;
+		}
+	return taken;
+}
+
 /* --- bins --- */
 
 static size_t bin_bucket(size_t allocated, uint64_t capture)

@@ -123,6 +123,9 @@ void hoist__deferred_forget(struct hoist__deferred *deferred, struct hoist__dev_
  * for the end of the pool.  0 when all are out (but in a child of fork). */
 size_t hoist__deferred_drain(struct hoist__deferred *deferred, uintptr_t *ret, size_t n);
 
+/* Destroys the events that are only kept for later frees. */
+void hoist__deferred_trim(struct hoist__deferred *deferred);
+
 size_t hoist__deferred_bytes(const struct hoist__deferred *deferred);
 
 /* True if the block at @address is held here: for snapshots. */

@@ -78,6 +78,9 @@ void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes)
 	hoist__pool_doom(pool, keep_bytes, &doomed);
 	pthread_mutex_unlock(&pool->lock);
 	hoist__pool_destroy_doomed(pool, &doomed);
+	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
+	if (keep_bytes == 0 && deferred != NULL)
+		hoist__deferred_trim(deferred);
 }
 
 /* Large blocks and empty extents are counted where they change. */
