@@ -7,7 +7,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-static int check_shape(int rank, const int64_t *shape)
+int hoist__layout_check_shape(int rank, const int64_t *shape)
 {
 	if (rank < 0 || rank > HOIST__MAX_RANK)
 		return hoist__fail(-EINVAL, "rank %d is outside 0..%d", rank, HOIST__MAX_RANK);
@@ -15,12 +15,13 @@ static int check_shape(int rank, const int64_t *shape)
 		return hoist__fail(-EINVAL, "rank %d needs a shape", rank);
 	for (int i = 0; i < rank; i++)
 		if (shape[i] < 0)
-			return hoist__fail(-EINVAL, "axis %d has the extent %lld; extents are not negative",
+			return hoist__fail(-EINVAL,
+					   "axis %d has the extent %lld; extents are not negative",
 					   i, (long long)shape[i]);
 	return 0;
 }
 
-static bool is_empty(int rank, const int64_t *shape)
+bool hoist__layout_is_empty(int rank, const int64_t *shape)
 {
 	for (int i = 0; i < rank; i++)
 		if (shape[i] == 0)
@@ -35,11 +36,11 @@ static int fail_overflow(void)
 
 int hoist__layout_elements(int rank, const int64_t *shape, uint64_t *ret)
 {
-	int err = check_shape(rank, shape);
+	int err = hoist__layout_check_shape(rank, shape);
 	if (err < 0)
 		return err;
 	uint64_t n = 1;
-	if (is_empty(rank, shape)) {
+	if (hoist__layout_is_empty(rank, shape)) {
 		*ret = 0;
 		return 0;
 	}
@@ -52,7 +53,7 @@ int hoist__layout_elements(int rank, const int64_t *shape, uint64_t *ret)
 
 int hoist__layout_c_strides(int rank, const int64_t *shape, int64_t *strides)
 {
-	int err = check_shape(rank, shape);
+	int err = hoist__layout_check_shape(rank, shape);
 	if (err < 0)
 		return err;
 	/* A first pass, so that a failing call leaves @strides as they were. */
@@ -70,7 +71,7 @@ int hoist__layout_c_strides(int rank, const int64_t *shape, int64_t *strides)
 
 bool hoist__layout_contiguous(int rank, const int64_t *shape, const int64_t *strides)
 {
-	if (strides == NULL || is_empty(rank, shape))
+	if (strides == NULL || hoist__layout_is_empty(rank, shape))
 		return true;
 	int64_t expected = 1;
 	for (int i = rank - 1; i >= 0; i--) {
@@ -84,9 +85,8 @@ bool hoist__layout_contiguous(int rank, const int64_t *shape, const int64_t *str
 	return true;
 }
 
-/* Bits from the base element to the furthest elements on either side. */
-static int furthest(int rank, const int64_t *shape, const int64_t *strides, int64_t *low,
-		    int64_t *high)
+int hoist__layout_furthest(int rank, const int64_t *shape, const int64_t *strides, int64_t *low,
+			   int64_t *high)
 {
 	int64_t down = 0;
 	int64_t up = 0;
@@ -121,11 +121,12 @@ int hoist__layout_bounds(hoist_dtype dtype, int rank, const int64_t *shape, cons
 	}
 	unsigned bits = hoist_dtype_bits(dtype);
 	if (bits == 0)
-		return hoist__fail(-EINVAL, "a %s tensor cannot be strided: its elements lie in blocks",
+		return hoist__fail(-EINVAL,
+				   "a %s tensor cannot be strided: its elements lie in blocks",
 				   hoist_dtype_name(dtype) ? hoist_dtype_name(dtype) : "(invalid)");
 	int64_t first = 0;
 	int64_t last = 0;
-	err = furthest(rank, shape, strides, &first, &last);
+	err = hoist__layout_furthest(rank, shape, strides, &first, &last);
 	if (err < 0)
 		return err;
 	if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(first, bits, &first) ||

@@ -10,6 +10,7 @@
 #include <hoist/doctor.h>
 #include <hoist/dtype.h>
 #include <hoist/error.h>
+#include <hoist/layout.h>
 #include <hoist/load.h>
 #include <hoist/memory.h>
 #include <hoist/number.h>

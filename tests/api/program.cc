@@ -4,8 +4,23 @@
 
 #include <hoist/hoist.h>
 
+// [1, :, 2:, ::-2] of a layout of shape (3, 4, 5, 6).
+static bool slices_as_python()
+{
+	const int64_t shape[] = {3, 4, 5, 6};
+	const std::size_t two = 2; // any integer will do
+	const hoist_slice slices[] = {HOIST_AT(1), HOIST_ALL, HOIST_RANGE(two, HOIST_NONE),
+				      HOIST_STEP(HOIST_NONE, HOIST_NONE, -2)};
+	hoist_layout layout;
+	return hoist_layout_make(4, shape, nullptr, 4, HOIST_STRIDES_IN_ITEMS, &layout) == 0 &&
+	       hoist_layout_slice(&layout, 4, slices, &layout) == 0 && layout.rank == 3 &&
+	       layout.shape[1] == 3 && layout.strides[2] == -2 && layout.offset == 120 + 12 + 5;
+}
+
 int main()
 {
+	if (!slices_as_python())
+		return 1;
 	hoist_device *device = nullptr;
 	if (hoist_device_open("cpu", &device) != 0)
 		return 1;
