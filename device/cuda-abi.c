@@ -17,6 +17,7 @@ _Static_assert(sizeof(hoist__cu_attribute) == sizeof(CUdevice_attribute), "CUdev
 _Static_assert(sizeof(hoist__cu_capture_mode) == sizeof(CUstreamCaptureMode), "mode");
 _Static_assert(sizeof(hoist__cu_capture_status) == sizeof(CUstreamCaptureStatus), "status");
 _Static_assert(sizeof(hoist__cu_pool_attribute) == sizeof(CUmemPool_attribute), "attribute");
+_Static_assert(sizeof(hoist__cu_pointer_attribute) == sizeof(CUpointer_attribute), "pointer");
 _Static_assert(__builtin_types_compatible_p(hoist__cu_device, CUdevice), "CUdevice");
 _Static_assert(__builtin_types_compatible_p(hoist__cu_device_ptr, CUdeviceptr), "CUdeviceptr");
 _Static_assert(sizeof(hoist__cu_context) == sizeof(CUcontext), "CUcontext");
@@ -118,6 +119,7 @@ HOIST__CUDA_CONSTANTS(X)
 #define hoist__cu_ipc_handle CUipcMemHandle
 #define hoist__cu_block_handle CUmemPoolPtrExportData
 #define hoist__cu_pool_props CUmemPoolProps_st
+#define hoist__cu_pointer_attribute CUpointer_attribute
 #define hoist__cu_copy_2d CUDA_MEMCPY2D_st
 #define hoist__cu_copy_3d CUDA_MEMCPY3D_st
 #define hoist__cu_host_function CUhostFn

@@ -54,6 +54,15 @@
 	  4000)                                                                                    \
 	X(cuCtxPopCurrent, cuCtxPopCurrent_v2, hoist__cu_result, (hoist__cu_context *), REQUIRED,  \
 	  4000)                                                                                    \
+	/* What is asked of devices and addresses, and waiting for all of one. */                  \
+	X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, hoist__cu_result,                          \
+	  (int *, hoist__cu_device, hoist__cu_device), REQUIRED, 4000)                             \
+	X(cuPointerGetAttributes, cuPointerGetAttributes, hoist__cu_result,                        \
+	  (unsigned int, hoist__cu_pointer_attribute *, void **, hoist__cu_device_ptr), REQUIRED,  \
+	  7000)                                                                                    \
+	X(cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, hoist__cu_result,                \
+	  (hoist__cu_device, unsigned int *, int *), REQUIRED, 7000)                               \
+	X(cuCtxSynchronize, cuCtxSynchronize, hoist__cu_result, (void), REQUIRED, 2000)            \
 	/* Memory. */                                                                              \
 	X(cuMemGetInfo, cuMemGetInfo_v2, hoist__cu_result, (size_t *, size_t *), REQUIRED, 3020)   \
 	X(cuMemAlloc, cuMemAlloc_v2, hoist__cu_result, (hoist__cu_device_ptr *, size_t), REQUIRED, \

@@ -11,12 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef unsigned int hoist__cu_result;	       /* enum CUresult */
-typedef unsigned int hoist__cu_attribute;      /* enum CUdevice_attribute */
-typedef unsigned int hoist__cu_capture_mode;   /* enum CUstreamCaptureMode */
-typedef unsigned int hoist__cu_capture_status; /* enum CUstreamCaptureStatus */
-typedef unsigned int hoist__cu_pool_attribute; /* enum CUmemPool_attribute */
-typedef int hoist__cu_device;		       /* the ordinal's handle, not a pointer */
+typedef unsigned int hoist__cu_result;		  /* enum CUresult */
+typedef unsigned int hoist__cu_attribute;	  /* enum CUdevice_attribute */
+typedef unsigned int hoist__cu_capture_mode;	  /* enum CUstreamCaptureMode */
+typedef unsigned int hoist__cu_capture_status;	  /* enum CUstreamCaptureStatus */
+typedef unsigned int hoist__cu_pool_attribute;	  /* enum CUmemPool_attribute */
+typedef unsigned int hoist__cu_pointer_attribute; /* enum CUpointer_attribute */
+typedef int hoist__cu_device;			  /* the ordinal's handle, not a pointer */
 typedef unsigned long long hoist__cu_device_ptr;
 typedef struct hoist__cu_context_object *hoist__cu_context;
 typedef struct hoist__cu_stream_object *hoist__cu_stream;
@@ -133,6 +134,10 @@ struct hoist__cu_copy_3d {
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)     \
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MINOR, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)     \
 	X(HOIST__CU_ATTRIBUTE_HOST_NUMA_ID, 134, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                 \
+	X(HOIST__CU_POINTER_MEMORY_TYPE, 2, CU_POINTER_ATTRIBUTE_MEMORY_TYPE)                      \
+	X(HOIST__CU_POINTER_DEVICE_POINTER, 3, CU_POINTER_ATTRIBUTE_DEVICE_POINTER)                \
+	X(HOIST__CU_POINTER_IS_MANAGED, 8, CU_POINTER_ATTRIBUTE_IS_MANAGED)                        \
+	X(HOIST__CU_POINTER_DEVICE_ORDINAL, 9, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)                \
 	X(HOIST__CU_MEMORY_HOST, 1, CU_MEMORYTYPE_HOST)                                            \
 	X(HOIST__CU_MEMORY_DEVICE, 2, CU_MEMORYTYPE_DEVICE)                                        \
 	X(HOIST__CU_ATTACH_GLOBAL, 1, CU_MEM_ATTACH_GLOBAL)                                        \

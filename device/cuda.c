@@ -199,6 +199,8 @@ static int cuda_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__d
 const struct hoist__dev_ops hoist__cuda_ops = {
 	.open = hoist__cuda_open,
 	.probe = hoist__cuda_probe,
+	.can_access = hoist__cuda_can_access,
+	.synchronize = hoist__cuda_synchronize,
 	.mem_info = cuda_mem_info,
 	.mem_alloc = cuda_mem_alloc,
 	.managed_alloc = cuda_managed_alloc,

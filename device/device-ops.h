@@ -66,6 +66,10 @@ struct hoist__dev_ops {
 	 * Post: dev->props and dev->native are filled. */
 	int (*probe)(struct hoist__dev *dev);
 
+	/* can_access: Pre: another device of the same api. */
+	int (*can_access)(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
+	int (*synchronize)(struct hoist__dev *dev); /* NULL: nothing to wait for */
+
 	/* Memory.  Pre: bytes and addresses are not 0. */
 	int (*mem_info)(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 	int (*mem_alloc)(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);

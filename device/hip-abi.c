@@ -68,6 +68,34 @@ _Static_assert(sizeof(OURS) == sizeof(hipMemcpy3DParms), "hipMemcpy3DParms");
 #undef SAME
 #undef OURS
 
+#if HIP_VERSION >= HOIST__HIP_UNREGISTERED_SINCE
+#define TYPE type
+_Static_assert(hipMemoryTypeUnregistered == HOIST__HIP_MEMORY_UNREGISTERED, "unregistered");
+_Static_assert(hipMemoryTypeHost == HOIST__HIP_MEMORY_HOST, "host");
+_Static_assert(hipMemoryTypeDevice == HOIST__HIP_MEMORY_DEVICE, "device");
+_Static_assert(hipMemoryTypeManaged == HOIST__HIP_MEMORY_MANAGED, "managed");
+#else
+#define TYPE memoryType
+_Static_assert(hipMemoryTypeHost == HOIST__HIP_MEMORY_HOST - 1, "host");
+_Static_assert(hipMemoryTypeDevice == HOIST__HIP_MEMORY_DEVICE - 1, "device");
+#endif
+#define OURS struct hoist__hip_pointer_attributes
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(hipPointerAttribute_t, vendor) &&          \
+			       sizeof(((OURS *)0)->ours) ==                                        \
+				       sizeof(((hipPointerAttribute_t *)0)->vendor),               \
+		       #vendor)
+SAME(type, TYPE);
+SAME(device, device);
+SAME(device_address, devicePointer);
+SAME(host_address, hostPointer);
+SAME(managed, isManaged);
+SAME(flags, allocationFlags);
+_Static_assert(sizeof(OURS) == sizeof(hipPointerAttribute_t), "hipPointerAttribute_t");
+#undef SAME
+#undef OURS
+#undef TYPE
+
 #define X(constant, value, vendor) _Static_assert((long)(constant) == (long)(vendor), #vendor);
 HOIST__HIP_CONSTANTS(X)
 #undef X
@@ -106,6 +134,7 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_block_handle hipMemPoolPtrExportData
 #define hoist__hip_pool_props hipMemPoolProps
 #define hoist__hip_copy_3d hipMemcpy3DParms
+#define hoist__hip_pointer_attributes hipPointerAttribute_t
 #define hoist__hip_host_function hipHostFn_t
 #define hoist__hip_device hipDevice_t
 #define hoist__hip_stream hipStream_t

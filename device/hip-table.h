@@ -44,6 +44,13 @@
 	/* The calling thread's current device. */                                                 \
 	X(hipGetDevice, hipGetDevice, hoist__hip_error, (int *), REQUIRED, 50000000)               \
 	X(hipSetDevice, hipSetDevice, hoist__hip_error, (int), REQUIRED, 50000000)                 \
+	/* What is asked of devices and addresses, and waiting for all of one. */                  \
+	X(hipDeviceCanAccessPeer, hipDeviceCanAccessPeer, hoist__hip_error, (int *, int, int),     \
+	  REQUIRED, 50000000)                                                                      \
+	X(hipPointerGetAttributes, hipPointerGetAttributes, hoist__hip_error,                      \
+	  (struct hoist__hip_pointer_attributes *, const void *), REQUIRED, 50000000)              \
+	X(hipDeviceSynchronize, hipDeviceSynchronize, hoist__hip_error, (void), REQUIRED,          \
+	  50000000)                                                                                \
 	/* Memory. */                                                                              \
 	X(hipMemGetInfo, hipMemGetInfo, hoist__hip_error, (size_t *, size_t *), REQUIRED,          \
 	  50000000)                                                                                \

@@ -99,6 +99,23 @@ struct hoist__hip_copy_3d {
 	hoist__hip_copy_kind kind;
 };
 
+/* hipPointerAttribute_t, and what it says of a type since ROCm 6: before, the first was not there
+ * and the others were one less. */
+struct hoist__hip_pointer_attributes {
+	unsigned int type;
+	int device;
+	void *device_address;
+	void *host_address;
+	int managed;
+	unsigned int flags;
+};
+
+#define HOIST__HIP_MEMORY_UNREGISTERED 0
+#define HOIST__HIP_MEMORY_HOST 1
+#define HOIST__HIP_MEMORY_DEVICE 2
+#define HOIST__HIP_MEMORY_MANAGED 3
+#define HOIST__HIP_UNREGISTERED_SINCE 60000000
+
 /* The most bytes from row to row.  The runtime has an attribute for it, whose number is not
  * the same in all releases; below this, ROCm 5 does not overflow. */
 #define HOIST__HIP_MAX_PITCH ((size_t)0x7fffffff)

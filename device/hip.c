@@ -201,6 +201,8 @@ static int hip_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__de
 const struct hoist__dev_ops hoist__hip_ops = {
 	.open = hoist__hip_open,
 	.probe = hoist__hip_probe,
+	.can_access = hoist__hip_can_access,
+	.synchronize = hoist__hip_synchronize,
 	.mem_info = hip_mem_info,
 	.mem_alloc = hip_mem_alloc,
 	.managed_alloc = hip_managed_alloc,

@@ -20,6 +20,10 @@ int hoist__hip_probe(struct hoist__dev *dev);
 /* 0, -EAGAIN for work in flight, or "hip:0: <what>: hipErrorX (...)". */
 int hoist__hip_judge(const struct hoist__dev *dev, hoist__hip_error error, const char *what);
 
+/* Questions (hip-query.c): see device-ops.h. */
+int hoist__hip_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
+int hoist__hip_synchronize(struct hoist__dev *dev);
+
 /* Work (hip-work.c): see device-ops.h. */
 int hoist__hip_copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 			  uintptr_t src, size_t bytes);

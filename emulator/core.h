@@ -85,6 +85,7 @@ struct hoist__emu_face {
 	const struct hoist__emu_function *functions;
 	unsigned n_functions;
 	int (*default_error)(unsigned function); /* of an injected failure */
+	uintptr_t registered_offset; /* from registered memory to what kernels see it by */
 };
 
 /* Defined by the face. */
@@ -242,6 +243,25 @@ int hoist__emu_register(void *address, size_t bytes);
 int hoist__emu_unregister(void *address);
 int hoist__emu_host_address(void *address, uintptr_t *ret);
 
+/* The address of the host's that @address is, or is the devices' name for. */
+uintptr_t hoist__emu_host_of(uintptr_t address);
+
+/* --- query.c --- */
+
+struct hoist__emu_pointer {
+	bool host; /* mapped for it; else the device's alone */
+	bool managed;
+	int ordinal; /* 0 of what is registered */
+	uintptr_t device_address;
+	uintptr_t host_address; /* 0: none */
+};
+
+/* False for what was neither allocated nor registered here: *ret is untouched. */
+bool hoist__emu_pointer(uintptr_t address, struct hoist__emu_pointer *ret);
+
+/* All work of all streams that was queued before; the failure of one. */
+int hoist__emu_device_synchronize(struct hoist__emu_device *device);
+
 /* --- span.c --- */
 
 struct hoist__emu_block; /* an allocation or a registration */
@@ -342,6 +362,9 @@ int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_
  * breaks the capture of a blocking stream. */
 int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			   struct hoist__emu_stream **ret);
+
+/* [locked] Whether @stream still has an operation from before @ticket. */
+bool hoist__emu_stream_has_older(const struct hoist__emu_stream *stream, uint64_t ticket);
 
 /* [locked] Queues a copy of *@op, or lets a capturing stream record it, which gives up
  * the spans and the mark at once; 0, the stream's failure, or EMU_OUT_OF_MEMORY,

@@ -70,6 +70,8 @@ const struct hoist__emu_face hoist__emu_face = {
 	.functions = functions,
 	.n_functions = N_FUNCTIONS,
 	.default_error = default_error,
+	/* On no machine an address of a program's: kernels alone use it, and copies. */
+	.registered_offset = (uintptr_t)1 << 56,
 };
 
 #define DEVICE_NAME "Emulated HIP device"

@@ -84,12 +84,22 @@ int hoist__emu_unregister(void *address)
 int hoist__emu_host_address(void *address, uintptr_t *ret)
 {
 	hoist__emu_lock();
-	void *block = hoist__emu_range_find(&hoist__emu.registrations, (uintptr_t)address, 1);
+	const struct hoist__emu_block *block =
+		hoist__emu_range_find(&hoist__emu.registrations, (uintptr_t)address, 1);
+	uintptr_t seen = (uintptr_t)address;
+	if (block != NULL && !block->managed)
+		seen += hoist__emu_face.registered_offset;
 	hoist__emu_unlock();
 	if (block == NULL || ret == NULL)
 		return EMU_INVALID_VALUE;
-	*ret = (uintptr_t)address;
+	*ret = seen;
 	return EMU_SUCCESS;
+}
+
+uintptr_t hoist__emu_host_of(uintptr_t address)
+{
+	uintptr_t offset = hoist__emu_face.registered_offset;
+	return offset != 0 && address >= offset ? address - offset : address;
 }
 
 /* --- managed memory --- */

@@ -38,8 +38,10 @@ int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_sp
 	return EMU_SUCCESS;
 }
 
-int hoist__emu_span_host(uintptr_t address, size_t bytes, struct hoist__emu_span *ret)
+/* By either of its addresses, if it has two: only what is registered has. */
+int hoist__emu_span_host(uintptr_t given, size_t bytes, struct hoist__emu_span *ret)
 {
+	uintptr_t address = hoist__emu_host_of(given);
 	if (address == 0 || hoist__emu_is_device_address(address) || bytes > UINTPTR_MAX - address)
 		return refuse();
 	/* A copy must not run across the edge of a registration: drivers look
@@ -47,6 +49,8 @@ int hoist__emu_span_host(uintptr_t address, size_t bytes, struct hoist__emu_span
 	struct hoist__emu_block *block =
 		hoist__emu_range_find(&hoist__emu.registrations, address, bytes);
 	if (block != NULL && !contains(&block->range, address, bytes))
+		return refuse();
+	if (given != address && (block == NULL || block->managed))
 		return refuse();
 	if (block != NULL)
 		block->users++;

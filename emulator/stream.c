@@ -35,8 +35,7 @@ static struct hoist__emu_op *first_op(const struct hoist__emu_stream *stream)
 	return HOIST__CONTAINER_OF(stream->queue.next, struct hoist__emu_op, node);
 }
 
-/* Whether @stream still has an operation from before @ticket. */
-static bool has_older(const struct hoist__emu_stream *stream, uint64_t ticket)
+bool hoist__emu_stream_has_older(const struct hoist__emu_stream *stream, uint64_t ticket)
 {
 	return !hoist__list_empty(&stream->queue) && first_op(stream)->ticket < ticket;
 }
@@ -49,12 +48,12 @@ static bool may_start(struct hoist__emu_stream *stream, const struct hoist__emu_
 		return false;
 	if (!stream->is_null)
 		return !stream->blocking || device->null_stream == NULL ||
-		       !has_older(device->null_stream, op->ticket);
+		       !hoist__emu_stream_has_older(device->null_stream, op->ticket);
 	struct hoist__list *node = device->streams.next;
 	for (; node != &device->streams; node = node->next) {
 		const struct hoist__emu_stream *other =
 			HOIST__CONTAINER_OF(node, struct hoist__emu_stream, node);
-		if (other->blocking && has_older(other, op->ticket))
+		if (other->blocking && hoist__emu_stream_has_older(other, op->ticket))
 			return false;
 	}
 	return true;

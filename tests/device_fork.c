@@ -67,10 +67,19 @@ static void unmake(struct things *t)
 	CHECK(hoist__dev_mem_free(t->dev, t->memory, 4096) == 0);
 }
 
+static int not_called(void *context)
+{
+	(void)context;
+	abort();
+}
+
 /* Streams and events are the parent's, whatever the device. */
 static void stale_objects(struct things *t)
 {
+	const struct hoist__box box = {.dst = 1, .src = 1, .width = 1, .rows = 1, .planes = 1};
 	CHECK(hoist__fill_async(t->stream, t->memory, 1, 1, 1) == -ESTALE);
+	CHECK(hoist__copy_box_async(t->stream, HOIST__COPY_DEVICE_TO_DEVICE, &box) == -ESTALE);
+	CHECK(hoist__stream_call(t->stream, not_called, NULL) == -ESTALE);
 	CHECK(strstr(hoist__error_text(), "fork") != NULL);
 	CHECK(hoist__stream_synchronize(t->stream) == -ESTALE);
 	CHECK(hoist__stream_query(t->stream) == -ESTALE);
@@ -90,6 +99,7 @@ static void stale_driver(struct things *t)
 	struct hoist__dev *dev = NULL;
 	uintptr_t memory = 0;
 	uint64_t number = 0;
+	struct hoist__pointer pointer;
 	bool capturing = false;
 	int count = 0;
 	CHECK(hoist__stream_capturing(t->stream, &capturing) == -ESTALE);
@@ -101,6 +111,9 @@ static void stale_driver(struct things *t)
 	hoist__dev_pool_destroy(t->pool);
 	stale_objects(t);
 	CHECK(hoist__dev_managed_alloc(t->dev, 1, &memory) == -ESTALE);
+	CHECK(hoist__dev_can_access(t->dev, t->dev, &capturing) == -ESTALE);
+	CHECK(hoist__dev_synchronize(t->dev) == -ESTALE);
+	CHECK(hoist__pointer_find(t->memory, &pointer) == -ESTALE);
 	CHECK(hoist__dev_count(api, &count) == -ESTALE);
 	CHECK(hoist__dev_get(api, 0, &dev) == -ESTALE);
 	CHECK(hoist__dev_mem_info(t->dev, &number, &number) == -ESTALE);

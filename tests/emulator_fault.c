@@ -142,6 +142,9 @@ static unsigned ask_cuda_device(void)
 	size_t bytes = 0;
 	char text[64];
 	const char *words = NULL;
+	unsigned flags = 0;
+	hoist__cu_pointer_attribute attribute = HOIST__CU_POINTER_MEMORY_TYPE;
+	void *place = NULL;
 	TRY(cu.cuDriverGetVersion(&number));
 	TRY(cu.cuInit(0));
 	TRY(cu.cuGetErrorName(1, &words));
@@ -152,6 +155,9 @@ static unsigned ask_cuda_device(void)
 	TRY(cu.cuDeviceTotalMem(&bytes, 0));
 	TRY(cu.cuDeviceGetAttribute(&number, HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 0));
 	TRY(cu.cuDeviceGetPCIBusId(text, sizeof text, 0));
+	TRY(cu.cuDeviceCanAccessPeer(&number, 0, 0));
+	TRY(cu.cuDevicePrimaryCtxGetState(0, &flags, &number));
+	TRY(cu.cuPointerGetAttributes(0, &attribute, &place, 0));
 out:
 	return result;
 }
@@ -276,6 +282,7 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	TRY(cu.cuMemcpyPeerAsync(things->memory, things->context, things->memory, things->context,
 				 8, things->stream));
 	TRY(work_on_cuda(things));
+	TRY(cu.cuCtxSynchronize());
 	TRY(cu.cuMemcpyDtoHAsync(host, things->memory, BYTES, things->stream));
 	TRY(cu.cuEventRecord(things->event, things->stream));
 	TRY(cu.cuStreamWaitEvent(things->stream, things->event, 0));
@@ -346,6 +353,7 @@ static unsigned ask_hip_device(void)
 {
 	static struct hoist__hip_props_r0600 new_props;
 	static struct hoist__hip_props_r0000 old_props;
+	struct hoist__hip_pointer_attributes pointer;
 	unsigned result = 0;
 	int number = 0;
 	size_t bytes = 0;
@@ -364,6 +372,9 @@ static unsigned ask_hip_device(void)
 	(void)hip.hipGetLastError();
 	TRY(hip.hipGetLastError());
 	TRY(hip.hipDeviceGetPCIBusId(text, sizeof text, 0));
+	TRY(hip.hipDeviceCanAccessPeer(&number, 0, 0));
+	TRY(hip.hipPointerGetAttributes(&pointer, text));
+	TRY(hip.hipDeviceSynchronize());
 	TRY(hip.hipGetDevicePropertiesR0600(&new_props, 0));
 	TRY(hip.hipGetDevicePropertiesR0000(&old_props, 0));
 	TRY(hip.hipGetDevice(&number));

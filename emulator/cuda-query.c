@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* The stand-in for libcuda.so.1: what is asked of devices and addresses. */
+#include "config.h"
+
+#include "emulator/cuda-face.h"
+
+#include <string.h>
+
+hoist__cu_result cuDeviceCanAccessPeer(int *ret, hoist__cu_device device, hoist__cu_device peer)
+{
+	int result = hoist__emu_cuda_enter(FN_cuDeviceCanAccessPeer);
+	if (result == EMU_SUCCESS && ret == NULL)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS &&
+	    (hoist__emu_device(device) == NULL || hoist__emu_device(peer) == NULL))
+		result = EMU_INVALID_DEVICE;
+	if (result == EMU_SUCCESS)
+		*ret = device != peer;
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuDevicePrimaryCtxGetState(hoist__cu_device ordinal, unsigned int *flags,
+					    int *active)
+{
+	int result = hoist__emu_cuda_enter(FN_cuDevicePrimaryCtxGetState);
+	struct hoist__emu_device *device = hoist__emu_device(ordinal);
+	if (result == EMU_SUCCESS && (flags == NULL || active == NULL))
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS && device == NULL)
+		result = EMU_INVALID_DEVICE;
+	if (result != EMU_SUCCESS)
+		return (hoist__cu_result)result;
+	hoist__emu_lock();
+	*active = device->retained > 0;
+	hoist__emu_unlock();
+	*flags = 0;
+	return EMU_SUCCESS;
+}
+
+hoist__cu_result cuCtxSynchronize(void)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_cuda_enter_context(FN_cuCtxSynchronize, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_device_synchronize(device);
+	return (hoist__cu_result)result;
+}
+
+/* What is not known is 0, the device -2. */
+static int put(hoist__cu_pointer_attribute attribute, void *at, bool known,
+	       const struct hoist__emu_pointer *pointer)
+{
+	unsigned type = pointer->host && !pointer->managed ? HOIST__CU_MEMORY_HOST
+							   : HOIST__CU_MEMORY_DEVICE;
+	switch (attribute) {
+	case HOIST__CU_POINTER_MEMORY_TYPE:
+		memcpy(at, &(unsigned){known ? type : 0}, sizeof(unsigned));
+		return EMU_SUCCESS;
+	case HOIST__CU_POINTER_DEVICE_POINTER:
+		memcpy(at, &(hoist__cu_device_ptr){pointer->device_address},
+		       sizeof(hoist__cu_device_ptr));
+		return EMU_SUCCESS;
+	case HOIST__CU_POINTER_IS_MANAGED:
+		memcpy(at, &(bool){pointer->managed}, sizeof(bool));
+		return EMU_SUCCESS;
+	case HOIST__CU_POINTER_DEVICE_ORDINAL:
+		memcpy(at, &(int){known ? pointer->ordinal : -2}, sizeof(int));
+		return EMU_SUCCESS;
+	default:
+		return EMU_INVALID_VALUE;
+	}
+}
+
+/* Unlike the others this is answered without a context. */
+hoist__cu_result cuPointerGetAttributes(unsigned int n, hoist__cu_pointer_attribute *attributes,
+					void **results, hoist__cu_device_ptr address)
+{
+	struct hoist__emu_pointer pointer = {0};
+	int result = hoist__emu_cuda_enter(FN_cuPointerGetAttributes);
+	if (result == EMU_SUCCESS && (attributes == NULL || results == NULL))
+		result = EMU_INVALID_VALUE;
+	bool known = result == EMU_SUCCESS && hoist__emu_pointer((uintptr_t)address, &pointer);
+	for (unsigned i = 0; i < n && result == EMU_SUCCESS; i++)
+		result = put(attributes[i], results[i], known, &pointer);
+	return (hoist__cu_result)result;
+}

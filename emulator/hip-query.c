@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* The stand-in for libamdhip64: what is asked of devices and addresses. */
+#include "config.h"
+
+#include "emulator/hip-face.h"
+
+hoist__hip_error hipDeviceCanAccessPeer(int *ret, int device, int peer)
+{
+	int result = hoist__emu_hip_enter(FN_hipDeviceCanAccessPeer);
+	if (result == EMU_SUCCESS && ret == NULL)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS &&
+	    (hoist__emu_device(device) == NULL || hoist__emu_device(peer) == NULL))
+		result = EMU_INVALID_DEVICE;
+	if (result == EMU_SUCCESS)
+		*ret = device != peer;
+	return hoist__emu_hip_leave(result);
+}
+
+hoist__hip_error hipDeviceSynchronize(void)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_hip_enter_current(FN_hipDeviceSynchronize, &device);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_device_synchronize(device);
+	return hoist__emu_hip_leave(result);
+}
+
+/* Memory that it does not know has a type of its own: so does ROCm 6, as this one is. */
+hoist__hip_error hipPointerGetAttributes(struct hoist__hip_pointer_attributes *ret,
+					 const void *address)
+{
+	struct hoist__emu_pointer pointer = {0};
+	int result = hoist__emu_hip_enter(FN_hipPointerGetAttributes);
+	if (result == EMU_SUCCESS && (ret == NULL || address == NULL))
+		result = EMU_INVALID_VALUE;
+	if (result != EMU_SUCCESS)
+		return hoist__emu_hip_leave(result);
+	bool known = hoist__emu_pointer((uintptr_t)address, &pointer);
+	*ret = (struct hoist__hip_pointer_attributes){
+		.type = !known		  ? HOIST__HIP_MEMORY_UNREGISTERED
+			: pointer.managed ? HOIST__HIP_MEMORY_MANAGED
+			: pointer.host	  ? HOIST__HIP_MEMORY_HOST
+					  : HOIST__HIP_MEMORY_DEVICE,
+		.device = pointer.ordinal,
+		.device_address = (void *)pointer.device_address,
+		.host_address = (void *)pointer.host_address,
+		.managed = pointer.managed,
+	};
+	return hoist__emu_hip_leave(EMU_SUCCESS);
+}

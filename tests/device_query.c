@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/* What drivers say of devices and of addresses: see device-driver.h. */
+#include "config.h"
+
+#define SUITE device_query
+
+#include "device-driver.h"
+
+/* --- devices --- */
+
+static void access_between(void)
+{
+	struct hoist__dev *cpu = NULL;
+	struct hoist__dev *other = NULL;
+	int count = 0;
+	bool can = false;
+	OK(hoist__dev_get(HOIST__API_CPU, 0, &cpu));
+	OK(hoist__dev_can_access(dev, dev, &can));
+	cr_assert(can);
+	OK(hoist__dev_can_access(dev, cpu, &can));
+	cr_assert(!can);
+	OK(hoist__dev_can_access(cpu, dev, &can));
+	cr_assert(!can);
+	OK(hoist__dev_can_access(cpu, cpu, &can));
+	cr_assert(can);
+	OK(hoist__dev_count(hoist__dev_api(dev), &count));
+	if (count < 2)
+		return;
+	OK(hoist__dev_get(hoist__dev_api(dev), 1, &other));
+	can = false;
+	OK(hoist__dev_can_access(dev, other, &can));
+	if (hoist__api_emulated(hoist__dev_api(dev)))
+		cr_assert(can);
+}
+EVERYWHERE(devices_reach_themselves_and_no_other_kind, access_between)
+
+static int wait_a_little(void *context)
+{
+	usleep(20000);
+	*(volatile int *)context = 1;
+	return 0;
+}
+
+static void synchronize(void)
+{
+	static int done[2];
+	struct hoist__dev_stream *streams[2];
+	for (int i = 0; i < 2; i++) {
+		OK(hoist__stream_create(dev, &streams[i]));
+		OK(hoist__stream_call(streams[i], wait_a_little, &done[i]));
+	}
+	OK(hoist__dev_synchronize(dev));
+	cr_assert_eq(done[0] + done[1], 2);
+	for (int i = 0; i < 2; i++)
+		hoist__stream_destroy(streams[i]);
+	OK(hoist__dev_synchronize(dev));
+}
+EVERYWHERE(synchronize_waits_for_all_streams, synchronize)
+
+static void synchronize_without_context(void)
+{
+	OK(hoist__dev_synchronize(dev));
+	cr_assert_eq(counters().live_contexts, 0);
+}
+ON_EMULATED(cuda_synchronize_makes_no_context, HOIST__API_CUDA, synchronize_without_context)
+
+static void synchronize_failing(void)
+{
+	int (*fail)(const char *);
+	struct hoist__dev_stream *stream = NULL;
+	uintptr_t memory = 0;
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_mem_alloc(dev, 4096, &memory));
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	cr_assert_eq(fail("async:1"), 0);
+	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, 4096));
+	cr_assert_eq(hoist__dev_synchronize(dev), -EREMOTEIO);
+	cr_assert_not_null(strstr(hoist__error_text(), "waiting for the device"));
+	hoist__stream_destroy(stream);
+	OK(hoist__dev_mem_free(dev, memory, 4096));
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+}
+EMULATED(synchronize_tells_of_failed_work, synchronize_failing)
+
+Test(device_query, the_cpu_has_nothing_to_wait_for)
+{
+	open_device(HOIST__API_CPU);
+	OK(hoist__dev_synchronize(dev));
+}
+
+/* --- addresses --- */
+
+static struct hoist__pointer ask(uintptr_t address)
+{
+	struct hoist__pointer pointer;
+	memset(&pointer, 0x5a, sizeof pointer);
+	OK(hoist__pointer_find(address, &pointer));
+	return pointer;
+}
+
+static void expect_unknown(uintptr_t address)
+{
+	struct hoist__pointer pointer = ask(address);
+	cr_expect_eq(pointer.api, HOIST__API_CPU, "%#zx", (size_t)address);
+	cr_expect_eq(pointer.ordinal, -1);
+	cr_expect(pointer.host && !pointer.device && !pointer.managed);
+	cr_expect_eq(pointer.device_address, 0);
+}
+
+static void pageable(void)
+{
+	int local = 0;
+	expect_unknown((uintptr_t)host);
+	expect_unknown((uintptr_t)&local);
+	expect_unknown(0);
+	expect_unknown(1);
+	expect_unknown(UINTPTR_MAX);
+	cr_assert_eq(hoist__dev_synchronize(dev), 0);
+	if (hoist__api_emulated(HOIST__API_CUDA))
+		cr_assert_eq(counters().live_contexts, 0, "asking makes none");
+}
+EVERYWHERE(addresses_that_no_driver_knows_are_the_hosts, pageable)
+
+static void pointers(void)
+{
+	enum hoist__api api = hoist__dev_api(dev);
+	uintptr_t memory = 0;
+	uintptr_t managed = 0;
+	uintptr_t seen = 0;
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	struct hoist__pointer pointer = ask(memory + BYTES - 1);
+	cr_expect(pointer.api == api && pointer.ordinal == 0);
+	cr_expect(!pointer.host && pointer.device && !pointer.managed);
+	cr_expect_eq(pointer.device_address, memory + BYTES - 1);
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__dev_host_address(dev, host + 5, &seen));
+	pointer = ask((uintptr_t)host + 5);
+	cr_expect(pointer.api == api && pointer.ordinal == -1);
+	cr_expect(pointer.host && pointer.device && !pointer.managed);
+	cr_expect_eq(pointer.device_address, seen);
+	expect_unknown((uintptr_t)host + BYTES);
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+	expect_unknown((uintptr_t)host + 5);
+	if (hoist__dev_managed_alloc(dev, BYTES, &managed) == 0) {
+		pointer = ask(managed + 100);
+		cr_expect(pointer.api == api && pointer.ordinal == 0);
+		cr_expect(pointer.host && pointer.device && pointer.managed);
+		cr_expect_eq(pointer.device_address, managed + 100);
+		OK(hoist__dev_mem_free(dev, managed, BYTES));
+	}
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	pointer = ask(memory);
+	cr_expect(!pointer.managed);
+}
+EVERYWHERE(drivers_know_their_memory, pointers)
+
+static void second_device(void)
+{
+	struct hoist__dev *second = NULL;
+	uintptr_t memory = 0;
+	OK(hoist__dev_get(hoist__dev_api(dev), 1, &second));
+	OK(hoist__dev_mem_alloc(second, 4096, &memory));
+	cr_assert_eq(ask(memory).ordinal, 1);
+	OK(hoist__dev_mem_free(second, memory, 4096));
+}
+EMULATED(memory_belongs_to_its_device, second_device)
+
+/* Registered memory goes by two addresses where the driver has two, and copies take both. */
+static void two_addresses(void)
+{
+	struct hoist__dev_stream *stream = NULL;
+	uintptr_t memory = 0;
+	uintptr_t seen = 0;
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	OK(hoist__dev_host_address(dev, host, &seen));
+	if (hoist__dev_api(dev) == HOIST__API_HIP && hoist__api_emulated(HOIST__API_HIP))
+		cr_assert_neq(seen, (uintptr_t)host);
+	memset(host, 7, 4096);
+	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, seen, 4096));
+	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, seen + 4096, memory, 4096));
+	OK(hoist__fill_async(stream, seen + 8192, 0x0201, 2, 2048));
+	OK(hoist__stream_synchronize(stream));
+	cr_assert_eq(memcmp(host, host + 4096, 4096), 0);
+	cr_assert_eq(host[8192], 1);
+	cr_assert_eq(host[8192 + 4095], 2);
+	struct hoist__pointer pointer = ask(seen + 10);
+	cr_assert(pointer.host && pointer.device);
+	cr_assert_eq(pointer.device_address, seen + 10);
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+	if (seen != (uintptr_t)host)
+		cr_assert_neq(
+			hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, seen, 4096),
+			0, "that name has gone");
+	OK(hoist__dev_mem_free(dev, memory, BYTES));
+	hoist__stream_destroy(stream);
+}
+EVERYWHERE(registered_memory_goes_by_either_address, two_addresses)
+
+/* Asking costs nobody their last error, and failures that are answers leave none. */
+static void last_error(void)
+{
+	int (*fail)(const char *);
+	unsigned (*get)(void);
+	struct hoist__pointer pointer;
+	OK(hoist__dev_synchronize(dev));
+	find(HOIST__API_HIP, "hoist_emulator_fail", &fail);
+	find(HOIST__API_HIP, "hipGetLastError", &get);
+	cr_assert_eq(fail("hipPointerGetAttributes:1:1"), 0); /* ROCm 5's way of saying it */
+	expect_unknown((uintptr_t)host);
+	cr_assert_eq(get(), 0);
+	cr_assert_eq(fail("hipPointerGetAttributes:1:719"), 0);
+	cr_assert_eq(hoist__pointer_find((uintptr_t)host, &pointer), -EREMOTEIO);
+	cr_assert_not_null(strstr(hoist__error_text(), "HIP error 719"), "%s", hoist__error_text());
+	cr_assert_eq(get(), 0);
+}
+ON_EMULATED(hip_asking_leaves_no_last_error, HOIST__API_HIP, last_error)
+
+static void asking_fails(void)
+{
+	int (*fail)(const char *);
+	struct hoist__pointer pointer;
+	OK(hoist__dev_synchronize(dev));
+	find(HOIST__API_CUDA, "hoist_emulator_fail", &fail);
+	static const char *const unknown[] = {"3", "4", "201"};
+	for (size_t i = 0; i < 3; i++) {
+		char spec[64];
+		(void)snprintf(spec, sizeof spec, "cuPointerGetAttributes:1:%s", unknown[i]);
+		cr_assert_eq(fail(spec), 0);
+		expect_unknown((uintptr_t)host);
+	}
+	cr_assert_eq(fail("cuPointerGetAttributes:1:719"), 0);
+	cr_assert_eq(hoist__pointer_find((uintptr_t)host, &pointer), -EREMOTEIO);
+	cr_assert_not_null(strstr(hoist__error_text(), "CUDA error 719"), "%s",
+			   hoist__error_text());
+}
+ON_EMULATED(cuda_asking_can_fail, HOIST__API_CUDA, asking_fails)
+
+/* --- drivers that others loaded --- */
+
+/* A copy of the stand-in under the driver's own name, where nothing else finds it. */
+static void *load_as(const char *stand_in, const char *name)
+{
+	char command[8192];
+	char path[4096];
+	const char *folder = getenv("TMPDIR");
+	(void)snprintf(path, sizeof path, "%s/%s", folder == NULL ? "/tmp" : folder, name);
+	(void)snprintf(command, sizeof command, "cp '%s/%s' '%s'", getenv("HOIST_EMULATOR_DIR"),
+		       stand_in, path);
+	cr_assert_eq(system(command), 0, "%s", command);
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	cr_assert_not_null(library, "%s", dlerror());
+	(void)unlink(path);
+	return library;
+}
+
+static void symbol(void *library, const char *name, void *pointer)
+{
+	void *found = dlsym(library, name);
+	cr_assert_not_null(found, "%s", dlerror());
+	memcpy(pointer, &found, sizeof found);
+}
+
+Test(device_query, a_driver_that_others_loaded_is_asked)
+{
+	unsigned (*init)(unsigned);
+	unsigned (*retain)(void **, int);
+	unsigned (*push)(void *);
+	unsigned (*alloc)(unsigned long long *, size_t);
+	unsigned (*hip_malloc)(void **, size_t);
+	unsigned long long memory = 0;
+	void *context = NULL;
+	void *hip_memory = NULL;
+	int local = 0;
+	if (!have_stand_ins())
+		cr_skip_test("the stand-in drivers are not built");
+	setenv("HOIST_EMULATE", "cuda:1,hip:1", 1);
+	expect_unknown((uintptr_t)&local);
+	expect_unknown((uintptr_t)&local);
+	void *cuda = load_as("libhoist-emulated-cuda.so", "libcuda.so.1");
+	expect_unknown((uintptr_t)&local); /* loaded, not started */
+	symbol(cuda, "cuInit", &init);
+	symbol(cuda, "cuDevicePrimaryCtxRetain", &retain);
+	symbol(cuda, "cuCtxPushCurrent_v2", &push);
+	symbol(cuda, "cuMemAlloc_v2", &alloc);
+	cr_assert(init(0) == 0 && retain(&context, 0) == 0 && push(context) == 0 &&
+		  alloc(&memory, 4096) == 0);
+	struct hoist__pointer pointer = ask((uintptr_t)memory + 3);
+	cr_assert(pointer.api == HOIST__API_CUDA && pointer.ordinal == 0);
+	cr_assert(pointer.device && !pointer.host);
+	void *hip = load_as("libhoist-emulated-hip.so", "libamdhip64-1a2b.so.6");
+	symbol(hip, "hipMalloc", &hip_malloc);
+	cr_assert_eq(hip_malloc(&hip_memory, 4096), 0);
+	pointer = ask((uintptr_t)hip_memory);
+	cr_assert(pointer.api == HOIST__API_HIP && pointer.ordinal == 0 && pointer.device);
+	expect_unknown((uintptr_t)&local);
+	cr_assert_str_empty(hoist__api_library(HOIST__API_CUDA), "hoist has opened it");
+	cr_assert_str_empty(hoist__api_library(HOIST__API_HIP), "hoist has opened it");
+}
+
+Test(device_query, asking_opens_no_driver)
+{
+	int local = 0;
+	setenv("HOIST_EMULATE", "cuda:1,hip:1", 1);
+	expect_unknown((uintptr_t)&local);
+	cr_assert_str_empty(hoist__api_library(HOIST__API_CUDA));
+	cr_assert_null(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
+	cr_assert_null(dlopen("libhoist-emulated-cuda.so", RTLD_NOW | RTLD_NOLOAD));
+}
+
+/* A driver that could not be opened knows no address. */
+Test(device_query, a_driver_without_devices_is_not_asked)
+{
+	int count = 0;
+	int local = 0;
+	if (!have_stand_ins())
+		cr_skip_test("the stand-in drivers are not built");
+	setenv("HOIST_EMULATE", "cuda:1,hip:1", 1);
+	setenv("HOIST_EMULATE_FAIL", "cuInit:1+:100", 1);
+	cr_assert_eq(hoist__dev_count(HOIST__API_CUDA, &count), -ENODEV);
+	cr_assert_str_not_empty(hoist__api_library(HOIST__API_CUDA));
+	expect_unknown((uintptr_t)&local);
+}
