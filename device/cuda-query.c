@@ -68,6 +68,11 @@ int hoist__cuda_pointer(void *library, uintptr_t address, struct hoist__pointer 
 	if (ask == NULL)
 		return -ENOENT;
 	hoist__cu_result result = ask(4, attributes, results, address);
+	/* Not a word of all addresses that are nobody's; but also of all, where the driver is too
+	 * old to know an attribute. */
+	if (result == HOIST__CU_ERROR_INVALID_VALUE &&
+	    (ask(1, attributes, results, address) == HOIST__CU_ERROR_INVALID_VALUE || type == 0))
+		return -ENOENT;
 	/* Nobody has started it, or made a context. */
 	if (result == HOIST__CU_ERROR_NOT_INITIALIZED || result == HOIST__CU_ERROR_DEINITIALIZED ||
 	    result == HOIST__CU_ERROR_INVALID_CONTEXT)

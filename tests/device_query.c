@@ -231,6 +231,16 @@ static void asking_fails(void)
 		cr_assert_eq(fail(spec), 0);
 		expect_unknown((uintptr_t)host);
 	}
+	/* A driver that says it of what it does not know, and one that is too old to say all. */
+	uintptr_t memory = 0;
+	OK(hoist__dev_mem_alloc(dev, 4096, &memory));
+	cr_assert_eq(fail("cuPointerGetAttributes:1+:1"), 0);
+	expect_unknown((uintptr_t)host);
+	cr_assert_eq(fail("cuPointerGetAttributes:1:1"), 0);
+	expect_unknown((uintptr_t)host);
+	cr_assert_eq(fail("cuPointerGetAttributes:1:1"), 0);
+	cr_assert_eq(hoist__pointer_find(memory, &pointer), -EREMOTEIO);
+	OK(hoist__dev_mem_free(dev, memory, 4096));
 	cr_assert_eq(fail("cuPointerGetAttributes:1:719"), 0);
 	cr_assert_eq(hoist__pointer_find((uintptr_t)host, &pointer), -EREMOTEIO);
 	cr_assert_not_null(strstr(hoist__error_text(), "CUDA error 719"), "%s",

@@ -3,6 +3,7 @@
  * Plain C, so that ThreadSanitizer can watch.  Exit: 0, 1. */
 #include "config.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,50 @@ static void round_trip(struct hoist__dev *dev, struct hoist__dev_stream *streams
 	CHECK(hoist__stream_dev(streams[0]) == dev);
 }
 
+/* How many calls came to the shared stream: its order is all that guards it. */
+static unsigned n_shared;
+
+static int count_shared(void *context)
+{
+	(void)context;
+	n_shared++;
+	return 0;
+}
+
+static int add(void *context)
+{
+	++*(unsigned *)context;
+	return 0;
+}
+
+static int fails(void *context)
+{
+	return hoist__fail(-EILSEQ, "thread %zu", (size_t)(uintptr_t)context);
+}
+
+/* Calls of many threads to one stream, and to the thread's own, which fail there only. */
+static void calls(struct hoist__dev *dev, struct hoist__dev_stream *own, size_t page)
+{
+	struct hoist__pointer pointer;
+	unsigned n_own = 0;
+	char text[32];
+	for (int i = 0; i < N_ROUNDS; i++) {
+		OK(hoist__stream_call(shared_stream, count_shared, NULL));
+		OK(hoist__stream_call(own, add, &n_own));
+		OK(hoist__pointer_find(device_memory + page * BYTES, &pointer));
+	}
+	OK(hoist__stream_call(own, fails, (void *)page));
+	int err = 0;
+	while ((err = hoist__stream_query(own)) == -EAGAIN)
+		usleep(100);
+	CHECK(err == -EILSEQ && n_own == N_ROUNDS);
+	OK(hoist__dev_synchronize(dev));
+	CHECK(hoist__stream_synchronize(own) == -EILSEQ);
+	(void)snprintf(text, sizeof text, "thread %zu", page);
+	CHECK(strcmp(hoist__error_text(), text) == 0);
+	OK(hoist__stream_synchronize(own));
+}
+
 static void *thread_main(void *argument)
 {
 	size_t page = (size_t)(uintptr_t)argument;
@@ -82,6 +127,7 @@ static void *thread_main(void *argument)
 	OK(hoist__event_create(dev, 0, &event));
 	for (unsigned i = 0; i < N_ROUNDS; i++)
 		round_trip(dev, streams, event, page, (unsigned char)(i + page));
+	calls(dev, streams[0], page);
 	hoist__event_destroy(event);
 	hoist__stream_destroy(streams[0]);
 	hoist__stream_destroy(streams[1]);
@@ -125,6 +171,9 @@ static void exercise(enum hoist__api which)
 	OK(hoist__stream_create(dev, &shared_stream));
 	OK(hoist__event_create(dev, 0, &shared_event));
 	CHECK(run_threads(thread_main) == dev);
+	OK(hoist__stream_synchronize(shared_stream));
+	CHECK(n_shared == N_THREADS * N_ROUNDS);
+	n_shared = 0;
 	hoist__event_destroy(shared_event);
 	hoist__stream_destroy(shared_stream);
 	OK(hoist__dev_mem_free(dev, device_memory, bytes));
