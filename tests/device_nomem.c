@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Work on streams while host memory runs out: each allocation of device/ fails in turn.  What could
+ * not be queued has not been and is not called, and the stream goes on.  Plain C; exit: 0, 1. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "device/device.h"
+
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
+				hoist__error_text());                                              \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+static unsigned long countdown; /* allocations until one fails; 0: none does */
+static unsigned long n_failed;
+
+void *__real_calloc(size_t n, size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	if (countdown == 0 || --countdown != 0)
+		return __real_calloc(n, bytes);
+	n_failed++;
+	return NULL;
+}
+
+static int n_called;
+
+static int count(void *context)
+{
+	(void)context;
+	n_called++;
+	return 0;
+}
+
+static int fails(void *context)
+{
+	n_called++;
+	return hoist__fail(-EILSEQ, "call %d", *(int *)context);
+}
+
+enum { N_STEPS = 6 };
+
+/* One thing after the other on a stream of its own: *accepted has a bit for each that was. */
+static int work(struct hoist__dev *dev, uintptr_t memory, unsigned *accepted)
+{
+	struct hoist__dev_stream *stream = NULL;
+	const struct hoist__box box = {
+		.dst = memory,
+		.src = memory + 4096,
+		.width = 3,
+		.rows = 2,
+		.planes = 1,
+		.dst_pitch = 5,
+		.src_pitch = 6,
+	};
+	static int which = 3;
+	int err = hoist__stream_create(dev, &stream);
+	if (err < 0)
+		return err;
+	int results[N_STEPS];
+	n_called = 0;
+	results[0] = hoist__fill_async(stream, memory, 1, 1, 8192);
+	results[1] = hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box);
+	results[2] = hoist__stream_call(stream, count, NULL);
+	results[3] = hoist__stream_call(stream, fails, &which);
+	results[4] = hoist__stream_call(stream, count, NULL);
+	results[5] = hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, memory, memory + 4096,
+				       4096);
+	*accepted = 0;
+	for (int i = 0; i < N_STEPS; i++) {
+		*accepted |= (unsigned)(results[i] == 0) << i;
+		err = err < 0 ? err : results[i];
+	}
+	int done = hoist__stream_synchronize(stream);
+	CHECK(done == (results[3] == 0 ? -EILSEQ : 0));
+	CHECK(done == 0 || strcmp(hoist__error_text(), "call 3") == 0);
+	CHECK(n_called == (results[2] == 0) + (results[3] == 0) + (results[4] == 0));
+	CHECK(hoist__stream_query(stream) == 0);
+	hoist__stream_destroy(stream);
+	return err;
+}
+
+static void sweep(enum hoist__api api)
+{
+	struct hoist__dev *dev = NULL;
+	uintptr_t memory = 0;
+	unsigned accepted = 0;
+	unsigned long n = 0;
+	CHECK(hoist__dev_get(api, 0, &dev) == 0);
+	CHECK(hoist__dev_mem_alloc(dev, 8192, &memory) == 0);
+	for (bool over = false; !over; n++) {
+		CHECK(n < 50);
+		n_failed = 0;
+		countdown = n + 1;
+		int err = work(dev, memory, &accepted);
+		countdown = 0;
+		over = n_failed == 0;
+		CHECK(err == (over ? 0 : -ENOMEM));
+	}
+	CHECK(accepted == (1u << N_STEPS) - 1);
+	CHECK(hoist__dev_mem_free(dev, memory, 8192) == 0);
+	printf("%s: %lu allocations\n", hoist__api_name(api), n - 1);
+	CHECK(n > (api == HOIST__API_CPU ? 8 : 4));
+}
+
+int main(void)
+{
+	char path[4096];
+	sweep(HOIST__API_CPU);
+	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
+	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
+		       getenv("HOIST_EMULATOR_DIR"));
+	if (access(path, R_OK) != 0) {
+		printf("no stand-ins: the CPU alone\n");
+		return 0;
+	}
+	setenv("HOIST_EMULATE", "cuda:1,hip:1", 1);
+	sweep(HOIST__API_CUDA);
+	sweep(HOIST__API_HIP);
+	return 0;
+}
