@@ -5,12 +5,6 @@
 #include "base/error.h"
 #include "base/layout.h"
 
-static int fail_unit(const char *what, int64_t value, int64_t ratio)
-{
-	return hoist__fail(-EINVAL, "repack: %s, %lld, is not a multiple of %lld", what,
-			   (long long)value, (long long)ratio);
-}
-
 static int fail_overflow(const char *what, int64_t value, int64_t ratio)
 {
 	return hoist__fail(-EOVERFLOW, "repack: %s, %lld by %lld, does not fit in 63 bits", what,
@@ -20,16 +14,17 @@ static int fail_overflow(const char *what, int64_t value, int64_t ratio)
 /* @ratio items along @axis become one. */
 static int pack(const hoist_layout *layout, int64_t ratio, int axis, hoist_layout *made)
 {
+	if (layout->shape[axis] % ratio != 0)
+		return hoist__fail(-EINVAL,
+				   "repack: axis %d holds %lld items, not a multiple of %lld", axis,
+				   (long long)layout->shape[axis], (long long)ratio);
 	if (layout->offset % ratio != 0)
-		return fail_unit("the offset", layout->offset, ratio);
+		return hoist__fail(-EINVAL, "repack: the offset, %lld, is not a multiple of %lld",
+				   (long long)layout->offset, (long long)ratio);
 	made->offset = layout->offset / ratio;
 	for (int i = 0; i < layout->rank; i++) {
 		int64_t extent = layout->shape[i];
 		int64_t stride = layout->strides[i];
-		if (i == axis && extent % ratio != 0)
-			return hoist__fail(
-				-EINVAL, "repack: axis %d holds %lld items, not a multiple of %lld",
-				i, (long long)extent, (long long)ratio);
 		if (i != axis && stride % ratio != 0)
 			return hoist__fail(-EINVAL,
 					   "repack: axis %d has the stride %lld, not a multiple of "

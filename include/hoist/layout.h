@@ -198,10 +198,10 @@ HOIST_API int hoist_layout_broadcast(const hoist_layout *layout, int rank, const
 HOIST_API int hoist_layout_repack(const hoist_layout *layout, int64_t itemsize, uintptr_t data,
 				  int axis, int keep_dim, hoist_layout *ret);
 
-/* The largest itemsize, up to @max, that hoist_layout_repack() takes with @data and
- * @axis.  It can be below the present one where @data is not aligned to that; it is the
+/* The largest divisor of @max that hoist_layout_repack() takes with @data and @axis.  It can
+ * be below the present itemsize where @data or @max is no multiple of that; it is the
  * present one where @axis is empty or has a stride other than 1.
- * Returns: -EINVAL also for a @max below 1 or below the present itemsize. */
+ * Returns: -EINVAL also for a @max below the present itemsize. */
 HOIST_API int hoist_layout_max_itemsize(const hoist_layout *layout, int64_t max, uintptr_t data,
 					int axis, int64_t *ret);
 
