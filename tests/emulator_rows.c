@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "emulator-driver.h"
@@ -205,6 +206,20 @@ Test(emulator_rows, calls_come_late_and_on_another_thread, .init = start)
 	cr_expect(called == 5);
 	cr_expect(count().host_calls == 1);
 	cr_expect(cu.cuLaunchHostFunc(stream, NULL, &one) == INVALID);
+}
+
+Test(emulator_rows, calls_have_a_latency, .init = start)
+{
+	struct timespec before;
+	struct timespec after;
+	int one = 1;
+	cu.control.set_latency(30000, 30000);
+	cr_assert(clock_gettime(CLOCK_MONOTONIC, &before) == 0);
+	cr_expect(cu.cuLaunchHostFunc(stream, call, &one) == 0);
+	cr_expect(cu.cuStreamSynchronize(stream) == 0);
+	cr_assert(clock_gettime(CLOCK_MONOTONIC, &after) == 0);
+	cr_expect((after.tv_sec - before.tv_sec) * 1000000000 + after.tv_nsec - before.tv_nsec >=
+		  30000000);
 }
 
 Test(emulator_rows, calls_behind_a_failure_do_not_come, .init = start)
