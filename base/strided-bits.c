@@ -4,6 +4,7 @@
 
 #include "base/strided.h"
 
+#include <endian.h>
 #include <string.h>
 
 /* Up to 64 bits from bit @at (0..7) of @src on; reads only bytes that hold some of them. */
@@ -59,10 +60,11 @@ static void copy_run(uint8_t *dst, int64_t dst_at, const uint8_t *src, int64_t s
 		src += bits / 8;
 		bits %= 8;
 	}
-	for (; to == 0 && bits >= 64; bits -= 64, dst += 8, src += 8) {
-		uint64_t value = load(src, from, 64);
-		for (int i = 0; i < 8; i++)
-			dst[i] = (uint8_t)(value >> (8 * i));
+	for (; to == 0 && bits >= 64; bits -= 64, dst += 8, src += 8) { /* from > 0: 9 bytes */
+		uint64_t word;
+		memcpy(&word, src, sizeof word);
+		word = htole64(le64toh(word) >> from | (uint64_t)src[8] << (64 - from));
+		memcpy(dst, &word, sizeof word);
 	}
 	while (bits > 0) {
 		unsigned now = bits < 56 ? (unsigned)bits : 56;
@@ -71,6 +73,39 @@ static void copy_run(uint8_t *dst, int64_t dst_at, const uint8_t *src, int64_t s
 		src += 7;
 		bits -= now;
 	}
+}
+
+/* One element of at most 8 bits: it lies in one byte, or in two. */
+static inline void copy_one(uint8_t *dst, int64_t dst_at, const uint8_t *src, int64_t src_at,
+			    unsigned bits)
+{
+	unsigned to = (unsigned)dst_at & 7;
+	unsigned from = (unsigned)src_at & 7;
+	dst += dst_at >> 3;
+	src += src_at >> 3;
+	unsigned value = src[0];
+	if (from + bits > 8)
+		value |= (unsigned)src[1] << 8;
+	unsigned mask = ((1U << bits) - 1) << to;
+	value = (value >> from) << to & mask;
+	dst[0] = (uint8_t)((dst[0] & ~mask) | value);
+	if (to + bits > 8)
+		dst[1] = (uint8_t)((dst[1] & ~(mask >> 8)) | value >> 8);
+}
+
+/* The innermost loop. */
+static void copy_line(const struct hoist__nest *nest, uint8_t *dst, int64_t dst_at,
+		      const uint8_t *src, int64_t src_at)
+{
+	int loop = nest->rank - 1;
+	int64_t n = loop < 0 ? 1 : nest->extents[loop];
+	int64_t dst_step = loop < 0 ? 0 : nest->dst_strides[loop];
+	int64_t src_step = loop < 0 ? 0 : nest->src_strides[loop];
+	for (; n > 0; n--, dst_at += dst_step, src_at += src_step)
+		if (nest->item <= 8)
+			copy_one(dst, dst_at, src, src_at, (unsigned)nest->item);
+		else
+			copy_run(dst, dst_at, src, src_at, nest->item);
 }
 
 /* Turns a nest of bits into one of bytes, if every place and size is of whole ones. */
@@ -109,8 +144,8 @@ void hoist__bits_copy(int rank, const int64_t *shape, unsigned bits, void *dst, 
 	int64_t index[HOIST__MAX_RANK];
 	memset(index, 0, (size_t)nest.rank * sizeof index[0]);
 	for (;;) {
-		copy_run(dst, to, src, from, nest.item);
-		int i = nest.rank - 1;
+		copy_line(&nest, dst, to, src, from);
+		int i = nest.rank - 2;
 		for (; i >= 0 && ++index[i] == nest.extents[i]; i--) {
 			index[i] = 0;
 			to -= (nest.extents[i] - 1) * nest.dst_strides[i];
