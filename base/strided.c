@@ -10,6 +10,9 @@
 /* Below this many bytes, calling a special loop costs more than it saves. */
 #define WORTH_A_CALL 256
 
+/* Above this many bytes, an item uses so much of a line that blocks gain less than they cost. */
+#define SMALL_ITEM 16
+
 /* Inserts a loop where the order wants it: inside those with larger strides in dst. */
 static void insert(struct hoist__nest *nest, int64_t n, int64_t dst, int64_t src)
 {
@@ -117,7 +120,7 @@ static box_function choose(const struct hoist__nest *nest, struct hoist__box *bo
 
 	box->item = nest->item;
 	outer->rank = 0;
-	if (row >= 0 && item <= 64 && nest->extents[row] * line >= WORTH_A_CALL) {
+	if (row >= 0 && item <= SMALL_ITEM && nest->extents[row] * line >= WORTH_A_CALL) {
 		for (int i = 0; i < last; i++)
 			if (i != row)
 				insert(outer, nest->extents[i], nest->dst_strides[i],
