@@ -1,143 +1,130 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer.c - dtype, shape and strides over shared storage. */
+/* lib/buffer.c - references, closing, and what is known of a buffer. */
 #include "config.h"
 
-#include "hoist/buffer.h"
+#include "lib/buffer-private.h"
 
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/layout.h"
-#include "lib/objects.h"
-#include "lib/storage.h"
-#include "lib/transfer.h"
+#include "lib/device-private.h"
 
-/* Immutable but for the count. */
-struct hoist_buffer {
-	_Atomic unsigned xrefs;
-	struct hoist__storage *storage;
-	size_t offset; /* of the first element in the storage */
-	size_t bytes;  /* of the elements */
-	uint64_t elements;
-	hoist_dtype dtype;
-	int rank;
-	int64_t *strides; /* in `dims`, behind the shape */
-	int64_t dims[];
-};
+/* --- what all calls begin with --- */
 
-static int check_buffer(const hoist_buffer *buffer)
+int hoist__buffer_check(const hoist_buffer *buffer, const char *what)
 {
-	return buffer != NULL ? 0 : hoist__fail(-EINVAL, "the buffer is NULL");
-}
-
-/* How many elements and bytes a shape has; checks all of it. */
-static int measure(hoist_dtype dtype, int rank, const int64_t *shape, uint64_t *elements,
-		   size_t *bytes)
-{
-	int err = hoist__layout_elements(rank, shape, elements);
-	if (err == 0)
-		err = hoist_dtype_bytes(dtype, *elements, bytes);
-	return err;
-}
-
-int hoist__buffer_over(struct hoist__storage *storage, size_t offset, hoist_dtype dtype, int rank,
-		       const int64_t *shape, hoist_buffer **ret)
-{
-	uint64_t elements;
-	size_t bytes;
-	int err = measure(dtype, rank, shape, &elements, &bytes);
-	if (err < 0)
-		return err;
-	size_t room = hoist__storage_bytes(storage);
-	if (offset > room || bytes > room - offset)
-		return hoist__fail(-EINVAL,
-				   "%llu elements of %s (%zu bytes) from byte %zu on leave the "
-				   "%zu bytes there are",
-				   (unsigned long long)elements, hoist_dtype_name(dtype), bytes,
-				   offset, room);
-	size_t n = (size_t)rank;
-	size_t size = sizeof(hoist_buffer) + 2 * n * sizeof(int64_t);
-	hoist_buffer *made = malloc(size);
-	if (made == NULL)
-		return hoist__fail_nomem("a buffer", size);
-	atomic_init(&made->xrefs, 1);
-	made->offset = offset;
-	made->bytes = bytes;
-	made->elements = elements;
-	made->dtype = dtype;
-	made->rank = rank;
-	made->strides = made->dims + n;
-	if (n > 0)
-		memcpy(made->dims, shape, n * sizeof(int64_t));
-	err = hoist__layout_c_strides(rank, shape, made->strides);
-	if (err < 0) {
-		free(made);
-		return err;
-	}
-	made->storage = hoist__storage_ref(storage);
-	*ret = made;
+	if (buffer == NULL)
+		return hoist__fail(-EINVAL, "%s is NULL", what);
+	if (buffer->storage == NULL)
+		return hoist__fail(-EBADF, "%s was closed", what);
 	return 0;
 }
 
-static struct hoist__span span_of(const hoist_buffer *buffer, size_t offset)
+static bool is_read_only(const hoist_buffer *buffer)
+{
+	return buffer->read_only || hoist__storage_is_read_only(buffer->storage);
+}
+
+int hoist__buffer_check_writable(const hoist_buffer *buffer, const char *what)
+{
+	int err = hoist__buffer_check(buffer, what);
+	if (err < 0 || !is_read_only(buffer))
+		return err;
+	return hoist__fail(-EROFS, "%s cannot be written to: its memory is %s; copy it first", what,
+			   buffer->read_only ? "read-only" : "frozen or read-only");
+}
+
+/* The default stream has no work as long as nobody asked for it. */
+static hoist_stream *known_stream(const hoist_buffer *buffer)
+{
+	return buffer->stream != NULL ? buffer->stream : atomic_load(&buffer->device->xstream);
+}
+
+int hoist__buffer_settle(hoist_buffer *buffer)
+{
+	int err = hoist__storage_allocate(buffer->storage);
+	hoist_stream *stream = known_stream(buffer);
+	if (err == 0 && stream != NULL)
+		err = hoist_stream_synchronize(stream);
+	return err;
+}
+
+struct hoist__span hoist__buffer_span(const hoist_buffer *buffer, int64_t offset)
 {
 	const struct hoist__span span = {
-		hoist__storage_device(buffer->storage),
+		buffer->device,
 		hoist__storage_kind(buffer->storage),
-		hoist__storage_address(buffer->storage) + buffer->offset + offset,
+		hoist__storage_address(buffer->storage) + buffer->offset + (uintptr_t)offset,
 	};
 	return span;
 }
 
-static int create(hoist_device *device, hoist_dtype dtype, int rank, const int64_t *shape,
-		  unsigned flags, hoist_buffer **ret)
+/* --- making --- */
+
+/* Packed, a part of a byte counted as one; whole blocks were seen to before. */
+static int count_bytes(hoist_dtype dtype, uint64_t elements, size_t *ret)
+{
+	const struct hoist__dtype_info *info = hoist__dtype_info(dtype);
+	if (info->bits % 8 == 0)
+		return hoist_dtype_bytes(dtype, elements, ret);
+	uint64_t bits;
+	if (hoist__mul_overflow(elements, info->bits, &bits) || bits > INT64_MAX - 7)
+		return hoist__fail(-EOVERFLOW, "%llu elements of %s do not fit in memory",
+				   (unsigned long long)elements, info->name);
+	*ret = (size_t)((bits + 7) / 8);
+	return 0;
+}
+
+int hoist__buffer_make(struct hoist__storage *storage, const struct hoist__view *view,
+		       hoist_buffer **ret)
 {
 	uint64_t elements;
 	size_t bytes;
-	int err = measure(dtype, rank, shape, &elements, &bytes);
+	int err = hoist__layout_elements(view->rank, view->shape, &elements);
+	if (err == 0)
+		err = count_bytes(view->dtype, elements, &bytes);
 	if (err < 0)
 		return err;
-	struct hoist__pool *pool = NULL;
-	if (bytes > 0)
-		err = flags & HOIST_BUFFER_PINNED ? hoist__device_pinned_pool(device, &pool)
-						  : hoist__device_pool(device, &pool);
-	if (err < 0)
-		return err;
-	struct hoist__storage *storage;
-	err = hoist__storage_alloc(device, pool, bytes, 0, 0, &storage);
-	if (err < 0)
-		return err;
-	hoist_buffer *made = NULL;
-	err = hoist__buffer_over(storage, 0, dtype, rank, shape, &made);
-	hoist__storage_unref(storage);
-	if (err == 0 && flags & HOIST_BUFFER_ZERO) {
-		const struct hoist__span all = span_of(made, 0);
-		err = hoist__fill(&all, 0, bytes);
-	}
+	size_t n = (size_t)view->rank;
+	size_t size = sizeof(hoist_buffer) + 2 * n * sizeof(int64_t);
+	hoist_buffer *made = malloc(size);
+	if (made == NULL)
+		return hoist__fail_nomem("a buffer", size);
+	*made = (hoist_buffer){
+		.dtype = view->dtype,
+		.rank = view->rank,
+		.bit = view->bit,
+		.read_only = view->read_only,
+		.device = hoist__storage_device(storage),
+		.id = hoist__next_id(),
+		.offset = view->offset,
+		.bytes = bytes,
+		.elements = elements,
+	};
+	atomic_init(&made->xrefs, 1);
+	made->strides = made->dims + n;
+	if (n > 0)
+		memcpy(made->dims, view->shape, n * sizeof(int64_t));
+	if (view->strides == NULL)
+		err = hoist__layout_c_strides(view->rank, view->shape, made->strides);
+	else if (n > 0)
+		memcpy(made->strides, view->strides, n * sizeof(int64_t));
 	if (err < 0) {
-		hoist_buffer_unref(made);
+		free(made);
 		return err;
 	}
+	made->contiguous = view->strides == NULL ||
+			   hoist__layout_contiguous(made->rank, made->dims, made->strides);
+	made->storage = hoist__storage_ref(storage);
+	made->stream = view->stream != NULL ? hoist_stream_ref(view->stream) : NULL;
 	*ret = made;
 	return 0;
 }
 
-int hoist_buffer_create(hoist_device *device, hoist_dtype dtype, int rank, const int64_t *shape,
-			unsigned flags, hoist_buffer **ret)
-{
-	if (device == NULL)
-		return hoist__fail(-EINVAL, "a buffer needs a device; it is NULL");
-	unsigned unknown = flags & ~(HOIST_BUFFER_PINNED | HOIST_BUFFER_ZERO);
-	if (unknown != 0)
-		return hoist__fail(-EINVAL, "0x%x are no flags of a buffer", unknown);
-	int err = create(device, dtype, rank, shape, flags, ret);
-	if (err < 0)
-		return hoist__fail_in(err, "a buffer on %s", hoist_device_spec(device));
-	return 0;
-}
+/* --- references --- */
 
 hoist_buffer *hoist_buffer_ref(hoist_buffer *buffer)
 {
@@ -151,8 +138,47 @@ void hoist_buffer_unref(hoist_buffer *buffer)
 	    atomic_fetch_sub_explicit(&buffer->xrefs, 1, memory_order_acq_rel) != 1)
 		return;
 	hoist__storage_unref(buffer->storage);
+	if (buffer->stream != NULL)
+		hoist_stream_unref(buffer->stream);
 	free(buffer);
 }
+
+int hoist_buffer_close(hoist_buffer *buffer, hoist_stream *stream)
+{
+	if (buffer == NULL)
+		return hoist__buffer_check(buffer, "the buffer to close");
+	if (buffer->storage == NULL)
+		return 0;
+	int err = stream != NULL ? hoist__storage_free_on(buffer->storage, stream) : 0;
+	if (err < 0)
+		return hoist__fail_in(err, "closing a buffer");
+	struct hoist__storage *storage = buffer->storage;
+	buffer->storage = NULL;
+	buffer->bytes = 0;
+	hoist__storage_unref(storage);
+	return 0;
+}
+
+int hoist_buffer_is_closed(const hoist_buffer *buffer)
+{
+	return buffer->storage == NULL;
+}
+
+int hoist_buffer_allocate(hoist_buffer *buffer)
+{
+	int err = hoist__buffer_check(buffer, "the buffer to allocate");
+	return err < 0 ? err : hoist__storage_allocate(buffer->storage);
+}
+
+int hoist_buffer_freeze(hoist_buffer *buffer)
+{
+	int err = hoist__buffer_check(buffer, "the buffer to freeze");
+	if (err == 0)
+		hoist__storage_freeze(buffer->storage);
+	return err;
+}
+
+/* --- what is known --- */
 
 hoist_dtype hoist_buffer_dtype(const hoist_buffer *buffer)
 {
@@ -186,139 +212,131 @@ size_t hoist_buffer_bytes(const hoist_buffer *buffer)
 
 int hoist_buffer_is_contiguous(const hoist_buffer *buffer)
 {
-	return hoist__layout_contiguous(buffer->rank, buffer->dims, buffer->strides);
+	return buffer->contiguous;
 }
 
 int hoist_buffer_is_pinned(const hoist_buffer *buffer)
 {
-	return hoist__storage_kind(buffer->storage) == HOIST__MEMORY_PINNED;
+	return buffer->storage != NULL &&
+	       hoist__storage_kind(buffer->storage) == HOIST__MEMORY_PINNED;
+}
+
+int hoist_buffer_is_host(const hoist_buffer *buffer)
+{
+	return hoist__device_is_cpu(buffer->device);
 }
 
 hoist_device *hoist_buffer_device(const hoist_buffer *buffer)
 {
-	return hoist__storage_device(buffer->storage);
+	return buffer->device;
+}
+
+int hoist_buffer_stream(const hoist_buffer *buffer, hoist_stream **ret)
+{
+	int err = hoist__buffer_check(buffer, "the buffer to ask for its stream");
+	hoist_stream *stream = err == 0 ? known_stream(buffer) : NULL;
+	if (err == 0 && stream == NULL) {
+		err = hoist_device_default_stream(buffer->device, &stream);
+		if (err == 0)
+			hoist_stream_unref(stream); /* the device keeps it */
+	}
+	if (err == 0)
+		*ret = stream;
+	return err;
+}
+
+static bool is_on_host(const struct hoist__storage *storage)
+{
+	return hoist__storage_kind(storage) != HOIST__MEMORY_DEVICE &&
+	       hoist__storage_has_access(storage);
 }
 
 void *hoist_buffer_data(const hoist_buffer *buffer)
 {
-	if (buffer->bytes == 0 || hoist__storage_kind(buffer->storage) == HOIST__MEMORY_DEVICE)
+	if (buffer->bytes == 0 || !is_on_host(buffer->storage))
 		return NULL;
-	return (void *)(hoist__storage_address(buffer->storage) + buffer->offset);
+	uintptr_t base = hoist__storage_address(buffer->storage);
+	return base != 0 ? (void *)(base + buffer->offset) : NULL;
 }
 
 uintptr_t hoist_buffer_address(const hoist_buffer *buffer)
 {
 	if (buffer->bytes == 0)
 		return 0;
-	return hoist__storage_device_address(buffer->storage) + buffer->offset;
+	uintptr_t base = hoist__storage_device_address(buffer->storage);
+	return base != 0 ? base + buffer->offset : 0;
 }
 
-int hoist_buffer_view(hoist_buffer *buffer, size_t byte_offset, hoist_dtype dtype, int rank,
-		      const int64_t *shape, hoist_buffer **ret)
+int hoist_buffer_is_aligned(const hoist_buffer *buffer, size_t alignment)
 {
-	int err = check_buffer(buffer);
-	if (err < 0)
-		return err;
-	/* Against the buffer's own bytes: the storage may go on behind them. */
-	uint64_t elements;
-	size_t bytes;
-	err = measure(dtype, rank, shape, &elements, &bytes);
-	if (err < 0)
-		return hoist__fail_in(err, "a view");
-	if (byte_offset > buffer->bytes || bytes > buffer->bytes - byte_offset)
-		return hoist__fail(-EINVAL,
-				   "a view of %zu bytes from byte %zu on leaves its buffer of %zu "
-				   "bytes",
-				   bytes, byte_offset, buffer->bytes);
-	return hoist__buffer_over(buffer->storage, buffer->offset + byte_offset, dtype, rank, shape,
-				  ret);
+	if (alignment == 0)
+		alignment = hoist__dtype_info(buffer->dtype)->align;
+	return buffer->bit == 0 && hoist_buffer_address(buffer) % alignment == 0;
 }
 
-static int copy_all(hoist_buffer *dst, hoist_buffer *src)
+static void describe_storage(const hoist_buffer *buffer, hoist_buffer_info *info)
 {
-	const struct hoist__span to = span_of(dst, 0);
-	const struct hoist__span from = span_of(src, 0);
-	int err = hoist__transfer(&to, &from, src->bytes);
-	if (err < 0)
-		return hoist__fail_in(err, "copying %zu bytes from %s to %s", src->bytes,
-				      hoist_device_spec(from.device), hoist_device_spec(to.device));
-	return 0;
+	const struct hoist__storage *storage = buffer->storage;
+	enum hoist__memory_kind kind = hoist__storage_kind(storage);
+	bool access = hoist__storage_has_access(storage);
+	bool accelerator = !hoist__device_is_cpu(buffer->device);
+	info->storage_id = hoist__storage_id(storage);
+	info->storage_bytes = hoist__storage_bytes(storage);
+	info->offset = buffer->offset;
+	info->bit_offset = buffer->bit;
+	info->memory = hoist__storage_memory(storage);
+	info->is_allocated = info->storage_bytes == 0 || hoist__storage_address(storage) != 0;
+	info->is_host_accessible = is_on_host(storage);
+	info->is_device_accessible = access && accelerator && kind != HOIST__MEMORY_HOST;
+	info->is_managed = kind == HOIST__MEMORY_MANAGED;
+	info->is_mapped = hoist__storage_is_mapped(storage);
+	info->is_read_only = is_read_only(buffer);
+	if (info->is_device_accessible)
+		info->device_id = hoist__dev_ordinal(hoist__device_dev(buffer->device));
 }
 
-int hoist_buffer_copy_into(hoist_buffer *dst, hoist_buffer *src)
+int hoist_buffer_get_info(const hoist_buffer *buffer, hoist_buffer_info *info)
 {
-	int err = check_buffer(dst);
-	if (err == 0)
-		err = check_buffer(src);
-	if (err < 0)
-		return err;
-	if (dst->dtype != src->dtype || dst->elements != src->elements)
-		return hoist__fail(-EINVAL,
-				   "copying %llu elements of %s into a buffer of %llu of %s; both "
-				   "must agree",
-				   (unsigned long long)src->elements, hoist_dtype_name(src->dtype),
-				   (unsigned long long)dst->elements, hoist_dtype_name(dst->dtype));
-	return copy_all(dst, src);
+	if (buffer == NULL)
+		return hoist__buffer_check(buffer, "the buffer to describe");
+	hoist_buffer_info known = {
+		.size = sizeof known,
+		.id = buffer->id,
+		.device_id = -1,
+		.is_closed = buffer->storage == NULL,
+	};
+	if (buffer->storage != NULL)
+		describe_storage(buffer, &known);
+	return hoist__options_out("hoist_buffer_info", info, &known, sizeof known);
 }
 
-int hoist_buffer_copy(hoist_buffer *src, hoist_device *device, hoist_buffer **ret)
+int hoist_buffer_equal(const hoist_buffer *a, const hoist_buffer *b)
 {
-	int err = check_buffer(src);
-	if (err < 0)
-		return err;
-	hoist_buffer *made;
-	err = hoist_buffer_create(device, src->dtype, src->rank, src->dims, 0, &made);
-	if (err < 0)
-		return err;
-	err = copy_all(made, src);
-	if (err < 0) {
-		hoist_buffer_unref(made);
-		return err;
-	}
-	*ret = made;
-	return 0;
+	if (a == NULL || b == NULL || a->storage == NULL || b->storage == NULL)
+		return 0;
+	return a->bytes == b->bytes && a->device == b->device && a->bit == b->bit &&
+	       hoist_buffer_address(a) == hoist_buffer_address(b);
 }
 
-/* The checks of read and write; @verb for the text. */
-static int check_range(const hoist_buffer *buffer, const char *verb, size_t offset,
-		       const void *host, size_t bytes)
+int hoist_buffer_host_bytes(hoist_buffer *buffer, int for_writing, void **ret, size_t *ret_bytes)
 {
-	int err = check_buffer(buffer);
+	static const char what[] = "the buffer whose bytes are asked for";
+	int err = for_writing ? hoist__buffer_check_writable(buffer, what)
+			      : hoist__buffer_check(buffer, what);
 	if (err < 0)
 		return err;
-	if (offset > buffer->bytes || bytes > buffer->bytes - offset)
-		return hoist__fail(-EINVAL,
-				   "%s %zu bytes from byte %zu on leaves the buffer of %zu", verb,
-				   bytes, offset, buffer->bytes);
-	if (host == NULL && bytes > 0)
-		return hoist__fail(-EINVAL, "%s %zu bytes: the host memory is NULL", verb, bytes);
-	return 0;
-}
-
-int hoist_buffer_read(hoist_buffer *buffer, size_t offset, void *host, size_t bytes)
-{
-	int err = check_range(buffer, "reading", offset, host, bytes);
+	if (!is_on_host(buffer->storage))
+		return hoist__fail(-ENOTSUP,
+				   "the CPU cannot touch this memory of %s; copy the buffer to the "
+				   "cpu",
+				   hoist_device_spec(buffer->device));
+	if (!buffer->contiguous || buffer->bit != 0)
+		return hoist__fail(-EINVAL, "the buffer is not contiguous, its bytes are not one "
+					    "run; copy it first");
+	err = hoist__buffer_settle(buffer);
 	if (err < 0)
 		return err;
-	const struct hoist__span from = span_of(buffer, offset);
-	const struct hoist__span to = {NULL, HOIST__MEMORY_HOST, (uintptr_t)host};
-	err = hoist__transfer(&to, &from, bytes);
-	if (err < 0)
-		return hoist__fail_in(err, "reading %zu bytes from %s", bytes,
-				      hoist_device_spec(from.device));
-	return 0;
-}
-
-int hoist_buffer_write(hoist_buffer *buffer, size_t offset, const void *host, size_t bytes)
-{
-	int err = check_range(buffer, "writing", offset, host, bytes);
-	if (err < 0)
-		return err;
-	const struct hoist__span to = span_of(buffer, offset);
-	const struct hoist__span from = {NULL, HOIST__MEMORY_HOST, (uintptr_t)host};
-	err = hoist__transfer(&to, &from, bytes);
-	if (err < 0)
-		return hoist__fail_in(err, "writing %zu bytes to %s", bytes,
-				      hoist_device_spec(to.device));
+	*ret = hoist_buffer_data(buffer);
+	*ret_bytes = buffer->bytes;
 	return 0;
 }

@@ -28,7 +28,7 @@ static int make_buffer(struct hoist_load *load, size_t index, hoist_buffer **ret
 	struct hoist__storage *storage = load->storages[load->n_storages > 1 ? entry->file : 0];
 	struct hoist__storage *none = NULL;
 	if (storage == NULL) { /* a mapped load's file of which only empty tensors were selected */
-		int err = hoist__storage_alloc(load->device, NULL, 0, 1, 0, &none);
+		int err = hoist__storage_none(load->device, &none);
 		if (err < 0)
 			return err;
 		storage = none;

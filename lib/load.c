@@ -92,7 +92,7 @@ static int map_files(struct hoist_load *load)
 					  &map);
 		if (err < 0)
 			return err;
-		err = hoist__storage_map(load->device, &map, &load->storages[file]);
+		err = hoist__storage_map(load->device, &map, false, &load->storages[file]);
 		if (err < 0) {
 			hoist__map_close(&map);
 			return err;
@@ -123,16 +123,17 @@ static int allocate(struct hoist_load *load)
 		return hoist__fail_nomem("a load", load->n_storages * sizeof *load->storages);
 	if (map)
 		return map_files(load);
-	struct hoist__pool *pool;
-	int err = hoist__device_pool(load->device, &pool);
+	hoist_memory *memory;
+	int err = hoist_memory_of_device(load->device, HOIST_MEMORY_DEVICE, &memory);
 	if (err < 0)
 		return err;
 	bool lazy = hoist__load_is_lazy(load);
 	size_t align = lazy	       ? HOIST__HUGE_PAGE_BYTES
 		       : load->to_host ? (size_t)load->plan.align
 				       : MAX_TENSOR_ALIGN;
-	err = hoist__storage_alloc(load->device, pool, (size_t)load->plan.destination_bytes, align,
-				   lazy ? HOIST__ALLOC_LAZY : 0, &load->storages[0]);
+	err = hoist__storage_create(memory, NULL, (size_t)load->plan.destination_bytes, align,
+				    lazy ? HOIST__STORAGE_UNPOPULATED : 0, &load->storages[0]);
+	hoist_memory_unref(memory);
 	if (err < 0)
 		return hoist__fail_in(err, "the destination of %llu tensors on %s",
 				      (unsigned long long)load->plan.n_tensors,

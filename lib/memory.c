@@ -52,7 +52,7 @@ static bool stream_fits(const hoist_memory *memory, const struct hoist__dev *dev
 	return dev == memory->dev || (kind == HOIST_MEMORY_MANAGED && is_cpu(dev));
 }
 
-static int check_stream(const hoist_memory *memory, const hoist_stream *stream)
+int hoist__memory_check_stream(const hoist_memory *memory, const hoist_stream *stream)
 {
 	if (stream == NULL)
 		return hoist__fail(-EINVAL, "\"%s\": the stream is NULL", memory->name);
@@ -121,7 +121,7 @@ int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t align, hois
 {
 	int err = check_memory(memory);
 	if (err == 0)
-		err = check_stream(memory, stream);
+		err = hoist__memory_check_stream(memory, stream);
 	return err < 0 ? err : alloc_slow(memory, bytes, align, stream, ret);
 }
 
@@ -142,7 +142,7 @@ int hoist_memory_free_on(hoist_memory *memory, uintptr_t address, hoist_stream *
 {
 	int err = check_memory(memory);
 	if (err == 0)
-		err = check_stream(memory, stream);
+		err = hoist__memory_check_stream(memory, stream);
 	if (err < 0 || address == 0)
 		return err;
 	return named(memory, memory->ops->free(memory, address, stream));
@@ -154,7 +154,7 @@ int hoist_memory_use(hoist_memory *memory, uintptr_t address, hoist_stream *stre
 	if (err == 0 && memory->ops->use == NULL)
 		return fail_unsupported(memory, "wait for several streams");
 	if (err == 0)
-		err = check_stream(memory, stream);
+		err = hoist__memory_check_stream(memory, stream);
 	return err < 0 ? err : named(memory, memory->ops->use(memory, address, stream));
 }
 

@@ -100,6 +100,9 @@ int hoist__memory_pool(hoist_memory *memory, struct hoist__pool **ret);
 int hoist__memory_make_pool(hoist_memory *memory, struct hoist__pool **ret);
 void hoist__memory_pool_statistics(struct hoist__pool *pool, hoist_memory_statistics *ret);
 
+/* 0, or -EINVAL: @stream is NULL, or cannot order memory of this kind and device. */
+int hoist__memory_check_stream(const hoist_memory *memory, const hoist_stream *stream);
+
 /* True if it is memory of the host alone: what a child of fork may go on with. */
 bool hoist__memory_is_host(const hoist_memory *memory);
 

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/storage.h - the bytes behind buffers: shared, reference counted.
  *
- * A storage keeps what its bytes need: the pool its block came from, or the map
- * of a file; its device lives as long as the process.  The last reference gives
- * it back:
+ * A storage keeps what its bytes need.  There are three origins:
  *
- *   POOL  a block of alloc/pool.h       -> hoist__pool_free, hoist__pool_unref
- *   MAP   a private map of a file       -> hoist__map_close
- *   NONE  no bytes (empty buffers)
+ *   resource  a block of a hoist_memory; taken at once, or (LAZY) by the first
+ *             hoist__storage_allocate(); freed to it, in the order of `stream` if there is one
+ *   wrapped   memory from elsewhere (a map, the caller's, another process's); release(context)
+ *             is called once, by the last reference
+ *   none      no bytes (empty buffers)
  *
- * Threads: counting is atomic; everything else is immutable.
+ * Work on streams: hoist__storage_use() notes that work queued on a stream uses the bytes.
+ * A resource that can order a free behind several streams is told so at once; for all other
+ * storage the streams are kept, and the last reference waits for them.
+ *
+ * Threads: counting is atomic, allocation happens once (under `lock`, as does keeping
+ * streams), freezing is one way; everything else is immutable.
  */
 #ifndef HOIST_LIB_STORAGE_H
 #define HOIST_LIB_STORAGE_H
@@ -25,25 +30,85 @@
 
 struct hoist__storage;
 
-/* A block of @bytes (0 gives a NONE storage) from @pool, which is one of
- * @device's pools.  @flags as hoist__pool_alloc().
- * Returns: 0; as hoist__pool_alloc(). */
-int hoist__storage_alloc(hoist_device *device, struct hoist__pool *pool, size_t bytes, size_t align,
-			 unsigned flags, struct hoist__storage **ret);
+/* --- making --- */
+
+#define HOIST__STORAGE_LAZY 1u
+#define HOIST__STORAGE_ZERO 2u
+#define HOIST__STORAGE_UNPOPULATED 4u /* HOIST__ALLOC_LAZY of alloc/pool.h */
+
+/* @bytes (0 gives a storage of no bytes) from @memory.  @stream NULL, or the stream that the block
+ * is allocated and freed on, of which a reference is taken. Returns: 0; as hoist_memory_alloc(). */
+int hoist__storage_create(hoist_memory *memory, hoist_stream *stream, size_t bytes, size_t align,
+			  unsigned flags, struct hoist__storage **ret);
+
+/* A storage of no bytes. */
+int hoist__storage_none(hoist_device *device, struct hoist__storage **ret);
+
+/* Memory from elsewhere, of @device. */
+struct hoist__foreign {
+	hoist_device *device;
+	enum hoist__memory_kind kind; /* PINNED: registered with the device's driver */
+	uintptr_t address;
+	uintptr_t device_address; /* as the device's kernels see it; `address` if it is the same */
+	size_t bytes;
+	bool read_only;
+	bool mapped;	/* another process's */
+	bool no_access; /* neither host nor device may touch it (a caller's own resource) */
+	void (*release)(void *context); /* NULL: nothing to do */
+	void *context;
+};
+
+/* If it fails, release is not called.  Returns: 0; -ENOMEM. */
+int hoist__storage_wrap(const struct hoist__foreign *foreign, struct hoist__storage **ret);
+
+/* The caller's block of @memory, freed to it.  Returns: 0; -EINVAL, -ENOMEM. */
+int hoist__storage_adopt(hoist_memory *memory, hoist_stream *stream, uintptr_t address,
+			 size_t bytes, struct hoist__storage **ret);
+
+/* The last reference will neither free nor release anything: for a caller who could not make
+ * what the storage was for, and owns the memory again. */
+void hoist__storage_forget(struct hoist__storage *storage);
 
 /* Takes over *map (zeroed on success). */
-int hoist__storage_map(hoist_device *device, struct hoist__map *map, struct hoist__storage **ret);
+int hoist__storage_map(hoist_device *device, struct hoist__map *map, bool read_only,
+		       struct hoist__storage **ret);
 
 struct hoist__storage *hoist__storage_ref(struct hoist__storage *storage);
 void hoist__storage_unref(struct hoist__storage *storage); /* takes NULL */
 
-uintptr_t hoist__storage_address(const struct hoist__storage *storage); /* 0 for NONE */
+/* --- using --- */
+
+/* Takes the memory if there is none yet; no-op else. */
+int hoist__storage_allocate(struct hoist__storage *storage);
+
+/* Work queued on @stream uses the bytes from now on: they stay until it has passed.
+ * Returns: 0; -EINVAL (the memory's resource cannot be ordered by such a stream); -ENOMEM. */
+int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream);
+
+/* The stream that the block is freed on, instead of the one it was allocated on.
+ * Returns: 0; -EINVAL as above. */
+int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream);
+
+void hoist__storage_freeze(struct hoist__storage *storage);
+
+/* --- what is known --- */
+
+uintptr_t hoist__storage_address(const struct hoist__storage *storage); /* 0: none, or not yet */
 /* The same byte as the device's kernels see it. */
 uintptr_t hoist__storage_device_address(const struct hoist__storage *storage);
 size_t hoist__storage_bytes(const struct hoist__storage *storage);
+uint64_t hoist__storage_id(const struct hoist__storage *storage);
 hoist_device *hoist__storage_device(const struct hoist__storage *storage); /* borrowed */
-/* HOST for maps and for NONE; unless DEVICE, the address is a pointer. */
+hoist_memory *
+hoist__storage_memory(const struct hoist__storage *storage); /* borrowed; may be NULL */
+/* HOST for no bytes; unless DEVICE, the address is a pointer. */
 enum hoist__memory_kind hoist__storage_kind(const struct hoist__storage *storage);
+bool hoist__storage_is_read_only(const struct hoist__storage *storage); /* or frozen */
+bool hoist__storage_is_mapped(const struct hoist__storage *storage);
+bool hoist__storage_has_access(const struct hoist__storage *storage);
+
+/* Numbers that no object of the process has had: buffers' and storages'. */
+uint64_t hoist__next_id(void);
 
 /* A contiguous buffer in C order over storage bytes from @offset on; takes a
  * reference of its own.

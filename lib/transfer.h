@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/transfer.h - moving bytes between any two places, and waiting for them.
+/* lib/transfer.h - moving runs of bytes between any two places, and waiting for them.
  *
  *   from \ to      host             pinned           device
  *   host           memmove          memmove          bounce
@@ -15,22 +15,21 @@
  * "pinned" holds for the devices of the api that the memory is registered
  * with; to another api, and to all of them where the CPU locked it, such memory
  * is as good as pageable and bounces.  A driver is never given pageable memory:
- * it would copy synchronously through small buffers of its own.
- *
- * Streams and events are costly to make, so a device keeps a few idle sets of
- * them, its lanes.  A lane serves one transfer at a time.
+ * it would copy synchronously through small buffers of its own.  Managed memory counts as
+ * pinned: the driver knows it, and the CPU may touch it.
  *
  * Threads: any; transfers of one device run beside each other.
  */
 #ifndef HOIST_LIB_TRANSFER_H
 #define HOIST_LIB_TRANSFER_H
 
-#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "alloc/region.h"
 #include "hoist/device.h"
+#include "lib/lane.h"
 
 /* Where bytes are.  HOST ignores @device; PINNED is registered with it. */
 struct hoist__span {
@@ -39,6 +38,17 @@ struct hoist__span {
 	uintptr_t address;
 };
 
+enum hoist__api hoist__span_api(const struct hoist__span *span);
+
+/* The CPU can touch it. */
+bool hoist__span_on_host(const struct hoist__span *span);
+
+/* @host is known to the driver of @on's device: it can copy from and to there by itself. */
+bool hoist__span_is_direct(const struct hoist__span *host, const struct hoist__span *on);
+
+/* What a driver pinned is not there in a child of fork: -ESTALE. */
+int hoist__span_check(const struct hoist__span *span);
+
 /* Copies as if through a third place: the two may overlap.  When it returns,
  * 0 or not, nothing of it is in flight.
  * Returns: 0; -ENOMEM, -EPERM (the slots); -ENODEV, -EREMOTEIO, -ESTALE. */
@@ -46,18 +56,5 @@ int hoist__transfer(const struct hoist__span *dst, const struct hoist__span *src
 
 /* Sets @bytes bytes to @value.  Returns: as hoist__transfer(). */
 int hoist__fill(const struct hoist__span *dst, unsigned char value, size_t bytes);
-
-struct hoist__lane;
-
-struct hoist__lanes {
-	pthread_mutex_t lock;
-	struct hoist__lane *idle;
-	unsigned n_idle;
-};
-
-void hoist__lanes_init(struct hoist__lanes *lanes);
-
-/* Ends the idle ones. */
-void hoist__lanes_drain(struct hoist__lanes *lanes);
 
 #endif

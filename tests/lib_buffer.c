@@ -185,8 +185,8 @@ Test(buffer, what_cannot_be_made_is_refused, .init = open_all)
 		expect_text("axis 1 has the extent -1");
 		cr_expect_eq(hoist_buffer_create(d, HOIST_DTYPE_INVALID, 1, one, 0, &b), -EINVAL);
 		cr_expect_eq(hoist_buffer_create(d, (hoist_dtype)9999, 1, one, 0, &b), -EINVAL);
-		cr_expect_eq(hoist_buffer_create(d, HOIST_U8, 1, one, 8, &b), -EINVAL);
-		expect_text("0x8 are no flags");
+		cr_expect_eq(hoist_buffer_create(d, HOIST_U8, 1, one, 16, &b), -EINVAL);
+		expect_text("0x10 are no flags");
 		cr_expect_eq(hoist_buffer_create(d, HOIST_U8, 2, huge, 0, &b), -EOVERFLOW);
 		cr_expect_eq(hoist_buffer_create(d, HOIST_F32, 1, large, 0, &b), -EOVERFLOW);
 		cr_expect_eq(hoist_buffer_create(d, HOIST_U8, 1, large, 0, &b),
@@ -314,47 +314,4 @@ Test(buffer, references_may_be_dropped_in_any_order, .init = open_all)
 	}
 	hoist_buffer_unref(NULL);
 	cr_assert(lib_nothing_outstanding(devices));
-}
-
-Test(buffer, reads_and_writes_stay_inside, .init = open_all)
-{
-	char host[16] = "";
-	for (int i = 0; i < LIB_N_DEVICES; i++) {
-		hoist_buffer *b = create_bytes(devices[i], 10, 0);
-		cr_expect_eq(hoist_buffer_read(b, 5, host, 6), -EINVAL);
-		expect_text("reading 6 bytes from byte 5 on leaves the buffer of 10");
-		cr_expect_eq(hoist_buffer_write(b, 11, host, 0), -EINVAL);
-		expect_text("writing 0 bytes from byte 11 on");
-		cr_expect_eq(hoist_buffer_write(b, SIZE_MAX, host, 2), -EINVAL);
-		cr_expect_eq(hoist_buffer_read(b, 2, host, SIZE_MAX), -EINVAL);
-		cr_expect_eq(hoist_buffer_read(b, 0, NULL, 1), -EINVAL);
-		cr_expect_eq(hoist_buffer_write(b, 0, NULL, 1), -EINVAL);
-		expect_text("the host memory is NULL");
-		cr_expect_eq(hoist_buffer_read(b, 10, host, 0), 0);
-		hoist_buffer_unref(b);
-	}
-	cr_expect_eq(hoist_buffer_read(NULL, 0, host, 1), -EINVAL);
-	cr_expect_eq(hoist_buffer_write(NULL, 0, host, 1), -EINVAL);
-}
-
-Test(buffer, copies_only_between_equals, .init = open_all)
-{
-	hoist_buffer *a = create(devices[0], HOIST_F32, 1, (const int64_t[]){6}, HOIST_BUFFER_ZERO);
-	hoist_buffer *b = create(devices[1], HOIST_I32, 1, (const int64_t[]){6}, 0);
-	hoist_buffer *c = create(devices[1], HOIST_F32, 1, (const int64_t[]){5}, 0);
-	hoist_buffer *d = create(devices[1], HOIST_F32, 2, (const int64_t[]){2, 3}, 0);
-	cr_expect_eq(hoist_buffer_copy_into(b, a), -EINVAL);
-	expect_text("copying 6 elements of f32 into a buffer of 6 of i32; both must agree");
-	cr_expect_eq(hoist_buffer_copy_into(c, a), -EINVAL);
-	cr_expect_eq(hoist_buffer_copy_into(NULL, a), -EINVAL);
-	cr_expect_eq(hoist_buffer_copy_into(a, NULL), -EINVAL);
-	cr_expect_eq(hoist_buffer_copy_into(d, a), 0, "shapes may differ");
-	hoist_buffer *none = NULL;
-	cr_expect_eq(hoist_buffer_copy(NULL, devices[0], &none), -EINVAL);
-	cr_expect_eq(hoist_buffer_copy(a, NULL, &none), -EINVAL);
-	cr_expect_null(none);
-	hoist_buffer_unref(a);
-	hoist_buffer_unref(b);
-	hoist_buffer_unref(c);
-	hoist_buffer_unref(d);
 }

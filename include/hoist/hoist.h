@@ -6,6 +6,7 @@
 #include <hoist/budget.h>
 #include <hoist/buffer.h>
 #include <hoist/checkpoint.h>
+#include <hoist/copy.h>
 #include <hoist/device.h>
 #include <hoist/doctor.h>
 #include <hoist/dtype.h>
@@ -13,6 +14,7 @@
 #include <hoist/layout.h>
 #include <hoist/load.h>
 #include <hoist/memory.h>
+#include <hoist/mmap.h>
 #include <hoist/number.h>
 #include <hoist/stream.h>
 

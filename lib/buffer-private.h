@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/buffer-private.h - what the files of the Buffer share.
+ *
+ *   buffer.c          references, closing, what is known of a buffer
+ *   buffer-create.c   new buffers: of a device, a stream, a resource, the caller's memory
+ *   buffer-view.c     slices, reshapes, other dtypes: new buffers over the same storage
+ *   buffer-item.c     elements (hoist/element.h); buffer-print.c
+ *   copy.c ...        copies and fills (hoist/copy.h); transfer.c moves runs of bytes
+ *   storage.c         the bytes
+ *
+ * An element's place: element (i0, i1, ...) begins at bit
+ *     8 * (storage address + offset) + bit + bits(dtype) * sum(ik * strides[k])
+ * and lies within the storage, for every index.  bit is 0 but for sub-byte types.  Elements of
+ * block types have no place; their last axis has stride 1 and whole blocks, other strides are
+ * whole blocks.
+ */
+#ifndef HOIST_LIB_BUFFER_PRIVATE_H
+#define HOIST_LIB_BUFFER_PRIVATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/dtype.h"
+#include "hoist/buffer.h"
+#include "lib/objects.h"
+#include "lib/storage.h"
+#include "lib/transfer.h"
+
+/* Immutable but for the count, and closing. */
+struct hoist_buffer {
+	_Atomic unsigned xrefs;
+	hoist_dtype dtype;
+	int rank;
+	unsigned bit;	/* 0..7 */
+	bool read_only; /* this buffer; its storage may be as well */
+	bool contiguous;
+	struct hoist__storage *storage; /* NULL: closed */
+	hoist_device *device;
+	hoist_stream *stream; /* referenced; NULL: the device's default one */
+	uint64_t id;
+	size_t offset; /* bytes from the storage's beginning to the first element */
+	size_t bytes;  /* of the elements, packed; a part of a byte counts as one */
+	uint64_t elements;
+	int64_t *strides; /* in `dims`, behind the shape */
+	int64_t dims[];
+};
+
+/* 0; -EINVAL for NULL, -EBADF for a closed one; @what is its role in the text: "the buffer". */
+int hoist__buffer_check(const hoist_buffer *buffer, const char *what);
+
+/* The same for what will be written to: also -EROFS. */
+int hoist__buffer_check_writable(const hoist_buffer *buffer, const char *what);
+
+/* Takes the memory of a lazy one, and waits for the work on the buffer's stream: what functions
+ * without a stream do before they touch bytes.  Pre: checked. */
+int hoist__buffer_settle(hoist_buffer *buffer);
+
+/* Where the byte @offset bytes behind the first element's is.  Pre: its memory was taken. */
+struct hoist__span hoist__buffer_span(const hoist_buffer *buffer, int64_t offset);
+
+/* What a new buffer over a storage is made of. */
+struct hoist__view {
+	hoist_dtype dtype;
+	int rank;
+	unsigned bit;
+	bool read_only;
+	size_t offset;
+	hoist_stream *stream; /* NULL: the device's default one */
+	const int64_t *shape;
+	const int64_t *strides; /* NULL: C order */
+};
+
+/* The buffer, with a reference to the storage.  @view's elements are known to lie in it, its
+ * extents and strides to be sound.  Returns: 0; -EOVERFLOW, -ENOMEM. */
+int hoist__buffer_make(struct hoist__storage *storage, const struct hoist__view *view,
+		       hoist_buffer **ret);
+
+/* A contiguous buffer on @device (PINNED: see hoist_buffer_create()), with @stream (may be NULL)
+ * as its stream. */
+int hoist__buffer_new(hoist_device *device, hoist_stream *stream, hoist_dtype dtype, int rank,
+		      const int64_t *shape, unsigned flags, hoist_buffer **ret);
+
+#endif

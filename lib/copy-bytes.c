@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/copy-bytes.c - raw bytes of buffers, and all elements from and to the caller's memory. */
+#include "config.h"
+
+#include "base/error.h"
+#include "hoist/copy.h"
+#include "lib/copy.h"
+
+/* --- raw bytes --- */
+
+/* The checks of read and write; @verb for the text. */
+static int check_range(const hoist_buffer *buffer, const char *verb, size_t offset,
+		       const void *host, size_t bytes)
+{
+	if (!buffer->contiguous || buffer->bit != 0)
+		return hoist__fail(-EINVAL,
+				   "%s bytes of a buffer that is not contiguous; "
+				   "hoist_buffer_copy_in() and _out() take its elements",
+				   verb);
+	if (offset > buffer->bytes || bytes > buffer->bytes - offset)
+		return hoist__fail(-EINVAL,
+				   "%s %zu bytes from byte %zu on leaves the buffer of %zu", verb,
+				   bytes, offset, buffer->bytes);
+	if (host == NULL && bytes > 0)
+		return hoist__fail(-EINVAL, "%s %zu bytes: the host memory is NULL", verb, bytes);
+	if (!hoist__storage_has_access(buffer->storage))
+		return hoist__fail(-ENOTSUP, "%s %zu bytes: nothing may touch the buffer's memory",
+				   verb, bytes);
+	return 0;
+}
+
+int hoist_buffer_read(hoist_buffer *buffer, size_t offset, void *host, size_t bytes)
+{
+	int err = hoist__buffer_check(buffer, "the buffer");
+	if (err == 0)
+		err = check_range(buffer, "reading", offset, host, bytes);
+	if (err < 0 || bytes == 0)
+		return err;
+	err = hoist__buffer_settle(buffer);
+	if (err == 0) {
+		const struct hoist__span from = hoist__buffer_span(buffer, (int64_t)offset);
+		const struct hoist__span to = {NULL, HOIST__MEMORY_HOST, (uintptr_t)host};
+		err = hoist__transfer(&to, &from, bytes);
+	}
+	if (err < 0)
+		return hoist__fail_in(err, "reading %zu bytes from %s", bytes,
+				      hoist_device_spec(buffer->device));
+	return 0;
+}
+
+int hoist_buffer_write(hoist_buffer *buffer, size_t offset, const void *host, size_t bytes)
+{
+	int err = hoist__buffer_check_writable(buffer, "the buffer");
+	if (err == 0)
+		err = check_range(buffer, "writing", offset, host, bytes);
+	if (err < 0 || bytes == 0)
+		return err;
+	err = hoist__buffer_settle(buffer);
+	if (err == 0) {
+		const struct hoist__span to = hoist__buffer_span(buffer, (int64_t)offset);
+		const struct hoist__span from = {NULL, HOIST__MEMORY_HOST, (uintptr_t)host};
+		err = hoist__transfer(&to, &from, bytes);
+	}
+	if (err < 0)
+		return hoist__fail_in(err, "writing %zu bytes to %s", bytes,
+				      hoist_device_spec(buffer->device));
+	return 0;
+}
+
+/* --- all elements --- */
+
+static int check_whole(const hoist_buffer *buffer, const char *verb, const void *host, size_t bytes)
+{
+	if (bytes != buffer->bytes)
+		return hoist__fail(-EINVAL, "%s %zu bytes; the buffer has %zu, and both must agree",
+				   verb, bytes, buffer->bytes);
+	if (host == NULL && bytes > 0)
+		return hoist__fail(-EINVAL, "%s %zu bytes: the host memory is NULL", verb, bytes);
+	return 0;
+}
+
+/* A buffer over the caller's memory, packed, as @like is. */
+static int over_host(void *host, const hoist_buffer *like, hoist_buffer **ret)
+{
+	hoist_device *cpu;
+	int err = hoist_device_open("cpu", &cpu);
+	if (err < 0)
+		return err;
+	const struct hoist__foreign foreign = {
+		.device = cpu,
+		.kind = HOIST__MEMORY_HOST,
+		.address = (uintptr_t)host,
+		.device_address = (uintptr_t)host,
+		.bytes = like->bytes,
+	};
+	const struct hoist__view view = {
+		.dtype = like->dtype,
+		.rank = like->rank,
+		.shape = like->dims,
+	};
+	struct hoist__storage *storage;
+	err = hoist__storage_wrap(&foreign, &storage);
+	hoist_device_unref(cpu); /* devices live as long as the process */
+	if (err < 0)
+		return err;
+	err = hoist__buffer_make(storage, &view, ret);
+	hoist__storage_unref(storage);
+	return err;
+}
+
+/* @pair's NULL is the caller's memory.  It has no stream of its own that could be waited for. */
+static int copy_whole(struct hoist__pair *pair, void *host)
+{
+	hoist_buffer *buffer = pair->dst != NULL ? pair->dst : pair->src;
+	hoist_buffer *memory;
+	int err = over_host(host, buffer, &memory);
+	if (err < 0)
+		return err;
+	if (pair->dst == NULL)
+		pair->dst = memory;
+	else
+		pair->src = memory;
+	err = hoist__pair_check(pair, NULL);
+	if (err == 0) {
+		err = hoist__buffer_settle(buffer);
+		if (err == 0)
+			err = hoist__pair_copy(pair, NULL);
+	}
+	hoist_buffer_unref(memory);
+	return err > 0 ? 0 : err;
+}
+
+int hoist_buffer_copy_in(hoist_buffer *dst, const void *host, size_t bytes)
+{
+	struct hoist__pair pair = {dst, NULL, 0};
+	int err = hoist__buffer_check_writable(dst, "the buffer");
+	if (err == 0)
+		err = check_whole(dst, "copying in", host, bytes);
+	return err < 0 || bytes == 0 ? err : copy_whole(&pair, (void *)(uintptr_t)host);
+}
+
+int hoist_buffer_copy_out(hoist_buffer *src, void *host, size_t bytes)
+{
+	struct hoist__pair pair = {NULL, src, 0};
+	int err = hoist__buffer_check(src, "the buffer");
+	if (err == 0)
+		err = check_whole(src, "copying out", host, bytes);
+	return err < 0 || bytes == 0 ? err : copy_whole(&pair, host);
+}

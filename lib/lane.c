@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/lane.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "lib/objects.h"
+
+#define MAX_IDLE 4u
+
+void hoist__lanes_init(struct hoist__lanes *lanes)
+{
+	pthread_mutex_init(&lanes->lock, NULL);
+	lanes->idle = NULL;
+	lanes->n_idle = 0;
+}
+
+/* Takes a half-built one.  Destroying the stream waits for its work. */
+static void destroy(struct hoist__lane *lane)
+{
+	hoist__stream_destroy(lane->stream);
+	for (unsigned i = 0; i < HOIST__N_SLOTS; i++)
+		hoist__event_destroy(lane->done[i]);
+	free(lane);
+}
+
+static int create(struct hoist__dev *dev, struct hoist__lane **ret)
+{
+	struct hoist__lane *lane = calloc(1, sizeof *lane);
+	if (lane == NULL)
+		return hoist__fail_nomem("a transfer", sizeof *lane);
+	int err = hoist__stream_create(dev, &lane->stream);
+	for (unsigned i = 0; err == 0 && i < HOIST__N_SLOTS; i++)
+		err = hoist__event_create(dev, 0, &lane->done[i]);
+	if (err < 0) {
+		destroy(lane);
+		return err;
+	}
+	*ret = lane;
+	return 0;
+}
+
+void hoist__lanes_drain(struct hoist__lanes *lanes)
+{
+	pthread_mutex_lock(&lanes->lock);
+	struct hoist__lane *lane = lanes->idle;
+	lanes->idle = NULL;
+	lanes->n_idle = 0;
+	pthread_mutex_unlock(&lanes->lock);
+	while (lane != NULL) {
+		struct hoist__lane *next = lane->next;
+		destroy(lane);
+		lane = next;
+	}
+}
+
+int hoist__lane_acquire(hoist_device *device, struct hoist__lane **ret)
+{
+	struct hoist__lanes *lanes = hoist__device_lanes(device);
+	pthread_mutex_lock(&lanes->lock);
+	struct hoist__lane *lane = lanes->idle;
+	if (lane != NULL) {
+		lanes->idle = lane->next;
+		lanes->n_idle--;
+	}
+	pthread_mutex_unlock(&lanes->lock);
+	if (lane == NULL)
+		return create(hoist__device_dev(device), ret);
+	*ret = lane;
+	return 0;
+}
+
+static void keep(struct hoist__lanes *lanes, struct hoist__lane *lane)
+{
+	pthread_mutex_lock(&lanes->lock);
+	bool kept = lanes->n_idle < MAX_IDLE;
+	if (kept) {
+		lane->next = lanes->idle;
+		lanes->idle = lane;
+		lanes->n_idle++;
+	}
+	pthread_mutex_unlock(&lanes->lock);
+	if (!kept)
+		destroy(lane);
+}
+
+/* One whose work failed is not used again: destroying it waits once more, should the driver
+ * have refused to wait. */
+int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
+{
+	char text[HOIST__ERROR_BYTES];
+	if (err < 0)
+		hoist__error_copy(text, sizeof text);
+	int late = hoist__stream_synchronize(lane->stream);
+	if (err == 0 && late == 0) {
+		keep(hoist__device_lanes(device), lane);
+		return 0;
+	}
+	if (err == 0) {
+		err = late;
+		hoist__error_copy(text, sizeof text);
+	}
+	destroy(lane);
+	return hoist__fail(err, "%s", text);
+}
+
+int hoist__slots_acquire(hoist_device *device, struct hoist__slots *ret)
+{
+	struct hoist__slots slots = {NULL, 0};
+	int err = hoist__device_staging_pool(device, &slots.pool);
+	if (err == 0)
+		err = hoist__pool_alloc(slots.pool, HOIST__N_SLOTS * HOIST__SLOT_BYTES, 4096, 0,
+					&slots.address);
+	if (err < 0)
+		return hoist__fail_in(err, "memory to copy through");
+	*ret = slots;
+	return 0;
+}
+
+/* It was the pool's live block: only a driver can fail, and there is nobody to tell. */
+void hoist__slots_release(struct hoist__slots *slots)
+{
+	(void)hoist__pool_free(slots->pool, slots->address);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/mmap.c - buffers over files, and of .max files. */
+#include "config.h"
+
+#include "hoist/mmap.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/layout.h"
+#include "lib/buffer-private.h"
+#include "lib/checkpoint.h"
+
+static int parse_mode(const char *mode, enum hoist__map_mode *ret)
+{
+	static const struct {
+		const char *name;
+		enum hoist__map_mode mode;
+	} modes[] = {
+		{"c", HOIST__MAP_COPY_ON_WRITE}, {"copyonwrite", HOIST__MAP_COPY_ON_WRITE},
+		{"r", HOIST__MAP_READ_ONLY},	 {"readonly", HOIST__MAP_READ_ONLY},
+		{"r+", HOIST__MAP_READ_WRITE},	 {"readwrite", HOIST__MAP_READ_WRITE},
+		{"w+", HOIST__MAP_WRITE},	 {"write", HOIST__MAP_WRITE},
+	};
+	if (mode == NULL)
+		mode = "copyonwrite";
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(modes); i++)
+		if (strcmp(modes[i].name, mode) == 0) {
+			*ret = modes[i].mode;
+			return 0;
+		}
+	return hoist__fail(-EINVAL,
+			   "\"%.32s\" is no mode; they are c (copyonwrite), r (readonly), r+ "
+			   "(readwrite) and w+ (write)",
+			   mode);
+}
+
+/* Takes over *map. */
+static int over_map(hoist_device *cpu, struct hoist__map *map, const struct hoist__view *view,
+		    bool read_only, hoist_buffer **ret)
+{
+	struct hoist__storage *storage;
+	int err = map->bytes > 0 ? hoist__storage_map(cpu, map, read_only, &storage)
+				 : hoist__storage_none(cpu, &storage);
+	if (err < 0)
+		return err;
+	err = hoist__buffer_make(storage, view, ret);
+	hoist__storage_unref(storage);
+	return err;
+}
+
+static int copy_map(hoist_device *cpu, const struct hoist__map *map, const struct hoist__view *view,
+		    hoist_buffer **ret)
+{
+	hoist_buffer *made;
+	int err = hoist_buffer_create(cpu, view->dtype, view->rank, view->shape, 0, &made);
+	if (err < 0)
+		return err;
+	if (map->bytes > 0)
+		memcpy(hoist_buffer_data(made), map->data, map->bytes);
+	*ret = made;
+	return 0;
+}
+
+static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offset, bool copy,
+		      const struct hoist__view *view, hoist_buffer **ret)
+{
+	uint64_t elements;
+	size_t bytes;
+	hoist_device *cpu;
+	int err = hoist__layout_elements(view->rank, view->shape, &elements);
+	if (err == 0)
+		err = hoist_dtype_bytes(view->dtype, elements, &bytes);
+	if (err == 0)
+		err = hoist_device_open("cpu", &cpu);
+	if (err < 0)
+		return err;
+	struct hoist__map map = {0};
+	err = hoist__map_path(path, mode, offset, bytes, &map);
+	if (err == 0 && copy)
+		err = copy_map(cpu, &map, view, ret);
+	else if (err == 0)
+		err = over_map(cpu, &map, view, mode == HOIST__MAP_READ_ONLY, ret);
+	hoist__map_close(&map);
+	hoist_device_unref(cpu);
+	return err;
+}
+
+int hoist_buffer_mmap(const char *path, hoist_dtype dtype, int rank, const int64_t *shape,
+		      const char *mode_name, int64_t offset, unsigned flags, hoist_buffer **ret)
+{
+	enum hoist__map_mode mode = HOIST__MAP_COPY_ON_WRITE;
+	if (path == NULL)
+		return hoist__fail(-EINVAL, "the path of the file to map is NULL");
+	int err = parse_mode(mode_name, &mode);
+	if (err < 0)
+		return err;
+	if ((flags & ~HOIST_MMAP_NO_COPY) != 0)
+		return hoist__fail(-EINVAL, "mapping %s: unknown flags 0x%x", path, flags);
+	if (offset < 0)
+		return hoist__fail(-EOVERFLOW, "mapping %s: the offset %lld is negative", path,
+				   (long long)offset);
+	const struct hoist__view view = {.dtype = dtype, .rank = rank, .shape = shape};
+	bool copy = mode == HOIST__MAP_READ_ONLY && !(flags & HOIST_MMAP_NO_COPY);
+	err = map_buffer(path, mode, (uint64_t)offset, copy, &view, ret);
+	return err < 0 ? hoist__fail_in(err, "a buffer over a file") : 0;
+}
+
+int hoist_buffer_flush(hoist_buffer *buffer)
+{
+	void *bytes;
+	size_t n;
+	int err = hoist_buffer_host_bytes(buffer, 0, &bytes, &n);
+	if (err < 0 || n == 0)
+		return err;
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t begin = hoist__round_down((uintptr_t)bytes, page);
+	if (msync((void *)begin, (uintptr_t)bytes + n - begin, MS_SYNC) < 0)
+		return hoist__fail_errno(-errno, "writing %zu bytes of a buffer to its file", n);
+	return 0;
+}
+
+/* --- .max --- */
+
+static int read_one(const struct hoist__shard *shard, hoist_buffer **ret)
+{
+	const struct hoist__manifest *manifest = shard->manifest;
+	if (manifest->n_tensors != 1)
+		return hoist__fail(-EINVAL,
+				   "%s holds %zu buffers, not one; open it as a checkpoint",
+				   shard->file->path, manifest->n_tensors);
+	const struct hoist__tensor *tensor = &manifest->tensors[0];
+	hoist_device *cpu;
+	hoist_buffer *made = NULL;
+	int err = hoist_device_open("cpu", &cpu);
+	if (err < 0)
+		return err;
+	err = hoist_buffer_create(cpu, tensor->dtype, tensor->rank, tensor->shape, 0, &made);
+	hoist_device_unref(cpu);
+	if (err == 0 && tensor->bytes > 0)
+		err = hoist__file_read(shard->file, tensor->offset, hoist_buffer_data(made),
+				       (size_t)tensor->bytes);
+	if (err < 0) {
+		hoist_buffer_unref(made);
+		return err;
+	}
+	*ret = made;
+	return 0;
+}
+
+int hoist_buffer_load_max(const char *path, hoist_buffer **ret)
+{
+	struct hoist__shard shard;
+	if (path == NULL)
+		return hoist__fail(-EINVAL, "the path of the .max file is NULL");
+	int err =
+		hoist__shard_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, HOIST__MAX, &shard);
+	if (err < 0)
+		return err;
+	err = read_one(&shard, ret);
+	hoist__shard_close(&shard);
+	return err;
+}

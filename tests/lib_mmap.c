@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/* Buffers over files: numpy.memmap's modes and rules, and .max files. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "hoist/hoist.h"
+
+static char path[4096];
+
+static void name_file(void)
+{
+	const char *folder = getenv("TMPDIR");
+	(void)snprintf(path, sizeof path, "%s/mmap-%ld", folder != NULL ? folder : "/tmp",
+		       (long)getpid());
+	(void)unlink(path);
+}
+
+static void remove_file(void)
+{
+	(void)unlink(path);
+}
+
+static void write_file(const void *bytes, size_t n)
+{
+	FILE *file = fopen(path, "wb");
+	cr_assert_not_null(file);
+	cr_assert_eq(fwrite(bytes, 1, n, file), n);
+	cr_assert_eq(fclose(file), 0);
+}
+
+static size_t read_file(unsigned char *bytes, size_t n)
+{
+	FILE *file = fopen(path, "rb");
+	cr_assert_not_null(file);
+	n = fread(bytes, 1, n, file);
+	cr_assert_eq(fclose(file), 0);
+	return n;
+}
+
+static void write_8(void)
+{
+	static const unsigned char bytes[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+	name_file();
+	write_file(bytes, sizeof bytes);
+}
+
+static int map(hoist_dtype dtype, int rank, const int64_t *shape, const char *mode, int64_t offset,
+	       hoist_buffer **ret)
+{
+	return hoist_buffer_mmap(path, dtype, rank, shape, mode, offset, 0, ret);
+}
+
+static hoist_buffer *mapped(int rank, const int64_t *shape, const char *mode, int64_t offset)
+{
+	hoist_buffer *buffer = NULL;
+	cr_assert_eq(map(HOIST_I8, rank, shape, mode, offset, &buffer), 0, "%s", hoist_error());
+	return buffer;
+}
+
+static void expect_text(const char *text)
+{
+	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
+}
+
+static const int64_t two_by_four[] = {2, 4};
+static const int64_t two_by_three[] = {2, 3};
+
+/* proves: S0.32 V047 V048 V049 */
+Test(mmap, copies_for_reading_and_maps_privately, .init = write_8, .fini = remove_file)
+{
+	unsigned char bytes[16];
+	hoist_buffer *standard = mapped(2, two_by_four, NULL, 0);
+	hoist_buffer *read = mapped(2, two_by_three, "r", 2);
+	int8_t *whole = hoist_buffer_data(standard);
+	int8_t *part = hoist_buffer_data(read);
+	for (int i = 0; i < 8; i++)
+		cr_expect_eq(whole[i], i, "V047");
+	for (int i = 0; i < 6; i++)
+		cr_expect_eq(part[i], i + 2, "V048");
+	part[0] = 0;
+	cr_expect_eq(whole[2], 2, "V049");
+	whole[1] = 77;
+	cr_assert_eq(read_file(bytes, sizeof bytes), 8);
+	for (int i = 0; i < 8; i++)
+		cr_expect_eq(bytes[i], i);
+	/* A copy does not see what the file becomes. */
+	write_file("abcdefgh", 8);
+	cr_expect_eq(part[1], 3);
+	hoist_buffer_unref(standard);
+	hoist_buffer_unref(read);
+}
+
+/* proves: S0.32 S4.21 */
+Test(mmap, read_only_without_a_copy_is_read_only, .init = write_8, .fini = remove_file)
+{
+	hoist_buffer *buffer = NULL;
+	hoist_buffer *view = NULL;
+	void *bytes = NULL;
+	size_t n = 0;
+	cr_assert_eq(hoist_buffer_mmap(path, HOIST_I8, 2, two_by_four, "readonly", 0,
+				       HOIST_MMAP_NO_COPY, &buffer),
+		     0);
+	cr_assert_eq(hoist_buffer_slice(buffer, 1, (hoist_slice[]){HOIST_AT(1)}, &view), 0);
+	cr_expect_eq(hoist_buffer_host_bytes(view, 1, &bytes, &n), -EROFS);
+	cr_assert_eq(hoist_buffer_host_bytes(view, 0, &bytes, &n), 0);
+	cr_expect_eq(((const int8_t *)bytes)[0], 4);
+	hoist_buffer_unref(buffer);
+	hoist_buffer_unref(view);
+}
+
+/* proves: S0.32 S0.33 V052 V053 */
+Test(mmap, shared_maps_write_to_the_file, .init = write_8, .fini = remove_file)
+{
+	unsigned char bytes[16];
+	hoist_buffer *buffer = mapped(2, two_by_four, "r+", 0);
+	hoist_buffer *other = mapped(2, two_by_four, "readwrite", 0);
+	hoist_buffer *view = NULL;
+	cr_assert_eq(hoist_buffer_view_as(buffer, HOIST_U8, &view), 0);
+	((int8_t *)hoist_buffer_data(buffer))[3] = 99;
+	cr_expect_eq(((uint8_t *)hoist_buffer_data(view))[3], 99, "V053");
+	cr_expect_eq(((int8_t *)hoist_buffer_data(other))[3], 99, "other maps see it");
+	hoist_buffer_unref(buffer);
+	cr_assert_eq(hoist_buffer_flush(view), 0, "%s", hoist_error());
+	hoist_buffer_unref(view);
+	hoist_buffer_unref(other);
+	cr_assert_eq(read_file(bytes, sizeof bytes), 8);
+	cr_expect_eq(bytes[3], 99);
+}
+
+/* proves: S0.33 V126 */
+Test(mmap, write_makes_the_file, .init = name_file, .fini = remove_file)
+{
+	unsigned char bytes[64];
+	hoist_buffer *buffer = mapped(1, (const int64_t[]){4}, "w+", 0);
+	cr_assert_eq(read_file(bytes, sizeof bytes), 4, "V126");
+	for (int i = 0; i < 4; i++)
+		cr_expect_eq(bytes[i], 0);
+	((int8_t *)hoist_buffer_data(buffer))[0] = 5;
+	hoist_buffer_unref(buffer);
+	cr_assert_eq(read_file(bytes, sizeof bytes), 4);
+	cr_expect_eq(bytes[0], 5);
+	/* Anew, longer, with an offset. */
+	buffer = mapped(1, (const int64_t[]){4}, "write", 10);
+	((int8_t *)hoist_buffer_data(buffer))[0] = 6;
+	hoist_buffer_unref(buffer);
+	cr_assert_eq(read_file(bytes, sizeof bytes), 14);
+	cr_expect_eq(bytes[0], 0);
+	cr_expect_eq(bytes[10], 6);
+}
+
+/* proves: S0.33 */
+Test(mmap, offsets_need_no_alignment, .init = name_file, .fini = remove_file)
+{
+	enum { BYTES = 3 * 4096 };
+	static unsigned char bytes[BYTES];
+	for (int i = 0; i < BYTES; i++)
+		bytes[i] = (unsigned char)(i * 7 + i / 256);
+	write_file(bytes, BYTES);
+	for (int64_t offset = 4090; offset < 4100; offset++) {
+		hoist_buffer *buffer = mapped(1, (const int64_t[]){4096}, "c", offset);
+		cr_expect_arr_eq(hoist_buffer_data(buffer), bytes + offset, 4096);
+		hoist_buffer_unref(buffer);
+	}
+	/* Only the modes that write make a file longer. */
+	hoist_buffer *buffer = mapped(1, (const int64_t[]){4096}, "r+", BYTES);
+	hoist_buffer_unref(buffer);
+	struct stat st;
+	cr_assert_eq(stat(path, &st), 0);
+	cr_expect_eq(st.st_size, BYTES + 4096);
+}
+
+/* proves: S0.33 V123 V124 V127 V129 V130 */
+Test(mmap, what_breaks_a_rule_is_named, .init = write_8, .fini = remove_file)
+{
+	static const char *const modes[] = {"r", "c", "r+", "w+"};
+	const int64_t none[] = {0};
+	hoist_buffer *b = NULL;
+	cr_expect_eq(map(HOIST_I8, 2, two_by_four, "x", 0, &b), -EINVAL, "V123");
+	expect_text("c (copyonwrite), r (readonly), r+ (readwrite) and w+ (write)");
+	for (int i = 0; i < 2; i++) {
+		cr_expect_eq(map(HOIST_I16, 2, two_by_four, modes[i], 0, &b), -ENODATA, "V124");
+		expect_text("has 8 bytes, a map up to byte 16 is longer");
+	}
+	for (int i = 0; i < 4; i++) {
+		cr_expect_eq(map(HOIST_I8, 2, two_by_four, modes[i], -1, &b), -EOVERFLOW, "V130");
+		cr_expect_eq(map(HOIST_I8, 2, two_by_four, modes[i], INT64_MAX, &b), -EOVERFLOW);
+	}
+	cr_assert_eq(map(HOIST_I8, 1, none, "c", 0, &b), 0, "V129: %s", hoist_error());
+	cr_expect_eq(hoist_buffer_elements(b), 0);
+	hoist_buffer_unref(b);
+	b = NULL;
+	cr_expect_eq(map(HOIST_I8, 1, (const int64_t[]){-1}, "c", 0, &b), -EINVAL);
+	cr_expect_eq(hoist_buffer_mmap(path, HOIST_I8, 1, none, "c", 0, 2, &b), -EINVAL);
+	cr_expect_eq(hoist_buffer_mmap(NULL, HOIST_I8, 1, none, "c", 0, 0, &b), -EINVAL);
+	write_file("", 0);
+	cr_expect_eq(map(HOIST_I8, 1, none, "c", 0, &b), -EINVAL, "V129");
+	expect_text("empty");
+	remove_file();
+	cr_expect_eq(map(HOIST_I8, 2, two_by_four, "r", 0, &b), -ENOENT, "V127");
+	cr_expect_eq(map(HOIST_I8, 2, two_by_four, "r+", 0, &b), -ENOENT);
+	cr_assert_eq(mkdir(path, 0700), 0);
+	cr_expect_eq(map(HOIST_I8, 2, two_by_four, "r", 0, &b), -EINVAL);
+	expect_text("not a regular file");
+	cr_assert_eq(rmdir(path), 0);
+	cr_assert_eq(mkfifo(path, 0600), 0);
+	cr_expect_eq(map(HOIST_I8, 2, two_by_four, "r", 0, &b), -EINVAL, "and does not block");
+	cr_expect_null(b);
+}
+
+Test(mmap, a_full_disk_is_said_at_once, .fini = remove_file)
+{
+	/* A file system of its own would need root: a file larger than any disk does as well. */
+	name_file();
+	hoist_buffer *b = NULL;
+	int err = map(HOIST_I8, 1, (const int64_t[]){(int64_t)1 << 50}, "w+", 0, &b);
+	cr_expect(err == -ENOSPC || err == -EFBIG, "%d: %s", err, hoist_error());
+	expect_text("making");
+}
+
+Test(mmap, leaves_no_descriptor_behind, .init = write_8, .fini = remove_file)
+{
+	int before = dup(0);
+	close(before);
+	hoist_buffer *kept = mapped(2, two_by_four, "r+", 0);
+	hoist_buffer *b = NULL;
+	(void)map(HOIST_I16, 2, two_by_four, "r", 0, &b);
+	int after = dup(0);
+	close(after);
+	cr_expect_eq(before, after);
+	hoist_buffer_unref(kept);
+}
+
+/* --- .max --- */
+
+static const unsigned char max_file[] = {
+	0x93, 0xf0, 0x9f, 0x94, 0xa5, 0x2b, 0x2b, 0x93, 0, 0, 0, 0, 1,	 0,  0, 0,
+	23,   0,    0,	  0,	0,    0,    0,	  0,	1, 0, 0, 0, 'x', 81, 2, 2,
+	0,    0,    0,	  3,	0,    0,    0,	  47,	0, 0, 0, 0, 0,	 0,  0,
+};
+
+static void write_max(void)
+{
+	unsigned char bytes[71];
+	const float values[] = {0, 1, 2, 3, 4, 5};
+	name_file();
+	memcpy(bytes, max_file, sizeof max_file);
+	memcpy(bytes + sizeof max_file, values, sizeof values);
+	write_file(bytes, sizeof bytes);
+}
+
+/* proves: S1.24 S1.25 S1.26 V117 V122 */
+Test(max_file, is_a_private_copy, .init = write_max, .fini = remove_file)
+{
+	unsigned char before[128];
+	unsigned char after[128];
+	hoist_buffer *b = NULL;
+	cr_assert_eq(sizeof max_file, 47);
+	size_t n = read_file(before, sizeof before);
+	cr_assert_eq(hoist_buffer_load_max(path, &b), 0, "%s", hoist_error());
+	cr_expect_eq(hoist_buffer_dtype(b), HOIST_F32);
+	cr_expect_eq(hoist_buffer_rank(b), 2);
+	cr_expect_eq(hoist_buffer_shape(b)[1], 3);
+	float *values = hoist_buffer_data(b);
+	for (int i = 0; i < 6; i++)
+		cr_expect_float_eq(values[i], (float)i, 0);
+	values[0] = 9;
+	cr_assert_eq(read_file(after, sizeof after), n);
+	cr_expect_arr_eq(before, after, n, "V122");
+	hoist_buffer_unref(b);
+}
+
+/* proves: S1.24 V118 V120 */
+Test(max_file, other_files_are_refused, .init = write_max, .fini = remove_file)
+{
+	unsigned char bytes[128];
+	hoist_buffer *b = NULL;
+	size_t n = read_file(bytes, sizeof bytes);
+	bytes[0] ^= 1;
+	write_file(bytes, n);
+	cr_expect_eq(hoist_buffer_load_max(path, &b), -EBADMSG, "V118");
+	expect_text("hoist_buffer_mmap");
+	write_file(max_file, 6);
+	cr_expect_eq(hoist_buffer_load_max(path, &b), -EBADMSG, "V118");
+	write_file("", 0);
+	cr_expect_eq(hoist_buffer_load_max(path, &b), -EBADMSG);
+	/* Two entries: rank 0, f32, at 24 + 2 * 15. */
+	memcpy(bytes, max_file, 24);
+	bytes[16] = 30;
+	for (int i = 0; i < 2; i++) {
+		const unsigned char entry[15] = {
+			1, 0, 0, 0, (unsigned char)('a' + i), 81, 0, (unsigned char)(54 + 4 * i)};
+		memcpy(bytes + 24 + 15 * i, entry, sizeof entry);
+	}
+	write_file(bytes, 62);
+	cr_expect_eq(hoist_buffer_load_max(path, &b), -EINVAL, "V120: %s", hoist_error());
+	expect_text("2 buffers");
+	cr_expect_null(b);
+	hoist_checkpoint *checkpoint = NULL;
+	cr_assert_eq(hoist_checkpoint_open(path, 0, &checkpoint), 0, "%s", hoist_error());
+	cr_expect_eq(hoist_checkpoint_n_tensors(checkpoint), 2);
+	cr_expect_str_eq(hoist_checkpoint_format(checkpoint), "max");
+	hoist_checkpoint_close(checkpoint);
+	remove_file();
+	cr_expect_eq(hoist_buffer_load_max(path, &b), -ENOENT);
+}
