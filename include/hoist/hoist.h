@@ -10,6 +10,7 @@
 #include <hoist/device.h>
 #include <hoist/doctor.h>
 #include <hoist/dtype.h>
+#include <hoist/element.h>
 #include <hoist/error.h>
 #include <hoist/layout.h>
 #include <hoist/load.h>
