@@ -6,9 +6,10 @@
  * Hoist and its peers alternate on the same memory, one call after the other in batches; figures
  * are medians.  The ratio is to the best of the peers, of which there are
  *
- *   contiguous      memcpy; a loop of 8-byte words
- *   runs            memcpy for each run; the same with the run's size a constant; item by item
- *   transposes, steps     item by item; with the loops exchanged; in blocks of 64 bytes
+ *   contiguous   memcpy; a loop of 8-byte words
+ *   runs         memcpy for each run; the same with the run's size a constant; item by item
+ *   transposes   item by item; with the loops exchanged; in blocks of 64 bytes
+ *   steps        item by item
  */
 #include "config.h"
 
