@@ -152,6 +152,8 @@ int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
 
 /* [context] Blocks until all work on the device is done, whosever streams it is on; where
  * there is no context yet, there is none.  The CPU, whose streams know only themselves: 0.
+ * While a stream of the device captures a graph, drivers refuse it and break the capture.
+ * Calls that failed are not told here, but by their streams.
  * Returns: 0; -EREMOTEIO (work failed), -ESTALE. */
 int hoist__dev_synchronize(struct hoist__dev *dev);
 

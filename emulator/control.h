@@ -119,7 +119,8 @@ HOIST_EMULATOR_API void hoist_emulator_set_register_most(uint64_t bytes);
 
 /* While @hold is not 0 no stream starts an operation: a way to see lateness
  * without a clock.  A copy from pageable memory waits for itself, so it must not
- * be submitted by the thread that is to end the hold. */
+ * be submitted by the thread that is to end the hold; nor may that be the thread of a
+ * function that a stream calls. */
 HOIST_EMULATOR_API void hoist_emulator_hold(int hold);
 
 /* Makes the native stream @stream (not the NULL stream) begin or end the capture of a
@@ -128,7 +129,7 @@ HOIST_EMULATOR_API void hoist_emulator_hold(int hold);
  *   by a thread whose mode is not relaxed: allocating, freeing, registering; making,
  *     destroying and trimming pools; asking or waiting for an event or a stream
  *   by any thread: asking or waiting for this stream or for an event last recorded on it,
- *     or making another stream wait for one
+ *     making another stream wait for one, or waiting for all of the stream's device
  * Returns: 0; -EINVAL (no such stream); -EALREADY; ending: -ECANCELED if it was broken. */
 HOIST_EMULATOR_API int hoist_emulator_capture(void *stream, int on);
 

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -140,12 +141,32 @@ Test(emulator_capture, its_own_stream_and_events_cannot_be_asked, .init = start)
 	cr_expect(broken() == 6);
 }
 
+Test(emulator_capture, nobody_waits_for_the_whole_device, .init = start)
+{
+	hoist__cu_capture_mode mode = HOIST__CU_CAPTURE_RELAXED;
+	cr_expect(cu.cuCtxSynchronize() == UNSUPPORTED);
+	begin_again();
+	cr_assert(cu.cuThreadExchangeStreamCaptureMode(&mode) == 0);
+	cr_expect(cu.cuCtxSynchronize() == UNSUPPORTED, "in no mode");
+	begin_again();
+	cr_expect(cu.control.capture(capturing, 0) == 0);
+	cr_expect(cu.cuCtxSynchronize() == 0);
+	cr_expect(broken() == 2);
+}
+
+static void never(void *argument)
+{
+	(void)argument;
+	abort();
+}
+
 Test(emulator_capture, its_work_is_recorded_and_not_done, .init = start)
 {
 	memset(host, 7, BYTES);
 	cr_expect(cu.cuMemsetD8Async(memory, 1, BYTES, capturing) == 0);
 	cr_expect(cu.cuMemcpyDtoHAsync(host, memory, BYTES, capturing) == 0);
 	cr_expect(cu.cuMemcpyDtoHAsync(host, memory, 2 * BYTES, capturing) != 0, "still checked");
+	cr_expect(cu.cuLaunchHostFunc(capturing, never, NULL) == 0);
 	cr_expect(cu.control.capture(capturing, 0) == 0);
 	cr_expect(cu.cuStreamSynchronize(capturing) == 0);
 	cr_expect(host[0] == 7 && host[BYTES - 1] == 7);

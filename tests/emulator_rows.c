@@ -164,6 +164,22 @@ Test(emulator_rows, under_which_memory_is_unmapped_are_noticed, .init = start)
 	cr_expect(count().use_after_free == 1);
 }
 
+/* What lies between rows need not be there. */
+Test(emulator_rows, may_have_holes_between_them, .init = start)
+{
+	unsigned char *far = host + 2 * MIB;
+	struct hoist__cu_copy_3d what = rows_of(far, device, 2, 1);
+	memset(far, 'x', 100);
+	memset(far + MIB, 'y', 100);
+	what.src_pitch = MIB;
+	cr_assert(munmap(far + 8192, 8192) == 0);
+	cr_expect(copy(&what) == 0);
+	cr_expect(cu.cuMemcpyDtoHAsync(host, device + 200, 100, stream) == 0);
+	cr_expect(cu.cuStreamSynchronize(stream) == 0);
+	cr_expect(host[0] == 'y' && host[99] == 'y');
+	cr_expect(count().use_after_free == 0);
+}
+
 /* The engine is paid for the bytes of rows, not for what lies between. */
 Test(emulator_rows, take_the_engine_for_their_bytes, .init = start)
 {
