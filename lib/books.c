@@ -134,6 +134,19 @@ int hoist__books_around(struct hoist__books *books, uintptr_t address, uintptr_t
 	return found ? 0 : hoist__fail(-EINVAL, "%#zx lies in no block of it", (size_t)address);
 }
 
+int hoist__books_given(struct hoist__books *books, uintptr_t address, uintptr_t *raw, size_t *bytes)
+{
+	struct hoist__book *book;
+	pthread_mutex_lock(&books->lock);
+	bool found = find(books, address, &book);
+	if (found) {
+		*raw = book->raw;
+		*bytes = book->allocated;
+	}
+	pthread_mutex_unlock(&books->lock);
+	return found ? 0 : hoist__fail(-EINVAL, "%#zx lies in no block of it", (size_t)address);
+}
+
 int hoist__books_refuse(struct hoist__books *books, uintptr_t address)
 {
 	uintptr_t start;

@@ -66,6 +66,10 @@ void hoist__books_put_back(struct hoist__books *books, struct hoist__book *book)
 /* The start of the live block around @address.  Returns: 0; -EINVAL, with the text. */
 int hoist__books_around(struct hoist__books *books, uintptr_t address, uintptr_t *ret);
 
+/* What was given for it.  Returns: as above. */
+int hoist__books_given(struct hoist__books *books, uintptr_t address, uintptr_t *raw,
+		       size_t *bytes);
+
 /* Says what @address is instead of the start of a live block: -EINVAL. */
 int hoist__books_refuse(struct hoist__books *books, uintptr_t address);
 

@@ -74,6 +74,8 @@ static int check_applies(const hoist_memory_options *o, unsigned kinds)
 		{o->upstream != NULL, KIND(HOST) | KIND(PINNED) | KIND(DEVICE), "upstream"},
 		{(o->flags & HOIST_MEMORY_NO_STATISTICS) != 0, POOLED, "statistics to switch off"},
 		{(o->flags & HOIST_MEMORY_CURRENT_POOL) != 0, KIND(DRIVER_POOL), "current pool"},
+		{(o->flags & HOIST_MEMORY_SHAREABLE) != 0, KIND(DRIVER_POOL),
+		 "way to be shared as a resource"},
 	};
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(rows); i++)
 		if (rows[i].set && (rows[i].kinds & kinds) == 0)
@@ -83,7 +85,8 @@ static int check_applies(const hoist_memory_options *o, unsigned kinds)
 
 static int check_values(const hoist_memory_options *o)
 {
-	unsigned unknown = o->flags & ~(HOIST_MEMORY_NO_STATISTICS | HOIST_MEMORY_CURRENT_POOL);
+	unsigned unknown = o->flags & ~(HOIST_MEMORY_NO_STATISTICS | HOIST_MEMORY_CURRENT_POOL |
+					HOIST_MEMORY_SHAREABLE);
 	if (unknown != 0)
 		return hoist__fail(-EINVAL, "hoist_memory_options: 0x%x are no flags", unknown);
 	if (o->placement < 0 || o->placement > HOIST_PLACE_INTERLEAVE)
@@ -114,6 +117,11 @@ static int check_values(const hoist_memory_options *o)
 		return hoist__fail(-EINVAL,
 				   "hoist_memory_options: the device's current pool has no "
 				   "limit_bytes of ours");
+	if ((o->flags & HOIST_MEMORY_SHAREABLE) != 0 && (o->flags & HOIST_MEMORY_CURRENT_POOL) != 0)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: whether the device's current pool "
+				   "is shareable is not ours to say; make one without "
+				   "HOIST_MEMORY_CURRENT_POOL");
 	return 0;
 }
 
@@ -281,6 +289,7 @@ static void describe(hoist_memory *memory)
 		custom ? memory->functions.is_device_accessible != 0
 		       : of_device || (pinned && !cpu) || (up && up->info.is_device_accessible);
 	info->device_id = of_device || (custom && !cpu) ? hoist__dev_ordinal(memory->dev) : -1;
+	info->is_shareable = (memory->options.flags & HOIST_MEMORY_SHAREABLE) != 0;
 	info->node = single_node(&memory->placement);
 	info->alignment = custom		      ? 1
 			  : of_device		      ? 256

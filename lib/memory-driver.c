@@ -6,9 +6,13 @@
  * makes it wait for the streams that use the block. */
 #include "config.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "lib/books.h"
+#include "lib/ipc.h"
 #include "lib/memory.h"
 #include "lib/snapshot.h"
 
@@ -20,6 +24,9 @@ struct driver_memory {
 	struct hoist__dev_pool *_Atomic xpool; /* these two are made with the first block */
 	struct hoist__dev_stream *_Atomic xstream;
 	struct hoist__books books;
+	struct hoist__ipc_name name; /* SHAREABLE */
+	atomic_bool xregistered;     /* under it */
+	int fd;			     /* mapped: what the pool was made of; else -1 */
 };
 
 static struct driver_memory *driver_of(hoist_memory *memory)
@@ -29,7 +36,14 @@ static struct driver_memory *driver_of(hoist_memory *memory)
 
 static int driver_init(hoist_memory *memory)
 {
-	return hoist__books_init(&driver_of(memory)->books);
+	struct driver_memory *driver = driver_of(memory);
+	driver->fd = -1;
+	if ((memory->options.flags & HOIST_MEMORY_SHAREABLE) != 0) {
+		int err = hoist__ipc_name_make(&driver->name);
+		if (err < 0)
+			return err;
+	}
+	return hoist__books_init(&driver->books);
 }
 
 static bool driver_done(hoist_memory *memory)
@@ -39,20 +53,28 @@ static bool driver_done(hoist_memory *memory)
 		return false;
 	hoist__stream_destroy(atomic_load(&driver->xstream)); /* waits for it */
 	hoist__dev_pool_destroy(atomic_load(&driver->xpool));
+	if (driver->fd >= 0)
+		(void)close(driver->fd);
 	hoist__books_done(&driver->books);
 	return true;
+}
+
+static int make_pool(const hoist_memory *memory, struct hoist__dev_pool **ret)
+{
+	const hoist_memory_options *o = &memory->options;
+	if ((o->flags & HOIST_MEMORY_CURRENT_POOL) != 0)
+		return hoist__dev_pool_current(memory->dev, ret);
+	return (o->flags & HOIST_MEMORY_SHAREABLE) != 0
+		       ? hoist__dev_pool_create_shareable(memory->dev, o->limit_bytes, ret)
+		       : hoist__dev_pool_create(memory->dev, o->limit_bytes, ret);
 }
 
 static int use_pool(struct driver_memory *driver, struct hoist__dev_pool **ret)
 {
 	struct hoist__dev_pool *known = atomic_load(&driver->xpool);
 	if (known == NULL) {
-		const hoist_memory *memory = &driver->memory;
 		struct hoist__dev_pool *made;
-		int err = (memory->options.flags & HOIST_MEMORY_CURRENT_POOL) != 0
-				  ? hoist__dev_pool_current(memory->dev, &made)
-				  : hoist__dev_pool_create(memory->dev, memory->options.limit_bytes,
-							   &made);
+		int err = make_pool(&driver->memory, &made);
 		if (err < 0)
 			return err;
 		if (atomic_compare_exchange_strong(&driver->xpool, &known, made))
@@ -118,6 +140,9 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 	if (bytes > SIZE_MAX / 2)
 		return hoist__fail(-ENOSPC, "a block of %zu bytes exceeds every address space",
 				   bytes);
+	if (memory->info.is_mapped)
+		return hoist__fail(-ENOTSUP, "it is another process's, whose blocks are imported; "
+					     "nothing can be allocated from it here");
 	int err = hoist__dev_check(memory->dev);
 	if (err == 0 && on == NULL)
 		err = use_stream(driver, &on);
@@ -281,6 +306,80 @@ static int driver_collect(hoist_memory *memory, struct hoist__snapshot *snapshot
 {
 	int err = hoist__dev_check(memory->dev);
 	return err < 0 ? err : hoist__snapshot_books(snapshot, &driver_of(memory)->books);
+}
+
+/* --- sharing with other processes --- */
+
+static int check_shareable(const hoist_memory *memory)
+{
+	if (memory == NULL)
+		return hoist__fail(-EINVAL, "the memory resource is NULL");
+	if (memory->info.is_shareable)
+		return 0;
+	return hoist__fail(-ENOTSUP,
+			   "\"%s\": memory resource is not IPC-enabled: make it of kind "
+			   "HOIST_MEMORY_DRIVER_POOL with HOIST_MEMORY_SHAREABLE",
+			   memory->name);
+}
+
+int hoist__driver_name(const hoist_memory *memory, const struct hoist__ipc_name **ret)
+{
+	int err = check_shareable(memory);
+	if (err == 0)
+		*ret = &((const struct driver_memory *)(const void *)memory)->name;
+	return err;
+}
+
+atomic_bool *hoist__driver_registered(hoist_memory *memory)
+{
+	return &driver_of(memory)->xregistered;
+}
+
+int hoist__driver_shared_pool(hoist_memory *memory, struct hoist__dev_pool **ret)
+{
+	int err = check_shareable(memory);
+	if (err == 0)
+		err = hoist__dev_check(memory->dev);
+	return err < 0 ? err : use_pool(driver_of(memory), ret);
+}
+
+int hoist__driver_export(hoist_memory *memory, int *ret)
+{
+	struct hoist__dev_pool *pool;
+	int err = hoist__driver_shared_pool(memory, &pool);
+	if (err < 0)
+		return err;
+	if (!memory->info.is_mapped)
+		return hoist__dev_pool_export(pool, ret);
+	int fd = fcntl(driver_of(memory)->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return hoist__fail_errno(-errno, "another descriptor of a memory pool");
+	*ret = fd;
+	return 0;
+}
+
+int hoist__driver_block(hoist_memory *memory, uintptr_t address, uintptr_t *raw, size_t *bytes)
+{
+	return hoist__books_given(&driver_of(memory)->books, address, raw, bytes);
+}
+
+int hoist__driver_map(hoist_memory *memory, int fd, const struct hoist__ipc_name *name)
+{
+	struct driver_memory *driver = driver_of(memory);
+	struct hoist__dev_pool *pool;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (own < 0)
+		return hoist__fail_errno(-errno, "descriptor %d of a memory pool", fd);
+	int err = hoist__dev_pool_import(memory->dev, own, &pool);
+	if (err < 0) {
+		(void)close(own);
+		return err;
+	}
+	driver->fd = own;
+	driver->name = *name;
+	memory->info.is_mapped = 1;
+	atomic_store(&driver->xpool, pool);
+	return 0;
 }
 
 /* --- attributes --- */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "lib/ipc.h"
 #include "lib/memory.h"
 #include "lib/transfer.h"
 
@@ -75,6 +76,15 @@ void hoist__memories_forget_stream(struct hoist__dev_stream *stream)
 	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
 		if (m->ops->forget_stream != NULL)
 			m->ops->forget_stream(m, stream);
+}
+
+hoist_memory *hoist__memories_find(bool (*fits)(hoist_memory *memory, const void *arg),
+				   const void *arg)
+{
+	hoist_memory *m = next_of_all(NULL);
+	while (m != NULL && !fits(m, arg))
+		m = next_of_all(m);
+	return m;
 }
 
 /* --- references --- */

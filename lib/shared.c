@@ -258,7 +258,7 @@ struct hoist__shared *hoist__shared_find(uintptr_t address)
 	struct hoist__shared *found = NULL;
 	lock_pieces();
 	for (struct hoist__list *at = pieces.next; at != &pieces && found == NULL; at = at->next)
-		if ((uintptr_t)piece_of(at)->address == address)
+		if (address - (uintptr_t)piece_of(at)->address < piece_of(at)->bytes)
 			found = piece_of(at);
 	if (found != NULL)
 		found->refs++;

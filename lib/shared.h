@@ -34,7 +34,7 @@ int hoist__shared_open(int fd, bool read_only, struct hoist__shared **ret);
 /* Takes NULL.  Of this form so that a storage can call it. */
 void hoist__shared_close(void *shared);
 
-/* The piece whose first address this is, with a reference to be closed; NULL: none. */
+/* The piece around @address, with a reference to be closed; NULL: none. */
 struct hoist__shared *hoist__shared_find(uintptr_t address);
 
 uintptr_t hoist__shared_address(const struct hoist__shared *shared);

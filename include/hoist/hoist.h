@@ -12,6 +12,7 @@
 #include <hoist/dtype.h>
 #include <hoist/element.h>
 #include <hoist/error.h>
+#include <hoist/ipc.h>
 #include <hoist/layout.h>
 #include <hoist/load.h>
 #include <hoist/memory.h>

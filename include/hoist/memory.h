@@ -113,6 +113,8 @@ typedef int hoist_memory_exhausted(void *context, size_t bytes, unsigned attempt
 #define HOIST_MEMORY_NO_STATISTICS 1u /* counts of blocks and bytes asked for stay 0 */
 #define HOIST_MEMORY_CURRENT_POOL 2u  /* DRIVER_POOL: the device's current pool, which is not
 				       * this resource's own and outlives it */
+#define HOIST_MEMORY_SHAREABLE 4u     /* DRIVER_POOL: other processes can import its blocks
+				       * (hoist/ipc.h); not with CURRENT_POOL */
 
 /* 0 or NULL is the default of every option.  One that its kind does not have must be left at
  * that, as it would change nothing:
@@ -123,7 +125,7 @@ typedef int hoist_memory_exhausted(void *context, size_t bytes, unsigned attempt
  *   limit_bytes                                these and DRIVER_POOL
  *   debug, cache_bytes, NO_STATISTICS          HOST, PINNED, DEVICE, MANAGED
  *   upstream                                   HOST, PINNED, DEVICE
- *   CURRENT_POOL                               DRIVER_POOL
+ *   CURRENT_POOL, SHAREABLE                    DRIVER_POOL
  *   functions                                  CUSTOM; needed there
  *   name, exhausted                            all
  *
@@ -260,6 +262,9 @@ typedef struct hoist_memory_info {
 	int is_managed;
 	int node;	      /* the one NUMA node asked for; -1: none or several */
 	size_t alignment;     /* of every block */
+	int is_shareable;     /* other processes can import its blocks: SHAREABLE */
+	int is_mapped;	      /* it is another process's: it has what is imported, and allocates
+			       * nothing */
 } hoist_memory_info;
 
 /* Fills @info up to the size it says.  Name and device live as long as the resource.
