@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/strided.h"
 #include "device/cpu.h"
 
 struct box_op {
@@ -26,15 +27,16 @@ struct call_op {
 	void *argument;
 };
 
+/* As elements of one byte, which the nest joins to what can be copied at once. */
 static void run_box(struct hoist__cpu_op *op)
 {
 	const struct hoist__box *box = &((struct box_op *)op)->box;
-	for (size_t plane = 0; plane < box->planes; plane++) {
-		unsigned char *dst = (unsigned char *)box->dst + plane * box->dst_plane;
-		const unsigned char *src = (const unsigned char *)box->src + plane * box->src_plane;
-		for (size_t row = 0; row < box->rows; row++)
-			memcpy(dst + row * box->dst_pitch, src + row * box->src_pitch, box->width);
-	}
+	const int64_t shape[3] = {(int64_t)box->planes, (int64_t)box->rows, (int64_t)box->width};
+	const int64_t dst[3] = {(int64_t)box->dst_plane, (int64_t)box->dst_pitch, 1};
+	const int64_t src[3] = {(int64_t)box->src_plane, (int64_t)box->src_pitch, 1};
+	struct hoist__nest nest;
+	if (hoist__nest_make(3, shape, dst, src, 1, &nest))
+		hoist__nest_copy(&nest, (void *)box->dst, (const void *)box->src);
 }
 
 int hoist__cpu_copy_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
