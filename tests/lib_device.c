@@ -33,6 +33,8 @@ static void emulate(void)
 		cr_skip_test("the emulators are not built");
 }
 
+/* proves: S1.01 S1.09 V225 */
+/* proves: S1.01 S1.09 */
 Test(device, cpu_is_one_object_under_all_its_names)
 {
 	hoist_device *cpu = open_device("cpu");
@@ -52,6 +54,7 @@ Test(device, what_is_no_spec_is_refused)
 	expect_refused(NULL, -EINVAL, "\"\" names no device");
 }
 
+/* proves: S1.02 */
 Test(device, numbers_beyond_the_last_device_say_how_many_there_are)
 {
 	expect_refused("cpu:1", -EINVAL, "\"cpu:1\": this machine has 1 CPU device (0)");
@@ -65,6 +68,7 @@ Test(device, numbers_beyond_the_last_device_say_how_many_there_are)
 	expect_refused("cuda:2147483648", -EINVAL, "has 2 emulated CUDA devices");
 }
 
+/* proves: S1.02 */
 Test(device, without_a_driver_the_reason_is_given)
 {
 	setenv("HOIST_CUDA_LIBRARY", "/nowhere/libcuda.so", 1);
@@ -78,6 +82,8 @@ Test(device, without_a_driver_the_reason_is_given)
 	cr_expect_eq(n, 77);
 }
 
+/* proves: S1.02 S1.09 */
+/* proves: S1.02 */
 Test(device, gpu_is_cuda_before_hip)
 {
 	emulate();
@@ -109,6 +115,8 @@ Test(device, count_is_by_api)
 	cr_assert_not_null(strstr(hoist_error(), "say cpu, cuda or hip"));
 }
 
+/* proves: S1.04 S1.05 */
+/* proves: S1.04 S1.05 V087 */
 Test(device, info_describes_each)
 {
 	emulate();
@@ -126,6 +134,10 @@ Test(device, info_describes_each)
 		cr_expect_eq(info.pci[0] == '\0', i == 0);
 		cr_expect_geq(info.numa_node, -1);
 		cr_expect_gt(info.total_memory, 0);
+		cr_expect_str_eq(info.label, i == 0 ? "cpu" : "gpu");
+		cr_expect_eq(info.is_compatible, 1);
+		cr_expect_eq(info.is_virtual, 0);
+		cr_expect_eq(info.driver_version == 0, i == 0);
 		cr_expect_str_eq(hoist_device_spec(devices[i]), lib_specs[i]);
 	}
 }
@@ -144,6 +156,7 @@ Test(device, info_goes_no_further_than_its_size)
 	cr_assert_eq(hoist_device_get_info(NULL, &info), -EINVAL);
 }
 
+/* proves: S1.07 */
 Test(device, memory_says_how_much_is_free)
 {
 	emulate();
@@ -156,6 +169,119 @@ Test(device, memory_says_how_much_is_free)
 		cr_expect_gt(free_bytes, 0);
 		cr_expect_geq(total, free_bytes);
 	}
+}
+
+/* proves: S1.06 V100 */
+Test(device, peers_reach_each_other_alike)
+{
+	emulate();
+	hoist_device *devices[LIB_N_DEVICES];
+	lib_open_all(devices);
+	for (int a = 0; a < LIB_N_DEVICES; a++)
+		for (int b = 0; b < LIB_N_DEVICES; b++) {
+			int one = -1, other = -1;
+			cr_assert_eq(hoist_device_can_access(devices[a], devices[b], &one), 0);
+			cr_assert_eq(hoist_device_can_access(devices[b], devices[a], &other), 0);
+			cr_expect_eq(one, other, "%s, %s", lib_specs[a], lib_specs[b]);
+			bool one_api = a == b || (a != 0 && b != 0 && a != 3 && b != 3);
+			cr_expect_eq(one, one_api, "%s, %s", lib_specs[a], lib_specs[b]);
+		}
+	int can = 77;
+	cr_expect_eq(hoist_device_can_access(NULL, devices[0], &can), -EINVAL);
+	cr_expect_eq(hoist_device_can_access(devices[0], NULL, &can), -EINVAL);
+	cr_expect_eq(can, 77);
+}
+
+/* proves: V086 V099 V225 */
+Test(device, buffers_are_of_the_device_they_were_made_on)
+{
+	emulate();
+	hoist_device *devices[LIB_N_DEVICES];
+	lib_open_all(devices);
+	for (int i = 0; i < LIB_N_DEVICES; i++) {
+		hoist_buffer *buffer = NULL;
+		hoist_memory *memory[2] = {NULL, NULL};
+		const int64_t shape = 4;
+		cr_assert_eq(hoist_buffer_create(devices[i], HOIST_F32, 1, &shape, 0, &buffer), 0,
+			     "%s", hoist_error());
+		for (int k = 0; k < LIB_N_DEVICES; k++)
+			cr_expect_eq(hoist_buffer_device(buffer) == devices[k], i == k);
+		hoist_buffer_unref(buffer);
+		for (int k = 0; k < 2; k++)
+			cr_assert_eq(
+				hoist_memory_of_device(devices[i], HOIST_MEMORY_DEVICE, &memory[k]),
+				0);
+		cr_expect_eq(memory[0], memory[1]);
+		hoist_memory_unref(memory[0]);
+		hoist_memory_unref(memory[1]);
+	}
+}
+
+/* proves: S1.02 S1.03 V105 */
+Test(device, memory_beyond_the_limit_is_refused_with_the_figures)
+{
+	emulate();
+	hoist_device *device = NULL, *again = NULL;
+	hoist_buffer *buffer = NULL;
+	hoist_device_statistics s = {.size = sizeof s};
+	hoist_device_options options = {.size = sizeof options, .memory_limit = 100 << 20};
+	const int64_t fits = 60 << 20, beyond = 101 << 20, more = 41 << 20;
+	cr_assert_eq(hoist_device_open_with("cuda:0", &options, &device), 0, "%s", hoist_error());
+	options.memory_limit = 1;
+	cr_assert_eq(hoist_device_open_with("cuda:0", &options, &again), 0);
+	cr_assert_eq(again, device, "the first limit holds");
+	cr_expect_eq(hoist_buffer_create(device, HOIST_U8, 1, &beyond, 0, &buffer), -ENOSPC);
+	cr_expect_not_null(strstr(hoist_error(), "the device's memory limit is 100.0 MiB: 101.0 "
+						 "MiB asked, 0 B in use, 100.0 MiB left"),
+			   "V105: %s", hoist_error());
+	cr_assert_eq(hoist_buffer_create(device, HOIST_U8, 1, &fits, 0, &buffer), 0);
+	hoist_buffer *none = NULL;
+	cr_expect_eq(hoist_buffer_create(device, HOIST_U8, 1, &more, 0, &none), -ENOSPC);
+	cr_expect_not_null(strstr(hoist_error(), "limit is 100.0 MiB"), "%s", hoist_error());
+	cr_expect_null(none);
+	cr_assert_eq(hoist_device_get_statistics(device, &s), 0);
+	cr_expect_eq(s.memory_limit, 100 << 20);
+	cr_expect_geq(s.limited, 60 << 20);
+	cr_expect_leq(s.limited_peak, 100 << 20);
+	/* Pinned memory is outside the limit. */
+	hoist_buffer *pinned = NULL;
+	int err = hoist_buffer_create(device, HOIST_U8, 1, &beyond, HOIST_BUFFER_PINNED, &pinned);
+	cr_expect(err == 0 || err == -EPERM, "%s", hoist_error());
+	hoist_buffer_unref(pinned);
+	hoist_buffer_unref(buffer);
+}
+
+/* proves: S1.07 */
+Test(device, statistics_count_what_is_taken)
+{
+	emulate();
+	hoist_device *devices[LIB_N_DEVICES];
+	lib_open_all(devices);
+	const int64_t bytes = 3 << 20;
+	for (int i = 0; i < LIB_N_DEVICES; i++) {
+		hoist_buffer *buffer = NULL;
+		hoist_device_statistics s = {.size = sizeof s};
+		cr_assert_eq(hoist_device_get_statistics(devices[i], &s), 0, "%s", hoist_error());
+		cr_expect(s.used == 0 && s.limited == 0 && s.pinned == 0, "%s", lib_specs[i]);
+		cr_expect_eq(s.memory_limit == UINT64_MAX, i == 0, "%s", lib_specs[i]);
+		cr_expect(s.free_memory > 0 && s.total_memory >= s.free_memory);
+		cr_assert_eq(hoist_buffer_create(devices[i], HOIST_U8, 1, &bytes, 0, &buffer), 0);
+		cr_assert_eq(hoist_device_get_statistics(devices[i], &s), 0);
+		cr_expect_geq(s.used, (uint64_t)bytes);
+		cr_expect_eq(s.limited, i == 0 ? 0 : s.used + s.cached, "%s", lib_specs[i]);
+		cr_expect_leq(s.limited, s.memory_limit);
+		hoist_buffer_unref(buffer);
+		cr_assert_eq(hoist_device_get_statistics(devices[i], &s), 0);
+		cr_expect_eq(s.used, 0);
+		s.size = 8;
+		s.free_memory = 77;
+		cr_assert_eq(hoist_device_get_statistics(devices[i], &s), 0);
+		cr_expect_eq(s.free_memory, 77);
+	}
+	hoist_device_statistics s = {.size = 0};
+	cr_expect_eq(hoist_device_get_statistics(devices[0], &s), -EINVAL);
+	cr_expect_eq(hoist_device_get_statistics(devices[0], NULL), -EINVAL);
+	cr_expect_eq(hoist_device_get_statistics(NULL, &s), -EINVAL);
 }
 
 Test(device, unref_too_often_does_no_harm)
@@ -223,6 +349,8 @@ Test(device, staging_regions_are_exact_and_kept)
 	cr_expect_eq(lib_counters("cuda").live_registered_bytes, bytes);
 }
 
+/* proves: S1.08 S1.10 */
+/* proves: S1.08 S1.10 */
 Test(stream, default_one_is_shared_and_others_are_not)
 {
 	emulate();
@@ -249,6 +377,7 @@ Test(stream, default_one_is_shared_and_others_are_not)
 	cr_expect_eq(lib_counters("hip").live_streams, 1);
 }
 
+/* proves: S1.12 */
 Test(stream, wraps_native_handles_but_not_on_the_cpu)
 {
 	emulate();

@@ -136,6 +136,7 @@ Test(options, each_kind_has_its_own)
 		       "the CPU has no driver");
 }
 
+/* proves: S2.24 */
 Test(options, bound_memory_is_on_its_node)
 {
 	static const int nodes[] = {0};
@@ -412,6 +413,7 @@ Test(limit, of_a_budget_is_shared)
 
 /* --- what is kept --- */
 
+/* proves: S4.20 */
 Test(kept, trim_gives_back_all_but_what_is_to_be_kept)
 {
 	hoist_memory *memory = create(OPTIONS(.keep_bytes = 256 * MIB));

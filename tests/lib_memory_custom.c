@@ -103,6 +103,7 @@ Test(custom, needs_functions)
 	cr_expect_null(memory);
 }
 
+/* proves: S2.21 S4.19 */
 Test(custom, gets_what_was_asked_for)
 {
 	struct backing backing = {0};
@@ -135,6 +136,7 @@ Test(custom, gets_what_was_asked_for)
 	cr_expect_eq(backing.n_frees, backing.n_allocs);
 }
 
+/* proves: S2.21 S4.19 */
 Test(custom, gets_the_stream)
 {
 	struct backing backing = {0};

@@ -74,6 +74,7 @@ static const char *api_of(int i)
 
 /* --- kinds --- */
 
+/* proves: S2.21 S2.22 S2.24 S2.26 */
 Test(kinds, know_who_can_access_them, .init = open_all)
 {
 	static const struct {
@@ -105,6 +106,7 @@ Test(kinds, know_who_can_access_them, .init = open_all)
 	cr_expect_eq(lib_counters("cuda").live_contexts, 0, "making a resource makes no context");
 }
 
+/* proves: S2.22 S2.24 S2.25 S2.26 S2.29 */
 Test(kinds, each_gives_and_takes_back_blocks, .init = open_all)
 {
 	static const int kinds[] = {HOIST_MEMORY_HOST, HOIST_MEMORY_PINNED, HOIST_MEMORY_DEVICE,
@@ -151,6 +153,7 @@ Test(kinds, a_context_comes_with_the_first_block, .init = open_all)
 
 /* --- the device's limit --- */
 
+/* proves: S1.02 S1.03 */
 Test(device_limit, of_the_first_opening_holds)
 {
 	if (!lib_emulate())
@@ -189,6 +192,24 @@ Test(device_limit, of_the_first_opening_holds)
 	hoist_memory_unref(two);
 }
 
+/* proves: S1.03 V105 */
+Test(device_limit, is_too_little_for_one_request)
+{
+	if (!lib_emulate())
+		cr_skip_test("the emulators are not built");
+	setenv("HOIST_EMULATE_MEMORY", "256M", 1);
+	hoist_device *device = NULL;
+	hoist_buffer *buffer = NULL;
+	const hoist_device_options limit = {.size = sizeof limit, .memory_limit = 100 * MIB};
+	const int64_t shape[] = {101 << 20};
+	cr_assert_eq(hoist_device_open_with("cuda:0", &limit, &device), 0, "%s", hoist_error());
+	cr_expect_eq(hoist_buffer_create(device, HOIST_U8, 1, shape, 0, &buffer), -ENOSPC);
+	expect_text("101 MiB");
+	expect_text("100 MiB");
+	cr_expect_null(buffer);
+}
+
+/* proves: S1.02 */
 Test(device_limit, is_what_is_free_by_default, .init = open_all)
 {
 	hoist_memory *memory = create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1]));
@@ -356,6 +377,7 @@ Test(stream, may_end_before_what_was_freed_on_it_is_used_again, .init = open_all
 	expect_all_given_back();
 }
 
+/* proves: S2.29 */
 Test(stream, on_the_same_one_a_block_comes_back_at_once, .init = open_all)
 {
 	hoist_memory *memory = create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1]));
@@ -377,6 +399,7 @@ Test(stream, on_the_same_one_a_block_comes_back_at_once, .init = open_all)
 
 /* --- the driver's pools --- */
 
+/* proves: S2.23 V150 */
 Test(driver_pool, attributes_are_the_drivers, .init = open_all)
 {
 	hoist_memory *memory =
@@ -412,6 +435,7 @@ Test(driver_pool, attributes_are_the_drivers, .init = open_all)
 	expect_all_given_back();
 }
 
+/* proves: S2.22 */
 Test(driver_pool, has_its_own_limit, .init = open_all)
 {
 	hoist_memory *memory =
@@ -429,6 +453,7 @@ Test(driver_pool, has_its_own_limit, .init = open_all)
 	expect_all_given_back();
 }
 
+/* proves: S2.22 */
 Test(driver_pool, the_devices_own_is_left_alone, .init = open_all)
 {
 	const hoist_memory_options *options =
@@ -460,6 +485,7 @@ Test(driver_pool, the_devices_own_is_left_alone, .init = open_all)
 	expect_all_given_back();
 }
 
+/* proves: S2.27 */
 Test(driver_pool, a_block_that_a_capture_uses_stays, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i += 2) {
