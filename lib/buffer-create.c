@@ -36,9 +36,7 @@ int hoist__buffer_over(struct hoist__storage *storage, size_t offset, hoist_dtyp
 {
 	uint64_t elements;
 	size_t bytes = 0;
-	int err = hoist__layout_elements(rank, shape, &elements);
-	if (err == 0)
-		err = hoist_dtype_bytes(dtype, elements, &bytes);
+	int err = hoist__buffer_measure(dtype, rank, shape, &elements, &bytes);
 	if (err < 0)
 		return err;
 	size_t room = hoist__storage_bytes(storage);
@@ -66,8 +64,8 @@ struct wanted {
 static int measure(struct wanted *wanted)
 {
 	uint64_t elements;
-	int err = hoist__layout_elements(wanted->rank, wanted->shape, &elements);
-	return err < 0 ? err : hoist_dtype_bytes(wanted->dtype, elements, &wanted->bytes);
+	return hoist__buffer_measure(wanted->dtype, wanted->rank, wanted->shape, &elements,
+				     &wanted->bytes);
 }
 
 static unsigned storage_flags(unsigned flags)

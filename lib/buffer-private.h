@@ -58,6 +58,11 @@ int hoist__buffer_settle(hoist_buffer *buffer);
 /* Where the byte @offset bytes behind the first element's is.  Pre: its memory was taken. */
 struct hoist__span hoist__buffer_span(const hoist_buffer *buffer, int64_t offset);
 
+/* How many elements, and how many bytes: packed, a part of a byte counted as one.
+ * Returns: 0; -EINVAL (rank, extents, dtype, no whole blocks); -EOVERFLOW. */
+int hoist__buffer_measure(hoist_dtype dtype, int rank, const int64_t *shape, uint64_t *elements,
+			  size_t *bytes);
+
 /* What a new buffer over a storage is made of. */
 struct hoist__view {
 	hoist_dtype dtype;

@@ -64,11 +64,10 @@ struct hoist__span hoist__buffer_span(const hoist_buffer *buffer, int64_t offset
 
 /* --- making --- */
 
-/* Packed, a part of a byte counted as one; whole blocks were seen to before. */
 static int count_bytes(hoist_dtype dtype, uint64_t elements, size_t *ret)
 {
 	const struct hoist__dtype_info *info = hoist__dtype_info(dtype);
-	if (info->bits % 8 == 0)
+	if (info == NULL || info->bits % 8 == 0)
 		return hoist_dtype_bytes(dtype, elements, ret);
 	uint64_t bits;
 	if (hoist__mul_overflow(elements, info->bits, &bits) || bits > INT64_MAX - 7)
@@ -78,14 +77,19 @@ static int count_bytes(hoist_dtype dtype, uint64_t elements, size_t *ret)
 	return 0;
 }
 
+int hoist__buffer_measure(hoist_dtype dtype, int rank, const int64_t *shape, uint64_t *elements,
+			  size_t *bytes)
+{
+	int err = hoist__layout_elements(rank, shape, elements);
+	return err < 0 ? err : count_bytes(dtype, *elements, bytes);
+}
+
 int hoist__buffer_make(struct hoist__storage *storage, const struct hoist__view *view,
 		       hoist_buffer **ret)
 {
 	uint64_t elements;
 	size_t bytes;
-	int err = hoist__layout_elements(view->rank, view->shape, &elements);
-	if (err == 0)
-		err = count_bytes(view->dtype, elements, &bytes);
+	int err = hoist__buffer_measure(view->dtype, view->rank, view->shape, &elements, &bytes);
 	if (err < 0)
 		return err;
 	size_t n = (size_t)view->rank;

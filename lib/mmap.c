@@ -72,9 +72,7 @@ static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offs
 	uint64_t elements;
 	size_t bytes;
 	hoist_device *cpu;
-	int err = hoist__layout_elements(view->rank, view->shape, &elements);
-	if (err == 0)
-		err = hoist_dtype_bytes(view->dtype, elements, &bytes);
+	int err = hoist__buffer_measure(view->dtype, view->rank, view->shape, &elements, &bytes);
 	if (err == 0)
 		err = hoist_device_open("cpu", &cpu);
 	if (err < 0)

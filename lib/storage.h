@@ -13,8 +13,8 @@
  * A resource that can order a free behind several streams is told so at once; for all other
  * storage the streams are kept, and the last reference waits for them.
  *
- * Threads: counting is atomic, allocation happens once (under `lock`, as does keeping
- * streams), freezing is one way; everything else is immutable.
+ * Threads: counting is atomic; of several threads that allocate at once one wins; freezing is
+ * one way; everything else is immutable.  There are no locks.
  */
 #ifndef HOIST_LIB_STORAGE_H
 #define HOIST_LIB_STORAGE_H

@@ -58,7 +58,7 @@ typedef struct hoist_buffer hoist_buffer;
  * is one element.  PINNED on the CPU is mlock'ed memory; on an accelerator it is
  * host memory registered with its driver (data is then a pointer).
  * Returns: 0; -EINVAL (rank outside 0..64, a negative extent, an invalid dtype,
- *   unknown flags, elements that are not whole bytes or blocks); -EOVERFLOW;
+ *   unknown flags, elements that are not whole blocks); -EOVERFLOW;
  *   -ENOMEM; -ENOSPC device memory; -EPERM memlock limit; -ENODEV, -EREMOTEIO. */
 HOIST_API int hoist_buffer_create(hoist_device *device, hoist_dtype dtype, int rank,
 				  const int64_t *shape, unsigned flags, hoist_buffer **ret);
@@ -128,7 +128,8 @@ HOIST_API int hoist_buffer_rank(const hoist_buffer *buffer);
 HOIST_API const int64_t *hoist_buffer_shape(const hoist_buffer *buffer);   /* rank values */
 HOIST_API const int64_t *hoist_buffer_strides(const hoist_buffer *buffer); /* in elements */
 HOIST_API uint64_t hoist_buffer_elements(const hoist_buffer *buffer);
-HOIST_API size_t hoist_buffer_bytes(const hoist_buffer *buffer); /* of the elements, packed */
+HOIST_API size_t hoist_buffer_bytes(const hoist_buffer *buffer); /* of the elements, packed; a part
+								  * of a byte counts as one */
 
 /* C order without gaps, from wherever it begins.  Axes of extent 1 do not count, a buffer without
  * elements is contiguous; a negative stride never is. */

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/storage-block.c - blocks of a resource as storage. */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "lib/memory.h"
+#include "lib/storage-private.h"
+#include "lib/transfer.h"
+
+/* How bytes of @memory are to be copied: as pinned ones where a driver has registered them. */
+static enum hoist__memory_kind kind_of(const hoist_memory *memory)
+{
+	const hoist_memory_info *info = &memory->info;
+	if (info->is_managed)
+		return HOIST__MEMORY_MANAGED;
+	if (!info->is_host_accessible)
+		return HOIST__MEMORY_DEVICE;
+	bool locked = memory->options.kind == HOIST_MEMORY_PINNED;
+	return info->is_device_accessible || locked ? HOIST__MEMORY_PINNED : HOIST__MEMORY_HOST;
+}
+
+static bool is_cpu(const hoist_device *device)
+{
+	return hoist__device_is_cpu(device);
+}
+
+/* What only the CPU can touch is the CPU's, whichever device it was placed near. */
+static int device_of(hoist_memory *memory, hoist_device **ret)
+{
+	*ret = memory->device;
+	if (kind_of(memory) != HOIST__MEMORY_HOST || is_cpu(memory->device))
+		return 0;
+	int err = hoist_device_open("cpu", ret);
+	if (err == 0)
+		hoist_device_unref(*ret); /* devices live as long as the process */
+	return err;
+}
+
+static int make_of(hoist_memory *memory, hoist_stream *stream, size_t bytes,
+		   struct hoist__storage **ret)
+{
+	hoist_device *device;
+	struct hoist__storage *made = NULL;
+	int err = device_of(memory, &device);
+	if (err == 0)
+		err = hoist__storage_make(device, bytes, &made);
+	if (err < 0)
+		return err;
+	made->kind = kind_of(memory);
+	made->has_access = memory->info.is_host_accessible || memory->info.is_device_accessible ||
+			   made->kind == HOIST__MEMORY_HOST;
+	made->memory = hoist_memory_ref(memory);
+	atomic_init(&made->xstream, stream != NULL ? hoist_stream_ref(stream) : NULL);
+	*ret = made;
+	return 0;
+}
+
+static int take_block(const struct hoist__storage *storage, uintptr_t *ret)
+{
+	hoist_memory *memory = storage->memory;
+	if (storage->flags & HOIST__STORAGE_UNPOPULATED) {
+		struct hoist__pool *pool;
+		int err = hoist__memory_pool(memory, &pool);
+		if (err < 0)
+			return err;
+		return hoist__pool_alloc(pool, storage->bytes, storage->align, HOIST__ALLOC_LAZY,
+					 ret);
+	}
+	hoist_stream *stream = atomic_load(&storage->xstream);
+	if (stream != NULL)
+		return hoist_memory_alloc_on(memory, storage->bytes, storage->align, stream, ret);
+	return hoist_memory_alloc(memory, storage->bytes, storage->align, ret);
+}
+
+void hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address)
+{
+	hoist_stream *stream = atomic_load(&storage->xstream);
+	int err = stream != NULL ? hoist_memory_free_on(storage->memory, address, stream)
+				 : hoist_memory_free(storage->memory, address);
+	/* It was a live block of this resource: only a driver, or the caller's own function, can
+	 * have failed, and there is nobody to tell. */
+	if (err < 0)
+		hoist__log(alloc, "a buffer's storage of %zu bytes was not freed: %s",
+			   storage->bytes, hoist__error_text());
+}
+
+/* Where a driver maps host memory elsewhere, it says where. */
+static int find_device_address(const struct hoist__storage *storage, uintptr_t address,
+			       uintptr_t *ret)
+{
+	*ret = address;
+	if (storage->kind != HOIST__MEMORY_PINNED || is_cpu(storage->device) ||
+	    storage->memory->options.kind == HOIST_MEMORY_CUSTOM)
+		return 0;
+	return hoist__dev_host_address(hoist__device_dev(storage->device), (void *)address, ret);
+}
+
+/* In the order of the stream, which may have work queued on this very memory; host memory waits
+ * for that before it is given out. */
+static int zero(const struct hoist__storage *storage, uintptr_t address)
+{
+	bool ordered =
+		storage->kind == HOIST__MEMORY_DEVICE || storage->kind == HOIST__MEMORY_MANAGED;
+	hoist_stream *stream = atomic_load(&storage->xstream);
+	if (stream != NULL && ordered)
+		return hoist__fill_async(hoist__stream_dev_stream(stream), address, 0, 1,
+					 storage->bytes);
+	const struct hoist__span all = {storage->device, storage->kind, address};
+	return hoist__fill(&all, 0, storage->bytes);
+}
+
+static int allocate(struct hoist__storage *storage, struct hoist__place *ret)
+{
+	struct hoist__place place;
+	int err = take_block(storage, &place.address);
+	if (err < 0)
+		return err;
+	err = find_device_address(storage, place.address, &place.device_address);
+	if (err == 0 && storage->flags & HOIST__STORAGE_ZERO)
+		err = zero(storage, place.address);
+	if (err < 0) {
+		char text[HOIST__ERROR_BYTES];
+		hoist__error_copy(text, sizeof text);
+		hoist__storage_give_block(storage, place.address);
+		return hoist__fail(err, "%s", text);
+	}
+	*ret = place;
+	return 0;
+}
+
+/* Of two threads that allocate at once, the later gives its block back: no lock, so that a child of
+ * fork never finds one taken. */
+int hoist__storage_allocate(struct hoist__storage *storage)
+{
+	if (storage->bytes == 0 ||
+	    atomic_load_explicit(&storage->xplace, memory_order_acquire) != NULL)
+		return 0;
+	struct hoist__place *place = malloc(sizeof *place);
+	if (place == NULL)
+		return hoist__fail_nomem("a buffer's storage", sizeof *place);
+	int err = allocate(storage, place);
+	if (err < 0) {
+		free(place);
+		return err;
+	}
+	struct hoist__place *none = NULL;
+	if (!atomic_compare_exchange_strong(&storage->xplace, &none, place)) {
+		hoist__storage_give_block(storage, place->address);
+		free(place);
+	}
+	return 0;
+}
+
+int hoist__storage_create(hoist_memory *memory, hoist_stream *stream, size_t bytes, size_t align,
+			  unsigned flags, struct hoist__storage **ret)
+{
+	struct hoist__storage *made = NULL;
+	int err = make_of(memory, stream, bytes, &made);
+	if (err < 0)
+		return err;
+	made->flags = flags;
+	made->align = align;
+	if (bytes > 0 && !(flags & HOIST__STORAGE_LAZY))
+		err = allocate(made, &made->place);
+	hoist__storage_publish(made);
+	if (err < 0) {
+		hoist__storage_discard(made);
+		return err;
+	}
+	*ret = made;
+	return 0;
+}
+
+int hoist__storage_adopt(hoist_memory *memory, hoist_stream *stream, uintptr_t address,
+			 size_t bytes, struct hoist__storage **ret)
+{
+	struct hoist__storage *made = NULL;
+	int err = make_of(memory, stream, bytes, &made);
+	if (err < 0)
+		return err;
+	made->place.address = address;
+	if (bytes > 0)
+		err = find_device_address(made, address, &made->place.device_address);
+	if (err < 0) {
+		hoist__storage_discard(made);
+		return err;
+	}
+	hoist__storage_publish(made);
+	*ret = made;
+	return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/storage-private.h - what the files of the storage share.
+ *
+ *   storage.c         references, streams, memory from elsewhere, what is known
+ *   storage-block.c   blocks of a resource, taken at once or lazily
+ */
+#ifndef HOIST_LIB_STORAGE_PRIVATE_H
+#define HOIST_LIB_STORAGE_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "lib/storage.h"
+
+struct hoist__place {
+	uintptr_t address;
+	uintptr_t device_address; /* of the same byte, as the device's kernels see it */
+};
+
+/* A stream whose work uses the bytes, where no resource keeps that. */
+struct hoist__storage_user {
+	struct hoist__storage_user *next;
+	hoist_stream *stream; /* referenced */
+};
+
+/* Constant once made, but for what begins with x. */
+struct hoist__storage {
+	_Atomic unsigned xrefs;
+	enum hoist__memory_kind kind;
+	bool read_only;
+	bool mapped;
+	bool has_access;
+	atomic_bool xfrozen;
+	hoist_device *device;
+	hoist_memory *memory; /* referenced; NULL unless the bytes are a block of it */
+	struct hoist__place *_Atomic xplace; /* NULL: no bytes, or none yet */
+	struct hoist__place place; /* what it points to, but for LAZY ones: these malloc it */
+	size_t bytes;
+	uint64_t id;
+	unsigned flags; /* of hoist__storage_create() */
+	size_t align;
+	void (*release)(void *context);
+	void *context;
+	struct hoist__storage_user *_Atomic xusers;
+	hoist_stream *_Atomic xstream; /* referenced; the block is freed on it */
+};
+
+/* One reference, host memory, nothing owned.  Returns: 0; -ENOMEM. */
+int hoist__storage_make(hoist_device *device, size_t bytes, struct hoist__storage **ret);
+
+/* Frees the struct and what it refers to; not the bytes. */
+void hoist__storage_discard(struct hoist__storage *storage);
+
+/* Others may see `place` from here on, if it has an address. */
+void hoist__storage_publish(struct hoist__storage *storage);
+
+/* Gives the block at @address back to the resource. */
+void hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address);
+
+#endif
