@@ -223,6 +223,7 @@ static const struct refused {
 	{"{}", 1, "the tensors hold 0 bytes of data, but 1 more follow them (byte 10)"},
 };
 
+/* proves: V226 */
 Test(format_safetensors, every_rule_has_a_message_with_file_tensor_and_byte)
 {
 	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {

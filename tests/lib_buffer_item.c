@@ -425,6 +425,33 @@ Test(buffer_item, pinned_memory_of_a_device_is_read_and_written, .init = open_al
 	}
 }
 
+/* proves: S0.17 V102 */
+Test(buffer_item, of_pinned_memory_waits_for_what_is_queued, .init = open_all)
+{
+	static const char *const apis[] = {"", "cuda", "cuda", "hip"};
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		hoist_stream *stream = NULL;
+		hoist_buffer *pinned = NULL;
+		hoist_buffer *seven = NULL;
+		cr_assert_eq(hoist_stream_create(devices[i], &stream), 0);
+		cr_assert_eq(hoist_buffer_create_on(stream, HOIST_I32, 0, NULL,
+						    HOIST_BUFFER_PINNED | HOIST_BUFFER_ZERO,
+						    &pinned),
+			     0, "%s", hoist_error());
+		cr_assert_eq(
+			hoist_buffer_scalar(hoist_number_i64(7), HOIST_I32, devices[i], &seven), 0);
+		cr_expect_eq(item_i64(pinned), 0);
+		/* The copy is late. */
+		lib_set_latency(apis[i], 20000, 20000);
+		cr_assert_eq(hoist_buffer_copy_on(pinned, seven, stream), 0, "%s", hoist_error());
+		cr_expect_eq(item_i64(pinned), 7, "V102");
+		hoist_buffer_unref(pinned);
+		hoist_buffer_unref(seven);
+		hoist_stream_unref(stream);
+		lib_reset(apis[i]);
+	}
+}
+
 /* --- what is refused, and what goes wrong --- */
 
 Test(buffer_item, values_that_do_not_fit_change_nothing, .init = open_all)
