@@ -78,11 +78,15 @@ static int take_block(const struct hoist__storage *storage, uintptr_t *ret)
 void hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address)
 {
 	hoist_stream *stream = atomic_load(&storage->xstream);
-	int err = stream != NULL ? hoist_memory_free_on(storage->memory, address, stream)
-				 : hoist_memory_free(storage->memory, address);
+	if (stream != NULL) {
+		if (hoist_memory_free_on(storage->memory, address, stream) == 0)
+			return;
+		/* No memory to note it with: then the host waits. */
+		(void)hoist__stream_synchronize(hoist__stream_dev_stream(stream));
+	}
 	/* It was a live block of this resource: only a driver, or the caller's own function, can
 	 * have failed, and there is nobody to tell. */
-	if (err < 0)
+	if (hoist_memory_free(storage->memory, address) < 0)
 		hoist__log(alloc, "a buffer's storage of %zu bytes was not freed: %s",
 			   storage->bytes, hoist__error_text());
 }

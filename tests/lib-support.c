@@ -127,8 +127,9 @@ bool lib_drivers_content(void)
 bool lib_nothing_outstanding(hoist_device *const devices[LIB_N_DEVICES])
 {
 	bool nothing = true;
-	for (size_t i = 0; i < LIB_N_DEVICES; i++)
-		hoist__device_trim(devices[i]);
+	/* Where a free could not be noted in its stream, the first makes up for it. */
+	for (size_t i = 0; i < (size_t)2 * LIB_N_DEVICES; i++)
+		hoist__device_trim(devices[i % LIB_N_DEVICES]);
 	for (size_t i = 0; i < 2; i++) {
 		const struct hoist_emulator_counters c = lib_counters(apis[i]);
 		nothing &= is_zero(apis[i], "live_allocations", c.live_allocations);

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* Every allocation and every driver call of making, viewing and closing buffers fails once, in
+ * turn: the caller's memory is released once or is still the caller's, and nothing is left over. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hoist/hoist.h"
+#include "tests/lib-failing.h"
+#include "tests/lib-support.h"
+
+#define MANY 1000
+#define N_BUFFERS 12
+
+struct scenario {
+	hoist_device *devices[LIB_N_DEVICES];
+	hoist_stream *stream;
+	hoist_memory *pool;
+	hoist_buffer *buffers[N_BUFFERS];
+	int n_wrapped, n_released;
+	char path[4096];
+	char bytes[64];
+};
+
+static void release(void *context)
+{
+	((struct scenario *)context)->n_released++;
+}
+
+static int wrap(struct scenario *s, hoist_buffer **ret)
+{
+	const hoist_buffer_source source = {.size = sizeof source,
+					    .address = (uintptr_t)s->bytes,
+					    .bytes = sizeof s->bytes,
+					    .release = release,
+					    .context = s};
+	int err = hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){64}, NULL, ret);
+	s->n_wrapped += err == 0;
+	return err;
+}
+
+/* A block that is the resource's again if it cannot become a buffer. */
+static int adopt(struct scenario *s, hoist_buffer **ret)
+{
+	hoist_buffer_source source = {
+		.size = sizeof source, .bytes = 3000, .memory = s->pool, .stream = s->stream};
+	int err = hoist_memory_alloc_on(s->pool, 3000, 0, s->stream, &source.address);
+	if (err < 0)
+		return err;
+	err = hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){3000}, NULL, ret);
+	if (err < 0 && hoist_memory_free_on(s->pool, source.address, s->stream) < 0)
+		lib_die("a block that was not adopted is not ours either");
+	return err;
+}
+
+static int view(hoist_buffer **b)
+{
+	const hoist_slice rows[] = {HOIST_STEP(HOIST_NONE, HOIST_NONE, -2), HOIST_RANGE(0, 8)};
+	int err = hoist_buffer_slice(b[0], 2, rows, &b[4]);
+	if (err == 0)
+		err = hoist_buffer_view_as(b[4], HOIST_I32, &b[5]);
+	if (err == 0)
+		err = hoist_buffer_permute(b[5], (const int[]){1, 0}, &b[6]);
+	if (err == 0)
+		err = hoist_buffer_reshape(b[0], 1, (const int64_t[]){-1}, &b[7]);
+	return err;
+}
+
+static int run(struct scenario *s)
+{
+	const int64_t shape[] = {40, 16};
+	const hoist_memory_options options = {
+		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = s->devices[2]};
+	hoist_buffer **b = s->buffers;
+	int err = hoist_stream_create(s->devices[2], &s->stream);
+	if (err == 0)
+		err = hoist_memory_create(&options, &s->pool);
+	if (err == 0)
+		err = hoist_buffer_create_on(s->stream, HOIST_U8, 2, shape, HOIST_BUFFER_ZERO,
+					     &b[0]);
+	if (err == 0)
+		err = hoist_buffer_create(
+			s->devices[3], HOIST_U8, 2, shape,
+			HOIST_BUFFER_PINNED | HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO, &b[1]);
+	if (err == 0)
+		err = hoist_buffer_allocate(b[1]);
+	if (err == 0)
+		err = hoist_buffer_create_from(s->pool, s->stream, HOIST_U8, 2, shape,
+					       HOIST_BUFFER_ZERO, &b[2]);
+	if (err == 0)
+		err = wrap(s, &b[3]);
+	if (err == 0)
+		err = view(b);
+	if (err == 0)
+		err = adopt(s, &b[8]);
+	if (err == 0)
+		err = hoist_buffer_create(s->devices[0], HOIST_U8, 2, shape, HOIST_BUFFER_SHAREABLE,
+					  &b[9]);
+	if (err == 0)
+		err = hoist_buffer_mmap(s->path, HOIST_U8, 2, shape, "w+", 3, 0, &b[10]);
+	if (err == 0)
+		err = hoist_buffer_mmap(s->path, HOIST_U8, 2, shape, "r", 3, 0, &b[11]);
+	if (err == 0)
+		err = hoist_buffer_close(b[0], s->stream);
+	return err;
+}
+
+static void drop(struct scenario *s)
+{
+	for (int i = 0; i < N_BUFFERS; i++)
+		hoist_buffer_unref(s->buffers[i]);
+	memset(s->buffers, 0, sizeof s->buffers);
+	hoist_memory_unref(s->pool);
+	hoist_stream_unref(s->stream);
+	s->pool = NULL;
+	s->stream = NULL;
+	if (s->n_released != s->n_wrapped)
+		lib_die("released %d times of %d", s->n_released, s->n_wrapped);
+}
+
+static void run_once(struct scenario *s, const char *what, unsigned long n)
+{
+	int err = run(s);
+	if (err != 0 && !lib_is_failure(err))
+		lib_die("%s %lu: an unexpected error, %d", what, n, err);
+	if (err != 0 && hoist_error()[0] == '\0')
+		lib_die("%s %lu: no text", what, n);
+	drop(s);
+}
+
+static void must_work(struct scenario *s, const char *what, unsigned long n)
+{
+	int err = run(s);
+	if (err != 0)
+		lib_die("after %s %lu: does not work any more: %d", what, n, err);
+	drop(s);
+	if (!lib_nothing_outstanding(s->devices) || !lib_drivers_content())
+		lib_die("after %s %lu: something is left", what, n);
+}
+
+static int open_devices(struct scenario *s)
+{
+	const char *folder = getenv("TMPDIR");
+	(void)snprintf(s->path, sizeof s->path, "%s/buffer-failures",
+		       folder != NULL ? folder : "/tmp");
+	int err = 0;
+	for (int i = 0; err == 0 && i < LIB_N_DEVICES; i++)
+		err = hoist_device_open(lib_specs[i], &s->devices[i]);
+	return err;
+}
+
+static void run_alone(unsigned long n)
+{
+	static struct scenario s;
+	lib_fail_allocation(n);
+	int err = open_devices(&s);
+	if (err == 0)
+		run_once(&s, "allocation", n);
+	else if (!lib_is_failure(err))
+		lib_die("allocation %lu: opening: %d", n, err);
+	lib_fail_allocation(0);
+	if (err == 0 || open_devices(&s) == 0)
+		must_work(&s, "allocation", n);
+}
+
+static void sweep_driver(struct scenario *s, const char *api)
+{
+	unsigned long n = 1;
+	for (bool struck = true; struck; n++) {
+		char fault[32];
+		(void)snprintf(fault, sizeof fault, "any:%lu", n);
+		if (lib_fail(api, fault) != 0)
+			lib_die("%s is not understood", fault);
+		uint64_t before = lib_counters(api).injected_failures;
+		run_once(s, fault, n);
+		struck = lib_counters(api).injected_failures != before;
+		lib_reset(api);
+		must_work(s, fault, n);
+		if (n == MANY)
+			lib_die("the sweep of %s does not end", api);
+	}
+	if (n < 10)
+		lib_die("the sweep of %s was too short", api);
+}
+
+/* proves: S0.02 S2.02 S2.03 S4.06 */
+int main(void)
+{
+	static struct scenario s;
+	if (!lib_emulate()) {
+		(void)fprintf(stderr, "skipped: the emulators are not built\n");
+		return 77;
+	}
+	lib_sweep_allocations(run_alone, MANY);
+	if (open_devices(&s) < 0)
+		lib_die("opening");
+	sweep_driver(&s, "cuda");
+	sweep_driver(&s, "hip");
+	return 0;
+}
