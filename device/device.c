@@ -6,30 +6,37 @@
 
 #include "device/device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "device/device-ops.h"
 #include "device/dl.h"
+#include "device/virtual.h"
 
 enum phase { PHASE_UNOPENED, PHASE_OPENED, PHASE_FAILED };
 
 struct node {
-	struct hoist__dev dev;
+	struct hoist__dev dev; /* first */
 	struct node *next;
+	bool is_virtual;
 };
 
-/* One per api.  `xowner` is set before the lock is first taken and `xphase` after
+/* One per api.  `xowner` is set before the lock is taken and `xphase` after
  * all else is final, so that a child of fork never needs the lock to learn that
- * the driver belongs to its parent. */
+ * the driver belongs to its parent.  A failure to open is forgotten when the api becomes
+ * virtual or ends being so; who reads its text holds the lock. */
 struct api {
 	const char *name;
 	const struct hoist__dev_ops *ops;
 	_Atomic unsigned xowner; /* the generation that opened it; 0 before */
 	_Atomic(enum phase) xphase;
-	pthread_mutex_t lock; /* opening, and the list of devices */
+	pthread_mutex_t lock; /* opening, the list of devices, becoming virtual */
 	struct node *devs;
-	int count;
+	int count; /* of the driver, but for virtual devices */
+	_Atomic int xvirtual;
+	char architecture[HOIST__ARCHITECTURE_BYTES]; /* lock; of virtual devices, or "" */
 	const char *library;
 	int err; /* PHASE_FAILED: what open said, and its text */
 	char text[HOIST__ERROR_BYTES];
@@ -90,17 +97,39 @@ int hoist__dev_check_process(unsigned generation, const char *what)
 	return generation == hoist__fork_now() ? 0 : hoist__dev_fail_stale(what);
 }
 
-static void open_locked(struct api *api)
+/* The driver counts its devices as it was told; those of them that HOIST_EMULATE does not
+ * ask for go when the api is no longer virtual. */
+static int open_driver(struct api *api)
+{
+	bool is_virtual = atomic_load(&api->xvirtual) > 0;
+	int err = api->ops->open(&api->count, &api->library);
+	if (err == 0 && is_virtual)
+		err = hoist__dl_emulate((enum hoist__api)(api - apis), &api->count);
+	return err;
+}
+
+static void open_locked(struct api *api, unsigned self)
 {
 	if (atomic_load_explicit(&api->xphase, memory_order_relaxed) != PHASE_UNOPENED)
 		return;
-	int err = api->ops->open(&api->count, &api->library);
+	atomic_store(&api->xowner, self);
+	int err = open_driver(api);
 	if (err < 0) {
 		api->err = err;
 		hoist__error_copy(api->text, sizeof api->text);
 	}
 	atomic_store_explicit(&api->xphase, err < 0 ? PHASE_FAILED : PHASE_OPENED,
 			      memory_order_release);
+}
+
+/* What an earlier process knows of its drivers is its own; the CPU is everybody's. */
+static int claim(struct api *api, unsigned self)
+{
+	unsigned owner = 0;
+	if (!atomic_compare_exchange_strong(&api->xowner, &owner, self) && owner != self &&
+	    api->ops != &hoist__cpu_ops)
+		return hoist__dev_fail_stale(api->name);
+	return 0;
 }
 
 static int open_api(struct api *api)
@@ -110,20 +139,38 @@ static int open_api(struct api *api)
 		return err;
 	unsigned self = hoist__fork_now();
 	enum phase phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
-	if (phase == PHASE_UNOPENED) {
-		unsigned owner = 0;
-		if (!atomic_compare_exchange_strong(&api->xowner, &owner, self) && owner != self &&
-		    api->ops != &hoist__cpu_ops)
-			return hoist__dev_fail_stale(api->name);
+	if (phase == PHASE_FAILED && atomic_load(&api->xowner) != self)
+		return hoist__fail(api->err, "%s", api->text); /* as it was at the fork */
+	if (phase != PHASE_OPENED) {
+		err = claim(api, self);
+		if (err < 0)
+			return err;
 		pthread_mutex_lock(&api->lock);
-		open_locked(api);
+		open_locked(api, self);
+		phase = atomic_load_explicit(&api->xphase, memory_order_relaxed);
+		if (phase == PHASE_FAILED)
+			err = hoist__fail(api->err, "%s", api->text);
 		pthread_mutex_unlock(&api->lock);
-		phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
+		return err;
 	}
-	if (phase == PHASE_FAILED)
-		return hoist__fail(api->err, "%s", api->text);
 	if (api->ops != &hoist__cpu_ops && atomic_load(&api->xowner) != self)
 		return hoist__dev_fail_stale(api->name);
+	return 0;
+}
+
+/* How many there are now, of an opened api. */
+static int count_now(struct api *api, int *ret)
+{
+	int count = atomic_load(&api->xvirtual);
+	if (count == 0)
+		count = api->count;
+	if (count == 0)
+		return hoist__fail(-ENODEV,
+				   "%s: the virtual devices were ended, and a process that used "
+				   "the stand-in driver cannot open the real one; start another, "
+				   "or make devices virtual again",
+				   api->name);
+	*ret = count;
 	return 0;
 }
 
@@ -135,7 +182,8 @@ const char *hoist__api_name(enum hoist__api api)
 bool hoist__api_emulated(enum hoist__api api)
 {
 	int devices = 0;
-	return hoist__dl_emulate(api, &devices) == 0 && devices > 0;
+	return hoist__virtual_count(api) > 0 ||
+	       (hoist__dl_emulate(api, &devices) == 0 && devices > 0);
 }
 
 const char *hoist__api_library(enum hoist__api api)
@@ -148,10 +196,7 @@ const char *hoist__api_library(enum hoist__api api)
 int hoist__dev_count(enum hoist__api api, int *ret)
 {
 	int err = open_api(&apis[api]);
-	if (err < 0)
-		return err;
-	*ret = apis[api].count;
-	return 0;
+	return err < 0 ? err : count_now(&apis[api], ret);
 }
 
 static int make_dev(struct api *api, int ordinal, struct node **ret)
@@ -170,6 +215,10 @@ static int make_dev(struct api *api, int ordinal, struct node **ret)
 		return err;
 	}
 	pthread_mutex_init(&dev->lock, NULL);
+	node->is_virtual = atomic_load(&api->xvirtual) > 0;
+	if (node->is_virtual && api->architecture[0] != '\0')
+		(void)snprintf(dev->props.architecture, sizeof dev->props.architecture, "%s",
+			       api->architecture);
 	*ret = node;
 	return 0;
 }
@@ -177,12 +226,15 @@ static int make_dev(struct api *api, int ordinal, struct node **ret)
 int hoist__dev_get(enum hoist__api which, int ordinal, struct hoist__dev **ret)
 {
 	struct api *api = &apis[which];
+	int count = 0;
 	int err = open_api(api);
+	if (err == 0)
+		err = count_now(api, &count);
 	if (err < 0)
 		return err;
-	if (ordinal < 0 || ordinal >= api->count)
+	if (ordinal < 0 || ordinal >= count)
 		return hoist__fail(-EINVAL, "there is no device %s:%d; there %s %d, counted from 0",
-				   api->name, ordinal, api->count == 1 ? "is" : "are", api->count);
+				   api->name, ordinal, count == 1 ? "is" : "are", count);
 	pthread_mutex_lock(&api->lock);
 	struct node *node = api->devs;
 	while (node != NULL && node->dev.ordinal != ordinal)
@@ -214,6 +266,83 @@ int hoist__dev_ordinal(const struct hoist__dev *dev)
 const struct hoist__dev_props *hoist__dev_props(const struct hoist__dev *dev)
 {
 	return &dev->props;
+}
+
+/* --- virtual devices --- */
+
+int hoist__virtual_count(enum hoist__api api)
+{
+	return atomic_load(&apis[api].xvirtual);
+}
+
+bool hoist__dev_is_virtual(const struct hoist__dev *dev)
+{
+	return ((const struct node *)(const void *)dev)->is_virtual;
+}
+
+/* The lock is held, and stays the caller's only as long as it is. */
+static int lock_claimed(struct api *api)
+{
+	int err = hoist__fork_watch();
+	if (err == 0)
+		err = claim(api, hoist__fork_now());
+	if (err == 0)
+		pthread_mutex_lock(&api->lock);
+	return err;
+}
+
+/* What was never opened belongs to nobody: a child of fork may open it. */
+static void unlock_claimed(struct api *api)
+{
+	if (atomic_load(&api->xphase) == PHASE_UNOPENED)
+		atomic_store(&api->xowner, 0);
+	pthread_mutex_unlock(&api->lock);
+}
+
+/* The lock is held. */
+static int become_virtual(struct api *api, int count)
+{
+	enum hoist__api which = (enum hoist__api)(api - apis);
+	if (atomic_load(&api->xphase) != PHASE_OPENED)
+		return hoist__dl_find_emulator(which);
+	if (hoist__dl_is_emulated(which))
+		return hoist__dl_set_devices(which, count);
+	return hoist__fail(-EBUSY,
+			   "%s: the real driver %s is open; virtual devices must be asked for "
+			   "before anything else is asked of this API",
+			   api->name, api->library);
+}
+
+int hoist__virtual_set(enum hoist__api which, const char *architecture, int count)
+{
+	struct api *api = &apis[which];
+	int err = lock_claimed(api);
+	if (err < 0)
+		return err;
+	if (count > 0)
+		err = become_virtual(api, count);
+	if (err == 0) {
+		(void)snprintf(api->architecture, sizeof api->architecture, "%s",
+			       count > 0 ? architecture : "");
+		atomic_store(&api->xvirtual, count);
+		if (atomic_load(&api->xphase) == PHASE_FAILED)
+			atomic_store(&api->xphase, PHASE_UNOPENED);
+	}
+	unlock_claimed(api);
+	return err;
+}
+
+int hoist__virtual_get(enum hoist__api which, char architecture[HOIST__ARCHITECTURE_BYTES],
+		       int *count)
+{
+	struct api *api = &apis[which];
+	int err = lock_claimed(api);
+	if (err < 0)
+		return err;
+	memcpy(architecture, api->architecture, sizeof api->architecture);
+	*count = atomic_load(&api->xvirtual);
+	unlock_claimed(api);
+	return 0;
 }
 
 /* --- memory --- */

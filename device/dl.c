@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "device/virtual.h"
 
 /* The build says where the stand-ins are installed; this is the default prefix. */
 #ifndef HOIST_PKGLIBDIR
@@ -19,9 +20,12 @@
 #endif
 
 /* More devices than any machine has; the stand-ins keep tables of this size. */
-#define MAX_EMULATED 64
+#define MAX_EMULATED HOIST__MAX_VIRTUAL
 
 #define EMULATOR_PREFIX "libhoist-emulated-"
+
+/* What was opened last for each api; the callers of hoist__dl_open() see to its order. */
+static struct hoist__dl *opened[HOIST__N_APIS];
 
 /* One "api:count" of HOIST_EMULATE.  Returns the count; -EINVAL. */
 static int parse_item(const char *item, size_t length, enum hoist__api *api)
@@ -117,33 +121,73 @@ static bool own_folder(char *buffer, size_t bytes)
 	return n > 0 && (size_t)n < bytes;
 }
 
+/* The folders where a stand-in is looked for, first to last. */
+#define N_FOLDERS 3
+
+struct places {
+	const char *folders[N_FOLDERS]; /* NULL or "": none */
+	char beside[PATH_MAX];
+	const char *file;
+};
+
+static void find_places(const char *file, struct places *ret)
+{
+	ret->file = file;
+	ret->beside[0] = '\0';
+	ret->folders[0] = secure_getenv("HOIST_EMULATOR_DIR");
+	ret->folders[1] = own_folder(ret->beside, sizeof ret->beside) ? ret->beside : NULL;
+	ret->folders[2] = HOIST_PKGLIBDIR;
+}
+
+/* False where there is no such file. */
+static bool path_of(const struct places *places, size_t i, char *path, size_t bytes)
+{
+	const char *folder = places->folders[i];
+	if (folder == NULL || folder[0] == '\0')
+		return false;
+	int n = snprintf(path, bytes, "%s/%s", folder, places->file);
+	return n > 0 && (size_t)n < bytes && access(path, F_OK) == 0;
+}
+
+static int fail_absent(int err, const struct places *places, const char *title, const char *asks)
+{
+	return hoist__fail(err,
+			   "%s: %s the stand-in driver, but %s is in none of "
+			   "%.300s, %.300s, %s; say where it is with HOIST_EMULATOR_DIR",
+			   title, asks, places->file,
+			   places->folders[0] == NULL ? "$HOIST_EMULATOR_DIR (unset)"
+						      : places->folders[0],
+			   places->folders[1] == NULL ? "(own folder unknown)" : places->folders[1],
+			   HOIST_PKGLIBDIR);
+}
+
+int hoist__dl_find_emulator(enum hoist__api api)
+{
+	struct places places;
+	char path[PATH_MAX];
+	char file[32];
+	(void)snprintf(file, sizeof file, EMULATOR_PREFIX "%s.so", hoist__api_name(api));
+	find_places(file, &places);
+	for (size_t i = 0; i < N_FOLDERS; i++)
+		if (path_of(&places, i, path, sizeof path))
+			return 0;
+	return fail_absent(-ENOENT, &places, hoist__api_name(api), "virtual devices need");
+}
+
 static int open_emulator(struct hoist__dl *dl)
 {
-	char beside[PATH_MAX] = "";
-	const char *folders[3] = {secure_getenv("HOIST_EMULATOR_DIR"),
-				  own_folder(beside, sizeof beside) ? beside : NULL,
-				  HOIST_PKGLIBDIR};
+	struct places places;
+	char path[PATH_MAX];
 	char why[512] = "";
-	for (size_t i = 0; i < 3; i++) {
-		char path[PATH_MAX];
-		if (folders[i] == NULL || folders[i][0] == '\0')
-			continue;
-		int n = snprintf(path, sizeof path, "%s/%s", folders[i], dl->emulator);
-		if (n < 0 || (size_t)n >= sizeof path || access(path, F_OK) != 0)
-			continue;
-		if (try_open(dl, path, why, sizeof why))
+	find_places(dl->emulator, &places);
+	for (size_t i = 0; i < N_FOLDERS; i++)
+		if (path_of(&places, i, path, sizeof path) && try_open(dl, path, why, sizeof why))
 			return 0;
-	}
+	const char *asks = hoist__virtual_count(dl->api) > 0 ? "virtual devices need"
+							     : "HOIST_EMULATE asks for";
 	if (why[0] != '\0')
-		return hoist__fail(-ENODEV, "%s: HOIST_EMULATE asks for the stand-in driver: %s",
-				   dl->title, why);
-	return hoist__fail(-ENODEV,
-			   "%s: HOIST_EMULATE asks for the stand-in driver, but %s is in none of "
-			   "%.300s, %.300s, %s; say where it is with HOIST_EMULATOR_DIR",
-			   dl->title, dl->emulator,
-			   folders[0] == NULL ? "$HOIST_EMULATOR_DIR (unset)" : folders[0],
-			   folders[1] == NULL ? "(own folder unknown)" : folders[1],
-			   HOIST_PKGLIBDIR);
+		return hoist__fail(-ENODEV, "%s: %s the stand-in driver: %s", dl->title, asks, why);
+	return fail_absent(-ENODEV, &places, dl->title, asks);
 }
 
 static int open_vendor(struct hoist__dl *dl)
@@ -180,14 +224,37 @@ static void load_table(struct hoist__dl *dl)
 	}
 }
 
+bool hoist__dl_is_emulated(enum hoist__api api)
+{
+	return opened[api] != NULL && opened[api]->emulated;
+}
+
+int hoist__dl_set_devices(enum hoist__api api, int count)
+{
+	static const char name[] = "hoist_emulator_set_devices";
+	void *symbol = dlsym(opened[api]->handle, name);
+	void (*set_devices)(int count); /* emulator/control.h */
+	if (symbol == NULL)
+		return hoist__fail(-ENODEV, "%s: the stand-in %s lacks %s: it is older than hoist",
+				   opened[api]->title, opened[api]->path, name);
+	memcpy(&set_devices, &symbol, sizeof symbol);
+	set_devices(count);
+	return 0;
+}
+
 int hoist__dl_open(struct hoist__dl *dl)
 {
 	int devices = 0;
+	int virtual_devices = hoist__virtual_count(dl->api);
 	int err = hoist__dl_emulate(dl->api, &devices);
 	if (err < 0)
 		return err;
-	dl->emulated = devices > 0;
-	err = devices > 0 ? open_emulator(dl) : open_vendor(dl);
+	dl->emulated = devices > 0 || virtual_devices > 0;
+	dl->missing = NULL;
+	opened[dl->api] = dl;
+	err = dl->emulated ? open_emulator(dl) : open_vendor(dl);
+	if (err == 0 && virtual_devices > 0)
+		err = hoist__dl_set_devices(dl->api, virtual_devices);
 	if (err < 0)
 		return err;
 	load_table(dl);

@@ -6,7 +6,8 @@
  * closed: drivers leave threads behind, and their handlers run at exit.
  *
  * Which file is opened:
- *   1. HOIST_EMULATE names the api: the stand-in, from $HOIST_EMULATOR_DIR,
+ *   1. HOIST_EMULATE names the api, or it is virtual (virtual.h): the stand-in, from
+ *      $HOIST_EMULATOR_DIR,
  *      else "hoist/" beside the object that contains this code, else the
  *      folder that was configured
  *   2. HOIST_CUDA_LIBRARY / HOIST_HIP_LIBRARY is set: that one, nothing else
@@ -68,6 +69,16 @@ int hoist__dl_emulate(enum hoist__api api, int *ret);
  * once its version is; see hoist__dl_check().
  * Returns: 0; -ENODEV; -EINVAL (HOIST_EMULATE). */
 int hoist__dl_open(struct hoist__dl *dl);
+
+/* 0 if the stand-in's file is where it is looked for; -ENOENT with the folders. */
+int hoist__dl_find_emulator(enum hoist__api api);
+
+/* What hoist__dl_open() opened last for @api is a stand-in. */
+bool hoist__dl_is_emulated(enum hoist__api api);
+
+/* Pre: it is.  It shows @count devices, unless it does more already.
+ * Returns: 0; -ENODEV if it cannot be told. */
+int hoist__dl_set_devices(enum hoist__api api, int count);
 
 /* Judges an opened library.  @version as the driver encodes it, 0 if it could
  * not be asked; @said and @needed are the same in words, "6.5" and "7.0".

@@ -71,6 +71,21 @@ void hoist_emulator_set_memory(uint64_t bytes)
 	hoist__emu_unlock();
 }
 
+void hoist_emulator_set_devices(int count)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	int *n_devices = &hoist__emu.environment.n_devices;
+	int before = *n_devices;
+	if (count > EMU_MAX_DEVICES)
+		count = EMU_MAX_DEVICES;
+	for (int i = before; i < count && hoist__emu.environment.resident > 0; i++)
+		hoist__emu_make_resident(&hoist__emu.devices[i]);
+	if (count > before)
+		__atomic_store_n(n_devices, count, __ATOMIC_RELEASE);
+	hoist__emu_unlock();
+}
+
 void hoist_emulator_set_register_most(uint64_t bytes)
 {
 	hoist__emu_load_environment();

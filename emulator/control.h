@@ -113,6 +113,10 @@ HOIST_EMULATOR_API void hoist_emulator_set_rate(uint64_t bytes_per_second);
 HOIST_EMULATOR_API void hoist_emulator_set_latency(unsigned min_us, unsigned max_us);
 HOIST_EMULATOR_API void hoist_emulator_set_memory(uint64_t bytes);
 
+/* Shows @count devices, of at most 64, from now on; never fewer than are shown already, as devices
+ * do not go away.  What the program asks for by this need not be in HOIST_EMULATE. */
+HOIST_EMULATOR_API void hoist_emulator_set_devices(int count);
+
 /* A registration of more than @bytes fails from now on, as "out of memory": drivers describe
  * its pages in one allocation of the kernel, which has a largest.  0: no limit. */
 HOIST_EMULATOR_API void hoist_emulator_set_register_most(uint64_t bytes);

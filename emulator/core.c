@@ -94,7 +94,9 @@ int hoist__emu_init(void)
 
 struct hoist__emu_device *hoist__emu_device(int ordinal)
 {
-	if (ordinal < 0 || ordinal >= hoist__emu.environment.n_devices)
+	/* It may grow meanwhile: hoist_emulator_set_devices(). */
+	if (ordinal < 0 ||
+	    ordinal >= __atomic_load_n(&hoist__emu.environment.n_devices, __ATOMIC_ACQUIRE))
 		return NULL;
 	return &hoist__emu.devices[ordinal];
 }
