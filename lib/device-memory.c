@@ -146,6 +146,48 @@ int hoist__device_budget(hoist_device *device, struct hoist__budget **ret)
 	return 0;
 }
 
+/* Adds what one of the device's own resources holds; nothing if it was not made yet. */
+static int add_statistics(hoist_device *device, enum hoist__device_memory use,
+			  hoist_memory_statistics *sum)
+{
+	hoist_memory_statistics one = {.size = sizeof one};
+	hoist_memory *memory = atomic_load(&device->xmemories[use]);
+	int err = memory != NULL ? hoist_memory_get_statistics(memory, &one) : 0;
+	sum->allocated_bytes += one.allocated_bytes;
+	sum->reserved_bytes += one.reserved_bytes;
+	return err;
+}
+
+int hoist_device_get_statistics(hoist_device *device, hoist_device_statistics *statistics)
+{
+	hoist_memory_statistics buffers = {0};
+	hoist_memory_statistics pinned = {0};
+	hoist_device_statistics known = {.size = sizeof known, .memory_limit = UINT64_MAX};
+	struct hoist__budget *budget = NULL;
+	if (device == NULL)
+		return hoist__fail(-EINVAL, "the device to ask for its statistics is NULL");
+	int err = hoist__dev_mem_info(device->dev, &known.free_memory, &known.total_memory);
+	if (err == 0 && !hoist__device_is_cpu(device))
+		err = hoist__device_budget(device, &budget);
+	if (err == 0)
+		err = add_statistics(device, HOIST__BUFFERS, &buffers);
+	if (err == 0)
+		err = add_statistics(device, HOIST__PINNED_BUFFERS, &pinned);
+	if (err == 0)
+		err = add_statistics(device, HOIST__STAGING, &pinned);
+	if (err < 0)
+		return err;
+	if (budget != NULL) {
+		known.memory_limit = hoist__budget_limit(budget);
+		known.limited = hoist__budget_used(budget);
+		known.limited_peak = hoist__budget_peak(budget);
+	}
+	known.used = buffers.allocated_bytes;
+	known.cached = buffers.reserved_bytes - buffers.allocated_bytes;
+	known.pinned = pinned.reserved_bytes;
+	return hoist__options_out("hoist_device_statistics", statistics, &known, sizeof known);
+}
+
 void hoist__device_trim(hoist_device *device)
 {
 	hoist__lanes_drain(&device->lanes);

@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "device/virtual.h"
 #include "lib/device-private.h"
+#include "lib/stream-private.h"
 #include "numa/topology.h"
 
 static hoist_device *_Atomic xdevices;
@@ -127,6 +129,10 @@ int hoist_device_get_info(const hoist_device *device, hoist_device_info *info)
 		.pci = props->pci,
 		.numa_node = device->node,
 		.total_memory = props->total_bytes,
+		.label = api == HOIST__API_CPU ? "cpu" : "gpu",
+		.is_compatible = 1,
+		.is_virtual = hoist__dev_is_virtual(device->dev),
+		.driver_version = props->driver_version,
 	};
 	return hoist__options_out("hoist_device_info", info, &known, sizeof known);
 }
@@ -155,6 +161,39 @@ int hoist_device_default_stream(hoist_device *device, hoist_stream **ret)
 	}
 	*ret = hoist_stream_ref(known);
 	return 0;
+}
+
+int hoist_device_can_access(hoist_device *device, hoist_device *peer, int *ret)
+{
+	bool can = false;
+	if (device == NULL || peer == NULL)
+		return hoist__fail(-EINVAL, "the device to %s is NULL",
+				   device == NULL ? "ask" : "be reached");
+	int err = hoist__dev_can_access(device->dev, peer->dev, &can);
+	if (err < 0)
+		return hoist__fail_in(err, "whether %s reaches memory of %s", device->spec,
+				      peer->spec);
+	*ret = can;
+	return 0;
+}
+
+/* Streams know of failures that the driver does not: those of functions they called.  The driver
+ * knows of streams that we do not, but waiting for all breaks a capture. */
+int hoist_device_synchronize(hoist_device *device)
+{
+	char text[HOIST__ERROR_BYTES];
+	bool captures = false;
+	if (device == NULL)
+		return hoist__fail(-EINVAL, "the device to wait for is NULL");
+	int first = hoist__dev_check(device->dev);
+	if (first == 0)
+		first = hoist__streams_synchronize(device, &captures);
+	if (first < 0)
+		hoist__error_copy(text, sizeof text);
+	int err = captures ? 0 : hoist__dev_synchronize(device->dev);
+	if (first < 0)
+		err = hoist__fail(first, "%s", text);
+	return err < 0 ? hoist__fail_in(err, "work on %s", device->spec) : 0;
 }
 
 struct hoist__dev *hoist__device_dev(const hoist_device *device)

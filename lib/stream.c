@@ -1,19 +1,47 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/stream.c - the public face of device/device.h's streams. */
+/* lib/stream.c - streams as objects: their list, and the public face of device/device.h's. */
 #include "config.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "lib/device-private.h"
 #include "lib/memory.h"
+#include "lib/stream-private.h"
 
-/* Devices live as long as the process, so that a stream need not hold one. */
-struct hoist_stream {
-	_Atomic unsigned xrefs;
-	hoist_device *device;
-	struct hoist__dev_stream *stream;
-};
+/* All streams, in the order of their ids. */
+static struct hoist__lock all_lock;
+static struct hoist__list all = {&all, &all};
+static uint64_t last_id; /* all_lock */
+
+/* A child of fork goes on with streams of its own, and so with the list. */
+static void lock_all(void)
+{
+	hoist__lock(&all_lock);
+}
+
+static void unlock_all(void)
+{
+	hoist__unlock(&all_lock);
+}
+
+static void watch_forks(void)
+{
+	if (pthread_atfork(lock_all, unlock_all, unlock_all) != 0)
+		hoist__log(device, "a child of fork may hang in streams: no handlers");
+}
+
+static void join_all(hoist_stream *stream)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	(void)pthread_once(&once, watch_forks);
+	hoist__lock(&all_lock);
+	stream->id = ++last_id;
+	hoist__list_push_back(&all, &stream->link);
+	hoist__unlock(&all_lock);
+}
 
 static int check_device(const hoist_device *device)
 {
@@ -23,7 +51,7 @@ static int check_device(const hoist_device *device)
 /* Takes over @stream, on failure too. */
 static int make(hoist_device *device, struct hoist__dev_stream *stream, hoist_stream **ret)
 {
-	hoist_stream *made = malloc(sizeof *made);
+	hoist_stream *made = calloc(1, sizeof *made);
 	if (made == NULL) {
 		hoist__stream_destroy(stream);
 		return hoist__fail_nomem("a stream", sizeof *made);
@@ -31,6 +59,9 @@ static int make(hoist_device *device, struct hoist__dev_stream *stream, hoist_st
 	atomic_init(&made->xrefs, 1);
 	made->device = device;
 	made->stream = stream;
+	made->generation = hoist__fork_now();
+	pthread_mutex_init(&made->lock, NULL);
+	join_all(made);
 	*ret = made;
 	return 0;
 }
@@ -65,21 +96,35 @@ hoist_stream *hoist_stream_ref(hoist_stream *stream)
 	return stream;
 }
 
-void hoist_stream_unref(hoist_stream *stream)
+static void destroy(hoist_stream *stream)
 {
-	if (stream == NULL ||
-	    atomic_fetch_sub_explicit(&stream->xrefs, 1, memory_order_acq_rel) != 1)
-		return;
+	hoist__lock(&all_lock);
+	hoist__list_remove(&stream->link);
+	hoist__unlock(&all_lock);
 	/* Blocks that were freed on it, or that it uses, must not name it any more. */
 	hoist__pools_forget_stream(stream->stream);
 	hoist__memories_forget_stream(stream->stream);
 	hoist__stream_destroy(stream->stream);
+	hoist__past_clear(&stream->past);
+	pthread_mutex_destroy(&stream->lock);
 	free(stream);
+}
+
+void hoist_stream_unref(hoist_stream *stream)
+{
+	if (stream != NULL &&
+	    atomic_fetch_sub_explicit(&stream->xrefs, 1, memory_order_acq_rel) == 1)
+		destroy(stream);
 }
 
 hoist_device *hoist_stream_device(const hoist_stream *stream)
 {
 	return stream->device;
+}
+
+int hoist_stream_is_default(const hoist_stream *stream)
+{
+	return atomic_load(&stream->device->xstream) == stream;
 }
 
 void *hoist_stream_native(const hoist_stream *stream)
@@ -96,6 +141,116 @@ int hoist_stream_synchronize(hoist_stream *stream)
 		return hoist__fail_in(err, "work on a stream of %s",
 				      hoist_device_spec(stream->device));
 	return 0;
+}
+
+int hoist_stream_query(hoist_stream *stream)
+{
+	if (stream == NULL)
+		return hoist__fail(-EINVAL, "the stream to ask is NULL");
+	int err = hoist__stream_query(stream->stream);
+	if (err < 0 && err != -EAGAIN)
+		return hoist__fail_in(err, "work on a stream of %s",
+				      hoist_device_spec(stream->device));
+	return err;
+}
+
+/* --- calls --- */
+
+struct call {
+	int (*run)(void *context);
+	void *context;
+};
+
+/* The caller's function knows nothing of our texts.  A positive number is no failure of ours,
+ * and none of errno's either. */
+static int perform(void *context)
+{
+	struct call call = *(struct call *)context;
+	free(context);
+	int err = call.run(call.context);
+	if (err > 0)
+		return hoist__fail(-EINVAL,
+				   "a function that it called gave %d, which is neither 0 "
+				   "nor a negative errno value",
+				   err);
+	return err == 0 ? 0 : hoist__fail_errno(err, "a function that it called failed");
+}
+
+int hoist_stream_call(hoist_stream *stream, int (*run)(void *context), void *context)
+{
+	if (stream == NULL || run == NULL)
+		return hoist__fail(-EINVAL, "the %s is NULL",
+				   stream == NULL ? "stream that calls" : "function to call");
+	struct call *call = malloc(sizeof *call);
+	if (call == NULL)
+		return hoist__fail_nomem("a call in a stream's order", sizeof *call);
+	*call = (struct call){run, context};
+	int err = hoist__stream_call(stream->stream, perform, call);
+	if (err < 0) {
+		free(call);
+		return hoist__fail_in(err, "calling a function on a stream of %s",
+				      hoist_device_spec(stream->device));
+	}
+	return 0;
+}
+
+/* --- all streams of a device --- */
+
+/* The first one of @device behind @after that this process made and somebody still has, with a
+ * reference; NULL if there is none up to @last. */
+static hoist_stream *next_of(const hoist_device *device, uint64_t after, uint64_t last)
+{
+	hoist_stream *found = NULL;
+	hoist__lock(&all_lock);
+	for (struct hoist__list *link = all.next; link != &all && found == NULL;
+	     link = link->next) {
+		hoist_stream *stream = HOIST__CONTAINER_OF(link, hoist_stream, link);
+		if (stream->id > last)
+			break;
+		if (stream->id <= after || stream->device != device ||
+		    stream->generation != hoist__fork_now())
+			continue;
+		unsigned refs = atomic_load(&stream->xrefs);
+		while (refs != 0 &&
+		       !atomic_compare_exchange_weak(&stream->xrefs, &refs, refs + 1)) {
+		}
+		if (refs != 0)
+			found = stream;
+	}
+	hoist__unlock(&all_lock);
+	return found;
+}
+
+static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
+{
+	bool capturing = false;
+	int err = 0;
+	if (hoist__stream_may_capture(stream->stream))
+		err = hoist__stream_capturing(stream->stream, &capturing);
+	*captures = *captures || capturing;
+	return err < 0 || capturing ? err : hoist__stream_synchronize(stream->stream);
+}
+
+int hoist__streams_synchronize(hoist_device *device, bool *captures)
+{
+	char text[HOIST__ERROR_BYTES];
+	int first = 0;
+	*captures = false;
+	hoist__lock(&all_lock);
+	uint64_t last = last_id;
+	hoist__unlock(&all_lock);
+	hoist_stream *stream = next_of(device, 0, last);
+	while (stream != NULL) {
+		int err = synchronize_unless_capturing(stream, captures);
+		if (err < 0 && first == 0) {
+			first = err;
+			hoist__error_copy(text, sizeof text);
+		}
+		uint64_t id = stream->id;
+		hoist_stream_unref(stream);
+		stream = next_of(device, id, last);
+	}
+	return first == 0 ? 0 : hoist__fail(first, "%s", text);
 }
 
 struct hoist__dev_stream *hoist__stream_dev_stream(const hoist_stream *stream)
