@@ -126,6 +126,8 @@ static int find_own(struct hoist__opened *o)
 	int err = hoist__dev_allocation(o->dev, o->address, &base, &o->bytes);
 	if (err == 0 && base == o->address)
 		err = export_again(o, &handle);
+	if (err < 0 && err != -EINVAL && err != -ENOTSUP)
+		return err;
 	if (err < 0 || base != o->address || memcmp(&handle, &o->handle, sizeof handle) != 0)
 		return hoist__fail(-EINVAL,
 				   "the allocation at %#zx, which this process exported, "
