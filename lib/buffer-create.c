@@ -84,9 +84,7 @@ static int over(struct hoist__storage *storage, hoist_stream *stream, const stru
 		.shape = wanted->shape,
 		.stream = stream,
 	};
-	int err = hoist__buffer_make(storage, &view, ret);
-	hoist__storage_unref(storage);
-	return err;
+	return hoist__buffer_make_last(storage, &view, ret);
 }
 
 static int of_memory(hoist_memory *memory, hoist_stream *stream, const struct wanted *wanted,
@@ -144,14 +142,8 @@ static int create(hoist_device *device, hoist_stream *stream, struct wanted *wan
 	if (wanted->flags & HOIST_BUFFER_SHAREABLE)
 		return shareable(device, stream, wanted, ret);
 	hoist_memory *memory;
-	bool pinned = wanted->flags & HOIST_BUFFER_PINNED;
-	err = hoist_memory_of_device(device, pinned ? HOIST_MEMORY_PINNED : HOIST_MEMORY_DEVICE,
-				     &memory);
-	if (err < 0)
-		return err;
-	err = of_memory(memory, stream, wanted, ret);
-	hoist_memory_unref(memory);
-	return err;
+	err = hoist__device_buffers(device, wanted->flags & HOIST_BUFFER_PINNED, &memory);
+	return err < 0 ? err : of_memory(memory, stream, wanted, ret);
 }
 
 int hoist__buffer_new(hoist_device *device, hoist_stream *stream, hoist_dtype dtype, int rank,

@@ -80,6 +80,10 @@ struct hoist__view {
 int hoist__buffer_make(struct hoist__storage *storage, const struct hoist__view *view,
 		       hoist_buffer **ret);
 
+/* The same with the caller's own reference to the storage, also if it fails. */
+int hoist__buffer_make_last(struct hoist__storage *storage, const struct hoist__view *view,
+			    hoist_buffer **ret);
+
 /* A contiguous buffer on @device (PINNED: see hoist_buffer_create()), with @stream (may be NULL)
  * as its stream. */
 int hoist__buffer_new(hoist_device *device, hoist_stream *stream, hoist_dtype dtype, int rank,

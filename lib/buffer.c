@@ -84,8 +84,8 @@ int hoist__buffer_measure(hoist_dtype dtype, int rank, const int64_t *shape, uin
 	return err < 0 ? err : count_bytes(dtype, *elements, bytes);
 }
 
-int hoist__buffer_make(struct hoist__storage *storage, const struct hoist__view *view,
-		       hoist_buffer **ret)
+/* Takes no reference. */
+static int build(struct hoist__storage *storage, const struct hoist__view *view, hoist_buffer **ret)
 {
 	uint64_t elements;
 	size_t bytes;
@@ -122,10 +122,28 @@ int hoist__buffer_make(struct hoist__storage *storage, const struct hoist__view 
 	}
 	made->contiguous = view->strides == NULL ||
 			   hoist__layout_contiguous(made->rank, made->dims, made->strides);
-	made->storage = hoist__storage_ref(storage);
+	made->storage = storage;
 	made->stream = view->stream != NULL ? hoist_stream_ref(view->stream) : NULL;
 	*ret = made;
 	return 0;
+}
+
+int hoist__buffer_make(struct hoist__storage *storage, const struct hoist__view *view,
+		       hoist_buffer **ret)
+{
+	int err = build(storage, view, ret);
+	if (err == 0)
+		(void)hoist__storage_ref(storage);
+	return err;
+}
+
+int hoist__buffer_make_last(struct hoist__storage *storage, const struct hoist__view *view,
+			    hoist_buffer **ret)
+{
+	int err = build(storage, view, ret);
+	if (err < 0)
+		hoist__storage_unref(storage);
+	return err;
 }
 
 /* --- references --- */
@@ -138,8 +156,7 @@ hoist_buffer *hoist_buffer_ref(hoist_buffer *buffer)
 
 void hoist_buffer_unref(hoist_buffer *buffer)
 {
-	if (buffer == NULL ||
-	    atomic_fetch_sub_explicit(&buffer->xrefs, 1, memory_order_acq_rel) != 1)
+	if (buffer == NULL || !hoist__unref(&buffer->xrefs))
 		return;
 	hoist__storage_unref(buffer->storage);
 	if (buffer->stream != NULL)

@@ -69,26 +69,16 @@ static int use_memory(hoist_device *device, enum hoist__device_memory use, hoist
 	return 0;
 }
 
-static int use_pool(hoist_device *device, enum hoist__device_memory use, struct hoist__pool **ret)
+int hoist__device_buffers(hoist_device *device, bool pinned, hoist_memory **ret)
 {
-	hoist_memory *memory;
-	int err = use_memory(device, use, &memory);
-	return err < 0 ? err : hoist__memory_pool(memory, ret);
-}
-
-int hoist__device_pool(hoist_device *device, struct hoist__pool **ret)
-{
-	return use_pool(device, HOIST__BUFFERS, ret);
-}
-
-int hoist__device_pinned_pool(hoist_device *device, struct hoist__pool **ret)
-{
-	return use_pool(device, HOIST__PINNED_BUFFERS, ret);
+	return use_memory(device, pinned ? HOIST__PINNED_BUFFERS : HOIST__BUFFERS, ret);
 }
 
 int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret)
 {
-	return use_pool(device, HOIST__STAGING, ret);
+	hoist_memory *memory;
+	int err = use_memory(device, HOIST__STAGING, &memory);
+	return err < 0 ? err : hoist__memory_pool(memory, ret);
 }
 
 int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret)

@@ -124,7 +124,7 @@ static int allocate(struct hoist_load *load)
 	if (map)
 		return map_files(load);
 	hoist_memory *memory;
-	int err = hoist_memory_of_device(load->device, HOIST_MEMORY_DEVICE, &memory);
+	int err = hoist__device_buffers(load->device, false, &memory);
 	if (err < 0)
 		return err;
 	bool lazy = hoist__load_is_lazy(load);
@@ -133,7 +133,6 @@ static int allocate(struct hoist_load *load)
 				       : MAX_TENSOR_ALIGN;
 	err = hoist__storage_create(memory, NULL, (size_t)load->plan.destination_bytes, align,
 				    lazy ? HOIST__STORAGE_UNPOPULATED : 0, &load->storages[0]);
-	hoist_memory_unref(memory);
 	if (err < 0)
 		return hoist__fail_in(err, "the destination of %llu tensors on %s",
 				      (unsigned long long)load->plan.n_tensors,

@@ -48,9 +48,7 @@ static int over_map(hoist_device *cpu, struct hoist__map *map, const struct hois
 				 : hoist__storage_none(cpu, &storage);
 	if (err < 0)
 		return err;
-	err = hoist__buffer_make(storage, view, ret);
-	hoist__storage_unref(storage);
-	return err;
+	return hoist__buffer_make_last(storage, view, ret);
 }
 
 static int copy_map(hoist_device *cpu, const struct hoist__map *map, const struct hoist__view *view,

@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "hoist/budget.h"
 #include "hoist/device.h"
+#include "hoist/memory.h"
 
 struct hoist__lanes;
 
@@ -26,14 +27,13 @@ int hoist__device_node(const hoist_device *device);
 /* True if this machine has that node. */
 bool hoist__device_has_node(int node);
 
-/* Where Buffers of this device live: DEVICE memory, for the CPU HOST memory. */
-int hoist__device_pool(hoist_device *device, struct hoist__pool **ret); /* borrowed */
+/* Where Buffers of this device live: DEVICE memory, for the CPU HOST memory; @pinned: PINNED memory
+ * on the device's NUMA node.  Borrowed. */
+int hoist__device_buffers(hoist_device *device, bool pinned, hoist_memory **ret);
 
-/* PINNED memory on the device's NUMA node: staging slots and pinned Buffers. Two
- * pools: `staging` keeps its region between loads (trimmed to the budget by the
- * load), `pinned` serves Buffers. */
+/* PINNED memory, too, for staging slots: keeps its region between loads (trimmed to the budget by
+ * the load).  Borrowed. */
 int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret);
-int hoist__device_pinned_pool(hoist_device *device, struct hoist__pool **ret);
 
 /* What all resources of the device's memory share; borrowed.  Made when first asked for, with
  * the device's context.  Returns: 0; -ENOMEM; what the driver says. */

@@ -180,8 +180,7 @@ struct hoist__storage *hoist__storage_ref(struct hoist__storage *storage)
 
 void hoist__storage_unref(struct hoist__storage *storage)
 {
-	if (storage == NULL ||
-	    atomic_fetch_sub_explicit(&storage->xrefs, 1, memory_order_acq_rel) != 1)
+	if (storage == NULL || !hoist__unref(&storage->xrefs))
 		return;
 	uintptr_t address = hoist__storage_address(storage);
 	wait_for_users(storage);

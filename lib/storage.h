@@ -19,6 +19,7 @@
 #ifndef HOIST_LIB_STORAGE_H
 #define HOIST_LIB_STORAGE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -106,6 +107,14 @@ enum hoist__memory_kind hoist__storage_kind(const struct hoist__storage *storage
 bool hoist__storage_is_read_only(const struct hoist__storage *storage); /* or frozen */
 bool hoist__storage_is_mapped(const struct hoist__storage *storage);
 bool hoist__storage_has_access(const struct hoist__storage *storage);
+
+/* Drops a reference.  Returns: true if it was the last.  Who has the only one needs no exchange to
+ * know that: nobody else is there to take another. */
+static inline bool hoist__unref(_Atomic unsigned *refs)
+{
+	return atomic_load_explicit(refs, memory_order_acquire) == 1 ||
+	       atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
+}
 
 /* Numbers that no object of the process has had: buffers' and storages'. */
 uint64_t hoist__next_id(void);

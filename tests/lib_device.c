@@ -314,18 +314,21 @@ Test(device, pools_are_made_once_and_of_their_kinds)
 	hoist_device *devices[LIB_N_DEVICES];
 	lib_open_all(devices);
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
-		struct hoist__pool *memory[2], *pinned[2], *staging[2];
+		hoist_memory *memory[2], *pinned[2];
+		struct hoist__pool *staging[2];
 		for (int k = 0; k < 2; k++) {
-			cr_assert_eq(hoist__device_pool(devices[i], &memory[k]), 0);
-			cr_assert_eq(hoist__device_pinned_pool(devices[i], &pinned[k]), 0);
+			cr_assert_eq(hoist__device_buffers(devices[i], false, &memory[k]), 0);
+			cr_assert_eq(hoist__device_buffers(devices[i], true, &pinned[k]), 0);
 			cr_assert_eq(hoist__device_staging_pool(devices[i], &staging[k]), 0);
 		}
 		cr_assert_eq(memory[0], memory[1]);
 		cr_assert_eq(pinned[0], pinned[1]);
 		cr_assert_eq(staging[0], staging[1]);
-		cr_expect_eq(hoist__pool_options_of(memory[0])->kind,
-			     i == 0 ? HOIST__MEMORY_HOST : HOIST__MEMORY_DEVICE);
-		cr_expect_eq(hoist__pool_options_of(pinned[0])->kind, HOIST__MEMORY_PINNED);
+		hoist_memory_info info = {.size = sizeof info};
+		cr_assert_eq(hoist_memory_get_info(memory[0], &info), 0);
+		cr_expect_eq(info.is_host_accessible, i == 0);
+		cr_assert_eq(hoist_memory_get_info(pinned[0], &info), 0);
+		cr_expect_eq(info.kind, HOIST_MEMORY_PINNED);
 		cr_expect_eq(hoist__pool_options_of(staging[0])->kind, HOIST__MEMORY_PINNED);
 	}
 }

@@ -46,11 +46,11 @@ bool __wrap_hoist__engine_abandoned(const struct hoist__engine *engine)
 
 static size_t host_bytes(hoist_device *device)
 {
-	struct hoist__pool *pool;
-	struct hoist__pool_stats stats;
-	CHECK(hoist__device_pool(device, &pool) == 0);
-	hoist__pool_stats(pool, &stats);
-	return stats.requested_bytes;
+	hoist_memory *memory;
+	hoist_memory_statistics statistics = {.size = sizeof statistics};
+	CHECK(hoist__device_buffers(device, false, &memory) == 0);
+	CHECK(hoist_memory_get_statistics(memory, &statistics) == 0);
+	return statistics.requested_bytes;
 }
 
 /* What the kernel may still write is neither freed nor uncharged. */
