@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "hoist/stream.h"
 #include "lib/copy.h"
 
 /* More driver calls than this, and a copy does not begin to run before it is long queued. */
@@ -273,8 +274,8 @@ int hoist__stream_check_capture(hoist_stream *stream)
 	if (err == 0 && capturing)
 		return hoist__fail(
 			-ENOTSUP,
-			"the stream of %s captures a graph, and this has to pass through "
-			"the host; copies between its memory and pinned memory do not",
+			"the stream of %s captures a graph, and this has to wait for the "
+			"host; copies between its memory and pinned memory do not",
 			hoist_device_spec(hoist_stream_device(stream)));
 	return err;
 }
@@ -296,18 +297,6 @@ int hoist__stream_reach(hoist_stream *stream)
 
 int hoist__stream_order(hoist_stream *stream, hoist_stream *other)
 {
-	struct hoist__dev_stream *on = hoist__stream_dev_stream(stream);
-	struct hoist__dev_stream *behind = hoist__stream_dev_stream(other);
-	struct hoist__dev_event *event = NULL;
-	if (stream == other)
-		return 0;
-	if (hoist__dev_api(hoist__stream_dev(on)) != hoist__dev_api(hoist__stream_dev(behind)))
-		return hoist__stream_reach(other);
-	int err = hoist__event_create(hoist__stream_dev(behind), 0, &event);
-	if (err == 0)
-		err = hoist__event_record(event, behind);
-	if (err == 0)
-		err = hoist__stream_wait_event(on, event);
-	hoist__event_destroy(event);
-	return err;
+	int err = hoist_stream_wait_for(stream, other);
+	return err == -ENOTSUP ? hoist__stream_reach(other) : err;
 }

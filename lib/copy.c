@@ -226,11 +226,17 @@ static int copy(const struct hoist__pair *pair, hoist_stream *stream)
 {
 	struct hoist__move move;
 	bool bits = !hoist__move_plan(pair->dst, pair->src, &move);
+	int err = 0;
 	if (stream != NULL && !bits && hoist__move_is_queued(&move, stream)) {
-		int err = queue(pair, &move, stream);
-		return err == 0 && waits(pair, &move) ? hoist_stream_synchronize(stream) : err;
+		bool wait = waits(pair, &move);
+		if (wait)
+			err = hoist__stream_check_capture(stream);
+		if (err == 0)
+			err = queue(pair, &move, stream);
+		return err == 0 && wait ? hoist_stream_synchronize(stream) : err;
 	}
-	int err = stream != NULL ? hoist__stream_reach(stream) : 0;
+	if (stream != NULL)
+		err = hoist__stream_reach(stream);
 	if (err < 0)
 		return err;
 	return bits ? hoist__copy_bits(pair->dst, pair->src) : hoist__move_run(&move);

@@ -174,8 +174,8 @@ int hoist__buffer_follow(hoist_buffer *buffer, hoist_stream *stream);
  * so has no work. */
 hoist_stream *hoist__buffer_known_stream(const hoist_buffer *buffer);
 
-/* Later work on @stream is behind what is queued on @other now: waits for that only where the
- * two have no events in common. */
+/* Later work on @stream is behind what is queued on @other now: the host waits for that only where
+ * no driver can. */
 int hoist__stream_order(hoist_stream *stream, hoist_stream *other);
 
 #endif

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/lib-copy.h"
 
@@ -518,5 +520,113 @@ Test(copy, of_nothing_asks_no_driver, .init = open_all)
 	EXPECT_OK(hoist_buffer_copy(src, NULL, &made));
 	cr_expect_eq(lib_counters("cuda").calls, before);
 	drop((hoist_buffer *[]){dst, src, made}, 3);
+	close_all();
+}
+
+/* --- elements that are no whole bytes, and blocks --- */
+
+/* Rows backwards, the second block of each. */
+/* proves: S0.20 S0.21 */
+Test(copy, of_blocks_keeps_them_whole, .init = open_all)
+{
+	enum { ROWS = 4, BLOCK = 18 };
+	const int64_t shape[] = {ROWS, 64};
+	const hoist_slice slices[] = {HOIST_STEP(HOIST_NONE, HOIST_NONE, -1), HOIST_RANGE(32, 64)};
+	unsigned char all[ROWS][2][BLOCK];
+	uint64_t seed = 6;
+	lib_random_bytes(&seed, &all[0][0][0], sizeof all);
+	for (int i = 0; i < LIB_N_DEVICES; i++) {
+		unsigned char got[ROWS][BLOCK];
+		hoist_buffer *whole = create(devices[i], HOIST_Q4_0, 2, shape);
+		hoist_buffer *part = NULL;
+		hoist_buffer *made = NULL;
+		EXPECT_OK(hoist_buffer_copy_in(whole, all, sizeof all));
+		EXPECT_OK(hoist_buffer_slice(whole, 2, slices, &part));
+		EXPECT_OK(hoist_buffer_copy(part, devices[(i + 1) % LIB_N_DEVICES], &made));
+		EXPECT_OK(hoist_buffer_copy_out(made, got, sizeof got));
+		for (int row = 0; row < ROWS; row++)
+			cr_expect_arr_eq(got[row], all[ROWS - 1 - row][1], BLOCK);
+		EXPECT_OK(hoist_buffer_fill(part, "ab", 2));
+		EXPECT_OK(hoist_buffer_copy_out(made, got, sizeof got));
+		unsigned char after[ROWS][2][BLOCK];
+		EXPECT_OK(hoist_buffer_copy_out(whole, after, sizeof after));
+		for (int row = 0; row < ROWS; row++) {
+			cr_expect_arr_eq(after[row][0], all[row][0], BLOCK);
+			cr_expect_arr_eq(after[row][1], "ababababababababab", BLOCK);
+		}
+		drop((hoist_buffer *[]){whole, part, made}, 3);
+	}
+	close_all();
+}
+
+/* proves: S0.20 S0.21 */
+Test(copy, of_parts_of_bytes_reaches_every_device, .init = open_all)
+{
+	/* 0 to f, the lower half of a byte first. */
+	static const unsigned char digits[] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+	const hoist_slice slices[] = {HOIST_STEP(13, 2, -3)}; /* d a 7 4 */
+	for (int i = 0; i < LIB_N_DEVICES; i++)
+		for (int k = 0; k < LIB_N_DEVICES; k++) {
+			unsigned char got[2] = {0};
+			hoist_buffer *all =
+				create(devices[i], HOIST_F4_E2M1FN, 1, (const int64_t[]){16});
+			hoist_buffer *part = NULL;
+			hoist_buffer *made = NULL;
+			EXPECT_OK(hoist_buffer_copy_in(all, digits, sizeof digits));
+			EXPECT_OK(hoist_buffer_slice(all, 1, slices, &part));
+			EXPECT_OK(hoist_buffer_copy(part, devices[k], &made));
+			EXPECT_OK(hoist_buffer_copy_out(made, got, sizeof got));
+			cr_expect_eq(got[0], 0xad, "%d to %d", i, k);
+			cr_expect_eq(got[1], 0x47, "%d to %d", i, k);
+			int err = hoist_buffer_copy_into(part, made);
+			cr_expect_eq(err, i == 0 ? 0 : -ENOTSUP);
+			if (i != 0)
+				expect_text("share bytes with others cannot be written on");
+			cr_expect_eq(hoist_buffer_fill(part, "a", 1), -ENOTSUP);
+			drop((hoist_buffer *[]){all, part, made}, 3);
+		}
+	close_all();
+}
+
+/* --- fork --- */
+
+/* Strided copies take other ways than runs do: through boxes, slots, pinned memory. */
+static int copy_in_child(hoist_buffer *const *windows)
+{
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < 4; k++)
+			if (i != k && hoist_buffer_copy_into(windows[i], windows[k]) != -ESTALE)
+				return 1 + 4 * i + k;
+	return hoist_buffer_fill(windows[0], "a", 1) == 0 &&
+			       hoist_buffer_fill(windows[1], "a", 1) == -ESTALE
+		       ? 0
+		       : 99;
+}
+
+/* proves: S0.27 */
+Test(copy, in_a_forked_child_is_refused_where_a_driver_is_needed, .init = open_all)
+{
+	static const int at[] = {0, 2, 3, 8};
+	const int64_t shape[] = {6, 6};
+	const hoist_slice slices[] = {HOIST_RANGE(0, 3), HOIST_RANGE(0, 3)};
+	hoist_buffer *all[4];
+	hoist_buffer *windows[4];
+	for (int i = 0; i < 4; i++) {
+		EXPECT_OK(hoist_buffer_create_from(places[at[i]].memory, NULL, HOIST_U8, 2, shape,
+						   HOIST_BUFFER_ZERO, &all[i]));
+		windows[i] = slice(all[i], 2, slices);
+	}
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < 4; k++)
+			if (i != k)
+				EXPECT_OK(hoist_buffer_copy_into(windows[i], windows[k]));
+	pid_t child = fork();
+	if (child == 0)
+		_exit(copy_in_child(windows));
+	int status = -1;
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_expect_eq(status, 0, "0x%x", (unsigned)status);
+	drop(all, 4);
+	drop(windows, 4);
 	close_all();
 }

@@ -308,6 +308,9 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 	cr_assert_eq(lib_capture("cuda", native, 1), 0);
 	expect_captured(&direct, stream, 0);
 	expect_captured(&bounced, stream, -ENOTSUP);
+	cr_expect_eq(
+		hoist_buffer_copy_with(direct.views[0], direct.views[1], stream, HOIST_COPY_WAIT),
+		-ENOTSUP);
 	cr_expect_eq(lib_capture("cuda", native, 0), 0, "it was broken");
 	end(&direct);
 	end(&bounced);

@@ -176,6 +176,70 @@ Test(copy_strided, overlapping_views_are_copied_as_if_through_a_third_place, .in
 	close_all();
 }
 
+/* --- how many copies the driver is asked for --- */
+
+static const struct {
+	const char *name;
+	int to, from;
+	int rank;
+	int64_t shape[4];
+	int64_t dst[4];
+	int64_t src[4];
+	uint64_t n_copies;
+} counted[] = {
+	{"axes that are one run", 2, 3, 3, {4, 50, 20}, {1000, 20, 1}, {1000, 20, 1}, 1},
+	{"rows", 2, 3, 2, {100, 200}, {300, 1}, {200, 1}, 1},
+	{"rows back", 3, 2, 2, {100, 200}, {200, 1}, {300, 1}, 1},
+	{"rows on one device", 2, 2, 2, {100, 200}, {250, 1}, {300, 1}, 1},
+	{"planes of rows", 2, 3, 3, {5, 20, 200}, {8000, 400, 1}, {6000, 300, 1}, 1},
+	{"planes on one device", 2, 2, 3, {5, 20, 200}, {8000, 400, 1}, {6000, 300, 1}, 1},
+	{"four loops on one device",
+	 2,
+	 2,
+	 4,
+	 {3, 2, 4, 50},
+	 {2000, 600, 60, 1},
+	 {3000, 840, 70, 1},
+	 3},
+	{"turned on the way", 2, 0, 2, {70, 80}, {80, 1}, {1, 70}, 1},
+	{"turned on the way, from pinned memory", 2, 3, 2, {70, 80}, {80, 1}, {1, 70}, 1},
+	{"turned on the way back", 0, 2, 2, {70, 80}, {80, 1}, {1, 70}, 1},
+	{"every second element, with those between", 0, 2, 1, {5000}, {1}, {2}, 1},
+	{"backwards", 0, 2, 1, {5000}, {1}, {-1}, 1},
+	{"one row for all", 2, 0, 2, {70, 80}, {80, 1}, {0, 1}, 1},
+	{"one row from the device for all", 0, 2, 2, {70, 80}, {80, 1}, {0, 1}, 1},
+};
+
+static void bound(struct lib_layout *layout);
+
+/* proves: S0.21 */
+Test(copy_strided, takes_the_driver_few_calls, .init = open_all)
+{
+	for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
+		uint64_t seed = i;
+		struct trial t = {.to = &places[counted[i].to], .from = &places[counted[i].from]};
+		t.dst.dtype = HOIST_F32;
+		t.dst.rank = counted[i].rank;
+		memcpy(t.dst.shape, counted[i].shape, sizeof counted[i].shape);
+		t.src = t.dst;
+		memcpy(t.dst.strides, counted[i].dst, sizeof counted[i].dst);
+		memcpy(t.src.strides, counted[i].src, sizeof counted[i].src);
+		bound(&t.dst);
+		bound(&t.src);
+		begin(&t, &seed);
+		uint64_t before = lib_counters("cuda").copies;
+		cr_assert_eq(copy(&t, NULL), 0, "%s: %s", counted[i].name, hoist_error());
+		cr_expect_eq(lib_counters("cuda").copies - before, counted[i].n_copies, "%s: %llu",
+			     counted[i].name,
+			     (unsigned long long)(lib_counters("cuda").copies - before));
+		lib_model_copy(t.models[0], &t.dst, t.models[1], &t.src);
+		cr_expect(lib_has_bytes(t.bytes[0], t.models[0], t.dst.bytes), "%s",
+			  counted[i].name);
+		end(&t);
+	}
+	close_all();
+}
+
 /* --- more than the slots hold --- */
 
 /* Strides in elements of f32, and of which side a transposition is. */

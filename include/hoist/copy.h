@@ -6,7 +6,7 @@
  *   contiguous                one transfer
  *   strided, in host memory   the shortest loops that the two layouts allow
  *   strided, with a device    the driver's 2-D and 3-D copies where they take the layout in few
- *                             calls; else packed, through pinned memory of at most 8 MiB.
+ *                             calls; else packed, through pinned slots of 8 MiB in all.
  *                             What lies between the elements of a destination is never written
  *
  * A destination whose elements overlap each other (a stride of 0) is -EINVAL.  Source and
