@@ -17,6 +17,18 @@
 #include "lib/objects.h"
 #include "tests/lib-support.h"
 
+/* Its children cannot start threads where the parent has some. */
+#if defined(__SANITIZE_THREAD__)
+#define CHILD_HAS_THREADS false
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHILD_HAS_THREADS false
+#endif
+#endif
+#ifndef CHILD_HAS_THREADS
+#define CHILD_HAS_THREADS true
+#endif
+
 static hoist_device *devices[LIB_N_DEVICES];
 
 static void require(bool condition, const char *what, const char *more)
@@ -371,10 +383,24 @@ static void stale(int err, const char *what)
 	require(err == -ESTALE, "-ESTALE in the child", what);
 }
 
+static void use_own_streams(void)
+{
+	struct gate gate;
+	hoist_stream *own[2] = {create(0), create(0)};
+	gate_init(&gate);
+	OK(hoist_stream_call(own[0], pass, &gate), "child");
+	OK(hoist_stream_wait_for(own[1], own[0]), "child");
+	OK(hoist_stream_call(own[1], look, &gate), "child");
+	(void)sem_post(&gate.open);
+	OK(hoist_device_synchronize(devices[0]), "child");
+	require(atomic_load(&gate.seen) == 1, "in order", "child");
+	hoist_stream_unref(own[0]);
+	hoist_stream_unref(own[1]);
+}
+
 static void child(hoist_stream *of_cpu, hoist_stream *of_cuda, hoist_event *event)
 {
 	hoist_event *none = NULL;
-	struct gate gate;
 	stale(hoist_stream_wait_for(of_cpu, of_cuda), "wait");
 	stale(hoist_stream_wait_for(of_cuda, of_cpu), "wait");
 	stale(hoist_stream_wait_for(of_cpu, of_cpu), "wait for itself");
@@ -386,16 +412,8 @@ static void child(hoist_stream *of_cpu, hoist_stream *of_cuda, hoist_event *even
 	stale(hoist_stream_call(of_cpu, count, NULL), "call");
 	stale(hoist_stream_record(of_cuda, 0, &none), "record anew");
 	stale(hoist_device_synchronize(devices[1]), "synchronize a device");
-	hoist_stream *own[2] = {create(0), create(0)};
-	gate_init(&gate);
-	OK(hoist_stream_call(own[0], pass, &gate), "child");
-	OK(hoist_stream_wait_for(own[1], own[0]), "child");
-	OK(hoist_stream_call(own[1], look, &gate), "child");
-	(void)sem_post(&gate.open);
-	OK(hoist_device_synchronize(devices[0]), "child");
-	require(atomic_load(&gate.seen) == 1, "in order", "child");
-	hoist_stream_unref(own[0]);
-	hoist_stream_unref(own[1]);
+	if (CHILD_HAS_THREADS)
+		use_own_streams();
 	hoist_event_unref(event);
 	hoist_stream_unref(of_cpu);
 	hoist_stream_unref(of_cuda);
@@ -425,6 +443,44 @@ static void children_have_streams_of_their_own(void)
 	hoist_stream_unref(of_cuda);
 }
 
+/* --- virtual devices, while others look --- */
+
+static void *toggle(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < 300; i++)
+		OK(hoist_virtual_set("cuda", i % 2 ? "sm_80" : NULL, i % 5), "toggle");
+	OK(hoist_virtual_set("cuda", NULL, 0), "toggle");
+	return NULL;
+}
+
+static void *open_meanwhile(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < 300; i++) {
+		hoist_device *device = NULL;
+		hoist_virtual_info info = {.size = sizeof info};
+		int err = hoist_device_open(i % 2 ? "cuda:3" : "gpu:1", &device);
+		require(err == 0 || err == -EINVAL, "open meanwhile", "virtual");
+		OK(hoist_virtual_get("cuda", &info), "virtual");
+		hoist_device_unref(device);
+	}
+	return NULL;
+}
+
+/* proves: S1.22 */
+static void virtual_devices_come_and_go(void)
+{
+	pthread_t threads[3];
+	int count = 0;
+	for (int i = 0; i < 3; i++)
+		(void)pthread_create(&threads[i], NULL, i == 0 ? toggle : open_meanwhile, NULL);
+	for (int i = 0; i < 3; i++)
+		(void)pthread_join(threads[i], NULL);
+	OK(hoist_accelerator_count(&count), "virtual");
+	require(count == 2, "those of the environment are left", "virtual");
+}
+
 int main(void)
 {
 	(void)alarm(120); /* a wait that never ends must not outlive the test's patience */
@@ -441,6 +497,7 @@ int main(void)
 	who_waits_learns_of_failures();
 	threads_share_streams();
 	children_have_streams_of_their_own();
+	virtual_devices_come_and_go();
 	require(lib_drivers_content(), "the drivers saw no misuse", "end");
 	return 0;
 }
