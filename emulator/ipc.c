@@ -9,49 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "emulator/block.h"
 
-/* A file of this machine, by process and descriptor. */
-struct place {
-	uint64_t magic; /* of this stand-in */
-	int32_t pid;
-	int32_t fd;
-	uint64_t device; /* st_dev, st_ino: what it must be */
-	uint64_t inode;
-};
-
-struct handle {
-	struct place place;
-	uint64_t offset;
-	uint64_t bytes;
-	uint64_t pool;	 /* its id; 0: none */
-	uint64_t unused; /* 0 */
-};
-_Static_assert(sizeof(struct handle) == EMU_IPC_BYTES, "as large as the drivers'");
-
-/* What the descriptor of a pool leads to. */
-struct pool_file {
-	struct place place;
-	uint64_t id;
-};
-
 struct hoist__emu_window {
 	struct hoist__emu_range range; /* in hoist__emu.windows: whole pages */
 	struct hoist__list node;       /* in `opened`, as long as it is */
 	struct hoist__emu_block *block;
-	struct handle handle;
+	struct hoist__emu_handle handle;
 	unsigned char *bytes;
 	unsigned count; /* of openings */
 };
 
 static struct hoist__list opened = {&opened, &opened};
 
-static uint64_t magic(void)
+uint64_t hoist__emu_ipc_magic(void)
 {
 	uint64_t word = 0;
 	memcpy(&word, "hoist", 5);
@@ -86,7 +61,7 @@ static int move_bytes(struct hoist__emu_device *device, int fd)
 	return to == device->bytes ? EMU_SUCCESS : EMU_OUT_OF_MEMORY;
 }
 
-static int share_arena(struct hoist__emu_device *device)
+int hoist__emu_share_arena(struct hoist__emu_device *device)
 {
 	struct stat status;
 	/* Chunks of copies are in flight without the lock. */
@@ -113,10 +88,10 @@ static int share_arena(struct hoist__emu_device *device)
 	return EMU_SUCCESS;
 }
 
-static struct place place_of(const struct hoist__emu_device *device)
+struct hoist__emu_place hoist__emu_place_of(const struct hoist__emu_device *device)
 {
-	return (struct place){
-		.magic = magic(),
+	return (struct hoist__emu_place){
+		.magic = hoist__emu_ipc_magic(),
 		.pid = (int32_t)getpid(),
 		.fd = device->fd,
 		.device = device->file_device,
@@ -124,7 +99,7 @@ static struct place place_of(const struct hoist__emu_device *device)
 	};
 }
 
-static bool is_own(const struct place *place)
+static bool is_own(const struct hoist__emu_place *place)
 {
 	for (int i = 0; i < hoist__emu.environment.n_devices; i++) {
 		const struct hoist__emu_device *device = &hoist__emu.devices[i];
@@ -136,11 +111,11 @@ static bool is_own(const struct place *place)
 }
 
 /* The exporter's arena; @end must lie within. */
-static int open_place(const struct place *place, uint64_t end, int *ret)
+int hoist__emu_place_open(const struct hoist__emu_place *place, uint64_t end, int *ret)
 {
 	char path[64];
 	struct stat status;
-	if (place->magic != magic() || place->pid <= 0 || place->fd < 0)
+	if (place->magic != hoist__emu_ipc_magic() || place->pid <= 0 || place->fd < 0)
 		return EMU_INVALID_VALUE;
 	(void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)place->pid, (int)place->fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -192,7 +167,7 @@ void hoist__emu_window_leave(struct hoist__emu_block *block)
 	hoist__emu.count.live_imports--;
 }
 
-static struct hoist__emu_block *find_open(const struct handle *handle)
+struct hoist__emu_block *hoist__emu_window_find(const struct hoist__emu_handle *handle)
 {
 	for (struct hoist__list *at = opened.next; at != &opened; at = at->next) {
 		struct hoist__emu_window *window =
@@ -204,7 +179,8 @@ static struct hoist__emu_block *find_open(const struct handle *handle)
 }
 
 /* Maps @handle's bytes of @fd; the block's device and window are there. */
-static int fill_window(struct hoist__emu_block *block, const struct handle *handle, int fd)
+static int fill_window(struct hoist__emu_block *block, const struct hoist__emu_handle *handle,
+		       int fd)
 {
 	struct hoist__emu_window *window = block->window;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -235,8 +211,8 @@ static int fill_window(struct hoist__emu_block *block, const struct handle *hand
 	return EMU_SUCCESS;
 }
 
-static int make_window(struct hoist__emu_device *device, const struct handle *handle, int fd,
-		       uintptr_t *ret)
+int hoist__emu_window_make(struct hoist__emu_device *device, const struct hoist__emu_handle *handle,
+			   int fd, uintptr_t *ret)
 {
 	struct hoist__emu_block *block = calloc(1, sizeof *block);
 	struct hoist__emu_window *window = calloc(1, sizeof *window);
@@ -259,20 +235,20 @@ static int make_window(struct hoist__emu_device *device, const struct handle *ha
 
 /* --- plain allocations --- */
 
-static bool is_sound(const struct handle *handle)
+bool hoist__emu_handle_is_sound(const struct hoist__emu_handle *handle)
 {
 	return handle->bytes > 0 && handle->bytes <= SIZE_MAX / 4 &&
 	       handle->offset <= SIZE_MAX / 4 && handle->unused == 0;
 }
 
 /* [locked] */
-static int describe(struct hoist__emu_block *block, uint64_t pool, void *handle)
+int hoist__emu_handle_make(struct hoist__emu_block *block, uint64_t pool, void *handle)
 {
-	int result = share_arena(block->device);
+	int result = hoist__emu_share_arena(block->device);
 	if (result != EMU_SUCCESS)
 		return result;
-	const struct handle made = {
-		.place = place_of(block->device),
+	const struct hoist__emu_handle made = {
+		.place = hoist__emu_place_of(block->device),
 		.offset = block->range.start - block->device->base,
 		.bytes = block->range.bytes,
 		.pool = pool,
@@ -303,40 +279,40 @@ int hoist__emu_ipc_export(uintptr_t address, void *handle)
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
 	if (block != NULL && block->range.start == address && block->piece == NULL &&
 	    block->window == NULL)
-		result = describe(block, 0, handle);
+		result = hoist__emu_handle_make(block, 0, handle);
 	hoist__emu_unlock();
 	return result;
 }
 
 /* [locked] */
-static int open_handle(struct hoist__emu_device *device, const struct handle *handle,
+static int open_handle(struct hoist__emu_device *device, const struct hoist__emu_handle *handle,
 		       uintptr_t *ret)
 {
 	int fd = -1;
 	if (is_own(&handle->place))
 		return EMU_INVALID_CONTEXT;
-	struct hoist__emu_block *block = find_open(handle);
+	struct hoist__emu_block *block = hoist__emu_window_find(handle);
 	if (block != NULL) {
 		block->window->count++;
 		*ret = block->range.start;
 		return EMU_SUCCESS;
 	}
-	int result = open_place(&handle->place, handle->offset + handle->bytes, &fd);
+	int result = hoist__emu_place_open(&handle->place, handle->offset + handle->bytes, &fd);
 	if (result != EMU_SUCCESS)
 		return result;
-	result = make_window(device, handle, fd, ret);
+	result = hoist__emu_window_make(device, handle, fd, ret);
 	(void)close(fd);
 	return result;
 }
 
 int hoist__emu_ipc_open(struct hoist__emu_device *device, const void *handle, uintptr_t *ret)
 {
-	struct handle known;
+	struct hoist__emu_handle known;
 	memcpy(&known, handle, sizeof known);
 	int result = hoist__emu_unsafe();
 	if (result != EMU_SUCCESS)
 		return result;
-	if (!is_sound(&known) || known.pool != 0)
+	if (!hoist__emu_handle_is_sound(&known) || known.pool != 0)
 		return EMU_INVALID_VALUE;
 	hoist__emu_lock();
 	result = open_handle(device, &known, ret);
@@ -361,119 +337,6 @@ int hoist__emu_ipc_close(uintptr_t address)
 		hoist__emu_window_leave(block);
 		result = hoist__emu_block_retire(block);
 	}
-	hoist__emu_unlock();
-	return result;
-}
-
-/* --- pools --- */
-
-int hoist__emu_pool_make_shareable(struct hoist__emu_pool *handle)
-{
-	uint64_t id = 0;
-	if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
-		return EMU_OPERATING_SYSTEM;
-	hoist__emu_lock();
-	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
-	if (pool != NULL)
-		pool->id = id | 1;
-	hoist__emu_unlock();
-	return pool != NULL ? EMU_SUCCESS : EMU_INVALID_VALUE;
-}
-
-static int write_pool(const struct pool_file *file, int *ret)
-{
-	int fd = memfd_create("hoist-emulated-pool", 0);
-	if (fd < 0)
-		return EMU_OPERATING_SYSTEM;
-	if (pwrite(fd, file, sizeof *file, 0) != (ssize_t)sizeof *file) {
-		(void)close(fd);
-		return EMU_OPERATING_SYSTEM;
-	}
-	*ret = fd;
-	return EMU_SUCCESS;
-}
-
-int hoist__emu_pool_export(struct hoist__emu_pool *handle, int *ret)
-{
-	struct pool_file file = {.id = 0};
-	int result = EMU_INVALID_VALUE;
-	hoist__emu_lock();
-	const struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
-	if (pool != NULL && pool->id != 0 && !pool->imported)
-		result = hoist__emu_map_device(pool->device);
-	if (result == EMU_SUCCESS)
-		result = share_arena(pool->device);
-	if (result == EMU_SUCCESS) {
-		file.place = place_of(pool->device);
-		file.id = pool->id;
-	}
-	hoist__emu_unlock();
-	return result == EMU_SUCCESS ? write_pool(&file, ret) : result;
-}
-
-int hoist__emu_pool_import(struct hoist__emu_device *device, int fd, struct hoist__emu_pool **ret)
-{
-	struct pool_file file;
-	struct hoist__emu_pool *made = NULL;
-	int arena = -1;
-	if (pread(fd, &file, sizeof file, 0) != (ssize_t)sizeof file)
-		return EMU_INVALID_VALUE;
-	int result = open_place(&file.place, 0, &arena);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_pool_create(device, 0, &made);
-	if (result != EMU_SUCCESS) {
-		if (arena >= 0)
-			(void)close(arena);
-		return result;
-	}
-	hoist__emu_lock();
-	made->imported = true;
-	made->id = file.id;
-	made->fd = arena;
-	hoist__emu_unlock();
-	*ret = made;
-	return EMU_SUCCESS;
-}
-
-int hoist__emu_pool_export_block(uintptr_t address, void *handle)
-{
-	int result = EMU_INVALID_VALUE;
-	hoist__emu_lock();
-	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
-	if (block != NULL && block->range.start == address && block->piece != NULL &&
-	    block->piece->pool->id != 0)
-		result = describe(block, block->piece->pool->id, handle);
-	hoist__emu_unlock();
-	return result;
-}
-
-/* [locked] */
-static int import_block(const struct hoist__emu_pool *pool, const struct handle *handle,
-			uintptr_t *ret)
-{
-	struct stat status;
-	if (!pool->imported || handle->pool != pool->id || handle->place.magic != magic() ||
-	    fstat(pool->fd, &status) < 0 || status.st_ino != handle->place.inode ||
-	    status.st_dev != handle->place.device ||
-	    (uint64_t)status.st_size < handle->offset + handle->bytes || find_open(handle) != NULL)
-		return EMU_INVALID_VALUE;
-	return make_window(pool->device, handle, pool->fd, ret);
-}
-
-int hoist__emu_pool_import_block(struct hoist__emu_pool *handle, const void *block, uintptr_t *ret)
-{
-	struct handle known;
-	memcpy(&known, block, sizeof known);
-	int result = hoist__emu_unsafe();
-	if (result != EMU_SUCCESS)
-		return result;
-	if (!is_sound(&known))
-		return EMU_INVALID_VALUE;
-	result = EMU_INVALID_VALUE;
-	hoist__emu_lock();
-	const struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
-	if (pool != NULL)
-		result = import_block(pool, &known, ret);
 	hoist__emu_unlock();
 	return result;
 }

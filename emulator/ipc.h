@@ -40,6 +40,46 @@ int hoist__emu_pool_import(struct hoist__emu_device *device, int fd, struct hois
 int hoist__emu_pool_export_block(uintptr_t address, void *handle);
 int hoist__emu_pool_import_block(struct hoist__emu_pool *handle, const void *block, uintptr_t *ret);
 
+/* --- between ipc.c and ipc-pool.c; [locked] --- */
+
+/* A file of this machine, by process and descriptor. */
+struct hoist__emu_place {
+	uint64_t magic; /* of this stand-in */
+	int32_t pid;
+	int32_t fd;
+	uint64_t device; /* st_dev, st_ino: what it must be */
+	uint64_t inode;
+};
+
+struct hoist__emu_handle {
+	struct hoist__emu_place place;
+	uint64_t offset;
+	uint64_t bytes;
+	uint64_t pool;	 /* its id; 0: none */
+	uint64_t unused; /* 0 */
+};
+_Static_assert(sizeof(struct hoist__emu_handle) == EMU_IPC_BYTES, "as large as the drivers'");
+
+uint64_t hoist__emu_ipc_magic(void);
+
+/* The device's bytes are a file's from now on.  Waits for chunks that are being copied. */
+int hoist__emu_share_arena(struct hoist__emu_device *device);
+struct hoist__emu_place hoist__emu_place_of(const struct hoist__emu_device *device);
+
+/* The exporter's arena; @end must lie within. */
+int hoist__emu_place_open(const struct hoist__emu_place *place, uint64_t end, int *ret);
+
+/* As it comes: what can be added up. */
+bool hoist__emu_handle_is_sound(const struct hoist__emu_handle *handle);
+
+/* The handle of @block; @pool: the id of the one it is of, or 0. */
+int hoist__emu_handle_make(struct hoist__emu_block *block, uint64_t pool, void *handle);
+
+/* The import of that handle; NULL: none. */
+struct hoist__emu_block *hoist__emu_window_find(const struct hoist__emu_handle *handle);
+int hoist__emu_window_make(struct hoist__emu_device *device, const struct hoist__emu_handle *handle,
+			   int fd, uintptr_t *ret);
+
 /* --- for memory.c; [locked] --- */
 
 struct hoist__emu_window;

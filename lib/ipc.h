@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/ipc.h - what the files that pass buffers between processes share.
  *
- *   ipc.c         buffers into descriptors, and back (hoist/ipc.h)
+ *   ipc-export.c  buffers into descriptors
+ *   ipc-import.c  descriptors into buffers
  *   ipc-check.c   what a descriptor that came from elsewhere must be like
  *   ipc-open.c    the allocations of other processes that are open, each once
  *   ipc-memory.c  resources by name; those of other processes
@@ -63,7 +64,7 @@ uintptr_t hoist__opened_address(const struct hoist__opened *opened);
 /* Fills in of which allocation of another process @address is; false: of none that is open. */
 bool hoist__opened_describe(uintptr_t address, hoist_ipc_descriptor *d, hoist_memory **ret);
 
-/* --- resources (memory-driver.c, ipc-memory.c) --- */
+/* --- resources (memory-driver-ipc.c, ipc-memory.c) --- */
 
 /* -ENOTSUP for a resource that is not shareable. */
 int hoist__driver_name(const hoist_memory *memory, const struct hoist__ipc_name **ret);

@@ -6,37 +6,20 @@
  * makes it wait for the streams that use the block. */
 #include "config.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "lib/books.h"
-#include "lib/ipc.h"
-#include "lib/memory.h"
+#include "lib/memory-driver.h"
 #include "lib/snapshot.h"
 
 /* What drivers align blocks to. */
 #define DRIVER_ALIGN ((size_t)256)
 
-struct driver_memory {
-	hoist_memory memory;
-	struct hoist__dev_pool *_Atomic xpool; /* these two are made with the first block */
-	struct hoist__dev_stream *_Atomic xstream;
-	struct hoist__books books;
-	struct hoist__ipc_name name; /* SHAREABLE */
-	atomic_bool xregistered;     /* under it */
-	int fd;			     /* mapped: what the pool was made of; else -1 */
-};
-
-static struct driver_memory *driver_of(hoist_memory *memory)
-{
-	return (struct driver_memory *)memory;
-}
-
 static int driver_init(hoist_memory *memory)
 {
-	struct driver_memory *driver = driver_of(memory);
+	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	driver->fd = -1;
 	if ((memory->options.flags & HOIST_MEMORY_SHAREABLE) != 0) {
 		int err = hoist__ipc_name_make(&driver->name);
@@ -48,7 +31,7 @@ static int driver_init(hoist_memory *memory)
 
 static bool driver_done(hoist_memory *memory)
 {
-	struct driver_memory *driver = driver_of(memory);
+	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	if (memory->generation != hoist__fork_now() || hoist__books_n(&driver->books) != 0)
 		return false;
 	hoist__stream_destroy(atomic_load(&driver->xstream)); /* waits for it */
@@ -69,7 +52,7 @@ static int make_pool(const hoist_memory *memory, struct hoist__dev_pool **ret)
 		       : hoist__dev_pool_create(memory->dev, o->limit_bytes, ret);
 }
 
-static int use_pool(struct driver_memory *driver, struct hoist__dev_pool **ret)
+int hoist__driver_use_pool(struct hoist__driver_memory *driver, struct hoist__dev_pool **ret)
 {
 	struct hoist__dev_pool *known = atomic_load(&driver->xpool);
 	if (known == NULL) {
@@ -86,7 +69,7 @@ static int use_pool(struct driver_memory *driver, struct hoist__dev_pool **ret)
 	return 0;
 }
 
-static int use_stream(struct driver_memory *driver, struct hoist__dev_stream **ret)
+static int use_stream(struct hoist__driver_memory *driver, struct hoist__dev_stream **ret)
 {
 	struct hoist__dev_stream *known = atomic_load(&driver->xstream);
 	if (known == NULL) {
@@ -106,11 +89,11 @@ static int use_stream(struct driver_memory *driver, struct hoist__dev_stream **r
 /* --- blocks --- */
 
 /* The block, entered; the stream is the caller's, or ours, which is then waited for. */
-static int take(struct driver_memory *driver, struct hoist__book *book, size_t align,
+static int take(struct hoist__driver_memory *driver, struct hoist__book *book, size_t align,
 		struct hoist__dev_stream *stream, bool wait, uintptr_t *ret)
 {
 	struct hoist__dev_pool *pool;
-	int err = use_pool(driver, &pool);
+	int err = hoist__driver_use_pool(driver, &pool);
 	if (err == 0)
 		err = hoist__dev_pool_alloc(pool, book->allocated, stream, &book->raw);
 	if (err < 0)
@@ -133,7 +116,7 @@ static int take(struct driver_memory *driver, struct hoist__book *book, size_t a
 static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 			uintptr_t *ret)
 {
-	struct driver_memory *driver = driver_of(memory);
+	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	struct hoist__dev_stream *on = stream != NULL ? hoist__stream_dev_stream(stream) : NULL;
 	struct hoist__book *book;
 	size_t beyond = align > DRIVER_ALIGN ? align - DRIVER_ALIGN : 0;
@@ -189,7 +172,7 @@ static int check_users(const struct hoist__book *book, const struct hoist__dev_s
 	return 0;
 }
 
-static int give(struct driver_memory *driver, struct hoist__book *book,
+static int give(struct hoist__driver_memory *driver, struct hoist__book *book,
 		struct hoist__dev_stream *stream)
 {
 	for (size_t i = 0; i < book->n_users; i++)
@@ -198,7 +181,7 @@ static int give(struct driver_memory *driver, struct hoist__book *book,
 	return hoist__dev_pool_free(atomic_load(&driver->xpool), book->raw, stream);
 }
 
-static int take_and_give(struct driver_memory *driver, uintptr_t address,
+static int take_and_give(struct hoist__driver_memory *driver, uintptr_t address,
 			 struct hoist__dev_stream *stream)
 {
 	struct hoist__book *book = hoist__books_take(&driver->books, address);
@@ -216,7 +199,7 @@ static int take_and_give(struct driver_memory *driver, uintptr_t address,
 
 static int driver_free(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
 {
-	struct driver_memory *driver = driver_of(memory);
+	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	struct hoist__dev_stream *on = stream != NULL ? hoist__stream_dev_stream(stream) : NULL;
 	int err = hoist__dev_check(memory->dev);
 	if (err == 0 && on == NULL)
@@ -237,20 +220,20 @@ static int driver_use(hoist_memory *memory, uintptr_t address, hoist_stream *str
 {
 	int err = hoist__dev_check(memory->dev);
 	return err < 0 ? err
-		       : hoist__books_use(&driver_of(memory)->books, address,
+		       : hoist__books_use(&hoist__driver_of(memory)->books, address,
 					  hoist__stream_dev_stream(stream));
 }
 
 static void driver_forget_stream(hoist_memory *memory, struct hoist__dev_stream *stream)
 {
 	if (memory->generation == hoist__fork_now())
-		hoist__books_forget(&driver_of(memory)->books, stream);
+		hoist__books_forget(&hoist__driver_of(memory)->books, stream);
 }
 
 static int driver_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *ret)
 {
 	int err = hoist__dev_check(memory->dev);
-	return err < 0 ? err : hoist__books_around(&driver_of(memory)->books, address, ret);
+	return err < 0 ? err : hoist__books_around(&hoist__driver_of(memory)->books, address, ret);
 }
 
 /* --- what the driver keeps --- */
@@ -258,8 +241,11 @@ static int driver_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *r
 static int driver_trim(hoist_memory *memory, size_t keep_bytes)
 {
 	int err = hoist__dev_check(memory->dev);
-	struct hoist__dev_pool *pool = atomic_load(&driver_of(memory)->xpool);
-	return err < 0 || pool == NULL ? err : hoist__dev_pool_trim(pool, keep_bytes);
+	struct hoist__dev_pool *pool = atomic_load(&hoist__driver_of(memory)->xpool);
+	/* What another process has is its own to trim. */
+	if (err < 0 || pool == NULL || memory->info.is_mapped)
+		return err;
+	return hoist__dev_pool_trim(pool, keep_bytes);
 }
 
 /* What the driver tells exceeds our books by what it keeps; where it does not tell, or tells of
@@ -275,7 +261,7 @@ static uint64_t attribute_or(struct hoist__dev_pool *pool, enum hoist__pool_attr
 
 static int driver_statistics(hoist_memory *memory, hoist_memory_statistics *ret)
 {
-	struct driver_memory *driver = driver_of(memory);
+	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	int err = hoist__dev_check(memory->dev);
 	if (err < 0)
 		return err;
@@ -288,13 +274,13 @@ static int driver_statistics(hoist_memory *memory, hoist_memory_statistics *ret)
 
 static int driver_reset_peaks(hoist_memory *memory)
 {
-	struct driver_memory *driver = driver_of(memory);
+	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	int err = hoist__dev_check(memory->dev);
 	if (err < 0)
 		return err;
 	hoist__books_reset_peaks(&driver->books);
 	struct hoist__dev_pool *pool = atomic_load(&driver->xpool);
-	if (pool == NULL)
+	if (pool == NULL || memory->info.is_mapped)
 		return 0;
 	err = hoist__dev_pool_set(pool, HOIST__POOL_RESERVED_HIGH, 0);
 	if (err == 0)
@@ -305,81 +291,7 @@ static int driver_reset_peaks(hoist_memory *memory)
 static int driver_collect(hoist_memory *memory, struct hoist__snapshot *snapshot)
 {
 	int err = hoist__dev_check(memory->dev);
-	return err < 0 ? err : hoist__snapshot_books(snapshot, &driver_of(memory)->books);
-}
-
-/* --- sharing with other processes --- */
-
-static int check_shareable(const hoist_memory *memory)
-{
-	if (memory == NULL)
-		return hoist__fail(-EINVAL, "the memory resource is NULL");
-	if (memory->info.is_shareable)
-		return 0;
-	return hoist__fail(-ENOTSUP,
-			   "\"%s\": memory resource is not IPC-enabled: make it of kind "
-			   "HOIST_MEMORY_DRIVER_POOL with HOIST_MEMORY_SHAREABLE",
-			   memory->name);
-}
-
-int hoist__driver_name(const hoist_memory *memory, const struct hoist__ipc_name **ret)
-{
-	int err = check_shareable(memory);
-	if (err == 0)
-		*ret = &((const struct driver_memory *)(const void *)memory)->name;
-	return err;
-}
-
-atomic_bool *hoist__driver_registered(hoist_memory *memory)
-{
-	return &driver_of(memory)->xregistered;
-}
-
-int hoist__driver_shared_pool(hoist_memory *memory, struct hoist__dev_pool **ret)
-{
-	int err = check_shareable(memory);
-	if (err == 0)
-		err = hoist__dev_check(memory->dev);
-	return err < 0 ? err : use_pool(driver_of(memory), ret);
-}
-
-int hoist__driver_export(hoist_memory *memory, int *ret)
-{
-	struct hoist__dev_pool *pool;
-	int err = hoist__driver_shared_pool(memory, &pool);
-	if (err < 0)
-		return err;
-	if (!memory->info.is_mapped)
-		return hoist__dev_pool_export(pool, ret);
-	int fd = fcntl(driver_of(memory)->fd, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0)
-		return hoist__fail_errno(-errno, "another descriptor of a memory pool");
-	*ret = fd;
-	return 0;
-}
-
-int hoist__driver_block(hoist_memory *memory, uintptr_t address, uintptr_t *raw, size_t *bytes)
-{
-	return hoist__books_given(&driver_of(memory)->books, address, raw, bytes);
-}
-
-int hoist__driver_map(hoist_memory *memory, int fd, const struct hoist__ipc_name *name)
-{
-	struct driver_memory *driver = driver_of(memory);
-	struct hoist__dev_pool *pool;
-	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (own < 0)
-		return hoist__fail_errno(-errno, "descriptor %d of a memory pool", fd);
-	int err = hoist__dev_pool_import(memory->dev, own, &pool);
-	if (err < 0) {
-		(void)close(own);
-		return err;
-	}
-	driver->fd = own;
-	driver->name = *name;
-	memory->info.is_mapped = 1;
-	atomic_store(&driver->xpool, pool);
-	return 0;
+	return err < 0 ? err : hoist__snapshot_books(snapshot, &hoist__driver_of(memory)->books);
 }
 
 /* --- attributes --- */
@@ -398,7 +310,7 @@ static int pool_for_attribute(hoist_memory *memory, int attribute, struct hoist_
 	if (attribute < 0 || attribute >= HOIST__N_POOL_ATTRIBUTES)
 		return hoist__fail(-EINVAL, "%d is no attribute of a driver's pool", attribute);
 	int err = hoist__dev_check(memory->dev);
-	return err < 0 ? err : use_pool(driver_of(memory), ret);
+	return err < 0 ? err : hoist__driver_use_pool(hoist__driver_of(memory), ret);
 }
 
 int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret)
@@ -420,7 +332,7 @@ int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t val
 }
 
 const struct hoist__memory_ops hoist__memory_driver_ops = {
-	.bytes = sizeof(struct driver_memory),
+	.bytes = sizeof(struct hoist__driver_memory),
 	.init = driver_init,
 	.done = driver_done,
 	.alloc = driver_alloc,

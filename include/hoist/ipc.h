@@ -39,8 +39,8 @@
  * (hoist_buffer_freeze()) and is the host's, the kernel sees to that: new mappings of it
  * cannot be written to.
  *
- * Threads: any; one thread at a time per socket and direction.  fork: device memory that a
- * parent imported is not its child's.
+ * Threads: any; one thread at a time per socket and direction.  fork: a child goes on with HOST
+ * memory, which it shares with its parent; device memory that the parent imported is not its own.
  */
 #ifndef HOIST_IPC_H
 #define HOIST_IPC_H
