@@ -5,9 +5,11 @@
 
 #include <hoist/budget.h>
 #include <hoist/buffer.h>
+#include <hoist/cai.h>
 #include <hoist/checkpoint.h>
 #include <hoist/copy.h>
 #include <hoist/device.h>
+#include <hoist/dlpack.h>
 #include <hoist/doctor.h>
 #include <hoist/dtype.h>
 #include <hoist/element.h>
