@@ -192,7 +192,7 @@ Test(device, peers_reach_each_other_alike)
 	cr_expect_eq(can, 77);
 }
 
-/* proves: V086 V099 V225 */
+/* proves: V225 */
 Test(device, buffers_are_of_the_device_they_were_made_on)
 {
 	emulate();

@@ -103,7 +103,8 @@ typedef struct hoist_device_statistics {
 
 /* What is taken of the device's memory.  Makes the device's context.
  * Returns: 0; -EINVAL as hoist_device_get_info(); as hoist_device_memory(). */
-HOIST_API int hoist_device_get_statistics(hoist_device *device, hoist_device_statistics *statistics);
+HOIST_API int hoist_device_get_statistics(hoist_device *device,
+					  hoist_device_statistics *statistics);
 
 /* Whether copies and kernels of @device reach memory of @peer directly: 1 or 0.  A device
  * always reaches its own; no device reaches those of another API, nor the CPU's memory

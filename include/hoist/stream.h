@@ -74,8 +74,8 @@ HOIST_API int hoist_stream_wait_for_device(hoist_stream *stream, hoist_device *d
  * must call neither the driver nor hoist, and drivers may have but one such thread, so that a
  * function that blocks keeps those of other streams waiting.
  * It returns 0 or a negative errno value: the first of these is what the stream's next
- * synchronize returns.  Work behind it goes on either way.  If earlier work failed in the driver, it
- * may never be called.
+ * synchronize returns.  Work behind it goes on either way.  If earlier work failed in the driver,
+ * it may never be called.
  * Returns: 0; -EINVAL for NULL; -ENOTSUP (the driver is too old); -ENOMEM, -EREMOTEIO, -ESTALE.
  *   After a failure @run is not called. */
 HOIST_API int hoist_stream_call(hoist_stream *stream, int (*run)(void *context), void *context);
@@ -112,8 +112,8 @@ HOIST_API int hoist_event_synchronize(hoist_event *event);
 
 /* Nanoseconds from @start to @end, 0 if @end was before; the drivers' clocks tick every 500 ns or
  * so.
- * Returns: 0; -EINVAL (one was made without TIMING or never recorded; their devices differ); -EAGAIN
- *   if one has not completed; -EREMOTEIO, -ESTALE. */
+ * Returns: 0; -EINVAL (one was made without TIMING or never recorded; their devices differ);
+ *   -EAGAIN if one has not completed; -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_event_elapsed_ns(hoist_event *start, hoist_event *end, uint64_t *ret);
 
 HOIST_END
