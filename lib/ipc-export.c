@@ -58,9 +58,11 @@ static int export_host(const hoist_buffer *buffer, uintptr_t lowest, hoist_ipc_d
 	int err = ret_fd == NULL ? hoist__fail(-EINVAL, "host memory is passed by its file "
 							"descriptor; there is no place for it")
 				 : 0;
+	/* What another process made is its own to seal. */
+	bool seal =
+		hoist__storage_is_read_only(buffer->storage) && !hoist__shared_is_foreign(shared);
 	if (err == 0)
-		err = hoist__shared_export(shared, hoist__storage_is_read_only(buffer->storage),
-					   ret_fd);
+		err = hoist__shared_export(shared, seal, ret_fd);
 	if (err == 0) {
 		d->kind = HOIST_IPC_HOST;
 		d->address = hoist__shared_address(shared);

@@ -68,7 +68,7 @@ static int import_host(const hoist_ipc_descriptor *d, hoist_device *cpu, int fd,
 		.address = hoist__shared_address(shared) + (uintptr_t)d->offset,
 		.device_address = hoist__shared_address(shared) + (uintptr_t)d->offset,
 		.bytes = (size_t)d->bytes,
-		.read_only = read_only || hoist__shared_is_read_only(shared),
+		.read_only = hoist__shared_is_read_only(shared), /* else the buffer is, alone */
 		.mapped = hoist__shared_is_foreign(shared),
 		.release = hoist__shared_close,
 		.context = shared,
@@ -98,15 +98,18 @@ static int find_memory(const hoist_ipc_descriptor *d, hoist_device *device, int 
 	return 0;
 }
 
-static int open_allocation(const hoist_ipc_descriptor *d, hoist_device *device, int fd,
+/* *device becomes the resource's, if there is one. */
+static int open_allocation(const hoist_ipc_descriptor *d, hoist_device **device, int fd,
 			   hoist_memory *given, struct hoist__opened **ret)
 {
 	hoist_memory *memory = NULL;
 	int err = 0;
 	if (d->kind == HOIST_IPC_POOL)
-		err = find_memory(d, device, fd, given, &memory);
+		err = find_memory(d, *device, fd, given, &memory);
+	if (memory != NULL)
+		*device = memory->device;
 	if (err == 0)
-		err = hoist__opened_get(d, memory != NULL ? memory->device : device, memory, ret);
+		err = hoist__opened_get(d, *device, memory, ret);
 	hoist_memory_unref(memory);
 	return err;
 }
@@ -115,7 +118,7 @@ static int import_device(const hoist_ipc_descriptor *d, hoist_device *device, in
 			 hoist_memory *given, struct hoist__storage **ret)
 {
 	struct hoist__opened *opened;
-	int err = open_allocation(d, device, fd, given, &opened);
+	int err = open_allocation(d, &device, fd, given, &opened);
 	if (err < 0)
 		return err;
 	uintptr_t address = hoist__opened_address(opened) + (uintptr_t)d->offset;

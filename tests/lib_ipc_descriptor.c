@@ -63,6 +63,43 @@ Test(lib_ipc_descriptor, files_of_others_that_are_sound_are_taken)
 	cr_expect_eq(count_fds(), n_open);
 }
 
+static bool is_writable(int fd)
+{
+	void *map = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return false;
+	(void)munmap(map, N);
+	return true;
+}
+
+/* Only who froze it has it sealed: not who was given it to read. */
+Test(lib_ipc_descriptor, what_is_read_only_for_some_is_not_sealed)
+{
+	hoist_buffer *got = NULL;
+	unsigned char byte = 1;
+	hoist_ipc_descriptor d = good;
+	int fd = make_file(N, F_SEAL_SHRINK);
+	d.flags = HOIST_IPC_READ_ONLY;
+	const int files[] = {good_fd, fd};
+	for (int i = 0; i < 2; i++) {
+		int passed = -1;
+		cr_assert_eq(hoist_ipc_import(&d, sizeof d, files[i], NULL, &got), 0, "%s",
+			     hoist_error());
+		cr_expect_eq(hoist_buffer_write(got, 0, &byte, 1), -EROFS);
+		cr_assert_eq(hoist_ipc_export(got, &d, &passed), 0, "%s", hoist_error());
+		cr_expect((d.flags & HOIST_IPC_READ_ONLY) != 0);
+		cr_expect(is_writable(passed) && is_writable(files[i]));
+		close(passed);
+		hoist_buffer_unref(got);
+	}
+	close(fd);
+	cr_assert_eq(hoist_buffer_freeze(buffer), 0);
+	cr_assert_eq(hoist_ipc_export(buffer, &d, &fd), 0, "%s", hoist_error());
+	cr_expect_not(is_writable(fd));
+	cr_expect_not(is_writable(good_fd));
+	close(fd);
+}
+
 /* --- descriptors --- */
 
 struct change {
