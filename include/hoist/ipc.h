@@ -86,7 +86,7 @@ typedef struct hoist_ipc_descriptor {
 	uint64_t address;	  /* of the allocation, in the exporting process */
 	uint64_t offset;	  /* from the allocation's beginning to the buffer's lowest byte */
 	uint64_t bytes;		  /* from there on, to its highest one */
-	uint64_t first;		  /* from there to the first element: above 0 with negative strides */
+	uint64_t first;		  /* from there to the first element; not 0 with negative strides */
 	uint32_t bit;		  /* 0 to 7: where that begins in its byte (sub-byte types) */
 	uint32_t dtype;
 	int64_t shape[HOIST_MAX_RANK];	 /* @rank values; the others are 0 */
@@ -129,20 +129,22 @@ HOIST_API int hoist_ipc_send(int socket, hoist_buffer *buffer, int timeout_ms);
  * is left open, whatever it sends.
  * Returns: 0; -EINVAL (no such socket); -EPIPE (the peer closed it, between two buffers);
  *   -ECONNRESET (half way); -ETIMEDOUT; -EBADMSG; as hoist_ipc_import().  After a failure of
- *   hoist_ipc_import()'s the next one can be received, after others the socket is of no more use. */
+ *   hoist_ipc_import()'s the next one can be received; after others the socket is of no more
+ *   use. */
 HOIST_API int hoist_ipc_receive(int socket, int timeout_ms, hoist_buffer **ret);
 
 /* --- resources: DRIVER_POOL with HOIST_MEMORY_SHAREABLE --- */
 
 /* A new file descriptor for the pool, the caller's to close.
- * Returns: 0; -ENOTSUP (not a shareable one; the driver cannot do it); -EMFILE; as hoist_memory_alloc() of
- *   the first block; -EREMOTEIO, -ESTALE. */
+ * Returns: 0; -ENOTSUP (not a shareable one; the driver cannot do it); -EMFILE; as the resource's
+ *   first hoist_memory_alloc(); -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_ipc_export_memory(hoist_memory *memory, int *ret_fd);
 
 /* The resource behind such a descriptor, in another process: blocks cannot be allocated from it
  * (-ENOTSUP), imported buffers come from it.  @fd stays the caller's.  @uuid is the exporter's name
  * for it, under which it is registered: if there is one of that name, it is given.
- * Returns: 0; -EINVAL (@fd is negative; the CPU); -EBADF; -ENOTSUP; -ENOMEM, -EMFILE; -EREMOTEIO. */
+ * Returns: 0; -EINVAL (@fd is negative; the CPU); -EBADF; -ENOTSUP; -ENOMEM, -EMFILE;
+ *   -EREMOTEIO. */
 HOIST_API int hoist_ipc_import_memory(hoist_device *device, int fd, const unsigned char uuid[16],
 				      hoist_memory **ret);
 
@@ -150,8 +152,8 @@ HOIST_API int hoist_ipc_import_memory(hoist_device *device, int fd, const unsign
  * Returns: 0; -ENOTSUP (not a shareable one). */
 HOIST_API int hoist_ipc_memory_uuid(const hoist_memory *memory, unsigned char uuid[16]);
 
-/* Lets hoist_ipc_find_memory() and imports find @memory under its name, as long as it lives.  Gives a
- * new reference to the one that is registered: another than @memory if that was first.
+/* Lets hoist_ipc_find_memory() and imports find @memory under its name, as long as it lives.
+ * Gives a new reference to the one that is registered: another than @memory if that was first.
  * Returns: 0; -ENOTSUP (not a shareable one). */
 HOIST_API int hoist_ipc_register_memory(hoist_memory *memory, hoist_memory **ret);
 
