@@ -39,6 +39,7 @@ static void expect_text(const char *text)
 	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
 }
 
+/* proves: S0.07 V020 */
 Test(buffer, knows_its_shape, .init = open_all)
 {
 	const int64_t shape[] = {2, 3, 4};
@@ -57,15 +58,20 @@ Test(buffer, knows_its_shape, .init = open_all)
 		cr_expect_eq(hoist_buffer_data(b) == NULL, i != 0);
 		cr_expect_neq(hoist_buffer_address(b), 0);
 		hoist_buffer_unref(b);
+		b = create(devices[i], HOIST_I32, 2, (const int64_t[]){3, 3}, 0);
+		cr_expect(hoist_buffer_is_contiguous(b), "V020");
+		hoist_buffer_unref(b);
 	}
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
+/* proves: S0.09 S0.10 */
 Test(buffer, pinned_is_host_memory_that_the_device_sees, .init = open_all)
 {
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_buffer *b = create_bytes(devices[i], 5000, HOIST_BUFFER_PINNED);
 		cr_expect(hoist_buffer_is_pinned(b));
+		cr_expect_eq(hoist_buffer_is_host(b), i == 0);
 		unsigned char *data = hoist_buffer_data(b);
 		cr_assert_not_null(data);
 		memset(data, 7, 5000);
@@ -169,6 +175,7 @@ Test(buffer, packs_blocks_and_parts_of_bytes, .init = open_all)
 	cr_expect_null(b);
 }
 
+/* proves: S4.23 */
 Test(buffer, what_cannot_be_made_is_refused, .init = open_all)
 {
 	const int64_t one[65] = {1};
@@ -200,6 +207,7 @@ Test(buffer, what_cannot_be_made_is_refused, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
+/* proves: S4.23 */
 Test(buffer, exhausted_device_memory_is_not_host_memory, .init = open_all)
 {
 	hoist_buffer *b = NULL;
@@ -244,6 +252,7 @@ Test(buffer, one_refusal_to_pin_is_answered_by_giving_back, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
+/* proves: S4.04 */
 Test(view, shares_the_bytes, .init = open_all)
 {
 	const int64_t shape[] = {4, 2};
@@ -270,6 +279,7 @@ Test(view, shares_the_bytes, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
+/* proves: S4.04 */
 Test(view, stays_inside_its_buffer_even_if_the_storage_goes_on, .init = open_all)
 {
 	hoist_buffer *b = create_bytes(devices[0], 100, 0);

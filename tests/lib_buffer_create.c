@@ -90,7 +90,7 @@ Test(create, without_a_stream_is_on_the_default_one, .init = open_all)
 
 /* --- from resources --- */
 
-/* proves: S2.10 S2.11 S2.21 V131 V147 V148 */
+/* proves: S2.01 S2.10 S2.11 S2.21 V131 V147 V148 */
 Test(create, from_every_kind_of_resource, .init = open_all)
 {
 	static const struct {
@@ -311,7 +311,7 @@ Test(lazy, takes_memory_when_it_is_needed, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* proves: S4.08 S4.09 V216 V219 V222 V223 */
+/* proves: S0.18 S4.08 S4.09 S4.10 S4.11 V216 V219 V222 V223 */
 Test(lazy, host_bytes_take_it, .init = open_all)
 {
 	hoist_buffer *b = NULL;
@@ -426,7 +426,7 @@ static void count_release(void *context)
 	++*(int *)context;
 }
 
-/* proves: S2.02 V137 V142 V208 */
+/* proves: S0.03 S0.28 S2.02 V137 V142 V208 */
 Test(wrap, releases_once_when_the_last_view_goes, .init = open_all)
 {
 	static int32_t data[24];

@@ -464,7 +464,7 @@ Test(view, strided_rows_take_another_dtype, .init = open_cpu)
 
 /* --- any layout --- */
 
-/* proves: S3.07 S3.08 V204 V205 V210 */
+/* proves: S3.07 S3.08 S3.09 V204 V205 V210 */
 Test(view, any_layout_within_the_buffer, .init = open_cpu)
 {
 	hoist_layout layout;
@@ -495,6 +495,45 @@ Test(view, any_layout_within_the_buffer, .init = open_cpu)
 	layout.rank = 65;
 	cr_expect_eq(hoist_buffer_with_layout(base, &layout, HOIST_I32, &view), -EINVAL);
 	hoist_buffer_unref(base);
+}
+
+/* proves: S3.07 V203 */
+Test(view, dense_layouts_need_the_bytes_of_their_items, .init = open_cpu)
+{
+	static const struct {
+		int rank;
+		int64_t shape[3], n;
+	} cases[] = {{0, {0}, 1}, {2, {2, 3}, 6}, {2, {10, 10}, 100}, {3, {10, 13, 11}, 1430}};
+	for (size_t i = 0; i < 8 * sizeof cases / sizeof cases[0]; i++) {
+		int rank = cases[i / 8].rank;
+		int64_t itemsize = i & 1 ? 4 : 1;
+		hoist_dtype dtype = i & 1 ? HOIST_I32 : HOIST_I8;
+		hoist_layout layout;
+		hoist_buffer *view = NULL;
+		hoist_buffer_info info = {.size = sizeof info};
+		int64_t bytes = 0;
+		cr_assert_eq(hoist_layout_dense(rank, cases[i / 8].shape, itemsize,
+						i & 2 ? HOIST_ORDER_F : HOIST_ORDER_C, NULL,
+						&layout),
+			     0);
+		cr_assert_eq(hoist_layout_required_bytes(&layout, &bytes), 0);
+		cr_expect_eq(bytes, cases[i / 8].n * itemsize, "V203");
+		hoist_buffer *base = create(HOIST_U8, 1, &bytes);
+		if (i & 4)
+			cr_assert_eq(hoist_buffer_freeze(base), 0);
+		cr_assert_eq(hoist_buffer_with_layout(base, &layout, dtype, &view), 0, "%s",
+			     hoist_error());
+		cr_expect_eq(hoist_buffer_data(view), hoist_buffer_data(base), "V203");
+		cr_assert_eq(hoist_buffer_get_info(view, &info), 0);
+		cr_expect_eq(info.is_read_only, (i & 4) != 0, "V203");
+		hoist_buffer_unref(view);
+		hoist_buffer_unref(base);
+		bytes--;
+		base = create(HOIST_U8, 1, &bytes);
+		cr_expect_eq(hoist_buffer_with_layout(base, &layout, dtype, &view), -EINVAL,
+			     "V203");
+		hoist_buffer_unref(base);
+	}
 }
 
 /* proves: S3.07 */

@@ -75,7 +75,7 @@ Test(cai, typestr_of_every_dtype, .init = open_all)
 	}
 }
 
-/* proves: S3.04 S3.05 V202 */
+/* proves: S3.01 S3.04 S3.05 V202 */
 Test(cai, fields_out_and_in, .init = open_all)
 {
 	for (unsigned pinned = 0; pinned <= HOIST_BUFFER_PINNED; pinned++)

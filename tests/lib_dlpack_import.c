@@ -38,7 +38,7 @@ static const int64_t shape_23[] = {2, 3};
 
 /* --- what is taken --- */
 
-/* proves: S0.29 V035 */
+/* proves: S0.29 S3.01 V035 */
 Test(dlpack_import, every_dtype_aliases)
 {
 	for (int i = HOIST_BOOL; i <= HOIST_F8_E8M0FNU; i++) {
