@@ -93,6 +93,9 @@ static int open_native(struct hoist__opened *o)
 	} else {
 		err = hoist__dev_ipc_open(o->dev, &o->handle, &o->address);
 	}
+	if (err == -EREMOTEIO)
+		return hoist__fail_in(err, "memory of process %lld, which must still have it",
+				      (long long)o->pid);
 	if (err < 0)
 		return err;
 	err = hoist__dev_allocation(o->dev, o->address, &base, &o->bytes);

@@ -179,7 +179,7 @@ static void import_wrong(void)
 		"exceeds the mapped allocation extent");
 	d.bytes /= 100000;
 	memset(d.payload, 0x55, sizeof d.payload);
-	CHECK(hoist_ipc_import(&d, sizeof d, -1, NULL, &none) == -EREMOTEIO);
+	REFUSED(hoist_ipc_import(&d, sizeof d, -1, NULL, &none), -EREMOTEIO, "must still have it");
 	CHECK(none == NULL);
 	CHECK(lib_counters(api).live_imports == 0);
 	tell();
