@@ -57,7 +57,8 @@ typedef struct hoist_cai_owner {
 
 /* A buffer over the memory that @cai describes, with @stream as its stream; NULL: the default
  * stream of the device that the driver says the address is of (without elements: of "gpu").  Work
- * on that stream waits for @cai's, if it is another; the host does not.
+ * on that stream waits for @cai's, if it is another; the host does not.  Host memory comes in as
+ * the device's, without hoist_buffer_data(), as the address is the one that kernels use.
  *
  * If it fails, release is not called.  @owner NULL: none.
  * Returns: 0; -ENOTSUP (version below 3; a mask; typestr, see above); -EINVAL (the stream is 0 or
