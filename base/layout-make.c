@@ -48,13 +48,14 @@ int hoist__layout_axes(const char *what, int rank, int n, const int *axes, int *
 	return 0;
 }
 
-/* What the header calls sound: the items all together, and from the first one to the
- * furthest on either side, in bytes. */
+/* What the header calls sound: the bytes of all items together, and those from the lowest one
+ * to the end of the highest: a slice may begin at either. */
 static int check_sound(const hoist_layout *layout)
 {
 	uint64_t n;
 	int64_t low;
 	int64_t high;
+	int64_t span;
 	int64_t bytes;
 	int err = hoist__layout_elements(layout->rank, layout->shape, &n);
 	if (err < 0 || n == 0)
@@ -62,9 +63,8 @@ static int check_sound(const hoist_layout *layout)
 	err = hoist__layout_furthest(layout->rank, layout->shape, layout->strides, &low, &high);
 	if (err < 0)
 		return err;
-	if (__builtin_add_overflow(high, 1, &high) ||
-	    __builtin_mul_overflow(high, layout->itemsize, &bytes) ||
-	    __builtin_mul_overflow(low, layout->itemsize, &bytes) ||
+	if (__builtin_sub_overflow(high, low, &span) || __builtin_add_overflow(span, 1, &span) ||
+	    __builtin_mul_overflow(span, layout->itemsize, &bytes) ||
 	    __builtin_mul_overflow((int64_t)n, layout->itemsize, &bytes))
 		return hoist__fail(-EOVERFLOW,
 				   "the items, of %lld bytes each, do not fit in 63 bits of bytes",

@@ -10,8 +10,8 @@
  * The item with the indices i lies at offset + sum(i[k] * strides[k]) items from the
  * base.  Rank 0 is one item; an extent of 0 is none.
  *
- * What was made by hoist_layout_make() or hoist_layout_dense() is sound: the number of
- * its items and the distance in bytes from its first item to any other fit in 63 bits,
+ * What was made by hoist_layout_make() or hoist_layout_dense() is sound: the bytes of its
+ * items together, and those from its lowest item to the end of its highest, fit in 63 bits,
  * and so they do in all that the other functions make of it.  The struct may be filled in
  * and changed by hand; what is wrong with rank, itemsize or extents then, the functions
  * that return errors say, and the others give no useful answer.
