@@ -165,9 +165,9 @@ int hoist_layout_required_bytes(const hoist_layout *layout, int64_t *ret)
 		return err;
 	if (min < 0)
 		return hoist__fail(-EINVAL,
-				   "the lowest item lies %lld items before the base, and no size "
+				   "the lowest item lies %llu items before the base, and no size "
 				   "reaches there; see hoist_layout_to_dense()",
-				   -(long long)min);
+				   (unsigned long long)magnitude(min));
 	if (__builtin_add_overflow(max, 1, &bytes) ||
 	    __builtin_mul_overflow(bytes, layout->itemsize, &bytes))
 		return fail_bytes(layout, "the highest item's place", max);

@@ -242,6 +242,12 @@ Test(base_layout_errors, what_does_not_fit)
 	far.shape[0] = 3; /* cannot be stepped through */
 	cr_expect_eq(hoist_layout_slice(&far, 1, &(hoist_slice){0, 3, 2, 0}, &made), -EOVERFLOW);
 	cr_expect_eq(hoist_layout_bounds(&far, &bytes, &max), -EOVERFLOW);
+	far.shape[0] = 1;
+	far.offset = INT64_MIN;
+	cr_expect_eq(hoist_layout_required_bytes(&far, &bytes), -EINVAL);
+	cr_expect_not_null(strstr(hoist_error(), " 9223372036854775808 items before the base"),
+			   "%s", hoist_error());
+	far.offset = INT64_MAX - 1;
 	far.itemsize = 2;
 	cr_expect_eq(hoist_layout_byte_offset(&far, &bytes), -EOVERFLOW);
 	cr_expect_eq(hoist_layout_byte_strides(&far, made.strides), -EOVERFLOW);
