@@ -198,8 +198,10 @@ HOIST_API int hoist_layout_broadcast(const hoist_layout *layout, int rank, const
 HOIST_API int hoist_layout_repack(const hoist_layout *layout, int64_t itemsize, uintptr_t data,
 				  int axis, int keep_dim, hoist_layout *ret);
 
-/* The largest divisor of @max that hoist_layout_repack() takes with @data and @axis.  It can
- * be below the present itemsize where @data or @max is no multiple of that; it is the
+/* The largest size that divides @max, @data, and in bytes the offset, the length of @axis and
+ * the other strides.  Where the present itemsize divides @max and @data, it is the largest
+ * divisor of @max that hoist_layout_repack() takes with @data and @axis; else it can be below
+ * the present one, or neither a multiple nor a divisor of it, which repack refuses.  It is the
  * present one where @axis is empty or has a stride other than 1.
  * Returns: -EINVAL also for a @max below the present itemsize. */
 HOIST_API int hoist_layout_max_itemsize(const hoist_layout *layout, int64_t max, uintptr_t data,
