@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy-box.c - loops as the driver's 2-D and 3-D copies. */
+/* lib/copy-box.c - loops as the driver's 2-D and 3-D copies, and as many of its plain ones. */
 #include "config.h"
 
 #include <string.h>
@@ -108,5 +108,23 @@ int hoist__boxes_queue(struct hoist__dev_stream *stream, enum hoist__copy kind,
 		err = boxes->row < 0 ? hoist__copy_async(stream, kind, box.dst, box.src, box.width)
 				     : hoist__copy_box_async(stream, kind, &box);
 	} while (err == 0 && advance(nest, boxes, index, &box));
+	return err;
+}
+
+int hoist__peers_queue(struct hoist__dev_stream *stream, const struct hoist__move *move)
+{
+	static const struct hoist__boxes none = {.row = -1, .plane = -1};
+	const struct hoist__nest *nest = &move->nest;
+	int64_t index[HOIST__MAX_RANK];
+	struct hoist__box box;
+	int err;
+	memset(index, 0, (size_t)nest->rank * sizeof index[0]);
+	box.dst = move->dst.address + (uintptr_t)nest->dst_offset;
+	box.src = move->src.address + (uintptr_t)nest->src_offset;
+	do {
+		err = hoist__copy_peer_async(stream, hoist__device_dev(move->dst.device), box.dst,
+					     hoist__device_dev(move->src.device), box.src,
+					     nest->item);
+	} while (err == 0 && advance(nest, &none, index, &box));
 	return err;
 }

@@ -10,6 +10,10 @@
 
 /* More driver calls than this, and a copy does not begin to run before it is long queued. */
 #define MOST_CALLS 1024u
+/* Between peers, where a call is a row: rows of at least this are better left to the driver, and so
+ * are a few of any size. */
+#define PEER_ROW_BYTES 4096u
+#define FEW_ROWS 32u
 
 enum hoist__way hoist__move_way(const struct hoist__move *move, enum hoist__copy *kind)
 {
@@ -115,6 +119,26 @@ static int run_direct(const struct hoist__move *move, enum hoist__copy kind)
 	return hoist__lane_release(device, lane, err);
 }
 
+static bool peers_take(const struct hoist__nest *nest)
+{
+	struct hoist__boxes boxes;
+	hoist__boxes_plan(nest, &boxes);
+	return boxes.n_rows <= FEW_ROWS ||
+	       (boxes.n_rows <= MOST_CALLS && nest->item >= PEER_ROW_BYTES);
+}
+
+static int run_between_peers(const struct hoist__move *move)
+{
+	if (!peers_take(&move->nest))
+		return hoist__stage_between(move);
+	struct hoist__lane *lane;
+	int err = hoist__lane_acquire(move->src.device, &lane);
+	if (err < 0)
+		return err;
+	err = hoist__peers_queue(lane->stream, move);
+	return hoist__lane_release(move->src.device, lane, err);
+}
+
 static int run_loops(const struct hoist__move *move)
 {
 	enum hoist__copy kind = HOIST__COPY_DEVICE_TO_DEVICE;
@@ -128,6 +152,7 @@ static int run_loops(const struct hoist__move *move)
 	case HOIST__WAY_BOUNCE:
 		return hoist__stage_run(move);
 	case HOIST__WAY_PEER:
+		return run_between_peers(move);
 	case HOIST__WAY_THROUGH:
 		break;
 	}
@@ -204,22 +229,13 @@ bool hoist__move_is_queued(const struct hoist__move *move, hoist_stream *stream)
 	if (api == HOIST__API_CPU)
 		return way == HOIST__WAY_HOST;
 	if (way == HOIST__WAY_PEER)
-		return move->nest.rank == 0;
+		return peers_take(&move->nest);
 	if (!kind_for(move, api, &kind) || hoist__move_overlaps(move))
 		return false;
 	if (way == HOIST__WAY_DIRECT && device_of(move) != device)
 		return false;
 	hoist__boxes_plan(&move->nest, &boxes);
 	return boxes.n_calls <= MOST_CALLS;
-}
-
-static int queue_peer(const struct hoist__move *move, struct hoist__dev_stream *stream)
-{
-	return hoist__copy_peer_async(stream, hoist__device_dev(move->dst.device),
-				      move->dst.address + (uintptr_t)move->nest.dst_offset,
-				      hoist__device_dev(move->src.device),
-				      move->src.address + (uintptr_t)move->nest.src_offset,
-				      move->nest.item);
 }
 
 static int run_queued(void *context)
@@ -260,7 +276,7 @@ int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream)
 	if (hoist__dev_api(hoist__stream_dev(on)) == HOIST__API_CPU)
 		return queue_on_cpu(move, on);
 	if (hoist__move_way(move, &kind) == HOIST__WAY_PEER)
-		return queue_peer(move, on);
+		return hoist__peers_queue(on, move);
 	return hoist__move_queue_direct(move, on);
 }
 

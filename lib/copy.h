@@ -18,7 +18,8 @@
  *   HOST     both sides are the CPU's to touch: loops of our own
  *   DIRECT   one driver can reach both sides, which are on one device, or one is host memory
  *            that is known to it: boxes on a stream
- *   PEER     two devices of one driver: a run in one call, loops through host memory
+ *   PEER     two devices of one driver: a call for each row, unless there are many: through
+ *            host memory
  *   BOUNCE   pageable host memory and a device: a run by transfer.c, loops by copy-stage.c
  *   THROUGH  devices of two drivers: through host memory
  */
@@ -94,8 +95,8 @@ int hoist__move_run(const struct hoist__move *move);
 bool hoist__move_is_direct(const struct hoist__move *move, hoist_device **device);
 int hoist__move_queue_direct(const struct hoist__move *move, struct hoist__dev_stream *stream);
 
-/* True if @stream can do it alone: the CPU between host memories; a device what is DIRECT, and
- * runs to and from its peers. */
+/* True if @stream can do it alone: the CPU between host memories; a device what is DIRECT or to a
+ * PEER, unless that takes too many calls. */
 bool hoist__move_is_queued(const struct hoist__move *move, hoist_stream *stream);
 
 /* Pre: it can. */
@@ -124,6 +125,10 @@ void hoist__boxes_plan(const struct hoist__nest *nest, struct hoist__boxes *ret)
 int hoist__boxes_queue(struct hoist__dev_stream *stream, enum hoist__copy kind,
 		       const struct hoist__nest *nest, const struct hoist__boxes *boxes,
 		       uintptr_t dst, uintptr_t src);
+
+/* The same between two devices of one driver, which has no such copies for that: a call for each
+ * row. */
+int hoist__peers_queue(struct hoist__dev_stream *stream, const struct hoist__move *move);
 
 /* --- copy-stage.c --- */
 

@@ -122,21 +122,26 @@ static void end(struct job *job)
 /* Pairs of places, and whose stream. */
 static const struct {
 	int to, from, stream;
-	bool only_runs; /* loops between them block */
 } at_once[] = {
-	{0, 0, 0, false}, /* host and host, on a stream of the CPU */
-	{0, 1, 0, false}, {3, 0, 0, false}, {2, 3, 2, false}, /* pinned to its device */
-	{3, 2, 3, false}, {2, 6, 2, false},		      /* pinned for the other one */
-	{2, 2, 2, false}, {4, 4, 4, false},		      /* managed */
-	{4, 2, 2, false}, {2, 4, 2, false}, {3, 4, 4, false}, {8, 8, 8, false},
-	{9, 8, 8, false}, {2, 5, 2, true},  {2, 5, 5, true}, /* peers, on either's */
+	{0, 0, 0},			 /* host and host, on a stream of the CPU */
+	{0, 1, 0}, {3, 0, 0}, {2, 3, 2}, /* pinned to its device */
+	{3, 2, 3}, {2, 6, 2},		 /* pinned for the other one */
+	{2, 2, 2}, {4, 4, 4},		 /* managed */
+	{4, 2, 2}, {2, 4, 2}, {3, 4, 4}, {8, 8, 8},
+	{9, 8, 8}, {2, 5, 2}, {2, 5, 5}, /* peers, on either's */
 };
+
+static size_t shapes_at_once(size_t way)
+{
+	bool peers = at_once[way].to == 2 && at_once[way].from == 5;
+	return peers ? N_SHAPES - 1 : N_SHAPES;
+}
 
 /* proves: S0.21 S2.06 S2.08 */
 Test(copy_streams, direct_ones_return_before_the_stream_gets_there, .init = open_all)
 {
 	for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++)
-		for (size_t k = 0; k < (at_once[i].only_runs ? 1 : N_SHAPES); k++) {
+		for (size_t k = 0; k < shapes_at_once(i); k++) {
 			struct job job;
 			struct gate gate;
 			hoist_stream *stream = places[at_once[i].stream].stream;
@@ -179,7 +184,7 @@ Test(copy_streams, nothing_is_copied_before_the_stream_gets_there, .init = open_
 Test(copy_streams, memory_stays_until_the_stream_has_passed, .init = open_all)
 {
 	for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++)
-		for (size_t k = 0; k < (at_once[i].only_runs ? 1 : N_SHAPES); k++) {
+		for (size_t k = 0; k < shapes_at_once(i); k++) {
 			struct job job;
 			struct gate gate;
 			pthread_t opener;

@@ -201,6 +201,8 @@ static const struct {
 	 {2000, 600, 60, 1},
 	 {3000, 840, 70, 1},
 	 3},
+	{"few rows to a peer", 5, 2, 2, {10, 200}, {300, 1}, {200, 1}, 10},
+	{"many short rows to a peer, through the host", 5, 2, 2, {100, 200}, {300, 1}, {200, 1}, 2},
 	{"turned on the way", 2, 0, 2, {70, 80}, {80, 1}, {1, 70}, 1},
 	{"turned on the way, from pinned memory", 2, 3, 2, {70, 80}, {80, 1}, {1, 70}, 1},
 	{"turned on the way back", 0, 2, 2, {70, 80}, {80, 1}, {1, 70}, 1},

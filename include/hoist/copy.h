@@ -20,9 +20,10 @@
  *   returns at once   device and device of one api; device and host memory that is pinned for
  *                     its api (or managed); host and host, on a stream of the CPU
  *   blocks            pageable host memory and a device, devices of two apis, host and host on
- *                     a device's stream, layouts that take the driver a thousand calls, or bits
- *                     that are no whole bytes: until the stream got there and all is copied.
- *                     -ENOTSUP while the stream captures a graph
+ *                     a device's stream, layouts that take the driver a thousand calls, many
+ *                     short rows between two devices, sides that overlap, or bits that are no
+ *                     whole bytes: until the stream got there and all is copied.  -ENOTSUP while
+ *                     the stream captures a graph
  *
  * A stream is of a device that has one of the two memories; between host memories any will do.
  * A driver is never given pageable memory.
