@@ -54,18 +54,17 @@ static int check_blocks(const struct hoist__dtype_info *info, const hoist_layout
 	return 0;
 }
 
-/* The byte and bit of the element @layout begins with. */
+/* The byte and bit of the element @layout begins with; without elements, it stays where it is. */
 static int place(const hoist_buffer *buffer, const hoist_layout *layout, struct hoist__view *view)
 {
 	const struct hoist__dtype_info *info = hoist__dtype_info(buffer->dtype);
+	for (int i = 0; i < layout->rank; i++)
+		if (layout->shape[i] == 0)
+			return 0;
 	if (info->bits == 0) {
-		bool any = true;
-		for (int i = 0; i < layout->rank; i++)
-			any = any && layout->shape[i] != 0;
-		int err = any ? check_blocks(info, layout) : 0;
-		if (err == 0 && any)
-			view->offset =
-				buffer->offset +
+		int err = check_blocks(info, layout);
+		if (err == 0)
+			view->offset +=
 				(size_t)(layout->offset / info->block_elements) * info->block_bytes;
 		return err;
 	}

@@ -316,6 +316,23 @@ Test(view, blocks_are_sliced_between_blocks, .init = open_cpu)
 	hoist_buffer_unref(base);
 }
 
+/* proves: S0.14 */
+Test(view, without_elements_goes_nowhere, .init = open_cpu)
+{
+	hoist_buffer *base = create(HOIST_F64, 2, (const int64_t[]){0, INT64_MAX / 16});
+	hoist_buffer *view = NULL;
+	cr_assert_eq(hoist_buffer_slice(
+			     base, 2,
+			     (hoist_slice[]){HOIST_ALL, HOIST_STEP(HOIST_NONE, HOIST_NONE, -1)},
+			     &view),
+		     0, "%s", hoist_error());
+	hoist_buffer_info info = {.size = sizeof info};
+	cr_assert_eq(hoist_buffer_get_info(view, &info), 0);
+	cr_expect_eq(info.offset, 0);
+	hoist_buffer_unref(view);
+	hoist_buffer_unref(base);
+}
+
 /* --- other shapes --- */
 
 /* proves: S3.32 V174 V175 */
