@@ -7,17 +7,14 @@
 #include <endian.h>
 #include <string.h>
 
-/* Up to 64 bits from bit @at (0..7) of @src on; reads only bytes that hold some of them. */
+/* At least @bits bits (1..56) from bit @at (0..7) of @src on; reads only bytes that hold some. */
 static uint64_t load(const uint8_t *src, unsigned at, unsigned bits)
 {
-	uint64_t low = 0;
+	uint64_t word = 0;
 	unsigned bytes = (at + bits + 7) / 8;
-	for (unsigned i = 0; i < bytes && i < 8; i++)
-		low |= (uint64_t)src[i] << (8 * i);
-	low >>= at;
-	if (bytes > 8)
-		low |= (uint64_t)src[8] << (64 - at);
-	return low;
+	for (unsigned i = 0; i < bytes; i++)
+		word |= (uint64_t)src[i] << (8 * i);
+	return word >> at;
 }
 
 /* Writes the lowest @bits (1..8 - @at) of @value to bit @at of one byte. */
@@ -27,7 +24,7 @@ static void store_in_byte(uint8_t *dst, unsigned at, unsigned bits, uint64_t val
 	*dst = (uint8_t)((*dst & ~mask) | (((unsigned)value << at) & mask));
 }
 
-/* @bits bits, 1 to 64, to bit @at (0..7) of @dst; writes only bytes that hold some. */
+/* @bits bits (1..56) to bit @at (0..7) of @dst; writes only bytes that hold some. */
 static void store(uint8_t *dst, unsigned at, unsigned bits, uint64_t value)
 {
 	while (bits > 0) {
