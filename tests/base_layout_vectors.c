@@ -231,6 +231,9 @@ Test(base_layout_vectors, reshaped)
 		{"S3.32", "C 4", 4, "reshape 8,-1", REFUSED, ""},
 		{"S3.32", "C 5,3,4", 1, "permute 2,0,1; reshape 4,15", "(4,15)/(1,4)@0", ""},
 		{"S3.32", "C 5,3,4", 1, "permute 2,0,1; reshape 20,3", REFUSED, ""},
+		/* No stride would lead past the axis: none is needed for an extent of 1. */
+		{"S3.32", "strides 4611686018427387904 2", 1, "reshape 1,2",
+		 "(1,2)/(4611686018427387904,4611686018427387904)@0", ""},
 	};
 	run(cases, N_OF(cases));
 }
@@ -371,6 +374,8 @@ Test(base_layout_vectors, repacked)
 		{"S3.37", "C 5,5", 4, "[:, :4]; repack 8", REFUSED, ""},
 		{"S3.37", "C 5,6", 4, "[::-1]; repack 2", "(5,12)/(-12,1)@48", ""},
 		{"S3.37", "C 5,6", 4, "[::-1]; repack 8", "(5,3)/(-3,1)@12", ""},
+		/* Of an extent of 1 too, as the row has it. */
+		{"S3.37", "strides 3,1 1,4", 4, "repack 8", REFUSED, ""},
 	};
 	run(cases, N_OF(cases));
 }

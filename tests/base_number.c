@@ -109,7 +109,9 @@ static void expect_code(const struct format *f, uint64_t code)
 	double read = decode(f, code);
 	cr_assert(same(read, value), "%s 0x%" PRIx64 ": %a, not %a", f->name, code, read, value);
 	if (isnan(value)) {
-		uint64_t nan = f->nan | (is_fnuz(f) ? 0 : code & sign_of(f));
+		uint64_t sign = is_fnuz(f) ? 0 : code & sign_of(f);
+		uint64_t nan = f->nan | sign;
+		cr_assert_eq(signbit(read) != 0, sign != 0, "%s 0x%" PRIx64, f->name, code);
 		cr_assert_eq(encode(f, read, 0), nan, "%s 0x%" PRIx64, f->name, code);
 		cr_assert_eq(encode(f, read, HOIST_SATURATE | HOIST_TOWARD_ZERO), nan);
 		return;
@@ -413,6 +415,7 @@ Test(base_number, integers_do_not_wrap)
 		cr_expect_eq(store(hoist_number_f64((double)NAN), 3, dtype, &read), -EINVAL);
 		cr_expect_eq(store(hoist_number_f64(0.5), 0, dtype, &read), -EINVAL);
 		cr_expect_eq(store(hoist_number_c128(1, 1), 3, dtype, &read), -EINVAL);
+		cr_expect_eq(store(hoist_number_c128(1, (double)NAN), 3, dtype, &read), -EINVAL);
 	}
 }
 

@@ -156,6 +156,8 @@ Test(max, what_breaks_a_rule_is_refused_with_its_byte)
 	vector_117(&file);
 	memset(file.bytes + 16, 0xff, 8);
 	expect_refused(&file, 71, "18446744073709551615");
+	begin(&file, 100000001);
+	expect_refused(&file, 200000000, "100000000 are the most");
 	vector_117(&file);
 	file.bytes[16] = 22;
 	expect_refused(&file, 71, "an offset needs 8 bytes, 7 are left");
@@ -164,6 +166,9 @@ Test(max, what_breaks_a_rule_is_refused_with_its_byte)
 	expect_refused(&file, 71, "a key needs 200 bytes");
 	vector_117(&file);
 	file.bytes[28] = 0xff;
+	expect_refused(&file, 71, "UTF-8 (byte 28)");
+	vector_117(&file);
+	file.bytes[28] = '\0';
 	expect_refused(&file, 71, "UTF-8 (byte 28)");
 	vector_117(&file);
 	file.bytes[29] = 71; /* f32 in the first releases */
@@ -187,8 +192,8 @@ Test(max, tensors_do_not_overlap_and_have_one_name_each)
 	struct file file;
 	begin(&file, 46);
 	entry(&file, "x", 81, 2, two_by_three, 70);
-	entry(&file, "y", 81, 2, two_by_three, 90);
-	expect_refused(&file, 200, "begins at 90");
+	entry(&file, "y", 81, 2, two_by_three, 93);
+	expect_refused(&file, 200, "begins at 93");
 	begin(&file, 46);
 	entry(&file, "x", 81, 2, two_by_three, 94);
 	entry(&file, "x", 81, 2, two_by_three, 70);
