@@ -485,7 +485,6 @@ Test(driver_pool, the_devices_own_is_left_alone, .init = open_all)
 	expect_all_given_back();
 }
 
-/* proves: S2.27 */
 Test(driver_pool, a_block_that_a_capture_uses_stays, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i += 2) {

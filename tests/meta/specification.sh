@@ -14,7 +14,7 @@ status=0
 
 mkdir -p "$work/tree/doc" "$work/tree/tests/api"
 printf 'S0.01\ta\thoist_a\tdone\n' >"$work/tree/doc/rows.tsv"
-printf 'V001\t-\n' >"$work/tree/doc/vectors.tsv"
+printf 'V001\t-\n' >"$work/tree/tests/vectors.tsv"
 cat >"$work/tree/tests/one.c" <<'C'
 /* proves: S0.01
  * V001 S0.02 */
@@ -113,5 +113,5 @@ END {
 }
 AWK
 awk -f "$work/check.awk" "$work/functions" "$work/proofs" "$source/doc/rows.tsv" \
-	"$source/doc/vectors.tsv" || status=1
+	"$source/tests/vectors.tsv" || status=1
 exit $status
