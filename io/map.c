@@ -94,11 +94,12 @@ static int open_path(const char *path, enum hoist__map_mode mode, int *ret)
 }
 
 /* Blocks are taken now where the file system can: a write to a page that has none would be
- * SIGBUS once the disk is full. */
+ * SIGBUS once the disk is full.  Some (tmpfs of older kernels) stop at any signal and give all
+ * back, so that a program with a timer would never get them: it goes without. */
 static int extend(int fd, const char *path, uint64_t end)
 {
 	int err = fallocate(fd, 0, 0, (off_t)end) < 0 ? -errno : 0;
-	if (err == -EOPNOTSUPP || err == -ENOSYS)
+	if (err == -EOPNOTSUPP || err == -ENOSYS || err == -EINTR)
 		err = ftruncate(fd, (off_t)end) < 0 ? -errno : 0;
 	return err < 0 ? hoist__fail_errno(err, "making %s longer, to %llu bytes", path,
 					   (unsigned long long)end)

@@ -2,10 +2,10 @@
 /* io/map.h - a file's bytes as memory.
  *
  * READ_ONLY; COPY_ON_WRITE, whose writes stay private; and READ_WRITE and WRITE, whose
- * writes are the file's.  Nothing is read at mapping time and nothing is populated (populating a map over a bad
- * sector may never return).  A touch of a page that the file no longer has (it
- * shrank) raises SIGBUS, whatever the mode and even if the page had been written:
- * that is the kernel's rule; hoist__file_changed() can tell before.
+ * writes are the file's.  Nothing is read at mapping time and nothing is populated
+ * (populating a map over a bad sector may never return).  A touch of a page that the file
+ * no longer has (it shrank) raises SIGBUS, whatever the mode and even if the page had been
+ * written: that is the kernel's rule; hoist__file_changed() can tell before.
  */
 #ifndef HOIST_IO_MAP_H
 #define HOIST_IO_MAP_H
@@ -36,8 +36,8 @@ int hoist__map_open(const struct hoist__file *file, enum hoist__map_mode mode, u
 		    size_t bytes, struct hoist__map *ret);
 /* The same of the file @path, which is closed again, in any mode; 0 bytes map nothing (*ret is then
  * a closed map).
- * Returns: 0; -EINVAL (empty, also of 0 bytes; not a regular file); -ENODATA; -ENOSPC; -ENOMEM; the
- *   kernel's. */
+ * Returns: 0; -EINVAL (empty, also of 0 bytes; not a regular file); -ENODATA; -EOVERFLOW
+ *   (beyond 63 bits); -ENOSPC; -ENOMEM; the kernel's. */
 int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset, size_t bytes,
 		    struct hoist__map *ret);
 
