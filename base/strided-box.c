@@ -35,7 +35,7 @@ INLINE void line(char *dst, const char *src, int64_t n, int64_t dst_step, int64_
 	}
 }
 
-INLINE void loops(const struct hoist__box *box, char *dst, const char *src, size_t item,
+INLINE void loops(const struct hoist__loops *box, char *dst, const char *src, size_t item,
 		  size_t part)
 {
 	for (int64_t i = 0; i < box->n[0]; i++)
@@ -69,7 +69,7 @@ INLINE void fetch(const char *src, size_t bytes)
 		__builtin_prefetch(src + at);
 }
 
-static void runs(const struct hoist__box *box, char *dst, const char *src)
+static void runs(const struct hoist__loops *box, char *dst, const char *src)
 {
 	int64_t n = box->n[2];
 	size_t all = (size_t)(box->n[0] * box->n[1] * n) * box->item;
@@ -89,7 +89,7 @@ static void runs(const struct hoist__box *box, char *dst, const char *src)
 		}
 }
 
-void hoist__box_copy(const struct hoist__box *box, char *dst, const char *src)
+void hoist__loops_copy(const struct hoist__loops *box, char *dst, const char *src)
 {
 	size_t item = box->item;
 	if (item == 1)
@@ -136,7 +136,7 @@ static void fill(char *dst, const char *item_at, size_t item, size_t bytes)
 	}
 }
 
-void hoist__box_fill(const struct hoist__box *box, char *dst, const char *src)
+void hoist__loops_fill(const struct hoist__loops *box, char *dst, const char *src)
 {
 	for (int64_t i = 0; i < box->n[0]; i++)
 		for (int64_t j = 0; j < box->n[1]; j++)

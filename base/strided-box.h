@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* base/strided-box.h - the inner loops of a strided copy, for base/strided.c alone.
  *
- * A box is the innermost loops of a nest: [0], in it rows [1], in these columns [2], each
- * n steps of so many bytes in dst and in src.
+ * The innermost loops of a nest make a box: [0], in it rows [1], in these columns [2], each
+ * n steps of so many bytes in dst and in src.  (The copy of rows that a device makes, struct
+ * hoist__box, is device/device.h's.)
  */
 #ifndef HOIST_BASE_STRIDED_BOX_H
 #define HOIST_BASE_STRIDED_BOX_H
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct hoist__box {
+struct hoist__loops {
 	size_t item;
 	int64_t n[3];
 	int64_t dst[3];
@@ -18,13 +19,13 @@ struct hoist__box {
 };
 
 /* Item by item, in the order of the loops. */
-void hoist__box_copy(const struct hoist__box *box, char *dst, const char *src);
+void hoist__loops_copy(const struct hoist__loops *box, char *dst, const char *src);
 
 /* Columns that are one item over and over: src[2] is 0, dst[2] is the item. */
-void hoist__box_fill(const struct hoist__box *box, char *dst, const char *src);
+void hoist__loops_fill(const struct hoist__loops *box, char *dst, const char *src);
 
 /* Rows and columns in blocks, for a src whose lines run along the rows and a dst whose
  * lines run along the columns; [0] must be a single step. */
-void hoist__box_tile(const struct hoist__box *box, char *dst, const char *src);
+void hoist__loops_tile(const struct hoist__loops *box, char *dst, const char *src);
 
 #endif

@@ -83,7 +83,7 @@ static int64_t side_of(size_t item)
 }
 
 /* @rows and @columns are multiples of a square's side. */
-INLINE void squares(const struct hoist__box *box, char *dst, const char *src, int64_t rows,
+INLINE void squares(const struct hoist__loops *box, char *dst, const char *src, int64_t rows,
 		    int64_t columns, size_t item)
 {
 	int64_t side = side_of(item);
@@ -106,19 +106,19 @@ INLINE void squares(const struct hoist__box *box, char *dst, const char *src, in
 }
 
 /* The part of @box that is rows [@i, @i + @rows) and columns [@j, @j + @columns). */
-static void part(const struct hoist__box *box, char *dst, const char *src, int64_t i, int64_t rows,
-		 int64_t j, int64_t columns)
+static void part(const struct hoist__loops *box, char *dst, const char *src, int64_t i,
+		 int64_t rows, int64_t j, int64_t columns)
 {
 	if (rows == 0 || columns == 0)
 		return;
-	struct hoist__box piece = *box;
+	struct hoist__loops piece = *box;
 	piece.n[1] = rows;
 	piece.n[2] = columns;
-	hoist__box_copy(&piece, dst + i * box->dst[1] + j * box->dst[2],
-			src + i * box->src[1] + j * box->src[2]);
+	hoist__loops_copy(&piece, dst + i * box->dst[1] + j * box->dst[2],
+			  src + i * box->src[1] + j * box->src[2]);
 }
 
-static void block(const struct hoist__box *box, char *dst, const char *src, int64_t rows,
+static void block(const struct hoist__loops *box, char *dst, const char *src, int64_t rows,
 		  int64_t columns)
 {
 	size_t item = box->item;
@@ -142,7 +142,7 @@ static void block(const struct hoist__box *box, char *dst, const char *src, int6
 	part(box, dst, src, whole_rows, rows - whole_rows, 0, columns);
 }
 
-void hoist__box_tile(const struct hoist__box *box, char *dst, const char *src)
+void hoist__loops_tile(const struct hoist__loops *box, char *dst, const char *src)
 {
 	int64_t step = box->item < BLOCK ? BLOCK / (int64_t)box->item : 1;
 	for (int64_t i = 0; i < box->n[1]; i += step)

@@ -98,9 +98,9 @@ static int across(const struct hoist__nest *nest)
 	return best == last ? -1 : best;
 }
 
-typedef void (*box_function)(const struct hoist__box *box, char *dst, const char *src);
+typedef void (*loops_function)(const struct hoist__loops *box, char *dst, const char *src);
 
-static void set_loop(struct hoist__box *box, int at, const struct hoist__nest *nest, int loop)
+static void set_loop(struct hoist__loops *box, int at, const struct hoist__nest *nest, int loop)
 {
 	box->n[at] = loop < 0 ? 1 : nest->extents[loop];
 	box->dst[at] = loop < 0 ? 0 : nest->dst_strides[loop];
@@ -109,12 +109,12 @@ static void set_loop(struct hoist__box *box, int at, const struct hoist__nest *n
 
 /* Takes the loops of the box out of the nest and leaves the others in @outer.
  * Returns: what runs the box. */
-static box_function choose(const struct hoist__nest *nest, struct hoist__box *box,
-			   struct hoist__nest *outer)
+static loops_function choose(const struct hoist__nest *nest, struct hoist__loops *box,
+			     struct hoist__nest *outer)
 {
 	int last = nest->rank - 1;
 	int row = across(nest);
-	box_function run = hoist__box_copy;
+	loops_function run = hoist__loops_copy;
 	int64_t item = (int64_t)nest->item;
 	int64_t line = nest->extents[last] * item;
 
@@ -128,10 +128,10 @@ static box_function choose(const struct hoist__nest *nest, struct hoist__box *bo
 		set_loop(box, 0, nest, -1);
 		set_loop(box, 1, nest, row);
 		set_loop(box, 2, nest, last);
-		return hoist__box_tile;
+		return hoist__loops_tile;
 	}
 	if (nest->src_strides[last] == 0 && nest->dst_strides[last] == item && line >= WORTH_A_CALL)
-		run = hoist__box_fill;
+		run = hoist__loops_fill;
 	for (int i = 0; i < last - 2; i++)
 		insert(outer, nest->extents[i], nest->dst_strides[i], nest->src_strides[i]);
 	for (int i = 0; i < 3; i++)
@@ -147,10 +147,10 @@ void hoist__nest_copy(const struct hoist__nest *nest, void *dst, const void *src
 		memcpy(to, from, nest->item);
 		return;
 	}
-	struct hoist__box box;
+	struct hoist__loops box;
 	struct hoist__nest outer;
 	int64_t index[HOIST__MAX_RANK];
-	box_function run = choose(nest, &box, &outer);
+	loops_function run = choose(nest, &box, &outer);
 	memset(index, 0, (size_t)outer.rank * sizeof index[0]);
 	for (;;) {
 		run(&box, to, from);
