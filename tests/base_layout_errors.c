@@ -63,6 +63,7 @@ Test(base_layout_errors, made_from_what_is_wrong)
 		{1, {3}, {HUGE_}, 1, 0, 1, -EOVERFLOW, "63 bits"},
 		{2, {2, 2}, {HUGE_, HUGE_}, 1, 0, 1, -EOVERFLOW, "63 bits"},
 		{2, {2, 2}, {INT64_MIN, -1}, 1, 0, 1, -EOVERFLOW, "63 bits"},
+		{1, {2}, {INT64_MAX}, 1, 0, 1, -EOVERFLOW, "1 bytes"},
 		/* Both sides fit; backwards along axis 0, one would be as long as both. */
 		{2, {2, 2}, {-HUGE_ - 1, HUGE_}, 1, 0, 1, -EOVERFLOW, "63 bits"},
 	};

@@ -145,6 +145,8 @@ Test(max, what_breaks_a_rule_is_refused_with_its_byte)
 	vector_117(&file);
 	file.bytes[8] = 110;
 	expect_refused(&file, 71, "version 110");
+	file.bytes[8] = 1;
+	expect_refused(&file, 71, "version 1 of");
 	vector_117(&file);
 	file.bytes[12] = 99; /* the minor version is ignored */
 	struct hoist__manifest *manifest = NULL;
