@@ -86,8 +86,10 @@ int hoist__layout_slice(const hoist_layout *layout, int n, const hoist_slice *sl
 	int err = hoist__layout_check(layout);
 	if (err < 0)
 		return err;
-	if (n < 0 || n > layout->rank || (n > 0 && slices == NULL))
+	if (n < 0 || n > layout->rank)
 		return hoist__fail(-EINVAL, "slice: %d indices for %d axes", n, layout->rank);
+	if (n > 0 && slices == NULL)
+		return hoist__fail(-EINVAL, "slice: the %d indices are NULL", n);
 	made.rank = 0;
 	made.implicit = 0;
 	made.itemsize = layout->itemsize;

@@ -172,9 +172,9 @@ static int check_covered(const hoist_buffer *buffer, const hoist_layout *layout)
 				   (long long)end, (long long)high);
 	if (begin < low)
 		return hoist__fail(-EINVAL,
-				   "the layout begins %lld bytes before the first element, where "
+				   "the layout begins %llu bytes before the first element, where "
 				   "the buffer has %lld; see hoist_layout_to_dense()",
-				   -(long long)begin, -(long long)low);
+				   -(unsigned long long)begin, -(long long)low);
 	return 0;
 }
 
@@ -185,12 +185,14 @@ int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout, h
 	int err = hoist__buffer_check(buffer, "the buffer to lay out");
 	if (err < 0)
 		return err;
+	if (layout == NULL)
+		return hoist__fail(-EINVAL, "the layout for a buffer is NULL");
+	if (hoist__dtype_info(dtype) == NULL)
+		return hoist__fail(-EINVAL, "%d is no dtype", (int)dtype);
 	unsigned bytes = whole_bytes(dtype);
 	if (bytes == 0 || whole_bytes(buffer->dtype) == 0)
 		return hoist__fail(-ENOTSUP, "elements of %s are no whole bytes, as layouts want",
-				   bytes == 0 && hoist_dtype_name(dtype) != NULL
-					   ? hoist_dtype_name(dtype)
-					   : hoist_dtype_name(buffer->dtype));
+				   hoist_dtype_name(bytes == 0 ? dtype : buffer->dtype));
 	if (layout->itemsize != bytes)
 		return hoist__fail(-EINVAL, "the layout's items have %lld bytes, those of %s %u",
 				   (long long)layout->itemsize, hoist_dtype_name(dtype), bytes);
@@ -221,14 +223,15 @@ static int fail_stride(const char *dtype, int axis, int64_t stride, const hoist_
 			   dtype, axis, (long long)stride, hoist_dtype_name(buffer->dtype));
 }
 
-/* The bits of the last axis, and the strides of the others, in the new element's size. */
+/* The bits of the last axis, and the strides of the others, in the new element's size.  Those of
+ * axes of extent 1 do not count. */
 static int retype(const hoist_buffer *buffer, const struct hoist__dtype_info *to,
 		  hoist_layout *layout)
 {
 	int64_t old_bits = hoist_dtype_bits(buffer->dtype);
 	int64_t bits = to->bits;
 	int last = buffer->rank - 1;
-	if (layout->shape[last] > 1 && layout->strides[last] != 1)
+	if (buffer->elements > 0 && layout->shape[last] > 1 && layout->strides[last] != 1)
 		return fail_stride(to->name, last, layout->strides[last], buffer);
 	int64_t row;
 	if (__builtin_mul_overflow(layout->shape[last], old_bits, &row))
@@ -241,8 +244,12 @@ static int retype(const hoist_buffer *buffer, const struct hoist__dtype_info *to
 				   (long long)(row % 8 == 0 && bits % 8 == 0 ? bits / 8 : bits));
 	layout->shape[last] = row / bits;
 	layout->strides[last] = 1;
-	for (int i = 0; i < last; i++) {
+	for (int i = 0; i < last && buffer->elements > 0; i++) {
 		int64_t distance;
+		if (layout->shape[i] == 1) {
+			layout->strides[i] = layout->shape[last];
+			continue;
+		}
 		if (__builtin_mul_overflow(layout->strides[i], old_bits, &distance))
 			return hoist__fail(-EOVERFLOW, "axis %d does not fit in 63 bits", i);
 		if (distance % bits != 0)
@@ -285,7 +292,7 @@ int hoist_buffer_view_as(hoist_buffer *buffer, hoist_dtype dtype, hoist_buffer *
 	if (err < 0)
 		return err;
 	view.shape = layout.shape;
-	view.strides = layout.strides;
+	view.strides = buffer->elements > 0 ? layout.strides : NULL;
 	return hoist__buffer_make(buffer->storage, &view, ret);
 }
 
@@ -297,9 +304,7 @@ int hoist_buffer_view(hoist_buffer *buffer, size_t byte_offset, hoist_dtype dtyp
 		return err;
 	uint64_t elements;
 	size_t bytes = 0;
-	err = hoist__layout_elements(rank, shape, &elements);
-	if (err == 0)
-		err = hoist_dtype_bytes(dtype, elements, &bytes);
+	err = hoist__buffer_measure(dtype, rank, shape, &elements, &bytes);
 	if (err < 0)
 		return hoist__fail_in(err, "a view");
 	if (!buffer->contiguous || buffer->bit != 0)

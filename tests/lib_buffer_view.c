@@ -479,6 +479,61 @@ Test(view, strided_rows_take_another_dtype, .init = open_cpu)
 	hoist_buffer_unref(base);
 }
 
+/* Strides that lead nowhere forbid nothing: of axes of extent 1, and where there are no elements.
+ */
+/* proves: S0.11 S0.26 */
+Test(view, strides_that_do_not_count_take_another_dtype, .init = open_cpu)
+{
+	hoist_buffer *base = create(HOIST_I8, 2, (const int64_t[]){3, 5});
+	hoist_buffer *row = NULL;
+	hoist_buffer *view = NULL;
+	cr_assert_eq(hoist_buffer_slice(
+			     base, 2, (hoist_slice[]){HOIST_RANGE(1, 2), HOIST_RANGE(0, 4)}, &row),
+		     0);
+	cr_assert(hoist_buffer_is_contiguous(row));
+	cr_assert_eq(hoist_buffer_view_as(row, HOIST_I16, &view), 0, "%s", hoist_error());
+	cr_expect_eq(hoist_buffer_shape(view)[1], 2);
+	cr_expect(hoist_buffer_is_contiguous(view));
+	cr_expect_eq(hoist_buffer_data(view), hoist_buffer_data(row));
+	hoist_buffer_unref(view);
+	hoist_buffer_unref(row);
+	hoist_buffer_unref(base);
+
+	static const struct {
+		int64_t shape[2];
+		int64_t last;
+	} empty[] = {{{2, 0}, 0}, {{0, 6}, 3}};
+	for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) {
+		base = create(HOIST_I8, 2, empty[i].shape);
+		/* Slices without elements have strides of 0. */
+		cr_assert_eq(
+			hoist_buffer_slice(base, 2, (hoist_slice[]){HOIST_ALL, HOIST_ALL}, &row),
+			0);
+		cr_assert_eq(hoist_buffer_view_as(row, HOIST_I16, &view), 0, "%s", hoist_error());
+		cr_expect_eq(hoist_buffer_shape(view)[0], empty[i].shape[0]);
+		cr_expect_eq(hoist_buffer_shape(view)[1], empty[i].last);
+		hoist_buffer_unref(view);
+		hoist_buffer_unref(row);
+		hoist_buffer_unref(base);
+	}
+}
+
+/* A part of the last byte is a byte, as in a buffer of its own. */
+/* proves: S0.26 S4.04 */
+Test(view, of_elements_that_fill_no_whole_bytes, .init = open_cpu)
+{
+	hoist_buffer *base = create(HOIST_U8, 1, (const int64_t[]){3});
+	hoist_buffer *view = NULL;
+	cr_assert_eq(hoist_buffer_view(base, 1, HOIST_F4_E2M1FN, 1, (const int64_t[]){3}, &view), 0,
+		     "%s", hoist_error());
+	cr_expect_eq(hoist_buffer_bytes(view), 2);
+	hoist_buffer_unref(view);
+	cr_expect_eq(hoist_buffer_view(base, 1, HOIST_F4_E2M1FN, 1, (const int64_t[]){5}, &view),
+		     -EINVAL);
+	expect_text("3 bytes from byte 1");
+	hoist_buffer_unref(base);
+}
+
 /* --- any layout --- */
 
 /* proves: S3.07 S3.08 S3.09 V204 V205 V210 */
@@ -511,6 +566,14 @@ Test(view, any_layout_within_the_buffer, .init = open_cpu)
 	cr_expect_eq(hoist_buffer_with_layout(base, &layout, HOIST_I32, &view), -EINVAL);
 	layout.rank = 65;
 	cr_expect_eq(hoist_buffer_with_layout(base, &layout, HOIST_I32, &view), -EINVAL);
+	cr_expect_eq(hoist_buffer_with_layout(base, NULL, HOIST_I32, &view), -EINVAL);
+	layout = (hoist_layout){.rank = 0, .itemsize = 1, .offset = INT64_MIN};
+	cr_expect_eq(hoist_buffer_with_layout(base, &layout, HOIST_U8, &view), -EINVAL);
+	expect_text("begins 9223372036854775808 bytes before");
+	cr_expect_eq(hoist_buffer_with_layout(base, &layout, (hoist_dtype)999, &view), -EINVAL);
+	expect_text("999 is no dtype");
+	cr_expect_eq(hoist_buffer_slice(base, 1, NULL, &view), -EINVAL);
+	expect_text("the 1 indices are NULL");
 	hoist_buffer_unref(base);
 }
 
