@@ -211,8 +211,8 @@ HOIST_API int hoist_buffer_reshape(hoist_buffer *buffer, int rank, const int64_t
  * the end.  Returns: 0; -EINVAL unless each axis is there once; -ENOMEM. */
 HOIST_API int hoist_buffer_permute(hoist_buffer *buffer, const int *axes, hoist_buffer **ret);
 
-/* The bytes as another dtype, of the last axis: [2, 6] of i8 is [2, 3] of i16 and [2, 48] of
- * nothing smaller.  That axis must be dense, the others may be strided.
+/* The bytes as another dtype, along the last axis: [2, 6] of i8 is [2, 3] of i16, and [2, 12] of
+ * f4_e2m1fn.  That axis must be dense, the others may be strided.
  * Returns: 0; -EINVAL (the last axis's bytes are no multiple of the new size, with the figures; a
  *   stride forbids it); -ERANGE (rank 0 has no last axis); -ENOMEM. */
 HOIST_API int hoist_buffer_view_as(hoist_buffer *buffer, hoist_dtype dtype, hoist_buffer **ret);
