@@ -162,11 +162,14 @@ int hoist__shared_create(size_t bytes, struct hoist__shared **ret)
 /* --- opening --- */
 
 /* What another process says is shared memory may be any file: of one that can shrink, a touch
- * is SIGBUS; so is one of huge pages when those run out. */
+ * is SIGBUS; so is one of huge pages when those run out.  The seals come first: the size counts
+ * only once it cannot become less, and of a file that has none, whose system may be a process that
+ * does not answer, nothing else is asked. */
 static int judge(int fd, struct stat *status, bool *read_only)
 {
 	struct statfs system;
-	if (fstat(fd, status) < 0)
+	int flags = fcntl(fd, F_GETFL);
+	if (flags < 0)
 		return hoist__fail_errno(-errno, "descriptor %d, received as shared memory", fd);
 	int seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || fstatfs(fd, &system) < 0 || system.f_type != TMPFS_MAGIC)
@@ -177,9 +180,11 @@ static int judge(int fd, struct stat *status, bool *read_only)
 				   "the memfd received is not sealed against shrinking (seals "
 				   "%#x): its owner could take away bytes that are in use",
 				   (unsigned)seals);
+	if (fstat(fd, status) < 0)
+		return hoist__fail_errno(-errno, "asking for the size of the memfd received");
 	if (status->st_size <= 0)
 		return hoist__fail(-EBADMSG, "the memfd received has no bytes");
-	if ((seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0)
+	if ((flags & O_ACCMODE) == O_RDONLY || (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0)
 		*read_only = true;
 	return 0;
 }
@@ -289,6 +294,8 @@ bool hoist__shared_is_foreign(const struct hoist__shared *shared)
 int hoist__shared_export(struct hoist__shared *shared, bool read_only, int *ret)
 {
 	int seals = read_only ? fcntl(shared->fd, F_GET_SEALS) : 0;
+	if (seals < 0)
+		return hoist__fail_errno(-errno, "asking how shared memory is sealed");
 	bool sealed = (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0;
 	if (read_only && !sealed && fcntl(shared->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0)
 		return hoist__fail_errno(errno == EINVAL ? -ENOTSUP : -errno,

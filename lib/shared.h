@@ -27,7 +27,7 @@ struct hoist__shared;
 int hoist__shared_create(size_t bytes, struct hoist__shared **ret);
 
 /* The memory behind @fd, which stays the caller's.  @fd comes from anywhere: all that could be
- * wrong with it is checked.  It can be written to unless @read_only, or its maker forbade that.
+ * wrong with it is checked.  It can be written to unless @read_only, or @fd or a seal forbids it.
  * Returns: 0; -EBADF; -EBADMSG (no memfd, not sealed, empty); -ENOMEM, -EMFILE. */
 int hoist__shared_open(int fd, bool read_only, struct hoist__shared **ret);
 

@@ -2,6 +2,9 @@
 /* Descriptors of which anything may be wrong, and the files that come with them. */
 #include "config.h"
 
+#include <stdarg.h>
+#include <sys/syscall.h>
+
 #include "lib-ipc-message.h"
 #include "tests/lib-support.h"
 
@@ -59,6 +62,51 @@ Test(lib_ipc_descriptor, files_of_others_that_are_sound_are_taken)
 	cr_assert_eq(hoist_ipc_import(&good, sizeof good, fd, NULL, &got), 0, "%s", hoist_error());
 	cr_expect_eq(hoist_buffer_write(got, 0, &byte, 1), -EROFS);
 	hoist_buffer_unref(got);
+	close(fd);
+	cr_expect_eq(count_fds(), n_open);
+}
+
+/* --- files that change while they are looked at --- */
+
+static int cut_fd = -1; /* loses its second half right before its seals are asked for */
+
+/* In front of the C library's. */
+int fcntl(int fd, int command, ...)
+{
+	va_list rest;
+	va_start(rest, command);
+	long argument = va_arg(rest, long);
+	va_end(rest);
+	if (command == F_GET_SEALS && fd == cut_fd) {
+		cut_fd = -1;
+		cr_assert_eq(ftruncate(fd, N / 2), 0);
+		cr_assert_eq(syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	}
+	return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
+/* A peer that takes bytes away, and seals what is left, in the middle of an import. */
+Test(lib_ipc_descriptor, the_size_of_a_file_counts_once_it_is_sealed)
+{
+	cut_fd = make_file(N, F_SEAL_GROW);
+	import_file(cut_fd, -EINVAL, "exceed the shared memory of 2500 bytes");
+	cr_expect_eq(cut_fd, -1, "it was cut");
+}
+
+Test(lib_ipc_descriptor, descriptors_that_can_only_read_give_read_only_memory)
+{
+	hoist_buffer *got = NULL;
+	unsigned char byte = 1;
+	char path[64];
+	int fd = make_file(N, F_SEAL_SHRINK);
+	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	int reader = open(path, O_RDONLY | O_CLOEXEC);
+	cr_assert_eq(hoist_ipc_import(&good, sizeof good, reader, NULL, &got), 0, "%s",
+		     hoist_error());
+	cr_expect_eq(hoist_buffer_write(got, 0, &byte, 1), -EROFS);
+	cr_expect_eq(hoist_buffer_read(got, 0, &byte, 1), 0);
+	hoist_buffer_unref(got);
+	close(reader);
 	close(fd);
 	cr_expect_eq(count_fds(), n_open);
 }
@@ -231,8 +279,8 @@ static void touch_all(hoist_buffer *got)
 	hoist_buffer *copy = NULL;
 	if (hoist_buffer_elements(got) > 100000)
 		return; /* a stride of 0 makes them many */
-	if (hoist_buffer_clone(got, NULL, &copy) == 0)
-		hoist_buffer_unref(copy);
+	cr_assert_eq(hoist_buffer_copy(got, NULL, &copy), 0, "%s", hoist_error());
+	hoist_buffer_unref(copy);
 }
 
 /* A recorded message with some bytes changed: whatever is accepted can be read. */
