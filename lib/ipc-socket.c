@@ -18,6 +18,11 @@
 /* Room for more than is allowed, so that all that comes is seen, and closed. */
 #define MOST_FDS 16
 
+/* Of the sending process, where the socket's owner asked for it (SO_PASSPIDFD): since Linux 6.5. */
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04
+#endif
+
 union control {
 	struct cmsghdr align;
 	char room[CMSG_SPACE(MOST_FDS * sizeof(int)) + 512];
@@ -141,6 +146,7 @@ struct message {
 	int fds[MOST_FDS];
 	size_t n_fds;
 	bool too_many;
+	bool lost; /* the kernel gave not all that came */
 };
 
 static void close_all(struct message *m)
@@ -164,15 +170,25 @@ static void keep_fds(struct message *m, const struct cmsghdr *part)
 	}
 }
 
+static void close_pidfd(const struct cmsghdr *part)
+{
+	int fd = -1;
+	memcpy(&fd, CMSG_DATA(part), sizeof fd);
+	if (fd >= 0)
+		(void)close(fd);
+}
+
 static void keep_control(struct message *m, struct msghdr *header)
 {
 	struct cmsghdr *part = CMSG_FIRSTHDR(header);
 	for (; part != NULL; part = CMSG_NXTHDR(header, part))
 		if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
 			keep_fds(m, part);
+		else if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_PIDFD)
+			close_pidfd(part);
 	/* There were more; the kernel has closed them. */
 	if ((header->msg_flags & MSG_CTRUNC) != 0)
-		m->too_many = true;
+		m->lost = true;
 }
 
 static int fail_end(const struct message *m)
@@ -223,12 +239,18 @@ static int receive_some(int socket, bool packets, uint64_t deadline, struct mess
 static int check_fds(const struct message *m)
 {
 	size_t expected = m->d.kind == HOIST_IPC_HOST || m->d.kind == HOIST_IPC_POOL;
-	if (m->n_fds == expected && !m->too_many)
+	bool more = m->too_many || m->lost;
+	if (m->n_fds == expected && !more)
 		return 0;
+	/* There was room for them, but none in this process. */
+	if (m->lost && m->n_fds < MOST_FDS)
+		return hoist__fail(-EMFILE,
+				   "receiving a buffer: not all of its file descriptors came: this "
+				   "process has as many open as it may (RLIMIT_NOFILE)");
 	return hoist__fail(-EBADMSG,
 			   "receiving a buffer: %zu file descriptors%s came with it; memory of "
 			   "kind %u takes %zu",
-			   m->n_fds, m->too_many ? ", and more," : "", m->d.kind, expected);
+			   m->n_fds, more ? ", and more," : "", m->d.kind, expected);
 }
 
 static int receive(int socket, bool packets, uint64_t deadline, struct message *m)

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "lib-ipc-message.h"
 #include "tests/lib-support.h"
@@ -214,6 +215,45 @@ Test(lib_ipc_message, as_many_file_descriptors_as_the_kind_takes)
 	refused(-EBADMSG, "1 file descriptors came");
 	import_refused(&good, -1, -EBADMSG, "file descriptor did not come");
 	import_refused(&good, 9999, -EBADF, "9999");
+}
+
+Test(lib_ipc_message, what_this_process_has_no_room_for_is_said)
+{
+	hoist_buffer *got = NULL;
+	struct rlimit limit;
+	int next = dup(good_fd);
+	cr_assert(next >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	close(next);
+	const struct rlimit low = {(rlim_t)next, limit.rlim_max};
+	for (int i = 0; i < 2; i++)
+		send_raw(&good, sizeof good, &good_fd, 1);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	int err = hoist_ipc_receive(ends[1], SOON, &got);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	cr_expect_eq(err, -EMFILE, "%s", hoist_error());
+	cr_expect(strstr(hoist_error(), "RLIMIT_NOFILE") != NULL, "%s", hoist_error());
+	cr_expect_null(got);
+	cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "the next one: %s", hoist_error());
+	hoist_buffer_unref(got);
+	cr_expect_eq(count_fds(), n_open);
+}
+
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76
+#endif
+
+/* The kernel adds one to each part that is received. */
+Test(lib_ipc_message, descriptors_of_the_peer_itself_are_closed)
+{
+	const int yes = 1;
+	hoist_buffer *got = NULL;
+	if (setsockopt(ends[1], SOL_SOCKET, SO_PASSPIDFD, &yes, sizeof yes) < 0)
+		cr_skip_test("SO_PASSPIDFD came with Linux 6.5");
+	send_raw(&good, 600, &good_fd, 1);
+	send_raw((const char *)&good + 600, sizeof good - 600, NULL, 0);
+	cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "%s", hoist_error());
+	hoist_buffer_unref(got);
+	cr_expect_eq(count_fds(), n_open);
 }
 
 /* The same over a socket, which stays in step or is given up. */
