@@ -129,7 +129,14 @@ static int shareable(hoist_device *device, hoist_stream *stream, const struct wa
 	struct hoist__storage *storage;
 	int err = wanted->bytes > 0 ? shared_storage(device, wanted->bytes, &storage)
 				    : hoist__storage_none(device, &storage);
-	return err < 0 ? err : over(storage, stream, wanted, ret);
+	if (err < 0)
+		return err;
+	err = stream != NULL ? hoist__storage_use(storage, stream) : 0;
+	if (err < 0) {
+		hoist__storage_unref(storage);
+		return err;
+	}
+	return over(storage, stream, wanted, ret);
 }
 
 /* @flags were checked. */

@@ -344,6 +344,10 @@ int hoist_buffer_on_stream(hoist_buffer *buffer, hoist_stream *stream, hoist_buf
 		*ret = hoist_buffer_ref(buffer);
 		return 0;
 	}
+	/* The block itself is freed in the order of another stream. */
+	err = hoist__storage_use(buffer->storage, stream);
+	if (err < 0)
+		return err;
 	struct hoist__view view = view_of(buffer);
 	view.stream = stream;
 	return hoist__buffer_make(buffer->storage, &view, ret);

@@ -180,6 +180,16 @@ int hoist_buffer_close(hoist_buffer *buffer, hoist_stream *stream)
 	return 0;
 }
 
+int hoist_buffer_free_on(hoist_buffer *buffer, hoist_stream *stream)
+{
+	int err = hoist__buffer_check(buffer, "the buffer to free on a stream");
+	if (err == 0 && stream == NULL)
+		err = hoist__fail(-EINVAL, "the stream to free a buffer on is NULL");
+	if (err == 0)
+		err = hoist__storage_free_on(buffer->storage, stream);
+	return err;
+}
+
 int hoist_buffer_is_closed(const hoist_buffer *buffer)
 {
 	return buffer->storage == NULL;

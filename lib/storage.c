@@ -126,9 +126,9 @@ int hoist__storage_map(hoist_device *device, struct hoist__map *map, bool read_o
 int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream)
 {
 	uintptr_t address = hoist__storage_address(storage);
-	if (address == 0)
+	if (storage->bytes == 0)
 		return 0;
-	if (storage->memory != NULL && storage->memory->ops->use != NULL)
+	if (address != 0 && storage->memory != NULL && storage->memory->ops->use != NULL)
 		return hoist_memory_use(storage->memory, address, stream);
 	struct hoist__storage_user *first = atomic_load(&storage->xusers);
 	for (struct hoist__storage_user *user = first; user != NULL; user = user->next)
@@ -146,7 +146,10 @@ int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream)
 
 int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream)
 {
-	if (storage->memory == NULL)
+	/* What others queue is not ordered by @stream: theirs, and the block's own, stay what they
+	 * are.  The only reference has nobody beside it who could take another. */
+	if (storage->memory == NULL ||
+	    atomic_load_explicit(&storage->xrefs, memory_order_acquire) > 1)
 		return hoist__storage_use(storage, stream);
 	int err = hoist__memory_check_stream(storage->memory, stream);
 	if (err < 0)

@@ -82,12 +82,14 @@ void hoist__storage_unref(struct hoist__storage *storage); /* takes NULL */
 /* Takes the memory if there is none yet; no-op else. */
 int hoist__storage_allocate(struct hoist__storage *storage);
 
-/* Work queued on @stream uses the bytes from now on: they stay until it has passed.
+/* Work queued on @stream uses the bytes, or will: they stay until it has passed.  Of a LAZY one
+ * without memory, too.
  * Returns: 0; -EINVAL (the memory's resource cannot be ordered by such a stream); -ENOMEM. */
 int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream);
 
-/* The stream that the block is freed on, instead of the one it was allocated on.
- * Returns: 0; -EINVAL as above. */
+/* The stream that the block is freed on, instead of the one it was allocated on.  With other
+ * references: one stream more that uses it, as they are not ordered by it.
+ * Returns: 0; -EINVAL, -ENOMEM as above. */
 int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream);
 
 void hoist__storage_freeze(struct hoist__storage *storage);

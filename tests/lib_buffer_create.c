@@ -186,7 +186,7 @@ static hoist_memory *custom_memory(struct custom *custom, int is_accessible)
 	return memory;
 }
 
-/* proves: S2.03 S2.04 S2.05 S2.21 V136 */
+/* proves: S2.03 S2.05 S2.21 V136 */
 Test(close, gives_the_block_back_on_the_stream_named, .init = open_all)
 {
 	struct custom custom = {.n_allocs = 0};
@@ -242,6 +242,98 @@ Test(close, views_keep_the_storage, .init = open_all)
 	hoist_buffer_unref(b);
 	cr_expect_eq(custom.n_frees, 1);
 	hoist_memory_unref(memory);
+}
+
+/* proves: S2.04 */
+Test(free_on, names_the_stream_and_leaves_the_buffer_open, .init = open_all)
+{
+	struct custom custom = {.n_allocs = 0};
+	hoist_memory *memory = custom_memory(&custom, 1);
+	hoist_stream *streams[2];
+	hoist_buffer *b = NULL;
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(hoist_stream_create(devices[0], &streams[i]), 0);
+	cr_assert_eq(hoist_buffer_create_from(memory, streams[0], HOIST_U8, 1, shape_10, 0, &b), 0);
+	cr_expect_eq(hoist_buffer_free_on(b, NULL), -EINVAL);
+	expect_text("NULL");
+	cr_assert_eq(hoist_buffer_free_on(b, streams[1]), 0, "%s", hoist_error());
+	cr_expect_not(hoist_buffer_is_closed(b));
+	memset(hoist_buffer_data(b), 1, 10);
+	cr_expect_eq(custom.n_frees, 0);
+	cr_assert_eq(hoist_buffer_close(b, NULL), 0);
+	cr_expect_eq(custom.freed_on, streams[1]);
+	cr_expect_eq(hoist_buffer_free_on(b, streams[0]), -EBADF);
+	cr_expect_eq(hoist_buffer_free_on(NULL, streams[0]), -EINVAL);
+	hoist_buffer_unref(b);
+	cr_assert_eq(hoist_buffer_create(devices[1], HOIST_U8, 1, shape_10, 0, &b), 0);
+	cr_expect_eq(hoist_buffer_free_on(b, streams[0]), -EINVAL);
+	expect_text("cannot order");
+	hoist_buffer_unref(b);
+	hoist_memory_unref(memory);
+	hoist_stream_unref(streams[0]);
+	hoist_stream_unref(streams[1]);
+}
+
+/* A view's last stream says nothing of what others queued on theirs. */
+/* proves: S2.03 */
+Test(close, a_view_on_a_stream_leaves_the_order_of_the_others, .init = open_all)
+{
+	struct custom custom = {.n_allocs = 0};
+	hoist_memory *memory = custom_memory(&custom, 1);
+	hoist_stream *streams[2];
+	hoist_buffer *b = NULL;
+	hoist_buffer *view = NULL;
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(hoist_stream_create(devices[0], &streams[i]), 0);
+	cr_assert_eq(hoist_buffer_create_from(memory, streams[0], HOIST_U8, 1, shape_10, 0, &b), 0);
+	cr_assert_eq(hoist_buffer_slice(b, 0, NULL, &view), 0);
+	cr_assert_eq(hoist_buffer_close(view, streams[1]), 0);
+	hoist_buffer_unref(view);
+	cr_expect_eq(custom.n_frees, 0);
+	cr_assert_eq(hoist_buffer_close(b, NULL), 0);
+	cr_expect_eq(custom.n_frees, 1);
+	cr_expect_eq(custom.freed_on, streams[0]);
+	hoist_buffer_unref(b);
+	hoist_memory_unref(memory);
+	hoist_stream_unref(streams[0]);
+	hoist_stream_unref(streams[1]);
+}
+
+#define LARGE ((int64_t)64 << 20)
+
+static void see_what_is_filled(void *context)
+{
+	unsigned char *bytes = context;
+	bytes[0] = bytes[LARGE];
+}
+
+/* The stream that a buffer was put on has passed what was queued there when its memory goes. */
+/* proves: S0.23 S2.03 */
+Test(on_stream, memory_goes_behind_the_stream_it_was_put_on, .init = open_all)
+{
+	unsigned char *bytes = calloc(1, (size_t)LARGE + 1);
+	cr_assert_not_null(bytes);
+	hoist_buffer_source source = {
+		.size = sizeof source, .address = (uintptr_t)bytes + 1, .bytes = (size_t)LARGE};
+	hoist_stream *stream = NULL;
+	hoist_buffer *large = NULL;
+	hoist_buffer *b = NULL;
+	hoist_buffer *put = NULL;
+	cr_assert_eq(hoist_stream_create(devices[0], &stream), 0);
+	cr_assert_eq(
+		hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){LARGE}, NULL, &large), 0);
+	source.bytes = 10;
+	source.release = see_what_is_filled;
+	source.context = bytes;
+	cr_assert_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, shape_10, NULL, &b), 0);
+	cr_assert_eq(hoist_buffer_on_stream(b, stream, &put), 0);
+	cr_assert_eq(hoist_buffer_fill_on(large, "\x5a", 1, stream), 0);
+	hoist_buffer_unref(put);
+	hoist_buffer_unref(b);
+	cr_expect_eq(bytes[0], 0x5a);
+	hoist_buffer_unref(large);
+	hoist_stream_unref(stream);
+	free(bytes);
 }
 
 /* proves: S2.03 */

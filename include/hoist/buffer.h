@@ -15,9 +15,10 @@
  * Streams: every buffer has one, its device's default stream unless it was made on
  * another.  Functions that take no stream first wait for the work that is queued on the
  * buffer's own, and are done when they return.  Those that take one only queue their work
- * there: the caller orders other streams (hoist_stream_wait_for()).  Storage that work on
- * a stream still uses is given back when the stream has passed it, whenever the last
- * buffer goes.
+ * there: the caller orders other streams (hoist_stream_wait_for()).  Storage goes back when
+ * the last buffer over it goes, behind what hoist queued that uses it, and behind the streams
+ * that buffers over it were made on or put on.  Work of your own on any other stream, the
+ * default one included, is named to hoist_buffer_close() or hoist_buffer_free_on().
  *
  * hoist/copy.h copies and fills buffers, hoist/element.h reads and writes their elements
  * and prints them, hoist/mmap.h makes them of files, hoist/dlpack.h and hoist/ipc.h
@@ -113,12 +114,18 @@ HOIST_API hoist_buffer *hoist_buffer_ref(hoist_buffer *buffer); /* not NULL */
 HOIST_API void hoist_buffer_unref(hoist_buffer *buffer);	/* takes NULL */
 
 /* Lets go of the storage now, whoever still has references to this buffer: its data is then
- * NULL, its address and bytes 0, its memory NULL.  Views keep theirs.  @stream: what was queued
- * there so far may still use the storage, which goes back behind it, and a resource is told that
- * stream; NULL: the stream that the storage was allocated on, if any.  Closing again does nothing.
+ * NULL, its address and bytes 0, its memory NULL.  Views keep theirs.  @stream: as
+ * hoist_buffer_free_on() before it; NULL: the storage goes back as it would have.  Closing again
+ * does nothing.
  * Returns: 0; -EINVAL for a stream that cannot order this memory: the buffer is open then;
  *   -ENOMEM. */
 HOIST_API int hoist_buffer_close(hoist_buffer *buffer, hoist_stream *stream);
+
+/* The buffer stays open; its storage will go back behind what is queued on @stream by then, and
+ * its resource be told that stream, in place of the one that the storage was allocated on.  Where
+ * other buffers share the storage it is one stream more that is waited for: theirs still are, too.
+ * Returns: 0; -EINVAL (NULL; a stream that cannot order this memory); -ENOMEM. */
+HOIST_API int hoist_buffer_free_on(hoist_buffer *buffer, hoist_stream *stream);
 HOIST_API int hoist_buffer_is_closed(const hoist_buffer *buffer);
 
 /* --- what is known of a buffer --- */
@@ -236,7 +243,8 @@ HOIST_API int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout 
 HOIST_API int hoist_buffer_get_layout(const hoist_buffer *buffer, hoist_layout *ret);
 
 /* The same memory with @stream, of the same device, as its stream; @buffer itself, with one more
- * reference, if that is its stream.  What is queued on the old stream is the caller's to order.
+ * reference, if that is its stream.  What is queued on the old stream is the caller's to order;
+ * the memory goes back behind both.
  * Returns: 0; -EINVAL for another device's stream; -ENOMEM. */
 HOIST_API int hoist_buffer_on_stream(hoist_buffer *buffer, hoist_stream *stream, hoist_buffer **ret);
 
