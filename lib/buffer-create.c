@@ -225,7 +225,17 @@ static int check_elements(const hoist_buffer_source *source, hoist_dtype dtype, 
 {
 	int64_t low;
 	int64_t high;
-	int err = hoist__layout_bounds(dtype, rank, shape, strides, &low, &high);
+	uint64_t elements;
+	size_t bytes = 0;
+	int err = hoist__buffer_measure(dtype, rank, shape, &elements, &bytes);
+	if (err < 0)
+		return err;
+	if (hoist__layout_contiguous(rank, shape, strides)) {
+		low = 0;
+		high = (int64_t)bytes;
+	} else {
+		err = hoist__layout_bounds(dtype, rank, shape, strides, &low, &high);
+	}
 	if (err < 0)
 		return err;
 	if ((uint64_t)high > source->bytes)
@@ -268,7 +278,8 @@ static int find_owner(const hoist_buffer_source *source, struct hoist__foreign *
 	enum hoist__api api = hoist__dev_api(hoist__device_dev(given));
 	foreign->device = given;
 	foreign->kind = kind_of(&pointer);
-	foreign->device_address = pointer.device ? pointer.device_address : source->address;
+	foreign->device_address =
+		(pointer.device ? pointer.device_address : source->address) - source->bytes_before;
 	if (given == found || (foreign->kind == HOIST__MEMORY_PINNED && api == pointer.api))
 		return 0;
 	if (!pointer.host || api != HOIST__API_CPU)
@@ -276,8 +287,23 @@ static int find_owner(const hoist_buffer_source *source, struct hoist__foreign *
 				   source->address, spec, hoist_device_spec(given));
 	foreign->kind =
 		HOIST__MEMORY_HOST; /* a driver has it, too: the CPU may use it as its own */
-	foreign->device_address = source->address;
+	foreign->device_address = foreign->address;
 	return 0;
+}
+
+/* No bytes: as a buffer without elements is that is made on the device. */
+static int find_none(const hoist_buffer_source *source, struct hoist__foreign *foreign)
+{
+	foreign->device = source->device;
+	if (source->device != NULL) {
+		if (!hoist__device_is_cpu(source->device))
+			foreign->kind = HOIST__MEMORY_DEVICE;
+		return 0;
+	}
+	int err = hoist_device_open("cpu", &foreign->device);
+	if (err == 0)
+		hoist_device_unref(foreign->device); /* devices live as long as the process */
+	return err;
 }
 
 static int wrap_foreign(const hoist_buffer_source *source, struct hoist__storage **ret)
@@ -289,18 +315,8 @@ static int wrap_foreign(const hoist_buffer_source *source, struct hoist__storage
 		.release = source->release,
 		.context = source->context,
 	};
-	int err = 0;
-	if (foreign.bytes > 0)
-		err = find_owner(source, &foreign);
-	else if (source->device != NULL)
-		foreign.device = source->device;
-	else
-		err = hoist_device_open("cpu", &foreign.device);
-	if (err < 0)
-		return err;
-	if (foreign.bytes > 0)
-		foreign.device_address -= source->bytes_before;
-	return hoist__storage_wrap(&foreign, ret);
+	int err = foreign.bytes > 0 ? find_owner(source, &foreign) : find_none(source, &foreign);
+	return err < 0 ? err : hoist__storage_wrap(&foreign, ret);
 }
 
 static int adopt_block(const hoist_buffer_source *source, struct hoist__storage **ret)

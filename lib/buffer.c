@@ -345,8 +345,13 @@ int hoist_buffer_equal(const hoist_buffer *a, const hoist_buffer *b)
 {
 	if (a == NULL || b == NULL || a->storage == NULL || b->storage == NULL)
 		return 0;
-	return a->bytes == b->bytes && a->device == b->device && a->bit == b->bit &&
-	       hoist_buffer_address(a) == hoist_buffer_address(b);
+	if (a->bytes != b->bytes || a->device != b->device || a->bit != b->bit)
+		return 0;
+	if (a->storage == b->storage)
+		return a->bytes == 0 || a->offset == b->offset;
+	/* Two LAZY ones without memory are not the same. */
+	uintptr_t address = hoist_buffer_address(a);
+	return address == hoist_buffer_address(b) && (address != 0 || a->bytes == 0);
 }
 
 int hoist_buffer_host_bytes(hoist_buffer *buffer, int for_writing, void **ret, size_t *ret_bytes)

@@ -393,6 +393,15 @@ Test(lazy, takes_memory_when_it_is_needed, .init = open_all)
 		hoist_buffer_unref(b);
 		hoist_buffer_unref(view);
 	}
+	hoist_buffer *twins[2];
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(hoist_buffer_create(devices[0], HOIST_U8, 1, shape_10,
+						 HOIST_BUFFER_LAZY, &twins[i]),
+			     0);
+	cr_expect_not(hoist_buffer_equal(twins[0], twins[1]), "no memory is not the same memory");
+	cr_expect(hoist_buffer_equal(twins[0], twins[0]));
+	hoist_buffer_unref(twins[0]);
+	hoist_buffer_unref(twins[1]);
 	hoist_buffer *never = NULL;
 	cr_assert_eq(hoist_buffer_create(devices[1], HOIST_F32, 1,
 					 (const int64_t[]){INT64_MAX / 16}, HOIST_BUFFER_LAZY,
@@ -612,6 +621,46 @@ Test(wrap, reversed_strides_need_bytes_before, .init = open_all)
 	cr_expect_eq(first[-3], 1);
 	cr_expect_eq(info_of(b).is_read_only, 1);
 	hoist_buffer_unref(b);
+}
+
+/* proves: S2.02 S2.11 */
+Test(wrap, nothing_of_a_device_is_as_what_is_made_there, .init = open_all)
+{
+	for (int i = 0; i < LIB_N_DEVICES; i++) {
+		const hoist_buffer_source source = {.size = sizeof source, .device = devices[i]};
+		hoist_buffer *made = NULL;
+		hoist_buffer *wrapped = NULL;
+		cr_assert_eq(hoist_buffer_create(devices[i], HOIST_U8, 1, (const int64_t[]){0}, 0,
+						 &made),
+			     0);
+		cr_assert_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){0}, NULL,
+					       &wrapped),
+			     0, "%s", hoist_error());
+		hoist_buffer_info expected = info_of(made);
+		hoist_buffer_info info = info_of(wrapped);
+		cr_expect_eq(info.device_id, expected.device_id);
+		cr_expect_eq(info.is_host_accessible, expected.is_host_accessible);
+		cr_expect_eq(info.is_device_accessible, expected.is_device_accessible);
+		hoist_buffer_unref(made);
+		hoist_buffer_unref(wrapped);
+	}
+}
+
+/* proves: S0.01 S2.02 */
+Test(wrap, elements_that_fill_no_whole_bytes, .init = open_all)
+{
+	unsigned char data[2] = {0x21, 0x43};
+	hoist_buffer_source source = {
+		.size = sizeof source, .address = (uintptr_t)data, .bytes = sizeof data};
+	hoist_buffer *b = NULL;
+	cr_assert_eq(hoist_buffer_wrap(&source, HOIST_F4_E2M1FN, 1, (const int64_t[]){3}, NULL, &b),
+		     0, "%s", hoist_error());
+	cr_expect_eq(hoist_buffer_bytes(b), 2);
+	hoist_buffer_unref(b);
+	source.bytes = 1;
+	cr_expect_eq(hoist_buffer_wrap(&source, HOIST_F4_E2M1FN, 1, (const int64_t[]){3}, NULL, &b),
+		     -EINVAL);
+	expect_text("need 2 bytes, there are 1");
 }
 
 /* proves: S2.02 S2.10 */

@@ -186,7 +186,8 @@ typedef struct hoist_buffer_info {
  * Returns: 0; -EINVAL if info->size is 0 or larger than this library knows. */
 HOIST_API int hoist_buffer_get_info(const hoist_buffer *buffer, hoist_buffer_info *info);
 
-/* 1 if both are the same bytes: address, and count of bytes.  Closed buffers equal none. */
+/* 1 if both are the same bytes: address, and count of bytes.  Closed buffers equal none, and LAZY
+ * ones without memory only those over the same storage. */
 HOIST_API int hoist_buffer_equal(const hoist_buffer *a, const hoist_buffer *b);
 
 /* The bytes of a contiguous buffer that the CPU can touch, once the buffer's stream has done its

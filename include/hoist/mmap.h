@@ -44,7 +44,8 @@ HOIST_API int hoist_buffer_mmap(const char *path, hoist_dtype dtype, int rank, c
 				hoist_buffer **ret);
 
 /* Waits until what was written to a buffer over a file's own pages ("r+", "w+") is on disk.
- * Returns: 0, also where there is nothing to write; -ENOTSUP (device memory); -EIO and the like. */
+ * Returns: 0, also where there is nothing to write; -EINVAL (not contiguous: flush what it is a view
+ *   of); -ENOTSUP (device memory); -EIO and the like. */
 HOIST_API int hoist_buffer_flush(hoist_buffer *buffer);
 
 /* The one buffer of a .max file, in memory of its own: writing to it changes no file.  A file of
