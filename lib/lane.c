@@ -57,9 +57,13 @@ void hoist__lanes_drain(struct hoist__lanes *lanes)
 	}
 }
 
+/* A child of fork may find the lock taken, and could not use what there is anyway. */
 int hoist__lane_acquire(hoist_device *device, struct hoist__lane **ret)
 {
 	struct hoist__lanes *lanes = hoist__device_lanes(device);
+	int err = hoist__dev_check(hoist__device_dev(device));
+	if (err < 0)
+		return err;
 	pthread_mutex_lock(&lanes->lock);
 	struct hoist__lane *lane = lanes->idle;
 	if (lane != NULL) {

@@ -42,6 +42,7 @@ void hoist__lanes_init(struct hoist__lanes *lanes);
 /* Ends the idle ones. */
 void hoist__lanes_drain(struct hoist__lanes *lanes);
 
+/* Returns: 0; -ESTALE in a child of fork; -ENOMEM, -ENOSPC, -EREMOTEIO. */
 int hoist__lane_acquire(hoist_device *device, struct hoist__lane **ret);
 
 /* Waits for all of the lane's work, also after a failure (@err), and gives the lane back.

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "lib/lane.h"
 #include "lib/objects.h"
 #include "tests/lib-support.h"
 
@@ -303,6 +304,23 @@ static int use_in_child(hoist_buffer *memory, hoist_buffer *pinned)
 	    hoist_buffer_create(device, HOIST_U8, 1, shape, HOIST_BUFFER_PINNED, &made) != -ESTALE)
 		return 3;
 	return strstr(hoist_error(), "fork") != NULL ? 0 : 4;
+}
+
+/* Another thread of the parent had the lock. */
+Test(transfer, a_forked_child_takes_no_lock_that_nobody_will_give_back, .init = open_all)
+{
+	struct hoist__lanes *lanes = hoist__device_lanes(devices[1]);
+	struct hoist__lane *lane;
+	(void)pthread_mutex_lock(&lanes->lock);
+	pid_t child = fork();
+	if (child == 0) {
+		(void)alarm(10);
+		_exit(hoist__lane_acquire(devices[1], &lane) == -ESTALE ? 0 : 1);
+	}
+	(void)pthread_mutex_unlock(&lanes->lock);
+	int status = -1;
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert_eq(status, 0, "0x%x", (unsigned)status);
 }
 
 Test(transfer, a_forked_child_is_told_whatever_its_parent_kept, .init = open_all)
