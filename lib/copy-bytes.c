@@ -48,6 +48,40 @@ int hoist_buffer_read(hoist_buffer *buffer, size_t offset, void *host, size_t by
 	return 0;
 }
 
+/* Bits that are the buffer's in its last byte; 0: all of them. */
+static unsigned bits_in_last(const hoist_buffer *buffer)
+{
+	unsigned bits = hoist__dtype_info(buffer->dtype)->bits;
+	return (unsigned)(buffer->elements % 8 * bits % 8);
+}
+
+/* Into a byte whose upper bits may be those of elements that this buffer has not. */
+static int write_last(const struct hoist__span *to, unsigned bits, unsigned char value)
+{
+	unsigned char byte;
+	unsigned mask = (1U << bits) - 1;
+	const struct hoist__span here = {NULL, HOIST__MEMORY_HOST, (uintptr_t)&byte};
+	int err = hoist__transfer(&here, to, 1);
+	if (err < 0)
+		return err;
+	byte = (unsigned char)((byte & ~mask) | (value & mask));
+	return hoist__transfer(to, &here, 1);
+}
+
+/* Pre: settled, in range. */
+static int write_bytes(const hoist_buffer *buffer, size_t offset, const void *host, size_t bytes)
+{
+	unsigned bits = offset + bytes == buffer->bytes ? bits_in_last(buffer) : 0;
+	size_t whole = bits > 0 ? bytes - 1 : bytes;
+	struct hoist__span to = hoist__buffer_span(buffer, (int64_t)offset);
+	const struct hoist__span from = {NULL, HOIST__MEMORY_HOST, (uintptr_t)host};
+	int err = hoist__transfer(&to, &from, whole);
+	if (err < 0 || bits == 0)
+		return err;
+	to.address += whole;
+	return write_last(&to, bits, ((const unsigned char *)host)[whole]);
+}
+
 int hoist_buffer_write(hoist_buffer *buffer, size_t offset, const void *host, size_t bytes)
 {
 	int err = hoist__buffer_check_writable(buffer, "the buffer");
@@ -56,11 +90,8 @@ int hoist_buffer_write(hoist_buffer *buffer, size_t offset, const void *host, si
 	if (err < 0 || bytes == 0)
 		return err;
 	err = hoist__buffer_settle(buffer);
-	if (err == 0) {
-		const struct hoist__span to = hoist__buffer_span(buffer, (int64_t)offset);
-		const struct hoist__span from = {NULL, HOIST__MEMORY_HOST, (uintptr_t)host};
-		err = hoist__transfer(&to, &from, bytes);
-	}
+	if (err == 0)
+		err = write_bytes(buffer, offset, host, bytes);
 	if (err < 0)
 		return hoist__fail_in(err, "writing %zu bytes to %s", bytes,
 				      hoist_device_spec(buffer->device));
@@ -145,5 +176,11 @@ int hoist_buffer_copy_out(hoist_buffer *src, void *host, size_t bytes)
 	int err = hoist__buffer_check(src, "the buffer");
 	if (err == 0)
 		err = check_whole(src, "copying out", host, bytes);
-	return err < 0 || bytes == 0 ? err : copy_whole(&pair, host);
+	if (err < 0 || bytes == 0)
+		return err;
+	err = copy_whole(&pair, host);
+	unsigned bits = bits_in_last(src);
+	if (err == 0 && bits > 0)
+		((unsigned char *)host)[bytes - 1] &= (unsigned char)((1U << bits) - 1);
+	return err;
 }

@@ -131,7 +131,8 @@ static int check_width(const hoist_buffer *buffer, const void *pattern, size_t w
 			"the %zu bytes of the buffer are not divisible by the pattern's %zu",
 			buffer->bytes, width);
 	if (hoist__buffer_overlaps_itself(buffer))
-		return hoist__fail(-EINVAL, "elements of the buffer overlap");
+		return hoist__fail(-EINVAL,
+				   "elements of the buffer overlap, by its strides, or may");
 	if (!hoist__storage_has_access(buffer->storage))
 		return hoist__fail(-ENOTSUP, "nothing may touch the buffer's memory");
 	return 0;

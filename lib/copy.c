@@ -136,7 +136,9 @@ int hoist__pair_check(const struct hoist__pair *pair, hoist_stream *stream)
 	if (err < 0 || src->bytes == 0)
 		return err < 0 ? err : 1;
 	if (hoist__buffer_overlaps_itself(dst))
-		return hoist__fail(-EINVAL, "elements of the destination, of shape %s, overlap",
+		return hoist__fail(-EINVAL,
+				   "elements of the destination, of shape %s, overlap, by its "
+				   "strides, or may; copy into a contiguous buffer",
 				   shape_of(dst).text);
 	err = check_access(dst);
 	if (err == 0)

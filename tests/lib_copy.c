@@ -269,6 +269,35 @@ Test(copy, in_and_out_pack_all_elements, .init = open_all)
 	close_all();
 }
 
+/* Three elements of 4 bits are 2 bytes, of which they have 12 bits: what others have of the last
+ * byte stays, and what nobody has comes out as 0. */
+/* proves: S4.14 */
+Test(copy, in_and_out_know_the_part_of_the_last_byte, .init = open_all)
+{
+	static const unsigned char ones[] = {0xff, 0xff};
+	for (int i = 0; i < LIB_N_DEVICES; i++) {
+		unsigned char got[2] = {0, 0};
+		hoist_buffer *whole = create(devices[i], HOIST_F4_E2M1FN, 1, (const int64_t[]){4});
+		hoist_buffer *part = slice(whole, 1, (hoist_slice[]){HOIST_RANGE(0, 3)});
+		EXPECT_OK(hoist_buffer_write(whole, 0, got, 2));
+		EXPECT_OK(hoist_buffer_write(part, 0, ones, 2));
+		EXPECT_OK(hoist_buffer_read(whole, 0, got, 2));
+		cr_expect_arr_eq(got, ((const unsigned char[]){0xff, 0x0f}), 2, "%d", i);
+		EXPECT_OK(hoist_buffer_write(part, 1, (const unsigned char[]){0xa5}, 1));
+		EXPECT_OK(hoist_buffer_write(part, 0, (const unsigned char[]){0x21}, 1));
+		EXPECT_OK(hoist_buffer_read(whole, 0, got, 2));
+		cr_expect_arr_eq(got, ((const unsigned char[]){0x21, 0x05}), 2, "%d", i);
+		EXPECT_OK(hoist_buffer_write(whole, 0, ones, 2));
+		EXPECT_OK(hoist_buffer_copy_out(part, got, 2));
+		cr_expect_arr_eq(got, ((const unsigned char[]){0xff, 0x0f}), 2, "%d", i);
+		memset(got, 0xff, 2);
+		EXPECT_OK(hoist_buffer_copy_out(part, got, 2));
+		cr_expect_eq(got[1], 0x0f, "%d", i);
+		drop((hoist_buffer *[]){whole, part}, 2);
+	}
+	close_all();
+}
+
 /* --- into new buffers --- */
 
 /* proves: S0.20 V023 V024 V083 */

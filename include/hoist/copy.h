@@ -9,16 +9,19 @@
  *                             calls; else packed, through pinned slots of 8 MiB in all.
  *                             What lies between the elements of a destination is never written
  *
- * A destination whose elements overlap each other (a stride of 0) is -EINVAL.  Source and
- * destination may be views of one storage that overlap: the result is as if through a third
- * place, and, unless both are contiguous, memory for that is taken.
+ * A destination whose elements overlap each other (a stride of 0) is -EINVAL, and so is one of
+ * which that cannot be told: some axis's stride does not step over all that the axes with smaller
+ * ones reach, which no slicing, reshaping or permuting makes.  Source and destination may be views
+ * of one storage that overlap: the result is as if through a third place, and, unless both are
+ * contiguous, memory for that is taken.
  *
  * Without a stream, a function waits for the work on the streams of both buffers, and has copied
  * when it returns.  On a stream it is queued behind that stream's work alone; both buffers must
  * keep their content, not their references, until the stream has passed it.  The call then
  *
- *   returns at once   device and device of one api; device and host memory that is pinned for
- *                     its api (or managed); host and host, on a stream of the CPU
+ *   returns at once   device and device of one api; on a stream of the device, it and host
+ *                     memory that is pinned for its api (or managed); managed and managed or
+ *                     pinned memory of its api; host and host, on a stream of the CPU
  *   blocks            pageable host memory and a device, devices of two apis, host and host on
  *                     a device's stream, layouts that take the driver a thousand calls, many
  *                     short rows between two devices, sides that overlap, or bits that are no
@@ -125,14 +128,16 @@ HOIST_API int hoist_buffer_to_streams(hoist_buffer *buffer, size_t n, hoist_stre
 
 /* --- from and to the caller's memory --- */
 
-/* Raw bytes of a contiguous buffer, @offset bytes from its first element on.
+/* Raw bytes of a contiguous buffer, @offset bytes from its first element on.  Where its elements
+ * have but a part of the last byte, only that part is written.
  * Returns: 0; -EINVAL (the range leaves the buffer; not contiguous; @host is NULL). */
 HOIST_API int hoist_buffer_read(hoist_buffer *buffer, size_t offset, void *host, size_t bytes);
 HOIST_API int hoist_buffer_write(hoist_buffer *buffer, size_t offset, const void *host,
 				 size_t bytes);
 
-/* All elements, packed in C order at @host, whatever the buffer's strides.  @bytes must be exactly
- * hoist_buffer_bytes(): -EINVAL else, with both. */
+/* All elements, packed in C order at @host, whatever the buffer's strides; a last byte that they
+ * do not fill comes out filled up with 0.  @bytes must be exactly hoist_buffer_bytes(): -EINVAL
+ * else, with both. */
 HOIST_API int hoist_buffer_copy_in(hoist_buffer *dst, const void *host, size_t bytes);
 HOIST_API int hoist_buffer_copy_out(hoist_buffer *src, void *host, size_t bytes);
 
@@ -146,7 +151,8 @@ HOIST_API int hoist_buffer_copy_out(hoist_buffer *src, void *host, size_t bytes)
 HOIST_API int hoist_buffer_fill(hoist_buffer *buffer, const void *pattern, size_t width);
 
 /* The same on @stream, a stream of the buffer's device; the pattern is read before it returns.
- * On the host memory of an accelerator it blocks, as copies do. */
+ * On the host memory of an accelerator, and between gaps in a device's memory, it blocks, as
+ * copies do. */
 HOIST_API int hoist_buffer_fill_on(hoist_buffer *buffer, const void *pattern, size_t width,
 				   hoist_stream *stream);
 
