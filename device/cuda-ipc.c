@@ -45,7 +45,7 @@ int hoist__cuda_allocation(struct hoist__dev *dev, uintptr_t address, uintptr_t 
 		return hoist__driver_fail_lacks(dev, "answer to where an allocation begins");
 	int err = RUN(dev, "asking for the allocation around an address",
 		      result = hoist__cuda.cuMemGetAddressRange(&start, &size, address));
-	if (result == HOIST__CU_ERROR_INVALID_VALUE)
+	if (result == HOIST__CU_ERROR_INVALID_VALUE || result == HOIST__CU_ERROR_NOT_FOUND)
 		return hoist__fail_in(-EINVAL, "%#zx", (size_t)address);
 	if (err < 0)
 		return err;

@@ -112,6 +112,7 @@ struct hoist__cu_copy_3d {
 	X(HOIST__CU_ERROR_INVALID_CONTEXT, 201, CUDA_ERROR_INVALID_CONTEXT)                        \
 	X(HOIST__CU_ERROR_OPERATING_SYSTEM, 304, CUDA_ERROR_OPERATING_SYSTEM)                      \
 	X(HOIST__CU_ERROR_INVALID_HANDLE, 400, CUDA_ERROR_INVALID_HANDLE)                          \
+	X(HOIST__CU_ERROR_NOT_FOUND, 500, CUDA_ERROR_NOT_FOUND)                                    \
 	X(HOIST__CU_ERROR_NOT_READY, 600, CUDA_ERROR_NOT_READY)                                    \
 	X(HOIST__CU_ERROR_ILLEGAL_ADDRESS, 700, CUDA_ERROR_ILLEGAL_ADDRESS)                        \
 	X(HOIST__CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                                     \

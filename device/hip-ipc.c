@@ -44,7 +44,7 @@ int hoist__hip_allocation(struct hoist__dev *dev, uintptr_t address, uintptr_t *
 		return hoist__driver_fail_lacks(dev, "answer to where an allocation begins");
 	int err = RUN(dev, "asking for the allocation around an address",
 		      result = hoist__hip.hipMemGetAddressRange(&start, &size, (void *)address));
-	if (result == HOIST__HIP_ERROR_INVALID_VALUE)
+	if (result == HOIST__HIP_ERROR_INVALID_VALUE || result == HOIST__HIP_ERROR_NOT_FOUND)
 		return hoist__fail_in(-EINVAL, "%#zx", (size_t)address);
 	if (err < 0)
 		return err;

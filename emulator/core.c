@@ -122,6 +122,8 @@ const char *hoist__emu_error_text(int code)
 		return "OS call failed or operation not supported on this OS";
 	case EMU_INVALID_HANDLE:
 		return "invalid resource handle";
+	case EMU_NOT_FOUND:
+		return "named symbol not found";
 	case EMU_NOT_READY:
 		return "device not ready";
 	case EMU_ILLEGAL_ADDRESS:

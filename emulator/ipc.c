@@ -269,7 +269,7 @@ int hoist__emu_allocation(uintptr_t address, uintptr_t *base, size_t *bytes)
 		*bytes = block->range.bytes;
 	}
 	hoist__emu_unlock();
-	return found ? EMU_SUCCESS : EMU_INVALID_VALUE;
+	return found ? EMU_SUCCESS : EMU_NOT_FOUND;
 }
 
 int hoist__emu_ipc_export(uintptr_t address, void *handle)

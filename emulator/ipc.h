@@ -18,7 +18,7 @@
 
 #define EMU_IPC_BYTES 64
 
-/* The allocation of device or managed memory around @address. */
+/* The allocation of device or managed memory around @address; EMU_NOT_FOUND: none is there. */
 int hoist__emu_allocation(uintptr_t address, uintptr_t *base, size_t *bytes);
 
 /* EMU_INVALID_VALUE for what is no plain allocation. */
