@@ -129,7 +129,7 @@ static int import_device(const hoist_ipc_descriptor *d, hoist_device *device, in
 		.device_address = address,
 		.bytes = (size_t)d->bytes,
 		.read_only = (d->flags & HOIST_IPC_READ_ONLY) != 0,
-		.mapped = true,
+		.mapped = !hoist__opened_is_own(opened),
 		.release = hoist__opened_close,
 		.context = opened,
 	};

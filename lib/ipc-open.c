@@ -99,11 +99,13 @@ static int open_native(struct hoist__opened *o)
 	if (err < 0)
 		return err;
 	err = hoist__dev_allocation(o->dev, o->address, &base, &o->bytes);
-	if (err == 0 && base != o->address)
+	if (err == 0 && o->address - base >= o->bytes)
 		err = hoist__fail(-EREMOTEIO, "the driver opened %#zx in the allocation at %#zx",
 				  (size_t)o->address, (size_t)base);
 	if (err < 0)
 		(void)close_native(o);
+	else /* drivers open the block that they carved it from, which may begin before */
+		o->bytes -= o->address - base;
 	return err;
 }
 
@@ -238,6 +240,11 @@ void hoist__opened_close(void *closed)
 uintptr_t hoist__opened_address(const struct hoist__opened *opened)
 {
 	return opened->address;
+}
+
+bool hoist__opened_is_own(const struct hoist__opened *opened)
+{
+	return opened->own;
 }
 
 bool hoist__opened_describe(uintptr_t address, hoist_ipc_descriptor *d, hoist_memory **ret)

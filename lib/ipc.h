@@ -60,6 +60,7 @@ int hoist__opened_get(const hoist_ipc_descriptor *d, hoist_device *device, hoist
 void hoist__opened_close(void *opened);
 
 uintptr_t hoist__opened_address(const struct hoist__opened *opened);
+bool hoist__opened_is_own(const struct hoist__opened *opened); /* this process exported it */
 
 /* Fills in of which allocation of another process @address is; false: of none that is open. */
 bool hoist__opened_describe(uintptr_t address, hoist_ipc_descriptor *d, hoist_memory **ret);

@@ -198,6 +198,7 @@ static void export_described(void)
 	hoist_buffer *own = NULL;
 	OK(hoist_ipc_import(&d, sizeof d, -1, NULL, &own));
 	CHECK(hoist_buffer_address(own) == hoist_buffer_address(buffer));
+	CHECK(!info_of(own).is_mapped);
 	hoist_buffer_unref(own);
 	own = NULL;
 	hoist_ipc_descriptor bad = d;
