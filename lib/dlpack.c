@@ -162,8 +162,9 @@ int hoist__dlpack_create(hoist_device *device, int32_t type, hoist_dtype dtype, 
 
 /* --- streams --- */
 
-#define CUDA_LEGACY_STREAM 1
-#define CUDA_THREAD_STREAM 2
+/* CUDA's numbers, and the CUDA Array Interface's; DLPack has none for ROCm. */
+#define LEGACY_STREAM 1
+#define THREAD_STREAM 2
 
 hoist_stream *hoist__dlpack_stream(const hoist_buffer *buffer)
 {
@@ -172,11 +173,11 @@ hoist_stream *hoist__dlpack_stream(const hoist_buffer *buffer)
 
 void *hoist__dlpack_native(enum hoist__api api, intptr_t number)
 {
-	if (api == HOIST__API_CUDA && number == CUDA_LEGACY_STREAM)
+	if (number == LEGACY_STREAM)
 		return NULL;
 	/* The stand-in has no default streams of threads, as hoist calls no function by that name:
 	 * the legacy one keeps more order than asked for. */
-	if (api == HOIST__API_CUDA && number == CUDA_THREAD_STREAM && hoist__api_emulated(api))
+	if (number == THREAD_STREAM && hoist__api_emulated(api))
 		return NULL;
 	return (void *)number;
 }
@@ -190,6 +191,6 @@ int hoist_stream_to_dlpack(hoist_stream *stream, intptr_t *ret)
 	if (api == HOIST__API_CPU)
 		return hoist__fail(-ENOTSUP, "DLPack has no streams of the CPU; give None");
 	intptr_t native = (intptr_t)hoist_stream_native(stream);
-	*ret = native == 0 && api == HOIST__API_CUDA ? CUDA_LEGACY_STREAM : native;
+	*ret = native == 0 && api == HOIST__API_CUDA ? LEGACY_STREAM : native;
 	return 0;
 }

@@ -34,7 +34,7 @@ int hoist__dlpack_create(hoist_device *device, int32_t type, hoist_dtype dtype, 
  * default one. */
 hoist_stream *hoist__dlpack_stream(const hoist_buffer *buffer);
 
-/* The native handle that CUDA's numbers 1 and 2 stand for; others stand for themselves. */
+/* The native handle that the numbers 1 and 2 stand for; others stand for themselves. */
 void *hoist__dlpack_native(enum hoist__api api, intptr_t number);
 
 /* --- dlpack-export.c --- */

@@ -298,3 +298,33 @@ Test(cai_streams, default_streams, .init = open_all)
 	hoist_buffer_unref(on_null);
 	hoist_stream_unref(null);
 }
+
+/* Both APIs' default streams have numbers in this interface. */
+/* proves: S3.04 */
+Test(cai_streams, numbers_of_default_streams, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++)
+		for (intptr_t number = 1; number <= 2; number++) {
+			hoist_stream *consumer = new_stream(devices[i]);
+			hoist_stream *null = NULL;
+			hoist_buffer *there = NULL;
+			hoist_cai cai = {.size = sizeof cai};
+			cr_assert_eq(hoist_stream_wrap(devices[i], NULL, &null), 0);
+			hoist_buffer *b = held_buffer(null);
+			cai.version = 3;
+			memcpy(cai.typestr, "|u1", 4);
+			cai.data = hoist_buffer_address(b);
+			cai.rank = 1;
+			cai.shape[0] = N;
+			cai.has_stream = 1;
+			cai.stream = number;
+			cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, consumer, 0, &there), 0,
+				     "%d, %d: %s", i, (int)number, hoist_error());
+			expect_sevens(there, consumer);
+			hoist_buffer_unref(there);
+			hoist_buffer_unref(b);
+			hoist_stream_unref(null);
+			hoist_stream_unref(consumer);
+		}
+	cr_assert(lib_drivers_content());
+}
