@@ -311,7 +311,7 @@ bool hoist__held_synchronize(struct hoist__deferred *deferred, struct hoist__hel
 	queue->n_busy++;
 	pthread_mutex_unlock(&deferred->lock);
 	uint64_t since = hoist__now_ns();
-	int err = hoist__stream_synchronize(queue->stream);
+	int err = hoist__stream_await(queue->stream);
 	count(deferred, HOIST__CALL_WAIT, since);
 	if (!is_answer(err, &passed) && !is_answer(hoist__stream_query(queue->stream), &passed))
 		passed = true;

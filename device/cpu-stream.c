@@ -24,9 +24,13 @@ struct cpu_stream {
 	pthread_t thread;
 };
 
+/* Whose thread this is. */
+static _Thread_local struct cpu_stream *serving;
+
 static void *stream_main(void *argument)
 {
 	struct cpu_stream *stream = argument;
+	serving = stream;
 	pthread_mutex_lock(&stream->lock);
 	for (;;) {
 		while (hoist__list_empty(&stream->queue) && !stream->stopping)
@@ -47,7 +51,7 @@ static void *stream_main(void *argument)
 }
 
 /* The host program's signals are not for this thread. */
-static int start_thread(struct cpu_stream *stream)
+static int start_thread(void *(*run)(void *argument), void *argument, int detach, pthread_t *ret)
 {
 	pthread_attr_t attributes;
 	sigset_t all;
@@ -56,14 +60,25 @@ static int start_thread(struct cpu_stream *stream)
 	if (err != 0)
 		return -err;
 	(void)pthread_attr_setstacksize(&attributes, STREAM_STACK_BYTES);
+	(void)pthread_attr_setdetachstate(&attributes, detach);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&stream->thread, &attributes, stream_main, stream);
+	err = pthread_create(ret, &attributes, run, argument);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
-	if (err == 0)
-		(void)pthread_setname_np(stream->thread, "hoist-stream");
 	return -err;
+}
+
+bool hoist__in_cpu_stream(void)
+{
+	return serving != NULL;
+}
+
+int hoist__leave_cpu_stream(void *(*run)(void *context), void *context)
+{
+	pthread_t thread;
+	int err = start_thread(run, context, PTHREAD_CREATE_DETACHED, &thread);
+	return err == 0 ? 0 : hoist__fail_errno(err, "starting a thread");
 }
 
 static void stream_free(struct cpu_stream *stream)
@@ -83,7 +98,7 @@ int hoist__cpu_stream_create(struct hoist__dev_stream *stream)
 	pthread_cond_init(&cpu->work, NULL);
 	pthread_cond_init(&cpu->done, NULL);
 	hoist__list_init(&cpu->queue);
-	int err = start_thread(cpu);
+	int err = start_thread(stream_main, cpu, PTHREAD_CREATE_JOINABLE, &cpu->thread);
 	if (err < 0) {
 		stream_free(cpu);
 		/* -EAGAIN is what the kernel says; to our callers it means "busy". */
@@ -92,6 +107,7 @@ int hoist__cpu_stream_create(struct hoist__dev_stream *stream)
 				   "container's limit on processes may be reached",
 				   strerrordesc_np(-err));
 	}
+	(void)pthread_setname_np(cpu->thread, "hoist-stream");
 	stream->native = cpu;
 	return 0;
 }
@@ -111,6 +127,9 @@ void hoist__cpu_stream_destroy(struct hoist__dev_stream *stream)
 int hoist__cpu_stream_synchronize(struct hoist__dev_stream *stream)
 {
 	struct cpu_stream *cpu = stream->native;
+	if (serving == cpu)
+		return hoist__fail(-EDEADLK, "a function that a stream of the cpu calls waits for "
+					     "that stream, which would wait for it");
 	pthread_mutex_lock(&cpu->lock);
 	uint64_t target = cpu->submitted;
 	while (cpu->completed < target)

@@ -192,6 +192,18 @@ struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream);
  * since the last synchronize.  That of a call comes before that of the driver. */
 int hoist__stream_synchronize(struct hoist__dev_stream *stream);
 
+/* The same for who only needs the work to be done: the failure of a call stays, for the next
+ * synchronize to give, and is not returned. */
+int hoist__stream_await(struct hoist__dev_stream *stream);
+
+/* True in a function that a stream of the CPU calls: what waits for streams there may wait for
+ * itself. */
+bool hoist__in_cpu_stream(void);
+
+/* Calls run(context) in a thread that is no stream's, sooner or later.
+ * Returns: 0; -ENOMEM, -EAGAIN: it is not called. */
+int hoist__leave_cpu_stream(void *(*run)(void *context), void *context);
+
 /* 0 idle, -EAGAIN busy, other: work failed. */
 int hoist__stream_query(struct hoist__dev_stream *stream);
 

@@ -93,6 +93,12 @@ struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream)
 	return stream->dev;
 }
 
+int hoist__stream_await(struct hoist__dev_stream *stream)
+{
+	int err = hoist__dev_check_process(stream->generation, "the stream");
+	return err < 0 ? err : stream->dev->ops->stream_synchronize(stream);
+}
+
 int hoist__stream_synchronize(struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");

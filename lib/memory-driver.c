@@ -154,7 +154,7 @@ static int order(struct hoist__dev *dev, struct hoist__dev_stream *stream,
 		err = hoist__stream_wait_event(stream, event);
 	hoist__event_destroy(event);
 	/* Waiting here is slower, and as good; what failed on it does not run any more. */
-	return err < 0 ? hoist__stream_synchronize(user) : 0;
+	return err < 0 ? hoist__stream_await(user) : 0;
 }
 
 static bool captures(struct hoist__dev_stream *stream)

@@ -82,7 +82,7 @@ void hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address
 		if (hoist_memory_free_on(storage->memory, address, stream) == 0)
 			return;
 		/* No memory to note it with: then the host waits. */
-		(void)hoist__stream_synchronize(hoist__stream_dev_stream(stream));
+		(void)hoist__stream_await(hoist__stream_dev_stream(stream));
 	}
 	/* It was a live block of this resource: only a driver, or the caller's own function, can
 	 * have failed, and there is nobody to tell. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "lib/memory.h"
 #include "lib/objects.h"
 
@@ -166,7 +167,7 @@ static void wait_for_users(struct hoist__storage *storage)
 	struct hoist__storage_user *user = atomic_load(&storage->xusers);
 	while (user != NULL) {
 		struct hoist__storage_user *next = user->next;
-		(void)hoist__stream_synchronize(hoist__stream_dev_stream(user->stream));
+		(void)hoist__stream_await(hoist__stream_dev_stream(user->stream));
 		hoist_stream_unref(user->stream);
 		free(user);
 		user = next;
@@ -181,10 +182,9 @@ struct hoist__storage *hoist__storage_ref(struct hoist__storage *storage)
 	return storage;
 }
 
-void hoist__storage_unref(struct hoist__storage *storage)
+static void *end(void *context)
 {
-	if (storage == NULL || !hoist__unref(&storage->xrefs))
-		return;
+	struct hoist__storage *storage = context;
 	uintptr_t address = hoist__storage_address(storage);
 	wait_for_users(storage);
 	if (storage->memory != NULL && address != 0)
@@ -192,6 +192,21 @@ void hoist__storage_unref(struct hoist__storage *storage)
 	if (storage->release != NULL)
 		storage->release(storage->context);
 	hoist__storage_discard(storage);
+	return NULL;
+}
+
+/* Its users may be waiting for what is running here. */
+void hoist__storage_unref(struct hoist__storage *storage)
+{
+	if (storage == NULL || !hoist__unref(&storage->xrefs))
+		return;
+	if (atomic_load(&storage->xusers) == NULL || !hoist__in_cpu_stream())
+		(void)end(storage);
+	else if (hoist__leave_cpu_stream(end, storage) < 0)
+		hoist__log(device,
+			   "a buffer's storage that a stream of the cpu dropped is kept: "
+			   "%s",
+			   hoist__error_text());
 }
 
 /* --- what is known --- */

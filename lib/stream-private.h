@@ -15,7 +15,9 @@
  * waits for, directly or through others.  Before a driver's thread is blocked for a mark, the
  * waiting stream is made to wait, in its driver, for the marks of its own api in the past of that
  * mark; the calls those are behind have been made then.  What is left to wait for needs
- * no thread of this driver.
+ * no thread of this driver.  It may need one of the other driver, which in turn may be blocked for
+ * a mark that needs this one: two chains of three streams each, one from CUDA to HIP to CUDA and
+ * one from HIP to CUDA to HIP.  Only drivers with one thread for all calls can block so.
  */
 #ifndef HOIST_LIB_STREAM_PRIVATE_H
 #define HOIST_LIB_STREAM_PRIVATE_H

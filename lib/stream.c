@@ -96,8 +96,9 @@ hoist_stream *hoist_stream_ref(hoist_stream *stream)
 	return stream;
 }
 
-static void destroy(hoist_stream *stream)
+static void *destroy(void *context)
 {
+	hoist_stream *stream = context;
 	hoist__lock(&all_lock);
 	hoist__list_remove(&stream->link);
 	hoist__unlock(&all_lock);
@@ -108,13 +109,20 @@ static void destroy(hoist_stream *stream)
 	hoist__past_clear(&stream->past);
 	pthread_mutex_destroy(&stream->lock);
 	free(stream);
+	return NULL;
 }
 
+/* It waits for the stream's work, which may be what is running here. */
 void hoist_stream_unref(hoist_stream *stream)
 {
-	if (stream != NULL &&
-	    atomic_fetch_sub_explicit(&stream->xrefs, 1, memory_order_acq_rel) == 1)
-		destroy(stream);
+	if (stream == NULL ||
+	    atomic_fetch_sub_explicit(&stream->xrefs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (!hoist__in_cpu_stream())
+		(void)destroy(stream);
+	else if (hoist__leave_cpu_stream(destroy, stream) < 0)
+		hoist__log(device, "a stream of %s that one of the cpu dropped is kept: %s",
+			   stream->device->spec, hoist__error_text());
 }
 
 hoist_device *hoist_stream_device(const hoist_stream *stream)

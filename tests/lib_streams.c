@@ -270,6 +270,97 @@ static void who_waits_learns_of_failures(void)
 	hoist_stream_unref(cuda);
 }
 
+/* --- what is dropped --- */
+
+struct lent {
+	hoist_dl_managed managed;
+	int64_t shape[1];
+	atomic_int released;
+	unsigned char memory[4096];
+};
+
+static void take_back(struct DLManagedTensorVersioned *tensor)
+{
+	atomic_store(&((struct lent *)(void *)tensor)->released, 1);
+}
+
+static struct lent *lend(hoist_stream *stream, hoist_buffer **ret)
+{
+	struct lent *lent = calloc(1, sizeof *lent);
+	require(lent != NULL, "memory", "to lend");
+	lent->shape[0] = sizeof lent->memory;
+	lent->managed = (hoist_dl_managed){
+		.major = 1,
+		.minor = 1,
+		.deleter = take_back,
+		.tensor = {.data = lent->memory,
+			   .device = {HOIST_DL_CPU, 0},
+			   .rank = 1,
+			   .dtype = {1, 8, 1},
+			   .shape = lent->shape},
+	};
+	OK(hoist_buffer_from_dlpack((struct DLManagedTensorVersioned *)(void *)lent, stream, 0,
+				    ret),
+	   "lent");
+	return lent;
+}
+
+/* Dropping the memory waits for the stream, whose failure is still its next synchronize's. */
+/* proves: S1.08 */
+static void what_is_dropped_hides_no_failure(void)
+{
+	static const int io = -EIO;
+	const unsigned char seven = 7;
+	hoist_stream *stream = create(0);
+	hoist_buffer *buffer = NULL;
+	struct lent *lent = lend(stream, &buffer);
+	OK(hoist_stream_call(stream, fail_with, (void *)(uintptr_t)&io), "fails");
+	OK(hoist_buffer_fill_on(buffer, &seven, 1, stream), "behind it");
+	hoist_buffer_unref(buffer);
+	require(atomic_load(&lent->released) == 1 && lent->memory[0] == 7, "released", "dropped");
+	require(hoist_stream_synchronize(stream) == -EIO, "the failure is there", "dropped");
+	OK(hoist_stream_synchronize(stream), "once");
+	hoist_stream_unref(stream);
+	free(lent);
+}
+
+struct last {
+	hoist_stream *stream;
+	hoist_buffer *buffer;
+	int err; /* of synchronizing with the stream itself */
+};
+
+static int drop_all(void *context)
+{
+	struct last *last = context;
+	last->err = hoist_stream_synchronize(last->stream);
+	hoist_buffer_unref(last->buffer);
+	hoist_stream_unref(last->stream);
+	return 0;
+}
+
+/* What waits for the stream must not do so on the stream's own thread: neither that which ends
+ * the stream, nor that which gives back memory that work behind the function still uses. */
+static void a_function_drops_its_own_stream(void)
+{
+	const unsigned char seven = 7;
+	for (int i = 0; i < 20; i++) {
+		struct gate gate;
+		struct last last = {.stream = create(0)};
+		struct lent *lent = lend(last.stream, &last.buffer);
+		gate_init(&gate);
+		OK(hoist_stream_call(last.stream, pass, &gate), "gate");
+		OK(hoist_stream_call(last.stream, drop_all, &last), "drop");
+		OK(hoist_buffer_fill_on(last.buffer, &seven, 1, last.stream), "behind it");
+		(void)sem_post(&gate.open);
+		while (atomic_load(&lent->released) == 0)
+			usleep(100);
+		require(last.err == -EDEADLK, "a stream cannot wait for itself", "own");
+		require(lent->memory[sizeof lent->memory - 1] == 7, "the work was done", "own");
+		free(lent);
+	}
+}
+
 /* --- threads --- */
 
 #define N_THREADS 4
@@ -495,6 +586,8 @@ int main(void)
 	waits_of_one_driver_come_first();
 	device_synchronize_reports_what_failed();
 	who_waits_learns_of_failures();
+	what_is_dropped_hides_no_failure();
+	a_function_drops_its_own_stream();
 	threads_share_streams();
 	children_have_streams_of_their_own();
 	virtual_devices_come_and_go();

@@ -14,7 +14,8 @@
  *
  * What goes out keeps the storage alive until its deleter is called, whoever closes or drops
  * the buffer.  What comes in is kept until the last buffer over it has gone; its deleter is
- * then called once, from that thread, after all work that hoist queued on it.
+ * then called once, after all work that hoist queued on it, from that thread, or, if a CPU stream's
+ * function was the last to hold it, perhaps from another.
  *
  * Where a tensor is:
  *

@@ -14,7 +14,9 @@
  *   one of an accelerator       what it waited for: its next synchronize reports that too
  *   a stream of an accelerator  the driver calls a function that waits (see hoist_stream_call());
  *   for another API's, or the   what that stream itself waits for in the driver is waited for
- *   CPU's                       first, so that such waits cannot wait for each other in a circle
+ *   CPU's                       first, so that such waits cannot wait for each other in a circle;
+ *                               those of CUDA for HIP and of HIP for CUDA at once could, in
+ *                               drivers that have one thread for the calls of all streams
  *
  * Threads: every function may be called from any thread.  Objects are reference
  * counted; a function that returns one through `ret` gives the caller a reference.
@@ -44,7 +46,8 @@ HOIST_API int hoist_stream_create(hoist_device *device, hoist_stream **ret);
 HOIST_API int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret);
 
 HOIST_API hoist_stream *hoist_stream_ref(hoist_stream *stream);
-/* Takes NULL.  The last reference waits for the stream's work. */
+/* Takes NULL.  The last reference waits for the stream's work; in a function that a stream of the
+ * CPU calls, another thread does. */
 HOIST_API void hoist_stream_unref(hoist_stream *stream);
 
 HOIST_API hoist_device *hoist_stream_device(const hoist_stream *stream); /* borrowed */
@@ -53,7 +56,8 @@ HOIST_API int hoist_stream_is_default(const hoist_stream *stream);
 HOIST_API void *hoist_stream_native(const hoist_stream *stream);         /* NULL on the CPU */
 
 /* Blocks until all work queued so far is done.
- * Returns: 0; the first failure of that work since the last call. */
+ * Returns: 0; the first failure of that work since the last call; -EDEADLK, see
+ *   hoist_stream_call(). */
 HOIST_API int hoist_stream_synchronize(hoist_stream *stream);
 
 /* Returns: 0 if all work queued so far is done; -EAGAIN, without a text, if it is not; what failed,
@@ -70,7 +74,8 @@ HOIST_API int hoist_stream_wait_for(hoist_stream *stream, hoist_stream *other);
 HOIST_API int hoist_stream_wait_for_device(hoist_stream *stream, hoist_device *device);
 
 /* Calls @run(@context) when the work queued so far is done; work queued later waits for it.  On the
- * CPU the stream's own thread calls it.  On an accelerator a thread of the driver's does: it
+ * CPU the stream's own thread calls it; it must not wait there for what is queued behind it, and
+ * synchronizing with its own stream is -EDEADLK.  On an accelerator a thread of the driver's does: it
  * must call neither the driver nor hoist, and drivers may have but one such thread, so that a
  * function that blocks keeps those of other streams waiting.
  * It returns 0 or a negative errno value: the first of these is what the stream's next
