@@ -51,8 +51,13 @@ int hoist__buffer_check(const hoist_buffer *buffer, const char *what);
 /* The same for what will be written to: also -EROFS. */
 int hoist__buffer_check_writable(const hoist_buffer *buffer, const char *what);
 
+/* The buffer's stream, borrowed; NULL if it is a default stream that nobody asked for yet, and
+ * so has no work. */
+hoist_stream *hoist__buffer_known_stream(const hoist_buffer *buffer);
+
 /* Takes the memory of a lazy one, and waits for the work on the buffer's stream: what functions
- * without a stream do before they touch bytes.  Pre: checked. */
+ * without a stream do before they touch bytes.  Pre: checked.
+ * Returns: also -ENOTSUP if that stream captures a graph. */
 int hoist__buffer_settle(hoist_buffer *buffer);
 
 /* Where the byte @offset bytes behind the first element's is.  Pre: its memory was taken. */

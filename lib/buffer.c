@@ -37,16 +37,18 @@ int hoist__buffer_check_writable(const hoist_buffer *buffer, const char *what)
 			   buffer->read_only ? "read-only" : "frozen or read-only");
 }
 
-/* The default stream has no work as long as nobody asked for it. */
-static hoist_stream *known_stream(const hoist_buffer *buffer)
+hoist_stream *hoist__buffer_known_stream(const hoist_buffer *buffer)
 {
 	return buffer->stream != NULL ? buffer->stream : atomic_load(&buffer->device->xstream);
 }
 
+/* Waiting for a stream that captures would break the capture. */
 int hoist__buffer_settle(hoist_buffer *buffer)
 {
-	int err = hoist__storage_allocate(buffer->storage);
-	hoist_stream *stream = known_stream(buffer);
+	hoist_stream *stream = hoist__buffer_known_stream(buffer);
+	int err = stream != NULL ? hoist__stream_check_capture(stream) : 0;
+	if (err == 0)
+		err = hoist__storage_allocate(buffer->storage);
 	if (err == 0 && stream != NULL)
 		err = hoist_stream_synchronize(stream);
 	return err;
@@ -265,7 +267,7 @@ hoist_device *hoist_buffer_device(const hoist_buffer *buffer)
 int hoist_buffer_stream(const hoist_buffer *buffer, hoist_stream **ret)
 {
 	int err = hoist__buffer_check(buffer, "the buffer to ask for its stream");
-	hoist_stream *stream = err == 0 ? known_stream(buffer) : NULL;
+	hoist_stream *stream = err == 0 ? hoist__buffer_known_stream(buffer) : NULL;
 	if (err == 0 && stream == NULL) {
 		err = hoist_device_default_stream(buffer->device, &stream);
 		if (err == 0)

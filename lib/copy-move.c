@@ -282,20 +282,6 @@ int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream)
 
 /* --- in between --- */
 
-int hoist__stream_check_capture(hoist_stream *stream)
-{
-	struct hoist__dev_stream *on = hoist__stream_dev_stream(stream);
-	bool capturing = false;
-	int err = hoist__stream_may_capture(on) ? hoist__stream_capturing(on, &capturing) : 0;
-	if (err == 0 && capturing)
-		return hoist__fail(
-			-ENOTSUP,
-			"the stream of %s captures a graph, and this has to wait for the "
-			"host; copies between its memory and pinned memory do not",
-			hoist_device_spec(hoist_stream_device(stream)));
-	return err;
-}
-
 int hoist__stream_reach(hoist_stream *stream)
 {
 	struct hoist__dev_stream *on = hoist__stream_dev_stream(stream);

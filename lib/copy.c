@@ -148,11 +148,6 @@ int hoist__pair_check(const struct hoist__pair *pair, hoist_stream *stream)
 
 /* --- other streams --- */
 
-hoist_stream *hoist__buffer_known_stream(const hoist_buffer *buffer)
-{
-	return buffer->stream != NULL ? buffer->stream : atomic_load(&buffer->device->xstream);
-}
-
 static bool is_elsewhere(const hoist_buffer *buffer, const hoist_stream *stream)
 {
 	enum hoist__memory_kind kind = hoist__storage_kind(buffer->storage);

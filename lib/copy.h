@@ -102,9 +102,6 @@ bool hoist__move_is_queued(const struct hoist__move *move, hoist_stream *stream)
 /* Pre: it can. */
 int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream);
 
-/* -ENOTSUP if @stream captures a graph. */
-int hoist__stream_check_capture(hoist_stream *stream);
-
 /* Blocks until the work that is queued on @stream now is done.
  * Returns: 0; -ENOTSUP if it captures a graph; what failed there, where the driver says so. */
 int hoist__stream_reach(hoist_stream *stream);
@@ -174,10 +171,6 @@ int hoist__pair_run(const struct hoist__pair *pair, hoist_stream *stream);
  * be called when the work was queued. */
 int hoist__buffer_use(hoist_buffer *buffer, hoist_stream *stream, bool *follows);
 int hoist__buffer_follow(hoist_buffer *buffer, hoist_stream *stream);
-
-/* The buffer's stream, borrowed; NULL if it is a default stream that nobody asked for yet, and
- * so has no work. */
-hoist_stream *hoist__buffer_known_stream(const hoist_buffer *buffer);
 
 /* Later work on @stream is behind what is queued on @other now: the host waits for that only where
  * no driver can. */

@@ -47,6 +47,10 @@ void hoist__device_trim(hoist_device *device);
 
 struct hoist__dev_stream *hoist__stream_dev_stream(const hoist_stream *stream);
 
+/* What comes before waiting for a stream on the host, which would break a capture.
+ * Returns: 0; -ENOTSUP if @stream captures a graph. */
+int hoist__stream_check_capture(hoist_stream *stream);
+
 struct hoist__budget *hoist__budget_of(const hoist_budget *budget);
 
 /* Checks and copies an options struct that begins with its size.  Fields beyond

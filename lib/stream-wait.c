@@ -68,6 +68,18 @@ static int is_capturing(hoist_stream *stream, bool *ret)
 	return hoist__stream_capturing(stream->stream, ret);
 }
 
+int hoist__stream_check_capture(hoist_stream *stream)
+{
+	bool capturing;
+	int err = is_capturing(stream, &capturing);
+	if (err < 0 || !capturing)
+		return err;
+	return hoist__fail(-ENOTSUP,
+			   "the stream of %s captures a graph, and this has to wait for the host; "
+			   "copies on it between its memory and pinned memory do not",
+			   hoist_device_spec(stream->device));
+}
+
 /* What a stream waits for is in its past before it is queued. */
 int hoist__mark_record(struct hoist__mark *mark, hoist_stream *stream, struct hoist__past *ret)
 {

@@ -316,7 +316,16 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 	cr_expect_eq(
 		hoist_buffer_copy_with(direct.views[0], direct.views[1], stream, HOIST_COPY_WAIT),
 		-ENOTSUP);
+	/* Without a stream they would wait for the buffer's own. */
+	hoist_buffer *view = NULL;
+	char byte = 0;
+	EXPECT_OK(hoist_buffer_on_stream(direct.bytes[0], stream, &view));
+	cr_expect_eq(hoist_buffer_read(view, 0, &byte, 1), -ENOTSUP);
+	cr_expect_eq(hoist_buffer_write(view, 0, &byte, 1), -ENOTSUP);
+	cr_expect_eq(hoist_buffer_copy_into(view, direct.bytes[1]), -ENOTSUP);
+	cr_expect_eq(hoist_buffer_fill(view, &byte, 1), -ENOTSUP);
 	cr_expect_eq(lib_capture("cuda", native, 0), 0, "it was broken");
+	hoist_buffer_unref(view);
 	end(&direct);
 	end(&bounced);
 	EXPECT_OK(hoist_memory_release_captured(places[2].memory));

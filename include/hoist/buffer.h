@@ -14,11 +14,11 @@
  *
  * Streams: every buffer has one, its device's default stream unless it was made on
  * another.  Functions that take no stream first wait for the work that is queued on the
- * buffer's own, and are done when they return.  Those that take one only queue their work
- * there: the caller orders other streams (hoist_stream_wait_for()).  Storage goes back when
- * the last buffer over it goes, behind what hoist queued that uses it, and behind the streams
- * that buffers over it were made on or put on.  Work of your own on any other stream, the
- * default one included, is named to hoist_buffer_close() or hoist_buffer_free_on().
+ * buffer's own (-ENOTSUP while that captures a graph), and are done when they return.  Those that
+ * take one only queue their work there: the caller orders other streams (hoist_stream_wait_for()).
+ * Storage goes back when the last buffer over it goes, behind what hoist queued that uses it, and
+ * behind the streams that buffers over it were made on or put on.  Work of your own on any other
+ * stream, the default one included, is named to hoist_buffer_close() or hoist_buffer_free_on().
  *
  * hoist/copy.h copies and fills buffers, hoist/element.h reads and writes their elements
  * and prints them, hoist/mmap.h makes them of files, hoist/dlpack.h and hoist/ipc.h
