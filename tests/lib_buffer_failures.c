@@ -12,7 +12,7 @@
 #include "tests/lib-support.h"
 
 #define MANY 1000
-#define N_BUFFERS 12
+#define N_BUFFERS 14
 
 struct scenario {
 	hoist_device *devices[LIB_N_DEVICES];
@@ -103,6 +103,10 @@ static int run(struct scenario *s)
 	if (err == 0)
 		err = hoist_buffer_mmap(s->path, HOIST_U8, 2, shape, "r", 3, 0, &b[11]);
 	if (err == 0)
+		err = hoist_buffer_fork(2, (hoist_buffer *[]){b[0], b[4]}, 1, &b[12]);
+	if (err == 0)
+		err = hoist_buffer_free_on(b[0], s->stream);
+	if (err == 0)
 		err = hoist_buffer_close(b[0], s->stream);
 	return err;
 }
@@ -185,7 +189,7 @@ static void sweep_driver(struct scenario *s, const char *api)
 		lib_die("the sweep of %s was too short", api);
 }
 
-/* proves: S0.02 S2.02 S2.03 S4.06 */
+/* proves: S0.02 S2.02 S2.03 S2.04 S4.06 S4.24 */
 int main(void)
 {
 	static struct scenario s;

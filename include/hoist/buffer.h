@@ -66,7 +66,7 @@ HOIST_API int hoist_buffer_create(hoist_device *device, hoist_dtype dtype, int r
 
 /* The same on @stream's device, with @stream as its stream: the memory may be one that
  * earlier work on @stream still uses, so that only work on @stream may touch it until
- * that has passed; ZERO is queued on it. */
+ * that has passed; ZERO is queued on it.  LAZY memory is ready for all streams once it is taken. */
 HOIST_API int hoist_buffer_create_on(hoist_stream *stream, hoist_dtype dtype, int rank,
 				     const int64_t *shape, unsigned flags, hoist_buffer **ret);
 
@@ -248,6 +248,15 @@ HOIST_API int hoist_buffer_get_layout(const hoist_buffer *buffer, hoist_layout *
  * the memory goes back behind both.
  * Returns: 0; -EINVAL for another device's stream; -ENOMEM. */
 HOIST_API int hoist_buffer_on_stream(hoist_buffer *buffer, hoist_stream *stream, hoist_buffer **ret);
+
+/* @rets: buffers that lie to each other as @n buffers over one storage do, over one new storage: of
+ * as many bytes, from the same resource, or of the device's own (pinned, where it was) where
+ * @buffers' is from none.  With @copy_contents, of the whole storage, once the work on all
+ * buffers' streams is done; without, content is undefined.  What was read-only is not.
+ * Returns: 0; -EINVAL (NULL; not all of one storage, with the ids); -EBADF; -ENOTSUP (nothing can
+ *   touch the memory to copy); as hoist_buffer_create(), after which @rets is as it was. */
+HOIST_API int hoist_buffer_fork(size_t n, hoist_buffer *const *buffers, int copy_contents,
+				hoist_buffer **rets);
 
 HOIST_END
 
