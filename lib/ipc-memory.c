@@ -94,6 +94,8 @@ int hoist_ipc_register_memory(hoist_memory *memory, hoist_memory **ret)
 {
 	const struct hoist__ipc_name *name;
 	int err = hoist__driver_name(memory, &name);
+	if (err == 0) /* a child of fork may have the lock taken for good */
+		err = hoist__dev_check(memory->dev);
 	if (err == 0)
 		*ret = enter(hoist_memory_ref(memory), name);
 	return err;

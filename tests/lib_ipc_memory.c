@@ -272,6 +272,17 @@ static void register_own(void)
 		CHECK(got == pool);
 		hoist_memory_unref(got);
 	}
+	/* Not in a child of fork, which has none of it. */
+	int status = -1;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		hoist_memory *none = NULL;
+		CHECK(hoist_ipc_register_memory(pool, &none) == -ESTALE && none == NULL);
+		CHECK(hoist_ipc_find_memory(uuid, &none) == -ENOENT);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	/* Its own descriptor, in the exporter: the same resource. */
 	OK(hoist_ipc_export_memory(pool, &fd));
 	OK(hoist_ipc_import_memory(device, fd, uuid, &got));

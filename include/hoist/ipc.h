@@ -11,7 +11,8 @@
  *           own: the importer gets these bytes and no others.  Takes the file descriptor
  *   POOL    device memory from a DRIVER_POOL made with HOIST_MEMORY_SHAREABLE.  The importer
  *           needs the pool itself once, which takes a file descriptor, and then the
- *           description of each buffer
+ *           description of each buffer.  A buffer from a resource that divides such a pool's
+ *           blocks brings the whole block
  *   DEVICE  other device memory of the driver's plain allocations: what Buffers have by
  *           default, and what other libraries allocated.  Takes the description alone; the
  *           importer can reach the whole allocation around the buffer, with all that lies
@@ -110,8 +111,8 @@ HOIST_API int hoist_ipc_export(hoist_buffer *buffer, hoist_ipc_descriptor *ret, 
  * Returns: 0; -EINVAL (@bytes are not those of a descriptor; the buffer leaves the memory that is
  *   there, with both figures; @memory is not the exporter's); -EBADMSG (no descriptor, or one that
  *   contradicts itself; @fd is not what it should be); -EBADF; -ENOENT (a POOL's resource is not
- *   there); -ENODEV (the device is not, or has no driver); -ENOTSUP; -ENOMEM; -EREMOTEIO, -ESTALE:
- *   what the driver says, for instance when the exporter has ended. */
+ *   there); -ENODEV (the device is not, or has no driver); -ENOTSUP; -ENOMEM, -EMFILE; -EREMOTEIO,
+ *   -ESTALE: what the driver says, for instance when the exporter has ended. */
 HOIST_API int hoist_ipc_import(const void *descriptor, size_t bytes, int fd, hoist_memory *memory,
 			       hoist_buffer **ret);
 
@@ -120,17 +121,17 @@ HOIST_API int hoist_ipc_import(const void *descriptor, size_t bytes, int fd, hoi
 /* Sends @buffer, with what it takes, over @socket: a connected Unix socket of type STREAM or
  * SEQPACKET, blocking or not.  Waits @timeout_ms at most for the peer to take it; -1: any time.
  * When it returns the peer need not have received it.
- * Returns: 0; -EINVAL (no such socket); -EPIPE (the peer is gone; no signal is raised); -ETIMEDOUT;
- *   what sendmsg(2) says; as hoist_ipc_export().  If it fails, a part may have been sent: the
- *   socket is of no more use, unless the failure is hoist_ipc_export()'s. */
+ * Returns: 0; -EINVAL (no such socket); -EBADF; -EPIPE (the peer is gone; no signal is raised);
+ *   -ETIMEDOUT; what sendmsg(2) says; as hoist_ipc_export().  If it fails, a part may have been
+ *   sent: the socket is of no more use, unless the failure is hoist_ipc_export()'s. */
 HOIST_API int hoist_ipc_send(int socket, hoist_buffer *buffer, int timeout_ms);
 
 /* Receives one.  Bytes that follow it stay in the socket.  No file descriptor that the peer sends
  * is left open, whatever it sends.
- * Returns: 0; -EINVAL (no such socket); -EPIPE (the peer closed it, between two buffers);
- *   -ECONNRESET (half way); -ETIMEDOUT; -EBADMSG; as hoist_ipc_import().  After a failure of
- *   hoist_ipc_import()'s the next one can be received; after others the socket is of no more
- *   use. */
+ * Returns: 0; -EINVAL (no such socket); -EBADF; -EPIPE (the peer closed it, between two buffers);
+ *   -ECONNRESET (half way); -ETIMEDOUT; -EBADMSG; -EMFILE (no room for what came with it); as
+ *   hoist_ipc_import().  After a failure of hoist_ipc_import()'s, or for want of room, the next one
+ *   can be received; after others the socket is of no more use. */
 HOIST_API int hoist_ipc_receive(int socket, int timeout_ms, hoist_buffer **ret);
 
 /* --- resources: DRIVER_POOL with HOIST_MEMORY_SHAREABLE --- */
@@ -154,7 +155,7 @@ HOIST_API int hoist_ipc_memory_uuid(const hoist_memory *memory, unsigned char uu
 
 /* Lets hoist_ipc_find_memory() and imports find @memory under its name, as long as it lives.
  * Gives a new reference to the one that is registered: another than @memory if that was first.
- * Returns: 0; -ENOTSUP (not a shareable one). */
+ * Returns: 0; -ENOTSUP (not a shareable one); -ESTALE. */
 HOIST_API int hoist_ipc_register_memory(hoist_memory *memory, hoist_memory **ret);
 
 /* A new reference.  Returns: 0; -ENOENT. */
