@@ -58,6 +58,13 @@ static int make_of(hoist_memory *memory, hoist_stream *stream, size_t bytes,
 	return 0;
 }
 
+/* The stream that the memory is taken on.  LAZY memory is taken by what needs it first, which may
+ * be work on another stream: it must be ready for all. */
+static hoist_stream *taken_on(const struct hoist__storage *storage)
+{
+	return storage->flags & HOIST__STORAGE_LAZY ? NULL : atomic_load(&storage->xstream);
+}
+
 static int take_block(const struct hoist__storage *storage, uintptr_t *ret)
 {
 	hoist_memory *memory = storage->memory;
@@ -69,7 +76,7 @@ static int take_block(const struct hoist__storage *storage, uintptr_t *ret)
 		return hoist__pool_alloc(pool, storage->bytes, storage->align, HOIST__ALLOC_LAZY,
 					 ret);
 	}
-	hoist_stream *stream = atomic_load(&storage->xstream);
+	hoist_stream *stream = taken_on(storage);
 	if (stream != NULL)
 		return hoist_memory_alloc_on(memory, storage->bytes, storage->align, stream, ret);
 	return hoist_memory_alloc(memory, storage->bytes, storage->align, ret);
@@ -108,7 +115,7 @@ static int zero(const struct hoist__storage *storage, uintptr_t address)
 {
 	bool ordered =
 		storage->kind == HOIST__MEMORY_DEVICE || storage->kind == HOIST__MEMORY_MANAGED;
-	hoist_stream *stream = atomic_load(&storage->xstream);
+	hoist_stream *stream = taken_on(storage);
 	if (stream != NULL && ordered)
 		return hoist__fill_async(hoist__stream_dev_stream(stream), address, 0, 1,
 					 storage->bytes);

@@ -79,7 +79,8 @@ void hoist__storage_unref(struct hoist__storage *storage); /* takes NULL */
 
 /* --- using --- */
 
-/* Takes the memory if there is none yet; no-op else. */
+/* Takes the memory if there is none yet; no-op else.  It is zero, if it is to be, and ready for work
+ * on any stream. */
 int hoist__storage_allocate(struct hoist__storage *storage);
 
 /* Work queued on @stream uses the bytes, or will: they stay until it has passed.  Of a LAZY one

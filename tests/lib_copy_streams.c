@@ -316,6 +316,11 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 	cr_expect_eq(
 		hoist_buffer_copy_with(direct.views[0], direct.views[1], stream, HOIST_COPY_WAIT),
 		-ENOTSUP);
+	/* Memory that is taken now is none of the graph's. */
+	hoist_buffer *lazy = NULL;
+	EXPECT_OK(hoist_buffer_create_on(stream, HOIST_U8, 1, (const int64_t[]){100},
+					 HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO, &lazy));
+	EXPECT_OK(hoist_buffer_allocate(lazy));
 	/* Without a stream they would wait for the buffer's own. */
 	hoist_buffer *view = NULL;
 	char byte = 0;
@@ -326,6 +331,7 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 	cr_expect_eq(hoist_buffer_fill(view, &byte, 1), -ENOTSUP);
 	cr_expect_eq(lib_capture("cuda", native, 0), 0, "it was broken");
 	hoist_buffer_unref(view);
+	hoist_buffer_unref(lazy);
 	end(&direct);
 	end(&bounced);
 	EXPECT_OK(hoist_memory_release_captured(places[2].memory));
@@ -363,6 +369,47 @@ Test(copy_streams, a_new_buffer_is_ordered_behind_its_source, .init = open_all)
 		cr_assert_eq(pthread_join(opener, NULL), 0);
 		hoist_buffer_unref(src);
 		hoist_buffer_unref(made);
+		hoist_stream_unref(own);
+	}
+	close_all();
+}
+
+/* The memory of a LAZY one is taken, and set to zero, by what needs it first: also if that is on
+ * another stream than the buffer's, which is far behind. */
+/* proves: S0.21 S4.14 */
+Test(copy_streams, of_lazy_memory_need_not_know_its_stream, .init = open_all)
+{
+	static const int at[] = {0, 2, 4, 8};
+	const unsigned flags = HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO;
+	const int64_t shape[] = {100};
+	for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+		const struct lib_place *place = &places[at[i]];
+		struct gate gate;
+		hoist_stream *own = NULL;
+		hoist_buffer *src = NULL;
+		hoist_buffer *lazy[2] = {NULL, NULL};
+		hoist_buffer *view = NULL;
+		char got[2][100];
+		EXPECT_OK(hoist_stream_create(place->device, &own));
+		EXPECT_OK(hoist_buffer_create_from(place->memory, place->stream, HOIST_U8, 1, shape,
+						   0, &src));
+		EXPECT_OK(hoist_buffer_fill_on(src, "x", 1, place->stream));
+		for (int k = 0; k < 2; k++)
+			EXPECT_OK(hoist_buffer_create_from(place->memory, own, HOIST_U8, 1, shape,
+							   flags, &lazy[k]));
+		EXPECT_OK(hoist_buffer_on_stream(lazy[1], place->stream, &view));
+		set_gate(&gate, own);
+		EXPECT_OK(hoist_buffer_copy_on(lazy[0], src, place->stream));
+		EXPECT_OK(hoist_stream_synchronize(place->stream));
+		EXPECT_OK(hoist_buffer_read(view, 0, got[1], 100));
+		open_gate(&gate);
+		EXPECT_OK(hoist_buffer_read(lazy[0], 0, got[0], 100));
+		for (int k = 0; k < 100; k++)
+			cr_assert(got[0][k] == 'x' && got[1][k] == 0, "%s", place->name);
+		hoist_buffer_unref(src);
+		hoist_buffer_unref(lazy[0]);
+		hoist_buffer_unref(lazy[1]);
+		hoist_buffer_unref(view);
 		hoist_stream_unref(own);
 	}
 	close_all();
