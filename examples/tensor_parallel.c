@@ -53,16 +53,18 @@ int main(int argc, char **argv)
 {
 	const int n_ranks = 2;
 
-	if (argc < 4) {
-		fprintf(stderr, "usage: %s MODEL TENSOR RANK [DEVICE]\n", argv[0]);
+	int rank = argc > 3 ? atoi(argv[3]) : -1;
+
+	if (rank < 0 || rank >= n_ranks) {
+		fprintf(stderr, "usage: %s MODEL TENSOR RANK [DEVICE]; RANK is 0 or 1\n", argv[0]);
 		return 2;
 	}
-	int rank = atoi(argv[3]);
 	hoist_buffer *whole = open_tensor(argv[1], argv[2]);
 
 	/* My rows, as in NumPy: whole[rank * rows : (rank + 1) * rows] */
 	if (hoist_buffer_rank(whole) == 0) {
 		fprintf(stderr, "%s is a single value, and has no rows\n", argv[2]);
+		hoist_buffer_unref(whole);
 		return 1;
 	}
 	int64_t rows = hoist_buffer_shape(whole)[0] / n_ranks;
