@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "device/ipc.h"
 #include "emulator/control.h"
+#include "tests/pass-fd.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN 1
@@ -76,47 +77,6 @@ static void hear_done(void)
 	char word = 0;
 	hear(&word, 1);
 	CHECK(word == 'd');
-}
-
-static void pass_fd(int fd)
-{
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {.header = {0}};
-	char byte = 'f';
-	struct iovec bytes = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr message = {.msg_iov = &bytes,
-				 .msg_iovlen = 1,
-				 .msg_control = &control,
-				 .msg_controllen = sizeof control};
-	struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-	part->cmsg_level = SOL_SOCKET;
-	part->cmsg_type = SCM_RIGHTS;
-	part->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(part), &fd, sizeof fd);
-	CHECK(sendmsg(peer, &message, 0) == 1);
-}
-
-static int get_fd(void)
-{
-	int fd = -1;
-	char byte = 0;
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec bytes = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr message = {.msg_iov = &bytes,
-				 .msg_iovlen = 1,
-				 .msg_control = &control,
-				 .msg_controllen = sizeof control};
-	CHECK(recvmsg(peer, &message, MSG_CMSG_CLOEXEC) == 1);
-	struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-	CHECK(part != NULL && part->cmsg_type == SCM_RIGHTS);
-	memcpy(&fd, CMSG_DATA(part), sizeof fd);
-	CHECK(fd >= 0);
-	return fd;
 }
 
 /* --- devices --- */
@@ -292,7 +252,7 @@ static void export_pool(void)
 		OK(hoist__dev_pool_create_shareable(dev, 0, &pools[i]));
 		OK(hoist__dev_pool_export(pools[i], &fd));
 		CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
-		pass_fd(fd);
+		CHECK(pass_fd(peer, fd));
 		close(fd);
 		OK(hoist__dev_pool_alloc(pools[i], BYTES, stream, &blocks[i]));
 		write_pattern(blocks[i], (unsigned)i);
@@ -314,7 +274,8 @@ static void import_pool(void)
 	struct message messages[2];
 	uintptr_t none = 0;
 	for (int i = 0; i < 2; i++) {
-		int fd = get_fd();
+		int fd = take_fd(peer);
+		CHECK(fd >= 0);
 		OK(hoist__dev_pool_import(dev, fd, &pools[i]));
 		close(fd);
 		hear(&messages[i], sizeof messages[i]);
@@ -382,7 +343,7 @@ static void export_for_refusals(void)
 	send_plain(address);
 	send_block(pool, pooled);
 	OK(hoist__dev_pool_export(pool, &fd));
-	pass_fd(fd);
+	CHECK(pass_fd(peer, fd));
 	close(fd);
 	hear_done();
 	OK(hoist__dev_pool_free(pool, pooled, stream));
@@ -400,7 +361,8 @@ static void import_refused(void)
 	uintptr_t again = 0;
 	hear(&plain, sizeof plain);
 	hear(&block, sizeof block);
-	int fd = get_fd();
+	int fd = take_fd(peer);
+	CHECK(fd >= 0);
 	/* The stand-in knows which file it must be; where in that, and how much, is the handle's
 	 * word. */
 	for (size_t i = 0; i < sizeof plain.handle; i++) {
@@ -462,7 +424,8 @@ static void import_failing(void)
 	struct message block;
 	hear(&plain, sizeof plain);
 	hear(&block, sizeof block);
-	int fd = get_fd();
+	int fd = take_fd(peer);
+	CHECK(fd >= 0);
 	int n = 1;
 	for (int failed = 1; failed && n < 100; n++) {
 		char spec[32];

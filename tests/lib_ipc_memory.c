@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "lib-ipc.h"
+#include "tests/pass-fd.h"
 
 /* --- descriptors and resources, one by one: what a binding does --- */
 
@@ -12,46 +13,6 @@ struct letter {
 	hoist_ipc_descriptor d;
 	unsigned char uuid[16];
 };
-
-static void send_fd(int fd)
-{
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {.header = {0}};
-	char byte = 'f';
-	struct iovec bytes = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr message = {.msg_iov = &bytes,
-				 .msg_iovlen = 1,
-				 .msg_control = &control,
-				 .msg_controllen = sizeof control};
-	struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-	part->cmsg_level = SOL_SOCKET;
-	part->cmsg_type = SCM_RIGHTS;
-	part->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(part), &fd, sizeof fd);
-	CHECK(sendmsg(peer, &message, 0) == 1);
-}
-
-static int get_fd(void)
-{
-	int fd = -1;
-	char byte = 0;
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec bytes = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr message = {.msg_iov = &bytes,
-				 .msg_iovlen = 1,
-				 .msg_control = &control,
-				 .msg_controllen = sizeof control};
-	CHECK(recvmsg(peer, &message, MSG_CMSG_CLOEXEC) == 1);
-	struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-	CHECK(part != NULL && part->cmsg_type == SCM_RIGHTS);
-	memcpy(&fd, CMSG_DATA(part), sizeof fd);
-	return fd;
-}
 
 static void export_letters(void)
 {
@@ -69,7 +30,7 @@ static void export_letters(void)
 		CHECK(write(peer, &letter, sizeof letter) == (ssize_t)sizeof letter);
 		OK(hoist_ipc_export_memory(pools[i], &fd));
 		CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
-		send_fd(fd);
+		CHECK(pass_fd(peer, fd));
 		close(fd);
 	}
 	hear();
@@ -110,7 +71,8 @@ static void import_letters(void)
 	for (int i = 0; i < 2; i++) {
 		CHECK(recv(peer, &letters[i], sizeof letters[i], MSG_WAITALL) ==
 		      (ssize_t)sizeof letters[i]);
-		fds[i] = get_fd();
+		fds[i] = take_fd(peer);
+		CHECK(fds[i] >= 0);
 	}
 	const hoist_ipc_descriptor *d = &letters[0].d;
 	/* The resource was never sent. */
