@@ -340,7 +340,7 @@ int hoist_buffer_on_stream(hoist_buffer *buffer, hoist_stream *stream, hoist_buf
 			hoist_device_spec(buffer->device), stream != NULL ? "of " : "NULL",
 			stream != NULL ? hoist_device_spec(hoist_stream_device(stream)) : "");
 	if (stream == buffer->stream ||
-	    (buffer->stream == NULL && stream == atomic_load(&buffer->device->xstream))) {
+	    (buffer->stream == NULL && stream == hoist__device_known_stream(buffer->device))) {
 		*ret = hoist_buffer_ref(buffer);
 		return 0;
 	}

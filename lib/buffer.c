@@ -39,7 +39,7 @@ int hoist__buffer_check_writable(const hoist_buffer *buffer, const char *what)
 
 hoist_stream *hoist__buffer_known_stream(const hoist_buffer *buffer)
 {
-	return buffer->stream != NULL ? buffer->stream : atomic_load(&buffer->device->xstream);
+	return buffer->stream != NULL ? buffer->stream : hoist__device_known_stream(buffer->device);
 }
 
 /* Waiting for a stream that captures would break the capture. */

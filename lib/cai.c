@@ -83,7 +83,7 @@ static int read_typestr(const char typestr[8], hoist_dtype *ret)
 /* Whom the consumer waits for. */
 static int tell_stream(hoist_buffer *buffer, hoist_cai *cai)
 {
-	hoist_stream *stream = hoist__dlpack_stream(buffer);
+	hoist_stream *stream = hoist__buffer_known_stream(buffer);
 	if (stream == NULL) /* no work was ever queued */
 		return 0;
 	intptr_t number;

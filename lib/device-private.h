@@ -37,6 +37,10 @@ struct hoist_device {
 	struct hoist__lanes lanes;
 };
 
+/* The default stream, borrowed; NULL if nobody in this process asked for it yet, so that it has no
+ * work: a child of fork has none of what its parent queued. */
+hoist_stream *hoist__device_known_stream(const hoist_device *device);
+
 /* The object for @dev; made with that limit if there is none yet.  Borrowed.
  * Returns: 0; -ENOMEM. */
 int hoist__device_intern(struct hoist__dev *dev, uint64_t memory_limit, hoist_device **ret);

@@ -144,12 +144,24 @@ int hoist_device_memory(hoist_device *device, uint64_t *free_bytes, uint64_t *to
 	return hoist__dev_mem_info(device->dev, free_bytes, total_bytes);
 }
 
+static bool is_ours(const hoist_stream *stream)
+{
+	return stream != NULL && stream->generation == hoist__fork_now();
+}
+
+hoist_stream *hoist__device_known_stream(const hoist_device *device)
+{
+	hoist_stream *known = atomic_load(&device->xstream);
+	return is_ours(known) ? known : NULL;
+}
+
+/* A child of fork makes one of its own.  What others have of its parent's is the parent's. */
 int hoist_device_default_stream(hoist_device *device, hoist_stream **ret)
 {
 	if (device == NULL)
 		return hoist__fail(-EINVAL, "the device to ask for its stream is NULL");
 	hoist_stream *known = atomic_load(&device->xstream);
-	if (known == NULL) {
+	if (!is_ours(known)) {
 		hoist_stream *made;
 		int err = hoist_stream_create(device, &made);
 		if (err < 0)

@@ -198,7 +198,7 @@ static int hand_over(const struct subject *subject, const hoist_dlpack_options *
 	if (!options->has_stream)
 		return hoist__buffer_settle(buffer);
 	int err = hoist__storage_allocate(buffer->storage);
-	hoist_stream *stream = hoist__dlpack_stream(buffer);
+	hoist_stream *stream = hoist__buffer_known_stream(buffer);
 	if (err < 0 || subject->copied || options->stream == -1 || stream == NULL)
 		return err;
 	enum hoist__api api = hoist__dev_api(hoist__device_dev(buffer->device));

@@ -166,11 +166,6 @@ int hoist__dlpack_create(hoist_device *device, int32_t type, hoist_dtype dtype, 
 #define LEGACY_STREAM 1
 #define THREAD_STREAM 2
 
-hoist_stream *hoist__dlpack_stream(const hoist_buffer *buffer)
-{
-	return buffer->stream != NULL ? buffer->stream : atomic_load(&buffer->device->xstream);
-}
-
 void *hoist__dlpack_native(enum hoist__api api, intptr_t number)
 {
 	if (number == LEGACY_STREAM)

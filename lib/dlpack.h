@@ -30,10 +30,6 @@ bool hoist__dlpack_has_no_id(int32_t type);
 int hoist__dlpack_create(hoist_device *device, int32_t type, hoist_dtype dtype, int rank,
 			 const int64_t *shape, hoist_buffer **ret);
 
-/* The stream that the buffer's work is on; NULL if there can be none, as nobody has asked for the
- * default one. */
-hoist_stream *hoist__dlpack_stream(const hoist_buffer *buffer);
-
 /* The native handle that the numbers 1 and 2 stand for; others stand for themselves. */
 void *hoist__dlpack_native(enum hoist__api api, intptr_t number);
 

@@ -291,7 +291,7 @@ int hoist_stream_wait_for_device(hoist_stream *stream, hoist_device *device)
 {
 	if (device == NULL)
 		return hoist__fail(-EINVAL, "the device to wait for is NULL");
-	hoist_stream *other = atomic_load(&device->xstream);
+	hoist_stream *other = hoist__device_known_stream(device);
 	if (stream == NULL || other != NULL)
 		return hoist_stream_wait_for(stream, other);
 	return hoist__check_generation(stream->generation, "the stream");

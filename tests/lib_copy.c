@@ -626,10 +626,21 @@ static int copy_in_child(hoist_buffer *const *windows)
 		for (int k = 0; k < 4; k++)
 			if (i != k && hoist_buffer_copy_into(windows[i], windows[k]) != -ESTALE)
 				return 1 + 4 * i + k;
-	return hoist_buffer_fill(windows[0], "a", 1) == 0 &&
-			       hoist_buffer_fill(windows[1], "a", 1) == -ESTALE
-		       ? 0
-		       : 99;
+	/* The parent asked for the CPU's default stream: the child has one of its own. */
+	hoist_buffer *copy = NULL;
+	hoist_stream *stream = NULL;
+	char got[9];
+	if (hoist_buffer_fill(windows[0], "a", 1) != 0 ||
+	    hoist_buffer_fill(windows[1], "a", 1) != -ESTALE)
+		return 90;
+	if (hoist_buffer_copy(windows[0], NULL, &copy) != 0 ||
+	    hoist_buffer_copy_out(copy, got, sizeof got) != 0 || memcmp(got, "aaaaaaaaa", 9) != 0)
+		return 91;
+	if (hoist_buffer_stream(windows[0], &stream) != 0 ||
+	    hoist_buffer_fill_on(windows[0], "b", 1, stream) != 0 ||
+	    hoist_buffer_copy_out(windows[0], got, sizeof got) != 0)
+		return 92;
+	return memcmp(got, "bbbbbbbbb", 9) == 0 ? 0 : 93;
 }
 
 /* proves: S0.27 */
@@ -649,6 +660,8 @@ Test(copy, in_a_forked_child_is_refused_where_a_driver_is_needed, .init = open_a
 		for (int k = 0; k < 4; k++)
 			if (i != k)
 				EXPECT_OK(hoist_buffer_copy_into(windows[i], windows[k]));
+	hoist_stream *stream = NULL;
+	EXPECT_OK(hoist_buffer_stream(all[0], &stream));
 	pid_t child = fork();
 	if (child == 0)
 		_exit(copy_in_child(windows));

@@ -121,7 +121,7 @@ HOIST_API int hoist_device_can_access(hoist_device *device, hoist_device *peer, 
 HOIST_API int hoist_device_synchronize(hoist_device *device);
 
 /* The device's own default stream, made on first use and shared by all callers;
- * a new reference.  Returns: 0; as hoist_stream_create(). */
+ * a new reference.  A child of fork has its own.  Returns: 0; as hoist_stream_create(). */
 HOIST_API int hoist_device_default_stream(hoist_device *device, hoist_stream **ret);
 
 /* --- accelerators: the devices of the first API that has one, CUDA before HIP --- */
