@@ -211,7 +211,9 @@ static int check_source(const hoist_buffer_source *source)
 					    "bytes_before must be 0");
 	if (source->address == 0 && source->bytes + source->bytes_before != 0)
 		return hoist__fail(-EINVAL, "%zu bytes at address 0", source->bytes);
-	if (source->bytes_before > source->address || source->bytes > UINTPTR_MAX - source->address)
+	/* Nothing begins at address 0: it stands for no memory. */
+	if ((source->bytes_before > 0 && source->bytes_before >= source->address) ||
+	    source->bytes > UINTPTR_MAX - source->address)
 		return hoist__fail(-EINVAL,
 				   "%zu bytes before and %zu behind %#" PRIxPTR
 				   " leave the address space",

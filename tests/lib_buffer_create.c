@@ -663,6 +663,29 @@ Test(wrap, elements_that_fill_no_whole_bytes, .init = open_all)
 	expect_text("need 2 bytes, there are 1");
 }
 
+/* proves: S2.02 */
+Test(wrap, memory_ends_within_the_address_space, .init = open_all)
+{
+	static const struct {
+		uintptr_t address;
+		size_t bytes, bytes_before;
+	} rows[] = {
+		{UINTPTR_MAX, 1, 0}, {1, SIZE_MAX, 0}, {1, 1, 1},
+		{8, 8, 9},	     {0, 0, 1},	       {SIZE_MAX / 2, SIZE_MAX / 2, SIZE_MAX / 2},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		const hoist_buffer_source source = {.size = sizeof source,
+						    .address = rows[i].address,
+						    .bytes = rows[i].bytes,
+						    .bytes_before = rows[i].bytes_before};
+		hoist_buffer *b = NULL;
+		cr_expect_eq(hoist_buffer_wrap(&source, HOIST_U8, 1,
+					       (const int64_t[]){rows[i].bytes > 0}, NULL, &b),
+			     -EINVAL, "%zu", i);
+		cr_expect_null(b);
+	}
+}
+
 /* proves: S2.02 S2.10 */
 Test(wrap, a_block_goes_back_to_its_resource, .init = open_all)
 {
