@@ -52,7 +52,7 @@ struct DLPackExchangeAPI;
 /* --- the same, for who has no dlpack.h --- */
 
 #define HOIST_DLPACK_MAJOR 1 /* what hoist gives out, and the major that it takes */
-#define HOIST_DLPACK_MINOR 1
+#define HOIST_DLPACK_MINOR 3
 
 enum {
 	HOIST_DL_CPU = 1,

@@ -64,6 +64,8 @@ static int use_table(hoist_buffer *buffer)
 	void *again;
 	if (table->header.version.major != 1 || table->header.prev_api != NULL)
 		return -1;
+	if (table->header.version.minor < 2) /* which brought the table, and forbade NULL strides */
+		return -1;
 	if (table->dltensor_from_py_object_no_sync(buffer, &seen) != 0 || seen.ndim != 2)
 		return -1;
 	if (table->managed_tensor_allocator(&seen, &tensor, NULL, NULL) != 0)
