@@ -15,24 +15,27 @@
 #define PEER_ROW_BYTES 4096u
 #define FEW_ROWS 32u
 
-enum hoist__way hoist__move_way(const struct hoist__move *move, enum hoist__copy *kind)
+/* See copy.h. */
+enum way { WAY_HOST, WAY_DIRECT, WAY_PEER, WAY_BOUNCE, WAY_THROUGH };
+
+/* @kind is set for DIRECT: how to tell the driver. */
+static enum way way_of(const struct hoist__move *move, enum hoist__copy *kind)
 {
 	const struct hoist__span *dst = &move->dst;
 	const struct hoist__span *src = &move->src;
 	bool to_host = hoist__span_on_host(dst);
 	bool from_host = hoist__span_on_host(src);
 	if (to_host && from_host)
-		return HOIST__WAY_HOST;
+		return WAY_HOST;
 	if (to_host || from_host) {
 		*kind = to_host ? HOIST__COPY_DEVICE_TO_HOST : HOIST__COPY_HOST_TO_DEVICE;
-		return hoist__span_is_direct(to_host ? dst : src, to_host ? src : dst)
-			       ? HOIST__WAY_DIRECT
-			       : HOIST__WAY_BOUNCE;
+		return hoist__span_is_direct(to_host ? dst : src, to_host ? src : dst) ? WAY_DIRECT
+										       : WAY_BOUNCE;
 	}
 	*kind = HOIST__COPY_DEVICE_TO_DEVICE;
 	if (dst->device == src->device)
-		return HOIST__WAY_DIRECT;
-	return hoist__span_api(dst) == hoist__span_api(src) ? HOIST__WAY_PEER : HOIST__WAY_THROUGH;
+		return WAY_DIRECT;
+	return hoist__span_api(dst) == hoist__span_api(src) ? WAY_PEER : WAY_THROUGH;
 }
 
 /* Where its streams belong, unless both sides are host memory. */
@@ -142,18 +145,18 @@ static int run_between_peers(const struct hoist__move *move)
 static int run_loops(const struct hoist__move *move)
 {
 	enum hoist__copy kind = HOIST__COPY_DEVICE_TO_DEVICE;
-	switch (hoist__move_way(move, &kind)) {
-	case HOIST__WAY_HOST:
+	switch (way_of(move, &kind)) {
+	case WAY_HOST:
 		hoist__nest_copy(&move->nest, (void *)move->dst.address,
 				 (const void *)move->src.address);
 		return 0;
-	case HOIST__WAY_DIRECT:
+	case WAY_DIRECT:
 		return run_direct(move, kind);
-	case HOIST__WAY_BOUNCE:
+	case WAY_BOUNCE:
 		return hoist__stage_run(move);
-	case HOIST__WAY_PEER:
+	case WAY_PEER:
 		return run_between_peers(move);
-	case HOIST__WAY_THROUGH:
+	case WAY_THROUGH:
 		break;
 	}
 	return hoist__stage_between(move);
@@ -177,7 +180,7 @@ bool hoist__move_is_direct(const struct hoist__move *move, hoist_device **device
 {
 	enum hoist__copy kind;
 	struct hoist__boxes boxes;
-	if (hoist__move_way(move, &kind) != HOIST__WAY_DIRECT || hoist__move_overlaps(move) ||
+	if (way_of(move, &kind) != WAY_DIRECT || hoist__move_overlaps(move) ||
 	    !takes_boxes(move, kind, &boxes))
 		return false;
 	*device = device_of(move);
@@ -196,11 +199,11 @@ static bool known_to(const struct hoist__span *span, enum hoist__api api)
  * Returns: false if it cannot do it alone. */
 static bool kind_for(const struct hoist__move *move, enum hoist__api api, enum hoist__copy *kind)
 {
-	enum hoist__way way = hoist__move_way(move, kind);
+	enum way way = way_of(move, kind);
 	bool to = move->dst.kind == HOIST__MEMORY_MANAGED;
 	bool from = move->src.kind == HOIST__MEMORY_MANAGED;
-	if (way != HOIST__WAY_HOST)
-		return way == HOIST__WAY_DIRECT;
+	if (way != WAY_HOST)
+		return way == WAY_DIRECT;
 	if (!(to || from) || !known_to(&move->dst, api) || !known_to(&move->src, api))
 		return false;
 	*kind = to && from ? HOIST__COPY_DEVICE_TO_DEVICE
@@ -225,14 +228,14 @@ bool hoist__move_is_queued(const struct hoist__move *move, hoist_stream *stream)
 	enum hoist__api api = hoist__dev_api(hoist__device_dev(device));
 	enum hoist__copy kind;
 	struct hoist__boxes boxes;
-	enum hoist__way way = hoist__move_way(move, &kind);
+	enum way way = way_of(move, &kind);
 	if (api == HOIST__API_CPU)
-		return way == HOIST__WAY_HOST;
-	if (way == HOIST__WAY_PEER)
+		return way == WAY_HOST;
+	if (way == WAY_PEER)
 		return peers_take(&move->nest);
 	if (!kind_for(move, api, &kind) || hoist__move_overlaps(move))
 		return false;
-	if (way == HOIST__WAY_DIRECT && device_of(move) != device)
+	if (way == WAY_DIRECT && device_of(move) != device)
 		return false;
 	hoist__boxes_plan(&move->nest, &boxes);
 	return boxes.n_calls <= MOST_CALLS;
@@ -275,7 +278,7 @@ int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream)
 		return err;
 	if (hoist__dev_api(hoist__stream_dev(on)) == HOIST__API_CPU)
 		return queue_on_cpu(move, on);
-	if (hoist__move_way(move, &kind) == HOIST__WAY_PEER)
+	if (way_of(move, &kind) == WAY_PEER)
 		return hoist__peers_queue(on, move);
 	return hoist__move_queue_direct(move, on);
 }

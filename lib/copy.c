@@ -156,7 +156,10 @@ static bool is_elsewhere(const hoist_buffer *buffer, const hoist_stream *stream)
 	       buffer->device != device && !hoist__device_is_cpu(device);
 }
 
-int hoist__buffer_use(hoist_buffer *buffer, hoist_stream *stream, bool *follows)
+/* Work on @stream is about to use the buffer's memory.  If that is of another device than the
+ * stream, a stream of its own has to follow: *follows is set then, and follow() to be called when
+ * the work was queued. */
+static int use(hoist_buffer *buffer, hoist_stream *stream, bool *follows)
 {
 	*follows = is_elsewhere(buffer, stream);
 	if (!*follows)
@@ -172,7 +175,7 @@ int hoist__buffer_use(hoist_buffer *buffer, hoist_stream *stream, bool *follows)
 	return err;
 }
 
-int hoist__buffer_follow(hoist_buffer *buffer, hoist_stream *stream)
+static int follow(hoist_buffer *buffer, hoist_stream *stream)
 {
 	hoist_stream *own;
 	int err = hoist_device_default_stream(buffer->device, &own);
@@ -200,15 +203,15 @@ static int queue(const struct hoist__pair *pair, const struct hoist__move *move,
 		 hoist_stream *stream)
 {
 	bool follows[2] = {false, false};
-	int err = hoist__buffer_use(pair->dst, stream, &follows[0]);
+	int err = use(pair->dst, stream, &follows[0]);
 	if (err == 0)
-		err = hoist__buffer_use(pair->src, stream, &follows[1]);
+		err = use(pair->src, stream, &follows[1]);
 	if (err == 0)
 		err = hoist__move_queue(move, stream);
 	if (err == 0 && follows[0])
-		err = hoist__buffer_follow(pair->dst, stream);
+		err = follow(pair->dst, stream);
 	if (err == 0 && follows[1])
-		err = hoist__buffer_follow(pair->src, stream);
+		err = follow(pair->src, stream);
 	return err;
 }
 

@@ -40,14 +40,6 @@ struct hoist__move {
 	struct hoist__nest nest;
 };
 
-enum hoist__way {
-	HOIST__WAY_HOST,
-	HOIST__WAY_DIRECT,
-	HOIST__WAY_PEER,
-	HOIST__WAY_BOUNCE,
-	HOIST__WAY_THROUGH
-};
-
 /* --- copy-plan.c --- */
 
 /* A buffer's elements, in units of whole bytes: one element, one block, or as many sub-byte
@@ -84,9 +76,6 @@ bool hoist__buffer_overlaps_itself(const hoist_buffer *buffer);
 bool hoist__move_overlaps(const struct hoist__move *move);
 
 /* --- copy-move.c --- */
-
-/* @kind is set for DIRECT: how to tell the driver. */
-enum hoist__way hoist__move_way(const struct hoist__move *move, enum hoist__copy *kind);
 
 /* Does it, and waits for it: as hoist__transfer(), whose rule for overlaps holds too. */
 int hoist__move_run(const struct hoist__move *move);
@@ -165,12 +154,6 @@ int hoist__pair_copy(const struct hoist__pair *pair, hoist_stream *stream);
 
 /* All three. */
 int hoist__pair_run(const struct hoist__pair *pair, hoist_stream *stream);
-
-/* Work on @stream is about to use the buffer's memory.  If that is of another device than the
- * stream, a stream of its own has to follow: *follows is set then, and hoist__buffer_follow() to
- * be called when the work was queued. */
-int hoist__buffer_use(hoist_buffer *buffer, hoist_stream *stream, bool *follows);
-int hoist__buffer_follow(hoist_buffer *buffer, hoist_stream *stream);
 
 /* Later work on @stream is behind what is queued on @other now: the host waits for that only where
  * no driver can. */
