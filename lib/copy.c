@@ -199,6 +199,22 @@ int hoist__pair_prepare(const struct hoist__pair *pair, hoist_stream *stream)
 	return err < 0 ? err : hoist__storage_allocate(pair->dst->storage);
 }
 
+/* Of what could not be queued as a whole, a part may be: the streams that are to follow do so too.
+ * Returns: the first failure, @err before all. */
+static int let_follow(const struct hoist__pair *pair, const bool follows[2], hoist_stream *stream,
+		      int err)
+{
+	char text[HOIST__ERROR_BYTES];
+	int first = err;
+	if (first < 0)
+		hoist__error_copy(text, sizeof text);
+	for (int i = 0; i < 2; i++) {
+		int late = follows[i] ? follow(i == 0 ? pair->dst : pair->src, stream) : 0;
+		err = err < 0 ? err : late;
+	}
+	return first < 0 ? hoist__fail(first, "%s", text) : err;
+}
+
 static int queue(const struct hoist__pair *pair, const struct hoist__move *move,
 		 hoist_stream *stream)
 {
@@ -206,13 +222,10 @@ static int queue(const struct hoist__pair *pair, const struct hoist__move *move,
 	int err = use(pair->dst, stream, &follows[0]);
 	if (err == 0)
 		err = use(pair->src, stream, &follows[1]);
-	if (err == 0)
-		err = hoist__move_queue(move, stream);
-	if (err == 0 && follows[0])
-		err = follow(pair->dst, stream);
-	if (err == 0 && follows[1])
-		err = follow(pair->src, stream);
-	return err;
+	if (err < 0)
+		return err;
+	err = hoist__move_queue(move, stream);
+	return let_follow(pair, follows, stream, err);
 }
 
 static bool waits(const struct hoist__pair *pair, const struct hoist__move *move)

@@ -201,6 +201,39 @@ Test(copy_streams, memory_stays_until_the_stream_has_passed, .init = open_all)
 	close_all();
 }
 
+/* Rows to a peer, the third of which the driver refuses: the memory of the first two must stay. */
+/* proves: S0.21 */
+Test(copy_streams, memory_stays_for_the_part_that_was_queued, .init = open_all)
+{
+	const int64_t shape[] = {4, 30};
+	const hoist_slice slices[] = {HOIST_ALL, HOIST_RANGE(0, 20)};
+	struct gate gate;
+	hoist_stream *own = NULL;
+	hoist_buffer *whole[2] = {NULL, NULL};
+	hoist_buffer *rows[2] = {NULL, NULL};
+	hoist_stream *stream = places[2].stream;
+	for (int i = 0; i < 2; i++) {
+		EXPECT_OK(hoist_buffer_create(places[2 + 3 * i].device, HOIST_U8, 2, shape,
+					      HOIST_BUFFER_ZERO, &whole[i]));
+		EXPECT_OK(hoist_buffer_slice(whole[i], 2, slices, &rows[i]));
+	}
+	EXPECT_OK(hoist_device_default_stream(places[5].device, &own));
+	set_gate(&gate, stream);
+	cr_assert_eq(lib_fail("cuda", "cuMemcpyPeerAsync:3"), 0);
+	cr_expect_eq(hoist_buffer_copy_on(rows[0], rows[1], stream), -EREMOTEIO);
+	cr_expect_not_null(strstr(hoist_error(), "copying 80 bytes from cuda:1 to cuda:0"), "%s",
+			   hoist_error());
+	cr_expect_eq(hoist_stream_query(own), -EAGAIN);
+	open_gate(&gate);
+	EXPECT_OK(hoist_stream_synchronize(own));
+	for (int i = 0; i < 2; i++) {
+		hoist_buffer_unref(rows[i]);
+		hoist_buffer_unref(whole[i]);
+	}
+	hoist_stream_unref(own);
+	close_all();
+}
+
 /* --- what blocks --- */
 
 static const int blocking[][3] = {
