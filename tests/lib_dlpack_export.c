@@ -461,7 +461,8 @@ Test(dlpack_copy, is_the_consumers_alone, .init = open_all)
 /* proves: S5.07 */
 Test(dlpack_copy, goes_where_the_consumer_wants_it, .init = open_all)
 {
-	static const hoist_dl_device places[] = {{1, 0}, {2, 0}, {2, 1}, {10, 0}, {3, 0}, {11, 0}};
+	static const hoist_dl_device places[] = {{1, 0}, {2, 0},  {2, 1}, {10, 0},
+						 {3, 0}, {11, 0}, {13, 0}};
 	const float value[] = {1, 2, 3, 4};
 	for (unsigned pinned = 0; pinned <= HOIST_BUFFER_PINNED; pinned++)
 		for (int i = 0; i < LIB_N_DEVICES; i++)

@@ -149,7 +149,8 @@ typedef struct hoist_dlpack_options {
 	size_t size; /* sizeof(hoist_dlpack_options) */
 	int copy;    /* COPY_ALWAYS: a packed deep copy, writable, flagged IS_COPIED */
 	/* Where the consumer wants it; type 0: where it is.  What is elsewhere is copied: to CPU,
-	 * CUDA, ROCM, CUDA_HOST and ROCM_HOST.  Memory that the CPU may touch is on CPU, too. */
+	 * CUDA, ROCM, CUDA_HOST, ROCM_HOST and CUDA_MANAGED.  Memory that the CPU may touch is on
+	 * CPU, too. */
 	hoist_dl_device device;
 	/* Who reads it.  0: anyone: the call waits until the work on the buffer's stream is done.
 	 * 1: the consumer's queue, by `stream`; the call does not wait, that queue does. */
