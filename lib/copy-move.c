@@ -287,17 +287,8 @@ int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream)
 
 int hoist__stream_reach(hoist_stream *stream)
 {
-	struct hoist__dev_stream *on = hoist__stream_dev_stream(stream);
-	struct hoist__dev_event *event = NULL;
 	int err = hoist__stream_check_capture(stream);
-	if (err == 0)
-		err = hoist__event_create(hoist__stream_dev(on), 0, &event);
-	if (err == 0)
-		err = hoist__event_record(event, on);
-	if (err == 0)
-		err = hoist__event_synchronize(event);
-	hoist__event_destroy(event);
-	return err;
+	return err < 0 ? err : hoist__stream_await(hoist__stream_dev_stream(stream));
 }
 
 int hoist__stream_order(hoist_stream *stream, hoist_stream *other)

@@ -92,7 +92,8 @@ bool hoist__move_is_queued(const struct hoist__move *move, hoist_stream *stream)
 int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream);
 
 /* Blocks until the work that is queued on @stream now is done.
- * Returns: 0; -ENOTSUP if it captures a graph; what failed there, where the driver says so. */
+ * Returns: 0; -ENOTSUP if it captures a graph; -EDEADLK in a function that it calls; what failed
+ *   there, where the driver says so. */
 int hoist__stream_reach(hoist_stream *stream);
 
 /* --- copy-box.c --- */

@@ -263,6 +263,38 @@ Test(copy_streams, what_needs_the_host_waits_its_turn, .init = open_all)
 	close_all();
 }
 
+struct inside {
+	hoist_buffer *dst;
+	hoist_buffer *src;
+	hoist_stream *stream;
+	int got[2];
+};
+
+static int copy_inside(void *context)
+{
+	struct inside *inside = context;
+	inside->got[0] = hoist_buffer_copy_on(inside->dst, inside->src, inside->stream);
+	inside->got[1] = hoist_buffer_copy_into(inside->dst, inside->src);
+	return 0;
+}
+
+/* What would wait for the stream that calls it says so. */
+/* proves: S2.08 */
+Test(copy_streams, what_a_stream_calls_does_not_wait_for_it, .init = open_all, .timeout = 20)
+{
+	const int64_t shape[] = {10};
+	struct inside inside = {.stream = places[0].stream};
+	EXPECT_OK(hoist_buffer_create_on(places[0].stream, HOIST_U8, 1, shape, 0, &inside.dst));
+	EXPECT_OK(hoist_buffer_create(places[2].device, HOIST_U8, 1, shape, 0, &inside.src));
+	EXPECT_OK(hoist_stream_call(places[0].stream, copy_inside, &inside));
+	EXPECT_OK(hoist_stream_synchronize(places[0].stream));
+	cr_expect_eq(inside.got[0], -EDEADLK);
+	cr_expect_eq(inside.got[1], -EDEADLK);
+	hoist_buffer_unref(inside.dst);
+	hoist_buffer_unref(inside.src);
+	close_all();
+}
+
 /* proves: S3.10 */
 Test(copy_streams, can_be_told_to_wait, .init = open_all)
 {
