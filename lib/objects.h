@@ -45,6 +45,10 @@ struct hoist__lanes *hoist__device_lanes(hoist_device *device);
 /* Gives back what is only kept for reuse: idle lanes, empty regions of the pools. */
 void hoist__device_trim(hoist_device *device);
 
+/* True if nobody but the caller has @stream and all its work is done: there will be no more.  Never
+ * for one that may capture a graph, which asking would break. */
+bool hoist__stream_is_over(const hoist_stream *stream);
+
 struct hoist__dev_stream *hoist__stream_dev_stream(const hoist_stream *stream);
 
 /* What comes before waiting for a stream on the host, which would break a capture.

@@ -40,8 +40,9 @@ struct hoist__storage {
 	size_t align;
 	void (*release)(void *context);
 	void *context;
-	struct hoist__storage_user *_Atomic xusers;
-	hoist_stream *_Atomic xstream; /* referenced; the block is freed on it */
+	struct hoist__storage_user *_Atomic xusers; /* added by all, removed by the walker */
+	atomic_bool xwalked;			    /* somebody walks along them */
+	hoist_stream *_Atomic xstream;		    /* referenced; the block is freed on it */
 };
 
 /* One reference, host memory, nothing owned.  Returns: 0; -ENOMEM. */

@@ -12,6 +12,9 @@
 #include "lib/memory.h"
 #include "lib/objects.h"
 
+/* A storage that has so many streams looks which of them are over. */
+#define MANY_USERS 8u
+
 /* Each thread takes this many at a time, so that views of many threads share no cache line. */
 #define IDS 256
 
@@ -124,6 +127,54 @@ int hoist__storage_map(hoist_device *device, struct hoist__map *map, bool read_o
 
 /* --- streams --- */
 
+/* A chain of users, from @first to @last. */
+static void push_users(struct hoist__storage *storage, struct hoist__storage_user *first,
+		       struct hoist__storage_user *last)
+{
+	last->next = atomic_load(&storage->xusers);
+	while (!atomic_compare_exchange_weak(&storage->xusers, &last->next, first)) {
+	}
+}
+
+/* Drops the streams that nobody else has and that have done their work.  By the walker alone. */
+static void prune_users(struct hoist__storage *storage)
+{
+	struct hoist__storage_user *user = atomic_exchange(&storage->xusers, NULL);
+	struct hoist__storage_user *first = NULL;
+	struct hoist__storage_user *last = NULL;
+	while (user != NULL) {
+		struct hoist__storage_user *next = user->next;
+		if (hoist__stream_is_over(user->stream)) {
+			hoist_stream_unref(user->stream);
+			free(user);
+		} else {
+			user->next = first;
+			first = user;
+			last = last == NULL ? user : last;
+		}
+		user = next;
+	}
+	if (first != NULL)
+		push_users(storage, first, last);
+}
+
+/* One thread at a time walks along the users; to the others, and to a child that was forked from
+ * the middle of it, none is known: a stream that is there twice is waited for twice. */
+static bool is_user(struct hoist__storage *storage, const hoist_stream *stream)
+{
+	if (atomic_exchange(&storage->xwalked, true))
+		return false;
+	unsigned n = 0;
+	const struct hoist__storage_user *user = atomic_load(&storage->xusers);
+	for (; user != NULL && user->stream != stream; user = user->next)
+		n++;
+	bool found = user != NULL;
+	if (!found && n >= MANY_USERS)
+		prune_users(storage);
+	atomic_store(&storage->xwalked, false);
+	return found;
+}
+
 int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream)
 {
 	uintptr_t address = hoist__storage_address(storage);
@@ -131,17 +182,13 @@ int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream)
 		return 0;
 	if (address != 0 && storage->memory != NULL && storage->memory->ops->use != NULL)
 		return hoist_memory_use(storage->memory, address, stream);
-	struct hoist__storage_user *first = atomic_load(&storage->xusers);
-	for (struct hoist__storage_user *user = first; user != NULL; user = user->next)
-		if (user->stream == stream)
-			return 0;
+	if (is_user(storage, stream))
+		return 0;
 	struct hoist__storage_user *user = malloc(sizeof *user);
 	if (user == NULL)
 		return hoist__fail_nomem("the stream of a buffer", sizeof *user);
 	user->stream = hoist_stream_ref(stream);
-	user->next = first;
-	while (!atomic_compare_exchange_weak(&storage->xusers, &user->next, user))
-		; /* a stream that is there twice is waited for twice */
+	push_users(storage, user, user);
 	return 0;
 }
 

@@ -125,6 +125,13 @@ void hoist_stream_unref(hoist_stream *stream)
 			   stream->device->spec, hoist__error_text());
 }
 
+bool hoist__stream_is_over(const hoist_stream *stream)
+{
+	return atomic_load(&stream->xrefs) == 1 && stream->generation == hoist__fork_now() &&
+	       !hoist__stream_may_capture(stream->stream) &&
+	       hoist__stream_query(stream->stream) == 0;
+}
+
 hoist_device *hoist_stream_device(const hoist_stream *stream)
 {
 	return stream->device;

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -777,4 +778,38 @@ Test(ids, are_never_the_same, .init = open_all)
 	/* The same memory again: nothing of the old buffer is left but the bytes. */
 	cr_expect_eq(hoist_buffer_address(b), address, "V217");
 	hoist_buffer_unref(b);
+}
+
+/* proves: S2.03 */
+Test(wrap, does_not_keep_streams_that_are_over, .init = open_all)
+{
+	enum { STREAMS = 100 };
+	static unsigned char data[64];
+	const hoist_buffer_source source = {
+		.size = sizeof source, .address = (uintptr_t)data, .bytes = sizeof data};
+	hoist_buffer *there = NULL;
+	hoist_buffer *b = NULL;
+	cr_assert_eq(hoist_buffer_create(devices[1], HOIST_U8, 1, (const int64_t[]){64},
+					 HOIST_BUFFER_PINNED | HOIST_BUFFER_ZERO, &there),
+		     0);
+	cr_assert_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){64}, NULL, &b), 0);
+	for (int i = 0; i < STREAMS; i++) {
+		hoist_stream *stream = NULL;
+		cr_assert_eq(hoist_stream_create(devices[0], &stream), 0);
+		cr_assert_eq(hoist_buffer_copy_on(b, there, stream), 0, "%s", hoist_error());
+		cr_assert_eq(hoist_stream_synchronize(stream), 0);
+		hoist_stream_unref(stream);
+	}
+	/* Each stream of the cpu is a thread. */
+	char line[128];
+	int threads = 0;
+	FILE *status = fopen("/proc/self/status", "r");
+	cr_assert_not_null(status);
+	while (fgets(line, sizeof line, status) != NULL)
+		if (sscanf(line, "Threads: %d", &threads) == 1)
+			break;
+	(void)fclose(status);
+	cr_expect_lt(threads, STREAMS / 2);
+	hoist_buffer_unref(b);
+	hoist_buffer_unref(there);
 }
