@@ -132,6 +132,14 @@ static int copy_all(const struct entry *entries, size_t n, hoist_stream *stream)
 	return close_lane(&open, err);
 }
 
+static int prepare(const struct entry *entry, hoist_stream *stream)
+{
+	int err = hoist__pair_prepare(&entry->pair, stream);
+	if (err == 0 && stream != NULL)
+		err = hoist__pair_check_capture(&entry->pair, stream);
+	return name_pair(entry, err);
+}
+
 static int run(struct entry *entries, size_t n, hoist_stream *stream)
 {
 	int err = check(entries, n, stream);
@@ -139,7 +147,7 @@ static int run(struct entry *entries, size_t n, hoist_stream *stream)
 		err = skip_repeated(entries, n);
 	for (size_t i = 0; err == 0 && i < n; i++)
 		if (!entries[i].skipped)
-			err = name_pair(&entries[i], hoist__pair_prepare(&entries[i].pair, stream));
+			err = prepare(&entries[i], stream);
 	return err < 0 ? err : copy_all(entries, n, stream);
 }
 

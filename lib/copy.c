@@ -255,6 +255,15 @@ static int copy(const struct hoist__pair *pair, hoist_stream *stream)
 	return bits ? hoist__copy_bits(pair->dst, pair->src) : hoist__move_run(&move);
 }
 
+int hoist__pair_check_capture(const struct hoist__pair *pair, hoist_stream *stream)
+{
+	struct hoist__move move;
+	bool alone = hoist__move_plan(pair->dst, pair->src, &move) &&
+		     hoist__move_is_queued(&move, stream) && !is_elsewhere(pair->dst, stream) &&
+		     !is_elsewhere(pair->src, stream);
+	return alone ? 0 : hoist__stream_check_capture(stream);
+}
+
 int hoist__pair_copy(const struct hoist__pair *pair, hoist_stream *stream)
 {
 	int err = copy(pair, stream);

@@ -150,6 +150,9 @@ int hoist__pair_check(const struct hoist__pair *pair, hoist_stream *stream);
 /* Takes their memory; without a stream, waits for theirs. */
 int hoist__pair_prepare(const struct hoist__pair *pair, hoist_stream *stream);
 
+/* Pre: checked, prepared.  Returns: 0; -ENOTSUP if copying on @stream would be, as it captures. */
+int hoist__pair_check_capture(const struct hoist__pair *pair, hoist_stream *stream);
+
 /* Pre: checked, prepared. */
 int hoist__pair_copy(const struct hoist__pair *pair, hoist_stream *stream);
 

@@ -381,6 +381,13 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 	cr_expect_eq(
 		hoist_buffer_copy_with(direct.views[0], direct.views[1], stream, HOIST_COPY_WAIT),
 		-ENOTSUP);
+	/* Not even what comes before it in a batch is captured. */
+	uint64_t before = lib_counters("cuda").copies;
+	hoist_buffer *const dsts[] = {direct.views[0], bounced.views[0]};
+	hoist_buffer *const srcs[] = {direct.views[1], bounced.views[1]};
+	cr_expect_eq(hoist_buffer_copy_batch(2, dsts, srcs, stream), -ENOTSUP);
+	cr_expect_not_null(strstr(hoist_error(), "pair 1: "), "%s", hoist_error());
+	cr_expect_eq(lib_counters("cuda").copies, before);
 	/* Memory that is taken now is none of the graph's. */
 	hoist_buffer *lazy = NULL;
 	EXPECT_OK(hoist_buffer_create_on(stream, HOIST_U8, 1, (const int64_t[]){100},
