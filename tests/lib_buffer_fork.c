@@ -6,8 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "hoist/hoist.h"
-#include "tests/lib-support.h"
+#include "tests/lib-buffers.h"
 
 #define N 3
 
@@ -15,16 +14,7 @@ static hoist_device *devices[LIB_N_DEVICES];
 
 static void open_all(void)
 {
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
-
-static hoist_buffer_info info_of(const hoist_buffer *buffer)
-{
-	hoist_buffer_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_buffer_get_info(buffer, &info), 0);
-	return info;
+	open_devices(devices);
 }
 
 static void drop(hoist_buffer **buffers)
