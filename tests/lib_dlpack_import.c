@@ -357,8 +357,8 @@ Test(dlpack_import, refusals, .init = open_all)
 		int err;
 		const char *text;
 	} rows[] = {
-		{MAJOR, 0, 0, -ENOTSUP, "version 0.1"},
-		{MAJOR, 2, 0, -ENOTSUP, "version 2.1, hoist knows 1"},
+		{MAJOR, 0, 0, -ENOTSUP, "version 0.3"},
+		{MAJOR, 2, 0, -ENOTSUP, "version 2.3, hoist knows 1"},
 		{FLAGS, 8, 0, -ENOTSUP, "flags 0x8 are newer"},
 		{LANES, 4, 0, -ENOTSUP, "4 lanes"},
 		{LANES, 0, 0, -ENOTSUP, "0 lanes"},
