@@ -3,6 +3,7 @@
 
 #include "base/strided.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/strided-box.h"
@@ -81,11 +82,6 @@ bool hoist__nest_make(int rank, const int64_t *shape, const int64_t *dst_strides
 	return true;
 }
 
-static int64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? -stride : stride;
-}
-
 /* The loop whose steps in src are the smallest, if smaller than the innermost's: lines of
  * src run along it, and should be used up before they leave the cache.  Returns -1: none. */
 static int across(const struct hoist__nest *nest)
@@ -93,7 +89,7 @@ static int across(const struct hoist__nest *nest)
 	int last = nest->rank - 1;
 	int best = last;
 	for (int i = 0; i < last; i++)
-		if (magnitude(nest->src_strides[i]) < magnitude(nest->src_strides[best]))
+		if (llabs(nest->src_strides[i]) < llabs(nest->src_strides[best]))
 			best = i;
 	return best == last ? -1 : best;
 }

@@ -103,11 +103,9 @@ static int shared_storage(hoist_device *device, size_t bytes, struct hoist__stor
 	int err = hoist__shared_create(bytes, &shared);
 	if (err < 0)
 		return err;
-	uintptr_t address = hoist__shared_address(shared);
 	const struct hoist__foreign foreign = {
 		.device = device,
-		.address = address,
-		.device_address = address,
+		.address = hoist__shared_address(shared),
 		.bytes = bytes,
 		.release = hoist__shared_close,
 		.context = shared,

@@ -121,7 +121,6 @@ static int over_host(void *host, const hoist_buffer *like, hoist_buffer **ret)
 		.device = cpu,
 		.kind = HOIST__MEMORY_HOST,
 		.address = (uintptr_t)host,
-		.device_address = (uintptr_t)host,
 		.bytes = like->bytes,
 	};
 	const struct hoist__view view = {

@@ -2,6 +2,7 @@
 /* lib/copy-plan.c - from two buffers to loops over bytes. */
 #include "config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -134,11 +135,6 @@ bool hoist__move_overlaps(const struct hoist__move *move)
 	       move->src.address + (uintptr_t)low[1] < move->dst.address + (uintptr_t)high[0];
 }
 
-static int64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? -stride : stride;
-}
-
 /* True unless every axis steps over all that the axes with smaller strides reach.  Layouts that
  * do not overlap and fail this exist, but no slicing, reshaping or permuting makes them. */
 bool hoist__buffer_overlaps_itself(const hoist_buffer *buffer)
@@ -152,7 +148,7 @@ bool hoist__buffer_overlaps_itself(const hoist_buffer *buffer)
 		int64_t next = INT64_MAX;
 		int64_t extent = 0;
 		for (int i = 0; i < buffer->rank; i++) {
-			int64_t stride = magnitude(buffer->strides[i]);
+			int64_t stride = llabs(buffer->strides[i]);
 			if (buffer->dims[i] == 1 || stride < least)
 				continue;
 			if (stride == 0 || (stride == least && least > 0))

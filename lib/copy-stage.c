@@ -11,6 +11,7 @@
  */
 #include "config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -44,11 +45,6 @@ struct chunk {
 	size_t bytes;
 };
 
-static int64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? -stride : stride;
-}
-
 static const int64_t *device_strides(const struct stage *stage, const struct hoist__nest *nest)
 {
 	return stage->to_device ? nest->dst_strides : nest->src_strides;
@@ -69,7 +65,7 @@ static void order_by_source(struct hoist__nest *nest)
 			int64_t *n = &nest->extents[k];
 			int64_t *d = &nest->dst_strides[k];
 			int64_t *s = &nest->src_strides[k];
-			if (magnitude(s[-1]) >= magnitude(s[0]))
+			if (llabs(s[-1]) >= llabs(s[0]))
 				break;
 			const int64_t keep[3] = {n[0], d[0], s[0]};
 			n[0] = n[-1];
@@ -87,14 +83,14 @@ static size_t grown(const struct stage *stage, size_t inner, int64_t n, int64_t 
 	if (stride == 0)
 		return inner;
 	if (stage->range)
-		return inner + (size_t)((n - 1) * magnitude(stride));
+		return inner + (size_t)((n - 1) * llabs(stride));
 	return inner * (size_t)n;
 }
 
 static int64_t turns_that_fit(const struct stage *stage, size_t inner, int64_t stride)
 {
 	if (stage->range)
-		return (int64_t)(HOIST__SLOT_BYTES - inner) / magnitude(stride) + 1;
+		return (int64_t)(HOIST__SLOT_BYTES - inner) / llabs(stride) + 1;
 	return (int64_t)(HOIST__SLOT_BYTES / inner);
 }
 

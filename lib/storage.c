@@ -88,7 +88,9 @@ int hoist__storage_wrap(const struct hoist__foreign *foreign, struct hoist__stor
 	made->has_access = !foreign->no_access;
 	made->release = foreign->release;
 	made->context = foreign->context;
-	made->place = (struct hoist__place){foreign->address, foreign->device_address};
+	made->place.address = foreign->address;
+	made->place.device_address =
+		foreign->device_address != 0 ? foreign->device_address : foreign->address;
 	hoist__storage_publish(made);
 	*ret = made;
 	return 0;
@@ -111,7 +113,6 @@ int hoist__storage_map(hoist_device *device, struct hoist__map *map, bool read_o
 	const struct hoist__foreign foreign = {
 		.device = device,
 		.address = (uintptr_t)map->data,
-		.device_address = (uintptr_t)map->data,
 		.bytes = map->bytes,
 		.read_only = read_only,
 		.release = close_map,

@@ -50,7 +50,7 @@ struct hoist__foreign {
 	hoist_device *device;
 	enum hoist__memory_kind kind; /* PINNED: registered with the device's driver */
 	uintptr_t address;
-	uintptr_t device_address; /* as the device's kernels see it; `address` if it is the same */
+	uintptr_t device_address; /* as the device's kernels see it; 0: the same */
 	size_t bytes;
 	bool read_only;
 	bool mapped;	/* another process's */
