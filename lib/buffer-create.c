@@ -58,13 +58,13 @@ struct wanted {
 	int rank;
 	const int64_t *shape;
 	unsigned flags;
+	uint64_t elements;
 	size_t bytes;
 };
 
 static int measure(struct wanted *wanted)
 {
-	uint64_t elements;
-	return hoist__buffer_measure(wanted->dtype, wanted->rank, wanted->shape, &elements,
+	return hoist__buffer_measure(wanted->dtype, wanted->rank, wanted->shape, &wanted->elements,
 				     &wanted->bytes);
 }
 
@@ -82,6 +82,8 @@ static int over(struct hoist__storage *storage, hoist_stream *stream, const stru
 		.dtype = wanted->dtype,
 		.rank = wanted->rank,
 		.shape = wanted->shape,
+		.elements = wanted->elements,
+		.bytes = wanted->bytes,
 		.stream = stream,
 	};
 	return hoist__buffer_make_last(storage, &view, ret);
@@ -154,7 +156,7 @@ static int create(hoist_device *device, hoist_stream *stream, struct wanted *wan
 int hoist__buffer_new(hoist_device *device, hoist_stream *stream, hoist_dtype dtype, int rank,
 		      const int64_t *shape, unsigned flags, hoist_buffer **ret)
 {
-	struct wanted wanted = {dtype, rank, shape, flags, 0};
+	struct wanted wanted = {dtype, rank, shape, flags, 0, 0};
 	int err = check_flags(flags, ALL_FLAGS);
 	if (err == 0)
 		err = create(device, stream, &wanted, ret);
@@ -181,7 +183,7 @@ int hoist_buffer_create_on(hoist_stream *stream, hoist_dtype dtype, int rank, co
 int hoist_buffer_create_from(hoist_memory *memory, hoist_stream *stream, hoist_dtype dtype,
 			     int rank, const int64_t *shape, unsigned flags, hoist_buffer **ret)
 {
-	struct wanted wanted = {dtype, rank, shape, flags, 0};
+	struct wanted wanted = {dtype, rank, shape, flags, 0, 0};
 	if (memory == NULL)
 		return hoist__fail(-EINVAL, "a buffer of a memory resource needs one; it is NULL");
 	int err = check_flags(flags, HOIST_BUFFER_ZERO | HOIST_BUFFER_LAZY);

@@ -76,6 +76,8 @@ struct hoist__view {
 	unsigned bit;
 	bool read_only;
 	size_t offset;
+	uint64_t elements;    /* as hoist__buffer_measure() has it, with `bytes` */
+	size_t bytes;	      /* 0: not measured yet */
 	hoist_stream *stream; /* NULL: the device's default one */
 	const int64_t *shape;
 	const int64_t *strides; /* NULL: C order */

@@ -89,9 +89,12 @@ int hoist__buffer_measure(hoist_dtype dtype, int rank, const int64_t *shape, uin
 /* Takes no reference. */
 static int build(struct hoist__storage *storage, const struct hoist__view *view, hoist_buffer **ret)
 {
-	uint64_t elements;
-	size_t bytes;
-	int err = hoist__buffer_measure(view->dtype, view->rank, view->shape, &elements, &bytes);
+	uint64_t elements = view->elements;
+	size_t bytes = view->bytes;
+	int err = 0;
+	if (bytes == 0)
+		err = hoist__buffer_measure(view->dtype, view->rank, view->shape, &elements,
+					    &bytes);
 	if (err < 0)
 		return err;
 	size_t n = (size_t)view->rank;

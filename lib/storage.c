@@ -21,8 +21,8 @@
 uint64_t hoist__next_id(void)
 {
 	static _Atomic uint64_t xtaken;
-	static _Thread_local uint64_t next;
-	static _Thread_local uint64_t end;
+	static _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t next;
+	static _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t end;
 	if (next == end) {
 		next = atomic_fetch_add_explicit(&xtaken, IDS, memory_order_relaxed);
 		end = next + IDS;
