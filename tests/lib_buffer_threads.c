@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Threads that use, view, close and drop one storage, and take its memory at once: nothing is
- * freed early, twice or never, and ThreadSanitizer sees it.  Then a fork in the middle of that. */
+ * freed early, twice or never, and ThreadSanitizer sees it.  Then forks in the middle of that, and
+ * an exec. */
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,6 +22,12 @@
 #define ROWS 64
 #define COLUMNS 96
 #define CHILD_SECONDS 60
+
+#ifdef __SANITIZE_THREAD__ /* which does not follow threads through a fork */
+#define FORKS false
+#else
+#define FORKS true
+#endif
 
 static void require(bool condition, const char *what)
 {
@@ -201,29 +209,85 @@ static void fork_once(void)
 	hoist_buffer_unref(on_device);
 }
 
-static void run_forks(void)
+/* --- an exec in the middle --- */
+
+static int count_descriptors(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) != -1;
+	return n;
+}
+
+/* The program that takes over: nothing of the one before is open, and it can begin anew. */
+static int after_exec(int most)
+{
+	hoist_device *cpu = NULL;
+	hoist_buffer *b = NULL;
+	if (count_descriptors() > most)
+		return 2;
+	if (hoist_device_open("cpu", &cpu) != 0 ||
+	    hoist_buffer_create(cpu, HOIST_U8, 1, (const int64_t[]){100}, HOIST_BUFFER_ZERO, &b) !=
+		    0)
+		return 3;
+	hoist_buffer_unref(b);
+	return 0;
+}
+
+/* With shared memory, a device's memory and streams in use. */
+static void exec_once(int n_descriptors)
+{
+	char most[16];
+	hoist_buffer *shareable = NULL;
+	hoist_buffer *on_device = NULL;
+	require(hoist_buffer_create(devices[0], HOIST_U8, 1, (const int64_t[]){5000},
+				    HOIST_BUFFER_SHAREABLE, &shareable) == 0 &&
+			hoist_buffer_copy(shareable, devices[1], &on_device) == 0,
+		"buffers to exec with");
+	(void)snprintf(most, sizeof most, "%d", n_descriptors);
+	pid_t child = fork();
+	require(child >= 0, "fork");
+	if (child == 0) {
+		(void)execl("/proc/self/exe", "lib_buffer_threads", most, (char *)NULL);
+		_exit(9);
+	}
+	int status = 0;
+	require(waitpid(child, &status, 0) == child, "waiting for the program");
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+		(void)fprintf(stderr, "the program ended with status %#x\n", (unsigned)status);
+		exit(1);
+	}
+	hoist_buffer_unref(shareable);
+	hoist_buffer_unref(on_device);
+}
+
+static void run_forks(int n_descriptors)
 {
 	pthread_t threads[2];
 	for (int i = 0; i < 2; i++)
 		require(pthread_create(&threads[i], NULL, churn, NULL) == 0, "a thread");
-	for (int i = 0; i < 20; i++)
+	for (int i = 0; i < 20; i++) {
 		fork_once();
+		exec_once(n_descriptors);
+	}
 	atomic_store(&done, true);
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 }
 
 /* proves: S4.06 S4.18 S2.03 S2.19 */
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1)
+		return after_exec(atoi(argv[1]));
+	int n_descriptors = count_descriptors();
 	if (!lib_emulate()) {
 		(void)fprintf(stderr, "skipped: the emulators are not built\n");
 		return 77;
 	}
 	lib_open_all(devices);
 	run_threads();
-#ifndef __SANITIZE_THREAD__ /* which does not follow threads through a fork */
-	run_forks();
-#endif
+	if (FORKS)
+		run_forks(n_descriptors);
 	return 0;
 }
