@@ -92,3 +92,80 @@ void lib_sweep_allocations(void (*scenario)(unsigned long n), unsigned long most
 		lib_die("the sweep over allocations ended at %lu", n);
 	printf("%lu allocations failed in turn\n", n - 1);
 }
+
+/* --- whole programs --- */
+
+#define MOST 5000
+
+hoist_device *lib_swept[LIB_N_DEVICES];
+static int (*swept)(int device);
+
+/* A stream that could not be waited for before it was destroyed frees a little later. */
+static void check_clean(const char *what, unsigned long n)
+{
+	for (int tries = 0; !lib_nothing_outstanding(lib_swept); tries++) {
+		if (tries == 100)
+			lib_die("%s %lu: something is left", what, n);
+		usleep(10000);
+	}
+	if (!lib_drivers_content())
+		lib_die("%s %lu: the drivers saw a misuse", what, n);
+}
+
+static void run_alone(unsigned long n)
+{
+	lib_open_all(lib_swept);
+	lib_fail_allocation(n);
+	int err = swept(1);
+	if (err != 0 && (!lib_is_failure(err) || hoist_error()[0] == '\0'))
+		lib_die("allocation %lu: an unexpected error, %d", n, err);
+	lib_fail_allocation(0);
+	check_clean("allocation", n);
+	if (swept(1) != 0)
+		lib_die("after allocation %lu: does not work any more", n);
+	check_clean("after allocation", n);
+}
+
+static void sweep_driver(int device, const char *api)
+{
+	unsigned long n = 1;
+	for (; n < MOST; n++) {
+		char fault[64];
+		(void)snprintf(fault, sizeof fault, "any:%lu", n);
+		if (lib_fail(api, fault) != 0)
+			lib_die("%s: %s is not understood", api, fault);
+		int err = swept(device);
+		if (err != 0 && (!lib_is_failure(err) || hoist_error()[0] == '\0'))
+			lib_die("%s %s: an unexpected error, %d", api, fault, err);
+		bool struck = lib_counters(api).injected_failures != 0;
+		check_clean(fault, n);
+		lib_reset(api);
+		lib_set_latency(api, 0, 20);
+		if (!struck)
+			break;
+	}
+	if (n == MOST || n < 20)
+		lib_die("%s: the sweep ended at %lu", api, n);
+	if (swept(device) != 0)
+		lib_die("%s: does not work any more", api);
+	printf("%s: %lu calls failed in turn\n", api, n - 1);
+}
+
+int lib_sweep_failures(int (*scenario)(int device), int cuda, int hip)
+{
+	if (!lib_emulate()) {
+		printf("skipped: the emulators are not built\n");
+		return 77;
+	}
+	(void)fflush(stdout);
+	swept = scenario;
+	setenv("HOIST_EMULATE_LATENCY", "0..20", 1);
+	lib_sweep_allocations(run_alone, MOST);
+	lib_open_all(lib_swept);
+	if (scenario(cuda) != 0 || scenario(hip) != 0)
+		lib_die("without failures");
+	check_clean("without failures", 0);
+	sweep_driver(cuda, "cuda");
+	sweep_driver(hip, "hip");
+	return 0;
+}

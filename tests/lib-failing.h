@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "tests/lib-support.h"
 
 /* Says why, and hoist_error(), and ends the program. */
 void lib_die(const char *format, ...) HOIST__PRINTF(1, 2) __attribute__((noreturn));
@@ -16,6 +17,16 @@ void lib_die(const char *format, ...) HOIST__PRINTF(1, 2) __attribute__((noretur
  * lib_fail_allocation() where counting begins, and with 0 where it ends.  A sweep as long as
  * @most, or shorter than 20, ends the program. */
 void lib_sweep_allocations(void (*scenario)(unsigned long n), unsigned long most);
+
+/* The devices of lib_sweep_failures(). */
+extern hoist_device *lib_swept[LIB_N_DEVICES];
+
+/* A whole program: every allocation of @scenario(1) fails in turn, then every driver call of
+ * @scenario(cuda) through CUDA's stand-in, and of @scenario(hip) through HIP's; the numbers are
+ * those of the devices that it is to use.  After each, nothing may be left, and without a failure it
+ * works.  @scenario gives 0 or what failed, and leaves nothing behind.
+ * Returns: the exit status, 77 where the emulators are not built. */
+int lib_sweep_failures(int (*scenario)(int device), int cuda, int hip);
 
 /* The @n-th allocation from now on fails; 0: none does. */
 void lib_fail_allocation(unsigned long n);

@@ -11,11 +11,9 @@
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 
-#define MANY 1000
 #define N_BUFFERS 14
 
 struct scenario {
-	hoist_device *devices[LIB_N_DEVICES];
 	hoist_stream *stream;
 	hoist_memory *pool;
 	hoist_buffer *buffers[N_BUFFERS];
@@ -68,13 +66,13 @@ static int view(hoist_buffer **b)
 	return err;
 }
 
-static int run(struct scenario *s)
+static int make(struct scenario *s, hoist_device *device, hoist_device *other)
 {
 	const int64_t shape[] = {40, 16};
 	const hoist_memory_options options = {
-		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = s->devices[2]};
+		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = device};
 	hoist_buffer **b = s->buffers;
-	int err = hoist_stream_create(s->devices[2], &s->stream);
+	int err = hoist_stream_create(device, &s->stream);
 	if (err == 0)
 		err = hoist_memory_create(&options, &s->pool);
 	if (err == 0)
@@ -82,7 +80,7 @@ static int run(struct scenario *s)
 					     &b[0]);
 	if (err == 0)
 		err = hoist_buffer_create(
-			s->devices[3], HOIST_U8, 2, shape,
+			other, HOIST_U8, 2, shape,
 			HOIST_BUFFER_PINNED | HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO, &b[1]);
 	if (err == 0)
 		err = hoist_buffer_allocate(b[1]);
@@ -96,7 +94,7 @@ static int run(struct scenario *s)
 	if (err == 0)
 		err = adopt(s, &b[8]);
 	if (err == 0)
-		err = hoist_buffer_create(s->devices[0], HOIST_U8, 2, shape, HOIST_BUFFER_SHAREABLE,
+		err = hoist_buffer_create(lib_swept[0], HOIST_U8, 2, shape, HOIST_BUFFER_SHAREABLE,
 					  &b[9]);
 	if (err == 0)
 		err = hoist_buffer_mmap(s->path, HOIST_U8, 2, shape, "w+", 3, 0, &b[10]);
@@ -124,83 +122,19 @@ static void drop(struct scenario *s)
 		lib_die("released %d times of %d", s->n_released, s->n_wrapped);
 }
 
-static void run_once(struct scenario *s, const char *what, unsigned long n)
+static int run(int device)
 {
-	int err = run(s);
-	if (err != 0 && !lib_is_failure(err))
-		lib_die("%s %lu: an unexpected error, %d", what, n, err);
-	if (err != 0 && hoist_error()[0] == '\0')
-		lib_die("%s %lu: no text", what, n);
-	drop(s);
-}
-
-static void must_work(struct scenario *s, const char *what, unsigned long n)
-{
-	int err = run(s);
-	if (err != 0)
-		lib_die("after %s %lu: does not work any more: %d", what, n, err);
-	drop(s);
-	if (!lib_nothing_outstanding(s->devices) || !lib_drivers_content())
-		lib_die("after %s %lu: something is left", what, n);
-}
-
-static int open_devices(struct scenario *s)
-{
+	static struct scenario s;
 	const char *folder = getenv("TMPDIR");
-	(void)snprintf(s->path, sizeof s->path, "%s/buffer-failures",
+	(void)snprintf(s.path, sizeof s.path, "%s/buffer-failures",
 		       folder != NULL ? folder : "/tmp");
-	int err = 0;
-	for (int i = 0; err == 0 && i < LIB_N_DEVICES; i++)
-		err = hoist_device_open(lib_specs[i], &s->devices[i]);
+	int err = make(&s, lib_swept[device], lib_swept[4 - device]);
+	drop(&s);
 	return err;
 }
 
-static void run_alone(unsigned long n)
-{
-	static struct scenario s;
-	lib_fail_allocation(n);
-	int err = open_devices(&s);
-	if (err == 0)
-		run_once(&s, "allocation", n);
-	else if (!lib_is_failure(err))
-		lib_die("allocation %lu: opening: %d", n, err);
-	lib_fail_allocation(0);
-	if (err == 0 || open_devices(&s) == 0)
-		must_work(&s, "allocation", n);
-}
-
-static void sweep_driver(struct scenario *s, const char *api)
-{
-	unsigned long n = 1;
-	for (bool struck = true; struck; n++) {
-		char fault[32];
-		(void)snprintf(fault, sizeof fault, "any:%lu", n);
-		if (lib_fail(api, fault) != 0)
-			lib_die("%s is not understood", fault);
-		uint64_t before = lib_counters(api).injected_failures;
-		run_once(s, fault, n);
-		struck = lib_counters(api).injected_failures != before;
-		lib_reset(api);
-		must_work(s, fault, n);
-		if (n == MANY)
-			lib_die("the sweep of %s does not end", api);
-	}
-	if (n < 10)
-		lib_die("the sweep of %s was too short", api);
-}
-
-/* proves: S0.02 S2.02 S2.03 S2.04 S4.06 S4.24 */
+/* proves: S0.02 S2.02 S2.03 S4.06 */
 int main(void)
 {
-	static struct scenario s;
-	if (!lib_emulate()) {
-		(void)fprintf(stderr, "skipped: the emulators are not built\n");
-		return 77;
-	}
-	lib_sweep_allocations(run_alone, MANY);
-	if (open_devices(&s) < 0)
-		lib_die("opening");
-	sweep_driver(&s, "cuda");
-	sweep_driver(&s, "hip");
-	return 0;
+	return lib_sweep_failures(run, 1, 3);
 }

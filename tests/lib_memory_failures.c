@@ -14,12 +14,9 @@
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 
-#define MANY 5000
 #define MIB ((size_t)1 << 20)
 
 /* --- the scenario --- */
-
-static hoist_device *devices[LIB_N_DEVICES];
 
 /* All that a resource can do, on @device; the first failure ends it, blocks are always freed. */
 static int use_blocks(hoist_memory *memory, hoist_stream *stream, int null)
@@ -81,19 +78,19 @@ static int run(int i)
 	hoist_stream *on_cpu = NULL;
 	hoist_memory *up = NULL;
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	int err = hoist_stream_create(devices[i], &stream);
+	int err = hoist_stream_create(lib_swept[i], &stream);
 	if (err == 0)
-		err = hoist_stream_create(devices[0], &on_cpu);
+		err = hoist_stream_create(lib_swept[0], &on_cpu);
 	if (err == 0)
-		err = use_kind(HOIST_MEMORY_HOST, devices[0], NULL, on_cpu, null);
+		err = use_kind(HOIST_MEMORY_HOST, lib_swept[0], NULL, on_cpu, null);
 	for (size_t k = 0; err == 0 && k < sizeof kinds / sizeof kinds[0]; k++)
-		err = use_kind(kinds[k], devices[i], NULL, stream, null);
+		err = use_kind(kinds[k], lib_swept[i], NULL, stream, null);
 	const hoist_memory_options options = {
-		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[i]};
+		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = lib_swept[i]};
 	if (err == 0)
 		err = hoist_memory_create(&options, &up);
 	if (err == 0)
-		err = use_kind(HOIST_MEMORY_DEVICE, devices[i], up, stream, null);
+		err = use_kind(HOIST_MEMORY_DEVICE, lib_swept[i], up, stream, null);
 	hoist_memory_unref(up);
 	hoist_stream_unref(on_cpu);
 	hoist_stream_unref(stream);
@@ -101,73 +98,7 @@ static int run(int i)
 	return err;
 }
 
-/* A stream that could not be waited for before it was destroyed frees a little later. */
-static void check_clean(const char *what, unsigned long n)
-{
-	for (int tries = 0; !lib_nothing_outstanding(devices); tries++) {
-		if (tries == 100)
-			lib_die("%s %lu: something is left", what, n);
-		usleep(10000);
-	}
-	if (!lib_drivers_content())
-		lib_die("%s %lu: the drivers saw a misuse", what, n);
-}
-
-/* --- the sweeps --- */
-
-static void sweep_driver(int i, const char *api)
-{
-	unsigned long n = 1;
-	for (; n < MANY; n++) {
-		char fault[64];
-		(void)snprintf(fault, sizeof fault, "any:%lu", n);
-		if (lib_fail(api, fault) != 0)
-			lib_die("%s: %s is not understood", api, fault);
-		int err = run(i);
-		if (err != 0 && (!lib_is_failure(err) || hoist_error()[0] == '\0'))
-			lib_die("%s %s: an unexpected error, %d", api, fault, err);
-		bool struck = lib_counters(api).injected_failures != 0;
-		check_clean(fault, n);
-		lib_reset(api);
-		lib_set_latency(api, 0, 20);
-		if (!struck)
-			break;
-	}
-	if (n == MANY || n < 20)
-		lib_die("%s: the sweep ended at %lu", api, n);
-	if (run(i) != 0)
-		lib_die("%s: does not work any more", api);
-	printf("%s: %lu calls failed in turn\n", api, n - 1);
-}
-
-static void run_alone(unsigned long n)
-{
-	lib_open_all(devices);
-	lib_fail_allocation(n);
-	int err = run(1);
-	if (err != 0 && !lib_is_failure(err))
-		lib_die("allocation %lu: an unexpected error, %d", n, err);
-	lib_fail_allocation(0);
-	check_clean("allocation", n);
-	if (run(1) != 0)
-		lib_die("after allocation %lu: does not work any more", n);
-	check_clean("after allocation", n);
-}
-
 int main(void)
 {
-	if (!lib_emulate()) {
-		printf("skipped: the emulators are not built\n");
-		return 77;
-	}
-	(void)fflush(stdout);
-	setenv("HOIST_EMULATE_LATENCY", "0..20", 1);
-	lib_sweep_allocations(run_alone, MANY);
-	lib_open_all(devices);
-	if (run(1) != 0 || run(3) != 0)
-		lib_die("without failures");
-	check_clean("without failures", 0);
-	sweep_driver(1, "cuda");
-	sweep_driver(3, "hip");
-	return 0;
+	return lib_sweep_failures(run, 1, 3);
 }
