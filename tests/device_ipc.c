@@ -19,17 +19,7 @@
 #include "device/ipc.h"
 #include "emulator/control.h"
 #include "tests/pass-fd.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
-#ifndef UNDER_TSAN
-#define UNDER_TSAN 0
-#endif
+#include "tests/under-tsan.h"
 
 #define CHECK(condition)                                                                           \
 	do {                                                                                       \

@@ -133,7 +133,7 @@ static int run(int device)
 	return err;
 }
 
-/* proves: S0.02 S2.02 S2.03 S4.06 */
+/* proves: S0.02 S2.02 S2.03 S2.04 S4.06 S4.24 */
 int main(void)
 {
 	return lib_sweep_failures(run, 1, 3);

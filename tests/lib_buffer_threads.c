@@ -16,18 +16,13 @@
 
 #include "hoist/hoist.h"
 #include "tests/lib-support.h"
+#include "tests/under-tsan.h"
 
 #define N_THREADS 4
 #define ROUNDS 60
 #define ROWS 64
 #define COLUMNS 96
 #define CHILD_SECONDS 60
-
-#ifdef __SANITIZE_THREAD__ /* which does not follow threads through a fork */
-#define FORKS false
-#else
-#define FORKS true
-#endif
 
 static void require(bool condition, const char *what)
 {
@@ -287,7 +282,7 @@ int main(int argc, char **argv)
 	}
 	lib_open_all(devices);
 	run_threads();
-	if (FORKS)
+	if (!UNDER_TSAN)
 		run_forks(n_descriptors);
 	return 0;
 }

@@ -16,18 +16,7 @@
 #include "hoist/hoist.h"
 #include "lib/objects.h"
 #include "tests/lib-support.h"
-
-/* Its children cannot start threads where the parent has some. */
-#if defined(__SANITIZE_THREAD__)
-#define CHILD_HAS_THREADS false
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define CHILD_HAS_THREADS false
-#endif
-#endif
-#ifndef CHILD_HAS_THREADS
-#define CHILD_HAS_THREADS true
-#endif
+#include "tests/under-tsan.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
 
@@ -503,7 +492,7 @@ static void child(hoist_stream *of_cpu, hoist_stream *of_cuda, hoist_event *even
 	stale(hoist_stream_call(of_cpu, count, NULL), "call");
 	stale(hoist_stream_record(of_cuda, 0, &none), "record anew");
 	stale(hoist_device_synchronize(devices[1]), "synchronize a device");
-	if (CHILD_HAS_THREADS)
+	if (!UNDER_TSAN)
 		use_own_streams();
 	hoist_event_unref(event);
 	hoist_stream_unref(of_cpu);
