@@ -23,6 +23,7 @@
  *   -EREMOTEIO   a driver call failed; the text has the driver's own name for it
  *   -EOVERFLOW   a shape, a stride or an offset does not fit in 64 bits
  *   -EAGAIN      not now: the work has not completed
+ *   -EDEADLK     a stream of the CPU would wait for itself; see hoist_stream_call()
  *   -ECANCELED   the operation was cancelled
  *   -ESTALE      the object belongs to the process that forked this one
  *
