@@ -242,8 +242,10 @@ Test(emulator_rows, calls_behind_a_failure_do_not_come, .init = start)
 {
 	int one = 1;
 	cr_assert(cu.control.fail("async:1") == 0);
+	cu.control.hold(1); /* both are queued before the first one fails */
 	cr_expect(cu.cuMemcpyHtoDAsync(device, pinned, 8, stream) == 0);
 	cr_expect(cu.cuLaunchHostFunc(stream, call, &one) == 0);
+	cu.control.hold(0);
 	cr_expect(cu.cuStreamSynchronize(stream) == ILLEGAL);
 	cr_expect(called == 0 && count().host_calls == 0);
 }
