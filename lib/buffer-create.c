@@ -302,10 +302,7 @@ static int find_none(const hoist_buffer_source *source, struct hoist__foreign *f
 			foreign->kind = HOIST__MEMORY_DEVICE;
 		return 0;
 	}
-	int err = hoist_device_open("cpu", &foreign->device);
-	if (err == 0)
-		hoist_device_unref(foreign->device); /* devices live as long as the process */
-	return err;
+	return hoist__device_cpu(&foreign->device);
 }
 
 static int wrap_foreign(const hoist_buffer_source *source, struct hoist__storage **ret)

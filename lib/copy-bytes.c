@@ -114,7 +114,7 @@ static int check_whole(const hoist_buffer *buffer, const char *verb, const void 
 static int over_host(void *host, const hoist_buffer *like, hoist_buffer **ret)
 {
 	hoist_device *cpu;
-	int err = hoist_device_open("cpu", &cpu);
+	int err = hoist__device_cpu(&cpu);
 	if (err < 0)
 		return err;
 	const struct hoist__foreign foreign = {
@@ -130,12 +130,7 @@ static int over_host(void *host, const hoist_buffer *like, hoist_buffer **ret)
 	};
 	struct hoist__storage *storage;
 	err = hoist__storage_wrap(&foreign, &storage);
-	hoist_device_unref(cpu); /* devices live as long as the process */
-	if (err < 0)
-		return err;
-	err = hoist__buffer_make(storage, &view, ret);
-	hoist__storage_unref(storage);
-	return err;
+	return err < 0 ? err : hoist__buffer_make_last(storage, &view, ret);
 }
 
 /* @pair's NULL is the caller's memory.  It has no stream of its own that could be waited for. */

@@ -88,6 +88,21 @@ int hoist__device_intern(struct hoist__dev *dev, uint64_t memory_limit, hoist_de
 	return 0;
 }
 
+int hoist__device_cpu(hoist_device **ret)
+{
+	static hoist_device *_Atomic xcpu;
+	hoist_device *cpu = atomic_load(&xcpu);
+	if (cpu == NULL) {
+		int err = hoist_device_open("cpu", &cpu);
+		if (err < 0)
+			return err;
+		hoist_device_unref(cpu);
+		atomic_store(&xcpu, cpu);
+	}
+	*ret = cpu;
+	return 0;
+}
+
 hoist_device *hoist_device_ref(hoist_device *device)
 {
 	atomic_fetch_add_explicit(&device->xrefs, 1, memory_order_relaxed);

@@ -169,9 +169,7 @@ static int import(const hoist_ipc_descriptor *d, int fd, hoist_memory *given, ho
 		.shape = d->shape,
 		.strides = d->strides,
 	};
-	err = hoist__buffer_make(storage, &view, ret);
-	hoist__storage_unref(storage);
-	return err;
+	return hoist__buffer_make_last(storage, &view, ret);
 }
 
 int hoist_ipc_import(const void *descriptor, size_t bytes, int fd, hoist_memory *memory,

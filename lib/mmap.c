@@ -72,7 +72,7 @@ static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offs
 	hoist_device *cpu;
 	int err = hoist__buffer_measure(view->dtype, view->rank, view->shape, &elements, &bytes);
 	if (err == 0)
-		err = hoist_device_open("cpu", &cpu);
+		err = hoist__device_cpu(&cpu);
 	if (err < 0)
 		return err;
 	struct hoist__map map = {0};
@@ -82,7 +82,6 @@ static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offs
 	else if (err == 0)
 		err = over_map(cpu, &map, view, mode == HOIST__MAP_READ_ONLY, ret);
 	hoist__map_close(&map);
-	hoist_device_unref(cpu);
 	return err;
 }
 
@@ -132,11 +131,10 @@ static int read_one(const struct hoist__shard *shard, hoist_buffer **ret)
 	const struct hoist__tensor *tensor = &manifest->tensors[0];
 	hoist_device *cpu;
 	hoist_buffer *made = NULL;
-	int err = hoist_device_open("cpu", &cpu);
+	int err = hoist__device_cpu(&cpu);
 	if (err < 0)
 		return err;
 	err = hoist_buffer_create(cpu, tensor->dtype, tensor->rank, tensor->shape, 0, &made);
-	hoist_device_unref(cpu);
 	if (err == 0 && tensor->bytes > 0)
 		err = hoist__file_read(shard->file, tensor->offset, hoist_buffer_data(made),
 				       (size_t)tensor->bytes);

@@ -22,6 +22,9 @@ struct hoist__lanes;
 struct hoist__dev *hoist__device_dev(const hoist_device *device);
 bool hoist__device_is_cpu(const hoist_device *device);
 
+/* The CPU; borrowed, as devices live as long as the process.  Returns: as hoist_device_open(). */
+int hoist__device_cpu(hoist_device **ret);
+
 /* The NUMA node near it on which memory can be asked for; -1: none, or unknown. */
 int hoist__device_node(const hoist_device *device);
 /* True if this machine has that node. */

@@ -33,10 +33,7 @@ static int device_of(hoist_memory *memory, hoist_device **ret)
 	*ret = memory->device;
 	if (kind_of(memory) != HOIST__MEMORY_HOST || is_cpu(memory->device))
 		return 0;
-	int err = hoist_device_open("cpu", ret);
-	if (err == 0)
-		hoist_device_unref(*ret); /* devices live as long as the process */
-	return err;
+	return hoist__device_cpu(ret);
 }
 
 static int make_of(hoist_memory *memory, hoist_stream *stream, size_t bytes,
