@@ -451,14 +451,18 @@ EVERYWHERE(calls_are_in_no_graph, calls_and_captures)
 static void calls_behind_failures(void)
 {
 	int (*fail)(const char *);
+	void (*hold)(int);
 	void (*reset)(void);
 	set_up();
 	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	find(hoist__dev_api(dev), "hoist_emulator_hold", &hold);
 	find(hoist__dev_api(dev), "hoist_emulator_reset", &reset);
 	OK(hoist__stream_synchronize(stream));
 	cr_assert_eq(fail("async:1"), 0);
+	hold(1); /* both are queued before the first one fails */
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
 	OK(hoist__stream_call(stream, called, &order[0]));
+	hold(0);
 	cr_assert_eq(hoist__stream_synchronize(stream), -EREMOTEIO);
 	cr_assert_eq(n_called, 0);
 	cr_assert_eq(hoist__stream_call(stream, called, &order[0]), -EREMOTEIO);
