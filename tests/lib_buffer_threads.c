@@ -16,6 +16,7 @@
 
 #include "hoist/hoist.h"
 #include "tests/lib-support.h"
+#include "tests/quiet-fork.h"
 #include "tests/under-tsan.h"
 
 #define N_THREADS 4
@@ -138,11 +139,13 @@ static void *churn(void *argument)
 	while (!atomic_load(&done)) {
 		const int64_t shape[] = {1 + (int64_t)(lib_random(&state) % 5000)};
 		hoist_buffer *b = NULL;
+		quiet_begin();
 		require(hoist_buffer_create(devices[0], HOIST_U8, 1, shape, HOIST_BUFFER_LAZY,
 					    &b) == 0 &&
 				hoist_buffer_allocate(b) == 0,
 			"churning");
 		hoist_buffer_unref(b);
+		quiet_end();
 	}
 	return NULL;
 }
@@ -185,7 +188,7 @@ static void fork_once(void)
 					    &on_device) == 0 &&
 			hoist_buffer_fill(host, "\x09", 1) == 0,
 		"buffers to fork with");
-	pid_t child = fork();
+	pid_t child = quiet_fork();
 	require(child >= 0, "fork");
 	if (child == 0) {
 		alarm(CHILD_SECONDS);

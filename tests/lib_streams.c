@@ -16,6 +16,7 @@
 #include "hoist/hoist.h"
 #include "lib/objects.h"
 #include "tests/lib-support.h"
+#include "tests/quiet-fork.h"
 #include "tests/under-tsan.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
@@ -453,8 +454,11 @@ static atomic_bool stop;
 static void *make_streams(void *unused)
 {
 	(void)unused;
-	while (!atomic_load(&stop))
+	while (!atomic_load(&stop)) {
+		quiet_begin();
 		hoist_stream_unref(create(0));
+		quiet_end();
+	}
 	return NULL;
 }
 
@@ -511,7 +515,7 @@ static void children_have_streams_of_their_own(void)
 	(void)pthread_create(&thread, NULL, make_streams, NULL);
 	for (int i = 0; i < 10; i++) {
 		int status = -1;
-		pid_t pid = fork();
+		pid_t pid = quiet_fork();
 		if (pid == 0)
 			child(of_cpu, of_cuda, event);
 		require(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0, "child", "fork");
