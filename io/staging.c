@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "io/staging.h"
+#include "io/staging-private.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -19,33 +19,6 @@ struct ring_slot {
 	struct hoist__slot slot;
 	bool no_event; /* a copy is queued without an event behind it */
 };
-
-/* n_free + n_reading + n_full + n_copying == n_slots; only two of them are kept. */
-struct hoist__staging {
-	struct hoist__dev_stream *stream;
-	struct hoist__pool *pool;
-	struct hoist__budget *budget;
-	uintptr_t address;
-	size_t slot_bytes;
-	unsigned n_slots;
-	unsigned n_free;
-	unsigned n_copying;
-	unsigned n_busy_peak;
-	int failed; /* the device's first error: from then on the ring only drains */
-	struct hoist__list free;
-	struct hoist__list copying; /* oldest first */
-	struct ring_slot *slots;
-};
-
-static struct hoist__slot *slot_of(struct hoist__list *node)
-{
-	return HOIST__CONTAINER_OF(node, struct hoist__slot, node);
-}
-
-static struct ring_slot *ring_slot_of(struct hoist__slot *slot)
-{
-	return HOIST__CONTAINER_OF(slot, struct ring_slot, slot);
-}
 
 /* --- size --- */
 
@@ -85,21 +58,38 @@ static int charge(struct hoist__staging *ring, size_t slot_bytes, unsigned n_slo
 
 static int make_slots(struct hoist__staging *ring)
 {
-	struct hoist__dev *dev = hoist__stream_dev(ring->stream);
+	size_t n_events = (size_t)ring->n_slots * ring->n_streams;
 	ring->slots = calloc(ring->n_slots, sizeof *ring->slots);
-	if (ring->slots == NULL)
-		return hoist__fail_nomem("staging slots", ring->n_slots * sizeof *ring->slots);
+	ring->events = calloc(n_events > 0 ? n_events : 1, sizeof *ring->events);
+	if (ring->slots == NULL || ring->events == NULL)
+		return hoist__fail_nomem("staging slots", ring->n_slots * sizeof *ring->slots +
+								  n_events * sizeof *ring->events);
+	for (size_t e = 0; e < n_events; e++) {
+		struct hoist__dev *dev = hoist__stream_dev(ring->streams[e % ring->n_streams]);
+		int err = hoist__event_create(dev, 0, &ring->events[e]);
+		if (err != 0)
+			return hoist__fail_in(err, "making a staging ring");
+	}
 	for (unsigned i = 0; i < ring->n_slots; i++) {
 		struct hoist__slot *slot = &ring->slots[i].slot;
 		slot->state = HOIST__SLOT_FREE;
 		slot->index = i;
-		int err = hoist__event_create(dev, 0, &slot->copied);
-		if (err != 0)
-			return hoist__fail_in(err, "making a staging ring");
 		hoist__list_push_back(&ring->free, &slot->node);
 		ring->n_free++;
 	}
 	return 0;
+}
+
+/* Streams to be told on; without them the owner looks again and again. */
+static void make_tellers(struct hoist__staging *ring)
+{
+	ring->tells = ring->moved != NULL && ring->n_streams > 0;
+	for (unsigned s = 0; ring->tells && s < ring->n_streams; s++)
+		if (hoist__stream_create(hoist__stream_dev(ring->streams[s]), &ring->tellers[s]) !=
+		    0)
+			ring->tells = false;
+	if (ring->moved != NULL && ring->n_streams > 0 && !ring->tells)
+		hoist__log(io, "ends of copies are looked for: %s", hoist__error_text());
 }
 
 static int check_options(const struct hoist__staging_options *options, size_t slot_bytes,
@@ -109,8 +99,11 @@ static int check_options(const struct hoist__staging_options *options, size_t sl
 	    slot_bytes > SIZE_MAX / n_slots)
 		return hoist__fail(-EINVAL, "a staging ring of %u slots of %zu bytes", n_slots,
 				   slot_bytes);
-	if (options->stream == NULL || options->pool == NULL || options->budget == NULL)
-		return hoist__fail(-EINVAL, "a staging ring needs a stream, a pool and a budget");
+	if (options->pool == NULL || options->budget == NULL)
+		return hoist__fail(-EINVAL, "a staging ring needs a pool and a budget");
+	if (options->n_streams > HOIST__STAGING_MAX_STREAMS)
+		return hoist__fail(-EINVAL, "a staging ring for %u devices; it is at most %u",
+				   options->n_streams, HOIST__STAGING_MAX_STREAMS);
 	return 0;
 }
 
@@ -127,7 +120,11 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 		return hoist__fail_nomem("a staging ring", sizeof *ring);
 	hoist__list_init(&ring->free);
 	hoist__list_init(&ring->copying);
-	ring->stream = options->stream;
+	hoist__list_init(&ring->fetching);
+	for (; ring->n_streams < options->n_streams; ring->n_streams++)
+		ring->streams[ring->n_streams] = options->streams[ring->n_streams];
+	ring->moved = options->moved;
+	ring->context = options->context;
 	ring->budget = hoist__budget_ref(options->budget);
 	ring->pool = hoist__pool_ref(options->pool);
 
@@ -150,34 +147,38 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 		hoist__staging_destroy(ring);
 		return err;
 	}
+	make_tellers(ring);
 	hoist__log(io, "staging ring of %u slots of %zu bytes", ring->n_slots, ring->slot_bytes);
 	*ret = ring;
 	return 0;
 }
 
-/* Blocks until the device is past the copy of @slot. */
-static int finish_copy(struct hoist__staging *ring, struct hoist__slot *slot)
+/* Nobody is called any more. */
+static void destroy_tellers(struct hoist__staging *ring)
 {
-	if (!ring_slot_of(slot)->no_event && hoist__event_synchronize(slot->copied) == 0)
-		return 0;
-	return hoist__stream_synchronize(ring->stream);
+	for (unsigned s = 0; s < ring->n_streams; s++)
+		hoist__stream_destroy(ring->tellers[s]);
 }
 
 void hoist__staging_destroy(struct hoist__staging *ring)
 {
 	if (ring == NULL)
 		return;
-	/* In the order of the stream; a device that has failed copies no more. */
+	/* In the order of the streams; a device that has failed copies no more. */
 	for (struct hoist__list *node; (node = hoist__list_pop(&ring->copying)) != NULL;)
-		(void)finish_copy(ring, slot_of(node));
-	for (unsigned i = 0; ring->slots != NULL && i < ring->n_slots; i++)
-		hoist__event_destroy(ring->slots[i].slot.copied);
+		(void)hoist__slot_finish(ring, hoist__slot_of(node));
+	for (struct hoist__list *node; (node = hoist__list_pop(&ring->fetching)) != NULL;)
+		(void)hoist__slot_finish(ring, hoist__slot_of(node));
+	destroy_tellers(ring);
+	for (size_t e = 0; ring->events != NULL && e < (size_t)ring->n_slots * ring->n_streams; e++)
+		hoist__event_destroy(ring->events[e]);
 	if (ring->address != 0)
 		(void)hoist__pool_free(ring->pool, ring->address);
 	if (ring->n_slots != 0)
 		hoist__budget_release(ring->budget, ring->n_slots * ring->slot_bytes);
 	hoist__pool_unref(ring->pool);
 	hoist__budget_unref(ring->budget);
+	free(ring->events);
 	free(ring->slots);
 	free(ring);
 }
@@ -199,6 +200,16 @@ unsigned hoist__staging_n_copying(const struct hoist__staging *ring)
 	return ring->n_copying;
 }
 
+unsigned hoist__staging_n_fetching(const struct hoist__staging *ring)
+{
+	return ring->n_fetching;
+}
+
+bool hoist__staging_tells(const struct hoist__staging *ring)
+{
+	return ring->tells;
+}
+
 void hoist__staging_memory(const struct hoist__staging *ring, struct hoist__engine_buffer *ret)
 {
 	ret->address = (void *)ring->address;
@@ -217,7 +228,7 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *ring)
 	struct hoist__list *node = ring->failed != 0 ? NULL : hoist__list_pop(&ring->free);
 	if (node == NULL)
 		return NULL;
-	struct hoist__slot *slot = slot_of(node);
+	struct hoist__slot *slot = hoist__slot_of(node);
 	assert(slot->state == HOIST__SLOT_FREE);
 	slot->state = HOIST__SLOT_READING;
 	slot->request = (struct hoist__request){
@@ -236,7 +247,7 @@ void hoist__slot_filled(struct hoist__staging *ring, struct hoist__slot *slot)
 	slot->state = HOIST__SLOT_FULL;
 }
 
-static void make_free(struct hoist__staging *ring, struct hoist__slot *slot)
+void hoist__slot_make_free(struct hoist__staging *ring, struct hoist__slot *slot)
 {
 	slot->state = HOIST__SLOT_FREE;
 	hoist__list_push_front(&ring->free, &slot->node);
@@ -246,77 +257,5 @@ static void make_free(struct hoist__staging *ring, struct hoist__slot *slot)
 void hoist__slot_release(struct hoist__staging *ring, struct hoist__slot *slot)
 {
 	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FULL);
-	make_free(ring, slot);
-}
-
-int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot,
-		     const struct hoist__piece *pieces, size_t n_pieces)
-{
-	assert(slot->state == HOIST__SLOT_FULL);
-	if (ring->failed != 0)
-		return hoist__fail(ring->failed, "the staging ring's device has failed");
-	uintptr_t base = (uintptr_t)slot->request.address;
-	size_t n_queued = 0;
-	int err = 0;
-	for (; n_queued < n_pieces; n_queued++) {
-		const struct hoist__piece *piece = &pieces[n_queued];
-		assert(piece->bytes <= ring->slot_bytes &&
-		       piece->slot_offset <= ring->slot_bytes - piece->bytes);
-		err = hoist__copy_async(ring->stream, HOIST__COPY_HOST_TO_DEVICE,
-					piece->device_address, base + piece->slot_offset,
-					piece->bytes);
-		if (err != 0)
-			break;
-	}
-	if (err != 0 && n_queued == 0)
-		return err;
-	slot->state = HOIST__SLOT_COPYING;
-	hoist__list_push_back(&ring->copying, &slot->node);
-	ring->n_copying++;
-	if (err == 0)
-		err = hoist__event_record(slot->copied, ring->stream);
-	ring_slot_of(slot)->no_event = err != 0;
-	return err;
-}
-
-/* 0: the oldest copy is done; -EAGAIN: not yet; other: the device's error. */
-static int query(struct hoist__staging *ring, struct hoist__slot *slot)
-{
-	if (ring_slot_of(slot)->no_event)
-		return hoist__stream_synchronize(ring->stream);
-	return hoist__event_query(slot->copied);
-}
-
-int hoist__staging_reclaim(struct hoist__staging *ring)
-{
-	int n = 0;
-	/* One stream: what is behind an unfinished copy has not finished either. */
-	while (ring->failed == 0 && !hoist__list_empty(&ring->copying)) {
-		struct hoist__slot *slot = slot_of(ring->copying.next);
-		int err = query(ring, slot);
-		if (err == -EAGAIN)
-			break;
-		if (err != 0) {
-			ring->failed = err;
-			return hoist__fail_in(err, "copying to the device");
-		}
-		hoist__list_remove(&slot->node);
-		ring->n_copying--;
-		make_free(ring, slot);
-		n++;
-	}
-	return ring->failed != 0 ? hoist__fail(ring->failed, "the staging ring's device has failed")
-				 : n;
-}
-
-int hoist__staging_wait(struct hoist__staging *ring)
-{
-	if (hoist__list_empty(&ring->copying))
-		return 0;
-	int err = finish_copy(ring, slot_of(ring->copying.next));
-	if (err != 0 && ring->failed == 0) {
-		ring->failed = err;
-		return hoist__fail_in(err, "copying to the device");
-	}
-	return hoist__staging_reclaim(ring);
+	hoist__slot_make_free(ring, slot);
 }

@@ -1,25 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* io/staging.h - the ring of pinned slots between a file and a device.
+/* io/staging.h - the ring of pinned slots between files and devices, both ways.
  *
- *            acquire           filled            copy              (event done)
+ * Loading:
+ *            acquire           filled            copy           (events done)
  *     FREE ----------> READING ------> FULL ----------> COPYING ----------> FREE
- *       ^                 |                                       reclaim
- *       +-----------------+  release (read failed or cancelled); from FULL too
+ *       ^                 |              |                       reclaim
+ *       +-----------------+--------------+  release (failed, cancelled; or moved by the host)
+ *
+ * Saving:
+ *            acquire           fetch           (event done)       (written)
+ *     FREE ----------> READING ------> FETCHING ----------> FULL ----------> FREE
+ *                         |                      fetched            release
+ *                         +--------------------------------> FULL
+ *                           filled (by the host itself, or a read)
  *
  *   transition          function                   who sees it next
- *   FREE -> READING     hoist__staging_acquire     the engine writes the slot
+ *   FREE -> READING     hoist__staging_acquire     the engine, or its owner, writes the slot
  *   READING -> FULL     hoist__slot_filled         nobody touches it
- *   FULL -> COPYING     hoist__slot_copy           the device reads it
- *   COPYING -> FREE     hoist__staging_reclaim     only after its event completed
+ *   FULL -> COPYING     hoist__slot_copy           devices read it
+ *   COPYING -> FREE     hoist__staging_reclaim     only after its events completed
+ *   READING -> FETCHING hoist__slot_fetch          a device writes it
+ *   FETCHING -> FULL    hoist__staging_fetched     only after its event completed
  *   READING|FULL -> FREE  hoist__slot_release
  *
- * Invariants: every slot is in exactly one state; a slot is never written before
- * the event behind its last copy completed; n_free + n_reading + n_full +
- * n_copying == n_slots.  The memory is one pinned block on the device's node,
- * charged to the budget for the ring's life.  Reads complete in any order;
- * copies are queued on one stream in the order of hoist__slot_copy.
+ * Invariants: every slot is in exactly one state; a slot is never written before the events
+ * behind its last copies completed.  The memory is one block, pinned and on the first device's node
+ * (a ring without devices: plain memory), charged to the budget for the ring's life.  Reads complete
+ * in any order; copies are queued in the order of hoist__slot_copy, on one stream for each device,
+ * and slots come back in that order; fetches likewise.
  *
- * Threads: one owner at a time (the load's pump).
+ * Threads: one owner at a time (the pump of a load or a save).
  */
 #ifndef HOIST_IO_STAGING_H
 #define HOIST_IO_STAGING_H
@@ -46,20 +56,29 @@ enum hoist__slot_state {
 	HOIST__SLOT_FREE,
 	HOIST__SLOT_READING,
 	HOIST__SLOT_FULL,
-	HOIST__SLOT_COPYING
+	HOIST__SLOT_COPYING,
+	HOIST__SLOT_FETCHING
 };
 
 struct hoist__slot {
 	struct hoist__request request; /* for the owner to fill and submit; address is the slot's */
 	enum hoist__slot_state state;
 	unsigned index;
-	struct hoist__dev_event *copied;
-	struct hoist__list node; /* in the ring's free or copying list */
+	struct hoist__list node; /* in the ring's free, copying or fetching list */
 };
 
+#define HOIST__STAGING_MAX_STREAMS 16u
+
 struct hoist__staging_options {
-	struct hoist__dev_stream *stream; /* copies go here; the ring does not own it */
-	struct hoist__pool *pool;	  /* PINNED, for the stream's device */
+	/* Copies go here, one stream for each device that gets them; none: a ring that only the host
+	 * uses.  The ring does not own them. */
+	struct hoist__dev_stream *const *streams;
+	unsigned n_streams;
+	struct hoist__pool *pool; /* PINNED, for the first stream's device; else HOST */
+	/* Called when a copy or a fetch may have ended, from a thread of the driver's, where the driver
+	 * can do that: a hint that there is something to reclaim.  Must not block.  NULL: nobody */
+	void (*moved)(void *context);
+	void *context;
 	struct hoist__budget *budget;
 	size_t slot_bytes; /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
 	unsigned n_slots;  /* wanted; 0: HOIST__STAGING_SLOTS */
@@ -82,6 +101,7 @@ void hoist__staging_destroy(struct hoist__staging *ring);
 size_t hoist__staging_slot_bytes(const struct hoist__staging *ring);
 unsigned hoist__staging_n_slots(const struct hoist__staging *ring);
 unsigned hoist__staging_n_copying(const struct hoist__staging *ring);
+unsigned hoist__staging_n_fetching(const struct hoist__staging *ring);
 /* All of the ring's memory, to register with an engine as buffer 0. */
 void hoist__staging_memory(const struct hoist__staging *ring, struct hoist__engine_buffer *ret);
 /* Most bytes of slots that were not FREE at one time. */
@@ -97,14 +117,26 @@ void hoist__slot_release(struct hoist__staging *ring, struct hoist__slot *slot);
 struct hoist__piece {
 	size_t slot_offset;
 	uintptr_t device_address;
-	size_t bytes;
+	size_t bytes; /* of a row */
+	size_t rows;  /* 0 and 1: one */
+	size_t slot_stride;
+	size_t device_stride;
 };
 
-/* Queues one copy per piece and an event behind them.  On failure the slot is
- * still COPYING if any copy was queued (the event may be missing: reclaim then
- * synchronises the stream), and the error is returned. */
-int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot,
+/* Queues one copy per piece on stream @stream, and an event behind them.  May be called once for each
+ * stream, the first with a FULL slot.  On failure the slot is still COPYING if any copy was queued (the
+ * event may be missing: reclaim then synchronises the stream), and the error is returned. */
+int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
 		     const struct hoist__piece *pieces, size_t n_pieces);
+
+/* The other way, into a READING slot, on stream @stream. */
+int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
+		      const struct hoist__piece *pieces, size_t n_pieces);
+
+/* The oldest fetch if it has completed, its slot now FULL; never blocks.
+ * Returns: 1 and *ret; 0: none has; the device's error, after which the ring only drains (its
+ *   FETCHING slots are freed when it is destroyed). */
+int hoist__staging_fetched(struct hoist__staging *ring, struct hoist__slot **ret);
 
 /* Frees every slot whose copy completed; never blocks.
  * Returns: how many; the device's error, after which the ring only drains. */
@@ -112,5 +144,8 @@ int hoist__staging_reclaim(struct hoist__staging *ring);
 
 /* Blocks until the oldest copy completed, then reclaims.  0 if nothing is copying. */
 int hoist__staging_wait(struct hoist__staging *ring);
+
+/* True if `moved` is called for what is in flight: waiting for it in another way is not needed. */
+bool hoist__staging_tells(const struct hoist__staging *ring);
 
 #endif

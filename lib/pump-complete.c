@@ -101,7 +101,7 @@ static int copy_slot(struct hoist_load *load, struct hoist__slot *slot,
 			.bytes = (size_t)(stop - begin),
 		};
 	}
-	int err = hoist__slot_copy(load->ring, slot, pieces, n);
+	int err = hoist__slot_copy(load->ring, slot, 0, pieces, n);
 	free(pieces);
 	load->report.n_copies += n;
 	return err;

@@ -75,8 +75,10 @@ static int create_ring(struct hoist_load *load)
 	/* A small load takes no more of a shared budget than it can use: a slot for each
 	 * read, and one more. */
 	uint64_t n_reads = load->plan.bytes / HOIST__STAGING_SLOT_BYTES + load->plan.n_extents;
+	struct hoist__dev_stream *stream = hoist__stream_dev_stream(load->stream);
 	const struct hoist__staging_options options = {
-		.stream = hoist__stream_dev_stream(load->stream),
+		.streams = &stream,
+		.n_streams = 1,
 		.pool = pool,
 		.budget = hoist__budget_of(load->budget),
 		.n_slots = (unsigned)hoist__min_u64(n_reads + 1, HOIST__STAGING_SLOTS),

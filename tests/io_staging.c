@@ -54,7 +54,8 @@ static int ring_create(struct world *w, size_t slot_bytes, unsigned n_slots,
 		       struct hoist__staging **ret)
 {
 	struct hoist__staging_options options = {
-		.stream = w->stream,
+		.streams = &w->stream,
+		.n_streams = 1,
 		.pool = w->pool,
 		.budget = w->budget,
 		.slot_bytes = slot_bytes,
@@ -126,10 +127,12 @@ static void copy_one(struct pump *p, struct hoist__request *request)
 	cr_assert(slot->state == HOIST__SLOT_FULL);
 	size_t half = request->need / 2;
 	struct hoist__piece pieces[] = {
-		{0, p->to + request->offset, half},
-		{half, p->to + request->offset + half, request->need - half},
+		{.device_address = p->to + request->offset, .bytes = half},
+		{.slot_offset = half,
+		 .device_address = p->to + request->offset + half,
+		 .bytes = request->need - half},
 	};
-	cr_assert(hoist__slot_copy(p->ring, slot, pieces, 2) == 0, "%s", hoist__error_text());
+	cr_assert(hoist__slot_copy(p->ring, slot, 0, pieces, 2) == 0, "%s", hoist__error_text());
 	cr_assert(slot->state == HOIST__SLOT_COPYING);
 }
 
@@ -214,8 +217,8 @@ static void fill_and_copy(struct hoist__staging *ring, struct hoist__slot *slot,
 {
 	memset(slot->request.address, value, SLOT);
 	hoist__slot_filled(ring, slot);
-	struct hoist__piece piece = {0, to, SLOT};
-	cr_assert(hoist__slot_copy(ring, slot, &piece, 1) == 0);
+	struct hoist__piece piece = {.device_address = to, .bytes = SLOT};
+	cr_assert(hoist__slot_copy(ring, slot, 0, &piece, 1) == 0);
 }
 
 Test(io_staging, reuses_no_slot_before_its_copy_is_done)
@@ -358,7 +361,9 @@ Test(io_staging, keeps_a_slot_whose_copy_was_refused)
 	world_open(&w, HOIST__API_CUDA, 1 << 20);
 	struct hoist__staging *ring = new_ring(&w, SLOT, 2);
 	uintptr_t to = device_memory(&w, SLOT);
-	struct hoist__piece pieces[] = {{0, to, 100}, {100, to + 100, 100}};
+	struct hoist__piece pieces[] = {
+		{.device_address = to, .bytes = 100},
+		{.slot_offset = 100, .device_address = to + 100, .bytes = 100}};
 	static const struct {
 		const char *fault;
 		enum hoist__slot_state after;
@@ -371,7 +376,7 @@ Test(io_staging, keeps_a_slot_whose_copy_was_refused)
 		struct hoist__slot *slot = hoist__staging_acquire(ring);
 		hoist__slot_filled(ring, slot);
 		cr_assert(w.control.fail(cases[i].fault) == 0);
-		cr_expect(hoist__slot_copy(ring, slot, pieces, 2) < 0);
+		cr_expect(hoist__slot_copy(ring, slot, 0, pieces, 2) < 0);
 		cr_expect(slot->state == cases[i].after, "%s", cases[i].fault);
 		cr_assert(w.control.fail("") == 0);
 		if (slot->state == HOIST__SLOT_FULL)
@@ -404,8 +409,8 @@ Test(io_staging, only_drains_after_the_device_failed)
 	cr_expect(hoist__staging_reclaim(ring) == -EREMOTEIO, "and stays so");
 	cr_expect(hoist__staging_acquire(ring) == NULL);
 	hoist__slot_filled(ring, full);
-	struct hoist__piece piece = {0, to, SLOT};
-	cr_expect(hoist__slot_copy(ring, full, &piece, 1) == -EREMOTEIO);
+	struct hoist__piece piece = {.device_address = to, .bytes = SLOT};
+	cr_expect(hoist__slot_copy(ring, full, 0, &piece, 1) == -EREMOTEIO);
 	hoist__slot_release(ring, full);
 	cr_expect(hoist__staging_wait(ring) == -EREMOTEIO);
 	hoist__staging_destroy(ring);

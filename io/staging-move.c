@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies between slots and devices: queued, and their ends. */
+#include "config.h"
+
+#include <assert.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "io/staging-private.h"
+
+static struct hoist__ring_slot *ring_slot_of(struct hoist__slot *slot)
+{
+	return HOIST__CONTAINER_OF(slot, struct hoist__ring_slot, slot);
+}
+
+static struct hoist__dev_event *event_of(const struct hoist__staging *ring,
+					 const struct hoist__slot *slot, unsigned stream)
+{
+	return ring->events[(size_t)slot->index * ring->n_streams + stream];
+}
+
+static int fail_failed(const struct hoist__staging *ring)
+{
+	return hoist__fail(ring->failed, "the staging ring's device has failed");
+}
+
+static int keep_failure(struct hoist__staging *ring, int err, const char *doing)
+{
+	ring->failed = err;
+	return hoist__fail_in(err, "%s", doing);
+}
+
+/* --- being told --- */
+
+static int tell(void *context)
+{
+	struct hoist__staging *ring = context;
+	ring->moved(ring->context);
+	return 0;
+}
+
+/* A driver that cannot call is not asked again. */
+static void ask_to_tell(struct hoist__staging *ring, unsigned stream,
+			struct hoist__dev_event *event)
+{
+	struct hoist__dev_stream *teller = ring->tellers[stream];
+	if (hoist__stream_wait_event(teller, event) != 0 ||
+	    hoist__stream_call(teller, tell, ring) != 0)
+		ring->tells = false;
+}
+
+/* --- queuing --- */
+
+static int queue_piece(struct hoist__dev_stream *stream, enum hoist__copy kind,
+		       const struct hoist__piece *piece, uintptr_t host)
+{
+	bool to_device = kind == HOIST__COPY_HOST_TO_DEVICE;
+	uintptr_t dst = to_device ? piece->device_address : host;
+	uintptr_t src = to_device ? host : piece->device_address;
+	if (piece->rows <= 1)
+		return hoist__copy_async(stream, kind, dst, src, piece->bytes);
+	struct hoist__box box = {
+		.dst = dst,
+		.src = src,
+		.width = piece->bytes,
+		.rows = piece->rows,
+		.planes = 1,
+		.dst_pitch = to_device ? piece->device_stride : piece->slot_stride,
+		.src_pitch = to_device ? piece->slot_stride : piece->device_stride,
+	};
+	box.dst_plane = box.rows * box.dst_pitch;
+	box.src_plane = box.rows * box.src_pitch;
+	return hoist__copy_box_async(stream, kind, &box);
+}
+
+static size_t end_in_slot(const struct hoist__piece *piece)
+{
+	size_t rows = piece->rows > 1 ? piece->rows - 1 : 0;
+	return piece->slot_offset + rows * piece->slot_stride + piece->bytes;
+}
+
+/* Returns the error; *n_queued pieces have been queued. */
+static int queue_pieces(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
+			enum hoist__copy kind, const struct hoist__piece *pieces, size_t n_pieces,
+			size_t *n_queued)
+{
+	uintptr_t base = (uintptr_t)ring->address + slot->index * ring->slot_bytes;
+	int err = 0;
+	assert(stream < ring->n_streams);
+	for (*n_queued = 0; *n_queued < n_pieces; ++*n_queued) {
+		const struct hoist__piece *piece = &pieces[*n_queued];
+		assert(end_in_slot(piece) <= ring->slot_bytes);
+		err = queue_piece(ring->streams[stream], kind, piece, base + piece->slot_offset);
+		if (err != 0)
+			break;
+	}
+	return err;
+}
+
+/* An event behind what was queued for @slot on @stream. */
+static int mark(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream, int err)
+{
+	struct hoist__ring_slot *own = ring_slot_of(slot);
+	own->queued |= 1u << stream;
+	if (err == 0)
+		err = hoist__event_record(event_of(ring, slot, stream), ring->streams[stream]);
+	if (err != 0)
+		own->bare |= 1u << stream;
+	else if (ring->tells)
+		ask_to_tell(ring, stream, event_of(ring, slot, stream));
+	return err;
+}
+
+int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
+		     const struct hoist__piece *pieces, size_t n_pieces)
+{
+	assert(slot->state == HOIST__SLOT_FULL || slot->state == HOIST__SLOT_COPYING);
+	if (ring->failed != 0)
+		return fail_failed(ring);
+	size_t n_queued;
+	int err = queue_pieces(ring, slot, stream, HOIST__COPY_HOST_TO_DEVICE, pieces, n_pieces,
+			       &n_queued);
+	if (err != 0 && n_queued == 0)
+		return err;
+	if (slot->state == HOIST__SLOT_FULL) {
+		slot->state = HOIST__SLOT_COPYING;
+		hoist__list_push_back(&ring->copying, &slot->node);
+		ring->n_copying++;
+	}
+	return mark(ring, slot, stream, err);
+}
+
+int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
+		      const struct hoist__piece *pieces, size_t n_pieces)
+{
+	assert(slot->state == HOIST__SLOT_READING);
+	if (ring->failed != 0)
+		return fail_failed(ring);
+	size_t n_queued;
+	int err = queue_pieces(ring, slot, stream, HOIST__COPY_DEVICE_TO_HOST, pieces, n_pieces,
+			       &n_queued);
+	if (err != 0 && n_queued == 0)
+		return err;
+	slot->state = HOIST__SLOT_FETCHING;
+	hoist__list_push_back(&ring->fetching, &slot->node);
+	ring->n_fetching++;
+	return mark(ring, slot, stream, err);
+}
+
+/* --- ends --- */
+
+/* 0: all that is queued for the slot is done; -EAGAIN: not yet; other: a device's error. */
+static int query(struct hoist__staging *ring, struct hoist__slot *slot)
+{
+	struct hoist__ring_slot *own = ring_slot_of(slot);
+	for (unsigned s = 0; s < ring->n_streams; s++) {
+		if ((own->queued & 1u << s) == 0)
+			continue;
+		int err = (own->bare & 1u << s) != 0 ? hoist__stream_synchronize(ring->streams[s])
+						     : hoist__event_query(event_of(ring, slot, s));
+		if (err != 0)
+			return err;
+		own->queued &= ~(1u << s);
+		own->bare &= ~(1u << s);
+	}
+	return 0;
+}
+
+int hoist__slot_finish(struct hoist__staging *ring, struct hoist__slot *slot)
+{
+	struct hoist__ring_slot *own = ring_slot_of(slot);
+	int first = 0;
+	for (unsigned s = 0; s < ring->n_streams; s++) {
+		if ((own->queued & 1u << s) == 0)
+			continue;
+		int err = -EINVAL;
+		if ((own->bare & 1u << s) == 0)
+			err = hoist__event_synchronize(event_of(ring, slot, s));
+		if (err != 0)
+			err = hoist__stream_synchronize(ring->streams[s]);
+		if (first == 0)
+			first = err;
+	}
+	own->queued = own->bare = 0;
+	return first;
+}
+
+int hoist__staging_reclaim(struct hoist__staging *ring)
+{
+	int n = 0;
+	/* Streams are in order: what is behind an unfinished copy has not finished either. */
+	while (ring->failed == 0 && !hoist__list_empty(&ring->copying)) {
+		struct hoist__slot *slot = hoist__slot_of(ring->copying.next);
+		int err = query(ring, slot);
+		if (err == -EAGAIN)
+			break;
+		if (err != 0)
+			return keep_failure(ring, err, "copying to the device");
+		hoist__list_remove(&slot->node);
+		ring->n_copying--;
+		hoist__slot_make_free(ring, slot);
+		n++;
+	}
+	return ring->failed != 0 ? fail_failed(ring) : n;
+}
+
+int hoist__staging_wait(struct hoist__staging *ring)
+{
+	if (hoist__list_empty(&ring->copying))
+		return 0;
+	int err = hoist__slot_finish(ring, hoist__slot_of(ring->copying.next));
+	if (err != 0 && ring->failed == 0)
+		return keep_failure(ring, err, "copying to the device");
+	return hoist__staging_reclaim(ring);
+}
+
+int hoist__staging_fetched(struct hoist__staging *ring, struct hoist__slot **ret)
+{
+	if (ring->failed != 0)
+		return fail_failed(ring);
+	if (hoist__list_empty(&ring->fetching))
+		return 0;
+	struct hoist__slot *slot = hoist__slot_of(ring->fetching.next);
+	int err = query(ring, slot);
+	if (err == -EAGAIN)
+		return 0;
+	if (err != 0)
+		return keep_failure(ring, err, "copying from the device");
+	hoist__list_remove(&slot->node);
+	ring->n_fetching--;
+	slot->state = HOIST__SLOT_FULL;
+	*ret = slot;
+	return 1;
+}
