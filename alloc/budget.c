@@ -12,17 +12,20 @@
 
 #include "base/error.h"
 #include "base/figure.h"
-#include "base/list.h"
 #include "base/wait.h"
 
 struct hoist__budget {
 	_Atomic size_t n_refs;
 	size_t limit; /* constant */
 	pthread_mutex_t lock;
-	pthread_cond_t released; /* broadcast by every release; monotonic */
+	pthread_cond_t granted; /* broadcast when somebody who waits was; monotonic */
 	size_t used;
 	size_t peak;
-	struct hoist__list link; /* in the list of all; its lock */
+	struct hoist__list waiting; /* of tickets, in the order they came.  Between calls the
+				     * first one's bytes are not free: who leaves, or gives back,
+				     * grants what then fits */
+	size_t passed;		    /* bytes taken past the first one since it is the first */
+	struct hoist__list link;    /* in the list of all; its lock */
 };
 
 /* --- fork: a child finds whole books; those who wait are not there --- */
@@ -53,8 +56,13 @@ static void in_parent(void)
 
 static void in_child(void)
 {
-	for (struct hoist__list *link = all.next; link != &all; link = link->next)
-		(void)hoist__condition_init(&budget_of(link)->released); /* as it was made */
+	for (struct hoist__list *link = all.next; link != &all; link = link->next) {
+		struct hoist__budget *budget = budget_of(link);
+		(void)hoist__condition_init(&budget->granted); /* as it was made */
+		while (hoist__list_pop(&budget->waiting) != NULL)
+			continue;
+		budget->passed = 0;
+	}
 	in_parent();
 }
 
@@ -67,12 +75,12 @@ static void watch_forks(void)
 
 static int init_sync(struct hoist__budget *budget)
 {
-	int err = hoist__condition_init(&budget->released);
+	int err = hoist__condition_init(&budget->granted);
 	if (err != 0)
 		return err;
 	err = pthread_mutex_init(&budget->lock, NULL);
 	if (err != 0)
-		pthread_cond_destroy(&budget->released);
+		pthread_cond_destroy(&budget->granted);
 	return -err;
 }
 
@@ -91,6 +99,7 @@ int hoist__budget_create(size_t limit_bytes, struct hoist__budget **ret)
 	}
 	atomic_init(&budget->n_refs, 1);
 	budget->limit = limit_bytes;
+	hoist__list_init(&budget->waiting);
 	pthread_mutex_lock(&all_lock);
 	hoist__list_push_back(&all, &budget->link);
 	pthread_mutex_unlock(&all_lock);
@@ -111,22 +120,93 @@ void hoist__budget_unref(struct hoist__budget *budget)
 	pthread_mutex_lock(&all_lock);
 	hoist__list_remove(&budget->link);
 	pthread_mutex_unlock(&all_lock);
-	pthread_cond_destroy(&budget->released);
+	pthread_cond_destroy(&budget->granted);
 	pthread_mutex_destroy(&budget->lock);
 	free(budget);
 }
 
 /* --- bytes; the lock is below every other --- */
 
-/* With the lock held. */
-static int try_acquire(struct hoist__budget *budget, size_t bytes)
+static struct hoist__budget_ticket *ticket_of(struct hoist__list *node)
 {
-	if (bytes > budget->limit - budget->used)
-		return -EAGAIN;
+	return HOIST__CONTAINER_OF(node, struct hoist__budget_ticket, node);
+}
+
+/* With the lock held, as all of these. */
+static bool fits(const struct hoist__budget *budget, size_t bytes)
+{
+	return bytes <= budget->limit - budget->used;
+}
+
+static void take(struct hoist__budget *budget, size_t bytes)
+{
 	budget->used += bytes;
 	if (budget->used > budget->peak)
 		budget->peak = budget->used;
-	return 0;
+}
+
+/* Past those who wait, as far as the first of them puts up with it. */
+static bool try_take(struct hoist__budget *budget, size_t bytes)
+{
+	if (!fits(budget, bytes))
+		return false;
+	if (!hoist__list_empty(&budget->waiting)) {
+		if (bytes > budget->limit - budget->passed)
+			return false;
+		budget->passed += bytes;
+	}
+	take(budget, bytes);
+	return true;
+}
+
+/* There is another first one, or more is free: those who now fit have what they asked for, whenever
+ * their threads may notice. */
+static void grant(struct hoist__budget *budget)
+{
+	bool any = false;
+	while (!hoist__list_empty(&budget->waiting)) {
+		struct hoist__budget_ticket *first = ticket_of(budget->waiting.next);
+		if (!fits(budget, first->bytes))
+			break;
+		take(budget, first->bytes);
+		hoist__list_remove(&first->node);
+		first->granted = any = true;
+		budget->passed = 0;
+	}
+	if (any)
+		pthread_cond_broadcast(&budget->granted);
+}
+
+/* Until @deadline, from the place in line that the ticket has, or else from the end of it. */
+static bool wait_turn(struct hoist__budget *budget, struct hoist__budget_ticket *ticket,
+		      uint64_t deadline)
+{
+	bool late = false;
+	if (!ticket->in_line && hoist__list_empty(&budget->waiting) &&
+	    fits(budget, ticket->bytes)) {
+		take(budget, ticket->bytes);
+		return true;
+	}
+	if (!ticket->in_line) {
+		hoist__list_push_back(&budget->waiting, &ticket->node);
+		ticket->in_line = true;
+		ticket->granted = false;
+	}
+	while (!ticket->granted && !late)
+		late = hoist__condition_wait(&budget->granted, &budget->lock, deadline) != 0;
+	if (ticket->granted)
+		ticket->in_line = false;
+	return ticket->granted;
+}
+
+/* It may have been in the way of smaller ones. */
+static void leave(struct hoist__budget *budget, struct hoist__budget_ticket *ticket)
+{
+	if (budget->waiting.next == &ticket->node)
+		budget->passed = 0;
+	hoist__list_remove(&ticket->node);
+	ticket->in_line = false;
+	grant(budget);
 }
 
 static int check_limit(const struct hoist__budget *budget, size_t bytes)
@@ -137,12 +217,18 @@ static int check_limit(const struct hoist__budget *budget, size_t bytes)
 			   hoist__figure(budget->limit).text, hoist__figure(bytes).text);
 }
 
-/* Sets the text for -EAGAIN; @used was read under the lock. */
-static int busy(const struct hoist__budget *budget, size_t bytes, size_t used)
+/* Unlocks, and sets the text for -EAGAIN. */
+static int finish(struct hoist__budget *budget, size_t bytes, bool taken)
 {
-	return hoist__fail(-EAGAIN, "the budget is %s: %s asked, %s in use",
+	size_t used = budget->used;
+	bool waited_for = !hoist__list_empty(&budget->waiting);
+	pthread_mutex_unlock(&budget->lock);
+	if (taken)
+		return 0;
+	return hoist__fail(-EAGAIN, "the budget is %s: %s asked, %s in use%s",
 			   hoist__figure(budget->limit).text, hoist__figure(bytes).text,
-			   hoist__figure(used).text);
+			   hoist__figure(used).text,
+			   waited_for ? ", and others wait for the rest" : "");
 }
 
 int hoist__budget_acquire(struct hoist__budget *budget, size_t bytes)
@@ -151,25 +237,49 @@ int hoist__budget_acquire(struct hoist__budget *budget, size_t bytes)
 	if (err != 0)
 		return err;
 	pthread_mutex_lock(&budget->lock);
-	err = try_acquire(budget, bytes);
-	size_t used = budget->used;
-	pthread_mutex_unlock(&budget->lock);
-	return err == 0 ? 0 : busy(budget, bytes, used);
+	return finish(budget, bytes, try_take(budget, bytes));
 }
 
 int hoist__budget_acquire_wait(struct hoist__budget *budget, size_t bytes, uint64_t timeout_ns)
 {
+	struct hoist__budget_ticket ticket = {.bytes = bytes};
 	int err = check_limit(budget, bytes);
+	if (err != 0 || timeout_ns == 0)
+		return err != 0 ? err : hoist__budget_acquire(budget, bytes);
+	uint64_t deadline = hoist__deadline(timeout_ns);
+	pthread_mutex_lock(&budget->lock);
+	bool taken = wait_turn(budget, &ticket, deadline);
+	if (!taken)
+		leave(budget, &ticket);
+	return finish(budget, bytes, taken);
+}
+
+int hoist__budget_acquire_turn(struct hoist__budget *budget, struct hoist__budget_ticket *ticket,
+			       size_t bytes, uint64_t timeout_ns)
+{
+	int err = ticket->in_line ? 0 : check_limit(budget, bytes);
 	if (err != 0)
 		return err;
 	uint64_t deadline = hoist__deadline(timeout_ns);
+	if (!ticket->in_line)
+		ticket->bytes = bytes;
 	pthread_mutex_lock(&budget->lock);
-	bool late = false;
-	while ((err = try_acquire(budget, bytes)) != 0 && !late)
-		late = hoist__condition_wait(&budget->released, &budget->lock, deadline) != 0;
-	size_t used = budget->used;
+	return finish(budget, bytes, wait_turn(budget, ticket, deadline));
+}
+
+void hoist__budget_leave(struct hoist__budget *budget, struct hoist__budget_ticket *ticket)
+{
+	if (!ticket->in_line)
+		return;
+	pthread_mutex_lock(&budget->lock);
+	if (ticket->granted) {
+		budget->used -= ticket->bytes;
+		ticket->in_line = false;
+		grant(budget);
+	} else {
+		leave(budget, ticket);
+	}
 	pthread_mutex_unlock(&budget->lock);
-	return err == 0 ? 0 : busy(budget, bytes, used);
 }
 
 void hoist__budget_release(struct hoist__budget *budget, size_t bytes)
@@ -177,7 +287,7 @@ void hoist__budget_release(struct hoist__budget *budget, size_t bytes)
 	pthread_mutex_lock(&budget->lock);
 	assert(bytes <= budget->used);
 	budget->used -= bytes;
-	pthread_cond_broadcast(&budget->released);
+	grant(budget);
 	pthread_mutex_unlock(&budget->lock);
 }
 

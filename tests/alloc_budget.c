@@ -51,6 +51,64 @@ Test(alloc_budget, stops_waiting_when_the_time_is_over)
 	hoist__budget_unref(budget);
 }
 
+/* Who waits is not passed for ever by those who do not. */
+Test(alloc_budget, lets_a_ticket_be_passed_by_no_more_than_the_limit)
+{
+	struct hoist__budget *budget = NULL;
+	struct hoist__budget_ticket large = {0};
+	struct hoist__budget_ticket small = {0};
+	size_t passed = 0;
+	cr_assert_eq(hoist__budget_create(100, &budget), 0);
+	cr_assert_eq(hoist__budget_acquire(budget, 70), 0);
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &large, 90, 0), -EAGAIN);
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &small, 20, 0), -EAGAIN);
+	while (hoist__budget_acquire(budget, 30) == 0) {
+		hoist__budget_release(budget, 30);
+		passed += 30;
+	}
+	cr_assert_eq(passed, 90);
+	cr_assert(strstr(hoist__error_text(), "others wait for the rest") != NULL);
+	cr_assert_eq(hoist__budget_acquire(budget, 10), 0);
+	cr_assert_eq(hoist__budget_acquire(budget, 1), -EAGAIN);
+	cr_assert_eq(hoist__budget_acquire(budget, 0), 0);
+	/* In the order that they came, each with its bytes from the moment they are free. */
+	hoist__budget_release(budget, 80);
+	cr_assert_eq(hoist__budget_used(budget), 90);
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &small, 20, 0), -EAGAIN);
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &large, 90, 0), 0);
+	hoist__budget_release(budget, 90);
+	cr_assert_eq(hoist__budget_used(budget), 20);
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &small, 20, UINT64_MAX), 0);
+	hoist__budget_release(budget, 20);
+	cr_assert_eq(hoist__budget_used(budget), 0);
+	cr_assert_eq(hoist__budget_peak(budget), 100);
+	hoist__budget_unref(budget);
+}
+
+Test(alloc_budget, serves_who_stands_behind_one_that_leaves)
+{
+	struct hoist__budget *budget = NULL;
+	struct hoist__budget_ticket large = {0};
+	struct hoist__budget_ticket small = {0};
+	cr_assert_eq(hoist__budget_create(100, &budget), 0);
+	cr_assert_eq(hoist__budget_acquire(budget, 50), 0);
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &large, 60, 0), -EAGAIN);
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &small, 40, 0), -EAGAIN);
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &(struct hoist__budget_ticket){0}, 101, 0),
+		     -EDQUOT);
+	hoist__budget_leave(budget, &large);
+	hoist__budget_leave(budget, &large);
+	cr_assert_eq(hoist__budget_used(budget), 90);
+	/* What was granted to one that leaves goes back, too, and to the next. */
+	cr_assert_eq(hoist__budget_acquire_turn(budget, &large, 50, 0), -EAGAIN);
+	hoist__budget_leave(budget, &small);
+	cr_assert_eq(hoist__budget_used(budget), 100);
+	hoist__budget_leave(budget, &large);
+	cr_assert_eq(hoist__budget_used(budget), 50);
+	hoist__budget_release(budget, 50);
+	hoist__budget_unref(budget);
+}
+
 Test(alloc_budget, needs_a_limit)
 {
 	struct hoist__budget *budget = NULL;
