@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* format/format.h - bytes <-> named tensors.
  *
- * A parser here is given bytes and the size of the file they came from; it
- * never opens, reads or maps anything, so that a fuzzer can drive it.  Nothing
- * in a file is trusted: every length, offset and count is checked against the
- * file's size before it is used, and no allocation's size comes from the file
- * unchecked.  The memory that parsing needs, the result included, is below 8 times
- * the header's bytes (tests/format_nomem.c measures the dearest headers: 7.3 for
- * nothing but empty metadata, 4 for tensors).
+ * A parser here is given the header's bytes, or a reader that fetches them, and
+ * the size of the file they came from; it never opens or maps anything, so that a
+ * fuzzer can drive it.  Nothing in a file is trusted: every length, offset and
+ * count is checked against the file's size before it is used, and no allocation's
+ * size comes from the file unchecked.  The memory that parsing needs, the result
+ * included, is below 8 times the header's bytes (GGUF: 12 times, and 1 MiB);
+ * tests/format_nomem.c measures the dearest headers.
  *
- * Every failure on the content is -EBADMSG and its text names the file, the
- * tensor where there is one, and the byte: `@file` below is that name, used in
- * messages only.
+ * Every failure on the content is -EBADMSG, or -ENOTSUP where the file is sound and
+ * hoist does not read it, and its text names the file, the tensor where there is
+ * one, and the byte: `@file` below is that name, used in messages only.
  *
  * Threads: a parsed object is immutable; any thread may read it.
  */
@@ -31,7 +31,9 @@ struct hoist__tensor {
 	hoist_dtype dtype;
 	int rank;             /* 0 .. HOIST__MAX_RANK */
 	const int64_t *shape; /* NULL for rank 0 */
-	uint64_t bytes;       /* what shape and dtype say, and what the file holds */
+	const int64_t *strides; /* in elements, none negative; NULL: row-major, dense */
+	uint64_t bytes;       /* from its first byte in the file to its last: for a dense tensor
+			       * what shape and dtype say, else the span of shape and strides */
 	uint64_t offset;      /* from the start of the file */
 };
 
@@ -41,16 +43,64 @@ struct hoist__metadata {
 };
 
 /* What one file holds: its tensors in the order of their bytes in the file
- * (empty ones at the place their offset gives; ties in the order of the header). */
+ * (empty ones at the place their offset gives; ties in the order of the header).
+ * Where the format says so (PyTorch's shared storages), tensors may overlap. */
 struct hoist__manifest {
 	size_t n_tensors;
 	struct hoist__tensor *tensors;
 	size_t n_metadata;
-	struct hoist__metadata *metadata; /* in the header's order */
+	struct hoist__metadata *metadata; /* in the header's order; GGUF's values as text, arrays
+					   * as JSON */
 	uint64_t data_offset;             /* where tensor bytes begin */
+	/* GGUF: the key-value block as it stands in the file, so that a writer can keep types. */
+	const void *raw_metadata;
+	size_t raw_metadata_bytes;
+	uint64_t n_raw_metadata;
 };
 
 void hoist__manifest_destroy(struct hoist__manifest *manifest); /* takes NULL */
+
+/* --- any format ---
+ *
+ * What a file is, is told by its content, never by its name. */
+enum hoist__format {
+	HOIST__SAFETENSORS, /* byte 8 is '{' */
+	HOIST__INDEX, /* of safetensors or PyTorch: JSON that names files, holds no tensors */
+	HOIST__GGUF,  /* "GGUF" */
+	HOIST__NPY,   /* "\x93NUMPY" */
+	HOIST__NPZ,   /* a zip archive that is not PyTorch's */
+	HOIST__MAX,   /* hoist__max_is() */
+	HOIST__TORCH, /* a zip archive with an entry "<folder>/data.pkl" */
+	HOIST__N_FORMATS
+};
+
+/* Where a parser has its bytes from: header and tail are read in pieces, tensors never. */
+struct hoist__reader {
+	const char *name; /* for messages */
+	uint64_t bytes;	  /* of the whole file */
+	/* Exactly @bytes at @offset, which lie within the file.  0, or a negative errno value
+	 * with its text. */
+	int (*read)(void *context, uint64_t offset, void *buffer, size_t bytes);
+	void *context;
+};
+
+/* "safetensors", "safetensors index", "gguf", "npy", "npz", "max", "pytorch". */
+const char *hoist__format_name(enum hoist__format format);
+
+/* Returns: 0; -EBADMSG (none of them: with its first bytes and the formats there are, or what it
+ *   is instead; empty); what reading says. */
+int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format *ret);
+
+/* All but an index, which is hoist__index_parse()'s.  Returns: 0; -EBADMSG; -ENOTSUP (a feature
+ *   of the format that hoist does not read: it says which); -ENOMEM; what reading says. */
+int hoist__format_parse(const struct hoist__reader *reader, enum hoist__format format,
+			struct hoist__manifest **ret);
+
+/* What hoist__format_parse() calls, by format. */
+int hoist__gguf_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
+int hoist__npy_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
+int hoist__npz_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
+int hoist__torch_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 
 /* --- safetensors ---
  *
@@ -104,7 +154,27 @@ int hoist__max_header_bytes(const char *file, const void *prefix, size_t n_prefi
 int hoist__max_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
 		     struct hoist__manifest **ret);
 
-/* --- model.safetensors.index.json --- */
+/* --- GGUF, versions 2 and 3, little-endian ---
+ *
+ *   0   u8[4]  "GGUF"                4  u32  version
+ *   8   u64    number of tensors    16  u64  number of key-value pairs
+ *   24  pairs:   string key, u32 type, value        (string: u64 bytes, UTF-8)
+ *       tensors: string name, u32 rank, u64[rank] extents (the innermost first), u32 type, u64
+ *                offset from the start of the tensor bytes
+ *       zeros up to a multiple of the alignment (general.alignment; 32 without it)
+ *       tensor bytes
+ *
+ * Rules: the header is at most HOIST__GGUF_MAX_HEADER bytes; keys and names are UTF-8 and
+ * unique; value types are the 13 there are, arrays are nested at most 16 deep; the alignment is a
+ * u32 and a power of two; rows of quantised types are whole blocks; offsets are aligned, ranges
+ * lie within the file and do not overlap (holes are the format's own).  The pair's text: an array
+ * as JSON; in a string, what is no UTF-8 and NUL read as U+FFFD (raw_metadata keeps them).
+ *
+ * A model in several files has the pairs split.no, split.count and split.tensors.count. */
+#define HOIST__GGUF_MAX_HEADER UINT64_C(268435456)
+#define HOIST__GGUF_ALIGNMENT 32
+
+/* --- model.safetensors.index.json, pytorch_model.bin.index.json --- */
 
 struct hoist__index_entry {
 	const char *tensor;
@@ -114,7 +184,8 @@ struct hoist__index_entry {
 /* {"metadata": {...}, "weight_map": {tensor: shard file name}}.  A shard's name
  * is relative to the index's folder and stays inside it: absolute paths, empty
  * names and any ".." component are refused here (symbolic links are the
- * opener's to check). */
+ * opener's to check); "./a" and "b//c" become "a" and "b/c", so that one file has one
+ * name. */
 struct hoist__index {
 	size_t n_files;
 	const char **files; /* unique, in order of name */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* model.safetensors.index.json: which shard holds which tensor.  The pairs are
- * collected as they come; tensors and files are then put in the order of their
- * names, where a name that comes twice lies beside its twin. */
+/* model.safetensors.index.json, and PyTorch's like it: which shard holds which tensor.  The
+ * pairs are collected as they come; tensors and files are then put in the order of their names,
+ * where a name that comes twice lies beside its twin. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -62,14 +62,45 @@ static bool stays_inside(const char *path)
 	return true;
 }
 
-static int check_shard_name(struct hoist__json *json, size_t at, const char *name, size_t bytes)
+/* Writes @path to @out (NULL: only measures) without "." components and the empty ones between
+ * slashes, so that one file has one name.  Returns its length. */
+static size_t simplify(const char *path, char *out)
+{
+	size_t n = 0;
+	while (*path != '\0') {
+		size_t length = strcspn(path, "/");
+		if (length > 0 && !(length == 1 && path[0] == '.')) {
+			size_t slash = n > 0;
+			if (out != NULL && slash)
+				out[n] = '/';
+			if (out != NULL)
+				memcpy(out + n + slash, path, length);
+			n += slash + length;
+		}
+		path += length + (path[length] == '/');
+	}
+	if (out != NULL)
+		out[n] = '\0';
+	return n;
+}
+
+/* Checks a shard's name, which stands at @at, and makes it simple. */
+static int check_shard_name(struct reader *r, size_t at, const char **name, size_t bytes)
 {
 	char shown[HOIST__QUOTED_BYTES];
-	if (bytes == 0)
-		return hoist__json_fail(json, at, "the name of its shard is empty");
-	if (!stays_inside(name))
-		return hoist__json_fail(json, at, "its shard %s leaves the index's folder",
-					hoist__quoted(name, bytes, shown));
+	if (!stays_inside(*name))
+		return hoist__json_fail(&r->json, at, "its shard %s leaves the index's folder",
+					hoist__quoted(*name, bytes, shown));
+	size_t n = simplify(*name, NULL);
+	if (n == 0)
+		return hoist__json_fail(&r->json, at, "the name of its shard is empty");
+	if (n == bytes)
+		return 0;
+	char *simple = hoist__arena_alloc(&r->box->arena, n + 1, 1);
+	if (simple == NULL)
+		return hoist__fail_nomem("the name of a shard", n + 1);
+	(void)simplify(*name, simple);
+	*name = simple;
 	return 0;
 }
 
@@ -99,7 +130,7 @@ static int read_pair(struct reader *r)
 		err = hoist__keep_string(json, "the name of its shard", &file, &r->box->arena,
 					 &pair.file, &bytes);
 	if (err == 0)
-		err = check_shard_name(json, file.at, pair.file, bytes);
+		err = check_shard_name(r, file.at, &pair.file, bytes);
 	json->subject = NULL;
 	void *pairs = r->pairs;
 	if (err == 0)

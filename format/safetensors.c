@@ -41,27 +41,6 @@ struct reader {
 	bool metadata_seen;
 };
 
-/* What else the first 8 bytes may be; read as a length, each is above the limit. */
-static const char *other_format(const unsigned char *prefix)
-{
-	static const struct {
-		const char *magic;
-		size_t n;
-		const char *what;
-	} known[] = {
-		{"GGUF", 4, "a GGUF file"},
-		{"PK\3\4", 4, "a zip archive (PyTorch's or NumPy's)"},
-		{"\x93NUMPY", 6, "a NumPy array"},
-		{"\x80\2", 2, "a Python pickle (PyTorch's old format)"},
-		{"\x89HDF", 4, "an HDF5 file"},
-		{"version ", 8, "the pointer that Git LFS leaves (`git lfs pull` gets the file)"},
-	};
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(known); i++)
-		if (memcmp(prefix, known[i].magic, known[i].n) == 0)
-			return known[i].what;
-	return NULL;
-}
-
 int hoist__safetensors_header_bytes(const char *file, const void *prefix, size_t n_prefix,
 				    uint64_t file_bytes, size_t *ret)
 {
@@ -76,11 +55,6 @@ int hoist__safetensors_header_bytes(const char *file, const void *prefix, size_t
 	const unsigned char *bytes = prefix;
 	for (int i = PREFIX_BYTES; i-- > 0;)
 		n = n << 8 | bytes[i];
-	if (n > HOIST__SAFETENSORS_MAX_HEADER && other_format(bytes) != NULL)
-		return hoist__fail(-EBADMSG,
-				   "%s: this is %s, not a safetensors file, and no other is read "
-				   "yet (byte 0)",
-				   name, other_format(bytes));
 	if (n > HOIST__SAFETENSORS_MAX_HEADER)
 		return hoist__fail(
 			-EBADMSG,

@@ -32,8 +32,8 @@ void hoist_checkpoint_close(hoist_checkpoint *checkpoint)
 
 const char *hoist_checkpoint_format(const hoist_checkpoint *checkpoint)
 {
-	bool max = checkpoint->n_files > 0 && checkpoint->files[0].format == HOIST__MAX;
-	return max ? "max" : "safetensors"; /* files that are joined are safetensors */
+	return hoist__format_name(checkpoint->n_files > 0 ? checkpoint->files[0].format
+							  : HOIST__SAFETENSORS);
 }
 
 size_t hoist_checkpoint_n_files(const hoist_checkpoint *checkpoint)
@@ -82,6 +82,7 @@ int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
 		.bytes = entry->tensor->bytes,
 		.file = entry->file,
 		.offset = entry->tensor->offset,
+		.strides = entry->tensor->strides,
 	};
 	return hoist__options_out("hoist_tensor_info", info, &full, sizeof full);
 }

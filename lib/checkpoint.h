@@ -2,7 +2,8 @@
 /* lib/checkpoint.h - what is inside an opened checkpoint.
  *
  *   files[f]     the opened file and its manifest, in order of file name
- *   tensors[t]   every tensor the checkpoint offers, in order of (file, offset)
+ *   tensors[t]   every tensor the checkpoint offers, in order of (file, offset); those of one
+ *                PyTorch file may overlap
  *   by_name[]    indices of tensors, ordered by name: names are unique
  *
  * A tensor that a shard holds but the index does not name is not offered.
@@ -13,6 +14,7 @@
 #define HOIST_LIB_CHECKPOINT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +22,8 @@
 #include "hoist/checkpoint.h"
 #include "io/file.h"
 
-enum hoist__format { HOIST__SAFETENSORS, HOIST__MAX, HOIST__ANY_FORMAT };
+/* Found by content. */
+#define HOIST__ANY_FORMAT HOIST__N_FORMATS
 
 struct hoist__shard {
 	enum hoist__format format;
@@ -49,14 +52,40 @@ struct hoist_checkpoint {
 
 hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
 
-/* Opens and parses one file of that format (ANY: it says which). */
+/* Opens and parses one file of that format (ANY: the shard says which; an index is none). */
 int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
 		      enum hoist__format format, struct hoist__shard *ret);
+void hoist__shard_close(struct hoist__shard *shard);
+
+/* Its bytes for a parser, while @file is open. */
+struct hoist__reader hoist__shard_reader(struct hoist__file *file);
+
+/* "<folder>/<name>" from malloc, for messages; NULL without memory (the text is set). */
+char *hoist__join_path(const char *folder, const char *name);
+
+/* --- parts of opening; @folder is @dir_fd's path, for messages --- */
+
+/* Opens further files, found by content; all of a checkpoint must be of one format. */
+int hoist__checkpoint_add(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
+			  const char *const *names, size_t n);
+/* An index, and the files that it names. */
+int hoist__checkpoint_add_index(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
+				const struct hoist__file *file);
+/* What the folder has; see include/hoist/checkpoint.h. */
+int hoist__checkpoint_add_folder(hoist_checkpoint *checkpoint, int dir_fd, const char *folder);
+
+/* The number of the part that is called so, from 1, and of how many; 0: the name is no part's. */
+unsigned hoist__gguf_name(const char *name, unsigned *count);
+/* Is it the first of several files? */
+bool hoist__gguf_is_first(const struct hoist__shard *shard);
+/* Opens the others beside files[0], which @folder calls @name.
+ * Returns: 0; -EINVAL another name; -EBADMSG they do not belong together; as opening. */
+int hoist__gguf_add_parts(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
+			  const char *name);
+
 /* Fill the tables from files and index.  Returns: 0; -EBADMSG a name in two files;
  * -EOVERFLOW; -ENOMEM. */
 int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint);
 int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint);
-
-void hoist__shard_close(struct hoist__shard *shard);
 
 #endif

@@ -73,6 +73,10 @@ static const struct refused {
 	{"{\"weight_map\":{\"x\":1}}",
 	 "tensor \"x\": the name of its shard is not a string (byte 19)"},
 	{"{\"weight_map\":{\"x\":\"\"}}", "tensor \"x\": the name of its shard is empty (byte 19)"},
+	{"{\"weight_map\":{\"x\":\".\"}}",
+	 "tensor \"x\": the name of its shard is empty (byte 19)"},
+	{"{\"weight_map\":{\"x\":\".//./\"}}",
+	 "tensor \"x\": the name of its shard is empty (byte 19)"},
 	{"{\"weight_map\":{\"x\":\"a\\u0000\"}}",
 	 "tensor \"x\": the name of its shard holds a NUL character (byte 19)"},
 	{"{\"weight_map\":{\"x\":\"/etc/passwd\"}}",
@@ -157,6 +161,20 @@ Test(format_index, an_index_without_tensors_is_valid)
 	hoist__manifest_destroy(manifest);
 	hoist__index_destroy(index);
 	hoist__index_destroy(NULL);
+}
+
+Test(format_index, two_spellings_of_a_shard_are_one_file)
+{
+	struct hoist__index *index =
+		parse("{\"weight_map\":{\"a\":\"f/s\",\"b\":\"./f/s\",\"c\":\"f//s\",\"d\":"
+		      "\"f/./s\",\"e\":\".//f/s/.\",\"g\":\".f/s\",\"h\":\"f./s\"}}");
+	cr_assert_eq(index->n_files, 3);
+	cr_expect_str_eq(index->files[0], ".f/s");
+	cr_expect_str_eq(index->files[1], "f./s");
+	cr_expect_str_eq(index->files[2], "f/s");
+	for (size_t i = 0; i < index->n_entries; i++)
+		cr_expect_eq(index->entries[i].file, i < 5 ? 2 : i - 5);
+	hoist__index_destroy(index);
 }
 
 Test(format_index, a_shard_must_hold_what_the_index_says)

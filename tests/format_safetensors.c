@@ -321,27 +321,6 @@ Test(format_safetensors, no_tensors_and_null_metadata_are_a_valid_file)
 	hoist__manifest_destroy(NULL);
 }
 
-Test(format_safetensors, names_the_format_that_a_file_has_instead)
-{
-	static const struct {
-		const char *start; /* the first 8 bytes */
-		const char *word;
-	} others[] = {
-		{"GGUF\3\0\0", "GGUF"},	       {"PK\3\4\x14\0\0\0", "zip"},
-		{"\x93NUMPY\1\0", "NumPy"},    {"\x80\2}q\0X\1\0", "pickle"},
-		{"\x89HDF\r\n\x1a\n", "HDF5"}, {"version ", "Git LFS"},
-	};
-	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-		size_t bytes = 7;
-		cr_expect_eq(hoist__safetensors_header_bytes(FILE_NAME, others[i].start, 8, 1000,
-							     &bytes),
-			     -EBADMSG);
-		cr_expect(strstr(hoist_error(), others[i].word) != NULL, "%s", hoist_error());
-		cr_expect(strstr(hoist_error(), "safetensors") != NULL);
-		cr_expect_eq(bytes, 7);
-	}
-}
-
 Test(format_safetensors, the_length_prefix_is_checked_before_anything_is_read)
 {
 	static const struct prefix {

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* Which format a file has, and the way to its parser.  Every format but .npy's zip archives is
+ * told by its first bytes; what is none of them is named if it is something that people often
+ * have in its place. */
+#include "config.h"
+
+#include "format/format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "format/quote.h"
+
+/* What is looked at, and what of it a message shows. */
+#define START_BYTES 64
+#define SHOWN_BYTES 16
+
+#define FORMATS                                                                                    \
+	"safetensors and its index, GGUF, .npy, .npz, .max and PyTorch's zip checkpoints "         \
+	"(torch.save, 1.6 or later)"
+
+const char *hoist__format_name(enum hoist__format format)
+{
+	static const char *const names[] = {
+		[HOIST__SAFETENSORS] = "safetensors",
+		[HOIST__INDEX] = "safetensors index",
+		[HOIST__GGUF] = "gguf",
+		[HOIST__NPY] = "npy",
+		[HOIST__NPZ] = "npz",
+		[HOIST__MAX] = "max",
+		[HOIST__TORCH] = "pytorch",
+	};
+	return names[format];
+}
+
+/* --- what is none of them --- */
+
+struct start {
+	unsigned char bytes[START_BYTES];
+	size_t n;
+};
+
+static bool begins(const struct start *start, const void *magic, size_t n)
+{
+	return start->n >= n && memcmp(start->bytes, magic, n) == 0;
+}
+
+static bool is_space(unsigned char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The first byte that is no white space: @start->n without one. */
+static size_t skip_space(const struct start *start)
+{
+	size_t i = 0;
+	while (i < start->n && is_space(start->bytes[i]))
+		i++;
+	return i;
+}
+
+static bool is_html(const struct start *start)
+{
+	static const char *const tags[] = {"<!doctype", "<html", "<head", "<?xml"};
+	size_t i = skip_space(start);
+	for (size_t t = 0; t < HOIST__ARRAY_SIZE(tags); t++) {
+		size_t n = strlen(tags[t]);
+		if (start->n - i >= n &&
+		    strncasecmp((const char *)start->bytes + i, tags[t], n) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_zero(const struct start *start)
+{
+	for (size_t i = 0; i < start->n; i++)
+		if (start->bytes[i] != 0)
+			return false;
+	return true;
+}
+
+static bool is_pickle(const struct start *start)
+{
+	return start->n >= 2 && start->bytes[0] == 0x80 && start->bytes[1] >= 2 &&
+	       start->bytes[1] <= 5;
+}
+
+/* What it is, and what to do; NULL if that is not known. */
+static const char *other_format(const struct start *start)
+{
+	static const struct {
+		const char *magic;
+		size_t n;
+		const char *what;
+	} known[] = {
+		{"version https://git-lfs", 23,
+		 "the pointer that Git LFS leaves in a file's place: `git lfs pull` gets the file"},
+		{"\x1f\x8b", 2, "compressed by gzip: decompress it first"},
+		{"\x28\xb5\x2f\xfd", 4, "compressed by zstd: decompress it first"},
+		{"\xfd"
+		 "7zXZ",
+		 5, "compressed by xz: decompress it first"},
+		{"BZh", 3, "compressed by bzip2: decompress it first"},
+		{"\x89HDF\r\n\x1a\n", 8, "an HDF5 file, a format that is not read"},
+		{"tjgg", 4, "a GGML file of the time before GGUF: convert it with llama.cpp"},
+		{"fmgg", 4, "a GGML file of the time before GGUF: convert it with llama.cpp"},
+		{"lmgg", 4, "a GGML file of the time before GGUF: convert it with llama.cpp"},
+		{"\x93\xf0\x9f\x94\xa5\x93", 6,
+		 "a .max file of the format before this one, of one tensor without a header"},
+	};
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(known); i++)
+		if (begins(start, known[i].magic, known[i].n))
+			return known[i].what;
+	if (is_pickle(start))
+		return "a Python pickle, as PyTorch before 1.6 wrote its checkpoints: reading it "
+		       "would run what it says; save it again with a newer torch.save, or as "
+		       "safetensors";
+	if (is_html(start))
+		return "a web page: the download went wrong (is a login needed?)";
+	return NULL;
+}
+
+static int fail_unknown(const struct hoist__reader *reader, const struct start *start)
+{
+	char file[HOIST__QUOTED_BYTES];
+	char text[HOIST__QUOTED_BYTES];
+	char hex[3 * SHOWN_BYTES + 1] = "";
+	(void)hoist__file_quoted(reader->name, file);
+	if (start->n == 0)
+		return hoist__fail(-EBADMSG, "%s: the file is empty", file);
+	const char *other = other_format(start);
+	if (other != NULL)
+		return hoist__fail(-EBADMSG, "%s: this is %s", file, other);
+	if (is_zero(start))
+		return hoist__fail(-EBADMSG,
+				   "%s: its first %zu bytes are zero, as a download leaves them "
+				   "that was not completed; what is read is " FORMATS,
+				   file, start->n);
+	size_t n = hoist__min_u64(start->n, SHOWN_BYTES);
+	for (size_t i = 0; i < n; i++)
+		(void)snprintf(hex + 3 * i, 4, " %02x", start->bytes[i]);
+	return hoist__fail(-EBADMSG,
+			   "%s: no format that is known: its %llu bytes begin with%s (%s); what is "
+			   "read is " FORMATS,
+			   file, (unsigned long long)reader->bytes, hex,
+			   hoist__quoted((const char *)start->bytes, n, text));
+}
+
+/* --- what is one --- */
+
+/* JSON has no zero byte; a safetensors file begins with a length of at most 100 MB in 8 bytes. */
+static bool is_json(const struct start *start)
+{
+	size_t i = skip_space(start);
+	return i < start->n && start->bytes[i] == '{' &&
+	       memchr(start->bytes, 0, hoist__min_u64(start->n, 8)) == NULL;
+}
+
+/* PyTorch writes "<folder>/data.pkl" before all others. */
+static int is_torch(const struct hoist__reader *reader, const struct start *start, bool *ret)
+{
+	static const char pickle[] = "data.pkl";
+	const size_t n = sizeof pickle - 1;
+	char end[sizeof pickle - 1];
+	size_t length = start->n < 30 ? 0 : start->bytes[26] | (size_t)start->bytes[27] << 8;
+	*ret = false;
+	if (length < n || 30 + length > reader->bytes)
+		return 0;
+	int err = reader->read(reader->context, 30 + length - n, end, n);
+	*ret = err == 0 && memcmp(end, pickle, n) == 0;
+	return err;
+}
+
+int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format *ret)
+{
+	struct start start = {.n = hoist__min_u64(reader->bytes, START_BYTES)};
+	int err = start.n > 0 ? reader->read(reader->context, 0, start.bytes, start.n) : 0;
+	bool torch = false;
+	if (err < 0)
+		return err;
+	if (begins(&start, "GGUF", 4) || begins(&start, "FUGG", 4)) {
+		*ret = HOIST__GGUF;
+	} else if (begins(&start, "\x93NUMPY", 6)) {
+		*ret = HOIST__NPY;
+	} else if (hoist__max_is(start.bytes, start.n)) {
+		*ret = HOIST__MAX;
+	} else if (begins(&start, "PK\3\4", 4) || begins(&start, "PK\5\6", 4)) {
+		err = is_torch(reader, &start, &torch);
+		if (err == 0)
+			*ret = torch ? HOIST__TORCH : HOIST__NPZ;
+	} else if (is_json(&start)) {
+		*ret = HOIST__INDEX;
+	} else if (start.n > 8 && start.bytes[8] == '{') {
+		*ret = HOIST__SAFETENSORS;
+	} else {
+		err = fail_unknown(reader, &start);
+	}
+	return err;
+}
+
+/* --- parsing --- */
+
+/* Formats that tell in their first bytes how long their header is. */
+static const struct parser {
+	size_t prefix_bytes;
+	int (*header_bytes)(const char *file, const void *prefix, size_t n_prefix,
+			    uint64_t file_bytes, size_t *ret);
+	int (*parse)(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
+		     struct hoist__manifest **ret);
+} safetensors = {8, hoist__safetensors_header_bytes, hoist__safetensors_parse},
+  max = {HOIST__MAX_FILE_PREFIX, hoist__max_header_bytes, hoist__max_parse};
+
+static int parse_header(const struct hoist__reader *reader, const struct parser *parser,
+			struct hoist__manifest **ret)
+{
+	unsigned char prefix[HOIST__MAX_FILE_PREFIX] = {0};
+	size_t n = hoist__min_u64(reader->bytes, parser->prefix_bytes);
+	size_t bytes;
+	int err = n > 0 ? reader->read(reader->context, 0, prefix, n) : 0;
+	if (err == 0)
+		err = parser->header_bytes(reader->name, prefix, n, reader->bytes, &bytes);
+	if (err < 0)
+		return err;
+	unsigned char *header = malloc(bytes);
+	if (header == NULL)
+		return hoist__fail_nomem("a header", bytes);
+	err = reader->read(reader->context, 0, header, bytes);
+	if (err == 0)
+		err = parser->parse(reader->name, header, bytes, reader->bytes, ret);
+	free(header);
+	return err;
+}
+
+int hoist__format_parse(const struct hoist__reader *reader, enum hoist__format format,
+			struct hoist__manifest **ret)
+{
+	char file[HOIST__QUOTED_BYTES];
+	switch (format) {
+	case HOIST__SAFETENSORS:
+		return parse_header(reader, &safetensors, ret);
+	case HOIST__MAX:
+		return parse_header(reader, &max, ret);
+	case HOIST__INDEX:
+	case HOIST__GGUF:
+	case HOIST__NPY:
+	case HOIST__NPZ:
+	case HOIST__TORCH:
+	case HOIST__N_FORMATS:
+		break;
+	}
+	return hoist__fail(-ENOTSUP, "%s: this is a file of the format \"%s\", which is not read",
+			   hoist__file_quoted(reader->name, file), hoist__format_name(format));
+}
