@@ -2,9 +2,9 @@
 /* io/engine-impl.h - what engine.c shares with its two implementations.
  *
  * The policy (what to do after a short read, an error, the end of the file, a
- * cancel) is written once, in engine.c, as two functions on a request:
+ * cancel) is written once, in request.c, as two functions on a request:
  *
- *     hoist__request_next()    what to read now
+ *     hoist__request_next()    what to read or write now
  *     hoist__request_finish()  account for what came back; ended, or next again
  *
  * An implementation only moves requests between its lists and the kernel.  It
@@ -30,6 +30,7 @@ struct hoist__engine_ops {
 	unsigned (*reap)(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 			 uint64_t timeout_ns);
 	void (*cancel)(struct hoist__engine *engine);
+	void (*wake)(struct hoist__engine *engine); /* any thread */
 	/* Cancelled already.  @forked: in a child, where only memory and descriptors
 	 * may be given back. */
 	void (*destroy)(struct hoist__engine *engine, bool forked);
@@ -38,32 +39,37 @@ struct hoist__engine_ops {
 /* The head of each implementation's own struct. */
 struct hoist__engine {
 	const struct hoist__engine_ops *ops;
-	unsigned depth;
+	unsigned depth;	    /* of all devices together */
 	unsigned in_flight; /* submitted and not reaped */
 	bool abandoned;	    /* hoist__engine_abandoned() */
 	pid_t pid;	    /* the creator's process */
-	char reason[256];
+	char reason[384];
 };
 
-/* One read(2) to make. */
+/* One call to make. */
 struct hoist__attempt {
+	enum { HOIST__ATTEMPT_READ, HOIST__ATTEMPT_WRITE, HOIST__ATTEMPT_DROP } what;
 	int fd;
+	int flags; /* of preadv2(2) */
 	bool direct;
 	uint64_t offset;
 	unsigned char *address;
-	uint32_t bytes;
+	uint32_t bytes; /* DROP: posix_fadvise(POSIX_FADV_DONTNEED) of so many */
 };
 
+#define HOIST__REQUEST_MAX_DROP HOIST__GIB
+
+void hoist__request_start(struct hoist__request *request);
 void hoist__request_next(const struct hoist__request *request, struct hoist__attempt *ret);
 
-/* @result is what the read gave: bytes, 0 at the end of the file, negative errno.
- * Returns: true if the request has ended (its result is set); false: read on. */
+/* @result is what the call gave: bytes, 0 at the end of the file, negative errno.
+ * Returns: true if the request has ended (its result is set); false: next again. */
 bool hoist__request_finish(struct hoist__request *request, int64_t result);
 
-/* Ends a request that is not being read. */
+/* Ends a request that nobody is at. */
 void hoist__request_end(struct hoist__request *request, int result);
 
-/* They fill everything but the head's depth, in_flight and pid. */
+/* They fill everything but the head's in_flight and pid. */
 int hoist__uring_create(const struct hoist__engine_options *options, struct hoist__engine **ret);
 int hoist__threads_create(const struct hoist__engine_options *options, struct hoist__engine **ret);
 

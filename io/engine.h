@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* io/engine.h - many reads in flight, completions reaped by whoever submitted.
+/* io/engine.h - many reads and writes in flight, completions reaped by whoever submitted.
  *
  * One interface, two implementations, probed when an engine is created and never
  * guessed from a version: io_uring (uring.c), and a pool of threads that call
@@ -11,15 +11,21 @@
  *
  *     idle --submit--> in flight --reap--> idle
  *
- * The engine finishes what it started: short reads are continued where they
- * stopped (a direct one at an aligned place, the rest through the cache), EINTR
- * and EAGAIN are repeated, a direct read that the file system refuses (EINVAL,
- * EOPNOTSUPP) or that fails with an I/O error is tried once more through the
- * page cache.  A request therefore ends in one of:
+ * The engine finishes what it started: short reads and writes are continued where
+ * they stopped (a direct one at an aligned place, the rest through the cache), EINTR
+ * and EAGAIN are repeated, a direct one that the file system refuses (EINVAL,
+ * EOPNOTSUPP) is finished through the page cache; so is a direct read that fails with
+ * an I/O error, but never such a write: what a cache took after it would be no proof of
+ * anything.  A request therefore ends in one of:
  *     result 0 and done >= need
  *     -ENODATA   the file ends before offset + need (it has shrunk)
  *     -ECANCELED
- *     other      the kernel's error; `done` bytes are valid
+ *     other      the kernel's error; `done` bytes are valid (written: handed over, which is
+ *                not yet on the disk: fsync is the caller's)
+ *
+ * Devices: where options.files lie on several (at most HOIST__ENGINE_MAX_LANES; more share),
+ * `depth` is that of each, so that a slow one, full, takes nothing from the others, and room
+ * is that of all.
  *
  * Threads: an engine is driven by one thread at a time; with SHARED, it may be
  * another one at each call (externally ordered), without, always the creator
@@ -38,7 +44,7 @@
 
 enum hoist__engine_kind { HOIST__ENGINE_AUTO, HOIST__ENGINE_URING, HOIST__ENGINE_THREADS };
 
-/* One read.  The caller fills the first group; the engine the second. */
+/* One read or write.  The caller fills the first group; the engine the second. */
 struct hoist__request {
 	const struct hoist__file *file;
 	uint64_t offset;	/* direct: a multiple of offset_align */
@@ -47,15 +53,24 @@ struct hoist__request {
 	size_t need;  /* the request succeeds when this much is read; <= bytes */
 	bool direct;  /* through direct_fd; else through the page cache */
 	int buffer;   /* index of the registered buffer that holds it, or -1 */
+	bool write;   /* memory to file; need == bytes; `file` is one of hoist__output's */
+	bool hot;     /* cached: it is known to lie in the page cache, so that it is copied by
+		       * threads, which no ring could do as fast */
+	bool drop;    /* a read of what was not in the page cache before: pages that it brings in
+		       * are given back to the kernel; bytes <= 1 GiB */
 	void *owner;  /* the caller's */
 
 	int result;		 /* 0 or negative errno, valid once reaped */
-	size_t done;		 /* bytes read from `offset` on */
-	size_t direct_done;	 /* of these, by direct reads */
+	size_t done;		 /* bytes read or written from `offset` on */
+	size_t direct_done;	 /* of these, past the page cache */
 	bool fell_back;		 /* a direct request was finished through the cache */
-	struct hoist__list node; /* engine-private while in flight */
-	bool cancelled;		 /* likewise */
-	int state;		 /* likewise */
+	struct hoist__list node; /* engine-private while in flight, as all that follows */
+	bool cancelled;
+	int state;
+	unsigned n_parts; /* that threads are at */
+	size_t taken;	  /* bytes given to threads so far */
+	size_t stopped;	  /* where the first part that failed did, and why */
+	int stop_result;
 };
 
 struct hoist__engine_buffer {
@@ -65,9 +80,10 @@ struct hoist__engine_buffer {
 
 struct hoist__engine_options {
 	enum hoist__engine_kind kind; /* AUTO: io_uring, or threads if that is refused */
-	unsigned depth;		      /* most requests in flight, 1..4096 */
+	unsigned depth;		      /* most requests in flight on a device, 1..4096 */
 	unsigned n_threads;	      /* threads engine; 0: by the machine and depth */
 	bool shared;		      /* see Threads above */
+	unsigned flags; /* HOIST__ENGINE_* below; what the kernel refuses is left out */
 	/* Registered with io_uring where the kernel allows; a refusal (memlock) is no
 	 * error, only slower.  The memory must outlive the engine. */
 	const struct hoist__engine_buffer *buffers;
@@ -75,6 +91,14 @@ struct hoist__engine_options {
 	const struct hoist__file *const *files;
 	unsigned n_files;
 };
+
+#define HOIST__ENGINE_SQPOLL 1u /* a kernel thread submits: burns a CPU; for many small requests   \
+				 */
+#define HOIST__ENGINE_IOPOLL                                                                       \
+	2u /* direct requests are polled for, by the thread that reaps; needs                      \
+	    * queues of the driver's, and a direct file among `files` to try */
+
+#define HOIST__ENGINE_MAX_LANES 4u
 
 struct hoist__engine;
 
@@ -106,6 +130,11 @@ int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *co
  * Returns: how many; -EINTR never; -ESTALE. */
 int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 		       uint64_t timeout_ns);
+
+/* Makes a hoist__engine_reap() that waits, or the next one that would, return at once, with what
+ * has finished or nothing: something that its caller also waits for has happened (a copy to a
+ * device). Threads: any, at any time before hoist__engine_destroy(); never blocks. */
+void hoist__engine_wake(struct hoist__engine *engine);
 
 /* True once a request was reaped, with an error, that the kernel may still be
  * reading for: io_uring_enter has been refused since it was submitted (a filter

@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -27,6 +28,10 @@
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
 #define PROC_FD_BYTES 32
+
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80 /* Linux 6.14 */
+#endif
 
 /* --- opening beneath a folder --- */
 
@@ -145,6 +150,14 @@ static bool lives_in_memory(int fd)
 	return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
 }
 
+/* Asked where the file ends, so that nothing is read. */
+static bool takes_dontcache(const struct hoist__file *file)
+{
+	char byte;
+	struct iovec one = {.iov_base = &byte, .iov_len = 1};
+	return preadv2(file->fd, &one, 1, (off_t)file->bytes, RWF_DONTCACHE) == 0;
+}
+
 static int identify(struct hoist__file *file)
 {
 	struct stat st;
@@ -165,6 +178,7 @@ static int identify(struct hoist__file *file)
 	file->ino = st.st_ino;
 	file->mtime_ns = mtime_of(&st);
 	file->in_memory = lives_in_memory(file->fd);
+	file->dontcache = !file->in_memory && takes_dontcache(file);
 	return 0;
 }
 

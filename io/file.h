@@ -31,6 +31,7 @@ struct hoist__file {
 				* HOIST__FILE_MAX_ALIGN */
 	char direct_note[96];  /* why direct_fd is -1, else "" */
 	bool in_memory;	       /* tmpfs, ramfs, hugetlbfs: its bytes are page cache */
+	bool dontcache;	       /* reads take RWF_DONTCACHE: what they bring in does not stay */
 	uint64_t bytes;
 	uint64_t dev;
 	uint64_t ino;

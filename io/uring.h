@@ -12,6 +12,11 @@
 
 #include "io/engine.h"
 
+/* Linux 6.12, which came with much else; liburing 2.3 (Debian 12) does not know it. */
+#ifndef IORING_FEAT_MIN_TIMEOUT
+#define IORING_FEAT_MIN_TIMEOUT (1U << 15)
+#endif
+
 /* Files, sorted by address; row i is registered as 2i (cached) and 2i+1 (direct). */
 struct hoist__uring_files {
 	const struct hoist__file **rows;
@@ -30,10 +35,16 @@ struct hoist__uring_buffers {
 	char note[96];
 };
 
+struct hoist__uring_mode {
+	bool kernel_thread; /* SQPOLL */
+	bool polled;	    /* IOPOLL */
+	char text[160];	    /* how the ring is driven, and what was refused */
+};
+
 /* A ring for @depth requests, of the best setup flags that the kernel takes.
- * Returns: 0 and how the ring is driven, in words; the refusal, with its text
- *   ("io_uring refused: EPERM (...)"). */
-int hoist__uring_setup(struct io_uring *ring, unsigned depth, bool shared, const char **mode);
+ * Returns: 0; the refusal, with its text ("io_uring refused: EPERM (...)"). */
+int hoist__uring_setup(struct io_uring *ring, unsigned depth,
+		       const struct hoist__engine_options *options, struct hoist__uring_mode *mode);
 void hoist__uring_close(struct io_uring *ring);
 
 /* Returns: 0, also if the kernel refuses; -ENOMEM. */

@@ -84,6 +84,40 @@ HELPER struct hoist__file *new_file(size_t bytes)
 	return file;
 }
 
+/* The same, for writing; @path's file is not unlinked. */
+HELPER struct hoist__file *writable_file(const char *path, size_t bytes)
+{
+	make_file(path, bytes);
+	struct hoist__file *file = open_file(path);
+	NEEDED(close(file->fd) == 0);
+	file->fd = open(path, O_RDWR | O_CLOEXEC);
+	NEEDED(file->fd >= 0);
+	if (file->direct_fd >= 0) {
+		NEEDED(close(file->direct_fd) == 0);
+		file->direct_fd = open(path, O_RDWR | O_CLOEXEC | O_DIRECT);
+		NEEDED(file->direct_fd >= 0);
+	}
+	return file;
+}
+
+HELPER struct hoist__file *new_writable_file(size_t bytes)
+{
+	static int n;
+	char name[32], path[256];
+	(void)snprintf(name, sizeof name, "out-%d", n++);
+	struct hoist__file *file = writable_file(scratch(path, sizeof path, name), bytes);
+	NEEDED(unlink(path) == 0);
+	return file;
+}
+
+/* Submits one request and gives it back ended. */
+HELPER void run_request(struct hoist__engine *engine, struct hoist__request *request)
+{
+	struct hoist__request *ready = NULL;
+	NEEDED(hoist__engine_submit(engine, &request, 1) == 0);
+	NEEDED(hoist__engine_reap(engine, &ready, 1, UINT64_MAX) == 1 && ready == request);
+}
+
 /* Memory for direct reads. */
 HELPER unsigned char *new_memory(size_t bytes)
 {

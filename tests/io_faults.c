@@ -3,7 +3,8 @@
  * library's system calls through this program (--wrap), which spoils the Nth one,
  * for N = 1, 2, 3 ... until there is no Nth.
  *
- * A ring's answers are spoiled where they lie, in its completion queue. */
+ * A ring's answers are spoiled where they lie, in its completion queue; user_data 0 and 1 are
+ * its cancel and its poll. */
 #include "config.h"
 
 #include <dirent.h>
@@ -87,7 +88,7 @@ static void spoil_completions(struct io_uring *ring)
 	unsigned tail = io_uring_smp_load_acquire(ring->cq.ktail);
 	for (; looked_at != tail; looked_at++) {
 		struct io_uring_cqe *cqe = &ring->cq.cqes[looked_at & *ring->cq.kring_mask];
-		if (cqe->user_data != 0 && spoil(READS) &&
+		if (cqe->user_data > 1 && spoil(READS) &&
 		    (fault.answer < 0 || cqe->res > fault.answer))
 			cqe->res = fault.answer;
 	}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/* One mutex guards the lists and every request's private fields; it is free while a
+ * worker is inside a call.  `work` wakes workers, `done` the reaper. */
+#include "config.h"
+
+#include "io/crew.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/wait.h"
+#include "io/engine-impl.h"
+#include "io/worker.h"
+
+/* Of a hot request.  Less costs wake-ups, more leaves threads idle at its end. */
+#define PIECE_BYTES HOIST__MIB
+
+struct hoist__crew {
+	pthread_mutex_t mutex;
+	pthread_cond_t work;
+	pthread_cond_t done;
+	struct hoist__lanes lanes;
+	struct lane {
+		struct hoist__list queued;
+		unsigned n_serving;
+	} rows[HOIST__ENGINE_MAX_LANES];
+	unsigned turn;	/* the lane to look at first */
+	unsigned share; /* threads that one lane may occupy */
+	struct hoist__list running;
+	struct hoist__list finished;
+	bool stop;
+	bool woken;
+	void (*ended)(void *context);
+	void *context;
+	unsigned n_workers;
+	pthread_t workers[HOIST__CREW_MAX_THREADS];
+};
+
+static struct hoist__request *request_of(struct hoist__list *node)
+{
+	return HOIST__CONTAINER_OF(node, struct hoist__request, node);
+}
+
+/* --- one call --- */
+
+static int64_t make(const struct hoist__attempt *call)
+{
+	struct iovec one = {.iov_base = call->address, .iov_len = call->bytes};
+	off_t offset = (off_t)call->offset;
+	ssize_t n = 0;
+	switch (call->what) {
+	case HOIST__ATTEMPT_WRITE:
+		n = pwrite(call->fd, call->address, call->bytes, offset);
+		break;
+	case HOIST__ATTEMPT_DROP:
+		return -posix_fadvise(call->fd, offset, call->bytes, POSIX_FADV_DONTNEED);
+	case HOIST__ATTEMPT_READ:
+		if (call->flags != 0)
+			n = preadv2(call->fd, &one, 1, offset, call->flags);
+		else
+			n = pread(call->fd, call->address, call->bytes, offset);
+	}
+	return n < 0 ? -errno : n;
+}
+
+/* --- parts of requests; the mutex is held --- */
+
+static bool splits(const struct hoist__request *request)
+{
+	return request->hot && !request->write && !request->direct && request->done == 0 &&
+	       request->bytes > PIECE_BYTES;
+}
+
+/* What a worker serves: a copy, of all of the request or of its next piece. */
+static void take_part(struct hoist__request *request, struct hoist__request *part)
+{
+	*part = *request;
+	if (splits(request)) {
+		size_t at = request->taken;
+		part->offset += at;
+		part->address += at;
+		part->bytes = hoist__min_u64(PIECE_BYTES, request->bytes - at);
+		part->need = request->need > at ? request->need - at : 0;
+		part->need = hoist__min_u64(part->need, part->bytes);
+		request->taken += part->bytes;
+	} else {
+		request->taken = request->bytes;
+	}
+	request->n_parts++;
+}
+
+static void stop_at(struct hoist__request *request, size_t at, int result)
+{
+	if (at < request->stopped) {
+		request->stopped = at;
+		request->stop_result = result;
+	}
+}
+
+static void merge(struct hoist__request *request, const struct hoist__request *part)
+{
+	if (splits(request)) {
+		if (part->done < part->bytes)
+			stop_at(request, part->offset - request->offset + part->done, part->result);
+	} else {
+		request->result = part->result;
+		request->done = part->done;
+		request->direct_done = part->direct_done;
+		request->fell_back = part->fell_back;
+	}
+	request->n_parts--;
+}
+
+/* True if nobody is at @request, nor will be: it is moved to the finished ones. */
+static bool end_if_over(struct hoist__crew *crew, struct hoist__request *request)
+{
+	if (request->n_parts > 0 || request->taken < request->bytes)
+		return false;
+	if (splits(request)) {
+		bool enough = request->stopped >= request->need;
+		request->done = request->stopped;
+		hoist__request_end(request, enough ? 0 : request->stop_result);
+	}
+	hoist__list_remove(&request->node);
+	hoist__list_push_back(&crew->finished, &request->node);
+	pthread_cond_signal(&crew->done);
+	return true;
+}
+
+/* --- workers --- */
+
+static struct lane *next_lane(struct hoist__crew *crew)
+{
+	for (unsigned i = 0; i < crew->lanes.n; i++) {
+		struct lane *lane = &crew->rows[(crew->turn + i) % crew->lanes.n];
+		if (lane->n_serving < crew->share && !hoist__list_empty(&lane->queued)) {
+			crew->turn = (crew->turn + i + 1) % crew->lanes.n;
+			return lane;
+		}
+	}
+	return NULL;
+}
+
+/* Serves the next part of the first request of @lane.  The mutex is held on entry and on
+ * return.  Returns: true if the request is over. */
+static bool serve(struct hoist__crew *crew, struct lane *lane)
+{
+	struct hoist__request part, *request = request_of(lane->queued.next);
+	take_part(request, &part);
+	if (request->taken == request->bytes) {
+		hoist__list_remove(&request->node);
+		hoist__list_push_back(&crew->running, &request->node);
+	}
+	lane->n_serving++;
+	for (bool ended = false; !ended;) {
+		struct hoist__attempt call;
+		hoist__request_next(&part, &call);
+		pthread_mutex_unlock(&crew->mutex);
+		int64_t result = make(&call);
+		pthread_mutex_lock(&crew->mutex);
+		part.cancelled = request->cancelled;
+		ended = hoist__request_finish(&part, result);
+	}
+	lane->n_serving--;
+	merge(request, &part);
+	return end_if_over(crew, request);
+}
+
+static void *work(void *argument)
+{
+	struct hoist__crew *crew = argument;
+	pthread_mutex_lock(&crew->mutex);
+	while (!crew->stop) {
+		struct lane *lane = next_lane(crew);
+		if (lane == NULL) {
+			pthread_cond_wait(&crew->work, &crew->mutex);
+		} else if (serve(crew, lane) && crew->ended != NULL) {
+			pthread_mutex_unlock(&crew->mutex);
+			crew->ended(crew->context);
+			pthread_mutex_lock(&crew->mutex);
+		}
+	}
+	pthread_mutex_unlock(&crew->mutex);
+	return NULL;
+}
+
+/* --- the owner's side --- */
+
+void hoist__crew_submit(struct hoist__crew *crew, struct hoist__request *const *requests,
+			unsigned n)
+{
+	pthread_mutex_lock(&crew->mutex);
+	for (unsigned i = 0; i < n; i++) {
+		struct hoist__request *request = requests[i];
+		request->n_parts = 0;
+		request->taken = 0;
+		request->stopped = request->bytes;
+		request->stop_result = 0;
+		unsigned lane = hoist__lanes_of(&crew->lanes, request->file);
+		hoist__list_push_back(&crew->rows[lane].queued, &request->node);
+		if (splits(request))
+			pthread_cond_broadcast(&crew->work);
+		else
+			pthread_cond_signal(&crew->work);
+	}
+	pthread_mutex_unlock(&crew->mutex);
+}
+
+unsigned hoist__crew_reap(struct hoist__crew *crew, struct hoist__request **ret, unsigned max,
+			  uint64_t timeout_ns)
+{
+	unsigned n = 0;
+	pthread_mutex_lock(&crew->mutex);
+	if (timeout_ns != 0) {
+		uint64_t deadline = hoist__deadline(timeout_ns);
+		while (!crew->woken && hoist__list_empty(&crew->finished) &&
+		       hoist__condition_wait(&crew->done, &crew->mutex, deadline) == 0)
+			continue;
+	}
+	crew->woken = false;
+	for (; n < max && !hoist__list_empty(&crew->finished); n++)
+		ret[n] = request_of(hoist__list_pop(&crew->finished));
+	pthread_mutex_unlock(&crew->mutex);
+	return n;
+}
+
+void hoist__crew_take(struct hoist__crew *crew, struct hoist__list *list)
+{
+	pthread_mutex_lock(&crew->mutex);
+	for (struct hoist__list *node; (node = hoist__list_pop(&crew->finished)) != NULL;)
+		hoist__list_push_back(list, node);
+	pthread_mutex_unlock(&crew->mutex);
+}
+
+void hoist__crew_wake(struct hoist__crew *crew)
+{
+	pthread_mutex_lock(&crew->mutex);
+	crew->woken = true;
+	pthread_cond_signal(&crew->done);
+	pthread_mutex_unlock(&crew->mutex);
+}
+
+/* What no worker has taken of a request is not done any more. */
+static void cancel_queued(struct hoist__crew *crew, struct hoist__request *request)
+{
+	request->cancelled = true;
+	stop_at(request, request->taken, -ECANCELED);
+	request->taken = request->bytes;
+	if (!splits(request))
+		hoist__request_end(request, -ECANCELED);
+	hoist__list_push_back(&crew->running, &request->node);
+	(void)end_if_over(crew, request);
+}
+
+void hoist__crew_cancel(struct hoist__crew *crew)
+{
+	pthread_mutex_lock(&crew->mutex);
+	for (struct hoist__list *node = crew->running.next; node != &crew->running;
+	     node = node->next)
+		request_of(node)->cancelled = true;
+	for (unsigned i = 0; i < crew->lanes.n; i++)
+		for (struct hoist__list *node;
+		     (node = hoist__list_pop(&crew->rows[i].queued)) != NULL;)
+			cancel_queued(crew, request_of(node));
+	pthread_mutex_unlock(&crew->mutex);
+}
+
+unsigned hoist__crew_n_threads(const struct hoist__crew *crew)
+{
+	return crew->n_workers;
+}
+
+/* --- making and ending --- */
+
+static void stop_workers(struct hoist__crew *crew)
+{
+	pthread_mutex_lock(&crew->mutex);
+	crew->stop = true;
+	pthread_cond_broadcast(&crew->work);
+	pthread_mutex_unlock(&crew->mutex);
+	for (unsigned i = 0; i < crew->n_workers; i++)
+		pthread_join(crew->workers[i], NULL);
+}
+
+void hoist__crew_destroy(struct hoist__crew *crew, bool forked)
+{
+	if (crew == NULL)
+		return;
+	/* The child has no workers, and its copy of the mutex may be locked for ever. */
+	if (!forked) {
+		stop_workers(crew);
+		pthread_cond_destroy(&crew->done);
+		pthread_cond_destroy(&crew->work);
+		pthread_mutex_destroy(&crew->mutex);
+	}
+	free(crew);
+}
+
+static int init_locks(struct hoist__crew *crew)
+{
+	int err = -pthread_mutex_init(&crew->mutex, NULL);
+	if (err != 0)
+		return err;
+	err = hoist__condition_init(&crew->work);
+	if (err != 0)
+		goto fail_mutex;
+	err = hoist__condition_init(&crew->done);
+	if (err != 0)
+		goto fail_work;
+	return 0;
+fail_work:
+	pthread_cond_destroy(&crew->work);
+fail_mutex:
+	pthread_mutex_destroy(&crew->mutex);
+	return err;
+}
+
+static int start_workers(struct hoist__crew *crew, unsigned n)
+{
+	int err = 0;
+	pthread_mutex_lock(&crew->mutex);
+	crew->share = (unsigned)hoist__max_u64(n / crew->lanes.n, 1);
+	while (crew->n_workers < n && err == 0) {
+		err = hoist__worker_start(&crew->workers[crew->n_workers], work, crew);
+		if (err == 0)
+			crew->n_workers++;
+	}
+	if (crew->n_workers < n)
+		crew->share = (unsigned)hoist__max_u64(crew->n_workers / crew->lanes.n, 1);
+	pthread_mutex_unlock(&crew->mutex);
+	return crew->n_workers > 0 ? 0 : err;
+}
+
+int hoist__crew_create(const struct hoist__crew_options *options, struct hoist__crew **ret)
+{
+	struct hoist__crew *crew = calloc(1, sizeof *crew);
+	if (crew == NULL)
+		return hoist__fail_nomem("reading threads", sizeof *crew);
+	crew->lanes = options->lanes;
+	crew->ended = options->ended;
+	crew->context = options->context;
+	for (unsigned i = 0; i < crew->lanes.n; i++)
+		hoist__list_init(&crew->rows[i].queued);
+	hoist__list_init(&crew->running);
+	hoist__list_init(&crew->finished);
+	int err = init_locks(crew);
+	if (err != 0) {
+		free(crew);
+		return hoist__fail_errno(err, "locks of the reading threads");
+	}
+	unsigned n = (unsigned)hoist__min_u64(options->n_threads, HOIST__CREW_MAX_THREADS);
+	err = start_workers(crew, n);
+	if (err != 0) {
+		hoist__crew_destroy(crew, false);
+		/* -EAGAIN is what the kernel says; to our callers it would mean "busy". */
+		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err,
+					 "starting a reading thread");
+	}
+	*ret = crew;
+	return 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* io/crew.h - threads that serve requests with pread and pwrite.
+ *
+ * The whole of the threads engine, and beside a ring the hands for what is no work for one:
+ * copies out of the page cache, which would keep the thread that submits from handing the next
+ * read to an idle disk, and what a polled ring does not take.
+ *
+ *     submit -> queued --worker--> running --policy--> finished -> reap
+ *                  ^                   |
+ *                  +---- (cancel) -----+--> finished
+ *
+ * A hot request is cut in pieces, so that few requests keep all threads busy; it still ends
+ * once, with `done` up to the first piece that stopped short.
+ *
+ * Threads: submit, reap and cancel by one at a time; wake by any.
+ */
+#ifndef HOIST_IO_CREW_H
+#define HOIST_IO_CREW_H
+
+#include "io/lanes.h"
+
+#define HOIST__CREW_MAX_THREADS 64u
+
+struct hoist__crew;
+
+struct hoist__crew_options {
+	unsigned n_threads;
+	struct hoist__lanes lanes; /* no lane occupies more than its share of the threads */
+	/* Called by a worker after each request that it finished; NULL: nobody */
+	void (*ended)(void *context);
+	void *context;
+};
+
+/* Fewer threads than wanted are only slower; none is a failure.
+ * Returns: 0; -ENOMEM. */
+int hoist__crew_create(const struct hoist__crew_options *options, struct hoist__crew **ret);
+
+/* The threads end what they are at.  @forked: in a child, where there are none.  Takes NULL. */
+void hoist__crew_destroy(struct hoist__crew *crew, bool forked);
+
+unsigned hoist__crew_n_threads(const struct hoist__crew *crew);
+
+/* Requests that were started, and may have got somewhere already. */
+void hoist__crew_submit(struct hoist__crew *crew, struct hoist__request *const *requests,
+			unsigned n);
+
+/* Waits for the first one, up to @timeout_ns, or for hoist__crew_wake(). */
+unsigned hoist__crew_reap(struct hoist__crew *crew, struct hoist__request **ret, unsigned max,
+			  uint64_t timeout_ns);
+
+/* Moves all that has finished to the end of @list. */
+void hoist__crew_take(struct hoist__crew *crew, struct hoist__list *list);
+
+void hoist__crew_cancel(struct hoist__crew *crew);
+void hoist__crew_wake(struct hoist__crew *crew);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* io/request.c - the policy: one request, from its first read or write to its end. */
+#include "config.h"
+
+#include "io/engine-impl.h"
+
+#include <errno.h>
+
+#include "base/checked.h"
+
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80 /* Linux 6.14 */
+#endif
+
+/* request->state: what is left goes through the page cache; all is read, its pages are being
+ * given back; above these, how often in a row the kernel said "again". */
+#define STATE_CACHED 1
+#define STATE_DROPPING 2
+#define STATE_AGAIN 4
+
+/* A regular file that answers EAGAIN this often in a row is not going to stop. */
+#define MAX_AGAIN 1000
+
+/* The kernel takes at most 2 GiB - 4096 in one read, io_uring 4 GiB - 1 and a
+ * registered buffer 1 GiB; a power of two keeps direct reads aligned. */
+#define MAX_ATTEMPT_BYTES HOIST__REQUEST_MAX_DROP
+
+void hoist__request_start(struct hoist__request *request)
+{
+	request->result = 0;
+	request->done = 0;
+	request->direct_done = 0;
+	request->fell_back = false;
+	request->cancelled = false;
+	request->state = request->direct ? 0 : STATE_CACHED;
+}
+
+static bool cached(const struct hoist__request *request)
+{
+	return (request->state & STATE_CACHED) != 0;
+}
+
+/* Pages that were there before are not this request's to drop. */
+static bool drops(const struct hoist__request *request)
+{
+	return request->drop && !request->hot && !request->write;
+}
+
+void hoist__request_next(const struct hoist__request *request, struct hoist__attempt *ret)
+{
+	ret->direct = !cached(request);
+	ret->fd = ret->direct ? request->file->direct_fd : request->file->fd;
+	ret->flags = 0;
+	if ((request->state & STATE_DROPPING) != 0) {
+		ret->what = HOIST__ATTEMPT_DROP;
+		ret->offset = request->offset;
+		ret->address = request->address;
+		ret->bytes = (uint32_t)request->done;
+		return;
+	}
+	ret->what = request->write ? HOIST__ATTEMPT_WRITE : HOIST__ATTEMPT_READ;
+	if (drops(request) && !ret->direct && request->file->dontcache)
+		ret->flags = RWF_DONTCACHE;
+	ret->offset = request->offset + request->done;
+	ret->address = request->address + request->done;
+	ret->bytes = (uint32_t)hoist__min_u64(request->bytes - request->done, MAX_ATTEMPT_BYTES);
+}
+
+void hoist__request_end(struct hoist__request *request, int result)
+{
+	request->result = result;
+}
+
+/* False if there is still something to do: where the kernel did not drop what it read by
+ * itself, it is asked to. */
+static bool end(struct hoist__request *request, int result)
+{
+	hoist__request_end(request, result);
+	if (!drops(request) || request->file->dontcache || request->cancelled ||
+	    request->done == request->direct_done)
+		return true;
+	request->state = STATE_CACHED | STATE_DROPPING;
+	return false;
+}
+
+static void fall_back(struct hoist__request *request)
+{
+	request->state = STATE_CACHED;
+	request->fell_back = true;
+}
+
+/* Can a direct read or write go on where this request stopped? */
+static bool at_aligned_place(const struct hoist__request *request)
+{
+	const struct hoist__file *file = request->file;
+	return request->done % file->offset_align == 0 && request->done % file->memory_align == 0;
+}
+
+static void account(struct hoist__request *request, size_t bytes)
+{
+	bool direct = !cached(request);
+	request->done += bytes;
+	request->state &= STATE_CACHED;
+	if (direct) {
+		request->direct_done += bytes;
+		if (request->done < request->need && !at_aligned_place(request))
+			fall_back(request);
+	}
+}
+
+/* After the error @err: true if the request is to be gone on with. */
+static bool worth_another_try(struct hoist__request *request, int err)
+{
+	if (err == -EINTR)
+		return true;
+	/* The kernel cancels what a thread has in flight when that thread exits: a
+	 * shared engine's requests outlive the thread that submitted them. */
+	if ((err == -EAGAIN || err == -ECANCELED) && request->state / STATE_AGAIN < MAX_AGAIN) {
+		request->state += STATE_AGAIN;
+		return true;
+	}
+	/* Refused (EINVAL, EOPNOTSUPP) or, a read, failed (EIO, ENODATA and the block
+	 * layer's other names for it): the page cache may have the bytes, or reads
+	 * around the bad place in smaller pieces. */
+	bool refused = err == -EINVAL || err == -EOPNOTSUPP;
+	if (!cached(request) && (refused || !request->write)) {
+		fall_back(request);
+		return true;
+	}
+	return false;
+}
+
+/* Zero bytes: the end of a file that is read; of a write nothing that the kernel explains. */
+static int end_of_file(const struct hoist__request *request)
+{
+	if (request->done >= request->need)
+		return 0;
+	return request->write ? -EIO : -ENODATA;
+}
+
+bool hoist__request_finish(struct hoist__request *request, int64_t result)
+{
+	/* Of dropping nothing depends. */
+	if ((request->state & STATE_DROPPING) != 0)
+		return true;
+	if (result > 0) {
+		account(request, (size_t)result);
+		if (request->done >= request->need)
+			return end(request, 0);
+	} else if (result == 0) {
+		return end(request, end_of_file(request));
+	} else if (request->cancelled) {
+		return end(request, -ECANCELED);
+	} else if (!worth_another_try(request, (int)result)) {
+		/* An NVMe medium error is called ENODATA, our word for a short file. */
+		return end(request, result == -ENODATA ? -EIO : (int)result);
+	}
+	return request->cancelled && end(request, -ECANCELED);
+}
