@@ -55,6 +55,8 @@ struct options {
 	bool all;
 	bool odd;
 	bool empty;
+	bool equal;
+	uint64_t columns; /* 0: some power of two */
 	const char *folder;
 };
 
@@ -82,6 +84,8 @@ static void usage(FILE *to)
 	      "  --odd          odd sizes, headers that are not padded and not in order\n"
 	      "  --tiny         the same as --bytes 4K --tensors 24\n"
 	      "  --empty        no tensor has any bytes\n"
+	      "  --equal        every tensor gets the same share of the bytes\n"
+	      "  --columns N    tensors of rank 2 have rows of N elements\n"
 	      "With --dtypes all there are also a tensor of rank 0, an empty one and a name\n"
 	      "that is not ASCII; 24 tensors or more are needed to show every type.\n",
 	      to);
@@ -132,17 +136,17 @@ static void add_dtypes(struct options *o, char *list)
 static void parse_options(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
-		{"bytes", 1, NULL, 'b'},  {"shards", 1, NULL, 's'}, {"tensors", 1, NULL, 't'},
-		{"dtypes", 1, NULL, 'd'}, {"seed", 1, NULL, 'r'},   {"odd", 0, NULL, 'o'},
-		{"tiny", 0, NULL, 'y'},	  {"empty", 0, NULL, 'e'},  {"help", 0, NULL, 'h'},
-		{NULL, 0, NULL, 0},
+		{"bytes", 1, NULL, 'b'},  {"shards", 1, NULL, 's'},  {"tensors", 1, NULL, 't'},
+		{"dtypes", 1, NULL, 'd'}, {"seed", 1, NULL, 'r'},    {"odd", 0, NULL, 'o'},
+		{"tiny", 0, NULL, 'y'},	  {"empty", 0, NULL, 'e'},   {"help", 0, NULL, 'h'},
+		{"equal", 0, NULL, 'q'},  {"columns", 1, NULL, 'c'}, {NULL, 0, NULL, 0},
 	};
 	char bf16[] = "bf16";
 	*o = (struct options){.bytes = 256u << 20, .seed = 1, .n_tensors = SIZE_MAX, .shards = 1};
 	add_dtypes(o, bf16);
 	int which = 0;
 	for (int c; (c = getopt_long(argc, argv, "", longs, &which)) != -1;) {
-		uint64_t n = strchr("bstr", c) != NULL ? parse_size(longs[which].name, optarg) : 0;
+		uint64_t n = strchr("bstrc", c) != NULL ? parse_size(longs[which].name, optarg) : 0;
 		switch (c) {
 		case 'b':
 			o->bytes = n;
@@ -165,6 +169,12 @@ static void parse_options(int argc, char **argv, struct options *o)
 		case 'e':
 			o->empty = true;
 			break;
+		case 'q':
+			o->equal = true;
+			break;
+		case 'c':
+			o->columns = n;
+			break;
 		case 'y':
 			o->bytes = 4096;
 			o->n_tensors = 24;
@@ -186,6 +196,8 @@ static void parse_options(int argc, char **argv, struct options *o)
 		fail("--shards must be 1 .. 99999");
 	if (o->n_tensors == SIZE_MAX)
 		o->n_tensors = 291; /* 32 layers of 9, and 3 around them */
+	if (o->columns > 0 && o->columns % 4 != 0)
+		fail("--columns must be a multiple of 4, so that every row is whole bytes");
 	if (o->n_tensors > 10000000)
 		fail("--tensors: %zu is more than 10 million", o->n_tensors);
 	if (o->shards > 1 && o->shards > o->n_tensors)
@@ -228,8 +240,10 @@ static void shape_tensor(const struct options *o, struct tensor *tensor, uint64_
 	if (units == 0)
 		units = 1;
 	uint64_t columns = 1;
-	while (!flat && columns < 4096 && columns * columns * 4 <= units)
+	while (!flat && o->columns == 0 && columns < 4096 && columns * columns * 4 <= units)
 		columns *= 2;
+	if (!flat && o->columns > 0 && o->columns / unit <= units)
+		columns = o->columns / unit;
 	uint64_t rows = units / columns;
 	if (o->odd) {
 		columns = columns > 1 ? columns - 1 : 1;
@@ -268,10 +282,13 @@ static struct tensor *make_tensors(const struct options *o)
 	if (tensors == NULL)
 		fail("no memory for %zu tensors", n);
 	uint64_t total = 0;
-	for (size_t i = 0; i < n; i++)
-		total += name_tensor(i, n, tensors[i].name, sizeof tensors[i].name);
 	for (size_t i = 0; i < n; i++) {
 		uint64_t weight = name_tensor(i, n, tensors[i].name, sizeof tensors[i].name);
+		total += o->equal ? 2 : weight;
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint64_t weight = name_tensor(i, n, tensors[i].name, sizeof tensors[i].name);
+		weight = o->equal ? 2 : weight; /* 1 makes a tensor flat */
 		/* In floating point: the product may exceed 64 bits. */
 		double share = (double)o->bytes * (double)weight / (double)total;
 		tensors[i].dtype = o->dtypes[i % o->n_dtypes];
