@@ -33,6 +33,7 @@ const char *hoist__format_name(enum hoist__format format)
 		[HOIST__NPZ] = "npz",
 		[HOIST__MAX] = "max",
 		[HOIST__TORCH] = "pytorch",
+		[HOIST__RAW] = "raw",
 	};
 	return names[format];
 }
@@ -245,6 +246,8 @@ int hoist__format_parse(const struct hoist__reader *reader, enum hoist__format f
 		return parse_header(reader, &safetensors, ret);
 	case HOIST__MAX:
 		return parse_header(reader, &max, ret);
+	case HOIST__RAW:
+		return hoist__raw_parse(reader, ret);
 	case HOIST__INDEX:
 	case HOIST__GGUF:
 	case HOIST__NPY:

@@ -71,6 +71,7 @@ enum hoist__format {
 	HOIST__NPZ,   /* a zip archive that is not PyTorch's */
 	HOIST__MAX,   /* hoist__max_is() */
 	HOIST__TORCH, /* a zip archive with an entry "<folder>/data.pkl" */
+	HOIST__RAW,   /* any file, if its opener says so: never detected */
 	HOIST__N_FORMATS
 };
 
@@ -84,7 +85,8 @@ struct hoist__reader {
 	void *context;
 };
 
-/* "safetensors", "safetensors index", "gguf", "npy", "npz", "max", "pytorch". */
+/* "safetensors", "safetensors index", "gguf", "npy", "npz", "max", "pytorch",
+ * "raw". */
 const char *hoist__format_name(enum hoist__format format);
 
 /* Returns: 0; -EBADMSG (none of them: with its first bytes and the formats there are, or what it
@@ -101,6 +103,10 @@ int hoist__gguf_parse(const struct hoist__reader *reader, struct hoist__manifest
 int hoist__npy_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 int hoist__npz_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 int hoist__torch_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
+
+/* One tensor of this name, u8, of all bytes of the file. */
+#define HOIST__RAW_NAME "data"
+int hoist__raw_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 
 /* --- safetensors ---
  *

@@ -125,15 +125,16 @@ static int open_only_file(hoist_checkpoint *checkpoint, struct hoist__file *file
 	return err;
 }
 
-static int open_file(hoist_checkpoint *checkpoint, const char *path)
+static int open_file(hoist_checkpoint *checkpoint, const char *path, bool raw)
 {
 	struct hoist__file *file;
-	enum hoist__format format = HOIST__N_FORMATS;
+	enum hoist__format format = HOIST__RAW;
 	int err = hoist__file_open(AT_FDCWD, path, NULL, 0, &file);
 	if (err < 0)
 		return err;
 	const struct hoist__reader reader = hoist__shard_reader(file);
-	err = hoist__format_detect(&reader, &format);
+	if (!raw)
+		err = hoist__format_detect(&reader, &format);
 	if (err == 0 && format != HOIST__INDEX)
 		return open_only_file(checkpoint, file, format);
 	if (err == 0)
@@ -142,13 +143,17 @@ static int open_file(hoist_checkpoint *checkpoint, const char *path)
 	return err;
 }
 
-static int open_path(hoist_checkpoint *checkpoint, const char *path)
+static int open_path(hoist_checkpoint *checkpoint, const char *path, bool raw)
 {
 	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 && errno == ENOTDIR)
-		return open_file(checkpoint, path);
+		return open_file(checkpoint, path, raw);
 	if (fd < 0)
 		return hoist__fail_errno(-errno, "opening %s", path);
+	if (raw) {
+		close(fd);
+		return hoist__fail(-EISDIR, "opening %s: a folder is no file of bytes", path);
+	}
 	int err = hoist__checkpoint_add_folder(checkpoint, fd, path);
 	close(fd);
 	return err;
@@ -158,14 +163,14 @@ int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **r
 {
 	if (path == NULL || ret == NULL)
 		return hoist__fail(-EINVAL, "opening a checkpoint: the path or the result is NULL");
-	if ((flags & ~HOIST_OPEN_FOLLOW_LINKS) != 0)
+	if ((flags & ~(HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW)) != 0)
 		return hoist__fail(-EINVAL, "opening %s: unknown flags 0x%x", path, flags);
 	hoist_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
 	if (checkpoint == NULL)
 		return hoist__fail_nomem("a checkpoint", sizeof *checkpoint);
 	atomic_init(&checkpoint->refs, 1);
 	checkpoint->file_flags = (flags & HOIST_OPEN_FOLLOW_LINKS) != 0 ? 0 : HOIST__FILE_BENEATH;
-	int err = open_path(checkpoint, path);
+	int err = open_path(checkpoint, path, (flags & HOIST_OPEN_RAW) != 0);
 	if (err == 0)
 		err = hoist__checkpoint_build_tensors(checkpoint);
 	if (err == 0)

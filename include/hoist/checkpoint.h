@@ -47,11 +47,15 @@ typedef struct hoist_checkpoint hoist_checkpoint;
  * whose snapshots are links to blobs elsewhere. */
 #define HOIST_OPEN_FOLLOW_LINKS 1u
 
+/* A file of any kind, as one tensor called "data", u8, of all its bytes: what a program reads in a
+ * format of its own gets to a device as fast as tensors do. */
+#define HOIST_OPEN_RAW 2u
+
 /* Returns: 0; -EINVAL unknown flags, or a folder with several checkpoints (the text lists
  *   them); -EBADMSG malformed, or of no format that is known (the text names file, tensor and
  *   byte); -ENOTSUP a feature of the format that hoist does not read; -ENOENT, -EACCES and the
  *   like; -EXDEV a link that leaves the folder; -ENODATA a file that shrinks while it is opened;
- *   -ENOMEM. */
+ *   -EISDIR RAW, but it is a folder; -ENOMEM. */
 HOIST_API int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **ret);
 HOIST_API void hoist_checkpoint_close(hoist_checkpoint *checkpoint); /* takes NULL */
 
