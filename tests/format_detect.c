@@ -163,7 +163,7 @@ Test(format_detect, a_failing_read_is_passed_on)
 Test(format_detect, every_format_has_a_name)
 {
 	static const char *const names[] = {
-		"safetensors", "safetensors index", "gguf", "npy", "npz", "max", "pytorch"};
+		"safetensors", "safetensors index", "gguf", "npy", "npz", "max", "pytorch", "raw"};
 	for (enum hoist__format format = 0; format < HOIST__N_FORMATS; format++)
 		cr_expect_str_eq(hoist__format_name(format), names[format]);
 }
