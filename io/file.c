@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -141,15 +139,6 @@ static int bytes_now(int fd, const struct stat *st, uint64_t *ret)
 	return 0;
 }
 
-static bool lives_in_memory(int fd)
-{
-	struct statfs fs;
-	if (fstatfs(fd, &fs) < 0)
-		return false;
-	unsigned long type = (unsigned long)fs.f_type;
-	return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
-}
-
 /* Asked where the file ends, so that nothing is read. */
 static bool takes_dontcache(const struct hoist__file *file)
 {
@@ -177,7 +166,8 @@ static int identify(struct hoist__file *file)
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
 	file->mtime_ns = mtime_of(&st);
-	file->in_memory = lives_in_memory(file->fd);
+	file->fs = hoist__fs_of_fd(file->fd);
+	file->in_memory = file->fs->memory;
 	file->dontcache = !file->in_memory && takes_dontcache(file);
 	return 0;
 }
@@ -229,7 +219,8 @@ int hoist__file_open(int dir_fd, const char *path, const char *display, unsigned
 	if (err != 0)
 		goto fail;
 	hoist__direct_open(file, (flags & HOIST__FILE_NO_DIRECT) == 0);
-	hoist__log(io, "%s: %llu bytes, %s%s", file->path, (unsigned long long)file->bytes,
+	hoist__log(io, "%s: %llu bytes on %s, %s%s", file->path, (unsigned long long)file->bytes,
+		   file->fs->name,
 		   file->direct_fd >= 0 ? "direct" : "not direct: ", file->direct_note);
 	*ret = file;
 	return 0;

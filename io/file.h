@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/fs.h"
+
 /* A file that wants more is read through the page cache: the smallest staging slot
  * must hold an aligned piece. */
 #define HOIST__FILE_MAX_ALIGN ((uint32_t)64 << 10)
@@ -25,13 +27,15 @@
 struct hoist__file {
 	char *path; /* as opened, for messages */
 	int fd;
-	int direct_fd;	       /* -1: no direct reads */
-	uint32_t memory_align; /* for direct reads: of addresses, */
-	uint32_t offset_align; /* and of offsets and lengths; powers of two, at most
-				* HOIST__FILE_MAX_ALIGN */
-	char direct_note[96];  /* why direct_fd is -1, else "" */
-	bool in_memory;	       /* tmpfs, ramfs, hugetlbfs: its bytes are page cache */
-	bool dontcache;	       /* reads take RWF_DONTCACHE: what they bring in does not stay */
+	int direct_fd;		    /* -1: no direct reads */
+	uint32_t memory_align;	    /* for direct reads: of addresses, */
+	uint32_t offset_align;	    /* and of offsets and lengths; powers of two, at most
+				     * HOIST__FILE_MAX_ALIGN */
+	char direct_note[96];	    /* why direct_fd is -1, else "" */
+	const struct hoist__fs *fs; /* set by open.  Where it says that direct reads lose there
+				     * is a descriptor all the same: for who asks */
+	bool in_memory;		    /* tmpfs, ramfs, hugetlbfs: its bytes are page cache */
+	bool dontcache;		    /* reads take RWF_DONTCACHE: what they bring in does not stay */
 	uint64_t bytes;
 	uint64_t dev;
 	uint64_t ino;

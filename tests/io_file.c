@@ -106,9 +106,54 @@ Test(io_file, on_tmpfs_lives_in_memory)
 	struct hoist__file *file = open_file(path);
 	unlink(path);
 	cr_expect(file->in_memory && file->direct_fd == -1);
+	cr_expect(strcmp(file->fs->name, "tmpfs") == 0 && file->fs->memory && !file->dontcache);
 	cr_expect(strstr(file->direct_note, "memory") != NULL);
 	uint64_t resident = 0;
 	cr_expect(hoist__file_resident(file, 0, 9999, &resident) == 0 && resident == 5000);
+	hoist__file_close(file);
+}
+
+/* What the defaults must keep for whoever plans with them. */
+Test(io_file, file_systems_have_usable_defaults)
+{
+	static const struct {
+		unsigned long magic;
+		const char *name;
+		bool direct;
+		bool network;
+	} known[] = {
+		{0xEF53, "ext4", true, false},		 {0x58465342, "xfs", true, false},
+		{0x9123683E, "btrfs", true, false},	 {0xF2F52010, "f2fs", true, false},
+		{0x794c7630, "overlay", true, false},	 {0x6969, "nfs", true, true},
+		{0xFF534D42, "smb", true, true},	 {0xFE534D42, "smb", true, true},
+		{0x65735546, "fuse", false, true},	 {0x0BD00BD0, "lustre", true, true},
+		{0x00c36400, "ceph", true, true},	 {0x47504653, "gpfs", true, true},
+		{0x19830326, "beegfs", true, true},	 {0x01021997, "9p", false, true},
+		{0x01021994, "tmpfs", false, false},	 {0x858458f6, "ramfs", false, false},
+		{0x958458f6, "hugetlbfs", false, false}, {0x73717368, "other", true, false},
+	};
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		const struct hoist__fs *fs = hoist__fs_of(known[i].magic);
+		cr_expect(strcmp(fs->name, known[i].name) == 0, "%s", fs->name);
+		cr_expect(fs->direct == known[i].direct && fs->network == known[i].network);
+		cr_expect(!fs->memory || (!fs->direct && !fs->network));
+		cr_expect(fs->depth >= 1 && fs->depth <= 4096, "%s", fs->name);
+		cr_expect(fs->chunk_bytes >= HOIST__FILE_MAX_ALIGN &&
+				  (fs->chunk_bytes & (fs->chunk_bytes - 1)) == 0,
+			  "%s", fs->name);
+	}
+}
+
+/* Its node lies on a tmpfs, its bytes do not. */
+Test(io_file, a_block_device_is_no_file_in_memory)
+{
+	static const char *const names[] = {"/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/loop0"};
+	struct hoist__file *file = NULL;
+	for (size_t i = 0; i < 4 && file == NULL; i++)
+		(void)hoist__file_open(AT_FDCWD, names[i], NULL, 0, &file);
+	if (file == NULL)
+		cr_skip_test("no block device can be opened");
+	cr_expect(!file->in_memory && strcmp(file->fs->name, "block device") == 0);
 	hoist__file_close(file);
 }
 
