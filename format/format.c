@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Which format a file has, and the way to its parser.  Every format but .npy's zip archives is
- * told by its first bytes; what is none of them is named if it is something that people often
- * have in its place. */
+/* Which format a file has, and the way to its parser.  The first bytes tell every format, but two
+ * are zip archives, whose directory tells which.  What is none of them is named if it is something
+ * that people often have in its place. */
 #include "config.h"
 
 #include "format/format.h"
@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "format/quote.h"
+#include "format/zip.h"
 
 /* What is looked at, and what of it a message shows. */
 #define START_BYTES 64
@@ -162,21 +163,6 @@ static bool is_json(const struct start *start)
 	       memchr(start->bytes, 0, hoist__min_u64(start->n, 8)) == NULL;
 }
 
-/* PyTorch writes "<folder>/data.pkl" before all others. */
-static int is_torch(const struct hoist__reader *reader, const struct start *start, bool *ret)
-{
-	static const char pickle[] = "data.pkl";
-	const size_t n = sizeof pickle - 1;
-	char end[sizeof pickle - 1];
-	size_t length = start->n < 30 ? 0 : start->bytes[26] | (size_t)start->bytes[27] << 8;
-	*ret = false;
-	if (length < n || 30 + length > reader->bytes)
-		return 0;
-	int err = reader->read(reader->context, 30 + length - n, end, n);
-	*ret = err == 0 && memcmp(end, pickle, n) == 0;
-	return err;
-}
-
 int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format *ret)
 {
 	struct start start = {.n = hoist__min_u64(reader->bytes, START_BYTES)};
@@ -191,7 +177,7 @@ int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format 
 	} else if (hoist__max_is(start.bytes, start.n)) {
 		*ret = HOIST__MAX;
 	} else if (begins(&start, "PK\3\4", 4) || begins(&start, "PK\5\6", 4)) {
-		err = is_torch(reader, &start, &torch);
+		err = hoist__zip_is_torch(reader, &torch);
 		if (err == 0)
 			*ret = torch ? HOIST__TORCH : HOIST__NPZ;
 	} else if (is_json(&start)) {
@@ -248,10 +234,13 @@ int hoist__format_parse(const struct hoist__reader *reader, enum hoist__format f
 		return parse_header(reader, &max, ret);
 	case HOIST__RAW:
 		return hoist__raw_parse(reader, ret);
-	case HOIST__INDEX:
 	case HOIST__GGUF:
+		return hoist__gguf_parse(reader, ret);
 	case HOIST__NPY:
+		return hoist__npy_parse(reader, ret);
 	case HOIST__NPZ:
+		return hoist__npz_parse(reader, ret);
+	case HOIST__INDEX:
 	case HOIST__TORCH:
 	case HOIST__N_FORMATS:
 		break;

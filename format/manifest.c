@@ -28,6 +28,7 @@ void hoist__manifest_destroy(struct hoist__manifest *manifest)
 	free(manifest->tensors);
 	free(manifest->metadata);
 	hoist__arena_fini(&box->arena);
+	free(box->raw);
 	free(box);
 }
 
@@ -43,6 +44,78 @@ int hoist__keep_string(struct hoist__json *json, const char *what,
 	*n = hoist__json_decode(string, text);
 	*ret = text;
 	return 0;
+}
+
+static int by_offset(const void *left, const void *right)
+{
+	const struct hoist__tensor *a = left;
+	const struct hoist__tensor *b = right;
+	if (a->offset != b->offset)
+		return a->offset < b->offset ? -1 : 1;
+	return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static int by_name(const void *left, const void *right)
+{
+	const struct hoist__tensor *const *a = left;
+	const struct hoist__tensor *const *b = right;
+	return strcmp((*a)->name, (*b)->name);
+}
+
+static int check_ranges(const char *file, const struct hoist__manifest *manifest)
+{
+	char name[HOIST__QUOTED_BYTES];
+	for (size_t i = 1; i < manifest->n_tensors; i++) {
+		const struct hoist__tensor *before = &manifest->tensors[i - 1];
+		const struct hoist__tensor *tensor = &manifest->tensors[i];
+		if (before->offset + before->bytes > tensor->offset)
+			return hoist__fail(
+				-EBADMSG,
+				"%s: tensor %s begins at %llu, within the one before it, "
+				"which ends at %llu",
+				file, hoist__quoted(tensor->name, tensor->name_bytes, name),
+				(unsigned long long)tensor->offset,
+				(unsigned long long)(before->offset + before->bytes));
+	}
+	return 0;
+}
+
+static int check_names(const char *file, const struct hoist__manifest *manifest)
+{
+	char name[HOIST__QUOTED_BYTES];
+	if (manifest->n_tensors < 2)
+		return 0;
+	const struct hoist__tensor **sorted = calloc(manifest->n_tensors, sizeof(void *));
+	if (sorted == NULL)
+		return hoist__fail_nomem("names", manifest->n_tensors * sizeof(void *));
+	for (size_t i = 0; i < manifest->n_tensors; i++)
+		sorted[i] = &manifest->tensors[i];
+	qsort(sorted, manifest->n_tensors, sizeof(void *), by_name);
+	int err = 0;
+	for (size_t i = 1; err == 0 && i < manifest->n_tensors; i++)
+		if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+			err = hoist__fail(
+				-EBADMSG, "%s: two tensors are called %s", file,
+				hoist__quoted(sorted[i]->name, sorted[i]->name_bytes, name));
+	free(sorted);
+	return err;
+}
+
+/* Most files have their tensors in this order; sorting is then a walk. */
+static bool in_order(const struct hoist__manifest *manifest)
+{
+	for (size_t i = 1; i < manifest->n_tensors; i++)
+		if (by_offset(&manifest->tensors[i - 1], &manifest->tensors[i]) > 0)
+			return false;
+	return true;
+}
+
+int hoist__manifest_order(const char *file, struct hoist__manifest *manifest)
+{
+	if (!in_order(manifest))
+		qsort(manifest->tensors, manifest->n_tensors, sizeof *manifest->tensors, by_offset);
+	int err = check_ranges(file, manifest);
+	return err == 0 ? check_names(file, manifest) : err;
 }
 
 int hoist__vector_grow(void **items, size_t n, size_t *room, size_t size, const char *what)

@@ -24,6 +24,7 @@ struct hoist__metadata_list {
 struct hoist__manifest_box {
 	struct hoist__manifest manifest;
 	struct hoist__arena arena; /* names, shapes, metadata texts */
+	void *raw;		   /* what raw_metadata points into; from malloc, or NULL */
 };
 
 /* An empty one; NULL if host memory is exhausted (the text is set). */
@@ -44,6 +45,11 @@ int hoist__metadata_push(struct hoist__metadata_list *list, const struct hoist__
 int hoist__metadata_finish(struct hoist__json *json, const struct hoist__metadata_list *list,
 			   struct hoist__metadata **ret, size_t *n);
 void hoist__metadata_drop(struct hoist__metadata_list *list);
+
+/* Puts the tensors in the order of their bytes, and checks what they must not do in most formats:
+ * overlap, or have one name.  @file is quoted.
+ * Returns: 0; -EBADMSG; -ENOMEM. */
+int hoist__manifest_order(const char *file, struct hoist__manifest *manifest);
 
 /* Grows a vector of @size byte items so that one more than @n fit.
  * Returns: 0; -ENOMEM. */

@@ -211,74 +211,12 @@ static int read_entry(struct reader *r, uint64_t file_bytes)
 
 /* --- all of them --- */
 
-static int by_offset(const void *left, const void *right)
-{
-	const struct hoist__tensor *a = left;
-	const struct hoist__tensor *b = right;
-	if (a->offset != b->offset)
-		return a->offset < b->offset ? -1 : 1;
-	return (a->bytes > b->bytes) - (a->bytes < b->bytes);
-}
-
-static int by_name(const void *left, const void *right)
-{
-	const struct hoist__tensor *const *a = left;
-	const struct hoist__tensor *const *b = right;
-	return strcmp((*a)->name, (*b)->name);
-}
-
-static int check_ranges(const struct reader *r)
-{
-	const struct hoist__manifest *manifest = &r->box->manifest;
-	char name[HOIST__QUOTED_BYTES];
-	for (size_t i = 1; i < manifest->n_tensors; i++) {
-		const struct hoist__tensor *before = &manifest->tensors[i - 1];
-		const struct hoist__tensor *tensor = &manifest->tensors[i];
-		if (before->offset + before->bytes > tensor->offset)
-			return hoist__fail(
-				-EBADMSG,
-				"%s: tensor %s begins at %llu, within the one before it, "
-				"which ends at %llu",
-				r->file, hoist__quoted(tensor->name, tensor->name_bytes, name),
-				(unsigned long long)tensor->offset,
-				(unsigned long long)(before->offset + before->bytes));
-	}
-	return 0;
-}
-
-static int check_names(const struct reader *r)
-{
-	const struct hoist__manifest *manifest = &r->box->manifest;
-	char name[HOIST__QUOTED_BYTES];
-	if (manifest->n_tensors < 2)
-		return 0;
-	const struct hoist__tensor **sorted = calloc(manifest->n_tensors, sizeof(void *));
-	if (sorted == NULL)
-		return hoist__fail_nomem("names", manifest->n_tensors * sizeof(void *));
-	for (size_t i = 0; i < manifest->n_tensors; i++)
-		sorted[i] = &manifest->tensors[i];
-	qsort(sorted, manifest->n_tensors, sizeof(void *), by_name);
-	int err = 0;
-	for (size_t i = 1; err == 0 && i < manifest->n_tensors; i++)
-		if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-			err = hoist__fail(
-				-EBADMSG, "%s: two tensors are called %s", r->file,
-				hoist__quoted(sorted[i]->name, sorted[i]->name_bytes, name));
-	free(sorted);
-	return err;
-}
-
 static int parse(struct reader *r, uint64_t file_bytes)
 {
 	int err = 0;
 	while (err == 0 && r->at < r->n)
 		err = read_entry(r, file_bytes);
-	struct hoist__manifest *manifest = &r->box->manifest;
-	if (err == 0 && manifest->n_tensors > 1)
-		qsort(manifest->tensors, manifest->n_tensors, sizeof *manifest->tensors, by_offset);
-	if (err == 0)
-		err = check_ranges(r);
-	return err == 0 ? check_names(r) : err;
+	return err == 0 ? hoist__manifest_order(r->file, &r->box->manifest) : err;
 }
 
 int hoist__max_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,

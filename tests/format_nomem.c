@@ -266,9 +266,142 @@ static int bounds(void)
 		       "{\"", "\":{}}", "]}");
 }
 
+/* --- GGUF --- */
+
+static void put_number(unsigned n, uint64_t value)
+{
+	for (; n > 0; n--, value >>= 8)
+		text[text_bytes++] = (char)value;
+}
+
+static void put_string(const char *string)
+{
+	put_number(8, strlen(string));
+	put(string);
+}
+
+static void begin_gguf(uint64_t n_tensors, uint64_t n_pairs)
+{
+	text_bytes = 0;
+	put("GGUF");
+	put_number(4, 3);
+	put_number(8, n_tensors);
+	put_number(8, n_pairs);
+}
+
+static int read_text(void *context, uint64_t offset, void *buffer, size_t bytes)
+{
+	(void)context;
+	memcpy(buffer, text + offset, bytes);
+	return 0;
+}
+
+static int parse_gguf(void)
+{
+	const struct hoist__reader reader = {.name = "f", .bytes = text_bytes, .read = read_text};
+	struct hoist__manifest *manifest = NULL;
+	int err = hoist__gguf_parse(&reader, &manifest);
+	if (err < 0)
+		return manifest != NULL ? 1 : err;
+	hoist__manifest_destroy(manifest);
+	return 0;
+}
+
+static int sweep_gguf(void)
+{
+	begin_gguf(40, 40);
+	char name[16];
+	for (int i = 0; i < 40; i++) {
+		snprintf(name, sizeof name, "key.%02d", i);
+		put_string(name);
+		put_number(4, 8);
+		put_string("a text that does not fit where another one was");
+	}
+	for (int i = 0; i < 40; i++) {
+		snprintf(name, sizeof name, "tensor.%02d", i);
+		put_string(name);
+		put_number(4, 2);
+		put_number(8, 0);
+		put_number(8, 0);
+		put_number(4, 0);
+		put_number(8, 0);
+	}
+	put_number((unsigned)(-text_bytes % 32), 0);
+	int err = -ENOMEM;
+	long which = 0;
+	for (; err == -ENOMEM; which++) {
+		start_counting(which);
+		err = parse_gguf();
+		counting = false;
+		CHECK(err == 0 || err == -ENOMEM);
+		CHECK(n_live == 0);
+	}
+	CHECK(err == 0);
+	CHECK(which > 8);
+	return 0;
+}
+
+/* Below 12 times the header's bytes, and 1 MiB. */
+static int measure_gguf(const char *what)
+{
+	start_counting(-1);
+	int err = parse_gguf();
+	counting = false;
+	CHECK(err == 0);
+	CHECK(n_live == 0);
+	double ratio = (double)peak_bytes / (double)text_bytes;
+	printf("%-20s %.2f bytes of memory per byte of header\n", what, ratio);
+	CHECK(peak_bytes < 12 * text_bytes + (1 << 20));
+	return 0;
+}
+
+static int bounds_gguf(void)
+{
+	enum { N = 65537 };
+	char name[16];
+	begin_gguf(0, N);
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof name, "%x", (unsigned)i);
+		put_string(name);
+		put_number(4, 0);
+		put_number(1, 7);
+	}
+	int failed = measure_gguf("gguf, pairs");
+	begin_gguf(N, 0);
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof name, "%x", (unsigned)i);
+		put_string(name);
+		put_number(4, 1);
+		put_number(8, 0);
+		put_number(4, 0);
+		put_number(8, 0);
+	}
+	put_number((unsigned)(-text_bytes % 32), 0);
+	failed |= measure_gguf("gguf, tensors");
+	/* One array just above a power of two: of truth values, and of a string of control
+	 * characters, whose texts are the longest. */
+	begin_gguf(0, 1);
+	put_string("k");
+	put_number(4, 9);
+	put_number(4, 7);
+	put_number(8, (1 << 21) + 1);
+	memset(text + text_bytes, 0, (1 << 21) + 1);
+	text_bytes += (1 << 21) + 1;
+	failed |= measure_gguf("gguf, truth values");
+	begin_gguf(0, 1);
+	put_string("k");
+	put_number(4, 9);
+	put_number(4, 8);
+	put_number(8, 1);
+	put_number(8, (1 << 21) + 1);
+	memset(text + text_bytes, 1, (1 << 21) + 1);
+	text_bytes += (1 << 21) + 1;
+	return failed || measure_gguf("gguf, control characters");
+}
+
 int main(void)
 {
-	return sweep_header() || sweep_index() || bounds();
+	return sweep_header() || sweep_index() || sweep_gguf() || bounds() || bounds_gguf();
 }
 
 #endif
