@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "format/quote.h"
+#include "format/utf8.h"
+#include "format/write.h"
+
+static bool is_utf8(const char *text, size_t n)
+{
+	for (size_t at = 0; at < n;) {
+		size_t length = hoist__utf8_length(text + at, n - at);
+		if (length == 0)
+			return false;
+		at += length;
+	}
+	return true;
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_unique(const struct hoist__out_file *file)
+{
+	char name[HOIST__QUOTED_BYTES];
+	char where[HOIST__QUOTED_BYTES];
+	const char **names = calloc(file->n_tensors, sizeof *names);
+	if (names == NULL)
+		return hoist__fail_nomem("a list of names", file->n_tensors * sizeof *names);
+	for (size_t i = 0; i < file->n_tensors; i++)
+		names[i] = file->tensors[i].name;
+	qsort(names, file->n_tensors, sizeof *names, compare);
+	int err = 0;
+	for (size_t i = 1; err == 0 && i < file->n_tensors; i++)
+		if (strcmp(names[i - 1], names[i]) == 0)
+			err = hoist__fail(-EINVAL, "%s: two tensors are called %s; rename one",
+					  hoist__file_quoted(file->name, where),
+					  hoist__quoted(names[i], strlen(names[i]), name));
+	free(names);
+	return err;
+}
+
+int hoist__out_check_names(const struct hoist__out_file *file)
+{
+	char quoted[HOIST__QUOTED_BYTES];
+	char where[HOIST__QUOTED_BYTES];
+	bool sorted = true;
+	for (size_t i = 0; i < file->n_tensors; i++) {
+		const char *name = file->tensors[i].name;
+		size_t n = strlen(name);
+		if (n == 0)
+			return hoist__fail(-EINVAL, "%s: the name of tensor %zu is empty",
+					   hoist__file_quoted(file->name, where), i);
+		if (!is_utf8(name, n))
+			return hoist__fail(-EINVAL, "%s: the name of tensor %zu, %s, is not UTF-8",
+					   hoist__file_quoted(file->name, where), i,
+					   hoist__quoted(name, n, quoted));
+		sorted = sorted && (i == 0 || strcmp(file->tensors[i - 1].name, name) < 0);
+	}
+	return sorted ? 0 : check_unique(file);
+}
