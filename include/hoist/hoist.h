@@ -5,6 +5,7 @@
 
 #include <hoist/budget.h>
 #include <hoist/buffer.h>
+#include <hoist/cache.h>
 #include <hoist/cai.h>
 #include <hoist/checkpoint.h>
 #include <hoist/copy.h>
