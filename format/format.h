@@ -48,6 +48,7 @@ struct hoist__metadata {
 struct hoist__manifest {
 	size_t n_tensors;
 	struct hoist__tensor *tensors;
+	size_t *by_name; /* indices of tensors in the order of strcmp(), or NULL: not sorted yet */
 	size_t n_metadata;
 	struct hoist__metadata *metadata; /* in the header's order; GGUF's values as text, arrays
 					   * as JSON */

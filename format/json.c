@@ -123,12 +123,34 @@ static int check_escape(struct hoist__json *json, struct hoist__json_string *str
 	return 0;
 }
 
+/* Has one of these 8 bytes to be looked at: a control character, '"', '\\', or one of UTF-8? */
+static bool all_plain(const char *text)
+{
+	const uint64_t ones = UINT64_C(0x0101010101010101);
+	const uint64_t tops = ones << 7;
+	uint64_t word;
+	memcpy(&word, text, sizeof word);
+	uint64_t quote = word ^ ones * '"';
+	uint64_t slash = word ^ ones * '\\';
+	/* A byte's top bit: it was set, or below what was taken away.  It may be wrong above a
+	 * byte for which it is right, so that 0 is always true. */
+	return ((word | (word - ones * 0x20) | (quote - ones) | (slash - ones)) & tops) == 0;
+}
+
+/* Passes over characters that stand for themselves. */
+static void skip_plain(struct hoist__json *json)
+{
+	while (json->bytes - json->at >= sizeof(uint64_t) && all_plain(json->text + json->at))
+		json->at += sizeof(uint64_t);
+}
+
 int hoist__json_string(struct hoist__json *json, const char *what, struct hoist__json_string *ret)
 {
 	if (hoist__json_peek(json) != '"')
 		return fail_expected(json, what);
 	struct hoist__json_string string = {.at = json->at, .raw = json->text + json->at + 1};
 	json->at++;
+	skip_plain(json);
 	while (json->at < json->bytes) {
 		unsigned char c = (unsigned char)json->text[json->at];
 		if (c == '"') {
@@ -183,10 +205,10 @@ static bool skip_digits(struct hoist__json *json)
 	return json->at > first;
 }
 
-static bool next_is(const struct hoist__json *json, const char *set)
+static bool next_is(const struct hoist__json *json, char one, char other)
 {
 	char c = json->at < json->bytes ? json->text[json->at] : '\0';
-	return c != '\0' && strchr(set, c) != NULL;
+	return c == one || c == other;
 }
 
 static int64_t to_natural(const char *digits, size_t n, enum hoist__json_number *kind)
@@ -219,16 +241,16 @@ int hoist__json_number(struct hoist__json *json, const char *what, enum hoist__j
 	size_t n = json->at - digits;
 	if (n > 1 && json->text[digits] == '0')
 		return hoist__json_fail(json, at, "not valid JSON: a number begins with 0");
-	if (next_is(json, ".")) {
+	if (next_is(json, '.', '.')) {
 		json->at++;
 		found = HOIST__JSON_NOT_INTEGER;
 		if (!skip_digits(json))
 			return fail_expected(json, "a digit after the point");
 	}
-	if (next_is(json, "eE")) {
+	if (next_is(json, 'e', 'E')) {
 		json->at++;
 		found = HOIST__JSON_NOT_INTEGER;
-		if (next_is(json, "+-"))
+		if (next_is(json, '+', '-'))
 			json->at++;
 		if (!skip_digits(json))
 			return fail_expected(json, "a digit in the exponent");
@@ -319,6 +341,11 @@ size_t hoist__json_decode(const struct hoist__json_string *string, char *out)
 {
 	char *end = out;
 	size_t i = 0;
+	if (!string->escaped) {
+		memcpy(out, string->raw, string->bytes);
+		out[string->bytes] = '\0';
+		return string->bytes;
+	}
 	while (i < string->bytes) {
 		if (string->raw[i] == '\\')
 			i += decode_escape(string->raw + i, string->bytes - i, &end);
@@ -332,6 +359,9 @@ size_t hoist__json_decode(const struct hoist__json_string *string, char *out)
 bool hoist__json_is(const struct hoist__json_string *string, const char *expected)
 {
 	char decoded[16 * 6 + 1]; /* an escape takes at most 6 bytes a character */
+	if (!string->escaped)
+		return string->bytes == strlen(expected) &&
+		       memcmp(string->raw, expected, string->bytes) == 0;
 	if (string->bytes >= sizeof decoded)
 		return false;
 	size_t n = hoist__json_decode(string, decoded);

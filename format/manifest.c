@@ -26,6 +26,7 @@ void hoist__manifest_destroy(struct hoist__manifest *manifest)
 	struct hoist__manifest_box *box =
 		HOIST__CONTAINER_OF(manifest, struct hoist__manifest_box, manifest);
 	free(manifest->tensors);
+	free(manifest->by_name);
 	free(manifest->metadata);
 	hoist__arena_fini(&box->arena);
 	free(box->raw);
@@ -80,23 +81,28 @@ static int check_ranges(const char *file, const struct hoist__manifest *manifest
 	return 0;
 }
 
-static int check_names(const char *file, const struct hoist__manifest *manifest)
+/* Fills by_name, and refuses two of one name. */
+static int check_names(const char *file, struct hoist__manifest *manifest)
 {
+	const size_t n = manifest->n_tensors;
 	char name[HOIST__QUOTED_BYTES];
-	if (manifest->n_tensors < 2)
-		return 0;
-	const struct hoist__tensor **sorted = calloc(manifest->n_tensors, sizeof(void *));
-	if (sorted == NULL)
-		return hoist__fail_nomem("names", manifest->n_tensors * sizeof(void *));
-	for (size_t i = 0; i < manifest->n_tensors; i++)
+	const struct hoist__tensor **sorted = malloc((n > 0 ? n : 1) * sizeof(void *));
+	manifest->by_name = malloc((n > 0 ? n : 1) * sizeof *manifest->by_name);
+	if (sorted == NULL || manifest->by_name == NULL) {
+		free(sorted);
+		return hoist__fail_nomem("the order of names", n * sizeof(void *));
+	}
+	for (size_t i = 0; i < n; i++)
 		sorted[i] = &manifest->tensors[i];
-	qsort(sorted, manifest->n_tensors, sizeof(void *), by_name);
+	qsort(sorted, n, sizeof(void *), by_name);
 	int err = 0;
-	for (size_t i = 1; err == 0 && i < manifest->n_tensors; i++)
-		if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+	for (size_t i = 0; err == 0 && i < n; i++) {
+		manifest->by_name[i] = (size_t)(sorted[i] - manifest->tensors);
+		if (i > 0 && strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
 			err = hoist__fail(
 				-EBADMSG, "%s: two tensors are called %s", file,
 				hoist__quoted(sorted[i]->name, sorted[i]->name_bytes, name));
+	}
 	free(sorted);
 	return err;
 }

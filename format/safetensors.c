@@ -27,6 +27,7 @@ struct entry {
 	struct hoist__tensor tensor; /* offset is relative to the data until the end */
 	size_t key_at;		     /* position of its name in the header: also its rank in it */
 	size_t range_at;	     /* position of the value of data_offsets */
+	size_t index;		     /* in the manifest */
 };
 
 struct reader {
@@ -36,7 +37,9 @@ struct reader {
 	struct entry *entries;
 	size_t n;
 	size_t room;
-	const struct entry **sorted;
+	struct entry **sorted;			 /* by range, */
+	struct entry **named;			 /* and by name */
+	struct hoist__safetensors_fields fields; /* of the tensor that is read */
 	struct hoist__metadata_list metadata;
 	bool metadata_seen;
 };
@@ -120,22 +123,22 @@ static int read_tensor(struct reader *r, const struct hoist__json_string *name)
 		return err;
 	json->subject = entry.tensor.name;
 	json->subject_bytes = entry.tensor.name_bytes;
-	struct hoist__safetensors_fields fields;
-	err = hoist__safetensors_fields(json, name->at, r->data_bytes, &fields);
+	struct hoist__safetensors_fields *fields = &r->fields;
+	err = hoist__safetensors_fields(json, name->at, r->data_bytes, fields);
 	json->subject = NULL;
 	if (err < 0)
 		return err;
-	entry.tensor.dtype = fields.dtype;
-	entry.tensor.rank = fields.rank;
-	entry.tensor.bytes = fields.bytes;
-	entry.tensor.offset = (uint64_t)fields.begin;
-	entry.range_at = fields.range_at;
-	if (fields.rank > 0) {
-		size_t bytes = (size_t)fields.rank * sizeof(int64_t);
+	entry.tensor.dtype = fields->dtype;
+	entry.tensor.rank = fields->rank;
+	entry.tensor.bytes = fields->bytes;
+	entry.tensor.offset = (uint64_t)fields->begin;
+	entry.range_at = fields->range_at;
+	if (fields->rank > 0) {
+		size_t bytes = (size_t)fields->rank * sizeof(int64_t);
 		int64_t *shape = hoist__arena_alloc(&r->box->arena, bytes, sizeof *shape);
 		if (shape == NULL)
 			return hoist__fail_nomem("a tensor's shape", bytes);
-		memcpy(shape, fields.shape, bytes);
+		memcpy(shape, fields->shape, bytes);
 		entry.tensor.shape = shape;
 	}
 	void *entries = r->entries;
@@ -215,14 +218,24 @@ static int fail_range(struct reader *r, const struct entry *entry, const char *f
 				begin + entry->tensor.bytes, what);
 }
 
+/* Sorts; most files are in order already, of one thing or of both. */
+static void sort(struct entry **entries, size_t n, int (*compare)(const void *, const void *))
+{
+	size_t i = 1;
+	while (i < n && compare(&entries[i - 1], &entries[i]) <= 0)
+		i++;
+	if (i < n)
+		qsort(entries, n, sizeof(struct entry *), compare);
+}
+
 static int check_names(struct reader *r)
 {
-	qsort(r->sorted, r->n, sizeof(struct entry *), by_name);
+	sort(r->named, r->n, by_name);
 	for (size_t i = 1; i < r->n; i++)
-		if (strcmp(r->sorted[i - 1]->tensor.name, r->sorted[i]->tensor.name) == 0) {
-			r->json.subject = r->sorted[i]->tensor.name;
-			r->json.subject_bytes = r->sorted[i]->tensor.name_bytes;
-			return hoist__json_fail(&r->json, r->sorted[i]->key_at,
+		if (strcmp(r->named[i - 1]->tensor.name, r->named[i]->tensor.name) == 0) {
+			r->json.subject = r->named[i]->tensor.name;
+			r->json.subject_bytes = r->named[i]->tensor.name_bytes;
+			return hoist__json_fail(&r->json, r->named[i]->key_at,
 						"the name comes twice");
 		}
 	return 0;
@@ -232,8 +245,7 @@ static int check_names(struct reader *r)
 static int check_ranges(struct reader *r)
 {
 	uint64_t end = 0;
-	if (r->n > 0)
-		qsort(r->sorted, r->n, sizeof(struct entry *), by_range);
+	sort(r->sorted, r->n, by_range);
 	for (size_t i = 0; i < r->n; i++) {
 		const struct hoist__tensor *tensor = &r->sorted[i]->tensor;
 		char shown[HOIST__QUOTED_BYTES];
@@ -269,12 +281,16 @@ static int fill_manifest(struct reader *r)
 	if (err < 0 || r->n == 0)
 		return err;
 	manifest->tensors = malloc(r->n * sizeof *manifest->tensors);
-	if (manifest->tensors == NULL)
+	manifest->by_name = malloc(r->n * sizeof *manifest->by_name);
+	if (manifest->tensors == NULL || manifest->by_name == NULL)
 		return hoist__fail_nomem("the list of tensors", r->n * sizeof *manifest->tensors);
 	for (size_t i = 0; i < r->n; i++) {
 		manifest->tensors[i] = r->sorted[i]->tensor;
 		manifest->tensors[i].offset += data_offset;
+		r->sorted[i]->index = i;
 	}
+	for (size_t i = 0; i < r->n; i++)
+		manifest->by_name[i] = r->named[i]->index;
 	manifest->n_tensors = r->n;
 	return 0;
 }
@@ -286,11 +302,12 @@ static int read_all(struct reader *r)
 		return err;
 	if (r->n > 0) {
 		r->sorted = malloc(r->n * sizeof(struct entry *));
-		if (r->sorted == NULL)
+		r->named = malloc(r->n * sizeof(struct entry *));
+		if (r->sorted == NULL || r->named == NULL)
 			return hoist__fail_nomem("the order of tensors",
 						 r->n * sizeof(struct entry *));
 		for (size_t i = 0; i < r->n; i++)
-			r->sorted[i] = &r->entries[i];
+			r->named[i] = r->sorted[i] = &r->entries[i];
 		err = check_names(r);
 	}
 	if (err == 0)
@@ -327,6 +344,7 @@ int hoist__safetensors_parse(const char *file, const void *header, size_t header
 	err = read_all(&r);
 	free(r.entries);
 	free(r.sorted);
+	free(r.named);
 	hoist__metadata_drop(&r.metadata);
 	if (err < 0)
 		hoist__manifest_destroy(&r.box->manifest);

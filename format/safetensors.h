@@ -22,6 +22,10 @@ struct hoist__safetensors_fields {
 	size_t dtype_at; /* positions of the values; 0: the key has not come */
 	size_t shape_at;
 	size_t range_at;
+	/* What the tensor before it had: begins as zeros, and stays between calls. */
+	const char *last;
+	size_t last_bytes;
+	hoist_dtype last_dtype;
 };
 
 /* Reads and checks {"dtype", "shape", "data_offsets"} at the reader's place.

@@ -5,13 +5,15 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "format/quote.h"
 #include "format/safetensors.h"
 
-static int read_dtype(struct hoist__json *json, hoist_dtype *ret)
+/* Most tensors have the dtype of the one before them, spelt alike. */
+static int read_dtype(struct hoist__json *json, struct hoist__safetensors_fields *fields)
 {
 	struct hoist__json_string name;
 	if (hoist__json_peek(json) != '"')
@@ -19,6 +21,11 @@ static int read_dtype(struct hoist__json *json, hoist_dtype *ret)
 	int err = hoist__json_string(json, "a string", &name);
 	if (err < 0)
 		return err;
+	if (name.bytes > 0 && name.bytes == fields->last_bytes &&
+	    memcmp(name.raw, fields->last, name.bytes) == 0) {
+		fields->dtype = fields->last_dtype;
+		return 0;
+	}
 	char decoded[64];
 	hoist_dtype dtype = HOIST_DTYPE_INVALID;
 	if (name.bytes < sizeof decoded)
@@ -28,7 +35,9 @@ static int read_dtype(struct hoist__json *json, hoist_dtype *ret)
 		return hoist__json_fail(json, name.at, "dtype %s is not known",
 					hoist__quoted(name.raw, name.bytes, shown));
 	}
-	*ret = dtype;
+	fields->dtype = fields->last_dtype = dtype;
+	fields->last = name.raw;
+	fields->last_bytes = name.bytes;
 	return 0;
 }
 
@@ -113,7 +122,7 @@ static int read_fields(struct hoist__json *json, struct hoist__safetensors_field
 			err = hoist__json_skip(json);
 		} else {
 			*seen = at;
-			err = seen == &fields->dtype_at	  ? read_dtype(json, &fields->dtype)
+			err = seen == &fields->dtype_at	  ? read_dtype(json, fields)
 			      : seen == &fields->shape_at ? read_shape(json, fields)
 							  : read_range(json, fields);
 		}
@@ -203,7 +212,8 @@ static int check_fields(struct hoist__json *json, size_t key_at, uint64_t data_b
 int hoist__safetensors_fields(struct hoist__json *json, size_t key_at, uint64_t data_bytes,
 			      struct hoist__safetensors_fields *ret)
 {
-	*ret = (struct hoist__safetensors_fields){.rank = 0};
+	ret->rank = 0;
+	ret->dtype_at = ret->shape_at = ret->range_at = 0;
 	int err = read_fields(json, ret);
 	return err < 0 ? err : check_fields(json, key_at, data_bytes, ret);
 }

@@ -26,15 +26,44 @@ static int compare_by_name(const void *a, const void *b, void *context)
 	return strcmp(first->tensor->name, second->tensor->name);
 }
 
-static int check_unique(const hoist_checkpoint *checkpoint)
+/* The tensors of one file, which know their order by name if all of them are offered. */
+static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 {
-	for (size_t i = 1; i < checkpoint->n_tensors; i++) {
+	const struct hoist__manifest *manifest = checkpoint->files[f].manifest;
+	const size_t first = checkpoint->n_tensors;
+	for (size_t t = 0; t < manifest->n_tensors; t++) {
+		const struct hoist__tensor *tensor = &manifest->tensors[t];
+		if (!offered(checkpoint, f, tensor->name)) {
+			hoist__log(format, "%s: \"%s\" is not in the index; left out",
+				   checkpoint->files[f].file->path, tensor->name);
+			continue;
+		}
+		size_t n = checkpoint->n_tensors++;
+		checkpoint->tensors[n] = (struct hoist__entry){.tensor = tensor, .file = f};
+		checkpoint->by_name[n] = n;
+		/* Each is within its file, but their sum may pass 2^64. */
+		if (hoist__add_overflow(checkpoint->bytes, tensor->bytes, &checkpoint->bytes))
+			return hoist__fail(-EOVERFLOW, "the tensors' bytes do not fit in 64 bits");
+	}
+	if (manifest->by_name != NULL && checkpoint->n_tensors - first == manifest->n_tensors)
+		for (size_t t = 0; t < manifest->n_tensors; t++)
+			checkpoint->by_name[first + t] = first + manifest->by_name[t];
+	return 0;
+}
+
+/* Is by_name in order?  -EBADMSG where a name is in two files. */
+static int check_order(const hoist_checkpoint *checkpoint, bool *ret)
+{
+	*ret = true;
+	for (size_t i = 1; *ret && i < checkpoint->n_tensors; i++) {
 		const struct hoist__entry *a = &checkpoint->tensors[checkpoint->by_name[i - 1]];
 		const struct hoist__entry *b = &checkpoint->tensors[checkpoint->by_name[i]];
-		if (strcmp(a->tensor->name, b->tensor->name) == 0)
+		int order = strcmp(a->tensor->name, b->tensor->name);
+		if (order == 0)
 			return hoist__fail(-EBADMSG, "tensor \"%.200s\" is in two files: %s and %s",
 					   a->tensor->name, checkpoint->files[a->file].file->path,
 					   checkpoint->files[b->file].file->path);
+		*ret = order < 0;
 	}
 	return 0;
 }
@@ -48,28 +77,17 @@ int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint)
 	checkpoint->by_name = calloc(most > 0 ? most : 1, sizeof *checkpoint->by_name);
 	if (checkpoint->tensors == NULL || checkpoint->by_name == NULL)
 		return hoist__fail_nomem("a table of tensors", most * sizeof *checkpoint->tensors);
-	for (size_t f = 0; f < checkpoint->n_files; f++) {
-		const struct hoist__manifest *manifest = checkpoint->files[f].manifest;
-		for (size_t t = 0; t < manifest->n_tensors; t++) {
-			const struct hoist__tensor *tensor = &manifest->tensors[t];
-			if (!offered(checkpoint, f, tensor->name)) {
-				hoist__log(format, "%s: \"%s\" is not in the index; left out",
-					   checkpoint->files[f].file->path, tensor->name);
-				continue;
-			}
-			size_t n = checkpoint->n_tensors++;
-			checkpoint->tensors[n] = (struct hoist__entry){.tensor = tensor, .file = f};
-			checkpoint->by_name[n] = n;
-			/* Each is within its file, but their sum may pass 2^64. */
-			if (hoist__add_overflow(checkpoint->bytes, tensor->bytes,
-						&checkpoint->bytes))
-				return hoist__fail(-EOVERFLOW,
-						   "the tensors' bytes do not fit in 64 bits");
-		}
-	}
+	int err = 0;
+	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++)
+		err = add_tensors(checkpoint, f);
+	bool in_order = false;
+	if (err == 0)
+		err = check_order(checkpoint, &in_order);
+	if (err < 0 || in_order)
+		return err;
 	qsort_r(checkpoint->by_name, checkpoint->n_tensors, sizeof *checkpoint->by_name,
 		compare_by_name, checkpoint);
-	return check_unique(checkpoint);
+	return check_order(checkpoint, &in_order);
 }
 
 /* By key, then in the order given (the index's before the files'). */
