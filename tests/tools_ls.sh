@@ -8,7 +8,9 @@ refdigest "$work/all" | sed 's/^[0-9a-f]*  //' >"$work/names"
 n=$(wc -l <"$work/names")
 
 run 0 ls "$work/all"
-[ "$(wc -l <"$out")" -eq $((n + 3)) ] || fail "the table has not $n rows"
+# Two pairs of metadata, with a heading and an empty line before it.
+[ "$(wc -l <"$out")" -eq $((n + 3 + 4)) ] || fail "the table has not $n rows"
+grep -Eq '^format +pt$' "$out" || fail "the metadata is not listed"
 grep -q "^$n tensors, .* in 3 safetensors files\$" "$out" || fail "no totals line"
 sed -e 1d -e "$((n + 1))q" "$out" | sed 's/  .*//' >"$work/listed"
 cmp -s "$work/listed" "$work/names" || fail "the table's names or their order are wrong"
@@ -18,7 +20,7 @@ run 0 ls --json "$work/all"
 [ "$(wc -l <"$out")" -eq 1 ] || fail "the JSON is not one line"
 json =safetensors:format a:files s:files.*.path i:files.*.bytes a:tensors s:tensors.*.name \
 	s:tensors.*.dtype a:tensors.*.shape i:tensors.*.bytes i:tensors.*.file \
-	i:tensors.*.offset o:metadata <"$out" || fail "the JSON's keys"
+	i:tensors.*.offset =null:tensors.0.strides o:metadata <"$out" || fail "the JSON's keys"
 i=0
 while read -r name; do
 	json "=$name:tensors.$i.name" <"$out" || fail "tensor $i is not $name"
@@ -42,6 +44,24 @@ grep -Eq '^a +f16 +\[2, 3\] +12 +one.safetensors +' "$out" || fail "the row of a
 grep -Eq '^s +f32 +\[\] +4 +' "$out" || fail "the row of s"
 grep -Eq '^e +i8 +\[0, 7\] +0 +' "$out" || fail "the row of e"
 grep -q '^3 tensors, 16 bytes (16 B) in 1 safetensors file$' "$out" || fail "the totals"
+
+# GGUF, whose metadata may be long: cut for people, whole in JSON.
+{
+	printf 'GGUF\003\0\0\0\001\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0'
+	printf '\001\0\0\0\0\0\0\0k\011\0\0\0\0\0\0\0\100\0\0\0\0\0\0\0'
+	printf '%064d' 0
+	printf '\001\0\0\0\0\0\0\0t\002\0\0\0\040\0\0\0\0\0\0\0\002\0\0\0\0\0\0\0\002\0\0\0'
+	printf '\0\0\0\0\0\0\0\0'
+	printf '%034d%036d' 0 0
+} >"$work/small"
+run 0 ls "$work/small"
+grep -Eq '^t +q4_0 +\[2, 32\] +36 +small +' "$out" || fail "the row of a GGUF tensor"
+grep -q '^k  *\[48,48,.*48\.\.\. (193 bytes)$' "$out" || fail "a long value is not cut"
+grep -q '^1 tensor, 36 bytes (36 B) in 1 gguf file$' "$out" || fail "the totals of GGUF"
+run 0 ls --json "$work/small"
+json =gguf:format =q4_0:tensors.0.dtype '=[2, 32]:tensors.0.shape' <"$out" || fail "GGUF's JSON"
+value=$(json '?metadata.k' <"$out")
+[ "${#value}" -eq 193 ] || fail "a long value is cut in JSON"
 
 # A name cannot move the cursor, end the line or turn the reading direction.
 write_safetensors "$work/evil.safetensors" \

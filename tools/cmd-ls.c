@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist ls - the tensors of a checkpoint. */
+/* hoist ls - the tensors of a checkpoint, and its metadata. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -12,26 +12,35 @@
 #include "tools/format.h"
 #include "tools/json.h"
 
+/* @strides is 0 if no tensor has any. */
 struct widths {
-	int name, shape, bytes, file;
+	int name, shape, bytes, file, strides;
 };
 
-/* "[4096, 128]"; rank 0 is "[]".  Returns its length; @out NULL only measures. */
-static int print_shape(FILE *out, const hoist_tensor_info *tensor)
+static int digits(uint64_t n)
 {
-	int length = 2;
-	if (out != NULL)
-		(void)fputc('[', out);
-	for (int i = 0; i < tensor->rank; i++) {
-		char extent[32];
-		length += snprintf(extent, sizeof extent, "%s%" PRId64, i > 0 ? ", " : "",
-				   tensor->shape[i]);
-		if (out != NULL)
-			(void)fputs(extent, out);
-	}
-	if (out != NULL)
-		(void)fputc(']', out);
-	return length;
+	int count = 1;
+	for (; n >= 10; n /= 10)
+		count++;
+	return count;
+}
+
+/* "[4096, 128]"; rank 0 is "[]". */
+static void print_list(const int64_t *values, int n)
+{
+	(void)fputc('[', stdout);
+	for (int i = 0; i < n; i++)
+		(void)printf("%s%" PRId64, i > 0 ? ", " : "", values[i]);
+	(void)fputc(']', stdout);
+}
+
+/* How many columns that takes; no value is negative. */
+static int list_width(const int64_t *values, int n)
+{
+	int width = 2 + (n > 1 ? 2 * (n - 1) : 0);
+	for (int i = 0; i < n; i++)
+		width += digits((uint64_t)values[i]);
+	return width;
 }
 
 static void print_padded(const char *text, int width)
@@ -47,19 +56,36 @@ static int max_int(int a, int b)
 
 static struct widths measure(const hoist_checkpoint *checkpoint)
 {
-	struct widths widths = {4, 5, 5, 4}; /* the headings' */
+	struct widths widths = {4, 5, 5, 4, 0}; /* the headings' */
 	hoist_tensor_info tensor = {.size = sizeof tensor};
 	hoist_file_info file = {.size = sizeof file};
+	uint64_t most = 0;
+	struct text text;
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
-		struct text text;
 		widths.name = max_int(widths.name, (int)escaped_width(tensor.name));
-		widths.shape = max_int(widths.shape, print_shape(NULL, &tensor));
-		widths.bytes =
-			max_int(widths.bytes, (int)strlen(format_count(tensor.bytes, &text)));
+		widths.shape = max_int(widths.shape, list_width(tensor.shape, tensor.rank));
+		most = tensor.bytes > most ? tensor.bytes : most;
+		if (tensor.strides != NULL)
+			widths.strides = max_int(max_int(widths.strides, 7),
+						 list_width(tensor.strides, tensor.rank));
 	}
+	widths.bytes = max_int(widths.bytes, (int)strlen(format_count(most, &text)));
 	for (size_t i = 0; hoist_checkpoint_file(checkpoint, i, &file) == 0; i++)
 		widths.file = max_int(widths.file, (int)escaped_width(base_name(file.path)));
 	return widths;
+}
+
+/* In the place of the strides: "" where they are what the shape says. */
+static void print_strides(const struct widths *widths, const hoist_tensor_info *tensor)
+{
+	int width = 0;
+	if (widths->strides == 0)
+		return;
+	if (tensor->strides != NULL) {
+		print_list(tensor->strides, tensor->rank);
+		width = list_width(tensor->strides, tensor->rank);
+	}
+	(void)printf("%*s  ", widths->strides - width, "");
 }
 
 static void print_tensor(const hoist_checkpoint *checkpoint, const struct widths *widths,
@@ -70,24 +96,67 @@ static void print_tensor(const hoist_checkpoint *checkpoint, const struct widths
 	(void)hoist_checkpoint_file(checkpoint, tensor->file, &file);
 	print_padded(tensor->name, widths->name);
 	(void)printf("  %-11s  ", hoist_dtype_name(tensor->dtype));
-	int length = print_shape(stdout, tensor);
-	(void)printf("%*s  %*s  ", widths->shape - length, "", widths->bytes,
-		     format_count(tensor->bytes, &bytes));
+	print_list(tensor->shape, tensor->rank);
+	(void)printf("%*s  ", widths->shape - list_width(tensor->shape, tensor->rank), "");
+	print_strides(widths, tensor);
+	(void)printf("%*s  ", widths->bytes, format_count(tensor->bytes, &bytes));
 	print_padded(base_name(file.path), widths->file);
 	(void)printf("  %" PRIu64 "\n", tensor->offset);
+}
+
+/* What people see of one value: arrays may have 100,000 words. */
+#define SHOWN_BYTES 72
+
+static void print_value(const char *value)
+{
+	char shown[SHOWN_BYTES + 1];
+	size_t n = strlen(value);
+	size_t cut = n;
+	struct text count;
+	if (n > SHOWN_BYTES) {
+		/* Not within a character. */
+		cut = SHOWN_BYTES;
+		while (cut > SHOWN_BYTES - 3 && ((unsigned char)value[cut] & 0xc0) == 0x80)
+			cut--;
+	}
+	memcpy(shown, value, cut);
+	shown[cut] = '\0';
+	print_escaped(stdout, shown);
+	if (cut < n)
+		(void)printf("... (%s bytes)", format_count(n, &count));
+	(void)putchar('\n');
+}
+
+static void print_metadata(const hoist_checkpoint *checkpoint)
+{
+	const char *key = NULL;
+	const char *value = NULL;
+	int width = 8;
+	for (size_t i = 0; hoist_checkpoint_metadata(checkpoint, i, &key, &value) == 0; i++)
+		width = max_int(width, (int)escaped_width(key));
+	for (size_t i = 0; hoist_checkpoint_metadata(checkpoint, i, &key, &value) == 0; i++) {
+		if (i == 0)
+			(void)printf("\n%-*s  %s\n", width, "METADATA", "VALUE");
+		print_padded(key, width);
+		(void)fputs("  ", stdout);
+		print_value(value);
+	}
 }
 
 static int print_table(const hoist_checkpoint *checkpoint)
 {
 	struct widths widths = measure(checkpoint);
-	(void)printf("%-*s  %-11s  %-*s  %*s  %-*s  %s\n", widths.name, "NAME", "DTYPE",
-		     widths.shape, "SHAPE", widths.bytes, "BYTES", widths.file, "FILE", "OFFSET");
+	(void)printf("%-*s  %-11s  %-*s  ", widths.name, "NAME", "DTYPE", widths.shape, "SHAPE");
+	if (widths.strides > 0)
+		(void)printf("%-*s  ", widths.strides, "STRIDES");
+	(void)printf("%*s  %-*s  %s\n", widths.bytes, "BYTES", widths.file, "FILE", "OFFSET");
 	hoist_tensor_info tensor = {.size = sizeof tensor};
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
 		print_tensor(checkpoint, &widths, &tensor);
 		if (output_failed())
 			return STATUS_FAILED;
 	}
+	print_metadata(checkpoint);
 	size_t n_tensors = hoist_checkpoint_n_tensors(checkpoint);
 	size_t n_files = hoist_checkpoint_n_files(checkpoint);
 	uint64_t bytes = hoist_checkpoint_bytes(checkpoint);
@@ -114,19 +183,27 @@ static json_t *files_json(const hoist_checkpoint *checkpoint)
 	return files;
 }
 
-static json_t *tensor_json(const hoist_tensor_info *tensor)
+static json_t *list_json(const int64_t *values, int n)
 {
-	json_t *shape = json_array();
-	for (int i = 0; i < tensor->rank; i++) {
-		if (json_array_append_new(shape, json_integer(tensor->shape[i])) != 0) {
-			json_decref(shape);
+	json_t *list = json_array();
+	for (int i = 0; i < n; i++) {
+		if (json_array_append_new(list, json_integer(values[i])) != 0) {
+			json_decref(list);
 			return NULL;
 		}
 	}
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "name", json_text(tensor->name), "dtype",
-			 hoist_dtype_name(tensor->dtype), "shape", shape, "bytes",
-			 json_count(tensor->bytes), "file", json_count(tensor->file), "offset",
-			 json_count(tensor->offset));
+	return list;
+}
+
+static json_t *tensor_json(const hoist_tensor_info *tensor)
+{
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "name", json_text(tensor->name),
+			 "dtype", hoist_dtype_name(tensor->dtype), "shape",
+			 list_json(tensor->shape, tensor->rank), "strides",
+			 tensor->strides != NULL ? list_json(tensor->strides, tensor->rank)
+						 : json_null(),
+			 "bytes", json_count(tensor->bytes), "file", json_count(tensor->file),
+			 "offset", json_count(tensor->offset));
 }
 
 static json_t *tensors_json(const hoist_checkpoint *checkpoint)

@@ -141,11 +141,25 @@ static const char *escape_of(const char *text, size_t *ret, struct text *buffer)
 	return buffer->chars;
 }
 
+/* How many characters of ASCII, shown as they are, are next: most names are nothing else. */
+static size_t plain_length(const char *text)
+{
+	size_t n = 0;
+	while (text[n] >= ' ' && text[n] < 0x7f)
+		n++;
+	return n;
+}
+
 void print_escaped(FILE *out, const char *text)
 {
 	struct text buffer;
 	size_t length;
 	for (; *text != '\0'; text += length) {
+		length = plain_length(text);
+		if (length > 0) {
+			(void)fwrite(text, 1, length, out);
+			continue;
+		}
 		const char *escape = escape_of(text, &length, &buffer);
 		if (escape[0] != '\0')
 			(void)fputs(escape, out);
@@ -160,6 +174,11 @@ size_t escaped_width(const char *text)
 	size_t length;
 	size_t width = 0;
 	for (; *text != '\0'; text += length) {
+		length = plain_length(text);
+		if (length > 0) {
+			width += length;
+			continue;
+		}
 		const char *escape = escape_of(text, &length, &buffer);
 		width += escape[0] != '\0' ? strlen(escape) : 1;
 	}
