@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/* A file appears whole or not at all, whatever fails, and whatever was there before. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "io/output.h"
+
+/* --- calls that fail --- */
+
+enum call { NONE, NAMELESS, FALLOCATE, FSYNC, FTRUNCATE, LINKAT, RENAMEAT };
+
+static enum call failing;
+static int failing_with;
+static unsigned n_fsyncs;
+
+static bool fails(enum call call)
+{
+	if (failing != call)
+		return false;
+	errno = failing_with;
+	return true;
+}
+
+static void let_fail(enum call call, int err)
+{
+	failing = call;
+	failing_with = err;
+}
+
+int __real_openat(int folder, const char *path, int flags, ...);
+int __wrap_openat(int folder, const char *path, int flags, ...);
+int __wrap_openat(int folder, const char *path, int flags, ...)
+{
+	va_list arguments;
+	va_start(arguments, flags);
+	mode_t mode = va_arg(arguments, mode_t);
+	va_end(arguments);
+	if ((flags & O_TMPFILE) == O_TMPFILE && fails(NAMELESS))
+		return -1;
+	return __real_openat(folder, path, flags, mode);
+}
+
+#define WRAP(name, call, parameters, arguments)                                                    \
+	int __real_##name parameters;                                                              \
+	int __wrap_##name parameters;                                                              \
+	int __wrap_##name parameters                                                               \
+	{                                                                                          \
+		n_fsyncs += (call) == FSYNC;                                                       \
+		return fails(call) ? -1 : __real_##name arguments;                                 \
+	}
+
+WRAP(fallocate, FALLOCATE, (int fd, int mode, off_t offset, off_t bytes), (fd, mode, offset, bytes))
+WRAP(fsync, FSYNC, (int fd), (fd))
+WRAP(ftruncate, FTRUNCATE, (int fd, off_t bytes), (fd, bytes))
+WRAP(linkat, LINKAT, (int from, const char *old, int to, const char *name, int flags),
+     (from, old, to, name, flags))
+WRAP(renameat, RENAMEAT, (int from, const char *old, int to, const char *name),
+     (from, old, to, name))
+
+/* --- a folder --- */
+
+static char folder[512];
+static char path[1024];
+
+static void make_folder(void)
+{
+	const char *base = getenv("TMPDIR");
+	(void)snprintf(folder, sizeof folder, "%s/output.XXXXXX", base != NULL ? base : "/tmp");
+	cr_assert_not_null(mkdtemp(folder));
+	(void)snprintf(path, sizeof path, "%s/model", folder);
+	(void)umask(022);
+}
+
+/* How many names there are. */
+static unsigned n_names(void)
+{
+	DIR *dir = opendir(folder);
+	unsigned n = 0;
+	cr_assert_not_null(dir);
+	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+		n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+	closedir(dir);
+	return n;
+}
+
+static unsigned n_descriptors(void)
+{
+	unsigned n = 0;
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void put_file(const char *name, const char *text, mode_t mode)
+{
+	int fd = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	cr_assert_eq(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void expect_file(const char *name, const char *text, mode_t mode)
+{
+	char bytes[64] = {0};
+	struct stat st;
+	int fd = open(name, O_RDONLY);
+	cr_assert_geq(fd, 0, "%s", name);
+	cr_assert_eq(fstat(fd, &st), 0);
+	cr_assert_eq(read(fd, bytes, sizeof bytes - 1), (ssize_t)strlen(text));
+	close(fd);
+	cr_expect_str_eq(bytes, text);
+	cr_expect_eq(st.st_mode & 07777, mode, "%o", st.st_mode);
+	cr_expect(S_ISREG(st.st_mode));
+}
+
+/* --- writing --- */
+
+static struct hoist__output *begin(const char *text, unsigned flags)
+{
+	struct hoist__output *output = NULL;
+	cr_assert_eq(hoist__output_create(path, strlen(text), flags, &output), 0, "%s",
+		     hoist__error_text());
+	cr_assert_eq(hoist__output_write(output, 0, text, strlen(text)), 0);
+	return output;
+}
+
+static int write_file(const char *text, unsigned flags)
+{
+	struct hoist__output *output = begin(text, flags);
+	int err = hoist__output_finish(output);
+	if (err == 0)
+		err = hoist__output_publish(output);
+	if (err == 0)
+		err = hoist__output_sync_folder(output);
+	hoist__output_destroy(output);
+	return err;
+}
+
+static void expect_refused(unsigned flags, int code, const char *text)
+{
+	struct hoist__output *output = NULL;
+	unsigned before = n_descriptors();
+	cr_expect_eq(hoist__output_create(path, 5, flags, &output), code, "%s: %s", text,
+		     hoist__error_text());
+	cr_expect_null(output);
+	cr_expect_not_null(strstr(hoist__error_text(), text), "\"%s\" lacks \"%s\"",
+			   hoist__error_text(), text);
+	cr_expect_eq(n_descriptors(), before);
+}
+
+Test(io_output, a_new_file, .init = make_folder)
+{
+	unsigned before = n_descriptors();
+	struct hoist__output *output = begin("hello", 0);
+	cr_expect_eq(n_names(), 0);
+	cr_assert_eq(hoist__output_finish(output), 0);
+	cr_expect_eq(n_names(), 0);
+	cr_assert_eq(hoist__output_publish(output), 0);
+	cr_expect_eq(n_names(), 1);
+	hoist__output_destroy(output);
+	expect_file(path, "hello", 0644);
+	cr_expect_eq(n_descriptors(), before);
+	cr_expect_eq(unlink(path), 0);
+	(void)umask(077);
+	cr_expect_eq(write_file("", 0), 0);
+	expect_file(path, "", 0600);
+}
+
+Test(io_output, direct_blocks_are_cut_to_the_length, .init = make_folder)
+{
+	struct hoist__output *output;
+	cr_assert_eq(hoist__output_create(path, 5, 0, &output), 0);
+	const struct hoist__file *file = hoist__output_file(output);
+	if (file->direct_fd >= 0) {
+		void *block;
+		cr_assert_eq(posix_memalign(&block, HOIST__FILE_MAX_ALIGN, HOIST__FILE_MAX_ALIGN),
+			     0);
+		memset(block, 0, file->offset_align);
+		memcpy(block, "hello", 5);
+		cr_assert_eq(pwrite(file->direct_fd, block, file->offset_align, 0),
+			     (ssize_t)file->offset_align);
+		free(block);
+	} else {
+		cr_assert_eq(hoist__output_write(output, 0, "hello", 5), 0);
+	}
+	cr_assert_eq(hoist__output_finish(output), 0);
+	cr_assert_eq(hoist__output_publish(output), 0);
+	hoist__output_destroy(output);
+	expect_file(path, "hello", 0644);
+}
+
+Test(io_output, an_old_file_is_replaced_and_gives_its_mode, .init = make_folder)
+{
+	put_file(path, "old", 0640);
+	struct hoist__output *output = begin("new one", 0);
+	cr_assert_eq(hoist__output_finish(output), 0);
+	expect_file(path, "old", 0640);
+	cr_assert_eq(hoist__output_publish(output), 0);
+	hoist__output_destroy(output);
+	expect_file(path, "new one", 0640);
+	cr_expect_eq(n_names(), 1);
+}
+
+Test(io_output, what_is_not_published_leaves_nothing, .init = make_folder)
+{
+	put_file(path, "old", 0600);
+	hoist__output_destroy(begin("new", 0));
+	let_fail(NAMELESS, EOPNOTSUPP);
+	struct hoist__output *output = begin("new", 0);
+	cr_expect_eq(n_names(), 2, "a hidden file");
+	hoist__output_destroy(output);
+	cr_expect_eq(n_names(), 1);
+	expect_file(path, "old", 0600);
+}
+
+Test(io_output, a_link_is_replaced_not_what_it_points_to, .init = make_folder)
+{
+	char target[1024];
+	(void)snprintf(target, sizeof target, "%s/blob", folder);
+	put_file(target, "blob", 0600);
+	cr_assert_eq(symlink("blob", path), 0);
+	cr_expect_eq(write_file("new", 0), 0);
+	expect_file(path, "new", 0644);
+	expect_file(target, "blob", 0600);
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(symlink("nowhere", path), 0);
+	cr_expect_eq(write_file("newer", 0), 0);
+	expect_file(path, "newer", 0644);
+}
+
+Test(io_output, what_is_no_file_is_refused, .init = make_folder)
+{
+	size_t n = strlen(path);
+	cr_assert_eq(mkdir(path, 0700), 0);
+	expect_refused(0, -EISDIR, "it is a folder");
+	strcpy(path + n, "/");
+	expect_refused(0, -EISDIR, "it is a folder");
+	path[n] = '\0';
+	cr_assert_eq(rmdir(path), 0);
+	cr_assert_eq(symlink(".", path), 0);
+	expect_refused(0, -EISDIR, "it is a folder");
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(mkfifo(path, 0600), 0);
+	expect_refused(0, -EINVAL, "it is no file");
+	cr_assert_eq(unlink(path), 0);
+	strcpy(path + n, "/x");
+	expect_refused(0, -ENOENT, "opening the folder");
+	memset(path + strlen(folder) + 1, 'x', 256);
+	path[strlen(folder) + 257] = '\0';
+	expect_refused(0, -ENAMETOOLONG, "more than 255 bytes");
+	cr_expect_eq(n_names(), 0);
+}
+
+Test(io_output, nothing_is_replaced_if_so_asked, .init = make_folder)
+{
+	for (int hidden = 0; hidden < 2; hidden++) {
+		let_fail(hidden ? NAMELESS : NONE, EOPNOTSUPP);
+		cr_expect_eq(write_file("first", HOIST__OUTPUT_NO_REPLACE), 0);
+		expect_refused(HOIST__OUTPUT_NO_REPLACE, -EEXIST, "it is there already");
+		cr_assert_eq(unlink(path), 0);
+		struct hoist__output *output = begin("second", HOIST__OUTPUT_NO_REPLACE);
+		put_file(path, "meanwhile", 0600);
+		cr_assert_eq(hoist__output_finish(output), 0);
+		cr_expect_eq(hoist__output_publish(output), -EEXIST);
+		hoist__output_destroy(output);
+		expect_file(path, "meanwhile", 0600);
+		cr_expect_eq(n_names(), 1);
+		cr_assert_eq(unlink(path), 0);
+	}
+}
+
+Test(io_output, without_nameless_files, .init = make_folder)
+{
+	let_fail(NAMELESS, EISDIR);
+	put_file(path, "old", 0600);
+	cr_expect_eq(write_file("new", 0), 0);
+	expect_file(path, "new", 0600);
+	cr_expect_eq(n_names(), 1);
+	/* A refusal that says nothing of nameless files is one. */
+	let_fail(NAMELESS, EROFS);
+	expect_refused(0, -EROFS, "making a file in its folder");
+}
+
+Test(io_output, of_two_at_once_the_last_wins, .init = make_folder)
+{
+	struct hoist__output *a = begin("aaaa", 0);
+	struct hoist__output *b = begin("bb", 0);
+	cr_assert_eq(hoist__output_finish(a), 0);
+	cr_assert_eq(hoist__output_finish(b), 0);
+	cr_expect_eq(hoist__output_publish(b), 0);
+	expect_file(path, "bb", 0644);
+	cr_expect_eq(hoist__output_publish(a), 0);
+	expect_file(path, "aaaa", 0644);
+	hoist__output_destroy(a);
+	hoist__output_destroy(b);
+	cr_expect_eq(n_names(), 1);
+}
+
+Test(io_output, a_full_disk_is_known_before, .init = make_folder)
+{
+	put_file(path, "old", 0600);
+	let_fail(FALLOCATE, ENOSPC);
+	expect_refused(0, -ENOSPC, " bytes, and the file system has ");
+	let_fail(FALLOCATE, EDQUOT);
+	expect_refused(0, -EDQUOT, " free");
+	let_fail(FALLOCATE, EOPNOTSUPP);
+	cr_expect_eq(write_file("new", 0), 0);
+	expect_file(path, "new", 0600);
+}
+
+/* The limit is looked at, so that no SIGXFSZ comes; and a padded block does not pass it. */
+Test(io_output, the_limit_of_files, .init = make_folder)
+{
+	const struct rlimit limit = {5, RLIM_INFINITY};
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	struct hoist__output *output = NULL;
+	int err = hoist__output_create(path, 6, 0, &output);
+	int fits = hoist__output_create(path, 5, 0, &output);
+	bool direct = fits == 0 && hoist__output_file(output)->direct_fd >= 0;
+	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+	(void)setrlimit(RLIMIT_FSIZE, &none);
+	cr_expect_eq(err, -EFBIG);
+	cr_expect_eq(fits, 0);
+	cr_expect_not(direct);
+	hoist__output_destroy(output);
+}
+
+Test(io_output, every_failure_leaves_the_old_file, .init = make_folder)
+{
+	static const enum call calls[] = {FTRUNCATE, FSYNC, LINKAT, RENAMEAT};
+	put_file(path, "old", 0600);
+	unsigned before = n_descriptors();
+	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+		let_fail(calls[i], EIO);
+		n_fsyncs = 0;
+		cr_expect_eq(write_file("new", 0), -EIO, "call %zu", i);
+		cr_expect_leq(n_fsyncs, 1, "an fsync that failed is not tried again");
+		cr_expect_not_null(strstr(hoist__error_text(), path));
+		let_fail(NONE, 0);
+		expect_file(path, "old", 0600);
+		cr_expect_eq(n_names(), 1);
+	}
+	cr_expect_eq(n_descriptors(), before);
+	n_fsyncs = 0;
+	cr_expect_eq(write_file("new", HOIST__OUTPUT_NO_SYNC), 0);
+	cr_expect_eq(n_fsyncs, 0);
+}
