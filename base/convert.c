@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* base/convert.c - blocks of elements become f32 and from there what is wanted.
+ *
+ * f32 holds every value of the other two, so nothing is rounded twice.  Loops have no branches and
+ * a constant count, so that compilers make vectors of them at -O2, of 4 elements or, where the
+ * processor has AVX2, of 8.  All is done in integers, or in floats that are exact, so that the
+ * thread's rounding mode and flushing of subnormals have no part in it. */
+#include "config.h"
+
+#include "base/convert.h"
+
+#include <stdint.h>
+#include <string.h>
+
+enum { BLOCK = 256 };
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE uint32_t bits_of(float value)
+{
+	uint32_t bits;
+	memcpy(&bits, &value, sizeof bits);
+	return bits;
+}
+
+/* @a or @b, without a branch. */
+INLINE uint32_t choose(int32_t first, uint32_t a, uint32_t b)
+{
+	uint32_t mask = -(uint32_t)(first != 0);
+	return (a & mask) | (b & ~mask);
+}
+
+/* --- one element, as f32's bits --- */
+
+INLINE uint32_t from_bf16(uint32_t bits)
+{
+	uint32_t wide = bits << 16;
+	int32_t is_nan = (int32_t)(wide & 0x7fffffff) > 0x7f800000;
+	return wide | choose(is_nan, 0x00400000, 0);
+}
+
+INLINE uint32_t from_f16(uint32_t bits)
+{
+	uint32_t sign = (bits & 0x8000) << 16;
+	int32_t magnitude = (int32_t)(bits & 0x7fff);
+	/* Exponents from 15 to 127 above; infinities and NaNs keep the largest. */
+	uint32_t normal = ((uint32_t)magnitude << 13) + 0x38000000;
+	uint32_t special = ((uint32_t)magnitude << 13) | 0x7f800000;
+	special |= choose(magnitude > 0x7c00, 0x00400000, 0);
+	/* Zero and subnormals are multiples of 2^-24. */
+	uint32_t small = bits_of((float)magnitude * 0x1p-24f);
+	uint32_t value = choose(magnitude >= 0x7c00, special, normal);
+	return sign | choose(magnitude < 0x0400, small, value);
+}
+
+INLINE uint32_t to_bf16(uint32_t bits)
+{
+	int32_t is_nan = (int32_t)(bits & 0x7fffffff) > 0x7f800000;
+	uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+	return choose(is_nan, bits >> 16 | 0x0040, rounded);
+}
+
+/* The bits of a value's magnitude if f16 has it among its subnormals, else of 0. */
+INLINE uint32_t subnormal_f16(uint32_t bits)
+{
+	uint32_t magnitude = bits & 0x7fffffff;
+	return choose((int32_t)magnitude < 0x38800000, magnitude, 0);
+}
+
+/* @subnormal: the value of those bits. */
+INLINE uint32_t to_f16(uint32_t bits, float subnormal)
+{
+	uint32_t sign = bits >> 16 & 0x8000;
+	uint32_t magnitude = bits & 0x7fffffff;
+	int32_t order = (int32_t)magnitude;
+	/* From 2^-14 on: exponents from 127 to 15; what is rounded up beyond 65504 is infinity's
+	 * code. */
+	uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+	uint32_t special = choose(order > 0x7f800000, (magnitude >> 13 & 0x3ff) | 0x7e00, 0x7c00);
+	uint32_t large = choose(order >= 0x47800000, special, normal);
+	/* Below: multiples of 2^-24, whole ones and a rest, of which all is kept that can be one
+	 * half and above. */
+	float scaled = subnormal * 0x1p24f;
+	int32_t whole = (int32_t)scaled;
+	int32_t rest = (int32_t)((scaled - (float)whole) * 0x1p30f);
+	uint32_t up = ((uint32_t)whole & 1) + (uint32_t)rest > 1u << 29;
+	return sign | choose(order < 0x38800000, (uint32_t)whole + up, large);
+}
+
+/* --- blocks --- */
+
+union block {
+	uint32_t bits[BLOCK];
+	float values[BLOCK];
+};
+
+INLINE void load(union block *to, hoist_dtype type, const unsigned char *from, size_t n)
+{
+	uint16_t half[BLOCK];
+	void *target = type == HOIST_F32 ? (void *)to->bits : (void *)half;
+	size_t size = type == HOIST_F32 ? 4 : 2;
+	if (n < BLOCK)
+		memset(target, 0, BLOCK * size);
+	memcpy(target, from, n * size);
+	if (type == HOIST_F16)
+		for (int i = 0; i < BLOCK; i++)
+			to->bits[i] = from_f16(half[i]);
+	else if (type == HOIST_BF16)
+		for (int i = 0; i < BLOCK; i++)
+			to->bits[i] = from_bf16(half[i]);
+}
+
+INLINE void store(unsigned char *to, hoist_dtype type, const union block *from, size_t n)
+{
+	uint16_t half[BLOCK];
+	union block subnormal;
+	if (type == HOIST_F16) {
+		/* Compilers make vectors of casts by way of memory alone. */
+		for (int i = 0; i < BLOCK; i++)
+			subnormal.bits[i] = subnormal_f16(from->bits[i]);
+		for (int i = 0; i < BLOCK; i++)
+			half[i] = (uint16_t)to_f16(from->bits[i], subnormal.values[i]);
+	} else if (type == HOIST_BF16) {
+		for (int i = 0; i < BLOCK; i++)
+			half[i] = (uint16_t)to_bf16(from->bits[i]);
+	}
+	memcpy(to, type == HOIST_F32 ? (const void *)from->bits : (const void *)half,
+	       n * (type == HOIST_F32 ? 4 : 2));
+}
+
+INLINE void convert(unsigned char *to, hoist_dtype to_type, const unsigned char *from,
+		    hoist_dtype from_type, size_t n)
+{
+	size_t from_size = from_type == HOIST_F32 ? 4 : 2;
+	size_t to_size = to_type == HOIST_F32 ? 4 : 2;
+	/* A block has been read before it is written, and what is written lies before all that has
+	 * not been read. */
+	for (size_t i = 0; i < n; i += BLOCK) {
+		union block block;
+		size_t some = n - i < BLOCK ? n - i : BLOCK;
+		load(&block, from_type, from + i * from_size, some);
+		store(to + i * to_size, to_type, &block, some);
+	}
+}
+
+static void convert_plain(unsigned char *to, hoist_dtype to_type, const unsigned char *from,
+			  hoist_dtype from_type, size_t n)
+{
+	convert(to, to_type, from, from_type, n);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void convert_avx2(unsigned char *to, hoist_dtype to_type,
+							 const unsigned char *from,
+							 hoist_dtype from_type, size_t n)
+{
+	convert(to, to_type, from, from_type, n);
+}
+#endif
+
+bool hoist__converts(hoist_dtype from, hoist_dtype to)
+{
+	bool known_from = from == HOIST_F32 || from == HOIST_F16 || from == HOIST_BF16;
+	bool known_to = to == HOIST_F32 || to == HOIST_F16 || to == HOIST_BF16;
+	return known_from && known_to && from != to;
+}
+
+void hoist__convert(void *to, hoist_dtype to_type, const void *from, hoist_dtype from_type,
+		    size_t n)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2")) {
+		convert_avx2(to, to_type, from, from_type, n);
+		return;
+	}
+#endif
+	convert_plain(to, to_type, from, from_type, n);
+}
