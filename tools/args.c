@@ -36,6 +36,11 @@ static const struct {
 	{OPTION_RUNS, "runs", "N", "measure N times (1 to 99) and give the medians"},
 	{OPTION_QUICK, "quick", NULL, "alloc: only see whether it works; figures mean nothing"},
 	{OPTION_SVG, "svg", "FILE", "alloc: draw the figures too; needs gnuplot"},
+	{OPTION_CACHE, "cache", NULL, "from memory; what is not there yet is cached first"},
+	{OPTION_REPLACE, "replace", NULL, "add: also where it is cached already"},
+	{OPTION_NODE, "node", "N", "add: only memory of NUMA node N"},
+	{OPTION_PAGES, "pages", "KIND", "add: huge (the default, where they come), small, hugetlb"},
+	{OPTION_ALL, "all", NULL, "drop: everything"},
 	{OPTION_JSON, "json", NULL, "print one JSON object"},
 	{OPTION_HELP, "help", NULL, "show this"},
 };
@@ -159,6 +164,27 @@ static int take_runs(struct args *args, const char *value)
 	return STATUS_OK;
 }
 
+static int take_node(struct args *args, const char *value)
+{
+	char *end = NULL;
+	long node = strtol(value, &end, 10);
+	if (value[0] < '0' || value[0] > '9' || *end != '\0' || node > 1023)
+		return usage_value(args->command, "node", value, "a number from 0 to 1023");
+	args->node = (int)node;
+	return STATUS_OK;
+}
+
+static int take_pages(struct args *args, const char *value)
+{
+	static const char *const words[] = {"huge", "small", "hugetlb", NULL};
+	static const int pages[] = {HOIST_PAGES_DEFAULT, HOIST_PAGES_SMALL, HOIST_PAGES_HUGETLB};
+	int i = word_index(words, value);
+	if (i < 0)
+		return usage_value(args->command, "pages", value, "huge, small or hugetlb");
+	args->pages = pages[i];
+	return STATUS_OK;
+}
+
 static int take_option(struct args *args, unsigned bit, char *value)
 {
 	switch (bit) {
@@ -188,6 +214,19 @@ static int take_option(struct args *args, unsigned bit, char *value)
 		return STATUS_OK;
 	case OPTION_SVG:
 		args->svg = value;
+		return STATUS_OK;
+	case OPTION_NODE:
+		return take_node(args, value);
+	case OPTION_PAGES:
+		return take_pages(args, value);
+	case OPTION_ALL:
+		args->all = true;
+		return STATUS_OK;
+	case OPTION_CACHE:
+		args->cache = true;
+		return STATUS_OK;
+	case OPTION_REPLACE:
+		args->replace = true;
 		return STATUS_OK;
 	case OPTION_FORCE:
 		args->force = true;
@@ -277,7 +316,7 @@ static void long_options(const struct command *command, struct option ret[N_OPTI
 
 int args_parse(const struct command *command, int argc, char **argv, struct args *ret)
 {
-	struct args args = {.command = command, .device = "cpu"};
+	struct args args = {.command = command, .device = "cpu", .node = -1};
 	args.patterns = calloc((size_t)argc, sizeof *args.patterns); /* never more than words */
 	if (args.patterns == NULL)
 		return fail_memory();

@@ -31,6 +31,11 @@
 #define OPTION_RUNS (1u << 11)
 #define OPTION_QUICK (1u << 12)
 #define OPTION_SVG (1u << 13)
+#define OPTION_ALL (1u << 24)
+#define OPTION_CACHE (1u << 25)
+#define OPTION_NODE (1u << 26)
+#define OPTION_PAGES (1u << 27)
+#define OPTION_REPLACE (1u << 28)
 
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
@@ -47,6 +52,11 @@ struct args {
 	unsigned open_flags; /* of hoist_checkpoint_open */
 	unsigned runs;	     /* 0: the benchmark's default */
 	const char *svg;     /* NULL: no image */
+	int node;	     /* NUMA node; -1: none was given */
+	int pages;	     /* HOIST_PAGES_... */
+	bool all;
+	bool cache;
+	bool replace;
 	bool quick;
 	bool verify;
 	bool force;

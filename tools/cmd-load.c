@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/cached.h"
 #include "tools/format.h"
 #include "tools/json.h"
 #include "tools/operation.h"
@@ -71,8 +72,24 @@ static int print_json(const hoist_load_report *report, bool verified)
 	return json_print(object, true);
 }
 
+static int load_cached(const struct args *args)
+{
+	hoist_load_report report;
+	if (args->verify)
+		return args_refuse(args, "", "--verify",
+				   " is not for --cache: its files are compared by their identity");
+	int status = cached_load(args, &report);
+	if (status == STATUS_OK && args->json)
+		status = print_json(&report, false);
+	else if (status == STATUS_OK)
+		print_report(&report, false);
+	return status;
+}
+
 int cmd_load(const struct args *args)
 {
+	if (args->cache)
+		return load_cached(args);
 	struct operation op;
 	int status = operation_open(&op, args);
 	if (status == STATUS_OK)

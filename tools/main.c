@@ -35,7 +35,8 @@ static const struct command commands[] = {
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
 	 "which way each byte went, and why.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_VERIFY | OPTION_JSON, 1, 1, cmd_load},
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CACHE | OPTION_VERIFY | OPTION_JSON, 1, 1,
+	 cmd_load},
 	{"cat", "PATH TENSOR", "the raw bytes of a tensor on standard output",
 	 "Loads one tensor and writes its bytes, read back from the device.",
 	 OPTIONS_LOADING | OPTION_FORCE, 2, 2, cmd_cat},
@@ -43,6 +44,14 @@ static const struct command commands[] = {
 	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
 	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.",
 	 OPTIONS_LOADING | OPTION_JSON, 1, 1, cmd_digest},
+	{"cache", "add|list|drop [PATH]", "keep checkpoints in memory, for processes that restart",
+	 "add PATH: loads a checkpoint into memory that every process can map, copied on write,\n"
+	 "and gives it to a small process in the background that keeps it: `hoist load --cache`\n"
+	 "and hoist_cache_attach() then have it in milliseconds.\n"
+	 "list: what is cached.  drop PATH, or --all: gives the memory back.",
+	 OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_REPLACE |
+		 OPTION_NODE | OPTION_PAGES | OPTION_ALL | OPTION_JSON,
+	 1, 2, cmd_cache},
 	{"bench", "[WHAT [FILE]]", "measure, beside others",
 	 "Without WHAT: lists what can be measured.\n"
 	 "alloc: the allocator's speed, memory and calls, beside malloc of glibc, jemalloc,\n"
