@@ -21,6 +21,7 @@
 #include <hoist/memory.h>
 #include <hoist/mmap.h>
 #include <hoist/number.h>
+#include <hoist/save.h>
 #include <hoist/stream.h>
 
 #endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* The end of a save: nothing has a name before all of it is on the disk. */
+#include "config.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "lib/save.h"
+
+/* An index of more is none of ours. */
+#define MAX_INDEX_BYTES ((uint64_t)256 << 20)
+
+/* --- before --- */
+
+/* What was read is of one version. */
+static int check_sources(const struct hoist_save *save)
+{
+	const struct hoist__file *last = NULL;
+	int err = 0;
+	for (size_t i = 0; err == 0 && i < save->n_sources; i++) {
+		const struct hoist__save_source *source = &save->sources[i];
+		if (source->checkpoint == NULL)
+			continue;
+		const struct hoist_checkpoint *checkpoint = source->checkpoint;
+		const struct hoist__file *file =
+			checkpoint->files[checkpoint->tensors[source->index].file].file;
+		if (file != last)
+			err = hoist__file_changed(file);
+		last = file;
+	}
+	return err;
+}
+
+static int finish_files(struct hoist_save *save)
+{
+	int err = 0;
+	for (size_t f = 0; err == 0 && f < save->n_files; f++) {
+		struct hoist__save_file *file = &save->files[f];
+		if (file->digests != NULL) {
+			err = hoist__save_header(save, file);
+			if (err == 0)
+				err = hoist__output_write(file->output, 0, file->out.header,
+							  file->out.header_bytes);
+		}
+		if (err == 0)
+			err = hoist__output_finish(file->output);
+	}
+	if (err == 0 && save->index != NULL) {
+		err = hoist__output_write(save->index, 0, save->index_text, save->index_bytes);
+		if (err == 0)
+			err = hoist__output_finish(save->index);
+	}
+	return err;
+}
+
+/* --- shards of the checkpoint that is replaced --- */
+
+/* NAME-ddddd-of-ddddd.safetensors, of the NAME that index @index_name is of? */
+static bool is_shard(const char *file, const char *index_name)
+{
+	static const char pattern[] = "-ddddd-of-ddddd.safetensors";
+	size_t n = strlen(index_name) - strlen(".safetensors.index.json");
+	if (strncmp(file, index_name, n) != 0 || strlen(file) != n + sizeof pattern - 1)
+		return false;
+	for (size_t i = 0; i < sizeof pattern - 1; i++) {
+		bool digit = isdigit((unsigned char)file[n + i]) != 0;
+		if (pattern[i] == 'd' ? !digit : file[n + i] != pattern[i])
+			return false;
+	}
+	return true;
+}
+
+static const char *name_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash != NULL ? slash + 1 : path;
+}
+
+static bool is_written(const struct hoist_save *save, const char *file)
+{
+	for (size_t f = 0; f < save->n_files; f++)
+		if (strcmp(name_of(save->files[f].path), file) == 0)
+			return true;
+	return false;
+}
+
+/* The index that is replaced; NULL if there is none that can be read. */
+static struct hoist__index *read_old_index(const struct hoist_save *save)
+{
+	struct hoist__file *file;
+	struct hoist__index *index = NULL;
+	char *text = NULL;
+	if (hoist__file_open(AT_FDCWD, save->index_path, NULL, HOIST__FILE_NO_DIRECT, &file) < 0)
+		return NULL;
+	if (file->bytes <= MAX_INDEX_BYTES && (text = malloc((size_t)file->bytes + 1)) != NULL &&
+	    hoist__file_read(file, 0, text, (size_t)file->bytes) == 0 &&
+	    hoist__index_parse(save->index_path, text, (size_t)file->bytes, &index) < 0)
+		index = NULL;
+	free(text);
+	hoist__file_close(file);
+	return index;
+}
+
+/* Only what the old index named, and what is called as one of its shards. */
+static void remove_stale(const struct hoist_save *save, const struct hoist__index *old)
+{
+	if (old == NULL)
+		return;
+	const char *index_name = name_of(save->index_path);
+	for (size_t i = 0; i < old->n_files; i++)
+		if (is_shard(old->files[i], index_name) && !is_written(save, old->files[i])) {
+			hoist__log(load, "%s: removing %s, which it no longer names",
+				   save->index_path, old->files[i]);
+			hoist__output_remove(save->index, old->files[i]);
+		}
+}
+
+/* --- all of it --- */
+
+static int publish_files(struct hoist_save *save)
+{
+	int err = 0;
+	for (size_t f = 0; err == 0 && f < save->n_files; f++) {
+		err = hoist__output_publish(save->files[f].output);
+		if (err < 0 && f > 0)
+			err = hoist__fail_in(err, "%zu of %zu shards have been replaced", f,
+					     save->n_files);
+	}
+	if (err == 0 && save->index != NULL)
+		err = hoist__output_publish(save->index);
+	return err;
+}
+
+int hoist__save_publish(struct hoist_save *save)
+{
+	uint64_t start = hoist__now_ns();
+	int err = check_sources(save);
+	if (err == 0)
+		err = finish_files(save);
+	if (err == 0 && atomic_load_explicit(&save->cancelled, memory_order_relaxed))
+		err = hoist__fail(-ECANCELED, "the save was cancelled");
+	if (err < 0)
+		return err;
+	struct hoist__index *old = save->index != NULL ? read_old_index(save) : NULL;
+	err = publish_files(save);
+	if (err == 0)
+		err = hoist__output_sync_folder(save->files[0].output);
+	if (err == 0)
+		remove_stale(save, old);
+	hoist__index_destroy(old);
+	save->report.sync_ns = hoist__now_ns() - start;
+	return err;
+}
