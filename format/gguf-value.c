@@ -34,11 +34,6 @@ static const struct type {
 	[HOIST__GGUF_F64] = {"f64", 8, 25},
 };
 
-const char *hoist__gguf_type_name(uint64_t type)
-{
-	return type < HOIST__GGUF_N_TYPES ? types[type].name : NULL;
-}
-
 /* --- checking and measuring --- */
 
 /* A JSON string's bytes for one character, or those of its place in a plain text. */
@@ -314,6 +309,29 @@ static char *put_value(struct hoist__gguf *gguf, uint64_t type, char *out, bool 
 }
 
 /* --- pairs --- */
+
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as measure_array(). */
+static size_t value_bytes(const unsigned char *value, uint64_t type)
+{
+	if (type == HOIST__GGUF_STRING)
+		return 8 + hoist__gguf_number(value, 8);
+	if (type != HOIST__GGUF_ARRAY)
+		return types[type].bytes;
+	uint64_t element = hoist__gguf_number(value, 4);
+	uint64_t n = hoist__gguf_number(value + 4, 8);
+	size_t bytes = 12;
+	if (types[element].bytes > 0)
+		return bytes + n * types[element].bytes;
+	while (n-- > 0)
+		bytes += value_bytes(value + bytes, element);
+	return bytes;
+}
+
+size_t hoist__gguf_pair_bytes(const unsigned char *pair)
+{
+	size_t key = 8 + hoist__gguf_number(pair, 8);
+	return key + 4 + value_bytes(pair + key + 4, hoist__gguf_number(pair + key, 4));
+}
 
 static int read_alignment(struct hoist__gguf *gguf, size_t at, uint64_t type)
 {

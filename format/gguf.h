@@ -75,7 +75,7 @@ int hoist__gguf_fail(const struct hoist__gguf *gguf, int err, size_t at, const c
 /* The @n pairs at the cursor: into the manifest's metadata, as text, and the alignment. */
 int hoist__gguf_pairs(struct hoist__gguf *gguf, uint64_t n);
 
-/* "u32"; NULL if there is no such type. */
-const char *hoist__gguf_type_name(uint64_t type);
+/* The bytes of the pair that begins there, which has been read before. */
+size_t hoist__gguf_pair_bytes(const unsigned char *pair);
 
 #endif
