@@ -153,23 +153,33 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	return 0;
 }
 
-/* Nobody is called any more. */
-static void destroy_tellers(struct hoist__staging *ring)
+/* In the order of the streams; a device that has failed copies no more. */
+static unsigned finish_all(struct hoist__staging *ring, struct hoist__list *list)
 {
-	for (unsigned s = 0; s < ring->n_streams; s++)
+	unsigned n = 0;
+	for (struct hoist__list *node; (node = hoist__list_pop(list)) != NULL; n++) {
+		(void)hoist__slot_finish(ring, hoist__slot_of(node));
+		hoist__slot_make_free(ring, hoist__slot_of(node));
+	}
+	return n;
+}
+
+void hoist__staging_settle(struct hoist__staging *ring)
+{
+	ring->n_copying -= finish_all(ring, &ring->copying);
+	ring->n_fetching -= finish_all(ring, &ring->fetching);
+	ring->tells = false;
+	for (unsigned s = 0; s < ring->n_streams; s++) {
 		hoist__stream_destroy(ring->tellers[s]);
+		ring->tellers[s] = NULL;
+	}
 }
 
 void hoist__staging_destroy(struct hoist__staging *ring)
 {
 	if (ring == NULL)
 		return;
-	/* In the order of the streams; a device that has failed copies no more. */
-	for (struct hoist__list *node; (node = hoist__list_pop(&ring->copying)) != NULL;)
-		(void)hoist__slot_finish(ring, hoist__slot_of(node));
-	for (struct hoist__list *node; (node = hoist__list_pop(&ring->fetching)) != NULL;)
-		(void)hoist__slot_finish(ring, hoist__slot_of(node));
-	destroy_tellers(ring);
+	hoist__staging_settle(ring);
 	for (size_t e = 0; ring->events != NULL && e < (size_t)ring->n_slots * ring->n_streams; e++)
 		hoist__event_destroy(ring->events[e]);
 	if (ring->address != 0)

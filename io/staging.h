@@ -25,9 +25,9 @@
  *
  * Invariants: every slot is in exactly one state; a slot is never written before the events
  * behind its last copies completed.  The memory is one block, pinned and on the first device's node
- * (a ring without devices: plain memory), charged to the budget for the ring's life.  Reads complete
- * in any order; copies are queued in the order of hoist__slot_copy, on one stream for each device,
- * and slots come back in that order; fetches likewise.
+ * (a ring without devices: plain memory), charged to the budget for the ring's life.  Reads
+ * complete in any order; copies are queued in the order of hoist__slot_copy, on one stream for each
+ * device, and slots come back in that order; fetches likewise.
  *
  * Threads: one owner at a time (the pump of a load or a save).
  */
@@ -70,13 +70,14 @@ struct hoist__slot {
 #define HOIST__STAGING_MAX_STREAMS 16u
 
 struct hoist__staging_options {
-	/* Copies go here, one stream for each device that gets them; none: a ring that only the host
-	 * uses.  The ring does not own them. */
+	/* Copies go here, one stream for each device that gets them; none: a ring that only the
+	 * host uses.  The ring does not own them. */
 	struct hoist__dev_stream *const *streams;
 	unsigned n_streams;
 	struct hoist__pool *pool; /* PINNED, for the first stream's device; else HOST */
-	/* Called when a copy or a fetch may have ended, from a thread of the driver's, where the driver
-	 * can do that: a hint that there is something to reclaim.  Must not block.  NULL: nobody */
+	/* Called when a copy or a fetch may have ended, from a thread of the driver's, where the
+	 * driver can do that: a hint that there is something to reclaim.  Must not block.  NULL:
+	 * nobody */
 	void (*moved)(void *context);
 	void *context;
 	struct hoist__budget *budget;
@@ -94,8 +95,11 @@ struct hoist__staging;
 int hoist__staging_create(const struct hoist__staging_options *options,
 			  struct hoist__staging **ret);
 
-/* Waits for copies still in flight, then gives memory and budget back.  No slot may
- * be READING.  Takes NULL. */
+/* Waits for copies and fetches still in flight, whose slots are FREE then; from now on `moved` is
+ * not called, and nothing may be queued. */
+void hoist__staging_settle(struct hoist__staging *ring);
+
+/* Settles, then gives memory and budget back.  No slot may be READING.  Takes NULL. */
 void hoist__staging_destroy(struct hoist__staging *ring);
 
 size_t hoist__staging_slot_bytes(const struct hoist__staging *ring);
@@ -123,9 +127,10 @@ struct hoist__piece {
 	size_t device_stride;
 };
 
-/* Queues one copy per piece on stream @stream, and an event behind them.  May be called once for each
- * stream, the first with a FULL slot.  On failure the slot is still COPYING if any copy was queued (the
- * event may be missing: reclaim then synchronises the stream), and the error is returned. */
+/* Queues one copy per piece on stream @stream, and an event behind them.  May be called several
+ * times for each stream, the first time with a FULL slot.  On failure the slot is still COPYING if
+ * any copy was queued (the event may be missing: reclaim then synchronises the stream), and the
+ * error is returned. */
 int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
 		     const struct hoist__piece *pieces, size_t n_pieces);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "lib/buffer-private.h"
 #include "lib/load.h"
 #include "lib/objects.h"
 
@@ -21,22 +22,62 @@ size_t hoist_load_n_tensors(const hoist_load *load)
 	return load->plan.n_tensors;
 }
 
-static int make_buffer(struct hoist_load *load, size_t index, hoist_buffer **ret)
+/* Where a mapped tensor is: its file's map begins at the file's first selected byte. */
+static void find_mapped(const struct hoist_load *load, const struct hoist__entry *entry,
+			struct hoist__storage **storage, uint64_t *at)
 {
-	const struct hoist__entry *entry = &load->checkpoint->tensors[load->plan.tensors[index]];
-	const struct hoist__tensor *tensor = entry->tensor;
-	struct hoist__storage *storage = load->storages[load->n_storages > 1 ? entry->file : 0];
+	size_t e = 0;
+	while (e < load->plan.n_extents && load->plan.extents[e].file != entry->file)
+		e++;
+	*storage = load->mapped[entry->file];
+	*at = e < load->plan.n_extents ? entry->tensor->offset - load->plan.extents[e].begin : 0;
+}
+
+static int make_view(const struct hoist__plan_tensor *planned, const struct hoist__tensor *tensor,
+		     struct hoist__storage *storage, uint64_t at, hoist_buffer **ret)
+{
+	struct hoist__view view = {
+		.dtype = planned->dtype,
+		.rank = tensor->rank,
+		.offset = (size_t)at,
+		.shape = planned->shape,
+		.strides = planned->whole ? tensor->strides : NULL,
+	};
+	if (view.strides == NULL)
+		return hoist__buffer_over(storage, view.offset, view.dtype, view.rank, view.shape,
+					  ret);
+	int err = hoist__buffer_measure(view.dtype, view.rank, view.shape, &view.elements,
+					&view.bytes);
+	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);
+}
+
+static int make_buffer(struct hoist_load *load, size_t index, size_t target, hoist_buffer **ret)
+{
+	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
+	const struct hoist__entry *entry = &load->checkpoint->tensors[planned->index];
+	struct hoist__storage *storage = load->targets[target].storage;
 	struct hoist__storage *none = NULL;
-	if (storage == NULL) { /* a mapped load's file of which only empty tensors were selected */
-		int err = hoist__storage_none(load->device, &none);
+	uint64_t at = planned->target;
+	if (load->maps)
+		find_mapped(load, entry, &storage, &at);
+	if (planned->bytes == 0) { /* perhaps the only one of a mapped file */
+		int err = hoist__storage_none(load->targets[target].device, &none);
 		if (err < 0)
 			return err;
 		storage = none;
+		at = 0;
 	}
-	int err = hoist__buffer_over(storage, (size_t)load->plan.targets[index], tensor->dtype,
-				     tensor->rank, tensor->shape, ret);
+	int err = make_view(planned, entry->tensor, storage, at, ret);
 	hoist__storage_unref(none);
 	return err;
+}
+
+static int check_index(const struct hoist_load *load, size_t index)
+{
+	if (index < load->plan.n_tensors)
+		return 0;
+	return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
+			   load->plan.n_tensors);
 }
 
 int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor, hoist_buffer **ret)
@@ -44,19 +85,30 @@ int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor, hoist_
 	int err = check_loaded(load);
 	if (err < 0)
 		return err;
-	if (index >= load->plan.n_tensors)
-		return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
-				   load->plan.n_tensors);
-	err = make_buffer(load, index, ret);
+	err = check_index(load, index);
+	if (err == 0)
+		err = make_buffer(load, index, 0, ret);
 	if (err == 0 && ret_tensor != NULL)
-		*ret_tensor = load->plan.tensors[index];
+		*ret_tensor = load->plan.tensors[index].index;
 	return err;
+}
+
+int hoist_load_replica(hoist_load *load, size_t replica, size_t index, hoist_buffer **ret)
+{
+	int err = check_loaded(load);
+	if (err < 0)
+		return err;
+	if (replica + 1 >= load->n_targets)
+		return hoist__fail(-EINVAL, "replica %zu: the load has %zu", replica,
+				   load->n_targets - 1);
+	err = check_index(load, index);
+	return err < 0 ? err : make_buffer(load, index, replica + 1, ret);
 }
 
 static int compare_index(const void *a, const void *b)
 {
 	size_t first = *(const size_t *)a;
-	size_t second = *(const size_t *)b;
+	size_t second = ((const struct hoist__plan_tensor *)b)->index;
 	return (first > second) - (first < second);
 }
 
@@ -69,13 +121,14 @@ int hoist_load_buffer(hoist_load *load, const char *name, hoist_buffer **ret)
 	err = hoist_checkpoint_find(load->checkpoint, name, &tensor);
 	if (err < 0)
 		return err;
-	const size_t *found = bsearch(&tensor, load->plan.tensors, load->plan.n_tensors,
-				      sizeof *load->plan.tensors, compare_index);
+	const struct hoist__plan_tensor *found =
+		bsearch(&tensor, load->plan.tensors, load->plan.n_tensors,
+			sizeof *load->plan.tensors, compare_index);
 	if (found == NULL)
 		return hoist__fail(-ENOENT,
 				   "tensor \"%.200s\" is in the checkpoint, but was not selected",
 				   name);
-	return make_buffer(load, (size_t)(found - load->plan.tensors), ret);
+	return make_buffer(load, (size_t)(found - load->plan.tensors), 0, ret);
 }
 
 void hoist_load_progress(const hoist_load *load, uint64_t *done, uint64_t *total)
@@ -89,13 +142,14 @@ void hoist_load_progress(const hoist_load *load, uint64_t *done, uint64_t *total
 static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 {
 	const struct hoist__routes *routes = &load->routes;
-	const char *asked = load->io == HOIST_IO_DIRECT	  ? "direct, as asked"
-			    : load->io == HOIST_IO_CACHED ? "through the page cache, as asked"
-			    : load->io == HOIST_IO_MAP	  ? "mapped, as asked"
-							  : "direct unless cached";
+	const char *asked = load->options.io == HOIST_IO_DIRECT ? "direct, as asked"
+			    : load->options.io == HOIST_IO_CACHED
+				    ? "through the page cache, as asked"
+			    : load->options.io == HOIST_IO_MAP ? "mapped, as asked"
+							       : "direct unless cached";
 	if (load->plan.n_extents == 0)
 		asked = "nothing to read";
-	else if (load->io == HOIST_IO_MAP && !load->to_host)
+	else if (load->options.io == HOIST_IO_MAP && !load->to_host)
 		asked = "through the page cache: a device is not fed from a map";
 	int used = snprintf(text, bytes, "%s", asked);
 	const struct {
@@ -122,16 +176,16 @@ void hoist__load_finish_report(struct hoist_load *load)
 	report->bytes = load->plan.bytes;
 	report->n_tensors = load->plan.n_tensors;
 	report->budget_bytes = hoist__budget_limit(hoist__budget_of(load->budget));
-	report->emulated = hoist__dev_props(hoist__device_dev(load->device))->emulated;
+	report->emulated = hoist__dev_props(hoist__device_dev(load->targets[0].device))->emulated;
 	(void)snprintf(report->device, sizeof report->device, "%s",
-		       hoist_device_spec(load->device));
+		       hoist_device_spec(load->targets[0].device));
 	const char *engine = load->engine != NULL ? hoist__engine_name(load->engine) : "none";
 	const char *reason =
 		load->engine != NULL ? hoist__engine_reason(load->engine) : "no reads were needed";
 	(void)snprintf(report->engine, sizeof report->engine, "%s", engine);
 	(void)snprintf(report->engine_reason, sizeof report->engine_reason, "%s", reason);
 	describe_io(load, report->io_reason, sizeof report->io_reason);
-	if (load->to_host && load->io == HOIST_IO_MAP) {
+	if (load->maps) {
 		for (size_t e = 0; e < load->plan.n_extents; e++)
 			report->mapped_bytes +=
 				load->plan.extents[e].end - load->plan.extents[e].begin;
@@ -140,7 +194,7 @@ void hoist__load_finish_report(struct hoist_load *load)
 					      memory_order_relaxed);
 	}
 	struct hoist__pool *pool;
-	if (load->ring != NULL && hoist__device_staging_pool(load->device, &pool) == 0) {
+	if (load->ring != NULL && hoist__device_staging_pool(load->targets[0].device, &pool) == 0) {
 		struct hoist__pool_stats stats;
 		hoist__pool_stats(pool, &stats);
 		report->pinned_peak_bytes = stats.reserved_peak_bytes;

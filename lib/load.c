@@ -14,57 +14,75 @@
 #include "lib/objects.h"
 
 #define DEFAULT_TENSOR_ALIGN 256
-#define MAX_TENSOR_ALIGN 4096
+#define MAX_TENSOR_ALIGN HOIST__LOAD_MAX_ALIGN
+#define MAX_DEPTH 4096u
 
 /* --- start --- */
 
-static int check_options(const hoist_load_options *o)
+#define KNOWN_FLAGS                                                                                \
+	(HOIST_LOAD_CALLER_DRIVEN | HOIST_LOAD_POPULATE | HOIST_LOAD_DROP_CACHE |                  \
+	 HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY | HOIST_LOAD_SQPOLL | HOIST_LOAD_IOPOLL)
+
+static int check_way(const hoist_load_options *o)
 {
 	if ((unsigned)o->engine > HOIST_ENGINE_THREADS)
 		return hoist__fail(-EINVAL, "hoist_load_options.engine is %d; it is 0 to 2",
 				   (int)o->engine);
-	if ((unsigned)o->io > HOIST_IO_MAP)
-		return hoist__fail(-EINVAL, "hoist_load_options.io is %d; it is 0 to 3",
+	if ((unsigned)o->io > HOIST_IO_LAZY)
+		return hoist__fail(-EINVAL, "hoist_load_options.io is %d; it is 0 to 4",
 				   (int)o->io);
-	if ((o->flags & ~HOIST_LOAD_CALLER_DRIVEN) != 0)
+	if ((unsigned)o->map > HOIST_MAP_READ_WRITE)
+		return hoist__fail(-EINVAL, "hoist_load_options.map is %d; it is 0 to 2",
+				   (int)o->map);
+	if ((o->flags & ~KNOWN_FLAGS) != 0)
 		return hoist__fail(-EINVAL, "hoist_load_options.flags has unknown bits: 0x%x",
-				   o->flags);
-	if (o->tensor_align > MAX_TENSOR_ALIGN ||
-	    (o->tensor_align != 0 && !hoist__is_power_of_two(o->tensor_align)))
-		return hoist__fail(-EINVAL, "tensor_align is %zu; it is a power of two up to %d",
-				   o->tensor_align, MAX_TENSOR_ALIGN);
+				   o->flags & ~KNOWN_FLAGS);
+	if (o->chunk_bytes % 4096 != 0 || o->chunk_bytes > HOIST__GIB)
+		return hoist__fail(-EINVAL,
+				   "chunk_bytes is %zu; it is a multiple of 4096 up to 1 GiB",
+				   o->chunk_bytes);
+	if (o->depth > MAX_DEPTH)
+		return hoist__fail(-EINVAL, "depth is %u; it is at most %u", o->depth, MAX_DEPTH);
+	return 0;
+}
+
+static int check_lists(const hoist_load_options *o)
+{
 	if (o->n_tensors > 0 && o->tensors == NULL)
 		return hoist__fail(-EINVAL, "n_tensors is %zu, but tensors is NULL", o->n_tensors);
 	for (size_t i = 0; i < o->n_tensors; i++)
 		if (o->tensors[i] == NULL)
 			return hoist__fail(-EINVAL, "tensors[%zu] is NULL", i);
+	if (o->n_slices > 0 && o->slices == NULL)
+		return hoist__fail(-EINVAL, "n_slices is %zu, but slices is NULL", o->n_slices);
+	for (size_t i = 0; i < o->n_slices; i++)
+		if (o->slices[i].tensor == NULL)
+			return hoist__fail(-EINVAL, "slices[%zu].tensor is NULL", i);
+	if (o->n_slices > 0 && (o->flags & (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)) != 0)
+		return hoist__fail(-EINVAL, "digests are of whole tensors: load without slices, or "
+					    "without DIGEST and VERIFY");
+	if (o->n_replicas > 0 && o->replicas == NULL)
+		return hoist__fail(-EINVAL, "n_replicas is %zu, but replicas is NULL",
+				   o->n_replicas);
+	return 0;
+}
+
+static int check_options(const hoist_load_options *o)
+{
+	int err = check_way(o);
+	if (err == 0)
+		err = check_lists(o);
+	if (err < 0)
+		return err;
+	if (o->tensor_align > MAX_TENSOR_ALIGN ||
+	    (o->tensor_align != 0 && !hoist__is_power_of_two(o->tensor_align)))
+		return hoist__fail(-EINVAL, "tensor_align is %zu; it is a power of two up to %d",
+				   o->tensor_align, MAX_TENSOR_ALIGN);
 	if (o->stream != NULL && o->device != NULL && hoist_stream_device(o->stream) != o->device)
 		return hoist__fail(-EINVAL, "the stream belongs to %s, the load goes to %s",
 				   hoist_device_spec(hoist_stream_device(o->stream)),
 				   hoist_device_spec(o->device));
 	return 0;
-}
-
-/* The device, and for accelerators a stream: the caller's, or one of the load's own. */
-static int take_device(struct hoist_load *load, const hoist_load_options *o)
-{
-	int err = 0;
-	if (o->device != NULL)
-		load->device = hoist_device_ref(o->device);
-	else if (o->stream != NULL)
-		load->device = hoist_device_ref(hoist_stream_device(o->stream));
-	else
-		err = hoist_device_open("cpu", &load->device);
-	if (err < 0)
-		return err;
-	load->to_host = hoist__dev_api(hoist__device_dev(load->device)) == HOIST__API_CPU;
-	if (load->to_host)
-		return 0;
-	if (o->stream != NULL) {
-		load->stream = hoist_stream_ref(o->stream);
-		return 0;
-	}
-	return hoist_stream_create(load->device, &load->stream);
 }
 
 static int take_budget(struct hoist_load *load, const hoist_load_options *o)
@@ -76,90 +94,53 @@ static int take_budget(struct hoist_load *load, const hoist_load_options *o)
 	return hoist_budget_create(HOIST_BUDGET_DEFAULT, &load->budget);
 }
 
-/* One private map a file, from its first selected byte to its last. */
-static int map_files(struct hoist_load *load)
+static int make_plan(struct hoist_load *load, const hoist_load_options *o)
 {
-	const struct hoist__plan *plan = &load->plan;
-	for (size_t e = 0; e < plan->n_extents;) {
-		size_t file = plan->extents[e].file;
-		uint64_t begin = plan->extents[e].begin;
-		uint64_t end = begin;
-		for (; e < plan->n_extents && plan->extents[e].file == file; e++)
-			end = plan->extents[e].end;
-		struct hoist__map map;
-		int err = hoist__map_open(load->checkpoint->files[file].file,
-					  HOIST__MAP_COPY_ON_WRITE, begin, (size_t)(end - begin),
-					  &map);
-		if (err < 0)
-			return err;
-		err = hoist__storage_map(load->device, &map, false, &load->storages[file]);
-		if (err < 0) {
-			hoist__map_close(&map);
-			return err;
-		}
-	}
-	/* From here on a target is the distance from its file's first selected byte. */
-	uint64_t begin = 0;
-	size_t file = SIZE_MAX;
-	for (size_t i = 0; i < plan->n_tensors; i++) {
-		const struct hoist__entry *entry = &load->checkpoint->tensors[plan->tensors[i]];
-		if (entry->tensor->bytes == 0)
-			continue;
-		if (entry->file != file)
-			begin = entry->tensor->offset;
-		file = entry->file;
-		plan->targets[i] = entry->tensor->offset - begin;
-	}
-	return 0;
+	const struct hoist__plan_options options = {
+		.kind = load->to_host ? HOIST__PLAN_HOST : HOIST__PLAN_DEVICE,
+		.tensor_align = o->tensor_align != 0 ? o->tensor_align : DEFAULT_TENSOR_ALIGN,
+		.patterns = o->tensors,
+		.n_patterns = o->n_tensors,
+		.slices = o->slices,
+		.n_slices = o->n_slices,
+		.dtype = o->dtype,
+	};
+	return hoist__plan_make(load->checkpoint, &options, &load->plan);
 }
 
-static int allocate(struct hoist_load *load)
+static int list_files(struct hoist_load *load)
 {
-	bool map = load->to_host && load->io == HOIST_IO_MAP;
-	load->n_storages = map ? load->checkpoint->n_files : 1;
-	load->storages =
-		calloc(load->n_storages > 0 ? load->n_storages : 1, sizeof *load->storages);
-	if (load->storages == NULL)
-		return hoist__fail_nomem("a load", load->n_storages * sizeof *load->storages);
-	if (map)
-		return map_files(load);
-	hoist_memory *memory;
-	int err = hoist__device_buffers(load->device, false, &memory);
-	if (err < 0)
-		return err;
-	bool lazy = hoist__load_is_lazy(load);
-	size_t align = lazy	       ? HOIST__HUGE_PAGE_BYTES
-		       : load->to_host ? (size_t)load->plan.align
-				       : MAX_TENSOR_ALIGN;
-	err = hoist__storage_create(memory, NULL, (size_t)load->plan.destination_bytes, align,
-				    lazy ? HOIST__STORAGE_UNPOPULATED : 0, &load->storages[0]);
-	if (err < 0)
-		return hoist__fail_in(err, "the destination of %llu tensors on %s",
-				      (unsigned long long)load->plan.n_tensors,
-				      hoist_device_spec(load->device));
-	return 0;
-}
-
-static int prepare(struct hoist_load *load, const hoist_load_options *o)
-{
-	int err = take_device(load, o);
-	if (err == 0)
-		err = take_budget(load, o);
-	if (err == 0)
-		err = hoist__plan_select(load->checkpoint, o->tensors, o->n_tensors, &load->plan);
-	if (err == 0)
-		err = hoist__plan_lay_out(
-			load->checkpoint, load->to_host ? HOIST__PLAN_HOST : HOIST__PLAN_DEVICE,
-			o->tensor_align != 0 ? o->tensor_align : DEFAULT_TENSOR_ALIGN, &load->plan);
-	if (err < 0)
-		return err;
 	size_t n = load->checkpoint->n_files;
 	load->files = calloc(n > 0 ? n : 1, sizeof *load->files);
 	if (load->files == NULL)
 		return hoist__fail_nomem("a load", n * sizeof *load->files);
 	for (size_t f = 0; f < n; f++)
 		load->files[f] = load->checkpoint->files[f].file;
-	return allocate(load);
+	return 0;
+}
+
+static int make_digests(struct hoist_load *load)
+{
+	if (load->maps)
+		return hoist__fail(-EINVAL,
+				   "digests are made while bytes are read, which maps are not");
+	return hoist__digests_create(load);
+}
+
+static int prepare(struct hoist_load *load, const hoist_load_options *o)
+{
+	int err = hoist__load_take_devices(load, o);
+	if (err == 0)
+		err = take_budget(load, o);
+	if (err == 0)
+		err = make_plan(load, o);
+	if (err == 0)
+		err = list_files(load);
+	if (err == 0 && (o->flags & (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)) != 0)
+		err = make_digests(load);
+	if (err == 0)
+		err = hoist__load_allocate(load);
+	return err;
 }
 
 /* Locks, and a condition on the monotonic clock is not needed: waits have no limit. */
@@ -184,17 +165,14 @@ static int init_locks(struct hoist_load *load)
 
 static void free_load(struct hoist_load *load)
 {
-	for (size_t i = 0; load->storages != NULL && i < load->n_storages; i++)
-		hoist__storage_unref(load->storages[i]);
-	free(load->storages);
+	hoist__load_drop_targets(load);
+	hoist__digests_destroy(load->digests);
 	free(load->files);
-	free(load->slots);
 	free(load->copying);
-	free(load->inflight);
+	free(load->pieces);
+	free(load->flights);
 	hoist__plan_fini(&load->plan);
-	hoist_stream_unref(load->stream);
 	hoist_budget_unref(load->budget);
-	hoist_device_unref(load->device);
 	hoist_checkpoint_close(load->checkpoint);
 	pthread_cond_destroy(&load->ended);
 	pthread_mutex_destroy(&load->driving);
@@ -260,8 +238,9 @@ int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *opt
 		return err;
 	}
 	load->checkpoint = hoist__checkpoint_ref(checkpoint);
-	load->engine_kind = o.engine;
-	load->io = o.io;
+	load->options = o;
+	hoist__list_init(&load->free_flights);
+	hoist__list_init(&load->parked);
 	load->caller_driven = (o.flags & HOIST_LOAD_CALLER_DRIVEN) != 0;
 	load->pid = getpid();
 	load->start_ns = hoist__now_ns();

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/load.h - a load's state: what load.c (the object), load-result.c
- * (what it gave) and pump*.c (the work) share.
+/* lib/load.h - a load's state, and which file does what with it.
+ *
+ *   load.c           the object: start, drive, wait, cancel, end
+ *   load-target.c    devices, streams, and the memory that bytes go to
+ *   load-result.c    what it gave: buffers, figures, words
+ *   load-digest.c    digests of tensors while their bytes pass
+ *   pump.c           begin, one round, end
+ *   pump-submit.c    chunks become requests
+ *   pump-complete.c  finished requests, in order where that matters
+ *   pump-move.c      the pieces of a staged chunk: copied to devices, gathered, converted
  *
  * One pump moves the whole load forward; nothing calls back into it:
  *
- *     plan --chunk--> engine --request--> [slot --copy--> device]
- *       ^                                    |
- *       +------- a free request or slot -----+
+ *     plan --chunk--> engine --+--image---------------------> [digest] done
+ *       ^                      +--staged--> slot [digest] --move--> host: done
+ *       |                                                 --copy--> each device --> done
+ *       +------- a free request or slot -------------------------------------+
  *
- *   begin    opens what the driving thread must own: the engine
- *   step     reclaim copied slots, submit chunks while there is room, reap, copy
+ *   begin    opens what the driving thread must own: the ring of slots, the engine
+ *   step     reclaim copied slots, submit chunks while there is room, reap, move
  *   end      on success, failure or cancel: everything in flight is brought
  *            home, then files are checked, then the report is final
  *
@@ -43,8 +52,9 @@
 #include "lib/plan.h"
 #include "lib/storage.h"
 
-#define HOIST__LOAD_DEPTH 32 /* reads in flight, of 2 MiB (device) or 4 MiB (host) */
+#define HOIST__LOAD_DEPTH 32u /* reads in flight, of 2 MiB (staged) or 4 MiB (images) */
 #define HOIST__LOAD_CHUNK_BYTES ((size_t)4 << 20)
+#define HOIST__LOAD_MAX_ALIGN 4096 /* of tensors on a device */
 
 enum hoist__phase {
 	HOIST__PHASE_READY,
@@ -53,11 +63,14 @@ enum hoist__phase {
 	HOIST__PHASE_DONE
 };
 
-/* A read in flight to the host; a slot plays this part on the way to a device. */
-struct hoist__inflight {
-	struct hoist__request request;
+/* One chunk on its way: submitted, read, and, where digests are made, waiting for its turn.
+ * A read of an image uses `own`, a staged one its slot's request. */
+struct hoist__flight {
 	struct hoist__chunk chunk;
-	struct hoist__inflight *next_free;
+	struct hoist__request own;
+	struct hoist__slot *slot; /* NULL: an image */
+	uint64_t turn;		  /* chunks are numbered in the order of the plan */
+	struct hoist__list node;  /* free, or parked until its turn comes */
 };
 
 /* Why chunks went the way they went: counted for the report. */
@@ -69,34 +82,49 @@ struct hoist__routes {
 	const char *note;   /* why one file has no direct descriptor */
 };
 
+/* Where bytes go: the device asked for, then the replicas. */
+struct hoist__target {
+	hoist_device *device;
+	hoist_stream *stream; /* NULL for the host */
+	struct hoist__storage *storage;
+};
+
+struct hoist__digests;
+
 struct hoist_load {
 	/* Set at start, then constant. */
 	hoist_checkpoint *checkpoint;
-	hoist_device *device;
-	hoist_stream *stream; /* NULL for the host */
+	hoist_load_options options; /* values only: its pointers are not followed any more */
 	hoist_budget *budget;
-	enum hoist_engine engine_kind;
-	enum hoist_io io;
 	bool caller_driven;
 	bool to_host;
+	bool maps; /* MAP to the host: nothing is read here */
 	pid_t pid;
 	struct hoist__plan plan;
-	struct hoist__storage **storages; /* one; for maps one a file (NULL if unused) */
-	size_t n_storages;
+	size_t n_targets; /* 1 and more */
+	struct hoist__target *targets;
+	struct hoist__storage **mapped;	  /* maps: one for each file, NULL if it is not used */
 	const struct hoist__file **files; /* the checkpoint's, for the engine */
+	struct hoist__digests *digests;	  /* NULL: none are made */
 
 	/* The pump's. */
 	enum hoist__phase phase;
 	struct hoist__engine *engine;
-	struct hoist__populator *populator; /* host, large destinations */
+	struct hoist__populator *populator; /* images in large fresh memory */
 	size_t populated;
-	struct hoist__staging *ring; /* device */
-	struct hoist__chunk *slots; /* what each slot holds, by its index in the ring */
-	size_t *copying; /* useful bytes of each slot being copied, a FIFO */
+	struct hoist__staging *ring; /* for staged chunks; NULL if there are none */
+	struct hoist__flight *flights;
+	struct hoist__list free_flights;
+	struct hoist__list parked;   /* in no order: those whose turn has not come */
+	struct hoist__piece *pieces; /* room for one batch of copies */
+	size_t *copying;	     /* useful bytes of each slot being copied, a FIFO */
 	unsigned copying_first;
-	struct hoist__inflight *inflight; /* host: HOIST__LOAD_DEPTH of them */
-	struct hoist__inflight *free_inflight;
+	size_t image_bytes; /* of a chunk, at most */
+	size_t staged_bytes;
+	unsigned depth;
 	unsigned n_inflight; /* reads submitted and not yet reaped */
+	uint64_t next_turn;  /* of the chunk to submit next */
+	uint64_t turn;	     /* of the chunk that is digested and moved next */
 	struct hoist__cursor cursor;
 	struct hoist__chunk next; /* the chunk to submit next, if has_next */
 	bool has_next;
@@ -122,10 +150,27 @@ struct hoist_load {
  * this size on the populating threads pay for themselves. */
 #define HOIST__LOAD_LAZY_BYTES ((uint64_t)8 << 20)
 
-static inline bool hoist__load_is_lazy(const struct hoist_load *load)
-{
-	return load->to_host && load->plan.destination_bytes >= HOIST__LOAD_LAZY_BYTES;
-}
+bool hoist__load_is_lazy(const struct hoist_load *load);
+
+/* Takes devices and streams; then, for a plan that is laid out, the memory.
+ * Returns: as hoist_load_start(). */
+int hoist__load_take_devices(struct hoist_load *load, const hoist_load_options *options);
+int hoist__load_allocate(struct hoist_load *load);
+void hoist__load_drop_targets(struct hoist_load *load);
+
+/* --- digests --- */
+
+/* Reads what the checkpoint holds, if it is to be compared.
+ * Returns: 0; -ENODATA (it holds none, or not what belongs to its tensors); -ENOMEM. */
+int hoist__digests_create(struct hoist_load *load);
+void hoist__digests_destroy(struct hoist__digests *digests); /* takes NULL */
+
+/* The bytes of @chunk, whose turn it is, at @bytes (its `offset` in the file).
+ * Returns: 0; -EBADMSG (a tensor's digest is not what the checkpoint holds: with both); -ENOMEM. */
+int hoist__digests_pass(struct hoist_load *load, const struct hoist__chunk *chunk,
+			const unsigned char *bytes);
+
+/* --- the rest --- */
 
 /* One round; waits up to @timeout_ns.  True once the phase is DONE. */
 bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns);

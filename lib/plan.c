@@ -1,197 +1,126 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "lib/plan.h"
-
-#include <fnmatch.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/checked.h"
+#include "base/convert.h"
 #include "base/error.h"
+#include "lib/plan-private.h"
+
+#define ARENA_BYTES ((size_t)16384)
+
+void *hoist__plan_alloc(struct hoist__plan *plan, size_t bytes)
+{
+	struct hoist__arena *arena = plan->arena;
+	bytes = (bytes + 7) & ~(size_t)7;
+	if (arena == NULL || arena->bytes - arena->used < bytes) {
+		size_t size = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
+		arena = malloc(sizeof *arena + size);
+		if (arena == NULL) {
+			(void)hoist__fail_nomem("slices of a plan", size);
+			return NULL;
+		}
+		*arena = (struct hoist__arena){.next = plan->arena, .bytes = size};
+		plan->arena = arena;
+	}
+	void *ret = (unsigned char *)(arena + 1) + arena->used;
+	arena->used += bytes;
+	return ret;
+}
 
 void hoist__plan_fini(struct hoist__plan *plan)
 {
+	while (plan->arena != NULL) {
+		struct hoist__arena *next = plan->arena->next;
+		free(plan->arena);
+		plan->arena = next;
+	}
 	free(plan->tensors);
-	free(plan->targets);
 	free(plan->extents);
-	free(plan->pieces);
+	free(plan->runs);
 	*plan = (struct hoist__plan){0};
 }
 
-/* --- selection --- */
-
-/* Marks what @pattern selects; an exact name is that tensor alone. */
-static int mark(const hoist_checkpoint *checkpoint, const char *pattern, unsigned char *wanted)
+static int check_dtype(hoist_dtype dtype)
 {
-	size_t exact;
-	if (hoist_checkpoint_find(checkpoint, pattern, &exact) == 0) {
-		wanted[exact] = 1;
+	if (dtype == HOIST_DTYPE_INVALID || dtype == HOIST_F32 || dtype == HOIST_F16 ||
+	    dtype == HOIST_BF16)
 		return 0;
-	}
-	bool found = false;
-	for (size_t t = 0; strpbrk(pattern, "*?[") != NULL && t < checkpoint->n_tensors; t++)
-		if (fnmatch(pattern, checkpoint->tensors[t].tensor->name, 0) == 0) {
-			wanted[t] = 1;
-			found = true;
-		}
-	if (found)
-		return 0;
-	return hoist__fail(-ENOENT,
-			   "no tensor is called or matches \"%.200s\"; `hoist ls` lists them",
-			   pattern);
+	const char *name = hoist_dtype_name(dtype);
+	return hoist__fail(
+		-EINVAL,
+		"load: nothing is converted to dtype %d (%s); f32, f16 and bf16 are what "
+		"there is",
+		(int)dtype, name != NULL ? name : "none of hoist's");
 }
 
-int hoist__plan_select(const hoist_checkpoint *checkpoint, const char *const *patterns,
-		       size_t n_patterns, struct hoist__plan *plan)
+/* One run for each tensor that is not empty. */
+static int make_runs(const hoist_checkpoint *checkpoint, const struct hoist__plan_options *options,
+		     struct hoist__range *const *ranges, struct hoist__plan *plan)
 {
-	size_t n = checkpoint->n_tensors;
-	unsigned char *wanted = calloc(n > 0 ? n : 1, 1);
-	plan->tensors = calloc(n > 0 ? n : 1, sizeof *plan->tensors);
-	plan->targets = calloc(n > 0 ? n : 1, sizeof *plan->targets);
-	int err = 0;
-	if (wanted == NULL || plan->tensors == NULL || plan->targets == NULL)
-		err = hoist__fail_nomem("a plan", n * 2 * sizeof *plan->tensors);
-	else
-		memset(wanted, patterns == NULL, n);
-	for (size_t p = 0; err == 0 && p < n_patterns; p++)
-		err = mark(checkpoint, patterns[p], wanted);
-	for (size_t t = 0; err == 0 && t < n; t++)
-		if (wanted[t]) {
-			plan->tensors[plan->n_tensors++] = t;
-			plan->bytes += checkpoint->tensors[t].tensor->bytes;
-		}
-	free(wanted);
-	return err;
-}
-
-/* --- layout --- */
-
-static struct hoist__extent *add_extent(const hoist_checkpoint *checkpoint,
-					struct hoist__plan *plan, const struct hoist__entry *entry)
-{
-	struct hoist__extent *last =
-		plan->n_extents > 0 ? &plan->extents[plan->n_extents - 1] : NULL;
-	const struct hoist__tensor *tensor = entry->tensor;
-	if (last == NULL || last->file != entry->file || last->end != tensor->offset) {
-		const struct hoist__file *file = checkpoint->files[entry->file].file;
-		uint64_t align = hoist__max_u64(file->offset_align, file->memory_align);
-		last = &plan->extents[plan->n_extents++];
-		*last = (struct hoist__extent){
-			.file = entry->file,
-			.begin = tensor->offset,
-			.align = hoist__max_u64(HOIST__PLAN_ALIGN, align),
-			.first_piece = plan->n_pieces,
-		};
-		plan->align = hoist__max_u64(plan->align, last->align);
-	}
-	last->end = tensor->offset + tensor->bytes;
-	return last;
-}
-
-/* The tensor goes on where its neighbour in the file ended if that is aligned. */
-static bool add_to_piece(struct hoist__plan *plan, struct hoist__extent *extent,
-			 const struct hoist__tensor *tensor, uint64_t align, uint64_t *target)
-{
-	struct hoist__plan_piece *last =
-		extent->n_pieces > 0 ? &plan->pieces[plan->n_pieces - 1] : NULL;
-	if (last == NULL || (last->target + last->bytes) % align != 0) {
-		uint64_t start = hoist__round_up(plan->destination_bytes, align);
-		last = &plan->pieces[plan->n_pieces++];
-		*last = (struct hoist__plan_piece){.begin = tensor->offset, .target = start};
-		extent->n_pieces++;
-	}
-	*target = last->target + last->bytes;
-	last->bytes += tensor->bytes;
-	plan->destination_bytes = last->target + last->bytes;
-	return plan->destination_bytes <= INT64_MAX;
-}
-
-/* Each extent's image begins where the one before it ended; tensors lie in it as
- * in the file. */
-static bool place_images(const hoist_checkpoint *checkpoint, struct hoist__plan *plan)
-{
-	uint64_t used = 0;
-	for (size_t e = 0; e < plan->n_extents; e++) {
-		struct hoist__extent *extent = &plan->extents[e];
-		extent->image = hoist__round_up(used, extent->align);
-		used = extent->image + hoist__round_up(extent->end, extent->align) -
-		       hoist__round_down(extent->begin, extent->align);
-		if (used > INT64_MAX)
-			return false;
-	}
-	plan->destination_bytes = used;
-	size_t e = 0;
 	for (size_t i = 0; i < plan->n_tensors; i++) {
-		const struct hoist__entry *entry = &checkpoint->tensors[plan->tensors[i]];
-		if (entry->tensor->bytes == 0)
+		struct hoist__plan_tensor *tensor = &plan->tensors[i];
+		hoist_dtype own = checkpoint->tensors[tensor->index].tensor->dtype;
+		tensor->dtype = hoist__converts(own, options->dtype) ? options->dtype : own;
+		struct hoist__run *run = &plan->runs[plan->n_runs];
+		int made = hoist__plan_cut(checkpoint, plan, i, ranges != NULL ? ranges[i] : NULL,
+					   run);
+		if (made < 0)
+			return made;
+		if (made == 0)
 			continue;
-		while (plan->extents[e].file != entry->file ||
-		       plan->extents[e].end <= entry->tensor->offset)
-			e++;
-		const struct hoist__extent *extent = &plan->extents[e];
-		plan->targets[i] = extent->image + entry->tensor->offset -
-				   hoist__round_down(extent->begin, extent->align);
+		plan->n_runs++;
+		if (__builtin_add_overflow(plan->bytes, hoist__run_bytes(run), &plan->bytes) ||
+		    plan->bytes > INT64_MAX)
+			return hoist__fail(-EOVERFLOW,
+					   "the selected tensors' bytes do not fit in 63 bits");
 	}
-	return true;
-}
-
-int hoist__plan_lay_out(const hoist_checkpoint *checkpoint, enum hoist__plan_kind kind,
-			uint64_t tensor_align, struct hoist__plan *plan)
-{
-	size_t n = plan->n_tensors > 0 ? plan->n_tensors : 1;
-	plan->kind = kind;
-	plan->align = HOIST__PLAN_ALIGN;
-	plan->extents = calloc(n, sizeof *plan->extents);
-	plan->pieces = kind == HOIST__PLAN_DEVICE ? calloc(n, sizeof *plan->pieces) : NULL;
-	if (plan->extents == NULL || (kind == HOIST__PLAN_DEVICE && plan->pieces == NULL))
-		return hoist__fail_nomem("a plan", n * sizeof *plan->extents);
-	bool fits = true;
-	for (size_t i = 0; i < plan->n_tensors && fits; i++) {
-		const struct hoist__entry *entry = &checkpoint->tensors[plan->tensors[i]];
-		if (entry->tensor->bytes == 0)
-			continue;
-		struct hoist__extent *extent = add_extent(checkpoint, plan, entry);
-		if (kind == HOIST__PLAN_DEVICE)
-			fits = add_to_piece(plan, extent, entry->tensor, tensor_align,
-					    &plan->targets[i]);
-	}
-	if (fits && kind == HOIST__PLAN_HOST)
-		fits = place_images(checkpoint, plan);
-	if (!fits)
-		return hoist__fail(-EOVERFLOW,
-				   "the selected tensors do not fit in 63 bits of address");
 	return 0;
 }
 
-/* --- chunks --- */
-
-bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
-		      struct hoist__cursor *cursor, struct hoist__chunk *ret)
+static int make(const hoist_checkpoint *checkpoint, const struct hoist__plan_options *options,
+		struct hoist__plan *plan)
 {
-	if (cursor->extent == plan->n_extents)
-		return false;
-	const struct hoist__extent *extent = &plan->extents[cursor->extent];
-	uint64_t first = hoist__round_down(extent->begin, extent->align);
-	uint64_t offset = cursor->offset > first ? cursor->offset : first;
-	uint64_t target = extent->image + (offset - first);
-	uint64_t most = plan->kind == HOIST__PLAN_HOST ? max_bytes - target % max_bytes : max_bytes;
-	uint64_t end = hoist__min_u64(offset + most, hoist__round_up(extent->end, extent->align));
-	*ret = (struct hoist__chunk){
-		.extent = cursor->extent,
-		.offset = offset,
-		.bytes = (size_t)(end - offset),
-		.need = (size_t)(hoist__min_u64(end, extent->end) - offset),
-		.skip = (size_t)(extent->begin > offset ? extent->begin - offset : 0),
-		.target = target,
-	};
-	if (end >= extent->end) {
-		cursor->extent++;
-		cursor->offset = 0;
-	} else {
-		cursor->offset = end;
+	int err = check_dtype(options->dtype);
+	if (err == 0)
+		err = hoist__plan_select(checkpoint, options, plan);
+	if (err < 0)
+		return err;
+	size_t n = plan->n_tensors > 0 ? plan->n_tensors : 1;
+	struct hoist__range **ranges = NULL;
+	if (options->n_slices > 0) {
+		ranges = calloc(n, sizeof *ranges);
+		if (ranges == NULL)
+			return hoist__fail_nomem("slices of a plan", n * sizeof *ranges);
+		err = hoist__plan_ranges(checkpoint, options, plan, ranges);
 	}
-	return true;
+	plan->runs = calloc(n, sizeof *plan->runs);
+	if (err == 0 && plan->runs == NULL)
+		err = hoist__fail_nomem("a plan", n * sizeof *plan->runs);
+	if (err == 0)
+		err = make_runs(checkpoint, options, ranges, plan);
+	free(ranges);
+	return err < 0 ? err : hoist__plan_extents(checkpoint, options->tensor_align, plan);
+}
+
+int hoist__plan_make(const hoist_checkpoint *checkpoint, const struct hoist__plan_options *options,
+		     struct hoist__plan *plan)
+{
+	*plan = (struct hoist__plan){
+		.kind = options->kind,
+		.max_parts = options->max_parts > 0 ? options->max_parts : 1,
+		.align = HOIST__PLAN_ALIGN,
+	};
+	int err = make(checkpoint, options, plan);
+	if (err < 0)
+		hoist__plan_fini(plan);
+	return err;
+}
+
+/* Does the tensor begin behind that byte? */
+static bool is_behind(const struct hoist__entry *entry, size_t file, uint64_t offset)
+{
+	return entry->file > file || (entry->file == file && entry->tensor->offset > offset);
 }
 
 const struct hoist__tensor *hoist__plan_tensor_at(const hoist_checkpoint *checkpoint,
@@ -202,16 +131,19 @@ const struct hoist__tensor *hoist__plan_tensor_at(const hoist_checkpoint *checkp
 	size_t high = plan->n_tensors;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		const struct hoist__entry *entry = &checkpoint->tensors[plan->tensors[middle]];
-		bool before = entry->file < file ||
-			      (entry->file == file &&
-			       entry->tensor->offset + entry->tensor->bytes <= offset);
-		if (before)
-			low = middle + 1;
-		else
+		if (is_behind(&checkpoint->tensors[plan->tensors[middle].index], file, offset))
 			high = middle;
+		else
+			low = middle + 1;
 	}
-	if (low == plan->n_tensors || checkpoint->tensors[plan->tensors[low]].file != file)
-		return NULL;
-	return checkpoint->tensors[plan->tensors[low]].tensor;
+	/* The last that begins at or before it; one that begins earlier may reach beyond that one.
+	 */
+	while (low-- > 0) {
+		const struct hoist__entry *entry = &checkpoint->tensors[plan->tensors[low].index];
+		if (entry->file != file)
+			return NULL;
+		if (offset - entry->tensor->offset < entry->tensor->bytes)
+			return entry->tensor;
+	}
+	return NULL;
 }

@@ -2,11 +2,12 @@
 /* Finished requests: bytes that have arrived, copies to queue, or what went wrong. */
 #include "config.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/checked.h"
 #include "lib/pump.h"
+
+#define BATCH 64u
 
 /* Reads end in any order, so where a file now ends is asked, not concluded. */
 static void fail_short(struct hoist_load *load, const struct hoist__request *request, size_t file)
@@ -56,111 +57,96 @@ static void account(struct hoist_load *load, const struct hoist__request *reques
 	load->routes.fell_back += request->fell_back;
 }
 
-/* The pieces of the destination that a slot's bytes belong to.  Chunks complete
- * out of order, so each looks its first piece up. */
-static size_t first_piece(const struct hoist__plan *plan, const struct hoist__chunk *chunk)
+/* --- in turn, or as they come --- */
+
+void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 {
-	const struct hoist__extent *extent = &plan->extents[chunk->extent];
-	uint64_t offset = chunk->offset + chunk->skip;
-	size_t low = extent->first_piece;
-	size_t high = extent->first_piece + extent->n_pieces;
-	while (high - low > 1) {
-		size_t middle = low + (high - low) / 2;
-		if (plan->pieces[middle].begin <= offset)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
+	hoist__list_push_front(&load->free_flights, &flight->node);
 }
 
-/* Copies go to the driver in batches of pieces: a slot of tiny tensors has many. */
-static int copy_slot(struct hoist_load *load, struct hoist__slot *slot,
-		     const struct hoist__chunk *chunk)
+/* What is read goes on: digested, and moved if it is in a slot. */
+static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
-	const struct hoist__plan *plan = &load->plan;
-	const struct hoist__extent *extent = &plan->extents[chunk->extent];
-	uintptr_t base = hoist__storage_address(load->storages[0]);
-	uint64_t from = chunk->offset + chunk->skip;
-	uint64_t to = chunk->offset + chunk->need;
-	size_t first = first_piece(plan, chunk);
-	size_t end = extent->first_piece + extent->n_pieces;
-	size_t n = 0;
-	while (first + n < end && plan->pieces[first + n].begin < to)
-		n++;
-	struct hoist__piece *pieces = calloc(n, sizeof *pieces);
-	if (pieces == NULL)
-		return hoist__fail_nomem("a list of copies", n * sizeof *pieces);
-	for (size_t i = 0; i < n; i++) {
-		const struct hoist__plan_piece *p = &plan->pieces[first + i];
-		uint64_t begin = hoist__max_u64(p->begin, from);
-		uint64_t stop = hoist__min_u64(p->begin + p->bytes, to);
-		pieces[i] = (struct hoist__piece){
-			.slot_offset = (size_t)(begin - chunk->offset),
-			.device_address = base + (uintptr_t)(p->target + (begin - p->begin)),
-			.bytes = (size_t)(stop - begin),
-		};
-	}
-	int err = hoist__slot_copy(load->ring, slot, 0, pieces, n);
-	free(pieces);
-	load->report.n_copies += n;
-	return err;
-}
-
-static void complete_slot(struct hoist_load *load, struct hoist__request *request)
-{
-	struct hoist__slot *slot = request->owner;
-	const struct hoist__chunk *chunk = &load->slots[slot->index];
-	if (request->result < 0) {
-		fail_read(load, request, chunk);
+	struct hoist__slot *slot = flight->slot;
+	const struct hoist__request *request = slot != NULL ? &slot->request : &flight->own;
+	int err = 0;
+	if (load->digests != NULL)
+		err = hoist__digests_pass(load, &flight->chunk, request->address);
+	if (err == 0 && slot != NULL)
+		err = hoist__pump_move(load, flight);
+	else if (slot != NULL)
 		hoist__slot_release(load->ring, slot);
-		return;
-	}
-	hoist__slot_filled(load->ring, slot);
-	if (load->phase != HOIST__PHASE_RUNNING) {
-		hoist__slot_release(load->ring, slot);
-		return;
-	}
-	unsigned n_slots = hoist__staging_n_slots(load->ring);
-	unsigned n_copying = hoist__staging_n_copying(load->ring);
-	size_t useful = hoist__chunk_useful(chunk);
-	int err = copy_slot(load, slot, chunk);
-	if (slot->state == HOIST__SLOT_COPYING)
-		load->copying[(load->copying_first + n_copying) % n_slots] = useful;
 	else
-		hoist__slot_release(load->ring, slot);
+		atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful,
+					  memory_order_relaxed);
 	if (err < 0)
 		hoist__pump_fail(load, err);
+	hoist__pump_land(load, flight);
 }
 
-static void complete_host(struct hoist_load *load, struct hoist__request *request)
+static void give_up(struct hoist_load *load, struct hoist__flight *flight)
 {
-	struct hoist__inflight *inflight = request->owner;
+	if (flight->slot != NULL)
+		hoist__slot_release(load->ring, flight->slot);
+	hoist__pump_land(load, flight);
+}
+
+/* The parked flight whose turn it is, or NULL.  There are at most as many as reads at once. */
+static struct hoist__flight *next_in_turn(struct hoist_load *load)
+{
+	for (struct hoist__list *node = load->parked.next; node != &load->parked;
+	     node = node->next) {
+		struct hoist__flight *flight =
+			HOIST__CONTAINER_OF(node, struct hoist__flight, node);
+		if (flight->turn == load->turn) {
+			hoist__list_remove(node);
+			return flight;
+		}
+	}
+	return NULL;
+}
+
+/* A digest wants a tensor's bytes in order. */
+static void deliver_in_turn(struct hoist_load *load, struct hoist__flight *flight)
+{
+	hoist__list_push_back(&load->parked, &flight->node);
+	while (load->phase == HOIST__PHASE_RUNNING && (flight = next_in_turn(load)) != NULL) {
+		load->turn++;
+		deliver(load, flight);
+	}
+}
+
+static void complete(struct hoist_load *load, struct hoist__request *request)
+{
+	struct hoist__flight *flight = request->owner;
+	account(load, request);
 	if (request->result < 0)
-		fail_read(load, request, &inflight->chunk);
+		fail_read(load, request, &flight->chunk);
+	else if (flight->slot != NULL)
+		hoist__slot_filled(load->ring, flight->slot);
+	if (load->phase != HOIST__PHASE_RUNNING)
+		give_up(load, flight);
+	else if (load->digests != NULL)
+		deliver_in_turn(load, flight);
 	else
-		atomic_fetch_add_explicit(&load->arrived, hoist__chunk_useful(&inflight->chunk),
-					  memory_order_relaxed);
-	inflight->next_free = load->free_inflight;
-	load->free_inflight = inflight;
+		deliver(load, flight);
 }
 
 void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns)
 {
-	struct hoist__request *done[HOIST__LOAD_DEPTH];
-	int n = hoist__engine_reap(load->engine, done, HOIST__LOAD_DEPTH, timeout_ns);
+	struct hoist__request *done[BATCH];
+	int n = hoist__engine_reap(load->engine, done, BATCH, timeout_ns);
 	if (n < 0) {
 		hoist__pump_fail(load, n);
 		return;
 	}
-	for (int i = 0; i < n; i++) {
-		load->n_inflight--;
-		account(load, done[i]);
-		if (load->ring != NULL)
-			complete_slot(load, done[i]);
-		else
-			complete_host(load, done[i]);
-	}
+	load->n_inflight -= (unsigned)n;
+	for (int i = 0; i < n; i++)
+		complete(load, done[i]);
+	/* After a failure nobody's turn comes. */
+	while (load->phase == HOIST__PHASE_DRAINING && !hoist__list_empty(&load->parked))
+		give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->parked),
+						  struct hoist__flight, node));
 }
 
 void hoist__pump_reclaimed(struct hoist_load *load, int n)

@@ -3,6 +3,7 @@
 
 #include "lib/load.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +19,10 @@
  * and how long when a device copy may complete meanwhile. */
 #define CANCEL_POLL_NS (20 * UINT64_C(1000000))
 #define COPY_POLL_NS (100 * UINT64_C(1000))
+
+/* The least blocks of a chunk: one that is converted may begin and end with cut elements. */
+#define MIN_BLOCKS 1
+#define MIN_BLOCKS_CONVERTED 4
 
 void hoist__pump_fail(struct hoist_load *load, int err)
 {
@@ -40,13 +45,16 @@ static int create_engine(struct hoist_load *load)
 		[HOIST_ENGINE_URING] = HOIST__ENGINE_URING,
 		[HOIST_ENGINE_THREADS] = HOIST__ENGINE_THREADS,
 	};
+	unsigned flags = load->options.flags;
 	struct hoist__engine_buffer memory = {0};
 	if (load->ring != NULL)
 		hoist__staging_memory(load->ring, &memory);
 	const struct hoist__engine_options options = {
-		.kind = kinds[load->engine_kind],
-		.depth = HOIST__LOAD_DEPTH,
+		.kind = kinds[load->options.engine],
+		.depth = load->depth,
 		.shared = load->caller_driven,
+		.flags = (flags & HOIST_LOAD_SQPOLL ? HOIST__ENGINE_SQPOLL : 0) |
+			 (flags & HOIST_LOAD_IOPOLL ? HOIST__ENGINE_IOPOLL : 0),
 		.buffers = &memory,
 		.n_buffers = load->ring != NULL ? 1 : 0,
 		.files = load->files,
@@ -66,32 +74,93 @@ static void trim_pool(struct hoist__pool *pool, struct hoist__budget *budget)
 	hoist__pool_reset_peak(pool);
 }
 
+/* The end of a copy is something that the pump waits for, as it does for reads. */
+static void wake(void *context)
+{
+	struct hoist_load *load = context;
+	hoist__engine_wake(load->engine);
+}
+
+static bool grows(const struct hoist_load *load)
+{
+	bool half = false;
+	for (size_t e = 0; e < load->plan.n_extents && !half; e++)
+		half = load->plan.extents[e].half;
+	return half;
+}
+
+/* The least chunk, and the least slot: twice that where chunks grow in it. */
+static uint64_t least_chunk(const struct hoist_load *load)
+{
+	unsigned blocks = load->plan.has_conversion ? MIN_BLOCKS_CONVERTED : MIN_BLOCKS;
+	return blocks * load->plan.align;
+}
+
+static uint64_t least_slot(const struct hoist_load *load)
+{
+	return grows(load) ? 2 * least_chunk(load) : least_chunk(load);
+}
+
+/* The budget may have had room for smaller slots only. */
+static int size_chunks(struct hoist_load *load)
+{
+	size_t slot_bytes = hoist__staging_slot_bytes(load->ring);
+	load->staged_bytes = (size_t)hoist__round_down(slot_bytes, load->plan.align);
+	if (slot_bytes >= least_slot(load))
+		return 0;
+	return hoist__fail(-EDQUOT,
+			   "the budget has room for slots of %zu bytes only; this load needs slots "
+			   "of %llu (the file system reads directly in blocks of %llu): raise the "
+			   "budget",
+			   slot_bytes, (unsigned long long)least_slot(load),
+			   (unsigned long long)load->plan.align);
+}
+
+/* A small load takes no more of a shared budget than it can use: a slot for each
+ * read, and one more. */
+static unsigned wanted_slots(const struct hoist_load *load, size_t slot_bytes)
+{
+	uint64_t n_reads = load->plan.bytes / slot_bytes + load->plan.n_extents + 1;
+	uint64_t usual = (uint64_t)HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES / slot_bytes;
+	uint64_t most = hoist__max_u64(usual, load->depth + load->depth / 2);
+	most = hoist__min_u64(hoist__max_u64(most, 2), HOIST__STAGING_MAX_SLOTS);
+	return (unsigned)hoist__min_u64(n_reads < 2 ? 2 : n_reads, most);
+}
+
 static int create_ring(struct hoist_load *load)
 {
 	struct hoist__pool *pool;
-	int err = hoist__device_staging_pool(load->device, &pool);
+	int err = hoist__device_staging_pool(load->targets[0].device, &pool);
 	if (err < 0)
 		return err;
-	/* A small load takes no more of a shared budget than it can use: a slot for each
-	 * read, and one more. */
-	uint64_t n_reads = load->plan.bytes / HOIST__STAGING_SLOT_BYTES + load->plan.n_extents;
-	struct hoist__dev_stream *stream = hoist__stream_dev_stream(load->stream);
+	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
+	unsigned n_streams = 0;
+	for (; !load->to_host && n_streams < load->n_targets; n_streams++)
+		streams[n_streams] = hoist__stream_dev_stream(load->targets[n_streams].stream);
+	size_t slot_bytes = load->options.chunk_bytes != 0 ? load->options.chunk_bytes
+							   : HOIST__STAGING_SLOT_BYTES;
+	slot_bytes = (size_t)hoist__max_u64(slot_bytes, least_slot(load));
 	const struct hoist__staging_options options = {
-		.streams = &stream,
-		.n_streams = 1,
+		.streams = streams,
+		.n_streams = n_streams,
+		.moved = wake,
+		.context = load,
 		.pool = pool,
 		.budget = hoist__budget_of(load->budget),
-		.n_slots = (unsigned)hoist__min_u64(n_reads + 1, HOIST__STAGING_SLOTS),
+		.slot_bytes = slot_bytes,
+		.n_slots = wanted_slots(load, slot_bytes),
 	};
 	trim_pool(pool, options.budget);
 	err = hoist__staging_create(&options, &load->ring);
+	if (err == 0)
+		err = size_chunks(load);
 	if (err < 0)
 		return err;
 	unsigned n = hoist__staging_n_slots(load->ring);
-	load->slots = calloc(n, sizeof *load->slots);
 	load->copying = calloc(n, sizeof *load->copying);
-	if (load->slots == NULL || load->copying == NULL)
-		return hoist__fail_nomem("a table of slots", n * sizeof *load->slots);
+	load->pieces = calloc(HOIST__PUMP_PIECES, sizeof *load->pieces);
+	if (load->copying == NULL || load->pieces == NULL)
+		return hoist__fail_nomem("a table of slots", n * sizeof *load->copying);
 	return 0;
 }
 
@@ -110,38 +179,45 @@ static int wait_for_budget(struct hoist_load *load, uint64_t timeout_ns)
 /* Populating ahead is an optimisation: without the threads, reads fault pages in. */
 static void start_populator(struct hoist_load *load)
 {
-	struct hoist__storage *storage = load->storages[0];
+	struct hoist__storage *storage = load->targets[0].storage;
 	void *base = (void *)hoist__storage_address(storage);
 	if (hoist__populator_start(base, hoist__storage_bytes(storage), 0, &load->populator) < 0)
 		hoist__log(load, "not populating ahead: %s", hoist__error_text());
 }
 
-static int begin_host(struct hoist_load *load)
+/* A parked flight waits for one that is in the engine: there are enough for both. */
+static int make_flights(struct hoist_load *load)
 {
-	load->inflight = calloc(HOIST__LOAD_DEPTH, sizeof *load->inflight);
-	if (load->inflight == NULL)
-		return hoist__fail_nomem("requests", HOIST__LOAD_DEPTH * sizeof *load->inflight);
-	for (unsigned i = 0; i < HOIST__LOAD_DEPTH; i++) {
-		load->inflight[i].next_free = load->free_inflight;
-		load->free_inflight = &load->inflight[i];
-	}
-	if (hoist__load_is_lazy(load))
-		start_populator(load);
+	unsigned n = load->digests != NULL ? 2 * load->depth : load->depth;
+	load->flights = calloc(n, sizeof *load->flights);
+	if (load->flights == NULL)
+		return hoist__fail_nomem("requests", n * sizeof *load->flights);
+	for (unsigned i = n; i-- > 0;)
+		hoist__list_push_front(&load->free_flights, &load->flights[i].node);
 	return 0;
+}
+
+/* How reads are made, where the caller has not said it. */
+static void choose_shape(struct hoist_load *load)
+{
+	const struct hoist_load_options *o = &load->options;
+	load->depth = o->depth != 0 ? o->depth : HOIST__LOAD_DEPTH;
+	load->image_bytes = o->chunk_bytes != 0 ? o->chunk_bytes : HOIST__LOAD_CHUNK_BYTES;
+	load->image_bytes = (size_t)hoist__round_up(
+		hoist__max_u64(load->image_bytes, least_chunk(load)), load->plan.align);
 }
 
 /* 0: running; 1: the budget is in use, call again; else the load fails.  -EAGAIN
  * means "busy" from the ring alone: elsewhere (no thread to be had) it is final. */
 static int begin(struct hoist_load *load, uint64_t timeout_ns)
 {
-	if (load->plan.n_extents == 0 || (load->to_host && load->io == HOIST_IO_MAP)) {
+	if (load->plan.n_extents == 0 || load->maps) {
 		load->phase = HOIST__PHASE_RUNNING;
 		return 0;
 	}
+	choose_shape(load);
 	int err = 0;
-	if (load->to_host) {
-		err = begin_host(load);
-	} else {
+	if (load->plan.has_staged) {
 		err = create_ring(load);
 		if (err == -EAGAIN) {
 			err = wait_for_budget(load, hoist__min_u64(timeout_ns, CANCEL_POLL_NS));
@@ -149,25 +225,37 @@ static int begin(struct hoist_load *load, uint64_t timeout_ns)
 		}
 	}
 	if (err == 0)
-		err = create_engine(load);
+		err = make_flights(load);
 	if (err == 0)
-		load->phase = HOIST__PHASE_RUNNING;
-	return err;
+		err = create_engine(load);
+	if (err < 0)
+		return err;
+	if (hoist__load_is_lazy(load))
+		start_populator(load);
+	load->phase = HOIST__PHASE_RUNNING;
+	return 0;
 }
 
 /* --- end --- */
 
-static void check_files(struct hoist_load *load)
+/* Every file that was read, once: that it is still what it was, and what it leaves behind. */
+static void leave_files(struct hoist_load *load)
 {
 	size_t last = SIZE_MAX;
-	for (size_t e = 0; load->err == 0 && e < load->plan.n_extents; e++) {
-		size_t file = load->plan.extents[e].file;
-		if (file == last)
+	for (size_t e = 0; e < load->plan.n_extents; e++) {
+		const struct hoist__file *file =
+			load->checkpoint->files[load->plan.extents[e].file].file;
+		if (load->plan.extents[e].file == last)
 			continue;
-		last = file;
-		int err = hoist__file_changed(load->checkpoint->files[file].file);
-		if (err < 0)
-			hoist__pump_fail(load, err);
+		last = load->plan.extents[e].file;
+		if (load->phase == HOIST__PHASE_RUNNING) {
+			int err = hoist__file_changed(file);
+			if (err < 0)
+				hoist__pump_fail(load, err);
+		}
+		/* Advice: what the kernel needs, it keeps. */
+		if ((load->options.flags & HOIST_LOAD_DROP_CACHE) != 0)
+			(void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
 	}
 }
 
@@ -177,17 +265,16 @@ static void give_up_memory(struct hoist_load *load)
 {
 	hoist__log(load, "reads were abandoned: their memory is never used again");
 	if (load->to_host)
-		(void)hoist__storage_ref(load->storages[0]);
-	while (load->ring != NULL && hoist__staging_wait(load->ring) > 0)
-		continue;
+		(void)hoist__storage_ref(load->targets[0].storage);
 	load->ring = NULL;
 }
 
 static void end(struct hoist_load *load)
 {
-	if (load->phase == HOIST__PHASE_RUNNING)
-		check_files(load);
+	leave_files(load);
 	hoist__load_finish_report(load);
+	if (load->ring != NULL)
+		hoist__staging_settle(load->ring);
 	if (load->engine != NULL && hoist__engine_abandoned(load->engine))
 		give_up_memory(load);
 	hoist__engine_destroy(load->engine);
@@ -205,7 +292,7 @@ static void end(struct hoist_load *load)
  * stream that is broken never completes them one by one. */
 static unsigned n_awaited_copies(const struct hoist_load *load)
 {
-	bool awaits = load->ring != NULL && load->phase == HOIST__PHASE_RUNNING;
+	bool awaits = load->ring != NULL && !load->to_host && load->phase == HOIST__PHASE_RUNNING;
 	return awaits ? hoist__staging_n_copying(load->ring) : 0;
 }
 
@@ -220,7 +307,9 @@ static void wait_for_something(struct hoist_load *load, bool populating, uint64_
 	uint64_t wait = hoist__min_u64(timeout_ns, CANCEL_POLL_NS);
 	unsigned n_copying = n_awaited_copies(load);
 	if (load->n_inflight > 0) {
-		hoist__pump_reap(load, n_copying > 0 ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
+		/* Where the driver does not say when a copy ends, it is asked. */
+		bool ask = n_copying > 0 && !hoist__staging_tells(load->ring);
+		hoist__pump_reap(load, ask ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
 	} else if (n_copying > 0 && timeout_ns == UINT64_MAX) {
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->ring));
 	} else if (n_copying > 0 && timeout_ns > 0) {

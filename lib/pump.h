@@ -5,17 +5,27 @@
 
 #include "lib/load.h"
 
+/* Copies that go to the driver at once. */
+#define HOIST__PUMP_PIECES 128u
+
 /* The first failure wins; its text is in this thread's hoist_error(). */
 void hoist__pump_fail(struct hoist_load *load, int err);
 
-/* Submits what there is room for, as one batch.  True if it stopped only because
+/* Submits what there is room for, in batches.  True if it stopped only because
  * pages are not populated yet. */
 bool hoist__pump_submit(struct hoist_load *load);
 
 /* Takes what the engine has finished, waiting up to @timeout_ns for the first. */
 void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns);
 
-/* @n slots came back, oldest first (copies complete in the order of the stream);
+/* The flight is over: it can be used for another chunk. */
+void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight);
+
+/* Moves a staged chunk, whose slot is FULL, to where it belongs; the slot is then COPYING or free,
+ * also after a failure.  Returns: 0; what copying gave. */
+int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight);
+
+/* @n slots came back, oldest first (copies complete in the order of the streams);
  * or the device's error. */
 void hoist__pump_reclaimed(struct hoist_load *load, int n);
 

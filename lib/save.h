@@ -71,7 +71,6 @@
 #define HOIST__SAVE_SLOTS 24u
 #define HOIST__SAVE_WRITES 8u /* in flight: more make a disk no faster */
 
-#define HOIST__DIGEST_KEY "hoist.xxh3_128"
 #define HOIST__DIGEST_HEX 32
 
 struct hoist__save_format {

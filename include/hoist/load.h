@@ -33,6 +33,7 @@
 #include <hoist/checkpoint.h>
 #include <hoist/device.h>
 #include <hoist/error.h>
+#include <hoist/memory.h>
 
 HOIST_BEGIN
 
@@ -48,12 +49,47 @@ enum hoist_io {
 	HOIST_IO_AUTO = 0,   /* direct, but through the page cache what lies there already */
 	HOIST_IO_DIRECT = 1, /* direct wherever the file system can */
 	HOIST_IO_CACHED = 2, /* through the page cache */
-	HOIST_IO_MAP = 3     /* host: private copy-on-write maps of the files, read on touch.
+	HOIST_IO_MAP = 3,    /* host: maps of the files (options.map), read on touch.
 			      * A device is never fed from a map: its bytes are read through
 			      * the page cache */
+	HOIST_IO_LAZY = 4    /* host: memory of its own in huge pages, filled when it is touched
+			      * (userfaultfd); what the kernel does not allow becomes MAP, and the
+			      * report says why */
+};
+
+/* What a write to a mapped buffer does. */
+enum hoist_map {
+	HOIST_MAP_COPY_ON_WRITE = 0, /* it is private */
+	HOIST_MAP_READ_ONLY = 1,     /* buffers are read-only */
+	HOIST_MAP_READ_WRITE = 2     /* it is the file's */
 };
 
 #define HOIST_LOAD_CALLER_DRIVEN 1u
+#define HOIST_LOAD_POPULATE 2u   /* MAP, LAZY: reads everything ahead, with progress; done when the
+				  * load is */
+#define HOIST_LOAD_DROP_CACHE 4u /* at the end nothing of the files that were read is left in the
+				  * page cache, even what was there before */
+#define HOIST_LOAD_DIGEST 8u     /* computes an XXH3-128 of each tensor's bytes, as they are in the
+				  * file, while they pass; see hoist_load_digest().  Not of slices, nor
+				  * of maps */
+#define HOIST_LOAD_VERIFY 16u    /* the same, and compares them with those that the checkpoint holds
+				  * (hoist/save.h) */
+#define HOIST_LOAD_SQPOLL 32u    /* io_uring: a kernel thread submits; burns a CPU meanwhile */
+#define HOIST_LOAD_IOPOLL 64u    /* io_uring: direct reads are polled for, where the driver can */
+
+/* Part of a tensor along one axis. */
+typedef struct hoist_load_slice {
+	const char *tensor; /* a name, or a glob: of which tensors */
+	int axis;           /* -rank..rank-1 */
+	int rank;           /* n_ranks > 0: the rank-th of n_ranks equal parts; the extent must be a
+			     * multiple of n_ranks */
+	int n_ranks;
+	int64_t begin;      /* else: [begin, end) of it, negative ones from its end.  Within the
+			     * extent: nothing is clipped */
+	int64_t end;        /* HOIST_SLICE_END: the extent */
+} hoist_load_slice;
+
+#define HOIST_SLICE_END INT64_MAX
 
 typedef struct hoist_load_options {
 	size_t size;          /* sizeof(hoist_load_options); fields beyond are defaults */
@@ -69,12 +105,27 @@ typedef struct hoist_load_options {
 	unsigned flags;
 	size_t tensor_align;  /* device: tensors begin at multiples of this, a power of two
 			       * up to 4096; 0: 256.  Host: as in the file, if possible */
+	const hoist_load_slice *slices; /* only these parts are read; several may name a tensor,
+					 * of different axes */
+	size_t n_slices;
+	hoist_dtype dtype;    /* f32, f16 or bf16: tensors of these three are converted to it while
+			       * they are staged; 0: none is */
+	enum hoist_map map;   /* MAP */
+	hoist_device *const *replicas; /* further devices that get the same bytes, each read once;
+					* see hoist_load_replica() */
+	size_t n_replicas;
+	hoist_memory *memory; /* where the destination is allocated, memory of `device`; NULL: the
+			       * device's own */
+	size_t chunk_bytes;   /* of one read, a multiple of 4096 up to 1 GiB, or 0: chosen for the
+			       * file system and the way */
+	unsigned depth;       /* reads in flight, up to 4096; 0: chosen */
 } hoist_load_options;
 
 /* Starts loading.  @options NULL: everything to the CPU.
  * Returns: 0; -EINVAL; -ENOENT if a pattern of options->tensors matches nothing
- *   (the text names it); -ENOMEM, -ENOSPC for the destination; -ENODEV,
- *   -EREMOTEIO.  What the load needs while it runs is taken when it runs. */
+ *   (the text names it); -ENODATA VERIFY, but the checkpoint holds no digests; -ENOMEM, -ENOSPC for
+ *   the destination; -ENODEV, -EREMOTEIO.  What the load needs while it runs is taken when it
+ *   runs. */
 HOIST_API int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
 			       hoist_load **ret);
 
@@ -105,6 +156,16 @@ HOIST_API size_t hoist_load_n_tensors(const hoist_load *load);
 HOIST_API int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor,
 				hoist_buffer **ret);
 HOIST_API int hoist_load_buffer(hoist_load *load, const char *name, hoist_buffer **ret);
+
+/* The same tensor on options.replicas[@replica].
+ * Returns: as hoist_load_tensor(); -EINVAL for a replica that there is not. */
+HOIST_API int hoist_load_replica(hoist_load *load, size_t replica, size_t index,
+				 hoist_buffer **ret);
+
+/* After a load with DIGEST or VERIFY: the digest of the @index-th tensor, XXH3-128 in its canonical
+ * (big-endian) form, of its bytes as they are in the file.
+ * Returns: 0; -EINVAL (index; neither flag was given); -EAGAIN; the load's failure. */
+HOIST_API int hoist_load_digest(hoist_load *load, size_t index, unsigned char ret[16]);
 
 typedef struct hoist_load_report {
 	size_t size;             /* in: sizeof(hoist_load_report) */
