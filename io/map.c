@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,16 +54,49 @@ static int map_range(int fd, const char *path, enum hoist__map_mode mode, uint64
 	return 0;
 }
 
+static int writing_failed(const char *path, int err)
+{
+	if (err == -ENOENT)
+		return hoist__fail(-ENOTSUP,
+				   "opening %s for writing: /proc is not mounted, so the file "
+				   "cannot be opened again",
+				   path);
+	return hoist__fail_errno(err,
+				 "opening %s for writing, as a map needs whose writes are the "
+				 "file's (of one that is copy-on-write they stay private)",
+				 path);
+}
+
+/* The same inode again, as the path may lead elsewhere by now. */
+static int map_writable(const struct hoist__file *file, uint64_t offset, size_t bytes,
+			struct hoist__map *ret)
+{
+	char path[32];
+	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return writing_failed(file->path, -errno);
+	int err = map_range(fd, file->path, HOIST__MAP_READ_WRITE, offset, bytes, ret);
+	close(fd);
+	return err;
+}
+
 int hoist__map_open(const struct hoist__file *file, enum hoist__map_mode mode, uint64_t offset,
 		    size_t bytes, struct hoist__map *ret)
 {
 	int err = check_range(file, offset, bytes);
 	if (err != 0)
 		return err;
-	if (mode != HOIST__MAP_READ_ONLY && mode != HOIST__MAP_COPY_ON_WRITE)
-		return hoist__fail(-EINVAL, "%d is no way to map a file opened for reading",
-				   (int)mode);
-	return map_range(file->fd, file->path, mode, offset, bytes, ret);
+	switch (mode) {
+	case HOIST__MAP_READ_ONLY:
+	case HOIST__MAP_COPY_ON_WRITE:
+		return map_range(file->fd, file->path, mode, offset, bytes, ret);
+	case HOIST__MAP_READ_WRITE:
+		return map_writable(file, offset, bytes, ret);
+	case HOIST__MAP_WRITE:
+		break;
+	}
+	return hoist__fail(-EINVAL, "%d is no way to map a file opened for reading", (int)mode);
 }
 
 /* --- by path --- */
@@ -124,7 +159,7 @@ static int fit_file(int fd, const char *path, enum hoist__map_mode mode, uint64_
 }
 
 int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset, size_t bytes,
-		    struct hoist__map *ret)
+		    struct hoist__map *ret, int *ret_fd)
 {
 	uint64_t end;
 	int fd = -1;
@@ -140,9 +175,13 @@ int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset
 	err = fit_file(fd, path, mode, end);
 	if (err == 0 && bytes > 0)
 		err = map_range(fd, path, mode, offset, bytes, &map);
-	close(fd);
-	if (err == 0)
+	if (err == 0) {
 		*ret = map;
+		if (ret_fd != NULL)
+			*ret_fd = fd;
+	}
+	if (err < 0 || ret_fd == NULL)
+		close(fd);
 	return err;
 }
 

@@ -3,8 +3,8 @@
  *
  * READ_ONLY; COPY_ON_WRITE, whose writes stay private; and READ_WRITE and WRITE, whose
  * writes are the file's.  Nothing is read at mapping time and nothing is populated
- * (populating a map over a bad sector may never return).  A touch of a page that the file
- * no longer has (it shrank) raises SIGBUS, whatever the mode and even if the page had been
+ * (populating a map over a bad sector may never return; see io/ahead.h).  A touch of a page that
+ * the file no longer has (it shrank) raises SIGBUS, whatever the mode and even if the page had been
  * written: that is the kernel's rule; hoist__file_changed() can tell before.
  */
 #ifndef HOIST_IO_MAP_H
@@ -29,17 +29,18 @@ struct hoist__map {
 	size_t mapped_bytes;
 };
 
-/* Any @offset; [offset, offset+bytes) must lie within the file; bytes > 0.  Not the two modes
- * that write to the file.
- * Returns: 0; -EINVAL; -ENODATA beyond the file's end; -ENOMEM; the kernel's. */
+/* Any @offset; [offset, offset+bytes) must lie within the file; bytes > 0.  Not WRITE.  For READ_WRITE
+ * the same inode is opened once more, to write; the map needs no descriptor.
+ * Returns: 0; -EINVAL; -ENODATA beyond the file's end; READ_WRITE: -EACCES, -EROFS, -EPERM, -ETXTBSY,
+ *   with the remedy; -ENOMEM; the kernel's. */
 int hoist__map_open(const struct hoist__file *file, enum hoist__map_mode mode, uint64_t offset,
 		    size_t bytes, struct hoist__map *ret);
-/* The same of the file @path, which is closed again, in any mode; 0 bytes map nothing (*ret is then
- * a closed map).
+/* The same of the file @path, in any mode; 0 bytes map nothing (*ret is then a closed map).
+ * @ret_fd NULL, or takes the file's descriptor, which is closed again otherwise.
  * Returns: 0; -EINVAL (empty, also of 0 bytes; not a regular file); -ENODATA; -EOVERFLOW
  *   (beyond 63 bits); -ENOSPC; -ENOMEM; the kernel's. */
 int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset, size_t bytes,
-		    struct hoist__map *ret);
+		    struct hoist__map *ret, int *ret_fd);
 
 void hoist__map_close(struct hoist__map *map); /* takes one that was zeroed or closed */
 

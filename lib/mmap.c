@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/layout.h"
+#include "io/ahead.h"
 #include "lib/buffer-private.h"
 #include "lib/checkpoint.h"
 
@@ -51,22 +52,43 @@ static int over_map(hoist_device *cpu, struct hoist__map *map, const struct hois
 	return hoist__buffer_make_last(storage, view, ret);
 }
 
-static int copy_map(hoist_device *cpu, const struct hoist__map *map, const struct hoist__view *view,
-		    hoist_buffer **ret)
+/* Read, not copied from the map: an error is then an error. */
+static int copy_file(hoist_device *cpu, const char *path, int fd, uint64_t offset,
+		     const struct hoist__view *view, hoist_buffer **ret)
 {
+	const struct hoist__file file = {
+		.path = (char *)(uintptr_t)path, .fd = fd, .direct_fd = -1};
 	hoist_buffer *made;
 	int err = hoist_buffer_create(cpu, view->dtype, view->rank, view->shape, 0, &made);
 	if (err < 0)
 		return err;
-	if (map->bytes > 0)
-		memcpy(hoist_buffer_data(made), map->data, map->bytes);
-	*ret = made;
-	return 0;
+	if (hoist_buffer_bytes(made) > 0)
+		err = hoist__file_read(&file, offset, hoist_buffer_data(made),
+				       hoist_buffer_bytes(made));
+	if (err < 0)
+		hoist_buffer_unref(made);
+	else
+		*ret = made;
+	return err;
 }
 
-static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offset, bool copy,
+/* All of it into the page cache and the map, by several threads. */
+static int populate(const char *path, int fd, uint64_t offset, const struct hoist__map *map)
+{
+	const struct hoist__ahead_part part = {fd, path, offset, map->bytes, map->data};
+	struct hoist__ahead *ahead;
+	int err = hoist__ahead_start(&part, 1, 0, &ahead);
+	if (err < 0)
+		return err == -EAGAIN ? -ENOMEM : err; /* it would mean "busy" */
+	err = hoist__ahead_wait(ahead, UINT64_MAX);
+	hoist__ahead_stop(ahead);
+	return err;
+}
+
+static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offset, unsigned flags,
 		      const struct hoist__view *view, hoist_buffer **ret)
 {
+	bool read_only = mode == HOIST__MAP_READ_ONLY;
 	uint64_t elements;
 	size_t bytes;
 	hoist_device *cpu;
@@ -76,11 +98,17 @@ static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offs
 	if (err < 0)
 		return err;
 	struct hoist__map map = {0};
-	err = hoist__map_path(path, mode, offset, bytes, &map);
-	if (err == 0 && copy)
-		err = copy_map(cpu, &map, view, ret);
-	else if (err == 0)
-		err = over_map(cpu, &map, view, mode == HOIST__MAP_READ_ONLY, ret);
+	int fd;
+	err = hoist__map_path(path, mode, offset, bytes, &map, &fd);
+	if (err < 0)
+		return err;
+	bool copy = read_only && (flags & HOIST_MMAP_NO_COPY) == 0;
+	if (!copy && (flags & HOIST_MMAP_POPULATE) != 0 && map.bytes > 0)
+		err = populate(path, fd, offset, &map);
+	if (err == 0)
+		err = copy ? copy_file(cpu, path, fd, offset, view, ret)
+			   : over_map(cpu, &map, view, read_only, ret);
+	close(fd);
 	hoist__map_close(&map);
 	return err;
 }
@@ -94,14 +122,13 @@ int hoist_buffer_mmap(const char *path, hoist_dtype dtype, int rank, const int64
 	int err = parse_mode(mode_name, &mode);
 	if (err < 0)
 		return err;
-	if ((flags & ~HOIST_MMAP_NO_COPY) != 0)
+	if ((flags & ~(HOIST_MMAP_NO_COPY | HOIST_MMAP_POPULATE)) != 0)
 		return hoist__fail(-EINVAL, "mapping %s: unknown flags 0x%x", path, flags);
 	if (offset < 0)
 		return hoist__fail(-EOVERFLOW, "mapping %s: the offset %lld is negative", path,
 				   (long long)offset);
 	const struct hoist__view view = {.dtype = dtype, .rank = rank, .shape = shape};
-	bool copy = mode == HOIST__MAP_READ_ONLY && !(flags & HOIST_MMAP_NO_COPY);
-	err = map_buffer(path, mode, (uint64_t)offset, copy, &view, ret);
+	err = map_buffer(path, mode, (uint64_t)offset, flags, &view, ret);
 	return err < 0 ? hoist__fail_in(err, "a buffer over a file") : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 
+#include "base/error.h"
 #include "io-helpers.h"
 #include "io/map.h"
 
@@ -46,6 +47,23 @@ Test(io_map, keeps_writes_private)
 	free(memory);
 	hoist__map_close(&one);
 	hoist__map_close(&two);
+	hoist__file_close(file);
+}
+
+/* Of a file that was opened to be read, whatever its path leads to by now. */
+Test(io_map, writes_to_the_file_where_that_is_asked_for)
+{
+	struct hoist__file *file = new_file(9000); /* it has no name any more */
+	struct hoist__map map = {0};
+	cr_expect(hoist__map_open(file, HOIST__MAP_WRITE, 0, 9000, &map) == -EINVAL);
+	cr_assert(hoist__map_open(file, HOIST__MAP_READ_WRITE, 4000, 5000, &map) == 0, "%s",
+		  hoist__error_text());
+	map.data[1] ^= 0xFF;
+	unsigned char byte;
+	cr_assert(hoist__file_read(file, 4001, &byte, 1) == 0);
+	cr_expect(byte == (unsigned char)(byte_at(4001) ^ 0xFF));
+	cr_expect(first_wrong(file->fd, map.data, 4000, 5000) == 5000);
+	hoist__map_close(&map);
 	hoist__file_close(file);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -198,7 +199,7 @@ Test(mmap, what_breaks_a_rule_is_named, .init = write_8, .fini = remove_file)
 	hoist_buffer_unref(b);
 	b = NULL;
 	cr_expect_eq(map(HOIST_I8, 1, (const int64_t[]){-1}, "c", 0, &b), -EINVAL);
-	cr_expect_eq(hoist_buffer_mmap(path, HOIST_I8, 1, none, "c", 0, 2, &b), -EINVAL);
+	cr_expect_eq(hoist_buffer_mmap(path, HOIST_I8, 1, none, "c", 0, 4, &b), -EINVAL);
 	cr_expect_eq(hoist_buffer_mmap(NULL, HOIST_I8, 1, none, "c", 0, 0, &b), -EINVAL);
 	write_file("", 0);
 	cr_expect_eq(map(HOIST_I8, 1, none, "c", 0, &b), -EINVAL, "V129");
@@ -213,6 +214,40 @@ Test(mmap, what_breaks_a_rule_is_named, .init = write_8, .fini = remove_file)
 	cr_assert_eq(mkfifo(path, 0600), 0);
 	cr_expect_eq(map(HOIST_I8, 2, two_by_four, "r", 0, &b), -EINVAL, "and does not block");
 	cr_expect_null(b);
+}
+
+/* What was read ahead is what the file holds, in every mode; and a map of nothing is populated,
+ * too. */
+Test(mmap, populates_when_asked, .fini = remove_file)
+{
+	enum { BYTES = 9 << 20 };
+	static const char *const ways[] = {"r", "c", "r+", "r"};
+	static unsigned char bytes[BYTES];
+	for (size_t i = 0; i < BYTES; i++)
+		bytes[i] = (unsigned char)(i * 7 + i / 4096);
+	name_file();
+	write_file(bytes, BYTES);
+	const int64_t shape[] = {BYTES - 123};
+	for (int i = 0; i < 4; i++) {
+		unsigned flags = HOIST_MMAP_POPULATE | (i == 3 ? HOIST_MMAP_NO_COPY : 0);
+		hoist_buffer *b = NULL;
+		cr_assert_eq(hoist_buffer_mmap(path, HOIST_U8, 1, shape, ways[i], 123, flags, &b),
+			     0, "%s", hoist_error());
+		cr_expect_arr_eq(hoist_buffer_data(b), bytes + 123, BYTES - 123);
+		if (i != 0) { /* "r", a copy, is in memory of its own */
+			unsigned char there[BYTES / 4096];
+			uintptr_t page = (uintptr_t)hoist_buffer_data(b) / 4096 * 4096;
+			cr_assert_eq(mincore((void *)page, BYTES, there), 0);
+			for (size_t k = 0; k < sizeof there; k++)
+				cr_assert(there[k] & 1, "page %zu", k);
+		}
+		hoist_buffer_unref(b);
+	}
+	const int64_t none[] = {0};
+	hoist_buffer *b = NULL;
+	cr_assert_eq(hoist_buffer_mmap(path, HOIST_U8, 1, none, "c", 0, HOIST_MMAP_POPULATE, &b),
+		     0);
+	hoist_buffer_unref(b);
 }
 
 Test(mmap, a_full_disk_is_said_at_once, .fini = remove_file)

@@ -5,9 +5,12 @@
  * before it is touched.  Weights that go to a GPU are better loaded (hoist/load.h):
  * pages of a file are what no driver copies from quickly.
  *
- * A page that the file no longer has (it shrank) raises SIGBUS when it is touched, by
- * whoever does, whatever the mode.  Where writes cannot reach the disk any more (full, or
- * gone), the same: so files that are made longer get their blocks at once.
+ * A file that shrinks: a page that it no longer has raises SIGBUS when it is touched, by whoever
+ * does, whatever the mode, even if the page had been read or written before; the bytes behind the new
+ * end in the last page read as 0.  A page that cannot be read (a bad sector) is SIGBUS, too; POPULATE
+ * makes of both an error of the call, as far as they are so by then.  Where writes cannot reach the
+ * disk any more (full, or gone), SIGBUS again: so files that are made longer get their blocks at once.
+ * Who replaces files by renaming others over them shrinks none: maps go on showing the old one.
  *
  * Threads: any.
  */
@@ -24,6 +27,10 @@ HOIST_BEGIN
  * a copy. */
 #define HOIST_MMAP_NO_COPY 1u
 
+/* All bytes are read before the call returns, by several threads, into the page cache, and mapped
+ * in.  No effect on what is copied. */
+#define HOIST_MMAP_POPULATE 2u
+
 /* A contiguous buffer on the CPU, @offset bytes into the file @path; any @offset.
  *
  *   @mode                    bytes are                                the file
@@ -37,8 +44,9 @@ HOIST_BEGIN
  * The file's descriptor is closed again; the map lives as long as any view.
  * Returns: 0; -EINVAL (an unknown mode, with those there are; an empty file; not a regular file;
  *   unknown flags); -ENODATA (c, r: the file is shorter than what is asked for, with both
- *   lengths); -EOVERFLOW (a negative @offset, or an end beyond 63 bits); -ENOENT, -EACCES and
- *   the like; -ENOSPC (the file cannot be made longer); -ENOMEM; as hoist_buffer_create(). */
+ *   lengths; it shrank while it was read); -EOVERFLOW (a negative @offset, or an end beyond 63
+ *   bits); -ENOENT, -EACCES and the like; -EIO (POPULATE, "r": with the file and the offset);
+ *   -ENOSPC (the file cannot be made longer); -ENOMEM; as hoist_buffer_create(). */
 HOIST_API int hoist_buffer_mmap(const char *path, hoist_dtype dtype, int rank, const int64_t *shape,
 				const char *mode, int64_t offset, unsigned flags,
 				hoist_buffer **ret);

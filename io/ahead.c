@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "io/ahead.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/wait.h"
+#include "io/worker.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+/* What a thread takes at a time, and asks the kernel to begin reading: what is behind the byte it
+ * waits for is on its way meanwhile. */
+#define SLICE_BYTES ((uint64_t)4 << 20)
+/* Small enough to stay in a core's cache and for a quick end; larger ones are no faster. */
+#define READ_BYTES ((size_t)256 << 10)
+#define MAX_THREADS 4u
+#define MAX_RETRIES 1000 /* of what the kernel calls temporary */
+
+struct hoist__ahead {
+	size_t n_parts;
+	struct hoist__ahead_part *parts;
+	uint64_t total;
+	pid_t pid;
+	_Atomic uint64_t xdone;
+	atomic_bool xcancelled;
+
+	pthread_mutex_t mutex; /* guards what follows */
+	pthread_cond_t ended;
+	size_t part; /* the next slice: of this one, */
+	uint64_t at; /* from here on */
+	unsigned n_running;
+	int err;
+	char text[HOIST__ERROR_BYTES];
+
+	unsigned n_threads;
+	pthread_t threads[MAX_THREADS];
+};
+
+/* Part of a part. */
+struct slice {
+	const struct hoist__ahead_part *part;
+	uint64_t at; /* in the part */
+	uint64_t bytes;
+};
+
+/* --- one slice --- */
+
+static int read_failed(const struct hoist__ahead_part *part, uint64_t offset, int err)
+{
+	if (err == 0)
+		return hoist__fail(
+			-ENODATA, "reading %llu bytes at %llu of %s ahead: it ends at %llu",
+			(unsigned long long)part->bytes, (unsigned long long)part->offset,
+			part->path, (unsigned long long)offset);
+	/* What NVMe calls a medium error is our word for a short file. */
+	return hoist__fail_errno(err == ENODATA ? -EIO : -err, "reading %s at %llu ahead",
+				 part->path, (unsigned long long)offset);
+}
+
+static bool is_cancelled(const struct hoist__ahead *ahead)
+{
+	return atomic_load_explicit(&ahead->xcancelled, memory_order_relaxed);
+}
+
+static int read_slice(struct hoist__ahead *ahead, const struct slice *slice, void *scratch)
+{
+	const struct hoist__ahead_part *part = slice->part;
+	uint64_t offset = part->offset + slice->at;
+	uint64_t end = offset + slice->bytes;
+	/* Only a hint: what it does not bring, reading does. */
+	(void)posix_fadvise(part->fd, (off_t)offset, (off_t)slice->bytes, POSIX_FADV_WILLNEED);
+	while (offset < end) {
+		if (is_cancelled(ahead))
+			return -ECANCELED;
+		size_t want = (size_t)hoist__min_u64(READ_BYTES, end - offset);
+		ssize_t n = pread(part->fd, scratch, want, (off_t)offset);
+		if (n > 0)
+			offset += (uint64_t)n;
+		else if (n == 0 || errno != EINTR)
+			return read_failed(part, offset, n == 0 ? 0 : errno);
+	}
+	return 0;
+}
+
+/* The kernel would not map what was read a moment ago. */
+static int map_failed(const struct slice *slice, int err)
+{
+	const struct hoist__ahead_part *part = slice->part;
+	uint64_t offset = part->offset + slice->at;
+	struct stat st;
+	if (fstat(part->fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	    (uint64_t)st.st_size < offset + slice->bytes)
+		return read_failed(part, (uint64_t)st.st_size, 0);
+	if (err == EFAULT || err == EHWPOISON)
+		err = EIO;
+	return hoist__fail_errno(-err, "mapping %llu bytes at %llu of %s in",
+				 (unsigned long long)slice->bytes, (unsigned long long)offset,
+				 part->path);
+}
+
+/* The pages that the slice has a part of lie in the map as a whole. */
+static int map_slice(const struct slice *slice)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t begin = (uintptr_t)slice->part->address + slice->at;
+	uintptr_t from = hoist__round_down(begin, page);
+	uintptr_t to = hoist__round_up(begin + slice->bytes, page);
+	for (int i = 0; i < MAX_RETRIES; i++) {
+		if (madvise((void *)from, to - from, MADV_POPULATE_READ) == 0 || errno == EINVAL)
+			return 0; /* or unknown to this kernel: a touch maps it */
+		if (errno != EINTR && errno != EAGAIN)
+			return map_failed(slice, errno);
+	}
+	return 0; /* no error, only not ahead */
+}
+
+/* --- threads --- */
+
+/* Under the lock: the next one, if there is any and it is still wanted. */
+static bool claim(struct hoist__ahead *ahead, struct slice *ret)
+{
+	while (ahead->part < ahead->n_parts && ahead->at == ahead->parts[ahead->part].bytes) {
+		ahead->part++;
+		ahead->at = 0;
+	}
+	if (ahead->part == ahead->n_parts || ahead->err != 0 || is_cancelled(ahead))
+		return false;
+	const struct hoist__ahead_part *part = &ahead->parts[ahead->part];
+	*ret = (struct slice){part, ahead->at,
+			      hoist__min_u64(SLICE_BYTES, part->bytes - ahead->at)};
+	ahead->at += ret->bytes;
+	return true;
+}
+
+static void keep_failure(struct hoist__ahead *ahead, int err)
+{
+	if (ahead->err != 0 || err == -ECANCELED)
+		return;
+	ahead->err = err;
+	hoist__error_copy(ahead->text, sizeof ahead->text);
+}
+
+static void *run(void *argument)
+{
+	struct hoist__ahead *ahead = argument;
+	void *scratch = malloc(READ_BYTES);
+	int err = scratch == NULL ? hoist__fail_nomem("reading ahead", READ_BYTES) : 0;
+	struct slice slice;
+	pthread_mutex_lock(&ahead->mutex);
+	while (err == 0 && claim(ahead, &slice)) {
+		pthread_mutex_unlock(&ahead->mutex);
+		err = read_slice(ahead, &slice, scratch);
+		if (err == 0 && slice.part->address != NULL)
+			err = map_slice(&slice);
+		if (err == 0)
+			atomic_fetch_add_explicit(&ahead->xdone, slice.bytes, memory_order_relaxed);
+		pthread_mutex_lock(&ahead->mutex);
+	}
+	keep_failure(ahead, err);
+	if (--ahead->n_running == 0)
+		pthread_cond_broadcast(&ahead->ended);
+	pthread_mutex_unlock(&ahead->mutex);
+	free(scratch);
+	return NULL;
+}
+
+static int start_threads(struct hoist__ahead *ahead, unsigned n)
+{
+	if (n == 0 || n > MAX_THREADS)
+		n = MAX_THREADS;
+	uint64_t n_slices = ahead->total / SLICE_BYTES + ahead->n_parts;
+	n = (unsigned)hoist__min_u64(n, n_slices);
+	n = n == 0 ? 1 : n;
+	int err = 0;
+	pthread_mutex_lock(&ahead->mutex);
+	while (ahead->n_threads < n && err == 0) {
+		err = hoist__worker_start(&ahead->threads[ahead->n_threads], run, ahead);
+		ahead->n_threads += err == 0;
+	}
+	ahead->n_running = ahead->n_threads;
+	pthread_mutex_unlock(&ahead->mutex);
+	return ahead->n_threads > 0 ? 0
+				    : hoist__fail_errno(-EAGAIN, "starting a thread to read ahead");
+}
+
+/* --- the object --- */
+
+static int init_locks(struct hoist__ahead *ahead)
+{
+	int err = -pthread_mutex_init(&ahead->mutex, NULL);
+	if (err != 0)
+		return err;
+	err = hoist__condition_init(&ahead->ended);
+	if (err != 0)
+		pthread_mutex_destroy(&ahead->mutex);
+	return err;
+}
+
+int hoist__ahead_start(const struct hoist__ahead_part *parts, size_t n_parts, unsigned n_threads,
+		       struct hoist__ahead **ret)
+{
+	struct hoist__ahead *ahead = calloc(1, sizeof *ahead);
+	struct hoist__ahead_part *copy = calloc(n_parts + 1, sizeof *copy);
+	if (ahead == NULL || copy == NULL || init_locks(ahead) != 0) {
+		free(ahead);
+		free(copy);
+		return hoist__fail_nomem("reading ahead", n_parts * sizeof *copy);
+	}
+	if (n_parts > 0)
+		memcpy(copy, parts, n_parts * sizeof *copy);
+	ahead->parts = copy;
+	ahead->n_parts = n_parts;
+	ahead->pid = getpid();
+	for (size_t i = 0; i < n_parts; i++)
+		ahead->total += parts[i].bytes;
+	int err = start_threads(ahead, n_threads);
+	if (err < 0) {
+		hoist__ahead_stop(ahead);
+		return err;
+	}
+	*ret = ahead;
+	return 0;
+}
+
+void hoist__ahead_progress(const struct hoist__ahead *ahead, uint64_t *done, uint64_t *total)
+{
+	*done = atomic_load_explicit(&ahead->xdone, memory_order_relaxed);
+	*total = ahead->total;
+}
+
+static int fail_short(const struct hoist__ahead *ahead, int err)
+{
+	uint64_t done;
+	uint64_t total;
+	hoist__ahead_progress(ahead, &done, &total);
+	return hoist__fail(err, "%llu of %llu bytes have been read ahead", (unsigned long long)done,
+			   (unsigned long long)total);
+}
+
+/* Under the lock, after the end. */
+static int outcome(const struct hoist__ahead *ahead)
+{
+	if (ahead->err != 0)
+		return hoist__fail(ahead->err, "%s", ahead->text);
+	bool all = atomic_load_explicit(&ahead->xdone, memory_order_relaxed) == ahead->total;
+	return all ? 0 : fail_short(ahead, -ECANCELED);
+}
+
+int hoist__ahead_wait(struct hoist__ahead *ahead, uint64_t timeout_ns)
+{
+	uint64_t deadline = hoist__deadline(timeout_ns);
+	int waited = 0;
+	pthread_mutex_lock(&ahead->mutex);
+	while (ahead->n_running > 0 && waited == 0)
+		waited = hoist__condition_wait(&ahead->ended, &ahead->mutex, deadline);
+	int err = ahead->n_running == 0 ? outcome(ahead) : fail_short(ahead, -EAGAIN);
+	pthread_mutex_unlock(&ahead->mutex);
+	return err;
+}
+
+void hoist__ahead_cancel(struct hoist__ahead *ahead)
+{
+	atomic_store_explicit(&ahead->xcancelled, true, memory_order_relaxed);
+}
+
+void hoist__ahead_stop(struct hoist__ahead *ahead)
+{
+	if (ahead == NULL)
+		return;
+	/* A child after fork has no such threads, and the lock may be theirs. */
+	if (ahead->pid == getpid()) {
+		hoist__ahead_cancel(ahead);
+		for (unsigned i = 0; i < ahead->n_threads; i++)
+			pthread_join(ahead->threads[i], NULL);
+		pthread_cond_destroy(&ahead->ended);
+		pthread_mutex_destroy(&ahead->mutex);
+	}
+	free(ahead->parts);
+	free(ahead);
+}
