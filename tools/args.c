@@ -31,6 +31,12 @@ static const struct {
 	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
 	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
 	 "take files that are links to outside the folder (Hugging Face's cache)"},
+	{OPTION_FORMAT, "format", "NAME",
+	 "safetensors, gguf, npy or max; default: by DST's ending, else safetensors"},
+	{OPTION_SHARD_BYTES, "shard-bytes", "BYTES", "most tensor bytes in one file, as 5G"},
+	{OPTION_DIGEST, "digest", NULL, "keep a digest of each tensor in the file"},
+	{OPTION_NO_REPLACE, "no-replace", NULL, "fail if DST is there already"},
+	{OPTION_NO_SYNC, "no-sync", NULL, "do not wait until the disk has it"},
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
 	{OPTION_WORK, "work", "NAME", "alloc: measure only this; may be repeated"},
 	{OPTION_RUNS, "runs", "N", "measure N times (1 to 99) and give the medians"},
@@ -154,6 +160,28 @@ static int take_budget(struct args *args, const char *value)
 					     : "a number of bytes above 0, as 64M or 1G");
 }
 
+static int take_shard_bytes(struct args *args, const char *value)
+{
+	size_t bytes = 0;
+	int err = args_bytes(value, &bytes);
+	if (err == 0 && bytes > 0) {
+		args->shard_bytes = bytes;
+		return STATUS_OK;
+	}
+	return usage_value(args->command, "shard-bytes", value,
+			   err == -EOVERFLOW ? "fewer bytes than 2^63"
+					     : "a number of bytes above 0, as 500M or 5G");
+}
+
+static int take_format(struct args *args, const char *value)
+{
+	static const char *const words[] = {"safetensors", "gguf", "npy", "max", NULL};
+	if (word_index(words, value) < 0)
+		return usage_value(args->command, "format", value, "safetensors, gguf, npy or max");
+	args->format = value;
+	return STATUS_OK;
+}
+
 static int take_runs(struct args *args, const char *value)
 {
 	char *end = NULL;
@@ -227,6 +255,19 @@ static int take_option(struct args *args, unsigned bit, char *value)
 		return STATUS_OK;
 	case OPTION_REPLACE:
 		args->replace = true;
+		return STATUS_OK;
+	case OPTION_FORMAT:
+		return take_format(args, value);
+	case OPTION_SHARD_BYTES:
+		return take_shard_bytes(args, value);
+	case OPTION_DIGEST:
+		args->digest = true;
+		return STATUS_OK;
+	case OPTION_NO_SYNC:
+		args->no_sync = true;
+		return STATUS_OK;
+	case OPTION_NO_REPLACE:
+		args->no_replace = true;
 		return STATUS_OK;
 	case OPTION_FORCE:
 		args->force = true;

@@ -36,6 +36,11 @@
 #define OPTION_NODE (1u << 26)
 #define OPTION_PAGES (1u << 27)
 #define OPTION_REPLACE (1u << 28)
+#define OPTION_FORMAT (1u << 14)
+#define OPTION_SHARD_BYTES (1u << 15)
+#define OPTION_DIGEST (1u << 16)
+#define OPTION_NO_SYNC (1u << 17)
+#define OPTION_NO_REPLACE (1u << 18)
 
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
@@ -57,6 +62,11 @@ struct args {
 	bool all;
 	bool cache;
 	bool replace;
+	const char *format; /* NULL: by the path */
+	size_t shard_bytes; /* 0: one file */
+	bool digest;
+	bool no_sync;
+	bool no_replace;
 	bool quick;
 	bool verify;
 	bool force;

@@ -44,6 +44,15 @@ static const struct command commands[] = {
 	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
 	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.",
 	 OPTIONS_LOADING | OPTION_JSON, 1, 1, cmd_digest},
+	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, convert",
+	 "Copies the tensors of SRC, with their metadata, to DST, which appears whole or not at\n"
+	 "all: joins shards, splits into shards, picks tensors, and changes the format.  DST is\n"
+	 "a file or a folder (a model.safetensors is written there); it may be SRC.  A file that\n"
+	 "is there is replaced; a link is replaced itself, not what it points to.",
+	 OPTION_TENSOR | OPTION_FORMAT | OPTION_SHARD_BYTES | OPTION_DIGEST | OPTION_NO_REPLACE |
+		 OPTION_NO_SYNC | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS |
+		 OPTION_JSON,
+	 2, 2, cmd_cp},
 	{"cache", "add|list|drop [PATH]", "keep checkpoints in memory, for processes that restart",
 	 "add PATH: loads a checkpoint into memory that every process can map, copied on write,\n"
 	 "and gives it to a small process in the background that keeps it: `hoist load --cache`\n"

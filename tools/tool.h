@@ -32,6 +32,7 @@ struct command {
 int cmd_bench(const struct args *args);
 int cmd_cache(const struct args *args);
 int cmd_cat(const struct args *args);
+int cmd_cp(const struct args *args);
 int cmd_devices(const struct args *args);
 int cmd_digest(const struct args *args);
 int cmd_doctor(const struct args *args);

@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# hoist cp: what arrives is what was there, in one file or in many; what fails leaves all as it was.
+. "${srcdir:-.}/tools_support.sh"
+
+mkcheckpoint --bytes 12M --tensors 60 --shards 3 --dtypes all --odd "$work/src"
+refdigest "$work/src" | sort -k 2 >"$work/want"
+
+same() {
+	refdigest "$1" | sort -k 2 | cmp - "$work/want" || fail "$1 differs from what was copied"
+}
+
+# Joined, split, joined again; each read by a reader that is not hoist's.
+run 0 cp "$work/src" "$work/one.safetensors"
+[ ! -s "$err" ] || fail "it wrote to stderr"
+same "$work/one.safetensors"
+mkdir "$work/shards" "$work/back" || exit 99
+run 0 cp --json --shard-bytes 3M --digest --engine threads --io cached "$work/one.safetensors" \
+	"$work/shards"
+[ "$(json '?files' <"$out")" -gt 3 ] || fail "too few shards"
+same "$work/shards"
+run 0 cp --budget 256K "$work/shards" "$work/back"
+same "$work/back/model.safetensors"
+[ "$(ls -A "$work/back")" = model.safetensors ] || fail "more than the file in $work/back"
+
+# Other shards take their place: those of the old index go, others' files stay.
+echo mine >"$work/shards/model-00009-of-00099.safetensors"
+echo mine >"$work/shards/notes"
+run 0 cp --shard-bytes 6M "$work/shards" "$work/shards"
+rm "$work/shards/model-00009-of-00099.safetensors" || fail "a file that was not ours is gone"
+[ -f "$work/shards/notes" ] || fail "notes are gone"
+same "$work/shards"
+n=$(ls "$work/shards" | grep -c 'model-.*safetensors$')
+[ "$n" -eq "$(ls "$work/shards" | sed -n 's/.*-of-0*\([0-9]*\)\.safetensors$/\1/p' | sort -u)" ] ||
+	fail "shards of two saves"
+
+# Onto itself.
+run 0 cp "$work/one.safetensors" "$work/one.safetensors"
+same "$work/one.safetensors"
+
+# Metadata are kept; digests are not those of another file.
+hoist ls --json "$work/one.safetensors" >"$work/a"
+run 0 cp --digest "$work/one.safetensors" "$work/two.safetensors"
+run 0 cp "$work/two.safetensors" "$work/three.safetensors"
+hoist ls --json "$work/three.safetensors" >"$work/b"
+for file in a b; do sed -i '/"path"/d' "$work/$file"; done
+cmp "$work/a" "$work/b" || fail "what is listed has changed"
+grep -q hoist.xxh3_128 "$work/two.safetensors" || fail "no digests"
+
+# Some tensors.
+name=$(hoist ls --json "$work/src" | json '?tensors.0.name')
+run 0 cp --tensor "$name" "$work/src" "$work/some.max"
+[ "$(hoist ls --json "$work/some.max" | json '?tensors.0.name')" = "$name" ] || fail "another tensor"
+run 1 cp --tensor nothing "$work/src" "$work/none.safetensors"
+one_line 'no tensor that matches "nothing"'
+[ ! -e "$work/none.safetensors" ] || fail "a file after all"
+
+# Failures.
+cp "$work/one.safetensors" "$work/old" || exit 99
+run 1 cp --no-replace "$work/src" "$work/one.safetensors"
+one_line 'it is there already'
+run 1 cp "$work/src" "$work/missing/file"
+one_line 'opening the folder'
+run 1 cp "$work/src" "$work/a.npy"
+one_line 'npy'
+run 2 cp --format zip "$work/src" "$work/x"
+run 2 cp --shard-bytes 0 "$work/src" "$work/x"
+run 2 cp --io map "$work/src" "$work/x"
+run 2 cp "$work/src"
+(
+	ulimit -f 100
+	run 1 cp "$work/src" "$work/one.safetensors"
+	one_line 'RLIMIT_FSIZE'
+) || exit 1
+cmp "$work/one.safetensors" "$work/old" || fail "the old file has changed"
+
+# A signal: the old file stays, and nothing else.
+before=$(ls -A "$work")
+for seconds in 0.02 0.05 0.1 0.2; do
+	timeout --foreground --preserve-status -s INT $seconds "$HOIST" cp --budget 256K \
+		--engine threads "$work/src" "$work/one.safetensors" >"$out" 2>"$err"
+	status=$?
+	if [ $status -eq 0 ]; then
+		same "$work/one.safetensors"
+	else
+		[ $status -eq 130 ] || fail "exit status $status of SIGINT"
+		[ ! -s "$err" ] || one_line 'cancelled after'
+		same "$work/one.safetensors"
+	fi
+	[ "$(ls -A "$work")" = "$before" ] || fail "something was left behind"
+done
