@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/* The object that was saved, as named tensors and metadata.  The walk's depth is bounded, and so is
+ * its work: each value that is met counts as memory does, or a pickle of a hundred bytes could hold
+ * 2^64 names of one tensor. */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/number.h"
+#include "format/manifest.h"
+#include "format/quote.h"
+#include "format/torch.h"
+#include "format/utf8.h"
+
+#define MAX_DEPTH 64
+#define VISIT_BYTES 8
+
+struct entry {
+	struct hoist__tensor tensor;
+	size_t order;
+};
+
+struct walk {
+	struct hoist__torch_file *file;
+	struct hoist__manifest_box *box;
+	struct entry *entries;
+	size_t n;
+	size_t room;
+	struct hoist__metadata_list metadata;
+	char *path; /* of what is looked at: keys with '.' between */
+	size_t path_bytes;
+	size_t path_room;
+	int depth;
+	int unnamed;  /* of the keys in it, those that are neither text nor integers */
+	int not_text; /* those that are no text, or are indices */
+};
+
+/* --- names --- */
+
+static int fail(const struct walk *w, int err, const char *what)
+{
+	char shown[HOIST__QUOTED_BYTES];
+	return hoist__fail(err, "%s: data.pkl: %s: %s", w->file->pickle.file,
+			   hoist__quoted(w->path, w->path_bytes, shown), what);
+}
+
+static int push_name(struct walk *w, const char *name, size_t n)
+{
+	size_t wanted = w->path_bytes + n + 2;
+	if (wanted > w->path_room) {
+		size_t room = 2 * wanted;
+		int err = hoist__pickle_charge(&w->file->pickle, room);
+		char *grown = err == 0 ? realloc(w->path, room) : NULL;
+		if (grown == NULL)
+			return err < 0 ? err : hoist__fail_nomem("a name", room);
+		w->path = grown;
+		w->path_room = room;
+	}
+	if (w->depth > 1)
+		w->path[w->path_bytes++] = '.';
+	if (n > 0)
+		memcpy(w->path + w->path_bytes, name, n);
+	w->path_bytes += n;
+	return 0;
+}
+
+static bool is_c_text(const char *text, size_t n)
+{
+	for (size_t i = 0; i < n;) {
+		size_t step = hoist__utf8_length(text + i, n - i);
+		if (step == 0 || text[i] == '\0')
+			return false;
+		i += step;
+	}
+	return true;
+}
+
+/* A copy that lives as long as the manifest. */
+static int keep(struct walk *w, const char *text, size_t n, const char **ret)
+{
+	int err = hoist__pickle_charge(&w->file->pickle, n + 1);
+	char *copy = err == 0 ? hoist__arena_alloc(&w->box->arena, n + 1, 1) : NULL;
+	if (copy == NULL)
+		return err < 0 ? err : hoist__fail_nomem("a name", n + 1);
+	if (n > 0)
+		memcpy(copy, text, n);
+	copy[n] = '\0';
+	*ret = copy;
+	return 0;
+}
+
+/* --- tensors and metadata --- */
+
+static int keep_shape(struct walk *w, const struct hoist__torch_tensor *from,
+		      struct hoist__tensor *tensor)
+{
+	size_t bytes = (size_t)from->rank * sizeof(int64_t);
+	bool strided = tensor->strides != NULL;
+	if (from->rank == 0)
+		return 0;
+	int err = hoist__pickle_charge(&w->file->pickle, 2 * bytes);
+	int64_t *numbers = NULL;
+	if (err == 0)
+		numbers = hoist__arena_alloc(&w->box->arena, (strided ? 2 : 1) * bytes, 8);
+	if (numbers == NULL)
+		return err < 0 ? err : hoist__fail_nomem("a shape", 2 * bytes);
+	memcpy(numbers, from->shape, bytes);
+	tensor->shape = numbers;
+	if (strided) {
+		memcpy(numbers + from->rank, from->strides, bytes);
+		tensor->strides = numbers + from->rank;
+	}
+	return 0;
+}
+
+static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
+{
+	struct entry entry = {.order = w->n};
+	void *entries = w->entries;
+	if (w->depth == 0 && w->path_bytes == 0) {
+		int err = push_name(w, HOIST__TORCH_NAME, strlen(HOIST__TORCH_NAME));
+		if (err < 0)
+			return err;
+	}
+	if (w->unnamed > 0 || w->path_bytes == 0)
+		return fail(w, -EBADMSG,
+			    "a tensor whose key is neither text nor an integer, or is empty");
+	if (!is_c_text(w->path, w->path_bytes))
+		return fail(w, -EBADMSG, "a tensor whose key is no text in UTF-8");
+	int err = hoist__pickle_charge(&w->file->pickle, 2 * sizeof entry);
+	if (err == 0)
+		err = keep(w, w->path, w->path_bytes, &entry.tensor.name);
+	if (err == 0) /* @entry.tensor's name stays */
+		err = hoist__torch_place(w->file, from, entry.tensor.name, &entry.tensor);
+	entry.tensor.name_bytes = w->path_bytes;
+	if (err == 0)
+		err = keep_shape(w, from, &entry.tensor);
+	if (err == 0)
+		err = hoist__vector_grow(&entries, w->n, &w->room, sizeof entry, "tensors");
+	w->entries = entries;
+	if (err == 0)
+		w->entries[w->n++] = entry;
+	return err;
+}
+
+/* Texts that no C string holds are passed over, as what is no plain value. */
+static int add_metadata(struct walk *w, const struct hoist__pickle_value *value)
+{
+	char number[HOIST__NUMBER_TEXT];
+	const char *text = number;
+	size_t n;
+	struct hoist__metadata pair;
+	if (w->not_text > 0 || w->depth == 0 || !is_c_text(w->path, w->path_bytes))
+		return 0;
+	if (value->kind == HOIST__PICKLE_TEXT) {
+		text = value->u.text;
+		n = value->n;
+	} else if (value->kind == HOIST__PICKLE_FLOAT) {
+		n = hoist__number_text(
+			(hoist_number){.kind = HOIST_NUMBER_F64, .as.f64 = value->u.real},
+			HOIST_F64, number);
+	} else if (value->kind == HOIST__PICKLE_BOOL) {
+		n = (size_t)snprintf(number, sizeof number, "%s",
+				     value->u.integer != 0 ? "True" : "False");
+	} else if (value->kind == HOIST__PICKLE_INT) {
+		n = (size_t)snprintf(number, sizeof number, "%" PRId64, value->u.integer);
+	} else {
+		return 0;
+	}
+	if (!is_c_text(text, n))
+		return 0;
+	int err = hoist__pickle_charge(&w->file->pickle, 2 * sizeof *w->metadata.items);
+	if (err == 0)
+		err = keep(w, w->path, w->path_bytes, &pair.key);
+	if (err == 0)
+		err = keep(w, text, n, &pair.value);
+	return err == 0 ? hoist__metadata_push(&w->metadata, &pair, w->metadata.n) : err;
+}
+
+/* --- the walk --- */
+
+static int visit(struct walk *w, const struct hoist__pickle_value *value);
+
+/* A value under its key (NULL: item @index of a list). */
+static int visit_item(struct walk *w, const struct hoist__pickle_value *key, size_t index,
+		      const struct hoist__pickle_value *value)
+{
+	char number[24];
+	const char *name = number;
+	size_t n = 0;
+	size_t path_bytes = w->path_bytes;
+	bool text = key != NULL && key->kind == HOIST__PICKLE_TEXT;
+	bool named = text || key == NULL || key->kind == HOIST__PICKLE_INT;
+	if (text) {
+		name = key->u.text;
+		n = key->n;
+	} else if (named) {
+		n = (size_t)snprintf(number, sizeof number, "%" PRId64,
+				     key != NULL ? key->u.integer : (int64_t)index);
+	}
+	w->depth++;
+	w->unnamed += !named;
+	w->not_text += !text;
+	int err = push_name(w, name, n);
+	if (err == 0)
+		err = visit(w, value);
+	w->depth--;
+	w->unnamed -= !named;
+	w->not_text -= !text;
+	w->path_bytes = path_bytes;
+	return err;
+}
+
+static int visit_items(struct walk *w, const struct hoist__pickle_value *value)
+{
+	struct hoist__pickle_object *object = value->u.object;
+	bool dict = value->kind == HOIST__PICKLE_DICT;
+	size_t index = 0;
+	int err = 0;
+	if (object == NULL) /* the empty tuple */
+		return 0;
+	if (object->open)
+		return fail(w, -EBADMSG, "an object that holds itself");
+	if (w->depth == MAX_DEPTH)
+		return fail(w, -EBADMSG, "dicts and lists nested more than 64 deep");
+	object->open = true;
+	for (const struct hoist__pickle_chunk *chunk = object->first; err == 0 && chunk != NULL;
+	     chunk = chunk->next)
+		for (size_t i = 0; err == 0 && i < chunk->n; i += dict ? 2 : 1)
+			err = visit_item(w, dict ? &chunk->values[i] : NULL, index++,
+					 &chunk->values[i + dict]);
+	object->open = false;
+	return err;
+}
+
+static int visit(struct walk *w, const struct hoist__pickle_value *value)
+{
+	int err = hoist__pickle_charge(&w->file->pickle, VISIT_BYTES);
+	if (err < 0)
+		return err;
+	switch (value->kind) {
+	case HOIST__PICKLE_TENSOR:
+		return add_tensor(w, value->u.tensor);
+	case HOIST__PICKLE_LIST:
+	case HOIST__PICKLE_TUPLE:
+	case HOIST__PICKLE_DICT:
+		return visit_items(w, value);
+	default:
+		return add_metadata(w, value);
+	}
+}
+
+/* --- the manifest --- */
+
+static int by_offset(const void *left, const void *right)
+{
+	const struct entry *a = left;
+	const struct entry *b = right;
+	if (a->tensor.offset != b->tensor.offset)
+		return a->tensor.offset < b->tensor.offset ? -1 : 1;
+	if (a->tensor.bytes != b->tensor.bytes)
+		return a->tensor.bytes < b->tensor.bytes ? -1 : 1;
+	return (a->order > b->order) - (a->order < b->order);
+}
+
+static int by_name(const void *left, const void *right)
+{
+	const struct entry *const *a = left;
+	const struct entry *const *b = right;
+	return strcmp((*a)->tensor.name, (*b)->tensor.name);
+}
+
+static int check_names(const struct walk *w)
+{
+	char shown[HOIST__QUOTED_BYTES];
+	const struct entry **sorted = malloc((w->n > 0 ? w->n : 1) * sizeof *sorted);
+	if (sorted == NULL)
+		return hoist__fail_nomem("names", w->n * sizeof *sorted);
+	for (size_t i = 0; i < w->n; i++)
+		sorted[i] = &w->entries[i];
+	if (w->n > 1)
+		qsort(sorted, w->n, sizeof *sorted, by_name);
+	int err = 0;
+	for (size_t i = 1; err == 0 && i < w->n; i++)
+		if (strcmp(sorted[i - 1]->tensor.name, sorted[i]->tensor.name) == 0)
+			err = hoist__fail(-EBADMSG, "%s: two tensors are called %s",
+					  w->file->pickle.file,
+					  hoist__quoted(sorted[i]->tensor.name,
+							sorted[i]->tensor.name_bytes, shown));
+	free(sorted);
+	return err;
+}
+
+static int fill_manifest(struct walk *w)
+{
+	struct hoist__manifest *manifest = &w->box->manifest;
+	struct hoist__json where = {.file = w->file->zip.window.reader->name,
+				    .unit = "value"}; /* counts plain values */
+	int err = check_names(w);
+	if (err == 0)
+		err = hoist__metadata_finish(&where, &w->metadata, &manifest->metadata,
+					     &manifest->n_metadata);
+	manifest->data_offset = w->file->zip.directory_at;
+	if (err < 0 || w->n == 0)
+		return err;
+	manifest->tensors = malloc(w->n * sizeof *manifest->tensors);
+	if (manifest->tensors == NULL)
+		return hoist__fail_nomem("the list of tensors", w->n * sizeof *manifest->tensors);
+	qsort(w->entries, w->n, sizeof *w->entries, by_offset);
+	for (size_t i = 0; i < w->n; i++)
+		manifest->tensors[i] = w->entries[i].tensor;
+	manifest->n_tensors = w->n;
+	manifest->data_offset = manifest->tensors[0].offset;
+	return 0;
+}
+
+int hoist__torch_walk(struct hoist__torch_file *file, const struct hoist__pickle_value *object,
+		      struct hoist__manifest **ret)
+{
+	struct walk w = {.file = file, .box = hoist__manifest_create()};
+	if (w.box == NULL)
+		return -ENOMEM;
+	int err = visit(&w, object);
+	if (err == 0)
+		err = fill_manifest(&w);
+	free(w.entries);
+	free(w.path);
+	hoist__metadata_drop(&w.metadata);
+	if (err < 0)
+		hoist__manifest_destroy(&w.box->manifest);
+	else
+		*ret = &w.box->manifest;
+	return err;
+}

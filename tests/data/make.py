@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Made the files here, once: with torch 1.13 (torch-*) and numpy 2.4 with ml_dtypes 0.6 (numpy-*).
+
+The tests only read them.  `make.py torch` also prints what format_zip_real.c expects of them, by
+torch's own reading.
+"""
+import sys
+from collections import OrderedDict
+
+
+def numpy_files():
+    import ml_dtypes
+    import numpy as np
+
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.save("numpy-fortran.npy", np.asfortranarray(a))
+    arrays = dict(c=a, f=np.asfortranarray(a), bf16=a[:1].astype(ml_dtypes.bfloat16),
+                  scalar=np.int64(-7), empty=np.zeros((0, 3), np.bool_))
+    np.savez("numpy-stored.npz", a[0, :2].astype("c8"), **arrays)
+    np.savez_compressed("numpy-compressed.npz", a=a)
+
+
+def torch_files():
+    import torch
+
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(OrderedDict(emb=torch.nn.Embedding(4, 3), head=torch.nn.Linear(3, 4)))
+    model.head.weight = model.emb.weight
+    a = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    model(torch.tensor([1, 2])).sum().backward()
+    adam.step()
+    train = {
+        "epoch": 3, "lr": 1e-3, "name": "tiny", "flag": True, "none": None, "big": 2**70, "neg": -5,
+        "size": a.shape, "dtype": torch.float16, "device": torch.device("cpu"),
+        "model": {
+            "t": a.t(), "row": a[1], "column": a[:, 2], "bf16": a.bfloat16()[:2], "f16": a.half(),
+            "bool": a > 3, "i64": torch.arange(3), "c64": torch.tensor([3 + 4j, 1]),
+            "u8": torch.ones(3, dtype=torch.uint8), "scalar": torch.tensor(5.0),
+            "empty": torch.zeros(0, 3), "wide": a[0, :1].expand(2, 3),
+        },
+        "list": [a[0:1], (a[2],)],
+        "parameter": torch.nn.Parameter(a[:1].clone()),
+        "optimizer": adam.state_dict(),
+    }
+    torch.save(model.state_dict(), "torch-state.pt")
+    torch.save(train, "torch-train.pt")
+    torch.save(a, "torch-bare.pt", pickle_protocol=4)
+    names = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.bool: "BOOL",
+             torch.int64: "I64", torch.complex64: "C64", torch.uint8: "U8"}
+
+    def show(value, name):
+        if isinstance(value, dict):
+            for key, item in value.items():
+                show(item, f"{name}.{key}" if name else str(key))
+        elif isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+            for i, item in enumerate(value):
+                show(item, f"{name}.{i}")
+        elif isinstance(value, torch.Tensor):
+            dense = value.is_contiguous()
+            shape = ", ".join(map(str, value.shape)) or "0"
+            strides = "0" if dense else ", ".join(map(str, value.stride()))
+            total = (value.real if value.is_complex() else value).double().sum().item()
+            print(f'{{"{name or "tensor"}", HOIST_{names[value.dtype]}, {value.dim()}, {{{shape}}}, '
+                  f"{str(not dense).lower()}, {{{strides}}}, {total!r}}},")
+
+    for path in "torch-state.pt", "torch-train.pt", "torch-bare.pt":
+        print(path)
+        show(torch.load(path), "")
+
+
+torch_files() if sys.argv[1:] == ["torch"] else numpy_files()
