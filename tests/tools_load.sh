@@ -92,3 +92,29 @@ run 0 load --verify --device hip:0 "$work/large"
 run 0 digest --json --device cuda:0 "$work/tiny"
 json s:digests.*.name s:digests.*.xxh3_128 =cuda:0:device =true:emulated <"$out" ||
 	fail "digest --json"
+
+# Parts, other dtypes, further devices; what does not go together.
+run 0 load --json --device cuda:0 --replica cuda:1 --chunk 64K --depth 4 "$work/all"
+json "=$bytes:bytes" =cuda:0:device <"$out" || fail "a load with a replica"
+run 0 load --json --slice '*embed_tokens*:0:1..3' --slice '*embed_tokens*:-1:0/3' \
+	--tensor '*embed_tokens*' "$work/all"
+part=$(json '?bytes' <"$out")
+[ "$part" -gt 0 ] && [ "$part" -lt $((bytes / 10)) ] || fail "a slice loads $part bytes"
+run 0 load --json --dtype f16 --drop-cache --sqpoll "$work/all"
+json "=$bytes:bytes" <"$out" || fail "a load that converts"
+run 1 load --check-digests "$work/all"
+grep -q 'holds no digests' "$err" || fail "it is not said that there are no digests"
+run 1 load --slice '*:0:0/100003' "$work/all"
+grep -q 'not a multiple' "$err" || fail "a slice that does not divide the axis"
+for wrong in 1/2 '*:1/2' '*:0:2/2' '*:0:x..' '*:0:1' ':0:1/2' '*::1/2'; do
+	run 2 load --slice "$wrong" "$work/all"
+	grep -q 'it must be GLOB:AXIS' "$err" || fail "--slice $wrong"
+done
+run 2 load --dtype i8 "$work/all"
+run 2 load --map shared "$work/all"
+run 2 load --chunk 5000 "$work/all"
+run 2 load --depth 0 "$work/all"
+run 2 load --cache --depth 3 "$work/all"
+grep -q 'leave out --depth' "$err" || fail "--cache with --depth"
+run 2 load --verify --dtype f16 "$work/all"
+run 1 load --replica cpu --device cuda:0 "$work/all"

@@ -26,7 +26,7 @@ static const struct {
 	{OPTION_DEVICE, "device", "DEV", "use DEV: cpu (the default), cuda:N, hip:N, gpu:N"},
 	{OPTION_TENSOR, "tensor", "GLOB", "only tensors that match (* ? [...]); may be repeated"},
 	{OPTION_ENGINE, "engine", "NAME", "how to read: auto (the default), uring, threads"},
-	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map"},
+	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map, lazy"},
 	{OPTION_BUDGET, "budget", "BYTES", "most memory for staging, as 64M or 1G; default 256M"},
 	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
 	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
@@ -37,6 +37,17 @@ static const struct {
 	{OPTION_DIGEST, "digest", NULL, "keep a digest of each tensor in the file"},
 	{OPTION_NO_REPLACE, "no-replace", NULL, "fail if DST is there already"},
 	{OPTION_NO_SYNC, "no-sync", NULL, "do not wait until the disk has it"},
+	{OPTION_LOAD, "slice", "PART", "GLOB:AXIS:R/N or GLOB:AXIS:BEGIN..END; may be repeated"},
+	{OPTION_LOAD, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
+	{OPTION_LOAD, "replica", "DEV", "a further device that gets the same; may be repeated"},
+	{OPTION_LOAD, "map", "MODE", "--io map: private (the default), readonly, readwrite"},
+	{OPTION_LOAD, "populate", NULL, "--io map or lazy: read everything ahead"},
+	{OPTION_LOAD, "chunk", "BYTES", "of one read"},
+	{OPTION_LOAD, "depth", "N", "reads at a time"},
+	{OPTION_LOAD, "sqpoll", NULL, "io_uring: let a kernel thread submit"},
+	{OPTION_LOAD, "iopoll", NULL, "io_uring: poll for direct reads"},
+	{OPTION_LOAD, "drop-cache", NULL, "leave nothing of the files in the page cache"},
+	{OPTION_LOAD, "check-digests", NULL, "compare tensors with the digests the files hold"},
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
 	{OPTION_WORK, "work", "NAME", "alloc: measure only this; may be repeated"},
 	{OPTION_RUNS, "runs", "N", "measure N times (1 to 99) and give the medians"},
@@ -137,12 +148,12 @@ static int take_engine(struct args *args, const char *value)
 
 static int take_io(struct args *args, const char *value)
 {
-	static const char *const words[] = {"auto", "direct", "cached", "map", NULL};
+	static const char *const words[] = {"auto", "direct", "cached", "map", "lazy", NULL};
 	static const enum hoist_io ways[] = {HOIST_IO_AUTO, HOIST_IO_DIRECT, HOIST_IO_CACHED,
-					     HOIST_IO_MAP};
+					     HOIST_IO_MAP, HOIST_IO_LAZY};
 	int i = word_index(words, value);
 	if (i < 0)
-		return usage_value(args->command, "io", value, "auto, direct, cached or map");
+		return usage_value(args->command, "io", value, "auto, direct, cached, map or lazy");
 	args->io = ways[i];
 	return STATUS_OK;
 }
@@ -213,9 +224,18 @@ static int take_pages(struct args *args, const char *value)
 	return STATUS_OK;
 }
 
-static int take_option(struct args *args, unsigned bit, char *value)
+static int take_load(struct args *args, const char *name, char *value)
 {
-	switch (bit) {
+	struct text whole;
+	(void)snprintf(whole.chars, sizeof whole.chars, "%s", value != NULL ? value : "");
+	const char *expected = args_load_take(&args->load, name, value);
+	return expected != NULL ? usage_value(args->command, name, whole.chars, expected)
+				: STATUS_OK;
+}
+
+static int take_option(struct args *args, size_t row, char *value)
+{
+	switch (options[row].bit) {
 	case OPTION_DEVICE:
 		args->device = value;
 		return STATUS_OK;
@@ -256,6 +276,8 @@ static int take_option(struct args *args, unsigned bit, char *value)
 	case OPTION_REPLACE:
 		args->replace = true;
 		return STATUS_OK;
+	case OPTION_LOAD:
+		return take_load(args, options[row].name, value);
 	case OPTION_FORMAT:
 		return take_format(args, value);
 	case OPTION_SHARD_BYTES:
@@ -359,8 +381,10 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 {
 	struct args args = {.command = command, .device = "cpu", .node = -1};
 	args.patterns = calloc((size_t)argc, sizeof *args.patterns); /* never more than words */
-	if (args.patterns == NULL)
+	if (args.patterns == NULL || !args_load_make(&args.load, (size_t)argc)) {
+		free(args.patterns);
 		return fail_memory();
+	}
 	struct option table[N_OPTIONS + 1];
 	long_options(command, table);
 	int status = STATUS_OK;
@@ -372,7 +396,7 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 		if (what == 'h')
 			args.help = true;
 		else if (what >= FIRST_VALUE)
-			status = take_option(&args, options[what - FIRST_VALUE].bit, optarg);
+			status = take_option(&args, (size_t)(what - FIRST_VALUE), optarg);
 		else
 			status = refused(command, what, argv);
 	}
@@ -387,6 +411,7 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 
 void args_free(struct args *args)
 {
+	args_load_free(&args->load);
 	free(args->patterns);
 	args->patterns = NULL;
 }

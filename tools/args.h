@@ -15,6 +15,7 @@
 
 #include <hoist/load.h>
 
+#include "tools/args-load.h"
 #include "tools/tool.h"
 
 #define OPTION_DEVICE (1u << 0)
@@ -42,6 +43,8 @@
 #define OPTION_NO_SYNC (1u << 17)
 #define OPTION_NO_REPLACE (1u << 18)
 
+#define OPTION_LOAD (1u << 22) /* those of args-load.h */
+
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
 
@@ -62,6 +65,7 @@ struct args {
 	bool all;
 	bool cache;
 	bool replace;
+	struct load_args load;
 	const char *format; /* NULL: by the path */
 	size_t shard_bytes; /* 0: one file */
 	bool digest;

@@ -86,12 +86,29 @@ static int load_cached(const struct args *args)
 	return status;
 }
 
+/* The files have neither slices nor converted elements to compare with, and an image has tensors
+ * as they are in the files. */
+static int check_options(const struct args *args)
+{
+	if (args->cache && args->load.given != NULL)
+		return args_refuse(args, "--cache takes tensors as they are: leave out --",
+				   args->load.given, "");
+	if (args->verify && (args->load.n_slices > 0 || args->load.dtype != 0))
+		return args_refuse(args,
+				   "--verify compares whole tensors with the files: leave out ",
+				   args->load.n_slices > 0 ? "--slice" : "--dtype", "");
+	return STATUS_OK;
+}
+
 int cmd_load(const struct args *args)
 {
+	int status = check_options(args);
+	if (status != STATUS_OK)
+		return status;
 	if (args->cache)
 		return load_cached(args);
 	struct operation op;
-	int status = operation_open(&op, args);
+	status = operation_open(&op, args);
 	if (status == STATUS_OK)
 		status = operation_load(&op, args, args->patterns, args->n_patterns);
 	if (status == STATUS_OK && args->verify)

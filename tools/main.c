@@ -35,8 +35,8 @@ static const struct command commands[] = {
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
 	 "which way each byte went, and why.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CACHE | OPTION_VERIFY | OPTION_JSON, 1, 1,
-	 cmd_load},
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_LOAD | OPTION_CACHE | OPTION_VERIFY | OPTION_JSON,
+	 1, 1, cmd_load},
 	{"cat", "PATH TENSOR", "the raw bytes of a tensor on standard output",
 	 "Loads one tensor and writes its bytes, read back from the device.",
 	 OPTIONS_LOADING | OPTION_FORCE, 2, 2, cmd_cat},

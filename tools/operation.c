@@ -14,6 +14,21 @@
 
 #define STEP_NS 100000000
 
+static int open_replicas(struct operation *op, const struct args *args)
+{
+	size_t n = args->load.n_replicas;
+	op->replicas = calloc(n > 0 ? n : 1, sizeof(hoist_device *));
+	if (op->replicas == NULL)
+		return fail_memory();
+	for (; op->n_replicas < n; op->n_replicas++) {
+		int err = hoist_device_open(args->load.replicas[op->n_replicas],
+					    &op->replicas[op->n_replicas]);
+		if (err != 0)
+			return fail_call(err);
+	}
+	return STATUS_OK;
+}
+
 int operation_open(struct operation *op, const struct args *args)
 {
 	*op = (struct operation){0};
@@ -22,7 +37,9 @@ int operation_open(struct operation *op, const struct args *args)
 	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &op->checkpoint);
 	if (err == 0)
 		err = hoist_device_open(args->device, &op->device);
-	return err == 0 ? STATUS_OK : fail_call(err);
+	if (err != 0)
+		return fail_call(err);
+	return open_replicas(op, args);
 }
 
 static int cancelled(struct operation *op)
@@ -74,7 +91,15 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 		.budget = op->budget,
 		.tensors = n_patterns > 0 ? patterns : NULL,
 		.n_tensors = n_patterns,
-		.flags = HOIST_LOAD_CALLER_DRIVEN,
+		.flags = HOIST_LOAD_CALLER_DRIVEN | args->load.flags,
+		.slices = args->load.slices,
+		.n_slices = args->load.n_slices,
+		.dtype = args->load.dtype,
+		.map = args->load.map,
+		.replicas = op->replicas,
+		.n_replicas = op->n_replicas,
+		.chunk_bytes = args->load.chunk_bytes,
+		.depth = args->load.depth,
 	};
 	interrupt_watch();
 	int err = hoist_load_start(op->checkpoint, &options, &op->load);
@@ -92,8 +117,8 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 	return STATUS_OK;
 }
 
-static int read_buffer(struct operation *op, hoist_buffer *buffer,
-		       const hoist_tensor_info *tensor, take_piece *take, void *context)
+static int read_buffer(struct operation *op, hoist_buffer *buffer, const hoist_tensor_info *tensor,
+		       take_piece *take, void *context)
 {
 	for (uint64_t offset = 0; offset < tensor->bytes;) {
 		if (interrupted())
@@ -112,8 +137,8 @@ static int read_buffer(struct operation *op, hoist_buffer *buffer,
 	return STATUS_OK;
 }
 
-int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor,
-		   take_piece *take, void *context)
+int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor, take_piece *take,
+		   void *context)
 {
 	if (op->piece == NULL && (op->piece = malloc(OPERATION_PIECE_BYTES)) == NULL)
 		return fail_memory();
@@ -136,6 +161,9 @@ void operation_close(struct operation *op)
 	progress_end();
 	free(op->piece);
 	hoist_load_destroy(op->load);
+	while (op->n_replicas > 0)
+		hoist_device_unref(op->replicas[--op->n_replicas]);
+	free(op->replicas);
 	hoist_device_unref(op->device);
 	hoist_checkpoint_close(op->checkpoint);
 	hoist_budget_unref(op->budget);

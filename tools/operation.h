@@ -19,6 +19,8 @@
 struct operation {
 	hoist_checkpoint *checkpoint;
 	hoist_device *device;
+	hoist_device **replicas; /* of --replica */
+	size_t n_replicas;
 	hoist_budget *budget; /* NULL: the library's default */
 	hoist_load *load;
 	hoist_load_report report; /* filled once loaded */
