@@ -198,6 +198,8 @@ struct hoist__index {
 	const char **files; /* unique, in order of name */
 	size_t n_entries;
 	struct hoist__index_entry *entries; /* ordered by tensor name (strcmp) */
+	size_t *of_file; /* entries by file: those of files[f] are entries[of_file[i]], */
+	size_t *first;   /* first[f] <= i < first[f + 1], in order of name */
 	size_t n_metadata;
 	struct hoist__metadata *metadata; /* scalars only, numbers as text */
 };
@@ -210,11 +212,12 @@ int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
 const struct hoist__index_entry *hoist__index_find(const struct hoist__index *index,
 						   const char *tensor);
 
-/* Does shard @file_index, whose content is @manifest, hold every tensor that the
- * index says it does?  Tensors that the index does not name are no error.
+/* Does shard @f, whose content is @manifest, hold every tensor that the index says it does?
+ * named[t] becomes true for each of its tensors that is one of them; that others are there as well
+ * is no error.
  * Returns: 0; -EBADMSG naming index, shard and tensor; -ENOMEM. */
-int hoist__index_check(const struct hoist__index *index, const char *index_file,
-		       size_t file_index, const struct hoist__manifest *manifest);
+int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t f,
+		       const struct hoist__manifest *manifest, bool *named);
 
 void hoist__index_destroy(struct hoist__index *index); /* takes NULL */
 

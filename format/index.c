@@ -43,6 +43,8 @@ void hoist__index_destroy(struct hoist__index *index)
 	struct box *box = HOIST__CONTAINER_OF(index, struct box, index);
 	free(index->files);
 	free(index->entries);
+	free(index->of_file);
+	free(index->first);
 	free(index->metadata);
 	hoist__arena_fini(&box->arena);
 	free(box);
@@ -281,6 +283,29 @@ static int fill_files(struct reader *r)
 	return 0;
 }
 
+/* Which entries are each file's: they are counted, then put in their places. */
+static int group_entries(struct hoist__index *index)
+{
+	index->first = calloc(index->n_files + 1, sizeof *index->first);
+	index->of_file = malloc(index->n_entries * sizeof *index->of_file);
+	size_t *next = malloc(index->n_files * sizeof *next);
+	if (index->first == NULL || index->of_file == NULL || next == NULL) {
+		free(next);
+		return hoist__fail_nomem("the tensors of each shard",
+					 index->n_entries * sizeof *index->of_file);
+	}
+	for (size_t i = 0; i < index->n_entries; i++)
+		index->first[index->entries[i].file + 1]++;
+	for (size_t f = 0; f < index->n_files; f++) {
+		next[f] = index->first[f];
+		index->first[f + 1] += index->first[f];
+	}
+	for (size_t i = 0; i < index->n_entries; i++)
+		index->of_file[next[index->entries[i].file]++] = i;
+	free(next);
+	return 0;
+}
+
 static int fill_index(struct reader *r)
 {
 	struct hoist__index *index = &r->box->index;
@@ -305,7 +330,7 @@ static int fill_index(struct reader *r)
 			.file = (size_t)(file - index->files),
 		};
 	}
-	return 0;
+	return group_entries(index);
 }
 
 int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
@@ -344,11 +369,36 @@ const struct hoist__index_entry *hoist__index_find(const struct hoist__index *in
 		       name_to_entry);
 }
 
-int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t file_index,
-		       const struct hoist__manifest *manifest)
+/* Marks the tensors that the index says are in this file, and counts them.  Both have an order by
+ * name, so that this is one walk; without it, each is looked up. */
+static size_t mark_named(const struct hoist__index *index, size_t f,
+			 const struct hoist__manifest *manifest, bool *named)
 {
-	if (index->n_entries == 0)
-		return 0;
+	size_t count = 0;
+	size_t i = index->first[f];
+	const size_t end = index->first[f + 1];
+	for (size_t j = 0; j < manifest->n_tensors; j++) {
+		const size_t t = manifest->by_name != NULL ? manifest->by_name[j] : j;
+		const char *name = manifest->tensors[t].name;
+		if (manifest->by_name == NULL) {
+			const struct hoist__index_entry *entry = hoist__index_find(index, name);
+			named[t] = entry != NULL && entry->file == f;
+		} else {
+			int order = 1;
+			while (i < end &&
+			       (order = strcmp(index->entries[index->of_file[i]].tensor, name)) < 0)
+				i++;
+			named[t] = i < end && order == 0;
+		}
+		count += named[t];
+	}
+	return count;
+}
+
+/* Names the first tensor that the index says is there, and is not. */
+static int fail_missing(const struct hoist__index *index, const char *index_file, size_t f,
+			const struct hoist__manifest *manifest)
+{
 	bool *found = calloc(index->n_entries, sizeof *found);
 	if (found == NULL)
 		return hoist__fail_nomem("checking an index", index->n_entries * sizeof *found);
@@ -358,21 +408,25 @@ int hoist__index_check(const struct hoist__index *index, const char *index_file,
 		if (entry != NULL)
 			found[entry - index->entries] = true;
 	}
-	int err = 0;
-	for (size_t i = 0; i < index->n_entries && err == 0; i++) {
-		const struct hoist__index_entry *entry = &index->entries[i];
-		char tensor[HOIST__QUOTED_BYTES];
-		char shard[HOIST__QUOTED_BYTES];
-		char name[HOIST__QUOTED_BYTES];
-		if (entry->file == file_index && !found[i])
-			err = hoist__fail(
-				-EBADMSG,
-				"%s: tensor %s is not in its shard %s; the files do not "
-				"belong together",
-				hoist__file_quoted(index_file, name),
-				hoist__quoted(entry->tensor, strlen(entry->tensor), tensor),
-				hoist__file_quoted(index->files[file_index], shard));
-	}
+	size_t i = index->first[f];
+	while (found[index->of_file[i]])
+		i++;
 	free(found);
-	return err;
+	const char *missing = index->entries[index->of_file[i]].tensor;
+	char tensor[HOIST__QUOTED_BYTES];
+	char shard[HOIST__QUOTED_BYTES];
+	char name[HOIST__QUOTED_BYTES];
+	return hoist__fail(-EBADMSG,
+			   "%s: tensor %s is not in its shard %s; the files do not belong together",
+			   hoist__file_quoted(index_file, name),
+			   hoist__quoted(missing, strlen(missing), tensor),
+			   hoist__file_quoted(index->files[f], shard));
+}
+
+int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t f,
+		       const struct hoist__manifest *manifest, bool *named)
+{
+	if (mark_named(index, f, manifest, named) == index->first[f + 1] - index->first[f])
+		return 0;
+	return fail_missing(index, index_file, f, manifest);
 }

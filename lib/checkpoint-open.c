@@ -48,12 +48,15 @@ int hoist__checkpoint_add_index(hoist_checkpoint *checkpoint, int dir_fd, const 
 	err = hoist__checkpoint_add(checkpoint, dir_fd, folder, index->files, index->n_files);
 	if (err < 0)
 		return hoist__fail_in(err, "%s names a file that cannot be used", file->path);
-	for (size_t f = 0; f < index->n_files; f++) {
-		err = hoist__index_check(index, file->path, f, checkpoint->files[f].manifest);
-		if (err < 0)
-			return err;
+	for (size_t f = 0; err == 0 && f < index->n_files; f++) {
+		struct hoist__shard *shard = &checkpoint->files[f];
+		size_t n = shard->manifest->n_tensors;
+		shard->named = calloc(n > 0 ? n : 1, sizeof *shard->named);
+		err = shard->named == NULL ? hoist__fail_nomem("the tensors of a shard", n)
+					   : hoist__index_check(index, file->path, f,
+								shard->manifest, shard->named);
 	}
-	return 0;
+	return err;
 }
 
 /* --- single files --- */

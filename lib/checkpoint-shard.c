@@ -13,6 +13,7 @@ void hoist__shard_close(struct hoist__shard *shard)
 {
 	hoist__manifest_destroy(shard->manifest);
 	hoist__file_close(shard->file);
+	free(shard->named);
 	*shard = (struct hoist__shard){0};
 }
 

@@ -10,14 +10,6 @@
 #include "base/log.h"
 #include "lib/checkpoint.h"
 
-static bool offered(const hoist_checkpoint *checkpoint, size_t file, const char *name)
-{
-	if (checkpoint->index == NULL)
-		return true;
-	const struct hoist__index_entry *entry = hoist__index_find(checkpoint->index, name);
-	return entry != NULL && entry->file == file;
-}
-
 static int compare_by_name(const void *a, const void *b, void *context)
 {
 	const hoist_checkpoint *checkpoint = context;
@@ -29,13 +21,14 @@ static int compare_by_name(const void *a, const void *b, void *context)
 /* The tensors of one file, which know their order by name if all of them are offered. */
 static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 {
-	const struct hoist__manifest *manifest = checkpoint->files[f].manifest;
+	const struct hoist__shard *shard = &checkpoint->files[f];
+	const struct hoist__manifest *manifest = shard->manifest;
 	const size_t first = checkpoint->n_tensors;
 	for (size_t t = 0; t < manifest->n_tensors; t++) {
 		const struct hoist__tensor *tensor = &manifest->tensors[t];
-		if (!offered(checkpoint, f, tensor->name)) {
+		if (shard->named != NULL && !shard->named[t]) {
 			hoist__log(format, "%s: \"%s\" is not in the index; left out",
-				   checkpoint->files[f].file->path, tensor->name);
+				   shard->file->path, tensor->name);
 			continue;
 		}
 		size_t n = checkpoint->n_tensors++;

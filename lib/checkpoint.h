@@ -32,6 +32,7 @@ struct hoist__shard {
 	enum hoist__format format;
 	struct hoist__file *file;
 	struct hoist__manifest *manifest;
+	bool *named; /* which of its tensors the index names; NULL: there is no index */
 };
 
 struct hoist__entry {

@@ -157,7 +157,6 @@ Test(format_index, an_index_without_tensors_is_valid)
 	struct hoist__manifest *manifest = make_shard(NULL, 0);
 	cr_expect_eq(index->n_files, 0);
 	cr_expect_null(hoist__index_find(index, "a"));
-	cr_expect_eq(hoist__index_check(index, FILE_NAME, 0, manifest), 0);
 	hoist__manifest_destroy(manifest);
 	hoist__index_destroy(index);
 	hoist__index_destroy(NULL);
@@ -183,16 +182,29 @@ Test(format_index, a_shard_must_hold_what_the_index_says)
 		parse("{\"weight_map\":{\"a\":\"m-1\",\"b\":\"m-2\",\"c\":\"m-1\"}}");
 	static const char *const more[] = {"c", "extra", "a", "b"};
 	static const char *const less[] = {"b", "a"};
-	struct hoist__manifest *manifest = make_shard(more, 4);
-	cr_expect_eq(hoist__index_check(index, FILE_NAME, 0, manifest), 0);
-	hoist__manifest_destroy(manifest);
-	manifest = make_shard(less, 2);
-	cr_expect_eq(hoist__index_check(index, FILE_NAME, 1, manifest), 0);
-	cr_expect_eq(hoist__index_check(index, FILE_NAME, 0, manifest), -EBADMSG);
-	cr_expect_str_eq(
-		hoist_error(), FILE_NAME
-		": tensor \"c\" is not in its shard m-1; the files do not belong together");
-	hoist__manifest_destroy(manifest);
+	static const char *const missing = FILE_NAME
+		": tensor \"c\" is not in its shard m-1; the files do not belong together";
+	bool named[4];
+	/* With the order of names, and without. */
+	for (int ordered = 1; ordered >= 0; ordered--) {
+		struct hoist__manifest *manifest = make_shard(more, 4);
+		size_t *by_name = manifest->by_name;
+		manifest->by_name = ordered ? by_name : NULL;
+		cr_expect_eq(hoist__index_check(index, FILE_NAME, 0, manifest, named), 0);
+		cr_expect(named[0] && !named[1] && named[2] && !named[3]);
+		cr_expect_eq(hoist__index_check(index, FILE_NAME, 1, manifest, named), 0);
+		cr_expect(!named[0] && !named[1] && !named[2] && named[3]);
+		manifest->by_name = by_name;
+		hoist__manifest_destroy(manifest);
+		manifest = make_shard(less, 2);
+		by_name = manifest->by_name;
+		manifest->by_name = ordered ? by_name : NULL;
+		cr_expect_eq(hoist__index_check(index, FILE_NAME, 1, manifest, named), 0);
+		cr_expect_eq(hoist__index_check(index, FILE_NAME, 0, manifest, named), -EBADMSG);
+		cr_expect_str_eq(hoist_error(), missing);
+		manifest->by_name = by_name;
+		hoist__manifest_destroy(manifest);
+	}
 	hoist__index_destroy(index);
 }
 

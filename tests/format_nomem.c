@@ -156,7 +156,7 @@ static int parse_index_and_check(struct hoist__manifest *manifest)
 	int err = hoist__index_parse("i", text, text_bytes, &index);
 	if (err < 0)
 		return index != NULL ? 1 : err;
-	err = hoist__index_check(index, "i", 0, manifest);
+	err = hoist__index_check(index, "i", 0, manifest, NULL);
 	hoist__index_destroy(index);
 	return err;
 }
