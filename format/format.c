@@ -240,11 +240,12 @@ int hoist__format_parse(const struct hoist__reader *reader, enum hoist__format f
 		return hoist__npy_parse(reader, ret);
 	case HOIST__NPZ:
 		return hoist__npz_parse(reader, ret);
-	case HOIST__INDEX:
 	case HOIST__TORCH:
+		return hoist__torch_parse(reader, ret);
+	case HOIST__INDEX:
 	case HOIST__N_FORMATS:
 		break;
 	}
-	return hoist__fail(-ENOTSUP, "%s: this is a file of the format \"%s\", which is not read",
-			   hoist__file_quoted(reader->name, file), hoist__format_name(format));
+	return hoist__fail(-EINVAL, "%s: an index holds no tensors",
+			   hoist__file_quoted(reader->name, file));
 }

@@ -61,6 +61,10 @@ struct hoist__manifest {
 
 void hoist__manifest_destroy(struct hoist__manifest *manifest); /* takes NULL */
 
+/* Gives the only tensor another name: a file that has no place for one is called by its opener.
+ * Returns: 0; -EINVAL (empty, no UTF-8); -ENOMEM. */
+int hoist__manifest_rename(struct hoist__manifest *manifest, const char *name, size_t name_bytes);
+
 /* --- any format ---
  *
  * What a file is, is told by its content, never by its name. */

@@ -3,6 +3,7 @@
 
 #include "format/manifest.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "format/quote.h"
+#include "format/utf8.h"
 
 struct hoist__manifest_box *hoist__manifest_create(void)
 {
@@ -31,6 +33,28 @@ void hoist__manifest_destroy(struct hoist__manifest *manifest)
 	hoist__arena_fini(&box->arena);
 	free(box->raw);
 	free(box);
+}
+
+int hoist__manifest_rename(struct hoist__manifest *manifest, const char *name, size_t name_bytes)
+{
+	struct hoist__manifest_box *box =
+		HOIST__CONTAINER_OF(manifest, struct hoist__manifest_box, manifest);
+	char quoted[HOIST__QUOTED_BYTES];
+	size_t step = 1;
+	assert(manifest->n_tensors == 1);
+	for (size_t i = 0; i < name_bytes && step > 0; i += step)
+		step = name[i] == '\0' ? 0 : hoist__utf8_length(name + i, name_bytes - i);
+	if (name_bytes == 0 || step == 0)
+		return hoist__fail(-EINVAL, "no tensor can be called %s: a name is UTF-8",
+				   hoist__quoted(name, name_bytes, quoted));
+	char *kept = hoist__arena_alloc(&box->arena, name_bytes + 1, 1);
+	if (kept == NULL)
+		return hoist__fail_nomem("a tensor's name", name_bytes + 1);
+	memcpy(kept, name, name_bytes);
+	kept[name_bytes] = '\0';
+	manifest->tensors[0].name = kept;
+	manifest->tensors[0].name_bytes = name_bytes;
+	return 0;
 }
 
 int hoist__keep_string(struct hoist__json *json, const char *what,

@@ -191,6 +191,23 @@ static int open_gguf(hoist_checkpoint *checkpoint, const struct folder *folder)
 	return err;
 }
 
+/* A .npy file does not say what its tensor is called: here, its name does. */
+static int open_arrays(hoist_checkpoint *checkpoint, const struct folder *folder)
+{
+	const struct names *names = &folder->names[NPY];
+	int err = add_all(checkpoint, folder, names);
+	for (size_t i = 0; err == 0 && i < names->n; i++) {
+		const struct hoist__shard *shard = &checkpoint->files[i];
+		if (shard->format != HOIST__NPY)
+			continue;
+		err = hoist__manifest_rename(shard->manifest, names->list[i],
+					     strlen(names->list[i]) - strlen(".npy"));
+		if (err < 0)
+			return hoist__fail_in(err, "opening %s", shard->file->path);
+	}
+	return err;
+}
+
 static int open_only(hoist_checkpoint *checkpoint, const struct folder *folder, enum kind kind,
 		     const char *what)
 {
@@ -215,7 +232,7 @@ static int open_kind(hoist_checkpoint *checkpoint, const struct folder *folder, 
 	case GGUF:
 		return open_gguf(checkpoint, folder);
 	case NPY:
-		return add_all(checkpoint, folder, &folder->names[kind]);
+		return open_arrays(checkpoint, folder);
 	case NPZ:
 		return open_only(checkpoint, folder, kind, ".npz files");
 	case MAX:

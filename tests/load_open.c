@@ -257,8 +257,8 @@ static void a_model_in_three_files(void)
 	support_cleanup();
 }
 
-/* A .npy file in Fortran's order has strides; alone in its folder it is a checkpoint. */
-static void strides_are_told(void)
+/* [2, 3] of i16 in Fortran's order. */
+static void write_npy(const char *name)
 {
 	struct file_bytes content = {.n = 0};
 	static const char dict[] = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }";
@@ -269,8 +269,35 @@ static void strides_are_told(void)
 		put_bytes(&content, " ", 1);
 	put_bytes(&content, "\n", 1);
 	put_zeros(&content, 12);
-	write_file("x.npy", &content);
+	write_file(name, &content);
 	free(content.bytes);
+}
+
+/* A folder of .npy files is a checkpoint, whose tensors are called as the files are. */
+static void arrays_are_called_as_their_files(void)
+{
+	hoist_checkpoint *checkpoint;
+	hoist_tensor_info info = {.size = sizeof info};
+	size_t t;
+	write_npy("b.weight.npy");
+	write_npy("a.bias.npy");
+	CHECK(hoist_checkpoint_open(support_folder(), 0, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 2);
+	CHECK(hoist_checkpoint_tensor(checkpoint, 0, &info) == 0);
+	CHECK(strcmp(info.name, "a.bias") == 0 && info.file == 0);
+	CHECK(hoist_checkpoint_find(checkpoint, "b.weight", &t) == 0 && t == 1);
+	hoist_checkpoint_close(checkpoint);
+	CHECK(hoist_checkpoint_open(in_folder("a.bias.npy"), 0, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_find(checkpoint, "arr_0", &t) == 0);
+	hoist_checkpoint_close(checkpoint);
+	write_npy("\xff.npy");
+	expect_refused(support_folder(), -EINVAL, "no tensor can be called \"?\": a name is UTF-8");
+	support_cleanup();
+}
+
+static void strides_are_told(void)
+{
+	write_npy("x.npy");
 	hoist_checkpoint *checkpoint;
 	hoist_tensor_info info = {.size = sizeof info};
 	CHECK(hoist_checkpoint_open(support_folder(), 0, &checkpoint) == 0);
@@ -287,6 +314,40 @@ static void strides_are_told(void)
 	CHECK(info.strides == NULL && info.offset == 128);
 	hoist_checkpoint_close(checkpoint);
 	support_cleanup();
+}
+
+/* Written by NumPy and PyTorch: tests/data/make.py. */
+static void real_archives_are_told_apart(void)
+{
+	static const struct {
+		const char *name;
+		const char *format;
+	} archives[] = {
+		{"numpy-stored.npz", "npz"},
+		{"torch-state.pt", "pytorch"},
+		{"torch-train.pt", "pytorch"},
+	};
+	for (size_t i = 0; i < sizeof archives / sizeof archives[0]; i++) {
+		const char *source = getenv("srcdir");
+		char path[512];
+		snprintf(path, sizeof path, "%s/data/%s", source != NULL ? source : ".",
+			 archives[i].name);
+		hoist_checkpoint *checkpoint;
+		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		CHECK(strcmp(hoist_checkpoint_format(checkpoint), archives[i].format) == 0);
+		/* In the order of their bytes, also where tensors share them. */
+		hoist_tensor_info info = {.size = sizeof info};
+		uint64_t last = 0;
+		for (size_t t = 0; hoist_checkpoint_tensor(checkpoint, t, &info) == 0; t++) {
+			size_t found;
+			CHECK(info.offset >= last);
+			last = info.offset;
+			CHECK(hoist_checkpoint_find(checkpoint, info.name, &found) == 0);
+			CHECK(found == t);
+		}
+		CHECK(last > 0);
+		hoist_checkpoint_close(checkpoint);
+	}
 }
 
 static void what_is_no_checkpoint_is_named(void)
@@ -308,7 +369,9 @@ int main(void)
 	indices_come_first();
 	joined_files_are_of_one_format_and_their_names_differ();
 	a_model_in_three_files();
+	arrays_are_called_as_their_files();
 	strides_are_told();
+	real_archives_are_told_apart();
 	what_is_no_checkpoint_is_named();
 	return 0;
 }

@@ -5,7 +5,7 @@
  *   safetensors; its index (model.safetensors.index.json), which names its shards
  *   GGUF, versions 2 and 3; the first file of a model in several
  *     (NAME-00001-of-00005.gguf) opens all of them
- *   .npy, .npz (stored entries), and .max, as MAX writes buffers
+ *   .npy (one tensor, "arr_0"), .npz (stored entries), and .max, as MAX writes buffers
  *   PyTorch's zip checkpoints (torch.save since 1.6), and their index
  *     (pytorch_model.bin.index.json)
  * In a folder, names say what is looked at, and the first of these that is there is
@@ -15,7 +15,7 @@
  *   3. *.gguf: the only model, be it one file or several
  *   4. *.bin.index.json: the only one, or pytorch_model.bin.index.json
  *   5. *.npz: the only one
- *   6. *.npy: all of them, one tensor each
+ *   6. *.npy: all of them, each a tensor called as its file is without .npy
  *   7. *.max: the only one
  *   8. *.pt, *.pth, *.bin: pytorch_model.bin, or else the only one
  * Files whose names begin with a dot are left out.  Files that are joined are all of one
