@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
+#include <hoist/error.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -131,6 +133,24 @@ void bench_make_hot(const char *path)
 	close(fd);
 }
 
+void bench_make_half(const char *path)
+{
+	const size_t piece = (size_t)16 << 20;
+	uint64_t bytes = bench_file_bytes(path);
+	char *buffer = malloc(piece);
+	if (buffer == NULL)
+		bench_fail("no memory");
+	bench_make_cold(path);
+	int fd = open_file(path);
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no readahead into the next piece */
+	for (uint64_t at = 0; at < bytes; at += 2 * piece) {
+		if (pread(fd, buffer, piece, (off_t)at) < 0)
+			bench_fail("%s: %s", path, strerror(errno));
+	}
+	close(fd);
+	free(buffer);
+}
+
 double bench_resident(const char *path)
 {
 	int fd = open_file(path);
@@ -152,17 +172,28 @@ double bench_resident(const char *path)
 	return (double)resident / (double)n_pages;
 }
 
-void bench_touch_memory(size_t bytes)
+static char *kept;
+static size_t kept_bytes;
+
+void bench_keep_memory(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	char *memory =
-		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
+	if (kept != NULL)
+		return;
+	kept = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (kept == MAP_FAILED)
 		bench_fail("no memory to touch: %s", strerror(errno));
-	(void)madvise(memory, bytes, MADV_HUGEPAGE);
+	kept_bytes = bytes;
+	(void)madvise(kept, bytes, MADV_HUGEPAGE);
 	for (size_t i = 0; i < bytes; i += page)
-		((volatile char *)memory)[i] = 1;
-	munmap(memory, bytes);
+		((volatile char *)kept)[i] = 1;
+}
+
+void bench_touch_memory(size_t bytes)
+{
+	bench_keep_memory(bytes);
+	munmap(kept, kept_bytes);
+	kept = NULL;
 }
 
 uint64_t bench_file_bytes(const char *path)
@@ -173,6 +204,49 @@ uint64_t bench_file_bytes(const char *path)
 	if (!S_ISREG(status.st_mode))
 		bench_fail("%s is not a file", path);
 	return (uint64_t)status.st_size;
+}
+
+void bench_parse(int argc, char **argv, const char *usage, size_t n_runs, int n_operands,
+		 struct bench_args *ret)
+{
+	static const struct option longs[] = {
+		{"runs", required_argument, NULL, 'n'},
+		{"json", required_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	bool good = true;
+	*ret = (struct bench_args){.n_runs = n_runs};
+	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
+		uint64_t number = 0;
+		switch (c) {
+		case 'n':
+			good &= bench_parse_bytes(optarg, &number) && number >= 1 &&
+				number <= BENCH_MAX_RUNS;
+			ret->n_runs = (size_t)number;
+			break;
+		case 'j':
+			ret->json = optarg;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			exit(0);
+		default:
+			good = false;
+		}
+	}
+	ret->operands = argv + optind;
+	ret->n_operands = argc - optind;
+	if (!good || ret->n_operands < n_operands) {
+		fputs(usage, stderr);
+		exit(2);
+	}
+}
+
+void bench_must(int rc, const char *what, const char *of)
+{
+	if (rc < 0)
+		bench_fail("%s %s: %s", what, of, hoist_error());
 }
 
 bool bench_parse_bytes(const char *text, uint64_t *ret)
@@ -232,7 +306,8 @@ struct bench_results *bench_results_create(const char *name)
 	struct bench_results *results = malloc(sizeof *results);
 	if (results == NULL)
 		bench_fail("no memory");
-	results->root = json_pack("{s:s, s:[], s:[]}", "bench", name, "rows", "ratios");
+	results->root =
+		json_pack("{s:s, s:[], s:[], s:[]}", "bench", name, "rows", "ratios", "bars");
 	if (results->root == NULL)
 		bench_fail("no memory");
 	return results;
@@ -260,6 +335,16 @@ void bench_ratio(struct bench_results *results, const char *work, int threads, c
 			 against, "ratio", ratio));
 }
 
+void bench_bar(struct bench_results *results, const char *work, const char *what, double value,
+	       bool at_least, double bar)
+{
+	bool met = at_least ? value >= bar : value <= bar;
+	append(results, "bars",
+	       json_pack("{s:s, s:s, s:f, s:f, s:s, s:b}", "work", work, "what", what, "value",
+			 value, "bar", bar, "sense", at_least ? "at least" : "at most", "met",
+			 (int)met));
+}
+
 static const char *text_of(const json_t *item, const char *key)
 {
 	return json_string_value(json_object_get(item, key));
@@ -277,6 +362,14 @@ static void print_table(const json_t *root)
 	json_array_foreach(json_object_get(root, "ratios"), i, item)
 		printf("%-40s %-34s %12.3f\n", text_of(item, "work"), text_of(item, "against"),
 		       json_number_value(json_object_get(item, "ratio")));
+	if (json_array_size(json_object_get(root, "bars")) == 0)
+		return;
+	printf("\n%-40s %-34s %12s\n", "work", "bar", "value");
+	json_array_foreach(json_object_get(root, "bars"), i, item)
+		printf("%-40s %-34s %12.3f  %s %g: %s\n", text_of(item, "work"),
+		       text_of(item, "what"), json_number_value(json_object_get(item, "value")),
+		       text_of(item, "sense"), json_number_value(json_object_get(item, "bar")),
+		       json_is_true(json_object_get(item, "met")) ? "met" : "MISSED");
 }
 
 void bench_results_print(struct bench_results *results, const char *json_path)

@@ -3,9 +3,11 @@
  * medians, and one way to print results.
  *
  * Results are rows (what was measured) and ratios (hoist against a peer; above 1
- * hoist is better), printed as a table for people and as JSON of the shape
+ * hoist is better) and bars (a figure, what it should be, and whether it is), printed as a table
+ * for people and as JSON of the shape
  *   {"bench", "rows": [{"work", "threads", "subject", "value", "unit"}],
- *    "ratios": [{"work", "threads", "against", "ratio"}]}
+ *    "ratios": [{"work", "threads", "against", "ratio"}],
+ *    "bars": [{"work", "what", "value", "bar", "sense", "met"}]}
  * The programs are single-threaded where they use these. */
 #ifndef HOIST_BENCH_BENCH_H
 #define HOIST_BENCH_BENCH_H
@@ -30,6 +32,9 @@ void bench_make_cold(const char *path);
 /* Reads the whole file, so that it lies in the page cache. */
 void bench_make_hot(const char *path);
 
+/* Cold, but for every second piece of 16 MiB, which lies in the page cache. */
+void bench_make_half(const char *path);
+
 /* How much of the file lies in the page cache, 0 to 1. */
 double bench_resident(const char *path);
 
@@ -38,7 +43,25 @@ double bench_resident(const char *path);
  * itself takes: that would measure the host, and whichever subject comes first. */
 void bench_touch_memory(size_t bytes);
 
+/* Takes as much, touches and keeps it, until bench_touch_memory() gives it back: so it does not
+ * become idle between two runs.  Not while a child runs that should have it. */
+void bench_keep_memory(size_t bytes);
+
 uint64_t bench_file_bytes(const char *path);
+
+/* What most programs take: --runs N, --json PATH and @n_operands operands or more, which follow
+ * in *operands and are *n.  --help prints @usage; a wrong call ends the process. */
+struct bench_args {
+	size_t n_runs;
+	const char *json;
+	char **operands;
+	int n_operands;
+};
+void bench_parse(int argc, char **argv, const char *usage, size_t n_runs, int n_operands,
+		 struct bench_args *ret);
+
+/* Exits with hoist_error() if @rc is below 0: "@what @of: why". */
+void bench_must(int rc, const char *what, const char *of);
 
 /* A count of bytes in text: "256M", suffixes K, M, G are powers of 1024. */
 bool bench_parse_bytes(const char *text, uint64_t *ret);
@@ -66,6 +89,9 @@ void bench_row(struct bench_results *results, const char *work, int threads, con
 /* @ratio is already the right way round: above 1 hoist is better. */
 void bench_ratio(struct bench_results *results, const char *work, int threads, const char *against,
 		 double ratio);
+/* @value should be at most @bar, or with @at_least at least that. */
+void bench_bar(struct bench_results *results, const char *work, const char *what, double value,
+	       bool at_least, double bar);
 /* The table on stdout; with @json_path not NULL also the JSON, "-" being stdout
  * in place of the table.  Frees @results. */
 void bench_results_print(struct bench_results *results, const char *json_path);

@@ -5,16 +5,19 @@
 
 #include "bench/bench.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define HUGE_PAGES_FILE "/proc/sys/vm/nr_hugepages"
-/* 8 MiB blocks by depth 16 is 64 huge pages of 2 MiB; fio takes one or two more. */
-#define HUGE_PAGES_NEEDED 72
+#define MOST_BUFFERS ((uint64_t)256 << 20)
+/* Of 2 MiB; fio takes one or two more. */
+#define HUGE_PAGES_NEEDED 136
 
 static long pages_before = -1;
 static bool have_huge_pages;
@@ -94,21 +97,19 @@ static json_t *parse(FILE *from)
 	return root;
 }
 
-void fio_read(const char *path, const struct fio_shape *shape, struct fio_result *ret)
+/* Runs fio once: @way is "read" or "write", @more its further options. */
+static void run_fio(const char *path, const char *way, const char *more, uint64_t bytes,
+		    const struct fio_shape *shape, struct fio_result *ret)
 {
-	uint64_t bytes = bench_file_bytes(path) / shape->block_bytes * shape->block_bytes;
-	if (bytes == 0)
-		bench_fail("%s is smaller than one of fio's blocks", path);
 	char *quoted = quote(path);
 	char *command;
 	if (asprintf(&command,
-		     "fio --name=read --filename=%s --readonly --rw=read --direct=1 "
-		     "--ioengine=io_uring --bs=%" PRIu64 " --iodepth=%u --size=%" PRIu64
+		     "fio --name=bench --filename=%s --rw=%s %s --direct=1 --ioengine=io_uring "
+		     "--bs=%" PRIu64 " --iodepth=%u --size=%" PRIu64
 		     " --iomem=%s --thread --output-format=json 2>&1",
-		     quoted, shape->block_bytes, shape->depth, bytes,
+		     quoted, way, more, shape->block_bytes, shape->depth, bytes,
 		     have_huge_pages ? "mmaphuge" : "mmap") < 0)
 		bench_fail("no memory");
-	bench_make_cold(path);
 	FILE *output = popen(command, "re");
 	if (output == NULL)
 		bench_fail("no process for fio");
@@ -117,11 +118,11 @@ void fio_read(const char *path, const struct fio_shape *shape, struct fio_result
 	if (status != 0)
 		bench_fail("fio ended with status %d: %s", WEXITSTATUS(status), command);
 	const json_t *job = json_array_get(json_object_get(root, "jobs"), 0);
-	const json_t *read = json_object_get(job, "read");
-	double seconds = number(read, "runtime") / 1000;
-	if (number(read, "io_bytes") < (double)bytes || seconds <= 0)
-		bench_fail("fio did not read the whole file");
-	ret->bytes_per_second = number(read, "bw_bytes");
+	const json_t *side = json_object_get(job, way);
+	double seconds = number(side, "runtime") / 1000;
+	if (number(side, "io_bytes") < (double)bytes || seconds <= 0)
+		bench_fail("fio did not %s the whole file", way);
+	ret->bytes_per_second = (double)bytes / seconds;
 	ret->cpu_seconds_per_byte =
 		(number(job, "usr_cpu") + number(job, "sys_cpu")) / 100 * seconds / (double)bytes;
 	json_decref(root);
@@ -129,20 +130,88 @@ void fio_read(const char *path, const struct fio_shape *shape, struct fio_result
 	free(quoted);
 }
 
-struct fio_shape fio_best_shape(const char *path)
+/* As many bytes as are whole blocks. */
+static uint64_t whole_blocks(const char *path, uint64_t bytes, const struct fio_shape *shape)
 {
-	struct fio_shape best = {0, 0};
-	double best_rate = 0;
-	for (uint64_t block = (uint64_t)1 << 20; block <= (uint64_t)8 << 20; block *= 2) {
-		for (unsigned depth = 8; depth <= 16; depth *= 2) {
-			struct fio_shape shape = {block, depth};
-			struct fio_result result;
-			fio_read(path, &shape, &result);
-			if (result.bytes_per_second > best_rate) {
-				best_rate = result.bytes_per_second;
-				best = shape;
-			}
+	bytes = bytes / shape->block_bytes * shape->block_bytes;
+	if (bytes == 0)
+		bench_fail("%s is smaller than one of fio's blocks", path);
+	return bytes;
+}
+
+void fio_read(const char *path, const struct fio_shape *shape, struct fio_result *ret)
+{
+	uint64_t bytes = whole_blocks(path, bench_file_bytes(path), shape);
+	bench_make_cold(path);
+	run_fio(path, "read", "--readonly", bytes, shape, ret);
+}
+
+void fio_write(const char *path, uint64_t bytes, const struct fio_shape *shape,
+	       struct fio_result *ret)
+{
+	bytes = whole_blocks(path, bytes, shape);
+	if (unlink(path) < 0 && errno != ENOENT)
+		bench_fail("%s: %s", path, strerror(errno));
+	run_fio(path, "write", "--end_fsync=1", bytes, shape, ret);
+	if (unlink(path) < 0)
+		bench_fail("%s: %s", path, strerror(errno));
+}
+
+struct candidate {
+	struct fio_shape shape;
+	double rate; /* the best so far */
+};
+
+static void measure(const char *path, uint64_t write_bytes, struct candidate *candidate)
+{
+	struct fio_result result;
+	if (write_bytes > 0)
+		fio_write(path, write_bytes, &candidate->shape, &result);
+	else
+		fio_read(path, &candidate->shape, &result);
+	if (result.bytes_per_second > candidate->rate)
+		candidate->rate = result.bytes_per_second;
+}
+
+static int faster(const void *a, const void *b)
+{
+	double x = ((const struct candidate *)a)->rate;
+	double y = ((const struct candidate *)b)->rate;
+	return (x < y) - (x > y);
+}
+
+static struct fio_shape best_shape(const char *path, uint64_t write_bytes, unsigned most_depth)
+{
+	struct candidate candidates[20];
+	size_t n = 0;
+	for (uint64_t block = (uint64_t)1 << 20; block <= (uint64_t)16 << 20; block *= 2) {
+		for (unsigned depth = 8; depth <= most_depth; depth *= 2) {
+			if (block * depth > MOST_BUFFERS)
+				continue;
+			candidates[n] = (struct candidate){.shape = {block, depth}};
+			measure(path, write_bytes, &candidates[n++]);
 		}
 	}
-	return best;
+	qsort(candidates, n, sizeof candidates[0], faster);
+	for (size_t i = 0; i < 6; i++)
+		measure(path, write_bytes, &candidates[i % 3]);
+	qsort(candidates, 3, sizeof candidates[0], faster);
+	return candidates[0].shape;
+}
+
+struct fio_shape fio_best_read(const char *path)
+{
+	return best_shape(path, 0, 64);
+}
+
+struct fio_shape fio_best_write(const char *path, uint64_t bytes)
+{
+	return best_shape(path, bytes, 16);
+}
+
+const char *fio_label(const struct fio_shape *shape, char *ret, unsigned bytes)
+{
+	(void)snprintf(ret, bytes, "fio, %" PRIu64 " MiB x %u", shape->block_bytes >> 20,
+		       shape->depth);
+	return ret;
 }

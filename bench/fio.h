@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench/fio.h - the peer for reading a file: fio's io_uring engine, direct, its
+/* bench/fio.h - the peer for reading and writing a file: fio's io_uring engine, direct, its
  * buffers in huge pages. */
 #ifndef HOIST_BENCH_FIO_H
 #define HOIST_BENCH_FIO_H
@@ -18,14 +18,26 @@ struct fio_result {
 };
 
 /* Sets aside the huge pages that the largest shape needs, given back at exit.
- * Returns: false if the system does not give them; fio_read() then uses plain
+ * Returns: false if the system does not give them; fio then uses plain
  * memory, and its rate may be below fio's best. */
 bool fio_reserve_huge_pages(void);
 
 /* Reads the whole file once, cold.  Exits if fio is missing or fails. */
 void fio_read(const char *path, const struct fio_shape *shape, struct fio_result *ret);
 
-/* The fastest of 1, 2, 4, 8 MiB blocks by depths 8 and 16, each tried once. */
-struct fio_shape fio_best_shape(const char *path);
+/* Writes a new file of about @bytes at @path, and waits until the disk has it, which is in its
+ * time; then removes it.  Exits as fio_read() does. */
+void fio_write(const char *path, uint64_t bytes, const struct fio_shape *shape,
+	       struct fio_result *ret);
+
+/* The fastest of blocks of 1 to 16 MiB by depths from 8 to 64, as far as all of its buffers are
+ * 256 MiB at most (beyond, fio is busy with touching them): each tried once, the best three twice
+ * more. */
+struct fio_shape fio_best_read(const char *path);
+/* The same for writing, blocks of 1 to 16 MiB by depths 8 and 16. */
+struct fio_shape fio_best_write(const char *path, uint64_t bytes);
+
+/* "fio, 1 MiB x 8". */
+const char *fio_label(const struct fio_shape *shape, char *ret, unsigned bytes);
 
 #endif

@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* load FILE - a checkpoint from a cold disk: how near the disk's own rate, what it
- * costs in CPU time, whether disk and bus overlap, and how much is staged.
+/* load FILE - a checkpoint to the host and to a device: how near the disk's own rate and that of
+ * memory, what it costs in CPU time, whether disk and bus overlap, and how much is staged.
  *
  *   cold file to host      hoist beside fio's best (io_uring, direct, huge pages)
+ *   hot file to host       beside memcpy from a populated mapping, and pread in pieces of 256 KiB,
+ *                          both with a thread for each processor
+ *   half-cached            every second 16 MiB cached, against half the hot and half the cold time
  *   cold file to device    an emulated device whose copy engine is set to the disk's
  *                          rate, the hardest case for overlap, against
  *                          max(read time, copy time)
  *   staging                the peaks beside the budget
+ *
+ * Destinations: "fresh" is memory that the process never had, which the kernel clears page by page;
+ * hoist's first load in a process gets that, and so do the peers of the rows called so (huge pages,
+ * untouched).  "Warm" is memory that is populated already: hoist's second load in a process, whose
+ * pool kept the block of the first, beside peers that touch theirs before the clock starts.  fio
+ * reads into one warm buffer again and again, whatever hoist does.
  *
  * Runs of hoist and of its peers alternate; figures are medians. */
 #include "config.h"
 
 #include "bench/bench.h"
 #include "bench/fio.h"
+#include "bench/hot.h"
 #include "bench/once.h"
 
 #include <getopt.h>
@@ -20,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GIB ((double)((uint64_t)1 << 30))
 
@@ -44,7 +55,7 @@ struct subject {
 static void usage(FILE *to)
 {
 	fputs("usage: load [OPTION]... FILE.safetensors\n"
-	      "Measures loading FILE from a cold disk; 2 GiB or more is worth measuring:\n"
+	      "Measures loading FILE; 2 GiB or more is worth measuring:\n"
 	      "  tests/mkcheckpoint --bytes 2G --shards 1 FOLDER writes one.\n"
 	      "  --runs N        of each, alternating (5)\n"
 	      "  --rate BYTES    per second, of the emulated device's copies (the disk's rate)\n"
@@ -128,35 +139,95 @@ static void add_rows(struct bench_results *results, const char *work, const stru
 static double to_host(const struct options *options, struct bench_results *results)
 {
 	static const char work[] = "cold file to host";
-	struct subject uring = {
-		.name = "hoist, io_uring",
-		.how = {.path = options->path, .device = "cpu", .engine = HOIST_ENGINE_URING}};
-	struct subject threads = {
-		.name = "hoist, threads",
-		.how = {.path = options->path, .device = "cpu", .engine = HOIST_ENGINE_THREADS}};
+	struct subject subjects[] = {
+		{.name = "hoist, io_uring", .how = {.engine = HOIST_ENGINE_URING}},
+		{.name = "hoist, threads", .how = {.engine = HOIST_ENGINE_THREADS}},
+		{.name = "hoist, warm memory", .how = {.warm_ups = 1}},
+	};
+	const size_t n = sizeof subjects / sizeof subjects[0];
 	struct bench_samples fio = {.n = 0};
 	struct bench_samples fio_cpu = {.n = 0};
-	struct fio_shape shape = fio_best_shape(options->path);
+	struct fio_shape shape = fio_best_read(options->path);
 	for (size_t i = 0; i < options->n_runs; i++) {
 		struct fio_result result;
 		fio_read(options->path, &shape, &result);
 		bench_sample(&fio, result.bytes_per_second);
 		bench_sample(&fio_cpu, result.cpu_seconds_per_byte * GIB);
-		measure(&uring);
-		measure(&threads);
+		for (size_t j = 0; j < n; j++) {
+			subjects[j].how.path = options->path;
+			subjects[j].how.device = "cpu";
+			measure(&subjects[j]);
+		}
 	}
 	char name[64];
-	(void)snprintf(name, sizeof name, "fio, %" PRIu64 " MiB x %u", shape.block_bytes >> 20,
-		       shape.depth);
-	bench_row(results, work, 1, name, bench_median(&fio) / 1e9, "GB/s");
+	double best = bench_median(&fio);
+	bench_row(results, work, 1, fio_label(&shape, name, sizeof name), best / 1e9, "GB/s");
 	bench_row(results, work, 1, "fio, CPU", bench_median(&fio_cpu), "s/GiB");
-	add_rows(results, work, &uring);
-	add_rows(results, work, &threads);
-	bench_ratio(results, work, 1, "fio (io_uring engine)",
-		    rate_of(&uring) / bench_median(&fio));
-	bench_ratio(results, work, 1, "fio (threads engine)",
-		    rate_of(&threads) / bench_median(&fio));
-	return bench_median(&fio);
+	for (size_t j = 0; j < n; j++) {
+		add_rows(results, work, &subjects[j]);
+		(void)snprintf(name, sizeof name, "fio (%s)", subjects[j].name);
+		bench_ratio(results, work, 1, name, rate_of(&subjects[j]) / best);
+	}
+	bench_bar(results, work, "rate / fio's best", rate_of(&subjects[0]) / best, true, 1.0);
+	bench_bar(results, work, "the same, warm memory", rate_of(&subjects[2]) / best, true, 1.0);
+	bench_bar(results, "CPU time, cold", "s/GiB, fresh memory", bench_median(&subjects[0].cpu),
+		  false, 0.10);
+	bench_bar(results, "CPU time, cold", "s/GiB, warm memory", bench_median(&subjects[2].cpu),
+		  false, 0.10);
+	return best;
+}
+
+/* From the page cache, into fresh or into warm memory. */
+static void hot_to_host(const struct options *options, struct bench_results *results, int warm)
+{
+	const char *work =
+		warm ? "hot file to host, warm memory" : "hot file to host, fresh memory";
+	int n_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+	struct subject hoist = {
+		.name = "hoist",
+		.how = {.path = options->path, .device = "cpu", .hot = 1, .warm_ups = warm}};
+	struct bench_samples copy = {.n = 0};
+	struct bench_samples read = {.n = 0};
+	for (size_t i = 0; i < options->n_runs; i++) {
+		bench_sample(&copy, hot_run(options->path, HOT_MEMCPY, n_threads, warm));
+		measure(&hoist);
+		bench_sample(&read, hot_run(options->path, HOT_PREAD, n_threads, warm));
+	}
+	double bytes = (double)bench_file_bytes(options->path);
+	double by_copy = bytes / bench_median(&copy);
+	double by_read = bytes / bench_median(&read);
+	double best = by_copy > by_read ? by_copy : by_read;
+	bench_row(results, work, n_threads, "memcpy from a populated map", by_copy / 1e9, "GB/s");
+	bench_row(results, work, n_threads, "pread, 256 KiB", by_read / 1e9, "GB/s");
+	add_rows(results, work, &hoist);
+	bench_ratio(results, work, n_threads, "memcpy from a populated map",
+		    rate_of(&hoist) / by_copy);
+	bench_ratio(results, work, n_threads, "pread, 256 KiB", rate_of(&hoist) / by_read);
+	bench_bar(results, work, "rate / the better of both", rate_of(&hoist) / best, true, 0.95);
+}
+
+static void half_to_host(const struct options *options, struct bench_results *results)
+{
+	static const char work[] = "half-cached file to host";
+	struct subject subjects[] = {{.name = "hoist, cold"},
+				     {.name = "hoist, hot", .how = {.hot = 1}},
+				     {.name = "hoist, half", .how = {.hot = 2}}};
+	for (size_t i = 0; i < options->n_runs; i++) {
+		for (size_t j = 0; j < 3; j++) {
+			subjects[j].how.path = options->path;
+			subjects[j].how.device = "cpu";
+			measure(&subjects[j]);
+		}
+	}
+	for (size_t j = 0; j < 3; j++)
+		add_rows(results, work, &subjects[j]);
+	double predicted =
+		(bench_median(&subjects[0].seconds) + bench_median(&subjects[1].seconds)) / 2;
+	double half = bench_median(&subjects[2].seconds);
+	bench_row(results, work, 1, "predicted of both halves", predicted, "s");
+	bench_row(results, work, 1, "hoist, half", half, "s");
+	bench_ratio(results, work, 1, "predicted of both halves", predicted / half);
+	bench_bar(results, work, "predicted / measured", predicted / half, true, 0.95);
 }
 
 static void to_device(const struct options *options, struct bench_results *results,
@@ -183,15 +254,17 @@ static void to_device(const struct options *options, struct bench_results *resul
 	double read_seconds = bench_median(&host.seconds);
 	double copy = (double)report->bytes / (double)rate;
 	double fio_read = (double)report->bytes / disk_rate;
+	double longer = read_seconds > copy ? read_seconds : copy;
 	bench_row(results, work, 1, "time", seconds, "s");
 	bench_row(results, work, 1, "read time (hoist to host, alternating)", read_seconds, "s");
 	bench_row(results, work, 1, "read time (fio)", fio_read, "s");
 	bench_row(results, work, 1, "copy time (at the set rate)", copy, "s");
 	add_rows(results, work, &device);
-	bench_ratio(results, work, 1, "max(read by hoist, copy)",
-		    (read_seconds > copy ? read_seconds : copy) / seconds);
+	bench_ratio(results, work, 1, "max(read by hoist, copy)", longer / seconds);
 	bench_ratio(results, work, 1, "max(read by fio, copy)",
 		    (fio_read > copy ? fio_read : copy) / seconds);
+
+	bench_bar(results, work, "time / max(read, copy)", seconds / longer, false, 1.05);
 
 	bench_row(results, "staging", 1, "budget", (double)report->budget_bytes, "bytes");
 	bench_row(results, "staging", 1, "staged at most", (double)report->staging_peak_bytes,
@@ -220,6 +293,9 @@ int main(int argc, char **argv)
 			resident * 100);
 
 	double disk_rate = to_host(&options, results);
+	hot_to_host(&options, results, 0);
+	hot_to_host(&options, results, 1);
+	half_to_host(&options, results);
 	to_device(&options, results, disk_rate);
 	bench_results_print(results, options.json);
 	return 0;

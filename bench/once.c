@@ -10,20 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void must(int rc, const char *what, const char *of)
-{
-	if (rc < 0)
-		bench_fail("%s %s: %s", what, of, hoist_error());
-}
-
 /* The device with its context made, which costs what no load should pay for. */
 static hoist_device *open_device(const char *spec)
 {
 	hoist_device *device = NULL;
 	uint64_t free_bytes;
 	uint64_t total_bytes;
-	must(hoist_device_open(spec, &device), "opening", spec);
-	must(hoist_device_memory(device, &free_bytes, &total_bytes), "asking", spec);
+	bench_must(hoist_device_open(spec, &device), "opening", spec);
+	bench_must(hoist_device_memory(device, &free_bytes, &total_bytes), "asking", spec);
 	return device;
 }
 
@@ -33,12 +27,12 @@ static void load(const char *path, hoist_checkpoint *checkpoint,
 	hoist_load *load = NULL;
 	double cpu = bench_cpu_seconds();
 	double begin = bench_now();
-	must(hoist_load_start(checkpoint, load_options, &load), "loading", path);
-	must(hoist_load_wait(load), "loading", path);
+	bench_must(hoist_load_start(checkpoint, load_options, &load), "loading", path);
+	bench_must(hoist_load_wait(load), "loading", path);
 	result->seconds = bench_now() - begin;
 	result->cpu_seconds = bench_cpu_seconds() - cpu;
 	result->report.size = sizeof result->report;
-	must(hoist_load_get_report(load, &result->report), "reporting", path);
+	bench_must(hoist_load_get_report(load, &result->report), "reporting", path);
 	hoist_load_destroy(load);
 }
 
@@ -57,6 +51,19 @@ static void set_environment(const struct once_options *options)
 		bench_fail("no memory");
 }
 
+/* First the page cache, then as much memory as the destination takes: the other way round the file
+ * would get the memory that was touched. */
+static void prepare(const struct once_options *options)
+{
+	if (options->hot == 2)
+		bench_make_half(options->path);
+	else if (options->hot)
+		bench_make_hot(options->path);
+	else
+		bench_make_cold(options->path);
+	bench_touch_memory((size_t)bench_file_bytes(options->path));
+}
+
 static void in_child(const void *argument, void *ret)
 {
 	const struct once_options *options = argument;
@@ -66,21 +73,26 @@ static void in_child(const void *argument, void *ret)
 
 	set_environment(options);
 	hoist_device *device = open_device(options->device);
-	must(hoist_checkpoint_open(options->path, 0, &checkpoint), "opening", options->path);
+	bench_must(hoist_checkpoint_open(options->path, options->raw ? HOIST_OPEN_RAW : 0,
+					 &checkpoint),
+		   "opening", options->path);
 	if (options->budget_bytes > 0)
-		must(hoist_budget_create(options->budget_bytes, &budget), "making", "a budget");
+		bench_must(hoist_budget_create(options->budget_bytes, &budget), "making",
+			   "a budget");
 	hoist_load_options load_options = {
 		.size = sizeof load_options,
 		.device = device,
 		.engine = options->engine,
 		.io = options->io,
 		.budget = budget,
+		.slices = options->slices,
+		.n_slices = options->n_slices,
+		.chunk_bytes = options->chunk_bytes,
+		.depth = options->depth,
 	};
 	for (int i = 0; i <= options->warm_ups; i++) {
-		if (options->hot)
-			bench_make_hot(options->path);
-		else
-			bench_make_cold(options->path);
+		if (i > 0)
+			prepare(options);
 		load(options->path, checkpoint, &load_options, result);
 	}
 	hoist_budget_unref(budget);
@@ -91,6 +103,7 @@ static void in_child(const void *argument, void *ret)
 void once_load(const struct once_options *options, struct once_result *ret)
 {
 	memset(ret, 0, sizeof *ret);
-	bench_touch_memory((size_t)bench_file_bytes(options->path));
+	prepare(options);
 	ret->whole_cpu_seconds = bench_in_child(in_child, options, ret, sizeof *ret);
+	bench_keep_memory((size_t)bench_file_bytes(options->path));
 }

@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# all-loading.sh BUILD FOLDER [PYTHON] - every benchmark of loading and saving, and one table of its bars.
+#
+# BUILD is the build folder; FOLDER, on the disk to be measured, gets some 8 GiB of checkpoints,
+# which stay for the next time.  PYTHON is that of a virtual environment with the peers
+# (peers.py says which); without it they are left out.  Needs fio, and as root it gets huge pages.
+# Nothing else may run.  About ten minutes; RUNS=N in the environment is how often each is measured.
+#
+# What each program says lies in FOLDER/results, as text and JSON.
+set -eu
+[ $# -ge 2 ] || {
+	sed -n 's/^# \(all-loading.sh .*\)/usage: \1/p' "$0" >&2
+	exit 2
+}
+build=$(cd "$1" && pwd)
+mkdir -p "$2/results"
+folder=$(cd "$2" && pwd)
+python=${3-}
+here=$(cd "$(dirname "$0")" && pwd)
+runs=${RUNS:-3}
+
+# make NAME ARGUMENT... - a checkpoint, unless it is there.
+make() {
+	name=$1
+	shift
+	[ -e "$folder/$name/model.safetensors" ] ||
+		"$build/tests/mkcheckpoint" --shards 1 "$@" "$folder/$name"
+}
+make 2g --bytes 2G
+make 1g --bytes 1G --seed 2
+make many --bytes 2048000000 --tensors 100000 --equal
+make one --bytes 2048000000 --tensors 1
+make rows16k --bytes 1G --tensors 8 --equal --columns 8192
+make rows128k --bytes 1G --tensors 8 --equal --columns 65536
+sync
+
+# measure NAME PROGRAM ARGUMENT... - one program; what fails is named, and the others go on.
+failed=
+measure() {
+	name=$1
+	shift
+	echo "--- $name ($(date +%T))"
+	if "$build/run" "$@" >"$folder/results/$name.json" 2>"$folder/results/$name.err"; then
+		return 0
+	fi
+	failed="$failed $name"
+	tail -n 3 "$folder/results/$name.err" >&2
+}
+rm -f "$folder"/results/*.json
+model=model.safetensors
+measure load "$build/bench/load" --runs "$runs" --json - "$folder/2g/$model"
+measure many "$build/bench/many" --runs "$runs" --json - "$folder/many/$model" "$folder/one/$model"
+measure slice "$build/bench/slice" --runs "$runs" --json - "$folder/rows16k/$model" \
+	"$folder/rows128k/$model"
+measure save "$build/bench/save" --runs "$runs" --json - "$folder/2g/$model"
+measure shared "$build/bench/shared" --runs "$runs" --json - "$folder/1g/$model" \
+	"$folder/rows16k/$model"
+measure attach "$build/bench/attach" --runs "$runs" --json - "$folder/2g/$model"
+[ -z "$python" ] || measure peers "$python" "$here/peers.py" --library \
+	"$build/lib/.libs/libhoist.so" --runs "$runs" --json "$folder/2g/$model"
+
+python3 - "$folder"/results/*.json <<'END'
+import json
+import sys
+
+print(f"{'work':36} {'what':42} {'value':>8}  bar")
+for path in sys.argv[1:]:
+    try:
+        with open(path) as file:
+            found = json.load(file)
+    except ValueError:
+        continue
+    for bar in found["bars"]:
+        print(f"{bar['work']:36} {bar['what']:42} {bar['value']:8.3f}  {bar['sense']} "
+              f"{bar['bar']:g}: {'met' if bar['met'] else 'MISSED'}")
+    for item in found.get("missing", []):
+        print(f"not measured: {item['subject']}: {item['reason']}")
+END
+[ -z "$failed" ] || {
+	echo "not measured:$failed; $folder/results/NAME.err says why" >&2
+	exit 1
+}

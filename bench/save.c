@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* save FILE [TARGET] - a checkpoint in memory to a disk, the disk's answer included.
+ *
+ *   device -> disk   buffers on an emulated device, whose memory is populated and whose copies are
+ * as fast as memory host -> disk     buffers in host memory
+ *
+ * beside fio's best: direct writes of as many bytes to a new file, io_uring, huge pages, and fsync
+ * at the end.  FILE gives the tensors (2 GiB or so); what is written goes to TARGET, a name that
+ * nothing has (default: FILE.saved), and is removed each time.  Runs alternate; figures are
+ * medians. */
+#include "config.h"
+
+#include "bench/bench.h"
+#include "bench/fio.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <hoist/hoist.h>
+
+#define GIB ((double)((uint64_t)1 << 30))
+
+static const char usage[] = "usage: save [--runs N] [--json PATH] FILE.safetensors [TARGET]\n";
+
+struct request {
+	const char *path;
+	const char *target;
+	const char *device;
+};
+
+struct subject {
+	const char *work;
+	struct request request;
+	struct bench_samples seconds;
+	struct bench_samples cpu;
+	hoist_save_report report; /* of the last run */
+};
+
+static void save_all(const struct request *request, hoist_checkpoint *checkpoint, hoist_load *load,
+		     hoist_save_report *report)
+{
+	hoist_save *save = NULL;
+	const hoist_save_options options = {.size = sizeof options, .flags = HOIST_SAVE_NO_REPLACE};
+	bench_must(hoist_save_create(request->target, &options, &save), "saving", request->target);
+	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
+		size_t which = 0;
+		hoist_buffer *buffer = NULL;
+		hoist_tensor_info info = {.size = sizeof info};
+		bench_must(hoist_load_tensor(load, i, &which, &buffer), "a buffer of",
+			   request->path);
+		bench_must(hoist_checkpoint_tensor(checkpoint, which, &info), "listing",
+			   request->path);
+		bench_must(hoist_save_add(save, info.name, buffer), "adding", info.name);
+		hoist_buffer_unref(buffer);
+	}
+	bench_must(hoist_save_start(save), "saving", request->target);
+	bench_must(hoist_save_wait(save), "saving", request->target);
+	*report = (hoist_save_report){.size = sizeof *report};
+	bench_must(hoist_save_get_report(save, report), "reporting", request->target);
+	hoist_save_destroy(save);
+}
+
+/* Loads, then saves: only that is in the report. */
+static void in_child(const void *argument, void *ret)
+{
+	const struct request *request = argument;
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_device *device = NULL;
+	hoist_load *load = NULL;
+	char resident[24];
+	(void)snprintf(resident, sizeof resident, "%llu",
+		       (unsigned long long)bench_file_bytes(request->path));
+	if (setenv("HOIST_EMULATE", "cuda:1", 1) < 0 ||
+	    setenv("HOIST_EMULATE_RESIDENT", resident, 1) < 0)
+		bench_fail("no memory");
+	bench_must(hoist_device_open(request->device, &device), "opening", request->device);
+	bench_must(hoist_checkpoint_open(request->path, 0, &checkpoint), "opening", request->path);
+	const hoist_load_options options = {.size = sizeof options, .device = device};
+	bench_must(hoist_load_start(checkpoint, &options, &load), "loading", request->path);
+	bench_must(hoist_load_wait(load), "loading", request->path);
+	sync();
+	save_all(request, checkpoint, load, ret);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(device);
+}
+
+static void measure(struct subject *subject)
+{
+	hoist_save_report *report = &subject->report;
+	(void)bench_in_child(in_child, &subject->request, report, sizeof *report);
+	bench_sample(&subject->seconds, (double)report->ns / 1e9);
+	bench_sample(&subject->cpu, (double)report->cpu_ns / 1e9 / ((double)report->bytes / GIB));
+	if (unlink(subject->request.target) < 0)
+		bench_fail("%s cannot be removed", subject->request.target);
+}
+
+static void add(struct bench_results *results, const struct subject *subject, const char *peer,
+		double peer_rate, bool barred)
+{
+	const hoist_save_report *report = &subject->report;
+	double rate = (double)report->bytes / bench_median(&subject->seconds);
+	bench_row(results, subject->work, 1, "hoist", rate / 1e9, "GB/s");
+	bench_row(results, subject->work, 1, "hoist, CPU", bench_median(&subject->cpu), "s/GiB");
+	bench_row(results, subject->work, 1, "hoist, of it waiting for fsync",
+		  (double)report->sync_ns / 1e9, "s");
+	bench_row(results, subject->work, 1, "hoist, staged at most",
+		  (double)report->staging_peak_bytes, "bytes");
+	bench_ratio(results, subject->work, 1, peer, rate / peer_rate);
+	if (barred)
+		bench_bar(results, subject->work, "rate / fio's best", rate / peer_rate, true,
+			  0.95);
+}
+
+int main(int argc, char **argv)
+{
+	struct bench_args args;
+	struct bench_samples fio = {.n = 0};
+	char peer[64];
+	char *target;
+	bench_parse(argc, argv, usage, 5, 1, &args);
+	const char *path = args.operands[0];
+	if (args.n_operands > 1)
+		target = strdup(args.operands[1]);
+	else if (asprintf(&target, "%s.saved", path) < 0)
+		target = NULL;
+	if (target == NULL)
+		bench_fail("no memory");
+	if (access(target, F_OK) == 0)
+		bench_fail("%s is there already", target);
+	struct subject subjects[] = {
+		{.work = "device -> disk, fsync", .request = {path, target, "cuda:0"}},
+		{.work = "host -> disk, fsync", .request = {path, target, "cpu"}},
+	};
+	struct bench_results *results = bench_results_create("save");
+	if (!fio_reserve_huge_pages())
+		fputs("save: no huge pages to be had: fio runs without\n", stderr);
+	uint64_t bytes = bench_file_bytes(path);
+	struct fio_shape shape = fio_best_write(target, bytes);
+	for (size_t i = 0; i < args.n_runs; i++) {
+		struct fio_result result;
+		fio_write(target, bytes, &shape, &result);
+		bench_sample(&fio, result.bytes_per_second);
+		for (size_t j = 0; j < 2; j++)
+			measure(&subjects[j]);
+	}
+	fio_label(&shape, peer, sizeof peer);
+	bench_row(results, "write, fsync", 1, peer, bench_median(&fio) / 1e9, "GB/s");
+	add(results, &subjects[0], peer, bench_median(&fio), true);
+	add(results, &subjects[1], peer, bench_median(&fio), false);
+	free(target);
+	bench_results_print(results, args.json);
+	return 0;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* slice FILE... - a tensor-parallel slice, rank 3 of 8, of every tensor, along either axis, against
+ * reading as many bytes that lie together (of the same file, as one tensor of its bytes).
+ *
+ * To the host, into fresh memory, each in a process of its own; cold and hot.  All tensors must
+ * have rank 2 and extents that are multiples of 8: tests/mkcheckpoint --bytes 2G --tensors 16
+ * --equal --columns 8192 FOLDER has rows of 16 KiB, of which a slice along axis 1 takes 2 KiB;
+ * --columns 65536: 16 KiB of 128. */
+#include "config.h"
+
+#include "bench/bench.h"
+#include "bench/once.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define N_RANKS 8
+#define RANK 3
+
+static const char usage[] = "usage: slice [--runs N] [--json PATH] FILE.safetensors...\n";
+
+struct part {
+	struct bench_samples seconds;
+	struct once_result last;
+};
+
+static void run(struct part *part, const char *path, const hoist_load_slice *slice, int raw,
+		int hot)
+{
+	const struct once_options how = {.path = path,
+					 .device = "cpu",
+					 .hot = hot,
+					 .raw = raw,
+					 .slices = slice,
+					 .n_slices = 1};
+	once_load(&how, &part->last);
+	bench_sample(&part->seconds, part->last.seconds);
+}
+
+static void compare(struct bench_results *results, const struct bench_args *args, const char *path,
+		    int hot)
+{
+	struct part axes[2] = {{.seconds = {.n = 0}}, {.seconds = {.n = 0}}};
+	struct part together = {.seconds = {.n = 0}};
+	uint64_t bytes = bench_file_bytes(path);
+	/* As many bytes, from the middle. */
+	const hoist_load_slice raw = {.tensor = "data",
+				      .begin = (int64_t)(bytes / 2),
+				      .end = (int64_t)(bytes / 2 + bytes / N_RANKS)};
+	const char *name = strrchr(path, '/');
+	const char *folder =
+		name != NULL && name > path ? memrchr(path, '/', (size_t)(name - path)) : NULL;
+	char work[64];
+	char what[64];
+	(void)snprintf(work, sizeof work, "slice 1 of 8, %s: %.30s", hot ? "hot" : "cold",
+		       folder != NULL ? folder + 1 : path);
+	for (size_t i = 0; i < args->n_runs; i++) {
+		run(&together, path, &raw, 1, hot);
+		for (int axis = 0; axis < 2; axis++) {
+			const hoist_load_slice slice = {
+				.tensor = "*", .axis = axis, .rank = RANK, .n_ranks = N_RANKS};
+			run(&axes[axis], path, &slice, 0, hot);
+		}
+	}
+	double reference = bench_median(&together.seconds) / (double)together.last.report.bytes;
+	bench_row(results, work, 1, "bytes that lie together", 1e-9 / reference, "GB/s");
+	for (int axis = 0; axis < 2; axis++) {
+		const hoist_load_report *report = &axes[axis].last.report;
+		double each = bench_median(&axes[axis].seconds) / (double)report->bytes;
+		(void)snprintf(what, sizeof what, "axis %d", axis);
+		bench_row(results, work, 1, what, 1e-9 / each, "GB/s");
+		(void)snprintf(what, sizeof what, "axis %d, read for each byte", axis);
+		bench_row(results, work, 1, what,
+			  (double)(report->direct_bytes + report->cached_bytes) /
+				  (double)report->bytes,
+			  "bytes");
+		(void)snprintf(what, sizeof what, "axis %d: time / together's", axis);
+		bench_bar(results, work, what, each / reference, false, 1.2);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct bench_args args;
+	bench_parse(argc, argv, usage, 5, 1, &args);
+	struct bench_results *results = bench_results_create("slice");
+	for (int i = 0; i < args.n_operands; i++) {
+		compare(results, &args, args.operands[i], 0);
+		compare(results, &args, args.operands[i], 1);
+	}
+	bench_results_print(results, args.json);
+	return 0;
+}
