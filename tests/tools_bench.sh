@@ -33,13 +33,22 @@ wrong 'FILE is empty' replay ''
 wrong 'replay takes no' replay x --quick
 wrong 'replay takes no' replay x --svg y
 wrong 'replay takes no' replay x --work a
+for what in io load; do
+	wrong "$what needs a FILE" $what
+	wrong "$what takes no --work" $what x --work a
+done
+wrong 'io takes no --save' io x --save
+wrong 'io takes at most 9' io x --runs 10
+wrong '--to is for --save' load x --to y
+wrong 'alloc takes no --save' alloc --save
+wrong 'replay takes no --save' replay x --to y
 
 run 0 bench
 for name in a b c random streams events pinned region statistics; do
 	grep -q -e "--work $name " "$out" || fail "the list lacks $name"
 done
 run 0 bench --json
-json '=alloc:benches.0.name' =replay:benches.1.name s:benches.*.summary <"$out" || fail "the list"
+json '=alloc:benches.0.name' =replay:benches.1.name =io:benches.2.name =load:benches.3.name s:benches.*.summary <"$out" || fail "the list"
 
 # All of it, once over.
 run 0 bench alloc --quick --json
@@ -114,6 +123,51 @@ if command -v gnuplot >/dev/null; then
 	one_line 'nothing to draw'
 else
 	echo "gnuplot is not installed: nothing was drawn"
+fi
+
+# Reading: a file of any kind, and a checkpoint; every cell is there.
+mkcheckpoint --bytes 3M --shards 2 --tensors 12 "$work/model"
+head -c 3000000 /dev/zero >"$work/blob"
+for file in "$work/blob" "$work/model"; do
+	run 0 bench io "$file" --quick --json
+	json =io:bench s:file i:bytes i:dropped_bytes =true:quick s:rows.*.work r:rows.*.value \
+		=hoist:rows.0.subject 's:rows.*.unit' b:rows.*.emulated a:ratios a:missing <"$out" ||
+		fail "bench io of $file"
+	[ "$(json '?bytes' <"$out")" -le 1048576 ] || fail "--quick reads much"
+	grep -q '"hot, 16 MiB x 64"' "$out" || fail "a cell is missing"
+	# As far as ways and engines are there: hot by threads always are.
+	n=$(grep -c '"unit": "GB/s"' "$out")
+	[ "$n" -ge 38 ] && [ "$n" -le 220 ] || fail "$n rates"
+done
+run 0 bench io "$work/blob" --quick --device cuda:0
+grep -q ' each, to cuda:0 (emulated)$' "$out" || fail "that the device is emulated is not said"
+grep -q '^hot, threads, GB/s$' "$out" || fail "the table lacks a part"
+run 1 bench io "$work/none"
+one_line 'No such file'
+: >"$work/nothing"
+run 1 bench io "$work/nothing" --quick
+one_line 'no bytes to load'
+
+# Loading, and saving: nothing of it stays.
+run 0 bench load "$work/model" --runs 2 --device cpu,cuda:0 --save --json
+json =load:bench =2:rows.0.runs =hoist:rows.0.subject s:ways.*.work s:ways.*.engine s:ways.*.io_reason \
+	i:ways.*.direct_bytes i:ways.*.cached_bytes i:ways.*.staging_peak_bytes a:ratios <"$out" ||
+	fail "bench load"
+for name in 'hot to cpu' 'hot to cuda:0' 'save from cpu, fsync'; do
+	grep -qF "\"$name\"" "$out" || fail "there is no row of $name"
+done
+mkdir "$work/to"
+run 0 bench load "$work/model" --quick --save --to "$work/to"
+grep -q '^the way that bytes took$' "$out" || fail "the way is not told"
+[ -z "$(ls "$work/to")" ] || fail "what was saved is still there"
+[ "$(ls "$work/model" | wc -l)" -eq 3 ] || fail "what was saved beside the model is still there"
+run 1 bench load "$work/model" --device cpu,none:0
+no_output
+if command -v gnuplot >/dev/null; then
+	run 0 bench load "$work/model" --quick --svg "$work/l.svg"
+	grep -q '<svg' "$work/l.svg" || fail "the image of bench load is no SVG"
+	run 0 bench io "$work/blob" --quick --svg "$work/i.svg"
+	tail -n 2 "$work/i.svg" | grep -q '</svg>' || fail "the image of bench io has no end"
 fi
 
 # What a resource recorded is done again.

@@ -51,8 +51,10 @@ static const struct {
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
 	{OPTION_WORK, "work", "NAME", "alloc: measure only this; may be repeated"},
 	{OPTION_RUNS, "runs", "N", "measure N times (1 to 99) and give the medians"},
-	{OPTION_QUICK, "quick", NULL, "alloc: only see whether it works; figures mean nothing"},
-	{OPTION_SVG, "svg", "FILE", "alloc: draw the figures too; needs gnuplot"},
+	{OPTION_QUICK, "quick", NULL, "only see whether it works; figures mean nothing"},
+	{OPTION_SVG, "svg", "FILE", "draw the figures too; needs gnuplot"},
+	{OPTION_SAVE, "save", NULL, "load: save too, and remove what was written"},
+	{OPTION_TO, "to", "PATH", "--save: write there (a file or a folder), not beside FILE"},
 	{OPTION_CACHE, "cache", NULL, "from memory; what is not there yet is cached first"},
 	{OPTION_REPLACE, "replace", NULL, "add: also where it is cached already"},
 	{OPTION_NODE, "node", "N", "add: only memory of NUMA node N"},
@@ -262,6 +264,12 @@ static int take_option(struct args *args, size_t row, char *value)
 		return STATUS_OK;
 	case OPTION_SVG:
 		args->svg = value;
+		return STATUS_OK;
+	case OPTION_SAVE:
+		args->save = true;
+		return STATUS_OK;
+	case OPTION_TO:
+		args->to = value;
 		return STATUS_OK;
 	case OPTION_NODE:
 		return take_node(args, value);

@@ -32,6 +32,8 @@
 #define OPTION_RUNS (1u << 11)
 #define OPTION_QUICK (1u << 12)
 #define OPTION_SVG (1u << 13)
+#define OPTION_SAVE (1u << 20)
+#define OPTION_TO (1u << 21)
 #define OPTION_ALL (1u << 24)
 #define OPTION_CACHE (1u << 25)
 #define OPTION_NODE (1u << 26)
@@ -60,6 +62,8 @@ struct args {
 	unsigned open_flags; /* of hoist_checkpoint_open */
 	unsigned runs;	     /* 0: the benchmark's default */
 	const char *svg;     /* NULL: no image */
+	const char *to;	     /* NULL: beside the file that was read */
+	bool save;
 	int node;	     /* NUMA node; -1: none was given */
 	int pages;	     /* HOIST_PAGES_... */
 	bool all;

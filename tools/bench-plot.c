@@ -25,6 +25,7 @@ static const struct panel {
 	{"ns/", "nanoseconds for an operation, or a pair of allocation and free; less is better",
 	 "set logscale y\n"},
 	{"ms", "milliseconds for 1 GiB; less is better", "unset logscale y\nset yrange [0:*]\n"},
+	{"GB/s", "GB/s; more is better", "unset logscale y\nset yrange [0:*]\n"},
 };
 
 #define N_PANELS (sizeof panels / sizeof panels[0])
@@ -140,14 +141,28 @@ int plot_prepare(const char *path, int *ret)
 	return STATUS_OK;
 }
 
-int plot_draw(const struct results *results, const char *path, int fd)
+int plot_run(const char *script, const char *path, int fd)
 {
 	static const char *const argv[] = {"gnuplot", "-", NULL};
-	const char *series[MAX_SERIES];
 	struct child_result result;
+	if (ftruncate(fd, 0) != 0)
+		return fail("%s: %s", path, strerror(errno));
+	int status = run_gnuplot(argv, script, fd, &result);
+	if (status == STATUS_OK && result.status != 0)
+		return fail("gnuplot ended with status %d: %s", result.status,
+			    child_last_line(&result));
+	return status;
+}
+
+int plot_draw(const struct results *results, const char *path, int fd)
+{
+	const char *series[MAX_SERIES];
 	char *script = NULL;
 	size_t length = 0;
-	if (series_of(results, &panels[0], series) + series_of(results, &panels[1], series) == 0)
+	size_t n = 0;
+	for (size_t i = 0; i < N_PANELS; i++)
+		n += series_of(results, &panels[i], series);
+	if (n == 0)
 		return fail("%s: nothing was measured in time, so there is nothing to draw", path);
 	FILE *out = open_memstream(&script, &length);
 	if (out == NULL)
@@ -157,14 +172,7 @@ int plot_draw(const struct results *results, const char *path, int fd)
 		free(script);
 		return fail_memory();
 	}
-	if (ftruncate(fd, 0) != 0) {
-		free(script);
-		return fail("%s: %s", path, strerror(errno));
-	}
-	int status = run_gnuplot(argv, script, fd, &result);
+	int status = plot_run(script, path, fd);
 	free(script);
-	if (status == STATUS_OK && result.status != 0)
-		return fail("gnuplot ended with status %d: %s", result.status,
-			    child_last_line(&result));
 	return status;
 }

@@ -9,8 +9,12 @@
  * measuring.  Returns a STATUS_*; *fd is the file, still with what it held. */
 int plot_prepare(const char *path, int *fd);
 
-/* Draws the rows in nanoseconds and those in milliseconds; the other figures are no bars
+/* Draws the rows in nanoseconds, in milliseconds and in GB/s; the other figures are no bars
  * beside each other.  Replaces what the file holds.  Returns a STATUS_*. */
 int plot_draw(const struct results *results, const char *path, int fd);
+
+/* Runs a script of gnuplot's that draws an SVG, in place of what the file holds.  Returns a
+ * STATUS_*. */
+int plot_run(const char *script, const char *path, int fd);
 
 #endif

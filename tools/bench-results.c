@@ -107,9 +107,10 @@ static bool ratio_of(const struct results *results, const struct result_row *row
 		return false;
 	const struct result_row *hoist =
 		results_find(results, row->work, row->threads, SUBJECT_HOIST_NAME, row->unit);
-	if (hoist == NULL || results_median(hoist) <= 0)
+	if (hoist == NULL || results_median(hoist) <= 0 || results_median(row) <= 0)
 		return false;
-	*ret = results_median(row) / results_median(hoist);
+	*ret = row->more ? results_median(hoist) / results_median(row)
+			 : results_median(row) / results_median(hoist);
 	return true;
 }
 
@@ -140,8 +141,11 @@ static void print_row(const struct results *results, const struct result_row *ro
 	(void)printf("%-42s %2s  %-16s %8s  %-17s %-7s", again ? "" : row->work, threads,
 		     row->subject, format_value(results_median(row), &value), spread, row->unit);
 	if (ratio_of(results, row, &ratio))
-		(void)printf("  %.2f x hoist's", ratio);
-	if (row->has_bar)
+		(void)printf("  %.2f x hoist's", row->more ? 1 / ratio : ratio);
+	if (row->has_bar && row->more)
+		(void)printf("  at least %g: %s", row->bar,
+			     results_median(row) >= row->bar ? "met" : "NOT MET");
+	else if (row->has_bar)
 		(void)printf("  at most %g: %s", row->bar,
 			     results_median(row) <= row->bar ? "met" : "NOT MET");
 	(void)printf("%s\n", row->emulated ? "  (emulated)" : "");

@@ -2,7 +2,7 @@
 /* tools/bench-results.h - what a benchmark found: samples in, a table or JSON out.
  *
  * A row is a work, its threads, a subject and a unit; samples of the same row are runs of the
- * same thing, and the row's value is their median.  Less is better in every unit.
+ * same thing, and the row's value is their median.  Less is better, except where a row says more.
  */
 #ifndef HOIST_TOOLS_BENCH_RESULTS_H
 #define HOIST_TOOLS_BENCH_RESULTS_H
@@ -20,7 +20,8 @@ struct result_row {
 	int threads;
 	bool emulated;
 	bool compared; /* with the row of "hoist": a ratio is given */
-	bool has_bar;  /* hoist's value should be at most: */
+	bool more;     /* is better */
+	bool has_bar;  /* hoist's value should be at most (more: at least): */
 	double bar;
 	size_t n;
 	double samples[RESULTS_MAX_RUNS];

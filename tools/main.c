@@ -66,9 +66,14 @@ static const struct command commands[] = {
 	 "alloc: the allocator's speed, memory and calls, beside malloc of glibc, jemalloc,\n"
 	 "mimalloc and tcmalloc where these are installed.  Device memory is an emulated\n"
 	 "device's unless --device says otherwise.  It takes some minutes: let nothing else run.\n"
-	 "replay FILE: does again what a resource recorded as CSV, on --device.",
-	 OPTION_DEVICE | OPTION_WORK | OPTION_RUNS | OPTION_QUICK | OPTION_SVG | OPTION_JSON, 0, 2,
-	 cmd_bench},
+	 "replay FILE: does again what a resource recorded as CSV, on --device.\n"
+	 "io FILE: reads of each size and depth, by either engine, direct, through an empty and\n"
+	 "a full page cache; FILE is dropped from it.  About a minute.\n"
+	 "load FILE: whole loads of a checkpoint by either engine, cold and hot, to --device\n"
+	 "(several: cpu,cuda:0); with --save saves, too.",
+	 OPTION_DEVICE | OPTION_WORK | OPTION_RUNS | OPTION_QUICK | OPTION_SVG | OPTION_SAVE |
+		 OPTION_TO | OPTION_FOLLOW_LINKS | OPTION_JSON,
+	 0, 2, cmd_bench},
 };
 
 static void print_line(const char *text)
