@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/layout.h"
 #include "lib/buffer-private.h"
 #include "lib/cache.h"
 #include "lib/objects.h"
@@ -202,12 +203,16 @@ int hoist_image_tensor(const hoist_image *image, size_t index, hoist_tensor_info
 	if (err < 0)
 		return err;
 	const struct hoist__image_tensor *tensor = &table->tensors[index];
+	const int64_t *shape = table->dims + tensor->dims;
+	const int64_t *strides = shape + tensor->rank;
+	bool dense = hoist__layout_contiguous((int)tensor->rank, shape, strides);
 	const hoist_tensor_info full = {
 		.size = sizeof full,
 		.name = table->strings + tensor->name,
 		.dtype = (hoist_dtype)tensor->dtype,
 		.rank = (int)tensor->rank,
-		.shape = table->dims + tensor->dims,
+		.shape = shape,
+		.strides = dense ? NULL : strides,
 		.bytes = tensor->bytes,
 		.file = (size_t)tensor->shard,
 		.offset = tensor->shard_offset,

@@ -320,9 +320,9 @@ static void close_others(const int *kept, size_t n_kept)
 	(void)closedir(folder);
 }
 
-static void detach(int folder, int listener, int lock)
+static void detach(int folder, int listener, int lock, int ready)
 {
-	const int kept[] = {folder, listener, lock};
+	const int kept[] = {folder, listener, lock, ready};
 	const size_t n_kept = sizeof kept / sizeof kept[0];
 	(void)setsid();
 	(void)chdir("/");
@@ -337,7 +337,7 @@ static void detach(int folder, int listener, int lock)
 	close_others(kept, n_kept);
 }
 
-static int listen_in(int folder, int *ret)
+static int bind_in(int folder, int *ret)
 {
 	struct sockaddr_un address;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -345,8 +345,7 @@ static int listen_in(int folder, int *ret)
 		return hoist__fail_errno(-errno, "the cache's socket");
 	hoist__cache_address(folder, &address);
 	(void)unlinkat(folder, HOIST__CACHE_SOCKET, 0); /* of one that was killed */
-	if (bind(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
-	    listen(fd, MOST_PEERS) < 0) {
+	if (bind(fd, (const struct sockaddr *)&address, sizeof address) < 0) {
 		int err = -errno;
 		(void)close(fd);
 		return hoist__fail_errno(err, "the cache's socket (%s)", address.sun_path);
@@ -379,22 +378,46 @@ static int take_lock(int folder, int *ret)
 	return hoist__fail(-EAGAIN, "a holder of the cache has its lock, but does not answer");
 }
 
+/* Peers are told the process that listens: so the holder itself does. */
+static void become_holder(int folder, int listener, int lock, int ready)
+{
+	detach(folder, listener, lock, ready);
+	if (listen(listener, MOST_PEERS) < 0 || write(ready, "", 1) != 1)
+		_exit(1);
+	(void)close(ready);
+	hoist__cache_serve(folder, listener);
+}
+
+static int wait_until_ready(int from)
+{
+	char byte;
+	ssize_t n;
+	do
+		n = read(from, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	return n == 1 ? 0 : hoist__fail(-ECHILD, "the cache's holder ended at once");
+}
+
 static int fork_holder(int folder, int lock)
 {
 	int listener = -1;
-	int err = listen_in(folder, &listener);
-	if (err < 0)
-		return err;
-	pid_t child = fork();
-	if (child == 0) {
-		detach(folder, listener, lock);
-		hoist__cache_serve(folder, listener);
-	}
-	if (child < 0) {
+	int ready[2];
+	if (pipe2(ready, O_CLOEXEC) < 0)
+		return hoist__fail_errno(-errno, "starting the cache's holder");
+	int err = bind_in(folder, &listener);
+	pid_t child = err == 0 ? fork() : -1;
+	if (child == 0)
+		become_holder(folder, listener, lock, ready[1]);
+	if (err == 0 && child < 0)
 		err = hoist__fail_errno(-errno, "starting the cache's holder");
+	(void)close(ready[1]);
+	if (err == 0)
+		err = wait_until_ready(ready[0]);
+	if (err < 0 && listener >= 0)
 		(void)unlinkat(folder, HOIST__CACHE_SOCKET, 0);
-	}
-	(void)close(listener);
+	(void)close(ready[0]);
+	if (listener >= 0)
+		(void)close(listener);
 	return err;
 }
 

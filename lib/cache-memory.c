@@ -124,8 +124,8 @@ static int ask_for_huge(struct hoist__memory_file *file)
 		return HOIST_PAGES_DEFAULT;
 	if (file->note[0] == '\0')
 		(void)snprintf(file->note, sizeof file->note,
-			       "small pages: huge ones for shared memory are \"%s\" "
-			       "(/sys/kernel/mm/transparent_hugepage/shmem_enabled)",
+			       "small pages: /sys/kernel/mm/transparent_hugepage/shmem_enabled is "
+			       "\"%s\"; with \"advise\", images have huge pages",
 			       choice);
 	return HOIST_PAGES_SMALL;
 }

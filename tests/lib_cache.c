@@ -351,6 +351,37 @@ static void run_kinds(void)
 	OK(hoist_cache_drop(path, NULL));
 }
 
+/* A tensor that is not in C order keeps its strides. */
+static void run_strided(void)
+{
+	static const char header[] = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
+	const float values[] = {1, 2, 3, 4, 5, 6};
+	char head[118];
+	char path[4096];
+	hoist_image *image = NULL;
+	hoist_buffer *buffer = NULL;
+	hoist_tensor_info info = {.size = sizeof info};
+	(void)snprintf(path, sizeof path, "%s", cache_path("strided.npy"));
+	memset(head, ' ', sizeof head);
+	memcpy(head, header, sizeof header - 1);
+	head[sizeof head - 1] = '\n';
+	FILE *file = fopen(path, "w");
+	CHECK(file != NULL && fwrite("\x93NUMPY\1\0\x76\0", 1, 10, file) == 10);
+	CHECK(fwrite(head, sizeof head, 1, file) == 1);
+	CHECK(fwrite(values, sizeof values, 1, file) == 1);
+	OK(fclose(file));
+	OK(hoist_cache_add(path, NULL, NULL));
+	OK(hoist_cache_attach(path, 0, &image));
+	OK(hoist_image_tensor(image, 0, &info));
+	CHECK(info.strides != NULL && info.strides[0] == 1 && info.strides[1] == 2);
+	OK(hoist_image_buffer(image, 0, &buffer));
+	CHECK(!hoist_buffer_is_contiguous(buffer) && hoist_buffer_strides(buffer)[1] == 2);
+	CHECK(memcmp(hoist_buffer_data(buffer), values, sizeof values) == 0);
+	hoist_buffer_unref(buffer);
+	hoist_image_close(image);
+	OK(hoist_cache_drop(path, NULL));
+}
+
 /* --- the end --- */
 
 static void run_drop(void)
@@ -381,6 +412,7 @@ int main(int argc, char **argv)
 	run_folder();
 	run_options();
 	run_kinds();
+	run_strided();
 	run_drop();
 	return 0;
 }

@@ -28,6 +28,10 @@
  * the index, and which files a folder has.  If any differs, attaching is -ESTALE, and adding makes
  * a new one.  Whole checkpoints are cached, not selections.
  *
+ * Where the kernel gives no huge pages to shared memory, which is its default, the first touch of
+ * each 64 KiB costs a page fault: 300 tensors are there in 3 ms, 10,000 in 25 ms.  With
+ * /sys/kernel/mm/transparent_hugepage/shmem_enabled at "advise" when it is added, 10,000 are in 3 ms.
+ *
  * Its pages are charged to the memory cgroup of the process that added it, and to no Budget.
  *
  * Threads: every function may be called from any thread; an image is immutable.  fork: a child
@@ -152,7 +156,8 @@ HOIST_API int hoist_cache_drop(const char *path, size_t *ret);
 /* Makes the calling process's user a holder, unless he has one: a child of this process goes to the
  * background and is it; the caller goes on, and may end.  The holder is as large as the caller:
  * this is for programs that do nothing else (`hoist cache hold`), and have one thread.
- * Returns: 0, it answers; -EPERM; -ENOMEM, -EMFILE, -EAGAIN no process; what the folder gives. */
+ * Returns: 0, it answers; -EPERM; -ENOMEM, -EMFILE; -EAGAIN no process to be had, or one has the
+ *   holder's lock and does not answer; -ECHILD it ended at once; what the folder gives. */
 HOIST_API int hoist_cache_hold(void);
 
 HOIST_END
