@@ -15,11 +15,12 @@
  * windows before it are filled already, the more of those behind it are filled ahead.  What of a
  * window could not be read is tried again page by page, by whoever touches it.
  *
- * A page that cannot be read (an I/O error; the file has shrunk and no longer has all that it held
- * of it when it was opened) is SIGBUS to all who touch it, for good, as with a map; never zeros.
- * The text is kept for hoist__lazy_error().  What was read stays readable, whatever becomes of the
- * file. Writes to the file meanwhile are an error there, too: memory may hold parts of both
- * versions.
+ * A page that cannot be read (an I/O error; no memory; the file has shrunk and no longer has all that
+ * it held of it when it was opened) is SIGBUS to all who touch it, for good, as with a map; never
+ * zeros.  (Where a process has all the maps it may have, and that cannot be made so, the whole memory
+ * becomes SIGSEGV.)  The text is kept for hoist__lazy_error().  What was read stays readable, whatever
+ * becomes of the file.  Writes to the file meanwhile are an error there, too: memory may hold parts
+ * of both versions.
  *
  * The kernel must let us serve its own accesses as well (a write(2) from the memory, a driver that
  * pins it): where only those of user mode could be served, they would fail with EFAULT, so that

@@ -37,6 +37,8 @@ static atomic_bool move_fails;		    /* it does, but not here */
 static atomic_bool no_device;
 static atomic_bool no_call;
 static atomic_bool no_mbind;
+static atomic_bool no_maps;  /* a process has only so many */
+static atomic_bool no_pages; /* to copy to */
 
 static bool fails(void)
 {
@@ -57,6 +59,7 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 
 #define UFFDIO_API_NR 0x3f
 #define UFFDIO_MOVE_NR 0x05
+#define UFFDIO_COPY_NR 0x03
 
 int __real_ioctl(int fd, unsigned long request, ...);
 int __wrap_ioctl(int fd, unsigned long request, ...);
@@ -73,6 +76,10 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 		return -1;
 	if (number == UFFDIO_MOVE_NR && move_fails)
 		return -1;
+	if (number == UFFDIO_COPY_NR && no_pages) {
+		errno = ENOMEM;
+		return -1;
+	}
 	if ((number == UFFDIO_API_NR || number == 0) && fails())
 		return -1;
 	return __real_ioctl(fd, request, argument);
@@ -104,6 +111,16 @@ long __wrap_syscall(long number, ...)
 		return -1;
 	}
 	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+void *__real_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+	errno = ENOMEM;
+	return no_maps && (flags & MAP_FIXED) != 0
+		       ? MAP_FAILED
+		       : __real_mmap(at, bytes, access, flags, fd, offset);
 }
 
 long __real_mbind(void *from, unsigned long bytes, int mode, const unsigned long *nodes,
@@ -510,6 +527,33 @@ static void a_bad_place_on_the_disk(void)
 	hoist__file_close(file);
 }
 
+/* Whatever happens, nobody waits for ever, or is shown zeros. */
+static void nothing_is_to_be_had(void)
+{
+	struct hoist__file *file = new_file(8 * MIB);
+	unsigned char *data;
+	struct hoist__lazy *lazy = open_one(file, 0, 8 * MIB, &data);
+	move_fails = no_pages = true;
+	NEEDED(touch(data + MIB) == -SIGBUS && hoist__lazy_error(lazy) == -ENOMEM);
+	move_fails = no_pages = false;
+	same(data + 4 * MIB, 4 * MIB, 4 * MIB);
+	same(data, 0, MIB);
+	NEEDED(touch(data + MIB) == -SIGBUS);
+	hoist__lazy_close(lazy);
+	lazy = open_one(file, 0, 8 * MIB, &data);
+	bad_begin = 6 * MIB;
+	bad_end = 6 * MIB + 1;
+	same(data, 0, MIB);
+	no_maps = true;
+	NEEDED(touch(data + 6 * MIB) == -SIGSEGV && touch(data) == -SIGSEGV);
+	NEEDED(hoist__lazy_error(lazy) == -EIO);
+	no_maps = false;
+	bad_end = 0;
+	hoist__lazy_close(lazy);
+	NEEDED(!is_mapped(data));
+	hoist__file_close(file);
+}
+
 static void a_file_that_shrinks(void)
 {
 	char path[256];
@@ -682,6 +726,7 @@ int main(void)
 	CASE(a_child_does_not_have_it);
 	CASE(what_is_given_back_is_read_again);
 	CASE(a_bad_place_on_the_disk);
+	CASE(nothing_is_to_be_had);
 	CASE(a_file_that_shrinks);
 	CASE(a_file_that_is_written_to);
 	CASE(without_moving);
