@@ -12,6 +12,14 @@
  * A hot request is cut in pieces, so that few requests keep all threads busy; it still ends
  * once, with `done` up to the first piece that stopped short.
  *
+ * They pread, and never copy out of a mapping.  A memcpy from one ends the program where
+ * another shortens the file; what cannot (process_vm_readv of one's own mapping) is not faster
+ * anywhere, so that there is nothing to choose at run time.  GB of CPU time per second, best of 40,
+ * 1 MiB at a time, Linux 6.18, EPYC:
+ *                              pread  vm_readv, map and unmap included  (memcpy, mapped before)
+ *     ext4 (large folios)       7.9    6.9      6.4                      8.3 to 8.7
+ *     tmpfs (4 KiB pages)       5.3    6.1      5.3                      8.4
+ *
  * Threads: submit, reap and cancel by one at a time; wake by any.
  */
 #ifndef HOIST_IO_CREW_H

@@ -22,7 +22,7 @@
 
 /* Local disks: 64 MiB in flight are more than a delay of 3 ms takes at 14 GB/s, and with
  * buffers in huge pages reads of 1 to 4 MiB at depths of 8 to 16 reach what the disk gives
- * (measured on ext4, reference techniques 1.1: 2 MiB x 16 and 4 MiB x 16 within 6 %).
+ * (measured on ext4 on virtio: 2 MiB x 16 and 4 MiB x 16 within 6 %).
  * Overlay passes direct reads on to the file system below, whose alignment statx shows.
  * Btrfs reads compressed extents through the cache by itself. */
 #define LOCAL .direct = true, .depth = 16, .chunk_bytes = M(4)

@@ -366,8 +366,11 @@ Test(io_engine, reports_the_kernels_error)
 	FOR_EACH_ENGINE(kind)
 	{
 		struct hoist__engine *engine = new_engine(kind, 4, false);
-		struct hoist__request request = {
-			.file = file, .address = NULL, .bytes = 4096, .need = 4096, .buffer = -1};
+		struct hoist__request request = {.file = file,
+						 .address = (unsigned char *)4096,
+						 .bytes = 4096,
+						 .need = 4096,
+						 .buffer = -1};
 		one(engine, &request);
 		cr_expect(request.result == -EFAULT, "%d", request.result);
 		hoist__engine_destroy(engine);

@@ -24,7 +24,7 @@
 
 enum family {
 	NONE,
-	READS,	  /* what a read gave */
+	READS,	  /* what a read or a write gave */
 	ENTERS,	  /* io_uring_enter itself */
 	RESOURCES /* making and opening things */
 };
@@ -81,6 +81,19 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 	return __real_pread(fd, to, bytes, offset);
 }
 
+ssize_t __real_pwrite(int fd, const void *from, size_t bytes, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
+{
+	bool spoiled = spoil(READS);
+	if (spoiled && fault.answer < 0) {
+		errno = -fault.answer;
+		return -1;
+	}
+	ssize_t n = __real_pwrite(fd, from, bytes, offset);
+	return spoiled && n > fault.answer ? fault.answer : n;
+}
+
 static unsigned looked_at; /* completions of the present ring */
 
 static void spoil_completions(struct io_uring *ring)
@@ -135,6 +148,7 @@ RESOURCE(int, pthread_create,
 	 (pthread_t * thread, const pthread_attr_t *attributes, void *(*run)(void *),
 	  void *argument),
 	 (thread, attributes, run, argument), EAGAIN)
+RESOURCE(int, eventfd, (unsigned count, int flags), (count, flags), FAIL_ERRNO(EMFILE))
 RESOURCE(int, fstat, (int fd, struct stat *st), (fd, st), FAIL_ERRNO(EIO))
 RESOURCE(int, statx, (int fd, const char *path, int flags, unsigned mask, struct statx *stx),
 	 (fd, path, flags, mask, stx), FAIL_ERRNO(ENOSYS))
@@ -144,6 +158,8 @@ RESOURCE(int, io_uring_register_buffers,
 RESOURCE(int, io_uring_register_files, (struct io_uring * ring, const int *fds, unsigned n),
 	 (ring, fds, n), -EMFILE)
 
+static bool play_polled; /* no device here can be polled: the ring is told nothing of it */
+
 int __real_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
 int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
 int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p)
@@ -151,6 +167,8 @@ int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct 
 	if (spoil(RESOURCES))
 		return -ENOMEM;
 	looked_at = 0;
+	if (play_polled)
+		p->flags &= ~IORING_SETUP_IOPOLL;
 	return __real_io_uring_queue_init_params(n, ring, p);
 }
 
@@ -182,30 +200,43 @@ int __wrap_open(const char *path, int flags, ...)
 #define N 8u
 #define BLOCK ((size_t)16 << 10)
 
+enum way { CACHED, HOT, DIRECT, N_WAYS };
+
 struct load {
 	struct hoist__file *file;
 	unsigned char *memory;
+	enum way way;
+	bool write;
 	struct hoist__request requests[N];
 };
 
-/* Reads N blocks, three at a time.  Every request comes back. */
-static void read_blocks(struct load *load, struct hoist__engine *engine, bool direct,
-			uint64_t timeout_ns)
+static struct hoist__request *set_up(struct load *load, unsigned i)
+{
+	load->requests[i] = (struct hoist__request){
+		.file = load->file,
+		.offset = i * BLOCK,
+		.address = load->memory + i * BLOCK,
+		.bytes = BLOCK,
+		.need = BLOCK,
+		.direct = load->way == DIRECT,
+		.hot = load->way == HOT,
+		.write = load->write,
+		.buffer = -1,
+	};
+	return &load->requests[i];
+}
+
+/* Reads or writes N blocks, three at a time.  Every request comes back. */
+static void move_blocks(struct load *load, struct hoist__engine *engine, uint64_t timeout_ns)
 {
 	unsigned next = 0, n_back = 0;
-	memset(load->memory, 0xEE, N * BLOCK);
+	if (load->write)
+		fill(load->memory, 0, N * BLOCK);
+	else
+		memset(load->memory, 0xEE, N * BLOCK);
 	while (n_back < N) {
 		for (; next < N && next - n_back < 3; next++) {
-			struct hoist__request *request = &load->requests[next];
-			*request = (struct hoist__request){
-				.file = load->file,
-				.offset = next * BLOCK,
-				.address = load->memory + next * BLOCK,
-				.bytes = BLOCK,
-				.need = BLOCK,
-				.direct = direct,
-				.buffer = -1,
-			};
+			struct hoist__request *request = set_up(load, next);
 			int err = hoist__engine_submit(engine, &request, 1);
 			/* A ring that is known to be broken takes nothing. */
 			NEEDED(err == 0 || (fault.family == ENTERS && err == fault.answer));
@@ -222,6 +253,18 @@ static void read_blocks(struct load *load, struct hoist__engine *engine, bool di
 	NEEDED(hoist__engine_room(engine) == 3);
 }
 
+/* Is what the request says is done? */
+static bool is_right(struct load *load, const struct hoist__request *request)
+{
+	if (load->write)
+		return first_wrong(load->file->fd, request->address, request->offset,
+				   request->done) == request->done;
+	for (size_t k = 0; k < request->done; k++)
+		if (request->address[k] != byte_at(request->offset + k))
+			return false;
+	return true;
+}
+
 /* At least one request ended in @expected; all others are whole, and right. */
 static void check_blocks(struct load *load, int expected, bool fell_back)
 {
@@ -234,9 +277,8 @@ static void check_blocks(struct load *load, int expected, bool fell_back)
 			n_bad++;
 		} else {
 			NEEDED(request->done == BLOCK);
-			for (size_t k = 0; k < BLOCK; k++)
-				NEEDED(request->address[k] == byte_at(request->offset + k));
 		}
+		NEEDED(is_right(load, request));
 	}
 	NEEDED((expected != 0) == (n_bad > 0));
 	NEEDED(fell_back == (n_back > 0));
@@ -252,7 +294,7 @@ struct answer {
 	bool direct_fell_back;
 };
 
-static const struct answer answers[] = {
+static const struct answer read_answers[] = {
 	{100, false, 0, 0, true}, /* short, at no place for a direct read */
 	{100, true, 0, 0, true},
 	{4096, false, 0, 0, false},
@@ -270,27 +312,57 @@ static const struct answer answers[] = {
 	{0, false, -ENODATA, -ENODATA, false}, /* the end of the file */
 };
 
-static void sweep_reads(struct load *load, enum hoist__engine_kind kind, bool direct)
+/* A write that failed is not tried through the cache, where it would seem to succeed. */
+static const struct answer write_answers[] = {
+	{100, false, 0, 0, true},
+	{100, true, 0, 0, true},
+	{4096, false, 0, 0, false},
+	{4096, true, 0, 0, false},
+	{-EINTR, false, 0, 0, false},
+	{-EAGAIN, false, 0, 0, false},
+	{-ECANCELED, false, 0, 0, false},
+	{-EAGAIN, true, -EAGAIN, -EAGAIN, false},
+	{-EINVAL, false, -EINVAL, 0, true},
+	{-EOPNOTSUPP, false, -EOPNOTSUPP, 0, true},
+	{-EIO, false, -EIO, -EIO, false},
+	{-ENOSPC, false, -ENOSPC, -ENOSPC, false},
+	{-EDQUOT, true, -EDQUOT, -EDQUOT, false},
+	{-ENODATA, false, -EIO, -EIO, false},
+	{0, false, -EIO, -EIO, false},
+};
+
+static void sweep_answers(struct load *load, enum hoist__engine_kind kind,
+			  const struct answer *answers, size_t n_answers)
 {
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(answers); i++) {
+	for (size_t i = 0; i < n_answers; i++) {
 		const struct answer *a = &answers[i];
 		unsigned at = 0;
 		for (bool none = false; !none;) {
 			struct hoist__engine *engine = new_engine(kind, 3, false);
 			set_fault(READS, a->answer, a->lasts, ++at);
-			read_blocks(load, engine, direct, at % 2 == 0 ? UINT64_MAX : 1000000000);
+			move_blocks(load, engine, at % 2 == 0 ? UINT64_MAX : 1000000000);
 			hoist__engine_destroy(engine);
 			none = unreached();
+			bool direct = load->way == DIRECT;
 			int expected = direct ? a->direct : a->cached;
 			check_blocks(load, none ? 0 : expected,
 				     !none && direct && a->direct_fell_back);
 		}
-		NEEDED(at > N); /* each of the reads was spoiled once */
+		NEEDED(at > N); /* each of the calls was spoiled once */
 	}
 }
 
+static void sweep_moves(struct load *load, enum hoist__engine_kind kind)
+{
+	load->write = false;
+	sweep_answers(load, kind, read_answers, HOIST__ARRAY_SIZE(read_answers));
+	load->write = true;
+	sweep_answers(load, kind, write_answers, HOIST__ARRAY_SIZE(write_answers));
+	load->write = false;
+}
+
 /* Passing failures of io_uring_enter are nobody's business. */
-static void sweep_enters(struct load *load, bool direct)
+static void sweep_enters(struct load *load)
 {
 	static const int passing[] = {-EINTR, -EAGAIN, -EBUSY};
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(passing); i++) {
@@ -298,21 +370,82 @@ static void sweep_enters(struct load *load, bool direct)
 		for (bool none = false; !none;) {
 			struct hoist__engine *engine = new_engine(HOIST__ENGINE_URING, 3, false);
 			set_fault(ENTERS, passing[i], false, ++at);
-			read_blocks(load, engine, direct, at % 2 == 0 ? UINT64_MAX : 1000000000);
+			move_blocks(load, engine, at % 2 == 0 ? UINT64_MAX : 1000000000);
 			hoist__engine_destroy(engine);
 			none = unreached();
 			check_blocks(load, 0, false);
 		}
 	}
+	if (load->way == HOT)
+		return; /* no ring is needed for these */
 	/* The second one: reads are in flight when the ring breaks. */
 	for (unsigned at = 1; at <= 2; at++) {
 		struct hoist__engine *engine = new_engine(HOIST__ENGINE_URING, 3, false);
 		set_fault(ENTERS, -EPERM, true, at);
-		read_blocks(load, engine, direct, UINT64_MAX);
+		move_blocks(load, engine, UINT64_MAX);
 		hoist__engine_destroy(engine);
 		NEEDED(!unreached());
 		check_blocks(load, -EPERM, false);
 	}
+}
+
+/* A ring that breaks leaves the crew what it has. */
+static void hot_reads_in_a_broken_ring(struct load *load)
+{
+	struct hoist__engine *engine = new_engine(HOIST__ENGINE_URING, 3, false);
+	load->way = HOT;
+	struct hoist__request *batch[] = {set_up(load, 0), set_up(load, 1)}, *ready[3];
+	load->way = CACHED;
+	struct hoist__request *lost = set_up(load, 2);
+	set_fault(ENTERS, -EPERM, true, 1);
+	NEEDED(hoist__engine_submit(engine, batch, 2) == 0); /* these enter no ring */
+	NEEDED(hoist__engine_submit(engine, &lost, 1) == 0);
+	for (int n = 0; n < 3;) {
+		int got = hoist__engine_reap(engine, ready, 3, UINT64_MAX);
+		NEEDED(got > 0);
+		n += got;
+	}
+	NEEDED(batch[0]->result == 0 && batch[1]->result == 0 && lost->result == -EPERM);
+	hoist__engine_wake(engine);
+	NEEDED(!hoist__engine_abandoned(engine));
+	hoist__engine_destroy(engine);
+	NEEDED(!unreached());
+}
+
+/* A polled ring's ways, on one that is not: all is read, what is not direct by the crew. */
+static void polled(struct load *load)
+{
+	play_polled = true;
+	const struct hoist__file *file = load->file;
+	struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING,
+						.depth = 3,
+						.flags = HOIST__ENGINE_IOPOLL,
+						.files = &file,
+						.n_files = 1};
+	struct hoist__engine *engine = NULL;
+	for (int write = 0; write < 2; write++)
+		for (load->way = CACHED; load->way < N_WAYS; load->way++) {
+			load->write = write != 0;
+			NEEDED(hoist__engine_create(&options, &engine) == 0);
+			NEEDED(strstr(hoist__engine_reason(engine), ", polled") != NULL);
+			move_blocks(load, engine, UINT64_MAX);
+			check_blocks(load, 0, false);
+			/* A refused direct read goes over to the crew. */
+			set_fault(READS, -EINVAL, false, 2);
+			move_blocks(load, engine, load->write ? 1000000000 : UINT64_MAX);
+			NEEDED(!unreached());
+			check_blocks(load, load->way == DIRECT ? 0 : -EINVAL, load->way == DIRECT);
+			/* Nothing to wait for, or cancelled. */
+			struct hoist__request *one = set_up(load, 0), *ready[1];
+			NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
+			hoist__engine_wake(engine);
+			hoist__engine_cancel(engine);
+			while (hoist__engine_reap(engine, ready, 1, UINT64_MAX) == 0)
+				continue;
+			hoist__engine_destroy(engine);
+		}
+	load->write = false;
+	play_polled = false;
 }
 
 static unsigned open_descriptors(void)
@@ -334,6 +467,8 @@ static int open_and_read(const char *path, enum hoist__engine_kind kind, struct 
 	int err = hoist__file_open(AT_FDCWD, path, NULL, 0, &file);
 	if (err != 0)
 		return err;
+	if (load->way == DIRECT && file->direct_fd < 0)
+		load->way = CACHED;
 	struct hoist__engine_buffer buffer = {load->memory, N * BLOCK};
 	struct hoist__engine_options options = {
 		.kind = kind,
@@ -346,7 +481,7 @@ static int open_and_read(const char *path, enum hoist__engine_kind kind, struct 
 	err = hoist__engine_create(&options, &engine);
 	if (err == 0) {
 		load->file = file;
-		read_blocks(load, engine, file->direct_fd >= 0, UINT64_MAX);
+		move_blocks(load, engine, UINT64_MAX);
 		check_blocks(load, 0, false);
 	}
 	hoist__engine_destroy(engine);
@@ -354,13 +489,15 @@ static int open_and_read(const char *path, enum hoist__engine_kind kind, struct 
 	return err;
 }
 
-static void sweep_resources(struct load *load, const char *path, enum hoist__engine_kind kind)
+static void sweep_resources(struct load *load, const char *path, enum hoist__engine_kind kind,
+			    enum way way)
 {
 	struct hoist__file *before = load->file;
 	unsigned n_open = open_descriptors(), n_failed = 0;
 	for (unsigned at = 1;; at++) {
 		set_fault(RESOURCES, 0, false, at);
 		(void)hoist__fail(0, "%s", "");
+		load->way = way;
 		int err = open_and_read(path, kind, load);
 		bool none = unreached();
 		NEEDED(open_descriptors() == n_open);
@@ -377,20 +514,26 @@ static void sweep_resources(struct load *load, const char *path, enum hoist__eng
 int main(void)
 {
 	char path[256];
-	make_file(scratch(path, sizeof path, "faults"), N * BLOCK);
-	struct load load = {.file = open_file(path), .memory = new_memory(N * BLOCK)};
+	struct load load = {.file = writable_file(scratch(path, sizeof path, "faults"), N * BLOCK),
+			    .memory = new_memory(N * BLOCK)};
 	static const enum hoist__engine_kind kinds[] = {HOIST__ENGINE_THREADS, HOIST__ENGINE_URING};
 	unsigned n_kinds = hoist__uring_probe(NULL, 0) == 0 ? 2 : 1;
-	int n_ways = load.file->direct_fd >= 0 ? 2 : 1;
-	for (unsigned i = 0; i < n_kinds; i++) {
-		for (int direct = 0; direct < n_ways; direct++)
-			sweep_reads(&load, kinds[i], direct != 0);
-		sweep_resources(&load, path, kinds[i]);
+	enum way n_ways = load.file->direct_fd >= 0 ? N_WAYS : DIRECT;
+	for (unsigned i = 0; i < n_kinds; i++)
+		for (enum way way = CACHED; way < n_ways; way++) {
+			load.way = way;
+			sweep_moves(&load, kinds[i]);
+			sweep_resources(&load, path, kinds[i], way);
+		}
+	if (n_kinds == 2) {
+		for (load.way = CACHED; load.way < n_ways; load.way++)
+			sweep_enters(&load);
+		hot_reads_in_a_broken_ring(&load);
+		if (n_ways == N_WAYS)
+			polled(&load);
 	}
-	if (n_kinds == 2)
-		sweep_enters(&load, n_ways == 2);
-	sweep_resources(&load, path, HOIST__ENGINE_AUTO);
-	printf("%u engines, %d ways to read\n", n_kinds, n_ways);
+	sweep_resources(&load, path, HOIST__ENGINE_AUTO, HOT);
+	printf("%u engines, %d ways to read\n", n_kinds, (int)n_ways);
 	hoist__file_close(load.file);
 	free(load.memory);
 	unlink(path);

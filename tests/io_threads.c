@@ -126,6 +126,50 @@ static void engine_under_load(void)
 	hoist__file_close(load.file);
 }
 
+#define N_HOT 8u
+#define HOT_BYTES ((size_t)5 << 20)
+
+/* Hot requests, each served by several threads, some cancelled in the middle. */
+static void hot_pieces(enum hoist__engine_kind kind)
+{
+	struct hoist__file *file = new_file(HOT_BYTES);
+	unsigned char *memory = new_memory(N_HOT * HOT_BYTES);
+	struct hoist__engine *engine = new_engine(kind, N_HOT, false);
+	for (int round = 0; round < 12; round++) {
+		struct hoist__request requests[N_HOT], *batch[N_HOT];
+		for (unsigned i = 0; i < N_HOT; i++) {
+			size_t bytes = 1 + random_below(HOT_BYTES);
+			requests[i] = (struct hoist__request){
+				.file = file,
+				.offset = random_below(HOT_BYTES - bytes + 1),
+				.address = memory + i * HOT_BYTES,
+				.bytes = bytes,
+				.need = bytes,
+				.hot = i % 4 != 0,
+				.buffer = -1};
+			batch[i] = &requests[i];
+		}
+		NEEDED(hoist__engine_submit(engine, batch, N_HOT) == 0);
+		bool cancel = round % 3 == 2;
+		if (cancel)
+			hoist__engine_cancel(engine);
+		for (unsigned n = 0; n < N_HOT;) {
+			int got = hoist__engine_reap(engine, batch, N_HOT, UINT64_MAX);
+			NEEDED(got > 0);
+			n += (unsigned)got;
+		}
+		for (unsigned i = 0; i < N_HOT; i++) {
+			struct hoist__request *r = &requests[i];
+			NEEDED(r->result == 0 ? r->done == r->bytes
+					      : cancel && r->result == -ECANCELED);
+			NEEDED(first_wrong(file->fd, r->address, r->offset, r->done) == r->done);
+		}
+	}
+	hoist__engine_destroy(engine);
+	free(memory);
+	hoist__file_close(file);
+}
+
 /* The reader writes behind the populated prefix while threads populate ahead. */
 static void populator_ahead_of_its_reader(void)
 {
@@ -161,6 +205,9 @@ int main(void)
 		seed = strtoull(given, NULL, 0);
 	printf("HOIST_TEST_SEED=%llu\n", (unsigned long long)seed);
 	engine_under_load();
+	hot_pieces(HOIST__ENGINE_THREADS);
+	if (hoist__uring_probe(NULL, 0) == 0)
+		hot_pieces(HOIST__ENGINE_URING);
 	populator_ahead_of_its_reader();
 	return 0;
 }
