@@ -14,23 +14,13 @@ static int check_loaded(struct hoist_load *load)
 {
 	if (!hoist__load_is_done(load))
 		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for it first");
-	return hoist__load_outcome(load);
+	int err = hoist__load_outcome(load);
+	return err == 0 && load->map != NULL ? hoist__load_map_error(load->map) : err;
 }
 
 size_t hoist_load_n_tensors(const hoist_load *load)
 {
 	return load->plan.n_tensors;
-}
-
-/* Where a mapped tensor is: its file's map begins at the file's first selected byte. */
-static void find_mapped(const struct hoist_load *load, const struct hoist__entry *entry,
-			struct hoist__storage **storage, uint64_t *at)
-{
-	size_t e = 0;
-	while (e < load->plan.n_extents && load->plan.extents[e].file != entry->file)
-		e++;
-	*storage = load->mapped[entry->file];
-	*at = e < load->plan.n_extents ? entry->tensor->offset - load->plan.extents[e].begin : 0;
 }
 
 static int make_view(const struct hoist__plan_tensor *planned, const struct hoist__tensor *tensor,
@@ -51,25 +41,29 @@ static int make_view(const struct hoist__plan_tensor *planned, const struct hois
 	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);
 }
 
+/* Of no bytes. */
+static int make_empty(struct hoist_load *load, size_t target,
+		      const struct hoist__plan_tensor *planned, const struct hoist__tensor *tensor,
+		      hoist_buffer **ret)
+{
+	struct hoist__storage *none;
+	int err = hoist__storage_none(load->targets[target].device, &none);
+	if (err < 0)
+		return err;
+	err = hoist__buffer_over(none, 0, planned->dtype, tensor->rank, planned->shape, ret);
+	hoist__storage_unref(none);
+	return err;
+}
+
 static int make_buffer(struct hoist_load *load, size_t index, size_t target, hoist_buffer **ret)
 {
 	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
-	const struct hoist__entry *entry = &load->checkpoint->tensors[planned->index];
-	struct hoist__storage *storage = load->targets[target].storage;
-	struct hoist__storage *none = NULL;
-	uint64_t at = planned->target;
+	const struct hoist__tensor *tensor = load->checkpoint->tensors[planned->index].tensor;
+	if (planned->bytes == 0)
+		return make_empty(load, target, planned, tensor, ret);
 	if (load->maps)
-		find_mapped(load, entry, &storage, &at);
-	if (planned->bytes == 0) { /* perhaps the only one of a mapped file */
-		int err = hoist__storage_none(load->targets[target].device, &none);
-		if (err < 0)
-			return err;
-		storage = none;
-		at = 0;
-	}
-	int err = make_view(planned, entry->tensor, storage, at, ret);
-	hoist__storage_unref(none);
-	return err;
+		return hoist__mapped_buffer(load, index, ret);
+	return make_view(planned, tensor, load->targets[target].storage, planned->target, ret);
 }
 
 static int check_index(const struct hoist_load *load, size_t index)
@@ -145,12 +139,15 @@ static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 	const char *asked = load->options.io == HOIST_IO_DIRECT ? "direct, as asked"
 			    : load->options.io == HOIST_IO_CACHED
 				    ? "through the page cache, as asked"
-			    : load->options.io == HOIST_IO_MAP ? "mapped, as asked"
-							       : "direct unless cached";
+				    : "direct unless cached";
 	if (load->plan.n_extents == 0)
 		asked = "nothing to read";
-	else if (load->options.io == HOIST_IO_MAP && !load->to_host)
+	else if (load->options.io >= HOIST_IO_MAP && !load->to_host)
 		asked = "through the page cache: a device is not fed from a map";
+	if (load->map != NULL) {
+		(void)snprintf(text, bytes, "%s", hoist__load_map_note(load->map));
+		return;
+	}
 	int used = snprintf(text, bytes, "%s", asked);
 	const struct {
 		uint64_t n;
@@ -185,20 +182,18 @@ void hoist__load_finish_report(struct hoist_load *load)
 	(void)snprintf(report->engine, sizeof report->engine, "%s", engine);
 	(void)snprintf(report->engine_reason, sizeof report->engine_reason, "%s", reason);
 	describe_io(load, report->io_reason, sizeof report->io_reason);
-	if (load->maps) {
-		for (size_t e = 0; e < load->plan.n_extents; e++)
-			report->mapped_bytes +=
-				load->plan.extents[e].end - load->plan.extents[e].begin;
-		if (load->err == 0)
-			atomic_store_explicit(&load->arrived, load->plan.bytes,
-					      memory_order_relaxed);
-	}
+	for (size_t e = 0; load->maps && e < load->plan.n_extents; e++)
+		report->mapped_bytes += load->plan.extents[e].end - load->plan.extents[e].begin;
+	if (load->maps && load->err == 0)
+		atomic_store_explicit(&load->arrived, load->plan.bytes, memory_order_relaxed);
 	struct hoist__pool *pool;
-	if (load->ring != NULL && hoist__device_staging_pool(load->targets[0].device, &pool) == 0) {
+	if (load->ring != NULL)
+		report->staging_peak_bytes = hoist__staging_peak_bytes(load->ring);
+	if (load->ring != NULL && !load->to_host &&
+	    hoist__device_staging_pool(load->targets[0].device, &pool) == 0) {
 		struct hoist__pool_stats stats;
 		hoist__pool_stats(pool, &stats);
 		report->pinned_peak_bytes = stats.reserved_peak_bytes;
-		report->staging_peak_bytes = hoist__staging_peak_bytes(load->ring);
 	}
 	report->ns = hoist__now_ns() - load->start_ns;
 	report->cpu_ns = hoist__cpu_ns() - load->start_cpu_ns;

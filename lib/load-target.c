@@ -30,7 +30,7 @@ static int take_first(struct hoist_load *load, const hoist_load_options *o)
 	if (err < 0)
 		return err;
 	load->to_host = hoist__device_is_cpu(first->device);
-	load->maps = load->to_host && o->io == HOIST_IO_MAP;
+	load->maps = load->to_host && (o->io == HOIST_IO_MAP || o->io == HOIST_IO_LAZY);
 	if (load->to_host)
 		return 0;
 	if (o->stream != NULL) {
@@ -92,35 +92,6 @@ bool hoist__load_is_lazy(const struct hoist_load *load)
 	       load->plan.destination_bytes >= HOIST__LOAD_LAZY_BYTES;
 }
 
-/* One private map a file, from its first selected byte to its last. */
-static int map_files(struct hoist_load *load)
-{
-	const struct hoist__plan *plan = &load->plan;
-	size_t n = load->checkpoint->n_files;
-	load->mapped = calloc(n > 0 ? n : 1, sizeof(struct hoist__storage *));
-	if (load->mapped == NULL)
-		return hoist__fail_nomem("a load", n * sizeof(struct hoist__storage *));
-	for (size_t e = 0; e < plan->n_extents;) {
-		size_t file = plan->extents[e].file;
-		uint64_t begin = plan->extents[e].begin;
-		uint64_t end = begin;
-		for (; e < plan->n_extents && plan->extents[e].file == file; e++)
-			end = hoist__max_u64(end, plan->extents[e].end);
-		struct hoist__map map;
-		int err = hoist__map_open(load->checkpoint->files[file].file,
-					  HOIST__MAP_COPY_ON_WRITE, begin, (size_t)(end - begin),
-					  &map);
-		if (err < 0)
-			return err;
-		err = hoist__storage_map(load->targets[0].device, &map, false, &load->mapped[file]);
-		if (err < 0) {
-			hoist__map_close(&map);
-			return err;
-		}
-	}
-	return 0;
-}
-
 static int check_memory(const struct hoist_load *load, hoist_memory *memory)
 {
 	hoist_memory_info info = {.size = sizeof info};
@@ -160,7 +131,7 @@ int hoist__load_allocate(struct hoist_load *load)
 {
 	hoist_memory *memory = load->options.memory;
 	if (load->maps)
-		return map_files(load);
+		return hoist__mapped_open(load);
 	int err = memory != NULL ? check_memory(load, memory) : 0;
 	for (size_t t = 0; err == 0 && t < load->n_targets; t++)
 		err = allocate_on(load, &load->targets[t], t == 0 ? memory : NULL);
@@ -169,9 +140,7 @@ int hoist__load_allocate(struct hoist_load *load)
 
 void hoist__load_drop_targets(struct hoist_load *load)
 {
-	for (size_t f = 0; load->mapped != NULL && f < load->checkpoint->n_files; f++)
-		hoist__storage_unref(load->mapped[f]);
-	free(load->mapped);
+	hoist__load_map_close(load->map);
 	for (size_t t = 0; t < load->n_targets; t++) {
 		hoist__storage_unref(load->targets[t].storage);
 		hoist_stream_unref(load->targets[t].stream);

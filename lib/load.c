@@ -119,14 +119,6 @@ static int list_files(struct hoist_load *load)
 	return 0;
 }
 
-static int make_digests(struct hoist_load *load)
-{
-	if (load->maps)
-		return hoist__fail(-EINVAL,
-				   "digests are made while bytes are read, which maps are not");
-	return hoist__digests_create(load);
-}
-
 static int prepare(struct hoist_load *load, const hoist_load_options *o)
 {
 	int err = hoist__load_take_devices(load, o);
@@ -137,7 +129,7 @@ static int prepare(struct hoist_load *load, const hoist_load_options *o)
 	if (err == 0)
 		err = list_files(load);
 	if (err == 0 && (o->flags & (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)) != 0)
-		err = make_digests(load);
+		err = hoist__digests_create(load);
 	if (err == 0)
 		err = hoist__load_allocate(load);
 	return err;

@@ -3,6 +3,7 @@
  *
  *   load.c           the object: start, drive, wait, cancel, end
  *   load-target.c    devices, streams, and the memory that bytes go to
+ *   load-mapped.c    maps in place of all that (load-map.h)
  *   load-result.c    what it gave: buffers, figures, words
  *   load-digest.c    digests of tensors while their bytes pass
  *   pump.c           begin, one round, end
@@ -49,6 +50,7 @@
 #include "io/populate.h"
 #include "io/staging.h"
 #include "lib/checkpoint.h"
+#include "lib/load-map.h"
 #include "lib/plan.h"
 #include "lib/storage.h"
 
@@ -98,12 +100,12 @@ struct hoist_load {
 	hoist_budget *budget;
 	bool caller_driven;
 	bool to_host;
-	bool maps; /* MAP to the host: nothing is read here */
+	bool maps; /* MAP, LAZY to the host: nothing is read here */
 	pid_t pid;
 	struct hoist__plan plan;
 	size_t n_targets; /* 1 and more */
 	struct hoist__target *targets;
-	struct hoist__storage **mapped;	  /* maps: one for each file, NULL if it is not used */
+	struct hoist__load_map *map;	  /* maps */
 	const struct hoist__file **files; /* the checkpoint's, for the engine */
 	struct hoist__digests *digests;	  /* NULL: none are made */
 
@@ -157,6 +159,14 @@ bool hoist__load_is_lazy(const struct hoist_load *load);
 int hoist__load_take_devices(struct hoist_load *load, const hoist_load_options *options);
 int hoist__load_allocate(struct hoist_load *load);
 void hoist__load_drop_targets(struct hoist_load *load);
+
+/* --- maps --- */
+
+/* Returns: as hoist__load_map_open(); -ENOTSUP, -EINVAL for options that maps do not go with. */
+int hoist__mapped_open(struct hoist_load *load);
+
+/* The @index-th tensor, which has bytes. */
+int hoist__mapped_buffer(struct hoist_load *load, size_t index, hoist_buffer **ret);
 
 /* --- digests --- */
 

@@ -216,6 +216,7 @@ int hoist__plan_cut(const hoist_checkpoint *checkpoint, struct hoist__plan *plan
 	if (hoist__run_bytes(run) > INT64_MAX / 2)
 		return hoist__fail(-EOVERFLOW, "tensor \"%.200s\": its bytes do not fit in 62 bits",
 				   tensor->name);
+	cut->begin = run->begin;
 	cut->bytes = hoist__run_becomes(run, hoist__run_bytes(run));
 	return 1;
 }

@@ -72,6 +72,7 @@ struct hoist__plan_tensor {
 	hoist_dtype dtype;
 	const int64_t *shape; /* the slice's; the checkpoint's own if it is whole */
 	uint64_t bytes;	      /* in the destination, of `dtype` */
+	uint64_t begin;	      /* of its first element, in the file */
 	uint64_t target;      /* where its first byte is in the destination; 0 if it is empty */
 	bool whole;	      /* not sliced: strides, if the file has some, are kept */
 };

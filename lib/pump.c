@@ -34,6 +34,8 @@ void hoist__pump_fail(struct hoist_load *load, int err)
 	}
 	if (load->engine != NULL)
 		hoist__engine_cancel(load->engine);
+	if (load->map != NULL)
+		hoist__load_map_cancel(load->map);
 }
 
 /* --- begin --- */
@@ -248,7 +250,9 @@ static void leave_files(struct hoist_load *load)
 		if (load->plan.extents[e].file == last)
 			continue;
 		last = load->plan.extents[e].file;
-		if (load->phase == HOIST__PHASE_RUNNING) {
+		/* Who maps a file to write to it changes it. */
+		if (load->phase == HOIST__PHASE_RUNNING &&
+		    !(load->maps && load->options.map == HOIST_MAP_READ_WRITE)) {
 			int err = hoist__file_changed(file);
 			if (err < 0)
 				hoist__pump_fail(load, err);
@@ -331,6 +335,19 @@ static bool all_home(const struct hoist_load *load)
 	       (!more && load->n_inflight == 0 && n_awaited_copies(load) == 0);
 }
 
+/* Maps are populated by threads of their own.  True once they have ended. */
+static bool map_step(struct hoist_load *load, uint64_t timeout_ns)
+{
+	int err = 0;
+	bool ended =
+		hoist__load_map_step(load->map, hoist__min_u64(timeout_ns, CANCEL_POLL_NS), &err);
+	atomic_store_explicit(&load->arrived, hoist__load_map_arrived(load->map, load->plan.bytes),
+			      memory_order_relaxed);
+	if (ended && err < 0 && load->phase == HOIST__PHASE_RUNNING)
+		hoist__pump_fail(load, err);
+	return ended;
+}
+
 bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns)
 {
 	if (load->phase == HOIST__PHASE_DONE)
@@ -354,7 +371,7 @@ bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns)
 		if (!all_home(load))
 			wait_for_something(load, populating, timeout_ns);
 	}
-	if (!all_home(load))
+	if (load->map != NULL ? !map_step(load, timeout_ns) : !all_home(load))
 		return false;
 	end(load);
 	return true;

@@ -159,6 +159,32 @@ static void parts_of_tensors(void)
 			check_part(&o, 0, ROWS, 10, 11);
 			hoist_budget_unref(o.budget);
 		}
+	static const struct {
+		enum hoist_io io;
+		enum hoist_map map;
+		unsigned flags;
+	} maps[] = {{HOIST_IO_MAP, HOIST_MAP_COPY_ON_WRITE, 0},
+		    {HOIST_IO_MAP, HOIST_MAP_READ_ONLY, HOIST_LOAD_POPULATE},
+		    {HOIST_IO_MAP, HOIST_MAP_READ_WRITE, 0},
+		    {HOIST_IO_LAZY, 0, 0},
+		    {HOIST_IO_LAZY, 0, HOIST_LOAD_POPULATE}};
+	for (size_t m = 0; m < sizeof maps / sizeof maps[0]; m++) {
+		const hoist_load_slice slices[2] = {
+			{.tensor = "w", .axis = 1, .begin = 10, .end = 13},
+			{.tensor = "w", .axis = 0, .rank = 2, .n_ranks = 3}};
+		hoist_load_options o = {.size = sizeof o,
+					.io = maps[m].io,
+					.map = maps[m].map,
+					.flags = maps[m].flags,
+					.slices = slices};
+		check_part(&o, 0, ROWS, 0, COLUMNS);
+		o.n_slices = 1;
+		check_part(&o, 0, ROWS, 10, 13);
+		o.n_slices = 2;
+		check_part(&o, 64, 96, 10, 13);
+		o.dtype = HOIST_F16;
+		fails_with(&o, -ENOTSUP, "cannot be converted");
+	}
 	hoist_load_slice wrong = {.tensor = "w", .rank = 0, .n_ranks = 5};
 	const hoist_load_options o = {.size = sizeof o, .slices = &wrong, .n_slices = 1};
 	fails_with(&o, -EINVAL, "[96, 640]");
@@ -337,6 +363,7 @@ static void digests_are_made_and_compared(void)
 	o.flags = HOIST_LOAD_DIGEST;
 	o.io = HOIST_IO_MAP;
 	o.device = devices[0];
+	o.dtype = 0;
 	fails_with(&o, -EINVAL, "maps");
 }
 

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* Loads that map (lib/load-map.h): from the plan to parts of files, and from a tensor to a view.
+ *
+ * A mapped tensor lies as it does in its file: a slice along the first axis is a part of it, along
+ * another one a view with the strides of the whole. */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "lib/buffer-private.h"
+#include "lib/load.h"
+
+static const struct hoist__entry *entry_of(const struct hoist_load *load, size_t index)
+{
+	return &load->checkpoint->tensors[load->plan.tensors[index].index];
+}
+
+/* In elements, of the whole tensor in C order; false: there are too many. */
+static bool whole_strides(const struct hoist__tensor *tensor, int64_t *strides)
+{
+	int64_t stride = 1;
+	for (int a = tensor->rank - 1; a >= 0; a--) {
+		strides[a] = stride;
+		if (__builtin_mul_overflow(stride, tensor->shape[a], &stride))
+			return false;
+	}
+	return true;
+}
+
+/* From its first byte to its last. */
+static uint64_t span_of(const struct hoist_load *load, size_t index)
+{
+	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
+	const struct hoist__tensor *tensor = entry_of(load, index)->tensor;
+	int64_t strides[HOIST_MAX_RANK];
+	uint64_t last = 0;
+	size_t bytes = 0;
+	if (planned->whole || !whole_strides(tensor, strides))
+		return tensor->bytes;
+	for (int a = 0; a < tensor->rank; a++)
+		last += (uint64_t)(planned->shape[a] - 1) * (uint64_t)strides[a];
+	const struct hoist__dtype_info *info = hoist__dtype_info(tensor->dtype);
+	uint64_t unit = info->block_bytes != 0 ? info->block_elements : 8;
+	(void)hoist_dtype_bytes(tensor->dtype, hoist__round_up(last + 1, unit), &bytes);
+	uint64_t room = tensor->offset + tensor->bytes - planned->begin;
+	return hoist__min_u64(bytes, room);
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+	const struct hoist__load_part *p = a;
+	const struct hoist__load_part *q = b;
+	if (p->file != q->file)
+		return p->file < q->file ? -1 : 1;
+	return (p->begin > q->begin) - (p->begin < q->begin);
+}
+
+static void list_parts(const struct hoist_load *load, struct hoist__load_part *parts,
+		       struct hoist__load_part *wanted)
+{
+	for (size_t i = 0; i < load->plan.n_tensors; i++) {
+		uint64_t begin = load->plan.tensors[i].begin;
+		uint64_t span = load->plan.tensors[i].bytes > 0 ? span_of(load, i) : 0;
+		parts[i] = (struct hoist__load_part){entry_of(load, i)->file, begin, begin + span};
+	}
+	qsort(parts, load->plan.n_tensors, sizeof *parts, compare_parts);
+	for (size_t e = 0; e < load->plan.n_extents; e++) {
+		const struct hoist__extent *extent = &load->plan.extents[e];
+		wanted[e] = (struct hoist__load_part){extent->file, extent->begin, extent->end};
+	}
+}
+
+static int check_options(const struct hoist_load *load)
+{
+	if (load->plan.has_conversion)
+		return hoist__fail(-ENOTSUP,
+				   "what is mapped cannot be converted: read it (io AUTO)");
+	if (load->options.memory != NULL)
+		return hoist__fail(-EINVAL, "what is mapped does not go to memory of the caller's: "
+					    "read it (io AUTO)");
+	if ((load->options.flags & (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)) != 0)
+		return hoist__fail(-EINVAL, "digests are made while bytes are read, which maps are "
+					    "not");
+	return 0;
+}
+
+int hoist__mapped_open(struct hoist_load *load)
+{
+	static const enum hoist__map_mode modes[] = {
+		[HOIST_MAP_COPY_ON_WRITE] = HOIST__MAP_COPY_ON_WRITE,
+		[HOIST_MAP_READ_ONLY] = HOIST__MAP_READ_ONLY,
+		[HOIST_MAP_READ_WRITE] = HOIST__MAP_READ_WRITE,
+	};
+	int err = check_options(load);
+	if (err < 0)
+		return err;
+	struct hoist__load_part *parts = calloc(load->plan.n_tensors + 1, sizeof *parts);
+	struct hoist__load_part *wanted = calloc(load->plan.n_extents + 1, sizeof *wanted);
+	if (parts == NULL || wanted == NULL) {
+		err = hoist__fail_nomem("a load", load->plan.n_tensors * sizeof *parts);
+	} else {
+		list_parts(load, parts, wanted);
+		const struct hoist__load_map_options options = {
+			.checkpoint = load->checkpoint,
+			.device = load->targets[0].device,
+			.mode = modes[load->options.map],
+			.lazy = load->options.io == HOIST_IO_LAZY,
+			.populate = (load->options.flags & HOIST_LOAD_POPULATE) != 0,
+			.parts = parts,
+			.n_parts = load->plan.n_tensors,
+			.wanted = wanted,
+			.n_wanted = load->plan.n_extents,
+		};
+		err = hoist__load_map_open(&options, &load->map);
+	}
+	free(wanted);
+	free(parts);
+	return err;
+}
+
+int hoist__mapped_buffer(struct hoist_load *load, size_t index, hoist_buffer **ret)
+{
+	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
+	const struct hoist__entry *entry = entry_of(load, index);
+	int64_t strides[HOIST_MAX_RANK];
+	struct hoist__view view = {
+		.dtype = planned->dtype,
+		.rank = entry->tensor->rank,
+		.shape = planned->shape,
+		.strides = planned->whole ? entry->tensor->strides : strides,
+	};
+	if (!planned->whole && !whole_strides(entry->tensor, strides))
+		return hoist__fail(-EOVERFLOW, "tensor \"%.200s\" has too many elements",
+				   entry->tensor->name);
+	struct hoist__storage *storage =
+		hoist__load_map_place(load->map, entry->file, planned->begin, &view.offset);
+	int err = hoist__buffer_measure(view.dtype, view.rank, view.shape, &view.elements,
+					&view.bytes);
+	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);
+}
