@@ -113,25 +113,27 @@ int hoist__zip_data(struct hoist__zip *zip, const struct hoist__zip_entry *entry
 		err = hoist__window_get(&zip->window, entry->header, LOCAL_BYTES, &local);
 	if (err < 0)
 		return err;
-	(void)hoist__quoted(entry->name, entry->name_bytes, shown);
 	size_t name_bytes = (size_t)hoist__little(local + 26, 2);
 	uint64_t data = entry->header + LOCAL_BYTES + name_bytes + hoist__little(local + 28, 2);
 	if (memcmp(local, "PK\3\4", 4) != 0)
 		return hoist__fail(-EBADMSG,
 				   "%s: entry %s is not where the directory says: no header is "
 				   "there (byte %llu)",
-				   zip->file, shown, (unsigned long long)entry->header);
+				   zip->file, hoist__quoted(entry->name, entry->name_bytes, shown),
+				   (unsigned long long)entry->header);
 	if (hoist__little(local + 8, 2) != entry->method || name_bytes != entry->name_bytes)
 		return hoist__fail(-EBADMSG,
 				   "%s: entry %s differs from what the directory says of it "
 				   "(byte %llu)",
-				   zip->file, shown, (unsigned long long)entry->header);
+				   zip->file, hoist__quoted(entry->name, entry->name_bytes, shown),
+				   (unsigned long long)entry->header);
 	if (data > entry->end || entry->bytes > entry->end - data)
 		return hoist__fail(-EBADMSG,
 				   "%s: entry %s has its %llu bytes at %llu, and what follows it "
 				   "begins at %llu (byte %llu)",
-				   zip->file, shown, (unsigned long long)entry->bytes,
-				   (unsigned long long)data, (unsigned long long)entry->end,
+				   zip->file, hoist__quoted(entry->name, entry->name_bytes, shown),
+				   (unsigned long long)entry->bytes, (unsigned long long)data,
+				   (unsigned long long)entry->end,
 				   (unsigned long long)entry->header);
 	err = check_local_name(zip, entry);
 	if (err == 0)
