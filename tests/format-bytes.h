@@ -28,7 +28,8 @@ static inline void put_bytes(struct file_bytes *file, const void *bytes, size_t 
 		if (file->bytes == NULL)
 			abort();
 	}
-	memcpy(file->bytes + file->n, bytes, n);
+	if (n > 0)
+		memcpy(file->bytes + file->n, bytes, n);
 	file->n += n;
 }
 
