@@ -16,6 +16,7 @@
 /* What can be written; the first is the default. */
 static const struct hoist__save_format formats[] = {
 	{"safetensors", ".safetensors", HOIST__SAFETENSORS, true, hoist__safetensors_write},
+	{"gguf", ".gguf", HOIST__GGUF, true, hoist__gguf_write},
 	{"npy", ".npy", HOIST__NPY, false, hoist__npy_write},
 	{"max", ".max", HOIST__MAX, false, hoist__max_write},
 };

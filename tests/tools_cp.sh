@@ -47,6 +47,23 @@ for file in a b; do sed -i '/"path"/d' "$work/$file"; done
 cmp "$work/a" "$work/b" || fail "what is listed has changed"
 grep -q hoist.xxh3_128 "$work/two.safetensors" || fail "no digests"
 
+# To other formats and back; from GGUF to GGUF nothing changes.
+mkcheckpoint --bytes 3M --tensors 9 --dtypes f16,f32 "$work/plain"
+refdigest "$work/plain" >"$work/digests"
+run 0 cp "$work/plain" "$work/plain.gguf"
+run 0 cp --budget 256K "$work/plain.gguf" "$work/again.gguf"
+cmp "$work/plain.gguf" "$work/again.gguf" || fail "a GGUF file has changed"
+run 0 cp --format safetensors "$work/again.gguf" "$work/back/"
+refdigest "$work/back" | cmp - "$work/digests" || fail "through GGUF: other tensors"
+run 0 cp --format max "$work/plain" "$work/back/plain"
+run 0 digest "$work/back/plain"
+cmp "$out" "$work/digests" || fail "as .max: other tensors"
+name=$(hoist ls --json "$work/plain" | json '?tensors.3.name')
+run 0 cp --tensor "$name" "$work/plain" "$work/single.npy"
+run 0 digest "$work/single.npy"
+[ "$(cut -c 1-32 "$out")" = "$(sed -n 4p "$work/digests" | cut -c 1-32)" ] ||
+	fail "as .npy: other bytes"
+
 # Some tensors.
 name=$(hoist ls --json "$work/src" | json '?tensors.0.name')
 run 0 cp --tensor "$name" "$work/src" "$work/some.max"
