@@ -24,7 +24,7 @@ static bool try_file(int folder, const char *name, const char *display, struct h
 	       hoist__file_open(folder, name, display, 0, ret) == 0;
 }
 
-/* Some file of the folder that can be read; *ret stays NULL if there is none. */
+/* The largest file of the folder that can be read; *ret stays NULL if there is none. */
 static void find_file(int folder, struct hoist__file **ret)
 {
 	int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -35,8 +35,17 @@ static void find_file(int folder, struct hoist__file **ret)
 		return;
 	}
 	const struct dirent *entry;
-	while (*ret == NULL && (entry = readdir(listing)) != NULL)
-		(void)try_file(folder, entry->d_name, NULL, ret);
+	while ((entry = readdir(listing)) != NULL) {
+		struct stat info;
+		struct hoist__file *file;
+		if (*ret != NULL && (fstatat(folder, entry->d_name, &info, 0) != 0 ||
+				     (uint64_t)info.st_size <= (*ret)->bytes))
+			continue;
+		if (!try_file(folder, entry->d_name, NULL, &file))
+			continue;
+		hoist__file_close(*ret);
+		*ret = file;
+	}
 	(void)closedir(listing);
 }
 
@@ -177,6 +186,8 @@ int hoist__doctor_path(hoist_doctor *doctor, const char *path)
 		err = check_direct(doctor, path, file);
 	if (err == 0)
 		err = check_page_cache(doctor, file);
+	if (err == 0)
+		hoist__doctor_probe(doctor, path, file);
 	hoist__file_close(file);
 	return err;
 }

@@ -97,6 +97,26 @@ void hoist_doctor_destroy(hoist_doctor *doctor)
 	free(doctor);
 }
 
+int hoist_doctor_advice(const hoist_doctor *doctor, hoist_advice *ret)
+{
+	const struct hoist__advice *advice = &doctor->advice;
+	const hoist_advice full = {
+		.size = sizeof full,
+		.text = advice->text,
+		.skipped = advice->skipped,
+		.io = advice->io,
+		.chunk_bytes = advice->chunk_bytes,
+		.depth = advice->depth,
+		.direct_rate = advice->direct_rate,
+		.cached_rate = advice->cached_rate,
+		.hot_rate = advice->hot_rate,
+		.huge_pages = advice->huge_pages,
+		.huge_gain = advice->huge_gain,
+		.bytes = advice->bytes,
+	};
+	return hoist__options_out("hoist_advice", ret, &full, sizeof full);
+}
+
 size_t hoist_doctor_n_checks(const hoist_doctor *doctor)
 {
 	return doctor->n_checks;

@@ -3,6 +3,7 @@
  *
  *   doctor.c          the object, and the order of the parts
  *   doctor-path.c     the file system at a path, direct reads, the page cache
+ *   doctor-probe.c    how fast a file there is read, and the advice that follows
  *   doctor-machine.c  io_uring, memory and its limits, huge pages
  *   doctor-numa.c     the nodes, their pages, and the node of the path's disk
  *   doctor-devices.c  drivers and devices
@@ -20,6 +21,8 @@
 
 #include "base/error.h"
 #include "hoist/doctor.h"
+#include "hoist/load.h"
+#include "io/file.h"
 
 #define HOIST__CHECK_NAME_BYTES 32
 
@@ -30,7 +33,23 @@ struct hoist__check {
 	char *remedy;
 };
 
+/* As hoist_advice has it. */
+struct hoist__advice {
+	char text[512];
+	char skipped[512];
+	enum hoist_io io;
+	size_t chunk_bytes;
+	unsigned depth;
+	double direct_rate;
+	double cached_rate;
+	double hot_rate;
+	bool huge_pages;
+	double huge_gain;
+	uint64_t bytes;
+};
+
 struct hoist_doctor {
+	struct hoist__advice advice;
 	struct hoist__check *checks;
 	size_t n_checks;
 	const char *path;  /* the caller's; only while it is examined */
@@ -50,6 +69,9 @@ int hoist__doctor_no(hoist_doctor *doctor, const char *name, const char *remedy,
 int hoist__doctor_error(hoist_doctor *doctor, const char *name, const char *remedy);
 
 int hoist__doctor_path(hoist_doctor *doctor, const char *path);
+
+/* Reads some of @file (NULL: there is none), and keeps what that advises for @path, or why not. */
+void hoist__doctor_probe(hoist_doctor *doctor, const char *path, const struct hoist__file *file);
 int hoist__doctor_machine(hoist_doctor *doctor);
 
 /* @sysfs_root: "/sys", or a test's tree.  Placing is tried on the machine itself. */

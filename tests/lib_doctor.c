@@ -29,6 +29,28 @@ static void examine(const char *tree_name, dev_t disk, const char *name, char de
 	tree_remove(&tree);
 }
 
+Test(doctor, gives_its_advice_as_far_as_the_caller_knows_it)
+{
+	hoist_doctor *doctor = NULL;
+	hoist_advice advice = {.size = sizeof advice};
+	cr_assert_eq(hoist_doctor_create("/proc/self/fdinfo", &doctor), 0);
+	cr_assert_eq(hoist_doctor_advice(doctor, &advice), 0);
+	cr_expect_str_eq(advice.text, "");
+	cr_expect_not_null(strstr(advice.skipped, "/proc/self/fdinfo has no file"), "%s",
+			   advice.skipped);
+	cr_expect_eq(advice.io, HOIST_IO_AUTO);
+	cr_expect_eq(advice.chunk_bytes, 0);
+	cr_expect_eq(advice.bytes, 0);
+	advice = (hoist_advice){.size = offsetof(hoist_advice, io), .depth = 7};
+	cr_expect_eq(hoist_doctor_advice(doctor, &advice), 0);
+	cr_expect_eq(advice.depth, 7, "beyond the size that was given");
+	for (size_t size = 0; size <= sizeof advice + 1; size += sizeof advice + 1) {
+		advice.size = size;
+		cr_expect_eq(hoist_doctor_advice(doctor, &advice), -EINVAL);
+	}
+	hoist_doctor_destroy(doctor);
+}
+
 Test(doctor, says_on_which_node_the_disk_is)
 {
 	char detail[1024];

@@ -51,6 +51,25 @@ grep -q 'HOIST_CUDA_LIBRARY' "$out" || fail "no remedy"
 
 : >"$work/file"
 run 0 doctor "$work/file"
+grep -q '^recommended  *-    .*/file has no file of 32 MiB or more' "$out" ||
+	fail "why nothing is recommended is not said"
+run 0 doctor --json "$work/file"
+json '=:recommend.text' s:recommend.skipped =auto:recommend.io =0:recommend.bytes <"$out" ||
+	fail "what is skipped in JSON"
+
+# A short probe says how to read: of a file, or of the largest one in a folder.
+mkcheckpoint --bytes 48M "$work/model"
+for path in "$work/model/model.safetensors" "$work/model"; do
+	run 0 doctor --json "$path"
+	json s:recommend.text '=:recommend.skipped' s:recommend.io i:recommend.chunk_bytes \
+		i:recommend.depth r:recommend.direct_gb_per_s r:recommend.cached_gb_per_s \
+		r:recommend.hot_gb_per_s b:recommend.huge_pages r:recommend.huge_gain \
+		i:recommend.bytes <"$out" || fail "the recommendation for $path"
+	bytes=$(json '?recommend.bytes' <"$out")
+	[ "$bytes" -gt 0 ] && [ "$bytes" -le 268435456 ] || fail "the probe read $bytes bytes"
+done
+run 0 doctor "$work/model"
+grep -Eq '^recommended +io (auto|cached)[,:] .*GB/s' "$out" || fail "no recommendation in words"
 
 # A folder that takes no new file and has none.
 if [ -d /proc/self/fdinfo ]; then

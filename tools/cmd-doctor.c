@@ -2,6 +2,7 @@
 /* hoist doctor - what works here, what does not, and the remedy. */
 #include "config.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include <hoist/doctor.h>
@@ -26,6 +27,13 @@ static int print_table(const hoist_doctor *doctor)
 		(void)putchar('\n');
 		n_failed += !check.ok;
 	}
+	hoist_advice advice = {.size = sizeof advice};
+	if (hoist_doctor_advice(doctor, &advice) != 0)
+		return fail_library();
+	bool skipped = advice.skipped[0] != '\0';
+	(void)printf("%-*s  %-3s  ", NAME_WIDTH, "recommended", skipped ? "-" : "");
+	print_escaped(stdout, skipped ? advice.skipped : advice.text);
+	(void)putchar('\n');
 	if (n_failed == 0)
 		(void)printf("\nall of it works here\n");
 	else
@@ -33,6 +41,21 @@ static int print_table(const hoist_doctor *doctor)
 			     "device\n",
 			     n_failed, hoist_doctor_n_checks(doctor));
 	return STATUS_OK;
+}
+
+static json_t *recommend_json(const hoist_doctor *doctor)
+{
+	hoist_advice advice = {.size = sizeof advice};
+	if (hoist_doctor_advice(doctor, &advice) != 0)
+		return NULL;
+	return json_pack("{s:o, s:o, s:s, s:o, s:i, s:f, s:f, s:f, s:b, s:f, s:o}", "text",
+			 json_text(advice.text), "skipped", json_text(advice.skipped), "io",
+			 advice.io == HOIST_IO_CACHED ? "cached" : "auto", "chunk_bytes",
+			 json_count(advice.chunk_bytes), "depth", (int)advice.depth,
+			 "direct_gb_per_s", advice.direct_rate / 1e9, "cached_gb_per_s",
+			 advice.cached_rate / 1e9, "hot_gb_per_s", advice.hot_rate / 1e9,
+			 "huge_pages", advice.huge_pages, "huge_gain", advice.huge_gain, "bytes",
+			 json_count(advice.bytes));
 }
 
 static int print_json(const hoist_doctor *doctor)
@@ -48,7 +71,8 @@ static int print_json(const hoist_doctor *doctor)
 			return fail_memory();
 		}
 	}
-	return json_print(json_pack("{s:o}", "checks", checks), true);
+	json_t *recommend = recommend_json(doctor);
+	return json_print(json_pack("{s:o, s:o}", "checks", checks, "recommend", recommend), true);
 }
 
 int cmd_doctor(const struct args *args)
