@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "tests/format-bytes.h"
+#include "tests/lib-failing.h"
 #include "tests/load-support.h"
+#include "tests/under-tsan.h"
 
 static void put_string(struct file_bytes *file, const char *text)
 {
@@ -363,6 +365,62 @@ static void what_is_no_checkpoint_is_named(void)
 	support_cleanup();
 }
 
+/* --- without memory --- */
+
+static void open_swept(const char *path, unsigned long n)
+{
+	hoist_checkpoint *checkpoint = NULL;
+	lib_fail_allocation(n);
+	int err = hoist_checkpoint_open(path, 0, &checkpoint);
+	lib_fail_allocation(0);
+	if (err != 0 && (err != -ENOMEM || checkpoint != NULL || hoist_error()[0] == '\0'))
+		lib_die("allocation %lu: an unexpected error, %d", n, err);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void open_parts(unsigned long n)
+{
+	open_swept(in_folder("m-00001-of-00003.gguf"), n);
+}
+
+static void open_folder(unsigned long n)
+{
+	open_swept(support_folder(), n);
+}
+
+static void open_archive(unsigned long n)
+{
+	char path[512];
+	snprintf(path, sizeof path, "%s/data/torch-train.pt", getenv("srcdir"));
+	open_swept(path, n);
+}
+
+/* Every allocation fails once: the answer is -ENOMEM, and what was opened is closed. */
+static void any_allocation_may_fail(void)
+{
+	write_gguf("m-00001-of-00003.gguf", "c", 0, 3, 3);
+	write_gguf("m-00002-of-00003.gguf", "b", 1, 3, 3);
+	write_gguf("m-00003-of-00003.gguf", "a", 2, 3, 3);
+	lib_sweep_allocations(open_parts, 1000);
+	support_cleanup();
+
+	write_gguf("a.bin", "a", 0, 0, 0);
+	write_gguf("b.bin", "b", 0, 0, 0);
+	write_text("pytorch_model.bin.index.json",
+		   "{\"weight_map\":{\"a\":\"./a.bin\",\"b\":\"b.bin\"}}");
+	lib_sweep_allocations(open_folder, 1000);
+	support_cleanup();
+
+	write_npy("a.npy");
+	write_npy("b.npy");
+	write_npy("c.npy");
+	write_npy("d.npy");
+	lib_sweep_allocations(open_folder, 1000);
+	support_cleanup();
+	if (getenv("srcdir") != NULL)
+		lib_sweep_allocations(open_archive, 1000);
+}
+
 int main(void)
 {
 	folders_are_searched_by_name();
@@ -373,5 +431,7 @@ int main(void)
 	strides_are_told();
 	real_archives_are_told_apart();
 	what_is_no_checkpoint_is_named();
+	if (!UNDER_TSAN)
+		any_allocation_may_fail();
 	return 0;
 }
