@@ -100,9 +100,9 @@ struct hoist__lock_name hoist__cache_lock_name(const char *path)
 	return name;
 }
 
-static int lock_file(int fd, bool wait)
+static int lock_file(int fd)
 {
-	while (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno == EWOULDBLOCK)
 			return -EAGAIN;
 		if (errno != EINTR)
@@ -121,14 +121,14 @@ static bool is_still_there(int folder, const char *name, int fd)
 	       locked.st_ino == present.st_ino && locked.st_dev == present.st_dev;
 }
 
-int hoist__cache_lock(int folder, const char *name, bool wait, int *ret)
+int hoist__cache_lock(int folder, const char *name, int *ret)
 {
 	for (;;) {
 		int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)
 			return hoist__fail_errno(-errno, "making the lock %s in the cache's folder",
 						 name);
-		int err = lock_file(fd, wait);
+		int err = lock_file(fd);
 		if (err == 0 && is_still_there(folder, name, fd)) {
 			*ret = fd;
 			return 0;

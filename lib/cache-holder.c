@@ -368,7 +368,7 @@ static bool somebody_answers(void)
 static int take_lock(int folder, int *ret)
 {
 	for (int tries = 0; tries < 500; tries++) {
-		int err = hoist__cache_lock(folder, HOIST__CACHE_HOLDER_LOCK, false, ret);
+		int err = hoist__cache_lock(folder, HOIST__CACHE_HOLDER_LOCK, ret);
 		if (err != -EAGAIN)
 			return err;
 		if (somebody_answers())

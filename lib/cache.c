@@ -16,6 +16,8 @@
 /* A holder may end just when it is spoken to: a new one is started then. */
 #define TRIES 5
 
+#define LOCK_US 20000
+
 /* --- options --- */
 
 static int check_nodes(const hoist_cache_options *o)
@@ -167,6 +169,19 @@ static int add(struct adding *adding, hoist_image **ret)
 	return err;
 }
 
+/* As long as another has it, who is loading the same checkpoint. */
+static int wait_for_lock(int folder, const char *name, const hoist_cache_options *o, int *ret)
+{
+	int err;
+	while ((err = hoist__cache_lock(folder, name, ret)) == -EAGAIN) {
+		if (o->progress != NULL && o->progress(o->progress_context, 0, 0) != 0)
+			return hoist__fail(-ECANCELED,
+					   "cancelled while another process caches the checkpoint");
+		(void)usleep(LOCK_US);
+	}
+	return err;
+}
+
 int hoist_cache_add(const char *path, const hoist_cache_options *options, hoist_image **ret)
 {
 	hoist_cache_options o;
@@ -184,7 +199,7 @@ int hoist_cache_add(const char *path, const hoist_cache_options *options, hoist_
 	if (err == 0) {
 		struct adding adding = {.path = resolved, .options = &o, .file = {.fd = -1}};
 		struct hoist__lock_name name = hoist__cache_lock_name(resolved);
-		err = hoist__cache_lock(folder, name.text, true, &lock);
+		err = wait_for_lock(folder, name.text, &o, &lock);
 		if (err == 0) {
 			err = add(&adding, ret);
 			/* First the name, then the lock: who waited for it makes another. */

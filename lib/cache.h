@@ -40,8 +40,8 @@
 int hoist__cache_folder(bool create, int *ret);
 
 /* The lock called @name in it, for this process until the descriptor is closed.
- * Returns: 0; -EAGAIN (not @wait, and another has it); what the system says. */
-int hoist__cache_lock(int folder, const char *name, bool wait, int *ret);
+ * Returns: 0; -EAGAIN (another has it), without a text; what the system says. */
+int hoist__cache_lock(int folder, const char *name, int *ret);
 
 /* The lock's name of those who add @path. */
 struct hoist__lock_name {

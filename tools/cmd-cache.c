@@ -38,7 +38,8 @@ static int show_progress(void *context, uint64_t done, uint64_t total)
 {
 	uint64_t *last = context;
 	*last = done;
-	progress_update(done, total);
+	if (total > 0)
+		progress_update(done, total);
 	return interrupted() != 0;
 }
 

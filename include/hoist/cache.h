@@ -99,7 +99,8 @@ HOIST_API int hoist_image_buffer(hoist_image *image, size_t index, hoist_buffer 
 
 /* --- the cache --- */
 
-/* @done of @total bytes; not 0: the adding ends with -ECANCELED. */
+/* @done of @total bytes; 0 of 0 while another process adds the same.  Returns: 0; else the adding
+ * ends with -ECANCELED. */
 typedef int hoist_cache_progress(void *context, uint64_t done, uint64_t total);
 
 #define HOIST_CACHE_REPLACE 1u /* also where there is an image of just this checkpoint */
