@@ -92,6 +92,11 @@ chmod 755 "$XDG_RUNTIME_DIR/hoist"
 run 1 cache list
 one_line 'open to others (mode 0755); make it 0700'
 chmod 700 "$XDG_RUNTIME_DIR/hoist"
+if [ "$(id -u)" -eq 0 ] && chown 65534 "$XDG_RUNTIME_DIR/hoist" 2>/dev/null; then
+	run 1 load --cache "$model"
+	one_line 'belongs to user 65534, not to 0'
+	chown 0 "$XDG_RUNTIME_DIR/hoist"
+fi
 
 run 0 cache drop "$model"
 grep -qx 'dropped 1 image' "$out" || fail "drop: $(cat "$out")"
