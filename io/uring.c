@@ -44,9 +44,11 @@
 #include "io/uring.h"
 #include "io/worker.h"
 
-/* A copy from the page cache of this much or more is handed to the kernel's
- * worker threads; smaller ones are made at submission, which costs less than
- * waking a worker. */
+/* A read through the page cache, or a copy from it, of this much or more is handed to the
+ * kernel's worker threads; smaller ones are made at submission, which costs less than
+ * waking a worker.  Cold, these then read in parallel, each ahead by its whole size: 4 MiB x 16
+ * gave 1.2 to 1.5 GB/s of a disk's 1.9, threads of our own 1.4 to 1.5, and reads at submission,
+ * which wait for each other, 1.0 for twice the CPU time. */
 #define ASYNC_MIN_BYTES (128u << 10)
 
 /* How long a broken ring is looked at for what the kernel still has. */
