@@ -97,6 +97,13 @@ static const struct piece *piece_at(const struct hoist__load_map *map, size_t fi
 	return found != NULL && found->file == file && found->begin <= offset ? found : NULL;
 }
 
+/* So much of @part, which begins in the piece: it may end behind it, in bytes that nobody asked
+ * for. */
+static uint64_t bytes_in(const struct piece *piece, const struct hoist__load_part *part)
+{
+	return hoist__min_u64(part->end, piece->end) - part->begin;
+}
+
 /* --- maps --- */
 
 static int map_files(struct hoist__load_map *map, const struct hoist__load_map_options *o)
@@ -132,7 +139,7 @@ static int start_ahead(struct hoist__load_map *map, const struct hoist__load_par
 			.fd = file->fd,
 			.path = file->path,
 			.offset = wanted[i].begin,
-			.bytes = wanted[i].end - wanted[i].begin,
+			.bytes = bytes_in(piece, &wanted[i]),
 			.address = (void *)(base + (wanted[i].begin - piece->begin)),
 		};
 	}
@@ -238,7 +245,7 @@ static void want_lazily(struct hoist__load_map *map, const struct hoist__load_pa
 		if (piece != NULL && wanted[i].end > wanted[i].begin)
 			hoist__lazy_want(map->lazy,
 					 piece->at + (size_t)(wanted[i].begin - piece->begin),
-					 (size_t)(wanted[i].end - wanted[i].begin));
+					 (size_t)bytes_in(piece, &wanted[i]));
 	}
 }
 

@@ -42,7 +42,7 @@ struct hoist__load_map_options {
 	 * order of (file, begin), they may overlap. */
 	const struct hoist__load_part *parts;
 	size_t n_parts;
-	/* What `populate` reads: within the parts, in the same order; NULL: the parts. */
+	/* What `populate` reads: each begins in a part; in the same order.  NULL: the parts. */
 	const struct hoist__load_part *wanted;
 	size_t n_wanted;
 	/* LAZY: where; NULL: the calling thread's node. */
