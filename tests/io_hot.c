@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -142,6 +143,45 @@ Test(io_hot, among_others)
 		}
 		set_up_mixed(requests, batch, file, memory);
 		cr_assert(hoist__engine_submit(engine, batch, N) == 0);
+		reap_all(engine);
+		for (unsigned i = 0; i < N; i++)
+			cr_assert(requests[i].result == 0 && requests[i].done == BLOCK);
+		hoist__engine_destroy(engine);
+	}
+	free(memory);
+	hoist__file_close(file);
+}
+
+static int in_child(struct hoist__engine *engine, struct hoist__request **batch)
+{
+	struct hoist__request *ready[N];
+	hoist__engine_wake(engine);
+	hoist__engine_cancel(engine);
+	if (hoist__engine_submit(engine, batch, 0) != -ESTALE ||
+	    hoist__engine_reap(engine, ready, N, 0) != -ESTALE)
+		return 1;
+	hoist__engine_destroy(engine);
+	return 0;
+}
+
+/* The child has no threads, and takes nothing from its parent: no wake, no cancel. */
+Test(io_hot, a_fork_in_the_middle)
+{
+	struct hoist__file *file = new_file(BYTES);
+	unsigned char *memory = new_memory(N * BLOCK);
+	struct hoist__request requests[N], *batch[N];
+	FOR_EACH_ENGINE(kind)
+	{
+		struct hoist__engine *engine = new_engine(kind, N, false);
+		set_up_mixed(requests, batch, file, memory);
+		cr_assert(hoist__engine_submit(engine, batch, N) == 0);
+		pid_t child = fork();
+		cr_assert(child >= 0);
+		if (child == 0)
+			_exit(in_child(engine, batch));
+		int status;
+		cr_assert(waitpid(child, &status, 0) == child);
+		cr_expect(status == 0, "child: %x", (unsigned)status);
 		reap_all(engine);
 		for (unsigned i = 0; i < N; i++)
 			cr_assert(requests[i].result == 0 && requests[i].done == BLOCK);
