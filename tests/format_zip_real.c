@@ -89,13 +89,6 @@ static void expect_tensor(const struct bytes *file, const struct hoist__manifest
 		  row->sum);
 }
 
-static int parse(const struct hoist__reader *reader, enum hoist__format format,
-		 struct hoist__manifest **ret)
-{
-	return format == HOIST__TORCH ? hoist__torch_parse(reader, ret)
-				      : hoist__format_parse(reader, format, ret);
-}
-
 static void expect_all(const char *name, enum hoist__format format, const struct expected *rows,
 		       size_t n, struct hoist__manifest **ret)
 {
@@ -106,7 +99,7 @@ static void expect_all(const char *name, enum hoist__format format, const struct
 	struct hoist__reader reader = reader_of(&file, name);
 	cr_assert_eq(hoist__format_detect(&reader, &found), 0, "%s", hoist__error_text());
 	cr_assert_eq(found, format, "%s", name);
-	cr_assert_eq(parse(&reader, format, &manifest), 0, "%s", hoist__error_text());
+	cr_assert_eq(hoist__format_parse(&reader, format, &manifest), 0, "%s", hoist__error_text());
 	cr_assert_eq(manifest->n_tensors, n, "%s", name);
 	for (size_t i = 0; i < n; i++)
 		expect_tensor(&file, manifest, &rows[i]);
@@ -249,7 +242,7 @@ static void mutate(const char *name, enum hoist__format format)
 		unsigned char was = *byte;
 		*byte = at < file.n ? (unsigned char)~was : (unsigned char)(was + 1);
 		struct hoist__reader reader = reader_of(&file, name);
-		int err = parse(&reader, format, &manifest);
+		int err = hoist__format_parse(&reader, format, &manifest);
 		cr_assert(err == 0 || err == -EBADMSG || err == -ENOTSUP, "%s: %d", name, err);
 		for (size_t i = 0; err == 0 && i < manifest->n_tensors; i++) {
 			cr_assert_leq(manifest->tensors[i].offset, file.n);
@@ -263,7 +256,7 @@ static void mutate(const char *name, enum hoist__format format)
 	for (size_t n = file.n; n-- > 0;) {
 		struct hoist__reader reader = reader_of(&file, name);
 		reader.bytes = n;
-		cr_assert_eq(parse(&reader, format, &manifest), -EBADMSG);
+		cr_assert_eq(hoist__format_parse(&reader, format, &manifest), -EBADMSG);
 	}
 	bytes_free(&file);
 }
