@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 # all-loading.sh BUILD FOLDER [PYTHON] - every benchmark of loading and saving, and one table of its bars.
 #
-# BUILD is the build folder; FOLDER, on the disk to be measured, gets some 8 GiB of checkpoints,
+# BUILD is the build folder; FOLDER, on the disk to be measured, gets some 9 GiB of checkpoints,
 # which stay for the next time.  PYTHON is that of a virtual environment with the peers
 # (peers.py says which); without it they are left out.  Needs fio, and as root it gets huge pages.
-# Nothing else may run.  About ten minutes; RUNS=N in the environment is how often each is measured.
+# Nothing else may run.  About ten minutes; RUNS=N in the environment is how often each is measured;
+# with QUICK=1 everything is small, and shows only that it works.
 #
 # What each program says lies in FOLDER/results, as text and JSON.
 set -eu
@@ -27,12 +28,18 @@ make() {
 	[ -e "$folder/$name/model.safetensors" ] ||
 		"$build/tests/mkcheckpoint" --shards 1 "$@" "$folder/$name"
 }
-make 2g --bytes 2G
-make 1g --bytes 1G --seed 2
-make many --bytes 2048000000 --tensors 100000 --equal
-make one --bytes 2048000000 --tensors 1
-make rows16k --bytes 1G --tensors 8 --equal --columns 8192
-make rows128k --bytes 1G --tensors 8 --equal --columns 65536
+two=2G one=1G equal=2048000000 n=100000
+if [ -n "${QUICK-}" ]; then
+	folder=$folder/quick
+	two=128M one=64M equal=20480000 n=1000
+	mkdir -p "$folder/results"
+fi
+make 2g --bytes $two
+make 1g --bytes $one --seed 2
+make many --bytes $equal --tensors $n --equal
+make one --bytes $equal --tensors 1
+make rows16k --bytes $one --tensors 8 --equal --columns 8192
+make rows128k --bytes $one --tensors 8 --equal --columns 65536
 sync
 
 # measure NAME PROGRAM ARGUMENT... - one program; what fails is named, and the others go on.

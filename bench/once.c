@@ -105,5 +105,7 @@ void once_load(const struct once_options *options, struct once_result *ret)
 	memset(ret, 0, sizeof *ret);
 	prepare(options);
 	ret->whole_cpu_seconds = bench_in_child(in_child, options, ret, sizeof *ret);
-	bench_keep_memory((size_t)bench_file_bytes(options->path));
+	/* A real device's destination is not the host's memory. */
+	if (options->emulate != NULL || strcmp(options->device, "cpu") == 0)
+		bench_keep_memory((size_t)bench_file_bytes(options->path));
 }

@@ -37,6 +37,20 @@ static void run(struct part *part, const char *path, const hoist_load_slice *sli
 	bench_sample(&part->seconds, part->last.seconds);
 }
 
+/* The name of the folder that the file is in: "rows16k". */
+static const char *folder_of(const char *path)
+{
+	static char name[64];
+	const char *end = strrchr(path, '/');
+	if (end == NULL)
+		return path;
+	const char *start = end;
+	while (start > path && start[-1] != '/')
+		start--;
+	(void)snprintf(name, sizeof name, "%.*s", (int)(end - start), start);
+	return name;
+}
+
 static void compare(struct bench_results *results, const struct bench_args *args, const char *path,
 		    int hot)
 {
@@ -47,13 +61,10 @@ static void compare(struct bench_results *results, const struct bench_args *args
 	const hoist_load_slice raw = {.tensor = "data",
 				      .begin = (int64_t)(bytes / 2),
 				      .end = (int64_t)(bytes / 2 + bytes / N_RANKS)};
-	const char *name = strrchr(path, '/');
-	const char *folder =
-		name != NULL && name > path ? memrchr(path, '/', (size_t)(name - path)) : NULL;
 	char work[64];
 	char what[64];
 	(void)snprintf(work, sizeof work, "slice 1 of 8, %s: %.30s", hot ? "hot" : "cold",
-		       folder != NULL ? folder + 1 : path);
+		       folder_of(path));
 	for (size_t i = 0; i < args->n_runs; i++) {
 		run(&together, path, &raw, 1, hot);
 		for (int axis = 0; axis < 2; axis++) {
