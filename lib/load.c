@@ -104,6 +104,8 @@ static int make_plan(struct hoist_load *load, const hoist_load_options *o)
 		.slices = o->slices,
 		.n_slices = o->n_slices,
 		.dtype = o->dtype,
+		.max_parts = o->depth == 0 || o->depth > HOIST__LOAD_PARTS ? HOIST__LOAD_PARTS
+									   : o->depth,
 	};
 	return hoist__plan_make(load->checkpoint, &options, &load->plan);
 }
@@ -163,6 +165,7 @@ static void free_load(struct hoist_load *load)
 	free(load->copying);
 	free(load->pieces);
 	free(load->flights);
+	free(load->requests);
 	hoist__plan_fini(&load->plan);
 	hoist_budget_unref(load->budget);
 	hoist_checkpoint_close(load->checkpoint);

@@ -54,8 +54,6 @@
 #include "lib/plan.h"
 #include "lib/storage.h"
 
-#define HOIST__LOAD_DEPTH 32u /* reads in flight, of 2 MiB (staged) or 4 MiB (images) */
-#define HOIST__LOAD_CHUNK_BYTES ((size_t)4 << 20)
 #define HOIST__LOAD_MAX_ALIGN 4096 /* of tensors on a device */
 
 enum hoist__phase {
@@ -65,14 +63,18 @@ enum hoist__phase {
 	HOIST__PHASE_DONE
 };
 
-/* One chunk on its way: submitted, read, and, where digests are made, waiting for its turn.
- * A read of an image uses `own`, a staged one its slot's request. */
+/* Reads of one chunk, at most: rows of a slice whose gaps are left out. */
+#define HOIST__LOAD_PARTS 32u
+
+/* One chunk on its way: submitted, read, and, where digests are made, waiting for its turn. */
 struct hoist__flight {
 	struct hoist__chunk chunk;
-	struct hoist__request own;
-	struct hoist__slot *slot; /* NULL: an image */
-	uint64_t turn;		  /* chunks are numbered in the order of the plan */
-	struct hoist__list node;  /* free, or parked until its turn comes */
+	struct hoist__request *requests; /* one for each of the chunk's parts */
+	unsigned n_open;		 /* of these, in the engine */
+	struct hoist__slot *slot;	 /* NULL: an image */
+	unsigned char *address;		 /* of the chunk's first byte */
+	uint64_t turn;			 /* chunks are numbered in the order of the plan */
+	struct hoist__list node;	 /* free, or parked until its turn comes */
 };
 
 /* Why chunks went the way they went: counted for the report. */
@@ -100,7 +102,8 @@ struct hoist_load {
 	hoist_budget *budget;
 	bool caller_driven;
 	bool to_host;
-	bool maps; /* MAP, LAZY to the host: nothing is read here */
+	bool populates; /* the destination is populated while it is read into */
+	bool maps;	/* MAP, LAZY to the host: nothing is read here */
 	pid_t pid;
 	struct hoist__plan plan;
 	size_t n_targets; /* 1 and more */
@@ -116,6 +119,8 @@ struct hoist_load {
 	size_t populated;
 	struct hoist__staging *ring; /* for staged chunks; NULL if there are none */
 	struct hoist__flight *flights;
+	struct hoist__request *requests; /* theirs */
+	unsigned n_parts;		 /* each of them has so many */
 	struct hoist__list free_flights;
 	struct hoist__list parked;   /* in no order: those whose turn has not come */
 	struct hoist__piece *pieces; /* room for one batch of copies */
@@ -147,12 +152,6 @@ struct hoist_load {
 	int err;
 	char text[HOIST__ERROR_BYTES];
 };
-
-/* Is the destination fresh memory that is populated while it is read into?  From
- * this size on the populating threads pay for themselves. */
-#define HOIST__LOAD_LAZY_BYTES ((uint64_t)8 << 20)
-
-bool hoist__load_is_lazy(const struct hoist_load *load);
 
 /* Takes devices and streams; then, for a plan that is laid out, the memory.
  * Returns: as hoist_load_start(). */

@@ -94,7 +94,8 @@ static int resolve(const hoist_load_slice *slice, const struct hoist__tensor *te
 	if (slice->n_ranks > 0) {
 		if (extent % slice->n_ranks != 0)
 			return fail_slice(slice, tensor,
-					  "it is not a multiple of that; give begin and end");
+					  "the axis cannot be cut into so many equal "
+					  "parts; give begin and end");
 		begin = extent / slice->n_ranks * slice->rank;
 		end = begin + extent / slice->n_ranks;
 	} else {

@@ -14,7 +14,7 @@
  *   image    straight to its final place in host memory, no pieces: its first byte lies in memory
  *            at the same distance from an ALIGN boundary as in the file.  Only for whole tensors
  *            (or slices that are one row) that keep their dtype, to the host.  Tensors share an
- *            extent if reading them apart would read a block twice:
+ *            extent if no block lies between them, so that gaps do not grow the destination:
  *
  *     file    |......[ a ][ b ].[ c ]....|      ALIGN boundaries: |
  *     memory  |xxxxxx[ a ][ b ]x[ c ]xxxx|      x: read along, belongs to nobody
@@ -25,9 +25,9 @@
  *            in the file and stay aligned by themselves they share a run, so that a slot is one
  *            copy.
  *
- * Gaps: a request costs as much as reading HOIST__PLAN_GAP bytes.  Smaller gaps are read through,
- * larger ones are left out, between tensors as between the rows of a slice: then one chunk is one
- * row (or block of rows with small gaps), or, if the caller can do that, several of them.
+ * Gaps: a request costs as much as reading HOIST__PLAN_GAP bytes.  In what is staged, smaller gaps
+ * are read through and larger ones left out, between tensors as between rows of a slice: then one
+ * chunk is one row (or block of rows with small gaps), or, if the caller can do that, several.
  *
  * Conversion: pieces of a run that is converted hold whole elements only; an element that a chunk
  * would cut is the next chunk's, which begins early enough.  Where the new dtype is wider, a chunk
@@ -71,8 +71,8 @@ struct hoist__plan_tensor {
 	size_t index; /* the checkpoint's; ascending */
 	hoist_dtype dtype;
 	const int64_t *shape; /* the slice's; the checkpoint's own if it is whole */
+	uint64_t begin;	      /* of its first element, in the file; 0 if it is empty */
 	uint64_t bytes;	      /* in the destination, of `dtype` */
-	uint64_t begin;	      /* of its first element, in the file */
 	uint64_t target;      /* where its first byte is in the destination; 0 if it is empty */
 	bool whole;	      /* not sliced: strides, if the file has some, are kept */
 };

@@ -68,10 +68,9 @@ void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
 	struct hoist__slot *slot = flight->slot;
-	const struct hoist__request *request = slot != NULL ? &slot->request : &flight->own;
 	int err = 0;
 	if (load->digests != NULL)
-		err = hoist__digests_pass(load, &flight->chunk, request->address);
+		err = hoist__digests_pass(load, &flight->chunk, flight->address);
 	if (err == 0 && slot != NULL)
 		err = hoist__pump_move(load, flight);
 	else if (slot != NULL)
@@ -84,7 +83,7 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	hoist__pump_land(load, flight);
 }
 
-static void give_up(struct hoist_load *load, struct hoist__flight *flight)
+void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight)
 {
 	if (flight->slot != NULL)
 		hoist__slot_release(load->ring, flight->slot);
@@ -122,10 +121,13 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 	account(load, request);
 	if (request->result < 0)
 		fail_read(load, request, &flight->chunk);
-	else if (flight->slot != NULL)
+	/* The kernel may still write its other parts. */
+	if (--flight->n_open > 0)
+		return;
+	if (load->phase == HOIST__PHASE_RUNNING && flight->slot != NULL)
 		hoist__slot_filled(load->ring, flight->slot);
 	if (load->phase != HOIST__PHASE_RUNNING)
-		give_up(load, flight);
+		hoist__pump_give_up(load, flight);
 	else if (load->digests != NULL)
 		deliver_in_turn(load, flight);
 	else
@@ -145,8 +147,8 @@ void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns)
 		complete(load, done[i]);
 	/* After a failure nobody's turn comes. */
 	while (load->phase == HOIST__PHASE_DRAINING && !hoist__list_empty(&load->parked))
-		give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->parked),
-						  struct hoist__flight, node));
+		hoist__pump_give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->parked),
+							      struct hoist__flight, node));
 }
 
 void hoist__pump_reclaimed(struct hoist_load *load, int n)

@@ -41,7 +41,7 @@ static size_t row_bytes_after(const struct hoist__plan_piece *piece)
 static void move_to_host(struct hoist_load *load, struct hoist__flight *flight)
 {
 	unsigned char *base = (unsigned char *)hoist__storage_address(load->targets[0].storage);
-	const unsigned char *bytes = flight->slot->request.address;
+	const unsigned char *bytes = flight->address;
 	struct hoist__piece_cursor cursor = {0};
 	struct hoist__plan_piece piece;
 	while (hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece))
@@ -93,7 +93,7 @@ static int copy_pieces(struct hoist_load *load, struct hoist__flight *flight)
 	struct hoist__slot *slot = flight->slot;
 	bool half = load->plan.extents[flight->chunk.extent].half;
 	size_t at = half ? hoist__staging_slot_bytes(load->ring) / 2 : 0;
-	unsigned char *begin = slot->request.address - at;
+	unsigned char *begin = flight->address - at;
 	uint64_t targets[HOIST__PUMP_PIECES];
 	struct hoist__piece_cursor cursor = {0};
 	struct hoist__plan_piece piece;

@@ -7,56 +7,68 @@
 
 #define BATCH 64u
 
+_Static_assert(BATCH >= HOIST__LOAD_PARTS, "a batch has room for all parts of a chunk");
+
 enum way { DIRECT, CACHED, CACHED_HOT, CACHED_DROP };
 
 /* Through the page cache, which is left as it was found unless that way was asked for. */
 static enum way go_cached(const struct hoist_load *load, bool known, uint64_t resident,
-			  const struct hoist__chunk *chunk)
+			  size_t bytes)
 {
-	if (known && resident >= chunk->need)
+	if (known && resident >= bytes)
 		return CACHED_HOT;
 	bool asked = load->options.io == HOIST_IO_CACHED || load->options.io == HOIST_IO_MAP ||
 		     load->options.io == HOIST_IO_LAZY;
 	return known && resident == 0 && !asked ? CACHED_DROP : CACHED;
 }
 
-static enum way choose_way(struct hoist_load *load, const struct hoist__file *file,
-			   const struct hoist__chunk *chunk)
+static enum way choose_way(struct hoist_load *load, const struct hoist__file *file, uint64_t offset,
+			   size_t bytes)
 {
 	enum hoist_io io = load->options.io;
 	if (io == HOIST_IO_DIRECT && file->direct_fd >= 0)
 		return DIRECT;
 	uint64_t resident = 0;
-	bool known = hoist__file_resident(file, chunk->offset, chunk->need, &resident) == 0;
+	bool known = hoist__file_resident(file, offset, bytes, &resident) == 0;
 	if (file->direct_fd < 0) {
 		load->routes.no_direct++;
 		load->routes.note = file->direct_note;
 	}
 	if (file->direct_fd < 0 || (io != HOIST_IO_AUTO && io != HOIST_IO_DIRECT))
-		return go_cached(load, known, resident, chunk);
+		return go_cached(load, known, resident, bytes);
 	if (!known) {
 		load->routes.unknown++;
 		return DIRECT;
 	}
-	if (resident < chunk->need - chunk->need / 10)
+	if (resident < bytes - bytes / 10)
 		return DIRECT;
 	load->routes.resident++;
-	return go_cached(load, known, resident, chunk);
+	return go_cached(load, known, resident, bytes);
 }
 
-static void fill_request(struct hoist_load *load, const struct hoist__chunk *chunk,
-			 struct hoist__request *request)
+/* Part @part of the flight's chunk. */
+static struct hoist__request *fill_request(struct hoist_load *load, struct hoist__flight *flight,
+					   unsigned part)
 {
+	const struct hoist__chunk *chunk = &flight->chunk;
 	const struct hoist__file *file =
 		load->checkpoint->files[load->plan.extents[chunk->extent].file].file;
-	enum way way = choose_way(load, file, chunk);
-	request->file = file;
-	request->offset = chunk->offset;
-	request->need = chunk->need;
-	request->direct = way == DIRECT;
-	request->hot = way == CACHED_HOT;
-	request->drop = way == CACHED_DROP;
-	request->bytes = request->direct ? chunk->bytes : chunk->need;
+	struct hoist__request *request = &flight->requests[part];
+	uint64_t offset = chunk->offset + part * chunk->part_stride;
+	enum way way = choose_way(load, file, offset, chunk->need);
+	*request = (struct hoist__request){
+		.file = file,
+		.offset = offset,
+		.address = flight->address + part * chunk->bytes,
+		.bytes = way == DIRECT ? chunk->bytes : chunk->need,
+		.need = chunk->need,
+		.direct = way == DIRECT,
+		.buffer = flight->slot != NULL ? flight->slot->request.buffer : -1,
+		.hot = way == CACHED_HOT,
+		.drop = way == CACHED_DROP,
+		.owner = flight,
+	};
+	return request;
 }
 
 /* Are the pages that an image's chunk goes to there?  They are populated in order. */
@@ -72,30 +84,26 @@ static bool is_populated(struct hoist_load *load, const struct hoist__chunk *chu
 }
 
 /* A slot for the chunk; where it will be widened in place, its second half. */
-static struct hoist__request *prepare_slot(struct hoist_load *load, struct hoist__flight *flight)
+static bool take_slot(struct hoist_load *load, struct hoist__flight *flight)
 {
 	flight->slot = hoist__staging_acquire(load->ring);
 	if (flight->slot == NULL)
-		return NULL;
-	struct hoist__request *request = &flight->slot->request;
+		return false;
+	flight->address = flight->slot->request.address;
 	if (load->plan.extents[flight->chunk.extent].half)
-		request->address += hoist__staging_slot_bytes(load->ring) / 2;
-	return request;
+		flight->address += hoist__staging_slot_bytes(load->ring) / 2;
+	return true;
 }
 
-static struct hoist__request *prepare_image(struct hoist_load *load, struct hoist__flight *flight)
+static void take_place(struct hoist_load *load, struct hoist__flight *flight)
 {
 	flight->slot = NULL;
-	flight->own = (struct hoist__request){
-		.address = (unsigned char *)hoist__storage_address(load->targets[0].storage) +
-			   flight->chunk.target,
-		.buffer = -1,
-	};
-	return &flight->own;
+	flight->address = (unsigned char *)hoist__storage_address(load->targets[0].storage) +
+			  flight->chunk.target;
 }
 
-/* The next chunk's request, or NULL: *ret_wait says that it only waits for pages. */
-static struct hoist__request *prepare(struct hoist_load *load, bool *ret_wait)
+/* A flight for the next chunk, or NULL: *ret_wait says that it only waits for pages. */
+static struct hoist__flight *prepare(struct hoist_load *load, bool *ret_wait)
 {
 	const struct hoist__chunk *chunk = &load->next;
 	bool staged = load->plan.extents[chunk->extent].staged;
@@ -108,16 +116,14 @@ static struct hoist__request *prepare(struct hoist_load *load, bool *ret_wait)
 		return NULL;
 	struct hoist__flight *flight = HOIST__CONTAINER_OF(node, struct hoist__flight, node);
 	flight->chunk = *chunk;
-	struct hoist__request *request =
-		staged ? prepare_slot(load, flight) : prepare_image(load, flight);
-	if (request == NULL) {
+	if (!staged) {
+		take_place(load, flight);
+	} else if (!take_slot(load, flight)) {
 		hoist__list_push_front(&load->free_flights, node);
 		return NULL;
 	}
 	flight->turn = load->next_turn++;
-	request->owner = flight;
-	fill_request(load, chunk, request);
-	return request;
+	return flight;
 }
 
 /* Chunks of the two ways have sizes of their own. */
@@ -134,34 +140,42 @@ static bool next_chunk(struct hoist_load *load)
 	return load->has_next;
 }
 
+/* Requests of as many chunks as there is room for, all parts of each.  Returns: how many. */
+static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batch, unsigned most,
+			   bool *ret_wait)
+{
+	unsigned n = 0;
+	while (load->phase == HOIST__PHASE_RUNNING && next_chunk(load) &&
+	       n + load->next.n_parts <= most) {
+		struct hoist__flight *flight = prepare(load, ret_wait);
+		if (flight == NULL)
+			break;
+		load->has_next = false;
+		flight->n_open = flight->chunk.n_parts;
+		for (unsigned part = 0; part < flight->chunk.n_parts; part++)
+			batch[n++] = fill_request(load, flight, part);
+	}
+	return n;
+}
+
 /* All or none: nothing of the batch is in flight, and nothing goes on. */
 static void take_back(struct hoist_load *load, struct hoist__request *const *batch, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		struct hoist__flight *flight = batch[i]->owner;
-		if (flight->slot != NULL)
-			hoist__slot_release(load->ring, flight->slot);
-		hoist__pump_land(load, flight);
+		if (--flight->n_open == 0)
+			hoist__pump_give_up(load, flight);
 	}
 }
 
 bool hoist__pump_submit(struct hoist_load *load)
 {
 	bool wait = false;
-	bool more = true;
-	while (more && load->phase == HOIST__PHASE_RUNNING) {
+	unsigned n = 1;
+	while (n > 0 && load->phase == HOIST__PHASE_RUNNING) {
 		struct hoist__request *batch[BATCH];
 		unsigned room = hoist__engine_room(load->engine);
-		unsigned most = room < BATCH ? room : BATCH;
-		unsigned n = 0;
-		while (n < most && load->phase == HOIST__PHASE_RUNNING && next_chunk(load)) {
-			struct hoist__request *request = prepare(load, &wait);
-			if (request == NULL)
-				break;
-			load->has_next = false;
-			batch[n++] = request;
-		}
-		more = n == BATCH;
+		n = fill_batch(load, batch, room < BATCH ? room : BATCH, &wait);
 		int err = n > 0 ? hoist__engine_submit(load->engine, batch, n) : 0;
 		if (err < 0) {
 			take_back(load, batch, n);

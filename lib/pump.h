@@ -21,6 +21,9 @@ void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns);
 /* The flight is over: it can be used for another chunk. */
 void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight);
 
+/* The same for one whose bytes nobody wants, with its slot. */
+void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight);
+
 /* Moves a staged chunk, whose slot is FULL, to where it belongs; the slot is then COPYING or free,
  * also after a failure.  Returns: 0; what copying gave. */
 int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight);

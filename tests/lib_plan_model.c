@@ -53,7 +53,7 @@ static int some_shape(hoist_dtype dtype, int64_t shape[4])
 	int rank = wide ? 2 + (int)below(3) : (int)below(5);
 	if (unit > 1 && rank == 0)
 		rank = 1;
-	uint64_t most = wide ? 400000 : 40000;
+	uint64_t most = wide ? 250000 : 40000;
 	for (int a = 0; a < rank; a++)
 		shape[a] = (int64_t)(wide ? 1 : 0) + (int64_t)below(7);
 	if (rank > 0) {
@@ -61,6 +61,11 @@ static int some_shape(hoist_dtype dtype, int64_t shape[4])
 		if (wide && below(2) == 0)
 			last += (int64_t)below(2000) * unit;
 		shape[rank - 1] = last / unit * unit;
+	}
+	/* Narrow rows of many, and those far apart. */
+	if (wide && rank > 2 && below(2) == 0) {
+		shape[rank - 2] = 100 + (int64_t)below(1000);
+		shape[rank - 1] = (1 + (int64_t)below(8)) * unit;
 	}
 	/* Sub-byte rows that end in the middle of a byte, as long as the whole does not. */
 	if (info->bits == 4 && rank == 2 && below(2) == 0)
@@ -75,7 +80,7 @@ static int some_shape(hoist_dtype dtype, int64_t shape[4])
 		if (n == 0 || plan_bytes(dtype, n) <= most)
 			return rank;
 		int a = rank > 1 && shape[largest] > 1 && info->bits != 4 ? largest : rank - 1;
-		shape[a] = a < rank - 1 ? 1 : shape[a] / 2 / unit * unit;
+		shape[a] = a < rank - 1 ? shape[a] / 2 : shape[a] / 2 / unit * unit;
 		if (shape[a] == 0)
 			shape[a] = unit;
 	}
@@ -113,7 +118,7 @@ static void make_checkpoint(void)
 	plan_begin();
 	size_t n = 1 + below(20);
 	size_t file = 0;
-	bool overlap = below(4) == 0;
+	bool overlap = below(3) == 0;
 	uint64_t offset = below(2) ? 4096 : 8 + below(5000);
 	for (size_t i = 0; i < n; i++) {
 		int64_t shape[4];
@@ -289,10 +294,12 @@ static uint64_t compare(const struct model *model, size_t t, const struct hoist_
 			const unsigned char *bytes)
 {
 	const struct hoist__tensor *tensor = &plan_made.tensors[t];
+	uint64_t n_bad = 0;
 	if (tensor->strides != NULL) {
 		uint64_t n = tensor->bytes / plan_bytes(tensor->dtype, 1);
 		for (uint64_t i = 0; i < n; i++)
-			cr_assert(same(tensor, got->dtype, bytes, i, i), "element %d", (int)i);
+			n_bad += !same(tensor, got->dtype, bytes, i, i);
+		cr_assert_eq(n_bad, 0, "seed %u: %s, with strides", start, tensor->name);
 		return n;
 	}
 	int64_t index[4] = {0};
@@ -304,14 +311,14 @@ static uint64_t compare(const struct model *model, size_t t, const struct hoist_
 		for (int a = 0; a < tensor->rank; a++)
 			from = from * (uint64_t)tensor->shape[a] +
 			       (uint64_t)(model->begin[t][a] + index[a]);
-		cr_assert(same(tensor, got->dtype, bytes, i, from), "seed %u: %s: element %llu",
-			  start, tensor->name, (unsigned long long)i);
+		n_bad += !same(tensor, got->dtype, bytes, i, from);
 		for (int a = tensor->rank - 1; a >= 0; a--) {
 			if (++index[a] < model->end[t][a] - model->begin[t][a])
 				break;
 			index[a] = 0;
 		}
 	}
+	cr_assert_eq(n_bad, 0, "seed %u: %s", start, tensor->name);
 	return n;
 }
 
@@ -334,6 +341,11 @@ static uint64_t check_tensor(const struct model *model, const struct hoist__plan
 		whole = whole && extent == tensor->shape[a];
 	}
 	cr_assert_eq(got->whole, whole);
+	uint64_t first = 0;
+	for (int a = 0; a < tensor->rank; a++)
+		first = first * (uint64_t)tensor->shape[a] + (uint64_t)model->begin[t][a];
+	if (got->bytes > 0 && tensor->strides == NULL)
+		cr_assert_eq(got->begin, tensor->offset + plan_bytes(tensor->dtype, first));
 	cr_assert_eq(got->shape == tensor->shape, whole);
 	bool converted = converts(tensor->dtype) && model->options.dtype != HOIST_DTYPE_INVALID &&
 			 model->options.dtype != tensor->dtype;
@@ -375,11 +387,12 @@ static void check_once(const struct model *model, size_t max_bytes)
 Test(lib_plan_model, every_element_is_read_once_and_lands_in_its_place)
 {
 	static struct model model;
-	static const size_t chunks[] = {65536, 65536 * 3, 1 << 20};
-	for (unsigned first = 1; first < 500; first++) {
+	static const size_t chunks[] = {16384, 20480, 65536, 1 << 20};
+	for (unsigned first = 1; first < 400; first++) {
 		seed = start = first;
 		make_checkpoint();
 		make_model(&model);
-		check_once(&model, chunks[below(HOIST__ARRAY_SIZE(chunks))]);
+		size_t max_bytes = chunks[below(HOIST__ARRAY_SIZE(chunks))];
+		check_once(&model, plan_made.files[1].offset_align > 512 ? 65536 : max_bytes);
 	}
 }

@@ -194,6 +194,52 @@ static void parts_of_tensors(void)
 	fails_with(&o, -EINVAL, "slices[0].tensor");
 }
 
+/* Rows that lie far apart are read alone, many of them into one slot. */
+static void rows_far_apart(void)
+{
+	enum { FAR_ROWS = 200, FAR_COLUMNS = 17 * 4096 };
+	char header[256];
+	uint64_t n = (uint64_t)snprintf(header, sizeof header,
+					"{\"f\":{\"dtype\":\"U8\",\"shape\":[%d,%d],"
+					"\"data_offsets\":[0,%d]}}",
+					FAR_ROWS, FAR_COLUMNS, FAR_ROWS * FAR_COLUMNS);
+	unsigned char *far = malloc((size_t)FAR_ROWS * FAR_COLUMNS);
+	CHECK(far != NULL);
+	for (size_t i = 0; i < (size_t)FAR_ROWS * FAR_COLUMNS; i++)
+		far[i] = (unsigned char)(i * 13 + i / 65521);
+	FILE *file = fopen(path, "we");
+	CHECK(file != NULL && fwrite(&n, 8, 1, file) == 1 && fwrite(header, n, 1, file) == 1);
+	CHECK(fwrite(far, (size_t)FAR_ROWS * FAR_COLUMNS, 1, file) == 1 && fclose(file) == 0);
+	const hoist_load_slice slice = {.tensor = "f", .axis = 1, .begin = 30000, .end = 33000};
+	for (int d = 0; d < N_DEVICES; d++)
+		for (int hot = 0; hot < 2; hot++)
+			for (unsigned depth = 0; depth < 8; depth += 7) {
+				const hoist_load_options o = {
+					.size = sizeof o,
+					.device = devices[d],
+					.depth = depth,
+					.engine = depth == 7 ? HOIST_ENGINE_THREADS : 0,
+					.flags = hot ? 0 : HOIST_LOAD_DROP_CACHE,
+					.slices = &slice,
+					.n_slices = 1};
+				hoist_load *load = load_with(&o);
+				hoist_load_report report = {.size = sizeof report};
+				size_t bytes_out;
+				CHECK(hoist_load_get_report(load, &report) == 0);
+				CHECK(report.direct_bytes + report.cached_bytes <=
+				      FAR_ROWS * (3000 + 2 * 4096));
+				CHECK(report.n_copies < FAR_ROWS);
+				unsigned char *out = named(load, "f", &bytes_out);
+				CHECK(bytes_out == FAR_ROWS * 3000);
+				for (size_t r = 0; r < FAR_ROWS; r++)
+					CHECK(memcmp(out + r * 3000, far + r * FAR_COLUMNS + 30000,
+						     3000) == 0);
+				free(out);
+				hoist_load_destroy(load);
+			}
+	free(far);
+}
+
 /* --- replicas --- */
 
 static void replicas_get_the_same(void)
@@ -435,6 +481,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof bytes; i++)
 		bytes[i] = (unsigned char)(i * 7 + i / 251);
 	parts_of_tensors();
+	rows_far_apart();
 	replicas_get_the_same();
 	goes_where_the_caller_says();
 	digests_are_made_and_compared();
