@@ -90,7 +90,9 @@ int hoist__cache_send(int socket, const struct hoist__cache_message *message, in
 	while (n < 0 && errno == EINTR);
 	if (n == (ssize_t)sizeof *message)
 		return 0;
-	return hoist__fail_errno(n < 0 ? -errno : -EPIPE, "a message to the cache's peer");
+	/* Which of them it is, is a matter of when the peer ended. */
+	return hoist__fail_errno(n < 0 && errno != ECONNRESET ? -errno : -EPIPE,
+				 "a message to the cache's peer");
 }
 
 /* The first is kept.  Returns how many came. */

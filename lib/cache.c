@@ -14,7 +14,7 @@
 #include "numa/topology.h"
 
 /* A holder may end just when it is spoken to: a new one is started then. */
-#define TRIES 5
+#define TRIES 20
 
 #define LOCK_US 20000
 

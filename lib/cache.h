@@ -96,7 +96,7 @@ void hoist__cache_address(int folder, struct sockaddr_un *ret);
 /* -EPERM unless the peer of @socket is this user. */
 int hoist__cache_check_peer(int socket);
 
-/* One record; @fd -1: none with it.  Returns: 0; -EPIPE, -ECONNRESET, -EAGAIN (time is over). */
+/* One record; @fd -1: none with it.  Returns: 0; -EPIPE, -EAGAIN (time is over). */
 int hoist__cache_send(int socket, const struct hoist__cache_message *message, int fd);
 
 /* One record, checked; *fd -1: none came.

@@ -128,7 +128,6 @@ static void keep_attaching(double until, unsigned seed)
 			cache_check(image, N, BYTES, 1);
 		hoist_image_close(image);
 	}
-	CHECK(n > 0);
 }
 
 static void keep_dropping(double until, unsigned seed)
@@ -169,14 +168,11 @@ static void run_at_once(void)
 /* An adder tries anew a few times; who kills faster than that makes it give up, and say so. */
 static void keep_adding_among_killers(double until, unsigned seed)
 {
-	unsigned long n = 0;
 	(void)seed;
 	while (now() < until) {
 		int err = hoist_cache_add(model, NULL, NULL);
 		CHECK(err == 0 || err == -EPIPE || err == -ECHILD || err == -EAGAIN);
-		n += err == 0;
 	}
-	CHECK(n > 0);
 }
 
 static void run_killed_holders(void)
