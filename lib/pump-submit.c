@@ -34,7 +34,8 @@ static enum way choose_way(struct hoist_load *load, const struct hoist__file *fi
 		load->routes.no_direct++;
 		load->routes.note = file->direct_note;
 	}
-	if (file->direct_fd < 0 || (io != HOIST_IO_AUTO && io != HOIST_IO_DIRECT))
+	/* Where direct reads lose, they are for who asks for them. */
+	if (file->direct_fd < 0 || io != HOIST_IO_AUTO || !file->fs->direct)
 		return go_cached(load, known, resident, bytes);
 	if (!known) {
 		load->routes.unknown++;
