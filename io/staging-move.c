@@ -34,8 +34,12 @@ static int keep_failure(struct hoist__staging *ring, int err, const char *doing)
 
 static int tell(void *context)
 {
-	struct hoist__staging *ring = context;
-	ring->moved(ring->context);
+	struct hoist__teller *teller = context;
+	pthread_mutex_lock(&teller->lock);
+	if (teller->moved != NULL)
+		teller->moved(teller->context);
+	pthread_mutex_unlock(&teller->lock);
+	hoist__teller_unref(teller);
 	return 0;
 }
 
@@ -43,10 +47,13 @@ static int tell(void *context)
 static void ask_to_tell(struct hoist__staging *ring, unsigned stream,
 			struct hoist__dev_event *event)
 {
-	struct hoist__dev_stream *teller = ring->tellers[stream];
-	if (hoist__stream_wait_event(teller, event) != 0 ||
-	    hoist__stream_call(teller, tell, ring) != 0)
-		ring->tells = false;
+	struct hoist__dev_stream *telling = ring->telling[stream];
+	atomic_fetch_add_explicit(&ring->teller->refs, 1, memory_order_relaxed);
+	if (hoist__stream_wait_event(telling, event) == 0 &&
+	    hoist__stream_call(telling, tell, ring->teller) == 0)
+		return;
+	hoist__teller_unref(ring->teller);
+	ring->tells = false;
 }
 
 /* --- queuing --- */

@@ -8,14 +8,28 @@
  *
  * Equation: n_free + n_copying + n_fetching + (READING and FULL ones, with their owner) == n_slots.
  *
- * Telling: behind each event, on a stream of the ring's own, the driver is asked to call `moved`.
- * The copy streams are not held up by those calls, which take a driver longer than a slot's copy
- * may.
+ * Telling: behind each event, on a stream of the ring's own, the driver is asked to call `moved`.  The
+ * copy streams are not held up by those calls, which take a driver longer than a slot's copy may.  A
+ * driver that failed may call late, when the ring is gone: each call holds a reference to the teller,
+ * which the ring silences when it settles.
  */
 #ifndef HOIST_IO_STAGING_PRIVATE_H
 #define HOIST_IO_STAGING_PRIVATE_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "io/staging.h"
+
+/* Referenced by the ring and by every call that the driver has not made yet. */
+struct hoist__teller {
+	_Atomic unsigned refs;
+	pthread_mutex_t lock;
+	void (*moved)(void *context); /* NULL: nobody is told any more */
+	void *context;
+};
+
+void hoist__teller_unref(struct hoist__teller *teller); /* takes NULL */
 
 struct hoist__ring_slot {
 	struct hoist__slot slot;
@@ -25,11 +39,11 @@ struct hoist__ring_slot {
 
 struct hoist__staging {
 	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
-	struct hoist__dev_stream *tellers[HOIST__STAGING_MAX_STREAMS]; /* NULL: does not tell */
+	/* To be told on; NULL: does not tell. */
+	struct hoist__dev_stream *telling[HOIST__STAGING_MAX_STREAMS];
+	struct hoist__teller *teller;
 	unsigned n_streams;
 	bool tells; /* all of them do */
-	void (*moved)(void *context);
-	void *context;
 	struct hoist__pool *pool;
 	struct hoist__budget *budget;
 	uintptr_t address;

@@ -80,15 +80,38 @@ static int make_slots(struct hoist__staging *ring)
 	return 0;
 }
 
-/* Streams to be told on; without them the owner looks again and again. */
-static void make_tellers(struct hoist__staging *ring)
+void hoist__teller_unref(struct hoist__teller *teller)
 {
-	ring->tells = ring->moved != NULL && ring->n_streams > 0;
+	if (teller == NULL || atomic_fetch_sub_explicit(&teller->refs, 1, memory_order_acq_rel) > 1)
+		return;
+	pthread_mutex_destroy(&teller->lock);
+	free(teller);
+}
+
+static struct hoist__teller *new_teller(const struct hoist__staging_options *options)
+{
+	struct hoist__teller *teller = calloc(1, sizeof *teller);
+	if (teller == NULL || pthread_mutex_init(&teller->lock, NULL) != 0) {
+		free(teller);
+		return NULL;
+	}
+	atomic_init(&teller->refs, 1);
+	teller->moved = options->moved;
+	teller->context = options->context;
+	return teller;
+}
+
+/* Without it, the owner looks again and again. */
+static void start_telling(struct hoist__staging *ring, const struct hoist__staging_options *options)
+{
+	if (options->moved == NULL || ring->n_streams == 0)
+		return;
+	ring->teller = new_teller(options);
+	ring->tells = ring->teller != NULL;
 	for (unsigned s = 0; ring->tells && s < ring->n_streams; s++)
-		if (hoist__stream_create(hoist__stream_dev(ring->streams[s]), &ring->tellers[s]) !=
-		    0)
-			ring->tells = false;
-	if (ring->moved != NULL && ring->n_streams > 0 && !ring->tells)
+		ring->tells = hoist__stream_create(hoist__stream_dev(ring->streams[s]),
+						   &ring->telling[s]) == 0;
+	if (!ring->tells)
 		hoist__log(io, "ends of copies are looked for: %s", hoist__error_text());
 }
 
@@ -123,8 +146,6 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	hoist__list_init(&ring->fetching);
 	for (; ring->n_streams < options->n_streams; ring->n_streams++)
 		ring->streams[ring->n_streams] = options->streams[ring->n_streams];
-	ring->moved = options->moved;
-	ring->context = options->context;
 	ring->budget = hoist__budget_ref(options->budget);
 	ring->pool = hoist__pool_ref(options->pool);
 
@@ -147,7 +168,7 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 		hoist__staging_destroy(ring);
 		return err;
 	}
-	make_tellers(ring);
+	start_telling(ring, options);
 	hoist__log(io, "staging ring of %u slots of %zu bytes", ring->n_slots, ring->slot_bytes);
 	*ret = ring;
 	return 0;
@@ -169,9 +190,16 @@ void hoist__staging_settle(struct hoist__staging *ring)
 	ring->n_copying -= finish_all(ring, &ring->copying);
 	ring->n_fetching -= finish_all(ring, &ring->fetching);
 	ring->tells = false;
+	if (ring->teller != NULL) {
+		pthread_mutex_lock(&ring->teller->lock);
+		ring->teller->moved = NULL;
+		pthread_mutex_unlock(&ring->teller->lock);
+	}
+	hoist__teller_unref(ring->teller);
+	ring->teller = NULL;
 	for (unsigned s = 0; s < ring->n_streams; s++) {
-		hoist__stream_destroy(ring->tellers[s]);
-		ring->tellers[s] = NULL;
+		hoist__stream_destroy(ring->telling[s]);
+		ring->telling[s] = NULL;
 	}
 }
 
