@@ -64,6 +64,15 @@ run 0 digest "$work/single.npy"
 [ "$(cut -c 1-32 "$out")" = "$(sed -n 4p "$work/digests" | cut -c 1-32)" ] ||
 	fail "as .npy: other bytes"
 
+# What lies in columns is written in rows.
+{
+	printf '\223NUMPY\001\000\166\000'
+	printf '%-117s\n' "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }"
+	printf aabbccddeeff
+} >"$work/columns.npy"
+run 0 cp "$work/columns.npy" "$work/rows.safetensors"
+[ "$(tail -c 12 "$work/rows.safetensors")" = aacceebbddff ] || fail "columns are no rows"
+
 # Some tensors.
 name=$(hoist ls --json "$work/src" | json '?tensors.0.name')
 run 0 cp --tensor "$name" "$work/src" "$work/some.max"
