@@ -14,7 +14,7 @@ struct once_options {
 	size_t budget_bytes; /* 0: the default */
 	int hot;      /* 0: the file is made cold just before the load; 1: hot; 2: half of it hot */
 	int warm_ups; /* loads before it in the same process, not measured: their memory,
-		       * which the pool keeps, serves again */
+		       * which a resource keeps (cpu), or the device's pool, serves again */
 	int raw;      /* as a file of bytes, whatever it is */
 	const hoist_load_slice *slices;
 	size_t n_slices;

@@ -88,20 +88,12 @@ int hoist__load_take_devices(struct hoist_load *load, const hoist_load_options *
 /* From this size on threads that populate fresh memory ahead of the reads pay for themselves. */
 #define POPULATE_BYTES ((uint64_t)8 << 20)
 
-/* Can the memory be had without its pages?  Only images are read into in order. */
-static bool can_populate(const struct hoist_load *load, int kind)
-{
-	return load->to_host && load->plan.has_images && kind == HOIST_MEMORY_HOST &&
-	       load->plan.destination_bytes >= POPULATE_BYTES;
-}
-
-static int take_memory(struct hoist_load *load, hoist_memory *memory)
+static int check_memory(const struct hoist_load *load, hoist_memory *memory)
 {
 	hoist_memory_info info = {.size = sizeof info};
 	int err = hoist_memory_get_info(memory, &info);
 	if (err < 0)
 		return err;
-	load->populates = can_populate(load, info.kind);
 	if (load->to_host && !info.is_host_accessible)
 		return hoist__fail(-EINVAL, "the load goes to the CPU, which does not see %s",
 				   info.name);
@@ -136,8 +128,11 @@ int hoist__load_allocate(struct hoist_load *load)
 	hoist_memory *memory = load->options.memory;
 	if (load->maps)
 		return hoist__mapped_open(load);
-	load->populates = can_populate(load, HOIST_MEMORY_HOST);
-	int err = memory != NULL ? take_memory(load, memory) : 0;
+	/* Only images are read into in order; what a resource of the caller's gives may have its
+	 * pages already. */
+	load->populates = load->to_host && memory == NULL && load->plan.has_images &&
+			  load->plan.destination_bytes >= POPULATE_BYTES;
+	int err = memory != NULL ? check_memory(load, memory) : 0;
 	for (size_t t = 0; err == 0 && t < load->n_targets; t++)
 		err = allocate_on(load, &load->targets[t], t == 0 ? memory : NULL);
 	return err;
