@@ -37,8 +37,8 @@ for example in "$work"/example*.c; do
 		-o "${example%.c}" "$example" -L"$build/lib/.libs" -lhoist; then
 		echo "the C example of README.md does not compile"
 		status=1
-	elif ! LD_LIBRARY_PATH=$build/lib/.libs HOIST_EMULATE=cuda:1 \
-		"${example%.c}" "$work/model" "$first"; then
+	elif ! (cd "$work" && LD_LIBRARY_PATH=$build/lib/.libs HOIST_EMULATE=cuda:1 \
+		"${example%.c}" "$work/model" "$first"); then
 		echo "the C example of README.md failed on a tiny checkpoint (tensor $first)"
 		status=1
 	fi
@@ -52,7 +52,7 @@ for verb in $verbs; do
 		status=1
 	fi
 done
-for verb in doctor devices ls load cat digest; do
+for verb in doctor devices ls load cat digest cp cache bench; do
 	case " $(echo $verbs) " in
 	*" $verb "*) ;;
 	*)
