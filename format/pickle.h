@@ -9,7 +9,8 @@
  *
  * Protocols 2 to 5.  Nothing recurses.  Memory: at most HOIST__PICKLE_FACTOR times the pickle's
  * bytes and 64 KiB, counted as it is taken; what needs more is refused (torch.save's own files need
- * about 10 times).
+ * about 10 times).  Work that one object can cause in many places counts as if it took memory: each
+ * value that is looked at, each byte of a name that is copied.
  *
  * Threads: one user at a time.
  */
@@ -25,6 +26,7 @@
 #include "hoist/dtype.h"
 
 #define HOIST__PICKLE_FACTOR 32
+#define HOIST__PICKLE_VISIT_BYTES 8 /* what looking at a value counts */
 
 enum hoist__pickle_kind {
 	HOIST__PICKLE_MARK, /* on the stack only: where a list of arguments begins */

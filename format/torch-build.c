@@ -174,14 +174,18 @@ static int take_integers(struct hoist__pickle *p, const struct hoist__pickle_val
 }
 
 /* {"conj": True}, {"neg": True}: the bytes are not those of the values. */
-static int check_metadata(const struct hoist__pickle *p, const struct hoist__pickle_value *metadata)
+static int check_metadata(struct hoist__pickle *p, const struct hoist__pickle_value *metadata)
 {
 	if (metadata->kind == HOIST__PICKLE_NONE)
 		return 0;
 	if (metadata->kind != HOIST__PICKLE_DICT)
 		return hoist__pickle_fail(p, -EBADMSG, "a tensor's metadata is no dict");
 	for (const struct hoist__pickle_chunk *chunk = metadata->u.object->first; chunk != NULL;
-	     chunk = chunk->next)
+	     chunk = chunk->next) {
+		/* The same dict may be that of any number of tensors. */
+		int err = hoist__pickle_charge(p, chunk->n * HOIST__PICKLE_VISIT_BYTES);
+		if (err < 0)
+			return err;
 		for (size_t i = 1; i < chunk->n; i += 2)
 			if (chunk->values[i].kind != HOIST__PICKLE_BOOL ||
 			    chunk->values[i].u.integer != 0)
@@ -189,6 +193,7 @@ static int check_metadata(const struct hoist__pickle *p, const struct hoist__pic
 					p, -ENOTSUP,
 					"a tensor is the conjugate or the negative of its bytes; "
 					"save .resolve_conj().resolve_neg()");
+	}
 	return 0;
 }
 

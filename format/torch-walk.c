@@ -17,7 +17,6 @@
 #include "format/utf8.h"
 
 #define MAX_DEPTH 64
-#define VISIT_BYTES 8
 
 struct entry {
 	struct hoist__tensor tensor;
@@ -51,12 +50,14 @@ static int fail(const struct walk *w, int err, const char *what)
 static int push_name(struct walk *w, const char *name, size_t n)
 {
 	size_t wanted = w->path_bytes + n + 2;
-	if (wanted > w->path_room) {
-		size_t room = 2 * wanted;
-		int err = hoist__pickle_charge(&w->file->pickle, room);
-		char *grown = err == 0 ? realloc(w->path, room) : NULL;
+	size_t room = wanted > w->path_room ? 2 * wanted : 0;
+	int err = hoist__pickle_charge(&w->file->pickle, n + room);
+	if (err < 0)
+		return err;
+	if (room > 0) {
+		char *grown = realloc(w->path, room);
 		if (grown == NULL)
-			return err < 0 ? err : hoist__fail_nomem("a name", room);
+			return hoist__fail_nomem("a name", room);
 		w->path = grown;
 		w->path_room = room;
 	}
@@ -79,13 +80,12 @@ static bool is_c_text(const char *text, size_t n)
 	return true;
 }
 
-/* A copy that lives as long as the manifest. */
+/* A copy that lives as long as the manifest, whose bytes have been charged for. */
 static int keep(struct walk *w, const char *text, size_t n, const char **ret)
 {
-	int err = hoist__pickle_charge(&w->file->pickle, n + 1);
-	char *copy = err == 0 ? hoist__arena_alloc(&w->box->arena, n + 1, 1) : NULL;
+	char *copy = hoist__arena_alloc(&w->box->arena, n + 1, 1);
 	if (copy == NULL)
-		return err < 0 ? err : hoist__fail_nomem("a name", n + 1);
+		return hoist__fail_nomem("a name", n + 1);
 	if (n > 0)
 		memcpy(copy, text, n);
 	copy[n] = '\0';
@@ -131,7 +131,8 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 			    "a tensor whose key is neither text nor an integer, or is empty");
 	if (!is_c_text(w->path, w->path_bytes))
 		return fail(w, -EBADMSG, "a tensor whose key is no text in UTF-8");
-	int err = hoist__pickle_charge(&w->file->pickle, 2 * sizeof entry);
+	/* The list has room for twice as many, and becomes the manifest's, sorted. */
+	int err = hoist__pickle_charge(&w->file->pickle, 4 * sizeof entry + w->path_bytes + 1);
 	if (err == 0)
 		err = keep(w, w->path, w->path_bytes, &entry.tensor.name);
 	if (err == 0) /* @entry.tensor's name stays */
@@ -147,35 +148,45 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 	return err;
 }
 
+/* The text of a plain value, as Python prints it; *ret is @number where it is made.  False: it is
+ * none. */
+static bool text_of(const struct hoist__pickle_value *value, char number[HOIST__NUMBER_TEXT],
+		    const char **ret, size_t *n)
+{
+	*ret = number;
+	if (value->kind == HOIST__PICKLE_TEXT) {
+		*ret = value->u.text;
+		*n = value->n;
+	} else if (value->kind == HOIST__PICKLE_FLOAT) {
+		*n = hoist__number_text(
+			(hoist_number){.kind = HOIST_NUMBER_F64, .as.f64 = value->u.real},
+			HOIST_F64, number);
+	} else if (value->kind == HOIST__PICKLE_BOOL) {
+		*n = (size_t)snprintf(number, HOIST__NUMBER_TEXT, "%s",
+				      value->u.integer != 0 ? "True" : "False");
+	} else if (value->kind == HOIST__PICKLE_INT) {
+		*n = (size_t)snprintf(number, HOIST__NUMBER_TEXT, "%" PRId64, value->u.integer);
+	} else {
+		return false;
+	}
+	return true;
+}
+
 /* Texts that no C string holds are passed over, as what is no plain value. */
 static int add_metadata(struct walk *w, const struct hoist__pickle_value *value)
 {
 	char number[HOIST__NUMBER_TEXT];
-	const char *text = number;
+	const char *text;
 	size_t n;
 	struct hoist__metadata pair;
-	if (w->not_text > 0 || w->depth == 0 || !is_c_text(w->path, w->path_bytes))
+	if (w->not_text > 0 || w->depth == 0 || !text_of(value, number, &text, &n))
 		return 0;
-	if (value->kind == HOIST__PICKLE_TEXT) {
-		text = value->u.text;
-		n = value->n;
-	} else if (value->kind == HOIST__PICKLE_FLOAT) {
-		n = hoist__number_text(
-			(hoist_number){.kind = HOIST_NUMBER_F64, .as.f64 = value->u.real},
-			HOIST_F64, number);
-	} else if (value->kind == HOIST__PICKLE_BOOL) {
-		n = (size_t)snprintf(number, sizeof number, "%s",
-				     value->u.integer != 0 ? "True" : "False");
-	} else if (value->kind == HOIST__PICKLE_INT) {
-		n = (size_t)snprintf(number, sizeof number, "%" PRId64, value->u.integer);
-	} else {
-		return 0;
-	}
-	if (!is_c_text(text, n))
-		return 0;
-	int err = hoist__pickle_charge(&w->file->pickle, 2 * sizeof *w->metadata.items);
-	if (err == 0)
-		err = keep(w, w->path, w->path_bytes, &pair.key);
+	/* Before they are looked at: text and path may be long, and in many places. */
+	int err = hoist__pickle_charge(&w->file->pickle,
+				       4 * sizeof *w->metadata.items + w->path_bytes + n + 2);
+	if (err < 0 || !is_c_text(w->path, w->path_bytes) || !is_c_text(text, n))
+		return err;
+	err = keep(w, w->path, w->path_bytes, &pair.key);
 	if (err == 0)
 		err = keep(w, text, n, &pair.value);
 	return err == 0 ? hoist__metadata_push(&w->metadata, &pair, w->metadata.n) : err;
@@ -239,7 +250,7 @@ static int visit_items(struct walk *w, const struct hoist__pickle_value *value)
 
 static int visit(struct walk *w, const struct hoist__pickle_value *value)
 {
-	int err = hoist__pickle_charge(&w->file->pickle, VISIT_BYTES);
+	int err = hoist__pickle_charge(&w->file->pickle, HOIST__PICKLE_VISIT_BYTES);
 	if (err < 0)
 		return err;
 	switch (value->kind) {

@@ -111,7 +111,10 @@ static int place_storage(struct hoist__torch_file *file, const char *name,
 			 const struct hoist__torch_storage *storage, uint64_t *ret)
 {
 	const struct hoist__zip_entry *entry;
-	int err = find_entry(file, "data/", storage->key, storage->key_bytes, &entry);
+	/* Many tensors may share a storage of a long name. */
+	int err = hoist__pickle_charge(&file->pickle, file->folder_bytes + storage->key_bytes);
+	if (err == 0)
+		err = find_entry(file, "data/", storage->key, storage->key_bytes, &entry);
 	if (err < 0)
 		return err;
 	if (entry == NULL)
