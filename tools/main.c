@@ -29,8 +29,9 @@ static const struct command commands[] = {
 	 "Lists the CPU and every accelerator, and says why an API has none.", OPTION_JSON, 0, 0,
 	 cmd_devices},
 	{"ls", "PATH", "the tensors of a checkpoint",
-	 "Lists name, dtype, shape, bytes, file and offset of every tensor.  PATH is a\n"
-	 "safetensors file, a model.safetensors.index.json, or a folder with either.",
+	 "Lists name, dtype, shape, bytes, file and offset of every tensor, and the metadata.\n"
+	 "PATH is a file (safetensors, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints), an\n"
+	 "index of safetensors or PyTorch, or a folder with one of these.",
 	 OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
