@@ -70,7 +70,9 @@ static int refused(int err)
 			   explain(err));
 }
 
-#define SINGLE (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN)
+/* Where completions are made when the kernel is entered only, it says that there are some. */
+#define SINGLE (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG)
+#define COOPERATIVE (IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG)
 
 /* Each unknown flag is EINVAL, so the kernel is asked with fewer and fewer.
  * A shared ring has no single issuer, and no cooperative completion either: the
@@ -85,7 +87,7 @@ static const struct {
 	{IORING_SETUP_SQPOLL | IORING_SETUP_SUBMIT_ALL, HOIST__ENGINE_SQPOLL, true,
 	 "submitted by a kernel thread"},
 	{SINGLE | IORING_SETUP_SUBMIT_ALL, 0, false, "single issuer"},
-	{IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL, 0, false, "cooperative"},
+	{COOPERATIVE | IORING_SETUP_SUBMIT_ALL, 0, false, "cooperative"},
 	{IORING_SETUP_SUBMIT_ALL, 0, true, "shared"},
 	{0, 0, true, "plain"},
 };

@@ -197,8 +197,8 @@ static void signal_reaper(void *context)
 		(void)!write(u->event_fd, &one, sizeof one);
 }
 
-/* Empties the eventfd first: what is signalled after the exchange writes to it again, and
- * what was before is seen by the caller, who looks after it. */
+/* Once the eventfd is known to be written to.  It is emptied first: what is signalled after the
+ * exchange writes to it again, and what was before is seen by the caller, who looks after it. */
 static void hear(struct uring *u)
 {
 	uint64_t n;
@@ -272,7 +272,6 @@ static void collect(struct uring *u)
 {
 	struct io_uring_cqe *cqe;
 	unsigned head, n = 0;
-	bool heard = u->mode.polled || u->broken != 0;
 	io_uring_for_each_cqe(&u->ring, head, cqe)
 	{
 		n++;
@@ -280,14 +279,12 @@ static void collect(struct uring *u)
 			u->cancelling = false;
 		} else if (cqe->user_data == TAG_POLL) {
 			u->polling = false;
-			heard = true;
+			hear(u);
 		} else {
 			complete(u, io_uring_cqe_get_data(cqe), cqe->res);
 		}
 	}
 	io_uring_cq_advance(&u->ring, n);
-	if (heard && atomic_load(&u->signalled))
-		hear(u);
 	if (u->crew != NULL)
 		hoist__crew_take(u->crew, &u->finished);
 }
@@ -315,7 +312,8 @@ static int look(struct uring *u, uint64_t wait_ns)
 	struct pollfd event = {.fd = u->event_fd, .events = POLLIN};
 	struct timespec limit = {.tv_sec = (time_t)(wait_ns / HOIST__NS_PER_S),
 				 .tv_nsec = (long)(wait_ns % HOIST__NS_PER_S)};
-	(void)ppoll(&event, 1, wait_ns == UINT64_MAX ? NULL : &limit, NULL);
+	if (ppoll(&event, 1, wait_ns == UINT64_MAX ? NULL : &limit, NULL) > 0)
+		hear(u);
 	return 0;
 }
 
@@ -387,6 +385,18 @@ static void drain_broken(struct uring *u, uint64_t left)
 	(void)nanosleep(&nap, NULL);
 }
 
+/* Has the kernel requests to take, or completions that it runs when it is entered only?  Whoever
+ * has something to return already must look, or the crew and wakes could keep those waiting as
+ * long as they come. */
+static bool has_kernel_work(struct uring *u)
+{
+	if (u->broken != 0)
+		return false;
+	return io_uring_sq_ready(&u->ring) > 0 ||
+	       (u->mode.polled && !hoist__list_empty(&u->active)) ||
+	       (IO_URING_READ_ONCE(*u->ring.sq.kflags) & IORING_SQ_TASKRUN) != 0;
+}
+
 static unsigned uring_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 			   uint64_t timeout_ns)
 {
@@ -399,7 +409,7 @@ static unsigned uring_reap(struct hoist__engine *engine, struct hoist__request *
 		fill_sqes(u);
 		woken = atomic_exchange(&u->woken, false) || woken;
 		bool any = woken || !hoist__list_empty(&u->finished);
-		if (any && (io_uring_sq_ready(&u->ring) == 0 || u->broken != 0))
+		if (any && !has_kernel_work(u))
 			break;
 		if (!any && left != 0)
 			arm(u);

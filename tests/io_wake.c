@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <time.h>
 
 #include "base/checked.h"
@@ -13,18 +15,27 @@
 #include "io-helpers.h"
 
 static int stuck_fd = -1;
+static atomic_uint n_in_it, most_in_it; /* threads */
 
 ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 {
-	if (fd == stuck_fd)
-		return read(fd, to, bytes);
+	if (fd == stuck_fd) {
+		unsigned now = atomic_fetch_add(&n_in_it, 1) + 1;
+		unsigned most = atomic_load(&most_in_it);
+		while (now > most && !atomic_compare_exchange_weak(&most_in_it, &most, now))
+			continue;
+		ssize_t n = read(fd, to, bytes);
+		atomic_fetch_sub(&n_in_it, 1);
+		return n;
+	}
 	return __real_pread(fd, to, bytes, offset);
 }
 
 #define DEPTH 4u
 #define N_STUCK 6u
+#define N_THREADS 4u
 #define BYTES ((size_t)64 << 10)
 
 struct bench {
@@ -49,7 +60,7 @@ static void set_up(struct bench *b, enum hoist__engine_kind kind)
 	b->memory = new_memory(BYTES);
 	const struct hoist__file *files[] = {&b->slow, b->fast};
 	struct hoist__engine_options options = {
-		.kind = kind, .depth = DEPTH, .n_threads = 4, .files = files, .n_files = 2};
+		.kind = kind, .depth = DEPTH, .n_threads = N_THREADS, .files = files, .n_files = 2};
 	NEEDED(hoist__engine_create(&options, &b->engine) == 0);
 	NEEDED(hoist__engine_room(b->engine) == 2 * DEPTH);
 }
@@ -150,6 +161,22 @@ static void wakes(struct bench *b)
 	pthread_join(thread, NULL);
 }
 
+/* What the kernel has is seen, however often somebody else has something. */
+static void among_wakes(struct bench *b)
+{
+	struct hoist__request *ready[DEPTH];
+	submit_stuck(b, 1);
+	NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, 1000000) == 0);
+	NEEDED(write(b->ends[1], "1", 1) == 1);
+	int got = 0;
+	for (int i = 0; i < 10000 && got == 0; i++) {
+		hoist__engine_wake(b->engine);
+		got = hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX);
+		nap(100000);
+	}
+	NEEDED(got == 1 && ready[0] == &b->stuck[0] && ready[0]->result == 0);
+}
+
 /* More reads than its depth wait for the slow device; the other one's go by. */
 static void overtaking(struct bench *b)
 {
@@ -168,6 +195,25 @@ static void overtaking(struct bench *b)
 	NEEDED(first_wrong(b->fast->fd, b->memory, 0, BYTES) == BYTES);
 }
 
+/* A device gets as many reads at once as the depth says, or its share of the threads. */
+static void limits(struct bench *b, enum hoist__engine_kind kind)
+{
+	struct hoist__request *ready[N_STUCK];
+	submit_stuck(b, N_STUCK);
+	NEEDED(hoist__engine_reap(b->engine, ready, N_STUCK, 20000000) == 0);
+	NEEDED(write(b->ends[1], "123456", N_STUCK) == N_STUCK);
+	unsigned n = 0;
+	if (kind == HOIST__ENGINE_URING) {
+		int left = 0;
+		n = (unsigned)hoist__engine_reap(b->engine, ready, N_STUCK, 0);
+		NEEDED(n == DEPTH);
+		NEEDED(ioctl(b->ends[0], FIONREAD, &left) == 0 && left == N_STUCK - DEPTH);
+	}
+	while (n < N_STUCK)
+		n += (unsigned)hoist__engine_reap(b->engine, ready, N_STUCK, UINT64_MAX);
+	NEEDED(kind == HOIST__ENGINE_URING || atomic_load(&most_in_it) == N_THREADS / 2);
+}
+
 int main(void)
 {
 	static const enum hoist__engine_kind kinds[] = {HOIST__ENGINE_THREADS, HOIST__ENGINE_URING};
@@ -180,6 +226,10 @@ int main(void)
 		set_up(&b, kinds[i]);
 		overtaking(&b);
 		tear_down(&b, N_STUCK);
+		set_up(&b, kinds[i]);
+		among_wakes(&b);
+		limits(&b, kinds[i]);
+		tear_down(&b, 0);
 	}
 	printf("%u engines\n", n_kinds);
 	return 0;
