@@ -280,7 +280,7 @@ static void collect(struct uring *u)
 		} else if (cqe->user_data == TAG_POLL) {
 			u->polling = false;
 			hear(u);
-		} else {
+		} else if (!u->engine.abandoned) { /* else it is its owner's again, or freed */
 			complete(u, io_uring_cqe_get_data(cqe), cqe->res);
 		}
 	}
@@ -472,8 +472,9 @@ static void uring_destroy(struct hoist__engine *engine, bool forked)
 	while (!forked && engine->in_flight > 0)
 		engine->in_flight -= uring_reap(engine, &request, 1, UINT64_MAX);
 	/* The kernel releases a closed ring's memory late; unregistering is at once.
-	 * A child closes its copy of the descriptor: the ring stays the parent's. */
-	if (!forked)
+	 * A child closes its copy of the descriptor: the ring stays the parent's.  Of what is
+	 * abandoned, unregistering might wait for the end. */
+	if (!forked && !engine->abandoned)
 		hoist__uring_unregister(&u->ring, &u->files, &u->buffers);
 	hoist__uring_close(&u->ring);
 	hoist__crew_destroy(u->crew, forked);

@@ -144,30 +144,51 @@ static void a_ring_that_breaks(void)
 	free(memory);
 }
 
-/* The same, with a read that the kernel still has: nobody ever sees its end. */
-static void a_read_in_a_broken_ring(void)
+/* The same, with two reads that the kernel still has: nobody ever sees their end.  Nor where it
+ * is seen after all, in a ring that any thread may enter: they are their owner's again. */
+static void reads_in_a_broken_ring(void)
 {
 	int ends[2];
 	char name[] = "a pipe";
 	NEEDED(pipe(ends) == 0);
 	struct hoist__file file = {
 		.path = name, .fd = ends[0], .direct_fd = -1, .memory_align = 1, .offset_align = 1};
-	unsigned char *memory = new_memory(BYTES);
-	struct hoist__engine *engine = NULL;
-	if (create(HOIST__ENGINE_URING, &file, memory, &engine) != 0)
-		return;
-	struct hoist__request request = {
-		.file = &file, .address = memory, .bytes = 100, .need = 100, .buffer = -1};
-	struct hoist__request *ready = &request;
-	NEEDED(hoist__engine_submit(engine, &ready, 1) == 0);
-	NEEDED(hoist__engine_reap(engine, &ready, 1, 1000000) == 0);
-	NEEDED(!hoist__engine_abandoned(engine));
+	struct hoist__engine *engines[2];
+	struct hoist__request requests[2][2], *ready[2];
+	for (unsigned i = 0; i < 2; i++) {
+		struct hoist__engine_options options = {
+			.kind = HOIST__ENGINE_URING, .depth = 2, .shared = i == 1};
+		if (hoist__engine_create(&options, &engines[i]) != 0)
+			return;
+		for (unsigned k = 0; k < 2; k++) {
+			requests[i][k] = (struct hoist__request){.file = &file,
+								 .address = new_memory(BYTES),
+								 .bytes = 100,
+								 .need = 100,
+								 .buffer = -1};
+			ready[k] = &requests[i][k];
+		}
+		NEEDED(hoist__engine_submit(engines[i], ready, 2) == 0);
+		NEEDED(hoist__engine_reap(engines[i], ready, 2, 1000000) == 0);
+		NEEDED(!hoist__engine_abandoned(engines[i]));
+	}
 	refuse(SYS_io_uring_enter, SYS_io_uring_enter, EPERM);
-	NEEDED(hoist__engine_reap(engine, &ready, 1, UINT64_MAX) == 1);
-	NEEDED(request.result == -EPERM);
-	NEEDED(hoist__engine_abandoned(engine));
-	hoist__engine_destroy(engine);
-	/* `memory` is the kernel's now. */
+	for (unsigned i = 0; i < 2; i++) /* both find out now */
+		NEEDED(hoist__engine_reap(engines[i], ready, 2, 0) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		NEEDED(hoist__engine_reap(engines[i], ready, 1, UINT64_MAX) == 1);
+		NEEDED(hoist__engine_abandoned(engines[i]));
+		NEEDED(ready[0] == &requests[i][0] && ready[0]->result == -EPERM);
+		memset(ready[0], 0xee, sizeof *ready[0]);
+	}
+	char bytes[400] = {0};
+	NEEDED(write(ends[1], bytes, sizeof bytes) == sizeof bytes);
+	for (unsigned i = 0; i < 2; i++) {
+		NEEDED(hoist__engine_reap(engines[i], ready, 2, UINT64_MAX) == 1);
+		NEEDED(ready[0] == &requests[i][1] && ready[0]->result == -EPERM);
+		hoist__engine_destroy(engines[i]);
+	}
+	/* The memory is the kernel's now. */
 }
 
 /* Reads with plain descriptors and addresses instead. */
@@ -292,7 +313,7 @@ int main(void)
 	CASE(uring_with_enosys);
 	CASE(entering);
 	CASE(a_ring_that_breaks);
-	CASE(a_read_in_a_broken_ring);
+	CASE(reads_in_a_broken_ring);
 	CASE(registering);
 	CASE(openat2_with_enosys);
 	CASE(openat2_with_eperm);
