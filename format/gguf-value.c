@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,15 +184,26 @@ static char *put_integer(char *out, int64_t value)
 	return put_natural(out, value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
-/* Digits enough that the number can be had back: @most of them always are. */
-static char *put_digits(char *out, size_t room, double value, int least, int most)
+/* Digits enough that the number can be had back: @most of them always are.  Printing and reading
+ * go by the program's locale, whose decimal point may have several bytes. */
+static char *put_digits(char *out, double value, int least, int most)
 {
+	char text[48];
+	bool point = false;
 	for (int digits = least;; digits++) {
-		int n = snprintf(out, room, "%.*g", digits, value);
+		(void)snprintf(text, sizeof text, "%.*g", digits, value);
 		if (digits >= most ||
-		    (most <= 9 ? (double)strtof(out, NULL) : strtod(out, NULL)) == value)
-			return out + n;
+		    (most <= 9 ? (double)strtof(text, NULL) : strtod(text, NULL)) == value)
+			break;
 	}
+	for (const char *p = text; *p != '\0'; p++) {
+		if ((*p >= '0' && *p <= '9') || *p == '+' || *p == '-' || *p == 'e')
+			*out++ = *p;
+		else if (!point)
+			*out++ = '.';
+		point = point || out[-1] == '.';
+	}
+	return out;
 }
 
 /* Whole numbers are written as such.  JSON has no word for what is no number: null.  Of the many
@@ -208,7 +220,7 @@ static char *put_float(char *out, uint64_t type, double value, bool json)
 	}
 	if (fabs(value) < 1e9 && value == (double)(int64_t)value && !(value == 0 && signbit(value)))
 		return put_integer(out, (int64_t)value);
-	return put_digits(out, types[type].text, value, json ? most : 6, most);
+	return put_digits(out, value, json ? most : 6, most);
 }
 
 static char *put_number(char *out, uint64_t type, const unsigned char *bytes, bool json)

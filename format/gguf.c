@@ -153,21 +153,16 @@ static int measure(struct hoist__gguf *gguf, size_t at, struct hoist__tensor *te
 {
 	const struct hoist__dtype_info *dtype = hoist__dtype_info(tensor->dtype);
 	int64_t row = tensor->rank > 0 ? tensor->shape[tensor->rank - 1] : 1;
-	uint64_t elements;
-	size_t bytes = 0;
 	if (row % dtype->block_elements != 0)
 		return hoist__gguf_fail(gguf, -EBADMSG, at,
 					"its rows of %lld elements are not whole blocks of %u, as "
 					"%s has them",
 					(long long)row, dtype->block_elements, dtype->name);
-	int err = hoist__layout_elements(tensor->rank, tensor->shape, &elements);
-	if (err == 0)
-		err = hoist_dtype_bytes(tensor->dtype, elements, &bytes);
+	int err = hoist__tensor_bytes(tensor->dtype, tensor->rank, tensor->shape, &tensor->bytes);
 	if (err == -EOVERFLOW)
 		err = hoist__gguf_fail(gguf, -EBADMSG, at,
 				       "its shape overflows: its elements or its bytes do not fit "
 				       "in 63 bits");
-	tensor->bytes = bytes;
 	return err;
 }
 
@@ -225,13 +220,14 @@ static int read_tensor(struct hoist__gguf *gguf, size_t *room)
 static int place_tensors(struct hoist__gguf *gguf)
 {
 	struct hoist__manifest *manifest = &gguf->box->manifest;
-	uint64_t data = hoist__round_up(gguf->at, gguf->alignment);
+	/* Files without any data may end where the header does. */
 	uint64_t file_bytes = gguf->reader->bytes;
+	uint64_t data = hoist__min_u64(hoist__round_up(gguf->at, gguf->alignment), file_bytes);
 	char name[HOIST__QUOTED_BYTES];
 	manifest->data_offset = data;
 	for (size_t i = 0; i < manifest->n_tensors; i++) {
 		struct hoist__tensor *tensor = &manifest->tensors[i];
-		uint64_t has = file_bytes > data ? file_bytes - data : 0;
+		uint64_t has = file_bytes - data;
 		if (tensor->offset > has || tensor->bytes > has - tensor->offset)
 			return hoist__fail(
 				-EBADMSG,

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/layout.h"
 #include "base/list.h"
 #include "format/quote.h"
 #include "format/utf8.h"
@@ -146,6 +147,21 @@ int hoist__manifest_order(const char *file, struct hoist__manifest *manifest)
 		qsort(manifest->tensors, manifest->n_tensors, sizeof *manifest->tensors, by_offset);
 	int err = check_ranges(file, manifest);
 	return err == 0 ? check_names(file, manifest) : err;
+}
+
+int hoist__tensor_bytes(hoist_dtype dtype, int rank, const int64_t *shape, uint64_t *ret)
+{
+	int64_t strides[HOIST__MAX_RANK];
+	uint64_t elements;
+	size_t bytes;
+	int err = hoist__layout_c_strides(rank, shape, strides);
+	if (err == 0)
+		err = hoist__layout_elements(rank, shape, &elements);
+	if (err == 0)
+		err = hoist_dtype_bytes(dtype, elements, &bytes);
+	if (err == 0)
+		*ret = bytes;
+	return err;
 }
 
 int hoist__vector_grow(void **items, size_t n, size_t *room, size_t size, const char *what)

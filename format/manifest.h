@@ -51,6 +51,11 @@ void hoist__metadata_drop(struct hoist__metadata_list *list);
  * Returns: 0; -EBADMSG; -ENOMEM. */
 int hoist__manifest_order(const char *file, struct hoist__manifest *manifest);
 
+/* The bytes of a dense tensor.  An extent of 0 counts as 1 for what must not overflow, so that
+ * empty tensors have strides, too: what is listed can be used. Returns: 0; -EOVERFLOW; -EINVAL (no
+ * whole bytes). */
+int hoist__tensor_bytes(hoist_dtype dtype, int rank, const int64_t *shape, uint64_t *ret);
+
 /* Grows a vector of @size byte items so that one more than @n fit.
  * Returns: 0; -ENOMEM. */
 int hoist__vector_grow(void **items, size_t n, size_t *room, size_t size, const char *what);

@@ -150,12 +150,9 @@ static int measure(const struct reader *r, size_t at, uint64_t file_bytes,
 		   struct hoist__tensor *tensor)
 {
 	char name[HOIST__QUOTED_BYTES];
-	uint64_t elements;
-	size_t bytes = 0;
+	uint64_t bytes = 0;
 	(void)hoist__quoted(tensor->name, tensor->name_bytes, name);
-	int err = hoist__layout_elements(tensor->rank, tensor->shape, &elements);
-	if (err == 0)
-		err = hoist_dtype_bytes(tensor->dtype, elements, &bytes);
+	int err = hoist__tensor_bytes(tensor->dtype, tensor->rank, tensor->shape, &bytes);
 	if (err < 0) {
 		(void)hoist__fail_in(err, "%s: tensor %s (byte %zu)", r->file, name, at);
 		return -EBADMSG;
@@ -164,9 +161,10 @@ static int measure(const struct reader *r, size_t at, uint64_t file_bytes,
 	if (tensor->offset < r->n || tensor->offset > file_bytes ||
 	    bytes > file_bytes - tensor->offset)
 		return hoist__fail(-EBADMSG,
-				   "%s: tensor %s has its %zu bytes at %llu; the file has bytes "
+				   "%s: tensor %s has its %llu bytes at %llu; the file has bytes "
 				   "from %zu to %llu for tensors (byte %zu)",
-				   r->file, name, bytes, (unsigned long long)tensor->offset, r->n,
+				   r->file, name, (unsigned long long)bytes,
+				   (unsigned long long)tensor->offset, r->n,
 				   (unsigned long long)file_bytes, at);
 	return 0;
 }

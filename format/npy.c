@@ -108,20 +108,13 @@ int hoist__npy_read(struct hoist__window *window, const char *what, uint64_t at,
 	struct hoist__npy_header header = {.rank = 0};
 	uint64_t text_at = 0;
 	size_t text_bytes = 0;
-	int64_t ignored[HOIST__MAX_RANK];
-	uint64_t elements;
-	size_t bytes;
+	uint64_t bytes;
 	int err = read_prefix(window, what, at, end, &text_at, &text_bytes);
 	if (err == 0)
 		err = read_literal(window, what, text_at, text_bytes, &header);
 	if (err < 0)
 		return err;
-	/* The first also bounds the products of empty arrays, which strides are made of. */
-	err = hoist__layout_c_strides(header.rank, header.shape, ignored);
-	if (err == 0)
-		err = hoist__layout_elements(header.rank, header.shape, &elements);
-	if (err == 0)
-		err = hoist_dtype_bytes(header.dtype, elements, &bytes);
+	err = hoist__tensor_bytes(header.dtype, header.rank, header.shape, &bytes);
 	if (err < 0) {
 		(void)hoist__fail_in(err, "%s (byte %llu)", what, (unsigned long long)at);
 		return -EBADMSG;
@@ -129,16 +122,16 @@ int hoist__npy_read(struct hoist__window *window, const char *what, uint64_t at,
 	uint64_t data = text_at + text_bytes;
 	if (bytes > end - data)
 		return hoist__fail(-EBADMSG,
-				   "%s: its array has %zu bytes, and %llu follow the header (byte "
+				   "%s: its array has %llu bytes, and %llu follow the header (byte "
 				   "%llu)",
-				   what, bytes, (unsigned long long)(end - data),
-				   (unsigned long long)data);
+				   what, (unsigned long long)bytes,
+				   (unsigned long long)(end - data), (unsigned long long)data);
 	if (bytes < end - data)
 		return hoist__fail(-EBADMSG,
-				   "%s: %llu bytes follow its array of %zu; numpy.savez keeps "
+				   "%s: %llu bytes follow its array of %llu; numpy.savez keeps "
 				   "several arrays in one file (byte %llu)",
-				   what, (unsigned long long)(end - data - bytes), bytes,
-				   (unsigned long long)(data + bytes));
+				   what, (unsigned long long)(end - data - bytes),
+				   (unsigned long long)bytes, (unsigned long long)(data + bytes));
 	struct hoist__tensor result = {.name = tensor->name, .name_bytes = tensor->name_bytes};
 	err = keep_layout(what, &header, arena, &result);
 	if (err < 0)

@@ -141,6 +141,7 @@ int hoist__torch_place(struct hoist__torch_file *file, const struct hoist__torch
 		       const char *name, struct hoist__tensor *ret)
 {
 	const struct hoist__torch_storage *storage = tensor->storage;
+	int64_t dense_strides[HOIST__MAX_RANK];
 	int64_t low;
 	int64_t high;
 	uint64_t at;
@@ -150,8 +151,11 @@ int hoist__torch_place(struct hoist__torch_file *file, const struct hoist__torch
 		err = place_storage(file, name, storage, &at);
 	if (err < 0)
 		return err;
-	err = hoist__layout_bounds(tensor->dtype, tensor->rank, tensor->shape, tensor->strides,
-				   &low, &high);
+	/* Whoever makes it dense needs the strides of that. */
+	err = hoist__layout_c_strides(tensor->rank, tensor->shape, dense_strides);
+	if (err == 0)
+		err = hoist__layout_bounds(tensor->dtype, tensor->rank, tensor->shape,
+					   tensor->strides, &low, &high);
 	if (err < 0) {
 		char shown[HOIST__QUOTED_BYTES];
 		(void)hoist__fail_in(err, "%s: tensor %s", file->zip.file,

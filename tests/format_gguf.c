@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 
 #include <errno.h>
+#include <locale.h>
+#include <stdlib.h>
 
 #include "base/dtype.h"
 #include "tests/format-bytes.h"
@@ -177,6 +179,45 @@ Test(format_gguf, every_type_of_value_as_text)
 
 /* --- types of tensors --- */
 
+/* Where the program's decimal point has two bytes, with numbers that have no byte to spare. */
+Test(format_gguf, the_locale_changes_nothing)
+{
+	const char *folder = getenv("TMPDIR");
+	char command[4096];
+	struct file_bytes file = {.n = 0};
+	snprintf(command, sizeof command,
+		 "localedef --no-archive -i ps_AF -f UTF-8 '%s/ps_AF.UTF-8' >/dev/null 2>&1",
+		 folder != NULL ? folder : "/tmp");
+	setenv("LOCPATH", folder != NULL ? folder : "/tmp", 1);
+	if (system(command) > 255 || setlocale(LC_ALL, "ps_AF.UTF-8") == NULL)
+		cr_skip_test("no such locale can be made here");
+	snprintf(command, sizeof command, "%.1f", 0.5);
+	cr_assert_eq(strlen(command), 4, "%s", command);
+	static const char content[] = HEAD("\0", "\2") N8("\1") "a" N4("\11") N4("\6")
+		N8("\3") "\1\0\x80\x80\1\0\x80\x80\1\0\x80\x80" N8("\1") "b" N4(
+			"\14") "\x18\x2d\x44\x54\xfb\x21\x09\x40";
+	put_bytes(&file, content, sizeof content - 1);
+	struct hoist__manifest *m = parse(file.bytes, file.n);
+	cr_expect_str_eq(value_of(m, "a"), "[-1.17549449e-38,-1.17549449e-38,-1.17549449e-38]");
+	cr_expect_str_eq(value_of(m, "b"), "3.141592653589793");
+	hoist__manifest_destroy(m);
+	free(file.bytes);
+}
+
+/* A file of nothing but empty tensors need not be padded: nothing lies beyond its end. */
+Test(format_gguf, empty_tensors_are_within_the_file)
+{
+	static const char content[] = HEAD("\1", "\1")
+		N8("\21") "general.alignment" N4("\4") "\0\0\1\0" N8("\1") "t" N4("\1") N8("\0")
+			N4("\0") N8("\0");
+	struct hoist__manifest *m = parse(content, sizeof content - 1);
+	cr_assert_eq(m->n_tensors, 1);
+	cr_expect_eq(m->tensors[0].offset, sizeof content - 1);
+	cr_expect_eq(m->tensors[0].bytes, 0);
+	cr_expect_eq(m->data_offset, sizeof content - 1);
+	hoist__manifest_destroy(m);
+}
+
 Test(format_gguf, every_type_of_the_table)
 {
 	for (int id = 0; id < 64; id++) {
@@ -307,6 +348,12 @@ static const struct refused {
 		-EBADMSG,
 		"tensor \"t\": its shape overflows: its elements or its bytes do not fit in 63 "
 		"bits (byte 53)"),
+	/* An empty one has strides, too. */
+	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\3") "\0\0\0\0\0\0\0\x40" N8("\2") N8("\0")
+			N4("\0") N8("\0"),
+		-EBADMSG,
+		"tensor \"t\": its shape overflows: its elements or its bytes do not fit in 63 "
+		"bits (byte 61)"),
 	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\2") N8("\20") N8("\2") N4("\2") N8("\0"),
 		-EBADMSG,
 		"tensor \"t\": its rows of 16 elements are not whole blocks of 32, as q4_0 has "

@@ -204,6 +204,16 @@ Test(max, tensors_do_not_overlap_and_have_one_name_each)
 
 /* Every single byte changed to every value: never a crash, and what is accepted is within the file.
  */
+/* Else it could be listed, and not be used. */
+Test(max, a_tensor_without_elements_has_strides)
+{
+	static const uint32_t shape[] = {0, UINT32_MAX, UINT32_MAX};
+	struct file file;
+	begin(&file, 4 + 1 + 2 + 12 + 8);
+	entry(&file, "x", 81, 3, shape, 51);
+	expect_refused(&file, 51, "tensor \"x\" (byte 24): the shape has more elements than");
+}
+
 Test(max, no_byte_of_the_header_is_trusted)
 {
 	struct file good;

@@ -577,6 +577,8 @@ Test(torch, views_stay_in_their_storage)
 	REFUSED(VIEW("K\0", HUGE "\x85", "K\1\x85"), -EBADMSG, "tensor \"w\": ");
 	REFUSED(VIEW("K\0", HUGE "\x85", HUGE "\x85"), -EBADMSG, "more elements than fit");
 	REFUSED(VIEW("K\0", HUGE HUGE "\x86", "K\0K\0\x86"), -EBADMSG, "more elements than fit");
+	REFUSED(VIEW("K\0", "K\0" HUGE HUGE "\x87", "K\0K\0K\0\x87"), -EBADMSG,
+		"more elements than fit");
 	REFUSED(VIEW("K\0", "J\xff\xff\xff\xff\x85", "K\1\x85"), -EBADMSG, "the extent -1");
 	REFUSED(VIEW("K\0", "K\2\x85", "J\xff\xff\xff\xff\x85"), -EBADMSG, "with the stride -1");
 	REFUSED(VIEW("K\0", "K\2\x85", ")"), -EBADMSG, "1 extents and 0 strides");
