@@ -65,7 +65,8 @@ int hoist__file_changed(const struct hoist__file *file);
 
 /* How much of [offset, offset+bytes) is in the page cache: counted by cachestat(2),
  * or, where that is missing or refused (EPERM: the caller neither owns the file nor
- * may write it), estimated from a few samples.
+ * may write it), estimated from a few samples.  0 says for certain that nothing is there
+ * (an estimate does so of one byte only): what is read then may be dropped again.
  * Returns: 0; -ENOTSUP if the kernel says neither. */
 int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes,
 			 uint64_t *ret);

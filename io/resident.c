@@ -46,8 +46,10 @@ static int count(const struct hoist__file *file, uint64_t offset, uint64_t bytes
 	struct cachestat stat;
 	if (syscall(SYS_cachestat, file->fd, &range, &stat, 0u) < 0)
 		return -errno;
+	/* Pages at the ends count, too; all is there only if each of them is. */
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	*ret = hoist__min_u64(stat.nr_cache * page, bytes);
+	uint64_t n_pages = (offset + bytes - 1) / page - offset / page + 1;
+	*ret = stat.nr_cache >= n_pages ? bytes : hoist__min_u64(stat.nr_cache * page, bytes - 1);
 	return 0;
 }
 
@@ -62,6 +64,7 @@ static int sample(const struct hoist__file *file, uint64_t offset)
 	return errno == EAGAIN ? 0 : -errno;
 }
 
+/* Between nothing and all: of places that were not looked at there may be some. */
 static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t bytes, uint64_t *ret)
 {
 	uint64_t n = bytes / SAMPLE_EVERY_BYTES;
@@ -75,7 +78,8 @@ static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t by
 			return hit;
 		hits += (uint64_t)hit;
 	}
-	*ret = hits == n ? bytes : bytes / n * hits;
+	uint64_t guess = hoist__max_u64(bytes / n * hits, 1);
+	*ret = hits == n ? bytes : hoist__min_u64(guess, bytes - 1);
 	return 0;
 }
 

@@ -224,6 +224,14 @@ Test(io_file, counts_what_is_cached)
 		cr_assert(posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
 		cr_assert(hoist__file_resident(file, 0, 8 << 20, &resident) == 0);
 		cr_expect(resident < 8 << 20);
+		/* The end of one page, a page, the beginning of one that is not there. */
+		uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+		cr_assert(posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM) == 0);
+		cr_assert(hoist__file_read(file, 0, memory, 2 * page) == 0);
+		cr_assert(hoist__file_resident(file, page - 100, page + 200, &resident) == 0);
+		cr_expect(resident < page + 200, "%llu", (unsigned long long)resident);
+		cr_assert(hoist__file_resident(file, page - 100, page + 100, &resident) == 0);
+		cr_expect(resident == page + 100 || resident == 0, "all or, dropped, nothing");
 	}
 	free(memory);
 	hoist__file_close(file);
