@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -32,10 +33,12 @@ static int compare(const void *a, const void *b, void *context)
 		return first_file < second_file ? -1 : 1;
 	if (first->begin != second->begin)
 		return first->begin < second->begin ? -1 : 1;
+	if (first->end != second->end)
+		return first->end < second->end ? -1 : 1;
 	return (first->tensor > second->tensor) - (first->tensor < second->tensor);
 }
 
-/* By (file, begin).  They are but for slices of tensors that overlap. */
+/* By (file, begin, end).  They are but where tensors overlap. */
 static void sort(struct layout *layout)
 {
 	struct hoist__plan *plan = layout->plan;
@@ -46,7 +49,40 @@ static void sort(struct layout *layout)
 		qsort_r(plan->runs, plan->n_runs, sizeof *plan->runs, compare, layout);
 }
 
-/* What overlaps is read once and through, in one way: if one of it is staged, all are. */
+/* The same bytes of one file, which become the same? */
+static bool is_twin(const struct layout *layout, const struct hoist__run *run,
+		    const struct hoist__run *other)
+{
+	return run->begin == other->begin && run->end == other->end && run->from == other->from &&
+	       run->to == other->to && run->row_bytes == other->row_bytes &&
+	       run->n_levels == other->n_levels &&
+	       (run->n_levels == 0 ||
+		memcmp(run->levels, other->levels, run->n_levels * sizeof *run->levels) == 0) &&
+	       file_of(layout, run) == file_of(layout, other);
+}
+
+/* Tensors of the same bytes (tied ones) have one run, and so one place.  The others' runs go behind
+ * those that stay, `target` saying whose place it is.  Returns: how many stay. */
+static size_t set_twins_aside(struct layout *layout)
+{
+	struct hoist__plan *plan = layout->plan;
+	size_t kept = 0;
+	for (size_t r = 0; r < plan->n_runs; r++) {
+		struct hoist__run run = plan->runs[r];
+		if (kept > 0 && is_twin(layout, &run, &plan->runs[kept - 1])) {
+			plan->runs[r].target = plan->runs[kept - 1].tensor;
+			plan->bytes -= hoist__run_bytes(&run);
+			continue;
+		}
+		plan->runs[r] = plan->runs[kept];
+		plan->runs[kept++] = run;
+	}
+	return kept;
+}
+
+/* What overlaps is read once and through, in one way: if one of it is staged, all are.  But what is
+ * converted for a device is converted where it was read to, so each such tensor is read for itself.
+ */
 static void find_crowds(struct layout *layout)
 {
 	struct hoist__plan *plan = layout->plan;
@@ -54,14 +90,17 @@ static void find_crowds(struct layout *layout)
 		size_t file = file_of(layout, &plan->runs[first]);
 		uint64_t end = plan->runs[first].end;
 		bool staged = plan->runs[first].staged;
+		bool converts = plan->runs[first].to != HOIST_DTYPE_INVALID;
 		for (next = first + 1; next < plan->n_runs && plan->runs[next].begin < end &&
 				       file_of(layout, &plan->runs[next]) == file;
 		     next++) {
 			end = hoist__max_u64(end, plan->runs[next].end);
 			staged = staged || plan->runs[next].staged;
+			converts = converts || plan->runs[next].to != HOIST_DTYPE_INVALID;
 		}
 		for (size_t r = first; r < next && next - first > 1; r++) {
-			plan->runs[r].crowded = true;
+			plan->runs[r].alone = converts && plan->kind == HOIST__PLAN_DEVICE;
+			plan->runs[r].crowded = !plan->runs[r].alone;
 			plan->runs[r].staged = staged;
 		}
 	}
@@ -93,7 +132,8 @@ static bool joins(const struct hoist__extent *extent, const struct hoist__extent
 		  const struct hoist__run *run)
 {
 	if (extent->file != made->file || extent->staged != made->staged ||
-	    extent->block_bytes > 0 || made->block_bytes > 0)
+	    extent->half != made->half || extent->block_bytes > 0 || made->block_bytes > 0 ||
+	    run->alone)
 		return false;
 	if (extent->staged)
 		return run->begin <= extent->end || run->begin - extent->end <= gap_of(extent);
@@ -113,6 +153,7 @@ static struct hoist__extent *add_extent(struct layout *layout, const struct hois
 		.align = hoist__max_u64(HOIST__PLAN_ALIGN,
 					hoist__max_u64(file->offset_align, file->memory_align)),
 		.staged = run->staged,
+		.half = plan->kind == HOIST__PLAN_DEVICE && run->becomes > run->element,
 		.first_run = plan->n_runs,
 	};
 	made.block_bytes = block_of(run, gap_of(&made));
@@ -153,7 +194,6 @@ static bool place(struct layout *layout, struct hoist__extent *extent, struct ho
 	uint64_t first = hoist__round_down(extent->begin, extent->align);
 	bool more = continues(layout, extent, run);
 	extent->end = hoist__max_u64(extent->end, run->end);
-	extent->half = extent->half || run->becomes > run->element;
 	if (run->staged) {
 		uint64_t align = more ? 1 : layout->tensor_align;
 		run->target = hoist__round_up(plan->destination_bytes, align);
@@ -184,6 +224,8 @@ int hoist__plan_extents(const hoist_checkpoint *checkpoint, uint64_t tensor_alig
 		run->staged = plan->kind == HOIST__PLAN_DEVICE || run->rows > 1 || run->to != 0;
 	}
 	sort(&layout);
+	size_t n_all = n;
+	n = plan->n_runs = set_twins_aside(&layout);
 	find_crowds(&layout);
 	plan->extents = calloc(n > 0 ? n : 1, sizeof *plan->extents);
 	if (plan->extents == NULL)
@@ -200,8 +242,11 @@ int hoist__plan_extents(const hoist_checkpoint *checkpoint, uint64_t tensor_alig
 		plan->has_staged = plan->has_staged || run.staged;
 		plan->has_conversion = plan->has_conversion || run.to != HOIST_DTYPE_INVALID;
 	}
+	for (size_t r = n; r < n_all; r++)
+		plan->tensors[plan->runs[r].tensor].target =
+			plan->tensors[plan->runs[r].target].target;
 	/* Usually few are left; if the memory cannot be made smaller, it stays. */
-	if (plan->n_runs < n) {
+	if (plan->n_runs < n_all) {
 		struct hoist__run *fewer = realloc(plan->runs, plan->n_runs * sizeof *fewer);
 		if (fewer != NULL)
 			plan->runs = fewer;

@@ -33,7 +33,8 @@ struct hoist__run {
 	unsigned char element; /* bytes of one in the file, */
 	unsigned char becomes; /* and in the destination; 1 and 1 if it is not converted */
 	bool staged;
-	bool crowded;	  /* another run begins before it ends */
+	bool crowded;	  /* another run of the extent begins before it ends */
+	bool alone;	  /* it begins an extent: the one before may have some of its bytes, too */
 	hoist_dtype from; /* INVALID: as it is */
 	hoist_dtype to;
 	size_t tensor; /* plan->tensors[]: its first */

@@ -30,16 +30,18 @@
  * chunk is one row (or block of rows with small gaps), or, if the caller can do that, several.
  *
  * Conversion: pieces of a run that is converted hold whole elements only; an element that a chunk
- * would cut is the next chunk's, which begins early enough.  Where the new dtype is wider, a chunk
- * of such an extent has at most half of a slot (`half`), so that it can be widened in place.
+ * would cut is the next chunk's, which begins early enough.  What becomes wider for a device is in
+ * extents of its own, whose chunks have at most half of a slot (`half`) and are widened there.
  *
- * Tensors of one file may overlap: each has its own place, but for images, which they share.  What
- * overlaps is read once, without leaving out gaps.
+ * Tensors of one file may overlap.  Of the same bytes (tied ones; slices, too) there is one place.
+ * Else each has its own, but for images, which they share; what overlaps is read once, without
+ * leaving out gaps, unless some of it is converted for a device: then, as bytes in a slot can
+ * become only one thing, each tensor is an extent.
  *
- * Invariants: extents are in order of (file, offset) and do not overlap; runs are in the order of
- * their first bytes; every byte of every selected element is in exactly one piece of exactly one
- * chunk (tensors that overlap in the file: in one for each of them).  Runs, not rows, take memory:
- * a plan's size depends on the number of tensors and their ranks alone.
+ * Invariants: extents are in order of (file, offset) and do not overlap, but for those; runs are in
+ * the order of their first bytes; every byte of every selected element is in exactly one piece of
+ * exactly one chunk (tensors that overlap in the file: in one for each of them).  Runs, not rows,
+ * take memory: a plan's size depends on the number of tensors and their ranks alone.
  */
 #ifndef HOIST_LIB_PLAN_H
 #define HOIST_LIB_PLAN_H
@@ -106,7 +108,7 @@ struct hoist__plan {
 	bool has_staged;
 	bool has_conversion;
 	uint64_t bytes;		    /* of the selected elements, in the file; those of tensors that
-				     * overlap count for each */
+				     * overlap count for each, those of tied ones once */
 	uint64_t destination_bytes; /* to allocate, */
 	uint64_t align;		    /* at multiples of this: the largest of all extents */
 	struct hoist__arena *arena; /* shapes and rows of slices */

@@ -3,8 +3,8 @@
  * copied to each device, after conversion in the slot itself.
  *
  * Narrower or as wide, elements are converted where they are.  Wider ones: the chunk was read into
- * the second half of its slot (which holds at most that), and all pieces are packed towards the
- * slot's beginning in their order.  What is written then never reaches what is still to be read:
+ * the second half of its slot, and all pieces are packed towards the slot's beginning in their
+ * order.  What is written then never reaches what is still to be read:
  * a piece that begins `at` bytes into the chunk is written from 2 * at at most. */
 #include "config.h"
 
@@ -60,7 +60,7 @@ static void settle_in_slot(unsigned char *slot, size_t at, bool half,
 			   struct hoist__piece *ret)
 {
 	size_t bytes = row_bytes_after(piece);
-	bool stays = piece->from == HOIST_DTYPE_INVALID && !half;
+	bool stays = piece->from == HOIST_DTYPE_INVALID;
 	ret->slot_offset = half ? *packed : at + piece->at;
 	ret->slot_stride = half ? bytes : piece->at_stride;
 	for (size_t r = 0; !stays && r < piece->rows; r++)
@@ -92,7 +92,7 @@ static int copy_pieces(struct hoist_load *load, struct hoist__flight *flight)
 {
 	struct hoist__slot *slot = flight->slot;
 	bool half = load->plan.extents[flight->chunk.extent].half;
-	size_t at = half ? hoist__staging_slot_bytes(load->ring) / 2 : 0;
+	size_t at = hoist__pump_slot_offset(load, flight);
 	unsigned char *begin = flight->address - at;
 	uint64_t targets[HOIST__PUMP_PIECES];
 	struct hoist__piece_cursor cursor = {0};

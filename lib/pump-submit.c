@@ -84,15 +84,12 @@ static bool is_populated(struct hoist_load *load, const struct hoist__chunk *chu
 	return err == 0 && end <= load->populated;
 }
 
-/* A slot for the chunk; where it will be widened in place, its second half. */
 static bool take_slot(struct hoist_load *load, struct hoist__flight *flight)
 {
 	flight->slot = hoist__staging_acquire(load->ring);
 	if (flight->slot == NULL)
 		return false;
-	flight->address = flight->slot->request.address;
-	if (load->plan.extents[flight->chunk.extent].half)
-		flight->address += hoist__staging_slot_bytes(load->ring) / 2;
+	flight->address = flight->slot->request.address + hoist__pump_slot_offset(load, flight);
 	return true;
 }
 

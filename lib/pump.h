@@ -3,6 +3,7 @@
 #ifndef HOIST_LIB_PUMP_H
 #define HOIST_LIB_PUMP_H
 
+#include "base/checked.h"
 #include "lib/load.h"
 
 /* Copies that go to the driver at once. */
@@ -27,6 +28,16 @@ void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight);
 /* Moves a staged chunk, whose slot is FULL, to where it belongs; the slot is then COPYING or free,
  * also after a failure.  Returns: 0; what copying gave. */
 int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight);
+
+/* Where in its slot the flight's chunk is read to: behind as much as it has itself at most, if it
+ * will be widened; a multiple of the extent's align, as the slot's size is. */
+static inline size_t hoist__pump_slot_offset(const struct hoist_load *load,
+					     const struct hoist__flight *flight)
+{
+	const struct hoist__extent *extent = &load->plan.extents[flight->chunk.extent];
+	size_t bytes = load->staged_bytes;
+	return extent->half ? bytes - (size_t)hoist__round_down(bytes / 2, extent->align) : 0;
+}
 
 /* @n slots came back, oldest first (copies complete in the order of the streams);
  * or the device's error. */
