@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -202,15 +200,6 @@ static int allocate(const struct hoist__output *output, uint64_t bytes)
 	return 0;
 }
 
-static bool lives_in_memory(int fd)
-{
-	struct statfs fs;
-	if (fstatfs(fd, &fs) < 0)
-		return false;
-	unsigned long type = (unsigned long)fs.f_type;
-	return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
-}
-
 /* The descriptor that finds out what the file system wants is for reading. */
 static void open_direct(struct hoist__file *file, bool wanted)
 {
@@ -244,7 +233,8 @@ static int identify(struct hoist__output *output, uint64_t bytes)
 	file->ino = st.st_ino;
 	file->bytes = bytes;
 	bool padded = hoist__round_up(bytes, HOIST__FILE_MAX_ALIGN) <= limit;
-	file->in_memory = lives_in_memory(file->fd);
+	file->fs = hoist__fs_of_fd(file->fd);
+	file->in_memory = file->fs->memory;
 	open_direct(file, (output->flags & HOIST__OUTPUT_NO_DIRECT) == 0 && padded);
 	return allocate(output, hoist__round_up(bytes, file->offset_align));
 }
