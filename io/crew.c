@@ -324,15 +324,13 @@ fail_mutex:
 static int start_workers(struct hoist__crew *crew, unsigned n)
 {
 	int err = 0;
-	pthread_mutex_lock(&crew->mutex);
-	crew->share = (unsigned)hoist__max_u64(n / crew->lanes.n, 1);
+	pthread_mutex_lock(&crew->mutex); /* they begin when the share is known */
 	while (crew->n_workers < n && err == 0) {
 		err = hoist__worker_start(&crew->workers[crew->n_workers], work, crew);
 		if (err == 0)
 			crew->n_workers++;
 	}
-	if (crew->n_workers < n)
-		crew->share = (unsigned)hoist__max_u64(crew->n_workers / crew->lanes.n, 1);
+	crew->share = (unsigned)hoist__max_u64(crew->n_workers / crew->lanes.n, 1);
 	pthread_mutex_unlock(&crew->mutex);
 	return crew->n_workers > 0 ? 0 : err;
 }

@@ -15,11 +15,6 @@
 _Static_assert(HOIST__STAGING_MIN_SLOT_BYTES % HOIST__FILE_MAX_ALIGN == 0,
 	       "the smallest slot holds an aligned piece of any file");
 
-struct ring_slot {
-	struct hoist__slot slot;
-	bool no_event; /* a copy is queued without an event behind it */
-};
-
 /* --- size --- */
 
 static int fail_budget(int err, const struct hoist__budget *budget, size_t least)
