@@ -20,7 +20,8 @@
 #define CANCEL_POLL_NS (20 * UINT64_C(1000000))
 #define COPY_POLL_NS (100 * UINT64_C(1000))
 
-/* The least blocks of a chunk: one that is converted may begin and end with cut elements. */
+/* The least blocks of a slot: half of it may be read into, and a chunk may begin and end with cut
+ * elements. */
 #define MIN_BLOCKS 1
 #define MIN_BLOCKS_CONVERTED 4
 
@@ -87,39 +88,45 @@ static void wake(void *context)
 	hoist__engine_wake(load->engine);
 }
 
-static bool grows(const struct hoist_load *load)
-{
-	bool half = false;
-	for (size_t e = 0; e < load->plan.n_extents && !half; e++)
-		half = load->plan.extents[e].half;
-	return half;
-}
-
-/* The least chunk, and the least slot: twice that where chunks grow in it. */
-static uint64_t least_chunk(const struct hoist_load *load)
+/* What hoist__plan_next() asks for at least. */
+static uint64_t least_slot(const struct hoist_load *load)
 {
 	unsigned blocks = load->plan.has_conversion ? MIN_BLOCKS_CONVERTED : MIN_BLOCKS;
 	return blocks * load->plan.align;
 }
 
-static uint64_t least_slot(const struct hoist_load *load)
+/* Slots lie one behind the other, so their size is a multiple of what reads are aligned to. */
+static size_t wanted_slot(const struct hoist_load *load)
 {
-	return grows(load) ? 2 * least_chunk(load) : least_chunk(load);
+	size_t bytes = load->options.chunk_bytes != 0 ? load->options.chunk_bytes
+						      : HOIST__STAGING_SLOT_BYTES;
+	return (size_t)hoist__round_up(hoist__max_u64(bytes, least_slot(load)), load->plan.align);
+}
+
+/* Bytes of the budget without which nothing begins. */
+static size_t least_ring(const struct hoist_load *load)
+{
+	uint64_t slot = hoist__min_u64(wanted_slot(load), HOIST__STAGING_MIN_SLOT_BYTES);
+	return 2 * (size_t)hoist__max_u64(slot, least_slot(load));
 }
 
 /* The budget may have had room for smaller slots only. */
 static int size_chunks(struct hoist_load *load)
 {
+	size_t limit = hoist__budget_limit(hoist__budget_of(load->budget));
 	size_t slot_bytes = hoist__staging_slot_bytes(load->ring);
 	load->staged_bytes = (size_t)hoist__round_down(slot_bytes, load->plan.align);
-	if (slot_bytes >= least_slot(load))
+	if (load->staged_bytes >= least_slot(load))
 		return 0;
-	return hoist__fail(-EDQUOT,
-			   "the budget has room for slots of %zu bytes only; this load needs slots "
-			   "of %llu (the file system reads directly in blocks of %llu): raise the "
-			   "budget",
-			   slot_bytes, (unsigned long long)least_slot(load),
-			   (unsigned long long)load->plan.align);
+	hoist__staging_destroy(load->ring);
+	load->ring = NULL;
+	if (least_ring(load) <= limit)
+		return -EAGAIN;
+	return hoist__fail(
+		-EDQUOT,
+		"the budget of %zu bytes is too small: this load needs two slots of %llu "
+		"(the file system reads directly in blocks of %llu); raise it",
+		limit, (unsigned long long)least_slot(load), (unsigned long long)load->plan.align);
 }
 
 /* A small load takes no more of a shared budget than it can use: a slot for each
@@ -143,9 +150,7 @@ static int create_ring(struct hoist_load *load)
 	unsigned n_streams = 0;
 	for (; !load->to_host && n_streams < load->n_targets; n_streams++)
 		streams[n_streams] = hoist__stream_dev_stream(load->targets[n_streams].stream);
-	size_t slot_bytes = load->options.chunk_bytes != 0 ? load->options.chunk_bytes
-							   : HOIST__STAGING_SLOT_BYTES;
-	slot_bytes = (size_t)hoist__max_u64(slot_bytes, least_slot(load));
+	size_t slot_bytes = wanted_slot(load);
 	const struct hoist__staging_options options = {
 		.streams = streams,
 		.n_streams = n_streams,
@@ -174,7 +179,7 @@ static int create_ring(struct hoist_load *load)
 static int wait_for_budget(struct hoist_load *load, uint64_t timeout_ns)
 {
 	struct hoist__budget *budget = hoist__budget_of(load->budget);
-	const size_t least = 2 * HOIST__STAGING_MIN_SLOT_BYTES;
+	const size_t least = least_ring(load);
 	hoist__memories_yield(budget);
 	int err = hoist__budget_acquire_wait(budget, least, timeout_ns);
 	if (err == 0)
@@ -227,8 +232,7 @@ static void choose_shape(struct hoist_load *load)
 	load->depth = o->depth != 0 ? o->depth : depth;
 	load->n_parts = rows ? load->plan.max_parts : 1;
 	load->image_bytes = o->chunk_bytes != 0 ? o->chunk_bytes : fs->chunk_bytes;
-	load->image_bytes = (size_t)hoist__round_up(
-		hoist__max_u64(load->image_bytes, least_chunk(load)), load->plan.align);
+	load->image_bytes = (size_t)hoist__round_up(load->image_bytes, load->plan.align);
 }
 
 /* 0: running; 1: the budget is in use, call again; else the load fails.  -EAGAIN

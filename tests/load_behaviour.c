@@ -256,6 +256,36 @@ static void loads_share_a_budget_by_waiting(void)
 	support_cleanup();
 }
 
+/* With small reads a load needs little, and little is what it waits for. */
+static void what_is_waited_for_is_what_is_needed(void)
+{
+	write_one(3, MIB);
+	hoist_load_options o = {.size = sizeof o,
+				.device = open_device("cuda:0"),
+				.flags = HOIST_LOAD_CALLER_DRIVEN,
+				.chunk_bytes = 4096};
+	hoist_checkpoint *checkpoint;
+	hoist_load *first;
+	hoist_load *second;
+	CHECK(hoist_budget_create(64 << 10, &o.budget) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
+	CHECK(hoist_load_step(first, 0) == 0 && hoist_budget_used(o.budget) == 64 << 10);
+	CHECK(hoist_load_start(checkpoint, &o, &second) == 0);
+	for (int i = 0; i < 3; i++)
+		CHECK(hoist_load_step(second, 1000000) == 0);
+	CHECK(hoist_load_wait(first) == 0);
+	CHECK(hoist_load_wait(second) == 0);
+	support_compare(checkpoint, second);
+	hoist_load_destroy(first);
+	hoist_load_destroy(second);
+	CHECK(hoist_budget_used(o.budget) == 0);
+	hoist_checkpoint_close(checkpoint);
+	hoist_budget_unref(o.budget);
+	hoist_device_unref(o.device);
+	support_cleanup();
+}
+
 /* A resource keeps empty regions for itself, but not from a load. */
 static void a_resource_yields_to_a_load(void)
 {
@@ -349,6 +379,7 @@ int main(void)
 	a_file_that_changes_is_noticed();
 	small_budgets_hold();
 	loads_share_a_budget_by_waiting();
+	what_is_waited_for_is_what_is_needed();
 	a_resource_yields_to_a_load();
 	buffers_outlive_everything();
 	a_forked_child_is_told();

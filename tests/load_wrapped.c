@@ -123,6 +123,82 @@ static void large_blocks_are_served(void)
 	support_cleanup();
 }
 
+/* Half-precision numbers, behind a header of 4 KiB less 8 bytes. */
+#define N_HALVES 700001
+
+static void write_halves(void)
+{
+	static uint16_t halves[N_HALVES];
+	char header[4080];
+	memset(header, ' ', sizeof header);
+	int n = snprintf(header, sizeof header,
+			 "{\"w\":{\"dtype\":\"F16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
+			 N_HALVES, 2 * N_HALVES);
+	header[n] = ' ';
+	const uint64_t length = sizeof header;
+	for (int i = 0; i < N_HALVES; i++)
+		halves[i] = (uint16_t)(0x3c00 + i % 1024); /* 1 + (i % 1024) / 1024 */
+	snprintf(path, sizeof path, "%s/h.safetensors", support_folder());
+	FILE *file = fopen(path, "we");
+	CHECK(file != NULL && fwrite(&length, 8, 1, file) == 1);
+	CHECK(fwrite(header, sizeof header, 1, file) == 1);
+	CHECK(fwrite(halves, sizeof halves, 1, file) == 1 && fclose(file) == 0);
+}
+
+static void check_halves(hoist_load *load)
+{
+	static float values[N_HALVES];
+	hoist_buffer *buffer;
+	CHECK(hoist_load_buffer(load, "w", &buffer) == 0);
+	CHECK(hoist_buffer_copy_out(buffer, values, sizeof values) == 0);
+	hoist_buffer_unref(buffer);
+	for (int i = 0; i < N_HALVES; i++)
+		CHECK(values[i] == 1 + (float)(i % 1024) / 1024);
+}
+
+/* Slots that are too small for this load because another has the rest are no reason to fail. */
+static void large_blocks_wait_for_their_budget(void)
+{
+	write_halves();
+	wanted_align = HOIST__FILE_MAX_ALIGN;
+	hoist_load_options o = {.size = sizeof o,
+				.device = open_device("cuda:0"),
+				.io = HOIST_IO_DIRECT,
+				.flags = HOIST_LOAD_CALLER_DRIVEN,
+				.chunk_bytes = 64 << 10};
+	hoist_checkpoint *checkpoint;
+	hoist_load *first;
+	hoist_load *second;
+	CHECK(hoist_budget_create(1836 << 10, &o.budget) == 0);
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
+	CHECK(hoist_load_step(first, 0) == 0);
+	size_t left = (1836 << 10) - hoist_budget_used(o.budget);
+	CHECK(left >= 128 << 10 && left < 512 << 10);
+	o.dtype = HOIST_F32;
+	o.chunk_bytes =
+		68 << 10; /* slots are larger, and lie at multiples of 64 KiB all the same */
+	CHECK(hoist_load_start(checkpoint, &o, &second) == 0);
+	for (int i = 0; i < 3; i++)
+		CHECK(hoist_load_step(second, 1000000) == 0);
+	CHECK(hoist_load_wait(first) == 0);
+	CHECK(hoist_load_wait(second) == 0);
+	check_halves(second);
+	hoist_load_destroy(first);
+	hoist_load_destroy(second);
+	CHECK(hoist_budget_used(o.budget) == 0);
+	hoist_budget_unref(o.budget);
+	CHECK(hoist_budget_create(300 << 10, &o.budget) == 0);
+	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
+	CHECK(hoist_load_wait(first) == -EDQUOT && strstr(hoist_error(), "65536") != NULL);
+	hoist_load_destroy(first);
+	hoist_checkpoint_close(checkpoint);
+	hoist_budget_unref(o.budget);
+	hoist_device_unref(o.device);
+	wanted_align = 0;
+	support_cleanup();
+}
+
 /* --- a kernel that never has time --- */
 
 static _Atomic bool too_busy;
@@ -192,6 +268,7 @@ int main(void)
 {
 	support_emulate("cuda:1");
 	large_blocks_are_served();
+	large_blocks_wait_for_their_budget();
 	endless_refusals_are_an_error();
 	a_step_keeps_its_time();
 	abandoned_memory_stays();
