@@ -42,3 +42,21 @@ no_output
 run 1 cat "$work/names.safetensors" 'a*'
 no_output
 one_line 'a*'
+
+# What lies in columns in the file comes in rows, from any device; that is what is digested and
+# verified, too.
+{
+	printf '\223NUMPY\001\000\166\000'
+	printf '%-117s\n' "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }"
+	printf aabbccddeeff
+} >"$work/columns.npy"
+run 0 cp "$work/columns.npy" "$work/rows.npy"
+hoist digest "$work/rows.npy" >"$work/digest" || fail "digest"
+for device in cpu cuda:0; do
+	run 0 cat --device $device "$work/columns.npy" arr_0
+	[ "$(cat "$out")" = aacceebbddff ] || fail "columns on $device: $(cat "$out")"
+	run 0 digest --device $device "$work/columns.npy"
+	cmp -s "$out" "$work/digest" || fail "another digest of columns on $device"
+	run 0 load --verify --device $device "$work/columns.npy"
+	grep -q '^verified' "$out" || fail "columns on $device are not verified"
+done

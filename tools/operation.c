@@ -117,13 +117,27 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 	return STATUS_OK;
 }
 
+/* What has strides is copied to where it has none: a piece of it is no piece of its memory. */
+static int pack(hoist_buffer **buffer)
+{
+	hoist_buffer *packed;
+	if (hoist_buffer_is_contiguous(*buffer))
+		return STATUS_OK;
+	if (hoist_buffer_contiguous(*buffer, NULL, &packed) != 0)
+		return fail_library();
+	hoist_buffer_unref(*buffer);
+	*buffer = packed;
+	return STATUS_OK;
+}
+
 static int read_buffer(struct operation *op, hoist_buffer *buffer, const hoist_tensor_info *tensor,
 		       take_piece *take, void *context)
 {
-	for (uint64_t offset = 0; offset < tensor->bytes;) {
+	const uint64_t bytes = hoist_buffer_bytes(buffer);
+	for (uint64_t offset = 0; offset < bytes;) {
 		if (interrupted())
 			return fail("cancelled");
-		uint64_t left = tensor->bytes - offset;
+		uint64_t left = bytes - offset;
 		size_t n = left < OPERATION_PIECE_BYTES ? (size_t)left : OPERATION_PIECE_BYTES;
 		if (hoist_buffer_read(buffer, (size_t)offset, op->piece, n) != 0)
 			return fail_library();
@@ -150,7 +164,9 @@ int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor
 	int status = STATUS_OK;
 	if (hoist_checkpoint_tensor(op->checkpoint, which, tensor) != 0)
 		status = fail_library();
-	else
+	if (status == STATUS_OK)
+		status = pack(&buffer);
+	if (status == STATUS_OK)
 		status = read_buffer(op, buffer, tensor, take, context);
 	hoist_buffer_unref(buffer);
 	return status;

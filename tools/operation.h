@@ -36,7 +36,8 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 		   size_t n_patterns);
 void operation_close(struct operation *op);
 
-/* Takes @n bytes that begin @offset bytes into the tensor.  Returns a STATUS_*; any but OK
+/* Takes @n bytes that begin @offset bytes into the tensor, row-major, whatever its strides in the
+ * file.  Returns a STATUS_*; any but OK
  * ends the reading, its message printed. */
 typedef int take_piece(void *context, const hoist_tensor_info *tensor,
 		       const unsigned char *bytes, size_t n, uint64_t offset);

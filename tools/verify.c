@@ -16,6 +16,7 @@
 struct verify {
 	const hoist_checkpoint *checkpoint;
 	unsigned char *expected; /* OPERATION_PIECE_BYTES */
+	unsigned char *packed;	 /* a tensor that has strides in the file, without them */
 	int fd;			 /* of the file below, or -1: tensors come file by file */
 	size_t file;
 	const char *path;
@@ -37,11 +38,10 @@ static int open_file(struct verify *verify, size_t index)
 	return STATUS_OK;
 }
 
-static int read_expected(struct verify *verify, uint64_t offset, size_t n)
+static int read_file(const struct verify *verify, uint64_t offset, unsigned char *to, size_t n)
 {
 	for (size_t done = 0; done < n;) {
-		ssize_t got = pread(verify->fd, verify->expected + done, n - done,
-				    (off_t)(offset + done));
+		ssize_t got = pread(verify->fd, to + done, n - done, (off_t)(offset + done));
 		if (got == 0)
 			return fail("verifying: %s ends at byte %" PRIu64
 				    ": it became shorter while it was loaded",
@@ -55,8 +55,51 @@ static int read_expected(struct verify *verify, uint64_t offset, size_t n)
 	return STATUS_OK;
 }
 
-static int compare_piece(void *context, const hoist_tensor_info *tensor,
-			 const unsigned char *bytes, size_t n, uint64_t offset)
+/* What the file has of a tensor with strides, in the order in which it was loaded. */
+static int pack_expected(struct verify *verify, const hoist_tensor_info *tensor)
+{
+	unsigned char *span = malloc(tensor->bytes);
+	hoist_buffer *view = NULL;
+	if (span == NULL)
+		return fail_memory();
+	const hoist_buffer_source source = {.size = sizeof source,
+					    .address = (uintptr_t)span,
+					    .bytes = tensor->bytes,
+					    .is_read_only = 1};
+	int status = read_file(verify, tensor->offset, span, tensor->bytes);
+	if (status == STATUS_OK && hoist_buffer_wrap(&source, tensor->dtype, tensor->rank,
+						     tensor->shape, tensor->strides, &view) != 0)
+		status = fail_library();
+	if (status == STATUS_OK) {
+		size_t n = hoist_buffer_bytes(view);
+		free(verify->packed);
+		verify->packed = malloc(n);
+		if (verify->packed == NULL)
+			status = fail_memory();
+		else if (hoist_buffer_copy_out(view, verify->packed, n) != 0)
+			status = fail_library();
+	}
+	hoist_buffer_unref(view);
+	free(span);
+	return status;
+}
+
+/* The bytes of a tensor from @offset on, as they must be. */
+static int read_expected(struct verify *verify, const hoist_tensor_info *tensor, size_t n,
+			 uint64_t offset, const unsigned char **ret)
+{
+	int status = STATUS_OK;
+	if (tensor->strides == NULL)
+		status = read_file(verify, tensor->offset + offset, verify->expected, n);
+	else if (offset == 0)
+		status = pack_expected(verify, tensor);
+	if (status == STATUS_OK)
+		*ret = tensor->strides == NULL ? verify->expected : verify->packed + offset;
+	return status;
+}
+
+static int compare_piece(void *context, const hoist_tensor_info *tensor, const unsigned char *bytes,
+			 size_t n, uint64_t offset)
 {
 	struct verify *verify = context;
 	if (verify->fd < 0 || verify->file != tensor->file) {
@@ -64,18 +107,24 @@ static int compare_piece(void *context, const hoist_tensor_info *tensor,
 		if (status != STATUS_OK)
 			return status;
 	}
-	int status = read_expected(verify, tensor->offset + offset, n);
-	if (status != STATUS_OK || memcmp(bytes, verify->expected, n) == 0)
+	const unsigned char *expected = NULL;
+	int status = read_expected(verify, tensor, n, offset, &expected);
+	if (status != STATUS_OK || memcmp(bytes, expected, n) == 0)
 		return status;
 	size_t i = 0;
-	while (bytes[i] == verify->expected[i])
+	while (bytes[i] == expected[i])
 		i++;
+	if (tensor->strides != NULL)
+		return fail("verifying: tensor '%s', without its strides, differs from %s at byte "
+			    "%" PRIu64 ": loaded 0x%02x, the file has 0x%02x; the file changed, "
+			    "or this is a defect of hoist or of the machine",
+			    tensor->name, verify->path, offset + i, bytes[i], expected[i]);
 	return fail("verifying: tensor '%s' differs from %s at byte %" PRIu64
 		    " of the tensor (byte %" PRIu64
 		    " of the file): loaded 0x%02x, the file has 0x%02x; the file changed, or this "
 		    "is a defect of hoist or of the machine",
 		    tensor->name, verify->path, offset + i, tensor->offset + offset + i, bytes[i],
-		    verify->expected[i]);
+		    expected[i]);
 }
 
 int verify_loaded(struct operation *op)
@@ -95,5 +144,6 @@ int verify_loaded(struct operation *op)
 	if (verify.fd >= 0)
 		(void)close(verify.fd);
 	free(verify.expected);
+	free(verify.packed);
 	return status;
 }
