@@ -9,6 +9,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,14 +26,16 @@ struct words {
 	size_t n;
 };
 
+/* Of a set-uid program, whoever started it chose $PATH: nothing is looked for there. */
 static const char *choose_program(const char *given)
 {
+	static const char installed[] = HOIST_BINDIR "/hoist";
 	if (given != NULL)
 		return given;
 	given = secure_getenv("HOIST_CACHE_HOLDER");
 	if (given != NULL && given[0] != '\0')
 		return given;
-	return access(HOIST_BINDIR "/hoist", X_OK) == 0 ? HOIST_BINDIR "/hoist" : "hoist";
+	return access(installed, X_OK) == 0 || getauxval(AT_SECURE) != 0 ? installed : "hoist";
 }
 
 /* No signal is blocked or handled, whatever the caller does; what it says on stderr is heard. */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Every allocation of adding, attaching, listing and dropping fails in turn: it comes out as an
- * error, leaves nothing half done, and works the next time.  Exit: 0, 1. */
+ * error, leaves nothing half done, and works the next time.  And what a set-uid program must not
+ * start.  Exit: 0, 1. */
 #include "config.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/lib-cache.h"
 #include "tests/lib-failing.h"
@@ -61,6 +65,43 @@ static void scenario(unsigned long n)
 		lib_die("after allocation %lu: does not work any more", n);
 }
 
+/* --- a set-uid program, or as good as one --- */
+
+static bool is_secure;
+
+unsigned long __real_getauxval(unsigned long type);
+unsigned long __wrap_getauxval(unsigned long type);
+unsigned long __wrap_getauxval(unsigned long type)
+{
+	return is_secure && type == AT_SECURE ? 1 : __real_getauxval(type);
+}
+
+/* A `hoist` that whoever sets $PATH put there is run by an ordinary program alone. */
+static void run_path(void)
+{
+	static const char text[] = "#!/bin/sh\n>\"${0%/*}/was-run\"; exit 1\n";
+	char program[4096];
+	char trace[4096];
+	if (access(HOIST_BINDIR "/hoist", X_OK) == 0) {
+		printf("hoist is installed: $PATH is not looked at\n");
+		return;
+	}
+	OK(mkdir(cache_path("bin"), 0700));
+	OK(setenv("PATH", cache_path("bin"), 1));
+	OK(unsetenv("HOIST_CACHE_HOLDER"));
+	(void)snprintf(trace, sizeof trace, "%s", cache_path("bin/was-run"));
+	(void)snprintf(program, sizeof program, "%s", cache_path("bin/hoist"));
+	FILE *file = fopen(program, "w");
+	CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+	OK(chmod(program, 0700));
+	is_secure = true;
+	REFUSED(hoist_cache_add(model, NULL, NULL), -ENOENT, HOIST_BINDIR "/hoist");
+	CHECK(access(trace, F_OK) != 0);
+	is_secure = false;
+	CHECK(hoist_cache_add(model, NULL, NULL) == -ECHILD);
+	CHECK(access(trace, F_OK) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	(void)cache_test_begin(argc, argv);
@@ -70,5 +111,8 @@ int main(int argc, char **argv)
 	cache_write(cache_path("other.safetensors"), 1, 1, 4);
 	CHECK(hoist_cache_add(cache_path("other.safetensors"), NULL, NULL) == 0);
 	lib_sweep_allocations(scenario, 2000);
+	OK(hoist_cache_drop(NULL, NULL));
+	cache_wait_for_end();
+	run_path();
 	return 0;
 }
