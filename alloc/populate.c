@@ -22,10 +22,14 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 #define MAX_THREADS 16
 #define SLOW_SLICES 2	 /* in a row, of one thread: once may be anything */
 #define MAX_RETRIES 1000 /* of EAGAIN, which the kernel calls temporary */
+#define COLLAPSE_TRIES 3 /* of EAGAIN where small pages will do */
 
 bool hoist__populate_supported(void)
 {
@@ -89,6 +93,9 @@ struct shared {
 	_Atomic bool unpinned;
 	_Atomic uint64_t slow_rate; /* what made huge pages be given up; 0: nothing has */
 	_Atomic size_t small_at;
+	_Atomic size_t collapsed;
+	_Atomic int collapse_err; /* the last one */
+	_Atomic bool no_collapse; /* not to be tried again */
 };
 
 struct worker {
@@ -132,6 +139,7 @@ static void give_up_huge_pages(struct shared *shared, uint64_t rate)
 	uint64_t none = 0;
 	if (!atomic_compare_exchange_strong(&shared->slow_rate, &none, rate))
 		return;
+	atomic_store(&shared->no_collapse, true);
 	size_t at = atomic_load(&shared->next_slice) * shared->slice_bytes;
 	if (at < job->bytes &&
 	    madvise((char *)job->base + at, job->bytes - at, MADV_NOHUGEPAGE) == 0)
@@ -148,6 +156,40 @@ static void check_pace(struct shared *shared, struct pace *pace, size_t bytes)
 		give_up_huge_pages(shared, hoist__max_u64(1, rate));
 }
 
+/* --- huge pages where the kernel gives small ones --- */
+
+/* Whole huge pages, of each of which one small page must be there for the kernel to begin with.
+ * Nothing has been written yet, so little is copied.  Returns 0, or why a page could not be had. */
+static int collapse(struct shared *shared, char *from, size_t bytes)
+{
+	int err = 0;
+	for (size_t i = 0; err >= 0 && i < bytes; i += HOIST__HUGE_PAGE_BYTES)
+		err = populate_pages(from + i, hoist__page_bytes());
+	if (err < 0)
+		return err;
+	for (int i = 0; i < COLLAPSE_TRIES; i++) {
+		if (madvise(from, bytes, MADV_COLLAPSE) == 0) {
+			atomic_fetch_add(&shared->collapsed, bytes);
+			return 0;
+		}
+		err = -errno;
+		if (err != -EAGAIN)
+			break;
+	}
+	atomic_store(&shared->collapse_err, err);
+	atomic_store(&shared->no_collapse, err != -EAGAIN);
+	return 0;
+}
+
+static int populate_slice(struct shared *shared, char *from, size_t bytes)
+{
+	size_t whole = hoist__round_down(bytes, HOIST__HUGE_PAGE_BYTES);
+	int err = 0;
+	if (shared->job->collapse && whole > 0 && !atomic_load(&shared->no_collapse))
+		err = collapse(shared, from, whole);
+	return err < 0 ? err : populate_pages(from, bytes);
+}
+
 /* --- the work --- */
 
 static void populate_slices(struct shared *shared)
@@ -161,7 +203,7 @@ static void populate_slices(struct shared *shared)
 		if (at >= job->bytes)
 			return;
 		size_t bytes = (size_t)hoist__min_u64(shared->slice_bytes, job->bytes - at);
-		int err = populate_pages((char *)job->base + at, bytes);
+		int err = populate_slice(shared, (char *)job->base + at, bytes);
 		if (err < 0)
 			atomic_store(&shared->err, err);
 		else if (err > 0)
@@ -237,6 +279,8 @@ int hoist__populate_parallel(const struct hoist__populate_job *job,
 	report->rate = atomic_load(&shared.slow_rate);
 	report->slow = report->rate != 0;
 	report->small_at = report->slow ? atomic_load(&shared.small_at) : 0;
+	report->collapsed = atomic_load(&shared.collapsed);
+	report->collapse_err = atomic_load(&shared.collapse_err);
 	int err = atomic_load(&shared.err);
 	return err == 0 ? 0 : populate_failed(err, job->bytes);
 }

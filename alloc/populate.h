@@ -24,6 +24,9 @@ struct hoist__populate_job {
 	/* Huge pages were asked for.  Where a thread gets them slower than this many bytes
 	 * per second, twice in a row, the kernel is told to stop.  0: whatever comes. */
 	uint64_t thp_floor;
+	/* Shared memory, of which the kernel gives small pages: huge ones are made of each whole
+	 * 2 MiB, as far as the kernel can.  @base is 2 MiB-aligned. */
+	bool collapse;
 };
 
 /* What had to be done another way; all 0 when all went well. */
@@ -35,6 +38,8 @@ struct hoist__populate_report {
 	uint64_t rate;	 /* so many bytes per second of a thread */
 	size_t small_at; /* from here on small pages were asked for; `bytes` if the kernel
 			  * would not hear of it, or nothing was left */
+	size_t collapsed; /* bytes of which huge pages were made */
+	int collapse_err; /* why not of all, a negative errno value; 0: nothing refused it */
 };
 
 /* True if the kernel here knows and allows MADV_POPULATE_WRITE. */

@@ -38,6 +38,13 @@
 #define N_SAMPLES 64
 #define N_THREADS 4
 
+/* Populated between two looks at whether it is cancelled. */
+#define PIECE_BYTES ((size_t)256 << 20)
+
+/* Bytes per second of a thread: huge pages that come slower are given up.  They are made once, and
+ * used by many: they may cost more than elsewhere. */
+#define THP_FLOOR (HOIST__THP_FLOOR / 5)
+
 /* --- mapping --- */
 
 /* @bytes at a 2 MiB boundary, so that huge pages are mapped as such. */
@@ -120,14 +127,7 @@ static int ask_for_huge(struct hoist__memory_file *file)
 	bool never = strcmp(choice, "never") == 0 || strcmp(choice, "deny") == 0 ||
 		     strcmp(choice, "unknown") == 0;
 	bool asked = !never && madvise(file->base, file->bytes, MADV_HUGEPAGE) == 0;
-	if (asked)
-		return HOIST_PAGES_DEFAULT;
-	if (file->note[0] == '\0')
-		(void)snprintf(file->note, sizeof file->note,
-			       "small pages: /sys/kernel/mm/transparent_hugepage/shmem_enabled is "
-			       "\"%s\"; with \"advise\", images have huge pages",
-			       choice);
-	return HOIST_PAGES_SMALL;
+	return asked ? HOIST_PAGES_DEFAULT : HOIST_PAGES_SMALL;
 }
 
 static int open_memfd(unsigned flags, size_t bytes, int *ret)
@@ -199,10 +199,54 @@ static void placement_of(const hoist_cache_options *options, struct hoist__place
 		hoist__nodeset_add(&ret->nodes, options->nodes[i]);
 }
 
+/* Where the kernel gives shared memory small pages, which is its default, huge ones are made of
+ * them, unless these were asked for. */
+static void note_pages(struct hoist__memory_file *file, size_t collapsed, int err)
+{
+	if (collapsed > 0 && err == 0)
+		file->pages = HOIST_PAGES_DEFAULT;
+	else if (file->note[0] != '\0')
+		return;
+	else if (err == 0)
+		(void)snprintf(file->note, sizeof file->note, "small pages: less than 2 MiB");
+	else
+		(void)snprintf(file->note, sizeof file->note,
+			       "small pages: the kernel made huge ones of %s of %s only (%s)",
+			       hoist__figure(collapsed).text, hoist__figure(file->bytes).text,
+			       err == -ETIME ? "slow" : strerrorname_np(-err));
+}
+
+/* A piece at a time, so that it can be cancelled. */
+static int populate(struct hoist__memory_file *file, const hoist_cache_options *options,
+		    struct hoist__populate_job *job)
+{
+	size_t collapsed = 0;
+	int collapse_err = 0;
+	int err = 0;
+	for (size_t at = 0; err == 0 && at < file->bytes; at += PIECE_BYTES) {
+		struct hoist__populate_report report = {0};
+		job->base = file->base + at;
+		job->bytes = (size_t)hoist__min_u64(PIECE_BYTES, file->bytes - at);
+		if (options->progress != NULL &&
+		    options->progress(options->progress_context, 0, file->bytes) != 0)
+			return hoist__fail(-ECANCELED, "cancelled with %s of %s of an image there",
+					   hoist__figure(at).text, hoist__figure(file->bytes).text);
+		err = hoist__populate_parallel(job, &report);
+		collapsed += report.collapsed;
+		if (report.slow)
+			report.collapse_err = -ETIME;
+		if (report.collapse_err != 0)
+			collapse_err = report.collapse_err;
+		job->collapse = job->collapse && (collapse_err == 0 || collapse_err == -EAGAIN);
+	}
+	if (err == 0 && file->pages == HOIST_PAGES_SMALL && options->pages != HOIST_PAGES_SMALL)
+		note_pages(file, collapsed, collapse_err);
+	return err;
+}
+
 static int place_and_populate(struct hoist__memory_file *file, const hoist_cache_options *options)
 {
 	struct hoist__placement placement;
-	struct hoist__populate_report report = {0};
 	struct hoist__topology *topology = NULL;
 	enum hoist__placed placed = HOIST__PLACED_DEFAULT;
 	placement_of(options, &placement);
@@ -211,14 +255,15 @@ static int place_and_populate(struct hoist__memory_file *file, const hoist_cache
 		err = hoist__topology_load("/sys", &topology);
 	if (err < 0)
 		return err;
-	const struct hoist__populate_job job = {
-		.base = file->base,
-		.bytes = file->bytes,
+	bool collapse = file->pages == HOIST_PAGES_SMALL && options->pages != HOIST_PAGES_SMALL;
+	struct hoist__populate_job job = {
 		.n_threads = N_THREADS,
 		.topology = topology,
 		.nodes = topology != NULL ? &placement.nodes : NULL,
+		.collapse = collapse,
+		.thp_floor = collapse ? THP_FLOOR : 0,
 	};
-	err = hoist__populate_parallel(&job, &report);
+	err = populate(file, options, &job);
 	hoist__topology_destroy(topology);
 	if (placed == HOIST__PLACED_FIRST_TOUCH && file->note[0] == '\0')
 		(void)snprintf(file->note, sizeof file->note,

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "alloc/map.h"
 #include "alloc/populate.h"
@@ -160,4 +162,62 @@ Test(alloc_populate, goes_on_where_huge_pages_cannot_be_given_up)
 	cr_assert_eq(report.small_at, map.bytes);
 	cr_assert_eq(absent_pages(&map), 0);
 	hoist__map_release(&map);
+}
+
+/* --- huge pages of shared memory --- */
+
+#define SHARED_BYTES ((size_t)5 << 20) /* two huge pages, and half of one */
+
+static struct hoist__map map_shared(void)
+{
+	struct hoist__map room;
+	int fd = memfd_create("populate", MFD_CLOEXEC);
+	cr_assert(fd >= 0 && ftruncate(fd, SHARED_BYTES) == 0);
+	cr_assert_eq(hoist__map_anonymous((size_t)8 << 20, &room), 0);
+	uintptr_t base = hoist__round_up((uintptr_t)room.base, (uintptr_t)2 << 20);
+	void *at = mmap((void *)base, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			fd, 0);
+	cr_assert_eq(at, (void *)base);
+	close(fd);
+	room.base = at;
+	room.bytes = SHARED_BYTES;
+	return room;
+}
+
+static struct hoist__populate_report collapse_shared(void)
+{
+	struct hoist__populate_report report = {0};
+	struct hoist__map map = map_shared();
+	const struct hoist__populate_job job = {
+		.base = map.base,
+		.bytes = map.bytes,
+		.slice_bytes = (size_t)2 << 20,
+		.n_threads = 3,
+		.collapse = true,
+	};
+	cr_assert_eq(hoist__populate_parallel(&job, &report), 0);
+	cr_assert_eq(absent_pages(&map), 0);
+	for (size_t i = 0; i < map.bytes; i++)
+		cr_assert_eq(((char *)map.base)[i], 0);
+	(void)munmap(map.base, map.bytes);
+	return report;
+}
+
+Test(alloc_populate, shared_memory_has_huge_pages)
+{
+	struct hoist__populate_report report = collapse_shared();
+	cr_log_info("%zu bytes in huge pages, %d", report.collapsed, report.collapse_err);
+	if (report.collapse_err == 0)
+		cr_assert_eq(report.collapsed, (size_t)4 << 20);
+	else /* an older kernel, or one that is short of them */
+		cr_assert_lt(report.collapsed, (size_t)4 << 20);
+}
+
+Test(alloc_populate, where_it_may_have_none_it_says_so)
+{
+	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0)
+		cr_skip_test("huge pages cannot be forbidden here");
+	struct hoist__populate_report report = collapse_shared();
+	cr_assert_eq(report.collapsed, 0);
+	cr_assert_eq(report.collapse_err, -EINVAL);
 }

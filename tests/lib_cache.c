@@ -276,7 +276,7 @@ static void run_options(void)
 	hoist_image_close(image);
 	image = NULL;
 	o.progress = stop;
-	REFUSED(hoist_cache_add(model, &o, &image), -ECANCELED, "");
+	REFUSED(hoist_cache_add(model, &o, &image), -ECANCELED, "ancel");
 	o.progress = NULL;
 	o.nodes = &absent;
 	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "no NUMA node 999");
@@ -307,6 +307,39 @@ static void run_options(void)
 	cache_check(image, N, BYTES, 1);
 	hoist_image_close(image);
 	hoist_budget_unref(budget);
+}
+
+/* --- pages --- */
+
+static hoist_image_info info_of(const char *path, int pages, hoist_image **ret)
+{
+	hoist_image_info info = {.size = sizeof info};
+	const hoist_cache_options o = {
+		.size = sizeof o, .flags = HOIST_CACHE_REPLACE, .pages = pages};
+	OK(hoist_cache_add(path, &o, ret));
+	OK(hoist_image_get_info(*ret, &info));
+	return info;
+}
+
+static void run_pages(void)
+{
+	char path[4096];
+	hoist_image *image = NULL;
+	(void)snprintf(path, sizeof path, "%s", cache_path("large.safetensors"));
+	cache_write(path, 3, (size_t)3 << 20, 6);
+	/* Huge ones, whatever the kernel's default is, or the reason. */
+	hoist_image_info info = info_of(path, HOIST_PAGES_DEFAULT, &image);
+	CHECK(info.pages == HOIST_PAGES_DEFAULT || info.pages == HOIST_PAGES_SMALL);
+	CHECK((info.pages == HOIST_PAGES_SMALL) == (strstr(info.note, "small pages") != NULL));
+	cache_check(image, 3, (size_t)3 << 20, 6);
+	hoist_image_close(image);
+	info = info_of(path, HOIST_PAGES_SMALL, &image);
+	CHECK(info.pages == HOIST_PAGES_SMALL && info.note[0] == '\0');
+	hoist_image_close(image);
+	OK(hoist_cache_drop(path, NULL));
+	info = info_of(model, HOIST_PAGES_DEFAULT, &image);
+	CHECK(info.pages == HOIST_PAGES_DEFAULT || strstr(info.note, "less than 2 MiB") != NULL);
+	hoist_image_close(image);
 }
 
 /* --- tensors of all kinds --- */
@@ -411,6 +444,7 @@ int main(int argc, char **argv)
 	run_stale();
 	run_folder();
 	run_options();
+	run_pages();
 	run_kinds();
 	run_strided();
 	run_drop();

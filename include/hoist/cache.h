@@ -24,13 +24,13 @@
  * a peer of another user, on both sides.  What comes from it is checked as a file's header is.
  *
  * An image is known by the path of its checkpoint (links resolved), and is as good as the
- * checkpoint's files are what they were: device, inode, size and time of change of each shard, of
+ * checkpoint's files are what they were: device, inode, size and time of last write of each shard, of
  * the index, and which files a folder has.  If any differs, attaching is -ESTALE, and adding makes
  * a new one.  Whole checkpoints are cached, not selections.
  *
- * Where the kernel gives no huge pages to shared memory, which is its default, the first touch of
- * each 64 KiB costs a page fault: 300 tensors are there in 3 ms, 10,000 in 25 ms.  With
- * /sys/kernel/mm/transparent_hugepage/shmem_enabled at "advise" when it is added, 10,000 are in 3 ms.
+ * Images are in huge pages where the kernel can make them (Linux 6.1, unless
+ * /sys/kernel/mm/transparent_hugepage/shmem_enabled is "deny"): 10,000 tensors are there in 3 ms, all
+ * touched.  In small ones the first touch of each 64 KiB costs a page fault: 25 ms.
  *
  * Its pages are charged to the memory cgroup of the process that added it, and to no Budget.
  *
@@ -99,8 +99,8 @@ HOIST_API int hoist_image_buffer(hoist_image *image, size_t index, hoist_buffer 
 
 /* --- the cache --- */
 
-/* @done of @total bytes; 0 of 0 while another process adds the same.  Returns: 0; else the adding
- * ends with -ECANCELED. */
+/* @done of @total bytes, 0 while memory is taken for them; 0 of 0 while another process adds the
+ * same.  Returns: 0; else the adding ends with -ECANCELED. */
 typedef int hoist_cache_progress(void *context, uint64_t done, uint64_t total);
 
 #define HOIST_CACHE_REPLACE 1u /* also where there is an image of just this checkpoint */
@@ -117,7 +117,8 @@ typedef struct hoist_cache_options {
 				  * touches first */
 	const int *nodes;
 	size_t n_nodes;
-	int pages;               /* HOIST_PAGES_...; HUGETLB: as DEFAULT where there are too few */
+	int pages;               /* HOIST_PAGES_...; DEFAULT: huge ones where they can be had;
+				  * HUGETLB: as DEFAULT where there are too few */
 	hoist_cache_progress *progress; /* called some ten times a second; NULL: nobody */
 	void *progress_context;
 	const char *holder;      /* the program that becomes the holder, if there is none yet: run as
