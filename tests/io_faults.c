@@ -11,10 +11,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -63,12 +65,41 @@ static bool unreached(void)
 	return none;
 }
 
+/* --- what is slow, and what is counted --- */
+
+static atomic_long pread_ns, write_ns; /* slept before each */
+static atomic_uint n_polls;
+
+static void nap(long ns)
+{
+	struct timespec time = {.tv_nsec = ns};
+	if (ns > 0)
+		(void)nanosleep(&time, NULL);
+}
+
+ssize_t __real_write(int fd, const void *from, size_t bytes);
+ssize_t __wrap_write(int fd, const void *from, size_t bytes);
+ssize_t __wrap_write(int fd, const void *from, size_t bytes)
+{
+	nap(atomic_load(&write_ns));
+	return __real_write(fd, from, bytes);
+}
+
+int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *limit, const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *limit, const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *limit, const sigset_t *mask)
+{
+	atomic_fetch_add(&n_polls, 1);
+	return __real_ppoll(fds, n, limit, mask);
+}
+
 /* --- reads --- */
 
 ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 {
+	nap(atomic_load(&pread_ns));
 	if (spoil(READS)) {
 		if (fault.answer < 0) {
 			errno = -fault.answer;
@@ -448,6 +479,36 @@ static void polled(struct load *load)
 	play_polled = false;
 }
 
+/* A polled ring's wait for the crew sleeps, also when the word of an earlier end comes late. */
+static void polled_waits(struct load *load)
+{
+	play_polled = true;
+	load->way = HOT;
+	const struct hoist__file *file = load->file;
+	struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING,
+						.depth = 3,
+						.flags = HOIST__ENGINE_IOPOLL,
+						.files = &file,
+						.n_files = 1};
+	struct hoist__engine *engine = NULL;
+	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	struct hoist__request *one = set_up(load, 0), *ready[1];
+	atomic_store(&write_ns, 20000000);
+	NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
+	while (hoist__engine_reap(engine, ready, 1, 0) == 0)
+		nap(1000000);
+	nap(40000000);
+	atomic_store(&write_ns, 0);
+	atomic_store(&pread_ns, 20000000);
+	NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
+	atomic_store(&n_polls, 0);
+	NEEDED(hoist__engine_reap(engine, ready, 1, UINT64_MAX) == 1);
+	NEEDED(atomic_load(&n_polls) <= 3);
+	atomic_store(&pread_ns, 0);
+	hoist__engine_destroy(engine);
+	play_polled = false;
+}
+
 static unsigned open_descriptors(void)
 {
 	DIR *folder = opendir("/proc/self/fd");
@@ -529,8 +590,10 @@ int main(void)
 		for (load.way = CACHED; load.way < n_ways; load.way++)
 			sweep_enters(&load);
 		hot_reads_in_a_broken_ring(&load);
-		if (n_ways == N_WAYS)
+		if (n_ways == N_WAYS) {
 			polled(&load);
+			polled_waits(&load);
+		}
 	}
 	sweep_resources(&load, path, HOIST__ENGINE_AUTO, HOT);
 	printf("%u engines, %d ways to read\n", n_kinds, (int)n_ways);
