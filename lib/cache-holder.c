@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -28,6 +29,7 @@
 #include "lib/cache.h"
 
 #define MOST_PEERS 64
+#define OTHER_FDS 16		       /* besides those of images and peers */
 #define GRACE_NS (5 * HOIST__NS_PER_S) /* without an image, at the beginning */
 #define IDLE_NS (30 * HOIST__NS_PER_S) /* a peer that asks nothing */
 #define LOOK_NS (10 * HOIST__NS_PER_S) /* how often it looks for its socket */
@@ -46,6 +48,7 @@ struct holder {
 	int folder;
 	int listener;
 	size_t n_images;
+	size_t most_images; /* so that peers are always heard */
 	size_t room;
 	struct held *images; /* in the order of their ids */
 	uint64_t last_id;
@@ -74,8 +77,10 @@ static void drop(struct holder *holder, struct held *image)
 	holder->n_images--;
 }
 
-static int make_room(struct holder *holder)
+static int make_room(struct holder *holder, const struct held *before)
 {
+	if (before == NULL && holder->n_images >= holder->most_images)
+		return -EMFILE;
 	if (holder->n_images < holder->room)
 		return 0;
 	size_t room = holder->room + 16;
@@ -95,7 +100,7 @@ static int put(struct holder *holder, const struct hoist__cache_message *m, int 
 	int err = fd < 0 || m->path[0] != '/' ? -EINVAL
 					      : hoist__memory_file_judge(fd, &bytes, &hugetlb);
 	if (err == 0)
-		err = make_room(holder);
+		err = make_room(holder, find(holder, m->path));
 	if (err < 0) {
 		if (fd >= 0)
 			(void)close(fd);
@@ -210,8 +215,12 @@ static void end_peer(struct holder *holder, size_t index)
 static void accept_peer(struct holder *holder)
 {
 	int fd = accept4(holder->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0)
+	if (fd < 0) {
+		/* The whole system has no descriptor, or no memory: who connects is still there. */
+		if (errno != EAGAIN && errno != ECONNABORTED)
+			(void)usleep(10000);
 		return;
+	}
 	if (hoist__cache_check_peer(fd) < 0) {
 		(void)close(fd);
 		return;
@@ -281,9 +290,23 @@ static void run(struct holder *holder)
 	}
 }
 
+/* One descriptor for each image: as many as it may ever have. */
+static size_t count_fds(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return 1024;
+	const struct rlimit all = {limit.rlim_max, limit.rlim_max};
+	if (setrlimit(RLIMIT_NOFILE, &all) == 0)
+		limit = all;
+	return (size_t)limit.rlim_cur;
+}
+
 void hoist__cache_serve(int folder, int listener)
 {
 	static struct holder holder;
+	size_t n_fds = count_fds();
+	holder.most_images = n_fds > MOST_PEERS + OTHER_FDS ? n_fds - MOST_PEERS - OTHER_FDS : 0;
 	holder.folder = folder;
 	holder.listener = listener;
 	holder.until = hoist__now_ns() + GRACE_NS;

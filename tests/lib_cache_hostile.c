@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -317,6 +318,40 @@ static void run_silent(int holder)
 	still_serves(holder);
 }
 
+/* One image takes one descriptor: of those that the holder may have, some are for peers. */
+#define FDS 200
+
+static void limit_fds(void)
+{
+	const struct rlimit limit = {FDS / 2, FDS};
+	OK(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+static void run_full(int holder)
+{
+	struct hoist__cache_message m;
+	int sealed = make_memfd(image_bytes, n_image_bytes, SEALS);
+	int n = 0;
+	int err = 0;
+	for (; err == 0 && n < FDS; n++) {
+		char path[32];
+		(void)snprintf(path, sizeof path, "/full/%d", n);
+		OK(hoist__cache_message_init(HOIST__CACHE_PUT, path, &m));
+		err = tell_message(&m, sealed, 1);
+	}
+	CHECK(err == -EMFILE && n > FDS / 2);
+	OK(hoist__cache_message_init(HOIST__CACHE_PUT, "/full/0", &m)); /* in another's place */
+	OK(tell_message(&m, sealed, 1));
+	close(sealed);
+	run_silent(holder);
+	for (int i = 0; i < n - 1; i++) {
+		char path[32];
+		(void)snprintf(path, sizeof path, "/full/%d", i);
+		OK(hoist_cache_drop(path, NULL));
+	}
+	still_serves(holder);
+}
+
 /* --- a holder that answers anything --- */
 
 enum answer {
@@ -434,12 +469,14 @@ int main(int argc, char **argv)
 	(void)cache_test_begin(argc, argv);
 	(void)snprintf(model, sizeof model, "%s", cache_path("model.safetensors"));
 	cache_write(model, 3, 50, 9);
+	limit_fds();
 	OK(hoist_cache_add(model, NULL, NULL));
 	int holder = cache_holder();
 	run_mutations();
 	run_files();
 	run_messages(holder);
 	run_silent(holder);
+	run_full(holder);
 	OK(hoist_cache_drop(NULL, NULL));
 	cache_wait_for_end();
 	run_false_holder();
