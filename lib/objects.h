@@ -34,7 +34,7 @@ bool hoist__device_has_node(int node);
  * on the device's NUMA node.  Borrowed. */
 int hoist__device_buffers(hoist_device *device, bool pinned, hoist_memory **ret);
 
-/* PINNED memory, too, for staging slots: keeps its region between loads (trimmed to the budget by
+/* PINNED memory (the CPU: HOST) for staging slots: keeps its region between loads (trimmed to the budget by
  * the load).  Borrowed. */
 int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret);
 

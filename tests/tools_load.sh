@@ -102,10 +102,17 @@ part=$(json '?bytes' <"$out")
 [ "$part" -gt 0 ] && [ "$part" -lt $((bytes / 10)) ] || fail "a slice loads $part bytes"
 run 0 load --json --dtype f16 --drop-cache --sqpoll "$work/all"
 json "=$bytes:bytes" <"$out" || fail "a load that converts"
+# What is mapped has a rate only where all of it was read.
+run 0 load --io map "$work/all"
+grep -q '^took .* read when it is touched' "$out" || fail "a map has a rate"
+for io in map lazy; do
+	run 0 load --io $io --populate "$work/all"
+	grep -q '^took .*/s, ' "$out" || fail "a populated map ($io) has no rate"
+done
 run 1 load --check-digests "$work/all"
 grep -q 'holds no digests' "$err" || fail "it is not said that there are no digests"
 run 1 load --slice '*:0:0/100003' "$work/all"
-grep -q 'not a multiple' "$err" || fail "a slice that does not divide the axis"
+grep -q 'equal parts' "$err" || fail "a slice that does not divide the axis"
 for wrong in 1/2 '*:1/2' '*:0:2/2' '*:0:x..' '*:0:1' ':0:1/2' '*::1/2'; do
 	run 2 load --slice "$wrong" "$work/all"
 	grep -q 'it must be GLOB:AXIS' "$err" || fail "--slice $wrong"
