@@ -6,8 +6,8 @@
  * fuzzer can drive it.  Nothing in a file is trusted: every length, offset and
  * count is checked against the file's size before it is used, and no allocation's
  * size comes from the file unchecked.  The memory that parsing needs, the result
- * included, is below 8 times the header's bytes (GGUF: 12 times, and 1 MiB);
- * tests/format_nomem.c measures the dearest headers.
+ * included, is below 12 times the header's bytes, and 1 MiB (PyTorch: 33 times those of its
+ * pickle, see torch.h); tests/format_nomem.c and format_zip_nomem.c measure the dearest ones.
  *
  * Every failure on the content is -EBADMSG, or -ENOTSUP where the file is sound and
  * hoist does not read it, and its text names the file, the tensor where there is

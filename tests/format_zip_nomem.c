@@ -244,6 +244,31 @@ static int measure_hostile(const char *what, const char *piece, size_t n)
 	return measure_pickle(what, &pickle, -EBADMSG, HOIST__PICKLE_FACTOR + 1);
 }
 
+/* One tensor, or one number, under many keys of @key_bytes: what is looked at last takes the most.
+ */
+static int measure_keys(const char *what, bool tensors, int key_bytes, int expected)
+{
+	static const char tensor[] = "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storage"
+				     "ctorch\nFloatStorage\nX\1\0\0\0"
+				     "0X\3\0\0\0cpuK\1tQK\0))\x89NtR\x94";
+	struct bytes pickle = {.n = 0};
+	put_text(&pickle, "}X");
+	put_number(&pickle, 1, 4);
+	put_text(&pickle, "t");
+	put(&pickle, tensor, sizeof tensor - 1);
+	put_text(&pickle, "s(");
+	for (int i = 0; i < 100000; i++) {
+		char name[32];
+		snprintf(name, sizeof name, "%0*d", key_bytes, key_bytes > 5 ? i : i % 10);
+		put_text(&pickle, "X");
+		put_number(&pickle, strlen(name), 4);
+		put_text(&pickle, name);
+		put(&pickle, tensors ? "h\0" : "K\1", 2);
+	}
+	put_text(&pickle, "u.");
+	return measure_pickle(what, &pickle, expected, HOIST__PICKLE_FACTOR + 1);
+}
+
 int main(void)
 {
 	return sweep("numpy-fortran.npy", hoist__npy_parse, 3) ||
@@ -253,5 +278,8 @@ int main(void)
 	       measure_hostile("a memo of a million", "\x94", 1) ||
 	       measure_hostile("a million dicts", "}", 1) ||
 	       measure_hostile("a million tuples", "\x85\x94", 2) ||
-	       measure_hostile("a million marks", "(", 1);
+	       measure_hostile("a million marks", "(", 1) ||
+	       measure_keys("100,000 names of a tensor", true, 6, 0) ||
+	       measure_keys("and short ones", true, 1, -EBADMSG) ||
+	       measure_keys("100,000 numbers", false, 6, 0);
 }
