@@ -34,8 +34,8 @@ bool hoist__device_has_node(int node);
  * on the device's NUMA node.  Borrowed. */
 int hoist__device_buffers(hoist_device *device, bool pinned, hoist_memory **ret);
 
-/* PINNED memory (the CPU: HOST) for staging slots: keeps its region between loads (trimmed to the budget by
- * the load).  Borrowed. */
+/* PINNED memory (the CPU: HOST) for staging slots: keeps its region between loads (trimmed to the
+ * budget by the load).  Borrowed. */
 int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret);
 
 /* What all resources of the device's memory share; borrowed.  Made when first asked for, with
