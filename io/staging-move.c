@@ -140,7 +140,7 @@ int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsi
 int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
 		      const struct hoist__piece *pieces, size_t n_pieces)
 {
-	assert(slot->state == HOIST__SLOT_READING);
+	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FETCHING);
 	if (ring->failed != 0)
 		return fail_failed(ring);
 	size_t n_queued;
@@ -148,9 +148,11 @@ int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, uns
 			       &n_queued);
 	if (err != 0 && n_queued == 0)
 		return err;
-	slot->state = HOIST__SLOT_FETCHING;
-	hoist__list_push_back(&ring->fetching, &slot->node);
-	ring->n_fetching++;
+	if (slot->state == HOIST__SLOT_READING) {
+		slot->state = HOIST__SLOT_FETCHING;
+		hoist__list_push_back(&ring->fetching, &slot->node);
+		ring->n_fetching++;
+	}
 	return mark(ring, slot, stream, err);
 }
 

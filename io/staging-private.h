@@ -8,10 +8,10 @@
  *
  * Equation: n_free + n_copying + n_fetching + (READING and FULL ones, with their owner) == n_slots.
  *
- * Telling: behind each event, on a stream of the ring's own, the driver is asked to call `moved`.  The
- * copy streams are not held up by those calls, which take a driver longer than a slot's copy may.  A
- * driver that failed may call late, when the ring is gone: each call holds a reference to the teller,
- * which the ring silences when it settles.
+ * Telling: behind each event, on a stream of the ring's own, the driver is asked to call `moved`.
+ * The copy streams are not held up by those calls, which take a driver longer than a slot's copy
+ * may.  A driver that failed may call late, when the ring is gone: each call holds a reference to
+ * the teller, which the ring silences when it settles.
  */
 #ifndef HOIST_IO_STAGING_PRIVATE_H
 #define HOIST_IO_STAGING_PRIVATE_H
@@ -46,6 +46,7 @@ struct hoist__staging {
 	bool tells; /* all of them do */
 	struct hoist__pool *pool;
 	struct hoist__budget *budget;
+	size_t charged; /* to it */
 	uintptr_t address;
 	size_t slot_bytes;
 	unsigned n_slots;

@@ -28,15 +28,27 @@ static int fail_budget(int err, const struct hoist__budget *budget, size_t least
 			   hoist__budget_limit(budget));
 }
 
+/* Beside what the caller holds. */
+static int charge_more(struct hoist__staging *ring, size_t held, size_t bytes)
+{
+	if (bytes > held) {
+		int err = hoist__budget_acquire(ring->budget, bytes - held);
+		if (err != 0)
+			return err;
+	}
+	ring->charged = hoist__max_u64(bytes, held);
+	return 0;
+}
+
 /* The largest ring that the budget has free: as many slots of the wanted size as
  * fit, or else of half that size, and so on. */
-static int charge(struct hoist__staging *ring, size_t slot_bytes, unsigned n_slots)
+static int charge(struct hoist__staging *ring, size_t held, size_t slot_bytes, unsigned n_slots)
 {
 	size_t smallest = hoist__min_u64(slot_bytes, HOIST__STAGING_MIN_SLOT_BYTES);
 	int err = -EINVAL;
 	for (;;) {
 		for (unsigned n = n_slots; n >= MIN_SLOTS; n--) {
-			err = hoist__budget_acquire(ring->budget, n * slot_bytes);
+			err = charge_more(ring, held, n * slot_bytes);
 			if (err == 0) {
 				ring->slot_bytes = slot_bytes;
 				ring->n_slots = n;
@@ -144,7 +156,7 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	ring->budget = hoist__budget_ref(options->budget);
 	ring->pool = hoist__pool_ref(options->pool);
 
-	err = charge(ring, slot_bytes, n_slots);
+	err = charge(ring, options->held, slot_bytes, n_slots);
 	if (err == 0) {
 		size_t bytes = ring->n_slots * ring->slot_bytes;
 		/* Slots of whole huge pages: a direct read into one is one request.
@@ -160,6 +172,7 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	if (err == 0)
 		err = make_slots(ring);
 	if (err != 0) {
+		ring->charged -= hoist__min_u64(ring->charged, options->held);
 		hoist__staging_destroy(ring);
 		return err;
 	}
@@ -207,8 +220,8 @@ void hoist__staging_destroy(struct hoist__staging *ring)
 		hoist__event_destroy(ring->events[e]);
 	if (ring->address != 0)
 		(void)hoist__pool_free(ring->pool, ring->address);
-	if (ring->n_slots != 0)
-		hoist__budget_release(ring->budget, ring->n_slots * ring->slot_bytes);
+	if (ring->charged != 0)
+		hoist__budget_release(ring->budget, ring->charged);
 	hoist__pool_unref(ring->pool);
 	hoist__budget_unref(ring->budget);
 	free(ring->events);

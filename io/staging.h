@@ -51,6 +51,7 @@
 #define HOIST__STAGING_SLOTS 48
 #define HOIST__STAGING_MAX_SLOTS 1024u
 #define HOIST__STAGING_MIN_SLOT_BYTES ((size_t)64 << 10)
+#define HOIST__STAGING_LEAST_BYTES (2 * HOIST__STAGING_MIN_SLOT_BYTES)
 
 enum hoist__slot_state {
 	HOIST__SLOT_FREE,
@@ -81,6 +82,9 @@ struct hoist__staging_options {
 	void (*moved)(void *context);
 	void *context;
 	struct hoist__budget *budget;
+	size_t held; /* bytes of the budget that the caller has waited for: the ring's, once it is
+		      * made; the caller's still, if that fails.  HOIST__STAGING_LEAST_BYTES
+		      * are always enough for a ring */
 	size_t slot_bytes; /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
 	unsigned n_slots;  /* wanted; 0: HOIST__STAGING_SLOTS */
 };
@@ -128,13 +132,14 @@ struct hoist__piece {
 };
 
 /* Queues one copy per piece on stream @stream, and an event behind them.  May be called several
- * times for each stream, the first time with a FULL slot.  On failure the slot is still COPYING if
+ * times, for each stream, the first time with a FULL slot.  On failure the slot is still COPYING if
  * any copy was queued (the event may be missing: reclaim then synchronises the stream), and the
  * error is returned. */
 int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
 		     const struct hoist__piece *pieces, size_t n_pieces);
 
-/* The other way, into a READING slot, on stream @stream. */
+/* The other way, into a slot that is READING the first time: FETCHING from then on, if any copy was
+ * queued. */
 int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
 		      const struct hoist__piece *pieces, size_t n_pieces);
 
