@@ -53,8 +53,9 @@ bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot)
 		       save->next_begin)
 		save->next_tensor++;
 	struct hoist__save_block *block = &save->blocks[slot->index];
-	struct hoist__piece *pieces = block->pieces;
-	size_t room = block->pieces_room;
+	struct hoist__save_fetch *fetches = save->fetches + (size_t)slot->index * save->n_streams;
+	for (unsigned s = 0; s < save->n_streams; s++)
+		fetches[s].n = 0;
 	*block = (struct hoist__save_block){
 		.slot = slot,
 		.memory = slot->request.address,
@@ -63,8 +64,7 @@ bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot)
 		.bytes = (size_t)hoist__min_u64(save->block_bytes,
 						file->out.bytes - save->next_begin),
 		.tensor = save->next_tensor,
-		.pieces = pieces,
-		.pieces_room = room,
+		.fetches = fetches,
 	};
 	save->next_begin += block->bytes;
 	find_straight(save, block);
@@ -215,25 +215,25 @@ static int note_piece(struct hoist_save *save, struct hoist__save_block *block,
 		      const struct part *part)
 {
 	const struct hoist__save_source *source = &save->sources[block->tensor];
+	struct hoist__save_fetch *fetch = &block->fetches[source->stream];
 	uintptr_t address = hoist__buffer_span(source->buffer, (int64_t)part->from).address;
-	if (block->n_pieces > 0) {
-		struct hoist__piece *last = &block->pieces[block->n_pieces - 1];
+	if (fetch->n > 0) {
+		struct hoist__piece *last = &fetch->pieces[fetch->n - 1];
 		if (last->slot_offset + last->bytes == part->at &&
 		    last->device_address + last->bytes == address) {
 			last->bytes += part->bytes;
 			return 0;
 		}
 	}
-	if (block->n_pieces == block->pieces_room) {
-		size_t room = block->pieces_room == 0 ? 16 : 2 * block->pieces_room;
-		struct hoist__piece *pieces = realloc(block->pieces, room * sizeof *pieces);
+	if (fetch->n == fetch->room) {
+		size_t room = fetch->room == 0 ? 16 : 2 * fetch->room;
+		struct hoist__piece *pieces = realloc(fetch->pieces, room * sizeof *pieces);
 		if (pieces == NULL)
 			return hoist__fail_nomem("a list of copies", room * sizeof *pieces);
-		block->pieces = pieces;
-		block->pieces_room = room;
+		fetch->pieces = pieces;
+		fetch->room = room;
 	}
-	block->stream = source->stream;
-	block->pieces[block->n_pieces++] = (struct hoist__piece){
+	fetch->pieces[fetch->n++] = (struct hoist__piece){
 		.slot_offset = part->at,
 		.device_address = address,
 		.bytes = part->bytes,
@@ -254,10 +254,7 @@ static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 		return 0;
 	}
 	case HOIST__FROM_DEVICE:
-		/* A slot is fetched from one device; the other's bytes are few, at the border. */
-		if (block->n_pieces == 0 || block->stream == source->stream)
-			return note_piece(save, block, part);
-		break;
+		return note_piece(save, block, part);
 	case HOIST__FROM_FILE:
 		if (block->tensor >= block->group_end)
 			return read_group(save, block);
@@ -294,11 +291,18 @@ static size_t fill_between(const struct hoist_save *save, const struct hoist__sa
 	return (size_t)(end - at);
 }
 
+/* From all devices at once. */
 static int fetch(struct hoist_save *save, struct hoist__save_block *block)
 {
-	block->state = HOIST__SAVE_BLOCK_FETCHING;
-	return hoist__slot_fetch(save->ring, block->slot, block->stream, block->pieces,
-				 block->n_pieces);
+	int err = 0;
+	for (unsigned s = 0; err == 0 && s < save->n_streams; s++) {
+		const struct hoist__save_fetch *f = &block->fetches[s];
+		if (f->n == 0)
+			continue;
+		block->state = HOIST__SAVE_BLOCK_FETCHING;
+		err = hoist__slot_fetch(save->ring, block->slot, s, f->pieces, f->n);
+	}
+	return err;
 }
 
 int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
@@ -322,8 +326,9 @@ int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
 		if (block->filled < block->bytes)
 			block->tensor++;
 	}
-	if (block->n_pieces > 0)
-		return fetch(save, block);
+	int err = fetch(save, block);
+	if (err < 0 || block->state == HOIST__SAVE_BLOCK_FETCHING)
+		return err;
 	hoist__slot_filled(save->ring, block->slot);
 	block->state = HOIST__SAVE_BLOCK_FULL;
 	return 0;

@@ -3,6 +3,7 @@
  *
  *   save.c          the object: options, adding, starting, waiting
  *   save-plan.c     sources -> files: formats, shards, headers, where every tensor goes
+ *   save-begin.c    what the loop works with: the ring, the engine, the budget; the report
  *   save-pump.c     the loop: blocks are begun, filled, sealed, written; what failed first
  *   save-fill.c     one block's bytes, from wherever they are
  *   save-gather.c   bytes of a tensor that do not lie as the file wants them
@@ -20,21 +21,23 @@
  *
  *   HOST    memory of the CPU's, row-major: copied.  A block that lies in one such tensor, suitably
  *           aligned, is no copy at all but written from there (`straight`)
- *   DEVICE  row-major on a device: noted, and fetched with one set of copies as the last thing
+ *   DEVICE  row-major on a device: noted, and fetched with one set of copies for each device as
+ *           the last thing
  *   MOVED   all else (strides; devices that the ring's memory is not pinned for): gathered at once
- * by the copies of lib/copy.h, while other blocks are read and written FILE    of a checkpoint:
- * read by the engine into the block's own slot, at or above where it belongs, and moved down:
+ *           by the copies of lib/copy.h, while other blocks are read and written
+ *   FILE    of a checkpoint: read by the engine into the block's own slot, at or above where it
+ *           belongs, and moved down:
  *
  *     the slot    [ filled ]  [a  b     c  |pad]         a read of a, b and c, aligned in the file
  *                 [ filled ][a][b][c]                    and in memory
  *
  *           One read takes what lies near each other in the source file and in the same order (the
  *           whole block if tensors keep their order), directly if it is large and not in the page
- * cache. Moving down in ascending order overwrites nothing that is still needed as long as every
- *           part is read above its place; slots are larger than blocks by what that takes
- * (`slack`). A copy within a slot costs a tenth of what the disk does; that source and destination
- * are aligned to each other is so rare that nothing more is made of it than that no byte moves
- * then.
+ *           cache.  Moving down in ascending order overwrites nothing that is still needed as long
+ *           as every part is read above its place; slots are larger than blocks by what that takes
+ *           (`slack`).  A copy within a slot costs a tenth of what the disk does; that source and
+ *           destination are aligned to each other is so rare that nothing more is made of it than
+ *           that no byte moves then.
  *
  * A read is a barrier in its block, so that its surplus bytes are overwritten by what comes later;
  * as many blocks as there are slots are filled at once, so that the disk does not notice.
@@ -70,6 +73,9 @@
 #define HOIST__SAVE_SLOT_BYTES ((size_t)4 << 20)
 #define HOIST__SAVE_SLOTS 24u
 #define HOIST__SAVE_WRITES 8u /* in flight: more make a disk no faster */
+
+/* How long a wait may last before the pump looks again whether it was cancelled. */
+#define HOIST__SAVE_CANCEL_POLL_NS (20 * UINT64_C(1000000))
 
 #define HOIST__DIGEST_HEX 32
 
@@ -109,6 +115,13 @@ enum hoist__save_block_state {
 	HOIST__SAVE_BLOCK_WRITING
 };
 
+/* To be fetched from one device. */
+struct hoist__save_fetch {
+	struct hoist__piece *pieces;
+	size_t n;
+	size_t room;
+};
+
 /* What is in a slot; one for each. */
 struct hoist__save_block {
 	struct hoist__slot *slot; /* NULL: it is free */
@@ -125,10 +138,7 @@ struct hoist__save_block {
 	size_t group_end;
 	size_t group_at;
 	uint64_t group_from;
-	struct hoist__piece *pieces; /* to fetch on `stream` */
-	size_t n_pieces;
-	size_t pieces_room;
-	unsigned stream;
+	struct hoist__save_fetch *fetches; /* one for each stream */
 };
 
 enum hoist__save_phase {
@@ -185,8 +195,11 @@ struct hoist_save {
 	enum hoist__save_phase phase;
 	struct hoist__engine *engine;
 	struct hoist__staging *ring;
-	struct hoist__save_block *blocks; /* one for each slot */
-	unsigned *window;		  /* slots of the blocks that are not sealed, in a ring */
+	size_t held; /* of the budget, until there is a ring */
+	struct hoist__budget_ticket turn;
+	struct hoist__save_block *blocks;  /* one for each slot */
+	struct hoist__save_fetch *fetches; /* of these */
+	unsigned *window;		   /* slots of the blocks that are not sealed, in a ring */
 	unsigned n_slots;
 	uint64_t n_begun;  /* blocks */
 	uint64_t n_sealed; /* and submitted */
@@ -224,6 +237,16 @@ void hoist__save_unplan(struct hoist_save *save);
 
 /* The header again, with digests as they are now. */
 int hoist__save_header(struct hoist_save *save, struct hoist__save_file *file);
+
+/* --- save-begin.c --- */
+
+/* Waits for its turn at the budget, a while.
+ * Returns: 0, it runs; 1: others have the budget, to be called again; what failed. */
+int hoist__save_begin(struct hoist_save *save);
+
+/* Nothing is in flight any more. */
+void hoist__save_report(struct hoist_save *save);
+void hoist__save_release(struct hoist_save *save);
 
 /* --- save-pump.c --- */
 
