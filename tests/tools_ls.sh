@@ -74,6 +74,20 @@ run 0 digest "$work/evil.safetensors"
 [ "$(wc -l <"$out")" -eq 1 ] || fail "a name with a newline made two lines of digest"
 grep -q '^\\[0-9a-f]\{32\}  a' "$out" || fail "such a line does not begin with a backslash"
 
+# Nor does a long one make all lines long.
+long=$(head -c 100000 /dev/zero | tr '\0' n)
+{
+	printf '{"%s":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' "$long"
+	for i in 0 1 2 3 4 5 6 7 8 9; do
+		printf ',"%s":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' $i
+	done
+	printf '}'
+} >"$work/header"
+write_safetensors "$work/long.safetensors" "$(cat "$work/header")" 0
+run 0 ls "$work/long.safetensors"
+[ "$(wc -c <"$out")" -lt 110000 ] || fail "a long name: $(wc -c <"$out") bytes"
+grep -q '^0     u8  ' "$out" || fail "a short name beside a long one: $(grep '^0' "$out")"
+
 mkcheckpoint --bytes 1M --tensors 100000 "$work/many"
 run 0 ls "$work/many"
 grep -q '^100,000 tensors, ' "$out" || fail "100,000 tensors"

@@ -43,15 +43,28 @@ static int list_width(const int64_t *values, int n)
 	return width;
 }
 
-static void print_padded(const char *text, int width)
-{
-	print_escaped(stdout, text);
-	(void)printf("%*s", width - (int)escaped_width(text), "");
-}
-
 static int max_int(int a, int b)
 {
 	return a > b ? a : b;
+}
+
+/* Columns are no wider than this: what is longer stands out, alone, instead of one name of a
+ * megabyte making every line as long. */
+#define MOST_COLUMNS 160
+
+/* The columns that a text takes, as far as a column is made wider for it. */
+static int text_width(const char *text)
+{
+	size_t width = escaped_width(text);
+	return width <= MOST_COLUMNS ? (int)width : 0;
+}
+
+static void print_padded(const char *text, int width)
+{
+	size_t taken = escaped_width(text);
+	print_escaped(stdout, text);
+	if (taken < (size_t)width)
+		(void)printf("%*s", width - (int)taken, "");
 }
 
 static struct widths measure(const hoist_checkpoint *checkpoint)
@@ -62,7 +75,7 @@ static struct widths measure(const hoist_checkpoint *checkpoint)
 	uint64_t most = 0;
 	struct text text;
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
-		widths.name = max_int(widths.name, (int)escaped_width(tensor.name));
+		widths.name = max_int(widths.name, text_width(tensor.name));
 		widths.shape = max_int(widths.shape, list_width(tensor.shape, tensor.rank));
 		most = tensor.bytes > most ? tensor.bytes : most;
 		if (tensor.strides != NULL)
@@ -71,7 +84,7 @@ static struct widths measure(const hoist_checkpoint *checkpoint)
 	}
 	widths.bytes = max_int(widths.bytes, (int)strlen(format_count(most, &text)));
 	for (size_t i = 0; hoist_checkpoint_file(checkpoint, i, &file) == 0; i++)
-		widths.file = max_int(widths.file, (int)escaped_width(base_name(file.path)));
+		widths.file = max_int(widths.file, text_width(base_name(file.path)));
 	return widths;
 }
 
@@ -133,7 +146,7 @@ static void print_metadata(const hoist_checkpoint *checkpoint)
 	const char *value = NULL;
 	int width = 8;
 	for (size_t i = 0; hoist_checkpoint_metadata(checkpoint, i, &key, &value) == 0; i++)
-		width = max_int(width, (int)escaped_width(key));
+		width = max_int(width, text_width(key));
 	for (size_t i = 0; hoist_checkpoint_metadata(checkpoint, i, &key, &value) == 0; i++) {
 		if (i == 0)
 			(void)printf("\n%-*s  %s\n", width, "METADATA", "VALUE");
