@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "format/quote.h"
 #include "lib/checkpoint.h"
 
 static int compare_by_name(const void *a, const void *b, void *context)
@@ -27,8 +28,10 @@ static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 	for (size_t t = 0; t < manifest->n_tensors; t++) {
 		const struct hoist__tensor *tensor = &manifest->tensors[t];
 		if (shard->named != NULL && !shard->named[t]) {
-			hoist__log(format, "%s: \"%s\" is not in the index; left out",
-				   shard->file->path, tensor->name);
+			char name[HOIST__QUOTED_BYTES];
+			hoist__log(format, "%s: %s is not in the index; left out",
+				   shard->file->path,
+				   hoist__quoted(tensor->name, tensor->name_bytes, name));
 			continue;
 		}
 		size_t n = checkpoint->n_tensors++;
@@ -52,10 +55,14 @@ static int check_order(const hoist_checkpoint *checkpoint, bool *ret)
 		const struct hoist__entry *a = &checkpoint->tensors[checkpoint->by_name[i - 1]];
 		const struct hoist__entry *b = &checkpoint->tensors[checkpoint->by_name[i]];
 		int order = strcmp(a->tensor->name, b->tensor->name);
-		if (order == 0)
-			return hoist__fail(-EBADMSG, "tensor \"%.200s\" is in two files: %s and %s",
-					   a->tensor->name, checkpoint->files[a->file].file->path,
-					   checkpoint->files[b->file].file->path);
+		if (order == 0) {
+			char name[HOIST__QUOTED_BYTES];
+			return hoist__fail(
+				-EBADMSG, "tensor %s is in two files: %s and %s",
+				hoist__quoted(a->tensor->name, a->tensor->name_bytes, name),
+				checkpoint->files[a->file].file->path,
+				checkpoint->files[b->file].file->path);
+		}
 		*ret = order < 0;
 	}
 	return 0;

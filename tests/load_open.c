@@ -183,6 +183,10 @@ static void joined_files_are_of_one_format_and_their_names_differ(void)
 		       "b.safetensors is a file of the format \"safetensors\", but ");
 	write_gguf("b.safetensors", "a", 0, 0, 0);
 	expect_refused(support_folder(), -EBADMSG, "tensor \"a\" is in two files: ");
+	/* A name is no command to a terminal. */
+	write_gguf("a.safetensors", "a\x1b[2J", 0, 0, 0);
+	write_gguf("b.safetensors", "a\x1b[2J", 0, 0, 0);
+	expect_refused(support_folder(), -EBADMSG, "tensor \"a\\u001b[2J\" is in two files: ");
 	support_cleanup();
 }
 
