@@ -199,7 +199,7 @@ static int by_key(const void *left, const void *right)
 	return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
 }
 
-static int check_keys(struct hoist__json *json, const struct hoist__metadata_list *list)
+static int check_keys(const struct hoist__json *json, const struct hoist__metadata_list *list)
 {
 	const struct hoist__metadata_item **sorted = malloc(list->n * sizeof *sorted);
 	if (sorted == NULL)
@@ -220,12 +220,12 @@ static int check_keys(struct hoist__json *json, const struct hoist__metadata_lis
 	return err;
 }
 
-int hoist__metadata_finish(struct hoist__json *json, const struct hoist__metadata_list *list,
+int hoist__metadata_finish(const struct hoist__json *json, const struct hoist__metadata_list *list,
 			   struct hoist__metadata **ret, size_t *n)
 {
 	if (list->n == 0)
 		return 0;
-	int err = check_keys(json, list);
+	int err = json != NULL ? check_keys(json, list) : 0;
 	if (err < 0)
 		return err;
 	struct hoist__metadata *pairs = malloc(list->n * sizeof *pairs);

@@ -40,9 +40,10 @@ int hoist__keep_string(struct hoist__json *json, const char *what,
 int hoist__metadata_push(struct hoist__metadata_list *list, const struct hoist__metadata *pair,
 			 size_t at);
 
-/* The pairs in their order as an array from malloc (NULL if there are none).
+/* The pairs in their order as an array from malloc (NULL if there are none).  @json is for the
+ * message; NULL: keys may come twice.
  * Returns: 0; -EBADMSG a key comes twice; -ENOMEM. */
-int hoist__metadata_finish(struct hoist__json *json, const struct hoist__metadata_list *list,
+int hoist__metadata_finish(const struct hoist__json *json, const struct hoist__metadata_list *list,
 			   struct hoist__metadata **ret, size_t *n);
 void hoist__metadata_drop(struct hoist__metadata_list *list);
 

@@ -309,11 +309,9 @@ static int check_names(const struct walk *w)
 static int fill_manifest(struct walk *w)
 {
 	struct hoist__manifest *manifest = &w->box->manifest;
-	struct hoist__json where = {.file = w->file->zip.window.reader->name,
-				    .unit = "value"}; /* counts plain values */
 	int err = check_names(w);
 	if (err == 0)
-		err = hoist__metadata_finish(&where, &w->metadata, &manifest->metadata,
+		err = hoist__metadata_finish(NULL, &w->metadata, &manifest->metadata,
 					     &manifest->n_metadata);
 	manifest->data_offset = w->file->zip.directory_at;
 	if (err < 0 || w->n == 0)

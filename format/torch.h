@@ -16,7 +16,8 @@
  *     overlap; strides are kept.
  *
  * Texts, numbers and bools in dicts whose keys are all text become metadata under such a name, as
- * Python prints them: {"epoch": 3} is "epoch" = "3".  All else is passed over: None, numbers in
+ * Python prints them: {"epoch": 3} is "epoch" = "3"; a name may come twice, from {"a.b": 1} and from
+ * {"a": {"b": 2}}, and is then there twice.  All else is passed over: None, numbers in
  * lists, dtypes, devices, sizes, attributes of an OrderedDict (a state dict's _metadata).
  *
  * Refused: storages of a quantized type, views that conjugate or negate, sparse tensors, and

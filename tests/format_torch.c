@@ -268,7 +268,14 @@ Test(torch, plain_values_are_metadata)
 		cr_expect_str_eq(manifest->metadata[i].value, expected[i][1]);
 	}
 	hoist__manifest_destroy(manifest);
-	REFUSED("\x80\2}(" ONE("a") "K\1" ONE("a") "K\2u.", -EBADMSG, "the key \"a\" comes twice");
+	/* {"a.b": 1, "a": {"b": 2}}: no reason to refuse the tensors beside them. */
+	manifest = ACCEPTED("\x80\2}(X\3\0\0\0a.bK\1" ONE("a") "}" ONE("b") "K\2su.", NULL);
+	cr_assert_eq(manifest->n_metadata, 2);
+	for (size_t i = 0; i < 2; i++) {
+		cr_expect_str_eq(manifest->metadata[i].key, "a.b");
+		cr_expect_str_eq(manifest->metadata[i].value, i == 0 ? "1" : "2");
+	}
+	hoist__manifest_destroy(manifest);
 }
 
 /* --- what tries to be executed --- */
