@@ -176,6 +176,8 @@ static void answer(struct holder *holder, struct hoist__cache_message *m, int *f
 		break;
 	case HOIST__CACHE_DROP:
 		m->id = drop_path(holder, m->path);
+		if (m->path[0] == '\0')
+			holder->until = 0; /* nor is an image waited for that may come */
 		m->status = m->id > 0 ? 0 : -ENOENT;
 		break;
 	case HOIST__CACHE_N_OPS:
@@ -377,14 +379,14 @@ static int bind_in(int folder, int *ret)
 	return 0;
 }
 
-static bool somebody_answers(void)
+int hoist__cache_answers(void)
 {
 	struct hoist__cache_message m;
 	int err = hoist__cache_message_init(HOIST__CACHE_LIST, "", &m);
 	m.id = UINT64_MAX;
 	if (err == 0)
 		err = hoist__cache_ask(&m, -1, NULL);
-	return err == 0 || (err == -ENOENT && m.status == -ENOENT);
+	return err == -ENOENT && m.status == -ENOENT ? 0 : err;
 }
 
 /* Another holder may be ending: then its lock comes free. */
@@ -394,7 +396,7 @@ static int take_lock(int folder, int *ret)
 		int err = hoist__cache_lock(folder, HOIST__CACHE_HOLDER_LOCK, ret);
 		if (err != -EAGAIN)
 			return err;
-		if (somebody_answers())
+		if (hoist__cache_answers() == 0)
 			return -EEXIST;
 		(void)usleep(10000);
 	}

@@ -149,6 +149,14 @@ static int make_and_publish(struct adding *adding, hoist_image **ret)
 	return err;
 }
 
+/* Who has nobody to give an image to does not load one first.  A holder that was started waits for
+ * an image some seconds; if it has ended by the time there is one, another is started. */
+static int find_holder(const hoist_cache_options *options)
+{
+	int err = hoist__cache_answers();
+	return err == -ENOENT || err == -EPIPE ? hoist__cache_start(options->holder) : err;
+}
+
 /* With the lock of this path. */
 static int add(struct adding *adding, hoist_image **ret)
 {
@@ -162,7 +170,9 @@ static int add(struct adding *adding, hoist_image **ret)
 			hoist_image_close(image);
 		return 0;
 	}
-	int err = make_and_publish(adding, ret);
+	int err = find_holder(adding->options);
+	if (err == 0)
+		err = make_and_publish(adding, ret);
 	hoist__memory_file_close(&adding->file);
 	hoist__image_key_free(&adding->key);
 	hoist_checkpoint_close(adding->checkpoint);

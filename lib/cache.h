@@ -117,6 +117,9 @@ int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd);
 /* @listener and @lock are taken over.  Ends the process. */
 void hoist__cache_serve(int folder, int listener) __attribute__((noreturn));
 
+/* Returns: 0, a holder answers; -ENOENT, -EPIPE there is none; -EPERM, -EBADMSG and the like. */
+int hoist__cache_answers(void);
+
 /* Runs the program (NULL: see hoist_cache_options.holder) until a holder answers. */
 int hoist__cache_start(const char *program);
 

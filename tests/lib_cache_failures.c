@@ -76,6 +76,14 @@ unsigned long __wrap_getauxval(unsigned long type)
 	return is_secure && type == AT_SECURE ? 1 : __real_getauxval(type);
 }
 
+static int no_load(void *context, uint64_t done, uint64_t total)
+{
+	(void)context;
+	fprintf(stderr, "%llu of %llu bytes were loaded, for nobody\n", (unsigned long long)done,
+		(unsigned long long)total);
+	exit(1);
+}
+
 /* A `hoist` that whoever sets $PATH put there is run by an ordinary program alone. */
 static void run_path(void)
 {
@@ -94,11 +102,12 @@ static void run_path(void)
 	FILE *file = fopen(program, "w");
 	CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
 	OK(chmod(program, 0700));
+	const hoist_cache_options options = {.size = sizeof options, .progress = no_load};
 	is_secure = true;
-	REFUSED(hoist_cache_add(model, NULL, NULL), -ENOENT, HOIST_BINDIR "/hoist");
+	REFUSED(hoist_cache_add(model, &options, NULL), -ENOENT, HOIST_BINDIR "/hoist");
 	CHECK(access(trace, F_OK) != 0);
 	is_secure = false;
-	CHECK(hoist_cache_add(model, NULL, NULL) == -ECHILD);
+	CHECK(hoist_cache_add(model, &options, NULL) == -ECHILD);
 	CHECK(access(trace, F_OK) == 0);
 }
 
