@@ -250,8 +250,21 @@ int hoist__lazy_wait(struct hoist__lazy *lazy, uint64_t timeout_ns)
 	return err;
 }
 
+/* In a child of fork the lock may be a thread's that is not there. */
+static int error_in_child(const struct hoist__lazy *lazy)
+{
+	if (atomic_load(&lazy->xplain))
+		return outcome(lazy); /* nobody changes it any more */
+	return hoist__fail(-ESTALE,
+			   "memory that is filled when touched is process %d's, which forked this "
+			   "one before all of it was there",
+			   (int)lazy->pid);
+}
+
 int hoist__lazy_error(struct hoist__lazy *lazy)
 {
+	if (lazy->pid != getpid())
+		return error_in_child(lazy);
 	pthread_mutex_lock(&lazy->mutex);
 	int err = outcome(lazy);
 	pthread_mutex_unlock(&lazy->mutex);

@@ -78,7 +78,8 @@ void hoist__lazy_progress(struct hoist__lazy *lazy, uint64_t *done, uint64_t *to
 int hoist__lazy_wait(struct hoist__lazy *lazy, uint64_t timeout_ns);
 
 /* What filling has met so far, with the first text.
- * Returns: 0; -ENODATA a file shrank; -EBADMSG it was written to; -EIO and the like. */
+ * Returns: 0; -ENODATA a file shrank; -EBADMSG it was written to; -EIO and the like; -ESTALE in a
+ *   child that does not have the memory. */
 int hoist__lazy_error(struct hoist__lazy *lazy);
 
 /* Nobody may use the memory any more.  Takes NULL. */

@@ -411,6 +411,7 @@ static void once_filled_it_is_plain_memory(void)
 		if (child == 0) {
 			NEEDED(data[7 * MIB] == byte_at(7 * MIB + 100));
 			data[7 * MIB]++;
+			NEEDED(hoist__lazy_error(lazy) == 0);
 			hoist__lazy_close(lazy);
 			_exit(is_mapped(data));
 		}
@@ -477,12 +478,37 @@ static void a_child_does_not_have_it(void)
 	NEEDED(child >= 0);
 	if (child == 0) {
 		NEEDED(touch(data) == -SIGSEGV && touch(data + 5 * MIB) == -SIGSEGV);
+		NEEDED(hoist__lazy_error(lazy) == -ESTALE);
 		hoist__lazy_close(lazy);
 		_exit(0);
 	}
 	int status;
 	NEEDED(waitpid(child, &status, 0) == child && status == 0);
 	same(data, 0, 8 * MIB);
+	hoist__lazy_close(lazy);
+	hoist__file_close(file);
+}
+
+/* Its threads may have any lock at that moment: a child takes none. */
+static void a_child_asks_for_errors(void)
+{
+	if (UNDER_TSAN)
+		return;
+	struct hoist__file *file = new_file(64 * MIB);
+	unsigned char *data;
+	struct hoist__lazy *lazy = open_one(file, 0, 64 * MIB, &data);
+	hoist__lazy_want(lazy, 0, 64 * MIB);
+	for (int i = 0; i < 30; i++) {
+		pid_t child = fork();
+		NEEDED(child >= 0);
+		if (child == 0) {
+			alarm(20);
+			int err = hoist__lazy_error(lazy);
+			_exit(err != 0 && err != -ESTALE);
+		}
+		int status;
+		NEEDED(waitpid(child, &status, 0) == child && status == 0);
+	}
 	hoist__lazy_close(lazy);
 	hoist__file_close(file);
 }
@@ -724,6 +750,7 @@ int main(void)
 	CASE(wanting_can_be_cancelled);
 	CASE(closing_early_leaves_nothing);
 	CASE(a_child_does_not_have_it);
+	CASE(a_child_asks_for_errors);
 	CASE(what_is_given_back_is_read_again);
 	CASE(a_bad_place_on_the_disk);
 	CASE(nothing_is_to_be_had);
