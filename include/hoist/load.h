@@ -18,6 +18,16 @@
  * Driving: a load has a thread of its own, or, with HOIST_LOAD_CALLER_DRIVEN, no
  * thread, and the caller calls hoist_load_step() until it is done.
  *
+ * Maps (HOIST_IO_MAP, HOIST_IO_LAZY; doc/maps.md): without POPULATE the load ends before anything
+ * is read, and what fails later has no call to say so.  A page that cannot be read is SIGBUS to
+ * who touches it.  So is one that its file no longer has because it shrank: in a map even if it was
+ * read or written before; in lazy memory only what was not there yet.  With POPULATE such failures
+ * are the load's, as far as they are there by then.  Of lazy memory, hoist_load_tensor() and
+ * hoist_load_buffer() return the first one met since: -ENODATA, -EBADMSG (the file was written to),
+ * -EIO.  What is written to a file in place may be seen, in parts; what replaces it by rename is
+ * not.  fork: a child has maps; lazy memory once all of it is filled, before that a touch is
+ * SIGSEGV.  Report: all is mapped_bytes; io_reason says which map, and why not the one asked for.
+ *
  * Threads: every function may be called from any thread; steps of one load must
  * not overlap.  Failures travel in the load: hoist_load_wait() gives the first
  * one, with its text in the calling thread's hoist_error().
@@ -65,8 +75,8 @@ enum hoist_map {
 };
 
 #define HOIST_LOAD_CALLER_DRIVEN 1u
-#define HOIST_LOAD_POPULATE 2u   /* MAP, LAZY: reads everything ahead, with progress; done when the
-				  * load is */
+#define HOIST_LOAD_POPULATE 2u   /* MAP: reads everything into the page cache and maps it in; LAZY:
+				  * into the memory.  With progress; done when the load is */
 #define HOIST_LOAD_DROP_CACHE 4u /* at the end nothing of the files that were read is left in the
 				  * page cache, even what was there before */
 #define HOIST_LOAD_DIGEST 8u     /* computes an XXH3-128 of each tensor's bytes, as they are in the
