@@ -37,9 +37,12 @@ static int fail(const struct literal *l, int err, size_t at, const char *format,
 /* The next byte that is no space, or '\0' at the end. */
 static char peek(struct literal *l)
 {
-	while (l->at < l->n && strchr(" \t\r\n", l->text[l->at]) != NULL && l->text[l->at] != '\0')
-		l->at++;
-	return l->at < l->n ? l->text[l->at] : '\0';
+	for (; l->at < l->n; l->at++) {
+		char c = l->text[l->at];
+		if (c != ' ' && c != '\n' && c != '\t' && c != '\r')
+			return c;
+	}
+	return '\0';
 }
 
 static bool take(struct literal *l, char c)
@@ -137,9 +140,13 @@ static int read_dtype(struct literal *l, hoist_dtype *ret)
 		return fail_dtype(l, at, descr, n, "is none that hoist has");
 	memcpy(code, descr, n);
 	code[n] = '\0';
+	char order = strchr("<>|=", code[0]) != NULL ? code[0] : '\0';
+	const char *kind = order != '\0' ? code + 1 : code;
+	hoist_dtype dtype = lookup(kind);
 	/* The name of one, as NumPy reads it too; packed ones are not packed there. */
-	if (hoist_dtype_from_numpy(code, ret) == 0 && hoist_dtype_bits(*ret) >= 8)
-		return 0;
+	if (dtype == HOIST_DTYPE_INVALID && hoist_dtype_from_numpy(code, &dtype) == 0 &&
+	    hoist_dtype_bits(dtype) < 8)
+		dtype = HOIST_DTYPE_INVALID;
 	if (strcmp(code, "<V2") == 0) {
 		*ret = HOIST_BF16;
 		return 0;
@@ -148,9 +155,6 @@ static int read_dtype(struct literal *l, hoist_dtype *ret)
 		return fail_dtype(l, at, descr, n,
 				  "is what NumPy leaves of any small dtype of ml_dtypes; save "
 				  ".view('uint8') or a safetensors file");
-	char order = strchr("<>|=", code[0]) != NULL ? code[0] : '\0';
-	const char *kind = order != '\0' ? code + 1 : code;
-	hoist_dtype dtype = lookup(kind);
 	if (dtype == HOIST_DTYPE_INVALID)
 		return fail_dtype(l, at, descr, n, why_refused(kind[0]));
 	if (order == '>' && hoist_dtype_bits(dtype) > 8)

@@ -281,20 +281,28 @@ static int by_name(const void *left, const void *right)
 			  : (a->name_bytes > b->name_bytes) - (a->name_bytes < b->name_bytes);
 }
 
+/* Most archives are in order already, of one thing or of both. */
+static void sort(struct hoist__zip *zip, int (*compare)(const void *, const void *))
+{
+	size_t i = 1;
+	while (i < zip->n && compare(&zip->entries[i - 1], &zip->entries[i]) <= 0)
+		i++;
+	if (i < zip->n)
+		qsort(zip->entries, zip->n, sizeof *zip->entries, compare);
+}
+
 /* Where each must end; then the order that hoist__zip_find() needs. */
 static int arrange(struct hoist__zip *zip)
 {
 	struct hoist__zip_entry *entries = zip->entries;
-	if (zip->n > 1)
-		qsort(entries, zip->n, sizeof *entries, by_header);
+	sort(zip, by_header);
 	for (size_t i = 0; i < zip->n; i++) {
 		entries[i].end = i + 1 < zip->n ? entries[i + 1].header : zip->directory_at;
 		if (entries[i].end - entries[i].header <
 		    LOCAL_BYTES + entries[i].name_bytes + entries[i].bytes)
 			return fail_entry(zip, &entries[i], "it overlaps the one behind it");
 	}
-	if (zip->n > 1)
-		qsort(entries, zip->n, sizeof *entries, by_name);
+	sort(zip, by_name);
 	for (size_t i = 1; i < zip->n; i++)
 		if (by_name(&entries[i - 1], &entries[i]) == 0)
 			return fail_entry(zip, &entries[i], "its name comes twice");
@@ -326,10 +334,11 @@ static int read_directory(struct hoist__zip *zip, const struct ending *ending)
 				  "(byte %llu)",
 				  zip->file, bytes - at, n,
 				  (unsigned long long)(zip->directory_at + at));
-	return err == 0 ? arrange(zip) : err;
+	return err;
 }
 
-int hoist__zip_open(const struct hoist__reader *reader, struct hoist__zip *zip)
+/* Entries as they come. */
+static int read_entries(const struct hoist__reader *reader, struct hoist__zip *zip)
 {
 	struct ending ending = {.at = 0};
 	zip->entries = NULL;
@@ -341,8 +350,14 @@ int hoist__zip_open(const struct hoist__reader *reader, struct hoist__zip *zip)
 	zip->window.n = 0;
 	(void)hoist__file_quoted(reader->name, zip->file);
 	int err = read_end(zip, &ending);
+	return err == 0 ? read_directory(zip, &ending) : err;
+}
+
+int hoist__zip_open(const struct hoist__reader *reader, struct hoist__zip *zip)
+{
+	int err = read_entries(reader, zip);
 	if (err == 0)
-		err = read_directory(zip, &ending);
+		err = arrange(zip);
 	if (err < 0)
 		hoist__zip_close(zip);
 	return err;
@@ -355,4 +370,22 @@ void hoist__zip_close(struct hoist__zip *zip)
 	zip->entries = NULL;
 	zip->directory = NULL;
 	zip->n = 0;
+}
+
+int hoist__zip_is_torch(const struct hoist__reader *reader, bool *ret)
+{
+	static const char suffix[] = "/data.pkl";
+	const size_t n = sizeof suffix - 1;
+	struct hoist__zip zip;
+	bool found = false;
+	int err = read_entries(reader, &zip);
+	for (size_t i = 0; err == 0 && i < zip.n; i++) {
+		const struct hoist__zip_entry *entry = &zip.entries[i];
+		found = found || (entry->name_bytes > n &&
+				  memcmp(entry->name + entry->name_bytes - n, suffix, n) == 0);
+	}
+	hoist__zip_close(&zip);
+	if (err == 0)
+		*ret = found;
+	return err;
 }

@@ -140,22 +140,3 @@ int hoist__zip_data(struct hoist__zip *zip, const struct hoist__zip_entry *entry
 		*ret = data;
 	return err;
 }
-
-int hoist__zip_is_torch(const struct hoist__reader *reader, bool *ret)
-{
-	static const char suffix[] = "/data.pkl";
-	const size_t n = sizeof suffix - 1;
-	struct hoist__zip zip;
-	int err = hoist__zip_open(reader, &zip);
-	if (err < 0)
-		return err;
-	*ret = false;
-	for (size_t i = 0; i < zip.n; i++) {
-		const struct hoist__zip_entry *entry = &zip.entries[i];
-		if (entry->name_bytes > n &&
-		    memcmp(entry->name + entry->name_bytes - n, suffix, n) == 0)
-			*ret = true;
-	}
-	hoist__zip_close(&zip);
-	return 0;
-}

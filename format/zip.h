@@ -86,7 +86,7 @@ int hoist__zip_data(struct hoist__zip *zip, const struct hoist__zip_entry *entry
 
 /* Is this archive one of PyTorch's: has it an entry FOLDER/data.pkl?  If not, it can only be one of
  * NumPy's.
- * Returns: 0; as hoist__zip_open(). */
+ * Returns: 0; what reading the directory says: how its entries lie is not looked at. */
 int hoist__zip_is_torch(const struct hoist__reader *reader, bool *ret);
 
 #endif
