@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The threads engine and the populator under load; plain C, so that TSan sees them.
+/* The engines and the populator under load; plain C, so that TSan sees them.
  * HOIST_TEST_SEED repeats a run. */
 #include "config.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "io-helpers.h"
@@ -45,6 +47,8 @@ static unsigned submit_some(struct load *load, struct hoist__request **idle, uns
 			.bytes = BLOCK,
 			.need = 1,
 			.direct = direct,
+			.hot = !direct && random_below(2) == 0,
+			.drop = random_below(4) == 0,
 			.buffer = -1,
 		};
 		request->need = hoist__min_u64(BLOCK, load->file->bytes - request->offset);
@@ -97,28 +101,46 @@ static void *drive(void *argument)
 	return NULL;
 }
 
-/* Each round is driven by another thread. */
-static void engine_under_load(void)
+static atomic_bool waking;
+
+static void *wake(void *engine)
+{
+	struct timespec time = {.tv_nsec = 200000};
+	while (atomic_load(&waking)) {
+		hoist__engine_wake(engine);
+		(void)nanosleep(&time, NULL);
+	}
+	return NULL;
+}
+
+/* Each round is driven by another thread, while somebody wakes it. */
+static void engine_under_load(enum hoist__engine_kind kind, unsigned flags)
 {
 	struct load load = {.file = new_file(1000001)};
 	load.memory = new_memory(DEPTH * BLOCK);
-	struct hoist__engine_options options = {.kind = HOIST__ENGINE_THREADS,
+	struct hoist__engine_options options = {.kind = kind,
 						.depth = DEPTH + DEPTH / 2,
 						.n_threads = 6,
-						.shared = true};
+						.shared = true,
+						.flags = flags};
 	NEEDED(hoist__engine_create(&options, &load.engine) == 0);
-	for (int round = 0; round < 6; round++) {
+	pthread_t waker;
+	atomic_store(&waking, true);
+	NEEDED(pthread_create(&waker, NULL, wake, load.engine) == 0);
+	for (int round = 0; round < 3; round++) {
 		pthread_t thread;
 		NEEDED(pthread_create(&thread, NULL, drive, &load) == 0);
 		pthread_join(thread, NULL);
 	}
+	atomic_store(&waking, false);
+	pthread_join(waker, NULL);
 	hoist__engine_destroy(load.engine);
 	/* And destroyed in the middle of its work. */
-	for (int round = 0; round < 20; round++) {
+	for (int round = 0; round < 10; round++) {
 		struct hoist__request *idle[DEPTH];
 		for (unsigned i = 0; i < DEPTH; i++)
 			idle[i] = &load.requests[i];
-		load.engine = new_engine(HOIST__ENGINE_THREADS, DEPTH, false);
+		load.engine = new_engine(kind, DEPTH, false);
 		(void)submit_some(&load, idle, DEPTH);
 		hoist__engine_destroy(load.engine);
 	}
@@ -135,7 +157,7 @@ static void hot_pieces(enum hoist__engine_kind kind)
 	struct hoist__file *file = new_file(HOT_BYTES);
 	unsigned char *memory = new_memory(N_HOT * HOT_BYTES);
 	struct hoist__engine *engine = new_engine(kind, N_HOT, false);
-	for (int round = 0; round < 12; round++) {
+	for (int round = 0; round < 6; round++) {
 		struct hoist__request requests[N_HOT], *batch[N_HOT];
 		for (unsigned i = 0; i < N_HOT; i++) {
 			size_t bytes = 1 + random_below(HOT_BYTES);
@@ -204,10 +226,13 @@ int main(void)
 	if (given != NULL)
 		seed = strtoull(given, NULL, 0);
 	printf("HOIST_TEST_SEED=%llu\n", (unsigned long long)seed);
-	engine_under_load();
+	engine_under_load(HOIST__ENGINE_THREADS, 0);
 	hot_pieces(HOIST__ENGINE_THREADS);
-	if (hoist__uring_probe(NULL, 0) == 0)
+	if (hoist__uring_probe(NULL, 0) == 0) {
+		engine_under_load(HOIST__ENGINE_URING, 0);
+		engine_under_load(HOIST__ENGINE_URING, HOIST__ENGINE_SQPOLL);
 		hot_pieces(HOIST__ENGINE_URING);
+	}
 	populator_ahead_of_its_reader();
 	return 0;
 }
