@@ -25,18 +25,19 @@ static void print_reason(const char *what, const char *reason)
 	(void)putchar('\n');
 }
 
-static void print_report(const hoist_load_report *report, bool verified)
+static void print_report(const hoist_load_report *report, const struct args *args)
 {
 	struct text a, b, c;
 	double seconds = seconds_of(report->ns);
+	bool all_read = report->mapped_bytes == 0 || (args->load.flags & HOIST_LOAD_POPULATE) != 0;
 	(void)printf("loaded    %s tensor%s, %s bytes (%s)\n", format_count(report->n_tensors, &a),
 		     report->n_tensors == 1 ? "" : "s", format_count(report->bytes, &b),
 		     format_bytes(report->bytes, &c));
 	(void)printf("to        %s%s\n", report->device,
 		     report->emulated ? " (emulated: no real device was used)" : "");
 	(void)printf("took      %s, %s, %s of CPU time\n", format_seconds(seconds, &a),
-		     report->mapped_bytes == 0 ? format_rate(rate_of(report->bytes, seconds), &b)
-					       : "what is mapped is read when it is touched",
+		     all_read ? format_rate(rate_of(report->bytes, seconds), &b)
+			      : "what is mapped is read when it is touched",
 		     format_seconds(seconds_of(report->cpu_ns), &c));
 	(void)fputs("engine    ", stdout);
 	print_reason(report->engine, report->engine_reason);
@@ -48,7 +49,7 @@ static void print_report(const hoist_load_report *report, bool verified)
 		     format_bytes(report->staging_peak_bytes, &a),
 		     format_bytes(report->pinned_peak_bytes, &b),
 		     format_bytes(report->budget_bytes, &c));
-	if (verified)
+	if (args->verify)
 		(void)printf("verified  every byte equals the files'\n");
 }
 
@@ -82,7 +83,7 @@ static int load_cached(const struct args *args)
 	if (status == STATUS_OK && args->json)
 		status = print_json(&report, false);
 	else if (status == STATUS_OK)
-		print_report(&report, false);
+		print_report(&report, args);
 	return status;
 }
 
@@ -116,7 +117,7 @@ int cmd_load(const struct args *args)
 	if (status == STATUS_OK && args->json)
 		status = print_json(&op.report, args->verify);
 	else if (status == STATUS_OK)
-		print_report(&op.report, args->verify);
+		print_report(&op.report, args);
 	operation_close(&op);
 	return status;
 }
