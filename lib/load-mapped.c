@@ -80,7 +80,7 @@ static int check_options(const struct hoist_load *load)
 	if (load->options.memory != NULL)
 		return hoist__fail(-EINVAL, "what is mapped does not go to memory of the caller's: "
 					    "read it (io AUTO)");
-	if ((load->options.flags & (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)) != 0)
+	if ((load->options.flags & HOIST__LOAD_DIGESTS) != 0)
 		return hoist__fail(-EINVAL, "digests are made while bytes are read, which maps are "
 					    "not");
 	return 0;

@@ -15,7 +15,7 @@ static int own_stream(struct hoist__target *target)
 	return hoist_stream_create(target->device, &target->stream);
 }
 
-/* The device asked for, by itself or by its stream or its memory. */
+/* The device asked for, by itself or by its stream. */
 static int take_first(struct hoist_load *load, const hoist_load_options *o)
 {
 	struct hoist__target *first = &load->targets[0];

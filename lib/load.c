@@ -14,7 +14,6 @@
 #include "lib/objects.h"
 
 #define DEFAULT_TENSOR_ALIGN 256
-#define MAX_TENSOR_ALIGN HOIST__LOAD_MAX_ALIGN
 #define MAX_DEPTH 4096u
 
 /* --- start --- */
@@ -55,10 +54,7 @@ static int check_lists(const hoist_load_options *o)
 			return hoist__fail(-EINVAL, "tensors[%zu] is NULL", i);
 	if (o->n_slices > 0 && o->slices == NULL)
 		return hoist__fail(-EINVAL, "n_slices is %zu, but slices is NULL", o->n_slices);
-	for (size_t i = 0; i < o->n_slices; i++)
-		if (o->slices[i].tensor == NULL)
-			return hoist__fail(-EINVAL, "slices[%zu].tensor is NULL", i);
-	if (o->n_slices > 0 && (o->flags & (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)) != 0)
+	if (o->n_slices > 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
 		return hoist__fail(-EINVAL, "digests are of whole tensors: load without slices, or "
 					    "without DIGEST and VERIFY");
 	if (o->n_replicas > 0 && o->replicas == NULL)
@@ -74,10 +70,10 @@ static int check_options(const hoist_load_options *o)
 		err = check_lists(o);
 	if (err < 0)
 		return err;
-	if (o->tensor_align > MAX_TENSOR_ALIGN ||
+	if (o->tensor_align > HOIST__LOAD_MAX_ALIGN ||
 	    (o->tensor_align != 0 && !hoist__is_power_of_two(o->tensor_align)))
 		return hoist__fail(-EINVAL, "tensor_align is %zu; it is a power of two up to %d",
-				   o->tensor_align, MAX_TENSOR_ALIGN);
+				   o->tensor_align, HOIST__LOAD_MAX_ALIGN);
 	if (o->stream != NULL && o->device != NULL && hoist_stream_device(o->stream) != o->device)
 		return hoist__fail(-EINVAL, "the stream belongs to %s, the load goes to %s",
 				   hoist_device_spec(hoist_stream_device(o->stream)),
@@ -130,14 +126,14 @@ static int prepare(struct hoist_load *load, const hoist_load_options *o)
 		err = make_plan(load, o);
 	if (err == 0)
 		err = list_files(load);
-	if (err == 0 && (o->flags & (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)) != 0)
+	if (err == 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
 		err = hoist__digests_create(load);
 	if (err == 0)
 		err = hoist__load_allocate(load);
 	return err;
 }
 
-/* Locks, and a condition on the monotonic clock is not needed: waits have no limit. */
+/* Locks, and a condition of any clock: waits have no limit. */
 static int init_locks(struct hoist_load *load)
 {
 	int err = pthread_mutex_init(&load->lock, NULL);

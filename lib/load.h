@@ -56,6 +56,8 @@
 
 #define HOIST__LOAD_MAX_ALIGN 4096 /* of tensors on a device */
 
+#define HOIST__LOAD_DIGESTS (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)
+
 enum hoist__phase {
 	HOIST__PHASE_READY,
 	HOIST__PHASE_RUNNING,

@@ -12,6 +12,10 @@
  * that disk and bus work at the same time.  The load's buffers are views of one
  * allocation.  Nothing is handed out before the whole load has succeeded.
  *
+ * Tensors that are the same bytes of a file (tied weights) share their memory, on any device, and
+ * are read once.  Others that overlap in their file each have their own, but where they are read
+ * straight into host memory, or mapped: there they overlap, too.
+ *
  * The staging memory is bounded by a Budget, whatever the checkpoint's size; a
  * load that must wait for bytes of a shared budget waits.
  *
@@ -63,15 +67,15 @@ enum hoist_io {
 			      * A device is never fed from a map: its bytes are read through
 			      * the page cache */
 	HOIST_IO_LAZY = 4    /* host: memory of its own in huge pages, filled when it is touched
-			      * (userfaultfd); what the kernel does not allow becomes MAP, and the
-			      * report says why */
+			      * (userfaultfd), never written back; what the kernel does not allow
+			      * becomes MAP, and the report says why.  To a device: as MAP */
 };
 
 /* What a write to a mapped buffer does. */
 enum hoist_map {
 	HOIST_MAP_COPY_ON_WRITE = 0, /* it is private */
 	HOIST_MAP_READ_ONLY = 1,     /* buffers are read-only */
-	HOIST_MAP_READ_WRITE = 2     /* it is the file's */
+	HOIST_MAP_READ_WRITE = 2     /* it is the file's; not with LAZY */
 };
 
 #define HOIST_LOAD_CALLER_DRIVEN 1u
@@ -87,7 +91,8 @@ enum hoist_map {
 #define HOIST_LOAD_SQPOLL 32u    /* io_uring: a kernel thread submits; burns a CPU meanwhile */
 #define HOIST_LOAD_IOPOLL 64u    /* io_uring: direct reads are polled for, where the driver can */
 
-/* Part of a tensor along one axis. */
+/* Part of a tensor along one axis.  Not of a tensor that has strides in its file; of types smaller
+ * than a byte, and of blocks, what begins and ends between two bytes or blocks. */
 typedef struct hoist_load_slice {
 	const char *tensor; /* a name, or a glob: of which tensors */
 	int axis;           /* -rank..rank-1 */
@@ -113,29 +118,36 @@ typedef struct hoist_load_options {
 				     * tensor, whatever it holds */
 	size_t n_tensors;
 	unsigned flags;
-	size_t tensor_align;  /* device: tensors begin at multiples of this, a power of two
-			       * up to 4096; 0: 256.  Host: as in the file, if possible */
+	size_t tensor_align;  /* tensors begin at multiples of this, a power of two up to 4096; 0:
+			       * 256.  Host: only converted ones and slices; others as in the file,
+			       * to the page */
 	const hoist_load_slice *slices; /* only these parts are read; several may name a tensor,
 					 * of different axes */
 	size_t n_slices;
 	hoist_dtype dtype;    /* f32, f16 or bf16: tensors of these three are converted to it while
 			       * they are staged; 0: none is */
-	enum hoist_map map;   /* MAP */
+	enum hoist_map map;   /* MAP, LAZY */
 	hoist_device *const *replicas; /* further devices that get the same bytes, each read once;
 					* see hoist_load_replica() */
 	size_t n_replicas;
-	hoist_memory *memory; /* where the destination is allocated, memory of `device`; NULL: the
-			       * device's own */
+	hoist_memory *memory; /* where the destination is allocated: memory of `device`, or, for the
+			       * CPU, any that it can access; it must give blocks aligned to 4096
+			       * bytes (the file system's blocks, if they are larger).  Replicas
+			       * take their devices' own.  NULL: the device's own */
 	size_t chunk_bytes;   /* of one read, a multiple of 4096 up to 1 GiB, or 0: chosen for the
-			       * file system and the way */
+			       * file system and the way.  Less where the budget has no room, more
+			       * where the file system's blocks or a conversion need it */
 	unsigned depth;       /* reads in flight, up to 4096; 0: chosen */
 } hoist_load_options;
 
 /* Starts loading.  @options NULL: everything to the CPU.
- * Returns: 0; -EINVAL; -ENOENT if a pattern of options->tensors matches nothing
- *   (the text names it); -ENODATA VERIFY, but the checkpoint holds no digests; -ENOMEM, -ENOSPC for
- *   the destination; -ENODEV, -EREMOTEIO.  What the load needs while it runs is taken when it
- *   runs. */
+ * Returns: 0; -EINVAL (an option out of its range; a slice that its tensor does not have; DIGEST or
+ *   VERIFY with slices or maps; maps with `memory`; LAZY with READ_WRITE; a stream or memory of
+ *   another device; a replica given twice); -ENOTSUP (maps that convert; replicas of a CPU, or of
+ *   another API); -ENOENT if a pattern of options->tensors, or of a slice, matches nothing (the text
+ *   names it); -ENODATA VERIFY, but the checkpoint holds no digests; -EOVERFLOW; -ENOMEM, -ENOSPC
+ *   for the destination; -ENODEV, -EREMOTEIO.  Maps: also -ENODATA a file has shrunk; READ_WRITE:
+ *   -EACCES, -EROFS, -EPERM, -ETXTBSY.  What the load needs while it runs is taken when it runs. */
 HOIST_API int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
 			       hoist_load **ret);
 
@@ -146,13 +158,13 @@ HOIST_API int hoist_load_step(hoist_load *load, uint64_t timeout_ns);
 
 /* Waits for the end (a caller-driven load is driven to it).
  * Returns: 0, every byte has arrived; or the first failure: -ECANCELED; -EBADMSG a
- *   file changed meanwhile; -ENODATA it shrank; -EIO and the like; -EREMOTEIO; -EDQUOT
+ *   file changed meanwhile, or VERIFY found a tensor damaged (the text says which); -ENODATA it shrank; -EIO and the like; -EREMOTEIO; -EDQUOT
  *   the budget is below the least that works; -ENOMEM, -EPERM memory that cannot
  *   be had or pinned, or io_uring refused where nothing else would do. */
 HOIST_API int hoist_load_wait(hoist_load *load);
 
 /* Asks the load to end soon; hoist_load_wait() then gives -ECANCELED unless it
- * had already ended.  Does not block. May be called from any thread. */
+ * had already ended, or failed.  Does not block. May be called from any thread. */
 HOIST_API void hoist_load_cancel(hoist_load *load);
 
 /* Bytes that have arrived, and bytes in all.  Any time, from any thread. */
@@ -179,7 +191,7 @@ HOIST_API int hoist_load_digest(hoist_load *load, size_t index, unsigned char re
 
 typedef struct hoist_load_report {
 	size_t size;             /* in: sizeof(hoist_load_report) */
-	uint64_t bytes;          /* of the selected tensors */
+	uint64_t bytes;          /* of the selected tensors in their files, tied ones once */
 	uint64_t n_tensors;
 	uint64_t ns;             /* from start to end */
 	uint64_t cpu_ns;         /* of the whole process meanwhile, user + system */
@@ -202,7 +214,8 @@ typedef struct hoist_load_report {
  * Returns: 0; -EINVAL for a bad size; -EAGAIN not done yet. */
 HOIST_API int hoist_load_get_report(hoist_load *load, hoist_load_report *report);
 
-/* Takes NULL.  Cancels if need be and waits; buffers that were handed out live on. */
+/* Takes NULL.  Cancels if need be and waits; buffers that were handed out live on.  In a child of
+ * fork it does nothing. */
 HOIST_API void hoist_load_destroy(hoist_load *load);
 
 HOIST_END
