@@ -48,7 +48,7 @@ struct hoist__metadata {
 struct hoist__manifest {
 	size_t n_tensors;
 	struct hoist__tensor *tensors;
-	size_t *by_name; /* indices of tensors in the order of strcmp(), or NULL: not sorted yet */
+	size_t *by_name; /* indices of tensors in the order of strcmp(); NULL without tensors */
 	size_t n_metadata;
 	struct hoist__metadata *metadata; /* in the header's order; GGUF's values as text, arrays
 					   * as JSON */
@@ -212,14 +212,10 @@ struct hoist__index {
 int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
 		       struct hoist__index **ret);
 
-/* The entry of a tensor, or NULL. O(log n). */
-const struct hoist__index_entry *hoist__index_find(const struct hoist__index *index,
-						   const char *tensor);
-
 /* Does shard @f, whose content is @manifest, hold every tensor that the index says it does?
  * named[t] becomes true for each of its tensors that is one of them; that others are there as well
  * is no error.
- * Returns: 0; -EBADMSG naming index, shard and tensor; -ENOMEM. */
+ * Returns: 0; -EBADMSG naming index, shard and tensor. */
 int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t f,
 		       const struct hoist__manifest *manifest, bool *named);
 

@@ -355,63 +355,36 @@ int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
 	return err;
 }
 
-static int name_to_entry(const void *name, const void *entry)
-{
-	return strcmp(name, ((const struct hoist__index_entry *)entry)->tensor);
-}
-
-const struct hoist__index_entry *hoist__index_find(const struct hoist__index *index,
-						   const char *tensor)
-{
-	if (index->n_entries == 0)
-		return NULL;
-	return bsearch(tensor, index->entries, index->n_entries, sizeof *index->entries,
-		       name_to_entry);
-}
-
-/* Marks the tensors that the index says are in this file, and counts them.  Both have an order by
- * name, so that this is one walk; without it, each is looked up. */
+/* Marks the tensors that the index says are in this file.  Both have an order by name, so that this
+ * is one walk.  Returns the place in of_file of the first that is not there; first[f + 1]: none. */
 static size_t mark_named(const struct hoist__index *index, size_t f,
 			 const struct hoist__manifest *manifest, bool *named)
 {
-	size_t count = 0;
-	size_t i = index->first[f];
 	const size_t end = index->first[f + 1];
+	size_t missing = end;
+	size_t i = index->first[f];
 	for (size_t j = 0; j < manifest->n_tensors; j++) {
-		const size_t t = manifest->by_name != NULL ? manifest->by_name[j] : j;
-		const char *name = manifest->tensors[t].name;
-		if (manifest->by_name == NULL) {
-			const struct hoist__index_entry *entry = hoist__index_find(index, name);
-			named[t] = entry != NULL && entry->file == f;
-		} else {
-			int order = 1;
-			while (i < end &&
-			       (order = strcmp(index->entries[index->of_file[i]].tensor, name)) < 0)
-				i++;
-			named[t] = i < end && order == 0;
+		const size_t t = manifest->by_name[j];
+		int order = 1;
+		for (; i < end; i++) {
+			order = strcmp(index->entries[index->of_file[i]].tensor,
+				       manifest->tensors[t].name);
+			if (order >= 0)
+				break;
+			missing = missing < i ? missing : i;
 		}
-		count += named[t];
+		named[t] = i < end && order == 0;
+		i += named[t];
 	}
-	return count;
+	return missing < i ? missing : i;
 }
 
-/* Names the first tensor that the index says is there, and is not. */
-static int fail_missing(const struct hoist__index *index, const char *index_file, size_t f,
-			const struct hoist__manifest *manifest)
+int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t f,
+		       const struct hoist__manifest *manifest, bool *named)
 {
-	bool *found = calloc(index->n_entries, sizeof *found);
-	if (found == NULL)
-		return hoist__fail_nomem("checking an index", index->n_entries * sizeof *found);
-	for (size_t i = 0; i < manifest->n_tensors; i++) {
-		const struct hoist__index_entry *entry =
-			hoist__index_find(index, manifest->tensors[i].name);
-		if (entry != NULL)
-			found[entry - index->entries] = true;
-	}
-	size_t i = index->first[f];
-	while (found[index->of_file[i]])
-		i++;
-	free(found);
+	size_t i = mark_named(index, f, manifest, named);
+	if (i == index->first[f + 1])
+		return 0;
 	const char *missing = index->entries[index->of_file[i]].tensor;
 	char tensor[HOIST__QUOTED_BYTES];
 	char shard[HOIST__QUOTED_BYTES];
@@ -421,12 +394,4 @@ static int fail_missing(const struct hoist__index *index, const char *index_file
 			   hoist__file_quoted(index_file, name),
 			   hoist__quoted(missing, strlen(missing), tensor),
 			   hoist__file_quoted(index->files[f], shard));
-}
-
-int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t f,
-		       const struct hoist__manifest *manifest, bool *named)
-{
-	if (mark_named(index, f, manifest, named) == index->first[f + 1] - index->first[f])
-		return 0;
-	return fail_missing(index, index_file, f, manifest);
 }

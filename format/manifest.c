@@ -106,13 +106,14 @@ static int check_ranges(const char *file, const struct hoist__manifest *manifest
 	return 0;
 }
 
-/* Fills by_name, and refuses two of one name. */
-static int check_names(const char *file, struct hoist__manifest *manifest)
+int hoist__manifest_names(const char *file, struct hoist__manifest *manifest)
 {
 	const size_t n = manifest->n_tensors;
 	char name[HOIST__QUOTED_BYTES];
-	const struct hoist__tensor **sorted = malloc((n > 0 ? n : 1) * sizeof(void *));
-	manifest->by_name = malloc((n > 0 ? n : 1) * sizeof *manifest->by_name);
+	if (n == 0)
+		return 0;
+	const struct hoist__tensor **sorted = malloc(n * sizeof(void *));
+	manifest->by_name = malloc(n * sizeof *manifest->by_name);
 	if (sorted == NULL || manifest->by_name == NULL) {
 		free(sorted);
 		return hoist__fail_nomem("the order of names", n * sizeof(void *));
@@ -146,7 +147,7 @@ int hoist__manifest_order(const char *file, struct hoist__manifest *manifest)
 	if (!in_order(manifest))
 		qsort(manifest->tensors, manifest->n_tensors, sizeof *manifest->tensors, by_offset);
 	int err = check_ranges(file, manifest);
-	return err == 0 ? check_names(file, manifest) : err;
+	return err == 0 ? hoist__manifest_names(file, manifest) : err;
 }
 
 int hoist__tensor_bytes(hoist_dtype dtype, int rank, const int64_t *shape, uint64_t *ret)

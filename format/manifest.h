@@ -48,9 +48,13 @@ int hoist__metadata_finish(const struct hoist__json *json, const struct hoist__m
 void hoist__metadata_drop(struct hoist__metadata_list *list);
 
 /* Puts the tensors in the order of their bytes, and checks what they must not do in most formats:
- * overlap, or have one name.  @file is quoted.
+ * overlap; then as the next.  @file is quoted.
  * Returns: 0; -EBADMSG; -ENOMEM. */
 int hoist__manifest_order(const char *file, struct hoist__manifest *manifest);
+
+/* Fills by_name, and refuses two tensors of one name.  @file is quoted.
+ * Returns: 0; -EBADMSG; -ENOMEM. */
+int hoist__manifest_names(const char *file, struct hoist__manifest *manifest);
 
 /* The bytes of a dense tensor.  An extent of 0 counts as 1 for what must not overflow, so that
  * empty tensors have strides, too: what is listed can be used. Returns: 0; -EOVERFLOW; -EINVAL (no

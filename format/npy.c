@@ -160,7 +160,7 @@ static int parse(const struct hoist__reader *reader, struct hoist__manifest_box 
 		return err;
 	box->manifest.n_tensors = 1;
 	box->manifest.data_offset = tensor->offset;
-	return 0;
+	return hoist__manifest_names(what, &box->manifest);
 }
 
 int hoist__npy_parse(const struct hoist__reader *reader, struct hoist__manifest **ret)

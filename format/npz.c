@@ -76,7 +76,7 @@ static int read_entries(struct hoist__zip *zip, struct hoist__manifest_box *box)
 		return err;
 	qsort(manifest->tensors, n, sizeof *manifest->tensors, by_offset);
 	manifest->data_offset = manifest->tensors[0].offset;
-	return 0;
+	return hoist__manifest_names(zip->file, manifest);
 }
 
 int hoist__npz_parse(const struct hoist__reader *reader, struct hoist__manifest **ret)

@@ -33,6 +33,10 @@ int hoist__raw_parse(const struct hoist__reader *reader, struct hoist__manifest 
 		.bytes = reader->bytes,
 	};
 	manifest->n_tensors = 1;
-	*ret = manifest;
-	return 0;
+	int err = hoist__manifest_names(reader->name, manifest);
+	if (err < 0)
+		hoist__manifest_destroy(manifest);
+	else
+		*ret = manifest;
+	return err;
 }

@@ -278,41 +278,11 @@ static int by_offset(const void *left, const void *right)
 	return (a->order > b->order) - (a->order < b->order);
 }
 
-static int by_name(const void *left, const void *right)
-{
-	const struct entry *const *a = left;
-	const struct entry *const *b = right;
-	return strcmp((*a)->tensor.name, (*b)->tensor.name);
-}
-
-static int check_names(const struct walk *w)
-{
-	char shown[HOIST__QUOTED_BYTES];
-	const struct entry **sorted = malloc((w->n > 0 ? w->n : 1) * sizeof *sorted);
-	if (sorted == NULL)
-		return hoist__fail_nomem("names", w->n * sizeof *sorted);
-	for (size_t i = 0; i < w->n; i++)
-		sorted[i] = &w->entries[i];
-	if (w->n > 1)
-		qsort(sorted, w->n, sizeof *sorted, by_name);
-	int err = 0;
-	for (size_t i = 1; err == 0 && i < w->n; i++)
-		if (strcmp(sorted[i - 1]->tensor.name, sorted[i]->tensor.name) == 0)
-			err = hoist__fail(-EBADMSG, "%s: two tensors are called %s",
-					  w->file->pickle.file,
-					  hoist__quoted(sorted[i]->tensor.name,
-							sorted[i]->tensor.name_bytes, shown));
-	free(sorted);
-	return err;
-}
-
 static int fill_manifest(struct walk *w)
 {
 	struct hoist__manifest *manifest = &w->box->manifest;
-	int err = check_names(w);
-	if (err == 0)
-		err = hoist__metadata_finish(NULL, &w->metadata, &manifest->metadata,
-					     &manifest->n_metadata);
+	int err = hoist__metadata_finish(NULL, &w->metadata, &manifest->metadata,
+					 &manifest->n_metadata);
 	manifest->data_offset = w->file->zip.directory_at;
 	if (err < 0 || w->n == 0)
 		return err;
@@ -324,7 +294,7 @@ static int fill_manifest(struct walk *w)
 		manifest->tensors[i] = w->entries[i].tensor;
 	manifest->n_tensors = w->n;
 	manifest->data_offset = manifest->tensors[0].offset;
-	return 0;
+	return hoist__manifest_names(w->file->pickle.file, manifest);
 }
 
 int hoist__torch_walk(struct hoist__torch_file *file, const struct hoist__pickle_value *object,

@@ -41,7 +41,7 @@ static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 		if (hoist__add_overflow(checkpoint->bytes, tensor->bytes, &checkpoint->bytes))
 			return hoist__fail(-EOVERFLOW, "the tensors' bytes do not fit in 64 bits");
 	}
-	if (manifest->by_name != NULL && checkpoint->n_tensors - first == manifest->n_tensors)
+	if (checkpoint->n_tensors - first == manifest->n_tensors)
 		for (size_t t = 0; t < manifest->n_tensors; t++)
 			checkpoint->by_name[first + t] = first + manifest->by_name[t];
 	return 0;
