@@ -65,28 +65,48 @@ static int open_folder(struct hoist__output *output)
 	return err;
 }
 
-static int look_at_old(struct hoist__output *output)
+/* What is called @name; -ENOENT, without a text, if nothing is. */
+static int look_at(const struct hoist__output *output, const char *name, const char *path,
+		   struct stat *ret, bool *ret_link)
 {
-	const char *path = output->file.path;
 	struct stat st;
-	if (fstatat(output->folder_fd, output->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-		if (errno == ENOENT)
-			return 0;
-		return hoist__fail_errno(-errno, "writing %s: looking at what is there", path);
-	}
+	if (fstatat(output->folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT
+			       ? -ENOENT
+			       : hoist__fail_errno(-errno, "writing %s: looking at what is there",
+						   path);
 	if ((output->flags & HOIST__OUTPUT_NO_REPLACE) != 0)
 		return hoist__fail(-EEXIST, "writing %s: it is there already", path);
-	bool link = S_ISLNK(st.st_mode);
-	if (link && fstatat(output->folder_fd, output->name, &st, 0) < 0)
-		return 0; /* it leads nowhere */
+	*ret_link = S_ISLNK(st.st_mode);
+	if (*ret_link && fstatat(output->folder_fd, name, &st, 0) < 0)
+		return -ENOENT; /* it leads nowhere */
 	if (S_ISDIR(st.st_mode))
 		return hoist__fail(-EISDIR, "writing %s: it is a folder; name a file in it", path);
 	if (!S_ISREG(st.st_mode))
 		return hoist__fail(-EINVAL,
 				   "writing %s: it is no file, and would be replaced by one", path);
+	*ret = st;
+	return 0;
+}
+
+static int look_at_old(struct hoist__output *output)
+{
+	struct stat st;
+	bool link = false;
+	int err = look_at(output, output->name, output->file.path, &st, &link);
+	if (err < 0)
+		return err == -ENOENT ? 0 : err;
 	output->has_mode = !link;
 	output->mode = st.st_mode & 0777;
 	return 0;
+}
+
+int hoist__output_check_old(const struct hoist__output *output, const char *name)
+{
+	struct stat st;
+	bool link = false;
+	int err = look_at(output, name, name, &st, &link);
+	return err == -ENOENT ? 0 : err;
 }
 
 /* --- a file without a name, or with a hidden one --- */

@@ -57,6 +57,11 @@ int hoist__output_finish(struct hoist__output *output);
 int hoist__output_publish(struct hoist__output *output);
 int hoist__output_sync_folder(const struct hoist__output *output);
 
+/* Looks at @name, which is not a path, in the output's folder, as hoist__output_create() did at its own:
+ * it is to go when this output has been published.  Returns: 0; -EEXIST, -EISDIR, -EINVAL; what
+ * looking gave. */
+int hoist__output_check_old(const struct hoist__output *output, const char *name);
+
 /* Removes the file @name, which is not a path, from the output's folder; whether or not it is
  * there. */
 void hoist__output_remove(const struct hoist__output *output, const char *name);

@@ -168,19 +168,6 @@ static size_t fill_files(struct hoist_save *save)
 	return n;
 }
 
-/* One file that was asked for by its index has no index. */
-static int name_file(struct hoist_save *save)
-{
-	char *stem = ends_with(save->path, INDEX_ENDING) ? stem_of(save->path) : NULL;
-	char **path = &save->files[0].path;
-	if (stem != NULL && asprintf(path, "%s" ENDING, stem) < 0)
-		*path = NULL;
-	else if (stem == NULL)
-		*path = strdup(save->path);
-	free(stem);
-	return *path != NULL ? 0 : hoist__fail_nomem("a path", strlen(save->path) + 1);
-}
-
 static int name_files(struct hoist_save *save)
 {
 	char *stem = stem_of(save->path);
@@ -215,7 +202,12 @@ static int plan_files(struct hoist_save *save)
 	save->n_files = n;
 	save->files[0].out.tensors = save->tensors;
 	(void)fill_files(save);
-	return n > 1 ? name_files(save) : name_file(save);
+	/* Who asks for an index gets one, whatever it names. */
+	if (n > 1 || ends_with(save->path, INDEX_ENDING))
+		return name_files(save);
+	save->files[0].path = strdup(save->path);
+	return save->files[0].path != NULL ? 0
+					   : hoist__fail_nomem("a path", strlen(save->path) + 1);
 }
 
 /* --- headers --- */
@@ -302,8 +294,7 @@ static int make_index(struct hoist_save *save)
 	}
 	for (size_t f = 0; f < save->n_files; f++) {
 		const struct hoist__save_file *file = &save->files[f];
-		const char *slash = strrchr(file->path, '/');
-		files[f] = slash != NULL ? slash + 1 : file->path;
+		files[f] = hoist__save_name(file->path);
 		for (size_t i = 0; i < file->out.n_tensors; i++) {
 			file_of[file->first + i] = f;
 			names[file->first + i] = save->tensors[file->first + i].name;
@@ -337,6 +328,9 @@ static int create_outputs(struct hoist_save *save)
 	if (err == 0 && save->index_path != NULL)
 		err = hoist__output_create(save->index_path, save->index_bytes,
 					   flags | HOIST__OUTPUT_NO_DIRECT, &save->index);
+	/* Shards take the place of the one file that is there, too. */
+	if (err == 0 && save->index_path != NULL && strcmp(save->path, save->index_path) != 0)
+		err = hoist__output_check_old(save->index, hoist__save_name(save->path));
 	return err;
 }
 

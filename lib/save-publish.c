@@ -74,16 +74,10 @@ static bool is_shard(const char *file, const char *index_name)
 	return true;
 }
 
-static const char *name_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash != NULL ? slash + 1 : path;
-}
-
 static bool is_written(const struct hoist_save *save, const char *file)
 {
 	for (size_t f = 0; f < save->n_files; f++)
-		if (strcmp(name_of(save->files[f].path), file) == 0)
+		if (strcmp(hoist__save_name(save->files[f].path), file) == 0)
 			return true;
 	return false;
 }
@@ -106,17 +100,27 @@ static struct hoist__index *read_old_index(const struct hoist_save *save)
 }
 
 /* Only what the old index named, and what is called as one of its shards. */
-static void remove_stale(const struct hoist_save *save, const struct hoist__index *old)
+static void remove_shards(const struct hoist_save *save, const struct hoist__index *old)
 {
 	if (old == NULL)
 		return;
-	const char *index_name = name_of(save->index_path);
+	const char *index_name = hoist__save_name(save->index_path);
 	for (size_t i = 0; i < old->n_files; i++)
 		if (is_shard(old->files[i], index_name) && !is_written(save, old->files[i])) {
 			hoist__log(load, "%s: removing %s, which it no longer names",
 				   save->index_path, old->files[i]);
 			hoist__output_remove(save->index, old->files[i]);
 		}
+}
+
+/* What the new index replaces: the shards of the old one, and the one file that was at the path. */
+static void remove_stale(const struct hoist_save *save, const struct hoist__index *old)
+{
+	if (save->index == NULL)
+		return;
+	remove_shards(save, old);
+	if (strcmp(save->path, save->index_path) != 0)
+		hoist__output_remove(save->index, hoist__save_name(save->path));
 }
 
 /* --- all of it --- */

@@ -59,6 +59,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -234,6 +235,13 @@ struct hoist_save {
 /* Everything between the sources and the first byte written; can be taken back. */
 int hoist__save_plan(struct hoist_save *save);
 void hoist__save_unplan(struct hoist_save *save);
+
+/* The last component of a path. */
+static inline const char *hoist__save_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash != NULL ? slash + 1 : path;
+}
 
 /* The header again, with digests as they are now. */
 int hoist__save_header(struct hoist_save *save, struct hoist__save_file *file);

@@ -214,11 +214,25 @@ static void shards(void)
 	CHECK(save_shards("m.safetensors", 100, 0, &n) == 0);
 	CHECK(n == 3 && saved_n_names() == 4 + 2 + 3);
 
-	/* One file is enough: it has no index. */
+	/* One file is enough: it has no index, but if that was asked for. */
 	CHECK(save_shards("n.safetensors", 351, 0, &n) == 0);
 	CHECK(n == 1 && is_there("n.safetensors") && !is_there("n.safetensors.index.json"));
+	CHECK(save_shards("k.safetensors.index.json", 100, 0, &n) == 0 && n == 3);
 	CHECK(save_shards("k.safetensors.index.json", 0, 0, &n) == 0);
-	CHECK(n == 1 && is_there("k.safetensors"));
+	CHECK(n == 1 && is_there("k-00001-of-00001.safetensors") && !is_there("k.safetensors"));
+	CHECK(!is_there("k-00001-of-00003.safetensors"));
+	CHECK(hoist_checkpoint_open(saved_path("k.safetensors.index.json"), 0, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 5);
+	hoist_checkpoint_close(checkpoint);
+
+	/* Shards take the place of one file. */
+	CHECK(save_shards("n.safetensors", 100, HOIST_SAVE_NO_REPLACE, &n) == -EEXIST);
+	CHECK(is_there("n.safetensors") && !is_there("n-00001-of-00003.safetensors"));
+	CHECK(save_shards("n.safetensors", 100, 0, &n) == 0 && n == 3);
+	CHECK(!is_there("n.safetensors") && is_there("n.safetensors.index.json"));
+	CHECK(mkdir(saved_path("d.safetensors"), 0700) == 0);
+	expect(save_shards("d.safetensors", 100, 0, &n), -EISDIR, "d.safetensors: it is a folder");
+	CHECK(rmdir(saved_path("d.safetensors")) == 0);
 }
 
 /* --- a link --- */

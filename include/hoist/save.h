@@ -28,9 +28,10 @@
  *
  * Of a save of several shards, files are renamed once all are written, one after the other, the index
  * last.  Each is whole at any time; but no system call replaces several at once: who is killed, or
- * reads, between the first rename and the last finds shards of both.  Then the shards are removed that
- * the index that was replaced named, that are called NAME-ddddd-of-ddddd.safetensors, and that the new
- * index does not name; no other file is.
+ * reads, between the first rename and the last finds shards of both.  Then what they replace is removed:
+ * one file at the path, and the shards that the index that was replaced named, that are called
+ * NAME-ddddd-of-ddddd.safetensors, and that the new index does not name; no other file is.  (One file
+ * that replaces shards leaves them and their index.)
  *
  * Threads: every function may be called from any thread; adding must not overlap anything else.
  * Buffers must not be written to until the save has ended.
@@ -71,7 +72,7 @@ typedef struct hoist_save_options {
 				  * has one to itself; 0: one file.  If one does not hold all, files
 				  * are named NAME-00001-of-0000N.safetensors and have an index,
 				  * NAME.safetensors.index.json; the path is NAME.safetensors, or
-				  * that of the index */
+				  * that of the index, which then is written in any case */
 	unsigned flags;
 } hoist_save_options;
 
