@@ -494,11 +494,11 @@ static void a_child_asks_for_errors(void)
 {
 	if (UNDER_TSAN)
 		return;
-	struct hoist__file *file = new_file(64 * MIB);
+	struct hoist__file *file = new_file(32 * MIB);
 	unsigned char *data;
-	struct hoist__lazy *lazy = open_one(file, 0, 64 * MIB, &data);
-	hoist__lazy_want(lazy, 0, 64 * MIB);
-	for (int i = 0; i < 30; i++) {
+	struct hoist__lazy *lazy = open_one(file, 0, 32 * MIB, &data);
+	hoist__lazy_want(lazy, 0, 32 * MIB);
+	for (int i = 0; i < 8; i++) {
 		pid_t child = fork();
 		NEEDED(child >= 0);
 		if (child == 0) {

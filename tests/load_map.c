@@ -547,8 +547,10 @@ static void allocations_that_fail(void)
 			fail_at = 0;
 			CHECK(err == 0 || err == -ENOMEM);
 			n_failed += err < 0;
-			for (size_t t = 0; err == 0 && t < N_TENSORS; t++)
-				compare(map, checkpoint, t);
+			if (err == 0) /* one of each file */
+				compare(map, checkpoint, 1);
+			if (err == 0)
+				compare(map, checkpoint, 5);
 			hoist__load_map_close(map);
 			CHECK(entries("/proc/self/fd") == fds);
 		}
