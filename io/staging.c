@@ -42,13 +42,16 @@ static int charge_more(struct hoist__staging *ring, size_t held, size_t bytes)
 
 /* The largest ring that the budget has free: as many slots of the wanted size as
  * fit, or else of half that size, and so on. */
-static int charge(struct hoist__staging *ring, size_t held, size_t slot_bytes, unsigned n_slots)
+static int charge(struct hoist__staging *ring, const struct hoist__staging_options *options,
+		  size_t slot_bytes, unsigned n_slots)
 {
-	size_t smallest = hoist__min_u64(slot_bytes, HOIST__STAGING_MIN_SLOT_BYTES);
+	size_t least = options->slot_bytes_least != 0 ? options->slot_bytes_least
+						      : HOIST__STAGING_MIN_SLOT_BYTES;
+	size_t smallest = hoist__min_u64(slot_bytes, least);
 	int err = -EINVAL;
 	for (;;) {
 		for (unsigned n = n_slots; n >= MIN_SLOTS; n--) {
-			err = charge_more(ring, held, n * slot_bytes);
+			err = charge_more(ring, options->held, n * slot_bytes);
 			if (err == 0) {
 				ring->slot_bytes = slot_bytes;
 				ring->n_slots = n;
@@ -156,7 +159,7 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	ring->budget = hoist__budget_ref(options->budget);
 	ring->pool = hoist__pool_ref(options->pool);
 
-	err = charge(ring, options->held, slot_bytes, n_slots);
+	err = charge(ring, options, slot_bytes, n_slots);
 	if (err == 0) {
 		size_t bytes = ring->n_slots * ring->slot_bytes;
 		/* Slots of whole huge pages: a direct read into one is one request.

@@ -51,7 +51,6 @@
 #define HOIST__STAGING_SLOTS 48
 #define HOIST__STAGING_MAX_SLOTS 1024u
 #define HOIST__STAGING_MIN_SLOT_BYTES ((size_t)64 << 10)
-#define HOIST__STAGING_LEAST_BYTES (2 * HOIST__STAGING_MIN_SLOT_BYTES)
 
 enum hoist__slot_state {
 	HOIST__SLOT_FREE,
@@ -82,11 +81,12 @@ struct hoist__staging_options {
 	void (*moved)(void *context);
 	void *context;
 	struct hoist__budget *budget;
-	size_t held; /* bytes of the budget that the caller has waited for: the ring's, once it is
-		      * made; the caller's still, if that fails.  HOIST__STAGING_LEAST_BYTES
-		      * are always enough for a ring */
-	size_t slot_bytes; /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
-	unsigned n_slots;  /* wanted; 0: HOIST__STAGING_SLOTS */
+	size_t held;		 /* bytes of the budget that the caller has waited for: the ring's,
+				  * once it is made; the caller's still, if that fails */
+	size_t slot_bytes_least; /* no smaller ones; 0: HOIST__STAGING_MIN_SLOT_BYTES.  Two of these
+				  * are always enough for a ring */
+	size_t slot_bytes;	 /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
+	unsigned n_slots;	 /* wanted; 0: HOIST__STAGING_SLOTS */
 };
 
 struct hoist__staging;

@@ -120,6 +120,8 @@ struct hoist_load {
 	struct hoist__populator *populator; /* images in large fresh memory */
 	size_t populated;
 	struct hoist__staging *ring; /* for staged chunks; NULL if there are none */
+	size_t held;		     /* of the budget, until there is a ring */
+	struct hoist__budget_ticket ticket;
 	struct hoist__flight *flights;
 	struct hoist__request *requests; /* theirs */
 	unsigned n_parts;		 /* each of them has so many */

@@ -103,30 +103,22 @@ static size_t wanted_slot(const struct hoist_load *load)
 	return (size_t)hoist__round_up(hoist__max_u64(bytes, least_slot(load)), load->plan.align);
 }
 
-/* Bytes of the budget without which nothing begins. */
-static size_t least_ring(const struct hoist_load *load)
+/* No smaller slots, and no fewer than two. */
+static size_t slot_least(const struct hoist_load *load)
 {
 	uint64_t slot = hoist__min_u64(wanted_slot(load), HOIST__STAGING_MIN_SLOT_BYTES);
-	return 2 * (size_t)hoist__max_u64(slot, least_slot(load));
+	return (size_t)hoist__max_u64(slot, least_slot(load));
 }
 
-/* The budget may have had room for smaller slots only. */
-static int size_chunks(struct hoist_load *load)
+static int check_budget(const struct hoist_load *load)
 {
 	size_t limit = hoist__budget_limit(hoist__budget_of(load->budget));
-	size_t slot_bytes = hoist__staging_slot_bytes(load->ring);
-	load->staged_bytes = (size_t)hoist__round_down(slot_bytes, load->plan.align);
-	if (load->staged_bytes >= least_slot(load))
+	if (2 * slot_least(load) <= limit)
 		return 0;
-	hoist__staging_destroy(load->ring);
-	load->ring = NULL;
-	if (least_ring(load) <= limit)
-		return -EAGAIN;
-	return hoist__fail(
-		-EDQUOT,
-		"the budget of %zu bytes is too small: this load needs two slots of %llu "
-		"(the file system reads directly in blocks of %llu); raise it",
-		limit, (unsigned long long)least_slot(load), (unsigned long long)load->plan.align);
+	return hoist__fail(-EDQUOT,
+			   "the budget of %zu bytes is too small: this load needs two slots of %zu "
+			   "(the file system reads directly in blocks of %llu); raise it",
+			   limit, slot_least(load), (unsigned long long)load->plan.align);
 }
 
 /* A small load takes no more of a shared budget than it can use: a slot for each
@@ -143,7 +135,9 @@ static unsigned wanted_slots(const struct hoist_load *load, size_t slot_bytes)
 static int create_ring(struct hoist_load *load)
 {
 	struct hoist__pool *pool;
-	int err = hoist__device_staging_pool(load->targets[0].device, &pool);
+	int err = check_budget(load);
+	if (err == 0)
+		err = hoist__device_staging_pool(load->targets[0].device, &pool);
 	if (err < 0)
 		return err;
 	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
@@ -158,15 +152,19 @@ static int create_ring(struct hoist_load *load)
 		.context = load,
 		.pool = pool,
 		.budget = hoist__budget_of(load->budget),
+		.held = load->held,
+		.slot_bytes_least = slot_least(load),
 		.slot_bytes = slot_bytes,
 		.n_slots = wanted_slots(load, slot_bytes),
 	};
 	trim_pool(pool, options.budget);
 	err = hoist__staging_create(&options, &load->ring);
-	if (err == 0)
-		err = size_chunks(load);
 	if (err < 0)
 		return err;
+	load->held = 0;
+	/* The budget may have had room for smaller slots only. */
+	load->staged_bytes =
+		(size_t)hoist__round_down(hoist__staging_slot_bytes(load->ring), load->plan.align);
 	unsigned n = hoist__staging_n_slots(load->ring);
 	load->copying = calloc(n, sizeof *load->copying);
 	load->pieces = calloc(HOIST__PUMP_PIECES, sizeof *load->pieces);
@@ -175,16 +173,26 @@ static int create_ring(struct hoist_load *load)
 	return 0;
 }
 
-/* Waits until the ring may fit, or the time is over. */
+/* Waits for its turn, or until the time is over.  What it gets then it keeps: given back, it would
+ * be the next one's who waits. */
 static int wait_for_budget(struct hoist_load *load, uint64_t timeout_ns)
 {
 	struct hoist__budget *budget = hoist__budget_of(load->budget);
-	const size_t least = least_ring(load);
+	const size_t least = 2 * slot_least(load);
 	hoist__memories_yield(budget);
-	int err = hoist__budget_acquire_wait(budget, least, timeout_ns);
+	int err = hoist__budget_acquire_turn(budget, &load->ticket, least, timeout_ns);
 	if (err == 0)
-		hoist__budget_release(budget, least);
+		load->held = least;
 	return err == -EAGAIN ? 0 : err;
+}
+
+static void leave_budget(struct hoist_load *load)
+{
+	struct hoist__budget *budget = hoist__budget_of(load->budget);
+	hoist__budget_leave(budget, &load->ticket);
+	if (load->held > 0)
+		hoist__budget_release(budget, load->held);
+	load->held = 0;
 }
 
 /* Populating ahead is an optimisation: without the threads, reads fault pages in. */
@@ -246,8 +254,8 @@ static int begin(struct hoist_load *load, uint64_t timeout_ns)
 	choose_shape(load);
 	int err = 0;
 	if (load->plan.has_staged) {
-		err = create_ring(load);
-		if (err == -EAGAIN) {
+		err = load->ticket.in_line ? -EAGAIN : create_ring(load);
+		if (err == -EAGAIN && load->held == 0) {
 			err = wait_for_budget(load, hoist__min_u64(timeout_ns, CANCEL_POLL_NS));
 			return err < 0 ? err : 1;
 		}
@@ -311,6 +319,7 @@ static void end(struct hoist_load *load)
 	load->engine = NULL;
 	hoist__staging_destroy(load->ring);
 	load->ring = NULL;
+	leave_budget(load);
 	hoist__populator_stop(load->populator);
 	load->populator = NULL;
 	load->phase = HOIST__PHASE_DONE;

@@ -13,6 +13,8 @@
 #include "lib/save.h"
 #include "lib/stream-private.h"
 
+#define RING_LEAST_BYTES (2 * HOIST__STAGING_MIN_SLOT_BYTES)
+
 /* --- begin --- */
 
 static int staging_pool(struct hoist_save *save, struct hoist__pool **ret)
@@ -140,16 +142,16 @@ static int wait_for_budget(struct hoist_save *save)
 {
 	struct hoist__budget *budget = hoist__budget_of(save->budget);
 	hoist__memories_yield(budget);
-	int err = hoist__budget_acquire_turn(budget, &save->turn, HOIST__STAGING_LEAST_BYTES,
+	int err = hoist__budget_acquire_turn(budget, &save->ticket, RING_LEAST_BYTES,
 					     HOIST__SAVE_CANCEL_POLL_NS);
 	if (err == 0)
-		save->held = HOIST__STAGING_LEAST_BYTES;
+		save->held = RING_LEAST_BYTES;
 	return err == -EAGAIN ? 0 : err;
 }
 
 int hoist__save_begin(struct hoist_save *save)
 {
-	int err = save->turn.in_line ? -EAGAIN : create_ring(save);
+	int err = save->ticket.in_line ? -EAGAIN : create_ring(save);
 	if (err == -EAGAIN && save->held == 0) {
 		err = wait_for_budget(save);
 		return err < 0 ? err : 1;
@@ -211,7 +213,7 @@ void hoist__save_report(struct hoist_save *save)
 static void release_budget(struct hoist_save *save)
 {
 	struct hoist__budget *budget = hoist__budget_of(save->budget);
-	hoist__budget_leave(budget, &save->turn);
+	hoist__budget_leave(budget, &save->ticket);
 	if (save->held > 0)
 		hoist__budget_release(budget, save->held);
 	save->held = 0;

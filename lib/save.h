@@ -197,7 +197,7 @@ struct hoist_save {
 	struct hoist__engine *engine;
 	struct hoist__staging *ring;
 	size_t held; /* of the budget, until there is a ring */
-	struct hoist__budget_ticket turn;
+	struct hoist__budget_ticket ticket;
 	struct hoist__save_block *blocks;  /* one for each slot */
 	struct hoist__save_fetch *fetches; /* of these */
 	unsigned *window;		   /* slots of the blocks that are not sealed, in a ring */

@@ -16,6 +16,7 @@
 #define N_TIMES (UNDER_TSAN ? 3 : 6)
 
 static hoist_device *cpu;
+static hoist_device *device; /* of the loads */
 static hoist_budget *budget;
 
 static hoist_save *begin(const char *path, int64_t bytes)
@@ -34,7 +35,7 @@ static hoist_save *begin(const char *path, int64_t bytes)
 static void load(const char *path)
 {
 	const hoist_load_options options = {
-		.size = sizeof options, .device = cpu, .io = HOIST_IO_DIRECT, .budget = budget};
+		.size = sizeof options, .device = device, .budget = budget};
 	hoist_checkpoint *checkpoint;
 	hoist_load *loading;
 	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
@@ -100,7 +101,6 @@ static void of_two_devices(void)
 	const int64_t part = 1 << 10;
 	unsigned char want[1 << 10];
 	hoist_save *save;
-	support_emulate("cuda:2");
 	CHECK(hoist_budget_create(8 << 20, &budget) == 0);
 	const hoist_save_options options = {.size = sizeof options, .budget = budget};
 	const char *path = saved_path("m.safetensors");
@@ -148,8 +148,11 @@ static void of_two_devices(void)
 
 int main(void)
 {
+	support_emulate("cuda:2");
 	CHECK(hoist_device_open("cpu", &cpu) == 0);
+	CHECK(hoist_device_open("cuda:0", &device) == 0);
 	at_the_least();
+	hoist_device_unref(device);
 	hoist_device_unref(cpu);
 	of_two_devices();
 	support_cleanup();
