@@ -203,16 +203,17 @@ static void placement_of(const hoist_cache_options *options, struct hoist__place
  * them, unless these were asked for. */
 static void note_pages(struct hoist__memory_file *file, size_t collapsed, int err)
 {
-	if (collapsed > 0 && err == 0)
+	size_t whole = (size_t)hoist__round_down(file->bytes, HOIST__HUGE_PAGE_BYTES);
+	if (whole > 0 && collapsed == whole)
 		file->pages = HOIST_PAGES_DEFAULT;
 	else if (file->note[0] != '\0')
 		return;
-	else if (err == 0)
+	else if (whole == 0)
 		(void)snprintf(file->note, sizeof file->note, "small pages: less than 2 MiB");
 	else
 		(void)snprintf(file->note, sizeof file->note,
 			       "small pages: the kernel made huge ones of %s of %s only (%s)",
-			       hoist__figure(collapsed).text, hoist__figure(file->bytes).text,
+			       hoist__figure(collapsed).text, hoist__figure(whole).text,
 			       err == -ETIME ? "slow" : strerrorname_np(-err));
 }
 

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -336,6 +337,14 @@ static void run_pages(void)
 	info = info_of(path, HOIST_PAGES_SMALL, &image);
 	CHECK(info.pages == HOIST_PAGES_SMALL && info.note[0] == '\0');
 	hoist_image_close(image);
+	/* To this process it makes none: unless it gives them at a touch, there is a reason. */
+	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0) {
+		info = info_of(path, HOIST_PAGES_DEFAULT, &image);
+		CHECK(info.pages == HOIST_PAGES_DEFAULT || strstr(info.note, "EINVAL") != NULL);
+		cache_check(image, 3, (size_t)3 << 20, 6);
+		hoist_image_close(image);
+		OK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
+	}
 	OK(hoist_cache_drop(path, NULL));
 	info = info_of(model, HOIST_PAGES_DEFAULT, &image);
 	CHECK(info.pages == HOIST_PAGES_DEFAULT || strstr(info.note, "less than 2 MiB") != NULL);
