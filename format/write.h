@@ -35,7 +35,7 @@ struct hoist__out_file {
 	size_t n_tensors;
 	struct hoist__out_tensor *tensors; /* in the order that their bytes are to have */
 	size_t n_metadata;
-	const struct hoist__metadata *metadata;
+	const struct hoist__metadata *metadata; /* no key twice */
 	const struct hoist__manifest *like; /* GGUF: its raw metadata is kept; may be NULL */
 
 	unsigned char *header; /* from malloc, the caller's */
