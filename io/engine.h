@@ -57,7 +57,8 @@ struct hoist__request {
 	bool hot;     /* cached: it is known to lie in the page cache, so that it is copied by
 		       * threads, which no ring could do as fast */
 	bool drop;    /* a read of what was not in the page cache before: pages that it brings in
-		       * are given back to the kernel; bytes <= 1 GiB */
+		       * are given back to the kernel; bytes <= 1 GiB.  The kernel does not read
+		       * ahead of `file` any more */
 	void *owner;  /* the caller's */
 
 	int result;		 /* 0 or negative errno, valid once reaped */
@@ -92,8 +93,9 @@ struct hoist__engine_options {
 	unsigned n_files;
 };
 
-#define HOIST__ENGINE_SQPOLL 1u /* a kernel thread submits: burns a CPU; for many small requests   \
-				 */
+#define HOIST__ENGINE_SQPOLL                                                                       \
+	1u /* a kernel thread submits: burns a CPU; for many small requests                        \
+	    */
 #define HOIST__ENGINE_IOPOLL                                                                       \
 	2u /* direct requests are polled for, by the thread that reaps; needs                      \
 	    * queues of the driver's, and a direct file among `files` to try */

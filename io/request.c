@@ -5,6 +5,7 @@
 #include "io/engine-impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #include "base/checked.h"
 
@@ -25,16 +26,6 @@
  * registered buffer 1 GiB; a power of two keeps direct reads aligned. */
 #define MAX_ATTEMPT_BYTES HOIST__REQUEST_MAX_DROP
 
-void hoist__request_start(struct hoist__request *request)
-{
-	request->result = 0;
-	request->done = 0;
-	request->direct_done = 0;
-	request->fell_back = false;
-	request->cancelled = false;
-	request->state = request->direct ? 0 : STATE_CACHED;
-}
-
 static bool cached(const struct hoist__request *request)
 {
 	return (request->state & STATE_CACHED) != 0;
@@ -44,6 +35,20 @@ static bool cached(const struct hoist__request *request)
 static bool drops(const struct hoist__request *request)
 {
 	return request->drop && !request->hot && !request->write;
+}
+
+void hoist__request_start(struct hoist__request *request)
+{
+	request->result = 0;
+	request->done = 0;
+	request->direct_done = 0;
+	request->fell_back = false;
+	request->cancelled = false;
+	request->state = request->direct ? 0 : STATE_CACHED;
+	/* The kernel reads ahead into what later requests want (up to 8 MiB on an ext4 of ours):
+	 * these would take it for what was there before, and it would stay. */
+	if (drops(request))
+		(void)posix_fadvise(request->file->fd, 0, 0, POSIX_FADV_RANDOM);
 }
 
 void hoist__request_next(const struct hoist__request *request, struct hoist__attempt *ret)

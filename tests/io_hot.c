@@ -297,6 +297,48 @@ Test(io_hot, drop_leaves_the_cache_as_it_was)
 	hoist__file_close(file);
 }
 
+/* What is read on and on, and looked at before, is not taken for what was there. */
+static void drop_all(enum hoist__engine_kind kind, struct hoist__file *file, unsigned char *memory)
+{
+	cr_assert(posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+	if (resident(file, 0, 2 * HALF) > 0)
+		cr_skip_test("the page cache of this file system cannot be emptied");
+	struct hoist__engine *engine = new_engine(kind, 2, false);
+	struct hoist__request requests[2], *ready[2] = {&requests[0], &requests[1]};
+	unsigned n_idle = 2;
+	for (size_t at = 0; at < 2 * HALF || n_idle < 2;) {
+		while (at < 2 * HALF && n_idle > 0) {
+			struct hoist__request *request = ready[--n_idle];
+			*request = read_of(file, memory + at, at, HALF / 8);
+			request->drop = resident(file, at, HALF / 8) == 0;
+			cr_assert(request->drop, "at %zu", at);
+			cr_assert(hoist__engine_submit(engine, &request, 1) == 0);
+			at += HALF / 8;
+		}
+		int got = hoist__engine_reap(engine, ready + n_idle, 2, UINT64_MAX);
+		cr_assert(got > 0 && ready[n_idle]->result == 0);
+		n_idle += (unsigned)got;
+	}
+	hoist__engine_destroy(engine);
+	cr_assert(resident(file, 0, 2 * HALF) == 0);
+	cr_assert(first_wrong(file->fd, memory, 0, 2 * HALF) == 2 * HALF);
+}
+
+Test(io_hot, drop_reads_nothing_ahead)
+{
+	unsigned char *memory = new_memory(2 * HALF);
+	FOR_EACH_ENGINE(kind)
+	for (int by_kernel = 0; by_kernel < 2; by_kernel++) {
+		struct hoist__file *file = new_file(2 * HALF);
+		if (file->in_memory)
+			cr_skip_test("the file lives in memory");
+		file->dontcache = file->dontcache && by_kernel;
+		drop_all(kind, file, memory);
+		hoist__file_close(file);
+	}
+	free(memory);
+}
+
 /* A hot request, or one of more than can be dropped at once. */
 Test(io_hot, drop_is_not_for_all)
 {
