@@ -248,11 +248,14 @@ static int reserve_metadata(struct hoist_save *save)
 	return 0;
 }
 
-static int set_metadata(struct hoist_save *save, const char *key, const char *value)
+/* @known: how many of those that are there may have this key. */
+static int set_metadata(struct hoist_save *save, size_t known, const char *key, const char *value)
 {
 	size_t i = 0;
-	while (i < save->n_metadata && strcmp(save->metadata[i].key, key) != 0)
+	while (i < known && strcmp(save->metadata[i].key, key) != 0)
 		i++;
+	if (i == known)
+		i = save->n_metadata;
 	int err = reserve_metadata(save);
 	if (err < 0)
 		return err;
@@ -290,7 +293,7 @@ int hoist_save_metadata(hoist_save *save, const char *key, const char *value)
 	if (strcmp(key, HOIST__DIGEST_KEY) == 0)
 		return hoist__fail(-EINVAL, "saving %s: the metadata %s is HOIST_SAVE_DIGEST's",
 				   save->path, key);
-	return set_metadata(save, key, value);
+	return set_metadata(save, save->n_metadata, key, value);
 }
 
 /* What is true of other files only. */
@@ -314,12 +317,14 @@ int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint)
 		save->like = hoist__checkpoint_ref(checkpoint);
 		return 0;
 	}
+	/* Those of the checkpoint differ, however many it has. */
+	const size_t known = save->n_metadata;
 	for (size_t i = 0; err == 0 && i < checkpoint->n_metadata; i++) {
 		const struct hoist__metadata *m = &checkpoint->metadata[i];
 		/* Of several values of one key, the first counts. */
 		bool again = i > 0 && strcmp(checkpoint->metadata[i - 1].key, m->key) == 0;
 		if (!again && m->key[0] != '\0' && !is_stale(m->key))
-			err = set_metadata(save, m->key, m->value);
+			err = set_metadata(save, known, m->key, m->value);
 	}
 	return err;
 }

@@ -73,6 +73,20 @@ run 0 digest "$work/single.npy"
 run 0 cp "$work/columns.npy" "$work/rows.safetensors"
 [ "$(tail -c 12 "$work/rows.safetensors")" = aacceebbddff ] || fail "columns are no rows"
 
+# All of 100,000 pairs of metadata are kept, within the time of a look at each.
+write_safetensors "$work/pairs.safetensors" "{\"__metadata__\":{$(awk 'BEGIN {
+	for (i = 0; i < 100000; i++)
+		printf "%s\"k%06d\":\"v%d\"", (i > 0 ? "," : ""), i, i
+}')}}" 0
+(
+	ulimit -t 8
+	run 0 cp "$work/pairs.safetensors" "$work/pairs2.safetensors"
+) || exit 1
+for file in pairs pairs2; do
+	hoist ls --json "$work/$file.safetensors" | json '?metadata.k099999'
+done | uniq -c >"$work/same"
+grep -q '^ *2 v99999$' "$work/same" || fail "metadata was not kept: $(cat "$work/same")"
+
 # Some tensors.
 name=$(hoist ls --json "$work/src" | json '?tensors.0.name')
 run 0 cp --tensor "$name" "$work/src" "$work/some.max"
