@@ -29,7 +29,7 @@ static int finish(hoist_save *save, int err)
 	return err;
 }
 
-/* Two devices, of two drivers, and the host; whole, and with strides. */
+/* Two devices of one driver, one of another; whole, and with strides. */
 static int save_buffers(int i, hoist_budget *budget)
 {
 	static const int turned[] = {1, 0};
@@ -40,13 +40,15 @@ static int save_buffers(int i, hoist_budget *budget)
 		.budget = budget,
 		.flags = HOIST_SAVE_DIGEST | HOIST_SAVE_NO_SYNC,
 	};
+	hoist_device *const devices[] = {lib_swept[i], lib_swept[i == 1 ? 2 : 0],
+					 lib_swept[4 - i]};
 	hoist_save *save = NULL;
 	int err = hoist_save_create(path, &options, &save);
 	for (int k = 0; err == 0 && k < 3; k++) {
 		char name[8];
 		hoist_buffer *buffer = NULL;
 		hoist_buffer *view = NULL;
-		hoist_device *device = lib_swept[k == 0 ? i : k == 1 ? 4 - i : 0];
+		hoist_device *device = devices[k];
 		err = hoist_buffer_create(device, HOIST_F32, 2, shape, HOIST_BUFFER_ZERO, &buffer);
 		if (err == 0)
 			err = hoist_buffer_permute(buffer, turned, &view);
