@@ -192,5 +192,10 @@ int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *sou
 			 unsigned char *to)
 {
 	int err = gather(save, source, from, bytes, to);
+	/* The end is what is mostly gathered last; else it is packed again, for a range or two. */
+	if (from + bytes == tensor->bytes) {
+		hoist_buffer_unref(source->packed);
+		source->packed = NULL;
+	}
 	return err < 0 ? hoist__fail_in(err, "saving tensor \"%.200s\"", tensor->name) : 0;
 }

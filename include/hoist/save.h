@@ -11,8 +11,8 @@
  * What is saved: buffers on any device, of any strides (written row-major), and tensors of an opened
  * checkpoint, which are read from its files as they are needed.  All of it goes through one ring of
  * slots whose bytes a Budget bounds, whatever the size of the model.  (Two rare things need memory
- * for one tensor at a time beside it: buffers with strides whose elements are less than a byte, and
- * tensors that lie in their file with strides.)
+ * for one tensor at a time beside it, which no budget bounds: buffers with strides whose elements are
+ * less than a byte, and tensors that lie in their file with strides.)
  *
  * A file appears whole or not at all: it is written without a name (or, where the file system has no such
  * files, under a hidden one) in the same folder, with direct writes and an exact tail, synchronised,
