@@ -40,8 +40,8 @@ static int charge_more(struct hoist__staging *ring, size_t held, size_t bytes)
 	return 0;
 }
 
-/* The largest ring that the budget has free: as many slots of the wanted size as
- * fit, or else of half that size, and so on. */
+/* The largest ring that the budget has free: as many slots of the wanted size as fit, or else of
+ * half that size, in multiples of the smallest (which its reads are aligned to), and so on. */
 static int charge(struct hoist__staging *ring, const struct hoist__staging_options *options,
 		  size_t slot_bytes, unsigned n_slots)
 {
@@ -60,7 +60,7 @@ static int charge(struct hoist__staging *ring, const struct hoist__staging_optio
 		}
 		if (slot_bytes == smallest)
 			return fail_budget(err, ring->budget, MIN_SLOTS * smallest);
-		slot_bytes = hoist__max_u64(hoist__round_down(slot_bytes / 2, 4096), smallest);
+		slot_bytes = smallest * hoist__max_u64(slot_bytes / 2 / smallest, 1);
 	}
 }
 

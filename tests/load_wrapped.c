@@ -114,6 +114,12 @@ static void large_blocks_are_served(void)
 			hoist_load_report report;
 			CHECK(hoist_budget_create(128 << 10, &o.budget) == 0);
 			support_load_and_compare(path, &o, &report);
+			hoist_budget_unref(o.budget);
+			/* A budget for slots of half the size, which is no number of large blocks.
+			 */
+			o.chunk_bytes = 192 << 10;
+			CHECK(hoist_budget_create(300 << 10, &o.budget) == 0);
+			support_load_and_compare(path, &o, &report);
 			if (wanted_align > HOIST__FILE_MAX_ALIGN)
 				CHECK(report.direct_bytes == 0);
 			hoist_budget_unref(o.budget);
