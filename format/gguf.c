@@ -96,14 +96,11 @@ int hoist__gguf_take_name(struct hoist__gguf *gguf, const char *what, const char
 	if (n == 0)
 		return hoist__gguf_fail(gguf, -EBADMSG, at, "%s is empty", what);
 	const char *text = (const char *)gguf->bytes + gguf->at;
-	for (size_t i = 0; i < n;) {
-		size_t step = hoist__utf8_length(text + i, n - i);
-		if (step == 0 || text[i] == '\0')
-			return hoist__gguf_fail(gguf, -EBADMSG, gguf->at + i,
-						"%s is no text in UTF-8: byte 0x%02x", what,
-						(unsigned char)text[i]);
-		i += step;
-	}
+	size_t good = hoist__utf8_text(text, n);
+	if (good < n)
+		return hoist__gguf_fail(gguf, -EBADMSG, gguf->at + good,
+					"%s is no text in UTF-8: byte 0x%02x", what,
+					(unsigned char)text[good]);
 	char *kept = hoist__arena_alloc(&gguf->box->arena, n + 1, 1);
 	if (kept == NULL)
 		return hoist__fail_nomem(what, n + 1);

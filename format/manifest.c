@@ -41,11 +41,8 @@ int hoist__manifest_rename(struct hoist__manifest *manifest, const char *name, s
 	struct hoist__manifest_box *box =
 		HOIST__CONTAINER_OF(manifest, struct hoist__manifest_box, manifest);
 	char quoted[HOIST__QUOTED_BYTES];
-	size_t step = 1;
 	assert(manifest->n_tensors == 1);
-	for (size_t i = 0; i < name_bytes && step > 0; i += step)
-		step = name[i] == '\0' ? 0 : hoist__utf8_length(name + i, name_bytes - i);
-	if (name_bytes == 0 || step == 0)
+	if (name_bytes == 0 || hoist__utf8_text(name, name_bytes) < name_bytes)
 		return hoist__fail(-EINVAL, "no tensor can be called %s: a name is UTF-8",
 				   hoist__quoted(name, name_bytes, quoted));
 	char *kept = hoist__arena_alloc(&box->arena, name_bytes + 1, 1);

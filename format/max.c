@@ -111,13 +111,10 @@ static int read_name(struct reader *r, struct hoist__tensor *tensor)
 	const char *key = count != NULL ? (const char *)take(r, n, "a key") : NULL;
 	if (key == NULL)
 		return -EBADMSG;
-	for (size_t i = 0; i < n;) {
-		size_t step = hoist__utf8_length(key + i, n - i);
-		if (step == 0 || key[i] == '\0')
-			return hoist__fail(-EBADMSG, "%s: a key is no text in UTF-8 (byte %zu)",
-					   r->file, at + 4 + i);
-		i += step;
-	}
+	size_t good = hoist__utf8_text(key, n);
+	if (good < n)
+		return hoist__fail(-EBADMSG, "%s: a key is no text in UTF-8 (byte %zu)", r->file,
+				   at + 4 + good);
 	static const char unnamed[] = "buffer";
 	tensor->name_bytes = n > 0 ? n : sizeof unnamed - 1;
 	char *name = hoist__arena_alloc(&r->box->arena, tensor->name_bytes + 1, 1);

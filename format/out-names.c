@@ -9,17 +9,6 @@
 #include "format/utf8.h"
 #include "format/write.h"
 
-static bool is_utf8(const char *text, size_t n)
-{
-	for (size_t at = 0; at < n;) {
-		size_t length = hoist__utf8_length(text + at, n - at);
-		if (length == 0)
-			return false;
-		at += length;
-	}
-	return true;
-}
-
 static int compare(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -56,7 +45,7 @@ int hoist__out_check_names(const struct hoist__out_file *file)
 		if (n == 0)
 			return hoist__fail(-EINVAL, "%s: the name of tensor %zu is empty",
 					   hoist__file_quoted(file->name, where), i);
-		if (!is_utf8(name, n))
+		if (hoist__utf8_text(name, n) < n)
 			return hoist__fail(-EINVAL, "%s: the name of tensor %zu, %s, is not UTF-8",
 					   hoist__file_quoted(file->name, where), i,
 					   hoist__quoted(name, n, quoted));

@@ -69,17 +69,6 @@ static int push_name(struct walk *w, const char *name, size_t n)
 	return 0;
 }
 
-static bool is_c_text(const char *text, size_t n)
-{
-	for (size_t i = 0; i < n;) {
-		size_t step = hoist__utf8_length(text + i, n - i);
-		if (step == 0 || text[i] == '\0')
-			return false;
-		i += step;
-	}
-	return true;
-}
-
 /* A copy that lives as long as the manifest, whose bytes have been charged for. */
 static int keep(struct walk *w, const char *text, size_t n, const char **ret)
 {
@@ -129,7 +118,7 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 	if (w->unnamed > 0 || w->path_bytes == 0)
 		return fail(w, -EBADMSG,
 			    "a tensor whose key is neither text nor an integer, or is empty");
-	if (!is_c_text(w->path, w->path_bytes))
+	if (hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes)
 		return fail(w, -EBADMSG, "a tensor whose key is no text in UTF-8");
 	/* The list has room for twice as many, and becomes the manifest's, sorted. */
 	int err = hoist__pickle_charge(&w->file->pickle, 4 * sizeof entry + w->path_bytes + 1);
@@ -184,7 +173,8 @@ static int add_metadata(struct walk *w, const struct hoist__pickle_value *value)
 	/* Before they are looked at: text and path may be long, and in many places. */
 	int err = hoist__pickle_charge(&w->file->pickle,
 				       4 * sizeof *w->metadata.items + w->path_bytes + n + 2);
-	if (err < 0 || !is_c_text(w->path, w->path_bytes) || !is_c_text(text, n))
+	if (err < 0 || hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes ||
+	    hoist__utf8_text(text, n) < n)
 		return err;
 	err = keep(w, w->path, w->path_bytes, &pair.key);
 	if (err == 0)

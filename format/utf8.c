@@ -31,6 +31,18 @@ size_t hoist__utf8_length(const char *text, size_t n)
 	return length;
 }
 
+size_t hoist__utf8_text(const char *text, size_t n)
+{
+	size_t at = 0;
+	while (at < n && text[at] != '\0') {
+		size_t length = hoist__utf8_length(text + at, n - at);
+		if (length == 0)
+			break;
+		at += length;
+	}
+	return at;
+}
+
 size_t hoist__utf8_encode(unsigned code, char *out)
 {
 	if (code < 0x80) {

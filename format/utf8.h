@@ -13,4 +13,7 @@ size_t hoist__utf8_length(const char *text, size_t n);
 /* Writes @code (a valid code point) to @out; returns its bytes, 1 to 4. */
 size_t hoist__utf8_encode(unsigned code, char *out);
 
+/* How many bytes of @text, from its beginning, are UTF-8 and no NUL: what a C string can hold. */
+size_t hoist__utf8_text(const char *text, size_t n);
+
 #endif

@@ -209,12 +209,8 @@ static int read_extra64(const struct hoist__zip *zip, struct hoist__zip_entry *e
 static int check_entry(const struct hoist__zip *zip, const struct hoist__zip_entry *entry,
 		       uint64_t unpacked)
 {
-	for (size_t i = 0; i < entry->name_bytes;) {
-		size_t step = hoist__utf8_length(entry->name + i, entry->name_bytes - i);
-		if (step == 0 || entry->name[i] == '\0')
-			return fail_entry(zip, entry, "its name is no text in UTF-8");
-		i += step;
-	}
+	if (hoist__utf8_text(entry->name, entry->name_bytes) < entry->name_bytes)
+		return fail_entry(zip, entry, "its name is no text in UTF-8");
 	if (entry->method == 0 && unpacked != entry->bytes)
 		return fail_entry(zip, entry, "stored, but of two different sizes");
 	uint64_t least = LOCAL_BYTES + entry->name_bytes;
