@@ -37,7 +37,7 @@ static const struct hoist__fs table[] = {
 	{BTRFS_SUPER_MAGIC, "btrfs", LOCAL},
 	{F2FS_SUPER_MAGIC, "f2fs", LOCAL},
 	{OVERLAYFS_SUPER_MAGIC, "overlay", LOCAL},
-	/* A read is cut into RPCs of rsize, 1 MiB at most, and a session has 64 slots for
+	/* A read is cut into RPCs of rsize, 1 MiB at most, and a server mostly takes 64 of
 	 * them.  Direct: readahead is 128 KiB on most clients since Linux 5.4, too little for
 	 * 10 Gbit/s by a factor of three (published: 300 against 940 MB/s). */
 	{NFS_MAGIC, "nfs", .network = true, .direct = true, .depth = 64, .chunk_bytes = M(1)},

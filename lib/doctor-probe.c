@@ -176,7 +176,8 @@ static int measure_cached(struct probe *probe, struct hoist__advice *advice)
 	if (was_cold)
 		advice->cached_rate = rate;
 	err = measure_at(probe, &shapes[0], false, start, &advice->hot_rate);
-	if (was_cold && !probe->file->in_memory)
+	/* What was there before stays. */
+	if (err == 0 && resident == 0 && !probe->file->in_memory)
 		(void)posix_fadvise(probe->file->fd, (off_t)start, (off_t)bytes,
 				    POSIX_FADV_DONTNEED);
 	return err;

@@ -9,25 +9,31 @@
 
 _Static_assert(BATCH >= HOIST__LOAD_PARTS, "a batch has room for all parts of a chunk");
 
-enum way { DIRECT, CACHED, CACHED_HOT, CACHED_DROP };
+/* The way that one read takes, and whether what it brings into the page cache is to leave it again:
+ * the cache is left as it was found, unless it was asked for.  Where the kernel itself knows what a
+ * read brought in (dontcache), it need not have been empty before. */
+struct way {
+	bool direct;
+	bool hot;
+	bool drop;
+};
 
-/* Through the page cache, which is left as it was found unless that way was asked for. */
-static enum way go_cached(const struct hoist_load *load, bool known, uint64_t resident,
-			  size_t bytes)
+static struct way go_cached(const struct hoist_load *load, const struct hoist__file *file,
+			    bool known, uint64_t resident, size_t bytes)
 {
-	if (known && resident >= bytes)
-		return CACHED_HOT;
-	bool asked = load->options.io == HOIST_IO_CACHED || load->options.io == HOIST_IO_MAP ||
-		     load->options.io == HOIST_IO_LAZY;
-	return known && resident == 0 && !asked ? CACHED_DROP : CACHED;
+	enum hoist_io io = load->options.io;
+	bool asked = io == HOIST_IO_CACHED || io == HOIST_IO_MAP || io == HOIST_IO_LAZY;
+	bool empty = known && resident == 0;
+	return (struct way){.hot = known && resident >= bytes,
+			    .drop = !asked && (empty || file->dontcache)};
 }
 
-static enum way choose_way(struct hoist_load *load, const struct hoist__file *file, uint64_t offset,
-			   size_t bytes)
+static struct way choose_way(struct hoist_load *load, const struct hoist__file *file,
+			     uint64_t offset, size_t bytes)
 {
 	enum hoist_io io = load->options.io;
 	if (io == HOIST_IO_DIRECT && file->direct_fd >= 0)
-		return DIRECT;
+		return (struct way){.direct = true};
 	uint64_t resident = 0;
 	bool known = hoist__file_resident(file, offset, bytes, &resident) == 0;
 	if (file->direct_fd < 0) {
@@ -36,15 +42,16 @@ static enum way choose_way(struct hoist_load *load, const struct hoist__file *fi
 	}
 	/* Where direct reads lose, they are for who asks for them. */
 	if (file->direct_fd < 0 || io != HOIST_IO_AUTO || !file->fs->direct)
-		return go_cached(load, known, resident, bytes);
+		return go_cached(load, file, known, resident, bytes);
 	if (!known) {
 		load->routes.unknown++;
-		return DIRECT;
+		return (struct way){.direct = true};
 	}
+	/* One that falls back leaves nothing, either. */
 	if (resident < bytes - bytes / 10)
-		return DIRECT;
+		return (struct way){.direct = true, .drop = resident == 0};
 	load->routes.resident++;
-	return go_cached(load, known, resident, bytes);
+	return go_cached(load, file, known, resident, bytes);
 }
 
 /* Part @part of the flight's chunk. */
@@ -56,17 +63,17 @@ static struct hoist__request *fill_request(struct hoist_load *load, struct hoist
 		load->checkpoint->files[load->plan.extents[chunk->extent].file].file;
 	struct hoist__request *request = &flight->requests[part];
 	uint64_t offset = chunk->offset + part * chunk->part_stride;
-	enum way way = choose_way(load, file, offset, chunk->need);
+	struct way way = choose_way(load, file, offset, chunk->need);
 	*request = (struct hoist__request){
 		.file = file,
 		.offset = offset,
 		.address = flight->address + part * chunk->bytes,
-		.bytes = way == DIRECT ? chunk->bytes : chunk->need,
+		.bytes = way.direct ? chunk->bytes : chunk->need,
 		.need = chunk->need,
-		.direct = way == DIRECT,
+		.direct = way.direct,
 		.buffer = flight->slot != NULL ? flight->slot->request.buffer : -1,
-		.hot = way == CACHED_HOT,
-		.drop = way == CACHED_DROP,
+		.hot = way.hot,
+		.drop = way.drop,
 		.owner = flight,
 	};
 	return request;
