@@ -149,7 +149,7 @@ int hoist_save_create(const char *path, const hoist_save_options *options, hoist
 
 /* --- adding --- */
 
-static int check_open(const struct hoist_save *save)
+int hoist__save_check_open(const struct hoist_save *save)
 {
 	if (save == NULL)
 		return hoist__fail(-EINVAL, "the save is NULL");
@@ -187,7 +187,7 @@ static int new_source(struct hoist_save *save, const char *name, struct hoist__s
 int hoist_save_add(hoist_save *save, const char *name, hoist_buffer *buffer)
 {
 	struct hoist__save_source *source;
-	int err = check_open(save);
+	int err = hoist__save_check_open(save);
 	if (err == 0 && name == NULL)
 		err = hoist__fail(-EINVAL, "saving %s: a name is NULL", save->path);
 	if (err == 0)
@@ -210,7 +210,7 @@ int hoist_save_add_tensor(hoist_save *save, const char *name, hoist_checkpoint *
 			  size_t index)
 {
 	struct hoist__save_source *source;
-	int err = check_open(save);
+	int err = hoist__save_check_open(save);
 	if (err < 0)
 		return err;
 	if (checkpoint == NULL)
@@ -227,106 +227,6 @@ int hoist_save_add_tensor(hoist_save *save, const char *name, hoist_checkpoint *
 	source->index = index;
 	save->n_sources++;
 	return 0;
-}
-
-/* --- metadata --- */
-
-static int reserve_metadata(struct hoist_save *save)
-{
-	if (save->n_metadata < save->metadata_room)
-		return 0;
-	size_t room = save->metadata_room == 0 ? 16 : 2 * save->metadata_room;
-	struct hoist__metadata *metadata = realloc(save->metadata, room * sizeof *metadata);
-	if (metadata != NULL)
-		save->metadata = metadata;
-	char **strings = realloc(save->strings, 2 * room * sizeof *strings);
-	if (strings != NULL)
-		save->strings = strings;
-	if (metadata == NULL || strings == NULL)
-		return hoist__fail_nomem("a list of metadata", room * sizeof *metadata);
-	save->metadata_room = room;
-	return 0;
-}
-
-/* @known: how many of those that are there may have this key. */
-static int set_metadata(struct hoist_save *save, size_t known, const char *key, const char *value)
-{
-	size_t i = 0;
-	while (i < known && strcmp(save->metadata[i].key, key) != 0)
-		i++;
-	if (i == known)
-		i = save->n_metadata;
-	int err = reserve_metadata(save);
-	if (err < 0)
-		return err;
-	char *copy = strdup(value);
-	char *own_key = i == save->n_metadata ? strdup(key) : save->strings[2 * i];
-	if (copy == NULL || own_key == NULL) {
-		if (i == save->n_metadata)
-			free(own_key);
-		free(copy);
-		return hoist__fail_nomem("metadata", strlen(value) + 1);
-	}
-	if (i == save->n_metadata)
-		save->n_metadata++;
-	else
-		free(save->strings[2 * i + 1]);
-	save->strings[2 * i] = own_key;
-	save->strings[2 * i + 1] = copy;
-	save->metadata[i] = (struct hoist__metadata){own_key, copy};
-	return 0;
-}
-
-int hoist_save_metadata(hoist_save *save, const char *key, const char *value)
-{
-	int err = check_open(save);
-	if (err < 0)
-		return err;
-	if (key == NULL || key[0] == '\0' || value == NULL)
-		return hoist__fail(-EINVAL, "saving %s: metadata without a key or a value",
-				   save->path);
-	if (!save->format->has_metadata)
-		return hoist__fail(-EINVAL,
-				   "saving %s: this format has no place for metadata (\"%.60s\"); "
-				   "safetensors and gguf have",
-				   save->path, key);
-	if (strcmp(key, HOIST__DIGEST_KEY) == 0)
-		return hoist__fail(-EINVAL, "saving %s: the metadata %s is HOIST_SAVE_DIGEST's",
-				   save->path, key);
-	return set_metadata(save, save->n_metadata, key, value);
-}
-
-/* What is true of other files only. */
-static bool is_stale(const char *key)
-{
-	return strcmp(key, HOIST__DIGEST_KEY) == 0 || strcmp(key, "total_size") == 0;
-}
-
-int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint)
-{
-	int err = check_open(save);
-	if (err < 0)
-		return err;
-	if (checkpoint == NULL)
-		return hoist__fail(-EINVAL, "saving %s: the checkpoint is NULL", save->path);
-	if (!save->format->has_metadata)
-		return 0;
-	if (save->format->format == HOIST__GGUF && checkpoint->n_files > 0 &&
-	    checkpoint->files[0].format == HOIST__GGUF) {
-		hoist_checkpoint_close(save->like);
-		save->like = hoist__checkpoint_ref(checkpoint);
-		return 0;
-	}
-	/* Those of the checkpoint differ, however many it has. */
-	const size_t known = save->n_metadata;
-	for (size_t i = 0; err == 0 && i < checkpoint->n_metadata; i++) {
-		const struct hoist__metadata *m = &checkpoint->metadata[i];
-		/* Of several values of one key, the first counts. */
-		bool again = i > 0 && strcmp(checkpoint->metadata[i - 1].key, m->key) == 0;
-		if (!again && m->key[0] != '\0' && !is_stale(m->key))
-			err = set_metadata(save, known, m->key, m->value);
-	}
-	return err;
 }
 
 /* --- driving --- */
@@ -360,7 +260,7 @@ static int start_thread(struct hoist_save *save)
 
 int hoist_save_start(hoist_save *save)
 {
-	int err = check_open(save);
+	int err = hoist__save_check_open(save);
 	if (err < 0)
 		return err;
 	save->start_ns = hoist__now_ns();

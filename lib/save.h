@@ -2,6 +2,7 @@
 /* lib/save.h - a save's state: what its files share.
  *
  *   save.c          the object: options, adding, starting, waiting
+ *   save-metadata.c strings beside the tensors
  *   save-plan.c     sources -> files: formats, shards, headers, where every tensor goes
  *   save-begin.c    what the loop works with: the ring, the engine, the budget; the report
  *   save-pump.c     the loop: blocks are begun, filled, sealed, written; what failed first
@@ -229,6 +230,11 @@ struct hoist_save {
 	int err;
 	char text[HOIST__ERROR_BYTES];
 };
+
+/* --- save.c --- */
+
+/* 0; -EINVAL, -ESTALE: nothing can be added any more. */
+int hoist__save_check_open(const struct hoist_save *save);
 
 /* --- save-plan.c --- */
 

@@ -80,6 +80,8 @@ static void adding(void)
 	expect(hoist_save_add_tensor(save, "a", NULL, 0), -EINVAL, "the checkpoint is NULL");
 	expect(hoist_save_metadata(save, "", "x"), -EINVAL, "without a key");
 	expect(hoist_save_metadata(save, "x", NULL), -EINVAL, "or a value");
+	expect(hoist_save_metadata(save, "x\xff", "x"), -EINVAL, "its key is not UTF-8");
+	expect(hoist_save_metadata(save, "x", "\xc3"), -EINVAL, "its value is not UTF-8");
 	expect(hoist_save_metadata(save, "hoist.xxh3_128", "x"), -EINVAL, "HOIST_SAVE_DIGEST's");
 	expect(hoist_save_metadata_of(save, NULL), -EINVAL, "the checkpoint is NULL");
 	expect(hoist_save_wait(save), -EINVAL, "has not been started");

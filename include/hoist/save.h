@@ -89,8 +89,8 @@ HOIST_API int hoist_save_add(hoist_save *save, const char *name, hoist_buffer *b
 HOIST_API int hoist_save_add_tensor(hoist_save *save, const char *name,
 				    hoist_checkpoint *checkpoint, size_t index);
 
-/* A string beside the tensors; a key that is there already gets the new value.  .npy and .max hold
- * none.  Returns: 0; -EINVAL; -ENOMEM. */
+/* A string beside the tensors, UTF-8; a key that is there already gets the new value.  .npy and .max
+ * hold none.  Returns: 0; -EINVAL; -ENOMEM. */
 HOIST_API int hoist_save_metadata(hoist_save *save, const char *key, const char *value);
 
 /* All metadata of @checkpoint, but what is true of its files only (digests, an index's total_size).
