@@ -4,7 +4,7 @@
  * as a pickle is put into an archive first, as PyTorch's data.pkl: few changes of an archive leave
  * one.
  *
- *     make -C tests fuzz && tests/fuzz_format FOLDER      (clang; in the build tree)
+ *     make -C tests fuzz && tests/format-fuzz FOLDER      (clang; in the build tree)
  */
 #include "config.h"
 
