@@ -134,6 +134,9 @@ static int publish_files(struct hoist_save *save)
 			err = hoist__fail_in(err, "%zu of %zu shards have been replaced", f,
 					     save->n_files);
 	}
+	/* The disk knows of all of them before of the index that names them. */
+	if (err == 0 && save->index != NULL)
+		err = hoist__output_sync_folder(save->files[0].output);
 	if (err == 0 && save->index != NULL)
 		err = hoist__output_publish(save->index);
 	return err;
