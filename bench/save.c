@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* save FILE [TARGET] - a checkpoint in memory to a disk, the disk's answer included.
  *
- *   device -> disk   buffers on an emulated device, whose memory is populated and whose copies are
- * as fast as memory host -> disk     buffers in host memory
+ *   device -> disk   buffers on an emulated device: its memory is populated, its copies are as
+ *                    fast as memory
+ *   host -> disk     buffers in host memory
  *
  * beside fio's best: direct writes of as many bytes to a new file, io_uring, huge pages, and fsync
  * at the end.  FILE gives the tensors (2 GiB or so); what is written goes to TARGET, a name that
