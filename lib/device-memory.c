@@ -42,8 +42,8 @@ static hoist_memory_options options_for(hoist_device *device, enum hoist__device
 		/* So small that every ring has a region of its own, of its exact size; kept,
 		 * because pinning is slow and the next load wants the same.  What no driver
 		 * copies from need not be pinned. */
-		options.kind = hoist__device_is_cpu(device) ? HOIST_MEMORY_HOST
-							    : HOIST_MEMORY_PINNED;
+		options.kind =
+			hoist__device_is_cpu(device) ? HOIST_MEMORY_HOST : HOIST_MEMORY_PINNED;
 		options.region_bytes = 4096;
 		options.keep_bytes = HOIST_BUDGET_DEFAULT;
 		break;

@@ -40,8 +40,7 @@ static int save_buffers(int i, hoist_budget *budget)
 		.budget = budget,
 		.flags = HOIST_SAVE_DIGEST | HOIST_SAVE_NO_SYNC,
 	};
-	hoist_device *const devices[] = {lib_swept[i], lib_swept[i == 1 ? 2 : 0],
-					 lib_swept[4 - i]};
+	hoist_device *const devices[] = {lib_swept[i], lib_swept[i == 1 ? 2 : 0], lib_swept[4 - i]};
 	hoist_save *save = NULL;
 	int err = hoist_save_create(path, &options, &save);
 	for (int k = 0; err == 0 && k < 3; k++) {

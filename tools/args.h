@@ -64,8 +64,8 @@ struct args {
 	const char *svg;     /* NULL: no image */
 	const char *to;	     /* NULL: beside the file that was read */
 	bool save;
-	int node;	     /* NUMA node; -1: none was given */
-	int pages;	     /* HOIST_PAGES_... */
+	int node;  /* NUMA node; -1: none was given */
+	int pages; /* HOIST_PAGES_... */
 	bool all;
 	bool cache;
 	bool replace;

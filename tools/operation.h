@@ -39,12 +39,12 @@ void operation_close(struct operation *op);
 /* Takes @n bytes that begin @offset bytes into the tensor, row-major, whatever its strides in the
  * file.  Returns a STATUS_*; any but OK
  * ends the reading, its message printed. */
-typedef int take_piece(void *context, const hoist_tensor_info *tensor,
-		       const unsigned char *bytes, size_t n, uint64_t offset);
+typedef int take_piece(void *context, const hoist_tensor_info *tensor, const unsigned char *bytes,
+		       size_t n, uint64_t offset);
 
 /* Reads the bytes of the @index-th loaded tensor back, in pieces, and gives each to
  * @take; its info is left in *tensor. */
-int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor,
-		   take_piece *take, void *context);
+int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor, take_piece *take,
+		   void *context);
 
 #endif
