@@ -103,7 +103,8 @@ static void note_populating(struct hoist__region *region,
 				   report->touched ? "no MADV_POPULATE_WRITE: touched; " : "",
 				   report->unpinned ? "could not run on the node's CPUs; " : "",
 				   report->no_threads ? "could not start all threads; " : "");
-	if (report->slow)
+	/* Why these huge pages, and not those that were asked for, was said before. */
+	if (report->slow && region->step_note[HOIST__STEP_HUGE][0] == '\0')
 		hoist__region_note(region, HOIST__STEP_HUGE,
 				   "huge pages came at %s/s a thread: %s with small ones",
 				   hoist__figure(report->rate).text,
