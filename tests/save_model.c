@@ -87,7 +87,8 @@ static struct expected *new_expected(hoist_dtype dtype, int rank, const int64_t 
 	struct expected *e = &expected[n_expected];
 	CHECK(n_expected < MOST_TENSORS && rank <= MOST_RANK);
 	*e = (struct expected){.dtype = dtype, .rank = rank, .n = n};
-	memcpy(e->shape, shape, (size_t)rank * sizeof *shape);
+	if (rank > 0)
+		memcpy(e->shape, shape, (size_t)rank * sizeof *shape);
 	(void)snprintf(e->name, sizeof e->name, "t%zu%s", n_expected, odd[below(7)]);
 	e->bytes = calloc(n + 1, 1);
 	CHECK(e->bytes != NULL);
