@@ -59,8 +59,10 @@ void hoist__granules_release(uintptr_t base, size_t n)
 static bool take_one(struct hoist__granule *granule, struct hoist__extent *extent)
 {
 	struct hoist__extent *known = NULL;
+	/* Acquires what hoist__granules_release() of the region before, which may have been another
+	 * pool's at the same address, has released. */
 	if (atomic_compare_exchange_strong_explicit(&granule->extent, &known, extent,
-						    memory_order_release, memory_order_acquire))
+						    memory_order_acq_rel, memory_order_acquire))
 		return true;
 	if (!known->abandoned || !atomic_compare_exchange_strong(&granule->extent, &known, extent))
 		return false;
