@@ -76,10 +76,11 @@ enum hoist__memory_kind {
 #define HOIST__PIECE_BYTES ((size_t)4 << 30)
 #define HOIST__PIECE_LEAST ((size_t)64 << 20)
 
-/* Bytes per second of one thread, in each of two slices of 16 MiB in a row.  4 KiB pages come
- * at 1 GB/s and more on slow machines; a fragmented one was seen at some 20 MB/s.
+/* Bytes per second of one thread, in each of two slices of 16 MiB in a row.  A fragmented machine
+ * was seen at some 20 MB/s; one whose host takes idle memory back gives any page, small or
+ * huge, at some 450, and direct reads into small ones are half as fast.
  * Time in which the thread was preempted does not count. */
-#define HOIST__THP_FLOOR ((uint64_t)500 * 1000 * 1000)
+#define HOIST__THP_FLOOR ((uint64_t)100 * 1000 * 1000)
 
 /* Where regions come from instead: the caller's functions.  acquire() returns 0, or a negative
  * errno value with the text set.  What is not aligned to @align is released and asked
