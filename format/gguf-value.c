@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "format/little.h"
 #include "format/utf8.h"
 
 #define MAX_DEPTH 16
@@ -225,7 +226,7 @@ static char *put_float(char *out, uint64_t type, double value, bool json)
 
 static char *put_number(char *out, uint64_t type, const unsigned char *bytes, bool json)
 {
-	uint64_t value = hoist__gguf_number(bytes, types[type].bytes);
+	uint64_t value = hoist__little(bytes, types[type].bytes);
 	float f32;
 	double f64;
 	switch ((enum hoist__gguf_type)type) {
@@ -278,7 +279,7 @@ static char *put_character(char *out, const char *text, size_t length, bool json
 
 static char *put_string(struct hoist__gguf *gguf, char *out, bool json)
 {
-	size_t n = hoist__gguf_number(gguf->bytes + gguf->at, 8);
+	size_t n = hoist__little(gguf->bytes + gguf->at, 8);
 	const char *text = (const char *)gguf->bytes + gguf->at + 8;
 	gguf->at += 8 + n;
 	if (json)
@@ -307,8 +308,8 @@ static char *put_value(struct hoist__gguf *gguf, uint64_t type, char *out, bool 
 		gguf->at += types[type].bytes;
 		return put_number(out, type, bytes, json);
 	}
-	uint64_t element = hoist__gguf_number(gguf->bytes + gguf->at, 4);
-	uint64_t n = hoist__gguf_number(gguf->bytes + gguf->at + 4, 8);
+	uint64_t element = hoist__little(gguf->bytes + gguf->at, 4);
+	uint64_t n = hoist__little(gguf->bytes + gguf->at + 4, 8);
 	gguf->at += 12;
 	*out++ = '[';
 	for (uint64_t i = 0; i < n; i++) {
@@ -326,11 +327,11 @@ static char *put_value(struct hoist__gguf *gguf, uint64_t type, char *out, bool 
 static size_t value_bytes(const unsigned char *value, uint64_t type)
 {
 	if (type == HOIST__GGUF_STRING)
-		return 8 + hoist__gguf_number(value, 8);
+		return 8 + hoist__little(value, 8);
 	if (type != HOIST__GGUF_ARRAY)
 		return types[type].bytes;
-	uint64_t element = hoist__gguf_number(value, 4);
-	uint64_t n = hoist__gguf_number(value + 4, 8);
+	uint64_t element = hoist__little(value, 4);
+	uint64_t n = hoist__little(value + 4, 8);
 	size_t bytes = 12;
 	if (types[element].bytes > 0)
 		return bytes + n * types[element].bytes;
@@ -341,8 +342,8 @@ static size_t value_bytes(const unsigned char *value, uint64_t type)
 
 size_t hoist__gguf_pair_bytes(const unsigned char *pair)
 {
-	size_t key = 8 + hoist__gguf_number(pair, 8);
-	return key + 4 + value_bytes(pair + key + 4, hoist__gguf_number(pair + key, 4));
+	size_t key = 8 + hoist__little(pair, 8);
+	return key + 4 + value_bytes(pair + key + 4, hoist__little(pair + key, 4));
 }
 
 static int read_alignment(struct hoist__gguf *gguf, size_t at, uint64_t type)
@@ -352,7 +353,7 @@ static int read_alignment(struct hoist__gguf *gguf, size_t at, uint64_t type)
 					"general.alignment is of type %s, not "
 					"u32",
 					types[type].name);
-	gguf->alignment = hoist__gguf_number(gguf->bytes + at, 4);
+	gguf->alignment = hoist__little(gguf->bytes + at, 4);
 	if (!hoist__is_power_of_two(gguf->alignment))
 		return hoist__gguf_fail(gguf, -EBADMSG, at,
 					"general.alignment is %llu, not a power of two",

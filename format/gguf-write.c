@@ -14,6 +14,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "format/gguf.h"
+#include "format/little.h"
 #include "format/write.h"
 
 /* Of the format's description. */
@@ -180,7 +181,7 @@ static uint64_t put_kept(struct sink *sink, const struct hoist__out_file *file)
 	while (like != NULL && at < like->raw_metadata_bytes) {
 		const unsigned char *pair = (const unsigned char *)like->raw_metadata + at;
 		const char *key = (const char *)pair + 8;
-		size_t key_bytes = hoist__gguf_number(pair, 8);
+		size_t key_bytes = hoist__little(pair, 8);
 		size_t bytes = hoist__gguf_pair_bytes(pair);
 		at += bytes;
 		if (is_stale(key, key_bytes) ||

@@ -14,6 +14,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/layout.h"
+#include "format/little.h"
 #include "format/utf8.h"
 
 /* Enough for most headers without a tokenizer. */
@@ -78,7 +79,7 @@ int hoist__gguf_take(struct hoist__gguf *gguf, unsigned n, const char *what, uin
 	int err = hoist__gguf_need(gguf, n, what);
 	if (err < 0)
 		return err;
-	*ret = hoist__gguf_number(gguf->bytes + gguf->at, n);
+	*ret = hoist__little(gguf->bytes + gguf->at, n);
 	gguf->at += n;
 	return 0;
 }
@@ -242,7 +243,7 @@ static int place_tensors(struct hoist__gguf *gguf)
 
 static int check_version(const struct hoist__gguf *gguf)
 {
-	uint64_t version = hoist__gguf_number(gguf->bytes + 4, 4);
+	uint64_t version = hoist__little(gguf->bytes + 4, 4);
 	if (memcmp(gguf->bytes, "FUGG", 4) == 0 || (version != 0 && version % 65536 == 0))
 		return hoist__gguf_fail(gguf, -ENOTSUP, 4,
 					"a big-endian GGUF file, which is not read; llama.cpp's "
@@ -278,8 +279,8 @@ static int read_all(struct hoist__gguf *gguf)
 		err = check_version(gguf);
 	if (err < 0)
 		return err;
-	uint64_t n_tensors = hoist__gguf_number(gguf->bytes + 8, 8);
-	uint64_t n_pairs = hoist__gguf_number(gguf->bytes + 16, 8);
+	uint64_t n_tensors = hoist__little(gguf->bytes + 8, 8);
+	uint64_t n_pairs = hoist__little(gguf->bytes + 16, 8);
 	gguf->at = HOIST__GGUF_PREFIX_BYTES;
 	err = check_count(gguf, 8, n_tensors, MIN_TENSOR_BYTES, "tensors");
 	if (err == 0)

@@ -47,15 +47,6 @@ struct hoist__gguf {
 	size_t subject_bytes;
 };
 
-/* The little-endian number of @n bytes. */
-static inline uint64_t hoist__gguf_number(const unsigned char *bytes, unsigned n)
-{
-	uint64_t value = 0;
-	while (n-- > 0)
-		value = value << 8 | bytes[n];
-	return value;
-}
-
 /* Makes sure of @bytes at the cursor; @what needs them.
  * Returns: 0; -EBADMSG the file, or the limit, ends before; -ENOMEM; what reading says. */
 int hoist__gguf_need(struct hoist__gguf *gguf, uint64_t bytes, const char *what);

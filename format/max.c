@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/layout.h"
 #include "format/format.h"
+#include "format/little.h"
 #include "format/manifest.h"
 #include "format/quote.h"
 #include "format/utf8.h"
@@ -30,14 +31,6 @@ struct reader {
 	struct hoist__manifest_box *box;
 	size_t room;
 };
-
-static uint64_t number(const unsigned char *bytes, unsigned n)
-{
-	uint64_t value = 0;
-	while (n-- > 0)
-		value = value << 8 | bytes[n];
-	return value;
-}
 
 bool hoist__max_is(const void *prefix, size_t n_prefix)
 {
@@ -65,8 +58,8 @@ int hoist__max_header_bytes(const char *file, const void *prefix, size_t n_prefi
 		return hoist__fail(-EBADMSG, "%s: the header is cut short: %llu bytes of %d", name,
 				   (unsigned long long)hoist__min_u64(n_prefix, file_bytes),
 				   HOIST__MAX_FILE_PREFIX);
-	uint64_t major = number(bytes + 8, 4);
-	uint64_t metadata = number(bytes + 16, 8);
+	uint64_t major = hoist__little(bytes + 8, 4);
+	uint64_t metadata = hoist__little(bytes + 16, 8);
 	if (major > MAX_MAJOR)
 		return hoist__fail(-EBADMSG,
 				   "%s: version %llu of the format; versions up to %d are known "
@@ -107,7 +100,7 @@ static int read_name(struct reader *r, struct hoist__tensor *tensor)
 {
 	size_t at = r->at;
 	const unsigned char *count = take(r, 4, "the length of a key");
-	size_t n = count != NULL ? (size_t)number(count, 4) : 0;
+	size_t n = count != NULL ? (size_t)hoist__little(count, 4) : 0;
 	const char *key = count != NULL ? (const char *)take(r, n, "a key") : NULL;
 	if (key == NULL)
 		return -EBADMSG;
@@ -138,7 +131,7 @@ static int read_shape(struct reader *r, struct hoist__tensor *tensor)
 	if (shape == NULL)
 		return hoist__fail_nomem("a shape", n * sizeof *shape);
 	for (size_t i = 0; i < n; i++)
-		shape[i] = (int64_t)number(extents + 4 * i, 4);
+		shape[i] = (int64_t)hoist__little(extents + 4 * i, 4);
 	tensor->shape = shape;
 	return 0;
 }
@@ -191,7 +184,7 @@ static int read_entry(struct reader *r, uint64_t file_bytes)
 	const unsigned char *offset = err == 0 ? take(r, 8, "an offset") : NULL;
 	if (offset == NULL)
 		return err < 0 ? err : -EBADMSG;
-	tensor.offset = number(offset, 8);
+	tensor.offset = hoist__little(offset, 8);
 	err = measure(r, at, file_bytes, &tensor);
 	if (err < 0)
 		return err;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include "format/little.h"
 #include "format/npy.h"
 
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "format/little.h"
 #include "format/pickle.h"
 #include "format/quote.h"
 #include "format/torch.h"

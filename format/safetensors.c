@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "format/format.h"
+#include "format/little.h"
 #include "format/manifest.h"
 #include "format/quote.h"
 #include "format/safetensors.h"
@@ -54,10 +55,7 @@ int hoist__safetensors_header_bytes(const char *file, const void *prefix, size_t
 				   "%s: a safetensors file begins with 8 bytes of header length, "
 				   "but the file has %llu (byte 0)",
 				   name, (unsigned long long)hoist__min_u64(n_prefix, file_bytes));
-	uint64_t n = 0;
-	const unsigned char *bytes = prefix;
-	for (int i = PREFIX_BYTES; i-- > 0;)
-		n = n << 8 | bytes[i];
+	uint64_t n = hoist__little(prefix, PREFIX_BYTES);
 	if (n > HOIST__SAFETENSORS_MAX_HEADER)
 		return hoist__fail(
 			-EBADMSG,

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "format/little.h"
 #include "format/utf8.h"
 #include "format/zip.h"
 

@@ -3,6 +3,7 @@
  * format's description (PKWARE's APPNOTE 6.3). */
 #include "config.h"
 
+#include "format/little.h"
 #include "format/zip.h"
 
 #include <stdlib.h>

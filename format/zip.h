@@ -41,15 +41,6 @@ struct hoist__window {
 int hoist__window_get(struct hoist__window *window, uint64_t offset, size_t n,
 		      const unsigned char **ret);
 
-/* The little-endian number of @n bytes. */
-static inline uint64_t hoist__little(const unsigned char *bytes, unsigned n)
-{
-	uint64_t value = 0;
-	while (n-- > 0)
-		value = value << 8 | bytes[n];
-	return value;
-}
-
 struct hoist__zip_entry {
 	const char *name; /* UTF-8 without a NUL, in the directory: nothing ends it */
 	size_t name_bytes;
