@@ -25,9 +25,6 @@
 /* Found by content. */
 #define HOIST__ANY_FORMAT HOIST__N_FORMATS
 
-/* Metadata of digests: what a save writes and a load compares; see hoist/save.h. */
-#define HOIST__DIGEST_KEY "hoist.xxh3_128"
-
 struct hoist__shard {
 	enum hoist__format format;
 	struct hoist__file *file;

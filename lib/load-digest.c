@@ -14,14 +14,13 @@
 #include <xxhash.h>
 
 #include "base/checked.h"
+#include "lib/digest.h"
 #include "lib/load.h"
-
-#define HEX_DIGITS (2 * sizeof(XXH128_canonical_t))
 
 struct digest {
 	XXH128_canonical_t is;
 	XXH3_state_t *state; /* between its first byte and its last; else NULL */
-	const char *should;  /* HEX_DIGITS of the checkpoint's metadata; NULL: not compared */
+	const char *should; /* HOIST__DIGEST_HEX of the checkpoint's metadata; NULL: not compared */
 };
 
 struct hoist__digests {
@@ -31,11 +30,6 @@ struct hoist__digests {
 	size_t file;
 	uint64_t passed; /* in that file */
 };
-
-static const struct hoist__entry *entry_of(const struct hoist_load *load, size_t index)
-{
-	return &load->checkpoint->tensors[load->plan.tensors[index].index];
-}
 
 /* --- what the checkpoint holds --- */
 
@@ -53,13 +47,12 @@ static int find_held(const struct hoist__shard *shard, const char **ret)
 			"that does",
 			shard->file->path);
 	size_t n = strlen(text);
-	if (n != manifest->n_tensors * HEX_DIGITS || strspn(text, "0123456789abcdef") != n)
-		return hoist__fail(
-			-ENODATA,
-			"%s: metadata \"" HOIST__DIGEST_KEY
-			"\" is not %zu lower-case hexadecimal digits for each of its %zu "
-			"tensors (it has %zu characters)",
-			shard->file->path, HEX_DIGITS, manifest->n_tensors, n);
+	if (n != manifest->n_tensors * HOIST__DIGEST_HEX || strspn(text, "0123456789abcdef") != n)
+		return hoist__fail(-ENODATA,
+				   "%s: metadata \"" HOIST__DIGEST_KEY
+				   "\" is not %d lower-case hexadecimal digits for each of its %zu "
+				   "tensors (it has %zu characters)",
+				   shard->file->path, HOIST__DIGEST_HEX, manifest->n_tensors, n);
 	*ret = text;
 	return 0;
 }
@@ -69,43 +62,35 @@ static int find_all_held(struct hoist_load *load, struct hoist__digests *digests
 	const char *text = NULL;
 	size_t file = SIZE_MAX;
 	for (size_t i = 0; i < digests->n; i++) {
-		const struct hoist__entry *entry = entry_of(load, i);
+		const struct hoist__entry *entry = hoist__load_entry(load, i);
 		const struct hoist__shard *shard = &load->checkpoint->files[entry->file];
 		int err = entry->file != file ? find_held(shard, &text) : 0;
 		if (err < 0)
 			return err;
 		file = entry->file;
 		digests->tensors[i].should =
-			text + (size_t)(entry->tensor - shard->manifest->tensors) * HEX_DIGITS;
+			text +
+			(size_t)(entry->tensor - shard->manifest->tensors) * HOIST__DIGEST_HEX;
 	}
 	return 0;
 }
 
 /* --- one tensor --- */
 
-static void to_hex(const XXH128_canonical_t *digest, char *text)
-{
-	for (size_t i = 0; i < sizeof digest->digest; i++) {
-		text[2 * i] = "0123456789abcdef"[digest->digest[i] >> 4];
-		text[2 * i + 1] = "0123456789abcdef"[digest->digest[i] & 15];
-	}
-	text[HEX_DIGITS] = '\0';
-}
-
 static int finish(struct hoist_load *load, size_t index, XXH128_hash_t hash)
 {
 	struct digest *digest = &load->digests->tensors[index];
-	const struct hoist__entry *entry = entry_of(load, index);
-	char is[HEX_DIGITS + 1];
+	const struct hoist__entry *entry = hoist__load_entry(load, index);
+	char is[HOIST__DIGEST_HEX];
 	XXH128_canonicalFromHash(&digest->is, hash);
 	XXH3_freeState(digest->state);
 	digest->state = NULL;
-	to_hex(&digest->is, is);
-	if (digest->should == NULL || memcmp(is, digest->should, HEX_DIGITS) == 0)
+	hoist__digest_hex(digest->is.digest, is);
+	if (digest->should == NULL || memcmp(is, digest->should, HOIST__DIGEST_HEX) == 0)
 		return 0;
 	return hoist__fail(-EBADMSG,
-			   "tensor \"%.200s\" of %s is damaged: its digest is %s, and should be "
-			   "%.32s",
+			   "tensor \"%.200s\" of %s is damaged: its digest is %.32s, and should "
+			   "be %.32s",
 			   entry->tensor->name, load->checkpoint->files[entry->file].file->path, is,
 			   digest->should);
 }
@@ -115,7 +100,7 @@ static int update(struct hoist_load *load, size_t index, uint64_t at, const unsi
 		  size_t n)
 {
 	struct digest *digest = &load->digests->tensors[index];
-	uint64_t all = entry_of(load, index)->tensor->bytes;
+	uint64_t all = hoist__load_entry(load, index)->tensor->bytes;
 	if (n == all)
 		return finish(load, index, XXH3_128bits(bytes, n));
 	if (at == 0) {
@@ -144,7 +129,7 @@ int hoist__digests_create(struct hoist_load *load)
 	if ((load->options.flags & HOIST_LOAD_VERIFY) != 0)
 		err = find_all_held(load, digests);
 	for (size_t i = 0; err == 0 && i < digests->n; i++)
-		if (entry_of(load, i)->tensor->bytes == 0)
+		if (hoist__load_entry(load, i)->tensor->bytes == 0)
 			err = finish(load, i, XXH3_128bits("", 0));
 	return err;
 }
@@ -171,7 +156,7 @@ int hoist__digests_pass(struct hoist_load *load, const struct hoist__chunk *chun
 	uint64_t to = chunk->offset + chunk->need;
 	int err = 0;
 	for (size_t i = d->first; err == 0 && i < d->n; i++) {
-		const struct hoist__entry *entry = entry_of(load, i);
+		const struct hoist__entry *entry = hoist__load_entry(load, i);
 		uint64_t begin = hoist__max_u64(entry->tensor->offset, from);
 		uint64_t end = hoist__min_u64(entry->tensor->offset + entry->tensor->bytes, to);
 		if (entry->file > file || (entry->file == file && entry->tensor->offset >= to))

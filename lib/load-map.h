@@ -8,8 +8,9 @@
  * With `populate` all wanted bytes are read ahead by threads: of a map into the page cache and the
  * map (io/ahead.h), of a lazy one into its memory.
  *
- * Storages are made at open and belong to the map; whoever makes a buffer over one takes a reference,
- * which keeps what the bytes need (of a lazy one also the checkpoint's files) beyond close.
+ * Storages are made at open and belong to the map; whoever makes a buffer over one takes a
+ * reference, which keeps what the bytes need (of a lazy one also the checkpoint's files) beyond
+ * close.
  *
  * Threads: one owner; cancel and arrived from any thread.
  */
@@ -34,7 +35,7 @@ struct hoist__load_part {
 
 struct hoist__load_map_options {
 	hoist_checkpoint *checkpoint;
-	hoist_device *device; /* the CPU */
+	hoist_device *device;	   /* the CPU */
 	enum hoist__map_mode mode; /* not WRITE */
 	bool lazy;
 	bool populate;
@@ -52,8 +53,8 @@ struct hoist__load_map_options {
 struct hoist__load_map;
 
 /* Maps, and starts populating if that is asked for.  Options are used only here.
- * Returns: 0; -EINVAL LAZY with READ_WRITE; -ENODATA a file has shrunk; READ_WRITE: -EACCES, -EROFS,
- *   -EPERM, -ETXTBSY, with the remedy; -ENOMEM and the like. */
+ * Returns: 0; -EINVAL LAZY with READ_WRITE; -ENODATA a file has shrunk; READ_WRITE: -EACCES,
+ * -EROFS, -EPERM, -ETXTBSY, with the remedy; -ENOMEM and the like. */
 int hoist__load_map_open(const struct hoist__load_map_options *options,
 			 struct hoist__load_map **ret);
 
@@ -63,8 +64,9 @@ struct hoist__storage *hoist__load_map_place(const struct hoist__load_map *map, 
 					     uint64_t offset, size_t *ret);
 
 /* Waits up to @timeout_ns for populating.
- * Returns: true once it has ended (at once without `populate`), and *err: 0 or the failure, with its
- *   text in the calling thread: -ENODATA, -EBADMSG, -EIO, ... with file and offset; -ECANCELED. */
+ * Returns: true once it has ended (at once without `populate`), and *err: 0 or the failure, with
+ * its text in the calling thread: -ENODATA, -EBADMSG, -EIO, ... with file and offset; -ECANCELED.
+ */
 bool hoist__load_map_step(struct hoist__load_map *map, uint64_t timeout_ns, int *err);
 void hoist__load_map_cancel(struct hoist__load_map *map); /* never blocks */
 

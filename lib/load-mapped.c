@@ -12,11 +12,6 @@
 #include "lib/buffer-private.h"
 #include "lib/load.h"
 
-static const struct hoist__entry *entry_of(const struct hoist_load *load, size_t index)
-{
-	return &load->checkpoint->tensors[load->plan.tensors[index].index];
-}
-
 /* In elements, of the whole tensor in C order; false: there are too many. */
 static bool whole_strides(const struct hoist__tensor *tensor, int64_t *strides)
 {
@@ -33,7 +28,7 @@ static bool whole_strides(const struct hoist__tensor *tensor, int64_t *strides)
 static uint64_t span_of(const struct hoist_load *load, size_t index)
 {
 	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
-	const struct hoist__tensor *tensor = entry_of(load, index)->tensor;
+	const struct hoist__tensor *tensor = hoist__load_entry(load, index)->tensor;
 	int64_t strides[HOIST_MAX_RANK];
 	uint64_t last = 0;
 	size_t bytes = 0;
@@ -63,7 +58,8 @@ static void list_parts(const struct hoist_load *load, struct hoist__load_part *p
 	for (size_t i = 0; i < load->plan.n_tensors; i++) {
 		uint64_t begin = load->plan.tensors[i].begin;
 		uint64_t span = load->plan.tensors[i].bytes > 0 ? span_of(load, i) : 0;
-		parts[i] = (struct hoist__load_part){entry_of(load, i)->file, begin, begin + span};
+		parts[i] = (struct hoist__load_part){hoist__load_entry(load, i)->file, begin,
+						     begin + span};
 	}
 	qsort(parts, load->plan.n_tensors, sizeof *parts, compare_parts);
 	for (size_t e = 0; e < load->plan.n_extents; e++) {
@@ -120,23 +116,18 @@ int hoist__mapped_open(struct hoist_load *load)
 	return err;
 }
 
-int hoist__mapped_buffer(struct hoist_load *load, size_t index, hoist_buffer **ret)
+int hoist__mapped_view(const struct hoist_load *load, size_t index,
+		       int64_t strides[static HOIST_MAX_RANK], struct hoist__view *view,
+		       struct hoist__storage **storage)
 {
 	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
-	const struct hoist__entry *entry = entry_of(load, index);
-	int64_t strides[HOIST_MAX_RANK];
-	struct hoist__view view = {
-		.dtype = planned->dtype,
-		.rank = entry->tensor->rank,
-		.shape = planned->shape,
-		.strides = planned->whole ? entry->tensor->strides : strides,
-	};
-	if (!planned->whole && !whole_strides(entry->tensor, strides))
-		return hoist__fail(-EOVERFLOW, "tensor \"%.200s\" has too many elements",
-				   entry->tensor->name);
-	struct hoist__storage *storage =
-		hoist__load_map_place(load->map, entry->file, planned->begin, &view.offset);
-	int err = hoist__buffer_measure(view.dtype, view.rank, view.shape, &view.elements,
-					&view.bytes);
-	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);
+	const struct hoist__entry *entry = hoist__load_entry(load, index);
+	if (!planned->whole) {
+		if (!whole_strides(entry->tensor, strides))
+			return hoist__fail(-EOVERFLOW, "tensor \"%.200s\" has too many elements",
+					   entry->tensor->name);
+		view->strides = strides;
+	}
+	*storage = hoist__load_map_place(load->map, entry->file, planned->begin, &view->offset);
+	return 0;
 }

@@ -23,34 +23,15 @@ size_t hoist_load_n_tensors(const hoist_load *load)
 	return load->plan.n_tensors;
 }
 
-static int make_view(const struct hoist__plan_tensor *planned, const struct hoist__tensor *tensor,
-		     struct hoist__storage *storage, uint64_t at, hoist_buffer **ret)
-{
-	struct hoist__view view = {
-		.dtype = planned->dtype,
-		.rank = tensor->rank,
-		.offset = (size_t)at,
-		.shape = planned->shape,
-		.strides = planned->whole ? tensor->strides : NULL,
-	};
-	if (view.strides == NULL)
-		return hoist__buffer_over(storage, view.offset, view.dtype, view.rank, view.shape,
-					  ret);
-	int err = hoist__buffer_measure(view.dtype, view.rank, view.shape, &view.elements,
-					&view.bytes);
-	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);
-}
-
 /* Of no bytes. */
-static int make_empty(struct hoist_load *load, size_t target,
-		      const struct hoist__plan_tensor *planned, const struct hoist__tensor *tensor,
+static int make_empty(struct hoist_load *load, size_t target, const struct hoist__view *view,
 		      hoist_buffer **ret)
 {
 	struct hoist__storage *none;
 	int err = hoist__storage_none(load->targets[target].device, &none);
 	if (err < 0)
 		return err;
-	err = hoist__buffer_over(none, 0, planned->dtype, tensor->rank, planned->shape, ret);
+	err = hoist__buffer_over(none, 0, view->dtype, view->rank, view->shape, ret);
 	hoist__storage_unref(none);
 	return err;
 }
@@ -58,12 +39,26 @@ static int make_empty(struct hoist_load *load, size_t target,
 static int make_buffer(struct hoist_load *load, size_t index, size_t target, hoist_buffer **ret)
 {
 	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
-	const struct hoist__tensor *tensor = load->checkpoint->tensors[planned->index].tensor;
+	const struct hoist__tensor *tensor = hoist__load_entry(load, index)->tensor;
+	struct hoist__storage *storage = load->targets[target].storage;
+	int64_t strides[HOIST_MAX_RANK];
+	struct hoist__view view = {
+		.dtype = planned->dtype,
+		.rank = tensor->rank,
+		.offset = (size_t)planned->target,
+		.shape = planned->shape,
+		.strides = planned->whole ? tensor->strides : NULL,
+	};
 	if (planned->bytes == 0)
-		return make_empty(load, target, planned, tensor, ret);
-	if (load->maps)
-		return hoist__mapped_buffer(load, index, ret);
-	return make_view(planned, tensor, load->targets[target].storage, planned->target, ret);
+		return make_empty(load, target, &view, ret);
+	int err = load->maps ? hoist__mapped_view(load, index, strides, &view, &storage) : 0;
+	if (err == 0 && view.strides == NULL)
+		return hoist__buffer_over(storage, view.offset, view.dtype, view.rank, view.shape,
+					  ret);
+	if (err == 0)
+		err = hoist__buffer_measure(view.dtype, view.rank, view.shape, &view.elements,
+					    &view.bytes);
+	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);
 }
 
 static int check_index(const struct hoist_load *load, size_t index)

@@ -52,6 +52,7 @@
 #include "lib/checkpoint.h"
 #include "lib/load-map.h"
 #include "lib/plan.h"
+#include "lib/ring.h"
 #include "lib/storage.h"
 
 #define HOIST__LOAD_MAX_ALIGN 4096 /* of tensors on a device */
@@ -119,9 +120,8 @@ struct hoist_load {
 	struct hoist__engine *engine;
 	struct hoist__populator *populator; /* images in large fresh memory */
 	size_t populated;
-	struct hoist__staging *ring; /* for staged chunks; NULL if there are none */
-	size_t held;		     /* of the budget, until there is a ring */
-	struct hoist__budget_ticket ticket;
+	struct hoist__staging *ring;	/* for staged chunks; NULL if there are none */
+	struct hoist__turn budget_turn; /* at the budget, until there is a ring */
 	struct hoist__flight *flights;
 	struct hoist__request *requests; /* theirs */
 	unsigned n_parts;		 /* each of them has so many */
@@ -157,6 +157,13 @@ struct hoist_load {
 	char text[HOIST__ERROR_BYTES];
 };
 
+/* Of the @index-th selected tensor. */
+static inline const struct hoist__entry *hoist__load_entry(const struct hoist_load *load,
+							   size_t index)
+{
+	return &load->checkpoint->tensors[load->plan.tensors[index].index];
+}
+
 /* Takes devices and streams; then, for a plan that is laid out, the memory.
  * Returns: as hoist_load_start(). */
 int hoist__load_take_devices(struct hoist_load *load, const hoist_load_options *options);
@@ -168,8 +175,12 @@ void hoist__load_drop_targets(struct hoist_load *load);
 /* Returns: as hoist__load_map_open(); -ENOTSUP, -EINVAL for options that maps do not go with. */
 int hoist__mapped_open(struct hoist_load *load);
 
-/* The @index-th tensor, which has bytes. */
-int hoist__mapped_buffer(struct hoist_load *load, size_t index, hoist_buffer **ret);
+/* Where the @index-th tensor is, which has bytes: a borrowed storage, the view's offset and, for a
+ * slice, its strides, which stand in @strides.  Returns: 0; -EOVERFLOW. */
+struct hoist__view;
+int hoist__mapped_view(const struct hoist_load *load, size_t index,
+		       int64_t strides[static HOIST_MAX_RANK], struct hoist__view *view,
+		       struct hoist__storage **storage);
 
 /* --- digests --- */
 

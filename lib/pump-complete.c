@@ -7,8 +7,6 @@
 #include "base/checked.h"
 #include "lib/pump.h"
 
-#define BATCH 64u
-
 /* Reads end in any order, so where a file now ends is asked, not concluded. */
 static void fail_short(struct hoist_load *load, const struct hoist__request *request, size_t file)
 {
@@ -136,8 +134,8 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 
 void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns)
 {
-	struct hoist__request *done[BATCH];
-	int n = hoist__engine_reap(load->engine, done, BATCH, timeout_ns);
+	struct hoist__request *done[HOIST__PUMP_BATCH];
+	int n = hoist__engine_reap(load->engine, done, HOIST__PUMP_BATCH, timeout_ns);
 	if (n < 0) {
 		hoist__pump_fail(load, n);
 		return;

@@ -5,9 +5,7 @@
 #include "base/checked.h"
 #include "lib/pump.h"
 
-#define BATCH 64u
-
-_Static_assert(BATCH >= HOIST__LOAD_PARTS, "a batch has room for all parts of a chunk");
+_Static_assert(HOIST__PUMP_BATCH >= HOIST__LOAD_PARTS, "a batch has room for all parts of a chunk");
 
 /* The way that one read takes, and whether what it brings into the page cache is to leave it again:
  * the cache is left as it was found, unless it was asked for.  Where the kernel itself knows what a
@@ -178,9 +176,10 @@ bool hoist__pump_submit(struct hoist_load *load)
 	bool wait = false;
 	unsigned n = 1;
 	while (n > 0 && load->phase == HOIST__PHASE_RUNNING) {
-		struct hoist__request *batch[BATCH];
+		struct hoist__request *batch[HOIST__PUMP_BATCH];
 		unsigned room = hoist__engine_room(load->engine);
-		n = fill_batch(load, batch, room < BATCH ? room : BATCH, &wait);
+		n = fill_batch(load, batch, room < HOIST__PUMP_BATCH ? room : HOIST__PUMP_BATCH,
+			       &wait);
 		int err = n > 0 ? hoist__engine_submit(load->engine, batch, n) : 0;
 		if (err < 0) {
 			take_back(load, batch, n);

@@ -11,7 +11,6 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "lib/memory.h"
 #include "lib/objects.h"
 #include "lib/pump.h"
 
@@ -47,17 +46,12 @@ void hoist__pump_fail(struct hoist_load *load, int err)
 
 static int create_engine(struct hoist_load *load)
 {
-	static const enum hoist__engine_kind kinds[] = {
-		[HOIST_ENGINE_AUTO] = HOIST__ENGINE_AUTO,
-		[HOIST_ENGINE_URING] = HOIST__ENGINE_URING,
-		[HOIST_ENGINE_THREADS] = HOIST__ENGINE_THREADS,
-	};
 	unsigned flags = load->options.flags;
 	struct hoist__engine_buffer memory = {0};
 	if (load->ring != NULL)
 		hoist__staging_memory(load->ring, &memory);
 	const struct hoist__engine_options options = {
-		.kind = kinds[load->options.engine],
+		.kind = hoist__engine_kind_of(load->options.engine),
 		.depth = load->depth,
 		.shared = load->caller_driven,
 		.flags = (flags & HOIST_LOAD_SQPOLL ? HOIST__ENGINE_SQPOLL : 0) |
@@ -68,17 +62,6 @@ static int create_engine(struct hoist_load *load)
 		.n_files = (unsigned)load->checkpoint->n_files,
 	};
 	return hoist__engine_create(&options, &load->engine);
-}
-
-/* A ring of the usual size stays pinned between loads, since pinning is slow; but
- * what is kept and the new ring must fit the budget together, were the one of no
- * use for the other. */
-static void trim_pool(struct hoist__pool *pool, struct hoist__budget *budget)
-{
-	const size_t usual = HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES;
-	size_t free_bytes = hoist__budget_limit(budget) - hoist__budget_used(budget);
-	hoist__pool_trim(pool, free_bytes >= 2 * usual ? usual : 0);
-	hoist__pool_reset_peak(pool);
 }
 
 /* The end of a copy is something that the pump waits for, as it does for reads. */
@@ -152,16 +135,17 @@ static int create_ring(struct hoist_load *load)
 		.context = load,
 		.pool = pool,
 		.budget = hoist__budget_of(load->budget),
-		.held = load->held,
+		.held = load->budget_turn.held,
 		.slot_bytes_least = slot_least(load),
 		.slot_bytes = slot_bytes,
 		.n_slots = wanted_slots(load, slot_bytes),
 	};
-	trim_pool(pool, options.budget);
+	hoist__ring_trim(pool, load->budget, HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES);
+	hoist__pool_reset_peak(pool);
 	err = hoist__staging_create(&options, &load->ring);
 	if (err < 0)
 		return err;
-	load->held = 0;
+	load->budget_turn.held = 0;
 	/* The budget may have had room for smaller slots only. */
 	load->staged_bytes =
 		(size_t)hoist__round_down(hoist__staging_slot_bytes(load->ring), load->plan.align);
@@ -171,28 +155,6 @@ static int create_ring(struct hoist_load *load)
 	if (load->copying == NULL || load->pieces == NULL)
 		return hoist__fail_nomem("a table of slots", n * sizeof *load->copying);
 	return 0;
-}
-
-/* Waits for its turn, or until the time is over.  What it gets then it keeps: given back, it would
- * be the next one's who waits. */
-static int wait_for_budget(struct hoist_load *load, uint64_t timeout_ns)
-{
-	struct hoist__budget *budget = hoist__budget_of(load->budget);
-	const size_t least = 2 * slot_least(load);
-	hoist__memories_yield(budget);
-	int err = hoist__budget_acquire_turn(budget, &load->ticket, least, timeout_ns);
-	if (err == 0)
-		load->held = least;
-	return err == -EAGAIN ? 0 : err;
-}
-
-static void leave_budget(struct hoist_load *load)
-{
-	struct hoist__budget *budget = hoist__budget_of(load->budget);
-	hoist__budget_leave(budget, &load->ticket);
-	if (load->held > 0)
-		hoist__budget_release(budget, load->held);
-	load->held = 0;
 }
 
 /* Populating ahead is an optimisation: without the threads, reads fault pages in. */
@@ -254,9 +216,11 @@ static int begin(struct hoist_load *load, uint64_t timeout_ns)
 	choose_shape(load);
 	int err = 0;
 	if (load->plan.has_staged) {
-		err = load->ticket.in_line ? -EAGAIN : create_ring(load);
-		if (err == -EAGAIN && load->held == 0) {
-			err = wait_for_budget(load, hoist__min_u64(timeout_ns, CANCEL_POLL_NS));
+		err = load->budget_turn.ticket.in_line ? -EAGAIN : create_ring(load);
+		if (err == -EAGAIN && load->budget_turn.held == 0) {
+			err = hoist__turn_wait(&load->budget_turn, load->budget,
+					       2 * slot_least(load),
+					       hoist__min_u64(timeout_ns, CANCEL_POLL_NS));
 			return err < 0 ? err : 1;
 		}
 	}
@@ -319,7 +283,7 @@ static void end(struct hoist_load *load)
 	load->engine = NULL;
 	hoist__staging_destroy(load->ring);
 	load->ring = NULL;
-	leave_budget(load);
+	hoist__turn_leave(&load->budget_turn, load->budget);
 	hoist__populator_stop(load->populator);
 	load->populator = NULL;
 	load->phase = HOIST__PHASE_DONE;

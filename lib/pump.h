@@ -6,6 +6,9 @@
 #include "base/checked.h"
 #include "lib/load.h"
 
+/* Requests that go to the engine, or come from it, at once. */
+#define HOIST__PUMP_BATCH 64u
+
 /* Copies that go to the driver at once. */
 #define HOIST__PUMP_PIECES 128u
 

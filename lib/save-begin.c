@@ -9,7 +9,6 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "lib/memory.h"
 #include "lib/save.h"
 #include "lib/stream-private.h"
 
@@ -26,14 +25,6 @@ static int staging_pool(struct hoist_save *save, struct hoist__pool **ret)
 	else
 		err = hoist__device_cpu(&device);
 	return err < 0 ? err : hoist__device_staging_pool(device, ret);
-}
-
-/* Pinned memory that is kept for the next ring must fit the budget together with this one. */
-static void trim_pool(struct hoist__pool *pool, struct hoist__budget *budget)
-{
-	const size_t usual = HOIST__SAVE_SLOTS * HOIST__SAVE_SLOT_BYTES;
-	size_t free_bytes = hoist__budget_limit(budget) - hoist__budget_used(budget);
-	hoist__pool_trim(pool, free_bytes >= 2 * usual ? usual : 0);
 }
 
 /* Slots are larger than blocks by what reads of files need to lie above their places. */
@@ -97,25 +88,20 @@ static int create_ring(struct hoist_save *save)
 		.moved = wake,
 		.context = save,
 		.budget = hoist__budget_of(save->budget),
-		.held = save->held,
+		.held = save->budget_turn.held,
 		.slot_bytes = HOIST__SAVE_SLOT_BYTES,
 		.n_slots = (unsigned)hoist__min_u64(n, HOIST__SAVE_SLOTS),
 	};
-	trim_pool(pool, options.budget);
+	hoist__ring_trim(pool, save->budget, HOIST__SAVE_SLOTS * HOIST__SAVE_SLOT_BYTES);
 	err = hoist__staging_create(&options, &save->ring);
 	if (err < 0)
 		return err;
-	save->held = 0;
+	save->budget_turn.held = 0;
 	return create_tables(save);
 }
 
 static int create_engine(struct hoist_save *save)
 {
-	static const enum hoist__engine_kind kinds[] = {
-		[HOIST_ENGINE_AUTO] = HOIST__ENGINE_AUTO,
-		[HOIST_ENGINE_URING] = HOIST__ENGINE_URING,
-		[HOIST_ENGINE_THREADS] = HOIST__ENGINE_THREADS,
-	};
 	const struct hoist__file **files = calloc(save->n_files, sizeof *files);
 	if (files == NULL)
 		return hoist__fail_nomem("a list of files", save->n_files * sizeof *files);
@@ -124,7 +110,7 @@ static int create_engine(struct hoist_save *save)
 	struct hoist__engine_buffer memory;
 	hoist__staging_memory(save->ring, &memory);
 	const struct hoist__engine_options options = {
-		.kind = kinds[save->engine_kind],
+		.kind = hoist__engine_kind_of(save->engine_kind),
 		.depth = save->n_slots,
 		.buffers = &memory,
 		.n_buffers = 1,
@@ -136,24 +122,12 @@ static int create_engine(struct hoist_save *save)
 	return err;
 }
 
-/* Waits for its turn, or until the time is over.  What it gets then it keeps: given back, it would
- * be the next one's who waits. */
-static int wait_for_budget(struct hoist_save *save)
-{
-	struct hoist__budget *budget = hoist__budget_of(save->budget);
-	hoist__memories_yield(budget);
-	int err = hoist__budget_acquire_turn(budget, &save->ticket, RING_LEAST_BYTES,
-					     HOIST__SAVE_CANCEL_POLL_NS);
-	if (err == 0)
-		save->held = RING_LEAST_BYTES;
-	return err == -EAGAIN ? 0 : err;
-}
-
 int hoist__save_begin(struct hoist_save *save)
 {
-	int err = save->ticket.in_line ? -EAGAIN : create_ring(save);
-	if (err == -EAGAIN && save->held == 0) {
-		err = wait_for_budget(save);
+	int err = save->budget_turn.ticket.in_line ? -EAGAIN : create_ring(save);
+	if (err == -EAGAIN && save->budget_turn.held == 0) {
+		err = hoist__turn_wait(&save->budget_turn, save->budget, RING_LEAST_BYTES,
+				       HOIST__SAVE_CANCEL_POLL_NS);
 		return err < 0 ? err : 1;
 	}
 	if (err == 0)
@@ -210,15 +184,6 @@ void hoist__save_report(struct hoist_save *save)
 	report->cpu_ns = hoist__cpu_ns() - save->start_cpu_ns;
 }
 
-static void release_budget(struct hoist_save *save)
-{
-	struct hoist__budget *budget = hoist__budget_of(save->budget);
-	hoist__budget_leave(budget, &save->ticket);
-	if (save->held > 0)
-		hoist__budget_release(budget, save->held);
-	save->held = 0;
-}
-
 static void release_ring(struct hoist_save *save)
 {
 	for (unsigned i = 0; save->blocks != NULL && i < save->n_slots; i++) {
@@ -242,7 +207,7 @@ void hoist__save_release(struct hoist_save *save)
 	save->engine = NULL;
 	if (save->ring != NULL)
 		release_ring(save);
-	release_budget(save);
+	hoist__turn_leave(&save->budget_turn, save->budget);
 	for (size_t i = 0; save->fetches != NULL && i < (size_t)save->n_slots * save->n_streams;
 	     i++)
 		free(save->fetches[i].pieces);

@@ -27,15 +27,6 @@ void hoist__seal_destroy(struct hoist_save *save)
 	save->digest = NULL;
 }
 
-static void put_hex(const unsigned char *bytes, size_t n, char *to)
-{
-	static const char digits[] = "0123456789abcdef";
-	for (size_t i = 0; i < n; i++) {
-		to[2 * i] = digits[bytes[i] >> 4];
-		to[2 * i + 1] = digits[bytes[i] & 15];
-	}
-}
-
 /* All bytes of the tensor have passed. */
 static void end_tensor(struct hoist_save *save, struct hoist__save_file *file, size_t tensor)
 {
@@ -46,8 +37,8 @@ static void end_tensor(struct hoist_save *save, struct hoist__save_file *file, s
 		return;
 	XXH128_canonical_t canonical;
 	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(save->digest));
-	put_hex(canonical.digest, sizeof canonical.digest,
-		file->digests + (tensor - file->first) * HOIST__DIGEST_HEX);
+	hoist__digest_hex(canonical.digest,
+			  file->digests + (tensor - file->first) * HOIST__DIGEST_HEX);
 	(void)XXH3_128bits_reset(save->digest);
 }
 

@@ -71,6 +71,8 @@
 #include "io/staging.h"
 #include "lib/checkpoint.h"
 #include "lib/copy.h"
+#include "lib/digest.h"
+#include "lib/ring.h"
 
 #define HOIST__SAVE_SLOT_BYTES ((size_t)4 << 20)
 #define HOIST__SAVE_SLOTS 24u
@@ -78,8 +80,6 @@
 
 /* How long a wait may last before the pump looks again whether it was cancelled. */
 #define HOIST__SAVE_CANCEL_POLL_NS (20 * UINT64_C(1000000))
-
-#define HOIST__DIGEST_HEX 32
 
 struct hoist__save_format {
 	const char *name;
@@ -197,8 +197,7 @@ struct hoist_save {
 	enum hoist__save_phase phase;
 	struct hoist__engine *engine;
 	struct hoist__staging *ring;
-	size_t held; /* of the budget, until there is a ring */
-	struct hoist__budget_ticket ticket;
+	struct hoist__turn budget_turn;	   /* at the budget, until there is a ring */
 	struct hoist__save_block *blocks;  /* one for each slot */
 	struct hoist__save_fetch *fetches; /* of these */
 	unsigned *window;		   /* slots of the blocks that are not sealed, in a ring */
