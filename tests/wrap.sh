@@ -70,6 +70,11 @@ case ${HOIST_TEST_SANITIZERS-} in
 	;;
 esac
 
+# For doc/make-reliability.
+if [ -n "${HOIST_TEST_FORM-}" ]; then
+	echo "wrap: form $HOIST_TEST_FORM${HOIST_TEST_SANITIZERS:+, sanitizers $HOIST_TEST_SANITIZERS}"
+fi
+
 case $1 in
 *.sh) launcher="$launcher ${SHELL:-/bin/sh}" ;;
 esac

@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# doc/reliability.md is what doc/make-reliability makes of its tables, and the generator takes
+# figures of tests that passed, from logs alone, and misses nothing that a promise names.
+set -u
+source=${abs_top_srcdir:?}
+make=$source/doc/make-reliability
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+status=0
+fail() {
+	echo "$1"
+	status=1
+}
+
+mkdir -p "$work/tree/doc" "$work/tree/tests/vm" "$work/build/tests/vm"
+: >"$work/tree/tests/vm/a.sh"
+: >"$work/tree/tests/fault_b.c"
+printf 'it holds\tvm/a.sh\tvm.a\nand this\tfault_b\tb.n,b.m\n' >"$work/tree/doc/promises.tsv"
+log() { # TEST FORM VERDICT FIGURE
+	{
+		echo "wrap: form $2"
+		echo "figure: $4"
+		echo "$3 $1 (exit status: 0)"
+	} >"$work/build/tests/$1.log"
+}
+take() { sh "$make" --take "$work/build" "$work/tree" 2>/dev/null; }
+log vm/a.sh short PASS 'vm.a 12 nodes'
+log fault_b long PASS 'b.n 3 faults'
+take || fail "figures were not taken"
+sh "$make" "$work/tree" >"$work/out" 2>"$work/err" && fail "a figure that is missing went unseen"
+grep -q 'no figure b.m' "$work/err" || fail "the figure that is missing is not named"
+log fault_b long PASS 'b.n 3 faults
+figure: b.m 4 survived'
+take
+sh "$make" "$work/tree" >"$work/out" || fail "refused, with all figures there"
+grep -q '^| it holds | `vm/a.sh` | 12 nodes (short, ' "$work/out" || fail "no row of vm/a.sh"
+grep -q '^| and this | `fault_b` | 3 faults; 4 survived (long, ' "$work/out" || fail "no row of fault_b"
+log fault_b short PASS 'b.n 1 faults'
+log vm/a.sh long FAIL 'vm.a 99 nodes'
+take
+sh "$make" "$work/tree" >"$work/out"
+grep -q '3 faults; 4' "$work/out" || fail "a short form replaced a long one"
+grep -q '12 nodes' "$work/out" || fail "a failed test's figure was taken"
+rm "$work/tree/tests/fault_b.c"
+sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "a test that is not there went unseen"
+
+sh "$make" "$source" >"$work/reliability.md" || status=1
+diff -u "$source/doc/reliability.md" "$work/reliability.md" ||
+	fail "out of date; run: doc/make-reliability . >doc/reliability.md"
+exit $status
