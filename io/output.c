@@ -34,8 +34,9 @@ struct hoist__output {
 	const char *name;      /* the last component of the path */
 	char temp[TEMP_BYTES]; /* the file's name in the folder while it is not published; "": none
 				*/
-	bool has_mode;
-	mode_t mode; /* of the file that is replaced */
+	bool has_old;	       /* a file is replaced */
+	mode_t old_mode;       /* what of its mode the new one may have */
+	gid_t old_group;
 };
 
 /* --- what is there --- */
@@ -89,6 +90,20 @@ static int look_at(const struct hoist__output *output, const char *name, const c
 	return 0;
 }
 
+/* The group that a new file in the folder gets. */
+static gid_t next_group(const struct hoist__output *output)
+{
+	struct stat st;
+	bool inherits = fstat(output->folder_fd, &st) == 0 && (st.st_mode & S_ISGID) != 0;
+	return inherits ? st.st_gid : getegid();
+}
+
+/* What another group may do: no more than everybody. */
+static mode_t narrowed(mode_t mode)
+{
+	return mode & (0606 | (mode & 06) << 3);
+}
+
 static int look_at_old(struct hoist__output *output)
 {
 	struct stat st;
@@ -96,8 +111,11 @@ static int look_at_old(struct hoist__output *output)
 	int err = look_at(output, output->name, output->file.path, &st, &link);
 	if (err < 0)
 		return err == -ENOENT ? 0 : err;
-	output->has_mode = !link;
-	output->mode = st.st_mode & 0777;
+	output->has_old = !link;
+	output->old_group = st.st_gid;
+	output->old_mode = st.st_mode & 0666;
+	if (next_group(output) != st.st_gid)
+		output->old_mode = narrowed(output->old_mode);
 	return 0;
 }
 
@@ -126,12 +144,19 @@ static void make_temp_name(const struct hoist__output *output, char temp[TEMP_BY
 	(void)snprintf(temp, TEMP_BYTES, ".%.*s" SUFFIX "%s", room, output->name, text);
 }
 
+/* No more than the old file allows, so that nobody else opens the new one while it is written; the
+ * kernel takes the umask from it.  The owner writes. */
+static mode_t first_mode(const struct hoist__output *output)
+{
+	return output->has_old ? output->old_mode | 0600 : 0666;
+}
+
 static int open_nameless(const struct hoist__output *output)
 {
 	/* Without /proc it could not be given a name later. */
 	if (access("/proc/self/fd", X_OK) < 0)
 		return -EOPNOTSUPP;
-	int fd = openat(output->folder_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+	int fd = openat(output->folder_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode(output));
 	return fd < 0 ? -errno : fd;
 }
 
@@ -141,7 +166,7 @@ static int open_hidden(struct hoist__output *output)
 		char temp[TEMP_BYTES];
 		make_temp_name(output, temp);
 		int fd = openat(output->folder_fd, temp, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC,
-				0666);
+				first_mode(output));
 		if (fd >= 0) {
 			memcpy(output->temp, temp, sizeof temp);
 			return fd;
@@ -334,16 +359,29 @@ int hoist__output_write(const struct hoist__output *output, uint64_t offset, con
 	return 0;
 }
 
+/* Of the old file's mode, what the umask has left of it.  A file system without modes does not keep
+ * the old file's either. */
+static void take_mode(const struct hoist__output *output)
+{
+	struct stat st;
+	if (fstat(output->file.fd, &st) < 0)
+		return;
+	mode_t mode = st.st_mode & output->old_mode;
+	if (st.st_gid != output->old_group)
+		mode = narrowed(mode);
+	if (fchmod(output->file.fd, mode) < 0)
+		hoist__log(io, "%s: not mode %o: %s", output->file.path, (unsigned)mode,
+			   strerrorname_np(errno));
+}
+
 int hoist__output_finish(struct hoist__output *output)
 {
 	const struct hoist__file *file = &output->file;
 	if (ftruncate(file->fd, (off_t)file->bytes) < 0)
 		return hoist__fail_errno(-errno, "writing %s: cutting it to %" PRIu64 " bytes",
 					 file->path, file->bytes);
-	/* A file system without modes does not keep the old file's either. */
-	if (output->has_mode && fchmod(file->fd, output->mode) < 0)
-		hoist__log(io, "%s: not mode %o: %s", file->path, (unsigned)output->mode,
-			   strerrorname_np(errno));
+	if (output->has_old)
+		take_mode(output);
 	if ((output->flags & HOIST__OUTPUT_NO_SYNC) != 0)
 		return 0;
 	/* Once it has failed, a second one may say that all is well: the kernel reports what it

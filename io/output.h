@@ -9,9 +9,11 @@
  *              all of its files: hoist__output_sync_folder()
  *     destroy  what was not published leaves nothing behind
  *
- * What is at the path: a file is replaced, whose mode the new one gets; a symbolic link is replaced
- * itself, as mv and rsync do, and what it points to stays as it is (it may be the blob of a cache
- * that others link to); a folder, a device, a FIFO or a link to one of these is refused.
+ * What is at the path: a file is replaced, whose mode the new one gets, less the umask and the right
+ * to execute; if the new one is of another group, that may do no more than everybody.  A symbolic
+ * link is replaced itself, as mv and rsync do, and what it points to stays as it is (it may be the
+ * blob of a cache that others link to); a folder, a device, a FIFO or a link to one of these is
+ * refused.
  *
  * A process that is killed leaves nothing of a nameless file but, if that happened between two
  * system calls of publish, a file named ".NAME.hoist-XXXXXX"; where files cannot be nameless, that
@@ -34,7 +36,7 @@ struct hoist__output;
 #define HOIST__OUTPUT_NO_REPLACE 2u /* create and publish fail with -EEXIST */
 #define HOIST__OUTPUT_NO_SYNC 4u    /* nothing waits for the disk */
 
-/* @path's file of @bytes bytes; the mode is that of the file it replaces, else 0666 less the umask.
+/* @path's file of @bytes bytes; the mode is that of the file it replaces, else 0666, less the umask.
  * Returns: 0; -ENOSPC, -EDQUOT (the blocks cannot be had, with how many are free); -EFBIG (the
  *   file system, RLIMIT_FSIZE); -ENOENT, -EACCES, -EROFS and the like of the folder; -EISDIR;
  *   -EINVAL (no file is there); -EEXIST; -ENOMEM. */

@@ -214,6 +214,61 @@ Test(io_output, an_old_file_is_replaced_and_gives_its_mode, .init = make_folder)
 	cr_expect_eq(n_names(), 1);
 }
 
+/* The bits of @mode that a file has which replaces one of that mode, as it is and while it is being
+ * written: in a named file, others could open it then. */
+static void replace(mode_t old, mode_t mask, mode_t mode)
+{
+	struct stat st;
+	put_file(path, "old", old);
+	(void)umask(mask);
+	struct hoist__output *output = begin("new", 0);
+	cr_assert_eq(fstat(hoist__output_file(output)->fd, &st), 0);
+	cr_expect_eq((st.st_mode & 07777) & ~(mode | 0600), 0, "%o while written", st.st_mode);
+	cr_assert_eq(hoist__output_finish(output), 0);
+	cr_assert_eq(hoist__output_publish(output), 0);
+	hoist__output_destroy(output);
+	expect_file(path, "new", mode);
+	cr_assert_eq(unlink(path), 0);
+}
+
+Test(io_output, no_file_is_more_open_than_the_umask_or_the_old_one, .init = make_folder)
+{
+	for (int hidden = 0; hidden < 2; hidden++) {
+		let_fail(hidden ? NAMELESS : NONE, EOPNOTSUPP);
+		replace(0666, 022, 0644);
+		replace(0666, 077, 0600);
+		replace(0777, 0, 0666);
+		replace(06755, 022, 0644);
+		replace(0600, 0, 0600);
+		replace(0440, 022, 0440);
+		replace(0444, 077, 0400);
+		replace(0, 0, 0);
+	}
+}
+
+/* What the old group was allowed is nothing to the new one. */
+Test(io_output, another_group_may_do_no_more_than_everybody, .init = make_folder)
+{
+	put_file(path, "old", 0664);
+	if (chown(path, (uid_t)-1, getegid() + 1) < 0)
+		cr_skip_test("a file of another group cannot be made: %s", strerror(errno));
+	(void)umask(0);
+	cr_expect_eq(write_file("new", 0), 0);
+	expect_file(path, "new", 0644);
+	cr_assert_eq(chown(path, (uid_t)-1, getegid() + 1), 0);
+	cr_assert_eq(chmod(path, 0660), 0);
+	let_fail(NAMELESS, EOPNOTSUPP);
+	cr_expect_eq(write_file("newer", 0), 0);
+	expect_file(path, "newer", 0600);
+	/* A folder that gives its files its group: they are of one. */
+	cr_assert_eq(chown(folder, (uid_t)-1, getegid() + 1), 0);
+	cr_assert_eq(chmod(folder, 02700), 0);
+	cr_assert_eq(chown(path, (uid_t)-1, getegid() + 1), 0);
+	cr_assert_eq(chmod(path, 0660), 0);
+	cr_expect_eq(write_file("newest", 0), 0);
+	expect_file(path, "newest", 0660);
+}
+
 Test(io_output, what_is_not_published_leaves_nothing, .init = make_folder)
 {
 	put_file(path, "old", 0600);
