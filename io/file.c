@@ -63,20 +63,38 @@ static int check_beneath(int dir_fd, int fd)
 	return beneath ? 0 : -EXDEV;
 }
 
-/* openat2(2) before Linux 5.6, or refused by a filter. */
+/* What is found, its links followed, is opened if it lies beneath: that very file, and nothing
+ * else, as opening a device can have an effect.  -ENOSYS: where it lies cannot be known. */
 static int open_and_compare(int dir_fd, const char *path)
+{
+	char again[PROC_FD_BYTES];
+	int found = openat(dir_fd, path, O_PATH | O_CLOEXEC);
+	if (found < 0)
+		return -errno;
+	int fd = check_beneath(dir_fd, found);
+	if (fd == 0) {
+		(void)snprintf(again, sizeof again, "/proc/self/fd/%d", found);
+		fd = open(again, OPEN_FLAGS);
+		if (fd < 0)
+			fd = -errno;
+	} else if (fd == -ENOENT && access("/proc/self/fd", X_OK) < 0) {
+		fd = -ENOSYS;
+	}
+	close(found);
+	return fd;
+}
+
+/* openat2(2) before Linux 5.6, or refused by a filter.  Most are files in the folder itself. */
+static int open_without_openat2(int dir_fd, const char *path)
 {
 	if (path[0] == '/')
 		return -EXDEV;
-	int fd = openat(dir_fd, path, OPEN_FLAGS);
-	if (fd < 0)
-		return -errno;
-	int err = check_beneath(dir_fd, fd);
-	if (err != 0) {
-		close(fd);
-		return err;
+	if (strchr(path, '/') == NULL && strcmp(path, "..") != 0) {
+		int fd = openat(dir_fd, path, OPEN_FLAGS | O_NOFOLLOW);
+		if (fd >= 0 || errno != ELOOP)
+			return fd >= 0 ? fd : -errno;
 	}
-	return fd;
+	return open_and_compare(dir_fd, path);
 }
 
 static int open_beneath(int dir_fd, const char *path)
@@ -94,7 +112,7 @@ static int open_beneath(int dir_fd, const char *path)
 	}
 	if (fd >= 0)
 		return (int)fd;
-	return errno == ENOSYS || errno == EPERM ? open_and_compare(dir_fd, path) : -errno;
+	return errno == ENOSYS || errno == EPERM ? open_without_openat2(dir_fd, path) : -errno;
 }
 
 static int open_fd(int dir_fd, const char *path, unsigned flags, const char *display, int *ret)
@@ -111,6 +129,12 @@ static int open_fd(int dir_fd, const char *path, unsigned flags, const char *dis
 		return hoist__fail(fd,
 				   "opening %s: it is a link that leads out of its folder; if you "
 				   "trust it, open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
+				   display);
+	if (fd == -ENOSYS)
+		return hoist__fail(-ENOTSUP,
+				   "opening %s: whether it lies in its folder cannot be known: the "
+				   "kernel refuses openat2, and /proc is not mounted; if you trust "
+				   "it, open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
 				   display);
 	if (fd < 0)
 		return hoist__fail_errno(fd, "opening %s", display);

@@ -49,7 +49,8 @@ struct hoist__file {
  * reading; @display is the name for messages (NULL: @path).  Only regular files
  * and block devices are accepted.
  * Returns: 0; -ENOENT, -EACCES, ... as open(2); -EXDEV if BENEATH is violated
- *   (openat2(2); where the kernel lacks it, by comparing resolved paths);
+ *   (openat2(2); where the kernel lacks it, by comparing resolved paths, and -ENOTSUP where
+ *   that cannot be done: without /proc, unless it is a file in the folder itself);
  *   -EINVAL not a file; -ENOMEM. */
 int hoist__file_open(int dir_fd, const char *path, const char *display, unsigned flags,
 		     struct hoist__file **ret);
