@@ -123,6 +123,8 @@ int hoist__step_populate(struct hoist__maker *maker)
 	struct hoist__populate_report report = {0};
 	uint64_t start = hoist__now_ns();
 	err = hoist__populate_parallel(&job, &report);
+	if (err == 0 && hoist__recipe_binds_late(region))
+		err = hoist__place_strictly(job.base, job.bytes, &region->options.placement);
 	hoist__called(region->options.calls, HOIST__CALL_MAP, start);
 	note_populating(region, &report);
 	return err;

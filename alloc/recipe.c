@@ -122,13 +122,25 @@ static int step_huge(struct hoist__maker *maker)
 }
 
 static int step_place(struct hoist__maker *maker)
+bool hoist__recipe_binds_late(const struct hoist__region *region)
+{
+	return region->options.placement.policy == HOIST__POLICY_BIND &&
+	       region->placed == HOIST__PLACED_KERNEL && !region->options.lazy &&
+	       region->pages != HOIST__PAGES_HUGETLB;
+}
+
 {
 	struct hoist__region *region = maker->region;
-	if (region->options.placement.policy == HOIST__POLICY_LOCAL)
+	const struct hoist__placement *placement = &region->options.placement;
+	if (placement->policy == HOIST__POLICY_LOCAL)
 		return 0;
 	uint64_t start = hoist__now_ns();
-	int err = hoist__place(maker->storage->map.base, region->bytes, &region->options.placement,
-			       &region->placed);
+	void *base = maker->storage->map.base;
+	int err = hoist__place(base, region->bytes, placement, &region->placed);
+	if (err == 0 && !region->options.lazy && region->pages != HOIST__PAGES_HUGETLB)
+		err = hoist__place_has_room(maker->topology, placement, region->bytes);
+	if (err == 0 && hoist__recipe_binds_late(region))
+		hoist__place_softly(base, region->bytes, placement);
 	hoist__called(region->options.calls, HOIST__CALL_MAP, start);
 	if (err == 0 && region->placed == HOIST__PLACED_FIRST_TOUCH)
 		hoist__region_note(region, HOIST__STEP_PLACE, "the kernel refused mbind: %s",
@@ -256,31 +268,10 @@ static int run_steps(struct hoist__maker *maker, enum hoist__region_step first)
 	return 0;
 }
 
-/* A set that asks for more than its nodes have would end in the kernel's OOM
- * killer, not in an error. */
-static int check_nodes_have(const struct hoist__maker *maker)
-{
-	const struct hoist__region_options *options = &maker->region->options;
-	if (options->placement.policy != HOIST__POLICY_BIND || options->lazy)
-		return 0;
-	uint64_t total = 0;
-	for (size_t i = 0; i < maker->topology->n_nodes; i++)
-		if (hoist__nodeset_has(maker->nodes, maker->topology->nodes[i].id))
-			total += maker->topology->nodes[i].total_bytes;
-	/* None at all: the node does not exist, or the tree says nothing; place knows. */
-	if (total == 0 || options->bytes <= total)
-		return 0;
-	return hoist__fail(-ENOMEM, "binding %s to node %d: its memory is %s",
-			   hoist__figure(options->bytes).text, hoist__nodeset_first(maker->nodes),
-			   hoist__figure(total).text);
-}
-
 static int make(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
-	int err = maker->nodes != NULL ? check_nodes_have(maker) : 0;
-	if (err == 0)
-		err = run_steps(maker, HOIST__STEP_RESERVE);
+	int err = run_steps(maker, HOIST__STEP_RESERVE);
 	bool no_such_pages =
 		region->pages == HOIST__PAGES_HUGETLB && err == -ENOMEM &&
 		(maker->step == HOIST__STEP_POPULATE || maker->step == HOIST__STEP_VERIFY);

@@ -39,6 +39,9 @@ struct hoist__maker {
 /* One of the steps: recipe-populate.c. */
 int hoist__step_populate(struct hoist__maker *maker);
 
+/* Bound memory that is populated here: not bound before all of it is there (numa/place.h). */
+bool hoist__recipe_binds_late(const struct hoist__region *region);
+
 /* Maps and makes.  Returns what hoist__region_create() does; on failure nothing is left. */
 int hoist__recipe_make(struct hoist__region_storage *storage);
 

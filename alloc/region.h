@@ -23,7 +23,8 @@
  *   huge      hugetlb if asked for and free on the node; else MADV_HUGEPAGE; else 4 KiB.
  *             Where huge pages come slower than `thp_floor` while populating (a
  *             fragmented machine that compacts), the rest is populated with 4 KiB pages
- *   place     numa/place.h
+ *   place     numa/place.h.  Strictly bound memory is bound for good behind `populate`, so that
+ *             a full node is an error
  *   populate  MADV_POPULATE_WRITE in slices, by several threads, on the node's
  *             CPUs; touch byte by byte where the kernel lacks it.  Skipped for
  *             LAZY regions, whose user populates ahead of his own pace

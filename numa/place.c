@@ -13,20 +13,20 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "numa/place-private.h"
 
-#define BITS_PER_LONG (8 * sizeof(unsigned long))
-
-/* A node set in the kernel's form. */
-struct kernel_mask {
-	unsigned long bits[HOIST__MAX_NODES / BITS_PER_LONG];
-};
-
-/* The kernel reads one bit less than it is told. */
-#define KERNEL_MASK_BITS (HOIST__MAX_NODES + 1)
-
-static void mask_add(struct kernel_mask *mask, int node)
+static void mask_add(struct hoist__kernel_mask *mask, int node)
 {
-	mask->bits[(size_t)node / BITS_PER_LONG] |= 1ul << ((size_t)node % BITS_PER_LONG);
+	size_t bit = (size_t)node % HOIST__BITS_PER_LONG;
+	mask->bits[(size_t)node / HOIST__BITS_PER_LONG] |= 1ul << bit;
+}
+
+void hoist__kernel_mask(const struct hoist__nodeset *nodes, struct hoist__kernel_mask *ret)
+{
+	memset(ret, 0, sizeof *ret);
+	for (int node = 0; node < HOIST__MAX_NODES; node++)
+		if (hoist__nodeset_has(nodes, node))
+			mask_add(ret, node);
 }
 
 int hoist__nodeset_first(const struct hoist__nodeset *set)
@@ -52,16 +52,13 @@ static int policy_mode(enum hoist__policy policy)
 	return -1;
 }
 
-static void policy_mask(const struct hoist__placement *placement, struct kernel_mask *mask)
+static void policy_mask(const struct hoist__placement *placement, struct hoist__kernel_mask *mask)
 {
-	memset(mask, 0, sizeof *mask);
+	hoist__kernel_mask(&placement->nodes, mask);
 	if (placement->policy == HOIST__POLICY_PREFER) {
+		memset(mask, 0, sizeof *mask);
 		mask_add(mask, hoist__nodeset_first(&placement->nodes));
-		return;
 	}
-	for (int node = 0; node < HOIST__MAX_NODES; node++)
-		if (hoist__nodeset_has(&placement->nodes, node))
-			mask_add(mask, node);
 }
 
 /* What a refusal by mbind(2) means. */
@@ -94,9 +91,9 @@ int hoist__place(void *address, size_t bytes, const struct hoist__placement *pla
 	}
 	if (hoist__nodeset_first(&placement->nodes) < 0)
 		return hoist__fail(-EINVAL, "placing memory: the set of nodes is empty");
-	struct kernel_mask mask;
+	struct hoist__kernel_mask mask;
 	policy_mask(placement, &mask);
-	if (mbind(address, bytes, mode, mask.bits, KERNEL_MASK_BITS, 0) != 0)
+	if (mbind(address, bytes, mode, mask.bits, HOIST__KERNEL_MASK_BITS, 0) != 0)
 		return place_refused(errno, placement, ret);
 	*ret = HOIST__PLACED_KERNEL;
 	return 0;

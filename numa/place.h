@@ -43,6 +43,20 @@ int hoist__nodeset_first(const struct hoist__nodeset *set);
 int hoist__place(void *address, size_t bytes, const struct hoist__placement *placement,
 		 enum hoist__placed *ret);
 
+/* Strict placement that fails instead of killing: the kernel has no error for who touches memory
+ * that is bound to a full node, but its OOM killer.  For BIND, and what hoist__place() answered with
+ * KERNEL: let the memory prefer its nodes only; populate it; then bind it again, which moves what
+ * went elsewhere, or fails.  Not for hugetlb pages, which nobody is killed for. */
+
+/* Returns: 0; -ENOMEM if the nodes have less than that even with all that the kernel would give
+ *   back, as the topology was when loaded: the rest would only push others out.  0 for any other
+ *   policy. */
+int hoist__place_has_room(const struct hoist__topology *topology,
+			  const struct hoist__placement *placement, size_t bytes);
+void hoist__place_softly(void *address, size_t bytes, const struct hoist__placement *placement);
+/* Returns: 0; -ENOMEM with the figures of the nodes; the kernel's error. */
+int hoist__place_strictly(void *address, size_t bytes, const struct hoist__placement *placement);
+
 /* Pins the calling thread to the node's CPUs.  Returns: 0; -ENODEV if the node has
  * no CPUs or is unknown; the kernel's error. */
 int hoist__run_on_node(const struct hoist__topology *topology, int node);

@@ -143,6 +143,9 @@ static int read_node(struct hoist__node *node, const char *root, size_t n_nodes)
 	if (hoist__sysfs_read(text, sizeof text, root, NODE_FOLDER "/node%d/meminfo", id) == 0) {
 		node->total_bytes = meminfo_bytes(text, "MemTotal:", id);
 		node->free_bytes = meminfo_bytes(text, "MemFree:", id);
+		node->reclaimable_bytes = meminfo_bytes(text, "Active(file):", id) +
+					  meminfo_bytes(text, "Inactive(file):", id) +
+					  meminfo_bytes(text, "SReclaimable:", id);
 	} else {
 		hoist__log(numa, "node%d has no meminfo", id);
 	}

@@ -39,6 +39,8 @@ struct hoist__node {
 	int id;
 	uint64_t total_bytes;
 	uint64_t free_bytes;    /* when the topology was loaded */
+	uint64_t reclaimable_bytes; /* likewise: page cache and the like, most of which the kernel
+				     * would give back */
 	size_t n_cpus;
 	const int *cpus;        /* ascending */
 	const int *distances;   /* distances[i]: to nodes[i]; NULL if unknown */

@@ -9,6 +9,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <numaif.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -18,9 +19,23 @@
 #include "base/error.h"
 #include "tests/numa_tree.h"
 
+#ifndef MPOL_PREFERRED_MANY
+#define MPOL_PREFERRED_MANY 5
+#endif
+
 static struct tree tree;
 static bool refuse_mbind;
+static bool no_room;	  /* where pages would be moved to */
 static int node_of_pages; /* what move_pages() says */
+
+/* The calls of mbind(). */
+#define MAX_BINDS 8
+static struct bind {
+	int mode;
+	unsigned flags;
+} binds[MAX_BINDS];
+static atomic_uint n_binds;
+
 static unsigned own_node; /* what getcpu() says */
 static atomic_uint n_threads_on[HOIST__MAX_NODES];
 
@@ -57,9 +72,12 @@ int __wrap_getcpu(unsigned *cpu, unsigned *node)
 long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
 		  unsigned long bits, unsigned flags)
 {
-	(void)memory, (void)bytes, (void)mode, (void)mask, (void)bits, (void)flags;
-	errno = EPERM;
-	return refuse_mbind ? -1 : 0;
+	(void)memory, (void)bytes, (void)mask, (void)bits;
+	unsigned n = atomic_fetch_add(&n_binds, 1);
+	if (n < MAX_BINDS)
+		binds[n] = (struct bind){mode, flags};
+	errno = flags != 0 ? EIO : EPERM;
+	return refuse_mbind || (no_room && flags != 0) ? -1 : 0;
 }
 
 long __wrap_move_pages(int pid, unsigned long n, void **pages, const int *nodes, int *status,
@@ -206,7 +224,33 @@ Test(alloc_choice, spills_only_where_it_was_allowed_to)
 	/* More than the node has is known before. */
 	options.bytes = 600 * HOIST__MIB;
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
-	cr_assert(strstr(hoist__error_text(), "its memory is") != NULL, "%s", hoist__error_text());
+	cr_assert(strstr(hoist__error_text(), "no room: of 469.9 MiB, 399.7 MiB are free") != NULL,
+		  "%s", hoist__error_text());
+}
+
+/* Who touches what is bound to a full node is killed; who moves something there is told. */
+Test(alloc_choice, binds_strictly_only_what_is_there)
+{
+	use_machine("2-nodes");
+	node_of_pages = 1;
+	struct hoist__region_options options = on_nodes(HOIST__POLICY_BIND, 1, 1);
+	struct hoist__region *region = create(&options);
+	cr_assert_eq(atomic_load(&n_binds), 3);
+	cr_assert(binds[0].mode == MPOL_BIND && binds[0].flags == 0, "does the kernel take it?");
+	cr_assert(binds[1].mode == MPOL_PREFERRED_MANY && binds[1].flags == 0);
+	cr_assert(binds[2].mode == MPOL_BIND && binds[2].flags == (MPOL_MF_MOVE | MPOL_MF_STRICT));
+	hoist__region_destroy(region);
+	no_room = true;
+	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
+	cr_assert(strstr(hoist__error_text(), "binding 64 MiB to node 1: there is no room") != NULL,
+		  "%s", hoist__error_text());
+	/* What is populated by its user stays as it is bound. */
+	atomic_store(&n_binds, 0);
+	options.lazy = true;
+	region = create(&options);
+	cr_assert_eq(atomic_load(&n_binds), 1);
+	cr_assert_eq(binds[0].mode, MPOL_BIND);
+	hoist__region_destroy(region);
 }
 
 Test(alloc_choice, looks_for_huge_pages_on_the_nodes_asked_for)

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -220,4 +221,75 @@ Test(numa_place, says_so_where_the_kernel_answers_nothing)
 	cr_assert_eq(hoist__whereabouts(memory, page_bytes(), 1, &where), -EPERM);
 	cr_assert_eq(where.n_sampled, 77, "untouched on failure");
 	munmap(memory, N_PAGES * page_bytes());
+}
+
+/* --- strictly, and without the kernel's killer --- */
+
+Test(numa_place, binds_what_was_populated_softly)
+{
+	int node = first_node();
+	char *memory = map_pages();
+	struct hoist__placement asked = placement(HOIST__POLICY_BIND, node);
+	(void)place_or_skip(memory, &asked);
+	hoist__place_softly(memory, N_PAGES * page_bytes(), &asked);
+	memset(memory, 1, N_PAGES * page_bytes());
+	cr_assert_eq(hoist__place_strictly(memory, N_PAGES * page_bytes(), &asked), 0, "%s",
+		     hoist__error_text());
+	expect_pages_on(memory, node);
+	munmap(memory, N_PAGES * page_bytes());
+}
+
+Test(numa_place, says_what_a_node_has_when_no_more_can_be_moved_there)
+{
+	char *memory = map_pages();
+	struct hoist__placement asked = placement(HOIST__POLICY_BIND, first_node());
+	if (refuse(__NR_mbind, EIO) != 0)
+		cr_skip_test("no seccomp filters here");
+	hoist__place_softly(memory, page_bytes(), &asked); /* cannot fail */
+	cr_assert_eq(hoist__place_strictly(memory, N_PAGES * page_bytes(), &asked), -ENOMEM);
+	cr_assert(strstr(hoist__error_text(), "binding 256 KiB to node") != NULL, "%s",
+		  hoist__error_text());
+	cr_assert(strstr(hoist__error_text(), "are free") != NULL);
+	munmap(memory, N_PAGES * page_bytes());
+}
+
+Test(numa_place, passes_on_what_is_not_about_room)
+{
+	char *memory = map_pages();
+	struct hoist__placement asked = placement(HOIST__POLICY_BIND, first_node());
+	if (refuse(__NR_mbind, EFAULT) != 0)
+		cr_skip_test("no seccomp filters here");
+	cr_assert_eq(hoist__place_strictly(memory, page_bytes(), &asked), -EFAULT);
+	munmap(memory, N_PAGES * page_bytes());
+}
+
+Test(numa_place, knows_what_nodes_cannot_have)
+{
+	const uint64_t gib = (uint64_t)1 << 30;
+	struct hoist__node nodes[] = {
+		{.id = 0, .total_bytes = 64 * gib, .free_bytes = gib, .reclaimable_bytes = gib},
+		{.id = 2, .total_bytes = 8 * gib, .free_bytes = 3 * gib},
+		{.id = 5, .total_bytes = 0},
+	};
+	struct hoist__topology topology = {.n_nodes = 3, .nodes = nodes};
+	struct hoist__placement one = placement(HOIST__POLICY_BIND, 0);
+	struct sysinfo info; /* what could be swapped out counts */
+	cr_assert_eq(sysinfo(&info), 0);
+	size_t most = 2 * gib + (size_t)info.freeswap * info.mem_unit;
+	cr_assert_eq(hoist__place_has_room(&topology, &one, most), 0);
+	cr_assert_eq(hoist__place_has_room(&topology, &one, most + 1), -ENOMEM);
+	cr_assert(strstr(hoist__error_text(), "to node 0: there is no room: of 64 GiB, 1 GiB are "
+					      "free, and 1 GiB page cache") != NULL,
+		  "%s", hoist__error_text());
+	struct hoist__placement both = one;
+	hoist__nodeset_add(&both.nodes, 2);
+	cr_assert_eq(hoist__place_has_room(&topology, &both, most + 3 * gib), 0);
+	cr_assert_eq(hoist__place_has_room(&topology, &both, most + 3 * gib + 1), -ENOMEM);
+	cr_assert(strstr(hoist__error_text(), "to nodes 0, 2: there") != NULL, "%s",
+		  hoist__error_text());
+	/* Who knows what is not known, or may be elsewhere. */
+	struct hoist__placement unknown = placement(HOIST__POLICY_BIND, 5);
+	cr_assert_eq(hoist__place_has_room(&topology, &unknown, SIZE_MAX), 0);
+	one.policy = HOIST__POLICY_PREFER;
+	cr_assert_eq(hoist__place_has_room(&topology, &one, SIZE_MAX), 0);
 }

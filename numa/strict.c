@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* Strict placement that fails.  Who touches memory that is bound to a node without room gets no
+ * error: the kernel kills a process to make room (its OOM killer), most likely this one.  A move to
+ * that node does fail, after all that the kernel would give back there.  So bound memory is
+ * populated while it prefers its nodes only, and is bound afterwards, where what went elsewhere is
+ * moved. */
+#include "config.h"
+
+#include <errno.h>
+#include <numaif.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+#include "base/error.h"
+#include "base/figure.h"
+#include "base/log.h"
+#include "numa/place-private.h"
+
+#ifndef MPOL_PREFERRED_MANY
+#define MPOL_PREFERRED_MANY 5 /* Linux 5.15 */
+#endif
+
+/* What nodes have, summed. */
+struct room {
+	uint64_t total;
+	uint64_t free;
+	uint64_t reclaimable;
+};
+
+static struct room room_of(const struct hoist__topology *topology,
+			   const struct hoist__nodeset *nodes)
+{
+	struct room room = {0};
+	for (size_t i = 0; i < topology->n_nodes; i++) {
+		const struct hoist__node *node = &topology->nodes[i];
+		if (!hoist__nodeset_has(nodes, node->id))
+			continue;
+		room.total += node->total_bytes;
+		room.free += node->free_bytes;
+		room.reclaimable += node->reclaimable_bytes;
+	}
+	return room;
+}
+
+/* "node 1", "nodes 0, 2, 3", for as many as fit. */
+static void name_nodes(const struct hoist__nodeset *nodes, char *text, size_t bytes)
+{
+	int first = hoist__nodeset_first(nodes);
+	int used = snprintf(text, bytes, "node %d", first);
+	bool several = false;
+	for (int node = first + 1; node < HOIST__MAX_NODES && used + 8 < (int)bytes; node++) {
+		if (!hoist__nodeset_has(nodes, node))
+			continue;
+		if (!several)
+			used = snprintf(text, bytes, "nodes %d", first);
+		several = true;
+		used += snprintf(text + used, bytes - (size_t)used, ", %d", node);
+	}
+}
+
+static int fail_full(const struct hoist__topology *topology,
+		     const struct hoist__placement *placement, size_t bytes)
+{
+	struct room room = room_of(topology, &placement->nodes);
+	char names[64];
+	name_nodes(&placement->nodes, names, sizeof names);
+	return hoist__fail(-ENOMEM,
+			   "binding %s to %s: there is no room: of %s, %s are free, and %s page "
+			   "cache and the like; free some, or prefer the node instead",
+			   hoist__figure(bytes).text, names, hoist__figure(room.total).text,
+			   hoist__figure(room.free).text, hoist__figure(room.reclaimable).text);
+}
+
+/* What could be swapped out counts: the kernel would. */
+static uint64_t free_swap(void)
+{
+	struct sysinfo info;
+	return sysinfo(&info) == 0 ? (uint64_t)info.freeswap * info.mem_unit : 0;
+}
+
+int hoist__place_has_room(const struct hoist__topology *topology,
+			  const struct hoist__placement *placement, size_t bytes)
+{
+	if (placement->policy != HOIST__POLICY_BIND)
+		return 0;
+	struct room room = room_of(topology, &placement->nodes);
+	/* None at all: the node does not exist, or the tree says nothing; mbind knows. */
+	if (room.total == 0 || bytes <= room.free + room.reclaimable + free_swap())
+		return 0;
+	return fail_full(topology, placement, bytes);
+}
+
+void hoist__place_softly(void *address, size_t bytes, const struct hoist__placement *placement)
+{
+	struct hoist__kernel_mask mask;
+	hoist__kernel_mask(&placement->nodes, &mask);
+	if (mbind(address, bytes, MPOL_PREFERRED_MANY, mask.bits, HOIST__KERNEL_MASK_BITS, 0) == 0)
+		return;
+	/* A kernel that knows one preferred node, the first of several: the move does not
+	 * mind, as all of them will do. */
+	if (mbind(address, bytes, MPOL_PREFERRED, mask.bits, HOIST__KERNEL_MASK_BITS, 0) != 0)
+		hoist__log(numa, "bound memory is populated as such: %m");
+}
+
+int hoist__place_strictly(void *address, size_t bytes, const struct hoist__placement *placement)
+{
+	struct hoist__kernel_mask mask;
+	struct hoist__topology *topology = NULL;
+	hoist__kernel_mask(&placement->nodes, &mask);
+	if (mbind(address, bytes, MPOL_BIND, mask.bits, HOIST__KERNEL_MASK_BITS,
+		  MPOL_MF_MOVE | MPOL_MF_STRICT) == 0)
+		return 0;
+	int err = -errno;
+	if (err != -EIO && err != -ENOMEM)
+		return hoist__fail_errno(err, "binding %s to node %d", hoist__figure(bytes).text,
+					 hoist__nodeset_first(&placement->nodes));
+	err = hoist__topology_load("/sys", &topology); /* as it is now */
+	if (err == 0)
+		err = fail_full(topology, placement, bytes);
+	hoist__topology_destroy(topology);
+	return err;
+}
