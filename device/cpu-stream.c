@@ -2,6 +2,7 @@
 /* device/cpu-stream.c - a thread and its queue; see cpu.h for the shape. */
 #include "config.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -64,6 +65,13 @@ static int start_thread(void *(*run)(void *argument), void *argument, int detach
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(ret, &attributes, run, argument);
+	/* A program's thread-local variables lie in the stack too: they may not fit. */
+	if (err == EINVAL) {
+		pthread_attr_destroy(&attributes);
+		(void)pthread_attr_init(&attributes); /* with the size of all other threads */
+		(void)pthread_attr_setdetachstate(&attributes, detach);
+		err = pthread_create(ret, &attributes, run, argument);
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
 	return -err;

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* A program with many thread-local variables, which glibc puts into the stack of every thread:
+ * those of hoist, which are small, still start.  Exit: 0, 1. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hoist/hoist.h"
+
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
+				hoist_error());                                                    \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+static _Thread_local volatile unsigned char variables[1 << 20];
+
+static int use(void *context)
+{
+	variables[sizeof variables - 1] = 1;
+	*(int *)context += variables[sizeof variables - 1];
+	return 0;
+}
+
+static int use_and_leave(void *context)
+{
+	hoist_stream_unref(context); /* of this very thread: another one has to end it */
+	return 0;
+}
+
+static void run_streams(void)
+{
+	hoist_device *cpu = NULL;
+	hoist_stream *stream = NULL;
+	int n = 0;
+	CHECK(hoist_device_open("cpu", &cpu) == 0);
+	CHECK(hoist_stream_create(cpu, &stream) == 0);
+	CHECK(hoist_stream_call(stream, use, &n) == 0);
+	CHECK(hoist_stream_synchronize(stream) == 0 && n == 1);
+	CHECK(hoist_stream_call(stream, use_and_leave, stream) == 0);
+	CHECK(hoist_device_synchronize(cpu) == 0);
+	hoist_device_unref(cpu);
+}
+
+static void load_itself(enum hoist_engine engine, enum hoist_io io)
+{
+	hoist_checkpoint *file = NULL;
+	hoist_load *load = NULL;
+	const hoist_load_options o = {
+		.size = sizeof o, .engine = engine, .io = io, .flags = HOIST_LOAD_POPULATE};
+	CHECK(hoist_checkpoint_open("/proc/self/exe", HOIST_OPEN_RAW, &file) == 0);
+	CHECK(hoist_load_start(file, &o, &load) == 0);
+	CHECK(hoist_load_wait(load) == 0);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(file);
+}
+
+int main(void)
+{
+	run_streams();
+	load_itself(HOIST_ENGINE_AUTO, HOIST_IO_AUTO);
+	load_itself(HOIST_ENGINE_THREADS, HOIST_IO_AUTO);
+	load_itself(HOIST_ENGINE_AUTO, HOIST_IO_LAZY);
+	return 0;
+}
