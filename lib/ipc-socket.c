@@ -30,6 +30,23 @@ union control {
 
 /* --- what both do --- */
 
+/* A peer is of this user, or is root, who can do anything anyway.  Of a socket without a peer, the
+ * system says so later. */
+static int check_peer(int socket)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof peer;
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
+		return hoist__fail_errno(-errno, "asking who the peer of socket %d is", socket);
+	if (peer.uid == geteuid() || peer.uid == 0 || peer.uid == (uid_t)-1)
+		return 0;
+	return hoist__fail(
+		-EPERM,
+		"the peer of socket %d is process %d of user %u, not of %u; pass buffers "
+		"to other users with hoist_ipc_export() and hoist_ipc_import()",
+		socket, (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
+}
+
 static int check_socket(int socket, bool *packets)
 {
 	int domain = 0, type = 0;
@@ -43,7 +60,7 @@ static int check_socket(int socket, bool *packets)
 				   "descriptors do not pass",
 				   socket);
 	*packets = type == SOCK_SEQPACKET;
-	return 0;
+	return check_peer(socket);
 }
 
 /* When it is over; UINT64_MAX: never. */

@@ -18,9 +18,10 @@
  *           importer can reach the whole allocation around the buffer, with all that lies
  *           there
  *
- * hoist_ipc_send() and hoist_ipc_receive() do all that over a connected Unix socket.
- * hoist_ipc_export() and hoist_ipc_import() leave the way to the caller: a descriptor is
- * plain bytes, file descriptors are duplicated as any others.
+ * hoist_ipc_send() and hoist_ipc_receive() do all that over a connected Unix socket, whose peer
+ * (SO_PEERCRED) is of the same user, or root.  hoist_ipc_export() and hoist_ipc_import() leave
+ * the way, and with whom, to the caller: a descriptor is plain bytes, file descriptors are
+ * duplicated as any others.
  *
  * Life: an imported buffer never frees the exporter's memory.  Importing one descriptor
  * several times gives buffers at one address, each closed for itself, and so does importing in
@@ -121,14 +122,16 @@ HOIST_API int hoist_ipc_import(const void *descriptor, size_t bytes, int fd, hoi
 /* Sends @buffer, with what it takes, over @socket: a connected Unix socket of type STREAM or
  * SEQPACKET, blocking or not.  Waits @timeout_ms at most for the peer to take it; -1: any time.
  * When it returns the peer need not have received it.
- * Returns: 0; -EINVAL (no such socket); -EBADF; -EPIPE (the peer is gone; no signal is raised);
+ * Returns: 0; -EINVAL (no such socket); -EBADF; -EPERM (its peer is another user's process);
+ *   -EPIPE (the peer is gone; no signal is raised);
  *   -ETIMEDOUT; what sendmsg(2) says; as hoist_ipc_export().  If it fails, a part may have been
- *   sent: the socket is of no more use, unless the failure is hoist_ipc_export()'s. */
+ *   sent: the socket is of no more use, unless the failure is hoist_ipc_export()'s or -EPERM. */
 HOIST_API int hoist_ipc_send(int socket, hoist_buffer *buffer, int timeout_ms);
 
 /* Receives one.  Bytes that follow it stay in the socket.  No file descriptor that the peer sends
  * is left open, whatever it sends.
- * Returns: 0; -EINVAL (no such socket); -EBADF; -EPIPE (the peer closed it, between two buffers);
+ * Returns: 0; -EINVAL (no such socket); -EBADF; -EPERM (its peer is another user's process:
+ *   nothing was read); -EPIPE (the peer closed it, between two buffers);
  *   -ECONNRESET (half way); -ETIMEDOUT; -EBADMSG; -EMFILE (no room for what came with it); as
  *   hoist_ipc_import().  After a failure of hoist_ipc_import()'s, or for want of room, the next one
  *   can be received; after others the socket is of no more use. */
