@@ -38,11 +38,24 @@ static const char *choose_program(const char *given)
 	return access(installed, X_OK) == 0 || getauxval(AT_SECURE) != 0 ? installed : "hoist";
 }
 
-/* No signal is blocked or handled, whatever the caller does; what it says on stderr is heard. */
-static int spawn(const char *program, int said, pid_t *ret)
+/* A set-uid program may have become another user altogether: what it starts then takes its
+ * environment for its own user's.  It gets none, and nothing is looked for in $PATH. */
+static int run(pid_t *ret, const char *program, const posix_spawn_file_actions_t *actions,
+	       const posix_spawnattr_t *attributes)
 {
 	static char hoist[] = "hoist", cache[] = "cache", hold[] = "hold";
 	char *const words[] = {hoist, cache, hold, NULL};
+	char *const nothing[] = {NULL};
+	if (getauxval(AT_SECURE) != 0 && program[0] != '/')
+		return EACCES; /* it would be looked for where the caller is */
+	if (getauxval(AT_SECURE) != 0)
+		return posix_spawn(ret, program, actions, attributes, words, nothing);
+	return posix_spawnp(ret, program, actions, attributes, words, environ);
+}
+
+/* No signal is blocked or handled, whatever the caller does; what it says on stderr is heard. */
+static int spawn(const char *program, int said, pid_t *ret)
+{
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	sigset_t none, all;
@@ -68,7 +81,7 @@ static int spawn(const char *program, int said, pid_t *ret)
 	if (err == 0)
 		err = posix_spawn_file_actions_adddup2(&actions, said, 2);
 	if (err == 0)
-		err = posix_spawnp(ret, program, &actions, &attributes, words, environ);
+		err = run(ret, program, &actions, &attributes);
 	posix_spawnattr_destroy(&attributes);
 	posix_spawn_file_actions_destroy(&actions);
 	return -err;

@@ -84,16 +84,42 @@ static int no_load(void *context, uint64_t done, uint64_t total)
 	exit(1);
 }
 
+/* What the holder that was run has seen of the environment. */
+static void expect_run(const char *trace, const char *mark)
+{
+	char seen[16] = "";
+	FILE *file = fopen(trace, "r");
+	CHECK(file != NULL && fgets(seen, sizeof seen, file) != NULL);
+	OK(fclose(file));
+	OK(unlink(trace));
+	CHECK(strcmp(seen, mark) == 0);
+}
+
+/* A holder that is named is run, with the environment of an ordinary program alone. */
+static void run_named(const char *program, const char *trace)
+{
+	const hoist_cache_options named = {.size = sizeof named, .holder = program};
+	const hoist_cache_options bare = {.size = sizeof bare, .holder = "hoist"};
+	OK(setenv("HOIST_TEST_MARK", "seen", 1));
+	CHECK(hoist_cache_add(model, &named, NULL) == -ECHILD);
+	expect_run(trace, "seen\n");
+	is_secure = true;
+	CHECK(hoist_cache_add(model, &named, NULL) == -ECHILD);
+	expect_run(trace, "none\n");
+	OK(chdir(cache_path("bin")));
+	CHECK(hoist_cache_add(model, &bare, NULL) == -EACCES);
+	CHECK(access(trace, F_OK) != 0);
+	is_secure = false;
+}
+
 /* A `hoist` that whoever sets $PATH put there is run by an ordinary program alone. */
 static void run_path(void)
 {
-	static const char text[] = "#!/bin/sh\n>\"${0%/*}/was-run\"; exit 1\n";
+	static const char text[] =
+		"#!/bin/sh\n"
+		"echo \"${HOIST_TEST_MARK-none}\" >\"${0%/*}/was-run\"; exit 1\n";
 	char program[4096];
 	char trace[4096];
-	if (access(HOIST_BINDIR "/hoist", X_OK) == 0) {
-		printf("hoist is installed: $PATH is not looked at\n");
-		return;
-	}
 	OK(mkdir(cache_path("bin"), 0700));
 	OK(setenv("PATH", cache_path("bin"), 1));
 	OK(unsetenv("HOIST_CACHE_HOLDER"));
@@ -102,6 +128,11 @@ static void run_path(void)
 	FILE *file = fopen(program, "w");
 	CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
 	OK(chmod(program, 0700));
+	run_named(program, trace);
+	if (access(HOIST_BINDIR "/hoist", X_OK) == 0) {
+		printf("hoist is installed: $PATH is not looked at\n");
+		return;
+	}
 	const hoist_cache_options options = {.size = sizeof options, .progress = no_load};
 	is_secure = true;
 	REFUSED(hoist_cache_add(model, &options, NULL), -ENOENT, HOIST_BINDIR "/hoist");
