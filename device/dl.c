@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -106,11 +107,14 @@ static bool try_open(struct hoist__dl *dl, const char *name, char *why, size_t b
 	return false;
 }
 
-/* The folder "hoist" beside the library or program that contains this code. */
+/* The folder "hoist" beside the library or program that contains this code.  Where a program is,
+ * is as whoever started it says, who may have linked a set-uid one into a folder of his own. */
 static bool own_folder(char *buffer, size_t bytes)
 {
 	static const char anchor;
 	Dl_info info;
+	if (getauxval(AT_SECURE) != 0)
+		return false;
 	if (dladdr(&anchor, &info) == 0 || info.dli_fname == NULL)
 		return false;
 	const char *slash = strrchr(info.dli_fname, '/');
