@@ -21,6 +21,8 @@ struct filling {
 	hoist_load *load;
 	struct hoist__memory_file file;
 	struct hoist__image_table table;
+	int err; /* why there is no file, with its text; 0: there is one, or nobody asked */
+	char text[HOIST__ERROR_BYTES];
 	uint64_t table_bytes;
 	uint64_t data_offset;
 };
@@ -48,6 +50,9 @@ static int give_block(void *context, size_t bytes, size_t align, hoist_stream *s
 	int err = make_file(f, bytes, align);
 	if (err == 0)
 		*ret = (uintptr_t)f->file.base + f->data_offset;
+	else
+		hoist__error_copy(f->text, sizeof f->text);
+	f->err = err;
 	return err;
 }
 
@@ -150,6 +155,7 @@ static int write_table(struct filling *f, const char *path, const struct hoist__
 	header->data_offset = f->data_offset;
 	header->pages = (uint32_t)f->file.pages;
 	header->node = f->file.node;
+	header->open_flags = f->options->open_flags;
 	header->added_ns = now_real();
 	memcpy(header->note, f->file.note, sizeof header->note);
 	return err;
@@ -162,6 +168,8 @@ static int fill(struct filling *f, const char *path, const struct hoist__image_k
 		err = make_memory(f);
 	if (err == 0)
 		err = run_load(f);
+	if (f->err != 0) /* the load knows no more than that number */
+		err = hoist__fail(f->err, "%s", f->text);
 	if (err == 0 && f->file.fd < 0) /* not a byte was asked for */
 		err = make_file(f, 0, 1);
 	return err < 0 ? err : write_table(f, path, key);

@@ -180,7 +180,7 @@ static int check_folder(const struct hoist__image_table *table, const char *path
 {
 	hoist_checkpoint *now = NULL;
 	uint64_t n_shards = 0;
-	int err = hoist_checkpoint_open(path, HOIST_OPEN_FOLLOW_LINKS, &now);
+	int err = hoist_checkpoint_open(path, table->header->open_flags, &now);
 	if (err < 0)
 		return err;
 	while (n_shards < table->header->n_files &&

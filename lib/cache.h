@@ -161,7 +161,7 @@ struct hoist__image_header {
 	uint32_t version;
 	uint32_t pages;
 	int32_t node;
-	uint32_t reserved;
+	uint32_t open_flags; /* HOIST_OPEN_... that its checkpoint was opened with */
 	uint64_t file_bytes;
 	uint64_t data_offset; /* whole pages; the table ends before it */
 	uint64_t tensor_bytes;

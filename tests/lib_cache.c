@@ -217,6 +217,10 @@ static void run_folder(void)
 	REFUSED(hoist_cache_attach(path, 0, &image), -ESTALE, "has other files");
 	CHECK(image == NULL);
 	OK(unlink(cache_path("folder/b.safetensors")));
+	/* It was added without leave to follow links: none is followed to look at it, either. */
+	OK(symlink("../model.safetensors", cache_path("folder/b.safetensors")));
+	CHECK(hoist_cache_attach(path, 0, &image) == -EXDEV);
+	OK(unlink(cache_path("folder/b.safetensors")));
 	OK(hoist_cache_attach(path, 0, &image));
 	hoist_image_close(image);
 	/* A checkpoint that is gone can be dropped. */
