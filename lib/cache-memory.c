@@ -355,5 +355,10 @@ int hoist__memory_file_judge(int fd, size_t *bytes, bool *hugetlb)
 		return hoist__fail(-EBADMSG, "what came as an image has no bytes");
 	*bytes = (size_t)status.st_size;
 	*hugetlb = system.f_type == HUGETLBFS_MAGIC;
+	/* A page that is not there is taken at a touch, which kills when none is free. */
+	if (*hugetlb && status.st_blocks < status.st_size / 512)
+		return hoist__fail(-EBADMSG,
+				   "what came as an image has %lld of its %lld bytes of huge pages",
+				   (long long)status.st_blocks * 512, (long long)status.st_size);
 	return 0;
 }
