@@ -183,6 +183,12 @@ static void run_files(void)
 	refuse_file(make_memfd(NULL, 0, SEALS), "no bytes");
 	refuse_file(make_memfd(nothing, 1, SEALS), "does not begin");
 	refuse_file(make_memfd(nothing, sizeof nothing, SEALS), "does not begin");
+	/* Of huge pages that are not there yet, and may never be: a touch would kill. */
+	int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	if (fd >= 0 && ftruncate(fd, 4 << 20) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
+		refuse_file(fd, "0 of its 4194304 bytes of huge pages");
+	else
+		printf("no memfd of huge pages here\n");
 }
 
 /* --- peers of the holder --- */
