@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,18 @@ unsigned hoist__log_init(void)
 	return mask;
 }
 
+/* Names come from files: in them, no byte moves a terminal's cursor or begins a line.  (U+0080 to
+ * U+009F are 0xc2 and one more.) */
+static void silence(char *line, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned char c = (unsigned char)line[i];
+		bool high = c >= 0x80 && c < 0xa0 && i > 0 && line[i - 1] == '\xc2';
+		if (c < 0x20 || c == 0x7f || high)
+			line[i] = '?';
+	}
+}
+
 void hoist__log_write(enum hoist__log_module module, const char *format, ...)
 {
 	char line[1024];
@@ -56,6 +69,7 @@ void hoist__log_write(enum hoist__log_module module, const char *format, ...)
 	used += n < 0 ? 0 : (size_t)n;
 	if (used > sizeof line - 2)
 		used = sizeof line - 2;
+	silence(line, used);
 	line[used++] = '\n';
 	/* A log line that cannot be written is lost: there is nobody to tell. */
 	if (write(STDERR_FILENO, line, used) < 0)

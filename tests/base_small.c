@@ -4,18 +4,43 @@
 
 #include <criterion/criterion.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/limit.h"
 #include "base/list.h"
 #include "base/log.h"
+
+/* Asked for before the kernel would send SIGXFSZ. */
+Test(base_limit, a_file_longer_than_allowed_is_refused_with_figures_and_remedy)
+{
+	const struct rlimit small = {1000000, 1000000};
+	cr_expect_eq(hoist__check_file_bytes(UINT64_MAX, "an image"), 0);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	cr_expect_eq(hoist__check_file_bytes(1000000, "an image"), 0);
+	cr_expect_eq(hoist__check_file_bytes(1000001, "an image"), -EFBIG);
+	cr_expect_str_eq(hoist__error_text(), "an image: it needs 1000001 bytes, but RLIMIT_FSIZE "
+					      "is 1000000; raise it with `ulimit -f`");
+}
+
+Test(base_error, a_thread_that_was_refused_has_a_remedy)
+{
+	cr_expect_eq(hoist__fail_thread(-EAGAIN, "starting a thread"), -ENOMEM);
+	cr_expect(strstr(hoist__error_text(), "starting a thread: ") == hoist__error_text());
+	cr_expect(strstr(hoist__error_text(), "ulimit -u") != NULL);
+	cr_expect_eq(hoist__fail_thread(-EPERM, "starting a thread"), -EPERM);
+	cr_expect_str_eq(hoist__error_text(), "starting a thread: Operation not permitted");
+}
 
 Test(base_checked, overflow_is_reported_and_exact_results_are_given)
 {
@@ -167,6 +192,10 @@ static int log_in_child(const char *list, char *out, size_t bytes)
 		hoist__clock_hook(fake_clock, &time);
 		hoist__log(io, "uring refused: %s %d", "EPERM", count_evaluation(&n));
 		hoist__log(numa, "%s%d", big, count_evaluation(&n));
+		hoist__log(load,
+			   "a\x1b[2J\nb\x7f\xc2\x9b"
+			   "1m \xc3\x9b \xe2\x82\xac\r%d",
+			   count_evaluation(&n));
 		_exit(n);
 	}
 	close(ends[1]);
@@ -180,6 +209,14 @@ static int log_in_child(const char *list, char *out, size_t bytes)
 	cr_assert_eq(waitpid(child, &status, 0), child);
 	cr_assert(WIFEXITED(status));
 	return WEXITSTATUS(status);
+}
+
+Test(base_log, what_it_shows_does_nothing_to_a_terminal)
+{
+	char out[4096];
+	cr_expect_eq(log_in_child("load", out, sizeof out), 1);
+	cr_expect_str_eq(out, "hoist[load] 12.345678 a?[2J?b?\xc2?"
+			      "1m \xc3\x9b \xe2\x82\xac?1\n");
 }
 
 Test(base_log, lines_go_to_standard_error_only_when_asked_for)
