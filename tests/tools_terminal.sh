@@ -29,6 +29,16 @@ TERM=dumb
 on_terminal "$HOIST load --device cuda:0 --budget 1M $work/slow" || fail "load on TERM=dumb"
 ! grep -q 'left' "$out" || fail "progress on a dumb terminal"
 
+# Names do nothing to the terminal that shows them; a file has them as they are.
+write_safetensors "$work/evil.safetensors" \
+	'{"a\\u001b[2J\\nb":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}' 1
+on_terminal "$HOIST digest $work/evil.safetensors" || fail "digest on a terminal"
+grep -q '^[0-9a-f]\{32\}  a\\x1b\[2J\\nb' "$out" || fail "digest: the name is not escaped"
+run 0 digest "$work/evil.safetensors"
+grep -q '^\\[0-9a-f]\{32\}  a.\[2J\\nb$' "$out" || fail "digest: not the name itself"
+on_terminal "HOIST_DEBUG=all $HOIST ls $work/evil.safetensors" || fail "ls on a terminal"
+! grep -q "$(printf '\033')" "$out" || fail "an escape sequence reached the terminal"
+
 name=$(hoist ls --json "$work/slow" | json '?tensors.0.name')
 ! on_terminal "$HOIST cat $work/slow $name" || fail "raw bytes went to a terminal"
 grep -q 'give --force' "$out" || fail "the refusal has no remedy"

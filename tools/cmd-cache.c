@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
 #include <hoist/hoist.h>
@@ -67,7 +68,8 @@ static int add(const struct args *args, bool replace, hoist_image **ret)
 		.pages = args->pages,
 		.progress = show_progress,
 		.progress_context = &done,
-		.holder = "/proc/self/exe",
+		/* without /proc: the one that is installed */
+		.holder = access("/proc/self/exe", X_OK) == 0 ? "/proc/self/exe" : NULL,
 	};
 	interrupt_watch();
 	progress_begin("caching");
@@ -107,8 +109,11 @@ static int cache_add(const struct args *args)
 			     info.n_tensors == 1 ? "" : "s", format_bytes(info.tensor_bytes, &b));
 		(void)printf("memory    %s, %s pages, node %s\n", format_bytes(info.bytes, &a),
 			     pages_name(info.pages), node_name(info.node, &c));
-		if (info.note[0] != '\0')
-			(void)printf("          %s\n", info.note);
+		if (info.note[0] != '\0') {
+			(void)fputs("          ", stdout);
+			print_escaped(stdout, info.note);
+			(void)putchar('\n');
+		}
 	}
 	hoist_image_close(image);
 	return status;

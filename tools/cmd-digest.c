@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -16,8 +17,8 @@ struct digest {
 	char hex[2 * sizeof(XXH128_canonical_t) + 1]; /* as xxhsum prints it */
 };
 
-static int add_piece(void *context, const hoist_tensor_info *tensor,
-		     const unsigned char *bytes, size_t n, uint64_t offset)
+static int add_piece(void *context, const hoist_tensor_info *tensor, const unsigned char *bytes,
+		     size_t n, uint64_t offset)
 {
 	(void)tensor;
 	(void)offset;
@@ -34,10 +35,17 @@ static void finish_digest(XXH3_state_t *state, struct digest *ret)
 		(void)snprintf(ret->hex + 2 * i, 3, "%02x", canonical.digest[i]);
 }
 
-/* "<digest>  <name>".  A name with a line end would look like two lines: as
- * sha256sum does, such a line begins with a backslash and its name has \n, \r and \\. */
+/* "<digest>  <name>"; for a terminal, with the name as it is shown elsewhere.  A name with a line
+ * end would look like two lines: as sha256sum does, such a line begins with a backslash and its
+ * name has \n, \r and \\. */
 static void print_digest(const struct digest *digest, const char *name)
 {
+	if (isatty(STDOUT_FILENO)) {
+		(void)printf("%s  ", digest->hex);
+		print_escaped(stdout, name);
+		(void)putchar('\n');
+		return;
+	}
 	if (strpbrk(name, "\r\n") == NULL) {
 		(void)printf("%s  %s\n", digest->hex, name);
 		return;
