@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/soak-parent.h - what the parent of the soak does beside starting and killing: files, who is
+ * stuck and where, and the verdict. */
+#ifndef HOIST_TESTS_SOAK_PARENT_H
+#define HOIST_TESTS_SOAK_PARENT_H
+
+#include "tests/soak-worker.h"
+
+bool soak_is_watched(void); /* by a sanitizer */
+
+void soak_make_files(void);
+/* Drops the cache, and removes the folder with all that is in it. */
+void soak_clean_up(void);
+
+/* Kills the holder with SIGKILL.  Returns: there was one. */
+bool soak_kill_holder(void);
+
+/* Does any thread do one thing for longer than SOAK_STUCK_SECONDS?  Tells which, and where. */
+bool soak_is_stuck(void);
+void soak_show_slot(int slot);
+void soak_show_counts(void);
+
+/* After the end: no growth, nothing left but what may be.  @kills_in_saves: how many may each have
+ * left one temporary file. */
+bool soak_judge(unsigned kills_in_saves);
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Now and then all threads of a process let go of what they have and wait, while one of them writes
+ * down what the process holds then.  Of one that lives long, that must not grow. */
+#include "config.h"
+
+#include "tests/soak-worker.h"
+
+#include <dirent.h>
+#include <malloc.h>
+#include <string.h>
+
+#include "lib/objects.h"
+
+#define MIB ((size_t)1 << 20)
+
+hoist_memory *soak_pools[SOAK_N_POOLS];
+static hoist_budget *pool_budget;
+
+/* --- pools: new ones after each rest, of what little they keep --- */
+
+static void make_pools(void)
+{
+	static const int kinds[] = {HOIST_MEMORY_HOST, HOIST_MEMORY_PINNED, HOIST_MEMORY_DEVICE,
+				    HOIST_MEMORY_DRIVER_POOL};
+	static const int devices[] = {CPU, CUDA_0, CUDA_1, HIP_0};
+	OK(hoist_budget_create(24 * MIB, &pool_budget));
+	for (int p = 0; p < SOAK_N_POOLS; p++) {
+		hoist_memory_options o = {
+			.size = sizeof o, .kind = kinds[p], .device = soak_devices[devices[p]]};
+		if (p == POOL_DRIVER) {
+			o.flags = HOIST_MEMORY_SHAREABLE;
+		} else {
+			o.region_bytes = 2 * MIB;
+			o.keep_bytes = 65536;
+			o.cache_bytes = soak_chance(2) ? 1 : 65536;
+			o.budget = pool_budget;
+		}
+		OK(hoist_memory_create(&o, &soak_pools[p]));
+	}
+}
+
+static void drop_pools(void)
+{
+	for (int p = 0; p < SOAK_N_POOLS; p++) {
+		hoist_memory_unref(soak_pools[p]);
+		soak_pools[p] = NULL;
+	}
+	/* Device memory goes back behind streams, which have ended by now. */
+	if (pool_budget != NULL && hoist_budget_used(pool_budget) != 0)
+		(void)fprintf(stderr, "pools: %zu bytes of the budget are still used\n",
+			      hoist_budget_used(pool_budget));
+	CHECK(pool_budget == NULL || hoist_budget_used(pool_budget) == 0);
+	hoist_budget_unref(pool_budget);
+	pool_budget = NULL;
+}
+
+/* --- what there is --- */
+
+static uint64_t count_entries(const char *path)
+{
+	uint64_t n = 0;
+	DIR *dir = opendir(path);
+	CHECK(dir != NULL);
+	while (readdir(dir) != NULL)
+		n++;
+	(void)closedir(dir);
+	return n - 2;
+}
+
+static uint64_t count_lines(const char *path)
+{
+	uint64_t n = 0;
+	FILE *file = fopen(path, "re");
+	CHECK(file != NULL);
+	for (int c; (c = getc_unlocked(file)) != EOF;)
+		n += c == '\n';
+	(void)fclose(file);
+	return n;
+}
+
+static uint64_t private_kib(void)
+{
+	char line[256];
+	uint64_t sum = 0;
+	FILE *file = fopen("/proc/self/smaps_rollup", "re");
+	while (file != NULL && fgets(line, sizeof line, file) != NULL)
+		if (strncmp(line, "Private_", 8) == 0)
+			sum += strtoull(strchr(line, ':') + 1, NULL, 10);
+	if (file != NULL)
+		(void)fclose(file);
+	return sum;
+}
+
+static uint64_t handles(void)
+{
+	static const char *const apis[] = {"cuda", "hip"};
+	uint64_t n = 0;
+	for (size_t i = 0; i < 2; i++) {
+		const struct hoist_emulator_counters c = lib_counters(apis[i]);
+		n += c.live_allocations + c.live_registrations + c.live_streams + c.live_events +
+		     c.live_pools + c.live_imports;
+	}
+	return n;
+}
+
+/* Blocks of the devices' own resources that are live. */
+static uint64_t give_back(void)
+{
+	static const int kinds[] = {HOIST_MEMORY_DEVICE, HOIST_MEMORY_PINNED};
+	uint64_t blocks = 0;
+	for (int d = 0; d < LIB_N_DEVICES; d++) {
+		OK(hoist_device_synchronize(soak_devices[d]));
+		hoist__device_trim(soak_devices[d]);
+		for (size_t k = 0; k < 2; k++) {
+			hoist_memory_statistics s = {.size = sizeof s};
+			hoist_memory *memory = NULL;
+			OK(hoist_memory_of_device(soak_devices[d], kinds[k], &memory));
+			OK(hoist_memory_trim(memory, 0));
+			OK(hoist_memory_get_statistics(memory, &s));
+			blocks += s.n_blocks;
+			hoist_memory_unref(memory);
+		}
+	}
+	return blocks;
+}
+
+static void look(struct soak_rest *rest)
+{
+	/* Threads that have been told to end, and events that have passed, go soon. */
+	for (int tries = 0; tries < 100; tries++) {
+		rest->blocks = give_back();
+		rest->handles = handles();
+		rest->threads = count_entries("/proc/self/task");
+		rest->fds = count_entries("/proc/self/fd") - 1;
+		if (rest->blocks == 0 && rest->handles <= 4 && rest->threads <= SOAK_BEATS + 1)
+			break;
+		(void)usleep(2000);
+	}
+	struct mallinfo2 heap = mallinfo2();
+	rest->in_use = heap.uordblks + heap.hblkhd;
+	rest->maps = count_lines("/proc/self/maps");
+	rest->private_kib = private_kib();
+	rest->ns = soak_now();
+}
+
+void soak_rest(void)
+{
+	struct soak_slot *slot = &board->slots[self.slot];
+	unsigned n = atomic_load(&slot->n_rests);
+	soak_parcels_clear();
+	drop_pools();
+	CHECK(hoist_budget_used(soak_budget) == 0);
+	if (n < SOAK_RESTS) {
+		look(&slot->rests[n]);
+		atomic_store(&slot->n_rests, n + 1);
+	}
+	CHECK(lib_drivers_content());
+	soak_count(SOAK_N_rests, 1);
+	make_pools();
+}
+
+void soak_rest_last(void)
+{
+	drop_pools();
+}
