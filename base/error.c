@@ -75,3 +75,15 @@ int hoist__fail_nomem(const char *what, size_t bytes)
 {
 	return hoist__fail(-ENOMEM, "host memory is exhausted: %s (%zu bytes)", what, bytes);
 }
+
+int hoist__fail_thread(int err, const char *what)
+{
+	if (err != -EAGAIN && err != -ENOMEM)
+		return hoist__fail_errno(err, "%s", what);
+	/* glibc says the same of a stack that it cannot map. */
+	return hoist__fail(-ENOMEM,
+			   "%s: the system gives no further thread; raise the limit on processes "
+			   "(ulimit -u, the container's pids limit), or that on address space "
+			   "(ulimit -v)",
+			   what);
+}

@@ -43,6 +43,10 @@ int hoist__fail_in(int err, const char *format, ...) HOIST__PRINTF(2, 3);
 /* "host memory is exhausted: @what (@bytes bytes)"; returns -ENOMEM. */
 int hoist__fail_nomem(const char *what, size_t bytes);
 
+/* pthread_create() refused, with @err (negative): "@what: <why>", and what helps.  -EAGAIN, which to
+ * our callers would mean "busy", becomes -ENOMEM; returns the rest as it is. */
+int hoist__fail_thread(int err, const char *what);
+
 /* The present text, and a way to copy it out (always terminated). */
 const char *hoist__error_text(void);
 void hoist__error_copy(char *buffer, size_t bytes);

@@ -86,7 +86,7 @@ int hoist__leave_cpu_stream(void *(*run)(void *context), void *context)
 {
 	pthread_t thread;
 	int err = start_thread(run, context, PTHREAD_CREATE_DETACHED, &thread);
-	return err == 0 ? 0 : hoist__fail_errno(err, "starting a thread");
+	return err == 0 ? 0 : hoist__fail_thread(err, "starting a thread");
 }
 
 static void stream_free(struct cpu_stream *stream)
@@ -109,11 +109,7 @@ int hoist__cpu_stream_create(struct hoist__dev_stream *stream)
 	int err = start_thread(stream_main, cpu, PTHREAD_CREATE_JOINABLE, &cpu->thread);
 	if (err < 0) {
 		stream_free(cpu);
-		/* -EAGAIN is what the kernel says; to our callers it means "busy". */
-		return hoist__fail(err == -EAGAIN ? -ENOMEM : err,
-				   "cpu: starting the thread of a stream: %s; `ulimit -u` or the "
-				   "container's limit on processes may be reached",
-				   strerrordesc_np(-err));
+		return hoist__fail_thread(err, "cpu: starting the thread of a stream");
 	}
 	(void)pthread_setname_np(cpu->thread, "hoist-stream");
 	stream->native = cpu;

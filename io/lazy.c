@@ -110,7 +110,7 @@ static int start_threads(struct hoist__lazy *lazy, const struct hoist__placement
 		thread->lazy = lazy;
 		err = reserve(WINDOW, false, placement, &thread->staging);
 		if (err == 0 && hoist__worker_start(&thread->id, hoist__lazy_serve, thread) != 0)
-			err = hoist__fail_errno(-EAGAIN, "starting a thread for lazy memory");
+			err = hoist__fail_thread(-EAGAIN, "starting a thread for lazy memory");
 		lazy->n_threads += err == 0;
 		if (err < 0) {
 			hoist__region_destroy(thread->staging);

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/limit.h"
 
 /* Within the file as it was opened, and as it is. */
 static int check_range(const struct hoist__file *file, uint64_t offset, size_t bytes)
@@ -133,7 +134,10 @@ static int open_path(const char *path, enum hoist__map_mode mode, int *ret)
  * back, so that a program with a timer would never get them: it goes without. */
 static int extend(int fd, const char *path, uint64_t end)
 {
-	int err = fallocate(fd, 0, 0, (off_t)end) < 0 ? -errno : 0;
+	int err = hoist__check_file_bytes(end, path);
+	if (err < 0)
+		return err;
+	err = fallocate(fd, 0, 0, (off_t)end) < 0 ? -errno : 0;
 	if (err == -EOPNOTSUPP || err == -ENOSYS || err == -EINTR)
 		err = ftruncate(fd, (off_t)end) < 0 ? -errno : 0;
 	return err < 0 ? hoist__fail_errno(err, "making %s longer, to %llu bytes", path,

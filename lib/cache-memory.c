@@ -17,6 +17,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/figure.h"
+#include "base/limit.h"
 #include "lib/cache.h"
 #include "numa/place.h"
 
@@ -139,10 +140,14 @@ static int open_memfd(unsigned flags, size_t bytes, int *ret)
 	if (fd < 0)
 		return hoist__fail_errno(errno == ENOSYS ? -ENOTSUP : -errno,
 					 "making an image (memfd_create)");
-	if (ftruncate(fd, (off_t)bytes) < 0) {
-		int err = errno == EFBIG || errno == EINVAL ? -ENOMEM : -errno;
+	int err = hoist__check_file_bytes(bytes, "an image");
+	if (err == 0 && ftruncate(fd, (off_t)bytes) < 0) {
+		err = errno == EFBIG || errno == EINVAL ? -ENOMEM : -errno;
+		(void)hoist__fail_errno(err, "an image of %s", hoist__figure(bytes).text);
+	}
+	if (err < 0) {
 		(void)close(fd);
-		return hoist__fail_errno(err, "an image of %s", hoist__figure(bytes).text);
+		return err;
 	}
 	*ret = fd;
 	return 0;

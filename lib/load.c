@@ -199,10 +199,8 @@ static int start_thread(struct hoist_load *load)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int err = pthread_create(&load->thread, NULL, drive, load);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	/* EAGAIN is what the kernel says; to our callers it would mean "busy". */
 	if (err != 0)
-		return hoist__fail_errno(err == EAGAIN ? -ENOMEM : -err,
-					 "starting the load's thread");
+		return hoist__fail_thread(-err, "starting the load's thread");
 	load->has_thread = true;
 	return 0;
 }

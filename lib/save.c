@@ -252,8 +252,7 @@ static int start_thread(struct hoist_save *save)
 	int err = pthread_create(&save->thread, NULL, drive, save);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (err != 0)
-		return hoist__fail_errno(err == EAGAIN ? -ENOMEM : -err,
-					 "starting the save's thread");
+		return hoist__fail_thread(-err, "starting the save's thread");
 	save->has_thread = true;
 	return 0;
 }

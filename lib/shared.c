@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/limit.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -79,6 +80,9 @@ static int open_memfd(int *ret)
 
 static int size_and_seal(int fd, size_t bytes)
 {
+	int err = hoist__check_file_bytes(bytes, "memory to be shared");
+	if (err < 0)
+		return err;
 	if (ftruncate(fd, (off_t)bytes) < 0)
 		return hoist__fail_errno(errno == EFBIG || errno == EINVAL ? -ENOMEM : -errno,
 					 "%zu bytes of memory to be shared", bytes);
