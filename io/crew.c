@@ -6,10 +6,8 @@
 #include "io/crew.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -45,28 +43,6 @@ struct hoist__crew {
 static struct hoist__request *request_of(struct hoist__list *node)
 {
 	return HOIST__CONTAINER_OF(node, struct hoist__request, node);
-}
-
-/* --- one call --- */
-
-static int64_t make(const struct hoist__attempt *call)
-{
-	struct iovec one = {.iov_base = call->address, .iov_len = call->bytes};
-	off_t offset = (off_t)call->offset;
-	ssize_t n = 0;
-	switch (call->what) {
-	case HOIST__ATTEMPT_WRITE:
-		n = pwrite(call->fd, call->address, call->bytes, offset);
-		break;
-	case HOIST__ATTEMPT_DROP:
-		return -posix_fadvise(call->fd, offset, call->bytes, POSIX_FADV_DONTNEED);
-	case HOIST__ATTEMPT_READ:
-		if (call->flags != 0)
-			n = preadv2(call->fd, &one, 1, offset, call->flags);
-		else
-			n = pread(call->fd, call->address, call->bytes, offset);
-	}
-	return n < 0 ? -errno : n;
 }
 
 /* --- parts of requests; the mutex is held --- */
@@ -162,7 +138,7 @@ static bool serve(struct hoist__crew *crew, struct lane *lane)
 		struct hoist__attempt call;
 		hoist__request_next(&part, &call);
 		pthread_mutex_unlock(&crew->mutex);
-		int64_t result = make(&call);
+		int64_t result = hoist__attempt_make(&call);
 		pthread_mutex_lock(&crew->mutex);
 		part.cancelled = request->cancelled;
 		ended = hoist__request_finish(&part, result);
@@ -356,9 +332,7 @@ int hoist__crew_create(const struct hoist__crew_options *options, struct hoist__
 	err = start_workers(crew, n);
 	if (err != 0) {
 		hoist__crew_destroy(crew, false);
-		/* -EAGAIN is what the kernel says; to our callers it would mean "busy". */
-		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err,
-					 "starting a reading thread");
+		return hoist__fail_thread(err, "starting a reading thread");
 	}
 	*ret = crew;
 	return 0;

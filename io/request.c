@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 
@@ -21,6 +23,9 @@
 
 /* A regular file that answers EAGAIN this often in a row is not going to stop. */
 #define MAX_AGAIN 1000
+
+/* A ring that answers so this often has no worker of the kernel's for the request. */
+#define MAX_AGAIN_BY_RING 8
 
 /* The kernel takes at most 2 GiB - 4096 in one read, io_uring 4 GiB - 1 and a
  * registered buffer 1 GiB; a power of two keeps direct reads aligned. */
@@ -143,6 +148,11 @@ static int end_of_file(const struct hoist__request *request)
 	return request->write ? -EIO : -ENODATA;
 }
 
+bool hoist__request_is_stuck(const struct hoist__request *request)
+{
+	return request->state / STATE_AGAIN >= MAX_AGAIN_BY_RING;
+}
+
 bool hoist__request_finish(struct hoist__request *request, int64_t result)
 {
 	/* Of dropping nothing depends. */
@@ -161,4 +171,26 @@ bool hoist__request_finish(struct hoist__request *request, int64_t result)
 		return end(request, result == -ENODATA ? -EIO : (int)result);
 	}
 	return request->cancelled && end(request, -ECANCELED);
+}
+
+/* --- one call --- */
+
+int64_t hoist__attempt_make(const struct hoist__attempt *call)
+{
+	struct iovec one = {.iov_base = call->address, .iov_len = call->bytes};
+	off_t offset = (off_t)call->offset;
+	ssize_t n = 0;
+	switch (call->what) {
+	case HOIST__ATTEMPT_WRITE:
+		n = pwrite(call->fd, call->address, call->bytes, offset);
+		break;
+	case HOIST__ATTEMPT_DROP:
+		return -posix_fadvise(call->fd, offset, call->bytes, POSIX_FADV_DONTNEED);
+	case HOIST__ATTEMPT_READ:
+		if (call->flags != 0)
+			n = preadv2(call->fd, &one, 1, offset, call->flags);
+		else
+			n = pread(call->fd, call->address, call->bytes, offset);
+	}
+	return n < 0 ? -errno : n;
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -176,9 +177,27 @@ int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *con
 
 /* --- back from the kernel --- */
 
+/* Slow, and each waits for the one before, but they end.  Returns as hoist__request_finish(). */
+static bool make_here(struct hoist__uring *u, struct hoist__request *request)
+{
+	struct hoist__attempt attempt;
+	if (!u->no_workers) {
+		size_t n = strlen(u->engine.reason);
+		(void)snprintf(
+			u->engine.reason + n, sizeof u->engine.reason - n,
+			", without threads of the kernel's, which could not start: raise the "
+			"limit on processes (ulimit -u, the container's)");
+		u->no_workers = true;
+	}
+	hoist__request_next(request, &attempt);
+	return hoist__request_finish(request, hoist__attempt_make(&attempt));
+}
+
 static void complete(struct hoist__uring *u, struct hoist__request *request, int result)
 {
 	bool ended = hoist__request_finish(request, result);
+	while (!ended && hoist__request_is_stuck(request))
+		ended = make_here(u, request);
 	hoist__list_remove(&request->node);
 	lane_of(u, request)->n_active--;
 	if (ended)

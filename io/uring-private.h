@@ -48,6 +48,7 @@ struct hoist__uring {
 	struct hoist__list finished;
 	struct hoist__crew *crew; /* NULL until there is work for it */
 	bool no_crew;		  /* it was refused */
+	bool no_workers;	  /* so were the kernel's own threads */
 	unsigned n_hot_threads;
 	int event_fd;
 	atomic_bool signalled; /* event_fd has been written to */

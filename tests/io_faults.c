@@ -27,6 +27,7 @@
 enum family {
 	NONE,
 	READS,	  /* what a read or a write gave */
+	RINGS,	  /* the same, but what a ring gave alone */
 	ENTERS,	  /* io_uring_enter itself */
 	RESOURCES /* making and opening things */
 };
@@ -132,7 +133,7 @@ static void spoil_completions(struct io_uring *ring)
 	unsigned tail = io_uring_smp_load_acquire(ring->cq.ktail);
 	for (; looked_at != tail; looked_at++) {
 		struct io_uring_cqe *cqe = &ring->cq.cqes[looked_at & *ring->cq.kring_mask];
-		if (cqe->user_data > 1 && spoil(READS) &&
+		if (cqe->user_data > 1 && (spoil(READS) || spoil(RINGS)) &&
 		    (fault.answer < 0 || cqe->res > fault.answer))
 			cqe->res = fault.answer;
 	}
@@ -420,6 +421,24 @@ static void sweep_enters(struct load *load)
 	}
 }
 
+/* What the kernel answers for all that it would give to a thread of its own, where it may start
+ * none: it is done here then, and that is said. */
+static void without_workers(struct load *load)
+{
+	for (int write = 0; write <= 1; write++) {
+		struct hoist__engine *engine = new_engine(HOIST__ENGINE_URING, 3, false);
+		load->write = write != 0;
+		set_fault(RINGS, -ECANCELED, true, 1);
+		move_blocks(load, engine, UINT64_MAX);
+		check_blocks(load, 0, false);
+		NEEDED(load->way == HOT ||
+		       strstr(hoist__engine_reason(engine), "ulimit -u") != NULL);
+		hoist__engine_destroy(engine);
+		set_fault(NONE, 0, false, 0);
+	}
+	load->write = false;
+}
+
 /* A ring that breaks leaves the crew what it has. */
 static void hot_reads_in_a_broken_ring(struct load *load)
 {
@@ -589,6 +608,8 @@ int main(void)
 	if (n_kinds == 2) {
 		for (load.way = CACHED; load.way < n_ways; load.way++)
 			sweep_enters(&load);
+		for (load.way = CACHED; load.way < n_ways; load.way++)
+			without_workers(&load);
 		hot_reads_in_a_broken_ring(&load);
 		if (n_ways == N_WAYS) {
 			polled(&load);
