@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/figure.h"
 #include "base/log.h"
+#include "numa/group.h"
 
 #define VERIFY_SAMPLES 64
 
@@ -121,7 +122,6 @@ static int step_huge(struct hoist__maker *maker)
 	return 0;
 }
 
-static int step_place(struct hoist__maker *maker)
 bool hoist__recipe_binds_late(const struct hoist__region *region)
 {
 	return region->options.placement.policy == HOIST__POLICY_BIND &&
@@ -129,6 +129,7 @@ bool hoist__recipe_binds_late(const struct hoist__region *region)
 	       region->pages != HOIST__PAGES_HUGETLB;
 }
 
+static int step_place(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
 	const struct hoist__placement *placement = &region->options.placement;
@@ -290,6 +291,10 @@ int hoist__recipe_make(struct hoist__region_storage *storage)
 	struct hoist__maker maker = {.storage = storage, .region = region};
 	int err = 0;
 	maker.hugetlb = region->options.hugetlb;
+	if (!region->options.lazy && !maker.hugetlb) /* these are charged elsewhere */
+		err = hoist__group_check(region->options.bytes, "host memory");
+	if (err < 0)
+		return err;
 	if (region->options.placement.policy != HOIST__POLICY_LOCAL) {
 		maker.nodes = &region->options.placement.nodes;
 		err = hoist__topology_load("/sys", &maker.topology);

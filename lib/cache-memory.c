@@ -19,6 +19,7 @@
 #include "base/figure.h"
 #include "base/limit.h"
 #include "lib/cache.h"
+#include "numa/group.h"
 #include "numa/place.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -305,8 +306,11 @@ int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 		return hoist__fail(err, "an image of %zu bytes exceeds every file", bytes);
 	if (options->pages == HOIST_PAGES_HUGETLB)
 		err = open_hugetlb(bytes, &file);
-	if (err < 0)
-		err = open_plain(bytes, options->pages != HOIST_PAGES_SMALL, &file);
+	if (err < 0) {
+		err = hoist__group_check(bytes, "an image");
+		if (err == 0)
+			err = open_plain(bytes, options->pages != HOIST_PAGES_SMALL, &file);
+	}
 	if (err == 0)
 		err = place_and_populate(&file, options);
 	if (err < 0) {

@@ -16,6 +16,7 @@
 #include "hoist/load.h"
 #include "io/engine.h"
 #include "lib/doctor.h"
+#include "numa/group.h"
 
 /* The first line of a small file, "" if it cannot be read. */
 static void read_line(const char *path, char *line, size_t bytes)
@@ -55,15 +56,16 @@ static int check_memory(hoist_doctor *doctor)
 	static const char remedy[] = "end other programs, or give the container more memory";
 	if (hoist__dev_get(HOIST__API_CPU, 0, &cpu) < 0 ||
 	    hoist__dev_mem_info(cpu, &available, &total) < 0)
-		return hoist__doctor_error(doctor, "memory", remedy);
-	char group[32];
-	char limit[64] = "";
-	char *end = group;
-	read_line("/sys/fs/cgroup/memory.max", group, sizeof group);
-	unsigned long long most = strtoull(group, &end, 10);
-	if (end != group && most < total) /* else "max", or no such file */
-		(void)snprintf(limit, sizeof limit, "; this control group may use %s",
-			       hoist__figure(most).text);
+		return hoist__doctor_error(doctor, "memory", "mount /proc; loading works without");
+	struct hoist__group group;
+	char limit[128] = "";
+	if (hoist__group_look("", &group) == 0 && group.limit_bytes < total) {
+		(void)snprintf(limit, sizeof limit,
+			       "; this control group may use %s, and has %s of that left",
+			       hoist__figure(group.limit_bytes).text,
+			       hoist__figure(group.left_bytes).text);
+		available = hoist__min_u64(available, group.left_bytes);
+	}
 	if (available < 2 * HOIST_BUDGET_DEFAULT)
 		return hoist__doctor_no(doctor, "memory", remedy, "only %s of %s are available%s",
 					hoist__figure(available).text, hoist__figure(total).text,

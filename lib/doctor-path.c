@@ -146,8 +146,10 @@ static int check_direct(hoist_doctor *doctor, const char *path, const struct hoi
 	if (file->direct_fd < 0)
 		return hoist__doctor_no(
 			doctor, name,
-			"keep the files on a local ext4, xfs or btrfs; until then reads go "
-			"through the page cache",
+			strstr(file->direct_note, "/proc") != NULL
+				? "mount /proc; until then reads go through the page cache"
+				: "keep the files on a local ext4, xfs or btrfs; until then reads "
+				  "go through the page cache",
 			"%s: %s", file->path, file->direct_note);
 	return hoist__doctor_yes(doctor, name,
 				 "O_DIRECT, addresses at multiples of %u, offsets of %u",

@@ -19,6 +19,7 @@
 #include "io/engine.h"
 #include "io/fs.h"
 #include "lib/doctor.h"
+#include "numa/group.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -323,6 +324,11 @@ void hoist__doctor_probe(hoist_doctor *doctor, const char *path, const struct ho
 	if (file == NULL || file->bytes < LEAST_BYTES) {
 		skip(advice, "%s has no file of %s or more to read; name one", path,
 		     hoist__figure(LEAST_BYTES).text);
+		return;
+	}
+	/* A second one, of small pages, is measured too. */
+	if (hoist__group_check(2 * MEMORY_BYTES, "the probe's memory") < 0) {
+		skip(advice, "%s", hoist__error_text());
 		return;
 	}
 	probe.memory = map_memory(&whole);

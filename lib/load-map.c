@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "io/ahead.h"
 #include "io/lazy.h"
+#include "numa/group.h"
 
 /* Parts of a file that are so close share a piece of lazy memory: a piece begins a new window. */
 #define NEAR_BYTES HOIST__LAZY_WINDOW_BYTES
@@ -145,7 +146,7 @@ static int start_ahead(struct hoist__load_map *map, const struct hoist__load_par
 	}
 	int err = hoist__ahead_start(parts, n, 0, &map->ahead);
 	free(parts);
-	return err == -EAGAIN ? -ENOMEM : err; /* to our callers it would mean "busy" */
+	return err;
 }
 
 /* --- lazy --- */
@@ -284,6 +285,15 @@ static int take_memory(struct hoist__load_map *map, const struct hoist__load_map
 	return map_files(map, o);
 }
 
+/* Lazy memory that is populated is memory of the process; pages of files can be taken back. */
+static int check_room(const struct hoist__load_part *wanted, size_t n)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < n; i++)
+		bytes += wanted[i].end - wanted[i].begin;
+	return hoist__group_check(bytes, "host memory");
+}
+
 int hoist__load_map_open(const struct hoist__load_map_options *options,
 			 struct hoist__load_map **ret)
 {
@@ -296,6 +306,8 @@ int hoist__load_map_open(const struct hoist__load_map_options *options,
 	map->checkpoint = hoist__checkpoint_ref(options->checkpoint);
 	map->populate = options->populate;
 	int err = take_memory(map, options);
+	if (err == 0 && map->populate && map->lazy != NULL)
+		err = check_room(wanted, n_wanted);
 	if (err == 0 && map->populate && map->lazy != NULL)
 		want_lazily(map, wanted, n_wanted);
 	else if (err == 0 && map->populate)

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "lib/load.h"
 #include "lib/objects.h"
+#include "numa/group.h"
 
 /* --- devices --- */
 
@@ -111,7 +112,10 @@ static int allocate_on(struct hoist_load *load, struct hoist__target *target, ho
 		       : load->to_host ? (size_t)load->plan.align
 				       : HOIST__LOAD_MAX_ALIGN;
 	int err = 0;
-	if (memory == NULL)
+	/* What is not populated now will be by the reads. */
+	if (load->to_host && memory == NULL)
+		err = hoist__group_check(load->plan.destination_bytes, "host memory");
+	if (err == 0 && memory == NULL)
 		err = hoist__device_buffers(target->device, false, &memory);
 	if (err == 0)
 		err = hoist__storage_create(memory, NULL, (size_t)load->plan.destination_bytes,

@@ -5,8 +5,10 @@
 
 #include <errno.h>
 
+#include "base/checked.h"
 #include "lib/memory.h"
 #include "lib/objects.h"
+#include "numa/group.h"
 
 int hoist__turn_wait(struct hoist__turn *turn, hoist_budget *budget, size_t least,
 		     uint64_t timeout_ns)
@@ -33,6 +35,16 @@ void hoist__ring_trim(struct hoist__pool *pool, hoist_budget *budget, size_t usu
 	struct hoist__budget *line = hoist__budget_of(budget);
 	size_t free_bytes = hoist__budget_limit(line) - hoist__budget_used(line);
 	hoist__pool_trim(pool, free_bytes >= 2 * usual ? usual : 0);
+}
+
+unsigned hoist__ring_slots(unsigned n, size_t slot_bytes)
+{
+	struct hoist__group group;
+	if (n * (uint64_t)slot_bytes < HOIST__GROUP_LEAST_BYTES ||
+	    hoist__group_look("", &group) != 0)
+		return n;
+	uint64_t room = group.left_bytes / 2 / slot_bytes;
+	return (unsigned)hoist__min_u64(n, hoist__max_u64(room, 2));
 }
 
 enum hoist__engine_kind hoist__engine_kind_of(enum hoist_engine engine)

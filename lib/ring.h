@@ -34,6 +34,10 @@ void hoist__turn_leave(struct hoist__turn *turn, hoist_budget *budget);
  * and the new ring must fit the budget together, were the one of no use for the other. */
 void hoist__ring_trim(struct hoist__pool *pool, hoist_budget *budget, size_t usual);
 
+/* How many of @n slots the process's control group has room for, at least two: a ring of half of what
+ * it has left at most, as its pages cannot be taken back, and the kernel would end the process. */
+unsigned hoist__ring_slots(unsigned n, size_t slot_bytes);
+
 enum hoist__engine_kind hoist__engine_kind_of(enum hoist_engine engine);
 
 #endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "numa/group.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/figure.h"
+#include "base/log.h"
+#include "numa/sysfs.h"
+
+/* v1 says "none" with a number that is as good. */
+#define NO_LIMIT ((uint64_t)1 << 60)
+
+/* Where the hierarchy that limits memory is mounted, and what this process's group is called. */
+struct place {
+	bool v2;
+	char mount[PATH_MAX];
+	char group[PATH_MAX]; /* beneath the mount, "" is the mount itself */
+};
+
+/* --- where --- */
+
+/* The group's path in the line of /proc/self/cgroup, "ID:CONTROLLERS:PATH", for v1's memory
+ * controller, or for v2, whose line is "0::PATH". */
+static bool find_group(const char *text, bool v2, char *ret, size_t room)
+{
+	for (const char *line = text; *line != '\0';) {
+		size_t length = strcspn(line, "\n");
+		const char *names = memchr(line, ':', length);
+		const char *path =
+			names != NULL ? memchr(names + 1, ':', length - (size_t)(names + 1 - line))
+				      : NULL;
+		if (path != NULL) {
+			char list[256];
+			(void)snprintf(list, sizeof list, ",%.*s,", (int)(path - names - 1),
+				       names + 1);
+			bool found = v2 ? path == names + 1 : strstr(list, ",memory,") != NULL;
+			if (found) {
+				int n = (int)(length - (size_t)(path + 1 - line));
+				return snprintf(ret, room, "%.*s", n, path + 1) < (int)room;
+			}
+		}
+		line += length + (line[length] == '\n');
+	}
+	return false;
+}
+
+/* One line of /proc/self/mountinfo: "id parent dev ROOT MOUNT options ... - TYPE source OPTIONS".
+ */
+static bool parse_mount(char *line, bool v2, char **root, char **mount)
+{
+	char *rest = NULL;
+	char *word = strtok_r(line, " ", &rest);
+	for (int i = 0; word != NULL && i < 3; i++)
+		word = strtok_r(NULL, " ", &rest);
+	*root = word;
+	*mount = strtok_r(NULL, " ", &rest);
+	while (word != NULL && strcmp(word, "-") != 0)
+		word = strtok_r(NULL, " ", &rest);
+	const char *type = word != NULL ? strtok_r(NULL, " ", &rest) : NULL;
+	(void)strtok_r(NULL, " ", &rest);
+	const char *options = strtok_r(NULL, " ", &rest);
+	if (type == NULL || *mount == NULL || options == NULL)
+		return false;
+	char list[512];
+	(void)snprintf(list, sizeof list, ",%s,", options);
+	return v2 ? strcmp(type, "cgroup2") == 0
+		  : strcmp(type, "cgroup") == 0 && strstr(list, ",memory,") != NULL;
+}
+
+/* What of the group's path lies beneath what is mounted.  A container may see but its own group,
+ * under a name that the path does not begin with: that is the mount itself. */
+static void relate(struct place *place, const char *root)
+{
+	size_t n = strlen(root);
+	if (strcmp(root, "/") == 0)
+		n = 0;
+	bool beneath = strncmp(place->group, root, n) == 0 &&
+		       (place->group[n] == '/' || place->group[n] == '\0');
+	if (beneath)
+		memmove(place->group, place->group + n, strlen(place->group + n) + 1);
+	if (!beneath || strstr(place->group, "/..") != NULL || strcmp(place->group, "/") == 0)
+		place->group[0] = '\0';
+}
+
+static bool find_mount(const char *root, struct place *place)
+{
+	char path[PATH_MAX];
+	char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+	if (snprintf(path, sizeof path, "%s/proc/self/mountinfo", root) >= (int)sizeof path)
+		return false;
+	FILE *file = fopen(path, "re");
+	while (file != NULL && !found && getline(&line, &room, file) > 0) {
+		char *from;
+		char *mount;
+		line[strcspn(line, "\n")] = '\0';
+		found = parse_mount(line, place->v2, &from, &mount) &&
+			snprintf(place->mount, sizeof place->mount, "%s%s", root, mount) <
+				(int)sizeof place->mount;
+		if (found)
+			relate(place, from);
+	}
+	free(line);
+	if (file != NULL)
+		(void)fclose(file);
+	return found;
+}
+
+static bool find_place(const char *root, bool v2, struct place *ret)
+{
+	char text[8192];
+	ret->v2 = v2;
+	return hoist__sysfs_read(text, sizeof text, root, "proc/self/cgroup") == 0 &&
+	       find_group(text, v2, ret->group, sizeof ret->group) && find_mount(root, ret);
+}
+
+/* --- how much --- */
+
+static uint64_t number_in(const struct place *place, const char *name)
+{
+	int64_t value = 0;
+	char text[64];
+	/* "max" is no number. */
+	if (hoist__sysfs_read(text, sizeof text, place->mount, "%s/%s", place->group, name) != 0 ||
+	    sscanf(text, "%" SCNd64, &value) != 1 || value < 0)
+		return UINT64_MAX;
+	return (uint64_t)value;
+}
+
+/* The number behind @key, at the beginning of a line; 0 if there is none. */
+static uint64_t value_of(const char *text, const char *key)
+{
+	size_t n = strlen(key);
+	for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		uint64_t value;
+		if (strncmp(line, key, n) == 0 && line[n] == ' ' &&
+		    sscanf(line + n, " %" SCNu64, &value) == 1)
+			return value;
+		if (*line == '\0')
+			break;
+	}
+	return 0;
+}
+
+/* Pages of files: the kernel takes them back before it kills. */
+static uint64_t reclaimable(const struct place *place)
+{
+	char text[8192];
+	if (hoist__sysfs_read(text, sizeof text, place->mount, "%s/memory.stat", place->group) != 0)
+		return 0;
+	if (place->v2)
+		return value_of(text, "active_file") + value_of(text, "inactive_file") +
+		       value_of(text, "slab_reclaimable");
+	return value_of(text, "total_active_file") + value_of(text, "total_inactive_file");
+}
+
+/* Swap that the system has, and the group may use. */
+static uint64_t swap_left(const char *root, const struct place *place, uint64_t limit)
+{
+	char text[8192];
+	if (hoist__sysfs_read(text, sizeof text, root, "proc/meminfo") != 0)
+		return 0;
+	const char *at = strstr(text, "SwapFree:");
+	uint64_t kib = 0;
+	if (at == NULL || sscanf(at, "SwapFree: %" SCNu64, &kib) != 1 || kib == 0)
+		return 0;
+	uint64_t most =
+		number_in(place, place->v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
+	uint64_t used = place->v2 ? number_in(place, "memory.swap.current") : 0;
+	if (!place->v2 && most != UINT64_MAX) /* memory and swap together */
+		most = most > limit ? most - limit : 0;
+	if (used == UINT64_MAX)
+		used = 0;
+	uint64_t allowed = most > used ? most - used : 0;
+	return hoist__min_u64(kib * HOIST__KIB, allowed);
+}
+
+static void look_at(const char *root, const struct place *place, struct hoist__group *least)
+{
+	uint64_t limit = number_in(place, place->v2 ? "memory.max" : "memory.limit_in_bytes");
+	uint64_t used = number_in(place, place->v2 ? "memory.current" : "memory.usage_in_bytes");
+	if (limit >= NO_LIMIT || used == UINT64_MAX)
+		return;
+	uint64_t back = hoist__min_u64(reclaimable(place), used);
+	used -= back;
+	uint64_t left = (limit > used ? limit - used : 0) + swap_left(root, place, limit);
+	if (left >= least->left_bytes)
+		return;
+	least->limit_bytes = limit;
+	least->left_bytes = left;
+	(void)snprintf(least->name, sizeof least->name, "%.159s",
+		       place->group[0] != '\0' ? place->group : "/");
+}
+
+/* From its own group up to the mount; above that nothing can be seen. */
+static void look_along(const char *root, struct place *place, struct hoist__group *least)
+{
+	for (;;) {
+		look_at(root, place, least);
+		char *end = strrchr(place->group, '/');
+		if (end == NULL)
+			break;
+		*end = '\0';
+	}
+}
+
+int hoist__group_look(const char *root, struct hoist__group *ret)
+{
+	struct hoist__group least = {.left_bytes = UINT64_MAX};
+	struct place *place = malloc(sizeof *place);
+	if (place == NULL)
+		return -ENOENT; /* nothing is known then, and nothing depends on it */
+	for (int v2 = 0; v2 <= 1; v2++)
+		if (find_place(root, v2 != 0, place))
+			look_along(root, place, &least);
+	free(place);
+	if (least.left_bytes == UINT64_MAX)
+		return -ENOENT;
+	*ret = least;
+	return 0;
+}
+
+int hoist__group_check(uint64_t bytes, const char *what)
+{
+	struct hoist__group group;
+	if (bytes < HOIST__GROUP_LEAST_BYTES || hoist__group_look("", &group) != 0 ||
+	    bytes <= group.left_bytes)
+		return 0;
+	return hoist__fail(
+		-ENOMEM,
+		"%s: %s are needed, but the control group %s has %s left of the %s that it "
+		"may use, and the kernel would end the process; raise the group's or the "
+		"container's memory limit",
+		what, hoist__figure(bytes).text, group.name, hoist__figure(group.left_bytes).text,
+		hoist__figure(group.limit_bytes).text);
+}
