@@ -32,6 +32,12 @@ void hoist__driver_pci(const char *said, char *buffer, size_t bytes)
 		buffer[0] = '\0';
 }
 
+static bool limits_addresses(void)
+{
+	struct rlimit limit;
+	return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
 int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes)
 {
 	char cause[HOIST__ERROR_BYTES];
@@ -45,9 +51,13 @@ int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes)
 				   cause);
 	return hoist__fail(err,
 			   "device memory is exhausted: %zu bytes: %.700s; %llu of %llu MiB are "
-			   "free: free some, or choose another device",
+			   "free: %s",
 			   bytes, cause, (unsigned long long)(available / HOIST__MIB),
-			   (unsigned long long)(total / HOIST__MIB));
+			   (unsigned long long)(total / HOIST__MIB),
+			   available > bytes && limits_addresses()
+				   ? "drivers map it, and the process's address space is limited "
+				     "(ulimit -v): raise that"
+				   : "free some, or choose another device");
 }
 
 int hoist__driver_fail_register(int err, size_t bytes)

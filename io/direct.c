@@ -117,6 +117,16 @@ static void open_it(struct hoist__file *file)
 	file->direct_fd = fd;
 }
 
+void hoist__direct_give_up(struct hoist__file *file, const char *why)
+{
+	if (file->direct_fd >= 0)
+		(void)close(file->direct_fd);
+	file->direct_fd = -1;
+	file->memory_align = 1;
+	file->offset_align = 1;
+	say(file, why);
+}
+
 void hoist__direct_open(struct hoist__file *file, bool wanted)
 {
 	if (!wanted)

@@ -9,4 +9,7 @@
  * There is no failure: every file can be read through the page cache. */
 void hoist__direct_open(struct hoist__file *file, bool wanted);
 
+/* From now on @file, which nobody reads yet, has no direct descriptor; @why goes to direct_note. */
+void hoist__direct_give_up(struct hoist__file *file, const char *why);
+
 #endif

@@ -24,12 +24,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "lib/cache.h"
 
 #define MOST_PEERS 64
-#define OTHER_FDS 16		       /* besides those of images and peers */
+#define LEAST_PEERS 4
+#define OTHER_FDS 10		       /* besides those of images and peers */
 #define GRACE_NS (5 * HOIST__NS_PER_S) /* without an image, at the beginning */
 #define IDLE_NS (30 * HOIST__NS_PER_S) /* a peer that asks nothing */
 #define LOOK_NS (10 * HOIST__NS_PER_S) /* how often it looks for its socket */
@@ -49,6 +51,7 @@ struct holder {
 	int listener;
 	size_t n_images;
 	size_t most_images; /* so that peers are always heard */
+	size_t most_peers;
 	size_t room;
 	struct held *images; /* in the order of their ids */
 	uint64_t last_id;
@@ -274,7 +277,8 @@ static void run(struct holder *holder)
 		for (size_t i = 0; i < n; i++)
 			polled[i] = (struct pollfd){holder->peers[i].fd, POLLIN, 0};
 		/* Who finds it full waits in the socket's own line. */
-		polled[n] = (struct pollfd){n < MOST_PEERS ? holder->listener : -1, POLLIN, 0};
+		polled[n] =
+			(struct pollfd){n < holder->most_peers ? holder->listener : -1, POLLIN, 0};
 		int ready = poll(polled, n + 1, timeout_of(holder));
 		if (ready < 0 && errno != EINTR)
 			return;
@@ -304,11 +308,18 @@ static size_t count_fds(void)
 	return (size_t)limit.rlim_cur;
 }
 
+/* Few are shared fairly: a third is for peers. */
+static void share_fds(struct holder *holder, size_t n_fds)
+{
+	size_t n = n_fds > OTHER_FDS ? n_fds - OTHER_FDS : 0;
+	holder->most_peers = (size_t)hoist__min_u64(hoist__max_u64(n / 3, LEAST_PEERS), MOST_PEERS);
+	holder->most_images = n > holder->most_peers ? n - holder->most_peers : 0;
+}
+
 void hoist__cache_serve(int folder, int listener)
 {
 	static struct holder holder;
-	size_t n_fds = count_fds();
-	holder.most_images = n_fds > MOST_PEERS + OTHER_FDS ? n_fds - MOST_PEERS - OTHER_FDS : 0;
+	share_fds(&holder, count_fds());
 	holder.folder = folder;
 	holder.listener = listener;
 	holder.until = hoist__now_ns() + GRACE_NS;
@@ -373,6 +384,10 @@ static int bind_in(int folder, int *ret)
 	if (bind(fd, (const struct sockaddr *)&address, sizeof address) < 0) {
 		int err = -errno;
 		(void)close(fd);
+		if (err == -ENOENT && access("/proc/self/fd", X_OK) < 0)
+			return hoist__fail(-ENOENT,
+					   "the cache's socket cannot be made: /proc is not "
+					   "mounted; mount it");
 		return hoist__fail_errno(err, "the cache's socket (%s)", address.sun_path);
 	}
 	*ret = fd;

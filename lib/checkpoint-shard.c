@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/error.h"
+#include "io/direct.h"
 #include "lib/checkpoint.h"
 
 void hoist__shard_close(struct hoist__shard *shard)
@@ -84,6 +86,31 @@ static int add_shard(hoist_checkpoint *checkpoint, int dir_fd, const char *folde
 	return 0;
 }
 
+/* Where descriptors are short, direct reads are what can be done without.  False if there are none
+ * to be had that way. */
+static bool give_up_direct(hoist_checkpoint *checkpoint)
+{
+	bool any = false;
+	for (size_t i = 0; i < checkpoint->n_files; i++) {
+		struct hoist__file *file = checkpoint->files[i].file;
+		if (file->direct_fd < 0)
+			continue;
+		hoist__direct_give_up(file, "too few descriptors: raise ulimit -n");
+		any = true;
+	}
+	return any;
+}
+
+static int fail_limit(size_t n_files)
+{
+	struct rlimit limit = {0, 0};
+	(void)getrlimit(RLIMIT_NOFILE, &limit);
+	return hoist__fail_in(-EMFILE,
+			      "a checkpoint of %zu files, where RLIMIT_NOFILE is %llu; raise that "
+			      "limit (ulimit -n)",
+			      n_files, (unsigned long long)limit.rlim_cur);
+}
+
 int hoist__checkpoint_add(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
 			  const char *const *names, size_t n)
 {
@@ -94,7 +121,10 @@ int hoist__checkpoint_add(hoist_checkpoint *checkpoint, int dir_fd, const char *
 		return hoist__fail_nomem("a list of files", all * sizeof *files);
 	checkpoint->files = files;
 	int err = 0;
-	for (size_t i = 0; err == 0 && i < n; i++)
+	for (size_t i = 0; err == 0 && i < n; i++) {
 		err = add_shard(checkpoint, dir_fd, folder, names[i]);
-	return err;
+		if (err == -EMFILE && give_up_direct(checkpoint))
+			err = add_shard(checkpoint, dir_fd, folder, names[i]);
+	}
+	return err == -EMFILE && n > 1 ? fail_limit(n) : err;
 }
