@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* fault_jail WORD... -- PROGRAM [ARGUMENT]... - runs a program where something is missing.
+ *
+ *     docker          Docker's default seccomp profile, and no capability that Docker drops
+ *     sandbox         no io_uring, userfaultfd, mbind ...: ENOSYS, as where the kernel is another
+ *     user            as user and group 65531, who owns nothing
+ *     memlock=N, nofile=N, as=N, nproc=N, fsize=N, stack=N   resource limits
+ *     noproc          nothing in /proc and /sys
+ *     nodev           in /dev only null, zero and urandom: no shm, no userfaultfd
+ *     readonly        the root file system, and all of it, but what is mounted
+ *     cgroup=FOLDER   in that control group
+ *
+ * Exit status: the program's; 77 with a reason if this cannot be had here; 99 if it fails. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#ifdef HAVE_SECCOMP
+#include "tests/fault-seccomp.h"
+#endif
+
+#define NOBODY 65531
+
+static void fail(const char *what)
+{
+	(void)fprintf(stderr, "fault_jail: %s: %s\n", what, strerror(errno));
+	exit(99);
+}
+
+static void skip(const char *why)
+{
+	(void)printf("skipped: %s\n", why);
+	exit(77);
+}
+
+static void require(bool done, const char *what)
+{
+	if (!done)
+		fail(what);
+}
+
+/* --- what is mounted --- */
+
+static void own_mounts(void)
+{
+	static bool done;
+	if (done)
+		return;
+	if (geteuid() != 0)
+		skip("only root may mount");
+	if (unshare(CLONE_NEWNS) < 0)
+		skip("this container forbids mount namespaces");
+	require(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private mounts");
+	done = true;
+}
+
+static void hide(const char *path)
+{
+	own_mounts();
+	require(mount("none", path, "tmpfs", MS_RDONLY, "size=4k") == 0, path);
+}
+
+static void make_device(const char *path, unsigned minor)
+{
+	require(mknod(path, S_IFCHR | 0666, makedev(1, minor)) == 0 && chmod(path, 0666) == 0,
+		path);
+}
+
+static void bare_dev(void)
+{
+	own_mounts();
+	require(mount("none", "/dev", "tmpfs", 0, "size=64k,mode=755") == 0, "/dev");
+	make_device("/dev/null", 3);
+	make_device("/dev/zero", 5);
+	make_device("/dev/urandom", 9);
+	require(mount(NULL, "/dev", NULL, MS_REMOUNT | MS_RDONLY, "size=64k,mode=755") == 0,
+		"/dev read-only");
+}
+
+static void read_only_root(void)
+{
+	own_mounts();
+	require(mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) == 0, "root");
+}
+
+/* --- who, and what he may --- */
+
+static void become_nobody(void)
+{
+	if (geteuid() != 0)
+		return; /* is nobody in particular */
+	require(setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
+			setresuid(NOBODY, NOBODY, NOBODY) == 0,
+		"becoming another user");
+}
+
+/* What is left to root in a container of Docker's. */
+static void drop_capabilities(void)
+{
+	static const int kept[] = {CAP_CHOWN,	    CAP_DAC_OVERRIDE, CAP_FOWNER,
+				   CAP_FSETID,	    CAP_KILL,	      CAP_SETGID,
+				   CAP_SETUID,	    CAP_SETPCAP,      CAP_NET_BIND_SERVICE,
+				   CAP_NET_RAW,	    CAP_SYS_CHROOT,   CAP_MKNOD,
+				   CAP_AUDIT_WRITE, CAP_SETFCAP};
+	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct data[2] = {{0}};
+	unsigned long long mask = 0;
+	for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+		mask |= 1ULL << kept[i];
+	for (int cap = 0; geteuid() == 0 && prctl(PR_CAPBSET_READ, cap) >= 0; cap++)
+		if ((mask >> cap & 1) == 0)
+			require(prctl(PR_CAPBSET_DROP, cap) == 0, "dropping a capability");
+	require(syscall(SYS_capget, &head, data) == 0, "asking for capabilities");
+	for (int i = 0; i < 2; i++) {
+		data[i].permitted &= (unsigned)(mask >> (32 * i));
+		data[i].effective &= (unsigned)(mask >> (32 * i));
+		data[i].inheritable = 0;
+	}
+	require(syscall(SYS_capset, &head, data) == 0, "dropping capabilities");
+}
+
+static void filter_calls(bool docker)
+{
+#ifdef HAVE_SECCOMP
+	if (docker)
+		drop_capabilities();
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		skip("this container forbids seccomp filters");
+	if (!(docker ? fault_seccomp_docker() : fault_seccomp_sandbox()))
+		skip("this container forbids seccomp filters");
+#else
+	(void)docker;
+	(void)drop_capabilities;
+	skip("libseccomp was not there when this was built");
+#endif
+}
+
+/* --- limits --- */
+
+static bool limit(const char *word)
+{
+	static const struct {
+		const char *name;
+		int resource;
+	} limits[] = {
+		{"memlock=", RLIMIT_MEMLOCK}, {"nofile=", RLIMIT_NOFILE}, {"as=", RLIMIT_AS},
+		{"nproc=", RLIMIT_NPROC},     {"fsize=", RLIMIT_FSIZE},	  {"stack=", RLIMIT_STACK},
+	};
+	for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+		size_t length = strlen(limits[i].name);
+		if (strncmp(word, limits[i].name, length) != 0)
+			continue;
+		rlim_t value = strtoull(word + length, NULL, 10);
+		struct rlimit both = {value, value};
+		require(setrlimit(limits[i].resource, &both) == 0, word);
+		return true;
+	}
+	return false;
+}
+
+static void enter_cgroup(const char *folder)
+{
+	char path[4096];
+	(void)snprintf(path, sizeof path, "%s/cgroup.procs", folder);
+	FILE *file = fopen(path, "we");
+	if (file == NULL)
+		skip("that control group cannot be entered");
+	require(fprintf(file, "%d\n", (int)getpid()) > 0 && fclose(file) == 0, folder);
+}
+
+/* --- all of it, in the order in which each is still allowed --- */
+
+static bool has(char **words, const char *word)
+{
+	for (; *words != NULL; words++)
+		if (strcmp(*words, word) == 0)
+			return true;
+	return false;
+}
+
+static void check_words(char **words)
+{
+	static const char *const known[] = {"docker", "sandbox", "user",
+					    "noproc", "nodev",	 "readonly"};
+	for (; *words != NULL; words++) {
+		bool found = strchr(*words, '=') != NULL;
+		for (size_t i = 0; !found && i < sizeof known / sizeof known[0]; i++)
+			found = strcmp(*words, known[i]) == 0;
+		errno = EINVAL;
+		require(found, *words);
+	}
+}
+
+static void lock_up(char **words)
+{
+	check_words(words);
+	for (char **word = words; *word != NULL; word++)
+		if (strncmp(*word, "cgroup=", 7) == 0)
+			enter_cgroup(*word + 7);
+	if (has(words, "nodev"))
+		bare_dev();
+	if (has(words, "noproc")) {
+		hide("/sys");
+		hide("/proc");
+	}
+	if (has(words, "readonly"))
+		read_only_root();
+	for (char **word = words; *word != NULL; word++) {
+		errno = EINVAL;
+		if (strchr(*word, '=') != NULL && strncmp(*word, "cgroup=", 7) != 0)
+			require(limit(*word), *word);
+	}
+	if (has(words, "user"))
+		become_nobody();
+	if (has(words, "docker") || has(words, "sandbox"))
+		filter_calls(has(words, "docker"));
+}
+
+int main(int argc, char **argv)
+{
+	int i = 1;
+	while (i < argc && strcmp(argv[i], "--") != 0)
+		i++;
+	if (i + 1 >= argc) {
+		(void)fprintf(stderr, "usage: fault_jail WORD... -- PROGRAM [ARGUMENT]...\n");
+		return 2;
+	}
+	argv[i] = NULL;
+	(void)signal(SIGXFSZ, SIG_DFL);
+	lock_up(argv + 1);
+	(void)execv(argv[i + 1], argv + i + 1);
+	fail(argv[i + 1]);
+}
