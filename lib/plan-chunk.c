@@ -55,6 +55,15 @@ static uint64_t first_place(const struct hoist__plan *plan, const struct hoist__
 	return ret;
 }
 
+uint64_t hoist__plan_wanted(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
+			    uint64_t offset)
+{
+	const struct hoist__cursor cursor = {chunk->extent, offset, chunk->first_run};
+	uint64_t place = first_place(plan, &plan->extents[chunk->extent], &cursor);
+	/* Before it: an element that @offset lies within. */
+	return hoist__max_u64(place, offset);
+}
+
 static size_t useful(const struct hoist__plan *plan, const struct hoist__extent *extent,
 		     const struct hoist__chunk *chunk)
 {

@@ -169,6 +169,11 @@ struct hoist__cursor {
 bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
 		      struct hoist__cursor *cursor, struct hoist__chunk *ret);
 
+/* The first selected byte at or behind @offset of the file that the chunk's extent has; UINT64_MAX:
+ * none.  What lies before it was only read along. */
+uint64_t hoist__plan_wanted(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
+			    uint64_t offset);
+
 /* --- pieces of a staged chunk, in the order of their runs --- */
 
 struct hoist__plan_piece {

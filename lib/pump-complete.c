@@ -5,26 +5,35 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
+#include "base/log.h"
 #include "lib/pump.h"
 
+/* The tensor that wants byte @at, or the next one behind it. */
+static const char *tensor_name(const struct hoist_load *load, const struct hoist__chunk *chunk,
+			       uint64_t at)
+{
+	const struct hoist__tensor *tensor = hoist__plan_tensor_at(
+		load->checkpoint, &load->plan, load->plan.extents[chunk->extent].file,
+		hoist__plan_wanted(&load->plan, chunk, at));
+	return tensor != NULL ? tensor->name : "?";
+}
+
 /* Reads end in any order, so where a file now ends is asked, not concluded. */
-static void fail_short(struct hoist_load *load, const struct hoist__request *request, size_t file)
+static void fail_short(struct hoist_load *load, const struct hoist__request *request,
+		       const struct hoist__chunk *chunk)
 {
 	struct stat now;
 	uint64_t end = request->offset + request->done;
 	if (fstat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
 	    (uint64_t)now.st_size < end)
 		end = (uint64_t)now.st_size;
-	const struct hoist__tensor *tensor =
-		hoist__plan_tensor_at(load->checkpoint, &load->plan, file, end);
 	hoist__pump_fail(
 		load,
 		hoist__fail(
 			-ENODATA,
 			"%s ends at byte %llu, before the end of tensor \"%.200s\": it had %llu "
 			"bytes when it was opened; do not change files while they are loaded",
-			request->file->path, (unsigned long long)end,
-			tensor != NULL ? tensor->name : "?",
+			request->file->path, (unsigned long long)end, tensor_name(load, chunk, end),
 			(unsigned long long)request->file->bytes));
 }
 
@@ -33,19 +42,16 @@ static void fail_read(struct hoist_load *load, const struct hoist__request *requ
 {
 	if (load->phase == HOIST__PHASE_DRAINING)
 		return;
-	const struct hoist__extent *extent = &load->plan.extents[chunk->extent];
 	if (request->result == -ENODATA) {
-		fail_short(load, request, extent->file);
+		fail_short(load, request, chunk);
 		return;
 	}
-	uint64_t at = hoist__max_u64(request->offset + request->done, extent->begin);
-	const struct hoist__tensor *tensor =
-		hoist__plan_tensor_at(load->checkpoint, &load->plan, extent->file, at);
+	uint64_t at = hoist__plan_wanted(&load->plan, chunk, request->offset + request->done);
 	/* -EAGAIN: the engine's patience is at an end; to our caller it would say "not yet". */
 	int err = request->result == -EAGAIN ? -EIO : request->result;
 	hoist__pump_fail(load, hoist__fail_errno(err, "reading %s at byte %llu, tensor \"%.200s\"",
 						 request->file->path, (unsigned long long)at,
-						 tensor != NULL ? tensor->name : "?"));
+						 tensor_name(load, chunk, at)));
 }
 
 static void account(struct hoist_load *load, const struct hoist__request *request)
@@ -113,10 +119,44 @@ static void deliver_in_turn(struct hoist_load *load, struct hoist__flight *fligh
 	}
 }
 
+/* What could not be read may be bytes that are only read along with what is wanted: a gap between
+ * tensors, or between rows.  Then reading goes on behind them, or is over.
+ * Returns: false if the request, which has failed, has ended. */
+static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
+{
+	const struct hoist__flight *flight = request->owner;
+	uint64_t at = request->offset + request->done;
+	uint64_t end = request->offset + request->need;
+	if (load->phase != HOIST__PHASE_RUNNING || request->result == -ENODATA)
+		return false;
+	uint64_t next = hoist__min_u64(hoist__plan_wanted(&load->plan, &flight->chunk, at), end);
+	if (next == at)
+		return false;
+	hoist__log(load, "%s: bytes %llu to %llu cannot be read, and nobody wants them",
+		   request->file->path, (unsigned long long)at, (unsigned long long)next);
+	request->result = 0;
+	if (next == end)
+		return false;
+	request->address += next - request->offset;
+	request->offset = next;
+	request->bytes = request->need = (size_t)(end - next);
+	request->direct = false; /* it was finished through the cache, and begins anywhere */
+	int err = hoist__engine_submit(load->engine, &request, 1);
+	if (err < 0) {
+		hoist__pump_fail(load, err);
+		return false;
+	}
+	load->n_inflight++;
+	load->report.n_reads++;
+	return true;
+}
+
 static void complete(struct hoist_load *load, struct hoist__request *request)
 {
 	struct hoist__flight *flight = request->owner;
 	account(load, request);
+	if (request->result < 0 && skip_gap(load, request))
+		return;
 	if (request->result < 0)
 		fail_read(load, request, &flight->chunk);
 	/* The kernel may still write its other parts. */
