@@ -131,7 +131,8 @@ static bool plan_group(const struct hoist_save *save, const struct hoist__save_b
 		const struct hoist__save_source *source = &save->sources[t];
 		struct part part;
 		take_part(save, block, t, &part);
-		if (save->tensors[t].offset >= block->begin + block->bytes)
+		if (save->tensors[t].offset >= block->begin + block->bytes ||
+		    (block->one_by_one && t > block->tensor))
 			break;
 		if (part.bytes == 0) {
 			group.n++;
@@ -303,6 +304,22 @@ static int fetch(struct hoist_save *save, struct hoist__save_block *block)
 		err = hoist__slot_fetch(save->ring, block->slot, s, f->pieces, f->n);
 	}
 	return err;
+}
+
+bool hoist__block_retry(struct hoist__save_block *block)
+{
+	if (block->one_by_one)
+		return false;
+	block->one_by_one = true;
+	block->group_end = block->tensor;
+	return true;
+}
+
+uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__save_block *block)
+{
+	struct part part;
+	take_part(save, block, block->tensor, &part);
+	return entry_of(&save->sources[block->tensor])->tensor->offset + part.from;
 }
 
 int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)

@@ -2,6 +2,7 @@
 /* The loop that moves a save forward; save.h tells how. */
 #include "config.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -129,6 +130,43 @@ static void seal_blocks(struct hoist_save *save)
 
 /* --- completions --- */
 
+/* Whose bytes [@begin, @end) of the file are, for messages: a direct write that fails does not say
+ * which of them. */
+static void describe(const struct hoist_save *save, const struct hoist__save_file *file,
+		     uint64_t begin, uint64_t end, char *text, size_t bytes)
+{
+	const struct hoist__out_tensor *first = NULL;
+	const struct hoist__out_tensor *last = NULL;
+	for (size_t t = file->first; t < file->first + file->out.n_tensors; t++) {
+		const struct hoist__out_tensor *tensor = &save->tensors[t];
+		if (tensor->bytes == 0 || tensor->offset >= end ||
+		    tensor->offset + tensor->bytes <= begin)
+			continue;
+		first = first == NULL ? tensor : first;
+		last = tensor;
+	}
+	const char *header = begin < file->out.header_bytes ? "the header, " : "";
+	if (first == NULL)
+		(void)snprintf(text, bytes, "%s", *header != '\0' ? "the header" : "no tensor's");
+	else if (first == last)
+		(void)snprintf(text, bytes, "%stensor \"%.200s\"", header, first->name);
+	else
+		(void)snprintf(text, bytes, "%stensors \"%.200s\" to \"%.200s\"", header,
+			       first->name, last->name);
+}
+
+static int fail_write(const struct hoist_save *save, const struct hoist__save_block *block)
+{
+	const struct hoist__request *request = &block->slot->request;
+	uint64_t begin = request->offset + request->done;
+	uint64_t end = block->begin + block->bytes;
+	char whose[512];
+	describe(save, block->file, begin, end, whose, sizeof whose);
+	return hoist__fail_errno(request->result, "writing %s at bytes %llu to %llu, %s",
+				 request->file->path, (unsigned long long)begin,
+				 (unsigned long long)end, whose);
+}
+
 static void complete_write(struct hoist_save *save, struct hoist__save_block *block)
 {
 	const struct hoist__request *request = &block->slot->request;
@@ -137,10 +175,7 @@ static void complete_write(struct hoist_save *save, struct hoist__save_block *bl
 	save->routes.fell_back += request->fell_back;
 	if (request->result < 0) {
 		if (save->phase == HOIST__SAVE_RUNNING)
-			fail(save, hoist__fail_errno(
-					   request->result, "writing %s at byte %llu",
-					   request->file->path,
-					   (unsigned long long)(request->offset + request->done)));
+			fail(save, fail_write(save, block));
 	} else {
 		atomic_fetch_add_explicit(&save->written, block->bytes, memory_order_relaxed);
 	}
@@ -148,27 +183,33 @@ static void complete_write(struct hoist_save *save, struct hoist__save_block *bl
 	block->slot = NULL;
 }
 
+static int fail_read(const struct hoist_save *save, const struct hoist__save_block *block)
+{
+	const struct hoist__request *request = &block->slot->request;
+	const struct hoist__save_source *source = &save->sources[block->tensor];
+	const char *name = source->checkpoint->tensors[source->index].tensor->name;
+	unsigned long long at = (unsigned long long)hoist__max_u64(request->offset + request->done,
+								   hoist__block_wants(save, block));
+	if (request->result == -ENODATA)
+		return hoist__fail(
+			-ENODATA,
+			"%s ends at byte %llu, in tensor \"%.200s\"; do not change files "
+			"while they are saved from",
+			request->file->path, (unsigned long long)(request->offset + request->done),
+			name);
+	return hoist__fail_errno(request->result, "reading %s at byte %llu, tensor \"%.200s\"",
+				 request->file->path, at, name);
+}
+
 static void complete_read(struct hoist_save *save, struct hoist__save_block *block)
 {
 	const struct hoist__request *request = &block->slot->request;
 	if (save->phase != HOIST__SAVE_RUNNING)
 		return;
-	if (request->result == 0) {
+	if (request->result == 0 || hoist__block_retry(block))
 		advance(save, block);
-		return;
-	}
-	const char *name = save->tensors[block->tensor].name;
-	unsigned long long at = (unsigned long long)(request->offset + request->done);
-	if (request->result == -ENODATA)
-		fail(save, hoist__fail(-ENODATA,
-				       "%s ends at byte %llu, in tensor \"%.200s\" or one behind "
-				       "it; do not change files while they are saved from",
-				       request->file->path, at, name));
 	else
-		fail(save, hoist__fail_errno(request->result,
-					     "reading %s at byte %llu, tensor \"%.200s\" or one "
-					     "behind it",
-					     request->file->path, at, name));
+		fail(save, fail_read(save, block));
 }
 
 static void reap(struct hoist_save *save, uint64_t timeout_ns)

@@ -135,6 +135,7 @@ struct hoist__save_block {
 	size_t filled;		       /* from the block's beginning */
 	size_t tensor;		       /* of save->tensors: the next that is filled in */
 	const unsigned char *straight; /* where the bytes are, if not in the slot */
+	bool one_by_one;	       /* a read failed: each tensor has a read to itself */
 	/* The read that was made last: tensors [tensor, group_end) lie in the slot from group_at
 	 * on, as they lie in their file from group_from on. */
 	size_t group_end;
@@ -273,6 +274,13 @@ bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot);
 /* Fills until the block is READING (its slot's request is to be submitted), FETCHING or FULL.
  * Returns: 0; what failed. */
 int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block);
+
+/* After a read of the block failed: true if it is to be filled on, with a read for each tensor, so
+ * that bytes between them are not read, and it is known whose cannot be. */
+bool hoist__block_retry(struct hoist__save_block *block);
+
+/* The first byte, in its file, of what the block wants of the tensor that it is at. */
+uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__save_block *block);
 
 /* Where the block's bytes are, once it is FULL. */
 static inline const unsigned char *hoist__block_data(const struct hoist__save_block *block)
