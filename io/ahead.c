@@ -45,6 +45,8 @@ struct hoist__ahead {
 	unsigned n_running;
 	int err;
 	char text[HOIST__ERROR_BYTES];
+	const struct hoist__ahead_part *failed; /* NULL: not at a place */
+	uint64_t failed_at;
 
 	unsigned n_threads;
 	pthread_t threads[MAX_THREADS];
@@ -55,12 +57,15 @@ struct slice {
 	const struct hoist__ahead_part *part;
 	uint64_t at; /* in the part */
 	uint64_t bytes;
+	uint64_t failed_at; /* in the file */
 };
 
 /* --- one slice --- */
 
-static int read_failed(const struct hoist__ahead_part *part, uint64_t offset, int err)
+static int read_failed(struct slice *slice, uint64_t offset, int err)
 {
+	const struct hoist__ahead_part *part = slice->part;
+	slice->failed_at = offset;
 	if (err == 0)
 		return hoist__fail(
 			-ENODATA, "reading %llu bytes at %llu of %s ahead: it ends at %llu",
@@ -76,7 +81,7 @@ static bool is_cancelled(const struct hoist__ahead *ahead)
 	return atomic_load_explicit(&ahead->xcancelled, memory_order_relaxed);
 }
 
-static int read_slice(struct hoist__ahead *ahead, const struct slice *slice, void *scratch)
+static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scratch)
 {
 	const struct hoist__ahead_part *part = slice->part;
 	uint64_t offset = part->offset + slice->at;
@@ -91,29 +96,30 @@ static int read_slice(struct hoist__ahead *ahead, const struct slice *slice, voi
 		if (n > 0)
 			offset += (uint64_t)n;
 		else if (n == 0 || errno != EINTR)
-			return read_failed(part, offset, n == 0 ? 0 : errno);
+			return read_failed(slice, offset, n == 0 ? 0 : errno);
 	}
 	return 0;
 }
 
 /* The kernel would not map what was read a moment ago. */
-static int map_failed(const struct slice *slice, int err)
+static int map_failed(struct slice *slice, int err)
 {
 	const struct hoist__ahead_part *part = slice->part;
 	uint64_t offset = part->offset + slice->at;
 	struct stat st;
 	if (fstat(part->fd, &st) == 0 && S_ISREG(st.st_mode) &&
 	    (uint64_t)st.st_size < offset + slice->bytes)
-		return read_failed(part, (uint64_t)st.st_size, 0);
+		return read_failed(slice, (uint64_t)st.st_size, 0);
 	if (err == EFAULT || err == EHWPOISON)
 		err = EIO;
+	slice->failed_at = offset;
 	return hoist__fail_errno(-err, "mapping %llu bytes at %llu of %s in",
 				 (unsigned long long)slice->bytes, (unsigned long long)offset,
 				 part->path);
 }
 
 /* The pages that the slice has a part of lie in the map as a whole. */
-static int map_slice(const struct slice *slice)
+static int map_slice(struct slice *slice)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t begin = (uintptr_t)slice->part->address + slice->at;
@@ -140,17 +146,19 @@ static bool claim(struct hoist__ahead *ahead, struct slice *ret)
 	if (ahead->part == ahead->n_parts || ahead->err != 0 || is_cancelled(ahead))
 		return false;
 	const struct hoist__ahead_part *part = &ahead->parts[ahead->part];
-	*ret = (struct slice){part, ahead->at,
-			      hoist__min_u64(SLICE_BYTES, part->bytes - ahead->at)};
+	*ret = (struct slice){part, ahead->at, hoist__min_u64(SLICE_BYTES, part->bytes - ahead->at),
+			      0};
 	ahead->at += ret->bytes;
 	return true;
 }
 
-static void keep_failure(struct hoist__ahead *ahead, int err)
+static void keep_failure(struct hoist__ahead *ahead, int err, const struct slice *slice)
 {
 	if (ahead->err != 0 || err == -ECANCELED)
 		return;
 	ahead->err = err;
+	ahead->failed = slice->part;
+	ahead->failed_at = slice->failed_at;
 	hoist__error_copy(ahead->text, sizeof ahead->text);
 }
 
@@ -159,7 +167,7 @@ static void *run(void *argument)
 	struct hoist__ahead *ahead = argument;
 	void *scratch = malloc(READ_BYTES);
 	int err = scratch == NULL ? hoist__fail_nomem("reading ahead", READ_BYTES) : 0;
-	struct slice slice;
+	struct slice slice = {0};
 	pthread_mutex_lock(&ahead->mutex);
 	while (err == 0 && claim(ahead, &slice)) {
 		pthread_mutex_unlock(&ahead->mutex);
@@ -170,7 +178,7 @@ static void *run(void *argument)
 			atomic_fetch_add_explicit(&ahead->xdone, slice.bytes, memory_order_relaxed);
 		pthread_mutex_lock(&ahead->mutex);
 	}
-	keep_failure(ahead, err);
+	keep_failure(ahead, err, &slice);
 	if (--ahead->n_running == 0)
 		pthread_cond_broadcast(&ahead->ended);
 	pthread_mutex_unlock(&ahead->mutex);
@@ -270,6 +278,16 @@ int hoist__ahead_wait(struct hoist__ahead *ahead, uint64_t timeout_ns)
 	int err = ahead->n_running == 0 ? outcome(ahead) : fail_short(ahead, -EAGAIN);
 	pthread_mutex_unlock(&ahead->mutex);
 	return err;
+}
+
+const struct hoist__ahead_part *hoist__ahead_failed(struct hoist__ahead *ahead, uint64_t *ret)
+{
+	pthread_mutex_lock(&ahead->mutex);
+	const struct hoist__ahead_part *part = ahead->failed;
+	if (part != NULL)
+		*ret = ahead->failed_at;
+	pthread_mutex_unlock(&ahead->mutex);
+	return part;
 }
 
 void hoist__ahead_cancel(struct hoist__ahead *ahead)

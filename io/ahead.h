@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* io/ahead.h - threads that bring what files hold into the page cache, and into maps of them, before
- * anyone touches it.
+/* io/ahead.h - threads that bring what files hold into the page cache, and into maps of them,
+ * before anyone touches it.
  *
  *     part   |== done ==|-- a slice of one thread --|............|
  *                        WILLNEED, read, map
  *
- * Every byte is read once with read(2), into memory that is thrown away: a bad sector or a file that
- * shrank is then an error with a place, where a touch of the map would have been SIGBUS, and
+ * Every byte is read once with read(2), into memory that is thrown away: a bad sector or a file
+ * that shrank is then an error with a place, where a touch of the map would have been SIGBUS, and
  * MAP_POPULATE or mlock(2), on many kernels, a call that never returns.  Only what has been read so
  * is mapped in, with MADV_POPULATE_READ; a kernel without that maps it when it is touched, from the
  * page cache.  Nothing is copied for a private map: that is what a write does, later.
@@ -42,6 +42,10 @@ void hoist__ahead_progress(const struct hoist__ahead *ahead, uint64_t *done, uin
  * Returns: 0; -EAGAIN on time-out; the first failure with its text: -ENODATA the file is shorter,
  *   -EIO and the like, with file and offset; -ENOMEM; -ECANCELED. */
 int hoist__ahead_wait(struct hoist__ahead *ahead, uint64_t timeout_ns);
+
+/* After a failure of hoist__ahead_wait(): the part in which it was, and where in the file; NULL: it
+ * was not at a place. */
+const struct hoist__ahead_part *hoist__ahead_failed(struct hoist__ahead *ahead, uint64_t *ret);
 
 /* Ends it after the reads that are under way, of 256 KiB at most each.  Never blocks. */
 void hoist__ahead_cancel(struct hoist__ahead *ahead);

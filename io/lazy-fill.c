@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -91,6 +92,16 @@ static int place(struct hoist__lazy *lazy, unsigned char *to, unsigned char *fro
 	return 0;
 }
 
+/* Where in its file the memory's byte @at is; behind the end of one that shrank, its end. */
+static uint64_t failed_at(const struct hoist__lazy_area *area, size_t at, int err)
+{
+	uint64_t offset = offset_of(area, at);
+	struct stat now;
+	if (err == -ENODATA && fstat(area->file->fd, &now) == 0)
+		offset = hoist__min_u64(area->file->bytes, (uint64_t)now.st_size);
+	return offset;
+}
+
 int hoist__lazy_fill(struct hoist__lazy_thread *thread, size_t index)
 {
 	struct hoist__lazy *lazy = thread->lazy;
@@ -101,12 +112,16 @@ int hoist__lazy_fill(struct hoist__lazy_thread *thread, size_t index)
 	if (err == 0)
 		err = place(lazy, hoist__lazy_window_at(lazy, index), staging);
 	if (err < 0)
-		return hoist__fail_in(err, "filling memory from byte %llu of %s on",
-				      (unsigned long long)offset, area->file->path);
+		err = hoist__fail_in(err, "filling memory from byte %llu of %s on",
+				     (unsigned long long)offset, area->file->path);
+	if (err == -ENODATA)
+		hoist__lazy_keep(lazy, err, area->file, failed_at(area, index * WINDOW, err));
+	if (err < 0)
+		return err;
 	/* It is there; only, of which version? */
 	int changed = hoist__file_changed(area->file);
 	if (changed < 0)
-		hoist__lazy_keep(lazy, changed);
+		hoist__lazy_keep(lazy, changed, area->file, offset);
 	return 0;
 }
 
@@ -159,7 +174,7 @@ static int fill_page(struct hoist__lazy_thread *thread, unsigned char *address, 
 		       : 0;
 }
 
-void hoist__lazy_fill_page(struct hoist__lazy_thread *thread, uintptr_t address)
+int hoist__lazy_fill_page(struct hoist__lazy_thread *thread, uintptr_t address)
 {
 	struct hoist__lazy *lazy = thread->lazy;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -169,10 +184,12 @@ void hoist__lazy_fill_page(struct hoist__lazy_thread *thread, uintptr_t address)
 	size_t bytes = absent(lazy, from, page);
 	int err = bytes > 0 ? fill_page(thread, from, page) : 0;
 	if (err < 0) {
-		hoist__lazy_keep(lazy, err);
+		const struct hoist__lazy_area *area = hoist__lazy_area_of(lazy, at / WINDOW);
+		hoist__lazy_keep(lazy, err, area->file, failed_at(area, at, err));
 		/* Where the file ends, so does all that is behind. */
 		forbid(lazy, from, err == -ENODATA ? bytes : page);
 	}
 	pthread_mutex_unlock(&lazy->pages);
 	hoist__uffd_wake(lazy->uffd, from, page);
+	return err;
 }

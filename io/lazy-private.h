@@ -30,6 +30,7 @@ enum hoist__lazy_state {
 struct hoist__lazy_window {
 	unsigned char state;
 	bool wanted;
+	bool checked; /* PARTS: each page that is wanted was tried */
 };
 
 struct hoist__lazy_area {
@@ -40,6 +41,11 @@ struct hoist__lazy_area {
 
 struct hoist__lazy_span {
 	size_t next; /* windows [next, end) are to be filled ahead */
+	size_t end;
+};
+
+struct hoist__lazy_want {
+	size_t at; /* bytes [at, end) of the memory */
 	size_t end;
 };
 
@@ -76,14 +82,19 @@ struct hoist__lazy {
 	struct hoist__lazy_span spans[HOIST__LAZY_SPANS];
 	unsigned n_spans;
 	bool wanting;
-	size_t n_wanted;
-	size_t n_wanted_tried;
-	size_t cursor; /* no window before it is wanted and empty */
-	int kick;      /* an eventfd: there is something to do besides faults; -1: no threads */
+	struct hoist__lazy_want *wants;
+	size_t n_wants;
+	size_t wants_room;
+	size_t n_wanted;       /* windows */
+	size_t n_wanted_tried; /* of these, whole or checked */
+	size_t cursor;	       /* no window before it is wanted, and empty or to be checked */
+	int kick; /* an eventfd: there is something to do besides faults; -1: no threads */
 	bool stop;
 	unsigned n_running;
 	int err;
 	char text[HOIST__ERROR_BYTES];
+	const struct hoist__file *failed; /* NULL: not at a place */
+	uint64_t failed_at;
 
 	unsigned n_threads;
 	struct hoist__lazy_thread threads[HOIST__LAZY_MAX_THREADS];
@@ -96,17 +107,27 @@ void *hoist__lazy_serve(void *thread);
 /* Under the lock: threads that wait for work look again. */
 void hoist__lazy_kick(struct hoist__lazy *lazy);
 
-/* Without the lock, the calling thread's text: the first failure is kept. */
-void hoist__lazy_keep(struct hoist__lazy *lazy, int err);
+/* Without the lock, the calling thread's text: the first failure is kept, at byte @offset of @file.
+ */
+void hoist__lazy_keep(struct hoist__lazy *lazy, int err, const struct hoist__file *file,
+		      uint64_t offset);
+
+/* Under the lock: the window counts as tried. */
+static inline bool hoist__lazy_is_tried(const struct hoist__lazy_window *window)
+{
+	return window->wanted && (window->state == HOIST__LAZY_WHOLE ||
+				  (window->state == HOIST__LAZY_PARTS && window->checked));
+}
 
 /* --- lazy-fill.c --- */
 
 /* Reads and places window @index, which is FILLING.  Who waits for it is not woken.
- * Returns: 0; the failure, with its text. */
+ * Returns: 0; the failure, which is kept if it is -ENODATA: its pages tell of others. */
 int hoist__lazy_fill(struct hoist__lazy_thread *thread, size_t index);
 
-/* The page at @address, of a window that was tried: is there after this, or SIGBUS.  Wakes. */
-void hoist__lazy_fill_page(struct hoist__lazy_thread *thread, uintptr_t address);
+/* The page at @address, of a window that was tried: is there after this, or SIGBUS.  Wakes.
+ * Returns: 0; the failure, which is kept. */
+int hoist__lazy_fill_page(struct hoist__lazy_thread *thread, uintptr_t address);
 
 const struct hoist__lazy_area *hoist__lazy_area_of(const struct hoist__lazy *lazy, size_t index);
 

@@ -23,11 +23,14 @@ void hoist__lazy_kick(struct hoist__lazy *lazy)
 		(void)!eventfd_write(lazy->kick, 1);
 }
 
-void hoist__lazy_keep(struct hoist__lazy *lazy, int err)
+void hoist__lazy_keep(struct hoist__lazy *lazy, int err, const struct hoist__file *file,
+		      uint64_t offset)
 {
 	pthread_mutex_lock(&lazy->mutex);
 	if (lazy->err == 0) {
 		lazy->err = err;
+		lazy->failed = file;
+		lazy->failed_at = offset;
 		hoist__error_copy(lazy->text, sizeof lazy->text);
 		pthread_cond_broadcast(&lazy->filled);
 	}
@@ -81,7 +84,8 @@ static bool next_wanted(struct hoist__lazy *lazy, size_t *ret)
 		return false;
 	for (; lazy->cursor < lazy->n_windows; lazy->cursor++) {
 		const struct hoist__lazy_window *window = &lazy->windows[lazy->cursor];
-		if (window->wanted && window->state == HOIST__LAZY_EMPTY) {
+		bool unchecked = window->state == HOIST__LAZY_PARTS && !window->checked;
+		if (window->wanted && (window->state == HOIST__LAZY_EMPTY || unchecked)) {
 			*ret = lazy->cursor++;
 			return true;
 		}
@@ -97,25 +101,62 @@ static void stop_threads(struct hoist__lazy *lazy)
 	hoist__lazy_kick(lazy);
 }
 
-/* It is FILLING, and this thread's. */
+/* It is FILLING, and this thread's.  That some of it cannot be read is no failure yet: a window
+ * holds what nobody asked for, too.  That the file is shorter is. */
 static void fill(struct hoist__lazy_thread *thread, size_t index)
 {
 	struct hoist__lazy *lazy = thread->lazy;
 	int err = hoist__lazy_fill(thread, index);
-	if (err < 0)
-		hoist__lazy_keep(lazy, err);
 	pthread_mutex_lock(&lazy->mutex);
 	struct hoist__lazy_window *window = &lazy->windows[index];
 	window->state = err < 0 ? HOIST__LAZY_PARTS : HOIST__LAZY_WHOLE;
 	lazy->n_whole += err == 0;
-	lazy->n_wanted_tried += window->wanted;
-	if (window->wanted)
+	lazy->n_wanted_tried += hoist__lazy_is_tried(window);
+	if (window->wanted) {
 		pthread_cond_broadcast(&lazy->filled);
+		lazy->cursor = (size_t)hoist__min_u64(lazy->cursor, index);
+	}
 	if (lazy->n_whole == lazy->n_windows)
 		stop_threads(lazy);
 	pthread_mutex_unlock(&lazy->mutex);
 	/* Not before the state says so: who looks again and still finds nothing is served anew. */
 	hoist__uffd_wake(lazy->uffd, hoist__lazy_window_at(lazy, index), WINDOW);
+}
+
+/* The @n-th wanted range's part of window @index, in whole pages; false: there is none any more.
+ * *n becomes the next one's number. */
+static bool wanted_part(struct hoist__lazy *lazy, size_t index, size_t *n,
+			struct hoist__lazy_want *ret)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	bool found = false;
+	pthread_mutex_lock(&lazy->mutex);
+	for (; *n < lazy->n_wants && !found; ++*n) {
+		const struct hoist__lazy_want *want = &lazy->wants[*n];
+		ret->at = (size_t)hoist__max_u64(hoist__round_down(want->at, page), index * WINDOW);
+		ret->end = (size_t)hoist__min_u64(want->end, (index + 1) * WINDOW);
+		found = ret->at < ret->end;
+	}
+	pthread_mutex_unlock(&lazy->mutex);
+	return found;
+}
+
+/* Tries what is wanted of a window of PARTS, page by page. */
+static void check(struct hoist__lazy_thread *thread, size_t index)
+{
+	struct hoist__lazy *lazy = thread->lazy;
+	struct hoist__lazy_want part;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int err = 0;
+	for (size_t n = 0; err == 0 && wanted_part(lazy, index, &n, &part);)
+		for (size_t at = part.at; err == 0 && at < part.end; at += page)
+			err = hoist__lazy_fill_page(thread, (uintptr_t)lazy->data + at);
+	pthread_mutex_lock(&lazy->mutex);
+	struct hoist__lazy_window *window = &lazy->windows[index];
+	lazy->n_wanted_tried += !window->checked;
+	window->checked = true;
+	pthread_cond_broadcast(&lazy->filled);
+	pthread_mutex_unlock(&lazy->mutex);
 }
 
 /* Of a window that is FILLING, whoever fills it wakes. */
@@ -133,21 +174,24 @@ static void serve(struct hoist__lazy_thread *thread, uintptr_t address)
 	if (state == HOIST__LAZY_EMPTY)
 		fill(thread, index);
 	else if (state != HOIST__LAZY_FILLING)
-		hoist__lazy_fill_page(thread, address);
+		(void)hoist__lazy_fill_page(thread, address);
 }
 
-/* True if a window that nobody waits for was filled. */
+/* True if there was a window that nobody waits for. */
 static bool fill_ahead(struct hoist__lazy_thread *thread)
 {
 	struct hoist__lazy *lazy = thread->lazy;
 	size_t index = 0;
 	pthread_mutex_lock(&lazy->mutex);
 	bool any = next_ahead(lazy, &index) || next_wanted(lazy, &index);
-	if (any)
+	bool empty = any && lazy->windows[index].state == HOIST__LAZY_EMPTY;
+	if (empty)
 		lazy->windows[index].state = HOIST__LAZY_FILLING;
 	pthread_mutex_unlock(&lazy->mutex);
-	if (any)
+	if (empty)
 		fill(thread, index);
+	else if (any)
+		check(thread, index);
 	return any;
 }
 

@@ -193,22 +193,45 @@ const char *hoist__lazy_note(const struct hoist__lazy *lazy)
 
 /* --- ahead --- */
 
-void hoist__lazy_want(struct hoist__lazy *lazy, size_t at, size_t bytes)
+/* Under the lock.  They mostly come one behind the other. */
+static int add_want(struct hoist__lazy *lazy, size_t at, size_t end)
+{
+	struct hoist__lazy_want *last = lazy->n_wants > 0 ? &lazy->wants[lazy->n_wants - 1] : NULL;
+	if (last != NULL && last->at <= at && at <= last->end) {
+		last->end = (size_t)hoist__max_u64(last->end, end);
+		return 0;
+	}
+	if (lazy->n_wants == lazy->wants_room) {
+		size_t room = lazy->wants_room == 0 ? 16 : 2 * lazy->wants_room;
+		struct hoist__lazy_want *wants = realloc(lazy->wants, room * sizeof *wants);
+		if (wants == NULL)
+			return hoist__fail_nomem("what is wanted of lazy memory",
+						 room * sizeof *wants);
+		lazy->wants = wants;
+		lazy->wants_room = room;
+	}
+	lazy->wants[lazy->n_wants++] = (struct hoist__lazy_want){at, end};
+	return 0;
+}
+
+int hoist__lazy_want(struct hoist__lazy *lazy, size_t at, size_t bytes)
 {
 	size_t end = (at + bytes + WINDOW - 1) / WINDOW;
 	pthread_mutex_lock(&lazy->mutex);
-	for (size_t i = at / WINDOW; i < end; i++) {
+	int err = add_want(lazy, at, at + bytes);
+	for (size_t i = at / WINDOW; err == 0 && i < end; i++) {
 		struct hoist__lazy_window *window = &lazy->windows[i];
-		if (window->wanted)
-			continue;
+		lazy->n_wanted_tried -= hoist__lazy_is_tried(window);
+		lazy->n_wanted += !window->wanted;
 		window->wanted = true;
-		lazy->n_wanted++;
-		lazy->n_wanted_tried += window->state > HOIST__LAZY_FILLING;
+		window->checked = false;
+		lazy->n_wanted_tried += hoist__lazy_is_tried(window);
 	}
 	lazy->cursor = (size_t)hoist__min_u64(lazy->cursor, at / WINDOW);
 	lazy->wanting = true;
 	hoist__lazy_kick(lazy);
 	pthread_mutex_unlock(&lazy->mutex);
+	return err;
 }
 
 void hoist__lazy_unwant(struct hoist__lazy *lazy)
@@ -271,6 +294,21 @@ int hoist__lazy_error(struct hoist__lazy *lazy)
 	return err;
 }
 
+const struct hoist__file *hoist__lazy_failed(struct hoist__lazy *lazy, uint64_t *ret)
+{
+	bool parent = lazy->pid == getpid();
+	if (!parent && !atomic_load(&lazy->xplain))
+		return NULL;
+	if (parent)
+		pthread_mutex_lock(&lazy->mutex);
+	const struct hoist__file *file = lazy->failed;
+	if (file != NULL)
+		*ret = lazy->failed_at;
+	if (parent)
+		pthread_mutex_unlock(&lazy->mutex);
+	return file;
+}
+
 /* --- the end --- */
 
 static void end_threads(struct hoist__lazy *lazy)
@@ -308,5 +346,6 @@ void hoist__lazy_close(struct hoist__lazy *lazy)
 	close_one(lazy->kick);
 	free(lazy->areas);
 	free(lazy->windows);
+	free(lazy->wants);
 	free(lazy);
 }

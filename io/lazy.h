@@ -15,12 +15,12 @@
  * windows before it are filled already, the more of those behind it are filled ahead.  What of a
  * window could not be read is tried again page by page, by whoever touches it.
  *
- * A page that cannot be read (an I/O error; no memory; the file has shrunk and no longer has all that
- * it held of it when it was opened) is SIGBUS to all who touch it, for good, as with a map; never
- * zeros.  (Where a process has all the maps it may have, and that cannot be made so, the whole memory
- * becomes SIGSEGV.)  The text is kept for hoist__lazy_error().  What was read stays readable, whatever
- * becomes of the file.  Writes to the file meanwhile are an error there, too: memory may hold parts
- * of both versions.
+ * A page that cannot be read (an I/O error; no memory; the file has shrunk and no longer has all
+ * that it held of it when it was opened) is SIGBUS to all who touch it, for good, as with a map;
+ * never zeros.  (Where a process has all the maps it may have, and that cannot be made so, the
+ * whole memory becomes SIGSEGV.)  The text is kept for hoist__lazy_error().  What was read stays
+ * readable, whatever becomes of the file.  Writes to the file meanwhile are an error there, too:
+ * memory may hold parts of both versions.
  *
  * The kernel must let us serve its own accesses as well (a write(2) from the memory, a driver that
  * pins it): where only those of user mode could be served, they would fail with EFAULT, so that
@@ -64,8 +64,9 @@ size_t hoist__lazy_bytes(const struct hoist__lazy *lazy);
 /* "filled on touch (userfaultfd), moved in as huge pages".  For the lazy's life. */
 const char *hoist__lazy_note(const struct hoist__lazy *lazy);
 
-/* Fills the windows of [at, at+bytes) without waiting for a touch. */
-void hoist__lazy_want(struct hoist__lazy *lazy, size_t at, size_t bytes);
+/* Fills the windows of [at, at+bytes) without waiting for a touch.  What of them cannot be read is
+ * an error only if it is in what was wanted.  Returns: 0; -ENOMEM. */
+int hoist__lazy_want(struct hoist__lazy *lazy, size_t at, size_t bytes);
 
 /* No more windows are begun that nobody touches.  Never blocks. */
 void hoist__lazy_unwant(struct hoist__lazy *lazy);
@@ -81,6 +82,9 @@ int hoist__lazy_wait(struct hoist__lazy *lazy, uint64_t timeout_ns);
  * Returns: 0; -ENODATA a file shrank; -EBADMSG it was written to; -EIO and the like; -ESTALE in a
  *   child that does not have the memory. */
 int hoist__lazy_error(struct hoist__lazy *lazy);
+
+/* Where that was: the file, and the byte of it; NULL: it was not at a place. */
+const struct hoist__file *hoist__lazy_failed(struct hoist__lazy *lazy, uint64_t *ret);
 
 /* Nobody may use the memory any more.  Takes NULL. */
 void hoist__lazy_close(struct hoist__lazy *lazy);

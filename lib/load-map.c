@@ -238,16 +238,17 @@ static int fill_lazily(struct hoist__load_map *map, const struct hoist__load_map
 	return 0;
 }
 
-static void want_lazily(struct hoist__load_map *map, const struct hoist__load_part *wanted,
-			size_t n)
+static int want_lazily(struct hoist__load_map *map, const struct hoist__load_part *wanted, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
+	int err = 0;
+	for (size_t i = 0; i < n && err == 0; i++) {
 		const struct piece *piece = piece_at(map, wanted[i].file, wanted[i].begin);
 		if (piece != NULL && wanted[i].end > wanted[i].begin)
-			hoist__lazy_want(map->lazy,
-					 piece->at + (size_t)(wanted[i].begin - piece->begin),
-					 (size_t)bytes_in(piece, &wanted[i]));
+			err = hoist__lazy_want(map->lazy,
+					       piece->at + (size_t)(wanted[i].begin - piece->begin),
+					       (size_t)bytes_in(piece, &wanted[i]));
 	}
+	return err;
 }
 
 /* --- the object --- */
@@ -309,7 +310,7 @@ int hoist__load_map_open(const struct hoist__load_map_options *options,
 	if (err == 0 && map->populate && map->lazy != NULL)
 		err = check_room(wanted, n_wanted);
 	if (err == 0 && map->populate && map->lazy != NULL)
-		want_lazily(map, wanted, n_wanted);
+		err = want_lazily(map, wanted, n_wanted);
 	else if (err == 0 && map->populate)
 		err = start_ahead(map, wanted, n_wanted);
 	if (err < 0) {
@@ -365,6 +366,23 @@ uint64_t hoist__load_map_arrived(struct hoist__load_map *map, uint64_t total)
 int hoist__load_map_error(struct hoist__load_map *map)
 {
 	return map->lazy != NULL ? hoist__lazy_error(map->lazy) : 0;
+}
+
+bool hoist__load_map_failed(const struct hoist__load_map *map, size_t *file, uint64_t *offset)
+{
+	const struct hoist__file *lazily = NULL;
+	const struct hoist__ahead_part *ahead = NULL;
+	if (map->lazy != NULL)
+		lazily = hoist__lazy_failed(map->lazy, offset);
+	else if (map->ahead != NULL)
+		ahead = hoist__ahead_failed(map->ahead, offset);
+	if (lazily == NULL && ahead == NULL)
+		return false;
+	size_t f = 0;
+	while (file_of(map, f) != lazily && (ahead == NULL || file_of(map, f)->fd != ahead->fd))
+		f++;
+	*file = f;
+	return true;
 }
 
 bool hoist__load_map_is_lazy(const struct hoist__load_map *map)

@@ -76,6 +76,9 @@ uint64_t hoist__load_map_arrived(struct hoist__load_map *map, uint64_t total);
 /* What filling on touch has met since; 0 for maps.  For calls on a load that has ended. */
 int hoist__load_map_error(struct hoist__load_map *map);
 
+/* Where the failure was that one of the above told; false: not at a place. */
+bool hoist__load_map_failed(const struct hoist__load_map *map, size_t *file, uint64_t *offset);
+
 bool hoist__load_map_is_lazy(const struct hoist__load_map *map);
 /* For the report's io_reason: what it is, and why not what was asked for. */
 const char *hoist__load_map_note(const struct hoist__load_map *map);

@@ -6,11 +6,17 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "lib/buffer-private.h"
 #include "lib/load.h"
+
+/* Of one part of what is wanted: a multiple of any alignment of reads. */
+#define WANTED_BYTES ((size_t)1 << 30)
+/* Of slices: if there are more rows than this, what lies between them is populated as well. */
+#define MAX_WANTED ((size_t)1 << 16)
 
 /* In elements, of the whole tensor in C order; false: there are too many. */
 static bool whole_strides(const struct hoist__tensor *tensor, int64_t *strides)
@@ -52,8 +58,7 @@ static int compare_parts(const void *a, const void *b)
 	return (p->begin > q->begin) - (p->begin < q->begin);
 }
 
-static void list_parts(const struct hoist_load *load, struct hoist__load_part *parts,
-		       struct hoist__load_part *wanted)
+static void list_parts(const struct hoist_load *load, struct hoist__load_part *parts)
 {
 	for (size_t i = 0; i < load->plan.n_tensors; i++) {
 		uint64_t begin = load->plan.tensors[i].begin;
@@ -62,10 +67,37 @@ static void list_parts(const struct hoist_load *load, struct hoist__load_part *p
 						     begin + span};
 	}
 	qsort(parts, load->plan.n_tensors, sizeof *parts, compare_parts);
+}
+
+/* What of the files is wanted, without the gaps between rows of slices: into @wanted, which has
+ * room for @most.  Returns: how many parts that are; 0: there are more. */
+static size_t list_wanted(const struct hoist_load *load, struct hoist__load_part *wanted,
+			  size_t most)
+{
+	struct hoist__cursor cursor = {0};
+	struct hoist__chunk chunk;
+	size_t n = 0;
+	while (hoist__plan_next(&load->plan, WANTED_BYTES, &cursor, &chunk)) {
+		if (n + chunk.n_parts > most)
+			return 0;
+		for (unsigned p = 0; p < chunk.n_parts; p++) {
+			uint64_t offset = chunk.offset + p * chunk.part_stride;
+			wanted[n++] =
+				(struct hoist__load_part){load->plan.extents[chunk.extent].file,
+							  offset + chunk.skip, offset + chunk.need};
+		}
+	}
+	return n;
+}
+
+/* Extents, with their gaps. */
+static size_t list_extents(const struct hoist_load *load, struct hoist__load_part *wanted)
+{
 	for (size_t e = 0; e < load->plan.n_extents; e++) {
 		const struct hoist__extent *extent = &load->plan.extents[e];
 		wanted[e] = (struct hoist__load_part){extent->file, extent->begin, extent->end};
 	}
+	return load->plan.n_extents;
 }
 
 static int check_options(const struct hoist_load *load)
@@ -93,11 +125,15 @@ int hoist__mapped_open(struct hoist_load *load)
 	if (err < 0)
 		return err;
 	struct hoist__load_part *parts = calloc(load->plan.n_tensors + 1, sizeof *parts);
-	struct hoist__load_part *wanted = calloc(load->plan.n_extents + 1, sizeof *wanted);
+	size_t room = load->plan.n_extents + MAX_WANTED;
+	struct hoist__load_part *wanted = calloc(room, sizeof *wanted);
 	if (parts == NULL || wanted == NULL) {
-		err = hoist__fail_nomem("a load", load->plan.n_tensors * sizeof *parts);
+		err = hoist__fail_nomem("a load", (load->plan.n_tensors + room) * sizeof *parts);
 	} else {
-		list_parts(load, parts, wanted);
+		list_parts(load, parts);
+		size_t n_wanted = list_wanted(load, wanted, room);
+		if (n_wanted == 0)
+			n_wanted = list_extents(load, wanted);
 		const struct hoist__load_map_options options = {
 			.checkpoint = load->checkpoint,
 			.device = load->targets[0].device,
@@ -107,7 +143,7 @@ int hoist__mapped_open(struct hoist_load *load)
 			.parts = parts,
 			.n_parts = load->plan.n_tensors,
 			.wanted = wanted,
-			.n_wanted = load->plan.n_extents,
+			.n_wanted = n_wanted,
 		};
 		err = hoist__load_map_open(&options, &load->map);
 	}
@@ -130,4 +166,32 @@ int hoist__mapped_view(const struct hoist_load *load, size_t index,
 	}
 	*storage = hoist__load_map_place(load->map, entry->file, planned->begin, &view->offset);
 	return 0;
+}
+
+/* The first selected tensor that has some of [@begin, @end) of the file. */
+static const char *tensor_in(const struct hoist_load *load, size_t file, uint64_t begin,
+			     uint64_t end)
+{
+	const struct hoist__tensor *first = NULL;
+	for (size_t i = 0; i < load->plan.n_tensors; i++) {
+		const struct hoist__entry *entry = hoist__load_entry(load, i);
+		const struct hoist__tensor *tensor = entry->tensor;
+		if (entry->file == file && tensor->offset < end &&
+		    tensor->offset + tensor->bytes > begin &&
+		    (first == NULL || tensor->offset < first->offset))
+			first = tensor;
+	}
+	return first != NULL ? first->name : NULL;
+}
+
+int hoist__mapped_fail(const struct hoist_load *load, int err)
+{
+	size_t file;
+	uint64_t at;
+	if (err == 0 || !hoist__load_map_failed(load->map, &file, &at))
+		return err;
+	/* What could not be read is a page. */
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	const char *name = tensor_in(load, file, at, hoist__round_down(at, page) + page);
+	return name != NULL ? hoist__fail_in(err, "tensor \"%.200s\"", name) : err;
 }

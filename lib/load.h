@@ -182,6 +182,9 @@ int hoist__mapped_view(const struct hoist_load *load, size_t index,
 		       int64_t strides[static HOIST_MAX_RANK], struct hoist__view *view,
 		       struct hoist__storage **storage);
 
+/* A failure of load->map, with the tensor in which it was.  Returns: @err. */
+int hoist__mapped_fail(const struct hoist_load *load, int err);
+
 /* --- digests --- */
 
 /* Reads what the checkpoint holds, if it is to be compared.

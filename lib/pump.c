@@ -343,7 +343,7 @@ static bool map_step(struct hoist_load *load, uint64_t timeout_ns)
 	atomic_store_explicit(&load->arrived, hoist__load_map_arrived(load->map, load->plan.bytes),
 			      memory_order_relaxed);
 	if (ended && err < 0 && load->phase == HOIST__PHASE_RUNNING)
-		hoist__pump_fail(load, err);
+		hoist__pump_fail(load, hoist__mapped_fail(load, err));
 	return ended;
 }
 

@@ -23,8 +23,9 @@ static void a_bad_place_on_the_disk(void)
 	for (int i = 0; i < 2; i++) {
 		NEEDED(touch(data + bad) == -SIGBUS && touch(data + bad + PAGE - 1) == -SIGBUS);
 		NEEDED(hoist__lazy_error(lazy) == -EIO);
-		NEEDED(strstr(hoist__error_text(), "3145728") != NULL || /* the window, directly */
-		       strstr(hoist__error_text(), "from byte 2097152") != NULL);
+		NEEDED(strstr(hoist__error_text(), "at 3166208") != NULL);
+		uint64_t where = 0;
+		NEEDED(hoist__lazy_failed(lazy, &where) == file && where == bad);
 		same(data + bad + PAGE, bad + PAGE, 3 * MIB);
 		lazy_world.bad_end = 0; /* it is for good */
 	}
@@ -34,6 +35,36 @@ static void a_bad_place_on_the_disk(void)
 	same(data + 6 * MIB, 6 * MIB, 2 * MIB);
 	hoist__lazy_close(lazy);
 	NEEDED(!is_mapped(data) && !is_mapped(data + bad));
+	hoist__file_close(file);
+}
+
+/* A window is read as a whole; what of it nobody asked for may be bad. */
+static void a_bad_place_that_nobody_wants(void)
+{
+	size_t bad = 3 * MIB;
+	struct hoist__file *file = new_file(8 * MIB);
+	unsigned char *data;
+	uint64_t where = 0;
+	struct hoist__lazy *lazy = open_one(file, 0, 8 * MIB, &data);
+	lazy_world.bad_begin = bad;
+	lazy_world.bad_end = bad + 1;
+	NEEDED(hoist__lazy_want(lazy, PAGE, bad - PAGE) == 0);
+	NEEDED(hoist__lazy_want(lazy, bad + PAGE, MIB) == 0);
+	NEEDED(hoist__lazy_wait(lazy, UINT64_MAX) == 0 && hoist__lazy_error(lazy) == 0);
+	NEEDED(hoist__lazy_failed(lazy, &where) == NULL);
+	same(data, 0, bad);
+	same(data + bad + PAGE, bad + PAGE, MIB);
+	NEEDED(hoist__lazy_error(lazy) == 0);
+	uint64_t done, total;
+	hoist__lazy_progress(lazy, &done, &total);
+	NEEDED(done == total && total == 6 * MIB);
+	/* Now somebody does, in a window that was tried long ago. */
+	NEEDED(hoist__lazy_want(lazy, bad + 100, 1) == 0);
+	NEEDED(hoist__lazy_wait(lazy, UINT64_MAX) == -EIO);
+	NEEDED(hoist__lazy_failed(lazy, &where) == file && where == bad);
+	NEEDED(touch(data + bad) == -SIGBUS);
+	lazy_world.bad_end = 0;
+	hoist__lazy_close(lazy);
 	hoist__file_close(file);
 }
 
@@ -188,6 +219,7 @@ int main(void)
 	CASE(refusals);
 	skip_without_lazy_memory();
 	CASE(a_bad_place_on_the_disk);
+	CASE(a_bad_place_that_nobody_wants);
 	CASE(nothing_is_to_be_had);
 	CASE(a_file_that_shrinks);
 	CASE(a_file_that_is_written_to);
