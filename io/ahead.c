@@ -16,6 +16,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/wait.h"
+#include "io/again.h"
+#include "io/file.h"
 #include "io/worker.h"
 
 #ifndef MADV_POPULATE_READ
@@ -71,9 +73,7 @@ static int read_failed(struct slice *slice, uint64_t offset, int err)
 			-ENODATA, "reading %llu bytes at %llu of %s ahead: it ends at %llu",
 			(unsigned long long)part->bytes, (unsigned long long)part->offset,
 			part->path, (unsigned long long)offset);
-	/* What NVMe calls a medium error is our word for a short file. */
-	return hoist__fail_errno(err == ENODATA ? -EIO : -err, "reading %s at %llu ahead",
-				 part->path, (unsigned long long)offset);
+	return hoist__file_read_failed(err, part->path, offset);
 }
 
 static bool is_cancelled(const struct hoist__ahead *ahead)
@@ -86,6 +86,7 @@ static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scr
 	const struct hoist__ahead_part *part = slice->part;
 	uint64_t offset = part->offset + slice->at;
 	uint64_t end = offset + slice->bytes;
+	unsigned n_again = 0;
 	/* Only a hint: what it does not bring, reading does. */
 	(void)posix_fadvise(part->fd, (off_t)offset, (off_t)slice->bytes, POSIX_FADV_WILLNEED);
 	while (offset < end) {
@@ -93,10 +94,13 @@ static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scr
 			return -ECANCELED;
 		size_t want = (size_t)hoist__min_u64(READ_BYTES, end - offset);
 		ssize_t n = pread(part->fd, scratch, want, (off_t)offset);
-		if (n > 0)
+		int err = n < 0 ? errno : 0;
+		if (n > 0) {
 			offset += (uint64_t)n;
-		else if (n == 0 || errno != EINTR)
-			return read_failed(slice, offset, n == 0 ? 0 : errno);
+			n_again = 0;
+		} else if (n == 0 || !hoist__again(err, &n_again)) {
+			return read_failed(slice, offset, err);
+		}
 	}
 	return 0;
 }

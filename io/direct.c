@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "io/again.h"
 
 /* Linux 6.1; older headers lack the bit and the two fields, whose places in the
  * 256 bytes of struct statx are fixed. */
@@ -61,7 +62,7 @@ static int reopen(const struct hoist__file *file)
 {
 	char path[32];
 	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+	int fd = HOIST__UNINTERRUPTED(open(path, O_RDONLY | O_CLOEXEC | O_DIRECT));
 	return fd < 0 ? -errno : fd;
 }
 
@@ -71,7 +72,7 @@ static int try_read(int fd)
 	void *block;
 	if (posix_memalign(&block, FALLBACK_ALIGN, FALLBACK_ALIGN) != 0)
 		return -ENOMEM;
-	ssize_t n = pread(fd, block, FALLBACK_ALIGN, 0);
+	ssize_t n = HOIST__UNINTERRUPTED(pread(fd, block, FALLBACK_ALIGN, 0));
 	int err = n < 0 ? -errno : 0;
 	free(block);
 	return err;

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "io/again.h"
 #include "io/direct.h"
 
 /* O_NONBLOCK: a FIFO must not hang the open; taken back once the file is known
@@ -68,13 +69,13 @@ static int check_beneath(int dir_fd, int fd)
 static int open_and_compare(int dir_fd, const char *path)
 {
 	char again[PROC_FD_BYTES];
-	int found = openat(dir_fd, path, O_PATH | O_CLOEXEC);
+	int found = HOIST__UNINTERRUPTED(openat(dir_fd, path, O_PATH | O_CLOEXEC));
 	if (found < 0)
 		return -errno;
 	int fd = check_beneath(dir_fd, found);
 	if (fd == 0) {
 		(void)snprintf(again, sizeof again, "/proc/self/fd/%d", found);
-		fd = open(again, OPEN_FLAGS);
+		fd = HOIST__UNINTERRUPTED(open(again, OPEN_FLAGS));
 		if (fd < 0)
 			fd = -errno;
 	} else if (fd == -ENOENT && access("/proc/self/fd", X_OK) < 0) {
@@ -90,7 +91,7 @@ static int open_without_openat2(int dir_fd, const char *path)
 	if (path[0] == '/')
 		return -EXDEV;
 	if (strchr(path, '/') == NULL && strcmp(path, "..") != 0) {
-		int fd = openat(dir_fd, path, OPEN_FLAGS | O_NOFOLLOW);
+		int fd = HOIST__UNINTERRUPTED(openat(dir_fd, path, OPEN_FLAGS | O_NOFOLLOW));
 		if (fd >= 0 || errno != ELOOP)
 			return fd >= 0 ? fd : -errno;
 	}
@@ -104,12 +105,11 @@ static int open_beneath(int dir_fd, const char *path)
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
 	};
 	/* EAGAIN: something was renamed while a ".." was being resolved. */
-	long fd = -1;
-	for (int tries = 0; tries < 16; tries++) {
+	long fd;
+	unsigned n = 0;
+	do
 		fd = syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
-		if (fd >= 0 || errno != EAGAIN)
-			break;
-	}
+	while (fd < 0 && hoist__again(errno, &n));
 	if (fd >= 0)
 		return (int)fd;
 	return errno == ENOSYS || errno == EPERM ? open_without_openat2(dir_fd, path) : -errno;
@@ -121,7 +121,7 @@ static int open_fd(int dir_fd, const char *path, unsigned flags, const char *dis
 	if ((flags & HOIST__FILE_BENEATH) != 0) {
 		fd = open_beneath(dir_fd, path);
 	} else {
-		fd = openat(dir_fd, path, OPEN_FLAGS);
+		fd = HOIST__UNINTERRUPTED(openat(dir_fd, path, OPEN_FLAGS));
 		if (fd < 0)
 			fd = -errno;
 	}
@@ -265,24 +265,36 @@ void hoist__file_close(struct hoist__file *file)
 	free(file);
 }
 
+int hoist__file_read_failed(int err, const char *path, uint64_t offset)
+{
+	if (err == EINTR || err == EAGAIN)
+		return hoist__fail(-EIO, "reading %s at %llu: %s %u times in a row", path,
+				   (unsigned long long)offset, strerrorname_np(err),
+				   HOIST__MAX_AGAIN);
+	/* What NVMe calls a medium error is our word for a short file. */
+	return hoist__fail_errno(err == ENODATA ? -EIO : -err, "reading %s at %llu", path,
+				 (unsigned long long)offset);
+}
+
 int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buffer, size_t bytes)
 {
 	unsigned char *to = buffer;
 	size_t done = 0;
+	unsigned n_again = 0;
 	while (done < bytes) {
 		ssize_t n = pread(file->fd, to + done, bytes - done, (off_t)(offset + done));
-		if (n > 0)
+		int err = n < 0 ? errno : 0;
+		if (n > 0) {
 			done += (size_t)n;
-		else if (n == 0)
+			n_again = 0;
+		} else if (n == 0) {
 			return hoist__fail(-ENODATA,
 					   "reading %zu bytes at %llu of %s: it ends at %llu",
 					   bytes, (unsigned long long)offset, file->path,
 					   (unsigned long long)(offset + done));
-		else if (errno != EINTR)
-			/* What NVMe calls a medium error is our word for a short file. */
-			return hoist__fail_errno(errno == ENODATA ? -EIO : -errno,
-						 "reading %s at %llu", file->path,
-						 (unsigned long long)(offset + done));
+		} else if (!hoist__again(err, &n_again)) {
+			return hoist__file_read_failed(err, file->path, offset + done);
+		}
 	}
 	return 0;
 }

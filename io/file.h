@@ -61,6 +61,10 @@ void hoist__file_close(struct hoist__file *file); /* takes NULL */
  *   -EIO and the like (media errors, which the kernel may call ENODATA, are -EIO). */
 int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buffer, size_t bytes);
 
+/* The text of a read at @offset that failed with @err, an errno value.  Returns: -EIO where that has
+ * another meaning to our callers (ENODATA; EINTR and EAGAIN without an end), else -@err. */
+int hoist__file_read_failed(int err, const char *path, uint64_t offset);
+
 /* 0 if the file still is what was opened; -EBADMSG with what changed. */
 int hoist__file_changed(const struct hoist__file *file);
 

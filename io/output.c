@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "io/again.h"
 #include "io/direct.h"
 
 #define NAME_TRIES 64
@@ -58,7 +59,7 @@ static int open_folder(struct hoist__output *output)
 	if (folder == NULL)
 		return hoist__fail_nomem("a path", strlen(path) + 1);
 	/* Not O_PATH: the folder is synchronised. */
-	output->folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	output->folder_fd = HOIST__UNINTERRUPTED(open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	int err = 0;
 	if (output->folder_fd < 0)
 		err = hoist__fail_errno(-errno, "writing %s: opening the folder %s", path, folder);
@@ -71,7 +72,7 @@ static int look_at(const struct hoist__output *output, const char *name, const c
 		   struct stat *ret, bool *ret_link)
 {
 	struct stat st;
-	if (fstatat(output->folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (HOIST__UNINTERRUPTED(fstatat(output->folder_fd, name, &st, AT_SYMLINK_NOFOLLOW)) < 0)
 		return errno == ENOENT
 			       ? -ENOENT
 			       : hoist__fail_errno(-errno, "writing %s: looking at what is there",
@@ -79,7 +80,7 @@ static int look_at(const struct hoist__output *output, const char *name, const c
 	if ((output->flags & HOIST__OUTPUT_NO_REPLACE) != 0)
 		return hoist__fail(-EEXIST, "writing %s: it is there already", path);
 	*ret_link = S_ISLNK(st.st_mode);
-	if (*ret_link && fstatat(output->folder_fd, name, &st, 0) < 0)
+	if (*ret_link && HOIST__UNINTERRUPTED(fstatat(output->folder_fd, name, &st, 0)) < 0)
 		return -ENOENT; /* it leads nowhere */
 	if (S_ISDIR(st.st_mode))
 		return hoist__fail(-EISDIR, "writing %s: it is a folder; name a file in it", path);
@@ -156,7 +157,8 @@ static int open_nameless(const struct hoist__output *output)
 	/* Without /proc it could not be given a name later. */
 	if (access("/proc/self/fd", X_OK) < 0)
 		return -EOPNOTSUPP;
-	int fd = openat(output->folder_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode(output));
+	int fd = HOIST__UNINTERRUPTED(
+		openat(output->folder_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode(output)));
 	return fd < 0 ? -errno : fd;
 }
 
@@ -165,8 +167,9 @@ static int open_hidden(struct hoist__output *output)
 	for (int i = 0; i < NAME_TRIES; i++) {
 		char temp[TEMP_BYTES];
 		make_temp_name(output, temp);
-		int fd = openat(output->folder_fd, temp, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC,
-				first_mode(output));
+		int fd = HOIST__UNINTERRUPTED(openat(output->folder_fd, temp,
+						     O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC,
+						     first_mode(output)));
 		if (fd >= 0) {
 			memcpy(output->temp, temp, sizeof temp);
 			return fd;
@@ -229,10 +232,8 @@ static int allocate(const struct hoist__output *output, uint64_t bytes)
 	if (bytes > INT64_MAX)
 		return hoist__fail(-EFBIG, "writing %s: %" PRIu64 " bytes are too many for a file",
 				   output->file.path, bytes);
-	int err;
-	do
-		err = fallocate(output->file.fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;
-	while (err == -EINTR);
+	int err = HOIST__UNINTERRUPTED(fallocate(output->file.fd, 0, 0, (off_t)bytes)) < 0 ? -errno
+											   : 0;
 	if (err == -ENOSPC || err == -EDQUOT)
 		return fail_full(output, err, bytes);
 	if (err == -EFBIG)
@@ -253,7 +254,7 @@ static void open_direct(struct hoist__file *file, bool wanted)
 		return;
 	char path[32];
 	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
-	int fd = open(path, O_WRONLY | O_CLOEXEC | O_DIRECT);
+	int fd = HOIST__UNINTERRUPTED(open(path, O_WRONLY | O_CLOEXEC | O_DIRECT));
 	close(file->direct_fd);
 	file->direct_fd = fd;
 	if (fd >= 0)
@@ -272,7 +273,7 @@ static int identify(struct hoist__output *output, uint64_t bytes)
 	if (err < 0)
 		return err;
 	struct stat st;
-	if (fstat(file->fd, &st) < 0)
+	if (HOIST__UNINTERRUPTED(fstat(file->fd, &st)) < 0)
 		return hoist__fail_errno(-errno, "looking at %s", file->path);
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
@@ -344,14 +345,16 @@ int hoist__output_write(const struct hoist__output *output, uint64_t offset, con
 			size_t bytes)
 {
 	const unsigned char *bytes_left = from;
+	unsigned n_again = 0;
 	while (bytes > 0) {
 		ssize_t n = pwrite(output->file.fd, bytes_left, bytes, (off_t)offset);
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && hoist__again(errno, &n_again))
 			continue;
 		if (n <= 0)
 			return hoist__fail_errno(n < 0 ? -errno : -EIO,
 						 "writing %s at byte %" PRIu64, output->file.path,
 						 offset);
+		n_again = 0;
 		bytes_left += n;
 		offset += (uint64_t)n;
 		bytes -= (size_t)n;
@@ -377,7 +380,7 @@ static void take_mode(const struct hoist__output *output)
 int hoist__output_finish(struct hoist__output *output)
 {
 	const struct hoist__file *file = &output->file;
-	if (ftruncate(file->fd, (off_t)file->bytes) < 0)
+	if (HOIST__UNINTERRUPTED(ftruncate(file->fd, (off_t)file->bytes)) < 0)
 		return hoist__fail_errno(-errno, "writing %s: cutting it to %" PRIu64 " bytes",
 					 file->path, file->bytes);
 	if (output->has_old)
@@ -386,7 +389,7 @@ int hoist__output_finish(struct hoist__output *output)
 		return 0;
 	/* Once it has failed, a second one may say that all is well: the kernel reports what it
 	 * could not write once. */
-	if (fsync(file->fd) < 0)
+	if (HOIST__UNINTERRUPTED(fsync(file->fd)) < 0)
 		return hoist__fail_errno(-errno, "writing %s: fsync", file->path);
 	return 0;
 }
@@ -458,7 +461,8 @@ int hoist__output_sync_folder(const struct hoist__output *output)
 	if ((output->flags & HOIST__OUTPUT_NO_SYNC) != 0)
 		return 0;
 	/* Some file systems have no such call for folders. */
-	if (fsync(output->folder_fd) < 0 && errno != EINVAL && errno != EOPNOTSUPP)
+	if (HOIST__UNINTERRUPTED(fsync(output->folder_fd)) < 0 && errno != EINVAL &&
+	    errno != EOPNOTSUPP)
 		return hoist__fail_errno(-errno, "writing %s: it is there, but fsync of its folder",
 					 output->file.path);
 	return 0;

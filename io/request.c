@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "io/again.h"
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x80 /* Linux 6.14 */
@@ -20,9 +21,6 @@
 #define STATE_CACHED 1
 #define STATE_DROPPING 2
 #define STATE_AGAIN 4
-
-/* A regular file that answers EAGAIN this often in a row is not going to stop. */
-#define MAX_AGAIN 1000
 
 /* A ring that answers so this often has no worker of the kernel's for the request. */
 #define MAX_AGAIN_BY_RING 8
@@ -121,11 +119,10 @@ static void account(struct hoist__request *request, size_t bytes)
 /* After the error @err: true if the request is to be gone on with. */
 static bool worth_another_try(struct hoist__request *request, int err)
 {
-	if (err == -EINTR)
-		return true;
 	/* The kernel cancels what a thread has in flight when that thread exits: a
 	 * shared engine's requests outlive the thread that submitted them. */
-	if ((err == -EAGAIN || err == -ECANCELED) && request->state / STATE_AGAIN < MAX_AGAIN) {
+	if ((err == -EINTR || err == -EAGAIN || err == -ECANCELED) &&
+	    request->state / STATE_AGAIN < (int)HOIST__MAX_AGAIN) {
 		request->state += STATE_AGAIN;
 		return true;
 	}
@@ -167,8 +164,10 @@ bool hoist__request_finish(struct hoist__request *request, int64_t result)
 	} else if (request->cancelled) {
 		return end(request, -ECANCELED);
 	} else if (!worth_another_try(request, (int)result)) {
-		/* An NVMe medium error is called ENODATA, our word for a short file. */
-		return end(request, result == -ENODATA ? -EIO : (int)result);
+		/* An NVMe medium error is called ENODATA, our word for a short file.  What
+		 * interrupts without an end is no signal: threads that read take none. */
+		bool other = result == -ENODATA || result == -EINTR;
+		return end(request, other ? -EIO : (int)result);
 	}
 	return request->cancelled && end(request, -ECANCELED);
 }

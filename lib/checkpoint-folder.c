@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "io/again.h"
 #include "lib/checkpoint.h"
 
 /* In the order in which they are asked for. */
@@ -95,9 +96,21 @@ static int sort_name(struct folder *folder, const char *name)
 	return 0;
 }
 
+/* The next one, or NULL: at the end, with errno 0. */
+static struct dirent *next_entry(DIR *dir)
+{
+	struct dirent *entry;
+	unsigned n = 0;
+	do {
+		errno = 0;
+		entry = readdir(dir);
+	} while (entry == NULL && hoist__again(errno, &n));
+	return entry;
+}
+
 static int list_folder(struct folder *folder)
 {
-	int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = HOIST__UNINTERRUPTED(openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	if (dir == NULL) {
 		int err = -errno;
@@ -107,7 +120,7 @@ static int list_folder(struct folder *folder)
 	}
 	int err = 0;
 	struct dirent *entry;
-	while (err == 0 && (errno = 0, entry = readdir(dir)) != NULL)
+	while (err == 0 && (entry = next_entry(dir)) != NULL)
 		err = sort_name(folder, entry->d_name);
 	if (err == 0 && errno != 0)
 		err = hoist__fail_errno(-errno, "listing %s", folder->path);

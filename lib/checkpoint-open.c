@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "io/again.h"
 #include "lib/checkpoint.h"
 
 /* An index is names only: the limit that safetensors sets to a header serves here. */
@@ -70,7 +71,7 @@ static int open_parent(const char *path, char **ret_path, int *ret_fd)
 				       : strndup(path, (size_t)(slash - path));
 	if (folder == NULL)
 		return hoist__fail_nomem("a path", strlen(path));
-	int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = HOIST__UNINTERRUPTED(open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (fd < 0) {
 		int err = hoist__fail_errno(-errno, "opening %s", folder);
 		free(folder);
@@ -148,7 +149,7 @@ static int open_file(hoist_checkpoint *checkpoint, const char *path, bool raw)
 
 static int open_path(hoist_checkpoint *checkpoint, const char *path, bool raw)
 {
-	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = HOIST__UNINTERRUPTED(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (fd < 0 && errno == ENOTDIR)
 		return open_file(checkpoint, path, raw);
 	if (fd < 0)

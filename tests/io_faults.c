@@ -335,6 +335,7 @@ static const struct answer read_answers[] = {
 	{-EAGAIN, false, 0, 0, false},
 	{-ECANCELED, false, 0, 0, false}, /* not by us: the submitting thread has ended */
 	{-EAGAIN, true, -EAGAIN, -EAGAIN, true},
+	{-EINTR, true, -EIO, -EIO, true},
 	{-EINVAL, false, -EINVAL, 0, true},
 	{-EOPNOTSUPP, false, -EOPNOTSUPP, 0, true},
 	{-EIO, false, -EIO, 0, true},
@@ -354,6 +355,7 @@ static const struct answer write_answers[] = {
 	{-EAGAIN, false, 0, 0, false},
 	{-ECANCELED, false, 0, 0, false},
 	{-EAGAIN, true, -EAGAIN, -EAGAIN, false},
+	{-EINTR, true, -EIO, -EIO, false},
 	{-EINVAL, false, -EINVAL, 0, true},
 	{-EOPNOTSUPP, false, -EOPNOTSUPP, 0, true},
 	{-EIO, false, -EIO, -EIO, false},
