@@ -55,6 +55,8 @@ struct hoist__uring {
 	atomic_bool woken;     /* hoist__engine_wake() */
 	bool polling;	       /* the poll of event_fd is in flight */
 	bool cancelling;       /* a cancel is */
+	bool cancelled;	       /* what is active is to end: */
+	uint64_t cancel_at;    /* it is asked for again then */
 	int broken;	       /* 0, or the errno that enter failed with */
 	uint64_t broken_deadline;
 	struct hoist__uring_files files;

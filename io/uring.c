@@ -19,6 +19,11 @@
 
 #define BROKEN_POLL_NS 1000000
 
+/* How often the kernel is asked again to cancel: it does not find what is on its way from one of
+ * its threads to another, and may send it there for ever (a direct read that is answered with
+ * EAGAIN). */
+#define CANCEL_AGAIN_NS 10000000
+
 /* A wait that could not be armed to be woken is cut into these. */
 #define UNARMED_WAIT_NS 1000000
 
@@ -106,6 +111,24 @@ static void end_unseen(struct hoist__uring *u)
 	end_pending(u, u->broken);
 }
 
+/* "Any" came with Linux 5.19; before, this finds nothing (ENOENT) or is refused (EINVAL), and the
+ * reads run to their end. */
+static void cancel_active(struct hoist__uring *u)
+{
+	u->cancelled = u->cancelled && !hoist__list_empty(&u->active);
+	if (!u->cancelled || u->cancelling || u->broken != 0 ||
+	    hoist__deadline_left(u->cancel_at) > 0)
+		return;
+	struct io_uring_sqe *sqe = hoist__uring_sqe(u);
+	if (sqe == NULL)
+		return;
+	io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ALL | IORING_ASYNC_CANCEL_ANY);
+	io_uring_sqe_set_data64(sqe, HOIST__URING_CANCEL);
+	u->cancelling = true;
+	u->cancel_at = hoist__deadline(CANCEL_AGAIN_NS);
+	(void)hoist__uring_note(u, io_uring_submit(&u->ring));
+}
+
 /* One look at a broken ring: completions still arrive in its memory, unless they
  * wait for an enter that cannot be made any more.  The crew works on. */
 static void drain_broken(struct hoist__uring *u, uint64_t left)
@@ -150,11 +173,13 @@ static unsigned uring_reap(struct hoist__engine *engine, struct hoist__request *
 			break;
 		if (!any && left != 0)
 			arm(u);
+		cancel_active(u);
+		uint64_t wait = u->cancelled ? hoist__min_u64(left, CANCEL_AGAIN_NS) : left;
 		int err = 0;
 		if (u->broken != 0)
 			drain_broken(u, left);
 		else
-			err = enter(u, any ? 0 : left);
+			err = enter(u, any ? 0 : wait);
 		hoist__uring_collect(u);
 		if (any || !hoist__list_empty(&u->finished) || left == 0)
 			break;
@@ -189,17 +214,9 @@ static void uring_cancel(struct hoist__engine *engine)
 	/* None of these is read on, whether or not the kernel can cut it short. */
 	for (struct hoist__list *node = u->active.next; node != &u->active; node = node->next)
 		hoist__uring_request(node)->cancelled = true;
-	if (u->cancelling || u->broken != 0)
-		return;
-	struct io_uring_sqe *sqe = hoist__uring_sqe(u);
-	if (sqe == NULL)
-		return;
-	/* "Any" came with Linux 5.19; before, this finds nothing (ENOENT) or is
-	 * refused (EINVAL), and the reads run to their end. */
-	io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ALL | IORING_ASYNC_CANCEL_ANY);
-	io_uring_sqe_set_data64(sqe, HOIST__URING_CANCEL);
-	u->cancelling = true;
-	(void)hoist__uring_note(u, io_uring_submit(&u->ring));
+	u->cancelled = true;
+	u->cancel_at = 0;
+	cancel_active(u);
 }
 
 static void uring_destroy(struct hoist__engine *engine, bool forked)

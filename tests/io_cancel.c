@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* A read that never ends by itself, and cancels that the kernel does not find it for: some requests
+ * are between two of its threads just then.  It is asked again, as long as it takes. */
+#include "config.h"
+
+#include <liburing.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "io/uring.h"
+#include "tests/io-helpers.h"
+
+static atomic_int n_lost; /* so many cancels reach nobody */
+static atomic_int n_cancels;
+
+int __real_io_uring_submit(struct io_uring *ring);
+int __wrap_io_uring_submit(struct io_uring *ring);
+int __wrap_io_uring_submit(struct io_uring *ring)
+{
+	struct io_uring_sq *sq = &ring->sq;
+	struct io_uring_sqe *last = &sq->sqes[(sq->sqe_tail - 1) & *sq->kring_mask];
+	if (last->opcode == IORING_OP_ASYNC_CANCEL && io_uring_sq_ready(ring) > 0) {
+		atomic_fetch_add(&n_cancels, 1);
+		if (atomic_fetch_sub(&n_lost, 1) > 0) {
+			uint64_t mark = last->user_data;
+			io_uring_prep_nop(last);
+			last->user_data = mark;
+		}
+	}
+	return __real_io_uring_submit(ring);
+}
+
+/* Destroyed, or reaped by who waits. */
+static void cancel_a_read(int lost, bool destroy)
+{
+	int ends[2];
+	unsigned char byte[4096];
+	NEEDED(pipe(ends) == 0);
+	const struct hoist__file file = {
+		.path = (char *)(uintptr_t) "a pipe", .fd = ends[0], .direct_fd = -1};
+	struct hoist__request read = {
+		.file = &file, .address = byte, .bytes = sizeof byte, .need = 1, .buffer = -1};
+	struct hoist__request *one = &read, *back = NULL;
+	const struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING, .depth = 4};
+	struct hoist__engine *engine = NULL;
+	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	atomic_store(&n_lost, lost);
+	atomic_store(&n_cancels, 0);
+	NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
+	NEEDED(hoist__engine_reap(engine, &back, 1, 1000000) == 0);
+	uint64_t start = hoist__now_ns();
+	if (!destroy) {
+		hoist__engine_cancel(engine);
+		NEEDED(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
+		NEEDED(back == one && read.result == -ECANCELED);
+	}
+	hoist__engine_destroy(engine);
+	NEEDED(atomic_load(&n_cancels) == lost + 1);
+	NEEDED(hoist__now_ns() - start < 5 * HOIST__NS_PER_S);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* It goes on as before once it has. */
+static void used_again(void)
+{
+	char path[256];
+	make_file(scratch(path, sizeof path, "cancel"), 4096);
+	struct hoist__file *file = NULL;
+	NEEDED(hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file) == 0);
+	unsigned char bytes[4096];
+	struct hoist__request read = {
+		.file = file, .address = bytes, .bytes = 4096, .need = 4096, .buffer = -1};
+	struct hoist__request *one = &read, *back = NULL;
+	const struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING, .depth = 4};
+	struct hoist__engine *engine = NULL;
+	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	for (int i = 0; i < 3; i++) {
+		hoist__engine_cancel(engine);
+		NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
+		hoist__engine_cancel(engine);
+		NEEDED(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
+		NEEDED(read.result == 0 || read.result == -ECANCELED);
+		NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
+		NEEDED(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
+		NEEDED(read.result == 0 && read.done == 4096);
+	}
+	hoist__engine_destroy(engine);
+	hoist__file_close(file);
+	unlink(path);
+}
+
+int main(void)
+{
+	if (hoist__uring_probe(NULL, 0) != 0) {
+		printf("skipped: %s\n", hoist__error_text());
+		return 77;
+	}
+	for (int lost = 0; lost <= 3; lost += 3)
+		for (int destroy = 0; destroy < 2; destroy++)
+			cancel_a_read(lost, destroy != 0);
+	used_again();
+	return 0;
+}
