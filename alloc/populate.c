@@ -4,6 +4,7 @@
 #include "alloc/populate.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,6 +12,8 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "alloc/map.h"
 #include "alloc/region.h"
@@ -39,11 +42,27 @@ bool hoist__populate_supported(void)
 	return madvise((void *)page, 0, MADV_POPULATE_WRITE) == 0;
 }
 
-/* A write that changes nothing, also when another thread writes there. */
-static void touch(char *from, size_t bytes, size_t page_bytes)
+/* "Or 0" of the word there, made by the kernel: a write that changes nothing, also when another
+ * thread writes there, and for which a page that cannot be had is an error and no signal.  Nobody
+ * waits at that address. */
+static int touch_page(char *page)
 {
-	for (size_t i = 0; i < bytes; i += page_bytes)
-		__atomic_fetch_or(from + i, 0, __ATOMIC_RELAXED);
+	long err = syscall(SYS_futex, page, FUTEX_WAKE_OP_PRIVATE, 0, NULL, page,
+			   FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 1));
+	if (err >= 0)
+		return 0;
+	if (errno == EFAULT || errno == ENOMEM)
+		return -errno;
+	__atomic_fetch_or(page, 0, __ATOMIC_RELAXED); /* such a call is refused */
+	return 0;
+}
+
+static int touch(char *from, size_t bytes, size_t page_bytes)
+{
+	int err = 0;
+	for (size_t i = 0; err == 0 && i < bytes; i += page_bytes)
+		err = touch_page(from + i);
+	return err;
 }
 
 /* Whole pages.  Returns 0, 1 if they were touched instead, or the kernel's
@@ -59,8 +78,8 @@ static int populate_pages(char *from, size_t bytes)
 			break;
 		sched_yield();
 	}
-	touch(from, bytes, hoist__page_bytes());
-	return 1;
+	int err = touch(from, bytes, hoist__page_bytes());
+	return err < 0 ? err : 1;
 }
 
 static int populate_failed(int err, size_t bytes)

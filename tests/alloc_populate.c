@@ -221,3 +221,31 @@ Test(alloc_populate, where_it_may_have_none_it_says_so)
 	cr_assert_eq(report.collapsed, 0);
 	cr_assert_eq(report.collapse_err, -EINVAL);
 }
+
+/* --- kernels that cannot populate --- */
+
+/* Pages are touched there, and one that cannot be had is an error there too, no signal.  What
+ * another thread has written meanwhile stays. */
+Test(alloc_populate, touches_without_a_signal)
+{
+	struct hoist__map map;
+	struct hoist__populate_report report = {0};
+	cr_assert_eq(hoist__map_anonymous(8 * HOIST__MIB, &map), 0);
+	char *bytes = map.base;
+	if (refuse_where(__NR_madvise, 23, EINVAL) != 0) /* MADV_POPULATE_WRITE */
+		cr_skip_test("no seccomp filters here");
+	cr_assert_not(hoist__populate_supported());
+	memset(bytes + 4096, 0xA5, 4096);
+	const struct hoist__populate_job job = {
+		.base = map.base, .bytes = map.bytes, .n_threads = 2, .slice_bytes = HOIST__MIB};
+	cr_assert_eq(hoist__populate_parallel(&job, &report), 0);
+	cr_assert(report.touched);
+	cr_assert_eq(absent_pages(&map), 0);
+	for (size_t i = 0; i < 8192; i++)
+		cr_assert_eq((unsigned char)bytes[i], i < 4096 ? 0 : 0xA5);
+	cr_assert_eq(munmap(bytes + 5 * HOIST__MIB, 4096), 0);
+	cr_assert_eq(hoist__populate_parallel(&job, &report), -ENOMEM);
+	cr_assert_eq(mprotect(bytes + 4096, 4096, PROT_READ), 0);
+	cr_assert_eq(hoist__populate(bytes, 8192), -ENOMEM);
+	hoist__map_release(&map);
+}
