@@ -23,6 +23,15 @@ esac
 chmod 755 "$work"
 public=$(mktemp -d /tmp/hoist-locked.XXXXXX) || exit 99
 group=
+leave_group() {
+	[ -n "$group" ] || return 0
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		rmdir "$group" 2>/dev/null && break
+		sleep 0.2
+	done
+	group=
+}
+
 finish() {
 	leave_group
 	rm -rf "$work" "$public"
@@ -277,15 +286,6 @@ if place readonly readonly; then
 fi
 
 # --- little memory ---
-
-leave_group() {
-	[ -n "$group" ] || return 0
-	for i in 1 2 3 4 5 6 7 8 9 10; do
-		rmdir "$group" 2>/dev/null && break
-		sleep 0.2
-	done
-	group=
-}
 
 # make_group BYTES - a control group of that much memory, by either hierarchy.
 make_group() {
