@@ -64,7 +64,7 @@ int hoist__run_on_node(const struct hoist__topology *topology, int node);
 /* Where the pages of a range really are. */
 struct hoist__whereabouts {
 	size_t n_sampled;
-	size_t n_absent;                  /* not populated */
+	size_t n_absent;                  /* not populated, or the shared page of zeros */
 	size_t n_unknown;                 /* the kernel would not say */
 	size_t per_node[HOIST__MAX_NODES];
 };

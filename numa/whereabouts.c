@@ -42,13 +42,20 @@ static int ask(void **pages, int *status, size_t n, size_t page_bytes)
 	return 0;
 }
 
+/* A page that nobody has touched is -ENOENT to some kernels (Linux 6.6), -EFAULT to others (6.1),
+ * as the shared page of zeros is to all: there is none of ours. */
+static bool is_absent(int status)
+{
+	return status == -ENOENT || status == -EFAULT;
+}
+
 static void count(const int *status, size_t n, struct hoist__whereabouts *ret)
 {
 	struct hoist__whereabouts sum = {.n_sampled = n};
 	for (size_t i = 0; i < n; i++) {
 		if (status[i] >= 0 && status[i] < HOIST__MAX_NODES)
 			sum.per_node[status[i]]++;
-		else if (status[i] == -ENOENT)
+		else if (is_absent(status[i]))
 			sum.n_absent++;
 		else
 			sum.n_unknown++;
@@ -75,7 +82,7 @@ int hoist__whereabouts(const void *address, size_t bytes, size_t n_samples,
 		size_t index =
 			n == 1 ? 0 : (size_t)((unsigned __int128)i * (n_pages - 1) / (n - 1));
 		pages[i] = (void *)(first + index * page_bytes);
-		status[i] = -EFAULT;
+		status[i] = -EBUSY; /* not answered */
 	}
 	if (n > 0)
 		err = ask(pages, status, n, page_bytes);
