@@ -109,10 +109,18 @@ static int step_reserve(struct hoist__maker *maker)
 static int step_huge(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
-	if (region->pages == HOIST__PAGES_HUGETLB || region->options.no_thp ||
-	    region->bytes < HOIST__HUGE_PAGE_BYTES)
+	void *base = maker->storage->map.base;
+	if (region->pages == HOIST__PAGES_HUGETLB)
 		return 0;
-	if (madvise(maker->storage->map.base, region->bytes, MADV_HUGEPAGE) == 0) {
+	if (region->options.no_thp) {
+		/* Where the system gives huge pages to all (Debian's kernels), that must be said;
+		 * where the kernel has none, it cannot be. */
+		(void)madvise(base, region->bytes, MADV_NOHUGEPAGE);
+		return 0;
+	}
+	if (region->bytes < HOIST__HUGE_PAGE_BYTES)
+		return 0;
+	if (madvise(base, region->bytes, MADV_HUGEPAGE) == 0) {
 		region->pages = HOIST__PAGES_THP;
 		return 0;
 	}

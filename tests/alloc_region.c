@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,6 +92,41 @@ Test(alloc_region, uses_huge_pages_only_where_one_fits)
 	options.no_thp = true;
 	region = create(&options);
 	cr_assert_eq(region->pages, HOIST__PAGES_SMALL);
+	hoist__region_destroy(region);
+}
+
+/* The flags of the mapping at @address, as /proc/self/smaps has them. */
+static bool has_flag(uintptr_t address, const char *flag)
+{
+	char line[512];
+	bool within = false;
+	bool found = false;
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	cr_assert_not_null(smaps);
+	while (fgets(line, sizeof line, smaps) != NULL) {
+		uintptr_t from, to;
+		if (sscanf(line, "%zx-%zx ", &from, &to) == 2)
+			within = from <= address && address < to;
+		else if (within && strncmp(line, "VmFlags:", 8) == 0)
+			found = strstr(line, flag) != NULL;
+	}
+	(void)fclose(smaps);
+	return found;
+}
+
+/* Systems may give huge pages to all that do not refuse them. */
+Test(alloc_region, refuses_huge_pages_where_small_ones_are_asked_for)
+{
+	struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_HOST, .bytes = 4 * HOIST__MIB, .no_thp = true};
+	if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
+		cr_skip_test("this kernel has no transparent huge pages");
+	struct hoist__region *region = create(&options);
+	cr_assert(has_flag(region->base, " nh"));
+	hoist__region_destroy(region);
+	options.no_thp = false;
+	region = create(&options);
+	cr_assert_not(has_flag(region->base, " nh"));
 	hoist__region_destroy(region);
 }
 
