@@ -185,6 +185,8 @@ static int open_plain(size_t bytes, bool huge, struct hoist__memory_file *file)
 		return err;
 	file->bytes = whole;
 	file->pages = huge ? ask_for_huge(file) : HOIST_PAGES_SMALL;
+	if (!huge) /* which some systems do not give by themselves */
+		(void)madvise(file->base, file->bytes, MADV_NOHUGEPAGE);
 	return 0;
 }
 
@@ -251,27 +253,44 @@ static int populate(struct hoist__memory_file *file, const hoist_cache_options *
 	return err;
 }
 
+/* How the kernel took it.  Bound memory only prefers its nodes for now: see numa/place.h. */
+static int place(const struct hoist__memory_file *file, const struct hoist__placement *placement,
+		 const struct hoist__topology *topology, enum hoist__placed *ret)
+{
+	int err = hoist__place(file->base, file->bytes, placement, ret);
+	if (placement->policy != HOIST__POLICY_BIND || file->pages == HOIST_PAGES_HUGETLB)
+		return err;
+	if (err == 0)
+		err = hoist__place_has_room(topology, placement, file->bytes);
+	if (err == 0 && *ret == HOIST__PLACED_KERNEL)
+		hoist__place_softly(file->base, file->bytes, placement);
+	return err;
+}
+
 static int place_and_populate(struct hoist__memory_file *file, const hoist_cache_options *options)
 {
 	struct hoist__placement placement;
 	struct hoist__topology *topology = NULL;
 	enum hoist__placed placed = HOIST__PLACED_DEFAULT;
 	placement_of(options, &placement);
-	int err = hoist__place(file->base, file->bytes, &placement, &placed);
-	if (err == 0 && placed == HOIST__PLACED_FIRST_TOUCH)
-		err = hoist__topology_load("/sys", &topology);
-	if (err < 0)
-		return err;
+	int err = placement.policy != HOIST__POLICY_LOCAL ? hoist__topology_load("/sys", &topology)
+							  : 0;
+	if (err == 0)
+		err = place(file, &placement, topology, &placed);
 	bool collapse = file->pages == HOIST_PAGES_SMALL && options->pages != HOIST_PAGES_SMALL;
 	struct hoist__populate_job job = {
 		.n_threads = N_THREADS,
 		.topology = topology,
-		.nodes = topology != NULL ? &placement.nodes : NULL,
+		.nodes = placed == HOIST__PLACED_FIRST_TOUCH ? &placement.nodes : NULL,
 		.collapse = collapse,
 		.thp_floor = collapse ? THP_FLOOR : 0,
 	};
-	err = populate(file, options, &job);
+	if (err == 0)
+		err = populate(file, options, &job);
 	hoist__topology_destroy(topology);
+	if (err == 0 && placement.policy == HOIST__POLICY_BIND && placed == HOIST__PLACED_KERNEL &&
+	    file->pages != HOIST_PAGES_HUGETLB)
+		err = hoist__place_strictly(file->base, file->bytes, &placement);
 	if (placed == HOIST__PLACED_FIRST_TOUCH && file->note[0] == '\0')
 		(void)snprintf(file->note, sizeof file->note,
 			       "the kernel refuses mbind here: who touched first decided");
@@ -297,6 +316,23 @@ static int find_node(const struct hoist__memory_file *file)
 
 /* --- making and ending --- */
 
+/* The pool may have enough, and the nodes asked for, or the cgroup, too few: mapping does not tell.
+ * Returns: 0; -ENOMEM, with the note, where there are too few; others end it. */
+static int create_hugetlb(size_t bytes, const hoist_cache_options *options,
+			  struct hoist__memory_file *file)
+{
+	if (open_hugetlb(bytes, file) < 0)
+		return -ENOMEM;
+	int err = place_and_populate(file, options);
+	if (err != -ENOMEM)
+		return err;
+	hoist__memory_file_close(file);
+	(void)snprintf(file->note, sizeof file->note, "no hugetlb pages: %.120s",
+		       hoist__error_text());
+	file->pages = HOIST_PAGES_DEFAULT;
+	return err;
+}
+
 int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 			      struct hoist__memory_file *ret)
 {
@@ -305,14 +341,14 @@ int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 	if (bytes > (size_t)INT64_MAX - HOIST__HUGE_PAGE_BYTES)
 		return hoist__fail(err, "an image of %zu bytes exceeds every file", bytes);
 	if (options->pages == HOIST_PAGES_HUGETLB)
-		err = open_hugetlb(bytes, &file);
-	if (err < 0) {
+		err = create_hugetlb(bytes, options, &file);
+	if (err == -ENOMEM) {
 		err = hoist__group_check(bytes, "an image");
 		if (err == 0)
 			err = open_plain(bytes, options->pages != HOIST_PAGES_SMALL, &file);
+		if (err == 0)
+			err = place_and_populate(&file, options);
 	}
-	if (err == 0)
-		err = place_and_populate(&file, options);
 	if (err < 0) {
 		hoist__memory_file_close(&file);
 		return err;
