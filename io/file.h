@@ -76,4 +76,7 @@ int hoist__file_changed(const struct hoist__file *file);
 int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes,
 			 uint64_t *ret);
 
+/* Is it counted?  Returns: 0; the kernel's refusal of cachestat(2): it is estimated. */
+int hoist__file_counts_resident(const struct hoist__file *file);
+
 #endif

@@ -83,6 +83,12 @@ static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t by
 	return 0;
 }
 
+int hoist__file_counts_resident(const struct hoist__file *file)
+{
+	uint64_t bytes;
+	return file->bytes == 0 ? 0 : count(file, 0, 1, &bytes);
+}
+
 int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes,
 			 uint64_t *ret)
 {

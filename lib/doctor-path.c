@@ -163,6 +163,13 @@ static int check_page_cache(hoist_doctor *doctor, const struct hoist__file *file
 	if (file == NULL)
 		return 0;
 	int err = hoist__file_resident(file, 0, file->bytes, &resident);
+	int uncounted = hoist__file_counts_resident(file);
+	if (err == 0 && uncounted < 0 && !file->in_memory)
+		return hoist__doctor_yes(
+			doctor, name,
+			"samples say what of a file is in memory; cachestat, which "
+			"counts, is refused: %s",
+			strerrorname_np(-uncounted));
 	if (err == 0)
 		return hoist__doctor_yes(doctor, name,
 					 "cachestat says which bytes of a file are in memory");
