@@ -193,6 +193,8 @@ void hoist__map_close(struct hoist__map *map)
 {
 	if (map->base == NULL)
 		return;
-	munmap(map->base, map->mapped_bytes);
+	/* Whole pages, as the kernel does anyway: ThreadSanitizer forgets only what it is told of,
+	 * and would take what lies there next, maybe a ring, for the rest of this. */
+	munmap(map->base, hoist__round_up(map->mapped_bytes, (uint64_t)sysconf(_SC_PAGESIZE)));
 	*map = (struct hoist__map){0};
 }
