@@ -11,6 +11,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+bool soak_in_child;
+
 struct held {
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
@@ -68,6 +70,7 @@ static void be_child(const struct held *held)
 	atomic_store(&own.action, SOAK_fork);
 	atomic_store(&own.seed, atomic_load(&self.beat->seed));
 	self.beat = &own;
+	soak_in_child = true;
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	switch (soak_below(6)) {
 	case 0:

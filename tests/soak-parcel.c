@@ -28,9 +28,9 @@ void soak_parcel_end(struct soak_parcel *parcel)
 {
 	if (parcel == NULL)
 		return;
-	if (soak_chance(2))
+	if (!soak_in_child && soak_chance(2))
 		soak_check(&parcel->model, parcel->t, parcel->as, &parcel->box, parcel->buffer);
-	if (soak_chance(2))
+	if (!soak_in_child && soak_chance(2))
 		look_at_view(parcel, parcel->buffer);
 	else
 		hoist_buffer_unref(parcel->buffer);

@@ -124,6 +124,28 @@ static uint64_t give_back(void)
 	return blocks;
 }
 
+/* More than there ever were: which? */
+static void show_fds(void)
+{
+	static uint64_t most;
+	static bool first = true;
+	char name[300];
+	char to[256];
+	uint64_t n = count_entries("/proc/self/fd");
+	DIR *dir = n > most && !first ? opendir("/proc/self/fd") : NULL;
+	for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+		(void)snprintf(name, sizeof name, "/proc/self/fd/%s", entry->d_name);
+		ssize_t bytes = readlink(name, to, sizeof to);
+		if (bytes > 0)
+			printf("slot %d has %s: %.*s\n", self.slot, entry->d_name, (int)bytes, to);
+	}
+	if (dir != NULL)
+		(void)closedir(dir);
+	(void)fflush(stdout);
+	most = n > most ? n : most;
+	first = false;
+}
+
 static void look(struct soak_rest *rest)
 {
 	/* Threads that have been told to end, and events that have passed, go soon. */
@@ -136,6 +158,7 @@ static void look(struct soak_rest *rest)
 			break;
 		(void)usleep(2000);
 	}
+	show_fds();
 	struct mallinfo2 heap = mallinfo2();
 	rest->in_use = heap.uordblks + heap.hblkhd;
 	rest->maps = count_lines("/proc/self/maps");

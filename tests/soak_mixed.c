@@ -44,6 +44,10 @@ static pid_t start_worker(int slot)
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
+		(void)close_range(3, ~0U, 0); /* what whoever started us left open */
+		/* Blocks that threads keep for later would look as if they were in use. */
+		if (slot < SOAK_OLD)
+			(void)setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
 		(void)execl("/proc/self/exe", "soak_mixed", "worker", slot_text, seed_text,
 			    soak_folder, (char *)NULL);
 		_exit(127);
