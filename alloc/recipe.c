@@ -151,7 +151,13 @@ static int step_place(struct hoist__maker *maker)
 	if (err == 0 && hoist__recipe_binds_late(region))
 		hoist__place_softly(base, region->bytes, placement);
 	hoist__called(region->options.calls, HOIST__CALL_MAP, start);
-	if (err == 0 && region->placed == HOIST__PLACED_FIRST_TOUCH)
+	if (err != 0 || region->placed != HOIST__PLACED_FIRST_TOUCH)
+		return err;
+	if (!hoist__nodes_allowed(&placement->nodes))
+		hoist__region_note(
+			region, HOIST__STEP_PLACE,
+			"this process's cpuset has none of these nodes: others are used");
+	else
 		hoist__region_note(region, HOIST__STEP_PLACE, "the kernel refused mbind: %s",
 				   region->options.lazy ? "pages go to the nodes that touch them"
 							: "touched first from the nodes' CPUs");

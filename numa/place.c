@@ -99,6 +99,19 @@ int hoist__place(void *address, size_t bytes, const struct hoist__placement *pla
 	return 0;
 }
 
+bool hoist__nodes_allowed(const struct hoist__nodeset *nodes)
+{
+	struct hoist__kernel_mask wanted, allowed = {{0}};
+	hoist__kernel_mask(nodes, &wanted);
+	if (get_mempolicy(NULL, allowed.bits, HOIST__KERNEL_MASK_BITS, NULL, MPOL_F_MEMS_ALLOWED) !=
+	    0)
+		return true;
+	for (size_t i = 0; i < sizeof wanted.bits / sizeof *wanted.bits; i++)
+		if ((wanted.bits[i] & allowed.bits[i]) != 0)
+			return true;
+	return false;
+}
+
 int hoist__run_on_node(const struct hoist__topology *topology, int node)
 {
 	const struct hoist__node *found = hoist__topology_node(topology, node);

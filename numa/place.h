@@ -10,6 +10,7 @@
 #ifndef HOIST_NUMA_PLACE_H
 #define HOIST_NUMA_PLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "numa/topology.h"
@@ -43,14 +44,17 @@ int hoist__nodeset_first(const struct hoist__nodeset *set);
 int hoist__place(void *address, size_t bytes, const struct hoist__placement *placement,
 		 enum hoist__placed *ret);
 
+/* False if this process's cpuset has none of these nodes; true also where the kernel does not say. */
+bool hoist__nodes_allowed(const struct hoist__nodeset *nodes);
+
 /* Strict placement that fails instead of killing: the kernel has no error for who touches memory
  * that is bound to a full node, but its OOM killer.  For BIND, and what hoist__place() answered with
  * KERNEL: let the memory prefer its nodes only; populate it; then bind it again, which moves what
  * went elsewhere, or fails.  Not for hugetlb pages, which nobody is killed for. */
 
-/* Returns: 0; -ENOMEM if the nodes have less than that even with all that the kernel would give
- *   back, as the topology was when loaded: the rest would only push others out.  0 for any other
- *   policy. */
+/* Returns: 0; -ENOMEM if the nodes have less than that even with all that the kernel might give
+ *   back, as the topology was when loaded: populating it would only fill other nodes.  0 for
+ *   any other policy. */
 int hoist__place_has_room(const struct hoist__topology *topology,
 			  const struct hoist__placement *placement, size_t bytes);
 void hoist__place_softly(void *address, size_t bytes, const struct hoist__placement *placement);
@@ -64,8 +68,9 @@ int hoist__run_on_node(const struct hoist__topology *topology, int node);
 /* Where the pages of a range really are. */
 struct hoist__whereabouts {
 	size_t n_sampled;
-	size_t n_absent;                  /* not populated, or the shared page of zeros */
-	size_t n_unknown;                 /* the kernel would not say */
+	size_t n_absent;                  /* not populated */
+	size_t n_unknown;                 /* the kernel would not say: of the shared page of
+					   * zeros, and what NUMA balancing looks at just now */
 	size_t per_node[HOIST__MAX_NODES];
 };
 

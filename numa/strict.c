@@ -26,6 +26,7 @@ struct room {
 	uint64_t total;
 	uint64_t free;
 	uint64_t reclaimable;
+	uint64_t kept;
 };
 
 static struct room room_of(const struct hoist__topology *topology,
@@ -39,6 +40,7 @@ static struct room room_of(const struct hoist__topology *topology,
 		room.total += node->total_bytes;
 		room.free += node->free_bytes;
 		room.reclaimable += node->reclaimable_bytes;
+		room.kept += node->kept_bytes;
 	}
 	return room;
 }
@@ -86,7 +88,11 @@ int hoist__place_has_room(const struct hoist__topology *topology,
 		return 0;
 	struct room room = room_of(topology, &placement->nodes);
 	/* None at all: the node does not exist, or the tree says nothing; mbind knows. */
-	if (room.total == 0 || bytes <= room.free + room.reclaimable + free_swap())
+	if (room.total == 0)
+		return 0;
+	/* All that might be given back: what is not counted as anything may be. */
+	uint64_t most = room.total > room.kept ? room.total - room.kept : 0;
+	if (bytes <= most + free_swap())
 		return 0;
 	return fail_full(topology, placement, bytes);
 }

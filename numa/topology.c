@@ -136,22 +136,32 @@ static int read_distances(struct hoist__node *node, const char *root, size_t n_n
 	return 0;
 }
 
+static void read_meminfo(struct hoist__node *node, const char *text)
+{
+	static const char *const reclaimable[] = {
+		"Active(file):", "Inactive(file):", "SReclaimable:"};
+	static const char *const kept[] = {
+		"AnonPages:", "Shmem:", "SUnreclaim:", "KernelStack:", "PageTables:"};
+	node->total_bytes = meminfo_bytes(text, "MemTotal:", node->id);
+	node->free_bytes = meminfo_bytes(text, "MemFree:", node->id);
+	for (size_t i = 0; i < sizeof reclaimable / sizeof *reclaimable; i++)
+		node->reclaimable_bytes += meminfo_bytes(text, reclaimable[i], node->id);
+	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+		node->kept_bytes += meminfo_bytes(text, kept[i], node->id);
+}
+
 static int read_node(struct hoist__node *node, const char *root, size_t n_nodes)
 {
 	char text[HOIST__SYSFS_BYTES];
 	int id = node->id;
-	if (hoist__sysfs_read(text, sizeof text, root, NODE_FOLDER "/node%d/meminfo", id) == 0) {
-		node->total_bytes = meminfo_bytes(text, "MemTotal:", id);
-		node->free_bytes = meminfo_bytes(text, "MemFree:", id);
-		node->reclaimable_bytes = meminfo_bytes(text, "Active(file):", id) +
-					  meminfo_bytes(text, "Inactive(file):", id) +
-					  meminfo_bytes(text, "SReclaimable:", id);
-	} else {
+	if (hoist__sysfs_read(text, sizeof text, root, NODE_FOLDER "/node%d/meminfo", id) == 0)
+		read_meminfo(node, text);
+	else
 		hoist__log(numa, "node%d has no meminfo", id);
-	}
 	char folder[64];
 	(void)snprintf(folder, sizeof folder, NODE_FOLDER "/node%d/hugepages", id);
 	read_hugepages(node, root, folder);
+	node->kept_bytes += node->hugepages_2m << 21;
 	int err = 0;
 	if (hoist__sysfs_read(text, sizeof text, root, NODE_FOLDER "/node%d/cpulist", id) == 0)
 		err = set_cpus(node, text, "a node's cpulist");

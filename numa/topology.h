@@ -41,6 +41,8 @@ struct hoist__node {
 	uint64_t free_bytes;    /* when the topology was loaded */
 	uint64_t reclaimable_bytes; /* likewise: page cache and the like, most of which the kernel
 				     * would give back */
+	uint64_t kept_bytes;        /* likewise: what it would not, but for swapping; what is none of
+				     * the three may be a file system's own cache (ZFS) */
 	size_t n_cpus;
 	const int *cpus;        /* ascending */
 	const int *distances;   /* distances[i]: to nodes[i]; NULL if unknown */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <numaif.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +15,16 @@
 #include "base/checked.h"
 #include "base/error.h"
 
+static bool is_absent(void *page, size_t page_bytes)
+{
+	unsigned char resident = 1;
+	return mincore(page, page_bytes, &resident) == 0 && (resident & 1u) == 0;
+}
+
 /* get_mempolicy(2) faults a missing page in, so mincore(2) is asked first. */
 static int ask_one(void *page, size_t page_bytes, int *status)
 {
-	unsigned char resident = 1;
-	if (mincore(page, page_bytes, &resident) == 0 && (resident & 1u) == 0) {
+	if (is_absent(page, page_bytes)) {
 		*status = -ENOENT;
 		return 0;
 	}
@@ -29,10 +35,22 @@ static int ask_one(void *page, size_t page_bytes, int *status)
 	return 0;
 }
 
+/* What move_pages(2) has no node of, -ENOENT or -EFAULT by the kernel's version, is a page that
+ * nobody has touched; or the shared page of zeros; or, to Linux 6.1, one that its NUMA balancing
+ * has hidden for a while, to see who touches it: such are there. */
+static void tell_absent(void **pages, int *status, size_t n, size_t page_bytes)
+{
+	for (size_t i = 0; i < n; i++)
+		if (status[i] == -ENOENT || status[i] == -EFAULT)
+			status[i] = is_absent(pages[i], page_bytes) ? -ENOENT : -EBUSY;
+}
+
 static int ask(void **pages, int *status, size_t n, size_t page_bytes)
 {
-	if (move_pages(0, n, pages, NULL, status, 0) == 0)
+	if (move_pages(0, n, pages, NULL, status, 0) == 0) {
+		tell_absent(pages, status, n, page_bytes);
 		return 0;
+	}
 	for (size_t i = 0; i < n; i++) {
 		int err = ask_one(pages[i], page_bytes, &status[i]);
 		if (err != 0)
@@ -42,20 +60,13 @@ static int ask(void **pages, int *status, size_t n, size_t page_bytes)
 	return 0;
 }
 
-/* A page that nobody has touched is -ENOENT to some kernels (Linux 6.6), -EFAULT to others (6.1),
- * as the shared page of zeros is to all: there is none of ours. */
-static bool is_absent(int status)
-{
-	return status == -ENOENT || status == -EFAULT;
-}
-
 static void count(const int *status, size_t n, struct hoist__whereabouts *ret)
 {
 	struct hoist__whereabouts sum = {.n_sampled = n};
 	for (size_t i = 0; i < n; i++) {
 		if (status[i] >= 0 && status[i] < HOIST__MAX_NODES)
 			sum.per_node[status[i]]++;
-		else if (is_absent(status[i]))
+		else if (status[i] == -ENOENT)
 			sum.n_absent++;
 		else
 			sum.n_unknown++;

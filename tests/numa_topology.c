@@ -40,6 +40,9 @@ Test(numa_topology, reads_one_node)
 	cr_assert_eq(t->nodes[0].total_bytes, UINT64_C(479996) * 1024);
 	cr_assert_eq(t->nodes[0].free_bytes, UINT64_C(435176) * 1024);
 	cr_assert_eq(t->nodes[0].reclaimable_bytes, UINT64_C(9328) * 1024);
+	/* Anonymous, shared, slabs, stacks, page tables; four huge pages. */
+	cr_assert_eq(t->nodes[0].kept_bytes,
+		     UINT64_C(1024) * (276 + 8360 + 7172 + 960 + 88 + 4 * 2048));
 	cr_assert_eq(t->nodes[0].distances[0], 10);
 	cr_assert_eq(t->nodes[0].hugepages_2m, 4);
 	unload(&tree, t);
