@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/layout.h"
+#include "format/quote.h"
 #include "lib/ipc.h"
 
 /* One size on both sides, without holes: what travels is what is here. */
@@ -87,12 +88,13 @@ static bool is_text(const char *field, size_t bytes)
 
 static int check_kind(const hoist_ipc_descriptor *d)
 {
+	char api[HOIST__QUOTED_BYTES];
 	bool cpu;
 	if (!is_text(d->api, sizeof d->api) || !is_text(d->pci, sizeof d->pci))
 		return BAD("its device has no end");
 	cpu = strcmp(d->api, "cpu") == 0;
 	if (!cpu && strcmp(d->api, "cuda") != 0 && strcmp(d->api, "hip") != 0)
-		return BAD("there are no devices \"%.7s\"", d->api);
+		return BAD("there are no devices %s", hoist__quoted(d->api, strlen(d->api), api));
 	if (d->kind < HOIST_IPC_HOST || d->kind > HOIST_IPC_EMPTY)
 		return BAD("%u is no kind of memory", d->kind);
 	if (d->kind != HOIST_IPC_EMPTY && cpu != (d->kind == HOIST_IPC_HOST))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "format/quote.h"
 #include "lib/buffer-private.h"
 #include "lib/ipc.h"
 #include "lib/memory.h"
@@ -16,6 +17,7 @@
 static int find_device(const hoist_ipc_descriptor *d, hoist_device **ret)
 {
 	hoist_device *found = NULL;
+	char pci[HOIST__QUOTED_BYTES];
 	int n = 0;
 	if (strcmp(d->api, "cpu") == 0)
 		return hoist_device_open("cpu", ret);
@@ -38,7 +40,8 @@ static int find_device(const hoist_ipc_descriptor *d, hoist_device **ret)
 		return hoist__fail(-ENODEV,
 				   "the buffer is on the exporter's %s:%d (%s), which this process "
 				   "does not see among its %d; make it visible here too",
-				   d->api, (int)d->ordinal, d->pci, n);
+				   d->api, (int)d->ordinal,
+				   hoist__quoted(d->pci, strlen(d->pci), pci), n);
 	*ret = hoist_device_ref(found);
 	return 0;
 }

@@ -169,6 +169,8 @@ static const struct change changes[] = {
 	{"none", FIELD(kind), HOIST_IPC_EMPTY, "5000 elements in memory of kind 4"},
 	{"flags", FIELD(flags), 2, "no flags"},
 	{"api", offsetof(hoist_ipc_descriptor, api), 3, 0x787878, "no devices"},
+	{"an api that a terminal acts on", offsetof(hoist_ipc_descriptor, api), 3, 0x9b1bff,
+	 "\"?\\u001b?\""},
 	{"api without an end", offsetof(hoist_ipc_descriptor, api), 8, 0x7878787878787878,
 	 "no end"},
 	{"rank", FIELD(rank), 65, "rank 65"},
