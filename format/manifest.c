@@ -166,7 +166,8 @@ int hoist__vector_grow(void **items, size_t n, size_t *room, size_t size, const 
 {
 	if (n < *room)
 		return 0;
-	size_t wanted = *room == 0 ? 16 : *room * 2;
+	/* By half: the old and the new one may both be there for a while. */
+	size_t wanted = *room == 0 ? 16 : *room + *room / 2;
 	uint64_t bytes;
 	void *grown = NULL;
 	if (!hoist__mul_overflow(wanted, size, &bytes))
@@ -178,15 +179,49 @@ int hoist__vector_grow(void **items, size_t n, size_t *room, size_t size, const 
 	return 0;
 }
 
+struct hoist__metadata_item {
+	struct hoist__metadata pair;
+	size_t at; /* position of the key */
+};
+
+struct hoist__metadata_chunk {
+	struct hoist__metadata_chunk *next;
+	size_t n;
+	size_t room;
+	struct hoist__metadata_item items[];
+};
+
+/* Twice as many as there are, at most. */
+#define LEAST_ITEMS 16
+#define MOST_ITEMS 4096
+
+static int add_chunk(struct hoist__metadata_list *list)
+{
+	size_t room = hoist__min_u64(hoist__max_u64(list->n, LEAST_ITEMS), MOST_ITEMS);
+	struct hoist__metadata_chunk *chunk;
+	size_t bytes = sizeof *chunk + room * sizeof *chunk->items;
+	chunk = malloc(bytes);
+	if (chunk == NULL)
+		return hoist__fail_nomem("metadata", bytes);
+	*chunk = (struct hoist__metadata_chunk){.room = room};
+	if (list->last != NULL)
+		list->last->next = chunk;
+	else
+		list->first = chunk;
+	list->last = chunk;
+	return 0;
+}
+
 int hoist__metadata_push(struct hoist__metadata_list *list, const struct hoist__metadata *pair,
 			 size_t at)
 {
-	void *items = list->items;
-	int err = hoist__vector_grow(&items, list->n, &list->room, sizeof *list->items, "metadata");
-	list->items = items;
-	if (err == 0)
-		list->items[list->n++] = (struct hoist__metadata_item){.pair = *pair, .at = at};
-	return err;
+	int err = list->last == NULL || list->last->n == list->last->room ? add_chunk(list) : 0;
+	if (err < 0)
+		return err;
+	struct hoist__metadata_chunk *chunk = list->last;
+	chunk->items[chunk->n++] = (struct hoist__metadata_item){.pair = *pair, .at = at};
+	list->n++;
+	return 0;
 }
 
 static int by_key(const void *left, const void *right)
@@ -202,11 +237,13 @@ static int check_keys(const struct hoist__json *json, const struct hoist__metada
 	const struct hoist__metadata_item **sorted = malloc(list->n * sizeof *sorted);
 	if (sorted == NULL)
 		return hoist__fail_nomem("the order of metadata", list->n * sizeof *sorted);
-	for (size_t i = 0; i < list->n; i++)
-		sorted[i] = &list->items[i];
-	qsort(sorted, list->n, sizeof *sorted, by_key);
+	size_t n = 0;
+	for (const struct hoist__metadata_chunk *c = list->first; c != NULL; c = c->next)
+		for (size_t i = 0; i < c->n; i++)
+			sorted[n++] = &c->items[i];
+	qsort(sorted, n, sizeof *sorted, by_key);
 	int err = 0;
-	for (size_t i = 1; i < list->n && err == 0; i++) {
+	for (size_t i = 1; i < n && err == 0; i++) {
 		const char *key = sorted[i]->pair.key;
 		char shown[HOIST__QUOTED_BYTES];
 		if (strcmp(sorted[i - 1]->pair.key, key) == 0)
@@ -229,15 +266,20 @@ int hoist__metadata_finish(const struct hoist__json *json, const struct hoist__m
 	struct hoist__metadata *pairs = malloc(list->n * sizeof *pairs);
 	if (pairs == NULL)
 		return hoist__fail_nomem("metadata", list->n * sizeof *pairs);
-	for (size_t i = 0; i < list->n; i++)
-		pairs[i] = list->items[i].pair;
+	*n = 0;
+	for (const struct hoist__metadata_chunk *c = list->first; c != NULL; c = c->next)
+		for (size_t i = 0; i < c->n; i++)
+			pairs[(*n)++] = c->items[i].pair;
 	*ret = pairs;
-	*n = list->n;
 	return 0;
 }
 
 void hoist__metadata_drop(struct hoist__metadata_list *list)
 {
-	free(list->items);
+	while (list->first != NULL) {
+		struct hoist__metadata_chunk *next = list->first->next;
+		free(list->first);
+		list->first = next;
+	}
 	*list = (struct hoist__metadata_list){0};
 }

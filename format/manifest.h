@@ -9,14 +9,12 @@
 #include "format/format.h"
 #include "format/json.h"
 
-/* Metadata as it is read. */
+/* Metadata as it is read.  Pairs do not move: a pair may be as short as 5 bytes, and an array that
+ * grows by copying would take 14 times that. */
 struct hoist__metadata_list {
-	struct hoist__metadata_item {
-		struct hoist__metadata pair;
-		size_t at; /* position of the key */
-	} * items;
+	struct hoist__metadata_chunk *first;
+	struct hoist__metadata_chunk *last;
 	size_t n;
-	size_t room;
 };
 
 /* The manifest that callers see is the first member: hoist__manifest_destroy()
@@ -35,6 +33,10 @@ struct hoist__manifest_box *hoist__manifest_create(void);
 int hoist__keep_string(struct hoist__json *json, const char *what,
 		       const struct hoist__json_string *string, struct hoist__arena *arena,
 		       const char **ret, size_t *n);
+
+/* What a pair takes at most, its texts aside: in the list, of which half may be unused, and in the
+ * array that it becomes. */
+#define HOIST__METADATA_BYTES (6 * sizeof(void *) + sizeof(struct hoist__metadata))
 
 /* Appends one pair whose key stands at @at.  Returns: 0; -ENOMEM. */
 int hoist__metadata_push(struct hoist__metadata_list *list, const struct hoist__metadata *pair,

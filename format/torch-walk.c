@@ -172,7 +172,7 @@ static int add_metadata(struct walk *w, const struct hoist__pickle_value *value)
 		return 0;
 	/* Before they are looked at: text and path may be long, and in many places. */
 	int err = hoist__pickle_charge(&w->file->pickle,
-				       4 * sizeof *w->metadata.items + w->path_bytes + n + 2);
+				       HOIST__METADATA_BYTES + w->path_bytes + n + 2);
 	if (err < 0 || hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes ||
 	    hoist__utf8_text(text, n) < n)
 		return err;

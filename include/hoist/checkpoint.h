@@ -24,6 +24,9 @@
  * then, so that what a checkpoint lists can be loaded.  An index may not name shards
  * outside its folder; symbolic links are followed inside it only, unless the caller
  * trusts them.
+ * A file is not trusted: whatever its bytes are, opening it ends with a checkpoint or with
+ * a message, in memory below 12 times the bytes of its headers (PyTorch's: 33 times those of
+ * its pickle and of the archive's directory) and 1 MiB a file, the checkpoint included.
  *
  * Tensors are in the order of their files (by name) and of their bytes therein.
  *
