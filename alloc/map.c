@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/figure.h"
@@ -23,18 +24,29 @@ size_t hoist__page_bytes(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
+static int fail_to_reserve(size_t bytes)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return hoist__fail_errno(-ENOMEM, "reserving %s", hoist__figure(bytes).text);
+	return hoist__fail(-ENOMEM,
+			   "reserving %s: the process may have %s of address space (RLIMIT_AS); "
+			   "raise that with `ulimit -v`",
+			   hoist__figure(bytes).text, hoist__figure(limit.rlim_cur).text);
+}
+
 int hoist__map_anonymous(size_t bytes, struct hoist__map *ret)
 {
 	/* The last granule of the pool's map is ours to its end. */
 	size_t start_bytes = hoist__round_up(bytes, HOIST__REGION_ALIGN) + HOIST__HUGE_PAGE_BYTES;
 	void *start = mmap(NULL, start_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (start == MAP_FAILED)
-		return hoist__fail_errno(-ENOMEM, "reserving %s", hoist__figure(bytes).text);
+		return fail_to_reserve(bytes);
 	uintptr_t base = hoist__round_up((uintptr_t)start, HOIST__HUGE_PAGE_BYTES);
 	struct hoist__map map = {start, start_bytes, (void *)base, bytes};
 	if (mprotect(map.base, bytes, PROT_READ | PROT_WRITE) != 0) {
 		hoist__map_release(&map);
-		return hoist__fail_errno(-ENOMEM, "reserving %s", hoist__figure(bytes).text);
+		return fail_to_reserve(bytes);
 	}
 	*ret = map;
 	return 0;

@@ -214,8 +214,17 @@ fi
 if $long && place few-files nofile=9; then
 	doctor
 	does load "$big"
-	refuses 'ulimit -n' load "$all"
+	does load "$all"
+	says 'too few descriptors: raise ulimit -n'
+	digests
+	refuses 'ulimit -n' load "$shards"
 	refuses 'ulimit -n' cache add "$all"
+fi
+if place many-files nofile=130; then
+	does load --io direct "$shards"
+	says 'too few descriptors: raise ulimit -n'
+	$long && does load --device cuda:0 "$shards"
+	program
 fi
 if place addresses as=30000000; then
 	doctor
@@ -227,7 +236,15 @@ if place addresses as=30000000; then
 	refuses 'ulimit -v' cache add "$big"
 fi
 if $long && place more-addresses as=150000000; then
-	program --may 'device=ulimit -v' --may 'streams=ulimit -v'
+	# How much of it a thread's heap takes is the C library's to choose.
+	set --
+	for scenario in eager direct cached threads map map-populate lazy lazy-populate device \
+		save share pinned placed streams; do
+		for text in 'ulimit -v' 'Cannot allocate memory' 'memory is exhausted'; do
+			set -- "$@" --may "$scenario=$text"
+		done
+	done
+	program "$@"
 fi
 # The user's processes are counted, so a user that nobody else is.
 if place processes user nproc=1; then
