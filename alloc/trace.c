@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/limit.h"
 #include "device/device.h"
 
 #define BUFFER_BYTES (64 * HOIST__KIB)
@@ -73,7 +74,7 @@ static void flush(struct hoist__trace *trace)
 {
 	size_t done = 0;
 	while (trace->err == 0 && done < trace->n) {
-		ssize_t n = write(trace->fd, trace->buffer + done, trace->n - done);
+		ssize_t n = hoist__write(trace->fd, trace->buffer + done, trace->n - done);
 		if (n > 0)
 			done += (size_t)n;
 		else if (n == 0 || errno != EINTR)

@@ -4,7 +4,10 @@
 #include "base/limit.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -18,4 +21,23 @@ int hoist__check_file_bytes(uint64_t bytes, const char *what)
 			   "%s: it needs %llu bytes, but RLIMIT_FSIZE is %llu; raise it with "
 			   "`ulimit -f`",
 			   what, (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+}
+
+/* The kernel sends it to the thread that writes: which does not take it, and puts it away. */
+ssize_t hoist__write(int fd, const void *bytes, size_t n)
+{
+	const struct timespec now = {0};
+	sigset_t one, before, pending;
+	sigemptyset(&one);
+	sigaddset(&one, SIGXFSZ);
+	sigemptyset(&pending);
+	(void)sigpending(&pending);
+	pthread_sigmask(SIG_BLOCK, &one, &before);
+	ssize_t done = write(fd, bytes, n);
+	int err = errno;
+	if (done < 0 && err == EFBIG && !sigismember(&pending, SIGXFSZ))
+		(void)sigtimedwait(&one, NULL, &now);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = err;
+	return done;
 }

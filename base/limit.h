@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* base/limit.h - how long a file may become.
  *
- * RLIMIT_FSIZE holds for files in memory (memfd) as for others, and who makes one longer gets SIGXFSZ,
- * which ends a program that does not know of it.  So it is asked before. */
+ * RLIMIT_FSIZE holds for files in memory (memfd) as for others, and who makes one longer gets
+ * SIGXFSZ, which ends a program that does not know of it.  So it is asked before. */
 #ifndef HOIST_BASE_LIMIT_H
 #define HOIST_BASE_LIMIT_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* May a file have @bytes?  @what, for the message, is being made.
  * Returns: 0; -EFBIG with both figures and the remedy. */
 int hoist__check_file_bytes(uint64_t bytes, const char *what);
+
+/* write(2), but that a file at its limit is an error (EFBIG) and no signal, whatever the program
+ * does with SIGXFSZ: for files whose length nobody knows before. */
+ssize_t hoist__write(int fd, const void *bytes, size_t n);
 
 #endif

@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limit.h"
 #include "format/utf8.h"
 
 static void flush(struct hoist__json_out *out)
 {
 	const char *from = out->buffer;
 	while (out->n > 0 && out->err == 0) {
-		ssize_t n = write(out->fd, from, out->n);
+		ssize_t n = hoist__write(out->fd, from, out->n);
 		if (n == 0)
 			out->err = hoist__fail(-EIO, "writing %zu bytes: none were", out->n);
 		if (n < 0 && errno != EINTR)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,24 @@ Test(base_limit, a_file_longer_than_allowed_is_refused_with_figures_and_remedy)
 	cr_expect_eq(hoist__check_file_bytes(1000001, "an image"), -EFBIG);
 	cr_expect_str_eq(hoist__error_text(), "an image: it needs 1000001 bytes, but RLIMIT_FSIZE "
 					      "is 1000000; raise it with `ulimit -f`");
+}
+
+/* The default of SIGXFSZ would end this process. */
+Test(base_limit, a_file_at_its_limit_is_an_error)
+{
+	const struct rlimit small = {10, 10};
+	FILE *file = tmpfile();
+	sigset_t pending;
+	cr_assert_not_null(file);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	cr_expect_eq(hoist__write(fileno(file), "0123456789ab", 12), 10);
+	cr_expect_eq(hoist__write(fileno(file), "ab", 2), -1);
+	cr_expect_eq(errno, EFBIG);
+	cr_expect_eq(sigpending(&pending), 0);
+	cr_expect_not(sigismember(&pending, SIGXFSZ));
+	cr_expect_eq(sigprocmask(SIG_BLOCK, NULL, &pending), 0);
+	cr_expect_not(sigismember(&pending, SIGXFSZ));
+	fclose(file);
 }
 
 Test(base_error, a_thread_that_was_refused_has_a_remedy)
