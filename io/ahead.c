@@ -111,7 +111,7 @@ static int map_failed(struct slice *slice, int err)
 	const struct hoist__ahead_part *part = slice->part;
 	uint64_t offset = part->offset + slice->at;
 	struct stat st;
-	if (fstat(part->fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	if (hoist__file_stat(part->fd, &st) == 0 && S_ISREG(st.st_mode) &&
 	    (uint64_t)st.st_size < offset + slice->bytes)
 		return read_failed(slice, (uint64_t)st.st_size, 0);
 	if (err == EFAULT || err == EHWPOISON)
@@ -205,8 +205,9 @@ static int start_threads(struct hoist__ahead *ahead, unsigned n)
 	}
 	ahead->n_running = ahead->n_threads;
 	pthread_mutex_unlock(&ahead->mutex);
-	return ahead->n_threads > 0 ? 0
-				    : hoist__fail_thread(-EAGAIN, "starting a thread to read ahead");
+	return ahead->n_threads > 0
+		       ? 0
+		       : hoist__fail_thread(-EAGAIN, "starting a thread to read ahead");
 }
 
 /* --- the object --- */

@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -149,6 +150,27 @@ static int64_t mtime_of(const struct stat *st)
 	return (int64_t)st->st_mtim.tv_sec * (int64_t)HOIST__NS_PER_S + st->st_mtim.tv_nsec;
 }
 
+int hoist__file_stat(int fd, struct stat *ret)
+{
+	struct statx stx;
+	int flags = AT_EMPTY_PATH | AT_STATX_FORCE_SYNC;
+	int err = HOIST__UNINTERRUPTED(statx(fd, "", flags, STATX_BASIC_STATS, &stx)) < 0 ? -errno
+											  : 0;
+	/* Not there, or refused by a filter. */
+	if (err == -ENOSYS || err == -EPERM)
+		return HOIST__UNINTERRUPTED(fstat(fd, ret)) < 0 ? -errno : 0;
+	if (err < 0)
+		return err;
+	*ret = (struct stat){
+		.st_dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
+		.st_ino = stx.stx_ino,
+		.st_mode = stx.stx_mode,
+		.st_size = (off_t)stx.stx_size,
+		.st_mtim = {.tv_sec = stx.stx_mtime.tv_sec, .tv_nsec = stx.stx_mtime.tv_nsec},
+	};
+	return 0;
+}
+
 /* The size now; a block device's is not in its stat. */
 static int bytes_now(int fd, const struct stat *st, uint64_t *ret)
 {
@@ -174,14 +196,15 @@ static bool takes_dontcache(const struct hoist__file *file)
 static int identify(struct hoist__file *file)
 {
 	struct stat st;
-	if (fstat(file->fd, &st) < 0)
-		return hoist__fail_errno(-errno, "looking at %s", file->path);
+	int err = hoist__file_stat(file->fd, &st);
+	if (err < 0)
+		return hoist__fail_errno(err, "looking at %s", file->path);
 	if (S_ISDIR(st.st_mode))
 		return hoist__fail(-EINVAL, "opening %s: it is a folder, not a file", file->path);
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
 		return hoist__fail(-EINVAL, "opening %s: it is neither a file nor a block device",
 				   file->path);
-	int err = bytes_now(file->fd, &st, &file->bytes);
+	err = bytes_now(file->fd, &st, &file->bytes);
 	if (err != 0)
 		return hoist__fail_errno(err, "asking for the size of %s", file->path);
 	/* This clears O_NONBLOCK, which would change what io_uring does. */
@@ -199,10 +222,11 @@ static int identify(struct hoist__file *file)
 int hoist__file_changed(const struct hoist__file *file)
 {
 	struct stat st;
-	if (fstat(file->fd, &st) < 0)
-		return hoist__fail_errno(-errno, "looking at %s", file->path);
+	int err = hoist__file_stat(file->fd, &st);
+	if (err < 0)
+		return hoist__fail_errno(err, "looking at %s", file->path);
 	uint64_t bytes = 0;
-	int err = bytes_now(file->fd, &st, &bytes);
+	err = bytes_now(file->fd, &st, &bytes);
 	if (err != 0)
 		return hoist__fail_errno(err, "asking for the size of %s", file->path);
 	if (bytes != file->bytes)

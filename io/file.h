@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "io/fs.h"
 
@@ -64,6 +65,11 @@ int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buff
 /* The text of a read at @offset that failed with @err, an errno value.  Returns: -EIO where that has
  * another meaning to our callers (ENODATA; EINTR and EAGAIN without an end), else -@err. */
 int hoist__file_read_failed(int err, const char *path, uint64_t offset);
+
+/* What the file is now: device, inode, mode, size and mtime.  A network's file system is asked, and
+ * not what this machine remembers of the last time, which may be a minute ago (NFS) or as long as
+ * the server likes (FUSE).  Returns: 0; -EIO and the like, without a text. */
+int hoist__file_stat(int fd, struct stat *ret);
 
 /* 0 if the file still is what was opened; -EBADMSG with what changed. */
 int hoist__file_changed(const struct hoist__file *file);

@@ -97,7 +97,7 @@ static uint64_t failed_at(const struct hoist__lazy_area *area, size_t at, int er
 {
 	uint64_t offset = offset_of(area, at);
 	struct stat now;
-	if (err == -ENODATA && fstat(area->file->fd, &now) == 0)
+	if (err == -ENODATA && hoist__file_stat(area->file->fd, &now) == 0)
 		offset = hoist__min_u64(area->file->bytes, (uint64_t)now.st_size);
 	return offset;
 }

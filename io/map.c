@@ -24,7 +24,7 @@ static int check_range(const struct hoist__file *file, uint64_t offset, size_t b
 				   (unsigned long long)offset, file->path);
 	uint64_t size = file->bytes;
 	struct stat st;
-	if (fstat(file->fd, &st) == 0 && S_ISREG(st.st_mode))
+	if (hoist__file_stat(file->fd, &st) == 0 && S_ISREG(st.st_mode))
 		size = hoist__min_u64(size, (uint64_t)st.st_size);
 	if (end > size)
 		return hoist__fail(-ENODATA, "mapping %zu bytes at %llu of %s: it ends at %llu",

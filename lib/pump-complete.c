@@ -24,7 +24,7 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 {
 	struct stat now;
 	uint64_t end = request->offset + request->done;
-	if (fstat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
+	if (hoist__file_stat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
 	    (uint64_t)now.st_size < end)
 		end = (uint64_t)now.st_size;
 	hoist__pump_fail(

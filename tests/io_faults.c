@@ -586,7 +586,7 @@ static void sweep_resources(struct load *load, const char *path, enum hoist__eng
 		NEEDED(err <= 0 && (err == 0 || hoist__error_text()[0] != '\0'));
 		n_failed += err != 0;
 		if (none) {
-			NEEDED(err == 0 && n_failed > 3);
+			NEEDED(err == 0 && n_failed >= 3);
 			break;
 		}
 	}

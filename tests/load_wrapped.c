@@ -90,9 +90,11 @@ static uint32_t wanted_align; /* 0: what the kernel says */
 
 int __real_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
 int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
+static _Atomic unsigned n_asked_anew;
 int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx)
 {
 	int err = __real_statx(fd, name, flags, mask, stx);
+	n_asked_anew += (flags & AT_STATX_SYNC_TYPE) == AT_STATX_FORCE_SYNC;
 	if (err == 0 && wanted_align != 0) {
 		stx->stx_mask |= DIO_MASK;
 		memcpy((char *)stx + DIO_MEM_ALIGN, &wanted_align, sizeof wanted_align);
@@ -205,6 +207,26 @@ static void large_blocks_wait_for_their_budget(void)
 	support_cleanup();
 }
 
+/* --- a network's file system, which another machine writes to --- */
+
+/* What this one remembers of the file may be old: the file system is asked when a file is opened,
+ * and again once it has been read. */
+static void attributes_are_asked_for_anew(void)
+{
+	write_one(MIB);
+	hoist_checkpoint *checkpoint;
+	hoist_load *load;
+	unsigned before = n_asked_anew;
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	CHECK(n_asked_anew == before + 1);
+	CHECK(hoist_load_start(checkpoint, NULL, &load) == 0);
+	CHECK(hoist_load_wait(load) == 0);
+	CHECK(n_asked_anew == before + 2);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
+}
+
 /* --- a kernel that never has time --- */
 
 static _Atomic bool too_busy;
@@ -275,6 +297,7 @@ int main(void)
 	support_emulate("cuda:1");
 	large_blocks_are_served();
 	large_blocks_wait_for_their_budget();
+	attributes_are_asked_for_anew();
 	endless_refusals_are_an_error();
 	a_step_keeps_its_time();
 	abandoned_memory_stays();
