@@ -20,6 +20,14 @@
  * which wait for each other, 1.0 for twice the CPU time. */
 #define ASYNC_MIN_BYTES (128u << 10)
 
+/* Whoever submits must never wait for a server: FUSE asks its own for attributes in the middle of a
+ * read, and lets nobody in while it has too many; even direct reads then block. */
+static bool for_worker(const struct hoist__request *request, const struct hoist__attempt *a)
+{
+	const struct hoist__fs *fs = request->file->fs;
+	return (fs != NULL && fs->network) || (!a->direct && a->bytes >= ASYNC_MIN_BYTES);
+}
+
 /* How long a broken ring is looked at for what the kernel still has. */
 #define BROKEN_WAIT_NS (2 * HOIST__NS_PER_S)
 
@@ -47,9 +55,10 @@ static struct hoist__uring_lane *lane_of(struct hoist__uring *u,
 }
 
 static void prepare_read(struct hoist__uring *u, struct io_uring_sqe *sqe,
-			 const struct hoist__attempt *a, int fd, int buffer)
+			 const struct hoist__request *request, const struct hoist__attempt *a,
+			 int fd)
 {
-	int piece = hoist__uring_buffer(&u->buffers, buffer, a->address, a->bytes);
+	int piece = hoist__uring_buffer(&u->buffers, request->buffer, a->address, a->bytes);
 	if (a->what == HOIST__ATTEMPT_WRITE && piece >= 0)
 		io_uring_prep_write_fixed(sqe, fd, a->address, a->bytes, a->offset, piece);
 	else if (a->what == HOIST__ATTEMPT_WRITE)
@@ -59,7 +68,7 @@ static void prepare_read(struct hoist__uring *u, struct io_uring_sqe *sqe,
 	else
 		io_uring_prep_read(sqe, fd, a->address, a->bytes, a->offset);
 	sqe->rw_flags = a->flags;
-	if (!a->direct && a->bytes >= ASYNC_MIN_BYTES)
+	if (for_worker(request, a))
 		sqe->flags |= IOSQE_ASYNC;
 }
 
@@ -73,7 +82,7 @@ static void prepare(struct hoist__uring *u, struct io_uring_sqe *sqe,
 	if (attempt.what == HOIST__ATTEMPT_DROP)
 		io_uring_prep_fadvise(sqe, fd, attempt.offset, attempt.bytes, POSIX_FADV_DONTNEED);
 	else
-		prepare_read(u, sqe, &attempt, fd, request->buffer);
+		prepare_read(u, sqe, request, &attempt, fd);
 	if (file >= 0)
 		sqe->flags |= IOSQE_FIXED_FILE;
 	io_uring_sqe_set_data(sqe, request);

@@ -30,6 +30,9 @@
 #include "io/engine-impl.h"
 #include "io/uring.h"
 
+/* Threads of the kernel's that reads of a network file system may have. */
+#define HOIST__URING_NETWORK_WORKERS 512u
+
 /* user_data of what is no request */
 #define HOIST__URING_CANCEL 0u
 #define HOIST__URING_POLL 1u

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* A read that never ends by itself, and cancels that the kernel does not find it for: some requests
- * are between two of its threads just then.  It is asked again, as long as it takes. */
+ * are between two of its threads just then.  It is asked again, as long as it takes.  And how many
+ * threads it may have where reads hang. */
 #include "config.h"
 
 #include <liburing.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "io/uring.h"
+#include "io/uring-private.h"
 #include "tests/io-helpers.h"
 
 static atomic_int n_lost; /* so many cancels reach nobody */
 static atomic_int n_cancels;
+static atomic_uint read_flags; /* of the last read's SQE */
 
 int __real_io_uring_submit(struct io_uring *ring);
 int __wrap_io_uring_submit(struct io_uring *ring);
@@ -22,6 +26,8 @@ int __wrap_io_uring_submit(struct io_uring *ring)
 {
 	struct io_uring_sq *sq = &ring->sq;
 	struct io_uring_sqe *last = &sq->sqes[(sq->sqe_tail - 1) & *sq->kring_mask];
+	if (last->opcode == IORING_OP_READ)
+		atomic_store(&read_flags, last->flags);
 	if (last->opcode == IORING_OP_ASYNC_CANCEL && io_uring_sq_ready(ring) > 0) {
 		atomic_fetch_add(&n_cancels, 1);
 		if (atomic_fetch_sub(&n_lost, 1) > 0) {
@@ -65,12 +71,15 @@ static void cancel_a_read(int lost, bool destroy)
 }
 
 /* It goes on as before once it has. */
-static void used_again(void)
+static void used_again(bool network)
 {
+	const struct hoist__fs far = {.name = "a network", .network = true};
 	char path[256];
 	make_file(scratch(path, sizeof path, "cancel"), 4096);
 	struct hoist__file *file = NULL;
 	NEEDED(hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file) == 0);
+	if (network)
+		file->fs = &far;
 	unsigned char bytes[4096];
 	struct hoist__request read = {
 		.file = file, .address = bytes, .bytes = 4096, .need = 4096, .buffer = -1};
@@ -87,10 +96,35 @@ static void used_again(void)
 		NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
 		NEEDED(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
 		NEEDED(read.result == 0 && read.done == 4096);
+		/* Who submits must not wait for a server. */
+		NEEDED(((atomic_load(&read_flags) & IOSQE_ASYNC) != 0) == network);
 	}
 	hoist__engine_destroy(engine);
 	hoist__file_close(file);
 	unlink(path);
+}
+
+/* What hangs on a network must not take all threads of the kernel's. */
+static void workers_of_a_network(void)
+{
+	const struct hoist__fs network = {.name = "a network", .network = true};
+	const struct hoist__file file = {
+		.path = (char *)(uintptr_t) "a file", .fd = 0, .direct_fd = -1, .fs = &network};
+	const struct hoist__file *files = &file;
+	struct hoist__engine *engine = NULL;
+	struct hoist__engine_options options = {
+		.kind = HOIST__ENGINE_URING, .depth = 4, .files = &files, .n_files = 1};
+	for (unsigned shared = 0; shared < 2; shared++) {
+		unsigned n[2] = {0, 0};
+		struct rlimit limit;
+		options.shared = shared != 0;
+		NEEDED(hoist__engine_create(&options, &engine) == 0);
+		NEEDED(getrlimit(RLIMIT_NPROC, &limit) == 0);
+		int err = io_uring_register_iowq_max_workers(&hoist__uring_of(engine)->ring, n);
+		NEEDED(err < 0 ||
+		       n[0] >= hoist__min_u64(limit.rlim_cur, HOIST__URING_NETWORK_WORKERS));
+		hoist__engine_destroy(engine);
+	}
 }
 
 int main(void)
@@ -102,6 +136,8 @@ int main(void)
 	for (int lost = 0; lost <= 3; lost += 3)
 		for (int destroy = 0; destroy < 2; destroy++)
 			cancel_a_read(lost, destroy != 0);
-	used_again();
+	used_again(false);
+	used_again(true);
+	workers_of_a_network();
 	return 0;
 }
