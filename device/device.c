@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/device.c - devices: drivers opened once, a failure remembered, devices interned, and
- * whose process they are.  memory.c, stream.c and work.c check that, and arguments, before
- * they call a backend. */
+/* device/device.c - devices: drivers opened once, devices interned, and whose process they are.
+ * memory.c, stream.c and work.c check that, and arguments, before they call a backend. */
 #include "config.h"
 
 #include "device/device.h"
@@ -25,8 +24,9 @@ struct node {
 
 /* One per api.  `xowner` is set before the lock is taken and `xphase` after
  * all else is final, so that a child of fork never needs the lock to learn that
- * the driver belongs to its parent.  A failure to open is forgotten when the api becomes
- * virtual or ends being so; who reads its text holds the lock. */
+ * the driver belongs to its parent.  A failure to open may have been for want of memory or of
+ * descriptors, and is not for ever: who asks next tries again.  A child of fork, which cannot, is
+ * told what its parent saw. */
 struct api {
 	const char *name;
 	const struct hoist__dev_ops *ops;
@@ -38,7 +38,7 @@ struct api {
 	_Atomic int xvirtual;
 	char architecture[HOIST__ARCHITECTURE_BYTES]; /* lock; of virtual devices, or "" */
 	const char *library;
-	int err; /* PHASE_FAILED: what open said, and its text */
+	int err; /* PHASE_FAILED: what open said last, and its text */
 	char text[HOIST__ERROR_BYTES];
 };
 
@@ -110,7 +110,7 @@ static int open_driver(struct api *api)
 
 static void open_locked(struct api *api, unsigned self)
 {
-	if (atomic_load_explicit(&api->xphase, memory_order_relaxed) != PHASE_UNOPENED)
+	if (atomic_load_explicit(&api->xphase, memory_order_relaxed) == PHASE_OPENED)
 		return;
 	atomic_store(&api->xowner, self);
 	int err = open_driver(api);

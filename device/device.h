@@ -77,8 +77,8 @@ const char *hoist__api_library(enum hoist__api api);
 
 /* How many devices the driver offers, at least 1.
  * Returns: 0; -ENODEV with the reason (also when the driver is present but has
- *   no device); -EINVAL if HOIST_EMULATE is malformed; -ESTALE.  The first
- *   failure is remembered and given again. */
+ *   no device); -EINVAL if HOIST_EMULATE is malformed; -ESTALE.  After
+ *   a failure the next call looks again. */
 int hoist__dev_count(enum hoist__api api, int *ret);
 
 /* Returns: 0; -ENODEV; -EINVAL if @ordinal is not below the count (the text
