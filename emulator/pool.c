@@ -276,6 +276,13 @@ int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
 	}
 	if (result == EMU_SUCCESS)
 		result = free_block(block, stream);
+	/* A driver has what a free takes since the allocation: here the host waits for it instead.
+	 */
+	if (result == EMU_OUT_OF_MEMORY) {
+		(void)hoist__emu_stream_drain(stream);
+		result = hoist__emu_pool_free_now(block);
+		hoist__emu.count.live_allocations--;
+	}
 	hoist__emu_unlock();
 	return result;
 }

@@ -13,13 +13,13 @@
 
 #include "base/checked.h"
 
-/* MS_ASYNC writes nothing back: it
- * only walks the mappings, and fails where one is missing. */
+/* MS_ASYNC writes nothing back: it only walks the mappings, and fails with ENOMEM where one is
+ * missing; otherwise it has nothing to say. */
 bool hoist__emu_is_mapped(uintptr_t address, size_t bytes)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t first = address & ~(page - 1);
-	return msync((void *)first, address - first + bytes, MS_ASYNC) == 0;
+	return msync((void *)first, address - first + bytes, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
 /* [locked] */
