@@ -22,10 +22,16 @@ struct place {
 	char text[PATH_MAX];
 };
 
-static bool is_own_folder(const char *path)
+/* 1, 0; or what the system says that may say something else the next time: then another folder
+ * would be another cache. */
+static int is_own_folder(const char *path)
 {
 	struct stat status;
-	return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
+	if (stat(path, &status) == 0)
+		return S_ISDIR(status.st_mode) && status.st_uid == geteuid();
+	if (errno == ENOMEM || errno == EIO || errno == EINTR)
+		return hoist__fail_errno(-errno, "looking for the cache's folder in %s", path);
+	return 0;
 }
 
 /* Where it is to be.  $XDG_RUNTIME_DIR of another user (sudo keeps it) is passed over. */
@@ -35,10 +41,15 @@ static int choose(struct place *ret)
 	char usual[64];
 	int n;
 	(void)snprintf(usual, sizeof usual, "/run/user/%u", (unsigned)geteuid());
-	if (given != NULL && given[0] == '/' && is_own_folder(given))
+	int own = given != NULL && given[0] == '/' ? is_own_folder(given) : 0;
+	if (own == 0) {
+		given = usual;
+		own = is_own_folder(usual);
+	}
+	if (own < 0)
+		return own;
+	if (own > 0)
 		n = snprintf(ret->text, sizeof ret->text, "%s/hoist", given);
-	else if (is_own_folder(usual))
-		n = snprintf(ret->text, sizeof ret->text, "%s/hoist", usual);
 	else
 		n = snprintf(ret->text, sizeof ret->text, "/tmp/hoist-%u", (unsigned)geteuid());
 	if (n < 0 || (size_t)n >= sizeof ret->text)

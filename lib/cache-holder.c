@@ -280,8 +280,9 @@ static void run(struct holder *holder)
 		polled[n] =
 			(struct pollfd){n < holder->most_peers ? holder->listener : -1, POLLIN, 0};
 		int ready = poll(polled, n + 1, timeout_of(holder));
+		/* The system is out of memory: no reason to let go of the images. */
 		if (ready < 0 && errno != EINTR)
-			return;
+			(void)usleep(10000);
 		uint64_t now = hoist__now_ns();
 		for (size_t i = n; i-- > 0;) {
 			struct peer *peer = &holder->peers[i];

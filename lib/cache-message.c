@@ -222,8 +222,7 @@ static int exchange(int socket, struct hoist__cache_message *message, int fd, in
 	return err;
 }
 
-/* Only a PUT is not asked again by itself: the holder may have ended after it took it. */
-int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd)
+static int ask_once(struct hoist__cache_message *message, int fd, int *ret_fd)
 {
 	int folder = -1;
 	int socket = -1;
@@ -236,5 +235,19 @@ int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd)
 		(void)close(socket);
 	}
 	(void)close(folder);
+	return err;
+}
+
+/* A holder that closed the connection has ended, or could not serve this one (no memory, no
+ * descriptor): asked again, it answers, or is not there.  Only a PUT is not asked again by itself:
+ * it may have been taken. */
+int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd)
+{
+	int err = -EPIPE;
+	for (int tries = 0; tries < HOIST__CACHE_TRIES && err == -EPIPE; tries++) {
+		err = ask_once(message, fd, ret_fd);
+		if (message->op == HOIST__CACHE_PUT)
+			break;
+	}
 	return err;
 }

@@ -56,6 +56,7 @@ int hoist__cache_path(const char *path, char **ret);
 
 #define HOIST__CACHE_VERSION 1u
 #define HOIST__CACHE_PATH_BYTES 4096
+#define HOIST__CACHE_TRIES 4 /* of who was hung up on */
 
 enum hoist__cache_op {
 	HOIST__CACHE_PUT = 1, /* takes fd; path and figures */

@@ -415,13 +415,14 @@ static void answer(int to, enum answer how)
 
 static void serve_falsely(int listener)
 {
-	for (int how = 0; how < N_ANSWERS; how++) {
-		int to = accept(listener, NULL, NULL);
-		if (to < 0)
-			_exit(1);
-		answer(to, (enum answer)how);
-		close(to);
-	}
+	for (int how = 0; how < N_ANSWERS; how++)
+		for (int n = how == HANG_UP ? HOIST__CACHE_TRIES : 1; n > 0; n--) {
+			int to = accept(listener, NULL, NULL);
+			if (to < 0)
+				_exit(1);
+			answer(to, (enum answer)how);
+			close(to);
+		}
 	_exit(0);
 }
 
