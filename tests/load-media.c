@@ -43,21 +43,24 @@ static size_t bytes_of(size_t tensor)
 /* No two pages are alike, so that one can be found on a disk by what it holds. */
 void media_fill(unsigned char *to, size_t n, unsigned seed, size_t tensor, size_t from)
 {
-	for (size_t i = 0; i < n; i++) {
-		uint64_t word = (from + i) / 8 + ((uint64_t)tensor << 40) + ((uint64_t)seed << 48);
+	for (size_t at = from, end = from + n; at < end;) {
+		uint64_t word = at / 8 + ((uint64_t)tensor << 40) + ((uint64_t)seed << 48);
 		word *= UINT64_C(0x9e3779b97f4a7c15);
 		word ^= word >> 29;
-		to[i] = (unsigned char)(word >> ((from + i) % 8 * 8));
+		size_t bytes = 8 - at % 8 < end - at ? 8 - at % 8 : end - at;
+		memcpy(to + (at - from), (const unsigned char *)&word + at % 8, bytes);
+		at += bytes;
 	}
 }
 
-void media_make(const char *path, unsigned seed)
+int media_save(const char *path, unsigned seed, hoist_save_options *options)
 {
-	const hoist_save_options options = {.size = sizeof options, .flags = HOIST_SAVE_DIGEST};
+	options->size = sizeof *options;
+	options->flags |= HOIST_SAVE_DIGEST;
 	hoist_device *cpu;
 	hoist_save *save;
 	CHECK(hoist_device_open("cpu", &cpu) == 0);
-	CHECK(hoist_save_create(path, &options, &save) == 0);
+	CHECK(hoist_save_create(path, options, &save) == 0);
 	for (size_t i = 0; i < MEDIA_TENSORS; i++) {
 		hoist_buffer *buffer;
 		CHECK(hoist_buffer_create(cpu, HOIST_U8, media_tensors[i].rank,
@@ -66,9 +69,18 @@ void media_make(const char *path, unsigned seed)
 		CHECK(hoist_save_add(save, media_tensors[i].name, buffer) == 0);
 		hoist_buffer_unref(buffer);
 	}
-	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
+	int err = hoist_save_start(save);
+	if (err == 0)
+		err = hoist_save_wait(save);
 	hoist_save_destroy(save);
 	hoist_device_unref(cpu);
+	return err;
+}
+
+void media_make(const char *path, unsigned seed)
+{
+	hoist_save_options options = {0};
+	CHECK(media_save(path, seed, &options) == 0);
 }
 
 uint64_t media_place(const char *path, const char *tensor, uint64_t at)
@@ -144,47 +156,58 @@ static hoist_load_options options_of(const struct media_way *way, const struct m
 	return o;
 }
 
-/* Element @i of a slice of columns, or of all. */
-static size_t source_of(const struct media_tensor *t, const hoist_load_slice *slice, size_t i)
+/* Rows of @width bytes, which are those from column @begin on of the tensor's. */
+static void compare_rows(const unsigned char *got, size_t bytes, unsigned seed, size_t tensor,
+			 size_t begin, size_t width)
 {
-	if (slice == NULL || strcmp(slice->tensor, t->name) != 0)
-		return i;
-	size_t width = (size_t)(slice->end - slice->begin);
-	return i / width * (size_t)t->shape[1] + (size_t)slice->begin + i % width;
+	size_t stride = width;
+	unsigned char *want = malloc(width);
+	CHECK(want != NULL && bytes % width == 0);
+	if (begin > 0)
+		stride = (size_t)media_tensors[tensor].shape[1];
+	for (size_t row = 0; row < bytes / width; row++) {
+		media_fill(want, width, seed, tensor, row * stride + begin);
+		CHECK(memcmp(got + row * width, want, width) == 0);
+	}
+	free(want);
+}
+
+static void compare_one(hoist_buffer *buffer, const char *name, unsigned seed,
+			const hoist_load_slice *slice)
+{
+	size_t bytes = hoist_buffer_bytes(buffer);
+	size_t t = 0;
+	unsigned char *got = malloc(bytes);
+	hoist_buffer *packed;
+	hoist_device *cpu;
+	while (strcmp(media_tensors[t].name, name) != 0)
+		t++;
+	CHECK(got != NULL && hoist_device_open("cpu", &cpu) == 0);
+	CHECK(hoist_buffer_contiguous(buffer, cpu, &packed) == 0);
+	CHECK(hoist_buffer_read(packed, 0, got, bytes) == 0);
+	if (slice != NULL && strcmp(slice->tensor, name) == 0)
+		compare_rows(got, bytes, seed, t, (size_t)slice->begin,
+			     (size_t)(slice->end - slice->begin));
+	else
+		compare_rows(got, bytes, seed, t, 0, bytes);
+	free(got);
+	hoist_buffer_unref(packed);
+	hoist_device_unref(cpu);
 }
 
 static void compare(hoist_load *load, hoist_checkpoint *checkpoint, unsigned seed,
 		    const struct media_choice *choice)
 {
-	const hoist_load_slice *slice = choice != NULL ? choice->slice : NULL;
 	size_t n = hoist_load_n_tensors(load);
 	CHECK(n > 0);
 	for (size_t i = 0; i < n; i++) {
 		hoist_buffer *buffer;
 		hoist_tensor_info info = {.size = sizeof info};
 		size_t index;
-		size_t t = 0;
 		CHECK(hoist_load_tensor(load, i, &index, &buffer) == 0);
 		CHECK(hoist_checkpoint_tensor(checkpoint, index, &info) == 0);
-		while (strcmp(media_tensors[t].name, info.name) != 0)
-			t++;
-		size_t bytes = hoist_buffer_bytes(buffer);
-		unsigned char *got = malloc(bytes);
-		unsigned char *want = malloc(bytes_of(t));
-		CHECK(got != NULL && want != NULL);
-		hoist_buffer *packed;
-		hoist_device *cpu;
-		CHECK(hoist_device_open("cpu", &cpu) == 0);
-		CHECK(hoist_buffer_contiguous(buffer, cpu, &packed) == 0);
-		CHECK(hoist_buffer_read(packed, 0, got, bytes) == 0);
-		media_fill(want, bytes_of(t), seed, t, 0);
-		for (size_t b = 0; b < bytes; b++)
-			CHECK(got[b] == want[source_of(&media_tensors[t], slice, b)]);
-		free(got);
-		free(want);
-		hoist_buffer_unref(packed);
+		compare_one(buffer, info.name, seed, choice != NULL ? choice->slice : NULL);
 		hoist_buffer_unref(buffer);
-		hoist_device_unref(cpu);
 	}
 }
 
@@ -220,6 +243,45 @@ int media_load(const char *path, unsigned seed, const struct media_way *way,
 	hoist_budget_unref(o.budget);
 	hoist_device_unref(o.device);
 	return err;
+}
+
+#define MAX_SEED 16u
+
+static unsigned seed_of(hoist_load *load, hoist_checkpoint *checkpoint)
+{
+	hoist_buffer *buffer;
+	hoist_tensor_info info = {.size = sizeof info};
+	size_t index;
+	size_t t = 0;
+	unsigned char got[64], want[64];
+	CHECK(hoist_load_tensor(load, 0, &index, &buffer) == 0);
+	CHECK(hoist_checkpoint_tensor(checkpoint, index, &info) == 0);
+	CHECK(hoist_buffer_read(buffer, 0, got, sizeof got) == 0);
+	hoist_buffer_unref(buffer);
+	while (strcmp(media_tensors[t].name, info.name) != 0)
+		t++;
+	unsigned seed = 0;
+	do
+		media_fill(want, sizeof want, ++seed, t, 0);
+	while (seed < MAX_SEED && memcmp(got, want, sizeof got) != 0);
+	return seed;
+}
+
+unsigned media_seed(const char *path)
+{
+	const hoist_load_options o = {.size = sizeof o, .flags = HOIST_LOAD_VERIFY};
+	hoist_checkpoint *checkpoint;
+	hoist_load *load;
+	int err = hoist_checkpoint_open(path, 0, &checkpoint);
+	if (err == -ENOENT)
+		return 0;
+	CHECK(err == 0);
+	CHECK(hoist_load_start(checkpoint, &o, &load) == 0 && hoist_load_wait(load) == 0);
+	unsigned seed = seed_of(load, checkpoint);
+	compare(load, checkpoint, seed, NULL);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	return seed;
 }
 
 /* --- saves --- */
@@ -303,11 +365,10 @@ static void same_counts(const struct hoist_emulator_counters *a,
 	CHECK(b->bad_copies == 0 && b->bad_frees == 0 && b->use_after_free == 0);
 }
 
-void media_same(const struct media_left *before, const char *folder)
+void media_same(const struct media_left *before, const struct media_left *now)
 {
-	struct media_left now = media_look(folder);
-	CHECK(now.n_fds == before->n_fds);
-	CHECK(now.n_maps == before->n_maps);
-	same_counts(&before->cuda, &now.cuda);
-	same_counts(&before->hip, &now.hip);
+	CHECK(now->n_fds == before->n_fds);
+	CHECK(now->n_maps == before->n_maps);
+	same_counts(&before->cuda, &now->cuda);
+	same_counts(&before->hip, &now->hip);
 }

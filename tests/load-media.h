@@ -33,8 +33,12 @@ extern const size_t media_n_ways;
 /* Bytes [@from, @from + @n) of tensor @tensor of the model @seed. */
 void media_fill(unsigned char *to, size_t n, unsigned seed, size_t tensor, size_t from);
 
-/* Writes the model, its digests with it. */
+/* Saves the model, its digests with it, as @options say.  Returns: the save's. */
+int media_save(const char *path, unsigned seed, hoist_save_options *options);
 void media_make(const char *path, unsigned seed);
+
+/* Which model the file is (a part) of: loads and compares all of it.  0: there is no such file. */
+unsigned media_seed(const char *path);
 
 /* Where byte @at of a tensor is in its file. */
 uint64_t media_place(const char *path, const char *tensor, uint64_t at);
@@ -65,6 +69,6 @@ struct media_left {
 	struct hoist_emulator_counters cuda, hip;
 };
 struct media_left media_look(const char *folder);
-void media_same(const struct media_left *before, const char *folder);
+void media_same(const struct media_left *before, const struct media_left *now);
 
 #endif

@@ -235,7 +235,8 @@ int main(void)
 		if (round == 0)
 			before = media_look(support_folder());
 	}
-	media_same(&before, support_folder());
+	struct media_left after = media_look(support_folder());
+	media_same(&before, &after);
 	support_cleanup();
 	return 0;
 }

@@ -1,0 +1,132 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Disks that fail, as the kernel's NVMe driver tells of it: qemu's blkdebug under disks that hold a
+# model, on the sectors in which chosen bytes of chosen tensors lie.  Four disks of one machine:
+#
+#   n0   bytes of files cannot be read        n1   half of it cannot be written to
+#   n2   nothing can be flushed (long form)   n3   slow (long form)
+#
+# A request of many sectors comes as commands of 512 KiB at most, of which one fails: it is torn.
+# The short form is ext4 under Linux 6.1; the long one xfs and other kernels as well.
+set -eu
+form=${HOIST_TEST_FORM:-long}
+here=$(cd "$(dirname "$0")" && pwd)
+PATH=$PATH:/sbin:/usr/sbin
+for tool in mkfs.ext4 mkfs.xfs; do
+	command -v $tool >/dev/null || {
+		echo "there is no $tool (Debian: e2fsprogs, xfsprogs)"
+		exit 77
+	}
+done
+vm_disk=$abs_top_builddir/tests/vm_disk
+cd "$TMPDIR"
+
+# make_disk FS IMAGE FOLDER MIB - an image of a file system that holds the folder's files.
+make_disk() {
+	rm -f "$2"
+	if [ "$1" = ext4 ]; then
+		truncate -s "$4M" "$2"
+		mkfs.ext4 -q -b 4096 -m 0 -d "$3" "$2"
+		return
+	fi
+	{
+		printf '/\n0 0\nd--755 0 0\n'
+		for file in "$3"/*; do
+			echo "$(basename "$file") ---644 0 0 $file"
+		done
+		echo '$'
+	} >"$2.files"
+	truncate -s "$(($4 < 320 ? 320 : $4))M" "$2"
+	mkfs.xfs -q -p "$2.files" "$2"
+}
+
+# rules TYPE ONCE <SECTORS - what blkdebug is told.
+rules() {
+	while read -r sector; do
+		printf '[inject-error]\nevent = "none"\niotype = "%s"\nerrno = "5"\nonce = "%s"\n' \
+			"$1" "$2"
+		[ "$sector" = - ] || printf 'sector = "%s"\n' "$sector"
+	done
+}
+
+# bad_byte FILE BYTE ONCE - of n0.
+bad_byte() {
+	"$vm_disk" sectors n0 "good/$1" "$2" 1 1 >sector
+	rules read "$3" <sector >>n0.rules
+}
+
+debug() {
+	echo "file.driver=blkdebug,file.config=$1.rules,file.image.driver=file,file.image.filename=$1"
+}
+
+# A seed each, so that no page of one file is in another.
+seed=0
+for name in good middle gap rows last header once; do
+	mkdir -p good
+	"$vm_disk" make "good/$name" $seed
+	seed=$((seed + 1))
+done
+mkdir -p old
+"$vm_disk" make old/old.safetensors 1
+
+# boot KERNEL FS - the disks, anew, and the machine; adds to the counts.
+boot() {
+	n_boots=$((n_boots + 1))
+	rm -f n*.rules
+	make_disk "$2" n0 good 80
+	places=
+	for at in middle:100000 gap:2000 rows:1334720 last:1480000; do
+		tensor=${at%:*}
+		place=$("$vm_disk" place "good/$tensor" "$tensor" "${at#*:}")
+		bad_byte "$tensor" "$place" off
+		places="$places $tensor:$place"
+	done
+	bad_byte header 100 off
+	bad_byte once 1000000 on
+	reserved=28
+	[ "$2" = ext4 ] || reserved=290
+	mkdir -p old
+	"$vm_disk" reserve old/reserved $reserved
+	make_disk "$2" n1 old $((reserved + 12))
+	"$vm_disk" sectors n1 old/reserved 0 $((reserved << 20)) 65536 | rules write off >n1.rules
+	rm old/reserved
+	set -- "$@" --disk "0:n0:$(debug n0)" --disk "1:n1:$(debug n1)"
+	nodes=2
+	if [ "$form" = long ]; then
+		make_disk "$2" n2 old 40
+		make_disk "$2" n3 old 40
+		echo - | rules flush off >n2.rules
+		nodes=4
+		set -- "$@" --disk "2:n2:$(debug n2)" --disk "3:n3:file.driver=throttle,file.throttle-group=slow,file.file.driver=file,file.file.filename=n3" \
+			--qemu "-object throttle-group,id=slow,x-bps-read=1500000"
+	fi
+	{
+		echo "form=$form fs=$2 places='$places'"
+		cat "$here/disk-guest.sh"
+	} >script
+	kernel=$1
+	shift 2
+	status=0
+	"$here/boot" --kernel "$kernel" --nodes $nodes --memory $((1024 / nodes)) --limit 900 "$@" \
+		"$abs_top_builddir" script vm_disk hoist >log || status=$?
+	grep -v 'aio failed' log || :
+	[ $status -eq 0 ] || exit $status
+	grep '^counted: ' log >>counts
+}
+
+: >counts
+n_boots=0
+boot 6.1 ext4
+if [ "$form" = long ]; then
+	boot 6.1 xfs
+	boot 6.12 xfs
+	boot 5.10 ext4
+fi
+awk -v boots=$n_boots '
+	{ named += $3; ended += $5; whole += $7 }
+	END {
+		print "figure: disk.named " named " failures that named file, byte and tensor"
+		print "figure: disk.ended " ended " other failures (header, fsync, cancelled) that named the file"
+		print "figure: disk.whole " whole " loads after a failure or beside a bad sector, compared"
+		print "figure: disk.machines " boots " machines with failing NVMe disks"
+	}' counts

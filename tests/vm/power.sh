@@ -1,0 +1,147 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Saves on a disk that loses its power.  A machine saves to a disk until qemu is killed; all that
+# reached the disk, in its order, is in a log that qemu's blklogwrites made.  (The disk is a virtio
+# one: for qemu's NVMe disks a FUA write is like any other, and the log does not tell them apart.)  From that the
+# disk is made again as it may be found if power had gone at any other moment, and looked at: after
+# e2fsck has replayed ext4's journal, and in a second machine, whose kernel replays ext4's or xfs's.
+#
+# What is lost: of what had been written since the last flush that had ended, all, or a random part,
+# down to pages of 4 KiB, in any order; at any moment, also within what the kernel writes itself.  (That
+# qemu is killed alone would lose little: what it was given, it has in the page cache.)
+# What is not lost: writes that had ended before a flush ended, though one that the kernel had not
+# waited for before it flushed might be; whole pages, which are old or new.
+#
+# The file that is saved over is the old one or the new one, whole to the last byte, and the new
+# one once the save has said so; each shard is, too, and an index names nothing that is not there.
+set -eu
+form=${HOIST_TEST_FORM:-long}
+here=$(cd "$(dirname "$0")" && pwd)
+PATH=$PATH:/sbin:/usr/sbin
+for tool in mkfs.ext4 mkfs.xfs e2fsck debugfs; do
+	command -v $tool >/dev/null || {
+		echo "there is no $tool (Debian: e2fsprogs, xfsprogs)"
+		exit 77
+	}
+done
+vm_disk=$abs_top_builddir/tests/vm_disk
+vm_power=$abs_top_builddir/tests/vm_power
+cd "$TMPDIR"
+mark_bytes=4096 # behind the file system
+
+# --- the machine that is killed ---
+
+make_base() {
+	rm -rf base old
+	mkdir old
+	"$vm_disk" make old/model.safetensors 1
+	if [ "$1" = ext4 ]; then
+		truncate -s 48M base
+		mkfs.ext4 -q -b 4096 -m 0 -J size=4 -E lazy_itable_init=0,lazy_journal_init=0 \
+			-d old base
+	else
+		truncate -s 320M base
+		printf '/\n0 0\nd--755 0 0\nmodel.safetensors ---644 0 0 old/model.safetensors\n$\n' >files
+		mkfs.xfs -q -p files base
+	fi
+	truncate -s "+$mark_bytes" base
+}
+
+# record KERNEL FS - base: the disk before; log: what was written to it.
+record() {
+	make_base "$2"
+	cp --sparse=always base n0
+	rm -f log
+	truncate -s 4096 log
+	echo "mkdir -p /mnt/lost && mount -t $2 /dev/vda /mnt/lost &&
+		vm_power run /mnt/lost /dev/vda" >script
+	"$here/boot" --kernel "$1" --nodes 1 --limit 600 --kill-on "power: 6 saves" --module virtio_blk \
+		--qemu "-blockdev driver=raw,node-name=vd,file.driver=blklogwrites,file.log-sector-size=512,file.file.driver=file,file.file.filename=n0,file.log.driver=file,file.log.filename=log
+			-device virtio-blk-pci,drive=vd,bus=pcie.0" \
+		"$abs_top_builddir" script vm_power
+	rm n0
+	"$vm_power" points log >points
+	n_points=$(wc -l <points)
+	echo "power: $1 $2: $n_points moments until it was killed"
+	[ "$n_points" -ge 60 ] || exit 1
+}
+
+# --- what is found ---
+
+# by_e2fsck POINTS - of the ext4, at so many moments.
+by_e2fsck() {
+	i=0
+	while [ $i -lt "$1" ]; do
+		point=$(sed -n $((i * n_points / $1 + 1))p points)
+		how=$((i % 4))
+		mark=$("$vm_power" image log base disk "$point" $how)
+		status=0
+		e2fsck -fp disk >fsck 2>&1 || status=$?
+		[ $status -le 1 ] && e2fsck -fn disk >>fsck 2>&1 || {
+			echo "power: after entry $point ($how), mark $mark: e2fsck: $status"
+			cat fsck
+			exit 1
+		}
+		rm -rf found
+		mkdir found
+		debugfs -R "rdump / found" disk >rdump 2>&1
+		"$vm_power" check found "$mark" >>found-states || {
+			echo "power: after entry $point ($how), mark $mark"
+			ls -lA found
+			exit 1
+		}
+		i=$((i + 1))
+	done
+}
+
+# by_kernel KERNEL FS DISKS - so many of them, one behind the other.
+by_kernel() {
+	rm -f disks marks
+	bytes=$(($(stat -c %s base) / 1048576 * 1048576 + 1048576))
+	i=0
+	while [ $i -lt "$3" ]; do
+		point=$(sed -n $((n_points * (2 * i + 1) / (2 * $3) + 1))p points)
+		mark=$("$vm_power" image log base disk $point $((i % 3 + 1)))
+		dd if=disk of=disks bs=1M seek=$((i * bytes / 1048576)) conv=notrunc,sparse status=none
+		echo "$((i * bytes)) $mark $point" >>marks
+		i=$((i + 1))
+	done
+	truncate -s $(($3 * bytes)) disks
+	{
+		echo "fs=$2"
+		cat "$here/power-guest.sh"
+	} >script
+	"$here/boot" --kernel "$1" --nodes 1 --limit 900 --disk 0:disks --module loop \
+		--file "$TMPDIR/marks:marks" "$abs_top_builddir" script vm_power >guest || {
+		cat guest
+		exit 1
+	}
+	grep '^found: ' guest | sed 's/^found: //' >>found-states
+}
+
+: >found-states
+if [ "$form" = short ]; then
+	record 6.1 ext4
+	by_e2fsck 40
+	by_kernel 6.1 ext4 4
+else
+	for kernel in 6.1 6.12; do
+		record $kernel ext4
+		by_e2fsck 500
+		by_kernel $kernel ext4 12
+		record $kernel xfs
+		by_kernel $kernel xfs 12
+	done
+fi
+awk '
+	{ n[$1]++; if ($2 > 0 && $2 < 3) mixed++ }
+	END {
+		print "figure: power.losses " NR " moments at which power was lost, all survived"
+		print "figure: power.old " n["old"] + 0 " times the old file was there, whole"
+		print "figure: power.new " n["new"] + 0 " times the new one, whole, before the save had told so"
+		print "figure: power.mixed " mixed + 0 " times shards of two saves, each whole"
+		if (n["old"] == 0 || n["new"] == 0) {
+			print "power: both the old file and the new one should have been met"
+			exit 1
+		}
+	}' found-states
