@@ -105,7 +105,7 @@ static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scr
 	return 0;
 }
 
-/* The kernel would not map what was read a moment ago. */
+/* The kernel would not map what was read a moment ago: the file may be shorter now. */
 static int map_failed(struct slice *slice, int err)
 {
 	const struct hoist__ahead_part *part = slice->part;
@@ -114,6 +114,8 @@ static int map_failed(struct slice *slice, int err)
 	if (hoist__file_stat(part->fd, &st) == 0 && S_ISREG(st.st_mode) &&
 	    (uint64_t)st.st_size < offset + slice->bytes)
 		return read_failed(slice, (uint64_t)st.st_size, 0);
+	if (err == EINVAL)
+		return 0; /* unknown to this kernel: a touch maps it */
 	if (err == EFAULT || err == EHWPOISON)
 		err = EIO;
 	slice->failed_at = offset;
@@ -130,8 +132,8 @@ static int map_slice(struct slice *slice)
 	uintptr_t from = hoist__round_down(begin, page);
 	uintptr_t to = hoist__round_up(begin + slice->bytes, page);
 	for (int i = 0; i < MAX_RETRIES; i++) {
-		if (madvise((void *)from, to - from, MADV_POPULATE_READ) == 0 || errno == EINVAL)
-			return 0; /* or unknown to this kernel: a touch maps it */
+		if (madvise((void *)from, to - from, MADV_POPULATE_READ) == 0)
+			return 0;
 		if (errno != EINTR && errno != EAGAIN)
 			return map_failed(slice, errno);
 	}
