@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +22,16 @@ int hoist__check_file_bytes(uint64_t bytes, const char *what)
 			   "%s: it needs %llu bytes, but RLIMIT_FSIZE is %llu; raise it with "
 			   "`ulimit -f`",
 			   what, (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+}
+
+int hoist__fail_memfd(int errnum, const char *what)
+{
+	if (errnum == ENOSYS || errnum == EPERM)
+		return hoist__fail(errnum == ENOSYS ? -ENOTSUP : -EPERM,
+				   "%s: memfd_create is refused (%s); allow it in the container's "
+				   "seccomp profile",
+				   what, strerrorname_np(errnum));
+	return hoist__fail_errno(-errnum, "%s (memfd_create)", what);
 }
 
 /* The kernel sends it to the thread that writes: which does not take it, and puts it away. */

@@ -139,8 +139,7 @@ static int open_memfd(unsigned flags, size_t bytes, int *ret)
 	if (fd < 0 && errno == EINVAL) /* older than the flag */
 		fd = memfd_create("hoist-image", flags);
 	if (fd < 0)
-		return hoist__fail_errno(errno == ENOSYS ? -ENOTSUP : -errno,
-					 "making an image (memfd_create)");
+		return hoist__fail_memfd(errno, "making an image");
 	int err = hoist__check_file_bytes(bytes, "an image");
 	if (err == 0 && ftruncate(fd, (off_t)bytes) < 0) {
 		err = errno == EFBIG || errno == EINVAL ? -ENOMEM : -errno;

@@ -124,7 +124,7 @@ static int check_file_system(hoist_doctor *doctor, const char *path)
 		found ? hoist__doctor_yes(doctor, name, "%s, %s mounted at %s", type, source,
 					  folder)
 		      : hoist__doctor_no(doctor, name,
-					 "mount /proc (and use Linux 5.8 or newer); reading works "
+					 "mount /proc, allow statx (Linux 5.8 or newer); reading works "
 					 "without",
 					 "what holds %s is not known", path);
 	free(line);

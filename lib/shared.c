@@ -72,8 +72,7 @@ static int open_memfd(int *ret)
 	if (fd < 0 && errno == EINVAL) /* older than the flag */
 		fd = memfd_create("hoist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
-		return hoist__fail_errno(errno == ENOSYS ? -ENOTSUP : -errno,
-					 "making memory to be shared (memfd_create)");
+		return hoist__fail_memfd(errno, "making memory to be shared");
 	*ret = fd;
 	return 0;
 }

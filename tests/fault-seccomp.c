@@ -8,6 +8,7 @@
 #include <seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -343,6 +344,31 @@ static bool allow_some(scmp_filter_ctx filter)
 		ok = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
 				      SCMP_A0(SCMP_CMP_EQ, personalities[i])) == 0;
 	return ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0;
+}
+
+/* EPERM, as a list of what is allowed says of what it does not know. */
+bool fault_seccomp_older(void)
+{
+	static const char *const unknown[] = {
+		"cachestat",	   "clone3",	     "close_range",
+		"copy_file_range", "faccessat2",     "fchmodat2",
+		"io_uring_enter",  "io_uring_setup", "io_uring_register",
+		"memfd_create",	   "mlock2",	     "openat2",
+		"pidfd_open",	   "preadv2",	     "pwritev2",
+		"renameat2",	   "statx",	     "userfaultfd",
+	};
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	bool ok = filter != NULL;
+	for (size_t i = 0; ok && i < sizeof unknown / sizeof unknown[0]; i++) {
+		int number = seccomp_syscall_resolve_name(unknown[i]);
+		int err = strcmp(unknown[i], "clone3") == 0 ? ENOSYS : EPERM;
+		if (number >= 0)
+			ok = seccomp_rule_add(filter, SCMP_ACT_ERRNO((unsigned)err), number, 0) ==
+			     0;
+	}
+	ok = ok && seccomp_load(filter) == 0;
+	seccomp_release(filter);
+	return ok;
 }
 
 bool fault_seccomp_docker(void)

@@ -2,6 +2,7 @@
 /* fault_jail WORD... -- PROGRAM [ARGUMENT]... - runs a program where something is missing.
  *
  *     docker          Docker's default seccomp profile, and no capability that Docker drops
+ *     older           a seccomp profile that knows no call of the last ten years: EPERM
  *     sandbox         no io_uring, userfaultfd, mbind ...: ENOSYS, as where the kernel is another
  *     user            as user and group 65531, who owns nothing
  *     memlock=N, nofile=N, as=N, nproc=N, fsize=N, stack=N   resource limits
@@ -135,17 +136,19 @@ static void drop_capabilities(void)
 	require(syscall(SYS_capset, &head, data) == 0, "dropping capabilities");
 }
 
-static void filter_calls(bool docker)
+static void filter_calls(const char *how)
 {
 #ifdef HAVE_SECCOMP
+	bool docker = strcmp(how, "docker") == 0;
 	if (docker)
 		drop_capabilities();
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		skip("this container forbids seccomp filters");
-	if (!(docker ? fault_seccomp_docker() : fault_seccomp_sandbox()))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    !(docker			  ? fault_seccomp_docker()
+	      : strcmp(how, "older") == 0 ? fault_seccomp_older()
+					  : fault_seccomp_sandbox()))
 		skip("this container forbids seccomp filters");
 #else
-	(void)docker;
+	(void)how;
 	(void)drop_capabilities;
 	skip("libseccomp was not there when this was built");
 #endif
@@ -196,8 +199,8 @@ static bool has(char **words, const char *word)
 
 static void check_words(char **words)
 {
-	static const char *const known[] = {"docker", "sandbox", "user",
-					    "noproc", "nodev",	 "readonly"};
+	static const char *const known[] = {"docker", "older", "sandbox", "user",
+					    "noproc", "nodev", "readonly"};
 	for (; *words != NULL; words++) {
 		bool found = strchr(*words, '=') != NULL;
 		for (size_t i = 0; !found && i < sizeof known / sizeof known[0]; i++)
@@ -228,8 +231,10 @@ static void lock_up(char **words)
 	}
 	if (has(words, "user"))
 		become_nobody();
-	if (has(words, "docker") || has(words, "sandbox"))
-		filter_calls(has(words, "docker"));
+	static const char *const filters[] = {"docker", "older", "sandbox"};
+	for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++)
+		if (has(words, filters[i]))
+			filter_calls(filters[i]);
 }
 
 int main(int argc, char **argv)

@@ -179,6 +179,15 @@ if place docker-user docker user nodev; then
 	caches
 	program
 fi
+if place older older; then
+	doctor
+	says 'allow statx'
+	$long && loads && copies
+	does load --io direct "$all"
+	says 'io_uring refused: EPERM'
+	refuses 'allow it in the container' cache add "$all"
+	program --may 'share=allow it in the container'
+fi
 if place sandbox sandbox nodev; then
 	doctor
 	says 'io_uring refused: ENOSYS'
