@@ -121,15 +121,15 @@ ln -s magic.safetensors "$work/twice.safetensors"
 mkdir "$work/folder.safetensors"
 for name in fifo zero magic twice folder; do
 	index_of "$name.safetensors"
-	timeout 20 "$HOIST" ls "$work/model.safetensors.index.json" >"$out" 2>"$err" <"$work/evil.safetensors"
+	timeout 60 "$HOIST" ls "$work/model.safetensors.index.json" >"$out" 2>"$err" <"$work/evil.safetensors"
 	status=$?
 	[ $status -eq 1 ] || fail "$name: exit status $status"
 	refused=$((refused + 1))
 done
 for flags in '' --follow-links; do
-	timeout 20 "$HOIST" ls $flags "$work/fifo.safetensors" >"$out" 2>"$err" </dev/null
+	timeout 60 "$HOIST" ls $flags "$work/fifo.safetensors" >"$out" 2>"$err" </dev/null
 	[ $? -eq 1 ] || fail "a FIFO is no checkpoint"
-	timeout 20 "$HOIST" ls $flags /dev/zero >"$out" 2>"$err" </dev/null
+	timeout 60 "$HOIST" ls $flags /dev/zero >"$out" 2>"$err" </dev/null
 	[ $? -eq 1 ] || fail "/dev/zero is no checkpoint"
 done
 
