@@ -105,6 +105,25 @@ static void die_with_parent(void)
 	CHECK(getppid() == parent);
 }
 
+/* What is made when it is first used, and then kept, is there from the beginning. */
+static void use_all_devices(void)
+{
+	const int64_t shape[] = {1000};
+	for (int d = 0; d < LIB_N_DEVICES; d++) {
+		hoist_buffer *buffer = NULL;
+		hoist_stream *stream = NULL;
+		OK(hoist_device_default_stream(soak_devices[d], &stream));
+		OK(hoist_buffer_create_on(stream, HOIST_I8, 1, shape, HOIST_BUFFER_ZERO, &buffer));
+		OK(hoist_stream_synchronize(stream));
+		if (d != CPU) { /* the stand-ins' memory has a descriptor from then on */
+			hoist_ipc_descriptor descriptor;
+			OK(hoist_ipc_export(buffer, &descriptor, NULL));
+		}
+		hoist_buffer_unref(buffer);
+		hoist_stream_unref(stream);
+	}
+}
+
 int soak_worker(int its_slot, uint64_t its_seed, const char *folder)
 {
 	pthread_t threads[SOAK_BEATS];
@@ -116,6 +135,7 @@ int soak_worker(int its_slot, uint64_t its_seed, const char *folder)
 		.slot = slot, .random = seed, .beat = &board->slots[slot].beats[0]};
 	die_with_parent();
 	lib_open_all(soak_devices);
+	use_all_devices();
 	/* Budgets do not cross processes: each has its part of all. */
 	OK(hoist_budget_create(((size_t)256 << 10) << soak_below(6), &soak_budget));
 	soak_listen();
