@@ -339,10 +339,10 @@ static bool allow_some(scmp_filter_ctx filter)
 	bool ok = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
 				   SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces, 0)) == 0;
 	ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-				    SCMP_A0(SCMP_CMP_NE, AF_VSOCK)) == 0;
+				    SCMP_A0(SCMP_CMP_NE, AF_VSOCK, 0)) == 0;
 	for (size_t i = 0; ok && i < sizeof personalities / sizeof personalities[0]; i++)
 		ok = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
-				      SCMP_A0(SCMP_CMP_EQ, personalities[i])) == 0;
+				      SCMP_A0(SCMP_CMP_EQ, personalities[i], 0)) == 0;
 	return ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0;
 }
 
@@ -401,10 +401,10 @@ bool fault_seccomp_sandbox(void)
 	}
 	for (size_t i = 0; ok && i < sizeof advice / sizeof advice[0]; i++)
 		ok = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EINVAL), SCMP_SYS(madvise), 1,
-				      SCMP_A2(SCMP_CMP_EQ, (uint64_t)advice[i])) == 0;
+				      SCMP_A2(SCMP_CMP_EQ, (uint64_t)advice[i], 0)) == 0;
 	ok = ok &&
 	     seccomp_rule_add(filter, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(preadv2), 1,
-			      SCMP_A5(SCMP_CMP_NE, 0)) == 0 &&
+			      SCMP_A5(SCMP_CMP_NE, 0, 0)) == 0 &&
 	     seccomp_load(filter) == 0;
 	seccomp_release(filter);
 	return ok;
