@@ -120,13 +120,13 @@ static int check_file_system(hoist_doctor *doctor, const char *path)
 	bool found = false;
 	while (mounts != NULL && !found && getline(&line, &room, mounts) > 0)
 		found = take_mount(line, info.stx_mnt_id, &type, &source, &folder);
-	int err =
-		found ? hoist__doctor_yes(doctor, name, "%s, %s mounted at %s", type, source,
-					  folder)
-		      : hoist__doctor_no(doctor, name,
-					 "mount /proc, allow statx (Linux 5.8 or newer); reading works "
-					 "without",
-					 "what holds %s is not known", path);
+	int err = found ? hoist__doctor_yes(doctor, name, "%s, %s mounted at %s", type, source,
+					    folder)
+			: hoist__doctor_no(
+				  doctor, name,
+				  "mount /proc, allow statx (Linux 5.8 or newer); reading works "
+				  "without",
+				  "what holds %s is not known", path);
 	free(line);
 	if (mounts != NULL)
 		(void)fclose(mounts);

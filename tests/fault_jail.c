@@ -160,7 +160,7 @@ static bool limit(const char *word)
 {
 	static const struct {
 		const char *name;
-		int resource;
+		__rlimit_resource_t resource;
 	} limits[] = {
 		{"memlock=", RLIMIT_MEMLOCK}, {"nofile=", RLIMIT_NOFILE}, {"as=", RLIMIT_AS},
 		{"nproc=", RLIMIT_NPROC},     {"fsize=", RLIMIT_FSIZE},	  {"stack=", RLIMIT_STACK},
