@@ -212,8 +212,10 @@ static int step_verify(struct hoist__maker *maker)
 	}
 	size_t n_elsewhere = 0;
 	int elsewhere = -1;
+	/* What moves at this moment (the kernel compacts, balances) says nothing. */
+	size_t n_known = where.n_sampled - where.n_unknown;
 	for (int node = 0; node < HOIST__MAX_NODES; node++) {
-		if (where.per_node[node] == where.n_sampled)
+		if (n_known != 0 && where.per_node[node] == n_known)
 			region->node = node;
 		if (maker->nodes != NULL && !hoist__nodeset_has(maker->nodes, node) &&
 		    where.per_node[node] != 0) {

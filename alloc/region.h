@@ -137,7 +137,8 @@ struct hoist__region {
 	bool pinned;                 /* registered or mlock'ed */
 	size_t piece_bytes;          /* of each registration but the last; `bytes` if there is one,
 	                              * or none */
-	int node;                    /* where every sampled page is; -1: several, or unknown */
+	int node;                    /* where every sampled page is of which the kernel says
+	                              * it; -1: several, or unknown */
 	uint64_t step_ns[HOIST__N_STEPS];
 	/* Why a step took its fallback ("" if it did not): shown by doctor and the debug log. */
 	char step_note[HOIST__N_STEPS][96];

@@ -26,7 +26,8 @@
 static struct tree tree;
 static bool refuse_mbind;
 static bool no_room;	  /* where pages would be moved to */
-static int node_of_pages; /* what move_pages() says */
+static int node_of_pages; /* what move_pages() says, */
+static unsigned n_moving; /* but of so many of four pages nothing */
 
 /* The calls of mbind(). */
 #define MAX_BINDS 8
@@ -85,7 +86,7 @@ long __wrap_move_pages(int pid, unsigned long n, void **pages, const int *nodes,
 {
 	(void)pid, (void)pages, (void)nodes, (void)flags;
 	for (unsigned long i = 0; i < n; i++)
-		status[i] = node_of_pages;
+		status[i] = i % 4 < n_moving ? -EBUSY : node_of_pages;
 	return 0;
 }
 
@@ -226,6 +227,21 @@ Test(alloc_choice, spills_only_where_it_was_allowed_to)
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
 	cr_assert(strstr(hoist__error_text(), "no room: of 469.9 MiB, 399.7 MiB are free") != NULL,
 		  "%s", hoist__error_text());
+}
+
+Test(alloc_choice, knows_its_node_while_the_kernel_moves_pages)
+{
+	use_machine("2-nodes");
+	node_of_pages = 1;
+	n_moving = 3;
+	struct hoist__region_options options = on_nodes(HOIST__POLICY_BIND, 1, 1);
+	struct hoist__region *region = create(&options);
+	cr_assert_eq(region->node, 1);
+	hoist__region_destroy(region);
+	n_moving = 4;
+	region = create(&options);
+	cr_assert_eq(region->node, -1, "nothing is known of any");
+	hoist__region_destroy(region);
 }
 
 /* Who touches what is bound to a full node is killed; who moves something there is told. */

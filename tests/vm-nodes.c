@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define PAGES_AT_ONCE 512
+#define MAX_TRIES 50
 
 /* --- nodes --- */
 
@@ -59,6 +60,20 @@ static void add_status(struct spread *spread, int status)
 		spread->n_unknown++;
 }
 
+/* A page that the kernel moves just now (it compacts, it balances) is nowhere for a moment. */
+static void ask(size_t n, void **pages, int *status)
+{
+	for (int tries = 0; tries < MAX_TRIES; tries++) {
+		bool all = true;
+		CHECK(syscall(SYS_move_pages, 0, n, pages, NULL, status, 0) == 0);
+		for (size_t i = 0; i < n; i++)
+			all = all && status[i] >= 0;
+		if (all)
+			return;
+		(void)usleep(1000);
+	}
+}
+
 static void add_range(struct spread *spread, uintptr_t address, size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -69,7 +84,7 @@ static void add_range(struct spread *spread, uintptr_t address, size_t bytes)
 		size_t n = 0;
 		for (; n < PAGES_AT_ONCE && at < address + bytes; at += page)
 			pages[n++] = (void *)at;
-		CHECK(syscall(SYS_move_pages, 0, n, pages, NULL, status, 0) == 0);
+		ask(n, pages, status);
 		for (size_t i = 0; i < n; i++)
 			add_status(spread, status[i]);
 	}
