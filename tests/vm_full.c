@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -106,6 +107,56 @@ static void strict_fails_rather_than_spills(void)
 	       "of "
 	       "it left; the next failed, nobody was killed\n",
 	       n, n_chunks - n, node_bytes(NODE, "MemFree") >> 20);
+}
+
+/* --- several threads that fill it at once --- */
+
+#define N_FILLERS 4
+
+struct filler {
+	struct hoist__region *regions[MAX_CHUNKS];
+	size_t n;
+	int node; /* where it runs */
+	pthread_t thread;
+};
+
+static void *filler_main(void *arg)
+{
+	struct filler *filler = arg;
+	int err = 0;
+	run_on(filler->node);
+	while (filler->n < MAX_CHUNKS &&
+	       (err = make_region(HOIST__MEMORY_HOST, HOIST__POLICY_BIND, 2 * HOIST__MIB,
+				  &filler->regions[filler->n])) == 0)
+		filler->n++;
+	check_full(err);
+	return NULL;
+}
+
+/* Each sees room that another takes: none of them is killed for that. */
+static void fillers_race(void)
+{
+	static struct filler fillers[N_FILLERS];
+	size_t n_killed = vmstat("oom_kill");
+	size_t n = 0;
+	for (int i = 0; i < N_FILLERS; i++) {
+		fillers[i].node = i % 2;
+		CHECK(pthread_create(&fillers[i].thread, NULL, filler_main, &fillers[i]) == 0);
+	}
+	for (int i = 0; i < N_FILLERS; i++)
+		CHECK(pthread_join(fillers[i].thread, NULL) == 0);
+	CHECK(node_bytes(NODE, "MemFree") < LEFT_MOST);
+	for (int i = 0; i < N_FILLERS; i++)
+		for (; fillers[i].n > 0; n++) {
+			struct hoist__region *region = fillers[i].regions[--fillers[i].n];
+			check_on(region->base, region->bytes, NODE, "strict memory of a race");
+			hoist__region_destroy(region);
+		}
+	CHECK(vmstat("oom_kill") == n_killed);
+	printf("figure: full.race %d threads had %zu times 2 MiB of a node until all failed; "
+	       "nobody "
+	       "was killed\n",
+	       N_FILLERS, n);
 }
 
 /* A resource over it: its first failure's text, and it goes on when there is room again. */
@@ -223,5 +274,6 @@ int main(int argc, char **argv)
 	resources_say_so();
 	preferred_spills_and_says_so();
 	release(0);
+	fillers_race();
 	return 0;
 }
