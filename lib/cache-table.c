@@ -183,13 +183,20 @@ static int check_place(const struct hoist__image_table *table,
 	const struct hoist__image_header *header = table->header;
 	const int64_t *shape = table->dims + tensor->dims;
 	uint64_t elements;
-	int64_t low, high;
+	size_t packed = 0;
+	int64_t low = 0, high = 0;
 	int err = hoist__layout_elements((int)tensor->rank, shape, &elements);
 	if (err == 0 && elements > 0)
 		err = hoist__layout_bounds((hoist_dtype)tensor->dtype, (int)tensor->rank, shape,
 					   shape + tensor->rank, &low, &high);
+	/* With strides of 0 few bytes are more elements than any memory has. */
+	if (err == 0)
+		err = hoist_dtype_bytes((hoist_dtype)tensor->dtype, elements, &packed);
 	if (err < 0 || hoist_dtype_name((hoist_dtype)tensor->dtype) == NULL)
 		return BAD("a tensor's dtype %u, shape and strides are none", tensor->dtype);
+	if (tensor->bytes != (uint64_t)high - (uint64_t)low)
+		return BAD("a tensor of %llu bytes, which its shape and strides do not have",
+			   (unsigned long long)tensor->bytes);
 	if (tensor->offset < header->data_offset || tensor->offset > header->file_bytes)
 		return BAD("a tensor at byte %llu", (unsigned long long)tensor->offset);
 	uint64_t before = tensor->offset - header->data_offset;

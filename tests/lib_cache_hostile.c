@@ -155,6 +155,36 @@ static void run_mutations(void)
 	       taken);
 }
 
+/* What lies within the file, and no buffer can be: with strides of 0, few bytes are any number of
+ * elements.  And bytes that a user would copy, though the tensor has not as many. */
+static void run_claims(void)
+{
+	struct hoist__image_table table;
+	OK(hoist__image_table_check(image_bytes, n_image_bytes, &table));
+	struct hoist__image_tensor *tensor = &table.tensors[0];
+	const struct hoist__image_tensor kept = *tensor;
+	int64_t *dims = table.dims + tensor->dims;
+	int64_t dims_kept[2 * HOIST__MAX_RANK];
+	size_t n = 2 * (size_t)tensor->rank;
+	CHECK(n > 0);
+	memcpy(dims_kept, dims, n * sizeof *dims);
+	for (size_t i = 0; i < n; i++)
+		dims[i] = i < n / 2 ? 1 : 0;
+	tensor->dtype = HOIST_F32;
+	tensor->bytes = 4;
+	OK(hoist__image_table_check(image_bytes, n_image_bytes, &table));
+	dims[0] = INT64_MAX;
+	REFUSED(hoist__image_table_check(image_bytes, n_image_bytes, &table), -EBADMSG,
+		"shape and strides are none");
+	memcpy(dims, dims_kept, n * sizeof *dims);
+	*tensor = kept;
+	tensor->bytes++;
+	REFUSED(hoist__image_table_check(image_bytes, n_image_bytes, &table), -EBADMSG,
+		"shape and strides do not have");
+	*tensor = kept;
+	OK(hoist__image_table_check(image_bytes, n_image_bytes, &table));
+}
+
 /* --- files that are no images --- */
 
 static void refuse_file(int fd, const char *text)
@@ -480,6 +510,7 @@ int main(int argc, char **argv)
 	OK(hoist_cache_add(model, NULL, NULL));
 	int holder = cache_holder();
 	run_mutations();
+	run_claims();
 	run_files();
 	run_messages(holder);
 	run_silent(holder);
