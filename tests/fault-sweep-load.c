@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/* Scenarios: loads of every kind, and copies. */
+#include "config.h"
+
+#include "tests/fault-sweep.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- a load --- */
+
+struct load_case {
+	const char *file;
+	const char *on; /* NULL: the CPU */
+	const char *replica;
+	hoist_load_options options;
+	int (*look)(hoist_load *load); /* NULL: all tensors, all bytes */
+};
+
+static int whole(hoist_load *load);
+
+static int start(const struct load_case *c, hoist_device *const devices[2], hoist_load **ret)
+{
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load_options o = c->options;
+	o.size = sizeof o;
+	o.budget = sweep_budget;
+	o.chunk_bytes = 64 << 10;
+	o.device = devices[0];
+	if (devices[1] != NULL) {
+		o.replicas = &devices[1];
+		o.n_replicas = 1;
+	}
+	int err = hoist_checkpoint_open(sweep_path(c->file), 0, &checkpoint);
+	if (err == 0)
+		err = hoist_load_start(checkpoint, &o, ret);
+	else if (checkpoint != NULL)
+		sweep_wrong("a checkpoint that could not be opened is given");
+	hoist_checkpoint_close(checkpoint);
+	return err;
+}
+
+static int load(const struct load_case *c)
+{
+	hoist_device *devices[2] = {NULL, NULL};
+	hoist_load *it = NULL;
+	int err = 0;
+	if (c->on != NULL)
+		err = hoist_device_open(c->on, &devices[0]);
+	if (err == 0 && c->replica != NULL)
+		err = hoist_device_open(c->replica, &devices[1]);
+	if (err == 0)
+		err = start(c, devices, &it);
+	if (err != 0 && it != NULL)
+		sweep_wrong("a load that could not be started is given");
+	if (err == 0)
+		err = hoist_load_wait(it);
+	if (err == 0)
+		err = (c->look != NULL ? c->look : whole)(it);
+	hoist_load_destroy(it);
+	hoist_device_unref(devices[1]);
+	hoist_device_unref(devices[0]);
+	return err;
+}
+
+static int whole(hoist_load *it)
+{
+	int err = 0;
+	if (hoist_load_n_tensors(it) != SWEEP_N_TENSORS)
+		sweep_wrong("%zu tensors", hoist_load_n_tensors(it));
+	for (size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i++) {
+		hoist_buffer *buffer = NULL;
+		size_t tensor = 0;
+		err = hoist_load_tensor(it, i, &tensor, &buffer);
+		if (err == 0)
+			err = sweep_compare(buffer, tensor, 0);
+		hoist_buffer_unref(buffer);
+	}
+	return err;
+}
+
+#define LOAD(name, ...)                                                                            \
+	static int name(void)                                                                      \
+	{                                                                                          \
+		static const struct load_case c = {__VA_ARGS__};                                   \
+		return load(&c);                                                                   \
+	}
+
+LOAD(to_host, .file = "m.safetensors")
+LOAD(to_host_threads, .file = "m.safetensors", .options = {.engine = HOIST_ENGINE_THREADS})
+LOAD(to_host_cached, .file = "m.safetensors",
+     .options = {.io = HOIST_IO_CACHED, .flags = HOIST_LOAD_DROP_CACHE})
+LOAD(to_cuda, .file = "m.safetensors", .on = "cuda:0")
+LOAD(to_hip_threads, .file = "m.safetensors", .on = "hip:0",
+     .options = {.engine = HOIST_ENGINE_THREADS})
+LOAD(shards, .file = "shards", .options = {.flags = HOIST_LOAD_DIGEST})
+LOAD(shards_to_cuda, .file = "shards", .on = "cuda:0",
+     .options = {.flags = HOIST_LOAD_CALLER_DRIVEN})
+
+/* --- replicas --- */
+
+static int look_at_replicas(hoist_load *it)
+{
+	int err = whole(it);
+	for (size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i++) {
+		hoist_buffer *buffer = NULL;
+		err = hoist_load_replica(it, 0, i, &buffer);
+		if (err == 0)
+			err = sweep_compare(buffer, i, 0);
+		hoist_buffer_unref(buffer);
+	}
+	return err;
+}
+
+LOAD(to_replicas, .file = "m.safetensors", .on = "cuda:0", .replica = "cuda:1",
+     .look = look_at_replicas)
+
+/* --- parts --- */
+
+static int compare_bytes(hoist_buffer *buffer, const void *want, size_t bytes)
+{
+	static unsigned char got[SWEEP_MOST_BYTES];
+	if (hoist_buffer_bytes(buffer) != bytes) {
+		sweep_wrong("%zu bytes, not %zu", hoist_buffer_bytes(buffer), bytes);
+		return 0;
+	}
+	int err = hoist_buffer_copy_out(buffer, got, bytes);
+	if (err == 0 && memcmp(got, want, bytes) != 0)
+		sweep_wrong("a part has the wrong bytes");
+	return err;
+}
+
+#define CUT_BEGIN 150
+#define CUT_END 900
+
+static int look_at_parts(hoist_load *it)
+{
+	static unsigned char all[SWEEP_MOST_BYTES];
+	static unsigned char cut[SWEEP_MOST_BYTES];
+	const size_t wide = CUT_END - CUT_BEGIN;
+	hoist_buffer *buffer = NULL;
+	sweep_fill(0, 0, all);
+	for (size_t row = 0; row < SWEEP_ROWS; row++)
+		memcpy(cut + row * wide, all + row * SWEEP_COLUMNS + CUT_BEGIN, wide);
+	int err = hoist_load_buffer(it, "a", &buffer);
+	if (err == 0)
+		err = compare_bytes(buffer, cut, SWEEP_ROWS * wide);
+	hoist_buffer_unref(buffer);
+	buffer = NULL;
+	if (err == 0)
+		err = hoist_load_buffer(it, "e", &buffer);
+	sweep_fill(4, 0, all);
+	if (err == 0)
+		err = compare_bytes(buffer, all + 7, 50000 - 7);
+	hoist_buffer_unref(buffer);
+	return err;
+}
+
+static const hoist_load_slice parts[] = {
+	{.tensor = "a", .axis = 1, .begin = CUT_BEGIN, .end = CUT_END},
+	{.tensor = "e", .axis = 0, .begin = 7, .end = 50000},
+};
+#define PARTS .slices = parts, .n_slices = 2
+
+LOAD(parts_to_host, .file = "m.safetensors", .look = look_at_parts, .options = {PARTS})
+LOAD(parts_to_cuda, .file = "m.safetensors", .on = "cuda:0", .look = look_at_parts,
+     .options = {PARTS, .engine = HOIST_ENGINE_THREADS})
+
+/* --- one by name; other types --- */
+
+/* Of a half that is positive and finite. */
+static float float_of(const unsigned char *bytes)
+{
+	uint16_t half;
+	float single;
+	memcpy(&half, bytes, 2);
+	unsigned exponent = half >> 10;
+	unsigned fraction = half & 0x3ffu;
+	if (exponent == 0)
+		return (float)fraction * 0x1p-24f;
+	uint32_t bits = (exponent + 112) << 23 | fraction << 13;
+	memcpy(&single, &bits, 4);
+	return single;
+}
+
+static int look_at_floats(hoist_load *it)
+{
+	static unsigned char halves[SWEEP_MOST_BYTES];
+	static unsigned char floats[2 * SWEEP_MOST_BYTES];
+	hoist_buffer *buffer = NULL;
+	sweep_fill(3, 0, halves);
+	int err = hoist_load_buffer(it, "d", &buffer);
+	if (err == 0 && hoist_buffer_bytes(buffer) != 2 * sweep_bytes(3))
+		sweep_wrong("not converted");
+	else if (err == 0)
+		err = hoist_buffer_copy_out(buffer, floats, 2 * sweep_bytes(3));
+	for (size_t i = 0; err == 0 && i < sweep_bytes(3) / 2; i++) {
+		float single;
+		memcpy(&single, floats + 4 * i, 4);
+		if (single != float_of(halves + 2 * i)) {
+			sweep_wrong("element %zu is not what it was", i);
+			break;
+		}
+	}
+	hoist_buffer_unref(buffer);
+	return err;
+}
+
+static const char *const one[] = {"d"};
+
+LOAD(floats_to_hip, .file = "m.safetensors", .on = "hip:0", .look = look_at_floats,
+     .options = {.dtype = HOIST_F32, .tensors = one, .n_tensors = 1})
+
+static int look_at_gguf(hoist_load *it)
+{
+	static unsigned char want[SWEEP_MOST_BYTES];
+	hoist_buffer *buffer = NULL;
+	sweep_fill(0, 0, want);
+	int err = hoist_load_buffer(it, "a", &buffer);
+	if (err == 0)
+		err = compare_bytes(buffer, want, sweep_bytes(0));
+	hoist_buffer_unref(buffer);
+	return err;
+}
+
+LOAD(gguf, .file = "m.gguf", .on = "cuda:0", .look = look_at_gguf)
+
+/* --- maps: what fails when they are touched is a signal --- */
+
+static sigjmp_buf touched;
+
+static void on_bus(int signal)
+{
+	(void)signal;
+	siglongjmp(touched, 1);
+}
+
+/* The load then says what it was: of lazy memory, else it was the page's own. */
+static int touch(hoist_load *it)
+{
+	struct sigaction old;
+	const struct sigaction catch = {.sa_handler = on_bus};
+	(void)sigaction(SIGBUS, &catch, &old);
+	hoist_buffer *buffer = NULL;
+	volatile int err = 0;
+	for (volatile size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i = i + 1) {
+		size_t tensor = 0;
+		err = hoist_load_tensor(it, i, &tensor, &buffer);
+		if (err != 0)
+			break;
+		if (sigsetjmp(touched, 1) == 0) {
+			err = sweep_compare(buffer, tensor, 0);
+		} else {
+			hoist_buffer *none = NULL;
+			err = hoist_load_tensor(it, i, &tensor, &none);
+			if (err == 0)
+				sweep_wrong("a page was SIGBUS, and the load does not know of it");
+			hoist_buffer_unref(none);
+		}
+		hoist_buffer_unref(buffer);
+		buffer = NULL;
+	}
+	(void)sigaction(SIGBUS, &old, NULL);
+	return err;
+}
+
+LOAD(map, .file = "m.safetensors", .look = touch,
+     .options = {.io = HOIST_IO_MAP, .map = HOIST_MAP_READ_ONLY})
+LOAD(map_shards, .file = "shards", .look = touch,
+     .options = {.io = HOIST_IO_MAP, .flags = HOIST_LOAD_POPULATE})
+LOAD(lazy, .file = "m.safetensors", .look = touch, .options = {.io = HOIST_IO_LAZY})
+LOAD(lazy_filled, .file = "m.safetensors", .look = touch,
+     .options = {.io = HOIST_IO_LAZY, .flags = HOIST_LOAD_POPULATE})
+
+/* --- copies --- */
+
+static int64_t shape[2];
+
+static int make(const char *spec, hoist_buffer **ret)
+{
+	hoist_device *device = NULL;
+	int err = hoist_device_open(spec, &device);
+	if (err == 0)
+		err = hoist_buffer_create(device, HOIST_U8, 2, shape, 0, ret);
+	hoist_device_unref(device);
+	return err;
+}
+
+/* Host to device to device to another API's, every second column from the last to the first, and
+ * back. */
+static int copy_strided(hoist_buffer *from, hoist_device *to, hoist_buffer **ret)
+{
+	const hoist_slice slices[] = {HOIST_ALL, HOIST_STEP(SWEEP_COLUMNS - 1, HOIST_NONE, -2)};
+	hoist_buffer *view = NULL;
+	int err = hoist_buffer_slice(from, 2, slices, &view);
+	if (err == 0)
+		err = hoist_buffer_copy(view, to, ret);
+	hoist_buffer_unref(view);
+	return err;
+}
+
+static int copy_all(hoist_buffer *const buffers[4], hoist_device *cpu, const unsigned char *all)
+{
+	static unsigned char cut[SWEEP_MOST_BYTES];
+	hoist_buffer *back = NULL;
+	hoist_buffer *const dsts[] = {buffers[2], buffers[3]};
+	hoist_buffer *const srcs[] = {buffers[1], buffers[1]};
+	const uint32_t filler = 0x01020304;
+	int err = hoist_buffer_copy_in(buffers[0], all, sweep_bytes(0));
+	for (int i = 1; err == 0 && i < 4; i++)
+		err = hoist_buffer_fill(buffers[i], &filler, sizeof filler);
+	if (err == 0)
+		err = hoist_buffer_copy_into(buffers[1], buffers[0]);
+	if (err == 0)
+		err = hoist_buffer_copy_batch(2, dsts, srcs, NULL);
+	for (int i = 1; err == 0 && i < 4; i++)
+		err = compare_bytes(buffers[i], all, sweep_bytes(0));
+	for (size_t i = 0; i < sweep_bytes(0) / 2; i++) {
+		size_t row = i / (SWEEP_COLUMNS / 2);
+		size_t column = SWEEP_COLUMNS - 1 - i % (SWEEP_COLUMNS / 2) * 2;
+		cut[i] = all[row * SWEEP_COLUMNS + column];
+	}
+	if (err == 0)
+		err = copy_strided(buffers[2], cpu, &back);
+	if (err == 0)
+		err = compare_bytes(back, cut, sweep_bytes(0) / 2);
+	hoist_buffer_unref(back);
+	return err;
+}
+
+static int copies(void)
+{
+	static unsigned char all[SWEEP_MOST_BYTES];
+	static const char *const specs[] = {"cpu", "cuda:0", "cuda:1", "hip:0"};
+	hoist_buffer *buffers[4] = {NULL};
+	hoist_device *cpu = NULL;
+	int err = hoist_device_open("cpu", &cpu);
+	sweep_fill(0, 0, all);
+	(void)sweep_shape(0, shape);
+	for (int i = 0; err == 0 && i < 4; i++)
+		err = make(specs[i], &buffers[i]);
+	if (err == 0)
+		err = copy_all(buffers, cpu, all);
+	for (int i = 0; i < 4; i++)
+		hoist_buffer_unref(buffers[i]);
+	hoist_device_unref(cpu);
+	return err;
+}
+
+static void nothing_to_check(int err)
+{
+	(void)err;
+}
+
+#define S(name, api, run)                                                                          \
+	{                                                                                          \
+		name, api, NULL, run, nothing_to_check, NULL, false                                \
+	}
+
+const struct sweep_scenario sweep_loads[] = {
+	S("load-host", NULL, to_host),
+	S("load-host-threads", NULL, to_host_threads),
+	S("load-host-cached", NULL, to_host_cached),
+	S("load-cuda", "cuda", to_cuda),
+	S("load-hip-threads", "hip", to_hip_threads),
+	S("load-replicas", "cuda", to_replicas),
+	S("load-shards", NULL, shards),
+	S("load-shards-cuda", "cuda", shards_to_cuda),
+	S("load-parts", NULL, parts_to_host),
+	S("load-parts-cuda", "cuda", parts_to_cuda),
+	S("load-floats", "hip", floats_to_hip),
+	S("load-gguf", "cuda", gguf),
+	S("load-map", NULL, map),
+	S("load-map-shards", NULL, map_shards),
+	S("load-lazy", NULL, lazy),
+	S("load-lazy-filled", NULL, lazy_filled),
+	S("copy", "cuda", copies),
+	{NULL, NULL, NULL, NULL, NULL, NULL, false},
+};

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+/* The failure sweep: of each public scenario (load, save, copy, IPC, cache), every system call,
+ * every allocation and every driver call fails once, in each way that it can.  After each: the
+ * error has a text, or what was to come of it is right; no descriptor, thread, mapping, block,
+ * locked page, name in the folder, handle of a driver's, budgeted byte or process is left; and the
+ * next run works.
+ *
+ * Two ways: one process that goes on (what is made once is there), and, "cold", a process for each
+ * call (it is made while the call fails).  What io_uring completes is no system call, nor is what a
+ * page fault reads: tests/io_faults.c spoils the former.
+ *
+ * Long form: every call, and in the process that goes on in every way.  Short form
+ * (HOIST_TEST_FORM): some calls of each, in one way, chosen by HOIST_TEST_SEED, which is shown;
+ * HOIST_TEST_SHOTS says how many.
+ * HOIST_TEST_SWEEP=SCENARIO[:[cold-]KIND[:CALL[:WAY]]]: that alone, as a report names it.
+ * Exit: 0, 1, 77. */
+#include "config.h"
+
+#include "tests/fault-sweep.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/load-support.h"
+#include "tests/pass-fd.h"
+#include "tests/under-tsan.h"
+
+#define HANG_SECONDS 30
+#define MOST_CALLS 20000
+
+static bool is_long;
+static unsigned seed;
+static long n_scenarios;
+static long n_calls[SWEEP_N_KINDS];
+static long n_shots; /* 0: as few as suits */
+
+/* --- a process that does not go on --- */
+
+static void show_file(const char *what, long pid, long tid)
+{
+	char path[128];
+	char text[512];
+	(void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/%s", pid, tid, what);
+	FILE *file = fopen(path, "r");
+	if (file == NULL)
+		return;
+	if (fgets(text, sizeof text, file) != NULL)
+		printf("    %s: %s%s", what, text, strchr(text, '\n') != NULL ? "" : "\n");
+	(void)fclose(file);
+}
+
+static void show_threads(pid_t pid)
+{
+	char text[128];
+	(void)snprintf(text, sizeof text, "/proc/%d/task", (int)pid);
+	DIR *folder = opendir(text);
+	struct dirent *entry;
+	while (folder != NULL && (entry = readdir(folder)) != NULL) {
+		long tid = strtol(entry->d_name, NULL, 10);
+		if (tid <= 0)
+			continue;
+		printf("  thread %ld:\n", tid);
+		show_file("comm", pid, tid);
+		show_file("syscall", pid, tid);
+		show_file("wchan", pid, tid);
+	}
+	if (folder != NULL)
+		(void)closedir(folder);
+	(void)fflush(stdout);
+	(void)snprintf(text, sizeof text,
+		       "gdb -q -batch -p %d -ex 'thread apply all bt 16' 2>&1 </dev/null | "
+		       "grep -E '^(Thread|#)'",
+		       (int)pid);
+	(void)!system(text);
+}
+
+/* --- one process --- */
+
+static const char *const kinds[] = {"calls", "memory", "driver", "async"};
+
+static void describe(const struct sweep_job *job, const char *what)
+{
+	int nr = atomic_load(&sweep->nr);
+	atomic_fetch_add(&sweep->n_wrong, 1);
+	printf("%s:%s%s:%ld:%u (%s %s): %s\n", job->scenario->name, job->cold ? "cold-" : "",
+	       kinds[job->kind], atomic_load(&sweep->n), atomic_load(&sweep->way),
+	       nr >= 0 ? sweep_call_name(nr) : "no system call",
+	       nr >= 0 ? strerrorname_np(atomic_load(&sweep->err)) : "", what);
+}
+
+static double now(void)
+{
+	struct timespec t;
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Answers until @child has ended; gives its status. */
+static int attend(const struct sweep_job *job, pid_t child, int listener)
+{
+	struct pollfd waits[2] = {{.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN},
+				  {.fd = listener, .events = POLLIN}};
+	unsigned long beats = 0;
+	double since = now();
+	int status = 0;
+	while (true) {
+		int n = poll(waits, 2, 1000);
+		if (n > 0 && (waits[1].revents & POLLIN) != 0)
+			sweep_answer(listener, child);
+		else if (n > 0 && (waits[1].revents & POLLHUP) != 0)
+			waits[1].fd = -1;
+		else if (n > 0 && waits[0].revents != 0)
+			break;
+		if (beats != atomic_load(&sweep->beats)) {
+			beats = atomic_load(&sweep->beats);
+			since = now();
+		} else if (now() - since > HANG_SECONDS) {
+			describe(job, "it does not go on");
+			show_threads(child);
+			(void)kill(child, SIGKILL);
+			since = now();
+		}
+	}
+	(void)close(waits[0].fd);
+	if (waitpid(child, &status, 0) != child)
+		sweep_die("waitpid");
+	return status;
+}
+
+/* What it started goes with it. */
+static void end_orphans(const struct sweep_job *job)
+{
+	char text[256] = "";
+	FILE *file = fopen("/proc/thread-self/children", "r");
+	if (file != NULL) {
+		(void)!fgets(text, sizeof text, file);
+		(void)fclose(file);
+	}
+	char *at = text;
+	long pid;
+	while ((pid = strtol(at, &at, 10)) > 0) {
+		describe(job, "a process is left");
+		(void)kill((pid_t)pid, SIGKILL);
+		(void)waitpid((pid_t)pid, NULL, 0);
+	}
+}
+
+/* Returns false if the process did not end as it should. */
+static bool run_job(const struct sweep_job *job)
+{
+	int sockets[2];
+	int listener = -1;
+	(void)fflush(stdout);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0)
+		sweep_die("socketpair");
+	pid_t child = fork();
+	if (child < 0)
+		sweep_die("fork");
+	if (child == 0) {
+		close(sockets[0]);
+		if (job->kind == SWEEP_CALLS && sweep_filter(sockets[1]) < 0)
+			_exit(78);
+		close(sockets[1]);
+		sweep_child(job);
+	}
+	close(sockets[1]);
+	if (job->kind == SWEEP_CALLS)
+		listener = take_fd(sockets[0]);
+	close(sockets[0]);
+	int status = attend(job, child, listener);
+	end_orphans(job);
+	if (listener >= 0)
+		close(listener);
+	if (status == 0)
+		return true;
+	char text[64];
+	(void)snprintf(text, sizeof text, "the process ended with status 0x%x", (unsigned)status);
+	describe(job, text);
+	return false;
+}
+
+/* --- one scenario, one kind --- */
+
+static void begin(void)
+{
+	atomic_store(&sweep->total, 0);
+	atomic_store(&sweep->ended, false);
+	atomic_store(&sweep->nr, -1);
+	atomic_store(&sweep->unknown, -1);
+	atomic_store(&sweep->armed, false);
+	atomic_store(&sweep->memory, false);
+	sweep->wrong[0] = '\0';
+	sweep->has_idle = false;
+}
+
+static void sweep_warm(struct sweep_job job)
+{
+	begin();
+	for (int tries = 0; tries < 6 && !run_job(&job); tries++) {
+		/* It goes on behind the call that ended it. */
+		if (job.way >= 0 || !sweep->has_idle)
+			break;
+		if (job.stride == 0)
+			job.stride = atomic_load(&sweep->total) / job.shots + 1;
+		job.first = atomic_load(&sweep->n) + job.stride;
+		sweep->has_idle = false;
+	}
+}
+
+static void sweep_cold(struct sweep_job job)
+{
+	begin();
+	long first = job.first;
+	job.first = 0;
+	if (!run_job(&job))
+		return;
+	long stride = job.stride;
+	if (stride == 0)
+		stride = atomic_load(&sweep->total) / job.shots + 1;
+	job.first = first > 0 ? first : 1 + (long)job.random % stride;
+	unsigned n_failed = 0;
+	while (!atomic_load(&sweep->ended) && n_failed < 6 && job.first < MOST_CALLS) {
+		n_failed += !run_job(&job);
+		if (first > 0)
+			break;
+		job.first += stride;
+		job.random = job.random * 5 + 1;
+	}
+}
+
+/* --- all of them --- */
+
+struct choice {
+	char scenario[64];
+	char kind[32];
+	long call;
+	long way;
+};
+
+static struct choice choice;
+
+static void choose(void)
+{
+	const char *text = getenv("HOIST_TEST_SWEEP");
+	choice.way = -1;
+	if (text != NULL)
+		(void)sscanf(text, "%63[^:]:%31[^:]:%ld:%ld", choice.scenario, choice.kind,
+			     &choice.call, &choice.way);
+}
+
+static void sweep_kind(const struct sweep_scenario *scenario, enum sweep_kind kind, bool cold)
+{
+	char name[32];
+	struct sweep_job job = {
+		.scenario = scenario, .kind = kind, .cold = cold, .way = (int)choice.way};
+	(void)snprintf(name, sizeof name, "%s%s", cold ? "cold-" : "", kinds[kind]);
+	if (choice.kind[0] != '\0' && strcmp(choice.kind, name) != 0)
+		return;
+	job.first = choice.call;
+	if (choice.call > 0 && choice.way < 0)
+		job.way = 0;
+	if (is_long)
+		job.stride = 1;
+	else
+		job.shots = n_shots > 0 ? n_shots : cold ? 2 : kind == SWEEP_CALLS ? 8 : 4;
+	/* All ways are tried in the long form, where a process goes on. */
+	if (!is_long || cold) {
+		seed = seed * 1103515245u + 12345u;
+		job.random = (seed >> 8) | 1;
+	}
+	double before = now();
+	long faults = atomic_load(&sweep->n_faults);
+	(cold ? sweep_cold : sweep_warm)(job);
+	n_calls[kind] += atomic_load(&sweep->total);
+	if (getenv("HOIST_TEST_TIMES") != NULL)
+		printf("%s %s: %ld faults, %ld calls, %.2f s\n", scenario->name, name,
+		       atomic_load(&sweep->n_faults) - faults, atomic_load(&sweep->total),
+		       now() - before);
+}
+
+static void sweep_all_kinds(const struct sweep_scenario *scenario)
+{
+	if (choice.scenario[0] != '\0' && strcmp(choice.scenario, scenario->name) != 0)
+		return;
+	n_scenarios++;
+	long before[3] = {atomic_load(&sweep->n_faults), atomic_load(&sweep->n_survived),
+			  atomic_load(&sweep->n_wrong)};
+	for (int cold = 0; cold < 2; cold++)
+		for (int kind = 0; kind < SWEEP_N_KINDS; kind++) {
+			if (kind >= SWEEP_DRIVER && scenario->api == NULL)
+				continue;
+			if (kind == SWEEP_ASYNC && (cold || scenario->has_texts))
+				continue;
+			if (SWEEP_SANITIZED && kind == SWEEP_MEMORY)
+				continue;
+			sweep_kind(scenario, (enum sweep_kind)kind, cold);
+		}
+	printf("figure: sweep.%s %ld faults injected, %ld survived by another way, %ld wrong\n",
+	       scenario->name, atomic_load(&sweep->n_faults) - before[0],
+	       atomic_load(&sweep->n_survived) - before[1],
+	       atomic_load(&sweep->n_wrong) - before[2]);
+	(void)fflush(stdout);
+}
+
+/* Freed stacks are not kept (but the last) and are small, and there is one heap: so that mappings
+ * can be counted. */
+static void run_again(char **argv)
+{
+	static const char tunables[] = "glibc.pthread.stack_cache_size=0:glibc.malloc.arena_max=1";
+	const char *old = getenv("GLIBC_TUNABLES");
+	struct rlimit limit;
+	if (old != NULL && strcmp(old, tunables) == 0)
+		return;
+	if (getrlimit(RLIMIT_STACK, &limit) < 0)
+		sweep_die("getrlimit");
+	limit.rlim_cur = SWEEP_STACK_KIB << 10;
+	if (setrlimit(RLIMIT_STACK, &limit) < 0 || setenv("GLIBC_TUNABLES", tunables, 1) < 0 ||
+	    execv("/proc/self/exe", argv) < 0)
+		sweep_die("execv");
+}
+
+/* Also with the cache's holder, which is a program of its own. */
+static void share(bool create)
+{
+	const char *path = getenv("HOIST_TEST_SWEEP_FILE");
+	int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0600);
+	if (fd < 0 || (create && ftruncate(fd, sizeof *sweep) < 0))
+		sweep_die("what the processes share");
+	void *map = mmap(NULL, sizeof *sweep, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		sweep_die("what the processes share");
+	(void)close(fd);
+	sweep = map;
+}
+
+static bool can_filter(void)
+{
+	int sockets[2];
+	int status = 0;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0)
+		sweep_die("socketpair");
+	pid_t child = fork();
+	if (child == 0)
+		_exit(sweep_filter(sockets[1]) < 0 ? 1 : 0);
+	(void)waitpid(child, &status, 0);
+	close(sockets[0]);
+	close(sockets[1]);
+	return status == 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 3 && strcmp(argv[1], "cache") == 0 && strcmp(argv[2], "hold") == 0) {
+		share(false);
+		int err = hoist_cache_hold();
+		if (err < 0)
+			fprintf(stderr, "%s\n", hoist_error());
+		exit(err < 0);
+	}
+	if (UNDER_TSAN) {
+		printf("skipped: ThreadSanitizer follows no threads in a child of fork\n");
+		return 77;
+	}
+	run_again(argv);
+	sweep_make_files();
+	if (setenv("HOIST_TEST_SWEEP_FILE", sweep_path("run-shared"), 1) < 0 ||
+	    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+		sweep_die("what the processes share");
+	share(true);
+	if (!can_filter()) {
+		printf("skipped: seccomp's notifications are not allowed here\n");
+		return 77;
+	}
+	const char *form = getenv("HOIST_TEST_FORM");
+	const char *given = getenv("HOIST_TEST_SEED");
+	is_long = form == NULL || strcmp(form, "short") != 0;
+	seed = given != NULL ? (unsigned)strtoul(given, NULL, 0) : (unsigned)time(NULL);
+	const char *shots = getenv("HOIST_TEST_SHOTS");
+	n_shots = shots != NULL ? strtol(shots, NULL, 10) : 0;
+	choose();
+	printf("HOIST_TEST_SEED=%u\n", seed);
+	support_emulate("cuda:2,hip:1");
+	double began = now();
+	const struct sweep_scenario *const lists[] = {sweep_loads, sweep_saves, sweep_shares};
+	for (size_t i = 0; i < 3; i++)
+		for (const struct sweep_scenario *s = lists[i]; s->name != NULL; s++)
+			sweep_all_kinds(s);
+	printf("figure: sweep.scenarios %ld, in a process that goes on and in new ones\n",
+	       n_scenarios);
+	printf("figure: sweep.calls %ld system calls, %ld allocations and %ld driver calls of "
+	       "them\n",
+	       n_calls[SWEEP_CALLS], n_calls[SWEEP_MEMORY], n_calls[SWEEP_DRIVER]);
+	printf("figure: sweep.faults %ld injected, %ld survived by another way, %ld leaks or wrong "
+	       "results\n",
+	       atomic_load(&sweep->n_faults), atomic_load(&sweep->n_survived),
+	       atomic_load(&sweep->n_wrong));
+	printf("%.1f seconds\n", now() - began);
+	sweep_remove_files();
+	return atomic_load(&sweep->n_wrong) == 0 ? 0 : 1;
+}
