@@ -164,20 +164,22 @@ static int open_nameless(const struct hoist__output *output)
 
 static int open_hidden(struct hoist__output *output)
 {
-	for (int i = 0; i < NAME_TRIES; i++) {
+	int err = -EEXIST;
+	for (int i = 0; i < NAME_TRIES && (err == -EEXIST || err == -EINTR); i++) {
 		char temp[TEMP_BYTES];
 		make_temp_name(output, temp);
-		int fd = HOIST__UNINTERRUPTED(openat(output->folder_fd, temp,
-						     O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC,
-						     first_mode(output)));
+		int fd = openat(output->folder_fd, temp, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC,
+				first_mode(output));
 		if (fd >= 0) {
 			memcpy(output->temp, temp, sizeof temp);
 			return fd;
 		}
-		if (errno != EEXIST)
-			return -errno;
+		err = -errno;
+		/* It may have been made, and only then could not be opened. */
+		if (err != -EEXIST)
+			(void)unlinkat(output->folder_fd, temp, 0);
 	}
-	return -EEXIST;
+	return err;
 }
 
 static int open_file(struct hoist__output *output)
@@ -377,6 +379,20 @@ static void take_mode(const struct hoist__output *output)
 			   strerrorname_np(errno));
 }
 
+/* Some file systems (NFS; what keeps objects behind FUSE) say what they could not keep when a file
+ * is closed, and then only: to each descriptor of the open file.  So one more is closed while there
+ * is still an old file. */
+static int ask_at_close(const struct hoist__output *output, int fd)
+{
+	int err = 0;
+	unsigned n_again = 0;
+	do {
+		int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		err = copy >= 0 && close(copy) < 0 ? -errno : 0;
+	} while (err == -EINTR && hoist__again(EINTR, &n_again));
+	return err < 0 ? hoist__fail_errno(err, "writing %s: closing it", output->file.path) : 0;
+}
+
 int hoist__output_finish(struct hoist__output *output)
 {
 	const struct hoist__file *file = &output->file;
@@ -385,8 +401,11 @@ int hoist__output_finish(struct hoist__output *output)
 					 file->path, file->bytes);
 	if (output->has_old)
 		take_mode(output);
-	if ((output->flags & HOIST__OUTPUT_NO_SYNC) != 0)
-		return 0;
+	int err = ask_at_close(output, file->direct_fd);
+	if (err == 0)
+		err = ask_at_close(output, file->fd);
+	if (err < 0 || (output->flags & HOIST__OUTPUT_NO_SYNC) != 0)
+		return err;
 	/* Once it has failed, a second one may say that all is well: the kernel reports what it
 	 * could not write once. */
 	if (HOIST__UNINTERRUPTED(fsync(file->fd)) < 0)

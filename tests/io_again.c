@@ -4,6 +4,7 @@
  * error, and never a loop, nor the EAGAIN by which a load says that it is not over yet. */
 #include "config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -59,10 +60,33 @@ int __wrap_open(const char *path, int flags, ...)
 	return spoil() ? -1 : __real_open(path, flags, 0600);
 }
 
+static atomic_int made_anyhow; /* errno of the next file that is made, but not opened */
+static atomic_int close_err;   /* of the next one that is closed */
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+	int err = atomic_exchange(&close_err, 0);
+	if (__real_close(fd) == 0 && err == 0)
+		return 0;
+	errno = err != 0 ? err : errno;
+	return -1;
+}
+
 int __real_openat(int dir, const char *path, int flags, ...);
 int __wrap_openat(int dir, const char *path, int flags, ...);
 int __wrap_openat(int dir, const char *path, int flags, ...)
 {
+	if ((flags & O_TMPFILE) == O_TMPFILE && atomic_load(&made_anyhow) != 0) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	if ((flags & O_CREAT) != 0 && atomic_load(&made_anyhow) != 0) {
+		close(__real_openat(dir, path, flags, 0600));
+		errno = atomic_exchange(&made_anyhow, 0);
+		return -1;
+	}
 	return spoil() ? -1 : __real_openat(dir, path, flags, 0600);
 }
 
@@ -206,6 +230,47 @@ static void writing(const char *path, const unsigned char *from, unsigned char *
 	NEEDED(unlink(path) == 0);
 }
 
+/* What is lost is said when the file is closed: before it has its name. */
+static void closing(const char *path, const unsigned char *from, unsigned flags)
+{
+	struct hoist__output *output = NULL;
+	NEEDED(hoist__output_create(path, BYTES, flags, &output) == 0);
+	NEEDED(hoist__output_write(output, 0, from, BYTES) == 0);
+	atomic_store(&close_err, EINTR);
+	NEEDED(hoist__output_finish(output) == 0);
+	atomic_store(&close_err, EDQUOT);
+	NEEDED(hoist__output_finish(output) == -EDQUOT);
+	NEEDED(strstr(hoist__error_text(), path) != NULL);
+	hoist__output_destroy(output);
+	NEEDED(access(path, F_OK) < 0);
+}
+
+static unsigned n_hidden(const char *path)
+{
+	char folder[256];
+	unsigned n = 0;
+	(void)snprintf(folder, sizeof folder, "%s", path);
+	*strrchr(folder, '/') = '\0';
+	DIR *dir = opendir(folder);
+	NEEDED(dir != NULL);
+	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+		n += strstr(entry->d_name, ".hoist-") != NULL;
+	closedir(dir);
+	return n;
+}
+
+/* A hidden file that was made, though the call says that it failed, does not stay. */
+static void made_though_it_failed(const char *path, const unsigned char *from)
+{
+	atomic_store(&made_anyhow, EIO);
+	NEEDED(write_all(path, from) == -EIO);
+	NEEDED(n_hidden(path) == 0);
+	atomic_store(&made_anyhow, EINTR);
+	NEEDED(write_all(path, from) == 0);
+	NEEDED(n_hidden(path) == 0);
+	NEEDED(unlink(path) == 0);
+}
+
 int main(void)
 {
 	char path[256], other[256];
@@ -218,6 +283,9 @@ int main(void)
 	some(path, bytes);
 	without_an_end(path, bytes);
 	writing(scratch(other, sizeof other, "written"), from, bytes);
+	closing(other, from, 0);
+	closing(other, from, HOIST__OUTPUT_NO_SYNC);
+	made_though_it_failed(other, from);
 	unlink(path);
 	free(bytes);
 	free(from);
