@@ -55,9 +55,10 @@ record() {
 	truncate -s 4096 log
 	echo "mkdir -p /mnt/lost && mount -t $2 /dev/vda /mnt/lost &&
 		vm_power run /mnt/lost /dev/vda" >script
+	# Merged requests may have more parts than blklogwrites can pass on with its own.
 	"$here/boot" --kernel "$1" --nodes 1 --limit 600 --kill-on "power: 6 saves" --module virtio_blk \
 		--qemu "-blockdev driver=raw,node-name=vd,file.driver=blklogwrites,file.log-sector-size=512,file.file.driver=file,file.file.filename=n0,file.log.driver=file,file.log.filename=log
-			-device virtio-blk-pci,drive=vd,bus=pcie.0" \
+			-device virtio-blk-pci,drive=vd,bus=pcie.0,request-merging=off" \
 		"$abs_top_builddir" script vm_power
 	rm n0
 	"$vm_power" points log >points
