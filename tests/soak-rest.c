@@ -146,15 +146,18 @@ static void show_fds(void)
 	first = false;
 }
 
-static void look(struct soak_rest *rest)
+/* @before: what there was last time, zeros if there was no such time. */
+static void look(const struct soak_rest *before, struct soak_rest *rest)
 {
-	/* Threads that have been told to end, and events that have passed, go soon. */
+	/* Threads that have been told to end, and events that have passed, go soon: what was there
+	 * before is waited for, for a while. */
 	for (int tries = 0; tries < 100; tries++) {
 		rest->blocks = give_back();
 		rest->handles = handles();
 		rest->threads = count_entries("/proc/self/task");
 		rest->fds = count_entries("/proc/self/fd") - 1;
-		if (rest->blocks == 0 && rest->handles <= 4 && rest->threads <= SOAK_BEATS + 1)
+		if (rest->blocks <= before->blocks && rest->handles <= before->handles &&
+		    rest->threads <= before->threads && rest->fds <= before->fds)
 			break;
 		(void)usleep(2000);
 	}
@@ -169,12 +172,14 @@ static void look(struct soak_rest *rest)
 void soak_rest(void)
 {
 	struct soak_slot *slot = &board->slots[self.slot];
+	static struct soak_rest before;
 	unsigned n = atomic_load(&slot->n_rests);
 	soak_parcels_clear();
 	drop_pools();
 	CHECK(hoist_budget_used(soak_budget) == 0);
 	if (n < SOAK_RESTS) {
-		look(&slot->rests[n]);
+		look(&before, &slot->rests[n]);
+		before = slot->rests[n];
 		atomic_store(&slot->n_rests, n + 1);
 	}
 	CHECK(lib_drivers_content());

@@ -14,7 +14,7 @@
 
 enum { CPU, CUDA_0, CUDA_1, HIP_0 };
 extern hoist_device *soak_devices[LIB_N_DEVICES];
-extern bool soak_in_child; /* of fork: devices' buffers are not its own */
+extern bool soak_in_child;	  /* of fork: devices' buffers are not its own */
 extern hoist_budget *soak_budget; /* loads and saves of the process share it */
 
 /* For a while: new ones after each rest. */
