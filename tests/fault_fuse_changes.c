@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that change while they are loaded, also behind the kernel's back, and reads that take as
+ * long as another program likes.
+ *
+ * A file that is written to, or has another size, is an error of the load; never is something
+ * handed out as loaded that is partly of one version and partly of another.  One that is replaced
+ * by a rename is loaded as it was when it was opened.
+ *
+ * A read that the kernel has handed to a file system cannot be taken back unless that lets go of
+ * it: hoist_load_cancel() returns at once, hoist_load_wait() and hoist_load_destroy() then wait for
+ * such reads alone, as the memory is still theirs.  Nothing else waits for them: not other loads,
+ * nor what the load reads of other files. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/fault-fuse-model.h"
+
+static unsigned n_changes, n_noticed, n_old, n_stalls, n_unasked;
+
+static void fail(const char *what, const struct model *model, const struct way *way,
+		 const struct model_result *result)
+{
+	fprintf(stderr, "%s: %s, %s: %d \"%s\"\n", what, model->name, way->name, result->err,
+		result->text);
+	exit(1);
+}
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- changes --- */
+
+/* Saved anew after each. */
+static void restore(const struct model *model)
+{
+	ffs_heal();
+	(void)unlink(model_path(model));
+	if (model->shard_bytes > 0)
+		(void)unlink(model_path(model));
+	CHECK(model_save(model, NULL) == 0);
+}
+
+/* What a change, seen at a load's @at-th read, may come to. */
+static void check_change(const struct model *model, const struct way *way, enum ffs_change change,
+			 uint64_t at, double attr_timeout)
+{
+	static const char *const names[] = {"", "grown", "shrunk", "rewritten", "replaced"};
+	bool populated = (way->flags & HOIST_LOAD_POPULATE) != 0;
+	bool maps = way->io >= HOIST_IO_MAP && !populated;
+	restore(model);
+	faultfs->attr_timeout = attr_timeout;
+	faultfs->keep_cache = model_random(2) == 0;
+	faultfs->change_at = at;
+	faultfs->change = change;
+	uint64_t before = atomic_load(&faultfs->n_faults);
+	struct model_result result = model_load(model, way);
+	bool changed = atomic_load(&faultfs->n_faults) > before;
+	n_changes += changed;
+	n_noticed += changed && result.err < 0;
+	n_old += changed && result.err == 0;
+	bool other = result.err == -EBADMSG || result.err == -ENODATA;
+	bool fine = result.err == 0;
+	if (change == FFS_REPLACE) {
+		/* It may be opened once it is another one; that has no header. */
+		fine = fine || (other && at <= 3);
+	} else if (changed) {
+		/* A map has no call that could say so, and its pages are the file's. */
+		fine = other || (maps && (fine || result.touched || result.err == -EILSEQ));
+	}
+	/* Opening reads headers only: what is changed afterwards and not read is not looked at. */
+	if (!fine)
+		fail(names[change], model, way, &result);
+	if (result.err == -EBADMSG || result.err == -ENODATA)
+		CHECK(strstr(result.text, ffs_folder) != NULL);
+	model_check_nothing_left();
+}
+
+static void changes(void)
+{
+	for (unsigned m = 0; m < n_models; m++)
+		for (unsigned w = 0; w < n_ways; w++) {
+			if (!model_has_way(&ways[w]) ||
+			    (!model_long_form && m != w % (n_models - 1)) ||
+			    models[m].shard_bytes > 0)
+				continue;
+			for (int c = FFS_GROW; c <= FFS_REPLACE; c++)
+				for (unsigned i = 0; i < (model_long_form ? 12 : 1); i++)
+					check_change(&models[m], &ways[w], (enum ffs_change)c,
+						     2 + model_random(10),
+						     model_random(2) == 0 ? 0 : 3600);
+		}
+	for (unsigned m = 0; m < n_models; m++)
+		restore(&models[m]);
+}
+
+/* Between opening and loading, and nobody has told the kernel. */
+static void changed_before_it_is_loaded(void)
+{
+	const struct model *model = &models[0];
+	for (unsigned w = 0; w < n_ways; w++)
+		for (int c = FFS_GROW; c <= FFS_REWRITE; c++) {
+			hoist_checkpoint *checkpoint;
+			hoist_load *load = NULL;
+			hoist_load_options o;
+			if (!model_has_way(&ways[w]))
+				continue;
+			restore(model);
+			model_options(&ways[w], &o);
+			faultfs->attr_timeout = 3600;
+			bool read_only = ffs_read_only(true);
+			CHECK(hoist_checkpoint_open(model_path(model), 0, &checkpoint) == 0);
+			ffs_apply((unsigned)ffs_find(model->name), (enum ffs_change)c);
+			n_changes++;
+			int err = hoist_load_start(checkpoint, &o, &load);
+			if (err == 0)
+				err = hoist_load_wait(load);
+			bool maps = ways[w].io >= HOIST_IO_MAP && ways[w].flags == 0;
+			if (err != -EBADMSG && err != -ENODATA && !(maps && err == 0)) {
+				fprintf(stderr, "%s, change %d before: %d %s\n", ways[w].name, c,
+					err, hoist_error());
+				exit(1);
+			}
+			n_noticed += err < 0;
+			n_unasked += read_only;
+			hoist_load_destroy(load);
+			hoist_checkpoint_close(checkpoint);
+			if (read_only)
+				CHECK(ffs_read_only(false));
+			model_check_nothing_left();
+		}
+	restore(model);
+	printf("%u of them on a mount that is read-only\n", n_unasked);
+}
+
+/* --- stalls --- */
+
+static hoist_load *start(const struct model *model, const struct way *way, unsigned flags,
+			 hoist_checkpoint **checkpoint)
+{
+	hoist_load_options o;
+	hoist_load *load;
+	model_options(way, &o);
+	o.flags |= flags;
+	CHECK(hoist_checkpoint_open(model_path(model), 0, checkpoint) == 0);
+	CHECK(hoist_load_start(*checkpoint, &o, &load) == 0);
+	return load;
+}
+
+static void stall(const struct model *model)
+{
+	faultfs->stalled_node = (unsigned)ffs_find(model_file(model));
+	atomic_store(&faultfs->stalled, true);
+}
+
+static void wait_until_stalled(void)
+{
+	while (atomic_load(&faultfs->n_stalled) == 0)
+		usleep(500);
+}
+
+static void *let_go(void *argument)
+{
+	usleep(*(const unsigned *)argument);
+	atomic_store(&faultfs->stalled, false);
+	return NULL;
+}
+
+/* While one load hangs, all others, of either engine, of other files, go through; it can be
+ * cancelled, and ends when the file system lets go, if not before. */
+static void one_stalls(const struct way *way, bool interruptible)
+{
+	hoist_checkpoint *checkpoint;
+	ffs_heal();
+	faultfs->interruptible = interruptible;
+	hoist_checkpoint_close(NULL);
+	hoist_load_options o;
+	hoist_load *load;
+	model_options(way, &o);
+	CHECK(hoist_checkpoint_open(model_path(&models[0]), 0, &checkpoint) == 0);
+	stall(&models[0]);
+	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	wait_until_stalled();
+	n_stalls++;
+	for (unsigned w = 0; w < n_ways; w += model_long_form ? 1 : 3)
+		if (model_has_way(&ways[w])) {
+			struct model_result other = model_load(&models[1 + w % 3], &ways[w]);
+			if (other.err != 0)
+				fail("another's stall", &models[1 + w % 3], &ways[w], &other);
+		}
+	uint64_t done, total;
+	hoist_load_progress(load, &done, &total);
+	CHECK(done < total);
+	double before = now();
+	hoist_load_cancel(load);
+	CHECK(now() - before < 0.1);
+	pthread_t thread;
+	unsigned us = 50000;
+	CHECK(pthread_create(&thread, NULL, let_go, &us) == 0);
+	int err = hoist_load_wait(load);
+	double took = now() - before;
+	CHECK(err == -ECANCELED);
+	CHECK(took < 3);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	CHECK(pthread_join(thread, NULL) == 0);
+	model_check_healthy(&models[0], way);
+}
+
+static void stalls(void)
+{
+	for (unsigned w = 0; w < n_ways; w++)
+		for (int interruptible = 0; interruptible < 2; interruptible++)
+			if (model_has_way(&ways[w]) &&
+			    (model_long_form || interruptible == (int)(w % 2)) &&
+			    (ways[w].io < HOIST_IO_MAP || (ways[w].flags != 0)))
+				one_stalls(&ways[w], interruptible != 0);
+}
+
+/* Two loads that one thread drives: the one that hangs takes nothing from the other. */
+static void driven_by_one_thread(void)
+{
+	for (unsigned w = 0; w < n_ways; w++) {
+		hoist_checkpoint *checkpoints[2];
+		hoist_load *loads[2];
+		hoist_load_options o;
+		const struct way *way = &ways[w];
+		if (!model_has_way(way) || way->io >= HOIST_IO_MAP)
+			continue;
+		ffs_heal();
+		model_options(way, &o);
+		o.flags |= HOIST_LOAD_CALLER_DRIVEN;
+		o.chunk_bytes = 16384; /* many reads: they take all threads that there are */
+		CHECK(hoist_checkpoint_open(model_path(&models[0]), 0, &checkpoints[0]) == 0);
+		stall(&models[0]);
+		CHECK(hoist_load_start(checkpoints[0], &o, &loads[0]) == 0);
+		faultfs->stalls_all = true;
+		double before = now();
+		for (int i = 0; i < 50; i++)
+			CHECK(hoist_load_step(loads[0], 1000000) == 0);
+		CHECK(now() - before < 5);
+		loads[1] = start(&models[1], way, HOIST_LOAD_CALLER_DRIVEN, &checkpoints[1]);
+		before = now();
+		int done = 0;
+		while (done == 0 && now() - before < 10) {
+			CHECK(hoist_load_step(loads[0], 0) == 0);
+			done = hoist_load_step(loads[1], 10000000);
+		}
+		if (done != 1)
+			fprintf(stderr, "%s: the other hangs, too\n", way->name);
+		CHECK(done == 1 && hoist_load_wait(loads[1]) == 0);
+		CHECK(model_compare(&models[1], loads[1]) == 0);
+		atomic_store(&faultfs->stalled, false);
+		CHECK(hoist_load_wait(loads[0]) == 0);
+		CHECK(model_compare(&models[0], loads[0]) == 0);
+		for (int i = 0; i < 2; i++) {
+			hoist_load_destroy(loads[i]);
+			hoist_checkpoint_close(checkpoints[i]);
+		}
+		n_stalls++;
+		model_check_nothing_left();
+	}
+}
+
+static void part(const char *name, void (*run)(void))
+{
+	double start = now();
+	printf("%s ...\n", name);
+	fflush(stdout);
+	ffs_heal();
+	run();
+	printf("%s: %.1f s\n", name, now() - start);
+}
+
+int main(void)
+{
+	support_emulate("cuda:1");
+	ffs_mount();
+	model_begin();
+	model_save_all();
+	part("changes", changes);
+	part("changed before it is loaded", changed_before_it_is_loaded);
+	part("stalls", stalls);
+	part("driven by one thread", driven_by_one_thread);
+	CHECK(n_changes > 0 && n_noticed > 0 && n_old > 0 && n_stalls > 0);
+	printf("figure: fuse.changes %u files changed under a load: %u an error, %u the old bytes "
+	       "or a "
+	       "map's\n",
+	       n_changes, n_noticed, n_old);
+	printf("figure: fuse.stalls %u reads without an end, cancelled, beside others that went "
+	       "on\n",
+	       n_stalls);
+	ffs_unmount();
+	return 0;
+}
