@@ -53,7 +53,7 @@ if [ "${HOIST_TEST_FORM:-long}" = short ]; then
 else
 	limit=1500 unit_short=
 	unit_tests='io_populate io_refused io_lazy io_ahead io_hot io_map io_output io_write
-		alloc_populate alloc_region load_map load_paths save_round'
+		alloc_populate alloc_region load_map'
 fi
 # Those on Criterion are not built everywhere.
 built=
