@@ -122,9 +122,14 @@ int hoist__step_populate(struct hoist__maker *maker)
 	struct hoist__populate_job job = plan_populating(maker);
 	struct hoist__populate_report report = {0};
 	uint64_t start = hoist__now_ns();
-	err = hoist__populate_parallel(&job, &report);
-	if (err == 0 && hoist__recipe_binds_late(region))
-		err = hoist__place_strictly(job.base, job.bytes, &region->options.placement);
+	bool late = hoist__recipe_binds_late(region);
+	unsigned n = 0;
+	do {
+		err = hoist__populate_parallel(&job, &report);
+		if (err == 0 && late)
+			err = hoist__place_strictly(job.base, job.bytes, &region->options.placement,
+						    n++);
+	} while (err > 0);
 	hoist__called(region->options.calls, HOIST__CALL_MAP, start);
 	note_populating(region, &report);
 	return err;

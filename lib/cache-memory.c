@@ -284,12 +284,19 @@ static int place_and_populate(struct hoist__memory_file *file, const hoist_cache
 		.collapse = collapse,
 		.thp_floor = collapse ? THP_FLOOR : 0,
 	};
-	if (err == 0)
+	bool late = placement.policy == HOIST__POLICY_BIND && placed == HOIST__PLACED_KERNEL &&
+		    file->pages != HOIST_PAGES_HUGETLB;
+	unsigned n = 0;
+	while (err == 0) {
 		err = populate(file, options, &job);
+		if (err < 0 || !late)
+			break;
+		err = hoist__place_strictly(file->base, file->bytes, &placement, n++);
+		if (err <= 0)
+			break;
+		err = 0;
+	}
 	hoist__topology_destroy(topology);
-	if (err == 0 && placement.policy == HOIST__POLICY_BIND && placed == HOIST__PLACED_KERNEL &&
-	    file->pages != HOIST_PAGES_HUGETLB)
-		err = hoist__place_strictly(file->base, file->bytes, &placement);
 	if (placed == HOIST__PLACED_FIRST_TOUCH && file->note[0] == '\0')
 		(void)snprintf(file->note, sizeof file->note,
 			       "the kernel refuses mbind here: who touched first decided");

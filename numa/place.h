@@ -58,8 +58,11 @@ bool hoist__nodes_allowed(const struct hoist__nodeset *nodes);
 int hoist__place_has_room(const struct hoist__topology *topology,
 			  const struct hoist__placement *placement, size_t bytes);
 void hoist__place_softly(void *address, size_t bytes, const struct hoist__placement *placement);
-/* Returns: 0; -ENOMEM with the figures of the nodes; the kernel's error. */
-int hoist__place_strictly(void *address, size_t bytes, const struct hoist__placement *placement);
+/* @n_before: calls before this one.
+ * Returns: 0, all is there; 1: pages were moved, and may be gone, so populate again and call again;
+ *   -ENOMEM with the figures of the nodes; the kernel's error. */
+int hoist__place_strictly(void *address, size_t bytes, const struct hoist__placement *placement,
+			  unsigned n_before);
 
 /* Pins the calling thread to the node's CPUs.  Returns: 0; -ENODEV if the node has
  * no CPUs or is unknown; the kernel's error. */

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <numaif.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -20,6 +21,9 @@
 #ifndef MPOL_PREFERRED_MANY
 #define MPOL_PREFERRED_MANY 5 /* Linux 5.15 */
 #endif
+
+/* Of memory that is populated again after each. */
+#define MAX_MOVES 4
 
 /* What nodes have, summed. */
 struct room {
@@ -109,14 +113,27 @@ void hoist__place_softly(void *address, size_t bytes, const struct hoist__placem
 		hoist__log(numa, "bound memory is populated as such: %m");
 }
 
-int hoist__place_strictly(void *address, size_t bytes, const struct hoist__placement *placement)
+static bool bind_now(void *address, size_t bytes, const struct hoist__placement *placement,
+		     unsigned flags)
 {
 	struct hoist__kernel_mask mask;
-	struct hoist__topology *topology = NULL;
 	hoist__kernel_mask(&placement->nodes, &mask);
-	if (mbind(address, bytes, MPOL_BIND, mask.bits, HOIST__KERNEL_MASK_BITS,
-		  MPOL_MF_MOVE | MPOL_MF_STRICT) == 0)
+	return mbind(address, bytes, MPOL_BIND, mask.bits, HOIST__KERNEL_MASK_BITS, flags) == 0;
+}
+
+/* Huge pages that are moved may be split; Linux 6.12 then drops those of their pages that hold
+ * zeros alone: that is all of what was just populated. */
+int hoist__place_strictly(void *address, size_t bytes, const struct hoist__placement *placement,
+			  unsigned n_before)
+{
+	struct hoist__topology *topology = NULL;
+	if (bind_now(address, bytes, placement, MPOL_MF_STRICT))
 		return 0;
+	if (n_before < MAX_MOVES &&
+	    bind_now(address, bytes, placement, MPOL_MF_MOVE | MPOL_MF_STRICT)) {
+		hoist__place_softly(address, bytes, placement);
+		return 1;
+	}
 	int err = -errno;
 	if (err != -EIO && err != -ENOMEM)
 		return hoist__fail_errno(err, "binding %s to node %d", hoist__figure(bytes).text,

@@ -26,6 +26,7 @@
 static struct tree tree;
 static bool refuse_mbind;
 static bool no_room;	  /* where pages would be moved to */
+static unsigned n_spills; /* populating puts pages elsewhere so often */
 static int node_of_pages; /* what move_pages() says, */
 static unsigned n_moving; /* but of so many of four pages nothing */
 
@@ -78,7 +79,9 @@ long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned lo
 	if (n < MAX_BINDS)
 		binds[n] = (struct bind){mode, flags};
 	errno = flags != 0 ? EIO : EPERM;
-	return refuse_mbind || (no_room && flags != 0) ? -1 : 0;
+	bool elsewhere = flags == MPOL_MF_STRICT && n_spills > 0;
+	n_spills -= elsewhere;
+	return refuse_mbind || elsewhere || (no_room && flags != 0) ? -1 : 0;
 }
 
 long __wrap_move_pages(int pid, unsigned long n, void **pages, const int *nodes, int *status,
@@ -254,8 +257,21 @@ Test(alloc_choice, binds_strictly_only_what_is_there)
 	cr_assert_eq(atomic_load(&n_binds), 3);
 	cr_assert(binds[0].mode == MPOL_BIND && binds[0].flags == 0, "does the kernel take it?");
 	cr_assert(binds[1].mode == MPOL_PREFERRED_MANY && binds[1].flags == 0);
-	cr_assert(binds[2].mode == MPOL_BIND && binds[2].flags == (MPOL_MF_MOVE | MPOL_MF_STRICT));
+	cr_assert(binds[2].mode == MPOL_BIND && binds[2].flags == MPOL_MF_STRICT);
 	hoist__region_destroy(region);
+	/* What was moved may have lost its pages: it is populated, and looked at, again. */
+	atomic_store(&n_binds, 0);
+	n_spills = 1;
+	region = create(&options);
+	cr_assert_eq(atomic_load(&n_binds), 6);
+	cr_assert(binds[2].mode == MPOL_BIND && binds[2].flags == MPOL_MF_STRICT);
+	cr_assert(binds[3].mode == MPOL_BIND && binds[3].flags == (MPOL_MF_MOVE | MPOL_MF_STRICT));
+	cr_assert(binds[4].mode == MPOL_PREFERRED_MANY && binds[4].flags == 0);
+	cr_assert(binds[5].mode == MPOL_BIND && binds[5].flags == MPOL_MF_STRICT);
+	hoist__region_destroy(region);
+	n_spills = 1000; /* and not for ever */
+	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
+	n_spills = 0;
 	no_room = true;
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
 	cr_assert(strstr(hoist__error_text(), "binding 64 MiB to node 1: there is no room") != NULL,

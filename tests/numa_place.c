@@ -264,7 +264,7 @@ Test(numa_place, binds_what_was_populated_softly)
 	(void)place_or_skip(memory, &asked);
 	hoist__place_softly(memory, N_PAGES * page_bytes(), &asked);
 	memset(memory, 1, N_PAGES * page_bytes());
-	cr_assert_eq(hoist__place_strictly(memory, N_PAGES * page_bytes(), &asked), 0, "%s",
+	cr_assert_eq(hoist__place_strictly(memory, N_PAGES * page_bytes(), &asked, 0), 0, "%s",
 		     hoist__error_text());
 	expect_pages_on(memory, node);
 	munmap(memory, N_PAGES * page_bytes());
@@ -277,7 +277,7 @@ Test(numa_place, says_what_a_node_has_when_no_more_can_be_moved_there)
 	if (refuse(__NR_mbind, EIO) != 0)
 		cr_skip_test("no seccomp filters here");
 	hoist__place_softly(memory, page_bytes(), &asked); /* cannot fail */
-	cr_assert_eq(hoist__place_strictly(memory, N_PAGES * page_bytes(), &asked), -ENOMEM);
+	cr_assert_eq(hoist__place_strictly(memory, N_PAGES * page_bytes(), &asked, 0), -ENOMEM);
 	cr_assert(strstr(hoist__error_text(), "binding 256 KiB to node") != NULL, "%s",
 		  hoist__error_text());
 	cr_assert(strstr(hoist__error_text(), "are free") != NULL);
@@ -290,7 +290,7 @@ Test(numa_place, passes_on_what_is_not_about_room)
 	struct hoist__placement asked = placement(HOIST__POLICY_BIND, first_node());
 	if (refuse(__NR_mbind, EFAULT) != 0)
 		cr_skip_test("no seccomp filters here");
-	cr_assert_eq(hoist__place_strictly(memory, page_bytes(), &asked), -EFAULT);
+	cr_assert_eq(hoist__place_strictly(memory, page_bytes(), &asked, 0), -EFAULT);
 	munmap(memory, N_PAGES * page_bytes());
 }
 
