@@ -26,7 +26,7 @@ dmesg -n 1 # what the kernel says of each bad sector is much
 for disk in 0 1 2 3; do
 	mkdir -p /mnt/n$disk
 done
-mount -t $fs /dev/disk/n0 /mnt/n0 && mount -t $fs /dev/disk/n1 /mnt/n1 || exit 1
+mount -t $fs /dev/disk/n0 /mnt/n0 && mount -t ext4 /dev/disk/n1 /mnt/n1 || exit 1
 
 # --- reads ---
 

@@ -3,11 +3,14 @@
 # Disks that fail, as the kernel's NVMe driver tells of it: qemu's blkdebug under disks that hold a
 # model, on the sectors in which chosen bytes of chosen tensors lie.  Four disks of one machine:
 #
-#   n0   bytes of files cannot be read        n1   half of it cannot be written to
+#   n0   bytes of files cannot be read        n1   most of it cannot be written to (ext4: what
+#                                                  mkfs.xfs makes so full it cannot mount)
 #   n2   nothing can be flushed (long form)   n3   slow (long form)
 #
 # A request of many sectors comes as commands of 512 KiB at most, of which one fails: it is torn.
-# The short form is ext4 under Linux 6.1; the long one xfs and other kernels as well.
+# Linux 6.1 and ext4.  Not xfs: it keeps large folios in the page cache, of which one bad sector makes
+# all unreadable, so that a failure is told at the folio's first byte.  Nor Linux 5.10, where a read
+# of a bad sector through the page cache is repeated without end.
 set -eu
 form=${HOIST_TEST_FORM:-long}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -84,10 +87,9 @@ boot() {
 	bad_byte header 100 off
 	bad_byte once 1000000 on
 	reserved=28
-	[ "$2" = ext4 ] || reserved=290
 	mkdir -p old
 	"$vm_disk" reserve old/reserved $reserved
-	make_disk "$2" n1 old $((reserved + 12))
+	make_disk ext4 n1 old $((reserved + 12))
 	"$vm_disk" sectors n1 old/reserved 0 $((reserved << 20)) 65536 | rules write off >n1.rules
 	rm old/reserved
 	set -- "$@" --disk "0:n0:$(debug n0)" --disk "1:n1:$(debug n1)"
@@ -117,11 +119,6 @@ boot() {
 : >counts
 n_boots=0
 boot 6.1 ext4
-if [ "$form" = long ]; then
-	boot 6.1 xfs
-	boot 6.12 xfs
-	boot 5.10 ext4
-fi
 awk -v boots=$n_boots '
 	{ named += $3; ended += $5; whole += $7 }
 	END {
