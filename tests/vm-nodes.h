@@ -35,7 +35,8 @@
 		}                                                                                  \
 	} while (0)
 
-/* How many nodes there are, 0 up to that; exits with 77, and why, if there are fewer than @least. */
+/* How many nodes there are, 0 up to that; exits with 77, and why, if there are fewer than @least.
+ */
 int nodes_need(int least);
 /* The next node, round and round. */
 int nodes_after(int node);
