@@ -91,15 +91,27 @@ static uint64_t private_kib(void)
 	return sum;
 }
 
-static uint64_t handles(void)
+/* More than there ever were are told by kind. */
+static uint64_t handles(bool tell)
 {
 	static const char *const apis[] = {"cuda", "hip"};
+	static uint64_t most = UINT64_MAX;
 	uint64_t n = 0;
 	for (size_t i = 0; i < 2; i++) {
 		const struct hoist_emulator_counters c = lib_counters(apis[i]);
 		n += c.live_allocations + c.live_registrations + c.live_streams + c.live_events +
 		     c.live_pools + c.live_imports;
 	}
+	for (size_t i = 0; i < 2 && tell && n > most; i++) {
+		const struct hoist_emulator_counters c = lib_counters(apis[i]);
+		printf("slot %d, %s: %d allocations, %d registrations, %d streams, %d events, %d "
+		       "pools, %d imports\n",
+		       self.slot, apis[i], (int)c.live_allocations, (int)c.live_registrations,
+		       (int)c.live_streams, (int)c.live_events, (int)c.live_pools,
+		       (int)c.live_imports);
+	}
+	if (tell && (most == UINT64_MAX || n > most))
+		most = n;
 	return n;
 }
 
@@ -153,7 +165,7 @@ static void look(const struct soak_rest *before, struct soak_rest *rest)
 	 * before is waited for, for a while. */
 	for (int tries = 0; tries < 100; tries++) {
 		rest->blocks = give_back();
-		rest->handles = handles();
+		rest->handles = handles(false);
 		rest->threads = count_entries("/proc/self/task");
 		rest->fds = count_entries("/proc/self/fd") - 1;
 		if (rest->blocks <= before->blocks && rest->handles <= before->handles &&
@@ -162,6 +174,7 @@ static void look(const struct soak_rest *before, struct soak_rest *rest)
 		(void)usleep(2000);
 	}
 	show_fds();
+	(void)handles(true);
 	struct mallinfo2 heap = mallinfo2();
 	rest->in_use = heap.uordblks + heap.hblkhd;
 	rest->maps = count_lines("/proc/self/maps");
