@@ -13,9 +13,8 @@
 
 /* What is written down at each rest, and how much more there may be in the second half than there
  * was in the first: nothing, but for memory, of which pools keep descriptions of as many slabs as
- * there ever were, and one driver handle, which appears once in a quarter of an hour: soak-rest.c
- * tells of which kind it is.  @enough: what is no growth yet, of a process that rested less than
- * MANY_RESTS times. */
+ * there ever were, and an event for each stand-in device, which may stay.  @enough: what is no
+ * growth yet, of a process that rested less than MANY_RESTS times. */
 static const struct kind {
 	const char *name;
 	size_t at;
@@ -29,7 +28,7 @@ static const struct kind {
 	}
 	X(fds, 0, 0, false),
 	X(threads, 8, 0, false),
-	X(handles, 0, 1, false),
+	X(handles, 0, 3, false),
 	X(blocks, 0, 0, false),
 	X(maps, 160, 4, true),
 	X(in_use, 4 << 20, 256 << 10, true),
