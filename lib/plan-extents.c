@@ -23,22 +23,40 @@ static size_t file_of(const struct layout *layout, const struct hoist__run *run)
 
 /* --- order --- */
 
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+/* By (file, begin, end); then by what becomes of them.  0: the same bytes of one file, which become
+ * the same. */
+static int compare_bytes(const struct layout *layout, const struct hoist__run *a,
+			 const struct hoist__run *b)
+{
+	const uint64_t pairs[][2] = {
+		{file_of(layout, a), file_of(layout, b)},
+		{a->begin, b->begin},
+		{a->end, b->end},
+		{a->from, b->from},
+		{a->to, b->to},
+		{a->row_bytes, b->row_bytes},
+		{a->n_levels, b->n_levels},
+	};
+	for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+		if (pairs[i][0] != pairs[i][1])
+			return compare_numbers(pairs[i][0], pairs[i][1]);
+	return a->n_levels == 0 ? 0 : memcmp(a->levels, b->levels, a->n_levels * sizeof *a->levels);
+}
+
 static int compare(const void *a, const void *b, void *context)
 {
 	const struct hoist__run *first = a;
 	const struct hoist__run *second = b;
-	size_t first_file = file_of(context, first);
-	size_t second_file = file_of(context, second);
-	if (first_file != second_file)
-		return first_file < second_file ? -1 : 1;
-	if (first->begin != second->begin)
-		return first->begin < second->begin ? -1 : 1;
-	if (first->end != second->end)
-		return first->end < second->end ? -1 : 1;
-	return (first->tensor > second->tensor) - (first->tensor < second->tensor);
+	int order = compare_bytes(context, first, second);
+	return order != 0 ? order : compare_numbers(first->tensor, second->tensor);
 }
 
-/* By (file, begin, end).  They are but where tensors overlap. */
+/* They are but where tensors overlap. */
 static void sort(struct layout *layout)
 {
 	struct hoist__plan *plan = layout->plan;
@@ -49,18 +67,6 @@ static void sort(struct layout *layout)
 		qsort_r(plan->runs, plan->n_runs, sizeof *plan->runs, compare, layout);
 }
 
-/* The same bytes of one file, which become the same? */
-static bool is_twin(const struct layout *layout, const struct hoist__run *run,
-		    const struct hoist__run *other)
-{
-	return run->begin == other->begin && run->end == other->end && run->from == other->from &&
-	       run->to == other->to && run->row_bytes == other->row_bytes &&
-	       run->n_levels == other->n_levels &&
-	       (run->n_levels == 0 ||
-		memcmp(run->levels, other->levels, run->n_levels * sizeof *run->levels) == 0) &&
-	       file_of(layout, run) == file_of(layout, other);
-}
-
 /* Tensors of the same bytes (tied ones) have one run, and so one place.  The others' runs go behind
  * those that stay, `target` saying whose place it is.  Returns: how many stay. */
 static size_t set_twins_aside(struct layout *layout)
@@ -69,7 +75,7 @@ static size_t set_twins_aside(struct layout *layout)
 	size_t kept = 0;
 	for (size_t r = 0; r < plan->n_runs; r++) {
 		struct hoist__run run = plan->runs[r];
-		if (kept > 0 && is_twin(layout, &run, &plan->runs[kept - 1])) {
+		if (kept > 0 && compare_bytes(layout, &run, &plan->runs[kept - 1]) == 0) {
 			plan->runs[r].target = plan->runs[kept - 1].tensor;
 			plan->bytes -= hoist__run_bytes(&run);
 			continue;

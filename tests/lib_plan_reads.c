@@ -88,6 +88,38 @@ Test(lib_plan_reads, gaps_that_do_not_pay_are_read_through)
 	hoist__plan_fini(&plan);
 }
 
+/* Of the same bytes there is one place, whatever else lies there and in whatever order. */
+Test(lib_plan_reads, tied_tensors_with_others_of_the_same_bytes_between_them)
+{
+	static const int64_t square[] = {64, 128}, narrow[] = {127, 64};
+	const struct hoist__plan_options options = {
+		.kind = HOIST__PLAN_DEVICE, .tensor_align = 256, .dtype = HOIST_F32};
+	const hoist_load_slice slice = {.tensor = "*", .axis = -1, .begin = 0, .end = 64};
+	plan_begin();
+	plan_add(0, 4096, HOIST_F16, 2, square);
+	plan_add(0, 4096, HOIST_I16, 2, square);
+	plan_add(0, 4096, HOIST_F16, 2, square);
+	plan_add(0, 4096, HOIST_BF16, 2, square);
+	plan_add(0, 4096, HOIST_I16, 2, square);
+	plan_add(0, 4096, HOIST_F16, 2, square);
+	hoist__plan_fini(&plan);
+	cr_assert_eq(hoist__plan_make(&plan_made.checkpoint, &options, &plan), 0);
+	cr_assert(plan.n_runs == 3 && plan.bytes == 3 * 16384, "%zu runs", plan.n_runs);
+	cr_assert_eq(plan.tensors[0].target, plan.tensors[2].target);
+	cr_assert_eq(plan.tensors[0].target, plan.tensors[5].target);
+	cr_assert_eq(plan.tensors[1].target, plan.tensors[4].target);
+	carry_out(65536);
+	/* Slices: from the first byte to the last the same, and other rows between them. */
+	plan_begin();
+	plan_add(0, 4096, HOIST_U8, 2, square);
+	plan_add(0, 4096, HOIST_U8, 2, narrow);
+	plan_add(0, 4096, HOIST_U8, 2, square);
+	make_sliced(&slice, 1, HOIST_DTYPE_INVALID, 0);
+	cr_assert_eq(plan.tensors[0].target, plan.tensors[2].target);
+	carry_out(65536);
+	hoist__plan_fini(&plan);
+}
+
 /* --- rows --- */
 
 /* 16 rows of @stride bytes from 4096 on, @row bytes of each. */
