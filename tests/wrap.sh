@@ -32,9 +32,16 @@ HOIST_EMULATOR_DIR=$abs_top_builddir/emulator/.libs
 export HOIST_EMULATOR_DIR
 
 scratch=$(mktemp -d "$PWD/tmp.XXXXXX") || exit 99
+# The test is in a process group of its own, which a terminal's ^C does not reach.
+running=
+stop() {
+	trap '' INT TERM HUP
+	[ -z "$running" ] || { kill -TERM "$running" && wait "$running"; } 2>/dev/null
+	exit "$1"
+}
 trap 'rm -rf "$scratch"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'stop 130' INT
+trap 'stop 143' TERM HUP
 mkdir "$scratch/tmp" "$scratch/logs" || exit 99
 TMPDIR=$scratch/tmp
 CRITERION_OUTPUTS=tap:$scratch/tap
@@ -82,8 +89,11 @@ seconds=120
 [ -z "${HOIST_TEST_SANITIZERS-}" ] || seconds=300
 seconds=${HOIST_TEST_TIMEOUT:-$seconds}
 # shellcheck disable=SC2086
-timeout -k 5 "$seconds" $launcher "$@" </dev/null
+timeout -k 5 "$seconds" $launcher "$@" </dev/null &
+running=$!
+wait "$running"
 status=$?
+running=
 
 verdict=$status
 if [ $status -eq 124 ] || [ $status -eq 137 ]; then
