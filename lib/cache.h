@@ -9,8 +9,9 @@
  *   cache-memory.c   memfds: huge pages, NUMA nodes, seals; their mappings
  *   cache-folder.c   the user's folder, and the locks in it
  *   cache-message.c  requests and replies over the socket
+ *   cache-start.c    starting the program that becomes the holder
+ *   cache-hold.c     becoming it
  *   cache-holder.c   the process that keeps the descriptors
- *   cache-start.c    starting it
  *
  *     adder                          holder                     worker
  *       load -> memfd, sealed
@@ -110,10 +111,11 @@ int hoist__cache_receive(int socket, struct hoist__cache_message *ret, int *fd);
  *   reply's status, without a text; else as above. */
 int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd);
 
-/* --- the holder (cache-holder.c, cache-start.c) --- */
+/* --- the holder (cache-start.c, cache-hold.c, cache-holder.c) --- */
 
 #define HOIST__CACHE_SOCKET "holder"
 #define HOIST__CACHE_HOLDER_LOCK "holder.lock"
+#define HOIST__CACHE_MOST_PEERS 64
 
 /* @listener and @lock are taken over.  Ends the process. */
 void hoist__cache_serve(int folder, int listener) __attribute__((noreturn));

@@ -6,6 +6,7 @@
 
 #include "lib/cache-holder.c" /* NOLINT(bugprone-suspicious-include): what is tested is static */
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "base/checked.h"
