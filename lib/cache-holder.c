@@ -309,7 +309,8 @@ static void share_fds(struct holder *holder, size_t n_fds)
 {
 	size_t n = n_fds > OTHER_FDS ? n_fds - OTHER_FDS : 0;
 	holder->most_peers = (size_t)hoist__min_u64(hoist__max_u64(n / 3, LEAST_PEERS), MOST_PEERS);
-	holder->most_images = n > holder->most_peers ? n - holder->most_peers : 0;
+	n = n > holder->most_peers ? n - holder->most_peers : 0;
+	holder->most_images = (size_t)hoist__min_u64(n, HOIST__CACHE_MOST_IMAGES);
 }
 
 void hoist__cache_serve(int folder, int listener)

@@ -243,6 +243,9 @@ static int list_next(hoist_cache_list *list, uint64_t *id)
 		err = hoist__cache_ask(next, -1, NULL);
 	if (err == 0 && next->id <= *id)
 		err = hoist__fail(-EBADMSG, "the cache's holder lists an image twice");
+	if (err == 0 && list->n == HOIST__CACHE_MOST_IMAGES)
+		err = hoist__fail(-EBADMSG, "the cache's holder lists more than %d images",
+				  HOIST__CACHE_MOST_IMAGES);
 	if (err == 0) {
 		*id = next->id;
 		list->n++;

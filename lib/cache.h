@@ -116,6 +116,7 @@ int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd);
 #define HOIST__CACHE_SOCKET "holder"
 #define HOIST__CACHE_HOLDER_LOCK "holder.lock"
 #define HOIST__CACHE_MOST_PEERS 64
+#define HOIST__CACHE_MOST_IMAGES 4096 /* that it takes, and that are believed of it */
 
 /* @listener and @lock are taken over.  Ends the process. */
 void hoist__cache_serve(int folder, int listener) __attribute__((noreturn));

@@ -443,6 +443,19 @@ static void answer(int to, enum answer how)
 	}
 }
 
+static void list_without_end(int listener)
+{
+	struct hoist__cache_message m;
+	for (uint64_t id = 1; id <= HOIST__CACHE_MOST_IMAGES + 1; id++) {
+		int to = accept(listener, NULL, NULL);
+		if (to < 0 || recv(to, &m, sizeof m, 0) != (ssize_t)sizeof m)
+			_exit(1);
+		m.id = id;
+		(void)hoist__cache_send(to, &m, -1);
+		close(to);
+	}
+}
+
 static void serve_falsely(int listener)
 {
 	for (int how = 0; how < N_ANSWERS; how++)
@@ -453,6 +466,7 @@ static void serve_falsely(int listener)
 			answer(to, (enum answer)how);
 			close(to);
 		}
+	list_without_end(listener);
 	_exit(0);
 }
 
@@ -497,7 +511,9 @@ static void run_false_holder(void)
 			expected[how].text);
 		CHECK(image == NULL);
 	}
-	CHECK(count_fds() == before);
+	hoist_cache_list *list = NULL;
+	REFUSED(hoist_cache_list_create(&list), -EBADMSG, "more than 4096 images");
+	CHECK(list == NULL && count_fds() == before);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 

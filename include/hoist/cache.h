@@ -33,7 +33,9 @@
  * there in 1 ms, and each was touched in 5.  In small ones the first touch of each 64 KiB costs a
  * page fault: 40 ms.
  *
- * Its pages are charged to the memory cgroup of the process that added it, and to no Budget.
+ * Its pages are charged to the memory cgroup of the process that added it, and to no Budget; an
+ * image that is larger than what the group has left is refused before it is made (-ENOMEM), as the
+ * kernel would end the process.
  *
  * Threads: every function may be called from any thread; an image is immutable.  fork: a child
  * goes on with images and buffers.
@@ -134,14 +136,15 @@ typedef struct hoist_cache_options {
  * Nothing is published before all of it is there: who is killed leaves nothing behind.
  * @options NULL: all defaults.  @ret: NULL, or the image, attached.
  * Returns: 0; -EINVAL; -ECANCELED; -ESTALE the checkpoint changed meanwhile; as
- *   hoist_checkpoint_open() and hoist_load_wait(); -ENOMEM; -ENOENT no program to be the holder;
- *   -EPERM; -EMFILE the holder has as many descriptors as it may; -EPIPE it ended, again and again;
- *   -ECHILD it did not start. */
+ *   hoist_checkpoint_open() and hoist_load_wait(); -ENOMEM, also where the image is more than the
+ *   control group has left; -EFBIG more than RLIMIT_FSIZE, which holds for memfds, too; -ENOENT no
+ *   program to be the holder; -EPERM; -EMFILE the holder has as many images as it may: 4096, or what
+ *   its descriptors allow; -EPIPE it ended, again and again; -ECHILD it did not start. */
 HOIST_API int hoist_cache_add(const char *path, const hoist_cache_options *options,
 			      hoist_image **ret);
 
 /* What the holder has, in the order it was added; a snapshot.  None where there is no holder.
- * Returns: 0; -EPERM, -EBADMSG; -ENOMEM, -EMFILE. */
+ * Returns: 0; -EPERM; -EBADMSG, also of more than 4096; -ENOMEM, -EMFILE. */
 typedef struct hoist_cache_list hoist_cache_list;
 HOIST_API int hoist_cache_list_create(hoist_cache_list **ret);
 HOIST_API void hoist_cache_list_destroy(hoist_cache_list *list); /* takes NULL */

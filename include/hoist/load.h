@@ -146,8 +146,10 @@ typedef struct hoist_load_options {
  *   another device; a replica given twice); -ENOTSUP (maps that convert; replicas of a CPU, or of
  *   another API); -ENOENT if a pattern of options->tensors, or of a slice, matches nothing (the text
  *   names it); -ENODATA VERIFY, but the checkpoint holds no digests; -EOVERFLOW; -ENOMEM, -ENOSPC
- *   for the destination; -ENODEV, -EREMOTEIO.  Maps: also -ENODATA a file has shrunk; READ_WRITE:
- *   -EACCES, -EROFS, -EPERM, -ETXTBSY.  What the load needs while it runs is taken when it runs. */
+ *   for the destination, -ENOMEM also where it is host memory and more than the control group has
+ *   left, as the kernel would end the process; -ENODEV, -EREMOTEIO.  Maps: also -ENODATA a file has
+ *   shrunk; READ_WRITE: -EACCES, -EROFS, -EPERM, -ETXTBSY.  What the load needs while it runs is
+ *   taken when it runs. */
 HOIST_API int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
 			       hoist_load **ret);
 
