@@ -38,7 +38,8 @@ struct api {
 	_Atomic int xvirtual;
 	char architecture[HOIST__ARCHITECTURE_BYTES]; /* lock; of virtual devices, or "" */
 	const char *library;
-	int err; /* PHASE_FAILED: what open said last, and its text */
+	_Atomic bool xrefused; /* there is a library, but it is no driver or has no device */
+	int err;	       /* PHASE_FAILED: what open said last, and its text */
 	char text[HOIST__ERROR_BYTES];
 };
 
@@ -117,6 +118,7 @@ static void open_locked(struct api *api, unsigned self)
 	if (err < 0) {
 		api->err = err;
 		hoist__error_copy(api->text, sizeof api->text);
+		atomic_store(&api->xrefused, api->library[0] != '\0');
 	}
 	atomic_store_explicit(&api->xphase, err < 0 ? PHASE_FAILED : PHASE_OPENED,
 			      memory_order_release);
@@ -191,6 +193,16 @@ const char *hoist__api_library(enum hoist__api api)
 	if (atomic_load_explicit(&apis[api].xphase, memory_order_acquire) == PHASE_UNOPENED)
 		return "";
 	return apis[api].library;
+}
+
+int hoist__api_opened(enum hoist__api which)
+{
+	struct api *api = &apis[which];
+	if (atomic_load_explicit(&api->xphase, memory_order_acquire) != PHASE_OPENED)
+		return atomic_load(&api->xrefused) ? -ENODEV : -ENOENT;
+	if (atomic_load(&api->xowner) != hoist__fork_now())
+		return hoist__dev_fail_stale(api->name);
+	return api->count == 0 && atomic_load(&api->xvirtual) == 0 ? -ENODEV : 0;
 }
 
 int hoist__dev_count(enum hoist__api api, int *ret)

@@ -75,6 +75,11 @@ bool hoist__api_emulated(enum hoist__api api);
 /* The path of the driver library that was opened for @api; "" if none. */
 const char *hoist__api_library(enum hoist__api api);
 
+/* What became of opening its driver, which is not done here: cheap, and takes no lock.
+ * Returns: 0; -ENOENT nobody has, or no library was found; -ENODEV one was, but has no device
+ *   (no text in either case); -ESTALE. */
+int hoist__api_opened(enum hoist__api api);
+
 /* How many devices the driver offers, at least 1.
  * Returns: 0; -ENODEV with the reason (also when the driver is present but has
  *   no device); -EINVAL if HOIST_EMULATE is malformed; -ESTALE.  After

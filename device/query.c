@@ -31,15 +31,12 @@ int hoist__dev_synchronize(struct hoist__dev *dev)
  * hoist's own.  -ENODEV: neither. */
 static int find_driver(enum hoist__api api, const char *prefix, void **ret)
 {
-	int count = 0;
+	int err = hoist__api_opened(api);
 	*ret = NULL;
-	if (hoist__api_library(api)[0] == '\0') {
-		*ret = hoist__loaded(api, prefix);
-		return *ret == NULL ? -ENODEV : 0;
-	}
-	/* Opened already: this only tells how that went. */
-	int err = hoist__dev_count(api, &count);
-	return err == 0 || err == -ESTALE ? err : -ENODEV;
+	if (err != -ENOENT)
+		return err;
+	*ret = hoist__loaded(api, prefix);
+	return *ret == NULL ? -ENODEV : 0;
 }
 
 int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret)

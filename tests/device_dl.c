@@ -163,6 +163,24 @@ Test(device_dl, tells_a_driver_that_is_too_old)
 	cr_assert_not_null(strstr(hoist__api_library(HOIST__API_CUDA), "/libdevice_fake_old.so"));
 }
 
+/* Asking costs nothing where there is no driver: nothing is looked for again. */
+Test(device_dl, is_not_opened_again_to_ask_where_an_address_is)
+{
+	struct hoist__pointer pointer;
+	cr_assert_eq(hoist__api_opened(HOIST__API_CUDA), -ENOENT);
+	use_library(FAKE_DIR "/libdevice_fake_old.so");
+	refused(HOIST__API_CUDA, "too old");
+	cr_assert_eq(hoist__api_opened(HOIST__API_CUDA), -ENODEV);
+	setenv("HOIST_EMULATE", "cuda:1", 1); /* what would be found now */
+	cr_assert_eq(hoist__pointer_find((uintptr_t)&pointer, &pointer), 0);
+	cr_assert_eq(pointer.api, HOIST__API_CPU);
+	cr_assert_eq(hoist__api_opened(HOIST__API_CUDA), -ENODEV);
+	cr_assert_not(mapped("libhoist-emulated"));
+	int count = 0;
+	cr_assert_eq(hoist__dev_count(HOIST__API_CUDA, &count), 0, "%s", hoist__error_text());
+	cr_assert_eq(hoist__api_opened(HOIST__API_CUDA), 0);
+}
+
 Test(device_dl, tells_a_driver_that_lacks_a_symbol)
 {
 	use_library(FAKE_DIR "/libdevice_fake_damaged.so");
