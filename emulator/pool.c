@@ -178,18 +178,19 @@ static void leave_piece(struct hoist__emu_block *block, struct hoist__emu_stream
 	piece->mark = mark;
 }
 
+/* A driver has what a free takes since the allocation: here, without memory, the host waits for
+ * the stream instead. */
 static int free_block(struct hoist__emu_block *block, struct hoist__emu_stream *stream)
 {
 	struct hoist__emu_mark *mark = calloc(1, sizeof *mark);
-	if (mark == NULL)
-		return EMU_OUT_OF_MEMORY;
-	mark->refs = 2; /* the operation's and the piece's */
 	struct hoist__emu_op op = {.kind = EMU_RELEASE, .mark = mark, .block = block};
-	int result = hoist__emu_stream_queue(stream, &op);
-	if (result != EMU_SUCCESS) {
+	if (mark == NULL || hoist__emu_stream_queue(stream, &op) != EMU_SUCCESS) {
 		free(mark);
-		return result;
+		(void)hoist__emu_stream_drain(stream);
+		hoist__emu.count.live_allocations--;
+		return hoist__emu_pool_free_now(block);
 	}
+	mark->refs = 2; /* the operation's and the piece's */
 	leave_piece(block, stream, mark);
 	block->piece->n_releases++;
 	hoist__emu.count.live_allocations--;
@@ -276,13 +277,6 @@ int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
 	}
 	if (result == EMU_SUCCESS)
 		result = free_block(block, stream);
-	/* A driver has what a free takes since the allocation: here the host waits for it instead.
-	 */
-	if (result == EMU_OUT_OF_MEMORY) {
-		(void)hoist__emu_stream_drain(stream);
-		result = hoist__emu_pool_free_now(block);
-		hoist__emu.count.live_allocations--;
-	}
 	hoist__emu_unlock();
 	return result;
 }

@@ -258,6 +258,31 @@ static void foreign(void)
 }
 EMULATED(pool_takes_back_only_what_it_gave_once, foreign)
 
+/* What a stream failed with before is not what became of the free: also "out of memory". */
+static void freed_on_a_failed_stream(void)
+{
+	uintptr_t memory = 0;
+	int (*inject)(const char *);
+	void (*reset)(void);
+	struct hoist__dev_pool *pool = make_pool(0);
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &inject);
+	find(hoist__dev_api(dev), "hoist_emulator_reset", &reset);
+	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &memory));
+	cr_assert_eq(inject("async:1:2"), 0);
+	/* From pageable memory it is waited for. */
+	cr_assert_neq(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host,
+					BYTES),
+		      0);
+	cr_assert_neq(hoist__dev_pool_free(pool, memory, stream), 0);
+	cr_assert_eq(counters().bad_frees, 0);
+	cr_assert_eq(counters().live_allocations, 0);
+	cr_assert_eq(get(pool, HOIST__POOL_USED_CURRENT), 0);
+	reset();
+	OK(hoist__stream_synchronize(stream));
+	drop_pool(pool);
+}
+EMULATED(pool_takes_back_once_on_a_failed_stream, freed_on_a_failed_stream)
+
 /* A driver from before limits, and one from before the figures. */
 static void old_driver(void)
 {
