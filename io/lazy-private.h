@@ -85,6 +85,7 @@ struct hoist__lazy {
 	struct hoist__lazy_want *wants;
 	size_t n_wants;
 	size_t wants_room;
+	size_t n_asked;	       /* how often something was wanted */
 	size_t n_wanted;       /* windows */
 	size_t n_wanted_tried; /* of these, whole or checked */
 	size_t cursor;	       /* no window before it is wanted, and empty or to be checked */

@@ -141,21 +141,29 @@ static bool wanted_part(struct hoist__lazy *lazy, size_t index, size_t *n,
 	return found;
 }
 
-/* Tries what is wanted of a window of PARTS, page by page. */
+/* Tries what is wanted of a window of PARTS, page by page; once more if more was wanted
+ * meanwhile. */
 static void check(struct hoist__lazy_thread *thread, size_t index)
 {
 	struct hoist__lazy *lazy = thread->lazy;
 	struct hoist__lazy_want part;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	int err = 0;
+	pthread_mutex_lock(&lazy->mutex);
+	size_t n_asked = lazy->n_asked;
+	pthread_mutex_unlock(&lazy->mutex);
 	for (size_t n = 0; err == 0 && wanted_part(lazy, index, &n, &part);)
 		for (size_t at = part.at; err == 0 && at < part.end; at += page)
 			err = hoist__lazy_fill_page(thread, (uintptr_t)lazy->data + at);
 	pthread_mutex_lock(&lazy->mutex);
 	struct hoist__lazy_window *window = &lazy->windows[index];
-	lazy->n_wanted_tried += !window->checked;
-	window->checked = true;
-	pthread_cond_broadcast(&lazy->filled);
+	if (lazy->n_asked == n_asked) {
+		lazy->n_wanted_tried += !window->checked;
+		window->checked = true;
+		pthread_cond_broadcast(&lazy->filled);
+	} else {
+		lazy->cursor = (size_t)hoist__min_u64(lazy->cursor, index);
+	}
 	pthread_mutex_unlock(&lazy->mutex);
 }
 

@@ -228,6 +228,7 @@ int hoist__lazy_want(struct hoist__lazy *lazy, size_t at, size_t bytes)
 		lazy->n_wanted_tried += hoist__lazy_is_tried(window);
 	}
 	lazy->cursor = (size_t)hoist__min_u64(lazy->cursor, at / WINDOW);
+	lazy->n_asked++;
 	lazy->wanting = true;
 	hoist__lazy_kick(lazy);
 	pthread_mutex_unlock(&lazy->mutex);

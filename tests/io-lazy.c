@@ -24,6 +24,9 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 {
 	uint64_t from = (uint64_t)offset;
+	void (*on_page)(void) = bytes == PAGE ? atomic_load(&lazy_world.on_page) : NULL;
+	if (on_page != NULL)
+		on_page();
 	if (from < lazy_world.bad_end && from + bytes > lazy_world.bad_begin) {
 		errno = EIO;
 		return -1;

@@ -68,6 +68,36 @@ static void a_bad_place_that_nobody_wants(void)
 	hoist__file_close(file);
 }
 
+static struct hoist__lazy *asked_more;
+
+/* In the middle of the first page's read; the second one's takes its time. */
+static void want_the_next_page(void)
+{
+	static atomic_int n;
+	if (atomic_fetch_add(&n, 1) == 0)
+		NEEDED(hoist__lazy_want(asked_more, 2 * PAGE, PAGE) == 0);
+	else
+		usleep(100000);
+}
+
+/* Of a window with a bad place, more is wanted while it is looked at. */
+static void a_bad_place_that_is_wanted_late(void)
+{
+	struct hoist__file *file = new_file(8 * MIB);
+	unsigned char *data;
+	struct hoist__lazy *lazy = open_one(file, 0, 8 * MIB, &data);
+	asked_more = lazy;
+	lazy_world.bad_begin = 2 * PAGE;
+	lazy_world.bad_end = 2 * PAGE + 1;
+	lazy_world.on_page = want_the_next_page;
+	NEEDED(hoist__lazy_want(lazy, PAGE, PAGE) == 0);
+	NEEDED(hoist__lazy_wait(lazy, UINT64_MAX) == -EIO);
+	lazy_world.on_page = NULL;
+	lazy_world.bad_end = 0;
+	hoist__lazy_close(lazy);
+	hoist__file_close(file);
+}
+
 /* Whatever happens, nobody waits for ever, or is shown zeros. */
 static void nothing_is_to_be_had(void)
 {
@@ -220,6 +250,7 @@ int main(void)
 	skip_without_lazy_memory();
 	CASE(a_bad_place_on_the_disk);
 	CASE(a_bad_place_that_nobody_wants);
+	CASE(a_bad_place_that_is_wanted_late);
 	CASE(nothing_is_to_be_had);
 	CASE(a_file_that_shrinks);
 	CASE(a_file_that_is_written_to);
