@@ -79,6 +79,8 @@ void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
 void *__wrap_aligned_alloc(size_t align, size_t bytes);
 void __wrap_free(void *memory);
+ssize_t __wrap_getline(char **line, size_t *room, FILE *file);
+ssize_t __wrap___getdelim(char **line, size_t *room, int end, FILE *file);
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
 int __wrap_munmap(void *memory, size_t bytes);
 int __wrap_mprotect(void *memory, size_t bytes, int access);
@@ -127,6 +129,23 @@ void __wrap_free(void *memory)
 	if (memory != NULL)
 		atomic_fetch_sub(&n_allocated, 1);
 	__real_free(memory);
+}
+
+/* Its line is the caller's to free.  What is inlined of it calls the other. */
+ssize_t __wrap___getdelim(char **line, size_t *room, int end, FILE *file)
+{
+	if (fails())
+		return -1;
+	bool had = *line != NULL;
+	ssize_t n = getdelim(line, room, end, file);
+	if (!had)
+		(void)counted(*line);
+	return n;
+}
+
+ssize_t __wrap_getline(char **line, size_t *room, FILE *file)
+{
+	return __wrap___getdelim(line, room, '\n', file);
 }
 
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
