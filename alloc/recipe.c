@@ -86,7 +86,10 @@ static int reserve(struct hoist__maker *maker)
 	region->pages = HOIST__PAGES_SMALL;
 	if (!maker->hugetlb || !map_hugetlb(maker)) {
 		size_t bytes = hoist__round_up(region->options.bytes, hoist__page_bytes());
-		int err = hoist__map_anonymous(bytes, map);
+		/* hugetlb pages are charged elsewhere. */
+		int err = region->options.lazy ? 0 : hoist__group_check(bytes, "host memory");
+		if (err == 0)
+			err = hoist__map_anonymous(bytes, map);
 		if (err != 0)
 			return err;
 	}
@@ -307,10 +310,6 @@ int hoist__recipe_make(struct hoist__region_storage *storage)
 	struct hoist__maker maker = {.storage = storage, .region = region};
 	int err = 0;
 	maker.hugetlb = region->options.hugetlb;
-	if (!region->options.lazy && !maker.hugetlb) /* these are charged elsewhere */
-		err = hoist__group_check(region->options.bytes, "host memory");
-	if (err < 0)
-		return err;
 	if (region->options.placement.policy != HOIST__POLICY_LOCAL) {
 		maker.nodes = &region->options.placement.nodes;
 		err = hoist__topology_load("/sys", &maker.topology);

@@ -26,6 +26,7 @@
 static struct tree tree;
 static bool refuse_mbind;
 static bool no_room;	  /* where pages would be moved to */
+static bool group_full;	  /* the control group has nothing left */
 static unsigned n_spills; /* populating puts pages elsewhere so often */
 static int node_of_pages; /* what move_pages() says, */
 static unsigned n_moving; /* but of so many of four pages nothing */
@@ -44,6 +45,7 @@ static atomic_uint n_threads_on[HOIST__MAX_NODES];
 int __real_hoist__topology_load(const char *sysfs_root, struct hoist__topology **ret);
 int __wrap_hoist__topology_load(const char *sysfs_root, struct hoist__topology **ret);
 int __wrap_hoist__run_on_node(const struct hoist__topology *topology, int node);
+int __wrap_hoist__group_check(uint64_t bytes, const char *what);
 int __wrap_getcpu(unsigned *cpu, unsigned *node);
 long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
 		  unsigned long bits, unsigned flags);
@@ -62,6 +64,13 @@ int __wrap_hoist__run_on_node(const struct hoist__topology *topology, int node)
 		return hoist__fail(-ENODEV, "node %d has no CPUs", node);
 	atomic_fetch_add(&n_threads_on[node], 1);
 	return 0;
+}
+
+int __wrap_hoist__group_check(uint64_t bytes, const char *what)
+{
+	return group_full ? hoist__fail(-ENOMEM, "%s: a full group, %llu bytes", what,
+					(unsigned long long)bytes)
+			  : 0;
 }
 
 int __wrap_getcpu(unsigned *cpu, unsigned *node)
@@ -294,5 +303,23 @@ Test(alloc_choice, looks_for_huge_pages_on_the_nodes_asked_for)
 	struct hoist__region *region = create(&options);
 	const char *note = region->step_note[HOIST__STEP_HUGE];
 	cr_assert(strstr(note, "32 pages needed, 5 free on the nodes") != NULL, "%s", note);
+	hoist__region_destroy(region);
+}
+
+/* Small pages in their place are the group's, and who populates too many of them is killed. */
+Test(alloc_choice, asks_the_group_also_where_there_are_no_hugetlb_pages)
+{
+	use_machine("8-nodes");
+	node_of_pages = 5;
+	group_full = true;
+	struct hoist__region_options options = on_nodes(HOIST__POLICY_PREFER, 5, 5);
+	struct hoist__region *region = NULL;
+	options.hugetlb = true;
+	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
+	cr_assert(strstr(hoist__error_text(), "host memory: a full group, 67108864 bytes") != NULL,
+		  "%s", hoist__error_text());
+	cr_assert_null(region);
+	options.lazy = true;
+	region = create(&options);
 	hoist__region_destroy(region);
 }
