@@ -156,8 +156,8 @@ int hoist__file_stat(int fd, struct stat *ret)
 	int flags = AT_EMPTY_PATH | AT_STATX_FORCE_SYNC;
 	int err = HOIST__UNINTERRUPTED(statx(fd, "", flags, STATX_BASIC_STATS, &stx)) < 0 ? -errno
 											  : 0;
-	/* Not there, or refused by a filter. */
-	if (err == -ENOSYS || err == -EPERM)
+	/* Not there, or refused by a filter; what glibc has in its place does not know the flag. */
+	if (err == -ENOSYS || err == -EPERM || err == -EINVAL)
 		return HOIST__UNINTERRUPTED(fstat(fd, ret)) < 0 ? -errno : 0;
 	if (err < 0)
 		return err;
