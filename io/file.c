@@ -150,15 +150,15 @@ static int64_t mtime_of(const struct stat *st)
 	return (int64_t)st->st_mtim.tv_sec * (int64_t)HOIST__NS_PER_S + st->st_mtim.tv_nsec;
 }
 
-int hoist__file_stat(int fd, struct stat *ret)
+static int stat_anew(int fd, const char *path, int flags, struct stat *ret)
 {
 	struct statx stx;
-	int flags = AT_EMPTY_PATH | AT_STATX_FORCE_SYNC;
-	int err = HOIST__UNINTERRUPTED(statx(fd, "", flags, STATX_BASIC_STATS, &stx)) < 0 ? -errno
-											  : 0;
+	int sync = flags | AT_STATX_FORCE_SYNC;
+	int err = HOIST__UNINTERRUPTED(statx(fd, path, sync, STATX_BASIC_STATS, &stx)) < 0 ? -errno
+											   : 0;
 	/* Not there, or refused by a filter; what glibc has in its place does not know the flag. */
 	if (err == -ENOSYS || err == -EPERM || err == -EINVAL)
-		return HOIST__UNINTERRUPTED(fstat(fd, ret)) < 0 ? -errno : 0;
+		return HOIST__UNINTERRUPTED(fstatat(fd, path, ret, flags)) < 0 ? -errno : 0;
 	if (err < 0)
 		return err;
 	*ret = (struct stat){
@@ -169,6 +169,16 @@ int hoist__file_stat(int fd, struct stat *ret)
 		.st_mtim = {.tv_sec = stx.stx_mtime.tv_sec, .tv_nsec = stx.stx_mtime.tv_nsec},
 	};
 	return 0;
+}
+
+int hoist__file_stat(int fd, struct stat *ret)
+{
+	return stat_anew(fd, "", AT_EMPTY_PATH, ret);
+}
+
+int hoist__path_stat(const char *path, struct stat *ret)
+{
+	return stat_anew(AT_FDCWD, path, 0, ret);
 }
 
 /* The size now; a block device's is not in its stat. */

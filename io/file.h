@@ -70,6 +70,7 @@ int hoist__file_read_failed(int err, const char *path, uint64_t offset);
  * not what this machine remembers of the last time, which may be a minute ago (NFS) or as long as
  * the server likes (FUSE).  Returns: 0; -EIO and the like, without a text. */
 int hoist__file_stat(int fd, struct stat *ret);
+int hoist__path_stat(const char *path, struct stat *ret); /* links followed */
 
 /* 0 if the file still is what was opened; -EBADMSG with what changed. */
 int hoist__file_changed(const struct hoist__file *file);

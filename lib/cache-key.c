@@ -22,8 +22,9 @@
 static int look_at(const char *path, struct hoist__image_file *ret)
 {
 	struct stat status;
-	if (stat(path, &status) < 0)
-		return -errno;
+	int err = hoist__path_stat(path, &status);
+	if (err < 0)
+		return err;
 	ret->dev = status.st_dev;
 	ret->ino = status.st_ino;
 	ret->bytes = S_ISDIR(status.st_mode) ? 0 : (uint64_t)status.st_size;

@@ -21,6 +21,17 @@
 
 static char model[4096];
 
+/* How often a file system was asked, and not what is remembered of the last time. */
+static unsigned n_asked_anew;
+
+int __real_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
+int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
+int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx)
+{
+	n_asked_anew += (flags & AT_STATX_SYNC_TYPE) == AT_STATX_FORCE_SYNC;
+	return __real_statx(fd, name, flags, mask, stx);
+}
+
 static void write_model(unsigned seed)
 {
 	(void)snprintf(model, sizeof model, "%s", cache_path("model.safetensors"));
@@ -146,6 +157,16 @@ static void touch(const char *path, long seconds)
 {
 	const struct timespec times[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
 	OK(utimensat(AT_FDCWD, path, times, 0));
+}
+
+/* Of a network's file system this machine may remember what another one has changed since. */
+static void run_asked_anew(void)
+{
+	hoist_image *image = NULL;
+	unsigned before = n_asked_anew;
+	OK(hoist_cache_attach(model, 0, &image));
+	CHECK(n_asked_anew == before + 1);
+	hoist_image_close(image);
 }
 
 static void run_stale(void)
@@ -454,6 +475,7 @@ int main(int argc, char **argv)
 	run_simple();
 	run_read_only();
 	check_list(5);
+	run_asked_anew();
 	run_stale();
 	run_folder();
 	run_options();
