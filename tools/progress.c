@@ -33,7 +33,7 @@ static uint64_t now_ns(void)
 
 static bool is_watched(void)
 {
-	const char *terminal = getenv("TERM");
+	const char *terminal = secure_getenv("TERM");
 	return isatty(STDERR_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
 }
 
