@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* A model on a disk that fails, under the kernel's NVMe driver: tests/vm/disk.sh.  On the host:
  *
- *   vm_disk make PATH SEED             writes the model
- *   vm_disk reserve PATH MIB           a file, no two pages of which are alike
- *   vm_disk place PATH TENSOR BYTE     where in the file a byte of a page is that is the tensor's
- * alone vm_disk sectors IMAGE PATH FROM BYTES STEP the sectors of an image of a disk that hold
- * these bytes of the file, one for each STEP
+ *   vm_disk make PATH SEED                     writes the model
+ *   vm_disk reserve PATH MIB                   a file, no two pages of which are alike
+ *   vm_disk place PATH TENSOR BYTE             where a byte of a page that is the tensor's alone is
+ *   vm_disk sectors IMAGE PATH FROM BYTES STEP sectors of a disk that hold these bytes of a file
  *
- * in the machine, @GOOD being a whole file on the same disk:
+ * in the machine, GOOD being a whole file on the same disk:
  *
- *   vm_disk read PATH SEED TENSOR PLACE GOOD   byte PLACE cannot be read: loads and saves in all
- * ways vm_disk header PATH                        nor can the file's first vm_disk once PATH SEED
- * a read fails once vm_disk write FOLDER RESERVE               what lay in RESERVE cannot be
- * written to vm_disk flush FOLDER                       the disk cannot flush vm_disk slow PATH
- * SEED SECONDS             reading all of it takes so long at least vm_disk whole PATH SEED says
- * nothing if it is
+ *   vm_disk read PATH SEED TENSOR PLACE GOOD   byte PLACE cannot be read: loads, saves, all ways
+ *   vm_disk header PATH                        nor can the file's first
+ *   vm_disk once PATH SEED                     a read fails once
+ *   vm_disk write FOLDER RESERVE               what lay in RESERVE cannot be written to
+ *   vm_disk flush FOLDER                       the disk cannot flush
+ *   vm_disk slow PATH SEED SECONDS             reading all of it takes so long at least
+ *   vm_disk whole PATH SEED                    says nothing if it is
  *
  * What it counted it says in lines "counted: WHAT NUMBER". */
 #include "config.h"
