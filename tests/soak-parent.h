@@ -20,8 +20,8 @@ bool soak_is_stuck(void);
 void soak_show_slot(int slot);
 void soak_show_counts(void);
 
-/* After the end: no growth, nothing left but what may be.  @kills_in_saves: how many may each have
- * left one temporary file. */
-bool soak_judge(unsigned kills_in_saves);
+/* After the end: enough was done, no growth, nothing left but what may be.  @kills_in_saves: how
+ * many may each have left one temporary file. */
+bool soak_judge(unsigned kills, unsigned kills_in_saves);
 
 #endif

@@ -276,7 +276,7 @@ static int whole(void)
 	bool well = run();
 	kill_all();
 	tell(begin);
-	well = well && soak_judge(done.kills_in_saves);
+	well = well && soak_judge(done.kills + done.terminations, done.kills_in_saves);
 	soak_clean_up();
 	if (!well)
 		printf("failed; HOIST_TEST_SEED=%#llx repeats it\n",
