@@ -36,7 +36,12 @@ cache_holder 6000 512
 cache_client 10000 512
 open 1500 8192
 '
-[ -z "${HOIST_TEST_FUZZ-}" ] || targets=$(echo "$targets" | grep -E "^($HOIST_TEST_FUZZ) ")
+if [ -n "${HOIST_TEST_FUZZ-}" ]; then
+	targets=$(echo "$targets" | grep -E "^($HOIST_TEST_FUZZ) ") || {
+		echo "HOIST_TEST_FUZZ='$HOIST_TEST_FUZZ' names no target"
+		exit 1
+	}
+fi
 
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
@@ -61,6 +66,12 @@ if ! make -C "$abs_top_builddir/tests" -j2 fuzz-targets >"$build/logs/build" 2>&
 fi
 mkdir "$scratch/corpus" || exit 1
 xz -dc "$here/corpus.tar.xz" | tar -xf - -C "$scratch/corpus" || exit 1
+for name in $(echo "$targets" | awk '{ print $1 }'); do
+	[ -n "$(ls "$scratch/corpus/$name" 2>/dev/null)" ] || {
+		echo "corpus.tar.xz has no input for fuzz_$name"
+		exit 1
+	}
+done
 
 # Reports go to each target's log; what is freed is kept for 16 MiB, so that memory is told.
 unset LSAN_OPTIONS
@@ -75,7 +86,6 @@ run() {
 	log=$build/logs/$1
 	folder=$scratch/corpus/$1
 	limit="-runs=$2 -seed=1"
-	mkdir -p "$folder"
 	if [ "$form" = long ]; then
 		limit="-max_total_time=$seconds"
 		mkdir -p "$build/found/$1"
@@ -113,14 +123,14 @@ for name in $(echo "$targets" | awk '{ print $1 }'); do
 	log=$build/logs/$name
 	inputs=$(stat number_of_executed_units "$log")
 	peak=$(stat peak_rss_mb "$log")
-	if [ "$(cat "$log.status" 2>/dev/null)" != 0 ] || [ -z "$inputs" ]; then
+	if [ "$(cat "$log.status" 2>/dev/null)" != 0 ] || [ "${inputs:-0}" -eq 0 ]; then
 		broken=$((broken + 1))
 		echo "fuzz_$name failed; the input is in $build/broken:"
 		tail -n 60 "$log"
 		continue
 	fi
 	all=$((all + inputs))
-	[ "$peak" -le $memory ] || memory=$peak
+	[ "${peak:-0}" -le $memory ] || memory=$peak
 	echo "figure: fuzz.$name.inputs $inputs"
 	sed -n "s/^fuzz: parsing took/fuzz_$name: parsing took/p" "$log"
 done
