@@ -198,8 +198,9 @@ const char *hoist__api_library(enum hoist__api api)
 int hoist__api_opened(enum hoist__api which)
 {
 	struct api *api = &apis[which];
-	if (atomic_load_explicit(&api->xphase, memory_order_acquire) != PHASE_OPENED)
-		return atomic_load(&api->xrefused) ? -ENODEV : -ENOENT;
+	enum phase phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
+	if (phase != PHASE_OPENED)
+		return phase == PHASE_FAILED && atomic_load(&api->xrefused) ? -ENODEV : -ENOENT;
 	if (atomic_load(&api->xowner) != hoist__fork_now())
 		return hoist__dev_fail_stale(api->name);
 	return api->count == 0 && atomic_load(&api->xvirtual) == 0 ? -ENODEV : 0;

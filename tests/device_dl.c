@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "device/dl.h"
 #include "device/driver.h"
+#include "device/virtual.h"
 
 static const enum hoist__api drivers[] = {HOIST__API_CUDA, HOIST__API_HIP};
 
@@ -171,6 +172,9 @@ Test(device_dl, is_not_opened_again_to_ask_where_an_address_is)
 	use_library(FAKE_DIR "/libdevice_fake_old.so");
 	refused(HOIST__API_CUDA, "too old");
 	cr_assert_eq(hoist__api_opened(HOIST__API_CUDA), -ENODEV);
+	cr_assert_eq(hoist__virtual_set(HOIST__API_CUDA, "", 0), 0);
+	cr_assert_eq(hoist__api_opened(HOIST__API_CUDA), -ENOENT, "all is forgotten");
+	refused(HOIST__API_CUDA, "too old");
 	setenv("HOIST_EMULATE", "cuda:1", 1); /* what would be found now */
 	cr_assert_eq(hoist__pointer_find((uintptr_t)&pointer, &pointer), 0);
 	cr_assert_eq(pointer.api, HOIST__API_CPU);
