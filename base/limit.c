@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -12,16 +13,22 @@
 
 #include "base/error.h"
 
-int hoist__check_file_bytes(uint64_t bytes, const char *what)
+uint64_t hoist__file_limit(void)
 {
 	struct rlimit limit;
-	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ||
-	    bytes <= limit.rlim_cur)
+	bool limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+	return limited ? limit.rlim_cur : UINT64_MAX;
+}
+
+int hoist__check_file_bytes(uint64_t bytes, const char *what)
+{
+	uint64_t limit = hoist__file_limit();
+	if (bytes <= limit)
 		return 0;
 	return hoist__fail(-EFBIG,
 			   "%s: it needs %llu bytes, but RLIMIT_FSIZE is %llu; raise it with "
 			   "`ulimit -f`",
-			   what, (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+			   what, (unsigned long long)bytes, (unsigned long long)limit);
 }
 
 int hoist__fail_memfd(int errnum, const char *what)

@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* How long a file of this process may become; UINT64_MAX: as it likes. */
+uint64_t hoist__file_limit(void);
+
 /* May a file have @bytes?  @what, for the message, is being made.
  * Returns: 0; -EFBIG with both figures and the remedy. */
 int hoist__check_file_bytes(uint64_t bytes, const char *what);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "io/again.h"
 #include "io/direct.h"
@@ -212,21 +212,6 @@ static int fail_full(const struct hoist__output *output, int err, uint64_t bytes
 				 (uint64_t)fs.f_bavail * (uint64_t)fs.f_frsize);
 }
 
-/* The kernel would send SIGXFSZ, which ends a program that does not know of it. */
-static int check_limit(const struct hoist__output *output, uint64_t bytes, uint64_t *ret_limit)
-{
-	struct rlimit limit;
-	*ret_limit = UINT64_MAX;
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		*ret_limit = limit.rlim_cur;
-	if (bytes <= *ret_limit)
-		return 0;
-	return hoist__fail(-EFBIG,
-			   "writing %s: it needs %" PRIu64 " bytes, but RLIMIT_FSIZE is %" PRIu64
-			   "; raise it with `ulimit -f`",
-			   output->file.path, bytes, *ret_limit);
-}
-
 static int allocate(const struct hoist__output *output, uint64_t bytes)
 {
 	if (bytes == 0)
@@ -270,8 +255,7 @@ static void open_direct(struct hoist__file *file, bool wanted)
 static int identify(struct hoist__output *output, uint64_t bytes)
 {
 	struct hoist__file *file = &output->file;
-	uint64_t limit;
-	int err = check_limit(output, bytes, &limit);
+	int err = hoist__check_file_bytes(bytes, file->path);
 	if (err < 0)
 		return err;
 	struct stat st;
@@ -280,7 +264,7 @@ static int identify(struct hoist__output *output, uint64_t bytes)
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
 	file->bytes = bytes;
-	bool padded = hoist__round_up(bytes, HOIST__FILE_MAX_ALIGN) <= limit;
+	bool padded = hoist__round_up(bytes, HOIST__FILE_MAX_ALIGN) <= hoist__file_limit();
 	file->fs = hoist__fs_of_fd(file->fd);
 	file->in_memory = file->fs->memory;
 	open_direct(file, (output->flags & HOIST__OUTPUT_NO_DIRECT) == 0 && padded);
