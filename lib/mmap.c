@@ -79,7 +79,7 @@ static int populate(const char *path, int fd, uint64_t offset, const struct hois
 	struct hoist__ahead *ahead;
 	int err = hoist__ahead_start(&part, 1, 0, &ahead);
 	if (err < 0)
-		return err == -EAGAIN ? -ENOMEM : err; /* it would mean "busy" */
+		return err;
 	err = hoist__ahead_wait(ahead, UINT64_MAX);
 	hoist__ahead_stop(ahead);
 	return err;
