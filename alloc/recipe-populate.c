@@ -123,13 +123,14 @@ int hoist__step_populate(struct hoist__maker *maker)
 	struct hoist__populate_report report = {0};
 	uint64_t start = hoist__now_ns();
 	bool late = hoist__recipe_binds_late(region);
-	unsigned n = 0;
-	do {
-		err = hoist__populate_parallel(&job, &report);
-		if (err == 0 && late)
-			err = hoist__place_strictly(job.base, job.bytes, &region->options.placement,
-						    n++);
-	} while (err > 0);
+	err = hoist__populate_parallel(&job, &report);
+	for (unsigned n = 0; err == 0 && late; n++) {
+		struct hoist__populate_report again; /* of what was told already */
+		err = hoist__place_strictly(job.base, job.bytes, &region->options.placement, n);
+		if (err <= 0)
+			break;
+		err = hoist__populate_parallel(&job, &again);
+	}
 	hoist__called(region->options.calls, HOIST__CALL_MAP, start);
 	note_populating(region, &report);
 	return err;
