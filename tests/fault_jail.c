@@ -4,7 +4,7 @@
  *     docker          Docker's default seccomp profile, and no capability that Docker drops
  *     older           a seccomp profile that knows no call of the last ten years: EPERM
  *     sandbox         no io_uring, userfaultfd, mbind ...: ENOSYS, as where the kernel is another
- *     user            as user and group 65531, who owns nothing
+ *     user, user=N    as user and group 65531, or N, who owns nothing
  *     memlock=N, nofile=N, as=N, nproc=N, fsize=N, stack=N   resource limits
  *     noproc          nothing in /proc and /sys
  *     nodev           in /dev only null, zero and urandom: no shm, no userfaultfd
@@ -102,12 +102,12 @@ static void read_only_root(void)
 
 /* --- who, and what he may --- */
 
-static void become_nobody(void)
+static void become(uid_t user)
 {
 	if (geteuid() != 0)
 		return; /* is nobody in particular */
-	require(setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
-			setresuid(NOBODY, NOBODY, NOBODY) == 0,
+	require(setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 &&
+			setresuid(user, user, user) == 0,
 		"becoming another user");
 }
 
@@ -169,6 +169,9 @@ static bool limit(const char *word)
 		size_t length = strlen(limits[i].name);
 		if (strncmp(word, limits[i].name, length) != 0)
 			continue;
+		/* Processes are a user's, and whoever tests has others. */
+		if (limits[i].resource == RLIMIT_NPROC && geteuid() != 0)
+			skip("only root can become a user who has no process");
 		rlim_t value = strtoull(word + length, NULL, 10);
 		struct rlimit both = {value, value};
 		require(setrlimit(limits[i].resource, &both) == 0, word);
@@ -226,11 +229,15 @@ static void lock_up(char **words)
 		read_only_root();
 	for (char **word = words; *word != NULL; word++) {
 		errno = EINVAL;
-		if (strchr(*word, '=') != NULL && strncmp(*word, "cgroup=", 7) != 0)
+		if (strchr(*word, '=') != NULL && strncmp(*word, "cgroup=", 7) != 0 &&
+		    strncmp(*word, "user=", 5) != 0)
 			require(limit(*word), *word);
 	}
 	if (has(words, "user"))
-		become_nobody();
+		become(NOBODY);
+	for (char **word = words; *word != NULL; word++)
+		if (strncmp(*word, "user=", 5) == 0)
+			become((uid_t)strtoul(*word + 5, NULL, 10));
 	static const char *const filters[] = {"docker", "older", "sandbox"};
 	for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++)
 		if (has(words, filters[i]))
