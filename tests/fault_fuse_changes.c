@@ -200,14 +200,14 @@ static void one_stalls(const struct way *way, bool interruptible)
 	CHECK(done < total);
 	double before = now();
 	hoist_load_cancel(load);
-	CHECK(now() - before < 0.1);
+	CHECK(now() - before < 5); /* nobody has let go yet */
 	pthread_t thread;
 	unsigned us = 50000;
 	CHECK(pthread_create(&thread, NULL, let_go, &us) == 0);
 	int err = hoist_load_wait(load);
 	double took = now() - before;
 	CHECK(err == -ECANCELED);
-	CHECK(took < 3);
+	CHECK(took < 20);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	CHECK(pthread_join(thread, NULL) == 0);
@@ -249,7 +249,7 @@ static void driven_by_one_thread(void)
 		loads[1] = start(&models[1], way, HOIST_LOAD_CALLER_DRIVEN, &checkpoints[1]);
 		before = now();
 		int done = 0;
-		while (done == 0 && now() - before < 10) {
+		while (done == 0 && now() - before < 60) {
 			CHECK(hoist_load_step(loads[0], 0) == 0);
 			done = hoist_load_step(loads[1], 10000000);
 		}
@@ -295,7 +295,8 @@ int main(void)
 	       "or a "
 	       "map's\n",
 	       n_changes, n_noticed, n_old);
-	printf("figure: fuse.stalls %u reads without an end, cancelled, beside others that went "
+	printf("figure: fuse.stalls %u reads without an end, cancelled or let go, beside others "
+	       "that went "
 	       "on\n",
 	       n_stalls);
 	ffs_unmount();
