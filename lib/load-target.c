@@ -112,8 +112,8 @@ static int allocate_on(struct hoist_load *load, struct hoist__target *target, ho
 		       : load->to_host ? (size_t)load->plan.align
 				       : HOIST__LOAD_MAX_ALIGN;
 	int err = 0;
-	/* What is not populated now will be by the reads. */
-	if (load->to_host && memory == NULL)
+	/* What is not populated now, where it would be asked, will be by the reads. */
+	if (lazy)
 		err = hoist__group_check(load->plan.destination_bytes, "host memory");
 	if (err == 0 && memory == NULL)
 		err = hoist__device_buffers(target->device, false, &memory);
