@@ -45,16 +45,21 @@ int hoist__fail_memfd(int errnum, const char *what)
 ssize_t hoist__write(int fd, const void *bytes, size_t n)
 {
 	const struct timespec now = {0};
-	sigset_t one, before, pending;
-	sigemptyset(&one);
-	sigaddset(&one, SIGXFSZ);
+	sigset_t ours, before, pending;
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGXFSZ);
+	sigaddset(&ours, SIGPIPE);
 	sigemptyset(&pending);
 	(void)sigpending(&pending);
-	pthread_sigmask(SIG_BLOCK, &one, &before);
+	pthread_sigmask(SIG_BLOCK, &ours, &before);
 	ssize_t done = write(fd, bytes, n);
 	int err = errno;
-	if (done < 0 && err == EFBIG && !sigismember(&pending, SIGXFSZ))
-		(void)sigtimedwait(&one, NULL, &now);
+	int sent = done < 0 && err == EFBIG ? SIGXFSZ : done < 0 && err == EPIPE ? SIGPIPE : 0;
+	if (sent != 0 && !sigismember(&pending, sent)) {
+		sigemptyset(&ours);
+		sigaddset(&ours, sent);
+		(void)sigtimedwait(&ours, NULL, &now);
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	errno = err;
 	return done;

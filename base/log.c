@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 
 _Atomic unsigned hoist__log_mask;
 
@@ -72,6 +73,6 @@ void hoist__log_write(enum hoist__log_module module, const char *format, ...)
 	silence(line, used);
 	line[used++] = '\n';
 	/* A log line that cannot be written is lost: there is nobody to tell. */
-	if (write(STDERR_FILENO, line, used) < 0)
+	if (hoist__write(STDERR_FILENO, line, used) < 0)
 		return;
 }

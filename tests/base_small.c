@@ -52,6 +52,28 @@ Test(base_limit, a_file_at_its_limit_is_an_error)
 	fclose(file);
 }
 
+/* The default of SIGPIPE would, too; what the program has blocked and not taken stays. */
+Test(base_limit, a_pipe_that_nobody_reads_is_an_error)
+{
+	int ends[2];
+	sigset_t pipe_signal, pending;
+	cr_assert_eq(pipe(ends), 0);
+	cr_assert_eq(close(ends[0]), 0);
+	cr_assert(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+	cr_expect_eq(hoist__write(ends[1], "ab", 2), -1);
+	cr_expect_eq(errno, EPIPE);
+	sigemptyset(&pipe_signal);
+	sigaddset(&pipe_signal, SIGPIPE);
+	cr_assert_eq(sigprocmask(SIG_BLOCK, &pipe_signal, NULL), 0);
+	cr_assert_eq(sigpending(&pending), 0);
+	cr_expect_not(sigismember(&pending, SIGPIPE));
+	cr_assert_eq(raise(SIGPIPE), 0);
+	cr_expect_eq(hoist__write(ends[1], "ab", 2), -1);
+	cr_assert_eq(sigpending(&pending), 0);
+	cr_expect(sigismember(&pending, SIGPIPE));
+	close(ends[1]);
+}
+
 Test(base_error, a_thread_that_was_refused_has_a_remedy)
 {
 	cr_expect_eq(hoist__fail_thread(-EAGAIN, "starting a thread"), -ENOMEM);
@@ -236,6 +258,28 @@ Test(base_log, what_it_shows_does_nothing_to_a_terminal)
 	cr_expect_eq(log_in_child("load", out, sizeof out), 1);
 	cr_expect_str_eq(out, "hoist[load] 12.345678 a?[2J?b?\xc2?"
 			      "1m \xc3\x9b \xe2\x82\xac?1\n");
+}
+
+/* It ends no program, whatever standard error has become. */
+Test(base_log, a_line_that_nobody_reads_is_lost)
+{
+	int ends[2];
+	int status;
+	cr_assert_eq(pipe(ends), 0);
+	pid_t child = fork();
+	cr_assert_geq(child, 0);
+	if (child == 0) {
+		signal(SIGPIPE, SIG_DFL);
+		close(ends[0]);
+		dup2(ends[1], STDERR_FILENO);
+		setenv("HOIST_DEBUG", "io", 1);
+		hoist__log(io, "nobody reads this: %d", 1);
+		_exit(7);
+	}
+	close(ends[0]);
+	close(ends[1]);
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
 Test(base_log, lines_go_to_standard_error_only_when_asked_for)
