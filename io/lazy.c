@@ -109,8 +109,11 @@ static int start_threads(struct hoist__lazy *lazy, const struct hoist__placement
 		struct hoist__lazy_thread *thread = &lazy->threads[i];
 		thread->lazy = lazy;
 		err = reserve(WINDOW, false, placement, &thread->staging);
-		if (err == 0 && hoist__worker_start(&thread->id, hoist__lazy_serve, thread) != 0)
-			err = hoist__fail_thread(-EAGAIN, "starting a thread for lazy memory");
+		int refused = 0;
+		if (err == 0)
+			refused = hoist__worker_start(&thread->id, hoist__lazy_serve, thread);
+		if (refused != 0)
+			err = hoist__fail_thread(refused, "starting a thread for lazy memory");
 		lazy->n_threads += err == 0;
 		if (err < 0) {
 			hoist__region_destroy(thread->staging);

@@ -127,7 +127,7 @@ int hoist__populator_start(void *address, size_t bytes, unsigned n_threads,
 	}
 	if (p->n_threads == 0 && err != 0) {
 		hoist__populator_stop(p);
-		return hoist__fail_thread(-EAGAIN, "starting a populating thread");
+		return hoist__fail_thread(err, "starting a populating thread");
 	}
 	*ret = p;
 	return 0;

@@ -19,7 +19,7 @@ struct hoist__populator;
 
 /* Starts populating [address, address+bytes) (page-aligned, a LAZY block) with
  * @n_threads threads (0: by the machine, 1..4).
- * Returns: 0; -ENOMEM, also if no thread could be started. */
+ * Returns: 0; -ENOMEM, also if there can be no more threads; -EPERM if a filter refuses them. */
 int hoist__populator_start(void *address, size_t bytes, unsigned n_threads,
 			   struct hoist__populator **ret);
 

@@ -9,7 +9,8 @@
 
 #include <pthread.h>
 
-/* Returns: 0; -EAGAIN or -ENOMEM as pthread_create(3), without a text. */
+/* Returns: 0; what pthread_create(3) said, -EAGAIN or, by a filter, -EPERM, without a text:
+ * hoist__fail_thread() has it. */
 int hoist__worker_start(pthread_t *thread, void *(*run)(void *), void *argument);
 
 /* CPUs that the calling thread may run on, at least 1. */

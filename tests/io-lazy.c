@@ -140,6 +140,8 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)
 			  void *arg);
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)(void *), void *arg)
 {
+	if (lazy_world.no_threads)
+		return EPERM;
 	return fails() ? EAGAIN : __real_pthread_create(id, how, run, arg);
 }
 

@@ -25,6 +25,7 @@ struct lazy_world {
 	atomic_bool no_device;
 	atomic_bool no_call;
 	atomic_bool no_mbind;
+	atomic_bool no_threads;		 /* a filter refuses them */
 	atomic_bool no_maps;		 /* a process has only so many */
 	atomic_bool no_pages;		 /* to copy to */
 	_Atomic(void (*)(void)) on_page; /* called by whoever reads a single page */

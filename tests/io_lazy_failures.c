@@ -240,6 +240,9 @@ static void calls_that_fail(void)
 			break;
 	}
 	NEEDED(n_failed >= 6);
+	lazy_world.no_threads = true; /* no limit is at fault then */
+	NEEDED(try_open(file) == -EPERM && strstr(hoist__error_text(), "ulimit") == NULL);
+	lazy_world.no_threads = false;
 	threads_are(threads);
 	hoist__file_close(file);
 }
