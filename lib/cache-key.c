@@ -6,8 +6,8 @@
  * which files it has now. */
 #include "config.h"
 
-#include <dirent.h>
-#include <stdio.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -79,25 +79,29 @@ static bool is_index(const char *name)
 	return n >= suffix && strcmp(name + n - suffix, INDEX_SUFFIX) == 0;
 }
 
+struct indices {
+	struct hoist__image_key *key;
+	const char *folder;
+};
+
 /* One of them is the checkpoint's: another one's change is rare, and costs a load. */
+static int add_index(void *context, const char *name)
+{
+	const struct indices *indices = context;
+	if (!is_index(name))
+		return 0;
+	char *path = hoist__join_path(indices->folder, name);
+	if (path == NULL)
+		return -ENOMEM;
+	int err = add_looked_at(indices->key, path, HOIST__IMAGE_INDEX);
+	free(path);
+	return err;
+}
+
 static int add_indices(struct hoist__image_key *key, const char *folder)
 {
-	DIR *opened = opendir(folder);
-	if (opened == NULL)
-		return hoist__fail_errno(-errno, "%s", folder);
-	int err = 0;
-	for (const struct dirent *entry; err == 0 && (entry = readdir(opened)) != NULL;) {
-		char *path = NULL;
-		if (!is_index(entry->d_name))
-			continue;
-		if (asprintf(&path, "%s/%s", folder, entry->d_name) < 0)
-			err = hoist__fail_nomem("a path", strlen(folder) + strlen(entry->d_name));
-		else
-			err = add_looked_at(key, path, HOIST__IMAGE_INDEX);
-		free(path);
-	}
-	(void)closedir(opened);
-	return err;
+	struct indices indices = {key, folder};
+	return hoist__folder_list(AT_FDCWD, folder, folder, add_index, &indices);
 }
 
 static int add_shards(struct hoist__image_key *key, const hoist_checkpoint *checkpoint)

@@ -88,8 +88,9 @@ static bool has_suffix(const char *name, const char *suffix)
 }
 
 /* Hidden files are left out. */
-static int sort_name(struct folder *folder, const char *name)
+static int sort_name(void *context, const char *name)
 {
+	struct folder *folder = context;
 	for (size_t i = 0; name[0] != '.' && i < HOIST__ARRAY_SIZE(suffixes); i++)
 		if (has_suffix(name, suffixes[i].suffix))
 			return add_name(&folder->names[suffixes[i].kind], name);
@@ -108,23 +109,30 @@ static struct dirent *next_entry(DIR *dir)
 	return entry;
 }
 
-static int list_folder(struct folder *folder)
+int hoist__folder_list(int dir_fd, const char *path, const char *display,
+		       int (*each)(void *context, const char *name), void *context)
 {
-	int fd = HOIST__UNINTERRUPTED(openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	int fd = HOIST__UNINTERRUPTED(openat(dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	if (dir == NULL) {
 		int err = -errno;
 		if (fd >= 0)
 			close(fd);
-		return hoist__fail_errno(err, "listing %s", folder->path);
+		return hoist__fail_errno(err, "listing %s", display);
 	}
 	int err = 0;
 	struct dirent *entry;
 	while (err == 0 && (entry = next_entry(dir)) != NULL)
-		err = sort_name(folder, entry->d_name);
+		err = each(context, entry->d_name);
 	if (err == 0 && errno != 0)
-		err = hoist__fail_errno(-errno, "listing %s", folder->path);
+		err = hoist__fail_errno(-errno, "listing %s", display);
 	closedir(dir);
+	return err;
+}
+
+static int list_folder(struct folder *folder)
+{
+	int err = hoist__folder_list(folder->fd, ".", folder->path, sort_name, folder);
 	for (size_t k = 0; k < N_KINDS; k++)
 		if (folder->names[k].n > 1)
 			qsort(folder->names[k].list, folder->names[k].n,

@@ -64,6 +64,11 @@ struct hoist__reader hoist__shard_reader(struct hoist__file *file);
 /* "<folder>/<name>" from malloc, for messages; NULL without memory (the text is set). */
 char *hoist__join_path(const char *folder, const char *name);
 
+/* Calls @each for each name in the folder @path of @dir_fd, called @display in messages, until one
+ * fails.  Returns: 0; what @each did; what the system says. */
+int hoist__folder_list(int dir_fd, const char *path, const char *display,
+		       int (*each)(void *context, const char *name), void *context);
+
 /* --- parts of opening; @folder is @dir_fd's path, for messages --- */
 
 /* Opens further files, found by content; all of a checkpoint must be of one format. */

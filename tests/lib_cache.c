@@ -3,6 +3,7 @@
  * processes of their own.  Exit: 0, 1. */
 #include "config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -30,6 +31,19 @@ int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct stat
 {
 	n_asked_anew += (flags & AT_STATX_SYNC_TYPE) == AT_STATX_FORCE_SYNC;
 	return __real_statx(fd, name, flags, mask, stx);
+}
+
+/* The reading of a folder that fails, from 1; 0: none. */
+static unsigned bad_readdir;
+
+struct dirent *__real_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir)
+{
+	if (bad_readdir == 0 || --bad_readdir > 0)
+		return __real_readdir(dir);
+	errno = EIO;
+	return NULL;
 }
 
 static void write_model(unsigned seed)
@@ -216,6 +230,20 @@ static void write_folder(void)
 	OK(hoist_cache_add(path, NULL, NULL));
 }
 
+/* Of a folder that cannot be read to its end it is not known what the checkpoint is. */
+static void run_bad_folder(const char *path)
+{
+	const hoist_cache_options options = {.size = sizeof options, .flags = HOIST_CACHE_REPLACE};
+	unsigned n = 0;
+	do {
+		bad_readdir = ++n;
+		int err = hoist_cache_add(path, &options, NULL);
+		CHECK(err == (bad_readdir == 0 ? -EIO : 0));
+	} while (bad_readdir == 0);
+	CHECK(n > 3 * 3); /* opened, and looked through before and after the load */
+	bad_readdir = 0;
+}
+
 static void run_folder(void)
 {
 	hoist_image *image = NULL;
@@ -225,6 +253,7 @@ static void run_folder(void)
 	OK(hoist_cache_attach(path, 0, &image));
 	cache_check(image, 2, 100, 5);
 	hoist_image_close(image);
+	run_bad_folder(path);
 	/* What has nothing to do with it. */
 	cache_write(cache_path("folder/notes.txt"), 1, 1, 0);
 	OK(hoist_cache_attach(path, 0, &image));
