@@ -8,6 +8,8 @@
  *
  *   vm_power points LOG              after which writes and flushes, counted from 1, it is worth
  *                                    a look
+ *   vm_power ends LOG BASE           the same just before each mark, when a save has ended and
+ *                                    has not said so
  *   vm_power image LOG BASE OUT POINT HOW
  *                                    what is on the disk if power goes after the first POINT of
  *                                    them; says the last mark.  Of what was written since the last
@@ -225,6 +227,23 @@ static void replay(const struct log *log, struct disk *disk, size_t flushed, siz
 	}
 }
 
+static bool is_mark(const struct disk *disk, const struct log_entry *entry)
+{
+	return entry->sector * SECTOR == disk->n - MARK_BYTES &&
+	       (entry->flags & LOG_DISCARD) == 0 && entry->n_sectors > 0;
+}
+
+static void print_ends(const struct log *log, const char *base)
+{
+	const struct disk disk = open_disk(base);
+	struct log_entry entry;
+	const unsigned char *data;
+	size_t n = 0;
+	for (size_t at = SECTOR; next_entry(log, &at, &entry, &data); n++)
+		if (n > 0 && is_mark(&disk, &entry))
+			printf("%zu\n", n);
+}
+
 /* Of the first @point entries: how many the last flush made durable; *mark is the last one that
  * was written, -1 before the first. */
 static size_t last_flush(const struct log *log, const struct disk *disk, size_t point, int *mark)
@@ -237,8 +256,7 @@ static size_t last_flush(const struct log *log, const struct disk *disk, size_t 
 	for (size_t i = 0; i < point && next_entry(log, &at, &entry, &data); i++) {
 		if ((entry.flags & LOG_FLUSH) != 0)
 			flushed = i + 1;
-		if (entry.sector * SECTOR == disk->n - MARK_BYTES &&
-		    (entry.flags & LOG_DISCARD) == 0 && entry.n_sectors > 0)
+		if (is_mark(disk, &entry))
 			CHECK(sscanf((const char *)data, MARK "%d", mark) == 1);
 	}
 	return flushed;
@@ -357,6 +375,9 @@ int main(int argc, char **argv)
 	} else if (strcmp(what, "points") == 0 && argc == 3) {
 		struct log log = open_log(argv[2]);
 		print_points(&log);
+	} else if (strcmp(what, "ends") == 0 && argc == 4) {
+		struct log log = open_log(argv[2]);
+		print_ends(&log, argv[3]);
 	} else if (strcmp(what, "image") == 0 && argc == 7) {
 		struct log log = open_log(argv[2]);
 		image(&log, argv[3], argv[4], number(argv[5]), number(argv[6]));

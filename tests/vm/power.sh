@@ -69,30 +69,37 @@ record() {
 
 # --- what is found ---
 
-# by_e2fsck POINTS - of the ext4, at so many moments.
+# look POINT HOW - at the ext4, as it is after e2fsck.
+look() {
+	mark=$("$vm_power" image log base disk "$1" "$2")
+	status=0
+	e2fsck -fp disk >fsck 2>&1 || status=$?
+	[ $status -le 1 ] && e2fsck -fn disk >>fsck 2>&1 || {
+		echo "power: after entry $1 ($2), mark $mark: e2fsck: $status"
+		cat fsck
+		exit 1
+	}
+	rm -rf found
+	mkdir found
+	debugfs -R "rdump / found" disk >rdump 2>&1
+	"$vm_power" check found "$mark" >>found-states || {
+		echo "power: after entry $1 ($2), mark $mark"
+		ls -lA found
+		exit 1
+	}
+}
+
+# by_e2fsck POINTS - so many moments, and those at which a save has ended and has not said so.
 by_e2fsck() {
 	i=0
 	while [ $i -lt "$1" ]; do
-		point=$(sed -n $((i * n_points / $1 + 1))p points)
-		how=$((i % 4))
-		mark=$("$vm_power" image log base disk "$point" $how)
-		status=0
-		e2fsck -fp disk >fsck 2>&1 || status=$?
-		[ $status -le 1 ] && e2fsck -fn disk >>fsck 2>&1 || {
-			echo "power: after entry $point ($how), mark $mark: e2fsck: $status"
-			cat fsck
-			exit 1
-		}
-		rm -rf found
-		mkdir found
-		debugfs -R "rdump / found" disk >rdump 2>&1
-		"$vm_power" check found "$mark" >>found-states || {
-			echo "power: after entry $point ($how), mark $mark"
-			ls -lA found
-			exit 1
-		}
+		look "$(sed -n $((i * n_points / $1 + 1))p points)" $((i % 4))
 		i=$((i + 1))
 	done
+	"$vm_power" ends log base >ends
+	while read -r point; do
+		look "$point" 1
+	done <ends
 }
 
 # by_kernel KERNEL FS DISKS - so many of them, one behind the other.
