@@ -80,6 +80,8 @@ esac
 # For doc/make-reliability.
 if [ -n "${HOIST_TEST_FORM-}" ]; then
 	echo "wrap: form $HOIST_TEST_FORM${HOIST_TEST_SANITIZERS:+, sanitizers $HOIST_TEST_SANITIZERS}"
+	[ -z "${HOIST_TEST_SWEEP-}${HOIST_TEST_SHOTS-}${HOIST_TEST_FUZZ-}" ] ||
+		echo "wrap: a part that was chosen"
 fi
 
 case $1 in
