@@ -166,6 +166,15 @@ static uint64_t reclaimable(const struct place *place)
 	return value_of(text, "total_active_file") + value_of(text, "total_inactive_file");
 }
 
+/* Swap that the group uses; v1 counts it together with memory. */
+static uint64_t swap_used(const struct place *place)
+{
+	uint64_t used =
+		number_in(place, place->v2 ? "memory.swap.current" : "memory.memsw.usage_in_bytes");
+	uint64_t memory = place->v2 ? 0 : number_in(place, "memory.usage_in_bytes");
+	return used != UINT64_MAX && used > memory ? used - memory : 0;
+}
+
 /* Swap that the system has, and the group may use. */
 static uint64_t swap_left(const char *root, const struct place *place, uint64_t limit)
 {
@@ -178,11 +187,9 @@ static uint64_t swap_left(const char *root, const struct place *place, uint64_t 
 		return 0;
 	uint64_t most =
 		number_in(place, place->v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
-	uint64_t used = place->v2 ? number_in(place, "memory.swap.current") : 0;
 	if (!place->v2 && most != UINT64_MAX) /* memory and swap together */
 		most = most > limit ? most - limit : 0;
-	if (used == UINT64_MAX)
-		used = 0;
+	uint64_t used = swap_used(place);
 	uint64_t allowed = most > used ? most - used : 0;
 	return hoist__min_u64(kib * HOIST__KIB, allowed);
 }

@@ -98,6 +98,9 @@ Test(numa_group, the_first_hierarchy_counts_with_its_own_files)
 	put(&tree, "proc/meminfo", "SwapFree:        40960 kB\n");
 	put(&tree, "sys/fs/cgroup/memory/docker/123/memory.memsw.limit_in_bytes", "70254592\n");
 	expect(&tree, 64 * MIB, 37 * MIB, "/docker/123");
+	/* 2 MiB of the swap are used. */
+	put(&tree, "sys/fs/cgroup/memory/docker/123/memory.memsw.usage_in_bytes", "35651584\n");
+	expect(&tree, 64 * MIB, 35 * MIB, "/docker/123");
 	tree_remove(&tree);
 }
 
