@@ -15,7 +15,7 @@ packages_build="gcc libc6-dev make autoconf automake libtool pkg-config
 packages_test="libcriterion-dev clang g++ libjemalloc-dev libamdhip64-dev xz-utils
 	valgrind libc6-dbg
 	qemu-system-x86 busybox-static cpio e2fsprogs xfsprogs libfuse3-dev fuse3
-	libseccomp-dev libclang-rt-14-dev"
+	libseccomp-dev libclang-rt-dev"
 
 # packages_missing NAME... - those that are not installed, one line.
 packages_missing() {
