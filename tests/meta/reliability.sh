@@ -42,6 +42,16 @@ take
 sh "$make" "$work/tree" >"$work/out"
 grep -q '3 faults; 4' "$work/out" || fail "a short form replaced a long one"
 grep -q '12 nodes' "$work/out" || fail "a failed test's figure was taken"
+log vm/a.sh 'long
+wrap: a part that was chosen' PASS 'vm.a 98 nodes'
+take
+sh "$make" "$work/tree" >"$work/out"
+grep -q '12 nodes' "$work/out" || fail "the figure of a part was taken"
+cp "$work/tree/doc/promises.tsv" "$work/promises"
+printf 'it holds\tfault_b\tvm.a\n' >"$work/tree/doc/promises.tsv"
+sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "another test's figure went unseen"
+grep -q 'vm.a is of vm/a.sh' "$work/err" || fail "the figure of another test is not named"
+cp "$work/promises" "$work/tree/doc/promises.tsv"
 rm "$work/tree/tests/fault_b.c"
 sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "a test that is not there went unseen"
 
