@@ -10,6 +10,7 @@ here=$abs_top_srcdir/tests/vm
 programs="hoist mkcheckpoint refdigest fault_locked fault_jail"
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99 # qemu would make something else of a comma in a path
 PATH=$PATH:/sbin:/usr/sbin
 if ! command -v mkfs.ext4 >/dev/null; then
 	echo "skipped: there is no mkfs.ext4 (Debian: e2fsprogs)"
@@ -28,7 +29,7 @@ run() {
 	rm -f "$work/disk"
 	truncate -s 300M "$work/disk" && mkfs.ext4 -q "$work/disk" || exit 99
 	# shellcheck disable=SC2086
-	sh "$here/boot" --kernel "$kernel" --nodes 1 --memory 700 --disk "0:$work/disk" \
+	sh "$here/boot" --kernel "$kernel" --nodes 1 --memory 700 --disk 0:disk \
 		--limit "$limit" --file "$work/expect:expect" "$abs_top_builddir" \
 		"$here/kernels-guest.sh" $programs $unit_tests >"$work/log" 2>&1
 	status=$?
