@@ -20,9 +20,9 @@ int hoist__check_file_bytes(uint64_t bytes, const char *what);
 /* memfd_create(2) failed with @errnum: "@what: <why>", and what helps.  ENOSYS is -ENOTSUP. */
 int hoist__fail_memfd(int errnum, const char *what);
 
-/* write(2), but that a file at its limit (EFBIG) and a pipe that nobody reads (EPIPE) are errors and
- * no signals, whatever the program does with SIGXFSZ and SIGPIPE: for what others opened, and files
- * whose length nobody knows before. */
+/* write(2), but that a file at its limit (EFBIG) and a pipe that nobody reads (EPIPE) are errors
+ * and no signals, whatever the program does with SIGXFSZ and SIGPIPE: for what others opened, and
+ * files whose length nobody knows before. */
 ssize_t hoist__write(int fd, const void *bytes, size_t n);
 
 #endif
