@@ -25,7 +25,7 @@ static char said[256]; /* what the failing run did */
 
 #define MOST_REPORTS 6
 
-static void say_wrong(const char *format, va_list args)
+__attribute__((format(printf, 1, 0))) static void say_wrong(const char *format, va_list args)
 {
 	if (sweep->wrong[0] == '\0')
 		(void)vsnprintf(sweep->wrong, sizeof sweep->wrong, format, args);
