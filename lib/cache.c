@@ -157,19 +157,28 @@ static int find_holder(const hoist_cache_options *options)
 	return err == -ENOENT || err == -EPIPE ? hoist__cache_start(options->holder) : err;
 }
 
+/* The image that is there, if it is of this checkpoint, and of its tensors or its bytes as asked.
+ */
+static bool find_same(const struct adding *adding, hoist_image **ret)
+{
+	hoist_image *image = NULL;
+	if (hoist__cache_find(adding->path, HOIST__CACHE_PEEK, adding->options->image_flags,
+			      &image) < 0)
+		return false;
+	unsigned flags = hoist__image_table_of(image)->header->open_flags;
+	bool same = ((flags ^ adding->options->open_flags) & HOIST_OPEN_RAW) == 0;
+	if (same && ret != NULL)
+		*ret = image;
+	else
+		hoist_image_close(image);
+	return same;
+}
+
 /* With the lock of this path. */
 static int add(struct adding *adding, hoist_image **ret)
 {
-	hoist_image *image = NULL;
-	if ((adding->options->flags & HOIST_CACHE_REPLACE) == 0 &&
-	    hoist__cache_find(adding->path, HOIST__CACHE_PEEK, adding->options->image_flags,
-			      &image) == 0) {
-		if (ret != NULL)
-			*ret = image;
-		else
-			hoist_image_close(image);
+	if ((adding->options->flags & HOIST_CACHE_REPLACE) == 0 && find_same(adding, ret))
 		return 0;
-	}
 	int err = find_holder(adding->options);
 	if (err == 0)
 		err = make_and_publish(adding, ret);

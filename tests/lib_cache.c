@@ -173,6 +173,21 @@ static void touch(const char *path, long seconds)
 	OK(utimensat(AT_FDCWD, path, times, 0));
 }
 
+/* Added as bytes, it is another image than of its tensors. */
+static void run_raw(void)
+{
+	const hoist_cache_options raw = {.size = sizeof raw, .open_flags = HOIST_OPEN_RAW};
+	hoist_image *image = NULL;
+	size_t index;
+	OK(hoist_cache_add(model, &raw, &image));
+	CHECK(hoist_image_n_tensors(image) == 1);
+	OK(hoist_image_find(image, "data", &index));
+	hoist_image_close(image);
+	OK(hoist_cache_add(model, NULL, &image));
+	cache_check(image, N, BYTES, 1);
+	hoist_image_close(image);
+}
+
 /* Of a network's file system this machine may remember what another one has changed since. */
 static void run_asked_anew(void)
 {
@@ -504,6 +519,7 @@ int main(int argc, char **argv)
 	run_simple();
 	run_read_only();
 	check_list(5);
+	run_raw();
 	run_asked_anew();
 	run_stale();
 	run_folder();
