@@ -83,11 +83,12 @@ static uint64_t private_kib(void)
 	char line[256];
 	uint64_t sum = 0;
 	FILE *file = fopen("/proc/self/smaps_rollup", "re");
-	while (file != NULL && fgets(line, sizeof line, file) != NULL)
+	CHECK(file != NULL); /* 0 would never grow */
+	while (fgets(line, sizeof line, file) != NULL)
 		if (strncmp(line, "Private_", 8) == 0)
 			sum += strtoull(strchr(line, ':') + 1, NULL, 10);
-	if (file != NULL)
-		(void)fclose(file);
+	(void)fclose(file);
+	CHECK(sum > 0);
 	return sum;
 }
 
