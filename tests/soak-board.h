@@ -159,6 +159,7 @@ void soak_fail(const char *file, int line, const char *function, const char *wha
 		if (!(condition))                                                                  \
 			soak_fail(__FILE__, __LINE__, __func__, #condition);                       \
 	} while (0)
+#define NEVER(what) soak_fail(__FILE__, __LINE__, __func__, what)
 #define OK(call) CHECK((call) == 0)
 
 #endif

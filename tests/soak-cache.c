@@ -97,7 +97,7 @@ void soak_add(void)
 		soak_count(SOAK_N_holder_lost, 1);
 		break;
 	default:
-		CHECK(!"adding gives nothing else");
+		NEVER("adding gives nothing else");
 	}
 	hoist_image_close(image);
 }

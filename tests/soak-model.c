@@ -23,7 +23,7 @@ static const struct type *type_of(hoist_dtype dtype)
 	for (size_t i = 0; i < N_TYPES; i++)
 		if (types[i].dtype == dtype)
 			return &types[i];
-	CHECK(!"a dtype of the models");
+	NEVER("a dtype of the models");
 	return NULL;
 }
 
@@ -223,7 +223,7 @@ void soak_check(const struct soak_model *model, size_t t, hoist_dtype as,
 		      "tensor %s of the model %#" PRIx64 " is wrong, dtype %d as %d, on %s\n",
 		      model->tensors[t].name, model->seed, (int)model->tensors[t].dtype, (int)as,
 		      hoist_device_spec(hoist_buffer_device(buffer)));
-	CHECK(!"the bytes are the model's");
+	NEVER("the bytes are the model's");
 }
 
 void soak_check_whole(const struct soak_model *model, size_t t, hoist_buffer *buffer)
