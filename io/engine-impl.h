@@ -43,7 +43,7 @@ struct hoist__engine {
 	unsigned in_flight; /* submitted and not reaped */
 	bool abandoned;	    /* hoist__engine_abandoned() */
 	pid_t pid;	    /* the creator's process */
-	char reason[384];
+	char reason[512];
 };
 
 /* One call to make. */

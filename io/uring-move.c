@@ -22,10 +22,13 @@
 
 /* Whoever submits must never wait for a server: FUSE asks its own for attributes in the middle of a
  * read, and lets nobody in while it has too many; even direct reads then block. */
-static bool for_worker(const struct hoist__request *request, const struct hoist__attempt *a)
+static bool for_worker(const struct hoist__uring *u, const struct hoist__request *request,
+		       const struct hoist__attempt *a)
 {
 	const struct hoist__fs *fs = request->file->fs;
-	return (fs != NULL && fs->network) || (!a->direct && a->bytes >= ASYNC_MIN_BYTES);
+	bool loops = u->mode.reads_loop && a->what == HOIST__ATTEMPT_READ;
+	return (fs != NULL && fs->network) ||
+	       (!a->direct && (loops || a->bytes >= ASYNC_MIN_BYTES));
 }
 
 /* How long a broken ring is looked at for what the kernel still has. */
@@ -68,7 +71,7 @@ static void prepare_read(struct hoist__uring *u, struct io_uring_sqe *sqe,
 	else
 		io_uring_prep_read(sqe, fd, a->address, a->bytes, a->offset);
 	sqe->rw_flags = a->flags;
-	if (for_worker(request, a))
+	if (for_worker(u, request, a))
 		sqe->flags |= IOSQE_ASYNC;
 }
 

@@ -133,6 +133,14 @@ static int set_up(struct io_uring *ring, unsigned depth, unsigned more,
 	return 0;
 }
 
+/* Linux 5.10 begins a cached read, waits for the page, and begins again when it is not valid: of a
+ * bad sector for ever, in whichever thread enters the ring.  5.12 mended that, but 5.10's later
+ * releases say all that 5.15 does: this is what came next. */
+static bool reads_loop(const struct io_uring *ring)
+{
+	return (ring->features & IORING_FEAT_CQE_SKIP) == 0;
+}
+
 static void add(struct hoist__uring_mode *mode, const char *what, const char *why)
 {
 	size_t n = strlen(mode->text);
@@ -219,6 +227,10 @@ int hoist__uring_setup(struct io_uring *ring, unsigned depth,
 		return err;
 	if ((options->flags & HOIST__ENGINE_SQPOLL) != 0 && !mode->kernel_thread)
 		add(mode, "a kernel thread that submits was refused", "");
+	mode->reads_loop = reads_loop(ring);
+	if (mode->reads_loop)
+		add(mode, "cached reads by threads of the kernel's",
+		    ": before Linux 5.17 others of a bad sector may never end");
 	if (mode->polled)
 		add(mode, "polled", "");
 	else if (polled)
