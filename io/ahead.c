@@ -18,6 +18,7 @@
 #include "base/wait.h"
 #include "io/again.h"
 #include "io/file.h"
+#include "io/rescue.h"
 #include "io/worker.h"
 
 #ifndef MADV_POPULATE_READ
@@ -31,6 +32,8 @@
 #define READ_BYTES ((size_t)256 << 10)
 #define MAX_THREADS 4u
 #define MAX_RETRIES 1000 /* of what the kernel calls temporary */
+/* Of what a disk could not read: other threads may hold the folio meanwhile. */
+#define MAX_UNFOLDS 3u
 
 struct hoist__ahead {
 	size_t n_parts;
@@ -39,6 +42,7 @@ struct hoist__ahead {
 	pid_t pid;
 	_Atomic uint64_t xdone;
 	atomic_bool xcancelled;
+	atomic_bool xfails; /* some place could not be read at first */
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t ended;
@@ -81,12 +85,23 @@ static bool is_cancelled(const struct hoist__ahead *ahead)
 	return atomic_load_explicit(&ahead->xcancelled, memory_order_relaxed);
 }
 
+/* What is mapped is the page cache, so that healthy bytes have to get in there. */
+static bool unfold(struct hoist__ahead *ahead, int fd, uint64_t offset, uint64_t end, unsigned *n)
+{
+	if (++*n > MAX_UNFOLDS)
+		return false;
+	atomic_store(&ahead->xfails, true);
+	hoist__file_unfold(fd, offset, end - offset);
+	return true;
+}
+
 static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scratch)
 {
 	const struct hoist__ahead_part *part = slice->part;
 	uint64_t offset = part->offset + slice->at;
 	uint64_t end = offset + slice->bytes;
 	unsigned n_again = 0;
+	unsigned n_unfolds = 0;
 	/* Only a hint: what it does not bring, reading does. */
 	(void)posix_fadvise(part->fd, (off_t)offset, (off_t)slice->bytes, POSIX_FADV_WILLNEED);
 	while (offset < end) {
@@ -98,7 +113,11 @@ static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scr
 		if (n > 0) {
 			offset += (uint64_t)n;
 			n_again = 0;
-		} else if (n == 0 || !hoist__again(err, &n_again)) {
+		} else if (hoist__again(err, &n_again) ||
+			   (hoist__rescuable(err) &&
+			    unfold(ahead, part->fd, offset, end, &n_unfolds))) {
+			continue;
+		} else {
 			return read_failed(slice, offset, err);
 		}
 	}
@@ -178,7 +197,7 @@ static void *run(void *argument)
 	while (err == 0 && claim(ahead, &slice)) {
 		pthread_mutex_unlock(&ahead->mutex);
 		err = read_slice(ahead, &slice, scratch);
-		if (err == 0 && slice.part->address != NULL)
+		if (err == 0 && slice.part->address != NULL && !atomic_load(&ahead->xfails))
 			err = map_slice(&slice);
 		if (err == 0)
 			atomic_fetch_add_explicit(&ahead->xdone, slice.bytes, memory_order_relaxed);

@@ -48,7 +48,13 @@ struct hoist__engine {
 
 /* One call to make. */
 struct hoist__attempt {
-	enum { HOIST__ATTEMPT_READ, HOIST__ATTEMPT_WRITE, HOIST__ATTEMPT_DROP } what;
+	enum {
+		HOIST__ATTEMPT_READ,
+		HOIST__ATTEMPT_WRITE,
+		HOIST__ATTEMPT_DROP,
+		HOIST__ATTEMPT_RESCUE, /* hoist__file_rescue(): for a thread */
+	} what;
+	const struct hoist__file *file;
 	int fd;
 	int flags; /* of preadv2(2) */
 	bool direct;

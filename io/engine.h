@@ -16,7 +16,8 @@
  * and EAGAIN are repeated, a direct one that the file system refuses (EINVAL,
  * EOPNOTSUPP) is finished through the page cache; so is a direct read that fails with
  * an I/O error, but never such a write: what a cache took after it would be no proof of
- * anything.  A request therefore ends in one of:
+ * anything.  What then fails in the cache as well is rescued (rescue.h): of a read that ends
+ * with an I/O error, `done` is where the bad block begins.  A request ends in one of:
  *     result 0 and done >= need
  *     -ENODATA   the file ends before offset + need (it has shrunk)
  *     -ECANCELED

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "io/again.h"
 #include "io/direct.h"
+#include "io/rescue.h"
 
 /* O_NONBLOCK: a FIFO must not hang the open; taken back once the file is known
  * to be none. */
@@ -316,8 +317,12 @@ int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buff
 	size_t done = 0;
 	unsigned n_again = 0;
 	while (done < bytes) {
-		ssize_t n = pread(file->fd, to + done, bytes - done, (off_t)(offset + done));
+		int64_t n = pread(file->fd, to + done, bytes - done, (off_t)(offset + done));
 		int err = n < 0 ? errno : 0;
+		if (hoist__rescuable(err)) {
+			n = hoist__file_rescue(file, offset + done, to + done, bytes - done);
+			err = n < 0 ? (int)-n : 0;
+		}
 		if (n > 0) {
 			done += (size_t)n;
 			n_again = 0;

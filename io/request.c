@@ -11,16 +11,19 @@
 
 #include "base/checked.h"
 #include "io/again.h"
+#include "io/rescue.h"
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x80 /* Linux 6.14 */
 #endif
 
 /* request->state: what is left goes through the page cache; all is read, its pages are being
- * given back; above these, how often in a row the kernel said "again". */
+ * given back; the cache could not read what comes next; above these, how often in a row the kernel
+ * said "again". */
 #define STATE_CACHED 1
 #define STATE_DROPPING 2
-#define STATE_AGAIN 4
+#define STATE_RESCUE 4
+#define STATE_AGAIN 8
 
 /* A ring that answers so this often has no worker of the kernel's for the request. */
 #define MAX_AGAIN_BY_RING 8
@@ -59,6 +62,7 @@ void hoist__request_next(const struct hoist__request *request, struct hoist__att
 	ret->direct = !cached(request);
 	ret->fd = ret->direct ? request->file->direct_fd : request->file->fd;
 	ret->flags = 0;
+	ret->file = request->file;
 	if ((request->state & STATE_DROPPING) != 0) {
 		ret->what = HOIST__ATTEMPT_DROP;
 		ret->offset = request->offset;
@@ -72,6 +76,10 @@ void hoist__request_next(const struct hoist__request *request, struct hoist__att
 	ret->offset = request->offset + request->done;
 	ret->address = request->address + request->done;
 	ret->bytes = (uint32_t)hoist__min_u64(request->bytes - request->done, MAX_ATTEMPT_BYTES);
+	if ((request->state & STATE_RESCUE) != 0) {
+		ret->what = HOIST__ATTEMPT_RESCUE;
+		ret->bytes = (uint32_t)hoist__min_u64(ret->bytes, HOIST__RESCUE_BYTES);
+	}
 }
 
 void hoist__request_end(struct hoist__request *request, int result)
@@ -134,6 +142,11 @@ static bool worth_another_try(struct hoist__request *request, int err)
 		fall_back(request);
 		return true;
 	}
+	/* Not of a write, and once at each place. */
+	if (!request->write && (request->state & STATE_RESCUE) == 0 && hoist__rescuable(-err)) {
+		request->state = STATE_CACHED | STATE_RESCUE;
+		return true;
+	}
 	return false;
 }
 
@@ -183,6 +196,8 @@ int64_t hoist__attempt_make(const struct hoist__attempt *call)
 	case HOIST__ATTEMPT_WRITE:
 		n = pwrite(call->fd, call->address, call->bytes, offset);
 		break;
+	case HOIST__ATTEMPT_RESCUE:
+		return hoist__file_rescue(call->file, call->offset, call->address, call->bytes);
 	case HOIST__ATTEMPT_DROP:
 		return -posix_fadvise(call->fd, offset, call->bytes, POSIX_FADV_DONTNEED);
 	case HOIST__ATTEMPT_READ:

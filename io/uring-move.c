@@ -159,7 +159,8 @@ static bool for_crew(const struct hoist__uring *u, const struct hoist__request *
 {
 	struct hoist__attempt next;
 	hoist__request_next(request, &next);
-	return !next.direct && (u->mode.polled || (request->hot && !request->write));
+	return next.what == HOIST__ATTEMPT_RESCUE ||
+	       (!next.direct && (u->mode.polled || (request->hot && !request->write)));
 }
 
 /* To whoever does what comes next of @request. */
@@ -189,11 +190,20 @@ int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *con
 
 /* --- back from the kernel --- */
 
+/* What the kernel does not do, nor a crew. */
+static bool is_mine(struct hoist__uring *u, const struct hoist__request *request)
+{
+	struct hoist__attempt next;
+	hoist__request_next(request, &next);
+	return hoist__request_is_stuck(request) ||
+	       (next.what == HOIST__ATTEMPT_RESCUE && !hoist__uring_has_crew(u));
+}
+
 /* Slow, and each waits for the one before, but they end.  Returns as hoist__request_finish(). */
 static bool make_here(struct hoist__uring *u, struct hoist__request *request)
 {
 	struct hoist__attempt attempt;
-	if (!u->no_workers) {
+	if (hoist__request_is_stuck(request) && !u->no_workers) {
 		size_t n = strlen(u->engine.reason);
 		(void)snprintf(
 			u->engine.reason + n, sizeof u->engine.reason - n,
@@ -208,7 +218,7 @@ static bool make_here(struct hoist__uring *u, struct hoist__request *request)
 static void complete(struct hoist__uring *u, struct hoist__request *request, int result)
 {
 	bool ended = hoist__request_finish(request, result);
-	while (!ended && hoist__request_is_stuck(request))
+	while (!ended && is_mine(u, request))
 		ended = make_here(u, request);
 	hoist__list_remove(&request->node);
 	lane_of(u, request)->n_active--;

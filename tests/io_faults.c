@@ -338,9 +338,9 @@ static const struct answer read_answers[] = {
 	{-EINTR, true, -EIO, -EIO, true},
 	{-EINVAL, false, -EINVAL, 0, true},
 	{-EOPNOTSUPP, false, -EOPNOTSUPP, 0, true},
-	{-EIO, false, -EIO, 0, true},
+	{-EIO, false, 0, 0, true}, /* rescued: once is no bad place */
 	{-EIO, true, -EIO, -EIO, true},
-	{-ENODATA, false, -EIO, 0, true}, /* NVMe's medium error, not the end of the file */
+	{-ENODATA, false, 0, 0, true}, /* NVMe's medium error, not the end of the file */
 	{-ENODATA, true, -EIO, -EIO, true},
 	{0, false, -ENODATA, -ENODATA, false}, /* the end of the file */
 };

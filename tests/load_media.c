@@ -2,8 +2,9 @@
 /* Places of a file that cannot be read or written: what fails says which file, which byte and which
  * tensor, and what does not need them does not fail.  The linker sends the library's reads and
  * writes through here (--wrap), where they end as on a disk with a bad sector: a direct one fails
- * as a whole, one through the page cache stops short of the bad page and then fails.  Completions
- * of a ring are not in reach here: these are of a real disk, in tests/vm/disk.sh. */
+ * as a whole, one through the page cache stops short of the bad page and then fails; where the
+ * cache has large folios, of the bad folio, until it is made to read single pages.  Completions of
+ * a ring are not in reach here: these are of a real disk, in tests/vm/disk.sh. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include "tests/load-media.h"
 
 #define SEED 7u
+#define FOLIO (UINT64_C(1) << 21) /* of xfs, at most */
 
 static struct {
 	dev_t dev;
@@ -25,6 +27,8 @@ static struct {
 	bool writes;
 } bad;
 static atomic_uint n_failed;
+static uint64_t folio = MEDIA_PAGE;
+static atomic_bool random_reads, small; /* it reads single pages now */
 
 /* How many of @bytes can be had; or a negative errno. */
 static int64_t answer(int fd, size_t bytes, uint64_t offset, bool write)
@@ -37,8 +41,9 @@ static int64_t answer(int fd, size_t bytes, uint64_t offset, bool write)
 		return (int64_t)bytes;
 	bool direct = (fcntl(fd, F_GETFL) & O_DIRECT) != 0;
 	if (!direct && !write) {
-		begin -= begin % MEDIA_PAGE;
-		end += (MEDIA_PAGE - end % MEDIA_PAGE) % MEDIA_PAGE;
+		uint64_t unit = atomic_load(&small) ? MEDIA_PAGE : folio;
+		begin -= begin % unit;
+		end += (unit - end % unit) % unit;
 	}
 	if (offset >= end || offset + bytes <= begin)
 		return (int64_t)bytes;
@@ -81,6 +86,20 @@ ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
 	return n < 0 ? fail_with(n) : __real_pwrite(fd, from, (size_t)n, offset);
 }
 
+int __real_posix_fadvise(int fd, off_t offset, off_t bytes, int advice);
+int __wrap_posix_fadvise(int fd, off_t offset, off_t bytes, int advice);
+int __wrap_posix_fadvise(int fd, off_t offset, off_t bytes, int advice)
+{
+	uint64_t begin = atomic_load(&bad.begin) / FOLIO * FOLIO;
+	uint64_t end = (atomic_load(&bad.end) + FOLIO - 1) / FOLIO * FOLIO;
+	if (advice == POSIX_FADV_RANDOM)
+		atomic_store(&random_reads, true);
+	if (advice == POSIX_FADV_DONTNEED && atomic_load(&random_reads) && (uint64_t)offset < end &&
+	    (uint64_t)(offset + bytes) > begin)
+		atomic_store(&small, true);
+	return __real_posix_fadvise(fd, offset, bytes, advice);
+}
+
 static char model[512];
 static char target[512];
 
@@ -92,6 +111,8 @@ static void set_bad(uint64_t begin, uint64_t bytes, bool writes)
 	bad.ino = st.st_ino;
 	bad.writes = writes;
 	atomic_store(&n_failed, 0);
+	atomic_store(&random_reads, false);
+	atomic_store(&small, false);
 	atomic_store(&bad.begin, begin);
 	atomic_store(&bad.end, begin + bytes);
 }
@@ -212,6 +233,21 @@ static void writes_say_where(enum hoist_io io)
 	}
 }
 
+static void all(void)
+{
+	for (size_t w = 0; w < media_n_ways; w++) {
+		if (!by_threads(&media_ways[w]))
+			continue;
+		loads_say_where(&media_ways[w]);
+		nobody_needs_a_gap(&media_ways[w]);
+		parts_fail(&media_ways[w]);
+	}
+	for (int io = HOIST_IO_DIRECT; io <= HOIST_IO_CACHED; io++) {
+		saves_say_where((enum hoist_io)io);
+		writes_say_where((enum hoist_io)io);
+	}
+}
+
 int main(void)
 {
 	support_emulate("cuda:1,hip:1");
@@ -220,17 +256,8 @@ int main(void)
 	media_make(model, SEED);
 	struct media_left before = {0};
 	for (int round = 0; round < 2; round++) {
-		for (size_t w = 0; w < media_n_ways; w++) {
-			if (!by_threads(&media_ways[w]))
-				continue;
-			loads_say_where(&media_ways[w]);
-			nobody_needs_a_gap(&media_ways[w]);
-			parts_fail(&media_ways[w]);
-		}
-		for (int io = HOIST_IO_DIRECT; io <= HOIST_IO_CACHED; io++) {
-			saves_say_where((enum hoist_io)io);
-			writes_say_where((enum hoist_io)io);
-		}
+		all();
+		folio = FOLIO;
 		/* The first round makes what a process keeps: contexts, pinned rings. */
 		if (round == 0)
 			before = media_look(support_folder());

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "io/rescue.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "io/again.h"
+
+#define MAX_PIECE_BYTES ((size_t)1 << 20)
+
+static int64_t read_at(int fd, void *to, size_t bytes, uint64_t offset)
+{
+	ssize_t n = HOIST__UNINTERRUPTED(pread(fd, to, bytes, (off_t)offset));
+	return n < 0 ? -errno : n;
+}
+
+/* From the first block on, ever more of them at once; after a failure ever fewer, so that all that
+ * is before the bad one is had with few reads that fail: of these, a disk may take seconds each. */
+static int64_t read_blocks(const struct hoist__file *file, uint64_t offset, unsigned char *to,
+			   size_t bytes)
+{
+	void *piece;
+	if (posix_memalign(&piece, HOIST__FILE_MAX_ALIGN, MAX_PIECE_BYTES) != 0)
+		return -ENOMEM;
+	size_t block = file->offset_align;
+	size_t lead = (size_t)(offset % block);
+	size_t done = 0;
+	int64_t n = 0;
+	bool failed = false;
+	for (size_t size = block; size >= block && done < bytes;) {
+		n = read_at(file->direct_fd, piece, size, offset + done - lead);
+		if (n >= 0 && (size_t)n <= lead) {
+			n = 0; /* the end of the file */
+			break;
+		}
+		if (n > 0) {
+			size_t got = (size_t)hoist__min_u64((size_t)n - lead, bytes - done);
+			memcpy(to + done, (unsigned char *)piece + lead, got);
+			done += got;
+			lead = (offset + done) % block;
+		}
+		failed = failed || n < 0;
+		size = failed ? size / 2 : (size_t)hoist__min_u64(size * 2, MAX_PIECE_BYTES);
+	}
+	free(piece);
+	return done > 0 ? (int64_t)done : n;
+}
+
+void hoist__file_unfold(int fd, uint64_t offset, uint64_t bytes)
+{
+	uint64_t from = hoist__round_down(offset, HOIST__RESCUE_BYTES);
+	uint64_t to = hoist__round_up(offset + bytes, HOIST__RESCUE_BYTES);
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+	(void)posix_fadvise(fd, (off_t)from, (off_t)(to - from), POSIX_FADV_DONTNEED);
+}
+
+int64_t hoist__file_rescue(const struct hoist__file *file, uint64_t offset, void *to, size_t bytes)
+{
+	int64_t n = -EOPNOTSUPP;
+	if (file->direct_fd >= 0)
+		n = read_blocks(file, offset, to, bytes);
+	if (n != -EOPNOTSUPP && n != -EINVAL && n != -ENOMEM)
+		return n;
+	hoist__file_unfold(file->fd, offset, bytes);
+	return read_at(file->fd, to, bytes, offset);
+}
