@@ -13,6 +13,7 @@
 _Static_assert(sizeof(struct hoist__granule) == 64, "one cache line");
 
 struct hoist__granule *_Atomic hoist__granule_root[(size_t)1 << HOIST__ROOT_BITS];
+_Atomic unsigned hoist__granule_process = 1;
 
 #define LEAF_BYTES (HOIST__LEAF_GRANULES * sizeof(struct hoist__granule))
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
@@ -64,7 +65,8 @@ static bool take_one(struct hoist__granule *granule, struct hoist__extent *exten
 	if (atomic_compare_exchange_strong_explicit(&granule->extent, &known, extent,
 						    memory_order_acq_rel, memory_order_acquire))
 		return true;
-	if (!known->abandoned || !atomic_compare_exchange_strong(&granule->extent, &known, extent))
+	if (!hoist__extent_is_stale(known) ||
+	    !atomic_compare_exchange_strong(&granule->extent, &known, extent))
 		return false;
 	/* Of slabs and blocks that are no more. */
 	atomic_store(&granule->slab, NULL);

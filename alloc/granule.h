@@ -50,6 +50,9 @@
 struct hoist__extent;
 struct hoist__slab;
 
+/* Which process this is, for hoist__extent_is_stale(): one more in each child of fork(). */
+extern _Atomic unsigned hoist__granule_process __attribute__((visibility("hidden")));
+
 enum hoist__span_kind {
 	HOIST__SPAN_NONE,  /* not the first granule of a span */
 	HOIST__SPAN_FREE,  /* in the index */

@@ -220,6 +220,12 @@ bool hoist__pool_try_ref(struct hoist__pool *pool);
 
 /* --- pool-regions.c --- */
 
+/* The region is, or is not, in its pool's list; for children of a fork in the meantime.  Lock held.
+ */
+void hoist__pool_region_loose(struct hoist__pool_region *holder, bool loose);
+/* None of its regions will be found by a fork any more.  No lock held. */
+void hoist__pool_loosen(struct hoist__pool *pool);
+
 /* Regions to be destroyed once the lock is dropped. */
 struct hoist__doomed {
 	struct hoist__list regions;
@@ -251,8 +257,9 @@ void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_reg
 
 /* --- grow.c --- */
 
-#define HOIST__GROW_AT_ONCE 0x80000000u /* a flag beside HOIST__ALLOC_*: no waiting for a budget   \
-					 */
+#define HOIST__GROW_AT_ONCE                                                                        \
+	0x80000000u /* a flag beside HOIST__ALLOC_*: no waiting for a budget                       \
+		     */
 
 /* Creates a region for the shard and takes @want from it.
  * Returns: 0 and the span; 1 if another thread's work was waited for instead:

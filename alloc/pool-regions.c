@@ -36,6 +36,7 @@ static int add_extent(struct hoist__pool *pool, struct hoist__pool_region *holde
 	made->extent.n = n;
 	made->extent.bytes = bytes;
 	made->extent.keep = !holder->region->options.lazy;
+	made->extent.loose = atomic_load(&hoist__granule_process);
 	int err = hoist__granules_take(base, n, &made->extent);
 	if (err != 0) {
 		free(made);
@@ -62,6 +63,23 @@ int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region
 	if (err != 0)
 		free_extents(holder);
 	return err;
+}
+
+void hoist__pool_region_loose(struct hoist__pool_region *holder, bool loose)
+{
+	unsigned process = loose ? atomic_load(&hoist__granule_process) : 0;
+	for (size_t i = 0; i < holder->n_extents; i++)
+		atomic_store(&holder->extents[i]->extent.loose, process);
+}
+
+void hoist__pool_loosen(struct hoist__pool *pool)
+{
+	pthread_mutex_lock(&pool->lock);
+	for (struct hoist__list *link = pool->regions.next; link != &pool->regions;
+	     link = link->next)
+		hoist__pool_region_loose(HOIST__CONTAINER_OF(link, struct hoist__pool_region, link),
+					 true);
+	pthread_mutex_unlock(&pool->lock);
 }
 
 void hoist__pool_uncharge(struct hoist__pool *pool, size_t bytes)
@@ -144,6 +162,7 @@ static bool doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder
 		return false;
 	atomic_fetch_sub(&pool->empty_bytes, holder->region->bytes);
 	hoist__list_remove(&holder->link);
+	hoist__pool_region_loose(holder, true);
 	hoist__list_push_back(&doomed->regions, &holder->link);
 	doomed->bytes += holder->region->bytes;
 	pool->releasing += holder->region->bytes;

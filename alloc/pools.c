@@ -83,6 +83,7 @@ static bool by_driver(const struct hoist__pool *pool)
 static void in_child(void)
 {
 	struct hoist__pool *pool;
+	atomic_fetch_add(&hoist__granule_process, 1);
 	EACH_POOL(pool)
 	{
 		if (by_driver(pool)) {

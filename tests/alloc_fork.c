@@ -3,10 +3,13 @@
  * work, those of a driver say that they cannot. */
 #include "config.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "alloc/granule.h"
 #include "device/device.h"
 #include "tests/alloc-support.h"
 
@@ -282,6 +285,101 @@ static void check_reused_addresses(struct hoist__dev *dev)
 	hoist__pool_unref(pool);
 }
 
+/* --- a fork while another thread makes a region, or ends one --- */
+
+static atomic_bool pauses; /* the next that calls one of these waits for the fork */
+static uintptr_t paused_base;
+static size_t paused_bytes;
+static sem_t is_paused, goes_on;
+
+static void pause_with(uintptr_t base, size_t n)
+{
+	if (!atomic_exchange(&pauses, false))
+		return;
+	paused_base = base;
+	paused_bytes = n << HOIST__GRANULE_SHIFT;
+	CHECK(sem_post(&is_paused) == 0);
+	CHECK(sem_wait(&goes_on) == 0);
+}
+
+int __real_hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent);
+int __wrap_hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent);
+int __wrap_hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
+{
+	int err = __real_hoist__granules_take(base, n, extent);
+	pause_with(base, n);
+	return err;
+}
+
+void __real_hoist__granules_release(uintptr_t base, size_t n);
+void __wrap_hoist__granules_release(uintptr_t base, size_t n);
+void __wrap_hoist__granules_release(uintptr_t base, size_t n)
+{
+	pause_with(base, n);
+	__real_hoist__granules_release(base, n);
+}
+
+/* Its block ends with the pool. */
+static void *make_one(void *pool)
+{
+	(void)take_block(pool, HOIST__MIB);
+	return NULL;
+}
+
+static void *end_empty(void *pool)
+{
+	hoist__pool_trim(pool, 0);
+	return NULL;
+}
+
+static void *end_pool(void *pool)
+{
+	hoist__pool_unref(pool);
+	return NULL;
+}
+
+static void fork_meanwhile(void *(*run)(void *), struct hoist__pool *pool)
+{
+	pthread_t thread;
+	atomic_store(&pauses, true);
+	CHECK(pthread_create(&thread, NULL, run, pool) == 0);
+	CHECK(sem_wait(&is_paused) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		const struct hoist__pool_options options = {.region_bytes = paused_bytes};
+		struct hoist__pool *own = make_pool(&options);
+		struct block blocks[N_BLOCKS];
+		(void)alarm(CHILD_SECONDS);
+		/* The parent's is not here, so its place is free. */
+		CHECK(mmap((void *)paused_base, paused_bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+			   0) == (void *)paused_base);
+		CHECK(hoist__pool_add_region(own, paused_base, paused_bytes) == 0);
+		fill(own, blocks, N_BLOCKS);
+		hoist__pool_check(own);
+		_exit(0);
+	}
+	expect_child_ends_well(child);
+	CHECK(sem_post(&goes_on) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void check_regions_on_the_way(struct hoist__dev *dev)
+{
+	const struct hoist__pool_options options = {.kind = HOIST__MEMORY_PINNED,
+						    .dev = dev,
+						    .region_bytes = 4 * HOIST__MIB,
+						    .keep_bytes = 64 * HOIST__MIB};
+	CHECK(sem_init(&is_paused, 0, 0) == 0 && sem_init(&goes_on, 0, 0) == 0);
+	struct hoist__pool *pool = make_pool(&options);
+	fork_meanwhile(make_one, pool);
+	uintptr_t block = take_block(pool, 8 * HOIST__MIB);
+	CHECK(hoist__pool_free(pool, block) == 0);
+	fork_meanwhile(end_empty, pool);
+	hoist__pool_check(pool);
+	fork_meanwhile(end_pool, pool);
+}
+
 int main(void)
 {
 	struct hoist__dev *dev;
@@ -294,5 +392,6 @@ int main(void)
 	check_driver_pool(HOIST__MEMORY_PINNED, dev);
 	check_driver_pool(HOIST__MEMORY_MANAGED, dev);
 	check_reused_addresses(dev);
+	check_regions_on_the_way(dev);
 	return 0;
 }
