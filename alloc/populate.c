@@ -7,7 +7,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -21,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/figure.h"
+#include "base/thread.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -253,22 +253,17 @@ static int next_node(const struct hoist__nodeset *set, int node)
 	return -1;
 }
 
-/* Starts up to @n threads with all signals blocked: the program's handlers run
- * in the program's threads.  Returns how many started. */
+/* Starts up to @n threads.  Returns how many started. */
 static unsigned start_workers(struct shared *shared, struct worker *workers, unsigned n)
 {
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
 	unsigned i = 0;
 	int node = -1;
 	for (; i < n; i++) {
 		node = next_node(shared->job->nodes, node);
 		workers[i] = (struct worker){.shared = shared, .node = node};
-		if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0)
+		if (hoist__thread_start(NULL, worker_main, &workers[i], &workers[i].thread) < 0)
 			break;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return i;
 }
 

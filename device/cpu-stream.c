@@ -2,14 +2,13 @@
 /* device/cpu-stream.c - a thread and its queue; see cpu.h for the shape. */
 #include "config.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/list.h"
+#include "base/thread.h"
 #include "device/cpu.h"
 
 #define STREAM_STACK_BYTES ((size_t)256 << 10)
@@ -51,30 +50,10 @@ static void *stream_main(void *argument)
 	return NULL;
 }
 
-/* The host program's signals are not for this thread. */
-static int start_thread(void *(*run)(void *argument), void *argument, int detach, pthread_t *ret)
+static int start_thread(void *(*run)(void *argument), void *argument, bool detached, pthread_t *ret)
 {
-	pthread_attr_t attributes;
-	sigset_t all;
-	sigset_t before;
-	int err = pthread_attr_init(&attributes);
-	if (err != 0)
-		return -err;
-	(void)pthread_attr_setstacksize(&attributes, STREAM_STACK_BYTES);
-	(void)pthread_attr_setdetachstate(&attributes, detach);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(ret, &attributes, run, argument);
-	/* A program's thread-local variables lie in the stack too: they may not fit. */
-	if (err == EINVAL) {
-		pthread_attr_destroy(&attributes);
-		(void)pthread_attr_init(&attributes); /* with the size of all other threads */
-		(void)pthread_attr_setdetachstate(&attributes, detach);
-		err = pthread_create(ret, &attributes, run, argument);
-	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return -err;
+	const struct hoist__thread_options options = {STREAM_STACK_BYTES, detached};
+	return hoist__thread_start(&options, run, argument, ret);
 }
 
 bool hoist__in_cpu_stream(void)
@@ -85,7 +64,7 @@ bool hoist__in_cpu_stream(void)
 int hoist__leave_cpu_stream(void *(*run)(void *context), void *context)
 {
 	pthread_t thread;
-	int err = start_thread(run, context, PTHREAD_CREATE_DETACHED, &thread);
+	int err = start_thread(run, context, true, &thread);
 	return err == 0 ? 0 : hoist__fail_thread(err, "starting a thread");
 }
 
@@ -106,7 +85,7 @@ int hoist__cpu_stream_create(struct hoist__dev_stream *stream)
 	pthread_cond_init(&cpu->work, NULL);
 	pthread_cond_init(&cpu->done, NULL);
 	hoist__list_init(&cpu->queue);
-	int err = start_thread(stream_main, cpu, PTHREAD_CREATE_JOINABLE, &cpu->thread);
+	int err = start_thread(stream_main, cpu, false, &cpu->thread);
 	if (err < 0) {
 		stream_free(cpu);
 		return hoist__fail_thread(err, "cpu: starting the thread of a stream");

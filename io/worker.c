@@ -3,36 +3,21 @@
 
 #include "io/worker.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 #define STACK_BYTES ((size_t)256 << 10)
 
 int hoist__worker_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
-	pthread_attr_t attributes;
-	int err = pthread_attr_init(&attributes);
-	if (err != 0)
-		return -err;
-	/* A refused stack size leaves the default, which is only larger. */
-	(void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(thread, &attributes, run, argument);
-	/* A program's thread-local variables lie in the stack too: they may not fit. */
-	if (err == EINVAL)
-		err = pthread_create(thread, NULL, run, argument);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	if (err != 0)
-		return -err;
-	pthread_setname_np(*thread, "hoist-io");
-	return 0;
+	const struct hoist__thread_options options = {.stack_bytes = STACK_BYTES};
+	int err = hoist__thread_start(&options, run, argument, thread);
+	if (err == 0)
+		pthread_setname_np(*thread, "hoist-io");
+	return err;
 }
 
 unsigned hoist__worker_cpus(void)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* io/worker.h - threads of this folder.
  *
- * Workers block every signal (they are the host program's business), carry the
- * name "hoist-io" and have a small stack.
+ * Workers (base/thread.h) carry the name "hoist-io" and have a small stack.
  */
 #ifndef HOIST_IO_WORKER_H
 #define HOIST_IO_WORKER_H

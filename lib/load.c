@@ -3,7 +3,6 @@
 
 #include "lib/load.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "lib/objects.h"
 
 #define DEFAULT_TENSOR_ALIGN 256
@@ -190,17 +190,11 @@ static void *drive(void *argument)
 	return NULL;
 }
 
-/* Signals are the program's: none is delivered to the load's threads. */
 static int start_thread(struct hoist_load *load)
 {
-	sigset_t all;
-	sigset_t before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int err = pthread_create(&load->thread, NULL, drive, load);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (err != 0)
-		return hoist__fail_thread(-err, "starting the load's thread");
+	int err = hoist__thread_start(NULL, drive, load, &load->thread);
+	if (err < 0)
+		return hoist__fail_thread(err, "starting the load's thread");
 	load->has_thread = true;
 	return 0;
 }

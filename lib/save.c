@@ -3,13 +3,13 @@
 
 #include "lib/save.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 /* --- creating --- */
 
@@ -242,17 +242,11 @@ static void *drive(void *argument)
 	return NULL;
 }
 
-/* Signals are the program's: none is delivered to the save's thread. */
 static int start_thread(struct hoist_save *save)
 {
-	sigset_t all;
-	sigset_t before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int err = pthread_create(&save->thread, NULL, drive, save);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (err != 0)
-		return hoist__fail_thread(-err, "starting the save's thread");
+	int err = hoist__thread_start(NULL, drive, save, &save->thread);
+	if (err < 0)
+		return hoist__fail_thread(err, "starting the save's thread");
 	save->has_thread = true;
 	return 0;
 }
