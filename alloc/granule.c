@@ -9,11 +9,11 @@
 
 #include "alloc/spans.h"
 #include "base/error.h"
+#include "device/device.h"
 
 _Static_assert(sizeof(struct hoist__granule) == 64, "one cache line");
 
 struct hoist__granule *_Atomic hoist__granule_root[(size_t)1 << HOIST__ROOT_BITS];
-_Atomic unsigned hoist__granule_process = 1;
 
 #define LEAF_BYTES (HOIST__LEAF_GRANULES * sizeof(struct hoist__granule))
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
@@ -55,6 +55,12 @@ void hoist__granules_release(uintptr_t base, size_t n)
 	for (size_t i = 0; i < n; i++)
 		atomic_store_explicit(&hoist__granule_at(base, i)->extent, NULL,
 				      memory_order_release);
+}
+
+bool hoist__extent_is_stale(const struct hoist__extent *extent)
+{
+	unsigned process = atomic_load(&extent->process);
+	return process != 0 && process != hoist__fork_now();
 }
 
 static bool take_one(struct hoist__granule *granule, struct hoist__extent *extent)

@@ -50,9 +50,6 @@
 struct hoist__extent;
 struct hoist__slab;
 
-/* Which process this is, for hoist__extent_is_stale(): one more in each child of fork(). */
-extern _Atomic unsigned hoist__granule_process __attribute__((visibility("hidden")));
-
 enum hoist__span_kind {
 	HOIST__SPAN_NONE,  /* not the first granule of a span */
 	HOIST__SPAN_FREE,  /* in the index */
@@ -125,6 +122,10 @@ static inline bool hoist__granule_still(const struct hoist__granule *granule,
 	hoist__fence(memory_order_acquire);
 	return atomic_load_explicit(&granule->slab, memory_order_relaxed) == slab;
 }
+
+/* The extent is another process's, which this one was forked from: memory that it stands for need
+ * not be here (MADV_DONTFORK), and its granules may be taken. */
+bool hoist__extent_is_stale(const struct hoist__extent *extent);
 
 /* The n'th granule behind that at @address; both are granules of one extent. */
 static inline struct hoist__granule *hoist__granule_at(uintptr_t address, size_t n)

@@ -246,7 +246,7 @@ static struct hoist__granule *add_region(struct hoist__pool *pool, struct hoist_
 	const struct hoist__region *region = holder->region;
 	struct hoist__granule *span = NULL;
 	hoist__list_push_back(&pool->regions, &holder->link);
-	hoist__pool_region_loose(holder, false);
+	hoist__pool_region_listed(pool, holder, true);
 	holder->shard = shard;
 	hoist__lock(&shard->lock);
 	size_t before = shard->spans.empty_bytes;

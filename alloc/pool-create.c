@@ -271,7 +271,7 @@ void hoist__pool_unref(struct hoist__pool *pool)
 	hoist__pool_trim(pool, 0);
 	/* As long as the forking thread has a cache, a child of fork must find the pool. */
 	hoist__caches_part(pool);
-	hoist__pool_loosen(pool);
+	hoist__pool_unlist(pool);
 	hoist__pools_part(pool);
 	if (atomic_load(&pool->empty_bytes) != pool->reserved)
 		hoist__log(alloc, "a pool ends with blocks in use");

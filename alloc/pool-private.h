@@ -220,11 +220,11 @@ bool hoist__pool_try_ref(struct hoist__pool *pool);
 
 /* --- pool-regions.c --- */
 
-/* The region is, or is not, in its pool's list; for children of a fork in the meantime.  Lock held.
- */
-void hoist__pool_region_loose(struct hoist__pool_region *holder, bool loose);
-/* None of its regions will be found by a fork any more.  No lock held. */
-void hoist__pool_loosen(struct hoist__pool *pool);
+/* Whether the region is in its pool's list, for a child of a fork in the meantime.  Lock held. */
+void hoist__pool_region_listed(struct hoist__pool *pool, struct hoist__pool_region *holder,
+			       bool listed);
+/* A fork will not find the pool any more, nor its regions.  No lock held. */
+void hoist__pool_unlist(struct hoist__pool *pool);
 
 /* Regions to be destroyed once the lock is dropped. */
 struct hoist__doomed {
@@ -246,9 +246,6 @@ void hoist__doomed_init(struct hoist__doomed *doomed);
  * -ENOTSUP. */
 int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region *holder);
 
-/* In a child of fork: the addresses of the pool's regions may be anyone's now. */
-void hoist__pool_abandon(struct hoist__pool *pool);
-
 /* Gives bytes back to the pool's budgets. */
 void hoist__pool_uncharge(struct hoist__pool *pool, size_t bytes);
 
@@ -257,9 +254,8 @@ void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_reg
 
 /* --- grow.c --- */
 
-#define HOIST__GROW_AT_ONCE                                                                        \
-	0x80000000u /* a flag beside HOIST__ALLOC_*: no waiting for a budget                       \
-		     */
+/* A flag beside HOIST__ALLOC_*: no waiting for a budget. */
+#define HOIST__GROW_AT_ONCE 0x80000000u
 
 /* Creates a region for the shard and takes @want from it.
  * Returns: 0 and the span; 1 if another thread's work was waited for instead:

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "alloc/pin.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
 #include "base/checked.h"
@@ -36,7 +37,7 @@ static int add_extent(struct hoist__pool *pool, struct hoist__pool_region *holde
 	made->extent.n = n;
 	made->extent.bytes = bytes;
 	made->extent.keep = !holder->region->options.lazy;
-	made->extent.loose = atomic_load(&hoist__granule_process);
+	made->extent.process = hoist__fork_now();
 	int err = hoist__granules_take(base, n, &made->extent);
 	if (err != 0) {
 		free(made);
@@ -65,20 +66,22 @@ int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region
 	return err;
 }
 
-void hoist__pool_region_loose(struct hoist__pool_region *holder, bool loose)
+void hoist__pool_region_listed(struct hoist__pool *pool, struct hoist__pool_region *holder,
+			       bool listed)
 {
-	unsigned process = loose ? atomic_load(&hoist__granule_process) : 0;
+	unsigned process =
+		listed && !hoist__pinned_by_driver(pool->options.dev) ? 0 : hoist__fork_now();
 	for (size_t i = 0; i < holder->n_extents; i++)
-		atomic_store(&holder->extents[i]->extent.loose, process);
+		atomic_store(&holder->extents[i]->extent.process, process);
 }
 
-void hoist__pool_loosen(struct hoist__pool *pool)
+void hoist__pool_unlist(struct hoist__pool *pool)
 {
 	pthread_mutex_lock(&pool->lock);
 	for (struct hoist__list *link = pool->regions.next; link != &pool->regions;
 	     link = link->next)
-		hoist__pool_region_loose(HOIST__CONTAINER_OF(link, struct hoist__pool_region, link),
-					 true);
+		hoist__pool_region_listed(
+			pool, HOIST__CONTAINER_OF(link, struct hoist__pool_region, link), false);
 	pthread_mutex_unlock(&pool->lock);
 }
 
@@ -88,17 +91,6 @@ void hoist__pool_uncharge(struct hoist__pool *pool, size_t bytes)
 		hoist__budget_release(pool->options.budget, bytes);
 	if (bytes != 0 && pool->options.device_budget != NULL)
 		hoist__budget_release(pool->options.device_budget, bytes);
-}
-
-void hoist__pool_abandon(struct hoist__pool *pool)
-{
-	for (struct hoist__list *link = pool->regions.next; link != &pool->regions;
-	     link = link->next) {
-		struct hoist__pool_region *holder =
-			HOIST__CONTAINER_OF(link, struct hoist__pool_region, link);
-		for (size_t i = 0; i < holder->n_extents; i++)
-			holder->extents[i]->extent.abandoned = true;
-	}
 }
 
 void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_region *holder)
@@ -162,7 +154,7 @@ static bool doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder
 		return false;
 	atomic_fetch_sub(&pool->empty_bytes, holder->region->bytes);
 	hoist__list_remove(&holder->link);
-	hoist__pool_region_loose(holder, true);
+	hoist__pool_region_listed(pool, holder, false);
 	hoist__list_push_back(&doomed->regions, &holder->link);
 	doomed->bytes += holder->region->bytes;
 	pool->releasing += holder->region->bytes;

@@ -244,8 +244,9 @@ int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__
 int hoist__pools_find(uintptr_t address, struct hoist__pool **pool, struct hoist__block *ret)
 {
 	struct hoist__extent *extent = hoist__extent_around(address);
-	struct hoist__pool *owner =
-		extent == NULL || hoist__extent_is_stale(extent) ? NULL : hoist__pool_extent_of(extent)->pool;
+	struct hoist__pool *owner = extent == NULL || hoist__extent_is_stale(extent)
+					    ? NULL
+					    : hoist__pool_extent_of(extent)->pool;
 	if (owner == NULL || find_in(owner, address, ret) != 0)
 		return hoist__fail(-ENOENT, "%#zx lies in no block of any resource",
 				   (size_t)address);

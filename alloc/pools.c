@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "alloc/deferred.h"
+#include "alloc/pin.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
 #include "base/error.h"
@@ -75,21 +76,13 @@ static void release_all(void)
 	pthread_mutex_unlock(&pools_lock);
 }
 
-static bool by_driver(const struct hoist__pool *pool)
-{
-	return pool->options.dev != NULL && hoist__dev_api(pool->options.dev) != HOIST__API_CPU;
-}
-
 static void in_child(void)
 {
 	struct hoist__pool *pool;
-	atomic_fetch_add(&hoist__granule_process, 1);
 	EACH_POOL(pool)
 	{
-		if (by_driver(pool)) {
+		if (hoist__pinned_by_driver(pool->options.dev))
 			atomic_fetch_or(&pool->slow, HOIST__SLOW_STALE);
-			hoist__pool_abandon(pool);
-		}
 		/* Another thread may have been creating a region: it never will here; nor are
 		 * there threads that wait for it. */
 		pool->one_grows = false;
@@ -110,6 +103,9 @@ static void setup(void)
 
 int hoist__pools_join(struct hoist__pool *pool)
 {
+	int err = hoist__fork_watch();
+	if (err < 0)
+		return err;
 	pthread_once(&once, setup);
 	if (atfork_err != 0)
 		return hoist__fail_errno(atfork_err, "preparing for fork");

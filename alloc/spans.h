@@ -43,22 +43,13 @@ struct hoist__extent {
 	size_t bytes;	/* at most n granules, and more than n - 1 */
 	bool keep;	/* when empty, offer it: else only hoist__spans_take_from() does */
 	bool empty;
-	bool abandoned;		 /* in a child of fork: its granules may be taken by others */
-	_Atomic unsigned loose;	 /* 0: it is in its pool's list; else a thread of that process
-				  * (hoist__granule_process) makes it or ends it */
-	struct hoist__list link; /* in the list of empty ones */
+	_Atomic unsigned process; /* whose alone it is (hoist__fork_now()): of a driver's memory,
+				   * or while a thread makes or ends it; 0: its children's, too */
+	struct hoist__list link;  /* in the list of empty ones */
 	uint64_t *starts;
 	uint64_t *groups;
 	uint64_t bits[]; /* both of them */
 };
-
-/* The extent is not this process's: it was abandoned, or loose when this process was forked, whose
- * memory it then need not be (MADV_DONTFORK).  Its granules may be taken. */
-static inline bool hoist__extent_is_stale(const struct hoist__extent *extent)
-{
-	unsigned loose = atomic_load(&extent->loose);
-	return extent->abandoned || (loose != 0 && loose != atomic_load(&hoist__granule_process));
-}
 
 struct hoist__spans {
 	uint32_t levels; /* bit i: level i has a list that is not empty */
