@@ -226,9 +226,8 @@ static int start_threads(struct hoist__ahead *ahead, unsigned n)
 	}
 	ahead->n_running = ahead->n_threads;
 	pthread_mutex_unlock(&ahead->mutex);
-	return ahead->n_threads > 0
-		       ? 0
-		       : hoist__fail_thread(-EAGAIN, "starting a thread to read ahead");
+	return ahead->n_threads > 0 ? 0
+				    : hoist__fail_thread(err, "starting a thread to read ahead");
 }
 
 /* --- the object --- */
