@@ -324,3 +324,16 @@ void model_save_all(void)
 	idle_descriptors = count_descriptors();
 	idle = support_counters("cuda");
 }
+
+void model_part(const char *name, void (*before)(void), void (*run)(void))
+{
+	struct timespec start, end;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	printf("%s ...\n", name);
+	fflush(stdout);
+	before();
+	run();
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	printf("%s: %.1f s\n", name,
+	       (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec));
+}

@@ -69,6 +69,9 @@ void model_check_nothing_left(void);
 /* No faults: every way must give every byte.  Of one model, or of all. */
 void model_check_healthy(const struct model *model, const struct way *way);
 
+/* One part of the test, after @before; says how long it took. */
+void model_part(const char *name, void (*before)(void), void (*run)(void));
+
 /* The ring is refused here: its ways are left out. */
 bool model_has_way(const struct way *way);
 

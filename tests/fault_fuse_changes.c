@@ -269,16 +269,6 @@ static void driven_by_one_thread(void)
 	}
 }
 
-static void part(const char *name, void (*run)(void))
-{
-	double start = now();
-	printf("%s ...\n", name);
-	fflush(stdout);
-	ffs_heal();
-	run();
-	printf("%s: %.1f s\n", name, now() - start);
-}
-
 int main(void)
 {
 	support_emulate("cuda:1");
@@ -286,10 +276,10 @@ int main(void)
 	model_begin();
 	model_save_all();
 	model_quiet = true; /* maps show both versions */
-	part("changes", changes);
-	part("changed before it is loaded", changed_before_it_is_loaded);
-	part("stalls", stalls);
-	part("driven by one thread", driven_by_one_thread);
+	model_part("changes", ffs_heal, changes);
+	model_part("changed before it is loaded", ffs_heal, changed_before_it_is_loaded);
+	model_part("stalls", ffs_heal, stalls);
+	model_part("driven by one thread", ffs_heal, driven_by_one_thread);
 	CHECK(n_changes > 0 && n_noticed > 0 && n_old > 0 && n_stalls > 0);
 	printf("figure: fuse.changes %u files changed under a load: %u an error, %u the old bytes "
 	       "or a "

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/fault-fuse-model.h"
@@ -341,43 +340,30 @@ static void the_server_dies(void)
 	model_check_nothing_left();
 }
 
-static void part(const char *name, void (*run)(void))
-{
-	struct timespec start, end;
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	printf("%s ...\n", name);
-	fflush(stdout);
-	ffs_heal();
-	run();
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%s: %.1f s\n", name,
-	       (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec));
-}
-
 int main(void)
 {
 	support_emulate("cuda:1");
 	ffs_mount();
 	model_begin();
 	model_save_all();
-	part("all is well", all_is_well);
-	part("short reads", short_reads);
-	part("reads of a byte", reads_of_a_byte);
-	part("storms", storms);
-	part("endless storms", endless_storms);
-	part("signals", signals);
+	model_part("all is well", ffs_heal, all_is_well);
+	model_part("short reads", ffs_heal, short_reads);
+	model_part("reads of a byte", ffs_heal, reads_of_a_byte);
+	model_part("storms", ffs_heal, storms);
+	model_part("endless storms", ffs_heal, endless_storms);
+	model_part("signals", ffs_heal, signals);
 	printf("figure: fuse.reads.storms %u answers of EINTR, EAGAIN or a few bytes; loads went "
 	       "on, or "
 	       "ended with an error where they never stopped\n",
 	       n_injected);
 	CHECK(n_injected > 1000);
 	n_injected = 0;
-	part("sweeps", sweeps);
-	part("nothing can be read", nothing_can_be_read);
-	part("refusals", refusals);
-	part("no page cache", no_page_cache);
-	part("wrong sizes", wrong_sizes);
-	part("the server dies", the_server_dies);
+	model_part("sweeps", ffs_heal, sweeps);
+	model_part("nothing can be read", ffs_heal, nothing_can_be_read);
+	model_part("refusals", ffs_heal, refusals);
+	model_part("no page cache", ffs_heal, no_page_cache);
+	model_part("wrong sizes", ffs_heal, wrong_sizes);
+	model_part("the server dies", ffs_heal, the_server_dies);
 	CHECK(n_injected > 0 && n_errors > 0 && n_survived > 0 && n_signals > 0);
 	printf("figure: fuse.reads.faults %u injected, %u loads right, %u ended with an error that "
 	       "names the file, nothing left behind\n",

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/fault-fuse-model.h"
@@ -225,19 +224,6 @@ static void nothing_is_replaced(void)
 	CHECK(ffs_n_names() == n_names + (err == 0));
 }
 
-static void part(const char *name, void (*run)(void))
-{
-	struct timespec start, end;
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	printf("%s ...\n", name);
-	fflush(stdout);
-	start_anew();
-	run();
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%s: %.1f s\n", name,
-	       (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec));
-}
-
 int main(void)
 {
 	support_emulate("cuda:1");
@@ -248,11 +234,11 @@ int main(void)
 	old.seed = 3;
 	new = old;
 	new.seed = 4;
-	part("each call fails", each_call_fails);
-	part("not synchronised", not_synchronised);
-	part("less than given", less_than_given);
-	part("full", full);
-	part("nothing is replaced", nothing_is_replaced);
+	model_part("each call fails", start_anew, each_call_fails);
+	model_part("not synchronised", start_anew, not_synchronised);
+	model_part("less than given", start_anew, less_than_given);
+	model_part("full", start_anew, full);
+	model_part("nothing is replaced", start_anew, nothing_is_replaced);
 	CHECK(n_faults > 0 && n_errors > 0 && n_survived > 0);
 	printf("figure: fuse.saves.faults %u injected, %u survived, %u errors, the old file or the "
 	       "new one whole after each\n",

@@ -6,32 +6,22 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
 #include "base/clock.h"
 #include "io/file.h"
 #include "tests/fault-secure.h"
+#include "tests/wrap-syscall.h"
 
 /* A kernel without openat2. */
 static bool without_openat2;
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+static bool refuses(long number)
 {
-	long a[6];
-	va_list arguments;
-	va_start(arguments, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(arguments, long);
-	va_end(arguments);
-	if (number == SYS_openat2 && without_openat2) {
+	bool refused = number == SYS_openat2 && without_openat2;
+	if (refused)
 		errno = ENOSYS;
-		return -1;
-	}
-	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return refused;
 }
 
 /* --- what may lie in a checkpoint's folder --- */

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "tests/fuzz-support.h"
+#include "tests/pass-fd.h"
 
 #define MOST_IMAGES 6
 #define MOST_FDS 9
@@ -48,27 +49,6 @@ static void make_message(struct fuzz_bytes *from, struct hoist__cache_message *m
 		memset(m->note, 'a', sizeof m->note);
 }
 
-static void send_any(int to, const void *bytes, size_t n, const int *fds, size_t n_fds)
-{
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(MOST_FDS * sizeof(int))];
-	} control;
-	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n};
-	struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
-	memset(&control, 0, sizeof control);
-	if (n_fds > 0) {
-		header.msg_control = &control;
-		header.msg_controllen = CMSG_SPACE(n_fds * sizeof *fds);
-		struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-		rights->cmsg_level = SOL_SOCKET;
-		rights->cmsg_type = SCM_RIGHTS;
-		rights->cmsg_len = CMSG_LEN(n_fds * sizeof *fds);
-		memcpy(CMSG_DATA(rights), fds, n_fds * sizeof *fds);
-	}
-	HOLDS(sendmsg(to, &header, MSG_NOSIGNAL) == (ssize_t)n);
-}
-
 static void check_holder(void)
 {
 	HOLDS(holder.n_images <= MOST_IMAGES && holder.n_images <= holder.room);
@@ -96,7 +76,7 @@ static bool ask(int client, struct peer *peer, struct fuzz_bytes *from)
 	size_t n_fds = fuzz_below(from, 4) == 0 ? fuzz_below(from, MOST_FDS + 1) : 1;
 	for (size_t i = 0; i < n_fds; i++)
 		fds[i] = descriptor(fuzz_below(from, 8) == 0 ? (unsigned)fuzz_below(from, 3) : 3);
-	send_any(client, m, bytes, fds, n_fds);
+	HOLDS(pass_fds(client, m, bytes, fds, n_fds));
 	for (size_t i = 0; i < n_fds; i++)
 		(void)close(fds[i]);
 	bool served = serve_peer(&holder, peer);

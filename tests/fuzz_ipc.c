@@ -15,6 +15,7 @@
 #include "hoist/buffer.h"
 #include "lib/ipc.h"
 #include "tests/fuzz-support.h"
+#include "tests/pass-fd.h"
 
 #define MEMORY_BYTES 8192
 #define MOST_FDS 4
@@ -60,27 +61,6 @@ static void make_descriptor(struct fuzz_bytes *from, hoist_ipc_descriptor *d)
 	}
 }
 
-static void send_some(int to, const void *bytes, size_t n, const int *fds, size_t n_fds)
-{
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(MOST_FDS * sizeof(int))];
-	} control;
-	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n};
-	struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
-	memset(&control, 0, sizeof control);
-	if (n_fds > 0) {
-		header.msg_control = &control;
-		header.msg_controllen = CMSG_SPACE(n_fds * sizeof *fds);
-		struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-		rights->cmsg_level = SOL_SOCKET;
-		rights->cmsg_type = SCM_RIGHTS;
-		rights->cmsg_len = CMSG_LEN(n_fds * sizeof *fds);
-		memcpy(CMSG_DATA(rights), fds, n_fds * sizeof *fds);
-	}
-	HOLDS(sendmsg(to, &header, MSG_NOSIGNAL) == (ssize_t)n);
-}
-
 static void send_all(int to, struct fuzz_bytes *from)
 {
 	uint8_t message[sizeof(hoist_ipc_descriptor) + 64] = {0};
@@ -95,9 +75,9 @@ static void send_all(int to, struct fuzz_bytes *from)
 		fds[i] = descriptor(fuzz_below(from, 8) == 0 ? fuzz_below(from, 4) : 4);
 	bool first = fuzz_below(from, 16) != 0; /* with the first bytes, as they should */
 	if (cut > 0)
-		send_some(to, message, cut, fds, first ? n_fds : 0);
+		HOLDS(pass_fds(to, message, cut, fds, first ? n_fds : 0));
 	if (n > cut)
-		send_some(to, message + cut, n - cut, fds, first ? 0 : n_fds);
+		HOLDS(pass_fds(to, message + cut, n - cut, fds, first ? 0 : n_fds));
 	for (size_t i = 0; i < n_fds; i++)
 		HOLDS(close(fds[i]) == 0);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "io-lazy.h"
+#include "wrap-syscall.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 struct lazy_world lazy_world;
 
@@ -73,21 +73,12 @@ int __wrap_open(const char *path, int flags, ...)
 	return __real_open(path, flags, 0600);
 }
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+static bool refuses(long number)
 {
-	va_list list;
-	long a[6];
-	va_start(list, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(list, long);
-	va_end(list);
-	if (number == SYS_userfaultfd && lazy_world.no_call) {
+	bool refused = number == SYS_userfaultfd && lazy_world.no_call;
+	if (refused)
 		errno = EPERM;
-		return -1;
-	}
-	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return refused;
 }
 
 void *__real_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);

@@ -7,11 +7,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -19,6 +17,7 @@
 #include "io/ahead.h"
 #include "io/output.h"
 #include "tests/io-helpers.h"
+#include "tests/wrap-syscall.h"
 
 #define BYTES ((size_t)100000)
 
@@ -111,19 +110,9 @@ ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
 	return spoil() ? -1 : __real_pwrite(fd, from, bytes, offset);
 }
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+static bool refuses(long number)
 {
-	va_list list;
-	long a[6];
-	va_start(list, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(list, long);
-	va_end(list);
-	if (number == SYS_openat2 && spoil())
-		return -1;
-	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return number == SYS_openat2 && spoil();
 }
 
 /* --- reading --- */

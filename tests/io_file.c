@@ -4,34 +4,24 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 
 #include "base/error.h"
 #include "io-helpers.h"
+#include "wrap-syscall.h"
 
 /* An old kernel, a filter of system calls, or a system without /proc. */
 static int without_openat2; /* 0, or what it fails with */
 static bool without_proc;
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+static bool refuses(long number)
 {
-	long a[6];
-	va_list arguments;
-	va_start(arguments, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(arguments, long);
-	va_end(arguments);
-	if (number == SYS_openat2 && without_openat2 != 0) {
+	bool refused = number == SYS_openat2 && without_openat2 != 0;
+	if (refused)
 		errno = without_openat2;
-		return -1;
-	}
-	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return refused;
 }
 
 ssize_t __real_readlink(const char *path, char *to, size_t bytes);

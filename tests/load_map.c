@@ -9,11 +9,9 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +20,7 @@
 #include "lib/objects.h"
 #include "tests/load-support.h"
 #include "tests/under-tsan.h"
+#include "tests/wrap-syscall.h"
 
 #define MIB ((size_t)1 << 20)
 #define SECOND UINT64_C(1000000000)
@@ -59,21 +58,12 @@ int __wrap_open(const char *name, int flags, ...)
 	return __real_open(name, flags, 0600);
 }
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+static bool refuses(long number)
 {
-	va_list list;
-	long a[6];
-	va_start(list, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(list, long);
-	va_end(list);
-	if (number == SYS_userfaultfd && no_uffd) {
+	bool refused = number == SYS_userfaultfd && no_uffd;
+	if (refused)
 		errno = EPERM;
-		return -1;
-	}
-	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return refused;
 }
 
 static bool fails(void)
