@@ -11,13 +11,15 @@
  *     readonly        the root file system, and all of it, but what is mounted
  *     cgroup=FOLDER   in that control group
  *
- * Exit status: the program's; 77 with a reason if this cannot be had here; 99 if it fails. */
+ * Exit status: the program's; 77 with a reason if whoever locks this process up forbids it (EPERM
+ * and the like, no others); 99 if it fails. */
 #include "config.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -56,6 +58,17 @@ static void require(bool done, const char *what)
 		fail(what);
 }
 
+/* What the container around this may forbid. */
+static void require_leave(bool done, const char *what)
+{
+	if (done)
+		return;
+	if (errno != EPERM && errno != EACCES)
+		fail(what);
+	(void)printf("skipped: this container forbids %s: %s\n", what, strerror(errno));
+	exit(77);
+}
+
 /* --- what is mounted --- */
 
 static void own_mounts(void)
@@ -65,28 +78,30 @@ static void own_mounts(void)
 		return;
 	if (geteuid() != 0)
 		skip("only root may mount");
-	if (unshare(CLONE_NEWNS) < 0)
-		skip("this container forbids mount namespaces");
-	require(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private mounts");
+	require_leave(unshare(CLONE_NEWNS) == 0, "mount namespaces");
+	bool private = mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+	if (!private && errno == EINVAL)
+		skip("the root here is a folder (chroot), nothing mounted");
+	require_leave(private, "private mounts");
 	done = true;
 }
 
 static void hide(const char *path)
 {
 	own_mounts();
-	require(mount("none", path, "tmpfs", MS_RDONLY, "size=4k") == 0, path);
+	require_leave(mount("none", path, "tmpfs", MS_RDONLY, "size=4k") == 0, path);
 }
 
 static void make_device(const char *path, unsigned minor)
 {
-	require(mknod(path, S_IFCHR | 0666, makedev(1, minor)) == 0 && chmod(path, 0666) == 0,
-		path);
+	require_leave(mknod(path, S_IFCHR | 0666, makedev(1, minor)) == 0, path);
+	require(chmod(path, 0666) == 0, path);
 }
 
 static void bare_dev(void)
 {
 	own_mounts();
-	require(mount("none", "/dev", "tmpfs", 0, "size=64k,mode=755") == 0, "/dev");
+	require_leave(mount("none", "/dev", "tmpfs", 0, "size=64k,mode=755") == 0, "/dev");
 	make_device("/dev/null", 3);
 	make_device("/dev/zero", 5);
 	make_device("/dev/urandom", 9);
@@ -97,7 +112,8 @@ static void bare_dev(void)
 static void read_only_root(void)
 {
 	own_mounts();
-	require(mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) == 0, "root");
+	require_leave(mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) == 0,
+		      "a read-only root");
 }
 
 /* --- who, and what he may --- */
@@ -106,9 +122,9 @@ static void become(uid_t user)
 {
 	if (geteuid() != 0)
 		return; /* is nobody in particular */
-	require(setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 &&
-			setresuid(user, user, user) == 0,
-		"becoming another user");
+	require_leave(setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 &&
+			      setresuid(user, user, user) == 0,
+		      "becoming another user");
 }
 
 /* What is left to root in a container of Docker's. */
@@ -136,17 +152,22 @@ static void drop_capabilities(void)
 	require(syscall(SYS_capset, &head, data) == 0, "dropping capabilities");
 }
 
+/* Asked first, as a profile that libseccomp cannot make of its list is wrong, and not forbidden. */
 static void filter_calls(const char *how)
 {
 #ifdef HAVE_SECCOMP
+	static const unsigned action = SECCOMP_RET_ERRNO;
 	bool docker = strcmp(how, "docker") == 0;
+	if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) < 0)
+		skip("this container, or its kernel, forbids seccomp filters");
 	if (docker)
 		drop_capabilities();
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    !(docker			  ? fault_seccomp_docker()
-	      : strcmp(how, "older") == 0 ? fault_seccomp_older()
-					  : fault_seccomp_sandbox()))
-		skip("this container forbids seccomp filters");
+	require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "giving up new privileges");
+	errno = EINVAL;
+	require(docker			    ? fault_seccomp_docker()
+		: strcmp(how, "older") == 0 ? fault_seccomp_older()
+					    : fault_seccomp_sandbox(),
+		how);
 #else
 	(void)how;
 	(void)drop_capabilities;
@@ -174,7 +195,7 @@ static bool limit(const char *word)
 			skip("only root can become a user who has no process");
 		rlim_t value = strtoull(word + length, NULL, 10);
 		struct rlimit both = {value, value};
-		require(setrlimit(limits[i].resource, &both) == 0, word);
+		require_leave(setrlimit(limits[i].resource, &both) == 0, word);
 		return true;
 	}
 	return false;
@@ -185,9 +206,8 @@ static void enter_cgroup(const char *folder)
 	char path[4096];
 	(void)snprintf(path, sizeof path, "%s/cgroup.procs", folder);
 	FILE *file = fopen(path, "we");
-	if (file == NULL)
-		skip("that control group cannot be entered");
-	require(fprintf(file, "%d\n", (int)getpid()) > 0 && fclose(file) == 0, folder);
+	require_leave(file != NULL, path);
+	require_leave(fprintf(file, "%d\n", (int)getpid()) > 0 && fclose(file) == 0, path);
 }
 
 /* --- all of it, in the order in which each is still allowed --- */

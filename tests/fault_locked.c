@@ -2,7 +2,8 @@
 /* fault_locked [--may NAME=WORDS]... CHECKPOINT FOLDER - what a program does with hoist, once more
  * where something is missing (fault_jail): loads of all kinds, a save to FOLDER, memory that two
  * processes share, pinned memory, streams.  Each twice, so that the second one meets what a first
- * failure left; then no descriptor may be open that was not before.
+ * failure left; then no descriptor, thread or map of a file may be held that was not before, and no
+ * byte of a budget (fault-locked.h).
  *
  * Every byte is compared with what pread(2) gives.  A scenario that fails must have been allowed
  * to (--may), with an error whose text has the WORDS: why, or the remedy.  Crashes, hangs (120 s)
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 #include <hoist/hoist.h>
+
+#include "tests/fault-locked.h"
 
 #define BYTES 300000
 #define WAIT_MS 20000
@@ -100,6 +103,7 @@ static int load_path(const char *path, hoist_load_options *o)
 	hoist_checkpoint *checkpoint = NULL;
 	hoist_load *load = NULL;
 	o->size = sizeof *o;
+	o->budget = held_budget;
 	int err = hoist_checkpoint_open(path, 0, &checkpoint);
 	if (err == 0)
 		err = hoist_load_start(checkpoint, o, &load);
@@ -246,7 +250,8 @@ static int pinned(void)
 	static unsigned char bytes[BYTES];
 	hoist_memory *memory = NULL;
 	hoist_buffer *buffer = NULL;
-	const hoist_memory_options o = {.size = sizeof o, .kind = HOIST_MEMORY_PINNED};
+	const hoist_memory_options o = {
+		.size = sizeof o, .kind = HOIST_MEMORY_PINNED, .budget = held_budget};
 	int err = hoist_memory_create(&o, &memory);
 	if (err == 0)
 		err = hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, shape, 0, &buffer);
@@ -270,7 +275,8 @@ static int placed(void)
 					.placement = HOIST_PLACE_BIND,
 					.nodes = &node,
 					.n_nodes = 1,
-					.region_bytes = (size_t)2 << 20};
+					.region_bytes = (size_t)2 << 20,
+					.budget = held_budget};
 	int err = hoist_memory_create(&o, &memory);
 	if (err == 0)
 		err = hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, shape, 0, &buffer);
@@ -315,7 +321,8 @@ static int save_buffer(const char *path, hoist_buffer *buffer)
 {
 	hoist_save *save = NULL;
 	hoist_save_report report = {.size = sizeof report};
-	int err = hoist_save_create(path, NULL, &save);
+	const hoist_save_options o = {.size = sizeof o, .budget = held_budget};
+	int err = hoist_save_create(path, &o, &save);
 	if (err == 0)
 		err = hoist_save_add(save, "a", buffer);
 	if (err == 0)
@@ -380,14 +387,6 @@ static bool may_fail(const char *name, const char *text)
 	return false;
 }
 
-static int count_fds(void)
-{
-	int n = 0;
-	for (int fd = 0; fd < 1024; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
-}
-
 static bool run_once(const struct scenario *scenario)
 {
 	said[0] = '\0';
@@ -409,17 +408,17 @@ static bool run_once(const struct scenario *scenario)
 static int run_all(void)
 {
 	int n_wrong = 0;
-	int n_fds = 0;
+	struct held before = {0};
+	if (hoist_budget_create(HOIST_BUDGET_DEFAULT, &held_budget) < 0)
+		wrong("no budget");
 	for (int round = 0; round < 2; round++) {
 		if (round == 1)
-			n_fds = count_fds();
+			before = held_idle();
 		for (size_t i = 0; i < N_SCENARIOS; i++)
 			n_wrong += !run_once(&scenarios[i]);
 	}
-	if (count_fds() != n_fds) {
-		(void)printf("LEAK: %d descriptors were open, %d are now\n", n_fds, count_fds());
-		n_wrong++;
-	}
+	n_wrong += held_more_than(&before);
+	hoist_budget_unref(held_budget);
 	return n_wrong == 0 ? 0 : 1;
 }
 
