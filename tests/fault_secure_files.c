@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/openat2.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/sysmacros.h>
@@ -15,13 +16,26 @@
 
 /* A kernel without openat2. */
 static bool without_openat2;
+static unsigned n_openat2; /* calls of it that were let through */
 
 static bool refuses(long number)
 {
 	bool refused = number == SYS_openat2 && without_openat2;
 	if (refused)
 		errno = ENOSYS;
+	n_openat2 += number == SYS_openat2 && !refused;
 	return refused;
+}
+
+/* By this kernel, or a filter around this: then the library goes the other way. */
+static bool openat2_refused(void)
+{
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_BENEATH};
+	long fd = syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof how);
+	if (fd >= 0)
+		(void)close((int)fd);
+	CHECK(fd >= 0 || errno == ENOSYS || errno == EPERM);
+	return fd < 0;
 }
 
 /* --- what may lie in a checkpoint's folder --- */
@@ -111,6 +125,7 @@ static void run_race(const char *name, unsigned ms)
 	struct stat secret;
 	unsigned opened = 0;
 	unsigned refused = 0;
+	unsigned before = n_openat2;
 	int folder = open("his", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	OK(stat("secret.safetensors", &secret));
 	CHECK(folder >= 0);
@@ -132,6 +147,7 @@ static void run_race(const char *name, unsigned ms)
 	CHECK(waitpid(child, NULL, 0) == child);
 	close(folder);
 	CHECK(opened > 0 && refused > 0);
+	CHECK(without_openat2 ? n_openat2 == before : n_openat2 - before >= opened + refused);
 	printf("figure: secure.race.%s %u opens of a link while it was changed, %u of them "
 	       "refused, 0 "
 	       "outside\n",
@@ -239,7 +255,8 @@ int main(void)
 	cache_write("secret.safetensors", 1, 10, 1);
 	OK(chmod("secret.safetensors", 0600));
 	as(HIS, make_his);
-	for (int i = 0; i < 2; i++) {
+	bool refused = openat2_refused();
+	for (int i = refused ? 1 : 0; i < 2; i++) {
 		without_openat2 = i == 1;
 		run_folder();
 		run_race(without_openat2 ? "compared" : "openat2", ms);
@@ -254,5 +271,7 @@ int main(void)
 	as(MINE, save_among_traps);
 	as(HIS, read_new);
 	run_root_saves();
-	return 0;
+	if (refused)
+		printf("skipped: openat2 is refused here; all but that was tested, and is right\n");
+	return refused ? 77 : 0;
 }
