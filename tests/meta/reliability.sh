@@ -47,6 +47,18 @@ wrap: a part that was chosen' PASS 'vm.a 98 nodes'
 take
 sh "$make" "$work/tree" >"$work/out"
 grep -q '12 nodes' "$work/out" || fail "the figure of a part was taken"
+log vm/stray.sh short PASS 'vm.a 97 nodes
+figure: vm.stray 1 nodes'
+sh "$make" --take "$work/build" "$work/tree" 2>"$work/err" || fail "a stray log kept figures from being taken"
+grep -q 'no test vm/stray.sh: vm.stray' "$work/err" || fail "a log of no test is not named"
+! grep 'stray\|97 nodes' "$work/tree/doc/figures.tsv" || fail "the figure of no test was taken"
+rm "$work/build/tests/vm/stray.sh.log"
+cp "$work/tree/doc/figures.tsv" "$work/figures"
+printf 'vm.stray\t1 nodes\tvm/stray.sh\tshort\t2026-01-01\n' >>"$work/tree/doc/figures.tsv"
+sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "a row of no test went unseen"
+grep -q 'figures.tsv, line .* no test vm/stray.sh' "$work/err" || fail "a row of no test is not named"
+take
+cmp -s "$work/figures" "$work/tree/doc/figures.tsv" || fail "a row of no test was kept"
 cp "$work/tree/doc/promises.tsv" "$work/promises"
 printf 'it holds\tfault_b\tvm.a\n' >"$work/tree/doc/promises.tsv"
 sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "another test's figure went unseen"
