@@ -72,9 +72,10 @@ void hoist__request_next(const struct hoist__request *request, struct hoist__att
  * Returns: true if the request has ended (its result is set); false: next again. */
 bool hoist__request_finish(struct hoist__request *request, int64_t result);
 
-/* Before the next attempt: has the kernel said "again" so often that the call should be made by a
+/* Before the next attempt: has the kernel called it off so often that the call should be made by a
  * thread of ours?  Where it may start none (RLIMIT_NPROC, pids.max), io_uring cancels what it would
- * give to its own. */
+ * give to its own.  A server that says "again" leaves it with the ring: nobody may wait for that.
+ */
 bool hoist__request_is_stuck(const struct hoist__request *request);
 
 /* Makes the call in this thread.  Returns: what it gave, as hoist__request_finish() wants it. */

@@ -18,15 +18,17 @@
 #endif
 
 /* request->state: what is left goes through the page cache; all is read, its pages are being
- * given back; the cache could not read what comes next; above these, how often in a row the kernel
- * said "again". */
+ * given back; the cache could not read what comes next; above these, how often the kernel called it
+ * off, and how often it said "again", since it did any of it. */
 #define STATE_CACHED 1
 #define STATE_DROPPING 2
 #define STATE_RESCUE 4
-#define STATE_AGAIN 8
+#define STATE_CANCELLED 8
+#define STATE_AGAIN (STATE_CANCELLED * 1024)
+_Static_assert(HOIST__MAX_AGAIN < STATE_AGAIN / STATE_CANCELLED, "one count ends below the next");
 
-/* A ring that answers so this often has no worker of the kernel's for the request. */
-#define MAX_AGAIN_BY_RING 8
+/* A ring that calls it off this often has no worker of the kernel's for the request. */
+#define MAX_CANCELLED 8u
 
 /* The kernel takes at most 2 GiB - 4096 in one read, io_uring 4 GiB - 1 and a
  * registered buffer 1 GiB; a power of two keeps direct reads aligned. */
@@ -124,16 +126,30 @@ static void account(struct hoist__request *request, size_t bytes)
 	}
 }
 
+static unsigned n_cancelled(const struct hoist__request *request)
+{
+	return (unsigned)(request->state % STATE_AGAIN / STATE_CANCELLED);
+}
+
+/* The kernel cancels what a thread has in flight when that thread exits: a shared engine's requests
+ * outlive the thread that submitted them. */
+static bool count_again(struct hoist__request *request, int err)
+{
+	bool cancelled = err == -ECANCELED;
+	if (!cancelled && err != -EINTR && err != -EAGAIN)
+		return false;
+	unsigned n = cancelled ? n_cancelled(request) : (unsigned)(request->state / STATE_AGAIN);
+	if (n >= HOIST__MAX_AGAIN)
+		return false;
+	request->state += cancelled ? STATE_CANCELLED : STATE_AGAIN;
+	return true;
+}
+
 /* After the error @err: true if the request is to be gone on with. */
 static bool worth_another_try(struct hoist__request *request, int err)
 {
-	/* The kernel cancels what a thread has in flight when that thread exits: a
-	 * shared engine's requests outlive the thread that submitted them. */
-	if ((err == -EINTR || err == -EAGAIN || err == -ECANCELED) &&
-	    request->state / STATE_AGAIN < (int)HOIST__MAX_AGAIN) {
-		request->state += STATE_AGAIN;
+	if (count_again(request, err))
 		return true;
-	}
 	/* Refused (EINVAL, EOPNOTSUPP) or, a read, failed (EIO, ENODATA and the block
 	 * layer's other names for it): the page cache may have the bytes, or reads
 	 * around the bad place in smaller pieces. */
@@ -160,7 +176,7 @@ static int end_of_file(const struct hoist__request *request)
 
 bool hoist__request_is_stuck(const struct hoist__request *request)
 {
-	return request->state / STATE_AGAIN >= MAX_AGAIN_BY_RING;
+	return n_cancelled(request) >= MAX_CANCELLED;
 }
 
 bool hoist__request_finish(struct hoist__request *request, int64_t result)
@@ -178,8 +194,9 @@ bool hoist__request_finish(struct hoist__request *request, int64_t result)
 		return end(request, -ECANCELED);
 	} else if (!worth_another_try(request, (int)result)) {
 		/* An NVMe medium error is called ENODATA, our word for a short file.  What
-		 * interrupts without an end is no signal: threads that read take none. */
-		bool other = result == -ENODATA || result == -EINTR;
+		 * interrupts without an end is no signal: threads that read take none; and what
+		 * calls it off is none of us. */
+		bool other = result == -ENODATA || result == -EINTR || result == -ECANCELED;
 		return end(request, other ? -EIO : (int)result);
 	}
 	return request->cancelled && end(request, -ECANCELED);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -37,6 +38,7 @@ static struct {
 	int answer;  /* a negative errno, or the bytes at most */
 	bool lasts;  /* the Nth and all that follow */
 	unsigned at; /* N */
+	unsigned n;  /* if it lasts: so many */
 } fault;
 static atomic_uint n_calls; /* of the family, since the fault was set */
 
@@ -46,6 +48,7 @@ static void set_fault(enum family family, int answer, bool lasts, unsigned at)
 	fault.answer = answer;
 	fault.lasts = lasts;
 	fault.at = at;
+	fault.n = UINT_MAX;
 	atomic_store(&n_calls, 0);
 }
 
@@ -55,7 +58,7 @@ static bool spoil(enum family family)
 	if (fault.family != family)
 		return false;
 	unsigned n = atomic_fetch_add(&n_calls, 1) + 1;
-	return n == fault.at || (fault.lasts && n > fault.at);
+	return n == fault.at || (fault.lasts && n > fault.at && n - fault.at < fault.n);
 }
 
 /* Ends the sweep: the last fault was never reached. */
@@ -69,7 +72,7 @@ static bool unreached(void)
 /* --- what is slow, and what is counted --- */
 
 static atomic_long pread_ns, write_ns; /* slept before each */
-static atomic_uint n_polls;
+static atomic_uint n_polls, n_preads;
 
 static void nap(long ns)
 {
@@ -101,6 +104,7 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 {
 	nap(atomic_load(&pread_ns));
+	atomic_fetch_add(&n_preads, 1);
 	if (spoil(READS)) {
 		if (fault.answer < 0) {
 			errno = -fault.answer;
@@ -336,6 +340,7 @@ static const struct answer read_answers[] = {
 	{-ECANCELED, false, 0, 0, false}, /* not by us: the submitting thread has ended */
 	{-EAGAIN, true, -EAGAIN, -EAGAIN, true},
 	{-EINTR, true, -EIO, -EIO, true},
+	{-ECANCELED, true, -EIO, -EIO, true}, /* nor by us: nobody is to think so */
 	{-EINVAL, false, -EINVAL, 0, true},
 	{-EOPNOTSUPP, false, -EOPNOTSUPP, 0, true},
 	{-EIO, false, 0, 0, true}, /* rescued: once is no bad place */
@@ -356,6 +361,7 @@ static const struct answer write_answers[] = {
 	{-ECANCELED, false, 0, 0, false},
 	{-EAGAIN, true, -EAGAIN, -EAGAIN, false},
 	{-EINTR, true, -EIO, -EIO, false},
+	{-ECANCELED, true, -EIO, -EIO, false},
 	{-EINVAL, false, -EINVAL, 0, true},
 	{-EOPNOTSUPP, false, -EOPNOTSUPP, 0, true},
 	{-EIO, false, -EIO, -EIO, false},
@@ -439,6 +445,28 @@ static void without_workers(struct load *load)
 		set_fault(NONE, 0, false, 0);
 	}
 	load->write = false;
+}
+
+/* A server that says "again" is no kernel without threads: its requests stay with the ring, and
+ * nobody who reaps makes the call, and waits for it.  60 among three requests, then for ever. */
+static void interrupted(struct load *load)
+{
+	static const int answers[] = {-EINTR, -EAGAIN};
+	for (size_t i = 0; i < 2 * HOIST__ARRAY_SIZE(answers); i++) {
+		struct hoist__engine *engine = new_engine(HOIST__ENGINE_URING, 3, false);
+		int answer = answers[i / 2];
+		int end = answer == -EINTR ? -EIO : answer;
+		set_fault(RINGS, answer, true, 1);
+		fault.n = i % 2 == 0 ? 60 : UINT_MAX;
+		atomic_store(&n_preads, 0);
+		move_blocks(load, engine, UINT64_MAX);
+		NEEDED(atomic_load(&n_preads) == 0);
+		NEEDED(strstr(hoist__engine_reason(engine), "ulimit -u") == NULL);
+		check_blocks(load, fault.n == UINT_MAX ? end : 0,
+			     load->way == DIRECT && fault.n == UINT_MAX);
+		hoist__engine_destroy(engine);
+		NEEDED(!unreached());
+	}
 }
 
 /* A ring that breaks leaves the crew what it has. */
@@ -612,6 +640,9 @@ int main(void)
 			sweep_enters(&load);
 		for (load.way = CACHED; load.way < n_ways; load.way++)
 			without_workers(&load);
+		for (load.way = CACHED; load.way < n_ways; load.way++)
+			if (load.way != HOT) /* these are the crew's */
+				interrupted(&load);
 		hot_reads_in_a_broken_ring(&load);
 		if (n_ways == N_WAYS) {
 			polled(&load);
