@@ -260,17 +260,19 @@ static void place_workers(struct hoist__uring *u)
 /* Of a file system whose reads block, each has a thread of the kernel's until it ends, and by
  * default there are four for each CPU, for all rings that a program's thread enters: a server that
  * hangs takes them all, and with them what other rings, or other devices of this one, read.  More
- * are made only when all others wait.  Before Linux 5.15 there is no such call. */
+ * are made only when all others wait.  The ring is told even where this thread has as many, by
+ * another ring: it tells each thread that enters it.  Before Linux 5.15 there is no such call. */
 static void allow_workers(struct hoist__uring *u, const struct hoist__engine_options *options)
 {
 	bool network = false;
 	for (unsigned i = 0; i < options->n_files && !network; i++)
 		network = options->files[i]->fs != NULL && options->files[i]->fs->network;
 	unsigned now[2] = {0, 0};
-	if (!network || io_uring_register_iowq_max_workers(&u->ring, now) < 0 ||
-	    now[0] >= HOIST__URING_NETWORK_WORKERS)
+	if (!network || io_uring_register_iowq_max_workers(&u->ring, now) < 0)
 		return;
-	unsigned most[2] = {HOIST__URING_NETWORK_WORKERS, 0};
+	unsigned most[2] = {now[0], 0};
+	if (most[0] < HOIST__URING_NETWORK_WORKERS)
+		most[0] = HOIST__URING_NETWORK_WORKERS;
 	(void)io_uring_register_iowq_max_workers(&u->ring, most);
 }
 

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include <liburing.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -104,27 +105,76 @@ static void used_again(bool network)
 	unlink(path);
 }
 
-/* What hangs on a network must not take all threads of the kernel's. */
-static void workers_of_a_network(void)
+/* --- the kernel's threads for a network --- */
+
+static struct hoist__engine *new_far_engine(bool shared)
 {
-	const struct hoist__fs network = {.name = "a network", .network = true};
-	const struct hoist__file file = {
+	static const struct hoist__fs network = {.name = "a network", .network = true};
+	static const struct hoist__file file = {
 		.path = (char *)(uintptr_t) "a file", .fd = 0, .direct_fd = -1, .fs = &network};
 	const struct hoist__file *files = &file;
+	const struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING,
+						      .depth = 4,
+						      .shared = shared,
+						      .files = &files,
+						      .n_files = 1};
 	struct hoist__engine *engine = NULL;
-	struct hoist__engine_options options = {
-		.kind = HOIST__ENGINE_URING, .depth = 4, .files = &files, .n_files = 1};
-	for (unsigned shared = 0; shared < 2; shared++) {
-		unsigned n[2] = {0, 0};
-		struct rlimit limit;
-		options.shared = shared != 0;
-		NEEDED(hoist__engine_create(&options, &engine) == 0);
-		NEEDED(getrlimit(RLIMIT_NPROC, &limit) == 0);
-		int err = io_uring_register_iowq_max_workers(&hoist__uring_of(engine)->ring, n);
-		NEEDED(err < 0 ||
-		       n[0] >= hoist__min_u64(limit.rlim_cur, HOIST__URING_NETWORK_WORKERS));
-		hoist__engine_destroy(engine);
-	}
+	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	return engine;
+}
+
+/* What reads of the calling thread may have, once it has entered the ring. */
+static void *ask(void *argument)
+{
+	struct io_uring *ring = &hoist__uring_of(argument)->ring;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	NEEDED(sqe != NULL);
+	io_uring_prep_nop(sqe);
+	io_uring_sqe_set_data64(sqe, HOIST__URING_CANCEL); /* whose end is nobody's business */
+	NEEDED(io_uring_submit(ring) == 1);
+	unsigned n[2] = {0, 0};
+	struct rlimit limit;
+	NEEDED(getrlimit(RLIMIT_NPROC, &limit) == 0);
+	int err = io_uring_register_iowq_max_workers(ring, n);
+	NEEDED(err < 0 || n[0] >= hoist__min_u64(limit.rlim_cur, HOIST__URING_NETWORK_WORKERS));
+	return NULL;
+}
+
+static void in_a_thread(void *(*run)(void *), void *argument)
+{
+	pthread_t thread;
+	NEEDED(pthread_create(&thread, NULL, run, argument) == 0);
+	NEEDED(pthread_join(thread, NULL) == 0);
+}
+
+static void *alone(void *unused)
+{
+	(void)unused;
+	struct hoist__engine *engine = new_far_engine(false);
+	(void)ask(engine);
+	hoist__engine_destroy(engine);
+	return NULL;
+}
+
+/* The second ring of a thread that has as many as it wants says so of itself, too. */
+static void *for_others(void *unused)
+{
+	(void)unused;
+	struct hoist__engine *first = new_far_engine(true);
+	struct hoist__engine *second = new_far_engine(true);
+	in_a_thread(ask, first);
+	in_a_thread(ask, second);
+	hoist__engine_destroy(second);
+	hoist__engine_destroy(first);
+	return NULL;
+}
+
+/* What hangs on a network must not take all threads of the kernel's.  How many there may be is kept
+ * by thread, so that each case has a new one. */
+static void workers_of_a_network(void)
+{
+	in_a_thread(alone, NULL);
+	in_a_thread(for_others, NULL);
 }
 
 int main(void)
