@@ -32,8 +32,6 @@
 #define READ_BYTES ((size_t)256 << 10)
 #define MAX_THREADS 4u
 #define MAX_RETRIES 1000 /* of what the kernel calls temporary */
-/* Of what a disk could not read: other threads may hold the folio meanwhile. */
-#define MAX_UNFOLDS 3u
 
 struct hoist__ahead {
 	size_t n_parts;
@@ -88,7 +86,7 @@ static bool is_cancelled(const struct hoist__ahead *ahead)
 /* What is mapped is the page cache, so that healthy bytes have to get in there. */
 static bool unfold(struct hoist__ahead *ahead, int fd, uint64_t offset, uint64_t end, unsigned *n)
 {
-	if (++*n > MAX_UNFOLDS)
+	if (++*n > HOIST__MAX_UNFOLDS)
 		return false;
 	atomic_store(&ahead->xfails, true);
 	hoist__file_unfold(fd, offset, end - offset);
@@ -179,7 +177,7 @@ static bool claim(struct hoist__ahead *ahead, struct slice *ret)
 
 static void keep_failure(struct hoist__ahead *ahead, int err, const struct slice *slice)
 {
-	if (ahead->err != 0 || err == -ECANCELED)
+	if (err == 0 || ahead->err != 0 || err == -ECANCELED)
 		return;
 	ahead->err = err;
 	ahead->failed = slice->part;

@@ -31,7 +31,7 @@ struct hoist__ahead_part {
 struct hoist__ahead;
 
 /* Starts reading with @n_threads threads (0: by the machine, up to 4).  @parts are copied.
- * Returns: 0; -ENOMEM, also if no thread could be started. */
+ * Returns: 0; -ENOMEM, also if the system gives no thread; -EPERM, a filter forbids them. */
 int hoist__ahead_start(const struct hoist__ahead_part *parts, size_t n_parts, unsigned n_threads,
 		       struct hoist__ahead **ret);
 

@@ -40,7 +40,7 @@ struct hoist__crew_options {
 };
 
 /* Fewer threads than wanted are only slower; none is a failure.
- * Returns: 0; -ENOMEM. */
+ * Returns: 0; -ENOMEM, also if the system gives no thread; -EPERM, a filter forbids them. */
 int hoist__crew_create(const struct hoist__crew_options *options, struct hoist__crew **ret);
 
 /* The threads end what they are at.  @forked: in a child, where there are none.  Takes NULL. */

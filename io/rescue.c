@@ -66,6 +66,11 @@ int64_t hoist__file_rescue(const struct hoist__file *file, uint64_t offset, void
 		n = read_blocks(file, offset, to, bytes);
 	if (n != -EOPNOTSUPP && n != -EINVAL && n != -ENOMEM)
 		return n;
-	hoist__file_unfold(file->fd, offset, bytes);
-	return read_at(file->fd, to, bytes, offset);
+	for (unsigned i = 0; i < HOIST__MAX_UNFOLDS; i++) {
+		hoist__file_unfold(file->fd, offset, bytes);
+		n = read_at(file->fd, to, bytes, offset);
+		if (n >= 0 || !hoist__rescuable((int)-n))
+			break;
+	}
+	return n;
 }

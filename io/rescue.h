@@ -17,6 +17,9 @@
 /* What may be one folio: begins and ends at multiples of this. */
 #define HOIST__RESCUE_BYTES ((uint64_t)2 << 20)
 
+/* So often the cache is to forget a folio that still cannot be read: others may hold it. */
+#define HOIST__MAX_UNFOLDS 3u
+
 /* Does @err, an errno value of a read through the page cache, say that a disk could not read?  It
  * is EIO nearly always; the others are the block layer's own names for such. */
 static inline bool hoist__rescuable(int err)

@@ -154,6 +154,7 @@ static void brings_all_parts_in(void)
 		NEEDED(hoist__ahead_wait(ahead, FOREVER) == 0);
 		hoist__ahead_progress(ahead, &done, &total);
 		NEEDED(done == total && total == 7 * MIB + 205);
+		NEEDED(hoist__ahead_failed(ahead, &done) == NULL);
 		NEEDED(pages_present(maps[0].base, 5 * MIB) == 5 * MIB / PAGE);
 		NEEDED(pages_present((char *)maps[0].base + 9 * MIB, 2 * MIB) == 2 * MIB / PAGE);
 		size_t mapped = pages_mapped(maps[0].base, 5 * MIB);
