@@ -183,6 +183,9 @@ struct hoist__metadata_item {
 	struct hoist__metadata pair;
 	size_t at; /* position of the key */
 };
+_Static_assert(HOIST__METADATA_BYTES ==
+		       2 * sizeof(struct hoist__metadata_item) + sizeof(struct hoist__metadata),
+	       "what is charged for a pair is what it takes");
 
 struct hoist__metadata_chunk {
 	struct hoist__metadata_chunk *next;

@@ -120,7 +120,8 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 			    "a tensor whose key is neither text nor an integer, or is empty");
 	if (hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes)
 		return fail(w, -EBADMSG, "a tensor whose key is no text in UTF-8");
-	/* The list has room for twice as many, and becomes the manifest's, sorted. */
+	/* The list grows by half, while the old one is there still, and becomes the manifest's,
+	 * sorted. */
 	int err = hoist__pickle_charge(&w->file->pickle, 4 * sizeof entry + w->path_bytes + 1);
 	if (err == 0)
 		err = keep(w, w->path, w->path_bytes, &entry.tensor.name);
