@@ -187,6 +187,39 @@ size_t vmstat(const char *key)
 	return n;
 }
 
+/* --- huge pages --- */
+
+size_t huge_bytes(uintptr_t address, size_t bytes)
+{
+	char line[512];
+	size_t n = 0;
+	bool within = false;
+	FILE *file = fopen("/proc/self/smaps", "re");
+	CHECK(file != NULL);
+	while (fgets(line, sizeof line, file) != NULL) {
+		unsigned long long from, to;
+		if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+			within = from >= address && to <= address + bytes;
+		else if (within && strncmp(line, "AnonHugePages:", 14) == 0)
+			n += strtoul(line + 14, NULL, 10) * 1024;
+	}
+	(void)fclose(file);
+	return n;
+}
+
+bool huge_can_be_had(void)
+{
+	char text[64] = "there are none";
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+	bool any = file != NULL && fgets(text, sizeof text, file) != NULL &&
+		   strstr(text, "[never]") == NULL;
+	if (file != NULL)
+		(void)fclose(file);
+	if (!any)
+		printf("skipped: huge pages interleaved: transparent_hugepage/enabled: %s\n", text);
+	return any;
+}
+
 /* --- where to run, where to put --- */
 
 void run_on(int node)

@@ -64,6 +64,11 @@ size_t number_in(const char *path);
 /* The machine's count of "oom_kill", "numa_miss" ... */
 size_t vmstat(const char *key);
 
+/* How much of the range, whose map is its own, is in transparent huge pages now. */
+size_t huge_bytes(uintptr_t address, size_t bytes);
+/* False: says why on standard output. */
+bool huge_can_be_had(void);
+
 /* This thread runs on the node's processors from now on. */
 void run_on(int node);
 

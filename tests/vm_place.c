@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory is on the node that was asked for: regions of every host kind, blocks of every size, and
- * both still after threads of other nodes have allocated and freed there a million times.
- * Interleaved memory is even.  On a machine, or a virtual one, with several nodes: vm/nodes.sh. */
+ * both still after threads of other nodes have allocated and freed there a million times; so are
+ * a device's staging slots.  Interleaved memory is even.  On a machine, or a virtual one, with
+ * several nodes: vm/nodes.sh.
+ *
+ *   vm_place [ALLOCATIONS [slots]]   slots: cuda:0 is on a node, which its slots are on, too */
 #include "config.h"
 
 #include <pthread.h>
@@ -10,6 +13,7 @@
 
 #include "base/checked.h"
 #include "device/device.h"
+#include "lib/objects.h"
 #include "tests/vm-nodes.h"
 
 static int n_nodes;
@@ -107,9 +111,12 @@ static size_t blocks_are_on_their_node(struct hoist__dev *dev, int node)
 #define ASK_EACH 2048 /* allocations; asking the kernel takes long */
 
 struct storm {
+	const char *name;
 	struct hoist__pool *pool;
+	size_t (*size)(uint64_t *random);
 	int node; /* where the memory is */
 	unsigned n_each;
+	size_t n_shared;		    /* of these, used */
 	_Atomic uintptr_t shared[N_SHARED]; /* freed by whoever comes next */
 	_Atomic size_t n_asked;
 };
@@ -135,13 +142,19 @@ static size_t storm_size(uint64_t *random)
 	return 1 + chance(random) % most;
 }
 
+/* Rings, as loads ask for them: each has a region of its own, which is kept for the next. */
+static size_t ring_size(uint64_t *random)
+{
+	return (size_t)(64 << 10) << 2 * (chance(random) % 3);
+}
+
 static void *storm_main(void *arg)
 {
 	struct stormer *stormer = arg;
 	struct storm *storm = stormer->storm;
 	run_on(stormer->node);
 	for (unsigned i = 0; i < storm->n_each; i++) {
-		size_t bytes = storm_size(&stormer->random);
+		size_t bytes = storm->size(&stormer->random);
 		uintptr_t address = 0;
 		CHECK(hoist__pool_alloc(storm->pool, bytes, 0, 0, &address) == 0);
 		*(volatile char *)address = 1;
@@ -149,7 +162,7 @@ static void *storm_main(void *arg)
 			check_on(address, bytes, storm->node, "a block of a storm");
 			atomic_fetch_add(&storm->n_asked, 1);
 		}
-		size_t slot = chance(&stormer->random) % N_SHARED;
+		size_t slot = chance(&stormer->random) % storm->n_shared;
 		address = atomic_exchange(&storm->shared[slot], address);
 		if (address != 0)
 			CHECK(hoist__pool_free(storm->pool, address) == 0);
@@ -157,48 +170,78 @@ static void *storm_main(void *arg)
 	return NULL;
 }
 
+/* What is there when all have ended; then gives it back. */
+static void look_after(struct storm *storm, size_t n_threads, bool others_only)
+{
+	hoist__pool_check(storm->pool);
+	struct spread spread = spread_of_regions(storm->pool);
+	check_spread(&spread, storm->node, "regions after a storm");
+	printf("figure: place%d.storm-%s %zu allocations by %zu threads%s; %zu blocks meanwhile "
+	       "and all %zu "
+	       "pages afterwards are on the node asked for\n",
+	       n_nodes, storm->name, (size_t)storm->n_each * n_threads, n_threads,
+	       others_only ? " of other nodes" : " of all nodes", atomic_load(&storm->n_asked),
+	       spread.n);
+	for (size_t i = 0; i < storm->n_shared; i++)
+		if (storm->shared[i] != 0)
+			CHECK(hoist__pool_free(storm->pool, storm->shared[i]) == 0);
+}
+
 /* Two threads on each node, or on each but the memory's: caches are filled and emptied by
  * processors that are far from it, and freed by others than allocated. */
-static void storm(enum hoist__policy policy, int node, unsigned n_allocs, bool others_only)
+static void run_storm(struct storm *storm, unsigned n_allocs, bool others_only)
 {
-	static struct storm made;
-	const struct hoist__pool_options options = {
-		.kind = HOIST__MEMORY_PINNED,
-		.placement = placement_on(policy, node),
-		.region_bytes = 4 * HOIST__MIB,
-		.keep_bytes = 4 * HOIST__MIB,
-	};
 	struct stormer stormers[2 * MAX_NODES];
+	struct hoist__pool_stats before, after;
 	size_t n = 0;
-	memset(&made, 0, sizeof made);
-	made.pool = make_pool(&options);
-	made.node = node;
 	for (int i = 0; i < 2 * n_nodes; i++)
-		if (!others_only || i / 2 != node)
+		if (!others_only || i / 2 != storm->node)
 			stormers[n++] = (struct stormer){.node = i / 2, .random = (uint64_t)i + 1};
-	made.n_each = (unsigned)(n_allocs / n);
+	storm->n_each = (unsigned)(n_allocs / n);
+	hoist__pool_stats(storm->pool, &before);
 	for (size_t i = 0; i < n; i++) {
-		stormers[i].storm = &made;
+		stormers[i].storm = storm;
 		CHECK(pthread_create(&stormers[i].thread, NULL, storm_main, &stormers[i]) == 0);
 	}
 	for (size_t i = 0; i < n; i++)
 		CHECK(pthread_join(stormers[i].thread, NULL) == 0);
-	hoist__pool_check(made.pool);
-	struct spread spread = spread_of_regions(made.pool);
-	check_spread(&spread, node, "regions after a storm");
-	struct hoist__pool_stats stats;
-	hoist__pool_stats(made.pool, &stats);
-	printf("figure: place%d.storm-%s %zu allocations by %zu threads%s; %zu blocks meanwhile "
-	       "and all %zu "
-	       "pages afterwards are on the node asked for\n",
-	       n_nodes, policy == HOIST__POLICY_BIND ? "bind" : "prefer", (size_t)made.n_each * n,
-	       n, others_only ? " of other nodes" : " of all nodes", atomic_load(&made.n_asked),
-	       spread.n);
-	CHECK(stats.n_allocs == (uint64_t)made.n_each * n);
-	for (size_t i = 0; i < N_SHARED; i++)
-		if (made.shared[i] != 0)
-			CHECK(hoist__pool_free(made.pool, made.shared[i]) == 0);
-	hoist__pool_unref(made.pool);
+	hoist__pool_stats(storm->pool, &after);
+	CHECK(after.n_allocs - before.n_allocs == (uint64_t)storm->n_each * n);
+	look_after(storm, n, others_only);
+}
+
+/* Memory locked by the kernel, or pinned by @dev's driver. */
+static void storm_over(const char *name, struct hoist__dev *dev, enum hoist__policy policy,
+		       int node, unsigned n_allocs, bool others_only)
+{
+	const struct hoist__pool_options options = {
+		.kind = HOIST__MEMORY_PINNED,
+		.dev = dev,
+		.placement = placement_on(policy, node),
+		.region_bytes = 4 * HOIST__MIB,
+		.keep_bytes = 4 * HOIST__MIB,
+	};
+	struct storm storm = {.name = name,
+			      .pool = make_pool(&options),
+			      .size = storm_size,
+			      .node = node,
+			      .n_shared = N_SHARED};
+	run_storm(&storm, n_allocs, others_only);
+	hoist__pool_unref(storm.pool);
+}
+
+/* The slots that a load or save of cuda:0 takes.  Of these few are taken at once. */
+static void storm_over_slots(unsigned n_allocs)
+{
+	struct storm storm = {.name = "slots", .size = ring_size, .n_shared = 24};
+	hoist_device_info info = {.size = sizeof info};
+	hoist_device *device = NULL;
+	CHECK(hoist_device_open("cuda:0", &device) == 0);
+	CHECK(hoist_device_get_info(device, &info) == 0 && info.numa_node >= 0);
+	CHECK(hoist__device_staging_pool(device, &storm.pool) == 0);
+	storm.node = info.numa_node;
+	run_storm(&storm, n_allocs, true);
+	hoist_device_unref(device);
 }
 
 /* --- interleaving --- */
@@ -221,10 +264,12 @@ static void interleaves(size_t bytes, bool no_thp)
 		least = spread.on[node] < least ? spread.on[node] : least;
 		most = spread.on[node] > most ? spread.on[node] : most;
 	}
-	size_t unit = region->pages == HOIST__PAGES_THP ? HOIST__HUGE_PAGE_BYTES / 4096 : 1;
-	printf("figure: place%d.interleave%s%zu %zu to %zu of %zu pages on each node\n", n_nodes,
-	       no_thp ? "" : "-huge", bytes >> 20, least, most, spread.n);
-	CHECK(!no_thp || region->pages == HOIST__PAGES_SMALL);
+	size_t unit = no_thp ? 1 : HOIST__HUGE_PAGE_BYTES / 4096;
+	printf("figure: place%d.interleave%s%zu %zu to %zu of %zu pages on each node%s\n", n_nodes,
+	       no_thp ? "" : "-huge", bytes >> 20, least, most, spread.n,
+	       no_thp ? "" : ", all of them in huge pages");
+	CHECK(region->pages == (no_thp ? HOIST__PAGES_SMALL : HOIST__PAGES_THP));
+	CHECK(huge_bytes(region->base, region->bytes) == (no_thp ? 0 : region->bytes));
 	CHECK(region->node == -1 && spread.n_absent + spread.n_unknown == 0);
 	CHECK(most - least <= unit);
 	CHECK(region->step_note[HOIST__STEP_VERIFY][0] == '\0');
@@ -247,8 +292,12 @@ int main(int argc, char **argv)
 	       n_nodes, n_blocks);
 	interleaves(HOIST__MIB + 4096, true);
 	interleaves(17 * HOIST__MIB, true);
-	interleaves(32 * HOIST__MIB, false);
-	storm(HOIST__POLICY_BIND, 1, n_allocs, true);
-	storm(HOIST__POLICY_PREFER, 0, n_allocs, false);
+	if (huge_can_be_had())
+		interleaves(32 * HOIST__MIB, false);
+	storm_over("bind", NULL, HOIST__POLICY_BIND, 1, n_allocs, true);
+	storm_over("prefer", NULL, HOIST__POLICY_PREFER, 0, n_allocs, false);
+	storm_over("pinned", cuda, HOIST__POLICY_BIND, 1, n_allocs, true);
+	if (argc > 2 && strcmp(argv[2], "slots") == 0)
+		storm_over_slots(n_allocs);
 	return 0;
 }

@@ -77,7 +77,7 @@ hoist doctor /mnt/n0 | grep '^numa.*the disk of /mnt/n0 is on node 0' || failed=
 
 n_allocs=1000000
 [ "$form" = long ] || n_allocs=100000
-run vm_place $n_allocs
+run vm_place $n_allocs slots
 TMPDIR=/mnt/n0 run vm_stage load $form
 [ "$form" = short ] || TMPDIR=/mnt/n1 run vm_stage load $form
 run vm_huge
@@ -94,5 +94,9 @@ n_units=0 n_skipped=0
 for test in $tests; do
 	unit $test
 done
+[ -z "$tests" ] || [ $n_units -gt 0 ] || {
+	echo "nodes: all of these were skipped: $tests"
+	failed=1
+}
 [ $failed -ne 0 ] || echo "figure: place.units $n_units programs of the library's own tests passed there, $n_skipped were skipped"
 exit $failed
