@@ -11,9 +11,11 @@
  *   vm_disk read PATH SEED TENSOR PLACE GOOD   byte PLACE cannot be read: loads, saves, all ways
  *   vm_disk header PATH                        nor can the file's first
  *   vm_disk once PATH SEED                     a read fails once
- *   vm_disk write FOLDER RESERVE               what lay in RESERVE cannot be written to
+ *   vm_disk write FOLDER RESERVE WELL          what lay in RESERVE cannot be written to; to the
+ *                                              folder WELL, all can
  *   vm_disk flush FOLDER                       the disk cannot flush
  *   vm_disk slow PATH SEED SECONDS             reading all of it takes so long at least
+ *   vm_disk stall PATH SEED MS                 some of its pages come after so many milliseconds
  *   vm_disk whole PATH SEED                    says nothing if it is
  *
  * What it counted it says in lines "counted: WHAT NUMBER". */
@@ -216,7 +218,17 @@ static int save_to(const char *folder, enum hoist_engine engine, enum hoist_io i
 	return err;
 }
 
-static void write_bad(const char *folder, const char *reserved)
+/* What a failed save leaves in this process is in nobody's way. */
+static void save_well(const char *folder, enum hoist_engine engine, enum hoist_io io)
+{
+	char path[300];
+	CHECK(save_to(folder, engine, io, path, sizeof path) == 0);
+	media_load(path, 2, &media_ways[0], NULL, NULL, 0);
+	CHECK(unlink(path) == 0);
+	n_whole++;
+}
+
+static void write_bad(const char *folder, const char *reserved, const char *well)
 {
 	char path[300];
 	snprintf(path, sizeof path, "%s/old.safetensors", folder);
@@ -238,6 +250,7 @@ static void write_bad(const char *folder, const char *reserved)
 			media_said("fsync");
 			n_ended++;
 		}
+		save_well(well, engine, io);
 		if (i == 0)
 			before = media_look(folder);
 		struct media_left now = media_look(folder);
@@ -272,6 +285,7 @@ static uint64_t cancel_after(const char *path, const struct media_way *way, uint
 	uint64_t start = hoist__now_ns();
 	hoist_load_cancel(load);
 	CHECK(hoist_load_wait(load) == -ECANCELED);
+	media_said("the load was cancelled");
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	hoist_device_unref(o.device);
@@ -291,6 +305,44 @@ static void slow(const char *path, unsigned seed, double seconds)
 	for (size_t w = 0; w < media_n_ways; w++)
 		if (media_ways[w].io == HOIST_IO_DIRECT)
 			CHECK(cancel_after(path, &media_ways[w], 200000000) < most);
+}
+
+/* What the page cache has of it, the disk is not asked for. */
+static void forget(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+	close(fd);
+}
+
+static void stall_save(const char *path, unsigned seed)
+{
+	char to[300];
+	snprintf(to, sizeof to, "%.280s.copy", path);
+	forget(path);
+	media_save_from(path, to, HOIST_ENGINE_AUTO, HOIST_IO_AUTO, NULL, 0, NULL, 0);
+	media_load(to, seed, &media_ways[0], NULL, NULL, 0);
+	CHECK(unlink(to) == 0);
+	n_whole++;
+}
+
+/* The others go on meanwhile, and all is right in the end. */
+static void stall(const char *path, unsigned seed, uint64_t ms)
+{
+	uint64_t longest = 0;
+	for (size_t w = 0; w < media_n_ways; w++) {
+		if (is_left_out(w))
+			continue;
+		forget(path);
+		uint64_t start = hoist__now_ns();
+		media_load(path, seed, &media_ways[w], NULL, NULL, 0);
+		uint64_t took = (hoist__now_ns() - start) / 1000000;
+		CHECK(took >= ms); /* it met one */
+		longest = took > longest ? took : longest;
+		n_whole++;
+	}
+	stall_save(path, seed);
+	printf("stalls: %u %llu\n", n_whole, (unsigned long long)longest);
 }
 
 static unsigned number(const char *text)
@@ -318,13 +370,16 @@ int main(int argc, char **argv)
 		read_header(path);
 	} else if (strcmp(what, "once") == 0 && argc == 4) {
 		read_once(path, number(argv[3]));
-	} else if (strcmp(what, "write") == 0 && argc == 4) {
-		write_bad(path, argv[3]);
+	} else if (strcmp(what, "write") == 0 && argc == 5) {
+		write_bad(path, argv[3], argv[4]);
 	} else if (strcmp(what, "flush") == 0 && argc == 3) {
 		flush_bad(path);
 	} else if (strcmp(what, "slow") == 0 && argc == 5) {
 		support_emulate("cuda:1,hip:1");
 		slow(path, number(argv[3]), strtod(argv[4], NULL));
+	} else if (strcmp(what, "stall") == 0 && argc == 5) {
+		support_emulate("cuda:1,hip:1");
+		stall(path, number(argv[3]), number(argv[4]));
 	} else if (strcmp(what, "whole") == 0 && argc == 4) {
 		media_load(path, number(argv[3]), &media_ways[0], NULL, NULL, 0);
 	} else {

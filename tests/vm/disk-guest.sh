@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# In a machine of four disks that fail, as root: what vm/disk.sh proves.  Set before this: $form, $fs,
-# and $places, TENSOR:BYTE of the files of that name on n0.
+# In a machine of disks that fail, as root: what vm/disk.sh proves.  Set before this: $form, $fs,
+# $places, TENSOR:BYTE of the files of that name on n0, and $stall_ms.
 failed=0
 export HOIST_TEST_FORM=$form
 # run SECONDS COMMAND... - it ends in time, with 0.
@@ -58,7 +58,7 @@ run 60 vm_disk header /mnt/n0/header
 
 # --- writes ---
 
-run 300 vm_disk write /mnt/n1 /mnt/n1/reserved
+run 300 vm_disk write /mnt/n1 /mnt/n1/reserved /mnt/n0
 [ "$(ls -A /mnt/n1 | grep -v lost+found)" = old.safetensors ] || {
 	ls -lA /mnt/n1
 	failed=1
@@ -71,7 +71,13 @@ if [ "$form" = long ] && [ $fs = ext4 ]; then
 	run 60 vm_disk flush /mnt/n2
 fi
 
-# --- slow ---
+# --- slow, here and there ---
+
+umount /mnt/n0
+vm_dm n0 - </source/stalls && mount -t $fs /dev/mapper/n0 /mnt/n0 || failed=1
+run 200 vm_disk stall /mnt/n0/good 0 $stall_ms
+
+# --- slow throughout ---
 
 if [ "$form" = long ]; then
 	mount -t $fs /dev/disk/n3 /mnt/n3 || failed=1

@@ -7,6 +7,7 @@
 #                                                  mkfs.xfs makes so full it cannot mount)
 #   n2   nothing can be flushed (long form)   n3   slow (long form)
 #
+# In the end some pages of a file of n0 come late, by device-mapper's delay; the others do not.
 # A request of many sectors comes as commands of 512 KiB at most, of which one fails: it is torn.
 # The short form is Linux 6.1 and ext4.  The long one has xfs as well, which keeps large folios in the
 # page cache, of which one bad sector makes all unreadable; and Linux 5.10, whose io_uring begins a
@@ -58,6 +59,25 @@ bad_byte() {
 	rules read "$3" <sector >>n0.rules
 }
 
+stall_ms=200
+# stalls IMAGE FILE STEP - device-mapper's table of the disk n0, on which a page of the file comes late
+# in every so many bytes.
+stalls() {
+	"$vm_disk" sectors "$1" "$2" 100000 4400000 "$3" | sort -n |
+		awk -v ms=$stall_ms -v end="$(($(stat -c %s "$1") / 512))" -v disk=/dev/disk/n0 '
+			function line(from, to, how, more) {
+				if (to > from)
+					print from + 0, to - from, how, disk, from + 0 more
+			}
+			{
+				page = $1 - $1 % 8
+				line(at, page, "linear", "")
+				at = page + 8
+				line(page, at, "delay", " " ms)
+			}
+			END { line(at, end, "linear", "") }'
+}
+
 debug() {
 	echo "file.driver=blkdebug,file.config=$1.rules,file.image.driver=file,file.image.filename=$1"
 }
@@ -92,7 +112,11 @@ boot() {
 	make_disk ext4 n1 old $((reserved + 12))
 	"$vm_disk" sectors n1 old/reserved 0 $((reserved << 20)) 65536 | rules write off >n1.rules
 	rm old/reserved
-	set -- "$@" --disk "0:n0:$(debug n0)" --disk "1:n1:$(debug n1)"
+	step=1048576
+	[ "$form" = short ] || step=262144
+	stalls n0 good/good $step >stalls
+	set -- "$@" --disk "0:n0:$(debug n0)" --disk "1:n1:$(debug n1)" --module dm-mod \
+		--module dm-delay --file "$TMPDIR/stalls:stalls"
 	nodes=2
 	if [ "$form" = long ]; then
 		make_disk "$2" n2 old 40
@@ -103,20 +127,22 @@ boot() {
 			--qemu "-object throttle-group,id=slow,x-bps-read=1500000"
 	fi
 	{
-		echo "form=$form fs=$2 places='$places'"
+		echo "form=$form fs=$2 places='$places' stall_ms=$stall_ms"
 		cat "$here/disk-guest.sh"
 	} >script
 	kernel=$1
 	shift 2
 	status=0
 	"$here/boot" --kernel "$kernel" --nodes $nodes --memory $((1024 / nodes)) --limit 900 "$@" \
-		"$abs_top_builddir" script vm_disk hoist >log || status=$?
+		"$abs_top_builddir" script vm_disk vm_dm hoist >log || status=$?
 	grep -v 'aio failed' log || :
 	[ $status -eq 0 ] || exit $status
 	grep '^counted: ' log >>counts
+	sed -n "s/^stalls: /& $(grep -c delay stalls) /p" log >>stall-counts
 }
 
 : >counts
+: >stall-counts
 n_boots=0
 boot 6.1 ext4
 if [ "$form" = long ]; then
@@ -127,7 +153,14 @@ awk -v boots=$n_boots '
 	{ named += $3; ended += $5; whole += $7 }
 	END {
 		print "figure: disk.named " named " failures that named file, byte and tensor"
-		print "figure: disk.ended " ended " other failures (header, fsync, cancelled) that named the file"
+		print "figure: disk.ended " ended " other ends: the header and fsync, whose failures named the file; loads that were cancelled and said so"
 		print "figure: disk.whole " whole " loads after a failure or beside a bad sector, compared"
 		print "figure: disk.machines " boots " machines with failing NVMe disks"
 	}' counts
+awk -v ms=$stall_ms '
+	{ pages = $2; n += $3; longest = $4 > longest ? $4 : longest }
+	END {
+		print "figure: disk.stalls " n " loads and saves of a file of which " pages \
+			" pages come " ms " ms late, compared; the longest took " longest " ms"
+		exit n == 0
+	}' stall-counts
