@@ -21,13 +21,17 @@
  *   vm_power check FOLDER MARK       what is there is what may be there; says "old" or "new"
  *
  * The saves: 1, 2: the model of seed 2, 3 over one of seed 1.  3: shards of seed 4.  4: shards of
- * seed 5 over these.  5 and more: the model of seed 6, 7, 6 ... again. */
+ * seed 5 over these.  5, 6: the model of seed 7, 6 again.  7 and more: the shards of seed 4, 5, 4
+ * ..., while somebody else has the folder synced without end: so that not all that a save does to
+ * it gets there at once. */
 #include "config.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -42,6 +46,28 @@
 #define MARK_BYTES 4096u
 #define SHARDS 3
 
+/* --- the saves --- */
+
+static bool is_sharded(int save)
+{
+	return save == 3 || save == 4 || save >= 7;
+}
+
+static unsigned seed_of(int save)
+{
+	return save <= 4   ? (unsigned)save + 1
+	       : save <= 6 ? 6 + (unsigned)save % 2
+			   : 5 - (unsigned)save % 2;
+}
+
+/* The last one of the model, or of shards, up to @save; 0: there is none. */
+static int last_of(bool sharded, int save)
+{
+	while (save > 0 && is_sharded(save) != sharded)
+		save--;
+	return save > 0 ? save : 0;
+}
+
 /* --- in the machine --- */
 
 static void write_mark(int fd, uint64_t device_bytes, unsigned mark)
@@ -54,10 +80,9 @@ static void write_mark(int fd, uint64_t device_bytes, unsigned mark)
 	free(block);
 }
 
-static void save(const char *folder, unsigned n)
+static void save(const char *folder, int n)
 {
-	bool shards = n == 3 || n == 4;
-	unsigned seed = n <= 4 ? n + 1 : 6 + n % 2;
+	bool shards = is_sharded(n);
 	hoist_save_options options = {
 		.engine = n % 2 == 1 ? HOIST_ENGINE_URING : HOIST_ENGINE_THREADS,
 		.io = n % 4 == 2 ? HOIST_IO_CACHED : HOIST_IO_AUTO,
@@ -65,7 +90,32 @@ static void save(const char *folder, unsigned n)
 	};
 	char path[300];
 	snprintf(path, sizeof path, "%s/%s.safetensors", folder, shards ? "shards" : "model");
-	CHECK(media_save(path, seed, &options) == 0);
+	CHECK(media_save(path, seed_of(n), &options) == 0);
+}
+
+struct syncer {
+	int folder;
+	atomic_bool ends;
+	pthread_t thread;
+};
+
+static void *sync_main(void *arg)
+{
+	struct syncer *syncer = arg;
+	while (!atomic_load(&syncer->ends))
+		CHECK(fsync(syncer->folder) == 0);
+	return NULL;
+}
+
+static void save_among_syncs(const char *folder, int n)
+{
+	struct syncer syncer = {.folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	CHECK(syncer.folder >= 0);
+	CHECK(pthread_create(&syncer.thread, NULL, sync_main, &syncer) == 0);
+	save(folder, n);
+	atomic_store(&syncer.ends, true);
+	CHECK(pthread_join(syncer.thread, NULL) == 0);
+	close(syncer.folder);
 }
 
 static void run(const char *folder, const char *device)
@@ -74,10 +124,13 @@ static void run(const char *folder, const char *device)
 	int fd = open(device, O_WRONLY | O_DIRECT | O_CLOEXEC);
 	CHECK(fd >= 0 && ioctl(fd, BLKGETSIZE64, &bytes) == 0);
 	write_mark(fd, bytes, 0);
-	for (unsigned n = 1; n < 1000; n++) {
-		save(folder, n);
-		write_mark(fd, bytes, n);
-		printf("power: %u saves\n", n);
+	for (int n = 1; n < 1000; n++) {
+		if (n < 7)
+			save(folder, n);
+		else
+			save_among_syncs(folder, n);
+		write_mark(fd, bytes, (unsigned)n);
+		printf("power: %d saves\n", n);
 	}
 	close(fd);
 }
@@ -314,8 +367,9 @@ static bool check_model(const char *folder, int mark)
 {
 	char path[300];
 	snprintf(path, sizeof path, "%s/model.safetensors", folder);
-	unsigned old = mark < 1 ? 1 : mark < 2 ? 2 : mark < 5 ? 3 : 6 + (unsigned)mark % 2;
-	unsigned new = mark < 2 ? old + 1 : mark < 4 ? 3 : 6 + (unsigned)(mark + 1) % 2;
+	int last = last_of(false, mark);
+	unsigned old = last > 0 ? seed_of(last) : 1;
+	unsigned new = is_sharded(mark + 1) ? old : seed_of(mark + 1);
 	unsigned seed = media_seed(path);
 	if (seed != old && seed != new)
 		fprintf(stderr, "mark %d: the model is of seed %u, not %u or %u\n", mark, seed, old,
@@ -324,25 +378,30 @@ static bool check_model(const char *folder, int mark)
 	return seed != old;
 }
 
-/* Each shard is whole, and the index comes last: where it is, all that it names are. */
+/* Each shard is whole, and the index comes last: where it is, all that it names are.  Returns: the
+ * shards of the save that was under way, if there were others before. */
 static unsigned check_shards(const char *folder, int mark)
 {
 	char path[300];
 	unsigned n_new = 0;
 	unsigned n_there = 0;
+	int last = last_of(true, mark);
+	unsigned old = last > 0 ? seed_of(last) : 0;
+	unsigned new = is_sharded(mark + 1) ? seed_of(mark + 1) : old;
 	for (unsigned i = 1; i <= SHARDS; i++) {
 		snprintf(path, sizeof path, "%s/shards-%05u-of-%05u.safetensors", folder, i,
 			 SHARDS);
 		unsigned seed = media_seed(path);
+		if (seed != old && seed != new)
+			fprintf(stderr, "mark %d: shard %u is of seed %u, not %u or %u\n", mark, i,
+				seed, old, new);
+		CHECK(seed == old || seed == new);
 		n_there += seed != 0;
-		n_new += seed == (mark < 3 ? 4 : 5);
-		CHECK(seed == 0 ? mark < 3 : mark < 3 ? seed == 4 : seed == 4 || seed == 5);
-		CHECK(mark < 4 || seed == 5);
-		CHECK(mark >= 2 || seed == 0);
+		n_new += old != 0 && seed != old;
 	}
 	snprintf(path, sizeof path, "%s/shards.safetensors.index.json", folder);
 	bool indexed = access(path, F_OK) == 0;
-	CHECK(indexed || mark < 3);
+	CHECK(indexed || old == 0);
 	CHECK(!indexed || n_there == SHARDS);
 	hoist_checkpoint *checkpoint;
 	if (indexed) {
@@ -356,6 +415,7 @@ static unsigned check_shards(const char *folder, int mark)
 static void check(const char *folder, int mark)
 {
 	check_names(folder);
+	CHECK(mark >= -1);
 	bool new = check_model(folder, mark);
 	unsigned n_shards = check_shards(folder, mark);
 	printf("%s %u\n", new ? "new" : "old", n_shards);

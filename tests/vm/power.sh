@@ -56,7 +56,7 @@ record() {
 	echo "mkdir -p /mnt/lost && mount -t $2 /dev/vda /mnt/lost &&
 		vm_power run /mnt/lost /dev/vda" >script
 	# Merged requests may have more parts than blklogwrites can pass on with its own.
-	"$here/boot" --kernel "$1" --nodes 1 --limit 600 --kill-on "power: 6 saves" --module virtio_blk \
+	"$here/boot" --kernel "$1" --nodes 1 --limit 600 --kill-on "power: $n_saves saves" --module virtio_blk \
 		--qemu "-blockdev driver=raw,node-name=vd,file.driver=blklogwrites,file.log-sector-size=512,file.file.driver=file,file.file.filename=n0,file.log.driver=file,file.log.filename=log
 			-device virtio-blk-pci,drive=vd,bus=pcie.0,request-merging=off" \
 		"$abs_top_builddir" script vm_power
@@ -128,11 +128,13 @@ by_kernel() {
 }
 
 : >found-states
+n_saves=6
 if [ "$form" = short ]; then
 	record 6.1 ext4
 	by_e2fsck 40
 	by_kernel 6.1 ext4 4
 else
+	n_saves=20
 	for kernel in 6.1 6.12; do
 		record $kernel ext4
 		by_e2fsck 500
@@ -141,13 +143,17 @@ else
 		by_kernel $kernel xfs 12
 	done
 fi
-awk '
+awk -v form="$form" '
 	{ n[$1]++; if ($2 > 0 && $2 < 3) mixed++ }
 	END {
 		print "figure: power.losses " NR " moments at which power was lost, all survived"
 		print "figure: power.old " n["old"] + 0 " times the old file was there, whole"
 		print "figure: power.new " n["new"] + 0 " times the new one, whole, before the save had told so"
 		print "figure: power.mixed " mixed + 0 " times shards of two saves, each whole"
+		if (form == "long" && mixed + 0 == 0) {
+			print "power: a save of shards should have been met in its middle"
+			exit 1
+		}
 		if (n["old"] == 0 || n["new"] == 0) {
 			print "power: both the old file and the new one should have been met"
 			exit 1
