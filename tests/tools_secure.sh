@@ -145,12 +145,32 @@ if command -v readelf >/dev/null && [ -z "${HOIST_TEST_SANITIZERS-}" ]; then
 	grep 'GNU_STACK' "$out" | grep -q 'RW ' || fail "no word on the stack"
 	! grep -q 'GNU_STACK.*RWE\|LOAD.*RWE' "$out" || fail "what can be written can be executed"
 fi
-# Only the command's own files ask for a variable in a way that a set-uid program must not.
+
+# --- what is read of the environment ---
+
+# code PATTERN - where that is in the library, the stand-ins and the command.
+code() {
+	grep -rnE "$1" base device numa alloc format io lib emulator tools --include=*.c --include=*.h
+}
+
+# What a set-uid program must not ask so is asked nowhere, and SECURITY.md has the names: those that
+# are read, and no others.  Where a name is no literal, the tables that have it are known.
 if [ -d "${abs_top_srcdir-}/lib" ]; then
-	! grep -rnE '(^|[^_[:alnum:]])getenv\(' "$abs_top_srcdir"/base "$abs_top_srcdir"/device \
-		"$abs_top_srcdir"/numa "$abs_top_srcdir"/alloc "$abs_top_srcdir"/format \
-		"$abs_top_srcdir"/io "$abs_top_srcdir"/lib "$abs_top_srcdir"/emulator \
-		--include=*.c --include=*.h || fail "getenv(3) in the library"
+	cd "$abs_top_srcdir" || exit 99
+	! code '(^|[^_[:alnum:]])getenv\(' || fail "getenv(3), not secure_getenv"
+	code 'secure_getenv\(' | grep -vE 'secure_getenv\("' >"$work/by-table"
+	! grep -vE '^(device/dl\.c:.*\(dl->variable\)|emulator/settings\.c:.*\(name\));' "$work/by-table" ||
+		fail "a variable is read there by a name that is looked for nowhere here"
+	[ "$(wc -l <"$work/by-table")" -eq 2 ] || fail "not two tables: $(cat "$work/by-table")"
+	{
+		code 'secure_getenv\("'
+		grep -E '\.variable = "' device/*.c
+		grep -E 'name = "HOIST_' emulator/settings.c
+		echo '"PATH"' # posix_spawnp(3)
+	} | grep -oE '"[A-Z][A-Z0-9_]*"' | tr -d '"' | sort -u >"$work/read"
+	sed -n '/^## The environment/,/^## /s/^| \(`[^|]*\)|.*/\1/p' SECURITY.md |
+		grep -oE '[A-Z][A-Z0-9_]*' | sort >"$work/told"
+	diff "$work/read" "$work/told" || fail "SECURITY.md has other variables (>) than the code (<)"
 fi
 echo "figure: secure.umask $files files and folders of the command's, none more open than the umask"
 echo "figure: secure.terminal $shown outputs with hostile names, no escape sequence in one"
