@@ -38,8 +38,7 @@ struct api {
 	_Atomic int xvirtual;
 	char architecture[HOIST__ARCHITECTURE_BYTES]; /* lock; of virtual devices, or "" */
 	const char *library;
-	_Atomic bool xrefused; /* there is a library, but it is no driver or has no device */
-	int err;	       /* PHASE_FAILED: what open said last, and its text */
+	int err; /* PHASE_FAILED: what open said last, and its text */
 	char text[HOIST__ERROR_BYTES];
 };
 
@@ -118,7 +117,6 @@ static void open_locked(struct api *api, unsigned self)
 	if (err < 0) {
 		api->err = err;
 		hoist__error_copy(api->text, sizeof api->text);
-		atomic_store(&api->xrefused, api->library[0] != '\0');
 	}
 	atomic_store_explicit(&api->xphase, err < 0 ? PHASE_FAILED : PHASE_OPENED,
 			      memory_order_release);
@@ -200,7 +198,7 @@ int hoist__api_opened(enum hoist__api which)
 	struct api *api = &apis[which];
 	enum phase phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
 	if (phase != PHASE_OPENED)
-		return phase == PHASE_FAILED && atomic_load(&api->xrefused) ? -ENODEV : -ENOENT;
+		return phase == PHASE_FAILED ? -ENODEV : -ENOENT;
 	if (atomic_load(&api->xowner) != hoist__fork_now())
 		return hoist__dev_fail_stale(api->name);
 	return api->count == 0 && atomic_load(&api->xvirtual) == 0 ? -ENODEV : 0;

@@ -76,8 +76,8 @@ bool hoist__api_emulated(enum hoist__api api);
 const char *hoist__api_library(enum hoist__api api);
 
 /* What became of opening its driver, which is not done here: cheap, and takes no lock.
- * Returns: 0; -ENOENT nobody has, or no library was found; -ENODEV one was, but has no device
- *   (no text in either case); -ESTALE. */
+ * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in either
+ *   case); -ESTALE. */
 int hoist__api_opened(enum hoist__api api);
 
 /* How many devices the driver offers, at least 1.

@@ -27,18 +27,6 @@ int hoist__dev_synchronize(struct hoist__dev *dev)
 
 /* --- addresses --- */
 
-/* The driver that hoist opened, or one that others did: *ret is its library then, NULL for
- * hoist's own.  -ENODEV: neither. */
-static int find_driver(enum hoist__api api, const char *prefix, void **ret)
-{
-	int err = hoist__api_opened(api);
-	*ret = NULL;
-	if (err != -ENOENT)
-		return err;
-	*ret = hoist__loaded(api, prefix);
-	return *ret == NULL ? -ENODEV : 0;
-}
-
 int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret)
 {
 	static const struct {
@@ -50,12 +38,19 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret)
 		{HOIST__API_HIP, "libamdhip64", hoist__hip_pointer},
 	};
 	for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
-		void *library = NULL;
-		int err = find_driver(drivers[i].api, drivers[i].prefix, &library);
-		if (err == -ENODEV)
+		void *library = NULL; /* the driver that hoist opened */
+		int opened = hoist__api_opened(drivers[i].api);
+		if (opened == -ESTALE)
+			return opened;
+		if (opened < 0) { /* or one that others did */
+			library = hoist__loaded(drivers[i].api, drivers[i].prefix);
+			if (library == NULL)
+				continue;
+		}
+		int err = drivers[i].find(library, address, ret);
+		/* One that cannot be started may say so of every address. */
+		if (err == -EREMOTEIO && opened == -ENODEV)
 			continue;
-		if (err == 0)
-			err = drivers[i].find(library, address, ret);
 		if (err != -ENOENT)
 			return err;
 	}

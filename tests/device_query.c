@@ -320,6 +320,47 @@ Test(device_query, asking_opens_no_driver)
 	cr_assert_null(dlopen("libhoist-emulated-cuda.so", RTLD_NOW | RTLD_NOLOAD));
 }
 
+/* Hoist failed to start a driver; the program did not, later. */
+Test(device_query, a_driver_that_only_others_could_start_is_asked)
+{
+	unsigned (*init)(unsigned);
+	unsigned (*retain)(void **, int);
+	unsigned (*push)(void *);
+	unsigned (*alloc)(unsigned long long *, size_t);
+	unsigned long long memory = 0;
+	void *context = NULL;
+	int count = 0;
+	if (!have_stand_ins())
+		cr_skip_test("the stand-in drivers are not built");
+	setenv("HOIST_EMULATE", "cuda:1", 1);
+	setenv("HOIST_EMULATE_FAIL", "cuInit:1+:2", 1);
+	cr_assert_lt(hoist__dev_count(HOIST__API_CUDA, &count), 0);
+	unsetenv("HOIST_EMULATE_FAIL");
+	void *cuda = load_as("libhoist-emulated-cuda.so", "libcuda.so.1");
+	symbol(cuda, "cuInit", &init);
+	symbol(cuda, "cuDevicePrimaryCtxRetain", &retain);
+	symbol(cuda, "cuCtxPushCurrent_v2", &push);
+	symbol(cuda, "cuMemAlloc_v2", &alloc);
+	cr_assert(init(0) == 0 && retain(&context, 0) == 0 && push(context) == 0 &&
+		  alloc(&memory, 4096) == 0);
+	struct hoist__pointer pointer = ask((uintptr_t)memory);
+	cr_assert(pointer.api == HOIST__API_CUDA && pointer.device && !pointer.host);
+	expect_unknown((uintptr_t)&count);
+}
+
+/* What fails for every address, as a driver of another version does, tells nothing of any. */
+Test(device_query, a_driver_that_nobody_can_start_is_nobodys)
+{
+	int count = 0;
+	if (!have_stand_ins())
+		cr_skip_test("the stand-in drivers are not built");
+	setenv("HOIST_EMULATE", "cuda:1", 1);
+	setenv("HOIST_EMULATE_FAIL", "cuInit:1+:803,cuPointerGetAttributes:1+:803", 1);
+	(void)load_as("libhoist-emulated-cuda.so", "libcuda.so.1");
+	cr_assert_lt(hoist__dev_count(HOIST__API_CUDA, &count), 0);
+	expect_unknown((uintptr_t)&count);
+}
+
 /* A driver that could not be opened knows no address. */
 Test(device_query, a_driver_without_devices_is_not_asked)
 {
