@@ -183,7 +183,8 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 	struct group group;
 	request->file = file;
 	request->direct = false;
-	if (plan_group(save, block, align, &group)) {
+	/* Made again, it is to hold no byte that is not wanted: not directly. */
+	if (!block->one_by_one && plan_group(save, block, align, &group)) {
 		request->offset = group.begin;
 		request->need = (size_t)(group.end - group.begin);
 		choose_way(save, file, request);
