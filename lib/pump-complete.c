@@ -27,13 +27,17 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 	if (hoist__file_stat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
 	    (uint64_t)now.st_size < end)
 		end = (uint64_t)now.st_size;
+	/* Perhaps far before this chunk. */
+	const struct hoist__tensor *tensor = hoist__plan_tensor_at(
+		load->checkpoint, &load->plan, load->plan.extents[chunk->extent].file, end);
 	hoist__pump_fail(
 		load,
 		hoist__fail(
 			-ENODATA,
 			"%s ends at byte %llu, before the end of tensor \"%.200s\": it had %llu "
 			"bytes when it was opened; do not change files while they are loaded",
-			request->file->path, (unsigned long long)end, tensor_name(load, chunk, end),
+			request->file->path, (unsigned long long)end,
+			tensor != NULL ? tensor->name : tensor_name(load, chunk, end),
 			(unsigned long long)request->file->bytes));
 }
 

@@ -185,6 +185,31 @@ static void a_file_that_shrinks_is_named(void)
 			}
 }
 
+/* Whoever sees it first: it may be the read of a tensor that is far behind. */
+static void the_first_tensor_that_is_cut_is_named(void)
+{
+	static const char *const two[] = {"t000001", "t000006"};
+	for (int round = 0; round < 24; round++) {
+		write_one(8, MIB);
+		hoist_load_options o = {.size = sizeof o,
+					.tensors = two,
+					.n_tensors = 2,
+					.engine = round % 3 == 0 ? HOIST_ENGINE_AUTO
+								 : HOIST_ENGINE_THREADS,
+					.io = round % 2 == 0 ? HOIST_IO_CACHED : HOIST_IO_DIRECT};
+		hoist_checkpoint *checkpoint;
+		hoist_load *load;
+		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		CHECK(truncate(path, 2 * MIB - 100) == 0);
+		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		CHECK(hoist_load_wait(load) == -ENODATA);
+		CHECK(strstr(hoist_error(), "the end of tensor \"t000001\"") != NULL);
+		hoist_load_destroy(load);
+		hoist_checkpoint_close(checkpoint);
+		support_cleanup();
+	}
+}
+
 static void a_file_that_changes_is_noticed(void)
 {
 	write_one(2, MIB);
@@ -376,6 +401,7 @@ int main(void)
 	the_caller_can_drive();
 	bad_options_are_refused();
 	a_file_that_shrinks_is_named();
+	the_first_tensor_that_is_cut_is_named();
 	a_file_that_changes_is_noticed();
 	small_budgets_hold();
 	loads_share_a_budget_by_waiting();
