@@ -9,6 +9,7 @@
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
 #include "base/error.h"
+#include "numa/group.h"
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hoist__list pools = {&pools, &pools};
@@ -147,6 +148,19 @@ void hoist__pools_yield(const struct hoist__budget *budget)
 	while ((pool = next_pool(pool)) != NULL)
 		if (pool->options.budget == budget)
 			hoist__pool_trim(pool, 0);
+}
+
+int hoist__pools_make_room(uint64_t bytes, const char *what)
+{
+	int err = hoist__group_check(bytes, what);
+	struct hoist__pool *pool = NULL;
+	while (err == -ENOMEM && (pool = next_pool(pool)) != NULL)
+		if (hoist__memory_is_host(pool->options.kind)) {
+			hoist__pool_trim(pool, 0);
+			err = hoist__group_check(bytes, what);
+		}
+	hoist__pool_unref(pool);
+	return err;
 }
 
 void hoist__pools_forget_stream(struct hoist__dev_stream *stream)

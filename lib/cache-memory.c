@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "alloc/map.h"
+#include "alloc/pool.h"
 #include "alloc/populate.h"
 #include "alloc/region.h"
 #include "base/checked.h"
@@ -19,7 +20,6 @@
 #include "base/figure.h"
 #include "base/limit.h"
 #include "lib/cache.h"
-#include "numa/group.h"
 #include "numa/place.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -349,7 +349,7 @@ int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 	if (options->pages == HOIST_PAGES_HUGETLB)
 		err = create_hugetlb(bytes, options, &file);
 	if (err == -ENOMEM) {
-		err = hoist__group_check(bytes, "an image");
+		err = hoist__pools_make_room(bytes, "an image");
 		if (err == 0)
 			err = open_plain(bytes, options->pages != HOIST_PAGES_SMALL, &file);
 		if (err == 0)

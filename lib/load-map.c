@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "alloc/pool.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "io/ahead.h"
 #include "io/lazy.h"
-#include "numa/group.h"
 
 /* Parts of a file that are so close share a piece of lazy memory: a piece begins a new window. */
 #define NEAR_BYTES HOIST__LAZY_WINDOW_BYTES
@@ -286,13 +286,25 @@ static int take_memory(struct hoist__load_map *map, const struct hoist__load_map
 	return map_files(map, o);
 }
 
-/* Lazy memory that is populated is memory of the process; pages of files can be taken back. */
-static int check_room(const struct hoist__load_part *wanted, size_t n)
+/* Lazy memory that is populated is memory of the process; pages of files can be taken back.
+ * Windows are filled whole, and those of parts in order come in order. */
+static int check_room(const struct hoist__load_map *map, const struct hoist__load_part *wanted,
+		      size_t n)
 {
 	uint64_t bytes = 0;
-	for (size_t i = 0; i < n; i++)
-		bytes += wanted[i].end - wanted[i].begin;
-	return hoist__group_check(bytes, "host memory");
+	uint64_t counted = 0; /* up to this byte of the memory */
+	for (size_t i = 0; i < n; i++) {
+		const struct piece *piece = piece_at(map, wanted[i].file, wanted[i].begin);
+		if (piece == NULL || wanted[i].end <= wanted[i].begin)
+			continue;
+		uint64_t at = piece->at + (wanted[i].begin - piece->begin);
+		uint64_t end =
+			hoist__round_up(at + bytes_in(piece, &wanted[i]), HOIST__LAZY_WINDOW_BYTES);
+		at = hoist__max_u64(hoist__round_down(at, HOIST__LAZY_WINDOW_BYTES), counted);
+		bytes += end > at ? end - at : 0;
+		counted = hoist__max_u64(end, counted);
+	}
+	return hoist__pools_make_room(bytes, "host memory");
 }
 
 int hoist__load_map_open(const struct hoist__load_map_options *options,
@@ -308,7 +320,7 @@ int hoist__load_map_open(const struct hoist__load_map_options *options,
 	map->populate = options->populate;
 	int err = take_memory(map, options);
 	if (err == 0 && map->populate && map->lazy != NULL)
-		err = check_room(wanted, n_wanted);
+		err = check_room(map, wanted, n_wanted);
 	if (err == 0 && map->populate && map->lazy != NULL)
 		err = want_lazily(map, wanted, n_wanted);
 	else if (err == 0 && map->populate)

@@ -124,22 +124,23 @@ int hoist__mapped_open(struct hoist_load *load)
 	int err = check_options(load);
 	if (err < 0)
 		return err;
+	bool populate = (load->options.flags & HOIST_LOAD_POPULATE) != 0;
 	struct hoist__load_part *parts = calloc(load->plan.n_tensors + 1, sizeof *parts);
 	size_t room = load->plan.n_extents + MAX_WANTED;
-	struct hoist__load_part *wanted = calloc(room, sizeof *wanted);
-	if (parts == NULL || wanted == NULL) {
+	struct hoist__load_part *wanted = populate ? calloc(room, sizeof *wanted) : NULL;
+	if (parts == NULL || (populate && wanted == NULL)) {
 		err = hoist__fail_nomem("a load", (load->plan.n_tensors + room) * sizeof *parts);
 	} else {
 		list_parts(load, parts);
-		size_t n_wanted = list_wanted(load, wanted, room);
-		if (n_wanted == 0)
+		size_t n_wanted = populate ? list_wanted(load, wanted, room) : 0;
+		if (populate && n_wanted == 0)
 			n_wanted = list_extents(load, wanted);
 		const struct hoist__load_map_options options = {
 			.checkpoint = load->checkpoint,
 			.device = load->targets[0].device,
 			.mode = modes[load->options.map],
 			.lazy = load->options.io == HOIST_IO_LAZY,
-			.populate = (load->options.flags & HOIST_LOAD_POPULATE) != 0,
+			.populate = populate,
 			.parts = parts,
 			.n_parts = load->plan.n_tensors,
 			.wanted = wanted,

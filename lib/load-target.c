@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 
+#include "alloc/pool.h"
 #include "base/checked.h"
 #include "lib/load.h"
 #include "lib/objects.h"
-#include "numa/group.h"
 
 /* --- devices --- */
 
@@ -114,7 +114,7 @@ static int allocate_on(struct hoist_load *load, struct hoist__target *target, ho
 	int err = 0;
 	/* What is not populated now, where it would be asked, will be by the reads. */
 	if (lazy)
-		err = hoist__group_check(load->plan.destination_bytes, "host memory");
+		err = hoist__pools_make_room(load->plan.destination_bytes, "host memory");
 	if (err == 0 && memory == NULL)
 		err = hoist__device_buffers(target->device, false, &memory);
 	if (err == 0)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "lib/load-map.h"
 #include "lib/objects.h"
 #include "tests/load-support.h"
@@ -400,6 +401,77 @@ static void only_what_is_wanted_is_read(void)
 	support_cleanup();
 }
 
+static _Atomic uint64_t asked; /* of the control group, at most at once */
+
+static atomic_bool scarce; /* it has room only for what pools keep */
+
+/* By the CPU's own pool. */
+static uint64_t kept_bytes(void)
+{
+	hoist_memory_statistics s = {.size = sizeof s};
+	hoist_memory *memory;
+	CHECK(hoist_memory_of_device(cpu, HOIST_MEMORY_HOST, &memory) == 0);
+	CHECK(hoist_memory_get_statistics(memory, &s) == 0);
+	hoist_memory_unref(memory);
+	return s.reserved_bytes;
+}
+
+int __real_hoist__group_check(uint64_t bytes, const char *what);
+int __wrap_hoist__group_check(uint64_t bytes, const char *what);
+int __wrap_hoist__group_check(uint64_t bytes, const char *what)
+{
+	uint64_t most = atomic_load(&asked);
+	while (bytes > most && !atomic_compare_exchange_weak(&asked, &most, bytes))
+		;
+	if (atomic_load(&scarce) && bytes >= 4 * MIB && kept_bytes() > 0)
+		return hoist__fail(-ENOMEM, "%s: no room", what);
+	return __real_hoist__group_check(bytes, what);
+}
+
+/* A few bytes here and there fill a window each, which is what the control group is asked for. */
+static void room_is_asked_for_windows(void)
+{
+	hoist_checkpoint *checkpoint = open_two();
+	struct hoist__load_part part = part_of(checkpoint, 3);
+	struct hoist__load_part wanted[3];
+	for (unsigned i = 0; i < 3; i++) { /* the first two in one window */
+		uint64_t begin = part.begin + i * (3 * MIB / 2);
+		wanted[i] = (struct hoist__load_part){part.file, begin, begin + 100};
+	}
+	const struct hoist__load_map_options o = {
+		.checkpoint = checkpoint,
+		.device = cpu,
+		.mode = HOIST__MAP_COPY_ON_WRITE,
+		.lazy = true,
+		.populate = true,
+		.parts = &part,
+		.n_parts = 1,
+		.wanted = wanted,
+		.n_wanted = 3,
+	};
+	struct hoist__load_map *map;
+	atomic_store(&asked, 0);
+	CHECK(hoist__load_map_open(&o, &map) == 0 && run_to_end(map) == 0);
+	bool lazy = hoist__load_map_is_lazy(map);
+	CHECK(!lazy || atomic_load(&asked) == 4 * MIB);
+	hoist__load_map_close(map);
+	hoist_buffer *buffer;
+	const int64_t shape = 5000;
+	CHECK(hoist_buffer_create(cpu, HOIST_U8, 1, &shape, 0, &buffer) == 0);
+	atomic_store(&scarce, true);
+	CHECK(hoist__load_map_open(&o, &map) == (lazy ? -ENOMEM : 0));
+	if (!lazy)
+		hoist__load_map_close(map);
+	hoist_buffer_unref(buffer); /* which its pool keeps */
+	CHECK(kept_bytes() > 0);
+	CHECK(hoist__load_map_open(&o, &map) == 0 && run_to_end(map) == 0);
+	CHECK(!lazy || kept_bytes() == 0);
+	atomic_store(&scarce, false);
+	hoist__load_map_close(map);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
+}
+
 /* Bytes outlive what made them, and go with the last buffer. */
 static void buffers_outlive_the_rest(void)
 {
@@ -601,6 +673,7 @@ int main(void)
 	CASE(writes_go_where_they_belong);
 	CASE(what_cannot_be_written_is_refused);
 	CASE(only_what_is_wanted_is_read);
+	CASE(room_is_asked_for_windows);
 	CASE(buffers_outlive_the_rest);
 	CASE(populating_can_be_cancelled);
 	CASE(without_userfaultfd_it_is_a_map);
