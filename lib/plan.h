@@ -3,11 +3,12 @@
  *
  *   tensor   what the caller asked for: a whole one or a slice of one, perhaps in another dtype
  *   run      bytes of one file that go to one place: rows of equal bytes, at regular distances in
- * the file, one behind the other in the destination.  A whole tensor and a slice along the first
- * axis are one row extent   a range of one file that is read: runs that touch each other, or whose
- * gap is cheaper to read than to leave out; or the rows of one run whose gaps are left out chunk
- * what one read fetches: a part of one extent, widened to alignment piece    the part of a run that
- * lies in one chunk: what is moved once the chunk is there
+ *            the file, one behind the other in the destination.  A whole tensor and a slice along
+ *            the first axis are one row
+ *   extent   a range of one file that is read: runs that touch each other, or whose gap is cheaper
+ *            to read than to leave out; or the rows of one run whose gaps are left out
+ *   chunk    what one read fetches: a part of one extent, widened to alignment
+ *   piece    the part of a run that lies in one chunk: what is moved once the chunk is there
  *
  * An extent is read in one of two ways:
  *
