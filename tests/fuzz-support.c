@@ -4,6 +4,7 @@
 #include "tests/fuzz-support.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <time.h>
 #include <sanitizer/allocator_interface.h>
@@ -51,8 +52,52 @@ size_t fuzz_memory_end(void)
 	return peak;
 }
 
-static void report(void)
+/* --- what is left behind --- */
+
+/* A leaked one has the lowest free number: it is below, and one call says of all whether they are
+ * open.  The number that the next one would get says nothing: what leaked may lie above it. */
+#define MOST_FDS 256
+
+size_t fuzz_n_fds(void)
 {
+	struct pollfd fds[MOST_FDS];
+	size_t closed = 0;
+	for (int fd = 0; fd < MOST_FDS; fd++)
+		fds[fd] = (struct pollfd){.fd = fd};
+	HOLDS(poll(fds, MOST_FDS, 0) >= 0);
+	for (int fd = 0; fd < MOST_FDS; fd++)
+		closed += (fds[fd].revents & POLLNVAL) != 0;
+	return MOST_FDS - closed;
+}
+
+static unsigned n_asked;
+static const char *unmapped;
+
+static void look_at_mappings(void)
+{
+	char line[4352];
+	FILE *maps = fopen("/proc/self/maps", "re");
+	HOLDS(maps != NULL);
+	while (fgets(line, sizeof line, maps) != NULL) {
+		if (strstr(line, unmapped) == NULL)
+			continue;
+		(void)fprintf(stderr, "left mapped: %s", line);
+		abort();
+	}
+	(void)fclose(maps);
+}
+
+void fuzz_check_mappings(const char *of)
+{
+	unmapped = of;
+	if (++n_asked % 256 == 0)
+		look_at_mappings();
+}
+
+static void at_end(void)
+{
+	if (unmapped != NULL)
+		look_at_mappings();
 	if (most_bytes > 0)
 		(void)fprintf(stderr,
 			      "fuzz: parsing took at most %zu bytes, %.1f times what was read, "
@@ -65,7 +110,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)argc;
 	(void)argv;
 	HOLDS(__sanitizer_install_malloc_and_free_hooks(at_malloc, at_free) > 0);
-	(void)atexit(report);
+	(void)atexit(at_end);
 	return 0;
 }
 

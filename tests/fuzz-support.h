@@ -73,6 +73,16 @@ void fuzz_check_text(const char *text);
 void fuzz_check_manifest(const struct hoist__manifest *manifest, size_t file_bytes);
 void fuzz_check_index(const struct hoist__index *index);
 
+/* --- what is left behind --- */
+
+/* How many descriptors are open. */
+size_t fuzz_n_fds(void);
+
+/* No file with that in its path (for a memfd, "/memfd:") is mapped.  Looks at every 256th call,
+ * since that takes as long as some inputs do, and at the end: the input that is reported need not
+ * be the one that left it. */
+void fuzz_check_mappings(const char *of);
+
 /* --- memory --- */
 
 /* From now on this thread's allocations are counted; until then, the most that lived at once. */

@@ -79,6 +79,16 @@ static void answer(int to)
 		HOLDS(close(fd) == 0);
 }
 
+/* The holder's end of the last connection. */
+static int kept = -1;
+
+static void hang_up(void)
+{
+	if (kept >= 0)
+		HOLDS(close(kept) == 0);
+	kept = -1;
+}
+
 /* The C library's: the holder is this program. */
 int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 {
@@ -90,9 +100,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 	answer(ends[1]);
 	/* Its answer can still be read, and what it is sent is lost: as with one that ended. */
 	HOLDS(shutdown(ends[1], SHUT_WR) == 0);
-	static int kept = -1;
-	if (kept >= 0)
-		(void)close(kept);
+	hang_up();
 	kept = ends[1];
 	return 0;
 }
@@ -131,6 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 	hoist_image *image = NULL;
 	size_t dropped = 0;
 	make_folder();
+	size_t n_fds = fuzz_n_fds();
 	input = (struct fuzz_bytes){bytes, n};
 	n_answers = 0;
 	switch (fuzz_below(&input, 4)) {
@@ -146,5 +155,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 		fuzz_check_text(hoist_error());
 		break;
 	}
+	hang_up();
+	HOLDS(fuzz_n_fds() == n_fds);
+	fuzz_check_mappings("/memfd:");
 	return 0;
 }
