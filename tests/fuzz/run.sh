@@ -131,11 +131,11 @@ for name in $(echo "$targets" | awk '{ print $1 }'); do
 	fi
 	all=$((all + inputs))
 	[ "${peak:-0}" -le $memory ] || memory=$peak
-	echo "figure: fuzz.$name.inputs $inputs"
+	echo "figure: fuzz.$name.inputs $inputs inputs of $name, none of which broke it"
 	sed -n "s/^fuzz: parsing took/fuzz_$name: parsing took/p" "$log"
 done
 echo "figure: fuzz.inputs $all inputs of $count targets"
-echo "figure: fuzz.crashes $broken"
+echo "figure: fuzz.crashes $broken targets of $count broken"
 slowest=$(sed -n 's/^fuzz: parsing took.* \([0-9.]*\) s$/\1/p' "$build"/logs/* | sort -n | tail -n 1)
 [ -z "$slowest" ] || echo "figure: fuzz.seconds $slowest s for the input that took longest to parse"
 echo "figure: fuzz.memory $memory MiB at most, of a target's process"
