@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Made the files here, once: with torch 1.13 (torch-*) and numpy 2.4 with ml_dtypes 0.6 (numpy-*).
+"""Made the files here, once: with torch 1.13 (torch-*), numpy 2.4 with ml_dtypes 0.6 (numpy-*),
+safetensors 0.8 (safetensors-*) and gguf 0.19 (gguf-*), the formats' own writers.
 
-The tests only read them.  `make.py torch` also prints what format_zip_real.c expects of them, by
+`make.py torch`, `numpy`, `safetensors` or `gguf` makes those files in this folder.  The tests and
+fuzz/seeds.py only read them.  `make.py torch` also prints what format_zip_real.c expects of them, by
 torch's own reading.
 """
 import sys
@@ -69,4 +71,50 @@ def torch_files():
         show(torch.load(path), "")
 
 
-torch_files() if sys.argv[1:] == ["torch"] else numpy_files()
+def safetensors_files():
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    a = np.arange(24, dtype=np.float32).reshape(4, 6)
+    tensors = {
+        "model.f32": a, "model.f16": a[:2].astype(np.float16), "model.f64": a[0].astype(np.float64),
+        "model.i8": np.arange(-3, 3, dtype=np.int8), "model.u8": np.arange(5, dtype=np.uint8),
+        "model.i16": np.arange(3, dtype=np.int16), "model.i32": np.arange(3, dtype=np.int32),
+        "model.i64": np.array(-7, np.int64), "model.bool": a > 3,
+        "model.empty": np.zeros((0, 3), np.float32), "model.\u00e9": np.ones((1, 2), np.uint16),
+    }
+    note = "two\nlines, \"\u00e9\" and \u2603"
+    save_file(tensors, "safetensors-numpy.safetensors", {"format": "np", "note": note})
+
+
+def gguf_files():
+    import gguf
+    import numpy as np
+
+    a = np.arange(64, dtype=np.float32).reshape(2, 32)
+    w = gguf.GGUFWriter("gguf-llama.gguf", "llama")
+    w.add_name("tiny")
+    w.add_context_length(4096)
+    w.add_layer_norm_rms_eps(1e-5)
+    w.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    w.add_token_list(["<s>", "</s>", "\u00e9", "\u2603"])
+    w.add_token_scores([0.0, -1.5, 3e38, 0.5])
+    w.add_token_types([3, 3, 1, 1])
+    w.add_bool("general.flag", True)
+    w.add_int64("general.long", -2**62)
+    w.add_float64("general.double", 0.1)
+    w.add_tensor("token_embd.weight", a)
+    w.add_tensor("output_norm.weight", a[0].astype(np.float16))
+    for name, kind in ("ffn_up.weight", "Q8_0"), ("ffn_down.weight", "Q4_0"), ("attn_norm", "BF16"):
+        kind = gguf.GGMLQuantizationType[kind]
+        w.add_tensor("blk.0." + name, gguf.quants.quantize(a, kind), raw_dtype=kind)
+    w.add_tensor("i8", np.arange(-3, 3, dtype=np.int8))
+    w.add_tensor("i32", np.arange(3, dtype=np.int32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+{"torch": torch_files, "numpy": numpy_files, "safetensors": safetensors_files,
+ "gguf": gguf_files}[sys.argv[1]]()

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """seeds.py FOLDER - small sound files of every format, one folder for each fuzz target.
 
-Written without hoist's code.  What the fuzzer found is added to them by make-corpus.
+Written without hoist's code: some here, some by the formats' own writers (../data/make.py).  What
+the fuzzer found is added to them by make-corpus.
 """
 import itertools
 import json
@@ -54,6 +55,8 @@ put(st, "st-kinds", safetensors([(d.lower(), d, [2, 4]) for d in BITS]))
 put(st, "st-scalar", safetensors([("s", "I64", []), ("e", "F16", [0, 7]), ("e2", "F32", [3, 0])]))
 put(st, "st-extra", safetensors([("a", "U8", [3])], None, 0, {"more": [1, {"x": [None, True, 1.5e3]}]}))
 put(st, "st-many", safetensors([("layer.%d.weight" % i, "BF16", [i % 5, 2]) for i in range(40)]))
+
+put(st, "real-safetensors", (here / "data" / "safetensors-numpy.safetensors").read_bytes())
 
 # --- indices ---
 
@@ -114,6 +117,7 @@ put(gg, "gguf-kinds", gguf(
     [("tokens", 9, (8, ["a", "b\u2603", ""])), ("scores", 9, (6, [1.5, -0.0, 3e38])),
      ("nested", 9, (9, [(4, [1, 2]), (9, [(7, [0, 1])])])), ("none", 9, (5, []))],
     [("x", 30, [4, 2]), ("y", 8, [32])]))
+put(gg, "real-gguf", (here / "data" / "gguf-llama.gguf").read_bytes())
 put("gguf open", "gguf-split", gguf([("split.no", 2, 0), ("split.count", 2, 2), ("split.tensors.count", 5, 2)],
                                [("w", 0, [2])]))
 
@@ -133,7 +137,7 @@ put(np, "npy-scalar", npy("|b1", (), 1))
 put(np, "npy-v2", npy("<c16", (1,), 16, False, 2))
 put(np, "npy-v3", npy("bfloat16", (2,), 4, False, 3))
 for name in ("numpy-fortran.npy",):
-    put(np, name, (here / "data" / name).read_bytes())
+    put(np, "real-" + name, (here / "data" / name).read_bytes())
 
 
 def archive(entries, comment=b"", method=zipfile.ZIP_STORED):
@@ -151,13 +155,13 @@ put(zp, "npz-note", archive([("a.npy", npy("<u1", (3,), 3)), ("note.txt", b"hell
 put(zp, "npz-deflated", archive([("a.npy", npy("<f4", (50,), 200))], b"", zipfile.ZIP_DEFLATED))
 put(zp, "npz-none", archive([]))
 for name in ("numpy-stored.npz", "numpy-compressed.npz"):
-    put(zp, name, (here / "data" / name).read_bytes())
+    put(zp, "real-" + name, (here / "data" / name).read_bytes())
 
 # --- PyTorch ---
 
 for name in ("torch-bare.pt", "torch-state.pt", "torch-train.pt"):
     data = (here / "data" / name).read_bytes()
-    put("torch zip detect write open", name, data)
+    put("torch zip detect write open", "real-" + name, data)
     with zipfile.ZipFile(io.BytesIO(data)) as z:
         for entry in z.namelist():
             if entry.endswith("/data.pkl"):
