@@ -60,6 +60,9 @@ grep -q 'figures.tsv, line .* no test vm/stray.sh' "$work/err" || fail "a row of
 take
 cmp -s "$work/figures" "$work/tree/doc/figures.tsv" || fail "a row of no test was kept"
 cp "$work/tree/doc/promises.tsv" "$work/promises"
+printf 'and nothing shows it\tfault_b\n' >>"$work/tree/doc/promises.tsv"
+sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "a promise without a figure went unseen"
+grep -q 'line 3: no figure shows' "$work/err" || fail "the promise without a figure is not named"
 printf 'it holds\tfault_b\tvm.a\n' >"$work/tree/doc/promises.tsv"
 sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "another test's figure went unseen"
 grep -q 'vm.a is of vm/a.sh' "$work/err" || fail "the figure of another test is not named"
