@@ -61,8 +61,9 @@ static void check_same(const struct hoist__out_file *out, const struct hoist__ma
 		HOLDS(to->bytes == from->bytes && to->offset == from->offset);
 		/* GGUF has no scalars, and no extents of 1 at the outside. */
 		HOLDS(format == HOIST__GGUF || to->rank == from->rank);
-		for (int a = 0; format != HOIST__GGUF && a < to->rank; a++)
-			HOLDS(to->shape[a] == from->shape[a]);
+		for (int a = 1; a <= to->rank || a <= from->rank; a++)
+			HOLDS((a <= to->rank ? to->shape[to->rank - a] : 1) ==
+			      (a <= from->rank ? from->shape[from->rank - a] : 1));
 	}
 	for (size_t i = 0; format == HOIST__SAFETENSORS && i < out->n_metadata; i++) {
 		size_t k = 0;
