@@ -12,16 +12,14 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/limit.h"
 #include "base/log.h"
 #include "io/again.h"
-#include "io/direct.h"
+#include "io/output-blocks.h"
+#include "io/output-mode.h"
 
 #define NAME_TRIES 64
 #define SUFFIX ".hoist-"
@@ -35,9 +33,7 @@ struct hoist__output {
 	const char *name;      /* the last component of the path */
 	char temp[TEMP_BYTES]; /* the file's name in the folder while it is not published; "": none
 				*/
-	bool has_old;	       /* a file is replaced */
-	mode_t old_mode;       /* what of its mode the new one may have */
-	gid_t old_group;
+	struct hoist__output_mode mode;
 };
 
 /* --- what is there --- */
@@ -91,20 +87,6 @@ static int look_at(const struct hoist__output *output, const char *name, const c
 	return 0;
 }
 
-/* The group that a new file in the folder gets. */
-static gid_t next_group(const struct hoist__output *output)
-{
-	struct stat st;
-	bool inherits = fstat(output->folder_fd, &st) == 0 && (st.st_mode & S_ISGID) != 0;
-	return inherits ? st.st_gid : getegid();
-}
-
-/* What another group may do: no more than everybody. */
-static mode_t narrowed(mode_t mode)
-{
-	return mode & (0606 | (mode & 06) << 3);
-}
-
 static int look_at_old(struct hoist__output *output)
 {
 	struct stat st;
@@ -112,11 +94,8 @@ static int look_at_old(struct hoist__output *output)
 	int err = look_at(output, output->name, output->file.path, &st, &link);
 	if (err < 0)
 		return err == -ENOENT ? 0 : err;
-	output->has_old = !link;
-	output->old_group = st.st_gid;
-	output->old_mode = st.st_mode & 0666;
-	if (next_group(output) != st.st_gid)
-		output->old_mode = narrowed(output->old_mode);
+	if (!link)
+		hoist__output_mode_of(output->folder_fd, output->name, &st, &output->mode);
 	return 0;
 }
 
@@ -145,20 +124,13 @@ static void make_temp_name(const struct hoist__output *output, char temp[TEMP_BY
 	(void)snprintf(temp, TEMP_BYTES, ".%.*s" SUFFIX "%s", room, output->name, text);
 }
 
-/* No more than the old file allows, so that nobody else opens the new one while it is written; the
- * kernel takes the umask from it.  The owner writes. */
-static mode_t first_mode(const struct hoist__output *output)
-{
-	return output->has_old ? output->old_mode | 0600 : 0666;
-}
-
 static int open_nameless(const struct hoist__output *output)
 {
 	/* Without /proc it could not be given a name later. */
 	if (access("/proc/self/fd", X_OK) < 0)
 		return -EOPNOTSUPP;
-	int fd = HOIST__UNINTERRUPTED(
-		openat(output->folder_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode(output)));
+	int fd = HOIST__UNINTERRUPTED(openat(output->folder_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC,
+					     hoist__output_mode_first(&output->mode)));
 	return fd < 0 ? -errno : fd;
 }
 
@@ -169,7 +141,7 @@ static int open_hidden(struct hoist__output *output)
 		char temp[TEMP_BYTES];
 		make_temp_name(output, temp);
 		int fd = openat(output->folder_fd, temp, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC,
-				first_mode(output));
+				hoist__output_mode_first(&output->mode));
 		if (fd >= 0) {
 			memcpy(output->temp, temp, sizeof temp);
 			return fd;
@@ -182,7 +154,7 @@ static int open_hidden(struct hoist__output *output)
 	return err;
 }
 
-static int open_file(struct hoist__output *output)
+static int open_either(struct hoist__output *output)
 {
 	int fd = open_nameless(output);
 	/* File systems that have no nameless files say so in one of these ways. */
@@ -190,85 +162,29 @@ static int open_file(struct hoist__output *output)
 		hoist__log(io, "%s: no nameless file: %s", output->file.path, strerrorname_np(-fd));
 		fd = open_hidden(output);
 	}
+	return fd;
+}
+
+static void unlink_hidden(struct hoist__output *output)
+{
+	if (output->temp[0] != '\0')
+		(void)unlinkat(output->folder_fd, output->temp, 0);
+	output->temp[0] = '\0';
+}
+
+static int open_file(struct hoist__output *output)
+{
+	int fd = open_either(output);
+	if (fd >= 0 && hoist__output_mode_widens(&output->mode, fd)) {
+		unlink_hidden(output);
+		close(fd);
+		fd = open_either(output);
+	}
 	if (fd < 0)
 		return hoist__fail_errno(fd, "writing %s: making a file in its folder",
 					 output->file.path);
 	output->file.fd = fd;
 	return 0;
-}
-
-/* --- its blocks --- */
-
-static int fail_full(const struct hoist__output *output, int err, uint64_t bytes)
-{
-	struct statvfs fs;
-	if (fstatvfs(output->file.fd, &fs) < 0)
-		return hoist__fail_errno(err, "writing %s: allocating %" PRIu64 " bytes",
-					 output->file.path, bytes);
-	return hoist__fail_errno(err,
-				 "writing %s: it needs %" PRIu64 " bytes, and the file system has "
-				 "%" PRIu64 " free",
-				 output->file.path, bytes,
-				 (uint64_t)fs.f_bavail * (uint64_t)fs.f_frsize);
-}
-
-static int allocate(const struct hoist__output *output, uint64_t bytes)
-{
-	if (bytes == 0)
-		return 0;
-	if (bytes > INT64_MAX)
-		return hoist__fail(-EFBIG, "writing %s: %" PRIu64 " bytes are too many for a file",
-				   output->file.path, bytes);
-	int err = HOIST__UNINTERRUPTED(fallocate(output->file.fd, 0, 0, (off_t)bytes)) < 0 ? -errno
-											   : 0;
-	if (err == -ENOSPC || err == -EDQUOT)
-		return fail_full(output, err, bytes);
-	if (err == -EFBIG)
-		return hoist__fail_errno(err, "writing %s: %" PRIu64 " bytes", output->file.path,
-					 bytes);
-	/* Anything else: this file system has no such call; what it cannot hold shows later. */
-	if (err < 0)
-		hoist__log(io, "%s: not allocated ahead: %s", output->file.path,
-			   strerrorname_np(-err));
-	return 0;
-}
-
-/* The descriptor that finds out what the file system wants is for reading. */
-static void open_direct(struct hoist__file *file, bool wanted)
-{
-	hoist__direct_open(file, wanted);
-	if (file->direct_fd < 0)
-		return;
-	char path[32];
-	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
-	int fd = HOIST__UNINTERRUPTED(open(path, O_WRONLY | O_CLOEXEC | O_DIRECT));
-	close(file->direct_fd);
-	file->direct_fd = fd;
-	if (fd >= 0)
-		return;
-	(void)snprintf(file->direct_note, sizeof file->direct_note,
-		       "opening the file with O_DIRECT: %s", strerrorname_np(errno));
-	file->memory_align = 1;
-	file->offset_align = 1;
-}
-
-static int identify(struct hoist__output *output, uint64_t bytes)
-{
-	struct hoist__file *file = &output->file;
-	int err = hoist__check_file_bytes(bytes, file->path);
-	if (err < 0)
-		return err;
-	struct stat st;
-	if (HOIST__UNINTERRUPTED(fstat(file->fd, &st)) < 0)
-		return hoist__fail_errno(-errno, "looking at %s", file->path);
-	file->dev = st.st_dev;
-	file->ino = st.st_ino;
-	file->bytes = bytes;
-	bool padded = hoist__round_up(bytes, HOIST__FILE_MAX_ALIGN) <= hoist__file_limit();
-	file->fs = hoist__fs_of_fd(file->fd);
-	file->in_memory = file->fs->memory;
-	open_direct(file, (output->flags & HOIST__OUTPUT_NO_DIRECT) == 0 && padded);
-	return allocate(output, hoist__round_up(bytes, file->offset_align));
 }
 
 /* --- the object --- */
@@ -294,7 +210,8 @@ int hoist__output_create(const char *path, uint64_t bytes, unsigned flags,
 	if (err == 0)
 		err = open_file(output);
 	if (err == 0)
-		err = identify(output, bytes);
+		err = hoist__output_lay_out(&output->file,
+					    (output->flags & HOIST__OUTPUT_NO_DIRECT) == 0, bytes);
 	if (err < 0) {
 		hoist__output_destroy(output);
 		return err;
@@ -315,8 +232,7 @@ void hoist__output_destroy(struct hoist__output *output)
 {
 	if (output == NULL)
 		return;
-	if (output->temp[0] != '\0')
-		(void)unlinkat(output->folder_fd, output->temp, 0);
+	unlink_hidden(output);
 	if (output->file.direct_fd >= 0)
 		close(output->file.direct_fd);
 	if (output->file.fd >= 0)
@@ -348,21 +264,6 @@ int hoist__output_write(const struct hoist__output *output, uint64_t offset, con
 	return 0;
 }
 
-/* Of the old file's mode, what the umask has left of it.  A file system without modes does not keep
- * the old file's either. */
-static void take_mode(const struct hoist__output *output)
-{
-	struct stat st;
-	if (fstat(output->file.fd, &st) < 0)
-		return;
-	mode_t mode = st.st_mode & output->old_mode;
-	if (st.st_gid != output->old_group)
-		mode = narrowed(mode);
-	if (fchmod(output->file.fd, mode) < 0)
-		hoist__log(io, "%s: not mode %o: %s", output->file.path, (unsigned)mode,
-			   strerrorname_np(errno));
-}
-
 /* Some file systems (NFS; what keeps objects behind FUSE) say what they could not keep when a file
  * is closed, and then only: to each descriptor of the open file.  So one more is closed while there
  * is still an old file. */
@@ -383,8 +284,7 @@ int hoist__output_finish(struct hoist__output *output)
 	if (HOIST__UNINTERRUPTED(ftruncate(file->fd, (off_t)file->bytes)) < 0)
 		return hoist__fail_errno(-errno, "writing %s: cutting it to %" PRIu64 " bytes",
 					 file->path, file->bytes);
-	if (output->has_old)
-		take_mode(output);
+	hoist__output_mode_set(&output->mode, file->fd, file->path);
 	int err = ask_at_close(output, file->direct_fd);
 	if (err == 0)
 		err = ask_at_close(output, file->fd);

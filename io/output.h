@@ -10,7 +10,7 @@
  *     destroy  what was not published leaves nothing behind
  *
  * What is at the path: a file is replaced, whose mode the new one gets, less the umask and the right
- * to execute; if the new one is of another group, that may do no more than everybody.  A symbolic
+ * to execute, and less what its group could do where that says nothing (output-mode.h).  A symbolic
  * link is replaced itself, as mv and rsync do, and what it points to stays as it is (it may be the
  * blob of a cache that others link to); a folder, a device, a FIFO or a link to one of these is
  * refused.

@@ -99,6 +99,8 @@ static const struct {
 	CALL(fchmod, EPERM, EIO),
 	CALL(fchmodat, EPERM, EIO),
 	CALL(fchown, EPERM, EIO),
+	CALL(lgetxattr, EIO, ENOMEM),
+	CALL(fgetxattr, EIO, ENOMEM),
 	CALL(memfd_create, EMFILE, ENOMEM),
 	CALL(io_uring_setup, ENOMEM, EPERM, ENOSYS, EMFILE),
 	CALL(io_uring_enter, EINTR, EAGAIN, EBUSY),

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -19,11 +20,13 @@
 
 /* --- calls that fail --- */
 
-enum call { NONE, NAMELESS, FALLOCATE, FSYNC, FTRUNCATE, LINKAT, RENAMEAT };
+enum call { NONE, NAMELESS, FALLOCATE, FSYNC, FTRUNCATE, LINKAT, RENAMEAT, LGETXATTR };
 
 static enum call failing;
 static int failing_with;
 static unsigned n_fsyncs;
+static mode_t created; /* all bits that the library made files with */
+static gid_t group;    /* that a server or a mount gives to new files; 0: none does */
 
 static bool fails(enum call call)
 {
@@ -49,7 +52,19 @@ int __wrap_openat(int folder, const char *path, int flags, ...)
 	va_end(arguments);
 	if ((flags & O_TMPFILE) == O_TMPFILE && fails(NAMELESS))
 		return -1;
+	if ((flags & (O_TMPFILE | O_CREAT)) != 0)
+		created |= mode;
 	return __real_openat(folder, path, flags, mode);
+}
+
+int __real_fstat(int fd, struct stat *ret);
+int __wrap_fstat(int fd, struct stat *ret);
+int __wrap_fstat(int fd, struct stat *ret)
+{
+	int err = __real_fstat(fd, ret);
+	if (group != 0 && err == 0 && S_ISREG(ret->st_mode))
+		ret->st_gid = group;
+	return err;
 }
 
 #define WRAP(name, call, parameters, arguments)                                                    \
@@ -68,6 +83,13 @@ WRAP(linkat, LINKAT, (int from, const char *old, int to, const char *name, int f
      (from, old, to, name, flags))
 WRAP(renameat, RENAMEAT, (int from, const char *old, int to, const char *name),
      (from, old, to, name))
+
+ssize_t __real_lgetxattr(const char *path, const char *name, void *to, size_t bytes);
+ssize_t __wrap_lgetxattr(const char *path, const char *name, void *to, size_t bytes);
+ssize_t __wrap_lgetxattr(const char *path, const char *name, void *to, size_t bytes)
+{
+	return fails(LGETXATTR) ? -1 : __real_lgetxattr(path, name, to, bytes);
+}
 
 /* --- a folder --- */
 
@@ -237,6 +259,8 @@ Test(io_output, no_file_is_more_open_than_the_umask_or_the_old_one, .init = make
 		let_fail(hidden ? NAMELESS : NONE, EOPNOTSUPP);
 		replace(0666, 022, 0644);
 		replace(0666, 077, 0600);
+		replace(0666, 007, 0660);
+		replace(0660, 027, 0640);
 		replace(0777, 0, 0666);
 		replace(06755, 022, 0644);
 		replace(0600, 0, 0600);
@@ -267,6 +291,89 @@ Test(io_output, another_group_may_do_no_more_than_everybody, .init = make_folder
 	cr_assert_eq(chmod(path, 0660), 0);
 	cr_expect_eq(write_file("newest", 0), 0);
 	expect_file(path, "newest", 0660);
+}
+
+/* Which group a file gets is the server's or the mount's to say: it is looked at before anybody of
+ * it may open the file. */
+Test(io_output, the_group_is_that_which_the_file_has, .init = make_folder)
+{
+	(void)umask(0);
+	for (int hidden = 0; hidden < 2; hidden++) {
+		let_fail(hidden ? NAMELESS : NONE, EOPNOTSUPP);
+		put_file(path, "old", 0660);
+		group = getegid() + 1;
+		created = 0;
+		cr_expect_eq(write_file("new", 0), 0);
+		cr_expect_eq(created, 0600, "%o", created);
+		expect_file(path, "new", 0600);
+		group = 0;
+	}
+	if (chown(path, (uid_t)-1, getegid() + 1) < 0)
+		cr_skip_test("a file of another group cannot be made: %s", strerror(errno));
+	cr_assert_eq(chmod(path, 0660), 0);
+	group = getegid() + 1;
+	cr_expect_eq(write_file("newer", 0), 0);
+	expect_file(path, "newer", 0660);
+	cr_expect_eq(n_names(), 1);
+}
+
+/* Gives @name the list u::rw- user:1000:rw- g::--- mask::rw- o::---. */
+static void set_list(const char *name, const char *which)
+{
+	const struct {
+		uint32_t version;
+		struct {
+			uint16_t tag;
+			uint16_t may;
+			uint32_t id;
+		} entries[5];
+	} list = {2,
+		  {{0x01, 6, UINT32_MAX},
+		   {0x02, 6, 1000},
+		   {0x04, 0, UINT32_MAX},
+		   {0x10, 6, UINT32_MAX},
+		   {0x20, 0, UINT32_MAX}}};
+	if (setxattr(name, which, &list, sizeof list, 0) < 0)
+		cr_skip_test("no access control lists here: %s", strerror(errno));
+}
+
+/* The mode's bits of the group are then a mask, for others than the group. */
+Test(io_output, an_access_control_list_gives_the_group_nothing, .init = make_folder)
+{
+	struct stat st;
+	for (int hidden = 0; hidden < 2; hidden++) {
+		let_fail(hidden ? NAMELESS : NONE, EOPNOTSUPP);
+		(void)umask(022);
+		put_file(path, "old", 0600);
+		set_list(path, "system.posix_acl_access");
+		cr_assert_eq(stat(path, &st), 0);
+		cr_assert_eq(st.st_mode & 0777, 0660);
+		created = 0;
+		cr_expect_eq(write_file("new", 0), 0);
+		cr_expect_eq(created, 0600, "%o", created);
+		expect_file(path, "new", 0600);
+	}
+	/* Nor what new files are given by their folder. */
+	put_file(path, "old", 0640);
+	set_list(folder, "system.posix_acl_default");
+	cr_expect_eq(write_file("newer", 0), 0);
+	expect_file(path, "newer", 0600);
+}
+
+/* Where it cannot be known, there may be one. */
+Test(io_output, a_list_that_cannot_be_seen, .init = make_folder)
+{
+	static const struct {
+		int err;
+		mode_t mode;
+	} cases[] = {{ENODATA, 0660}, {EOPNOTSUPP, 0660}, {ENOENT, 0600}, {EACCES, 0600}};
+	(void)umask(0);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		put_file(path, "old", 0660);
+		let_fail(LGETXATTR, cases[i].err);
+		cr_expect_eq(write_file("new", 0), 0);
+		expect_file(path, "new", cases[i].mode);
+	}
 }
 
 Test(io_output, what_is_not_published_leaves_nothing, .init = make_folder)

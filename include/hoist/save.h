@@ -23,9 +23,10 @@
  * checkpoint was opened of may be replaced by a save of its tensors.
  *
  * What is at the path: a file is replaced and gives the new one its mode, less the umask and the right
- * to execute; if the new one is of another group, that may do no more than everybody.  A symbolic link
- * is replaced itself, as mv and rsync do: what it points to, which may be a cache's blob that others
- * use, stays.  (To replace that, give realpath()'s result.)  A folder, a device or a FIFO is refused.
+ * to execute; if the new one is of another group, or one of the two has an access control list (which
+ * is not taken over), its group may do no more than everybody.  A symbolic link is replaced itself, as
+ * mv and rsync do: what it points to, which may be a cache's blob that others use, stays.  (To replace
+ * that, give realpath()'s result.)  A folder, a device or a FIFO is refused.
  *
  * Of a save of several shards, files are renamed once all are written, one after the other, the index
  * last.  Each is whole at any time; but no system call replaces several at once: who is killed, or
