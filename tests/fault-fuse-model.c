@@ -242,6 +242,8 @@ struct model_result model_load(const struct model *model, const struct way *way)
 	hoist_load *load = NULL;
 	model_options(way, &o);
 	result.err = hoist_checkpoint_open(model_path(model), 0, &checkpoint);
+	result.opened = result.err == 0;
+	uint64_t n_short = atomic_load(&faultfs->n_short);
 	if (result.err == 0)
 		result.err = hoist_load_start(checkpoint, &o, &load);
 	if (result.err == 0)
@@ -251,6 +253,7 @@ struct model_result model_load(const struct model *model, const struct way *way)
 		result.err = model_compare(model, load);
 		result.touched = result.err == -EFAULT;
 	}
+	result.n_short = atomic_load(&faultfs->n_short) - n_short;
 	if (result.err < 0)
 		(void)snprintf(result.text, sizeof result.text, "%s", hoist_error());
 	hoist_load_destroy(load);

@@ -55,6 +55,8 @@ struct model_result {
 	int err;	/* the first: of opening, starting, waiting, touching */
 	bool touched;	/* it was a touch's: SIGBUS */
 	char text[512]; /* hoist_error() */
+	bool opened;
+	uint64_t n_short; /* answers that were, after it was opened */
 	hoist_load_report report;
 };
 

@@ -3,8 +3,7 @@
  * and no answer is anybody's but ours. */
 #include "config.h"
 
-#define FUSE_USE_VERSION 312
-#include <fuse_lowlevel.h>
+#include "tests/fault-fuse-server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/fault-fuse-server.h"
+#include "tests/fault-fuse-answers.h"
 
-#define FIRST 2u /* the inode of node 0; 1 is the folder */
 #define MAX_THREADS 96u
 
 /* fi->fh */
@@ -36,36 +34,12 @@ static void unlock(void)
 
 static struct ffs_node *node_of(fuse_ino_t ino)
 {
-	return &faultfs->nodes[ino - FIRST];
+	return &faultfs->nodes[ino - FFS_FIRST];
 }
 
 static bool is_node(fuse_ino_t ino)
 {
-	return ino >= FIRST && ino < FIRST + FFS_NODES;
-}
-
-/* 0, or the error that this call is to end with; under no lock. */
-static int spoil(enum ffs_op op)
-{
-	uint64_t n = atomic_fetch_add(&faultfs->n_calls[op], 1) + 1;
-	const struct ffs_fault *fault = &faultfs->ops[op];
-	if (fault->err == 0 || n < fault->from || n - fault->from >= fault->n)
-		return 0;
-	atomic_fetch_add(&faultfs->n_faults, 1);
-	return fault->err;
-}
-
-/* 1 .. @most, or 1 if that is 1. */
-static size_t less(size_t bytes, size_t most)
-{
-	if (most == 0 || bytes <= 1)
-		return bytes;
-	uint64_t *x = &faultfs->random;
-	*x ^= *x << 13;
-	*x ^= *x >> 7;
-	*x ^= *x << 17;
-	size_t n = (size_t)(*x % most) + 1;
-	return n < bytes ? n : bytes;
+	return ino >= FFS_FIRST && ino < FFS_FIRST + FFS_NODES;
 }
 
 /* --- attributes --- */
@@ -93,7 +67,7 @@ static void describe(fuse_ino_t ino, struct stat *st)
 
 static void fill_entry(unsigned index, struct fuse_entry_param *entry)
 {
-	*entry = (struct fuse_entry_param){.ino = index + FIRST};
+	*entry = (struct fuse_entry_param){.ino = index + FFS_FIRST};
 	entry->generation = faultfs->nodes[index].generation;
 	entry->attr_timeout = faultfs->attr_timeout;
 	describe(entry->ino, &entry->attr);
@@ -102,8 +76,7 @@ static void fill_entry(unsigned index, struct fuse_entry_param *entry)
 
 static void serve_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	(void)parent;
-	int err = spoil(FFS_LOOKUP);
+	int err = ffs_spoil(req, FFS_LOOKUP, parent);
 	struct fuse_entry_param entry;
 	lock();
 	int found = ffs_node_find(name);
@@ -128,16 +101,11 @@ static void serve_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 	fuse_reply_none(req);
 }
 
-/* Waits as long as the test wants.  Returns: 0, or EINTR. */
-static int stall(fuse_req_t req, fuse_ino_t ino);
-
 static void serve_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)fi;
-	int err = is_node(ino) ? spoil(FFS_GETATTR) : 0;
+	int err = is_node(ino) ? ffs_spoil(req, FFS_GETATTR, ino) : 0;
 	struct stat st;
-	if (err == 0 && faultfs->stalls_all)
-		err = stall(req, ino);
 	lock();
 	describe(ino, &st);
 	unlock();
@@ -151,7 +119,7 @@ static void serve_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int
 			  struct fuse_file_info *fi)
 {
 	(void)fi;
-	int err = (what & FUSE_SET_ATTR_SIZE) != 0 ? spoil(FFS_TRUNCATE) : 0;
+	int err = (what & FUSE_SET_ATTR_SIZE) != 0 ? ffs_spoil(req, FFS_TRUNCATE, ino) : 0;
 	struct stat st;
 	lock();
 	if (err == 0 && is_node(ino) && (what & FUSE_SET_ATTR_SIZE) != 0) {
@@ -161,7 +129,7 @@ static void serve_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int
 			err = EFBIG;
 		} else {
 			if (bytes < node->bytes)
-				memset(ffs_bytes((unsigned)(ino - FIRST)) + bytes, 0,
+				memset(ffs_bytes((unsigned)(ino - FFS_FIRST)) + bytes, 0,
 				       (size_t)(node->bytes - bytes));
 			node->bytes = bytes;
 			ffs_node_touch(node);
@@ -193,8 +161,7 @@ static int open_as_told(struct fuse_file_info *fi)
 
 static void serve_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	(void)ino;
-	int err = spoil(FFS_OPEN);
+	int err = ffs_spoil(req, FFS_OPEN, ino);
 	if (err == 0)
 		err = open_as_told(fi);
 	if (err != 0)
@@ -206,10 +173,9 @@ static void serve_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void serve_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 			 struct fuse_file_info *fi)
 {
-	(void)parent;
 	(void)mode;
 	struct fuse_entry_param entry;
-	int err = spoil(FFS_CREATE);
+	int err = ffs_spoil(req, FFS_CREATE, parent);
 	lock();
 	if (err == 0 && ffs_node_find(name) >= 0)
 		err = EEXIST;
@@ -223,48 +189,33 @@ static void serve_create(fuse_req_t req, fuse_ino_t parent, const char *name, mo
 		fuse_reply_err(req, made < 0 ? -made : EINVAL);
 }
 
-static int stall(fuse_req_t req, fuse_ino_t ino)
+static int refuse_direct(const struct fuse_file_info *fi)
 {
-	if (!atomic_load(&faultfs->stalled) || ino - FIRST != faultfs->stalled_node)
+	if ((fi->fh & HANDLE_DIRECT) == 0 || !faultfs->refuse_direct_read)
 		return 0;
-	int err = 0;
 	atomic_fetch_add(&faultfs->n_faults, 1);
-	atomic_fetch_add(&faultfs->n_stalled, 1);
-	while (err == 0 && atomic_load(&faultfs->stalled)) {
-		usleep(1000);
-		if (faultfs->interruptible && fuse_req_interrupted(req))
-			err = EINTR;
-	}
-	atomic_fetch_sub(&faultfs->n_stalled, 1);
-	return err;
+	return EINVAL;
 }
 
 static void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		       struct fuse_file_info *fi)
 {
-	int err = spoil(FFS_READ);
+	int err = ffs_spoil(req, FFS_READ, ino);
 	if (err == 0)
-		err = stall(req, ino);
-	if (err == 0 && (fi->fh & HANDLE_DIRECT) != 0 && faultfs->refuse_direct_read)
-		err = EINVAL;
+		err = refuse_direct(fi);
 	char *copy = err == 0 ? malloc(size + 1) : NULL;
 	if (err != 0 || copy == NULL) {
 		fuse_reply_err(req, err != 0 ? err : ENOMEM);
 		return;
 	}
-	unsigned index = (unsigned)(ino - FIRST);
+	unsigned index = (unsigned)(ino - FFS_FIRST);
 	lock();
-	if (faultfs->change != FFS_NO_CHANGE &&
-	    atomic_load(&faultfs->n_calls[FFS_READ]) >= faultfs->change_at) {
-		ffs_node_change(index, faultfs->change);
-		faultfs->change = FFS_NO_CHANGE;
-		atomic_fetch_add(&faultfs->n_faults, 1);
-	}
+	ffs_change_if_due(index);
 	uint64_t bytes = node_of(ino)->bytes;
 	uint64_t left = (uint64_t)offset < bytes ? bytes - (uint64_t)offset : 0;
 	size_t n = size < left ? size : (size_t)left;
 	if ((fi->fh & HANDLE_UNCACHED) != 0)
-		n = less(n, faultfs->short_read);
+		n = ffs_less(n, faultfs->short_read);
 	memcpy(copy, ffs_bytes(index) + (left > 0 ? offset : 0), n);
 	unlock();
 	fuse_reply_buf(req, copy, n);
@@ -274,13 +225,13 @@ static void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset
 static void serve_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t size, off_t offset,
 			struct fuse_file_info *fi)
 {
-	int err = spoil(FFS_WRITE);
-	if (err == 0 && (fi->fh & HANDLE_DIRECT) != 0 && faultfs->refuse_direct_read)
-		err = EINVAL;
+	int err = ffs_spoil(req, FFS_WRITE, ino);
+	if (err == 0)
+		err = refuse_direct(fi);
 	if (err == 0 && (uint64_t)offset + size > FFS_NODE_BYTES)
 		err = EFBIG;
 	lock();
-	size_t n = less(size, faultfs->short_write);
+	size_t n = err == 0 ? ffs_less(size, faultfs->short_write) : 0;
 	if (err == 0 && n > faultfs->room) {
 		atomic_fetch_add(&faultfs->n_faults, 1);
 		err = ENOSPC;
@@ -288,7 +239,7 @@ static void serve_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t
 	if (err == 0) {
 		struct ffs_node *node = node_of(ino);
 		uint64_t end = (uint64_t)offset + n;
-		memcpy(ffs_bytes((unsigned)(ino - FIRST)) + offset, from, n);
+		memcpy(ffs_bytes((unsigned)(ino - FFS_FIRST)) + offset, from, n);
 		node->bytes = end > node->bytes ? end : node->bytes;
 		ffs_node_touch(node);
 		if (faultfs->room != UINT64_MAX)
@@ -305,15 +256,17 @@ static void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offs
 			    struct fuse_file_info *fi)
 {
 	(void)fi;
-	int err = spoil(FFS_FALLOCATE);
+	int err = ffs_spoil(req, FFS_FALLOCATE, ino);
 	uint64_t end = (uint64_t)offset + (uint64_t)bytes;
 	if (err == 0 && mode != 0)
 		err = EOPNOTSUPP;
 	if (err == 0 && end > FFS_NODE_BYTES)
 		err = EFBIG;
 	lock();
-	if (err == 0 && end > faultfs->room)
+	if (err == 0 && end > faultfs->room) {
+		atomic_fetch_add(&faultfs->n_faults, 1);
 		err = ENOSPC;
+	}
 	if (err == 0 && end > node_of(ino)->bytes)
 		node_of(ino)->bytes = end;
 	unlock();
@@ -322,25 +275,22 @@ static void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offs
 
 static void serve_fsync(fuse_req_t req, fuse_ino_t ino, int data, struct fuse_file_info *fi)
 {
-	(void)ino;
 	(void)data;
 	(void)fi;
-	fuse_reply_err(req, spoil(FFS_FSYNC));
+	fuse_reply_err(req, ffs_spoil(req, FFS_FSYNC, ino));
 }
 
 static void serve_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data, struct fuse_file_info *fi)
 {
-	(void)ino;
 	(void)data;
 	(void)fi;
-	fuse_reply_err(req, spoil(FFS_FSYNCDIR));
+	fuse_reply_err(req, ffs_spoil(req, FFS_FSYNCDIR, ino));
 }
 
 /* Of files that were opened to be written: those that are read have nothing to lose. */
 static void serve_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	(void)ino;
-	fuse_reply_err(req, (fi->fh & HANDLE_WRITES) != 0 ? spoil(FFS_FLUSH) : 0);
+	fuse_reply_err(req, (fi->fh & HANDLE_WRITES) != 0 ? ffs_spoil(req, FFS_FLUSH, ino) : 0);
 }
 
 /* --- the folder --- */
@@ -349,8 +299,7 @@ static void serve_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off
 			  struct fuse_file_info *fi)
 {
 	(void)fi;
-	(void)ino;
-	int err = spoil(FFS_READDIR);
+	int err = ffs_spoil(req, FFS_READDIR, ino);
 	char *out = err == 0 ? malloc(size) : NULL;
 	if (out == NULL) {
 		fuse_reply_err(req, err != 0 ? err : ENOMEM);
@@ -363,7 +312,7 @@ static void serve_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off
 		struct stat st;
 		if (!node->used || node->name[0] == '\0')
 			continue;
-		describe(i + FIRST, &st);
+		describe(i + FFS_FIRST, &st);
 		size_t n = fuse_add_direntry(req, out + used, size - used, node->name, &st, i + 1);
 		if (n > size - used)
 			break;
@@ -383,9 +332,8 @@ static void unname(int index)
 static void serve_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t to,
 			 const char *new, unsigned flags)
 {
-	(void)parent;
 	(void)to;
-	int err = flags != 0 ? EINVAL : spoil(FFS_RENAME);
+	int err = flags != 0 ? EINVAL : ffs_spoil(req, FFS_RENAME, parent);
 	lock();
 	int from = ffs_node_find(name);
 	int old = ffs_node_find(new);
@@ -404,8 +352,7 @@ static void serve_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fu
 
 static void serve_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	(void)parent;
-	int err = spoil(FFS_UNLINK);
+	int err = ffs_spoil(req, FFS_UNLINK, parent);
 	lock();
 	int found = ffs_node_find(name);
 	if (err == 0 && found < 0)

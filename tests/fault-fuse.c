@@ -151,6 +151,7 @@ void ffs_heal(void)
 	pthread_mutex_lock(&fs->lock);
 	for (unsigned i = 0; i < FFS_N_OPS; i++) {
 		fs->ops[i] = (struct ffs_fault){0};
+		fs->delay_us[i] = 0;
 		atomic_store(&fs->n_calls[i], 0);
 	}
 	fs->short_read = fs->short_write = 0;
@@ -158,7 +159,7 @@ void ffs_heal(void)
 	fs->attr_timeout = 0;
 	fs->refuse_direct_open = fs->refuse_direct_read = false;
 	fs->size_shift = 0;
-	fs->size_zero = fs->interruptible = fs->stalls_all = false;
+	fs->size_zero = fs->stalls_all = false;
 	fs->room = UINT64_MAX;
 	fs->change = FFS_NO_CHANGE;
 	atomic_store(&fs->stalled, false);

@@ -63,7 +63,11 @@ struct faultfs {
 	pthread_mutex_t lock;
 	struct ffs_fault ops[FFS_N_OPS];
 	atomic_uint_least64_t n_calls[FFS_N_OPS];
-	atomic_uint_least64_t n_faults; /* of all kinds, since the mount */
+	/* Since the mount: errors, refusals, stalls and changes; whole answers not given; calls
+	 * given up because the kernel, for a signal, asked for that. */
+	atomic_uint_least64_t n_faults;
+	atomic_uint_least64_t n_short;
+	atomic_uint_least64_t n_interrupted[FFS_N_OPS];
 
 	size_t short_read;  /* past the page cache: 0: whole ones; 1: one byte; else 1 to so many */
 	size_t short_write; /* likewise */
@@ -79,10 +83,11 @@ struct faultfs {
 	atomic_bool stalled;	 /* reads of stalled_node wait until this is false */
 	atomic_uint n_stalled;	 /* so many do */
 	unsigned stalled_node;
-	bool stalls_all;    /* of that node: attributes, too */
-	bool interruptible; /* they end with EINTR if the kernel asks for it */
+	bool stalls_all;	      /* of that node: attributes, too */
+	unsigned delay_us[FFS_N_OPS]; /* each takes so long; EINTR if a signal comes meanwhile */
 	enum ffs_change change;
 	uint64_t change_at;
+	unsigned changed_node; /* it has happened to this one */
 
 	struct ffs_node nodes[FFS_NODES];
 };
