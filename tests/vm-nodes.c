@@ -216,7 +216,8 @@ bool huge_can_be_had(void)
 	if (file != NULL)
 		(void)fclose(file);
 	if (!any)
-		printf("skipped: huge pages interleaved: transparent_hugepage/enabled: %s\n", text);
+		printf("skipped: huge pages interleaved: transparent_hugepage/enabled: %.*s\n",
+		       (int)strcspn(text, "\n"), text);
 	return any;
 }
 

@@ -4,7 +4,8 @@
 # command and fault_locked do what faults/locked.sh has them do, and unit tests of what differs run:
 # cachestat, populating, userfaultfd, the ring's features, alignment of direct reads.  On 6.12
 # io_uring is switched off as well, by sysctl kernel.io_uring_disabled, for some and for all; a
-# control group of the second hierarchy has little memory.  The short form is 5.10 alone.
+# control group of the second hierarchy has little memory.  The short form is 5.10, and of 6.12
+# io_uring switched off.
 set -u
 here=$abs_top_srcdir/tests/vm
 programs="hoist mkcheckpoint refdigest fault_locked fault_jail"
@@ -68,11 +69,16 @@ io_uring works'
 load='io_uring: plain'
 lazy='filled when touched (userfaultfd'
 uring_disabled=
+uring_only=
 unit_tests='$built'
 END
 run 5.10
 
-if [ -z "$unit_short" ]; then
+if [ -n "$unit_short" ]; then
+	sed -i "s/^uring_disabled=.*/uring_disabled='1 2'/; s/^uring_only=.*/uring_only=yes/; s/^unit_tests=.*/unit_tests=/" \
+		"$work/expect"
+	run 6.12
+else
 	sed -i "s/^load=.*/load='io_uring: '/" "$work/expect"
 	run 6.1
 	sed -i "s/^doctor=.*/doctor='cachestat says which bytes/; s/^uring_disabled=.*/uring_disabled='1 2'/" \
