@@ -15,7 +15,7 @@
  *                                              folder WELL, all can
  *   vm_disk flush FOLDER                       the disk cannot flush
  *   vm_disk slow PATH SEED SECONDS             reading all of it takes so long at least
- *   vm_disk stall PATH SEED MS                 some of its pages come after so many milliseconds
+ *   vm_disk stall PATH SEED MS FROM BYTES STEP the pages of these bytes come so much later
  *   vm_disk whole PATH SEED                    says nothing if it is
  *
  * What it counted it says in lines "counted: WHAT NUMBER". */
@@ -326,10 +326,39 @@ static void stall_save(const char *path, unsigned seed)
 	n_whole++;
 }
 
-/* The others go on meanwhile, and all is right in the end. */
-static void stall(const char *path, unsigned seed, uint64_t ms)
+struct stalls {
+	uint64_t ms;
+	size_t from, bytes, step;
+};
+
+static uint64_t time_page(int fd, size_t at)
+{
+	_Alignas(MEDIA_PAGE) static unsigned char page[MEDIA_PAGE];
+	uint64_t start = hoist__now_ns();
+	CHECK(pread(fd, page, sizeof page, (off_t)(at / MEDIA_PAGE * MEDIA_PAGE)) == MEDIA_PAGE);
+	return (hoist__now_ns() - start) / 1000000;
+}
+
+/* Those are late, the ones behind them are not: not all, as others may keep the machine busy. */
+static void check_stalls(const char *path, const struct stalls *stalls)
+{
+	bool all_late = true;
+	int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	CHECK(fd >= 0);
+	for (size_t at = stalls->from; at < stalls->from + stalls->bytes; at += stalls->step) {
+		CHECK(time_page(fd, at) >= stalls->ms);
+		if (time_page(fd, at + MEDIA_PAGE) < stalls->ms)
+			all_late = false;
+	}
+	CHECK(!all_late);
+	close(fd);
+}
+
+/* Other reads go on meanwhile, and all is right in the end. */
+static void stall(const char *path, unsigned seed, const struct stalls *stalls)
 {
 	uint64_t longest = 0;
+	check_stalls(path, stalls);
 	for (size_t w = 0; w < media_n_ways; w++) {
 		if (is_left_out(w))
 			continue;
@@ -337,7 +366,7 @@ static void stall(const char *path, unsigned seed, uint64_t ms)
 		uint64_t start = hoist__now_ns();
 		media_load(path, seed, &media_ways[w], NULL, NULL, 0);
 		uint64_t took = (hoist__now_ns() - start) / 1000000;
-		CHECK(took >= ms); /* it met one */
+		CHECK(took >= stalls->ms);
 		longest = took > longest ? took : longest;
 		n_whole++;
 	}
@@ -377,9 +406,11 @@ int main(int argc, char **argv)
 	} else if (strcmp(what, "slow") == 0 && argc == 5) {
 		support_emulate("cuda:1,hip:1");
 		slow(path, number(argv[3]), strtod(argv[4], NULL));
-	} else if (strcmp(what, "stall") == 0 && argc == 5) {
+	} else if (strcmp(what, "stall") == 0 && argc == 8) {
+		const struct stalls stalls = {number(argv[4]), number(argv[5]), number(argv[6]),
+					      number(argv[7])};
 		support_emulate("cuda:1,hip:1");
-		stall(path, number(argv[3]), number(argv[4]));
+		stall(path, number(argv[3]), &stalls);
 	} else if (strcmp(what, "whole") == 0 && argc == 4) {
 		media_load(path, number(argv[3]), &media_ways[0], NULL, NULL, 0);
 	} else {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # In a machine of disks that fail, as root: what vm/disk.sh proves.  Set before this: $form, $fs,
-# $places, TENSOR:BYTE of the files of that name on n0, and $stall_ms.
+# $places, TENSOR:BYTE of the files of that name on n0, and $stalls, what comes late there.
 failed=0
 export HOIST_TEST_FORM=$form
 # run SECONDS COMMAND... - it ends in time, with 0.
@@ -75,7 +75,7 @@ fi
 
 umount /mnt/n0
 vm_dm n0 - </source/stalls && mount -t $fs /dev/mapper/n0 /mnt/n0 || failed=1
-run 200 vm_disk stall /mnt/n0/good 0 $stall_ms
+run 200 vm_disk stall /mnt/n0/good 0 $stalls
 
 # --- slow throughout ---
 

@@ -60,10 +60,10 @@ bad_byte() {
 }
 
 stall_ms=200
-# stalls IMAGE FILE STEP - device-mapper's table of the disk n0, on which a page of the file comes late
-# in every so many bytes.
+# stalls IMAGE FILE FROM BYTES STEP - device-mapper's table of the disk n0, on which these pages of the
+# file come late.
 stalls() {
-	"$vm_disk" sectors "$1" "$2" 100000 4400000 "$3" | sort -n |
+	"$vm_disk" sectors "$1" "$2" "$3" "$4" "$5" | sort -n |
 		awk -v ms=$stall_ms -v end="$(($(stat -c %s "$1") / 512))" -v disk=/dev/disk/n0 '
 			function line(from, to, how, more) {
 				if (to > from)
@@ -112,9 +112,10 @@ boot() {
 	make_disk ext4 n1 old $((reserved + 12))
 	"$vm_disk" sectors n1 old/reserved 0 $((reserved << 20)) 65536 | rules write off >n1.rules
 	rm old/reserved
-	step=1048576
-	[ "$form" = short ] || step=262144
-	stalls n0 good/good $step >stalls
+	stalls="100000 4400000 1048576"
+	[ "$form" = short ] || stalls="100000 4400000 262144"
+	# shellcheck disable=SC2086
+	stalls n0 good/good $stalls >stalls
 	set -- "$@" --disk "0:n0:$(debug n0)" --disk "1:n1:$(debug n1)" --module dm-mod \
 		--module dm-delay --file "$TMPDIR/stalls:stalls"
 	nodes=2
@@ -127,7 +128,7 @@ boot() {
 			--qemu "-object throttle-group,id=slow,x-bps-read=1500000"
 	fi
 	{
-		echo "form=$form fs=$2 places='$places' stall_ms=$stall_ms"
+		echo "form=$form fs=$2 places='$places' stalls='$stall_ms $stalls'"
 		cat "$here/disk-guest.sh"
 	} >script
 	kernel=$1
