@@ -205,10 +205,9 @@ static bool make_here(struct hoist__uring *u, struct hoist__request *request)
 	struct hoist__attempt attempt;
 	if (hoist__request_is_stuck(request) && !u->no_workers) {
 		size_t n = strlen(u->engine.reason);
-		(void)snprintf(
-			u->engine.reason + n, sizeof u->engine.reason - n,
-			", without threads of the kernel's, which could not start: raise the "
-			"limit on processes (ulimit -u, the container's)");
+		(void)snprintf(u->engine.reason + n, sizeof u->engine.reason - n,
+			       ", no threads of the kernel's could start: raise ulimit -u, or the "
+			       "container's pids limit");
 		u->no_workers = true;
 	}
 	hoist__request_next(request, &attempt);

@@ -439,8 +439,11 @@ static void without_workers(struct load *load)
 		set_fault(RINGS, -ECANCELED, true, 1);
 		move_blocks(load, engine, UINT64_MAX);
 		check_blocks(load, 0, false);
-		NEEDED(load->way == HOT ||
-		       strstr(hoist__engine_reason(engine), "ulimit -u") != NULL);
+		const char *said = strstr(hoist__engine_reason(engine), "ulimit -u");
+		NEEDED(said != NULL || load->way == HOT);
+		/* Of a load's report there is room, also for what is said of an old kernel. */
+		NEEDED(said == NULL ||
+		       strlen(strstr(hoist__engine_reason(engine), ", no threads")) < 90);
 		hoist__engine_destroy(engine);
 		set_fault(NONE, 0, false, 0);
 	}
