@@ -192,7 +192,7 @@ static void make_gguf(void)
 	(void)snprintf(path, sizeof path, "%s/m.gguf", support_folder());
 }
 
-static void make_npy(void)
+static void put_npy(struct bytes *file)
 {
 	static const struct {
 		const char *descr;
@@ -201,24 +201,89 @@ static void make_npy(void)
 	size_t type = below(3);
 	int64_t shape[MOST_RANK];
 	int rank = some_shape(1, types[type].bytes, shape);
-	struct bytes file = {.n = 0};
 	char text[160];
 	int at = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': %s, 'shape': (",
 			  types[type].descr, chance(3) ? "False" : "True");
 	for (int a = 0; a < rank; a++)
 		at += snprintf(text + at, sizeof text - (size_t)at, "%lld, ", (long long)shape[a]);
 	at += snprintf(text + at, sizeof text - (size_t)at, "), }");
-	put_text(&file, "\x93NUMPY");
-	put_number(&file, 1, 2);
-	put_number(&file, 192 - 10, 2);
-	put_text(&file, text);
-	while (file.n < 191)
-		put_text(&file, " ");
-	put_text(&file, "\n");
-	put_random(&file, units_of(rank, shape, 1) * types[type].bytes);
+	put_text(file, "\x93NUMPY");
+	put_number(file, 1, 2);
+	put_number(file, 192 - 10, 2);
+	put_text(file, text);
+	while (file->n < 191)
+		put_text(file, " ");
+	put_text(file, "\n");
+	put_random(file, units_of(rank, shape, 1) * types[type].bytes);
+}
+
+static void make_npy(void)
+{
+	struct bytes file = {.n = 0};
+	put_npy(&file);
 	write_whole("m.npy", &file);
 	bytes_free(&file);
 	(void)snprintf(path, sizeof path, "%s/m.npy", support_folder());
+}
+
+static void make_npz(void)
+{
+	struct archive archive = {.n = 0};
+	uint64_t n = 1 + below(6);
+	for (uint64_t i = 0; i < n; i++) {
+		struct bytes entry = {.n = 0};
+		char name[16];
+		(void)snprintf(name, sizeof name, "t%02d.npy", (int)i);
+		put_npy(&entry);
+		(void)archive_add(&archive, name, entry.p, entry.n);
+		bytes_free(&entry);
+	}
+	archive_end(&archive, "");
+	write_whole("m.npz", &archive.file);
+	archive_free(&archive);
+	(void)snprintf(path, sizeof path, "%s/m.npz", support_folder());
+}
+
+static void make_max(void)
+{
+	static const struct {
+		unsigned code;
+		unsigned bytes;
+	} types[] = {{79, 2}, {80, 2}, {81, 4}, {82, 8}};
+	struct bytes file = {.n = 0};
+	uint64_t offset = 0;
+	uint64_t n = 1 + below(8);
+	put_text(&file, "\x93\xf0\x9f\x94\xa5\x2b\x2b\x93");
+	put_number(&file, 0, 4);
+	put_number(&file, 1, 4);
+	put_number(&file, 0, 8); /* set below: bytes of the entries */
+	for (uint64_t i = 0; i < n; i++) {
+		size_t type = below(4);
+		int64_t shape[MOST_RANK];
+		int rank = some_shape(1, types[type].bytes, shape);
+		char name[8];
+		(void)snprintf(name, sizeof name, "t%02d", (int)i);
+		put_number(&file, 3, 4);
+		put(&file, name, 3);
+		put_number(&file, types[type].code, 1);
+		put_number(&file, (uint64_t)rank, 1);
+		for (int a = 0; a < rank; a++)
+			put_number(&file, (uint64_t)shape[a], 4);
+		put_number(&file, offset, 8); /* from the first tensor on, until all is known */
+		offset += units_of(rank, shape, 1) * types[type].bytes;
+	}
+	set_number(&file, 16, file.n - 24, 8);
+	for (size_t at = 24, i = 0, data = file.n; i < n; i++) {
+		at += 4 + 3 + 2 + (size_t)4 * file.p[at + 8];
+		uint64_t from_first = 0;
+		memcpy(&from_first, file.p + at, 8);
+		set_number(&file, at, data + from_first, 8);
+		at += 8;
+	}
+	put_random(&file, offset);
+	write_whole("m.max", &file);
+	bytes_free(&file);
+	(void)snprintf(path, sizeof path, "%s/m.max", support_folder());
 }
 
 /* --- PyTorch: views of storages, overlapping, strided, expanded --- */
@@ -337,10 +402,17 @@ static void make_torch(void)
 	(void)snprintf(path, sizeof path, "%s/m.pt", support_folder());
 }
 
+static void (*const makers[RANDOM_N_FORMATS])(void) = {
+	make_torch, make_safetensors, make_shards, make_gguf, make_npy, make_npz, make_max};
+
+const char *random_checkpoint_of(unsigned format)
+{
+	makers[format]();
+	return path;
+}
+
+/* PyTorch's, the most different, comes twice as often. */
 const char *random_checkpoint(void)
 {
-	static void (*const makers[])(void) = {make_safetensors, make_shards, make_gguf,
-					       make_npy,	 make_torch,  make_torch};
-	PICK(makers)();
-	return path;
+	return random_checkpoint_of((unsigned)below(RANDOM_N_FORMATS + 1) % RANDOM_N_FORMATS);
 }

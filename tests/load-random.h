@@ -19,7 +19,11 @@ bool chance(unsigned of); /* one of so many */
 
 #define PICK(table) ((table)[below(sizeof(table) / sizeof((table)[0]))])
 
+/* All that hoist reads: PyTorch's, safetensors, shards with an index, GGUF, .npy, .npz, .max. */
+#define RANDOM_N_FORMATS 7u
+
 /* In support_folder(); of up to 2 files.  Returns: what to open, until the next call. */
 const char *random_checkpoint(void);
+const char *random_checkpoint_of(unsigned format);
 
 #endif
