@@ -52,6 +52,9 @@
 	X(mixed)       /* shards of two saves, as documented, while no lock is held */             \
 	X(stale)       /* images whose checkpoint was replaced */                                  \
 	X(holder_lost) /* adds that gave up because holders were killed */                         \
+	X(attached)    /* images, looked at */                                                     \
+	X(added)       /* the same */                                                              \
+	X(taken)       /* buffers of siblings, looked at */                                        \
 	X(no_taker)    /* sends to a sibling that was not there, or ended */                       \
 	X(torn)	       /* taken of a sibling that was killed meanwhile */                          \
 	X(no_memory)   /* limits of pools met */                                                   \
@@ -82,7 +85,8 @@ struct soak_beat {
 struct soak_rest {
 	uint64_t ns;
 	uint64_t private_kib; /* resident, and nobody else's */
-	uint64_t in_use;      /* of malloc */
+	uint64_t in_use;      /* of malloc, but for */
+	uint64_t kept;	      /* what pools keep of it */
 	uint64_t maps;
 	uint64_t fds;
 	uint64_t threads;

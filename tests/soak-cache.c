@@ -54,8 +54,10 @@ void soak_attach(void)
 		soak_count(SOAK_N_not_there, 1);
 	if (err == -ESTALE)
 		soak_count(SOAK_N_stale, 1);
-	if (err == 0)
+	if (err == 0) {
 		check_image(image);
+		soak_count(SOAK_N_attached, 1);
+	}
 	hoist_image_close(image);
 }
 
@@ -83,6 +85,7 @@ void soak_add(void)
 	switch (err) {
 	case 0:
 		check_image(image);
+		soak_count(SOAK_N_added, 1);
 		break;
 	case -ECANCELED:
 		CHECK(options.progress != NULL);

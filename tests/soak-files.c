@@ -90,7 +90,7 @@ void soak_make_statics(uint64_t seed)
 {
 	random_seed(seed | 1);
 	for (unsigned i = 0; i < SOAK_STATICS; i++)
-		move_made(random_checkpoint(), i);
+		move_made(random_checkpoint_of(i % RANDOM_N_FORMATS), i);
 	support_cleanup();
 }
 

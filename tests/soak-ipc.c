@@ -138,6 +138,7 @@ static int take_one(int socket)
 	bool same = soak_is(&model, words[1], tensor->dtype, &box, buffer);
 	CHECK(same || (!hoist_buffer_is_host(buffer) && has_gone(socket)));
 	hoist_buffer_unref(buffer);
+	soak_count(SOAK_N_taken, same);
 	return send(socket, "d", 1, MSG_NOSIGNAL) == 1 && same ? 0 : -EPIPE;
 }
 

@@ -20,8 +20,16 @@ bool soak_is_stuck(void);
 void soak_show_slot(int slot);
 void soak_show_counts(void);
 
-/* After the end: enough was done, no growth, nothing left but what may be.  @kills_in_saves: how
- * many may each have left one temporary file. */
-bool soak_judge(unsigned kills, unsigned kills_in_saves);
+/* What the parent did to them. */
+struct soak_harm {
+	unsigned kills;
+	unsigned kills_in_saves;
+	unsigned holder_kills;
+	unsigned stops;
+};
+
+/* After the end, when nobody lives: enough was done, no growth, files are whole, nothing is left
+ * but what may be. */
+bool soak_judge(const struct soak_harm *harm);
 
 #endif

@@ -9,6 +9,7 @@
 #include <malloc.h>
 #include <string.h>
 
+#include "lib/memory.h"
 #include "lib/objects.h"
 
 #define MIB ((size_t)1 << 20)
@@ -137,6 +138,25 @@ static uint64_t give_back(void)
 	return blocks;
 }
 
+/* By all pools of the devices. */
+static uint64_t kept_by_pools(void)
+{
+	static const int kinds[] = {HOIST_MEMORY_DEVICE, HOIST_MEMORY_PINNED};
+	uint64_t bytes = 0;
+	for (int d = 0; d < LIB_N_DEVICES; d++) {
+		struct hoist__pool *staging = NULL;
+		OK(hoist__device_staging_pool(soak_devices[d], &staging));
+		bytes += soak_kept_by(staging);
+		for (size_t k = 0; k < 2; k++) {
+			hoist_memory *memory = NULL;
+			OK(hoist_memory_of_device(soak_devices[d], kinds[k], &memory));
+			bytes += soak_kept_by(atomic_load(&memory->xpool));
+			hoist_memory_unref(memory);
+		}
+	}
+	return bytes;
+}
+
 /* More than there ever were: which? */
 static void show_fds(void)
 {
@@ -177,7 +197,10 @@ static void look(const struct soak_rest *before, struct soak_rest *rest)
 	show_fds();
 	(void)handles(true);
 	struct mallinfo2 heap = mallinfo2();
+	rest->kept = kept_by_pools();
 	rest->in_use = heap.uordblks + heap.hblkhd;
+	/* (Where a sanitizer has a malloc of its own, the former is 0.) */
+	rest->in_use = rest->in_use > rest->kept ? rest->in_use - rest->kept : 0;
 	rest->maps = count_lines("/proc/self/maps");
 	rest->private_kib = private_kib();
 	rest->ns = soak_now();

@@ -8,7 +8,7 @@
 
 #define SOAK_FILES 6	/* f0.safetensors ... and g4.gguf, g5.gguf, which all save to */
 #define SOAK_CACHED 3	/* c0.safetensors ..., which are in the cache at times */
-#define SOAK_STATICS 10 /* of all formats, which nobody changes */
+#define SOAK_STATICS 14 /* two of each format, which nobody changes */
 #define SOAK_SHARDS "s.safetensors"
 #define SOAK_INDEX "s.safetensors.index.json"
 
@@ -35,7 +35,8 @@ int soak_open_as_model(const char *path, hoist_checkpoint **ret, struct soak_mod
 /* Between processes: held for as long as the descriptor is open. */
 int soak_lock_shards(bool alone);
 
-/* Checkpoints of random formats, which the parent makes; and what their tensors' digests are. */
+/* Checkpoints of all formats in turn, which the parent makes; and what their tensors' digests are.
+ */
 void soak_make_statics(uint64_t seed);
 void soak_check_static(hoist_checkpoint *checkpoint, size_t t, hoist_buffer *buffer);
 const char *soak_static(unsigned which);
@@ -91,5 +92,10 @@ void soak_take(void);
 /* --- soak-rest.c: what the process holds, while nobody does anything --- */
 void soak_rest(void);
 void soak_rest_last(void); /* there will be no other */
+
+/* Of malloc, what a pool (NULL: none) keeps until it ends: descriptions of as many slabs, of each
+ * class, as there ever were at once, and what threads that live have of it. */
+struct hoist__pool;
+uint64_t soak_kept_by(struct hoist__pool *pool);
 
 #endif

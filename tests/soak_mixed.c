@@ -19,6 +19,8 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -48,7 +50,7 @@ static pid_t start_worker(int slot)
 		/* Blocks that threads keep for later would look as if they were in use. */
 		if (slot < SOAK_OLD)
 			(void)setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
-		(void)execl("/proc/self/exe", "soak_mixed", "worker", slot_text, seed_text,
+		(void)execl(soak_path("soak_mixed"), "soak_mixed", "worker", slot_text, seed_text,
 			    soak_folder, (char *)NULL);
 		_exit(127);
 	}
@@ -67,7 +69,26 @@ static struct {
 	unsigned workers;
 } done;
 
-static bool killed[SOAK_SLOTS]; /* by us */
+static int killed[SOAK_SLOTS]; /* with this signal, by us */
+
+/* One that belonged to a process that has ended: a holder of the cache, a child of a worker's.
+ * None of them may crash. */
+static bool orphan_ended_well(pid_t pid, int status)
+{
+	if (!WIFSIGNALED(status) || WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM)
+		return true;
+	(void)fprintf(stderr, "process %d, a holder or a worker's child, ended with signal %d\n",
+		      (int)pid, WTERMSIG(status));
+	return false;
+}
+
+/* One that was killed may have ended by itself before the signal came, but never otherwise. */
+static bool worker_ended_well(int slot, int status)
+{
+	if (WIFSIGNALED(status))
+		return killed[slot] != 0 && WTERMSIG(status) == killed[slot];
+	return status == 0 && atomic_load(&board->stop);
+}
 
 /* Returns: all is well with those that ended. */
 static bool reap(bool restart)
@@ -77,18 +98,19 @@ static bool reap(bool restart)
 		int slot = 0;
 		while (slot < SOAK_SLOTS && atomic_load(&board->slots[slot].pid) != pid)
 			slot++;
-		if (slot == SOAK_SLOTS)
+		if (slot == SOAK_SLOTS) {
+			if (!orphan_ended_well(pid, status))
+				return false;
 			continue;
+		}
 		atomic_store(&board->slots[slot].pid, 0);
-		bool well = WIFSIGNALED(status) ? killed[slot]
-						: status == 0 && atomic_load(&board->stop);
-		if (!well) {
+		if (!worker_ended_well(slot, status)) {
 			(void)fprintf(stderr, "process %d (slot %d) ended with status %#x\n",
 				      (int)pid, slot, status);
 			soak_show_slot(slot);
 			return false;
 		}
-		killed[slot] = false;
+		killed[slot] = 0;
 		if (restart) {
 			(void)start_worker(slot);
 			done.workers++;
@@ -117,20 +139,20 @@ static void pause_ms(uint64_t ms)
 static void kill_one(int slot)
 {
 	pid_t pid = atomic_load(&board->slots[slot].pid);
-	if (pid == 0 || killed[slot])
+	if (pid == 0 || killed[slot] != 0)
 		return;
 	done.kills_in_saves += is_saving(slot);
-	killed[slot] = true;
 	bool gently = soak_chance(4);
+	killed[slot] = gently ? SIGTERM : SIGKILL;
 	done.terminations += gently;
 	done.kills += !gently;
-	(void)kill(pid, gently ? SIGTERM : SIGKILL);
+	(void)kill(pid, killed[slot]);
 }
 
 static void stop_one(int slot)
 {
 	pid_t pid = atomic_load(&board->slots[slot].pid);
-	if (pid == 0 || killed[slot])
+	if (pid == 0 || killed[slot] != 0)
 		return;
 	done.stops++;
 	(void)kill(pid, SIGSTOP);
@@ -223,22 +245,50 @@ static uint64_t seconds_to_run(void)
 	return soak_is_watched() ? 20 : 30;
 }
 
+/* The soak outlives a build that replaces what it is made of. */
+static const char *keep_copy(const char *path, const char *as)
+{
+	static char block[65536];
+	const char *copy = soak_path("%s", as);
+	int from = open(path, O_RDONLY | O_CLOEXEC);
+	int to = open(copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+	ssize_t n = -1;
+	CHECK(from >= 0 && to >= 0);
+	while ((n = read(from, block, sizeof block)) > 0)
+		CHECK(write(to, block, (size_t)n) == n);
+	CHECK(n == 0 && close(to) == 0);
+	close(from);
+	return copy;
+}
+
+static void keep_programs(void)
+{
+	static const char *const drivers[] = {"libhoist-emulated-cuda.so",
+					      "libhoist-emulated-hip.so"};
+	const char *folder = getenv("HOIST_EMULATOR_DIR");
+	char path[PATH_MAX];
+	for (size_t i = 0; i < 2; i++) {
+		(void)snprintf(path, sizeof path, "%s/%s", folder != NULL ? folder : ".",
+			       drivers[i]);
+		(void)keep_copy(path, drivers[i]);
+	}
+	OK(setenv("HOIST_EMULATOR_DIR", soak_folder, 1));
+	OK(setenv("HOIST_CACHE_HOLDER", keep_copy("/proc/self/exe", "soak_mixed"), 1));
+}
+
 static void prepare(void)
 {
 	char base[200];
-	char program[512];
+	char real[PATH_MAX];
 	const char *seed = getenv("HOIST_TEST_SEED");
 	const char *temporary = getenv("TMPDIR");
-	CHECK(realpath(temporary != NULL ? temporary : "/tmp", program) != NULL);
-	(void)snprintf(base, sizeof base, "%.180s", program);
+	CHECK(realpath(temporary != NULL ? temporary : "/tmp", real) != NULL);
+	(void)snprintf(base, sizeof base, "%.180s", real);
 	(void)snprintf(soak_folder, sizeof soak_folder, "%s/hoist-soak-XXXXXX", base);
 	CHECK(mkdtemp(soak_folder) != NULL);
-	ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-	CHECK(n > 0);
-	program[n] = '\0';
 	OK(mkdir(soak_path("run"), 0700));
 	OK(setenv("XDG_RUNTIME_DIR", soak_path("run"), 1));
-	OK(setenv("HOIST_CACHE_HOLDER", program, 1));
+	keep_programs();
 	OK(setenv("HOIST_EMULATE_LATENCY", "0..60", 1));
 	OK(setenv("HOIST_EMULATE_MEMORY", "1G", 1));
 	soak_board_make(soak_path("board"));
@@ -271,12 +321,16 @@ static int whole(void)
 		printf("skipped: the stand-in drivers are not built\n");
 		return 77;
 	}
+	/* What holders and killed workers leave is reaped here. */
+	CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
 	prepare();
 	uint64_t begin = soak_now();
 	bool well = run();
 	kill_all();
 	tell(begin);
-	well = well && soak_judge(done.kills + done.terminations, done.kills_in_saves);
+	const struct soak_harm harm = {done.kills + done.terminations, done.kills_in_saves,
+				       done.holder_kills, done.stops};
+	well = well && soak_judge(&harm);
 	soak_clean_up();
 	if (!well)
 		printf("failed; HOIST_TEST_SEED=%#llx repeats it\n",

@@ -80,7 +80,7 @@ esac
 # For doc/make-reliability.
 if [ -n "${HOIST_TEST_FORM-}" ]; then
 	echo "wrap: form $HOIST_TEST_FORM${HOIST_TEST_SANITIZERS:+, sanitizers $HOIST_TEST_SANITIZERS}"
-	[ -z "${HOIST_TEST_SWEEP-}${HOIST_TEST_SHOTS-}${HOIST_TEST_FUZZ-}" ] ||
+	[ -z "${HOIST_TEST_SWEEP-}${HOIST_TEST_SHOTS-}${HOIST_TEST_FUZZ-}${HOIST_TEST_FUZZ_SECONDS-}${HOIST_TEST_SOAK_SECONDS-}" ] ||
 		echo "wrap: a part that was chosen"
 fi
 
