@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -15,18 +16,20 @@
 
 hoist_budget *sweep_budget;
 
+/* 0: it cannot be listed. */
 static long count_names(const char *path)
 {
 	long n = 0;
 	DIR *folder = opendir(path);
 	if (folder == NULL)
-		sweep_die("%s cannot be listed", path);
+		return 0;
 	while (readdir(folder) != NULL)
 		n++;
 	(void)closedir(folder);
 	return n;
 }
 
+/* "": it cannot be read. */
 static const char *read_all(const char *path)
 {
 	static char text[1 << 18];
@@ -34,7 +37,7 @@ static const char *read_all(const char *path)
 	ssize_t got = 0;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		sweep_die("%s cannot be read", path);
+		return "";
 	while (used + 1 < sizeof text && (got = read(fd, text + used, sizeof text - 1 - used)) > 0)
 		used += (size_t)got;
 	(void)close(fd);
@@ -42,23 +45,34 @@ static const char *read_all(const char *path)
 	return text;
 }
 
-/* Without malloc's heap, of which free blocks are a part, and the kernel's own. */
-static long count_mapped(void)
+/* Nobody but hoist maps files, and what has no file but a descriptor (memfd, io_uring): these
+ * are counted to the byte.  Of what has neither: not malloc's heap, of which free blocks are a
+ * part, and not the kernel's own. */
+static void count_mapped(const char *maps, struct sweep_counts *ret)
 {
-	unsigned long bytes = 0;
-	for (const char *line = read_all("/proc/self/maps"); *line != '\0';) {
+	unsigned long files = 0;
+	unsigned long others = 0;
+	for (const char *line = read_all(maps); *line != '\0';) {
 		unsigned long begin = 0;
 		unsigned long end = 0;
+		int at = 0;
 		const char *next = strchr(line, '\n');
-		const char *bracket = strchr(line, '[');
 		if (next == NULL)
 			next = line + strlen(line);
-		bool own = bracket != NULL && bracket < next && strncmp(bracket, "[anon", 5) != 0;
-		if (!own && sscanf(line, "%lx-%lx", &begin, &end) == 2)
-			bytes += end - begin;
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %*s%n", &begin, &end, &at) < 2 || at == 0)
+			sweep_die("%s is not understood", maps);
+		const char *name = line + at;
+		while (name < next && *name == ' ')
+			name++;
+		if (name == next || strncmp(name, "[anon", 5) == 0)
+			others += end - begin;
+		else if (*name != '[')
+			files += end - begin;
 		line = *next == '\0' ? next : next + 1;
 	}
-	return (long)(bytes >> 10);
+	ret->mapped_files_kib = (long)(files >> 10);
+	/* A sanitizer's own grow. */
+	ret->anonymous_kib = SWEEP_SANITIZED ? 0 : (long)(others >> 10);
 }
 
 static long count_locked(void)
@@ -89,22 +103,65 @@ static void count_driver(const char *api, struct sweep_counts *ret)
 				      c.pageable_copies + c.broken_captures + c.bad_calls);
 }
 
+/* glibc keeps the stack of who ended last, whatever it is told: that is one of these. */
+static void *nothing(void *unused)
+{
+	return unused;
+}
+
+static void settle_stacks(void)
+{
+	pthread_t threads[2];
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&threads[i], NULL, nothing, NULL) != 0)
+			sweep_die("no thread to count with");
+	for (int i = 0; i < 2; i++)
+		(void)pthread_join(threads[i], NULL);
+}
+
+/* 1: a holder that could not start; 127: a program that could not. */
+bool sweep_reap(void)
+{
+	int status = 0;
+	pid_t ended;
+	while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
+		if (!WIFEXITED(status) || (WEXITSTATUS(status) > 1 && WEXITSTATUS(status) != 127))
+			sweep_wrong("a process that was started ended with status 0x%x",
+				    (unsigned)status);
+	return ended == 0;
+}
+
 void sweep_count(struct sweep_counts *ret)
 {
 	memset(ret, 0, sizeof *ret);
+	settle_stacks();
 	ret->blocks = sweep_memory_live(); /* before anything is opened here */
 	/* Who started a process in vain may have left its end to others. */
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		continue;
-	ret->children = waitpid(-1, NULL, WNOHANG) == 0;
+	ret->children = sweep_reap();
 	ret->descriptors = count_names("/proc/self/fd");
 	ret->threads = count_names("/proc/self/task");
-	ret->mapped_kib = count_mapped();
+	count_mapped("/proc/self/maps", ret);
 	ret->locked_kib = count_locked();
 	ret->names = count_names(sweep_path(""));
+	if (ret->descriptors == 0 || ret->threads == 0 || ret->mapped_files_kib == 0 ||
+	    ret->names == 0)
+		sweep_die("what this process holds cannot be counted");
 	ret->budget_bytes = sweep_budget != NULL ? (long)hoist_budget_used(sweep_budget) : 0;
 	count_driver("cuda", ret);
 	count_driver("hip", ret);
+}
+
+bool sweep_count_other(pid_t pid, struct sweep_counts *ret)
+{
+	char path[64];
+	memset(ret, 0, sizeof *ret);
+	(void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+	ret->descriptors = count_names(path);
+	(void)snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+	ret->threads = count_names(path);
+	(void)snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+	count_mapped(path, ret);
+	return ret->descriptors > 0 && ret->threads > 0 && ret->mapped_files_kib > 0;
 }
 
 bool sweep_counts_more(const struct sweep_counts *now, const struct sweep_counts *idle, char *text,

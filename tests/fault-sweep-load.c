@@ -120,19 +120,6 @@ LOAD(to_replicas, .file = "m.safetensors", .on = "cuda:0", .replica = "cuda:1",
 
 /* --- parts --- */
 
-static int compare_bytes(hoist_buffer *buffer, const void *want, size_t bytes)
-{
-	static unsigned char got[SWEEP_MOST_BYTES];
-	if (hoist_buffer_bytes(buffer) != bytes) {
-		sweep_wrong("%zu bytes, not %zu", hoist_buffer_bytes(buffer), bytes);
-		return 0;
-	}
-	int err = hoist_buffer_copy_out(buffer, got, bytes);
-	if (err == 0 && memcmp(got, want, bytes) != 0)
-		sweep_wrong("a part has the wrong bytes");
-	return err;
-}
-
 #define CUT_BEGIN 150
 #define CUT_END 900
 
@@ -147,14 +134,14 @@ static int look_at_parts(hoist_load *it)
 		memcpy(cut + row * wide, all + row * SWEEP_COLUMNS + CUT_BEGIN, wide);
 	int err = hoist_load_buffer(it, "a", &buffer);
 	if (err == 0)
-		err = compare_bytes(buffer, cut, SWEEP_ROWS * wide);
+		err = sweep_compare_bytes(buffer, cut, SWEEP_ROWS * wide);
 	hoist_buffer_unref(buffer);
 	buffer = NULL;
 	if (err == 0)
 		err = hoist_load_buffer(it, "e", &buffer);
 	sweep_fill(4, 0, all);
 	if (err == 0)
-		err = compare_bytes(buffer, all + 7, 50000 - 7);
+		err = sweep_compare_bytes(buffer, all + 7, 50000 - 7);
 	hoist_buffer_unref(buffer);
 	return err;
 }
@@ -216,12 +203,10 @@ LOAD(floats_to_hip, .file = "m.safetensors", .on = "hip:0", .look = look_at_floa
 
 static int look_at_gguf(hoist_load *it)
 {
-	static unsigned char want[SWEEP_MOST_BYTES];
 	hoist_buffer *buffer = NULL;
-	sweep_fill(0, 0, want);
 	int err = hoist_load_buffer(it, "a", &buffer);
 	if (err == 0)
-		err = compare_bytes(buffer, want, sweep_bytes(0));
+		err = sweep_compare_gguf(buffer, 0);
 	hoist_buffer_unref(buffer);
 	return err;
 }
@@ -317,7 +302,7 @@ static int copy_all(hoist_buffer *const buffers[4], hoist_device *cpu, const uns
 	if (err == 0)
 		err = hoist_buffer_copy_batch(2, dsts, srcs, NULL);
 	for (int i = 1; err == 0 && i < 4; i++)
-		err = compare_bytes(buffers[i], all, sweep_bytes(0));
+		err = sweep_compare_bytes(buffers[i], all, sweep_bytes(0));
 	for (size_t i = 0; i < sweep_bytes(0) / 2; i++) {
 		size_t row = i / (SWEEP_COLUMNS / 2);
 		size_t column = SWEEP_COLUMNS - 1 - i % (SWEEP_COLUMNS / 2) * 2;
@@ -326,7 +311,7 @@ static int copy_all(hoist_buffer *const buffers[4], hoist_device *cpu, const uns
 	if (err == 0)
 		err = copy_strided(buffers[2], cpu, &back);
 	if (err == 0)
-		err = compare_bytes(back, cut, sweep_bytes(0) / 2);
+		err = sweep_compare_bytes(back, cut, sweep_bytes(0) / 2);
 	hoist_buffer_unref(back);
 	return err;
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <execinfo.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #if !SWEEP_SANITIZED
@@ -16,7 +17,8 @@ void *__libc_realloc(void *old, size_t bytes);
 void *__libc_memalign(size_t align, size_t bytes);
 void __libc_free(void *memory);
 
-static atomic_long live;
+static atomic_long own;
+static atomic_long *live = &own;
 
 static bool fails_now(void)
 {
@@ -33,7 +35,7 @@ static bool fails_now(void)
 static void *counted(void *block)
 {
 	if (block != NULL)
-		atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(live, 1, memory_order_relaxed);
 	return block;
 }
 
@@ -57,7 +59,7 @@ VISIBLE void *realloc(void *old, size_t bytes)
 	if (old == NULL)
 		return counted(block);
 	if (block == NULL && bytes == 0)
-		atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(live, 1, memory_order_relaxed);
 	return block;
 }
 
@@ -86,13 +88,25 @@ VISIBLE int posix_memalign(void **ret, size_t align, size_t bytes)
 VISIBLE void free(void *memory)
 {
 	if (memory != NULL)
-		atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(live, 1, memory_order_relaxed);
 	__libc_free(memory);
 }
 
 long sweep_memory_live(void)
 {
-	return atomic_load(&live);
+	return atomic_load(live);
+}
+
+static void in_holder(void)
+{
+	atomic_store(&sweep->holder_blocks, 0);
+	live = &sweep->holder_blocks;
+}
+
+void sweep_memory_tell(void)
+{
+	if (pthread_atfork(NULL, NULL, in_holder) != 0)
+		sweep_die("pthread_atfork");
 }
 
 #else
@@ -100,6 +114,10 @@ long sweep_memory_live(void)
 long sweep_memory_live(void)
 {
 	return 0;
+}
+
+void sweep_memory_tell(void)
+{
 }
 
 #endif

@@ -56,6 +56,26 @@ int sweep_compare(hoist_buffer *buffer, size_t tensor, unsigned model)
 	return err;
 }
 
+int sweep_compare_bytes(hoist_buffer *buffer, const void *want, size_t bytes)
+{
+	static unsigned char got[SWEEP_MOST_BYTES];
+	if (hoist_buffer_bytes(buffer) != bytes) {
+		sweep_wrong("%zu bytes, not %zu", hoist_buffer_bytes(buffer), bytes);
+		return 0;
+	}
+	int err = hoist_buffer_copy_out(buffer, got, bytes);
+	if (err == 0 && memcmp(got, want, bytes) != 0)
+		sweep_wrong("%zu wrong bytes", bytes);
+	return err;
+}
+
+int sweep_compare_gguf(hoist_buffer *buffer, size_t tensor)
+{
+	static unsigned char want[SWEEP_MOST_BYTES];
+	sweep_fill(tensor, 0, want);
+	return sweep_compare_bytes(buffer, want, sweep_bytes(tensor));
+}
+
 const char *sweep_path(const char *name)
 {
 	static char paths[8][3200];

@@ -7,7 +7,8 @@
  *   fault-sweep-memory.c     malloc and its kin, which fail, and are counted
  *   fault-sweep-count.c      what a process holds
  *   fault-sweep-model.c      the checkpoints, and what their bytes are to be
- *   fault-sweep-load.c, fault-sweep-save.c, fault-sweep-share.c   scenarios
+ *   fault-sweep-kept.c       this program and the stand-in drivers, as they were when it began
+ *   fault-sweep-load.c, fault-sweep-save.c, fault-sweep-share.c, fault-sweep-cache.c   scenarios
  *
  * A parent that opens nothing of hoist's answers for the kernel (seccomp's notifications), and a
  * child, with all its threads and what it starts, asks.
@@ -41,7 +42,8 @@ enum sweep_kind { SWEEP_CALLS, SWEEP_MEMORY, SWEEP_DRIVER, SWEEP_ASYNC, SWEEP_N_
 #define SWEEP_COUNTS(X)                                                                            \
 	X(descriptors)                                                                             \
 	X(threads)                                                                                 \
-	X(mapped_kib)                                                                              \
+	X(mapped_files_kib)                                                                        \
+	X(anonymous_kib)                                                                           \
 	X(locked_kib)                                                                              \
 	X(blocks)                                                                                  \
 	X(names) /* in the folder */                                                               \
@@ -64,8 +66,13 @@ struct sweep_counts {
 
 void sweep_count(struct sweep_counts *ret);
 
-/* Of a thread: glibc keeps the stack of one that has ended until the next one ends.  2 MiB of it
- * are load-support.c's, which has that much for each thread. */
+/* Of another process: descriptors, threads and mappings.  false: it has ended. */
+bool sweep_count_other(pid_t pid, struct sweep_counts *ret);
+
+/* Takes children that have ended; who did not end as it may is wrong.  true: others have not. */
+bool sweep_reap(void);
+
+/* Of a thread.  2 MiB of it are load-support.c's, which has that much for each thread. */
 #define SWEEP_STACK_KIB 2560
 
 /* Is there more of anything?  Says of what. */
@@ -103,6 +110,8 @@ struct sweep_shared {
 	bool has_idle;
 	char wrong[1024]; /* the first thing that was, of this run; "": none */
 
+	atomic_long holder_blocks; /* of the cache's holder, since it was forked */
+
 	/* Pairs of processes. */
 	bool is_cold;
 	struct sweep_counts side_idle[2];
@@ -135,7 +144,8 @@ struct sweep_scenario {
 
 extern const struct sweep_scenario sweep_loads[];
 extern const struct sweep_scenario sweep_saves[];
-extern const struct sweep_scenario sweep_shares[]; /* each ends with a name that is NULL */
+extern const struct sweep_scenario sweep_shares[];
+extern const struct sweep_scenario sweep_caches[]; /* each ends with a name that is NULL */
 
 /* Something is not as it must be: the run is reported, and the test fails. */
 void sweep_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -147,6 +157,9 @@ void sweep_check_text(int err);
 /* What the scenario does itself is not to fail; gives whether anything was to, for the latter. */
 bool sweep_pause(void);
 void sweep_resume(bool was);
+
+/* glibc leaves a library mapped that it could not map as a whole: a stand-in driver's. */
+void sweep_allow_library(struct sweep_counts *counts);
 
 /* Waits for what ends a little later; else it is wrong. */
 void sweep_compare_with(const struct sweep_counts *idle, const char *when);
@@ -187,6 +200,9 @@ const char *sweep_call_name(int nr);
  * not free; 0 where that is not known. */
 long sweep_memory_live(void);
 
+/* From the next fork on, the child's are counted in sweep->holder_blocks. */
+void sweep_memory_tell(void);
+
 /* --- checkpoints (fault-sweep-model.c) --- */
 
 #define SWEEP_N_TENSORS 5
@@ -207,7 +223,15 @@ const char *sweep_path(const char *name);
 void sweep_make_files(void);
 void sweep_remove_files(void);
 
+/* Copies this program and the stand-in drivers to the folder, and says in the environment that
+ * they are there: what runs is then not replaced while it does. */
+void sweep_keep_programs(void);
+
 /* All bytes of @buffer are those of @tensor in @model.  Returns: 0; what reading gave. */
 int sweep_compare(hoist_buffer *buffer, size_t tensor, unsigned model);
+
+/* The same of any bytes; of model 0's where the dtype is another one. */
+int sweep_compare_bytes(hoist_buffer *buffer, const void *want, size_t bytes);
+int sweep_compare_gguf(hoist_buffer *buffer, size_t tensor);
 
 #endif
