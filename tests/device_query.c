@@ -253,16 +253,20 @@ ON_EMULATED(cuda_asking_can_fail, HOIST__API_CUDA, asking_fails)
 /* A copy of the stand-in under the driver's own name, where nothing else finds it. */
 static void *load_as(const char *stand_in, const char *name)
 {
-	char command[8192];
+	char command[12000];
 	char path[4096];
-	const char *folder = getenv("TMPDIR");
-	(void)snprintf(path, sizeof path, "%s/%s", folder == NULL ? "/tmp" : folder, name);
+	char folder[2048];
+	const char *temporary = getenv("TMPDIR");
+	(void)snprintf(folder, sizeof folder, "%s/query-XXXXXX",
+		       temporary == NULL ? "/tmp" : temporary);
+	cr_assert_not_null(mkdtemp(folder)); /* tests run at the same time */
+	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
 	(void)snprintf(command, sizeof command, "cp '%s/%s' '%s'", getenv("HOIST_EMULATOR_DIR"),
 		       stand_in, path);
 	cr_assert_eq(system(command), 0, "%s", command);
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	cr_assert_not_null(library, "%s", dlerror());
-	(void)unlink(path);
+	cr_assert(unlink(path) == 0 && rmdir(folder) == 0);
 	return library;
 }
 
