@@ -202,7 +202,7 @@ static void check_held(int err)
 }
 
 const struct sweep_scenario sweep_caches[] = {
-	{"cache", NULL, prepare_cache, cache_alone, check_alone, end_cache, false},
-	{"cache-held", NULL, prepare_held, cache_held, check_held, end_cache, false},
-	{NULL, NULL, NULL, NULL, NULL, NULL, false},
+	{"cache", NULL, prepare_cache, cache_alone, check_alone, end_cache, false, false},
+	{"cache-held", NULL, prepare_held, cache_held, check_held, end_cache, false, false},
+	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
 };

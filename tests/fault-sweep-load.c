@@ -18,6 +18,8 @@ struct load_case {
 	const char *replica;
 	hoist_load_options options;
 	int (*look)(hoist_load *load); /* NULL: all tensors, all bytes */
+	bool cancels;
+	bool leaves; /* destroys it without a wait */
 };
 
 static int whole(hoist_load *load);
@@ -56,14 +58,18 @@ static int load(const struct load_case *c)
 		err = start(c, devices, &it);
 	if (err != 0 && it != NULL)
 		sweep_wrong("a load that could not be started is given");
-	if (err == 0)
+	if (err == 0 && c->cancels)
+		hoist_load_cancel(it);
+	if (err == 0 && !c->leaves)
 		err = hoist_load_wait(it);
-	if (err == 0)
+	if (err == -ECANCELED && c->cancels)
+		sweep_check_text(err);
+	if (err == 0 && !c->leaves)
 		err = (c->look != NULL ? c->look : whole)(it);
 	hoist_load_destroy(it);
 	hoist_device_unref(devices[1]);
 	hoist_device_unref(devices[0]);
-	return err;
+	return err == -ECANCELED && c->cancels ? 0 : err;
 }
 
 static int whole(hoist_load *it)
@@ -213,6 +219,56 @@ static int look_at_gguf(hoist_load *it)
 
 LOAD(gguf, .file = "m.gguf", .on = "cuda:0", .look = look_at_gguf)
 
+/* --- other files --- */
+
+static int look_at_first(hoist_load *it)
+{
+	hoist_buffer *buffer = NULL;
+	size_t tensor = 1;
+	int err = hoist_load_tensor(it, 0, &tensor, &buffer);
+	if (err == 0 && tensor != 0)
+		sweep_wrong("tensor 0 is %zu", tensor);
+	if (err == 0)
+		err = sweep_compare(buffer, 0, 0);
+	hoist_buffer_unref(buffer);
+	return err;
+}
+
+/* Columns were written one after the other. */
+static int look_at_columns(hoist_load *it)
+{
+	static unsigned char file[SWEEP_MOST_BYTES];
+	static unsigned char want[SWEEP_MOST_BYTES];
+	hoist_buffer *buffer = NULL;
+	sweep_fill(0, 0, file);
+	for (size_t i = 0; i < sweep_bytes(0); i++)
+		want[i] = file[i % SWEEP_COLUMNS * SWEEP_ROWS + i / SWEEP_COLUMNS];
+	int err = hoist_load_buffer(it, "a", &buffer);
+	if (err == 0)
+		err = sweep_compare_bytes(buffer, want, sweep_bytes(0));
+	hoist_buffer_unref(buffer);
+	return err;
+}
+
+LOAD(npy, .file = "o.npy", .look = look_at_first)
+LOAD(npz, .file = "o.npz", .look = look_at_first)
+LOAD(max, .file = "o.max")
+LOAD(pytorch, .file = "o.pt", .look = look_at_columns)
+LOAD(verified, .file = "o.safetensors", .options = {.flags = HOIST_LOAD_VERIFY})
+
+/* --- loads that nobody waits for --- */
+
+LOAD(cancelled, .file = "m.safetensors", .on = "cuda:0", .cancels = true)
+LOAD(left, .file = "m.safetensors", .on = "hip:0", .leaves = true)
+LOAD(to_hip, .file = "m.safetensors", .on = "hip:0")
+
+/* Some come as far as this: what is then kept is there before anything fails. */
+static void load_all(void)
+{
+	if (to_cuda() != 0 || to_hip() != 0)
+		sweep_die("a load in the beginning");
+}
+
 /* --- maps: what fails when they are touched is a signal --- */
 
 static sigjmp_buf touched;
@@ -335,6 +391,44 @@ static int copies(void)
 	return err;
 }
 
+/* --- out as DLPack's, and in again --- */
+
+static int exchange(hoist_buffer *buffer, const unsigned char *all)
+{
+	struct DLManagedTensorVersioned *tensor = NULL;
+	hoist_buffer *back = NULL;
+	int err = hoist_buffer_to_dlpack(buffer, NULL, &tensor);
+	if (err != 0 && tensor != NULL)
+		sweep_wrong("a tensor that could not be made is given");
+	if (err == 0)
+		err = hoist_buffer_from_dlpack(tensor, NULL, 0, &back);
+	if (err != 0)
+		hoist_dlpack_release(tensor);
+	if (err == 0)
+		err = sweep_compare_bytes(back, all, sweep_bytes(0));
+	hoist_buffer_unref(back);
+	return err;
+}
+
+static int dlpack(void)
+{
+	static unsigned char all[SWEEP_MOST_BYTES];
+	static const char *const specs[] = {"cpu", "cuda:0"};
+	int err = 0;
+	sweep_fill(0, 0, all);
+	(void)sweep_shape(0, shape);
+	for (int i = 0; err == 0 && i < 2; i++) {
+		hoist_buffer *buffer = NULL;
+		err = make(specs[i], &buffer);
+		if (err == 0)
+			err = hoist_buffer_copy_in(buffer, all, sweep_bytes(0));
+		if (err == 0)
+			err = exchange(buffer, all);
+		hoist_buffer_unref(buffer);
+	}
+	return err;
+}
+
 static void nothing_to_check(int err)
 {
 	(void)err;
@@ -342,7 +436,7 @@ static void nothing_to_check(int err)
 
 #define S(name, api, run)                                                                          \
 	{                                                                                          \
-		name, api, NULL, run, nothing_to_check, NULL, false                                \
+		name, api, NULL, run, nothing_to_check, NULL, false, false                         \
 	}
 
 const struct sweep_scenario sweep_loads[] = {
@@ -358,10 +452,18 @@ const struct sweep_scenario sweep_loads[] = {
 	S("load-parts-cuda", "cuda", parts_to_cuda),
 	S("load-floats", "hip", floats_to_hip),
 	S("load-gguf", "cuda", gguf),
+	S("load-npy", NULL, npy),
+	S("load-npz", NULL, npz),
+	S("load-max", NULL, max),
+	S("load-pytorch", NULL, pytorch),
+	S("load-verify", NULL, verified),
+	{"load-cancel", "cuda", load_all, cancelled, nothing_to_check, NULL, false, true},
+	{"load-destroy", "hip", load_all, left, nothing_to_check, NULL, false, true},
 	S("load-map", NULL, map),
 	S("load-map-shards", NULL, map_shards),
 	S("load-lazy", NULL, lazy),
 	S("load-lazy-filled", NULL, lazy_filled),
 	S("copy", "cuda", copies),
-	{NULL, NULL, NULL, NULL, NULL, NULL, false},
+	S("dlpack", "cuda", dlpack),
+	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
 };

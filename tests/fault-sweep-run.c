@@ -292,6 +292,7 @@ void sweep_resume(bool was)
 static void run_well(const char *when)
 {
 	atomic_fetch_add(&sweep->n_runs, 1);
+	sweep_forget_text();
 	int err = job->scenario->run();
 	if (err != 0)
 		sweep_wrong("%s it gives %d (%s)", when, err, hoist_error());

@@ -6,6 +6,7 @@
 #include "tests/fault-sweep.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -54,8 +55,11 @@ static int add_checkpoint(hoist_save *save, const char *path)
 	return err;
 }
 
-/* @on NULL: the tensors of the checkpoint that lies beside. */
-static int save_to(const char *name, const char *on, hoist_save_options o)
+enum how { WAITED_FOR, CANCELLED, LEFT };
+
+/* @on NULL: the tensors of the checkpoint @of, that lies beside. */
+static int save_as(const char *name, const char *on, const char *of, hoist_save_options o,
+		   enum how how)
 {
 	hoist_save *save = NULL;
 	o.size = sizeof o;
@@ -64,15 +68,26 @@ static int save_to(const char *name, const char *on, hoist_save_options o)
 	if (err == 0 && on != NULL)
 		err = add_all(save, on, old_model + 1);
 	else if (err == 0)
-		err = add_checkpoint(save, sweep_path("m.safetensors"));
+		err = add_checkpoint(save, sweep_path(of));
 	if (err == 0)
 		err = hoist_save_metadata(save, "who", "the sweep");
 	if (err == 0)
 		err = hoist_save_start(save);
-	if (err == 0)
+	if (err == 0 && how == CANCELLED)
+		hoist_save_cancel(save);
+	if (err == 0 && how != LEFT)
 		err = hoist_save_wait(save);
+	if (err == -ECANCELED && how == CANCELLED) {
+		sweep_check_text(err);
+		err = 0;
+	}
 	hoist_save_destroy(save);
 	return err;
+}
+
+static int save_to(const char *name, const char *on, hoist_save_options o)
+{
+	return save_as(name, on, "m.safetensors", o, WAITED_FOR);
 }
 
 /* --- what lies there --- */
@@ -240,11 +255,80 @@ static void check_copy(int err)
 	check_names(1);
 }
 
+/* It may be there or not, but as a whole. */
+static int save_cancelled(void)
+{
+	const hoist_save_options o = {.flags = HOIST_SAVE_NO_SYNC};
+	return save_as("run/s.safetensors", "cpu", NULL, o, CANCELLED);
+}
+
+static int save_left(void)
+{
+	const hoist_save_options o = {.flags = HOIST_SAVE_NO_SYNC, .engine = HOIST_ENGINE_THREADS};
+	return save_as("run/s.safetensors", "cuda:0", NULL, o, LEFT);
+}
+
+/* Some come as far as this: what is then kept is there before anything fails. */
+static void save_all(void)
+{
+	const hoist_save_options o = {.engine = HOIST_ENGINE_THREADS};
+	clean();
+	for (int i = 0; i < 2; i++) {
+		int err = i == 0 ? save_host()
+				 : save_as("run/s.safetensors", "cuda:0", NULL, o, WAITED_FOR);
+		if (err != 0)
+			sweep_die("a save in the beginning");
+		check_plain(0);
+	}
+}
+
+static void check_ended(int err)
+{
+	(void)err;
+	check_model("run/s.safetensors", -ECANCELED, false, false);
+}
+
+static int save_gguf(void)
+{
+	const hoist_save_options o = {.flags = HOIST_SAVE_DIGEST};
+	return save_as("run/s.gguf", NULL, "m.gguf", o, WAITED_FOR);
+}
+
+static void check_gguf(int err)
+{
+	const char *path = sweep_path("run/s.gguf");
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load *load = NULL;
+	hoist_buffer *buffer = NULL;
+	const hoist_load_options o = {.size = sizeof o, .flags = HOIST_LOAD_VERIFY};
+	if (!has_old && err != 0 && access(path, F_OK) < 0)
+		return;
+	has_old = true;
+	err = hoist_checkpoint_open(path, 0, &checkpoint);
+	if (err == 0)
+		err = hoist_load_start(checkpoint, &o, &load);
+	if (err == 0)
+		err = hoist_load_wait(load);
+	if (err == 0)
+		err = hoist_load_buffer(load, "a", &buffer);
+	if (err == 0)
+		err = sweep_compare_gguf(buffer, 0);
+	if (err != 0)
+		sweep_wrong("what was saved cannot be loaded (%s)", hoist_error());
+	hoist_buffer_unref(buffer);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	check_names(1);
+}
+
 const struct sweep_scenario sweep_saves[] = {
-	{"save-host", NULL, clean, save_host, check_digests, NULL, false},
-	{"save-host-threads", NULL, clean, save_host_threads, check_plain, NULL, false},
-	{"save-cuda", "cuda", clean, save_device, check_plain, NULL, false},
-	{"save-shards", "hip", clean, save_shards, check_shards, NULL, false},
-	{"save-copy", NULL, clean, save_copy, check_copy, NULL, false},
-	{NULL, NULL, NULL, NULL, NULL, NULL, false},
+	{"save-host", NULL, clean, save_host, check_digests, NULL, false, false},
+	{"save-host-threads", NULL, clean, save_host_threads, check_plain, NULL, false, false},
+	{"save-cuda", "cuda", clean, save_device, check_plain, NULL, false, false},
+	{"save-shards", "hip", clean, save_shards, check_shards, NULL, false, false},
+	{"save-copy", NULL, clean, save_copy, check_copy, NULL, false, false},
+	{"save-gguf", NULL, clean, save_gguf, check_gguf, NULL, false, false},
+	{"save-cancel", NULL, save_all, save_cancelled, check_ended, NULL, false, true},
+	{"save-destroy", "cuda", save_all, save_left, check_ended, NULL, false, true},
+	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
 };

@@ -247,8 +247,8 @@ static void nothing_to_check(int err)
 }
 
 const struct sweep_scenario sweep_shares[] = {
-	{"ipc-host", NULL, NULL, ipc_host, nothing_to_check, NULL, true},
-	{"ipc-hip", "hip", NULL, ipc_device, nothing_to_check, NULL, true},
-	{"ipc-cuda-pool", "cuda", NULL, ipc_pool, nothing_to_check, NULL, true},
-	{NULL, NULL, NULL, NULL, NULL, NULL, false},
+	{"ipc-host", NULL, NULL, ipc_host, nothing_to_check, NULL, true, false},
+	{"ipc-hip", "hip", NULL, ipc_device, nothing_to_check, NULL, true, false},
+	{"ipc-cuda-pool", "cuda", NULL, ipc_pool, nothing_to_check, NULL, true, false},
+	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
 };

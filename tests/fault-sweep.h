@@ -7,6 +7,7 @@
  *   fault-sweep-memory.c     malloc and its kin, which fail, and are counted
  *   fault-sweep-count.c      what a process holds
  *   fault-sweep-model.c      the checkpoints, and what their bytes are to be
+ *   fault-sweep-files.c      those of other formats
  *   fault-sweep-kept.c       this program and the stand-in drivers, as they were when it began
  *   fault-sweep-load.c, fault-sweep-save.c, fault-sweep-share.c, fault-sweep-cache.c   scenarios
  *
@@ -140,6 +141,8 @@ struct sweep_scenario {
 	void (*check)(int err);
 	void (*finish)(void); /* at the end; NULL: nothing to do */
 	bool has_texts;	      /* it looks itself whether errors have one */
+	bool varies;	      /* it ends early, by chance, and so does the number of its calls:
+			       * in a process that goes on only */
 };
 
 extern const struct sweep_scenario sweep_loads[];
@@ -221,6 +224,7 @@ const char *sweep_path(const char *name);
 
 /* Makes the folder and the files; in the parent. */
 void sweep_make_files(void);
+void sweep_make_others(void);
 void sweep_remove_files(void);
 
 /* Copies this program and the stand-in drivers to the folder, and says in the environment that
