@@ -149,6 +149,9 @@ void sweep_count(struct sweep_counts *ret)
 	ret->budget_bytes = sweep_budget != NULL ? (long)hoist_budget_used(sweep_budget) : 0;
 	count_driver("cuda", ret);
 	count_driver("hip", ret);
+	if (SWEEP_SANITIZED) /* pools are watched there, and keep what is free as long as they may
+			      */
+		ret->driver_registrations = 0;
 }
 
 bool sweep_count_other(pid_t pid, struct sweep_counts *ret)
