@@ -29,12 +29,12 @@ torch 60000 16384
 max 100000 4096
 detect 60000 16384
 write 12000 8192
-plan 400 512
+plan 700 512
 ipc 15000 512
 cache_table 20000 12288
 cache_holder 6000 512
 cache_client 10000 512
-open 1500 8192
+open 2500 8192
 '
 if [ -n "${HOIST_TEST_FUZZ-}" ]; then
 	targets=$(echo "$targets" | grep -E "^($HOIST_TEST_FUZZ) ") || {
