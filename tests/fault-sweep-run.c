@@ -466,7 +466,8 @@ static void sweep_warm(void)
 	if (stride == 0)
 		stride = atomic_load(&sweep->total) / job->shots + 1;
 	long n = job->first > 0 ? job->first : 1 + (long)job->random % stride;
-	while (try_call(n) && job->way < 0)
+	while ((try_call(n) || (job->scenario->varies && n < atomic_load(&sweep->total))) &&
+	       job->way < 0)
 		n += stride;
 	atomic_store(&sweep->ended, true);
 }
