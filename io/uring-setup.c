@@ -3,8 +3,8 @@
 
 #include "io/uring.h"
 
-#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,28 +270,41 @@ static bool lasting(int verdict)
 	       verdict == -EINVAL || verdict == -ENOTSUP;
 }
 
+/* What is known stays; no lock that a child of fork might find taken for ever.  Threads that ask at
+ * once may each try; who was the first to know says what all say.  A child of a fork in the middle
+ * of that asks anew each time. */
+struct answer {
+	int verdict;
+	char text[128];
+};
+enum { UNKNOWN, BEING_WRITTEN, KNOWN };
+static struct answer answer;
+static _Atomic int state;
+
+static struct answer probe(void)
+{
+	struct answer is = {.verdict = try_ring()};
+	int unknown = UNKNOWN;
+	if (is.verdict != 0)
+		hoist__error_copy(is.text, sizeof is.text);
+	else
+		(void)snprintf(is.text, sizeof is.text, "io_uring works");
+	hoist__log(io, "probe: %s", is.text);
+	if (lasting(is.verdict) &&
+	    atomic_compare_exchange_strong(&state, &unknown, BEING_WRITTEN)) {
+		answer = is;
+		atomic_store_explicit(&state, KNOWN, memory_order_release);
+	}
+	return is;
+}
+
 int hoist__uring_probe(char *note, size_t note_bytes)
 {
-	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-	static bool known;
-	static int verdict;
-	static char text[128];
-
-	pthread_mutex_lock(&mutex);
-	if (!known) {
-		verdict = try_ring();
-		if (verdict != 0)
-			hoist__error_copy(text, sizeof text);
-		else
-			(void)snprintf(text, sizeof text, "io_uring works");
-		known = lasting(verdict);
-		hoist__log(io, "probe: %s", text);
-	}
-	int err = verdict;
+	bool known = atomic_load_explicit(&state, memory_order_acquire) == KNOWN;
+	const struct answer is = known ? answer : probe();
 	if (note != NULL && note_bytes > 0)
-		(void)snprintf(note, note_bytes, "%s", text);
-	if (err != 0)
-		hoist__fail(err, "%s", text);
-	pthread_mutex_unlock(&mutex);
-	return err;
+		(void)snprintf(note, note_bytes, "%s", is.text);
+	if (is.verdict != 0)
+		hoist__fail(is.verdict, "%s", is.text);
+	return is.verdict;
 }
