@@ -307,7 +307,7 @@ static void sweep_all_kinds(const struct sweep_scenario *scenario)
 			  atomic_load(&sweep->n_wrong)};
 	/* New processes take long: of one kind, in the short form. */
 	seed = seed * 1103515245u + 12345u;
-	bool any = is_long || n_shots > 0 || choice.kind[0] != '\0';
+	bool any = is_long || choice.kind[0] != '\0';
 	int one = (int)((seed >> 16) % (scenario->api != NULL ? 3 : 2));
 	for (int cold = 0; cold < 2; cold++)
 		for (int kind = 0; kind < SWEEP_N_KINDS; kind++) {

@@ -309,6 +309,12 @@ static const struct kind {
 /* On a busy machine a peak may come late: what is lost is lost each time. */
 #define MOST_HALVES 4
 
+/* In the last half of each kind. */
+static struct {
+	unsigned turns;
+	int64_t bytes, maps, fds;
+} in_all;
+
 static bool is_steady(const struct kind *kind)
 {
 	unsigned half = kind->turns / (WATCHED ? 20 : 2);
@@ -324,8 +330,13 @@ static bool is_steady(const struct kind *kind)
 		       kind->name, half, (int64_t)(after.bytes - before.bytes),
 		       (int64_t)(after.maps - before.maps), (int64_t)(after.fds - before.fds));
 		(void)fflush(stdout);
-		if (!is_more(&after, &before, half))
+		if (!is_more(&after, &before, half)) {
+			in_all.turns += half;
+			in_all.bytes += (int64_t)(after.bytes - before.bytes);
+			in_all.maps += (int64_t)(after.maps - before.maps);
+			in_all.fds += (int64_t)(after.fds - before.fds);
 			return true;
+		}
 		before = after;
 	}
 	printf("  it grows\n");
@@ -371,6 +382,11 @@ int main(int argc, char **argv)
 	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
 		well &= is_steady(&kinds[k]);
 	well &= lib_drivers_content();
+	if (!WATCHED)
+		printf("figure: steady.growth %" PRId64 " bytes, %" PRId64 " maps, %" PRId64
+		       " descriptors for %u turns more of %zu kinds of work\n",
+		       in_all.bytes, in_all.maps, in_all.fds, in_all.turns,
+		       sizeof kinds / sizeof kinds[0]);
 	support_cleanup();
 	return well ? 0 : 1;
 }
