@@ -8,17 +8,21 @@
 #include "base/log.h"
 #include "lib/pump.h"
 
-/* The tensor that wants byte @at, or the next one behind it. */
+/* The selected tensor that has byte @at of the chunk's file; in the chunk's gaps, the next one. */
 static const char *tensor_name(const struct hoist_load *load, const struct hoist__chunk *chunk,
 			       uint64_t at)
 {
-	const struct hoist__tensor *tensor = hoist__plan_tensor_at(
-		load->checkpoint, &load->plan, load->plan.extents[chunk->extent].file,
-		hoist__plan_wanted(&load->plan, chunk, at));
+	size_t file = load->plan.extents[chunk->extent].file;
+	const struct hoist__tensor *tensor =
+		hoist__plan_tensor_at(load->checkpoint, &load->plan, file, at);
+	if (tensor == NULL)
+		tensor = hoist__plan_tensor_at(load->checkpoint, &load->plan, file,
+					       hoist__plan_wanted(&load->plan, chunk, at));
 	return tensor != NULL ? tensor->name : "?";
 }
 
-/* Reads end in any order, so where a file now ends is asked, not concluded. */
+/* Reads end in any order, so where a file now ends is asked, not concluded: perhaps far before this
+ * chunk. */
 static void fail_short(struct hoist_load *load, const struct hoist__request *request,
 		       const struct hoist__chunk *chunk)
 {
@@ -27,17 +31,13 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 	if (hoist__file_stat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
 	    (uint64_t)now.st_size < end)
 		end = (uint64_t)now.st_size;
-	/* Perhaps far before this chunk. */
-	const struct hoist__tensor *tensor = hoist__plan_tensor_at(
-		load->checkpoint, &load->plan, load->plan.extents[chunk->extent].file, end);
 	hoist__pump_fail(
 		load,
 		hoist__fail(
 			-ENODATA,
 			"%s ends at byte %llu, before the end of tensor \"%.200s\": it had %llu "
 			"bytes when it was opened; do not change files while they are loaded",
-			request->file->path, (unsigned long long)end,
-			tensor != NULL ? tensor->name : tensor_name(load, chunk, end),
+			request->file->path, (unsigned long long)end, tensor_name(load, chunk, end),
 			(unsigned long long)request->file->bytes));
 }
 

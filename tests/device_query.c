@@ -277,15 +277,27 @@ static void symbol(void *library, const char *name, void *pointer)
 	memcpy(pointer, &found, sizeof found);
 }
 
-Test(device_query, a_driver_that_others_loaded_is_asked)
+/* As a program starts a driver of its own: device memory of 4096 bytes. */
+static unsigned long long start_cuda(void *cuda)
 {
 	unsigned (*init)(unsigned);
 	unsigned (*retain)(void **, int);
 	unsigned (*push)(void *);
 	unsigned (*alloc)(unsigned long long *, size_t);
-	unsigned (*hip_malloc)(void **, size_t);
-	unsigned long long memory = 0;
 	void *context = NULL;
+	unsigned long long memory = 0;
+	symbol(cuda, "cuInit", &init);
+	symbol(cuda, "cuDevicePrimaryCtxRetain", &retain);
+	symbol(cuda, "cuCtxPushCurrent_v2", &push);
+	symbol(cuda, "cuMemAlloc_v2", &alloc);
+	cr_assert(init(0) == 0 && retain(&context, 0) == 0 && push(context) == 0 &&
+		  alloc(&memory, 4096) == 0);
+	return memory;
+}
+
+Test(device_query, a_driver_that_others_loaded_is_asked)
+{
+	unsigned (*hip_malloc)(void **, size_t);
 	void *hip_memory = NULL;
 	int local = 0;
 	if (!have_stand_ins())
@@ -295,12 +307,7 @@ Test(device_query, a_driver_that_others_loaded_is_asked)
 	expect_unknown((uintptr_t)&local);
 	void *cuda = load_as("libhoist-emulated-cuda.so", "libcuda.so.1");
 	expect_unknown((uintptr_t)&local); /* loaded, not started */
-	symbol(cuda, "cuInit", &init);
-	symbol(cuda, "cuDevicePrimaryCtxRetain", &retain);
-	symbol(cuda, "cuCtxPushCurrent_v2", &push);
-	symbol(cuda, "cuMemAlloc_v2", &alloc);
-	cr_assert(init(0) == 0 && retain(&context, 0) == 0 && push(context) == 0 &&
-		  alloc(&memory, 4096) == 0);
+	unsigned long long memory = start_cuda(cuda);
 	struct hoist__pointer pointer = ask((uintptr_t)memory + 3);
 	cr_assert(pointer.api == HOIST__API_CUDA && pointer.ordinal == 0);
 	cr_assert(pointer.device && !pointer.host);
@@ -327,12 +334,6 @@ Test(device_query, asking_opens_no_driver)
 /* Hoist failed to start a driver; the program did not, later. */
 Test(device_query, a_driver_that_only_others_could_start_is_asked)
 {
-	unsigned (*init)(unsigned);
-	unsigned (*retain)(void **, int);
-	unsigned (*push)(void *);
-	unsigned (*alloc)(unsigned long long *, size_t);
-	unsigned long long memory = 0;
-	void *context = NULL;
 	int count = 0;
 	if (!have_stand_ins())
 		cr_skip_test("the stand-in drivers are not built");
@@ -341,12 +342,7 @@ Test(device_query, a_driver_that_only_others_could_start_is_asked)
 	cr_assert_lt(hoist__dev_count(HOIST__API_CUDA, &count), 0);
 	unsetenv("HOIST_EMULATE_FAIL");
 	void *cuda = load_as("libhoist-emulated-cuda.so", "libcuda.so.1");
-	symbol(cuda, "cuInit", &init);
-	symbol(cuda, "cuDevicePrimaryCtxRetain", &retain);
-	symbol(cuda, "cuCtxPushCurrent_v2", &push);
-	symbol(cuda, "cuMemAlloc_v2", &alloc);
-	cr_assert(init(0) == 0 && retain(&context, 0) == 0 && push(context) == 0 &&
-		  alloc(&memory, 4096) == 0);
+	unsigned long long memory = start_cuda(cuda);
 	struct hoist__pointer pointer = ask((uintptr_t)memory);
 	cr_assert(pointer.api == HOIST__API_CUDA && pointer.device && !pointer.host);
 	expect_unknown((uintptr_t)&count);
