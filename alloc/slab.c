@@ -67,10 +67,15 @@ void hoist__class_done(struct hoist__class *class)
 		free(HOIST__CONTAINER_OF(link, struct hoist__slab, link));
 }
 
+size_t hoist__slab_bytes(const struct hoist__class *class)
+{
+	return sizeof(struct hoist__slab) +
+	       ((class->n_blocks * sizeof(uint32_t) + 63) & ~(size_t)63);
+}
+
 struct hoist__slab *hoist__slab_create(struct hoist__pool *pool, struct hoist__class *class)
 {
-	size_t bytes = sizeof(struct hoist__slab) +
-		       ((class->n_blocks * sizeof(uint32_t) + 63) & ~(size_t)63);
+	size_t bytes = hoist__slab_bytes(class);
 	struct hoist__slab *slab = aligned_alloc(64, bytes);
 	if (slab == NULL) {
 		(void)hoist__fail_nomem("a slab's description", bytes);

@@ -105,6 +105,8 @@ void hoist__class_done(struct hoist__class *class); /* frees spare descriptors *
 
 /* A descriptor from malloc.  NULL: exhausted, with the text. */
 struct hoist__slab *hoist__slab_create(struct hoist__pool *pool, struct hoist__class *class);
+/* What one takes, but for malloc's own part. */
+size_t hoist__slab_bytes(const struct hoist__class *class);
 
 /* --- with the class's lock held --- */
 

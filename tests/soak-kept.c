@@ -12,8 +12,7 @@ uint64_t soak_kept_by(struct hoist__pool *pool)
 	for (unsigned i = 0; pool != NULL && i < pool->n_shards * pool->n_classes; i++) {
 		struct hoist__class *class =
 			&pool->shards[i / pool->n_classes].classes[i % pool->n_classes];
-		size_t one = sizeof(struct hoist__slab) +
-			     ((class->n_blocks * sizeof(uint32_t) + 63) & ~(size_t)63) + 16;
+		size_t one = hoist__slab_bytes(class) + 16; /* malloc's part of it */
 		hoist__lock(&class->lock);
 		bytes += class->n_slabs * one;
 		for (struct hoist__list *at = class->spares.next; at != &class->spares;
