@@ -19,7 +19,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
@@ -28,6 +27,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "tests/keep-programs.h"
 #include "tests/soak-parent.h"
 #include "tests/under-tsan.h"
 
@@ -245,37 +245,6 @@ static uint64_t seconds_to_run(void)
 	return soak_is_watched() ? 20 : 30;
 }
 
-/* The soak outlives a build that replaces what it is made of. */
-static const char *keep_copy(const char *path, const char *as)
-{
-	static char block[65536];
-	const char *copy = soak_path("%s", as);
-	int from = open(path, O_RDONLY | O_CLOEXEC);
-	int to = open(copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
-	ssize_t n = -1;
-	CHECK(from >= 0 && to >= 0);
-	while ((n = read(from, block, sizeof block)) > 0)
-		CHECK(write(to, block, (size_t)n) == n);
-	CHECK(n == 0 && close(to) == 0);
-	close(from);
-	return copy;
-}
-
-static void keep_programs(void)
-{
-	static const char *const drivers[] = {"libhoist-emulated-cuda.so",
-					      "libhoist-emulated-hip.so"};
-	const char *folder = getenv("HOIST_EMULATOR_DIR");
-	char path[PATH_MAX];
-	for (size_t i = 0; i < 2; i++) {
-		(void)snprintf(path, sizeof path, "%s/%s", folder != NULL ? folder : ".",
-			       drivers[i]);
-		(void)keep_copy(path, drivers[i]);
-	}
-	OK(setenv("HOIST_EMULATOR_DIR", soak_folder, 1));
-	OK(setenv("HOIST_CACHE_HOLDER", keep_copy("/proc/self/exe", "soak_mixed"), 1));
-}
-
 static void prepare(void)
 {
 	char base[200];
@@ -288,7 +257,7 @@ static void prepare(void)
 	CHECK(mkdtemp(soak_folder) != NULL);
 	OK(mkdir(soak_path("run"), 0700));
 	OK(setenv("XDG_RUNTIME_DIR", soak_path("run"), 1));
-	keep_programs();
+	keep_programs(soak_folder, "soak_mixed");
 	OK(setenv("HOIST_EMULATE_LATENCY", "0..60", 1));
 	OK(setenv("HOIST_EMULATE_MEMORY", "1G", 1));
 	soak_board_make(soak_path("board"));
