@@ -2,7 +2,6 @@
 /* Folders of others: checkpoints that lie in them, and files that are written to them. */
 #include "config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <linux/openat2.h>
 #include <poll.h>
@@ -11,6 +10,7 @@
 
 #include "base/clock.h"
 #include "io/file.h"
+#include "tests/count.h"
 #include "tests/fault-secure.h"
 #include "tests/wrap-syscall.h"
 
@@ -176,17 +176,6 @@ static int save_to(const char *path)
 	return err;
 }
 
-static unsigned n_names(const char *folder)
-{
-	unsigned n = 0;
-	DIR *listing = opendir(folder);
-	CHECK(listing != NULL);
-	while (readdir(listing) != NULL)
-		n++;
-	closedir(listing);
-	return n - 2;
-}
-
 static void make_traps(void)
 {
 	FILE *file;
@@ -223,7 +212,7 @@ static void save_among_traps(void)
 	CHECK(save_to("sticky/fifo.safetensors") == -EINVAL);
 	expect_text("precious", "mine");
 	expect_text("sticky/file.safetensors", "his");
-	CHECK(n_names("sticky") == 3);
+	CHECK(count_entries("sticky") == 3);
 	(void)umask(077);
 	OK(save_to("sticky/new.safetensors"));
 	OK(stat("sticky/new.safetensors", &status));

@@ -2,7 +2,6 @@
 #include "io-lazy.h"
 #include "wrap-syscall.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -138,28 +137,12 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)
 
 /* --- support --- */
 
-size_t entries(const char *path)
-{
-	DIR *folder = opendir(path);
-	NEEDED(folder != NULL);
-	size_t n = 0;
-	while (readdir(folder) != NULL)
-		n++;
-	closedir(folder);
-	return n;
-}
-
-size_t n_descriptors(void)
-{
-	return entries("/proc/self/fd");
-}
-
 /* A thread that was joined may still be listed for a moment. */
 void threads_are(size_t n)
 {
-	for (int i = 0; i < 1000 && entries("/proc/self/task") != n; i++)
+	for (int i = 0; i < 1000 && count_entries("/proc/self/task") != n; i++)
 		usleep(1000);
-	NEEDED(entries("/proc/self/task") == n);
+	NEEDED(count_entries("/proc/self/task") == n);
 }
 
 bool is_mapped(const void *address)

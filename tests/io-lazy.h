@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "count.h"
 #include "io-helpers.h"
 #include "io/lazy.h"
 
@@ -34,9 +35,6 @@ extern struct lazy_world lazy_world;
 
 static const struct hoist__placement anywhere = {.policy = HOIST__POLICY_LOCAL};
 
-/* Entries of a folder of /proc/self, "." and ".." too. */
-size_t entries(const char *path);
-size_t n_descriptors(void);
 void threads_are(size_t n);
 bool is_mapped(const void *address);
 

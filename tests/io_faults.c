@@ -7,7 +7,6 @@
  * its cancel and its poll. */
 #include "config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -21,6 +20,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "tests/count.h"
 #include "io-helpers.h"
 
 /* --- what to spoil --- */
@@ -561,17 +561,6 @@ static void polled_waits(struct load *load)
 	play_polled = false;
 }
 
-static unsigned open_descriptors(void)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	NEEDED(folder != NULL);
-	unsigned n = 0;
-	while (readdir(folder) != NULL)
-		n++;
-	closedir(folder);
-	return n;
-}
-
 /* Opens, makes an engine, reads; all, or a clean failure with a text. */
 static int open_and_read(const char *path, enum hoist__engine_kind kind, struct load *load)
 {
@@ -606,14 +595,14 @@ static void sweep_resources(struct load *load, const char *path, enum hoist__eng
 			    enum way way)
 {
 	struct hoist__file *before = load->file;
-	unsigned n_open = open_descriptors(), n_failed = 0;
+	unsigned n_open = count_entries("/proc/self/fd"), n_failed = 0;
 	for (unsigned at = 1;; at++) {
 		set_fault(RESOURCES, 0, false, at);
 		(void)hoist__fail(0, "%s", "");
 		load->way = way;
 		int err = open_and_read(path, kind, load);
 		bool none = unreached();
-		NEEDED(open_descriptors() == n_open);
+		NEEDED(count_entries("/proc/self/fd") == n_open);
 		NEEDED(err <= 0 && (err == 0 || hoist__error_text()[0] != '\0'));
 		n_failed += err != 0;
 		if (none) {

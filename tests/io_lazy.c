@@ -166,7 +166,7 @@ static void once_filled_it_is_plain_memory(void)
 {
 	size_t bytes = 21 * MIB;
 	struct hoist__file *file = new_file(bytes);
-	size_t fds = n_descriptors(), threads = entries("/proc/self/task");
+	size_t fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
 	unsigned char *data;
 	struct hoist__lazy *lazy = open_one(file, 100, bytes, &data);
 	uint64_t done, total;
@@ -175,7 +175,7 @@ static void once_filled_it_is_plain_memory(void)
 	hoist__lazy_progress(lazy, &done, &total);
 	NEEDED(done == total && total == 22 * MIB);
 	threads_are(threads);
-	NEEDED(n_descriptors() == fds);
+	NEEDED(count_entries("/proc/self/fd") == fds);
 	hoist__file_close(file);
 	same(data, 100, bytes - 100);
 	if (!UNDER_TSAN) {
@@ -220,7 +220,7 @@ static void wanting_can_be_cancelled(void)
 static void closing_early_leaves_nothing(void)
 {
 	struct hoist__file *file = new_file(32 * MIB);
-	size_t fds = n_descriptors(), threads = entries("/proc/self/task");
+	size_t fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
 	for (size_t i = 0; i < 20; i++) {
 		unsigned char *data;
 		struct hoist__lazy *lazy = open_one(file, 0, 32 * MIB, &data);
@@ -230,7 +230,7 @@ static void closing_early_leaves_nothing(void)
 			same(data + i * MIB, i * MIB, PAGE);
 		hoist__lazy_close(lazy);
 		NEEDED(!is_mapped(data));
-		NEEDED(n_descriptors() == fds);
+		NEEDED(count_entries("/proc/self/fd") == fds);
 	}
 	threads_are(threads);
 	hoist__lazy_close(NULL);

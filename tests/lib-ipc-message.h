@@ -5,7 +5,6 @@
 #define HOIST_TESTS_LIB_IPC_MESSAGE_H
 
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "tests/count.h"
 
 #define N 5000
 #define SOON 5000 /* ms: nothing waits as long */
@@ -24,18 +24,7 @@ static int ends[2]; /* a connected pair of sockets */
 static hoist_buffer *buffer;
 static hoist_ipc_descriptor good;
 static int good_fd;
-static int n_open; /* file descriptors, before what the test does */
-
-static inline int count_fds(void)
-{
-	int n = 0;
-	DIR *all = opendir("/proc/self/fd");
-	cr_assert_not_null(all);
-	while (readdir(all) != NULL)
-		n++;
-	closedir(all);
-	return n;
-}
+static unsigned n_open; /* file descriptors, before what the test does */
 
 static inline void set_up_type(int type)
 {
@@ -51,7 +40,7 @@ static inline void set_up_type(int type)
 		     0, "%s", hoist_error());
 	cr_assert_eq(hoist_ipc_export(buffer, &good, &good_fd), 0, "%s", hoist_error());
 	memset(hoist_buffer_data(buffer), 0x33, N);
-	n_open = count_fds();
+	n_open = count_entries("/proc/self/fd");
 }
 
 static inline void set_up(void)

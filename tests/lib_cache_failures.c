@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/count.h"
 #include "tests/lib-cache.h"
 #include "tests/lib-failing.h"
 
@@ -18,17 +19,6 @@
 #define BYTES 3000u
 
 static char model[4096];
-
-static int count_fds(void)
-{
-	int n = 0;
-	DIR *folder = opendir("/proc/self/fd");
-	CHECK(folder != NULL);
-	while (readdir(folder) != NULL)
-		n++;
-	(void)closedir(folder);
-	return n;
-}
 
 static int use(void)
 {
@@ -53,14 +43,15 @@ static int use(void)
 
 static void scenario(unsigned long n)
 {
-	int before = count_fds();
+	unsigned before = count_entries("/proc/self/fd");
 	lib_fail_allocation(n);
 	int err = use();
 	lib_fail_allocation(0);
 	if (err != 0 && (!lib_is_failure(err) || hoist_error()[0] == '\0'))
 		lib_die("allocation %lu: an unexpected error, %d", n, err);
-	if (count_fds() != before)
-		lib_die("allocation %lu: %d descriptors more", n, count_fds() - before);
+	if (count_entries("/proc/self/fd") != before)
+		lib_die("allocation %lu: %u descriptors more", n,
+			count_entries("/proc/self/fd") - before);
 	if (use() != 0)
 		lib_die("after allocation %lu: does not work any more", n);
 }

@@ -3,7 +3,6 @@
  * peers that send anything, holders that answer anything.  Exit: 0, 1. */
 #include "config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,20 +17,10 @@
 
 #include "base/layout.h"
 #include "lib/cache.h"
+#include "tests/count.h"
 #include "tests/lib-cache.h"
 
 static char model[4096];
-
-static int count_fds(void)
-{
-	int n = 0;
-	DIR *folder = opendir("/proc/self/fd");
-	CHECK(folder != NULL);
-	while (readdir(folder) != NULL)
-		n++;
-	(void)closedir(folder);
-	return n;
-}
 
 /* --- images --- */
 
@@ -504,7 +493,7 @@ static void run_false_holder(void)
 	/* The image that it has is of another path. */
 	(void)snprintf(model, sizeof model, "%s", cache_path("other.safetensors"));
 	cache_write(model, 3, 50, 9);
-	int before = count_fds();
+	unsigned before = count_entries("/proc/self/fd");
 	for (int how = 0; how < N_ANSWERS; how++) {
 		hoist_image *image = NULL;
 		REFUSED(hoist_cache_attach(model, 0, &image), expected[how].err,
@@ -513,7 +502,7 @@ static void run_false_holder(void)
 	}
 	hoist_cache_list *list = NULL;
 	REFUSED(hoist_cache_list_create(&list), -EBADMSG, "more than 4096 images");
-	CHECK(list == NULL && count_fds() == before);
+	CHECK(list == NULL && count_entries("/proc/self/fd") == before);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 

@@ -3,7 +3,6 @@
  * why there is no advice, and leaves nothing open. */
 #include "config.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,22 +11,12 @@
 
 #include "io/file.h"
 #include "lib/doctor.h"
+#include "tests/count.h"
 #include "tests/lib-failing.h"
 
 #define BYTES ((off_t)40 << 20)
 
 static struct hoist__file *file;
-
-static int count_fds(void)
-{
-	DIR *listing = opendir("/proc/self/fd");
-	int n = 0;
-	while (listing != NULL && readdir(listing) != NULL)
-		n++;
-	if (listing != NULL)
-		(void)closedir(listing);
-	return n;
-}
 
 /* True if there is advice; exactly one of the two texts is there in any case. */
 static bool probe(unsigned long n)
@@ -53,10 +42,11 @@ static bool probe(unsigned long n)
 
 static void scenario(unsigned long n)
 {
-	int before = count_fds();
+	unsigned before = count_entries("/proc/self/fd");
 	(void)probe(n);
-	if (count_fds() != before)
-		lib_die("allocation %lu: %d descriptors more", n, count_fds() - before);
+	if (count_entries("/proc/self/fd") != before)
+		lib_die("allocation %lu: %u descriptors more", n,
+			count_entries("/proc/self/fd") - before);
 	if (!probe(0))
 		lib_die("after allocation %lu: no advice any more", n);
 }

@@ -4,7 +4,6 @@
  * imported comes from a process that is there all the time. */
 #include "config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "tests/count.h"
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 
@@ -169,20 +169,8 @@ static int run(int i)
 
 /* --- sweeps --- */
 
-static int count_fds(void)
-{
-	int n = 0;
-	DIR *all = opendir("/proc/self/fd");
-	if (all == NULL)
-		lib_die("/proc/self/fd");
-	while (readdir(all) != NULL)
-		n++;
-	closedir(all);
-	return n;
-}
-
 /* A stream that could not be waited for before it was destroyed frees a little later. */
-static void check_clean(const char *what, unsigned long n, int n_fds)
+static void check_clean(const char *what, unsigned long n, unsigned n_fds)
 {
 	for (int tries = 0; !lib_nothing_outstanding(devices); tries++) {
 		if (tries == 100)
@@ -195,15 +183,15 @@ static void check_clean(const char *what, unsigned long n, int n_fds)
 	if (!lib_drivers_content())
 		lib_die("%s %lu: the drivers saw a misuse", what, n);
 	/* The stand-in keeps one for the device whose memory it shares. */
-	if (count_fds() > n_fds)
-		lib_die("%s %lu: a file descriptor is left: %d, not %d", what, n, count_fds(),
-			n_fds);
+	if (count_entries("/proc/self/fd") > n_fds)
+		lib_die("%s %lu: a file descriptor is left: %u, not %u", what, n,
+			count_entries("/proc/self/fd"), n_fds);
 }
 
 static void sweep_driver(int i)
 {
 	unsigned long n = 1;
-	int n_fds = count_fds();
+	unsigned n_fds = count_entries("/proc/self/fd");
 	for (; n < MANY; n++) {
 		char fault[64];
 		(void)snprintf(fault, sizeof fault, "any:%lu", n);
@@ -235,7 +223,7 @@ static void open_all(void)
 static void run_alone(unsigned long n)
 {
 	open_all();
-	int n_fds = count_fds() + 2;
+	unsigned n_fds = count_entries("/proc/self/fd") + 2;
 	lib_fail_allocation(n);
 	int err = run(0);
 	lib_fail_allocation(0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include "tests/count.h"
 #include "tests/load-media.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 
@@ -316,17 +316,6 @@ int media_save_from(const char *path, const char *to, enum hoist_engine engine, 
 
 /* --- what is left --- */
 
-static unsigned count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	CHECK(dir != NULL);
-	unsigned n = 0;
-	while (readdir(dir) != NULL)
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static unsigned count_maps(const char *folder)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -349,7 +338,7 @@ static struct hoist_emulator_counters ask(const char *api)
 struct media_left media_look(const char *folder)
 {
 	return (struct media_left){
-		.n_fds = count_fds(),
+		.n_fds = count_entries("/proc/self/fd"),
 		.n_maps = count_maps(folder),
 		.cuda = ask("cuda"),
 		.hip = ask("hip"),

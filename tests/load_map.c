@@ -4,7 +4,6 @@
  * be written, a kernel without userfaultfd, memory that runs out. */
 #include "config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,6 +18,7 @@
 #include "base/error.h"
 #include "lib/load-map.h"
 #include "lib/objects.h"
+#include "tests/count.h"
 #include "tests/load-support.h"
 #include "tests/under-tsan.h"
 #include "tests/wrap-syscall.h"
@@ -91,23 +91,12 @@ void *__wrap_malloc(size_t bytes)
 static hoist_device *cpu;
 static char paths[2][512];
 
-static size_t entries(const char *path)
-{
-	DIR *folder = opendir(path);
-	CHECK(folder != NULL);
-	size_t n = 0;
-	while (readdir(folder) != NULL)
-		n++;
-	closedir(folder);
-	return n;
-}
-
 /* A thread that was joined may still be listed for a moment. */
 static void nothing_is_left(size_t fds, size_t threads)
 {
-	for (int i = 0; i < 1000 && entries("/proc/self/task") != threads; i++)
+	for (int i = 0; i < 1000 && count_entries("/proc/self/task") != threads; i++)
 		usleep(1000);
-	CHECK(entries("/proc/self/task") == threads && entries("/proc/self/fd") == fds);
+	CHECK(count_entries("/proc/self/task") == threads && count_entries("/proc/self/fd") == fds);
 }
 
 /* Two files; the second one holds the last two tensors. */
@@ -475,7 +464,7 @@ static void room_is_asked_for_windows(void)
 /* Bytes outlive what made them, and go with the last buffer. */
 static void buffers_outlive_the_rest(void)
 {
-	size_t fds = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+	size_t fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
 	for (int i = 0; i < 4; i++) {
 		hoist_checkpoint *checkpoint = open_two();
 		struct hoist__load_map *map;
@@ -595,7 +584,7 @@ static void populating_a_file_that_shrinks(void)
 static void allocations_that_fail(void)
 {
 	hoist_checkpoint *checkpoint = open_two();
-	size_t fds = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+	size_t fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
 	for (int way = 0; way < 4; way++) {
 		int n_failed = 0, n = 1;
 		for (bool failed = true; failed && n < 200; n++) {
@@ -614,7 +603,7 @@ static void allocations_that_fail(void)
 			if (err == 0)
 				compare(map, checkpoint, 5);
 			hoist__load_map_close(map);
-			CHECK(entries("/proc/self/fd") == fds);
+			CHECK(count_entries("/proc/self/fd") == fds);
 		}
 		CHECK(n_failed >= (way % 2 == 1 ? 1 : 2) && n > 4); /* lazy ones become maps */
 	}

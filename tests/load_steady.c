@@ -10,13 +10,13 @@
  * Exit: 0, 1, 77. */
 #include "config.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/objects.h"
+#include "tests/count.h"
 #include "tests/lib-cache.h"
 #include "tests/lib-support.h"
 #include "tests/load-random.h"
@@ -53,34 +53,10 @@ struct held {
 	uint64_t fds;
 };
 
-static uint64_t count_entries(const char *path)
-{
-	uint64_t n = 0;
-	DIR *dir = opendir(path);
-	CHECK(dir != NULL);
-	while (readdir(dir) != NULL)
-		n++;
-	(void)closedir(dir);
-	return n - 3; /* ".", "..", and the folder itself */
-}
-
-static uint64_t count_maps(void)
-{
-	char block[4096];
-	uint64_t n = 0;
-	FILE *file = fopen("/proc/self/maps", "re");
-	CHECK(file != NULL);
-	for (size_t got; (got = fread(block, 1, sizeof block, file)) > 0;)
-		for (size_t i = 0; i < got; i++)
-			n += block[i] == '\n';
-	(void)fclose(file);
-	CHECK(n > 0);
-	return n;
-}
-
 static struct held look(void)
 {
-	struct held held = {.fds = count_entries("/proc/self/fd"), .maps = count_maps()};
+	struct held held = {.fds = count_entries("/proc/self/fd"),
+			    .maps = count_lines("/proc/self/maps")};
 	struct mallinfo2 heap = mallinfo2();
 	held.bytes = heap.uordblks + heap.hblkhd;
 	return held;

@@ -9,6 +9,7 @@
 #include <malloc.h>
 #include <string.h>
 
+#include "tests/count.h"
 #include "lib/memory.h"
 #include "lib/objects.h"
 
@@ -56,28 +57,6 @@ static void drop_pools(void)
 }
 
 /* --- what there is --- */
-
-static uint64_t count_entries(const char *path)
-{
-	uint64_t n = 0;
-	DIR *dir = opendir(path);
-	CHECK(dir != NULL);
-	while (readdir(dir) != NULL)
-		n++;
-	(void)closedir(dir);
-	return n - 2;
-}
-
-static uint64_t count_lines(const char *path)
-{
-	uint64_t n = 0;
-	FILE *file = fopen(path, "re");
-	CHECK(file != NULL);
-	for (int c; (c = getc_unlocked(file)) != EOF;)
-		n += c == '\n';
-	(void)fclose(file);
-	return n;
-}
 
 static uint64_t private_kib(void)
 {
