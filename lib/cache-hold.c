@@ -50,6 +50,7 @@ static void detach(int folder, int listener, int lock, int ready)
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);
 	(void)signal(SIGHUP, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_IGN); /* who waits for it may have ended */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; null >= 0 && fd <= 2; fd++)
 		if (!is_one_of(fd, kept, n_kept)) /* as where it began without them */

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Every allocation of adding, attaching, listing and dropping fails in turn: it comes out as an
- * error, leaves nothing half done, and works the next time.  And what a set-uid program must not
- * start.  Exit: 0, 1. */
+ * error, leaves nothing half done, and works the next time.  What becomes of a holder that nobody
+ * waits for.  And what a set-uid program must not start.  Exit: 0, 1. */
 #include "config.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/count.h"
@@ -54,6 +57,49 @@ static void scenario(unsigned long n)
 			count_entries("/proc/self/fd") - before);
 	if (use() != 0)
 		lib_die("after allocation %lu: does not work any more", n);
+}
+
+/* --- a holder that is ready when nobody waits for it any more --- */
+
+static pid_t waiting; /* its reads fail; 0: nobody's */
+
+ssize_t __real_read(int fd, void *to, size_t n);
+ssize_t __wrap_read(int fd, void *to, size_t n);
+ssize_t __wrap_read(int fd, void *to, size_t n)
+{
+	if (waiting == 0 || waiting != getpid())
+		return __real_read(fd, to, n);
+	errno = EIO;
+	return -1;
+}
+
+int __real_listen(int fd, int most);
+int __wrap_listen(int fd, int most);
+int __wrap_listen(int fd, int most)
+{
+	while (waiting != 0 && waiting == getppid())
+		(void)usleep(1000);
+	return __real_listen(fd, most);
+}
+
+/* It leaves; it is not killed. */
+static void hold_for_nobody(void)
+{
+	OK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		(void)signal(SIGPIPE, SIG_DFL); /* as a holder that is started has it */
+		waiting = getpid();
+		_exit(hoist_cache_hold() == -ECHILD ? 0 : 2);
+	}
+	for (int i = 0; i < 2; i++) {
+		int status = 0;
+		pid_t ended = wait(&status);
+		CHECK(ended > 0 && WIFEXITED(status));
+		CHECK(WEXITSTATUS(status) == (ended == child ? 0 : 1));
+	}
+	OK(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0));
 }
 
 /* --- a set-uid program, or as good as one --- */
@@ -144,6 +190,7 @@ int main(int argc, char **argv)
 	lib_sweep_allocations(scenario, 2000);
 	OK(hoist_cache_drop(NULL, NULL));
 	cache_wait_for_end();
+	hold_for_nobody();
 	run_path();
 	return 0;
 }
