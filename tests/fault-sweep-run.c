@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,120 +49,7 @@ void sweep_die(const char *format, ...)
 	exit(1);
 }
 
-/* --- where a call came from --- */
-
-/* The call that failed has not returned yet. */
-static void on_fault(int signal)
-{
-	(void)signal;
-	int before = errno;
-	atomic_store(&sweep->n_trace, backtrace(sweep->trace, SWEEP_MOST_TRACE));
-	errno = before;
-}
-
-static void on_crash(int signal)
-{
-	void *trace[48];
-	static const char text[] = "the process crashed:\n";
-	if (write(STDOUT_FILENO, text, sizeof text - 1) > 0)
-		backtrace_symbols_fd(trace, backtrace(trace, 48), STDOUT_FILENO);
-	(void)raise(signal); /* SA_RESETHAND */
-}
-
-static void catch_signals(void)
-{
-	const struct sigaction fault = {.sa_handler = on_fault, .sa_flags = SA_RESTART};
-	const struct sigaction crash = {.sa_handler = on_crash,
-					.sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
-	static char room[1 << 16];
-	const stack_t stack = {.ss_sp = room, .ss_size = sizeof room};
-	void *trace[2];
-	(void)sigaltstack(&stack, NULL);
-	(void)backtrace(trace, 2); /* which loads what it needs */
-	(void)sigaction(SIGUSR2, &fault, NULL);
-	for (int i = 0; !SWEEP_SANITIZED && i < 3; i++)
-		(void)sigaction(i == 0 ? SIGSEGV : i == 1 ? SIGABRT : SIGFPE, &crash, NULL);
-}
-
-/* --- what fails --- */
-
-/* setenv() would keep each string that it ever had. */
-static void fail_in_new_processes(const char *spec)
-{
-	static char text[96];
-	(void)unsetenv("HOIST_EMULATE_FAIL");
-	(void)snprintf(text, sizeof text, "HOIST_EMULATE_FAIL=%s", spec);
-	(void)putenv(text);
-}
-
-static void arm(long n, unsigned way)
-{
-	char spec[64];
-	atomic_store(&sweep->nr, -1);
-	atomic_store(&sweep->n_trace, 0);
-	atomic_store(&sweep->n_ways, 1);
-	atomic_store(&sweep->seen, 0);
-	atomic_store(&sweep->at, n);
-	atomic_store(&sweep->way, way);
-	atomic_store(&sweep->struck, false);
-	switch (job->kind) {
-	case SWEEP_CALLS:
-		atomic_store(&sweep->armed, true);
-		break;
-	case SWEEP_MEMORY:
-		atomic_store(&sweep->memory, true);
-		break;
-	default:
-		(void)snprintf(spec, sizeof spec, "%s:%ld",
-			       job->kind == SWEEP_ASYNC ? "async" : "any", n);
-		if (job->cold ||
-		    support_control(job->scenario->api, "hoist_emulator_fail") == NULL) {
-			fail_in_new_processes(spec);
-		} else {
-			support_reset(job->scenario->api);
-			support_fail(job->scenario->api, spec);
-		}
-	}
-}
-
-static void forgive(const char *api)
-{
-	if (support_control(api, "hoist_emulator_fail") != NULL)
-		support_fail(api, NULL);
-}
-
-static bool driver_failed(void)
-{
-	void *there = support_control(job->scenario->api, "hoist_emulator_fail");
-	(void)unsetenv("HOIST_EMULATE_FAIL");
-	if (there == NULL)
-		return atomic_load(&sweep->struck);
-	struct hoist_emulator_counters counters = support_counters(job->scenario->api);
-	forgive("cuda");
-	forgive("hip");
-	atomic_store(&sweep->seen,
-		     (long)(job->kind == SWEEP_ASYNC ? counters.copies : counters.calls));
-	return counters.injected_failures > 0;
-}
-
-/* Did anything fail? */
-static bool disarm(void)
-{
-	switch (job->kind) {
-	case SWEEP_CALLS:
-		atomic_store(&sweep->armed, false);
-		return atomic_load(&sweep->nr) >= 0;
-	case SWEEP_MEMORY:
-		atomic_store(&sweep->memory, false);
-		return atomic_load(&sweep->struck);
-	default:
-		return driver_failed();
-	}
-}
-
 /* --- reports --- */
-
-static const char *const kinds[] = {"calls", "memory", "driver", "async"};
 
 /* What the scenario leaves when it ends is the last thing that can be wrong. */
 static void finish(void)
@@ -182,7 +68,7 @@ static void report(long n, unsigned way, int err)
 	int nr = atomic_load(&sweep->nr);
 	atomic_fetch_add(&sweep->n_wrong, 1);
 	printf("%s:%s%s:%ld:%u of %ld", job->scenario->name, job->cold ? "cold-" : "",
-	       kinds[job->kind], n, way, atomic_load(&sweep->total));
+	       sweep_kinds[job->kind], n, way, atomic_load(&sweep->total));
 	if (nr >= 0) {
 		int as = atomic_load(&sweep->err);
 		printf(" (%s: %s)", sweep_call_name(nr),
@@ -255,6 +141,11 @@ void sweep_compare_with(const struct sweep_counts *idle, const char *when)
 		sweep_wrong("%s there is more: %s", when, text);
 }
 
+void sweep_no_files(int err)
+{
+	(void)err;
+}
+
 /* --- texts --- */
 
 static char stale[64]; /* a text that no failure here has */
@@ -272,20 +163,6 @@ void sweep_check_text(int err)
 	if (err != 0 &&
 	    (hoist_error()[0] == '\0' || strncmp(hoist_error(), stale, strlen(stale)) == 0))
 		sweep_wrong("there is no text");
-}
-
-bool sweep_pause(void)
-{
-	return atomic_exchange(&sweep->armed, false) || atomic_exchange(&sweep->memory, false) ||
-	       getenv("HOIST_EMULATE_FAIL") != NULL;
-}
-
-void sweep_resume(bool was)
-{
-	if (was && job->kind == SWEEP_CALLS)
-		atomic_store(&sweep->armed, true);
-	if (was && job->kind == SWEEP_MEMORY)
-		atomic_store(&sweep->memory, true);
 }
 
 /* Without a failure. */
@@ -322,9 +199,9 @@ static bool run_failing(long n, unsigned way, int *ret)
 	atomic_fetch_add(&sweep->n_runs, 1);
 	atomic_store(&sweep->n, n);
 	sweep_forget_text();
-	arm(n, way);
+	sweep_arm(job, n, way);
 	int err = job->scenario->run();
-	bool struck = disarm();
+	bool struck = sweep_disarm(job);
 	(void)snprintf(said, sizeof said, "%s", err != 0 ? hoist_error() : "");
 	if (!job->scenario->has_texts)
 		sweep_check_text(err);
@@ -496,7 +373,7 @@ static void run_cold(void)
 void sweep_child(const struct sweep_job *wanted)
 {
 	job = wanted;
-	catch_signals();
+	sweep_catch_signals();
 	sweep->is_cold = wanted->cold;
 	/* What the scenario starts and leaves is this process's to see. */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)

@@ -241,14 +241,9 @@ static int ipc_pool(void)
 	return run_pair("cuda", true);
 }
 
-static void nothing_to_check(int err)
-{
-	(void)err;
-}
-
 const struct sweep_scenario sweep_shares[] = {
-	{"ipc-host", NULL, NULL, ipc_host, nothing_to_check, NULL, true, false},
-	{"ipc-hip", "hip", NULL, ipc_device, nothing_to_check, NULL, true, false},
-	{"ipc-cuda-pool", "cuda", NULL, ipc_pool, nothing_to_check, NULL, true, false},
+	{"ipc-host", NULL, NULL, ipc_host, sweep_no_files, NULL, true, false},
+	{"ipc-hip", "hip", NULL, ipc_device, sweep_no_files, NULL, true, false},
+	{"ipc-cuda-pool", "cuda", NULL, ipc_pool, sweep_no_files, NULL, true, false},
 	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
 };

@@ -3,13 +3,15 @@
  *
  *   fault_sweep.c            each scenario, each call of it, one after the other
  *   fault-sweep-run.c        one scenario in a process: a call fails, what is left?
+ *   fault-sweep-arm.c        makes that call fail, and says where it came from
+ *   fault-sweep-process.c    that process, seen from its parent
  *   fault-sweep-calls.c      system calls: how each may fail; the filter, and who answers it
  *   fault-sweep-memory.c     malloc and its kin, which fail, and are counted
  *   fault-sweep-count.c      what a process holds
  *   fault-sweep-model.c      the checkpoints, and what their bytes are to be
  *   fault-sweep-files.c      those of other formats
  *   fault-sweep-kept.c       this program and the stand-in drivers, as they were when it began
- *   fault-sweep-load.c, fault-sweep-save.c, fault-sweep-share.c, fault-sweep-cache.c   scenarios
+ *   fault-sweep-load.c, -copy.c, -save.c, -share.c, -cache.c   scenarios
  *
  * A parent that opens nothing of hoist's answers for the kernel (seccomp's notifications), and a
  * child, with all its threads and what it starts, asks.
@@ -73,8 +75,8 @@ bool sweep_count_other(pid_t pid, struct sweep_counts *ret);
 /* Takes children that have ended; who did not end as it may is wrong.  true: others have not. */
 bool sweep_reap(void);
 
-/* Of a thread.  2 MiB of it are load-support.c's, which has that much for each thread. */
-#define SWEEP_STACK_KIB 2560
+/* Of a thread. */
+#define SWEEP_STACK_KIB 768
 
 /* Is there more of anything?  Says of what. */
 bool sweep_counts_more(const struct sweep_counts *now, const struct sweep_counts *idle, char *text,
@@ -146,9 +148,13 @@ struct sweep_scenario {
 };
 
 extern const struct sweep_scenario sweep_loads[];
+extern const struct sweep_scenario sweep_copies[];
 extern const struct sweep_scenario sweep_saves[];
 extern const struct sweep_scenario sweep_shares[];
 extern const struct sweep_scenario sweep_caches[]; /* each ends with a name that is NULL */
+
+/* check() of those that write nothing. */
+void sweep_no_files(int err);
 
 /* Something is not as it must be: the run is reported, and the test fails. */
 void sweep_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -156,10 +162,6 @@ void sweep_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Is there a text, and of this failure?  sweep_forget_text() is called before it. */
 void sweep_forget_text(void);
 void sweep_check_text(int err);
-
-/* What the scenario does itself is not to fail; gives whether anything was to, for the latter. */
-bool sweep_pause(void);
-void sweep_resume(bool was);
 
 /* glibc leaves a library mapped that it could not map as a whole: a stand-in driver's. */
 void sweep_allow_library(struct sweep_counts *counts);
@@ -170,7 +172,7 @@ void sweep_compare_with(const struct sweep_counts *idle, const char *when);
 /* What set-up needs and does not get ends the program. */
 void sweep_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* --- the child (fault-sweep-run.c) --- */
+/* --- the child, in itself (fault-sweep-run.c) and from outside (fault-sweep-process.c) --- */
 
 struct sweep_job {
 	const struct sweep_scenario *scenario;
@@ -183,8 +185,31 @@ struct sweep_job {
 	int way;	 /* this one alone; -1: all */
 };
 
+extern const char *const sweep_kinds[SWEEP_N_KINDS];
+
+/* Does @job in a process of its own.  Returns: false if that did not end as it should. */
+bool sweep_run(const struct sweep_job *job);
+
+/* Something is wrong with what is being done for @job. */
+void sweep_describe(const struct sweep_job *job, const char *what);
+
 /* Does @job, and ends the process. */
 void sweep_child(const struct sweep_job *job) __attribute__((noreturn));
+
+/* --- the call that fails (fault-sweep-arm.c) --- */
+
+/* From the next call on, the @n-th of the job's kind fails, in the way @way. */
+void sweep_arm(const struct sweep_job *job, long n, unsigned way);
+
+/* Nothing fails any more.  Did anything? */
+bool sweep_disarm(const struct sweep_job *job);
+
+/* What the scenario does itself is not to fail; gives whether anything was to, for the latter. */
+bool sweep_pause(void);
+void sweep_resume(bool was);
+
+/* A call that fails leaves its stack in sweep->trace; a crash prints its own. */
+void sweep_catch_signals(void);
 
 /* --- system calls (fault-sweep-calls.c) --- */
 

@@ -18,27 +18,21 @@
 
 #include "tests/fault-sweep.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tests/load-support.h"
-#include "tests/pass-fd.h"
 #include "tests/under-tsan.h"
 
-#define HANG_SECONDS 30
 #define MOST_CALLS 20000
 
 static bool is_long;
@@ -47,149 +41,9 @@ static long n_scenarios;
 static long n_calls[SWEEP_N_KINDS];
 static long n_shots; /* 0: as few as suits */
 
-/* --- a process that does not go on --- */
-
-static void show_file(const char *what, long pid, long tid)
+static double seconds_since(uint64_t ns)
 {
-	char path[128];
-	char text[512];
-	(void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/%s", pid, tid, what);
-	FILE *file = fopen(path, "r");
-	if (file == NULL)
-		return;
-	if (fgets(text, sizeof text, file) != NULL)
-		printf("    %s: %s%s", what, text, strchr(text, '\n') != NULL ? "" : "\n");
-	(void)fclose(file);
-}
-
-static void show_threads(pid_t pid)
-{
-	char text[128];
-	(void)snprintf(text, sizeof text, "/proc/%d/task", (int)pid);
-	DIR *folder = opendir(text);
-	struct dirent *entry;
-	while (folder != NULL && (entry = readdir(folder)) != NULL) {
-		long tid = strtol(entry->d_name, NULL, 10);
-		if (tid <= 0)
-			continue;
-		printf("  thread %ld:\n", tid);
-		show_file("comm", pid, tid);
-		show_file("syscall", pid, tid);
-		show_file("wchan", pid, tid);
-	}
-	if (folder != NULL)
-		(void)closedir(folder);
-	(void)fflush(stdout);
-	(void)snprintf(text, sizeof text,
-		       "gdb -q -batch -p %d -ex 'thread apply all bt 16' 2>&1 </dev/null | "
-		       "grep -E '^(Thread|#)'",
-		       (int)pid);
-	(void)!system(text);
-}
-
-/* --- one process --- */
-
-static const char *const kinds[] = {"calls", "memory", "driver", "async"};
-
-static void describe(const struct sweep_job *job, const char *what)
-{
-	int nr = atomic_load(&sweep->nr);
-	atomic_fetch_add(&sweep->n_wrong, 1);
-	printf("%s:%s%s:%ld:%u (%s %s): %s\n", job->scenario->name, job->cold ? "cold-" : "",
-	       kinds[job->kind], atomic_load(&sweep->n), atomic_load(&sweep->way),
-	       nr >= 0 ? sweep_call_name(nr) : "no system call",
-	       nr >= 0 ? strerrorname_np(atomic_load(&sweep->err)) : "", what);
-}
-
-static double now(void)
-{
-	struct timespec t;
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Answers until @child has ended; gives its status. */
-static int attend(const struct sweep_job *job, pid_t child, int listener)
-{
-	struct pollfd waits[2] = {{.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN},
-				  {.fd = listener, .events = POLLIN}};
-	unsigned long beats = 0;
-	double since = now();
-	int status = 0;
-	while (true) {
-		int n = poll(waits, 2, 1000);
-		if (n > 0 && (waits[1].revents & POLLIN) != 0)
-			sweep_answer(listener, child);
-		else if (n > 0 && (waits[1].revents & POLLHUP) != 0)
-			waits[1].fd = -1;
-		else if (n > 0 && waits[0].revents != 0)
-			break;
-		if (beats != atomic_load(&sweep->beats)) {
-			beats = atomic_load(&sweep->beats);
-			since = now();
-		} else if (now() - since > HANG_SECONDS) {
-			describe(job, "it does not go on");
-			show_threads(child);
-			(void)kill(child, SIGKILL);
-			since = now();
-		}
-	}
-	(void)close(waits[0].fd);
-	if (waitpid(child, &status, 0) != child)
-		sweep_die("waitpid");
-	return status;
-}
-
-/* What it started goes with it. */
-static void end_orphans(const struct sweep_job *job)
-{
-	char text[256] = "";
-	FILE *file = fopen("/proc/thread-self/children", "r");
-	if (file != NULL) {
-		(void)!fgets(text, sizeof text, file);
-		(void)fclose(file);
-	}
-	char *at = text;
-	long pid;
-	while ((pid = strtol(at, &at, 10)) > 0) {
-		describe(job, "a process is left");
-		(void)kill((pid_t)pid, SIGKILL);
-		(void)waitpid((pid_t)pid, NULL, 0);
-	}
-}
-
-/* Returns false if the process did not end as it should. */
-static bool run_job(const struct sweep_job *job)
-{
-	int sockets[2];
-	int listener = -1;
-	(void)fflush(stdout);
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0)
-		sweep_die("socketpair");
-	pid_t child = fork();
-	if (child < 0)
-		sweep_die("fork");
-	if (child == 0) {
-		close(sockets[0]);
-		if (job->kind == SWEEP_CALLS && sweep_filter(sockets[1]) < 0)
-			_exit(78);
-		close(sockets[1]);
-		sweep_child(job);
-	}
-	close(sockets[1]);
-	if (job->kind == SWEEP_CALLS)
-		listener = take_fd(sockets[0]);
-	close(sockets[0]);
-	int status = attend(job, child, listener);
-	end_orphans(job);
-	if (listener >= 0)
-		close(listener);
-	if (status == 0)
-		return true;
-	char text[64];
-	(void)snprintf(text, sizeof text, "the process ended with status 0x%x", (unsigned)status);
-	describe(job, text);
-	return false;
+	return (double)(hoist__now_ns() - ns) * 1e-9;
 }
 
 /* --- one scenario, one kind --- */
@@ -209,7 +63,7 @@ static void begin(void)
 static void sweep_warm(struct sweep_job job)
 {
 	begin();
-	for (int tries = 0; tries < 6 && !run_job(&job); tries++) {
+	for (int tries = 0; tries < 6 && !sweep_run(&job); tries++) {
 		/* It goes on behind the call that ended it. */
 		if (job.way >= 0 || !sweep->has_idle)
 			break;
@@ -225,7 +79,7 @@ static void sweep_cold(struct sweep_job job)
 	begin();
 	long first = job.first;
 	job.first = 0;
-	if (!run_job(&job))
+	if (!sweep_run(&job))
 		return;
 	long stride = job.stride;
 	if (stride == 0)
@@ -233,7 +87,7 @@ static void sweep_cold(struct sweep_job job)
 	job.first = first > 0 ? first : 1 + (long)job.random % stride;
 	unsigned n_failed = 0;
 	while (!atomic_load(&sweep->ended) && n_failed < 6 && job.first < MOST_CALLS) {
-		n_failed += !run_job(&job);
+		n_failed += !sweep_run(&job);
 		if (first > 0)
 			break;
 		job.first += stride;
@@ -266,7 +120,7 @@ static void sweep_kind(const struct sweep_scenario *scenario, enum sweep_kind ki
 	char name[32];
 	struct sweep_job job = {
 		.scenario = scenario, .kind = kind, .cold = cold, .way = (int)choice.way};
-	(void)snprintf(name, sizeof name, "%s%s", cold ? "cold-" : "", kinds[kind]);
+	(void)snprintf(name, sizeof name, "%s%s", cold ? "cold-" : "", sweep_kinds[kind]);
 	if (choice.kind[0] != '\0' && strcmp(choice.kind, name) != 0)
 		return;
 	job.first = choice.call;
@@ -281,21 +135,22 @@ static void sweep_kind(const struct sweep_scenario *scenario, enum sweep_kind ki
 		seed = seed * 1103515245u + 12345u;
 		job.random = (seed >> 8) | 1;
 	}
-	double before = now();
+	uint64_t before = hoist__now_ns();
 	long faults = atomic_load(&sweep->n_faults);
 	(cold ? sweep_cold : sweep_warm)(job);
 	n_calls[kind] += atomic_load(&sweep->total);
 	/* Who counts nothing, or strikes nothing, proves nothing.  Not each scenario has copies. */
 	bool judged = choice.call == 0 && !scenario->varies;
 	if (judged && kind != SWEEP_ASYNC && atomic_load(&sweep->n_faults) == faults)
-		describe(&job, "nothing failed");
+		sweep_describe(&job, "nothing failed");
 	else if (judged && atomic_load(&sweep->ended) &&
 		 atomic_load(&sweep->n) < atomic_load(&sweep->total) / 2)
-		describe(&job, "from here on nothing failed, and it is not half of the calls");
+		sweep_describe(&job,
+			       "from here on nothing failed, and it is not half of the calls");
 	if (getenv("HOIST_TEST_TIMES") != NULL)
 		printf("%s %s: %ld faults, %ld calls, %ld runs, %.2f s\n", scenario->name, name,
 		       atomic_load(&sweep->n_faults) - faults, atomic_load(&sweep->total),
-		       atomic_exchange(&sweep->n_runs, 0), now() - before);
+		       atomic_exchange(&sweep->n_runs, 0), seconds_since(before));
 }
 
 static void sweep_all_kinds(const struct sweep_scenario *scenario)
@@ -416,9 +271,9 @@ int main(int argc, char **argv)
 	support_emulate("cuda:2,hip:1");
 	sweep_keep_programs();
 	sweep_make_others();
-	double began = now();
-	const struct sweep_scenario *const lists[] = {sweep_loads, sweep_saves, sweep_shares,
-						      sweep_caches};
+	uint64_t began = hoist__now_ns();
+	const struct sweep_scenario *const lists[] = {sweep_loads, sweep_copies, sweep_saves,
+						      sweep_shares, sweep_caches};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
 		for (const struct sweep_scenario *s = lists[i]; s->name != NULL; s++)
 			sweep_all_kinds(s);
@@ -431,7 +286,7 @@ int main(int argc, char **argv)
 	       "results\n",
 	       atomic_load(&sweep->n_faults), atomic_load(&sweep->n_survived),
 	       atomic_load(&sweep->n_wrong));
-	printf("%.1f seconds\n", now() - began);
+	printf("%.1f seconds\n", seconds_since(began));
 	sweep_remove_files();
 	if (n_scenarios == 0)
 		printf("there is no scenario %s\n", choice.scenario);
