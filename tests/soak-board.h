@@ -84,9 +84,10 @@ struct soak_beat {
 /* What a process holds while its threads rest. */
 struct soak_rest {
 	uint64_t ns;
-	uint64_t private_kib; /* resident, and nobody else's */
-	uint64_t in_use;      /* of malloc, but for */
-	uint64_t kept;	      /* what pools keep of it */
+	uint64_t device_bytes; /* given out by the stand-in drivers */
+	uint64_t private_kib;  /* resident, and nobody else's */
+	uint64_t in_use;       /* of malloc, but for */
+	uint64_t kept;	       /* what pools keep of it */
 	uint64_t maps;
 	uint64_t fds;
 	uint64_t threads;

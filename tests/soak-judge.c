@@ -34,6 +34,7 @@ static const struct kind {
 	X(threads, 8, 0, false),
 	X(handles, 0, 3, false),
 	X(blocks, 0, 0, false),
+	X(device_bytes, 0, 0, false),
 	X(maps, 160, 4, true),
 	X(in_use, 576 << 10, 48 << 10, true),
 	X(kept, 4 << 20, 256 << 10, true),
