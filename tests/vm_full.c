@@ -66,13 +66,15 @@ static void more_than_there_is(void)
 	CHECK(region == NULL);
 }
 
-/* Until it fails; all that there is to be had is had. */
-static void fill(size_t bytes)
+/* Until it fails; all that there is to be had is had.  (Pages that another processor has in its
+ * cache are not: some seconds later the kernel takes them back, and a full node has a few MiB
+ * again.) */
+static void fill(enum hoist__memory_kind kind, size_t bytes)
 {
 	int err = 0;
 	while (n_chunks < MAX_CHUNKS) {
 		struct hoist__region *region = NULL;
-		err = make_region(HOIST__MEMORY_HOST, HOIST__POLICY_BIND, bytes, &region);
+		err = make_region(kind, HOIST__POLICY_BIND, bytes, &region);
 		if (err != 0)
 			break;
 		CHECK(region->node == NODE);
@@ -89,14 +91,15 @@ static void strict_fails_rather_than_spills(void)
 {
 	size_t n_killed = vmstat("oom_kill");
 	more_than_there_is();
-	fill(CHUNK);
+	fill(HOIST__MEMORY_HOST, CHUNK);
 	size_t n = n_chunks;
-	fill(256 << 10);
+	fill(HOIST__MEMORY_HOST, 256 << 10);
 	CHECK(node_bytes(NODE, "MemFree") < LEFT_MOST);
+	size_t n_all = n_chunks;
 	/* Pinned memory takes the same way. */
-	struct hoist__region *region = NULL;
-	check_full(make_region(HOIST__MEMORY_PINNED, HOIST__POLICY_BIND, CHUNK, &region));
+	fill(HOIST__MEMORY_PINNED, CHUNK);
 	/* Another node has room. */
+	struct hoist__region *region = NULL;
 	struct hoist__region_options other = {.bytes = CHUNK,
 					      .placement = placement_on(HOIST__POLICY_BIND, 0)};
 	CHECK(hoist__region_create(&other, &region) == 0);
@@ -106,7 +109,7 @@ static void strict_fails_rather_than_spills(void)
 	printf("figure: full.strict %zu times 8 MiB and %zu times 256 KiB filled a node, %zu MiB "
 	       "of "
 	       "it left; the next failed, nobody was killed\n",
-	       n, n_chunks - n, node_bytes(NODE, "MemFree") >> 20);
+	       n, n_all - n, node_bytes(NODE, "MemFree") >> 20);
 }
 
 /* --- several threads that fill it at once --- */
@@ -159,6 +162,21 @@ static void fillers_race(void)
 	       N_FILLERS, n);
 }
 
+/* Blocks of a full node, until there is none. */
+static void exhaust(hoist_memory *memory)
+{
+	uintptr_t blocks[LEFT_MOST / CHUNK];
+	size_t n = 0;
+	int err = 0;
+	while (n < sizeof blocks / sizeof blocks[0] &&
+	       (err = hoist_memory_alloc(memory, CHUNK, 0, &blocks[n])) == 0)
+		check_on(blocks[n++], CHUNK, NODE, "a block of a full node");
+	check_full(err);
+	while (n > 0)
+		CHECK(hoist_memory_free(memory, blocks[--n]) == 0);
+	CHECK(hoist_memory_trim(memory, 0) == 0);
+}
+
 /* A resource over it: its first failure's text, and it goes on when there is room again. */
 static void resources_say_so(void)
 {
@@ -174,13 +192,13 @@ static void resources_say_so(void)
 	hoist_memory *memory = NULL;
 	uintptr_t address = 0;
 	CHECK(hoist_memory_create(&options, &memory) == 0);
-	check_full(hoist_memory_alloc(memory, CHUNK, 0, &address));
+	exhaust(memory);
 	release(n_chunks / 2);
 	CHECK(hoist_memory_alloc(memory, CHUNK, 0, &address) == 0);
 	check_on(address, CHUNK, NODE, "a block of a node that has room again");
 	CHECK(hoist_memory_free(memory, address) == 0);
 	hoist_memory_unref(memory);
-	fill(CHUNK);
+	fill(HOIST__MEMORY_HOST, CHUNK);
 }
 
 /* --- preferred --- */
