@@ -86,6 +86,9 @@ static void plan(struct growth *growth, unsigned flags)
 		growth->options.piece_bytes = SIZE_MAX;
 		set_bytes(growth, exact);
 	}
+	/* What nobody has asked for yet must not be the last that others could have had. */
+	if (growth->options.bytes > exact)
+		growth->options.spare_bytes = growth->options.bytes;
 }
 
 static int over_limit(const struct growth *growth)
@@ -289,6 +292,7 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 	if (release_empty(pool) && growth->bound <= room(pool))
 		err = create_region(growth, ret);
 	if (err != 0 && less) {
+		growth->options.spare_bytes = 0;
 		set_bytes(growth, exact);
 		if (growth->bound <= room(pool))
 			err = create_region(growth, ret);

@@ -152,12 +152,12 @@ void hoist__pools_yield(const struct hoist__budget *budget)
 
 int hoist__pools_make_room(uint64_t bytes, const char *what)
 {
-	int err = hoist__group_check(bytes, what);
+	int err = hoist__group_check(bytes, 0, what);
 	struct hoist__pool *pool = NULL;
 	while (err == -ENOMEM && (pool = next_pool(pool)) != NULL)
 		if (hoist__memory_is_host(pool->options.kind)) {
 			hoist__pool_trim(pool, 0);
-			err = hoist__group_check(bytes, what);
+			err = hoist__group_check(bytes, 0, what);
 		}
 	hoist__pool_unref(pool);
 	return err;

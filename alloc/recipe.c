@@ -87,7 +87,10 @@ static int reserve(struct hoist__maker *maker)
 	if (!maker->hugetlb || !map_hugetlb(maker)) {
 		size_t bytes = hoist__round_up(region->options.bytes, hoist__page_bytes());
 		/* hugetlb pages are charged elsewhere. */
-		int err = region->options.lazy ? 0 : hoist__group_check(bytes, "host memory");
+		int err = region->options.lazy
+				  ? 0
+				  : hoist__group_check(bytes, region->options.spare_bytes,
+						       "host memory");
 		if (err == 0)
 			err = hoist__map_anonymous(bytes, map);
 		if (err != 0)

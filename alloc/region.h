@@ -113,6 +113,8 @@ struct hoist__region_options {
 	size_t bytes;                /* rounded up to base pages, or 2 MiB for hugetlb; the end
 	                              * of a THP region that fills no huge page is small pages.
 	                              * Not from the system: rounded up to 64 KiB */
+	uint64_t spare_bytes;        /* what the process's control group must have besides (group.h);
+	                              * host kinds from the system */
 	struct hoist__dev *dev;      /* DEVICE: whose memory.  PINNED: registered with it
 	                              * (NULL or the CPU: mlock).  HOST: NULL */
 	struct hoist__placement placement; /* host kinds */

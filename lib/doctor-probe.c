@@ -327,7 +327,7 @@ void hoist__doctor_probe(hoist_doctor *doctor, const char *path, const struct ho
 		return;
 	}
 	/* A second one, of small pages, is measured too. */
-	if (hoist__group_check(2 * MEMORY_BYTES, "the probe's memory") < 0) {
+	if (hoist__group_check(2 * MEMORY_BYTES, 0, "the probe's memory") < 0) {
 		skip(advice, "%s", hoist__error_text());
 		return;
 	}

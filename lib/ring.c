@@ -40,7 +40,9 @@ void hoist__ring_trim(struct hoist__pool *pool, hoist_budget *budget, size_t usu
 unsigned hoist__ring_slots(unsigned n, size_t slot_bytes)
 {
 	struct hoist__group group;
-	if (n * (uint64_t)slot_bytes < HOIST__GROUP_LEAST_BYTES ||
+	uint64_t bytes = n * (uint64_t)slot_bytes;
+	if (bytes < HOIST__GROUP_LEAST_BYTES ||
+	    hoist__pools_make_room(2 * bytes, "staging slots") == 0 ||
 	    hoist__group_look("", &group) != 0)
 		return n;
 	uint64_t room = group.left_bytes / 2 / slot_bytes;

@@ -239,11 +239,11 @@ int hoist__group_look(const char *root, struct hoist__group *ret)
 	return 0;
 }
 
-int hoist__group_check(uint64_t bytes, const char *what)
+int hoist__group_check(uint64_t bytes, uint64_t spare, const char *what)
 {
 	struct hoist__group group;
 	if (bytes < HOIST__GROUP_LEAST_BYTES || hoist__group_look("", &group) != 0 ||
-	    bytes <= group.left_bytes)
+	    (bytes <= group.left_bytes && spare <= group.left_bytes - bytes))
 		return 0;
 	return hoist__fail(
 		-ENOMEM,

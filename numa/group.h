@@ -26,8 +26,8 @@ struct hoist__group {
  * Returns: 0; -ENOENT no group limits this process, or it cannot be known. */
 int hoist__group_look(const char *root, struct hoist__group *ret);
 
-/* Is there room for @bytes that will be populated?  @what for the message.
+/* Is there room for @bytes that will be populated, and @spare beside them?  @what for the message.
  * Returns: 0 (also where nothing limits it); -ENOMEM with the figures. */
-int hoist__group_check(uint64_t bytes, const char *what);
+int hoist__group_check(uint64_t bytes, uint64_t spare, const char *what);
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "alloc/pool.h"
 #include "alloc/region.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -25,11 +26,11 @@
 
 static struct tree tree;
 static bool refuse_mbind;
-static bool no_room;	  /* where pages would be moved to */
-static bool group_full;	  /* the control group has nothing left */
-static unsigned n_spills; /* populating puts pages elsewhere so often */
-static int node_of_pages; /* what move_pages() says, */
-static unsigned n_moving; /* but of so many of four pages nothing */
+static bool no_room;			 /* where pages would be moved to */
+static uint64_t group_left = UINT64_MAX; /* what the control group gives */
+static unsigned n_spills;		 /* populating puts pages elsewhere so often */
+static int node_of_pages;		 /* what move_pages() says, */
+static unsigned n_moving;		 /* but of so many of four pages nothing */
 
 /* The calls of mbind(). */
 #define MAX_BINDS 8
@@ -45,7 +46,7 @@ static atomic_uint n_threads_on[HOIST__MAX_NODES];
 int __real_hoist__topology_load(const char *sysfs_root, struct hoist__topology **ret);
 int __wrap_hoist__topology_load(const char *sysfs_root, struct hoist__topology **ret);
 int __wrap_hoist__run_on_node(const struct hoist__topology *topology, int node);
-int __wrap_hoist__group_check(uint64_t bytes, const char *what);
+int __wrap_hoist__group_check(uint64_t bytes, uint64_t spare, const char *what);
 int __wrap_getcpu(unsigned *cpu, unsigned *node);
 long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
 		  unsigned long bits, unsigned flags);
@@ -66,11 +67,12 @@ int __wrap_hoist__run_on_node(const struct hoist__topology *topology, int node)
 	return 0;
 }
 
-int __wrap_hoist__group_check(uint64_t bytes, const char *what)
+int __wrap_hoist__group_check(uint64_t bytes, uint64_t spare, const char *what)
 {
-	return group_full ? hoist__fail(-ENOMEM, "%s: a full group, %llu bytes", what,
-					(unsigned long long)bytes)
-			  : 0;
+	if (bytes <= group_left && spare <= group_left - bytes)
+		return 0;
+	return hoist__fail(-ENOMEM, "%s: a full group, %llu bytes", what,
+			   (unsigned long long)bytes);
 }
 
 int __wrap_getcpu(unsigned *cpu, unsigned *node)
@@ -311,7 +313,7 @@ Test(alloc_choice, asks_the_group_also_where_there_are_no_hugetlb_pages)
 {
 	use_machine("8-nodes");
 	node_of_pages = 5;
-	group_full = true;
+	group_left = 0;
 	struct hoist__region_options options = on_nodes(HOIST__POLICY_PREFER, 5, 5);
 	struct hoist__region *region = NULL;
 	options.hugetlb = true;
@@ -322,4 +324,30 @@ Test(alloc_choice, asks_the_group_also_where_there_are_no_hugetlb_pages)
 	options.lazy = true;
 	region = create(&options);
 	hoist__region_destroy(region);
+}
+
+/* A pool's regions, of which nobody has asked for more than a part yet, leave others as much again;
+ * where that is not there, the part is all that it takes. */
+Test(alloc_choice, a_shared_region_leaves_the_group_as_much)
+{
+	struct hoist__pool_options options = {.region_bytes = 32 * HOIST__MIB};
+	struct hoist__pool_stats stats;
+	struct hoist__pool *pool = NULL;
+	uintptr_t block = 0;
+	for (int more = 0; more <= 1; more++) {
+		group_left = 64 * HOIST__MIB - 1 + (uint64_t)more;
+		cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+		cr_assert_eq(hoist__pool_alloc(pool, HOIST__MIB, 0, 0, &block), 0);
+		hoist__pool_stats(pool, &stats);
+		cr_expect_eq(stats.reserved_bytes, more ? 32 * HOIST__MIB : HOIST__MIB, "%zu",
+			     stats.reserved_bytes);
+		cr_assert_eq(hoist__pool_free(pool, block), 0);
+		hoist__pool_unref(pool);
+	}
+	/* What is asked for may be the last. */
+	group_left = 20 * HOIST__MIB;
+	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+	cr_assert_eq(hoist__pool_alloc(pool, 20 * HOIST__MIB, 0, 0, &block), 0);
+	cr_assert_eq(hoist__pool_free(pool, block), 0);
+	hoist__pool_unref(pool);
 }

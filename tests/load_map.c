@@ -405,16 +405,16 @@ static uint64_t kept_bytes(void)
 	return s.reserved_bytes;
 }
 
-int __real_hoist__group_check(uint64_t bytes, const char *what);
-int __wrap_hoist__group_check(uint64_t bytes, const char *what);
-int __wrap_hoist__group_check(uint64_t bytes, const char *what)
+int __real_hoist__group_check(uint64_t bytes, uint64_t spare, const char *what);
+int __wrap_hoist__group_check(uint64_t bytes, uint64_t spare, const char *what);
+int __wrap_hoist__group_check(uint64_t bytes, uint64_t spare, const char *what)
 {
 	uint64_t most = atomic_load(&asked);
 	while (bytes > most && !atomic_compare_exchange_weak(&asked, &most, bytes))
 		;
 	if (atomic_load(&scarce) && bytes >= 4 * MIB && kept_bytes() > 0)
 		return hoist__fail(-ENOMEM, "%s: no room", what);
-	return __real_hoist__group_check(bytes, what);
+	return __real_hoist__group_check(bytes, spare, what);
 }
 
 /* A few bytes here and there fill a window each, which is what the control group is asked for. */

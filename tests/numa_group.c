@@ -153,8 +153,8 @@ Test(numa_group, what_cannot_be_read_limits_nothing)
 /* Little is not looked at, and no group allows what no machine has. */
 Test(numa_group, a_check_lets_little_pass)
 {
-	cr_expect_eq(hoist__group_check(HOIST__GROUP_LEAST_BYTES - 1, "x"), 0);
-	int err = hoist__group_check((uint64_t)1 << 62, "an image");
+	cr_expect_eq(hoist__group_check(HOIST__GROUP_LEAST_BYTES - 1, UINT64_MAX, "x"), 0);
+	int err = hoist__group_check((uint64_t)1 << 62, 0, "an image");
 	cr_expect(err == 0 ||
 		  (err == -ENOMEM && strstr(hoist__error_text(), "an image: ") != NULL));
 }
