@@ -5,16 +5,23 @@
  * and kernels before 6.5, get an estimate: small reads that must not block, at
  * places spread over the range.  mincore(2) is no help: to those others it says
  * that everything is resident.
+ *
+ * Such a read is not without effect: of what is not cached the kernel starts to read some
+ * KiB ahead.  Two things follow.  Where the disk answers at once, the byte is there after
+ * all: what this thread has had read in the meantime tells.  And the next estimate, of another
+ * process as well, must not look where this one did: places are drawn by lot.
  */
 #include "config.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "io/file.h"
 
@@ -53,15 +60,31 @@ static int count(const struct hoist__file *file, uint64_t offset, uint64_t bytes
 	return 0;
 }
 
+/* How much this thread has had read by block devices; stays 0 where the kernel does not account. */
+static long blocks_read(void)
+{
+	struct rusage usage;
+	return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_inblock : 0;
+}
+
 /* One byte: 1 if it is cached, 0 if not, or an error. */
 static int sample(const struct hoist__file *file, uint64_t offset)
 {
 	char byte;
 	struct iovec one = {.iov_base = &byte, .iov_len = 1};
+	long before = blocks_read();
 	ssize_t n = preadv2(file->fd, &one, 1, (off_t)offset, RWF_NOWAIT);
-	if (n >= 0)
-		return n == 1;
-	return errno == EAGAIN ? 0 : -errno;
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -errno;
+	return n == 1 && blocks_read() == before;
+}
+
+/* SplitMix64's finaliser (Steele, Lea and Flood, 2014). */
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
 }
 
 /* Between nothing and all: of places that were not looked at there may be some. */
@@ -69,10 +92,13 @@ static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t by
 {
 	uint64_t n = bytes / SAMPLE_EVERY_BYTES;
 	n = hoist__min_u64(hoist__max_u64(n, MIN_SAMPLES), MAX_SAMPLES);
+	uint64_t lot = hoist__now_ns();
 	uint64_t hits = 0;
 	for (uint64_t i = 0; i < n; i++) {
-		/* First and last byte included; no product can overflow. */
-		uint64_t at = i == n - 1 ? bytes - 1 : bytes / (n - 1) * i;
+		/* Somewhere in each n-th; of fewer bytes than samples, each. */
+		uint64_t from = bytes / n * i;
+		uint64_t to = i == n - 1 ? bytes : hoist__max_u64(bytes / n * (i + 1), from + 1);
+		uint64_t at = from + mix(lot + i) % (to - from);
 		int hit = sample(file, offset + hoist__min_u64(at, bytes - 1));
 		if (hit < 0)
 			return hit;
