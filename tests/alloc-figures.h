@@ -7,6 +7,7 @@
 #include <malloc.h>
 
 #include "tests/alloc-support.h"
+#include "tests/count.h"
 
 struct figures {
 	size_t n_mappings;
@@ -17,12 +18,7 @@ struct figures {
 static inline struct figures figures(void)
 {
 	struct figures now = {0};
-	char line[512];
-	FILE *maps = fopen("/proc/self/maps", "re");
-	CHECK(maps != NULL);
-	while (fgets(line, sizeof line, maps) != NULL)
-		now.n_mappings++;
-	(void)fclose(maps);
+	now.n_mappings = count_lines("/proc/self/maps");
 	FILE *statm = fopen("/proc/self/statm", "re");
 	CHECK(statm != NULL && fscanf(statm, "%*s %zu", &now.resident_bytes) == 1);
 	(void)fclose(statm);

@@ -16,6 +16,7 @@
 #include "device/dl.h"
 #include "device/driver.h"
 #include "device/virtual.h"
+#include "tests/count.h"
 
 static const enum hoist__api drivers[] = {HOIST__API_CUDA, HOIST__API_HIP};
 
@@ -47,14 +48,7 @@ static void refused(enum hoist__api api, const char *word)
 
 static bool mapped(const char *word)
 {
-	char line[4096];
-	bool found = false;
-	FILE *file = fopen("/proc/self/maps", "re");
-	cr_assert_not_null(file);
-	while (!found && fgets(line, sizeof line, file) != NULL)
-		found = strstr(line, word) != NULL;
-	fclose(file);
-	return found;
+	return count_lines_with("/proc/self/maps", word) > 0;
 }
 
 TestSuite(device_dl, .init = clean_environment);

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/count.h"
+
 struct model models[] = {
 	{.format = "safetensors", .name = "m.safetensors", .n_tensors = 4},
 	{.format = "gguf", .name = "m.gguf", .n_tensors = 3},
@@ -273,14 +275,8 @@ static unsigned count_descriptors(void)
 
 static unsigned count_maps(void)
 {
-	char line[1024];
-	unsigned n = 0;
-	FILE *maps = fopen("/proc/self/maps", "re");
-	CHECK(maps != NULL);
-	while (fgets(line, sizeof line, maps) != NULL)
-		n += strstr(line, ffs_folder) != NULL || strstr(line, "userfault") != NULL;
-	(void)fclose(maps);
-	return n;
+	return count_lines_with("/proc/self/maps", ffs_folder) +
+	       count_lines_with("/proc/self/maps", "userfault");
 }
 
 static struct hoist_emulator_counters idle;

@@ -316,18 +316,6 @@ int media_save_from(const char *path, const char *to, enum hoist_engine engine, 
 
 /* --- what is left --- */
 
-static unsigned count_maps(const char *folder)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[1024];
-	unsigned n = 0;
-	CHECK(maps != NULL);
-	while (fgets(line, sizeof line, maps) != NULL)
-		n += strstr(line, folder) != NULL;
-	fclose(maps);
-	return n;
-}
-
 static struct hoist_emulator_counters ask(const char *api)
 {
 	struct hoist_emulator_counters none = {0};
@@ -339,7 +327,7 @@ struct media_left media_look(const char *folder)
 {
 	return (struct media_left){
 		.n_fds = count_entries("/proc/self/fd"),
-		.n_maps = count_maps(folder),
+		.n_maps = count_lines_with("/proc/self/maps", folder),
 		.cuda = ask("cuda"),
 		.hip = ask("hip"),
 	};
