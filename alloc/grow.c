@@ -283,10 +283,12 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 	int err = create_region(growth, ret);
 	if (!hoist__is_exhaustion(err))
 		return err;
-	/* What the first failure said is the cause, whatever follows. */
+	/* What the first failure said is the cause, whatever follows; but if there was only
+	 * nothing to spare, what the exact one says. */
 	int first_err = err;
 	char cause[HOIST__ERROR_BYTES];
 	hoist__error_copy(cause, sizeof cause);
+	bool spared = err == -ENOMEM && growth->options.spare_bytes > 0;
 	size_t exact = exact_bytes(growth);
 	bool less = growth->shared && growth->options.bytes > exact;
 	if (release_empty(pool) && growth->bound <= room(pool))
@@ -296,6 +298,10 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 		set_bytes(growth, exact);
 		if (growth->bound <= room(pool))
 			err = create_region(growth, ret);
+		if (err != 0 && spared) {
+			first_err = err;
+			hoist__error_copy(cause, sizeof cause);
+		}
 	}
 	growth->wait = growth->may_wait;
 	if (err == -EDQUOT && growth->wait && growth->bound <= room(pool))

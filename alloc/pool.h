@@ -127,8 +127,8 @@ int hoist__pool_add_region(struct hoist__pool *pool, uintptr_t address, size_t b
  * empty regions until at most @keep_bytes of empty regions are left. */
 void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes);
 
-/* hoist__group_check() of @bytes of host memory that is not a pool's; if the group has less, what
- * pools of host memory only keep is released first. */
+/* hoist__group_check() of @bytes of host memory; if the group has less, what pools of host memory
+ * only keep is released first. */
 int hoist__pools_make_room(uint64_t bytes, const char *what);
 
 struct hoist__pool_stats {

@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "alloc/map.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -90,16 +91,18 @@ static uint64_t mix(uint64_t x)
 /* Between nothing and all: of places that were not looked at there may be some. */
 static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t bytes, uint64_t *ret)
 {
+	uint64_t page = hoist__page_bytes();
 	uint64_t n = bytes / SAMPLE_EVERY_BYTES;
 	n = hoist__min_u64(hoist__max_u64(n, MIN_SAMPLES), MAX_SAMPLES);
+	/* Of one page, one: the second would find what the first has had read. */
+	n = hoist__min_u64(n, (offset + bytes - 1) / page - offset / page + 1);
 	uint64_t lot = hoist__now_ns();
 	uint64_t hits = 0;
 	for (uint64_t i = 0; i < n; i++) {
-		/* Somewhere in each n-th; of fewer bytes than samples, each. */
+		/* Somewhere in each n-th. */
 		uint64_t from = bytes / n * i;
-		uint64_t to = i == n - 1 ? bytes : hoist__max_u64(bytes / n * (i + 1), from + 1);
-		uint64_t at = from + mix(lot + i) % (to - from);
-		int hit = sample(file, offset + hoist__min_u64(at, bytes - 1));
+		uint64_t part = i == n - 1 ? bytes - from : bytes / n;
+		int hit = sample(file, offset + from + mix(lot + i) % part);
 		if (hit < 0)
 			return hit;
 		hits += (uint64_t)hit;

@@ -138,7 +138,7 @@ static int create_ring(struct hoist_load *load)
 		.held = load->budget_turn.held,
 		.slot_bytes_least = slot_least(load),
 		.slot_bytes = slot_bytes,
-		.n_slots = hoist__ring_slots(wanted_slots(load, slot_bytes), slot_bytes),
+		.n_slots = hoist__ring_slots(pool, wanted_slots(load, slot_bytes), slot_bytes),
 	};
 	hoist__ring_trim(pool, load->budget, HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES);
 	hoist__pool_reset_peak(pool);

@@ -37,11 +37,13 @@ void hoist__ring_trim(struct hoist__pool *pool, hoist_budget *budget, size_t usu
 	hoist__pool_trim(pool, free_bytes >= 2 * usual ? usual : 0);
 }
 
-unsigned hoist__ring_slots(unsigned n, size_t slot_bytes)
+unsigned hoist__ring_slots(struct hoist__pool *pool, unsigned n, size_t slot_bytes)
 {
 	struct hoist__group group;
+	struct hoist__pool_stats kept;
 	uint64_t bytes = n * (uint64_t)slot_bytes;
-	if (bytes < HOIST__GROUP_LEAST_BYTES ||
+	hoist__pool_stats(pool, &kept);
+	if (bytes < HOIST__GROUP_LEAST_BYTES || bytes <= kept.largest_free_bytes ||
 	    hoist__pools_make_room(2 * bytes, "staging slots") == 0 ||
 	    hoist__group_look("", &group) != 0)
 		return n;

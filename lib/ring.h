@@ -36,8 +36,8 @@ void hoist__ring_trim(struct hoist__pool *pool, hoist_budget *budget, size_t usu
 
 /* How many of @n slots the process's control group has room for, at least two: a ring of half of what
  * it has left at most, as its pages cannot be taken back, and the kernel would end the process.
- * Pools of host memory give back first what they only keep. */
-unsigned hoist__ring_slots(unsigned n, size_t slot_bytes);
+ * Unless @pool has kept such a ring, pools of host memory first give back what they only keep. */
+unsigned hoist__ring_slots(struct hoist__pool *pool, unsigned n, size_t slot_bytes);
 
 enum hoist__engine_kind hoist__engine_kind_of(enum hoist_engine engine);
 

@@ -90,7 +90,7 @@ static int create_ring(struct hoist_save *save)
 		.budget = hoist__budget_of(save->budget),
 		.held = save->budget_turn.held,
 		.slot_bytes = HOIST__SAVE_SLOT_BYTES,
-		.n_slots = hoist__ring_slots((unsigned)hoist__min_u64(n, HOIST__SAVE_SLOTS),
+		.n_slots = hoist__ring_slots(pool, (unsigned)hoist__min_u64(n, HOIST__SAVE_SLOTS),
 					     HOIST__SAVE_SLOT_BYTES),
 	};
 	hoist__ring_trim(pool, save->budget, HOIST__SAVE_SLOTS * HOIST__SAVE_SLOT_BYTES);

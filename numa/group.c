@@ -247,9 +247,9 @@ int hoist__group_check(uint64_t bytes, uint64_t spare, const char *what)
 		return 0;
 	return hoist__fail(
 		-ENOMEM,
-		"%s: %s are needed, but the control group %s has %s left of the %s that it "
+		"%s: %s are needed%s, but the control group %s has %s left of the %s that it "
 		"may use, and the kernel would end the process; raise the group's or the "
 		"container's memory limit",
-		what, hoist__figure(bytes).text, group.name, hoist__figure(group.left_bytes).text,
-		hoist__figure(group.limit_bytes).text);
+		what, hoist__figure(bytes).text, spare > 0 ? ", and some to spare" : "", group.name,
+		hoist__figure(group.left_bytes).text, hoist__figure(group.limit_bytes).text);
 }

@@ -351,3 +351,31 @@ Test(alloc_choice, a_shared_region_leaves_the_group_as_much)
 	cr_assert_eq(hoist__pool_free(pool, block), 0);
 	hoist__pool_unref(pool);
 }
+
+/* That there is nothing to spare is no cause: what then keeps the part from being had is. */
+Test(alloc_choice, a_shared_region_fails_for_what_its_part_fails_for)
+{
+	use_machine("8-nodes");
+	const struct hoist__region_options bind = on_nodes(HOIST__POLICY_BIND, 3, 3);
+	struct hoist__pool_options options = {.region_bytes = 32 * HOIST__MIB,
+					      .placement = bind.placement};
+	char text[HOIST__ERROR_BYTES] = "";
+	int err = 0;
+	node_of_pages = 3;
+	n_spills = 1000;
+	no_room = true;
+	for (int tight = 0; tight <= 1; tight++) {
+		struct hoist__pool *pool = NULL;
+		uintptr_t block = 0;
+		group_left = tight ? 40 * HOIST__MIB : UINT64_MAX;
+		cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+		int now = hoist__pool_alloc(pool, HOIST__MIB, 0, 0, &block);
+		cr_assert(now < 0 && strstr(hoist__error_text(), "group") == NULL, "%d: %s", now,
+			  hoist__error_text());
+		cr_assert(!tight || now == err, "%d, not %d: %s, not %s", now, err,
+			  hoist__error_text(), text);
+		err = now;
+		hoist__error_copy(text, sizeof text);
+		hoist__pool_unref(pool);
+	}
+}

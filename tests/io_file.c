@@ -315,7 +315,8 @@ Test(io_file, counts_what_is_cached)
 		cr_assert(posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM) == 0);
 		cr_assert(hoist__file_read(file, 0, memory, 2 * page) == 0);
 		cr_assert(hoist__file_resident(file, page - 100, page + 200, &resident) == 0);
-		cr_expect(resident < page + 200, "%llu", (unsigned long long)resident);
+		if (hoist__file_counts_resident(file) == 0)
+			cr_expect(resident < page + 200, "%llu", (unsigned long long)resident);
 		cr_assert(hoist__file_resident(file, page - 100, page + 100, &resident) == 0);
 		cr_expect(resident == page + 100 || resident == 0, "all or, dropped, nothing");
 	}
