@@ -77,6 +77,9 @@ int hoist__stream_wait_mark(hoist_stream *stream, struct hoist__mark *mark,
 			    const struct hoist__past *past);
 
 /* A copy with references of its own.  Returns: 0; -ENOMEM. */
+/* Lets go of the marks in @stream's past that have been reached: each is an event of a driver. */
+void hoist__stream_forget_reached(hoist_stream *stream);
+
 int hoist__past_copy(const struct hoist__past *past, struct hoist__past *ret);
 void hoist__past_clear(struct hoist__past *past);
 

@@ -144,6 +144,15 @@ static void forget_reached(struct hoist__past *past)
 	past->n = kept;
 }
 
+void hoist__stream_forget_reached(hoist_stream *stream)
+{
+	if (stream->generation != hoist__fork_now())
+		return;
+	pthread_mutex_lock(&stream->lock);
+	forget_reached(&stream->past);
+	pthread_mutex_unlock(&stream->lock);
+}
+
 /* Room for @n more. */
 static int make_room(struct hoist__past *past, size_t n)
 {

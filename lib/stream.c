@@ -155,6 +155,7 @@ int hoist_stream_synchronize(hoist_stream *stream)
 	if (err < 0)
 		return hoist__fail_in(err, "work on a stream of %s",
 				      hoist_device_spec(stream->device));
+	hoist__stream_forget_reached(stream);
 	return 0;
 }
 
@@ -243,7 +244,12 @@ static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
 	if (hoist__stream_may_capture(stream->stream))
 		err = hoist__stream_capturing(stream->stream, &capturing);
 	*captures = *captures || capturing;
-	return err < 0 || capturing ? err : hoist__stream_synchronize(stream->stream);
+	if (err == 0 && !capturing) {
+		err = hoist__stream_synchronize(stream->stream);
+		if (err == 0)
+			hoist__stream_forget_reached(stream);
+	}
+	return err;
 }
 
 int hoist__streams_synchronize(hoist_device *device, bool *captures)

@@ -124,6 +124,31 @@ static void pairs_are_ordered(void)
 				check_pair(a, b, way);
 }
 
+static long n_events(void)
+{
+	return (long)lib_counters("cuda").live_events + (long)lib_counters("hip").live_events;
+}
+
+/* A stream that has been waited for keeps no event of those that it waited for itself. */
+static void what_was_waited_for_is_let_go(void)
+{
+	for (int a = 0; a < 2 * LIB_N_DEVICES; a++) {
+		const char *what = lib_specs[a / 2];
+		hoist_stream *waits = create(a / 2);
+		long before = n_events();
+		for (int i = 0; i < 4 * LIB_N_DEVICES; i++) {
+			hoist_stream *other = create(i % LIB_N_DEVICES);
+			OK(hoist_stream_wait_for(waits, other), what);
+			hoist_stream_unref(other);
+		}
+		OK(a % 2 == 0 ? hoist_stream_synchronize(waits)
+			      : hoist_device_synchronize(devices[a / 2]),
+		   what);
+		require(n_events() <= before, "no event is left", what);
+		hoist_stream_unref(waits);
+	}
+}
+
 /* What waits stays ordered when the streams are given back, and others are not held up. */
 static void *give_back(void *stream)
 {
@@ -575,6 +600,7 @@ int main(void)
 	setenv("HOIST_EMULATE_LATENCY", "0..20", 1);
 	lib_open_all(devices);
 	pairs_are_ordered();
+	what_was_waited_for_is_let_go();
 	streams_may_go_meanwhile();
 	waits_of_one_driver_come_first();
 	device_synchronize_reports_what_failed();
