@@ -101,17 +101,27 @@ static inline struct held held_idle(void)
 	return held_settled(1, 20);
 }
 
+enum held_verdict { HELD_AS_BEFORE, HELD_MORE_THREADS, HELD_MORE };
+
 /* Says so. */
-static inline bool held_more_than(const struct held *before)
+static inline enum held_verdict held_compare(const struct held *before)
 {
 	struct held now = held_settled(before->threads, 200);
-	bool more = now.descriptors != before->descriptors || now.threads > before->threads ||
-		    now.maps_kib > before->maps_kib || now.budget != 0;
-	(void)printf("%s: %d descriptors", more ? "LEAK" : "held as before", now.descriptors);
+	enum held_verdict more = HELD_AS_BEFORE;
+	if (now.threads > before->threads)
+		more = HELD_MORE_THREADS;
+	if (now.descriptors != before->descriptors || now.maps_kib > before->maps_kib ||
+	    now.budget != 0)
+		more = HELD_MORE;
+	(void)printf("%s: %d descriptors",
+		     more == HELD_AS_BEFORE	 ? "held as before"
+		     : more == HELD_MORE_THREADS ? "more threads"
+						 : "LEAK",
+		     now.descriptors);
 	if (now.threads >= 0)
 		(void)printf(", %d threads, %d KiB of maps of files", now.threads, now.maps_kib);
 	(void)printf(", %zu bytes of the budget", now.budget);
-	if (more)
+	if (more != HELD_AS_BEFORE)
 		(void)printf("; before: %d, %d, %d", before->descriptors, before->threads,
 			     before->maps_kib);
 	(void)printf("%s\n", now.threads < 0 ? " (no /proc to count more)" : "");

@@ -9,7 +9,7 @@ out=/tmp/out err=/tmp/err n_done=0 n_reasons=0
 
 fail() {
 	echo "FAIL: Linux $(uname -r): $*"
-	head -n 20 "$out" "$err"
+	cat "$out" "$err"
 	exit 1
 }
 
