@@ -13,9 +13,7 @@ static inline struct hoist__pool *new_pool(enum hoist__memory_kind kind, size_t 
 		.region_bytes = 2 * HOIST__MIB,
 		.limit_bytes = limit,
 	};
-	struct hoist__pool *pool;
-	CHECK(hoist__pool_create(&options, &pool) == 0);
-	return pool;
+	return make_pool(&options);
 }
 
 static inline struct hoist__heap *new_heap(struct hoist__pool *pool)
@@ -35,9 +33,8 @@ static inline size_t mapped_by(struct hoist__heap *heap)
 /* The heap has ended: the pool has everything back. */
 static inline void end_pool(struct hoist__pool *pool)
 {
-	struct hoist__pool_stats stats;
 	hoist__pool_trim(pool, 0);
-	hoist__pool_stats(pool, &stats);
+	struct hoist__pool_stats stats = pool_stats(pool);
 	CHECK(stats.n_blocks == 0 && stats.requested_bytes == 0);
 	CHECK(stats.n_regions == 0 && stats.reserved_bytes == 0);
 	hoist__pool_unref(pool);

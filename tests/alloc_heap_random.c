@@ -69,25 +69,18 @@ struct worker {
 	struct slot slots[N_SLOTS];
 };
 
-static uint64_t next_random(struct worker *worker)
-{
-	worker->random =
-		worker->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return worker->random >> 33;
-}
-
 /* Sizes spread evenly over the powers of two. */
 static size_t random_bytes(struct worker *worker)
 {
-	size_t most = (size_t)1 << next_random(worker) % 64 %
+	size_t most = (size_t)1 << chance(&worker->random) % 64 %
 					   (size_t)__builtin_ctzl(worker->shared->most * 2);
-	return 1 + next_random(worker) % most;
+	return 1 + chance(&worker->random) % most;
 }
 
 static void fill(struct worker *worker, struct slot *slot)
 {
 	const size_t aligns[] = {0, 0, 0, 16, 64, 4096, 65536};
-	size_t align = aligns[next_random(worker) % HOIST__ARRAY_SIZE(aligns)];
+	size_t align = aligns[chance(&worker->random) % HOIST__ARRAY_SIZE(aligns)];
 	size_t bytes = random_bytes(worker);
 	size_t usable;
 	uintptr_t address;
@@ -132,14 +125,14 @@ static void *random_main(void *argument)
 {
 	struct worker *worker = argument;
 	for (int i = 0; i < N_OPERATIONS; i++) {
-		struct slot *slot = &worker->slots[next_random(worker) % N_SLOTS];
-		if (next_random(worker) % 8 == 0)
-			swap(worker->shared, slot, next_random(worker) % N_SLOTS);
+		struct slot *slot = &worker->slots[chance(&worker->random) % N_SLOTS];
+		if (chance(&worker->random) % 8 == 0)
+			swap(worker->shared, slot, chance(&worker->random) % N_SLOTS);
 		else if (slot->block == NULL)
 			fill(worker, slot);
 		else
 			empty(worker->shared, slot);
-		if (next_random(worker) % 4096 == 0)
+		if (chance(&worker->random) % 4096 == 0)
 			hoist__heap_trim(worker->shared->heap, 0);
 	}
 	for (int i = 0; i < N_SLOTS; i++)
