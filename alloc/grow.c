@@ -288,7 +288,6 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 	int first_err = err;
 	char cause[HOIST__ERROR_BYTES];
 	hoist__error_copy(cause, sizeof cause);
-	bool spared = err == -ENOMEM && growth->options.spare_bytes > 0;
 	size_t exact = exact_bytes(growth);
 	bool less = growth->shared && growth->options.bytes > exact;
 	if (release_empty(pool) && growth->bound <= room(pool))
@@ -298,7 +297,7 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 		set_bytes(growth, exact);
 		if (growth->bound <= room(pool))
 			err = create_region(growth, ret);
-		if (err != 0 && spared) {
+		if (err != 0 && first_err == -ENOMEM) {
 			first_err = err;
 			hoist__error_copy(cause, sizeof cause);
 		}

@@ -55,7 +55,7 @@ static int count(const struct hoist__file *file, uint64_t offset, uint64_t bytes
 	if (syscall(SYS_cachestat, file->fd, &range, &stat, 0u) < 0)
 		return -errno;
 	/* Pages at the ends count, too; all is there only if each of them is. */
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t page = hoist__page_bytes();
 	uint64_t n_pages = (offset + bytes - 1) / page - offset / page + 1;
 	*ret = stat.nr_cache >= n_pages ? bytes : hoist__min_u64(stat.nr_cache * page, bytes - 1);
 	return 0;

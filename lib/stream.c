@@ -147,15 +147,22 @@ void *hoist_stream_native(const hoist_stream *stream)
 	return hoist__stream_native(stream->stream);
 }
 
+static int synchronize(hoist_stream *stream)
+{
+	int err = hoist__stream_synchronize(stream->stream);
+	if (err == 0)
+		hoist__stream_forget_reached(stream);
+	return err;
+}
+
 int hoist_stream_synchronize(hoist_stream *stream)
 {
 	if (stream == NULL)
 		return hoist__fail(-EINVAL, "the stream to wait for is NULL");
-	int err = hoist__stream_synchronize(stream->stream);
+	int err = synchronize(stream);
 	if (err < 0)
 		return hoist__fail_in(err, "work on a stream of %s",
 				      hoist_device_spec(stream->device));
-	hoist__stream_forget_reached(stream);
 	return 0;
 }
 
@@ -244,12 +251,7 @@ static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
 	if (hoist__stream_may_capture(stream->stream))
 		err = hoist__stream_capturing(stream->stream, &capturing);
 	*captures = *captures || capturing;
-	if (err == 0 && !capturing) {
-		err = hoist__stream_synchronize(stream->stream);
-		if (err == 0)
-			hoist__stream_forget_reached(stream);
-	}
-	return err;
+	return err < 0 || capturing ? err : synchronize(stream);
 }
 
 int hoist__streams_synchronize(hoist_device *device, bool *captures)
