@@ -14,17 +14,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "lib/load-map.h"
 #include "lib/objects.h"
 #include "tests/count.h"
 #include "tests/load-support.h"
+#include "tests/read-gate.h"
 #include "tests/under-tsan.h"
 #include "tests/wrap-syscall.h"
 
 #define MIB ((size_t)1 << 20)
-#define SECOND UINT64_C(1000000000)
 #define N_TENSORS 6
 
 static const size_t sizes[N_TENSORS] = {5 * MIB + 3, 100, 3 * MIB, 7 * MIB + 1234, 0, 2 * MIB};
@@ -32,7 +31,6 @@ static const char *const names[] = {"a.safetensors", "b.safetensors"};
 
 /* --- the world --- */
 
-static atomic_int read_us;    /* how long each read takes */
 static atomic_bool no_uffd;   /* the kernel refuses it */
 static atomic_int no_writing; /* opening a file for writing fails so */
 static atomic_int fail_at;    /* the n-th allocation from now on fails; 0: none */
@@ -41,8 +39,7 @@ ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 {
-	if (read_us > 0)
-		usleep((unsigned)read_us);
+	gate_pass();
 	return __real_pread(fd, to, bytes, offset);
 }
 
@@ -492,14 +489,13 @@ static void populating_can_be_cancelled(void)
 	for (int lazy = 0; lazy < 2; lazy++) {
 		struct hoist__load_map *map;
 		int err = 1;
-		read_us = 20000;
+		gate_shut_after(2);
 		CHECK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, lazy == 1, true, &map) == 0);
 		CHECK(!hoist__load_map_step(map, 0, &err) && err == 1);
-		uint64_t start = hoist__now_ns();
 		hoist__load_map_cancel(map);
-		CHECK(hoist__load_map_step(map, 10 * SECOND, &err) && err == -ECANCELED);
-		CHECK(hoist__now_ns() - start < SECOND);
-		read_us = 0;
+		gate_open();
+		CHECK(hoist__load_map_step(map, UINT64_MAX, &err) && err == -ECANCELED);
+		CHECK(gate_asked <= 2 + 4);  /* no thread began another */
 		compare(map, checkpoint, 0); /* it is usable even so */
 		hoist__load_map_close(map);
 	}
@@ -563,10 +559,10 @@ static void populating_a_file_that_shrinks(void)
 		hoist_checkpoint *checkpoint = open_two();
 		struct hoist__load_map *map;
 		uint64_t end = checkpoint->tensors[0].tensor->offset + MIB;
-		read_us = 20000;
+		gate_shut_after(2);
 		CHECK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, lazy == 1, true, &map) == 0);
 		CHECK(truncate(paths[0], (off_t)end) == 0);
-		read_us = 0;
+		gate_open();
 		int err = run_to_end(map);
 		CHECK(err == -ENODATA || (lazy == 1 && err == -EBADMSG));
 		CHECK(strstr(hoist_error(), names[0]) != NULL);
