@@ -102,9 +102,10 @@ run 0 cache drop "$model"
 grep -qx 'dropped 1 image' "$out" || fail "drop: $(cat "$out")"
 run 0 cache drop --all --json
 [ "$(json '?dropped' <"$out")" = 1 ] || fail "drop --all: $(cat "$out")"
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-	[ -e "$XDG_RUNTIME_DIR/hoist/holder" ] || break
+n=0
+while [ -e "$XDG_RUNTIME_DIR/hoist/holder" ] && [ $n -lt 100 ]; do
 	sleep 0.2
+	n=$((n + 1))
 done
 [ ! -e "$XDG_RUNTIME_DIR/hoist/holder" ] || fail "the holder did not end with its last image"
 
