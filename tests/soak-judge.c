@@ -15,10 +15,10 @@
 #define MANY_RESTS 40
 
 /* What is written down at each rest, and how much more there may be in the second half than there
- * was in the first: nothing, but for an event for each stand-in device, which may stay; of malloc,
- * queues and threads' own data, some 1 KiB each; and what pools keep: descriptions of as many slabs
- * of each size as there ever were at once, which comes to its end ever more slowly.  @enough: what
- * is no growth yet, of a process that rested less than MANY_RESTS times. */
+ * was in the first: nothing, but of malloc queues and threads' own data, some 1 KiB each; and what
+ * pools keep: descriptions of as many slabs of each size as there ever were at once, which comes to
+ * its end ever more slowly.  @enough: what is no growth yet, of a process that rested less than
+ * MANY_RESTS times. */
 static const struct kind {
 	const char *name;
 	size_t at;
@@ -32,7 +32,7 @@ static const struct kind {
 	}
 	X(fds, 0, 0, false),
 	X(threads, 8, 0, false),
-	X(handles, 0, 3, false),
+	X(handles, 0, 0, false),
 	X(blocks, 0, 0, false),
 	X(device_bytes, 0, 0, false),
 	X(maps, 160, 4, true),
