@@ -190,6 +190,13 @@ static void populating_copies_nothing(void)
 	hoist__file_close(file);
 }
 
+static void *open_later(void *unused)
+{
+	(void)usleep(20000);
+	gate_open();
+	return unused;
+}
+
 static void progress_and_a_quick_end(void)
 {
 	size_t bytes = 32 * MIB;
@@ -211,8 +218,12 @@ static void progress_and_a_quick_end(void)
 	NEEDED(hoist__ahead_wait(ahead, FOREVER) == -ECANCELED);
 	NEEDED(gate_asked <= 96 + 4); /* no thread began another */
 	hoist__ahead_stop(ahead);
+	gate_shut_after(20);
+	pthread_t thread;
 	NEEDED(hoist__ahead_start(&part, 1, 2, &ahead) == 0);
+	NEEDED(pthread_create(&thread, NULL, open_later, NULL) == 0);
 	hoist__ahead_stop(ahead); /* in the middle */
+	NEEDED(pthread_join(thread, NULL) == 0);
 	hoist__file_close(file);
 }
 
