@@ -184,7 +184,9 @@ struct hoist_save {
 	struct hoist__out_tensor *tensors; /* one for each source */
 	struct hoist__save_file *files;
 	size_t n_files;
-	char *index_path; /* NULL: none */
+	char *index_path;  /* of the shards that are written; NULL: one file is written */
+	char *shadow_path; /* the index that readers take instead of that one file, and that goes
+			    * if it is there; NULL: the file's name is none that an index has */
 	char *index_text;
 	size_t index_bytes;
 	struct hoist__output *index;

@@ -34,6 +34,16 @@ n=$(ls "$work/shards" | grep -c 'model-.*safetensors$')
 [ "$n" -eq "$(ls "$work/shards" | sed -n 's/.*-of-0*\([0-9]*\)\.safetensors$/\1/p' | sort -u)" ] ||
 	fail "shards of two saves"
 
+# One file takes the place of shards, where a folder is read by their index.
+run 0 cp --shard-bytes 3M "$work/one.safetensors" "$work/shards"
+run 0 cp "$work/shards" "$work/shards"
+[ "$(ls "$work/shards")" = "$(printf 'model.safetensors\nnotes')" ] ||
+	fail "not one file: $(ls "$work/shards")"
+same "$work/shards"
+echo '{}' >"$work/shards/other.safetensors.index.json"
+run 1 cp "$work/one.safetensors" "$work/shards/model.safetensors"
+one_line 'reads other.safetensors.index.json there'
+
 # Onto itself.
 run 0 cp "$work/one.safetensors" "$work/one.safetensors"
 same "$work/one.safetensors"

@@ -32,8 +32,12 @@
  * last.  Each is whole at any time; but no system call replaces several at once: who is killed, or
  * reads, between the first rename and the last finds shards of both.  Then what they replace is removed:
  * one file at the path, and the shards that the index that was replaced named, that are called
- * NAME-ddddd-of-ddddd.safetensors, and that the new index does not name; no other file is.  (One file
- * that replaces shards leaves them and their index.)
+ * NAME-ddddd-of-ddddd.safetensors, and that the new index does not name; no other file is.
+ *
+ * One file NAME.safetensors takes the place of shards as well: as whoever opens the folder reads its
+ * index first, NAME.safetensors.index.json is removed once the file is on the disk, and then such
+ * shards as it named.  model.safetensors, which is what a folder without an index is read by, is
+ * refused where there is an index of another name.
  *
  * Threads: every function may be called from any thread; adding must not overlap anything else.
  * Buffers must not be written to until the save has ended.
@@ -102,7 +106,8 @@ HOIST_API int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpo
 
 /* Starts writing: waits for the work on the buffers' streams, and takes the blocks of all files.
  * Returns: 0; -EINVAL (what the format cannot hold, with which tensor and why; two of one name);
- *   -ENOSPC, -EDQUOT they do not fit on the disk; -EFBIG; -EEXIST; -EISDIR; -ENOENT, -EACCES and the
+ *   -ENOSPC, -EDQUOT they do not fit on the disk; -EFBIG; -EEXIST (NO_REPLACE; an index that would
+ *   be read instead of model.safetensors); -EISDIR; -ENOENT, -EACCES and the
  *   like of the folder; -ENOTSUP a buffer's stream captures; -ENOMEM.  It may be tried again. */
 HOIST_API int hoist_save_start(hoist_save *save);
 
