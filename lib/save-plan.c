@@ -11,8 +11,8 @@
 #include "base/checked.h"
 #include "lib/save.h"
 
-#define ENDING ".safetensors"
-#define INDEX_ENDING ENDING ".index.json"
+#define ENDING HOIST__SAVE_ENDING
+#define INDEX_ENDING HOIST__SAVE_INDEX_ENDING
 #define MAX_SHARDS 99999u
 
 /* --- sources --- */

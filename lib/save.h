@@ -2,6 +2,7 @@
 /* lib/save.h - a save's state: what its files share.
  *
  *   save.c          the object: options, adding, starting, waiting
+ *   save-format.c   which format is written
  *   save-metadata.c strings beside the tensors
  *   save-plan.c     sources -> files: formats, shards, headers, where every tensor goes
  *   save-begin.c    what the loop works with: the ring, the engine, the budget; the report
@@ -237,6 +238,15 @@ struct hoist_save {
 
 /* 0; -EINVAL, -ESTALE: nothing can be added any more. */
 int hoist__save_check_open(const struct hoist_save *save);
+
+/* --- save-format.c --- */
+
+#define HOIST__SAVE_ENDING ".safetensors"
+#define HOIST__SAVE_INDEX_ENDING HOIST__SAVE_ENDING ".index.json"
+
+/* @name NULL: by the path's ending.  Returns: 0; -EINVAL. */
+int hoist__save_format_find(const char *path, const char *name,
+			    const struct hoist__save_format **ret);
 
 /* --- save-plan.c --- */
 

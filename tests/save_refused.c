@@ -49,6 +49,15 @@ static void options(void)
 		{"m", {.format = "zip"}, "no format \"zip\""},
 		{"m.npy", {.shard_bytes = 5}, "shards are written of safetensors only"},
 		{"m.max", {.flags = HOIST_SAVE_DIGEST}, "no place for digests"},
+		{"a/train.pt", {.flags = 0}, "a/train.pt: hoist does not write PyTorch's files"},
+		{"m.PTH", {.flags = 0}, "PyTorch's files; let the name end in .safetensors"},
+		{"pytorch_model.bin", {.flags = 0}, "PyTorch's files"},
+		{"m.ckpt", {.flags = 0}, "PyTorch's files"},
+		{"x.npz", {.flags = 0}, "NumPy's archives"},
+		{"x.h5", {.flags = 0}, "HDF5"},
+		{"x.onnx", {.flags = 0}, "ONNX"},
+		{"pytorch_model.bin.index.json", {.flags = 0}, "JSON, but for"},
+		{"m.GGUF", {.shard_bytes = 5}, "shards are written of safetensors only"},
 		{"", {.flags = 0}, "is missing"},
 		{NULL, {.flags = 0}, "is missing"},
 	};
@@ -59,6 +68,10 @@ static void options(void)
 		expect(hoist_save_create(cases[i].path, &o, &save), -EINVAL, cases[i].text);
 		CHECK(save == NULL);
 	}
+	/* Said so, it may be called as it likes. */
+	hoist_save_destroy(create("x.npz", (hoist_save_options){.format = "safetensors"}));
+	hoist_save_destroy(create("m.safetensors.index.json", (hoist_save_options){.flags = 0}));
+	hoist_save_destroy(create("no.ending", (hoist_save_options){.flags = 0}));
 	hoist_save *save = NULL;
 	hoist_save_options o = {.size = 3};
 	expect(hoist_save_create("m", &o, &save), -EINVAL, "size");

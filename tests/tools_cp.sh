@@ -48,6 +48,50 @@ one_line 'reads other.safetensors.index.json there'
 run 0 cp "$work/one.safetensors" "$work/one.safetensors"
 same "$work/one.safetensors"
 
+# What a name stands for and hoist does not write is refused, not written as something else.
+data=${srcdir:-.}/data
+cp "$data/torch-train.pt" "$work/train.pt" || exit 99
+chmod u+w "$work/train.pt"
+for name in train.pt net.pth pytorch_model.bin m.ckpt M.PT a.npz; do
+	run 1 cp "$work/train.pt" "$work/$name"
+	one_line "$name: hoist does not write"
+	one_line '.safetensors, .gguf, .npy or .max'
+done
+[ ! -e "$work/a.npz" ] || fail "a file that is no archive"
+run 0 cp --format safetensors "$data/torch-state.pt" "$work/net.pt"
+[ "$(hoist ls --json "$work/net.pt" | json '?format')" = safetensors ] || fail "not as asked"
+
+# In place nothing is lost: other formats, some tensors, what an index leaves out.
+kept() {
+	before=$1
+	shift
+	cp "$before" "$work/before" || exit 99
+	run 1 cp "$@"
+	one_line 'is what is copied'
+	cmp "$before" "$work/before" || fail "$before is not what it was"
+}
+kept "$work/train.pt" --format safetensors "$work/train.pt" "$work/./train.pt"
+kept "$work/one.safetensors" --format gguf "$work/one.safetensors" "$work/one.safetensors"
+name=$(hoist ls --json "$work/one.safetensors" | json '?tensors.0.name')
+kept "$work/one.safetensors" --tensor "$name" "$work/one.safetensors" "$work/one.safetensors"
+one_line 'would lose 59 of its 60 tensors'
+mkdir "$work/part" || exit 99
+run 0 cp --shard-bytes 3M "$work/one.safetensors" "$work/part"
+for file in '' /model.safetensors /model.safetensors.index.json; do
+	kept "$work/part/model.safetensors.index.json" --tensor "$name" "$work/part" "$work/part$file"
+done
+# "name": "file" of the first tensor goes, with its comma.
+tr -d '\n' <"$work/part/model.safetensors.index.json" |
+	sed "s/\"$(echo "$name" | sed 's/[].[*]/\\&/g')\": *\"[^\"]*\",//" >"$work/less"
+cmp -s "$work/less" "$work/part/model.safetensors.index.json" && fail "the index has all tensors"
+mv "$work/less" "$work/part/model.safetensors.index.json"
+kept "$work/part/model.safetensors.index.json" "$work/part" "$work/part"
+one_line 'would lose 1 of its 60 tensors'
+run 0 cp --tensor "$name" "$work/part/model-00001-of-"* "$work/taken.safetensors"
+run 0 cp --digest "$work/one.safetensors" "$work/kept.safetensors"
+run 0 cp "$work/kept.safetensors" "$work/kept.safetensors"
+run 0 load --check-digests "$work/kept.safetensors"
+
 # Metadata are kept; digests are not those of another file.
 hoist ls --json "$work/one.safetensors" >"$work/a"
 run 0 cp --digest "$work/one.safetensors" "$work/two.safetensors"

@@ -69,7 +69,8 @@ typedef struct hoist_save hoist_save;
 typedef struct hoist_save_options {
 	size_t size;             /* sizeof(hoist_save_options); fields beyond are defaults */
 	const char *format;      /* "safetensors", "gguf", "npy", "max"; NULL: by the path's ending,
-				  * else safetensors */
+				  * else safetensors.  An ending of what is not written (.pt, .pth,
+				  * .bin, .ckpt, .npz, .h5, .onnx and the like) needs a format */
 	enum hoist_engine engine;
 	enum hoist_io io;        /* AUTO (direct where the file system can), DIRECT or CACHED; what
 				  * tensors of checkpoints are read with as well: see load.h */
@@ -83,9 +84,13 @@ typedef struct hoist_save_options {
 } hoist_save_options;
 
 /* A save to @path that holds nothing yet.  Nothing is written before it is started.
- * Returns: 0; -EINVAL (options; a format that is not written); -ENOMEM. */
+ * Returns: 0; -EINVAL (options; a format that is not written, asked for or what the path's ending
+ *   stands for); -ENOMEM. */
 HOIST_API int hoist_save_create(const char *path, const hoist_save_options *options,
 				hoist_save **ret);
+
+/* What is written: "safetensors", "gguf", "npy" or "max". */
+HOIST_API const char *hoist_save_format(const hoist_save *save);
 
 /* One tensor more, at the end.  A reference is taken; names are copied.
  * Returns: 0; -EINVAL (the name is empty; the save has been started; the buffer's memory is out of
