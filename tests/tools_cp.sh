@@ -101,6 +101,42 @@ for file in a b; do sed -i '/"path"/d' "$work/$file"; done
 cmp "$work/a" "$work/b" || fail "what is listed has changed"
 grep -q hoist.xxh3_128 "$work/two.safetensors" || fail "no digests"
 
+# Readers of safetensors want to know whose tensors they are, where there are metadata at all: those
+# of PyTorch's say so, beside their own keys, which stay as they are.
+says() {
+	wanted=$1
+	hoist ls --json "$work/said.safetensors" >"$out"
+	shift
+	for key in "$@"; do
+		[ "$(json "?metadata.$key" <"$out")" = "$wanted" ] ||
+			fail "metadata.$key is not $wanted: $(json "?metadata.$key" <"$out")"
+	done
+}
+run 0 cp --digest "$data/torch-state.pt" "$work/said.safetensors"
+says pt format
+run 0 cp "$data/torch-train.pt" "$work/said.safetensors"
+says pt format
+says tiny name
+mkdir "$work/bins" || exit 99
+cp "$data/torch-state.pt" "$work/bins/pytorch_model.bin" || exit 99
+hoist ls --json "$data/torch-state.pt" >"$out"
+{
+	printf '{"metadata":{"total_size":1,"format":"mine","note":"kept"},"weight_map":{'
+	for i in 0 1 2; do
+		printf '"%s":"pytorch_model.bin"' "$(json "?tensors.$i.name" <"$out")"
+		[ $i -eq 2 ] && printf '}}' || printf ','
+	done
+} >"$work/bins/pytorch_model.bin.index.json"
+run 0 cp "$work/bins" "$work/said.safetensors"
+says mine format
+says kept note
+write_safetensors "$work/bare.safetensors" \
+	'{"t":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}' 9
+run 0 cp --digest "$work/bare.safetensors" "$work/said.safetensors"
+says pt format
+run 0 cp "$work/bare.safetensors" "$work/said.safetensors"
+grep -q metadata "$work/said.safetensors" && fail "metadata where there were none"
+
 # To other formats and back; from GGUF to GGUF nothing changes.
 mkcheckpoint --bytes 3M --tensors 9 --dtypes f16,f32 "$work/plain"
 refdigest "$work/plain" >"$work/digests"

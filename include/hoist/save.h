@@ -106,6 +106,9 @@ HOIST_API int hoist_save_metadata(hoist_save *save, const char *key, const char 
 
 /* All metadata of @checkpoint, but what is true of its files only (digests, an index's total_size).
  * From GGUF to GGUF the key-values keep their types; .npy and .max take none, without a failure.
+ * To safetensors, tensors of PyTorch's files get "format" = "pt" beside the file's own keys, unless
+ * that key is one of them: Hugging Face's transformers refuse metadata without it.  So do, with
+ * DIGEST, those of safetensors files that have no metadata, which are taken for PyTorch's.
  * Returns: 0; -EINVAL; -ENOMEM. */
 HOIST_API int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint);
 
