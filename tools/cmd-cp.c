@@ -222,8 +222,6 @@ static int print_json(const struct copy *copy)
 int cmd_cp(const struct args *args)
 {
 	struct copy copy = {0};
-	if (args->io > HOIST_IO_CACHED)
-		return args_refuse(args, "", "--io map", ": files are not written through maps");
 	int status = prepare(&copy, args);
 	if (status == STATUS_OK)
 		status = run(&copy);

@@ -10,21 +10,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tools/format.h"
 #include "tools/tool.h"
 
 #define ENDING ".safetensors"
 #define INDEX_ENDING ENDING ".index.json"
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash != NULL ? slash + 1 : path;
-}
-
 static bool stat_folder(const char *path, struct stat *ret)
 {
 	char *folder = NULL;
-	if (asprintf(&folder, "%.*s.", (int)(base_of(path) - path), path) < 0)
+	if (asprintf(&folder, "%.*s.", (int)(base_name(path) - path), path) < 0)
 		return false;
 	bool there = stat(folder, ret) == 0;
 	free(folder);
@@ -67,8 +62,8 @@ bool in_place(hoist_checkpoint *checkpoint, const char *to)
 {
 	hoist_file_info file = {.size = sizeof file};
 	for (size_t f = 0; hoist_checkpoint_file(checkpoint, f, &file) == 0; f++) {
-		const char *name = base_of(file.path);
-		if ((strcmp(name, base_of(to)) == 0 || is_shard_of(name, base_of(to))) &&
+		const char *name = base_name(file.path);
+		if ((strcmp(name, base_name(to)) == 0 || is_shard_of(name, base_name(to))) &&
 		    same_folder(file.path, to))
 			return true;
 	}
