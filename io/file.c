@@ -146,9 +146,9 @@ static int open_fd(int dir_fd, const char *path, unsigned flags, const char *dis
 
 /* --- who it is --- */
 
-static int64_t mtime_of(const struct stat *st)
+int64_t hoist__file_time_ns(const struct timespec *time)
 {
-	return (int64_t)st->st_mtim.tv_sec * (int64_t)HOIST__NS_PER_S + st->st_mtim.tv_nsec;
+	return (int64_t)time->tv_sec * (int64_t)HOIST__NS_PER_S + time->tv_nsec;
 }
 
 static int stat_anew(int fd, const char *path, int flags, struct stat *ret)
@@ -165,9 +165,13 @@ static int stat_anew(int fd, const char *path, int flags, struct stat *ret)
 	*ret = (struct stat){
 		.st_dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
 		.st_ino = stx.stx_ino,
+		.st_nlink = stx.stx_nlink,
 		.st_mode = stx.stx_mode,
+		.st_uid = stx.stx_uid,
+		.st_gid = stx.stx_gid,
 		.st_size = (off_t)stx.stx_size,
 		.st_mtim = {.tv_sec = stx.stx_mtime.tv_sec, .tv_nsec = stx.stx_mtime.tv_nsec},
+		.st_ctim = {.tv_sec = stx.stx_ctime.tv_sec, .tv_nsec = stx.stx_ctime.tv_nsec},
 	};
 	return 0;
 }
@@ -223,10 +227,43 @@ static int identify(struct hoist__file *file)
 		return hoist__fail_errno(-errno, "opening %s", file->path);
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
-	file->mtime_ns = mtime_of(&st);
+	file->mtime_ns = hoist__file_time_ns(&st.st_mtim);
+	file->ctime_ns = hoist__file_time_ns(&st.st_ctim);
+	file->n_links = st.st_nlink;
+	file->mode = st.st_mode;
+	file->uid = st.st_uid;
+	file->gid = st.st_gid;
 	file->fs = hoist__fs_of_fd(file->fd);
 	file->in_memory = file->fs->memory;
 	file->dontcache = !file->in_memory && takes_dontcache(file);
+	return 0;
+}
+
+/* The file's ctime moved and its mtime did not.  True if something explains that which does not
+ * touch the bytes: another owner, mode or link count, or another name. */
+static bool only_renamed(const struct hoist__file *file, const struct stat *now)
+{
+	struct stat named;
+	if (now->st_nlink != file->n_links || now->st_mode != file->mode ||
+	    now->st_uid != file->uid || now->st_gid != file->gid)
+		return true;
+	return hoist__path_stat(file->path, &named) < 0 || named.st_ino != file->ino ||
+	       named.st_dev != file->dev;
+}
+
+static int check_times(const struct hoist__file *file, const struct stat *now)
+{
+	if (hoist__file_time_ns(&now->st_mtim) != file->mtime_ns)
+		return hoist__fail(-EBADMSG,
+				   "%s changed while it was open: it was written to (replace "
+				   "files by rename instead)",
+				   file->path);
+	if (hoist__file_time_ns(&now->st_ctim) != file->ctime_ns && !only_renamed(file, now))
+		return hoist__fail(-EBADMSG,
+				   "%s changed while it was open: it was written to and its time "
+				   "of last write set back, or its attributes were changed (replace "
+				   "files by rename instead)",
+				   file->path);
 	return 0;
 }
 
@@ -244,12 +281,7 @@ int hoist__file_changed(const struct hoist__file *file)
 		return hoist__fail(-EBADMSG, "%s changed while it was open: %llu bytes, now %llu",
 				   file->path, (unsigned long long)file->bytes,
 				   (unsigned long long)bytes);
-	if (!S_ISBLK(st.st_mode) && mtime_of(&st) != file->mtime_ns)
-		return hoist__fail(-EBADMSG,
-				   "%s changed while it was open: it was written to (replace "
-				   "files by rename instead)",
-				   file->path);
-	return 0;
+	return S_ISBLK(st.st_mode) ? 0 : check_times(file, &st);
 }
 
 /* --- the object --- */

@@ -6,8 +6,10 @@
  * with statx(STATX_DIOALIGN) what alignment it wants, or, on kernels that do not
  * say, if one aligned probe read works.  Why there is none is kept in words.
  *
- * Identity (device, inode, size, mtime) is taken at open; hoist__file_changed()
- * compares it, so that a load can tell that its bytes are of one version.
+ * Identity (device, inode, size, mtime, ctime) is taken at open; hoist__file_changed()
+ * compares it, so that a load can tell that its bytes are of one version.  Programs can set mtime
+ * back (cp -p, rsync -t, touch -r), but not ctime.  A rename, a link, chmod and chown move ctime
+ * too, and leave the bytes as they are: so owner, mode and link count are kept to tell these apart.
  *
  * Threads: immutable after open.  One owner.
  */
@@ -18,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "io/fs.h"
 
@@ -26,7 +29,7 @@
 #define HOIST__FILE_MAX_ALIGN ((uint32_t)64 << 10)
 
 struct hoist__file {
-	char *path; /* as opened, for messages */
+	char *path; /* for messages; and hoist__file_changed() looks whether it still leads here */
 	int fd;
 	int direct_fd;		    /* -1: no direct reads */
 	uint32_t memory_align;	    /* for direct reads: of addresses, */
@@ -41,6 +44,9 @@ struct hoist__file {
 	uint64_t dev;
 	uint64_t ino;
 	int64_t mtime_ns;
+	int64_t ctime_ns;
+	uint64_t n_links;
+	uint32_t mode, uid, gid;
 };
 
 #define HOIST__FILE_NO_DIRECT 1u /* do not look for a direct descriptor */
@@ -66,13 +72,17 @@ int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buff
  * another meaning to our callers (ENODATA; EINTR and EAGAIN without an end), else -@err. */
 int hoist__file_read_failed(int err, const char *path, uint64_t offset);
 
-/* What the file is now: device, inode, mode, size and mtime.  A network's file system is asked, and
- * not what this machine remembers of the last time, which may be a minute ago (NFS) or as long as
- * the server likes (FUSE).  Returns: 0; -EIO and the like, without a text. */
+/* What the file is now: device, inode, links, mode, owner, size, mtime and ctime.  A network's file
+ * system is asked, and not what this machine remembers of the last time, which may be a minute ago
+ * (NFS) or as long as the server likes (FUSE).  Returns: 0; -EIO and the like, without a text. */
 int hoist__file_stat(int fd, struct stat *ret);
 int hoist__path_stat(const char *path, struct stat *ret); /* links followed */
 
-/* 0 if the file still is what was opened; -EBADMSG with what changed. */
+/* A time of a file's, in nanoseconds since 1970. */
+int64_t hoist__file_time_ns(const struct timespec *time);
+
+/* 0 if the file still is what was opened; -EBADMSG with what changed.  A file that was renamed,
+ * replaced by rename, removed, linked, or given another mode or owner is still what was opened. */
 int hoist__file_changed(const struct hoist__file *file);
 
 /* How much of [offset, offset+bytes) is in the page cache: counted by cachestat(2),

@@ -371,8 +371,13 @@ int hoist__output_sync_folder(const struct hoist__output *output)
 	return 0;
 }
 
-void hoist__output_remove(const struct hoist__output *output, const char *name)
+int hoist__output_remove(const struct hoist__output *output, const char *name)
 {
-	if (unlinkat(output->folder_fd, name, 0) < 0 && errno != ENOENT)
-		hoist__log(io, "%s stays: %s", name, strerrorname_np(errno));
+	if (unlinkat(output->folder_fd, name, 0) == 0)
+		return 1;
+	if (errno == ENOENT)
+		return 0;
+	int err = -errno;
+	hoist__log(io, "%s stays: %s", name, strerrorname_np(-err));
+	return err;
 }

@@ -64,9 +64,9 @@ int hoist__output_sync_folder(const struct hoist__output *output);
  * looking gave. */
 int hoist__output_check_old(const struct hoist__output *output, const char *name);
 
-/* Removes the file @name, which is not a path, from the output's folder; whether or not it is
- * there. */
-void hoist__output_remove(const struct hoist__output *output, const char *name);
+/* Removes the file @name, which is not a path, from the output's folder.
+ * Returns: 1; 0 if it is not there; -EACCES, -EPERM, -EROFS and the like, without a text. */
+int hoist__output_remove(const struct hoist__output *output, const char *name);
 
 void hoist__output_destroy(struct hoist__output *output); /* takes NULL */
 

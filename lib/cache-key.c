@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/cache-key.c - is a checkpoint still what it was when its image was made?
  *
- * Its files are looked at, not opened.  Only where a folder has changed, in which files may have
- * come that would be part of it, or have nothing to do with it, is the checkpoint opened, to see
- * which files it has now. */
+ * Its files are looked at, not opened.  A rename, chmod or another link makes an image stale too:
+ * only the inode's ctime tells of a write after which the mtime was set back.  Only where a folder
+ * has changed, in which files may have come that would be part of it, or have nothing to do with
+ * it, is the checkpoint opened, to see which files it has now. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "lib/cache.h"
 #include "lib/checkpoint.h"
@@ -28,8 +28,8 @@ static int look_at(const char *path, struct hoist__image_file *ret)
 	ret->dev = status.st_dev;
 	ret->ino = status.st_ino;
 	ret->bytes = S_ISDIR(status.st_mode) ? 0 : (uint64_t)status.st_size;
-	ret->mtime_ns =
-		(int64_t)status.st_mtim.tv_sec * (int64_t)HOIST__NS_PER_S + status.st_mtim.tv_nsec;
+	ret->mtime_ns = hoist__file_time_ns(&status.st_mtim);
+	ret->ctime_ns = hoist__file_time_ns(&status.st_ctim);
 	return S_ISDIR(status.st_mode) ? 1 : 0;
 }
 
@@ -114,6 +114,7 @@ static int add_shards(struct hoist__image_key *key, const hoist_checkpoint *chec
 			.ino = opened->ino,
 			.bytes = opened->bytes,
 			.mtime_ns = opened->mtime_ns,
+			.ctime_ns = opened->ctime_ns,
 			.kind = HOIST__IMAGE_SHARD,
 		};
 		err = add(key, opened->path, &file);
@@ -177,7 +178,11 @@ static int check_file(const char *path, const struct hoist__image_file *was)
 			"%s had %llu bytes when it was cached and has %llu; add it again "
 			"(`hoist cache add`)",
 			path, (unsigned long long)was->bytes, (unsigned long long)is.bytes);
-	return is.mtime_ns == was->mtime_ns ? 0 : stale(path, "was written to");
+	if (is.mtime_ns != was->mtime_ns)
+		return stale(path, "was written to");
+	return is.ctime_ns == was->ctime_ns
+		       ? 0
+		       : stale(path, "was written to, renamed or given other attributes");
 }
 
 /* The same shards in the same order, as the folder is now. */

@@ -119,7 +119,8 @@ static int check_key(const struct adding *adding)
 		const struct hoist__image_file *a = &now.files[f];
 		const struct hoist__image_file *b = &adding->key.files[f];
 		same = a->dev == b->dev && a->ino == b->ino && a->bytes == b->bytes &&
-		       (a->kind == HOIST__IMAGE_FOLDER || a->mtime_ns == b->mtime_ns);
+		       (a->kind == HOIST__IMAGE_FOLDER ||
+			(a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns));
 	}
 	hoist__image_key_free(&now);
 	return same ? 0

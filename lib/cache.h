@@ -158,7 +158,7 @@ int hoist__memory_file_map(int fd, size_t bytes, bool hugetlb, bool read_only, c
  *   header | tensors | files | metadata | by name | dims | strings | ... data
  *
  * Integers are this machine's; a string is its distance from the strings' beginning. */
-#define HOIST__IMAGE_VERSION 1u
+#define HOIST__IMAGE_VERSION 2u
 
 struct hoist__image_header {
 	char magic[8];
@@ -203,6 +203,7 @@ struct hoist__image_file {
 	uint64_t ino;
 	uint64_t bytes;
 	int64_t mtime_ns;
+	int64_t ctime_ns;
 	uint64_t kind;
 };
 

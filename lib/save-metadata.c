@@ -90,6 +90,26 @@ static bool is_stale(const char *key)
 	return strcmp(key, HOIST__DIGEST_KEY) == 0 || strcmp(key, "total_size") == 0;
 }
 
+static bool has_metadata(const struct hoist_save *save, const char *key)
+{
+	for (size_t i = 0; i < save->n_metadata; i++)
+		if (strcmp(save->metadata[i].key, key) == 0)
+			return true;
+	return false;
+}
+
+/* Hugging Face's readers take a safetensors file without metadata for PyTorch's, and refuse one
+ * whose metadata do not say whose it is: also where digests are all that it has. */
+static bool is_of_pytorch(const struct hoist_save *save, const hoist_checkpoint *checkpoint)
+{
+	if (save->format->format != HOIST__SAFETENSORS || checkpoint->n_files == 0)
+		return false;
+	if (checkpoint->files[0].format == HOIST__TORCH)
+		return true;
+	return checkpoint->files[0].format == HOIST__SAFETENSORS && save->n_metadata == 0 &&
+	       (save->flags & HOIST_SAVE_DIGEST) != 0;
+}
+
 int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint)
 {
 	int err = hoist__save_check_open(save);
@@ -114,5 +134,7 @@ int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint)
 		if (!again && m->key[0] != '\0' && !is_stale(m->key))
 			err = set_metadata(save, known, m->key, m->value);
 	}
+	if (err == 0 && is_of_pytorch(save, checkpoint) && !has_metadata(save, "format"))
+		err = set_metadata(save, save->n_metadata, "format", "pt");
 	return err;
 }

@@ -2,6 +2,7 @@
 /* Sources become files: which tensor goes where, headers, and the outputs to write to. */
 #include "config.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 #include "base/checked.h"
 #include "lib/save.h"
 
-#define ENDING ".safetensors"
-#define INDEX_ENDING ENDING ".index.json"
+#define ENDING HOIST__SAVE_ENDING
+#define INDEX_ENDING HOIST__SAVE_INDEX_ENDING
 #define MAX_SHARDS 99999u
 
 /* --- sources --- */
@@ -206,8 +207,14 @@ static int plan_files(struct hoist_save *save)
 	if (n > 1 || ends_with(save->path, INDEX_ENDING))
 		return name_files(save);
 	save->files[0].path = strdup(save->path);
-	return save->files[0].path != NULL ? 0
-					   : hoist__fail_nomem("a path", strlen(save->path) + 1);
+	if (save->files[0].path == NULL)
+		return hoist__fail_nomem("a path", strlen(save->path) + 1);
+	if (save->format->format == HOIST__SAFETENSORS && ends_with(save->path, ENDING) &&
+	    asprintf(&save->shadow_path, "%s.index.json", save->path) < 0) {
+		save->shadow_path = NULL;
+		return hoist__fail_nomem("a path", strlen(save->path));
+	}
+	return 0;
 }
 
 /* --- headers --- */
@@ -312,6 +319,50 @@ end:
 
 /* --- outputs --- */
 
+struct others {
+	const struct hoist_save *save;
+	const char *folder;
+};
+
+static int refuse_other_index(void *context, const char *name)
+{
+	const struct others *others = context;
+	const struct hoist_save *save = others->save;
+	if (name[0] == '.' || !ends_with(name, INDEX_ENDING) ||
+	    strcmp(name, hoist__save_name(save->shadow_path)) == 0)
+		return 0;
+	return hoist__fail(-EEXIST,
+			   "saving %s: whoever opens %s reads %s there, and not this file; remove "
+			   "that index, or save to another folder",
+			   save->path, others->folder, name);
+}
+
+/* A folder is read by the only index in it, whatever that is called, and else by this file. */
+static int check_other_indices(const struct hoist_save *save)
+{
+	const char *name = hoist__save_name(save->path);
+	if (strcmp(name, "model" ENDING) != 0)
+		return 0;
+	size_t n = (size_t)(name - save->path);
+	char *folder = n > 0 ? strndup(save->path, n) : strdup(".");
+	if (folder == NULL)
+		return hoist__fail_nomem("a path", n);
+	struct others others = {save, folder};
+	int err = hoist__folder_list(AT_FDCWD, folder, folder, refuse_other_index, &others);
+	free(folder);
+	/* Who may not list it cannot open it as a checkpoint either. */
+	return err == -EACCES ? 0 : err;
+}
+
+static int check_shadows(const struct hoist_save *save)
+{
+	if (save->shadow_path == NULL)
+		return 0;
+	int err =
+		hoist__output_check_old(save->files[0].output, hoist__save_name(save->shadow_path));
+	return err < 0 ? err : check_other_indices(save);
+}
+
 static int create_outputs(struct hoist_save *save)
 {
 	unsigned flags = 0;
@@ -331,7 +382,7 @@ static int create_outputs(struct hoist_save *save)
 	/* Shards take the place of the one file that is there, too. */
 	if (err == 0 && save->index_path != NULL && strcmp(save->path, save->index_path) != 0)
 		err = hoist__output_check_old(save->index, hoist__save_name(save->path));
-	return err;
+	return err < 0 ? err : check_shadows(save);
 }
 
 int hoist__save_plan(struct hoist_save *save)
@@ -364,8 +415,9 @@ void hoist__save_unplan(struct hoist_save *save)
 	hoist__output_destroy(save->index);
 	save->index = NULL;
 	free(save->index_path);
+	free(save->shadow_path);
 	free(save->index_text);
-	save->index_path = save->index_text = NULL;
+	save->index_path = save->shadow_path = save->index_text = NULL;
 	free(save->tensors);
 	save->tensors = NULL;
 	for (unsigned s = 0; s < save->n_streams; s++)

@@ -82,17 +82,25 @@ static bool is_written(const struct hoist_save *save, const char *file)
 	return false;
 }
 
-/* The index that is replaced; NULL if there is none that can be read. */
+/* The index that is written over, or that goes because one file takes its place; or NULL. */
+static const char *old_index_path(const struct hoist_save *save)
+{
+	return save->index != NULL ? save->index_path : save->shadow_path;
+}
+
+/* NULL if there is none that can be read. */
 static struct hoist__index *read_old_index(const struct hoist_save *save)
 {
+	const char *path = old_index_path(save);
 	struct hoist__file *file;
 	struct hoist__index *index = NULL;
 	char *text = NULL;
-	if (hoist__file_open(AT_FDCWD, save->index_path, NULL, HOIST__FILE_NO_DIRECT, &file) < 0)
+	if (path == NULL ||
+	    hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file) < 0)
 		return NULL;
 	if (file->bytes <= MAX_INDEX_BYTES && (text = malloc((size_t)file->bytes + 1)) != NULL &&
 	    hoist__file_read(file, 0, text, (size_t)file->bytes) == 0 &&
-	    hoist__index_parse(save->index_path, text, (size_t)file->bytes, &index) < 0)
+	    hoist__index_parse(path, text, (size_t)file->bytes, &index) < 0)
 		index = NULL;
 	free(text);
 	hoist__file_close(file);
@@ -104,23 +112,37 @@ static void remove_shards(const struct hoist_save *save, const struct hoist__ind
 {
 	if (old == NULL)
 		return;
-	const char *index_name = hoist__save_name(save->index_path);
+	const char *index_name = hoist__save_name(old_index_path(save));
 	for (size_t i = 0; i < old->n_files; i++)
 		if (is_shard(old->files[i], index_name) && !is_written(save, old->files[i])) {
-			hoist__log(load, "%s: removing %s, which it no longer names",
-				   save->index_path, old->files[i]);
-			hoist__output_remove(save->index, old->files[i]);
+			hoist__log(load, "%s: removing %s, which is no longer a part of it",
+				   save->path, old->files[i]);
+			(void)hoist__output_remove(save->files[0].output, old->files[i]);
 		}
 }
 
-/* What the new index replaces: the shards of the old one, and the one file that was at the path. */
+/* What has been replaced: the shards of the old index, and the one file that was at the path. */
 static void remove_stale(const struct hoist_save *save, const struct hoist__index *old)
 {
-	if (save->index == NULL)
-		return;
 	remove_shards(save, old);
-	if (strcmp(save->path, save->index_path) != 0)
-		hoist__output_remove(save->index, hoist__save_name(save->path));
+	if (save->index != NULL && strcmp(save->path, save->index_path) != 0)
+		(void)hoist__output_remove(save->index, hoist__save_name(save->path));
+}
+
+/* One file is read in the place of shards once their index is gone: until then it is there, and
+ * known to the disk, and the old checkpoint is what readers get. */
+static int remove_shadow(const struct hoist_save *save)
+{
+	if (save->shadow_path == NULL)
+		return 0;
+	const struct hoist__output *output = save->files[0].output;
+	int removed = hoist__output_remove(output, hoist__save_name(save->shadow_path));
+	if (removed < 0)
+		return hoist__fail_errno(removed,
+					 "saving %s: it is there, but whoever opens its folder "
+					 "reads %s, which is to be removed",
+					 save->path, save->shadow_path);
+	return removed > 0 ? hoist__output_sync_folder(output) : 0;
 }
 
 /* --- all of it --- */
@@ -152,10 +174,12 @@ int hoist__save_publish(struct hoist_save *save)
 		err = hoist__fail(-ECANCELED, "the save was cancelled");
 	if (err < 0)
 		return err;
-	struct hoist__index *old = save->index != NULL ? read_old_index(save) : NULL;
+	struct hoist__index *old = read_old_index(save);
 	err = publish_files(save);
 	if (err == 0)
 		err = hoist__output_sync_folder(save->files[0].output);
+	if (err == 0)
+		err = remove_shadow(save);
 	if (err == 0)
 		remove_stale(save, old);
 	hoist__index_destroy(old);

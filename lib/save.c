@@ -13,36 +13,6 @@
 
 /* --- creating --- */
 
-/* What can be written; the first is the default. */
-static const struct hoist__save_format formats[] = {
-	{"safetensors", ".safetensors", HOIST__SAFETENSORS, true, hoist__safetensors_write},
-	{"gguf", ".gguf", HOIST__GGUF, true, hoist__gguf_write},
-	{"npy", ".npy", HOIST__NPY, false, hoist__npy_write},
-	{"max", ".max", HOIST__MAX, false, hoist__max_write},
-};
-
-static int find_format(const char *path, const char *name, const struct hoist__save_format **ret)
-{
-	for (size_t i = 0; name != NULL && i < HOIST__ARRAY_SIZE(formats); i++)
-		if (strcmp(formats[i].name, name) == 0) {
-			*ret = &formats[i];
-			return 0;
-		}
-	if (name != NULL)
-		return hoist__fail(-EINVAL,
-				   "saving %s: there is no format \"%.60s\" that can be "
-				   "written; leave it out for safetensors",
-				   path, name);
-	*ret = &formats[0];
-	size_t n = strlen(path);
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(formats); i++) {
-		size_t m = strlen(formats[i].ending);
-		if (n >= m && strcmp(path + n - m, formats[i].ending) == 0)
-			*ret = &formats[i];
-	}
-	return 0;
-}
-
 static int check_options(const char *path, const hoist_save_options *o,
 			 const struct hoist__save_format *format)
 {
@@ -113,7 +83,7 @@ int hoist_save_create(const char *path, const hoist_save_options *options, hoist
 		return hoist__fail(-EINVAL, "creating a save: the path or the result is missing");
 	int err = hoist__options_in("hoist_save_options", options, &o, sizeof o);
 	if (err == 0)
-		err = find_format(path, o.format, &format);
+		err = hoist__save_format_find(path, o.format, &format);
 	if (err == 0)
 		err = check_options(path, &o, format);
 	if (err < 0)
@@ -145,6 +115,11 @@ int hoist_save_create(const char *path, const hoist_save_options *options, hoist
 	}
 	*ret = save;
 	return 0;
+}
+
+const char *hoist_save_format(const hoist_save *save)
+{
+	return save->format->name;
 }
 
 /* --- adding --- */

@@ -2,6 +2,7 @@
 /* lib/save.h - a save's state: what its files share.
  *
  *   save.c          the object: options, adding, starting, waiting
+ *   save-format.c   which format is written
  *   save-metadata.c strings beside the tensors
  *   save-plan.c     sources -> files: formats, shards, headers, where every tensor goes
  *   save-begin.c    what the loop works with: the ring, the engine, the budget; the report
@@ -184,7 +185,9 @@ struct hoist_save {
 	struct hoist__out_tensor *tensors; /* one for each source */
 	struct hoist__save_file *files;
 	size_t n_files;
-	char *index_path; /* NULL: none */
+	char *index_path;  /* of the shards that are written; NULL: one file is written */
+	char *shadow_path; /* the index that readers take instead of that one file, and that goes
+			    * if it is there; NULL: the file's name is none that an index has */
 	char *index_text;
 	size_t index_bytes;
 	struct hoist__output *index;
@@ -235,6 +238,15 @@ struct hoist_save {
 
 /* 0; -EINVAL, -ESTALE: nothing can be added any more. */
 int hoist__save_check_open(const struct hoist_save *save);
+
+/* --- save-format.c --- */
+
+#define HOIST__SAVE_ENDING ".safetensors"
+#define HOIST__SAVE_INDEX_ENDING HOIST__SAVE_ENDING ".index.json"
+
+/* @name NULL: by the path's ending.  Returns: 0; -EINVAL. */
+int hoist__save_format_find(const char *path, const char *name,
+			    const struct hoist__save_format **ret);
 
 /* --- save-plan.c --- */
 

@@ -292,6 +292,68 @@ Test(io_file, sees_that_it_was_changed)
 	unlink(path);
 }
 
+/* From here on a change gives the file another ctime: kernels take it from a coarse clock. */
+static void await_tick(const struct hoist__file *file)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct timespec now;
+	do {
+		(void)nanosleep(&nap, NULL);
+		cr_assert(clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0);
+	} while (hoist__file_time_ns(&now) <= file->ctime_ns);
+}
+
+Test(io_file, sees_a_write_whose_time_was_set_back)
+{
+	char path[256];
+	struct stat was;
+	make_file(scratch(path, sizeof path, "set-back"), 10000);
+	struct hoist__file *file = open_file(path);
+	cr_assert(stat(path, &was) == 0);
+	await_tick(file);
+	int fd = open(path, O_WRONLY);
+	const struct timespec times[2] = {was.st_atim, was.st_mtim};
+	cr_assert(fd >= 0 && pwrite(fd, "x", 1, 5000) == 1 && futimens(fd, times) == 0);
+	close(fd);
+	cr_expect(hoist__file_changed(file) == -EBADMSG);
+	cr_expect(strstr(hoist__error_text(), "set back") != NULL, "%s", hoist__error_text());
+	hoist__file_close(file);
+	unlink(path);
+}
+
+/* ctime moves, the bytes stay. */
+Test(io_file, a_rename_is_no_change)
+{
+	char path[256], other[256];
+	scratch(other, sizeof other, "other-name");
+	for (int way = 0; way < 6; way++) {
+		unlink(other);
+		make_file(scratch(path, sizeof path, "same-bytes"), 10000);
+		struct hoist__file *file = open_file(path);
+		struct stat now;
+		await_tick(file);
+		if (way == 0)
+			cr_assert(rename(path, other) == 0);
+		if (way == 1 || way == 4)
+			cr_assert(link(path, other) == 0);
+		if (way == 2)
+			cr_assert(chmod(path, 0400) == 0);
+		if (way == 3)
+			cr_assert(unlink(path) == 0);
+		if (way == 4 || way == 5) { /* replaced; in 4 the old one kept by a link */
+			char new[256];
+			make_file(scratch(new, sizeof new, "new-bytes"), 10000);
+			cr_assert(rename(new, path) == 0);
+		}
+		cr_assert(hoist__file_stat(file->fd, &now) == 0);
+		cr_expect(hoist__file_time_ns(&now.st_ctim) != file->ctime_ns);
+		cr_expect(hoist__file_changed(file) == 0, "way %d: %s", way, hoist__error_text());
+		hoist__file_close(file);
+		unlink(path);
+	}
+	unlink(other);
+}
+
 Test(io_file, counts_what_is_cached)
 {
 	struct hoist__file *file = new_file(8 << 20);

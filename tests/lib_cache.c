@@ -198,6 +198,28 @@ static void run_asked_anew(void)
 	hoist_image_close(image);
 }
 
+/* Written to in place, at the same size, and the time of the last write set back. */
+static void run_set_back(void)
+{
+	hoist_image *image = NULL;
+	struct stat was, now;
+	OK(stat(model, &was));
+	do {
+		write_model(2);
+		const struct timespec times[2] = {was.st_atim, was.st_mtim};
+		OK(utimensat(AT_FDCWD, model, times, 0));
+		OK(stat(model, &now));
+	} while (now.st_ctim.tv_sec == was.st_ctim.tv_sec &&
+		 now.st_ctim.tv_nsec == was.st_ctim.tv_nsec);
+	CHECK(now.st_ino == was.st_ino && now.st_mtim.tv_nsec == was.st_mtim.tv_nsec);
+	REFUSED(hoist_cache_attach(model, 0, &image), -ESTALE, "was written to, renamed or");
+	OK(hoist_cache_add(model, NULL, &image));
+	cache_check(image, N, BYTES, 2);
+	hoist_image_close(image);
+	write_model(1);
+	OK(hoist_cache_add(model, NULL, NULL));
+}
+
 static void run_stale(void)
 {
 	hoist_image *image = NULL;
@@ -521,6 +543,7 @@ int main(int argc, char **argv)
 	check_list(5);
 	run_raw();
 	run_asked_anew();
+	run_set_back();
 	run_stale();
 	run_folder();
 	run_options();

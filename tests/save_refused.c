@@ -49,6 +49,15 @@ static void options(void)
 		{"m", {.format = "zip"}, "no format \"zip\""},
 		{"m.npy", {.shard_bytes = 5}, "shards are written of safetensors only"},
 		{"m.max", {.flags = HOIST_SAVE_DIGEST}, "no place for digests"},
+		{"a/train.pt", {.flags = 0}, "a/train.pt: hoist does not write PyTorch's files"},
+		{"m.PTH", {.flags = 0}, "PyTorch's files; let the name end in .safetensors"},
+		{"pytorch_model.bin", {.flags = 0}, "PyTorch's files"},
+		{"m.ckpt", {.flags = 0}, "PyTorch's files"},
+		{"x.npz", {.flags = 0}, "NumPy's archives"},
+		{"x.h5", {.flags = 0}, "HDF5"},
+		{"x.onnx", {.flags = 0}, "ONNX"},
+		{"pytorch_model.bin.index.json", {.flags = 0}, "JSON, but for"},
+		{"m.GGUF", {.shard_bytes = 5}, "shards are written of safetensors only"},
 		{"", {.flags = 0}, "is missing"},
 		{NULL, {.flags = 0}, "is missing"},
 	};
@@ -59,6 +68,10 @@ static void options(void)
 		expect(hoist_save_create(cases[i].path, &o, &save), -EINVAL, cases[i].text);
 		CHECK(save == NULL);
 	}
+	/* Said so, it may be called as it likes. */
+	hoist_save_destroy(create("x.npz", (hoist_save_options){.format = "safetensors"}));
+	hoist_save_destroy(create("m.safetensors.index.json", (hoist_save_options){.flags = 0}));
+	hoist_save_destroy(create("no.ending", (hoist_save_options){.flags = 0}));
 	hoist_save *save = NULL;
 	hoist_save_options o = {.size = 3};
 	expect(hoist_save_create("m", &o, &save), -EINVAL, "size");
@@ -237,6 +250,64 @@ static void shards(void)
 	CHECK(rmdir(saved_path("d.safetensors")) == 0);
 }
 
+/* --- one file, where an index would be read instead --- */
+
+static void check_read_next(const char *path)
+{
+	hoist_checkpoint *checkpoint;
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_n_files(checkpoint) == 1);
+	CHECK(hoist_checkpoint_find(checkpoint, "new", &(size_t){0}) == 0);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static int save_one(const char *name, unsigned flags)
+{
+	hoist_save *save = create(name, (hoist_save_options){.flags = flags});
+	hoist_buffer *buffer = bytes(10);
+	CHECK(hoist_save_add(save, "new", buffer) == 0);
+	hoist_buffer_unref(buffer);
+	int err = hoist_save_start(save);
+	if (err == 0)
+		err = hoist_save_wait(save);
+	hoist_save_destroy(save);
+	return err;
+}
+
+static void shadows(void)
+{
+	uint64_t n;
+	CHECK(mkdir(saved_path("s"), 0700) == 0);
+	CHECK(save_shards("s/model.safetensors", 100, 0, &n) == 0 && n == 3);
+	CHECK(save_one("s/model.safetensors", HOIST_SAVE_NO_REPLACE) == -EEXIST);
+	put("s/model-00001-of-00009.safetensors"); /* the index does not name it */
+	put("s/other.safetensors.index.json");
+	expect(save_one("s/model.safetensors", 0), -EEXIST, "other.safetensors.index.json there");
+	CHECK(is_there("s/model-00003-of-00003.safetensors"));
+	CHECK(!is_there("s/model.safetensors"));
+	CHECK(save_one("s/adapter.safetensors", 0) == 0 && "no name that an index stands for");
+	CHECK(unlink(saved_path("s/adapter.safetensors")) == 0);
+	CHECK(unlink(saved_path("s/other.safetensors.index.json")) == 0);
+
+	CHECK(save_one("s/model.safetensors", 0) == 0);
+	check_read_next(saved_path("s"));
+	CHECK(!is_there("s/model.safetensors.index.json"));
+	CHECK(!is_there("s/model-00003-of-00003.safetensors"));
+	CHECK(is_there("s/model-00001-of-00009.safetensors"));
+
+	/* One that cannot be read names nothing, and goes all the same. */
+	put("s/model.safetensors.index.json");
+	CHECK(save_one("s/model.safetensors", 0) == 0);
+	check_read_next(saved_path("s"));
+	CHECK(mkdir(saved_path("s/model.safetensors.index.json"), 0700) == 0);
+	expect(save_one("s/model.safetensors", 0), -EISDIR, "it is a folder");
+
+	CHECK(rmdir(saved_path("s/model.safetensors.index.json")) == 0);
+	CHECK(unlink(saved_path("s/model.safetensors")) == 0);
+	CHECK(unlink(saved_path("s/model-00001-of-00009.safetensors")) == 0);
+	CHECK(rmdir(saved_path("s")) == 0 && "nothing else was left");
+}
+
 /* --- a link --- */
 
 static void link_is_replaced(void)
@@ -257,6 +328,7 @@ int main(void)
 	adding();
 	starting();
 	shards();
+	shadows();
 	link_is_replaced();
 	hoist_device_unref(cpu);
 	support_cleanup();

@@ -34,9 +34,63 @@ n=$(ls "$work/shards" | grep -c 'model-.*safetensors$')
 [ "$n" -eq "$(ls "$work/shards" | sed -n 's/.*-of-0*\([0-9]*\)\.safetensors$/\1/p' | sort -u)" ] ||
 	fail "shards of two saves"
 
+# One file takes the place of shards, where a folder is read by their index.
+run 0 cp --shard-bytes 3M "$work/one.safetensors" "$work/shards"
+run 0 cp "$work/shards" "$work/shards"
+[ "$(ls "$work/shards")" = "$(printf 'model.safetensors\nnotes')" ] ||
+	fail "not one file: $(ls "$work/shards")"
+same "$work/shards"
+echo '{}' >"$work/shards/other.safetensors.index.json"
+run 1 cp "$work/one.safetensors" "$work/shards/model.safetensors"
+one_line 'reads other.safetensors.index.json there'
+
 # Onto itself.
 run 0 cp "$work/one.safetensors" "$work/one.safetensors"
 same "$work/one.safetensors"
+
+# What a name stands for and hoist does not write is refused, not written as something else.
+data=${srcdir:-.}/data
+cp "$data/torch-train.pt" "$work/train.pt" || exit 99
+chmod u+w "$work/train.pt"
+for name in train.pt net.pth pytorch_model.bin m.ckpt M.PT a.npz; do
+	run 1 cp "$work/train.pt" "$work/$name"
+	one_line "$name: hoist does not write"
+	one_line '.safetensors, .gguf, .npy or .max'
+done
+[ ! -e "$work/a.npz" ] || fail "a file that is no archive"
+run 0 cp --format safetensors "$data/torch-state.pt" "$work/net.pt"
+[ "$(hoist ls --json "$work/net.pt" | json '?format')" = safetensors ] || fail "not as asked"
+
+# In place nothing is lost: other formats, some tensors, what an index leaves out.
+kept() {
+	before=$1
+	shift
+	cp "$before" "$work/before" || exit 99
+	run 1 cp "$@"
+	one_line 'is what is copied'
+	cmp "$before" "$work/before" || fail "$before is not what it was"
+}
+kept "$work/train.pt" --format safetensors "$work/train.pt" "$work/./train.pt"
+kept "$work/one.safetensors" --format gguf "$work/one.safetensors" "$work/one.safetensors"
+name=$(hoist ls --json "$work/one.safetensors" | json '?tensors.0.name')
+kept "$work/one.safetensors" --tensor "$name" "$work/one.safetensors" "$work/one.safetensors"
+one_line 'would lose 59 of its 60 tensors'
+mkdir "$work/part" || exit 99
+run 0 cp --shard-bytes 3M "$work/one.safetensors" "$work/part"
+for file in '' /model.safetensors /model.safetensors.index.json; do
+	kept "$work/part/model.safetensors.index.json" --tensor "$name" "$work/part" "$work/part$file"
+done
+# "name": "file" of the first tensor goes, with its comma.
+tr -d '\n' <"$work/part/model.safetensors.index.json" |
+	sed "s/\"$(echo "$name" | sed 's/[].[*]/\\&/g')\": *\"[^\"]*\",//" >"$work/less"
+cmp -s "$work/less" "$work/part/model.safetensors.index.json" && fail "the index has all tensors"
+mv "$work/less" "$work/part/model.safetensors.index.json"
+kept "$work/part/model.safetensors.index.json" "$work/part" "$work/part"
+one_line 'would lose 1 of its 60 tensors'
+run 0 cp --tensor "$name" "$work/part/model-00001-of-"* "$work/taken.safetensors"
+run 0 cp --digest "$work/one.safetensors" "$work/kept.safetensors"
+run 0 cp "$work/kept.safetensors" "$work/kept.safetensors"
+run 0 load --check-digests "$work/kept.safetensors"
 
 # Metadata are kept; digests are not those of another file.
 hoist ls --json "$work/one.safetensors" >"$work/a"
@@ -46,6 +100,42 @@ hoist ls --json "$work/three.safetensors" >"$work/b"
 for file in a b; do sed -i '/"path"/d' "$work/$file"; done
 cmp "$work/a" "$work/b" || fail "what is listed has changed"
 grep -q hoist.xxh3_128 "$work/two.safetensors" || fail "no digests"
+
+# Readers of safetensors want to know whose tensors they are, where there are metadata at all: those
+# of PyTorch's say so, beside their own keys, which stay as they are.
+says() {
+	wanted=$1
+	hoist ls --json "$work/said.safetensors" >"$out"
+	shift
+	for key in "$@"; do
+		[ "$(json "?metadata.$key" <"$out")" = "$wanted" ] ||
+			fail "metadata.$key is not $wanted: $(json "?metadata.$key" <"$out")"
+	done
+}
+run 0 cp --digest "$data/torch-state.pt" "$work/said.safetensors"
+says pt format
+run 0 cp "$data/torch-train.pt" "$work/said.safetensors"
+says pt format
+says tiny name
+mkdir "$work/bins" || exit 99
+cp "$data/torch-state.pt" "$work/bins/pytorch_model.bin" || exit 99
+hoist ls --json "$data/torch-state.pt" >"$out"
+{
+	printf '{"metadata":{"total_size":1,"format":"mine","note":"kept"},"weight_map":{'
+	for i in 0 1 2; do
+		printf '"%s":"pytorch_model.bin"' "$(json "?tensors.$i.name" <"$out")"
+		[ $i -eq 2 ] && printf '}}' || printf ','
+	done
+} >"$work/bins/pytorch_model.bin.index.json"
+run 0 cp "$work/bins" "$work/said.safetensors"
+says mine format
+says kept note
+write_safetensors "$work/bare.safetensors" \
+	'{"t":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}' 9
+run 0 cp --digest "$work/bare.safetensors" "$work/said.safetensors"
+says pt format
+run 0 cp "$work/bare.safetensors" "$work/said.safetensors"
+grep -q metadata "$work/said.safetensors" && fail "metadata where there were none"
 
 # To other formats and back; from GGUF to GGUF nothing changes.
 mkcheckpoint --bytes 3M --tensors 9 --dtypes f16,f32 "$work/plain"

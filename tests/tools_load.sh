@@ -102,6 +102,31 @@ part=$(json '?bytes' <"$out")
 [ "$part" -gt 0 ] && [ "$part" -lt $((bytes / 10)) ] || fail "a slice loads $part bytes"
 run 0 load --json --dtype f16 --drop-cache --sqpoll "$work/all"
 json "=$bytes:bytes" <"$out" || fail "a load that converts"
+left=$(json '?unconverted' <"$out")
+hoist ls --json "$work/all" >"$work/ls"
+i=0
+n_left=0
+while [ $i -lt "$n" ]; do
+	case $(json "?tensors.$i.dtype" <"$work/ls") in
+	f32 | f16 | bf16) ;;
+	*) n_left=$((n_left + 1)) ;;
+	esac
+	i=$((i + 1))
+done
+[ "$left" -eq $n_left ] && [ $n_left -gt 0 ] || fail "$left tensors were left, not $n_left"
+run 0 load --dtype f16 "$work/all"
+grep "^dtype  *$left tensors left as in the file: .*f8_e4m3.*; f32, f16 and bf16" "$out" >/dev/null ||
+	fail "it is not said what was not converted: $(cat "$out")"
+run 0 load "$work/all"
+grep -q '^dtype' "$out" && fail "what nobody asked to convert was left"
+for option in --populate '--map readonly' '--map private'; do
+	for io in auto direct cached; do
+		# shellcheck disable=SC2086
+		run 2 load --io $io $option "$work/all"
+		one_line 'nothing is mapped without --io map'
+	done
+done
+run 0 load --io map --map readonly --populate "$work/all"
 # What is mapped has a rate only where all of it was read.
 run 0 load --io map "$work/all"
 grep -q '^took .* read when it is touched' "$out" || fail "a map has a rate"
@@ -118,7 +143,7 @@ for wrong in 1/2 '*:1/2' '*:0:2/2' '*:0:x..' '*:0:1' ':0:1/2' '*::1/2'; do
 	grep -q 'it must be GLOB:AXIS' "$err" || fail "--slice $wrong"
 done
 run 2 load --dtype i8 "$work/all"
-run 2 load --map shared "$work/all"
+run 2 load --io map --map shared "$work/all"
 run 2 load --chunk 5000 "$work/all"
 run 2 load --depth 0 "$work/all"
 run 2 load --cache --depth 3 "$work/all"

@@ -43,6 +43,15 @@ for bytes in 99999999999999999999 9223372036854775808 8388608T 9999999999TB; do
 	wrong '2^63' load --budget $bytes a
 done
 
+# What --help offers is taken, and what is refused is not offered.
+for command in cp cache; do
+	run 0 $command --help
+	grep -q -- '--io WAY .*auto (the default), direct, cached$' "$out" ||
+		fail "$command --help: --io: $(grep -e --io "$out")"
+	wrong 'auto, direct or cached' $command --io map a b
+	wrong 'auto, direct or cached' $command --io lazy a b
+done
+
 # A message is one line and harmless, whatever it quotes.
 esc=$(printf '\033')
 wrong 'x\ny\x1b[2J' "$(printf 'x\ny\033[2J')"

@@ -156,6 +156,8 @@ const char *args_load_take(struct load_args *load, const char *name, char *value
 {
 	if (load->given == NULL)
 		load->given = name;
+	if (strcmp(name, "map") == 0 || strcmp(name, "populate") == 0)
+		load->of_map = name;
 	for (size_t i = 0; i < sizeof switches / sizeof switches[0]; i++)
 		if (strcmp(name, switches[i].name) == 0) {
 			load->flags |= switches[i].flag;

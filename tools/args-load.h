@@ -17,6 +17,7 @@ struct load_args {
 	size_t n_replicas;
 	hoist_dtype dtype;
 	enum hoist_map map;
+	const char *of_map; /* "map" or "populate", if given: only maps have these */
 	size_t chunk_bytes;
 	unsigned depth;
 	unsigned flags; /* HOIST_LOAD_* */

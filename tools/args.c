@@ -33,6 +33,7 @@ static const struct {
 	 "take files that are links to outside the folder (Hugging Face's cache)"},
 	{OPTION_FORMAT, "format", "NAME",
 	 "safetensors, gguf, npy or max; default: by DST's ending, else safetensors"},
+	{OPTION_IO_FILES, "io", "WAY", "auto (the default), direct, cached"},
 	{OPTION_SHARD_BYTES, "shard-bytes", "BYTES", "most tensor bytes in one file, as 5G"},
 	{OPTION_DIGEST, "digest", NULL, "keep a digest of each tensor in the file"},
 	{OPTION_NO_REPLACE, "no-replace", NULL, "fail if DST is there already"},
@@ -160,6 +161,20 @@ static int take_io(struct args *args, const char *value)
 	return STATUS_OK;
 }
 
+static int take_io_files(struct args *args, const char *value)
+{
+	static const char *const words[] = {[HOIST_IO_AUTO] = "auto",
+					    [HOIST_IO_DIRECT] = "direct",
+					    [HOIST_IO_CACHED] = "cached",
+					    NULL};
+	int i = word_index(words, value);
+	if (i < 0)
+		return usage_value(args->command, "io", value,
+				   "auto, direct or cached: nothing is mapped");
+	args->io = (enum hoist_io)i;
+	return STATUS_OK;
+}
+
 static int take_budget(struct args *args, const char *value)
 {
 	size_t bytes = 0;
@@ -249,6 +264,8 @@ static int take_option(struct args *args, size_t row, char *value)
 		return take_engine(args, value);
 	case OPTION_IO:
 		return take_io(args, value);
+	case OPTION_IO_FILES:
+		return take_io_files(args, value);
 	case OPTION_BUDGET:
 		return take_budget(args, value);
 	case OPTION_VERIFY:

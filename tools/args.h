@@ -44,6 +44,7 @@
 #define OPTION_DIGEST (1u << 16)
 #define OPTION_NO_SYNC (1u << 17)
 #define OPTION_NO_REPLACE (1u << 18)
+#define OPTION_IO_FILES (1u << 19) /* --io, where nothing is mapped */
 
 #define OPTION_LOAD (1u << 22) /* those of args-load.h */
 

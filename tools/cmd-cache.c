@@ -50,8 +50,6 @@ static int add(const struct args *args, bool replace, hoist_image **ret)
 	uint64_t done = 0;
 	struct text text;
 	hoist_budget *budget = NULL;
-	if (args->io > HOIST_IO_CACHED)
-		return args_refuse(args, "", "--io", ": what is cached is read, not mapped");
 	if (args->budget != 0 && hoist_budget_create(args->budget, &budget) != 0)
 		return fail_library();
 	const hoist_cache_options options = {

@@ -14,6 +14,7 @@
 
 #include "tools/args.h"
 #include "tools/format.h"
+#include "tools/in-place.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/progress.h"
@@ -23,6 +24,7 @@ struct copy {
 	hoist_budget *budget; /* NULL: the library's default */
 	hoist_save *save;
 	char *path; /* where to */
+	size_t n_tensors;
 	hoist_save_report report;
 };
 
@@ -64,6 +66,7 @@ static int add_tensor(struct copy *copy, const struct args *args, bool *used, si
 			selected = used[p] = true;
 	if (selected && hoist_save_add_tensor(copy->save, NULL, copy->checkpoint, index) != 0)
 		return fail_library();
+	copy->n_tensors += selected;
 	return STATUS_OK;
 }
 
@@ -96,6 +99,8 @@ static int prepare(struct copy *copy, const struct args *args)
 	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &copy->checkpoint);
 	if (err != 0)
 		return fail_call(err);
+	bool over_itself = in_place(copy->checkpoint, copy->path);
+	bool digest = args->digest || (over_itself && has_digests(copy->checkpoint));
 	const hoist_save_options options = {
 		.size = sizeof options,
 		.format = args->format,
@@ -103,7 +108,7 @@ static int prepare(struct copy *copy, const struct args *args)
 		.io = args->io,
 		.budget = copy->budget,
 		.shard_bytes = args->shard_bytes,
-		.flags = (args->digest ? HOIST_SAVE_DIGEST : 0) |
+		.flags = (digest ? HOIST_SAVE_DIGEST : 0) |
 			 (args->no_sync ? HOIST_SAVE_NO_SYNC : 0) |
 			 (args->no_replace ? HOIST_SAVE_NO_REPLACE : 0),
 	};
@@ -111,6 +116,8 @@ static int prepare(struct copy *copy, const struct args *args)
 	if (err != 0)
 		return fail_call(err);
 	status = add_tensors(copy, args);
+	if (status == STATUS_OK && over_itself)
+		status = in_place_check(copy->checkpoint, copy->save, copy->path, copy->n_tensors);
 	if (status != STATUS_OK)
 		return status;
 	err = hoist_save_metadata_of(copy->save, copy->checkpoint);
@@ -215,8 +222,6 @@ static int print_json(const struct copy *copy)
 int cmd_cp(const struct args *args)
 {
 	struct copy copy = {0};
-	if (args->io > HOIST_IO_CACHED)
-		return args_refuse(args, "", "--io map", ": files are not written through maps");
 	int status = prepare(&copy, args);
 	if (status == STATUS_OK)
 		status = run(&copy);

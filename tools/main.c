@@ -51,15 +51,15 @@ static const struct command commands[] = {
 	 "a file or a folder (a model.safetensors is written there); it may be SRC.  A file that\n"
 	 "is there is replaced; a link is replaced itself, not what it points to.",
 	 OPTION_TENSOR | OPTION_FORMAT | OPTION_SHARD_BYTES | OPTION_DIGEST | OPTION_NO_REPLACE |
-		 OPTION_NO_SYNC | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS |
-		 OPTION_JSON,
+		 OPTION_NO_SYNC | OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET |
+		 OPTION_FOLLOW_LINKS | OPTION_JSON,
 	 2, 2, cmd_cp},
 	{"cache", "add|list|drop [PATH]", "keep checkpoints in memory, for processes that restart",
 	 "add PATH: loads a checkpoint into memory that every process can map, copied on write,\n"
 	 "and gives it to a small process in the background that keeps it: `hoist load --cache`\n"
 	 "and hoist_cache_attach() then have it in milliseconds.\n"
 	 "list: what is cached.  drop PATH, or --all: gives the memory back.",
-	 OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_REPLACE |
+	 OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_REPLACE |
 		 OPTION_NODE | OPTION_PAGES | OPTION_ALL | OPTION_JSON,
 	 1, 2, cmd_cache},
 	{"bench", "[WHAT [FILE]]", "measure, beside others",

@@ -24,9 +24,11 @@
  * a peer of another user, on both sides.  What comes from it is checked as a file's header is.
  *
  * An image is known by the path of its checkpoint (links resolved), and is as good as the
- * checkpoint's files are what they were: device, inode, size and time of last write of each shard, of
- * the index, and which files a folder has.  If any differs, attaching is -ESTALE, and adding makes
- * a new one.  Whole checkpoints are cached, not selections.
+ * checkpoint's files are what they were: device, inode, size, time of last write (mtime) and time of
+ * last change (ctime) of each shard and of the index, and which files a folder has.  If any differs,
+ * attaching is -ESTALE, and adding makes a new one.  A write whose mtime was set back moves ctime;
+ * so do chmod, chown, a rename and a further link, after which the image is made anew although the
+ * bytes are the same.  Whole checkpoints are cached, not selections.
  *
  * Images are in huge pages where the kernel can make them (Linux 6.1, unless
  * /sys/kernel/mm/transparent_hugepage/shmem_enabled is "deny"): 10,000 tensors of 1 GiB in all are

@@ -32,8 +32,12 @@
  * last.  Each is whole at any time; but no system call replaces several at once: who is killed, or
  * reads, between the first rename and the last finds shards of both.  Then what they replace is removed:
  * one file at the path, and the shards that the index that was replaced named, that are called
- * NAME-ddddd-of-ddddd.safetensors, and that the new index does not name; no other file is.  (One file
- * that replaces shards leaves them and their index.)
+ * NAME-ddddd-of-ddddd.safetensors, and that the new index does not name; no other file is.
+ *
+ * One file NAME.safetensors takes the place of shards as well: as whoever opens the folder reads its
+ * index first, NAME.safetensors.index.json is removed once the file is on the disk, and then such
+ * shards as it named.  model.safetensors, which is what a folder without an index is read by, is
+ * refused where there is an index of another name.
  *
  * Threads: every function may be called from any thread; adding must not overlap anything else.
  * Buffers must not be written to until the save has ended.
@@ -65,7 +69,8 @@ typedef struct hoist_save hoist_save;
 typedef struct hoist_save_options {
 	size_t size;             /* sizeof(hoist_save_options); fields beyond are defaults */
 	const char *format;      /* "safetensors", "gguf", "npy", "max"; NULL: by the path's ending,
-				  * else safetensors */
+				  * else safetensors.  An ending of what is not written (.pt, .pth,
+				  * .bin, .ckpt, .npz, .h5, .onnx and the like) needs a format */
 	enum hoist_engine engine;
 	enum hoist_io io;        /* AUTO (direct where the file system can), DIRECT or CACHED; what
 				  * tensors of checkpoints are read with as well: see load.h */
@@ -79,9 +84,13 @@ typedef struct hoist_save_options {
 } hoist_save_options;
 
 /* A save to @path that holds nothing yet.  Nothing is written before it is started.
- * Returns: 0; -EINVAL (options; a format that is not written); -ENOMEM. */
+ * Returns: 0; -EINVAL (options; a format that is not written, asked for or what the path's ending
+ *   stands for); -ENOMEM. */
 HOIST_API int hoist_save_create(const char *path, const hoist_save_options *options,
 				hoist_save **ret);
+
+/* What is written: "safetensors", "gguf", "npy" or "max". */
+HOIST_API const char *hoist_save_format(const hoist_save *save);
 
 /* One tensor more, at the end.  A reference is taken; names are copied.
  * Returns: 0; -EINVAL (the name is empty; the save has been started; the buffer's memory is out of
@@ -97,12 +106,16 @@ HOIST_API int hoist_save_metadata(hoist_save *save, const char *key, const char 
 
 /* All metadata of @checkpoint, but what is true of its files only (digests, an index's total_size).
  * From GGUF to GGUF the key-values keep their types; .npy and .max take none, without a failure.
+ * To safetensors, tensors of PyTorch's files get "format" = "pt" beside the file's own keys, unless
+ * that key is one of them: Hugging Face's transformers refuse metadata without it.  So do, with
+ * DIGEST, those of safetensors files that have no metadata, which are taken for PyTorch's.
  * Returns: 0; -EINVAL; -ENOMEM. */
 HOIST_API int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint);
 
 /* Starts writing: waits for the work on the buffers' streams, and takes the blocks of all files.
  * Returns: 0; -EINVAL (what the format cannot hold, with which tensor and why; two of one name);
- *   -ENOSPC, -EDQUOT they do not fit on the disk; -EFBIG; -EEXIST; -EISDIR; -ENOENT, -EACCES and the
+ *   -ENOSPC, -EDQUOT they do not fit on the disk; -EFBIG; -EEXIST (NO_REPLACE; an index that would
+ *   be read instead of model.safetensors); -EISDIR; -ENOENT, -EACCES and the
  *   like of the folder; -ENOTSUP a buffer's stream captures; -ENOMEM.  It may be tried again. */
 HOIST_API int hoist_save_start(hoist_save *save);
 

@@ -216,11 +216,11 @@ def image(tensors, files, metadata):
         dims += list(shape) + strides
         at += (size + 63) // 64 * 64
     path, form = text(b"/m.safetensors"), text(b"safetensors")
-    f = b"".join(struct.pack("<QQQQqQ", text(n), 1, 2, 3, 4, k) for n, k in files)
+    f = b"".join(struct.pack("<QQQQqqQ", text(n), 1, 2, 3, 4, 5, k) for n, k in files)
     m = b"".join(struct.pack("<QQ", text(k), text(v)) for k, v in metadata)
     by_name = sorted(range(len(tensors)), key=lambda i: tensors[i][0])
     total = (at + 4095) // 4096 * 4096
-    head = struct.pack("<8sIIiIQQQQQQQQQQQ160s", b"hoistimg", 1, 1, -1, 0, total, 4096,
+    head = struct.pack("<8sIIiIQQQQQQQQQQQ160s", b"hoistimg", 2, 1, -1, 0, total, 4096,
                        sum(t[3] for t in tensors), len(tensors), len(files), len(metadata),
                        len(dims), len(strings), 5, path, form, b"a note")
     data = head + b"".join(struct.pack("<QQQQQQII", *r) for r in rows) + f + m
