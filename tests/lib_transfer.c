@@ -314,7 +314,7 @@ Test(transfer, a_forked_child_takes_no_lock_that_nobody_will_give_back, .init = 
 	(void)pthread_mutex_lock(&lanes->lock);
 	pid_t child = fork();
 	if (child == 0) {
-		(void)alarm(10);
+		(void)alarm(100);
 		_exit(hoist__lane_acquire(devices[1], &lane) == -ESTALE ? 0 : 1);
 	}
 	(void)pthread_mutex_unlock(&lanes->lock);
