@@ -6,16 +6,17 @@
 packages_build="gcc libc6-dev make autoconf automake libtool pkg-config
 	liburing-dev libnuma-dev libjansson-dev libxxhash-dev"
 
-# To test: the unit test library, the second compiler, C++ for one test of the
-# headers, jemalloc for comparisons, HIP's headers to check our table of its
-# functions against, xz for the tarball, Valgrind with the symbols that it needs of
-# the C library; for the proofs (HACKING.md), a virtual machine and what its disks and
-# first memory are made with, a file system in user space, filters of system calls,
-# clang's fuzzer.
-packages_test="libcriterion-dev clang g++ libjemalloc-dev libamdhip64-dev xz-utils
-	valgrind libc6-dbg
-	qemu-system-x86 busybox-static cpio e2fsprogs xfsprogs libfuse3-dev fuse3
-	libseccomp-dev libclang-rt-dev"
+# To test (./check): the unit test library, C++ for one test of the headers, jemalloc for
+# comparisons, HIP's headers to check our table of its functions against, Valgrind with
+# the symbols that it needs of the C library, a file system in user space, filters of
+# system calls.
+packages_test="libcriterion-dev g++ libjemalloc-dev libamdhip64-dev valgrind libc6-dbg
+	libfuse3-dev fuse3 libseccomp-dev"
+
+# For some steps of ./check all: the second compiler and its fuzzer, a virtual machine and
+# what its disks and first memory are made with, xz for the tarball.
+packages_all="clang libclang-rt-dev qemu-system-x86 busybox-static cpio e2fsprogs xfsprogs
+	xz-utils"
 
 # packages_missing NAME... - those that are not installed, one line.
 packages_missing() {

@@ -220,6 +220,7 @@ static inline void work(int slot, int stream)
 }
 
 /* Work of some milliseconds, more at each attempt, and a mark in slot 0. */
+#define MOST_BUSY 12 /* minutes */
 static inline void keep_busy(int stream)
 {
 	if (api == HOIST__API_CPU) {

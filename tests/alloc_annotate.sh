@@ -44,8 +44,11 @@ if $CC -fsanitize=address -o "$TMPDIR/empty" "$TMPDIR/empty.c" 2>/dev/null && "$
 	# shellcheck disable=SC2086
 	if $CC -std=gnu11 -g $flags -I"$source" -I"$source/include" -I"$top" \
 		-o "$touch_asan" "$here/alloc_annotate_touch.c" $archives -lnuma -ldl -pthread; then
+		# It is to report here, not to the wrapper's files: clang's runtime takes the
+		# place of its log from any of the three.
 		ASAN_OPTIONS=exitcode=99
 		export ASAN_OPTIONS
+		unset LSAN_OPTIONS UBSAN_OPTIONS
 		expect "asan: well" 0 "" "$touch_asan" well
 		for touch in behind freed large; do
 			expect "asan: $touch" 99 'AddressSanitizer: use-after-poison' "$touch_asan" $touch

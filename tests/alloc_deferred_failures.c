@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "alloc-stage.h"
+#include "tests/patience.h"
 
 /* 200 frees on two streams, every tenth block with both: never early, none lost, none twice. */
 static void frees_under_failure(const char *name, const char *when, bool dead)
@@ -149,8 +150,8 @@ static void malloc_failures(void)
 		malloc_fails_at = last;
 		(void)try_scene();
 		/* Streams free their part when they come to it. */
-		for (int i = 0; i < 5000 && n_alive != before; i++)
-			(void)usleep(1000);
+		for (uint64_t until = 0; n_alive != before && patience(&until);)
+			continue;
 		CHECK(n_alive == before);
 	} while (n_mallocs >= last);
 	malloc_fails_at = 0;

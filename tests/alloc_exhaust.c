@@ -150,12 +150,13 @@ static void check_small_limits(void)
 struct loan {
 	struct hoist__pool *pool;
 	uintptr_t block;
+	unsigned us; /* until it is given back */
 };
 
 static void *give_later(void *argument)
 {
 	struct loan *loan = argument;
-	(void)usleep(50000);
+	(void)usleep(loan->us);
 	give_block(loan->pool, loan->block);
 	return NULL;
 }
@@ -185,11 +186,20 @@ static void check_shared_budget(void)
 	/* 2 MiB are left: less than that is there without waiting. */
 	give_block(c, take_block(c, HOIST__MIB));
 	hoist__pool_trim(c, 0);
-	pthread_t thread;
-	start(&thread, give_later, &loan);
-	uintptr_t block = take_block(c, 4 * HOIST__MIB);
-	join(thread);
-	CHECK(atomic_load(&pool_stats(c).calls.of[HOIST__CALL_WAIT].longest_ns) > MILLISECOND);
+	/* Later and later, until the other thread was late enough to be waited for. */
+	uintptr_t block = 0;
+	for (loan.us = 50000; block == 0; loan.us *= 2) {
+		pthread_t thread;
+		start(&thread, give_later, &loan);
+		block = take_block(c, 4 * HOIST__MIB);
+		join(thread);
+		if (atomic_load(&pool_stats(c).calls.of[HOIST__CALL_WAIT].longest_ns) > MILLISECOND)
+			break;
+		give_block(c, block);
+		hoist__pool_trim(c, 0);
+		loan.block = take_block(a, 8 * HOIST__MIB);
+		block = 0;
+	}
 	CHECK(hoist__budget_used(budget) == 4 * HOIST__MIB);
 	CHECK(hoist__budget_peak(budget) <= 10 * HOIST__MIB);
 	give_block(c, block);

@@ -270,7 +270,7 @@ static void *busy_main(void *argument)
 static void in_child(struct busy *busy)
 {
 	static uintptr_t blocks[500];
-	alarm(30); /* a lock that nobody will release */
+	alarm(100); /* a lock that nobody will release */
 	for (int round = 0; round < 3; round++) {
 		for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++)
 			CHECK(hoist__heap_alloc(busy->heap, 1 + i * 37, 0, &blocks[i]) == 0);
@@ -321,7 +321,7 @@ static void *stale_main(void *argument)
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		alarm(30);
+		alarm(100);
 		CHECK(hoist__heap_alloc(heap, 100, 0, &block) == -ESTALE);
 		CHECK(hoist__heap_free(heap, block) == -ESTALE);
 		CHECK(hoist__heap_bytes(heap, block, &bytes) == 0);

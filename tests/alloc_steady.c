@@ -5,6 +5,7 @@
 
 #include "device/device.h"
 #include "tests/alloc-figures.h"
+#include "tests/patience.h"
 
 #define SLOTS 500
 
@@ -144,10 +145,8 @@ static void check_streams(enum hoist__memory_kind kind, const char *name)
 	struct figures before = figures();
 	freed_behind_work(pool, streams, n);
 	expect_steady(name, before, figures(), 64 * HOIST__KIB);
-	for (int i = 0; i < 1000 && pool_stats(pool).pending_bytes != 0; i++) {
+	for (uint64_t until = 0; pool_stats(pool).pending_bytes != 0 && patience(&until);)
 		hoist__pool_trim(pool, 0);
-		(void)usleep(1000);
-	}
 	expect_unused(pool);
 	for (int i = 0; i < 2; i++) {
 		hoist__pools_forget_stream(streams[i]);

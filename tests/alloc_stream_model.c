@@ -19,6 +19,7 @@
 #include "device/device.h"
 #include "tests/alloc-support.h"
 #include "tests/emulator-driver.h"
+#include "tests/patience.h"
 
 #define LANES 4
 #define THREADS_MOST 3
@@ -552,10 +553,8 @@ static void close_model(struct model *model)
 {
 	if (model->scenario->n_threads == 1)
 		release_captured(model);
-	for (int i = 0; i < 10000 && pool_stats(model->pool).pending_bytes != 0; i++) {
+	for (uint64_t until = 0; pool_stats(model->pool).pending_bytes != 0 && patience(&until);)
 		hoist__pool_trim(model->pool, 0);
-		(void)usleep(1000);
-	}
 	expect_unused(model->pool);
 	hoist__pool_unref(model->pool);
 	CHECK(bytes_under_way(model) == 0);

@@ -70,7 +70,8 @@ static void empty(struct worker *worker, struct held *block)
 static void *pool_main(void *argument)
 {
 	struct worker *worker = argument;
-	for (int i = 0; i < N_OPERATIONS; i++) {
+	/* Until the limit was tried, however the threads come to run. */
+	for (int i = 0; i < N_OPERATIONS || atomic_load(&worker->shared->n_full) == 0; i++) {
 		struct held *block = &worker->blocks[next(worker) % N_SLOTS];
 		if (block->address == 0)
 			fill(worker, block);
@@ -137,7 +138,6 @@ static void run_pool(void)
 	expect_unused(shared.pool);
 	struct hoist__pool_stats stats = pool_stats(shared.pool);
 	CHECK(stats.n_allocs == stats.n_frees && stats.reserved_peak_bytes <= LIMIT);
-	CHECK(atomic_load(&shared.n_full) > 0); /* else the limit was never tried */
 	printf("pool: %llu blocks, %llu times full\n", (unsigned long long)stats.n_allocs,
 	       (unsigned long long)atomic_load(&shared.n_full));
 	hoist__pool_unref(shared.pool);

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "emulator/control.h"
+#include "tests/patience.h"
 
 #define POISONED __attribute__((no_sanitize("address")))
 
@@ -647,15 +648,12 @@ Test(alloc_watch, lazy_blocks_are_zero_at_every_level)
 /* An event is recorded by the first trim, and has passed by a later one. */
 static void trim_until_none_is_pending(struct hoist__pool *pool)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
 	struct hoist__pool_stats stats;
-	int tries = 0;
+	uint64_t until = 0;
 	do {
-		if (tries != 0)
-			(void)nanosleep(&pause, NULL);
 		hoist__pool_trim(pool, 0);
 		hoist__pool_stats(pool, &stats);
-	} while (stats.pending_bytes != 0 && ++tries < 10000);
+	} while (stats.pending_bytes != 0 && patience(&until));
 	cr_assert_eq(stats.pending_bytes, 0);
 }
 

@@ -153,7 +153,6 @@ static const struct {
 	{HOIST_F6_E2M3FN, 65}, {HOIST_F6_E3M2FN, 66},	{HOIST_F4_E2M1FN, 64},
 };
 
-/* proves: S1.26 */
 Test(base_dtype, max_codes_go_there_and_back)
 {
 	size_t n = 0;

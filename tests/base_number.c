@@ -380,7 +380,7 @@ static void expect_integer(hoist_dtype dtype, hoist_number number, unsigned flag
 	cr_assert_eq(read.as.i64, value, "%s: %" PRId64, hoist_dtype_name(dtype), read.as.i64);
 }
 
-/* proves: S4.13 S0.15 */
+/* proves: S4.13 */
 Test(base_number, integers_do_not_wrap)
 {
 	for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {

@@ -66,7 +66,6 @@ static void expect_floats(void)
 		expect_text(hoist_number_f64(floats[i].value), floats[i].dtype, floats[i].text);
 }
 
-/* proves: S0.19 */
 Test(base_number_text, every_kind_is_written_as_python_writes_it)
 {
 	expect_floats();
@@ -126,7 +125,6 @@ static void expect_back(double value, hoist_dtype dtype)
 	expect_fewest(value, dtype, text);
 }
 
-/* proves: S0.19 */
 Test(base_number_text, every_text_is_its_element_again)
 {
 	static const hoist_dtype small[] = {HOIST_F16,	       HOIST_BF16,	HOIST_F8_E4M3FN,

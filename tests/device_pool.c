@@ -7,6 +7,7 @@
 #include "device-driver.h"
 #include "device/cuda.h"
 #include "device/hip.h"
+#include "tests/patience.h"
 
 #define LIMIT ((size_t)64 << 20)
 
@@ -417,8 +418,8 @@ static void sweep(void)
 	cr_assert_gt(failures, 20, "%d", failures);
 	OK(scenario());
 	/* A stream that could not be waited for may still be on its way. */
-	for (int ms = 0; ms < 5000 && counters().live_bytes > 0; ms++)
-		(void)usleep(1000);
+	for (uint64_t until = 0; counters().live_bytes > 0 && patience(&until);)
+		continue;
 	cr_assert_eq(counters().live_bytes, 0);
 }
 EMULATED(failure_of_any_call_leaks_nothing, sweep)

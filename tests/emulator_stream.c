@@ -165,13 +165,14 @@ Test(emulator_stream, the_null_stream_orders_blocking_streams, .init = start)
 
 Test(emulator_stream, streams_finish_out_of_step, .init = start)
 {
-	/* Of many pairs submitted in one order, some finish in the other. */
+	/* Of pairs submitted in one order, some finish in the other: until both have been seen. */
 	unsigned overtaken = 0;
+	unsigned in_order = 0;
 	cu.control.set_latency(0, 2000);
 	hoist__cu_event end[2];
 	cr_assert(cu.cuEventCreate(&end[0], 0) == 0);
 	cr_assert(cu.cuEventCreate(&end[1], 0) == 0);
-	for (int round = 0; round < 40; round++) {
+	while (overtaken == 0 || in_order == 0) {
 		float ms = 0;
 		for (size_t i = 0; i < 2; i++) {
 			cr_assert(cu.cuMemcpyHtoDAsync(device + i, host, 1, stream[i]) == 0);
@@ -181,8 +182,8 @@ Test(emulator_stream, streams_finish_out_of_step, .init = start)
 		cr_assert(cu.cuEventSynchronize(end[1]) == 0);
 		cr_assert(cu.cuEventElapsedTime(&ms, end[0], end[1]) == 0);
 		overtaken += ms < 0;
+		in_order += ms >= 0;
 	}
-	cr_expect(overtaken > 0 && overtaken < 40);
 	cr_expect(cu.cuEventDestroy(end[0]) == 0);
 	cr_expect(cu.cuEventDestroy(end[1]) == 0);
 	stop();
@@ -314,7 +315,7 @@ Test(emulator_stream, unregistering_under_a_copy_is_caught, .init = start)
 
 Test(emulator_stream, unregistering_during_a_copy_is_caught, .init = start)
 {
-	cu.control.set_rate(16 * MIB); /* half a second for all of it */
+	cu.control.set_rate(MIB / 4); /* half a minute for all of it */
 	cr_expect(cu.cuMemcpyHtoDAsync(device, host, 8 * MIB, stream[0]) == 0);
 	while (cu.cuStreamQuery(stream[0]) == BUSY && count().engine_busy_ns == 0) {
 	}

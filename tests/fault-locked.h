@@ -16,6 +16,8 @@
 
 #include <hoist/hoist.h>
 
+#include "tests/patience.h"
+
 struct held {
 	int descriptors;
 	int threads; /* -1, as that: there is no /proc to say it */
@@ -84,21 +86,15 @@ static inline struct held held_now(void)
 	return held;
 }
 
-/* A thread that was joined is seen for a moment: until there are @threads, or for @tries looks. */
-static inline struct held held_settled(int threads, int tries)
-{
-	struct held held = held_now();
-	while (held.threads > threads && tries-- > 0) {
-		(void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-		held = held_now();
-	}
-	return held;
-}
-
 /* After some time in which nothing runs. */
 static inline struct held held_idle(void)
 {
-	return held_settled(1, 20);
+	struct held held = held_now();
+	for (int tries = 0; held.threads > 1 && tries < 200; tries++) {
+		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		held = held_now();
+	}
+	return held;
 }
 
 enum held_verdict { HELD_AS_BEFORE, HELD_MORE_THREADS, HELD_MORE };
@@ -106,7 +102,10 @@ enum held_verdict { HELD_AS_BEFORE, HELD_MORE_THREADS, HELD_MORE };
 /* Says so. */
 static inline enum held_verdict held_compare(const struct held *before)
 {
-	struct held now = held_settled(before->threads, 200);
+	/* A thread that was joined is seen for a moment. */
+	struct held now = held_now();
+	for (uint64_t until = 0; now.threads > before->threads && patience(&until);)
+		now = held_now();
 	enum held_verdict more = HELD_AS_BEFORE;
 	if (now.threads > before->threads)
 		more = HELD_MORE_THREADS;

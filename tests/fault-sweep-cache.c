@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tests/fault-sweep.h"
+#include "tests/patience.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -100,13 +101,11 @@ static void end_cache(void)
 	int err = hoist_cache_drop(NULL, NULL);
 	if (err != 0 && err != -ENOENT)
 		sweep_wrong("dropping gives %d (%s)", err, hoist_error());
-	for (int tries = 0; sweep_reap(); tries++) {
-		if (tries == 1500) {
+	for (uint64_t until = 0; sweep_reap();)
+		if (!patience(&until)) {
 			sweep_wrong("the holder does not end");
 			return;
 		}
-		(void)usleep(tries < 100 ? 200 : 10000);
-	}
 }
 
 static void check_alone(int err)
@@ -188,15 +187,15 @@ static void check_held(int err)
 		sweep_wrong("the other image is gone: %d (%s)", err, hoist_error());
 		hold_another();
 	}
-	for (int tries = 0; tries < 60; tries++) {
+	uint64_t until = 0;
+	do {
 		if (!count_held(&now)) {
 			sweep_wrong("the holder is not to be found");
 			return;
 		}
 		if (!sweep_counts_more(&now, &held, text, sizeof text))
 			return;
-		(void)usleep(tries < 10 ? 300 : 10000);
-	}
+	} while (patience(&until));
 	sweep_wrong("the holder has more: %s", text);
 	held = now;
 }

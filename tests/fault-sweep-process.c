@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "tests/pass-fd.h"
 
-#define HANG_NS (UINT64_C(30) * 1000000000)
+#define HANG_NS (UINT64_C(120) * 1000000000)
 
 /* --- a process that does not go on --- */
 

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/fault-fuse-model.h"
@@ -40,13 +39,6 @@ static void fail(const char *what, const struct model *model, const struct way *
 	fprintf(stderr, "%s: %s, %s: %d \"%s\"\n", what, model->name, way->name, result->err,
 		result->text);
 	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* --- changes --- */
@@ -220,16 +212,12 @@ static void one_stalls(const struct way *way, bool uncached)
 	uint64_t done, total;
 	hoist_load_progress(load, &done, &total);
 	CHECK(done < total);
-	double before = now();
-	hoist_load_cancel(load);
-	CHECK(now() - before < 5); /* nobody has let go yet */
+	hoist_load_cancel(load); /* waits for nobody: it would for ever */
 	pthread_t thread;
 	unsigned us = 50000;
 	CHECK(pthread_create(&thread, NULL, let_go, &us) == 0);
 	int err = hoist_load_wait(load);
-	double took = now() - before;
 	CHECK(err == -ECANCELED);
-	CHECK(took < 20);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	CHECK(pthread_join(thread, NULL) == 0);
@@ -264,19 +252,16 @@ static void driven_by_one_thread(void)
 		stall(&models[0]);
 		CHECK(hoist_load_start(checkpoints[0], &o, &loads[0]) == 0);
 		faultfs->stalls_all = true;
-		double before = now();
-		for (int i = 0; i < 50; i++)
+		for (int i = 0; i < 50; i++) /* a step that waited for it would not end */
 			CHECK(hoist_load_step(loads[0], 1000000) == 0);
-		CHECK(now() - before < 5);
 		loads[1] = start(&models[1], way, HOIST_LOAD_CALLER_DRIVEN, &checkpoints[1]);
-		before = now();
+		printf("%s: the other one goes on\n", way->name);
+		fflush(stdout);
 		int done = 0;
-		while (done == 0 && now() - before < 60) {
+		while (done == 0) {
 			CHECK(hoist_load_step(loads[0], 0) == 0);
 			done = hoist_load_step(loads[1], 10000000);
 		}
-		if (done != 1)
-			fprintf(stderr, "%s: the other hangs, too\n", way->name);
 		CHECK(done == 1 && hoist_load_wait(loads[1]) == 0);
 		CHECK(model_compare(&models[1], loads[1]) == 0);
 		atomic_store(&faultfs->stalled, false);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "io-lazy.h"
 #include "wrap-syscall.h"
+#include "tests/patience.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -140,8 +141,8 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)
 /* A thread that was joined may still be listed for a moment. */
 void threads_are(size_t n)
 {
-	for (int i = 0; i < 1000 && count_entries("/proc/self/task") != n; i++)
-		usleep(1000);
+	for (uint64_t until = 0; count_entries("/proc/self/task") != n && patience(&until);)
+		continue;
 	NEEDED(count_entries("/proc/self/task") == n);
 }
 

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "io/uring-private.h"
 #include "tests/io-helpers.h"
@@ -58,7 +57,6 @@ static void cancel_a_read(int lost, bool destroy)
 	atomic_store(&n_cancels, 0);
 	NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
 	NEEDED(hoist__engine_reap(engine, &back, 1, 1000000) == 0);
-	uint64_t start = hoist__now_ns();
 	if (!destroy) {
 		hoist__engine_cancel(engine);
 		NEEDED(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
@@ -66,7 +64,6 @@ static void cancel_a_read(int lost, bool destroy)
 	}
 	hoist__engine_destroy(engine);
 	NEEDED(atomic_load(&n_cancels) == lost + 1);
-	NEEDED(hoist__now_ns() - start < 5 * HOIST__NS_PER_S);
 	close(ends[0]);
 	close(ends[1]);
 }

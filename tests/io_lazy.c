@@ -275,7 +275,7 @@ static void a_child_asks_for_errors(void)
 		pid_t child = fork();
 		NEEDED(child >= 0);
 		if (child == 0) {
-			alarm(20);
+			alarm(100);
 			int err = hoist__lazy_error(lazy);
 			_exit(err != 0 && err != -ESTALE);
 		}

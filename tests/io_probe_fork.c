@@ -41,7 +41,7 @@ static bool child_may_ask(int verdict)
 	if (child == 0) {
 		char note[128] = "";
 		(void)signal(SIGALRM, SIG_DFL);
-		(void)alarm(20);
+		(void)alarm(100);
 		_exit(hoist__uring_probe(note, sizeof note) != verdict || note[0] == '\0');
 	}
 	if (child < 0 || waitpid(child, &status, 0) != child)

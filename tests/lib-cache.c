@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "tests/lib-cache.h"
+#include "tests/patience.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -139,8 +140,6 @@ int cache_holder(void)
 
 void cache_wait_for_end(void)
 {
-	for (int tries = 0; cache_holder() != 0; tries++) {
-		CHECK(tries < 2000);
-		(void)usleep(10000);
-	}
+	for (uint64_t until = 0; cache_holder() != 0;)
+		CHECK(patience(&until));
 }

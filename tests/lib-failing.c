@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "tests/lib-failing.h"
+#include "tests/patience.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -103,11 +104,9 @@ static int (*swept)(int device);
 /* A stream that could not be waited for before it was destroyed frees a little later. */
 static void check_clean(const char *what, unsigned long n)
 {
-	for (int tries = 0; !lib_nothing_outstanding(lib_swept); tries++) {
-		if (tries == 100)
+	for (uint64_t until = 0; !lib_nothing_outstanding(lib_swept);)
+		if (!patience(&until))
 			lib_die("%s %lu: something is left", what, n);
-		usleep(10000);
-	}
 	if (!lib_drivers_content())
 		lib_die("%s %lu: the drivers saw a misuse", what, n);
 }

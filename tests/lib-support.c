@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "tests/lib-support.h"
+#include "tests/patience.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -128,13 +129,12 @@ bool lib_drivers_content(void)
  * to wait, or the free could not be noted at first, that is a little later. */
 static void give_back(hoist_device *const devices[LIB_N_DEVICES])
 {
-	for (int tries = 0; tries < 500; tries++) {
+	uint64_t until = 0;
+	do
 		for (size_t i = 0; i < LIB_N_DEVICES; i++)
 			hoist__device_trim(devices[i]);
-		if (lib_counters("cuda").live_events + lib_counters("hip").live_events == 0)
-			return;
-		usleep(1000);
-	}
+	while (lib_counters("cuda").live_events + lib_counters("hip").live_events != 0 &&
+	       patience(&until));
 }
 
 bool lib_nothing_outstanding(hoist_device *const devices[LIB_N_DEVICES])

@@ -65,13 +65,16 @@ Test(buffer, knows_its_shape, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* proves: S0.09 S0.10 */
+/* proves: S0.09 S0.10 V087 */
 Test(buffer, pinned_is_host_memory_that_the_device_sees, .init = open_all)
 {
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_buffer *b = create_bytes(devices[i], 5000, HOIST_BUFFER_PINNED);
 		cr_expect(hoist_buffer_is_pinned(b));
 		cr_expect_eq(hoist_buffer_is_host(b), i == 0);
+		hoist_buffer *plain = create_bytes(devices[i], 10, 0);
+		cr_expect_eq(hoist_buffer_is_host(plain), i == 0, "V087");
+		hoist_buffer_unref(plain);
 		unsigned char *data = hoist_buffer_data(b);
 		cr_assert_not_null(data);
 		memset(data, 7, 5000);
@@ -82,6 +85,7 @@ Test(buffer, pinned_is_host_memory_that_the_device_sees, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
+/* proves: S4.20 V219 */
 Test(buffer, zero_is_zero_even_in_used_memory, .init = open_all)
 {
 	enum { BYTES = 100000 };
@@ -207,7 +211,6 @@ Test(buffer, what_cannot_be_made_is_refused, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* proves: S4.23 */
 Test(buffer, exhausted_device_memory_is_not_host_memory, .init = open_all)
 {
 	hoist_buffer *b = NULL;

@@ -74,7 +74,7 @@ Test(create, without_a_stream_is_on_the_default_one, .init = open_all)
 
 /* --- from resources --- */
 
-/* proves: S2.01 S2.10 S2.11 S2.21 V131 V147 V148 */
+/* proves: S2.01 S2.10 S2.11 S2.21 S4.02 V131 V147 V148 */
 Test(create, from_every_kind_of_resource, .init = open_all)
 {
 	static const struct {
@@ -292,7 +292,7 @@ static void see_what_is_filled(void *context)
 }
 
 /* The stream that a buffer was put on has passed what was queued there when its memory goes. */
-/* proves: S0.23 S2.03 */
+/* proves: S0.23 */
 Test(on_stream, memory_goes_behind_the_stream_it_was_put_on, .init = open_all)
 {
 	unsigned char *bytes = calloc(1, (size_t)LARGE + 1);
@@ -335,7 +335,7 @@ Test(close, a_stream_that_cannot_order_the_memory_is_refused, .init = open_all)
 	hoist_stream_unref(other);
 }
 
-/* proves: V145 */
+/* proves: S2.11 */
 Test(create, from_a_resource_that_nobody_can_touch, .init = open_all)
 {
 	struct custom custom = {.n_allocs = 0};
@@ -354,7 +354,7 @@ Test(create, from_a_resource_that_nobody_can_touch, .init = open_all)
 
 /* --- lazily --- */
 
-/* proves: S4.01 S4.02 S4.06 S4.07 S4.17 V211 V212 V223 */
+/* proves: S4.01 S4.06 S4.07 S4.17 V211 V212 V223 */
 Test(lazy, takes_memory_when_it_is_needed, .init = open_all)
 {
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
@@ -396,7 +396,7 @@ Test(lazy, takes_memory_when_it_is_needed, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* proves: S0.18 S4.08 S4.09 S4.10 S4.11 V216 V219 V222 V223 */
+/* proves: S0.18 S4.08 S4.09 S4.10 S4.11 V223 */
 Test(lazy, host_bytes_take_it, .init = open_all)
 {
 	hoist_buffer *b = NULL;
@@ -445,7 +445,7 @@ Test(freeze, is_for_good_and_for_all_views, .init = open_all)
 	hoist_buffer_unref(b);
 }
 
-/* proves: S0.01 S0.04 S0.05 S0.10 S0.33 S4.03 V001 V002 V003 V030 V033 V045 V055 V056 */
+/* proves: S0.01 S0.04 S0.05 S0.10 V001 V002 V003 V030 V033 V045 V055 V056 */
 Test(create, flags_shapes_and_dtypes, .init = open_all)
 {
 	static const struct {
@@ -502,6 +502,42 @@ Test(create, flags_shapes_and_dtypes, .init = open_all)
 		"%s", hoist_error());
 	cr_expect_eq(((const int32_t *)hoist_buffer_data(b))[2], 0);
 	hoist_buffer_unref(b);
+}
+
+/* proves: S4.02 S4.03 V216 */
+Test(create, zeroed_from_a_resource_that_the_cpu_sees_or_not, .init = open_all)
+{
+	static const struct {
+		int kind;
+		bool seen; /* by the CPU */
+	} kinds[] = {{HOIST_MEMORY_MANAGED, true},
+		     {HOIST_MEMORY_PINNED, true},
+		     {HOIST_MEMORY_DEVICE, false}};
+	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+		const hoist_memory_options options = {
+			.size = sizeof options, .kind = kinds[i].kind, .device = devices[1]};
+		hoist_memory *memory = NULL;
+		cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
+		/* The second one has what the first one left. */
+		for (unsigned flags = 0; flags <= HOIST_BUFFER_ZERO; flags += HOIST_BUFFER_ZERO) {
+			unsigned char got[10] = {1};
+			hoist_buffer *b = NULL;
+			cr_assert_eq(hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, shape_10,
+							      flags, &b),
+				     0, "%s", hoist_error());
+			cr_expect_eq(hoist_buffer_data(b) != NULL, kinds[i].seen);
+			if (flags == 0)
+				cr_assert_eq(hoist_buffer_fill(b, "x", 1), 0);
+			cr_assert_eq(hoist_buffer_read(b, 0, got, sizeof got), 0);
+			for (size_t k = 0; k < sizeof got; k++)
+				cr_expect_eq(got[k], flags == 0 ? 'x' : 0, "V216");
+			if (kinds[i].seen && flags != 0)
+				cr_expect_eq(*(unsigned char *)hoist_buffer_data(b), 0, "V216");
+			hoist_buffer_unref(b);
+		}
+		hoist_memory_unref(memory);
+	}
+	cr_assert(lib_nothing_outstanding(devices));
 }
 
 /* --- identities --- */

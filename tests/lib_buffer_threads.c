@@ -273,7 +273,7 @@ static void run_forks(int n_descriptors)
 		pthread_join(threads[i], NULL);
 }
 
-/* proves: S4.06 S4.18 S2.03 S2.19 */
+/* proves: S4.06 S4.18 S2.03 */
 int main(int argc, char **argv)
 {
 	if (argc > 1)

@@ -51,7 +51,7 @@ Test(wrap, releases_once_when_the_last_view_goes, .init = open_all)
 	cr_expect_eq(released, 1, "V142");
 }
 
-/* proves: S2.02 S3.07 V141 V204 */
+/* proves: S2.02 V141 */
 Test(wrap, what_does_not_fit_is_refused_and_not_taken, .init = open_all)
 {
 	static int32_t data[24];
@@ -141,7 +141,7 @@ Test(wrap, nothing_of_a_device_is_as_what_is_made_there, .init = open_all)
 	}
 }
 
-/* proves: S0.01 S2.02 */
+/* proves: S2.02 */
 Test(wrap, elements_that_fill_no_whole_bytes, .init = open_all)
 {
 	unsigned char data[2] = {0x21, 0x43};
@@ -244,7 +244,6 @@ Test(wrap, drivers_say_whose_memory_it_is, .init = open_all)
 	}
 }
 
-/* proves: S2.03 */
 Test(wrap, does_not_keep_streams_that_are_over, .init = open_all)
 {
 	enum { STREAMS = 100 };

@@ -13,10 +13,12 @@
 #include <unistd.h>
 
 #include "tests/lib-cache.h"
+#include "tests/patience.h"
 #include "tests/under-tsan.h"
 
 #define N 3
 #define BYTES 300000u
+#define AT_LEAST 20 /* times, however slow */
 
 static char model[4096];
 
@@ -25,6 +27,12 @@ static double now(void)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* At least so often, and until then. */
+static bool goes_on(unsigned *n, double until)
+{
+	return (*n)++ < AT_LEAST || now() < until;
 }
 
 /* A process that does it for so many seconds, and with what seed. */
@@ -106,7 +114,8 @@ static void run_many_adders(void)
 
 static void keep_adding(double until, unsigned seed)
 {
-	while (now() < until) {
+	unsigned times = 0;
+	while (goes_on(&times, until)) {
 		const hoist_cache_options options = {
 			.size = sizeof options, .flags = seed % 2 != 0 ? HOIST_CACHE_REPLACE : 0};
 		hoist_image *image = NULL;
@@ -118,9 +127,10 @@ static void keep_adding(double until, unsigned seed)
 
 static void keep_attaching(double until, unsigned seed)
 {
+	unsigned times = 0;
 	unsigned long n = 0;
 	(void)seed;
-	while (now() < until) {
+	while (goes_on(&times, until)) {
 		hoist_image *image = NULL;
 		int err = hoist_cache_attach(model, 0, &image);
 		CHECK(err == 0 || err == -ENOENT);
@@ -132,7 +142,8 @@ static void keep_attaching(double until, unsigned seed)
 
 static void keep_dropping(double until, unsigned seed)
 {
-	while (now() < until) {
+	unsigned times = 0;
+	while (goes_on(&times, until)) {
 		int err = hoist_cache_drop(seed % 2 != 0 ? model : NULL, NULL);
 		CHECK(err == 0 || err == -ENOENT);
 		(void)usleep(300 * seed);
@@ -142,7 +153,8 @@ static void keep_dropping(double until, unsigned seed)
 
 static void keep_killing(double until, unsigned seed)
 {
-	while (now() < until) {
+	unsigned times = 0;
+	while (goes_on(&times, until)) {
 		int holder = cache_holder();
 		if (holder > 0)
 			(void)kill(holder, SIGKILL);
@@ -168,8 +180,9 @@ static void run_at_once(void)
 /* An adder tries anew a few times; who kills faster than that makes it give up, and say so. */
 static void keep_adding_among_killers(double until, unsigned seed)
 {
+	unsigned times = 0;
 	(void)seed;
-	while (now() < until) {
+	while (goes_on(&times, until)) {
 		int err = hoist_cache_add(model, NULL, NULL);
 		CHECK(err == 0 || err == -EPIPE || err == -ECHILD || err == -EAGAIN);
 	}
@@ -188,8 +201,8 @@ static void run_killed_holders(void)
 	int holder = cache_holder();
 	CHECK(holder > 0);
 	OK(kill(holder, SIGKILL));
-	for (int tries = 0; cache_holder() == holder && tries < 1000; tries++)
-		(void)usleep(1000);
+	for (uint64_t until = 0; cache_holder() == holder;)
+		CHECK(patience(&until));
 	CHECK(access(cache_path("hoist/holder"), F_OK) == 0);
 	hoist_image *image = NULL;
 	CHECK(hoist_cache_attach(model, 0, &image) == -ENOENT);

@@ -468,7 +468,7 @@ Test(copy, of_pinned_memory_to_its_own_device_is_in_the_device, .init = open_all
 	close_all();
 }
 
-/* proves: S0.23 S0.24 */
+/* proves: S0.24 */
 Test(copy, to_a_stream_is_made_only_for_another_device, .init = open_all)
 {
 	hoist_stream *streams[] = {places[2].stream, places[3].stream, places[5].stream,
@@ -555,7 +555,7 @@ Test(copy, of_nothing_asks_no_driver, .init = open_all)
 /* --- elements that are no whole bytes, and blocks --- */
 
 /* Rows backwards, the second block of each. */
-/* proves: S0.20 S0.21 */
+/* proves: S0.21 */
 Test(copy, of_blocks_keeps_them_whole, .init = open_all)
 {
 	enum { ROWS = 4, BLOCK = 18 };
@@ -588,7 +588,7 @@ Test(copy, of_blocks_keeps_them_whole, .init = open_all)
 	close_all();
 }
 
-/* proves: S0.20 S0.21 */
+/* proves: S0.21 */
 Test(copy, of_parts_of_bytes_reaches_every_device, .init = open_all)
 {
 	/* 0 to f, the lower half of a byte first. */

@@ -137,7 +137,7 @@ static size_t shapes_at_once(size_t way)
 	return peers ? N_SHAPES - 1 : N_SHAPES;
 }
 
-/* proves: S0.21 S2.06 S2.08 */
+/* proves: S2.08 */
 Test(copy_streams, direct_ones_return_before_the_stream_gets_there, .init = open_all)
 {
 	for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++)
@@ -159,7 +159,7 @@ Test(copy_streams, direct_ones_return_before_the_stream_gets_there, .init = open
 	close_all();
 }
 
-/* proves: S0.21 */
+/* proves: S2.08 */
 Test(copy_streams, nothing_is_copied_before_the_stream_gets_there, .init = open_all)
 {
 	for (size_t k = 0; k < N_SHAPES; k++) {
@@ -180,7 +180,7 @@ Test(copy_streams, nothing_is_copied_before_the_stream_gets_there, .init = open_
 }
 
 /* The buffers go while the copy still waits: their memory must not. */
-/* proves: S0.21 */
+/* proves: S2.08 */
 Test(copy_streams, memory_stays_until_the_stream_has_passed, .init = open_all)
 {
 	for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++)
@@ -202,7 +202,7 @@ Test(copy_streams, memory_stays_until_the_stream_has_passed, .init = open_all)
 }
 
 /* Rows to a peer, the third of which the driver refuses: the memory of the first two must stay. */
-/* proves: S0.21 */
+/* proves: S2.08 */
 Test(copy_streams, memory_stays_for_the_part_that_was_queued, .init = open_all)
 {
 	const int64_t shape[] = {4, 30};
@@ -414,7 +414,7 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 /* --- order --- */
 
 /* A copy to another stream is behind what is queued on the source's own. */
-/* proves: S0.21 S0.23 */
+/* proves: S0.21 */
 Test(copy_streams, a_new_buffer_is_ordered_behind_its_source, .init = open_all)
 {
 	static const int ways[][2] = {{2, 2}, {2, 5}, {2, 0}, {0, 2}, {0, 0}, {2, 8}};
@@ -448,7 +448,7 @@ Test(copy_streams, a_new_buffer_is_ordered_behind_its_source, .init = open_all)
 
 /* The memory of a LAZY one is taken, and set to zero, by what needs it first: also if that is on
  * another stream than the buffer's, which is far behind. */
-/* proves: S0.21 S4.14 */
+/* proves: S2.08 */
 Test(copy_streams, of_lazy_memory_need_not_know_its_stream, .init = open_all)
 {
 	static const int at[] = {0, 2, 4, 8};
@@ -488,7 +488,7 @@ Test(copy_streams, of_lazy_memory_need_not_know_its_stream, .init = open_all)
 }
 
 /* Functions without a stream wait for that of the buffer. */
-/* proves: S0.21 S4.14 */
+/* proves: S4.14 */
 Test(copy_streams, those_without_one_wait_for_the_buffers, .init = open_all)
 {
 	const int64_t shape[] = {100};

@@ -130,7 +130,7 @@ static void try(struct trial *t, uint64_t seed)
 	end(t);
 }
 
-/* proves: S0.21 S0.27 S2.08 S4.15 */
+/* proves: S0.27 S2.08 */
 Test(copy_strided, between_random_layouts_agrees_with_a_model, .init = open_all)
 {
 	struct trial t;
@@ -168,7 +168,7 @@ static void try_overlapping(uint64_t seed)
 	free(t.models[0]);
 }
 
-/* proves: S0.27 S4.15 */
+/* proves: S0.27 */
 Test(copy_strided, overlapping_views_are_copied_as_if_through_a_third_place, .init = open_all)
 {
 	for (uint64_t seed = 1; seed <= 3000; seed++)
@@ -214,7 +214,7 @@ static const struct {
 
 static void bound(struct lib_layout *layout);
 
-/* proves: S0.21 */
+/* proves: S0.27 */
 Test(copy_strided, takes_the_driver_few_calls, .init = open_all)
 {
 	for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
@@ -314,13 +314,13 @@ static void try_larges(size_t first, size_t end)
 	close_all();
 }
 
-/* proves: S0.21 S0.27 */
+/* proves: S0.27 */
 Test(copy_strided, of_many_slots_arrives, .init = open_all)
 {
 	try_larges(0, 6);
 }
 
-/* proves: S0.21 S0.27 */
+/* proves: S0.27 */
 Test(copy_strided, of_many_slots_arrives_2, .init = open_all)
 {
 	try_larges(6, sizeof larges / sizeof larges[0]);

@@ -86,7 +86,7 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* proves: S0.21 S0.27 S4.15 */
+/* proves: S0.22 S0.27 S2.08 */
 int main(void)
 {
 	if (!lib_emulate()) {

@@ -116,7 +116,7 @@ Test(device, count_is_by_api)
 }
 
 /* proves: S1.04 S1.05 */
-/* proves: S1.04 S1.05 V087 */
+/* proves: S1.04 S1.05 */
 Test(device, info_describes_each)
 {
 	emulate();

@@ -131,7 +131,7 @@ Test(cai, fields_out_and_in, .init = open_all)
 	cr_assert(lib_drivers_content());
 }
 
-/* proves: S3.04 */
+/* proves: S3.05 */
 Test(cai, host_memory_has_none, .init = open_all)
 {
 	hoist_cai cai = {.size = sizeof cai};

@@ -150,7 +150,7 @@ Test(dlpack_export, bytes_of_one_axis_are_a_view_away, .init = open_cpu)
 	hoist_buffer_unref(b);
 }
 
-/* proves: S5.09 S5.03 */
+/* proves: S5.03 */
 Test(dlpack_export, sub_byte_types_are_packed, .init = open_cpu)
 {
 	const int64_t shape[] = {3, 4};
@@ -396,7 +396,7 @@ Test(dlpack_device, managed_memory, .init = open_all)
 	cr_assert(lib_drivers_content());
 }
 
-/* proves: S5.02 S3.02 */
+/* proves: S5.02 */
 Test(dlpack_device, devices_by_their_numbers, .init = open_all)
 {
 	static const struct {

@@ -262,7 +262,7 @@ Test(dlpack_import, no_deleter_is_fine)
 	hoist_buffer_unref(b);
 }
 
-/* proves: S3.03 S5.01 S5.06 */
+/* proves: S3.03 S5.01 */
 Test(dlpack_import, the_legacy_struct)
 {
 	int array[6] = {0, 1, 2, 3, 4, 5};
@@ -347,7 +347,7 @@ static void change(struct lib_offer *offer, enum change what, int64_t a, int64_t
 	}
 }
 
-/* proves: S5.04 S5.02 S5.03 S5.05 S3.02 S3.06 */
+/* proves: S5.04 S5.03 S5.05 S3.02 S3.06 */
 Test(dlpack_import, refusals, .init = open_all)
 {
 	static const struct {
@@ -410,7 +410,7 @@ Test(dlpack_import, refusals, .init = open_all)
 	cr_expect_eq(hoist_buffer_from_dlpack(NULL, NULL, 0, &b), -EINVAL);
 }
 
-/* proves: S5.03 S5.09 */
+/* proves: S5.03 */
 Test(dlpack_import, padded_elements_are_refused)
 {
 	unsigned char array[4] = {0};

@@ -109,7 +109,7 @@ static void go_round(hoist_buffer *view, bool legacy, const char *what)
 	hoist_buffer_unref(back);
 }
 
-/* proves: S5.01 S5.03 S5.05 S5.06 S5.09 S3.05 V040 */
+/* proves: S5.01 S5.03 S5.05 S5.09 S3.05 V040 */
 Test(dlpack_round, every_dtype_rank_and_device, .init = open_all, .timeout = 120)
 {
 	uint64_t seed = 4;

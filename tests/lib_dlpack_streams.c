@@ -271,7 +271,7 @@ Test(cai_streams, opting_out, .init = open_all)
 	hoist_stream_unref(producer);
 }
 
-/* proves: S3.04 */
+/* proves: S3.05 */
 Test(cai_streams, default_streams, .init = open_all)
 {
 	hoist_cai cai = {.size = sizeof cai};

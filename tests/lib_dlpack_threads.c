@@ -105,7 +105,7 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* proves: S5.05 S5.06 V208 */
+/* proves: S5.05 V208 */
 static void run(void)
 {
 	pthread_t threads[N_THREADS];

@@ -29,6 +29,7 @@ static void export_buffer(hoist_buffer *buffer)
 	check_pattern(buffer, 3);
 }
 
+/* proves: S2.19 V157 */
 static void import_buffer(void)
 {
 	hoist_buffer *got = get();
@@ -57,7 +58,6 @@ static void import_buffer(void)
 
 /* --- host memory --- */
 
-/* proves: S2.19 V157 */
 static void export_host(void)
 {
 	hoist_buffer *buffer = make_buffer(device, HOIST_BUFFER_SHAREABLE);
@@ -128,7 +128,6 @@ static void import_frozen(void)
 
 /* --- device memory --- */
 
-/* proves: S2.19 V157 */
 static void export_plain(void)
 {
 	hoist_buffer *neighbour = make_buffer(device, HOIST_BUFFER_ZERO);
@@ -143,7 +142,7 @@ static void export_plain(void)
 	hoist_buffer_unref(neighbour);
 }
 
-/* proves: S2.19 S2.22 V157 */
+/* proves: S2.22 */
 static void export_pooled(void)
 {
 	hoist_memory *pool = make_pool(HOIST_MEMORY_SHAREABLE);

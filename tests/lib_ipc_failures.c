@@ -17,6 +17,7 @@
 #include "tests/count.h"
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"
+#include "tests/patience.h"
 
 #define MANY 5000
 #define BYTES 3000
@@ -172,11 +173,9 @@ static int run(int i)
 /* A stream that could not be waited for before it was destroyed frees a little later. */
 static void check_clean(const char *what, unsigned long n, unsigned n_fds)
 {
-	for (int tries = 0; !lib_nothing_outstanding(devices); tries++) {
-		if (tries == 100)
+	for (uint64_t until = 0; !lib_nothing_outstanding(devices);)
+		if (!patience(&until))
 			lib_die("%s %lu: something is left", what, n);
-		usleep(10000);
-	}
 	for (int i = 0; i < 2; i++)
 		if (lib_counters(apis[i]).live_imports != 0)
 			lib_die("%s %lu: an import stays open", what, n);

@@ -121,7 +121,7 @@ static void import_letters(void)
 
 /* --- sizes and payloads --- */
 
-/* proves: S2.16 S2.17 V154 */
+/* proves: S2.17 V154 */
 static void import_wrong(void)
 {
 	hoist_ipc_descriptor d;

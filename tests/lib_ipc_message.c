@@ -44,7 +44,7 @@ static void refused(int code, const char *words)
 
 /* --- what goes well --- */
 
-/* proves: S2.16 S2.19 V159 */
+/* proves: S2.19 V159 */
 Test(lib_ipc_message, what_is_sent_to_oneself_is_the_same_memory)
 {
 	hoist_buffer *got[2] = {NULL, NULL};

@@ -62,7 +62,7 @@ static const struct {
 	{"hip:3", HOIST_SPEC_HIP, 3},	{"hip:2147483647", HOIST_SPEC_HIP, INT_MAX},
 };
 
-/* proves: S1.09 S1.13 */
+/* proves: S1.14 */
 Test(spec, text_goes_in_and_out)
 {
 	for (size_t i = 0; i < COUNT(texts); i++) {
@@ -274,7 +274,7 @@ Test(spec, with_accelerators_they_are_all_there_is)
 	cr_expect_str_eq(text, "sm_90");
 }
 
-/* proves: S1.01 S1.15 V099 */
+/* proves: S1.15 V099 */
 Test(spec, are_opened_in_their_order)
 {
 	emulate("cuda:2");

@@ -321,7 +321,6 @@ static struct lent *lend(hoist_stream *stream, hoist_buffer **ret)
 }
 
 /* Dropping the memory waits for the stream, whose failure is still its next synchronize's. */
-/* proves: S1.08 */
 static void what_is_dropped_hides_no_failure(void)
 {
 	static const int io = -EIO;

@@ -86,14 +86,14 @@ static void copy_between_all(size_t bytes)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* proves: S0.21 S2.08 */
+/* proves: S0.27 */
 Test(transfer, reaches_every_place_from_every_place, .init = open_all)
 {
 	copy_between_all(1);
 	copy_between_all(70001);
 }
 
-/* proves: S0.21 S2.08 */
+/* proves: S0.27 */
 Test(transfer, of_many_slots_reaches_every_place_from_every_place, .init = open_all)
 {
 	lib_set_latency("cuda", 0, 300);
@@ -118,7 +118,6 @@ Test(transfer, at_the_edges_of_slots_is_exact, .init = open_all)
 	cr_assert(lib_drivers_content());
 }
 
-/* proves: S4.14 */
 Test(transfer, random_reads_and_writes_agree_with_a_model, .init = open_all)
 {
 	enum { BYTES = 60000, STEPS = 150 };
@@ -174,7 +173,7 @@ static void copy_overlapping(int place, size_t bytes, size_t shift, bool forward
 	free(model);
 }
 
-/* proves: S0.27 S4.15 */
+/* proves: S0.27 */
 Test(transfer, overlapping_views_are_copied_as_memmove_does, .init = open_all)
 {
 	for (int place = 0; place < 2; place++)
@@ -314,7 +313,7 @@ Test(transfer, a_forked_child_takes_no_lock_that_nobody_will_give_back, .init = 
 	(void)pthread_mutex_lock(&lanes->lock);
 	pid_t child = fork();
 	if (child == 0) {
-		(void)alarm(10);
+		(void)alarm(100);
 		_exit(hoist__lane_acquire(devices[1], &lane) == -ESTALE ? 0 : 1);
 	}
 	(void)pthread_mutex_unlock(&lanes->lock);

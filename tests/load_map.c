@@ -19,6 +19,7 @@
 #include "lib/objects.h"
 #include "tests/count.h"
 #include "tests/load-support.h"
+#include "tests/patience.h"
 #include "tests/read-gate.h"
 #include "tests/under-tsan.h"
 #include "tests/wrap-syscall.h"
@@ -91,8 +92,8 @@ static char paths[2][512];
 /* A thread that was joined may still be listed for a moment. */
 static void nothing_is_left(size_t fds, size_t threads)
 {
-	for (int i = 0; i < 1000 && count_entries("/proc/self/task") != threads; i++)
-		usleep(1000);
+	for (uint64_t until = 0; count_entries("/proc/self/task") != threads && patience(&until);)
+		continue;
 	CHECK(count_entries("/proc/self/task") == threads && count_entries("/proc/self/fd") == fds);
 }
 

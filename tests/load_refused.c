@@ -61,7 +61,7 @@ static void load_without_threads(void)
 	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
 	refuse_threads();
-	alarm(20);
+	alarm(100);
 	CHECK(hoist_load_wait(load) == -ENOMEM);
 	CHECK(strstr(hoist_error(), "thread") != NULL);
 	hoist_load_destroy(load);

@@ -20,6 +20,7 @@
 #include "tests/lib-cache.h"
 #include "tests/lib-support.h"
 #include "tests/load-random.h"
+#include "tests/patience.h"
 #include "tests/quiet-fork.h"
 #include "tests/under-tsan.h"
 
@@ -75,15 +76,17 @@ static bool is_more(const struct held *now, const struct held *before, unsigned 
 static struct held look_until_quiet(const struct held *before, unsigned turns)
 {
 	struct held now = {0};
-	for (int tries = 0; tries < 200; tries++) {
+	uint64_t until = 0;
+	for (int tries = 0;; tries++) {
 		for (int d = 0; d < LIB_N_DEVICES; d++) {
 			CHECK(hoist_device_synchronize(devices[d]) == 0);
 			hoist__device_trim(devices[d]);
 		}
 		now = look();
-		if (before != NULL ? !is_more(&now, before, turns) : tries >= 10)
+		if (before != NULL ? !is_more(&now, before, turns) : tries >= 20)
 			break;
-		(void)usleep(2000);
+		if (!patience(&until))
+			break;
 	}
 	return now;
 }

@@ -280,10 +280,10 @@ static void cancelled(void)
 	CHECK(save_model(path, 0, NULL) == 0);
 	unsigned before = n_descriptors();
 	int model = 0;
-	for (unsigned i = 0; i < 24; i++) {
+	for (unsigned i = 0; i < 24 || n_cancelled == 0; i++) {
 		hoist_save *save = begin(path, (unsigned)model + 1, 1, NULL);
 		CHECK(hoist_save_start(save) == 0);
-		usleep(i * i * 60);
+		usleep(i % 24 * (i % 24) * 60);
 		hoist_save_cancel(save);
 		int err = hoist_save_wait(save);
 		CHECK(err == 0 || err == -ECANCELED);
@@ -294,7 +294,6 @@ static void cancelled(void)
 		CHECK(saved_n_names() == 1);
 	}
 	CHECK(n_descriptors() == before);
-	CHECK(n_cancelled > 0);
 	/* Destroying is cancelling; never started is nothing at all. */
 	hoist_save *save = begin(path, 100, 1, NULL);
 	CHECK(hoist_save_start(save) == 0);

@@ -51,7 +51,8 @@
 	X(not_there)   /* no such file, or image, yet */                                           \
 	X(mixed)       /* shards of two saves, as documented, while no lock is held */             \
 	X(stale)       /* images whose checkpoint was replaced */                                  \
-	X(holder_lost) /* adds that gave up because holders were killed */                         \
+	X(holder_lost) /* adds that gave up because holders were killed, or stopped */             \
+	X(holder_late) /* adds that gave up after seconds, as the library does */                  \
 	X(attached)    /* images, looked at */                                                     \
 	X(added)       /* the same */                                                              \
 	X(taken)       /* buffers of siblings, looked at */                                        \

@@ -59,13 +59,21 @@ static uint64_t most_of(const struct soak_slot *slot, unsigned from, unsigned to
 	return most;
 }
 
+unsigned soak_fewest_rests(void)
+{
+	unsigned fewest = SOAK_RESTS;
+	for (int s = 0; s < SOAK_OLD; s++) {
+		unsigned n = atomic_load(&board->slots[s].n_rests);
+		fewest = n < fewest ? n : fewest;
+	}
+	return fewest;
+}
+
 static bool judge_growth(int number)
 {
 	const struct soak_slot *slot = &board->slots[number];
 	unsigned n = atomic_load(&slot->n_rests);
-	bool well = n >= 4;
-	if (!well)
-		printf("slot %d rested %u times: too few to say whether it grows\n", number, n);
+	bool well = true;
 	for (size_t k = 0; well && k < sizeof kinds / sizeof kinds[0]; k++) {
 		uint64_t first = most_of(slot, 1, n / 2 + 1, &kinds[k]);
 		uint64_t second = most_of(slot, n / 2 + 1, n, &kinds[k]);
@@ -255,38 +263,46 @@ static uint64_t counted(enum soak_count count)
 	return atomic_load(&board->counts[count]);
 }
 
-/* Who did nothing has proved nothing.  (Under a sanitizer, few are killed in a short time, and
- * nobody forks.)  What may fail because others are killed or stopped, fails no more often. */
-static bool judge_deeds(const struct soak_harm *harm)
+/* A run that lacks one of these proves nothing of it.  Each is a count of work, so that a slow
+ * machine runs longer and proves the same. */
+const char *soak_lacks(const struct soak_harm *harm)
 {
-	bool watched = soak_is_watched();
 	const struct {
-		bool well;
+		uint64_t n;
+		uint64_t wanted;
 		const char *what;
 	} rules[] = {
-		{counted(SOAK_N_digests) > 0, "nothing was compared"},
-		{times(SOAK_load) > 0 && times(SOAK_save) > 0, "nothing was loaded, or saved"},
-		{harm->kills > 0 || watched, "nobody was killed"},
-		{times(SOAK_fork) > 0 || watched, "nobody forked"},
-		{counted(SOAK_N_attached) > 0, "no image was attached"},
-		{counted(SOAK_N_added) > 0, "no image was added"},
-		{counted(SOAK_N_taken) * 2 >= times(SOAK_send) && counted(SOAK_N_taken) > 0,
-		 "less than half of what was sent was taken"},
-		{counted(SOAK_N_holder_lost) <= harm->holder_kills + harm->stops,
-		 "adding failed more often than holders were killed, or anybody stopped"},
+		{counted(SOAK_N_digests), 1000, "comparisons by digest"},
+		{times(SOAK_load), 50, "loads"},
+		{times(SOAK_save), 50, "saves"},
+		{times(SOAK_fork), soak_is_watched() ? 0 : 10, "forks"},
+		{counted(SOAK_N_attached), 10, "images attached"},
+		{counted(SOAK_N_added), 10, "images added"},
+		{counted(SOAK_N_taken), 20, "buffers taken of a sibling"},
+		{harm->kills, 3, "workers killed"},
+		{soak_fewest_rests(), 5, "rests of a process that lives long"},
 	};
-	bool well = true;
 	for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-		if (!rules[i].well) {
-			printf("%s\n", rules[i].what);
-			well = false;
-		}
+		if (rules[i].n < rules[i].wanted)
+			return rules[i].what;
+	return NULL;
+}
+
+/* What may fail because others are killed or stopped, fails no more often. */
+static bool judge_adding(const struct soak_harm *harm)
+{
+	uint64_t lost = counted(SOAK_N_holder_lost);
+	bool well = lost <= harm->holder_kills + harm->stops;
+	if (!well)
+		printf("adding gave up %" PRIu64 " times; %u holders were killed, and %u processes "
+		       "stopped\n",
+		       lost, harm->holder_kills, harm->stops);
 	return well;
 }
 
 bool soak_judge(const struct soak_harm *harm)
 {
-	bool well = judge_deeds(harm);
+	bool well = judge_adding(harm);
 	for (int slot = 0; slot < SOAK_OLD; slot++)
 		well &= judge_growth(slot);
 	if (well)

@@ -28,8 +28,13 @@ struct soak_harm {
 	unsigned stops;
 };
 
-/* After the end, when nobody lives: enough was done, no growth, files are whole, nothing is left
- * but what may be. */
+/* Returns: NULL, enough of each kind has been done; of what there is too little. */
+const char *soak_lacks(const struct soak_harm *harm);
+
+/* Of the processes that live long. */
+unsigned soak_fewest_rests(void);
+
+/* After the end, when nobody lives: no growth, files are whole, nothing is left but what may be. */
 bool soak_judge(const struct soak_harm *harm);
 
 #endif

@@ -169,12 +169,13 @@ static void show_fds(void)
 	first = false;
 }
 
-/* @before: what there was last time, zeros if there was no such time. */
-static void look(const struct soak_rest *before, struct soak_rest *rest)
+/* @before: what there was last time, zeros if there was no such time; @n: how many there were. */
+static void look(const struct soak_rest *before, unsigned n, struct soak_rest *rest)
 {
 	/* Threads that have been told to end, and events that have passed, go soon: what was there
-	 * before is waited for, for a while. */
-	for (int tries = 0; tries < 100; tries++) {
+	 * before is waited for, for some seconds, once the process has done all that it does. */
+	const int most = n < 2 ? 100 : 2000;
+	for (int tries = 0; tries < most; tries++) {
 		rest->blocks = give_back();
 		rest->handles = handles(false);
 		rest->device_bytes = device_bytes();
@@ -208,7 +209,7 @@ void soak_rest(void)
 	drop_pools();
 	CHECK(hoist_budget_used(soak_budget) == 0);
 	if (n < SOAK_RESTS) {
-		look(&before, &slot->rests[n]);
+		look(&before, n, &slot->rests[n]);
 		before = slot->rests[n];
 		atomic_store(&slot->n_rests, n + 1);
 	}

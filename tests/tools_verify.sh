@@ -16,7 +16,14 @@ touch -d '2001-01-01 00:00:00' "$file"
 
 # Too early a change is loaded, too late a one is not looked at: as often as it takes.
 status=0
-for seconds in 1 2 1.5 2.5 1 2 1.5 2.5; do
+seconds=2.5
+while :; do
+	case $seconds in
+	1) seconds=2 ;;
+	2) seconds=1.5 ;;
+	1.5) seconds=2.5 ;;
+	*) seconds=1 ;;
+	esac
 	hoist load --verify --device cuda:0 --budget 1M "$work/slow" >"$out" 2>"$err" &
 	load=$!
 	sleep $seconds

@@ -104,7 +104,7 @@ static int use_versioned(hoist_buffer *buffer)
 }
 #endif
 
-/* proves: S5.01 S5.02 S5.03 S5.08 */
+/* proves: S5.01 S5.03 S5.08 */
 int main(void)
 {
 	const int64_t shape[] = {2, 3};

@@ -49,6 +49,35 @@ for bad in '/* proves: S0.1 */\nTest(a, b)' '/* proves: S0.01 */\n' \
 	fi
 done
 
+# --- a test calls what its row is about: itself, or by what it uses of its file and of tests/ ---
+
+printf 'S0.01\ta\thoist_a\tdone\nS0.02\tb\thoist_b\tdone\n' >"$work/tree/doc/rows.tsv"
+printf 'V001\t-\tS0.01 S0.02\nV002\t-\thoist__c\n' >"$work/tree/tests/vectors.tsv"
+echo 'int use_b(void);' >"$work/tree/tests/shared.h"
+printf '#include "shared.h"\nint use_b(void)\n{\n\treturn hoist_b();\n}\n' >"$work/tree/tests/shared.c"
+printf '#include "tests/shared.h"\nstatic int use_a(void)\n{\n\treturn hoist_a();\n}\n' >"$work/head.c"
+printf 'static int (*const table[])(void) = {use_a};\n#define USE_C \\\n\thoist__c()\n' >>"$work/head.c"
+label() { # NUMBER CODE - a test that does so
+	cp "$work/head.c" "$work/tree/tests/one.c"
+	printf '/* proves: %s */\nTest(suite, name, .init = use_a)\n{\n\t%s\n}\n' "$1" "$2" \
+		>>"$work/tree/tests/one.c"
+	sh "$make" "$work/tree" >"$work/found" 2>&1
+}
+for good in 'S0.01 hoist_a();' 'S0.01 use_a();' 'S0.01 table[0]();' 'S0.02 use_b();' \
+	'V001 hoist_b();' 'V002 USE_C;'; do
+	label "${good%% *}" "${good#* }" || { echo "refused: $good: $(cat "$work/found")"; status=1; }
+done
+for bad in 'S0.01 hoist_b();' 'S0.01 use_b(); /* hoist_a() */' 'S0.02 f("hoist_b");' 'V001 hoist_ab();' \
+	'V002 use_a();'; do
+	if label "${bad%% *}" "${bad#* }"; then
+		echo "taken as a proof: $bad"
+		status=1
+	elif ! grep -q "one\.c:[0-9]*: suite/name calls nothing of ${bad%% *} .*; put ${bad%% *}" "$work/found"; then
+		echo "refused without place and remedy: $bad: $(cat "$work/found")"
+		status=1
+	fi
+done
+
 # --- the document ---
 
 sh "$make" "$source" >"$work/specification.md" || exit 1
@@ -86,7 +115,7 @@ FILENAME ~ /rows\.tsv$/ {
 	n = 0
 	for (text = $3; match(text, /hoist_[a-z0-9_]+/); text = substr(text, RSTART + RLENGTH)) {
 		n++
-		if (!(substr(text, RSTART, RLENGTH) in functions))
+		if (substr(text, RSTART, RLENGTH) !~ /^hoist__/ && !(substr(text, RSTART, RLENGTH) in functions))
 			say($1 " names " substr(text, RSTART, RLENGTH) ", which is not in hoist.map")
 	}
 	if (n == 0)
@@ -95,14 +124,23 @@ FILENAME ~ /rows\.tsv$/ {
 }
 {
 	vectors++
-	if (NF != 2 || $1 !~ /^V[0-9][0-9][0-9]$/ || $2 == "")
+	if ($1 !~ /^V[0-9][0-9][0-9]$/ || $2 == "")
 		say("vectors.tsv, line " FNR ": not vector, reason")
-	else if (($2 == "-" || $2 ~ /^partly: ./) && !($1 in proven))
+	else if (NF != ($2 == "-" || $2 ~ /^partly: ./ ? 3 : 2))
+		say($1 ": the rows that it is about stand behind what tests carry, and there alone")
+	n = split($3, words, " ")
+	for (i = 1; i <= n; i++)
+		if (words[i] !~ /^hoist_[a-z0-9_]+$/)
+			wanted[words[i]] = $1
+	if (($2 == "-" || $2 ~ /^partly: ./) && !($1 in proven))
 		say($1 " should have a C test, and has none")
 	else if ($2 != "-" && $2 !~ /^partly: ./ && $1 in proven)
 		say($1 " is carried by " proven[$1] ", but vectors.tsv says why it is not")
 }
 END {
+	for (number in wanted)
+		if (!(number in known))
+			say(wanted[number] " is about " number ", which is in no table")
 	for (number in proven)
 		if (!(number in known))
 			say(number ", which " proven[number] " proves, is in no table")
