@@ -128,8 +128,8 @@ int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *co
 			 unsigned n);
 
 /* Gives up to @max finished requests; waits up to @timeout_ns (0: does not wait;
- * UINT64_MAX: no limit) for the first one.  With nothing in flight it returns 0
- * at once.
+ * UINT64_MAX: no limit) for the first one or for hoist__engine_wake().  With nothing in flight
+ * only a wake ends the wait early.
  * Returns: how many; -EINTR never; -ESTALE. */
 int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 		       uint64_t timeout_ns);

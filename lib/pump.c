@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -299,25 +298,17 @@ static unsigned n_awaited_copies(const struct hoist_load *load)
 	return awaits ? hoist__staging_n_copying(load->ring) : 0;
 }
 
-static void nap(uint64_t ns)
-{
-	const struct timespec time = {.tv_nsec = (long)ns};
-	(void)nanosleep(&time, NULL);
-}
-
 static void wait_for_something(struct hoist_load *load, bool populating, uint64_t timeout_ns)
 {
 	uint64_t wait = hoist__min_u64(timeout_ns, CANCEL_POLL_NS);
 	unsigned n_copying = n_awaited_copies(load);
-	if (load->n_inflight > 0) {
-		/* Where the driver does not say when a copy ends, it is asked. */
-		bool ask = n_copying > 0 && !hoist__staging_tells(load->ring);
-		hoist__pump_reap(load, ask ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
-	} else if (n_copying > 0 && timeout_ns == UINT64_MAX) {
+	/* Where the driver does not say when a copy ends, it is asked. */
+	bool ask = n_copying > 0 && !hoist__staging_tells(load->ring);
+	if (load->n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX) {
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->ring));
-	} else if (n_copying > 0 && timeout_ns > 0) {
-		/* The device does not say when; the stream may have the caller's work too. */
-		nap(hoist__min_u64(wait, COPY_POLL_NS));
+	} else if (load->n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {
+		/* With copies alone, the engine's wait is for the wake at the end of one. */
+		hoist__pump_reap(load, ask ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
 	} else if (populating) {
 		size_t need = (size_t)(load->next.target + load->next.bytes);
 		int err = hoist__populator_wait(load->populator, need, wait);
