@@ -23,11 +23,11 @@ struct hoist__crew {
 	pthread_mutex_t mutex;
 	pthread_cond_t work;
 	pthread_cond_t done;
-	struct hoist__lanes lanes;
+	struct hoist__disks disks;
 	struct lane {
 		struct hoist__list queued;
 		unsigned n_serving;
-	} rows[HOIST__ENGINE_MAX_LANES];
+	} rows[HOIST__MAX_DISKS];
 	unsigned turn;	/* the lane to look at first */
 	unsigned share; /* threads that one lane may occupy */
 	struct hoist__list running;
@@ -113,10 +113,10 @@ static bool end_if_over(struct hoist__crew *crew, struct hoist__request *request
 
 static struct lane *next_lane(struct hoist__crew *crew)
 {
-	for (unsigned i = 0; i < crew->lanes.n; i++) {
-		struct lane *lane = &crew->rows[(crew->turn + i) % crew->lanes.n];
+	for (unsigned i = 0; i < crew->disks.n; i++) {
+		struct lane *lane = &crew->rows[(crew->turn + i) % crew->disks.n];
 		if (lane->n_serving < crew->share && !hoist__list_empty(&lane->queued)) {
-			crew->turn = (crew->turn + i + 1) % crew->lanes.n;
+			crew->turn = (crew->turn + i + 1) % crew->disks.n;
 			return lane;
 		}
 	}
@@ -178,7 +178,7 @@ void hoist__crew_submit(struct hoist__crew *crew, struct hoist__request *const *
 		request->taken = 0;
 		request->stopped = request->bytes;
 		request->stop_result = 0;
-		unsigned lane = hoist__lanes_of(&crew->lanes, request->file);
+		unsigned lane = hoist__disk_of(&crew->disks, request->file);
 		hoist__list_push_back(&crew->rows[lane].queued, &request->node);
 		if (splits(request))
 			pthread_cond_broadcast(&crew->work);
@@ -240,7 +240,7 @@ void hoist__crew_cancel(struct hoist__crew *crew)
 	for (struct hoist__list *node = crew->running.next; node != &crew->running;
 	     node = node->next)
 		request_of(node)->cancelled = true;
-	for (unsigned i = 0; i < crew->lanes.n; i++)
+	for (unsigned i = 0; i < crew->disks.n; i++)
 		for (struct hoist__list *node;
 		     (node = hoist__list_pop(&crew->rows[i].queued)) != NULL;)
 			cancel_queued(crew, request_of(node));
@@ -306,7 +306,7 @@ static int start_workers(struct hoist__crew *crew, unsigned n)
 		if (err == 0)
 			crew->n_workers++;
 	}
-	crew->share = (unsigned)hoist__max_u64(crew->n_workers / crew->lanes.n, 1);
+	crew->share = (unsigned)hoist__max_u64(crew->n_workers / crew->disks.n, 1);
 	pthread_mutex_unlock(&crew->mutex);
 	return crew->n_workers > 0 ? 0 : err;
 }
@@ -316,10 +316,10 @@ int hoist__crew_create(const struct hoist__crew_options *options, struct hoist__
 	struct hoist__crew *crew = calloc(1, sizeof *crew);
 	if (crew == NULL)
 		return hoist__fail_nomem("reading threads", sizeof *crew);
-	crew->lanes = options->lanes;
+	crew->disks = options->disks;
 	crew->ended = options->ended;
 	crew->context = options->context;
-	for (unsigned i = 0; i < crew->lanes.n; i++)
+	for (unsigned i = 0; i < crew->disks.n; i++)
 		hoist__list_init(&crew->rows[i].queued);
 	hoist__list_init(&crew->running);
 	hoist__list_init(&crew->finished);

@@ -25,7 +25,8 @@
 #ifndef HOIST_IO_CREW_H
 #define HOIST_IO_CREW_H
 
-#include "io/lanes.h"
+#include "io/disks.h"
+#include "io/engine.h"
 
 #define HOIST__CREW_MAX_THREADS 64u
 
@@ -33,7 +34,7 @@ struct hoist__crew;
 
 struct hoist__crew_options {
 	unsigned n_threads;
-	struct hoist__lanes lanes; /* no lane occupies more than its share of the threads */
+	struct hoist__disks disks; /* none occupies more than its share of the threads */
 	/* Called by a worker after each request that it finished; NULL: nobody */
 	void (*ended)(void *context);
 	void *context;

@@ -26,7 +26,7 @@ struct hoist__engine_ops {
 	 * ring, with nothing taken. */
 	int (*submit)(struct hoist__engine *engine, struct hoist__request *const *requests,
 		      unsigned n);
-	/* At least one request is in flight. */
+	/* Perhaps nothing is in flight: then it waits for `wake`. */
 	unsigned (*reap)(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 			 uint64_t timeout_ns);
 	void (*cancel)(struct hoist__engine *engine);

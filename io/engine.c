@@ -171,7 +171,7 @@ int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret
 {
 	if (forked(engine))
 		return fail_forked();
-	if (engine->in_flight == 0 || max == 0)
+	if (max == 0)
 		return 0;
 	unsigned n = engine->ops->reap(engine, ret, max, timeout_ns);
 	assert(n <= max && n <= engine->in_flight);

@@ -24,9 +24,8 @@
  *     other      the kernel's error; `done` bytes are valid (written: handed over, which is
  *                not yet on the disk: fsync is the caller's)
  *
- * Devices: where options.files lie on several (at most HOIST__ENGINE_MAX_LANES; more share),
- * `depth` is that of each, so that a slow one, full, takes nothing from the others, and room
- * is that of all.
+ * Disks: where options.files lie on several (disks.h), `depth` is that of each, so that a slow
+ * one, full, takes nothing from the others, and room is that of all.
  *
  * Threads: an engine is driven by one thread at a time; with SHARED, it may be
  * another one at each call (externally ordered), without, always the creator
@@ -82,7 +81,7 @@ struct hoist__engine_buffer {
 
 struct hoist__engine_options {
 	enum hoist__engine_kind kind; /* AUTO: io_uring, or threads if that is refused */
-	unsigned depth;		      /* most requests in flight on a device, 1..4096 */
+	unsigned depth;		      /* most requests in flight on a disk, 1..4096 */
 	unsigned n_threads;	      /* threads engine; 0: by the machine and depth */
 	bool shared;		      /* see Threads above */
 	unsigned flags; /* HOIST__ENGINE_* below; what the kernel refuses is left out */
@@ -100,8 +99,6 @@ struct hoist__engine_options {
 #define HOIST__ENGINE_IOPOLL                                                                       \
 	2u /* direct requests are polled for, by the thread that reaps; needs                      \
 	    * queues of the driver's, and a direct file among `files` to try */
-
-#define HOIST__ENGINE_MAX_LANES 4u
 
 struct hoist__engine;
 
@@ -128,8 +125,8 @@ int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *co
 			 unsigned n);
 
 /* Gives up to @max finished requests; waits up to @timeout_ns (0: does not wait;
- * UINT64_MAX: no limit) for the first one.  With nothing in flight it returns 0
- * at once.
+ * UINT64_MAX: no limit) for the first one or for hoist__engine_wake().  With nothing in flight
+ * only a wake ends the wait early.
  * Returns: how many; -EINTR never; -ESTALE. */
 int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 		       uint64_t timeout_ns);

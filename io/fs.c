@@ -64,7 +64,7 @@ static const struct hoist__fs table[] = {
 };
 
 static const struct hoist__fs other = {0, "other", LOCAL};
-static const struct hoist__fs block_device = {0, "block device", LOCAL};
+static const struct hoist__fs block_device = {0, "block device", .block = true, LOCAL};
 
 const struct hoist__fs *hoist__fs_of(unsigned long magic)
 {

@@ -15,6 +15,7 @@ struct hoist__fs {
 	unsigned long magic; /* of statfs(2) */
 	const char *name;
 	bool memory;	      /* its bytes are page cache */
+	bool block;	      /* no file system: a block device itself */
 	bool network;	      /* latency is long and capacity far away: parallel reads pay */
 	bool direct;	      /* false: reads past the page cache lose, and are for who asks */
 	unsigned depth;	      /* requests in flight that fill it */

@@ -266,28 +266,40 @@ int hoist__output_write(const struct hoist__output *output, uint64_t offset, con
 
 /* Some file systems (NFS; what keeps objects behind FUSE) say what they could not keep when a file
  * is closed, and then only: to each descriptor of the open file.  So one more is closed while there
- * is still an old file. */
-static int ask_at_close(const struct hoist__output *output, int fd)
+ * is still an old file.  Where the process has no room for one more, a @spare *@fd is closed
+ * itself, and becomes -1. */
+static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 {
 	int err = 0;
 	unsigned n_again = 0;
 	do {
-		int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-		err = copy >= 0 && close(copy) < 0 ? -errno : 0;
-	} while (err == -EINTR && hoist__again(EINTR, &n_again));
+		int copy = fcntl(*fd, F_DUPFD_CLOEXEC, 0);
+		if (copy < 0 && !spare)
+			return hoist__fail_errno(
+				-errno,
+				"writing %s: a descriptor that is closed to ask the file system "
+				"whether it kept all; allow more open files (ulimit -n)",
+				output->file.path);
+		if (copy < 0) {
+			copy = *fd;
+			*fd = -1;
+		}
+		err = close(copy) < 0 ? -errno : 0;
+	} while (err == -EINTR && *fd >= 0 && hoist__again(EINTR, &n_again));
 	return err < 0 ? hoist__fail_errno(err, "writing %s: closing it", output->file.path) : 0;
 }
 
 int hoist__output_finish(struct hoist__output *output)
 {
-	const struct hoist__file *file = &output->file;
+	struct hoist__file *file = &output->file;
 	if (HOIST__UNINTERRUPTED(ftruncate(file->fd, (off_t)file->bytes)) < 0)
 		return hoist__fail_errno(-errno, "writing %s: cutting it to %" PRIu64 " bytes",
 					 file->path, file->bytes);
 	hoist__output_mode_set(&output->mode, file->fd, file->path);
-	int err = ask_at_close(output, file->direct_fd);
+	/* Nothing is written directly any more. */
+	int err = file->direct_fd >= 0 ? ask_at_close(output, &file->direct_fd, true) : 0;
 	if (err == 0)
-		err = ask_at_close(output, file->fd);
+		err = ask_at_close(output, &file->fd, false);
 	if (err < 0 || (output->flags & HOIST__OUTPUT_NO_SYNC) != 0)
 		return err;
 	/* Once it has failed, a second one may say that all is well: the kernel reports what it

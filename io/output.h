@@ -51,8 +51,9 @@ const struct hoist__file *hoist__output_file(const struct hoist__output *output)
 int hoist__output_write(const struct hoist__output *output, uint64_t offset, const void *from,
 			size_t bytes);
 
-/* Nothing is written any more.
- * Returns: 0; -EIO, -ENOSPC, -EDQUOT and the like: the file must not be published. */
+/* Nothing is written any more.  The direct descriptor may be gone afterwards.
+ * Returns: 0; -EIO, -ENOSPC, -EDQUOT and the like; -EMFILE, -ENFILE, -ENOMEM: no descriptor could
+ *   be had to ask the file system by.  After a failure the file must not be published. */
 int hoist__output_finish(struct hoist__output *output);
 
 /* Pre: finished. */

@@ -20,6 +20,25 @@
 #define SLICE_BYTES (16 * HOIST__MIB)
 #define MAX_THREADS 4u
 
+_Static_assert(HOIST__POPULATOR_READERS <= 8, "a bit of a byte for each reader");
+
+enum { FREE, CLAIMED, DONE };
+
+struct slice {
+	unsigned char readers; /* a bit for each */
+	unsigned char state;
+};
+
+/* Slices are counted from the start; those before `next` are taken, those before `prefix` are done,
+ * or other readers'; what lies before `wanted` has been asked for. */
+struct reader {
+	size_t next;
+	size_t prefix;
+	size_t wanted;
+	size_t n_taken; /* of its own, whoever took them */
+	size_t n_wanted;
+};
+
 struct hoist__populator {
 	uintptr_t start;
 	uintptr_t end;
@@ -28,9 +47,8 @@ struct hoist__populator {
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t progress;
-	size_t n_claimed;    /* slices taken by a thread, in order */
-	size_t n_prefix;     /* slices done without a gap from the start */
-	unsigned char *done; /* one byte a slice */
+	struct slice *slices;
+	struct reader readers[HOIST__POPULATOR_READERS];
 	int err;
 	bool stop;
 	char text[HOIST__ERROR_BYTES];
@@ -47,6 +65,71 @@ static uintptr_t slice_start(const struct hoist__populator *p, size_t i)
 	return at < p->start ? p->start : at;
 }
 
+/* The slice that has byte @at from the start, or the last. */
+static size_t slice_at(const struct hoist__populator *p, size_t at)
+{
+	uintptr_t grid = hoist__round_down(p->start, SLICE_BYTES);
+	return (size_t)hoist__min_u64((p->start + at - grid) / SLICE_BYTES, p->n_slices - 1);
+}
+
+static bool is_of(const struct hoist__populator *p, size_t slice, unsigned reader)
+{
+	return (p->slices[slice].readers & 1u << reader) != 0;
+}
+
+/* Whose each slice is. */
+static void share_out(struct hoist__populator *p, const struct hoist__populator_options *options)
+{
+	size_t filled = 0;
+	unsigned reader = options->n_parts > 0 ? options->parts[0].reader : 0;
+	for (size_t i = 0; i < options->n_parts; i++) {
+		const struct hoist__populator_part *part = &options->parts[i];
+		size_t first = slice_at(p, part->begin);
+		size_t last = slice_at(p, part->end > part->begin ? part->end - 1 : part->begin);
+		for (; filled < first; filled++)
+			p->slices[filled].readers = (unsigned char)(1u << reader);
+		reader = part->reader;
+		for (size_t s = first; s <= last; s++)
+			p->slices[s].readers |= (unsigned char)(1u << reader);
+		filled = last + 1;
+	}
+	for (; filled < p->n_slices; filled++)
+		p->slices[filled].readers = (unsigned char)(1u << reader);
+}
+
+/* The reader's next slice that nobody has taken; false: there is none. */
+static bool find_next(struct hoist__populator *p, unsigned index)
+{
+	struct reader *reader = &p->readers[index];
+	for (; reader->next < p->n_slices; reader->next++) {
+		if (!is_of(p, reader->next, index))
+			continue;
+		if (p->slices[reader->next].state == FREE)
+			return true;
+		reader->n_taken++;
+	}
+	return false;
+}
+
+/* Of the reader that has the fewest slices ahead.  False: all are taken. */
+static bool claim(struct hoist__populator *p, size_t *ret)
+{
+	struct reader *first = NULL;
+	for (unsigned i = 0; i < HOIST__POPULATOR_READERS; i++) {
+		struct reader *reader = &p->readers[i];
+		/* The differences, of which some may be negative. */
+		if (find_next(p, i) && (first == NULL || reader->n_taken + first->n_wanted <
+								 first->n_taken + reader->n_wanted))
+			first = reader;
+	}
+	if (first == NULL || p->stop)
+		return false;
+	*ret = first->next++;
+	first->n_taken++;
+	p->slices[*ret].state = CLAIMED;
+	return true;
+}
+
 static void finish_slice(struct hoist__populator *p, size_t i, int err)
 {
 	if (err != 0) {
@@ -56,9 +139,7 @@ static void finish_slice(struct hoist__populator *p, size_t i, int err)
 		}
 		p->stop = true;
 	} else {
-		p->done[i] = 1;
-		while (p->n_prefix < p->n_slices && p->done[p->n_prefix])
-			p->n_prefix++;
+		p->slices[i].state = DONE;
 	}
 	pthread_cond_broadcast(&p->progress);
 }
@@ -66,9 +147,9 @@ static void finish_slice(struct hoist__populator *p, size_t i, int err)
 static void *populate(void *argument)
 {
 	struct hoist__populator *p = argument;
+	size_t i;
 	pthread_mutex_lock(&p->mutex);
-	while (!p->stop && p->n_claimed < p->n_slices) {
-		size_t i = p->n_claimed++;
+	while (claim(p, &i)) {
 		pthread_mutex_unlock(&p->mutex);
 		uintptr_t from = slice_start(p, i);
 		int err = hoist__populate((void *)from, slice_start(p, i + 1) - from);
@@ -90,29 +171,31 @@ static int init_locks(struct hoist__populator *p)
 	return err;
 }
 
-static struct hoist__populator *make(void *address, size_t bytes)
+static struct hoist__populator *make(const struct hoist__populator_options *options)
 {
 	struct hoist__populator *p = calloc(1, sizeof *p);
 	if (p == NULL)
 		return NULL;
-	p->start = (uintptr_t)address;
-	p->end = p->start + bytes;
+	p->start = (uintptr_t)options->address;
+	p->end = p->start + options->bytes;
 	p->pid = getpid();
 	uintptr_t grid = hoist__round_down(p->start, SLICE_BYTES);
 	p->n_slices = (p->end - grid + SLICE_BYTES - 1) / SLICE_BYTES;
-	p->done = calloc(p->n_slices + 1, 1);
-	if (p->done == NULL || init_locks(p) != 0) {
-		free(p->done);
+	p->slices = calloc(p->n_slices, sizeof *p->slices);
+	if (p->slices == NULL || init_locks(p) != 0) {
+		free(p->slices);
 		free(p);
 		return NULL;
 	}
+	share_out(p, options);
 	return p;
 }
 
-int hoist__populator_start(void *address, size_t bytes, unsigned n_threads,
+int hoist__populator_start(const struct hoist__populator_options *options,
 			   struct hoist__populator **ret)
 {
-	struct hoist__populator *p = make(address, bytes);
+	struct hoist__populator *p = make(options);
+	unsigned n_threads = options->n_threads;
 	if (p == NULL)
 		return hoist__fail_nomem("a populator", sizeof *p);
 	if (n_threads == 0 || n_threads > MAX_THREADS)
@@ -133,34 +216,43 @@ int hoist__populator_start(void *address, size_t bytes, unsigned n_threads,
 	return 0;
 }
 
-/* Under the lock: the populated prefix, or the failure. */
-static int look(struct hoist__populator *p, size_t *ret)
+/* Under the lock: what the reader wants, and its populated prefix or the failure. */
+static int look(struct hoist__populator *p, unsigned index, size_t want, size_t *ret)
 {
+	struct reader *reader = &p->readers[index];
 	if (p->err != 0)
 		return hoist__fail(p->err, "%s", p->text);
-	*ret = slice_start(p, p->n_prefix) - p->start;
+	for (; slice_start(p, reader->wanted) - p->start < want; reader->wanted++)
+		reader->n_wanted += is_of(p, reader->wanted, index);
+	while (reader->prefix < p->n_slices &&
+	       (!is_of(p, reader->prefix, index) || p->slices[reader->prefix].state == DONE))
+		reader->prefix++;
+	*ret = slice_start(p, reader->prefix) - p->start;
 	return 0;
 }
 
-int hoist__populator_done(struct hoist__populator *populator, size_t *ret)
+int hoist__populator_done(struct hoist__populator *populator, unsigned reader, size_t want,
+			  size_t *ret)
 {
+	size_t bytes = populator->end - populator->start;
 	pthread_mutex_lock(&populator->mutex);
-	int err = look(populator, ret);
+	int err = look(populator, reader, (size_t)hoist__min_u64(want, bytes), ret);
 	pthread_mutex_unlock(&populator->mutex);
 	return err;
 }
 
-int hoist__populator_wait(struct hoist__populator *populator, size_t bytes, uint64_t timeout_ns)
+int hoist__populator_wait(struct hoist__populator *populator, unsigned reader, size_t want,
+			  uint64_t timeout_ns)
 {
 	struct hoist__populator *p = populator;
 	uint64_t deadline = hoist__deadline(timeout_ns);
-	size_t want = hoist__min_u64(bytes, p->end - p->start);
 	size_t done = 0;
+	want = hoist__min_u64(want, p->end - p->start);
 	pthread_mutex_lock(&p->mutex);
-	int err = look(p, &done);
+	int err = look(p, reader, want, &done);
 	while (err == 0 && done < want) {
 		int waited = hoist__condition_wait(&p->progress, &p->mutex, deadline);
-		err = look(p, &done);
+		err = look(p, reader, want, &done);
 		if (err == 0 && done < want && waited != 0)
 			err = hoist__fail(-EAGAIN, "%zu of %zu bytes are populated so far", done,
 					  want);
@@ -184,6 +276,6 @@ void hoist__populator_stop(struct hoist__populator *populator)
 		pthread_cond_destroy(&p->progress);
 		pthread_mutex_destroy(&p->mutex);
 	}
-	free(p->done);
+	free(p->slices);
 	free(p);
 }

@@ -10,7 +10,7 @@
 #include "io/crew.h"
 #include "io/engine-impl.h"
 
-#define DEFAULT_THREADS 16u /* for each device */
+#define DEFAULT_THREADS 16u /* for each disk */
 
 struct threads {
 	struct hoist__engine engine; /* first: the two are cast into each other */
@@ -63,10 +63,10 @@ static const struct hoist__engine_ops threads_ops = {
 int hoist__threads_create(const struct hoist__engine_options *options, struct hoist__engine **ret)
 {
 	struct hoist__crew_options crew = {.n_threads = options->n_threads};
-	hoist__lanes_find(options, &crew.lanes);
-	unsigned depth = options->depth * crew.lanes.n;
+	hoist__disks_find(options->files, options->n_files, &crew.disks);
+	unsigned depth = options->depth * crew.disks.n;
 	if (crew.n_threads == 0)
-		crew.n_threads = DEFAULT_THREADS * crew.lanes.n;
+		crew.n_threads = DEFAULT_THREADS * crew.disks.n;
 	crew.n_threads = (unsigned)hoist__min_u64(crew.n_threads, depth);
 
 	struct threads *t = calloc(1, sizeof *t);

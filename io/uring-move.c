@@ -54,7 +54,7 @@ int hoist__uring_note(struct hoist__uring *u, int err)
 static struct hoist__uring_lane *lane_of(struct hoist__uring *u,
 					 const struct hoist__request *request)
 {
-	return &u->rows[hoist__lanes_of(&u->lanes, request->file)];
+	return &u->rows[hoist__disk_of(&u->disks, request->file)];
 }
 
 static void prepare_read(struct hoist__uring *u, struct io_uring_sqe *sqe,
@@ -115,7 +115,7 @@ static void fill_from(struct hoist__uring *u, struct hoist__uring_lane *lane)
 
 void hoist__uring_fill(struct hoist__uring *u)
 {
-	for (unsigned i = 0; i < u->lanes.n; i++)
+	for (unsigned i = 0; i < u->disks.n; i++)
 		fill_from(u, &u->rows[i]);
 }
 
@@ -145,7 +145,7 @@ bool hoist__uring_has_crew(struct hoist__uring *u)
 		return u->crew != NULL;
 	struct hoist__crew_options options = {
 		.n_threads = u->n_hot_threads,
-		.lanes = {.n = 1},
+		.disks = {.n = 1},
 		.ended = hoist__uring_signal,
 		.context = u,
 	};

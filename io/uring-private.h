@@ -7,8 +7,8 @@
  *        |         +------------- next again ---------------+            |
  *        +--(hot)--> crew -----------------------------------------------+
  *
- * The SQ ring may be smaller than the depth, and each device has its own: what has no
- * SQE stays pending, in its device's lane.  The CQ ring cannot overflow: it has room for
+ * The SQ ring may be smaller than the depth, and each disk has a lane of its own: what has no
+ * SQE stays pending there.  The CQ ring cannot overflow: it has room for
  * every request, one cancel and one poll.
  *
  * That poll is of an eventfd, by which the crew and hoist__engine_wake() end a wait.
@@ -42,11 +42,11 @@ struct hoist__uring {
 	struct io_uring ring;
 	struct hoist__uring_mode mode;
 	unsigned lane_depth;
-	struct hoist__lanes lanes;
+	struct hoist__disks disks;
 	struct hoist__uring_lane {
 		struct hoist__list pending;
 		unsigned n_active;
-	} rows[HOIST__ENGINE_MAX_LANES];
+	} rows[HOIST__MAX_DISKS];
 	struct hoist__list active;
 	struct hoist__list finished;
 	struct hoist__crew *crew; /* NULL until there is work for it */
@@ -82,7 +82,7 @@ int hoist__uring_note(struct hoist__uring *u, int err);
 /* An SQE, after handing the full ring over if need be; NULL if the kernel takes nothing now. */
 struct io_uring_sqe *hoist__uring_sqe(struct hoist__uring *u);
 
-/* SQEs for what is pending, as many as each device may have. */
+/* SQEs for what is pending, as many as each disk may have. */
 void hoist__uring_fill(struct hoist__uring *u);
 
 /* Engine operations; what has ended goes to `finished`. */

@@ -89,7 +89,7 @@ static void end_all(struct hoist__uring *u, struct hoist__list *from, int result
 
 static void end_pending(struct hoist__uring *u, int result)
 {
-	for (unsigned i = 0; i < u->lanes.n; i++)
+	for (unsigned i = 0; i < u->disks.n; i++)
 		end_all(u, &u->rows[i].pending, result);
 }
 
@@ -279,10 +279,10 @@ static void allow_workers(struct hoist__uring *u, const struct hoist__engine_opt
 static void init(struct hoist__uring *u, const struct hoist__engine_options *options)
 {
 	u->engine.ops = &uring_ops;
-	hoist__lanes_find(options, &u->lanes);
+	hoist__disks_find(options->files, options->n_files, &u->disks);
 	u->lane_depth = options->depth;
-	u->engine.depth = options->depth * u->lanes.n;
-	for (unsigned i = 0; i < u->lanes.n; i++)
+	u->engine.depth = options->depth * u->disks.n;
+	for (unsigned i = 0; i < u->disks.n; i++)
 		hoist__list_init(&u->rows[i].pending);
 	hoist__list_init(&u->active);
 	hoist__list_init(&u->finished);
@@ -291,11 +291,11 @@ static void init(struct hoist__uring *u, const struct hoist__engine_options *opt
 
 static void say(struct hoist__uring *u)
 {
-	char lanes[32] = "";
-	if (u->lanes.n > 1)
-		(void)snprintf(lanes, sizeof lanes, ", %u devices", u->lanes.n);
+	char disks[32] = "";
+	if (u->disks.n > 1)
+		(void)snprintf(disks, sizeof disks, ", %u disks", u->disks.n);
 	(void)snprintf(u->engine.reason, sizeof u->engine.reason, "io_uring: %s%s%s%s",
-		       u->mode.text, lanes, u->buffers.note, u->files.note);
+		       u->mode.text, disks, u->buffers.note, u->files.note);
 }
 
 int hoist__uring_create(const struct hoist__engine_options *options, struct hoist__engine **ret)

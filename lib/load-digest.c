@@ -3,9 +3,9 @@
  * holds: metadata "hoist.xxh3_128" of each file, 32 hexadecimal digits a tensor in the order of
  * their bytes.
  *
- * Chunks come in the order of the plan, so a tensor's bytes come in order, too; the next chunk may
- * begin before the end of the one before (`passed`).  Tensors may overlap: each has a state of its
- * own from the first byte of it that passes to the last. */
+ * Each disk's chunks come in the order of the plan, so a tensor's bytes come in order, too; the
+ * next chunk may begin before the end of the one before (`passed`).  Tensors may overlap: each has
+ * a state of its own from the first byte of it that passes to the last. */
 #include "config.h"
 
 #define XXH_INLINE_ALL
@@ -23,12 +23,17 @@ struct digest {
 	const char *should; /* HOIST__DIGEST_HEX of the checkpoint's metadata; NULL: not compared */
 };
 
+/* How far one disk has come. */
+struct passage {
+	size_t first; /* all before it are done, or on other disks */
+	size_t file;
+	uint64_t passed; /* in that file */
+};
+
 struct hoist__digests {
 	struct digest *tensors; /* as the plan's */
 	size_t n;
-	size_t first; /* all before it are done */
-	size_t file;
-	uint64_t passed; /* in that file */
+	struct passage disks[HOIST__MAX_DISKS];
 };
 
 /* --- what the checkpoint holds --- */
@@ -144,10 +149,11 @@ void hoist__digests_destroy(struct hoist__digests *digests)
 	free(digests);
 }
 
-int hoist__digests_pass(struct hoist_load *load, const struct hoist__chunk *chunk,
-			const unsigned char *bytes)
+int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight)
 {
-	struct hoist__digests *d = load->digests;
+	const struct hoist__chunk *chunk = &flight->chunk;
+	const unsigned char *bytes = flight->address;
+	struct passage *d = &load->digests->disks[flight->disk];
 	size_t file = load->plan.extents[chunk->extent].file;
 	if (d->file != file)
 		d->passed = 0;
@@ -155,7 +161,7 @@ int hoist__digests_pass(struct hoist_load *load, const struct hoist__chunk *chun
 	uint64_t from = hoist__max_u64(chunk->offset + chunk->skip, d->passed);
 	uint64_t to = chunk->offset + chunk->need;
 	int err = 0;
-	for (size_t i = d->first; err == 0 && i < d->n; i++) {
+	for (size_t i = d->first; err == 0 && i < load->digests->n; i++) {
 		const struct hoist__entry *entry = hoist__load_entry(load, i);
 		uint64_t begin = hoist__max_u64(entry->tensor->offset, from);
 		uint64_t end = hoist__min_u64(entry->tensor->offset + entry->tensor->bytes, to);

@@ -106,14 +106,20 @@ static int make_plan(struct hoist_load *load, const hoist_load_options *o)
 	return hoist__plan_make(load->checkpoint, &options, &load->plan);
 }
 
+/* Those that are read, in their order. */
 static int list_files(struct hoist_load *load)
 {
 	size_t n = load->checkpoint->n_files;
+	size_t last = SIZE_MAX;
 	load->files = calloc(n > 0 ? n : 1, sizeof *load->files);
 	if (load->files == NULL)
 		return hoist__fail_nomem("a load", n * sizeof *load->files);
-	for (size_t f = 0; f < n; f++)
-		load->files[f] = load->checkpoint->files[f].file;
+	for (size_t e = 0; e < load->plan.n_extents; e++) {
+		if (load->plan.extents[e].file == last)
+			continue;
+		last = load->plan.extents[e].file;
+		load->files[load->n_files++] = load->checkpoint->files[last].file;
+	}
 	return 0;
 }
 

@@ -7,6 +7,7 @@
  *   load-result.c    what it gave: buffers, figures, words
  *   load-digest.c    digests of tensors while their bytes pass
  *   pump.c           begin, one round, end
+ *   pump-order.c     which chunk is read next
  *   pump-submit.c    chunks become requests
  *   pump-complete.c  finished requests, in order where that matters
  *   pump-move.c      the pieces of a staged chunk: copied to devices, gathered, converted
@@ -22,6 +23,19 @@
  *   step     reclaim copied slots, submit chunks while there is room, reap, move
  *   end      on success, failure or cancel: everything in flight is brought
  *            home, then files are checked, then the report is final
+ *
+ * Where files lie on several disks (io/disks.h), each disk has a cursor of its own, which goes
+ * through the extents of that disk's files in the order of the plan:
+ *
+ *     plan   file 0 [a b c]   file 1 [d e]   file 2 [f g]         files 0 and 2 on one disk
+ *     disk 0  a b c f g
+ *     disk 1  d e                                                 read: a d b e c f g
+ *
+ * The next chunk is that of the disk with the fewest flights.  A disk has at most `depth` requests
+ * in the engine, and as many flights, twice as many where some wait for their turn; so one that
+ * stalls leaves the others their flights, and, of slots, their share.  What goes by the order of
+ * bytes (digests) goes by the order within each disk: a file is on one.  Pages are populated in
+ * front of each disk's cursor.
  *
  * The first failure wins; it stops submission, cancels the engine, and the pump
  * goes on stepping until nothing is in flight: no buffer or slot is released
@@ -46,6 +60,7 @@
 
 #include "base/error.h"
 #include "hoist/load.h"
+#include "io/disks.h"
 #include "io/engine.h"
 #include "io/populate.h"
 #include "io/staging.h"
@@ -76,8 +91,24 @@ struct hoist__flight {
 	unsigned n_open;		 /* of these, in the engine */
 	struct hoist__slot *slot;	 /* NULL: an image */
 	unsigned char *address;		 /* of the chunk's first byte */
-	uint64_t turn;			 /* chunks are numbered in the order of the plan */
+	unsigned disk;			 /* of load->disks */
+	uint64_t turn;			 /* a disk's chunks are numbered in the order of the plan */
 	struct hoist__list node;	 /* free, or parked until its turn comes */
+};
+
+/* What is read from one disk. */
+struct hoist__load_disk {
+	struct hoist__cursor cursor;
+	struct hoist__chunk next; /* the chunk to submit next, if has_next */
+	bool has_next;
+	unsigned depth;	    /* requests in the engine, at most */
+	size_t image_bytes; /* of a chunk, at most */
+	unsigned most_flights;
+	unsigned n_flights;
+	unsigned n_requests; /* in the engine */
+	uint64_t next_turn;  /* of the chunk to submit next */
+	uint64_t turn;	     /* of the chunk that is digested and moved next */
+	size_t populated;    /* of its images: up to here in the destination */
 };
 
 /* Why chunks went the way they went: counted for the report. */
@@ -112,14 +143,16 @@ struct hoist_load {
 	size_t n_targets; /* 1 and more */
 	struct hoist__target *targets;
 	struct hoist__load_map *map;	  /* maps */
-	const struct hoist__file **files; /* the checkpoint's, for the engine */
-	struct hoist__digests *digests;	  /* NULL: none are made */
+	const struct hoist__file **files; /* those that are read, for the engine */
+	size_t n_files;
+	struct hoist__digests *digests; /* NULL: none are made */
 
 	/* The pump's. */
 	enum hoist__phase phase;
 	struct hoist__engine *engine;
 	struct hoist__populator *populator; /* images in large fresh memory */
-	size_t populated;
+	struct hoist__disks disk_table;
+	struct hoist__load_disk disks[HOIST__MAX_DISKS]; /* as many as the table has */
 	struct hoist__staging *ring;	/* for staged chunks; NULL if there are none */
 	struct hoist__turn budget_turn; /* at the budget, until there is a ring */
 	struct hoist__flight *flights;
@@ -130,15 +163,8 @@ struct hoist_load {
 	struct hoist__piece *pieces; /* room for one batch of copies */
 	size_t *copying;	     /* useful bytes of each slot being copied, a FIFO */
 	unsigned copying_first;
-	size_t image_bytes; /* of a chunk, at most */
-	size_t staged_bytes;
-	unsigned depth;
+	size_t staged_bytes; /* of a chunk, at most */
 	unsigned n_inflight; /* reads submitted and not yet reaped */
-	uint64_t next_turn;  /* of the chunk to submit next */
-	uint64_t turn;	     /* of the chunk that is digested and moved next */
-	struct hoist__cursor cursor;
-	struct hoist__chunk next; /* the chunk to submit next, if has_next */
-	bool has_next;
 	struct hoist__routes routes;
 	hoist_load_report report;
 	uint64_t start_ns;
@@ -192,10 +218,9 @@ int hoist__mapped_fail(const struct hoist_load *load, int err);
 int hoist__digests_create(struct hoist_load *load);
 void hoist__digests_destroy(struct hoist__digests *digests); /* takes NULL */
 
-/* The bytes of @chunk, whose turn it is, at @bytes (its `offset` in the file).
+/* The bytes of the flight, whose turn on its disk it is.
  * Returns: 0; -EBADMSG (a tensor's digest is not what the checkpoint holds: with both); -ENOMEM. */
-int hoist__digests_pass(struct hoist_load *load, const struct hoist__chunk *chunk,
-			const unsigned char *bytes);
+int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight);
 
 /* --- the rest --- */
 

@@ -69,6 +69,7 @@ static void account(struct hoist_load *load, const struct hoist__request *reques
 
 void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 {
+	load->disks[flight->disk].n_flights--;
 	hoist__list_push_front(&load->free_flights, &flight->node);
 }
 
@@ -78,7 +79,7 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	struct hoist__slot *slot = flight->slot;
 	int err = 0;
 	if (load->digests != NULL)
-		err = hoist__digests_pass(load, &flight->chunk, flight->address);
+		err = hoist__digests_pass(load, flight);
 	if (err == 0 && slot != NULL)
 		err = hoist__pump_move(load, flight);
 	else if (slot != NULL)
@@ -98,14 +99,15 @@ void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight)
 	hoist__pump_land(load, flight);
 }
 
-/* The parked flight whose turn it is, or NULL.  There are at most as many as reads at once. */
-static struct hoist__flight *next_in_turn(struct hoist_load *load)
+/* The parked flight of the disk whose turn it is, or NULL.  There are at most as many as reads at
+ * once. */
+static struct hoist__flight *next_in_turn(struct hoist_load *load, unsigned disk)
 {
 	for (struct hoist__list *node = load->parked.next; node != &load->parked;
 	     node = node->next) {
 		struct hoist__flight *flight =
 			HOIST__CONTAINER_OF(node, struct hoist__flight, node);
-		if (flight->turn == load->turn) {
+		if (flight->disk == disk && flight->turn == load->disks[disk].turn) {
 			hoist__list_remove(node);
 			return flight;
 		}
@@ -116,9 +118,10 @@ static struct hoist__flight *next_in_turn(struct hoist_load *load)
 /* A digest wants a tensor's bytes in order. */
 static void deliver_in_turn(struct hoist_load *load, struct hoist__flight *flight)
 {
+	unsigned disk = flight->disk;
 	hoist__list_push_back(&load->parked, &flight->node);
-	while (load->phase == HOIST__PHASE_RUNNING && (flight = next_in_turn(load)) != NULL) {
-		load->turn++;
+	while (load->phase == HOIST__PHASE_RUNNING && (flight = next_in_turn(load, disk)) != NULL) {
+		load->disks[disk].turn++;
 		deliver(load, flight);
 	}
 }
@@ -163,6 +166,7 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 		return;
 	if (request->result < 0)
 		fail_read(load, request, &flight->chunk);
+	load->disks[flight->disk].n_requests--;
 	/* The kernel may still write its other parts. */
 	if (--flight->n_open > 0)
 		return;

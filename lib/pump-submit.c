@@ -77,16 +77,17 @@ static struct hoist__request *fill_request(struct hoist_load *load, struct hoist
 	return request;
 }
 
-/* Are the pages that an image's chunk goes to there?  They are populated in order. */
-static bool is_populated(struct hoist_load *load, const struct hoist__chunk *chunk)
+/* Are the pages that an image's chunk goes to there? */
+static bool is_populated(struct hoist_load *load, unsigned index)
 {
-	size_t end = (size_t)(chunk->target + chunk->bytes);
-	if (load->populator == NULL || end <= load->populated)
+	struct hoist__load_disk *disk = &load->disks[index];
+	size_t end = (size_t)(disk->next.target + disk->next.bytes);
+	if (load->populator == NULL || end <= disk->populated)
 		return true;
-	int err = hoist__populator_done(load->populator, &load->populated);
+	int err = hoist__populator_done(load->populator, index, end, &disk->populated);
 	if (err < 0)
 		hoist__pump_fail(load, err);
-	return err == 0 && end <= load->populated;
+	return err == 0 && end <= disk->populated;
 }
 
 static bool take_slot(struct hoist_load *load, struct hoist__flight *flight)
@@ -105,12 +106,12 @@ static void take_place(struct hoist_load *load, struct hoist__flight *flight)
 			  flight->chunk.target;
 }
 
-/* A flight for the next chunk, or NULL: *ret_wait says that it only waits for pages. */
-static struct hoist__flight *prepare(struct hoist_load *load, bool *ret_wait)
+/* A flight for the next chunk of the disk, or NULL: *ret_wait says that it only waits for pages. */
+static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bool *ret_wait)
 {
-	const struct hoist__chunk *chunk = &load->next;
-	bool staged = load->plan.extents[chunk->extent].staged;
-	if (!staged && !is_populated(load, chunk)) {
+	struct hoist__load_disk *disk = &load->disks[index];
+	bool staged = load->plan.extents[disk->next.extent].staged;
+	if (!staged && !is_populated(load, index)) {
 		*ret_wait = load->phase == HOIST__PHASE_RUNNING;
 		return NULL;
 	}
@@ -118,46 +119,51 @@ static struct hoist__flight *prepare(struct hoist_load *load, bool *ret_wait)
 	if (node == NULL)
 		return NULL;
 	struct hoist__flight *flight = HOIST__CONTAINER_OF(node, struct hoist__flight, node);
-	flight->chunk = *chunk;
+	flight->chunk = disk->next;
 	if (!staged) {
 		take_place(load, flight);
 	} else if (!take_slot(load, flight)) {
 		hoist__list_push_front(&load->free_flights, node);
 		return NULL;
 	}
-	flight->turn = load->next_turn++;
+	flight->disk = index;
+	flight->turn = disk->next_turn++;
+	flight->n_open = flight->chunk.n_parts;
+	disk->has_next = false;
+	disk->n_flights++;
+	disk->n_requests += flight->n_open;
 	return flight;
 }
 
-/* Chunks of the two ways have sizes of their own. */
-static bool next_chunk(struct hoist_load *load)
+/* The next one of any disk that needs at most @room requests, or NULL; *ret_wait is a disk that
+ * only waits for pages. */
+static struct hoist__flight *next_flight(struct hoist_load *load, unsigned room, unsigned *ret_wait)
 {
-	if (load->has_next)
-		return true;
-	if (load->cursor.extent == load->plan.n_extents)
-		return false;
-	bool staged = load->plan.extents[load->cursor.extent].staged;
-	load->has_next =
-		hoist__plan_next(&load->plan, staged ? load->staged_bytes : load->image_bytes,
-				 &load->cursor, &load->next);
-	return load->has_next;
+	struct hoist__flight *flight = NULL;
+	unsigned without = 0;
+	while (flight == NULL && load->phase == HOIST__PHASE_RUNNING) {
+		bool wait = false;
+		unsigned disk = hoist__pump_choose(load, room, without);
+		if (disk == HOIST__MAX_DISKS)
+			break;
+		flight = prepare(load, disk, &wait);
+		if (wait)
+			*ret_wait = disk;
+		without |= 1u << disk;
+	}
+	return flight;
 }
 
 /* Requests of as many chunks as there is room for, all parts of each.  Returns: how many. */
 static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batch, unsigned most,
-			   bool *ret_wait)
+			   unsigned *ret_wait)
 {
+	struct hoist__flight *flight;
 	unsigned n = 0;
-	while (load->phase == HOIST__PHASE_RUNNING && next_chunk(load) &&
-	       n + load->next.n_parts <= most) {
-		struct hoist__flight *flight = prepare(load, ret_wait);
-		if (flight == NULL)
-			break;
-		load->has_next = false;
-		flight->n_open = flight->chunk.n_parts;
+	*ret_wait = HOIST__MAX_DISKS;
+	while ((flight = next_flight(load, most - n, ret_wait)) != NULL)
 		for (unsigned part = 0; part < flight->chunk.n_parts; part++)
 			batch[n++] = fill_request(load, flight, part);
-	}
 	return n;
 }
 
@@ -166,14 +172,15 @@ static void take_back(struct hoist_load *load, struct hoist__request *const *bat
 {
 	for (unsigned i = 0; i < n; i++) {
 		struct hoist__flight *flight = batch[i]->owner;
+		load->disks[flight->disk].n_requests--;
 		if (--flight->n_open == 0)
 			hoist__pump_give_up(load, flight);
 	}
 }
 
-bool hoist__pump_submit(struct hoist_load *load)
+unsigned hoist__pump_submit(struct hoist_load *load)
 {
-	bool wait = false;
+	unsigned wait = HOIST__MAX_DISKS;
 	unsigned n = 1;
 	while (n > 0 && load->phase == HOIST__PHASE_RUNNING) {
 		struct hoist__request *batch[HOIST__PUMP_BATCH];
@@ -184,7 +191,7 @@ bool hoist__pump_submit(struct hoist_load *load)
 		if (err < 0) {
 			take_back(load, batch, n);
 			hoist__pump_fail(load, err);
-			return false;
+			return HOIST__MAX_DISKS;
 		}
 		load->n_inflight += n;
 		load->report.n_reads += n;

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -23,10 +22,6 @@
  * elements. */
 #define MIN_BLOCKS 1
 #define MIN_BLOCKS_CONVERTED 4
-
-/* Rows of a slice are small reads, of which a disk wants many: direct reads of 4 KiB, 86,000 a
- * second at a depth of 32, 125,000 at 64, 141,000 at 128 (virtio, 2 CPUs). */
-#define ROWS_DEPTH 64u
 
 void hoist__pump_fail(struct hoist_load *load, int err)
 {
@@ -50,16 +45,19 @@ static int create_engine(struct hoist_load *load)
 	struct hoist__engine_buffer memory = {0};
 	if (load->ring != NULL)
 		hoist__staging_memory(load->ring, &memory);
+	unsigned depth = 0;
+	for (unsigned d = 0; d < load->disk_table.n; d++)
+		depth = load->disks[d].depth > depth ? load->disks[d].depth : depth;
 	const struct hoist__engine_options options = {
 		.kind = hoist__engine_kind_of(load->options.engine),
-		.depth = load->depth,
+		.depth = depth,
 		.shared = load->caller_driven,
 		.flags = (flags & HOIST_LOAD_SQPOLL ? HOIST__ENGINE_SQPOLL : 0) |
 			 (flags & HOIST_LOAD_IOPOLL ? HOIST__ENGINE_IOPOLL : 0),
 		.buffers = &memory,
 		.n_buffers = load->ring != NULL ? 1 : 0,
 		.files = load->files,
-		.n_files = (unsigned)load->checkpoint->n_files,
+		.n_files = (unsigned)load->n_files,
 	};
 	return hoist__engine_create(&options, &load->engine);
 }
@@ -110,7 +108,8 @@ static unsigned wanted_slots(const struct hoist_load *load, size_t slot_bytes)
 {
 	uint64_t n_reads = load->plan.bytes / slot_bytes + load->plan.n_extents + 1;
 	uint64_t usual = (uint64_t)HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES / slot_bytes;
-	uint64_t most = hoist__max_u64(usual, load->depth + load->depth / 2);
+	uint64_t depth = hoist__pump_depth(load);
+	uint64_t most = hoist__max_u64(usual, depth + depth / 2);
 	most = hoist__min_u64(hoist__max_u64(most, 2), HOIST__STAGING_MAX_SLOTS);
 	return (unsigned)hoist__min_u64(n_reads < 2 ? 2 : n_reads, most);
 }
@@ -157,19 +156,42 @@ static int create_ring(struct hoist_load *load)
 	return 0;
 }
 
+_Static_assert(HOIST__MAX_DISKS <= HOIST__POPULATOR_READERS, "each disk is a reader");
+
 /* Populating ahead is an optimisation: without the threads, reads fault pages in. */
 static void start_populator(struct hoist_load *load)
 {
 	struct hoist__storage *storage = load->targets[0].storage;
-	void *base = (void *)hoist__storage_address(storage);
-	if (hoist__populator_start(base, hoist__storage_bytes(storage), 0, &load->populator) < 0)
+	const struct hoist__plan *plan = &load->plan;
+	struct hoist__populator_part *parts = calloc(plan->n_extents, sizeof *parts);
+	size_t n = 0;
+	for (size_t e = 0; parts != NULL && e < plan->n_extents; e++) {
+		const struct hoist__extent *extent = &plan->extents[e];
+		uint64_t bytes = hoist__round_up(extent->end, extent->align) -
+				 hoist__round_down(extent->begin, extent->align);
+		if (!extent->staged)
+			parts[n++] = (struct hoist__populator_part){
+				.begin = (size_t)extent->image,
+				.end = (size_t)(extent->image + bytes),
+				.reader = hoist__pump_disk_of(load, extent->file),
+			};
+	}
+	const struct hoist__populator_options options = {
+		.address = (void *)hoist__storage_address(storage),
+		.bytes = hoist__storage_bytes(storage),
+		.parts = parts,
+		.n_parts = n,
+	};
+	if (parts == NULL || hoist__populator_start(&options, &load->populator) < 0)
 		hoist__log(load, "not populating ahead: %s", hoist__error_text());
+	free(parts);
 }
 
-/* A parked flight waits for one that is in the engine: there are enough for both. */
 static int make_flights(struct hoist_load *load)
 {
-	unsigned n = load->digests != NULL ? 2 * load->depth : load->depth;
+	unsigned n = 0;
+	for (unsigned d = 0; d < load->disk_table.n; d++)
+		n += load->disks[d].most_flights;
 	load->flights = calloc(n, sizeof *load->flights);
 	load->requests = calloc((size_t)n * load->n_parts, sizeof *load->requests);
 	if (load->flights == NULL || load->requests == NULL)
@@ -182,29 +204,6 @@ static int make_flights(struct hoist_load *load)
 	return 0;
 }
 
-/* Are there slices whose gaps are left out? */
-static bool has_rows(const struct hoist_load *load)
-{
-	bool rows = false;
-	for (size_t e = 0; e < load->plan.n_extents && !rows; e++)
-		rows = load->plan.extents[e].block_bytes > 0;
-	return rows;
-}
-
-/* How reads are made, where the caller has not said it: as the file system of the first file that
- * is read likes it. */
-static void choose_shape(struct hoist_load *load)
-{
-	const struct hoist_load_options *o = &load->options;
-	const struct hoist__fs *fs = load->files[load->plan.extents[0].file]->fs;
-	bool rows = has_rows(load);
-	unsigned depth = rows && fs->depth < ROWS_DEPTH ? ROWS_DEPTH : fs->depth;
-	load->depth = o->depth != 0 ? o->depth : depth;
-	load->n_parts = rows ? load->plan.max_parts : 1;
-	load->image_bytes = o->chunk_bytes != 0 ? o->chunk_bytes : fs->chunk_bytes;
-	load->image_bytes = (size_t)hoist__round_up(load->image_bytes, load->plan.align);
-}
-
 /* 0: running; 1: the budget is in use, call again; else the load fails.  -EAGAIN
  * means "busy" from the ring alone: elsewhere (no thread to be had) it is final. */
 static int begin(struct hoist_load *load, uint64_t timeout_ns)
@@ -213,7 +212,8 @@ static int begin(struct hoist_load *load, uint64_t timeout_ns)
 		load->phase = HOIST__PHASE_RUNNING;
 		return 0;
 	}
-	choose_shape(load);
+	if (load->disk_table.n == 0)
+		hoist__pump_find_disks(load);
 	int err = 0;
 	if (load->plan.has_staged) {
 		err = load->budget_turn.ticket.in_line ? -EAGAIN : create_ring(load);
@@ -299,37 +299,30 @@ static unsigned n_awaited_copies(const struct hoist_load *load)
 	return awaits ? hoist__staging_n_copying(load->ring) : 0;
 }
 
-static void nap(uint64_t ns)
-{
-	const struct timespec time = {.tv_nsec = (long)ns};
-	(void)nanosleep(&time, NULL);
-}
-
-static void wait_for_something(struct hoist_load *load, bool populating, uint64_t timeout_ns)
+/* @disk waits for pages; HOIST__MAX_DISKS: none does. */
+static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t timeout_ns)
 {
 	uint64_t wait = hoist__min_u64(timeout_ns, CANCEL_POLL_NS);
 	unsigned n_copying = n_awaited_copies(load);
-	if (load->n_inflight > 0) {
-		/* Where the driver does not say when a copy ends, it is asked. */
-		bool ask = n_copying > 0 && !hoist__staging_tells(load->ring);
-		hoist__pump_reap(load, ask ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
-	} else if (n_copying > 0 && timeout_ns == UINT64_MAX) {
+	/* Where the driver does not say when a copy ends, it is asked. */
+	bool ask = n_copying > 0 && !hoist__staging_tells(load->ring);
+	if (load->n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX) {
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->ring));
-	} else if (n_copying > 0 && timeout_ns > 0) {
-		/* The device does not say when; the stream may have the caller's work too. */
-		nap(hoist__min_u64(wait, COPY_POLL_NS));
-	} else if (populating) {
-		size_t need = (size_t)(load->next.target + load->next.bytes);
-		int err = hoist__populator_wait(load->populator, need, wait);
+	} else if (load->n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {
+		/* With copies alone, the engine's wait is for the wake at the end of one. */
+		hoist__pump_reap(load, ask ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
+	} else if (disk < HOIST__MAX_DISKS) {
+		const struct hoist__chunk *next = &load->disks[disk].next;
+		size_t need = (size_t)(next->target + next->bytes);
+		int err = hoist__populator_wait(load->populator, disk, need, wait);
 		if (err < 0 && err != -EAGAIN)
 			hoist__pump_fail(load, err);
 	}
 }
 
-static bool all_home(const struct hoist_load *load)
+static bool all_home(struct hoist_load *load)
 {
-	bool more = load->phase == HOIST__PHASE_RUNNING &&
-		    (load->has_next || load->cursor.extent < load->plan.n_extents);
+	bool more = load->phase == HOIST__PHASE_RUNNING && hoist__pump_has_chunks(load);
 	return load->engine == NULL ||
 	       (!more && load->n_inflight == 0 && n_awaited_copies(load) == 0);
 }
@@ -361,7 +354,7 @@ bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns)
 		if (begun < 0)
 			hoist__pump_fail(load, begun);
 	}
-	bool populating = false;
+	unsigned populating = HOIST__MAX_DISKS;
 	if (load->engine != NULL) {
 		if (n_awaited_copies(load) > 0)
 			hoist__pump_reclaimed(load, hoist__staging_reclaim(load->ring));

@@ -15,9 +15,33 @@
 /* The first failure wins; its text is in this thread's hoist_error(). */
 void hoist__pump_fail(struct hoist_load *load, int err);
 
-/* Submits what there is room for, in batches.  True if it stopped only because
- * pages are not populated yet. */
-bool hoist__pump_submit(struct hoist_load *load);
+/* Finds the disks of the files that are read, and the shape of the reads of each; all else of
+ * load->disks is zero. */
+void hoist__pump_find_disks(struct hoist_load *load);
+
+static inline unsigned hoist__pump_disk_of(const struct hoist_load *load, size_t file)
+{
+	return hoist__disk_of(&load->disk_table, load->checkpoint->files[file].file);
+}
+
+/* Requests that all disks may have in the engine. */
+unsigned hoist__pump_depth(const struct hoist_load *load);
+
+/* Makes the disk's next chunk known, if there is one: `next`.  False: all of its chunks have been
+ * submitted. */
+bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk);
+
+/* The same of any disk. */
+bool hoist__pump_has_chunks(struct hoist_load *load);
+
+/* The disk whose chunk is to be read next: the one with the fewest flights, of those that may have
+ * one more, that need at most @room requests for it, and that have no bit in @without.
+ * HOIST__MAX_DISKS: none. */
+unsigned hoist__pump_choose(struct hoist_load *load, unsigned room, unsigned without);
+
+/* Submits what there is room for, in batches.  Returns: the number of a disk whose next chunk only
+ * waits for its pages to be populated; HOIST__MAX_DISKS: none does. */
+unsigned hoist__pump_submit(struct hoist_load *load);
 
 /* Takes what the engine has finished, waiting up to @timeout_ns for the first. */
 void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns);

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "base/log.h"
@@ -244,13 +243,11 @@ static void wait_for_something(struct hoist_save *save, bool busy)
 	/* A device that has failed is waited for when the ring goes. */
 	bool fetching =
 		save->phase == HOIST__SAVE_RUNNING && hoist__staging_n_fetching(save->ring) > 0;
-	if (save->n_inflight > 0) {
-		/* Where the driver does not say when a copy ends, it is asked. */
+	if (save->n_inflight > 0 || (fetching && !busy)) {
+		/* Where the driver does not say when a copy ends, it is asked.  With copies alone,
+		 * the engine's wait is for the wake at the end of one. */
 		bool ask = fetching && !hoist__staging_tells(save->ring);
 		reap(save, busy ? 0 : ask ? COPY_POLL_NS : HOIST__SAVE_CANCEL_POLL_NS);
-	} else if (fetching && !busy) {
-		const struct timespec nap = {.tv_nsec = (long)COPY_POLL_NS};
-		(void)nanosleep(&nap, NULL);
 	}
 }
 

@@ -385,7 +385,7 @@ Test(io_hot, files_of_two_devices)
 		cr_assert(hoist__engine_create(&options, &engine) == 0);
 		cr_assert(hoist__engine_room(engine) == 2 * N);
 		if (kind == HOIST__ENGINE_URING)
-			cr_assert(strstr(hoist__engine_reason(engine), "2 devices") != NULL);
+			cr_assert(strstr(hoist__engine_reason(engine), "2 disks") != NULL);
 		for (unsigned i = 0; i < 2 * N; i++) {
 			requests[i] = read_of(files[i % 2], memory + i * 4096, i * 8192, 4096);
 			batch[i] = &requests[i];

@@ -20,7 +20,7 @@
 
 /* --- calls that fail --- */
 
-enum call { NONE, NAMELESS, FALLOCATE, FSYNC, FTRUNCATE, LINKAT, RENAMEAT, LGETXATTR };
+enum call { NONE, NAMELESS, FALLOCATE, FSYNC, FTRUNCATE, LINKAT, RENAMEAT, LGETXATTR, CLOSE };
 
 static enum call failing;
 static int failing_with;
@@ -83,6 +83,15 @@ WRAP(linkat, LINKAT, (int from, const char *old, int to, const char *name, int f
      (from, old, to, name, flags))
 WRAP(renameat, RENAMEAT, (int from, const char *old, int to, const char *name),
      (from, old, to, name))
+
+/* It is closed all the same. */
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+	int err = __real_close(fd);
+	return fails(CLOSE) ? -1 : err;
+}
 
 ssize_t __real_lgetxattr(const char *path, const char *name, void *to, size_t bytes);
 ssize_t __wrap_lgetxattr(const char *path, const char *name, void *to, size_t bytes);
@@ -498,6 +507,51 @@ Test(io_output, the_limit_of_files, .init = make_folder)
 	cr_expect_eq(fits, 0);
 	cr_expect_not(direct);
 	hoist__output_destroy(output);
+}
+
+/* Takes all that this process may have.  Returns: how many; they are the highest. */
+static unsigned take_descriptors(int taken[static 64])
+{
+	struct rlimit limit;
+	unsigned n = 0;
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = 64;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	while (n < 64 && (taken[n] = dup(STDERR_FILENO)) >= 0)
+		n++;
+	cr_assert_eq(errno, EMFILE);
+	return n;
+}
+
+/* Whether the file system kept all is asked, or the file is not published: closing says EDQUOT, and
+ * no descriptor is free to be closed but the direct one, which then leaves one. */
+Test(io_output, closing_is_asked_without_a_free_descriptor, .init = make_folder)
+{
+	for (int direct = 0; direct < 2; direct++)
+		for (int lost = 0; lost < 2; lost++) {
+			put_file(path, "old", 0600);
+			struct hoist__output *output =
+				begin("new", direct ? 0 : HOIST__OUTPUT_NO_DIRECT);
+			bool has_direct = hoist__output_file(output)->direct_fd >= 0;
+			int taken[64];
+			unsigned n = take_descriptors(taken);
+			let_fail(lost ? CLOSE : NONE, EDQUOT);
+			int err = hoist__output_finish(output);
+			let_fail(NONE, 0);
+			while (n > 0)
+				(void)close(taken[--n]);
+			cr_expect_eq(err,
+				     !has_direct ? -EMFILE
+				     : lost	 ? -EDQUOT
+						 : 0,
+				     "%d: %s", err, hoist__error_text());
+			cr_expect(err == 0 || strstr(hoist__error_text(), path) != NULL);
+			if (err == 0)
+				cr_expect_eq(hoist__output_publish(output), 0);
+			hoist__output_destroy(output);
+			expect_file(path, err == 0 ? "new" : "old", 0600);
+			cr_expect_eq(n_names(), 1);
+		}
 }
 
 Test(io_output, every_failure_leaves_the_old_file, .init = make_folder)

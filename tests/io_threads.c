@@ -200,18 +200,20 @@ static void populator_ahead_of_its_reader(void)
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEEDED(memory != MAP_FAILED);
 	for (unsigned n_threads = 1; n_threads <= 4; n_threads++) {
+		const struct hoist__populator_options options = {
+			.address = memory, .bytes = bytes, .n_threads = n_threads};
 		struct hoist__populator *populator = NULL;
-		NEEDED(hoist__populator_start(memory, bytes, n_threads, &populator) == 0);
+		NEEDED(hoist__populator_start(&options, &populator) == 0);
 		size_t at = 0, done = 0;
 		while (at < bytes) {
-			int err = hoist__populator_wait(populator, at + 1, 1000000);
+			int err = hoist__populator_wait(populator, 0, at + 1, 1000000);
 			NEEDED(err == 0 || err == -EAGAIN);
-			NEEDED(hoist__populator_done(populator, &done) == 0);
+			NEEDED(hoist__populator_done(populator, 0, at + 1, &done) == 0);
 			for (; at < done; at += 4096)
 				memory[at] = (unsigned char)n_threads;
 		}
 		hoist__populator_stop(populator);
-		NEEDED(hoist__populator_start(memory, bytes, n_threads, &populator) == 0);
+		NEEDED(hoist__populator_start(&options, &populator) == 0);
 		hoist__populator_stop(populator);
 		for (at = 0; at < bytes; at += 4096)
 			NEEDED(memory[at] == n_threads);

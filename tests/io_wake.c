@@ -161,6 +161,26 @@ static void wakes(struct bench *b)
 	pthread_join(thread, NULL);
 }
 
+/* A wait with nothing in flight is for a wake: of any thread, or of before. */
+static void with_nothing_in_flight(struct bench *b)
+{
+	struct hoist__request *ready[DEPTH];
+	pthread_t thread;
+	NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, 0) == 0);
+	for (int i = 0; i < 3; i++) {
+		uint64_t start = hoist__now_ns();
+		NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, 3000000) == 0);
+		NEEDED(hoist__now_ns() - start >= 3000000);
+		start = hoist__now_ns();
+		NEEDED(pthread_create(&thread, NULL, wake_later, b->engine) == 0);
+		NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
+		NEEDED(hoist__now_ns() - start >= 5000000);
+		pthread_join(thread, NULL);
+		hoist__engine_wake(b->engine);
+		NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
+	}
+}
+
 /* What the kernel has is seen, however often somebody else has something. */
 static void among_wakes(struct bench *b)
 {
@@ -223,6 +243,9 @@ int main(void)
 		set_up(&b, kinds[i]);
 		wakes(&b);
 		tear_down(&b, 1);
+		set_up(&b, kinds[i]);
+		with_nothing_in_flight(&b);
+		tear_down(&b, 0);
 		set_up(&b, kinds[i]);
 		overtaking(&b);
 		tear_down(&b, N_STUCK);

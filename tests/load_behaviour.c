@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -119,6 +120,55 @@ static void the_caller_can_drive(void)
 		hoist_load_destroy(load);
 		hoist_checkpoint_close(checkpoint);
 		hoist_device_unref(o.device);
+	}
+	support_cleanup();
+}
+
+/* Driver calls of a load in chunks of a MiB to a device that copies slowly; @patience is that of a
+ * step, 0: the load drives itself. */
+static uint64_t count_calls(enum hoist_engine engine, uint64_t patience_ns, uint64_t *ret_ns)
+{
+	hoist_load_options o = {.size = sizeof o,
+				.device = open_device("cuda:0"),
+				.engine = engine,
+				.chunk_bytes = MIB,
+				.flags = patience_ns > 0 ? HOIST_LOAD_CALLER_DRIVEN : 0};
+	hoist_load_report report = {.size = sizeof report};
+	hoist_checkpoint *checkpoint;
+	hoist_load *load;
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	slow_emulator(32 * MIB);
+	uint64_t before = support_counters("cuda").calls;
+	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	while (patience_ns > 0 && hoist_load_step(load, patience_ns) == 0)
+		continue;
+	CHECK(hoist_load_wait(load) == 0);
+	uint64_t n = support_counters("cuda").calls - before;
+	slow_emulator(0);
+	CHECK(hoist_load_get_report(load, &report) == 0);
+	*ret_ns = report.ns;
+	support_compare(checkpoint, load);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(o.device);
+	return n;
+}
+
+/* A wait for copies alone ends when the driver says that one has: no one asks in between, but
+ * whenever a step looks whether the load was cancelled, that is every 20 ms. */
+static void copies_are_not_asked_for(void)
+{
+	enum { N_CHUNKS = 8 };
+	static const enum hoist_engine engines[] = {HOIST_ENGINE_AUTO, HOIST_ENGINE_THREADS};
+	write_one(N_CHUNKS, MIB);
+	for (size_t e = 0; e < 2; e++) {
+		uint64_t ns;
+		uint64_t n = count_calls(engines[e], 3600 * UINT64_C(1000000000), &ns);
+		uint64_t n_self = count_calls(engines[e], 0, &(uint64_t){0});
+		printf("%" PRIu64 " driver calls in %" PRIu64
+		       " ms; of a load that drives itself %" PRIu64 "\n",
+		       n, ns / 1000000, n_self);
+		CHECK(n <= n_self + 8 * N_CHUNKS + 8 * (ns / 20000000 + 1));
 	}
 	support_cleanup();
 }
@@ -392,6 +442,7 @@ int main(void)
 	cancel_ends_a_slow_load();
 	destroy_without_wait_cancels();
 	the_caller_can_drive();
+	copies_are_not_asked_for();
 	bad_options_are_refused();
 	a_file_that_shrinks_is_named();
 	the_first_tensor_that_is_cut_is_named();

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -147,12 +148,63 @@ static void of_two_devices(void)
 	hoist_budget_unref(budget);
 }
 
+/* --- a device that copies slowly --- */
+
+static void set_rate(uint64_t bytes_per_second)
+{
+	__typeof__(&hoist_emulator_set_rate) set;
+	*(void **)&set = support_control("cuda", "hoist_emulator_set_rate");
+	CHECK(set != NULL);
+	set(bytes_per_second);
+}
+
+/* Driver calls of saving the buffer. */
+static uint64_t count_calls(hoist_buffer *buffer, enum hoist_engine engine, uint64_t *ret_ns)
+{
+	const hoist_save_options options = {
+		.size = sizeof options, .engine = engine, .flags = HOIST_SAVE_NO_SYNC};
+	hoist_save_report report = {.size = sizeof report};
+	hoist_save *save;
+	CHECK(hoist_save_create(saved_path("m.safetensors"), &options, &save) == 0);
+	CHECK(hoist_save_add(save, "t", buffer) == 0);
+	uint64_t before = support_counters("cuda").calls;
+	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
+	uint64_t n = support_counters("cuda").calls - before;
+	CHECK(hoist_save_get_report(save, &report) == 0);
+	*ret_ns = report.ns;
+	hoist_save_destroy(save);
+	return n;
+}
+
+/* A wait for copies alone ends when the driver says that one has: no one asks in between, but
+ * whenever the loop looks whether the save was cancelled, that is every 20 ms. */
+static void of_a_slow_one(void)
+{
+	enum { N_BLOCKS = 5 };
+	static const enum hoist_engine engines[] = {HOIST_ENGINE_AUTO, HOIST_ENGINE_THREADS};
+	const int64_t n = 4 * N_BLOCKS << 20;
+	hoist_buffer *buffer;
+	CHECK(hoist_buffer_create(device, HOIST_U8, 1, &n, 0, &buffer) == 0);
+	for (size_t e = 0; e < 2; e++) {
+		uint64_t ns;
+		uint64_t n_fast = count_calls(buffer, engines[e], &ns);
+		set_rate(64 << 20);
+		uint64_t n_slow = count_calls(buffer, engines[e], &ns);
+		set_rate(0);
+		printf("%" PRIu64 " driver calls in %" PRIu64 " ms; of a fast device %" PRIu64 "\n",
+		       n_slow, ns / 1000000, n_fast);
+		CHECK(n_slow <= n_fast + 16 * N_BLOCKS + 8 * (ns / 20000000 + 1));
+	}
+	hoist_buffer_unref(buffer);
+}
+
 int main(void)
 {
 	support_emulate("cuda:2");
 	CHECK(hoist_device_open("cpu", &cpu) == 0);
 	CHECK(hoist_device_open("cuda:0", &device) == 0);
 	at_the_least();
+	of_a_slow_one();
 	hoist_device_unref(device);
 	hoist_device_unref(cpu);
 	of_two_devices();

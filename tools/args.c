@@ -44,7 +44,7 @@ static const struct {
 	{OPTION_LOAD, "map", "MODE", "--io map: private (the default), readonly, readwrite"},
 	{OPTION_LOAD, "populate", NULL, "--io map or lazy: read everything ahead"},
 	{OPTION_LOAD, "chunk", "BYTES", "of one read"},
-	{OPTION_LOAD, "depth", "N", "reads at a time"},
+	{OPTION_LOAD, "depth", "N", "reads at a time, of each disk"},
 	{OPTION_LOAD, "sqpoll", NULL, "io_uring: let a kernel thread submit"},
 	{OPTION_LOAD, "iopoll", NULL, "io_uring: poll for direct reads"},
 	{OPTION_LOAD, "drop-cache", NULL, "leave nothing of the files in the page cache"},

@@ -137,7 +137,7 @@ typedef struct hoist_load_options {
 	size_t chunk_bytes;   /* of one read, a multiple of 4096 up to 1 GiB, or 0: chosen for the
 			       * file system and the way.  Less where the budget has no room, more
 			       * where the file system's blocks or a conversion need it */
-	unsigned depth;       /* reads in flight, up to 4096; 0: chosen */
+	unsigned depth;       /* reads in flight on each disk, up to 4096; 0: chosen */
 } hoist_load_options;
 
 /* Starts loading.  @options NULL: everything to the CPU.
