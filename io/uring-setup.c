@@ -136,9 +136,10 @@ int hoist__uring_setup(struct io_uring *ring, unsigned depth,
 	mode->reads_loop = reads_loop(ring);
 	if (mode->reads_loop) {
 		size_t n = strlen(mode->text);
-		(void)snprintf(mode->text + n, sizeof mode->text - n,
-			       ", cached reads by threads of the kernel's: before Linux 5.17 others "
-			       "of a bad sector may never end");
+		(void)snprintf(
+			mode->text + n, sizeof mode->text - n,
+			", cached reads by threads of the kernel's: before Linux 5.17 others "
+			"of a bad sector may never end");
 	}
 	return 0;
 }

@@ -147,7 +147,8 @@ static const struct {
 	const char *name;
 	unsigned flag;
 } switches[] = {
-	{"populate", HOIST_LOAD_POPULATE},    {"drop-cache", HOIST_LOAD_DROP_CACHE},
+	{"populate", HOIST_LOAD_POPULATE},
+	{"drop-cache", HOIST_LOAD_DROP_CACHE},
 	{"check-digests", HOIST_LOAD_VERIFY},
 };
 
