@@ -3,7 +3,7 @@
  *
  * The whole of the threads engine, and beside a ring the hands for what is no work for one:
  * copies out of the page cache, which would keep the thread that submits from handing the next
- * read to an idle disk, and what a polled ring does not take.
+ * read to an idle disk.
  *
  *     submit -> queued --worker--> running --policy--> finished -> reap
  *                  ^                   |

@@ -84,7 +84,6 @@ struct hoist__engine_options {
 	unsigned depth;		      /* most requests in flight on a disk, 1..4096 */
 	unsigned n_threads;	      /* threads engine; 0: by the machine and depth */
 	bool shared;		      /* see Threads above */
-	unsigned flags; /* HOIST__ENGINE_* below; what the kernel refuses is left out */
 	/* Registered with io_uring where the kernel allows; a refusal (memlock) is no
 	 * error, only slower.  The memory must outlive the engine. */
 	const struct hoist__engine_buffer *buffers;
@@ -93,12 +92,6 @@ struct hoist__engine_options {
 	unsigned n_files;
 };
 
-#define HOIST__ENGINE_SQPOLL                                                                       \
-	1u /* a kernel thread submits: burns a CPU; for many small requests                        \
-	    */
-#define HOIST__ENGINE_IOPOLL                                                                       \
-	2u /* direct requests are polled for, by the thread that reaps; needs                      \
-	    * queues of the driver's, and a direct file among `files` to try */
 
 struct hoist__engine;
 

@@ -155,18 +155,18 @@ bool hoist__uring_has_crew(struct hoist__uring *u)
 	return !u->no_crew;
 }
 
-static bool for_crew(const struct hoist__uring *u, const struct hoist__request *request)
+static bool for_crew(const struct hoist__request *request)
 {
 	struct hoist__attempt next;
 	hoist__request_next(request, &next);
 	return next.what == HOIST__ATTEMPT_RESCUE ||
-	       (!next.direct && (u->mode.polled || (request->hot && !request->write)));
+	       (!next.direct && request->hot && !request->write);
 }
 
 /* To whoever does what comes next of @request. */
 static void dispatch(struct hoist__uring *u, struct hoist__request *request)
 {
-	if (for_crew(u, request) && hoist__uring_has_crew(u))
+	if (for_crew(request) && hoist__uring_has_crew(u))
 		hoist__crew_submit(u->crew, &request, 1);
 	else
 		hoist__list_push_back(&lane_of(u, request)->pending, &request->node);

@@ -13,9 +13,6 @@
  *
  * That poll is of an eventfd, by which the crew and hoist__engine_wake() end a wait.
  *
- * A polled ring (IOPOLL) takes direct requests alone, and no poll: the crew has the rest,
- * and whoever waits spins while the ring has any.
- *
  * A ring breaks if io_uring_enter fails for good (a seccomp filter installed after
  * creation, a call from the wrong thread): requests the kernel has not seen end
  * with that error, the others when they complete, or are abandoned: an end that

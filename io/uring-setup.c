@@ -3,17 +3,14 @@
 
 #include "io/uring.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/wait.h"
 
 /* liburing 2.3 (Debian 12) knows these; 2.2 does not know all of them. */
 #ifndef IORING_SETUP_SINGLE_ISSUER
@@ -76,24 +73,17 @@ static int refused(int err)
 
 /* Each unknown flag is EINVAL, so the kernel is asked with fewer and fewer.
  * A shared ring has no single issuer, and no cooperative completion either: the
- * thread that submitted may be away from the kernel while another one waits.  Nor goes
- * either with a thread of the kernel's that submits. */
+ * thread that submitted may be away from the kernel while another one waits. */
 static const struct {
 	unsigned flags;
-	unsigned wanted; /* of the engine's flags */
 	bool shared;
 	const char *mode;
 } tries[] = {
-	{IORING_SETUP_SQPOLL | IORING_SETUP_SUBMIT_ALL, HOIST__ENGINE_SQPOLL, true,
-	 "submitted by a kernel thread"},
-	{SINGLE | IORING_SETUP_SUBMIT_ALL, 0, false, "single issuer"},
-	{COOPERATIVE | IORING_SETUP_SUBMIT_ALL, 0, false, "cooperative"},
-	{IORING_SETUP_SUBMIT_ALL, 0, true, "shared"},
-	{0, 0, true, "plain"},
+	{SINGLE | IORING_SETUP_SUBMIT_ALL, false, "single issuer"},
+	{COOPERATIVE | IORING_SETUP_SUBMIT_ALL, false, "cooperative"},
+	{IORING_SETUP_SUBMIT_ALL, true, "shared"},
+	{0, true, "plain"},
 };
-
-/* How long that thread looks for work before it sleeps. */
-#define SQ_IDLE_MS 10
 
 static int try_setup(struct io_uring *ring, unsigned depth, unsigned flags)
 {
@@ -102,25 +92,21 @@ static int try_setup(struct io_uring *ring, unsigned depth, unsigned flags)
 	struct io_uring_params params = {
 		.flags = flags | IORING_SETUP_CQSIZE,
 		.cq_entries = depth + 2 > entries ? depth + 2 : entries,
-		.sq_thread_idle = SQ_IDLE_MS,
 	};
 	return io_uring_queue_init_params(entries, ring, &params);
 }
 
-/* The best of `tries`, each with @more. */
-static int set_up(struct io_uring *ring, unsigned depth, unsigned more,
+/* The best of `tries`. */
+static int set_up(struct io_uring *ring, unsigned depth,
 		  const struct hoist__engine_options *options, struct hoist__uring_mode *mode)
 {
 	int err = -EINVAL;
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(tries); i++) {
-		if ((options->shared && !tries[i].shared) ||
-		    (tries[i].wanted & ~options->flags) != 0)
+		if (options->shared && !tries[i].shared)
 			continue;
-		err = try_setup(ring, depth, tries[i].flags | more);
-		mode->kernel_thread = (tries[i].flags & IORING_SETUP_SQPOLL) != 0;
+		err = try_setup(ring, depth, tries[i].flags);
 		(void)snprintf(mode->text, sizeof mode->text, "%s", tries[i].mode);
-		/* The thread may also be forbidden (EPERM), or one too many. */
-		if (err == 0 || (err != -EINVAL && !mode->kernel_thread))
+		if (err != -EINVAL)
 			break;
 	}
 	if (err != 0)
@@ -141,100 +127,20 @@ static bool reads_loop(const struct io_uring *ring)
 	return (ring->features & IORING_FEAT_CQE_SKIP) == 0;
 }
 
-static void add(struct hoist__uring_mode *mode, const char *what, const char *why)
-{
-	size_t n = strlen(mode->text);
-	(void)snprintf(mode->text + n, sizeof mode->text - n, ", %s%s", what, why);
-}
-
-#define MAX_FIRST_READ_NS (2 * HOIST__NS_PER_S)
-
-/* The first direct file's first block, by @ring.  Only a read tells: a ring can always be made,
- * and the file system accepts what the driver below then refuses. */
-static int try_polled_read(struct io_uring *ring, const struct hoist__engine_options *options)
-{
-	const struct hoist__file *file = NULL;
-	for (unsigned i = 0; i < options->n_files && file == NULL; i++)
-		if (options->files[i]->direct_fd >= 0)
-			file = options->files[i];
-	if (file == NULL)
-		return -ENOENT;
-	size_t bytes = HOIST__FILE_MAX_ALIGN;
-	void *block;
-	if (posix_memalign(&block, bytes, bytes) != 0)
-		return -ENOMEM;
-	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-	io_uring_prep_read(sqe, file->direct_fd, block, (unsigned)bytes, 0);
-	io_uring_sqe_set_data64(sqe, 0);
-	struct io_uring_cqe *cqe = NULL;
-	uint64_t deadline = hoist__deadline(MAX_FIRST_READ_NS);
-	int err;
-	/* A wait ends early while a worker of the kernel's has the read. */
-	do {
-		err = io_uring_submit_and_wait(ring, 1);
-		if (err >= 0 || err == -EINTR)
-			err = io_uring_peek_cqe(ring, &cqe);
-	} while (err == -EAGAIN && sched_yield() == 0 && hoist__deadline_left(deadline) > 0);
-	if (err == 0) {
-		err = cqe->res < 0 ? cqe->res : 0;
-		io_uring_cqe_seen(ring, cqe);
-		free(block);
-	}
-	/* Else the kernel may still write to the block: it is left to it. */
-	return err;
-}
-
-static const char *explain_unpolled(int err)
-{
-	switch (err) {
-	case -ENOENT:
-		return ": no direct file to try it on";
-	case -EOPNOTSUPP:
-	case -EINVAL:
-		return ": the device's driver has no queues for it";
-	case -ENOSYS:
-		return ": before Linux 6.12 a read that the driver splits may never end";
-	default:
-		return ": a first read failed";
-	}
-}
-
-/* Kernels before 6.12 may lose a polled read that is split (6.1 did, of 1 MiB
- * from an NVMe of 512 KiB at a time).  Returns: 0; why not, without a text and without a ring. */
-static int set_up_polled(struct io_uring *ring, unsigned depth,
-			 const struct hoist__engine_options *options,
-			 struct hoist__uring_mode *mode)
-{
-	int err = set_up(ring, depth, IORING_SETUP_IOPOLL, options, mode);
-	if (err != 0)
-		return err;
-	err = -ENOSYS;
-	if ((ring->features & IORING_FEAT_MIN_TIMEOUT) != 0)
-		err = try_polled_read(ring, options);
-	if (err != 0)
-		hoist__uring_close(ring);
-	return err;
-}
-
 int hoist__uring_setup(struct io_uring *ring, unsigned depth,
 		       const struct hoist__engine_options *options, struct hoist__uring_mode *mode)
 {
-	bool polled = (options->flags & HOIST__ENGINE_IOPOLL) != 0;
-	int why = polled ? set_up_polled(ring, depth, options, mode) : 0;
-	mode->polled = polled && why == 0;
-	int err = mode->polled ? 0 : set_up(ring, depth, 0, options, mode);
+	int err = set_up(ring, depth, options, mode);
 	if (err != 0)
 		return err;
-	if ((options->flags & HOIST__ENGINE_SQPOLL) != 0 && !mode->kernel_thread)
-		add(mode, "a kernel thread that submits was refused", "");
 	mode->reads_loop = reads_loop(ring);
-	if (mode->reads_loop)
-		add(mode, "cached reads by threads of the kernel's",
-		    ": before Linux 5.17 others of a bad sector may never end");
-	if (mode->polled)
-		add(mode, "polled", "");
-	else if (polled)
-		add(mode, "not polled", explain_unpolled(why));
+	if (mode->reads_loop) {
+		size_t n = strlen(mode->text);
+		(void)snprintf(
+			mode->text + n, sizeof mode->text - n,
+			", cached reads by threads of the kernel's: before Linux 5.17 others "
+			"of a bad sector may never end");
+	}
 	return 0;
 }
 

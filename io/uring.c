@@ -35,7 +35,7 @@
 /* Has the kernel tell of the eventfd with the completions. */
 static void arm(struct hoist__uring *u)
 {
-	if (u->polling || u->broken != 0 || u->mode.polled)
+	if (u->polling || u->broken != 0)
 		return;
 	struct io_uring_sqe *sqe = hoist__uring_sqe(u);
 	if (sqe == NULL)
@@ -45,25 +45,10 @@ static void arm(struct hoist__uring *u)
 	u->polling = true;
 }
 
-/* Of a polled ring: one look at the device, or, where it has nothing, a wait for the crew. */
-static int look(struct hoist__uring *u, uint64_t wait_ns)
-{
-	if (wait_ns == 0 || !hoist__list_empty(&u->active) || io_uring_sq_ready(&u->ring) > 0)
-		return hoist__uring_note(u, io_uring_submit_and_get_events(&u->ring));
-	struct pollfd event = {.fd = u->event_fd, .events = POLLIN};
-	struct timespec limit = {.tv_sec = (time_t)(wait_ns / HOIST__NS_PER_S),
-				 .tv_nsec = (long)(wait_ns % HOIST__NS_PER_S)};
-	if (ppoll(&event, 1, wait_ns == UINT64_MAX ? NULL : &limit, NULL) > 0)
-		hoist__uring_hear(u);
-	return 0;
-}
-
 /* Hands over what is queued and runs completions; waits for one of them up to
  * @wait_ns. */
 static int enter(struct hoist__uring *u, uint64_t wait_ns)
 {
-	if (u->mode.polled)
-		return look(u, wait_ns);
 	if (wait_ns == 0)
 		return hoist__uring_note(u, io_uring_submit_and_get_events(&u->ring));
 	if (!u->polling)
@@ -93,12 +78,10 @@ static void end_pending(struct hoist__uring *u, int result)
 		end_all(u, &u->rows[i].pending, result);
 }
 
-/* The SQEs that the kernel has not consumed are the last ones that were filled.  Where a
- * thread of the kernel's consumes them, none can be taken back. */
+/* The SQEs that the kernel has not consumed are the last ones that were filled. */
 static void end_unseen(struct hoist__uring *u)
 {
-	unsigned n = u->mode.kernel_thread ? 0 : io_uring_sq_ready(&u->ring);
-	for (; n > 0; n--) {
+	for (unsigned n = io_uring_sq_ready(&u->ring); n > 0; n--) {
 		struct io_uring_sq *sq = &u->ring.sq;
 		struct io_uring_sqe *sqe = &sq->sqes[--sq->sqe_tail & *sq->kring_mask];
 		if (sqe->user_data == HOIST__URING_CANCEL || sqe->user_data == HOIST__URING_POLL)
@@ -153,7 +136,6 @@ static bool has_kernel_work(struct hoist__uring *u)
 	if (u->broken != 0)
 		return false;
 	return io_uring_sq_ready(&u->ring) > 0 ||
-	       (u->mode.polled && !hoist__list_empty(&u->active)) ||
 	       (IO_URING_READ_ONCE(*u->ring.sq.kflags) & IORING_SQ_TASKRUN) != 0;
 }
 
@@ -317,9 +299,6 @@ int hoist__uring_create(const struct hoist__engine_options *options, struct hois
 		return err;
 	}
 	err = hoist__uring_register(&u->ring, options, &u->files, &u->buffers);
-	/* What a polled ring does not take is nobody else's. */
-	if (err == 0 && u->mode.polled && !hoist__uring_has_crew(u))
-		err = -ENOMEM;
 	if (err != 0) {
 		uring_destroy(&u->engine, false);
 		return err;

@@ -36,10 +36,8 @@ struct hoist__uring_buffers {
 };
 
 struct hoist__uring_mode {
-	bool kernel_thread; /* SQPOLL */
-	bool polled;	    /* IOPOLL */
-	bool reads_loop;    /* cached reads, unless a thread of the kernel's makes them */
-	char text[224];	    /* how the ring is driven, and what was refused */
+	bool reads_loop; /* cached reads, unless a thread of the kernel's makes them */
+	char text[160];	 /* how the ring is driven, and what was refused */
 };
 
 /* A ring for @depth requests, of the best setup flags that the kernel takes.

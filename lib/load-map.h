@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/load-map.h - a load that maps files instead of reading them (HOIST_IO_MAP, HOIST_IO_LAZY).
+/* lib/load-map.h - a load that maps files instead of reading them (HOIST_IO_MAP): one map for each
+ * file, from its first selected byte to its last (io/map.h).
  *
- *   MAP    one map for each file, from its first selected byte to its last (io/map.h)
- *   LAZY   one range of memory of its own for all files (io/lazy.h).  Where that cannot be had,
- *          MAP, and the note says why
- *
- * With `populate` all wanted bytes are read ahead by threads: of a map into the page cache and the
- * map (io/ahead.h), of a lazy one into its memory.
+ * With `populate` all wanted bytes are read ahead by threads, into the page cache and the map
+ * (io/ahead.h).
  *
  * Storages are made at open and belong to the map; whoever makes a buffer over one takes a
- * reference, which keeps what the bytes need (of a lazy one also the checkpoint's files) beyond
- * close.
+ * reference, which keeps the storage's map beyond close.
  *
  * Threads: one owner; cancel and arrived from any thread.
  */
@@ -24,7 +20,6 @@
 #include "io/map.h"
 #include "lib/checkpoint.h"
 #include "lib/storage.h"
-#include "numa/place.h"
 
 /* Bytes of one file. */
 struct hoist__load_part {
@@ -37,7 +32,6 @@ struct hoist__load_map_options {
 	hoist_checkpoint *checkpoint;
 	hoist_device *device;	   /* the CPU */
 	enum hoist__map_mode mode; /* not WRITE */
-	bool lazy;
 	bool populate;
 	/* What has to be in one piece: from the first to the last byte of each tensor or slice; in
 	 * order of (file, begin), they may overlap. */
@@ -46,14 +40,12 @@ struct hoist__load_map_options {
 	/* What `populate` reads: each begins in a part; in the same order.  NULL: the parts. */
 	const struct hoist__load_part *wanted;
 	size_t n_wanted;
-	/* LAZY: where; NULL: the calling thread's node. */
-	const struct hoist__placement *placement;
 };
 
 struct hoist__load_map;
 
 /* Maps, and starts populating if that is asked for.  Options are used only here.
- * Returns: 0; -EINVAL LAZY with READ_WRITE; -ENODATA a file has shrunk; READ_WRITE: -EACCES,
+ * Returns: 0; -ENODATA a file has shrunk; READ_WRITE: -EACCES,
  * -EROFS, -EPERM, -ETXTBSY, with the remedy; -ENOMEM and the like. */
 int hoist__load_map_open(const struct hoist__load_map_options *options,
 			 struct hoist__load_map **ret);
@@ -70,17 +62,13 @@ struct hoist__storage *hoist__load_map_place(const struct hoist__load_map *map, 
 bool hoist__load_map_step(struct hoist__load_map *map, uint64_t timeout_ns, int *err);
 void hoist__load_map_cancel(struct hoist__load_map *map); /* never blocks */
 
-/* Wanted bytes that are there, out of @total of them: scaled, as whole windows are filled. */
+/* Wanted bytes that are there, out of @total of them: scaled, as gaps are read as well. */
 uint64_t hoist__load_map_arrived(struct hoist__load_map *map, uint64_t total);
 
-/* What filling on touch has met since; 0 for maps.  For calls on a load that has ended. */
-int hoist__load_map_error(struct hoist__load_map *map);
-
-/* Where the failure was that one of the above told; false: not at a place. */
+/* Where populating failed; false: not at a place. */
 bool hoist__load_map_failed(const struct hoist__load_map *map, size_t *file, uint64_t *offset);
 
-bool hoist__load_map_is_lazy(const struct hoist__load_map *map);
-/* For the report's io_reason: what it is, and why not what was asked for. */
+/* For the report's io_reason. */
 const char *hoist__load_map_note(const struct hoist__load_map *map);
 
 /* Ends populating; drops the storages.  Takes NULL. */

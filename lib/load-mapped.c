@@ -139,7 +139,6 @@ int hoist__mapped_open(struct hoist_load *load)
 			.checkpoint = load->checkpoint,
 			.device = load->targets[0].device,
 			.mode = modes[load->options.map],
-			.lazy = load->options.io == HOIST_IO_LAZY,
 			.populate = populate,
 			.parts = parts,
 			.n_parts = load->plan.n_tensors,

@@ -14,10 +14,7 @@ static int check_loaded(struct hoist_load *load)
 {
 	if (!hoist__load_is_done(load))
 		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for it first");
-	int err = hoist__load_outcome(load);
-	if (err == 0 && load->map != NULL)
-		err = hoist__mapped_fail(load, hoist__load_map_error(load->map));
-	return err;
+	return hoist__load_outcome(load);
 }
 
 size_t hoist_load_n_tensors(const hoist_load *load)

@@ -31,7 +31,7 @@ static int take_first(struct hoist_load *load, const hoist_load_options *o)
 	if (err < 0)
 		return err;
 	load->to_host = hoist__device_is_cpu(first->device);
-	load->maps = load->to_host && (o->io == HOIST_IO_MAP || o->io == HOIST_IO_LAZY);
+	load->maps = load->to_host && o->io == HOIST_IO_MAP;
 	if (load->to_host)
 		return 0;
 	if (o->stream != NULL) {

@@ -20,15 +20,15 @@
 
 #define KNOWN_FLAGS                                                                                \
 	(HOIST_LOAD_CALLER_DRIVEN | HOIST_LOAD_POPULATE | HOIST_LOAD_DROP_CACHE |                  \
-	 HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY | HOIST_LOAD_SQPOLL | HOIST_LOAD_IOPOLL)
+	 HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)
 
 static int check_way(const hoist_load_options *o)
 {
 	if ((unsigned)o->engine > HOIST_ENGINE_THREADS)
 		return hoist__fail(-EINVAL, "hoist_load_options.engine is %d; it is 0 to 2",
 				   (int)o->engine);
-	if ((unsigned)o->io > HOIST_IO_LAZY)
-		return hoist__fail(-EINVAL, "hoist_load_options.io is %d; it is 0 to 4",
+	if ((unsigned)o->io > HOIST_IO_MAP)
+		return hoist__fail(-EINVAL, "hoist_load_options.io is %d; it is 0 to 3",
 				   (int)o->io);
 	if ((unsigned)o->map > HOIST_MAP_READ_WRITE)
 		return hoist__fail(-EINVAL, "hoist_load_options.map is %d; it is 0 to 2",

@@ -137,7 +137,7 @@ struct hoist_load {
 	bool caller_driven;
 	bool to_host;
 	bool populates; /* the destination is populated while it is read into */
-	bool maps;	/* MAP, LAZY to the host: nothing is read here */
+	bool maps;	/* MAP to the host: nothing is read here */
 	pid_t pid;
 	struct hoist__plan plan;
 	size_t n_targets; /* 1 and more */

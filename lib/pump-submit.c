@@ -20,7 +20,7 @@ static struct way go_cached(const struct hoist_load *load, const struct hoist__f
 			    bool known, uint64_t resident, size_t bytes)
 {
 	enum hoist_io io = load->options.io;
-	bool asked = io == HOIST_IO_CACHED || io == HOIST_IO_MAP || io == HOIST_IO_LAZY;
+	bool asked = io == HOIST_IO_CACHED || io == HOIST_IO_MAP;
 	bool empty = known && resident == 0;
 	return (struct way){.hot = known && resident >= bytes,
 			    .drop = !asked && (empty || file->dontcache)};

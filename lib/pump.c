@@ -41,7 +41,6 @@ void hoist__pump_fail(struct hoist_load *load, int err)
 
 static int create_engine(struct hoist_load *load)
 {
-	unsigned flags = load->options.flags;
 	struct hoist__engine_buffer memory = {0};
 	if (load->ring != NULL)
 		hoist__staging_memory(load->ring, &memory);
@@ -52,8 +51,6 @@ static int create_engine(struct hoist_load *load)
 		.kind = hoist__engine_kind_of(load->options.engine),
 		.depth = depth,
 		.shared = load->caller_driven,
-		.flags = (flags & HOIST_LOAD_SQPOLL ? HOIST__ENGINE_SQPOLL : 0) |
-			 (flags & HOIST_LOAD_IOPOLL ? HOIST__ENGINE_IOPOLL : 0),
 		.buffers = &memory,
 		.n_buffers = load->ring != NULL ? 1 : 0,
 		.files = load->files,

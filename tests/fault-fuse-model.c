@@ -37,8 +37,6 @@ const struct way ways[] = {
 	{"threads device direct", THREADS, true, HOIST_IO_DIRECT, 0},
 	{"map", HOIST_ENGINE_AUTO, false, HOIST_IO_MAP, 0},
 	{"map, populated", HOIST_ENGINE_AUTO, false, HOIST_IO_MAP, HOIST_LOAD_POPULATE},
-	{"lazy", HOIST_ENGINE_AUTO, false, HOIST_IO_LAZY, 0},
-	{"lazy, populated", HOIST_ENGINE_AUTO, false, HOIST_IO_LAZY, HOIST_LOAD_POPULATE},
 };
 const unsigned n_ways = sizeof ways / sizeof ways[0];
 

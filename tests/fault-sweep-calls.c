@@ -105,7 +105,6 @@ static const struct {
 	CALL(io_uring_setup, ENOMEM, EPERM, ENOSYS, EMFILE),
 	CALL(io_uring_enter, EINTR, EAGAIN, EBUSY),
 	CALL(io_uring_register, ENOMEM, EINVAL),
-	CALL(userfaultfd, EPERM, ENOSYS, EMFILE),
 	CALL(eventfd2, EMFILE, ENOMEM),
 	CALL(pipe2, EMFILE),
 	CALL(dup, EMFILE),

@@ -268,52 +268,10 @@ static void load_all(void)
 		sweep_die("a load in the beginning");
 }
 
-/* --- maps: what fails when they are touched is a signal --- */
+/* --- maps --- */
 
-static sigjmp_buf touched;
-
-static void on_bus(int signal)
-{
-	(void)signal;
-	siglongjmp(touched, 1);
-}
-
-/* The load then says what it was: of lazy memory, else it was the page's own. */
-static int touch(hoist_load *it)
-{
-	struct sigaction old;
-	const struct sigaction catch = {.sa_handler = on_bus};
-	(void)sigaction(SIGBUS, &catch, &old);
-	hoist_buffer *buffer = NULL;
-	volatile int err = 0;
-	for (volatile size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i = i + 1) {
-		size_t tensor = 0;
-		err = hoist_load_tensor(it, i, &tensor, &buffer);
-		if (err != 0)
-			break;
-		if (sigsetjmp(touched, 1) == 0) {
-			err = sweep_compare(buffer, tensor, 0);
-		} else {
-			hoist_buffer *none = NULL;
-			err = hoist_load_tensor(it, i, &tensor, &none);
-			if (err == 0)
-				sweep_wrong("a page was SIGBUS, and the load does not know of it");
-			hoist_buffer_unref(none);
-		}
-		hoist_buffer_unref(buffer);
-		buffer = NULL;
-	}
-	(void)sigaction(SIGBUS, &old, NULL);
-	return err;
-}
-
-LOAD(map, .file = "m.safetensors", .look = touch,
-     .options = {.io = HOIST_IO_MAP, .map = HOIST_MAP_READ_ONLY})
-LOAD(map_shards, .file = "shards", .look = touch,
-     .options = {.io = HOIST_IO_MAP, .flags = HOIST_LOAD_POPULATE})
-LOAD(lazy, .file = "m.safetensors", .look = touch, .options = {.io = HOIST_IO_LAZY})
-LOAD(lazy_filled, .file = "m.safetensors", .look = touch,
-     .options = {.io = HOIST_IO_LAZY, .flags = HOIST_LOAD_POPULATE})
+LOAD(map, .file = "m.safetensors", .options = {.io = HOIST_IO_MAP, .map = HOIST_MAP_READ_ONLY})
+LOAD(map_shards, .file = "shards", .options = {.io = HOIST_IO_MAP, .flags = HOIST_LOAD_POPULATE})
 
 #define S(name, api, run)                                                                          \
 	{                                                                                          \
@@ -342,7 +300,5 @@ const struct sweep_scenario sweep_loads[] = {
 	{"load-destroy", "hip", load_all, left, sweep_no_files, NULL, false, true},
 	S("load-map", NULL, map),
 	S("load-map-shards", NULL, map_shards),
-	S("load-lazy", NULL, lazy),
-	S("load-lazy-filled", NULL, lazy_filled),
 	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
 };

@@ -189,9 +189,7 @@ static void endless_storms(void)
 			}
 			ffs_heal();
 			/* It may be read at once. */
-			bool lazy = ways[w].io == HOIST_IO_LAZY;
-			faultfs->ops[FFS_READ] =
-				(struct ffs_fault){lazy ? 2 : 4, UINT64_MAX, errors[e]};
+			faultfs->ops[FFS_READ] = (struct ffs_fault){4, UINT64_MAX, errors[e]};
 			check(e == 0 ? "EINTR for ever" : "EAGAIN for ever", &models[0], &ways[w],
 			      MUST_FAIL, -EIO);
 		}

@@ -149,16 +149,6 @@ static int load_map_populate(void)
 	return load_as(HOIST_IO_MAP, HOIST_LOAD_POPULATE);
 }
 
-static int load_lazy(void)
-{
-	return load_as(HOIST_IO_LAZY, 0);
-}
-
-static int load_lazy_populate(void)
-{
-	return load_as(HOIST_IO_LAZY, HOIST_LOAD_POPULATE);
-}
-
 static int load_threads(void)
 {
 	hoist_load_options o = {.engine = HOIST_ENGINE_THREADS, .io = HOIST_IO_DIRECT};
@@ -361,13 +351,10 @@ static const struct scenario {
 	const char *name;
 	int (*run)(void);
 } scenarios[] = {
-	{"eager", load_eager},	 {"direct", load_direct},
-	{"cached", load_cached}, {"threads", load_threads},
-	{"map", load_map},	 {"map-populate", load_map_populate},
-	{"lazy", load_lazy},	 {"lazy-populate", load_lazy_populate},
-	{"device", load_device}, {"save", save},
-	{"share", share},	 {"pinned", pinned},
-	{"placed", placed},	 {"streams", streams},
+	{"eager", load_eager},	   {"direct", load_direct}, {"cached", load_cached},
+	{"threads", load_threads}, {"map", load_map},	    {"map-populate", load_map_populate},
+	{"device", load_device},   {"save", save},	    {"share", share},
+	{"pinned", pinned},	   {"placed", placed},	    {"streams", streams},
 };
 
 #define N_SCENARIOS (sizeof scenarios / sizeof scenarios[0])

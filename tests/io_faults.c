@@ -194,8 +194,6 @@ RESOURCE(int, io_uring_register_buffers,
 RESOURCE(int, io_uring_register_files, (struct io_uring * ring, const int *fds, unsigned n),
 	 (ring, fds, n), -EMFILE)
 
-static bool play_polled; /* no device here can be polled: the ring is told nothing of it */
-
 int __real_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
 int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
 int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p)
@@ -203,8 +201,6 @@ int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct 
 	if (spoil(RESOURCES))
 		return -ENOMEM;
 	looked_at = 0;
-	if (play_polled)
-		p->flags &= ~IORING_SETUP_IOPOLL;
 	return __real_io_uring_queue_init_params(n, ring, p);
 }
 
@@ -495,72 +491,6 @@ static void hot_reads_in_a_broken_ring(struct load *load)
 	NEEDED(!unreached());
 }
 
-/* A polled ring's ways, on one that is not: all is read, what is not direct by the crew. */
-static void polled(struct load *load)
-{
-	play_polled = true;
-	const struct hoist__file *file = load->file;
-	struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING,
-						.depth = 3,
-						.flags = HOIST__ENGINE_IOPOLL,
-						.files = &file,
-						.n_files = 1};
-	struct hoist__engine *engine = NULL;
-	for (int write = 0; write < 2; write++)
-		for (load->way = CACHED; load->way < N_WAYS; load->way++) {
-			load->write = write != 0;
-			NEEDED(hoist__engine_create(&options, &engine) == 0);
-			NEEDED(strstr(hoist__engine_reason(engine), ", polled") != NULL);
-			move_blocks(load, engine, UINT64_MAX);
-			check_blocks(load, 0, false);
-			/* A refused direct read goes over to the crew. */
-			set_fault(READS, -EINVAL, false, 2);
-			move_blocks(load, engine, load->write ? 1000000000 : UINT64_MAX);
-			NEEDED(!unreached());
-			check_blocks(load, load->way == DIRECT ? 0 : -EINVAL, load->way == DIRECT);
-			/* Nothing to wait for, or cancelled. */
-			struct hoist__request *one = set_up(load, 0), *ready[1];
-			NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
-			hoist__engine_wake(engine);
-			hoist__engine_cancel(engine);
-			while (hoist__engine_reap(engine, ready, 1, UINT64_MAX) == 0)
-				continue;
-			hoist__engine_destroy(engine);
-		}
-	load->write = false;
-	play_polled = false;
-}
-
-/* A polled ring's wait for the crew sleeps, also when the word of an earlier end comes late. */
-static void polled_waits(struct load *load)
-{
-	play_polled = true;
-	load->way = HOT;
-	const struct hoist__file *file = load->file;
-	struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING,
-						.depth = 3,
-						.flags = HOIST__ENGINE_IOPOLL,
-						.files = &file,
-						.n_files = 1};
-	struct hoist__engine *engine = NULL;
-	NEEDED(hoist__engine_create(&options, &engine) == 0);
-	struct hoist__request *one = set_up(load, 0), *ready[1];
-	atomic_store(&write_ns, 20000000);
-	NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
-	while (hoist__engine_reap(engine, ready, 1, 0) == 0)
-		nap(1000000);
-	nap(40000000);
-	atomic_store(&write_ns, 0);
-	atomic_store(&pread_ns, 20000000);
-	NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
-	atomic_store(&n_polls, 0);
-	NEEDED(hoist__engine_reap(engine, ready, 1, UINT64_MAX) == 1);
-	NEEDED(atomic_load(&n_polls) <= 3);
-	atomic_store(&pread_ns, 0);
-	hoist__engine_destroy(engine);
-	play_polled = false;
-}
-
 /* Opens, makes an engine, reads; all, or a clean failure with a text. */
 static int open_and_read(const char *path, enum hoist__engine_kind kind, struct load *load)
 {
@@ -636,10 +566,6 @@ int main(void)
 			if (load.way != HOT) /* these are the crew's */
 				interrupted(&load);
 		hot_reads_in_a_broken_ring(&load);
-		if (n_ways == N_WAYS) {
-			polled(&load);
-			polled_waits(&load);
-		}
 	}
 	sweep_resources(&load, path, HOIST__ENGINE_AUTO, HOT);
 	printf("%u engines, %d ways to read\n", n_kinds, (int)n_ways);

@@ -114,15 +114,12 @@ static void *wake(void *engine)
 }
 
 /* Each round is driven by another thread, while somebody wakes it. */
-static void engine_under_load(enum hoist__engine_kind kind, unsigned flags)
+static void engine_under_load(enum hoist__engine_kind kind)
 {
 	struct load load = {.file = new_file(1000001)};
 	load.memory = new_memory(DEPTH * BLOCK);
-	struct hoist__engine_options options = {.kind = kind,
-						.depth = DEPTH + DEPTH / 2,
-						.n_threads = 6,
-						.shared = true,
-						.flags = flags};
+	struct hoist__engine_options options = {
+		.kind = kind, .depth = DEPTH + DEPTH / 2, .n_threads = 6, .shared = true};
 	NEEDED(hoist__engine_create(&options, &load.engine) == 0);
 	pthread_t waker;
 	atomic_store(&waking, true);
@@ -228,11 +225,10 @@ int main(void)
 	if (given != NULL)
 		seed = strtoull(given, NULL, 0);
 	printf("HOIST_TEST_SEED=%llu\n", (unsigned long long)seed);
-	engine_under_load(HOIST__ENGINE_THREADS, 0);
+	engine_under_load(HOIST__ENGINE_THREADS);
 	hot_pieces(HOIST__ENGINE_THREADS);
 	if (hoist__uring_probe(NULL, 0) == 0) {
-		engine_under_load(HOIST__ENGINE_URING, 0);
-		engine_under_load(HOIST__ENGINE_URING, HOIST__ENGINE_SQPOLL);
+		engine_under_load(HOIST__ENGINE_URING);
 		hot_pieces(HOIST__ENGINE_URING);
 	}
 	populator_ahead_of_its_reader();

@@ -65,6 +65,6 @@ int main(void)
 	run_streams();
 	load_itself(HOIST_ENGINE_AUTO, HOIST_IO_AUTO);
 	load_itself(HOIST_ENGINE_THREADS, HOIST_IO_AUTO);
-	load_itself(HOIST_ENGINE_AUTO, HOIST_IO_LAZY);
+	load_itself(HOIST_ENGINE_AUTO, HOIST_IO_MAP);
 	return 0;
 }

@@ -34,6 +34,14 @@ static hoist_device *open_device(const char *spec)
 	return device;
 }
 
+static void slow_emulator(uint64_t bytes_per_second)
+{
+	__typeof__(&hoist_emulator_set_rate) set;
+	*(void **)&set = support_control("cuda", "hoist_emulator_set_rate");
+	CHECK(set != NULL);
+	set(bytes_per_second);
+}
+
 static void hold_emulator(bool on)
 {
 	__typeof__(&hoist_emulator_hold) hold;

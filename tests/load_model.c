@@ -126,9 +126,9 @@ static void choose_way(struct trial *trial)
 		o->n_replicas = 1;
 	}
 	o->engine = chance(2) ? HOIST_ENGINE_AUTO : HOIST_ENGINE_THREADS;
-	o->io = (enum hoist_io)below(5);
+	o->io = (enum hoist_io)below(4);
 	o->map = (enum hoist_map)below(2);
-	trial->maps = d == CPU && o->io >= HOIST_IO_MAP;
+	trial->maps = d == CPU && o->io == HOIST_IO_MAP;
 	o->dtype = trial->maps ? 0 : PICK(dtypes);
 	o->chunk_bytes = PICK(chunks);
 	o->depth = PICK(depths);

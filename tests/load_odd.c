@@ -122,9 +122,10 @@ static void some_options_exclude_each_other(void)
 	const hoist_load_slice nameless = {.n_ranks = 1};
 	o = (hoist_load_options){.size = sizeof o, .slices = &nameless, .n_slices = 1};
 	fails_with(&o, -EINVAL, "names no tensor");
-	o = (hoist_load_options){
-		.size = sizeof o, .io = HOIST_IO_LAZY, .map = HOIST_MAP_READ_WRITE};
-	fails_with(&o, -EINVAL, "HOIST_IO_LAZY");
+	o = (hoist_load_options){.size = sizeof o, .io = (enum hoist_io)4};
+	fails_with(&o, -EINVAL, "io is 4; it is 0 to 3");
+	o = (hoist_load_options){.size = sizeof o, .flags = 32};
+	fails_with(&o, -EINVAL, "unknown bits: 0x20");
 	o = (hoist_load_options){.size = sizeof o, .io = HOIST_IO_MAP, .flags = HOIST_LOAD_DIGEST};
 	fails_with(&o, -EINVAL, "digests");
 	struct odd odd = {.shift = 0};

@@ -160,20 +160,17 @@ static void parts_of_tensors(void)
 			hoist_budget_unref(o.budget);
 		}
 	static const struct {
-		enum hoist_io io;
 		enum hoist_map map;
 		unsigned flags;
-	} maps[] = {{HOIST_IO_MAP, HOIST_MAP_COPY_ON_WRITE, 0},
-		    {HOIST_IO_MAP, HOIST_MAP_READ_ONLY, HOIST_LOAD_POPULATE},
-		    {HOIST_IO_MAP, HOIST_MAP_READ_WRITE, 0},
-		    {HOIST_IO_LAZY, 0, 0},
-		    {HOIST_IO_LAZY, 0, HOIST_LOAD_POPULATE}};
+	} maps[] = {{HOIST_MAP_COPY_ON_WRITE, 0},
+		    {HOIST_MAP_READ_ONLY, HOIST_LOAD_POPULATE},
+		    {HOIST_MAP_READ_WRITE, 0}};
 	for (size_t m = 0; m < sizeof maps / sizeof maps[0]; m++) {
 		const hoist_load_slice slices[2] = {
 			{.tensor = "w", .axis = 1, .begin = 10, .end = 13},
 			{.tensor = "w", .axis = 0, .rank = 2, .n_ranks = 3}};
 		hoist_load_options o = {.size = sizeof o,
-					.io = maps[m].io,
+					.io = HOIST_IO_MAP,
 					.map = maps[m].map,
 					.flags = maps[m].flags,
 					.slices = slices};
@@ -447,17 +444,15 @@ static void shapes_of_reads(void)
 	static const struct {
 		size_t chunk_bytes;
 		unsigned depth;
-		unsigned flags;
-	} shapes[] = {{4096, 1, 0},	   {4096, 200, 0},    {64 << 10, 3, HOIST_LOAD_SQPOLL},
-		      {64 << 10, 4096, 0}, {128 << 20, 2, 0}, {64 << 10, 8, HOIST_LOAD_IOPOLL}};
+	} shapes[] = {{4096, 1},	{4096, 200},	{64 << 10, 3},
+		      {64 << 10, 4096}, {128 << 20, 2}, {64 << 10, 8}};
 	write_file("");
 	for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
 		for (int d = 0; d < 2; d++) {
 			const hoist_load_options o = {.size = sizeof o,
 						      .device = devices[d],
 						      .chunk_bytes = shapes[s].chunk_bytes,
-						      .depth = shapes[s].depth,
-						      .flags = shapes[s].flags};
+						      .depth = shapes[s].depth};
 			check_part(&o, 0, ROWS, 0, COLUMNS);
 		}
 	hoist_load_options wrong = {.size = sizeof wrong, .chunk_bytes = 5000};

@@ -182,8 +182,8 @@ static void load_a_slice(unsigned turn)
 static void map(unsigned turn)
 {
 	const hoist_load_options o = {.size = sizeof o,
-				      .io = turn % 2 == 0 ? HOIST_IO_MAP : HOIST_IO_LAZY,
-				      .flags = turn % 4 < 2 ? 0 : HOIST_LOAD_POPULATE};
+				      .io = HOIST_IO_MAP,
+				      .flags = turn % 2 == 0 ? 0 : HOIST_LOAD_POPULATE};
 	load_with(paths[turn % RANDOM_N_FORMATS], &o, false);
 }
 

@@ -39,7 +39,7 @@ static void check_image(hoist_image *image)
 		if (keep && soak_chance(3)) { /* longer than the image */
 			soak_parcel_give(&(struct soak_parcel){model, t, model.tensors[t].dtype,
 							       soak_whole(&model.tensors[t]),
-							       buffer, false});
+							       buffer});
 			buffer = NULL;
 		} else if (!keep) { /* one's own, which no other sees */
 			unsigned char byte = (unsigned char)soak_random();

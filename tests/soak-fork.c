@@ -34,7 +34,7 @@ static void let_go(const struct held *held)
 static void look_at_parcel(const struct soak_parcel *parcel)
 {
 	unsigned char byte = 0;
-	if (parcel == NULL || parcel->is_lazy || hoist_buffer_bytes(parcel->buffer) == 0)
+	if (parcel == NULL || hoist_buffer_bytes(parcel->buffer) == 0)
 		return;
 	int err = hoist_buffer_is_contiguous(parcel->buffer)
 			  ? hoist_buffer_read(parcel->buffer, 0, &byte, 1)

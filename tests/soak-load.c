@@ -74,10 +74,10 @@ static void choose_place(struct ask *ask)
 		o->replicas = ask->replicas;
 		o->n_replicas = 1;
 	}
-	o->io = (enum hoist_io)soak_below(o->memory != NULL ? 3 : 5);
-	ask->maps = d == CPU && o->io >= HOIST_IO_MAP;
+	o->io = (enum hoist_io)soak_below(o->memory != NULL ? 3 : 4);
+	ask->maps = d == CPU && o->io == HOIST_IO_MAP;
 	if (ask->maps)
-		o->map = (enum hoist_map)soak_below(o->io == HOIST_IO_MAP ? 3 : 2);
+		o->map = (enum hoist_map)soak_below(3);
 }
 
 static void choose_way(struct ask *ask)
@@ -97,8 +97,6 @@ static void choose_way(struct ask *ask)
 		o->flags |= HOIST_LOAD_POPULATE;
 	if (soak_chance(12))
 		o->flags |= HOIST_LOAD_DROP_CACHE;
-	if (soak_chance(20))
-		o->flags |= HOIST_LOAD_SQPOLL;
 	if (o->n_slices == 0 && !ask->maps && soak_chance(2))
 		o->flags |= soak_chance(3) ? HOIST_LOAD_VERIFY : HOIST_LOAD_DIGEST;
 	if (soak_chance(3))
@@ -133,8 +131,7 @@ static void check_one(const struct ask *ask, const struct soak_model *model, siz
 		OK(hoist_buffer_write(buffer, hoist_buffer_bytes(buffer) - 1, &byte, 1));
 		hoist_buffer_unref(buffer);
 	} else if (soak_chance(4)) {
-		soak_parcel_give(&(struct soak_parcel){*model, t, as, ask->boxes[t], buffer,
-						       ask->maps && ask->o.io == HOIST_IO_LAZY});
+		soak_parcel_give(&(struct soak_parcel){*model, t, as, ask->boxes[t], buffer});
 	} else {
 		hoist_buffer_unref(buffer);
 	}

@@ -74,7 +74,6 @@ struct soak_parcel {
 	hoist_dtype as;
 	struct soak_box box;
 	hoist_buffer *buffer;
-	bool is_lazy; /* of a load of which not all is filled: not for a child of fork */
 };
 
 /* Takes the buffer's reference; whatever was in its place is checked, and let go. */

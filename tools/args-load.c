@@ -147,9 +147,9 @@ static const struct {
 	const char *name;
 	unsigned flag;
 } switches[] = {
-	{"populate", HOIST_LOAD_POPULATE},    {"drop-cache", HOIST_LOAD_DROP_CACHE},
-	{"check-digests", HOIST_LOAD_VERIFY}, {"sqpoll", HOIST_LOAD_SQPOLL},
-	{"iopoll", HOIST_LOAD_IOPOLL},
+	{"populate", HOIST_LOAD_POPULATE},
+	{"drop-cache", HOIST_LOAD_DROP_CACHE},
+	{"check-digests", HOIST_LOAD_VERIFY},
 };
 
 const char *args_load_take(struct load_args *load, const char *name, char *value)

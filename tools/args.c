@@ -26,7 +26,7 @@ static const struct {
 	{OPTION_DEVICE, "device", "DEV", "use DEV: cpu (the default), cuda:N, hip:N, gpu:N"},
 	{OPTION_TENSOR, "tensor", "GLOB", "only tensors that match (* ? [...]); may be repeated"},
 	{OPTION_ENGINE, "engine", "NAME", "how to read: auto (the default), uring, threads"},
-	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map, lazy"},
+	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map"},
 	{OPTION_BUDGET, "budget", "BYTES", "most memory for staging, as 64M or 1G; default 256M"},
 	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
 	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
@@ -42,11 +42,9 @@ static const struct {
 	{OPTION_LOAD, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
 	{OPTION_LOAD, "replica", "DEV", "a further device that gets the same; may be repeated"},
 	{OPTION_LOAD, "map", "MODE", "--io map: private (the default), readonly, readwrite"},
-	{OPTION_LOAD, "populate", NULL, "--io map or lazy: read everything ahead"},
+	{OPTION_LOAD, "populate", NULL, "--io map: read everything ahead"},
 	{OPTION_LOAD, "chunk", "BYTES", "of one read"},
 	{OPTION_LOAD, "depth", "N", "reads at a time, of each disk"},
-	{OPTION_LOAD, "sqpoll", NULL, "io_uring: let a kernel thread submit"},
-	{OPTION_LOAD, "iopoll", NULL, "io_uring: poll for direct reads"},
 	{OPTION_LOAD, "drop-cache", NULL, "leave nothing of the files in the page cache"},
 	{OPTION_LOAD, "check-digests", NULL, "compare tensors with the digests the files hold"},
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
@@ -151,12 +149,12 @@ static int take_engine(struct args *args, const char *value)
 
 static int take_io(struct args *args, const char *value)
 {
-	static const char *const words[] = {"auto", "direct", "cached", "map", "lazy", NULL};
+	static const char *const words[] = {"auto", "direct", "cached", "map", NULL};
 	static const enum hoist_io ways[] = {HOIST_IO_AUTO, HOIST_IO_DIRECT, HOIST_IO_CACHED,
-					     HOIST_IO_MAP, HOIST_IO_LAZY};
+					     HOIST_IO_MAP};
 	int i = word_index(words, value);
 	if (i < 0)
-		return usage_value(args->command, "io", value, "auto, direct, cached, map or lazy");
+		return usage_value(args->command, "io", value, "auto, direct, cached or map");
 	args->io = ways[i];
 	return STATUS_OK;
 }

@@ -116,7 +116,7 @@ typedef struct hoist_cache_options {
 	unsigned open_flags;     /* of hoist_checkpoint_open() */
 	unsigned image_flags;    /* of *ret, as hoist_cache_attach() has them */
 	enum hoist_engine engine; /* how it is loaded: as in hoist_load_options */
-	enum hoist_io io;        /* not MAP, LAZY */
+	enum hoist_io io;        /* not MAP */
 	hoist_budget *budget;
 	int placement;           /* HOIST_PLACE_...: where pages go; 0: the node of the thread that
 				  * touches first */

@@ -22,15 +22,12 @@
  * Driving: a load has a thread of its own, or, with HOIST_LOAD_CALLER_DRIVEN, no
  * thread, and the caller calls hoist_load_step() until it is done.
  *
- * Maps (HOIST_IO_MAP, HOIST_IO_LAZY; doc/maps.md): without POPULATE the load ends before anything
- * is read, and what fails later has no call to say so.  A page that cannot be read is SIGBUS to
- * who touches it.  So is one that its file no longer has because it shrank: in a map even if it was
- * read or written before; in lazy memory only what was not there yet.  With POPULATE such failures
- * are the load's, as far as they are there by then.  Of lazy memory, hoist_load_tensor() and
- * hoist_load_buffer() return the first one met since: -ENODATA, -EBADMSG (the file was written to),
- * -EIO.  What is written to a file in place may be seen, in parts; what replaces it by rename is
- * not.  fork: a child has maps; lazy memory once all of it is filled, before that a touch is
- * SIGSEGV.  Report: all is mapped_bytes; io_reason says which map, and why not the one asked for.
+ * Maps (HOIST_IO_MAP; doc/maps.md): without POPULATE the load ends before anything is read, and
+ * what fails later has no call to say so.  A page that cannot be read is SIGBUS to the thread that
+ * touches it.  So is a page that its file no longer has because the file shrank, even if the page
+ * was read or written before.  With POPULATE such failures are the load's, as far as they are there
+ * by then.  What is written to a file in place may be seen, in parts; what replaces it by rename is
+ * not.  Report: all is mapped_bytes; io_reason says which map.
  *
  * Threads: every function may be called from any thread; steps of one load must
  * not overlap.  Failures travel in the load: hoist_load_wait() gives the first
@@ -63,24 +60,21 @@ enum hoist_io {
 	HOIST_IO_AUTO = 0,   /* direct, but through the page cache what lies there already */
 	HOIST_IO_DIRECT = 1, /* direct wherever the file system can */
 	HOIST_IO_CACHED = 2, /* through the page cache */
-	HOIST_IO_MAP = 3,    /* host: maps of the files (options.map), read on touch.
+	HOIST_IO_MAP = 3     /* host: maps of the files (options.map), read on touch.
 			      * A device is never fed from a map: its bytes are read through
 			      * the page cache */
-	HOIST_IO_LAZY = 4    /* host: memory of its own in huge pages, filled when it is touched
-			      * (userfaultfd), never written back; what the kernel does not allow
-			      * becomes MAP, and the report says why.  To a device: as MAP */
 };
 
 /* What a write to a mapped buffer does. */
 enum hoist_map {
 	HOIST_MAP_COPY_ON_WRITE = 0, /* it is private */
 	HOIST_MAP_READ_ONLY = 1,     /* buffers are read-only */
-	HOIST_MAP_READ_WRITE = 2     /* it is the file's; not with LAZY */
+	HOIST_MAP_READ_WRITE = 2     /* it is the file's */
 };
 
 #define HOIST_LOAD_CALLER_DRIVEN 1u
-#define HOIST_LOAD_POPULATE 2u   /* MAP: reads everything into the page cache and maps it in; LAZY:
-				  * into the memory.  With progress; done when the load is */
+#define HOIST_LOAD_POPULATE 2u   /* MAP: reads everything into the page cache and maps it in, with
+				  * progress; done when the load is */
 #define HOIST_LOAD_DROP_CACHE 4u /* at the end nothing of the files that were read is left in the
 				  * page cache, even what was there before */
 #define HOIST_LOAD_DIGEST 8u     /* computes an XXH3-128 of each tensor's bytes, as they are in the
@@ -88,8 +82,6 @@ enum hoist_map {
 				  * of maps */
 #define HOIST_LOAD_VERIFY 16u    /* the same, and compares them with those that the checkpoint holds
 				  * (hoist/save.h) */
-#define HOIST_LOAD_SQPOLL 32u    /* io_uring: a kernel thread submits; burns a CPU meanwhile */
-#define HOIST_LOAD_IOPOLL 64u    /* io_uring: direct reads are polled for, where the driver can */
 
 /* Part of a tensor along one axis.  Not of a tensor that has strides in its file; of types smaller
  * than a byte, and of blocks, what begins and ends between two bytes or blocks. */
@@ -126,7 +118,7 @@ typedef struct hoist_load_options {
 	size_t n_slices;
 	hoist_dtype dtype;    /* f32, f16 or bf16: tensors of these three are converted to it while
 			       * they are staged; 0: none is */
-	enum hoist_map map;   /* MAP, LAZY */
+	enum hoist_map map;   /* MAP */
 	hoist_device *const *replicas; /* further devices that get the same bytes, each read once;
 					* see hoist_load_replica() */
 	size_t n_replicas;
@@ -142,7 +134,7 @@ typedef struct hoist_load_options {
 
 /* Starts loading.  @options NULL: everything to the CPU.
  * Returns: 0; -EINVAL (an option out of its range; a slice that its tensor does not have; DIGEST or
- *   VERIFY with slices or maps; maps with `memory`; LAZY with READ_WRITE; a stream or memory of
+ *   VERIFY with slices or maps; maps with `memory`; a stream or memory of
  *   another device; a replica given twice); -ENOTSUP (maps that convert; replicas of a CPU, or of
  *   another API); -ENOENT if a pattern of options->tensors, or of a slice, matches nothing (the text
  *   names it); -ENODATA VERIFY, but the checkpoint holds no digests; -EOVERFLOW; -ENOMEM, -ENOSPC

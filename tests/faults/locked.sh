@@ -153,7 +153,7 @@ loads() {
 	digests --io direct
 	digests --io cached --engine threads
 	digests --io map
-	does load --io lazy --populate "$all"
+	does load --io map --populate "$all"
 	digests --device cuda:0
 	does load --device cuda:0 --replica cuda:1 "$all"
 }
@@ -193,8 +193,6 @@ if place docker-user docker user nodev; then
 	doctor
 	# The files are another user's.
 	[ "$(id -u)" -ne 0 ] || says 'cachestat, which counts, is refused: '
-	does load --io lazy "$all"
-	says 'userfaultfd refused'
 	$long && loads && copies
 	caches
 	program
@@ -213,8 +211,6 @@ if place sandbox sandbox nodev; then
 	says 'io_uring refused: ENOSYS'
 	says 'does not say which bytes of a file are in memory'
 	$long && loads && copies
-	does load --io lazy "$all"
-	says 'userfaultfd refused: ENOSYS'
 	does cache add "$all"
 	does load --cache "$all"
 	does cache drop --all
@@ -267,7 +263,7 @@ fi
 if $long && place more-addresses as=150000000; then
 	# How much of it a thread's heap takes is the C library's to choose.
 	set --
-	for scenario in eager direct cached threads map map-populate lazy lazy-populate device \
+	for scenario in eager direct cached threads map map-populate device \
 		save share pinned placed streams; do
 		for text in 'ulimit -v' 'Cannot allocate memory' 'memory is exhausted'; do
 			set -- "$@" --may "$scenario=$text"
@@ -282,13 +278,12 @@ if place processes user=$alone nproc=1; then
 	digests
 	does load --io cached --engine uring "$all"
 	says 'ulimit -u'
-	does load --io lazy "$all"
 	refuses 'ulimit -u' load --io map --populate "$all"
 	refuses 'ulimit -u' load --engine threads "$all"
 	refuses 'ulimit -u' cp "$all" "$home/copy.safetensors"
 	refuses 'starting the cache' cache add "$all"
 	set --
-	for scenario in eager cached threads map map-populate lazy lazy-populate save; do
+	for scenario in eager cached threads map map-populate save; do
 		set -- "$@" --may "$scenario=ulimit -u"
 	done
 	program "$@" --may 'streams=ulimit -u' --may device=OUT_OF_MEMORY --may streams=OUT_OF_MEMORY
@@ -358,7 +353,6 @@ if make_group 67108864 && place group "cgroup=$group"; then
 	says 'this control group may use 64 MiB'
 	$long && loads
 	refuses 'memory limit' load "$large"
-	refuses 'memory limit' load --io lazy --populate "$large"
 	refuses 'memory limit' cache add "$large"
 	does load --io map --populate "$large"
 	does cp "$large" "$home/copy.safetensors"

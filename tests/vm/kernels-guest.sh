@@ -80,8 +80,7 @@ echo 3 >/proc/sys/vm/drop_caches
 does hoist load --io direct /mnt/all
 cat $out
 echo "$load" | while read -r words; do says "$words"; done || exit 1
-does hoist load --io lazy --populate /mnt/all
-says "$lazy"
+does hoist load --io map --populate /mnt/all
 digests
 digests --io cached --engine threads
 digests --io map

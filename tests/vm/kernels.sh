@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # hoist on other kernels, in a virtual machine: Debian 11's 5.10, 12's 6.1, 13's 6.12.  On each the
 # command and fault_locked do what faults/locked.sh has them do, and unit tests of what differs run:
-# cachestat, populating, userfaultfd, the ring's features, alignment of direct reads.  On 6.12
+# cachestat, populating, the ring's features, alignment of direct reads.  On 6.12
 # io_uring is switched off as well, by sysctl kernel.io_uring_disabled, for some and for all; a
 # control group of the second hierarchy has little memory.  The short form is 5.10, and of 6.12
 # io_uring switched off.  A kernel that is not to be had is left out, and named.
@@ -57,7 +57,7 @@ if [ "${HOIST_TEST_FORM:-long}" = short ]; then
 	limit=600 unit_short=io_populate unit_tests=
 else
 	limit=1500 unit_short=
-	unit_tests='io_populate io_refused io_lazy io_ahead io_hot io_map io_output io_write
+	unit_tests='io_populate io_refused io_ahead io_hot io_map io_output io_write
 		alloc_populate alloc_region load_map'
 fi
 # Those on Criterion are not built everywhere.
@@ -70,7 +70,6 @@ cat >"$work/expect" <<END
 doctor='samples say what of a file is in memory
 io_uring works'
 load='io_uring: plain'
-lazy='filled when touched (userfaultfd'
 uring_disabled=
 uring_only=
 unit_tests='$built'
