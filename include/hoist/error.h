@@ -7,7 +7,8 @@
  * meaning throughout:
  *
  *   -EINVAL      the caller's argument is wrong
- *   -ERANGE      an index is outside its axis, or a number outside its dtype
+ *   -ERANGE      an index is outside its axis
+ *   -EDOM        a number is outside its dtype
  *   -EBADF       the buffer was closed
  *   -EROFS       the bytes are read-only, or were frozen
  *   -EBUSY       it is in use already
