@@ -26,8 +26,9 @@
 #include "lib/objects.h"
 #include "lib/storage.h"
 #include "lib/transfer.h"
+#include "lib/user.h"
 
-/* Immutable but for the count, and closing. */
+/* Immutable but for the count, the user's pointer, and closing. */
 struct hoist_buffer {
 	_Atomic unsigned xrefs;
 	hoist_dtype dtype;
@@ -38,6 +39,7 @@ struct hoist_buffer {
 	struct hoist__storage *storage; /* NULL: closed */
 	hoist_device *device;
 	hoist_stream *stream; /* referenced; NULL: the device's default one */
+	struct hoist__user user;
 	uint64_t id;
 	size_t offset; /* bytes from the storage's beginning to the first element */
 	size_t bytes;  /* of the elements, packed; a part of a byte counts as one */

@@ -166,7 +166,9 @@ void hoist_buffer_unref(hoist_buffer *buffer)
 	hoist__storage_unref(buffer->storage);
 	if (buffer->stream != NULL)
 		hoist_stream_unref(buffer->stream);
+	struct hoist__user user = buffer->user;
 	free(buffer);
+	hoist__user_end(&user);
 }
 
 int hoist_buffer_close(hoist_buffer *buffer, hoist_stream *stream)

@@ -108,7 +108,9 @@ static void *destroy(void *context)
 	hoist__stream_destroy(stream->stream);
 	hoist__past_clear(&stream->past);
 	pthread_mutex_destroy(&stream->lock);
+	struct hoist__user user = stream->user;
 	free(stream);
+	hoist__user_end(&user);
 	return NULL;
 }
 
