@@ -3,6 +3,7 @@
  *
  *   buffer.c          references, closing, what is known of a buffer
  *   buffer-create.c   new buffers: of a device, a stream, a resource, the caller's memory
+ *   buffer-host.c     bytes and elements in place, for the CPU
  *   buffer-view.c     slices, reshapes, other dtypes: new buffers over the same storage
  *   buffer-fork.c     the views of one storage, over another one
  *   buffer-item.c     elements (hoist/element.h); buffer-print.c

@@ -190,6 +190,94 @@ Test(view, of_elements_that_fill_no_whole_bytes, .init = open_cpu)
 	hoist_buffer_unref(base);
 }
 
+/* --- as arrays in C --- */
+
+/* proves: S4.10 S4.11 V222 */
+Test(view, an_array_is_of_the_buffers_own_dtype, .init = open_cpu)
+{
+	void *array = NULL;
+	uint64_t n = 99;
+	hoist_buffer *base = count(2, (const int64_t[]){3, 4});
+	cr_assert_eq(hoist_buffer_host_array(base, HOIST_I32, 1, &array, &n), 0, "%s",
+		     hoist_error());
+	cr_expect_eq(n, 12);
+	int32_t *values = array;
+	cr_expect_eq(values[7], 7);
+	values[7] = 70;
+	array = NULL;
+	static const hoist_dtype others[] = {HOIST_F32, HOIST_U32, HOIST_I64, HOIST_I8};
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+		cr_expect_eq(hoist_buffer_host_array(base, others[i], 0, &array, &n), -EPROTOTYPE,
+			     "V222");
+		expect_text(hoist_dtype_name(others[i]));
+		expect_text("the buffer's elements are i32");
+		cr_expect(array == NULL && n == 12, "untouched");
+	}
+	cr_expect_eq(hoist_buffer_host_array(base, (hoist_dtype)999, 0, &array, &n), -EINVAL);
+	/* Who wants other elements views it so. */
+	hoist_buffer *other = NULL;
+	cr_assert_eq(hoist_buffer_view_as(base, HOIST_U16, &other), 0);
+	cr_assert_eq(hoist_buffer_host_array(other, HOIST_U16, 0, &array, &n), 0);
+	cr_expect(n == 24 && ((uint16_t *)array)[14] == 70);
+	hoist_buffer_unref(other);
+	cr_assert_eq(hoist_buffer_freeze(base), 0);
+	cr_expect_eq(hoist_buffer_host_array(base, HOIST_I32, 1, &array, &n), -EROFS);
+	cr_expect_eq(hoist_buffer_host_array(base, HOIST_I32, 0, &array, &n), 0);
+	hoist_buffer_unref(base);
+	cr_expect_eq(hoist_buffer_host_array(NULL, HOIST_I32, 0, &array, &n), -EINVAL);
+}
+
+/* proves: S4.10 S4.11 */
+Test(view, an_array_has_its_memory_and_lies_as_c_wants, .init = open_cpu)
+{
+	void *array = NULL;
+	uint64_t n = 99;
+	hoist_buffer *b = NULL;
+	hoist_buffer *view = NULL;
+	cr_assert_eq(hoist_buffer_create(cpu, HOIST_F64, 1, (const int64_t[]){5},
+					 HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO, &b),
+		     0);
+	cr_assert_eq(hoist_buffer_host_array(b, HOIST_F64, 0, &array, &n), 0, "%s", hoist_error());
+	cr_expect(array != NULL && n == 5 && ((double *)array)[4] == 0);
+	cr_assert_eq(hoist_buffer_slice(
+			     b, 1, (hoist_slice[]){HOIST_STEP(HOIST_NONE, HOIST_NONE, 2)}, &view),
+		     0);
+	cr_expect_eq(hoist_buffer_host_array(view, HOIST_F64, 0, &array, &n), -EINVAL);
+	expect_text("not contiguous");
+	hoist_buffer_unref(view);
+	cr_assert_eq(hoist_buffer_view(b, 1, HOIST_F32, 1, (const int64_t[]){2}, &view), 0);
+	cr_expect_eq(hoist_buffer_host_array(view, HOIST_F32, 0, &array, &n), -EINVAL);
+	expect_text("is not aligned for f32");
+	hoist_buffer_unref(view);
+	cr_assert_eq(hoist_buffer_view(b, 0, HOIST_F32, 1, (const int64_t[]){0}, &view), 0);
+	cr_expect_eq(hoist_buffer_host_array(view, HOIST_F32, 0, &array, &n), 0);
+	cr_expect(array == NULL && n == 0, "no elements");
+	hoist_buffer_unref(view);
+	hoist_buffer_unref(b);
+	b = create(HOIST_F4_E2M1FN, 1, (const int64_t[]){4});
+	cr_expect_eq(hoist_buffer_host_array(b, HOIST_F4_E2M1FN, 0, &array, &n), -ENOTSUP);
+	expect_text("no whole bytes");
+	cr_assert_eq(hoist_buffer_close(b, NULL), 0);
+	cr_expect_eq(hoist_buffer_host_array(b, HOIST_F4_E2M1FN, 0, &array, &n), -EBADF);
+	hoist_buffer_unref(b);
+}
+
+/* proves: S4.10 S4.11 V222 */
+Test(view, an_array_of_device_memory_is_not_to_be_had)
+{
+	hoist_device *devices[LIB_N_DEVICES];
+	void *array = NULL;
+	uint64_t n = 99;
+	open_devices(devices);
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		hoist_buffer *b = zeroed(devices[i], HOIST_I32, 1, (const int64_t[]){4});
+		cr_expect_eq(hoist_buffer_host_array(b, HOIST_F32, 0, &array, &n), -EPROTOTYPE);
+		cr_expect_eq(hoist_buffer_host_array(b, HOIST_I32, 0, &array, &n), -ENOTSUP);
+		expect_text("copy the buffer to the cpu");
+		hoist_buffer_unref(b);
+	}
+}
+
 /* --- any layout --- */
 
 /* proves: S3.07 S3.08 S3.09 V204 V205 V210 */

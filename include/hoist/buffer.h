@@ -197,6 +197,15 @@ HOIST_API int hoist_buffer_equal(const hoist_buffer *a, const hoist_buffer *b);
 HOIST_API int hoist_buffer_host_bytes(hoist_buffer *buffer, int for_writing, void **ret,
 				      size_t *ret_bytes);
 
+/* The same as an array in C of the buffer's elements, aligned for them.  @dtype is what the caller
+ * takes them for: int32_t with HOIST_I32.  A type of C that is not there is the bits of the element:
+ * uint16_t with HOIST_BF16.
+ * Returns: 0; -EPROTOTYPE (the buffer's dtype is another than @dtype; the text has both); -ENOTSUP
+ *   (also dtypes whose elements are no whole bytes); -EINVAL (also misaligned, no dtype); else as
+ *   hoist_buffer_host_bytes(). */
+HOIST_API int hoist_buffer_host_array(hoist_buffer *buffer, hoist_dtype dtype, int for_writing,
+				      void **ret, uint64_t *ret_elements);
+
 /* From now on, for good, nothing of hoist writes to this storage, whichever buffer is named:
  * -EROFS.  What has a pointer to it still can. */
 HOIST_API int hoist_buffer_freeze(hoist_buffer *buffer);

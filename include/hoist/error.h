@@ -9,6 +9,7 @@
  *   -EINVAL      the caller's argument is wrong
  *   -ERANGE      an index is outside its axis
  *   -EDOM        a number is outside its dtype
+ *   -EPROTOTYPE  a buffer's elements are of another dtype than the one they are asked for as
  *   -EBADF       the buffer was closed
  *   -EROFS       the bytes are read-only, or were frozen
  *   -EBUSY       it is in use already
