@@ -107,6 +107,7 @@ static int build(struct hoist__storage *storage, const struct hoist__view *view,
 		.rank = view->rank,
 		.bit = view->bit,
 		.read_only = view->read_only,
+		.implicit = view->strides == NULL,
 		.device = hoist__storage_device(storage),
 		.id = hoist__next_id(),
 		.offset = view->offset,
@@ -336,6 +337,7 @@ int hoist_buffer_get_info(const hoist_buffer *buffer, hoist_buffer_info *info)
 		.id = buffer->id,
 		.device_id = -1,
 		.is_closed = buffer->storage == NULL,
+		.has_implicit_strides = buffer->implicit,
 	};
 	if (buffer->storage != NULL)
 		describe_storage(buffer, &known);

@@ -383,3 +383,154 @@ Test(view, a_layout_may_go_back_where_its_buffer_does, .init = open_cpu)
 	hoist_buffer_unref(reversed);
 	hoist_buffer_unref(base);
 }
+
+/* --- strides that nobody gave --- */
+
+/* What the buffer says, and what the layout says that is made of it. */
+static void expect_implicit(hoist_buffer *buffer, int implicit, const char *what)
+{
+	hoist_layout layout;
+	hoist_layout same;
+	int rank = hoist_buffer_rank(buffer);
+	cr_expect_eq(info_of(buffer).has_implicit_strides, implicit, "%s", what);
+	cr_assert_eq(hoist_buffer_get_layout(buffer, &layout), 0);
+	cr_expect_eq(layout.implicit, implicit, "%s", what);
+	cr_assert_eq(hoist_layout_make(rank, hoist_buffer_shape(buffer),
+				       implicit ? NULL : hoist_buffer_strides(buffer),
+				       layout.itemsize, 0, &same),
+		     0);
+	cr_expect(hoist_layout_equal(&layout, &same), "%s", what);
+	same.implicit = !implicit;
+	cr_expect(!hoist_layout_equal(&layout, &same), "V198 %s", what);
+	hoist_buffer_unref(buffer);
+}
+
+static hoist_buffer *take_part(hoist_buffer *base, int n, const hoist_slice *slices)
+{
+	hoist_buffer *part = NULL;
+	cr_assert_eq(hoist_buffer_slice(base, n, slices, &part), 0);
+	return part;
+}
+
+/* proves: S3.05 S3.23 S3.24 V198 */
+Test(view, strides_that_nobody_gave_stay_so, .init = open_cpu)
+{
+	static int32_t memory[12];
+	const int64_t shape[] = {3, 4}, strides[] = {4, 1}, flat[] = {12};
+	const hoist_buffer_source source = {
+		.size = sizeof source, .address = (uintptr_t)memory, .bytes = sizeof memory};
+	hoist_layout layout;
+	hoist_stream *stream = NULL;
+	hoist_buffer *b = NULL;
+	hoist_buffer *base = count(2, shape);
+	expect_implicit(hoist_buffer_ref(base), 1, "made");
+	cr_assert_eq(hoist_buffer_wrap(&source, HOIST_I32, 2, shape, NULL, &b), 0);
+	expect_implicit(b, 1, "wrapped without");
+	cr_assert_eq(hoist_buffer_wrap(&source, HOIST_I32, 2, shape, strides, &b), 0);
+	cr_expect(hoist_buffer_is_contiguous(b));
+	expect_implicit(b, 0, "wrapped with");
+	/* Views that keep the layout. */
+	cr_assert_eq(hoist_buffer_view_as(base, HOIST_F32, &b), 0);
+	expect_implicit(b, 1, "as wide a dtype");
+	cr_assert_eq(hoist_stream_create(cpu, &stream), 0);
+	cr_assert_eq(hoist_buffer_on_stream(base, stream, &b), 0);
+	expect_implicit(b, 1, "on a stream");
+	hoist_stream_unref(stream);
+	cr_assert_eq(hoist_buffer_fork(1, &base, 1, &b), 0);
+	expect_implicit(b, 1, "forked");
+	cr_assert_eq(hoist_buffer_copy(base, NULL, &b), 0);
+	expect_implicit(b, 1, "copied");
+	cr_assert_eq(hoist_buffer_view(base, 0, HOIST_I32, 1, flat, &b), 0);
+	expect_implicit(b, 1, "its bytes");
+	cr_assert_eq(hoist_buffer_get_layout(base, &layout), 0);
+	cr_assert_eq(hoist_buffer_with_layout(base, &layout, HOIST_I32, &b), 0);
+	expect_implicit(b, 1, "its own layout");
+	/* Views whose strides are made. */
+	layout.implicit = 0;
+	cr_assert_eq(hoist_buffer_with_layout(base, &layout, HOIST_I32, &b), 0);
+	expect_implicit(b, 0, "a layout with strides");
+	expect_implicit(take_part(base, 1, (hoist_slice[]){HOIST_ALL}), 0, "sliced");
+	expect_implicit(take_part(base, 1, (hoist_slice[]){HOIST_RANGE(3, 3)}), 0, "none of it");
+	cr_assert_eq(hoist_buffer_reshape(base, 1, flat, &b), 0);
+	expect_implicit(b, 0, "reshaped");
+	cr_assert_eq(hoist_buffer_permute(base, (const int[]){0, 1}, &b), 0);
+	expect_implicit(b, 0, "permuted");
+	cr_assert_eq(hoist_buffer_view_as(base, HOIST_I16, &b), 0);
+	expect_implicit(b, 0, "another dtype");
+	hoist_buffer *none = take_part(base, 1, (hoist_slice[]){HOIST_RANGE(3, 3)});
+	cr_assert_eq(hoist_buffer_view_as(none, HOIST_I16, &b), 0);
+	expect_implicit(b, 0, "another dtype of none");
+	hoist_buffer_unref(none);
+	hoist_buffer_unref(base);
+}
+
+/* --- read-only views --- */
+
+/* All that writes to @buffer says @err. */
+static void expect_writing(hoist_buffer *buffer, int err, const char *what)
+{
+	const int64_t first[] = {0, 0};
+	const int32_t values[12] = {0};
+	void *bytes = NULL;
+	size_t n = 0;
+	hoist_buffer *source = zeroed(cpu, HOIST_I32, 2, hoist_buffer_shape(buffer));
+	cr_expect_eq(hoist_buffer_set(buffer, 2, first, hoist_number_i64(1), 0), err, "%s", what);
+	cr_expect_eq(hoist_buffer_copy_into(buffer, source), err, "%s", what);
+	cr_expect_eq(hoist_buffer_copy_in(buffer, values, hoist_buffer_bytes(buffer)), err, "%s",
+		     what);
+	cr_expect_eq(hoist_buffer_fill(buffer, values, 4), err, "%s", what);
+	cr_expect_eq(hoist_buffer_host_bytes(buffer, 1, &bytes, &n), err, "%s", what);
+	cr_expect_eq(info_of(buffer).is_read_only, err != 0, "%s", what);
+	hoist_buffer_unref(source);
+}
+
+/* proves: S3.07 S3.08 S3.09 V203 */
+Test(view, a_read_only_view_of_what_can_be_written, .init = open_cpu)
+{
+	const int64_t shape[] = {3, 4};
+	hoist_layout layout;
+	hoist_buffer *base = count(2, shape);
+	hoist_buffer *view = NULL;
+	hoist_buffer *of_view = NULL;
+	cr_assert_eq(hoist_buffer_read_only(base, &view), 0, "%s", hoist_error());
+	cr_expect_neq(view, base);
+	cr_expect(hoist_buffer_equal(view, base));
+	cr_expect_eq(info_of(view).storage_id, info_of(base).storage_id);
+	expect_implicit(hoist_buffer_ref(view), 1, "V203: its layout");
+	expect_writing(view, -EROFS, "the view");
+	expect_writing(base, 0, "the buffer itself");
+	/* What is written through the buffer is seen through the view. */
+	const int64_t at[] = {1, 2};
+	hoist_number number;
+	cr_assert_eq(hoist_buffer_set(base, 2, at, hoist_number_i64(77), 0), 0);
+	cr_assert_eq(hoist_buffer_get(view, 2, at, &number), 0);
+	cr_expect_eq(number.as.i64, 77);
+	/* Views of it, in any way, are as it is. */
+	expect_writing(of_view = take_part(view, 1, (hoist_slice[]){HOIST_RANGE(0, 2)}), -EROFS,
+		       "a slice");
+	hoist_buffer_unref(of_view);
+	cr_assert_eq(hoist_buffer_get_layout(view, &layout), 0);
+	cr_assert_eq(hoist_buffer_with_layout(view, &layout, HOIST_I32, &of_view), 0);
+	expect_writing(of_view, -EROFS, "a layout");
+	hoist_buffer_unref(of_view);
+	cr_assert_eq(hoist_buffer_read_only(view, &of_view), 0);
+	expect_writing(of_view, -EROFS, "once more");
+	hoist_buffer_unref(of_view);
+	/* A copy is not; and what is exported says so. */
+	cr_assert_eq(hoist_buffer_copy(view, NULL, &of_view), 0);
+	expect_writing(of_view, 0, "a copy");
+	hoist_buffer_unref(of_view);
+	struct DLManagedTensorVersioned *tensor = NULL;
+	cr_assert_eq(hoist_buffer_to_dlpack(view, NULL, &tensor), 0);
+	cr_expect_eq(((hoist_dl_managed *)tensor)->flags & HOIST_DL_READ_ONLY, 1);
+	hoist_dlpack_release(tensor);
+	cr_assert_eq(hoist_buffer_to_dlpack(base, NULL, &tensor), 0);
+	cr_expect_eq(((hoist_dl_managed *)tensor)->flags & HOIST_DL_READ_ONLY, 0);
+	hoist_dlpack_release(tensor);
+	hoist_buffer_unref(base);
+	cr_expect_eq(hoist_buffer_get(view, 2, at, &number), 0, "it keeps the storage");
+	cr_assert_eq(hoist_buffer_close(view, NULL), 0);
+	cr_expect_eq(hoist_buffer_read_only(view, &of_view), -EBADF);
+	hoist_buffer_unref(view);
+	cr_expect_eq(hoist_buffer_read_only(NULL, &of_view), -EINVAL);
+}
