@@ -286,8 +286,8 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 	/* What the first failure said is the cause, whatever follows; but if there was only
 	 * nothing to spare, what the exact one says. */
 	int first_err = err;
-	char cause[HOIST__ERROR_BYTES];
-	hoist__error_copy(cause, sizeof cause);
+	struct hoist__failure cause;
+	hoist__failure_keep(&cause);
 	size_t exact = exact_bytes(growth);
 	bool less = growth->shared && growth->options.bytes > exact;
 	if (release_empty(pool) && growth->bound <= room(pool))
@@ -299,13 +299,13 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 			err = create_region(growth, ret);
 		if (err != 0 && first_err == -ENOMEM) {
 			first_err = err;
-			hoist__error_copy(cause, sizeof cause);
+			hoist__failure_keep(&cause);
 		}
 	}
 	growth->wait = growth->may_wait;
 	if (err == -EDQUOT && growth->wait && growth->bound <= room(pool))
 		err = create_region(growth, ret);
-	return err == 0 ? 0 : hoist__fail(first_err, "%s", cause);
+	return err == 0 ? 0 : hoist__fail_again(first_err, &cause);
 }
 
 /* With the lock held. */

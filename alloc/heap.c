@@ -185,17 +185,17 @@ static void *take(struct hoist__heap *heap, struct hoist__heap_cache *cache, siz
 static void *take_again(struct hoist__heap *heap, struct hoist__heap_cache *cache, size_t bytes,
 			size_t align)
 {
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 	int err = hoist__heap_thread.err;
 	if (err == 0)
 		return NULL;
-	hoist__error_copy(text, sizeof text);
+	hoist__failure_keep(&failure);
 	atomic_fetch_add_explicit(&heap->n_trims, 1, memory_order_relaxed);
 	if (cache != NULL)
 		hoist__heap_cache_flush(cache);
 	if (hoist__heap_drain(heap) > 0)
 		return take(heap, cache, bytes, align);
-	hoist__heap_thread.err = hoist__fail(err, "%s", text);
+	hoist__heap_thread.err = hoist__fail_again(err, &failure);
 	return NULL;
 }
 

@@ -88,14 +88,14 @@ static int pin_all(const struct hoist__pin *pin, bool whole, size_t *next)
 		at += pin->piece_bytes;
 	if (err == 0)
 		return 0;
-	char cause[HOIST__ERROR_BYTES];
-	hoist__error_copy(cause, sizeof cause);
+	struct hoist__failure cause;
+	hoist__failure_keep(&cause);
 	*next = !whole && may_be_too_large(err) ? find_smaller(pin, at) : 0;
 	while (at > 0) {
 		at -= pin->piece_bytes;
 		unpin_one(pin, at);
 	}
-	return hoist__fail(err, "%s", cause);
+	return hoist__fail_again(err, &cause);
 }
 
 static size_t first_size(const struct hoist__pin *pin, bool whole)

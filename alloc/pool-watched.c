@@ -120,10 +120,10 @@ static int claim_watched(struct hoist__pool *pool, uintptr_t address, uintptr_t 
 	return err != 0 ? err : hoist__block_claim(pool, *raw, claim);
 }
 
-/* Of two faults, the first one's text stays. */
-static int first_of(int err, const char *text, int later)
+/* Of two faults, the first one stays. */
+static int first_of(int err, const struct hoist__failure *first, int later)
 {
-	return err == 0 ? later : hoist__fail(err, "%s", text);
+	return err == 0 ? later : hoist__fail_again(err, first);
 }
 
 /* Those whose time in quarantine is over. */
@@ -132,9 +132,9 @@ static int let_leave(struct hoist__pool *pool)
 	uintptr_t raw = 0;
 	int err = 0;
 	do {
-		char text[HOIST__ERROR_BYTES];
-		hoist__error_copy(text, sizeof text);
-		err = first_of(err, text, hoist__watch_leaves(pool->watch, false, &raw));
+		struct hoist__failure first;
+		hoist__failure_keep(&first);
+		err = first_of(err, &first, hoist__watch_leaves(pool->watch, false, &raw));
 		if (raw != 0)
 			hoist__block_put(pool, raw);
 	} while (raw != 0);
@@ -145,12 +145,12 @@ static int let_leave(struct hoist__pool *pool)
 static int finish(struct hoist__pool *pool, uintptr_t raw)
 {
 	uintptr_t back;
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure first;
 	int err = hoist__watch_freed(pool->watch, raw, &back);
-	hoist__error_copy(text, sizeof text);
+	hoist__failure_keep(&first);
 	if (back != 0)
 		hoist__block_put(pool, back);
-	return first_of(err, text, let_leave(pool));
+	return first_of(err, &first, let_leave(pool));
 }
 
 /* As hoist__pool_defer().  The line is written before: afterwards the block may be another's.

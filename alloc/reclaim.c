@@ -217,8 +217,8 @@ int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
 	if (!hoist__is_exhaustion(err))
 		return err;
 	int first_err = err;
-	char cause[HOIST__ERROR_BYTES];
-	hoist__error_copy(cause, sizeof cause);
+	struct hoist__failure cause;
+	hoist__failure_keep(&cause);
 	flags |= HOIST__GROW_AT_ONCE; /* the budget was waited for */
 	for (int i = 0; i < TRIES_MOST && hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT); i++)
 		if (take_or_grow(pool, shard, want, flags, ret) == 0)
@@ -234,5 +234,5 @@ int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
 		if (take_or_grow(pool, shard, want, flags, ret) == 0)
 			return 0;
 	}
-	return hoist__fail(first_err, "%s", cause);
+	return hoist__fail_again(first_err, &cause);
 }

@@ -7,10 +7,25 @@
 #include <string.h>
 
 static _Thread_local char error_text[HOIST__ERROR_BYTES];
+static _Thread_local const char *driver_api;
+static _Thread_local int driver_number;
 
 const char *hoist_error(void)
 {
 	return error_text;
+}
+
+int hoist_error_driver(const char **ret_api)
+{
+	if (ret_api != NULL)
+		*ret_api = driver_api;
+	return driver_number;
+}
+
+static void set_driver(const char *api, int number)
+{
+	driver_api = api;
+	driver_number = number;
 }
 
 const char *hoist__error_text(void)
@@ -45,6 +60,17 @@ int hoist__fail(int err, const char *format, ...)
 	va_start(args, format);
 	set_text(format, args, "", "");
 	va_end(args);
+	set_driver(NULL, 0);
+	return err;
+}
+
+int hoist__fail_driver(int err, const char *api, int number, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	set_text(format, args, "", "");
+	va_end(args);
+	set_driver(api, number);
 	return err;
 }
 
@@ -57,6 +83,7 @@ int hoist__fail_errno(int err, const char *format, ...)
 	va_start(args, format);
 	set_text(format, args, ": ", said);
 	va_end(args);
+	set_driver(NULL, 0);
 	return err;
 }
 
@@ -68,6 +95,30 @@ int hoist__fail_in(int err, const char *format, ...)
 	va_start(args, format);
 	set_text(format, args, ": ", cause);
 	va_end(args);
+	return err;
+}
+
+void hoist__failure_keep(struct hoist__failure *ret)
+{
+	ret->api = driver_api;
+	ret->number = driver_number;
+	memcpy(ret->text, error_text, sizeof ret->text);
+}
+
+int hoist__fail_again(int err, const struct hoist__failure *failure)
+{
+	memcpy(error_text, failure->text, sizeof error_text);
+	set_driver(failure->api, failure->number);
+	return err;
+}
+
+int hoist__fail_because(int err, const struct hoist__failure *cause, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	set_text(format, args, "", "");
+	va_end(args);
+	set_driver(cause->api, cause->number);
 	return err;
 }
 

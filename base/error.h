@@ -9,9 +9,13 @@
  *
  *   "pinning 256 MiB: RLIMIT_MEMLOCK is 8 MiB; raise it with `ulimit -l`"
  *
- * Asynchronous work must not fail into a worker's thread-local: it copies the
- * text into its own object (hoist__error_text()) and the waiting call restores
- * it in the caller's thread with hoist__fail().
+ * Beside the text stands the number of the driver call that failed, if one did.
+ * Every new text clears it; hoist__fail_in() and hoist__fail_because() keep it.
+ *
+ * Asynchronous work must not fail into a worker's thread-local: it keeps the
+ * failure in its own object (hoist__failure_keep()), and the waiting call tells
+ * it in the caller's thread (hoist__fail_again()).  So does a function whose
+ * clean-up may fail too.
  */
 #ifndef HOIST_BASE_ERROR_H
 #define HOIST_BASE_ERROR_H
@@ -37,6 +41,11 @@ int hoist__fail(int err, const char *format, ...) HOIST__PRINTF(2, 3);
 /* The same with ": <strerror(-err)>" behind the text: for system calls. */
 int hoist__fail_errno(int err, const char *format, ...) HOIST__PRINTF(2, 3);
 
+/* The same as hoist__fail() for a call of the driver of @api ("cuda", "hip"; static), which
+ * gave @number. */
+int hoist__fail_driver(int err, const char *api, int number, const char *format, ...)
+	HOIST__PRINTF(4, 5);
+
 /* Puts "<formatted>: " in front of the present text and returns @err. */
 int hoist__fail_in(int err, const char *format, ...) HOIST__PRINTF(2, 3);
 
@@ -46,6 +55,23 @@ int hoist__fail_nomem(const char *what, size_t bytes);
 /* pthread_create() refused, with @err (negative): "@what: <why>", and what helps.  -EAGAIN, which to
  * our callers would mean "busy", becomes -ENOMEM; returns the rest as it is. */
 int hoist__fail_thread(int err, const char *what);
+
+/* A thread's failure as a value. */
+struct hoist__failure {
+	const char *api; /* of the driver whose call failed; NULL: none */
+	int number;	 /* that the driver gave */
+	char text[HOIST__ERROR_BYTES];
+};
+
+/* Copies the calling thread's last failure. */
+void hoist__failure_keep(struct hoist__failure *ret);
+
+/* Makes @failure the calling thread's last one; returns @err. */
+int hoist__fail_again(int err, const struct hoist__failure *failure);
+
+/* As hoist__fail(), with the driver's number of @cause.  Its text may be an argument. */
+int hoist__fail_because(int err, const struct hoist__failure *cause, const char *format, ...)
+	HOIST__PRINTF(3, 4);
 
 /* The present text, and a way to copy it out (always terminated). */
 const char *hoist__error_text(void);

@@ -83,7 +83,7 @@ static int fail_range(hoist_number number, const struct hoist__dtype_info *info)
 {
 	char text[HOIST__NUMBER_TEXT];
 	uint64_t below = largest_magnitude(info, true);
-	return hoist__fail(-ERANGE,
+	return hoist__fail(-EDOM,
 			   "%s is outside %s, which is %s%llu to %llu; HOIST_SATURATE stores the "
 			   "nearest of these",
 			   text_of(number, text), info->name, below > 0 ? "-" : "",

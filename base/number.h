@@ -20,7 +20,7 @@
 int hoist__number_check(hoist_dtype dtype, const struct hoist__dtype_info **ret);
 
 /* Rounds and checks, see hoist/number.h; bits above the element's are 0.
- * Returns: 0; -EINVAL, -ERANGE. */
+ * Returns: 0; -EINVAL, -EDOM. */
 int hoist__number_pack(hoist_number number, unsigned flags, const struct hoist__dtype_info *info,
 		       unsigned char pattern[HOIST__PATTERN_BYTES]);
 

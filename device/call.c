@@ -20,7 +20,7 @@ struct hoist__calls {
 	pthread_mutex_t lock;	 /* all below */
 	struct hoist__list pending;
 	int err; /* the first failure that was not taken */
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 };
 
 struct call {
@@ -60,7 +60,7 @@ static void perform(void *argument)
 	pthread_mutex_lock(&calls->lock);
 	if (err < 0 && calls->err == 0) {
 		calls->err = err;
-		hoist__error_copy(calls->text, sizeof calls->text);
+		hoist__failure_keep(&calls->failure);
 	}
 	hoist__list_remove(&call->link);
 	pthread_mutex_unlock(&calls->lock);
@@ -127,7 +127,7 @@ static int failure(struct hoist__dev_stream *stream, bool take)
 	pthread_mutex_lock(&calls->lock);
 	int err = calls->err;
 	if (err < 0)
-		(void)hoist__fail(err, "%s", calls->text);
+		(void)hoist__fail_again(err, &calls->failure);
 	if (take)
 		calls->err = 0;
 	pthread_mutex_unlock(&calls->lock);

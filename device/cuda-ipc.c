@@ -31,7 +31,7 @@ static int check_pools(const struct hoist__dev *dev)
 static int judge_support(const struct hoist__dev *dev, hoist__cu_result result, int err)
 {
 	if (result == HOIST__CU_ERROR_NOT_SUPPORTED)
-		return hoist__driver_fail_lacks(dev, "memory that processes share");
+		return hoist__driver_fail_refuses(dev, (int)result, "memory that processes share");
 	return err;
 }
 

@@ -55,7 +55,8 @@ int hoist__cuda_judge(const struct hoist__dev *dev, hoist__cu_result result, con
 	int err = result == HOIST__CU_ERROR_OUT_OF_MEMORY   ? -ENOSPC
 		  : result == HOIST__CU_ERROR_NOT_PERMITTED ? -EPERM
 							    : -EREMOTEIO;
-	return hoist__fail(err, "cuda:%d: %s: %s", dev->ordinal, what, words);
+	return hoist__fail_driver(err, "cuda", (int)result, "cuda:%d: %s: %s", dev->ordinal, what,
+				  words);
 }
 
 static const char *init_remedy(hoist__cu_result result)
@@ -82,10 +83,11 @@ static int fail_init(hoist__cu_result result)
 {
 	char words[256];
 	describe(result, words, sizeof words);
-	return hoist__fail(-ENODEV,
-			   "CUDA: the driver %.300s (version %d.%d) offers no device: %s; %s",
-			   dl.path, driver_version / 1000, driver_version % 1000 / 10, words,
-			   init_remedy(result));
+	return hoist__fail_driver(-ENODEV, "cuda", (int)result,
+				  "CUDA: the driver %.300s (version %d.%d) offers no device: %s; "
+				  "%s",
+				  dl.path, driver_version / 1000, driver_version % 1000 / 10, words,
+				  init_remedy(result));
 }
 
 int hoist__cuda_open(int *count, const char **library)

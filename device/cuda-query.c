@@ -78,8 +78,9 @@ int hoist__cuda_pointer(void *library, uintptr_t address, struct hoist__pointer 
 	    result == HOIST__CU_ERROR_INVALID_CONTEXT)
 		return -ENOENT;
 	if (result != HOIST__CU_SUCCESS)
-		return hoist__fail(-EREMOTEIO, "cuda: asking what is at %#zx: CUDA error %u",
-				   (size_t)address, result);
+		return hoist__fail_driver(-EREMOTEIO, "cuda", (int)result,
+					  "cuda: asking what is at %#zx: CUDA error %u",
+					  (size_t)address, result);
 	if (type == 0)
 		return -ENOENT;
 	bool host = type == HOIST__CU_MEMORY_HOST;

@@ -44,7 +44,7 @@ static int cuda_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *r
 		dev, "allocating managed memory",
 		result = hoist__cuda.cuMemAllocManaged(&address, bytes, HOIST__CU_ATTACH_GLOBAL));
 	if (result == HOIST__CU_ERROR_NOT_SUPPORTED)
-		return hoist__driver_fail_lacks(dev, "managed memory");
+		return hoist__driver_fail_refuses(dev, (int)result, "managed memory");
 	if (err < 0)
 		return hoist__driver_fail_alloc(dev, err, bytes);
 	*ret = (uintptr_t)address;

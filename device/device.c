@@ -38,8 +38,8 @@ struct api {
 	_Atomic int xvirtual;
 	char architecture[HOIST__ARCHITECTURE_BYTES]; /* lock; of virtual devices, or "" */
 	const char *library;
-	int err; /* PHASE_FAILED: what open said last, and its text */
-	char text[HOIST__ERROR_BYTES];
+	int err; /* PHASE_FAILED: what open said last */
+	struct hoist__failure failure;
 };
 
 static struct api apis[HOIST__N_APIS] = {
@@ -116,7 +116,7 @@ static void open_locked(struct api *api, unsigned self)
 	int err = open_driver(api);
 	if (err < 0) {
 		api->err = err;
-		hoist__error_copy(api->text, sizeof api->text);
+		hoist__failure_keep(&api->failure);
 	}
 	atomic_store_explicit(&api->xphase, err < 0 ? PHASE_FAILED : PHASE_OPENED,
 			      memory_order_release);
@@ -140,7 +140,7 @@ static int open_api(struct api *api)
 	unsigned self = hoist__fork_now();
 	enum phase phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
 	if (phase == PHASE_FAILED && atomic_load(&api->xowner) != self)
-		return hoist__fail(api->err, "%s", api->text); /* as it was at the fork */
+		return hoist__fail_again(api->err, &api->failure); /* as it was at the fork */
 	if (phase != PHASE_OPENED) {
 		err = claim(api, self);
 		if (err < 0)
@@ -149,7 +149,7 @@ static int open_api(struct api *api)
 		open_locked(api, self);
 		phase = atomic_load_explicit(&api->xphase, memory_order_relaxed);
 		if (phase == PHASE_FAILED)
-			err = hoist__fail(api->err, "%s", api->text);
+			err = hoist__fail_again(api->err, &api->failure);
 		pthread_mutex_unlock(&api->lock);
 		return err;
 	}

@@ -40,24 +40,25 @@ static bool limits_addresses(void)
 
 int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes)
 {
-	char cause[HOIST__ERROR_BYTES];
+	struct hoist__failure cause;
 	uint64_t available = 0;
 	uint64_t total = 0;
 	if (err != -ENOSPC)
 		return hoist__fail_in(err, "%zu bytes", bytes);
-	hoist__error_copy(cause, sizeof cause);
+	hoist__failure_keep(&cause);
 	if (dev->ops->mem_info(dev, &available, &total) < 0)
-		return hoist__fail(err, "device memory is exhausted: %zu bytes: %.700s", bytes,
-				   cause);
-	return hoist__fail(err,
-			   "device memory is exhausted: %zu bytes: %.700s; %llu of %llu MiB are "
-			   "free: %s",
-			   bytes, cause, (unsigned long long)(available / HOIST__MIB),
-			   (unsigned long long)(total / HOIST__MIB),
-			   available > bytes && limits_addresses()
-				   ? "drivers map it, and the process's address space is limited "
-				     "(ulimit -v): raise that"
-				   : "free some, or choose another device");
+		return hoist__fail_because(err, &cause,
+					   "device memory is exhausted: %zu bytes: %.700s", bytes,
+					   cause.text);
+	return hoist__fail_because(
+		err, &cause,
+		"device memory is exhausted: %zu bytes: %.700s; %llu of %llu MiB are free: %s",
+		bytes, cause.text, (unsigned long long)(available / HOIST__MIB),
+		(unsigned long long)(total / HOIST__MIB),
+		available > bytes && limits_addresses()
+			? "drivers map it, and the process's address space is limited "
+			  "(ulimit -v): raise that"
+			: "free some, or choose another device");
 }
 
 int hoist__driver_fail_register(int err, size_t bytes)
@@ -89,6 +90,13 @@ int hoist__driver_fail_pool_alloc(const struct hoist__dev_pool *pool, int err, s
 		return hoist__driver_fail_alloc(pool->dev, err, bytes);
 	return hoist__fail_in(err, "%zu bytes of a driver's pool that is limited to %zu bytes",
 			      bytes, pool->max_bytes);
+}
+
+int hoist__driver_fail_refuses(const struct hoist__dev *dev, int number, const char *what)
+{
+	struct hoist__failure cause = {.api = hoist__api_name(dev->api), .number = number};
+	int err = hoist__driver_fail_lacks(dev, what);
+	return hoist__fail_because(err, &cause, "%s", hoist__error_text());
 }
 
 uint64_t hoist__driver_ns(float ms)

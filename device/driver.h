@@ -23,6 +23,8 @@ int hoist__driver_fail_register(int err, size_t bytes);
 
 /* -ENOTSUP: the driver has not the function, or says that the device cannot. */
 int hoist__driver_fail_lacks(const struct hoist__dev *dev, const char *what);
+/* The same where the driver was asked, and gave @number. */
+int hoist__driver_fail_refuses(const struct hoist__dev *dev, int number, const char *what);
 
 /* For pools: -ENOSPC of one with a limit says so instead of what the device has free. */
 int hoist__driver_fail_pool_alloc(const struct hoist__dev_pool *pool, int err, size_t bytes);

@@ -55,8 +55,8 @@ int hoist__hip_judge(const struct hoist__dev *dev, hoist__hip_error error, const
 	if (error == HOIST__HIP_ERROR_NOT_READY)
 		return -EAGAIN;
 	describe(error, words, sizeof words);
-	return hoist__fail(error == HOIST__HIP_ERROR_OUT_OF_MEMORY ? -ENOSPC : -EREMOTEIO,
-			   "hip:%d: %s: %s", dev->ordinal, what, words);
+	return hoist__fail_driver(error == HOIST__HIP_ERROR_OUT_OF_MEMORY ? -ENOSPC : -EREMOTEIO,
+				  "hip", (int)error, "hip:%d: %s: %s", dev->ordinal, what, words);
 }
 
 static const char *init_remedy(hoist__hip_error error)
@@ -78,8 +78,9 @@ static int fail_init(hoist__hip_error error, const char *version)
 	char words[256];
 	describe(error, words, sizeof words);
 	(void)hoist__hip.hipGetLastError();
-	return hoist__fail(-ENODEV, "HIP: the runtime %.300s (version %s) offers no device: %s; %s",
-			   dl.path, version, words, init_remedy(error));
+	return hoist__fail_driver(-ENODEV, "hip", (int)error,
+				  "HIP: the runtime %.300s (version %s) offers no device: %s; %s",
+				  dl.path, version, words, init_remedy(error));
 }
 
 int hoist__hip_open(int *count, const char **library)

@@ -51,7 +51,7 @@ int hoist__hip_pool_create(struct hoist__dev_pool *pool)
 	if (pool->shareable && result == HOIST__HIP_ERROR_INVALID_VALUE)
 		return hoist__driver_fail_lacks(dev, "memory pools that processes can share");
 	if (result == HOIST__HIP_ERROR_NOT_SUPPORTED)
-		return hoist__driver_fail_lacks(dev, "memory pools");
+		return hoist__driver_fail_refuses(dev, (int)result, "memory pools");
 	if (err < 0)
 		return err == -ENOSPC ? hoist__fail_in(-ENOMEM, "a memory pool") : err;
 	pool->native = native;
@@ -71,7 +71,7 @@ int hoist__hip_pool_current(struct hoist__dev_pool *pool)
 	err = RUN(pool->dev, "asking for the device's memory pool",
 		  result = hoist__hip.hipDeviceGetMemPool(&native, pool->dev->ordinal));
 	if (result == HOIST__HIP_ERROR_NOT_SUPPORTED)
-		return hoist__driver_fail_lacks(pool->dev, "memory pools");
+		return hoist__driver_fail_refuses(pool->dev, (int)result, "memory pools");
 	if (err == 0)
 		pool->native = native;
 	return err;

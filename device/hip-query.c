@@ -65,8 +65,9 @@ static int ask(const struct functions *call, uintptr_t address,
 	    error == HOIST__HIP_ERROR_DEINITIALIZED || error == HOIST__HIP_ERROR_NO_DEVICE)
 		return -ENOENT;
 	if (error != HOIST__HIP_SUCCESS)
-		return hoist__fail(-EREMOTEIO, "hip: asking what is at %#zx: HIP error %u",
-				   (size_t)address, error);
+		return hoist__fail_driver(-EREMOTEIO, "hip", (int)error,
+					  "hip: asking what is at %#zx: HIP error %u",
+					  (size_t)address, error);
 	if (version < HOIST__HIP_UNREGISTERED_SINCE)
 		ret->type++;
 	return ret->type == HOIST__HIP_MEMORY_UNREGISTERED ? -ENOENT : 0;

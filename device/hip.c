@@ -44,7 +44,7 @@ static int hip_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *re
 		dev, "allocating managed memory",
 		error = hoist__hip.hipMallocManaged(&address, bytes, HOIST__HIP_ATTACH_GLOBAL));
 	if (error == HOIST__HIP_ERROR_NOT_SUPPORTED)
-		return hoist__driver_fail_lacks(dev, "managed memory");
+		return hoist__driver_fail_refuses(dev, (int)error, "managed memory");
 	if (err < 0)
 		return hoist__driver_fail_alloc(dev, err, bytes);
 	*ret = (uintptr_t)address;

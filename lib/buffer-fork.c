@@ -76,7 +76,7 @@ static int make_view(const hoist_buffer *of, struct hoist__storage *storage, hoi
 		.offset = of->offset,
 		.stream = of->stream,
 		.shape = of->dims,
-		.strides = of->strides,
+		.strides = hoist__buffer_given_strides(of),
 	};
 	int err = of->stream != NULL ? hoist__storage_use(storage, of->stream) : 0;
 	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);

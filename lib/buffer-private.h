@@ -3,6 +3,7 @@
  *
  *   buffer.c          references, closing, what is known of a buffer
  *   buffer-create.c   new buffers: of a device, a stream, a resource, the caller's memory
+ *   buffer-host.c     bytes and elements in place, for the CPU
  *   buffer-view.c     slices, reshapes, other dtypes: new buffers over the same storage
  *   buffer-fork.c     the views of one storage, over another one
  *   buffer-item.c     elements (hoist/element.h); buffer-print.c
@@ -26,8 +27,9 @@
 #include "lib/objects.h"
 #include "lib/storage.h"
 #include "lib/transfer.h"
+#include "lib/user.h"
 
-/* Immutable but for the count, and closing. */
+/* Immutable but for the count, the user's pointer, and closing. */
 struct hoist_buffer {
 	_Atomic unsigned xrefs;
 	hoist_dtype dtype;
@@ -35,9 +37,11 @@ struct hoist_buffer {
 	unsigned bit;	/* 0..7 */
 	bool read_only; /* this buffer; its storage may be as well */
 	bool contiguous;
+	bool implicit;			/* no strides were given; `strides` are those of C order */
 	struct hoist__storage *storage; /* NULL: closed */
 	hoist_device *device;
 	hoist_stream *stream; /* referenced; NULL: the device's default one */
+	struct hoist__user user;
 	uint64_t id;
 	size_t offset; /* bytes from the storage's beginning to the first element */
 	size_t bytes;  /* of the elements, packed; a part of a byte counts as one */
@@ -61,6 +65,12 @@ hoist_stream *hoist__buffer_known_stream(const hoist_buffer *buffer);
  * Returns: also -ENOTSUP if that stream captures a graph. */
 int hoist__buffer_settle(hoist_buffer *buffer);
 
+/* The strides that were given, as views and other buffers of its layout have them; NULL: none. */
+static inline const int64_t *hoist__buffer_given_strides(const hoist_buffer *buffer)
+{
+	return buffer->implicit ? NULL : buffer->strides;
+}
+
 /* Where the byte @offset bytes behind the first element's is.  Pre: its memory was taken. */
 struct hoist__span hoist__buffer_span(const hoist_buffer *buffer, int64_t offset);
 
@@ -80,7 +90,7 @@ struct hoist__view {
 	size_t bytes;	      /* 0: not measured yet */
 	hoist_stream *stream; /* NULL: the device's default one */
 	const int64_t *shape;
-	const int64_t *strides; /* NULL: C order */
+	const int64_t *strides; /* NULL: none were given, C order */
 };
 
 /* The buffer, with a reference to the storage.  @view's elements are known to lie in it, its

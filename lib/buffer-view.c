@@ -22,7 +22,7 @@ static void take_layout(const hoist_buffer *buffer, hoist_layout *ret)
 	unsigned bytes = whole_bytes(buffer->dtype);
 	size_t n = (size_t)buffer->rank * sizeof(int64_t);
 	ret->rank = buffer->rank;
-	ret->implicit = 0;
+	ret->implicit = buffer->implicit;
 	ret->itemsize = bytes != 0 ? bytes : 1;
 	ret->offset = 0;
 	if (n > 0) {
@@ -85,7 +85,7 @@ static struct hoist__view view_of(const hoist_buffer *buffer)
 		.offset = buffer->offset,
 		.stream = buffer->stream,
 		.shape = buffer->dims,
-		.strides = buffer->strides,
+		.strides = hoist__buffer_given_strides(buffer),
 	};
 	return view;
 }
@@ -196,7 +196,8 @@ int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout, h
 	if (layout->itemsize != bytes)
 		return hoist__fail(-EINVAL, "the layout's items have %lld bytes, those of %s %u",
 				   (long long)layout->itemsize, hoist_dtype_name(dtype), bytes);
-	err = hoist_layout_make(layout->rank, layout->shape, layout->strides, bytes, 0, &sound);
+	err = hoist_layout_make(layout->rank, layout->shape,
+				layout->implicit ? NULL : layout->strides, bytes, 0, &sound);
 	if (err < 0)
 		return err;
 	sound.offset = layout->offset;
@@ -207,7 +208,7 @@ int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout, h
 	view.dtype = dtype;
 	view.rank = sound.rank;
 	view.shape = sound.shape;
-	view.strides = sound.strides;
+	view.strides = sound.implicit ? NULL : sound.strides;
 	if (hoist_layout_volume(&sound) != 0)
 		view.offset = (size_t)((int64_t)buffer->offset + sound.offset * (int64_t)bytes);
 	return hoist__buffer_make(buffer->storage, &view, ret);
@@ -289,10 +290,12 @@ int hoist_buffer_view_as(hoist_buffer *buffer, hoist_dtype dtype, hoist_buffer *
 		return hoist__buffer_make(buffer->storage, &view, ret);
 	take_layout(buffer, &layout);
 	err = retype(buffer, to, &layout);
+	if (err == 0 && buffer->elements == 0)
+		err = hoist__layout_c_strides(layout.rank, layout.shape, layout.strides);
 	if (err < 0)
 		return err;
 	view.shape = layout.shape;
-	view.strides = buffer->elements > 0 ? layout.strides : NULL;
+	view.strides = layout.strides;
 	return hoist__buffer_make(buffer->storage, &view, ret);
 }
 
@@ -322,6 +325,18 @@ int hoist_buffer_view(hoist_buffer *buffer, size_t byte_offset, hoist_dtype dtyp
 	view.shape = shape;
 	view.strides = NULL;
 	view.offset += byte_offset;
+	return hoist__buffer_make(buffer->storage, &view, ret);
+}
+
+/* --- another right --- */
+
+int hoist_buffer_read_only(hoist_buffer *buffer, hoist_buffer **ret)
+{
+	int err = hoist__buffer_check(buffer, "the buffer to view read-only");
+	if (err < 0)
+		return err;
+	struct hoist__view view = view_of(buffer);
+	view.read_only = true;
 	return hoist__buffer_make(buffer->storage, &view, ret);
 }
 

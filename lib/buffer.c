@@ -107,6 +107,7 @@ static int build(struct hoist__storage *storage, const struct hoist__view *view,
 		.rank = view->rank,
 		.bit = view->bit,
 		.read_only = view->read_only,
+		.implicit = view->strides == NULL,
 		.device = hoist__storage_device(storage),
 		.id = hoist__next_id(),
 		.offset = view->offset,
@@ -166,7 +167,9 @@ void hoist_buffer_unref(hoist_buffer *buffer)
 	hoist__storage_unref(buffer->storage);
 	if (buffer->stream != NULL)
 		hoist_stream_unref(buffer->stream);
+	struct hoist__user user = buffer->user;
 	free(buffer);
+	hoist__user_end(&user);
 }
 
 int hoist_buffer_close(hoist_buffer *buffer, hoist_stream *stream)
@@ -281,15 +284,9 @@ int hoist_buffer_stream(const hoist_buffer *buffer, hoist_stream **ret)
 	return err;
 }
 
-static bool is_on_host(const struct hoist__storage *storage)
-{
-	return hoist__storage_kind(storage) != HOIST__MEMORY_DEVICE &&
-	       hoist__storage_has_access(storage);
-}
-
 void *hoist_buffer_data(const hoist_buffer *buffer)
 {
-	if (buffer->bytes == 0 || !is_on_host(buffer->storage))
+	if (buffer->bytes == 0 || !hoist__storage_is_on_host(buffer->storage))
 		return NULL;
 	uintptr_t base = hoist__storage_address(buffer->storage);
 	return base != 0 ? (void *)(base + buffer->offset) : NULL;
@@ -322,7 +319,7 @@ static void describe_storage(const hoist_buffer *buffer, hoist_buffer_info *info
 	info->bit_offset = buffer->bit;
 	info->memory = hoist__storage_memory(storage);
 	info->is_allocated = info->storage_bytes == 0 || hoist__storage_address(storage) != 0;
-	info->is_host_accessible = is_on_host(storage);
+	info->is_host_accessible = hoist__storage_is_on_host(storage);
 	info->is_device_accessible = access && accelerator && kind != HOIST__MEMORY_HOST;
 	info->is_managed = kind == HOIST__MEMORY_MANAGED;
 	info->is_mapped = hoist__storage_is_mapped(storage);
@@ -340,6 +337,7 @@ int hoist_buffer_get_info(const hoist_buffer *buffer, hoist_buffer_info *info)
 		.id = buffer->id,
 		.device_id = -1,
 		.is_closed = buffer->storage == NULL,
+		.has_implicit_strides = buffer->implicit,
 	};
 	if (buffer->storage != NULL)
 		describe_storage(buffer, &known);
@@ -357,27 +355,4 @@ int hoist_buffer_equal(const hoist_buffer *a, const hoist_buffer *b)
 	/* Two LAZY ones without memory are not the same. */
 	uintptr_t address = hoist_buffer_address(a);
 	return address == hoist_buffer_address(b) && (address != 0 || a->bytes == 0);
-}
-
-int hoist_buffer_host_bytes(hoist_buffer *buffer, int for_writing, void **ret, size_t *ret_bytes)
-{
-	static const char what[] = "the buffer whose bytes are asked for";
-	int err = for_writing ? hoist__buffer_check_writable(buffer, what)
-			      : hoist__buffer_check(buffer, what);
-	if (err < 0)
-		return err;
-	if (!is_on_host(buffer->storage))
-		return hoist__fail(-ENOTSUP,
-				   "the CPU cannot touch this memory of %s; copy the buffer to the "
-				   "cpu",
-				   hoist_device_spec(buffer->device));
-	if (!buffer->contiguous || buffer->bit != 0)
-		return hoist__fail(-EINVAL, "the buffer is not contiguous, its bytes are not one "
-					    "run; copy it first");
-	err = hoist__buffer_settle(buffer);
-	if (err < 0)
-		return err;
-	*ret = hoist_buffer_data(buffer);
-	*ret_bytes = buffer->bytes;
-	return 0;
 }

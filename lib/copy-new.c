@@ -140,10 +140,10 @@ static int to_each(hoist_buffer *buffer, size_t n, hoist_device *const *devices,
 		err = devices != NULL ? hoist_buffer_to(buffer, devices[i], &made[i])
 				      : hoist_buffer_to_stream(buffer, streams[i], &made[i]);
 	if (err < 0) {
-		char text[HOIST__ERROR_BYTES];
-		hoist__error_copy(text, sizeof text);
+		struct hoist__failure failure;
+		hoist__failure_keep(&failure);
 		drop(made, n);
-		return hoist__fail(err, "%zu of %zu: %s", i - 1, n, text);
+		return hoist__fail_because(err, &failure, "%zu of %zu: %s", i - 1, n, failure.text);
 	}
 	memcpy(rets, made, n * sizeof *made);
 	free(made);

@@ -204,15 +204,15 @@ int hoist__pair_prepare(const struct hoist__pair *pair, hoist_stream *stream)
 static int let_follow(const struct hoist__pair *pair, const bool follows[2], hoist_stream *stream,
 		      int err)
 {
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 	int first = err;
 	if (first < 0)
-		hoist__error_copy(text, sizeof text);
+		hoist__failure_keep(&failure);
 	for (int i = 0; i < 2; i++) {
 		int late = follows[i] ? follow(i == 0 ? pair->dst : pair->src, stream) : 0;
 		err = err < 0 ? err : late;
 	}
-	return first < 0 ? hoist__fail(first, "%s", text) : err;
+	return first < 0 ? hoist__fail_again(first, &failure) : err;
 }
 
 static int queue(const struct hoist__pair *pair, const struct hoist__move *move,

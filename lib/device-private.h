@@ -20,6 +20,7 @@
 #include "hoist/memory.h"
 #include "lib/objects.h"
 #include "lib/transfer.h"
+#include "lib/user.h"
 
 enum hoist__device_memory { HOIST__BUFFERS, HOIST__PINNED_BUFFERS, HOIST__STAGING, HOIST__N_USES };
 
@@ -35,6 +36,7 @@ struct hoist_device {
 	struct hoist__budget *_Atomic xbudget; /* of the device's memory */
 	hoist_stream *_Atomic xstream;	       /* the default one */
 	struct hoist__lanes lanes;
+	struct hoist__user user;
 };
 
 /* The default stream, borrowed; NULL if nobody in this process asked for it yet, so that it has no

@@ -17,7 +17,8 @@ static const char *api_title(enum hoist__api api)
  * the name of its API. */
 static int choose_gpu(enum hoist__api *ret)
 {
-	char cuda_text[HOIST__ERROR_BYTES / 2];
+	struct hoist__failure cuda;
+	struct hoist__failure hip;
 	int n;
 	int err = hoist__dev_count(HOIST__API_CUDA, &n);
 	if (err == 0) {
@@ -26,7 +27,7 @@ static int choose_gpu(enum hoist__api *ret)
 	}
 	if (err != -ENODEV)
 		return err;
-	hoist__error_copy(cuda_text, sizeof cuda_text);
+	hoist__failure_keep(&cuda);
 	err = hoist__dev_count(HOIST__API_HIP, &n);
 	if (err == 0) {
 		*ret = HOIST__API_HIP;
@@ -34,7 +35,9 @@ static int choose_gpu(enum hoist__api *ret)
 	}
 	if (err != -ENODEV)
 		return err;
-	return hoist__fail(err, "neither API has a device; %s; %s", cuda_text, hoist__error_text());
+	hoist__failure_keep(&hip);
+	return hoist__fail_because(err, cuda.api != NULL ? &cuda : &hip,
+				   "neither API has a device; %.511s; %s", cuda.text, hip.text);
 }
 
 static int fail_id(const char *text, enum hoist__api api, int count)

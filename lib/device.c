@@ -208,7 +208,7 @@ int hoist_device_can_access(hoist_device *device, hoist_device *peer, int *ret)
  * knows of streams that we do not, but waiting for all breaks a capture. */
 int hoist_device_synchronize(hoist_device *device)
 {
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 	bool captures = false;
 	if (device == NULL)
 		return hoist__fail(-EINVAL, "the device to wait for is NULL");
@@ -216,10 +216,10 @@ int hoist_device_synchronize(hoist_device *device)
 	if (first == 0)
 		first = hoist__streams_synchronize(device, &captures);
 	if (first < 0)
-		hoist__error_copy(text, sizeof text);
+		hoist__failure_keep(&failure);
 	int err = captures ? 0 : hoist__dev_synchronize(device->dev);
 	if (first < 0)
-		err = hoist__fail(first, "%s", text);
+		err = hoist__fail_again(first, &failure);
 	return err < 0 ? hoist__fail_in(err, "work on %s", device->spec) : 0;
 }
 

@@ -66,6 +66,15 @@ int hoist__import(const struct hoist__import *import, hoist_buffer **ret)
 		err = check_stream(import);
 	if (err < 0)
 		return err;
+	/* Without elements, strides say nothing, and may be anything. */
+	const int64_t *strides = import->strides;
+	int64_t none[HOIST_MAX_RANK];
+	if (low == high && strides != NULL) {
+		err = hoist__layout_c_strides(import->rank, import->shape, none);
+		if (err < 0)
+			return err;
+		strides = none;
+	}
 	size_t before = (size_t)-low;
 	size_t bytes = (size_t)high + before;
 	const struct hoist__foreign foreign = {
@@ -89,8 +98,7 @@ int hoist__import(const struct hoist__import *import, hoist_buffer **ret)
 		.offset = before,
 		.stream = import->stream,
 		.shape = import->shape,
-		/* Without elements they say nothing, and may be anything. */
-		.strides = bytes > 0 ? import->strides : NULL,
+		.strides = strides,
 	};
 	err = hoist__buffer_make(storage, &view, ret);
 	if (err < 0)

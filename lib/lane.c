@@ -95,9 +95,9 @@ static void keep(struct hoist__lanes *lanes, struct hoist__lane *lane)
  * have refused to wait. */
 int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 {
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 	if (err < 0)
-		hoist__error_copy(text, sizeof text);
+		hoist__failure_keep(&failure);
 	int late = hoist__stream_synchronize(lane->stream);
 	if (err == 0 && late == 0) {
 		keep(hoist__device_lanes(device), lane);
@@ -105,10 +105,10 @@ int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 	}
 	if (err == 0) {
 		err = late;
-		hoist__error_copy(text, sizeof text);
+		hoist__failure_keep(&failure);
 	}
 	destroy(lane);
-	return hoist__fail(err, "%s", text);
+	return hoist__fail_again(err, &failure);
 }
 
 int hoist__slots_acquire(hoist_device *device, struct hoist__slots *ret)

@@ -285,7 +285,7 @@ int hoist_load_step(hoist_load *load, uint64_t timeout_ns)
 
 int hoist__load_outcome(const struct hoist_load *load)
 {
-	return load->err < 0 ? hoist__fail(load->err, "%s", load->text) : 0;
+	return load->err < 0 ? hoist__fail_again(load->err, &load->failure) : 0;
 }
 
 int hoist_load_wait(hoist_load *load)

@@ -180,7 +180,7 @@ struct hoist_load {
 	pthread_mutex_t driving; /* caller-driven: one step at a time */
 	_Atomic bool done;
 	int err;
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 };
 
 /* Of the @index-th selected tensor. */

@@ -111,7 +111,9 @@ void hoist_memory_unref(hoist_memory *memory)
 	unlock_all();
 	hoist__budget_unref(memory->budget);
 	hoist_memory_unref(memory->upstream);
+	struct hoist__user user = memory->user;
 	free(memory);
+	hoist__user_end(&user);
 }
 
 /* --- when memory runs out --- */

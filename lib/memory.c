@@ -76,8 +76,8 @@ static bool is_exhaustion(int err)
 static int alloc_again(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 		       uintptr_t *ret, int first_err)
 {
-	char cause[HOIST__ERROR_BYTES];
-	hoist__error_copy(cause, sizeof cause);
+	struct hoist__failure cause;
+	hoist__failure_keep(&cause);
 	unsigned most = hoist__memory_retries(memory);
 	for (unsigned attempt = 1; attempt <= most; attempt++) {
 		if (hoist__memory_exhausted(memory, bytes, attempt) == 0)
@@ -85,7 +85,7 @@ static int alloc_again(hoist_memory *memory, size_t bytes, size_t align, hoist_s
 		if (memory->ops->alloc(memory, bytes, align, stream, ret) == 0)
 			return 0;
 	}
-	return hoist__fail(first_err, "%s", cause);
+	return hoist__fail_again(first_err, &cause);
 }
 
 static int alloc_slow(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,

@@ -30,6 +30,7 @@
 #include "base/list.h"
 #include "hoist/memory.h"
 #include "lib/objects.h"
+#include "lib/user.h"
 
 #define HOIST__MEMORY_NAME_BYTES 64
 
@@ -52,6 +53,7 @@ struct hoist_memory {
 	_Atomic unsigned xrefs;
 	_Atomic uint64_t xn_exhausted; /* calls of the caller's function */
 	struct hoist__list xlink;      /* in the list of all; its lock */
+	struct hoist__user user;
 	char name[HOIST__MEMORY_NAME_BYTES];
 };
 

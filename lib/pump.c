@@ -28,8 +28,8 @@ void hoist__pump_fail(struct hoist_load *load, int err)
 	if (load->phase != HOIST__PHASE_DRAINING) {
 		load->phase = HOIST__PHASE_DRAINING;
 		load->err = err;
-		hoist__error_copy(load->text, sizeof load->text);
-		hoist__log(load, "failed: %s", load->text);
+		hoist__failure_keep(&load->failure);
+		hoist__log(load, "failed: %s", load->failure.text);
 	}
 	if (load->engine != NULL)
 		hoist__engine_cancel(load->engine);

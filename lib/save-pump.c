@@ -19,8 +19,8 @@ static void fail(struct hoist_save *save, int err)
 		/* -EAGAIN: somebody's patience is at an end; to our caller it would say "not yet".
 		 */
 		save->err = err == -EAGAIN ? -EIO : err;
-		hoist__error_copy(save->text, sizeof save->text);
-		hoist__log(load, "saving failed: %s", save->text);
+		hoist__failure_keep(&save->failure);
+		hoist__log(load, "saving failed: %s", save->failure.text);
 	}
 	if (save->engine != NULL)
 		hoist__engine_cancel(save->engine);

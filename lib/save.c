@@ -260,7 +260,7 @@ int hoist_save_wait(hoist_save *save)
 	while (!is_done(save))
 		pthread_cond_wait(&save->ended, &save->lock);
 	pthread_mutex_unlock(&save->lock);
-	return save->err < 0 ? hoist__fail(save->err, "%s", save->text) : 0;
+	return save->err < 0 ? hoist__fail_again(save->err, &save->failure) : 0;
 }
 
 void hoist_save_cancel(hoist_save *save)

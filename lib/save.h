@@ -231,7 +231,7 @@ struct hoist_save {
 	pthread_cond_t ended;
 	_Atomic bool done;
 	int err;
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 };
 
 /* --- save.c --- */

@@ -130,10 +130,10 @@ static int allocate(struct hoist__storage *storage, struct hoist__place *ret)
 	if (err == 0 && storage->flags & HOIST__STORAGE_ZERO)
 		err = zero(storage, place.address);
 	if (err < 0) {
-		char text[HOIST__ERROR_BYTES];
-		hoist__error_copy(text, sizeof text);
+		struct hoist__failure failure;
+		hoist__failure_keep(&failure);
 		hoist__storage_give_block(storage, place.address);
-		return hoist__fail(err, "%s", text);
+		return hoist__fail_again(err, &failure);
 	}
 	*ret = place;
 	return 0;

@@ -317,3 +317,8 @@ bool hoist__storage_has_access(const struct hoist__storage *storage)
 {
 	return storage->has_access;
 }
+
+bool hoist__storage_is_on_host(const struct hoist__storage *storage)
+{
+	return storage->kind != HOIST__MEMORY_DEVICE && storage->has_access;
+}

@@ -79,8 +79,8 @@ void hoist__storage_unref(struct hoist__storage *storage); /* takes NULL */
 
 /* --- using --- */
 
-/* Takes the memory if there is none yet; no-op else.  It is zero, if it is to be, and ready for work
- * on any stream. */
+/* Takes the memory if there is none yet; no-op else.  It is zero, if it is to be, and ready for
+ * work on any stream. */
 int hoist__storage_allocate(struct hoist__storage *storage);
 
 /* Work queued on @stream uses the bytes, or will: they stay until it has passed.  Of a LAZY one
@@ -110,6 +110,8 @@ enum hoist__memory_kind hoist__storage_kind(const struct hoist__storage *storage
 bool hoist__storage_is_read_only(const struct hoist__storage *storage); /* or frozen */
 bool hoist__storage_is_mapped(const struct hoist__storage *storage);
 bool hoist__storage_has_access(const struct hoist__storage *storage);
+/* The CPU can touch the bytes. */
+bool hoist__storage_is_on_host(const struct hoist__storage *storage);
 
 /* Drops a reference.  Returns: true if it was the last.  Who has the only one needs no exchange to
  * know that: nobody else is there to take another. */

@@ -31,6 +31,7 @@
 #include "base/list.h"
 #include "hoist/stream.h"
 #include "lib/objects.h"
+#include "lib/user.h"
 
 struct hoist__mark {
 	_Atomic unsigned xrefs;
@@ -54,6 +55,7 @@ struct hoist_stream {
 	struct hoist__dev_stream *stream;
 	uint64_t id; /* no other stream of the process has had it */
 	unsigned generation;
+	struct hoist__user user;
 	struct hoist__list link; /* in the list of all; its lock */
 	pthread_mutex_t lock;	 /* below, and recording */
 	uint64_t n_marks;

@@ -208,16 +208,16 @@ static int remember(hoist_stream *stream, struct hoist__mark *mark, const struct
 static int block_for_mark(void *context)
 {
 	struct hoist__mark *mark = context;
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 	const struct hoist__dev *dev = mark->dev;
 	int err = hoist__event_synchronize(mark->event);
 	if (err < 0)
-		hoist__error_copy(text, sizeof text);
+		hoist__failure_keep(&failure);
 	hoist__mark_unref(mark);
 	if (err < 0)
-		return hoist__fail(err, "waiting for a stream of %s:%d: %s",
-				   hoist__api_name(hoist__dev_api(dev)), hoist__dev_ordinal(dev),
-				   text);
+		return hoist__fail_because(err, &failure, "waiting for a stream of %s:%d: %s",
+					   hoist__api_name(hoist__dev_api(dev)),
+					   hoist__dev_ordinal(dev), failure.text);
 	return 0;
 }
 

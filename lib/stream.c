@@ -108,7 +108,9 @@ static void *destroy(void *context)
 	hoist__stream_destroy(stream->stream);
 	hoist__past_clear(&stream->past);
 	pthread_mutex_destroy(&stream->lock);
+	struct hoist__user user = stream->user;
 	free(stream);
+	hoist__user_end(&user);
 	return NULL;
 }
 
@@ -256,7 +258,7 @@ static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
 
 int hoist__streams_synchronize(hoist_device *device, bool *captures)
 {
-	char text[HOIST__ERROR_BYTES];
+	struct hoist__failure failure;
 	int first = 0;
 	*captures = false;
 	hoist__lock(&all_lock);
@@ -267,13 +269,13 @@ int hoist__streams_synchronize(hoist_device *device, bool *captures)
 		int err = synchronize_unless_capturing(stream, captures);
 		if (err < 0 && first == 0) {
 			first = err;
-			hoist__error_copy(text, sizeof text);
+			hoist__failure_keep(&failure);
 		}
 		uint64_t id = stream->id;
 		hoist_stream_unref(stream);
 		stream = next_of(device, id, last);
 	}
-	return first == 0 ? 0 : hoist__fail(first, "%s", text);
+	return first == 0 ? 0 : hoist__fail_again(first, &failure);
 }
 
 struct hoist__dev_stream *hoist__stream_dev_stream(const hoist_stream *stream)

@@ -88,6 +88,40 @@ Test(base_error, copies_are_cut_to_their_buffer)
 	cr_expect_eq(buffer[5], '#');
 }
 
+/* The number of @api's driver, and the text. */
+static void expect_failure(const char *api, int number, const char *text)
+{
+	const char *said = "unchanged";
+	cr_expect_eq(hoist_error_driver(&said), number);
+	cr_expect(api == NULL ? said == NULL : said != NULL && strcmp(said, api) == 0);
+	cr_expect_eq(hoist_error_driver(NULL), number);
+	cr_expect_str_eq(hoist_error(), text);
+}
+
+Test(base_error, a_drivers_number_lasts_as_long_as_what_it_belongs_to)
+{
+	struct hoist__failure kept;
+	cr_expect_eq(hoist__fail_driver(-EREMOTEIO, "cuda", 719, "cuda:%d: lost", 1), -EREMOTEIO);
+	expect_failure("cuda", 719, "cuda:1: lost");
+	hoist__fail_in(-EREMOTEIO, "copying");
+	expect_failure("cuda", 719, "copying: cuda:1: lost");
+	hoist__failure_keep(&kept);
+	hoist__fail(-EINVAL, "other");
+	expect_failure(NULL, 0, "other");
+	cr_expect_eq(hoist__fail_again(-EREMOTEIO, &kept), -EREMOTEIO);
+	expect_failure("cuda", 719, "copying: cuda:1: lost");
+	hoist__fail_errno(-EPERM, "other");
+	expect_failure(NULL, 0, "other: Operation not permitted");
+	cr_expect_eq(hoist__fail_because(-ENOSPC, &kept, "full (%s)", kept.text), -ENOSPC);
+	expect_failure("cuda", 719, "full (copying: cuda:1: lost)");
+	hoist__fail_nomem("a list", 48);
+	expect_failure(NULL, 0, "host memory is exhausted: a list (48 bytes)");
+	hoist__failure_keep(&kept);
+	hoist__fail_driver(-EREMOTEIO, "hip", 1, "bad");
+	hoist__fail_again(-ENOMEM, &kept);
+	expect_failure(NULL, 0, "host memory is exhausted: a list (48 bytes)");
+}
+
 Test(base_error, says_what_memory_was_for)
 {
 	cr_expect_eq(hoist__fail_nomem("a list", 48), -ENOMEM);

@@ -396,7 +396,7 @@ Test(lazy, takes_memory_when_it_is_needed, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* proves: S0.18 S4.08 S4.09 S4.10 S4.11 V223 */
+/* proves: S0.18 S4.08 S4.09 V223 */
 Test(lazy, host_bytes_take_it, .init = open_all)
 {
 	hoist_buffer *b = NULL;

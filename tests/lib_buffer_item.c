@@ -238,7 +238,7 @@ Test(buffer_item, scalar_is_one_element_of_rank_0, .init = open_all)
 		hoist_buffer_unref(b);
 		b = NULL;
 		cr_expect_eq(hoist_buffer_scalar(hoist_number_i64(300), HOIST_I8, devices[i], &b),
-			     -ERANGE);
+			     -EDOM);
 		cr_expect_eq(hoist_buffer_scalar(hoist_number_i64(1), HOIST_Q4_0, devices[i], &b),
 			     -ENOTSUP);
 		cr_expect_eq(hoist_buffer_scalar(hoist_number_i64(1), HOIST_I8, NULL, &b), -EINVAL);
@@ -456,11 +456,13 @@ Test(buffer_item, of_pinned_memory_waits_for_what_is_queued, .init = open_all)
 
 Test(buffer_item, values_that_do_not_fit_change_nothing, .init = open_all)
 {
-	const int64_t shape[] = {4}, first = 0;
+	const int64_t shape[] = {4}, first = 0, outside = 4;
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_buffer *b = create(devices[i], HOIST_U8, 1, shape, HOIST_BUFFER_ZERO);
-		cr_expect_eq(hoist_buffer_set(b, 1, &first, hoist_number_i64(256), 0), -ERANGE);
+		cr_expect_eq(hoist_buffer_set(b, 1, &first, hoist_number_i64(256), 0), -EDOM);
 		expect_text("256 is outside u8, which is 0 to 255");
+		cr_expect_eq(hoist_buffer_set(b, 1, &outside, hoist_number_i64(256), 0), -ERANGE,
+			     "a binding tells the index from the value");
 		cr_expect_eq(hoist_buffer_set(b, 1, &first, hoist_number_f64(0.5), 0), -EINVAL);
 		cr_expect_eq(hoist_buffer_set(b, 1, &first, hoist_number_i64(1), 4), -EINVAL);
 		cr_expect_eq(get_i64(b, 1, &first), 0);

@@ -96,6 +96,10 @@ Test(cai, fields_out_and_in, .init = open_all)
 			cr_assert_eq(hoist_buffer_to_cai(b, &cai), 0, "%s", hoist_error());
 			cr_expect_eq(cai.version, 3);
 			cr_expect_eq(cai.has_strides, 0);
+			cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, NULL, 0, &back), 0);
+			cr_assert_eq(hoist_buffer_get_info(back, &info), 0);
+			cr_expect_eq(info.has_implicit_strides, 1, "None came in");
+			hoist_buffer_unref(back);
 			cr_expect_eq(cai.is_read_only, 0);
 			cr_assert_eq(hoist_buffer_slice(b, 2, every, &view), 0);
 			cr_assert_eq(hoist_buffer_freeze(b), 0);
@@ -112,6 +116,7 @@ Test(cai, fields_out_and_in, .init = open_all)
 			cr_expect_eq(hoist_buffer_strides(back)[1], 2);
 			cr_assert_eq(hoist_buffer_get_info(back, &info), 0);
 			cr_expect_eq(info.is_read_only, 1);
+			cr_expect_eq(info.has_implicit_strides, 0);
 			cr_expect_eq(info.is_device_accessible, 1);
 			cr_expect_null(hoist_buffer_data(back), "the address is the device's");
 			if (!pinned) {

@@ -180,6 +180,11 @@ typedef struct hoist_buffer_info {
 	int is_managed;
 	int is_mapped;	      /* another process's memory */
 	int is_read_only;     /* it, or its storage for good (hoist_buffer_freeze()) */
+	/* Nobody gave strides: hoist_buffer_strides() are those of C order.  So it is with what
+	 * hoist makes, with imports and wrapped memory that came without strides, and with views
+	 * that keep such a layout.  Slices, reshapes, permutations and what hoist/ipc.h imports
+	 * have strides of their own. */
+	int has_implicit_strides;
 } hoist_buffer_info;
 
 /* Fills @info up to the size it says; a closed buffer has one.
@@ -196,6 +201,15 @@ HOIST_API int hoist_buffer_equal(const hoist_buffer *a, const hoist_buffer *b);
  *   -EROFS if @for_writing and the buffer is read-only; as hoist_buffer_create(). */
 HOIST_API int hoist_buffer_host_bytes(hoist_buffer *buffer, int for_writing, void **ret,
 				      size_t *ret_bytes);
+
+/* The same as an array in C of the buffer's elements, aligned for them.  @dtype is what the caller
+ * takes them for: int32_t with HOIST_I32.  A type of C that is not there is the bits of the element:
+ * uint16_t with HOIST_BF16.
+ * Returns: 0; -EPROTOTYPE (the buffer's dtype is another than @dtype; the text has both); -ENOTSUP
+ *   (also dtypes whose elements are no whole bytes); -EINVAL (also misaligned, no dtype); else as
+ *   hoist_buffer_host_bytes(). */
+HOIST_API int hoist_buffer_host_array(hoist_buffer *buffer, hoist_dtype dtype, int for_writing,
+				      void **ret, uint64_t *ret_elements);
 
 /* From now on, for good, nothing of hoist writes to this storage, whichever buffer is named:
  * -EROFS.  What has a pointer to it still can. */
@@ -233,15 +247,21 @@ HOIST_API int hoist_buffer_view(hoist_buffer *buffer, size_t byte_offset, hoist_
 				int rank, const int64_t *shape, hoist_buffer **ret);
 
 /* Any layout over the buffer's bytes, its offset counted from @buffer's first element, its
- * itemsize that of @dtype.
+ * itemsize that of @dtype.  Of an implicit one the result has no strides that were given.
  * Returns: 0; -EINVAL (itemsize; the elements leave what @buffer itself covers, with the bytes
  *   needed and those there are); -ENOTSUP (dtypes whose elements are no whole bytes). */
 HOIST_API int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout,
 				       hoist_dtype dtype, hoist_buffer **ret);
 
-/* The buffer's layout, beginning at its first element.
+/* The buffer's layout, beginning at its first element; implicit where no strides were given.
  * Returns: 0; -ENOTSUP as above. */
 HOIST_API int hoist_buffer_get_layout(const hoist_buffer *buffer, hoist_layout *ret);
+
+/* The same elements, read-only: writing to the result, or to views of it, is -EROFS, and what it
+ * is exported to is told so.  @buffer itself, and others over the storage, stay as they were.
+ * hoist_buffer_freeze() is for all of them.
+ * Returns: 0; -ENOMEM. */
+HOIST_API int hoist_buffer_read_only(hoist_buffer *buffer, hoist_buffer **ret);
 
 /* The same memory with @stream, of the same device, as its stream; @buffer itself, with one more
  * reference, if that is its stream.  What is queued on the old stream is the caller's to order;

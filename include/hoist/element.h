@@ -26,7 +26,8 @@ HOIST_API int hoist_buffer_get(hoist_buffer *buffer, int n, const int64_t *indic
 
 /* Stores @value there; @flags: HOIST_TOWARD_ZERO, HOIST_SATURATE.  An element that shares a byte
  * with others (sub-byte types) is written by reading the byte and writing it back.
- * Returns: also what hoist_number_encode() says of the value; -EROFS. */
+ * Returns: also -EDOM for a value outside the dtype, and what else hoist_number_encode() says of
+ *   it; -EROFS. */
 HOIST_API int hoist_buffer_set(hoist_buffer *buffer, int n, const int64_t *indices,
 			       hoist_number value, unsigned flags);
 

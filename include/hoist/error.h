@@ -7,7 +7,9 @@
  * meaning throughout:
  *
  *   -EINVAL      the caller's argument is wrong
- *   -ERANGE      an index is outside its axis, or a number outside its dtype
+ *   -ERANGE      an index is outside its axis
+ *   -EDOM        a number is outside its dtype
+ *   -EPROTOTYPE  a buffer's elements are of another dtype than the one they are asked for as
  *   -EBADF       the buffer was closed
  *   -EROFS       the bytes are read-only, or were frozen
  *   -EBUSY       it is in use already
@@ -58,6 +60,16 @@ HOIST_BEGIN
  *   by success, so read it only after a failure.
  * Threads: any.  Allocates nothing; the text is cut at 1023 bytes. */
 HOIST_API const char *hoist_error(void);
+
+/* The number that a driver gave for the calling thread's last failure: a CUresult or a hipError_t.
+ * It is there whatever code the failure has: -ENOSPC of an allocation that the driver refused
+ * comes with the driver's number, too.  What failed asynchronously (a stream's work, a load, a
+ * save) brings its number to the call that tells of it, as it brings its text.
+ * @ret_api: whose number it is, "cuda" or "hip", a constant; NULL if there is none.  May be NULL.
+ * Returns: the number; 0 if no driver's call failed.  Like the text, it is the thread's own, holds
+ *   until its next failing call, and is not cleared by success.
+ * Threads: any. */
+HOIST_API int hoist_error_driver(const char **ret_api);
 
 /* The library's version at run time, as "MAJOR.MINOR.PATCH".
  * Returns: a constant.  Threads: any. */

@@ -23,5 +23,6 @@
 #include <hoist/number.h>
 #include <hoist/save.h>
 #include <hoist/stream.h>
+#include <hoist/user.h>
 
 #endif

@@ -7,7 +7,7 @@
  *
  * What does not fit:
  *   into bool      0 is false; all else, NaN too, is true
- *   into integers  nothing wraps: out of range is -ERANGE, and so is an infinity; a fraction is
+ *   into integers  nothing wraps: out of range is -EDOM, and so is an infinity; a fraction is
  *                  -EINVAL unless TOWARD_ZERO asks for its loss; NaN is -EINVAL
  *   into floats    rounded to the nearest, ties to even; what then lies beyond the largest
  *                  finite value, and infinities, become
@@ -118,13 +118,13 @@ HOIST_API int hoist_number_decode(const void *data, hoist_dtype dtype, uint64_t 
 				  hoist_number *ret);
 
 /* The other way; bits beside the element stay.  @flags: TOWARD_ZERO, SATURATE.
- * Returns: also -ERANGE and -EINVAL as said above, with the value and what would fit (nothing is
+ * Returns: also -EDOM and -EINVAL as said above, with the value and what would fit (nothing is
  *   then written); -EINVAL for other flags. */
 HOIST_API int hoist_number_encode(hoist_number number, unsigned flags, void *data,
 				  hoist_dtype dtype, uint64_t index);
 
 /* For who knows what to expect: the number as one C type.
- * Returns: 0; -ERANGE, -EINVAL as encoding to i64 and f64 does. */
+ * Returns: 0; -EDOM, -EINVAL as encoding to i64 and f64 does. */
 static inline int hoist_number_to_i64(hoist_number number, int64_t *ret)
 {
 	return hoist_number_encode(number, 0, ret, HOIST_I64, 0);
