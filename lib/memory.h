@@ -68,6 +68,10 @@ struct hoist__memory_ops {
 		     uintptr_t *ret);
 	int (*free)(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 	int (*use)(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
+	/* @bytes at @address were made by the resource's own functions, not by alloc: they are a
+	 * live block from now on; where one starts there already, it stays.
+	 * Returns: 0; -EINVAL (overlaps another block); -ENOMEM; -ESTALE. */
+	int (*adopt)(hoist_memory *memory, uintptr_t address, size_t bytes);
 	int (*release_captured)(hoist_memory *memory); /* NULL: there is nothing to release */
 	/* The first address of the block around it.  Returns: 0; -EINVAL. */
 	int (*block_of)(hoist_memory *memory, uintptr_t address, uintptr_t *ret);

@@ -87,14 +87,15 @@ enum {
 /* The caller's own resource.  Each function gets @context, which stays until destroy was
  * called; alloc and free must be callable from any thread, and no lock of ours is held.
  * @stream is as given, and NULL for calls without one.
- * What alloc gave is noted with its size: free is called for live blocks alone. */
+ * What alloc gave, or hoist_buffer_wrap() was given, is noted with its size: free is called for
+ * live blocks alone. */
 typedef struct hoist_memory_functions {
 	size_t size; /* sizeof(hoist_memory_functions) */
 	/* 0 and *ret, or a negative errno value, which is passed on.  @bytes is at least 1,
 	 * @align a power of two, at least 1. */
 	int (*alloc)(void *context, size_t bytes, size_t align, hoist_stream *stream,
 		     uintptr_t *ret);
-	/* @bytes as asked for. */
+	/* @bytes as asked for, or as hoist_buffer_wrap() was told. */
 	void (*free)(void *context, uintptr_t address, size_t bytes, hoist_stream *stream);
 	/* Called when the resource ends, with no block in use; may be NULL. */
 	void (*destroy)(void *context);
