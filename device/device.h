@@ -76,8 +76,8 @@ bool hoist__api_emulated(enum hoist__api api);
 const char *hoist__api_library(enum hoist__api api);
 
 /* What became of opening its driver, which is not done here: cheap, and takes no lock.
- * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in either
- *   case); -ESTALE. */
+ * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in
+ * either case); -ESTALE. */
 int hoist__api_opened(enum hoist__api api);
 
 /* How many devices the driver offers, at least 1.
@@ -284,6 +284,18 @@ int hoist__dev_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 			uint64_t *ret);
 int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
+
+/* Whether kernels and copies of @peer reach the pool's memory: the pool's own device always, one of
+ * another api never.  Of an imported pool, this process's alone.
+ * Returns: 0; -EINVAL (set: a device of another api; the own one, to false); -EREMOTEIO (set: also
+ *   where @peer cannot reach the device at all); -ESTALE. */
+int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool allowed);
+int hoist__dev_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool *ret);
+
+/* CUmemoryPool, hipMemPool_t.  It stays valid as long as @pool. */
+void *hoist__dev_pool_native(const struct hoist__dev_pool *pool);
 
 /* --- asynchronous work --- */
 

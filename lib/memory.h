@@ -5,7 +5,8 @@
  *   memory-list.c      the list of all resources; references; exhaustion
  *   memory-create.c    from options to a resource; what is known of one
  *   memory-pool.c      HOST, PINNED, DEVICE, MANAGED: over alloc/pool.h
- *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones
+ *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones;
+ *                      memory-attribute.c: the pool's attributes, handle and peers
  *   memory-heap.c      HEAP: over alloc/heap.h
  *   memory-custom.c    CUSTOM: over the caller's functions
  *   books.c            the blocks of the last but one and two, by address
