@@ -74,6 +74,7 @@ struct hoist__memory_ops {
 	 * Returns: 0; -EINVAL (overlaps another block); -ENOMEM; -ESTALE. */
 	int (*adopt)(hoist_memory *memory, uintptr_t address, size_t bytes);
 	int (*release_captured)(hoist_memory *memory); /* NULL: there is nothing to release */
+	int (*synchronize)(hoist_memory *memory);      /* NULL: as its device */
 	/* The first address of the block around it.  Returns: 0; -EINVAL. */
 	int (*block_of)(hoist_memory *memory, uintptr_t address, uintptr_t *ret);
 	int (*add_region)(hoist_memory *memory, uintptr_t address, size_t bytes);

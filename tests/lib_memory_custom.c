@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ struct backing {
 	unsigned n_allocs;
 	unsigned n_frees;
 	unsigned n_ends;
+	unsigned n_waits;
 	size_t bytes; /* of the last call */
 	size_t align;
 	hoist_stream *stream;
@@ -156,6 +158,53 @@ Test(custom, gets_the_stream)
 	cr_expect_eq(hoist_memory_alloc_on(memory, 10, 0, NULL, &block), -EINVAL);
 	hoist_stream_unref(stream);
 	hoist_memory_unref(memory);
+}
+
+static int wait_for_all(void *context)
+{
+	struct backing *backing = context;
+	backing->n_waits++;
+	return backing->fail;
+}
+
+/* proves: S4.19 */
+Test(custom, waits_as_its_function_says)
+{
+	struct backing backing = {0};
+	hoist_memory_functions functions = {
+		.size = sizeof functions,
+		.alloc = take,
+		.free = give,
+		.is_host_accessible = 1,
+		.synchronize = wait_for_all,
+	};
+	const hoist_memory_options options = {
+		.size = sizeof options,
+		.kind = HOIST_MEMORY_CUSTOM,
+		.name = "waiting",
+		.functions = &functions,
+		.functions_context = &backing,
+	};
+	hoist_memory *memory = NULL;
+	cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
+	cr_expect_eq(hoist_memory_synchronize(memory), 0, "%s", hoist_error());
+	cr_expect_eq(backing.n_waits, 1);
+	backing.fail = -EXDEV;
+	cr_expect_eq(hoist_memory_synchronize(memory), -EXDEV);
+	expect_text("\"waiting\": its synchronize function");
+	backing.fail = 5;
+	cr_expect_eq(hoist_memory_synchronize(memory), -EINVAL);
+	expect_text("its synchronize function gave 5");
+	cr_expect_eq(backing.n_waits, 3);
+	backing.fail = 0;
+	hoist_memory_unref(memory);
+	/* Without one, and for who was built before there was any, there is nothing to wait for. */
+	functions.size = offsetof(hoist_memory_functions, synchronize);
+	cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
+	cr_expect_eq(hoist_memory_synchronize(memory), 0);
+	cr_expect_eq(backing.n_waits, 3);
+	hoist_memory_unref(memory);
+	cr_expect_eq(hoist_memory_synchronize(NULL), -EINVAL);
 }
 
 Test(custom, failures_are_passed_on_with_the_name)

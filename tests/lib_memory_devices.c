@@ -397,6 +397,29 @@ Test(stream, on_the_same_one_a_block_comes_back_at_once, .init = open_all)
 	expect_all_given_back();
 }
 
+/* proves: S4.16 S4.19 */
+Test(stream, a_resource_waits_for_its_device, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		hoist_memory *memory =
+			create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[i]));
+		hoist_stream *stream = stream_on(devices[i]);
+		hoist_buffer *b = NULL;
+		lib_set_latency(api_of(i), 20000, 20000);
+		cr_assert_eq(hoist_buffer_create_from(memory, stream, HOIST_U8, 1,
+						      (const int64_t[]){1000}, HOIST_BUFFER_ZERO,
+						      &b),
+			     0, "%s", hoist_error());
+		cr_assert_eq(hoist_memory_synchronize(memory), 0, "%s", hoist_error());
+		cr_expect_eq(hoist_stream_query(stream), 0);
+		lib_set_latency(api_of(i), 10, 20);
+		hoist_buffer_unref(b);
+		hoist_stream_unref(stream);
+		hoist_memory_unref(memory);
+	}
+	expect_all_given_back();
+}
+
 /* --- the driver's pools --- */
 
 /* proves: S2.23 V150 */

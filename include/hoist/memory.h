@@ -102,6 +102,9 @@ typedef struct hoist_memory_functions {
 	int is_host_accessible;
 	int is_device_accessible;
 	int is_managed;
+	/* Waits until all work on the resource's memory is done that its owner queued: 0, or a
+	 * negative errno value.  May be NULL: there is nothing to wait for. */
+	int (*synchronize)(void *context);
 } hoist_memory_functions;
 
 /* Called without any lock when memory or a limit is exhausted, after the resource has given
@@ -232,6 +235,12 @@ HOIST_API int hoist_memory_use(hoist_memory *memory, uintptr_t address, hoist_st
 /* Gives back what was freed during captures: call it when those graphs are gone.
  * Returns: 0, also where there is nothing of the kind; -ESTALE. */
 HOIST_API int hoist_memory_release_captured(hoist_memory *memory);
+
+/* Blocks until the work on the resource's memory is done, whoever queued it: CUSTOM asks its
+ * synchronize function; for the others it is hoist_device_synchronize() of the resource's device.
+ * Returns: 0; what that says, with the resource's name; -EINVAL (CUSTOM: its function gave
+ *   nonsense); -ESTALE. */
+HOIST_API int hoist_memory_synchronize(hoist_memory *memory);
 
 /* The address by which the device's kernels see the byte at @address: with HIP it differs
  * from the host's for PINNED memory.  The CPU's is the same.
