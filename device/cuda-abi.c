@@ -133,6 +133,7 @@ HOIST__CUDA_CONSTANTS(X)
 #define hoist__cu_ipc_handle CUipcMemHandle
 #define hoist__cu_block_handle CUmemPoolPtrExportData
 #define hoist__cu_pool_props CUmemPoolProps_st
+#define hoist__cu_advice CUmem_advise
 #define hoist__cu_access_flags CUmemAccess_flags
 #define hoist__cu_access CUmemAccessDesc_st
 #define hoist__cu_location CUmemLocation_st

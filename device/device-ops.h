@@ -78,6 +78,9 @@ struct hoist__dev_ops {
 	int (*host_unregister)(struct hoist__dev *dev, void *address, size_t bytes);
 	int (*host_address)(struct hoist__dev *dev, void *address, uintptr_t *ret);
 	int (*managed_alloc)(struct hoist__dev *dev, size_t bytes, uintptr_t *ret); /* or NULL */
+	/* Pre: of managed_alloc; not HOIST__PREFER_NONE. */
+	int (*managed_prefer)(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			      enum hoist__prefer prefer, int node);
 
 	/* Streams.  stream_create: Pre: all but native is set.  Post: native is.
 	 * stream_destroy: Pre: not wrapped.  Post: its work is done.

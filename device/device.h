@@ -133,6 +133,20 @@ int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
  *   -EREMOTEIO. */
 int hoist__dev_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
 
+/* Where the driver should prefer to keep managed memory. */
+enum hoist__prefer {
+	HOIST__PREFER_NONE,
+	HOIST__PREFER_DEVICE,
+	HOIST__PREFER_HOST,
+	HOIST__PREFER_NODE
+};
+
+/* [context] Says so of @bytes at @address, which hoist__dev_managed_alloc() gave; @node: for NODE.
+ * NONE does nothing.
+ * Returns: 0; -ENOTSUP (the driver or the device has no such preference); -EREMOTEIO, -ESTALE. */
+int hoist__dev_managed_prefer(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			      enum hoist__prefer prefer, int node);
+
 /* @address from hoist__dev_mem_alloc() with the same @bytes; 0 is ignored.
  * Work in flight on the memory is waited for by the driver, not by us: callers
  * free only what no stream still uses. */

@@ -114,6 +114,8 @@ _Static_assert(sizeof(OURS) == sizeof(hipPointerAttribute_t), "hipPointerAttribu
 HOIST__HIP_CONSTANTS(X)
 #undef X
 
+_Static_assert(hipCpuDeviceId == HOIST__HIP_CPU, "hipCpuDeviceId");
+
 #if HIP_VERSION >= HOIST__HIP_HOST_NUMA_ID_SINCE
 _Static_assert(hipDeviceAttributeHostNumaId == HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID, "HostNumaId");
 #endif
@@ -147,6 +149,7 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_ipc_handle hipIpcMemHandle_t
 #define hoist__hip_block_handle hipMemPoolPtrExportData
 #define hoist__hip_pool_props hipMemPoolProps
+#define hoist__hip_advice hipMemoryAdvise
 #define hoist__hip_access_flags hipMemAccessFlags
 #define hoist__hip_access hipMemAccessDesc
 #define hoist__hip_location hipMemLocation

@@ -63,6 +63,8 @@
 	  (void **, void *, unsigned int), REQUIRED, 50000000)                                     \
 	X(hipMallocManaged, hipMallocManaged, hoist__hip_error, (void **, size_t, unsigned int),   \
 	  OPTIONAL, 50000000)                                                                      \
+	X(hipMemAdvise, hipMemAdvise, hoist__hip_error,                                            \
+	  (const void *, size_t, hoist__hip_advice, int), OPTIONAL, 50000000)                      \
 	/* The runtime's own pools. */                                                             \
 	X(hipDeviceGetMemPool, hipDeviceGetMemPool, hoist__hip_error, (hoist__hip_pool *, int),    \
 	  OPTIONAL, 50200000)                                                                      \

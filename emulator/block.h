@@ -18,6 +18,7 @@ struct hoist__emu_block {
 	size_t rounded;			  /* what it takes of the device */
 	unsigned users;			  /* queued operations */
 	unsigned busy;			  /* of them: copying a chunk now */
+	int preferred;			  /* managed: EMU_PREFER_..., or a device's ordinal */
 	bool managed;			  /* mapped for the host, as a registration is */
 	bool dead;			  /* freed under them */
 };

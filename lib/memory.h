@@ -97,6 +97,7 @@ const char *hoist__memory_kind_text(int kind);
 /* "default", "prefer", ...; "default", "small", "hugetlb". */
 const char *hoist__placement_text(int placement);
 const char *hoist__pages_text(int pages);
+const char *hoist__preference_text(int location); /* "none", "device", ... */
 
 /* The kinds with a pool: the pool, made if there is none yet; for DEVICE that makes the device's
  * context.  Borrowed.  Returns: 0; -ENOMEM; what the driver says. */

@@ -136,6 +136,79 @@ Test(kinds, each_gives_and_takes_back_blocks, .init = open_all)
 	expect_all_given_back();
 }
 
+/* proves: S2.26 */
+Test(managed, is_kept_where_it_is_preferred, .init = open_all)
+{
+	static const struct {
+		int location;
+		int on_host; /* what the stand-in is told, but for the device itself */
+	} rows[] = {{HOIST_PREFER_NONE, -1},
+		    {HOIST_PREFER_DEVICE, 0},
+		    {HOIST_PREFER_HOST, -2},
+		    {HOIST_PREFER_HOST_NODE, -3}};
+	for (int i = 1; i < LIB_N_DEVICES; i++)
+		for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+			bool of_device = rows[k].location == HOIST_PREFER_DEVICE;
+			uintptr_t block = 0;
+			hoist_memory *memory =
+				create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[i],
+					       .preferred_location = rows[k].location));
+			int err = hoist_memory_alloc(memory, 1000, 0, &block);
+			if (i == 3 && rows[k].location == HOIST_PREFER_HOST_NODE) {
+				cr_expect_eq(err, -ENOTSUP);
+				expect_text("no preferred node of managed memory");
+			} else {
+				cr_assert_eq(err, 0, "%s", hoist_error());
+				cr_expect_eq(lib_preferred(api_of(i), block),
+					     of_device ? (i == 2) : rows[k].on_host, "%d %zu", i,
+					     k);
+				release(memory, block);
+			}
+			hoist_memory_unref(memory);
+		}
+	expect_all_given_back();
+}
+
+/* proves: S2.26 */
+Test(managed, refuses_what_is_no_preference, .init = open_all)
+{
+	hoist_memory *memory = NULL;
+	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
+						 .preferred_location = 4),
+					 &memory),
+		     -EINVAL);
+	expect_text("4 is no preferred location");
+	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
+						 .preferred_node = 1),
+					 &memory),
+		     -EINVAL);
+	expect_text("the preferred location is no node's");
+	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
+						 .preferred_location = HOIST_PREFER_HOST_NODE,
+						 .preferred_node = 999),
+					 &memory),
+		     -EINVAL);
+	expect_text("no NUMA node 999");
+	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1],
+						 .preferred_location = HOIST_PREFER_HOST),
+					 &memory),
+		     -EINVAL);
+	expect_text("device memory has no preferred location");
+	cr_expect_null(memory);
+	/* A device that the driver will not prefer: no block, and nothing is left. */
+	memory = create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
+				.preferred_location = HOIST_PREFER_DEVICE));
+	uintptr_t none = 77;
+	cr_assert_eq(lib_fail("cuda", "cuMemAdvise_v2:1+:101"), 0);
+	cr_expect_eq(hoist_memory_alloc(memory, 1000, 0, &none), -ENOTSUP);
+	expect_text("no preferred location of managed memory");
+	cr_expect_eq(none, 77);
+	cr_assert_eq(lib_fail("cuda", ""), 0);
+	release(memory, alloc(memory, 1000));
+	hoist_memory_unref(memory);
+	expect_all_given_back();
+}
+
 Test(kinds, a_context_comes_with_the_first_block, .init = open_all)
 {
 	hoist_memory *memory = create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1]));

@@ -76,6 +76,8 @@ static int use_kind(int kind, hoist_device *device, hoist_memory *upstream, hois
 		.device = device,
 		.upstream = upstream,
 		.debug = kind == HOIST_MEMORY_PINNED ? 2 : 0,
+		.preferred_location =
+			kind == HOIST_MEMORY_MANAGED ? HOIST_PREFER_DEVICE : HOIST_PREFER_NONE,
 		.region_bytes = kind == HOIST_MEMORY_DRIVER_POOL ? 0 : 4 * MIB,
 	};
 	int err = hoist_memory_create(&options, &memory);

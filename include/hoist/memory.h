@@ -84,6 +84,14 @@ enum {
 	HOIST_PAGES_HUGETLB  /* from the 2 MiB hugetlb pool; as DEFAULT where it has too few */
 };
 
+/* MANAGED: where the driver prefers to keep the pages, when both sides use them. */
+enum {
+	HOIST_PREFER_NONE,     /* the driver decides */
+	HOIST_PREFER_DEVICE,   /* the resource's device */
+	HOIST_PREFER_HOST,     /* host memory, on any node */
+	HOIST_PREFER_HOST_NODE /* host memory of the NUMA node options.preferred_node; CUDA */
+};
+
 /* The caller's own resource.  Each function gets @context, which stays until destroy was
  * called; alloc and free must be callable from any thread, and no lock of ours is held.
  * @stream is as given, and NULL for calls without one.
@@ -130,6 +138,7 @@ typedef int hoist_memory_exhausted(void *context, size_t bytes, unsigned attempt
  *   debug, cache_bytes, NO_STATISTICS          HOST, PINNED, DEVICE, MANAGED
  *   upstream                                   HOST, PINNED, DEVICE
  *   CURRENT_POOL, SHAREABLE                    DRIVER_POOL
+ *   preferred_location, preferred_node         MANAGED
  *   functions                                  CUSTOM; needed there
  *   name, exhausted                            all
  *
@@ -168,6 +177,9 @@ typedef struct hoist_memory_options {
 				 * DRIVER_POOL and whose accessibility must fit; placement and
 				 * pages are its own.  NULL: regions are the system's, or the
 				 * driver's */
+	int preferred_location; /* HOIST_PREFER_...: advice that the driver is given for each
+				 * region; where it does not take it, there is no block */
+	int preferred_node;	/* for HOIST_PREFER_HOST_NODE */
 } hoist_memory_options;
 
 /* A new resource; @options NULL is HOST with all defaults.  No memory is taken, no driver
