@@ -65,6 +65,8 @@ static void plan(struct growth *growth, unsigned flags)
 		.placement = pool->options.placement,
 		.hugetlb = pool->options.hugetlb,
 		.no_thp = pool->options.no_thp,
+		.prefer = pool->options.prefer,
+		.prefer_node = pool->options.prefer_node,
 		.lazy = (flags & HOIST__ALLOC_LAZY) != 0,
 		.source = pool->options.source,
 		.calls = &pool->calls,

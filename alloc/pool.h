@@ -50,6 +50,8 @@ struct hoist__pool_options {
 	struct hoist__placement placement; /* host kinds */
 	bool hugetlb;
 	bool no_thp;
+	enum hoist__prefer prefer; /* managed memory */
+	int prefer_node;
 	bool no_stats;	     /* blocks and requested bytes are not counted */
 	unsigned debug;	     /* 0, 1 poison, 2 redzones and quarantine */
 	size_t region_bytes; /* size of shared regions; 0: 32 MiB */

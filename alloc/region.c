@@ -21,6 +21,25 @@ static bool of_device(const struct hoist__region_options *options)
 
 /* --- memory from a driver or a source --- */
 
+static int take_managed(const struct hoist__region_options *options, size_t bytes, uintptr_t *ret)
+{
+	char cause[HOIST__ERROR_BYTES];
+	uintptr_t taken;
+	int err = hoist__dev_managed_alloc(options->dev, bytes, &taken);
+	if (err < 0)
+		return err;
+	err = hoist__dev_managed_prefer(options->dev, taken, bytes, options->prefer,
+					options->prefer_node);
+	if (err == 0) {
+		*ret = taken;
+		return 0;
+	}
+	hoist__error_copy(cause, sizeof cause);
+	if (hoist__dev_mem_free(options->dev, taken, bytes) < 0)
+		hoist__log(alloc, "freeing managed memory: %s", hoist__error_text());
+	return hoist__fail(err, "%s", cause);
+}
+
 static int take(struct hoist__region_storage *storage, size_t bytes)
 {
 	const struct hoist__region_options *options = &storage->region.options;
@@ -30,7 +49,7 @@ static int take(struct hoist__region_storage *storage, size_t bytes)
 	if (source != NULL)
 		err = source->acquire(source->context, bytes, HOIST__REGION_ALIGN, &storage->taken);
 	else if (options->kind == HOIST__MEMORY_MANAGED)
-		err = hoist__dev_managed_alloc(options->dev, bytes, &storage->taken);
+		err = take_managed(options, bytes, &storage->taken);
 	else
 		err = hoist__dev_mem_alloc(options->dev, bytes, &storage->taken);
 	hoist__called(options->calls, HOIST__CALL_ALLOC, start);

@@ -120,6 +120,8 @@ struct hoist__region_options {
 	struct hoist__placement placement; /* host kinds */
 	bool hugetlb;                /* try the hugetlb pool first */
 	bool no_thp;
+	enum hoist__prefer prefer;   /* MANAGED: which the driver is told */
+	int prefer_node;
 	bool lazy;                   /* HOST only: do not populate (nor verify) */
 	unsigned n_threads;          /* populating; 0: min(4, CPUs of the node) */
 	size_t piece_bytes;          /* PINNED: 0: HOIST__PIECE_BYTES; SIZE_MAX: one piece, or fail.

@@ -16,6 +16,7 @@ typedef unsigned int hoist__cu_attribute;	  /* enum CUdevice_attribute */
 typedef unsigned int hoist__cu_capture_mode;	  /* enum CUstreamCaptureMode */
 typedef unsigned int hoist__cu_capture_status;	  /* enum CUstreamCaptureStatus */
 typedef unsigned int hoist__cu_pool_attribute;	  /* enum CUmemPool_attribute */
+typedef unsigned int hoist__cu_advice;		  /* enum CUmem_advise */
 typedef unsigned int hoist__cu_pointer_attribute; /* enum CUpointer_attribute */
 typedef int hoist__cu_device;			  /* the ordinal's handle, not a pointer */
 typedef unsigned long long hoist__cu_device_ptr;
@@ -45,6 +46,17 @@ struct hoist__cu_pool_props {
 	void *unused;
 	size_t max_bytes; /* 0: no limit */
 	unsigned char reserved[56];
+};
+
+/* CUmemLocation, CUmemAccessDesc. */
+typedef unsigned int hoist__cu_access_flags; /* enum CUmemAccess_flags */
+struct hoist__cu_location {
+	unsigned int type;
+	int id; /* the device */
+};
+struct hoist__cu_access {
+	struct hoist__cu_location location;
+	hoist__cu_access_flags flags;
 };
 
 #define HOIST__CU_POOL_LIMIT_SINCE 12020
@@ -152,6 +164,12 @@ struct hoist__cu_copy_3d {
 	X(HOIST__CU_POOL_RESERVED_HIGH, 6, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)                      \
 	X(HOIST__CU_POOL_USED_CURRENT, 7, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                        \
 	X(HOIST__CU_POOL_USED_HIGH, 8, CU_MEMPOOL_ATTR_USED_MEM_HIGH)                              \
+	X(HOIST__CU_LOCATION_HOST, 2, CU_MEM_LOCATION_TYPE_HOST)                                   \
+	X(HOIST__CU_LOCATION_HOST_NODE, 3, CU_MEM_LOCATION_TYPE_HOST_NUMA)                         \
+	X(HOIST__CU_ADVISE_PREFERRED_LOCATION, 3, CU_MEM_ADVISE_SET_PREFERRED_LOCATION)            \
+	X(HOIST__CU_ACCESS_NONE, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE)                                 \
+	X(HOIST__CU_ACCESS_READ, 1, CU_MEM_ACCESS_FLAGS_PROT_READ)                                 \
+	X(HOIST__CU_ACCESS_READ_WRITE, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                      \
 	X(HOIST__CU_HANDLE_NONE, 0, CU_MEM_HANDLE_TYPE_NONE)                                       \
 	X(HOIST__CU_HANDLE_FD, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                        \
 	X(HOIST__CU_IPC_LAZY_PEER_ACCESS, 1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)                   \

@@ -51,6 +51,35 @@ static int cuda_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *r
 	return 0;
 }
 
+static struct hoist__cu_location location_of(const struct hoist__dev *dev,
+					     enum hoist__prefer prefer, int node)
+{
+	switch (prefer) {
+	case HOIST__PREFER_HOST:
+		return (struct hoist__cu_location){HOIST__CU_LOCATION_HOST, 0};
+	case HOIST__PREFER_NODE:
+		return (struct hoist__cu_location){HOIST__CU_LOCATION_HOST_NODE, node};
+	default:
+		return (struct hoist__cu_location){HOIST__CU_LOCATION_DEVICE, dev->native};
+	}
+}
+
+static int cuda_managed_prefer(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			       enum hoist__prefer prefer, int node)
+{
+	hoist__cu_result result = HOIST__CU_SUCCESS;
+	if (hoist__cuda.cuMemAdvise_v2 == NULL)
+		return hoist__driver_fail_lacks(dev, "preferred location of managed memory");
+	int err = RUN_RELAXED(dev, "preferring a location of managed memory",
+			      result = hoist__cuda.cuMemAdvise_v2(
+				      address, bytes, HOIST__CU_ADVISE_PREFERRED_LOCATION,
+				      location_of(dev, prefer, node)));
+	/* Devices that cannot use managed memory beside the host. */
+	if (result == HOIST__CU_ERROR_INVALID_DEVICE)
+		return hoist__driver_fail_lacks(dev, "preferred location of managed memory");
+	return err;
+}
+
 static int cuda_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 {
 	(void)bytes;
@@ -204,6 +233,7 @@ const struct hoist__dev_ops hoist__cuda_ops = {
 	.mem_info = cuda_mem_info,
 	.mem_alloc = cuda_mem_alloc,
 	.managed_alloc = cuda_managed_alloc,
+	.managed_prefer = cuda_managed_prefer,
 	.mem_free = cuda_mem_free,
 	.host_register = cuda_host_register,
 	.host_unregister = cuda_host_unregister,
@@ -228,6 +258,8 @@ const struct hoist__dev_ops hoist__cuda_ops = {
 	.pool_trim = hoist__cuda_pool_trim,
 	.pool_get = hoist__cuda_pool_get,
 	.pool_set = hoist__cuda_pool_set,
+	.pool_set_access = hoist__cuda_pool_set_access,
+	.pool_get_access = hoist__cuda_pool_get_access,
 	.allocation = hoist__cuda_allocation,
 	.ipc_export = hoist__cuda_ipc_export,
 	.ipc_open = hoist__cuda_ipc_open,

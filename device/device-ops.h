@@ -78,6 +78,9 @@ struct hoist__dev_ops {
 	int (*host_unregister)(struct hoist__dev *dev, void *address, size_t bytes);
 	int (*host_address)(struct hoist__dev *dev, void *address, uintptr_t *ret);
 	int (*managed_alloc)(struct hoist__dev *dev, size_t bytes, uintptr_t *ret); /* or NULL */
+	/* Pre: of managed_alloc; not HOIST__PREFER_NONE. */
+	int (*managed_prefer)(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			      enum hoist__prefer prefer, int node);
 
 	/* Streams.  stream_create: Pre: all but native is set.  Post: native is.
 	 * stream_destroy: Pre: not wrapped.  Post: its work is done.
@@ -105,7 +108,8 @@ struct hoist__dev_ops {
 	/* Pools: all NULL where the API has none.  pool_create, pool_current: Pre: all but
 	 * native is set.  Post: native is.  pool_destroy: Pre: not borrowed.
 	 * pool_alloc, pool_free: Pre: the stream is of the pool's device; bytes and addresses
-	 * are not 0.  pool_set: Pre: attribute and value go together. */
+	 * are not 0.  pool_set: Pre: attribute and value go together.  pool_*_access: Pre: the
+	 * peer is another device of the api. */
 	int (*pool_create)(struct hoist__dev_pool *pool);
 	int (*pool_current)(struct hoist__dev_pool *pool);
 	void (*pool_destroy)(struct hoist__dev_pool *pool);
@@ -118,6 +122,10 @@ struct hoist__dev_ops {
 			uint64_t *ret);
 	int (*pool_set)(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
+	int (*pool_set_access)(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool allowed);
+	int (*pool_get_access)(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool *ret);
 
 	/* Sharing between processes (ipc.h): all NULL where the API has none.
 	 * pool_import: as pool_create; the fd stays the caller's, and is not 0.

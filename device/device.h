@@ -76,8 +76,8 @@ bool hoist__api_emulated(enum hoist__api api);
 const char *hoist__api_library(enum hoist__api api);
 
 /* What became of opening its driver, which is not done here: cheap, and takes no lock.
- * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in either
- *   case); -ESTALE. */
+ * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in
+ * either case); -ESTALE. */
 int hoist__api_opened(enum hoist__api api);
 
 /* How many devices the driver offers, at least 1.
@@ -132,6 +132,20 @@ int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
  * Returns: 0; -EINVAL if bytes is 0; -ENOTSUP (the CPU, or the device cannot); -ENOSPC;
  *   -EREMOTEIO. */
 int hoist__dev_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
+
+/* Where the driver should prefer to keep managed memory. */
+enum hoist__prefer {
+	HOIST__PREFER_NONE,
+	HOIST__PREFER_DEVICE,
+	HOIST__PREFER_HOST,
+	HOIST__PREFER_NODE
+};
+
+/* [context] Says so of @bytes at @address, which hoist__dev_managed_alloc() gave; @node: for NODE.
+ * NONE does nothing.
+ * Returns: 0; -ENOTSUP (the driver or the device has no such preference); -EREMOTEIO, -ESTALE. */
+int hoist__dev_managed_prefer(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			      enum hoist__prefer prefer, int node);
 
 /* @address from hoist__dev_mem_alloc() with the same @bytes; 0 is ignored.
  * Work in flight on the memory is waited for by the driver, not by us: callers
@@ -284,6 +298,18 @@ int hoist__dev_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 			uint64_t *ret);
 int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
+
+/* Whether kernels and copies of @peer reach the pool's memory: the pool's own device always, one of
+ * another api never.  Of an imported pool, this process's alone.
+ * Returns: 0; -EINVAL (set: a device of another api; the own one, to false); -EREMOTEIO (set: also
+ *   where @peer cannot reach the device at all); -ESTALE. */
+int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool allowed);
+int hoist__dev_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool *ret);
+
+/* CUmemoryPool, hipMemPool_t.  It stays valid as long as @pool. */
+void *hoist__dev_pool_native(const struct hoist__dev_pool *pool);
 
 /* --- asynchronous work --- */
 

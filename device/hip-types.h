@@ -15,6 +15,7 @@ typedef unsigned int hoist__hip_attribute;	/* enum hipDeviceAttribute_t */
 typedef unsigned int hoist__hip_copy_kind;	/* enum hipMemcpyKind */
 typedef unsigned int hoist__hip_capture_mode;	/* enum hipStreamCaptureMode */
 typedef unsigned int hoist__hip_capture_status; /* enum hipStreamCaptureStatus */
+typedef unsigned int hoist__hip_advice;		/* enum hipMemoryAdvise */
 typedef unsigned int hoist__hip_pool_attribute; /* enum hipMemPoolAttr */
 typedef int hoist__hip_device;
 typedef struct hoist__hip_stream_object *hoist__hip_stream;
@@ -75,6 +76,17 @@ struct hoist__hip_pool_props {
 	unsigned char reserved[56];
 };
 
+/* hipMemLocation, hipMemAccessDesc. */
+typedef unsigned int hoist__hip_access_flags; /* enum hipMemAccessFlags */
+struct hoist__hip_location {
+	unsigned int type;
+	int id; /* the device */
+};
+struct hoist__hip_access {
+	struct hoist__hip_location location;
+	hoist__hip_access_flags flags;
+};
+
 #define HOIST__HIP_POOL_LIMIT_SINCE 60300000
 
 /* hipMemcpy3DParms, with the hipPitchedPtr, the hipPos and the hipExtent in it.  There are no
@@ -120,6 +132,9 @@ struct hoist__hip_pointer_attributes {
  * the same in all releases; below this, ROCm 5 does not overflow. */
 #define HOIST__HIP_MAX_PITCH ((size_t)0x7fffffff)
 
+/* hipCpuDeviceId: the host, as a location. */
+#define HOIST__HIP_CPU (-1)
+
 /* Constant, value, hip_runtime_api.h's name for it. */
 #define HOIST__HIP_CONSTANTS(X)                                                                    \
 	X(HOIST__HIP_SUCCESS, 0, hipSuccess)                                                       \
@@ -158,6 +173,10 @@ struct hoist__hip_pointer_attributes {
 	X(HOIST__HIP_POOL_RESERVED_HIGH, 6, hipMemPoolAttrReservedMemHigh)                         \
 	X(HOIST__HIP_POOL_USED_CURRENT, 7, hipMemPoolAttrUsedMemCurrent)                           \
 	X(HOIST__HIP_POOL_USED_HIGH, 8, hipMemPoolAttrUsedMemHigh)                                 \
+	X(HOIST__HIP_ADVISE_PREFERRED_LOCATION, 3, hipMemAdviseSetPreferredLocation)               \
+	X(HOIST__HIP_ACCESS_NONE, 0, hipMemAccessFlagsProtNone)                                    \
+	X(HOIST__HIP_ACCESS_READ, 1, hipMemAccessFlagsProtRead)                                    \
+	X(HOIST__HIP_ACCESS_READ_WRITE, 3, hipMemAccessFlagsProtReadWrite)                         \
 	X(HOIST__HIP_HANDLE_NONE, 0, hipMemHandleTypeNone)                                         \
 	X(HOIST__HIP_HANDLE_FD, 1, hipMemHandleTypePosixFileDescriptor)                            \
 	X(HOIST__HIP_STREAM_NON_BLOCKING, 1, hipStreamNonBlocking)                                 \

@@ -51,6 +51,27 @@ static int hip_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *re
 	return 0;
 }
 
+/* The runtime knows one location on the host, which is all of it. */
+static int hip_managed_prefer(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			      enum hoist__prefer prefer, int node)
+{
+	int location = prefer == HOIST__PREFER_DEVICE ? dev->ordinal : HOIST__HIP_CPU;
+	hoist__hip_error error = HOIST__HIP_SUCCESS;
+	if (hoist__hip.hipMemAdvise == NULL || prefer == HOIST__PREFER_NODE)
+		return hoist__driver_fail_lacks(dev, prefer == HOIST__PREFER_NODE
+							     ? "preferred node of managed memory"
+							     : "preferred location of managed "
+							       "memory");
+	(void)node;
+	int err = RUN_RELAXED(dev, "preferring a location of managed memory",
+			      error = hoist__hip.hipMemAdvise((void *)address, bytes,
+							      HOIST__HIP_ADVISE_PREFERRED_LOCATION,
+							      location));
+	if (error == HOIST__HIP_ERROR_INVALID_DEVICE)
+		return hoist__driver_fail_lacks(dev, "preferred location of managed memory");
+	return err;
+}
+
 static int hip_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 {
 	(void)bytes;
@@ -206,6 +227,7 @@ const struct hoist__dev_ops hoist__hip_ops = {
 	.mem_info = hip_mem_info,
 	.mem_alloc = hip_mem_alloc,
 	.managed_alloc = hip_managed_alloc,
+	.managed_prefer = hip_managed_prefer,
 	.mem_free = hip_mem_free,
 	.host_register = hip_host_register,
 	.host_unregister = hip_host_unregister,
@@ -230,6 +252,8 @@ const struct hoist__dev_ops hoist__hip_ops = {
 	.pool_trim = hoist__hip_pool_trim,
 	.pool_get = hoist__hip_pool_get,
 	.pool_set = hoist__hip_pool_set,
+	.pool_set_access = hoist__hip_pool_set_access,
+	.pool_get_access = hoist__hip_pool_get_access,
 	.allocation = hoist__hip_allocation,
 	.ipc_export = hoist__hip_ipc_export,
 	.ipc_open = hoist__hip_ipc_open,

@@ -41,6 +41,15 @@ int hoist__dev_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *re
 	return dev->ops->managed_alloc(dev, bytes, ret);
 }
 
+int hoist__dev_managed_prefer(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			      enum hoist__prefer prefer, int node)
+{
+	int err = hoist__dev_check(dev);
+	if (err < 0 || prefer == HOIST__PREFER_NONE)
+		return err;
+	return dev->ops->managed_prefer(dev, address, bytes, prefer, node);
+}
+
 int hoist__dev_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 {
 	if (address == 0)

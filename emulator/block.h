@@ -18,6 +18,7 @@ struct hoist__emu_block {
 	size_t rounded;			  /* what it takes of the device */
 	unsigned users;			  /* queued operations */
 	unsigned busy;			  /* of them: copying a chunk now */
+	int preferred;			  /* managed: EMU_PREFER_..., or a device's ordinal */
 	bool managed;			  /* mapped for the host, as a registration is */
 	bool dead;			  /* freed under them */
 };
@@ -71,9 +72,10 @@ struct hoist__emu_pool {
 	size_t n_pieces;	 /* all */
 	uint64_t max_bytes;	 /* 0: no limit */
 	uint64_t values[EMU_POOL_ATTRIBUTES];
-	bool closing;  /* destroyed: ends with its last piece */
-	uint64_t id;   /* of a shareable one: what other processes know it by; else 0 */
-	bool imported; /* of another process, whose arena this is */
+	uint64_t peers; /* bit n: device n may access it, beside its own */
+	bool closing;	/* destroyed: ends with its last piece */
+	uint64_t id;	/* of a shareable one: what other processes know it by; else 0 */
+	bool imported;	/* of another process, whose arena this is */
 	int fd;
 };
 

@@ -70,7 +70,7 @@ extern "C" {
 	X(live_registered_bytes)                                                                   \
 	X(peak_registered_bytes)                                                                   \
 	X(live_streams)                                                                            \
-	X(live_pools) /* made; a device's own is none */                                           \
+	X(live_pools)	/* made; a device's own is none */                                         \
 	X(live_imports) /* allocations of other processes that are open */                         \
 	X(live_events)                                                                             \
 	X(live_contexts) /* primary contexts retained; HIP has none */
@@ -126,6 +126,10 @@ HOIST_EMULATOR_API void hoist_emulator_set_register_most(uint64_t bytes);
  * be submitted by the thread that is to end the hold; nor may that be the thread of a
  * function that a stream calls. */
 HOIST_EMULATOR_API void hoist_emulator_hold(int hold);
+
+/* Where managed memory at @address is preferred to be: a device's ordinal; -1: nowhere; -2: the
+ * host; -3 - n: NUMA node n of the host. */
+HOIST_EMULATOR_API int hoist_emulator_preferred(uintptr_t address);
 
 /* Makes the native stream @stream (not the NULL stream) begin or end the capture of a
  * graph, in the drivers' global mode.  Meanwhile its work is accepted and not done, and

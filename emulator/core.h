@@ -240,6 +240,12 @@ void hoist__emu_mem_info(struct hoist__emu_device *device, size_t *free_bytes, s
 /* --- register.c --- */
 
 int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret);
+
+/* Where a range of managed memory is preferred to be: a device, by ordinal, or one of these. */
+#define EMU_PREFER_NONE (-1)
+#define EMU_PREFER_HOST (-2)
+#define EMU_PREFER_NODE(node) (-3 - (node))
+int hoist__emu_prefer(uintptr_t address, size_t bytes, int preferred);
 int hoist__emu_register(void *address, size_t bytes);
 int hoist__emu_unregister(void *address);
 int hoist__emu_host_address(void *address, uintptr_t *ret);

@@ -43,6 +43,30 @@ hoist__cu_result cuMemAllocManaged(hoist__cu_device_ptr *ret, size_t bytes, unsi
 	return (hoist__cu_result)result;
 }
 
+/* All of one allocation, whose preferred location alone is given. */
+hoist__cu_result cuMemAdvise_v2(hoist__cu_device_ptr address, size_t bytes, hoist__cu_advice advice,
+				struct hoist__cu_location location)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_cuda_enter_context(FN_cuMemAdvise_v2, &device);
+	int preferred = location.id;
+	if (result == EMU_SUCCESS && advice != HOIST__CU_ADVISE_PREFERRED_LOCATION)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS && location.type == HOIST__CU_LOCATION_HOST)
+		preferred = EMU_PREFER_HOST;
+	else if (result == EMU_SUCCESS && location.type == HOIST__CU_LOCATION_HOST_NODE)
+		preferred = location.id >= 0 ? EMU_PREFER_NODE(location.id) : EMU_PREFER_NONE;
+	else if (result == EMU_SUCCESS && location.type != HOIST__CU_LOCATION_DEVICE)
+		result = EMU_INVALID_VALUE;
+	else if (result == EMU_SUCCESS && hoist__emu_device(location.id) == NULL)
+		result = EMU_INVALID_DEVICE;
+	if (result == EMU_SUCCESS && preferred == EMU_PREFER_NONE)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_prefer((uintptr_t)address, bytes, preferred);
+	return (hoist__cu_result)result;
+}
+
 hoist__cu_result cuMemFree_v2(hoist__cu_device_ptr address)
 {
 	int forced = EMU_SUCCESS;

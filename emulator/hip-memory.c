@@ -43,6 +43,22 @@ hoist__hip_error hipMallocManaged(void **ret, size_t bytes, unsigned int flags)
 	return hoist__emu_hip_leave(result);
 }
 
+/* All of one allocation, whose preferred location alone is given. */
+hoist__hip_error hipMemAdvise(const void *address, size_t bytes, hoist__hip_advice advice,
+			      int location)
+{
+	int result = hoist__emu_hip_enter(FN_hipMemAdvise);
+	if (result == EMU_SUCCESS && advice != HOIST__HIP_ADVISE_PREFERRED_LOCATION)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS && location != HOIST__HIP_CPU &&
+	    hoist__emu_device(location) == NULL)
+		result = EMU_INVALID_DEVICE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_prefer((uintptr_t)address, bytes,
+					   location == HOIST__HIP_CPU ? EMU_PREFER_HOST : location);
+	return hoist__emu_hip_leave(result);
+}
+
 hoist__hip_error hipFree(void *address)
 {
 	int forced = EMU_SUCCESS;

@@ -129,6 +129,7 @@ int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uin
 		return EMU_OUT_OF_MEMORY;
 	block->device = device;
 	block->managed = true;
+	block->preferred = EMU_PREFER_NONE;
 	block->rounded = (size_t)hoist__round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
 	void *memory = mmap(NULL, block->rounded, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -145,4 +146,31 @@ int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uin
 	else
 		hoist__emu_block_discard(block);
 	return result;
+}
+
+/* A part has no preference of its own here: advice is for all of an allocation, as hoist's is. */
+int hoist__emu_prefer(uintptr_t address, size_t bytes, int preferred)
+{
+	int result = EMU_INVALID_VALUE;
+	hoist__emu_lock();
+	struct hoist__emu_block *block =
+		hoist__emu_range_find(&hoist__emu.registrations, address, 1);
+	if (block != NULL && block->managed && block->range.start == address &&
+	    block->range.bytes == bytes) {
+		block->preferred = preferred;
+		result = EMU_SUCCESS;
+	}
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist_emulator_preferred(uintptr_t address)
+{
+	hoist__emu_load_environment();
+	hoist__emu_lock();
+	const struct hoist__emu_block *block =
+		hoist__emu_range_find(&hoist__emu.registrations, address, 1);
+	int preferred = block != NULL && block->managed ? block->preferred : EMU_PREFER_NONE;
+	hoist__emu_unlock();
+	return preferred;
 }

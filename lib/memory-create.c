@@ -39,6 +39,12 @@ const char *hoist__pages_text(int pages)
 	return texts[pages];
 }
 
+const char *hoist__preference_text(int location)
+{
+	static const char *const texts[] = {"none", "device", "host", "host_node"};
+	return texts[location];
+}
+
 /* --- which options a kind has --- */
 
 #define KIND(kind) (1u << HOIST_MEMORY_##kind)
@@ -69,6 +75,8 @@ static int check_applies(const hoist_memory_options *o, unsigned kinds)
 		{o->limit_bytes != 0, POOLED | KIND(HEAP) | KIND(DRIVER_POOL), "limit_bytes"},
 		{o->soft_limit_bytes != 0, POOLED | KIND(HEAP), "soft_limit_bytes"},
 		{o->budget != NULL, POOLED | KIND(HEAP), "budget"},
+		{o->preferred_location != 0, KIND(MANAGED), "preferred location"},
+		{o->preferred_node != 0, KIND(MANAGED), "preferred node"},
 		{o->functions != NULL, KIND(CUSTOM), "functions"},
 		{o->functions_context != NULL, KIND(CUSTOM), "functions_context"},
 		{o->upstream != NULL, KIND(HOST) | KIND(PINNED) | KIND(DEVICE), "upstream"},
@@ -122,6 +130,23 @@ static int check_values(const hoist_memory_options *o)
 				   "hoist_memory_options: whether the device's current pool "
 				   "is shareable is not ours to say; make one without "
 				   "HOIST_MEMORY_CURRENT_POOL");
+	return 0;
+}
+
+static int check_preference(const hoist_memory_options *o)
+{
+	bool of_node = o->preferred_location == HOIST_PREFER_HOST_NODE;
+	if (o->preferred_location < 0 || o->preferred_location > HOIST_PREFER_HOST_NODE)
+		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no preferred location",
+				   o->preferred_location);
+	if (!of_node && o->preferred_node != 0)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: preferred_node is set, but the preferred "
+				   "location is no node's");
+	if (of_node && !hoist__device_has_node(o->preferred_node))
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: this machine has no NUMA node %d",
+				   o->preferred_node);
 	return 0;
 }
 
@@ -289,6 +314,7 @@ static void describe(hoist_memory *memory)
 		custom ? memory->functions.is_device_accessible != 0
 		       : of_device || (pinned && !cpu) || (up && up->info.is_device_accessible);
 	info->device_id = of_device || (custom && !cpu) ? hoist__dev_ordinal(memory->dev) : -1;
+	info->is_own = (memory->options.flags & HOIST_MEMORY_CURRENT_POOL) == 0;
 	info->is_shareable = (memory->options.flags & HOIST_MEMORY_SHAREABLE) != 0;
 	info->node = single_node(&memory->placement);
 	info->alignment = custom		      ? 1
@@ -349,6 +375,8 @@ static int fill(hoist_memory *memory, const hoist_memory_options *o)
 	memory->dev = hoist__device_dev(memory->device);
 	name_it(memory, o->name);
 	err = check_values(o);
+	if (err == 0)
+		err = check_preference(o);
 	if (err == 0)
 		err = check_device(o, hoist__device_is_cpu(memory->device));
 	/* DEVICE on the CPU is HOST, whose options it has. */

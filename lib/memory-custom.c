@@ -102,6 +102,26 @@ static int custom_free(hoist_memory *memory, uintptr_t address, hoist_stream *st
 	return 0;
 }
 
+static int custom_adopt(hoist_memory *memory, uintptr_t address, size_t bytes)
+{
+	int err = check_process(memory);
+	return err < 0 ? err : hoist__books_adopt(&custom_of(memory)->books, address, bytes);
+}
+
+static int custom_synchronize(hoist_memory *memory)
+{
+	int err = check_process(memory);
+	if (err < 0 || memory->functions.synchronize == NULL)
+		return err;
+	err = memory->functions.synchronize(memory->options.functions_context);
+	if (err > 0)
+		return hoist__fail(-EINVAL,
+				   "its synchronize function gave %d; it must give 0 or a "
+				   "negative errno value",
+				   err);
+	return err < 0 ? hoist__fail_errno(err, "its synchronize function") : 0;
+}
+
 static int custom_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *ret)
 {
 	int err = check_process(memory);
@@ -136,6 +156,8 @@ const struct hoist__memory_ops hoist__memory_custom_ops = {
 	.done = custom_done,
 	.alloc = custom_alloc,
 	.free = custom_free,
+	.adopt = custom_adopt,
+	.synchronize = custom_synchronize,
 	.block_of = custom_block_of,
 	.statistics = custom_statistics,
 	.reset_peaks = custom_reset_peaks,

@@ -38,6 +38,9 @@ static enum hoist__memory_kind pool_kind(const hoist_memory *memory)
 	}
 }
 
+_Static_assert((int)HOIST__PREFER_NODE == (int)HOIST_PREFER_HOST_NODE,
+	       "both lists of locations have one order");
+
 int hoist__memory_make_pool(hoist_memory *memory, struct hoist__pool **ret)
 {
 	const hoist_memory_options *o = &memory->options;
@@ -49,6 +52,8 @@ int hoist__memory_make_pool(hoist_memory *memory, struct hoist__pool **ret)
 		.placement = memory->placement,
 		.hugetlb = o->pages == HOIST_PAGES_HUGETLB,
 		.no_thp = o->pages == HOIST_PAGES_SMALL,
+		.prefer = (enum hoist__prefer)o->preferred_location,
+		.prefer_node = o->preferred_node,
 		.no_stats = (o->flags & HOIST_MEMORY_NO_STATISTICS) != 0,
 		.debug = o->debug,
 		.region_bytes = o->region_bytes,

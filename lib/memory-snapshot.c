@@ -78,6 +78,7 @@ static void write_options(struct writer *w)
 	text_field(out, "pages", hoist__pages_text(o->pages));
 	flag_field(out, "statistics", (o->flags & HOIST_MEMORY_NO_STATISTICS) == 0);
 	flag_field(out, "current_pool", (o->flags & HOIST_MEMORY_CURRENT_POOL) != 0);
+	text_field(out, "preferred_location", hoist__preference_text(o->preferred_location));
 	field(out, "debug", o->debug);
 	field(out, "region_bytes", o->region_bytes);
 	field(out, "keep_bytes", o->keep_bytes);

@@ -166,6 +166,16 @@ int hoist_memory_release_captured(hoist_memory *memory)
 	return named(memory, memory->ops->release_captured(memory));
 }
 
+int hoist_memory_synchronize(hoist_memory *memory)
+{
+	int err = check_memory(memory);
+	if (err < 0)
+		return err;
+	return named(memory, memory->ops->synchronize != NULL
+				     ? memory->ops->synchronize(memory)
+				     : hoist_device_synchronize(memory->device));
+}
+
 /* --- addresses --- */
 
 /* The block at @start, as the device sees it. */

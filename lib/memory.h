@@ -5,7 +5,8 @@
  *   memory-list.c      the list of all resources; references; exhaustion
  *   memory-create.c    from options to a resource; what is known of one
  *   memory-pool.c      HOST, PINNED, DEVICE, MANAGED: over alloc/pool.h
- *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones
+ *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones;
+ *                      memory-attribute.c: the pool's attributes, handle and peers
  *   memory-heap.c      HEAP: over alloc/heap.h
  *   memory-custom.c    CUSTOM: over the caller's functions
  *   books.c            the blocks of the last but one and two, by address
@@ -70,7 +71,12 @@ struct hoist__memory_ops {
 		     uintptr_t *ret);
 	int (*free)(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 	int (*use)(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
+	/* @bytes at @address were made by the resource's own functions, not by alloc: they are a
+	 * live block from now on; where one starts there already, it stays.
+	 * Returns: 0; -EINVAL (overlaps another block); -ENOMEM; -ESTALE. */
+	int (*adopt)(hoist_memory *memory, uintptr_t address, size_t bytes);
 	int (*release_captured)(hoist_memory *memory); /* NULL: there is nothing to release */
+	int (*synchronize)(hoist_memory *memory);      /* NULL: as its device */
 	/* The first address of the block around it.  Returns: 0; -EINVAL. */
 	int (*block_of)(hoist_memory *memory, uintptr_t address, uintptr_t *ret);
 	int (*add_region)(hoist_memory *memory, uintptr_t address, size_t bytes);
@@ -93,6 +99,7 @@ const char *hoist__memory_kind_text(int kind);
 /* "default", "prefer", ...; "default", "small", "hugetlb". */
 const char *hoist__placement_text(int placement);
 const char *hoist__pages_text(int pages);
+const char *hoist__preference_text(int location); /* "none", "device", ... */
 
 /* The kinds with a pool: the pool, made if there is none yet; for DEVICE that makes the device's
  * context.  Borrowed.  Returns: 0; -ENOMEM; what the driver says. */

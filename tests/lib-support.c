@@ -82,6 +82,13 @@ int lib_fail(const char *api, const char *spec)
 	return function(spec);
 }
 
+int lib_preferred(const char *api, uintptr_t address)
+{
+	__typeof__(&hoist_emulator_preferred) function;
+	*(void **)&function = control(api, "hoist_emulator_preferred");
+	return function(address);
+}
+
 void lib_set_latency(const char *api, unsigned min_us, unsigned max_us)
 {
 	__typeof__(&hoist_emulator_set_latency) function;

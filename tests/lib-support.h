@@ -27,6 +27,7 @@ uint64_t lib_calls(const char *api, const char *function);
 int lib_fail(const char *api, const char *spec);
 void lib_set_latency(const char *api, unsigned min_us, unsigned max_us);
 void lib_reset(const char *api);
+int lib_preferred(const char *api, uintptr_t address);
 int lib_capture(const char *api, void *stream, int on);
 
 /* Neither stand-in saw a misuse: pageable memory, bad ranges, use after free.

@@ -136,6 +136,79 @@ Test(kinds, each_gives_and_takes_back_blocks, .init = open_all)
 	expect_all_given_back();
 }
 
+/* proves: S2.26 */
+Test(managed, is_kept_where_it_is_preferred, .init = open_all)
+{
+	static const struct {
+		int location;
+		int on_host; /* what the stand-in is told, but for the device itself */
+	} rows[] = {{HOIST_PREFER_NONE, -1},
+		    {HOIST_PREFER_DEVICE, 0},
+		    {HOIST_PREFER_HOST, -2},
+		    {HOIST_PREFER_HOST_NODE, -3}};
+	for (int i = 1; i < LIB_N_DEVICES; i++)
+		for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+			bool of_device = rows[k].location == HOIST_PREFER_DEVICE;
+			uintptr_t block = 0;
+			hoist_memory *memory =
+				create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[i],
+					       .preferred_location = rows[k].location));
+			int err = hoist_memory_alloc(memory, 1000, 0, &block);
+			if (i == 3 && rows[k].location == HOIST_PREFER_HOST_NODE) {
+				cr_expect_eq(err, -ENOTSUP);
+				expect_text("no preferred node of managed memory");
+			} else {
+				cr_assert_eq(err, 0, "%s", hoist_error());
+				cr_expect_eq(lib_preferred(api_of(i), block),
+					     of_device ? (i == 2) : rows[k].on_host, "%d %zu", i,
+					     k);
+				release(memory, block);
+			}
+			hoist_memory_unref(memory);
+		}
+	expect_all_given_back();
+}
+
+/* proves: S2.26 */
+Test(managed, refuses_what_is_no_preference, .init = open_all)
+{
+	hoist_memory *memory = NULL;
+	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
+						 .preferred_location = 4),
+					 &memory),
+		     -EINVAL);
+	expect_text("4 is no preferred location");
+	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
+						 .preferred_node = 1),
+					 &memory),
+		     -EINVAL);
+	expect_text("the preferred location is no node's");
+	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
+						 .preferred_location = HOIST_PREFER_HOST_NODE,
+						 .preferred_node = 999),
+					 &memory),
+		     -EINVAL);
+	expect_text("no NUMA node 999");
+	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1],
+						 .preferred_location = HOIST_PREFER_HOST),
+					 &memory),
+		     -EINVAL);
+	expect_text("device memory has no preferred location");
+	cr_expect_null(memory);
+	/* A device that the driver will not prefer: no block, and nothing is left. */
+	memory = create(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
+				.preferred_location = HOIST_PREFER_DEVICE));
+	uintptr_t none = 77;
+	cr_assert_eq(lib_fail("cuda", "cuMemAdvise_v2:1+:101"), 0);
+	cr_expect_eq(hoist_memory_alloc(memory, 1000, 0, &none), -ENOTSUP);
+	expect_text("no preferred location of managed memory");
+	cr_expect_eq(none, 77);
+	cr_assert_eq(lib_fail("cuda", ""), 0);
+	release(memory, alloc(memory, 1000));
+	hoist_memory_unref(memory);
+	expect_all_given_back();
+}
+
 Test(kinds, a_context_comes_with_the_first_block, .init = open_all)
 {
 	hoist_memory *memory = create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1]));
@@ -397,6 +470,29 @@ Test(stream, on_the_same_one_a_block_comes_back_at_once, .init = open_all)
 	expect_all_given_back();
 }
 
+/* proves: S4.19 */
+Test(stream, a_resource_waits_for_its_device, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		hoist_memory *memory =
+			create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[i]));
+		hoist_stream *stream = stream_on(devices[i]);
+		hoist_buffer *b = NULL;
+		lib_set_latency(api_of(i), 20000, 20000);
+		cr_assert_eq(hoist_buffer_create_from(memory, stream, HOIST_U8, 1,
+						      (const int64_t[]){1000}, HOIST_BUFFER_ZERO,
+						      &b),
+			     0, "%s", hoist_error());
+		cr_assert_eq(hoist_memory_synchronize(memory), 0, "%s", hoist_error());
+		cr_expect_eq(hoist_stream_query(stream), 0);
+		lib_set_latency(api_of(i), 10, 20);
+		hoist_buffer_unref(b);
+		hoist_stream_unref(stream);
+		hoist_memory_unref(memory);
+	}
+	expect_all_given_back();
+}
+
 /* --- the driver's pools --- */
 
 /* proves: S2.23 V150 */
@@ -482,6 +578,95 @@ Test(driver_pool, the_devices_own_is_left_alone, .init = open_all)
 					    .limit_bytes = MIB, .flags = HOIST_MEMORY_CURRENT_POOL),
 				    &memory),
 		-EINVAL);
+	expect_all_given_back();
+}
+
+/* proves: S2.22 */
+Test(driver_pool, has_a_handle_and_an_owner, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		hoist_memory *one =
+			create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[i]));
+		hoist_memory *current[2];
+		void *handle = NULL;
+		void *again = NULL;
+		void *currents[2] = {NULL, NULL};
+		hoist_memory_info info = {.size = sizeof info};
+		cr_assert_eq(hoist_memory_native_pool(one, &handle), 0, "%s", hoist_error());
+		cr_expect_not_null(handle);
+		cr_assert_eq(hoist_memory_native_pool(one, &again), 0);
+		cr_expect_eq(again, handle);
+		cr_assert_eq(hoist_memory_get_info(one, &info), 0);
+		cr_expect_eq(info.is_own, 1);
+		for (int k = 0; k < 2; k++) {
+			current[k] = create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL,
+						    .device = devices[i],
+						    .flags = HOIST_MEMORY_CURRENT_POOL));
+			cr_assert_eq(hoist_memory_native_pool(current[k], &currents[k]), 0);
+			cr_assert_eq(hoist_memory_get_info(current[k], &info), 0);
+			cr_expect_eq(info.is_own, 0);
+		}
+		cr_expect_eq(currents[0], currents[1], "the device has one");
+		cr_expect_neq(currents[0], handle);
+		for (int k = 0; k < 2; k++)
+			hoist_memory_unref(current[k]);
+		hoist_memory_unref(one);
+	}
+	hoist_memory *device = create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1]));
+	void *none = NULL;
+	cr_expect_eq(hoist_memory_native_pool(device, &none), -ENOTSUP);
+	expect_text("is device memory; only a driver's pool has a handle");
+	cr_expect_eq(hoist_memory_native_pool(NULL, &none), -EINVAL);
+	cr_expect_null(none);
+	hoist_memory_unref(device);
+	expect_all_given_back();
+}
+
+static int access_of(hoist_memory *memory, hoist_device *peer)
+{
+	int allowed = 77;
+	cr_assert_eq(hoist_memory_get_peer_access(memory, peer, &allowed), 0, "%s", hoist_error());
+	return allowed;
+}
+
+/* proves: S2.22 */
+Test(driver_pool, says_which_peers_may_access_it, .init = open_all)
+{
+	hoist_memory *memory =
+		create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[1]));
+	int allowed = 77;
+	cr_expect_eq(access_of(memory, devices[1]), 1, "its own device always");
+	for (int other = 0; other < LIB_N_DEVICES; other++)
+		if (other != 1)
+			cr_expect_eq(access_of(memory, devices[other]), 0, "%d", other);
+	cr_assert_eq(hoist_memory_set_peer_access(memory, devices[2], 1), 0, "%s", hoist_error());
+	cr_expect_eq(access_of(memory, devices[2]), 1);
+	cr_assert_eq(hoist_memory_set_peer_access(memory, devices[2], 1), 0, "again is no error");
+	cr_assert_eq(hoist_memory_set_peer_access(memory, devices[2], 0), 0);
+	cr_expect_eq(access_of(memory, devices[2]), 0);
+	cr_assert_eq(hoist_memory_set_peer_access(memory, devices[1], 1), 0);
+	cr_expect_eq(hoist_memory_set_peer_access(memory, devices[1], 0), -EINVAL);
+	expect_text("cuda:0 always has access to a pool of cuda:0");
+	cr_expect_eq(hoist_memory_set_peer_access(memory, devices[3], 1), -EINVAL);
+	expect_text("hip:0 can have no access to a pool of cuda:0");
+	cr_expect_eq(hoist_memory_set_peer_access(memory, devices[0], 1), -EINVAL);
+	cr_expect_eq(hoist_memory_set_peer_access(memory, NULL, 1), -EINVAL);
+	cr_expect_eq(hoist_memory_get_peer_access(NULL, devices[2], &allowed), -EINVAL);
+	cr_expect_eq(allowed, 77);
+	/* Two resources over the device's own pool have one setting. */
+	hoist_memory *current[2];
+	for (int k = 0; k < 2; k++)
+		current[k] = create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[1],
+					    .flags = HOIST_MEMORY_CURRENT_POOL));
+	cr_assert_eq(hoist_memory_set_peer_access(current[0], devices[2], 1), 0);
+	cr_expect_eq(access_of(current[1], devices[2]), 1);
+	cr_expect_eq(access_of(memory, devices[2]), 0);
+	hoist_memory_unref(current[0]);
+	hoist_memory_unref(current[1]);
+	hoist_memory_unref(memory);
+	hoist_memory *host = create(NULL);
+	cr_expect_eq(hoist_memory_set_peer_access(host, devices[1], 1), -ENOTSUP);
+	hoist_memory_unref(host);
 	expect_all_given_back();
 }
 

@@ -84,23 +84,35 @@ enum {
 	HOIST_PAGES_HUGETLB  /* from the 2 MiB hugetlb pool; as DEFAULT where it has too few */
 };
 
+/* MANAGED: where the driver prefers to keep the pages, when both sides use them. */
+enum {
+	HOIST_PREFER_NONE,     /* the driver decides */
+	HOIST_PREFER_DEVICE,   /* the resource's device */
+	HOIST_PREFER_HOST,     /* host memory, on any node */
+	HOIST_PREFER_HOST_NODE /* host memory of the NUMA node options.preferred_node; CUDA */
+};
+
 /* The caller's own resource.  Each function gets @context, which stays until destroy was
  * called; alloc and free must be callable from any thread, and no lock of ours is held.
  * @stream is as given, and NULL for calls without one.
- * What alloc gave is noted with its size: free is called for live blocks alone. */
+ * What alloc gave, or hoist_buffer_wrap() was given, is noted with its size: free is called for
+ * live blocks alone. */
 typedef struct hoist_memory_functions {
 	size_t size; /* sizeof(hoist_memory_functions) */
 	/* 0 and *ret, or a negative errno value, which is passed on.  @bytes is at least 1,
 	 * @align a power of two, at least 1. */
 	int (*alloc)(void *context, size_t bytes, size_t align, hoist_stream *stream,
 		     uintptr_t *ret);
-	/* @bytes as asked for. */
+	/* @bytes as asked for, or as hoist_buffer_wrap() was told. */
 	void (*free)(void *context, uintptr_t address, size_t bytes, hoist_stream *stream);
 	/* Called when the resource ends, with no block in use; may be NULL. */
 	void (*destroy)(void *context);
 	int is_host_accessible;
 	int is_device_accessible;
 	int is_managed;
+	/* Waits until all work on the resource's memory is done that its owner queued: 0, or a
+	 * negative errno value.  May be NULL: there is nothing to wait for. */
+	int (*synchronize)(void *context);
 } hoist_memory_functions;
 
 /* Called without any lock when memory or a limit is exhausted, after the resource has given
@@ -126,6 +138,7 @@ typedef int hoist_memory_exhausted(void *context, size_t bytes, unsigned attempt
  *   debug, cache_bytes, NO_STATISTICS          HOST, PINNED, DEVICE, MANAGED
  *   upstream                                   HOST, PINNED, DEVICE
  *   CURRENT_POOL, SHAREABLE                    DRIVER_POOL
+ *   preferred_location, preferred_node         MANAGED
  *   functions                                  CUSTOM; needed there
  *   name, exhausted                            all
  *
@@ -164,6 +177,9 @@ typedef struct hoist_memory_options {
 				 * DRIVER_POOL and whose accessibility must fit; placement and
 				 * pages are its own.  NULL: regions are the system's, or the
 				 * driver's */
+	int preferred_location; /* HOIST_PREFER_...: advice that the driver is given for each
+				 * region; where it does not take it, there is no block */
+	int preferred_node;	/* for HOIST_PREFER_HOST_NODE */
 } hoist_memory_options;
 
 /* A new resource; @options NULL is HOST with all defaults.  No memory is taken, no driver
@@ -232,6 +248,12 @@ HOIST_API int hoist_memory_use(hoist_memory *memory, uintptr_t address, hoist_st
  * Returns: 0, also where there is nothing of the kind; -ESTALE. */
 HOIST_API int hoist_memory_release_captured(hoist_memory *memory);
 
+/* Blocks until the work on the resource's memory is done, whoever queued it: CUSTOM asks its
+ * synchronize function; for the others it is hoist_device_synchronize() of the resource's device.
+ * Returns: 0; what that says, with the resource's name; -EINVAL (CUSTOM: its function gave
+ *   nonsense); -ESTALE. */
+HOIST_API int hoist_memory_synchronize(hoist_memory *memory);
+
 /* The address by which the device's kernels see the byte at @address: with HIP it differs
  * from the host's for PINNED memory.  The CPU's is the same.
  * Returns: 0; -EINVAL if it is in no live block, -ENOTSUP if the device cannot see it;
@@ -265,6 +287,7 @@ typedef struct hoist_memory_info {
 	int is_shareable;     /* other processes can import its blocks: SHAREABLE */
 	int is_mapped;	      /* it is another process's: it has what is imported, and allocates
 			       * nothing */
+	int is_own;	      /* 0: CURRENT_POOL, whose pool is the device's and outlives this */
 } hoist_memory_info;
 
 /* Fills @info up to the size it says.  Name and device live as long as the resource.
@@ -380,6 +403,23 @@ enum {
  *   the driver does not have it); -EREMOTEIO; -ESTALE. */
 HOIST_API int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret);
 HOIST_API int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t value);
+
+/* The driver's handle of the pool (CUmemoryPool, hipMemPool_t), for the driver's own calls; it stays
+ * as long as the resource.  info.is_own says whose it is: nobody else destroys the resource's own,
+ * and what is allocated of it elsewhere is freed there.  Makes the pool, as above.
+ * Returns: 0; -ENOTSUP (not a DRIVER_POOL); -EREMOTEIO; -ESTALE. */
+HOIST_API int hoist_memory_native_pool(hoist_memory *memory, void **ret);
+
+/* Lets kernels and copies of @peer access all memory of the pool, what is allocated already too, or
+ * no longer.  The pool's own device always has access.  Of CURRENT_POOL, it is everybody's setting;
+ * of another process's pool, this process's alone.  Makes the pool, as above.
+ * Returns: 0; -EINVAL (@peer is NULL or of another driver; @allowed is 0 for the own device);
+ *   -ENOTSUP (not a DRIVER_POOL; @peer cannot access the device: hoist_device_can_access());
+ *   -EREMOTEIO; -ESTALE. */
+HOIST_API int hoist_memory_set_peer_access(hoist_memory *memory, hoist_device *peer, int allowed);
+/* 1 or 0, as the driver says now; 0 for a device of another driver.
+ * Returns: 0; as hoist_memory_set_peer_access(). */
+HOIST_API int hoist_memory_get_peer_access(hoist_memory *memory, hoist_device *peer, int *ret);
 
 HOIST_END
 
