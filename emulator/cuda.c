@@ -113,7 +113,7 @@ int hoist__emu_cuda_enter_free(unsigned function, int *forced)
 
 struct hoist__emu_device *hoist__emu_cuda_current(void)
 {
-	return contexts[n_contexts - 1];
+	return n_contexts > 0 ? contexts[n_contexts - 1] : NULL;
 }
 
 struct hoist__emu_device *hoist__emu_cuda_context_device(hoist__cu_context context)

@@ -155,6 +155,26 @@ static void pointers(void)
 }
 EVERYWHERE(drivers_know_their_memory, pointers)
 
+/* A driver says where kernels of the current context see memory, or that they do not: hoist's
+ * answer is the same in every context, and without one. */
+static void pointers_in_contexts(void)
+{
+	unsigned (*retain)(void **, int);
+	unsigned (*push)(void *);
+	unsigned (*pop)(void **);
+	void *context = NULL;
+	pointers();
+	find(HOIST__API_CUDA, "cuDevicePrimaryCtxRetain", &retain);
+	find(HOIST__API_CUDA, "cuCtxPushCurrent_v2", &push);
+	find(HOIST__API_CUDA, "cuCtxPopCurrent_v2", &pop);
+	for (int ordinal = 0; ordinal < 2; ordinal++) {
+		cr_assert(retain(&context, ordinal) == 0 && push(context) == 0);
+		pointers();
+		cr_assert_eq(pop(&context), 0);
+	}
+}
+ON_EMULATED(cuda_knows_its_memory_in_any_context, HOIST__API_CUDA, pointers_in_contexts)
+
 static void second_device(void)
 {
 	struct hoist__dev *second = NULL;
@@ -217,6 +237,27 @@ static void last_error(void)
 	cr_assert_eq(get(), 0);
 }
 ON_EMULATED(hip_asking_leaves_no_last_error, HOIST__API_HIP, last_error)
+
+/* Host memory has an address for kernels, which is asked for in a context. */
+static void asking_for_host_memory_fails(void)
+{
+	static const char *const calls[] = {"cuCtxGetCurrent", "cuMemHostGetDevicePointer"};
+	int (*fail)(const char *);
+	struct hoist__pointer pointer;
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	find(HOIST__API_CUDA, "hoist_emulator_fail", &fail);
+	for (size_t i = 0; i < 2; i++) {
+		char spec[64];
+		(void)snprintf(spec, sizeof spec, "%s:1:719", calls[i]);
+		cr_assert_eq(fail(spec), 0);
+		cr_assert_eq(hoist__pointer_find((uintptr_t)host, &pointer), -EREMOTEIO);
+	}
+	/* A driver that takes the address for the kernels' own. */
+	cr_assert_eq(fail("cuMemHostGetDevicePointer:1:1"), 0);
+	cr_assert_eq(ask((uintptr_t)host + 7).device_address, (uintptr_t)host + 7);
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+}
+ON_EMULATED(cuda_asking_for_host_memory_can_fail, HOIST__API_CUDA, asking_for_host_memory_fails)
 
 static void asking_fails(void)
 {
@@ -295,8 +336,24 @@ static unsigned long long start_cuda(void *cuda)
 	return memory;
 }
 
+static void register_in_cuda(void *cuda, void *address, size_t bytes)
+{
+	unsigned (*register_host)(void *, size_t, unsigned);
+	symbol(cuda, "cuMemHostRegister_v2", &register_host);
+	cr_assert_eq(register_host(address, bytes, 0), 0);
+}
+
+static void leave_cuda(void *cuda)
+{
+	unsigned (*pop)(void **);
+	void *context = NULL;
+	symbol(cuda, "cuCtxPopCurrent_v2", &pop);
+	cr_assert_eq(pop(&context), 0);
+}
+
 Test(device_query, a_driver_that_others_loaded_is_asked)
 {
+	static unsigned char registered[64];
 	unsigned (*hip_malloc)(void **, size_t);
 	void *hip_memory = NULL;
 	int local = 0;
@@ -308,9 +365,16 @@ Test(device_query, a_driver_that_others_loaded_is_asked)
 	void *cuda = load_as("libhoist-emulated-cuda.so", "libcuda.so.1");
 	expect_unknown((uintptr_t)&local); /* loaded, not started */
 	unsigned long long memory = start_cuda(cuda);
+	register_in_cuda(cuda, registered, sizeof registered);
 	struct hoist__pointer pointer = ask((uintptr_t)memory + 3);
 	cr_assert(pointer.api == HOIST__API_CUDA && pointer.ordinal == 0);
 	cr_assert(pointer.device && !pointer.host);
+	leave_cuda(cuda);
+	pointer = ask((uintptr_t)memory + 3);
+	cr_assert(pointer.device && !pointer.host, "as before: no context is current now");
+	pointer = ask((uintptr_t)registered + 5);
+	cr_assert(pointer.api == HOIST__API_CUDA && pointer.device && pointer.host);
+	cr_assert_eq(pointer.device_address, (uintptr_t)registered + 5);
 	void *hip = load_as("libhoist-emulated-hip.so", "libamdhip64-1a2b.so.6");
 	symbol(hip, "hipMalloc", &hip_malloc);
 	cr_assert_eq(hip_malloc(&hip_memory, 4096), 0);

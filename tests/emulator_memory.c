@@ -155,6 +155,33 @@ Test(emulator_memory, registrations_are_known_by_range, .init = start)
 	cr_expect(count().bad_frees == 2);
 }
 
+/* As the manual has it: what kernels see is told in a context, and only to those that do. */
+Test(emulator_memory, where_kernels_see_it_is_told_in_a_context, .init = start)
+{
+	hoist__cu_pointer_attribute plain[] = {HOIST__CU_POINTER_MEMORY_TYPE,
+					       HOIST__CU_POINTER_DEVICE_ORDINAL};
+	hoist__cu_pointer_attribute seen = HOIST__CU_POINTER_DEVICE_POINTER;
+	unsigned type = 0;
+	int ordinal = -1;
+	hoist__cu_device_ptr found = 0;
+	hoist__cu_device_ptr address = 0;
+	hoist__cu_context mine = NULL;
+	hoist__cu_context other = NULL;
+	void *plain_results[] = {&type, &ordinal};
+	void *result = &found;
+	cr_assert(cu.cuMemAlloc(&address, 4096) == 0);
+	cr_expect(cu.cuPointerGetAttributes(1, &seen, &result, address) == 0 && found == address);
+	cr_assert(cu.cuCtxPopCurrent(&mine) == 0);
+	cr_expect(cu.cuPointerGetAttributes(1, &seen, &result, address) ==
+		  HOIST__CU_ERROR_INVALID_CONTEXT);
+	cr_expect(cu.cuPointerGetAttributes(2, plain, plain_results, address) == 0);
+	cr_expect(type == HOIST__CU_MEMORY_DEVICE && ordinal == 0);
+	cr_assert(cu.cuDevicePrimaryCtxRetain(&other, 1) == 0 && cu.cuCtxPushCurrent(other) == 0);
+	cr_expect(cu.cuPointerGetAttributes(1, &seen, &result, address) ==
+		  HOIST__CU_ERROR_INVALID_VALUE);
+	cr_expect(cu.cuCtxPushCurrent(mine) == 0 && cu.cuMemFree(address) == 0);
+}
+
 Test(emulator_memory, one_registration_has_a_largest_size)
 {
 	static char bytes[12288];

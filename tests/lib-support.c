@@ -110,6 +110,26 @@ static bool is_zero(const char *api, const char *name, uint64_t value)
 	return false;
 }
 
+void lib_enter_context(int ordinal)
+{
+	unsigned (*retain)(void **, int);
+	unsigned (*push)(void *);
+	void *context = NULL;
+	*(void **)&retain = control("cuda", "cuDevicePrimaryCtxRetain");
+	*(void **)&push = control("cuda", "cuCtxPushCurrent_v2");
+	if (ordinal >= 0 && (retain(&context, ordinal) != 0 || push(context) != 0))
+		abort();
+}
+
+void lib_leave_context(int ordinal)
+{
+	unsigned (*pop)(void **);
+	void *context = NULL;
+	*(void **)&pop = control("cuda", "cuCtxPopCurrent_v2");
+	if (ordinal >= 0 && pop(&context) != 0)
+		abort();
+}
+
 bool lib_drivers_content(void)
 {
 	bool content = true;
