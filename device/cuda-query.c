@@ -20,6 +20,26 @@ int hoist__cuda_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool
 	return err;
 }
 
+/* Others may have enabled it already. */
+static hoist__cu_result enable(struct hoist__dev *peer)
+{
+	hoist__cu_result result = hoist__cuda.cuCtxEnablePeerAccess(atomic_load(&peer->context), 0);
+	return result == HOIST__CU_ERROR_PEER_ENABLED ? HOIST__CU_SUCCESS : result;
+}
+
+int hoist__cuda_enable_access(struct hoist__dev *dev, struct hoist__dev *peer)
+{
+	hoist__cu_result result = HOIST__CU_SUCCESS;
+	int err = hoist__cuda_retain(peer);
+	if (err < 0)
+		return err;
+	err = RUN_RELAXED(dev, "enabling access to another device", result = enable(peer));
+	return result == HOIST__CU_ERROR_TOO_MANY_PEERS ||
+			       result == HOIST__CU_ERROR_PEER_UNSUPPORTED
+		       ? -ENOTSUP
+		       : err;
+}
+
 /* Others may use the primary context before hoist does. */
 static int in_use(struct hoist__dev *dev, bool *ret)
 {

@@ -28,6 +28,9 @@ struct hoist__dev {
 	unsigned generation;	 /* of the process that opened the driver: hoist__fork_now() */
 	_Atomic(void *) context; /* CUcontext once retained; else NULL */
 	pthread_mutex_t lock;	 /* retains the context once */
+	/* Bit n, device n of the api: access to its memory is enabled, or cannot be. */
+	_Atomic uint64_t peers_reached;
+	_Atomic uint64_t peers_refused;
 };
 
 struct hoist__dev_stream {
@@ -66,8 +69,11 @@ struct hoist__dev_ops {
 	 * Post: dev->props and dev->native are filled. */
 	int (*probe)(struct hoist__dev *dev);
 
-	/* can_access: Pre: another device of the same api. */
+	/* can_access, enable_access: Pre: another device of the same api.
+	 * enable_access: Post: copies and kernels of dev reach peer's memory.  -ENOTSUP: the driver
+	 * refuses this pair, or one more of them, for good. */
 	int (*can_access)(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
+	int (*enable_access)(struct hoist__dev *dev, struct hoist__dev *peer);
 	int (*synchronize)(struct hoist__dev *dev); /* NULL: nothing to wait for */
 
 	/* Memory.  Pre: bytes and addresses are not 0. */

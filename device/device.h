@@ -76,8 +76,8 @@ bool hoist__api_emulated(enum hoist__api api);
 const char *hoist__api_library(enum hoist__api api);
 
 /* What became of opening its driver, which is not done here: cheap, and takes no lock.
- * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in either
- *   case); -ESTALE. */
+ * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in
+ * either case); -ESTALE. */
 int hoist__api_opened(enum hoist__api api);
 
 /* How many devices the driver offers, at least 1.
@@ -151,8 +151,11 @@ int hoist__dev_host_address(struct hoist__dev *dev, void *address, uintptr_t *re
 
 /* --- more of a device --- */
 
-/* True if copies and kernels of @dev reach @peer's memory directly; of @dev's own, always.
- * Devices of different apis never do.  No context is made.  Returns: 0; -EREMOTEIO, -ESTALE. */
+/* [context] Of both.  True if copies and kernels of @dev reach @peer's memory directly; of @dev's
+ * own, always.  Devices of different apis never do.  The first yes enables the access, which
+ * drivers do not do by themselves, for memory of any age but that of pools.  The other direction is
+ * another question.  A driver that refuses to enable it makes the answer no, from then on.
+ * Returns: 0; -ENOSPC (a context does not fit), -EREMOTEIO, -ESTALE. */
 int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
 
 /* [context] Blocks until all work on the device is done, whosever streams it is on; where
@@ -300,7 +303,9 @@ enum hoist__copy {
 int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 		      uintptr_t src, size_t bytes);
 
-/* Queues a copy between two devices of one api (either may be the stream's). */
+/* Queues a copy between two devices of one api (either may be the stream's).  The access of the
+ * stream's device to the other's memory is enabled, so that the copy goes directly.  Where that
+ * cannot be, the driver copies by the host; the log says why. */
 int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes);
 

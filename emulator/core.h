@@ -56,6 +56,7 @@ enum {
 	EMU_NOT_FOUND = 500,
 	EMU_NOT_READY = 600,
 	EMU_ILLEGAL_ADDRESS = 700,
+	EMU_PEER_ENABLED = 704,
 	EMU_ALREADY_REGISTERED = 712,
 	EMU_NOT_REGISTERED = 713,
 	EMU_NOT_PERMITTED = 800,
@@ -128,6 +129,7 @@ struct hoist__emu_device {
 	struct hoist__list pools;
 	struct hoist__emu_pool *own_pool;      /* made on first use */
 	struct hoist__emu_stream *null_stream; /* likewise */
+	uint64_t peers;			       /* bit n: it reaches memory of device n; peer.c */
 	uint64_t engine_free_ns[3];	       /* by direction: when the copy engine is next idle */
 };
 
@@ -403,11 +405,35 @@ bool hoist__emu_capture_blocks(struct hoist__emu_device *device);
 /* [locked] */
 void hoist__emu_capture_end(struct hoist__emu_stream *stream);
 
+/* --- peer.c --- */
+
+/* From now on work of @device may touch memory of @peer; not the other way round.  Returns: 0;
+ * EMU_PEER_ENABLED; EMU_INVALID_VALUE where they are one. */
+int hoist__emu_peer_enable(struct hoist__emu_device *device, const struct hoist__emu_device *peer);
+
+/* Whether kernels of @device reach the memory that @pointer tells of. */
+bool hoist__emu_peer_reaches(const struct hoist__emu_device *device,
+			     const struct hoist__emu_pointer *pointer);
+
+/* [locked] Whether work of @device may touch the bytes of @span. */
+bool hoist__emu_peer_may_touch(const struct hoist__emu_device *device,
+			       const struct hoist__emu_span *span);
+
+/* [locked] Whether @span is memory of @device alone. */
+bool hoist__emu_peer_owns(const struct hoist__emu_device *device,
+			  const struct hoist__emu_span *span);
+
 /* --- copy.c --- */
 
 int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src,
 		    size_t bytes);
+
+/* From memory of @src_device to that of @dst_device, by the host where @device does not reach
+ * both. */
+int hoist__emu_copy_peer(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			 const struct hoist__emu_device *dst_device, uintptr_t dst,
+			 const struct hoist__emu_device *src_device, uintptr_t src, size_t bytes);
 
 /* Rows and planes must not overlap, nor a pitch be above EMU_MAX_PITCH. */
 int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stream *handle,

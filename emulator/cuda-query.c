@@ -19,6 +19,20 @@ hoist__cu_result cuDeviceCanAccessPeer(int *ret, hoist__cu_device device, hoist_
 	return (hoist__cu_result)result;
 }
 
+hoist__cu_result cuCtxEnablePeerAccess(hoist__cu_context peer, unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_cuda_enter_context(FN_cuCtxEnablePeerAccess, &device);
+	const struct hoist__emu_device *other = hoist__emu_cuda_context_device(peer);
+	if (result == EMU_SUCCESS && flags != 0)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS && (other == NULL || other == device))
+		result = EMU_INVALID_CONTEXT;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_peer_enable(device, other);
+	return (hoist__cu_result)result;
+}
+
 hoist__cu_result cuDevicePrimaryCtxGetState(hoist__cu_device ordinal, unsigned int *flags,
 					    int *active)
 {
@@ -53,7 +67,7 @@ static int put_device_pointer(void *at, bool known, const struct hoist__emu_poin
 	const struct hoist__emu_device *current = hoist__emu_cuda_current();
 	if (current == NULL)
 		return EMU_INVALID_CONTEXT;
-	if (known && !pointer->host && pointer->ordinal != current->ordinal)
+	if (known && !hoist__emu_peer_reaches(current, pointer))
 		return EMU_INVALID_VALUE;
 	memcpy(at, &(hoist__cu_device_ptr){pointer->device_address}, sizeof(hoist__cu_device_ptr));
 	return EMU_SUCCESS;

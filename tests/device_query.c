@@ -4,6 +4,8 @@
 
 #define SUITE device_query
 
+#include <errno.h>
+
 #include "device-driver.h"
 
 /* --- devices --- */
@@ -33,6 +35,116 @@ static void access_between(void)
 		cr_assert(can);
 }
 EVERYWHERE(devices_reach_themselves_and_no_other_kind, access_between)
+
+/* Two devices of the api, memory of each, and a stream of the first. */
+static struct hoist__dev *peer;
+static struct hoist__dev_stream *on_first;
+static uintptr_t mine;
+static uintptr_t theirs;
+
+static void open_peers(void)
+{
+	OK(hoist__dev_get(hoist__dev_api(dev), 1, &peer));
+	OK(hoist__stream_create(dev, &on_first));
+	OK(hoist__dev_mem_alloc(dev, 4096, &mine));
+	OK(hoist__dev_mem_alloc(peer, 4096, &theirs));
+}
+
+static void close_peers(void)
+{
+	hoist__stream_destroy(on_first);
+	OK(hoist__dev_mem_free(dev, mine, 4096));
+	OK(hoist__dev_mem_free(peer, theirs, 4096));
+}
+
+static int copy_from_peer(void)
+{
+	int err = hoist__copy_peer_async(on_first, dev, mine, peer, theirs, 4096);
+	return err < 0 ? err : hoist__stream_synchronize(on_first);
+}
+
+/* What is promised holds: work of the device touches the peer's memory, as a kernel does. */
+static void access_is_enabled(void)
+{
+	bool can = false;
+	open_peers();
+	for (int i = 0; i < 2; i++) {
+		OK(hoist__dev_can_access(dev, peer, &can));
+		cr_assert(can);
+	}
+	OK(hoist__fill_async(on_first, theirs, 0x5a, 1, 4096));
+	OK(hoist__stream_synchronize(on_first));
+	OK(copy_from_peer());
+	cr_assert_eq(counters().bad_touches, 0);
+	cr_assert_eq(counters().staged_copies, 0);
+	close_peers();
+}
+EMULATED(access_that_is_promised_is_enabled, access_is_enabled)
+
+static void copies_are_direct(void)
+{
+	open_peers();
+	OK(copy_from_peer());
+	OK(hoist__copy_peer_async(on_first, peer, theirs, dev, mine, 4096));
+	OK(hoist__stream_synchronize(on_first));
+	cr_assert_eq(counters().staged_copies, 0);
+	close_peers();
+}
+EMULATED(copies_between_devices_are_direct, copies_are_direct)
+
+/* Enabled by somebody else, refused for good, and a call that fails once. */
+static void enabling_fails(void)
+{
+	static const struct {
+		int code;
+		int err;
+		bool can;
+		bool again; /* whether it is asked for the next time */
+	} rows[] = {{999, -EREMOTEIO, false, true}, {217, 0, false, false}};
+	bool cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
+	const char *function = cuda ? "cuCtxEnablePeerAccess" : "hipDeviceEnablePeerAccess";
+	int (*fail)(const char *);
+	uint64_t (*calls)(const char *);
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	find(hoist__dev_api(dev), "hoist_emulator_calls", &calls);
+	open_peers();
+	for (size_t i = 0; i < 2; i++) {
+		char spec[64];
+		bool can = false;
+		uint64_t staged = counters().staged_copies;
+		(void)snprintf(spec, sizeof spec, "%s:1+:%d", function, rows[i].code);
+		cr_assert_eq(fail(spec), 0);
+		cr_assert_eq(hoist__dev_can_access(dev, peer, &can), rows[i].err);
+		cr_assert_eq(can, rows[i].can);
+		uint64_t before = calls(function);
+		OK(copy_from_peer());
+		cr_assert_eq(counters().staged_copies, staged + 1);
+		cr_assert_eq(calls(function) > before, rows[i].again);
+	}
+	cr_assert_eq(fail(""), 0);
+	close_peers();
+}
+EMULATED(access_that_cannot_be_enabled_is_not_promised, enabling_fails)
+
+static void enabled_by_others(void)
+{
+	bool cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
+	int (*fail)(const char *);
+	bool can = false;
+	open_peers();
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	cr_assert_eq(fail(cuda ? "cuCtxEnablePeerAccess:1:704" : "hipDeviceEnablePeerAccess:1:704"),
+		     0);
+	OK(hoist__dev_can_access(dev, peer, &can));
+	cr_assert(can);
+	if (!cuda) {
+		unsigned (*last)(void);
+		find(HOIST__API_HIP, "hipGetLastError", &last);
+		cr_assert_eq(last(), 0);
+	}
+	close_peers();
+}
+EMULATED(access_that_others_enabled_is_there, enabled_by_others)
 
 static int wait_a_little(void *context)
 {

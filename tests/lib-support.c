@@ -137,6 +137,8 @@ bool lib_drivers_content(void)
 		const struct hoist_emulator_counters c = lib_counters(apis[i]);
 		content &= is_zero(apis[i], "pageable_copies", c.pageable_copies);
 		content &= is_zero(apis[i], "bad_copies", c.bad_copies);
+		content &= is_zero(apis[i], "bad_touches", c.bad_touches);
+		content &= is_zero(apis[i], "staged_copies", c.staged_copies);
 		content &= is_zero(apis[i], "bad_frees", c.bad_frees);
 		content &= is_zero(apis[i], "use_after_free", c.use_after_free);
 		content &= is_zero(apis[i], "broken_captures", c.broken_captures);
