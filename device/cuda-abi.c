@@ -45,6 +45,20 @@ _Static_assert(sizeof(OURS) == sizeof(CUmemPoolProps), "CUmemPoolProps");
 #undef SAME
 #undef OURS
 
+#define OURS struct hoist__cu_access
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(CUmemAccessDesc, vendor) &&                \
+			       sizeof(((OURS *)0)->ours) ==                                        \
+				       sizeof(((CUmemAccessDesc *)0)->vendor),                     \
+		       #vendor)
+SAME(location, location);
+SAME(location.type, location.type);
+SAME(location.id, location.id);
+SAME(flags, flags);
+_Static_assert(sizeof(OURS) == sizeof(CUmemAccessDesc), "CUmemAccessDesc");
+#undef SAME
+#undef OURS
+
 #define OURS struct hoist__cu_copy_2d
 #define SAME(ours, vendor)                                                                         \
 	_Static_assert(offsetof(OURS, ours) == offsetof(CUDA_MEMCPY2D, vendor) &&                  \
@@ -119,6 +133,9 @@ HOIST__CUDA_CONSTANTS(X)
 #define hoist__cu_ipc_handle CUipcMemHandle
 #define hoist__cu_block_handle CUmemPoolPtrExportData
 #define hoist__cu_pool_props CUmemPoolProps_st
+#define hoist__cu_access_flags CUmemAccess_flags
+#define hoist__cu_access CUmemAccessDesc_st
+#define hoist__cu_location CUmemLocation_st
 #define hoist__cu_pointer_attribute CUpointer_attribute
 #define hoist__cu_copy_2d CUDA_MEMCPY2D_st
 #define hoist__cu_copy_3d CUDA_MEMCPY3D_st

@@ -154,3 +154,26 @@ int hoist__cuda_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribut
 		   hoist__cuda.cuMemPoolSetAttribute(pool->native, native_attribute(attribute),
 						     value));
 }
+
+int hoist__cuda_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+				bool allowed)
+{
+	const struct hoist__cu_access access = {
+		.location = {HOIST__CU_LOCATION_DEVICE, peer->native},
+		.flags = allowed ? HOIST__CU_ACCESS_READ_WRITE : HOIST__CU_ACCESS_NONE,
+	};
+	return RUN_RELAXED(pool->dev, "setting who can access a memory pool",
+			   hoist__cuda.cuMemPoolSetAccess(pool->native, &access, 1));
+}
+
+int hoist__cuda_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+				bool *ret)
+{
+	struct hoist__cu_location location = {HOIST__CU_LOCATION_DEVICE, peer->native};
+	hoist__cu_access_flags flags = HOIST__CU_ACCESS_NONE;
+	int err = RUN(pool->dev, "asking who can access a memory pool",
+		      hoist__cuda.cuMemPoolGetAccess(&flags, pool->native, &location));
+	if (err == 0)
+		*ret = flags == HOIST__CU_ACCESS_READ_WRITE;
+	return err;
+}

@@ -89,6 +89,11 @@
 	  (hoist__cu_pool, hoist__cu_pool_attribute, void *), OPTIONAL, 11020)                     \
 	X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, hoist__cu_result,                          \
 	  (hoist__cu_pool, hoist__cu_pool_attribute, void *), OPTIONAL, 11020)                     \
+	X(cuMemPoolSetAccess, cuMemPoolSetAccess, hoist__cu_result,                                \
+	  (hoist__cu_pool, const struct hoist__cu_access *, size_t), OPTIONAL, 11020)              \
+	X(cuMemPoolGetAccess, cuMemPoolGetAccess, hoist__cu_result,                                \
+	  (hoist__cu_access_flags *, hoist__cu_pool, struct hoist__cu_location *), OPTIONAL,       \
+	  11020)                                                                                   \
 	X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, hoist__cu_result,                      \
 	  (hoist__cu_device_ptr *, size_t, hoist__cu_pool, hoist__cu_stream), OPTIONAL, 11020)     \
 	X(cuMemFreeAsync, cuMemFreeAsync, hoist__cu_result,                                        \

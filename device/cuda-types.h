@@ -47,6 +47,17 @@ struct hoist__cu_pool_props {
 	unsigned char reserved[56];
 };
 
+/* CUmemLocation, CUmemAccessDesc. */
+typedef unsigned int hoist__cu_access_flags; /* enum CUmemAccess_flags */
+struct hoist__cu_location {
+	unsigned int type;
+	int id; /* the device */
+};
+struct hoist__cu_access {
+	struct hoist__cu_location location;
+	hoist__cu_access_flags flags;
+};
+
 #define HOIST__CU_POOL_LIMIT_SINCE 12020
 #define HOIST__CU_POOL_FIGURES_SINCE 11030
 
@@ -155,6 +166,9 @@ struct hoist__cu_copy_3d {
 	X(HOIST__CU_POOL_RESERVED_HIGH, 6, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)                      \
 	X(HOIST__CU_POOL_USED_CURRENT, 7, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                        \
 	X(HOIST__CU_POOL_USED_HIGH, 8, CU_MEMPOOL_ATTR_USED_MEM_HIGH)                              \
+	X(HOIST__CU_ACCESS_NONE, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE)                                 \
+	X(HOIST__CU_ACCESS_READ, 1, CU_MEM_ACCESS_FLAGS_PROT_READ)                                 \
+	X(HOIST__CU_ACCESS_READ_WRITE, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                      \
 	X(HOIST__CU_HANDLE_NONE, 0, CU_MEM_HANDLE_TYPE_NONE)                                       \
 	X(HOIST__CU_HANDLE_FD, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                        \
 	X(HOIST__CU_IPC_LAZY_PEER_ACCESS, 1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)                   \

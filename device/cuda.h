@@ -51,6 +51,10 @@ int hoist__cuda_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribut
 			 uint64_t *ret);
 int hoist__cuda_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			 uint64_t value);
+int hoist__cuda_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+				bool allowed);
+int hoist__cuda_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+				bool *ret);
 
 /* Sharing between processes (cuda-ipc.c). */
 int hoist__cuda_allocation(struct hoist__dev *dev, uintptr_t address, uintptr_t *base,

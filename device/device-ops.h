@@ -111,7 +111,8 @@ struct hoist__dev_ops {
 	/* Pools: all NULL where the API has none.  pool_create, pool_current: Pre: all but
 	 * native is set.  Post: native is.  pool_destroy: Pre: not borrowed.
 	 * pool_alloc, pool_free: Pre: the stream is of the pool's device; bytes and addresses
-	 * are not 0.  pool_set: Pre: attribute and value go together. */
+	 * are not 0.  pool_set: Pre: attribute and value go together.  pool_*_access: Pre: the
+	 * peer is another device of the api. */
 	int (*pool_create)(struct hoist__dev_pool *pool);
 	int (*pool_current)(struct hoist__dev_pool *pool);
 	void (*pool_destroy)(struct hoist__dev_pool *pool);
@@ -124,6 +125,10 @@ struct hoist__dev_ops {
 			uint64_t *ret);
 	int (*pool_set)(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
+	int (*pool_set_access)(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool allowed);
+	int (*pool_get_access)(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool *ret);
 
 	/* Sharing between processes (ipc.h): all NULL where the API has none.
 	 * pool_import: as pool_create; the fd stays the caller's, and is not 0.

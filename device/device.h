@@ -288,6 +288,18 @@ int hoist__dev_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
 
+/* Whether kernels and copies of @peer reach the pool's memory: the pool's own device always, one of
+ * another api never.  Of an imported pool, this process's alone.
+ * Returns: 0; -EINVAL (set: a device of another api; the own one, to false); -EREMOTEIO (set: also
+ *   where @peer cannot reach the device at all); -ESTALE. */
+int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool allowed);
+int hoist__dev_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool *ret);
+
+/* CUmemoryPool, hipMemPool_t.  It stays valid as long as @pool. */
+void *hoist__dev_pool_native(const struct hoist__dev_pool *pool);
+
 /* --- asynchronous work --- */
 
 enum hoist__copy {

@@ -45,6 +45,20 @@ _Static_assert(sizeof(OURS) == sizeof(hipMemPoolProps), "hipMemPoolProps");
 #undef SAME
 #undef OURS
 
+#define OURS struct hoist__hip_access
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(hipMemAccessDesc, vendor) &&               \
+			       sizeof(((OURS *)0)->ours) ==                                        \
+				       sizeof(((hipMemAccessDesc *)0)->vendor),                    \
+		       #vendor)
+SAME(location, location);
+SAME(location.type, location.type);
+SAME(location.id, location.id);
+SAME(flags, flags);
+_Static_assert(sizeof(OURS) == sizeof(hipMemAccessDesc), "hipMemAccessDesc");
+#undef SAME
+#undef OURS
+
 #define OURS struct hoist__hip_copy_3d
 #define SAME(ours, vendor)                                                                         \
 	_Static_assert(offsetof(OURS, ours) == offsetof(hipMemcpy3DParms, vendor) &&               \
@@ -133,6 +147,9 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_ipc_handle hipIpcMemHandle_t
 #define hoist__hip_block_handle hipMemPoolPtrExportData
 #define hoist__hip_pool_props hipMemPoolProps
+#define hoist__hip_access_flags hipMemAccessFlags
+#define hoist__hip_access hipMemAccessDesc
+#define hoist__hip_location hipMemLocation
 #define hoist__hip_copy_3d hipMemcpy3DParms
 #define hoist__hip_pointer_attributes hipPointerAttribute_t
 #define hoist__hip_host_function hipHostFn_t

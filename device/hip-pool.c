@@ -140,3 +140,26 @@ int hoist__hip_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 		   hoist__hip.hipMemPoolSetAttribute(pool->native, native_attribute(attribute),
 						     value));
 }
+
+int hoist__hip_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool allowed)
+{
+	const struct hoist__hip_access access = {
+		.location = {HOIST__HIP_LOCATION_DEVICE, peer->ordinal},
+		.flags = allowed ? HOIST__HIP_ACCESS_READ_WRITE : HOIST__HIP_ACCESS_NONE,
+	};
+	return RUN_RELAXED(pool->dev, "setting who can access a memory pool",
+			   hoist__hip.hipMemPoolSetAccess(pool->native, &access, 1));
+}
+
+int hoist__hip_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool *ret)
+{
+	struct hoist__hip_location location = {HOIST__HIP_LOCATION_DEVICE, peer->ordinal};
+	hoist__hip_access_flags flags = HOIST__HIP_ACCESS_NONE;
+	int err = RUN(pool->dev, "asking who can access a memory pool",
+		      hoist__hip.hipMemPoolGetAccess(&flags, pool->native, &location));
+	if (err == 0)
+		*ret = flags == HOIST__HIP_ACCESS_READ_WRITE;
+	return err;
+}

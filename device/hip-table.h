@@ -78,6 +78,11 @@
 	  (hoist__hip_pool, hoist__hip_pool_attribute, void *), OPTIONAL, 50200000)                \
 	X(hipMemPoolSetAttribute, hipMemPoolSetAttribute, hoist__hip_error,                        \
 	  (hoist__hip_pool, hoist__hip_pool_attribute, void *), OPTIONAL, 50200000)                \
+	X(hipMemPoolSetAccess, hipMemPoolSetAccess, hoist__hip_error,                              \
+	  (hoist__hip_pool, const struct hoist__hip_access *, size_t), OPTIONAL, 50200000)         \
+	X(hipMemPoolGetAccess, hipMemPoolGetAccess, hoist__hip_error,                              \
+	  (hoist__hip_access_flags *, hoist__hip_pool, struct hoist__hip_location *), OPTIONAL,    \
+	  50200000)                                                                                \
 	X(hipMallocFromPoolAsync, hipMallocFromPoolAsync, hoist__hip_error,                        \
 	  (void **, size_t, hoist__hip_pool, hoist__hip_stream), OPTIONAL, 50200000)               \
 	X(hipFreeAsync, hipFreeAsync, hoist__hip_error, (void *, hoist__hip_stream), OPTIONAL,     \

@@ -75,6 +75,17 @@ struct hoist__hip_pool_props {
 	unsigned char reserved[56];
 };
 
+/* hipMemLocation, hipMemAccessDesc. */
+typedef unsigned int hoist__hip_access_flags; /* enum hipMemAccessFlags */
+struct hoist__hip_location {
+	unsigned int type;
+	int id; /* the device */
+};
+struct hoist__hip_access {
+	struct hoist__hip_location location;
+	hoist__hip_access_flags flags;
+};
+
 #define HOIST__HIP_POOL_LIMIT_SINCE 60300000
 
 /* hipMemcpy3DParms, with the hipPitchedPtr, the hipPos and the hipExtent in it.  There are no
@@ -160,6 +171,9 @@ struct hoist__hip_pointer_attributes {
 	X(HOIST__HIP_POOL_RESERVED_HIGH, 6, hipMemPoolAttrReservedMemHigh)                         \
 	X(HOIST__HIP_POOL_USED_CURRENT, 7, hipMemPoolAttrUsedMemCurrent)                           \
 	X(HOIST__HIP_POOL_USED_HIGH, 8, hipMemPoolAttrUsedMemHigh)                                 \
+	X(HOIST__HIP_ACCESS_NONE, 0, hipMemAccessFlagsProtNone)                                    \
+	X(HOIST__HIP_ACCESS_READ, 1, hipMemAccessFlagsProtRead)                                    \
+	X(HOIST__HIP_ACCESS_READ_WRITE, 3, hipMemAccessFlagsProtReadWrite)                         \
 	X(HOIST__HIP_HANDLE_NONE, 0, hipMemHandleTypeNone)                                         \
 	X(HOIST__HIP_HANDLE_FD, 1, hipMemHandleTypePosixFileDescriptor)                            \
 	X(HOIST__HIP_STREAM_NON_BLOCKING, 1, hipStreamNonBlocking)                                 \

@@ -51,6 +51,10 @@ int hoist__hip_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 			uint64_t *ret);
 int hoist__hip_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
+int hoist__hip_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool allowed);
+int hoist__hip_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool *ret);
 
 /* Sharing between processes (hip-ipc.c). */
 int hoist__hip_allocation(struct hoist__dev *dev, uintptr_t address, uintptr_t *base,

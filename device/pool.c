@@ -174,3 +174,35 @@ int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 				   why);
 	return pool->dev->ops->pool_set(pool, attribute, value);
 }
+
+int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool allowed)
+{
+	const struct hoist__dev *own = pool->dev;
+	int err = check_pool(pool);
+	if (err < 0)
+		return err;
+	if (peer->api != own->api || (peer == own && !allowed))
+		return hoist__fail(-EINVAL, "%s:%d %s a pool of %s:%d", hoist__api_name(peer->api),
+				   peer->ordinal,
+				   peer == own ? "always has access to" : "can have no access to",
+				   hoist__api_name(own->api), own->ordinal);
+	return peer == own ? 0 : own->ops->pool_set_access(pool, peer, allowed);
+}
+
+int hoist__dev_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
+			       bool *ret)
+{
+	int err = check_pool(pool);
+	if (err < 0)
+		return err;
+	if (peer->api == pool->dev->api && peer != pool->dev)
+		return pool->dev->ops->pool_get_access(pool, peer, ret);
+	*ret = peer == pool->dev;
+	return 0;
+}
+
+void *hoist__dev_pool_native(const struct hoist__dev_pool *pool)
+{
+	return pool->native;
+}

@@ -71,9 +71,10 @@ struct hoist__emu_pool {
 	size_t n_pieces;	 /* all */
 	uint64_t max_bytes;	 /* 0: no limit */
 	uint64_t values[EMU_POOL_ATTRIBUTES];
-	bool closing;  /* destroyed: ends with its last piece */
-	uint64_t id;   /* of a shareable one: what other processes know it by; else 0 */
-	bool imported; /* of another process, whose arena this is */
+	uint64_t peers; /* bit n: device n may access it, beside its own */
+	bool closing;	/* destroyed: ends with its last piece */
+	uint64_t id;	/* of a shareable one: what other processes know it by; else 0 */
+	bool imported;	/* of another process, whose arena this is */
 	int fd;
 };
 

@@ -15,6 +15,7 @@ SAME(EMU_POOL_RESERVED_CURRENT, HOIST__CU_POOL_RESERVED_CURRENT);
 SAME(EMU_POOL_RESERVED_HIGH, HOIST__CU_POOL_RESERVED_HIGH);
 SAME(EMU_POOL_USED_CURRENT, HOIST__CU_POOL_USED_CURRENT);
 SAME(EMU_POOL_USED_HIGH, HOIST__CU_POOL_USED_HIGH);
+SAME(EMU_ACCESS_READ_WRITE, HOIST__CU_ACCESS_READ_WRITE);
 #undef SAME
 
 static struct hoist__emu_pool *pool_of(hoist__cu_pool pool)
@@ -108,6 +109,32 @@ hoist__cu_result cuMemPoolSetAttribute(hoist__cu_pool pool, hoist__cu_pool_attri
 	int result = hoist__emu_cuda_enter(FN_cuMemPoolSetAttribute);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_pool_set(pool_of(pool), attribute, value);
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemPoolSetAccess(hoist__cu_pool pool, const struct hoist__cu_access *access,
+				    size_t n)
+{
+	int result = hoist__emu_cuda_enter(FN_cuMemPoolSetAccess);
+	if (result == EMU_SUCCESS && (access == NULL || n == 0))
+		result = EMU_INVALID_VALUE;
+	for (size_t i = 0; i < n && result == EMU_SUCCESS; i++)
+		result = access[i].location.type != HOIST__CU_LOCATION_DEVICE
+				 ? EMU_INVALID_VALUE
+				 : hoist__emu_pool_set_access(pool_of(pool), access[i].location.id,
+							      access[i].flags);
+	return (hoist__cu_result)result;
+}
+
+hoist__cu_result cuMemPoolGetAccess(hoist__cu_access_flags *ret, hoist__cu_pool pool,
+				    struct hoist__cu_location *location)
+{
+	int result = hoist__emu_cuda_enter(FN_cuMemPoolGetAccess);
+	if (result == EMU_SUCCESS &&
+	    (ret == NULL || location == NULL || location->type != HOIST__CU_LOCATION_DEVICE))
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_pool_get_access(pool_of(pool), location->id, ret);
 	return (hoist__cu_result)result;
 }
 

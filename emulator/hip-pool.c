@@ -15,6 +15,7 @@ SAME(EMU_POOL_RESERVED_CURRENT, HOIST__HIP_POOL_RESERVED_CURRENT);
 SAME(EMU_POOL_RESERVED_HIGH, HOIST__HIP_POOL_RESERVED_HIGH);
 SAME(EMU_POOL_USED_CURRENT, HOIST__HIP_POOL_USED_CURRENT);
 SAME(EMU_POOL_USED_HIGH, HOIST__HIP_POOL_USED_HIGH);
+SAME(EMU_ACCESS_READ_WRITE, HOIST__HIP_ACCESS_READ_WRITE);
 #undef SAME
 
 static struct hoist__emu_pool *pool_of(hoist__hip_pool pool)
@@ -108,6 +109,32 @@ hoist__hip_error hipMemPoolSetAttribute(hoist__hip_pool pool, hoist__hip_pool_at
 	int result = hoist__emu_hip_enter(FN_hipMemPoolSetAttribute);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_pool_set(pool_of(pool), attribute, value);
+	return hoist__emu_hip_leave(result);
+}
+
+hoist__hip_error hipMemPoolSetAccess(hoist__hip_pool pool, const struct hoist__hip_access *access,
+				     size_t n)
+{
+	int result = hoist__emu_hip_enter(FN_hipMemPoolSetAccess);
+	if (result == EMU_SUCCESS && (access == NULL || n == 0))
+		result = EMU_INVALID_VALUE;
+	for (size_t i = 0; i < n && result == EMU_SUCCESS; i++)
+		result = access[i].location.type != HOIST__HIP_LOCATION_DEVICE
+				 ? EMU_INVALID_VALUE
+				 : hoist__emu_pool_set_access(pool_of(pool), access[i].location.id,
+							      access[i].flags);
+	return hoist__emu_hip_leave(result);
+}
+
+hoist__hip_error hipMemPoolGetAccess(hoist__hip_access_flags *ret, hoist__hip_pool pool,
+				     struct hoist__hip_location *location)
+{
+	int result = hoist__emu_hip_enter(FN_hipMemPoolGetAccess);
+	if (result == EMU_SUCCESS &&
+	    (ret == NULL || location == NULL || location->type != HOIST__HIP_LOCATION_DEVICE))
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_pool_get_access(pool_of(pool), location->id, ret);
 	return hoist__emu_hip_leave(result);
 }
 

@@ -137,3 +137,35 @@ int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, cons
 	hoist__emu_unlock();
 	return result;
 }
+
+int hoist__emu_pool_set_access(struct hoist__emu_pool *handle, int ordinal, unsigned flags)
+{
+	if (hoist__emu_device(ordinal) == NULL)
+		return EMU_INVALID_DEVICE;
+	if (flags != 0 && flags != EMU_ACCESS_READ_WRITE)
+		return EMU_INVALID_VALUE;
+	hoist__emu_lock();
+	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
+	int result = pool != NULL && (pool->device->ordinal != ordinal || flags != 0)
+			     ? EMU_SUCCESS
+			     : EMU_INVALID_VALUE;
+	uint64_t bit = (uint64_t)1 << ordinal;
+	if (result == EMU_SUCCESS)
+		pool->peers = flags != 0 ? pool->peers | bit : pool->peers & ~bit;
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_pool_get_access(struct hoist__emu_pool *handle, int ordinal, unsigned *flags)
+{
+	if (hoist__emu_device(ordinal) == NULL)
+		return EMU_INVALID_DEVICE;
+	hoist__emu_lock();
+	const struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
+	if (pool != NULL)
+		*flags = pool->device->ordinal == ordinal || (pool->peers >> ordinal & 1) != 0
+				 ? EMU_ACCESS_READ_WRITE
+				 : 0;
+	hoist__emu_unlock();
+	return pool != NULL ? EMU_SUCCESS : EMU_INVALID_VALUE;
+}

@@ -40,6 +40,11 @@ int hoist__emu_pool_trim(struct hoist__emu_pool *handle, size_t keep_bytes);
 int hoist__emu_pool_get(struct hoist__emu_pool *handle, unsigned attribute, void *value);
 int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, const void *value);
 
+/* Read and write, or nothing, for device @ordinal; a pool's own device has both, for good. */
+#define EMU_ACCESS_READ_WRITE 3u
+int hoist__emu_pool_set_access(struct hoist__emu_pool *handle, int ordinal, unsigned flags);
+int hoist__emu_pool_get_access(struct hoist__emu_pool *handle, int ordinal, unsigned *flags);
+
 /* @device: whose NULL stream is meant. */
 int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
 			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret);

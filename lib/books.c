@@ -72,19 +72,24 @@ static uint64_t next_random(struct hoist__books *books)
 	return books->random;
 }
 
+/* A block that is new.  Lock held. */
+static void enter_new(struct hoist__books *books, struct hoist__book *book, uintptr_t address)
+{
+	book->node.key = address;
+	book->node.priority = next_random(books);
+	enter(books, book);
+	books->n_allocs++;
+	books->requested_peak = hoist__max_u64(books->requested_peak, books->requested);
+	books->allocated_peak = hoist__max_u64(books->allocated_peak, books->allocated);
+}
+
 int hoist__books_add(struct hoist__books *books, struct hoist__book *book, uintptr_t address)
 {
 	pthread_mutex_lock(&books->lock);
 	const struct hoist__book *before = at_most(books, address);
 	bool known = before != NULL && hoist__book_address(before) == address;
-	if (!known) {
-		book->node.key = address;
-		book->node.priority = next_random(books);
-		enter(books, book);
-		books->n_allocs++;
-		books->requested_peak = hoist__max_u64(books->requested_peak, books->requested);
-		books->allocated_peak = hoist__max_u64(books->allocated_peak, books->allocated);
-	}
+	if (!known)
+		enter_new(books, book, address);
 	pthread_mutex_unlock(&books->lock);
 	return known ? -EEXIST : 0;
 }
@@ -220,6 +225,39 @@ void hoist__books_forget(struct hoist__books *books, struct hoist__dev_stream *s
 		drop_user(books, book, stream);
 	pthread_mutex_unlock(&books->lock);
 	pthread_mutex_unlock(&books->users_lock);
+}
+
+/* The live block that shares a byte with [@address, @address + @bytes), or starts there; NULL if
+ * none does.  Lock held. */
+static struct hoist__book *overlapping(struct hoist__books *books, uintptr_t address, size_t bytes)
+{
+	struct hoist__book *before = at_most(books, address);
+	if (before != NULL && (hoist__book_address(before) == address ||
+			       address - hoist__book_address(before) < before->bytes))
+		return before;
+	struct hoist__book *behind = next(books, address);
+	return behind != NULL && hoist__book_address(behind) - address < bytes ? behind : NULL;
+}
+
+int hoist__books_adopt(struct hoist__books *books, uintptr_t address, size_t bytes)
+{
+	struct hoist__book *book = NULL;
+	int err = hoist__book_create(bytes, &book);
+	if (err < 0)
+		return err;
+	pthread_mutex_lock(&books->lock);
+	const struct hoist__book *other = overlapping(books, address, bytes);
+	uintptr_t start = other != NULL ? hoist__book_address(other) : 0;
+	if (other == NULL)
+		enter_new(books, book, address);
+	pthread_mutex_unlock(&books->lock);
+	if (start == 0)
+		return 0;
+	hoist__book_destroy(book);
+	return start == address
+		       ? 0
+		       : hoist__fail(-EINVAL, "%zu bytes at %#zx overlap its live block at %#zx",
+				     bytes, (size_t)address, (size_t)start);
 }
 
 size_t hoist__books_n(struct hoist__books *books)

@@ -57,6 +57,10 @@ static inline uintptr_t hoist__book_address(const struct hoist__book *book)
 /* Enters the block at @address.  Returns: 0; -EEXIST if another one is there. */
 int hoist__books_add(struct hoist__books *books, struct hoist__book *book, uintptr_t address);
 
+/* Enters a block of @bytes that was not given out here; where one starts at @address already,
+ * that one stays as it is.  Returns: 0; -EINVAL, with the text, if it overlaps another; -ENOMEM. */
+int hoist__books_adopt(struct hoist__books *books, uintptr_t address, size_t bytes);
+
 /* The block that starts at @address, which is live no more; NULL if none does. */
 struct hoist__book *hoist__books_take(struct hoist__books *books, uintptr_t address);
 

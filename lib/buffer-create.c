@@ -321,9 +321,10 @@ static int wrap_foreign(const hoist_buffer_source *source, struct hoist__storage
 static int adopt_block(const hoist_buffer_source *source, struct hoist__storage **ret)
 {
 	hoist_memory *memory = source->memory;
-	uintptr_t start = 0;
+	uintptr_t start = source->address;
 	int err = 0;
-	if (source->address != 0)
+	/* What may be none of the resource's live blocks yet is looked at when it becomes one. */
+	if (source->address != 0 && memory->ops->adopt == NULL)
 		err = memory->ops->block_of(memory, source->address, &start);
 	if (err == 0 && start != source->address)
 		err = hoist__fail(-EINVAL,
@@ -342,6 +343,17 @@ static int adopt_block(const hoist_buffer_source *source, struct hoist__storage 
 	hoist__storage_forget(*ret);
 	hoist__storage_unref(*ret);
 	return err;
+}
+
+/* A block that the resource's functions made for others is one of its live blocks from now on.
+ * Nothing can fail afterwards. */
+static int make_live(const hoist_buffer_source *source)
+{
+	hoist_memory *memory = source->memory;
+	if (memory == NULL || memory->ops->adopt == NULL || source->address == 0)
+		return 0;
+	int err = memory->ops->adopt(memory, source->address, source->bytes);
+	return err < 0 ? hoist__fail_in(err, "\"%s\"", memory->name) : 0;
 }
 
 static int wrap(const hoist_buffer_source *source, hoist_dtype dtype, int rank,
@@ -365,9 +377,16 @@ static int wrap(const hoist_buffer_source *source, hoist_dtype dtype, int rank,
 		.shape = shape,
 		.strides = strides,
 	};
-	err = hoist__buffer_make(storage, &view, ret);
-	if (err < 0)
+	hoist_buffer *made = NULL;
+	err = hoist__buffer_make(storage, &view, &made);
+	if (err == 0)
+		err = make_live(source);
+	if (err < 0) {
 		hoist__storage_forget(storage);
+		hoist_buffer_unref(made);
+	} else {
+		*ret = made;
+	}
 	hoist__storage_unref(storage);
 	return err;
 }

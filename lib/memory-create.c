@@ -289,6 +289,7 @@ static void describe(hoist_memory *memory)
 		custom ? memory->functions.is_device_accessible != 0
 		       : of_device || (pinned && !cpu) || (up && up->info.is_device_accessible);
 	info->device_id = of_device || (custom && !cpu) ? hoist__dev_ordinal(memory->dev) : -1;
+	info->is_own = (memory->options.flags & HOIST_MEMORY_CURRENT_POOL) == 0;
 	info->is_shareable = (memory->options.flags & HOIST_MEMORY_SHAREABLE) != 0;
 	info->node = single_node(&memory->placement);
 	info->alignment = custom		      ? 1

@@ -102,6 +102,12 @@ static int custom_free(hoist_memory *memory, uintptr_t address, hoist_stream *st
 	return 0;
 }
 
+static int custom_adopt(hoist_memory *memory, uintptr_t address, size_t bytes)
+{
+	int err = check_process(memory);
+	return err < 0 ? err : hoist__books_adopt(&custom_of(memory)->books, address, bytes);
+}
+
 static int custom_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *ret)
 {
 	int err = check_process(memory);
@@ -136,6 +142,7 @@ const struct hoist__memory_ops hoist__memory_custom_ops = {
 	.done = custom_done,
 	.alloc = custom_alloc,
 	.free = custom_free,
+	.adopt = custom_adopt,
 	.block_of = custom_block_of,
 	.statistics = custom_statistics,
 	.reset_peaks = custom_reset_peaks,

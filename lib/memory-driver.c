@@ -294,43 +294,6 @@ static int driver_collect(hoist_memory *memory, struct hoist__snapshot *snapshot
 	return err < 0 ? err : hoist__snapshot_books(snapshot, &hoist__driver_of(memory)->books);
 }
 
-/* --- attributes --- */
-
-_Static_assert((int)HOIST__POOL_USED_HIGH == (int)HOIST_POOL_USED_HIGH,
-	       "both lists of attributes have one order");
-
-static int pool_for_attribute(hoist_memory *memory, int attribute, struct hoist__dev_pool **ret)
-{
-	if (memory == NULL)
-		return hoist__fail(-EINVAL, "the memory resource is NULL");
-	if (memory->ops != &hoist__memory_driver_ops)
-		return hoist__fail(-ENOTSUP,
-				   "\"%s\" is %s memory; only a driver's pool has attributes",
-				   memory->name, hoist__memory_kind_text(memory->options.kind));
-	if (attribute < 0 || attribute >= HOIST__N_POOL_ATTRIBUTES)
-		return hoist__fail(-EINVAL, "%d is no attribute of a driver's pool", attribute);
-	int err = hoist__dev_check(memory->dev);
-	return err < 0 ? err : hoist__driver_use_pool(hoist__driver_of(memory), ret);
-}
-
-int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret)
-{
-	struct hoist__dev_pool *pool;
-	int err = pool_for_attribute(memory, attribute, &pool);
-	if (err == 0)
-		err = hoist__dev_pool_get(pool, (enum hoist__pool_attribute)attribute, ret);
-	return err;
-}
-
-int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t value)
-{
-	struct hoist__dev_pool *pool;
-	int err = pool_for_attribute(memory, attribute, &pool);
-	if (err == 0)
-		err = hoist__dev_pool_set(pool, (enum hoist__pool_attribute)attribute, value);
-	return err;
-}
-
 const struct hoist__memory_ops hoist__memory_driver_ops = {
 	.bytes = sizeof(struct hoist__driver_memory),
 	.init = driver_init,

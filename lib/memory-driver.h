@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/memory-driver.h - a DRIVER_POOL: memory-driver.c and, what it shares with other processes,
- * memory-driver-ipc.c. */
+ * memory-driver-ipc.c, and memory-attribute.c. */
 #ifndef HOIST_LIB_MEMORY_DRIVER_H
 #define HOIST_LIB_MEMORY_DRIVER_H
 

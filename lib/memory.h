@@ -5,7 +5,8 @@
  *   memory-list.c      the list of all resources; references; exhaustion
  *   memory-create.c    from options to a resource; what is known of one
  *   memory-pool.c      HOST, PINNED, DEVICE, MANAGED: over alloc/pool.h
- *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones
+ *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones;
+ *                      memory-attribute.c: the pool's attributes, handle and peers
  *   memory-heap.c      HEAP: over alloc/heap.h
  *   memory-custom.c    CUSTOM: over the caller's functions
  *   books.c            the blocks of the last but one and two, by address
@@ -68,6 +69,10 @@ struct hoist__memory_ops {
 		     uintptr_t *ret);
 	int (*free)(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 	int (*use)(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
+	/* @bytes at @address were made by the resource's own functions, not by alloc: they are a
+	 * live block from now on; where one starts there already, it stays.
+	 * Returns: 0; -EINVAL (overlaps another block); -ENOMEM; -ESTALE. */
+	int (*adopt)(hoist_memory *memory, uintptr_t address, size_t bytes);
 	int (*release_captured)(hoist_memory *memory); /* NULL: there is nothing to release */
 	/* The first address of the block around it.  Returns: 0; -EINVAL. */
 	int (*block_of)(hoist_memory *memory, uintptr_t address, uintptr_t *ret);

@@ -104,6 +104,32 @@ Test(emulator_pool, a_stream_takes_again_what_it_freed_without_waiting, .init = 
 	stop();
 }
 
+Test(emulator_pool, says_who_may_access_it, .init = start)
+{
+	struct hoist__cu_access access = {{HOIST__CU_LOCATION_DEVICE, 0},
+					  HOIST__CU_ACCESS_READ_WRITE};
+	hoist__cu_access_flags flags = 77;
+	cr_expect(cu.cuMemPoolGetAccess(&flags, pool, &access.location) == 0);
+	cr_expect(flags == HOIST__CU_ACCESS_READ_WRITE);
+	cr_expect(cu.cuMemPoolSetAccess(pool, &access, 1) == 0);
+	access.flags = HOIST__CU_ACCESS_NONE;
+	cr_expect(cu.cuMemPoolSetAccess(pool, &access, 1) == INVALID, "its own device's stays");
+	access.flags = HOIST__CU_ACCESS_READ;
+	cr_expect(cu.cuMemPoolSetAccess(pool, &access, 1) == INVALID, "all or nothing");
+	cr_expect(cu.cuMemPoolSetAccess(pool, &access, 0) == INVALID);
+	cr_expect(cu.cuMemPoolSetAccess(pool, NULL, 1) == INVALID);
+	cr_expect(cu.cuMemPoolSetAccess(NULL, &access, 1) == INVALID);
+	access.location.type = 0;
+	cr_expect(cu.cuMemPoolSetAccess(pool, &access, 1) == INVALID);
+	cr_expect(cu.cuMemPoolGetAccess(&flags, pool, &access.location) == INVALID);
+	access.location = (struct hoist__cu_location){HOIST__CU_LOCATION_DEVICE, 1};
+	cr_expect(cu.cuMemPoolSetAccess(pool, &access, 1) == HOIST__CU_ERROR_INVALID_DEVICE);
+	cr_expect(cu.cuMemPoolGetAccess(&flags, pool, &access.location) ==
+		  HOIST__CU_ERROR_INVALID_DEVICE);
+	cr_expect(flags == HOIST__CU_ACCESS_READ_WRITE);
+	stop();
+}
+
 Test(emulator_pool, others_take_it_when_it_has_passed, .init = start)
 {
 	hoist__cu_device_ptr first = take(MIB, stream[0]);

@@ -3,6 +3,7 @@
  * turn: the caller's memory is released once or is still the caller's, and nothing is left over. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +12,14 @@
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 
-#define N_BUFFERS 14
+#define N_BUFFERS 15
 
 struct scenario {
 	hoist_stream *stream;
 	hoist_memory *pool;
+	hoist_memory *custom;
 	hoist_buffer *buffers[N_BUFFERS];
-	int n_wrapped, n_released;
+	int n_wrapped, n_released; /* of what is the caller's until it is wrapped */
 	char path[4096];
 	char bytes[64];
 };
@@ -50,6 +52,49 @@ static int adopt(struct scenario *s, hoist_buffer **ret)
 	err = hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){3000}, NULL, ret);
 	if (err < 0 && hoist_memory_free_on(s->pool, source.address, s->stream) < 0)
 		lib_die("a block that was not adopted is not ours either");
+	return err;
+}
+
+static int give_nothing(void *context, size_t bytes, size_t align, hoist_stream *stream,
+			uintptr_t *ret)
+{
+	(void)context;
+	(void)bytes;
+	(void)align;
+	(void)stream;
+	(void)ret;
+	return -ENOMEM;
+}
+
+static void take_back(void *context, uintptr_t address, size_t bytes, hoist_stream *stream)
+{
+	struct scenario *s = context;
+	if (address != (uintptr_t)s->bytes || bytes != sizeof s->bytes || stream != s->stream)
+		lib_die("its free function got %zu bytes at %#zx", bytes, (size_t)address);
+	s->n_released++;
+}
+
+/* What a resource's functions made without hoist: theirs again only if it became a buffer. */
+static int wrap_custom(struct scenario *s, hoist_buffer **ret)
+{
+	const hoist_memory_functions functions = {.size = sizeof functions,
+						  .alloc = give_nothing,
+						  .free = take_back,
+						  .is_host_accessible = 1};
+	const hoist_memory_options options = {.size = sizeof options,
+					      .kind = HOIST_MEMORY_CUSTOM,
+					      .functions = &functions,
+					      .functions_context = s};
+	int err = hoist_memory_create(&options, &s->custom);
+	if (err < 0)
+		return err;
+	const hoist_buffer_source source = {.size = sizeof source,
+					    .address = (uintptr_t)s->bytes,
+					    .bytes = sizeof s->bytes,
+					    .memory = s->custom,
+					    .stream = s->stream};
+	err = hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){64}, NULL, ret);
+	s->n_wrapped += err == 0;
 	return err;
 }
 
@@ -103,6 +148,8 @@ static int make(struct scenario *s, hoist_device *device, hoist_device *other)
 	if (err == 0)
 		err = hoist_buffer_fork(2, (hoist_buffer *[]){b[0], b[4]}, 1, &b[12]);
 	if (err == 0)
+		err = wrap_custom(s, &b[14]);
+	if (err == 0)
 		err = hoist_buffer_free_on(b[0], s->stream);
 	if (err == 0)
 		err = hoist_buffer_close(b[0], s->stream);
@@ -115,8 +162,10 @@ static void drop(struct scenario *s)
 		hoist_buffer_unref(s->buffers[i]);
 	memset(s->buffers, 0, sizeof s->buffers);
 	hoist_memory_unref(s->pool);
+	hoist_memory_unref(s->custom);
 	hoist_stream_unref(s->stream);
 	s->pool = NULL;
+	s->custom = NULL;
 	s->stream = NULL;
 	if (s->n_released != s->n_wrapped)
 		lib_die("released %d times of %d", s->n_released, s->n_wrapped);

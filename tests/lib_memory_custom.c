@@ -247,6 +247,99 @@ Test(custom, is_counted)
 	hoist_memory_unref(memory);
 }
 
+/* --- what its functions made without hoist --- */
+
+static hoist_buffer_source source_of(hoist_memory *memory, hoist_stream *stream)
+{
+	return (hoist_buffer_source){
+		.size = sizeof(hoist_buffer_source), .memory = memory, .stream = stream};
+}
+
+static int wrap(const hoist_buffer_source *source, hoist_buffer **ret)
+{
+	return hoist_buffer_wrap(source, HOIST_U8, 1, (const int64_t[]){(int64_t)source->bytes},
+				 NULL, ret);
+}
+
+/* proves: S2.02 S2.21 */
+Test(custom, frees_a_wrapped_handle_that_its_functions_made)
+{
+	struct backing backing = {0};
+	hoist_memory *memory = create(&backing);
+	hoist_device *cpu = NULL;
+	hoist_stream *streams[3] = {NULL};
+	cr_assert_eq(hoist_device_open("cpu", &cpu), 0);
+	for (int i = 1; i < 3; i++)
+		cr_assert_eq(hoist_stream_create(cpu, &streams[i]), 0);
+	/* Freed on: the source's stream; the one that closing names; none. */
+	for (int i = 0; i < 3; i++) {
+		hoist_buffer_source source = source_of(memory, i == 0 ? streams[1] : NULL);
+		hoist_buffer *b = NULL;
+		hoist_memory_statistics s = {.size = sizeof s};
+		cr_assert_eq(take(&backing, 1000, 1, NULL, &source.address), 0);
+		source.bytes = 1000;
+		cr_assert_eq(wrap(&source, &b), 0, "%s", hoist_error());
+		cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
+		cr_expect_eq(s.n_blocks, 1);
+		cr_expect_eq(s.requested_bytes, 1000);
+		backing.stream = (hoist_stream *)77;
+		backing.bytes = 0;
+		cr_assert_eq(hoist_buffer_close(b, i == 1 ? streams[2] : NULL), 0);
+		hoist_buffer_unref(b);
+		cr_expect_eq(backing.n_frees, i + 1);
+		cr_expect_eq(backing.bytes, 1000);
+		cr_expect_eq(backing.stream, i == 0 ? streams[1] : i == 1 ? streams[2] : NULL);
+		cr_expect_eq(hoist_memory_free(memory, source.address), -EINVAL, "it is gone");
+	}
+	for (int i = 1; i < 3; i++)
+		hoist_stream_unref(streams[i]);
+	hoist_memory_unref(memory);
+	cr_expect_eq(backing.n_ends, 1);
+	cr_expect_eq(backing.n_frees, backing.n_allocs);
+}
+
+/* proves: S2.02 */
+Test(custom, a_handle_that_is_not_wrapped_is_the_callers)
+{
+	struct backing backing = {0};
+	hoist_memory *memory = create(&backing);
+	hoist_buffer_source source = source_of(memory, NULL);
+	hoist_memory_statistics s = {.size = sizeof s};
+	hoist_buffer *b = NULL;
+	uintptr_t block = 0;
+	cr_assert_eq(hoist_memory_alloc(memory, 100, 0, &block), 0);
+	static const struct {
+		ptrdiff_t offset;
+		size_t bytes;
+	} rows[] = {{1, 1}, {99, 100}, {-5, 6}, {-5, 200}};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		source.address = block + (uintptr_t)rows[i].offset;
+		source.bytes = rows[i].bytes;
+		cr_expect_eq(wrap(&source, &b), -EINVAL, "%zu", i);
+		expect_text("\"mine\": ");
+		expect_text("overlap its live block at");
+		cr_expect_null(b);
+	}
+	/* What lies beside is its own; the next one is refused for its elements. */
+	source.address = block + 100;
+	source.bytes = 10;
+	cr_expect_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){11}, NULL, &b),
+		     -EINVAL);
+	cr_expect_null(b);
+	cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
+	cr_expect_eq(s.n_blocks, 1);
+	cr_expect_eq(s.n_allocs, 1);
+	cr_expect_eq(backing.n_frees, 0);
+	/* A block that hoist was given out is wrapped as it is, and freed once. */
+	source.address = block;
+	source.bytes = 100;
+	cr_assert_eq(wrap(&source, &b), 0, "%s", hoist_error());
+	hoist_buffer_unref(b);
+	cr_expect_eq(backing.n_frees, 1);
+	hoist_memory_unref(memory);
+	cr_expect_eq(backing.n_ends, 1);
+}
+
 /* Once: the first failure is tried again, and succeeds. */
 static int relent(void *context, size_t bytes, unsigned attempt)
 {

@@ -485,6 +485,95 @@ Test(driver_pool, the_devices_own_is_left_alone, .init = open_all)
 	expect_all_given_back();
 }
 
+/* proves: S2.22 */
+Test(driver_pool, has_a_handle_and_an_owner, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		hoist_memory *one =
+			create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[i]));
+		hoist_memory *current[2];
+		void *handle = NULL;
+		void *again = NULL;
+		void *currents[2] = {NULL, NULL};
+		hoist_memory_info info = {.size = sizeof info};
+		cr_assert_eq(hoist_memory_native_pool(one, &handle), 0, "%s", hoist_error());
+		cr_expect_not_null(handle);
+		cr_assert_eq(hoist_memory_native_pool(one, &again), 0);
+		cr_expect_eq(again, handle);
+		cr_assert_eq(hoist_memory_get_info(one, &info), 0);
+		cr_expect_eq(info.is_own, 1);
+		for (int k = 0; k < 2; k++) {
+			current[k] = create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL,
+						    .device = devices[i],
+						    .flags = HOIST_MEMORY_CURRENT_POOL));
+			cr_assert_eq(hoist_memory_native_pool(current[k], &currents[k]), 0);
+			cr_assert_eq(hoist_memory_get_info(current[k], &info), 0);
+			cr_expect_eq(info.is_own, 0);
+		}
+		cr_expect_eq(currents[0], currents[1], "the device has one");
+		cr_expect_neq(currents[0], handle);
+		for (int k = 0; k < 2; k++)
+			hoist_memory_unref(current[k]);
+		hoist_memory_unref(one);
+	}
+	hoist_memory *device = create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1]));
+	void *none = NULL;
+	cr_expect_eq(hoist_memory_native_pool(device, &none), -ENOTSUP);
+	expect_text("is device memory; only a driver's pool has a handle");
+	cr_expect_eq(hoist_memory_native_pool(NULL, &none), -EINVAL);
+	cr_expect_null(none);
+	hoist_memory_unref(device);
+	expect_all_given_back();
+}
+
+static int access_of(hoist_memory *memory, hoist_device *peer)
+{
+	int allowed = 77;
+	cr_assert_eq(hoist_memory_get_peer_access(memory, peer, &allowed), 0, "%s", hoist_error());
+	return allowed;
+}
+
+/* proves: S2.22 */
+Test(driver_pool, says_which_peers_may_access_it, .init = open_all)
+{
+	hoist_memory *memory =
+		create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[1]));
+	int allowed = 77;
+	cr_expect_eq(access_of(memory, devices[1]), 1, "its own device always");
+	for (int other = 0; other < LIB_N_DEVICES; other++)
+		if (other != 1)
+			cr_expect_eq(access_of(memory, devices[other]), 0, "%d", other);
+	cr_assert_eq(hoist_memory_set_peer_access(memory, devices[2], 1), 0, "%s", hoist_error());
+	cr_expect_eq(access_of(memory, devices[2]), 1);
+	cr_assert_eq(hoist_memory_set_peer_access(memory, devices[2], 1), 0, "again is no error");
+	cr_assert_eq(hoist_memory_set_peer_access(memory, devices[2], 0), 0);
+	cr_expect_eq(access_of(memory, devices[2]), 0);
+	cr_assert_eq(hoist_memory_set_peer_access(memory, devices[1], 1), 0);
+	cr_expect_eq(hoist_memory_set_peer_access(memory, devices[1], 0), -EINVAL);
+	expect_text("cuda:0 always has access to a pool of cuda:0");
+	cr_expect_eq(hoist_memory_set_peer_access(memory, devices[3], 1), -EINVAL);
+	expect_text("hip:0 can have no access to a pool of cuda:0");
+	cr_expect_eq(hoist_memory_set_peer_access(memory, devices[0], 1), -EINVAL);
+	cr_expect_eq(hoist_memory_set_peer_access(memory, NULL, 1), -EINVAL);
+	cr_expect_eq(hoist_memory_get_peer_access(NULL, devices[2], &allowed), -EINVAL);
+	cr_expect_eq(allowed, 77);
+	/* Two resources over the device's own pool have one setting. */
+	hoist_memory *current[2];
+	for (int k = 0; k < 2; k++)
+		current[k] = create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[1],
+					    .flags = HOIST_MEMORY_CURRENT_POOL));
+	cr_assert_eq(hoist_memory_set_peer_access(current[0], devices[2], 1), 0);
+	cr_expect_eq(access_of(current[1], devices[2]), 1);
+	cr_expect_eq(access_of(memory, devices[2]), 0);
+	hoist_memory_unref(current[0]);
+	hoist_memory_unref(current[1]);
+	hoist_memory_unref(memory);
+	hoist_memory *host = create(NULL);
+	cr_expect_eq(hoist_memory_set_peer_access(host, devices[1], 1), -ENOTSUP);
+	hoist_memory_unref(host);
+	expect_all_given_back();
+}
+
 Test(driver_pool, a_block_that_a_capture_uses_stays, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i += 2) {

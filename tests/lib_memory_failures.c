@@ -50,6 +50,22 @@ static int use_blocks(hoist_memory *memory, hoist_stream *stream, int null)
 	return err;
 }
 
+/* What a driver's pool has beside its blocks.  One device that has no peer asks for its own. */
+static int use_pool(hoist_memory *memory, hoist_device *peer)
+{
+	uint64_t value;
+	void *handle;
+	int allowed;
+	int err = hoist_memory_native_pool(memory, &handle);
+	if (err == 0)
+		err = hoist_memory_get_attribute(memory, HOIST_POOL_USED_HIGH, &value);
+	if (err == 0)
+		err = hoist_memory_set_peer_access(memory, peer, 1);
+	if (err == 0)
+		err = hoist_memory_get_peer_access(memory, peer, &allowed);
+	return err;
+}
+
 static int use_kind(int kind, hoist_device *device, hoist_memory *upstream, hoist_stream *stream,
 		    int null)
 {
@@ -65,6 +81,8 @@ static int use_kind(int kind, hoist_device *device, hoist_memory *upstream, hois
 	int err = hoist_memory_create(&options, &memory);
 	if (err == 0)
 		err = use_blocks(memory, stream, null);
+	if (err == 0 && kind == HOIST_MEMORY_DRIVER_POOL)
+		err = use_pool(memory, device == lib_swept[1] ? lib_swept[2] : device);
 	hoist_memory_unref(memory);
 	return err;
 }

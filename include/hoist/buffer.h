@@ -88,7 +88,9 @@ typedef struct hoist_buffer_source {
 	hoist_device *device; /* whose memory it is.  NULL: the drivers that the process has loaded
 			       * are asked, once: registering the memory later changes nothing */
 	hoist_memory *memory; /* the address is a live block of this resource, and the buffer's
-			       * from now on: freed to it.  Not with release */
+			       * from now on: freed to it.  CUSTOM: also what its functions made
+			       * without hoist, which becomes a live block of @bytes: its free
+			       * function gets address, bytes and stream.  Not with release */
 	hoist_stream *stream; /* the buffer's stream, and the one the block is freed on; only with
 			       * memory */
 	/* Called once, from any thread, when no buffer uses the memory any more and all work that
@@ -100,8 +102,8 @@ typedef struct hoist_buffer_source {
 
 /* A buffer over it; @strides in elements, NULL: C order.  If it fails, nothing was taken over.
  * Returns: 0; -EINVAL (memory and release both; a stream without memory; the elements leave the
- *   bytes there are, with both figures; no live block of @memory starts there; a stream or a
- *   resource of another device); as hoist_buffer_create(). */
+ *   bytes there are, with both figures; no live block of @memory starts there; CUSTOM: the bytes
+ *   overlap another live block; a stream or a resource of another device); as hoist_buffer_create(). */
 HOIST_API int hoist_buffer_wrap(const hoist_buffer_source *source, hoist_dtype dtype, int rank,
 				const int64_t *shape, const int64_t *strides, hoist_buffer **ret);
 

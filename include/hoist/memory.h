@@ -87,14 +87,15 @@ enum {
 /* The caller's own resource.  Each function gets @context, which stays until destroy was
  * called; alloc and free must be callable from any thread, and no lock of ours is held.
  * @stream is as given, and NULL for calls without one.
- * What alloc gave is noted with its size: free is called for live blocks alone. */
+ * What alloc gave, or hoist_buffer_wrap() was given, is noted with its size: free is called for
+ * live blocks alone. */
 typedef struct hoist_memory_functions {
 	size_t size; /* sizeof(hoist_memory_functions) */
 	/* 0 and *ret, or a negative errno value, which is passed on.  @bytes is at least 1,
 	 * @align a power of two, at least 1. */
 	int (*alloc)(void *context, size_t bytes, size_t align, hoist_stream *stream,
 		     uintptr_t *ret);
-	/* @bytes as asked for. */
+	/* @bytes as asked for, or as hoist_buffer_wrap() was told. */
 	void (*free)(void *context, uintptr_t address, size_t bytes, hoist_stream *stream);
 	/* Called when the resource ends, with no block in use; may be NULL. */
 	void (*destroy)(void *context);
@@ -265,6 +266,7 @@ typedef struct hoist_memory_info {
 	int is_shareable;     /* other processes can import its blocks: SHAREABLE */
 	int is_mapped;	      /* it is another process's: it has what is imported, and allocates
 			       * nothing */
+	int is_own;	      /* 0: CURRENT_POOL, whose pool is the device's and outlives this */
 } hoist_memory_info;
 
 /* Fills @info up to the size it says.  Name and device live as long as the resource.
@@ -380,6 +382,23 @@ enum {
  *   the driver does not have it); -EREMOTEIO; -ESTALE. */
 HOIST_API int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret);
 HOIST_API int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t value);
+
+/* The driver's handle of the pool (CUmemoryPool, hipMemPool_t), for the driver's own calls; it stays
+ * as long as the resource.  info.is_own says whose it is: nobody else destroys the resource's own,
+ * and what is allocated of it elsewhere is freed there.  Makes the pool, as above.
+ * Returns: 0; -ENOTSUP (not a DRIVER_POOL); -EREMOTEIO; -ESTALE. */
+HOIST_API int hoist_memory_native_pool(hoist_memory *memory, void **ret);
+
+/* Lets kernels and copies of @peer access all memory of the pool, what is allocated already too, or
+ * no longer.  The pool's own device always has access.  Of CURRENT_POOL, it is everybody's setting;
+ * of another process's pool, this process's alone.  Makes the pool, as above.
+ * Returns: 0; -EINVAL (@peer is NULL or of another driver; @allowed is 0 for the own device);
+ *   -ENOTSUP (not a DRIVER_POOL; @peer cannot access the device: hoist_device_can_access());
+ *   -EREMOTEIO; -ESTALE. */
+HOIST_API int hoist_memory_set_peer_access(hoist_memory *memory, hoist_device *peer, int allowed);
+/* 1 or 0, as the driver says now; 0 for a device of another driver.
+ * Returns: 0; as hoist_memory_set_peer_access(). */
+HOIST_API int hoist_memory_get_peer_access(hoist_memory *memory, hoist_device *peer, int *ret);
 
 HOIST_END
 
