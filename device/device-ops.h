@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "device/device.h"
 #include "device/ipc.h"
 
@@ -31,6 +32,11 @@ struct hoist__dev {
 	/* Bit n, device n of the api: access to its memory is enabled, or cannot be. */
 	_Atomic uint64_t peers_reached;
 	_Atomic uint64_t peers_refused;
+	/* The other direction, for pools, which drivers ask one by one: all pools of this device
+	 * give access to device n, but those that deny it. */
+	pthread_mutex_t pools_lock; /* the two below, and what changes either */
+	uint64_t reached_by;
+	struct hoist__list pools;
 };
 
 struct hoist__dev_stream {
@@ -52,7 +58,9 @@ struct hoist__dev_event {
 
 struct hoist__dev_pool {
 	struct hoist__dev *dev;
-	void *native; /* CUmemoryPool, hipMemPool_t */
+	struct hoist__list node; /* in dev->pools */
+	uint64_t denied; /* bit n: device n is not to reach it, by hoist__dev_pool_set_access() */
+	void *native;	 /* CUmemoryPool, hipMemPool_t */
 	size_t max_bytes;
 	bool borrowed; /* the device's own */
 	bool shareable;
@@ -164,6 +172,10 @@ struct hoist__dev_ops {
 	int (*fill_async)(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
 			  unsigned width, size_t n);
 };
+
+/* pool.c: from now on @peer reaches memory of all pools of @dev, those to come included.  On
+ * failure it reaches that of some. */
+int hoist__dev_pools_open_to(struct hoist__dev *dev, struct hoist__dev *peer);
 
 /* -ENOTSUP: the driver cannot call (call.c). */
 int hoist__calls_fail_lack(const struct hoist__dev *dev);

@@ -153,9 +153,9 @@ int hoist__dev_host_address(struct hoist__dev *dev, void *address, uintptr_t *re
 
 /* [context] Of both.  True if copies and kernels of @dev reach @peer's memory directly; of @dev's
  * own, always.  Devices of different apis never do.  The first yes enables the access, which
- * drivers do not do by themselves, for memory of any age but that of pools.  The other direction is
- * another question.  A driver that refuses to enable it makes the answer no, from then on.
- * Returns: 0; -ENOSPC (a context does not fit), -EREMOTEIO, -ESTALE. */
+ * drivers do not do by themselves, for memory of any age; also for that of the driver's pools.  The
+ * other direction is another question.  A driver that refuses to enable it makes the answer no,
+ * from then on. Returns: 0; -ENOSPC (a context does not fit), -EREMOTEIO, -ESTALE. */
 int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
 
 /* [context] Blocks until all work on the device is done, whosever streams it is on; where
@@ -289,9 +289,10 @@ int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 			uint64_t value);
 
 /* Whether kernels and copies of @peer reach the pool's memory: the pool's own device always, one of
- * another api never.  Of an imported pool, this process's alone.
- * Returns: 0; -EINVAL (set: a device of another api; the own one, to false); -EREMOTEIO (set: also
- *   where @peer cannot reach the device at all); -ESTALE. */
+ * another api never.  A peer whose access to the device is enabled (hoist__dev_can_access()) has
+ * it, unless it was set to false.  Of an imported pool, this process's alone. Returns: 0; -EINVAL
+ * (set: a device of another api; the own one, to false); -EREMOTEIO (set: also where @peer cannot
+ * reach the device at all); -ESTALE. */
 int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
 			       bool allowed);
 int hoist__dev_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,

@@ -23,6 +23,8 @@ static int enable_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *
 		err = dev->ops->can_access(dev, peer, &can);
 		if (err == 0 && can)
 			err = dev->ops->enable_access(dev, peer);
+		if (err == 0 && can)
+			err = hoist__dev_pools_open_to(peer, dev);
 		if (err == -ENOTSUP) {
 			hoist__log(device, "%s", hoist__error_text());
 			can = false;

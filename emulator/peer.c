@@ -2,8 +2,8 @@
 /* What of another device's memory a device reaches.
  *
  * Its own, managed and registered memory always; that of a peer when access was enabled, by the
- * device that is to reach it.  Memory of pools does not follow that, as with the drivers: their
- * own device alone reaches it.  A copy that is told of both devices goes by the host where its
+ * device that is to reach it.  Memory of pools does not follow that, as with the drivers: each
+ * pool says who reaches it.  A copy that is told of both devices goes by the host where its
  * stream's device does not reach one of them; all other work that touches what it does not reach
  * fails, as a kernel would. */
 #include "config.h"
@@ -30,7 +30,9 @@ static bool reaches(const struct hoist__emu_device *device, const struct hoist__
 {
 	if (block->managed || block->device == device)
 		return true;
-	return block->piece == NULL && (device->peers >> block->device->ordinal & 1) != 0;
+	uint64_t peers = block->piece != NULL ? block->piece->pool->peers >> device->ordinal
+					      : device->peers >> block->device->ordinal;
+	return (peers & 1) != 0;
 }
 
 bool hoist__emu_peer_reaches(const struct hoist__emu_device *device,

@@ -92,6 +92,62 @@ static void copies_are_direct(void)
 }
 EMULATED(copies_between_devices_are_direct, copies_are_direct)
 
+/* Drivers ask pools one by one who reaches their memory: those of before and of after. */
+static void pools_are_reached(void)
+{
+	struct hoist__dev_pool *pools[2];
+	struct hoist__dev_pool *denied;
+	struct hoist__dev_stream *on_second;
+	uintptr_t blocks[3];
+	bool can = false;
+	open_peers();
+	OK(hoist__stream_create(peer, &on_second));
+	OK(hoist__dev_pool_create(peer, 0, &pools[0]));
+	OK(hoist__dev_pool_create(peer, 0, &denied));
+	OK(hoist__dev_pool_set_access(denied, dev, false));
+	OK(hoist__dev_can_access(dev, peer, &can));
+	OK(hoist__dev_pool_create(peer, 0, &pools[1]));
+	for (int i = 0; i < 2; i++) {
+		OK(hoist__dev_pool_alloc(pools[i], 4096, on_second, &blocks[i]));
+		OK(hoist__stream_synchronize(on_second));
+		OK(hoist__fill_async(on_first, blocks[i], 0x5a, 1, 4096));
+		OK(hoist__copy_peer_async(on_first, dev, mine, peer, blocks[i], 4096));
+		OK(hoist__stream_synchronize(on_first));
+	}
+	cr_assert_eq(counters().bad_touches + counters().staged_copies, 0);
+	OK(hoist__dev_pool_alloc(denied, 4096, on_second, &blocks[2]));
+	OK(hoist__copy_peer_async(on_first, dev, mine, peer, blocks[2], 4096));
+	OK(hoist__stream_synchronize(on_first));
+	cr_assert_eq(counters().staged_copies, 1, "what was denied stays so");
+	for (int i = 0; i < 3; i++) {
+		struct hoist__dev_pool *pool = i < 2 ? pools[i] : denied;
+		OK(hoist__dev_pool_free(pool, blocks[i], on_second));
+		hoist__dev_pool_destroy(pool);
+	}
+	hoist__stream_destroy(on_second);
+	close_peers();
+}
+EMULATED(access_goes_for_the_drivers_pools, pools_are_reached)
+
+/* A pool that cannot be opened to who was promised its device's memory is not made. */
+static void opening_a_pool_fails(void)
+{
+	bool cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
+	int (*fail)(const char *);
+	struct hoist__dev_pool *pool = NULL;
+	bool can = false;
+	open_peers();
+	OK(hoist__dev_can_access(dev, peer, &can));
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	cr_assert_eq(fail(cuda ? "cuMemPoolSetAccess:1" : "hipMemPoolSetAccess:1"), 0);
+	cr_assert_eq(hoist__dev_pool_create(peer, 0, &pool), -EREMOTEIO);
+	cr_assert_eq(counters().live_pools, 0);
+	OK(hoist__dev_pool_create(peer, 0, &pool));
+	hoist__dev_pool_destroy(pool);
+	close_peers();
+}
+EMULATED(pools_that_cannot_be_opened_are_not_made, opening_a_pool_fails)
+
 /* Enabled by somebody else, refused for good, and a call that fails once. */
 static void enabling_fails(void)
 {
