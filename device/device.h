@@ -185,7 +185,8 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret);
 int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
 
 /* Wraps a native handle (CUstream, hipStream_t, as a pointer) that stays the
- * caller's; NULL is the legacy default stream.  -ENOTSUP on the CPU. */
+ * caller's; NULL is the legacy default stream, and 1 another name of it.  -ENOTSUP on the CPU, and
+ * for 2, which names another stream in each thread. */
 int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
 
 /* Takes NULL.  Waits for queued work, unless the stream captures; a wrapped native

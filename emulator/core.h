@@ -345,7 +345,9 @@ struct hoist__emu_stream {
 	unsigned refs; /* handle, thread, waiting callers */
 	bool blocking; /* ordered with the NULL stream */
 	bool is_null;
-	bool closing; /* destroyed: the thread ends when the queue is empty */
+	bool is_of_thread;
+	pthread_t owner; /* is_of_thread: whose default stream it is */
+	bool closing;	 /* destroyed: the thread ends when the queue is empty */
 	enum hoist__emu_capture capture;
 	int error;	    /* sticks; later operations do nothing */
 	uint64_t submitted; /* ticket of the latest operation */
@@ -361,8 +363,12 @@ int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
 				  struct hoist__emu_stream *handle);
 int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_stream *handle);
 
-/* [locked] The stream of a handle, or @device's NULL stream for NULL: which work on it
- * breaks the capture of a blocking stream. */
+/* Both drivers' names for default streams: the NULL stream, and that of the calling thread. */
+#define EMU_STREAM_LEGACY ((struct hoist__emu_stream *)1)
+#define EMU_STREAM_OF_THREAD ((struct hoist__emu_stream *)2)
+
+/* [locked] The stream of a handle, or a default stream of @device.  Work on the NULL stream breaks
+ * the capture of a blocking stream. */
 int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			   struct hoist__emu_stream **ret);
 
