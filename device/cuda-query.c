@@ -20,8 +20,28 @@ int hoist__cuda_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool
 	return err;
 }
 
+/* Others may have enabled it already. */
+static hoist__cu_result enable(struct hoist__dev *peer)
+{
+	hoist__cu_result result = hoist__cuda.cuCtxEnablePeerAccess(atomic_load(&peer->context), 0);
+	return result == HOIST__CU_ERROR_PEER_ENABLED ? HOIST__CU_SUCCESS : result;
+}
+
+int hoist__cuda_enable_access(struct hoist__dev *dev, struct hoist__dev *peer)
+{
+	hoist__cu_result result = HOIST__CU_SUCCESS;
+	int err = hoist__cuda_retain(peer);
+	if (err < 0)
+		return err;
+	err = RUN_RELAXED(dev, "enabling access to another device", result = enable(peer));
+	return result == HOIST__CU_ERROR_TOO_MANY_PEERS ||
+			       result == HOIST__CU_ERROR_PEER_UNSUPPORTED
+		       ? -ENOTSUP
+		       : err;
+}
+
 /* Others may use the primary context before hoist does. */
-int hoist__cuda_synchronize(struct hoist__dev *dev)
+static int in_use(struct hoist__dev *dev, bool *ret)
 {
 	unsigned flags = 0;
 	int active = 1;
@@ -31,66 +51,155 @@ int hoist__cuda_synchronize(struct hoist__dev *dev)
 		if (result != HOIST__CU_SUCCESS)
 			return hoist__cuda_judge(dev, result, "asking whether it is in use");
 	}
-	if (!active)
-		return 0;
+	*ret = active != 0;
+	return 0;
+}
+
+int hoist__cuda_synchronize(struct hoist__dev *dev)
+{
+	bool used = false;
+	int err = in_use(dev, &used);
+	if (err < 0 || !used)
+		return err;
 	return RUN_RELAXED(dev, "waiting for the device", hoist__cuda.cuCtxSynchronize());
 }
 
-/* --- addresses --- */
+/* --- addresses ---
+ *
+ * Of an address only those attributes are asked that a driver gives without a context.  The
+ * address by which kernels see it is no such attribute: without a context, and in that of a device
+ * without access, the driver refuses the question.  Device and managed memory have one address.
+ * Host memory may have two, which a context tells. */
 
-typedef __typeof__(hoist__cuda.cuPointerGetAttributes) ask_function;
+struct functions {
+	__typeof__(hoist__cuda.cuPointerGetAttributes) ask;
+	__typeof__(hoist__cuda.cuCtxGetCurrent) current;
+	__typeof__(hoist__cuda.cuMemHostGetDevicePointer) host_address;
+};
 
-static ask_function function_of(void *library)
+static bool functions_of(void *library, struct functions *ret)
 {
-	ask_function ask = NULL;
-	if (library == NULL)
-		return hoist__cuda.cuPointerGetAttributes;
-	void *symbol = dlsym(library, "cuPointerGetAttributes");
-	memcpy(&ask, &symbol, sizeof ask);
-	return ask;
+	if (library == NULL) {
+		ret->ask = hoist__cuda.cuPointerGetAttributes;
+		ret->current = hoist__cuda.cuCtxGetCurrent;
+		ret->host_address = hoist__cuda.cuMemHostGetDevicePointer;
+		return true;
+	}
+	void *ask = dlsym(library, "cuPointerGetAttributes");
+	void *current = dlsym(library, "cuCtxGetCurrent");
+	void *host_address = dlsym(library, "cuMemHostGetDevicePointer_v2");
+	memcpy(&ret->ask, &ask, sizeof ask);
+	memcpy(&ret->current, &current, sizeof current);
+	memcpy(&ret->host_address, &host_address, sizeof host_address);
+	return ask != NULL && current != NULL && host_address != NULL;
 }
 
-/* The driver leaves what it does not know at 0. */
-int hoist__cuda_pointer(void *library, uintptr_t address, struct hoist__pointer *ret)
+static int fail(uintptr_t address, hoist__cu_result result)
 {
-	unsigned type = 0;
+	return hoist__fail_driver(-EREMOTEIO, "cuda", (int)result,
+				  "cuda: asking what is at %#zx: CUDA error %u", (size_t)address,
+				  result);
+}
+
+/* Runs the question in the context of the device that the memory was registered for, if that
+ * device is in use.  *@asked stays false if it is not. */
+static int ask_within(int ordinal, uintptr_t address, hoist__cu_device_ptr *seen,
+		      hoist__cu_result *result, bool *asked)
+{
+	struct hoist__dev *dev;
+	bool used = false;
+	int err = ordinal < 0 ? -ENODEV : hoist__dev_get(HOIST__API_CUDA, ordinal, &dev);
+	if (err < 0)
+		return ordinal < 0 ? 0 : err;
+	err = in_use(dev, &used);
+	if (err < 0 || !used)
+		return err;
+	err = RUN(dev, "asking for the device's address of host memory",
+		  *result = hoist__cuda.cuMemHostGetDevicePointer(seen, (void *)address, 0));
+	*asked = err == 0 || *result == HOIST__CU_ERROR_INVALID_VALUE;
+	return *asked ? 0 : err;
+}
+
+/* The address by which kernels see host memory.  A driver refuses one that is such an address
+ * already.  Where no context can be asked, as of a driver of somebody else's in a thread without
+ * one, it is the host's address: they differ on no device that has unified addresses and can use
+ * the host's for what was registered. */
+static int find_host_address(const struct functions *call, bool own, int ordinal, uintptr_t address,
+			     uintptr_t *ret)
+{
+	hoist__cu_context current = NULL;
 	hoist__cu_device_ptr seen = 0;
-	unsigned managed = 0; /* the driver writes one byte of it, or four */
-	int ordinal = -1;
+	bool asked = false;
+	hoist__cu_result result = call->current(&current);
+	if (result == HOIST__CU_SUCCESS && current != NULL) {
+		result = call->host_address(&seen, (void *)address, 0);
+		asked = true;
+	}
+	int err = 0;
+	if (result == HOIST__CU_SUCCESS && !asked && own)
+		err = ask_within(ordinal, address, &seen, &result, &asked);
+	if (err < 0)
+		return err;
+	if (result != HOIST__CU_SUCCESS && !(asked && result == HOIST__CU_ERROR_INVALID_VALUE))
+		return fail(address, result);
+	*ret = asked && result == HOIST__CU_SUCCESS ? (uintptr_t)seen : address;
+	return 0;
+}
+
+/* What the driver says of an address, or leaves at 0. */
+struct found {
+	unsigned type;
+	unsigned managed; /* the driver writes one byte of it, or four */
+	int ordinal;
+};
+
+/* -ENOENT where the driver knows nothing. */
+static int find(const struct functions *call, uintptr_t address, struct found *ret)
+{
+	*ret = (struct found){.ordinal = -1};
 	hoist__cu_pointer_attribute attributes[] = {
 		HOIST__CU_POINTER_MEMORY_TYPE,
-		HOIST__CU_POINTER_DEVICE_POINTER,
 		HOIST__CU_POINTER_IS_MANAGED,
 		HOIST__CU_POINTER_DEVICE_ORDINAL,
 	};
-	void *results[] = {&type, &seen, &managed, &ordinal};
-	ask_function ask = function_of(library);
-	if (ask == NULL)
-		return -ENOENT;
-	hoist__cu_result result = ask(4, attributes, results, address);
+	void *results[] = {&ret->type, &ret->managed, &ret->ordinal};
+	hoist__cu_result result = call->ask(3, attributes, results, address);
 	/* Not a word of all addresses that are nobody's; but also of all, where the driver is too
 	 * old to know an attribute. */
 	if (result == HOIST__CU_ERROR_INVALID_VALUE &&
-	    (ask(1, attributes, results, address) == HOIST__CU_ERROR_INVALID_VALUE || type == 0))
+	    (call->ask(1, attributes, results, address) == HOIST__CU_ERROR_INVALID_VALUE ||
+	     ret->type == 0))
 		return -ENOENT;
 	/* Nobody has started it, or made a context. */
 	if (result == HOIST__CU_ERROR_NOT_INITIALIZED || result == HOIST__CU_ERROR_DEINITIALIZED ||
 	    result == HOIST__CU_ERROR_INVALID_CONTEXT)
 		return -ENOENT;
 	if (result != HOIST__CU_SUCCESS)
-		return hoist__fail_driver(-EREMOTEIO, "cuda", (int)result,
-					  "cuda: asking what is at %#zx: CUDA error %u",
-					  (size_t)address, result);
-	if (type == 0)
-		return -ENOENT;
-	bool host = type == HOIST__CU_MEMORY_HOST;
+		return fail(address, result);
+	return ret->type == 0 ? -ENOENT : 0;
+}
+
+int hoist__cuda_pointer(void *library, uintptr_t address, struct hoist__pointer *ret)
+{
+	struct functions call;
+	struct found found;
+	uintptr_t seen = address;
+	int err = functions_of(library, &call) ? find(&call, address, &found) : -ENOENT;
+	if (err < 0)
+		return err;
+	bool managed = found.managed != 0;
+	bool host = found.type == HOIST__CU_MEMORY_HOST && !managed;
+	if (host)
+		err = find_host_address(&call, library == NULL, found.ordinal, address, &seen);
+	if (err < 0)
+		return err;
 	*ret = (struct hoist__pointer){
 		.api = HOIST__API_CUDA,
-		.ordinal = host && !managed ? -1 : ordinal,
+		.ordinal = host ? -1 : found.ordinal,
 		.host = host || managed,
-		.device = seen != 0,
+		.device = true,
 		.managed = managed,
-		.device_address = (uintptr_t)seen,
+		.device_address = seen,
 	};
 	return 0;
 }

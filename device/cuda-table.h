@@ -57,6 +57,8 @@
 	/* What is asked of devices and addresses, and waiting for all of one. */                  \
 	X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, hoist__cu_result,                          \
 	  (int *, hoist__cu_device, hoist__cu_device), REQUIRED, 4000)                             \
+	X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, hoist__cu_result,                          \
+	  (hoist__cu_context, unsigned int), REQUIRED, 4000)                                       \
 	X(cuPointerGetAttributes, cuPointerGetAttributes, hoist__cu_result,                        \
 	  (unsigned int, hoist__cu_pointer_attribute *, void **, hoist__cu_device_ptr), REQUIRED,  \
 	  7000)                                                                                    \

@@ -229,6 +229,7 @@ const struct hoist__dev_ops hoist__cuda_ops = {
 	.open = hoist__cuda_open,
 	.probe = hoist__cuda_probe,
 	.can_access = hoist__cuda_can_access,
+	.enable_access = hoist__cuda_enable_access,
 	.synchronize = hoist__cuda_synchronize,
 	.mem_info = cuda_mem_info,
 	.mem_alloc = cuda_mem_alloc,

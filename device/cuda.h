@@ -22,6 +22,7 @@ int hoist__cuda_judge(const struct hoist__dev *dev, hoist__cu_result result, con
 
 /* Questions (cuda-query.c): see device-ops.h. */
 int hoist__cuda_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
+int hoist__cuda_enable_access(struct hoist__dev *dev, struct hoist__dev *peer);
 int hoist__cuda_synchronize(struct hoist__dev *dev);
 
 /* Work (cuda-work.c): see device-ops.h. */

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "device/device.h"
 #include "device/ipc.h"
 
@@ -28,6 +29,14 @@ struct hoist__dev {
 	unsigned generation;	 /* of the process that opened the driver: hoist__fork_now() */
 	_Atomic(void *) context; /* CUcontext once retained; else NULL */
 	pthread_mutex_t lock;	 /* retains the context once */
+	/* Bit n, device n of the api: access to its memory is enabled, or cannot be. */
+	_Atomic uint64_t peers_reached;
+	_Atomic uint64_t peers_refused;
+	/* The other direction, for pools, which drivers ask one by one: all pools of this device
+	 * give access to device n, but those that deny it. */
+	pthread_mutex_t pools_lock; /* the two below, and what changes either */
+	uint64_t reached_by;
+	struct hoist__list pools;
 };
 
 struct hoist__dev_stream {
@@ -49,7 +58,9 @@ struct hoist__dev_event {
 
 struct hoist__dev_pool {
 	struct hoist__dev *dev;
-	void *native; /* CUmemoryPool, hipMemPool_t */
+	struct hoist__list node; /* in dev->pools */
+	uint64_t denied; /* bit n: device n is not to reach it, by hoist__dev_pool_set_access() */
+	void *native;	 /* CUmemoryPool, hipMemPool_t */
 	size_t max_bytes;
 	bool borrowed; /* the device's own */
 	bool shareable;
@@ -66,8 +77,11 @@ struct hoist__dev_ops {
 	 * Post: dev->props and dev->native are filled. */
 	int (*probe)(struct hoist__dev *dev);
 
-	/* can_access: Pre: another device of the same api. */
+	/* can_access, enable_access: Pre: another device of the same api.
+	 * enable_access: Post: copies and kernels of dev reach peer's memory.  -ENOTSUP: the driver
+	 * refuses this pair, or one more of them, for good. */
 	int (*can_access)(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
+	int (*enable_access)(struct hoist__dev *dev, struct hoist__dev *peer);
 	int (*synchronize)(struct hoist__dev *dev); /* NULL: nothing to wait for */
 
 	/* Memory.  Pre: bytes and addresses are not 0. */
@@ -161,6 +175,10 @@ struct hoist__dev_ops {
 	int (*fill_async)(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t value,
 			  unsigned width, size_t n);
 };
+
+/* pool.c: from now on @peer reaches memory of all pools of @dev, those to come included.  On
+ * failure it reaches that of some. */
+int hoist__dev_pools_open_to(struct hoist__dev *dev, struct hoist__dev *peer);
 
 /* -ENOTSUP: the driver cannot call (call.c). */
 int hoist__calls_fail_lack(const struct hoist__dev *dev);

@@ -165,8 +165,11 @@ int hoist__dev_host_address(struct hoist__dev *dev, void *address, uintptr_t *re
 
 /* --- more of a device --- */
 
-/* True if copies and kernels of @dev reach @peer's memory directly; of @dev's own, always.
- * Devices of different apis never do.  No context is made.  Returns: 0; -EREMOTEIO, -ESTALE. */
+/* [context] Of both.  True if copies and kernels of @dev reach @peer's memory directly; of @dev's
+ * own, always.  Devices of different apis never do.  The first yes enables the access, which
+ * drivers do not do by themselves, for memory of any age; also for that of the driver's pools.  The
+ * other direction is another question.  A driver that refuses to enable it makes the answer no,
+ * from then on. Returns: 0; -ENOSPC (a context does not fit), -EREMOTEIO, -ESTALE. */
 int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
 
 /* [context] Blocks until all work on the device is done, whosever streams it is on; where
@@ -196,7 +199,8 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret);
 int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
 
 /* Wraps a native handle (CUstream, hipStream_t, as a pointer) that stays the
- * caller's; NULL is the legacy default stream.  -ENOTSUP on the CPU. */
+ * caller's; NULL is the legacy default stream, and 1 another name of it.  -ENOTSUP on the CPU, and
+ * for 2, which names another stream in each thread. */
 int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
 
 /* Takes NULL.  Waits for queued work, unless the stream captures; a wrapped native
@@ -300,9 +304,10 @@ int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 			uint64_t value);
 
 /* Whether kernels and copies of @peer reach the pool's memory: the pool's own device always, one of
- * another api never.  Of an imported pool, this process's alone.
- * Returns: 0; -EINVAL (set: a device of another api; the own one, to false); -EREMOTEIO (set: also
- *   where @peer cannot reach the device at all); -ESTALE. */
+ * another api never.  A peer whose access to the device is enabled (hoist__dev_can_access()) has
+ * it, unless it was set to false.  Of an imported pool, this process's alone. Returns: 0; -EINVAL
+ * (set: a device of another api; the own one, to false); -EREMOTEIO (set: also where @peer cannot
+ * reach the device at all); -ESTALE. */
 int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
 			       bool allowed);
 int hoist__dev_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
@@ -326,7 +331,9 @@ enum hoist__copy {
 int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 		      uintptr_t src, size_t bytes);
 
-/* Queues a copy between two devices of one api (either may be the stream's). */
+/* Queues a copy between two devices of one api (either may be the stream's).  The access of the
+ * stream's device to the other's memory is enabled, so that the copy goes directly.  Where that
+ * cannot be, the driver copies by the host; the log says why. */
 int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes);
 

@@ -20,6 +20,23 @@ int hoist__hip_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
 	return err;
 }
 
+/* Others may have enabled it already. */
+static hoist__hip_error enable(const struct hoist__dev *peer)
+{
+	hoist__hip_error error = hoist__hip.hipDeviceEnablePeerAccess(peer->ordinal, 0);
+	if (error != HOIST__HIP_ERROR_PEER_ENABLED)
+		return error;
+	(void)hoist__hip.hipGetLastError();
+	return HOIST__HIP_SUCCESS;
+}
+
+int hoist__hip_enable_access(struct hoist__dev *dev, struct hoist__dev *peer)
+{
+	hoist__hip_error error = HOIST__HIP_SUCCESS;
+	int err = RUN_RELAXED(dev, "enabling access to another device", error = enable(peer));
+	return error == HOIST__HIP_ERROR_PEER_UNSUPPORTED ? -ENOTSUP : err;
+}
+
 int hoist__hip_synchronize(struct hoist__dev *dev)
 {
 	return RUN_RELAXED(dev, "waiting for the device", hoist__hip.hipDeviceSynchronize());

@@ -47,6 +47,8 @@
 	/* What is asked of devices and addresses, and waiting for all of one. */                  \
 	X(hipDeviceCanAccessPeer, hipDeviceCanAccessPeer, hoist__hip_error, (int *, int, int),     \
 	  REQUIRED, 50000000)                                                                      \
+	X(hipDeviceEnablePeerAccess, hipDeviceEnablePeerAccess, hoist__hip_error,                  \
+	  (int, unsigned int), REQUIRED, 50000000)                                                 \
 	X(hipPointerGetAttributes, hipPointerGetAttributes, hoist__hip_error,                      \
 	  (struct hoist__hip_pointer_attributes *, const void *), REQUIRED, 50000000)              \
 	X(hipDeviceSynchronize, hipDeviceSynchronize, hoist__hip_error, (void), REQUIRED,          \

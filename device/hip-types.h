@@ -145,11 +145,13 @@ struct hoist__hip_pointer_attributes {
 	X(HOIST__HIP_ERROR_INSUFFICIENT_DRIVER, 35, hipErrorInsufficientDriver)                    \
 	X(HOIST__HIP_ERROR_NO_DEVICE, 100, hipErrorNoDevice)                                       \
 	X(HOIST__HIP_ERROR_INVALID_DEVICE, 101, hipErrorInvalidDevice)                             \
+	X(HOIST__HIP_ERROR_PEER_UNSUPPORTED, 217, hipErrorPeerAccessUnsupported)                   \
 	X(HOIST__HIP_ERROR_OPERATING_SYSTEM, 304, hipErrorOperatingSystem)                         \
 	X(HOIST__HIP_ERROR_INVALID_HANDLE, 400, hipErrorInvalidHandle)                             \
 	X(HOIST__HIP_ERROR_NOT_FOUND, 500, hipErrorNotFound)                                       \
 	X(HOIST__HIP_ERROR_NOT_READY, 600, hipErrorNotReady)                                       \
 	X(HOIST__HIP_ERROR_ILLEGAL_ADDRESS, 700, hipErrorIllegalAddress)                           \
+	X(HOIST__HIP_ERROR_PEER_ENABLED, 704, hipErrorPeerAccessAlreadyEnabled)                    \
 	X(HOIST__HIP_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                                    \
 	  hipErrorHostMemoryAlreadyRegistered)                                                     \
 	X(HOIST__HIP_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, hipErrorHostMemoryNotRegistered)       \

@@ -223,6 +223,7 @@ const struct hoist__dev_ops hoist__hip_ops = {
 	.open = hoist__hip_open,
 	.probe = hoist__hip_probe,
 	.can_access = hoist__hip_can_access,
+	.enable_access = hoist__hip_enable_access,
 	.synchronize = hoist__hip_synchronize,
 	.mem_info = hip_mem_info,
 	.mem_alloc = hip_mem_alloc,

@@ -22,6 +22,7 @@ int hoist__hip_judge(const struct hoist__dev *dev, hoist__hip_error error, const
 
 /* Questions (hip-query.c): see device-ops.h. */
 int hoist__hip_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
+int hoist__hip_enable_access(struct hoist__dev *dev, struct hoist__dev *peer);
 int hoist__hip_synchronize(struct hoist__dev *dev);
 
 /* Work (hip-work.c): see device-ops.h. */

@@ -18,6 +18,58 @@ static int fill_pool(struct hoist__dev_pool *pool, int fd)
 	return pool->borrowed ? ops->pool_current(pool) : ops->pool_create(pool);
 }
 
+/* --- who reaches them --- */
+
+/* The lock is held. */
+static int open_to(struct hoist__dev_pool *pool, const struct hoist__dev *peer)
+{
+	if ((pool->denied >> peer->ordinal & 1) != 0)
+		return 0;
+	return pool->dev->ops->pool_set_access(pool, peer, true);
+}
+
+int hoist__dev_pools_open_to(struct hoist__dev *dev, struct hoist__dev *peer)
+{
+	int err = 0;
+	pthread_mutex_lock(&dev->pools_lock);
+	struct hoist__list *at = dev->pools.next;
+	for (; at != &dev->pools && err == 0; at = at->next)
+		err = open_to(HOIST__CONTAINER_OF(at, struct hoist__dev_pool, node), peer);
+	if (err == 0)
+		dev->reached_by |= UINT64_C(1) << peer->ordinal;
+	pthread_mutex_unlock(&dev->pools_lock);
+	return err;
+}
+
+/* A new pool is opened to those that reach its device's memory already. */
+static int list_pool(struct hoist__dev_pool *pool)
+{
+	struct hoist__dev *dev = pool->dev;
+	struct hoist__dev *peer;
+	int err = 0;
+	pthread_mutex_lock(&dev->pools_lock);
+	for (int n = 0; n < 64 && err == 0; n++) {
+		if ((dev->reached_by >> n & 1) == 0)
+			continue;
+		err = hoist__dev_get(dev->api, n, &peer);
+		if (err == 0)
+			err = open_to(pool, peer);
+	}
+	if (err == 0)
+		hoist__list_push_back(&dev->pools, &pool->node);
+	pthread_mutex_unlock(&dev->pools_lock);
+	return err;
+}
+
+static void unlist_pool(struct hoist__dev_pool *pool)
+{
+	pthread_mutex_lock(&pool->dev->pools_lock);
+	hoist__list_remove(&pool->node);
+	pthread_mutex_unlock(&pool->dev->pools_lock);
+}
+
+/* --- life --- */
+
 /* Like @wanted; @fd -1: not imported. */
 static int make_pool(const struct hoist__dev_pool *wanted, int fd, struct hoist__dev_pool **ret)
 {
@@ -34,6 +86,11 @@ static int make_pool(const struct hoist__dev_pool *wanted, int fd, struct hoist_
 	*pool = *wanted;
 	pool->generation = hoist__fork_now();
 	err = fill_pool(pool, fd);
+	if (err == 0) {
+		err = list_pool(pool);
+		if (err < 0 && !pool->borrowed)
+			dev->ops->pool_destroy(pool);
+	}
 	if (err < 0) {
 		free(pool);
 		return err;
@@ -78,9 +135,12 @@ void hoist__dev_pool_destroy(struct hoist__dev_pool *pool)
 {
 	if (pool == NULL)
 		return;
-	/* In a child of fork the native pool is the parent's. */
-	if (!pool->borrowed && pool->generation == hoist__fork_now())
-		pool->dev->ops->pool_destroy(pool);
+	/* In a child of fork the native pool is the parent's, and so is the list. */
+	if (pool->generation == hoist__fork_now()) {
+		unlist_pool(pool);
+		if (!pool->borrowed)
+			pool->dev->ops->pool_destroy(pool);
+	}
 	free(pool);
 }
 
@@ -175,6 +235,18 @@ int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 	return pool->dev->ops->pool_set(pool, attribute, value);
 }
 
+/* What was denied here is not given by hoist__dev_pools_open_to(). */
+static int set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer, bool allowed)
+{
+	uint64_t bit = peer->ordinal < 64 ? UINT64_C(1) << peer->ordinal : 0;
+	pthread_mutex_lock(&pool->dev->pools_lock);
+	int err = pool->dev->ops->pool_set_access(pool, peer, allowed);
+	if (err == 0)
+		pool->denied = allowed ? pool->denied & ~bit : pool->denied | bit;
+	pthread_mutex_unlock(&pool->dev->pools_lock);
+	return err;
+}
+
 int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
 			       bool allowed)
 {
@@ -187,7 +259,7 @@ int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist_
 				   peer->ordinal,
 				   peer == own ? "always has access to" : "can have no access to",
 				   hoist__api_name(own->api), own->ordinal);
-	return peer == own ? 0 : own->ops->pool_set_access(pool, peer, allowed);
+	return peer == own ? 0 : set_access(pool, peer, allowed);
 }
 
 int hoist__dev_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,

@@ -3,8 +3,40 @@
 #include "config.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "device/device-ops.h"
 #include "device/query.h"
+
+/* Drivers enable access by direction, once: what two threads enable at the same time, the second
+ * one finds enabled.  So nothing is locked. */
+static int enable_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret)
+{
+	/* No machine has more devices than this; were there one, its access would stay disabled. */
+	if (peer->ordinal >= 64) {
+		*ret = false;
+		return 0;
+	}
+	uint64_t bit = UINT64_C(1) << peer->ordinal;
+	bool can = (atomic_load(&dev->peers_reached) & bit) != 0;
+	int err = 0;
+	if (!can && (atomic_load(&dev->peers_refused) & bit) == 0) {
+		err = dev->ops->can_access(dev, peer, &can);
+		if (err == 0 && can)
+			err = dev->ops->enable_access(dev, peer);
+		if (err == 0 && can)
+			err = hoist__dev_pools_open_to(peer, dev);
+		if (err == -ENOTSUP) {
+			hoist__log(device, "%s", hoist__error_text());
+			can = false;
+			err = 0;
+		}
+		if (err == 0)
+			atomic_fetch_or(can ? &dev->peers_reached : &dev->peers_refused, bit);
+	}
+	if (err == 0)
+		*ret = can;
+	return err;
+}
 
 int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret)
 {
@@ -12,7 +44,7 @@ int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
 	if (err < 0)
 		return err;
 	if (dev->api == peer->api && dev->native != peer->native)
-		return dev->ops->can_access(dev, peer, ret);
+		return enable_access(dev, peer, ret);
 	*ret = dev->api == peer->api;
 	return 0;
 }

@@ -39,15 +39,25 @@ int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 	return 0;
 }
 
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD; HIP has the same, the first since 6.3. */
+#define STREAM_LEGACY ((void *)1)
+#define STREAM_OF_THREAD ((void *)2)
+
 int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret)
 {
 	if (dev->api == HOIST__API_CPU)
 		return hoist__fail(-ENOTSUP, "the CPU has no native streams to wrap");
+	if (native == STREAM_OF_THREAD)
+		return hoist__fail(
+			-ENOTSUP,
+			"handle 2 names the calling thread's default stream, which is "
+			"another one in each thread; wrap a stream that was made, or NULL "
+			"for the legacy default stream");
 	struct hoist__dev_stream *stream = NULL;
 	int err = make_stream(dev, &stream);
 	if (err < 0)
 		return err;
-	stream->native = native;
+	stream->native = native == STREAM_LEGACY ? NULL : native;
 	stream->wrapped = true;
 	atomic_store(&stream->may_capture, true);
 	*ret = stream;

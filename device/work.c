@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "device/device-ops.h"
 
 int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
@@ -17,6 +18,14 @@ int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, u
 		return hoist__fail(-EINVAL, "a copy of %zu bytes %s address 0", bytes,
 				   dst == 0 ? "to" : "from");
 	return stream->dev->ops->copy_async(stream, kind, dst, src, bytes);
+}
+
+/* A copy does not need it. */
+static void reach(struct hoist__dev *dev, struct hoist__dev *peer)
+{
+	bool can = false;
+	if (hoist__dev_can_access(dev, peer, &can) < 0)
+		hoist__log(device, "copies go by the host: %s", hoist__error_text());
 }
 
 int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
@@ -32,6 +41,7 @@ int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *
 	if (dst == 0 || src == 0)
 		return hoist__fail(-EINVAL, "a copy of %zu bytes %s address 0", bytes,
 				   dst == 0 ? "to" : "from");
+	reach(stream->dev, stream->dev == dst_dev ? src_dev : dst_dev);
 	return stream->dev->ops->copy_peer_async(stream, dst_dev, dst, src_dev, src, bytes);
 }
 

@@ -58,7 +58,9 @@ extern "C" {
 	X(device_to_device_bytes)                                                                  \
 	X(pageable_copies) /* copies accepted whose host side is not registered */                 \
 	X(pageable_bytes)                                                                          \
+	X(staged_copies)   /* between devices, of which the stream's does not reach both */        \
 	X(bad_copies)	   /* refused: out of range, freed, or across registrations */             \
+	X(bad_touches)	   /* work on memory of a peer that its device does not reach: it fails */ \
 	X(bad_frees)	   /* a free or unregister of what is not there */                         \
 	X(use_after_free)  /* freed, unregistered or unmapped under a queued operation */          \
 	X(broken_captures) /* calls that a capture forbids; see hoist_emulator_capture() */        \

@@ -209,15 +209,26 @@ static int find_sides(struct hoist__emu_op *op)
 	return result;
 }
 
+/* [locked] Gives up the sides of @op.  Returns @result. */
+static int refuse(struct hoist__emu_op *op, int result)
+{
+	hoist__emu_span_release(&op->dst);
+	hoist__emu_span_release(&op->src);
+	return result;
+}
+
 /* [locked] Queues @op, whose sides are taken; they are given up on failure. */
 static int submit(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
 {
 	int result = hoist__emu_stream_submit(stream, op);
-	if (result == EMU_SUCCESS)
-		return EMU_SUCCESS;
-	hoist__emu_span_release(&op->dst);
-	hoist__emu_span_release(&op->src);
-	return result;
+	return result == EMU_SUCCESS ? EMU_SUCCESS : refuse(op, result);
+}
+
+/* [locked] Counts work that touches memory out of its device's reach, and what it fails with. */
+static int touch_fails(void)
+{
+	hoist__emu.count.bad_touches++;
+	return EMU_ILLEGAL_ADDRESS;
 }
 
 /* [locked] A driver copies pageable memory through buffers of its own and
@@ -233,8 +244,35 @@ static int after_submission(struct hoist__emu_stream *stream, const struct hoist
 	return hoist__emu_stream_drain(stream);
 }
 
-int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
-			enum hoist__emu_direction direction, const struct hoist__emu_box *box)
+/* Devices of a copy that is told of them; NULL: it is not. */
+struct ends {
+	const struct hoist__emu_device *dst;
+	const struct hoist__emu_device *src;
+};
+
+/* [locked] What the stream's device does not reach goes by the host, or is no memory to it. */
+static int check_reach(const struct hoist__emu_device *device, const struct ends *ends,
+		       struct hoist__emu_op *op)
+{
+	bool reached = hoist__emu_peer_may_touch(device, &op->dst) &&
+		       hoist__emu_peer_may_touch(device, &op->src);
+	if (ends->dst == NULL) {
+		if (!reached)
+			op->forced = touch_fails();
+		return EMU_SUCCESS;
+	}
+	if (!hoist__emu_peer_owns(ends->dst, &op->dst) ||
+	    !hoist__emu_peer_owns(ends->src, &op->src)) {
+		hoist__emu.count.bad_copies++;
+		return EMU_INVALID_VALUE;
+	}
+	hoist__emu.count.staged_copies += !reached;
+	return EMU_SUCCESS;
+}
+
+static int copy_between(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			enum hoist__emu_direction direction, const struct ends *ends,
+			const struct hoist__emu_box *box)
 {
 	struct hoist__emu_stream *stream = NULL;
 	struct hoist__emu_op op = {.kind = EMU_COPY, .direction = direction, .box = *box};
@@ -248,7 +286,8 @@ int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stre
 		bool pageable = host->host && host->block == NULL;
 		op.bytes = box->width * box->rows * box->planes;
 		op.forced = hoist__emu_fault_due(EMU_FAULT_ASYNC);
-		result = submit(stream, &op);
+		result = check_reach(stream->device, ends, &op);
+		result = result == EMU_SUCCESS ? submit(stream, &op) : refuse(&op, result);
 		if (result == EMU_SUCCESS)
 			result = after_submission(stream, &op, pageable);
 	}
@@ -256,10 +295,15 @@ int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stre
 	return result;
 }
 
-int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
-		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src, size_t bytes)
+int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			enum hoist__emu_direction direction, const struct hoist__emu_box *box)
 {
-	const struct hoist__emu_box box = {
+	return copy_between(device, handle, direction, &(struct ends){0}, box);
+}
+
+static struct hoist__emu_box row_of(uintptr_t dst, uintptr_t src, size_t bytes)
+{
+	return (struct hoist__emu_box){
 		.dst = dst,
 		.src = src,
 		.width = bytes,
@@ -268,7 +312,22 @@ int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *
 		.dst_pitch = bytes,
 		.src_pitch = bytes,
 	};
+}
+
+int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src, size_t bytes)
+{
+	const struct hoist__emu_box box = row_of(dst, src, bytes);
 	return hoist__emu_copy_box(device, handle, direction, &box);
+}
+
+int hoist__emu_copy_peer(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			 const struct hoist__emu_device *dst_device, uintptr_t dst,
+			 const struct hoist__emu_device *src_device, uintptr_t src, size_t bytes)
+{
+	const struct hoist__emu_box box = row_of(dst, src, bytes);
+	return copy_between(device, handle, EMU_ON_DEVICE, &(struct ends){dst_device, src_device},
+			    &box);
 }
 
 int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
@@ -281,11 +340,7 @@ int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream
 		.kind = EMU_MEMSET,
 		.direction = EMU_ON_DEVICE,
 		.bytes = n * width,
-		.box = {.width = n * width,
-			.rows = 1,
-			.planes = 1,
-			.dst_pitch = n * width,
-			.src_pitch = n * width},
+		.box = row_of(dst, 0, n * width),
 		.value = value,
 		.width = width,
 	};
@@ -294,6 +349,8 @@ int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream
 	if (result == EMU_SUCCESS && n > 0)
 		result = hoist__emu_span_device(dst, op.bytes, &op.dst);
 	if (result == EMU_SUCCESS && n > 0) {
+		if (!hoist__emu_peer_may_touch(stream->device, &op.dst))
+			op.forced = touch_fails();
 		result = submit(stream, &op);
 		hoist__emu.count.memsets += result == EMU_SUCCESS;
 	}

@@ -126,6 +126,8 @@ const char *hoist__emu_error_text(int code)
 		return "named symbol not found";
 	case EMU_NOT_READY:
 		return "device not ready";
+	case EMU_PEER_ENABLED:
+		return "access to the peer has been enabled already";
 	case EMU_ILLEGAL_ADDRESS:
 		return "an illegal memory access was encountered";
 	case EMU_ALREADY_REGISTERED:

@@ -56,6 +56,7 @@ enum {
 	EMU_NOT_FOUND = 500,
 	EMU_NOT_READY = 600,
 	EMU_ILLEGAL_ADDRESS = 700,
+	EMU_PEER_ENABLED = 704,
 	EMU_ALREADY_REGISTERED = 712,
 	EMU_NOT_REGISTERED = 713,
 	EMU_NOT_PERMITTED = 800,
@@ -128,6 +129,7 @@ struct hoist__emu_device {
 	struct hoist__list pools;
 	struct hoist__emu_pool *own_pool;      /* made on first use */
 	struct hoist__emu_stream *null_stream; /* likewise */
+	uint64_t peers;			       /* bit n: it reaches memory of device n; peer.c */
 	uint64_t engine_free_ns[3];	       /* by direction: when the copy engine is next idle */
 };
 
@@ -349,7 +351,9 @@ struct hoist__emu_stream {
 	unsigned refs; /* handle, thread, waiting callers */
 	bool blocking; /* ordered with the NULL stream */
 	bool is_null;
-	bool closing; /* destroyed: the thread ends when the queue is empty */
+	bool is_of_thread;
+	pthread_t owner; /* is_of_thread: whose default stream it is */
+	bool closing;	 /* destroyed: the thread ends when the queue is empty */
 	enum hoist__emu_capture capture;
 	int error;	    /* sticks; later operations do nothing */
 	uint64_t submitted; /* ticket of the latest operation */
@@ -365,8 +369,12 @@ int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
 				  struct hoist__emu_stream *handle);
 int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_stream *handle);
 
-/* [locked] The stream of a handle, or @device's NULL stream for NULL: which work on it
- * breaks the capture of a blocking stream. */
+/* Both drivers' names for default streams: the NULL stream, and that of the calling thread. */
+#define EMU_STREAM_LEGACY ((struct hoist__emu_stream *)1)
+#define EMU_STREAM_OF_THREAD ((struct hoist__emu_stream *)2)
+
+/* [locked] The stream of a handle, or a default stream of @device.  Work on the NULL stream breaks
+ * the capture of a blocking stream. */
 int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			   struct hoist__emu_stream **ret);
 
@@ -409,11 +417,35 @@ bool hoist__emu_capture_blocks(struct hoist__emu_device *device);
 /* [locked] */
 void hoist__emu_capture_end(struct hoist__emu_stream *stream);
 
+/* --- peer.c --- */
+
+/* From now on work of @device may touch memory of @peer; not the other way round.  Returns: 0;
+ * EMU_PEER_ENABLED; EMU_INVALID_VALUE where they are one. */
+int hoist__emu_peer_enable(struct hoist__emu_device *device, const struct hoist__emu_device *peer);
+
+/* Whether kernels of @device reach the memory that @pointer tells of. */
+bool hoist__emu_peer_reaches(const struct hoist__emu_device *device,
+			     const struct hoist__emu_pointer *pointer);
+
+/* [locked] Whether work of @device may touch the bytes of @span. */
+bool hoist__emu_peer_may_touch(const struct hoist__emu_device *device,
+			       const struct hoist__emu_span *span);
+
+/* [locked] Whether @span is memory of @device alone. */
+bool hoist__emu_peer_owns(const struct hoist__emu_device *device,
+			  const struct hoist__emu_span *span);
+
 /* --- copy.c --- */
 
 int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src,
 		    size_t bytes);
+
+/* From memory of @src_device to that of @dst_device, by the host where @device does not reach
+ * both. */
+int hoist__emu_copy_peer(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			 const struct hoist__emu_device *dst_device, uintptr_t dst,
+			 const struct hoist__emu_device *src_device, uintptr_t src, size_t bytes);
 
 /* Rows and planes must not overlap, nor a pitch be above EMU_MAX_PITCH. */
 int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stream *handle,

@@ -29,7 +29,7 @@ int hoist__emu_cuda_enter_context(unsigned function, struct hoist__emu_device **
 /* The same for what frees: see hoist__emu_enter_free(). */
 int hoist__emu_cuda_enter_free(unsigned function, int *forced);
 
-/* The device of the current context, which there is. */
+/* The device of the current context; NULL if there is none. */
 struct hoist__emu_device *hoist__emu_cuda_current(void);
 
 static inline hoist__cu_result leave_free(int result, int forced)

@@ -19,6 +19,20 @@ hoist__cu_result cuDeviceCanAccessPeer(int *ret, hoist__cu_device device, hoist_
 	return (hoist__cu_result)result;
 }
 
+hoist__cu_result cuCtxEnablePeerAccess(hoist__cu_context peer, unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_cuda_enter_context(FN_cuCtxEnablePeerAccess, &device);
+	const struct hoist__emu_device *other = hoist__emu_cuda_context_device(peer);
+	if (result == EMU_SUCCESS && flags != 0)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS && (other == NULL || other == device))
+		result = EMU_INVALID_CONTEXT;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_peer_enable(device, other);
+	return (hoist__cu_result)result;
+}
+
 hoist__cu_result cuDevicePrimaryCtxGetState(hoist__cu_device ordinal, unsigned int *flags,
 					    int *active)
 {
@@ -46,6 +60,19 @@ hoist__cu_result cuCtxSynchronize(void)
 	return (hoist__cu_result)result;
 }
 
+/* The address by which kernels of the current context reach @pointer: without a context there
+ * are no kernels, and without access none of them reaches another device's memory. */
+static int put_device_pointer(void *at, bool known, const struct hoist__emu_pointer *pointer)
+{
+	const struct hoist__emu_device *current = hoist__emu_cuda_current();
+	if (current == NULL)
+		return EMU_INVALID_CONTEXT;
+	if (known && !hoist__emu_peer_reaches(current, pointer))
+		return EMU_INVALID_VALUE;
+	memcpy(at, &(hoist__cu_device_ptr){pointer->device_address}, sizeof(hoist__cu_device_ptr));
+	return EMU_SUCCESS;
+}
+
 /* What is not known is 0, the device -2. */
 static int put(hoist__cu_pointer_attribute attribute, void *at, bool known,
 	       const struct hoist__emu_pointer *pointer)
@@ -57,9 +84,7 @@ static int put(hoist__cu_pointer_attribute attribute, void *at, bool known,
 		memcpy(at, &(unsigned){known ? type : 0}, sizeof(unsigned));
 		return EMU_SUCCESS;
 	case HOIST__CU_POINTER_DEVICE_POINTER:
-		memcpy(at, &(hoist__cu_device_ptr){pointer->device_address},
-		       sizeof(hoist__cu_device_ptr));
-		return EMU_SUCCESS;
+		return put_device_pointer(at, known, pointer);
 	case HOIST__CU_POINTER_IS_MANAGED:
 		memcpy(at, &(bool){pointer->managed}, sizeof(bool));
 		return EMU_SUCCESS;
@@ -71,7 +96,7 @@ static int put(hoist__cu_pointer_attribute attribute, void *at, bool known,
 	}
 }
 
-/* Unlike the others this is answered without a context. */
+/* All but one attribute are answered without a context, unlike other questions. */
 hoist__cu_result cuPointerGetAttributes(unsigned int n, hoist__cu_pointer_attribute *attributes,
 					void **results, hoist__cu_device_ptr address)
 {

@@ -45,12 +45,13 @@ hoist__cu_result cuMemcpyPeerAsync(hoist__cu_device_ptr dst, hoist__cu_context d
 {
 	struct hoist__emu_device *device = NULL;
 	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyPeerAsync, &device);
-	if (result == EMU_SUCCESS && (hoist__emu_cuda_context_device(dst_context) == NULL ||
-				      hoist__emu_cuda_context_device(src_context) == NULL))
+	const struct hoist__emu_device *to = hoist__emu_cuda_context_device(dst_context);
+	const struct hoist__emu_device *from = hoist__emu_cuda_context_device(src_context);
+	if (result == EMU_SUCCESS && (to == NULL || from == NULL))
 		result = EMU_INVALID_CONTEXT;
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
+		result = hoist__emu_copy_peer(device, stream_of(stream), to, (uintptr_t)dst, from,
+					      (uintptr_t)src, bytes);
 	return (hoist__cu_result)result;
 }
 

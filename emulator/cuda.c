@@ -23,6 +23,7 @@ SAME(EMU_INVALID_HANDLE, HOIST__CU_ERROR_INVALID_HANDLE);
 SAME(EMU_NOT_FOUND, HOIST__CU_ERROR_NOT_FOUND);
 SAME(EMU_NOT_READY, HOIST__CU_ERROR_NOT_READY);
 SAME(EMU_ILLEGAL_ADDRESS, HOIST__CU_ERROR_ILLEGAL_ADDRESS);
+SAME(EMU_PEER_ENABLED, HOIST__CU_ERROR_PEER_ENABLED);
 SAME(EMU_ALREADY_REGISTERED, HOIST__CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 SAME(EMU_NOT_REGISTERED, HOIST__CU_ERROR_HOST_MEMORY_NOT_REGISTERED);
 SAME(EMU_NOT_PERMITTED, HOIST__CU_ERROR_NOT_PERMITTED);
@@ -113,7 +114,7 @@ int hoist__emu_cuda_enter_free(unsigned function, int *forced)
 
 struct hoist__emu_device *hoist__emu_cuda_current(void)
 {
-	return contexts[n_contexts - 1];
+	return n_contexts > 0 ? contexts[n_contexts - 1] : NULL;
 }
 
 struct hoist__emu_device *hoist__emu_cuda_context_device(hoist__cu_context context)

@@ -17,6 +17,20 @@ hoist__hip_error hipDeviceCanAccessPeer(int *ret, int device, int peer)
 	return hoist__emu_hip_leave(result);
 }
 
+hoist__hip_error hipDeviceEnablePeerAccess(int peer, unsigned int flags)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_hip_enter_current(FN_hipDeviceEnablePeerAccess, &device);
+	const struct hoist__emu_device *other = hoist__emu_device(peer);
+	if (result == EMU_SUCCESS && flags != 0)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS && (other == NULL || other == device))
+		result = EMU_INVALID_DEVICE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_peer_enable(device, other);
+	return hoist__emu_hip_leave(result);
+}
+
 hoist__hip_error hipDeviceSynchronize(void)
 {
 	struct hoist__emu_device *device = NULL;

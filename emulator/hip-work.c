@@ -42,12 +42,13 @@ hoist__hip_error hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, 
 {
 	struct hoist__emu_device *device = NULL;
 	int result = hoist__emu_hip_enter_current(FN_hipMemcpyPeerAsync, &device);
-	if (result == EMU_SUCCESS &&
-	    (hoist__emu_device(dst_device) == NULL || hoist__emu_device(src_device) == NULL))
+	const struct hoist__emu_device *to = hoist__emu_device(dst_device);
+	const struct hoist__emu_device *from = hoist__emu_device(src_device);
+	if (result == EMU_SUCCESS && (to == NULL || from == NULL))
 		result = EMU_INVALID_DEVICE;
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
-					 (uintptr_t)src, bytes);
+		result = hoist__emu_copy_peer(device, stream_of(stream), to, (uintptr_t)dst, from,
+					      (uintptr_t)src, bytes);
 	return hoist__emu_hip_leave(result);
 }
 

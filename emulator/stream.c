@@ -224,10 +224,33 @@ int hoist__emu_stream_destroy(struct hoist__emu_stream *handle)
 	return result;
 }
 
+/* [locked] The calling thread's own default stream of @device, which is ordered with the NULL
+ * stream.  It stays when the thread ends, for the next one that has its name. */
+static int find_of_thread(struct hoist__emu_device *device, struct hoist__emu_stream **ret)
+{
+	struct hoist__list *node = device->streams.next;
+	for (; node != &device->streams; node = node->next) {
+		struct hoist__emu_stream *stream =
+			HOIST__CONTAINER_OF(node, struct hoist__emu_stream, node);
+		if (stream->is_of_thread && pthread_equal(stream->owner, pthread_self())) {
+			*ret = stream;
+			return EMU_SUCCESS;
+		}
+	}
+	int result = make_stream(device, true, false, ret);
+	if (result == EMU_SUCCESS) {
+		(*ret)->is_of_thread = true;
+		(*ret)->owner = pthread_self();
+	}
+	return result;
+}
+
 int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			   struct hoist__emu_stream **ret)
 {
-	if (handle != NULL) {
+	if (handle == EMU_STREAM_OF_THREAD)
+		return find_of_thread(device, ret);
+	if (handle != NULL && handle != EMU_STREAM_LEGACY) {
 		*ret = hoist__emu_range_find(&hoist__emu.streams, (uintptr_t)handle, 1);
 		return *ret != NULL ? EMU_SUCCESS : EMU_INVALID_HANDLE;
 	}

@@ -230,9 +230,8 @@ static int wait_for_producer(const hoist_cai *cai, const struct hoist__import *i
 	int err = stream == NULL ? hoist_device_default_stream(import->device, &stream) : 0;
 	if (err < 0)
 		return err;
-	enum hoist__api api = hoist__dev_api(hoist__device_dev(import->device));
 	err = hoist__stream_wait_native(hoist__stream_dev_stream(stream),
-					hoist__dlpack_native(api, cai->stream));
+					hoist__dlpack_native(cai->stream));
 	if (import->stream == NULL)
 		hoist_stream_unref(stream); /* the device keeps it */
 	return err;

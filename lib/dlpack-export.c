@@ -201,8 +201,7 @@ static int hand_over(const struct subject *subject, const hoist_dlpack_options *
 	hoist_stream *stream = hoist__buffer_known_stream(buffer);
 	if (err < 0 || subject->copied || options->stream == -1 || stream == NULL)
 		return err;
-	enum hoist__api api = hoist__dev_api(hoist__device_dev(buffer->device));
-	return hoist__native_wait_stream(hoist__dlpack_native(api, options->stream),
+	return hoist__native_wait_stream(hoist__dlpack_native(options->stream),
 					 hoist__stream_dev_stream(stream));
 }
 

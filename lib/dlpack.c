@@ -164,17 +164,10 @@ int hoist__dlpack_create(hoist_device *device, int32_t type, hoist_dtype dtype, 
 
 /* CUDA's numbers, and the CUDA Array Interface's; DLPack has none for ROCm. */
 #define LEGACY_STREAM 1
-#define THREAD_STREAM 2
 
-void *hoist__dlpack_native(enum hoist__api api, intptr_t number)
+void *hoist__dlpack_native(intptr_t number)
 {
-	if (number == LEGACY_STREAM)
-		return NULL;
-	/* The stand-in has no default streams of threads, as hoist calls no function by that name:
-	 * the legacy one keeps more order than asked for. */
-	if (number == THREAD_STREAM && hoist__api_emulated(api))
-		return NULL;
-	return (void *)number;
+	return number == LEGACY_STREAM ? NULL : (void *)number;
 }
 
 int hoist_stream_to_dlpack(hoist_stream *stream, intptr_t *ret)

@@ -31,7 +31,7 @@ int hoist__dlpack_create(hoist_device *device, int32_t type, hoist_dtype dtype, 
 			 const int64_t *shape, hoist_buffer **ret);
 
 /* The native handle that the numbers 1 and 2 stand for; others stand for themselves. */
-void *hoist__dlpack_native(enum hoist__api api, intptr_t number);
+void *hoist__dlpack_native(intptr_t number);
 
 /* --- dlpack-export.c --- */
 

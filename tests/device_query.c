@@ -4,6 +4,8 @@
 
 #define SUITE device_query
 
+#include <errno.h>
+
 #include "device-driver.h"
 
 /* --- devices --- */
@@ -33,6 +35,172 @@ static void access_between(void)
 		cr_assert(can);
 }
 EVERYWHERE(devices_reach_themselves_and_no_other_kind, access_between)
+
+/* Two devices of the api, memory of each, and a stream of the first. */
+static struct hoist__dev *peer;
+static struct hoist__dev_stream *on_first;
+static uintptr_t mine;
+static uintptr_t theirs;
+
+static void open_peers(void)
+{
+	OK(hoist__dev_get(hoist__dev_api(dev), 1, &peer));
+	OK(hoist__stream_create(dev, &on_first));
+	OK(hoist__dev_mem_alloc(dev, 4096, &mine));
+	OK(hoist__dev_mem_alloc(peer, 4096, &theirs));
+}
+
+static void close_peers(void)
+{
+	hoist__stream_destroy(on_first);
+	OK(hoist__dev_mem_free(dev, mine, 4096));
+	OK(hoist__dev_mem_free(peer, theirs, 4096));
+}
+
+static int copy_from_peer(void)
+{
+	int err = hoist__copy_peer_async(on_first, dev, mine, peer, theirs, 4096);
+	return err < 0 ? err : hoist__stream_synchronize(on_first);
+}
+
+/* What is promised holds: work of the device touches the peer's memory, as a kernel does. */
+static void access_is_enabled(void)
+{
+	bool can = false;
+	open_peers();
+	for (int i = 0; i < 2; i++) {
+		OK(hoist__dev_can_access(dev, peer, &can));
+		cr_assert(can);
+	}
+	OK(hoist__fill_async(on_first, theirs, 0x5a, 1, 4096));
+	OK(hoist__stream_synchronize(on_first));
+	OK(copy_from_peer());
+	cr_assert_eq(counters().bad_touches, 0);
+	cr_assert_eq(counters().staged_copies, 0);
+	close_peers();
+}
+EMULATED(access_that_is_promised_is_enabled, access_is_enabled)
+
+static void copies_are_direct(void)
+{
+	open_peers();
+	OK(copy_from_peer());
+	OK(hoist__copy_peer_async(on_first, peer, theirs, dev, mine, 4096));
+	OK(hoist__stream_synchronize(on_first));
+	cr_assert_eq(counters().staged_copies, 0);
+	close_peers();
+}
+EMULATED(copies_between_devices_are_direct, copies_are_direct)
+
+/* Drivers ask pools one by one who reaches their memory: those of before and of after. */
+static void pools_are_reached(void)
+{
+	struct hoist__dev_pool *pools[2];
+	struct hoist__dev_pool *denied;
+	struct hoist__dev_stream *on_second;
+	uintptr_t blocks[3];
+	bool can = false;
+	open_peers();
+	OK(hoist__stream_create(peer, &on_second));
+	OK(hoist__dev_pool_create(peer, 0, &pools[0]));
+	OK(hoist__dev_pool_create(peer, 0, &denied));
+	OK(hoist__dev_pool_set_access(denied, dev, false));
+	OK(hoist__dev_can_access(dev, peer, &can));
+	OK(hoist__dev_pool_create(peer, 0, &pools[1]));
+	for (int i = 0; i < 2; i++) {
+		OK(hoist__dev_pool_alloc(pools[i], 4096, on_second, &blocks[i]));
+		OK(hoist__stream_synchronize(on_second));
+		OK(hoist__fill_async(on_first, blocks[i], 0x5a, 1, 4096));
+		OK(hoist__copy_peer_async(on_first, dev, mine, peer, blocks[i], 4096));
+		OK(hoist__stream_synchronize(on_first));
+	}
+	cr_assert_eq(counters().bad_touches + counters().staged_copies, 0);
+	OK(hoist__dev_pool_alloc(denied, 4096, on_second, &blocks[2]));
+	OK(hoist__copy_peer_async(on_first, dev, mine, peer, blocks[2], 4096));
+	OK(hoist__stream_synchronize(on_first));
+	cr_assert_eq(counters().staged_copies, 1, "what was denied stays so");
+	for (int i = 0; i < 3; i++) {
+		struct hoist__dev_pool *pool = i < 2 ? pools[i] : denied;
+		OK(hoist__dev_pool_free(pool, blocks[i], on_second));
+		hoist__dev_pool_destroy(pool);
+	}
+	hoist__stream_destroy(on_second);
+	close_peers();
+}
+EMULATED(access_goes_for_the_drivers_pools, pools_are_reached)
+
+/* A pool that cannot be opened to who was promised its device's memory is not made. */
+static void opening_a_pool_fails(void)
+{
+	bool cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
+	int (*fail)(const char *);
+	struct hoist__dev_pool *pool = NULL;
+	bool can = false;
+	open_peers();
+	OK(hoist__dev_can_access(dev, peer, &can));
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	cr_assert_eq(fail(cuda ? "cuMemPoolSetAccess:1" : "hipMemPoolSetAccess:1"), 0);
+	cr_assert_eq(hoist__dev_pool_create(peer, 0, &pool), -EREMOTEIO);
+	cr_assert_eq(counters().live_pools, 0);
+	OK(hoist__dev_pool_create(peer, 0, &pool));
+	hoist__dev_pool_destroy(pool);
+	close_peers();
+}
+EMULATED(pools_that_cannot_be_opened_are_not_made, opening_a_pool_fails)
+
+/* Enabled by somebody else, refused for good, and a call that fails once. */
+static void enabling_fails(void)
+{
+	static const struct {
+		int code;
+		int err;
+		bool can;
+		bool again; /* whether it is asked for the next time */
+	} rows[] = {{999, -EREMOTEIO, false, true}, {217, 0, false, false}};
+	bool cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
+	const char *function = cuda ? "cuCtxEnablePeerAccess" : "hipDeviceEnablePeerAccess";
+	int (*fail)(const char *);
+	uint64_t (*calls)(const char *);
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	find(hoist__dev_api(dev), "hoist_emulator_calls", &calls);
+	open_peers();
+	for (size_t i = 0; i < 2; i++) {
+		char spec[64];
+		bool can = false;
+		uint64_t staged = counters().staged_copies;
+		(void)snprintf(spec, sizeof spec, "%s:1+:%d", function, rows[i].code);
+		cr_assert_eq(fail(spec), 0);
+		cr_assert_eq(hoist__dev_can_access(dev, peer, &can), rows[i].err);
+		cr_assert_eq(can, rows[i].can);
+		uint64_t before = calls(function);
+		OK(copy_from_peer());
+		cr_assert_eq(counters().staged_copies, staged + 1);
+		cr_assert_eq(calls(function) > before, rows[i].again);
+	}
+	cr_assert_eq(fail(""), 0);
+	close_peers();
+}
+EMULATED(access_that_cannot_be_enabled_is_not_promised, enabling_fails)
+
+static void enabled_by_others(void)
+{
+	bool cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
+	int (*fail)(const char *);
+	bool can = false;
+	open_peers();
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	cr_assert_eq(fail(cuda ? "cuCtxEnablePeerAccess:1:704" : "hipDeviceEnablePeerAccess:1:704"),
+		     0);
+	OK(hoist__dev_can_access(dev, peer, &can));
+	cr_assert(can);
+	if (!cuda) {
+		unsigned (*last)(void);
+		find(HOIST__API_HIP, "hipGetLastError", &last);
+		cr_assert_eq(last(), 0);
+	}
+	close_peers();
+}
+EMULATED(access_that_others_enabled_is_there, enabled_by_others)
 
 static int wait_a_little(void *context)
 {
@@ -155,6 +323,26 @@ static void pointers(void)
 }
 EVERYWHERE(drivers_know_their_memory, pointers)
 
+/* A driver says where kernels of the current context see memory, or that they do not: hoist's
+ * answer is the same in every context, and without one. */
+static void pointers_in_contexts(void)
+{
+	unsigned (*retain)(void **, int);
+	unsigned (*push)(void *);
+	unsigned (*pop)(void **);
+	void *context = NULL;
+	pointers();
+	find(HOIST__API_CUDA, "cuDevicePrimaryCtxRetain", &retain);
+	find(HOIST__API_CUDA, "cuCtxPushCurrent_v2", &push);
+	find(HOIST__API_CUDA, "cuCtxPopCurrent_v2", &pop);
+	for (int ordinal = 0; ordinal < 2; ordinal++) {
+		cr_assert(retain(&context, ordinal) == 0 && push(context) == 0);
+		pointers();
+		cr_assert_eq(pop(&context), 0);
+	}
+}
+ON_EMULATED(cuda_knows_its_memory_in_any_context, HOIST__API_CUDA, pointers_in_contexts)
+
 static void second_device(void)
 {
 	struct hoist__dev *second = NULL;
@@ -217,6 +405,27 @@ static void last_error(void)
 	cr_assert_eq(get(), 0);
 }
 ON_EMULATED(hip_asking_leaves_no_last_error, HOIST__API_HIP, last_error)
+
+/* Host memory has an address for kernels, which is asked for in a context. */
+static void asking_for_host_memory_fails(void)
+{
+	static const char *const calls[] = {"cuCtxGetCurrent", "cuMemHostGetDevicePointer"};
+	int (*fail)(const char *);
+	struct hoist__pointer pointer;
+	OK(hoist__dev_host_register(dev, host, BYTES));
+	find(HOIST__API_CUDA, "hoist_emulator_fail", &fail);
+	for (size_t i = 0; i < 2; i++) {
+		char spec[64];
+		(void)snprintf(spec, sizeof spec, "%s:1:719", calls[i]);
+		cr_assert_eq(fail(spec), 0);
+		cr_assert_eq(hoist__pointer_find((uintptr_t)host, &pointer), -EREMOTEIO);
+	}
+	/* A driver that takes the address for the kernels' own. */
+	cr_assert_eq(fail("cuMemHostGetDevicePointer:1:1"), 0);
+	cr_assert_eq(ask((uintptr_t)host + 7).device_address, (uintptr_t)host + 7);
+	OK(hoist__dev_host_unregister(dev, host, BYTES));
+}
+ON_EMULATED(cuda_asking_for_host_memory_can_fail, HOIST__API_CUDA, asking_for_host_memory_fails)
 
 static void asking_fails(void)
 {
@@ -295,8 +504,24 @@ static unsigned long long start_cuda(void *cuda)
 	return memory;
 }
 
+static void register_in_cuda(void *cuda, void *address, size_t bytes)
+{
+	unsigned (*register_host)(void *, size_t, unsigned);
+	symbol(cuda, "cuMemHostRegister_v2", &register_host);
+	cr_assert_eq(register_host(address, bytes, 0), 0);
+}
+
+static void leave_cuda(void *cuda)
+{
+	unsigned (*pop)(void **);
+	void *context = NULL;
+	symbol(cuda, "cuCtxPopCurrent_v2", &pop);
+	cr_assert_eq(pop(&context), 0);
+}
+
 Test(device_query, a_driver_that_others_loaded_is_asked)
 {
+	static unsigned char registered[64];
 	unsigned (*hip_malloc)(void **, size_t);
 	void *hip_memory = NULL;
 	int local = 0;
@@ -308,9 +533,16 @@ Test(device_query, a_driver_that_others_loaded_is_asked)
 	void *cuda = load_as("libhoist-emulated-cuda.so", "libcuda.so.1");
 	expect_unknown((uintptr_t)&local); /* loaded, not started */
 	unsigned long long memory = start_cuda(cuda);
+	register_in_cuda(cuda, registered, sizeof registered);
 	struct hoist__pointer pointer = ask((uintptr_t)memory + 3);
 	cr_assert(pointer.api == HOIST__API_CUDA && pointer.ordinal == 0);
 	cr_assert(pointer.device && !pointer.host);
+	leave_cuda(cuda);
+	pointer = ask((uintptr_t)memory + 3);
+	cr_assert(pointer.device && !pointer.host, "as before: no context is current now");
+	pointer = ask((uintptr_t)registered + 5);
+	cr_assert(pointer.api == HOIST__API_CUDA && pointer.device && pointer.host);
+	cr_assert_eq(pointer.device_address, (uintptr_t)registered + 5);
 	void *hip = load_as("libhoist-emulated-hip.so", "libamdhip64-1a2b.so.6");
 	symbol(hip, "hipMalloc", &hip_malloc);
 	cr_assert_eq(hip_malloc(&hip_memory, 4096), 0);

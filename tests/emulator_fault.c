@@ -156,6 +156,9 @@ static unsigned ask_cuda_device(void)
 	TRY(cu.cuDeviceGetAttribute(&number, HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 0));
 	TRY(cu.cuDeviceGetPCIBusId(text, sizeof text, 0));
 	TRY(cu.cuDeviceCanAccessPeer(&number, 0, 0));
+	/* There is no second device: its success would be a failure. */
+	unsigned code = cu.cuCtxEnablePeerAccess(NULL, 0);
+	TRY(code == HOIST__CU_ERROR_INVALID_CONTEXT ? 0 : code);
 	TRY(cu.cuDevicePrimaryCtxGetState(0, &flags, &number));
 	TRY(cu.cuPointerGetAttributes(0, &attribute, &place, 0));
 out:
@@ -366,9 +369,11 @@ static unsigned ask_hip_device(void)
 	TRY(hip.hipDeviceGet(&number, 0));
 	TRY(hip.hipDeviceGetName(text, sizeof text, 0));
 	TRY(hip.hipDeviceTotalMem(&bytes, 0));
-	/* No attribute is known: the one call whose success is a failure. */
+	/* No attribute is known, and there is no second device: success would be a failure. */
 	unsigned code = hip.hipDeviceGetAttribute(&number, HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID, 0);
 	TRY(code == HOIST__HIP_ERROR_INVALID_VALUE ? 0 : code);
+	code = hip.hipDeviceEnablePeerAccess(0, 0);
+	TRY(code == HOIST__HIP_ERROR_INVALID_DEVICE ? 0 : code);
 	(void)hip.hipGetLastError();
 	TRY(hip.hipGetLastError());
 	TRY(hip.hipDeviceGetPCIBusId(text, sizeof text, 0));

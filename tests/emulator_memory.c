@@ -155,6 +155,79 @@ Test(emulator_memory, registrations_are_known_by_range, .init = start)
 	cr_expect(count().bad_frees == 2);
 }
 
+/* As the manual has it: what kernels see is told in a context, and only to those that do. */
+Test(emulator_memory, where_kernels_see_it_is_told_in_a_context, .init = start)
+{
+	hoist__cu_pointer_attribute plain[] = {HOIST__CU_POINTER_MEMORY_TYPE,
+					       HOIST__CU_POINTER_DEVICE_ORDINAL};
+	hoist__cu_pointer_attribute seen = HOIST__CU_POINTER_DEVICE_POINTER;
+	unsigned type = 0;
+	int ordinal = -1;
+	hoist__cu_device_ptr found = 0;
+	hoist__cu_device_ptr address = 0;
+	hoist__cu_context mine = NULL;
+	hoist__cu_context other = NULL;
+	void *plain_results[] = {&type, &ordinal};
+	void *result = &found;
+	cr_assert(cu.cuMemAlloc(&address, 4096) == 0);
+	cr_expect(cu.cuPointerGetAttributes(1, &seen, &result, address) == 0 && found == address);
+	cr_assert(cu.cuCtxPopCurrent(&mine) == 0);
+	cr_expect(cu.cuPointerGetAttributes(1, &seen, &result, address) ==
+		  HOIST__CU_ERROR_INVALID_CONTEXT);
+	cr_expect(cu.cuPointerGetAttributes(2, plain, plain_results, address) == 0);
+	cr_expect(type == HOIST__CU_MEMORY_DEVICE && ordinal == 0);
+	cr_assert(cu.cuDevicePrimaryCtxRetain(&other, 1) == 0 && cu.cuCtxPushCurrent(other) == 0);
+	cr_expect(cu.cuPointerGetAttributes(1, &seen, &result, address) ==
+		  HOIST__CU_ERROR_INVALID_VALUE);
+	cr_expect(cu.cuCtxPushCurrent(mine) == 0 && cu.cuMemFree(address) == 0);
+}
+
+/* A stream of cuda:0 whose work touches @theirs, of cuda:1: what became of it. */
+static unsigned touch_peer(hoist__cu_device_ptr mine, hoist__cu_device_ptr theirs)
+{
+	hoist__cu_stream stream = NULL;
+	cr_assert(cu.cuStreamCreate(&stream, 1) == 0);
+	cr_assert(cu.cuMemsetD8Async(theirs, 7, 4096, stream) == 0);
+	unsigned result = cu.cuStreamSynchronize(stream);
+	cr_assert(cu.cuStreamDestroy(stream) == 0 && cu.cuStreamCreate(&stream, 1) == 0);
+	cr_assert(cu.cuMemcpyDtoDAsync(mine, theirs, 4096, stream) == 0);
+	cr_expect(cu.cuStreamSynchronize(stream) == result);
+	cr_assert(cu.cuStreamDestroy(stream) == 0);
+	return result;
+}
+
+Test(emulator_memory, a_peers_is_reached_when_access_is_enabled, .init = start)
+{
+	const unsigned illegal = HOIST__CU_ERROR_ILLEGAL_ADDRESS;
+	hoist__cu_context contexts[2];
+	hoist__cu_device_ptr mine = 0;
+	hoist__cu_device_ptr theirs = 0;
+	cr_assert(cu.cuMemAlloc(&mine, 4096) == 0);
+	for (int i = 0; i < 2; i++)
+		cr_assert(cu.cuDevicePrimaryCtxRetain(&contexts[i], i) == 0);
+	cr_assert(cu.cuCtxPushCurrent(contexts[1]) == 0 && cu.cuMemAlloc(&theirs, 4096) == 0 &&
+		  cu.cuCtxPopCurrent(&contexts[1]) == 0);
+	cr_expect(touch_peer(mine, theirs) == illegal);
+	cr_expect(count().bad_touches == 2);
+	cr_expect(cu.cuMemcpyPeerAsync(mine, contexts[0], theirs, contexts[1], 4096, NULL) == 0);
+	cr_expect(cu.cuStreamSynchronize(NULL) == 0 && count().staged_copies == 1);
+	cr_expect(cu.cuMemcpyPeerAsync(mine, contexts[1], theirs, contexts[0], 4096, NULL) ==
+			  HOIST__CU_ERROR_INVALID_VALUE,
+		  "the other way round");
+	cr_expect(cu.cuCtxEnablePeerAccess(contexts[0], 0) == HOIST__CU_ERROR_INVALID_CONTEXT);
+	cr_expect(cu.cuCtxEnablePeerAccess(NULL, 0) == HOIST__CU_ERROR_INVALID_CONTEXT);
+	cr_expect(cu.cuCtxEnablePeerAccess(contexts[1], 1) == HOIST__CU_ERROR_INVALID_VALUE);
+	cr_expect(cu.cuCtxEnablePeerAccess(contexts[1], 0) == 0);
+	cr_expect(cu.cuCtxEnablePeerAccess(contexts[1], 0) == HOIST__CU_ERROR_PEER_ENABLED);
+	cr_expect(touch_peer(mine, theirs) == 0);
+	cr_expect(cu.cuMemcpyPeerAsync(mine, contexts[0], theirs, contexts[1], 4096, NULL) == 0);
+	cr_expect(cu.cuStreamSynchronize(NULL) == 0 && count().staged_copies == 1);
+	cr_assert(cu.cuCtxPushCurrent(contexts[1]) == 0);
+	cr_expect(touch_peer(theirs, mine) == illegal, "the other direction is another matter");
+	cr_assert(cu.cuCtxPopCurrent(&contexts[1]) == 0);
+	cr_expect(cu.cuMemFree(mine) == 0 && cu.cuMemFree(theirs) == 0);
+}
+
 Test(emulator_memory, one_registration_has_a_largest_size)
 {
 	static char bytes[12288];

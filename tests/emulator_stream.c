@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -163,6 +164,39 @@ Test(emulator_stream, the_null_stream_orders_blocking_streams, .init = start)
 	stop();
 }
 
+#define LEGACY ((hoist__cu_stream)1)
+#define OF_THREAD ((hoist__cu_stream)2)
+
+/* The state of this thread's own default stream. */
+static void *query_own(void *context)
+{
+	cr_assert(cu.cuCtxPushCurrent(context) == 0);
+	return (void *)(uintptr_t)cu.cuStreamQuery(OF_THREAD);
+}
+
+Test(emulator_stream, default_streams_have_handles, .init = start)
+{
+	hoist__cu_context context = NULL;
+	pthread_t thread;
+	void *other = NULL;
+	cu.control.hold(1);
+	cr_assert(cu.cuMemsetD8Async(device, 5, 4096, OF_THREAD) == 0);
+	cr_expect(cu.cuStreamQuery(OF_THREAD) == HOIST__CU_ERROR_NOT_READY);
+	cr_assert(cu.cuCtxGetCurrent(&context) == 0);
+	cr_assert(pthread_create(&thread, NULL, query_own, context) == 0 &&
+		  pthread_join(thread, &other) == 0);
+	cr_expect_null(other, "another thread's has nothing to do");
+	cr_expect(cu.cuStreamQuery(LEGACY) == 0);
+	cr_assert(cu.cuMemsetD8Async(device, 6, 4096, LEGACY) == 0);
+	cr_expect(cu.cuStreamQuery(NULL) == HOIST__CU_ERROR_NOT_READY, "one stream, two names");
+	cu.control.hold(0);
+	cr_expect(cu.cuStreamSynchronize(NULL) == 0);
+	cr_assert(cu.cuMemcpyDtoHAsync(host, device, 4096, OF_THREAD) == 0);
+	cr_expect(cu.cuStreamSynchronize(OF_THREAD) == 0 && host[0] == 6 && host[4095] == 6,
+		  "they are ordered");
+	stop();
+}
+
 Test(emulator_stream, streams_finish_out_of_step, .init = start)
 {
 	/* Of pairs submitted in one order, some finish in the other: until both have been seen. */
@@ -255,8 +289,11 @@ Test(emulator_stream, a_copy_goes_from_one_device_to_another, .init = start)
 	fill(host, MIB, 5);
 	cr_expect(cu.cuMemcpyHtoDAsync(device, host, MIB, stream[0]) == 0);
 	cr_expect(cu.cuMemcpyPeerAsync(there, context[1], device, context[0], MIB, stream[0]) == 0);
-	cr_expect(cu.cuMemcpyDtoHAsync(host + MIB, there, MIB, stream[0]) == 0);
 	cr_expect(cu.cuStreamSynchronize(stream[0]) == 0);
+	cr_assert(cu.cuCtxPushCurrent(context[1]) == 0);
+	cr_expect(cu.cuMemcpyDtoHAsync(host + MIB, there, MIB, NULL) == 0);
+	cr_expect(cu.cuStreamSynchronize(NULL) == 0);
+	cr_assert(cu.cuCtxPopCurrent(NULL) == 0);
 	cr_expect(memcmp(host, host + MIB, MIB) == 0);
 	cr_expect(cu.cuMemFree(there) == 0);
 	stop();

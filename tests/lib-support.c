@@ -118,6 +118,26 @@ static bool is_zero(const char *api, const char *name, uint64_t value)
 	return false;
 }
 
+void lib_enter_context(int ordinal)
+{
+	unsigned (*retain)(void **, int);
+	unsigned (*push)(void *);
+	void *context = NULL;
+	*(void **)&retain = control("cuda", "cuDevicePrimaryCtxRetain");
+	*(void **)&push = control("cuda", "cuCtxPushCurrent_v2");
+	if (ordinal >= 0 && (retain(&context, ordinal) != 0 || push(context) != 0))
+		abort();
+}
+
+void lib_leave_context(int ordinal)
+{
+	unsigned (*pop)(void **);
+	void *context = NULL;
+	*(void **)&pop = control("cuda", "cuCtxPopCurrent_v2");
+	if (ordinal >= 0 && pop(&context) != 0)
+		abort();
+}
+
 bool lib_drivers_content(void)
 {
 	bool content = true;
@@ -125,6 +145,8 @@ bool lib_drivers_content(void)
 		const struct hoist_emulator_counters c = lib_counters(apis[i]);
 		content &= is_zero(apis[i], "pageable_copies", c.pageable_copies);
 		content &= is_zero(apis[i], "bad_copies", c.bad_copies);
+		content &= is_zero(apis[i], "bad_touches", c.bad_touches);
+		content &= is_zero(apis[i], "staged_copies", c.staged_copies);
 		content &= is_zero(apis[i], "bad_frees", c.bad_frees);
 		content &= is_zero(apis[i], "use_after_free", c.use_after_free);
 		content &= is_zero(apis[i], "broken_captures", c.broken_captures);

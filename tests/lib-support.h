@@ -30,6 +30,11 @@ void lib_reset(const char *api);
 int lib_preferred(const char *api, uintptr_t address);
 int lib_capture(const char *api, void *stream, int on);
 
+/* Makes the primary context of cuda:@ordinal current in this thread, above what was; -1: none.
+ * Leaving takes the same. */
+void lib_enter_context(int ordinal);
+void lib_leave_context(int ordinal);
+
 /* Neither stand-in saw a misuse: pageable memory, bad ranges, use after free.
  * Says on stderr what it saw. */
 bool lib_drivers_content(void);

@@ -244,6 +244,52 @@ Test(wrap, drivers_say_whose_memory_it_is, .init = open_all)
 	}
 }
 
+/* Whichever context the caller has current, or none, and whether or not the device is named. */
+static void wrap_and_read(const hoist_buffer_source *source)
+{
+	unsigned char out[100] = {0};
+	hoist_buffer *b = NULL;
+	cr_assert_eq(hoist_buffer_wrap(source, HOIST_U8, 1, (const int64_t[]){100}, NULL, &b), 0,
+		     "%s", hoist_error());
+	cr_expect_eq(hoist_buffer_device(b), devices[1]);
+	cr_expect_eq(info_of(b).is_device_accessible, 1);
+	cr_assert_eq(hoist_buffer_copy_out(b, out, sizeof out), 0, "%s", hoist_error());
+	cr_expect_eq(out[99], 7);
+	hoist_buffer_unref(b);
+}
+
+/* proves: S2.11 */
+Test(wrap, drivers_say_it_in_any_context, .init = open_all)
+{
+	static const int kinds[] = {HOIST_MEMORY_PINNED, HOIST_MEMORY_MANAGED, HOIST_MEMORY_DEVICE};
+	for (size_t i = 0; i < 3; i++) {
+		const hoist_memory_options options = {
+			.size = sizeof options, .kind = kinds[i], .device = devices[1]};
+		hoist_memory *memory = NULL;
+		hoist_buffer *made = NULL;
+		cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
+		cr_assert_eq(hoist_buffer_create_from(memory, NULL, HOIST_U8, 1,
+						      (const int64_t[]){100}, 0, &made),
+			     0, "%s", hoist_error());
+		cr_assert_eq(hoist_buffer_fill(made, &(unsigned char){7}, 1), 0, "%s",
+			     hoist_error());
+		hoist_buffer_source source = {
+			.size = sizeof source, .address = hoist_buffer_address(made), .bytes = 100};
+		for (int ordinal = -1; ordinal < 2; ordinal++) {
+			lib_enter_context(ordinal);
+			source.device = NULL;
+			wrap_and_read(&source);
+			source.device = devices[1];
+			wrap_and_read(&source);
+			lib_leave_context(ordinal);
+		}
+		hoist_buffer_unref(made);
+		hoist_memory_unref(memory);
+	}
+	cr_assert(lib_nothing_outstanding(devices));
+	cr_assert(lib_drivers_content());
+}
+
 Test(wrap, does_not_keep_streams_that_are_over, .init = open_all)
 {
 	enum { STREAMS = 100 };

@@ -401,6 +401,33 @@ Test(stream, wraps_native_handles_but_not_on_the_cpu)
 	hoist_stream_unref(native);
 }
 
+/* Both drivers have handles for default streams: that of a thread is none to keep. */
+/* proves: S1.12 */
+Test(stream, wraps_the_default_stream_by_its_handle_but_not_a_threads)
+{
+	static const char *const specs[] = {"cuda:0", "hip:0"};
+	static const int64_t shape[] = {4096};
+	emulate();
+	for (int i = 0; i < 2; i++) {
+		hoist_device *device = open_device(specs[i]);
+		hoist_stream *stream = NULL;
+		hoist_buffer *b = NULL;
+		cr_expect_eq(hoist_stream_wrap(device, (void *)2, &stream), -ENOTSUP);
+		cr_expect_not_null(strstr(hoist_error(), "wrap a stream that was made"), "%s",
+				   hoist_error());
+		cr_expect_null(stream);
+		cr_assert_eq(hoist_stream_wrap(device, (void *)1, &stream), 0, "%s", hoist_error());
+		cr_expect_null(hoist_stream_native(stream));
+		cr_assert_eq(hoist_buffer_create_on(stream, HOIST_U8, 1, shape, 0, &b), 0, "%s",
+			     hoist_error());
+		cr_assert_eq(hoist_buffer_fill_on(b, &(unsigned char){7}, 1, stream), 0, "%s",
+			     hoist_error());
+		cr_expect_eq(hoist_stream_synchronize(stream), 0, "%s", hoist_error());
+		hoist_buffer_unref(b);
+		hoist_stream_unref(stream);
+	}
+}
+
 Test(stream, what_is_null_is_refused)
 {
 	hoist_stream *stream = NULL;

@@ -136,6 +136,24 @@ Test(cai, fields_out_and_in, .init = open_all)
 	cr_assert(lib_drivers_content());
 }
 
+/* proves: S3.04 */
+Test(cai, comes_in_whichever_context_is_current, .init = open_all)
+{
+	for (int ordinal = -1; ordinal < 2; ordinal++) {
+		hoist_cai cai = {.size = sizeof cai};
+		hoist_buffer *back = NULL;
+		hoist_buffer *b = create(devices[1], HOIST_I32, 0);
+		cr_assert_eq(hoist_buffer_to_cai(b, &cai), 0, "%s", hoist_error());
+		lib_enter_context(ordinal);
+		cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, NULL, 0, &back), 0, "%s",
+			     hoist_error());
+		cr_expect_eq(hoist_buffer_device(back), devices[1]);
+		lib_leave_context(ordinal);
+		hoist_buffer_unref(back);
+		hoist_buffer_unref(b);
+	}
+}
+
 /* proves: S3.05 */
 Test(cai, host_memory_has_none, .init = open_all)
 {

@@ -108,8 +108,10 @@ HOIST_API int hoist_device_get_statistics(hoist_device *device,
 
 /* Whether copies and kernels of @device reach memory of @peer directly: 1 or 0.  A device
  * always reaches its own; no device reaches those of another API, nor the CPU's memory
- * unless that is pinned.
- * Returns: 0; -EINVAL for NULL; -EREMOTEIO, -ESTALE. */
+ * unless that is pinned.  The first 1 of a pair enables the access in this direction, and makes
+ * the contexts of both; copies of hoist's between two devices do the same.  A driver that refuses
+ * to enable it (it has a largest number of peers) makes the answer 0.
+ * Returns: 0; -EINVAL for NULL; -ENOSPC (no memory for a context); -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_device_can_access(hoist_device *device, hoist_device *peer, int *ret);
 
 /* Blocks until all work queued on the device so far is done, whosever it is; on the CPU:

@@ -41,8 +41,9 @@ HOIST_API int hoist_stream_create(hoist_device *device, hoist_stream **ret);
 
 /* Wraps a CUstream or hipStream_t of this device's primary context that the
  * caller keeps owning, and alive until the wrapper's last reference is gone; NULL
- * is the driver's legacy default stream.
- * Returns: 0; -ENOTSUP on the CPU; as above. */
+ * is the driver's legacy default stream, and so is the handle 1, which becomes NULL.
+ * Returns: 0; -ENOTSUP on the CPU, and for the handle 2 (CU_STREAM_PER_THREAD,
+ *   hipStreamPerThread): that names another stream in each thread; as above. */
 HOIST_API int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret);
 
 HOIST_API hoist_stream *hoist_stream_ref(hoist_stream *stream);
