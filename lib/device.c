@@ -218,6 +218,8 @@ int hoist_device_synchronize(hoist_device *device)
 	if (first < 0)
 		hoist__error_copy(text, sizeof text);
 	int err = captures ? 0 : hoist__dev_synchronize(device->dev);
+	if (err == -EBUSY) /* a capture that began meanwhile, or is not ours */
+		err = 0;
 	if (first < 0)
 		err = hoist__fail(first, "%s", text);
 	return err < 0 ? hoist__fail_in(err, "work on %s", device->spec) : 0;
