@@ -31,8 +31,7 @@ struct hoist__dev {
 	pthread_mutex_t lock;	 /* retains the context once */
 	pthread_mutex_t streams_lock;
 	struct hoist__list streams;   /* that hoist has; streams_lock.  Not the CPU's */
-	_Atomic uint64_t waits_begun; /* for the whole device */
-	_Atomic uint64_t waits_ended; /* the latest of these that has succeeded */
+	_Atomic uint64_t waits_ended; /* number of the latest wait for it that succeeded */
 };
 
 struct hoist__dev_stream {

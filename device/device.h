@@ -167,9 +167,10 @@ int hoist__dev_synchronize(struct hoist__dev *dev);
 /* True while that would be -EBUSY, and where the driver cannot say. */
 bool hoist__dev_captures(struct hoist__dev *dev);
 
-/* The number of the next hoist__dev_synchronize() to begin; and whether that, or a later one, has
- * succeeded: what was queued when the number was asked for is done then, on whatever stream. */
-uint64_t hoist__dev_next_wait(const struct hoist__dev *dev);
+/* The number of the next hoist__dev_synchronize() to begin, of any device; and whether a wait for
+ * @dev with that number or a later one has succeeded: what was queued on @dev when the number was
+ * asked for is done then, on whatever stream. */
+uint64_t hoist__dev_next_wait(void);
 bool hoist__dev_waited(const struct hoist__dev *dev, uint64_t wait);
 
 /* What a driver knows of an address. */

@@ -25,7 +25,7 @@ void hoist__events_end(struct hoist__dev_stream *stream, int outcome)
 	pthread_rwlock_wrlock(&stream->asking);
 	if (!stream->gone) {
 		stream->outcome = outcome;
-		stream->lost_until = hoist__dev_next_wait(stream->dev);
+		stream->lost_until = hoist__dev_next_wait();
 		stream->gone = true;
 	}
 	pthread_rwlock_unlock(&stream->asking);

@@ -55,3 +55,13 @@ int hoist__stream_wait_native(struct hoist__dev_stream *stream, void *native)
 	init_handle(&handle, stream->dev, native);
 	return order(&handle, stream);
 }
+
+int hoist__native_capturing(struct hoist__dev *dev, void *native, bool *ret)
+{
+	int err = hoist__dev_check(dev);
+	if (err < 0)
+		return err;
+	struct hoist__dev_stream handle = {0};
+	init_handle(&handle, dev, native);
+	return hoist__stream_capturing(&handle, ret);
+}

@@ -59,9 +59,11 @@ bool hoist__dev_captures(struct hoist__dev *dev)
 	return find_capture(dev, &captures) < 0 || captures;
 }
 
-uint64_t hoist__dev_next_wait(const struct hoist__dev *dev)
+static _Atomic uint64_t waits_begun; /* of all devices */
+
+uint64_t hoist__dev_next_wait(void)
 {
-	return atomic_load(&dev->waits_begun) + 1;
+	return atomic_load(&waits_begun) + 1;
 }
 
 bool hoist__dev_waited(const struct hoist__dev *dev, uint64_t wait)
@@ -90,7 +92,7 @@ int hoist__dev_synchronize(struct hoist__dev *dev)
 				   "%s:%d: a stream captures a graph, which waiting for the "
 				   "device would break; end the capture first",
 				   hoist__api_name(dev->api), dev->ordinal);
-	uint64_t wait = atomic_fetch_add(&dev->waits_begun, 1) + 1;
+	uint64_t wait = atomic_fetch_add(&waits_begun, 1) + 1;
 	err = dev->ops->synchronize(dev);
 	if (err == 0)
 		raise(&dev->waits_ended, wait);
