@@ -68,13 +68,15 @@ static struct hoist__dev *nth_dev(const struct hoist__storage *storage, int n)
 	return dev;
 }
 
+/* Asks for every device, also behind the one that has not been waited for: so that each has been
+ * opened when this is asked again under the lock. */
 static bool has_passed(const struct hoist__storage *storage)
 {
 	struct hoist__dev *dev;
+	bool passed = true;
 	for (int n = 0; (dev = nth_dev(storage, n)) != NULL; n++)
-		if (!hoist__dev_waited(dev, storage->passes))
-			return false;
-	return true;
+		passed = hoist__dev_waited(dev, storage->passes) && passed;
+	return passed;
 }
 
 static void count(struct hoist__storage *storage, bool more)
@@ -145,9 +147,9 @@ static bool concerns(const struct hoist__storage *storage, const hoist_device *d
 		hoist__dev_api(dev_of(storage)) == hoist__dev_api(hoist__device_dev(device)));
 }
 
-/* One that waits for more than has been waited for, @behind it in the list: the device that is to
- * be waited for, or NULL.  The list does not change the order of what it keeps. */
-static struct hoist__dev *next_wait(const hoist_device *device)
+/* A device that must be waited for, so that all that was parked before the wait @before passes;
+ * NULL if there is none. */
+static struct hoist__dev *next_wait(const hoist_device *device, uint64_t before)
 {
 	struct hoist__dev *found = NULL;
 	hoist__lock(&lock);
@@ -155,7 +157,7 @@ static struct hoist__dev *next_wait(const hoist_device *device)
 	for (; link != &parked && found == NULL; link = link->next) {
 		const struct hoist__storage *storage = storage_of(link);
 		struct hoist__dev *dev;
-		if (!concerns(storage, device))
+		if (storage->passes > before || !concerns(storage, device))
 			continue;
 		for (int n = 0; found == NULL && (dev = nth_dev(storage, n)) != NULL; n++)
 			if (!hoist__dev_waited(dev, storage->passes))
@@ -189,8 +191,11 @@ bool hoist__parked_sweep(hoist_device *device, bool wait)
 	bool any = false;
 	if (atomic_load_explicit(&n_parked, memory_order_relaxed) == 0)
 		return false;
-	/* Each wait is for all that is parked so far; one that is refused is not tried again. */
-	while (wait && (dev = next_wait(device)) != NULL)
+	/* A wait is for all that is parked so far; one that is refused is not tried again.  What a
+	 * stream of the CPU calls may be what the device waits for. */
+	uint64_t before = hoist__dev_next_wait();
+	wait = wait && !hoist__in_cpu_stream();
+	while (wait && (dev = next_wait(device, before)) != NULL)
 		if (hoist__dev_synchronize(dev) < 0)
 			break;
 	take_passed(device, &passed);
