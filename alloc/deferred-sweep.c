@@ -60,12 +60,15 @@ static bool is_answer(int err, bool *passed)
 	return err == 0 || err == -EAGAIN || err == -ESTALE;
 }
 
-/* Failed work has passed when waiting for it and asking for it both fail: then the driver runs
+/* *refused: it cannot be waited for while some stream captures.
+ * Failed work has passed when waiting for it and asking for it both fail: then the driver runs
  * nothing any more. */
-static bool has_passed(struct hoist__deferred *deferred, struct hoist__dev_event *event, bool wait)
+static bool has_passed(struct hoist__deferred *deferred, struct hoist__dev_event *event, bool wait,
+		       bool *refused)
 {
 	bool passed;
 	int err = wait ? synchronize(deferred, event) : query(deferred, event);
+	*refused = err == -EBUSY || err == -ENOTSUP;
 	if (is_answer(err, &passed) || is_answer(query(deferred, event), &passed))
 		return passed;
 	if (is_answer(synchronize(deferred, event), &passed))
@@ -256,7 +259,8 @@ static bool pass_closed(struct hoist__deferred *deferred, struct hoist__held_que
 			return false;
 		batch->pins++;
 		pthread_mutex_unlock(&deferred->lock);
-		bool passed = has_passed(deferred, batch->event, false);
+		bool refused;
+		bool passed = has_passed(deferred, batch->event, false, &refused);
 		pthread_mutex_lock(&deferred->lock);
 		if (passed && !batch->gone)
 			pass(deferred, batch);
@@ -375,13 +379,15 @@ static bool wait_for_one(struct hoist__deferred *deferred)
 		batch = oldest(queue);
 		batch->pins++;
 		pthread_mutex_unlock(&deferred->lock);
-		bool passed = has_passed(deferred, batch->event, true);
+		bool refused;
+		bool passed = has_passed(deferred, batch->event, true, &refused);
 		pthread_mutex_lock(&deferred->lock);
 		if (passed && !batch->gone) {
 			queue->pins++;
 			pass(deferred, batch);
 			hoist__held_queue_unpin(deferred, queue);
 		}
+		any = passed || !refused;
 		hoist__held_batch_unpin(batch);
 		break;
 	case STREAM:

@@ -34,6 +34,10 @@
  * begins to capture while another thread's sweep records on it is noticed behind the
  * recording, which is repeated later; the query of a sweep that runs at that moment is not.
  *
+ * Streams that are gone: device/event.c answers for their events, without a driver.  Those of a
+ * stream that was destroyed while it captured pass with a wait for the whole device, which a
+ * sweep that waits makes, unless a stream captures then.
+ *
  * Failures: recording is tried again at the next sweep; one that waits, and forget, wait for
  * the stream instead.  An event that cannot be asked is waited for; it has passed when the
  * driver refuses that too and asking fails once more, since it runs nothing any more then.

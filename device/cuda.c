@@ -122,11 +122,8 @@ static int cuda_stream_create(struct hoist__dev_stream *stream)
 	return err;
 }
 
-/* cuStreamDestroy() alone would return with work still in flight. */
 static void cuda_stream_destroy(struct hoist__dev_stream *stream)
 {
-	(void)RUN_RELAXED(stream->dev, "waiting for a stream",
-			  hoist__cuda.cuStreamSynchronize(stream->native));
 	int err = RELEASE(stream->dev, "destroying a stream",
 			  hoist__cuda.cuStreamDestroy(stream->native));
 	if (err < 0)

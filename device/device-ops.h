@@ -37,6 +37,9 @@ struct hoist__dev {
 	pthread_mutex_t pools_lock; /* the two below, and what changes either */
 	uint64_t reached_by;
 	struct hoist__list pools;
+	pthread_mutex_t streams_lock;
+	struct hoist__list streams;   /* that hoist has; streams_lock.  Not the CPU's */
+	_Atomic uint64_t waits_ended; /* number of the latest wait for it that succeeded */
 };
 
 struct hoist__dev_stream {
@@ -46,6 +49,12 @@ struct hoist__dev_stream {
 	unsigned generation; /* of the process that made it */
 	atomic_bool may_capture;
 	_Atomic(struct hoist__calls *) calls; /* NULL before the first: call.c */
+	_Atomic unsigned refs;	 /* the owner's, and one of each event recorded on it last */
+	struct hoist__list node; /* in dev->streams */
+	pthread_rwlock_t asking; /* shared while a driver is asked for an event of it */
+	bool gone;		 /* asking, and the next two: see event.c */
+	int outcome;		 /* what its events say then; -EAGAIN: they are lost ... */
+	uint64_t lost_until;	 /* ... until this wait of the device's */
 };
 
 struct hoist__dev_event {
@@ -54,6 +63,8 @@ struct hoist__dev_event {
 	unsigned flags;
 	atomic_bool recorded;
 	unsigned generation;
+	_Atomic(struct hoist__dev_stream *) stream; /* recorded on last, referenced; NULL: none, or
+						     * the CPU's */
 };
 
 struct hoist__dev_pool {
@@ -97,7 +108,9 @@ struct hoist__dev_ops {
 			      enum hoist__prefer prefer, int node);
 
 	/* Streams.  stream_create: Pre: all but native is set.  Post: native is.
-	 * stream_destroy: Pre: not wrapped.  Post: its work is done.
+	 * stream_destroy: Pre: not wrapped; its work is done, or it captures.  The CPU: Post: its
+	 * work is done.
+	 * stream_capturing: -EBADF: it is wrapped, and the driver knows that it is destroyed.
 	 * stream_wait_event: Pre: the event is of this api and was recorded. */
 	int (*stream_create)(struct hoist__dev_stream *stream);
 	void (*stream_destroy)(struct hoist__dev_stream *stream);
@@ -105,6 +118,8 @@ struct hoist__dev_ops {
 	int (*stream_query)(struct hoist__dev_stream *stream);
 	int (*stream_capturing)(struct hoist__dev_stream *stream, bool *ret); /* NULL: never */
 	int (*stream_wait_event)(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
+
+	bool events_read_streams; /* event_query, event_synchronize do */
 
 	/* Events.  event_create: Pre: all but native is set.  Post: native is.
 	 * event_record: Pre: event and stream are of one device.
@@ -179,6 +194,16 @@ struct hoist__dev_ops {
 /* pool.c: from now on @peer reaches memory of all pools of @dev, those to come included.  On
  * failure it reaches that of some. */
 int hoist__dev_pools_open_to(struct hoist__dev *dev, struct hoist__dev *peer);
+
+/* stream.c: what is zeroed becomes a stream, with one reference; no driver is called. */
+void hoist__stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native);
+void hoist__stream_unref(struct hoist__dev_stream *stream); /* takes NULL */
+
+/* event.c: nobody asks the driver for an event of @stream from here on: they say @outcome, or are
+ * lost (-EAGAIN).  Only the first call counts. */
+void hoist__events_end(struct hoist__dev_stream *stream, int outcome);
+/* True if its stream is gone, and all that it was recorded behind is done. */
+bool hoist__event_is_over(struct hoist__dev_event *event);
 
 /* -ENOTSUP: the driver cannot call (call.c). */
 int hoist__calls_fail_lack(const struct hoist__dev *dev);

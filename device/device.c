@@ -228,6 +228,8 @@ static int make_dev(struct api *api, int ordinal, struct node **ret)
 	pthread_mutex_init(&dev->lock, NULL);
 	pthread_mutex_init(&dev->pools_lock, NULL);
 	hoist__list_init(&dev->pools);
+	pthread_mutex_init(&dev->streams_lock, NULL);
+	hoist__list_init(&dev->streams);
 	node->is_virtual = atomic_load(&api->xvirtual) > 0;
 	if (node->is_virtual && api->architecture[0] != '\0')
 		(void)snprintf(dev->props.architecture, sizeof dev->props.architecture, "%s",

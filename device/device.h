@@ -174,10 +174,21 @@ int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
 
 /* [context] Blocks until all work on the device is done, whosever streams it is on; where
  * there is no context yet, there is none.  The CPU, whose streams know only themselves: 0.
- * While a stream of the device captures a graph, drivers refuse it and break the capture.
+ * While a stream of the device captures a graph, drivers refuse it and break the capture: -EBUSY
+ * if that is a stream of hoist's, or any that the legacy default stream waits for; of others
+ * nobody can know.
  * Calls that failed are not told here, but by their streams.
- * Returns: 0; -EREMOTEIO (work failed), -ESTALE. */
+ * Returns: 0; -EBUSY; -EREMOTEIO (work failed), -ESTALE. */
 int hoist__dev_synchronize(struct hoist__dev *dev);
+
+/* True while that would be -EBUSY, and where the driver cannot say. */
+bool hoist__dev_captures(struct hoist__dev *dev);
+
+/* The number of the next hoist__dev_synchronize() to begin, of any device; and whether a wait for
+ * @dev with that number or a later one has succeeded: what was queued on @dev when the number was
+ * asked for is done then, on whatever stream. */
+uint64_t hoist__dev_next_wait(void);
+bool hoist__dev_waited(const struct hoist__dev *dev, uint64_t wait);
 
 /* What a driver knows of an address. */
 struct hoist__pointer {
@@ -203,8 +214,11 @@ int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
  * for 2, which names another stream in each thread. */
 int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
 
-/* Takes NULL.  Waits for queued work, unless the stream captures; a wrapped native
- * handle is left alone. */
+/* Takes NULL.  Waits for queued work, unless the stream captures; then ends its events, which no
+ * driver is asked for any more: they have completed.  Those of a stream that captured, or whose
+ * native handle the caller destroyed first where the driver can say that, are lost: they have
+ * completed when a later hoist__dev_synchronize() has succeeded, which waiting for one does.  A
+ * wrapped native handle is left alone. */
 void hoist__stream_destroy(struct hoist__dev_stream *stream);
 
 /* NULL on the CPU.  Who has the handle can make the stream capture: from now on it may. */
@@ -232,7 +246,8 @@ int hoist__stream_query(struct hoist__dev_stream *stream);
 
 /* True while @stream captures a graph, also one that is broken already, and for the NULL stream
  * while work on it would break the capture of another; where the driver cannot say, never.
- * Asking breaks nothing, as a query or a record would.  Returns: 0; -EREMOTEIO. */
+ * Asking breaks nothing, as a query or a record would.  Returns: 0; -EREMOTEIO; -EBADF (HIP: it
+ * is wrapped, and its native handle was destroyed). */
 int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
 
 /* False as long as nobody can make @stream capture: on the CPU, and for a stream that was
@@ -251,6 +266,11 @@ int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev
 int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret);
 void hoist__event_destroy(struct hoist__dev_event *event); /* takes NULL */
 int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
+
+/* Neither asks a driver where that could reach a stream that is gone, or break a capture that the
+ * event's stream began since.  HIP: while it captures, query says -EAGAIN, synchronize -ENOTSUP.
+ * Of a lost one synchronize waits for the device; -EBUSY if that cannot be done now.
+ * Not while another thread records the event. */
 int hoist__event_query(struct hoist__dev_event *event);	      /* 0, -EAGAIN, error */
 int hoist__event_synchronize(struct hoist__dev_event *event); /* blocks, sleeping */
 int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,

@@ -152,6 +152,7 @@ struct hoist__hip_pointer_attributes {
 	X(HOIST__HIP_ERROR_NOT_READY, 600, hipErrorNotReady)                                       \
 	X(HOIST__HIP_ERROR_ILLEGAL_ADDRESS, 700, hipErrorIllegalAddress)                           \
 	X(HOIST__HIP_ERROR_PEER_ENABLED, 704, hipErrorPeerAccessAlreadyEnabled)                    \
+	X(HOIST__HIP_ERROR_CONTEXT_DESTROYED, 709, hipErrorContextIsDestroyed)                     \
 	X(HOIST__HIP_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                                    \
 	  hipErrorHostMemoryAlreadyRegistered)                                                     \
 	X(HOIST__HIP_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, hipErrorHostMemoryNotRegistered)       \

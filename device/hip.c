@@ -114,11 +114,8 @@ static int hip_stream_create(struct hoist__dev_stream *stream)
 	return err;
 }
 
-/* hipStreamDestroy() alone would return with work still in flight. */
 static void hip_stream_destroy(struct hoist__dev_stream *stream)
 {
-	(void)RUN_RELAXED(stream->dev, "waiting for a stream",
-			  hoist__hip.hipStreamSynchronize(stream->native));
 	int err = RELEASE(stream->dev, "destroying a stream",
 			  hoist__hip.hipStreamDestroy(stream->native));
 	if (err < 0)
@@ -149,13 +146,18 @@ static hoist__hip_error ask_capture(hoist__hip_stream stream, hoist__hip_capture
 	return HOIST__HIP_SUCCESS;
 }
 
+/* The runtime knows its streams: of a wrapped one it says that the caller has destroyed it. */
 static int hip_stream_capturing(struct hoist__dev_stream *stream, bool *ret)
 {
 	hoist__hip_capture_status status = HOIST__HIP_CAPTURE_NONE;
+	hoist__hip_error error = HOIST__HIP_SUCCESS;
 	int err = 0;
 	if (hoist__hip.hipStreamIsCapturing != NULL)
 		err = RUN(stream->dev, "asking whether a stream captures",
-			  ask_capture(stream->native, &status));
+			  error = ask_capture(stream->native, &status));
+	if (error == HOIST__HIP_ERROR_CONTEXT_DESTROYED)
+		return hoist__fail(-EBADF, "hip:%d: a wrapped stream is destroyed already",
+				   stream->dev->ordinal);
 	if (err == 0)
 		*ret = status != HOIST__HIP_CAPTURE_NONE;
 	return err;
@@ -220,6 +222,7 @@ static int hip_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__de
 }
 
 const struct hoist__dev_ops hoist__hip_ops = {
+	.events_read_streams = true,
 	.open = hoist__hip_open,
 	.probe = hoist__hip_probe,
 	.can_access = hoist__hip_can_access,

@@ -27,17 +27,13 @@ static int check(const struct hoist__dev_stream *stream)
 		       : hoist__fail(-ENOTSUP, "the CPU has no native streams");
 }
 
-/* As long as this call: nothing is waited for at its end. */
-static struct hoist__dev_stream handle_of(struct hoist__dev *dev, void *native)
+/* As long as this call: nothing is waited for at its end.  The event that it is named in is gone
+ * by then. */
+static void init_handle(struct hoist__dev_stream *handle, struct hoist__dev *dev, void *native)
 {
-	struct hoist__dev_stream handle = {
-		.dev = dev,
-		.native = native,
-		.wrapped = true,
-		.generation = hoist__fork_now(),
-	};
-	atomic_init(&handle.may_capture, true);
-	return handle;
+	hoist__stream_init(handle, dev, native);
+	handle->wrapped = true;
+	atomic_init(&handle->may_capture, true);
 }
 
 int hoist__native_wait_stream(void *native, struct hoist__dev_stream *stream)
@@ -45,7 +41,8 @@ int hoist__native_wait_stream(void *native, struct hoist__dev_stream *stream)
 	int err = check(stream);
 	if (err < 0 || stream->native == native)
 		return err;
-	struct hoist__dev_stream handle = handle_of(stream->dev, native);
+	struct hoist__dev_stream handle = {0};
+	init_handle(&handle, stream->dev, native);
 	return order(stream, &handle);
 }
 
@@ -54,6 +51,17 @@ int hoist__stream_wait_native(struct hoist__dev_stream *stream, void *native)
 	int err = check(stream);
 	if (err < 0 || stream->native == native)
 		return err;
-	struct hoist__dev_stream handle = handle_of(stream->dev, native);
+	struct hoist__dev_stream handle = {0};
+	init_handle(&handle, stream->dev, native);
 	return order(&handle, stream);
+}
+
+int hoist__native_capturing(struct hoist__dev *dev, void *native, bool *ret)
+{
+	int err = hoist__dev_check(dev);
+	if (err < 0)
+		return err;
+	struct hoist__dev_stream handle = {0};
+	init_handle(&handle, dev, native);
+	return hoist__stream_capturing(&handle, ret);
 }

@@ -17,4 +17,7 @@ int hoist__native_wait_stream(void *native, struct hoist__dev_stream *stream);
 /* The other way round: later work on @stream waits for what is queued on @native now. */
 int hoist__stream_wait_native(struct hoist__dev_stream *stream, void *native);
 
+/* As hoist__stream_capturing(), of a native handle of @dev. */
+int hoist__native_capturing(struct hoist__dev *dev, void *native, bool *ret);
+
 #endif

@@ -2,6 +2,8 @@
 /* device/query.c - questions about devices and addresses. */
 #include "config.h"
 
+#include <errno.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "device/device-ops.h"
@@ -49,12 +51,84 @@ int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
 	return 0;
 }
 
+/* --- waiting for all --- */
+
+/* What the caller has destroyed does not capture. */
+static int ask(struct hoist__dev_stream *stream, bool *ret)
+{
+	int err = hoist__stream_capturing(stream, ret);
+	return err == -EBADF ? 0 : err;
+}
+
+/* Of a stream that nobody told hoist of a driver speaks only if it is a blocking one: then the
+ * default stream cannot be used. */
+static int find_capture(struct hoist__dev *dev, bool *ret)
+{
+	int err = 0;
+	*ret = false;
+	if (dev->ops->stream_capturing == NULL)
+		return 0;
+	pthread_mutex_lock(&dev->streams_lock);
+	struct hoist__list *node = dev->streams.next;
+	for (; node != &dev->streams && !*ret && err == 0; node = node->next) {
+		struct hoist__dev_stream *stream =
+			HOIST__CONTAINER_OF(node, struct hoist__dev_stream, node);
+		if (hoist__stream_may_capture(stream))
+			err = ask(stream, ret);
+	}
+	bool any = !hoist__list_empty(&dev->streams);
+	pthread_mutex_unlock(&dev->streams_lock);
+	if (err < 0 || *ret || !any)
+		return err;
+	struct hoist__dev_stream null = {0};
+	hoist__stream_init(&null, dev, NULL);
+	return ask(&null, ret);
+}
+
+bool hoist__dev_captures(struct hoist__dev *dev)
+{
+	bool captures;
+	return find_capture(dev, &captures) < 0 || captures;
+}
+
+static _Atomic uint64_t waits_begun; /* of all devices */
+
+uint64_t hoist__dev_next_wait(void)
+{
+	return atomic_load(&waits_begun) + 1;
+}
+
+bool hoist__dev_waited(const struct hoist__dev *dev, uint64_t wait)
+{
+	return atomic_load(&dev->waits_ended) >= wait;
+}
+
+static void raise(_Atomic uint64_t *value, uint64_t to)
+{
+	uint64_t known = atomic_load(value);
+	while (known < to && !atomic_compare_exchange_weak(value, &known, to)) {
+	}
+}
+
 int hoist__dev_synchronize(struct hoist__dev *dev)
 {
 	int err = hoist__dev_check(dev);
 	if (err < 0 || dev->ops->synchronize == NULL)
 		return err;
-	return dev->ops->synchronize(dev);
+	bool captures;
+	err = find_capture(dev, &captures);
+	if (err < 0)
+		return err;
+	if (captures)
+		return hoist__fail(-EBUSY,
+				   "%s:%d: a stream captures a graph, which waiting for the "
+				   "device would break; end the capture first",
+				   hoist__api_name(dev->api), dev->ordinal);
+	uint64_t wait = atomic_fetch_add(&waits_begun, 1) + 1;
+	err = dev->ops->synchronize(dev);
+	if (err == 0)
+		raise(&dev->waits_ended, wait);
+	return err;
 }
 
 /* --- addresses --- */

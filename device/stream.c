@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* device/stream.c - streams and events: arguments and the process are checked
- * here, then the backend is called.  work.c does the same for the work on them. */
+/* device/stream.c - streams: arguments and the process are checked here, then the backend is
+ * called.  event.c does the same for events, work.c for the work on streams. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -18,10 +19,48 @@ static int make_stream(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 	struct hoist__dev_stream *stream = calloc(1, sizeof *stream);
 	if (stream == NULL)
 		return hoist__fail_nomem("a stream", sizeof *stream);
-	stream->dev = dev;
-	stream->generation = hoist__fork_now();
+	hoist__stream_init(stream, dev, NULL);
 	*ret = stream;
 	return 0;
+}
+
+void hoist__stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native)
+{
+	stream->dev = dev;
+	stream->native = native;
+	stream->generation = hoist__fork_now();
+	atomic_init(&stream->refs, 1);
+	(void)pthread_rwlock_init(&stream->asking, NULL); /* cannot fail without attributes */
+	hoist__list_init(&stream->node);
+}
+
+void hoist__stream_unref(struct hoist__dev_stream *stream)
+{
+	if (stream == NULL || atomic_fetch_sub(&stream->refs, 1) != 1)
+		return;
+	(void)pthread_rwlock_destroy(&stream->asking);
+	free(stream);
+}
+
+/* From here on hoist__dev_captures() asks it.  The CPU's never capture. */
+static void join(struct hoist__dev_stream *stream)
+{
+	struct hoist__dev *dev = stream->dev;
+	if (dev->api == HOIST__API_CPU)
+		return;
+	pthread_mutex_lock(&dev->streams_lock);
+	hoist__list_push_back(&dev->streams, &stream->node);
+	pthread_mutex_unlock(&dev->streams_lock);
+}
+
+static void part(struct hoist__dev_stream *stream)
+{
+	struct hoist__dev *dev = stream->dev;
+	if (dev->api == HOIST__API_CPU)
+		return;
+	pthread_mutex_lock(&dev->streams_lock);
+	hoist__list_remove(&stream->node);
+	pthread_mutex_unlock(&dev->streams_lock);
 }
 
 int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
@@ -32,9 +71,10 @@ int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 		return err;
 	err = dev->ops->stream_create(stream);
 	if (err < 0) {
-		free(stream);
+		hoist__stream_unref(stream);
 		return err;
 	}
+	join(stream);
 	*ret = stream;
 	return 0;
 }
@@ -60,29 +100,42 @@ int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_s
 	stream->native = native == STREAM_LEGACY ? NULL : native;
 	stream->wrapped = true;
 	atomic_store(&stream->may_capture, true);
+	join(stream);
 	*ret = stream;
 	return 0;
 }
 
-static bool is_capturing(struct hoist__dev_stream *stream)
+/* Waits for the work, and says what its events say from now on: 0; a failure, where the driver
+ * runs nothing any more; -EAGAIN if nobody knows.  Waiting for a stream that captures would break
+ * the capture; one that the caller has destroyed cannot be waited for. */
+static int wait_for_end(struct hoist__dev_stream *stream)
 {
+	const struct hoist__dev_ops *ops = stream->dev->ops;
 	bool capturing = false;
-	return hoist__stream_capturing(stream, &capturing) == 0 && capturing;
+	int err = hoist__stream_capturing(stream, &capturing);
+	if (capturing || err == -EBADF)
+		return -EAGAIN;
+	err = ops->stream_synchronize(stream);
+	if (err < 0)
+		err = ops->stream_query(stream);
+	return err == -EAGAIN ? ops->stream_synchronize(stream) : err;
 }
 
+/* Waits first, then ends what asks by way of the stream, then the stream. */
 void hoist__stream_destroy(struct hoist__dev_stream *stream)
 {
 	if (stream == NULL)
 		return;
 	/* In a child of fork the native stream is the parent's. */
 	if (stream->generation == hoist__fork_now()) {
+		part(stream);
+		if (stream->dev->api != HOIST__API_CPU)
+			hoist__events_end(stream, wait_for_end(stream));
 		if (!stream->wrapped)
 			stream->dev->ops->stream_destroy(stream);
-		else if (!is_capturing(stream)) /* waiting for it would break the capture */
-			(void)stream->dev->ops->stream_synchronize(stream);
 		hoist__calls_end(stream);
 	}
-	free(stream);
+	hoist__stream_unref(stream);
 }
 
 void *hoist__stream_native(struct hoist__dev_stream *stream)
@@ -149,89 +202,10 @@ int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev
 				   hoist__api_name(event->dev->api));
 	if (!atomic_load(&event->recorded))
 		return 0;
+	if (hoist__event_is_over(event))
+		return 0;
 	/* An event of a capturing stream draws this one in. */
 	if (stream->dev->ops->stream_capturing != NULL)
 		atomic_store(&stream->may_capture, true);
 	return stream->dev->ops->stream_wait_event(stream, event);
-}
-
-/* --- events --- */
-
-int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret)
-{
-	int err = hoist__dev_check(dev);
-	if (err < 0)
-		return err;
-	if ((flags & ~HOIST__EVENT_TIMING) != 0)
-		return hoist__fail(-EINVAL, "unknown event flags %#x", flags);
-	struct hoist__dev_event *event = calloc(1, sizeof *event);
-	if (event == NULL)
-		return hoist__fail_nomem("an event", sizeof *event);
-	event->dev = dev;
-	event->flags = flags;
-	event->generation = hoist__fork_now();
-	err = dev->ops->event_create(event);
-	if (err < 0) {
-		free(event);
-		return err;
-	}
-	*ret = event;
-	return 0;
-}
-
-void hoist__event_destroy(struct hoist__dev_event *event)
-{
-	if (event == NULL)
-		return;
-	if (event->generation == hoist__fork_now())
-		event->dev->ops->event_destroy(event);
-	free(event);
-}
-
-int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
-{
-	int err = hoist__dev_check_process(event->generation, "the event");
-	if (err < 0)
-		return err;
-	if (event->dev != stream->dev)
-		return hoist__fail(-EINVAL, "an event of %s:%d cannot be recorded on %s:%d",
-				   hoist__api_name(event->dev->api), event->dev->ordinal,
-				   hoist__api_name(stream->dev->api), stream->dev->ordinal);
-	err = event->dev->ops->event_record(event, stream);
-	if (err == 0)
-		atomic_store(&event->recorded, true);
-	return err;
-}
-
-int hoist__event_query(struct hoist__dev_event *event)
-{
-	int err = hoist__dev_check_process(event->generation, "the event");
-	if (err < 0 || !atomic_load(&event->recorded))
-		return err;
-	return event->dev->ops->event_query(event);
-}
-
-int hoist__event_synchronize(struct hoist__dev_event *event)
-{
-	int err = hoist__dev_check_process(event->generation, "the event");
-	if (err < 0 || !atomic_load(&event->recorded))
-		return err;
-	return event->dev->ops->event_synchronize(event);
-}
-
-int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
-			    uint64_t *ret)
-{
-	int err = hoist__dev_check_process(start->generation, "the event");
-	if (err < 0)
-		return err;
-	if (start->dev->api != end->dev->api)
-		return hoist__fail(-EINVAL, "events of %s and %s have no common clock",
-				   hoist__api_name(start->dev->api),
-				   hoist__api_name(end->dev->api));
-	if ((start->flags & end->flags & HOIST__EVENT_TIMING) == 0)
-		return hoist__fail(-EINVAL, "an event was made without timing");
-	if (!atomic_load(&start->recorded) || !atomic_load(&end->recorded))
-		return hoist__fail(-EINVAL, "an event was never recorded");
-	return start->dev->ops->event_elapsed_ns(start, end, ret);
 }

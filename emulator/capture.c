@@ -79,6 +79,8 @@ int hoist__emu_stream_capturing(struct hoist__emu_device *device, struct hoist__
 	int result = EMU_CAPTURE_IMPLICIT;
 	if (handle != NULL || !hoist__emu_capture_blocks(device))
 		result = hoist__emu_stream_find(device, handle, &stream);
+	if (result == EMU_INVALID_HANDLE)
+		result = hoist__emu_face.lost_stream;
 	if (result == EMU_SUCCESS)
 		*ret = stream->capture;
 	hoist__emu_unlock();

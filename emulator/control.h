@@ -62,7 +62,8 @@ extern "C" {
 	X(bad_copies)	   /* refused: out of range, freed, or across registrations */             \
 	X(bad_touches)	   /* work on memory of a peer that its device does not reach: it fails */ \
 	X(bad_frees)	   /* a free or unregister of what is not there */                         \
-	X(use_after_free)  /* freed, unregistered or unmapped under a queued operation */          \
+	X(use_after_free)  /* freed, unregistered or unmapped under a queued operation; HIP: an    \
+			    * event asked whose stream is gone */                                  \
 	X(broken_captures) /* calls that a capture forbids; see hoist_emulator_capture() */        \
 	X(engine_busy_ns)  /* time the copy engines were taken at the set rate */                  \
 	X(live_allocations)                                                                        \
@@ -138,7 +139,8 @@ HOIST_EMULATOR_API int hoist_emulator_preferred(uintptr_t address);
  * what drivers forbid fails, breaks every capture and is counted:
  *   by a thread whose mode is not relaxed: allocating, freeing, registering; making,
  *     destroying and trimming pools; asking or waiting for an event or a stream
- *   by any thread: asking or waiting for this stream or for an event last recorded on it,
+ *   by any thread: asking or waiting for this stream, for an event recorded on it meanwhile or,
+ *     with HIP, at any time,
  *     making another stream wait for one, or waiting for all of the stream's device
  * Returns: 0; -EINVAL (no such stream); -EALREADY; ending: -ECANCELED if it was broken. */
 HOIST_EMULATOR_API int hoist_emulator_capture(void *stream, int on);

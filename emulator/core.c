@@ -130,6 +130,8 @@ const char *hoist__emu_error_text(int code)
 		return "access to the peer has been enabled already";
 	case EMU_ILLEGAL_ADDRESS:
 		return "an illegal memory access was encountered";
+	case EMU_CONTEXT_DESTROYED:
+		return "context is destroyed";
 	case EMU_ALREADY_REGISTERED:
 		return "part or all of the requested memory range is already mapped";
 	case EMU_NOT_REGISTERED:

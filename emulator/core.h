@@ -57,6 +57,7 @@ enum {
 	EMU_NOT_READY = 600,
 	EMU_ILLEGAL_ADDRESS = 700,
 	EMU_PEER_ENABLED = 704,
+	EMU_CONTEXT_DESTROYED = 709,
 	EMU_ALREADY_REGISTERED = 712,
 	EMU_NOT_REGISTERED = 713,
 	EMU_NOT_PERMITTED = 800,
@@ -88,6 +89,8 @@ struct hoist__emu_face {
 	unsigned n_functions;
 	int (*default_error)(unsigned function); /* of an injected failure */
 	uintptr_t registered_offset; /* from registered memory to what kernels see it by */
+	bool events_read_streams;    /* asking an event reads the stream that it was recorded on */
+	int lost_stream;	     /* asking whether a stream captures that is none: fails so */
 };
 
 /* Defined by the face. */
@@ -348,7 +351,7 @@ struct hoist__emu_stream {
 	struct hoist__emu_device *device;
 	pthread_cond_t wake;
 	struct hoist__list queue;
-	unsigned refs; /* handle, thread, waiting callers */
+	unsigned refs; /* handle, thread, waiting callers, events */
 	bool blocking; /* ordered with the NULL stream */
 	bool is_null;
 	bool is_of_thread;
@@ -377,6 +380,8 @@ int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_
  * the capture of a blocking stream. */
 int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			   struct hoist__emu_stream **ret);
+
+void hoist__emu_stream_unref(struct hoist__emu_stream *stream); /* [locked] */
 
 /* [locked] Whether @stream still has an operation from before @ticket. */
 bool hoist__emu_stream_has_older(const struct hoist__emu_stream *stream, uint64_t ticket);
@@ -467,7 +472,9 @@ struct hoist__emu_event {
 	struct hoist__emu_range range; /* [this, this + 1): its handle */
 	struct hoist__emu_device *device;
 	bool timing;
-	struct hoist__emu_mark *mark; /* of the latest recording; NULL before the first */
+	struct hoist__emu_mark *mark;	  /* of the latest recording; NULL before the first */
+	struct hoist__emu_stream *stream; /* where that was, with a reference, also when it is
+					   * destroyed; NULL: the NULL stream, or nobody asks it */
 };
 
 int hoist__emu_event_create(struct hoist__emu_device *device, bool timing,

@@ -76,6 +76,7 @@ const struct hoist__emu_face hoist__emu_face = {
 	.functions = functions,
 	.n_functions = N_FUNCTIONS,
 	.default_error = default_error,
+	.lost_stream = EMU_INVALID_HANDLE,
 };
 
 /* The calling thread's contexts; the last one is current.  A context is its

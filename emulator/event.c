@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Events: each recording makes a mark that travels through the stream's queue;
- * the event keeps the latest one, waits keep the one they saw. */
+ * the event keeps the latest one, waits keep the one they saw.
+ *
+ * HIP: since ROCm 6.2 an event also has a bare pointer to its stream, which asking and waiting
+ * for it follow: to a stream that is gone, or into a capture that began later. */
 #include "config.h"
 
 #include "emulator/core.h"
@@ -42,6 +45,32 @@ int hoist__emu_event_create(struct hoist__emu_device *device, bool timing,
 	return EMU_SUCCESS;
 }
 
+/* [locked] The event is asked by way of @stream from now on; NULL: of none. */
+static void set_stream(struct hoist__emu_event *event, struct hoist__emu_stream *stream)
+{
+	if (event->stream != NULL)
+		hoist__emu_stream_unref(event->stream);
+	event->stream = NULL;
+	if (stream == NULL || stream->is_null || !hoist__emu_face.events_read_streams)
+		return;
+	stream->refs++;
+	event->stream = stream;
+}
+
+/* [locked] What the driver meets that reads the event's stream. */
+static int read_stream(const struct hoist__emu_event *event)
+{
+	const struct hoist__emu_stream *stream = event->stream;
+	if (stream == NULL)
+		return EMU_SUCCESS;
+	if (stream->closing) {
+		hoist__emu.count.use_after_free++;
+		return EMU_ILLEGAL_ADDRESS;
+	}
+	return stream->capture == EMU_CAPTURE_NONE ? EMU_SUCCESS
+						   : hoist__emu_capture_break(EMU_CAPTURED_EVENT);
+}
+
 int hoist__emu_event_destroy(struct hoist__emu_event *handle)
 {
 	hoist__emu_lock();
@@ -50,6 +79,7 @@ int hoist__emu_event_destroy(struct hoist__emu_event *handle)
 		hoist__emu_range_remove(&hoist__emu.events, &event->range);
 		hoist__emu.count.live_events--;
 		hoist__emu_mark_unref(event->mark);
+		set_stream(event, NULL);
 		free(event);
 	}
 	hoist__emu_unlock();
@@ -71,6 +101,7 @@ static int record(struct hoist__emu_event *event, struct hoist__emu_stream *stre
 	}
 	hoist__emu_mark_unref(event->mark);
 	event->mark = mark;
+	set_stream(event, stream);
 	return EMU_SUCCESS;
 }
 
@@ -104,6 +135,12 @@ static int wait_for(struct hoist__emu_stream *stream, struct hoist__emu_mark *ma
 	return result;
 }
 
+/* [locked] */
+static bool is_in_capture(const struct hoist__emu_stream *stream)
+{
+	return stream != NULL && stream->capture != EMU_CAPTURE_NONE;
+}
+
 int hoist__emu_event_wait(struct hoist__emu_device *device, struct hoist__emu_event *handle,
 			  struct hoist__emu_stream *stream)
 {
@@ -112,8 +149,11 @@ int hoist__emu_event_wait(struct hoist__emu_device *device, struct hoist__emu_ev
 	int result = EMU_INVALID_HANDLE;
 	if (event != NULL)
 		result = hoist__emu_stream_find(device, stream, &stream);
+	/* Of a stream that is gone HIP takes all to be done; ours are not, until they are. */
 	if (result == EMU_SUCCESS && event->mark != NULL)
-		result = wait_for(stream, event->mark);
+		result = !event->mark->captured && is_in_capture(event->stream)
+				 ? EMU_CAPTURE_ISOLATION
+				 : wait_for(stream, event->mark);
 	hoist__emu_unlock();
 	return result;
 }
@@ -129,7 +169,7 @@ int hoist__emu_event_query(struct hoist__emu_event *handle)
 		result = EMU_INVALID_HANDLE;
 	else if (event->mark != NULL && event->mark->captured)
 		result = hoist__emu_capture_break(EMU_CAPTURED_EVENT);
-	else if (event->mark != NULL)
+	else if (event->mark != NULL && (result = read_stream(event)) == EMU_SUCCESS)
 		result = event->mark->done ? event->mark->error : EMU_NOT_READY;
 	hoist__emu_unlock();
 	return result;
@@ -147,7 +187,7 @@ int hoist__emu_event_synchronize(struct hoist__emu_event *handle)
 	struct hoist__emu_device *device = event == NULL ? NULL : event->device;
 	if (mark != NULL && mark->captured) {
 		result = hoist__emu_capture_break(EMU_CAPTURED_EVENT);
-	} else if (mark != NULL) {
+	} else if (mark != NULL && (result = read_stream(event)) == EMU_SUCCESS) {
 		mark->refs++;
 		while (!mark->done)
 			(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);

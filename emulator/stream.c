@@ -21,8 +21,7 @@
 
 /* --- life --- */
 
-/* [locked] */
-static void unref(struct hoist__emu_stream *stream)
+void hoist__emu_stream_unref(struct hoist__emu_stream *stream)
 {
 	if (--stream->refs > 0)
 		return;
@@ -136,7 +135,7 @@ static void *stream_main(void *argument)
 		finish(stream, op, perform(stream, op));
 	}
 	hoist__list_remove(&stream->node);
-	unref(stream);
+	hoist__emu_stream_unref(stream);
 	hoist__emu_unlock();
 	return NULL;
 }
@@ -217,7 +216,7 @@ int hoist__emu_stream_destroy(struct hoist__emu_stream *handle)
 		hoist__emu_capture_end(stream);
 		stream->closing = true;
 		(void)pthread_cond_signal(&stream->wake);
-		unref(stream);
+		hoist__emu_stream_unref(stream);
 		result = EMU_SUCCESS;
 	}
 	hoist__emu_unlock();
@@ -349,7 +348,7 @@ int hoist__emu_stream_drain(struct hoist__emu_stream *stream)
 	while (stream->completed < last)
 		(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);
 	int error = stream->error;
-	unref(stream);
+	hoist__emu_stream_unref(stream);
 	return error;
 }
 

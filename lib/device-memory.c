@@ -11,6 +11,7 @@
 #include "hoist/budget.h"
 #include "lib/device-private.h"
 #include "lib/memory.h"
+#include "lib/storage.h"
 
 /* Small device buffers share regions of this size, and pinned ones of the other:
  * a single pinned page must not take much of a small memlock limit. */
@@ -182,7 +183,9 @@ int hoist_device_get_statistics(hoist_device *device, hoist_device_statistics *s
 
 void hoist__device_trim(hoist_device *device)
 {
+	(void)hoist__parked_sweep(device, true);
 	hoist__lanes_drain(&device->lanes);
+	hoist_stream_unref(atomic_exchange(&device->xreturns, NULL));
 	for (int i = 0; i < HOIST__N_USES; i++) {
 		hoist_memory *memory = atomic_load(&device->xmemories[i]);
 		if (memory != NULL)

@@ -35,6 +35,8 @@ struct hoist_device {
 	hoist_memory *_Atomic xmemories[HOIST__N_USES];
 	struct hoist__budget *_Atomic xbudget; /* of the device's memory */
 	hoist_stream *_Atomic xstream;	       /* the default one */
+	hoist_stream *_Atomic xreturns;	       /* where exports come back: dlpack-export.c */
+	_Atomic size_t xparked_bytes;	       /* of storages: storage-parked.c */
 	struct hoist__lanes lanes;
 	struct hoist__user user;
 };

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "device/virtual.h"
 #include "lib/device-private.h"
+#include "lib/storage.h"
 #include "lib/stream-private.h"
 #include "numa/topology.h"
 
@@ -171,23 +172,33 @@ hoist_stream *hoist__device_known_stream(const hoist_device *device)
 }
 
 /* A child of fork makes one of its own.  What others have of its parent's is the parent's. */
-int hoist_device_default_stream(hoist_device *device, hoist_stream **ret)
+static int stream_in(hoist_stream *_Atomic *slot, hoist_device *device, hoist_stream **ret)
 {
-	if (device == NULL)
-		return hoist__fail(-EINVAL, "the device to ask for its stream is NULL");
-	hoist_stream *known = atomic_load(&device->xstream);
+	hoist_stream *known = atomic_load(slot);
 	if (!is_ours(known)) {
 		hoist_stream *made;
 		int err = hoist_stream_create(device, &made);
 		if (err < 0)
 			return err;
-		if (atomic_compare_exchange_strong(&device->xstream, &known, made))
+		if (atomic_compare_exchange_strong(slot, &known, made))
 			known = made;
 		else
 			hoist_stream_unref(made);
 	}
 	*ret = hoist_stream_ref(known);
 	return 0;
+}
+
+int hoist_device_default_stream(hoist_device *device, hoist_stream **ret)
+{
+	if (device == NULL)
+		return hoist__fail(-EINVAL, "the device to ask for its stream is NULL");
+	return stream_in(&device->xstream, device, ret);
+}
+
+int hoist__device_returns(hoist_device *device, hoist_stream **ret)
+{
+	return stream_in(&device->xreturns, device, ret);
 }
 
 int hoist_device_can_access(hoist_device *device, hoist_device *peer, int *ret)
@@ -218,6 +229,9 @@ int hoist_device_synchronize(hoist_device *device)
 	if (first < 0)
 		hoist__failure_keep(&failure);
 	int err = captures ? 0 : hoist__dev_synchronize(device->dev);
+	if (err == -EBUSY) /* a capture that began meanwhile, or is not ours */
+		err = 0;
+	(void)hoist__parked_sweep(device, false);
 	if (first < 0)
 		err = hoist__fail_again(first, &failure);
 	return err < 0 ? hoist__fail_in(err, "work on %s", device->spec) : 0;

@@ -74,7 +74,11 @@ static int describe(hoist_buffer *buffer, hoist_dl_tensor *ret)
 						       "of being read-only,");
 	if (err == 0)
 		err = hoist__storage_allocate(buffer->storage);
-	return err < 0 ? err : hoist__dlpack_describe(buffer, ret);
+	if (err == 0)
+		err = hoist__dlpack_describe(buffer, ret);
+	if (err == 0)
+		hoist__storage_lend(buffer->storage);
+	return err;
 }
 
 static int to_tensor(void *object, hoist_dl_tensor *ret)

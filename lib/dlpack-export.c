@@ -2,6 +2,7 @@
 /* lib/dlpack-export.c - buffers as tensors. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +18,47 @@ struct exported {
 		hoist_dl_legacy legacy;
 	} u;
 	struct hoist__storage *storage;
+	bool given;	/* to a consumer */
+	bool on_stream; /* all that he does is on this stream, as he promised */
+	void *native;
 	int64_t dims[]; /* shape, strides */
 };
 
+/* --- when the consumer lets go --- */
+
+/* Work on the stream that it gives, which does nothing but wait, is behind all that was queued on
+ * the consumer's: streams of hoist's that have work of their own would wait for no reason.  Of a
+ * stream that captures nothing can be waited for. */
+static int wait_for_consumer(const struct exported *exported, hoist_stream **ret)
+{
+	hoist_device *device = hoist__storage_device(exported->storage);
+	bool capturing = true;
+	int err = hoist__native_capturing(hoist__device_dev(device), exported->native, &capturing);
+	if (err < 0 || capturing)
+		return err < 0 ? err : -EBUSY;
+	err = hoist__device_returns(device, ret);
+	if (err < 0)
+		return err;
+	err = hoist__stream_wait_native(hoist__stream_dev_stream(*ret), exported->native);
+	if (err < 0)
+		hoist_stream_unref(*ret);
+	return err;
+}
+
+static bool returned_on_stream(const struct exported *exported)
+{
+	hoist_stream *returns;
+	if (!exported->on_stream || wait_for_consumer(exported, &returns) < 0)
+		return false;
+	int err = hoist__storage_use(exported->storage, returns);
+	hoist_stream_unref(returns);
+	return err == 0;
+}
+
 static void drop(struct exported *exported)
 {
+	if (exported->given && !returned_on_stream(exported))
+		hoist__storage_returned(exported->storage);
 	hoist__storage_unref(exported->storage);
 	free(exported);
 }
@@ -103,12 +140,20 @@ static int check_options(const hoist_dlpack_options *options)
 				   options->copy);
 	if (options->has_stream != 0 && options->has_stream != 1)
 		return hoist__fail(-EINVAL, "has_stream is %d; it is 0 or 1", options->has_stream);
+	if (options->only_stream != 0 && options->only_stream != 1)
+		return hoist__fail(-EINVAL, "only_stream is %d; it is 0 or 1",
+				   options->only_stream);
+	if (options->only_stream && (!options->has_stream || options->stream == -1))
+		return hoist__fail(-EINVAL,
+				   "only_stream promises that nothing but the stream uses the "
+				   "tensor; there is none");
 	return 0;
 }
 
 /* The numbers that `stream` may have, where @type is what the consumer gets. */
-static int check_stream(int32_t type, intptr_t stream)
+static int check_stream(int32_t type, const hoist_dlpack_options *options)
 {
+	intptr_t stream = options->stream;
 	bool rocm = type == HOIST_DL_ROCM || type == HOIST_DL_ROCM_HOST;
 	if (stream == -1)
 		return 0;
@@ -127,6 +172,9 @@ static int check_stream(int32_t type, intptr_t stream)
 		return hoist__fail(-EINVAL,
 				   "stream %lld is CUDA's; of ROCm, 0 is the default stream",
 				   (long long)stream);
+	if (options->only_stream && stream == 2)
+		return hoist__fail(-EINVAL, "only_stream with stream 2, which is another one in "
+					    "each thread; give its handle");
 	return 0;
 }
 
@@ -171,7 +219,7 @@ static int choose(hoist_buffer *buffer, const hoist_dlpack_options *options, str
 		return err;
 	hoist_dl_device there = options->device.type != 0 ? options->device : here;
 	if (options->has_stream)
-		err = check_stream(there.type, options->stream);
+		err = check_stream(there.type, options);
 	if (err < 0)
 		return err;
 	bool as_cpu = there.type == HOIST_DL_CPU &&
@@ -271,6 +319,9 @@ static int finish(const struct subject *subject, const hoist_dlpack_options *opt
 		drop(made);
 		return err;
 	}
+	made->given = true;
+	made->on_stream = options->only_stream != 0;
+	made->native = hoist__dlpack_native(options->stream);
 	if (legacy) {
 		made->u.legacy.deleter = delete_legacy;
 	} else {

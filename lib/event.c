@@ -171,13 +171,24 @@ int hoist_stream_wait_event(hoist_stream *stream, hoist_event *event)
 	return 0;
 }
 
+/* It is a node of a graph, and nothing that runs; to ask a driver for it would break a capture. */
+static int check_captured(const struct hoist__mark *mark)
+{
+	if (!mark->captured)
+		return 0;
+	return hoist__fail(-ENOTSUP, "the event was recorded while its stream captured a graph; "
+				     "it never completes, but for other streams of the capture");
+}
+
 int hoist_event_query(hoist_event *event)
 {
 	int err = check(event, "to ask");
 	struct hoist__mark *mark = err == 0 ? mark_of(event) : NULL;
 	if (mark == NULL)
 		return err;
-	err = hoist__event_query(mark->event);
+	err = check_captured(mark);
+	if (err == 0)
+		err = hoist__event_query(mark->event);
 	hoist__mark_unref(mark);
 	return err;
 }
@@ -188,7 +199,9 @@ int hoist_event_synchronize(hoist_event *event)
 	struct hoist__mark *mark = err == 0 ? mark_of(event) : NULL;
 	if (mark == NULL)
 		return err;
-	err = hoist__event_synchronize(mark->event);
+	err = check_captured(mark);
+	if (err == 0)
+		err = hoist__event_synchronize(mark->event);
 	hoist__mark_unref(mark);
 	if (err < 0)
 		return hoist__fail_in(err, "work before an event of %s",
@@ -222,7 +235,11 @@ static int elapsed(struct hoist__mark *start, struct hoist__mark *end, uint64_t 
 	if (start == NULL || end == NULL)
 		return hoist__fail(-EINVAL, "the event that time %s at was never recorded",
 				   start == NULL ? "begins" : "ends");
-	int err = hoist__event_query(start->event);
+	int err = check_captured(start);
+	if (err == 0)
+		err = check_captured(end);
+	if (err == 0)
+		err = hoist__event_query(start->event);
 	if (err == 0)
 		err = hoist__event_query(end->event);
 	return err < 0 ? err : hoist__event_elapsed_ns(start->event, end->event, ret);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "lib/ipc.h"
 #include "lib/memory.h"
+#include "lib/storage.h"
 #include "lib/transfer.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -97,8 +98,15 @@ hoist_memory *hoist_memory_ref(hoist_memory *memory)
 
 void hoist_memory_unref(hoist_memory *memory)
 {
-	if (memory == NULL ||
-	    atomic_fetch_sub_explicit(&memory->xrefs, 1, memory_order_acq_rel) != 1)
+	if (memory == NULL)
+		return;
+	hoist_device *device = memory->device;
+	unsigned n_parked = atomic_load(&memory->xn_parked);
+	unsigned refs = atomic_fetch_sub_explicit(&memory->xrefs, 1, memory_order_acq_rel) - 1;
+	/* Only what is parked has it: that ends now, and the resource with it. */
+	if (refs != 0 && refs == n_parked)
+		(void)hoist__parked_sweep(device, true);
+	if (refs != 0)
 		return;
 	/* What is in use stays, and with it the resource: in the list, without references. */
 	if (!memory->ops->done(memory)) {
@@ -132,7 +140,7 @@ static bool share_budget(const hoist_memory *a, const hoist_memory *b)
 }
 
 /* The budget has not @bytes: only who shares it can help. */
-static bool lacks_budget(const hoist_memory *memory, size_t bytes)
+bool hoist__memory_lacks_budget(const hoist_memory *memory, size_t bytes)
 {
 	return memory->budget != NULL &&
 	       bytes > hoist__budget_limit(memory->budget) - hoist__budget_used(memory->budget);
@@ -161,7 +169,7 @@ static bool may_trim(const hoist_memory *memory)
 
 static void trim_others(hoist_memory *memory, size_t bytes)
 {
-	bool budget_only = lacks_budget(memory, bytes);
+	bool budget_only = hoist__memory_lacks_budget(memory, bytes);
 	if (!budget_only)
 		hoist__lanes_drain(hoist__device_lanes(memory->device));
 	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
@@ -172,9 +180,19 @@ static void trim_others(hoist_memory *memory, size_t bytes)
 
 void hoist__memories_yield(const struct hoist__budget *budget)
 {
+	(void)hoist__parked_sweep(NULL, true);
 	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
 		if (m->budget == budget && m->ops->trim != NULL)
 			(void)m->ops->trim(m, 0);
+}
+
+/* What consumers have let go: of any device where the memory is the host's.  Not from within
+ * jemalloc, whose blocks may be among it. */
+static void give_back_parked(const hoist_memory *memory)
+{
+	if (memory->ops != &hoist__memory_heap_ops)
+		(void)hoist__parked_sweep(memory->info.is_host_accessible ? NULL : memory->device,
+					  true);
 }
 
 unsigned hoist__memory_retries(const hoist_memory *memory)
@@ -187,6 +205,7 @@ int hoist__memory_exhausted(void *context, size_t bytes, unsigned attempt)
 {
 	hoist_memory *memory = context;
 	if (attempt == 1) {
+		give_back_parked(memory);
 		if (!is_own_limit(memory, bytes))
 			trim_others(memory, bytes);
 		return 1;

@@ -136,6 +136,7 @@ static void write_statistics(struct writer *w)
 	field(out, "n_growths", s->n_growths);
 	field(out, "n_events", s->n_events);
 	field(out, "n_exhausted", s->n_exhausted);
+	field(out, "parked_bytes", s->parked_bytes);
 	write_calls(out, s);
 	hoist__out_close(out, "}");
 }
@@ -311,6 +312,7 @@ static int collect(struct writer *w)
 	w->statistics.size = sizeof w->statistics;
 	int err = w->memory->ops->statistics(w->memory, &w->statistics);
 	w->statistics.n_exhausted = atomic_load(&w->memory->xn_exhausted);
+	w->statistics.parked_bytes = atomic_load(&w->memory->xparked_bytes);
 	if (err == 0)
 		err = w->memory->ops->collect(w->memory, &w->snapshot);
 	if (err == 0)

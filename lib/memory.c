@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "lib/memory.h"
+#include "lib/storage.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 
@@ -251,9 +252,10 @@ int hoist_memory_add_region(hoist_memory *memory, uintptr_t address, size_t byte
 int hoist_memory_trim(hoist_memory *memory, size_t keep_bytes)
 {
 	int err = check_memory(memory);
-	if (err < 0 || memory->ops->trim == NULL)
+	if (err < 0)
 		return err;
-	return named(memory, memory->ops->trim(memory, keep_bytes));
+	(void)hoist__parked_sweep(memory->device, true);
+	return memory->ops->trim == NULL ? 0 : named(memory, memory->ops->trim(memory, keep_bytes));
 }
 
 int hoist_memory_get_statistics(hoist_memory *memory, hoist_memory_statistics *statistics)
@@ -266,6 +268,7 @@ int hoist_memory_get_statistics(hoist_memory *memory, hoist_memory_statistics *s
 	if (err < 0)
 		return named(memory, err);
 	known.n_exhausted = atomic_load(&memory->xn_exhausted);
+	known.parked_bytes = atomic_load(&memory->xparked_bytes);
 	return hoist__options_out("hoist_memory_statistics", statistics, &known, sizeof known);
 }
 

@@ -53,6 +53,8 @@ struct hoist_memory {
 	unsigned generation; /* hoist__fork_now() when made */
 	_Atomic unsigned xrefs;
 	_Atomic uint64_t xn_exhausted; /* calls of the caller's function */
+	_Atomic unsigned xn_parked;    /* references of storages that are parked */
+	_Atomic size_t xparked_bytes;  /* in these */
 	struct hoist__list xlink;      /* in the list of all; its lock */
 	struct hoist__user user;
 	char name[HOIST__MEMORY_NAME_BYTES];
@@ -119,6 +121,8 @@ bool hoist__memory_is_host(const hoist_memory *memory);
  * the same place give back what they keep, then the caller's function is called.
  * As hoist__exhausted of alloc/pool.h; @memory is a hoist_memory. */
 int hoist__memory_exhausted(void *memory, size_t bytes, unsigned attempt);
+/* True if the resource's budget has not @bytes left. */
+bool hoist__memory_lacks_budget(const hoist_memory *memory, size_t bytes);
 /* How often at most. */
 unsigned hoist__memory_retries(const hoist_memory *memory);
 

@@ -42,6 +42,9 @@ int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret);
  * the device's context.  Returns: 0; -ENOMEM; what the driver says. */
 int hoist__device_budget(hoist_device *device, struct hoist__budget **ret);
 
+/* A stream of the device's own that nothing but waits is queued on; a new reference. */
+int hoist__device_returns(hoist_device *device, hoist_stream **ret);
+
 /* The streams that lib/transfer.c keeps for this device. */
 struct hoist__lanes *hoist__device_lanes(hoist_device *device);
 

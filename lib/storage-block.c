@@ -123,6 +123,7 @@ static int zero(const struct hoist__storage *storage, uintptr_t address)
 static int allocate(struct hoist__storage *storage, struct hoist__place *ret)
 {
 	struct hoist__place place;
+	hoist__parked_bound(storage->memory, storage->bytes);
 	int err = take_block(storage, &place.address);
 	if (err < 0)
 		return err;

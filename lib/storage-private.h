@@ -3,12 +3,14 @@
  *
  *   storage.c         references, streams, memory from elsewhere, what is known
  *   storage-block.c   blocks of a resource, taken at once or lazily
+ *   storage-parked.c  what consumers' work may still use
  */
 #ifndef HOIST_LIB_STORAGE_PRIVATE_H
 #define HOIST_LIB_STORAGE_PRIVATE_H
 
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "lib/storage.h"
 
 struct hoist__place {
@@ -43,7 +45,19 @@ struct hoist__storage {
 	struct hoist__storage_user *_Atomic xusers; /* added by all, removed by the walker */
 	atomic_bool xwalked;			    /* somebody walks along them */
 	hoist_stream *_Atomic xstream;		    /* referenced; the block is freed on it */
+	_Atomic uint64_t xpasses;		    /* with which wait consumers' work is over;
+						     * 0: there was none; or LENT */
+	uint64_t passes;			    /* the same, once it is parked */
+	struct hoist__list link;		    /* in the parked ones */
 };
+
+#define HOIST__STORAGE_LENT UINT64_MAX /* the first wait after the storage's end */
+
+/* Takes over @storage, which nobody refers to: true if it is parked. */
+bool hoist__storage_park(struct hoist__storage *storage);
+
+/* Gives back what it has, and the struct; perhaps in another thread. */
+void hoist__storage_end(struct hoist__storage *storage);
 
 /* One reference, host memory, nothing owned.  Returns: 0; -ENOMEM. */
 int hoist__storage_make(hoist_device *device, size_t bytes, struct hoist__storage **ret);

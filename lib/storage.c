@@ -244,10 +244,8 @@ static void *end(void *context)
 }
 
 /* Its users may be waiting for what is running here. */
-void hoist__storage_unref(struct hoist__storage *storage)
+void hoist__storage_end(struct hoist__storage *storage)
 {
-	if (storage == NULL || !hoist__unref(&storage->xrefs))
-		return;
 	if (atomic_load(&storage->xusers) == NULL || !hoist__in_cpu_stream())
 		(void)end(storage);
 	else if (hoist__leave_cpu_stream(end, storage) < 0)
@@ -255,6 +253,15 @@ void hoist__storage_unref(struct hoist__storage *storage)
 			   "a buffer's storage that a stream of the cpu dropped is kept: "
 			   "%s",
 			   hoist__error_text());
+}
+
+void hoist__storage_unref(struct hoist__storage *storage)
+{
+	if (storage == NULL || !hoist__unref(&storage->xrefs))
+		return;
+	if (atomic_load_explicit(&storage->xpasses, memory_order_relaxed) == 0 ||
+	    !hoist__storage_park(storage))
+		hoist__storage_end(storage);
 }
 
 /* --- what is known --- */

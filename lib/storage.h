@@ -13,6 +13,17 @@
  * A resource that can order a free behind several streams is told so at once; for all other
  * storage the streams are kept, and the last reference waits for them.
  *
+ * Consumers: what was exported (DLPack, the CUDA Array Interface) may be used by work that its
+ * consumer queued on streams that nobody knows, and that goes on when the consumer lets go.  The
+ * last reference to such a storage parks it: the storage stays as it is, its block or its foreign
+ * memory with it, until a wait for the whole device that began after the consumer let go has
+ * ended; host and managed memory waits for all devices of its driver.  hoist__parked_sweep() makes
+ * one wait for all storages that are parked, and gives them back as unref would have.
+ * Nothing waits but who needs memory: a resource or budget that is exhausted, a trim, the end of a
+ * resource, and an allocation of a Buffer that finds more than 1/32 of the device's memory (and 64
+ * MiB) parked.  Up to that growing is preferred.  No wait is begun while a stream that hoist knows
+ * captures a graph.  A child of fork parks nothing of its parent's.
+ *
  * Threads: counting is atomic; of several threads that allocate at once one wins; freezing is
  * one way; everything else is immutable.  There are no locks.
  */
@@ -92,6 +103,23 @@ int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream);
  * references: one stream more that uses it, as they are not ordered by it.
  * Returns: 0; -EINVAL, -ENOMEM as above. */
 int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream);
+
+/* --- consumers: storage-parked.c --- */
+
+/* Somebody uses the bytes on streams of his own as long as he has the storage in whatever way: at
+ * its end that work may still run. */
+void hoist__storage_lend(struct hoist__storage *storage);
+
+/* The same, but he lets go now: his work is all queued. */
+void hoist__storage_returned(struct hoist__storage *storage);
+
+/* Gives back what is parked of @device (NULL: of all) and has passed; with @wait, waits for the
+ * devices first.  Returns: true if there was any. */
+bool hoist__parked_sweep(hoist_device *device, bool wait);
+
+/* Comes before an allocation of @bytes of @memory: sweeps, if too much is parked on its device, or
+ * more than its budget has left. */
+void hoist__parked_bound(const hoist_memory *memory, size_t bytes);
 
 void hoist__storage_freeze(struct hoist__storage *storage);
 

@@ -3,10 +3,13 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "lib/device-private.h"
 #include "lib/stream-private.h"
+
+#define CAPTURE_POLL_NS 200000
 
 int hoist__check_generation(unsigned generation, const char *what)
 {
@@ -211,6 +214,11 @@ static int block_for_mark(void *context)
 	struct hoist__failure failure;
 	const struct hoist__dev *dev = mark->dev;
 	int err = hoist__event_synchronize(mark->event);
+	/* The stream captures a graph since: its end is waited for. */
+	while (err == -ENOTSUP) {
+		(void)nanosleep(&(struct timespec){.tv_nsec = CAPTURE_POLL_NS}, NULL);
+		err = hoist__event_synchronize(mark->event);
+	}
 	if (err < 0)
 		hoist__failure_keep(&failure);
 	hoist__mark_unref(mark);

@@ -203,3 +203,44 @@ Test(emulator_capture, it_begins_and_ends_once, .init = start)
 	cr_expect(status_of(capturing) == HOIST__CU_CAPTURE_NONE);
 	cr_expect(cu.cuEventQuery(event) == 0);
 }
+
+/* Since ROCm 6.2: to ask an event is to read the stream that it was recorded on. */
+Test(emulator_capture, events_of_hip_read_their_stream)
+{
+	struct hip hip;
+	hoist__hip_stream native = NULL;
+	hoist__hip_stream other = NULL;
+	hoist__hip_event done = NULL;
+	hoist__hip_capture_status status = 0;
+	hoist__hip_capture_mode mode = HOIST__HIP_CAPTURE_RELAXED;
+	hip_open(&hip, "hip:1");
+	cr_assert(hip.hipInit(0) == 0);
+	cr_assert(hip.hipStreamCreateWithFlags(&native, 1) == 0);
+	cr_assert(hip.hipStreamCreateWithFlags(&other, 1) == 0);
+	cr_assert(hip.hipEventCreateWithFlags(&done, 0) == 0);
+	cr_assert(hip.hipEventRecord(done, native) == 0);
+	cr_assert(hip.hipEventSynchronize(done) == 0);
+	cr_assert(hip.hipThreadExchangeStreamCaptureMode(&mode) == 0);
+	/* Recorded before, asked meanwhile. */
+	for (int wait = 0; wait < 2; wait++) {
+		cr_assert(hip.control.capture(native, 1) == 0);
+		cr_expect(hip.hipStreamWaitEvent(other, done, 0) == ISOLATION);
+		cr_expect(counters_of(&hip.control).broken_captures == (uint64_t)wait);
+		cr_expect((wait ? hip.hipEventSynchronize(done) : hip.hipEventQuery(done)) ==
+			  CAPTURED);
+		cr_expect(counters_of(&hip.control).broken_captures == (uint64_t)wait + 1);
+		cr_expect(hip.control.capture(native, 0) == -ECANCELED);
+	}
+	cr_expect(hip.hipEventQuery(done) == 0);
+	cr_assert(hip.hipStreamDestroy(native) == 0);
+	cr_expect(hip.hipStreamIsCapturing(native, &status) == HOIST__HIP_ERROR_CONTEXT_DESTROYED);
+	cr_expect(hip.hipEventQuery(done) == HOIST__HIP_ERROR_ILLEGAL_ADDRESS);
+	cr_expect(hip.hipEventSynchronize(done) == HOIST__HIP_ERROR_ILLEGAL_ADDRESS);
+	cr_expect(counters_of(&hip.control).use_after_free == 2);
+	cr_expect(hip.hipStreamWaitEvent(other, done, 0) == 0);
+	cr_expect(hip.hipEventRecord(done, other) == 0);
+	cr_expect(hip.hipEventSynchronize(done) == 0);
+	cr_expect(hip.hipStreamDestroy(other) == 0);
+	cr_expect(hip.hipEventDestroy(done) == 0);
+	cr_expect(counters_of(&hip.control).use_after_free == 2);
+}

@@ -254,6 +254,9 @@ Test(dlpack_round, random_fields, .init = open_all, .timeout = 120)
 			use(b, memory, &seed);
 			cr_assert_eq(offer.n_deleted, 0u);
 			hoist_buffer_unref(b);
+			/* It was exported: a consumer may still use it. */
+			for (int d = 1; d < LIB_N_DEVICES && offer.n_deleted == 0; d++)
+				cr_assert_eq(hoist_device_synchronize(devices[d]), 0);
 			cr_assert_eq(offer.n_deleted, 1u);
 			n_taken++;
 		} else {

@@ -255,3 +255,67 @@ Test(device, synchronize_passes_over_captures)
 	REFUSED(hoist_device_synchronize(NULL), -EINVAL, "NULL");
 	hoist_stream_unref(captures);
 }
+
+/* Since ROCm 6.2 an event of HIP's reads its stream when it is asked. */
+Test(event, outlives_its_stream)
+{
+	emulate();
+	for (int i = 0; i < LIB_N_DEVICES; i++) {
+		hoist_event *event = NULL;
+		hoist_memory *memory = NULL;
+		hoist_memory_statistics now = {.size = sizeof now};
+		uintptr_t block = 0;
+		hoist_stream *stream = create(i), *other = create(i);
+		OK(hoist_memory_of_device(devices[i], HOIST_MEMORY_DEVICE, &memory));
+		OK(hoist_memory_alloc(memory, 1000, 0, &block));
+		OK(hoist_memory_free_on(memory, block, stream));
+		OK(hoist_stream_record(stream, 0, &event));
+		hoist_stream_unref(stream);
+		OK(hoist_event_query(event));
+		OK(hoist_event_synchronize(event));
+		OK(hoist_stream_wait_event(other, event));
+		OK(hoist_memory_trim(memory, 0));
+		OK(hoist_memory_get_statistics(memory, &now));
+		cr_expect_eq(now.pending_bytes, 0, "%s: its blocks came back",
+			     hoist_device_spec(devices[i]));
+		hoist_event_unref(event);
+		hoist_stream_unref(other);
+		hoist_memory_unref(memory);
+	}
+	cr_expect_eq(lib_counters("hip").use_after_free, 0);
+}
+
+Test(event, is_not_asked_while_its_stream_captures)
+{
+	emulate();
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		const char *api =
+			strncmp(hoist_device_spec(devices[i]), "hip", 3) == 0 ? "hip" : "cuda";
+		bool hip = api[0] == 'h';
+		hoist_stream *stream = create(i), *cpu = create(0);
+		hoist_event *before = NULL, *within = NULL;
+		OK(hoist_stream_record(stream, 0, &before));
+		OK(lib_capture(api, hoist_stream_native(stream), 1));
+		OK(hoist_stream_record(stream, 0, &within));
+		if (hip) {
+			cr_expect_eq(hoist_event_query(before), -EAGAIN);
+			REFUSED(hoist_event_synchronize(before), -ENOTSUP, "captures a graph");
+		} else {
+			OK(hoist_event_synchronize(before));
+			OK(hoist_event_query(before));
+		}
+		REFUSED(hoist_event_query(within), -ENOTSUP, "never completes");
+		REFUSED(hoist_event_synchronize(within), -ENOTSUP, "never completes");
+		/* A stream of the CPU waits for the end of the capture. */
+		OK(hoist_stream_wait_event(cpu, before));
+		usleep(1000);
+		cr_expect_eq(lib_counters(api).broken_captures, 0);
+		OK(lib_capture(api, hoist_stream_native(stream), 0));
+		OK(hoist_stream_synchronize(cpu));
+		OK(hoist_event_query(before));
+		hoist_event_unref(before);
+		hoist_event_unref(within);
+		hoist_stream_unref(stream);
+		hoist_stream_unref(cpu);
+	}
+}

@@ -94,7 +94,8 @@ typedef struct hoist_buffer_source {
 	hoist_stream *stream; /* the buffer's stream, and the one the block is freed on; only with
 			       * memory */
 	/* Called once, from any thread, when no buffer uses the memory any more and all work that
-	 * hoist queued on it is done; NULL: the memory is the caller's to keep. */
+	 * hoist queued on it is done, and, if it was exported, that of its consumers ("Consumers" in
+	 * hoist/memory.h); NULL: the memory is the caller's to keep. */
 	void (*release)(void *context);
 	void *context;
 	int is_read_only;     /* 1: hoist does not write to it */

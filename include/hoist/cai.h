@@ -4,6 +4,8 @@
  * The interface is a Python dictionary; here are its fields as a struct, for a binding to fill
  * and to read.  It describes memory and owns none: who passes it on keeps the buffer.  Newer
  * libraries speak DLPack (hoist/dlpack.h), which has more dtypes and says who owns what.
+ * The keeper may drop the buffer while work that the consumer has queued on the device still runs:
+ * the memory is parked then, see "Consumers" in hoist/memory.h.
  *
  * Types: NumPy's bool, integers, floats and complex numbers, in the machine's byte order.  Others
  * (bf16, the narrow floats, block types) have no typestr that two libraries agree on: -ENOTSUP in

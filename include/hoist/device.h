@@ -118,6 +118,7 @@ HOIST_API int hoist_device_can_access(hoist_device *device, hoist_device *peer, 
  * that of the streams made by hoist_stream_create().  Not from a function that a stream calls.
  * While a hoist_stream captures a graph, which such waiting would break: all other hoist_streams
  * alone are waited for.
+ * Gives back what consumers of exported buffers have let go (hoist/memory.h).
  * Returns: 0; the first failure of that work, as hoist_stream_synchronize() of each stream
  *   would: they do not report it again; -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_device_synchronize(hoist_device *device);

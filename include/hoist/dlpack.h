@@ -13,7 +13,7 @@
  *	hoist_dlpack_release(tensor);
  *
  * What goes out keeps the storage alive until its deleter is called, whoever closes or drops
- * the buffer.  What comes in is kept until the last buffer over it has gone; its deleter is
+ * the buffer, and until the consumer's work is done: see hoist_buffer_to_dlpack().  What comes in is kept until the last buffer over it has gone; its deleter is
  * then called once, after all work that hoist queued on it, from that thread, or, if a CPU stream's
  * function was the last to hold it, perhaps from another.
  *
@@ -160,6 +160,11 @@ typedef struct hoist_dlpack_options {
 	 * CPU    -1 alone
 	 * -1: nobody waits, the consumer sees to that itself. */
 	intptr_t stream;
+	/* 1: the caller promises that nothing but work on `stream`, or work that `stream` waits for,
+	 * uses the tensor, and that `stream` outlives it.  Then the memory comes back when `stream`
+	 * has passed what is queued when the deleter is called, without a wait for the device.
+	 * Needs a `stream` other than -1 and CUDA's 2. */
+	int only_stream;
 } hoist_dlpack_options;
 
 /* The buffer as a tensor; @options NULL is all defaults.  Takes the memory of a LAZY buffer.
@@ -176,11 +181,16 @@ typedef struct hoist_dlpack_options {
  * legacy one.  What other interfaces give instead: cuda.core's Buffer exports int8 of one axis,
  * that is hoist_buffer_view() first; MAX's pinned buffers do not wait, that is -1.
  *
- * The deleter may be called in any thread; by then, all work of the consumer must be done, or be
- * ordered before what comes next on the buffer's stream.
+ * The deleter may be called in any thread, while work that the consumer has queued on streams of
+ * the tensor's device still runs; the consumer queues no more.  (Of CUDA_HOST, ROCM_HOST and
+ * CUDA_MANAGED: of any device of that driver.)  Neither the deleter nor the end of the buffer
+ * waits for that work: the memory is parked, see "Consumers" in hoist/memory.h, and reused only
+ * after a wait for the whole device, unless `only_stream` was promised.  So is memory that was
+ * imported or wrapped: its own deleter, or release, is called that much later.  While `stream`
+ * captures a graph the promise cannot be used, and the memory is parked too.
  * Returns: 0; -ENOTSUP (block types; elements that begin within a byte; memory that nobody may
  *   touch; a device that hoist cannot copy to; COPY_NEVER where a copy would be needed); -EINVAL
- *   (a stream that is none, see above). */
+ *   (a stream that is none, only_stream without one; see above). */
 HOIST_API int hoist_buffer_to_dlpack(hoist_buffer *buffer, const hoist_dlpack_options *options,
 				     struct DLManagedTensorVersioned **ret);
 
@@ -244,7 +254,8 @@ typedef struct HOIST_MAY_ALIAS hoist_dl_exchange {
  *   ..._from_py_object_no_sync  hoist_buffer_to_dlpack()
  *   ..._to_py_object_no_sync    hoist_buffer_from_dlpack(), a new reference.  The tensor is taken
  *                               from the caller, also if it fails: its deleter is called then
- *   dltensor_from_...           the same without a reference: what it points to is the buffer's.
+ *   dltensor_from_...           the same without a reference: what it points to is the buffer's,
+ *                               which may end while work of the consumer's still runs, as above.
  *                               -1 for a read-only buffer, as it could not say so
  *   current_work_stream         the native handle of the device's default stream; the CPU's is NULL
  *

@@ -27,7 +27,8 @@
  * several times gives buffers at one address, each closed for itself, and so does importing in
  * the exporting process.  HOST memory stays until all processes have let go of it.  Device
  * memory is the exporter's: drivers leave undefined what importers see once it is freed, so
- * the exporter keeps its buffer until they are done (they say so by a message of their own).
+ * the exporter keeps its buffer until they are done (they say so by a message of their own, once
+ * they have waited for their work: no wait of the exporter's covers that of another process).
  *
  * Order: exporting waits for the work on the buffer's stream.  Nothing orders the streams of
  * two processes: who has written synchronizes before he tells the other.

@@ -33,7 +33,20 @@
  * same stream (device memory: the next user is behind the last one).  Host memory
  * waits for the event always, as the next writer may be the host itself.
  *
- * Memory that runs out: the resource first gives back what it only kept, then
+ * Consumers: memory of a Buffer that was exported (hoist/dlpack.h, hoist/cai.h) may be in use by
+ * work that its consumer has queued and let go.  When the Buffer ends such memory is parked: still
+ * requested, and in parked_bytes.  It comes back when a wait for the whole device has ended that
+ * began later (cuCtxSynchronize(), hipDeviceSynchronize(); host and managed memory: for every
+ * device of the driver).  One wait serves all that is parked.  It is made by
+ * hoist_memory_trim() and hoist_device_synchronize(); where a resource is exhausted or lacks
+ * budget; at the end of a resource that nothing else keeps; and by the allocation of a Buffer
+ * that finds more than 1/32 of the device's memory parked, and more than 64 MiB: up to that
+ * resources rather grow.  None is begun while a hoist_stream captures a graph, or a stream that
+ * the legacy default stream waits for.  Of other captures hoist cannot know, and drivers break
+ * them where somebody waits for the device: wrap such a stream (hoist_stream_wrap()), or trim
+ * before.  To give memory to another library at once, trim too.
+ *
+ * Memory that runs out: the resource first gives back what it only kept and what is parked, then
  * the others that take from the same place or share the budget do, then the
  * caller's function is called (options.exhausted), then the request fails with the
  * first failure's code and text.
@@ -269,7 +282,8 @@ HOIST_API int hoist_memory_device_address(hoist_memory *memory, uintptr_t addres
 HOIST_API int hoist_memory_add_region(hoist_memory *memory, uintptr_t address, size_t bytes);
 
 /* Gives back what is cached and empty until at most @keep_bytes lie in empty regions;
- * DRIVER_POOL: until the driver's pool holds at most that.  What waits for a stream stays.
+ * DRIVER_POOL: until the driver's pool holds at most that.  What waits for a stream stays; what is
+ * parked is waited for first, that of CUSTOM too, unless a stream captures a graph.
  * Returns: 0, also where nothing is kept (CUSTOM); -EREMOTEIO, -ESTALE (DRIVER_POOL). */
 HOIST_API int hoist_memory_trim(hoist_memory *memory, size_t keep_bytes);
 
@@ -346,6 +360,8 @@ typedef struct hoist_memory_statistics {
 		uint64_t ns;	     /* in all */
 		uint64_t longest_ns; /* the longest one */
 	} calls[HOIST_N_CALLS];
+	uint64_t parked_bytes;	     /* of requested_bytes: exported Buffers' that their consumers let
+				      * go, and that wait for the device */
 } hoist_memory_statistics;
 
 /* CUSTOM and DRIVER_POOL have the bytes, the counts of blocks and the peaks; of a HEAP, jemalloc

@@ -20,7 +20,8 @@
  *
  * Threads: every function may be called from any thread.  Objects are reference
  * counted; a function that returns one through `ret` gives the caller a reference.
- * Streams, and events, may be given back while others still wait for their work.
+ * Streams, and events, may be given back while others still wait for their work.  An event
+ * outlives the stream that it was recorded on: it has completed then.
  * fork: a child gets -ESTALE from the streams and events of its parent.
  */
 #ifndef HOIST_STREAM_H
@@ -40,8 +41,15 @@ HOIST_BEGIN
 HOIST_API int hoist_stream_create(hoist_device *device, hoist_stream **ret);
 
 /* Wraps a CUstream or hipStream_t of this device's primary context that the
- * caller keeps owning, and alive until the wrapper's last reference is gone; NULL
- * is the driver's legacy default stream, and so is the handle 1, which becomes NULL.
+ * caller keeps owning; NULL is the driver's legacy default stream, and so is the handle 1, which
+ * becomes NULL.
+ * The caller destroys the native stream only after the last reference to the wrapper is gone.
+ * Buffers that were made with the wrapper, and whatever it was named to, hold such references:
+ * close them first.  The end of the wrapper waits for the native stream's work, and nothing of
+ * hoist's reaches the native stream afterwards.  A native stream that captures a graph then is
+ * not waited for: it must stay until its work is done.  A HIP driver says that a native stream
+ * was destroyed too early; what waits for it is then held until a wait for the whole device
+ * (hoist_device_synchronize()).  CUDA's does not say so: what happens is undefined.
  * Returns: 0; -ENOTSUP on the CPU, and for the handle 2 (CU_STREAM_PER_THREAD,
  *   hipStreamPerThread): that names another stream in each thread; as above. */
 HOIST_API int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret);
@@ -110,10 +118,17 @@ HOIST_API int hoist_stream_record(hoist_stream *stream, unsigned flags, hoist_ev
 /* As hoist_stream_wait_for(), for the work before the event's present point. */
 HOIST_API int hoist_stream_wait_event(hoist_stream *stream, hoist_event *event);
 
-/* Returns: 0 if it has completed; -EAGAIN, without a text, if not; -EREMOTEIO, -ESTALE. */
+/* No event is asked where that would break a capture.  One that was recorded while its stream
+ * captured a graph never completes: -ENOTSUP.  HIP cannot tell of an event whose stream captures
+ * now, though it was recorded before: query says -EAGAIN, synchronize -ENOTSUP, until the capture
+ * has ended.
+ * Returns: 0 if it has completed; -EAGAIN, without a text, if not; -ENOTSUP, see above;
+ *   -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_event_query(hoist_event *event);
 
-/* Blocks until it has.  Returns: 0; -EREMOTEIO, -ESTALE. */
+/* Blocks until it has.  Returns: 0; -ENOTSUP, see above; -EBUSY (its stream was destroyed while it
+ * captured a graph, and another captures now: try again when that has ended); -EREMOTEIO,
+ * -ESTALE. */
 HOIST_API int hoist_event_synchronize(hoist_event *event);
 
 /* Nanoseconds from @start to @end, 0 if @end was before; the drivers' clocks tick every 500 ns or
