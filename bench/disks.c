@@ -16,7 +16,7 @@ static const char usage[] =
 	"TWO.safetensors\n";
 
 static void compare(struct bench_results *results, const struct bench_args *args,
-		    const struct once_options *how, const char *work)
+		    const struct once_options *how, uint64_t bytes, const char *work)
 {
 	static const char *const subjects[] = {"both disks", "the first alone", "the second alone"};
 	struct bench_samples seconds[3] = {{.n = 0}};
@@ -29,6 +29,9 @@ static void compare(struct bench_results *results, const struct bench_args *args
 			options.path = args->operands[j];
 			bench_make_cold(args->operands[1]);
 			bench_make_cold(args->operands[2]);
+			/* The first gives back what was kept for the load before. */
+			bench_touch_memory((size_t)bytes);
+			bench_touch_memory((size_t)bytes);
 			once_load(&options, &result);
 			bench_sample(&seconds[j], result.seconds);
 			rate[j] = (double)result.report.bytes;
@@ -55,8 +58,8 @@ int main(int argc, char **argv)
 					    .emulate = "cuda:1",
 					    .emulated_resident = bytes + ((uint64_t)64 << 20),
 					    .follow_links = 1};
-	compare(results, &args, &host, "two disks to host, cold");
-	compare(results, &args, &device, "two disks to emulated device, cold");
+	compare(results, &args, &host, bytes, "two disks to host, cold");
+	compare(results, &args, &device, bytes, "two disks to emulated device, cold");
 	bench_results_print(results, args.json);
 	return 0;
 }
