@@ -86,9 +86,10 @@ static void in_child(const void *argument, void *ret)
 
 	set_environment(options);
 	hoist_device *device = open_device(options->device);
-	bench_must(hoist_checkpoint_open(options->path, options->raw ? HOIST_OPEN_RAW : 0,
-					 &checkpoint),
-		   "opening", options->path);
+	unsigned flags = (options->raw ? HOIST_OPEN_RAW : 0) |
+			 (options->follow_links ? HOIST_OPEN_FOLLOW_LINKS : 0);
+	bench_must(hoist_checkpoint_open(options->path, flags, &checkpoint), "opening",
+		   options->path);
 	if (options->budget_bytes > 0)
 		bench_must(hoist_budget_create(options->budget_bytes, &budget), "making",
 			   "a budget");

@@ -16,6 +16,7 @@ struct once_options {
 	int warm_ups; /* loads before it in the same process, not measured: their memory,
 		       * which a resource keeps (cpu), or the device's pool, serves again */
 	int raw;      /* as a file of bytes, whatever it is */
+	int follow_links; /* out of the checkpoint's folder */
 	const hoist_load_slice *slices;
 	size_t n_slices;
 	size_t chunk_bytes; /* 0: the library's choice; likewise */

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/wait.h"
 #include "io/again.h"
+#include "io/disks.h"
 #include "io/file.h"
 #include "io/rescue.h"
 #include "io/worker.h"
@@ -30,7 +31,7 @@
 #define SLICE_BYTES ((uint64_t)4 << 20)
 /* Small enough to stay in a core's cache and for a quick end; larger ones are no faster. */
 #define READ_BYTES ((size_t)256 << 10)
-#define MAX_THREADS 4u
+#define MAX_THREADS 4u	 /* for each disk */
 #define MAX_RETRIES 1000 /* of what the kernel calls temporary */
 
 struct hoist__ahead {
@@ -44,16 +45,20 @@ struct hoist__ahead {
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t ended;
-	size_t part; /* the next slice: of this one, */
-	uint64_t at; /* from here on */
-	unsigned n_running;
+	struct place {
+		size_t part;	   /* the next slice: of this one, */
+		uint64_t at;	   /* from here on */
+		unsigned n_slices; /* that threads are at */
+	} disks[HOIST__MAX_DISKS];
+	unsigned n_disks;
+	unsigned n_running; /* threads */
 	int err;
 	char text[HOIST__ERROR_BYTES];
 	const struct hoist__ahead_part *failed; /* NULL: not at a place */
 	uint64_t failed_at;
 
 	unsigned n_threads;
-	pthread_t threads[MAX_THREADS];
+	pthread_t threads[MAX_THREADS * HOIST__MAX_DISKS];
 };
 
 /* Part of a part. */
@@ -159,19 +164,34 @@ static int map_slice(struct slice *slice)
 
 /* --- threads --- */
 
+/* Under the lock: is there more of the disk?  Its place is at the next slice then. */
+static bool has_more(struct hoist__ahead *ahead, unsigned disk)
+{
+	struct place *place = &ahead->disks[disk];
+	while (place->part < ahead->n_parts && (ahead->parts[place->part].disk != disk ||
+						place->at == ahead->parts[place->part].bytes)) {
+		place->part++;
+		place->at = 0;
+	}
+	return place->part < ahead->n_parts;
+}
+
 /* Under the lock: the next one, if there is any and it is still wanted. */
 static bool claim(struct hoist__ahead *ahead, struct slice *ret)
 {
-	while (ahead->part < ahead->n_parts && ahead->at == ahead->parts[ahead->part].bytes) {
-		ahead->part++;
-		ahead->at = 0;
-	}
-	if (ahead->part == ahead->n_parts || ahead->err != 0 || is_cancelled(ahead))
+	struct place *place = NULL;
+	for (unsigned d = 0; d < ahead->n_disks; d++)
+		if (has_more(ahead, d) &&
+		    (place == NULL || ahead->disks[d].n_slices < place->n_slices))
+			place = &ahead->disks[d];
+	if (place == NULL || ahead->err != 0 || is_cancelled(ahead))
 		return false;
-	const struct hoist__ahead_part *part = &ahead->parts[ahead->part];
-	*ret = (struct slice){part, ahead->at, hoist__min_u64(SLICE_BYTES, part->bytes - ahead->at),
-			      0};
-	ahead->at += ret->bytes;
+	const struct hoist__ahead_part *part = &ahead->parts[place->part];
+	*ret = (struct slice){.part = part,
+			      .at = place->at,
+			      .bytes = hoist__min_u64(SLICE_BYTES, part->bytes - place->at)};
+	place->at += ret->bytes;
+	place->n_slices++;
 	return true;
 }
 
@@ -200,6 +220,7 @@ static void *run(void *argument)
 		if (err == 0)
 			atomic_fetch_add_explicit(&ahead->xdone, slice.bytes, memory_order_relaxed);
 		pthread_mutex_lock(&ahead->mutex);
+		ahead->disks[slice.part->disk].n_slices--;
 	}
 	keep_failure(ahead, err, &slice);
 	if (--ahead->n_running == 0)
@@ -211,8 +232,8 @@ static void *run(void *argument)
 
 static int start_threads(struct hoist__ahead *ahead, unsigned n)
 {
-	if (n == 0 || n > MAX_THREADS)
-		n = MAX_THREADS;
+	if (n == 0 || n > MAX_THREADS * ahead->n_disks)
+		n = MAX_THREADS * ahead->n_disks;
 	uint64_t n_slices = ahead->total / SLICE_BYTES + ahead->n_parts;
 	n = (unsigned)hoist__min_u64(n, n_slices);
 	n = n == 0 ? 1 : n;
@@ -256,8 +277,11 @@ int hoist__ahead_start(const struct hoist__ahead_part *parts, size_t n_parts, un
 	ahead->parts = copy;
 	ahead->n_parts = n_parts;
 	ahead->pid = getpid();
-	for (size_t i = 0; i < n_parts; i++)
+	ahead->n_disks = 1;
+	for (size_t i = 0; i < n_parts; i++) {
 		ahead->total += parts[i].bytes;
+		ahead->n_disks = (unsigned)hoist__max_u64(ahead->n_disks, parts[i].disk + 1);
+	}
 	int err = start_threads(ahead, n_threads);
 	if (err < 0) {
 		hoist__ahead_stop(ahead);

@@ -11,6 +11,9 @@
  * is mapped in, with MADV_POPULATE_READ; a kernel without that maps it when it is touched, from the
  * page cache.  Nothing is copied for a private map: that is what a write does, later.
  *
+ * Parts on several disks (disks.h) are read beside each other: a thread takes its next slice from
+ * the disk at which the fewest threads are.
+ *
  * Threads: one owner; cancel and progress from any thread.  fork: the child may only stop.
  */
 #ifndef HOIST_IO_AHEAD_H
@@ -19,18 +22,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of one file, in the order in which they will be wanted. */
+/* Bytes of one file, in the order in which they will be wanted of its disk. */
 struct hoist__ahead_part {
 	int fd;		  /* open for reading until stop; the owner's */
 	const char *path; /* for messages; likewise */
 	uint64_t offset;
 	uint64_t bytes;
 	void *address; /* where the byte at `offset` is in a map of the file; NULL: nowhere */
+	unsigned disk; /* below HOIST__MAX_DISKS */
 };
 
 struct hoist__ahead;
 
-/* Starts reading with @n_threads threads (0: by the machine, up to 4).  @parts are copied.
+/* Starts reading with @n_threads threads (0: 4 for each disk).  @parts are copied.
  * Returns: 0; -ENOMEM, also if the system gives no thread; -EPERM, a filter forbids them. */
 int hoist__ahead_start(const struct hoist__ahead_part *parts, size_t n_parts, unsigned n_threads,
 		       struct hoist__ahead **ret);

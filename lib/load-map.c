@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "io/ahead.h"
+#include "io/disks.h"
 
 /* From the first selected byte of a file to its last, in one map. */
 struct piece {
@@ -98,11 +99,30 @@ static int map_files(struct hoist__load_map *map, const struct hoist__load_map_o
 }
 
 /* What is wanted, each where it lies in its map. */
+/* Of the files that are wanted, which are in order.  Returns: 0; -ENOMEM, without a text. */
+static int find_disks(const struct hoist__load_map *map, const struct hoist__load_part *wanted,
+		      size_t n, struct hoist__disks *ret)
+{
+	const struct hoist__file **files = calloc(n + 1, sizeof *files);
+	unsigned n_files = 0;
+	if (files == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || wanted[i].file != wanted[i - 1].file)
+			files[n_files++] = file_of(map, wanted[i].file);
+	hoist__disks_find(files, n_files, ret);
+	free(files);
+	return 0;
+}
+
 static int start_ahead(struct hoist__load_map *map, const struct hoist__load_part *wanted, size_t n)
 {
+	struct hoist__disks disks;
 	struct hoist__ahead_part *parts = calloc(n + 1, sizeof *parts);
-	if (parts == NULL)
+	if (parts == NULL || find_disks(map, wanted, n, &disks) < 0) {
+		free(parts);
 		return hoist__fail_nomem("a load", n * sizeof *parts);
+	}
 	for (size_t i = 0; i < n; i++) {
 		const struct piece *piece = piece_at(map, wanted[i].file, wanted[i].begin);
 		if (piece == NULL)
@@ -115,6 +135,7 @@ static int start_ahead(struct hoist__load_map *map, const struct hoist__load_par
 			.offset = wanted[i].begin,
 			.bytes = bytes_in(piece, &wanted[i]),
 			.address = (void *)(base + (wanted[i].begin - piece->begin)),
+			.disk = hoist__disk_of(&disks, file),
 		};
 	}
 	int err = hoist__ahead_start(parts, n, 0, &map->ahead);

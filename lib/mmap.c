@@ -75,7 +75,11 @@ static int copy_file(hoist_device *cpu, const char *path, int fd, uint64_t offse
 /* All of it into the page cache and the map, by several threads. */
 static int populate(const char *path, int fd, uint64_t offset, const struct hoist__map *map)
 {
-	const struct hoist__ahead_part part = {fd, path, offset, map->bytes, map->data};
+	const struct hoist__ahead_part part = {.fd = fd,
+					       .path = path,
+					       .offset = offset,
+					       .bytes = map->bytes,
+					       .address = map->data};
 	struct hoist__ahead *ahead;
 	int err = hoist__ahead_start(&part, 1, 0, &ahead);
 	if (err < 0)

@@ -22,6 +22,7 @@
 
 /* --- the world --- */
 
+static atomic_int held_fd = -1;		    /* reads of it wait */
 static _Atomic uint64_t bad_begin, bad_end; /* reads of these bytes fail */
 static atomic_int fail_at;		    /* the n-th call from now on fails; 0: none */
 static atomic_int madvise_err;		    /* populating fails so */
@@ -38,6 +39,8 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 {
 	uint64_t from = (uint64_t)offset;
 	gate_pass();
+	while (fd == atomic_load(&held_fd))
+		(void)usleep(500);
 	if (from < bad_end && from + bytes > bad_begin) {
 		if (from >= bad_begin) {
 			errno = ENODATA; /* what NVMe says */
@@ -87,7 +90,11 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)
 static struct hoist__ahead_part part_of(const struct hoist__file *file, uint64_t offset,
 					uint64_t bytes, void *address)
 {
-	return (struct hoist__ahead_part){file->fd, file->path, offset, bytes, address};
+	return (struct hoist__ahead_part){.fd = file->fd,
+					  .path = file->path,
+					  .offset = offset,
+					  .bytes = bytes,
+					  .address = address};
 }
 
 static int run_one(struct hoist__ahead_part part)
@@ -285,6 +292,37 @@ static void kernels_that_do_not_populate(void)
 	hoist__file_close(file);
 }
 
+/* Two threads, and all of one disk's reads wait: the other thread brings the second disk's parts
+ * in, whose turn would come after the first's. */
+static void disks_beside_each_other(void)
+{
+	struct hoist__file *files[] = {new_file(30 * MIB), new_file(17 * MIB)};
+	const struct hoist__ahead_part parts[] = {
+		{files[0]->fd, files[0]->path, 0, 20 * MIB, NULL, 0},
+		{files[1]->fd, files[1]->path, 0, 5 * MIB, NULL, 1},
+		{files[0]->fd, files[0]->path, 20 * MIB, 10 * MIB, NULL, 0},
+		{files[1]->fd, files[1]->path, 5 * MIB, 12 * MIB, NULL, 1}};
+	for (int slow = 0; slow < 2; slow++) {
+		struct hoist__ahead *ahead = NULL;
+		uint64_t other = slow == 0 ? 17 * MIB : 30 * MIB;
+		uint64_t done = 0, total = 0;
+		atomic_store(&held_fd, files[slow]->fd);
+		NEEDED(hoist__ahead_start(parts, 4, 2, &ahead) == 0);
+		while (done < other) {
+			(void)usleep(500);
+			hoist__ahead_progress(ahead, &done, &total);
+		}
+		NEEDED(done == other && total == 47 * MIB);
+		atomic_store(&held_fd, -1);
+		NEEDED(hoist__ahead_wait(ahead, FOREVER) == 0);
+		hoist__ahead_progress(ahead, &done, &total);
+		NEEDED(done == total);
+		hoist__ahead_stop(ahead);
+	}
+	hoist__file_close(files[0]);
+	hoist__file_close(files[1]);
+}
+
 static void calls_that_fail(void)
 {
 	struct hoist__file *file = new_file(20 * MIB);
@@ -317,6 +355,7 @@ int main(void)
 	CASE(a_bad_place);
 	CASE(a_file_that_shrank);
 	CASE(kernels_that_do_not_populate);
+	CASE(disks_beside_each_other);
 	CASE(calls_that_fail);
 	return 0;
 }
