@@ -52,9 +52,11 @@ static int need_leaf(uintptr_t address)
 
 void hoist__granules_release(uintptr_t base, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		atomic_store_explicit(&hoist__granule_at(base, i)->extent, NULL,
-				      memory_order_release);
+	for (size_t i = 0; i < n; i++) {
+		struct hoist__granule *granule = hoist__granule_at(base, i);
+		atomic_store_explicit(&granule->owner, 0, memory_order_relaxed);
+		atomic_store_explicit(&granule->extent, NULL, memory_order_release);
+	}
 }
 
 bool hoist__extent_is_stale(const struct hoist__extent *extent)
@@ -95,8 +97,11 @@ int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
 	}
 	want_huge_pages(base, n);
 	for (size_t i = 0; i < n; i++) {
-		if (take_one(hoist__granule_at(base, i), extent))
+		struct hoist__granule *granule = hoist__granule_at(base, i);
+		if (take_one(granule, extent)) {
+			atomic_store_explicit(&granule->owner, extent->owner, memory_order_release);
 			continue;
+		}
 		hoist__granules_release(base, i);
 		return hoist__fail(-EEXIST, "memory at %#zx is part of another resource already",
 				   (size_t)base);

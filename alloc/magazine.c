@@ -250,8 +250,10 @@ int hoist__caches_join(struct hoist__pool *pool)
 	hoist__list_init(&pool->caches);
 	pthread_mutex_lock(&threads_lock);
 	int err = need_index(&pool->index);
-	if (err == 0)
+	if (err == 0) {
 		indexed[pool->index] = pool;
+		pool->number = pool->index + 1;
+	}
 	pthread_mutex_unlock(&threads_lock);
 	return err;
 }
@@ -266,6 +268,22 @@ void hoist__caches_part(struct hoist__pool *pool)
 			atomic_store(&cache->owner[pool->index], NULL);
 		free(cache);
 	}
+	pthread_mutex_unlock(&threads_lock);
+}
+
+struct hoist__pool *hoist__caches_pool(uint32_t number)
+{
+	pthread_mutex_lock(&threads_lock);
+	struct hoist__pool *pool = number - 1 < n_indexed ? indexed[number - 1] : NULL;
+	if (pool != NULL && !hoist__pool_try_ref(pool))
+		pool = NULL;
+	pthread_mutex_unlock(&threads_lock);
+	return pool;
+}
+
+void hoist__caches_leave(const struct hoist__pool *pool)
+{
+	pthread_mutex_lock(&threads_lock);
 	indexed[pool->index] = NULL;
 	pthread_mutex_unlock(&threads_lock);
 }

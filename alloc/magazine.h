@@ -126,6 +126,10 @@ static inline void hoist__cache_add(_Atomic uint64_t *counter, uint64_t more)
 int hoist__caches_join(struct hoist__pool *pool);
 /* Frees all of its caches, without emptying them: no block may be in use. */
 void hoist__caches_part(struct hoist__pool *pool);
+/* A reference to the pool with this number; NULL if there is none, or it is ending. */
+struct hoist__pool *hoist__caches_pool(uint32_t number);
+/* The pool's index may be another's from now on: its regions have ended. */
+void hoist__caches_leave(const struct hoist__pool *pool);
 
 /* This thread's cache of @pool, made now; NULL if memory is exhausted, or the thread is at its
  * end: go on without. */

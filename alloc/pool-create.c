@@ -193,7 +193,7 @@ int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__
 	if (err == 0)
 		err = hoist__caches_join(pool);
 	if (err == 0 && (err = hoist__pools_join(pool)) != 0)
-		hoist__caches_part(pool);
+		hoist__caches_leave(pool);
 	if (err != 0) {
 		hoist__watch_destroy(pool->watch);
 		done_classes(pool);
@@ -276,6 +276,7 @@ void hoist__pool_unref(struct hoist__pool *pool)
 	if (atomic_load(&pool->empty_bytes) != pool->reserved)
 		hoist__log(alloc, "a pool ends with blocks in use");
 	end_regions(pool);
+	hoist__caches_leave(pool);
 	hoist__watch_destroy(pool->watch);
 	done_classes(pool);
 	done_locks(pool);

@@ -80,6 +80,7 @@ struct hoist__pool {
 	_Atomic unsigned slow;
 	unsigned quantum_shift; /* constant, as is all down to the lock but what is atomic */
 	uint32_t index;		/* in the threads' arrays */
+	uint32_t number;	/* index + 1: in the records of its granules */
 	bool counts;		/* statistics are kept */
 	size_t slab_most;	/* requests up to here come from slabs */
 	size_t cache_bytes;
@@ -129,11 +130,16 @@ static inline struct hoist__pool_extent *hoist__pool_extent_of(struct hoist__ext
 	return HOIST__CONTAINER_OF(extent, struct hoist__pool_extent, extent);
 }
 
-/* The pool whose slab or block the granule is part of, which it is. */
-static inline const struct hoist__pool *hoist__granule_pool(const struct hoist__granule *granule)
+/* The extent around @address, any address; NULL: none of @pool's.  With its lock held, which keeps
+ * the extent there. */
+static inline struct hoist__pool_extent *hoist__pool_extent_at(const struct hoist__pool *pool,
+							       uintptr_t address)
 {
-	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_relaxed);
-	return HOIST__LIKELY(extent != NULL) ? hoist__pool_extent_of(extent)->pool : NULL;
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	if (!hoist__granule_is_of(granule, pool->number))
+		return NULL;
+	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
+	return extent == NULL ? NULL : hoist__pool_extent_of(extent);
 }
 
 /* In a child of fork that has the books, but not the memory: they stay as they were. */

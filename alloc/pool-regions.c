@@ -13,13 +13,17 @@
 
 /* --- a region and its extents --- */
 
-static void free_extents(struct hoist__pool_region *holder)
+/* No lock held. */
+static void free_extents(struct hoist__pool *pool, struct hoist__pool_region *holder)
 {
-	for (size_t i = 0; i < holder->n_extents; i++) {
+	for (size_t i = 0; i < holder->n_extents; i++)
 		hoist__granules_release(holder->extents[i]->extent.base,
 					holder->extents[i]->extent.n);
+	/* Who came by a wrong address and the page map looks at extents under the lock. */
+	pthread_mutex_lock(&pool->lock);
+	pthread_mutex_unlock(&pool->lock);
+	for (size_t i = 0; i < holder->n_extents; i++)
 		free(holder->extents[i]);
-	}
 	free(holder->extents);
 }
 
@@ -36,6 +40,7 @@ static int add_extent(struct hoist__pool *pool, struct hoist__pool_region *holde
 	made->extent.base = base;
 	made->extent.n = n;
 	made->extent.bytes = bytes;
+	made->extent.owner = pool->number;
 	made->extent.keep = !holder->region->options.lazy;
 	made->extent.process = hoist__fork_now();
 	int err = hoist__granules_take(base, n, &made->extent);
@@ -62,7 +67,7 @@ int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region
 		err = add_extent(pool, holder, region->base + at,
 				 hoist__min_u64(piece, region->bytes - at));
 	if (err != 0)
-		free_extents(holder);
+		free_extents(pool, holder);
 	return err;
 }
 
@@ -98,7 +103,7 @@ void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_reg
 	if (pool->watch != NULL)
 		hoist__watch_region_ends(pool->watch, holder->region->base, holder->region->bytes);
 	/* Out of the page map first: the addresses may be another's as soon as they are free. */
-	free_extents(holder);
+	free_extents(pool, holder);
 	hoist__region_destroy(holder->region);
 	hoist__pool_uncharge(pool, holder->charged);
 	free(holder);

@@ -188,7 +188,8 @@ int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 		return free_slow(pool, address);
 	struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
-	if (HOIST__UNLIKELY(slab == NULL || cache == NULL || hoist__granule_pool(granule) != pool))
+	if (HOIST__UNLIKELY(slab == NULL || cache == NULL ||
+			    !hoist__granule_is_of(granule, pool->number)))
 		return free_slow(pool, address);
 	size_t offset = address - granule->address;
 	size_t index = offset * granule->reciprocal >> HOIST__RECIPROCAL_SHIFT;
@@ -232,7 +233,45 @@ int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 
 /* --- finding --- */
 
-static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret);
+/* What is known of the block that starts at @raw; the watch may have put it elsewhere. */
+static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	uintptr_t raw = hoist__block_around(pool, address);
+	if (raw == 0)
+		return -ENOENT;
+	const struct hoist__granule *first = hoist__granule_of(raw);
+	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	uint32_t index;
+	size_t requested;
+	if (slab != NULL) {
+		if (!hoist__slab_at(slab, raw, &index))
+			return -ENOENT;
+		requested = atomic_load(&slab->states[index]) & HOIST__STATE_BYTES_MASK;
+	} else {
+		requested = atomic_load(&first->state) & HOIST__LARGE_BYTES_MASK;
+	}
+	uintptr_t start = raw;
+	size_t bytes = requested;
+	if (requested != 0 && pool->watch != NULL &&
+	    hoist__watch_known(pool->watch, raw, raw, &start, &bytes) != 0 && start == 0)
+		return -ENOENT;
+	if (requested == 0 || address < start || address - start >= bytes)
+		return -ENOENT;
+	pthread_mutex_lock(&pool->lock);
+	const struct hoist__pool_extent *extent = hoist__pool_extent_at(pool, raw);
+	if (extent != NULL)
+		*ret = (struct hoist__block){
+			.address = start,
+			.bytes = bytes,
+			.allocated = slab != NULL ? slab->block_bytes
+						  : hoist__span_bytes_in(&extent->extent, first),
+			.node = extent->region->region->node,
+			.region = extent->region->region,
+		};
+	pthread_mutex_unlock(&pool->lock);
+	return extent != NULL ? 0 : -ENOENT;
+}
 
 int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
 {
@@ -243,54 +282,15 @@ int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__
 
 int hoist__pools_find(uintptr_t address, struct hoist__pool **pool, struct hoist__block *ret)
 {
-	struct hoist__extent *extent = hoist__extent_around(address);
-	struct hoist__pool *owner = extent == NULL || hoist__extent_is_stale(extent)
-					    ? NULL
-					    : hoist__pool_extent_of(extent)->pool;
-	if (owner == NULL || find_in(owner, address, ret) != 0)
-		return hoist__fail(-ENOENT, "%#zx lies in no block of any resource",
-				   (size_t)address);
-	*pool = owner;
-	return 0;
-}
-
-/* What is known of the block that starts at @raw; the watch may have put it elsewhere. */
-static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
-{
 	const struct hoist__granule *granule = hoist__granule_of(address);
-	uintptr_t raw = hoist__block_around(pool, address);
-	if (raw == 0)
-		return -ENOENT;
-	const struct hoist__granule *first = hoist__granule_of(raw);
-	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
-	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
-	uint32_t index;
-	size_t requested;
-	size_t allocated = 0;
-	if (slab != NULL) {
-		if (!hoist__slab_at(slab, raw, &index))
-			return -ENOENT;
-		requested = atomic_load(&slab->states[index]) & HOIST__STATE_BYTES_MASK;
-		allocated = slab->block_bytes;
-	} else {
-		requested = atomic_load(&first->state) & HOIST__LARGE_BYTES_MASK;
-		if (requested != 0)
-			allocated = hoist__span_bytes(first);
-	}
-	uintptr_t start = raw;
-	size_t bytes = requested;
-	if (requested != 0 && pool->watch != NULL &&
-	    hoist__watch_known(pool->watch, raw, raw, &start, &bytes) != 0 && start == 0)
-		return -ENOENT;
-	if (requested == 0 || address < start || address - start >= bytes)
-		return -ENOENT;
-	const struct hoist__region *region = hoist__pool_extent_of(extent)->region->region;
-	*ret = (struct hoist__block){
-		.address = start,
-		.bytes = bytes,
-		.allocated = allocated,
-		.node = region->node,
-		.region = region,
-	};
-	return 0;
+	struct hoist__pool *owner =
+		granule == NULL ? NULL : hoist__caches_pool(atomic_load(&granule->owner));
+	bool found =
+		owner != NULL && !hoist__pool_is_stale(owner) && find_in(owner, address, ret) == 0;
+	if (found)
+		*pool = owner;
+	hoist__pool_unref(owner);
+	return found ? 0
+		     : hoist__fail(-ENOENT, "%#zx lies in no block of any resource",
+				   (size_t)address);
 }
