@@ -28,9 +28,9 @@ static int take_small(struct hoist__pool *pool, unsigned class, uintptr_t *ret)
 	while (cache != NULL && !hoist__cache_enter(cache))
 		hoist__cache_wait();
 	struct hoist__magazine *magazine = cache == NULL ? NULL : &cache->magazines[class];
-	bool any = magazine != NULL && magazine->n != 0;
+	bool any = magazine != NULL && magazine->top != magazine->entries;
 	if (any) {
-		entry = magazine->entries[--magazine->n];
+		entry = *--magazine->top;
 		atomic_fetch_sub_explicit(&cache->bytes, pool->shards[0].classes[class].block_bytes,
 					  memory_order_relaxed);
 	}

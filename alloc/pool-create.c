@@ -165,7 +165,7 @@ static int init_watch(struct hoist__pool *pool)
 		.dev = pool->options.dev,
 		.debug = pool->options.debug,
 	};
-	atomic_store(&pool->slow, HOIST__SLOW_WATCHED);
+	hoist__pool_set_slow(pool, HOIST__SLOW_WATCHED, true);
 	return hoist__watch_create(&options, &pool->watch);
 }
 
@@ -189,9 +189,12 @@ int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__
 		return err;
 	}
 	init_shards(pool);
-	err = init_watch(pool);
-	if (err == 0)
-		err = hoist__caches_join(pool);
+	err = hoist__caches_join(pool);
+	if (err == 0) {
+		hoist__pool_set_slow(pool, 0, false);
+		if ((err = init_watch(pool)) != 0)
+			hoist__caches_leave(pool);
+	}
 	if (err == 0 && (err = hoist__pools_join(pool)) != 0)
 		hoist__caches_leave(pool);
 	if (err != 0) {

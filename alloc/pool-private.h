@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* alloc/pool-private.h - what the files of the pool share.
  *
- *   pool.c         allocating and freeing: the fast paths
+ *   fast.h         allocating and freeing: the fast paths
+ *   pool.c         the same, the slow way; counting, finding
  *   small.c        what magazines fall back on: refills, slabs
  *   blocks.c       one block: taking it, its life, giving it back
  *   pool-create.c  making and ending a pool
@@ -78,11 +79,14 @@ struct hoist__shard {
 
 struct hoist__pool {
 	_Atomic unsigned slow;
-	unsigned quantum_shift; /* constant, as is all down to the lock but what is atomic */
-	uint32_t index;		/* in the threads' arrays */
-	uint32_t number;	/* index + 1: in the records of its granules */
-	bool counts;		/* statistics are kept */
-	size_t slab_most;	/* requests up to here come from slabs */
+	/* What the fast paths compare with; where they are off: 0, and no granule's. */
+	_Atomic uint32_t fast_number;
+	_Atomic size_t fast_most; /* requests up to here */
+	unsigned quantum_shift;	  /* constant, as is all down to the lock but what is atomic */
+	uint32_t index;		  /* in the threads' arrays */
+	uint32_t number;	  /* index + 1: in the records of its granules */
+	bool counts;		  /* statistics are kept */
+	size_t slab_most;	  /* requests up to here come from slabs */
 	size_t cache_bytes;
 	unsigned n_classes;
 	unsigned n_shards;
@@ -220,6 +224,11 @@ int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size
 /* Any request, checked; @stream matters to a watched pool only. */
 int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			   struct hoist__dev_stream *stream, uintptr_t *ret);
+
+int hoist__pool_free_slow(struct hoist__pool *pool, uintptr_t address);
+
+/* The fast paths are off as long as there is a reason, HOIST__SLOW_*; @why begins or ends. */
+void hoist__pool_set_slow(struct hoist__pool *pool, unsigned why, bool slow);
 
 /* A reference, unless the pool ends already. */
 bool hoist__pool_try_ref(struct hoist__pool *pool);

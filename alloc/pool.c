@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool.c - allocating and freeing: the fast paths. */
+/* alloc/pool.c - allocating and freeing: the slow paths, counting, finding. */
 #include "config.h"
 
 #include "alloc/pool.h"
 
 #include <errno.h>
 
+#include "alloc/fast.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
 #include "base/checked.h"
@@ -14,9 +15,6 @@
 
 #define MAX_ALIGN HOIST__HUGE_PAGE_BYTES
 #define MAX_BYTES ((size_t)1 << 47)
-
-/* Bytes asked for that a thread counts by itself before it tells the pool. */
-#define FOLD_BYTES ((int64_t)64 << 10)
 
 /* --- counting --- */
 
@@ -31,35 +29,13 @@ void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes)
 		;
 }
 
-static inline void count_requested(struct hoist__cache *cache, int64_t bytes)
-{
-	int64_t sum = atomic_load_explicit(&cache->requested, memory_order_relaxed) + bytes;
-	if (HOIST__UNLIKELY((uint64_t)(sum + FOLD_BYTES) > 2 * FOLD_BYTES)) { /* either way */
-		hoist__fold_requested(cache->pool, sum);
-		sum = 0;
-	}
-	atomic_store_explicit(&cache->requested, sum, memory_order_relaxed);
-}
-
-static inline void cache_count_alloc(struct hoist__cache *cache, size_t bytes)
-{
-	hoist__cache_add(&cache->n_allocs, 1);
-	count_requested(cache, (int64_t)bytes);
-}
-
-static inline void cache_count_free(struct hoist__cache *cache, size_t bytes)
-{
-	hoist__cache_add(&cache->n_frees, 1);
-	count_requested(cache, -(int64_t)bytes);
-}
-
 void hoist__count_alloc(struct hoist__pool *pool, size_t bytes)
 {
 	if (!pool->counts)
 		return;
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
 	if (cache != NULL) {
-		cache_count_alloc(cache, bytes);
+		hoist__cache_count_alloc(cache, bytes);
 		return;
 	}
 	atomic_fetch_add_explicit(&pool->n_allocs, 1, memory_order_relaxed);
@@ -72,7 +48,7 @@ void hoist__count_free(struct hoist__pool *pool, size_t bytes)
 		return;
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
 	if (cache != NULL) {
-		cache_count_free(cache, bytes);
+		hoist__cache_count_free(cache, bytes);
 		return;
 	}
 	atomic_fetch_add_explicit(&pool->n_frees, 1, memory_order_relaxed);
@@ -80,6 +56,14 @@ void hoist__count_free(struct hoist__pool *pool, size_t bytes)
 }
 
 /* --- allocating --- */
+
+void hoist__pool_set_slow(struct hoist__pool *pool, unsigned why, bool slow)
+{
+	unsigned now = slow ? atomic_fetch_or(&pool->slow, why) | why
+			    : atomic_fetch_and(&pool->slow, ~why) & ~why;
+	atomic_store(&pool->fast_number, now == 0 ? pool->number : UINT32_MAX);
+	atomic_store(&pool->fast_most, now == 0 ? pool->slab_most : 0);
+}
 
 int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size_t align,
 			      unsigned flags)
@@ -132,37 +116,14 @@ int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align,
 int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 		      uintptr_t *ret)
 {
-	/* bytes - 1: 0 is not small either. */
-	if (HOIST__UNLIKELY(bytes - 1 >= pool->slab_most || align > hoist__quantum(pool) ||
-			    flags != 0 ||
-			    atomic_load_explicit(&pool->slow, memory_order_relaxed) != 0 ||
-			    (align & (align - 1)) != 0))
-		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
-	struct hoist__cache *cache = hoist__cache_known(pool->index);
-	if (HOIST__UNLIKELY(cache == NULL || !hoist__cache_enter(cache)))
-		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
-	unsigned class = hoist__class_of(bytes, pool->quantum_shift);
-	struct hoist__magazine *magazine = &cache->magazines[class];
-	if (HOIST__UNLIKELY(magazine->n == 0)) {
-		hoist__cache_leave(cache);
-		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
-	}
-	struct hoist__entry entry = magazine->entries[--magazine->n];
-	atomic_store_explicit(&cache->bytes,
-			      atomic_load_explicit(&cache->bytes, memory_order_relaxed) -
-				      magazine->block_bytes,
-			      memory_order_relaxed);
-	hoist__cache_leave(cache);
-	atomic_store_explicit(entry.state, (uint32_t)bytes, memory_order_relaxed);
-	if (HOIST__LIKELY(pool->counts))
-		cache_count_alloc(cache, bytes);
-	*ret = entry.address;
-	return 0;
+	if (flags == 0 && hoist__pool_alloc_fast(pool, bytes, align, ret, true))
+		return 0;
+	return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
 }
 
 /* --- freeing --- */
 
-static int free_slow(struct hoist__pool *pool, uintptr_t address)
+int hoist__pool_free_slow(struct hoist__pool *pool, uintptr_t address)
 {
 	unsigned slow = atomic_load_explicit(&pool->slow, memory_order_relaxed);
 	if (slow & HOIST__SLOW_STALE)
@@ -182,53 +143,8 @@ static int free_slow(struct hoist__pool *pool, uintptr_t address)
 
 int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 {
-	const struct hoist__granule *granule = hoist__granule_of(address);
-	if (HOIST__UNLIKELY(granule == NULL ||
-			    atomic_load_explicit(&pool->slow, memory_order_relaxed) != 0))
-		return free_slow(pool, address);
-	struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
-	struct hoist__cache *cache = hoist__cache_known(pool->index);
-	if (HOIST__UNLIKELY(slab == NULL || cache == NULL ||
-			    !hoist__granule_is_of(granule, pool->number)))
-		return free_slow(pool, address);
-	size_t offset = address - granule->address;
-	size_t index = offset * granule->reciprocal >> HOIST__RECIPROCAL_SHIFT;
-	const uint32_t block = granule->block_bytes;
-	const unsigned class = granule->class_index;
-	if (HOIST__UNLIKELY(index >= granule->n_blocks || index * block != offset ||
-			    !hoist__granule_still(granule, slab)))
-		return free_slow(pool, address);
-	_Atomic uint32_t *state = &slab->states[index];
-	/* One read more, so that the exchange can only meet a block that it may end. */
-	uint32_t was = atomic_load_explicit(state, memory_order_relaxed);
-	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0))
-		return free_slow(pool, address);
-	was = atomic_exchange_explicit(state, 0, memory_order_acq_rel);
-	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0 ||
-			    !hoist__granule_still(granule, slab))) {
-		/* 0 is left alone: the block may be somebody's again meanwhile. */
-		if (was != 0)
-			atomic_store_explicit(state, was, memory_order_release);
-		return free_slow(pool, address);
-	}
-	if (HOIST__LIKELY(pool->counts))
-		cache_count_free(cache, was);
-	struct hoist__magazine *magazine = &cache->magazines[class];
-	const struct hoist__entry entry = {address, state};
-	if (HOIST__UNLIKELY(!hoist__cache_enter(cache))) {
-		hoist__small_flush(pool, cache, class, &entry);
-		return 0;
-	}
-	size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed) + block;
-	if (HOIST__UNLIKELY(magazine->n == magazine->most || bytes > pool->cache_bytes)) {
-		hoist__cache_leave(cache);
-		hoist__small_flush(pool, cache, class, &entry);
-		return 0;
-	}
-	magazine->entries[magazine->n++] = entry;
-	atomic_store_explicit(&cache->bytes, bytes, memory_order_relaxed);
-	hoist__cache_leave(cache);
-	return 0;
+	return hoist__pool_free_fast(pool, address, true) ? 0
+							  : hoist__pool_free_slow(pool, address);
 }
 
 /* --- finding --- */

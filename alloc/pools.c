@@ -83,7 +83,7 @@ static void in_child(void)
 	EACH_POOL(pool)
 	{
 		if (hoist__pinned_by_driver(pool->options.dev))
-			atomic_fetch_or(&pool->slow, HOIST__SLOW_STALE);
+			hoist__pool_set_slow(pool, HOIST__SLOW_STALE, true);
 		/* Another thread may have been creating a region: it never will here; nor are
 		 * there threads that wait for it. */
 		pool->one_grows = false;
