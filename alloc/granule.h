@@ -4,8 +4,9 @@
  * Memory of regions is counted in granules of 64 KiB.  Every granule of every region of
  * the process has a record of 64 bytes here, beside the memory (0.1 %), found by two
  * loads: a root by the address's upper half, a leaf by the next 16 bits.  Leaves cover
- * 4 GiB, are reserved when first needed, committed where used, and never given back:
- * reading a record is safe for any address, at any time.
+ * 4 GiB, are reserved when first needed, committed where used, and stay mapped: reading a
+ * record is safe for any address, at any time.  A page of records none of which has an extent
+ * goes back to the system, and reads as zero then.
  *
  *   extent   the extent that the granule is part of; NULL: no region of ours.  Its description
  *            ends with its region: only who holds a block there, or the lock of its pool, may
@@ -146,7 +147,11 @@ static inline struct hoist__granule *hoist__granule_at(uintptr_t address, size_t
  *   Nothing is changed then. */
 int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent);
 
-/* Ends that. */
+/* Ends that, and gives back pages of the map that only these granules needed. */
 void hoist__granules_release(uintptr_t base, size_t n);
+
+/* The map's lock, across fork: the last of all. */
+void hoist__granules_lock(void);
+void hoist__granules_unlock(void);
 
 #endif

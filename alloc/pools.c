@@ -58,11 +58,13 @@ static void before_fork(void)
 		if (pool->watch != NULL)
 			hoist__watch_lock(pool->watch);
 	}
+	hoist__granules_lock();
 }
 
 static void release_all(void)
 {
 	struct hoist__pool *pool;
+	hoist__granules_unlock();
 	EACH_POOL(pool)
 	{
 		if (pool->watch != NULL)
