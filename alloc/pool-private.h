@@ -55,6 +55,7 @@ struct hoist__pool_region {
 	struct hoist__list link; /* in the pool's regions, or in a list to destroy */
 	size_t charged;		 /* to the budgets */
 	struct hoist__shard *shard;
+	bool listed; /* in the pool's regions; the pool's lock */
 	size_t n_extents;
 	struct hoist__pool_extent **extents;
 };
@@ -247,11 +248,12 @@ struct hoist__doomed {
 	size_t bytes;
 };
 
-/* Takes empty regions out until at most @keep_bytes of them are left.  Lock held. */
+/* Takes empty regions out, larger ones first (by powers of two), until at most @keep_bytes of them
+ * are left.  Lock held.  In O(empty ones). */
 void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist__doomed *doomed);
-/* @extent, which is only compared with, became empty: dooms its region, unless that is kept.
- * No lock held. */
-void hoist__pool_emptied(struct hoist__pool *pool, const struct hoist__extent *extent, bool keep,
+/* The extent at @address, which may be there no more, became empty: dooms its region, unless that is
+ * kept.  No lock held. */
+void hoist__pool_emptied(struct hoist__pool *pool, uintptr_t address, bool keep,
 			 struct hoist__doomed *doomed);
 /* Destroys them; no lock held. */
 void hoist__pool_destroy_doomed(struct hoist__pool *pool, struct hoist__doomed *doomed);
