@@ -78,7 +78,9 @@ static uint16_t *count_at(uintptr_t address, size_t page_records)
 	return (uint16_t *)(void *)(leaf + HOIST__LEAF_GRANULES) + index / page_records;
 }
 
-/* The records at @base and behind it that lie in one page, at most @n of them. */
+/* The records at @base and behind it, at most @n of them, that lie in one page, or in a larger run
+ * of
+ * @page_records, a power of two. */
 static size_t in_page(uintptr_t base, size_t n, size_t page_records)
 {
 	size_t left = page_records - ((base >> HOIST__GRANULE_SHIFT) & (page_records - 1));
@@ -99,24 +101,45 @@ static void count_records(uintptr_t base, size_t n, size_t page_records)
 	pthread_mutex_unlock(&pages_lock);
 }
 
-/* When they are no extent's any more.  A page that nobody needs reads as zero again. */
+static void give_back(uintptr_t start, uintptr_t end)
+{
+	if (start != end)
+		(void)madvise((void *)start, end - start, MADV_DONTNEED);
+}
+
+/* The @n records, of one leaf, are no extent's any more.  Pages that nobody needs read as zero
+ * again: those side by side in one call. */
 static void uncount_records(uintptr_t base, size_t n, size_t page_records)
 {
 	const size_t page_bytes = page_records * sizeof(struct hoist__granule);
+	uintptr_t start = 0;
+	uintptr_t end = 0;
 	pthread_mutex_lock(&pages_lock);
-	uint16_t *count = count_at(base, page_records);
-	*count = (uint16_t)(*count - n);
-	if (*count == 0)
-		(void)madvise((void *)((uintptr_t)hoist__granule_at(base, 0) & -page_bytes),
-			      page_bytes, MADV_DONTNEED);
+	while (n != 0) {
+		size_t n_here = in_page(base, n, page_records);
+		uint16_t *count = count_at(base, page_records);
+		uintptr_t page = (uintptr_t)hoist__granule_at(base, 0) & -page_bytes;
+		*count = (uint16_t)(*count - n_here);
+		if (*count == 0 && page != end) {
+			give_back(start, end);
+			start = page;
+		}
+		if (*count == 0)
+			end = page + page_bytes;
+		base += n_here << HOIST__GRANULE_SHIFT;
+		n -= n_here;
+	}
+	give_back(start, end);
 	pthread_mutex_unlock(&pages_lock);
 }
 
+/* A part of the records at a time, so that others need not wait long for the lock. */
 void hoist__granules_release(uintptr_t base, size_t n)
 {
 	const size_t page_records = records_in_a_page();
+	const size_t most = HUGE_PAGE_BYTES / sizeof(struct hoist__granule);
 	while (n != 0) {
-		size_t n_here = in_page(base, n, page_records);
+		size_t n_here = in_page(base, n, most);
 		struct hoist__granule *first = hoist__granule_at(base, 0);
 		for (size_t i = 0; i < n_here; i++) {
 			atomic_store_explicit(&first[i].owner, 0, memory_order_relaxed);
