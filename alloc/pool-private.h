@@ -63,6 +63,7 @@ struct hoist__pool_region {
 struct hoist__pool_extent {
 	struct hoist__pool *pool;
 	struct hoist__pool_region *region;
+	_Atomic uintptr_t seen;	     /* where the device sees the base; 0: not asked yet */
 	struct hoist__extent extent; /* last: its bits follow */
 };
 

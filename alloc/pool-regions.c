@@ -71,6 +71,26 @@ int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region
 	return err;
 }
 
+/* An extent is one registered piece: the driver maps it as a whole. */
+int hoist__pool_device_address(struct hoist__dev *dev, uintptr_t address, uintptr_t *ret)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	struct hoist__extent *extent =
+		granule == NULL ? NULL
+				: atomic_load_explicit(&granule->extent, memory_order_acquire);
+	if (extent == NULL)
+		return hoist__dev_host_address(dev, (void *)address, ret);
+	struct hoist__pool_extent *piece = hoist__pool_extent_of(extent);
+	uintptr_t seen = atomic_load_explicit(&piece->seen, memory_order_relaxed);
+	int err = seen != 0 ? hoist__dev_check(dev)
+			    : hoist__dev_host_address(dev, (void *)extent->base, &seen);
+	if (err != 0)
+		return err;
+	atomic_store_explicit(&piece->seen, seen, memory_order_relaxed);
+	*ret = seen + (address - extent->base);
+	return 0;
+}
+
 void hoist__pool_region_listed(struct hoist__pool *pool, struct hoist__pool_region *holder,
 			       bool listed)
 {

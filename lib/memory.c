@@ -197,7 +197,7 @@ static int device_address(hoist_memory *memory, uintptr_t start, uintptr_t *ret)
 		return 0;
 	int kind = memory->options.kind;
 	if (kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP)
-		return hoist__dev_host_address(memory->dev, (void *)start, ret);
+		return hoist__pool_device_address(memory->dev, start, ret);
 	if (memory->info.is_device_accessible)
 		return 0;
 	return hoist__fail(-ENOTSUP, "%s memory cannot be seen by a device",
