@@ -21,7 +21,7 @@
 /* Less, and threads that use many sizes at once keep going back to the slabs: 10,000 slots of
  * 64..4096 B take 21 ns an operation with 1 MiB, 19 with 2. */
 #define DEFAULT_CACHE_BYTES (2 * HOIST__MIB)
-#define SHARDS_MOST 8
+#define SHARDS_MOST 128 /* of some 18 KiB each */
 
 const char *hoist__memory_kind_name(enum hoist__memory_kind kind)
 {
