@@ -17,15 +17,15 @@
 /* Bytes asked for that a thread counts by itself before it tells the pool. */
 #define HOIST__FOLD_BYTES ((int64_t)64 << 10)
 
-/* The cache tells the pool when its owner enters next: no call here, for which the fast paths would
- * save registers. */
 static inline void hoist__count_requested(struct hoist__cache *cache, int64_t bytes)
 {
 	int64_t sum = atomic_load_explicit(&cache->requested, memory_order_relaxed) + bytes;
-	atomic_store_explicit(&cache->requested, sum, memory_order_relaxed);
 	if (HOIST__UNLIKELY((uint64_t)(sum + HOIST__FOLD_BYTES) >
-			    2 * HOIST__FOLD_BYTES)) /* either way */
-		atomic_fetch_or_explicit(&cache->stop, HOIST__STOP_FOLD, memory_order_relaxed);
+			    2 * HOIST__FOLD_BYTES)) { /* either way */
+		hoist__fold_requested(cache->pool, sum);
+		sum = 0;
+	}
+	atomic_store_explicit(&cache->requested, sum, memory_order_relaxed);
 }
 
 static inline void hoist__cache_count_alloc(struct hoist__cache *cache, size_t bytes)
@@ -53,7 +53,7 @@ static inline bool hoist__cache_enter_fast(struct hoist__cache *cache, bool may_
 }
 
 /* As hoist__pool_alloc() without flags, if it is true.  @may_stop is a constant: false where the
- * caller goes on to hoist__pool_alloc() anyway, which tries again with true. */
+ * caller goes on to hoist__pool_alloc_past(). */
 static inline bool hoist__pool_alloc_fast(struct hoist__pool *pool, size_t bytes, size_t align,
 					  uintptr_t *ret, bool may_stop)
 {
@@ -141,6 +141,20 @@ static inline bool hoist__pool_free_fast(struct hoist__pool *pool, uintptr_t add
 leave:
 	hoist__cache_leave(cache);
 	return false;
+}
+
+/* What follows where the fast path, with @may_stop false, was not taken. */
+static inline int hoist__pool_free_past(struct hoist__pool *pool, uintptr_t address)
+{
+	return hoist__cache_fences ? hoist__pool_free(pool, address)
+				   : hoist__pool_free_slow(pool, address);
+}
+
+static inline int hoist__pool_alloc_past(struct hoist__pool *pool, size_t bytes, size_t align,
+					 uintptr_t *ret)
+{
+	return hoist__cache_fences ? hoist__pool_alloc(pool, bytes, align, 0, ret)
+				   : hoist__pool_alloc_slow(pool, bytes, align, 0, NULL, ret);
 }
 
 #endif

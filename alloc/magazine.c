@@ -68,16 +68,10 @@ bool hoist__cache_enter_stopped(struct hoist__cache *cache)
 #else
 	hoist__fence(memory_order_seq_cst);
 #endif
-	unsigned stop = atomic_load(&cache->stop);
-	if ((stop & HOIST__STOP_EMPTIED) != 0) {
-		hoist__cache_leave(cache);
-		return false;
-	}
-	if ((stop & HOIST__STOP_FOLD) != 0) {
-		atomic_fetch_and(&cache->stop, ~HOIST__STOP_FOLD);
-		hoist__fold_requested(cache->pool, atomic_exchange(&cache->requested, 0));
-	}
-	return true;
+	if ((atomic_load(&cache->stop) & HOIST__STOP_EMPTIED) == 0)
+		return true;
+	hoist__cache_leave(cache);
+	return false;
 }
 
 /* --- a thread and its caches --- */

@@ -59,7 +59,6 @@ static inline size_t hoist__magazine_most(const struct hoist__magazine *magazine
 
 #define HOIST__STOP_EMPTIED 1u /* someone empties the cache */
 #define HOIST__STOP_FENCES 2u  /* the owner's fence must be a real one */
-#define HOIST__STOP_FOLD 4u /* the owner has counted much: told to the pool when it enters next */
 
 struct hoist__cache {
 	_Atomic uint32_t busy;

@@ -154,6 +154,19 @@ static inline bool hoist__pool_is_stale(const struct hoist__pool *pool)
 	return (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_STALE) != 0;
 }
 
+/* Adds to the bytes asked for, and to their peak.  Inline and without a call, for which the fast
+ * paths would save registers. */
+static inline void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes)
+{
+	int64_t now =
+		atomic_fetch_add_explicit(&pool->requested, bytes, memory_order_relaxed) + bytes;
+	int64_t peak = atomic_load_explicit(&pool->requested_peak, memory_order_relaxed);
+	while (now > peak &&
+	       !atomic_compare_exchange_weak_explicit(&pool->requested_peak, &peak, now,
+						      memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
 /* Where the calling thread allocates. */
 static inline struct hoist__shard *hoist__shard_here(struct hoist__pool *pool)
 {
@@ -214,7 +227,6 @@ int hoist__block_use(struct hoist__pool *pool, uintptr_t address);
 /* Adds to the statistics. */
 void hoist__count_alloc(struct hoist__pool *pool, size_t bytes);
 void hoist__count_free(struct hoist__pool *pool, size_t bytes);
-void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes);
 
 /* --- pool.c --- */
 
@@ -252,8 +264,8 @@ struct hoist__doomed {
 /* Takes empty regions out, larger ones first (by powers of two), until at most @keep_bytes of them
  * are left.  Lock held.  In O(empty ones). */
 void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist__doomed *doomed);
-/* The extent at @address, which may be there no more, became empty: dooms its region, unless that is
- * kept.  No lock held. */
+/* The extent at @address, which may be there no more, became empty: dooms its region, unless that
+ * is kept.  No lock held. */
 void hoist__pool_emptied(struct hoist__pool *pool, uintptr_t address, bool keep,
 			 struct hoist__doomed *doomed);
 /* Destroys them; no lock held. */

@@ -18,17 +18,6 @@
 
 /* --- counting --- */
 
-void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes)
-{
-	int64_t now =
-		atomic_fetch_add_explicit(&pool->requested, bytes, memory_order_relaxed) + bytes;
-	int64_t peak = atomic_load_explicit(&pool->requested_peak, memory_order_relaxed);
-	while (now > peak &&
-	       !atomic_compare_exchange_weak_explicit(&pool->requested_peak, &peak, now,
-						      memory_order_relaxed, memory_order_relaxed))
-		;
-}
-
 void hoist__count_alloc(struct hoist__pool *pool, size_t bytes)
 {
 	if (!pool->counts)

@@ -115,7 +115,7 @@ static __attribute__((noinline)) int alloc_past(hoist_memory *memory, size_t byt
 	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
 	if (pool == NULL || bytes == 0)
 		return alloc_slow(memory, bytes, align, NULL, ret);
-	return named(memory, hoist__pool_alloc(pool, bytes, align, 0, ret));
+	return named(memory, hoist__pool_alloc_past(pool, bytes, align, ret));
 }
 
 int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t align, uintptr_t *ret)
@@ -145,7 +145,7 @@ static __attribute__((noinline)) int free_past(hoist_memory *memory, uintptr_t a
 	if (err < 0 || address == 0)
 		return err;
 	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
-	return named(memory, pool != NULL ? hoist__pool_free(pool, address)
+	return named(memory, pool != NULL ? hoist__pool_free_past(pool, address)
 					  : memory->ops->free(memory, address, NULL));
 }
 

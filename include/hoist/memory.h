@@ -303,7 +303,7 @@ enum {
 typedef struct hoist_memory_statistics {
 	size_t size;		     /* in: sizeof(hoist_memory_statistics) */
 	uint64_t requested_bytes;    /* by live blocks */
-	uint64_t requested_peak;     /* exact but for 64 KiB and a block of each thread */
+	uint64_t requested_peak;     /* exact but for 64 KiB for each thread that allocates */
 	uint64_t allocated_bytes;    /* these, with rounding */
 	uint64_t cached_bytes;	     /* free blocks in the threads' caches */
 	uint64_t pending_bytes;	     /* freed, waiting for a stream (or in quarantine) */
