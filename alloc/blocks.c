@@ -28,9 +28,9 @@ static int take_small(struct hoist__pool *pool, unsigned class, uintptr_t *ret)
 	while (cache != NULL && !hoist__cache_enter(cache))
 		hoist__cache_wait();
 	struct hoist__magazine *magazine = cache == NULL ? NULL : &cache->magazines[class];
-	bool any = magazine != NULL && magazine->n != 0;
+	bool any = magazine != NULL && magazine->top != magazine->entries;
 	if (any) {
-		entry = magazine->entries[--magazine->n];
+		entry = *--magazine->top;
 		atomic_fetch_sub_explicit(&cache->bytes, pool->shards[0].classes[class].block_bytes,
 					  memory_order_relaxed);
 	}
@@ -126,8 +126,7 @@ void hoist__block_live(uintptr_t address, size_t requested, bool used)
 static bool may_start(const struct hoist__pool *pool, uintptr_t address)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
-	struct hoist__extent *extent = hoist__extent_around(address);
-	if (extent == NULL || hoist__pool_extent_of(extent)->pool != pool)
+	if (!hoist__granule_is_of(granule, pool->number))
 		return false;
 	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
 	uint32_t index;
@@ -197,22 +196,32 @@ void hoist__block_put(struct hoist__pool *pool, uintptr_t address)
 	hoist__small_flush(pool, cache, slab->class_index, &entry);
 }
 
+/* With the pool's lock held. */
+static uintptr_t large_around(const struct hoist__pool_extent *extent, uintptr_t address)
+{
+	struct hoist__shard *shard = extent == NULL ? NULL : extent->region->shard;
+	if (shard == NULL) /* its region is not the pool's yet */
+		return 0;
+	hoist__lock(&shard->lock);
+	const struct hoist__granule *span = hoist__spans_around(&extent->extent, address);
+	uintptr_t start = span->kind == HOIST__SPAN_BLOCK ? span->address : 0;
+	hoist__unlock(&shard->lock);
+	return start;
+}
+
 uintptr_t hoist__block_around(struct hoist__pool *pool, uintptr_t address)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
-	struct hoist__extent *extent = hoist__extent_around(address);
-	if (extent == NULL || hoist__pool_extent_of(extent)->pool != pool)
+	if (!hoist__granule_is_of(granule, pool->number))
 		return 0;
 	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
 	if (slab != NULL) {
 		uint32_t index = hoist__slab_index(slab, address);
 		return index < slab->n_blocks ? hoist__slab_block(slab, index) : 0;
 	}
-	struct hoist__shard *shard = hoist__pool_extent_of(extent)->region->shard;
-	hoist__lock(&shard->lock);
-	const struct hoist__granule *span = hoist__spans_around(extent, address);
-	uintptr_t start = span->kind == HOIST__SPAN_BLOCK ? span->address : 0;
-	hoist__unlock(&shard->lock);
+	pthread_mutex_lock(&pool->lock);
+	uintptr_t start = large_around(hoist__pool_extent_at(pool, address), address);
+	pthread_mutex_unlock(&pool->lock);
 	return start;
 }
 

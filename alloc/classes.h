@@ -23,11 +23,11 @@
 /* @bytes 1 .. HOIST__CLASS_MOST_BYTES; the quantum is 1 << @quantum_shift. */
 static inline unsigned hoist__class_of(size_t bytes, unsigned quantum_shift)
 {
-	size_t u = (bytes - 1) >> quantum_shift;
-	if (u < 8)
-		return (unsigned)u;
-	unsigned shift = 60 - (unsigned)__builtin_clzll(u); /* of the three bits to the bottom */
-	return 8 * shift + (unsigned)(u >> shift);
+	/* Without a branch, which mixed sizes would have predicted wrongly: below eight quanta the
+	 * highest bit is taken to be that of eight. */
+	size_t u = bytes - 1;
+	unsigned highest = 63 ^ (unsigned)__builtin_clzll(u | (size_t)8 << quantum_shift);
+	return 8 * (highest - 3 - quantum_shift) + (unsigned)(u >> (highest - 3));
 }
 
 static inline size_t hoist__class_bytes(unsigned class, unsigned quantum_shift)

@@ -4,8 +4,10 @@
 #include "alloc/granule.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "alloc/spans.h"
 #include "base/error.h"
@@ -16,6 +18,7 @@ _Static_assert(sizeof(struct hoist__granule) == 64, "one cache line");
 struct hoist__granule *_Atomic hoist__granule_root[(size_t)1 << HOIST__ROOT_BITS];
 
 #define LEAF_BYTES (HOIST__LEAF_GRANULES * sizeof(struct hoist__granule))
+#define COUNTS_BYTES (LEAF_BYTES / 4096 * sizeof(uint16_t)) /* for the smallest pages */
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 /* Records of a large region lie in huge pages where the kernel has them: a walk through many
@@ -39,7 +42,7 @@ static int need_leaf(uintptr_t address)
 	if (known != NULL)
 		return 0;
 	/* One huge page more, so that it can begin at the start of one. */
-	const size_t bytes = LEAF_BYTES + HUGE_PAGE_BYTES;
+	const size_t bytes = LEAF_BYTES + COUNTS_BYTES + HUGE_PAGE_BYTES;
 	char *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (start == MAP_FAILED)
@@ -50,12 +53,105 @@ static int need_leaf(uintptr_t address)
 	return 0;
 }
 
+/* --- pages of records --- */
+
+/* Guards the counts: a page is given back by nobody while another takes a record in it. */
+static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void hoist__granules_lock(void)
+{
+	pthread_mutex_lock(&pages_lock);
+}
+
+void hoist__granules_unlock(void)
+{
+	pthread_mutex_unlock(&pages_lock);
+}
+
+/* Records in the page of the record at @address that have an extent, or soon will.  The counts of a
+ * leaf lie behind its records. */
+static uint16_t *count_at(uintptr_t address, size_t page_records)
+{
+	size_t root = address >> (HOIST__GRANULE_SHIFT + HOIST__LEAF_BITS);
+	struct hoist__granule *leaf = atomic_load(&hoist__granule_root[root]);
+	size_t index = (address >> HOIST__GRANULE_SHIFT) & (HOIST__LEAF_GRANULES - 1);
+	return (uint16_t *)(void *)(leaf + HOIST__LEAF_GRANULES) + index / page_records;
+}
+
+/* The records at @base and behind it, at most @n of them, that lie in one page, or in a larger run
+ * of
+ * @page_records, a power of two. */
+static size_t in_page(uintptr_t base, size_t n, size_t page_records)
+{
+	size_t left = page_records - ((base >> HOIST__GRANULE_SHIFT) & (page_records - 1));
+	return left < n ? left : n;
+}
+
+static size_t records_in_a_page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE) / sizeof(struct hoist__granule);
+}
+
+/* Counts @n records in one page: before the first is taken. */
+static void count_records(uintptr_t base, size_t n, size_t page_records)
+{
+	pthread_mutex_lock(&pages_lock);
+	uint16_t *count = count_at(base, page_records);
+	*count = (uint16_t)(*count + n);
+	pthread_mutex_unlock(&pages_lock);
+}
+
+static void give_back(uintptr_t start, uintptr_t end)
+{
+	if (start != end)
+		(void)madvise((void *)start, end - start, MADV_DONTNEED);
+}
+
+/* The @n records, of one leaf, are no extent's any more.  Pages that nobody needs read as zero
+ * again: those side by side in one call. */
+static void uncount_records(uintptr_t base, size_t n, size_t page_records)
+{
+	const size_t page_bytes = page_records * sizeof(struct hoist__granule);
+	uintptr_t start = 0;
+	uintptr_t end = 0;
+	pthread_mutex_lock(&pages_lock);
+	while (n != 0) {
+		size_t n_here = in_page(base, n, page_records);
+		uint16_t *count = count_at(base, page_records);
+		uintptr_t page = (uintptr_t)hoist__granule_at(base, 0) & -page_bytes;
+		*count = (uint16_t)(*count - n_here);
+		if (*count == 0 && page != end) {
+			give_back(start, end);
+			start = page;
+		}
+		if (*count == 0)
+			end = page + page_bytes;
+		base += n_here << HOIST__GRANULE_SHIFT;
+		n -= n_here;
+	}
+	give_back(start, end);
+	pthread_mutex_unlock(&pages_lock);
+}
+
+/* A part of the records at a time, so that others need not wait long for the lock. */
 void hoist__granules_release(uintptr_t base, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		atomic_store_explicit(&hoist__granule_at(base, i)->extent, NULL,
-				      memory_order_release);
+	const size_t page_records = records_in_a_page();
+	const size_t most = HUGE_PAGE_BYTES / sizeof(struct hoist__granule);
+	while (n != 0) {
+		size_t n_here = in_page(base, n, most);
+		struct hoist__granule *first = hoist__granule_at(base, 0);
+		for (size_t i = 0; i < n_here; i++) {
+			atomic_store_explicit(&first[i].owner, 0, memory_order_relaxed);
+			atomic_store_explicit(&first[i].extent, NULL, memory_order_release);
+		}
+		uncount_records(base, n_here, page_records);
+		base += n_here << HOIST__GRANULE_SHIFT;
+		n -= n_here;
+	}
 }
+
+/* --- taking --- */
 
 bool hoist__extent_is_stale(const struct hoist__extent *extent)
 {
@@ -74,11 +170,24 @@ static bool take_one(struct hoist__granule *granule, struct hoist__extent *exten
 	if (!hoist__extent_is_stale(known) ||
 	    !atomic_compare_exchange_strong(&granule->extent, &known, extent))
 		return false;
-	/* Of slabs and blocks that are no more. */
+	/* Of slabs and blocks that are no more.  (The record is counted twice now: its page stays.)
+	 */
 	atomic_store(&granule->slab, NULL);
 	atomic_store(&granule->state, 0);
 	granule->kind = HOIST__SPAN_NONE;
 	return true;
+}
+
+/* Of one page.  Returns: how many could be taken before one that is another extent's. */
+static size_t take_some(uintptr_t base, size_t n, struct hoist__extent *extent)
+{
+	struct hoist__granule *first = hoist__granule_at(base, 0);
+	for (size_t i = 0; i < n; i++) {
+		if (!take_one(&first[i], extent))
+			return i;
+		atomic_store_explicit(&first[i].owner, extent->owner, memory_order_release);
+	}
+	return n;
 }
 
 int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
@@ -94,10 +203,17 @@ int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
 			return err;
 	}
 	want_huge_pages(base, n);
-	for (size_t i = 0; i < n; i++) {
-		if (take_one(hoist__granule_at(base, i), extent))
+	const size_t page_records = records_in_a_page();
+	for (size_t done = 0; done < n;) {
+		uintptr_t at = base + (done << HOIST__GRANULE_SHIFT);
+		size_t n_here = in_page(at, n - done, page_records);
+		count_records(at, n_here, page_records);
+		size_t n_taken = take_some(at, n_here, extent);
+		done += n_taken;
+		if (n_taken == n_here)
 			continue;
-		hoist__granules_release(base, i);
+		uncount_records(at, n_here - n_taken, page_records);
+		hoist__granules_release(base, done);
 		return hoist__fail(-EEXIST, "memory at %#zx is part of another resource already",
 				   (size_t)base);
 	}

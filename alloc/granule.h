@@ -4,10 +4,15 @@
  * Memory of regions is counted in granules of 64 KiB.  Every granule of every region of
  * the process has a record of 64 bytes here, beside the memory (0.1 %), found by two
  * loads: a root by the address's upper half, a leaf by the next 16 bits.  Leaves cover
- * 4 GiB, are reserved when first needed, committed where used, and never given back:
- * reading a record is safe for any address, at any time.
+ * 4 GiB, are reserved when first needed, committed where used, and stay mapped: reading a
+ * record is safe for any address, at any time.  A page of records none of which has an extent
+ * goes back to the system, and reads as zero then.
  *
- *   extent   the extent that the granule is part of; NULL: no region of ours
+ *   extent   the extent that the granule is part of; NULL: no region of ours.  Its description
+ *            ends with its region: only who holds a block there, or the lock of its pool, may
+ *            read it
+ *   owner    the number of the pool that the region is of; 0: no region of ours.  All that a
+ *            wrong address needs, at any time
  *   slab     the slab that covers it; NULL: none
  *   state    of a live large block that starts here, see slab.h; else 0
  *   address, n, n_before, kind, links    at the first granule of a span: spans.h
@@ -15,7 +20,7 @@
  *            what a free needs of it, so that it reads one cache line less.  True as long as `slab`
  * is, which who reads them without a lock looks at again afterwards
  *
- * Who may write what: extent and slab are set before an address in the granule can be
+ * Who may write what: extent, owner and slab are set before an address in the granule can be
  * known to anyone, and cleared when no block is left; state is exchanged by who frees; the
  * rest belongs to the lock of the pool's spans.
  */
@@ -78,6 +83,7 @@ struct hoist__granule {
 	uint32_t n;	   /* granules of the span that starts here */
 	uint32_t n_before; /* of the span before it in the extent; 0: none */
 	enum hoist__span_kind kind;
+	_Atomic uint32_t owner;
 } __attribute__((aligned(64)));
 
 #define HOIST__LEAF_BITS 16
@@ -106,12 +112,11 @@ static inline struct hoist__granule *hoist__granule_of(uintptr_t address)
 	return hoist__granule_in(leaf, address);
 }
 
-/* The extent around @address; NULL: no region of ours. */
-static inline struct hoist__extent *hoist__extent_around(uintptr_t address)
+/* True if the granule is of a region of the pool with the number @owner. */
+static inline bool hoist__granule_is_of(const struct hoist__granule *granule, uint32_t owner)
 {
-	const struct hoist__granule *granule = hoist__granule_of(address);
-	return granule == NULL ? NULL
-			       : atomic_load_explicit(&granule->extent, memory_order_acquire);
+	return granule != NULL &&
+	       atomic_load_explicit(&granule->owner, memory_order_acquire) == owner;
 }
 
 /* What was read of @slab in the record until now was true of it.  Only a wrong address, freed
@@ -136,12 +141,17 @@ static inline struct hoist__granule *hoist__granule_at(uintptr_t address, size_t
 		atomic_load_explicit(&hoist__granule_root[root], memory_order_acquire), address);
 }
 
-/* Makes the granules of [base, base + n granules) parts of @extent.  May map memory.
+/* Makes the granules of [base, base + n granules) parts of @extent, and of its owner.  May map
+ * memory.
  * Returns: 0; -ENOMEM; -ENOTSUP (above 48 bits); -EEXIST if one is another extent's already.
  *   Nothing is changed then. */
 int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent);
 
-/* Ends that. */
+/* Ends that, and gives back pages of the map that only these granules needed. */
 void hoist__granules_release(uintptr_t base, size_t n);
+
+/* The map's lock, across fork: the last of all. */
+void hoist__granules_lock(void);
+void hoist__granules_unlock(void);
 
 #endif

@@ -89,8 +89,7 @@ static inline int hoist__heap_check(const struct hoist__heap *heap)
 /* Whether the pool's regions hold @address: two loads. */
 static inline bool hoist__heap_holds(const struct hoist__heap *heap, uintptr_t address)
 {
-	struct hoist__extent *extent = hoist__extent_around(address);
-	return extent != NULL && hoist__pool_extent_of(extent)->pool == heap->pool;
+	return hoist__granule_is_of(hoist__granule_of(address), heap->pool->number);
 }
 
 /* --- heap.c --- */

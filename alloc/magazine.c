@@ -61,6 +61,19 @@ static bool fence_all(void)
 	       membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
 }
 
+bool hoist__cache_enter_stopped(struct hoist__cache *cache)
+{
+#ifdef HOIST__TSAN
+	(void)atomic_exchange(&cache->busy, 1); /* instead of the fence */
+#else
+	hoist__fence(memory_order_seq_cst);
+#endif
+	if ((atomic_load(&cache->stop) & HOIST__STOP_EMPTIED) == 0)
+		return true;
+	hoist__cache_leave(cache);
+	return false;
+}
+
 /* --- a thread and its caches --- */
 
 static size_t most_blocks(const struct hoist__pool *pool, unsigned class)
@@ -106,13 +119,16 @@ static struct hoist__cache *make_cache(struct hoist__pool *pool)
 	if (cache == NULL)
 		return NULL;
 	cache->pool = pool;
+	atomic_init(&cache->stop, hoist__cache_fences ? HOIST__STOP_FENCES : 0);
 	cache->shard = atomic_fetch_add(&pool->next_shard, 1) % pool->n_shards;
 	n_entries = 0;
 	for (unsigned i = 0; i < pool->n_classes; i++) {
-		cache->magazines[i].most = (uint16_t)most_blocks(pool, i);
-		cache->magazines[i].block_bytes = pool->shards[0].classes[i].block_bytes;
-		cache->magazines[i].entries = cache->entries + n_entries;
-		n_entries += cache->magazines[i].most;
+		struct hoist__magazine *magazine = &cache->magazines[i];
+		magazine->block_bytes = pool->shards[0].classes[i].block_bytes;
+		magazine->entries = cache->entries + n_entries;
+		magazine->top = magazine->entries;
+		n_entries += most_blocks(pool, i);
+		magazine->end = cache->entries + n_entries;
 	}
 	return cache;
 }
@@ -146,10 +162,11 @@ static bool empty_cache(struct hoist__cache *cache)
 	bool any = false;
 	for (unsigned i = 0; i < cache->pool->n_classes; i++) {
 		struct hoist__magazine *magazine = &cache->magazines[i];
-		if (magazine->n == 0)
+		if (magazine->top == magazine->entries)
 			continue;
-		hoist__small_give(cache->pool, magazine->entries, magazine->n, NULL);
-		magazine->n = 0;
+		hoist__small_give(cache->pool, magazine->entries, hoist__magazine_n(magazine),
+				  NULL);
+		magazine->top = magazine->entries;
 		any = true;
 	}
 	atomic_store_explicit(&cache->bytes, 0, memory_order_relaxed);
@@ -250,8 +267,10 @@ int hoist__caches_join(struct hoist__pool *pool)
 	hoist__list_init(&pool->caches);
 	pthread_mutex_lock(&threads_lock);
 	int err = need_index(&pool->index);
-	if (err == 0)
+	if (err == 0) {
 		indexed[pool->index] = pool;
+		pool->number = pool->index + 1;
+	}
 	pthread_mutex_unlock(&threads_lock);
 	return err;
 }
@@ -266,6 +285,22 @@ void hoist__caches_part(struct hoist__pool *pool)
 			atomic_store(&cache->owner[pool->index], NULL);
 		free(cache);
 	}
+	pthread_mutex_unlock(&threads_lock);
+}
+
+struct hoist__pool *hoist__caches_pool(uint32_t number)
+{
+	pthread_mutex_lock(&threads_lock);
+	struct hoist__pool *pool = number - 1 < n_indexed ? indexed[number - 1] : NULL;
+	if (pool != NULL && !hoist__pool_try_ref(pool))
+		pool = NULL;
+	pthread_mutex_unlock(&threads_lock);
+	return pool;
+}
+
+void hoist__caches_leave(const struct hoist__pool *pool)
+{
+	pthread_mutex_lock(&threads_lock);
 	indexed[pool->index] = NULL;
 	pthread_mutex_unlock(&threads_lock);
 }
@@ -282,7 +317,7 @@ bool hoist__caches_empty(struct hoist__pool *pool)
 	bool any = false;
 	pthread_mutex_lock(&threads_lock);
 	EACH_CACHE(pool, cache)
-	atomic_store(&cache->stop, 1);
+	atomic_fetch_or(&cache->stop, HOIST__STOP_EMPTIED);
 	bool fenced = fence_all();
 	EACH_CACHE(pool, cache)
 	{
@@ -291,7 +326,7 @@ bool hoist__caches_empty(struct hoist__pool *pool)
 		/* Without the fences only one's own is sure to be at rest. */
 		if (fenced || cache->owner == hoist__this_thread.caches)
 			any |= empty_cache(cache);
-		atomic_store_explicit(&cache->stop, 0, memory_order_release);
+		atomic_fetch_and(&cache->stop, ~HOIST__STOP_EMPTIED);
 	}
 	pthread_mutex_unlock(&threads_lock);
 	return any;
@@ -336,7 +371,7 @@ void hoist__caches_forked(struct hoist__pool *pool)
 		if (atomic_load(&cache->busy) == 0 && !hoist__pool_is_stale(pool))
 			continue;
 		for (unsigned i = 0; i < pool->n_classes; i++)
-			cache->magazines[i].n = 0;
+			cache->magazines[i].top = cache->magazines[i].entries;
 		atomic_store(&cache->bytes, 0);
 		atomic_store(&cache->busy, 0);
 	}

@@ -17,8 +17,8 @@
  *
  * One of the two sees the other.  membarrier moves the whole price of the fences to the
  * emptier: the owner's is one that only the compiler heeds.  Where the kernel or a filter
- * refuses membarrier (and under ThreadSanitizer, which does not know it), the owner's
- * fence is a real one: some 20 cycles more.
+ * refuses membarrier (and under ThreadSanitizer, which does not know it), `stop` always has
+ * HOIST__STOP_FENCES, and the owner who meets it fences and looks again: some 20 cycles more.
  *
  * The owner makes no call and takes no lock while busy.
  *
@@ -41,16 +41,29 @@
 #define HOIST__MAGAZINE_MOST 128 /* blocks; the random walk of a steady user stays within */
 
 struct hoist__magazine {
-	uint16_t n;
-	uint16_t most;
-	uint32_t block_bytes; /* of the class; here, as the cache line is at hand */
+	struct hoist__entry *top; /* behind the last one that is filled */
+	struct hoist__entry *end; /* of the array; `entries` if the class has none */
 	struct hoist__entry *entries;
+	size_t block_bytes; /* of the class; here, as the cache line is at hand */
 };
+
+static inline size_t hoist__magazine_n(const struct hoist__magazine *magazine)
+{
+	return (size_t)(magazine->top - magazine->entries);
+}
+
+static inline size_t hoist__magazine_most(const struct hoist__magazine *magazine)
+{
+	return (size_t)(magazine->end - magazine->entries);
+}
+
+#define HOIST__STOP_EMPTIED 1u /* someone empties the cache */
+#define HOIST__STOP_FENCES 2u  /* the owner's fence must be a real one */
 
 struct hoist__cache {
 	_Atomic uint32_t busy;
-	_Atomic uint32_t stop;
-	_Atomic size_t bytes; /* in the magazines */
+	_Atomic uint32_t stop; /* HOIST__STOP_*; 0: go on */
+	_Atomic size_t bytes;  /* in the magazines */
 	_Atomic uint64_t n_allocs;
 	_Atomic uint64_t n_frees;
 	_Atomic int64_t requested; /* not yet added to the pool's */
@@ -89,25 +102,21 @@ static inline void hoist__cache_leave(struct hoist__cache *cache)
 	atomic_store_explicit(&cache->busy, 0, memory_order_release);
 }
 
+static inline void hoist__cache_busy(struct hoist__cache *cache)
+{
+	atomic_store_explicit(&cache->busy, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* What follows where `stop` is not 0. */
+bool hoist__cache_enter_stopped(struct hoist__cache *cache);
+
 /* False if someone empties it: hoist__cache_wait(), then try again. */
 static inline bool hoist__cache_enter(struct hoist__cache *cache)
 {
-#ifdef HOIST__TSAN
-	atomic_exchange(&cache->busy, 1);
-	bool stopped = atomic_load(&cache->stop) != 0;
-#else
-	atomic_store_explicit(&cache->busy, 1, memory_order_relaxed);
-	if (__builtin_expect(hoist__cache_fences, 0))
-		hoist__fence(memory_order_seq_cst);
-	else
-		atomic_signal_fence(memory_order_seq_cst);
-	bool stopped = atomic_load_explicit(&cache->stop, memory_order_acquire) != 0;
-#endif
-	if (__builtin_expect(stopped, 0)) {
-		hoist__cache_leave(cache);
-		return false;
-	}
-	return true;
+	hoist__cache_busy(cache);
+	return __builtin_expect(atomic_load_explicit(&cache->stop, memory_order_acquire) == 0, 1) ||
+	       hoist__cache_enter_stopped(cache);
 }
 
 void hoist__cache_wait(void);
@@ -126,6 +135,10 @@ static inline void hoist__cache_add(_Atomic uint64_t *counter, uint64_t more)
 int hoist__caches_join(struct hoist__pool *pool);
 /* Frees all of its caches, without emptying them: no block may be in use. */
 void hoist__caches_part(struct hoist__pool *pool);
+/* A reference to the pool with this number; NULL if there is none, or it is ending. */
+struct hoist__pool *hoist__caches_pool(uint32_t number);
+/* The pool's index may be another's from now on: its regions have ended. */
+void hoist__caches_leave(const struct hoist__pool *pool);
 
 /* This thread's cache of @pool, made now; NULL if memory is exhausted, or the thread is at its
  * end: go on without. */

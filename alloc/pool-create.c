@@ -21,7 +21,7 @@
 /* Less, and threads that use many sizes at once keep going back to the slabs: 10,000 slots of
  * 64..4096 B take 21 ns an operation with 1 MiB, 19 with 2. */
 #define DEFAULT_CACHE_BYTES (2 * HOIST__MIB)
-#define SHARDS_MOST 8
+#define SHARDS_MOST 128 /* of some 18 KiB each */
 
 const char *hoist__memory_kind_name(enum hoist__memory_kind kind)
 {
@@ -165,7 +165,7 @@ static int init_watch(struct hoist__pool *pool)
 		.dev = pool->options.dev,
 		.debug = pool->options.debug,
 	};
-	atomic_store(&pool->slow, HOIST__SLOW_WATCHED);
+	hoist__pool_set_slow(pool, HOIST__SLOW_WATCHED, true);
 	return hoist__watch_create(&options, &pool->watch);
 }
 
@@ -189,11 +189,14 @@ int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__
 		return err;
 	}
 	init_shards(pool);
-	err = init_watch(pool);
-	if (err == 0)
-		err = hoist__caches_join(pool);
+	err = hoist__caches_join(pool);
+	if (err == 0) {
+		hoist__pool_set_slow(pool, 0, false);
+		if ((err = init_watch(pool)) != 0)
+			hoist__caches_leave(pool);
+	}
 	if (err == 0 && (err = hoist__pools_join(pool)) != 0)
-		hoist__caches_part(pool);
+		hoist__caches_leave(pool);
 	if (err != 0) {
 		hoist__watch_destroy(pool->watch);
 		done_classes(pool);
@@ -276,6 +279,7 @@ void hoist__pool_unref(struct hoist__pool *pool)
 	if (atomic_load(&pool->empty_bytes) != pool->reserved)
 		hoist__log(alloc, "a pool ends with blocks in use");
 	end_regions(pool);
+	hoist__caches_leave(pool);
 	hoist__watch_destroy(pool->watch);
 	done_classes(pool);
 	done_locks(pool);

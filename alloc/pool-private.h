@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* alloc/pool-private.h - what the files of the pool share.
  *
- *   pool.c         allocating and freeing: the fast paths
+ *   fast.h         allocating and freeing: the fast paths
+ *   pool.c         the same, the slow way; counting, finding
  *   small.c        what magazines fall back on: refills, slabs
  *   blocks.c       one block: taking it, its life, giving it back
  *   pool-create.c  making and ending a pool
@@ -54,6 +55,7 @@ struct hoist__pool_region {
 	struct hoist__list link; /* in the pool's regions, or in a list to destroy */
 	size_t charged;		 /* to the budgets */
 	struct hoist__shard *shard;
+	bool listed; /* in the pool's regions; the pool's lock */
 	size_t n_extents;
 	struct hoist__pool_extent **extents;
 };
@@ -61,6 +63,7 @@ struct hoist__pool_region {
 struct hoist__pool_extent {
 	struct hoist__pool *pool;
 	struct hoist__pool_region *region;
+	_Atomic uintptr_t seen;	     /* where the device sees the base; 0: not asked yet */
 	struct hoist__extent extent; /* last: its bits follow */
 };
 
@@ -78,10 +81,14 @@ struct hoist__shard {
 
 struct hoist__pool {
 	_Atomic unsigned slow;
-	unsigned quantum_shift; /* constant, as is all down to the lock but what is atomic */
-	uint32_t index;		/* in the threads' arrays */
-	bool counts;		/* statistics are kept */
-	size_t slab_most;	/* requests up to here come from slabs */
+	/* What the fast paths compare with; where they are off: 0, and no granule's. */
+	_Atomic uint32_t fast_number;
+	_Atomic size_t fast_most; /* requests up to here */
+	unsigned quantum_shift;	  /* constant, as is all down to the lock but what is atomic */
+	uint32_t index;		  /* in the threads' arrays */
+	uint32_t number;	  /* index + 1: in the records of its granules */
+	bool counts;		  /* statistics are kept */
+	size_t slab_most;	  /* requests up to here come from slabs */
 	size_t cache_bytes;
 	unsigned n_classes;
 	unsigned n_shards;
@@ -129,17 +136,35 @@ static inline struct hoist__pool_extent *hoist__pool_extent_of(struct hoist__ext
 	return HOIST__CONTAINER_OF(extent, struct hoist__pool_extent, extent);
 }
 
-/* The pool whose slab or block the granule is part of, which it is. */
-static inline const struct hoist__pool *hoist__granule_pool(const struct hoist__granule *granule)
+/* The extent around @address, any address; NULL: none of @pool's.  With its lock held, which keeps
+ * the extent there. */
+static inline struct hoist__pool_extent *hoist__pool_extent_at(const struct hoist__pool *pool,
+							       uintptr_t address)
 {
-	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_relaxed);
-	return HOIST__LIKELY(extent != NULL) ? hoist__pool_extent_of(extent)->pool : NULL;
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	if (!hoist__granule_is_of(granule, pool->number))
+		return NULL;
+	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
+	return extent == NULL ? NULL : hoist__pool_extent_of(extent);
 }
 
 /* In a child of fork that has the books, but not the memory: they stay as they were. */
 static inline bool hoist__pool_is_stale(const struct hoist__pool *pool)
 {
 	return (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_STALE) != 0;
+}
+
+/* Adds to the bytes asked for, and to their peak.  Inline and without a call, for which the fast
+ * paths would save registers. */
+static inline void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes)
+{
+	int64_t now =
+		atomic_fetch_add_explicit(&pool->requested, bytes, memory_order_relaxed) + bytes;
+	int64_t peak = atomic_load_explicit(&pool->requested_peak, memory_order_relaxed);
+	while (now > peak &&
+	       !atomic_compare_exchange_weak_explicit(&pool->requested_peak, &peak, now,
+						      memory_order_relaxed, memory_order_relaxed))
+		;
 }
 
 /* Where the calling thread allocates. */
@@ -202,7 +227,6 @@ int hoist__block_use(struct hoist__pool *pool, uintptr_t address);
 /* Adds to the statistics. */
 void hoist__count_alloc(struct hoist__pool *pool, size_t bytes);
 void hoist__count_free(struct hoist__pool *pool, size_t bytes);
-void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes);
 
 /* --- pool.c --- */
 
@@ -214,6 +238,11 @@ int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size
 /* Any request, checked; @stream matters to a watched pool only. */
 int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			   struct hoist__dev_stream *stream, uintptr_t *ret);
+
+int hoist__pool_free_slow(struct hoist__pool *pool, uintptr_t address);
+
+/* The fast paths are off as long as there is a reason, HOIST__SLOW_*; @why begins or ends. */
+void hoist__pool_set_slow(struct hoist__pool *pool, unsigned why, bool slow);
 
 /* A reference, unless the pool ends already. */
 bool hoist__pool_try_ref(struct hoist__pool *pool);
@@ -232,11 +261,12 @@ struct hoist__doomed {
 	size_t bytes;
 };
 
-/* Takes empty regions out until at most @keep_bytes of them are left.  Lock held. */
+/* Takes empty regions out, larger ones first (by powers of two), until at most @keep_bytes of them
+ * are left.  Lock held.  In O(empty ones). */
 void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist__doomed *doomed);
-/* @extent, which is only compared with, became empty: dooms its region, unless that is kept.
- * No lock held. */
-void hoist__pool_emptied(struct hoist__pool *pool, const struct hoist__extent *extent, bool keep,
+/* The extent at @address, which may be there no more, became empty: dooms its region, unless that
+ * is kept.  No lock held. */
+void hoist__pool_emptied(struct hoist__pool *pool, uintptr_t address, bool keep,
 			 struct hoist__doomed *doomed);
 /* Destroys them; no lock held. */
 void hoist__pool_destroy_doomed(struct hoist__pool *pool, struct hoist__doomed *doomed);

@@ -13,13 +13,17 @@
 
 /* --- a region and its extents --- */
 
-static void free_extents(struct hoist__pool_region *holder)
+/* No lock held. */
+static void free_extents(struct hoist__pool *pool, struct hoist__pool_region *holder)
 {
-	for (size_t i = 0; i < holder->n_extents; i++) {
+	for (size_t i = 0; i < holder->n_extents; i++)
 		hoist__granules_release(holder->extents[i]->extent.base,
 					holder->extents[i]->extent.n);
+	/* Who came by a wrong address and the page map looks at extents under the lock. */
+	pthread_mutex_lock(&pool->lock);
+	pthread_mutex_unlock(&pool->lock);
+	for (size_t i = 0; i < holder->n_extents; i++)
 		free(holder->extents[i]);
-	}
 	free(holder->extents);
 }
 
@@ -36,6 +40,7 @@ static int add_extent(struct hoist__pool *pool, struct hoist__pool_region *holde
 	made->extent.base = base;
 	made->extent.n = n;
 	made->extent.bytes = bytes;
+	made->extent.owner = pool->number;
 	made->extent.keep = !holder->region->options.lazy;
 	made->extent.process = hoist__fork_now();
 	int err = hoist__granules_take(base, n, &made->extent);
@@ -62,13 +67,34 @@ int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region
 		err = add_extent(pool, holder, region->base + at,
 				 hoist__min_u64(piece, region->bytes - at));
 	if (err != 0)
-		free_extents(holder);
+		free_extents(pool, holder);
 	return err;
+}
+
+/* An extent is one registered piece: the driver maps it as a whole. */
+int hoist__pool_device_address(struct hoist__dev *dev, uintptr_t address, uintptr_t *ret)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	struct hoist__extent *extent =
+		granule == NULL ? NULL
+				: atomic_load_explicit(&granule->extent, memory_order_acquire);
+	if (extent == NULL)
+		return hoist__dev_host_address(dev, (void *)address, ret);
+	struct hoist__pool_extent *piece = hoist__pool_extent_of(extent);
+	uintptr_t seen = atomic_load_explicit(&piece->seen, memory_order_relaxed);
+	int err = seen != 0 ? hoist__dev_check(dev)
+			    : hoist__dev_host_address(dev, (void *)extent->base, &seen);
+	if (err != 0)
+		return err;
+	atomic_store_explicit(&piece->seen, seen, memory_order_relaxed);
+	*ret = seen + (address - extent->base);
+	return 0;
 }
 
 void hoist__pool_region_listed(struct hoist__pool *pool, struct hoist__pool_region *holder,
 			       bool listed)
 {
+	holder->listed = listed;
 	unsigned process =
 		listed && !hoist__pinned_by_driver(pool->options.dev) ? 0 : hoist__fork_now();
 	for (size_t i = 0; i < holder->n_extents; i++)
@@ -98,7 +124,7 @@ void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_reg
 	if (pool->watch != NULL)
 		hoist__watch_region_ends(pool->watch, holder->region->base, holder->region->bytes);
 	/* Out of the page map first: the addresses may be another's as soon as they are free. */
-	free_extents(holder);
+	free_extents(pool, holder);
 	hoist__region_destroy(holder->region);
 	hoist__pool_uncharge(pool, holder->charged);
 	free(holder);
@@ -112,46 +138,21 @@ void hoist__doomed_init(struct hoist__doomed *doomed)
 	doomed->bytes = 0;
 }
 
-static bool has_extent(const struct hoist__pool_region *holder, const struct hoist__extent *extent)
-{
-	for (size_t i = 0; i < holder->n_extents; i++)
-		if (&holder->extents[i]->extent == extent)
-			return true;
-	return false;
-}
-
-/* With the shard's lock. */
-static bool is_empty(const struct hoist__pool_region *holder)
+/* Empty, and ours to give back.  With the pool's lock, which keeps it, and the shard's. */
+static bool releasable(const struct hoist__pool_region *holder)
 {
 	for (size_t i = 0; i < holder->n_extents; i++)
 		if (!holder->extents[i]->extent.empty)
 			return false;
-	return true;
+	return holder->listed && holder->region->options.given == 0;
 }
 
-/* Empty, and ours to give back; the pool's lock keeps it. */
-static bool releasable(const struct hoist__pool_region *holder)
-{
-	if (holder->region->options.given != 0)
-		return false;
-	hoist__lock(&holder->shard->lock);
-	bool empty = is_empty(holder);
-	hoist__unlock(&holder->shard->lock);
-	return empty;
-}
-
-/* False if someone used it meanwhile. */
-static bool doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder,
+/* With both locks; the region is releasable. */
+static void doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder,
 		     struct hoist__doomed *doomed)
 {
-	struct hoist__shard *shard = holder->shard;
-	hoist__lock(&shard->lock);
-	bool empty = is_empty(holder);
-	for (size_t i = 0; empty && i < holder->n_extents; i++)
-		hoist__spans_remove(&shard->spans, &holder->extents[i]->extent);
-	hoist__unlock(&shard->lock);
-	if (!empty)
-		return false;
+	for (size_t i = 0; i < holder->n_extents; i++)
+		hoist__spans_remove(&holder->shard->spans, &holder->extents[i]->extent);
 	atomic_fetch_sub(&pool->empty_bytes, holder->region->bytes);
 	hoist__list_remove(&holder->link);
 	hoist__pool_region_listed(pool, holder, false);
@@ -159,30 +160,62 @@ static bool doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder
 	doomed->bytes += holder->region->bytes;
 	pool->releasing += holder->region->bytes;
 	pool->n_regions--;
-	return true;
 }
 
-static struct hoist__pool_region *largest_releasable(const struct hoist__pool *pool)
+static unsigned magnitude(const struct hoist__pool_region *holder)
 {
-	struct hoist__pool_region *largest = NULL;
-	for (struct hoist__list *link = pool->regions.next; link != &pool->regions;
-	     link = link->next) {
-		struct hoist__pool_region *holder =
-			HOIST__CONTAINER_OF(link, struct hoist__pool_region, link);
-		if ((largest == NULL || holder->region->bytes > largest->region->bytes) &&
-		    releasable(holder))
-			largest = holder;
+	return 63 - (unsigned)__builtin_clzll(holder->region->bytes);
+}
+
+static struct hoist__pool_region *region_of(struct hoist__list *link)
+{
+	struct hoist__extent *extent = HOIST__CONTAINER_OF(link, struct hoist__extent, link);
+	return hoist__pool_extent_of(extent)->region;
+}
+
+/* The magnitudes of the shard's regions that have an empty extent, a bit for each. */
+static uint64_t magnitudes_in(struct hoist__shard *shard)
+{
+	uint64_t all = 0;
+	hoist__lock(&shard->lock);
+	for (struct hoist__list *link = shard->spans.empty.next; link != &shard->spans.empty;
+	     link = link->next)
+		all |= UINT64_C(1) << magnitude(region_of(link));
+	hoist__unlock(&shard->lock);
+	return all;
+}
+
+static void doom_in(struct hoist__pool *pool, struct hoist__shard *shard, unsigned of_magnitude,
+		    size_t keep_bytes, struct hoist__doomed *doomed)
+{
+	struct hoist__list *const end = &shard->spans.empty;
+	hoist__lock(&shard->lock);
+	struct hoist__list *link = end->next;
+	while (link != end && atomic_load(&pool->empty_bytes) > keep_bytes) {
+		struct hoist__pool_region *holder = region_of(link);
+		link = link->next;
+		if (magnitude(holder) != of_magnitude || !releasable(holder))
+			continue;
+		doom_one(pool, holder, doomed);
+		/* The next one may have been another extent of the region. */
+		if (holder->n_extents > 1)
+			link = end->next;
 	}
-	return largest;
+	hoist__unlock(&shard->lock);
 }
 
 void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist__doomed *doomed)
 {
-	while (atomic_load(&pool->empty_bytes) > keep_bytes) {
-		struct hoist__pool_region *holder = largest_releasable(pool);
-		if (holder == NULL)
-			return;
-		(void)doom_one(pool, holder, doomed);
+	uint64_t all = 0;
+	if (atomic_load(&pool->empty_bytes) <= keep_bytes)
+		return;
+	for (unsigned i = 0; i < pool->n_shards; i++)
+		all |= magnitudes_in(&pool->shards[i]);
+	for (; all != 0 && atomic_load(&pool->empty_bytes) > keep_bytes;) {
+		unsigned largest = 63 - (unsigned)__builtin_clzll(all);
+		for (unsigned i = 0; i < pool->n_shards; i++)
+			doom_in(pool, &pool->shards[i], largest, keep_bytes, doomed);
+		all &= ~(UINT64_C(1) << largest);
 	}
 }
 
@@ -193,21 +226,19 @@ static bool is_surplus(const struct hoist__pool *pool, const struct hoist__pool_
 	       atomic_load(&pool->empty_bytes) > pool->options.keep_bytes;
 }
 
-void hoist__pool_emptied(struct hoist__pool *pool, const struct hoist__extent *extent, bool keep,
+void hoist__pool_emptied(struct hoist__pool *pool, uintptr_t address, bool keep,
 			 struct hoist__doomed *doomed)
 {
 	if (keep && atomic_load(&pool->empty_bytes) <= pool->options.keep_bytes)
 		return;
 	pthread_mutex_lock(&pool->lock);
-	for (struct hoist__list *link = pool->regions.next; link != &pool->regions;
-	     link = link->next) {
-		struct hoist__pool_region *holder =
-			HOIST__CONTAINER_OF(link, struct hoist__pool_region, link);
-		if (!has_extent(holder, extent))
-			continue;
-		if (is_surplus(pool, holder) && releasable(holder))
-			(void)doom_one(pool, holder, doomed);
-		break;
+	const struct hoist__pool_extent *extent = hoist__pool_extent_at(pool, address);
+	struct hoist__pool_region *holder = extent == NULL ? NULL : extent->region;
+	if (holder != NULL && holder->listed && is_surplus(pool, holder)) {
+		hoist__lock(&holder->shard->lock);
+		if (releasable(holder))
+			doom_one(pool, holder, doomed);
+		hoist__unlock(&holder->shard->lock);
 	}
 	pthread_mutex_unlock(&pool->lock);
 }

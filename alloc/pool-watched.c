@@ -221,10 +221,7 @@ int hoist__pool_trace(struct hoist__pool *pool, const char *path)
 	pthread_mutex_lock(&pool->trace_lock);
 	struct hoist__trace *last = pool->trace;
 	pool->trace = next;
-	if (next != NULL || pool->watch != NULL)
-		atomic_fetch_or(&pool->slow, HOIST__SLOW_WATCHED);
-	else
-		atomic_fetch_and(&pool->slow, ~HOIST__SLOW_WATCHED);
+	hoist__pool_set_slow(pool, HOIST__SLOW_WATCHED, next != NULL || pool->watch != NULL);
 	pthread_mutex_unlock(&pool->trace_lock);
 	return hoist__trace_close(last);
 }

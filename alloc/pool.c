@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool.c - allocating and freeing: the fast paths. */
+/* alloc/pool.c - allocating and freeing: the slow paths, counting, finding. */
 #include "config.h"
 
 #include "alloc/pool.h"
 
 #include <errno.h>
 
+#include "alloc/fast.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
 #include "base/checked.h"
@@ -15,43 +16,7 @@
 #define MAX_ALIGN HOIST__HUGE_PAGE_BYTES
 #define MAX_BYTES ((size_t)1 << 47)
 
-/* Bytes asked for that a thread counts by itself before it tells the pool. */
-#define FOLD_BYTES ((int64_t)64 << 10)
-
 /* --- counting --- */
-
-void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes)
-{
-	int64_t now =
-		atomic_fetch_add_explicit(&pool->requested, bytes, memory_order_relaxed) + bytes;
-	int64_t peak = atomic_load_explicit(&pool->requested_peak, memory_order_relaxed);
-	while (now > peak &&
-	       !atomic_compare_exchange_weak_explicit(&pool->requested_peak, &peak, now,
-						      memory_order_relaxed, memory_order_relaxed))
-		;
-}
-
-static inline void count_requested(struct hoist__cache *cache, int64_t bytes)
-{
-	int64_t sum = atomic_load_explicit(&cache->requested, memory_order_relaxed) + bytes;
-	if (HOIST__UNLIKELY((uint64_t)(sum + FOLD_BYTES) > 2 * FOLD_BYTES)) { /* either way */
-		hoist__fold_requested(cache->pool, sum);
-		sum = 0;
-	}
-	atomic_store_explicit(&cache->requested, sum, memory_order_relaxed);
-}
-
-static inline void cache_count_alloc(struct hoist__cache *cache, size_t bytes)
-{
-	hoist__cache_add(&cache->n_allocs, 1);
-	count_requested(cache, (int64_t)bytes);
-}
-
-static inline void cache_count_free(struct hoist__cache *cache, size_t bytes)
-{
-	hoist__cache_add(&cache->n_frees, 1);
-	count_requested(cache, -(int64_t)bytes);
-}
 
 void hoist__count_alloc(struct hoist__pool *pool, size_t bytes)
 {
@@ -59,7 +24,7 @@ void hoist__count_alloc(struct hoist__pool *pool, size_t bytes)
 		return;
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
 	if (cache != NULL) {
-		cache_count_alloc(cache, bytes);
+		hoist__cache_count_alloc(cache, bytes);
 		return;
 	}
 	atomic_fetch_add_explicit(&pool->n_allocs, 1, memory_order_relaxed);
@@ -72,7 +37,7 @@ void hoist__count_free(struct hoist__pool *pool, size_t bytes)
 		return;
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
 	if (cache != NULL) {
-		cache_count_free(cache, bytes);
+		hoist__cache_count_free(cache, bytes);
 		return;
 	}
 	atomic_fetch_add_explicit(&pool->n_frees, 1, memory_order_relaxed);
@@ -80,6 +45,14 @@ void hoist__count_free(struct hoist__pool *pool, size_t bytes)
 }
 
 /* --- allocating --- */
+
+void hoist__pool_set_slow(struct hoist__pool *pool, unsigned why, bool slow)
+{
+	unsigned now = slow ? atomic_fetch_or(&pool->slow, why) | why
+			    : atomic_fetch_and(&pool->slow, ~why) & ~why;
+	atomic_store(&pool->fast_number, now == 0 ? pool->number : UINT32_MAX);
+	atomic_store(&pool->fast_most, now == 0 ? pool->slab_most : 0);
+}
 
 int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size_t align,
 			      unsigned flags)
@@ -132,37 +105,14 @@ int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align,
 int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 		      uintptr_t *ret)
 {
-	/* bytes - 1: 0 is not small either. */
-	if (HOIST__UNLIKELY(bytes - 1 >= pool->slab_most || align > hoist__quantum(pool) ||
-			    flags != 0 ||
-			    atomic_load_explicit(&pool->slow, memory_order_relaxed) != 0 ||
-			    (align & (align - 1)) != 0))
-		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
-	struct hoist__cache *cache = hoist__cache_known(pool->index);
-	if (HOIST__UNLIKELY(cache == NULL || !hoist__cache_enter(cache)))
-		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
-	unsigned class = hoist__class_of(bytes, pool->quantum_shift);
-	struct hoist__magazine *magazine = &cache->magazines[class];
-	if (HOIST__UNLIKELY(magazine->n == 0)) {
-		hoist__cache_leave(cache);
-		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
-	}
-	struct hoist__entry entry = magazine->entries[--magazine->n];
-	atomic_store_explicit(&cache->bytes,
-			      atomic_load_explicit(&cache->bytes, memory_order_relaxed) -
-				      magazine->block_bytes,
-			      memory_order_relaxed);
-	hoist__cache_leave(cache);
-	atomic_store_explicit(entry.state, (uint32_t)bytes, memory_order_relaxed);
-	if (HOIST__LIKELY(pool->counts))
-		cache_count_alloc(cache, bytes);
-	*ret = entry.address;
-	return 0;
+	if (flags == 0 && hoist__pool_alloc_fast(pool, bytes, align, ret, true))
+		return 0;
+	return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
 }
 
 /* --- freeing --- */
 
-static int free_slow(struct hoist__pool *pool, uintptr_t address)
+int hoist__pool_free_slow(struct hoist__pool *pool, uintptr_t address)
 {
 	unsigned slow = atomic_load_explicit(&pool->slow, memory_order_relaxed);
 	if (slow & HOIST__SLOW_STALE)
@@ -182,57 +132,51 @@ static int free_slow(struct hoist__pool *pool, uintptr_t address)
 
 int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 {
-	const struct hoist__granule *granule = hoist__granule_of(address);
-	if (HOIST__UNLIKELY(granule == NULL ||
-			    atomic_load_explicit(&pool->slow, memory_order_relaxed) != 0))
-		return free_slow(pool, address);
-	struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
-	struct hoist__cache *cache = hoist__cache_known(pool->index);
-	if (HOIST__UNLIKELY(slab == NULL || cache == NULL || hoist__granule_pool(granule) != pool))
-		return free_slow(pool, address);
-	size_t offset = address - granule->address;
-	size_t index = offset * granule->reciprocal >> HOIST__RECIPROCAL_SHIFT;
-	const uint32_t block = granule->block_bytes;
-	const unsigned class = granule->class_index;
-	if (HOIST__UNLIKELY(index >= granule->n_blocks || index * block != offset ||
-			    !hoist__granule_still(granule, slab)))
-		return free_slow(pool, address);
-	_Atomic uint32_t *state = &slab->states[index];
-	/* One read more, so that the exchange can only meet a block that it may end. */
-	uint32_t was = atomic_load_explicit(state, memory_order_relaxed);
-	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0))
-		return free_slow(pool, address);
-	was = atomic_exchange_explicit(state, 0, memory_order_acq_rel);
-	if (HOIST__UNLIKELY(was == 0 || (was & HOIST__STATE_USED) != 0 ||
-			    !hoist__granule_still(granule, slab))) {
-		/* 0 is left alone: the block may be somebody's again meanwhile. */
-		if (was != 0)
-			atomic_store_explicit(state, was, memory_order_release);
-		return free_slow(pool, address);
-	}
-	if (HOIST__LIKELY(pool->counts))
-		cache_count_free(cache, was);
-	struct hoist__magazine *magazine = &cache->magazines[class];
-	const struct hoist__entry entry = {address, state};
-	if (HOIST__UNLIKELY(!hoist__cache_enter(cache))) {
-		hoist__small_flush(pool, cache, class, &entry);
-		return 0;
-	}
-	size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed) + block;
-	if (HOIST__UNLIKELY(magazine->n == magazine->most || bytes > pool->cache_bytes)) {
-		hoist__cache_leave(cache);
-		hoist__small_flush(pool, cache, class, &entry);
-		return 0;
-	}
-	magazine->entries[magazine->n++] = entry;
-	atomic_store_explicit(&cache->bytes, bytes, memory_order_relaxed);
-	hoist__cache_leave(cache);
-	return 0;
+	return hoist__pool_free_fast(pool, address, true) ? 0
+							  : hoist__pool_free_slow(pool, address);
 }
 
 /* --- finding --- */
 
-static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret);
+/* What is known of the block that starts at @raw; the watch may have put it elsewhere. */
+static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
+{
+	const struct hoist__granule *granule = hoist__granule_of(address);
+	uintptr_t raw = hoist__block_around(pool, address);
+	if (raw == 0)
+		return -ENOENT;
+	const struct hoist__granule *first = hoist__granule_of(raw);
+	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	uint32_t index;
+	size_t requested;
+	if (slab != NULL) {
+		if (!hoist__slab_at(slab, raw, &index))
+			return -ENOENT;
+		requested = atomic_load(&slab->states[index]) & HOIST__STATE_BYTES_MASK;
+	} else {
+		requested = atomic_load(&first->state) & HOIST__LARGE_BYTES_MASK;
+	}
+	uintptr_t start = raw;
+	size_t bytes = requested;
+	if (requested != 0 && pool->watch != NULL &&
+	    hoist__watch_known(pool->watch, raw, raw, &start, &bytes) != 0 && start == 0)
+		return -ENOENT;
+	if (requested == 0 || address < start || address - start >= bytes)
+		return -ENOENT;
+	pthread_mutex_lock(&pool->lock);
+	const struct hoist__pool_extent *extent = hoist__pool_extent_at(pool, raw);
+	if (extent != NULL)
+		*ret = (struct hoist__block){
+			.address = start,
+			.bytes = bytes,
+			.allocated = slab != NULL ? slab->block_bytes
+						  : hoist__span_bytes_in(&extent->extent, first),
+			.node = extent->region->region->node,
+			.region = extent->region->region,
+		};
+	pthread_mutex_unlock(&pool->lock);
+	return extent != NULL ? 0 : -ENOENT;
+}
 
 int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
 {
@@ -243,54 +187,15 @@ int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__
 
 int hoist__pools_find(uintptr_t address, struct hoist__pool **pool, struct hoist__block *ret)
 {
-	struct hoist__extent *extent = hoist__extent_around(address);
-	struct hoist__pool *owner = extent == NULL || hoist__extent_is_stale(extent)
-					    ? NULL
-					    : hoist__pool_extent_of(extent)->pool;
-	if (owner == NULL || find_in(owner, address, ret) != 0)
-		return hoist__fail(-ENOENT, "%#zx lies in no block of any resource",
-				   (size_t)address);
-	*pool = owner;
-	return 0;
-}
-
-/* What is known of the block that starts at @raw; the watch may have put it elsewhere. */
-static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
-{
 	const struct hoist__granule *granule = hoist__granule_of(address);
-	uintptr_t raw = hoist__block_around(pool, address);
-	if (raw == 0)
-		return -ENOENT;
-	const struct hoist__granule *first = hoist__granule_of(raw);
-	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
-	const struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
-	uint32_t index;
-	size_t requested;
-	size_t allocated = 0;
-	if (slab != NULL) {
-		if (!hoist__slab_at(slab, raw, &index))
-			return -ENOENT;
-		requested = atomic_load(&slab->states[index]) & HOIST__STATE_BYTES_MASK;
-		allocated = slab->block_bytes;
-	} else {
-		requested = atomic_load(&first->state) & HOIST__LARGE_BYTES_MASK;
-		if (requested != 0)
-			allocated = hoist__span_bytes(first);
-	}
-	uintptr_t start = raw;
-	size_t bytes = requested;
-	if (requested != 0 && pool->watch != NULL &&
-	    hoist__watch_known(pool->watch, raw, raw, &start, &bytes) != 0 && start == 0)
-		return -ENOENT;
-	if (requested == 0 || address < start || address - start >= bytes)
-		return -ENOENT;
-	const struct hoist__region *region = hoist__pool_extent_of(extent)->region->region;
-	*ret = (struct hoist__block){
-		.address = start,
-		.bytes = bytes,
-		.allocated = allocated,
-		.node = region->node,
-		.region = region,
-	};
-	return 0;
+	struct hoist__pool *owner =
+		granule == NULL ? NULL : hoist__caches_pool(atomic_load(&granule->owner));
+	bool found =
+		owner != NULL && !hoist__pool_is_stale(owner) && find_in(owner, address, ret) == 0;
+	if (found)
+		*pool = owner;
+	hoist__pool_unref(owner);
+	return found ? 0
+		     : hoist__fail(-ENOENT, "%#zx lies in no block of any resource",
+				   (size_t)address);
 }

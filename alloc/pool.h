@@ -122,6 +122,11 @@ int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__
  * the block does. */
 int hoist__pools_find(uintptr_t address, struct hoist__pool **pool, struct hoist__block *ret);
 
+/* Where @dev sees @address of pinned memory.  In a live block of a pool of the device, the driver is
+ * asked once for each registered piece.
+ * Returns: 0; -ESTALE in a child of fork; what the driver says. */
+int hoist__pool_device_address(struct hoist__dev *dev, uintptr_t address, uintptr_t *ret);
+
 /* The caller's memory as a region; see hoist_memory_add_region(). */
 int hoist__pool_add_region(struct hoist__pool *pool, uintptr_t address, size_t bytes);
 

@@ -58,11 +58,13 @@ static void before_fork(void)
 		if (pool->watch != NULL)
 			hoist__watch_lock(pool->watch);
 	}
+	hoist__granules_lock();
 }
 
 static void release_all(void)
 {
 	struct hoist__pool *pool;
+	hoist__granules_unlock();
 	EACH_POOL(pool)
 	{
 		if (pool->watch != NULL)
@@ -83,7 +85,7 @@ static void in_child(void)
 	EACH_POOL(pool)
 	{
 		if (hoist__pinned_by_driver(pool->options.dev))
-			atomic_fetch_or(&pool->slow, HOIST__SLOW_STALE);
+			hoist__pool_set_slow(pool, HOIST__SLOW_STALE, true);
 		/* Another thread may have been creating a region: it never will here; nor are
 		 * there threads that wait for it. */
 		pool->one_grows = false;

@@ -104,11 +104,12 @@ void hoist__pool_span_release(struct hoist__pool *pool, struct hoist__granule *s
 		shard->large_bytes -= hoist__span_bytes(span);
 	struct hoist__extent *empty = hoist__spans_release(&shard->spans, span);
 	bool keep = empty == NULL || empty->keep;
+	const uintptr_t address = extent->base;
 	note_change(pool, shard, before, NULL);
 	hoist__unlock(&shard->lock);
-	/* Another may doom the extent from here on: it is only compared with. */
+	/* Another may doom the extent from here on: it is found again. */
 	if (empty != NULL && doomed != NULL)
-		hoist__pool_emptied(pool, empty, keep, doomed);
+		hoist__pool_emptied(pool, address, keep, doomed);
 }
 
 /* From what the shard has. */

@@ -55,7 +55,7 @@ void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_
 	class->n_granules = (uint32_t)choose_granules(block_bytes, most_granules);
 	class->n_blocks =
 		(uint32_t)(((size_t) class->n_granules << HOIST__GRANULE_SHIFT) / block_bytes);
-	class->reciprocal = (UINT64_C(1) << HOIST__RECIPROCAL_SHIFT) / block_bytes + 1;
+	class->reciprocal = UINT64_MAX / block_bytes + 1;
 	hoist__list_init(&class->partial);
 	hoist__list_init(&class->spares);
 }

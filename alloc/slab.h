@@ -44,9 +44,19 @@
 #define HOIST__SLAB_BLOCKS_MOST 1024
 #define HOIST__SLAB_GRANULES_MOST 16
 
-/* Division by a block's bytes: offsets and blocks are up to 2^20, so the error of the reciprocal,
- * offset / 2^44, stays below 1/block_bytes. */
-#define HOIST__RECIPROCAL_SHIFT 44
+/* Division by a block's bytes, with r = 2^64 / them, rounded up: for offsets below 2^32 the upper
+ * half of offset * r is the quotient, and the lower half is below r if and only if there is no
+ * remainder (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). */
+__extension__ typedef unsigned __int128 hoist__uint128;
+
+/* True if @offset is a multiple of what @reciprocal is of, and the *quotient less than @n. */
+static inline bool hoist__divides(uintptr_t offset, uint64_t reciprocal, uint32_t n,
+				  uint32_t *quotient)
+{
+	hoist__uint128 product = (hoist__uint128)offset * reciprocal;
+	*quotient = (uint32_t)(product >> 64);
+	return (uint64_t)product < reciprocal && (uint64_t)(product >> 64) < n;
+}
 
 /* Flags in a state word: streams use the block (deferred.h). */
 #define HOIST__STATE_USED (UINT32_C(1) << 31)
@@ -65,7 +75,7 @@ struct hoist__class {
 	uint32_t n_granules; /* of a slab */
 	uint32_t n_wholly_free;
 	uint32_t index;	     /* in its shard */
-	uint64_t reciprocal; /* of block_bytes: 2^RECIPROCAL_SHIFT / it, rounded up */
+	uint64_t reciprocal; /* 2^64 / block_bytes, rounded up */
 	size_t n_slabs;
 	size_t n_out;
 } __attribute__((aligned(64)));
@@ -135,7 +145,7 @@ void hoist__class_check(const struct hoist__class *class);
 /* The block of @slab around @address: its index; n_blocks if behind the last one. */
 static inline uint32_t hoist__slab_index(const struct hoist__slab *slab, uintptr_t address)
 {
-	return (uint32_t)((address - slab->base) * slab->reciprocal >> HOIST__RECIPROCAL_SHIFT);
+	return (uint32_t)((hoist__uint128)(address - slab->base) * slab->reciprocal >> 64);
 }
 
 static inline uintptr_t hoist__slab_block(const struct hoist__slab *slab, uint32_t index)
@@ -147,8 +157,7 @@ static inline uintptr_t hoist__slab_block(const struct hoist__slab *slab, uint32
 static inline bool hoist__slab_at(const struct hoist__slab *slab, uintptr_t address,
 				  uint32_t *index)
 {
-	*index = hoist__slab_index(slab, address);
-	return *index < slab->n_blocks && hoist__slab_block(slab, *index) == address;
+	return hoist__divides(address - slab->base, slab->reciprocal, slab->n_blocks, index);
 }
 
 static inline bool hoist__slab_has_free(const struct hoist__slab *slab, uint32_t index)

@@ -126,9 +126,9 @@ static size_t push_many(struct hoist__cache *cache, unsigned class,
 		return 0;
 	size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
 	size_t pushed = 0;
-	while (pushed < n && magazine->n < magazine->most &&
+	while (pushed < n && magazine->top < magazine->end &&
 	       bytes + block <= cache->pool->cache_bytes) {
-		magazine->entries[magazine->n++] = entries[n - ++pushed];
+		*magazine->top++ = entries[n - ++pushed];
 		bytes += block;
 	}
 	atomic_store_explicit(&cache->bytes, bytes, memory_order_relaxed);
@@ -144,12 +144,13 @@ static size_t pull_half(struct hoist__cache *cache, unsigned class, struct hoist
 	size_t pulled = 0;
 	if (!hoist__cache_enter(cache))
 		return 0;
-	if (magazine->n >= least) {
-		pulled = (magazine->n + 1u) / 2;
+	const size_t n = hoist__magazine_n(magazine);
+	if (n >= least) {
+		pulled = (n + 1) / 2;
 		memcpy(entries, magazine->entries, pulled * sizeof *entries);
-		magazine->n = (uint16_t)(magazine->n - pulled);
 		memmove(magazine->entries, magazine->entries + pulled,
-			magazine->n * sizeof *entries);
+			(n - pulled) * sizeof *entries);
+		magazine->top -= pulled;
 		size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
 		atomic_store_explicit(
 			&cache->bytes,
@@ -165,7 +166,7 @@ static size_t batch_of(const struct hoist__cache *cache, unsigned class)
 {
 	const struct hoist__pool *pool = cache->pool;
 	size_t room = pool->cache_bytes - atomic_load_explicit(&cache->bytes, memory_order_relaxed);
-	size_t batch = (cache->magazines[class].most + 1u) / 2;
+	size_t batch = (hoist__magazine_most(&cache->magazines[class]) + 1) / 2;
 	batch = hoist__min_u64(batch, room / pool->shards[0].classes[class].block_bytes + 1);
 	return batch == 0 ? 1 : batch;
 }
@@ -274,8 +275,9 @@ void hoist__small_flush(struct hoist__pool *pool, struct hoist__cache *cache, un
 			const struct hoist__entry *entry)
 {
 	struct hoist__entry entries[BATCH_MOST];
-	if (cache != NULL && cache->magazines[class].most != 0) {
-		size_t n = pull_half(cache, class, entries, cache->magazines[class].most);
+	size_t most = cache == NULL ? 0 : hoist__magazine_most(&cache->magazines[class]);
+	if (most != 0) {
+		size_t n = pull_half(cache, class, entries, most);
 		size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
 		if (n != 0)
 			give(pool, entries, n);

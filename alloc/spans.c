@@ -138,13 +138,18 @@ struct hoist__granule *hoist__spans_around(const struct hoist__extent *extent, u
 	return hoist__granule_at(extent->base, word * 64 + (unsigned)bit);
 }
 
-size_t hoist__span_bytes(const struct hoist__granule *granule)
+size_t hoist__span_bytes_in(const struct hoist__extent *extent,
+			    const struct hoist__granule *granule)
 {
-	const struct hoist__extent *extent =
-		atomic_load_explicit(&granule->extent, memory_order_relaxed);
 	size_t bytes = (size_t)granule->n << HOIST__GRANULE_SHIFT;
 	size_t left = extent->base + extent->bytes - granule->address;
 	return bytes < left ? bytes : left;
+}
+
+size_t hoist__span_bytes(const struct hoist__granule *granule)
+{
+	return hoist__span_bytes_in(atomic_load_explicit(&granule->extent, memory_order_relaxed),
+				    granule);
 }
 
 static void set_empty(struct hoist__spans *spans, struct hoist__extent *extent, bool empty)

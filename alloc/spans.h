@@ -41,6 +41,7 @@ struct hoist__extent {
 	uintptr_t base; /* a multiple of the granule */
 	size_t n;	/* granules */
 	size_t bytes;	/* at most n granules, and more than n - 1 */
+	uint32_t owner; /* the number of its pool, for the records of its granules */
 	bool keep;	/* when empty, offer it: else only hoist__spans_take_from() does */
 	bool empty;
 	_Atomic unsigned process; /* whose alone it is (hoist__fork_now()): of a driver's memory,
@@ -65,8 +66,8 @@ void hoist__spans_init(struct hoist__spans *spans);
 /* What an extent of @n granules needs behind itself: for malloc. */
 size_t hoist__extent_bits_bytes(size_t n);
 
-/* @extent has base, n, bytes and keep set, room for its bits (zeroed), and its granules taken.
- * It becomes empty. */
+/* @extent has base, n, bytes, owner and keep set, room for its bits (zeroed), and its granules
+ * taken. It becomes empty. */
 void hoist__spans_add(struct hoist__spans *spans, struct hoist__extent *extent);
 /* @extent is empty. */
 void hoist__spans_remove(struct hoist__spans *spans, struct hoist__extent *extent);
@@ -104,6 +105,9 @@ struct hoist__granule *hoist__spans_around(const struct hoist__extent *extent, u
 
 /* Bytes of a span: whole granules, but for one that ends with its extent. */
 size_t hoist__span_bytes(const struct hoist__granule *granule);
+/* The same where the extent is known. */
+size_t hoist__span_bytes_in(const struct hoist__extent *extent,
+			    const struct hoist__granule *granule);
 
 /* Granules of the largest free span, to 1/32. */
 size_t hoist__spans_largest(const struct hoist__spans *spans);

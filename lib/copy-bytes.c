@@ -155,13 +155,39 @@ static int copy_whole(struct hoist__pair *pair, void *host)
 	return err > 0 ? 0 : err;
 }
 
+/* Whole bytes, one behind the other, need no buffer over the caller's memory. */
+static bool is_bytes(const hoist_buffer *buffer)
+{
+	return hoist__buffer_is_run(buffer) && hoist__storage_has_access(buffer->storage);
+}
+
+/* Pre: is_bytes(). */
+static int copy_bytes(hoist_buffer *buffer, void *host, bool in)
+{
+	int err = hoist__buffer_settle(buffer);
+	if (err < 0)
+		return err;
+	const struct hoist__span inside = hoist__buffer_span(buffer, 0);
+	const struct hoist__span outside = {NULL, HOIST__MEMORY_HOST, (uintptr_t)host};
+	err = in ? hoist__transfer(&inside, &outside, buffer->bytes)
+		 : hoist__transfer(&outside, &inside, buffer->bytes);
+	if (err == 0)
+		return 0;
+	const char *spec = hoist_device_spec(buffer->device);
+	return hoist__fail_in(err, "copying %zu bytes from %s to %s", buffer->bytes,
+			      in ? "cpu" : spec, in ? spec : "cpu");
+}
+
 int hoist_buffer_copy_in(hoist_buffer *dst, const void *host, size_t bytes)
 {
 	struct hoist__pair pair = {dst, NULL, 0};
 	int err = hoist__buffer_check_writable(dst, "the buffer");
 	if (err == 0)
 		err = check_whole(dst, "copying in", host, bytes);
-	return err < 0 || bytes == 0 ? err : copy_whole(&pair, (void *)(uintptr_t)host);
+	if (err < 0 || bytes == 0)
+		return err;
+	return is_bytes(dst) ? copy_bytes(dst, (void *)(uintptr_t)host, true)
+			     : copy_whole(&pair, (void *)(uintptr_t)host);
 }
 
 int hoist_buffer_copy_out(hoist_buffer *src, void *host, size_t bytes)
@@ -172,6 +198,8 @@ int hoist_buffer_copy_out(hoist_buffer *src, void *host, size_t bytes)
 		err = check_whole(src, "copying out", host, bytes);
 	if (err < 0 || bytes == 0)
 		return err;
+	if (is_bytes(src))
+		return copy_bytes(src, host, false);
 	err = copy_whole(&pair, host);
 	unsigned bits = bits_in_last(src);
 	if (err == 0 && bits > 0)

@@ -58,9 +58,11 @@ void hoist__units_of(const hoist_buffer *buffer, struct hoist__units *ret)
 
 bool hoist__buffer_is_run(const hoist_buffer *buffer)
 {
-	uint64_t bits = hoist__dtype_info(buffer->dtype)->bits;
+	if (!buffer->contiguous || buffer->bit != 0)
+		return false;
 	/* Blocks are whole bytes. */
-	return buffer->contiguous && buffer->bit == 0 && buffer->elements % 8 * bits % 8 == 0;
+	return buffer->elements % 8 == 0 ||
+	       buffer->elements % 8 * hoist__dtype_info(buffer->dtype)->bits % 8 == 0;
 }
 
 bool hoist__move_plan(const hoist_buffer *dst, const hoist_buffer *src, struct hoist__move *ret)

@@ -193,7 +193,13 @@ int hoist__pair_prepare(const struct hoist__pair *pair, hoist_stream *stream)
 {
 	if (stream == NULL) {
 		int err = hoist__buffer_settle(pair->src);
-		return err < 0 ? err : hoist__buffer_settle(pair->dst);
+		if (err < 0)
+			return err;
+		/* One wait for the stream of both. */
+		return hoist__buffer_known_stream(pair->dst) ==
+				       hoist__buffer_known_stream(pair->src)
+			       ? hoist__storage_allocate(pair->dst->storage)
+			       : hoist__buffer_settle(pair->dst);
 	}
 	int err = hoist__storage_allocate(pair->src->storage);
 	return err < 0 ? err : hoist__storage_allocate(pair->dst->storage);
@@ -238,6 +244,11 @@ static bool waits(const struct hoist__pair *pair, const struct hoist__move *move
 static int copy(const struct hoist__pair *pair, hoist_stream *stream)
 {
 	struct hoist__move move;
+	if (stream == NULL && hoist__buffer_is_run(pair->dst) && hoist__buffer_is_run(pair->src)) {
+		const struct hoist__span to = hoist__buffer_span(pair->dst, 0);
+		const struct hoist__span from = hoist__buffer_span(pair->src, 0);
+		return hoist__transfer(&to, &from, pair->dst->bytes);
+	}
 	bool bits = !hoist__move_plan(pair->dst, pair->src, &move);
 	int err = 0;
 	if (stream != NULL && !bits && hoist__move_is_queued(&move, stream)) {

@@ -2,6 +2,7 @@
 /* lib/memory.c - the public calls of memory resources. */
 #include "config.h"
 
+#include "alloc/fast.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "lib/memory.h"
@@ -34,7 +35,7 @@ static bool is_cpu(const struct hoist__dev *dev)
 	return hoist__dev_api(dev) == HOIST__API_CPU;
 }
 
-bool hoist__memory_is_host(const hoist_memory *memory)
+bool hoist__resource_is_host(const hoist_memory *memory)
 {
 	int kind = memory->options.kind;
 	return kind == HOIST_MEMORY_HOST ||
@@ -46,7 +47,7 @@ static bool stream_fits(const hoist_memory *memory, const struct hoist__dev *dev
 	int kind = memory->options.kind;
 	if (kind == HOIST_MEMORY_CUSTOM)
 		return true; /* its functions know */
-	if (hoist__memory_is_host(memory))
+	if (hoist__resource_is_host(memory))
 		return is_cpu(dev);
 	if (kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP)
 		return is_cpu(dev) || hoist__dev_api(dev) == hoist__dev_api(memory->dev);
@@ -105,16 +106,27 @@ static int alloc_slow(hoist_memory *memory, size_t bytes, size_t align, hoist_st
 	return named(memory, err);
 }
 
-int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t align, uintptr_t *ret)
+/* Out of line, so that the fast path saves no registers. */
+static __attribute__((noinline)) int alloc_past(hoist_memory *memory, size_t bytes, size_t align,
+						uintptr_t *ret)
 {
 	int err = check_memory(memory);
 	if (err < 0)
 		return err;
 	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
-	if (!LIKELY(pool != NULL && bytes != 0))
+	if (pool == NULL || bytes == 0)
 		return alloc_slow(memory, bytes, align, NULL, ret);
-	err = hoist__pool_alloc(pool, bytes, align, 0, ret);
-	return LIKELY(err == 0) ? 0 : named(memory, err);
+	return named(memory, hoist__pool_alloc_past(pool, bytes, align, ret));
+}
+
+int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t align, uintptr_t *ret)
+{
+	if (!LIKELY(memory != NULL))
+		return alloc_past(memory, bytes, align, ret);
+	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
+	if (LIKELY(pool != NULL) && LIKELY(hoist__pool_alloc_fast(pool, bytes, align, ret, false)))
+		return 0;
+	return alloc_past(memory, bytes, align, ret);
 }
 
 int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
@@ -128,15 +140,24 @@ int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t align, hois
 
 /* --- freeing --- */
 
-int hoist_memory_free(hoist_memory *memory, uintptr_t address)
+static __attribute__((noinline)) int free_past(hoist_memory *memory, uintptr_t address)
 {
 	int err = check_memory(memory);
 	if (err < 0 || address == 0)
 		return err;
 	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
-	err = LIKELY(pool != NULL) ? hoist__pool_free(pool, address)
-				   : memory->ops->free(memory, address, NULL);
-	return LIKELY(err == 0) ? 0 : named(memory, err);
+	return named(memory, pool != NULL ? hoist__pool_free_past(pool, address)
+					  : memory->ops->free(memory, address, NULL));
+}
+
+int hoist_memory_free(hoist_memory *memory, uintptr_t address)
+{
+	if (!LIKELY(memory != NULL))
+		return free_past(memory, address);
+	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
+	if (LIKELY(pool != NULL) && LIKELY(hoist__pool_free_fast(pool, address, false)))
+		return 0;
+	return free_past(memory, address);
 }
 
 int hoist_memory_free_on(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
@@ -187,7 +208,7 @@ static int device_address(hoist_memory *memory, uintptr_t start, uintptr_t *ret)
 		return 0;
 	int kind = memory->options.kind;
 	if (kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP)
-		return hoist__dev_host_address(memory->dev, (void *)start, ret);
+		return hoist__pool_device_address(memory->dev, start, ret);
 	if (memory->info.is_device_accessible)
 		return 0;
 	return hoist__fail(-ENOTSUP, "%s memory cannot be seen by a device",

@@ -115,7 +115,7 @@ void hoist__memory_pool_statistics(struct hoist__pool *pool, hoist_memory_statis
 int hoist__memory_check_stream(const hoist_memory *memory, const hoist_stream *stream);
 
 /* True if it is memory of the host alone: what a child of fork may go on with. */
-bool hoist__memory_is_host(const hoist_memory *memory);
+bool hoist__resource_is_host(const hoist_memory *memory);
 
 /* What is done when a resource has no more, between its tries: first the others that take from
  * the same place give back what they keep, then the caller's function is called.

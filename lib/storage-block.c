@@ -103,7 +103,7 @@ static int find_device_address(const struct hoist__storage *storage, uintptr_t a
 	if (storage->kind != HOIST__MEMORY_PINNED || is_cpu(storage->device) ||
 	    storage->memory->options.kind == HOIST_MEMORY_CUSTOM)
 		return 0;
-	return hoist__dev_host_address(hoist__device_dev(storage->device), (void *)address, ret);
+	return hoist__pool_device_address(hoist__device_dev(storage->device), address, ret);
 }
 
 /* In the order of the stream, which may have work queued on this very memory; host memory waits

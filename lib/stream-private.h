@@ -60,6 +60,7 @@ struct hoist_stream {
 	pthread_mutex_t lock;	 /* below, and recording */
 	uint64_t n_marks;
 	struct hoist__past past;
+	_Atomic bool xwaits; /* the past may hold something; also read without the lock */
 };
 
 /* 0; -ESTALE if @generation, hoist__fork_now() when @what ("the stream") was made, was another

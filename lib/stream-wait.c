@@ -149,10 +149,11 @@ static void forget_reached(struct hoist__past *past)
 
 void hoist__stream_forget_reached(hoist_stream *stream)
 {
-	if (stream->generation != hoist__fork_now())
+	if (!atomic_load(&stream->xwaits) || stream->generation != hoist__fork_now())
 		return;
 	pthread_mutex_lock(&stream->lock);
 	forget_reached(&stream->past);
+	atomic_store(&stream->xwaits, stream->past.n != 0);
 	pthread_mutex_unlock(&stream->lock);
 }
 
@@ -196,6 +197,7 @@ static int remember(hoist_stream *stream, struct hoist__mark *mark, const struct
 	if (!crosses && past->n == 0)
 		return 0;
 	pthread_mutex_lock(&stream->lock);
+	atomic_store(&stream->xwaits, true);
 	int err = make_room(&stream->past, past->n + 1);
 	for (size_t i = 0; err == 0 && i < past->n; i++)
 		add(&stream->past, past->marks[i]);

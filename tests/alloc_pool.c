@@ -483,6 +483,10 @@ Test(alloc_pool, ends_with_blocks_in_use_and_leaves_no_trace)
 		hoist__pool_unref(pool);
 		cr_assert_eq(hoist__pools_find(small, &owner, &block), -ENOENT);
 		cr_assert_eq(hoist__pools_find(large, &owner, &block), -ENOENT);
+		pool = create(2 * HOIST__MIB, 0, 0); /* which may have its number */
+		cr_assert_eq(hoist__pool_free(pool, small), -EINVAL);
+		cr_assert_eq(hoist__pool_free(pool, large), -EINVAL);
+		hoist__pool_unref(pool);
 	}
 }
 

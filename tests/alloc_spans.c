@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "alloc/spans.h"
 #include "base/checked.h"
@@ -381,6 +383,44 @@ Test(alloc_spans, granules_belong_to_one_extent_only)
 	cr_assert_eq(hoist__granules_take(last, 2, &a), -ENOTSUP);
 	cr_assert_eq(hoist__granules_take(last, 1, &a), 0);
 	hoist__granules_release(last, 1);
+}
+
+/* Pages of the page map in memory, of the @n records at @address and behind it. */
+static size_t resident(uintptr_t address, size_t n)
+{
+	static unsigned char in_core[4096];
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uintptr_t start = (uintptr_t)hoist__granule_of(address) & -page;
+	size_t bytes = (uintptr_t)(hoist__granule_of(address) + n) - start;
+	size_t pages = (bytes + page - 1) / page;
+	size_t sum = 0;
+	cr_assert_leq(pages, sizeof in_core);
+	cr_assert_eq(mincore((void *)start, bytes, in_core), 0);
+	for (size_t i = 0; i < pages; i++)
+		sum += in_core[i] & 1;
+	return sum;
+}
+
+/* 0.1 % of 1 GiB is taken for its records, and given back with the last extent that needs it. */
+Test(alloc_spans, pages_of_records_are_given_back)
+{
+	const size_t n = HOIST__GIB / HOIST__GRANULE_BYTES;
+	const size_t n_pages = n * sizeof(struct hoist__granule) / (size_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t base = BASE + 2 * LEAF_BYTES;
+	struct hoist__extent a = {0}, b = {0}, c = {0};
+	/* The last of the three shares its pages with neither, the second with the first. */
+	cr_assert_eq(hoist__granules_take(base, n / 2 - 1, &a), 0);
+	cr_assert_eq(hoist__granules_take(base + HOIST__GIB / 2 - HOIST__GRANULE_BYTES, 1, &b), 0);
+	cr_assert_eq(hoist__granules_take(base + HOIST__GIB / 2, n / 2, &c), 0);
+	cr_assert_geq(resident(base, n), n_pages);
+	hoist__granules_release(base, n / 2 - 1);
+	cr_assert_leq(resident(base, n / 2), 1);
+	cr_assert_eq(atomic_load(&hoist__granule_of(base + HOIST__GIB / 2 - 1)->extent), &b);
+	cr_assert_geq(resident(base + HOIST__GIB / 2, n / 2), n_pages / 2);
+	hoist__granules_release(base + HOIST__GIB / 2 - HOIST__GRANULE_BYTES, 1);
+	hoist__granules_release(base + HOIST__GIB / 2, n / 2);
+	cr_assert_eq(resident(base, n), 0);
+	cr_assert_null(atomic_load(&hoist__granule_of(base)->extent));
 }
 
 /* Quadratic work would not end within the test's time limit. */

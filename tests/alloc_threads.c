@@ -190,6 +190,52 @@ static void run_races(void)
 	CHECK(pthread_barrier_destroy(&race.barrier) == 0);
 }
 
+/* --- a wrong free, and the end of the region that its address was in --- */
+
+#define N_ENDS 20
+
+struct late_free {
+	struct hoist__pool *pool;
+	_Atomic uintptr_t block; /* relaxed, as all is here: nothing orders the two threads */
+	_Atomic bool freed;
+};
+
+static void *free_again_main(void *argument)
+{
+	struct late_free *late = argument;
+	uintptr_t block;
+	while ((block = atomic_load_explicit(&late->block, memory_order_relaxed)) == 0)
+		sched_yield();
+	CHECK(hoist__pool_free(late->pool, block) == -EINVAL);
+	atomic_store_explicit(&late->freed, true, memory_order_relaxed);
+	CHECK(hoist__pool_free(late->pool, block) == -EINVAL); /* while the region ends */
+	return NULL;
+}
+
+/* ThreadSanitizer reports a wrong free that reads what the region's end gives to free(). */
+static void end_region_once(size_t bytes)
+{
+	const struct hoist__pool_options options = {.region_bytes = 8 * HOIST__MIB};
+	struct late_free late = {.pool = make_pool(&options)};
+	pthread_t thread;
+	start(&thread, free_again_main, &late);
+	uintptr_t block = take_block(late.pool, bytes);
+	CHECK(hoist__pool_free(late.pool, block) == 0);
+	atomic_store_explicit(&late.block, block, memory_order_relaxed);
+	while (!atomic_load_explicit(&late.freed, memory_order_relaxed))
+		sched_yield();
+	hoist__pool_trim(late.pool, 0);
+	CHECK(pool_stats(late.pool).n_regions == 0);
+	join(thread);
+	hoist__pool_unref(late.pool);
+}
+
+static void run_ends(void)
+{
+	for (int i = 0; i < N_ENDS; i++)
+		end_region_once(i % 2 == 0 ? 100 : HOIST__MIB);
+}
+
 #ifndef HOIST__TSAN /* which has ended in the thread before the last round */
 
 /* --- destructors that allocate after the thread's caches have ended --- */
@@ -311,6 +357,7 @@ int main(void)
 {
 	run_pool();
 	run_races();
+	run_ends();
 #ifndef HOIST__TSAN
 	run_late();
 #endif

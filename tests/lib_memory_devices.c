@@ -329,6 +329,7 @@ Test(address, of_pinned_memory_is_the_devices, .init = open_all)
 		static const size_t sizes[] = {100, 5000, 3 * MIB};
 		const char *asked =
 			i == 3 ? "hipHostGetDevicePointer" : "cuMemHostGetDevicePointer";
+		uint64_t before = lib_calls(api_of(i), asked);
 		for (size_t k = 0; k < 3; k++) {
 			uintptr_t block = alloc(memory, sizes[k]);
 			memset((void *)block, 1, sizes[k]);
@@ -338,7 +339,9 @@ Test(address, of_pinned_memory_is_the_devices, .init = open_all)
 				     hoist_error());
 			cr_assert_eq(hoist_memory_device_address(memory, block + 77, &inside), 0);
 			cr_expect_eq(inside, seen + 77);
-			cr_expect_geq(lib_calls(api_of(i), asked), 2 * (k + 1));
+			/* The driver was asked once for the region, if at all. */
+			cr_expect_leq(lib_calls(api_of(i), asked), before + 1);
+			before = lib_calls(api_of(i), asked);
 			uintptr_t direct = 0;
 			cr_assert_eq(hoist__dev_host_address(hoist__device_dev(devices[i]),
 							     (void *)block, &direct),
