@@ -152,6 +152,13 @@ int hoist_buffer_flush(hoist_buffer *buffer)
 
 /* --- .max --- */
 
+/* MAX reads a bf16 entry as bytes, with the last axis twice as long, and views those: of rank 0,
+ * two bytes become one element of rank 1. */
+static int max_rank(const struct hoist__tensor *tensor)
+{
+	return tensor->rank == 0 && tensor->dtype == HOIST_BF16 ? 1 : tensor->rank;
+}
+
 static int read_one(const struct hoist__shard *shard, hoist_buffer **ret)
 {
 	const struct hoist__manifest *manifest = shard->manifest;
@@ -160,12 +167,15 @@ static int read_one(const struct hoist__shard *shard, hoist_buffer **ret)
 				   "%s holds %zu buffers, not one; open it as a checkpoint",
 				   shard->file->path, manifest->n_tensors);
 	const struct hoist__tensor *tensor = &manifest->tensors[0];
+	static const int64_t one[] = {1};
+	int rank = max_rank(tensor);
 	hoist_device *cpu;
 	hoist_buffer *made = NULL;
 	int err = hoist__device_cpu(&cpu);
 	if (err < 0)
 		return err;
-	err = hoist_buffer_create(cpu, tensor->dtype, tensor->rank, tensor->shape, 0, &made);
+	err = hoist_buffer_create(cpu, tensor->dtype, rank,
+				  rank > tensor->rank ? one : tensor->shape, 0, &made);
 	if (err == 0 && tensor->bytes > 0)
 		err = hoist__file_read(shard->file, tensor->offset, hoist_buffer_data(made),
 				       (size_t)tensor->bytes);

@@ -291,7 +291,7 @@ static void write_max(void)
 	write_file(bytes, sizeof bytes);
 }
 
-/* proves: S1.24 S1.25 S1.26 V117 V122 */
+/* proves: S1.24 S1.26 V117 V122 */
 Test(max_file, is_a_private_copy, .init = write_max, .fini = remove_file)
 {
 	unsigned char before[128];
@@ -310,6 +310,62 @@ Test(max_file, is_a_private_copy, .init = write_max, .fini = remove_file)
 	cr_assert_eq(read_file(after, sizeof after), n);
 	cr_expect_arr_eq(before, after, n, "V122");
 	hoist_buffer_unref(b);
+}
+
+/* One entry "x" of @dtype, as .max numbers them, at byte 39 (of rank 0) or later. */
+static void write_max_entry(unsigned char dtype, unsigned char rank, const unsigned char *extents,
+			    const void *data, size_t n)
+{
+	unsigned char bytes[128] = {0};
+	size_t at = 39 + 4 * (size_t)rank;
+	memcpy(bytes, max_file, 16);
+	bytes[16] = (unsigned char)(at - 24);
+	bytes[24] = 1;
+	bytes[28] = 'x';
+	bytes[29] = dtype;
+	bytes[30] = rank;
+	for (size_t i = 0; i < rank; i++)
+		bytes[31 + 4 * i] = extents[i];
+	bytes[at - 8] = (unsigned char)at;
+	memcpy(bytes + at, data, n);
+	write_file(bytes, at + n);
+}
+
+/* proves: S1.25 */
+Test(max_file, of_bf16_has_the_shape_that_max_gives, .init = name_file, .fini = remove_file)
+{
+	static const struct {
+		const char *name;
+		unsigned char number; /* of the dtype, in the file */
+		hoist_dtype dtype;
+		unsigned char rank, extents[2];
+		size_t bytes;
+		int expected_rank;
+		int64_t expected[2];
+	} cases[] = {
+		{"bf16 of rank 0", 80, HOIST_BF16, 0, {0}, 2, 1, {1}},
+		{"bf16 of rank 1", 80, HOIST_BF16, 1, {3}, 6, 1, {3}},
+		{"bf16 of rank 2", 80, HOIST_BF16, 2, {2, 3}, 12, 2, {2, 3}},
+		{"f16 of rank 0", 79, HOIST_F16, 0, {0}, 2, 0, {0}},
+		{"f8_e4m3fn of rank 0", 75, HOIST_F8_E4M3FN, 0, {0}, 1, 0, {0}},
+		{"f8_e5m2 of rank 1", 77, HOIST_F8_E5M2, 1, {4}, 4, 1, {4}},
+	};
+	static const unsigned char data[12] = {0x80, 0x3f, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		hoist_buffer *b = NULL;
+		write_max_entry(cases[i].number, cases[i].rank, cases[i].extents, data,
+				cases[i].bytes);
+		cr_assert_eq(hoist_buffer_load_max(path, &b), 0, "%s: %s", cases[i].name,
+			     hoist_error());
+		cr_expect_eq(hoist_buffer_dtype(b), cases[i].dtype, "%s", cases[i].name);
+		cr_assert_eq(hoist_buffer_rank(b), cases[i].expected_rank, "%s", cases[i].name);
+		for (int k = 0; k < cases[i].expected_rank; k++)
+			cr_expect_eq(hoist_buffer_shape(b)[k], cases[i].expected[k], "%s",
+				     cases[i].name);
+		cr_expect_eq(hoist_buffer_bytes(b), cases[i].bytes, "%s", cases[i].name);
+		cr_expect_arr_eq(hoist_buffer_data(b), data, cases[i].bytes, "%s", cases[i].name);
+		hoist_buffer_unref(b);
+	}
 }
 
 /* proves: S1.24 V118 V120 */

@@ -56,8 +56,10 @@ HOIST_API int hoist_buffer_mmap(const char *path, hoist_dtype dtype, int rank, c
  *   of); -ENOTSUP (device memory); -EIO and the like. */
 HOIST_API int hoist_buffer_flush(hoist_buffer *buffer);
 
-/* The one buffer of a .max file, in memory of its own: writing to it changes no file.  A file of
- * several is a checkpoint (hoist/checkpoint.h).
+/* The one buffer of a .max file, in memory of its own: writing to it changes no file.  It is what
+ * MAX's load_max_buffer() gives, so that bf16 of rank 0 comes as one element of rank 1; the dtypes
+ * that MAX cannot load (the floats below 16 bits) come as they are.  A file of several buffers is a
+ * checkpoint (hoist/checkpoint.h), which keeps every rank.
  * Returns: 0; -EBADMSG (not such a file, of a newer version, malformed: with the byte); -EINVAL (it
  *   holds none, or several: with how many); -ENOENT and the like; -ENOMEM. */
 HOIST_API int hoist_buffer_load_max(const char *path, hoist_buffer **ret);
