@@ -79,8 +79,8 @@ void hoist__storage_unref(struct hoist__storage *storage); /* takes NULL */
 
 /* --- using --- */
 
-/* Takes the memory if there is none yet; no-op else.  It is zero, if it is to be, and ready for work
- * on any stream. */
+/* Takes the memory if there is none yet; no-op else.  It is zero, if it is to be, and ready for
+ * work on any stream. */
 int hoist__storage_allocate(struct hoist__storage *storage);
 
 /* Work queued on @stream uses the bytes, or will: they stay until it has passed.  Of a LAZY one
@@ -92,6 +92,12 @@ int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream);
  * references: one stream more that uses it, as they are not ordered by it.
  * Returns: 0; -EINVAL, -ENOMEM as above. */
 int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream);
+
+/* True if there is no reference but the caller's. */
+bool hoist__storage_is_alone(const struct hoist__storage *storage);
+
+/* The block of an adopted storage that nobody else knows yet is at @address. */
+void hoist__storage_move(struct hoist__storage *storage, uintptr_t address);
 
 void hoist__storage_freeze(struct hoist__storage *storage);
 
@@ -107,6 +113,8 @@ hoist_memory *
 hoist__storage_memory(const struct hoist__storage *storage); /* borrowed; may be NULL */
 /* HOST for no bytes; unless DEVICE, the address is a pointer. */
 enum hoist__memory_kind hoist__storage_kind(const struct hoist__storage *storage);
+hoist_stream *hoist__storage_stream(
+	const struct hoist__storage *storage); /* borrowed; the block is freed on it; may be NULL */
 bool hoist__storage_is_read_only(const struct hoist__storage *storage); /* or frozen */
 bool hoist__storage_is_mapped(const struct hoist__storage *storage);
 bool hoist__storage_has_access(const struct hoist__storage *storage);
