@@ -59,6 +59,23 @@ _Static_assert(sizeof(OURS) == sizeof(CUmemAccessDesc), "CUmemAccessDesc");
 #undef SAME
 #undef OURS
 
+#define OURS struct hoist__cu_memory_props
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(CUmemAllocationProp, vendor) &&            \
+			       sizeof(((OURS *)0)->ours) ==                                        \
+				       sizeof(((CUmemAllocationProp *)0)->vendor),                 \
+		       #vendor)
+SAME(type, type);
+SAME(handle_types, requestedHandleTypes);
+SAME(location, location);
+SAME(unused, win32HandleMetaData);
+SAME(compression, allocFlags.compressionType);
+SAME(rdma, allocFlags.gpuDirectRDMACapable);
+SAME(usage, allocFlags.usage);
+_Static_assert(sizeof(OURS) == sizeof(CUmemAllocationProp), "CUmemAllocationProp");
+#undef SAME
+#undef OURS
+
 #define OURS struct hoist__cu_copy_2d
 #define SAME(ours, vendor)                                                                         \
 	_Static_assert(offsetof(OURS, ours) == offsetof(CUDA_MEMCPY2D, vendor) &&                  \
@@ -134,6 +151,9 @@ HOIST__CUDA_CONSTANTS(X)
 #define hoist__cu_block_handle CUmemPoolPtrExportData
 #define hoist__cu_pool_props CUmemPoolProps_st
 #define hoist__cu_advice CUmem_advise
+#define hoist__cu_memory_props CUmemAllocationProp_st
+#define hoist__cu_memory CUmemGenericAllocationHandle
+#define hoist__cu_granularity CUmemAllocationGranularity_flags
 #define hoist__cu_access_flags CUmemAccess_flags
 #define hoist__cu_access CUmemAccessDesc_st
 #define hoist__cu_location CUmemLocation_st

@@ -101,6 +101,27 @@
 	  (hoist__cu_device_ptr *, size_t, hoist__cu_pool, hoist__cu_stream), OPTIONAL, 11020)     \
 	X(cuMemFreeAsync, cuMemFreeAsync, hoist__cu_result,                                        \
 	  (hoist__cu_device_ptr, hoist__cu_stream), OPTIONAL, 11020)                               \
+	/* Virtual memory. */                                                                      \
+	X(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, hoist__cu_result,          \
+	  (size_t *, const struct hoist__cu_memory_props *, hoist__cu_granularity), OPTIONAL,      \
+	  10020)                                                                                   \
+	X(cuMemAddressReserve, cuMemAddressReserve, hoist__cu_result,                              \
+	  (hoist__cu_device_ptr *, size_t, size_t, hoist__cu_device_ptr, unsigned long long),      \
+	  OPTIONAL, 10020)                                                                         \
+	X(cuMemAddressFree, cuMemAddressFree, hoist__cu_result, (hoist__cu_device_ptr, size_t),    \
+	  OPTIONAL, 10020)                                                                         \
+	X(cuMemCreate, cuMemCreate, hoist__cu_result,                                              \
+	  (hoist__cu_memory *, size_t, const struct hoist__cu_memory_props *, unsigned long long), \
+	  OPTIONAL, 10020)                                                                         \
+	X(cuMemRelease, cuMemRelease, hoist__cu_result, (hoist__cu_memory), OPTIONAL, 10020)       \
+	X(cuMemMap, cuMemMap, hoist__cu_result,                                                    \
+	  (hoist__cu_device_ptr, size_t, size_t, hoist__cu_memory, unsigned long long), OPTIONAL,  \
+	  10020)                                                                                   \
+	X(cuMemUnmap, cuMemUnmap, hoist__cu_result, (hoist__cu_device_ptr, size_t), OPTIONAL,      \
+	  10020)                                                                                   \
+	X(cuMemSetAccess, cuMemSetAccess, hoist__cu_result,                                        \
+	  (hoist__cu_device_ptr, size_t, const struct hoist__cu_access *, size_t), OPTIONAL,       \
+	  10020)                                                                                   \
 	/* Sharing between processes. */                                                           \
 	X(cuMemGetAddressRange, cuMemGetAddressRange_v2, hoist__cu_result,                         \
 	  (hoist__cu_device_ptr *, size_t *, hoist__cu_device_ptr), OPTIONAL, 3020)                \

@@ -59,6 +59,20 @@ struct hoist__cu_access {
 	hoist__cu_access_flags flags;
 };
 
+/* CUmemAllocationProp; a CUmemGenericAllocationHandle is memory without an address. */
+typedef unsigned int hoist__cu_granularity; /* enum CUmemAllocationGranularity_flags */
+typedef unsigned long long hoist__cu_memory;
+struct hoist__cu_memory_props {
+	unsigned int type; /* HOIST__CU_ALLOCATION_PINNED */
+	unsigned int handle_types;
+	struct hoist__cu_location location;
+	void *unused;
+	unsigned char compression;
+	unsigned char rdma;
+	unsigned short usage;
+	unsigned char reserved[4];
+};
+
 #define HOIST__CU_POOL_LIMIT_SINCE 12020
 #define HOIST__CU_POOL_FIGURES_SINCE 11030
 
@@ -149,6 +163,12 @@ struct hoist__cu_copy_3d {
 	X(HOIST__CU_ATTRIBUTE_PCI_DOMAIN_ID, 50, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)                \
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)     \
 	X(HOIST__CU_ATTRIBUTE_COMPUTE_MINOR, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)     \
+	X(HOIST__CU_ATTRIBUTE_VIRTUAL_MEMORY, 102,                                                 \
+	  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)                                 \
+	X(HOIST__CU_ATTRIBUTE_VIRTUAL_RDMA, 110,                                                   \
+	  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)                             \
+	X(HOIST__CU_GRANULARITY_MINIMUM, 0, CU_MEM_ALLOC_GRANULARITY_MINIMUM)                      \
+	X(HOIST__CU_GRANULARITY_RECOMMENDED, 1, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)              \
 	X(HOIST__CU_ATTRIBUTE_HOST_NUMA_ID, 134, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                 \
 	X(HOIST__CU_POINTER_MEMORY_TYPE, 2, CU_POINTER_ATTRIBUTE_MEMORY_TYPE)                      \
 	X(HOIST__CU_POINTER_DEVICE_POINTER, 3, CU_POINTER_ATTRIBUTE_DEVICE_POINTER)                \

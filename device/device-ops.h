@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "device/device.h"
 #include "device/ipc.h"
+#include "device/vmm.h"
 
 struct hoist__dev {
 	const struct hoist__dev_ops *ops;
@@ -172,6 +173,22 @@ struct hoist__dev_ops {
 				 struct hoist__ipc_handle *ret);
 	int (*pool_import_block)(struct hoist__dev_pool *pool,
 				 const struct hoist__ipc_handle *handle, uintptr_t *ret);
+
+	/* Virtual memory (vmm.h): all NULL where the API has none.  vmm_check makes no context;
+	 * the others: Pre: it gave 0 once; sizes are multiples of the granularity, and not 0. */
+	int (*vmm_check)(struct hoist__dev *dev, const struct hoist__vmm_props *props);
+	int (*vmm_granularity)(struct hoist__dev *dev, const struct hoist__vmm_props *props,
+			       size_t *ret);
+	int (*vmm_reserve)(struct hoist__dev *dev, size_t bytes, size_t align, uintptr_t hint,
+			   uintptr_t *ret);
+	int (*vmm_unreserve)(struct hoist__dev *dev, uintptr_t address, size_t bytes);
+	int (*vmm_create)(struct hoist__dev *dev, const struct hoist__vmm_props *props,
+			  size_t bytes, uint64_t *ret);
+	int (*vmm_release)(struct hoist__dev *dev, uint64_t handle);
+	int (*vmm_map)(struct hoist__dev *dev, uintptr_t address, size_t bytes, uint64_t handle);
+	int (*vmm_unmap)(struct hoist__dev *dev, uintptr_t address, size_t bytes);
+	int (*vmm_set_access)(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			      const struct hoist__dev *who, enum hoist__vmm_access access);
 
 	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api.
 	 * copy_box: Pre: no side of the box is 0, rows more than 1, all distances as device.h

@@ -59,6 +59,25 @@ _Static_assert(sizeof(OURS) == sizeof(hipMemAccessDesc), "hipMemAccessDesc");
 #undef SAME
 #undef OURS
 
+#if HIP_VERSION >= HOIST__HIP_MEMORY_PROPS_SINCE
+#define OURS struct hoist__hip_memory_props
+#define SAME(ours, vendor)                                                                         \
+	_Static_assert(offsetof(OURS, ours) == offsetof(hipMemAllocationProp, vendor) &&           \
+			       sizeof(((OURS *)0)->ours) ==                                        \
+				       sizeof(((hipMemAllocationProp *)0)->vendor),                \
+		       #vendor)
+SAME(type, type);
+SAME(handle_types, requestedHandleType);
+SAME(location, location);
+SAME(unused, win32HandleMetaData);
+SAME(compression, allocFlags.compressionType);
+SAME(rdma, allocFlags.gpuDirectRDMACapable);
+SAME(usage, allocFlags.usage);
+_Static_assert(sizeof(OURS) == sizeof(hipMemAllocationProp), "hipMemAllocationProp");
+#undef SAME
+#undef OURS
+#endif
+
 #define OURS struct hoist__hip_copy_3d
 #define SAME(ours, vendor)                                                                         \
 	_Static_assert(offsetof(OURS, ours) == offsetof(hipMemcpy3DParms, vendor) &&               \
@@ -150,6 +169,9 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_block_handle hipMemPoolPtrExportData
 #define hoist__hip_pool_props hipMemPoolProps
 #define hoist__hip_advice hipMemoryAdvise
+#define hoist__hip_memory_props hipMemAllocationProp
+#define hoist__hip_memory hipMemGenericAllocationHandle_t
+#define hoist__hip_granularity hipMemAllocationGranularity_flags
 #define hoist__hip_access_flags hipMemAccessFlags
 #define hoist__hip_access hipMemAccessDesc
 #define hoist__hip_location hipMemLocation

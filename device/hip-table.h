@@ -89,6 +89,24 @@
 	  (void **, size_t, hoist__hip_pool, hoist__hip_stream), OPTIONAL, 50200000)               \
 	X(hipFreeAsync, hipFreeAsync, hoist__hip_error, (void *, hoist__hip_stream), OPTIONAL,     \
 	  50200000)                                                                                \
+	/* Virtual memory. */                                                                      \
+	X(hipMemGetAllocationGranularity, hipMemGetAllocationGranularity, hoist__hip_error,        \
+	  (size_t *, const struct hoist__hip_memory_props *, hoist__hip_granularity), OPTIONAL,    \
+	  60000000)                                                                                \
+	X(hipMemAddressReserve, hipMemAddressReserve, hoist__hip_error,                            \
+	  (void **, size_t, size_t, void *, unsigned long long), OPTIONAL, 60000000)               \
+	X(hipMemAddressFree, hipMemAddressFree, hoist__hip_error, (void *, size_t), OPTIONAL,      \
+	  60000000)                                                                                \
+	X(hipMemCreate, hipMemCreate, hoist__hip_error,                                            \
+	  (hoist__hip_memory *, size_t, const struct hoist__hip_memory_props *,                    \
+	   unsigned long long),                                                                    \
+	  OPTIONAL, 60000000)                                                                      \
+	X(hipMemRelease, hipMemRelease, hoist__hip_error, (hoist__hip_memory), OPTIONAL, 60000000) \
+	X(hipMemMap, hipMemMap, hoist__hip_error,                                                  \
+	  (void *, size_t, size_t, hoist__hip_memory, unsigned long long), OPTIONAL, 60000000)     \
+	X(hipMemUnmap, hipMemUnmap, hoist__hip_error, (void *, size_t), OPTIONAL, 60000000)        \
+	X(hipMemSetAccess, hipMemSetAccess, hoist__hip_error,                                      \
+	  (void *, size_t, const struct hoist__hip_access *, size_t), OPTIONAL, 60000000)          \
 	/* Sharing between processes. */                                                           \
 	X(hipMemGetAddressRange, hipMemGetAddressRange, hoist__hip_error,                          \
 	  (void **, size_t *, void *), OPTIONAL, 50000000)                                         \

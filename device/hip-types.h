@@ -87,6 +87,21 @@ struct hoist__hip_access {
 	hoist__hip_access_flags flags;
 };
 
+/* hipMemAllocationProp as it is since ROCm 6; before, the members had another order, and devices no
+ * virtual memory. */
+typedef unsigned int hoist__hip_granularity; /* enum hipMemAllocationGranularity_flags */
+typedef struct hoist__hip_memory_object *hoist__hip_memory; /* hipMemGenericAllocationHandle_t */
+struct hoist__hip_memory_props {
+	unsigned int type; /* HOIST__HIP_ALLOCATION_PINNED */
+	unsigned int handle_types;
+	struct hoist__hip_location location;
+	void *unused;
+	unsigned char compression;
+	unsigned char rdma;
+	unsigned short usage;
+};
+
+#define HOIST__HIP_MEMORY_PROPS_SINCE 60000000
 #define HOIST__HIP_POOL_LIMIT_SINCE 60300000
 
 /* hipMemcpy3DParms, with the hipPitchedPtr, the hipPos and the hipExtent in it.  There are no
@@ -176,6 +191,8 @@ struct hoist__hip_pointer_attributes {
 	X(HOIST__HIP_POOL_RESERVED_HIGH, 6, hipMemPoolAttrReservedMemHigh)                         \
 	X(HOIST__HIP_POOL_USED_CURRENT, 7, hipMemPoolAttrUsedMemCurrent)                           \
 	X(HOIST__HIP_POOL_USED_HIGH, 8, hipMemPoolAttrUsedMemHigh)                                 \
+	X(HOIST__HIP_GRANULARITY_MINIMUM, 0, hipMemAllocationGranularityMinimum)                   \
+	X(HOIST__HIP_GRANULARITY_RECOMMENDED, 1, hipMemAllocationGranularityRecommended)           \
 	X(HOIST__HIP_ADVISE_PREFERRED_LOCATION, 3, hipMemAdviseSetPreferredLocation)               \
 	X(HOIST__HIP_ACCESS_NONE, 0, hipMemAccessFlagsProtNone)                                    \
 	X(HOIST__HIP_ACCESS_READ, 1, hipMemAccessFlagsProtRead)                                    \

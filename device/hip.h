@@ -70,4 +70,19 @@ int hoist__hip_pool_export_block(struct hoist__dev_pool *pool, uintptr_t address
 int hoist__hip_pool_import_block(struct hoist__dev_pool *pool,
 				 const struct hoist__ipc_handle *handle, uintptr_t *ret);
 
+/* Virtual memory (hip-vmm.c): see device-ops.h. */
+int hoist__hip_vmm_check(struct hoist__dev *dev, const struct hoist__vmm_props *props);
+int hoist__hip_vmm_granularity(struct hoist__dev *dev, const struct hoist__vmm_props *props,
+			       size_t *ret);
+int hoist__hip_vmm_reserve(struct hoist__dev *dev, size_t bytes, size_t align, uintptr_t hint,
+			   uintptr_t *ret);
+int hoist__hip_vmm_unreserve(struct hoist__dev *dev, uintptr_t address, size_t bytes);
+int hoist__hip_vmm_create(struct hoist__dev *dev, const struct hoist__vmm_props *props,
+			  size_t bytes, uint64_t *ret);
+int hoist__hip_vmm_release(struct hoist__dev *dev, uint64_t handle);
+int hoist__hip_vmm_map(struct hoist__dev *dev, uintptr_t address, size_t bytes, uint64_t handle);
+int hoist__hip_vmm_unmap(struct hoist__dev *dev, uintptr_t address, size_t bytes);
+int hoist__hip_vmm_set_access(struct hoist__dev *dev, uintptr_t address, size_t bytes,
+			      const struct hoist__dev *who, enum hoist__vmm_access access);
+
 #endif

@@ -131,6 +131,7 @@ void hoist_emulator_reset(void)
 		.peak_registered_bytes = old.live_registered_bytes,
 		.live_streams = old.live_streams,
 		.live_pools = old.live_pools,
+		.live_reservations = old.live_reservations,
 		.live_events = old.live_events,
 		.live_contexts = old.live_contexts,
 		.live_imports = old.live_imports,

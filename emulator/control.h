@@ -73,8 +73,9 @@ extern "C" {
 	X(live_registered_bytes)                                                                   \
 	X(peak_registered_bytes)                                                                   \
 	X(live_streams)                                                                            \
-	X(live_pools)	/* made; a device's own is none */                                         \
-	X(live_imports) /* allocations of other processes that are open */                         \
+	X(live_pools)	     /* made; a device's own is none */                                    \
+	X(live_imports)	     /* allocations of other processes that are open */                    \
+	X(live_reservations) /* of addresses */                                                    \
 	X(live_events)                                                                             \
 	X(live_contexts) /* primary contexts retained; HIP has none */
 

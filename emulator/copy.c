@@ -13,7 +13,7 @@
  * nor paid for, but belongs to the allocation or registration all the same. */
 #include "config.h"
 
-#include "emulator/core.h"
+#include "emulator/vmm.h"
 
 #include <string.h>
 
@@ -189,12 +189,13 @@ static size_t reach(const struct hoist__emu_box *box, size_t pitch, size_t plane
 }
 
 /* [locked] Finds both sides of a copy and takes them. */
-static int find_sides(struct hoist__emu_op *op)
+static int find_sides(const struct hoist__emu_device *device, struct hoist__emu_op *op)
 {
 	const struct hoist__emu_box *box = &op->box;
 	size_t dst = reach(box, box->dst_pitch, box->dst_plane);
 	size_t src = reach(box, box->src_pitch, box->src_plane);
-	if (dst == 0 || src == 0) {
+	if (dst == 0 || src == 0 || !hoist__emu_vmm_allows(device, box->dst, dst, true) ||
+	    !hoist__emu_vmm_allows(device, box->src, src, false)) {
 		hoist__emu.count.bad_copies++;
 		return EMU_INVALID_VALUE;
 	}
@@ -280,7 +281,7 @@ static int copy_between(struct hoist__emu_device *device, struct hoist__emu_stre
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, handle, &stream);
 	if (result == EMU_SUCCESS && !empty)
-		result = find_sides(&op);
+		result = find_sides(stream->device, &op);
 	if (result == EMU_SUCCESS && !empty) {
 		const struct hoist__emu_span *host = direction == EMU_TO_HOST ? &op.dst : &op.src;
 		bool pageable = host->host && host->block == NULL;
@@ -346,6 +347,11 @@ int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream
 	};
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, handle, &stream);
+	if (result == EMU_SUCCESS && n > 0 &&
+	    !hoist__emu_vmm_allows(stream->device, dst, op.bytes, true)) {
+		hoist__emu.count.bad_copies++;
+		result = EMU_INVALID_VALUE;
+	}
 	if (result == EMU_SUCCESS && n > 0)
 		result = hoist__emu_span_device(dst, op.bytes, &op.dst);
 	if (result == EMU_SUCCESS && n > 0) {

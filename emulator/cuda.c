@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "emulator/cuda-face.h"
+#include "emulator/vmm.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -57,6 +58,8 @@ static int default_error(unsigned function)
 	case FN_cuMemAlloc_v2:
 	case FN_cuMemAllocManaged:
 	case FN_cuMemAllocFromPoolAsync:
+	case FN_cuMemAddressReserve:
+	case FN_cuMemCreate:
 	case FN_cuMemPoolCreate:
 	case FN_cuMemPoolImportFromShareableHandle:
 	case FN_cuMemPoolImportPointer:
@@ -256,6 +259,12 @@ hoist__cu_result cuDeviceGetAttribute(int *ret, hoist__cu_attribute attribute,
 	switch (attribute) {
 	case HOIST__CU_ATTRIBUTE_MAX_PITCH:
 		*ret = (int)EMU_MAX_PITCH;
+		break;
+	case HOIST__CU_ATTRIBUTE_VIRTUAL_MEMORY:
+		*ret = 1;
+		break;
+	case HOIST__CU_ATTRIBUTE_VIRTUAL_RDMA:
+		*ret = device == EMU_VMM_RDMA_DEVICE;
 		break;
 	case HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR:
 		*ret = 9;

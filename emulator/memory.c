@@ -85,7 +85,7 @@ bool hoist__emu_is_device_address(uintptr_t address)
 		if (device->base != 0 && address - device->base < device->span)
 			return true;
 	}
-	return hoist__emu_is_window(address);
+	return hoist__emu_is_window(address) || hoist__emu_vmm_is_address(address);
 }
 
 /* --- allocations --- */

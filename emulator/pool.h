@@ -15,7 +15,7 @@
 #ifndef HOIST_EMULATOR_POOL_H
 #define HOIST_EMULATOR_POOL_H
 
-#include "emulator/core.h"
+#include "emulator/vmm.h"
 
 /* The drivers' numbers for a pool's attributes, and their kinds. */
 enum {
@@ -41,7 +41,6 @@ int hoist__emu_pool_get(struct hoist__emu_pool *handle, unsigned attribute, void
 int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, const void *value);
 
 /* Read and write, or nothing, for device @ordinal; a pool's own device has both, for good. */
-#define EMU_ACCESS_READ_WRITE 3u
 int hoist__emu_pool_set_access(struct hoist__emu_pool *handle, int ordinal, unsigned flags);
 int hoist__emu_pool_get_access(struct hoist__emu_pool *handle, int ordinal, unsigned *flags);
 

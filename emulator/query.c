@@ -22,8 +22,13 @@ bool hoist__emu_pointer(uintptr_t address, struct hoist__emu_pointer *ret)
 						  : host + hoist__emu_face.registered_offset,
 			.host_address = device ? 0 : host,
 		};
+	const struct hoist__emu_device *mapped =
+		block == NULL && device ? hoist__emu_vmm_device(address) : NULL;
+	if (mapped != NULL)
+		*ret = (struct hoist__emu_pointer){.ordinal = mapped->ordinal,
+						   .device_address = address};
 	hoist__emu_unlock();
-	return block != NULL;
+	return block != NULL || mapped != NULL;
 }
 
 /* [locked] Whether a stream of @device has work from before @ticket; *error is the first failure

@@ -25,6 +25,10 @@ int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_sp
 			return result;
 		return refuse(); /* pageable memory is no device memory */
 	}
+	if (hoist__emu_vmm_is_address(address)) {
+		*ret = (struct hoist__emu_span){.bytes = hoist__emu_vmm_bytes(address, bytes)};
+		return ret->bytes != NULL ? EMU_SUCCESS : refuse();
+	}
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
 	if (block == NULL || !contains(&block->range, address, bytes))
 		return refuse();

@@ -59,6 +59,8 @@ static void enter(struct hoist__books *books, struct hoist__book *book)
 	books->n_blocks++;
 	books->requested += book->bytes;
 	books->allocated += book->allocated;
+	books->requested_peak = hoist__max_u64(books->requested_peak, books->requested);
+	books->allocated_peak = hoist__max_u64(books->allocated_peak, books->allocated);
 	if (book->n_users != 0)
 		atomic_fetch_add(&books->n_used, 1);
 }
@@ -79,8 +81,6 @@ static void enter_new(struct hoist__books *books, struct hoist__book *book, uint
 	book->node.priority = next_random(books);
 	enter(books, book);
 	books->n_allocs++;
-	books->requested_peak = hoist__max_u64(books->requested_peak, books->requested);
-	books->allocated_peak = hoist__max_u64(books->allocated_peak, books->allocated);
 }
 
 int hoist__books_add(struct hoist__books *books, struct hoist__book *book, uintptr_t address)

@@ -64,7 +64,7 @@ int hoist__books_adopt(struct hoist__books *books, uintptr_t address, size_t byt
 /* The block that starts at @address, which is live no more; NULL if none does. */
 struct hoist__book *hoist__books_take(struct hoist__books *books, uintptr_t address);
 
-/* Undoes that. */
+/* Undoes that, also with another address and other sizes than it had. */
 void hoist__books_put_back(struct hoist__books *books, struct hoist__book *book);
 
 /* The start of the live block around @address.  Returns: 0; -EINVAL, with the text. */

@@ -23,7 +23,7 @@
 const char *hoist__memory_kind_text(int kind)
 {
 	static const char *const texts[] = {"host",	   "pinned", "device", "managed",
-					    "driver_pool", "heap",   "custom"};
+					    "driver_pool", "heap",   "custom", "virtual"};
 	return kind >= 0 && (size_t)kind < HOIST__ARRAY_SIZE(texts) ? texts[kind] : "unknown";
 }
 
@@ -77,6 +77,7 @@ static int check_applies(const hoist_memory_options *o, unsigned kinds)
 		{o->budget != NULL, POOLED | KIND(HEAP), "budget"},
 		{o->preferred_location != 0, KIND(MANAGED), "preferred location"},
 		{o->preferred_node != 0, KIND(MANAGED), "preferred node"},
+		{o->virtual_options != NULL, KIND(VIRTUAL), "virtual_options"},
 		{o->functions != NULL, KIND(CUSTOM), "functions"},
 		{o->functions_context != NULL, KIND(CUSTOM), "functions_context"},
 		{o->upstream != NULL, KIND(HOST) | KIND(PINNED) | KIND(DEVICE), "upstream"},
@@ -152,8 +153,8 @@ static int check_preference(const hoist_memory_options *o)
 
 static int check_device(const hoist_memory_options *o, bool cpu)
 {
-	if (o->kind != HOIST_MEMORY_DEVICE && o->kind != HOIST_MEMORY_MANAGED &&
-	    o->kind != HOIST_MEMORY_DRIVER_POOL)
+	if ((1u << o->kind & (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) | KIND(VIRTUAL))) ==
+	    0)
 		return 0;
 	if (o->device == NULL)
 		return hoist__fail(-EINVAL,
@@ -296,8 +297,8 @@ static void describe(hoist_memory *memory)
 	const hoist_memory *up = memory->upstream;
 	int kind = memory->options.kind;
 	bool cpu = hoist__device_is_cpu(memory->device);
-	bool of_device = !cpu && (kind == HOIST_MEMORY_DEVICE || kind == HOIST_MEMORY_MANAGED ||
-				  kind == HOIST_MEMORY_DRIVER_POOL);
+	bool of_device = !cpu && (1u << kind & (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) |
+						KIND(VIRTUAL))) != 0;
 	bool custom = kind == HOIST_MEMORY_CUSTOM;
 	bool pinned = kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP;
 	hoist_memory_info *info = &memory->info;
@@ -339,6 +340,8 @@ static const struct hoist__memory_ops *ops_of(int kind)
 		return &hoist__memory_heap_ops;
 	case HOIST_MEMORY_CUSTOM:
 		return &hoist__memory_custom_ops;
+	case HOIST_MEMORY_VIRTUAL:
+		return &hoist__memory_virtual_ops;
 	default:
 		return NULL;
 	}

@@ -180,6 +180,22 @@ int hoist_memory_use(hoist_memory *memory, uintptr_t address, hoist_stream *stre
 	return err < 0 ? err : named(memory, memory->ops->use(memory, address, stream));
 }
 
+int hoist_memory_granularity(hoist_memory *memory, size_t *ret)
+{
+	int err = check_memory(memory);
+	if (err == 0 && memory->ops->granularity == NULL)
+		return fail_unsupported(memory, "tell a granularity: it has none");
+	return err < 0 ? err : named(memory, memory->ops->granularity(memory, ret));
+}
+
+int hoist_memory_grow(hoist_memory *memory, uintptr_t address, size_t bytes, uintptr_t *ret)
+{
+	int err = check_memory(memory);
+	if (err == 0 && memory->ops->grow == NULL)
+		return fail_unsupported(memory, "grow blocks");
+	return err < 0 ? err : named(memory, memory->ops->grow(memory, address, bytes, ret));
+}
+
 int hoist_memory_release_captured(hoist_memory *memory)
 {
 	int err = check_memory(memory);

@@ -8,8 +8,9 @@
  *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones;
  *                      memory-attribute.c: the pool's attributes, handle and peers
  *   memory-heap.c      HEAP: over alloc/heap.h
+ *   memory-virtual.c   VIRTUAL: over device/vmm.h
  *   memory-custom.c    CUSTOM: over the caller's functions
- *   books.c            the blocks of the last but one and two, by address
+ *   books.c            the blocks of DRIVER_POOL, VIRTUAL and CUSTOM, by address
  *   memory-snapshot.c  what a resource holds as JSON; json-out.c writes, residence.c asks the
  *                      kernel where pages are
  *
@@ -78,7 +79,9 @@ struct hoist__memory_ops {
 	 * Returns: 0; -EINVAL (overlaps another block); -ENOMEM; -ESTALE. */
 	int (*adopt)(hoist_memory *memory, uintptr_t address, size_t bytes);
 	int (*release_captured)(hoist_memory *memory); /* NULL: there is nothing to release */
-	int (*synchronize)(hoist_memory *memory);      /* NULL: as its device */
+	int (*grow)(hoist_memory *memory, uintptr_t address, size_t bytes, uintptr_t *ret);
+	int (*granularity)(hoist_memory *memory, size_t *ret);
+	int (*synchronize)(hoist_memory *memory); /* NULL: as its device */
 	/* The first address of the block around it.  Returns: 0; -EINVAL. */
 	int (*block_of)(hoist_memory *memory, uintptr_t address, uintptr_t *ret);
 	int (*add_region)(hoist_memory *memory, uintptr_t address, size_t bytes);
@@ -95,6 +98,7 @@ extern const struct hoist__memory_ops hoist__memory_pool_ops;
 extern const struct hoist__memory_ops hoist__memory_driver_ops;
 extern const struct hoist__memory_ops hoist__memory_heap_ops;
 extern const struct hoist__memory_ops hoist__memory_custom_ops;
+extern const struct hoist__memory_ops hoist__memory_virtual_ops;
 
 /* "host", "driver_pool", ... */
 const char *hoist__memory_kind_text(int kind);

@@ -264,6 +264,17 @@ void hoist__storage_unref(struct hoist__storage *storage)
 		hoist__storage_end(storage);
 }
 
+bool hoist__storage_is_alone(const struct hoist__storage *storage)
+{
+	return atomic_load_explicit(&storage->xrefs, memory_order_acquire) == 1;
+}
+
+void hoist__storage_move(struct hoist__storage *storage, uintptr_t address)
+{
+	storage->place.address = address;
+	storage->place.device_address = address;
+}
+
 /* --- what is known --- */
 
 void hoist__storage_freeze(struct hoist__storage *storage)
@@ -303,6 +314,11 @@ hoist_device *hoist__storage_device(const struct hoist__storage *storage)
 hoist_memory *hoist__storage_memory(const struct hoist__storage *storage)
 {
 	return storage->memory;
+}
+
+hoist_stream *hoist__storage_stream(const struct hoist__storage *storage)
+{
+	return atomic_load(&storage->xstream);
 }
 
 enum hoist__memory_kind hoist__storage_kind(const struct hoist__storage *storage)

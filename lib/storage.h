@@ -121,6 +121,12 @@ bool hoist__parked_sweep(hoist_device *device, bool wait);
  * more than its budget has left. */
 void hoist__parked_bound(const hoist_memory *memory, size_t bytes);
 
+/* True if there is no reference but the caller's. */
+bool hoist__storage_is_alone(const struct hoist__storage *storage);
+
+/* The block of an adopted storage that nobody else knows yet is at @address. */
+void hoist__storage_move(struct hoist__storage *storage, uintptr_t address);
+
 void hoist__storage_freeze(struct hoist__storage *storage);
 
 /* --- what is known --- */
@@ -135,6 +141,8 @@ hoist_memory *
 hoist__storage_memory(const struct hoist__storage *storage); /* borrowed; may be NULL */
 /* HOST for no bytes; unless DEVICE, the address is a pointer. */
 enum hoist__memory_kind hoist__storage_kind(const struct hoist__storage *storage);
+hoist_stream *hoist__storage_stream(
+	const struct hoist__storage *storage); /* borrowed; the block is freed on it; may be NULL */
 bool hoist__storage_is_read_only(const struct hoist__storage *storage); /* or frozen */
 bool hoist__storage_is_mapped(const struct hoist__storage *storage);
 bool hoist__storage_has_access(const struct hoist__storage *storage);

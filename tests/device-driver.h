@@ -170,6 +170,7 @@ static inline void nothing_is_left(const char *when)
 	cr_assert_eq(left.live_streams, 0, "%s", when);
 	cr_assert_eq(left.live_events, 0, "%s", when);
 	cr_assert_eq(left.live_pools, 0, "%s", when);
+	cr_assert_eq(left.live_reservations, 0, "%s", when);
 	cr_assert_eq(left.bad_frees, 0, "%s", when);
 	cr_assert_eq(left.use_after_free, 0, "%s", when);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Managed memory and the drivers' own pools, on every driver: see device-driver.h. */
+/* Managed memory, virtual memory and the drivers' own pools, on every driver: see device-driver.h.
+ */
 #include "config.h"
 
 #define SUITE device_pool
@@ -7,6 +8,7 @@
 #include "device-driver.h"
 #include "device/cuda.h"
 #include "device/hip.h"
+#include "device/vmm.h"
 #include "tests/patience.h"
 
 #define LIMIT ((size_t)64 << 20)
@@ -77,6 +79,48 @@ static void managed_full(void)
 	nothing_is_left("after a refusal");
 }
 EMULATED(managed_memory_that_is_exhausted_is_ENOSPC, managed_full)
+
+/* --- virtual memory --- */
+
+/* What one mapping wrote, another reads; then both are one copy's. */
+static void vmm(void)
+{
+	const struct hoist__vmm_props props = {.recommended = true};
+	uintptr_t address = 0;
+	uint64_t memory = 0;
+	size_t bytes = 0;
+	int err = hoist__vmm_granularity(dev, &props, &bytes);
+	if (err == -ENOTSUP && !hoist__dev_props(dev)->emulated)
+		cr_skip_test("%s", hoist__error_text());
+	cr_assert_eq(err, 0, "%s", hoist__error_text());
+	unsigned char *out = aligned_alloc(4096, 2 * bytes);
+	cr_assert_not_null(out);
+	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_host_register(dev, out, 2 * bytes));
+	OK(hoist__vmm_reserve(dev, 2 * bytes, 0, 0, &address));
+	OK(hoist__vmm_create(dev, &props, bytes, &memory));
+	for (uintptr_t at = address; at < address + 2 * bytes; at += bytes) {
+		OK(hoist__vmm_map(dev, at, bytes, memory));
+		OK(hoist__vmm_set_access(dev, at, bytes, dev, HOIST__VMM_READ_WRITE));
+	}
+	OK(hoist__fill_async(stream, address, 0x51, 1, bytes));
+	OK(hoist__fill_async(stream, address + bytes, 0x52, 1, bytes / 2));
+	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)out, address,
+			     2 * bytes));
+	OK(hoist__stream_synchronize(stream));
+	for (size_t i = 0; i < 2 * bytes; i += bytes) {
+		cr_assert_eq(out[i], 0x52);
+		cr_assert_eq(out[i + bytes - 1], 0x51);
+	}
+	for (uintptr_t at = address; at < address + 2 * bytes; at += bytes)
+		OK(hoist__vmm_unmap(dev, at, bytes));
+	OK(hoist__vmm_release(dev, memory));
+	OK(hoist__vmm_unreserve(dev, address, 2 * bytes));
+	OK(hoist__dev_host_unregister(dev, out, 2 * bytes));
+	free(out);
+	hoist__stream_destroy(stream);
+}
+EVERYWHERE(virtual_memory_is_the_same_wherever_it_is_mapped, vmm)
 
 /* --- pools --- */
 

@@ -178,6 +178,7 @@ bool lib_nothing_outstanding(hoist_device *const devices[LIB_N_DEVICES])
 		nothing &= is_zero(apis[i], "live_streams", c.live_streams);
 		nothing &= is_zero(apis[i], "live_events", c.live_events);
 		nothing &= is_zero(apis[i], "live_pools", c.live_pools);
+		nothing &= is_zero(apis[i], "live_reservations", c.live_reservations);
 	}
 	return nothing;
 }

@@ -89,6 +89,40 @@ static int use_kind(int kind, hoist_device *device, hoist_memory *upstream, hois
 	return err;
 }
 
+/* A block that grows in place, then elsewhere, and a buffer of it. */
+static int use_virtual(hoist_device *device, hoist_stream *stream)
+{
+	const hoist_virtual_options how = {.size = sizeof how, .minimum_granularity = 1};
+	const hoist_memory_options options = {.size = sizeof options,
+					      .kind = HOIST_MEMORY_VIRTUAL,
+					      .device = device,
+					      .virtual_options = &how};
+	hoist_memory *memory = NULL;
+	hoist_buffer *b = NULL;
+	hoist_buffer *larger = NULL;
+	uintptr_t blocks[2] = {0};
+	const int64_t n = 100000;
+	int err = hoist_memory_create(&options, &memory);
+	for (int i = 0; err == 0 && i < 2; i++)
+		err = hoist_memory_alloc(memory, 1000, 0, &blocks[i]);
+	if (err == 0)
+		err = hoist_memory_use(memory, blocks[0], stream);
+	for (int i = 0; err == 0 && i < 2; i++)
+		err = hoist_memory_grow(memory, blocks[i], 200000, &blocks[i]);
+	if (err == 0)
+		err = hoist_buffer_create_from(memory, stream, HOIST_U8, 1, (const int64_t[]){1000},
+					       0, &b);
+	if (err == 0)
+		err = hoist_buffer_grow(b, 1, &n, &larger);
+	hoist_buffer_unref(b);
+	hoist_buffer_unref(larger);
+	for (int i = 0; i < 2; i++)
+		if (hoist_memory_free_on(memory, blocks[i], stream) < 0 && blocks[i] != 0)
+			lib_die("a block was not freed");
+	hoist_memory_unref(memory);
+	return err;
+}
+
 /* Each kind, and one over another, on the @i-th device. */
 static int run(int i)
 {
@@ -105,6 +139,8 @@ static int run(int i)
 		err = use_kind(HOIST_MEMORY_HOST, lib_swept[0], NULL, on_cpu, null);
 	for (size_t k = 0; err == 0 && k < sizeof kinds / sizeof kinds[0]; k++)
 		err = use_kind(kinds[k], lib_swept[i], NULL, stream, null);
+	if (err == 0)
+		err = use_virtual(lib_swept[i], stream);
 	const hoist_memory_options options = {
 		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = lib_swept[i]};
 	if (err == 0)
@@ -118,6 +154,7 @@ static int run(int i)
 	return err;
 }
 
+/* proves: S2.22 S2.26 S2.28 */
 int main(void)
 {
 	return lib_sweep_failures(run, 1, 3);

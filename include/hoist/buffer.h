@@ -124,6 +124,16 @@ HOIST_API void hoist_buffer_unref(hoist_buffer *buffer);	/* takes NULL */
  *   -ENOMEM. */
 HOIST_API int hoist_buffer_close(hoist_buffer *buffer, hoist_stream *stream);
 
+/* Another buffer over @buffer's memory made larger, in C order, with the content and dtype of
+ * @buffer, whose memory is a block of a VIRTUAL resource; @buffer is closed.  What is new is
+ * undefined.  See hoist_memory_grow(): the address stays, if it can.  A shape that needs no more bytes
+ * than there are changes none.  No other thread may use @buffer meanwhile.
+ * Returns: 0; -EINVAL (as hoist_buffer_create(); @buffer does not begin with its storage); -EBADF
+ *   (closed); -EBUSY (views or exports share the memory); -ENOTSUP (it cannot grow); as
+ *   hoist_memory_grow().  After each @buffer is as it was. */
+HOIST_API int hoist_buffer_grow(hoist_buffer *buffer, int rank, const int64_t *shape,
+				hoist_buffer **ret);
+
 /* The buffer stays open; its storage will go back behind what is queued on @stream by then, and
  * its resource be told that stream, in place of the one that the storage was allocated on.  Where
  * other buffers share the storage it is one stream more that is waited for: theirs still are, too.

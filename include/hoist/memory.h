@@ -20,6 +20,9 @@
  *                 own over HOST regions, for a device PINNED
  *                 ones; needs jemalloc in the program
  *   CUSTOM        what the caller's functions give              as they say
+ *   VIRTUAL       device memory of the driver's virtual                x
+ *                 address calls: whole granules, that
+ *                 hoist_memory_grow() grows in place
  *
  * Addresses are integers: only those of host memory may be made pointers.  A
  * block always goes back to the region, and so the node, that it came from.
@@ -78,7 +81,8 @@ enum {
 	HOIST_MEMORY_MANAGED,
 	HOIST_MEMORY_DRIVER_POOL,
 	HOIST_MEMORY_HEAP,
-	HOIST_MEMORY_CUSTOM
+	HOIST_MEMORY_CUSTOM,
+	HOIST_MEMORY_VIRTUAL
 };
 
 /* Where host memory goes.  DEFAULT: near the device if its node is known (as
@@ -128,6 +132,27 @@ typedef struct hoist_memory_functions {
 	int (*synchronize)(void *context);
 } hoist_memory_functions;
 
+/* What a device may do with VIRTUAL memory. */
+enum { HOIST_ACCESS_READ_WRITE, HOIST_ACCESS_READ, HOIST_ACCESS_NONE };
+
+/* What VIRTUAL memory is made like; 0 or NULL is the default of every option.  It is pinned memory of
+ * the resource's device, which no other process can import. */
+typedef struct hoist_virtual_options {
+	size_t size;		  /* sizeof(hoist_virtual_options) */
+	int minimum_granularity;  /* 1: blocks are multiples of the smallest granularity that the
+				   * driver has, not of the recommended one */
+	int rdma;		  /* 1: network adapters may access it directly */
+	uintptr_t address_hint;	  /* where blocks begin, if that is free; a multiple of the
+				   * granularity.  0: the driver chooses */
+	size_t address_align;	  /* of blocks; a power of two; 0: the granularity */
+	size_t reserve_bytes;	  /* addresses that each block reserves at least: up to there it
+				   * always grows in place.  0: its own alone */
+	hoist_device *const *peers; /* other devices that may access it; copied */
+	size_t n_peers;
+	int self_access;	  /* HOIST_ACCESS_... of the resource's device */
+	int peer_access;	  /* of the peers */
+} hoist_virtual_options;
+
 /* Called without any lock when memory or a limit is exhausted, after the resource has given
  * back what it can: frees something, or waits; it does not allocate of the same resource, which
  * would call it again.  @attempt counts from 1.
@@ -152,6 +177,7 @@ typedef int hoist_memory_exhausted(void *context, size_t bytes, unsigned attempt
  *   upstream                                   HOST, PINNED, DEVICE
  *   CURRENT_POOL, SHAREABLE                    DRIVER_POOL
  *   preferred_location, preferred_node         MANAGED
+ *   virtual_options                            VIRTUAL
  *   functions                                  CUSTOM; needed there
  *   name, exhausted                            all
  *
@@ -161,7 +187,8 @@ typedef struct hoist_memory_options {
 	size_t size;	       /* sizeof(hoist_memory_options) */
 	int kind;	       /* HOIST_MEMORY_...; 0: HOST */
 	unsigned flags;
-	hoist_device *device;  /* NULL: the CPU.  Needed by DEVICE, MANAGED, DRIVER_POOL */
+	hoist_device *device;  /* NULL: the CPU.  Needed by DEVICE, MANAGED, DRIVER_POOL,
+				* VIRTUAL */
 	const char *name;      /* shown in messages and snapshots, up to 63 bytes of it; NULL: made
 				* up */
 	int placement;	       /* HOIST_PLACE_... */
@@ -193,13 +220,15 @@ typedef struct hoist_memory_options {
 	int preferred_location; /* HOIST_PREFER_...: advice that the driver is given for each
 				 * region; where it does not take it, there is no block */
 	int preferred_node;	/* for HOIST_PREFER_HOST_NODE */
+	const hoist_virtual_options *virtual_options; /* NULL: all defaults */
 } hoist_memory_options;
 
 /* A new resource; @options NULL is HOST with all defaults.  No memory is taken, no driver
  * context made, before the first block: whether the driver has pools or managed memory,
  * that says.
  * Returns: 0; -EINVAL (the options, with which and why); -ENODEV; -ENOMEM; -ENOTSUP
- *   (MANAGED, DRIVER_POOL: the CPU has neither; HEAP: the program has no jemalloc); -EAGAIN
+ *   (MANAGED, DRIVER_POOL, VIRTUAL: the CPU has none of them; VIRTUAL: the driver or the device has
+ *   none, or none for RDMA, or a peer cannot access the device; HEAP: the program has no jemalloc); -EAGAIN
  *   (HEAP: jemalloc has no more arenas: some 4000). */
 HOIST_API int hoist_memory_create(const hoist_memory_options *options, hoist_memory **ret);
 
@@ -241,16 +270,32 @@ HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t a
  * which are waited for (not by the caller).  Address 0 is ignored.
  * Returns: 0; -EINVAL, with what it is instead; -ESTALE.  The block stays live after these, and
  *   after -ENOMEM (no room to note a block that streams use) and, DRIVER_POOL, -EAGAIN (one of
- *   those streams captures a graph).  Debug levels 1 and 2: -EFAULT, after the block was freed,
+ *   those streams captures a graph; VIRTUAL, also of hoist_memory_free_on()).  Debug levels 1 and 2: -EFAULT, after the block was freed,
  *   if bytes around it, or of it while it was free, were overwritten.  DRIVER_POOL: -EREMOTEIO
  *   if the driver does not take it; it is gone then. */
 HOIST_API int hoist_memory_free(hoist_memory *memory, uintptr_t address);
 
 /* The same when @stream has passed the work queued on it so far, which the caller does not wait
- * for (HEAP: does).  A block freed while @stream captures a graph is set aside until
+ * for (HEAP, VIRTUAL: does).  A block freed while @stream captures a graph is set aside until
  * hoist_memory_release_captured().  For whose streams, see hoist_memory_alloc_on().
  * Returns: as hoist_memory_free(); -EINVAL for another's stream, and for NULL. */
 HOIST_API int hoist_memory_free_on(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
+
+/* What VIRTUAL blocks are multiples of: of that many bytes each has all, whatever was asked for.
+ * Returns: 0; -ENOTSUP (not VIRTUAL); -EREMOTEIO; -ESTALE. */
+HOIST_API int hoist_memory_granularity(hoist_memory *memory, size_t *ret);
+
+/* Makes the VIRTUAL block that starts at @address one of @bytes, with its content; what is new is
+ * undefined.  In place, if the addresses behind it can be had (up to reserve_bytes, always); else its
+ * memory is shown at other addresses, without a copy, and *ret is where the block starts now: the
+ * old address is gone.  @bytes that it has already change nothing.
+ * A block that moves must not be in use, but for streams named to hoist_memory_use(), which the
+ * caller waits for.  A block that a buffer owns is grown by hoist_buffer_grow().
+ * Returns: 0; -EINVAL (no live block starts there); -ENOTSUP (not VIRTUAL); -ENOMEM, -ENOSPC
+ *   (memory, addresses); -EAGAIN (it must move, and one of those streams captures a graph);
+ *   -EREMOTEIO; -ESTALE.  After each the block is as it was. */
+HOIST_API int hoist_memory_grow(hoist_memory *memory, uintptr_t address, size_t bytes,
+				uintptr_t *ret);
 
 /* Work on @stream uses this block too: freeing it will wait for that.
  * Returns: 0; -EINVAL (no live block starts there; another's stream); -ENOMEM; -ENOTSUP (CUSTOM,
@@ -364,7 +409,7 @@ typedef struct hoist_memory_statistics {
 				      * go, and that wait for the device */
 } hoist_memory_statistics;
 
-/* CUSTOM and DRIVER_POOL have the bytes, the counts of blocks and the peaks; of a HEAP, jemalloc
+/* CUSTOM, DRIVER_POOL and VIRTUAL have the bytes, the counts of blocks and the peaks; of a HEAP, jemalloc
  * does not know the bytes asked for, and counts late what stays in the threads' caches.
  * Where pages are, and how many are huge ones, a snapshot says: that takes longer to ask.
  * Returns: 0; -EINVAL as hoist_memory_get_info(); -ESTALE (CUSTOM, DRIVER_POOL). */
@@ -398,7 +443,7 @@ HOIST_API int hoist_memory_snapshot(hoist_memory *memory, int fd);
  * NULL, or another @path, ends it: until then the last lines are not in the file.  So does the
  * end of the resource.
  * Returns: 0; what open(2) says, nothing is recorded then; what write(2) said of the trace that
- *   ends, which lacks all that followed; -ENOMEM; -ENOTSUP (CUSTOM, DRIVER_POOL, HEAP). */
+ *   ends, which lacks all that followed; -ENOMEM; -ENOTSUP (CUSTOM, DRIVER_POOL, HEAP, VIRTUAL). */
 HOIST_API int hoist_memory_trace(hoist_memory *memory, const char *path);
 
 /* Attributes of a driver's pool, with the driver's meaning.  The first four can be set, the *_HIGH

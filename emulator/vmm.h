@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* emulator/vmm.h - the drivers' virtual memory: addresses and memory, apart.
+ *
+ *   area         all addresses for it: one mapping that nobody can touch (these are the device
+ *                addresses) and one with the bytes, at the same offsets
+ *   reservation  a part of the area
+ *   memory       bytes of a device without an address: a file in memory.  It lives while its handle
+ * or a mapping does mapping      memory shown at a part of a reservation: what is mapped twice is
+ * the same bytes; with what each device may do with it
+ *
+ * Copies run across mappings that lie side by side, as on a device.  What is unmapped under a
+ * queued operation is a use after free; the operation goes on with other bytes.
+ */
+#ifndef HOIST_EMULATOR_VMM_H
+#define HOIST_EMULATOR_VMM_H
+
+#include "emulator/core.h"
+
+#define EMU_VMM_MINIMUM ((size_t)64 << 10)
+#define EMU_VMM_RECOMMENDED ((size_t)2 << 20)
+
+/* The one device whose memory may be for RDMA. */
+#define EMU_VMM_RDMA_DEVICE 0
+
+#define EMU_ACCESS_READ 1u
+#define EMU_ACCESS_READ_WRITE 3u
+
+int hoist__emu_vmm_reserve(size_t bytes, size_t align, uintptr_t hint, uintptr_t *ret);
+int hoist__emu_vmm_unreserve(uintptr_t address, size_t bytes);
+int hoist__emu_vmm_create(struct hoist__emu_device *device, size_t bytes, void **ret);
+int hoist__emu_vmm_release(void *handle);
+int hoist__emu_vmm_map(uintptr_t address, size_t bytes, size_t offset, void *handle);
+int hoist__emu_vmm_unmap(uintptr_t address, size_t bytes);
+
+/* For device @ordinal. */
+int hoist__emu_vmm_set_access(uintptr_t address, size_t bytes, int ordinal, unsigned flags);
+
+/* [locked] */
+bool hoist__emu_vmm_is_address(uintptr_t address);
+/* [locked] The bytes, if all of them are mapped; NULL if not. */
+unsigned char *hoist__emu_vmm_bytes(uintptr_t address, size_t bytes);
+/* [locked] Whether @device may touch them; also for what is no address of the area. */
+bool hoist__emu_vmm_allows(const struct hoist__emu_device *device, uintptr_t address, size_t bytes,
+			   bool write);
+/* [locked] The device whose memory is mapped there; NULL if none is. */
+const struct hoist__emu_device *hoist__emu_vmm_device(uintptr_t address);
+
+#endif
