@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/limit.h"
 
@@ -20,6 +21,12 @@ static const char *const module_names[] = {
 #undef X
 };
 
+static const char module_words[] =
+#define X(name) #name ", "
+	HOIST__LOG_MODULES(X)
+#undef X
+		"and all, with commas between them";
+
 static unsigned module_bit(const char *word, size_t length)
 {
 	for (unsigned m = 0; m < HOIST__LOG_COUNT; m++)
@@ -28,19 +35,6 @@ static unsigned module_bit(const char *word, size_t length)
 	if (length == 3 && memcmp(word, "all", 3) == 0)
 		return (1u << HOIST__LOG_COUNT) - 1u;
 	return 0;
-}
-
-unsigned hoist__log_init(void)
-{
-	unsigned mask = 1u << 31;
-	const char *list = secure_getenv("HOIST_DEBUG");
-	while (list != NULL && *list != '\0') {
-		size_t length = strcspn(list, ",");
-		mask |= module_bit(list, length);
-		list += length + (list[length] == ',');
-	}
-	atomic_store_explicit(&hoist__log_mask, mask, memory_order_relaxed);
-	return mask;
 }
 
 /* Names come from files: in them, no byte moves a terminal's cursor or begins a line.  (U+0080 to
@@ -55,18 +49,15 @@ static void silence(char *line, size_t bytes)
 	}
 }
 
-void hoist__log_write(enum hoist__log_module module, const char *format, ...)
+static void write_line(const char *name, const char *format, va_list args)
 {
 	char line[1024];
 	uint64_t now = hoist__now_ns();
-	int n = snprintf(line, sizeof line, "hoist[%s] %llu.%06llu ", module_names[module],
+	int n = snprintf(line, sizeof line, "hoist[%s] %llu.%06llu ", name,
 			 (unsigned long long)(now / HOIST__NS_PER_S),
 			 (unsigned long long)(now % HOIST__NS_PER_S / 1000));
 	size_t used = n < 0 ? 0 : (size_t)n;
-	va_list args;
-	va_start(args, format);
 	n = vsnprintf(line + used, sizeof line - used - 1, format, args);
-	va_end(args);
 	used += n < 0 ? 0 : (size_t)n;
 	if (used > sizeof line - 2)
 		used = sizeof line - 2;
@@ -75,4 +66,42 @@ void hoist__log_write(enum hoist__log_module module, const char *format, ...)
 	/* A log line that cannot be written is lost: there is nobody to tell. */
 	if (hoist__write(STDERR_FILENO, line, used) < 0)
 		return;
+}
+
+void hoist__log_write(enum hoist__log_module module, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	write_line(module_names[module], format, args);
+	va_end(args);
+}
+
+/* --- which modules --- */
+
+static void HOIST__PRINTF(1, 2) complain(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	write_line("debug", format, args);
+	va_end(args);
+}
+
+unsigned hoist__log_init(void)
+{
+	unsigned mask = 1u << 31;
+	const char *unknown = NULL;
+	const char *list = secure_getenv("HOIST_DEBUG");
+	while (list != NULL && *list != '\0') {
+		size_t length = strcspn(list, ",");
+		unsigned bits = module_bit(list, length);
+		if (bits == 0 && length > 0 && unknown == NULL)
+			unknown = list;
+		mask |= bits;
+		list += length + (list[length] == ',');
+	}
+	bool first = atomic_exchange_explicit(&hoist__log_mask, mask, memory_order_relaxed) == 0;
+	if (first && unknown != NULL)
+		complain("HOIST_DEBUG: there is no module \"%.*s\"; there are %s",
+			 (int)hoist__min_u64(strcspn(unknown, ","), 60), unknown, module_words);
+	return mask;
 }

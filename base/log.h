@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* base/log.h - the debug log: off unless HOIST_DEBUG names the module.
  *
- * HOIST_DEBUG is a comma-separated list of module names, or "all".  Unknown
- * names are ignored.  A line goes to standard error in one write(2):
+ * HOIST_DEBUG is a comma-separated list of module names, or "all".  The log's first
+ * line names a word that is none of them.  A line goes to standard error in one write(2):
  *     hoist[io] 12.345678 io_uring refused: EPERM; using threads
  * The test for "off" is one load and one branch; arguments are not evaluated.
  */

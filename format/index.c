@@ -237,7 +237,11 @@ static int read_index(struct reader *r)
 	if (more == 0)
 		more = hoist__json_end(json);
 	if (more == 0 && !r->map_seen)
-		return hoist__json_fail(json, 0, "the key \"weight_map\" is missing");
+		return hoist__json_fail(
+			json, 0,
+			"it is JSON, but no index: the key \"weight_map\" is missing; "
+			"name the folder, a file of tensors, or their index "
+			"(NAME.index.json)");
 	return more;
 }
 

@@ -252,6 +252,15 @@ static int log_in_child(const char *list, char *out, size_t bytes)
 	return WEXITSTATUS(status);
 }
 
+Test(base_log, a_word_that_is_no_module_is_named)
+{
+	char out[4096];
+	cr_expect_eq(log_in_child("nonsense,i\no", out, sizeof out), 0);
+	cr_expect_str_eq(out, "hoist[debug] 12.345678 HOIST_DEBUG: there is no module "
+			      "\"nonsense\"; there are device, numa, alloc, io, format, load, "
+			      "and all, with commas between them\n");
+}
+
 Test(base_log, what_it_shows_does_nothing_to_a_terminal)
 {
 	char out[4096];

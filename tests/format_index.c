@@ -58,7 +58,9 @@ static const struct refused {
 } refused[] = {
 	{"", "the index is not an object (byte 0)"},
 	{"[]", "the index is not an object (byte 0)"},
-	{"{}", "the key \"weight_map\" is missing (byte 0)"},
+	{"{}",
+	 "it is JSON, but no index: the key \"weight_map\" is missing; name the folder, a file of "
+	 "tensors, or their index (NAME.index.json) (byte 0)"},
 	{"{\"weight_map\":null}", "\"weight_map\" is not an object (byte 14)"},
 	{"{\"weight_map\":{}", "not valid JSON: expected ',' or '}', but it ends (byte 16)"},
 	{"{\"weight_map\":{}}]",
