@@ -7,6 +7,8 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "hoist/hoist.h"
 #include "lib/objects.h"
@@ -424,4 +426,37 @@ Test(dlpack_parked, a_promise_needs_a_stream, .init = open_all)
 	hoist_buffer_unref(b);
 	hoist_memory_unref(memory);
 	cr_assert(lib_nothing_outstanding(devices));
+}
+
+/* The driver is the parent's: the child asks nothing of it, and takes nothing from the parent. */
+Test(dlpack_parked, a_child_of_fork_parks_nothing, .init = open_all)
+{
+	for (int d = 1; d < LIB_N_DEVICES; d++) {
+		hoist_memory *memory = resource(devices[d], HOIST_MEMORY_DEVICE);
+		struct DLManagedTensorVersioned *tensors[2];
+		int status = -1;
+		for (int i = 0; i < 2; i++) {
+			hoist_buffer *b = filled(memory, 1);
+			tensors[i] = exported(b, NULL);
+			hoist_buffer_unref(b);
+		}
+		hoist_dlpack_release(tensors[0]); /* parked by the parent */
+		pid_t child = fork();
+		if (child == 0) {
+			hoist_memory_statistics now = {.size = sizeof now};
+			hoist_dlpack_release(tensors[1]);
+			(void)hoist_memory_trim(memory, 0);
+			int err = hoist_memory_get_statistics(memory, &now);
+			_exit(err == 0 && now.parked_bytes == N ? 0 : 1);
+		}
+		cr_assert_eq(waitpid(child, &status, 0), child);
+		cr_expect_eq(status, 0);
+		hoist_dlpack_release(tensors[1]);
+		cr_expect_eq(parked_bytes(memory), 2 * N);
+		OK(hoist_memory_trim(memory, 0));
+		cr_expect_eq(parked_bytes(memory), 0);
+		hoist_memory_unref(memory);
+	}
+	cr_assert(lib_nothing_outstanding(devices));
+	cr_assert(lib_drivers_content());
 }
