@@ -51,14 +51,16 @@ struct hoist__trace;
 
 /* A region with its extents: one, or as many as registered pieces. */
 struct hoist__pool_region {
+	struct hoist__list link; /* in the pool's regions, or in a list to destroy.  First: Valgrind
+				  * calls what only pointers to its middle lead to possibly lost */
 	struct hoist__region *region;
-	struct hoist__list link; /* in the pool's regions, or in a list to destroy */
-	size_t charged;		 /* to the budgets */
+	size_t charged; /* to the budgets */
 	struct hoist__shard *shard;
 	bool listed; /* in the pool's regions; the pool's lock */
 	size_t n_extents;
 	struct hoist__pool_extent **extents;
 };
+_Static_assert(offsetof(struct hoist__pool_region, link) == 0, "a list leads to its start");
 
 struct hoist__pool_extent {
 	struct hoist__pool *pool;
