@@ -48,7 +48,7 @@ static int make_storage(struct hoist__storage *from, struct hoist__storage **ret
 static int copy_all(struct hoist__storage *to, struct hoist__storage *from)
 {
 	const int64_t shape[] = {(int64_t)hoist__storage_bytes(from)};
-	struct hoist__pair pair = {NULL, NULL, 0};
+	struct hoist__pair pair = {NULL, NULL, 0, NULL};
 	int err = hoist__buffer_over(from, 0, HOIST_U8, 1, shape, &pair.src);
 	if (err == 0)
 		err = hoist__buffer_over(to, 0, HOIST_U8, 1, shape, &pair.dst);

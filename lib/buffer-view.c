@@ -178,6 +178,14 @@ static int check_covered(const hoist_buffer *buffer, const hoist_layout *layout)
 	return 0;
 }
 
+/* An implicit layout whose strides were changed by hand has those. */
+static bool is_c_order(const hoist_layout *layout)
+{
+	int64_t strides[HOIST_MAX_RANK];
+	return hoist__layout_c_strides(layout->rank, layout->shape, strides) == 0 &&
+	       memcmp(strides, layout->strides, (size_t)layout->rank * sizeof strides[0]) == 0;
+}
+
 int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout, hoist_dtype dtype,
 			     hoist_buffer **ret)
 {
@@ -196,8 +204,7 @@ int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout, h
 	if (layout->itemsize != bytes)
 		return hoist__fail(-EINVAL, "the layout's items have %lld bytes, those of %s %u",
 				   (long long)layout->itemsize, hoist_dtype_name(dtype), bytes);
-	err = hoist_layout_make(layout->rank, layout->shape,
-				layout->implicit ? NULL : layout->strides, bytes, 0, &sound);
+	err = hoist_layout_make(layout->rank, layout->shape, layout->strides, bytes, 0, &sound);
 	if (err < 0)
 		return err;
 	sound.offset = layout->offset;
@@ -208,7 +215,7 @@ int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout, h
 	view.dtype = dtype;
 	view.rank = sound.rank;
 	view.shape = sound.shape;
-	view.strides = sound.implicit ? NULL : sound.strides;
+	view.strides = layout->implicit && is_c_order(&sound) ? NULL : sound.strides;
 	if (hoist_layout_volume(&sound) != 0)
 		view.offset = (size_t)((int64_t)buffer->offset + sound.offset * (int64_t)bytes);
 	return hoist__buffer_make(buffer->storage, &view, ret);

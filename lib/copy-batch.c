@@ -162,7 +162,7 @@ int hoist_buffer_copy_batch(size_t n, hoist_buffer *const *dsts, hoist_buffer *c
 	if (entries == NULL)
 		return hoist__fail_nomem("a batch of copies", n * sizeof *entries);
 	for (size_t i = 0; i < n; i++)
-		entries[i] = (struct entry){{dsts[i], srcs[i], 0}, i, false};
+		entries[i] = (struct entry){{dsts[i], srcs[i], 0, NULL}, i, false};
 	int err = run(entries, n, stream);
 	free(entries);
 	return err;

@@ -5,16 +5,14 @@
  * the last one. */
 #include "config.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
 #include "lib/copy.h"
 
 struct image {
 	struct hoist__span span; /* of the bytes that it shows */
 	size_t bytes;
-	void *memory; /* to be freed; NULL: the memory itself is looked at */
-	void *first;  /* where the first element begins */
+	uintptr_t memory; /* to be released; 0: the memory itself is looked at */
+	void *first;	  /* where the first element begins */
 };
 
 /* Strides as they are, or those of a run for two contiguous ones whose shapes may differ. */
@@ -54,24 +52,25 @@ static void set_image(const hoist_buffer *buffer, unsigned bits, struct image *r
 	int64_t end = ((high + 1) * (int64_t)bits + buffer->bit + 7) >> 3;
 	ret->span = hoist__buffer_span(buffer, first);
 	ret->bytes = (size_t)(end - first);
-	ret->memory = NULL;
+	ret->memory = 0;
 	ret->first = (void *)(ret->span.address - (uintptr_t)first);
 }
 
-static int make_image(struct image *image)
+static int make_image(struct image *image, hoist_memory *through)
 {
-	image->memory = malloc(image->bytes);
-	if (image->memory == NULL)
-		return hoist__fail_nomem("elements to take apart", image->bytes);
+	int err = hoist__middle_acquire(through, image->bytes, "elements to take apart",
+					&image->memory);
+	if (err < 0)
+		return err;
 	uintptr_t before = (uintptr_t)image->first - image->span.address;
-	image->first = (void *)((uintptr_t)image->memory + before);
+	image->first = (void *)(image->memory + before);
 	return 0;
 }
 
 /* @bytes of it, from byte @at on: from where it shows (@show) or back there. */
 static int move_image(const struct image *image, size_t at, size_t bytes, bool show)
 {
-	const struct hoist__span here = {NULL, HOIST__MEMORY_HOST, (uintptr_t)image->memory + at};
+	const struct hoist__span here = {NULL, HOIST__MEMORY_HOST, image->memory + at};
 	struct hoist__span there = image->span;
 	there.address += at;
 	return show ? hoist__transfer(&here, &there, bytes) : hoist__transfer(&there, &here, bytes);
@@ -91,12 +90,13 @@ static int show_ends(const struct image *image)
 	return err == 0 && image->bytes > 1 ? move_image(image, image->bytes - 1, 1, true) : err;
 }
 
-static int take_images(const hoist_buffer *dst, struct image *to, struct image *from)
+static int take_images(const hoist_buffer *dst, struct image *to, struct image *from,
+		       hoist_memory *through)
 {
 	int err = 0;
 	if (!hoist__span_on_host(&from->span) || reach_each_other(to, from))
-		err = make_image(from);
-	if (err == 0 && from->memory != NULL)
+		err = make_image(from, through);
+	if (err == 0 && from->memory != 0)
 		err = move_image(from, 0, from->bytes, true);
 	if (err < 0 || hoist__span_on_host(&to->span))
 		return err;
@@ -106,11 +106,11 @@ static int take_images(const hoist_buffer *dst, struct image *to, struct image *
 			"elements of %s that share bytes with others cannot be written on "
 			"%s; copy that buffer to the CPU, and back as a whole",
 			hoist_dtype_name(dst->dtype), hoist_device_spec(dst->device));
-	err = make_image(to);
+	err = make_image(to, through);
 	return err < 0 ? err : show_ends(to);
 }
 
-int hoist__copy_bits(const hoist_buffer *dst, const hoist_buffer *src)
+int hoist__copy_bits(const hoist_buffer *dst, const hoist_buffer *src, hoist_memory *through)
 {
 	unsigned bits = hoist_dtype_bits(dst->dtype);
 	struct image to;
@@ -123,13 +123,15 @@ int hoist__copy_bits(const hoist_buffer *dst, const hoist_buffer *src)
 	if (err == 0)
 		err = hoist__span_check(&from.span);
 	if (err == 0)
-		err = take_images(dst, &to, &from);
+		err = take_images(dst, &to, &from, through);
 	if (err == 0)
 		hoist__bits_copy(loops.rank, loops.shape, bits, to.first, dst->bit,
 				 loops.dst_strides, from.first, src->bit, loops.src_strides);
-	if (err == 0 && to.memory != NULL)
+	if (err == 0 && to.memory != 0)
 		err = move_image(&to, 0, to.bytes, false);
-	free(to.memory);
-	free(from.memory);
+	if (to.memory != 0)
+		hoist__middle_release(through, to.memory);
+	if (from.memory != 0)
+		hoist__middle_release(through, from.memory);
 	return err;
 }

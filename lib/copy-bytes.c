@@ -180,7 +180,7 @@ static int copy_bytes(hoist_buffer *buffer, void *host, bool in)
 
 int hoist_buffer_copy_in(hoist_buffer *dst, const void *host, size_t bytes)
 {
-	struct hoist__pair pair = {dst, NULL, 0};
+	struct hoist__pair pair = {dst, NULL, 0, NULL};
 	int err = hoist__buffer_check_writable(dst, "the buffer");
 	if (err == 0)
 		err = check_whole(dst, "copying in", host, bytes);
@@ -192,7 +192,7 @@ int hoist_buffer_copy_in(hoist_buffer *dst, const void *host, size_t bytes)
 
 int hoist_buffer_copy_out(hoist_buffer *src, void *host, size_t bytes)
 {
-	struct hoist__pair pair = {NULL, src, 0};
+	struct hoist__pair pair = {NULL, src, 0, NULL};
 	int err = hoist__buffer_check(src, "the buffer");
 	if (err == 0)
 		err = check_whole(src, "copying out", host, bytes);

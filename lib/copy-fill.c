@@ -165,6 +165,7 @@ static int plan(const hoist_buffer *buffer, const void *pattern, size_t width, s
 {
 	memcpy(fill->block, pattern, width);
 	fill->bytes = 0;
+	fill->move.through = NULL;
 	fill->move.dst = hoist__buffer_span(buffer, 0);
 	if (!hoist__buffer_is_run(buffer))
 		return plan_units(buffer, width, fill);

@@ -58,6 +58,26 @@ static bool is_same(const struct hoist__move *move)
 	return true;
 }
 
+int hoist__middle_acquire(hoist_memory *through, size_t bytes, const char *what, uintptr_t *ret)
+{
+	if (through != NULL)
+		return hoist_memory_alloc(through, bytes, 0, ret);
+	void *memory = malloc(bytes);
+	if (memory == NULL)
+		return hoist__fail_nomem(what, bytes);
+	*ret = (uintptr_t)memory;
+	return 0;
+}
+
+/* It was a live block: there is nobody to tell. */
+void hoist__middle_release(hoist_memory *through, uintptr_t address)
+{
+	if (through != NULL)
+		(void)hoist_memory_free(through, address);
+	else
+		free((void *)address);
+}
+
 /* Loops over what overlaps: all is read before anything is written. */
 static int run_overlapping(const struct hoist__move *move)
 {
@@ -68,20 +88,21 @@ static int run_overlapping(const struct hoist__move *move)
 		packed[i] = (int64_t)bytes;
 		bytes *= (size_t)nest->extents[i];
 	}
-	void *memory = malloc(bytes);
-	if (memory == NULL)
-		return hoist__fail_nomem("a copy onto itself", bytes);
-	const struct hoist__span middle = {NULL, HOIST__MEMORY_HOST, (uintptr_t)memory};
-	struct hoist__move in = {.dst = middle, .src = move->src};
-	struct hoist__move out = {.dst = move->dst, .src = middle};
+	uintptr_t memory = 0;
+	int err = hoist__middle_acquire(move->through, bytes, "a copy onto itself", &memory);
+	if (err < 0)
+		return err;
+	const struct hoist__span middle = {NULL, HOIST__MEMORY_HOST, memory};
+	struct hoist__move in = {.dst = middle, .src = move->src, .through = move->through};
+	struct hoist__move out = {.dst = move->dst, .src = middle, .through = move->through};
 	in.src.address += (uintptr_t)nest->src_offset;
 	out.dst.address += (uintptr_t)nest->dst_offset;
 	hoist__nest_of(nest->rank, nest->extents, nest->item, packed, nest->src_strides, &in.nest);
 	hoist__nest_of(nest->rank, nest->extents, nest->item, nest->dst_strides, packed, &out.nest);
-	int err = hoist__move_run(&in);
+	err = hoist__move_run(&in);
 	if (err == 0)
 		err = hoist__move_run(&out);
-	free(memory);
+	hoist__middle_release(move->through, memory);
 	return err;
 }
 
@@ -93,7 +114,7 @@ static int run_run(const struct hoist__move *move)
 	struct hoist__span src = move->src;
 	dst.address += (uintptr_t)move->nest.dst_offset;
 	src.address += (uintptr_t)move->nest.src_offset;
-	return hoist__transfer(&dst, &src, move->nest.item);
+	return hoist__transfer_through(&dst, &src, move->nest.item, move->through);
 }
 
 /* Whether the driver's own copies do it best; @boxes are those. */
@@ -245,6 +266,7 @@ static int run_queued(void *context)
 {
 	struct hoist__move *move = context;
 	int err = hoist__move_run(move);
+	hoist_memory_unref(move->through);
 	free(move);
 	return err;
 }
@@ -261,9 +283,13 @@ static int queue_on_cpu(const struct hoist__move *move, struct hoist__dev_stream
 	if (kept == NULL)
 		return hoist__fail_nomem("a copy on a stream", sizeof *kept);
 	*kept = *move;
+	if (kept->through != NULL)
+		(void)hoist_memory_ref(kept->through);
 	int err = hoist__stream_call(stream, run_queued, kept);
-	if (err < 0)
+	if (err < 0) {
+		hoist_memory_unref(kept->through);
 		free(kept);
+	}
 	return err;
 }
 

@@ -12,7 +12,7 @@
 /* Into @made, which goes on failure. */
 static int fill_new(hoist_buffer *made, hoist_buffer *src, hoist_stream *stream, hoist_buffer **ret)
 {
-	const struct hoist__pair pair = {made, src, 0};
+	const struct hoist__pair pair = {made, src, 0, NULL};
 	hoist_stream *other = hoist__buffer_known_stream(src);
 	int err = 0;
 	if (stream != NULL && other != NULL && src->elements > 0)
@@ -54,9 +54,21 @@ int hoist_buffer_copy_to_stream(hoist_buffer *src, hoist_stream *stream, hoist_b
 	return err < 0 ? err : fill_new(made, src, stream, ret);
 }
 
-int hoist_buffer_clone(hoist_buffer *src, hoist_stream *stream, hoist_buffer **ret)
+int hoist_buffer_clone_from(hoist_buffer *src, hoist_memory *memory, hoist_stream *stream,
+			    hoist_buffer **ret)
 {
 	hoist_buffer *made;
+	int err = hoist__buffer_check(src, "the buffer");
+	if (err == 0 && stream == NULL)
+		err = fail_stream("copy");
+	if (err == 0)
+		err = hoist_buffer_create_from(memory, stream, src->dtype, src->rank, src->dims, 0,
+					       &made);
+	return err < 0 ? err : fill_new(made, src, stream, ret);
+}
+
+int hoist_buffer_clone(hoist_buffer *src, hoist_stream *stream, hoist_buffer **ret)
+{
 	int err = hoist__buffer_check(src, "the buffer");
 	if (err == 0 && stream == NULL)
 		err = fail_stream("copy");
@@ -69,8 +81,7 @@ int hoist_buffer_clone(hoist_buffer *src, hoist_stream *stream, hoist_buffer **r
 			"the %zu bytes of a buffer on %s are from no resource that could "
 			"give more; copy it to a device or into a buffer",
 			src->bytes, hoist_device_spec(src->device));
-	err = hoist_buffer_create_from(memory, stream, src->dtype, src->rank, src->dims, 0, &made);
-	return err < 0 ? err : fill_new(made, src, stream, ret);
+	return hoist_buffer_clone_from(src, memory, stream, ret);
 }
 
 int hoist_buffer_contiguous(hoist_buffer *src, hoist_device *device, hoist_buffer **ret)

@@ -67,6 +67,7 @@ bool hoist__buffer_is_run(const hoist_buffer *buffer)
 
 bool hoist__move_plan(const hoist_buffer *dst, const hoist_buffer *src, struct hoist__move *ret)
 {
+	ret->through = NULL;
 	ret->dst = hoist__buffer_span(dst, 0);
 	ret->src = hoist__buffer_span(src, 0);
 	if (hoist__buffer_is_run(dst) && hoist__buffer_is_run(src)) {

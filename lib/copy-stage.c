@@ -354,7 +354,7 @@ int hoist__stage_run(const struct hoist__move *move)
 	(void)init(&stage, move);
 	hoist_device *device = stage.to_device ? move->dst.device : move->src.device;
 	struct hoist__slots slots;
-	int err = hoist__slots_acquire(device, &slots);
+	int err = hoist__slots_acquire(device, move->through, &slots);
 	if (err < 0)
 		return err;
 	struct hoist__lane *lane;
@@ -391,7 +391,7 @@ int hoist__stage_between(const struct hoist__move *move)
 	struct stage stage = {.move = move, .to_device = true, .nest = move->nest};
 	struct chunk chunk;
 	struct hoist__slots slots;
-	int err = hoist__slots_acquire(move->src.device, &slots);
+	int err = hoist__slots_acquire(move->src.device, move->through, &slots);
 	if (err < 0)
 		return err;
 	divide(&stage);

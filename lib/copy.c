@@ -10,6 +10,7 @@
 #include "hoist/copy.h"
 #include "lib/copy.h"
 #include "lib/device-private.h"
+#include "lib/memory.h"
 
 #define ALL_FLAGS                                                                                  \
 	(HOIST_COPY_CONTIGUOUS | HOIST_COPY_BYTES | HOIST_COPY_WAIT | HOIST_COPY_WAIT_HOST)
@@ -251,6 +252,7 @@ static int copy(const struct hoist__pair *pair, hoist_stream *stream)
 	}
 	bool bits = !hoist__move_plan(pair->dst, pair->src, &move);
 	int err = 0;
+	move.through = pair->through;
 	if (stream != NULL && !bits && hoist__move_is_queued(&move, stream)) {
 		bool wait = waits(pair, &move);
 		if (wait)
@@ -263,7 +265,8 @@ static int copy(const struct hoist__pair *pair, hoist_stream *stream)
 		err = hoist__stream_reach(stream);
 	if (err < 0)
 		return err;
-	return bits ? hoist__copy_bits(pair->dst, pair->src) : hoist__move_run(&move);
+	return bits ? hoist__copy_bits(pair->dst, pair->src, pair->through)
+		    : hoist__move_run(&move);
 }
 
 int hoist__pair_check_capture(const struct hoist__pair *pair, hoist_stream *stream)
@@ -296,24 +299,57 @@ int hoist__pair_run(const struct hoist__pair *pair, hoist_stream *stream)
 
 int hoist_buffer_copy_into(hoist_buffer *dst, hoist_buffer *src)
 {
-	const struct hoist__pair pair = {dst, src, 0};
+	const struct hoist__pair pair = {dst, src, 0, NULL};
 	return hoist__pair_run(&pair, NULL);
 }
 
 int hoist_buffer_copy_on(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream)
 {
-	const struct hoist__pair pair = {dst, src, 0};
+	const struct hoist__pair pair = {dst, src, 0, NULL};
 	if (stream == NULL)
 		return hoist__fail(-EINVAL, "the stream to copy on is NULL");
 	return hoist__pair_run(&pair, stream);
 }
 
+/* Slots are the source's side's, or that of the only device. */
+static int check_through(const hoist_buffer *dst, const hoist_buffer *src,
+			 const hoist_memory *through)
+{
+	const struct hoist__span to = hoist__buffer_span(dst, 0);
+	const struct hoist__span from = hoist__buffer_span(src, 0);
+	const struct hoist__span *on = hoist__span_on_host(&from) ? &to : &from;
+	bool known =
+		hoist__span_on_host(on) || (through->info.is_device_accessible &&
+					    hoist__dev_api(through->dev) == hoist__span_api(on));
+	if (through->info.is_host_accessible && known)
+		return 0;
+	return hoist__fail(
+		-EINVAL,
+		"a copy from %s to %s cannot go through \"%s\": it takes memory that the "
+		"CPU can touch%s%s",
+		hoist_device_spec(src->device), hoist_device_spec(dst->device), through->name,
+		hoist__span_on_host(on) ? "" : " and that is pinned for ",
+		hoist__span_on_host(on) ? "" : hoist_device_spec(on->device));
+}
+
 int hoist_buffer_copy_with(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream,
 			   unsigned flags)
 {
-	const struct hoist__pair pair = {dst, src, flags};
+	return hoist_buffer_copy_through(dst, src, stream, flags, NULL);
+}
+
+int hoist_buffer_copy_through(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream,
+			      unsigned flags, hoist_memory *through)
+{
+	const struct hoist__pair pair = {dst, src, flags, through};
 	unsigned unknown = flags & ~ALL_FLAGS;
 	if (unknown != 0)
 		return hoist__fail(-EINVAL, "0x%x are no flags of a copy", unknown);
-	return hoist__pair_run(&pair, stream);
+	int err = hoist__pair_check(&pair, stream);
+	if (err == 0 && through != NULL)
+		err = check_through(dst, src, through);
+	if (err != 0)
+		return err < 0 ? err : 0;
+	err = hoist__pair_prepare(&pair, stream);
+	return err < 0 ? err : hoist__pair_copy(&pair, stream);
 }

@@ -38,6 +38,7 @@ struct hoist__move {
 	struct hoist__span dst; /* of the first elements; the nest's offsets are not in it */
 	struct hoist__span src;
 	struct hoist__nest nest;
+	hoist_memory *through; /* what it is copied through comes from; NULL: hoist's own */
 };
 
 /* --- copy-plan.c --- */
@@ -96,6 +97,10 @@ int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream);
  *   there, where the driver says so. */
 int hoist__stream_reach(hoist_stream *stream);
 
+/* Host memory to copy through; @through NULL: malloc(). */
+int hoist__middle_acquire(hoist_memory *through, size_t bytes, const char *what, uintptr_t *ret);
+void hoist__middle_release(hoist_memory *through, uintptr_t address);
+
 /* --- copy-box.c --- */
 
 /* How many driver calls the nest takes, and how many rows are in them. */
@@ -133,14 +138,15 @@ int hoist__stage_between(const struct hoist__move *move);
 
 /* Copies elements that are no whole bytes, and waits for that.  Pre: settled.
  * Returns: also -ENOTSUP for a device's memory with gaps. */
-int hoist__copy_bits(const hoist_buffer *dst, const hoist_buffer *src);
+int hoist__copy_bits(const hoist_buffer *dst, const hoist_buffer *src, hoist_memory *through);
 
 /* --- copy.c --- */
 
 struct hoist__pair {
 	hoist_buffer *dst;
 	hoist_buffer *src;
-	unsigned flags; /* HOIST_COPY_... */
+	unsigned flags;	       /* HOIST_COPY_... */
+	hoist_memory *through; /* as in struct hoist__move */
 };
 
 /* All that hoist_buffer_copy_with() refuses.  Returns: 1 if there is nothing to do; 0; a negative

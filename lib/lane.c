@@ -111,21 +111,25 @@ int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 	return hoist__fail_again(err, &failure);
 }
 
-int hoist__slots_acquire(hoist_device *device, struct hoist__slots *ret)
+int hoist__slots_acquire(hoist_device *device, hoist_memory *through, struct hoist__slots *ret)
 {
-	struct hoist__slots slots = {NULL, 0};
-	int err = hoist__device_staging_pool(device, &slots.pool);
-	if (err == 0)
-		err = hoist__pool_alloc(slots.pool, HOIST__N_SLOTS * HOIST__SLOT_BYTES, 4096, 0,
-					&slots.address);
+	const size_t bytes = HOIST__N_SLOTS * HOIST__SLOT_BYTES;
+	struct hoist__slots slots = {NULL, through, 0};
+	int err = through != NULL ? hoist_memory_alloc(through, bytes, 4096, &slots.address)
+				  : hoist__device_staging_pool(device, &slots.pool);
+	if (err == 0 && through == NULL)
+		err = hoist__pool_alloc(slots.pool, bytes, 4096, 0, &slots.address);
 	if (err < 0)
 		return hoist__fail_in(err, "memory to copy through");
 	*ret = slots;
 	return 0;
 }
 
-/* It was the pool's live block: only a driver can fail, and there is nobody to tell. */
+/* It was a live block: only a driver can fail, and there is nobody to tell. */
 void hoist__slots_release(struct hoist__slots *slots)
 {
-	(void)hoist__pool_free(slots->pool, slots->address);
+	if (slots->memory != NULL)
+		(void)hoist_memory_free(slots->memory, slots->address);
+	else
+		(void)hoist__pool_free(slots->pool, slots->address);
 }

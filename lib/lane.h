@@ -4,8 +4,8 @@
  * Streams and events are costly to make, so a device keeps a few idle sets of them, its lanes.
  * A lane serves one copy, or one batch of them, at a time.
  *
- * Slots come from the device's staging pool: always both and of full size, so that every copy of
- * a device finds the region of the one before it.
+ * Slots come from the device's staging pool, or from a resource of the caller's: always both and of
+ * full size, so that every copy of a device finds the region of the one before it.
  *
  * Threads: any; lanes of one device work beside each other.
  */
@@ -20,6 +20,7 @@
 #include "base/checked.h"
 #include "device/device.h"
 #include "hoist/device.h"
+#include "hoist/memory.h"
 
 #define HOIST__SLOT_BYTES (4 * HOIST__MIB)
 #define HOIST__N_SLOTS 2u
@@ -51,10 +52,13 @@ int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 
 struct hoist__slots {
 	struct hoist__pool *pool;
-	uintptr_t address; /* N_SLOTS of SLOT_BYTES, one behind the other */
+	hoist_memory *memory; /* instead of the pool, if the caller named one; borrowed */
+	uintptr_t address;    /* N_SLOTS of SLOT_BYTES, one behind the other */
 };
 
-int hoist__slots_acquire(hoist_device *device, struct hoist__slots *ret);
+/* @through: the resource that they come from, which the driver of @device knows; NULL: the device's
+ * staging pool. */
+int hoist__slots_acquire(hoist_device *device, hoist_memory *through, struct hoist__slots *ret);
 void hoist__slots_release(struct hoist__slots *slots);
 
 #endif

@@ -91,10 +91,10 @@ static int bounce_out(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, 
 }
 
 static int copy_bounced(hoist_device *device, enum hoist__copy kind, uintptr_t dst, uintptr_t src,
-			size_t bytes)
+			size_t bytes, hoist_memory *through)
 {
 	struct hoist__slots slots;
-	int err = hoist__slots_acquire(device, &slots);
+	int err = hoist__slots_acquire(device, through, &slots);
 	if (err < 0)
 		return err;
 	struct hoist__lane *lane;
@@ -141,10 +141,10 @@ static bool overlap(const struct hoist__span *a, const struct hoist__span *b, si
  * that is right should the two overlap: no piece is written over one that is yet
  * to be read. */
 static int copy_through_host(const struct hoist__span *dst, const struct hoist__span *src,
-			     size_t bytes)
+			     size_t bytes, hoist_memory *through)
 {
 	struct hoist__slots slots;
-	int err = hoist__slots_acquire(src->device, &slots);
+	int err = hoist__slots_acquire(src->device, through, &slots);
 	if (err < 0)
 		return err;
 	const struct hoist__span middle = {src->device, HOIST__MEMORY_PINNED, slots.address};
@@ -166,20 +166,26 @@ static int copy_through_host(const struct hoist__span *dst, const struct hoist__
 }
 
 static int copy_between_devices(const struct hoist__span *dst, const struct hoist__span *src,
-				size_t bytes)
+				size_t bytes, hoist_memory *through)
 {
 	if (dst->device == src->device) {
 		if (overlap(dst, src, bytes))
-			return copy_through_host(dst, src, bytes);
+			return copy_through_host(dst, src, bytes, through);
 		return copy_direct(dst->device, HOIST__COPY_DEVICE_TO_DEVICE, dst->address,
 				   src->address, bytes);
 	}
 	if (hoist__span_api(dst) == hoist__span_api(src))
 		return copy_peer(dst, src, bytes);
-	return copy_through_host(dst, src, bytes);
+	return copy_through_host(dst, src, bytes, through);
 }
 
 int hoist__transfer(const struct hoist__span *dst, const struct hoist__span *src, size_t bytes)
+{
+	return hoist__transfer_through(dst, src, bytes, NULL);
+}
+
+int hoist__transfer_through(const struct hoist__span *dst, const struct hoist__span *src,
+			    size_t bytes, hoist_memory *through)
 {
 	if (bytes == 0)
 		return 0;
@@ -195,7 +201,7 @@ int hoist__transfer(const struct hoist__span *dst, const struct hoist__span *src
 	if (!hoist__span_on_host(dst) && !hoist__span_on_host(src)) {
 		if (dst->device == src->device && dst->address == src->address)
 			return 0;
-		return copy_between_devices(dst, src, bytes);
+		return copy_between_devices(dst, src, bytes, through);
 	}
 	const struct hoist__span *host = hoist__span_on_host(dst) ? dst : src;
 	const struct hoist__span *on = hoist__span_on_host(dst) ? src : dst;
@@ -203,7 +209,7 @@ int hoist__transfer(const struct hoist__span *dst, const struct hoist__span *src
 		hoist__span_on_host(dst) ? HOIST__COPY_DEVICE_TO_HOST : HOIST__COPY_HOST_TO_DEVICE;
 	if (hoist__span_is_direct(host, on))
 		return copy_direct(on->device, kind, dst->address, src->address, bytes);
-	return copy_bounced(on->device, kind, dst->address, src->address, bytes);
+	return copy_bounced(on->device, kind, dst->address, src->address, bytes, through);
 }
 
 int hoist__fill(const struct hoist__span *dst, unsigned char value, size_t bytes)

@@ -54,6 +54,11 @@ int hoist__span_check(const struct hoist__span *span);
  * Returns: 0; -ENOMEM, -EPERM (the slots); -ENODEV, -EREMOTEIO, -ESTALE. */
 int hoist__transfer(const struct hoist__span *dst, const struct hoist__span *src, size_t bytes);
 
+/* The same with slots of @through: see hoist__slots_acquire().  Between devices of two apis that is
+ * the source's side; the destination's slots are its device's own. */
+int hoist__transfer_through(const struct hoist__span *dst, const struct hoist__span *src,
+			    size_t bytes, hoist_memory *through);
+
 /* Sets @bytes bytes to @value.  Returns: as hoist__transfer(). */
 int hoist__fill(const struct hoist__span *dst, unsigned char value, size_t bytes);
 

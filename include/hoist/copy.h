@@ -80,6 +80,16 @@ HOIST_API int hoist_buffer_copy_on(hoist_buffer *dst, hoist_buffer *src, hoist_s
 HOIST_API int hoist_buffer_copy_with(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream,
 				     unsigned flags);
 
+/* The same, where memory that the copy needs for itself comes from @memory, and goes back to it
+ * before the call returns, or when the stream has passed the copy: at most 8 MiB at once between a
+ * device and other memory, the bytes of the elements where source and destination overlap or are
+ * no whole bytes.  StridedMemoryView.copy_from(allocator=).  What goes on to a device of another
+ * api, goes there through hoist's own.  @memory NULL: hoist's own.
+ * Returns: also -EINVAL (@memory is not the CPU's to touch; with a device, not pinned for its api);
+ *   what hoist_memory_alloc() says of it. */
+HOIST_API int hoist_buffer_copy_through(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream,
+					unsigned flags, hoist_memory *memory);
+
 /* Copies @srcs[i] into @dsts[i] for all @n, in this order; pairs without bytes, of a buffer with
  * itself, and those that were there before are skipped.  Nothing is written before all pairs were
  * checked.  @stream NULL: done when it returns; copies of one device are queued together and waited
@@ -102,6 +112,11 @@ HOIST_API int hoist_buffer_copy_to_stream(hoist_buffer *src, hoist_stream *strea
  * with @stream as its stream; queued there as above.
  * Returns: also -EINVAL if @src's memory is from no resource. */
 HOIST_API int hoist_buffer_clone(hoist_buffer *src, hoist_stream *stream, hoist_buffer **ret);
+
+/* The same with memory from @memory, whatever @src's is from.
+ * Returns: also -EINVAL if @memory is NULL or @stream cannot order it. */
+HOIST_API int hoist_buffer_clone_from(hoist_buffer *src, hoist_memory *memory, hoist_stream *stream,
+				      hoist_buffer **ret);
 
 /* hoist_buffer_copy(), by the name that other interfaces have for it: always a copy, also of
  * what is contiguous.  They disagree on where: NULL is @src's own device here, as nobody asks for
