@@ -151,6 +151,7 @@ HOIST__CUDA_CONSTANTS(X)
 #define hoist__cu_block_handle CUmemPoolPtrExportData
 #define hoist__cu_pool_props CUmemPoolProps_st
 #define hoist__cu_advice CUmem_advise
+#define hoist__cu_graph_attribute CUgraphMem_attribute
 #define hoist__cu_memory_props CUmemAllocationProp_st
 #define hoist__cu_memory CUmemGenericAllocationHandle
 #define hoist__cu_granularity CUmemAllocationGranularity_flags

@@ -101,6 +101,15 @@
 	  (hoist__cu_device_ptr *, size_t, hoist__cu_pool, hoist__cu_stream), OPTIONAL, 11020)     \
 	X(cuMemFreeAsync, cuMemFreeAsync, hoist__cu_result,                                        \
 	  (hoist__cu_device_ptr, hoist__cu_stream), OPTIONAL, 11020)                               \
+	/* Memory of graphs: what is allocated while a stream captures. */                         \
+	X(cuMemAllocAsync, cuMemAllocAsync, hoist__cu_result,                                      \
+	  (hoist__cu_device_ptr *, size_t, hoist__cu_stream), OPTIONAL, 11020)                     \
+	X(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, hoist__cu_result, (hoist__cu_device),        \
+	  OPTIONAL, 11040)                                                                         \
+	X(cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute, hoist__cu_result,            \
+	  (hoist__cu_device, hoist__cu_graph_attribute, void *), OPTIONAL, 11040)                  \
+	X(cuDeviceSetGraphMemAttribute, cuDeviceSetGraphMemAttribute, hoist__cu_result,            \
+	  (hoist__cu_device, hoist__cu_graph_attribute, void *), OPTIONAL, 11040)                  \
 	/* Virtual memory. */                                                                      \
 	X(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, hoist__cu_result,          \
 	  (size_t *, const struct hoist__cu_memory_props *, hoist__cu_granularity), OPTIONAL,      \

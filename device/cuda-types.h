@@ -16,6 +16,7 @@ typedef unsigned int hoist__cu_attribute;	  /* enum CUdevice_attribute */
 typedef unsigned int hoist__cu_capture_mode;	  /* enum CUstreamCaptureMode */
 typedef unsigned int hoist__cu_capture_status;	  /* enum CUstreamCaptureStatus */
 typedef unsigned int hoist__cu_pool_attribute;	  /* enum CUmemPool_attribute */
+typedef unsigned int hoist__cu_graph_attribute;	  /* enum CUgraphMem_attribute */
 typedef unsigned int hoist__cu_advice;		  /* enum CUmem_advise */
 typedef unsigned int hoist__cu_pointer_attribute; /* enum CUpointer_attribute */
 typedef int hoist__cu_device;			  /* the ordinal's handle, not a pointer */
@@ -167,6 +168,10 @@ struct hoist__cu_copy_3d {
 	  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)                                 \
 	X(HOIST__CU_ATTRIBUTE_VIRTUAL_RDMA, 110,                                                   \
 	  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)                             \
+	X(HOIST__CU_GRAPH_USED_CURRENT, 0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)                     \
+	X(HOIST__CU_GRAPH_USED_HIGH, 1, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)                           \
+	X(HOIST__CU_GRAPH_RESERVED_CURRENT, 2, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)             \
+	X(HOIST__CU_GRAPH_RESERVED_HIGH, 3, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)                   \
 	X(HOIST__CU_GRANULARITY_MINIMUM, 0, CU_MEM_ALLOC_GRANULARITY_MINIMUM)                      \
 	X(HOIST__CU_GRANULARITY_RECOMMENDED, 1, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)              \
 	X(HOIST__CU_ATTRIBUTE_HOST_NUMA_ID, 134, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                 \

@@ -70,6 +70,14 @@ int hoist__cuda_pool_export_block(struct hoist__dev_pool *pool, uintptr_t addres
 int hoist__cuda_pool_import_block(struct hoist__dev_pool *pool,
 				  const struct hoist__ipc_handle *handle, uintptr_t *ret);
 
+/* Memory of graphs (cuda-graph.c): see device-ops.h. */
+int hoist__cuda_graph_alloc(struct hoist__dev_stream *stream, size_t bytes, uintptr_t *ret);
+int hoist__cuda_graph_free(struct hoist__dev_stream *stream, uintptr_t address);
+int hoist__cuda_graph_get(struct hoist__dev *dev, enum hoist__pool_attribute attribute,
+			  uint64_t *ret);
+int hoist__cuda_graph_reset(struct hoist__dev *dev, enum hoist__pool_attribute attribute);
+int hoist__cuda_graph_trim(struct hoist__dev *dev);
+
 /* Virtual memory (cuda-vmm.c): see device-ops.h. */
 int hoist__cuda_vmm_check(struct hoist__dev *dev, const struct hoist__vmm_props *props);
 int hoist__cuda_vmm_granularity(struct hoist__dev *dev, const struct hoist__vmm_props *props,

@@ -16,6 +16,7 @@
 
 #include "base/list.h"
 #include "device/device.h"
+#include "device/graph.h"
 #include "device/ipc.h"
 #include "device/vmm.h"
 
@@ -173,6 +174,14 @@ struct hoist__dev_ops {
 				 struct hoist__ipc_handle *ret);
 	int (*pool_import_block)(struct hoist__dev_pool *pool,
 				 const struct hoist__ipc_handle *handle, uintptr_t *ret);
+
+	/* Memory of graphs (graph.h): all NULL where the API has none. */
+	int (*graph_alloc)(struct hoist__dev_stream *stream, size_t bytes, uintptr_t *ret);
+	int (*graph_free)(struct hoist__dev_stream *stream, uintptr_t address);
+	int (*graph_get)(struct hoist__dev *dev, enum hoist__pool_attribute attribute,
+			 uint64_t *ret);
+	int (*graph_reset)(struct hoist__dev *dev, enum hoist__pool_attribute attribute);
+	int (*graph_trim)(struct hoist__dev *dev);
 
 	/* Virtual memory (vmm.h): all NULL where the API has none.  vmm_check makes no context;
 	 * the others: Pre: it gave 0 once; sizes are multiples of the granularity, and not 0. */

@@ -156,6 +156,19 @@ _Static_assert(sizeof(hipDeviceProp_tR0600) <= HOIST__HIP_PROPS_ROOM, "room for 
 hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, int device);
 #endif
 
+/* Before, the calls for memory of graphs were not there: well formed is what can be asked. */
+#if HIP_VERSION < HOIST__HIP_GRAPH_MEMORY_SINCE
+typedef unsigned int hipGraphMemAttributeType;
+hipError_t hipDeviceGraphMemTrim(int device);
+hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType attr, void *value);
+hipError_t hipDeviceSetGraphMemAttribute(int device, hipGraphMemAttributeType attr, void *value);
+#else
+_Static_assert(hipGraphMemAttrUsedMemCurrent == HOIST__HIP_GRAPH_USED_CURRENT, "used");
+_Static_assert(hipGraphMemAttrUsedMemHigh == HOIST__HIP_GRAPH_USED_HIGH, "used, high");
+_Static_assert(hipGraphMemAttrReservedMemCurrent == HOIST__HIP_GRAPH_RESERVED_CURRENT, "reserved");
+_Static_assert(hipGraphMemAttrReservedMemHigh == HOIST__HIP_GRAPH_RESERVED_HIGH, "high");
+#endif
+
 /* ... so with the vendor's in their place every row must be its declaration. */
 #define hoist__hip_error hipError_t
 #define hoist__hip_attribute hipDeviceAttribute_t
@@ -169,6 +182,7 @@ hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, in
 #define hoist__hip_block_handle hipMemPoolPtrExportData
 #define hoist__hip_pool_props hipMemPoolProps
 #define hoist__hip_advice hipMemoryAdvise
+#define hoist__hip_graph_attribute hipGraphMemAttributeType
 #define hoist__hip_memory_props hipMemAllocationProp
 #define hoist__hip_memory hipMemGenericAllocationHandle_t
 #define hoist__hip_granularity hipMemAllocationGranularity_flags

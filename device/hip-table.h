@@ -89,6 +89,15 @@
 	  (void **, size_t, hoist__hip_pool, hoist__hip_stream), OPTIONAL, 50200000)               \
 	X(hipFreeAsync, hipFreeAsync, hoist__hip_error, (void *, hoist__hip_stream), OPTIONAL,     \
 	  50200000)                                                                                \
+	/* Memory of graphs: what is allocated while a stream captures. */                         \
+	X(hipMallocAsync, hipMallocAsync, hoist__hip_error, (void **, size_t, hoist__hip_stream),  \
+	  OPTIONAL, 50200000)                                                                      \
+	X(hipDeviceGraphMemTrim, hipDeviceGraphMemTrim, hoist__hip_error, (int), OPTIONAL,         \
+	  50300000)                                                                                \
+	X(hipDeviceGetGraphMemAttribute, hipDeviceGetGraphMemAttribute, hoist__hip_error,          \
+	  (int, hoist__hip_graph_attribute, void *), OPTIONAL, 50300000)                           \
+	X(hipDeviceSetGraphMemAttribute, hipDeviceSetGraphMemAttribute, hoist__hip_error,          \
+	  (int, hoist__hip_graph_attribute, void *), OPTIONAL, 50300000)                           \
 	/* Virtual memory. */                                                                      \
 	X(hipMemGetAllocationGranularity, hipMemGetAllocationGranularity, hoist__hip_error,        \
 	  (size_t *, const struct hoist__hip_memory_props *, hoist__hip_granularity), OPTIONAL,    \

@@ -10,13 +10,14 @@
 
 #include <stddef.h>
 
-typedef unsigned int hoist__hip_error;		/* enum hipError_t */
-typedef unsigned int hoist__hip_attribute;	/* enum hipDeviceAttribute_t */
-typedef unsigned int hoist__hip_copy_kind;	/* enum hipMemcpyKind */
-typedef unsigned int hoist__hip_capture_mode;	/* enum hipStreamCaptureMode */
-typedef unsigned int hoist__hip_capture_status; /* enum hipStreamCaptureStatus */
-typedef unsigned int hoist__hip_advice;		/* enum hipMemoryAdvise */
-typedef unsigned int hoist__hip_pool_attribute; /* enum hipMemPoolAttr */
+typedef unsigned int hoist__hip_error;		 /* enum hipError_t */
+typedef unsigned int hoist__hip_attribute;	 /* enum hipDeviceAttribute_t */
+typedef unsigned int hoist__hip_copy_kind;	 /* enum hipMemcpyKind */
+typedef unsigned int hoist__hip_capture_mode;	 /* enum hipStreamCaptureMode */
+typedef unsigned int hoist__hip_capture_status;	 /* enum hipStreamCaptureStatus */
+typedef unsigned int hoist__hip_graph_attribute; /* enum hipGraphMemAttributeType */
+typedef unsigned int hoist__hip_advice;		 /* enum hipMemoryAdvise */
+typedef unsigned int hoist__hip_pool_attribute;	 /* enum hipMemPoolAttr */
 typedef int hoist__hip_device;
 typedef struct hoist__hip_stream_object *hoist__hip_stream;
 typedef struct hoist__hip_event_object *hoist__hip_event;
@@ -100,6 +101,15 @@ struct hoist__hip_memory_props {
 	unsigned char rdma;
 	unsigned short usage;
 };
+
+/* hipGraphMemAttr...: since ROCm 5.3. */
+enum {
+	HOIST__HIP_GRAPH_USED_CURRENT,
+	HOIST__HIP_GRAPH_USED_HIGH,
+	HOIST__HIP_GRAPH_RESERVED_CURRENT,
+	HOIST__HIP_GRAPH_RESERVED_HIGH
+};
+#define HOIST__HIP_GRAPH_MEMORY_SINCE 50300000
 
 #define HOIST__HIP_MEMORY_PROPS_SINCE 60000000
 #define HOIST__HIP_POOL_LIMIT_SINCE 60300000

@@ -70,6 +70,14 @@ int hoist__hip_pool_export_block(struct hoist__dev_pool *pool, uintptr_t address
 int hoist__hip_pool_import_block(struct hoist__dev_pool *pool,
 				 const struct hoist__ipc_handle *handle, uintptr_t *ret);
 
+/* Memory of graphs (hip-graph.c): see device-ops.h. */
+int hoist__hip_graph_alloc(struct hoist__dev_stream *stream, size_t bytes, uintptr_t *ret);
+int hoist__hip_graph_free(struct hoist__dev_stream *stream, uintptr_t address);
+int hoist__hip_graph_get(struct hoist__dev *dev, enum hoist__pool_attribute attribute,
+			 uint64_t *ret);
+int hoist__hip_graph_reset(struct hoist__dev *dev, enum hoist__pool_attribute attribute);
+int hoist__hip_graph_trim(struct hoist__dev *dev);
+
 /* Virtual memory (hip-vmm.c): see device-ops.h. */
 int hoist__hip_vmm_check(struct hoist__dev *dev, const struct hoist__vmm_props *props);
 int hoist__hip_vmm_granularity(struct hoist__dev *dev, const struct hoist__vmm_props *props,

@@ -6,7 +6,7 @@
  * run and no forks: a wait that would draw another stream in breaks the capture. */
 #include "config.h"
 
-#include "emulator/core.h"
+#include "emulator/graph.h"
 
 #include <errno.h>
 
@@ -89,6 +89,7 @@ int hoist__emu_stream_capturing(struct hoist__emu_device *device, struct hoist__
 
 void hoist__emu_capture_end(struct hoist__emu_stream *stream)
 {
+	hoist__emu_graph_end(stream);
 	hoist__emu.n_capturing -= stream->capture != EMU_CAPTURE_NONE;
 	stream->capture = EMU_CAPTURE_NONE;
 }

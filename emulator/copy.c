@@ -13,6 +13,7 @@
  * nor paid for, but belongs to the allocation or registration all the same. */
 #include "config.h"
 
+#include "emulator/graph.h"
 #include "emulator/vmm.h"
 
 #include <string.h>
@@ -189,13 +190,16 @@ static size_t reach(const struct hoist__emu_box *box, size_t pitch, size_t plane
 }
 
 /* [locked] Finds both sides of a copy and takes them. */
-static int find_sides(const struct hoist__emu_device *device, struct hoist__emu_op *op)
+static int find_sides(const struct hoist__emu_stream *stream, struct hoist__emu_op *op)
 {
+	const struct hoist__emu_device *device = stream->device;
 	const struct hoist__emu_box *box = &op->box;
 	size_t dst = reach(box, box->dst_pitch, box->dst_plane);
 	size_t src = reach(box, box->src_pitch, box->src_plane);
 	if (dst == 0 || src == 0 || !hoist__emu_vmm_allows(device, box->dst, dst, true) ||
-	    !hoist__emu_vmm_allows(device, box->src, src, false)) {
+	    !hoist__emu_vmm_allows(device, box->src, src, false) ||
+	    !hoist__emu_graph_allows(stream, box->dst) ||
+	    !hoist__emu_graph_allows(stream, box->src)) {
 		hoist__emu.count.bad_copies++;
 		return EMU_INVALID_VALUE;
 	}
@@ -281,7 +285,7 @@ static int copy_between(struct hoist__emu_device *device, struct hoist__emu_stre
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, handle, &stream);
 	if (result == EMU_SUCCESS && !empty)
-		result = find_sides(stream->device, &op);
+		result = find_sides(stream, &op);
 	if (result == EMU_SUCCESS && !empty) {
 		const struct hoist__emu_span *host = direction == EMU_TO_HOST ? &op.dst : &op.src;
 		bool pageable = host->host && host->block == NULL;
@@ -348,7 +352,8 @@ int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, handle, &stream);
 	if (result == EMU_SUCCESS && n > 0 &&
-	    !hoist__emu_vmm_allows(stream->device, dst, op.bytes, true)) {
+	    (!hoist__emu_vmm_allows(stream->device, dst, op.bytes, true) ||
+	     !hoist__emu_graph_allows(stream, dst))) {
 		hoist__emu.count.bad_copies++;
 		result = EMU_INVALID_VALUE;
 	}

@@ -58,6 +58,7 @@ static int default_error(unsigned function)
 	case FN_cuMemAlloc_v2:
 	case FN_cuMemAllocManaged:
 	case FN_cuMemAllocFromPoolAsync:
+	case FN_cuMemAllocAsync:
 	case FN_cuMemAddressReserve:
 	case FN_cuMemCreate:
 	case FN_cuMemPoolCreate:

@@ -54,6 +54,7 @@ static int default_error(unsigned function)
 	case FN_hipMalloc:
 	case FN_hipMallocManaged:
 	case FN_hipMallocFromPoolAsync:
+	case FN_hipMallocAsync:
 	case FN_hipMemAddressReserve:
 	case FN_hipMemCreate:
 	case FN_hipMemPoolCreate:

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "emulator/block.h"
+#include "emulator/graph.h"
 
 static struct hoist__emu_piece *piece_of(struct hoist__list *node)
 {
@@ -270,6 +271,11 @@ int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
 		return EMU_SUCCESS;
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, stream, &stream);
+	if (result == EMU_SUCCESS && hoist__emu_graph_has(address)) {
+		result = hoist__emu_graph_free(stream, address);
+		hoist__emu_unlock();
+		return result;
+	}
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
 	if (block == NULL || block->range.start != address || block->piece == NULL) {
 		hoist__emu.count.bad_frees++;

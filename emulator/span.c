@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "emulator/block.h"
+#include "emulator/graph.h"
 #include "emulator/ipc.h"
 
 static int refuse(void)
@@ -28,6 +29,10 @@ int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_sp
 	if (hoist__emu_vmm_is_address(address)) {
 		*ret = (struct hoist__emu_span){.bytes = hoist__emu_vmm_bytes(address, bytes)};
 		return ret->bytes != NULL ? EMU_SUCCESS : refuse();
+	}
+	if (hoist__emu_graph_has(address)) { /* captured alone, and so never touched */
+		*ret = (struct hoist__emu_span){.bytes = NULL};
+		return EMU_SUCCESS;
 	}
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
 	if (block == NULL || !contains(&block->range, address, bytes))

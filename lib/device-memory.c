@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device-memory.c - the memory that a device keeps: three resources, one budget. */
+/* lib/device-memory.c - the memory that a device keeps: four resources, one budget. */
 #include "config.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ bool hoist__device_is_cpu(const hoist_device *device)
 static hoist_memory_options options_for(hoist_device *device, enum hoist__device_memory use,
 					char name[static 48])
 {
-	static const char *const names[] = {"buffers", "pinned buffers", "staging"};
+	static const char *const names[] = {"buffers", "pinned buffers", "staging", "graphs"};
 	hoist_memory_options options = {.size = sizeof options, .device = device, .name = name};
 	(void)snprintf(name, 48, "%s of %s", names[use], device->spec);
 	switch (use) {
@@ -37,6 +37,9 @@ static hoist_memory_options options_for(hoist_device *device, enum hoist__device
 	case HOIST__PINNED_BUFFERS:
 		options.kind = HOIST_MEMORY_PINNED;
 		options.region_bytes = PINNED_REGION_BYTES;
+		break;
+	case HOIST__GRAPHS:
+		options.kind = HOIST_MEMORY_GRAPH;
 		break;
 	case HOIST__STAGING:
 	case HOIST__N_USES:
@@ -93,6 +96,8 @@ int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret)
 	int err;
 	if (kind == HOIST_MEMORY_DEVICE || kind == buffers)
 		err = use_memory(device, HOIST__BUFFERS, &memory);
+	else if (kind == HOIST_MEMORY_GRAPH)
+		err = use_memory(device, HOIST__GRAPHS, &memory);
 	else if (kind == HOIST_MEMORY_PINNED)
 		err = use_memory(device, HOIST__PINNED_BUFFERS, &memory);
 	else

@@ -22,7 +22,13 @@
 #include "lib/transfer.h"
 #include "lib/user.h"
 
-enum hoist__device_memory { HOIST__BUFFERS, HOIST__PINNED_BUFFERS, HOIST__STAGING, HOIST__N_USES };
+enum hoist__device_memory {
+	HOIST__BUFFERS,
+	HOIST__PINNED_BUFFERS,
+	HOIST__STAGING,
+	HOIST__GRAPHS, /* not the CPU's */
+	HOIST__N_USES
+};
 
 struct hoist_device {
 	hoist_device *next; /* in the list of all; constant once it is there, as is what follows */

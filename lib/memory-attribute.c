@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "base/error.h"
+#include "device/graph.h"
 #include "lib/memory-driver.h"
 
 _Static_assert((int)HOIST__POOL_USED_HIGH == (int)HOIST_POOL_USED_HIGH,
@@ -31,9 +32,27 @@ static int pool_for_attribute(hoist_memory *memory, int attribute, struct hoist_
 	return pool_of(memory, "attributes", ret);
 }
 
+/* Memory of graphs has the figures alone, and no pool. */
+static bool is_of_graphs(const hoist_memory *memory, int attribute)
+{
+	return memory != NULL && memory->ops == &hoist__memory_graph_ops &&
+	       attribute >= HOIST__POOL_RESERVED_CURRENT && attribute < HOIST__N_POOL_ATTRIBUTES;
+}
+
+static int set_of_graphs(const hoist_memory *memory, int attribute, uint64_t value)
+{
+	bool high = attribute == HOIST__POOL_RESERVED_HIGH || attribute == HOIST__POOL_USED_HIGH;
+	if (!high || value != 0)
+		return hoist__fail(-EINVAL, "attribute %d of the memory of graphs can only be %s",
+				   attribute, high ? "set to 0" : "read");
+	return hoist__graph_reset(memory->dev, (enum hoist__pool_attribute)attribute);
+}
+
 int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret)
 {
 	struct hoist__dev_pool *pool;
+	if (is_of_graphs(memory, attribute))
+		return hoist__graph_get(memory->dev, (enum hoist__pool_attribute)attribute, ret);
 	int err = pool_for_attribute(memory, attribute, &pool);
 	if (err == 0)
 		err = hoist__dev_pool_get(pool, (enum hoist__pool_attribute)attribute, ret);
@@ -43,6 +62,8 @@ int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *re
 int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t value)
 {
 	struct hoist__dev_pool *pool;
+	if (is_of_graphs(memory, attribute))
+		return set_of_graphs(memory, attribute, value);
 	int err = pool_for_attribute(memory, attribute, &pool);
 	if (err == 0)
 		err = hoist__dev_pool_set(pool, (enum hoist__pool_attribute)attribute, value);

@@ -22,8 +22,8 @@
 
 const char *hoist__memory_kind_text(int kind)
 {
-	static const char *const texts[] = {"host",	   "pinned", "device", "managed",
-					    "driver_pool", "heap",   "custom", "virtual"};
+	static const char *const texts[] = {"host", "pinned", "device",	 "managed", "driver_pool",
+					    "heap", "custom", "virtual", "graph"};
 	return kind >= 0 && (size_t)kind < HOIST__ARRAY_SIZE(texts) ? texts[kind] : "unknown";
 }
 
@@ -153,8 +153,8 @@ static int check_preference(const hoist_memory_options *o)
 
 static int check_device(const hoist_memory_options *o, bool cpu)
 {
-	if ((1u << o->kind & (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) | KIND(VIRTUAL))) ==
-	    0)
+	if ((1u << o->kind &
+	     (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) | KIND(VIRTUAL) | KIND(GRAPH))) == 0)
 		return 0;
 	if (o->device == NULL)
 		return hoist__fail(-EINVAL,
@@ -166,6 +166,8 @@ static int check_device(const hoist_memory_options *o, bool cpu)
 					     "its own (HOIST_MEMORY_HOST)");
 	if (cpu && o->kind == HOIST_MEMORY_DRIVER_POOL)
 		return hoist__fail(-ENOTSUP, "the CPU has no driver, and no driver's pools");
+	if (cpu && o->kind == HOIST_MEMORY_GRAPH)
+		return hoist__fail(-ENOTSUP, "the CPU has no graphs, and no memory of theirs");
 	return 0;
 }
 
@@ -298,7 +300,7 @@ static void describe(hoist_memory *memory)
 	int kind = memory->options.kind;
 	bool cpu = hoist__device_is_cpu(memory->device);
 	bool of_device = !cpu && (1u << kind & (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) |
-						KIND(VIRTUAL))) != 0;
+						KIND(VIRTUAL) | KIND(GRAPH))) != 0;
 	bool custom = kind == HOIST_MEMORY_CUSTOM;
 	bool pinned = kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP;
 	hoist_memory_info *info = &memory->info;
@@ -342,6 +344,8 @@ static const struct hoist__memory_ops *ops_of(int kind)
 		return &hoist__memory_custom_ops;
 	case HOIST_MEMORY_VIRTUAL:
 		return &hoist__memory_virtual_ops;
+	case HOIST_MEMORY_GRAPH:
+		return &hoist__memory_graph_ops;
 	default:
 		return NULL;
 	}

@@ -8,9 +8,9 @@
  *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones;
  *                      memory-attribute.c: the pool's attributes, handle and peers
  *   memory-heap.c      HEAP: over alloc/heap.h
- *   memory-virtual.c   VIRTUAL: over device/vmm.h
+ *   memory-virtual.c   VIRTUAL: over device/vmm.h; memory-graph.c GRAPH: over device/graph.h
  *   memory-custom.c    CUSTOM: over the caller's functions
- *   books.c            the blocks of DRIVER_POOL, VIRTUAL and CUSTOM, by address
+ *   books.c            the blocks of DRIVER_POOL, VIRTUAL, GRAPH and CUSTOM, by address
  *   memory-snapshot.c  what a resource holds as JSON; json-out.c writes, residence.c asks the
  *                      kernel where pages are
  *
@@ -99,6 +99,7 @@ extern const struct hoist__memory_ops hoist__memory_driver_ops;
 extern const struct hoist__memory_ops hoist__memory_heap_ops;
 extern const struct hoist__memory_ops hoist__memory_custom_ops;
 extern const struct hoist__memory_ops hoist__memory_virtual_ops;
+extern const struct hoist__memory_ops hoist__memory_graph_ops;
 
 /* "host", "driver_pool", ... */
 const char *hoist__memory_kind_text(int kind);

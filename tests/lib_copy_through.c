@@ -209,7 +209,7 @@ Test(copy_through, memory_that_will_not_do_is_refused, .init = open_all)
 	hoist_buffer_unref(buffer);
 }
 
-/* proves: S3.10 S2.06 */
+/* proves: S3.10 */
 Test(copy_through, a_clone_has_memory_from_the_resource_that_is_named, .init = open_all)
 {
 	unsigned char own[N];

@@ -23,6 +23,15 @@
  *   VIRTUAL       device memory of the driver's virtual                x
  *                 address calls: whole granules, that
  *                 hoist_memory_grow() grows in place
+ *   GRAPH         device memory of the graph that a stream             x
+ *                 captures: taken and given while it does
+ *
+ * GRAPH: each device has one, hoist_memory_of_device().  Its blocks are taken by
+ * hoist_memory_alloc_on() of a stream that captures; the address is known at once, the
+ * memory is there while the graph runs.  Freed on the capturing stream, the block is freed
+ * by the graph; freed on a stream that does not capture, that stream frees what a graph
+ * that ran has left; freed without a stream, the block is the graph's alone, and hoist
+ * forgets it.  Its attributes are HOIST_POOL_RESERVED_CURRENT and those after it.
  *
  * Addresses are integers: only those of host memory may be made pointers.  A
  * block always goes back to the region, and so the node, that it came from.
@@ -82,7 +91,8 @@ enum {
 	HOIST_MEMORY_DRIVER_POOL,
 	HOIST_MEMORY_HEAP,
 	HOIST_MEMORY_CUSTOM,
-	HOIST_MEMORY_VIRTUAL
+	HOIST_MEMORY_VIRTUAL,
+	HOIST_MEMORY_GRAPH
 };
 
 /* Where host memory goes.  DEFAULT: near the device if its node is known (as
@@ -233,8 +243,8 @@ typedef struct hoist_memory_options {
 HOIST_API int hoist_memory_create(const hoist_memory_options *options, hoist_memory **ret);
 
 /* The resource of this kind that @device's Buffers come from, shared by all; a new reference.
- * DEVICE or PINNED; for the CPU, HOST is the same as DEVICE.
- * Returns: 0; -EINVAL; -ENOMEM. */
+ * DEVICE or PINNED; for the CPU, HOST is the same as DEVICE.  GRAPH: the only one of the device.
+ * Returns: 0; -EINVAL; -ENOMEM; -ENOTSUP (GRAPH: the CPU has none). */
 HOIST_API int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret);
 
 HOIST_API hoist_memory *hoist_memory_ref(hoist_memory *memory); /* not NULL */
@@ -257,12 +267,14 @@ HOIST_API int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t alig
 
 /* The same for work on @stream: the block may be one that earlier work on @stream still uses.
  * Until that has passed, only @stream may touch it.  Whose stream:
- *   DEVICE, DRIVER_POOL   of the resource's device
+ *   DEVICE, DRIVER_POOL   of the resource's device; also VIRTUAL and GRAPH, whose stream must
+ *                         capture
  *   MANAGED               of its device, or of the CPU
  *   PINNED, HEAP          of any device of its driver, or of the CPU
  *   HOST                  of the CPU
  *   CUSTOM                any: its functions know
- * Returns: as hoist_memory_alloc(); -EINVAL for another's stream, and for NULL. */
+ * Returns: as hoist_memory_alloc(); -EINVAL for another's stream, and for NULL; GRAPH: for one that
+ *   does not capture, and for hoist_memory_alloc(). */
 HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t align,
 				    hoist_stream *stream, uintptr_t *ret);
 
@@ -271,7 +283,7 @@ HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t a
  * Returns: 0; -EINVAL, with what it is instead; -ESTALE.  The block stays live after these, and
  *   after -ENOMEM (no room to note a block that streams use) and, DRIVER_POOL, -EAGAIN (one of
  *   those streams captures a graph; VIRTUAL, also of hoist_memory_free_on()).  Debug levels 1 and 2: -EFAULT, after the block was freed,
- *   if bytes around it, or of it while it was free, were overwritten.  DRIVER_POOL: -EREMOTEIO
+ *   if bytes around it, or of it while it was free, were overwritten.  DRIVER_POOL, GRAPH: -EREMOTEIO
  *   if the driver does not take it; it is gone then. */
 HOIST_API int hoist_memory_free(hoist_memory *memory, uintptr_t address);
 

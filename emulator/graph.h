@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* emulator/graph.h - memory of graphs: what is allocated while a stream captures.
+ *
+ * A node's memory has an address of the device, which work that is captured may name; no other work
+ * may, as no graph runs here.  A device keeps what its graphs had, as "reserved", until it is
+ * trimmed; what nodes have now is "used".  Where a capture ends, its graph is gone, and so are the
+ * nodes that the graph did not free.
+ */
+#ifndef HOIST_EMULATOR_GRAPH_H
+#define HOIST_EMULATOR_GRAPH_H
+
+#include "emulator/core.h"
+
+enum {
+	EMU_GRAPH_USED_CURRENT,
+	EMU_GRAPH_USED_HIGH,
+	EMU_GRAPH_RESERVED_CURRENT,
+	EMU_GRAPH_RESERVED_HIGH,
+	EMU_GRAPH_ATTRIBUTES
+};
+
+/* On a stream that does not capture: a block of the device's own pool. */
+int hoist__emu_graph_alloc(struct hoist__emu_device *device, struct hoist__emu_stream *stream,
+			   size_t bytes, uintptr_t *ret);
+int hoist__emu_graph_trim(struct hoist__emu_device *device);
+int hoist__emu_graph_get(struct hoist__emu_device *device, unsigned attribute, uint64_t *value);
+int hoist__emu_graph_set(struct hoist__emu_device *device, unsigned attribute, uint64_t value);
+
+/* [locked] Whether a node's memory is at @address: only @stream's capture may use and free it. */
+bool hoist__emu_graph_has(uintptr_t address);
+bool hoist__emu_graph_allows(const struct hoist__emu_stream *stream, uintptr_t address);
+int hoist__emu_graph_free(struct hoist__emu_stream *stream, uintptr_t address);
+
+/* [locked] */
+void hoist__emu_graph_end(const struct hoist__emu_stream *stream);
+
+#endif
