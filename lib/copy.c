@@ -248,7 +248,7 @@ static int copy(const struct hoist__pair *pair, hoist_stream *stream)
 	if (stream == NULL && hoist__buffer_is_run(pair->dst) && hoist__buffer_is_run(pair->src)) {
 		const struct hoist__span to = hoist__buffer_span(pair->dst, 0);
 		const struct hoist__span from = hoist__buffer_span(pair->src, 0);
-		return hoist__transfer(&to, &from, pair->dst->bytes);
+		return hoist__transfer_through(&to, &from, pair->dst->bytes, pair->through);
 	}
 	bool bits = !hoist__move_plan(pair->dst, pair->src, &move);
 	int err = 0;

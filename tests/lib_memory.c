@@ -91,7 +91,7 @@ Test(options, none_are_host_memory)
 Test(options, what_is_no_option_is_refused)
 {
 	expect_refused(&(hoist_memory_options){.size = 4}, -EINVAL, "sizeof(hoist_memory_options)");
-	expect_refused(OPTIONS(.kind = 7), -EINVAL, "7 is no kind of memory");
+	expect_refused(OPTIONS(.kind = 9), -EINVAL, "9 is no kind of memory");
 	expect_refused(OPTIONS(.kind = -1), -EINVAL, "-1 is no kind of memory");
 	expect_refused(OPTIONS(.flags = 0x10), -EINVAL, "0x10 are no flags");
 	expect_refused(OPTIONS(.placement = 5), -EINVAL, "5 is no placement");
