@@ -45,6 +45,7 @@ timeout --foreground --preserve-status -s INT 1 "$HOIST" cat "$work/slow" "$name
 	>"$work/pipe" 2>"$err"
 status=$?
 kill $reader 2>/dev/null || fail "it waited for the reader"
+wait $reader # what is left in the pipe goes with it
 [ $status -eq 130 ] || fail "cat to a reader that does not read: exit status $status"
 
 # nohup: a signal that the caller ignores stays ignored.  It comes while a tensor is written that
