@@ -23,7 +23,7 @@ static bool of_device(const struct hoist__region_options *options)
 
 static int take_managed(const struct hoist__region_options *options, size_t bytes, uintptr_t *ret)
 {
-	char cause[HOIST__ERROR_BYTES];
+	struct hoist__failure cause;
 	uintptr_t taken;
 	int err = hoist__dev_managed_alloc(options->dev, bytes, &taken);
 	if (err < 0)
@@ -34,10 +34,10 @@ static int take_managed(const struct hoist__region_options *options, size_t byte
 		*ret = taken;
 		return 0;
 	}
-	hoist__error_copy(cause, sizeof cause);
+	hoist__failure_keep(&cause);
 	if (hoist__dev_mem_free(options->dev, taken, bytes) < 0)
 		hoist__log(alloc, "freeing managed memory: %s", hoist__error_text());
-	return hoist__fail(err, "%s", cause);
+	return hoist__fail_again(err, &cause);
 }
 
 static int take(struct hoist__region_storage *storage, size_t bytes)

@@ -184,6 +184,9 @@ int hoist__dev_synchronize(struct hoist__dev *dev);
 /* True while that would be -EBUSY, and where the driver cannot say. */
 bool hoist__dev_captures(struct hoist__dev *dev);
 
+/* True if hoist has enabled @dev's access to memory of @peer, another device of its api. */
+bool hoist__dev_reaches(const struct hoist__dev *dev, const struct hoist__dev *peer);
+
 /* The number of the next hoist__dev_synchronize() to begin, of any device; and whether a wait for
  * @dev with that number or a later one has succeeded: what was queued on @dev when the number was
  * asked for is done then, on whatever stream. */

@@ -78,7 +78,9 @@ static int find_capture(struct hoist__dev *dev, bool *ret)
 	}
 	bool any = !hoist__list_empty(&dev->streams);
 	pthread_mutex_unlock(&dev->streams_lock);
-	if (err < 0 || *ret || !any)
+	/* CUDA: asking would make the device's context, where nobody has used it through hoist. */
+	bool unused = !any && dev->api == HOIST__API_CUDA && atomic_load(&dev->context) == NULL;
+	if (err < 0 || *ret || unused)
 		return err;
 	struct hoist__dev_stream null = {0};
 	hoist__stream_init(&null, dev, NULL);
@@ -89,6 +91,12 @@ bool hoist__dev_captures(struct hoist__dev *dev)
 {
 	bool captures;
 	return find_capture(dev, &captures) < 0 || captures;
+}
+
+bool hoist__dev_reaches(const struct hoist__dev *dev, const struct hoist__dev *peer)
+{
+	return dev != peer && dev->api == peer->api && peer->ordinal < 64 &&
+	       (atomic_load(&dev->peers_reached) >> peer->ordinal & 1) != 0;
 }
 
 static _Atomic uint64_t waits_begun; /* of all devices */

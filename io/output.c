@@ -385,11 +385,16 @@ int hoist__output_sync_folder(const struct hoist__output *output)
 
 int hoist__output_remove(const struct hoist__output *output, const char *name)
 {
-	if (unlinkat(output->folder_fd, name, 0) == 0)
+	unsigned n_again = 0;
+	int err;
+	/* An interrupted call may have removed the name: the next one then finds none. */
+	do
+		err = unlinkat(output->folder_fd, name, 0) == 0 ? 0 : -errno;
+	while (err < 0 && hoist__again(-err, &n_again));
+	if (err == 0 || (err == -ENOENT && n_again > 0))
 		return 1;
-	if (errno == ENOENT)
+	if (err == -ENOENT)
 		return 0;
-	int err = -errno;
 	hoist__log(io, "%s stays: %s", name, strerrorname_np(-err));
 	return err;
 }

@@ -25,7 +25,8 @@ static int check(hoist_buffer *buffer)
 	if (!hoist__storage_is_alone(buffer->storage))
 		return hoist__fail(-EBUSY, "views or exports share its memory, whose address may "
 					   "change; drop them first");
-	return hoist__storage_allocate(buffer->storage);
+	int waited = hoist__storage_await_consumers(buffer->storage);
+	return waited < 0 ? waited : hoist__storage_allocate(buffer->storage);
 }
 
 /* The buffer to be, over the block as it is now; a reference to its storage with it. */

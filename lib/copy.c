@@ -288,29 +288,6 @@ int hoist__pair_copy(const struct hoist__pair *pair, hoist_stream *stream)
 	return 0;
 }
 
-int hoist__pair_run(const struct hoist__pair *pair, hoist_stream *stream)
-{
-	int err = hoist__pair_check(pair, stream);
-	if (err != 0)
-		return err < 0 ? err : 0;
-	err = hoist__pair_prepare(pair, stream);
-	return err < 0 ? err : hoist__pair_copy(pair, stream);
-}
-
-int hoist_buffer_copy_into(hoist_buffer *dst, hoist_buffer *src)
-{
-	const struct hoist__pair pair = {dst, src, 0, NULL};
-	return hoist__pair_run(&pair, NULL);
-}
-
-int hoist_buffer_copy_on(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream)
-{
-	const struct hoist__pair pair = {dst, src, 0, NULL};
-	if (stream == NULL)
-		return hoist__fail(-EINVAL, "the stream to copy on is NULL");
-	return hoist__pair_run(&pair, stream);
-}
-
 /* Slots are the source's side's, or that of the only device. */
 static int check_through(const hoist_buffer *dst, const hoist_buffer *src,
 			 const hoist_memory *through)
@@ -332,6 +309,31 @@ static int check_through(const hoist_buffer *dst, const hoist_buffer *src,
 		hoist__span_on_host(on) ? "" : hoist_device_spec(on->device));
 }
 
+int hoist__pair_run(const struct hoist__pair *pair, hoist_stream *stream)
+{
+	int err = hoist__pair_check(pair, stream);
+	if (err == 0 && pair->through != NULL)
+		err = check_through(pair->dst, pair->src, pair->through);
+	if (err != 0)
+		return err < 0 ? err : 0;
+	err = hoist__pair_prepare(pair, stream);
+	return err < 0 ? err : hoist__pair_copy(pair, stream);
+}
+
+int hoist_buffer_copy_into(hoist_buffer *dst, hoist_buffer *src)
+{
+	const struct hoist__pair pair = {dst, src, 0, NULL};
+	return hoist__pair_run(&pair, NULL);
+}
+
+int hoist_buffer_copy_on(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream)
+{
+	const struct hoist__pair pair = {dst, src, 0, NULL};
+	if (stream == NULL)
+		return hoist__fail(-EINVAL, "the stream to copy on is NULL");
+	return hoist__pair_run(&pair, stream);
+}
+
 int hoist_buffer_copy_with(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream,
 			   unsigned flags)
 {
@@ -345,11 +347,5 @@ int hoist_buffer_copy_through(hoist_buffer *dst, hoist_buffer *src, hoist_stream
 	unsigned unknown = flags & ~ALL_FLAGS;
 	if (unknown != 0)
 		return hoist__fail(-EINVAL, "0x%x are no flags of a copy", unknown);
-	int err = hoist__pair_check(&pair, stream);
-	if (err == 0 && through != NULL)
-		err = check_through(dst, src, through);
-	if (err != 0)
-		return err < 0 ? err : 0;
-	err = hoist__pair_prepare(&pair, stream);
-	return err < 0 ? err : hoist__pair_copy(&pair, stream);
+	return hoist__pair_run(&pair, stream);
 }

@@ -63,7 +63,7 @@ static int use_memory(hoist_device *device, enum hoist__device_memory use, hoist
 		char name[48];
 		const hoist_memory_options options = options_for(device, use, name);
 		hoist_memory *made;
-		int err = hoist_memory_create(&options, &made);
+		int err = hoist__memory_make(&options, &made);
 		if (err < 0)
 			return err;
 		if (atomic_compare_exchange_strong(&device->xmemories[use], &known, made))

@@ -98,7 +98,6 @@ static int map_files(struct hoist__load_map *map, const struct hoist__load_map_o
 	return err;
 }
 
-/* What is wanted, each where it lies in its map. */
 /* Of the files that are wanted, which are in order.  Returns: 0; -ENOMEM, without a text. */
 static int find_disks(const struct hoist__load_map *map, const struct hoist__load_part *wanted,
 		      size_t n, struct hoist__disks *ret)
@@ -115,6 +114,7 @@ static int find_disks(const struct hoist__load_map *map, const struct hoist__loa
 	return 0;
 }
 
+/* What is wanted, each where it lies in its map. */
 static int start_ahead(struct hoist__load_map *map, const struct hoist__load_part *wanted, size_t n)
 {
 	struct hoist__disks disks;

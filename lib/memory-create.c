@@ -405,24 +405,20 @@ static int fill(hoist_memory *memory, const hoist_memory_options *o)
 	return 0;
 }
 
-int hoist_memory_create(const hoist_memory_options *given, hoist_memory **ret)
+int hoist__memory_make(const hoist_memory_options *options, hoist_memory **ret)
 {
-	hoist_memory_options options;
-	int err = hoist__options_in("hoist_memory_options", given, &options, sizeof options);
-	if (err < 0)
-		return err;
-	const struct hoist__memory_ops *ops = ops_of(options.kind);
+	const struct hoist__memory_ops *ops = ops_of(options->kind);
 	if (ops == NULL)
 		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no kind of memory",
-				   options.kind);
+				   options->kind);
 	hoist_memory *memory = calloc(1, ops->bytes);
 	if (memory == NULL)
 		return hoist__fail_nomem("a memory resource", ops->bytes);
 	memory->ops = ops;
-	memory->options = options;
+	memory->options = *options;
 	memory->generation = hoist__fork_now();
 	atomic_init(&memory->xrefs, 1);
-	err = fill(memory, &options);
+	int err = fill(memory, options);
 	if (err == 0 && ops->init != NULL)
 		err = ops->init(memory);
 	if (err < 0) {
@@ -434,6 +430,19 @@ int hoist_memory_create(const hoist_memory_options *given, hoist_memory **ret)
 	hoist__memory_join(memory);
 	*ret = memory;
 	return 0;
+}
+
+int hoist_memory_create(const hoist_memory_options *given, hoist_memory **ret)
+{
+	hoist_memory_options options;
+	int err = hoist__options_in("hoist_memory_options", given, &options, sizeof options);
+	if (err < 0)
+		return err;
+	if (options.kind == HOIST_MEMORY_GRAPH)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: each device has one resource for the "
+				   "memory of graphs; ask hoist_memory_of_device() for it");
+	return hoist__memory_make(&options, ret);
 }
 
 int hoist_memory_get_info(const hoist_memory *memory, hoist_memory_info *info)

@@ -35,7 +35,7 @@ static bool graph_done(hoist_memory *memory)
 	return true;
 }
 
-static int check_captures(hoist_stream *stream)
+static int require_capture(hoist_stream *stream)
 {
 	bool capturing = false;
 	int err = hoist__stream_capturing(hoist__stream_dev_stream(stream), &capturing);
@@ -60,7 +60,7 @@ static int graph_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_s
 		err = hoist__fail(-EINVAL, "blocks of graphs are aligned to %zu bytes, not to %zu",
 				  DRIVER_ALIGN, align);
 	if (err == 0)
-		err = check_captures(stream);
+		err = require_capture(stream);
 	if (err == 0)
 		err = hoist__book_create(bytes, &book);
 	if (err < 0)

@@ -223,7 +223,7 @@ static int grant(struct virtual_memory *v, uintptr_t address, size_t bytes)
  * fails. */
 static int show(struct virtual_memory *v, struct block *b, const struct piece *piece)
 {
-	char cause[HOIST__ERROR_BYTES];
+	struct hoist__failure cause;
 	uintptr_t address = b->book.raw + b->book.allocated;
 	int err = room_for((void **)&b->pieces, b->n_pieces, sizeof b->pieces[0]);
 	if (err == 0)
@@ -232,9 +232,9 @@ static int show(struct virtual_memory *v, struct block *b, const struct piece *p
 		return err;
 	err = grant(v, address, piece->bytes);
 	if (err < 0) {
-		hoist__error_copy(cause, sizeof cause);
+		hoist__failure_keep(&cause);
 		note(hoist__vmm_unmap(v->memory.dev, address, piece->bytes));
-		return hoist__fail(err, "%s", cause);
+		return hoist__fail_again(err, &cause);
 	}
 	b->pieces[b->n_pieces++] = *piece;
 	b->book.allocated += piece->bytes;
@@ -243,16 +243,16 @@ static int show(struct virtual_memory *v, struct block *b, const struct piece *p
 
 static int add_piece(struct virtual_memory *v, struct block *b, size_t bytes)
 {
-	char cause[HOIST__ERROR_BYTES];
+	struct hoist__failure cause;
 	struct piece piece = {.bytes = bytes};
 	int err = hoist__vmm_create(v->memory.dev, &v->props, bytes, &piece.handle);
 	if (err < 0)
 		return err;
 	err = show(v, b, &piece);
 	if (err < 0) {
-		hoist__error_copy(cause, sizeof cause);
+		hoist__failure_keep(&cause);
 		note(hoist__vmm_release(v->memory.dev, piece.handle));
-		return hoist__fail(err, "%s", cause);
+		return hoist__fail_again(err, &cause);
 	}
 	return 0;
 }
@@ -301,7 +301,7 @@ static int reserve_behind(struct virtual_memory *v, struct block *b, size_t byte
  * are another's, leaves it as it was. */
 static int extend(struct virtual_memory *v, struct block *b, size_t total, size_t granularity)
 {
-	char cause[HOIST__ERROR_BYTES];
+	struct hoist__failure cause;
 	size_t n_pieces = b->n_pieces;
 	size_t n_ranges = b->n_ranges;
 	int err = 0;
@@ -313,9 +313,9 @@ static int extend(struct virtual_memory *v, struct block *b, size_t total, size_
 				: add_piece(v, b, room < missing ? room : missing);
 	}
 	if (err < 0) {
-		hoist__error_copy(cause, sizeof cause);
+		hoist__failure_keep(&cause);
 		shrink(v, b, n_pieces, n_ranges, 0);
-		return err == -EEXIST ? err : hoist__fail(err, "%s", cause);
+		return err == -EEXIST ? err : hoist__fail_again(err, &cause);
 	}
 	return 0;
 }
@@ -336,10 +336,10 @@ static int build(struct virtual_memory *v, struct block *b, const struct block *
 	if (err == 0)
 		err = extend(v, b, total, granularity);
 	if (err < 0) {
-		char cause[HOIST__ERROR_BYTES];
-		hoist__error_copy(cause, sizeof cause);
+		struct hoist__failure cause;
+		hoist__failure_keep(&cause);
 		shrink(v, b, 0, 0, n_shown);
-		return hoist__fail(err, "%s", cause);
+		return hoist__fail_again(err, &cause);
 	}
 	return 0;
 }
@@ -384,9 +384,12 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 		err = hoist__fail(-EREMOTEIO, "the driver gave %#zx, which is in use",
 				  (size_t)b->book.raw);
 	if (err < 0) {
+		struct hoist__failure cause;
+		hoist__failure_keep(&cause);
+		shrink(v, b, 0, 0, 0);
 		drop_arrays(b);
 		free(b);
-		return err;
+		return hoist__fail_again(err, &cause);
 	}
 	*ret = b->book.raw;
 	return 0;
@@ -394,7 +397,7 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 
 /* --- who uses a block --- */
 
-static int check_captures(struct hoist__dev_stream *stream)
+static int refuse_capture(struct hoist__dev_stream *stream)
 {
 	bool capturing = false;
 	if (hoist__stream_capturing(stream, &capturing) == 0 && capturing)
@@ -407,9 +410,9 @@ static int check_captures(struct hoist__dev_stream *stream)
 /* What failed on them is theirs to report: nothing of it runs any more. */
 static int await_users(const struct hoist__book *book, struct hoist__dev_stream *also)
 {
-	int err = also != NULL ? check_captures(also) : 0;
+	int err = also != NULL ? refuse_capture(also) : 0;
 	for (size_t i = 0; err == 0 && i < book->n_users; i++)
-		err = check_captures(book->users[i]);
+		err = refuse_capture(book->users[i]);
 	if (err < 0)
 		return err;
 	if (also != NULL)

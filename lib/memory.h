@@ -131,6 +131,10 @@ bool hoist__memory_lacks_budget(const hoist_memory *memory, size_t bytes);
 /* How often at most. */
 unsigned hoist__memory_retries(const hoist_memory *memory);
 
+/* hoist_memory_create() of checked-in options (full size), of GRAPH too: that a device has one such
+ * resource is for the caller to see to. */
+int hoist__memory_make(const hoist_memory_options *options, hoist_memory **ret);
+
 /* Puts a new resource into the list of all. */
 void hoist__memory_join(hoist_memory *memory);
 

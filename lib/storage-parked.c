@@ -2,6 +2,7 @@
 /* lib/storage-parked.c - storages that a consumer's work may still use: see storage.h. */
 #include "config.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #include "base/checked.h"
@@ -55,27 +56,34 @@ static bool is_wide(const struct hoist__storage *storage)
 	return storage->kind != HOIST__MEMORY_DEVICE;
 }
 
-/* The devices that may use it, in turn; NULL behind the last. */
-static struct hoist__dev *nth_dev(const struct hoist__storage *storage, int n)
+/* May kernels of @dev use it?  Those of a peer may where access to the storage's device is enabled.
+ */
+static bool may_use(struct hoist__dev *dev, const struct hoist__storage *storage)
 {
-	struct hoist__dev *dev = NULL;
-	int count = 0;
-	if (!is_wide(storage))
-		return n == 0 ? dev_of(storage) : NULL;
-	enum hoist__api api = hoist__dev_api(dev_of(storage));
-	if (hoist__dev_count(api, &count) < 0 || n >= count || hoist__dev_get(api, n, &dev) < 0)
-		return NULL;
-	return dev;
+	return is_wide(storage) || dev == dev_of(storage) ||
+	       hoist__dev_reaches(dev, dev_of(storage));
 }
 
-/* Asks for every device, also behind the one that has not been waited for: so that each has been
- * opened when this is asked again under the lock. */
-static bool has_passed(const struct hoist__storage *storage)
+/* True if all devices that may use it have been waited for; else *ret is one that has not, or NULL
+ * if that one cannot be opened.  Looks at every device, also behind the first that has not been
+ * waited for: so each has been opened when this is asked again under the lock. */
+static bool has_passed(const struct hoist__storage *storage, struct hoist__dev **ret)
 {
-	struct hoist__dev *dev;
+	enum hoist__api api = hoist__dev_api(dev_of(storage));
 	bool passed = true;
-	for (int n = 0; (dev = nth_dev(storage, n)) != NULL; n++)
-		passed = hoist__dev_waited(dev, storage->passes) && passed;
+	int count = 0;
+	*ret = NULL;
+	if (hoist__dev_count(api, &count) < 0)
+		return false;
+	for (int n = 0; n < count; n++) {
+		struct hoist__dev *dev = NULL;
+		if (hoist__dev_get(api, n, &dev) < 0) {
+			passed = passed && !is_wide(storage);
+		} else if (may_use(dev, storage) && !hoist__dev_waited(dev, storage->passes)) {
+			passed = false;
+			*ret = dev;
+		}
+	}
 	return passed;
 }
 
@@ -115,9 +123,24 @@ void hoist__storage_returned(struct hoist__storage *storage)
 	}
 }
 
+/* What graphs own goes back in the order of its stream: a graph that a stream captures now, whose
+ * replays use the memory (hoist_memory_release_captured()), or the graph that the memory is of. */
+static bool is_of_graph(const struct hoist__storage *storage)
+{
+	hoist_stream *own = atomic_load(&storage->xstream);
+	bool captures = false;
+	if (storage->memory != NULL && storage->memory->ops == &hoist__memory_graph_ops)
+		return true;
+	if (own == NULL || !hoist__stream_may_capture(hoist__stream_dev_stream(own)))
+		return false;
+	int err = hoist__stream_capturing(hoist__stream_dev_stream(own), &captures);
+	return err == 0 && captures;
+}
+
 bool hoist__storage_park(struct hoist__storage *storage)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct hoist__dev *dev;
 	uint64_t passes = atomic_load(&storage->xpasses);
 	if (passes == 0 || storage->kind == HOIST__MEMORY_HOST || storage->bytes == 0 ||
 	    hoist__storage_address(storage) == 0)
@@ -125,7 +148,7 @@ bool hoist__storage_park(struct hoist__storage *storage)
 	if (hoist__device_is_cpu(storage->device) || hoist__dev_check(dev_of(storage)) < 0)
 		return false;
 	storage->passes = passes == HOIST__STORAGE_LENT ? hoist__dev_next_wait() : passes;
-	if (has_passed(storage))
+	if (is_of_graph(storage) || has_passed(storage, &dev))
 		return false;
 	(void)pthread_once(&once, watch_forks);
 	count(storage, true);
@@ -133,6 +156,26 @@ bool hoist__storage_park(struct hoist__storage *storage)
 	hoist__list_push_back(&parked, &storage->link);
 	hoist__unlock(&lock);
 	return true;
+}
+
+int hoist__storage_await_consumers(struct hoist__storage *storage)
+{
+	struct hoist__dev *dev;
+	storage->passes = atomic_load(&storage->xpasses);
+	if (storage->passes == 0)
+		return 0;
+	if (storage->passes == HOIST__STORAGE_LENT)
+		return hoist__fail(-EBUSY,
+				   "its address was exported (the CUDA Array Interface, DLPack's "
+				   "exchange), and somebody may use it; copy the buffer instead");
+	while (!has_passed(storage, &dev)) {
+		int err = dev == NULL ? hoist__fail(-EAGAIN, "a device that may use its memory "
+							     "cannot be opened")
+				      : hoist__dev_synchronize(dev);
+		if (err < 0)
+			return err;
+	}
+	return 0;
 }
 
 /* --- giving back --- */
@@ -156,12 +199,8 @@ static struct hoist__dev *next_wait(const hoist_device *device, uint64_t before)
 	struct hoist__list *link = parked.next;
 	for (; link != &parked && found == NULL; link = link->next) {
 		const struct hoist__storage *storage = storage_of(link);
-		struct hoist__dev *dev;
-		if (storage->passes > before || !concerns(storage, device))
-			continue;
-		for (int n = 0; found == NULL && (dev = nth_dev(storage, n)) != NULL; n++)
-			if (!hoist__dev_waited(dev, storage->passes))
-				found = dev;
+		if (storage->passes <= before && concerns(storage, device))
+			(void)has_passed(storage, &found);
 	}
 	hoist__unlock(&lock);
 	return found;
@@ -174,8 +213,9 @@ static void take_passed(const hoist_device *device, struct hoist__list *ret)
 	struct hoist__list *link = parked.next;
 	while (link != &parked) {
 		struct hoist__storage *storage = storage_of(link);
+		struct hoist__dev *dev;
 		link = link->next;
-		if (!concerns(storage, device) || !has_passed(storage))
+		if (!concerns(storage, device) || !has_passed(storage, &dev))
 			continue;
 		hoist__list_remove(&storage->link);
 		hoist__list_push_back(ret, &storage->link);

@@ -19,7 +19,7 @@
  * memory with it, until a wait for the whole device that began after the consumer let go has
  * ended; host and managed memory waits for all devices of its driver.  hoist__parked_sweep() makes
  * one wait for all storages that are parked, and gives them back as unref would have.
- * Nothing waits but who needs memory: a resource or budget that is exhausted, a trim, the end of a
+ * Only a caller that needs memory waits: a resource or budget that is exhausted, a trim, the end of a
  * resource, and an allocation of a Buffer that finds more than 1/32 of the device's memory (and 64
  * MiB) parked.  Up to that growing is preferred.  No wait is begun while a stream that hoist knows
  * captures a graph.  A child of fork parks nothing of its parent's.
@@ -112,6 +112,11 @@ void hoist__storage_lend(struct hoist__storage *storage);
 
 /* The same, but he lets go now: his work is all queued. */
 void hoist__storage_returned(struct hoist__storage *storage);
+
+/* Waits until consumers' work on the bytes is over.  For the only holder of the storage.
+ * Returns: 0; -EBUSY (somebody may still have the address; a stream captures a graph); -EAGAIN,
+ *   -EREMOTEIO, -ESTALE. */
+int hoist__storage_await_consumers(struct hoist__storage *storage);
 
 /* Gives back what is parked of @device (NULL: of all) and has passed; with @wait, waits for the
  * devices first.  Returns: true if there was any. */

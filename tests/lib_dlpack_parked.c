@@ -328,6 +328,65 @@ Test(dlpack_parked, who_needs_memory_waits_but_not_in_a_capture, .init = open_al
 	cr_assert(lib_drivers_content());
 }
 
+/* A graph that the buffer's own stream captures uses the memory whenever it runs. */
+Test(dlpack_parked, what_a_graph_uses_stays_until_its_captures_are_released, .init = open_all)
+{
+	const int64_t bytes = 4 << 20;
+	for (int d = 1; d < LIB_N_DEVICES; d++) {
+		const char *api = api_of(devices[d]);
+		const hoist_memory_options limited = {.size = sizeof limited,
+						      .kind = HOIST_MEMORY_DEVICE,
+						      .device = devices[d],
+						      .region_bytes = (size_t)bytes,
+						      .limit_bytes = (size_t)bytes};
+		hoist_memory *memory = NULL;
+		hoist_stream *stream = NULL;
+		hoist_buffer *b = NULL;
+		hoist_buffer *other = NULL;
+		OK(hoist_memory_create(&limited, &memory));
+		OK(hoist_stream_create(devices[d], &stream));
+		OK(hoist_buffer_create_from(memory, stream, HOIST_U8, 1, &bytes, 0, &b));
+		struct DLManagedTensorVersioned *tensor = exported(b, NULL);
+		hoist_dlpack_release(tensor);
+		OK(lib_capture(api, hoist_stream_native(stream), 1));
+		hoist_buffer_unref(b);
+		OK(lib_capture(api, hoist_stream_native(stream), 0));
+		OK(hoist_device_synchronize(devices[d]));
+		cr_expect_eq(hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, &bytes, 0, &other),
+			     -EDQUOT, "the graph may run again");
+		OK(hoist_memory_release_captured(memory));
+		OK(hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, &bytes, 0, &other));
+		hoist_buffer_unref(other);
+		hoist_stream_unref(stream);
+		hoist_memory_unref(memory);
+	}
+	cr_assert(lib_nothing_outstanding(devices));
+	cr_assert(lib_drivers_content());
+}
+
+/* Growing may give the old addresses back. */
+Test(dlpack_parked, growing_waits_for_consumers_or_is_refused, .init = open_all)
+{
+	const int64_t few = 1000, many = 10 << 20;
+	hoist_memory *memory = resource(devices[1], HOIST_MEMORY_VIRTUAL);
+	hoist_buffer *b = NULL;
+	hoist_buffer *larger = NULL;
+	hoist_cai cai = {.size = sizeof cai};
+	OK(hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, &few, 0, &b));
+	hoist_dlpack_release(exported(b, NULL));
+	uint64_t waits = n_waits("cuda");
+	OK(hoist_buffer_grow(b, 1, &many, &larger));
+	cr_expect_eq(n_waits("cuda"), waits + 1);
+	hoist_buffer_unref(b);
+	b = larger;
+	OK(hoist_buffer_to_cai(b, &cai));
+	cr_expect_eq(hoist_buffer_grow(b, 1, (const int64_t[]){2 * many}, &larger), -EBUSY);
+	cr_expect_not_null(strstr(hoist_error(), "exported"), "%s", hoist_error());
+	hoist_buffer_unref(b);
+	hoist_memory_unref(memory);
+	cr_assert(lib_nothing_outstanding(devices));
+}
+
 /* Below the bound resources grow; who finds more parked than that waits. */
 Test(dlpack_parked, growing_goes_before_waiting_up_to_a_bound, .init = open_all)
 {

@@ -75,6 +75,36 @@ Test(error, a_refused_call_tells_the_drivers_number)
 	}
 }
 
+/* What is undone after the failure does not hide it. */
+Test(error, memory_that_is_given_back_after_a_failure_keeps_the_number)
+{
+	static const struct {
+		int kind;
+		int preferred;
+		const char *fault;
+		int number;
+	} cases[] = {
+		{HOIST_MEMORY_VIRTUAL, 0, "cuMemCreate:1+:2", 2},
+		{HOIST_MEMORY_VIRTUAL, 0, "cuMemSetAccess:1+:999", 999},
+		{HOIST_MEMORY_MANAGED, HOIST_PREFER_DEVICE, "cuMemAdvise_v2:1+:999", 999},
+	};
+	open_all();
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const hoist_memory_options options = {.size = sizeof options,
+						      .kind = cases[i].kind,
+						      .device = devices[1],
+						      .preferred_location = cases[i].preferred};
+		hoist_memory *memory = NULL;
+		uintptr_t block = 0;
+		cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
+		cr_assert_eq(lib_fail("cuda", cases[i].fault), 0);
+		cr_expect_lt(hoist_memory_alloc(memory, 1000, 0, &block), 0, "case %zu", i);
+		expect_driver("cuda", cases[i].number);
+		lib_reset("cuda");
+		hoist_memory_unref(memory);
+	}
+}
+
 Test(error, a_driver_that_does_not_start_tells_its_number)
 {
 	hoist_device *device = NULL;

@@ -56,9 +56,14 @@ Test(graph, each_device_has_one, .init = open_all)
 		hoist_device_unref(again);
 	}
 	cr_expect_neq(memories[1], memories[2]);
+	const hoist_memory_options another = {
+		.size = sizeof another, .kind = HOIST_MEMORY_GRAPH, .device = devices[1]};
+	hoist_memory *none = NULL;
+	cr_expect_eq(hoist_memory_create(&another, &none), -EINVAL);
+	cr_expect(strstr(hoist_error(), "hoist_memory_of_device()") != NULL, "%s", hoist_error());
+	cr_expect_null(none);
 	for (int i = 1; i < LIB_N_DEVICES; i++)
 		hoist_memory_unref(memories[i]);
-	hoist_memory *none = NULL;
 	cr_expect_eq(hoist_memory_of_device(devices[0], HOIST_MEMORY_GRAPH, &none), -ENOTSUP);
 	cr_expect_null(none);
 }

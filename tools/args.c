@@ -147,28 +147,18 @@ static int take_engine(struct args *args, const char *value)
 	return STATUS_OK;
 }
 
-static int take_io(struct args *args, const char *value)
-{
-	static const char *const words[] = {"auto", "direct", "cached", "map", NULL};
-	static const enum hoist_io ways[] = {HOIST_IO_AUTO, HOIST_IO_DIRECT, HOIST_IO_CACHED,
-					     HOIST_IO_MAP};
-	int i = word_index(words, value);
-	if (i < 0)
-		return usage_value(args->command, "io", value, "auto, direct, cached or map");
-	args->io = ways[i];
-	return STATUS_OK;
-}
-
-static int take_io_files(struct args *args, const char *value)
+static int take_io(struct args *args, const char *value, bool maps)
 {
 	static const char *const words[] = {[HOIST_IO_AUTO] = "auto",
 					    [HOIST_IO_DIRECT] = "direct",
 					    [HOIST_IO_CACHED] = "cached",
+					    [HOIST_IO_MAP] = "map",
 					    NULL};
 	int i = word_index(words, value);
-	if (i < 0)
+	if (i < 0 || (i == HOIST_IO_MAP && !maps))
 		return usage_value(args->command, "io", value,
-				   "auto, direct or cached: nothing is mapped");
+				   maps ? "auto, direct, cached or map"
+					: "auto, direct or cached: nothing is mapped");
 	args->io = (enum hoist_io)i;
 	return STATUS_OK;
 }
@@ -261,9 +251,9 @@ static int take_option(struct args *args, size_t row, char *value)
 	case OPTION_ENGINE:
 		return take_engine(args, value);
 	case OPTION_IO:
-		return take_io(args, value);
+		return take_io(args, value, true);
 	case OPTION_IO_FILES:
-		return take_io_files(args, value);
+		return take_io(args, value, false);
 	case OPTION_BUDGET:
 		return take_budget(args, value);
 	case OPTION_VERIFY:

@@ -48,7 +48,7 @@ static const struct command commands[] = {
 	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, convert",
 	 "Copies the tensors of SRC, with their metadata, to DST, which appears whole or not at\n"
 	 "all: joins shards, splits into shards, picks tensors, and changes the format.  DST is\n"
-	 "a file or a folder (a model.safetensors is written there); it may be SRC.  A file that\n"
+	 "a file or a folder (a model.safetensors is written there); it may be SRC if nothing of SRC is lost.  A file that\n"
 	 "is there is replaced; a link is replaced itself, not what it points to.",
 	 OPTION_TENSOR | OPTION_FORMAT | OPTION_SHARD_BYTES | OPTION_DIGEST | OPTION_NO_REPLACE |
 		 OPTION_NO_SYNC | OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET |

@@ -126,10 +126,13 @@ HOIST_API int hoist_buffer_close(hoist_buffer *buffer, hoist_stream *stream);
 
 /* Another buffer over @buffer's memory made larger, in C order, with the content and dtype of
  * @buffer, whose memory is a block of a VIRTUAL resource; @buffer is closed.  What is new is
- * undefined.  See hoist_memory_grow(): the address stays, if it can.  A shape that needs no more bytes
- * than there are changes none.  No other thread may use @buffer meanwhile.
+ * undefined.  See hoist_memory_grow(): the address stays, if it can.  A shape that needs no more
+ * bytes than there are changes none.  No other thread may use @buffer meanwhile.  Work of consumers
+ * that have let go of an export is waited for, with the device.
  * Returns: 0; -EINVAL (as hoist_buffer_create(); @buffer does not begin with its storage); -EBADF
- *   (closed); -EBUSY (views or exports share the memory); -ENOTSUP (it cannot grow); as
+ *   (closed); -EBUSY (views or exports share the memory; its address was exported by the CUDA Array
+ *   Interface or DLPack's exchange; a wait is needed, and a stream captures a graph); -ENOTSUP
+ *   (@buffer's memory is no block of a VIRTUAL resource, or it has no bytes); as
  *   hoist_memory_grow().  After each @buffer is as it was. */
 HOIST_API int hoist_buffer_grow(hoist_buffer *buffer, int rank, const int64_t *shape,
 				hoist_buffer **ret);

@@ -80,13 +80,13 @@ HOIST_API int hoist_buffer_copy_on(hoist_buffer *dst, hoist_buffer *src, hoist_s
 HOIST_API int hoist_buffer_copy_with(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream,
 				     unsigned flags);
 
-/* The same, where memory that the copy needs for itself comes from @memory, and goes back to it
- * before the call returns, or when the stream has passed the copy: at most 8 MiB at once between a
- * device and other memory, the bytes of the elements where source and destination overlap or are
- * no whole bytes.  StridedMemoryView.copy_from(allocator=).  What goes on to a device of another
- * api, goes there through hoist's own.  @memory NULL: hoist's own.
- * Returns: also -EINVAL (@memory is not the CPU's to touch; with a device, not pinned for its api);
- *   what hoist_memory_alloc() says of it. */
+/* The same.  Memory that the copy itself needs comes from @memory (NULL: hoist's own), and goes back
+ * before the call returns, or when @stream has passed the copy: up to 8 MiB for a copy between a
+ * device and other memory; as many bytes as the elements have where source and destination overlap
+ * or elements are no whole bytes.  Between devices of two APIs, only the source's side goes through
+ * @memory.  (StridedMemoryView.copy_from(allocator=).)
+ * Returns: also -EINVAL (the CPU cannot touch @memory; for a device: @memory is not pinned for its
+ *   API); what hoist_memory_alloc() says of it. */
 HOIST_API int hoist_buffer_copy_through(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream,
 					unsigned flags, hoist_memory *memory);
 

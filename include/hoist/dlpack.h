@@ -12,10 +12,11 @@
  *	... seen->tensor.data ...
  *	hoist_dlpack_release(tensor);
  *
- * What goes out keeps the storage alive until its deleter is called, whoever closes or drops
- * the buffer, and until the consumer's work is done: see hoist_buffer_to_dlpack().  What comes in is kept until the last buffer over it has gone; its deleter is
- * then called once, after all work that hoist queued on it, from that thread, or, if a CPU stream's
- * function was the last to hold it, perhaps from another.
+ * What goes out keeps the storage alive until its deleter is called, whoever closes or drops the
+ * buffer, and until the consumer's work is done: see hoist_buffer_to_dlpack().
+ * What comes in is kept until the last buffer over it has gone.  Its deleter is then called once,
+ * after all work that hoist queued on it: in the thread that dropped that buffer, or, if the
+ * function of a CPU stream was the last to hold it, perhaps in another.
  *
  * Where a tensor is:
  *

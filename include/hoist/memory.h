@@ -45,15 +45,18 @@
  * same stream (device memory: the next user is behind the last one).  Host memory
  * waits for the event always, as the next writer may be the host itself.
  *
- * Consumers: memory of a Buffer that was exported (hoist/dlpack.h, hoist/cai.h) may be in use by
- * work that its consumer has queued and let go.  When the Buffer ends such memory is parked: still
- * requested, and in parked_bytes.  It comes back when a wait for the whole device has ended that
- * began later (cuCtxSynchronize(), hipDeviceSynchronize(); host and managed memory: for every
- * device of the driver).  One wait serves all that is parked.  It is made by
- * hoist_memory_trim() and hoist_device_synchronize(); where a resource is exhausted or lacks
- * budget; at the end of a resource that nothing else keeps; and by the allocation of a Buffer
- * that finds more than 1/32 of the device's memory parked, and more than 64 MiB: up to that
- * resources rather grow.  None is begun while a hoist_stream captures a graph, or a stream that
+ * Consumers: work that a consumer queued may still use the memory of an exported Buffer
+ * (hoist/dlpack.h, hoist/cai.h) when the consumer has let go of it.  When such a Buffer ends, its
+ * memory is parked: still counted as requested, and in parked_bytes.  The memory comes back when a
+ * wait for the whole device has ended that began after the consumer let go (cuCtxSynchronize(),
+ * hipDeviceSynchronize(); host and managed memory: a wait for every device of the driver).  One
+ * wait serves all parked memory.  Who waits:
+ *   hoist_memory_trim(), hoist_device_synchronize()
+ *   a resource that is exhausted or lacks budget
+ *   the end of a resource that only parked memory keeps
+ *   an allocation of a Buffer that finds more than 64 MiB, and more than 1/32 of the device's
+ *   memory, parked; below that, resources grow instead
+ * No wait is begun while a hoist_stream captures a graph, or a stream that
  * the legacy default stream waits for.  Of other captures hoist cannot know, and drivers break
  * them where somebody waits for the device: wrap such a stream (hoist_stream_wrap()), or trim
  * before.  To give memory to another library at once, trim too.
@@ -238,7 +241,8 @@ typedef struct hoist_memory_options {
  * that says.
  * Returns: 0; -EINVAL (the options, with which and why); -ENODEV; -ENOMEM; -ENOTSUP
  *   (MANAGED, DRIVER_POOL, VIRTUAL: the CPU has none of them; VIRTUAL: the driver or the device has
- *   none, or none for RDMA, or a peer cannot access the device; HEAP: the program has no jemalloc); -EAGAIN
+ *   none, or none for RDMA, or a peer cannot access the device; HEAP: the program has no jemalloc);
+ *   -EAGAIN
  *   (HEAP: jemalloc has no more arenas: some 4000). */
 HOIST_API int hoist_memory_create(const hoist_memory_options *options, hoist_memory **ret);
 
@@ -267,8 +271,9 @@ HOIST_API int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t alig
 
 /* The same for work on @stream: the block may be one that earlier work on @stream still uses.
  * Until that has passed, only @stream may touch it.  Whose stream:
- *   DEVICE, DRIVER_POOL   of the resource's device; also VIRTUAL and GRAPH, whose stream must
- *                         capture
+ *   DEVICE, DRIVER_POOL,
+ *     VIRTUAL             of the resource's device
+ *   GRAPH                 of the resource's device; the stream captures a graph
  *   MANAGED               of its device, or of the CPU
  *   PINNED, HEAP          of any device of its driver, or of the CPU
  *   HOST                  of the CPU
@@ -280,16 +285,18 @@ HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t a
 
 /* Gives a block back: nothing uses it any more, but for streams named to hoist_memory_use(),
  * which are waited for (not by the caller).  Address 0 is ignored.
- * Returns: 0; -EINVAL, with what it is instead; -ESTALE.  The block stays live after these, and
- *   after -ENOMEM (no room to note a block that streams use) and, DRIVER_POOL, -EAGAIN (one of
- *   those streams captures a graph; VIRTUAL, also of hoist_memory_free_on()).  Debug levels 1 and 2: -EFAULT, after the block was freed,
- *   if bytes around it, or of it while it was free, were overwritten.  DRIVER_POOL, GRAPH: -EREMOTEIO
- *   if the driver does not take it; it is gone then. */
+ * Returns: 0; -EINVAL, with what it is instead; -ESTALE.  The block stays live after these, after
+ *   -ENOMEM (no room to note a block that streams use), and after -EAGAIN (DRIVER_POOL, VIRTUAL: a
+ *   stream that uses the block captures a graph; for VIRTUAL @stream of hoist_memory_free_on()
+ *   counts, too).  Debug levels 1 and 2: -EFAULT, after the block was freed, if bytes around it, or
+ *   of it while it was free, were overwritten.  DRIVER_POOL, GRAPH: -EREMOTEIO if the driver does
+ *   not take the block; the block is gone then. */
 HOIST_API int hoist_memory_free(hoist_memory *memory, uintptr_t address);
 
 /* The same when @stream has passed the work queued on it so far, which the caller does not wait
- * for (HEAP, VIRTUAL: does).  A block freed while @stream captures a graph is set aside until
- * hoist_memory_release_captured().  For whose streams, see hoist_memory_alloc_on().
+ * for (HEAP and VIRTUAL wait).  A block freed while @stream captures a graph is set aside until
+ * hoist_memory_release_captured(); GRAPH: the graph frees the block; VIRTUAL: see -EAGAIN above.
+ * For whose streams, see hoist_memory_alloc_on().
  * Returns: as hoist_memory_free(); -EINVAL for another's stream, and for NULL. */
 HOIST_API int hoist_memory_free_on(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 
@@ -309,12 +316,14 @@ HOIST_API int hoist_memory_granularity(hoist_memory *memory, size_t *ret);
 HOIST_API int hoist_memory_grow(hoist_memory *memory, uintptr_t address, size_t bytes,
 				uintptr_t *ret);
 
-/* Work on @stream uses this block too: freeing it will wait for that.
+/* Work on @stream uses this block too: freeing it will wait for that.  GRAPH: the graph orders its
+ * work, nothing is noted.
  * Returns: 0; -EINVAL (no live block starts there; another's stream); -ENOMEM; -ENOTSUP (CUSTOM,
  *   HEAP); -ESTALE. */
 HOIST_API int hoist_memory_use(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 
-/* Gives back what was freed during captures: call it when those graphs are gone.
+/* Gives back what was freed during captures: call it when those graphs are gone, and, of memory that
+ * was exported, when its consumers' work is done.
  * Returns: 0, also where there is nothing of the kind; -ESTALE. */
 HOIST_API int hoist_memory_release_captured(hoist_memory *memory);
 
@@ -339,9 +348,10 @@ HOIST_API int hoist_memory_device_address(hoist_memory *memory, uintptr_t addres
 HOIST_API int hoist_memory_add_region(hoist_memory *memory, uintptr_t address, size_t bytes);
 
 /* Gives back what is cached and empty until at most @keep_bytes lie in empty regions;
- * DRIVER_POOL: until the driver's pool holds at most that.  What waits for a stream stays; what is
+ * DRIVER_POOL: until the driver's pool holds at most that; GRAPH: all that no graph uses goes back,
+ * whatever @keep_bytes says.  What waits for a stream stays; what is
  * parked is waited for first, that of CUSTOM too, unless a stream captures a graph.
- * Returns: 0, also where nothing is kept (CUSTOM); -EREMOTEIO, -ESTALE (DRIVER_POOL). */
+ * Returns: 0, also where nothing is kept (CUSTOM); -EREMOTEIO, -ESTALE (DRIVER_POOL, GRAPH). */
 HOIST_API int hoist_memory_trim(hoist_memory *memory, size_t keep_bytes);
 
 typedef struct hoist_memory_info {
@@ -421,8 +431,8 @@ typedef struct hoist_memory_statistics {
 				      * go, and that wait for the device */
 } hoist_memory_statistics;
 
-/* CUSTOM, DRIVER_POOL and VIRTUAL have the bytes, the counts of blocks and the peaks; of a HEAP, jemalloc
- * does not know the bytes asked for, and counts late what stays in the threads' caches.
+/* CUSTOM, DRIVER_POOL, VIRTUAL and GRAPH have the bytes, the counts of blocks and the peaks; of a
+ * HEAP, jemalloc does not know the bytes asked for, and counts late what stays in the threads' caches.
  * Where pages are, and how many are huge ones, a snapshot says: that takes longer to ask.
  * Returns: 0; -EINVAL as hoist_memory_get_info(); -ESTALE (CUSTOM, DRIVER_POOL). */
 HOIST_API int hoist_memory_get_statistics(hoist_memory *memory, hoist_memory_statistics *statistics);
@@ -455,10 +465,11 @@ HOIST_API int hoist_memory_snapshot(hoist_memory *memory, int fd);
  * NULL, or another @path, ends it: until then the last lines are not in the file.  So does the
  * end of the resource.
  * Returns: 0; what open(2) says, nothing is recorded then; what write(2) said of the trace that
- *   ends, which lacks all that followed; -ENOMEM; -ENOTSUP (CUSTOM, DRIVER_POOL, HEAP, VIRTUAL). */
+ *   ends, which lacks all that followed; -ENOMEM; -ENOTSUP (CUSTOM, DRIVER_POOL, HEAP,
+ *   VIRTUAL, GRAPH). */
 HOIST_API int hoist_memory_trace(hoist_memory *memory, const char *path);
 
-/* Attributes of a driver's pool, with the driver's meaning.  The first four can be set, the *_HIGH
+/* Attributes of a driver's pool, with the driver's meaning; GRAPH has the last four.  The first four can be set, the *_HIGH
  * ones to 0. */
 enum {
 	HOIST_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES,
@@ -472,8 +483,8 @@ enum {
 };
 
 /* They make the pool, and with it the device's context, if no block did yet.
- * Returns: 0; -EINVAL (no such attribute, or not to be set to that); -ENOTSUP (not a DRIVER_POOL;
- *   the driver does not have it); -EREMOTEIO; -ESTALE. */
+ * Returns: 0; -EINVAL (no such attribute, or not to be set to that); -ENOTSUP (neither a
+ *   DRIVER_POOL nor, for the last four, GRAPH; the driver does not have it); -EREMOTEIO; -ESTALE. */
 HOIST_API int hoist_memory_get_attribute(hoist_memory *memory, int attribute, uint64_t *ret);
 HOIST_API int hoist_memory_set_attribute(hoist_memory *memory, int attribute, uint64_t value);
 
