@@ -100,23 +100,33 @@ static bool may_capture(struct hoist__dev_stream *stream)
 	return err < 0 ? err != -EBADF : capturing;
 }
 
-void hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address)
+bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address)
 {
 	hoist_stream *stream = atomic_load(&storage->xstream);
 	if (stream != NULL) {
-		if (hoist_memory_free_on(storage->memory, address, stream) == 0)
-			return;
-		/* No memory to note it with: then the host waits.  A wait would break a capture:
-		 * there the block stays taken. */
+		int err = hoist_memory_free_on(storage->memory, address, stream);
+		if (err == 0)
+			return true;
+		/* No memory to note it with: then the host waits, which would break a capture. */
 		if (may_capture(hoist__stream_dev_stream(stream))) {
+			if (err == -EAGAIN || err == -ENOMEM)
+				return false;
 			log_kept(storage);
-			return;
+			return true;
 		}
 		(void)hoist__stream_await(hoist__stream_dev_stream(stream));
 	}
 	/* It was a live block of this resource: only a driver, or the caller's own function, can
 	 * have failed, and there is nobody to tell. */
 	if (hoist_memory_free(storage->memory, address) < 0)
+		log_kept(storage);
+	return true;
+}
+
+/* Of a block that nobody has seen yet. */
+static void give_new_block(struct hoist__storage *storage, uintptr_t address)
+{
+	if (!hoist__storage_give_block(storage, address))
 		log_kept(storage);
 }
 
@@ -158,7 +168,7 @@ static int allocate(struct hoist__storage *storage, struct hoist__place *ret)
 	if (err < 0) {
 		struct hoist__failure failure;
 		hoist__failure_keep(&failure);
-		hoist__storage_give_block(storage, place.address);
+		give_new_block(storage, place.address);
 		return hoist__fail_again(err, &failure);
 	}
 	*ret = place;
@@ -182,7 +192,7 @@ int hoist__storage_allocate(struct hoist__storage *storage)
 	}
 	struct hoist__place *none = NULL;
 	if (!atomic_compare_exchange_strong(&storage->xplace, &none, place)) {
-		hoist__storage_give_block(storage, place->address);
+		give_new_block(storage, place->address);
 		free(place);
 	}
 	return 0;
