@@ -2,6 +2,7 @@
 /* lib/storage-block.c - blocks of a resource as storage. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -79,20 +80,54 @@ static int take_block(const struct hoist__storage *storage, uintptr_t *ret)
 	return hoist_memory_alloc(memory, storage->bytes, storage->align, ret);
 }
 
-void hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address)
+static void log_kept(const struct hoist__storage *storage)
+{
+	hoist__log(alloc, "a buffer's storage of %zu bytes was not freed: %s", storage->bytes,
+		   hoist__error_text());
+}
+
+/* True too where the driver does not say: no capture may be risked. */
+static bool may_capture(struct hoist__dev_stream *stream)
+{
+	struct hoist__failure failure;
+	bool capturing = false;
+	if (!hoist__stream_may_capture(stream))
+		return false;
+	hoist__failure_keep(&failure);
+	int err = hoist__stream_capturing(stream, &capturing);
+	(void)hoist__fail_again(0, &failure);
+	/* A stream that the caller has destroyed captures nothing. */
+	return err < 0 ? err != -EBADF : capturing;
+}
+
+bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address)
 {
 	hoist_stream *stream = atomic_load(&storage->xstream);
 	if (stream != NULL) {
-		if (hoist_memory_free_on(storage->memory, address, stream) == 0)
-			return;
-		/* No memory to note it with: then the host waits. */
+		int err = hoist_memory_free_on(storage->memory, address, stream);
+		if (err == 0)
+			return true;
+		/* No memory to note it with: then the host waits, which would break a capture. */
+		if (may_capture(hoist__stream_dev_stream(stream))) {
+			if (err == -EAGAIN || err == -ENOMEM)
+				return false;
+			log_kept(storage);
+			return true;
+		}
 		(void)hoist__stream_await(hoist__stream_dev_stream(stream));
 	}
 	/* It was a live block of this resource: only a driver, or the caller's own function, can
 	 * have failed, and there is nobody to tell. */
 	if (hoist_memory_free(storage->memory, address) < 0)
-		hoist__log(alloc, "a buffer's storage of %zu bytes was not freed: %s",
-			   storage->bytes, hoist__error_text());
+		log_kept(storage);
+	return true;
+}
+
+/* Of a block that nobody has seen yet. */
+static void give_new_block(struct hoist__storage *storage, uintptr_t address)
+{
+	if (!hoist__storage_give_block(storage, address))
+		log_kept(storage);
 }
 
 /* Where a driver maps host memory elsewhere, it says where. */
@@ -133,7 +168,7 @@ static int allocate(struct hoist__storage *storage, struct hoist__place *ret)
 	if (err < 0) {
 		struct hoist__failure failure;
 		hoist__failure_keep(&failure);
-		hoist__storage_give_block(storage, place.address);
+		give_new_block(storage, place.address);
 		return hoist__fail_again(err, &failure);
 	}
 	*ret = place;
@@ -157,7 +192,7 @@ int hoist__storage_allocate(struct hoist__storage *storage)
 	}
 	struct hoist__place *none = NULL;
 	if (!atomic_compare_exchange_strong(&storage->xplace, &none, place)) {
-		hoist__storage_give_block(storage, place->address);
+		give_new_block(storage, place->address);
 		free(place);
 	}
 	return 0;

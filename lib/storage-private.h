@@ -68,7 +68,8 @@ void hoist__storage_discard(struct hoist__storage *storage);
 /* Others may see `place` from here on, if it has an address. */
 void hoist__storage_publish(struct hoist__storage *storage);
 
-/* Gives the block at @address back to the resource. */
-void hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address);
+/* Gives the block at @address back to the resource.
+ * Returns: false if the block is still taken: its stream captures, and must have ended that. */
+bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address);
 
 #endif

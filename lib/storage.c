@@ -235,8 +235,15 @@ static void *end(void *context)
 	struct hoist__storage *storage = context;
 	uintptr_t address = hoist__storage_address(storage);
 	wait_for_users(storage);
-	if (storage->memory != NULL && address != 0)
-		hoist__storage_give_block(storage, address);
+	if (storage->memory != NULL && address != 0 &&
+	    !hoist__storage_give_block(storage, address)) {
+		/* No wait for the device begins before the capture has ended. */
+		hoist__storage_returned(storage);
+		if (hoist__storage_park(storage))
+			return NULL;
+		hoist__log(alloc, "a buffer's storage of %zu bytes was not freed: %s",
+			   storage->bytes, hoist__error_text());
+	}
 	if (storage->release != NULL)
 		storage->release(storage->context);
 	hoist__storage_discard(storage);

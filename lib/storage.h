@@ -22,7 +22,8 @@
  * Only a caller that needs memory waits: a resource or budget that is exhausted, a trim, the end of a
  * resource, and an allocation of a Buffer that finds more than 1/32 of the device's memory (and 64
  * MiB) parked.  Up to that growing is preferred.  No wait is begun while a stream that hoist knows
- * captures a graph.  A child of fork parks nothing of its parent's.
+ * captures a graph.  A block whose resource does not free it while its stream captures is parked
+ * too, and freed after the capture.  A child of fork parks nothing of its parent's.
  *
  * Threads: counting is atomic; of several threads that allocate at once one wins; freezing is
  * one way; everything else is immutable.  There are no locks.

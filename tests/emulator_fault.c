@@ -125,12 +125,17 @@ struct cuda_things {
 	hoist__cu_device_ptr memory;
 	hoist__cu_device_ptr managed;
 	hoist__cu_device_ptr pooled;
+	hoist__cu_device_ptr ordered; /* of the device's own pool */
 	hoist__cu_pool pool;
 	hoist__cu_stream stream;
 	hoist__cu_event event;
 	hoist__cu_device_ptr opened; /* these three are of the peer */
 	hoist__cu_pool peers;
 	hoist__cu_device_ptr imported;
+	hoist__cu_device_ptr reserved; /* addresses, of @granule bytes */
+	hoist__cu_memory physical;
+	size_t granule;
+	bool mapped;
 	bool pushed;
 	bool registered;
 };
@@ -200,6 +205,20 @@ static unsigned unshare_cuda(struct cuda_things *things, unsigned result)
 	return result;
 }
 
+/* Who may use a pool's memory. */
+static unsigned access_cuda_pool(const struct cuda_things *things)
+{
+	const struct hoist__cu_access access = {{HOIST__CU_LOCATION_DEVICE, 0},
+						HOIST__CU_ACCESS_READ_WRITE};
+	struct hoist__cu_location location = access.location;
+	hoist__cu_access_flags flags = 0;
+	unsigned result = 0;
+	TRY(cu.cuMemPoolSetAccess(things->pool, &access, 1));
+	TRY(cu.cuMemPoolGetAccess(&flags, things->pool, &location));
+out:
+	return result;
+}
+
 static unsigned use_cuda_pool(struct cuda_things *things)
 {
 	const struct hoist__cu_pool_props props = {
@@ -216,6 +235,7 @@ static unsigned use_cuda_pool(struct cuda_things *things)
 	TRY(cu.cuMemPoolSetAttribute(things->pool, HOIST__CU_POOL_THRESHOLD, &value));
 	TRY(cu.cuMemAllocFromPoolAsync(&things->pooled, BYTES, things->pool, things->stream));
 	TRY(cu.cuMemPoolTrimTo(things->pool, 0));
+	TRY(access_cuda_pool(things));
 	TRY(share_cuda(things));
 out:
 	return result;
@@ -262,6 +282,49 @@ out:
 	return result;
 }
 
+/* Memory and addresses apart: made here, given back by unmap_cuda(). */
+static unsigned map_cuda(struct cuda_things *things)
+{
+	const struct hoist__cu_memory_props props = {.type = HOIST__CU_ALLOCATION_PINNED,
+						     .location = {HOIST__CU_LOCATION_DEVICE, 0}};
+	const struct hoist__cu_access access = {props.location, HOIST__CU_ACCESS_READ_WRITE};
+	unsigned result = 0;
+	TRY(cu.cuMemGetAllocationGranularity(&things->granule, &props,
+					     HOIST__CU_GRANULARITY_MINIMUM));
+	TRY(cu.cuMemAddressReserve(&things->reserved, things->granule, 0, 0, 0));
+	TRY(cu.cuMemCreate(&things->physical, things->granule, &props, 0));
+	TRY(cu.cuMemMap(things->reserved, things->granule, 0, things->physical, 0));
+	things->mapped = true;
+	TRY(cu.cuMemSetAccess(things->reserved, things->granule, &access, 1));
+out:
+	return result;
+}
+
+static unsigned unmap_cuda(const struct cuda_things *things, unsigned result)
+{
+	if (things->mapped)
+		result = first_of(result, cu.cuMemUnmap(things->reserved, things->granule));
+	if (things->physical != 0)
+		result = first_of(result, cu.cuMemRelease(things->physical));
+	if (things->reserved != 0)
+		result = first_of(result, cu.cuMemAddressFree(things->reserved, things->granule));
+	return result;
+}
+
+/* What a device keeps for its graphs, and memory from the device's own pool. */
+static unsigned use_cuda_graphs(struct cuda_things *things)
+{
+	unsigned result = 0;
+	uint64_t value = 0;
+	TRY(cu.cuMemAllocAsync(&things->ordered, BYTES, things->stream));
+	TRY(cu.cuDeviceGetGraphMemAttribute(0, HOIST__CU_GRAPH_USED_HIGH, &value));
+	value = 0;
+	TRY(cu.cuDeviceSetGraphMemAttribute(0, HOIST__CU_GRAPH_USED_HIGH, &value));
+	TRY(cu.cuDeviceGraphMemTrim(0));
+out:
+	return result;
+}
+
 static unsigned use_cuda_device(struct cuda_things *things)
 {
 	unsigned result = 0;
@@ -273,6 +336,8 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	TRY(cu.cuMemGetInfo(&bytes, &bytes));
 	TRY(cu.cuMemAlloc(&things->memory, BYTES));
 	TRY(cu.cuMemAllocManaged(&things->managed, BYTES, HOIST__CU_ATTACH_GLOBAL));
+	TRY(cu.cuMemAdvise_v2(things->managed, BYTES, HOIST__CU_ADVISE_PREFERRED_LOCATION,
+			      (struct hoist__cu_location){HOIST__CU_LOCATION_DEVICE, 0}));
 	TRY(cu.cuMemHostRegister(host, BYTES, 1));
 	things->registered = true;
 	TRY(cu.cuMemHostGetDevicePointer(&seen, host, 0));
@@ -294,6 +359,8 @@ static unsigned use_cuda_device(struct cuda_things *things)
 	TRY(cu.cuEventQuery(things->event));
 	TRY(cu.cuStreamQuery(things->stream));
 	TRY(cu.cuEventElapsedTime(&ms, things->event, things->event));
+	TRY(map_cuda(things));
+	TRY(use_cuda_graphs(things));
 	TRY(use_cuda_pool(things));
 out:
 	return result;
@@ -316,6 +383,9 @@ out:
 	if (things.stream != NULL && result != 0)
 		(void)cu.cuStreamSynchronize(things.stream);
 	result = unshare_cuda(&things, result);
+	result = unmap_cuda(&things, result);
+	if (things.ordered != 0)
+		result = first_of(result, cu.cuMemFreeAsync(things.ordered, things.stream));
 	if (things.pooled != 0)
 		result = first_of(result, cu.cuMemFreeAsync(things.pooled, things.stream));
 	if (things.pool != NULL)
@@ -343,12 +413,17 @@ struct hip_things {
 	void *memory;
 	void *managed;
 	void *pooled;
+	void *ordered; /* of the device's own pool */
 	hoist__hip_pool pool;
 	hoist__hip_stream stream;
 	hoist__hip_event event;
 	void *opened; /* these three are of the peer */
 	hoist__hip_pool peers;
 	void *imported;
+	void *reserved; /* addresses, of @granule bytes */
+	hoist__hip_memory physical;
+	size_t granule;
+	bool mapped;
 	bool registered;
 };
 
@@ -423,6 +498,20 @@ static unsigned unshare_hip(struct hip_things *things, unsigned result)
 	return result;
 }
 
+/* Who may use a pool's memory. */
+static unsigned access_hip_pool(const struct hip_things *things)
+{
+	const struct hoist__hip_access access = {{HOIST__HIP_LOCATION_DEVICE, 0},
+						 HOIST__HIP_ACCESS_READ_WRITE};
+	struct hoist__hip_location location = access.location;
+	hoist__hip_access_flags flags = 0;
+	unsigned result = 0;
+	TRY(hip.hipMemPoolSetAccess(things->pool, &access, 1));
+	TRY(hip.hipMemPoolGetAccess(&flags, things->pool, &location));
+out:
+	return result;
+}
+
 static unsigned use_hip_pool(struct hip_things *things)
 {
 	const struct hoist__hip_pool_props props = {
@@ -439,6 +528,7 @@ static unsigned use_hip_pool(struct hip_things *things)
 	TRY(hip.hipMemPoolSetAttribute(things->pool, HOIST__HIP_POOL_THRESHOLD, &value));
 	TRY(hip.hipMallocFromPoolAsync(&things->pooled, BYTES, things->pool, things->stream));
 	TRY(hip.hipMemPoolTrimTo(things->pool, 0));
+	TRY(access_hip_pool(things));
 	TRY(share_hip(things));
 out:
 	return result;
@@ -466,6 +556,49 @@ out:
 	return result;
 }
 
+/* Memory and addresses apart: made here, given back by unmap_hip(). */
+static unsigned map_hip(struct hip_things *things)
+{
+	const struct hoist__hip_memory_props props = {.type = HOIST__HIP_ALLOCATION_PINNED,
+						      .location = {HOIST__HIP_LOCATION_DEVICE, 0}};
+	const struct hoist__hip_access access = {props.location, HOIST__HIP_ACCESS_READ_WRITE};
+	unsigned result = 0;
+	TRY(hip.hipMemGetAllocationGranularity(&things->granule, &props,
+					       HOIST__HIP_GRANULARITY_MINIMUM));
+	TRY(hip.hipMemAddressReserve(&things->reserved, things->granule, 0, NULL, 0));
+	TRY(hip.hipMemCreate(&things->physical, things->granule, &props, 0));
+	TRY(hip.hipMemMap(things->reserved, things->granule, 0, things->physical, 0));
+	things->mapped = true;
+	TRY(hip.hipMemSetAccess(things->reserved, things->granule, &access, 1));
+out:
+	return result;
+}
+
+static unsigned unmap_hip(const struct hip_things *things, unsigned result)
+{
+	if (things->mapped)
+		result = first_of(result, hip.hipMemUnmap(things->reserved, things->granule));
+	if (things->physical != NULL)
+		result = first_of(result, hip.hipMemRelease(things->physical));
+	if (things->reserved != NULL)
+		result = first_of(result, hip.hipMemAddressFree(things->reserved, things->granule));
+	return result;
+}
+
+/* What a device keeps for its graphs, and memory from the device's own pool. */
+static unsigned use_hip_graphs(struct hip_things *things)
+{
+	unsigned result = 0;
+	uint64_t value = 0;
+	TRY(hip.hipMallocAsync(&things->ordered, BYTES, things->stream));
+	TRY(hip.hipDeviceGetGraphMemAttribute(0, HOIST__HIP_GRAPH_USED_HIGH, &value));
+	value = 0;
+	TRY(hip.hipDeviceSetGraphMemAttribute(0, HOIST__HIP_GRAPH_USED_HIGH, &value));
+	TRY(hip.hipDeviceGraphMemTrim(0));
+out:
+	return result;
+}
+
 static unsigned use_hip_device(struct hip_things *things)
 {
 	unsigned result = 0;
@@ -477,6 +610,7 @@ static unsigned use_hip_device(struct hip_things *things)
 	TRY(hip.hipMemGetInfo(&bytes, &bytes));
 	TRY(hip.hipMalloc(&things->memory, BYTES));
 	TRY(hip.hipMallocManaged(&things->managed, BYTES, HOIST__HIP_ATTACH_GLOBAL));
+	TRY(hip.hipMemAdvise(things->managed, BYTES, HOIST__HIP_ADVISE_PREFERRED_LOCATION, 0));
 	TRY(hip.hipHostRegister(host, BYTES, 1));
 	things->registered = true;
 	TRY(hip.hipHostGetDevicePointer(&seen, host, 0));
@@ -495,6 +629,8 @@ static unsigned use_hip_device(struct hip_things *things)
 	TRY(hip.hipEventQuery(things->event));
 	TRY(hip.hipStreamQuery(things->stream));
 	TRY(hip.hipEventElapsedTime(&ms, things->event, things->event));
+	TRY(map_hip(things));
+	TRY(use_hip_graphs(things));
 	TRY(use_hip_pool(things));
 out:
 	return result;
@@ -509,6 +645,9 @@ static unsigned walk_hip(void)
 	if (things.stream != NULL && result != 0)
 		(void)hip.hipStreamSynchronize(things.stream);
 	result = unshare_hip(&things, result);
+	result = unmap_hip(&things, result);
+	if (things.ordered != NULL)
+		result = first_of(result, hip.hipFreeAsync(things.ordered, things.stream));
 	if (things.pooled != NULL)
 		result = first_of(result, hip.hipFreeAsync(things.pooled, things.stream));
 	if (things.pool != NULL)
@@ -530,7 +669,7 @@ static uint64_t alive(const struct control *control)
 {
 	struct hoist_emulator_counters count = counters_of(control);
 	return count.live_allocations + count.live_registrations + count.live_streams +
-	       count.live_events + count.live_pools + count.live_imports;
+	       count.live_events + count.live_pools + count.live_imports + count.live_reservations;
 }
 
 /* Fails the first use of each function in turn. */

@@ -119,6 +119,33 @@ Test(graph, takes_and_gives_while_a_stream_captures, .init = open_all)
 	cr_expect(lib_drivers_content());
 }
 
+/* What a driver fails to free belongs to the graph; a wait for the stream would break the graph. */
+/* proves: S2.27 */
+Test(graph, outlives_a_free_that_fails, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		const char *fault = i == 3 ? "hipFreeAsync:1" : "cuMemFreeAsync:1";
+		hoist_memory *memory = graphs_of(i);
+		hoist_stream *stream = NULL;
+		hoist_buffer *b = NULL;
+		cr_assert_eq(hoist_stream_create(devices[i], &stream), 0);
+		cr_assert_eq(lib_capture(api_of(i), hoist_stream_native(stream), 1), 0);
+		cr_assert_eq(hoist_buffer_create_from(memory, stream, HOIST_U8, 1,
+						      (const int64_t[]){4096}, 0, &b),
+			     0, "%s", hoist_error());
+		cr_assert_eq(lib_fail(api_of(i), fault), 0);
+		hoist_buffer_unref(b);
+		cr_expect_eq(lib_counters(api_of(i)).injected_failures, 1);
+		cr_expect_eq(lib_capture(api_of(i), hoist_stream_native(stream), 0), 0,
+			     "the capture is whole");
+		lib_reset(api_of(i));
+		hoist_stream_unref(stream);
+		hoist_memory_unref(memory);
+	}
+	cr_expect(lib_nothing_outstanding(devices));
+	cr_expect(lib_drivers_content());
+}
+
 /* proves: S2.27 */
 Test(graph, is_trimmed_and_its_marks_are_reset, .init = open_all)
 {

@@ -342,6 +342,26 @@ Test(virtual, a_graph_that_is_captured_keeps_its_addresses, .init = open_all)
 	expect_all_given_back();
 }
 
+/* A buffer that ends while its stream captures is freed after that. */
+/* proves: S2.28 */
+Test(virtual, a_buffer_breaks_no_capture, .init = open_all)
+{
+	hoist_memory *memory = create(1, VIRTUAL(.minimum_granularity = 1));
+	hoist_stream *stream = NULL;
+	hoist_buffer *b = NULL;
+	cr_assert_eq(hoist_stream_create(devices[1], &stream), 0);
+	cr_assert_eq(
+		hoist_buffer_create_from(memory, stream, HOIST_U8, 1, (const int64_t[]){10}, 0, &b),
+		0, "%s", hoist_error());
+	cr_assert_eq(lib_capture("cuda", hoist_stream_native(stream), 1), 0);
+	hoist_buffer_unref(b);
+	cr_expect_eq(lib_counters("cuda").live_reservations, 1, "the graph may name it");
+	cr_assert_eq(lib_capture("cuda", hoist_stream_native(stream), 0), 0, "it is whole");
+	hoist_stream_unref(stream);
+	hoist_memory_unref(memory);
+	expect_all_given_back();
+}
+
 /* proves: S2.28 */
 Test(virtual, access_is_what_was_asked_for, .init = open_all)
 {
