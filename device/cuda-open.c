@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/driver.h"
+#include "device/query.h"
 
 struct hoist__cuda_table hoist__cuda;
 
@@ -23,6 +24,7 @@ static struct hoist__dl dl = {
 	.variable = "HOIST_CUDA_LIBRARY",
 	.emulator = "libhoist-emulated-cuda.so",
 	.names = names,
+	.prefix = HOIST__CUDA_PREFIX,
 	.remedy = "install NVIDIA's driver (in a container: run it with the NVIDIA runtime)",
 	.rows = rows,
 	.n_rows = HOIST__ARRAY_SIZE(rows),

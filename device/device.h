@@ -75,6 +75,9 @@ bool hoist__api_emulated(enum hoist__api api);
 /* The path of the driver library that was opened for @api; "" if none. */
 const char *hoist__api_library(enum hoist__api api);
 
+/* The reason that this library was opened, in words; "" if none was. */
+const char *hoist__api_library_reason(enum hoist__api api);
+
 /* What became of opening its driver, which is not done here: cheap, and takes no lock.
  * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in
  * either case); -ESTALE. */

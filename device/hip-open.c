@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/driver.h"
+#include "device/query.h"
 
 struct hoist__hip_table hoist__hip;
 
@@ -25,6 +26,7 @@ static struct hoist__dl dl = {
 	.variable = "HOIST_HIP_LIBRARY",
 	.emulator = "libhoist-emulated-hip.so",
 	.names = names,
+	.prefix = HOIST__HIP_PREFIX,
 	.remedy = "install ROCm's HIP runtime (Debian: libamdhip64-5)",
 	.rows = rows,
 	.n_rows = HOIST__ARRAY_SIZE(rows),
