@@ -162,6 +162,7 @@ int hoist__cuda_probe(struct hoist__dev *dev)
 	    props->numa_node < 0)
 		props->numa_node = -1;
 	dev->max_pitch = pitch > 0 ? (size_t)pitch : 0;
+	dev->max_plane = SIZE_MAX;
 	props->total_bytes = total;
 	props->driver_version = driver_version;
 	props->emulated = dl.emulated;

@@ -163,6 +163,7 @@ int hoist__hip_probe(struct hoist__dev *dev)
 		(void)hoist__hip.hipGetLastError();
 	}
 	dev->max_pitch = HOIST__HIP_MAX_PITCH;
+	dev->max_plane = HOIST__HIP_MAX_PLANE;
 	props->total_bytes = total;
 	props->driver_version = driver_version;
 	props->emulated = dl.emulated;
