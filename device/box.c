@@ -84,7 +84,8 @@ static bool pitch_fits(const struct hoist__dev *dev, const struct hoist__box *bo
 static bool planes_fit(const struct hoist__dev *dev, const struct hoist__box *box)
 {
 	return dev->max_pitch == SIZE_MAX || box->planes == 1 ||
-	       (box->dst_plane % box->dst_pitch == 0 && box->src_plane % box->src_pitch == 0);
+	       (box->dst_plane <= dev->max_plane && box->src_plane <= dev->max_plane &&
+		box->dst_plane % box->dst_pitch == 0 && box->src_plane % box->src_pitch == 0);
 }
 
 static int copy_rows(struct hoist__dev_stream *stream, enum hoist__copy kind,

@@ -82,6 +82,7 @@ static int cpu_probe(struct hoist__dev *dev)
 	(void)read_kib("/proc/meminfo", "MemTotal", &props->total_bytes);
 	props->numa_node = -1;
 	dev->max_pitch = SIZE_MAX;
+	dev->max_plane = SIZE_MAX;
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/driver.h"
+#include "device/query.h"
 
 struct hoist__cuda_table hoist__cuda;
 
@@ -23,6 +24,7 @@ static struct hoist__dl dl = {
 	.variable = "HOIST_CUDA_LIBRARY",
 	.emulator = "libhoist-emulated-cuda.so",
 	.names = names,
+	.prefix = HOIST__CUDA_PREFIX,
 	.remedy = "install NVIDIA's driver (in a container: run it with the NVIDIA runtime)",
 	.rows = rows,
 	.n_rows = HOIST__ARRAY_SIZE(rows),
@@ -160,6 +162,7 @@ int hoist__cuda_probe(struct hoist__dev *dev)
 	    props->numa_node < 0)
 		props->numa_node = -1;
 	dev->max_pitch = pitch > 0 ? (size_t)pitch : 0;
+	dev->max_plane = SIZE_MAX;
 	props->total_bytes = total;
 	props->driver_version = driver_version;
 	props->emulated = dl.emulated;

@@ -28,6 +28,7 @@ struct hoist__dev {
 	int native;		 /* CUdevice, hipDevice_t */
 	size_t max_pitch;	 /* distances of boxes above it, or planes that are no multiple of
 				  * the pitch, are not for copy_box; SIZE_MAX: all are (the CPU) */
+	size_t max_plane;	 /* distances of planes above it are not for copy_box either */
 	unsigned generation;	 /* of the process that opened the driver: hoist__fork_now() */
 	_Atomic(void *) context; /* CUcontext once retained; else NULL */
 	pthread_mutex_t lock;	 /* retains the context once */

@@ -193,6 +193,11 @@ const char *hoist__api_library(enum hoist__api api)
 	return apis[api].library;
 }
 
+const char *hoist__api_library_reason(enum hoist__api api)
+{
+	return hoist__api_library(api)[0] != '\0' ? hoist__dl_reason(api) : "";
+}
+
 int hoist__api_opened(enum hoist__api which)
 {
 	struct api *api = &apis[which];

@@ -75,6 +75,9 @@ bool hoist__api_emulated(enum hoist__api api);
 /* The path of the driver library that was opened for @api; "" if none. */
 const char *hoist__api_library(enum hoist__api api);
 
+/* The reason that this library was opened, in words; "" if none was. */
+const char *hoist__api_library_reason(enum hoist__api api);
+
 /* What became of opening its driver, which is not done here: cheap, and takes no lock.
  * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in
  * either case); -ESTALE. */
@@ -376,8 +379,8 @@ struct hoist__box {
 };
 
 /* Queues it: one driver call where the driver has one for the shape, else a few (a call for each
- * plane where a distance between planes is no multiple of the pitch, one for each row where a pitch
- * is beyond what the driver takes).  0 bytes are a no-op.
+ * plane where a distance between planes is no multiple of the pitch or beyond what the driver
+ * takes, one for each row where a pitch is).  0 bytes are a no-op.
  * Returns: 0; -EINVAL (a distance that is too small); -EREMOTEIO, -ESTALE; CPU: -ENOMEM. */
 int hoist__copy_box_async(struct hoist__dev_stream *stream, enum hoist__copy kind,
 			  const struct hoist__box *box);

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "device/query.h"
 #include "device/virtual.h"
 
 /* The build says where the stand-ins are installed; this is the default prefix. */
@@ -178,20 +179,37 @@ int hoist__dl_find_emulator(enum hoist__api api)
 	return fail_absent(-ENOENT, &places, hoist__api_name(api), "virtual devices need");
 }
 
+static int because(struct hoist__dl *dl, const char *begin, const char *end)
+{
+	(void)snprintf(dl->reason, sizeof dl->reason, "%s %s", begin, end);
+	return 0;
+}
+
 static int open_emulator(struct hoist__dl *dl)
 {
 	struct places places;
 	char path[PATH_MAX];
 	char why[512] = "";
+	const char *asks = hoist__virtual_count(dl->api) > 0 ? "virtual devices need"
+							     : "HOIST_EMULATE asks for";
 	find_places(dl->emulator, &places);
 	for (size_t i = 0; i < N_FOLDERS; i++)
 		if (path_of(&places, i, path, sizeof path) && try_open(dl, path, why, sizeof why))
-			return 0;
-	const char *asks = hoist__virtual_count(dl->api) > 0 ? "virtual devices need"
-							     : "HOIST_EMULATE asks for";
+			return because(dl, asks, "it");
 	if (why[0] != '\0')
 		return hoist__fail(-ENODEV, "%s: %s the stand-in driver: %s", dl->title, asks, why);
 	return fail_absent(-ENODEV, &places, dl->title, asks);
+}
+
+static bool take_loaded(struct hoist__dl *dl)
+{
+	void *loaded = hoist__loaded(dl->api, dl->prefix);
+	if (loaded == NULL)
+		return false;
+	dl->handle = loaded;
+	note_path(dl, dl->prefix);
+	hoist__log(device, "%s driver: %s, which was loaded", dl->title, dl->path);
+	return true;
 }
 
 static int open_vendor(struct hoist__dl *dl)
@@ -200,13 +218,15 @@ static int open_vendor(struct hoist__dl *dl)
 	const char *given = secure_getenv(dl->variable);
 	if (given != NULL && given[0] != '\0') {
 		if (try_open(dl, given, why, sizeof why))
-			return 0;
+			return because(dl, dl->variable, "names it");
 		return hoist__fail(-ENODEV, "%s: no driver library: %s; %s says to use it",
 				   dl->title, why, dl->variable);
 	}
+	if (take_loaded(dl))
+		return because(dl, "this process", "had loaded it");
 	for (const char *const *name = dl->names; *name != NULL; name++)
 		if (try_open(dl, *name, why, sizeof why))
-			return 0;
+			return because(dl, "the system has it as", *name);
 	return hoist__fail(-ENODEV,
 			   "%s: no driver library: %s; %s, name the library in %s, or use "
 			   "the stand-in with HOIST_EMULATE=%s:1",
@@ -226,6 +246,11 @@ static void load_table(struct hoist__dl *dl)
 		if (row->need == HOIST__DL_REQUIRED && dl->missing == NULL)
 			dl->missing = row;
 	}
+}
+
+const char *hoist__dl_reason(enum hoist__api api)
+{
+	return opened[api] != NULL ? opened[api]->reason : "";
 }
 
 bool hoist__dl_is_emulated(enum hoist__api api)
@@ -255,6 +280,7 @@ int hoist__dl_open(struct hoist__dl *dl)
 		return err;
 	dl->emulated = devices > 0 || virtual_devices > 0;
 	dl->missing = NULL;
+	dl->reason[0] = '\0';
 	opened[dl->api] = dl;
 	err = dl->emulated ? open_emulator(dl) : open_vendor(dl);
 	if (err == 0 && virtual_devices > 0)

@@ -11,7 +11,10 @@
  *      else "hoist/" beside the object that contains this code, else the
  *      folder that was configured
  *   2. HOIST_CUDA_LIBRARY / HOIST_HIP_LIBRARY is set: that one, nothing else
- *   3. the names in `names`, in order; of several failures the first is told
+ *   3. somebody has loaded one into this process already, under a name that begins with
+ *      `prefix` (as frameworks do, which bring their own): that one.  Two runtimes in one
+ *      process do not know each other's memory and streams
+ *   4. the names in `names`, in order; of several failures the first is told
  * Programs that gained privileges by exec see none of these variables.
  *
  * Threads: the caller serialises hoist__dl_open(); afterwards all is constant.
@@ -48,6 +51,7 @@ struct hoist__dl {
 	const char *variable;	  /* "HOIST_CUDA_LIBRARY" */
 	const char *emulator;	  /* file name of the stand-in */
 	const char *const *names; /* newest first; NULL ends */
+	const char *prefix;	  /* of the names that others may have loaded it by */
 	const char *remedy;	  /* how a user gets the driver */
 	const struct hoist__dl_row *rows;
 	size_t n_rows;
@@ -56,6 +60,7 @@ struct hoist__dl {
 	void *handle;
 	bool emulated;
 	char path[PATH_MAX];
+	char reason[96];		     /* why this one: "this process had loaded it" */
 	const struct hoist__dl_row *missing; /* the first REQUIRED row not found */
 };
 
@@ -72,6 +77,9 @@ int hoist__dl_open(struct hoist__dl *dl);
 
 /* 0 if the stand-in's file is where it is looked for; -ENOENT with the folders. */
 int hoist__dl_find_emulator(enum hoist__api api);
+
+/* Why hoist__dl_open() took the library that it opened last for @api; "" if it opened none. */
+const char *hoist__dl_reason(enum hoist__api api);
 
 /* What hoist__dl_open() opened last for @api is a stand-in. */
 bool hoist__dl_is_emulated(enum hoist__api api);

@@ -113,6 +113,12 @@ int hoist__hip_pool_import(struct hoist__dev_pool *pool, int fd)
 	int err = check_pools(pool->dev);
 	if (err < 0)
 		return err;
+	/* The runtime makes the pool the first device's, whichever is current. */
+	if (pool->dev->ordinal != 0)
+		return hoist__fail(-ENOTSUP,
+				   "hip:%d: the runtime imports memory pools on hip:0 only; share "
+				   "memory of HOIST_MEMORY_DEVICE, not of HOIST_MEMORY_DRIVER_POOL",
+				   pool->dev->ordinal);
 	err = RUN_RELAXED(pool->dev, "importing a memory pool",
 			  result = hoist__hip.hipMemPoolImportFromShareableHandle(
 				  &native, (void *)(uintptr_t)fd, HOIST__HIP_HANDLE_FD, 0));

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/driver.h"
+#include "device/query.h"
 
 struct hoist__hip_table hoist__hip;
 
@@ -25,6 +26,7 @@ static struct hoist__dl dl = {
 	.variable = "HOIST_HIP_LIBRARY",
 	.emulator = "libhoist-emulated-hip.so",
 	.names = names,
+	.prefix = HOIST__HIP_PREFIX,
 	.remedy = "install ROCm's HIP runtime (Debian: libamdhip64-5)",
 	.rows = rows,
 	.n_rows = HOIST__ARRAY_SIZE(rows),
@@ -161,6 +163,7 @@ int hoist__hip_probe(struct hoist__dev *dev)
 		(void)hoist__hip.hipGetLastError();
 	}
 	dev->max_pitch = HOIST__HIP_MAX_PITCH;
+	dev->max_plane = HOIST__HIP_MAX_PLANE;
 	props->total_bytes = total;
 	props->driver_version = driver_version;
 	props->emulated = dl.emulated;

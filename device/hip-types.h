@@ -119,7 +119,7 @@ enum {
 struct hoist__hip_pitched {
 	void *address;
 	size_t pitch;
-	size_t width;
+	size_t width;  /* 0: not said */
 	size_t height; /* the distance of planes, in rows */
 };
 
@@ -156,6 +156,10 @@ struct hoist__hip_pointer_attributes {
 /* The most bytes from row to row.  The runtime has an attribute for it, whose number is not
  * the same in all releases; below this, ROCm 5 does not overflow. */
 #define HOIST__HIP_MAX_PITCH ((size_t)0x7fffffff)
+
+/* The most bytes from plane to plane: ROCm 5 reckons them in 32 bits, and copies wrong bytes where
+ * there are more. */
+#define HOIST__HIP_MAX_PLANE ((size_t)UINT32_MAX)
 
 /* hipCpuDeviceId: the host, as a location. */
 #define HOIST__HIP_CPU (-1)

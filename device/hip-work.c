@@ -78,17 +78,17 @@ static hoist__hip_error copy_rows(hoist__hip_stream stream, enum hoist__copy kin
 	return error;
 }
 
+/* Where the runtime is told how wide a side is, it refuses an allocation that ends within the last
+ * plane (ROCm 5.7 and later); the copy itself needs the pitch and the height only. */
 static hoist__hip_error copy_planes(hoist__hip_stream stream, enum hoist__copy kind,
 				    const struct hoist__box *box)
 {
 	const struct hoist__hip_copy_3d copy = {
 		.src = {.address = (void *)box->src,
 			.pitch = box->src_pitch,
-			.width = box->width,
 			.height = box->src_plane / box->src_pitch},
 		.dst = {.address = (void *)box->dst,
 			.pitch = box->dst_pitch,
-			.width = box->width,
 			.height = box->dst_plane / box->dst_pitch},
 		.width = box->width,
 		.height = box->rows,

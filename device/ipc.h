@@ -47,7 +47,8 @@ int hoist__dev_pool_create_shareable(struct hoist__dev *dev, size_t max_bytes,
 				     struct hoist__dev_pool **ret);
 
 /* A pool made of @fd, which stays the caller's.  Destroyed after what was imported of it.
- * Returns: 0; -ENOTSUP; -ENOMEM; -EREMOTEIO (the driver knows no such pool), -ESTALE. */
+ * Returns: 0; -ENOTSUP (also: any device of HIP's but the first); -ENOMEM; -EREMOTEIO (the driver
+ *   knows no such pool), -ESTALE. */
 int hoist__dev_pool_import(struct hoist__dev *dev, int fd, struct hoist__dev_pool **ret);
 
 /* A new file descriptor, closed by exec.  Pre: shareable.  Returns: 0; -ENOTSUP; -EREMOTEIO,

@@ -148,8 +148,8 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret)
 		const char *prefix;
 		int (*find)(void *library, uintptr_t address, struct hoist__pointer *ret);
 	} drivers[] = {
-		{HOIST__API_CUDA, "libcuda.so", hoist__cuda_pointer},
-		{HOIST__API_HIP, "libamdhip64", hoist__hip_pointer},
+		{HOIST__API_CUDA, HOIST__CUDA_PREFIX, hoist__cuda_pointer},
+		{HOIST__API_HIP, HOIST__HIP_PREFIX, hoist__hip_pointer},
 	};
 	for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
 		void *library = NULL; /* the driver that hoist opened */

@@ -6,6 +6,10 @@
 
 #include "device/device.h"
 
+/* What the names of drivers' libraries begin with, whoever brings them. */
+#define HOIST__CUDA_PREFIX "libcuda.so"
+#define HOIST__HIP_PREFIX "libamdhip64"
+
 /* The library of @api that somebody else has loaded into this process, whose file's name begins
  * with @prefix; NULL if nobody has.  Costs a walk over the loaded libraries whenever there
  * are new ones. */

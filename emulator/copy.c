@@ -177,14 +177,16 @@ static size_t reach(const struct hoist__emu_box *box, size_t pitch, size_t plane
 {
 	uint64_t rows = 0;
 	uint64_t planes = 0;
+	uint64_t last = 0;
 	if (box->rows > 1 && (pitch < box->width || pitch > EMU_MAX_PITCH))
 		return 0;
 	if (hoist__mul_overflow(box->rows - 1, pitch, &rows) ||
 	    hoist__add_overflow(rows, box->width, &rows))
 		return 0;
+	last = box->whole_planes ? hoist__max_u64(plane, rows) : rows;
 	if ((box->planes > 1 && plane < rows) ||
 	    hoist__mul_overflow(box->planes - 1, plane, &planes) ||
-	    hoist__add_overflow(rows, planes, &planes))
+	    hoist__add_overflow(last, planes, &planes))
 		return 0;
 	return (size_t)planes;
 }

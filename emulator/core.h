@@ -312,6 +312,8 @@ struct hoist__emu_box {
 	size_t src_pitch;
 	size_t dst_plane; /* from plane to plane */
 	size_t src_plane;
+	/* Memory must go on after the last plane, up to where the next one would begin. */
+	bool whole_planes;
 };
 
 /* The drivers' numbers for a stream's state. */

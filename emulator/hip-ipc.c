@@ -84,8 +84,9 @@ hoist__hip_error hipMemPoolImportFromShareableHandle(hoist__hip_pool *ret, void 
 	if (result == EMU_SUCCESS &&
 	    (ret == NULL || fd == NULL || type != HOIST__HIP_HANDLE_FD || flags != 0))
 		result = EMU_INVALID_VALUE;
+	/* Of the first device, whichever is current: as ROCm 5 and 6 have it. */
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_pool_import(device, (int)(uintptr_t)fd, &pool);
+		result = hoist__emu_pool_import(hoist__emu_device(0), (int)(uintptr_t)fd, &pool);
 	if (result == EMU_SUCCESS)
 		*ret = (hoist__hip_pool)(void *)pool;
 	return hoist__emu_hip_leave(result);

@@ -2,6 +2,7 @@
 /* The stand-in for libamdhip64: the work on streams. */
 #include "config.h"
 
+#include "base/checked.h"
 #include "emulator/hip-face.h"
 
 /* --- bytes --- */
@@ -77,7 +78,16 @@ hoist__hip_error hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, 
 	return hoist__emu_hip_leave(result);
 }
 
-/* Of the description this driver has what hoist asks for; all else must be 0. */
+/* ROCm 5 reckons the distance of planes in 32 bits, and copies wrong bytes where it has more. */
+static bool is_far(const struct hoist__hip_pitched *side)
+{
+	uint64_t plane = 0;
+	return hoist__mul_overflow(side->pitch, side->height, &plane) || plane > UINT32_MAX;
+}
+
+/* Of the description this driver has what hoist asks for; all else must be 0.  Where the width of
+ * a side is given, ROCm 5.7 and later divide the allocation by the sizes of a plane and want as
+ * many as are copied: the last one must be whole.  This driver wants that of both sides. */
 static int box_of(const struct hoist__hip_copy_3d *copy, struct hoist__emu_box *box)
 {
 	for (int i = 0; i < 3; i++)
@@ -86,6 +96,11 @@ static int box_of(const struct hoist__hip_copy_3d *copy, struct hoist__emu_box *
 	if (copy->src_array != NULL || copy->dst_array != NULL)
 		return EMU_INVALID_VALUE;
 	if (copy->depth > 1 && (copy->src.height < copy->height || copy->dst.height < copy->height))
+		return EMU_INVALID_VALUE;
+	if (copy->depth > 1 && (is_far(&copy->src) || is_far(&copy->dst)))
+		return EMU_INVALID_VALUE;
+	if (copy->src.pitch < copy->src.width || copy->dst.pitch < copy->dst.width ||
+	    copy->src.pitch < copy->width || copy->dst.pitch < copy->width)
 		return EMU_INVALID_VALUE;
 	*box = (struct hoist__emu_box){
 		.dst = (uintptr_t)copy->dst.address,
@@ -97,6 +112,7 @@ static int box_of(const struct hoist__hip_copy_3d *copy, struct hoist__emu_box *
 		.src_pitch = copy->src.pitch,
 		.dst_plane = copy->dst.pitch * copy->dst.height,
 		.src_plane = copy->src.pitch * copy->src.height,
+		.whole_planes = copy->src.width != 0 || copy->dst.width != 0,
 	};
 	return EMU_SUCCESS;
 }

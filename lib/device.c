@@ -149,6 +149,8 @@ int hoist_device_get_info(const hoist_device *device, hoist_device_info *info)
 		.is_compatible = 1,
 		.is_virtual = hoist__dev_is_virtual(device->dev),
 		.driver_version = props->driver_version,
+		.library = hoist__api_library(api),
+		.library_reason = hoist__api_library_reason(api),
 	};
 	return hoist__options_out("hoist_device_info", info, &known, sizeof known);
 }

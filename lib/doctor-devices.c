@@ -51,8 +51,9 @@ static int check_api(hoist_doctor *doctor, enum hoist__api api)
 	if (hoist__dev_count(api, &n) < 0)
 		return hoist__doctor_error(doctor, hoist__api_name(api),
 					   "install the vendor's driver");
-	int err = hoist__doctor_yes(doctor, hoist__api_name(api), "%d device%s by %s%s", n,
+	int err = hoist__doctor_yes(doctor, hoist__api_name(api), "%d device%s by %s (%s)%s", n,
 				    n == 1 ? "" : "s", hoist__api_library(api),
+				    hoist__api_library_reason(api),
 				    hoist__api_emulated(api) ? " (emulated)" : "");
 	for (int i = 0; i < n && err == 0; i++)
 		err = check_device(doctor, api, i);

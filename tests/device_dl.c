@@ -271,6 +271,7 @@ Test(device_dl, marks_a_stand_in_that_was_given_as_a_library)
 			       .title = "CUDA",
 			       .variable = "HOIST_CUDA_LIBRARY",
 			       .names = names,
+			       .prefix = "libcuda.so",
 			       .rows = &none,
 			       .n_rows = 1,
 			       .table = table};

@@ -466,6 +466,30 @@ static void run_pair(enum hoist__api api, void (*exporter)(void), void (*importe
 	}
 }
 
+/* HIP's runtime makes every imported pool the first device's, so hoist refuses the others; CUDA's
+ * driver takes the current one. */
+static void import_on_second(void)
+{
+	struct hoist__dev *second = NULL;
+	struct hoist__dev_pool *shared = NULL;
+	struct hoist__dev_pool *imported = NULL;
+	bool hip = hoist__dev_api(dev) == HOIST__API_HIP;
+	int fd = -1;
+	OK(hoist__dev_get(hoist__dev_api(dev), 1, &second));
+	OK(hoist__dev_pool_create_shareable(second, 0, &shared));
+	OK(hoist__dev_pool_export(shared, &fd));
+	CHECK(hoist__dev_pool_import(second, fd, &imported) == (hip ? -ENOTSUP : 0));
+	CHECK(!hip || strstr(hoist__error_text(), "hip:0") != NULL);
+	if (!hip)
+		hoist__dev_pool_destroy(imported);
+	close(fd);
+	hoist__dev_pool_destroy(shared);
+}
+
+static void nothing(void)
+{
+}
+
 /* An importer that goes on when its exporter has ended is for the stand-ins: drivers leave that
  * undefined. */
 static void run_all(enum hoist__api api, bool emulated)
@@ -477,6 +501,7 @@ static void run_all(enum hoist__api api, bool emulated)
 	run_pair(api, export_and_end, import_what_ends);
 	run_pair(api, export_for_refusals, import_refused);
 	run_pair(api, export_for_refusals, import_failing);
+	run_pair(api, import_on_second, nothing);
 }
 
 static bool has_real(enum hoist__api api)

@@ -553,6 +553,41 @@ Test(device_query, a_driver_that_others_loaded_is_asked)
 	cr_assert_str_empty(hoist__api_library(HOIST__API_HIP), "hoist has opened it");
 }
 
+/* A framework's own runtime comes before the system's, whatever its name; a variable before both.
+ */
+Test(device_query, a_driver_that_others_loaded_is_the_one_opened)
+{
+	static const struct {
+		enum hoist__api api;
+		const char *stand_in, *name, *init, *variable;
+	} rows[] = {
+		{HOIST__API_HIP, "libhoist-emulated-hip.so", "libamdhip64-1a2b.so.6", "hipInit",
+		 "HOIST_HIP_LIBRARY"},
+		{HOIST__API_CUDA, "libhoist-emulated-cuda.so", "libcuda.so.550.1", "cuInit",
+		 "HOIST_CUDA_LIBRARY"},
+	};
+	if (!have_stand_ins())
+		cr_skip_test("the stand-in drivers are not built");
+	for (size_t i = 0; i < 2; i++) {
+		unsigned (*init)(unsigned);
+		int count = 0;
+		setenv("HOIST_EMULATE", "cuda:2,hip:2", 1); /* for what is loaded here alone */
+		symbol(load_as(rows[i].stand_in, rows[i].name), rows[i].init, &init);
+		cr_assert_eq(init(0), 0);
+		unsetenv("HOIST_EMULATE");
+		setenv(rows[i].variable, "/nowhere/libdriver.so", 1);
+		cr_assert_eq(hoist__dev_count(rows[i].api, &count), -ENODEV);
+		cr_assert_not_null(strstr(hoist__error_text(), "/nowhere/libdriver.so"));
+		unsetenv(rows[i].variable);
+		OK(hoist__dev_count(rows[i].api, &count));
+		cr_assert_eq(count, 2);
+		cr_assert_not_null(strstr(hoist__api_library(rows[i].api), rows[i].name), "%s",
+				   hoist__api_library(rows[i].api));
+		cr_assert_str_eq(hoist__api_library_reason(rows[i].api),
+				 "this process had loaded it");
+	}
+}
+
 Test(device_query, asking_opens_no_driver)
 {
 	int local = 0;

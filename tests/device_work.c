@@ -252,6 +252,36 @@ static void calls_of_boxes(void)
 }
 EMULATED(rows_take_few_calls, calls_of_boxes)
 
+/* Planes of 3 rows, of which 2 are copied: there is no memory where the third of the last one
+ * would be. */
+static void last_plane(void)
+{
+	struct hoist__box box = {
+		.dst = 0,
+		.src = (uintptr_t)host,
+		.width = 500,
+		.rows = 2,
+		.planes = 4,
+		.dst_pitch = 512,
+		.src_pitch = 512,
+		.dst_plane = 3 * (size_t)512,
+		.src_plane = 3 * (size_t)512,
+	};
+	set_up();
+	size_t offset = BYTES - (3 * box.dst_plane + box.dst_pitch + box.width);
+	box.dst = memory + offset;
+	for (size_t i = 0; i < BYTES - offset; i++)
+		host[i] = (unsigned char)(i * 31 >> 3);
+	for (size_t i = 0; i < 8; i++) {
+		size_t row = i / 2 * box.dst_plane + i % 2 * box.dst_pitch;
+		memcpy(model + offset + row, host + row, box.width);
+	}
+	OK(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box));
+	compare();
+	tear_down();
+}
+EVERYWHERE(rows_may_end_with_the_allocation, last_plane)
+
 /* Rows from the host to the device and back, @pitch apart there. */
 static void far_rows_of(uintptr_t far, size_t pitch, size_t rows, unsigned char seed)
 {
@@ -278,8 +308,39 @@ static void far_rows_of(uintptr_t far, size_t pitch, size_t rows, unsigned char 
 	expect_same(host, rows * 100, "far");
 }
 
-/* Rows further apart than a driver takes go one by one; those of HIP that are many and far,
- * a few at a time. */
+/* Two planes of two rows to the device, @plane apart there. */
+static void far_planes_of(uintptr_t far, size_t plane, unsigned char seed)
+{
+	struct hoist__box box = {
+		.dst = far,
+		.src = (uintptr_t)host,
+		.width = 100,
+		.rows = 2,
+		.planes = 2,
+		.dst_pitch = 128,
+		.src_pitch = 100,
+		.dst_plane = plane,
+		.src_plane = 300,
+	};
+	for (size_t i = 0; i < 500; i++)
+		model[i] = host[i] = (unsigned char)(i * 29 >> 2 ^ seed);
+	OK(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box));
+	OK(hoist__stream_synchronize(stream));
+	for (size_t i = 0; i < 4; i++)
+		memset(host + i / 2 * 300 + i % 2 * 100, 0, 100);
+	box.dst = (uintptr_t)host;
+	box.src = far;
+	box.dst_pitch = 100;
+	box.src_pitch = 128;
+	box.dst_plane = 300;
+	box.src_plane = plane;
+	OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_HOST, &box));
+	OK(hoist__stream_synchronize(stream));
+	expect_same(host, 500, "far planes");
+}
+
+/* Rows further apart than a driver takes go one by one, and so do planes; rows of HIP that are many
+ * and far, a few at a time. */
 static void far_rows(void)
 {
 	const size_t bytes = (size_t)7 << 30;
@@ -294,6 +355,7 @@ static void far_rows(void)
 	far_rows_of(far, (size_t)3 << 30, 3, 1);
 	far_rows_of(far, (size_t)1 << 30, 3, 2);
 	far_rows_of(far, (size_t)900 << 20, 7, 3);
+	far_planes_of(far, (size_t)5 << 30, 4);
 	OK(hoist__dev_mem_free(dev, far, bytes));
 	tear_down();
 }

@@ -296,6 +296,18 @@ Test(emulator_rows, of_hip)
 	what.depth = 10;
 	what.src_position[1] = 1;
 	cr_expect(hip.hipMemcpy3DAsync(&what, own) == INVALID);
+	what.src_position[1] = 0;
+	/* Planes of 20 rows, of which 10 are copied: the last one ends with the allocation. */
+	what.dst.height = 20;
+	what.dst.address = (void *)((uintptr_t)memory + MIB - (9 * 20 + 10) * 100);
+	cr_expect(hip.hipMemcpy3DAsync(&what, own) == INVALID, "its last plane is not whole");
+	what.src.width = what.dst.width = 0;
+	cr_expect(hip.hipMemcpy3DAsync(&what, own) == 0, "nobody says how wide it is");
+	what.dst.width = 101;
+	cr_expect(hip.hipMemcpy3DAsync(&what, own) == INVALID, "wider than its pitch");
+	what.dst.width = 0;
+	what.dst.height = ((size_t)4 << 30) / 100 + 1;
+	cr_expect(hip.hipMemcpy3DAsync(&what, own) == INVALID, "planes 4 GiB apart");
 	cr_expect(hip.hipMemcpy2DAsync(host, 300, memory, 100, 100, 10,
 				       HOIST__HIP_COPY_DEVICE_TO_HOST, own) == 0);
 	cr_expect(hip.hipStreamSynchronize(own) == 0);
@@ -307,5 +319,5 @@ Test(emulator_rows, of_hip)
 	cr_expect(hip.hipHostUnregister(pinned) == 0);
 	cr_expect(hip.hipMemcpyAsync(memory, seen, 1, HOIST__HIP_COPY_HOST_TO_DEVICE, own) ==
 		  INVALID);
-	cr_expect(counters_of(&hip.control).bad_copies == 3);
+	cr_expect(counters_of(&hip.control).bad_copies == 4);
 }

@@ -86,10 +86,12 @@ HOIST_EMULATE=cuda:2,hip:1
 export HOIST_EMULATE
 run 0 devices
 [ "$(grep -c '(emulated)$' "$out")" -eq 3 ] || fail "three emulated devices are not marked"
+grep -q '^cuda devices by .*libhoist-emulated-cuda.so (HOIST_EMULATE asks for it)$' "$out" ||
+	fail "the library and why are not named"
 run 0 devices --json
 json a:devices s:devices.*.spec s:devices.*.api s:devices.*.architecture \
 	i:devices.*.total_memory n:devices.*.free_memory i:devices.*.numa_node \
-	b:devices.*.emulated =cpu:devices.0.spec =false:devices.0.emulated \
+	b:devices.*.emulated s:devices.*.library s:devices.*.library_reason =cpu:devices.0.spec =false:devices.0.emulated \
 	=cuda:1:devices.2.spec =cuda:devices.2.api =true:devices.2.emulated \
 	=hip:0:devices.3.spec =true:devices.3.emulated <"$out" || fail "devices --json"
 run 0 doctor --json "$work"

@@ -41,13 +41,15 @@ static int add_json(struct listing *listing, const struct row *row)
 {
 	const hoist_device_info *info = &row->info;
 	return append(listing->devices,
-		      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:b}", "spec",
+		      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:b, s:o, s:o}", "spec",
 				json_text(row->spec), "api", json_text(info->api), "name",
 				json_text(info->name), "architecture",
 				json_text(info->architecture), "pci", json_text(info->pci),
 				"total_memory", json_count(info->total_memory), "free_memory",
 				row->free_known ? json_count(row->free_bytes) : json_null(),
-				"numa_node", info->numa_node, "emulated", info->emulated));
+				"numa_node", info->numa_node, "emulated", info->emulated, "library",
+				json_text(info->library), "library_reason",
+				json_text(info->library_reason)));
 }
 
 static void add_line(const struct row *row)
@@ -63,7 +65,15 @@ static void add_line(const struct row *row)
 	(void)printf("%s\n", row->info.emulated ? " (emulated)" : "");
 }
 
-static int add_device(struct listing *listing, const char *api, int id)
+/* One line for all devices of an api. */
+static void add_library(const hoist_device_info *info)
+{
+	(void)printf("%s devices by ", info->api);
+	print_escaped(stdout, info->library);
+	(void)printf(" (%s)\n", info->library_reason);
+}
+
+static int add_device(struct listing *listing, const char *api, int id, bool last)
 {
 	char spec[32];
 	hoist_device *device = NULL;
@@ -81,6 +91,8 @@ static int add_device(struct listing *listing, const char *api, int id)
 			status = add_json(listing, &row);
 		else
 			add_line(&row);
+		if (listing->devices == NULL && last && row.info.library[0] != '\0')
+			add_library(&row.info);
 	}
 	hoist_device_unref(device);
 	return status;
@@ -108,7 +120,7 @@ static int add_api(struct listing *listing, const char *api)
 		return add_missing(listing, api);
 	int status = STATUS_OK;
 	for (int id = 0; id < n && status == STATUS_OK; id++)
-		status = add_device(listing, api, id);
+		status = add_device(listing, api, id, id == n - 1);
 	return status;
 }
 

@@ -79,6 +79,8 @@ typedef struct hoist_device_info {
 			       * hoist_device_open(), with the reason */
 	int is_virtual;       /* 1: made while hoist_virtual_set() was in force; emulated too */
 	int driver_version;   /* as the driver encodes it (13000); 0 for the CPU */
+	const char *library;  /* the path of the driver's library; "" for the CPU */
+	const char *library_reason; /* why that one: "this process had loaded it" */
 } hoist_device_info;
 
 /* Fills @info up to the size it says.  Strings live as long as the device.

@@ -148,8 +148,8 @@ HOIST_API int hoist_ipc_export_memory(hoist_memory *memory, int *ret_fd);
 /* The resource behind such a descriptor, in another process: blocks cannot be allocated from it
  * (-ENOTSUP), imported buffers come from it.  @fd stays the caller's.  @uuid is the exporter's name
  * for it, under which it is registered: if there is one of that name, it is given.
- * Returns: 0; -EINVAL (@fd is negative; the CPU); -EBADF; -ENOTSUP; -ENOMEM, -EMFILE;
- *   -EREMOTEIO. */
+ * Returns: 0; -EINVAL (@fd is negative; the CPU); -EBADF; -ENOTSUP (the driver cannot do it; any
+ *   device of HIP's but the first); -ENOMEM, -EMFILE; -EREMOTEIO. */
 HOIST_API int hoist_ipc_import_memory(hoist_device *device, int fd, const unsigned char uuid[16],
 				      hoist_memory **ret);
 
