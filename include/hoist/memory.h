@@ -268,28 +268,31 @@ HOIST_API int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t alig
 /* The same for work on @stream: the block may be one that earlier work on @stream still uses.
  * Until that has passed, only @stream may touch it.  Whose stream:
  *   DEVICE, DRIVER_POOL   of the resource's device; also VIRTUAL and GRAPH, whose stream must
- *                         capture
+ *                         capture; DRIVER_POOL's must not
  *   MANAGED               of its device, or of the CPU
  *   PINNED, HEAP          of any device of its driver, or of the CPU
  *   HOST                  of the CPU
  *   CUSTOM                any: its functions know
  * Returns: as hoist_memory_alloc(); -EINVAL for another's stream, and for NULL; GRAPH: for one that
- *   does not capture, and for hoist_memory_alloc(). */
+ *   does not capture, and for hoist_memory_alloc(); -ENOTSUP (DRIVER_POOL: for one that
+ *   captures). */
 HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t align,
 				    hoist_stream *stream, uintptr_t *ret);
 
 /* Gives a block back: nothing uses it any more, but for streams named to hoist_memory_use(),
  * which are waited for (not by the caller).  Address 0 is ignored.
  * Returns: 0; -EINVAL, with what it is instead; -ESTALE.  The block stays live after these, and
- *   after -ENOMEM (no room to note a block that streams use) and, DRIVER_POOL, -EAGAIN (one of
- *   those streams captures a graph; VIRTUAL, also of hoist_memory_free_on()).  Debug levels 1 and 2: -EFAULT, after the block was freed,
- *   if bytes around it, or of it while it was free, were overwritten.  DRIVER_POOL, GRAPH: -EREMOTEIO
- *   if the driver does not take it; it is gone then. */
+ *   after -ENOMEM (no room to note a block that streams use) and, DRIVER_POOL and VIRTUAL,
+ *   -EAGAIN (one of those streams, or that of hoist_memory_free_on(), captures a graph).  Debug
+ *   levels 1 and 2: -EFAULT, after the block was freed, if bytes around it, or of it while it was
+ *   free, were overwritten.  DRIVER_POOL, GRAPH: -EREMOTEIO if the driver does not take it; it is
+ *   gone then. */
 HOIST_API int hoist_memory_free(hoist_memory *memory, uintptr_t address);
 
 /* The same when @stream has passed the work queued on it so far, which the caller does not wait
- * for (HEAP, VIRTUAL: does).  A block freed while @stream captures a graph is set aside until
- * hoist_memory_release_captured().  For whose streams, see hoist_memory_alloc_on().
+ * for (HEAP, VIRTUAL: does).  A block that is freed while @stream captures a graph is set aside
+ * until hoist_memory_release_captured(), but for the kinds that refuse.  For whose streams, see
+ * hoist_memory_alloc_on().
  * Returns: as hoist_memory_free(); -EINVAL for another's stream, and for NULL. */
 HOIST_API int hoist_memory_free_on(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 
