@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "emulator/block.h"
+#include "emulator/pool.h"
 
 struct node {
 	struct hoist__list node;
@@ -66,16 +67,22 @@ static void give(struct node *node)
 	free(node);
 }
 
-/* [locked] */
-static int add_node(struct hoist__emu_stream *stream, struct node *node, uintptr_t *ret)
+int hoist__emu_graph_add(struct hoist__emu_stream *stream, struct hoist__emu_device *device,
+			 size_t rounded, uintptr_t *ret)
 {
 	if (stream->capture == EMU_CAPTURE_INVALIDATED)
 		return EMU_CAPTURE_INVALID;
+	struct node *node = calloc(1, sizeof *node);
+	if (node == NULL)
+		return EMU_OUT_OF_MEMORY;
 	node->stream = stream;
-	node->block.device = stream->device;
+	node->block.device = device;
+	node->block.rounded = rounded;
 	int result = take(node);
 	if (result == EMU_SUCCESS)
 		*ret = node->block.range.start;
+	else
+		free(node);
 	return result;
 }
 
@@ -84,24 +91,12 @@ int hoist__emu_graph_alloc(struct hoist__emu_device *device, struct hoist__emu_s
 {
 	struct hoist__emu_stream *stream = NULL;
 	struct hoist__emu_pool *pool = NULL;
-	if (bytes == 0 || bytes > SIZE_MAX / 4)
-		return bytes == 0 ? EMU_INVALID_VALUE : EMU_OUT_OF_MEMORY;
-	struct node *node = calloc(1, sizeof *node);
-	if (node == NULL)
-		return EMU_OUT_OF_MEMORY;
-	node->block.rounded = hoist__emu_round(bytes);
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, handle, &stream);
-	bool captures = result == EMU_SUCCESS && stream->capture != EMU_CAPTURE_NONE;
-	if (captures)
-		result = add_node(stream, node, ret);
+	struct hoist__emu_device *own = result == EMU_SUCCESS ? stream->device : NULL;
 	hoist__emu_unlock();
-	if (captures && result == EMU_SUCCESS)
-		return result;
-	free(node);
-	if (captures || result != EMU_SUCCESS)
-		return result;
-	result = hoist__emu_pool_of_device(stream->device, &pool);
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_pool_of_device(own, &pool);
 	return result != EMU_SUCCESS ? result
 				     : hoist__emu_pool_alloc(device, pool, handle, bytes, ret);
 }
@@ -120,7 +115,8 @@ bool hoist__emu_graph_allows(const struct hoist__emu_stream *stream, uintptr_t a
 int hoist__emu_graph_free(struct hoist__emu_stream *stream, uintptr_t address)
 {
 	struct node *node = find(address);
-	if (node->block.range.start != address || !hoist__emu_graph_allows(stream, address)) {
+	if (node == NULL || node->block.range.start != address ||
+	    !hoist__emu_graph_allows(stream, address)) {
 		hoist__emu.count.bad_frees++;
 		return EMU_INVALID_VALUE;
 	}

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* emulator/graph.h - memory of graphs: what is allocated while a stream captures.
  *
+ * An allocation from a pool on a stream that captures is a node too: the pool has no part in it.
+ * Such a stream frees nodes alone.
+ *
  * A node's memory has an address of the device, which work that is captured may name; no other work
  * may, as no graph runs here.  A device keeps what its graphs had, as "reserved", until it is
  * trimmed; what nodes have now is "used".  Where a capture ends, its graph is gone, and so are the
@@ -19,12 +22,16 @@ enum {
 	EMU_GRAPH_ATTRIBUTES
 };
 
-/* On a stream that does not capture: a block of the device's own pool. */
+/* As hoist__emu_pool_alloc(), of the own pool of the stream's device. */
 int hoist__emu_graph_alloc(struct hoist__emu_device *device, struct hoist__emu_stream *stream,
 			   size_t bytes, uintptr_t *ret);
 int hoist__emu_graph_trim(struct hoist__emu_device *device);
 int hoist__emu_graph_get(struct hoist__emu_device *device, unsigned attribute, uint64_t *value);
 int hoist__emu_graph_set(struct hoist__emu_device *device, unsigned attribute, uint64_t value);
+
+/* [locked] A node of the graph that @stream captures, with memory of @device. */
+int hoist__emu_graph_add(struct hoist__emu_stream *stream, struct hoist__emu_device *device,
+			 size_t rounded, uintptr_t *ret);
 
 /* [locked] Whether a node's memory is at @address: only @stream's capture may use and free it. */
 bool hoist__emu_graph_has(uintptr_t address);

@@ -252,14 +252,17 @@ int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_po
 	int result = EMU_INVALID_VALUE;
 	if (pool != NULL && !pool->imported)
 		result = hoist__emu_stream_find(device, stream, &stream);
-	if (result == EMU_SUCCESS) {
+	bool captures = result == EMU_SUCCESS && stream->capture != EMU_CAPTURE_NONE;
+	if (captures) {
+		result = hoist__emu_graph_add(stream, pool->device, block->rounded, ret);
+	} else if (result == EMU_SUCCESS) {
 		block->device = pool->device;
 		result = alloc_block(pool, stream, block);
 	}
-	if (result == EMU_SUCCESS)
+	if (result == EMU_SUCCESS && !captures)
 		*ret = block->range.start;
 	hoist__emu_unlock();
-	if (result != EMU_SUCCESS)
+	if (result != EMU_SUCCESS || captures)
 		free(block);
 	return result;
 }
@@ -271,7 +274,8 @@ int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
 		return EMU_SUCCESS;
 	hoist__emu_lock();
 	int result = hoist__emu_stream_find(device, stream, &stream);
-	if (result == EMU_SUCCESS && hoist__emu_graph_has(address)) {
+	if (result == EMU_SUCCESS &&
+	    (hoist__emu_graph_has(address) || stream->capture != EMU_CAPTURE_NONE)) {
 		result = hoist__emu_graph_free(stream, address);
 		hoist__emu_unlock();
 		return result;

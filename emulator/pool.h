@@ -44,7 +44,7 @@ int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, cons
 int hoist__emu_pool_set_access(struct hoist__emu_pool *handle, int ordinal, unsigned flags);
 int hoist__emu_pool_get_access(struct hoist__emu_pool *handle, int ordinal, unsigned *flags);
 
-/* @device: whose NULL stream is meant. */
+/* @device: whose NULL stream is meant.  On a stream that captures: see graph.h. */
 int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
 			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret);
 int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,

@@ -88,6 +88,13 @@ static int use_stream(struct hoist__driver_memory *driver, struct hoist__dev_str
 
 /* --- blocks --- */
 
+static bool captures(struct hoist__dev_stream *stream)
+{
+	bool capturing = false;
+	return hoist__stream_may_capture(stream) &&
+	       hoist__stream_capturing(stream, &capturing) == 0 && capturing;
+}
+
 /* The block, entered; the stream is the caller's, or ours, which is then waited for. */
 static int take(struct hoist__driver_memory *driver, struct hoist__book *book, size_t align,
 		struct hoist__dev_stream *stream, bool wait, uintptr_t *ret)
@@ -129,6 +136,10 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 	int err = hoist__dev_check(memory->dev);
 	if (err == 0 && on == NULL)
 		err = use_stream(driver, &on);
+	/* What a driver gives there belongs to the graph. */
+	if (err == 0 && captures(on))
+		err = hoist__fail(-ENOTSUP, "the stream captures a graph, and nothing is taken "
+					    "from a pool meanwhile; take memory of kind GRAPH");
 	if (err == 0)
 		err = hoist__book_create(bytes, &book);
 	if (err < 0)
@@ -157,19 +168,16 @@ static int order(struct hoist__dev *dev, struct hoist__dev_stream *stream,
 	return err < 0 ? hoist__stream_await(user) : 0;
 }
 
-static bool captures(struct hoist__dev_stream *stream)
+/* A driver does not take a block of a pool from a stream that captures. */
+static int check_captures(const struct hoist__book *book, struct hoist__dev_stream *stream)
 {
-	bool capturing = false;
-	return hoist__stream_capturing(stream, &capturing) == 0 && capturing;
-}
-
-static int check_users(const struct hoist__book *book, const struct hoist__dev_stream *stream)
-{
-	for (size_t i = 0; i < book->n_users; i++)
-		if (book->users[i] != stream && captures(book->users[i]))
-			return hoist__fail(-EAGAIN, "a stream that uses the block captures a "
-						    "graph; free it when that has ended");
-	return 0;
+	bool capturing = captures(stream);
+	for (size_t i = 0; i < book->n_users && !capturing; i++)
+		capturing = book->users[i] != stream && captures(book->users[i]);
+	if (!capturing)
+		return 0;
+	return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph; free it when "
+				    "that has ended");
 }
 
 static int give(struct hoist__driver_memory *driver, struct hoist__book *book,
@@ -187,7 +195,7 @@ static int take_and_give(struct hoist__driver_memory *driver, uintptr_t address,
 	struct hoist__book *book = hoist__books_take(&driver->books, address);
 	if (book == NULL)
 		return hoist__books_refuse(&driver->books, address);
-	int err = check_users(book, stream);
+	int err = check_captures(book, stream);
 	if (err < 0) {
 		hoist__books_put_back(&driver->books, book);
 		return err;

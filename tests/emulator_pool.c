@@ -74,6 +74,26 @@ static uint64_t value_of(hoist__cu_pool_attribute attribute)
 	return value;
 }
 
+Test(emulator_pool, a_capture_makes_nodes_of_its_graph, .init = start, .fini = stop)
+{
+	hoist__cu_device_ptr none = 77;
+	hoist__cu_device_ptr block = take(MIB, stream[0]);
+	cr_assert(cu.control.capture(stream[0], 1) == 0);
+	uint64_t used = value_of(HOIST__CU_POOL_USED_CURRENT);
+	uint64_t reserved = value_of(HOIST__CU_POOL_RESERVED_CURRENT);
+	hoist__cu_device_ptr node = take(MIB, stream[0]);
+	cr_expect(value_of(HOIST__CU_POOL_USED_CURRENT) == used, "it is the graph's");
+	cr_expect(value_of(HOIST__CU_POOL_RESERVED_CURRENT) == reserved);
+	cr_expect(cu.cuMemAllocFromPoolAsync(&none, MIB, NULL, stream[0]) == INVALID);
+	cr_expect(none == 77);
+	cr_expect(cu.cuMemFreeAsync(node, stream[1]) == INVALID, "no other stream's");
+	cr_expect(cu.cuMemFreeAsync(block, stream[0]) == INVALID, "nor the pool's in the graph");
+	cr_expect(counters_of(&cu.control).bad_frees == 2);
+	give(node, stream[0]);
+	cr_expect(cu.control.capture(stream[0], 0) == 0, "whole");
+	give(block, stream[0]);
+}
+
 static void forbid(hoist__cu_pool_attribute flag)
 {
 	int no = 0;

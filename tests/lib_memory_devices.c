@@ -684,6 +684,11 @@ Test(driver_pool, a_block_that_a_capture_uses_stays, .init = open_all)
 		cr_assert_eq(lib_capture(api_of(i), hoist_stream_native(stream), 1), 0);
 		cr_expect_eq(hoist_memory_free(memory, block), -EAGAIN);
 		expect_text("captures a graph");
+		cr_expect_eq(hoist_memory_free_on(memory, block, stream), -EAGAIN);
+		uintptr_t none = 77;
+		cr_expect_eq(hoist_memory_alloc_on(memory, 1000, 0, stream, &none), -ENOTSUP);
+		expect_text("take memory of kind GRAPH");
+		cr_expect_eq(none, 77);
 		hoist_memory_statistics s = {.size = sizeof s};
 		cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
 		cr_expect_eq(s.n_blocks, 1);

@@ -271,15 +271,16 @@ HOIST_API int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t alig
 
 /* The same for work on @stream: the block may be one that earlier work on @stream still uses.
  * Until that has passed, only @stream may touch it.  Whose stream:
- *   DEVICE, DRIVER_POOL,
- *     VIRTUAL             of the resource's device
+ *   DEVICE, VIRTUAL       of the resource's device
+ *   DRIVER_POOL           of the resource's device; the stream captures no graph
  *   GRAPH                 of the resource's device; the stream captures a graph
  *   MANAGED               of its device, or of the CPU
  *   PINNED, HEAP          of any device of its driver, or of the CPU
  *   HOST                  of the CPU
  *   CUSTOM                any: its functions know
  * Returns: as hoist_memory_alloc(); -EINVAL for another's stream, and for NULL; GRAPH: for one that
- *   does not capture, and for hoist_memory_alloc(). */
+ *   does not capture, and for hoist_memory_alloc(); -ENOTSUP (DRIVER_POOL: for one that
+ *   captures). */
 HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t align,
 				    hoist_stream *stream, uintptr_t *ret);
 
@@ -287,16 +288,16 @@ HOIST_API int hoist_memory_alloc_on(hoist_memory *memory, size_t bytes, size_t a
  * which are waited for (not by the caller).  Address 0 is ignored.
  * Returns: 0; -EINVAL, with what it is instead; -ESTALE.  The block stays live after these, after
  *   -ENOMEM (no room to note a block that streams use), and after -EAGAIN (DRIVER_POOL, VIRTUAL: a
- *   stream that uses the block captures a graph; for VIRTUAL @stream of hoist_memory_free_on()
- *   counts, too).  Debug levels 1 and 2: -EFAULT, after the block was freed, if bytes around it, or
+ *   stream that uses the block captures a graph; @stream of hoist_memory_free_on() counts,
+ *   too).  Debug levels 1 and 2: -EFAULT, after the block was freed, if bytes around it, or
  *   of it while it was free, were overwritten.  DRIVER_POOL, GRAPH: -EREMOTEIO if the driver does
  *   not take the block; the block is gone then. */
 HOIST_API int hoist_memory_free(hoist_memory *memory, uintptr_t address);
 
 /* The same when @stream has passed the work queued on it so far, which the caller does not wait
  * for (HEAP and VIRTUAL wait).  A block freed while @stream captures a graph is set aside until
- * hoist_memory_release_captured(); GRAPH: the graph frees the block; VIRTUAL: see -EAGAIN above.
- * For whose streams, see hoist_memory_alloc_on().
+ * hoist_memory_release_captured(); GRAPH: the graph frees the block; DRIVER_POOL, VIRTUAL:
+ * see -EAGAIN above.  For whose streams, see hoist_memory_alloc_on().
  * Returns: as hoist_memory_free(); -EINVAL for another's stream, and for NULL. */
 HOIST_API int hoist_memory_free_on(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 
