@@ -106,13 +106,29 @@ static hoist__cu_result copy_planes(hoist__cu_stream stream, enum hoist__copy ki
 	return hoist__cuda.cuMemcpy3DAsync(&copy, stream);
 }
 
+/* Within one device the driver may refuse any pitch that cuMemAllocPitch() did not choose: the rows
+ * go one by one then.  Where something else is wrong, the first row fails, too. */
+static hoist__cu_result copy_plane(hoist__cu_stream stream, enum hoist__copy kind,
+				   const struct hoist__box *box)
+{
+	const struct hoist__cu_copy_2d plane = plane_of(kind, box);
+	hoist__cu_result result = hoist__cuda.cuMemcpy2DAsync(&plane, stream);
+	if (kind != HOIST__COPY_DEVICE_TO_DEVICE || result != HOIST__CU_ERROR_INVALID_VALUE)
+		return result;
+	result = HOIST__CU_SUCCESS;
+	for (size_t i = 0; i < box->rows && result == HOIST__CU_SUCCESS; i++)
+		result = hoist__cuda.cuMemcpyDtoDAsync(box->dst + i * box->dst_pitch,
+						       box->src + i * box->src_pitch, box->width,
+						       stream);
+	return result;
+}
+
 int hoist__cuda_copy_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
 			 const struct hoist__box *box)
 {
-	const struct hoist__cu_copy_2d plane = plane_of(kind, box);
 	return RUN(stream->dev, "queueing a copy of rows",
 		   box->planes > 1 ? copy_planes(stream->native, kind, box)
-				   : hoist__cuda.cuMemcpy2DAsync(&plane, stream->native));
+				   : copy_plane(stream->native, kind, box));
 }
 
 /* --- calls --- */

@@ -380,7 +380,7 @@ struct hoist__box {
 
 /* Queues it: one driver call where the driver has one for the shape, else a few (a call for each
  * plane where a distance between planes is no multiple of the pitch or beyond what the driver
- * takes, one for each row where a pitch is).  0 bytes are a no-op.
+ * takes, one for each row where a pitch is, or is refused).  0 bytes are a no-op.
  * Returns: 0; -EINVAL (a distance that is too small); -EREMOTEIO, -ESTALE; CPU: -ENOMEM. */
 int hoist__copy_box_async(struct hoist__dev_stream *stream, enum hoist__copy kind,
 			  const struct hoist__box *box);

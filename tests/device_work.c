@@ -252,6 +252,43 @@ static void calls_of_boxes(void)
 }
 EMULATED(rows_take_few_calls, calls_of_boxes)
 
+/* CUDA's driver may refuse any pitch within a device, with "invalid value" (1): the rows go one by
+ * one. Other failures (719) are told, and so is a refusal of what goes to the device. */
+static void refused_pitches(void)
+{
+	struct hoist__box box = {
+		.width = 6,
+		.rows = 5,
+		.planes = 1,
+		.dst_pitch = 8,
+		.src_pitch = 7,
+	};
+	int (*fail)(const char *);
+	set_up();
+	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	box.dst = memory + BYTES / 2;
+	box.src = memory;
+	for (size_t i = 0; i < 5 * 7; i++)
+		fill(i, (uint32_t)(i * 31 ^ 5), 1, 1);
+	for (size_t i = 0; i < 5; i++)
+		memcpy(model + BYTES / 2 + i * 8, model + i * 7, 6);
+	struct hoist_emulator_counters before = counters();
+	cr_assert_eq(fail("cuMemcpy2DAsync:1+:1"), 0);
+	OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box));
+	cr_expect_eq(counters().copies - before.copies, 5);
+	box.src = (uintptr_t)host;
+	cr_expect_eq(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box), -EREMOTEIO);
+	box.src = memory;
+	cr_assert_eq(fail("cuMemcpy2DAsync:1+:719"), 0);
+	cr_expect_eq(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box), -EREMOTEIO);
+	cr_assert_eq(fail("cuMemcpy2DAsync:1:1,cuMemcpyDtoDAsync:3:1"), 0);
+	cr_expect_eq(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box), -EREMOTEIO);
+	cr_assert_eq(fail(NULL), 0);
+	compare();
+	tear_down();
+}
+ON_EMULATED(cuda_rows_of_refused_pitches_go_one_by_one, HOIST__API_CUDA, refused_pitches)
+
 /* Planes of 3 rows, of which 2 are copied: there is no memory where the third of the last one
  * would be. */
 static void last_plane(void)
