@@ -57,6 +57,8 @@ static void options(void)
 		{"x.h5", {.flags = 0}, "HDF5"},
 		{"x.onnx", {.flags = 0}, "ONNX"},
 		{"pytorch_model.bin.index.json", {.flags = 0}, "JSON, but for"},
+		{"m.SAFETENSORS.INDEX.JSON", {.flags = 0}, "JSON, but for"},
+		{"m.safetensors.index.Json", {.shard_bytes = 5}, "JSON, but for"},
 		{"m.GGUF", {.shard_bytes = 5}, "shards are written of safetensors only"},
 		{"", {.flags = 0}, "is missing"},
 		{NULL, {.flags = 0}, "is missing"},
