@@ -63,7 +63,10 @@ typedef struct hoist_save hoist_save;
 				* tensor in the order of their bytes in that file), which
 				* HOIST_LOAD_VERIFY compares */
 #define HOIST_SAVE_NO_SYNC 2u  /* does not wait for the disk: after a loss of power the file may be
-				* the old one, the new one, or damaged */
+				* the old one, the new one, or damaged.  Where the save removes old
+				* files (an index, shards that no new one replaces, the one file in
+				* whose place there are shards), it waits as without this flag: new
+				* files are on the disk before old ones are removed */
 #define HOIST_SAVE_NO_REPLACE 4u /* fails if the file is there already */
 
 typedef struct hoist_save_options {
