@@ -4,8 +4,10 @@
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -106,6 +108,106 @@ static struct hoist__index *read_old_index(const struct hoist_save *save)
 	hoist__file_close(file);
 	return index;
 }
+
+/* --- a save that reads some shards of what it replaces --- */
+
+static bool reads_file(const struct hoist_save *save, const struct stat *st)
+{
+	const struct hoist_checkpoint *last = NULL;
+	for (size_t i = 0; i < save->n_sources; i++) {
+		const struct hoist_checkpoint *checkpoint = save->sources[i].checkpoint;
+		if (checkpoint == NULL || checkpoint == last)
+			continue;
+		for (size_t f = 0; f < checkpoint->n_files; f++) {
+			const struct hoist__file *file = checkpoint->files[f].file;
+			if (file->dev == st->st_dev && file->ino == st->st_ino)
+				return true;
+		}
+		last = checkpoint;
+	}
+	return false;
+}
+
+/* Returns: 1: the shard is a file of one of the save's checkpoints; 0: it is none, or not *@there;
+ * -ENOMEM. */
+static int is_read(const struct hoist_save *save, const char *shard, bool *there)
+{
+	const char *index = old_index_path(save);
+	char *path = NULL;
+	struct stat st;
+	if (asprintf(&path, "%.*s%s", (int)(hoist__save_name(index) - index), index, shard) < 0)
+		return hoist__fail_nomem("a path", strlen(index) + strlen(shard));
+	*there = stat(path, &st) == 0;
+	free(path);
+	return *there && reads_file(save, &st);
+}
+
+static int compare_entry(const void *name, const void *entry)
+{
+	return strcmp(name, ((const struct hoist__index_entry *)entry)->tensor);
+}
+
+static void mark_saved(const struct hoist_save *save, const struct hoist__index *old, bool *saved)
+{
+	for (size_t i = 0; i < save->n_sources; i++) {
+		const struct hoist__index_entry *entry =
+			bsearch(save->sources[i].name, old->entries, old->n_entries, sizeof *entry,
+				compare_entry);
+		if (entry != NULL)
+			saved[entry - old->entries] = true;
+	}
+}
+
+/* A tensor of shard @f that is not saved, or NULL. */
+static const char *find_lost(const struct hoist__index *old, size_t f, const bool *saved)
+{
+	for (size_t i = old->first[f]; i < old->first[f + 1]; i++)
+		if (!saved[old->of_file[i]])
+			return old->entries[old->of_file[i]].tensor;
+	return NULL;
+}
+
+static int check_shards(const struct hoist_save *save, const struct hoist__index *old, bool *saved)
+{
+	const char *index_name = hoist__save_name(old_index_path(save));
+	const char *lost = NULL;
+	size_t n_read = 0;
+	mark_saved(save, old, saved);
+	for (size_t f = 0; f < old->n_files; f++) {
+		bool there = false;
+		int read = is_shard(old->files[f], index_name)
+				   ? is_read(save, old->files[f], &there)
+				   : 0;
+		if (read < 0)
+			return read;
+		n_read += (size_t)read;
+		if (there && read == 0 && lost == NULL)
+			lost = find_lost(old, f, saved);
+	}
+	if (n_read == 0 || lost == NULL)
+		return 0;
+	return hoist__fail(
+		-EEXIST,
+		"saving %s: it reads %zu of the %zu shards of %s, which is replaced, and "
+		"tensor \"%.200s\" of another shard would be lost; open that index, or "
+		"save to another name",
+		save->path, n_read, old->n_files, index_name, lost);
+}
+
+int hoist__save_check_replaced(const struct hoist_save *save)
+{
+	struct hoist__index *old = read_old_index(save);
+	if (old == NULL)
+		return 0;
+	bool *saved = calloc(old->n_entries + 1, sizeof *saved);
+	int err = saved != NULL ? check_shards(save, old, saved)
+				: hoist__fail_nomem("a table of tensors", old->n_entries + 1);
+	free(saved);
+	hoist__index_destroy(old);
+	return err;
+}
+
+/* --- what is removed --- */
 
 /* File @i of the old index: removed if its name is one of a shard, and no file of that name is
  * written. */
