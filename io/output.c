@@ -107,6 +107,14 @@ int hoist__output_check_old(const struct hoist__output *output, const char *name
 	return err == -ENOENT ? 0 : err;
 }
 
+bool hoist__output_has(const struct hoist__output *output, const char *name)
+{
+	struct stat st;
+	return HOIST__UNINTERRUPTED(fstatat(output->folder_fd, name, &st, AT_SYMLINK_NOFOLLOW)) ==
+		       0 ||
+	       errno != ENOENT;
+}
+
 /* --- a file without a name, or with a hidden one --- */
 
 static void make_temp_name(const struct hoist__output *output, char temp[TEMP_BYTES])
@@ -289,6 +297,15 @@ static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 	return err < 0 ? hoist__fail_errno(err, "writing %s: closing it", output->file.path) : 0;
 }
 
+/* Once it has failed, a second one may say that all is well: the kernel reports what it could not
+ * write once. */
+static int sync_file(const struct hoist__file *file)
+{
+	if (HOIST__UNINTERRUPTED(fsync(file->fd)) < 0)
+		return hoist__fail_errno(-errno, "writing %s: fsync", file->path);
+	return 0;
+}
+
 int hoist__output_finish(struct hoist__output *output)
 {
 	struct hoist__file *file = &output->file;
@@ -302,11 +319,15 @@ int hoist__output_finish(struct hoist__output *output)
 		err = ask_at_close(output, &file->fd, false);
 	if (err < 0 || (output->flags & HOIST__OUTPUT_NO_SYNC) != 0)
 		return err;
-	/* Once it has failed, a second one may say that all is well: the kernel reports what it
-	 * could not write once. */
-	if (HOIST__UNINTERRUPTED(fsync(file->fd)) < 0)
-		return hoist__fail_errno(-errno, "writing %s: fsync", file->path);
-	return 0;
+	return sync_file(file);
+}
+
+int hoist__output_sync(struct hoist__output *output)
+{
+	if ((output->flags & HOIST__OUTPUT_NO_SYNC) == 0)
+		return 0;
+	output->flags &= ~HOIST__OUTPUT_NO_SYNC;
+	return sync_file(&output->file);
 }
 
 /* --- its name --- */

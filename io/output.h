@@ -56,6 +56,11 @@ int hoist__output_write(const struct hoist__output *output, uint64_t offset, con
  *   be had to ask the file system by.  After a failure the file must not be published. */
 int hoist__output_finish(struct hoist__output *output);
 
+/* Withdraws NO_SYNC: the file is on the disk after the call, and later calls synchronise as well.
+ * Nothing is done without that flag.  Pre: finished.
+ * Returns: 0; -EIO and the like.  After a failure the file must not be published. */
+int hoist__output_sync(struct hoist__output *output);
+
 /* Pre: finished. */
 int hoist__output_publish(struct hoist__output *output);
 int hoist__output_sync_folder(const struct hoist__output *output);
@@ -64,6 +69,10 @@ int hoist__output_sync_folder(const struct hoist__output *output);
  * it is to go when this output has been published.  Returns: 0; -EEXIST, -EISDIR, -EINVAL; what
  * looking gave. */
 int hoist__output_check_old(const struct hoist__output *output, const char *name);
+
+/* Is there anything called @name, which is not a path, in the output's folder?  True where looking
+ * fails. */
+bool hoist__output_has(const struct hoist__output *output, const char *name);
 
 /* Removes the file @name, which is not a path, from the output's folder.
  * Returns: 1; 0 if it is not there; -EACCES, -EPERM, -EROFS and the like, without a text. */

@@ -48,6 +48,14 @@ static bool ends_in(const char *path, const char *ending)
 	return n >= m && strcasecmp(path + n - m, ending) == 0;
 }
 
+/* What is written of an index is called so in lower case only: readers look for no other name. */
+static bool is_index(const char *path)
+{
+	size_t n = strlen(path);
+	size_t m = strlen(HOIST__SAVE_INDEX_ENDING);
+	return n >= m && strcmp(path + n - m, HOIST__SAVE_INDEX_ENDING) == 0;
+}
+
 static int find_by_name(const char *path, const char *name, const struct hoist__save_format **ret)
 {
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(formats); i++)
@@ -80,8 +88,7 @@ int hoist__save_format_find(const char *path, const char *name,
 		if (ends_in(path, formats[i].ending))
 			format = &formats[i];
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(not_written); i++)
-		if (ends_in(path, not_written[i].ending) &&
-		    !ends_in(path, HOIST__SAVE_INDEX_ENDING))
+		if (ends_in(path, not_written[i].ending) && !is_index(path))
 			return refuse_ending(path, i);
 	*ret = format;
 	return 0;

@@ -382,7 +382,9 @@ static int create_outputs(struct hoist_save *save)
 	/* Shards take the place of the one file that is there, too. */
 	if (err == 0 && save->index_path != NULL && strcmp(save->path, save->index_path) != 0)
 		err = hoist__output_check_old(save->index, hoist__save_name(save->path));
-	return err < 0 ? err : check_shadows(save);
+	if (err == 0)
+		err = check_shadows(save);
+	return err < 0 ? err : hoist__save_check_replaced(save);
 }
 
 int hoist__save_plan(struct hoist_save *save)

@@ -4,8 +4,10 @@
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -107,26 +109,137 @@ static struct hoist__index *read_old_index(const struct hoist_save *save)
 	return index;
 }
 
-/* Only what the old index named, and what is called as one of its shards. */
+/* --- a save that reads some shards of what it replaces --- */
+
+static bool reads_file(const struct hoist_save *save, const struct stat *st)
+{
+	const struct hoist_checkpoint *last = NULL;
+	for (size_t i = 0; i < save->n_sources; i++) {
+		const struct hoist_checkpoint *checkpoint = save->sources[i].checkpoint;
+		if (checkpoint == NULL || checkpoint == last)
+			continue;
+		for (size_t f = 0; f < checkpoint->n_files; f++) {
+			const struct hoist__file *file = checkpoint->files[f].file;
+			if (file->dev == st->st_dev && file->ino == st->st_ino)
+				return true;
+		}
+		last = checkpoint;
+	}
+	return false;
+}
+
+/* Returns: 1: the shard is a file of one of the save's checkpoints; 0: it is none, or not *@there;
+ * -ENOMEM. */
+static int is_read(const struct hoist_save *save, const char *shard, bool *there)
+{
+	const char *index = old_index_path(save);
+	char *path = NULL;
+	struct stat st;
+	if (asprintf(&path, "%.*s%s", (int)(hoist__save_name(index) - index), index, shard) < 0)
+		return hoist__fail_nomem("a path", strlen(index) + strlen(shard));
+	*there = stat(path, &st) == 0;
+	free(path);
+	return *there && reads_file(save, &st);
+}
+
+static int compare_entry(const void *name, const void *entry)
+{
+	return strcmp(name, ((const struct hoist__index_entry *)entry)->tensor);
+}
+
+static void mark_saved(const struct hoist_save *save, const struct hoist__index *old, bool *saved)
+{
+	for (size_t i = 0; i < save->n_sources; i++) {
+		const struct hoist__index_entry *entry =
+			bsearch(save->sources[i].name, old->entries, old->n_entries, sizeof *entry,
+				compare_entry);
+		if (entry != NULL)
+			saved[entry - old->entries] = true;
+	}
+}
+
+/* A tensor of shard @f that is not saved, or NULL. */
+static const char *find_lost(const struct hoist__index *old, size_t f, const bool *saved)
+{
+	for (size_t i = old->first[f]; i < old->first[f + 1]; i++)
+		if (!saved[old->of_file[i]])
+			return old->entries[old->of_file[i]].tensor;
+	return NULL;
+}
+
+static int check_shards(const struct hoist_save *save, const struct hoist__index *old, bool *saved)
+{
+	const char *index_name = hoist__save_name(old_index_path(save));
+	const char *lost = NULL;
+	size_t n_read = 0;
+	mark_saved(save, old, saved);
+	for (size_t f = 0; f < old->n_files; f++) {
+		bool there = false;
+		int read = is_shard(old->files[f], index_name)
+				   ? is_read(save, old->files[f], &there)
+				   : 0;
+		if (read < 0)
+			return read;
+		n_read += (size_t)read;
+		if (there && read == 0 && lost == NULL)
+			lost = find_lost(old, f, saved);
+	}
+	if (n_read == 0 || lost == NULL)
+		return 0;
+	return hoist__fail(
+		-EEXIST,
+		"saving %s: it reads %zu of the %zu shards of %s, which is replaced, and "
+		"tensor \"%.200s\" of another shard would be lost; open that index, or "
+		"save to another name",
+		save->path, n_read, old->n_files, index_name, lost);
+}
+
+int hoist__save_check_replaced(const struct hoist_save *save)
+{
+	struct hoist__index *old = read_old_index(save);
+	if (old == NULL)
+		return 0;
+	bool *saved = calloc(old->n_entries + 1, sizeof *saved);
+	int err = saved != NULL ? check_shards(save, old, saved)
+				: hoist__fail_nomem("a table of tensors", old->n_entries + 1);
+	free(saved);
+	hoist__index_destroy(old);
+	return err;
+}
+
+/* --- what is removed --- */
+
+/* File @i of the old index: removed if its name is one of a shard, and no file of that name is
+ * written. */
+static bool is_stale(const struct hoist_save *save, const struct hoist__index *old, size_t i)
+{
+	return is_shard(old->files[i], hoist__save_name(old_index_path(save))) &&
+	       !is_written(save, old->files[i]);
+}
+
 static void remove_shards(const struct hoist_save *save, const struct hoist__index *old)
 {
-	if (old == NULL)
-		return;
-	const char *index_name = hoist__save_name(old_index_path(save));
-	for (size_t i = 0; i < old->n_files; i++)
-		if (is_shard(old->files[i], index_name) && !is_written(save, old->files[i])) {
+	for (size_t i = 0; old != NULL && i < old->n_files; i++)
+		if (is_stale(save, old, i)) {
 			hoist__log(load, "%s: removing %s, which is no longer a part of it",
 				   save->path, old->files[i]);
 			(void)hoist__output_remove(save->files[0].output, old->files[i]);
 		}
 }
 
+/* The one file in whose place there are shards now, or NULL. */
+static const char *old_file_name(const struct hoist_save *save)
+{
+	bool shards = save->index != NULL && strcmp(save->path, save->index_path) != 0;
+	return shards ? hoist__save_name(save->path) : NULL;
+}
+
 /* What has been replaced: the shards of the old index, and the one file that was at the path. */
 static void remove_stale(const struct hoist_save *save, const struct hoist__index *old)
 {
 	remove_shards(save, old);
-	if (save->index != NULL && strcmp(save->path, save->index_path) != 0)
-		(void)hoist__output_remove(save->index, hoist__save_name(save->path));
+	if (old_file_name(save) != NULL)
+		(void)hoist__output_remove(save->index, old_file_name(save));
 }
 
 /* One file is read in the place of shards once their index is gone: until then it is there, and
@@ -143,6 +256,34 @@ static int remove_shadow(const struct hoist_save *save)
 					 "reads %s, which is to be removed",
 					 save->path, save->shadow_path);
 	return removed > 0 ? hoist__output_sync_folder(output) : 0;
+}
+
+/* --- what is removed is replaced on the disk first, also with NO_SYNC --- */
+
+static bool is_there(const struct hoist_save *save, const char *name)
+{
+	return name != NULL && hoist__output_has(save->files[0].output, name);
+}
+
+static bool removes(const struct hoist_save *save, const struct hoist__index *old)
+{
+	for (size_t i = 0; old != NULL && i < old->n_files; i++)
+		if (is_stale(save, old, i))
+			return true;
+	return is_there(save, old_file_name(save)) ||
+	       (save->shadow_path != NULL && is_there(save, hoist__save_name(save->shadow_path)));
+}
+
+static int sync_before_removal(const struct hoist_save *save, const struct hoist__index *old)
+{
+	int err = 0;
+	if (!removes(save, old))
+		return 0;
+	for (size_t f = 0; err == 0 && f < save->n_files; f++)
+		err = hoist__output_sync(save->files[f].output);
+	if (err == 0 && save->index != NULL)
+		err = hoist__output_sync(save->index);
+	return err;
 }
 
 /* --- all of it --- */
@@ -164,25 +305,35 @@ static int publish_files(struct hoist_save *save)
 	return err;
 }
 
-int hoist__save_publish(struct hoist_save *save)
+static int publish(struct hoist_save *save, const struct hoist__index *old)
 {
-	uint64_t start = hoist__now_ns();
-	int err = check_sources(save);
-	if (err == 0)
-		err = finish_files(save);
-	if (err == 0 && atomic_load_explicit(&save->cancelled, memory_order_relaxed))
-		err = hoist__fail(-ECANCELED, "the save was cancelled");
-	if (err < 0)
-		return err;
-	struct hoist__index *old = read_old_index(save);
-	err = publish_files(save);
+	int err = publish_files(save);
 	if (err == 0)
 		err = hoist__output_sync_folder(save->files[0].output);
 	if (err == 0)
 		err = remove_shadow(save);
 	if (err == 0)
 		remove_stale(save, old);
+	return err;
+}
+
+int hoist__save_publish(struct hoist_save *save)
+{
+	uint64_t start = hoist__now_ns();
+	struct hoist__index *old = NULL;
+	int err = check_sources(save);
+	if (err == 0)
+		err = finish_files(save);
+	if (err == 0) {
+		old = read_old_index(save);
+		err = sync_before_removal(save, old);
+	}
+	if (err == 0 && atomic_load_explicit(&save->cancelled, memory_order_relaxed))
+		err = hoist__fail(-ECANCELED, "the save was cancelled");
+	if (err == 0) {
+		err = publish(save, old);
+		save->report.sync_ns = hoist__now_ns() - start;
+	}
 	hoist__index_destroy(old);
-	save->report.sync_ns = hoist__now_ns() - start;
 	return err;
 }

@@ -317,6 +317,11 @@ void hoist__seal_block(struct hoist_save *save, const struct hoist__save_block *
 
 /* --- save-publish.c --- */
 
+/* Who opened some shards only cannot mean the others to go: looks at the index that is replaced.
+ * Pre: planned.  Returns: 0; -EEXIST: the save reads a shard that the index names, and lacks a tensor
+ *   of a shard that is in none of its checkpoints; -ENOMEM. */
+int hoist__save_check_replaced(const struct hoist_save *save);
+
 /* All is written: gives the files their names.  Returns: 0; what failed. */
 int hoist__save_publish(struct hoist_save *save);
 

@@ -574,3 +574,32 @@ Test(io_output, every_failure_leaves_the_old_file, .init = make_folder)
 	cr_expect_eq(write_file("new", HOIST__OUTPUT_NO_SYNC), 0);
 	cr_expect_eq(n_fsyncs, 0);
 }
+
+/* NO_SYNC can be withdrawn: the file is synchronised once, and its folder from then on. */
+Test(io_output, no_sync_is_withdrawn, .init = make_folder)
+{
+	const char *name = strrchr(path, '/') + 1;
+	for (int lost = 0; lost < 2; lost++)
+		for (int synced = 0; synced < 2; synced++) {
+			struct hoist__output *output =
+				begin("new", synced ? 0 : HOIST__OUTPUT_NO_SYNC);
+			n_fsyncs = 0;
+			cr_expect_eq(hoist__output_finish(output), 0);
+			cr_expect_eq(n_fsyncs, (unsigned)synced);
+			let_fail(lost ? FSYNC : NONE, EIO);
+			int err = hoist__output_sync(output);
+			let_fail(NONE, 0);
+			cr_expect_eq(err, lost && !synced ? -EIO : 0);
+			cr_expect_eq(n_fsyncs, 1);
+			cr_expect_not(hoist__output_has(output, name));
+			if (err == 0) {
+				cr_expect_eq(hoist__output_publish(output), 0);
+				cr_expect(hoist__output_has(output, name));
+				cr_expect_eq(hoist__output_sync_folder(output), 0);
+				cr_expect_eq(n_fsyncs, 2);
+				cr_assert_eq(unlink(path), 0);
+			}
+			hoist__output_destroy(output);
+			cr_expect_eq(n_names(), 0);
+		}
+}

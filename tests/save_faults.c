@@ -231,6 +231,60 @@ static void every_call_fails(void)
 	CHECK(unlink(saved_path("m.safetensors")) == 0);
 }
 
+/* --- what is removed is replaced on the disk first --- */
+
+/* A second save, with NO_SYNC, where there is another: in one file (0), or in shards. */
+static const struct {
+	uint64_t before, after; /* shard_bytes */
+	unsigned n_fsyncs;	/* of files, their index, and the folder each time */
+	const char *old;	/* goes last, or stays */
+} replaced[] = {
+	{0, 0, 0, "m.safetensors"},
+	{1, 1, 0, "m-00003-of-00003.safetensors"},
+	{1, 0, 1 + 2, "m-00003-of-00003.safetensors"},
+	{1, 2 << 20, 2 + 1 + 2, "m-00003-of-00003.safetensors"},
+	{0, 1, 3 + 1 + 2, "m.safetensors"},
+};
+
+static int save_in(uint64_t shard_bytes, unsigned model)
+{
+	const hoist_save_options options = {
+		.size = sizeof options,
+		.engine = HOIST_ENGINE_THREADS,
+		.shard_bytes = shard_bytes,
+		.flags = HOIST_SAVE_NO_SYNC,
+	};
+	return save_model(saved_path("m.safetensors"), model, &options);
+}
+
+static void remove_all(void)
+{
+	char command[700];
+	snprintf(command, sizeof command, "rm -f '%s'/m*", support_folder());
+	CHECK(system(command) == 0);
+	CHECK(saved_n_names() == 0);
+}
+
+static void removed_once_synced(void)
+{
+	for (size_t i = 0; i < sizeof replaced / sizeof replaced[0]; i++)
+		for (unsigned at = 0; at <= replaced[i].n_fsyncs; at++) {
+			CHECK(save_in(replaced[i].before, 0) == 0);
+			set_fault(FSYNC, EIO, false, at); /* 0: they are counted only */
+			int err = save_in(replaced[i].after, 1);
+			unsigned n = atomic_load(&n_calls);
+			set_fault(NONE, 0, false, 0);
+			if (n != (at == 0 ? replaced[i].n_fsyncs : at))
+				fprintf(stderr, "case %zu, %u: %u calls of fsync\n", i, at, n);
+			CHECK(n == (at == 0 ? replaced[i].n_fsyncs : at));
+			CHECK(err == (at == 0 ? 0 : -EIO));
+			CHECK(at == 0 || access(saved_path(replaced[i].old), F_OK) == 0);
+			bool same = replaced[i].before == replaced[i].after;
+			CHECK(at > 0 || same || access(saved_path(replaced[i].old), F_OK) < 0);
+			remove_all();
+		}
+}
+
 /* --- a disk that is too small --- */
 
 static void on_small_disk(const char *folder)
@@ -420,6 +474,7 @@ int main(void)
 	if (!UNDER_TSAN)
 		full_disk();
 	every_call_fails();
+	removed_once_synced();
 	cancelled();
 	two_at_once();
 	forked();

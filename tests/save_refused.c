@@ -3,6 +3,8 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,6 +59,8 @@ static void options(void)
 		{"x.h5", {.flags = 0}, "HDF5"},
 		{"x.onnx", {.flags = 0}, "ONNX"},
 		{"pytorch_model.bin.index.json", {.flags = 0}, "JSON, but for"},
+		{"m.SAFETENSORS.INDEX.JSON", {.flags = 0}, "JSON, but for"},
+		{"m.safetensors.index.Json", {.shard_bytes = 5}, "JSON, but for"},
 		{"m.GGUF", {.shard_bytes = 5}, "shards are written of safetensors only"},
 		{"", {.flags = 0}, "is missing"},
 		{NULL, {.flags = 0}, "is missing"},
@@ -308,6 +312,70 @@ static void shadows(void)
 	CHECK(rmdir(saved_path("s")) == 0 && "nothing else was left");
 }
 
+/* --- some shards in the place of all --- */
+
+/* The tensors of the file @from, and, @others, zeros called as those of other shards. */
+static int save_from(const char *from, bool others, const char *to, uint64_t shard_bytes)
+{
+	hoist_checkpoint *checkpoint;
+	hoist_save *save = create(to, (hoist_save_options){.shard_bytes = shard_bytes});
+	CHECK(hoist_checkpoint_open(saved_path(from), 0, &checkpoint) == 0);
+	size_t n = others ? hoist_checkpoint_n_tensors(checkpoint) : 1;
+	for (size_t i = 0; i < n; i++)
+		CHECK(hoist_save_add_tensor(save, NULL, checkpoint, i) == 0);
+	for (size_t i = 0; others && i < 5; i++) {
+		if (hoist_checkpoint_find(checkpoint, shard_names[i], &(size_t){0}) == 0)
+			continue;
+		hoist_buffer *buffer = bytes(10);
+		CHECK(hoist_save_add(save, shard_names[i], buffer) == 0);
+		hoist_buffer_unref(buffer);
+	}
+	hoist_checkpoint_close(checkpoint);
+	int err = hoist_save_start(save);
+	if (err == 0)
+		err = hoist_save_wait(save);
+	hoist_save_destroy(save);
+	return err;
+}
+
+static void some_shards(void)
+{
+	static const struct {
+		const char *from;
+		bool others;
+		const char *to;
+		uint64_t shard_bytes;
+		bool refused;
+	} cases[] = {
+		{"s/model-00003-of-00003.safetensors", false, "s/model.safetensors", 0, true},
+		{"s/model-00003-of-00003.safetensors", false, "s/model.safetensors.index.json", 0,
+		 true},
+		{"s/model-00003-of-00003.safetensors", true, "s/model.safetensors", 0, false},
+		{"s/model-00001-of-00003.safetensors", true, "s/model.safetensors", 9, false},
+		{"s/model.safetensors.index.json", false, "s/model.safetensors", 0, false},
+		{"s/model-00003-of-00003.safetensors", false, "s/other.safetensors", 0, false},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		uint64_t n;
+		CHECK(mkdir(saved_path("s"), 0700) == 0);
+		CHECK(save_shards("s/model.safetensors", 100, 0, &n) == 0 && n == 3);
+		int err = save_from(cases[i].from, cases[i].others, cases[i].to,
+				    cases[i].shard_bytes);
+		CHECK(err == (cases[i].refused ? -EEXIST : 0));
+		if (cases[i].refused) {
+			expect(err, -EEXIST, "reads 1 of the 3 shards");
+			hoist_checkpoint *checkpoint;
+			CHECK(hoist_checkpoint_open(saved_path("s"), 0, &checkpoint) == 0);
+			CHECK(hoist_checkpoint_n_tensors(checkpoint) == 5);
+			hoist_checkpoint_close(checkpoint);
+			CHECK(!is_there("s/model.safetensors"));
+		}
+		char command[700];
+		(void)snprintf(command, sizeof command, "rm -r '%s'", saved_path("s"));
+		CHECK(system(command) == 0);
+	}
+}
+
 /* --- a link --- */
 
 static void link_is_replaced(void)
@@ -329,6 +397,7 @@ int main(void)
 	starting();
 	shards();
 	shadows();
+	some_shards();
 	link_is_replaced();
 	hoist_device_unref(cpu);
 	support_cleanup();

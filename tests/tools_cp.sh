@@ -88,6 +88,43 @@ mv "$work/less" "$work/part/model.safetensors.index.json"
 kept "$work/part/model.safetensors.index.json" "$work/part" "$work/part"
 one_line 'would lose 1 of its 60 tensors'
 run 0 cp --tensor "$name" "$work/part/model-00001-of-"* "$work/taken.safetensors"
+
+# One shard in the place of all: the others would go with the index.
+mkdir "$work/two" "$work/links" || exit 99
+run 0 cp --shard-bytes 6M "$work/one.safetensors" "$work/two"
+for shard in "$work/two/model-00001-of-"*; do :; done
+ls "$work/two" >"$work/names"
+for file in / /model.safetensors /model.safetensors.index.json; do
+	kept "$shard" "$shard" "$work/two$file"
+	one_line 'of its 60 tensors'
+	kept "$shard" --shard-bytes 1M "$shard" "$work/two$file"
+done
+kept "$shard" --shard-bytes 1M "$shard" "$work/two/model"
+ln -s "$shard" "$work/links/any.safetensors"
+kept "$shard" "$work/links/any.safetensors" "$work/two/"
+ls "$work/two" | cmp - "$work/names" || fail "shards are gone: $(ls "$work/two")"
+same "$work/two"
+echo '{' >"$work/links/model.safetensors.index.json"
+cp "$shard" "$work/links/model-00001-of-00002.safetensors" || exit 99
+kept "$work/links/model-00001-of-00002.safetensors" \
+	"$work/links/model-00001-of-00002.safetensors" "$work/links"
+one_line 'its index goes'
+rm "$work/links/model.safetensors.index.json" || exit 99
+run 0 cp "$work/links/model-00001-of-00002.safetensors" "$work/links/model.safetensors"
+run 0 cp "$shard" "$work/two/model"
+
+# A file is what is copied under every name that leads to it; a link that is replaced is none.
+cp "$work/one.safetensors" "$work/hard.safetensors" || exit 99
+ln -s one.safetensors "$work/y.safetensors"
+ln -s ../train.pt "$work/links/link.pt"
+kept "$work/one.safetensors" --tensor "$name" "$work/y.safetensors" "$work/one.safetensors"
+kept "$work/train.pt" --format safetensors "$work/links/link.pt" "$work/train.pt"
+ln "$work/hard.safetensors" "$work/hard2.safetensors"
+run 0 cp --tensor "$name" "$work/hard.safetensors" "$work/hard2.safetensors"
+same "$work/hard.safetensors"
+run 0 cp --tensor "$name" "$work/one.safetensors" "$work/y.safetensors"
+same "$work/one.safetensors"
+[ ! -L "$work/y.safetensors" ] || fail "the link stays"
 run 0 cp --digest "$work/one.safetensors" "$work/kept.safetensors"
 run 0 cp "$work/kept.safetensors" "$work/kept.safetensors"
 run 0 load --check-digests "$work/kept.safetensors"

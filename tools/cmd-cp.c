@@ -117,7 +117,8 @@ static int prepare(struct copy *copy, const struct args *args)
 		return fail_call(err);
 	status = add_tensors(copy, args);
 	if (status == STATUS_OK && over_itself)
-		status = in_place_check(copy->checkpoint, copy->save, copy->path, copy->n_tensors);
+		status = in_place_check(copy->checkpoint, copy->save, copy->path,
+					args->shard_bytes != 0, copy->n_tensors);
 	if (status != STATUS_OK)
 		return status;
 	err = hoist_save_metadata_of(copy->save, copy->checkpoint);

@@ -5,6 +5,7 @@
 #include "tools/in-place.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,15 +59,39 @@ static bool is_shard_of(const char *file, const char *to)
 	return true;
 }
 
+/* Does the file @path have the place of @to, or of one of its shards? */
+static bool has_place_of(const char *path, const char *to)
+{
+	const char *name = base_name(path);
+	return (strcmp(name, base_name(to)) == 0 || is_shard_of(name, base_name(to))) &&
+	       same_folder(path, to);
+}
+
+/* Is @path the only name of the file at @to, spelled in another way?  A file system may ignore
+ * case. A link at @to is replaced, and the file that the link names stays. */
+static bool is_only_file_at(const char *path, const char *to)
+{
+	struct stat file, there;
+	return stat(path, &file) == 0 && lstat(to, &there) == 0 && file.st_nlink == 1 &&
+	       file.st_dev == there.st_dev && file.st_ino == there.st_ino;
+}
+
+static bool is_over(const char *path, const char *to)
+{
+	if (has_place_of(path, to) || is_only_file_at(path, to))
+		return true;
+	char *resolved = realpath(path, NULL);
+	bool over = resolved != NULL && has_place_of(resolved, to);
+	free(resolved);
+	return over;
+}
+
 bool in_place(hoist_checkpoint *checkpoint, const char *to)
 {
 	hoist_file_info file = {.size = sizeof file};
-	for (size_t f = 0; hoist_checkpoint_file(checkpoint, f, &file) == 0; f++) {
-		const char *name = base_name(file.path);
-		if ((strcmp(name, base_name(to)) == 0 || is_shard_of(name, base_name(to))) &&
-		    same_folder(file.path, to))
+	for (size_t f = 0; hoist_checkpoint_file(checkpoint, f, &file) == 0; f++)
+		if (is_over(file.path, to))
 			return true;
-	}
 	return false;
 }
 
@@ -75,24 +100,90 @@ bool has_digests(const hoist_checkpoint *checkpoint)
 	return hoist_checkpoint_metadata_find(checkpoint, "hoist.xxh3_128") != NULL;
 }
 
-/* How many tensors its files hold, which may be more than their index names. */
-static int count_held(hoist_checkpoint *checkpoint, size_t *ret)
+/* Is the file @path one of @checkpoint's? */
+static bool is_read(hoist_checkpoint *checkpoint, const char *path)
 {
 	hoist_file_info file = {.size = sizeof file};
-	size_t n = 0;
-	for (size_t f = 0; hoist_checkpoint_file(checkpoint, f, &file) == 0; f++) {
-		hoist_checkpoint *shard = NULL;
-		int err = hoist_checkpoint_open(file.path, HOIST_OPEN_FOLLOW_LINKS, &shard);
-		if (err != 0)
-			return fail_call(err);
-		n += hoist_checkpoint_n_tensors(shard);
-		hoist_checkpoint_close(shard);
-	}
-	*ret = n;
+	struct stat wanted, st;
+	if (stat(path, &wanted) < 0)
+		return false;
+	for (size_t f = 0; hoist_checkpoint_file(checkpoint, f, &file) == 0; f++)
+		if (stat(file.path, &st) == 0 && st.st_dev == wanted.st_dev &&
+		    st.st_ino == wanted.st_ino)
+			return true;
+	return false;
+}
+
+/* Adds how many tensors the file holds, whatever an index names. */
+static int count_file(const char *path, size_t *n)
+{
+	hoist_checkpoint *file = NULL;
+	int err = hoist_checkpoint_open(path, HOIST_OPEN_FOLLOW_LINKS, &file);
+	if (err != 0)
+		return fail_call(err);
+	*n += hoist_checkpoint_n_tensors(file);
+	hoist_checkpoint_close(file);
 	return STATUS_OK;
 }
 
-int in_place_check(hoist_checkpoint *checkpoint, const hoist_save *save, const char *to, size_t n)
+static int count_read(hoist_checkpoint *checkpoint, size_t *n)
+{
+	hoist_file_info file = {.size = sizeof file};
+	int status = STATUS_OK;
+	for (size_t f = 0; status == STATUS_OK && hoist_checkpoint_file(checkpoint, f, &file) == 0;
+	     f++)
+		status = count_file(file.path, n);
+	return status;
+}
+
+/* The index that a save to @to replaces or removes, from malloc; one file of another name leaves
+ * every index. */
+static int index_of(const char *to, bool shards, char **ret)
+{
+	size_t n = strlen(to);
+	bool named = cut(&n, to, INDEX_ENDING) || cut(&n, to, ENDING);
+	*ret = NULL;
+	if (!named && !shards)
+		return STATUS_OK;
+	return asprintf(ret, "%.*s" INDEX_ENDING, (int)n, to) < 0 ? fail_memory() : STATUS_OK;
+}
+
+/* Adds the tensors in files that the old index names and @checkpoint does not read. */
+static int count_unread(hoist_checkpoint *checkpoint, const char *to, const char *index, size_t *n)
+{
+	struct stat st;
+	if (lstat(index, &st) < 0 && errno == ENOENT)
+		return STATUS_OK;
+	hoist_checkpoint *old = NULL;
+	if (hoist_checkpoint_open(index, HOIST_OPEN_FOLLOW_LINKS, &old) != 0)
+		return fail("%s is what is copied, and its index goes, which tells what else is "
+			    "kept there and cannot be read (%s); copy to another name, or remove "
+			    "%s",
+			    to, hoist_error(), index);
+	hoist_file_info file = {.size = sizeof file};
+	int status = STATUS_OK;
+	for (size_t f = 0; status == STATUS_OK && hoist_checkpoint_file(old, f, &file) == 0; f++)
+		if (!is_read(checkpoint, file.path))
+			status = count_file(file.path, n);
+	hoist_checkpoint_close(old);
+	return status;
+}
+
+static int count_held(hoist_checkpoint *checkpoint, const char *to, bool shards, size_t *ret)
+{
+	char *index = NULL;
+	*ret = 0;
+	int status = count_read(checkpoint, ret);
+	if (status == STATUS_OK)
+		status = index_of(to, shards, &index);
+	if (status == STATUS_OK && index != NULL)
+		status = count_unread(checkpoint, to, index, ret);
+	free(index);
+	return status;
+}
+
+int in_place_check(hoist_checkpoint *checkpoint, const hoist_save *save, const char *to,
+		   bool shards, size_t n)
 {
 	const char *is = hoist_checkpoint_format(checkpoint);
 	size_t held = hoist_checkpoint_n_tensors(checkpoint);
@@ -101,8 +192,8 @@ int in_place_check(hoist_checkpoint *checkpoint, const hoist_save *save, const c
 			    "copy it to another name",
 			    to, hoist_save_format(save), is);
 	/* A part of a GGUF model opens all of its parts. */
-	if (hoist_checkpoint_n_files(checkpoint) > 1 && strcmp(is, "safetensors") == 0) {
-		int status = count_held(checkpoint, &held);
+	if (strcmp(is, "safetensors") == 0) {
+		int status = count_held(checkpoint, to, shards, &held);
 		if (status != STATUS_OK)
 			return status;
 	}

@@ -39,6 +39,10 @@
  * shards as it named.  model.safetensors, which is what a folder without an index is read by, is
  * refused where there is an index of another name.
  *
+ * Tensors that the new checkpoint lacks go with the old one.  But a save that reads a shard of what it
+ * replaces, and would remove tensors of another shard that no checkpoint of the save was opened with,
+ * is refused: its owner opened one file of several.
+ *
  * Threads: every function may be called from any thread; adding must not overlap anything else.
  * Buffers must not be written to until the save has ended.
  */
@@ -63,7 +67,10 @@ typedef struct hoist_save hoist_save;
 				* tensor in the order of their bytes in that file), which
 				* HOIST_LOAD_VERIFY compares */
 #define HOIST_SAVE_NO_SYNC 2u  /* does not wait for the disk: after a loss of power the file may be
-				* the old one, the new one, or damaged */
+				* the old one, the new one, or damaged.  Where the save removes old
+				* files (an index, shards that no new one replaces, the one file in
+				* whose place there are shards), it waits as without this flag: new
+				* files are on the disk before old ones are removed */
 #define HOIST_SAVE_NO_REPLACE 4u /* fails if the file is there already */
 
 typedef struct hoist_save_options {
@@ -115,7 +122,7 @@ HOIST_API int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpo
 /* Starts writing: waits for the work on the buffers' streams, and takes the blocks of all files.
  * Returns: 0; -EINVAL (what the format cannot hold, with which tensor and why; two of one name);
  *   -ENOSPC, -EDQUOT they do not fit on the disk; -EFBIG; -EEXIST (NO_REPLACE; an index that would
- *   be read instead of model.safetensors); -EISDIR; -ENOENT, -EACCES and the
+ *   be read instead of model.safetensors; shards that would be lost); -EISDIR; -ENOENT, -EACCES and the
  *   like of the folder; -ENOTSUP a buffer's stream captures; -ENOMEM.  It may be tried again. */
 HOIST_API int hoist_save_start(hoist_save *save);
 
