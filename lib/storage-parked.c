@@ -123,9 +123,7 @@ void hoist__storage_returned(struct hoist__storage *storage)
 	}
 }
 
-/* What graphs own goes back in the order of its stream: a graph that a stream captures now, whose
- * replays use the memory (hoist_memory_release_captured()), or the graph that the memory is of. */
-static bool is_of_graph(const struct hoist__storage *storage)
+bool hoist__storage_is_of_graph(const struct hoist__storage *storage)
 {
 	hoist_stream *own = atomic_load(&storage->xstream);
 	bool captures = false;
@@ -148,7 +146,7 @@ bool hoist__storage_park(struct hoist__storage *storage)
 	if (hoist__device_is_cpu(storage->device) || hoist__dev_check(dev_of(storage)) < 0)
 		return false;
 	storage->passes = passes == HOIST__STORAGE_LENT ? hoist__dev_next_wait() : passes;
-	if (is_of_graph(storage) || has_passed(storage, &dev))
+	if (has_passed(storage, &dev))
 		return false;
 	(void)pthread_once(&once, watch_forks);
 	count(storage, true);

@@ -53,6 +53,10 @@ struct hoist__storage {
 
 #define HOIST__STORAGE_LENT UINT64_MAX /* the first wait after the storage's end */
 
+/* True if the memory goes back in the order of its stream, and is not parked: a stream captures a
+ * graph whose replays use the memory (hoist_memory_release_captured()), or the memory is a graph's. */
+bool hoist__storage_is_of_graph(const struct hoist__storage *storage);
+
 /* Takes over @storage, which nobody refers to: true if it is parked. */
 bool hoist__storage_park(struct hoist__storage *storage);
 

@@ -267,7 +267,7 @@ void hoist__storage_unref(struct hoist__storage *storage)
 	if (storage == NULL || !hoist__unref(&storage->xrefs))
 		return;
 	if (atomic_load_explicit(&storage->xpasses, memory_order_relaxed) == 0 ||
-	    !hoist__storage_park(storage))
+	    hoist__storage_is_of_graph(storage) || !hoist__storage_park(storage))
 		hoist__storage_end(storage);
 }
 
