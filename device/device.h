@@ -184,9 +184,6 @@ int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
  * Returns: 0; -EBUSY; -EREMOTEIO (work failed), -ESTALE. */
 int hoist__dev_synchronize(struct hoist__dev *dev);
 
-/* True while that would be -EBUSY, and where the driver cannot say. */
-bool hoist__dev_captures(struct hoist__dev *dev);
-
 /* True if hoist has enabled @dev's access to memory of @peer, another device of its api. */
 bool hoist__dev_reaches(const struct hoist__dev *dev, const struct hoist__dev *peer);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* device/event.c - events, and what they say when their stream is gone.
  *
- * Since ROCm 6.2 an event of HIP's has a bare pointer to the stream that it was last recorded on,
- * and to ask it, or to wait for it, is to read that stream, and to break its capture if it has
- * begun one since.  So an event knows its stream: destroying that ends its events first, after
- * which no driver is asked about them.  CUDA's events know nothing of streams; they go the same
- * way, but for captures.
+ * Since ROCm 6.2 an event of HIP's holds a bare pointer to the stream that it was last recorded on.
+ * Asking the event, or waiting for it, reads that stream.  If the stream captures by then, asking
+ * breaks the capture.  So an event knows its stream.  Destroying the stream first ends its events;
+ * no driver is asked about them afterwards.  CUDA's events do not read streams; they go the same
+ * way, except that they may be asked during a capture.
  *
- * A stream that is destroyed while it captures was not waited for, nor one whose native handle
- * the caller has destroyed: its events are lost, and have completed when a wait for the whole
- * device that began later has ended. */
+ * Two kinds of streams end without a wait: one that is destroyed while it captures, and one whose
+ * native handle the caller has destroyed.  Their events are lost.  A lost event has completed when a
+ * wait for the whole device, begun later, has ended. */
 #include "config.h"
 
 #include <errno.h>

@@ -87,12 +87,6 @@ static int find_capture(struct hoist__dev *dev, bool *ret)
 	return ask(&null, ret);
 }
 
-bool hoist__dev_captures(struct hoist__dev *dev)
-{
-	bool captures;
-	return find_capture(dev, &captures) < 0 || captures;
-}
-
 bool hoist__dev_reaches(const struct hoist__dev *dev, const struct hoist__dev *peer)
 {
 	return dev != peer && dev->api == peer->api && peer->ordinal < 64 &&

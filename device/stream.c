@@ -42,7 +42,8 @@ void hoist__stream_unref(struct hoist__dev_stream *stream)
 	free(stream);
 }
 
-/* From here on hoist__dev_captures() asks it.  The CPU's never capture. */
+/* From here on a wait for the device asks the stream whether it captures (query.c).  The CPU's
+ * never do. */
 static void join(struct hoist__dev_stream *stream)
 {
 	struct hoist__dev *dev = stream->dev;

@@ -4,9 +4,11 @@
  *   area         all addresses for it: one mapping that nobody can touch (these are the device
  *                addresses) and one with the bytes, at the same offsets
  *   reservation  a part of the area
- *   memory       bytes of a device without an address: a file in memory.  It lives while its handle
- * or a mapping does mapping      memory shown at a part of a reservation: what is mapped twice is
- * the same bytes; with what each device may do with it
+ *   memory       bytes of a device without an address: a file in memory.  Lives while its handle or
+ *                a mapping does
+ *
+ *   mapping      memory shown at a part of a reservation, with what each device may do with it;
+ *                two mappings of one memory show the same bytes
  *
  * Copies run across mappings that lie side by side, as on a device.  What is unmapped under a
  * queued operation is a use after free; the operation goes on with other bytes.

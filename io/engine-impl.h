@@ -18,7 +18,6 @@
 #include "io/engine.h"
 
 #define HOIST__ENGINE_MAX_DEPTH 4096u
-#define HOIST__ENGINE_MAX_THREADS 64u
 
 struct hoist__engine_ops {
 	const char *name;

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/cache-holder.c - the process that keeps the images' descriptors.
  *
+ * Why a process, and not a file on a tmpfs that is published by rename:
+ *   - An image is sealed: nobody can write to the bytes that others have mapped.  A file on a tmpfs
+ *     has no seals; every process of the user may change it, or cut it off, under its readers.
+ *   - Its memory is given back when the last image is dropped, when the user logs out, and when the
+ *     holder is killed.  A file on a tmpfs stays, and takes memory, until somebody removes it.
+ *   - A memfd is in huge pages as far as its process asks for them (MFD_HUGETLB, MADV_HUGEPAGE).  A
+ *     tmpfs is as it was mounted, and a container's /dev/shm has 64 MiB.
+ *
  * One thread, one poll(2).  A peer gets an answer to each request at once or is cut off: nobody can
  * make the holder wait.  One that sends anything wrong is cut off, too.
  *

@@ -14,9 +14,6 @@
 #include "lib/memory-driver.h"
 #include "lib/snapshot.h"
 
-/* What drivers align blocks to. */
-#define DRIVER_ALIGN ((size_t)256)
-
 static int driver_init(hoist_memory *memory)
 {
 	struct hoist__driver_memory *driver = hoist__driver_of(memory);
@@ -126,7 +123,7 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	struct hoist__dev_stream *on = stream != NULL ? hoist__stream_dev_stream(stream) : NULL;
 	struct hoist__book *book;
-	size_t beyond = align > DRIVER_ALIGN ? align - DRIVER_ALIGN : 0;
+	size_t beyond = align > HOIST__DRIVER_ALIGN ? align - HOIST__DRIVER_ALIGN : 0;
 	if (bytes > SIZE_MAX / 2)
 		return hoist__fail(-ENOSPC, "a block of %zu bytes exceeds every address space",
 				   bytes);
@@ -145,7 +142,7 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 	if (err < 0)
 		return err;
 	book->allocated = bytes + beyond;
-	err = take(driver, book, align > DRIVER_ALIGN ? align : 1, on, stream == NULL, ret);
+	err = take(driver, book, align > HOIST__DRIVER_ALIGN ? align : 1, on, stream == NULL, ret);
 	if (err < 0)
 		hoist__book_destroy(book);
 	return err;

@@ -8,9 +8,6 @@
 #include "lib/memory.h"
 #include "lib/snapshot.h"
 
-/* What drivers align blocks to. */
-#define DRIVER_ALIGN ((size_t)256)
-
 struct graph_memory {
 	hoist_memory memory;
 	struct hoist__books books;
@@ -56,9 +53,9 @@ static int graph_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_s
 		err = hoist__fail(-EINVAL,
 				  "it is taken on the stream that captures the graph; there "
 				  "is none");
-	if (err == 0 && align > DRIVER_ALIGN)
+	if (err == 0 && align > HOIST__DRIVER_ALIGN)
 		err = hoist__fail(-EINVAL, "blocks of graphs are aligned to %zu bytes, not to %zu",
-				  DRIVER_ALIGN, align);
+				  HOIST__DRIVER_ALIGN, align);
 	if (err == 0)
 		err = require_capture(stream);
 	if (err == 0)

@@ -101,6 +101,9 @@ extern const struct hoist__memory_ops hoist__memory_custom_ops;
 extern const struct hoist__memory_ops hoist__memory_virtual_ops;
 extern const struct hoist__memory_ops hoist__memory_graph_ops;
 
+/* What drivers align blocks to. */
+#define HOIST__DRIVER_ALIGN ((size_t)256)
+
 /* "host", "driver_pool", ... */
 const char *hoist__memory_kind_text(int kind);
 /* "default", "prefer", ...; "default", "small", "hugetlb". */

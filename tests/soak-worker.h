@@ -9,7 +9,6 @@
 #define SOAK_FILES 6	/* f0.safetensors ... and g4.gguf, g5.gguf, which all save to */
 #define SOAK_CACHED 3	/* c0.safetensors ..., which are in the cache at times */
 #define SOAK_STATICS 14 /* two of each format, which nobody changes */
-#define SOAK_SHARDS "s.safetensors"
 #define SOAK_INDEX "s.safetensors.index.json"
 
 enum { CPU, CUDA_0, CUDA_1, HIP_0 };
