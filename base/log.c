@@ -49,7 +49,8 @@ static void silence(char *line, size_t bytes)
 	}
 }
 
-static void write_line(const char *name, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void write_line(const char *name, const char *format,
+							     va_list args)
 {
 	char line[1024];
 	uint64_t now = hoist__now_ns();

@@ -335,7 +335,7 @@ Test(custom, frees_a_wrapped_handle_that_its_functions_made)
 		backing.bytes = 0;
 		cr_assert_eq(hoist_buffer_close(b, i == 1 ? streams[2] : NULL), 0);
 		hoist_buffer_unref(b);
-		cr_expect_eq(backing.n_frees, i + 1);
+		cr_expect_eq(backing.n_frees, (unsigned)i + 1);
 		cr_expect_eq(backing.bytes, 1000);
 		cr_expect_eq(backing.stream, i == 0 ? streams[1] : i == 1 ? streams[2] : NULL);
 		cr_expect_eq(hoist_memory_free(memory, source.address), -EINVAL, "it is gone");
