@@ -89,7 +89,7 @@ static void save(const char *folder, int n)
 		.shard_bytes = shards ? 1 << 20 : 0,
 	};
 	char path[300];
-	snprintf(path, sizeof path, "%s/%s.safetensors", folder, shards ? "shards" : "model");
+	snprintf(path, sizeof path, "%s/%s.safetensors", folder, shards ? "shards" : "one");
 	CHECK(media_save(path, seed_of(n), &options) == 0);
 }
 
@@ -351,7 +351,7 @@ static void check_names(const char *folder)
 		const char *name = entry->d_name;
 		/* A save that is killed may leave its file, hidden. */
 		bool known = name[0] == '.' || strcmp(name, "lost+found") == 0 ||
-			     strcmp(name, "model.safetensors") == 0 ||
+			     strcmp(name, "one.safetensors") == 0 ||
 			     strncmp(name, "shards-0000", 11) == 0 ||
 			     strcmp(name, "shards.safetensors.index.json") == 0;
 		if (!known)
@@ -366,7 +366,7 @@ static void check_names(const char *folder)
 static bool check_model(const char *folder, int mark)
 {
 	char path[300];
-	snprintf(path, sizeof path, "%s/model.safetensors", folder);
+	snprintf(path, sizeof path, "%s/one.safetensors", folder);
 	int last = last_of(false, mark);
 	unsigned old = last > 0 ? seed_of(last) : 1;
 	unsigned new = is_sharded(mark + 1) ? old : seed_of(mark + 1);

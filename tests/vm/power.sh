@@ -34,14 +34,14 @@ mark_bytes=4096 # behind the file system
 make_base() {
 	rm -rf base old
 	mkdir old
-	"$vm_disk" make old/model.safetensors 1
+	"$vm_disk" make old/one.safetensors 1
 	if [ "$1" = ext4 ]; then
 		truncate -s 48M base
 		mkfs.ext4 -q -b 4096 -m 0 -J size=4 -E lazy_itable_init=0,lazy_journal_init=0 \
 			-d old base
 	else
 		truncate -s 320M base
-		printf '/\n0 0\nd--755 0 0\nmodel.safetensors ---644 0 0 old/model.safetensors\n$\n' >files
+		printf '/\n0 0\nd--755 0 0\none.safetensors ---644 0 0 old/one.safetensors\n$\n' >files
 		mkfs.xfs -q -p files base
 	fi
 	truncate -s "+$mark_bytes" base
