@@ -143,7 +143,7 @@ leave:
 	return false;
 }
 
-/* What follows where the fast path, with @may_stop false, was not taken. */
+/* Frees a block that the fast path, called with @may_stop false, did not take. */
 static inline int hoist__pool_free_past(struct hoist__pool *pool, uintptr_t address)
 {
 	return hoist__cache_fences ? hoist__pool_free(pool, address)

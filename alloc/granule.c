@@ -170,15 +170,16 @@ static bool take_one(struct hoist__granule *granule, struct hoist__extent *exten
 	if (!hoist__extent_is_stale(known) ||
 	    !atomic_compare_exchange_strong(&granule->extent, &known, extent))
 		return false;
-	/* Of slabs and blocks that are no more.  (The record is counted twice now: its page stays.)
-	 */
+	/* The record may still name a slab or blocks that have ended.  (The record is counted twice
+	 * now, so its page stays.) */
 	atomic_store(&granule->slab, NULL);
 	atomic_store(&granule->state, 0);
 	granule->kind = HOIST__SPAN_NONE;
 	return true;
 }
 
-/* Of one page.  Returns: how many could be taken before one that is another extent's. */
+/* Takes @n records, all on one page.  Returns: how many were taken before one that belongs to
+ * another extent. */
 static size_t take_some(uintptr_t base, size_t n, struct hoist__extent *extent)
 {
 	struct hoist__granule *first = hoist__granule_at(base, 0);

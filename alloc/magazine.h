@@ -108,7 +108,7 @@ static inline void hoist__cache_busy(struct hoist__cache *cache)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* What follows where `stop` is not 0. */
+/* Enters a cache whose `stop` is not 0.  Returns: as hoist__cache_enter(). */
 bool hoist__cache_enter_stopped(struct hoist__cache *cache);
 
 /* False if someone empties it: hoist__cache_wait(), then try again. */

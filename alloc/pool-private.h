@@ -83,7 +83,8 @@ struct hoist__shard {
 
 struct hoist__pool {
 	_Atomic unsigned slow;
-	/* What the fast paths compare with; where they are off: 0, and no granule's. */
+	/* The fast paths compare a granule's number and a request's bytes with these.  Where the
+	 * fast paths are off: a number that no granule has, and 0. */
 	_Atomic uint32_t fast_number;
 	_Atomic size_t fast_most; /* requests up to here */
 	unsigned quantum_shift;	  /* constant, as is all down to the lock but what is atomic */
