@@ -9,10 +9,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/figure.h"
 #include "alloc/populate.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/figure.h"
 #include "base/log.h"
 
 #ifndef MAP_HUGE_2MB

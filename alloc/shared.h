@@ -13,8 +13,8 @@
  *
  * Threads: any.
  */
-#ifndef HOIST_LIB_SHARED_H
-#define HOIST_LIB_SHARED_H
+#ifndef HOIST_ALLOC_SHARED_H
+#define HOIST_ALLOC_SHARED_H
 
 #include <stdbool.h>
 #include <stddef.h>

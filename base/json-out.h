@@ -9,8 +9,8 @@
  *
  * Commas come by themselves.  The first failure stays, and nothing is written after it.
  */
-#ifndef HOIST_LIB_JSON_OUT_H
-#define HOIST_LIB_JSON_OUT_H
+#ifndef HOIST_BASE_JSON_OUT_H
+#define HOIST_BASE_JSON_OUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

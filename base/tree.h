@@ -5,8 +5,8 @@
  * whatever the order of insertions.  Keys are unique.  All operations are
  * O(log n) expected, none allocates or recurses.  No locks: the owner's.
  */
-#ifndef HOIST_LIB_TREE_H
-#define HOIST_LIB_TREE_H
+#ifndef HOIST_BASE_TREE_H
+#define HOIST_BASE_TREE_H
 
 #include <stdint.h>
 

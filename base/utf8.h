@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* base/utf8.h - characters of UTF-8 (RFC 3629: no overlong forms, no
  * surrogates, nothing above U+10FFFF). */
-#ifndef HOIST_FORMAT_UTF8_H
-#define HOIST_FORMAT_UTF8_H
+#ifndef HOIST_BASE_UTF8_H
+#define HOIST_BASE_UTF8_H
 
 #include <stddef.h>
 

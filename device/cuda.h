@@ -3,9 +3,9 @@
 #ifndef HOIST_DEVICE_CUDA_H
 #define HOIST_DEVICE_CUDA_H
 
+#include "device/cuda-table.h"
 #include "device/device-ops.h"
 #include "device/dl.h"
-#include "device/cuda-table.h"
 
 struct hoist__cuda_table {
 	HOIST__CUDA_TABLE(HOIST__DL_MEMBER)

@@ -3,8 +3,8 @@
 #include "config.h"
 
 #include "base/error.h"
-#include "device/hip-run.h"
 #include "device/driver.h"
+#include "device/hip-run.h"
 
 /* The functions came together, so one of them stands for all. */
 static int check(const struct hoist__dev *dev)

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "device/hip-run.h"
 #include "device/driver.h"
+#include "device/hip-run.h"
 
 _Static_assert(sizeof(hoist__hip_ipc_handle) == HOIST__IPC_BYTES, "hipIpcMemHandle_t");
 _Static_assert(sizeof(hoist__hip_block_handle) == HOIST__IPC_BYTES, "hipMemPoolPtrExportData");

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "device/hip-run.h"
 #include "device/driver.h"
+#include "device/hip-run.h"
 
 /* The functions came together, so one of them stands for all. */
 static int check_pools(const struct hoist__dev *dev)

@@ -3,8 +3,8 @@
 #include "config.h"
 
 #include "base/error.h"
-#include "device/hip-run.h"
 #include "device/driver.h"
+#include "device/hip-run.h"
 
 /* No attribute of the runtime's tells of RDMA, and that of virtual memory has not one number in all
  * releases: a device without it refuses the granularity. */

@@ -2,8 +2,8 @@
 /* The stand-in for libamdhip64: memory of graphs. */
 #include "config.h"
 
-#include "emulator/hip-face.h"
 #include "emulator/graph.h"
+#include "emulator/hip-face.h"
 
 #define SAME(ours, drivers) _Static_assert((int)(ours) == (int)(drivers), #drivers)
 SAME(EMU_GRAPH_USED_CURRENT, HOIST__HIP_GRAPH_USED_CURRENT);

@@ -4,8 +4,8 @@
  *
  * Metadata HOIST__DIGEST_KEY is HOIST__DIGEST_HEX lower-case hexadecimal digits a tensor, of its
  * XXH3-128 in canonical form, in the order of the tensors' bytes. */
-#ifndef HOIST_LIB_DIGEST_H
-#define HOIST_LIB_DIGEST_H
+#ifndef HOIST_FORMAT_DIGEST_H
+#define HOIST_FORMAT_DIGEST_H
 
 #define HOIST__DIGEST_KEY "hoist.xxh3_128"
 #define HOIST__DIGEST_BYTES 16

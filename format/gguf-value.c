@@ -15,8 +15,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "format/little.h"
 #include "base/utf8.h"
+#include "format/little.h"
 
 #define MAX_DEPTH 16
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */

@@ -14,8 +14,8 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/layout.h"
-#include "format/little.h"
 #include "base/utf8.h"
+#include "format/little.h"
 
 /* Enough for most headers without a tokenizer. */
 #define FIRST_PIECE_BYTES (256 * (size_t)HOIST__KIB)

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/quote.h"
 #include "base/utf8.h"
+#include "format/quote.h"
 
 #define MAX_DEPTH 64
 

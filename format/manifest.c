@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/layout.h"
 #include "base/list.h"
-#include "format/quote.h"
 #include "base/utf8.h"
+#include "format/quote.h"
 
 struct hoist__manifest_box *hoist__manifest_create(void)
 {

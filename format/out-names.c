@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "format/quote.h"
 #include "base/utf8.h"
+#include "format/quote.h"
 #include "format/write.h"
 
 static int compare(const void *a, const void *b)

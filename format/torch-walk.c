@@ -11,10 +11,10 @@
 
 #include "base/checked.h"
 #include "base/number.h"
+#include "base/utf8.h"
 #include "format/manifest.h"
 #include "format/quote.h"
 #include "format/torch.h"
-#include "base/utf8.h"
 
 #define MAX_DEPTH 64
 

@@ -7,8 +7,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "format/little.h"
 #include "base/utf8.h"
+#include "format/little.h"
 #include "format/zip.h"
 
 #define END_BYTES 22

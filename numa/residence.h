@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* numa/residence.h - what of a range of memory is in huge pages, as the kernel tells it. */
-#ifndef HOIST_LIB_RESIDENCE_H
-#define HOIST_LIB_RESIDENCE_H
+#ifndef HOIST_NUMA_RESIDENCE_H
+#define HOIST_NUMA_RESIDENCE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "alloc/budget.h"
-#include "base/figure.h"
 #include "base/error.h"
+#include "base/figure.h"
 
 Test(alloc_budget, gives_what_is_free_and_remembers_its_peak)
 {

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 
 #include "alloc/magazine.h"
-#include "tests/numa_refuse.h"
 #include "tests/alloc-support.h"
+#include "tests/numa_refuse.h"
 
 #define N_THREADS 3
 #define N_SLOTS 100

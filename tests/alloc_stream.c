@@ -6,10 +6,10 @@
  * Exit: 0, 1, 77. */
 #include "config.h"
 
-#include "tests/emulator-driver.h"
+#include "tests/alloc-clock.h"
 #include "tests/alloc-figures.h"
 #include "tests/alloc-support.h"
-#include "tests/alloc-clock.h"
+#include "tests/emulator-driver.h"
 #include "tests/patience.h"
 
 static struct control control; /* of the stand-in; not on a real device */

@@ -20,8 +20,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "tests/count.h"
 #include "io-helpers.h"
+#include "tests/count.h"
 
 /* --- what to spoil --- */
 

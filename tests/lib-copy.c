@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/device/device-private.h"
+#include "lib/memory/device-memory.h"
 
 static void need(bool condition, const char *what)
 {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/device/stream.h"
 #include "tests/lib-copy.h"
 
 static hoist_device *devices[LIB_N_DEVICES];

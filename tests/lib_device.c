@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "hoist/hoist.h"
-#include "lib/memory/objects.h"
+#include "lib/memory/budget.h"
+#include "lib/memory/device-memory.h"
 #include "tests/lib-support.h"
 
 static hoist_device *open_device(const char *spec)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lib/memory/objects.h"
+#include "lib/core/options.h"
 
 struct known {
 	size_t size;

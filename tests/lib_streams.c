@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
-#include "lib/memory/objects.h"
+#include "lib/device/stream.h"
 #include "tests/lib-support.h"
 #include "tests/quiet-fork.h"
 #include "tests/under-tsan.h"

@@ -12,7 +12,6 @@
 
 #include "hoist/hoist.h"
 #include "lib/memory/lane.h"
-#include "lib/memory/objects.h"
 #include "tests/lib-support.h"
 
 /* More than both slots of the bounce (8 MiB), and no multiple of anything. */
@@ -308,8 +307,9 @@ static int use_in_child(hoist_buffer *memory, hoist_buffer *pinned)
 /* Another thread of the parent had the lock. */
 Test(transfer, a_forked_child_takes_no_lock_that_nobody_will_give_back, .init = open_all)
 {
-	struct hoist__lanes *lanes = hoist__device_lanes(devices[1]);
+	struct hoist__lanes *lanes = NULL;
 	struct hoist__lane *lane;
+	cr_assert_eq(hoist__lanes_of(devices[1], &lanes), 0);
 	(void)pthread_mutex_lock(&lanes->lock);
 	pid_t child = fork();
 	if (child == 0) {

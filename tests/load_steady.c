@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/memory/objects.h"
 #include "tests/count.h"
 #include "tests/lib-cache.h"
 #include "tests/lib-support.h"
@@ -26,6 +25,7 @@
 
 /* load-support.h has a CHECK of its own. */
 #undef CHECK
+#include "lib/memory/device-memory.h"
 #include "tests/load-support.h"
 
 /* The least block of malloc's has 32 bytes, and an eighth of that is once in eight turns.  One

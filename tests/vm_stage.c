@@ -13,10 +13,10 @@
 
 #include <hoist/hoist.h>
 
-#include "lib/memory/objects.h"
 #include "numa/topology.h"
 #include "tests/load-support.h"
 #undef CHECK
+#include "lib/memory/device-memory.h"
 #include "tests/vm-nodes.h"
 
 #define N_TENSORS 24

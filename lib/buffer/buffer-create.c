@@ -6,11 +6,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "alloc/shared.h"
 #include "base/error.h"
 #include "base/layout.h"
 #include "lib/buffer/buffer-private.h"
+#include "lib/core/options.h"
+#include "lib/device/device.h"
+#include "lib/memory/device-memory.h"
 #include "lib/memory/memory.h"
-#include "alloc/shared.h"
 
 #define ALL_FLAGS                                                                                  \
 	(HOIST_BUFFER_PINNED | HOIST_BUFFER_ZERO | HOIST_BUFFER_LAZY | HOIST_BUFFER_SHAREABLE)

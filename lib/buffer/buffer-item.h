@@ -5,8 +5,8 @@
  * counted in strides, is at bit + bits(dtype) * e, which may be negative and fits, as all of them
  * lie in memory.
  */
-#ifndef HOIST_LIB_BUFFER_ITEM_H
-#define HOIST_LIB_BUFFER_ITEM_H
+#ifndef HOIST_LIB_BUFFER_BUFFER_ITEM_H
+#define HOIST_LIB_BUFFER_BUFFER_ITEM_H
 
 #include "base/number.h"
 #include "lib/buffer/buffer-private.h"

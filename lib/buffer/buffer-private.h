@@ -16,18 +16,17 @@
  * block types have no place; their last axis has stride 1 and whole blocks, other strides are
  * whole blocks.
  */
-#ifndef HOIST_LIB_BUFFER_PRIVATE_H
-#define HOIST_LIB_BUFFER_PRIVATE_H
+#ifndef HOIST_LIB_BUFFER_BUFFER_PRIVATE_H
+#define HOIST_LIB_BUFFER_BUFFER_PRIVATE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/dtype.h"
 #include "hoist/buffer.h"
-#include "lib/memory/objects.h"
 #include "lib/buffer/storage.h"
-#include "lib/memory/transfer.h"
 #include "lib/core/user.h"
+#include "lib/memory/transfer.h"
 
 /* Immutable but for the count, the user's pointer, and closing. */
 struct hoist_buffer {

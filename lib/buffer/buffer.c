@@ -10,7 +10,11 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/layout.h"
+#include "hoist/user.h"
+#include "lib/core/options.h"
 #include "lib/device/device-private.h"
+#include "lib/device/device.h"
+#include "lib/device/stream.h"
 
 /* --- what all calls begin with --- */
 
@@ -355,4 +359,16 @@ int hoist_buffer_equal(const hoist_buffer *a, const hoist_buffer *b)
 	/* Two LAZY ones without memory are not the same. */
 	uintptr_t address = hoist_buffer_address(a);
 	return address == hoist_buffer_address(b) && (address != 0 || a->bytes == 0);
+}
+
+int hoist_buffer_set_user(hoist_buffer *buffer, void *expected, void *data,
+			  void (*release)(void *data))
+{
+	return hoist__user_set(buffer != NULL ? &buffer->user : NULL, "buffer", expected, data,
+			       release);
+}
+
+void *hoist_buffer_get_user(const hoist_buffer *buffer)
+{
+	return hoist__user_get(&buffer->user);
 }

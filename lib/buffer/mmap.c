@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/mmap.c - buffers over files, and of .max files. */
+/* lib/buffer/mmap.c - buffers over files. */
 #include "config.h"
 
 #include "hoist/mmap.h"
@@ -14,7 +14,7 @@
 #include "base/layout.h"
 #include "io/ahead.h"
 #include "lib/buffer/buffer-private.h"
-#include "lib/checkpoint/checkpoint.h"
+#include "lib/device/device.h"
 
 static int parse_mode(const char *mode, enum hoist__map_mode *ret)
 {
@@ -148,55 +148,4 @@ int hoist_buffer_flush(hoist_buffer *buffer)
 	if (msync((void *)begin, (uintptr_t)bytes + n - begin, MS_SYNC) < 0)
 		return hoist__fail_errno(-errno, "writing %zu bytes of a buffer to its file", n);
 	return 0;
-}
-
-/* --- .max --- */
-
-/* MAX reads a bf16 entry as bytes, with the last axis twice as long, and views those: of rank 0,
- * two bytes become one element of rank 1. */
-static int max_rank(const struct hoist__tensor *tensor)
-{
-	return tensor->rank == 0 && tensor->dtype == HOIST_BF16 ? 1 : tensor->rank;
-}
-
-static int read_one(const struct hoist__shard *shard, hoist_buffer **ret)
-{
-	const struct hoist__manifest *manifest = shard->manifest;
-	if (manifest->n_tensors != 1)
-		return hoist__fail(-EINVAL,
-				   "%s holds %zu buffers, not one; open it as a checkpoint",
-				   shard->file->path, manifest->n_tensors);
-	const struct hoist__tensor *tensor = &manifest->tensors[0];
-	static const int64_t one[] = {1};
-	int rank = max_rank(tensor);
-	hoist_device *cpu;
-	hoist_buffer *made = NULL;
-	int err = hoist__device_cpu(&cpu);
-	if (err < 0)
-		return err;
-	err = hoist_buffer_create(cpu, tensor->dtype, rank,
-				  rank > tensor->rank ? one : tensor->shape, 0, &made);
-	if (err == 0 && tensor->bytes > 0)
-		err = hoist__file_read(shard->file, tensor->offset, hoist_buffer_data(made),
-				       (size_t)tensor->bytes);
-	if (err < 0) {
-		hoist_buffer_unref(made);
-		return err;
-	}
-	*ret = made;
-	return 0;
-}
-
-int hoist_buffer_load_max(const char *path, hoist_buffer **ret)
-{
-	struct hoist__shard shard;
-	if (path == NULL)
-		return hoist__fail(-EINVAL, "the path of the .max file is NULL");
-	int err =
-		hoist__shard_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, HOIST__MAX, &shard);
-	if (err < 0)
-		return err;
-	err = read_one(&shard, ret);
-	hoist__shard_close(&shard);
-	return err;
 }

@@ -7,8 +7,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "lib/memory/memory.h"
 #include "lib/buffer/storage-private.h"
+#include "lib/device/device.h"
+#include "lib/device/stream.h"
+#include "lib/memory/memory.h"
+#include "lib/memory/parked.h"
 #include "lib/memory/transfer.h"
 
 /* How bytes of @memory are to be copied: as pinned ones where a driver has registered them. */

@@ -5,13 +5,13 @@
  *   storage-block.c   blocks of a resource, taken at once or lazily
  *   storage-parked.c  what consumers' work may still use
  */
-#ifndef HOIST_LIB_STORAGE_PRIVATE_H
-#define HOIST_LIB_STORAGE_PRIVATE_H
+#ifndef HOIST_LIB_BUFFER_STORAGE_PRIVATE_H
+#define HOIST_LIB_BUFFER_STORAGE_PRIVATE_H
 
 #include <stdatomic.h>
 
-#include "base/list.h"
 #include "lib/buffer/storage.h"
+#include "lib/memory/parked.h"
 
 struct hoist__place {
 	uintptr_t address;
@@ -47,8 +47,7 @@ struct hoist__storage {
 	hoist_stream *_Atomic xstream;		    /* referenced; the block is freed on it */
 	_Atomic uint64_t xpasses;		    /* with which wait consumers' work is over;
 						     * 0: there was none; or LENT */
-	uint64_t passes;			    /* the same, once it is parked */
-	struct hoist__list link;		    /* in the parked ones */
+	struct hoist__parked parked;		    /* set when it is parked */
 };
 
 #define HOIST__STORAGE_LENT UINT64_MAX /* the first wait after the storage's end */

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "lib/device/stream.h"
 #include "lib/memory/memory.h"
-#include "lib/memory/objects.h"
 
 /* A storage that has so many streams looks which of them are over. */
 #define MANY_USERS 8u

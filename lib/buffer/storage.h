@@ -15,21 +15,15 @@
  *
  * Consumers: what was exported (DLPack, the CUDA Array Interface) may be used by work that its
  * consumer queued on streams that nobody knows, and that goes on when the consumer lets go.  The
- * last reference to such a storage parks it: the storage stays as it is, its block or its foreign
- * memory with it, until a wait for the whole device that began after the consumer let go has
- * ended; host and managed memory waits for all devices of its driver.  hoist__parked_sweep() makes
- * one wait for all storages that are parked, and gives them back as unref would have.
- * Only a caller that needs memory waits: a resource or budget that is exhausted, a trim, the end of a
- * resource, and an allocation of a Buffer that finds more than 1/32 of the device's memory (and 64
- * MiB) parked.  Up to that growing is preferred.  No wait is begun while a stream that hoist knows
- * captures a graph.  A block whose resource does not free it while its stream captures is parked
- * too, and freed after the capture.  A child of fork parks nothing of its parent's.
+ * last reference to such a storage parks it (lib/memory/parked.h): its block or its foreign memory
+ * goes back when the devices have been waited for.  A block whose resource does not free it while
+ * its stream captures is parked too, and freed after the capture.
  *
  * Threads: counting is atomic; of several threads that allocate at once one wins; freezing is
  * one way; everything else is immutable.  There are no locks.
  */
-#ifndef HOIST_LIB_STORAGE_H
-#define HOIST_LIB_STORAGE_H
+#ifndef HOIST_LIB_BUFFER_STORAGE_H
+#define HOIST_LIB_BUFFER_STORAGE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -118,14 +112,6 @@ void hoist__storage_returned(struct hoist__storage *storage);
  * Returns: 0; -EBUSY (somebody may still have the address; a stream captures a graph); -EAGAIN,
  *   -EREMOTEIO, -ESTALE. */
 int hoist__storage_await_consumers(struct hoist__storage *storage);
-
-/* Gives back what is parked of @device (NULL: of all) and has passed; with @wait, waits for the
- * devices first.  Returns: true if there was any. */
-bool hoist__parked_sweep(hoist_device *device, bool wait);
-
-/* Comes before an allocation of @bytes of @memory: sweeps, if too much is parked on its device, or
- * more than its budget has left. */
-void hoist__parked_bound(const hoist_memory *memory, size_t bytes);
 
 /* True if there is no reference but the caller's. */
 bool hoist__storage_is_alone(const struct hoist__storage *storage);

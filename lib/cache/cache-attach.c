@@ -12,9 +12,10 @@
 #include "base/error.h"
 #include "base/layout.h"
 #include "lib/buffer/buffer-private.h"
-#include "lib/cache/cache.h"
-#include "lib/memory/objects.h"
 #include "lib/buffer/storage.h"
+#include "lib/cache/cache.h"
+#include "lib/core/options.h"
+#include "lib/device/device.h"
 
 struct hoist_image {
 	struct hoist__storage *storage; /* the mapping, of which the table is the beginning */

@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lib/cache/cache.h"
-#include "lib/memory/objects.h"
+#include "lib/core/options.h"
+#include "lib/device/device.h"
 #include "numa/topology.h"
 
 /* A holder may end just when it is spoken to: a new one is started then. */

@@ -23,8 +23,8 @@
  * One request is one record of SOCK_SEQPACKET and has one reply; the holder never waits for a
  * peer.
  */
-#ifndef HOIST_LIB_CACHE_H
-#define HOIST_LIB_CACHE_H
+#ifndef HOIST_LIB_CACHE_CACHE_H
+#define HOIST_LIB_CACHE_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>

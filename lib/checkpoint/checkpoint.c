@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lib/memory/objects.h"
+#include "lib/core/options.h"
 
 hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint)
 {

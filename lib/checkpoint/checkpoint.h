@@ -10,8 +10,8 @@
  * Reference counted inside the library only: a load that is still running keeps
  * the files of a checkpoint that its owner has closed.
  */
-#ifndef HOIST_LIB_CHECKPOINT_H
-#define HOIST_LIB_CHECKPOINT_H
+#ifndef HOIST_LIB_CHECKPOINT_CHECKPOINT_H
+#define HOIST_LIB_CHECKPOINT_CHECKPOINT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

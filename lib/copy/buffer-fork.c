@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "lib/buffer/buffer-private.h"
 #include "lib/copy/copy.h"
+#include "lib/memory/device-memory.h"
 
 static int check(size_t n, hoist_buffer *const *buffers, hoist_buffer **rets)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/copy/copy.h"
+#include "lib/device/device.h"
 
 /* Drivers take a pitch of 31 bits. */
 static bool can_be_rows(const struct hoist__nest *nest, int i)

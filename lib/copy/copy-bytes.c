@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "hoist/copy.h"
 #include "lib/copy/copy.h"
+#include "lib/device/device.h"
 
 /* --- raw bytes --- */
 

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "hoist/copy.h"
 #include "lib/copy/copy.h"
+#include "lib/device/device.h"
+#include "lib/device/stream.h"
 
 #define WIDEST 16u
 #define MOST_UNIT 512u /* more than any block of a dtype has */

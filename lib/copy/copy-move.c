@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "hoist/stream.h"
 #include "lib/copy/copy.h"
+#include "lib/device/device.h"
+#include "lib/device/stream.h"
 
 /* More driver calls than this, and a copy does not begin to run before it is long queued. */
 #define MOST_CALLS 1024u

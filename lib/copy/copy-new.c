@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "hoist/copy.h"
 #include "lib/copy/copy.h"
+#include "lib/device/device.h"
 
 /* Into @made, which goes on failure. */
 static int fill_new(hoist_buffer *made, hoist_buffer *src, hoist_stream *stream, hoist_buffer **ret)

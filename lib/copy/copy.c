@@ -10,6 +10,8 @@
 #include "hoist/copy.h"
 #include "lib/copy/copy.h"
 #include "lib/device/device-private.h"
+#include "lib/device/device.h"
+#include "lib/device/stream.h"
 #include "lib/memory/memory.h"
 
 #define ALL_FLAGS                                                                                  \

@@ -23,8 +23,8 @@
  *   BOUNCE   pageable host memory and a device: a run by transfer.c, loops by copy-stage.c
  *   THROUGH  devices of two drivers: through host memory
  */
-#ifndef HOIST_LIB_COPY_H
-#define HOIST_LIB_COPY_H
+#ifndef HOIST_LIB_COPY_COPY_H
+#define HOIST_LIB_COPY_COPY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/minifloat.h"
-#include "lib/memory/objects.h"
+#include "lib/core/options.h"
 
 static void add_integer(hoist_dtype_info *info)
 {

@@ -6,11 +6,10 @@
  * as long as it leaves alone what this library does not know. */
 #include "config.h"
 
-#include "lib/memory/objects.h"
-
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/core/options.h"
 
 /* The caller's struct need not be aligned as a size_t for us. */
 static size_t size_of(const void *given)

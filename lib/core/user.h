@@ -4,8 +4,8 @@
  * The pointer is read without a lock.  Both fields are written under one lock of the process:
  * setting is rare.  All zero is an empty slot.
  */
-#ifndef HOIST_LIB_USER_H
-#define HOIST_LIB_USER_H
+#ifndef HOIST_LIB_CORE_USER_H
+#define HOIST_LIB_CORE_USER_H
 
 #include <stdatomic.h>
 
@@ -13,6 +13,12 @@ struct hoist__user {
 	void *_Atomic xdata;
 	void (*release)(void *data); /* user.c's lock; NULL: nothing to call */
 };
+
+/* hoist_*_set_user() of the object, a @what ("buffer"), whose slot this is; NULL: of no object.
+ * Returns: 0; -EINVAL; -EBUSY. */
+int hoist__user_set(struct hoist__user *user, const char *what, void *expected, void *data,
+		    void (*release)(void *data));
+void *hoist__user_get(const struct hoist__user *user);
 
 /* For an object that has gone: @user is a copy of its slot. */
 void hoist__user_end(struct hoist__user *user);

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/device/device-private.h - what the files of the Device share.
  *
- *   device.c         the objects: interning, what is known of them, their stream
- *   device-spec.c    "cuda:1": from text to a device
- *   device-memory.c  the memory resources and the budget that a device keeps
+ *   device.c       the objects: interning, what is known of them, their stream
+ *   device-spec.c  "cuda:1": from text to a device
+ *
+ * lib/memory fills the slots of the memory that a device keeps.
  *
  * A device object is made once per (api, ordinal) and never freed: buffers, streams and
  * memory resources point to it without holding it, and an unref too many does no harm.
  * What belongs to it is made when first asked for and published with one
  * compare-and-swap: of two threads that make it at once, the later discards his.
  */
-#ifndef HOIST_LIB_DEVICE_PRIVATE_H
-#define HOIST_LIB_DEVICE_PRIVATE_H
+#ifndef HOIST_LIB_DEVICE_DEVICE_PRIVATE_H
+#define HOIST_LIB_DEVICE_DEVICE_PRIVATE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "hoist/memory.h"
-#include "lib/memory/objects.h"
-#include "lib/memory/transfer.h"
 #include "lib/core/user.h"
+#include "lib/device/device.h"
 
 enum hoist__device_memory {
 	HOIST__BUFFERS,
@@ -41,9 +41,9 @@ struct hoist_device {
 	hoist_memory *_Atomic xmemories[HOIST__N_USES];
 	struct hoist__budget *_Atomic xbudget; /* of the device's memory */
 	hoist_stream *_Atomic xstream;	       /* the default one */
-	hoist_stream *_Atomic xreturns;	       /* where exports come back: dlpack-export.c */
-	_Atomic size_t xparked_bytes;	       /* of storages: storage-parked.c */
-	struct hoist__lanes lanes;
+	hoist_stream *_Atomic xreturns;	       /* where exports come back */
+	_Atomic size_t xparked_bytes;	       /* lib/memory/parked.c */
+	struct hoist__lanes *_Atomic xlanes;   /* idle ones: lib/memory/lane.c */
 	struct hoist__user user;
 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/core/options.h"
 #include "lib/device/device-private.h"
 
 static const char *api_title(enum hoist__api api)

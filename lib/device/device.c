@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "device/virtual.h"
+#include "hoist/user.h"
+#include "lib/core/options.h"
 #include "lib/device/device-private.h"
-#include "lib/buffer/storage.h"
+#include "lib/device/device.h"
 #include "lib/device/stream-private.h"
 #include "numa/topology.h"
 
@@ -56,7 +58,6 @@ static int make_device(struct hoist__dev *dev, uint64_t memory_limit, hoist_devi
 	else
 		(void)snprintf(made->spec, sizeof made->spec, "%s:%d", hoist__api_name(api),
 			       hoist__dev_ordinal(dev));
-	hoist__lanes_init(&made->lanes);
 	*ret = made;
 	return 0;
 }
@@ -185,7 +186,7 @@ static int stream_in(hoist_stream *_Atomic *slot, hoist_device *device, hoist_st
 		if (atomic_compare_exchange_strong(slot, &known, made))
 			known = made;
 		else
-			hoist_stream_unref(made);
+			hoist__stream_end(made); /* nobody else knows it */
 	}
 	*ret = hoist_stream_ref(known);
 	return 0;
@@ -217,31 +218,14 @@ int hoist_device_can_access(hoist_device *device, hoist_device *peer, int *ret)
 	return 0;
 }
 
-/* Streams know of failures that the driver does not: those of functions they called.  The driver
- * knows of streams that we do not, but waiting for all breaks a capture. */
-int hoist_device_synchronize(hoist_device *device)
-{
-	struct hoist__failure failure;
-	bool captures = false;
-	if (device == NULL)
-		return hoist__fail(-EINVAL, "the device to wait for is NULL");
-	int first = hoist__dev_check(device->dev);
-	if (first == 0)
-		first = hoist__streams_synchronize(device, &captures);
-	if (first < 0)
-		hoist__failure_keep(&failure);
-	int err = captures ? 0 : hoist__dev_synchronize(device->dev);
-	if (err == -EBUSY) /* a capture that began meanwhile, or is not ours */
-		err = 0;
-	(void)hoist__parked_sweep(device, false);
-	if (first < 0)
-		err = hoist__fail_again(first, &failure);
-	return err < 0 ? hoist__fail_in(err, "work on %s", device->spec) : 0;
-}
-
 struct hoist__dev *hoist__device_dev(const hoist_device *device)
 {
 	return device->dev;
+}
+
+bool hoist__device_is_cpu(const hoist_device *device)
+{
+	return hoist__dev_api(device->dev) == HOIST__API_CPU;
 }
 
 int hoist__device_node(const hoist_device *device)
@@ -255,7 +239,14 @@ bool hoist__device_has_node(int node)
 	return machine_topology(&topology) == 0 && hoist__topology_node(topology, node) != NULL;
 }
 
-struct hoist__lanes *hoist__device_lanes(hoist_device *device)
+int hoist_device_set_user(hoist_device *device, void *expected, void *data,
+			  void (*release)(void *data))
 {
-	return &device->lanes;
+	return hoist__user_set(device != NULL ? &device->user : NULL, "device", expected, data,
+			       release);
+}
+
+void *hoist_device_get_user(const hoist_device *device)
+{
+	return hoist__user_get(&device->user);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/device/stream-private.h - what the files of streams and events share.
  *
- *   stream.c        the objects, their list, the public face of device/device.h's streams
+ *   stream.c        the objects, their list, the public face of device/device.h's streams; the
+ *                   last unref is lib/memory/stream-unref.c, as memory must forget a stream
  *   stream-wait.c   marks and pasts: how a stream waits for any other
  *   event.c         the public events
  *
@@ -19,8 +20,8 @@
  * a mark that needs this one: two chains of three streams each, one from CUDA to HIP to CUDA and
  * one from HIP to CUDA to HIP.  Only drivers with one thread for all calls can block so.
  */
-#ifndef HOIST_LIB_STREAM_PRIVATE_H
-#define HOIST_LIB_STREAM_PRIVATE_H
+#ifndef HOIST_LIB_DEVICE_STREAM_PRIVATE_H
+#define HOIST_LIB_DEVICE_STREAM_PRIVATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,8 +30,8 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "device/device.h"
 #include "hoist/stream.h"
-#include "lib/memory/objects.h"
 #include "lib/core/user.h"
 
 struct hoist__mark {
@@ -79,15 +80,24 @@ int hoist__mark_record(struct hoist__mark *mark, hoist_stream *stream, struct ho
 int hoist__stream_wait_mark(hoist_stream *stream, struct hoist__mark *mark,
 			    const struct hoist__past *past);
 
-/* A copy with references of its own.  Returns: 0; -ENOMEM. */
 /* Lets go of the marks in @stream's past that have been reached: each is an event of a driver. */
 void hoist__stream_forget_reached(hoist_stream *stream);
 
+/* A copy with references of its own.  Returns: 0; -ENOMEM. */
 int hoist__past_copy(const struct hoist__past *past, struct hoist__past *ret);
 void hoist__past_clear(struct hoist__past *past);
 
-/* Waits for all streams of @device that this process made but those that capture a graph, which
- * waiting would break; *captures: there are such.  Returns: the first failure. */
-int hoist__streams_synchronize(hoist_device *device, bool *captures);
+/* Waits for its work, and lets go of what it has passed.  Returns: as hoist_stream_synchronize(). */
+int hoist__stream_drain(hoist_stream *stream);
+
+/* The end of a stream that no memory knows, and that nobody refers to: waits for its work. */
+void hoist__stream_end(hoist_stream *stream);
+
+/* The id of the newest stream. */
+uint64_t hoist__streams_last(void);
+
+/* The first one of @device behind @after that this process made and somebody still has, with a
+ * reference; NULL if there is none up to @last. */
+hoist_stream *hoist__streams_next(const hoist_device *device, uint64_t after, uint64_t last);
 
 #endif

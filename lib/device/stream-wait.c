@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "lib/device/device-private.h"
+#include "lib/device/device.h"
 #include "lib/device/stream-private.h"
+#include "lib/device/stream.h"
 
 #define CAPTURE_POLL_NS 200000
 

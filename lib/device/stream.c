@@ -8,9 +8,11 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "hoist/user.h"
 #include "lib/device/device-private.h"
-#include "lib/memory/memory.h"
+#include "lib/device/device.h"
 #include "lib/device/stream-private.h"
+#include "lib/device/stream.h"
 
 /* All streams, in the order of their ids. */
 static struct hoist__lock all_lock;
@@ -97,35 +99,17 @@ hoist_stream *hoist_stream_ref(hoist_stream *stream)
 	return stream;
 }
 
-static void *destroy(void *context)
+void hoist__stream_end(hoist_stream *stream)
 {
-	hoist_stream *stream = context;
 	hoist__lock(&all_lock);
 	hoist__list_remove(&stream->link);
 	hoist__unlock(&all_lock);
-	/* Blocks that were freed on it, or that it uses, must not name it any more. */
-	hoist__pools_forget_stream(stream->stream);
-	hoist__memories_forget_stream(stream->stream);
 	hoist__stream_destroy(stream->stream);
 	hoist__past_clear(&stream->past);
 	pthread_mutex_destroy(&stream->lock);
 	struct hoist__user user = stream->user;
 	free(stream);
 	hoist__user_end(&user);
-	return NULL;
-}
-
-/* It waits for the stream's work, which may be what is running here. */
-void hoist_stream_unref(hoist_stream *stream)
-{
-	if (stream == NULL ||
-	    atomic_fetch_sub_explicit(&stream->xrefs, 1, memory_order_acq_rel) != 1)
-		return;
-	if (!hoist__in_cpu_stream())
-		(void)destroy(stream);
-	else if (hoist__leave_cpu_stream(destroy, stream) < 0)
-		hoist__log(device, "a stream of %s that one of the cpu dropped is kept: %s",
-			   stream->device->spec, hoist__error_text());
 }
 
 bool hoist__stream_is_over(const hoist_stream *stream)
@@ -150,7 +134,7 @@ void *hoist_stream_native(const hoist_stream *stream)
 	return hoist__stream_native(stream->stream);
 }
 
-static int synchronize(hoist_stream *stream)
+int hoist__stream_drain(hoist_stream *stream)
 {
 	int err = hoist__stream_synchronize(stream->stream);
 	if (err == 0)
@@ -162,7 +146,7 @@ int hoist_stream_synchronize(hoist_stream *stream)
 {
 	if (stream == NULL)
 		return hoist__fail(-EINVAL, "the stream to wait for is NULL");
-	int err = synchronize(stream);
+	int err = hoist__stream_drain(stream);
 	if (err < 0)
 		return hoist__fail_in(err, "work on a stream of %s",
 				      hoist_device_spec(stream->device));
@@ -222,9 +206,7 @@ int hoist_stream_call(hoist_stream *stream, int (*run)(void *context), void *con
 
 /* --- all streams of a device --- */
 
-/* The first one of @device behind @after that this process made and somebody still has, with a
- * reference; NULL if there is none up to @last. */
-static hoist_stream *next_of(const hoist_device *device, uint64_t after, uint64_t last)
+hoist_stream *hoist__streams_next(const hoist_device *device, uint64_t after, uint64_t last)
 {
 	hoist_stream *found = NULL;
 	hoist__lock(&all_lock);
@@ -247,39 +229,27 @@ static hoist_stream *next_of(const hoist_device *device, uint64_t after, uint64_
 	return found;
 }
 
-static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
+uint64_t hoist__streams_last(void)
 {
-	bool capturing = false;
-	int err = 0;
-	if (hoist__stream_may_capture(stream->stream))
-		err = hoist__stream_capturing(stream->stream, &capturing);
-	*captures = *captures || capturing;
-	return err < 0 || capturing ? err : synchronize(stream);
-}
-
-int hoist__streams_synchronize(hoist_device *device, bool *captures)
-{
-	struct hoist__failure failure;
-	int first = 0;
-	*captures = false;
 	hoist__lock(&all_lock);
 	uint64_t last = last_id;
 	hoist__unlock(&all_lock);
-	hoist_stream *stream = next_of(device, 0, last);
-	while (stream != NULL) {
-		int err = synchronize_unless_capturing(stream, captures);
-		if (err < 0 && first == 0) {
-			first = err;
-			hoist__failure_keep(&failure);
-		}
-		uint64_t id = stream->id;
-		hoist_stream_unref(stream);
-		stream = next_of(device, id, last);
-	}
-	return first == 0 ? 0 : hoist__fail_again(first, &failure);
+	return last;
 }
 
 struct hoist__dev_stream *hoist__stream_dev_stream(const hoist_stream *stream)
 {
 	return stream->stream;
+}
+
+int hoist_stream_set_user(hoist_stream *stream, void *expected, void *data,
+			  void (*release)(void *data))
+{
+	return hoist__user_set(stream != NULL ? &stream->user : NULL, "stream", expected, data,
+			       release);
+}
+
+void *hoist_stream_get_user(const hoist_stream *stream)
+{
+	return hoist__user_get(&stream->user);
 }

@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 #include "device/virtual.h"
-#include "lib/memory/objects.h"
+#include "hoist/device.h"
+#include "lib/core/options.h"
 
 _Static_assert(HOIST_VIRTUAL_MAX == HOIST__MAX_VIRTUAL, "the public limit");
 _Static_assert(sizeof((hoist_virtual_info *)0)->architecture == HOIST__ARCHITECTURE_BYTES,

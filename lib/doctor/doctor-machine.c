@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/figure.h"
 #include "base/checked.h"
+#include "base/figure.h"
 #include "device/device.h"
 #include "hoist/load.h"
 #include "io/engine.h"

@@ -2,14 +2,13 @@
 /* lib/doctor/doctor.c - the findings, and the order in which they are made. */
 #include "config.h"
 
+#include "lib/core/options.h"
 #include "lib/doctor/doctor.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "lib/memory/objects.h"
 
 /* Takes @detail (NULL says that there was no memory for it). */
 static int add(hoist_doctor *doctor, const char *name, bool ok, char *detail, const char *remedy)

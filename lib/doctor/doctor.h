@@ -12,8 +12,8 @@
  * examination: -ENOMEM, or a path that cannot be examined.  What does not work
  * is a finding, not an error.
  */
-#ifndef HOIST_LIB_DOCTOR_H
-#define HOIST_LIB_DOCTOR_H
+#ifndef HOIST_LIB_DOCTOR_DOCTOR_H
+#define HOIST_LIB_DOCTOR_DOCTOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

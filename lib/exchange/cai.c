@@ -10,6 +10,8 @@
 #include "base/layout.h"
 #include "device/native.h"
 #include "hoist/cai.h"
+#include "lib/core/options.h"
+#include "lib/device/stream.h"
 #include "lib/exchange/dlpack.h"
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "base/error.h"
+#include "lib/device/device.h"
 #include "lib/exchange/dlpack.h"
 
 /* None waits, and none lets the other side wait. */

@@ -9,6 +9,9 @@
 #include "base/error.h"
 #include "device/native.h"
 #include "hoist/copy.h"
+#include "lib/core/options.h"
+#include "lib/device/device.h"
+#include "lib/device/stream.h"
 #include "lib/exchange/dlpack.h"
 
 /* What a consumer holds.  Its deleter is given the tensor, which comes first. */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/layout.h"
 #include "hoist/copy.h"
+#include "lib/device/device.h"
 #include "lib/exchange/dlpack.h"
 
 /* --- memory that others own --- */

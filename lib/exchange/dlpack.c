@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "lib/device/device-private.h"
+#include "lib/device/device.h"
 #include "lib/exchange/dlpack.h"
 
 /* The structs are DLPack's in memory: where there is no dlpack.h to compare with, by its numbers

@@ -7,8 +7,8 @@
  *   dlpack-exchange.c  the table of functions
  *   cai.c              the CUDA Array Interface
  */
-#ifndef HOIST_LIB_DLPACK_H
-#define HOIST_LIB_DLPACK_H
+#ifndef HOIST_LIB_EXCHANGE_DLPACK_H
+#define HOIST_LIB_EXCHANGE_DLPACK_H
 
 #include <stdbool.h>
 #include <stdint.h>

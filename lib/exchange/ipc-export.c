@@ -7,11 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "alloc/shared.h"
 #include "base/error.h"
 #include "lib/buffer/buffer-private.h"
+#include "lib/device/device.h"
 #include "lib/exchange/ipc.h"
+#include "lib/memory/memory-driver.h"
 #include "lib/memory/memory.h"
-#include "alloc/shared.h"
 
 /* --- this process --- */
 

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "alloc/shared.h"
 #include "base/error.h"
 #include "format/quote.h"
 #include "lib/buffer/buffer-private.h"
 #include "lib/exchange/ipc.h"
 #include "lib/memory/memory.h"
-#include "alloc/shared.h"
 
 /* Where it is on the bus, as each process may count its devices in its own way; of several that are
  * there (parts of one), the one of that number. */

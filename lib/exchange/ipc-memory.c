@@ -5,26 +5,14 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/error.h"
+#include "lib/device/device.h"
 #include "lib/exchange/ipc.h"
+#include "lib/memory/memory-driver.h"
 #include "lib/memory/memory.h"
 
 /* --- names --- */
-
-int hoist__ipc_name_make(struct hoist__ipc_name *ret)
-{
-	struct hoist__ipc_name made;
-	ssize_t n;
-	do
-		n = getrandom(made.bytes, sizeof made.bytes, 0);
-	while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)sizeof made.bytes) /* so few bytes come at once, or not at all */
-		return hoist__fail_errno(n < 0 ? -errno : -EIO, "a random name (getrandom)");
-	*ret = made;
-	return 0;
-}
 
 static bool same_name(const struct hoist__ipc_name *a, const struct hoist__ipc_name *b)
 {

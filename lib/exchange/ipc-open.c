@@ -16,9 +16,10 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "lib/device/device.h"
 #include "lib/exchange/ipc.h"
+#include "lib/memory/memory-driver.h"
 #include "lib/memory/memory.h"
-#include "lib/memory/objects.h"
 
 struct hoist__opened {
 	struct hoist__list node; /* in `all` */

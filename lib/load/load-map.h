@@ -10,16 +10,16 @@
  *
  * Threads: one owner; cancel and arrived from any thread.
  */
-#ifndef HOIST_LIB_LOAD_MAP_H
-#define HOIST_LIB_LOAD_MAP_H
+#ifndef HOIST_LIB_LOAD_LOAD_MAP_H
+#define HOIST_LIB_LOAD_LOAD_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "io/map.h"
-#include "lib/checkpoint/checkpoint.h"
 #include "lib/buffer/storage.h"
+#include "lib/checkpoint/checkpoint.h"
 
 /* Bytes of one file. */
 struct hoist__load_part {

@@ -7,8 +7,11 @@
 
 #include "base/clock.h"
 #include "lib/buffer/buffer-private.h"
+#include "lib/core/options.h"
+#include "lib/device/device.h"
 #include "lib/load/load.h"
-#include "lib/memory/objects.h"
+#include "lib/memory/budget.h"
+#include "lib/memory/device-memory.h"
 
 static int check_loaded(struct hoist_load *load)
 {

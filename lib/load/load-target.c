@@ -6,8 +6,9 @@
 
 #include "alloc/pool.h"
 #include "base/checked.h"
+#include "lib/device/device.h"
 #include "lib/load/load.h"
-#include "lib/memory/objects.h"
+#include "lib/memory/device-memory.h"
 
 /* --- devices --- */
 

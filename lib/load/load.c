@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "lib/memory/objects.h"
+#include "lib/core/options.h"
 
 #define DEFAULT_TENSOR_ALIGN 256
 #define MAX_DEPTH 4096u

@@ -50,8 +50,8 @@
  * forked child can ask whether the load is done.  `cancelled`, `arrived` and `done`
  * are atomic.
  */
-#ifndef HOIST_LIB_LOAD_H
-#define HOIST_LIB_LOAD_H
+#ifndef HOIST_LIB_LOAD_LOAD_H
+#define HOIST_LIB_LOAD_LOAD_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -64,11 +64,11 @@
 #include "io/engine.h"
 #include "io/populate.h"
 #include "io/staging.h"
+#include "lib/buffer/storage.h"
 #include "lib/checkpoint/checkpoint.h"
 #include "lib/load/load-map.h"
 #include "lib/load/plan.h"
 #include "lib/memory/ring.h"
-#include "lib/buffer/storage.h"
 
 #define HOIST__LOAD_MAX_ALIGN 4096 /* of tensors on a device */
 

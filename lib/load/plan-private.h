@@ -7,8 +7,8 @@
  *   plan-extents.c  runs -> extents, and places in the destination
  *   plan-chunk.c    chunks and pieces
  */
-#ifndef HOIST_LIB_PLAN_PRIVATE_H
-#define HOIST_LIB_PLAN_PRIVATE_H
+#ifndef HOIST_LIB_LOAD_PLAN_PRIVATE_H
+#define HOIST_LIB_LOAD_PLAN_PRIVATE_H
 
 #include "lib/load/plan.h"
 

@@ -44,8 +44,8 @@
  * exactly one chunk (tensors that overlap in the file: in one for each of them).  Runs, not rows,
  * take memory: a plan's size depends on the number of tensors and their ranks alone.
  */
-#ifndef HOIST_LIB_PLAN_H
-#define HOIST_LIB_PLAN_H
+#ifndef HOIST_LIB_LOAD_PLAN_H
+#define HOIST_LIB_LOAD_PLAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,8 +10,10 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "lib/memory/objects.h"
+#include "lib/device/stream.h"
 #include "lib/load/pump.h"
+#include "lib/memory/budget.h"
+#include "lib/memory/device-memory.h"
 
 /* How long a wait may last before the pump looks again whether it was cancelled,
  * and how long when a device copy may complete meanwhile. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/load/pump.h - what the pump's files share; lib/load/load.h tells how it works. */
-#ifndef HOIST_LIB_PUMP_H
-#define HOIST_LIB_PUMP_H
+#ifndef HOIST_LIB_LOAD_PUMP_H
+#define HOIST_LIB_LOAD_PUMP_H
 
 #include "base/checked.h"
 #include "lib/load/load.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "lib/memory/objects.h"
+#include "lib/memory/budget.h"
 
 struct hoist_budget {
 	_Atomic unsigned xrefs;

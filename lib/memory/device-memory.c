@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/device-memory.c - the memory that a device keeps: four resources, one budget. */
+/* lib/memory/device-memory.c - the memory that a device keeps: its resources, its budget, and what
+ * concerns memory in the calls for a device.  The contract is in lib/memory/device-memory.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -9,19 +10,19 @@
 #include "base/figure.h"
 #include "base/log.h"
 #include "hoist/budget.h"
+#include "lib/core/options.h"
 #include "lib/device/device-private.h"
+#include "lib/device/device.h"
+#include "lib/device/stream-private.h"
+#include "lib/memory/device-memory.h"
+#include "lib/memory/lane.h"
 #include "lib/memory/memory.h"
-#include "lib/buffer/storage.h"
+#include "lib/memory/parked.h"
 
 /* Small device buffers share regions of this size, and pinned ones of the other:
  * a single pinned page must not take much of a small memlock limit. */
 #define SHARED_REGION_BYTES (32 * HOIST__MIB)
 #define PINNED_REGION_BYTES (2 * HOIST__MIB)
-
-bool hoist__device_is_cpu(const hoist_device *device)
-{
-	return hoist__dev_api(device->dev) == HOIST__API_CPU;
-}
 
 static hoist_memory_options options_for(hoist_device *device, enum hoist__device_memory use,
 					char name[static 48])
@@ -189,11 +190,67 @@ int hoist_device_get_statistics(hoist_device *device, hoist_device_statistics *s
 void hoist__device_trim(hoist_device *device)
 {
 	(void)hoist__parked_sweep(device, true);
-	hoist__lanes_drain(&device->lanes);
+	hoist__lanes_drain(device);
 	hoist_stream_unref(atomic_exchange(&device->xreturns, NULL));
 	for (int i = 0; i < HOIST__N_USES; i++) {
 		hoist_memory *memory = atomic_load(&device->xmemories[i]);
 		if (memory != NULL)
 			(void)hoist_memory_trim(memory, 0);
 	}
+}
+
+/* --- waiting --- */
+
+static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
+{
+	bool capturing = false;
+	int err = 0;
+	if (hoist__stream_may_capture(stream->stream))
+		err = hoist__stream_capturing(stream->stream, &capturing);
+	*captures = *captures || capturing;
+	return err < 0 || capturing ? err : hoist__stream_drain(stream);
+}
+
+/* Waits for all streams of @device that this process made but those that capture a graph, which
+ * waiting would break; *captures: there are such.  Returns: the first failure. */
+static int synchronize_streams(hoist_device *device, bool *captures)
+{
+	struct hoist__failure failure;
+	int first = 0;
+	*captures = false;
+	const uint64_t last = hoist__streams_last();
+	hoist_stream *stream = hoist__streams_next(device, 0, last);
+	while (stream != NULL) {
+		int err = synchronize_unless_capturing(stream, captures);
+		if (err < 0 && first == 0) {
+			first = err;
+			hoist__failure_keep(&failure);
+		}
+		uint64_t id = stream->id;
+		hoist_stream_unref(stream);
+		stream = hoist__streams_next(device, id, last);
+	}
+	return first == 0 ? 0 : hoist__fail_again(first, &failure);
+}
+
+/* Streams know of failures that the driver does not: those of functions they called.  The driver
+ * knows of streams that we do not, but waiting for all breaks a capture. */
+int hoist_device_synchronize(hoist_device *device)
+{
+	struct hoist__failure failure;
+	bool captures = false;
+	if (device == NULL)
+		return hoist__fail(-EINVAL, "the device to wait for is NULL");
+	int first = hoist__dev_check(device->dev);
+	if (first == 0)
+		first = synchronize_streams(device, &captures);
+	if (first < 0)
+		hoist__failure_keep(&failure);
+	int err = captures ? 0 : hoist__dev_synchronize(device->dev);
+	if (err == -EBUSY) /* a capture that began meanwhile, or is not ours */
+		err = 0;
+	(void)hoist__parked_sweep(device, false);
+	if (first < 0)
+		err = hoist__fail_again(first, &failure);
+	return err < 0 ? hoist__fail_in(err, "work on %s", device->spec) : 0;
 }

@@ -1,21 +1,38 @@
 /* SPDX-License-Identifier: MIT */
+/* lib/memory/lane.c - a device's idle streams for transfers, and slots.  The contract is in
+ * lib/memory/lane.h. */
 #include "config.h"
 
 #include "lib/memory/lane.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "lib/memory/objects.h"
+#include "lib/device/device-private.h"
+#include "lib/device/device.h"
+#include "lib/memory/device-memory.h"
 
 #define MAX_IDLE 4u
 
-void hoist__lanes_init(struct hoist__lanes *lanes)
+int hoist__lanes_of(hoist_device *device, struct hoist__lanes **ret)
 {
-	pthread_mutex_init(&lanes->lock, NULL);
-	lanes->idle = NULL;
-	lanes->n_idle = 0;
+	struct hoist__lanes *known = atomic_load(&device->xlanes);
+	if (known == NULL) {
+		struct hoist__lanes *made = calloc(1, sizeof *made);
+		if (made == NULL)
+			return hoist__fail_nomem("the idle transfers of a device", sizeof *made);
+		pthread_mutex_init(&made->lock, NULL);
+		if (atomic_compare_exchange_strong(&device->xlanes, &known, made)) {
+			known = made;
+		} else {
+			pthread_mutex_destroy(&made->lock);
+			free(made);
+		}
+	}
+	*ret = known;
+	return 0;
 }
 
 /* Takes a half-built one.  Destroying the stream waits for its work. */
@@ -43,8 +60,11 @@ static int create(struct hoist__dev *dev, struct hoist__lane **ret)
 	return 0;
 }
 
-void hoist__lanes_drain(struct hoist__lanes *lanes)
+void hoist__lanes_drain(hoist_device *device)
 {
+	struct hoist__lanes *lanes = atomic_load(&device->xlanes);
+	if (lanes == NULL)
+		return;
 	pthread_mutex_lock(&lanes->lock);
 	struct hoist__lane *lane = lanes->idle;
 	lanes->idle = NULL;
@@ -60,8 +80,10 @@ void hoist__lanes_drain(struct hoist__lanes *lanes)
 /* A child of fork may find the lock taken, and could not use what there is anyway. */
 int hoist__lane_acquire(hoist_device *device, struct hoist__lane **ret)
 {
-	struct hoist__lanes *lanes = hoist__device_lanes(device);
+	struct hoist__lanes *lanes = NULL;
 	int err = hoist__dev_check(hoist__device_dev(device));
+	if (err == 0)
+		err = hoist__lanes_of(device, &lanes);
 	if (err < 0)
 		return err;
 	pthread_mutex_lock(&lanes->lock);
@@ -100,7 +122,7 @@ int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 		hoist__failure_keep(&failure);
 	int late = hoist__stream_synchronize(lane->stream);
 	if (err == 0 && late == 0) {
-		keep(hoist__device_lanes(device), lane);
+		keep(atomic_load(&device->xlanes), lane);
 		return 0;
 	}
 	if (err == 0) {

@@ -9,8 +9,8 @@
  *
  * Threads: any; lanes of one device work beside each other.
  */
-#ifndef HOIST_LIB_LANE_H
-#define HOIST_LIB_LANE_H
+#ifndef HOIST_LIB_MEMORY_LANE_H
+#define HOIST_LIB_MEMORY_LANE_H
 
 #include <pthread.h>
 #include <stddef.h>
@@ -31,17 +31,18 @@ struct hoist__lane {
 	struct hoist__dev_event *done[HOIST__N_SLOTS]; /* the last copy from or into the slot */
 };
 
-/* What a device keeps. */
+/* The idle ones of a device. */
 struct hoist__lanes {
 	pthread_mutex_t lock;
 	struct hoist__lane *idle;
 	unsigned n_idle;
 };
 
-void hoist__lanes_init(struct hoist__lanes *lanes);
+/* Made on first use; borrowed.  Returns: 0; -ENOMEM. */
+int hoist__lanes_of(hoist_device *device, struct hoist__lanes **ret);
 
 /* Ends the idle ones. */
-void hoist__lanes_drain(struct hoist__lanes *lanes);
+void hoist__lanes_drain(hoist_device *device);
 
 /* Returns: 0; -ESTALE in a child of fork; -ENOMEM, -ENOSPC, -EREMOTEIO. */
 int hoist__lane_acquire(hoist_device *device, struct hoist__lane **ret);

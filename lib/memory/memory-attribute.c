@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/graph.h"
+#include "lib/device/device.h"
 #include "lib/memory/memory-driver.h"
 
 _Static_assert((int)HOIST__POOL_USED_HIGH == (int)HOIST_POOL_USED_HIGH,

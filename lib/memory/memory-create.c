@@ -9,6 +9,9 @@
 #include "alloc/heap.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "lib/core/options.h"
+#include "lib/device/device.h"
+#include "lib/memory/budget.h"
 #include "lib/memory/memory.h"
 
 /* Kept when empty, unless asked otherwise: making a region takes milliseconds, and what goes up

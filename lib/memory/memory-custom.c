@@ -2,9 +2,9 @@
 /* lib/memory/memory-custom.c - CUSTOM: memory from the caller's functions. */
 #include "config.h"
 
+#include "alloc/books.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "lib/memory/books.h"
 #include "lib/memory/memory.h"
 #include "lib/memory/snapshot.h"
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "device/ipc.h"
 #include "lib/memory/memory-driver.h"
 
 static int check_shareable(const hoist_memory *memory)

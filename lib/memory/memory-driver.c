@@ -8,9 +8,11 @@
 
 #include <unistd.h>
 
+#include "alloc/books.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "lib/memory/books.h"
+#include "device/ipc.h"
+#include "lib/device/stream.h"
 #include "lib/memory/memory-driver.h"
 #include "lib/memory/snapshot.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/memory/memory-driver.h - a DRIVER_POOL: memory-driver.c and, what it shares with other processes,
  * memory-driver-ipc.c, and memory-attribute.c. */
-#ifndef HOIST_LIB_MEMORY_DRIVER_H
-#define HOIST_LIB_MEMORY_DRIVER_H
+#ifndef HOIST_LIB_MEMORY_MEMORY_DRIVER_H
+#define HOIST_LIB_MEMORY_MEMORY_DRIVER_H
 
 #include <stdatomic.h>
 
-#include "lib/memory/books.h"
-#include "lib/exchange/ipc.h"
+#include "alloc/books.h"
+#include "lib/core/ipc-name.h"
 #include "lib/memory/memory.h"
 
 struct hoist__driver_memory {
@@ -27,5 +27,21 @@ static inline struct hoist__driver_memory *hoist__driver_of(hoist_memory *memory
 
 /* The pool, made if there is none yet. */
 int hoist__driver_use_pool(struct hoist__driver_memory *driver, struct hoist__dev_pool **ret);
+
+/* --- shared pools: memory-driver-ipc.c --- */
+
+/* -ENOTSUP for a resource that is not shareable. */
+int hoist__driver_name(const hoist_memory *memory, const struct hoist__ipc_name **ret);
+int hoist__driver_shared_pool(hoist_memory *memory, struct hoist__dev_pool **ret); /* borrowed */
+int hoist__driver_export(hoist_memory *memory, int *ret);
+
+/* The driver's block around @address.  Returns: 0; -EINVAL. */
+int hoist__driver_block(hoist_memory *memory, uintptr_t address, uintptr_t *raw, size_t *bytes);
+
+/* Makes a new shareable resource, of which nobody knows, another process's. */
+int hoist__driver_map(hoist_memory *memory, int fd, const struct hoist__ipc_name *name);
+
+/* Whether imports find it by its name.  Pre: shareable. */
+atomic_bool *hoist__driver_registered(hoist_memory *memory);
 
 #endif

@@ -2,9 +2,10 @@
 /* lib/memory/memory-graph.c - GRAPH: memory that belongs to the graph that a stream captures. */
 #include "config.h"
 
+#include "alloc/books.h"
 #include "base/error.h"
 #include "device/graph.h"
-#include "lib/memory/books.h"
+#include "lib/device/stream.h"
 #include "lib/memory/memory.h"
 #include "lib/memory/snapshot.h"
 

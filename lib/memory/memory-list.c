@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "lib/exchange/ipc.h"
+#include "lib/memory/lane.h"
 #include "lib/memory/memory.h"
-#include "lib/buffer/storage.h"
+#include "lib/memory/parked.h"
 #include "lib/memory/transfer.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -171,7 +171,7 @@ static void trim_others(hoist_memory *memory, size_t bytes)
 {
 	bool budget_only = hoist__memory_lacks_budget(memory, bytes);
 	if (!budget_only)
-		hoist__lanes_drain(hoist__device_lanes(memory->device));
+		hoist__lanes_drain(memory->device);
 	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
 		if (m != memory && may_trim(m) &&
 		    (share_budget(memory, m) || (!budget_only && share(memory, m))))

@@ -3,6 +3,9 @@
 #include "config.h"
 
 #include "base/error.h"
+#include "lib/device/device.h"
+#include "lib/device/stream.h"
+#include "lib/memory/device-memory.h"
 #include "lib/memory/memory.h"
 #include "lib/memory/snapshot.h"
 

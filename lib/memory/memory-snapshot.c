@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/json-out.h"
 #include "lib/memory/memory.h"
-#include "numa/residence.h"
 #include "lib/memory/snapshot.h"
+#include "numa/residence.h"
 
 /* Pages whose node the kernel is asked for, of each region. */
 #define N_SAMPLES 64

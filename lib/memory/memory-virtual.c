@@ -18,11 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc/books.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "device/vmm.h"
-#include "lib/memory/books.h"
+#include "lib/core/options.h"
+#include "lib/device/device.h"
+#include "lib/device/stream.h"
 #include "lib/memory/memory.h"
 #include "lib/memory/snapshot.h"
 

@@ -5,8 +5,11 @@
 #include "alloc/fast.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "hoist/user.h"
+#include "lib/core/options.h"
+#include "lib/device/device.h"
 #include "lib/memory/memory.h"
-#include "lib/buffer/storage.h"
+#include "lib/memory/parked.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 
@@ -323,4 +326,16 @@ int hoist_memory_trace(hoist_memory *memory, const char *path)
 	if (memory->ops->trace == NULL)
 		return fail_unsupported(memory, "be traced");
 	return named(memory, memory->ops->trace(memory, path));
+}
+
+int hoist_memory_set_user(hoist_memory *memory, void *expected, void *data,
+			  void (*release)(void *data))
+{
+	return hoist__user_set(memory != NULL ? &memory->user : NULL, "memory resource", expected,
+			       data, release);
+}
+
+void *hoist_memory_get_user(const hoist_memory *memory)
+{
+	return hoist__user_get(&memory->user);
 }

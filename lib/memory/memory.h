@@ -21,17 +21,19 @@
  * Resources are never reached from other threads but through references: the list of all
  * gives out only those that still have one.
  */
-#ifndef HOIST_LIB_MEMORY_H
-#define HOIST_LIB_MEMORY_H
+#ifndef HOIST_LIB_MEMORY_MEMORY_H
+#define HOIST_LIB_MEMORY_MEMORY_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "alloc/budget.h"
+#include "alloc/pool.h"
 #include "base/list.h"
+#include "device/device.h"
 #include "hoist/memory.h"
-#include "lib/memory/objects.h"
 #include "lib/core/user.h"
 
 #define HOIST__MEMORY_NAME_BYTES 64
@@ -146,5 +148,9 @@ void hoist__memories_yield(const struct hoist__budget *budget);
 
 /* For hoist_stream_unref(): no resource knows @stream afterwards. */
 void hoist__memories_forget_stream(struct hoist__dev_stream *stream);
+
+/* The first of all resources that @fits, with a reference; NULL: none (memory-list.c). */
+hoist_memory *hoist__memories_find(bool (*fits)(hoist_memory *memory, const void *arg),
+				   const void *arg);
 
 #endif

@@ -6,8 +6,8 @@
 #include <errno.h>
 
 #include "base/checked.h"
+#include "lib/memory/budget.h"
 #include "lib/memory/memory.h"
-#include "lib/memory/objects.h"
 #include "numa/group.h"
 
 int hoist__turn_wait(struct hoist__turn *turn, hoist_budget *budget, size_t least,

@@ -5,8 +5,8 @@
  * A turn is a place in the budget's line.  What comes at its end is kept (`held`) until the ring
  * takes it over: given back, it would be the next one's who waits, and two could hand it to and fro
  * for ever. */
-#ifndef HOIST_LIB_RING_H
-#define HOIST_LIB_RING_H
+#ifndef HOIST_LIB_MEMORY_RING_H
+#define HOIST_LIB_MEMORY_RING_H
 
 #include <stddef.h>
 #include <stdint.h>

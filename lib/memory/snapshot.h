@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/memory/snapshot.h - what a resource holds at one moment, copied, so that it can be written out
  * without its locks. */
-#ifndef HOIST_LIB_SNAPSHOT_H
-#define HOIST_LIB_SNAPSHOT_H
+#ifndef HOIST_LIB_MEMORY_SNAPSHOT_H
+#define HOIST_LIB_MEMORY_SNAPSHOT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "alloc/books.h"
 #include "alloc/pool.h"
-#include "lib/memory/books.h"
 
 struct hoist__snapshot_block {
 	uintptr_t address;

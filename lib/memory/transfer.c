@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "lib/memory/objects.h"
+#include "lib/device/device.h"
 
 #define SLOT_BYTES HOIST__SLOT_BYTES
 #define N_SLOTS HOIST__N_SLOTS

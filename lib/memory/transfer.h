@@ -20,8 +20,8 @@
  *
  * Threads: any; transfers of one device run beside each other.
  */
-#ifndef HOIST_LIB_TRANSFER_H
-#define HOIST_LIB_TRANSFER_H
+#ifndef HOIST_LIB_MEMORY_TRANSFER_H
+#define HOIST_LIB_MEMORY_TRANSFER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,8 +9,12 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "lib/save/save.h"
+#include "lib/device/device.h"
 #include "lib/device/stream-private.h"
+#include "lib/device/stream.h"
+#include "lib/memory/budget.h"
+#include "lib/memory/device-memory.h"
+#include "lib/save/save.h"
 
 #define RING_LEAST_BYTES (2 * HOIST__STAGING_MIN_SLOT_BYTES)
 

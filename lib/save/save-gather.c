@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "hoist/copy.h"
 #include "hoist/load.h"
+#include "lib/device/device.h"
 #include "lib/save/save.h"
 
 /* Of one unit: the largest block type has fewer. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "lib/device/device.h"
 #include "lib/save/save.h"
 
 #define ENDING HOIST__SAVE_ENDING

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "lib/core/options.h"
 
 /* --- creating --- */
 

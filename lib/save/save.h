@@ -55,8 +55,8 @@
  * Threads: what a thread of its own (the pump) does, it does alone; others read only what is
  * atomic, or written before `done`.
  */
-#ifndef HOIST_LIB_SAVE_H
-#define HOIST_LIB_SAVE_H
+#ifndef HOIST_LIB_SAVE_SAVE_H
+#define HOIST_LIB_SAVE_SAVE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -65,6 +65,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "format/digest.h"
 #include "format/write.h"
 #include "hoist/save.h"
 #include "io/engine.h"
@@ -72,7 +73,6 @@
 #include "io/staging.h"
 #include "lib/checkpoint/checkpoint.h"
 #include "lib/copy/copy.h"
-#include "format/digest.h"
 #include "lib/memory/ring.h"
 
 #define HOIST__SAVE_SLOT_BYTES ((size_t)4 << 20)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Includes point down only: each folder's, by layers.tsv.  A unit test is named
+# Includes point down only: each folder's and each room's of lib/, by layers.tsv.  A unit test is named
 # <folder>_<file>.c and may open that folder and what that folder may include; a
 # test named otherwise is a user of the public interface (and of the emulator's
 # controls).  Quoted includes name their folder, so that they can be judged; only
@@ -27,8 +27,14 @@ find include base device numa alloc format io lib emulator tools examples bench 
 			n = split(line, words, /[ \t]+/)
 			known[words[1]] = 1
 			may[words[1], words[1]] = 1
-			for (i = 2; i <= n; i++)
+			for (i = 2; i <= n; i++) {
+				if (words[i] ~ /\// && !(words[i] in known)) {
+					print table ": " words[1] " names " words[i] ", which does not come before it"
+					exit_status = 1
+					exit 1
+				}
 				may[words[1], words[i]] = 1
+			}
 		}
 		close(table)
 		if (!("base" in known)) {
@@ -41,6 +47,12 @@ find include base device numa alloc format io lib emulator tools examples bench 
 	function complain(why) {
 		print FILENAME ":" FNR ": " why
 		bad++
+	}
+
+	# "lib/load" of lib/load/plan.h: a folder of lib/ that has a row.
+	function room(path) {
+		sub(/\/[^\/]*$/, "", path)
+		return path
 	}
 
 	/^[ \t]*#[ \t]*include[ \t]*["<]/ {
@@ -85,6 +97,8 @@ find include base device numa alloc format io lib emulator tools examples bench 
 		}
 		if (!((from, to) in may))
 			complain(from "/ must not know " to "/ (\"" target "\")")
+		if (from == "lib" && to == "lib" && !((room(FILENAME), room(target)) in may))
+			complain(room(FILENAME) "/ must not know " room(target) "/ (\"" target "\")")
 	}
 
 	END {

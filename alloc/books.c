@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "lib/memory/books.h"
+#include "alloc/books.h"
 
 #include <stdlib.h>
 

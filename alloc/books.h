@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/books.h - the live blocks of a resource that keeps no books itself.
+/* alloc/books.h - the live blocks of a resource that keeps no books itself.
  *
  * The driver's pools and the caller's functions are trusted with memory, not with
  * accounts: here is what they gave and what was asked for, by address.  So a block freed
@@ -10,8 +10,8 @@
  * Threads: any.  One lock, held for a search alone; a second one is held while the streams
  * of a block that several use are waited for, so that none is destroyed meanwhile.
  */
-#ifndef HOIST_LIB_BOOKS_H
-#define HOIST_LIB_BOOKS_H
+#ifndef HOIST_ALLOC_BOOKS_H
+#define HOIST_ALLOC_BOOKS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,9 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/tree.h"
 #include "device/device.h"
 #include "hoist/memory.h"
-#include "base/tree.h"
 
 struct hoist__book {
 	struct hoist__tree_node node; /* its key is the user's address */

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/device/device.h - a hoist_device as the rooms above see it.  A device object is interned for the
+ * life of the process: a pointer to it needs no reference. */
+#ifndef HOIST_LIB_DEVICE_DEVICE_H
+#define HOIST_LIB_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+
+#include "device/device.h"
+#include "hoist/device.h"
+
+struct hoist__dev *hoist__device_dev(const hoist_device *device);
+bool hoist__device_is_cpu(const hoist_device *device);
+
+/* The CPU; borrowed.  Returns: as hoist_device_open(). */
+int hoist__device_cpu(hoist_device **ret);
+
+/* The NUMA node near it on which memory can be asked for; -1: none, or unknown. */
+int hoist__device_node(const hoist_device *device);
+/* True if this machine has that node. */
+bool hoist__device_has_node(int node);
+
+/* A stream of the device's own that nothing but waits is queued on; a new reference. */
+int hoist__device_returns(hoist_device *device, hoist_stream **ret);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/memory/parked.c - memory that a consumer's work may still use, until its devices have been
+ * waited for.  The contract is in lib/memory/parked.h. */
+#include "config.h"
+
+#include "lib/memory/parked.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "lib/device/device-private.h"
+#include "lib/device/device.h"
+#include "lib/memory/memory.h"
+
+/* More than this part of a device's memory, and than LEAST, is not left parked by who allocates. */
+#define PART 32
+#define LEAST (64 * HOIST__MIB)
+
+static struct hoist__lock lock;
+static struct hoist__list parked = {&parked, &parked};
+static _Atomic size_t n_parked;
+
+/* A child of fork parks none of its parent's, but frees what has passed of its own. */
+static void lock_all(void)
+{
+	hoist__lock(&lock);
+}
+
+static void unlock_all(void)
+{
+	hoist__unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+	if (pthread_atfork(lock_all, unlock_all, unlock_all) != 0)
+		hoist__log(alloc, "a child of fork may hang in exported buffers: no handlers");
+}
+
+static struct hoist__parked *entry_of(struct hoist__list *link)
+{
+	return HOIST__CONTAINER_OF(link, struct hoist__parked, link);
+}
+
+/* --- what has passed --- */
+
+static struct hoist__dev *dev_of(const struct hoist__parked *entry)
+{
+	return hoist__device_dev(entry->device);
+}
+
+/* Host and managed memory is for every device of its driver. */
+static bool is_wide(const struct hoist__parked *entry)
+{
+	return entry->kind != HOIST__MEMORY_DEVICE;
+}
+
+/* May kernels of @dev use it?  Those of a peer may where access to the
+ * memory's device is enabled. */
+static bool may_use(struct hoist__dev *dev, const struct hoist__parked *entry)
+{
+	return is_wide(entry) || dev == dev_of(entry) || hoist__dev_reaches(dev, dev_of(entry));
+}
+
+/* True if all devices that may use it have been waited for; else *ret is one that has not, or NULL
+ * if that one cannot be opened.  Looks at every device, also behind the first that has not been
+ * waited for: so each has been opened when this is asked again under the lock. */
+static bool has_passed(const struct hoist__parked *entry, struct hoist__dev **ret)
+{
+	enum hoist__api api = hoist__dev_api(dev_of(entry));
+	bool passed = true;
+	int count = 0;
+	*ret = NULL;
+	if (hoist__dev_count(api, &count) < 0)
+		return false;
+	for (int n = 0; n < count; n++) {
+		struct hoist__dev *dev = NULL;
+		if (hoist__dev_get(api, n, &dev) < 0) {
+			passed = passed && !is_wide(entry);
+		} else if (may_use(dev, entry) && !hoist__dev_waited(dev, entry->passes)) {
+			passed = false;
+			*ret = dev;
+		}
+	}
+	return passed;
+}
+
+static void count(struct hoist__parked *entry, bool more)
+{
+	_Atomic size_t *bytes = &entry->device->xparked_bytes;
+	hoist_memory *memory = entry->memory;
+	if (more) {
+		atomic_fetch_add(&n_parked, 1);
+		atomic_fetch_add(bytes, entry->bytes);
+		if (memory != NULL) {
+			atomic_fetch_add(&memory->xn_parked, 1);
+			atomic_fetch_add(&memory->xparked_bytes, entry->bytes);
+		}
+		return;
+	}
+	atomic_fetch_sub(&n_parked, 1);
+	atomic_fetch_sub(bytes, entry->bytes);
+	if (memory != NULL) {
+		atomic_fetch_sub(&memory->xn_parked, 1);
+		atomic_fetch_sub(&memory->xparked_bytes, entry->bytes);
+	}
+}
+
+/* --- parking --- */
+
+bool hoist__park(struct hoist__parked *entry)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct hoist__dev *dev;
+	if (hoist__dev_check(dev_of(entry)) < 0 || has_passed(entry, &dev))
+		return false;
+	(void)pthread_once(&once, watch_forks);
+	count(entry, true);
+	hoist__lock(&lock);
+	hoist__list_push_back(&parked, &entry->link);
+	hoist__unlock(&lock);
+	return true;
+}
+
+int hoist__parked_await(const struct hoist__parked *entry)
+{
+	struct hoist__dev *dev;
+	while (!has_passed(entry, &dev)) {
+		int err = dev == NULL ? hoist__fail(-EAGAIN, "a device that may use its memory "
+							     "cannot be opened")
+				      : hoist__dev_synchronize(dev);
+		if (err < 0)
+			return err;
+	}
+	return 0;
+}
+
+/* --- giving back --- */
+
+/* NULL is every device; what is wide is of all of its driver. */
+static bool concerns(const struct hoist__parked *entry, const hoist_device *device)
+{
+	if (hoist__dev_check(dev_of(entry)) < 0)
+		return false;
+	return device == NULL || entry->device == device ||
+	       (is_wide(entry) &&
+		hoist__dev_api(dev_of(entry)) == hoist__dev_api(hoist__device_dev(device)));
+}
+
+/* A device that must be waited for, so that all that was parked before the wait @before passes;
+ * NULL if there is none. */
+static struct hoist__dev *next_wait(const hoist_device *device, uint64_t before)
+{
+	struct hoist__dev *found = NULL;
+	hoist__lock(&lock);
+	struct hoist__list *link = parked.next;
+	for (; link != &parked && found == NULL; link = link->next) {
+		const struct hoist__parked *entry = entry_of(link);
+		if (entry->passes <= before && concerns(entry, device))
+			(void)has_passed(entry, &found);
+	}
+	hoist__unlock(&lock);
+	return found;
+}
+
+static void take_passed(const hoist_device *device, struct hoist__list *ret)
+{
+	hoist__list_init(ret);
+	hoist__lock(&lock);
+	struct hoist__list *link = parked.next;
+	while (link != &parked) {
+		struct hoist__parked *entry = entry_of(link);
+		struct hoist__dev *dev;
+		link = link->next;
+		if (!concerns(entry, device) || !has_passed(entry, &dev))
+			continue;
+		hoist__list_remove(&entry->link);
+		hoist__list_push_back(ret, &entry->link);
+	}
+	hoist__unlock(&lock);
+}
+
+bool hoist__parked_sweep(hoist_device *device, bool wait)
+{
+	struct hoist__list passed;
+	struct hoist__list *link;
+	struct hoist__dev *dev;
+	bool any = false;
+	if (atomic_load_explicit(&n_parked, memory_order_relaxed) == 0)
+		return false;
+	/* A wait is for all that is parked so far; one that is refused is not tried again.  What a
+	 * stream of the CPU calls may be what the device waits for. */
+	uint64_t before = hoist__dev_next_wait();
+	wait = wait && !hoist__in_cpu_stream();
+	while (wait && (dev = next_wait(device, before)) != NULL)
+		if (hoist__dev_synchronize(dev) < 0)
+			break;
+	take_passed(device, &passed);
+	while ((link = hoist__list_pop(&passed)) != NULL) {
+		struct hoist__parked *entry = entry_of(link);
+		count(entry, false);
+		entry->end(entry);
+		any = true;
+	}
+	return any;
+}
+
+void hoist__parked_bound(const hoist_memory *memory, size_t bytes)
+{
+	hoist_device *device = memory->device;
+	if (atomic_load_explicit(&n_parked, memory_order_relaxed) == 0)
+		return;
+	size_t n = atomic_load_explicit(&device->xparked_bytes, memory_order_relaxed);
+	if (n > LEAST && n > hoist__dev_props(device->dev)->total_bytes / PART)
+		(void)hoist__parked_sweep(device, true);
+	else if (hoist__memory_lacks_budget(memory, bytes)) /* which may be waited for */
+		(void)hoist__parked_sweep(NULL, true);
+}
