@@ -4,24 +4,88 @@
 . "${srcdir:-.}/tools_support.sh"
 export HOIST_EMULATE=cuda:1
 examples=$abs_top_builddir/examples
+model=$work/model.safetensors
+ran=
 
-write_safetensors "$work/model.safetensors" \
-	'{"w":{"dtype":"F32","shape":[5,3],"data_offsets":[0,60]},"s":{"dtype":"F32","shape":[],"data_offsets":[60,64]}}' 64
+# example NAME ARGUMENT...: runs one of them, whose output is in $out.
+example() {
+	name=$1
+	shift
+	"$examples/$name" "$@" >"$out" 2>"$err" || fail "$name $*: $(cat "$err")"
+	ran="$ran $name"
+}
+
+says() {
+	grep -q -- "$1" "$out" || fail "$name does not say \"$1\": $(cat "$out")"
+}
+
+write_safetensors "$model" \
+	'{"q_proj.weight":{"dtype":"F32","shape":[4,3],"data_offsets":[0,48]},"s":{"dtype":"F32","shape":[],"data_offsets":[48,52]}}' 52
+
 for device in cpu cuda:0; do
-	type=1
-	[ $device = cpu ] || type=2
+	example load "$model" $device
+	says "^q_proj.weight: 48 bytes at 0x.* on $device$"
+	says "^s: 4 bytes at 0x"
+	says "^52 bytes in .* s by "
+
+	example save "$work/saved.safetensors" $device
+	says "^saved 2 tensors, "
+	says "^verified$"
+
 	for rank in 0 1; do
-		"$examples/tensor_parallel" "$work/model.safetensors" w $rank $device >"$out" 2>"$err" ||
-			fail "tensor_parallel, rank $rank on $device"
-		grep -q "rank $rank of 2: hoist.Buffer(dtype=f32, shape=(2, 3), device=$device)" "$out" ||
-			fail "rank $rank on $device: $(cat "$out")"
-		grep -q "^device $type:0, 32 bits a value, shape 2 3, data at 0x" "$out" ||
-			fail "rank $rank on $device: $(cat "$out")"
+		example tensor_parallel "$model" $rank 2 $device
+		says "rank $rank of 2: q_proj.weight is .*dtype=f32, shape=(2, 3), device=$device"
+		says "rank $rank of 2: s is .*shape=()"
 	done
+
+	example event_loop "$model" $device
+	says "of 52 bytes$"
+	says "^loaded$"
+
+	example dlpack $device
+	says "32 bits a value, shape 2 3$"
+	says "4.0, 5.0, 6.0\]\], dtype=f32, shape=(2, 3), device="
 done
-! "$examples/tensor_parallel" "$work/model.safetensors" s 0 cpu >"$out" 2>"$err" ||
-	fail "a single value was halved"
-grep -q "single value" "$err" || fail "the message lacks: single value"
-! "$examples/tensor_parallel" "$work/none" w 0 cpu >"$out" 2>"$err" || fail "there is no such model"
+! "$examples/tensor_parallel" "$model" 2 2 cpu >"$out" 2>"$err" || fail "rank 2 of 2 was taken"
+! "$examples/load" "$work/none" cpu >"$out" 2>"$err" || fail "there is no such model"
 grep -q "^checkpoint: " "$err" || fail "the message lacks: checkpoint"
+
+example pinned_loop cuda:0 50
+says "^50 batches of 1048576 bytes, at most [0-9]* bytes pinned$"
+peak=$(sed 's/.*at most \([0-9]*\) bytes.*/\1/' "$out")
+[ "$peak" -le 8388608 ] || fail "pinned_loop pinned $peak bytes"
+
+example cuda_array_interface cuda:0
+says "^version 3, typestr <f4, data 0x.*, shape (2, 3)$"
+says "4.0, 5.0, 6.0\]\], dtype=f32, shape=(2, 3), device="
+[ "$(tail -n 1 "$out")" = "the owner is dropped" ] || fail "the owner is not dropped last"
+
+example convert "$model" "$work/half.safetensors"
+says "^q_proj.weight: f32 to bf16$"
+example load "$work/half.safetensors" cpu
+says "^q_proj.weight: 24 bytes"
+
+example custom_memory "$model"
+says "^0 bytes are left$"
+[ "$(head -n 1 "$out" | tr -dc 0-9)" -ge 52 ] || fail "the arena gave too little: $(cat "$out")"
+
+XDG_RUNTIME_DIR=$work
+HOIST_CACHE_HOLDER=$abs_top_builddir/tools/hoist
+export XDG_RUNTIME_DIR HOIST_CACHE_HOLDER
+chmod 700 "$work"
+example cache "$model"
+says "^no image: adding it$"
+example cache "$model"
+! grep -q "adding" "$out" || fail "the image was added twice"
+says "^2 tensors, 52 bytes, shared$"
+"$abs_top_builddir/tools/hoist" cache drop "$model" >"$out" 2>"$err" || fail "drop: $(cat "$err")"
+
+# Each one was run.
+for program in $(sed -n '/^noinst_PROGRAMS/,/[^\\]$/p' "$abs_top_srcdir/examples/Makefile.am" |
+	tr -d '\\' | sed 's/.*=//'); do
+	case " $ran " in
+	*" $program "*) ;;
+	*) fail "examples/$program was not run" ;;
+	esac
+done
 exit 0
