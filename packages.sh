@@ -14,9 +14,9 @@ packages_test="libcriterion-dev g++ libjemalloc-dev libamdhip64-dev valgrind lib
 	libfuse3-dev fuse3 libseccomp-dev"
 
 # For some steps of ./check all: the second compiler and its fuzzer, a virtual machine and
-# what its disks and first memory are made with, xz for the tarball.
+# what its disks and first memory are made with, xz for the tarball, Doxygen for the reference.
 packages_all="clang libclang-rt-dev qemu-system-x86 busybox-static cpio e2fsprogs xfsprogs
-	xz-utils"
+	xz-utils doxygen"
 
 # packages_missing NAME... - those that are not installed, one line.
 packages_missing() {
