@@ -429,9 +429,17 @@ Test(io_engine, refuses_what_makes_no_sense)
 			  "nothing is in flight: the wait runs its time");
 		hoist__engine_destroy(engine);
 	}
+	free(memory);
+	hoist__file_close(file);
+}
+
+Test(io_engine, refuses_direct_reads_of_a_file_without_them)
+{
+	struct hoist__file *file = new_file(8192);
+	unsigned char *memory = new_memory(8192);
 	int direct_fd = file->direct_fd;
 	file->direct_fd = -1;
-	engine = new_engine(HOIST__ENGINE_THREADS, 1, false);
+	struct hoist__engine *engine = new_engine(HOIST__ENGINE_THREADS, 1, false);
 	struct hoist__request request = {.file = file,
 					 .address = memory,
 					 .bytes = 4096,

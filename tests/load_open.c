@@ -190,15 +190,21 @@ static void joined_files_are_of_one_format_and_their_names_differ(void)
 	support_cleanup();
 }
 
-static void a_model_in_three_files(void)
+static const char model_in_three[] =
+	"m-00001-of-00003.gguf m-00002-of-00003.gguf m-00003-of-00003.gguf ";
+
+static void write_model_in_three(void)
 {
-	static const char all[] =
-		"m-00001-of-00003.gguf m-00002-of-00003.gguf m-00003-of-00003.gguf ";
 	write_gguf("m-00001-of-00003.gguf", "c", 0, 3, 3);
 	write_gguf("m-00002-of-00003.gguf", "b", 1, 3, 3);
 	write_gguf("m-00003-of-00003.gguf", "a", 2, 3, 3);
-	expect_files(support_folder(), 0, all);
-	expect_files(in_folder("m-00001-of-00003.gguf"), 0, all);
+}
+
+static void a_model_in_three_files(void)
+{
+	write_model_in_three();
+	expect_files(support_folder(), 0, model_in_three);
+	expect_files(in_folder("m-00001-of-00003.gguf"), 0, model_in_three);
 	/* Another part is opened as it is. */
 	expect_files(in_folder("m-00002-of-00003.gguf"), 0, "m-00002-of-00003.gguf ");
 	/* Names in order, what is alike once. */
@@ -218,7 +224,7 @@ static void a_model_in_three_files(void)
 	/* Beside another model it has to be named. */
 	write_gguf("n.gguf", "n", 0, 0, 0);
 	expect_refused(support_folder(), -EINVAL, "has 2 GGUF models");
-	expect_files(in_folder("m-00001-of-00003.gguf"), 0, all);
+	expect_files(in_folder("m-00001-of-00003.gguf"), 0, model_in_three);
 
 	/* In the working folder, a path needs no slash. */
 	char back[512];
@@ -229,6 +235,12 @@ static void a_model_in_three_files(void)
 	hoist_checkpoint_close(checkpoint);
 	CHECK(chdir(back) == 0);
 
+	support_cleanup();
+}
+
+static void parts_that_do_not_belong_together(void)
+{
+	write_model_in_three();
 	write_gguf("m-00002-of-00003.gguf", "b", 2, 3, 3);
 	expect_refused(
 		in_folder("m-00001-of-00003.gguf"), -EBADMSG,
@@ -249,15 +261,19 @@ static void a_model_in_three_files(void)
 	write_gguf("m-00001-of-00003.gguf", "c", 0, 3, 3);
 	CHECK(unlink(in_folder("m-00003-of-00003.gguf")) == 0);
 	expect_refused(in_folder("m-00001-of-00003.gguf"), -ENOENT, "m-00003-of-00003.gguf");
+	support_cleanup();
+}
 
+static void a_part_that_is_a_link(void)
+{
+	write_model_in_three();
 	/* A link out of the folder is followed if the caller trusts it. */
 	char target[512];
 	snprintf(target, sizeof target, "%s.other", support_folder());
 	CHECK(rename(in_folder("m-00002-of-00003.gguf"), target) == 0);
 	CHECK(symlink(target, in_folder("m-00002-of-00003.gguf")) == 0);
-	write_gguf("m-00003-of-00003.gguf", "a", 2, 3, 3);
 	expect_refused(in_folder("m-00001-of-00003.gguf"), -EXDEV, "m-00002-of-00003.gguf");
-	expect_files(in_folder("m-00001-of-00003.gguf"), HOIST_OPEN_FOLLOW_LINKS, all);
+	expect_files(in_folder("m-00001-of-00003.gguf"), HOIST_OPEN_FOLLOW_LINKS, model_in_three);
 	CHECK(unlink(target) == 0);
 	CHECK(unlink(in_folder("m-00002-of-00003.gguf")) == 0);
 	support_cleanup();
@@ -431,6 +447,8 @@ int main(void)
 	indices_come_first();
 	joined_files_are_of_one_format_and_their_names_differ();
 	a_model_in_three_files();
+	parts_that_do_not_belong_together();
+	a_part_that_is_a_link();
 	arrays_are_called_as_their_files();
 	strides_are_told();
 	real_archives_are_told_apart();

@@ -133,6 +133,20 @@ static void add_dtypes(struct options *o, char *list)
 		fail("--dtypes: no type is named");
 }
 
+static void check_options(struct options *o)
+{
+	if (o->shards == 0)
+		fail("--shards must be 1 .. 99999");
+	if (o->n_tensors == SIZE_MAX)
+		o->n_tensors = 291; /* 32 layers of 9, and 3 around them */
+	if (o->columns > 0 && o->columns % 4 != 0)
+		fail("--columns must be a multiple of 4, so that every row is whole bytes");
+	if (o->n_tensors > 10000000)
+		fail("--tensors: %zu is more than 10 million", o->n_tensors);
+	if (o->shards > 1 && o->shards > o->n_tensors)
+		fail("--shards %u: there are only %zu tensors", o->shards, o->n_tensors);
+}
+
 static void parse_options(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
@@ -192,16 +206,7 @@ static void parse_options(int argc, char **argv, struct options *o)
 		exit(2);
 	}
 	o->folder = argv[optind];
-	if (o->shards == 0)
-		fail("--shards must be 1 .. 99999");
-	if (o->n_tensors == SIZE_MAX)
-		o->n_tensors = 291; /* 32 layers of 9, and 3 around them */
-	if (o->columns > 0 && o->columns % 4 != 0)
-		fail("--columns must be a multiple of 4, so that every row is whole bytes");
-	if (o->n_tensors > 10000000)
-		fail("--tensors: %zu is more than 10 million", o->n_tensors);
-	if (o->shards > 1 && o->shards > o->n_tensors)
-		fail("--shards %u: there are only %zu tensors", o->shards, o->n_tensors);
+	check_options(o);
 }
 
 /* The name of tensor @i of @n and its weight: its share of all the bytes. */

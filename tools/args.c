@@ -238,16 +238,61 @@ static int take_load(struct args *args, const char *name, char *value)
 				: STATUS_OK;
 }
 
+/* The field that an option without a value sets; NULL: another kind of option. */
+static bool *flag_of(struct args *args, unsigned option)
+{
+	switch (option) {
+	case OPTION_VERIFY:
+		return &args->verify;
+	case OPTION_QUICK:
+		return &args->quick;
+	case OPTION_SAVE:
+		return &args->save;
+	case OPTION_ALL:
+		return &args->all;
+	case OPTION_CACHE:
+		return &args->cache;
+	case OPTION_REPLACE:
+		return &args->replace;
+	case OPTION_DIGEST:
+		return &args->digest;
+	case OPTION_NO_SYNC:
+		return &args->no_sync;
+	case OPTION_NO_REPLACE:
+		return &args->no_replace;
+	case OPTION_FORCE:
+		return &args->force;
+	case OPTION_JSON:
+		return &args->json;
+	case OPTION_HELP:
+		return &args->help;
+	default:
+		return NULL;
+	}
+}
+
 static int take_option(struct args *args, size_t row, char *value)
 {
+	bool *flag = flag_of(args, options[row].bit);
+	if (flag != NULL)
+		*flag = true;
 	switch (options[row].bit) {
 	case OPTION_DEVICE:
 		args->device = value;
-		return STATUS_OK;
+		break;
 	case OPTION_TENSOR:
 	case OPTION_WORK:
 		args->patterns[args->n_patterns++] = value;
-		return STATUS_OK;
+		break;
+	case OPTION_FOLLOW_LINKS:
+		args->open_flags |= HOIST_OPEN_FOLLOW_LINKS;
+		break;
+	case OPTION_SVG:
+		args->svg = value;
+		break;
+	case OPTION_TO:
+		args->to = value;
+		break;
 	case OPTION_ENGINE:
 		return take_engine(args, value);
 	case OPTION_IO:
@@ -256,64 +301,22 @@ static int take_option(struct args *args, size_t row, char *value)
 		return take_io(args, value, false);
 	case OPTION_BUDGET:
 		return take_budget(args, value);
-	case OPTION_VERIFY:
-		args->verify = true;
-		return STATUS_OK;
-	case OPTION_FOLLOW_LINKS:
-		args->open_flags |= HOIST_OPEN_FOLLOW_LINKS;
-		return STATUS_OK;
 	case OPTION_RUNS:
 		return take_runs(args, value);
-	case OPTION_QUICK:
-		args->quick = true;
-		return STATUS_OK;
-	case OPTION_SVG:
-		args->svg = value;
-		return STATUS_OK;
-	case OPTION_SAVE:
-		args->save = true;
-		return STATUS_OK;
-	case OPTION_TO:
-		args->to = value;
-		return STATUS_OK;
 	case OPTION_NODE:
 		return take_node(args, value);
 	case OPTION_PAGES:
 		return take_pages(args, value);
-	case OPTION_ALL:
-		args->all = true;
-		return STATUS_OK;
-	case OPTION_CACHE:
-		args->cache = true;
-		return STATUS_OK;
-	case OPTION_REPLACE:
-		args->replace = true;
-		return STATUS_OK;
 	case OPTION_LOAD:
 		return take_load(args, options[row].name, value);
 	case OPTION_FORMAT:
 		return take_format(args, value);
 	case OPTION_SHARD_BYTES:
 		return take_shard_bytes(args, value);
-	case OPTION_DIGEST:
-		args->digest = true;
-		return STATUS_OK;
-	case OPTION_NO_SYNC:
-		args->no_sync = true;
-		return STATUS_OK;
-	case OPTION_NO_REPLACE:
-		args->no_replace = true;
-		return STATUS_OK;
-	case OPTION_FORCE:
-		args->force = true;
-		return STATUS_OK;
-	case OPTION_JSON:
-		args->json = true;
-		return STATUS_OK;
 	default:
-		args->help = true;
-		return STATUS_OK;
+		break;
 	}
+	return STATUS_OK;
 }
 
 /* Why getopt_long() refused: it left a letter, FIRST_VALUE + a row, or 0 in optopt. */
