@@ -222,6 +222,11 @@ static int cuda_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__d
 	return err;
 }
 
+#include "device/driver-graph.inc.h"
+#include "device/driver-ipc.inc.h"
+#include "device/driver-pool.inc.h"
+#include "device/driver-vmm.inc.h"
+
 const struct hoist__dev_ops hoist__cuda_ops = {
 	.open = hoist__cuda_open,
 	.probe = hoist__cuda_probe,

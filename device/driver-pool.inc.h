@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda-pool.c - the driver's own stream-ordered pools, where it has them. */
+/* device/driver-pool.inc.h - the driver's own stream-ordered pools, where it has them. */
 #include "config.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda-graph.c - memory that belongs to graphs, where the driver has it. */
+/* device/driver-graph.inc.h - memory that belongs to graphs, where the driver has it. */
 #include "config.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include "device/driver.h"
 
 /* The functions came together, so one of them stands for all. */
-static int check(const struct hoist__dev *dev)
+static int check_graphs(const struct hoist__dev *dev)
 {
 	return hoist__cuda.cuDeviceGraphMemTrim != NULL
 		       ? 0
@@ -17,7 +17,7 @@ static int check(const struct hoist__dev *dev)
 int hoist__cuda_graph_alloc(struct hoist__dev_stream *stream, size_t bytes, uintptr_t *ret)
 {
 	hoist__cu_device_ptr address = 0;
-	int err = check(stream->dev);
+	int err = check_graphs(stream->dev);
 	if (err < 0)
 		return err;
 	err = RUN(stream->dev, "allocating memory of a graph",
@@ -34,7 +34,7 @@ int hoist__cuda_graph_free(struct hoist__dev_stream *stream, uintptr_t address)
 		       hoist__cuda.cuMemFreeAsync(address, stream->native));
 }
 
-static unsigned native_attribute(enum hoist__pool_attribute attribute)
+static unsigned graph_attribute(enum hoist__pool_attribute attribute)
 {
 	switch (attribute) {
 	case HOIST__POOL_RESERVED_CURRENT:
@@ -52,11 +52,11 @@ int hoist__cuda_graph_get(struct hoist__dev *dev, enum hoist__pool_attribute att
 			  uint64_t *ret)
 {
 	uint64_t value = 0;
-	int err = check(dev);
+	int err = check_graphs(dev);
 	if (err < 0)
 		return err;
 	err = RUN(dev, "asking for a figure of the memory of graphs",
-		  hoist__cuda.cuDeviceGetGraphMemAttribute(dev->native, native_attribute(attribute),
+		  hoist__cuda.cuDeviceGetGraphMemAttribute(dev->native, graph_attribute(attribute),
 							   &value));
 	if (err == 0)
 		*ret = value;
@@ -66,16 +66,16 @@ int hoist__cuda_graph_get(struct hoist__dev *dev, enum hoist__pool_attribute att
 int hoist__cuda_graph_reset(struct hoist__dev *dev, enum hoist__pool_attribute attribute)
 {
 	uint64_t zero = 0;
-	int err = check(dev);
+	int err = check_graphs(dev);
 	return err < 0 ? err
 		       : RUN(dev, "resetting a figure of the memory of graphs",
 			     hoist__cuda.cuDeviceSetGraphMemAttribute(
-				     dev->native, native_attribute(attribute), &zero));
+				     dev->native, graph_attribute(attribute), &zero));
 }
 
 int hoist__cuda_graph_trim(struct hoist__dev *dev)
 {
-	int err = check(dev);
+	int err = check_graphs(dev);
 	return err < 0 ? err
 		       : RUN_RELAXED(dev, "trimming the memory of graphs",
 				     hoist__cuda.cuDeviceGraphMemTrim(dev->native));

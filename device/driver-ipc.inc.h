@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda-ipc.c - memory that processes share, where the driver can. */
+/* device/driver-ipc.inc.h - memory that processes share, where the driver can. */
 #include "config.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static int check_ipc(const struct hoist__dev *dev)
 		       : hoist__driver_fail_lacks(dev, "memory that processes share");
 }
 
-static int check_pools(const struct hoist__dev *dev)
+static int check_shared_pools(const struct hoist__dev *dev)
 {
 	return hoist__cuda.cuMemPoolImportPointer != NULL
 		       ? 0
@@ -101,7 +101,7 @@ int hoist__cuda_pool_import(struct hoist__dev_pool *pool, int fd)
 {
 	hoist__cu_pool native = NULL;
 	hoist__cu_result result = HOIST__CU_SUCCESS;
-	int err = check_pools(pool->dev);
+	int err = check_shared_pools(pool->dev);
 	if (err < 0)
 		return err;
 	err = RUN_RELAXED(pool->dev, "importing a memory pool",
@@ -117,7 +117,7 @@ int hoist__cuda_pool_export(struct hoist__dev_pool *pool, int *ret)
 {
 	int fd = -1;
 	hoist__cu_result result = HOIST__CU_SUCCESS;
-	int err = check_pools(pool->dev);
+	int err = check_shared_pools(pool->dev);
 	if (err < 0)
 		return err;
 	err = RUN_RELAXED(pool->dev, "sharing a memory pool",
@@ -134,7 +134,7 @@ int hoist__cuda_pool_export_block(struct hoist__dev_pool *pool, uintptr_t addres
 {
 	hoist__cu_block_handle handle;
 	hoist__cu_result result = HOIST__CU_SUCCESS;
-	int err = check_pools(pool->dev);
+	int err = check_shared_pools(pool->dev);
 	if (err < 0)
 		return err;
 	err = RUN_RELAXED(pool->dev, "sharing a block of a memory pool",
@@ -151,7 +151,7 @@ int hoist__cuda_pool_import_block(struct hoist__dev_pool *pool,
 	hoist__cu_device_ptr address = 0;
 	hoist__cu_block_handle native;
 	hoist__cu_result result = HOIST__CU_SUCCESS;
-	int err = check_pools(pool->dev);
+	int err = check_shared_pools(pool->dev);
 	if (err < 0)
 		return err;
 	memcpy(native.bytes, handle->bytes, sizeof native.bytes);

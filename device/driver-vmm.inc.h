@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda-vmm.c - the driver's virtual memory, where it has that. */
+/* device/driver-vmm.inc.h - the driver's virtual memory, where it has that. */
 #include "config.h"
 
 #include "base/error.h"
