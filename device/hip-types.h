@@ -19,6 +19,7 @@ typedef unsigned int hoist__hip_graph_attribute; /* enum hipGraphMemAttributeTyp
 typedef unsigned int hoist__hip_advice;		 /* enum hipMemoryAdvise */
 typedef unsigned int hoist__hip_pool_attribute;	 /* enum hipMemPoolAttr */
 typedef int hoist__hip_device;
+typedef void *hoist__hip_device_ptr;
 typedef struct hoist__hip_stream_object *hoist__hip_stream;
 typedef struct hoist__hip_event_object *hoist__hip_event;
 typedef void (*hoist__hip_host_function)(void *);
@@ -113,6 +114,7 @@ enum {
 
 #define HOIST__HIP_MEMORY_PROPS_SINCE 60000000
 #define HOIST__HIP_POOL_LIMIT_SINCE 60300000
+#define HOIST__HIP_POOL_FIGURES_SINCE 0 /* they came with the pools */
 
 /* hipMemcpy3DParms, with the hipPitchedPtr, the hipPos and the hipExtent in it.  There are no
  * arrays, and positions are 0. */
