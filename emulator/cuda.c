@@ -351,3 +351,10 @@ hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
 		*ret = (hoist__cu_context)(void *)device;
 	return EMU_SUCCESS;
 }
+
+#include "emulator/face-memory.inc.h"
+#include "emulator/face-stream.inc.h"
+#include "emulator/face-pool.inc.h"
+#include "emulator/face-ipc.inc.h"
+#include "emulator/face-graph.inc.h"
+#include "emulator/face-vmm.inc.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: streams and events. */
-#include "config.h"
-
+/* emulator/face-stream.inc.h - streams and events; part of cuda.c. */
 #include "emulator/cuda-face.h"
 
 /* --- streams --- */

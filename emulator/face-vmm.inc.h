@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: virtual memory. */
-#include "config.h"
-
+/* emulator/face-vmm.inc.h - virtual memory; part of cuda.c. */
 #include "emulator/cuda-face.h"
 #include "emulator/vmm.h"
 
 /* Of the properties this driver has those that hoist asks for; all else must be 0. */
-static int check_props(const struct hoist__cu_memory_props *props)
+static int check_memory_props(const struct hoist__cu_memory_props *props)
 {
 	if (props == NULL || props->type != HOIST__CU_ALLOCATION_PINNED ||
 	    props->handle_types != HOIST__CU_HANDLE_NONE ||
@@ -28,7 +26,7 @@ hoist__cu_result cuMemGetAllocationGranularity(size_t *ret,
 	if (result == EMU_SUCCESS && (ret == NULL || option > HOIST__CU_GRANULARITY_RECOMMENDED))
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
-		result = check_props(props);
+		result = check_memory_props(props);
 	if (result == EMU_SUCCESS)
 		*ret = option == HOIST__CU_GRANULARITY_MINIMUM ? EMU_VMM_MINIMUM
 							       : EMU_VMM_RECOMMENDED;
@@ -66,7 +64,7 @@ hoist__cu_result cuMemCreate(hoist__cu_memory *ret, size_t bytes,
 	if (result == EMU_SUCCESS && (ret == NULL || flags != 0))
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
-		result = check_props(props);
+		result = check_memory_props(props);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_vmm_create(hoist__emu_device(props->location.id), bytes,
 					       &handle);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: memory. */
-#include "config.h"
-
+/* emulator/face-memory.inc.h - memory; part of cuda.c. */
 #include "emulator/cuda-face.h"
 
 hoist__cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: memory that processes share. */
-#include "config.h"
-
+/* emulator/face-ipc.inc.h - memory that processes share; part of cuda.c. */
 #include <string.h>
 
 #include "emulator/cuda-face.h"
@@ -9,11 +7,6 @@
 
 _Static_assert(sizeof(hoist__cu_ipc_handle) == EMU_IPC_BYTES, "CUipcMemHandle");
 _Static_assert(sizeof(hoist__cu_block_handle) == EMU_IPC_BYTES, "CUmemPoolPtrExportData");
-
-static struct hoist__emu_pool *pool_of(hoist__cu_pool pool)
-{
-	return (struct hoist__emu_pool *)(void *)pool;
-}
 
 hoist__cu_result cuMemGetAddressRange_v2(hoist__cu_device_ptr *base, size_t *bytes,
 					 hoist__cu_device_ptr address)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: memory of graphs. */
-#include "config.h"
-
+/* emulator/face-graph.inc.h - memory of graphs; part of cuda.c. */
 #include "emulator/cuda-face.h"
 #include "emulator/graph.h"
 

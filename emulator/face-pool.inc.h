@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: its stream-ordered pools. */
-#include "config.h"
-
+/* emulator/face-pool.inc.h - stream-ordered pools; part of cuda.c. */
 #include "emulator/cuda-face.h"
 #include "emulator/ipc.h"
 #include "emulator/pool.h"
