@@ -30,6 +30,7 @@ typedef struct hoist__cu_pool_object *hoist__cu_pool;
 
 /* Sharing between processes: CUipcMemHandle, CUmemPoolPtrExportData. */
 typedef unsigned int hoist__cu_handle_type; /* enum CUmemAllocationHandleType */
+typedef unsigned long long hoist__cu_handle_flags;
 typedef struct hoist__cu_ipc_handle {
 	unsigned char bytes[64];
 } hoist__cu_ipc_handle;

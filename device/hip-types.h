@@ -27,6 +27,7 @@ typedef struct hoist__hip_pool_object *hoist__hip_pool;
 
 /* Sharing between processes: hipIpcMemHandle_t, hipMemPoolPtrExportData. */
 typedef unsigned int hoist__hip_handle_type; /* enum hipMemAllocationHandleType */
+typedef unsigned int hoist__hip_handle_flags;
 typedef struct hoist__hip_ipc_handle {
 	unsigned char bytes[64];
 } hoist__hip_ipc_handle;

@@ -1,29 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* emulator/face-pool.inc.h - stream-ordered pools; part of cuda.c. */
-#include "emulator/cuda-face.h"
+/* emulator/face-pool.inc.h - stream-ordered pools; part of cuda.c and of hip.c.
+ * See face.h. */
 #include "emulator/ipc.h"
 #include "emulator/pool.h"
 
-#define SAME(ours, drivers) _Static_assert((int)(ours) == (int)(drivers), #drivers)
-SAME(EMU_POOL_FOLLOW_EVENTS, HOIST__CU_POOL_FOLLOW_EVENTS);
-SAME(EMU_POOL_OPPORTUNISTIC, HOIST__CU_POOL_OPPORTUNISTIC);
-SAME(EMU_POOL_DEPENDENCIES, HOIST__CU_POOL_DEPENDENCIES);
-SAME(EMU_POOL_THRESHOLD, HOIST__CU_POOL_THRESHOLD);
-SAME(EMU_POOL_RESERVED_CURRENT, HOIST__CU_POOL_RESERVED_CURRENT);
-SAME(EMU_POOL_RESERVED_HIGH, HOIST__CU_POOL_RESERVED_HIGH);
-SAME(EMU_POOL_USED_CURRENT, HOIST__CU_POOL_USED_CURRENT);
-SAME(EMU_POOL_USED_HIGH, HOIST__CU_POOL_USED_HIGH);
-SAME(EMU_ACCESS_READ_WRITE, HOIST__CU_ACCESS_READ_WRITE);
-#undef SAME
+SAME(EMU_POOL_FOLLOW_EVENTS, POOL_FOLLOW_EVENTS);
+SAME(EMU_POOL_OPPORTUNISTIC, POOL_OPPORTUNISTIC);
+SAME(EMU_POOL_DEPENDENCIES, POOL_DEPENDENCIES);
+SAME(EMU_POOL_THRESHOLD, POOL_THRESHOLD);
+SAME(EMU_POOL_RESERVED_CURRENT, POOL_RESERVED_CURRENT);
+SAME(EMU_POOL_RESERVED_HIGH, POOL_RESERVED_HIGH);
+SAME(EMU_POOL_USED_CURRENT, POOL_USED_CURRENT);
+SAME(EMU_POOL_USED_HIGH, POOL_USED_HIGH);
+SAME(EMU_ACCESS_READ_WRITE, ACCESS_READ_WRITE);
 
-static struct hoist__emu_pool *pool_of(hoist__cu_pool pool)
+RESULT SYMBOL(DeviceGetMemPool)(NATIVE(pool) *ret, NATIVE(device) ordinal)
 {
-	return (struct hoist__emu_pool *)(void *)pool;
-}
-
-hoist__cu_result cuDeviceGetMemPool(hoist__cu_pool *ret, hoist__cu_device ordinal)
-{
-	int result = hoist__emu_cuda_enter(FN_cuDeviceGetMemPool);
+	int result = hoist__emu_face_enter(FN(DeviceGetMemPool));
 	struct hoist__emu_device *device = hoist__emu_device(ordinal);
 	struct hoist__emu_pool *pool = NULL;
 	if (result == EMU_SUCCESS && (ret == NULL || device == NULL))
@@ -31,16 +24,16 @@ hoist__cu_result cuDeviceGetMemPool(hoist__cu_pool *ret, hoist__cu_device ordina
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_pool_of_device(device, &pool);
 	if (result == EMU_SUCCESS)
-		*ret = (hoist__cu_pool)(void *)pool;
-	return (hoist__cu_result)result;
+		*ret = (NATIVE(pool))(void *)pool;
+	return hoist__emu_face_leave(result);
 }
 
 /* Of the properties this driver has those that hoist asks for; all else must be 0. */
-static int check_props(const struct hoist__cu_pool_props *props)
+static int check_props(const struct NATIVE(pool_props) *props)
 {
-	if (props == NULL || props->type != HOIST__CU_ALLOCATION_PINNED ||
-	    props->handle_types > HOIST__CU_HANDLE_FD ||
-	    props->location_type != HOIST__CU_LOCATION_DEVICE || props->unused != NULL)
+	if (props == NULL || props->type != VALUE(ALLOCATION_PINNED) ||
+	    props->handle_types > VALUE(HANDLE_FD) ||
+	    props->location_type != VALUE(LOCATION_DEVICE) || props->unused != NULL)
 		return EMU_INVALID_VALUE;
 	for (size_t i = 0; i < sizeof props->reserved; i++)
 		if (props->reserved[i] != 0)
@@ -48,12 +41,12 @@ static int check_props(const struct hoist__cu_pool_props *props)
 	return hoist__emu_device(props->location) != NULL ? EMU_SUCCESS : EMU_INVALID_DEVICE;
 }
 
-static int create_pool(const struct hoist__cu_pool_props *props, struct hoist__emu_pool **ret)
+static int create_pool(const struct NATIVE(pool_props) *props, struct hoist__emu_pool **ret)
 {
 	struct hoist__emu_pool *made = NULL;
 	int result =
 		hoist__emu_pool_create(hoist__emu_device(props->location), props->max_bytes, &made);
-	if (result == EMU_SUCCESS && props->handle_types != HOIST__CU_HANDLE_NONE)
+	if (result == EMU_SUCCESS && props->handle_types != VALUE(HANDLE_NONE))
 		result = hoist__emu_pool_make_shareable(made);
 	if (result == EMU_SUCCESS)
 		*ret = made;
@@ -62,85 +55,82 @@ static int create_pool(const struct hoist__cu_pool_props *props, struct hoist__e
 	return result;
 }
 
-hoist__cu_result cuMemPoolCreate(hoist__cu_pool *ret, const struct hoist__cu_pool_props *props)
+RESULT SYMBOL(MemPoolCreate)(NATIVE(pool) *ret, const struct NATIVE(pool_props) *props)
 {
-	int result = hoist__emu_cuda_enter(FN_cuMemPoolCreate);
+	int result = hoist__emu_face_enter(FN(MemPoolCreate));
 	struct hoist__emu_pool *pool = NULL;
 	if (result == EMU_SUCCESS)
 		result = ret == NULL ? EMU_INVALID_VALUE : check_props(props);
 	if (result == EMU_SUCCESS)
 		result = create_pool(props, &pool);
 	if (result == EMU_SUCCESS)
-		*ret = (hoist__cu_pool)(void *)pool;
-	return (hoist__cu_result)result;
+		*ret = (NATIVE(pool))(void *)pool;
+	return hoist__emu_face_leave(result);
 }
 
-hoist__cu_result cuMemPoolDestroy(hoist__cu_pool pool)
+RESULT SYMBOL(MemPoolDestroy)(NATIVE(pool) pool)
 {
 	int forced = EMU_SUCCESS;
-	int result = hoist__emu_enter_free(FN_cuMemPoolDestroy, &forced);
+	int result = hoist__emu_enter_free(FN(MemPoolDestroy), &forced);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_pool_destroy(pool_of(pool));
 	return leave_free(result, forced);
 }
 
-hoist__cu_result cuMemPoolTrimTo(hoist__cu_pool pool, size_t keep_bytes)
+RESULT SYMBOL(MemPoolTrimTo)(NATIVE(pool) pool, size_t keep_bytes)
 {
-	int result = hoist__emu_cuda_enter(FN_cuMemPoolTrimTo);
+	int result = hoist__emu_face_enter(FN(MemPoolTrimTo));
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_pool_trim(pool_of(pool), keep_bytes);
-	return (hoist__cu_result)result;
+	return hoist__emu_face_leave(result);
 }
 
-hoist__cu_result cuMemPoolGetAttribute(hoist__cu_pool pool, hoist__cu_pool_attribute attribute,
-				       void *value)
+RESULT SYMBOL(MemPoolGetAttribute)(NATIVE(pool) pool, NATIVE(pool_attribute) attribute, void *value)
 {
-	int result = hoist__emu_cuda_enter(FN_cuMemPoolGetAttribute);
+	int result = hoist__emu_face_enter(FN(MemPoolGetAttribute));
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_pool_get(pool_of(pool), attribute, value);
-	return (hoist__cu_result)result;
+	return hoist__emu_face_leave(result);
 }
 
-hoist__cu_result cuMemPoolSetAttribute(hoist__cu_pool pool, hoist__cu_pool_attribute attribute,
-				       void *value)
+RESULT SYMBOL(MemPoolSetAttribute)(NATIVE(pool) pool, NATIVE(pool_attribute) attribute, void *value)
 {
-	int result = hoist__emu_cuda_enter(FN_cuMemPoolSetAttribute);
+	int result = hoist__emu_face_enter(FN(MemPoolSetAttribute));
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_pool_set(pool_of(pool), attribute, value);
-	return (hoist__cu_result)result;
+	return hoist__emu_face_leave(result);
 }
 
-hoist__cu_result cuMemPoolSetAccess(hoist__cu_pool pool, const struct hoist__cu_access *access,
-				    size_t n)
+RESULT SYMBOL(MemPoolSetAccess)(NATIVE(pool) pool, const struct NATIVE(access) *access, size_t n)
 {
-	int result = hoist__emu_cuda_enter(FN_cuMemPoolSetAccess);
+	int result = hoist__emu_face_enter(FN(MemPoolSetAccess));
 	if (result == EMU_SUCCESS && (access == NULL || n == 0))
 		result = EMU_INVALID_VALUE;
 	for (size_t i = 0; i < n && result == EMU_SUCCESS; i++)
-		result = access[i].location.type != HOIST__CU_LOCATION_DEVICE
+		result = access[i].location.type != VALUE(LOCATION_DEVICE)
 				 ? EMU_INVALID_VALUE
 				 : hoist__emu_pool_set_access(pool_of(pool), access[i].location.id,
 							      access[i].flags);
-	return (hoist__cu_result)result;
+	return hoist__emu_face_leave(result);
 }
 
-hoist__cu_result cuMemPoolGetAccess(hoist__cu_access_flags *ret, hoist__cu_pool pool,
-				    struct hoist__cu_location *location)
+RESULT SYMBOL(MemPoolGetAccess)(NATIVE(access_flags) *ret, NATIVE(pool) pool,
+				struct NATIVE(location) *location)
 {
-	int result = hoist__emu_cuda_enter(FN_cuMemPoolGetAccess);
+	int result = hoist__emu_face_enter(FN(MemPoolGetAccess));
 	if (result == EMU_SUCCESS &&
-	    (ret == NULL || location == NULL || location->type != HOIST__CU_LOCATION_DEVICE))
+	    (ret == NULL || location == NULL || location->type != VALUE(LOCATION_DEVICE)))
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_pool_get_access(pool_of(pool), location->id, ret);
-	return (hoist__cu_result)result;
+	return hoist__emu_face_leave(result);
 }
 
-hoist__cu_result cuMemAllocFromPoolAsync(hoist__cu_device_ptr *ret, size_t bytes,
-					 hoist__cu_pool pool, hoist__cu_stream stream)
+RESULT SYMBOL(MallocFromPoolAsync)(NATIVE(device_ptr) *ret, size_t bytes, NATIVE(pool) pool,
+				   NATIVE(stream) stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemAllocFromPoolAsync, &device);
+	int result = hoist__emu_face_enter_current(FN(MallocFromPoolAsync), &device);
 	uintptr_t address = 0;
 	if (result == EMU_SUCCESS && ret == NULL)
 		result = EMU_INVALID_VALUE;
@@ -148,16 +138,18 @@ hoist__cu_result cuMemAllocFromPoolAsync(hoist__cu_device_ptr *ret, size_t bytes
 		result = hoist__emu_pool_alloc(device, pool_of(pool), stream_of(stream), bytes,
 					       &address);
 	if (result == EMU_SUCCESS)
-		*ret = address;
-	return (hoist__cu_result)result;
+		*ret = (NATIVE(device_ptr))address;
+	return hoist__emu_face_leave(result);
 }
 
-hoist__cu_result cuMemFreeAsync(hoist__cu_device_ptr address, hoist__cu_stream stream)
+RESULT SYMBOL(FreeAsync)(NATIVE(device_ptr) address, NATIVE(stream) stream)
 {
 	int forced = EMU_SUCCESS;
-	int result = hoist__emu_cuda_enter_free(FN_cuMemFreeAsync, &forced);
+	int result = hoist__emu_face_enter_free(FN(FreeAsync), &forced);
+	if (result == EMU_SUCCESS && hoist__emu_face_current() == NULL)
+		result = EMU_NO_DEVICE;
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_pool_free(hoist__emu_cuda_current(), (uintptr_t)address,
+		result = hoist__emu_pool_free(hoist__emu_face_current(), (uintptr_t)address,
 					      stream_of(stream));
 	return leave_free(result, forced);
 }
