@@ -17,6 +17,7 @@
 #define HOIST_DEVICE_CUDA_RUN_H
 
 #include "device/cuda.h"
+#include "device/cuda-names.h"
 
 /* What entering changed of the calling thread. */
 struct hoist__cuda_entered {
@@ -35,27 +36,30 @@ int hoist__cuda_enter(struct hoist__dev *dev, bool relax, struct hoist__cuda_ent
 /* The work between is done whatever leaving says, so it is not undone for it. */
 void hoist__cuda_leave(const struct hoist__dev *dev, const struct hoist__cuda_entered *entered);
 
-/* Runs @call, which gives a CUresult, within @dev's context; evaluates to what
- * hoist__cuda_judge() says of it, or to the failure to enter.  @tries: of entering. */
-#define RUN_WITHIN(dev, relax, tries, what, call)                                                  \
-	({                                                                                         \
-		struct hoist__cuda_entered entered_;                                               \
-		int err_ = -EAGAIN;                                                                \
-		for (int try_ = 0; err_ < 0 && try_ < (tries); try_++)                             \
-			err_ = hoist__cuda_enter(dev, relax, &entered_);                           \
-		if (err_ == 0) {                                                                   \
-			hoist__cu_result result_ = (call);                                         \
-			hoist__cuda_leave(dev, &entered_);                                         \
-			err_ = hoist__cuda_judge(dev, result_, what);                              \
-		}                                                                                  \
-		err_;                                                                              \
-	})
+/* --- names for the code that both drivers share (driver-ops.inc.h) --- */
 
-#define RUN(dev, what, call) RUN_WITHIN(dev, false, 1, what, call)
-#define RUN_RELAXED(dev, what, call) RUN_WITHIN(dev, true, 1, what, call)
+#define OURS(name) hoist__cuda_##name
 
-/* For what gives something up: a failure to enter would leak it, so entering is
- * tried twice, and what fails is the driver's own verdict. */
-#define RELEASE(dev, what, call) RUN_WITHIN(dev, true, 2, what, call)
+/* A function of the driver's, by HIP's name where the two differ in more than the prefix. */
+#define CALL(function) hoist__cuda.cu##function
+#define cuEventCreateWithFlags cuEventCreate
+#define cuFree cuMemFree
+#define cuFreeAsync cuMemFreeAsync
+#define cuHostGetDevicePointer cuMemHostGetDevicePointer
+#define cuHostRegister cuMemHostRegister
+#define cuHostUnregister cuMemHostUnregister
+#define cuMalloc cuMemAlloc
+#define cuMallocAsync cuMemAllocAsync
+#define cuMallocFromPoolAsync cuMemAllocFromPoolAsync
+#define cuMallocManaged cuMemAllocManaged
+#define cuStreamCreateWithFlags cuStreamCreate
+
+/* By what the driver's functions know a device. */
+#define DEVICE_ID(dev) ((dev)->native)
+
+/* A failed call leaves nothing behind: HIP's does. */
+#define FORGET_ERROR() ((void)0)
+
+#include "device/driver-run.h"
 
 #endif

@@ -141,10 +141,12 @@
 	X(cuIpcCloseMemHandle, cuIpcCloseMemHandle, hoist__cu_result, (hoist__cu_device_ptr),      \
 	  OPTIONAL, 4010)                                                                          \
 	X(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle, hoist__cu_result,    \
-	  (void *, hoist__cu_pool, hoist__cu_handle_type, unsigned long long), OPTIONAL, 11020)    \
+	  (void *, hoist__cu_pool, hoist__cu_handle_type, hoist__cu_handle_flags), OPTIONAL,       \
+	  11020)                                                                                   \
 	X(cuMemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle,                  \
-	  hoist__cu_result, (hoist__cu_pool *, void *, hoist__cu_handle_type, unsigned long long), \
-	  OPTIONAL, 11020)                                                                         \
+	  hoist__cu_result,                                                                        \
+	  (hoist__cu_pool *, void *, hoist__cu_handle_type, hoist__cu_handle_flags), OPTIONAL,     \
+	  11020)                                                                                   \
 	X(cuMemPoolExportPointer, cuMemPoolExportPointer, hoist__cu_result,                        \
 	  (hoist__cu_block_handle *, hoist__cu_device_ptr), OPTIONAL, 11020)                       \
 	X(cuMemPoolImportPointer, cuMemPoolImportPointer, hoist__cu_result,                        \

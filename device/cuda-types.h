@@ -30,6 +30,7 @@ typedef struct hoist__cu_pool_object *hoist__cu_pool;
 
 /* Sharing between processes: CUipcMemHandle, CUmemPoolPtrExportData. */
 typedef unsigned int hoist__cu_handle_type; /* enum CUmemAllocationHandleType */
+typedef unsigned long long hoist__cu_handle_flags;
 typedef struct hoist__cu_ipc_handle {
 	unsigned char bytes[64];
 } hoist__cu_ipc_handle;
@@ -209,7 +210,7 @@ struct hoist__cu_copy_3d {
 	X(HOIST__CU_EVENT_BLOCKING_SYNC, 1, CU_EVENT_BLOCKING_SYNC)                                \
 	X(HOIST__CU_EVENT_DISABLE_TIMING, 2, CU_EVENT_DISABLE_TIMING)                              \
 	X(HOIST__CU_HOST_REGISTER_PORTABLE, 1, CU_MEMHOSTREGISTER_PORTABLE)                        \
-	X(HOIST__CU_HOST_REGISTER_DEVICEMAP, 2, CU_MEMHOSTREGISTER_DEVICEMAP)
+	X(HOIST__CU_HOST_REGISTER_MAPPED, 2, CU_MEMHOSTREGISTER_DEVICEMAP)
 
 enum hoist__cu_constant {
 #define X(constant, value, vendor) constant = value,

@@ -130,14 +130,3 @@ int hoist__cuda_copy_box(struct hoist__dev_stream *stream, enum hoist__copy kind
 		   box->planes > 1 ? copy_planes(stream->native, kind, box)
 				   : copy_plane(stream->native, kind, box));
 }
-
-/* --- calls --- */
-
-int hoist__cuda_stream_call(struct hoist__dev_stream *stream, void (*function)(void *argument),
-			    void *argument)
-{
-	if (hoist__cuda.cuLaunchHostFunc == NULL)
-		return hoist__calls_fail_lack(stream->dev);
-	return RUN(stream->dev, "queueing a call",
-		   hoist__cuda.cuLaunchHostFunc(stream->native, function, argument));
-}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/driver.h - what the CUDA and HIP backends share; private to device/. */
+/* device/driver.h - texts and numbers of both drivers; private to device/.  The operations that
+ * both share are driver-ops.inc.h. */
 #ifndef HOIST_DEVICE_DRIVER_H
 #define HOIST_DEVICE_DRIVER_H
 

@@ -13,6 +13,7 @@
 #define HOIST_DEVICE_HIP_RUN_H
 
 #include "device/hip.h"
+#include "device/hip-names.h"
 
 /* What entering changed of the calling thread. */
 struct hoist__hip_entered {
@@ -27,27 +28,15 @@ int hoist__hip_enter(const struct hoist__dev *dev, bool relax, struct hoist__hip
 /* The work between is done whatever leaving says, so it is not undone for it. */
 void hoist__hip_leave(const struct hoist__dev *dev, const struct hoist__hip_entered *entered);
 
-/* Runs @call, which gives a hipError_t, with @dev current; evaluates to what
- * hoist__hip_judge() says of it, or to the failure to enter.  @tries: of entering. */
-#define RUN_WITHIN(dev, relax, tries, what, call)                                                  \
-	({                                                                                         \
-		struct hoist__hip_entered entered_;                                                \
-		int err_ = -EAGAIN;                                                                \
-		for (int try_ = 0; err_ < 0 && try_ < (tries); try_++)                             \
-			err_ = hoist__hip_enter(dev, relax, &entered_);                            \
-		if (err_ == 0) {                                                                   \
-			hoist__hip_error error_ = (call);                                          \
-			err_ = hoist__hip_judge(dev, error_, what);                                \
-			hoist__hip_leave(dev, &entered_);                                          \
-		}                                                                                  \
-		err_;                                                                              \
-	})
+/* --- names for the code that both drivers share: see cuda-run.h --- */
 
-#define RUN(dev, what, call) RUN_WITHIN(dev, false, 1, what, call)
-#define RUN_RELAXED(dev, what, call) RUN_WITHIN(dev, true, 1, what, call)
+#define OURS(name) hoist__hip_##name
+#define CALL(function) hoist__hip.hip##function
+#define DEVICE_ID(dev) ((dev)->ordinal)
 
-/* For what gives something up: a failure to enter would leak it, so entering is
- * tried twice, and what fails is the runtime's own verdict. */
-#define RELEASE(dev, what, call) RUN_WITHIN(dev, true, 2, what, call)
+/* A failure that is no error to us is not the caller's last one. */
+#define FORGET_ERROR() ((void)hoist__hip.hipGetLastError())
+
+#include "device/driver-run.h"
 
 #endif

@@ -126,10 +126,12 @@
 	X(hipIpcCloseMemHandle, hipIpcCloseMemHandle, hoist__hip_error, (void *), OPTIONAL,        \
 	  50000000)                                                                                \
 	X(hipMemPoolExportToShareableHandle, hipMemPoolExportToShareableHandle, hoist__hip_error,  \
-	  (void *, hoist__hip_pool, hoist__hip_handle_type, unsigned int), OPTIONAL, 50200000)     \
+	  (void *, hoist__hip_pool, hoist__hip_handle_type, hoist__hip_handle_flags), OPTIONAL,    \
+	  50200000)                                                                                \
 	X(hipMemPoolImportFromShareableHandle, hipMemPoolImportFromShareableHandle,                \
-	  hoist__hip_error, (hoist__hip_pool *, void *, hoist__hip_handle_type, unsigned int),     \
-	  OPTIONAL, 50200000)                                                                      \
+	  hoist__hip_error,                                                                        \
+	  (hoist__hip_pool *, void *, hoist__hip_handle_type, hoist__hip_handle_flags), OPTIONAL,  \
+	  50200000)                                                                                \
 	X(hipMemPoolExportPointer, hipMemPoolExportPointer, hoist__hip_error,                      \
 	  (hoist__hip_block_handle *, void *), OPTIONAL, 50200000)                                 \
 	X(hipMemPoolImportPointer, hipMemPoolImportPointer, hoist__hip_error,                      \

@@ -19,6 +19,7 @@ typedef unsigned int hoist__hip_graph_attribute; /* enum hipGraphMemAttributeTyp
 typedef unsigned int hoist__hip_advice;		 /* enum hipMemoryAdvise */
 typedef unsigned int hoist__hip_pool_attribute;	 /* enum hipMemPoolAttr */
 typedef int hoist__hip_device;
+typedef void *hoist__hip_device_ptr;
 typedef struct hoist__hip_stream_object *hoist__hip_stream;
 typedef struct hoist__hip_event_object *hoist__hip_event;
 typedef void (*hoist__hip_host_function)(void *);
@@ -26,6 +27,7 @@ typedef struct hoist__hip_pool_object *hoist__hip_pool;
 
 /* Sharing between processes: hipIpcMemHandle_t, hipMemPoolPtrExportData. */
 typedef unsigned int hoist__hip_handle_type; /* enum hipMemAllocationHandleType */
+typedef unsigned int hoist__hip_handle_flags;
 typedef struct hoist__hip_ipc_handle {
 	unsigned char bytes[64];
 } hoist__hip_ipc_handle;
@@ -113,6 +115,7 @@ enum {
 
 #define HOIST__HIP_MEMORY_PROPS_SINCE 60000000
 #define HOIST__HIP_POOL_LIMIT_SINCE 60300000
+#define HOIST__HIP_POOL_FIGURES_SINCE 0 /* they came with the pools */
 
 /* hipMemcpy3DParms, with the hipPitchedPtr, the hipPos and the hipExtent in it.  There are no
  * arrays, and positions are 0. */

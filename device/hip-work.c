@@ -105,14 +105,3 @@ int hoist__hip_copy_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
 		   box->planes > 1 ? copy_planes(stream->native, kind, box)
 				   : copy_rows(stream->native, kind, box));
 }
-
-/* --- calls --- */
-
-int hoist__hip_stream_call(struct hoist__dev_stream *stream, void (*function)(void *argument),
-			   void *argument)
-{
-	if (hoist__hip.hipLaunchHostFunc == NULL)
-		return hoist__calls_fail_lack(stream->dev);
-	return RUN(stream->dev, "queueing a call",
-		   hoist__hip.hipLaunchHostFunc(stream->native, function, argument));
-}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* emulator/core.h - what both stand-in drivers are made of.
  *
- * A face (cuda.c, hip.c) defines the driver's functions and turns each into one
+ * A face (face.h; cuda.c, hip.c) defines the driver's functions and turns each into one
  * call of the core; the core holds the devices, their memory, the streams, the
  * events, the faults and the counters.  Each shared library is one face with
  * its own copy of the core.

@@ -1,53 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* emulator/cuda-face.h - what the files of the stand-in for libcuda.so.1 share.
- *
- * Each function of device/cuda-table.h is defined in one of cuda*.c: it enters, checks
- * what its face knows of, and calls the core. */
+/* emulator/cuda-face.h - the face of the stand-in for libcuda.so.1; see face.h. */
 #ifndef HOIST_EMULATOR_CUDA_FACE_H
 #define HOIST_EMULATOR_CUDA_FACE_H
 
+#include "device/cuda-names.h"
 #include "device/cuda-table.h"
-#include "emulator/core.h"
 
-#define X(name, symbol, result, arguments, need, since) HOIST_EMULATOR_API result symbol arguments;
-HOIST__CUDA_TABLE(X)
-#undef X
+#define TABLE HOIST__CUDA_TABLE
+#define CONSTANTS HOIST__CUDA_CONSTANTS
 
-enum {
-#define X(name, symbol, result, arguments, need, since) FN_##symbol,
-	HOIST__CUDA_TABLE(X)
-#undef X
-		N_FUNCTIONS
-};
+/* What CUDA calls otherwise, or exports with a suffix. */
+#define SYMBOL(function) cu##function
+#define cuDeviceTotalMem cuDeviceTotalMem_v2
+#define cuEventCreateWithFlags cuEventCreate
+#define cuEventDestroy cuEventDestroy_v2
+#define cuFree cuMemFree_v2
+#define cuFreeAsync cuMemFreeAsync
+#define cuGetDeviceCount cuDeviceGetCount
+#define cuHostGetDevicePointer cuMemHostGetDevicePointer_v2
+#define cuHostRegister cuMemHostRegister_v2
+#define cuHostUnregister cuMemHostUnregister
+#define cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
+#define cuMalloc cuMemAlloc_v2
+#define cuMallocAsync cuMemAllocAsync
+#define cuMallocFromPoolAsync cuMemAllocFromPoolAsync
+#define cuMallocManaged cuMemAllocManaged
+#define cuMemGetAddressRange cuMemGetAddressRange_v2
+#define cuMemGetInfo cuMemGetInfo_v2
+#define cuStreamCreateWithFlags cuStreamCreate
+#define cuStreamDestroy cuStreamDestroy_v2
 
-/* First of all: counts the call.  0, or what to return at once. */
-int hoist__emu_cuda_enter(unsigned function);
-
-/* For what needs a current context, whose device it gives. */
-int hoist__emu_cuda_enter_context(unsigned function, struct hoist__emu_device **ret);
-
-/* The same for what frees: see hoist__emu_enter_free(). */
-int hoist__emu_cuda_enter_free(unsigned function, int *forced);
-
-/* The device of the current context; NULL if there is none. */
-struct hoist__emu_device *hoist__emu_cuda_current(void);
-
-static inline hoist__cu_result leave_free(int result, int forced)
-{
-	return (hoist__cu_result)(forced != EMU_SUCCESS ? forced : result);
-}
+#include "emulator/face.h"
 
 /* NULL for what is not a retained context. */
 struct hoist__emu_device *hoist__emu_cuda_context_device(hoist__cu_context context);
-
-static inline struct hoist__emu_stream *stream_of(hoist__cu_stream stream)
-{
-	return (struct hoist__emu_stream *)(void *)stream;
-}
-
-static inline struct hoist__emu_event *event_of(hoist__cu_event event)
-{
-	return (struct hoist__emu_event *)(void *)event;
-}
 
 #endif

@@ -6,23 +6,10 @@
 
 #include <string.h>
 
-hoist__cu_result cuDeviceCanAccessPeer(int *ret, hoist__cu_device device, hoist__cu_device peer)
-{
-	int result = hoist__emu_cuda_enter(FN_cuDeviceCanAccessPeer);
-	if (result == EMU_SUCCESS && ret == NULL)
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS &&
-	    (hoist__emu_device(device) == NULL || hoist__emu_device(peer) == NULL))
-		result = EMU_INVALID_DEVICE;
-	if (result == EMU_SUCCESS)
-		*ret = device != peer;
-	return (hoist__cu_result)result;
-}
-
 hoist__cu_result cuCtxEnablePeerAccess(hoist__cu_context peer, unsigned int flags)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuCtxEnablePeerAccess, &device);
+	int result = hoist__emu_face_enter_current(FN_cuCtxEnablePeerAccess, &device);
 	const struct hoist__emu_device *other = hoist__emu_cuda_context_device(peer);
 	if (result == EMU_SUCCESS && flags != 0)
 		result = EMU_INVALID_VALUE;
@@ -36,7 +23,7 @@ hoist__cu_result cuCtxEnablePeerAccess(hoist__cu_context peer, unsigned int flag
 hoist__cu_result cuDevicePrimaryCtxGetState(hoist__cu_device ordinal, unsigned int *flags,
 					    int *active)
 {
-	int result = hoist__emu_cuda_enter(FN_cuDevicePrimaryCtxGetState);
+	int result = hoist__emu_face_enter(FN_cuDevicePrimaryCtxGetState);
 	struct hoist__emu_device *device = hoist__emu_device(ordinal);
 	if (result == EMU_SUCCESS && (flags == NULL || active == NULL))
 		result = EMU_INVALID_VALUE;
@@ -54,7 +41,7 @@ hoist__cu_result cuDevicePrimaryCtxGetState(hoist__cu_device ordinal, unsigned i
 hoist__cu_result cuCtxSynchronize(void)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuCtxSynchronize, &device);
+	int result = hoist__emu_face_enter_current(FN_cuCtxSynchronize, &device);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_device_synchronize(device);
 	return (hoist__cu_result)result;
@@ -64,7 +51,7 @@ hoist__cu_result cuCtxSynchronize(void)
  * are no kernels, and without access none of them reaches another device's memory. */
 static int put_device_pointer(void *at, bool known, const struct hoist__emu_pointer *pointer)
 {
-	const struct hoist__emu_device *current = hoist__emu_cuda_current();
+	const struct hoist__emu_device *current = hoist__emu_face_current();
 	if (current == NULL)
 		return EMU_INVALID_CONTEXT;
 	if (known && !hoist__emu_peer_reaches(current, pointer))
@@ -101,7 +88,7 @@ hoist__cu_result cuPointerGetAttributes(unsigned int n, hoist__cu_pointer_attrib
 					void **results, hoist__cu_device_ptr address)
 {
 	struct hoist__emu_pointer pointer = {0};
-	int result = hoist__emu_cuda_enter(FN_cuPointerGetAttributes);
+	int result = hoist__emu_face_enter(FN_cuPointerGetAttributes);
 	if (result == EMU_SUCCESS && (attributes == NULL || results == NULL))
 		result = EMU_INVALID_VALUE;
 	bool known = result == EMU_SUCCESS && hoist__emu_pointer((uintptr_t)address, &pointer);

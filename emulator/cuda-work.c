@@ -10,7 +10,7 @@ hoist__cu_result cuMemcpyHtoDAsync_v2(hoist__cu_device_ptr dst, const void *src,
 				      hoist__cu_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyHtoDAsync_v2, &device);
+	int result = hoist__emu_face_enter_current(FN_cuMemcpyHtoDAsync_v2, &device);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_copy(device, stream_of(stream), EMU_TO_DEVICE, (uintptr_t)dst,
 					 (uintptr_t)src, bytes);
@@ -21,7 +21,7 @@ hoist__cu_result cuMemcpyDtoHAsync_v2(void *dst, hoist__cu_device_ptr src, size_
 				      hoist__cu_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyDtoHAsync_v2, &device);
+	int result = hoist__emu_face_enter_current(FN_cuMemcpyDtoHAsync_v2, &device);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_copy(device, stream_of(stream), EMU_TO_HOST, (uintptr_t)dst,
 					 (uintptr_t)src, bytes);
@@ -32,7 +32,7 @@ hoist__cu_result cuMemcpyDtoDAsync_v2(hoist__cu_device_ptr dst, hoist__cu_device
 				      size_t bytes, hoist__cu_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyDtoDAsync_v2, &device);
+	int result = hoist__emu_face_enter_current(FN_cuMemcpyDtoDAsync_v2, &device);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_copy(device, stream_of(stream), EMU_ON_DEVICE, (uintptr_t)dst,
 					 (uintptr_t)src, bytes);
@@ -44,7 +44,7 @@ hoist__cu_result cuMemcpyPeerAsync(hoist__cu_device_ptr dst, hoist__cu_context d
 				   size_t bytes, hoist__cu_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpyPeerAsync, &device);
+	int result = hoist__emu_face_enter_current(FN_cuMemcpyPeerAsync, &device);
 	const struct hoist__emu_device *to = hoist__emu_cuda_context_device(dst_context);
 	const struct hoist__emu_device *from = hoist__emu_cuda_context_device(src_context);
 	if (result == EMU_SUCCESS && (to == NULL || from == NULL))
@@ -111,7 +111,7 @@ static int copy_box(struct hoist__emu_device *device, const struct hoist__cu_cop
 hoist__cu_result cuMemcpy2DAsync_v2(const struct hoist__cu_copy_2d *copy, hoist__cu_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpy2DAsync_v2, &device);
+	int result = hoist__emu_face_enter_current(FN_cuMemcpy2DAsync_v2, &device);
 	if (result != EMU_SUCCESS || copy == NULL)
 		return (hoist__cu_result)(result != EMU_SUCCESS ? result : EMU_INVALID_VALUE);
 	const struct hoist__cu_copy_3d one = {
@@ -137,7 +137,7 @@ hoist__cu_result cuMemcpy2DAsync_v2(const struct hoist__cu_copy_2d *copy, hoist_
 hoist__cu_result cuMemcpy3DAsync_v2(const struct hoist__cu_copy_3d *copy, hoist__cu_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuMemcpy3DAsync_v2, &device);
+	int result = hoist__emu_face_enter_current(FN_cuMemcpy3DAsync_v2, &device);
 	if (result == EMU_SUCCESS && copy == NULL)
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
@@ -145,23 +145,13 @@ hoist__cu_result cuMemcpy3DAsync_v2(const struct hoist__cu_copy_3d *copy, hoist_
 	return (hoist__cu_result)result;
 }
 
-/* --- the rest --- */
-
-hoist__cu_result cuLaunchHostFunc(hoist__cu_stream stream, hoist__cu_host_function function,
-				  void *argument)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuLaunchHostFunc, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_call(device, stream_of(stream), function, argument);
-	return (hoist__cu_result)result;
-}
+/* --- setting --- */
 
 static hoist__cu_result set(unsigned function, hoist__cu_device_ptr dst, uint32_t value,
 			    unsigned width, size_t n, hoist__cu_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(function, &device);
+	int result = hoist__emu_face_enter_current(function, &device);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, width,
 					   n);

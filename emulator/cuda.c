@@ -1,77 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: the driver, its devices and contexts. */
+/* emulator/cuda.c - the stand-in for libcuda.so.1: the driver, its devices and contexts, and what
+ * both faces share (face.h). */
 #include "config.h"
 
 #include "emulator/cuda-face.h"
 #include "emulator/vmm.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
-#include "base/checked.h"
+#define LAST_ERROR HOIST__CU_ERROR_UNKNOWN
+#define DEVICE_NAME "Emulated CUDA device"
+#define FIRST_BUS 0xa1
+#define BUS_ID(ordinal) "0000:%02X:00.0", FIRST_BUS + (unsigned)(ordinal)
+#define ALLOCATES_NOTHING false
+#define EVENT_FLAGS 7u
 
-_Static_assert(N_FUNCTIONS <= EMU_MAX_FUNCTIONS, "raise EMU_MAX_FUNCTIONS");
-/* The core speaks the driver's numbers. */
-#define SAME(ours, drivers) _Static_assert((int)(ours) == (int)(drivers), #drivers)
-SAME(EMU_INVALID_VALUE, HOIST__CU_ERROR_INVALID_VALUE);
-SAME(EMU_OUT_OF_MEMORY, HOIST__CU_ERROR_OUT_OF_MEMORY);
-SAME(EMU_NOT_INITIALIZED, HOIST__CU_ERROR_NOT_INITIALIZED);
-SAME(EMU_NO_DEVICE, HOIST__CU_ERROR_NO_DEVICE);
-SAME(EMU_INVALID_DEVICE, HOIST__CU_ERROR_INVALID_DEVICE);
-SAME(EMU_INVALID_CONTEXT, HOIST__CU_ERROR_INVALID_CONTEXT);
-SAME(EMU_OPERATING_SYSTEM, HOIST__CU_ERROR_OPERATING_SYSTEM);
-SAME(EMU_INVALID_HANDLE, HOIST__CU_ERROR_INVALID_HANDLE);
-SAME(EMU_NOT_FOUND, HOIST__CU_ERROR_NOT_FOUND);
-SAME(EMU_NOT_READY, HOIST__CU_ERROR_NOT_READY);
-SAME(EMU_ILLEGAL_ADDRESS, HOIST__CU_ERROR_ILLEGAL_ADDRESS);
-SAME(EMU_PEER_ENABLED, HOIST__CU_ERROR_PEER_ENABLED);
-SAME(EMU_ALREADY_REGISTERED, HOIST__CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-SAME(EMU_NOT_REGISTERED, HOIST__CU_ERROR_HOST_MEMORY_NOT_REGISTERED);
-SAME(EMU_NOT_PERMITTED, HOIST__CU_ERROR_NOT_PERMITTED);
-SAME(EMU_UNKNOWN, HOIST__CU_ERROR_UNKNOWN);
-SAME(EMU_CAPTURE_UNSUPPORTED, HOIST__CU_ERROR_CAPTURE_UNSUPPORTED);
-SAME(EMU_CAPTURE_INVALID, HOIST__CU_ERROR_CAPTURE_INVALIDATED);
-SAME(EMU_CAPTURE_ISOLATION, HOIST__CU_ERROR_CAPTURE_ISOLATION);
-SAME(EMU_CAPTURE_IMPLICIT, HOIST__CU_ERROR_CAPTURE_IMPLICIT);
-SAME(EMU_CAPTURED_EVENT, HOIST__CU_ERROR_CAPTURED_EVENT);
-SAME(EMU_CAPTURE_ACTIVE, HOIST__CU_CAPTURE_ACTIVE);
-SAME(EMU_CAPTURE_INVALIDATED, HOIST__CU_CAPTURE_INVALIDATED);
-SAME(EMU_MODE_RELAXED, HOIST__CU_CAPTURE_RELAXED);
-#undef SAME
+#include "emulator/face-device.inc.h"
 
-static const struct hoist__emu_function functions[] = {
-#define X(name, symbol, result, arguments, need, since) {#name, #symbol},
-	HOIST__CUDA_TABLE(X)
-#undef X
-};
-
-/* What no file defines cannot be loaded: no row can be forgotten. */
-#define X(name, symbol, result, arguments, need, since)                                            \
-	static __typeof__(symbol) *const defined_##symbol __attribute__((used)) = symbol;
-HOIST__CUDA_TABLE(X)
-#undef X
+SAME(EMU_INVALID_CONTEXT, ERROR_INVALID_CONTEXT);
+SAME(EMU_NOT_PERMITTED, ERROR_NOT_PERMITTED);
+SAME(EMU_UNKNOWN, ERROR_UNKNOWN);
 
 static int default_error(unsigned function)
 {
-	switch (function) {
-	case FN_cuDevicePrimaryCtxRetain:
-	case FN_cuMemAlloc_v2:
-	case FN_cuMemAllocManaged:
-	case FN_cuMemAllocFromPoolAsync:
-	case FN_cuMemAllocAsync:
-	case FN_cuMemAddressReserve:
-	case FN_cuMemCreate:
-	case FN_cuMemPoolCreate:
-	case FN_cuMemPoolImportFromShareableHandle:
-	case FN_cuMemPoolImportPointer:
-	case FN_cuIpcOpenMemHandle_v2:
-	case FN_cuMemHostRegister_v2:
-	case FN_cuStreamCreate:
-	case FN_cuEventCreate:
-		return EMU_OUT_OF_MEMORY;
-	default:
-		return EMU_UNKNOWN;
-	}
+	return allocates(function) || function == FN_cuDevicePrimaryCtxRetain ? EMU_OUT_OF_MEMORY
+									      : EMU_UNKNOWN;
 }
 
 const struct hoist__emu_face hoist__emu_face = {
@@ -91,7 +44,7 @@ static EMU_THREAD_LOCAL unsigned n_contexts;
 
 static atomic_bool initialized;
 
-int hoist__emu_cuda_enter(unsigned function)
+int hoist__emu_face_enter(unsigned function)
 {
 	int result = hoist__emu_enter(function);
 	if (result == EMU_SUCCESS && !atomic_load(&initialized))
@@ -99,9 +52,9 @@ int hoist__emu_cuda_enter(unsigned function)
 	return result;
 }
 
-int hoist__emu_cuda_enter_context(unsigned function, struct hoist__emu_device **ret)
+int hoist__emu_face_enter_current(unsigned function, struct hoist__emu_device **ret)
 {
-	int result = hoist__emu_cuda_enter(function);
+	int result = hoist__emu_face_enter(function);
 	if (result == EMU_SUCCESS && n_contexts == 0)
 		result = EMU_INVALID_CONTEXT;
 	if (result == EMU_SUCCESS)
@@ -109,7 +62,7 @@ int hoist__emu_cuda_enter_context(unsigned function, struct hoist__emu_device **
 	return result;
 }
 
-int hoist__emu_cuda_enter_free(unsigned function, int *forced)
+int hoist__emu_face_enter_free(unsigned function, int *forced)
 {
 	int result = hoist__emu_enter_free(function, forced);
 	if (result == EMU_SUCCESS && n_contexts == 0)
@@ -117,9 +70,14 @@ int hoist__emu_cuda_enter_free(unsigned function, int *forced)
 	return result;
 }
 
-struct hoist__emu_device *hoist__emu_cuda_current(void)
+struct hoist__emu_device *hoist__emu_face_current(void)
 {
 	return n_contexts > 0 ? contexts[n_contexts - 1] : NULL;
+}
+
+hoist__cu_result hoist__emu_face_leave(int result)
+{
+	return (hoist__cu_result)result;
 }
 
 struct hoist__emu_device *hoist__emu_cuda_context_device(hoist__cu_context context)
@@ -159,26 +117,6 @@ hoist__cu_result cuInit(unsigned int flags)
 	return (hoist__cu_result)result;
 }
 
-static const char *error_name(hoist__cu_result code)
-{
-	static const struct {
-		hoist__cu_result code;
-		const char *name;
-	} names[] = {
-#define X(constant, value, vendor) {value, #vendor},
-		HOIST__CUDA_CONSTANTS(X)
-#undef X
-	};
-	/* The table goes on with constants that are no errors. */
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(names); i++) {
-		if (names[i].code == code)
-			return names[i].name;
-		if (names[i].code == HOIST__CU_ERROR_UNKNOWN)
-			break;
-	}
-	return NULL;
-}
-
 hoist__cu_result cuGetErrorName(hoist__cu_result code, const char **ret)
 {
 	int result = hoist__emu_enter(FN_cuGetErrorName);
@@ -198,58 +136,6 @@ hoist__cu_result cuGetErrorString(hoist__cu_result code, const char **ret)
 }
 
 /* --- devices --- */
-
-/* Enters and checks what every question about a device has: a device, and a
- * place for the answer. */
-static int enter_device(unsigned function, hoist__cu_device ordinal, const void *ret)
-{
-	int result = hoist__emu_cuda_enter(function);
-	if (result == EMU_SUCCESS && ret == NULL)
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS && hoist__emu_device(ordinal) == NULL)
-		result = EMU_INVALID_DEVICE;
-	return result;
-}
-
-hoist__cu_result cuDeviceGetCount(int *ret)
-{
-	int result = hoist__emu_cuda_enter(FN_cuDeviceGetCount);
-	if (result == EMU_SUCCESS && ret == NULL)
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS)
-		*ret = hoist__emu.environment.n_devices;
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuDeviceGet(hoist__cu_device *ret, int ordinal)
-{
-	int result = enter_device(FN_cuDeviceGet, ordinal, ret);
-	if (result == EMU_SUCCESS)
-		*ret = ordinal;
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuDeviceGetName(char *ret, int bytes, hoist__cu_device device)
-{
-	int result = enter_device(FN_cuDeviceGetName, device, ret);
-	if (result == EMU_SUCCESS && bytes <= 0)
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS)
-		(void)snprintf(ret, (size_t)bytes, "Emulated CUDA device");
-	return (hoist__cu_result)result;
-}
-
-hoist__cu_result cuDeviceTotalMem_v2(size_t *ret, hoist__cu_device device)
-{
-	int result = enter_device(FN_cuDeviceTotalMem_v2, device, ret);
-	size_t unused = 0;
-	if (result == EMU_SUCCESS)
-		hoist__emu_mem_info(hoist__emu_device(device), &unused, ret);
-	return (hoist__cu_result)result;
-}
-
-/* Each device is alone on a bus from here on. */
-#define FIRST_BUS 0xa1
 
 hoist__cu_result cuDeviceGetAttribute(int *ret, hoist__cu_attribute attribute,
 				      hoist__cu_device device)
@@ -287,17 +173,6 @@ hoist__cu_result cuDeviceGetAttribute(int *ret, hoist__cu_attribute attribute,
 	return EMU_SUCCESS;
 }
 
-hoist__cu_result cuDeviceGetPCIBusId(char *ret, int bytes, hoist__cu_device device)
-{
-	int result = enter_device(FN_cuDeviceGetPCIBusId, device, ret);
-	if (result == EMU_SUCCESS && bytes < 13)
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS)
-		(void)snprintf(ret, (size_t)bytes, "0000:%02X:00.0",
-			       (unsigned)(FIRST_BUS + device));
-	return (hoist__cu_result)result;
-}
-
 /* --- contexts --- */
 
 hoist__cu_result cuDevicePrimaryCtxRetain(hoist__cu_context *ret, hoist__cu_device ordinal)
@@ -316,7 +191,7 @@ hoist__cu_result cuDevicePrimaryCtxRetain(hoist__cu_context *ret, hoist__cu_devi
 
 hoist__cu_result cuCtxGetCurrent(hoist__cu_context *ret)
 {
-	int result = hoist__emu_cuda_enter(FN_cuCtxGetCurrent);
+	int result = hoist__emu_face_enter(FN_cuCtxGetCurrent);
 	if (result == EMU_SUCCESS && ret == NULL)
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
@@ -326,7 +201,7 @@ hoist__cu_result cuCtxGetCurrent(hoist__cu_context *ret)
 
 hoist__cu_result cuCtxPushCurrent_v2(hoist__cu_context context)
 {
-	int result = hoist__emu_cuda_enter(FN_cuCtxPushCurrent_v2);
+	int result = hoist__emu_face_enter(FN_cuCtxPushCurrent_v2);
 	struct hoist__emu_device *device = NULL;
 	if (result == EMU_SUCCESS && (device = hoist__emu_cuda_context_device(context)) == NULL)
 		result = EMU_INVALID_CONTEXT;
@@ -340,7 +215,7 @@ hoist__cu_result cuCtxPushCurrent_v2(hoist__cu_context context)
 hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_cuda_enter_context(FN_cuCtxPopCurrent_v2, &device);
+	int result = hoist__emu_face_enter_current(FN_cuCtxPopCurrent_v2, &device);
 	/* The manual: it may also tell of earlier work's failure.  Then it has popped. */
 	if (result == EMU_ILLEGAL_ADDRESS && n_contexts > 0)
 		n_contexts--;
@@ -351,3 +226,48 @@ hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
 		*ret = (hoist__cu_context)(void *)device;
 	return EMU_SUCCESS;
 }
+
+/* --- managed memory --- */
+
+/* All of one allocation, whose preferred location alone is given. */
+hoist__cu_result cuMemAdvise_v2(hoist__cu_device_ptr address, size_t bytes, hoist__cu_advice advice,
+				struct hoist__cu_location location)
+{
+	struct hoist__emu_device *device = NULL;
+	int result = hoist__emu_face_enter_current(FN_cuMemAdvise_v2, &device);
+	int preferred = location.id;
+	if (result == EMU_SUCCESS && advice != HOIST__CU_ADVISE_PREFERRED_LOCATION)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS && location.type == HOIST__CU_LOCATION_HOST)
+		preferred = EMU_PREFER_HOST;
+	else if (result == EMU_SUCCESS && location.type == HOIST__CU_LOCATION_HOST_NODE)
+		preferred = location.id >= 0 ? EMU_PREFER_NODE(location.id) : EMU_PREFER_NONE;
+	else if (result == EMU_SUCCESS && location.type != HOIST__CU_LOCATION_DEVICE)
+		result = EMU_INVALID_VALUE;
+	else if (result == EMU_SUCCESS && hoist__emu_device(location.id) == NULL)
+		result = EMU_INVALID_DEVICE;
+	if (result == EMU_SUCCESS && preferred == EMU_PREFER_NONE)
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_prefer((uintptr_t)address, bytes, preferred);
+	return (hoist__cu_result)result;
+}
+
+/* --- what both faces share --- */
+
+static struct hoist__emu_device *face_import_device(struct hoist__emu_device *device)
+{
+	return device;
+}
+
+static bool face_has_rdma(const struct hoist__emu_device *device)
+{
+	return device->ordinal == EMU_VMM_RDMA_DEVICE;
+}
+
+#include "emulator/face-memory.inc.h"
+#include "emulator/face-stream.inc.h"
+#include "emulator/face-pool.inc.h"
+#include "emulator/face-ipc.inc.h"
+#include "emulator/face-graph.inc.h"
+#include "emulator/face-vmm.inc.h"

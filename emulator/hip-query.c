@@ -4,23 +4,10 @@
 
 #include "emulator/hip-face.h"
 
-hoist__hip_error hipDeviceCanAccessPeer(int *ret, int device, int peer)
-{
-	int result = hoist__emu_hip_enter(FN_hipDeviceCanAccessPeer);
-	if (result == EMU_SUCCESS && ret == NULL)
-		result = EMU_INVALID_VALUE;
-	if (result == EMU_SUCCESS &&
-	    (hoist__emu_device(device) == NULL || hoist__emu_device(peer) == NULL))
-		result = EMU_INVALID_DEVICE;
-	if (result == EMU_SUCCESS)
-		*ret = device != peer;
-	return hoist__emu_hip_leave(result);
-}
-
 hoist__hip_error hipDeviceEnablePeerAccess(int peer, unsigned int flags)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_hip_enter_current(FN_hipDeviceEnablePeerAccess, &device);
+	int result = hoist__emu_face_enter_current(FN_hipDeviceEnablePeerAccess, &device);
 	const struct hoist__emu_device *other = hoist__emu_device(peer);
 	if (result == EMU_SUCCESS && flags != 0)
 		result = EMU_INVALID_VALUE;
@@ -28,16 +15,16 @@ hoist__hip_error hipDeviceEnablePeerAccess(int peer, unsigned int flags)
 		result = EMU_INVALID_DEVICE;
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_peer_enable(device, other);
-	return hoist__emu_hip_leave(result);
+	return hoist__emu_face_leave(result);
 }
 
 hoist__hip_error hipDeviceSynchronize(void)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_hip_enter_current(FN_hipDeviceSynchronize, &device);
+	int result = hoist__emu_face_enter_current(FN_hipDeviceSynchronize, &device);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_device_synchronize(device);
-	return hoist__emu_hip_leave(result);
+	return hoist__emu_face_leave(result);
 }
 
 /* Memory that it does not know has a type of its own: so does ROCm 6, as this one is. */
@@ -45,11 +32,11 @@ hoist__hip_error hipPointerGetAttributes(struct hoist__hip_pointer_attributes *r
 					 const void *address)
 {
 	struct hoist__emu_pointer pointer = {0};
-	int result = hoist__emu_hip_enter(FN_hipPointerGetAttributes);
+	int result = hoist__emu_face_enter(FN_hipPointerGetAttributes);
 	if (result == EMU_SUCCESS && (ret == NULL || address == NULL))
 		result = EMU_INVALID_VALUE;
 	if (result != EMU_SUCCESS)
-		return hoist__emu_hip_leave(result);
+		return hoist__emu_face_leave(result);
 	bool known = hoist__emu_pointer((uintptr_t)address, &pointer);
 	*ret = (struct hoist__hip_pointer_attributes){
 		.type = !known		  ? HOIST__HIP_MEMORY_UNREGISTERED
@@ -61,5 +48,5 @@ hoist__hip_error hipPointerGetAttributes(struct hoist__hip_pointer_attributes *r
 		.host_address = (void *)pointer.host_address,
 		.managed = pointer.managed,
 	};
-	return hoist__emu_hip_leave(EMU_SUCCESS);
+	return hoist__emu_face_leave(EMU_SUCCESS);
 }

@@ -29,20 +29,20 @@ hoist__hip_error hipMemcpyAsync(void *dst, const void *src, size_t bytes, hoist_
 {
 	struct hoist__emu_device *device = NULL;
 	enum hoist__emu_direction direction = EMU_ON_DEVICE;
-	int result = hoist__emu_hip_enter_current(FN_hipMemcpyAsync, &device);
+	int result = hoist__emu_face_enter_current(FN_hipMemcpyAsync, &device);
 	if (result == EMU_SUCCESS)
 		result = direction_of(kind, &direction);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_copy(device, stream_of(stream), direction, (uintptr_t)dst,
 					 (uintptr_t)src, bytes);
-	return hoist__emu_hip_leave(result);
+	return hoist__emu_face_leave(result);
 }
 
 hoist__hip_error hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src_device,
 				    size_t bytes, hoist__hip_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_hip_enter_current(FN_hipMemcpyPeerAsync, &device);
+	int result = hoist__emu_face_enter_current(FN_hipMemcpyPeerAsync, &device);
 	const struct hoist__emu_device *to = hoist__emu_device(dst_device);
 	const struct hoist__emu_device *from = hoist__emu_device(src_device);
 	if (result == EMU_SUCCESS && (to == NULL || from == NULL))
@@ -50,7 +50,7 @@ hoist__hip_error hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, 
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_copy_peer(device, stream_of(stream), to, (uintptr_t)dst, from,
 					      (uintptr_t)src, bytes);
-	return hoist__emu_hip_leave(result);
+	return hoist__emu_face_leave(result);
 }
 
 /* --- rows --- */
@@ -70,12 +70,12 @@ hoist__hip_error hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, 
 		.dst_pitch = dst_pitch,
 		.src_pitch = src_pitch,
 	};
-	int result = hoist__emu_hip_enter_current(FN_hipMemcpy2DAsync, &device);
+	int result = hoist__emu_face_enter_current(FN_hipMemcpy2DAsync, &device);
 	if (result == EMU_SUCCESS)
 		result = direction_of(kind, &direction);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_copy_box(device, stream_of(stream), direction, &box);
-	return hoist__emu_hip_leave(result);
+	return hoist__emu_face_leave(result);
 }
 
 /* ROCm 5 reckons the distance of planes in 32 bits, and copies wrong bytes where it has more. */
@@ -122,7 +122,7 @@ hoist__hip_error hipMemcpy3DAsync(const struct hoist__hip_copy_3d *copy, hoist__
 	struct hoist__emu_device *device = NULL;
 	enum hoist__emu_direction direction = EMU_ON_DEVICE;
 	struct hoist__emu_box box;
-	int result = hoist__emu_hip_enter_current(FN_hipMemcpy3DAsync, &device);
+	int result = hoist__emu_face_enter_current(FN_hipMemcpy3DAsync, &device);
 	if (result == EMU_SUCCESS && copy == NULL)
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
@@ -131,30 +131,20 @@ hoist__hip_error hipMemcpy3DAsync(const struct hoist__hip_copy_3d *copy, hoist__
 		result = box_of(copy, &box);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_copy_box(device, stream_of(stream), direction, &box);
-	return hoist__emu_hip_leave(result);
+	return hoist__emu_face_leave(result);
 }
 
-/* --- the rest --- */
-
-hoist__hip_error hipLaunchHostFunc(hoist__hip_stream stream, hoist__hip_host_function function,
-				   void *argument)
-{
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_hip_enter_current(FN_hipLaunchHostFunc, &device);
-	if (result == EMU_SUCCESS)
-		result = hoist__emu_call(device, stream_of(stream), function, argument);
-	return hoist__emu_hip_leave(result);
-}
+/* --- setting --- */
 
 static hoist__hip_error set(unsigned function, void *dst, uint32_t value, unsigned width, size_t n,
 			    hoist__hip_stream stream)
 {
 	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_hip_enter_current(function, &device);
+	int result = hoist__emu_face_enter_current(function, &device);
 	if (result == EMU_SUCCESS)
 		result = hoist__emu_memset(device, stream_of(stream), (uintptr_t)dst, value, width,
 					   n);
-	return hoist__emu_hip_leave(result);
+	return hoist__emu_face_leave(result);
 }
 
 hoist__hip_error hipMemsetAsync(void *dst, int value, size_t bytes, hoist__hip_stream stream)

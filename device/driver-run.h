@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* device/driver-run.h - calling a driver with a device current; private to cuda-run.h and
+ * hip-run.h, which include it last.
+ *
+ * A call is judged before the device is left: HIP's thread keeps the last error of any call.
+ */
+#ifndef HOIST_DEVICE_DRIVER_RUN_H
+#define HOIST_DEVICE_DRIVER_RUN_H
+
+/* Runs @call, which gives a RESULT, with @dev current; evaluates to what the driver's judge()
+ * says of it, or to the failure to enter.  @tries: of entering. */
+#define RUN_WITHIN(dev, relax, tries, what, call)                                                  \
+	({                                                                                         \
+		struct OURS(entered) entered_;                                                     \
+		int err_ = -EAGAIN;                                                                \
+		for (int try_ = 0; err_ < 0 && try_ < (tries); try_++)                             \
+			err_ = OURS(enter)(dev, relax, &entered_);                                 \
+		if (err_ == 0) {                                                                   \
+			RESULT result_ = (call);                                                   \
+			err_ = OURS(judge)(dev, result_, what);                                    \
+			OURS(leave)(dev, &entered_);                                               \
+		}                                                                                  \
+		err_;                                                                              \
+	})
+
+#define RUN(dev, what, call) RUN_WITHIN(dev, false, 1, what, call)
+#define RUN_RELAXED(dev, what, call) RUN_WITHIN(dev, true, 1, what, call)
+
+/* For what gives something up: a failure to enter would leak it, so entering is
+ * tried twice, and what fails is the driver's own verdict. */
+#define RELEASE(dev, what, call) RUN_WITHIN(dev, true, 2, what, call)
+
+#endif
