@@ -15,9 +15,9 @@
 #include "tools/bench-plot.h"
 #include "tools/bench-results.h"
 #include "tools/bench-work.h"
-#include "tools/interrupt.h"
-#include "tools/json.h"
-#include "tools/progress.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/progress.h"
 
 #define DEFAULT_RUNS 5
 

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/interrupt.h"
+#include "cli/interrupt.h"
 
 #define STEP_NS 100000000
 #define PIECE_BYTES ((size_t)1 << 20)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tools/bench-plot.h"
-#include "tools/format.h"
+#include "cli/format.h"
 #include "tools/tool.h"
 
 const size_t sweep_blocks[SWEEP_N_BLOCKS] = {(size_t)256 << 10, (size_t)1 << 20, (size_t)2 << 20,

@@ -20,10 +20,10 @@
 #include "tools/bench-io-sweep.h"
 #include "tools/bench-plot.h"
 #include "tools/bench-results.h"
-#include "tools/format.h"
-#include "tools/interrupt.h"
-#include "tools/json.h"
-#include "tools/progress.h"
+#include "cli/format.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/progress.h"
 
 #define SECONDS 60.0
 #define MOST_SECONDS (2 * SECONDS)

@@ -14,10 +14,10 @@
 #include "tools/bench-plot.h"
 #include "tools/bench-results.h"
 #include "tools/bench-save.h"
-#include "tools/format.h"
-#include "tools/interrupt.h"
-#include "tools/json.h"
-#include "tools/progress.h"
+#include "cli/format.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/progress.h"
 
 #define DEFAULT_RUNS 5
 #define QUICK_BYTES ((uint64_t)1 << 20)

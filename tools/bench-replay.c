@@ -22,8 +22,8 @@
 #include "tools/bench-results.h"
 #include "tools/bench-trace.h"
 #include "tools/bench-work.h"
-#include "tools/interrupt.h"
-#include "tools/json.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
 
 #define DEFAULT_RUNS 3
 

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/format.h"
-#include "tools/interrupt.h"
-#include "tools/progress.h"
+#include "cli/format.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
 
 #define N_ENGINES 2
 

@@ -16,7 +16,7 @@
 
 #include <hoist/error.h>
 
-#include "tools/format.h"
+#include "cli/format.h"
 #include "tools/tool.h"
 
 /* No measurement takes as long: one that hangs ends all the same. */

@@ -10,7 +10,7 @@
 #include "tools/bench-io.h"
 #include "tools/bench-replay.h"
 #include "tools/bench-work.h"
-#include "tools/json.h"
+#include "cli/json.h"
 
 static const struct {
 	const char *name;

@@ -2,7 +2,7 @@
 /* Figures and names as people read them. */
 #include "config.h"
 
-#include "tools/format.h"
+#include "cli/format.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -2,13 +2,13 @@
 /* The one JSON object that --json prints. */
 #include "config.h"
 
-#include "tools/json.h"
+#include "cli/json.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/format.h"
-#include "tools/tool.h"
+#include "cli/format.h"
+#include "cli/fail.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 

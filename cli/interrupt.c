@@ -2,7 +2,7 @@
 /* Ctrl-C and SIGTERM. */
 #include "config.h"
 
-#include "tools/interrupt.h"
+#include "cli/interrupt.h"
 
 #include <signal.h>
 #include <stddef.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/interrupt.h - Ctrl-C and SIGTERM: finish cleanly, then die of them.
+/* cli/interrupt.h - Ctrl-C and SIGTERM: finish cleanly, then die of them.
  *
  * The first signal only sets a flag, which the loops of a command look at; a
  * second of the same kind ends the process at once, as if there were no handler.
  * A command that was stopped frees everything, says so, and main() then lets the
  * signal kill the process, so that the shell knows why it ended.
  */
-#ifndef HOIST_TOOLS_INTERRUPT_H
-#define HOIST_TOOLS_INTERRUPT_H
+#ifndef HOIST_CLI_INTERRUPT_H
+#define HOIST_CLI_INTERRUPT_H
 
 /* From now on signals are noticed.  Signals that the caller ignores (nohup) stay so. */
 void interrupt_watch(void);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/json.h - the one JSON object that --json prints.
+/* cli/json.h - the one JSON object that --json prints.
  *
  * Objects are built with json_pack(), which fails as a whole and takes the values
  * given to it ("o") in either case, so that only its result has to be looked at.
  */
-#ifndef HOIST_TOOLS_JSON_H
-#define HOIST_TOOLS_JSON_H
+#ifndef HOIST_CLI_JSON_H
+#define HOIST_CLI_JSON_H
 
 #include <jansson.h>
 #include <stdbool.h>

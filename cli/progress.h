@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/progress.h - how far it is, on stderr, only where somebody watches.
+/* cli/progress.h - how far it is, on stderr, only where somebody watches.
  *
  *     loading   1.21 GiB of 2.00 GiB   60 %   1.93 GB/s   0.44 s left
  *
@@ -7,8 +7,8 @@
  * by then needs none) and at most ten times a second.  There is one such line in
  * a process; fail() takes it away before it prints.
  */
-#ifndef HOIST_TOOLS_PROGRESS_H
-#define HOIST_TOOLS_PROGRESS_H
+#ifndef HOIST_CLI_PROGRESS_H
+#define HOIST_CLI_PROGRESS_H
 
 #include <stddef.h>
 #include <stdint.h>

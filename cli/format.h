@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/format.h - figures and names as people read them.
+/* cli/format.h - figures and names as people read them.
  *
  * Sizes are binary (KiB, MiB, GiB), rates are decimal (GB/s = 10^9 bytes a second),
  * as disks, buses and the JSON's gb_per_s are given.  Functions that fill a
  * `struct text` return its characters, so that calls can stand in a printf.
  */
-#ifndef HOIST_TOOLS_FORMAT_H
-#define HOIST_TOOLS_FORMAT_H
+#ifndef HOIST_CLI_FORMAT_H
+#define HOIST_CLI_FORMAT_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 /* The line that shows how far it is. */
 #include "config.h"
 
-#include "tools/progress.h"
+#include "cli/progress.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/format.h"
+#include "cli/format.h"
 
 #define FIRST_NS 200000000
 #define EVERY_NS 100000000
