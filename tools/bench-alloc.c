@@ -3,7 +3,7 @@
  * its own, and that as often as there are runs. */
 #include "config.h"
 
-#include "tools/bench-alloc.h"
+#include "tools/bench-request.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/fail.h"
 
 #define DEFAULT_RUNS 5
 
@@ -27,7 +28,7 @@
 #define EMULATED_DEVICE "cuda:0"
 
 struct bench {
-	const struct args *args;
+	const struct bench_request *request;
 	struct results results;
 	unsigned runs;
 	int n_processors;
@@ -39,14 +40,14 @@ struct bench {
 
 static bool selected(const struct bench *bench, const struct measurement *measurement)
 {
-	const struct args *args = bench->args;
-	if (args->quick && !measurement->quick)
+	const struct bench_request *request = bench->request;
+	if (request->quick && !measurement->quick)
 		return false;
-	for (size_t i = 0; i < args->n_patterns; i++) {
-		if (strcmp(args->patterns[i], measurement->name) == 0)
+	for (size_t i = 0; i < request->n_works; i++) {
+		if (strcmp(request->works[i], measurement->name) == 0)
 			return true;
 	}
-	return args->n_patterns == 0;
+	return request->n_works == 0;
 }
 
 static unsigned runs_of(const struct bench *bench, const struct measurement *measurement)
@@ -69,8 +70,8 @@ static int run_worker(const struct bench *bench, size_t index, unsigned subject,
 	char preload[64];
 	const char *settings[4];
 	size_t n = 0;
-	bool emulate = strcmp(bench->args->device, "cpu") == 0;
-	(void)snprintf(spec, sizeof spec, "%zu,%u,%d", index, subject, bench->args->quick);
+	bool emulate = strcmp(bench->request->device, "cpu") == 0;
+	(void)snprintf(spec, sizeof spec, "%zu,%u,%d", index, subject, bench->request->quick);
 	if (subjects[subject].package != NULL) {
 		(void)snprintf(preload, sizeof preload, "LD_PRELOAD=%s", subjects[subject].library);
 		settings[n++] = preload;
@@ -85,7 +86,7 @@ static int run_worker(const struct bench *bench, size_t index, unsigned subject,
 				    "worker",
 				    spec,
 				    "--device",
-				    emulate ? EMULATED_DEVICE : bench->args->device,
+				    emulate ? EMULATED_DEVICE : bench->request->device,
 				    NULL};
 	struct child child = {.argv = argv, .settings = settings, .output = -1};
 	return child_run(&child, result);
@@ -276,7 +277,7 @@ static int measure_all(struct bench *bench)
 static int print_results(const struct bench *bench)
 {
 	double load[1] = {-1};
-	if (!bench->args->json) {
+	if (!bench->request->json) {
 		results_print(&bench->results);
 		return STATUS_OK;
 	}
@@ -285,30 +286,17 @@ static int print_results(const struct bench *bench)
 	if (object != NULL &&
 	    (json_object_set_new(object, "processors", json_integer(bench->n_processors)) != 0 ||
 	     json_object_set_new(object, "load_average", json_real(load[0])) != 0 ||
-	     json_object_set_new(object, "quick", json_boolean(bench->args->quick)) != 0)) {
+	     json_object_set_new(object, "quick", json_boolean(bench->request->quick)) != 0)) {
 		json_decref(object);
 		object = NULL;
 	}
 	return json_print(object, true);
 }
 
-static int check_names(const struct args *args)
-{
-	for (size_t i = 0; i < args->n_patterns; i++) {
-		size_t j = 0;
-		while (j < n_measurements && strcmp(measurements[j].name, args->patterns[i]) != 0)
-			j++;
-		if (j == n_measurements)
-			return args_refuse(args, "--work ", args->patterns[i],
-					   ": there is no such work");
-	}
-	return STATUS_OK;
-}
-
 static int run(struct bench *bench)
 {
 	int svg = -1;
-	if (bench->args->svg != NULL && plot_prepare(bench->args->svg, &svg) != STATUS_OK)
+	if (bench->request->svg != NULL && plot_prepare(bench->request->svg, &svg) != STATUS_OK)
 		return STATUS_FAILED;
 	int status = find_peers(bench);
 	if (status == STATUS_OK)
@@ -316,7 +304,7 @@ static int run(struct bench *bench)
 	if (status == STATUS_OK)
 		status = print_results(bench);
 	if (status == STATUS_OK && svg >= 0)
-		status = plot_draw(&bench->results, bench->args->svg, svg);
+		status = plot_draw(&bench->results, bench->request->svg, svg);
 	if (svg >= 0)
 		(void)close(svg);
 	if (status == STATUS_OK && bench->n_failed > 0)
@@ -325,23 +313,29 @@ static int run(struct bench *bench)
 	return status;
 }
 
-int bench_alloc(const struct args *args)
+int bench_alloc(const struct bench_request *request)
 {
 	cpu_set_t processors;
-	struct bench bench = {.args = args, .n_processors = 1};
-	int status = check_names(args);
-	if (status != STATUS_OK)
-		return status;
-	bench.runs = args->runs != 0 ? args->runs : args->quick ? 1 : DEFAULT_RUNS;
+	struct bench bench = {.request = request, .n_processors = 1};
+	bench.runs = request->runs != 0 ? request->runs : request->quick ? 1 : DEFAULT_RUNS;
 	if (sched_getaffinity(0, sizeof processors, &processors) == 0)
 		bench.n_processors = CPU_COUNT(&processors);
-	status = results_create("alloc", &bench.results);
+	int status = results_create("alloc", &bench.results);
 	if (status != STATUS_OK)
 		return status;
 	interrupt_watch();
 	status = run(&bench);
 	results_destroy(&bench.results);
 	return status;
+}
+
+bool bench_alloc_has(const char *work)
+{
+	for (size_t i = 0; i < n_measurements; i++) {
+		if (strcmp(measurements[i].name, work) == 0)
+			return true;
+	}
+	return false;
 }
 
 void bench_alloc_list(void)

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 /* A file that holds @text and is read from its beginning; -1 and errno. */
 static int input_file(const char *text)

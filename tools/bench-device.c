@@ -11,7 +11,7 @@
 
 #include <hoist/error.h>
 
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 #define CHUNK 256 /* operations between two looks at the clock */
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/interrupt.h"
+#include "cli/fail.h"
 
 #define STEP_NS 100000000
 #define PIECE_BYTES ((size_t)1 << 20)
@@ -60,12 +61,12 @@ int bench_file_select(struct bench_file *file, uint64_t most)
 	return status;
 }
 
-int bench_file_open(const char *path, const struct args *args, struct bench_file *ret)
+int bench_file_open(const struct bench_request *request, struct bench_file *ret)
 {
 	*ret = (struct bench_file){0};
-	int err = hoist_checkpoint_open(path, args->open_flags, &ret->checkpoint);
+	int err = hoist_checkpoint_open(request->path, request->open_flags, &ret->checkpoint);
 	if (err == -EBADMSG)
-		err = hoist_checkpoint_open(path, args->open_flags | HOIST_OPEN_RAW,
+		err = hoist_checkpoint_open(request->path, request->open_flags | HOIST_OPEN_RAW,
 					    &ret->checkpoint);
 	return err == 0 ? bench_file_select(ret, UINT64_MAX) : fail_call(err);
 }

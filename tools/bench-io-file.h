@@ -15,7 +15,7 @@
 
 #include <hoist/hoist.h>
 
-#include "tools/args.h"
+#include "tools/bench-request.h"
 
 /* One way to load. */
 struct bench_way {
@@ -39,7 +39,7 @@ struct bench_file {
 
 /* Opens what lies at @path: a checkpoint, or any other file as one tensor of its bytes.  All of it
  * is selected.  Returns a STATUS_*; bench_file_close() is owed in any case. */
-int bench_file_open(const char *path, const struct args *args, struct bench_file *ret);
+int bench_file_open(const struct bench_request *request, struct bench_file *ret);
 void bench_file_close(struct bench_file *file);
 
 /* Selects the first tensors, about @most bytes in all.  Returns a STATUS_*. */

@@ -10,7 +10,7 @@
 
 #include "tools/bench-plot.h"
 #include "cli/format.h"
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 const size_t sweep_blocks[SWEEP_N_BLOCKS] = {(size_t)256 << 10, (size_t)1 << 20, (size_t)2 << 20,
 					     (size_t)4 << 20,	(size_t)8 << 20, (size_t)16 << 20};

@@ -7,7 +7,7 @@
  * has taken twice that, with what it has. */
 #include "config.h"
 
-#include "tools/bench-io.h"
+#include "tools/bench-request.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,6 +24,7 @@
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/fail.h"
 
 #define SECONDS 60.0
 #define MOST_SECONDS (2 * SECONDS)
@@ -39,7 +40,7 @@
 enum { DIRECT, COLD, HOT };
 
 struct bench {
-	const struct args *args;
+	const struct bench_request *request;
 	struct bench_file file;
 	hoist_device *device;
 	struct sweep sweep;
@@ -122,8 +123,8 @@ static int try_direct(struct bench *bench)
 static int choose_bytes(struct bench *bench)
 {
 	const struct bench_way way = {.io = HOIST_IO_DIRECT};
-	const unsigned runs = bench->args->runs > 0 ? bench->args->runs : 1;
-	if (bench->args->quick)
+	const unsigned runs = bench->request->runs > 0 ? bench->request->runs : 1;
+	if (bench->request->quick)
 		return bench_file_select(&bench->file, QUICK_BYTES);
 	int status = bench_file_select(&bench->file, PROBE_BYTES);
 	double begin = now();
@@ -168,7 +169,7 @@ static int measure_own(struct bench *bench)
 
 static int measure_all(struct bench *bench)
 {
-	const unsigned runs = bench->args->runs > 0 ? bench->args->runs : 1;
+	const unsigned runs = bench->request->runs > 0 ? bench->request->runs : 1;
 	const unsigned step = N_CELLS / 5; /* between two of hoist's own choice */
 	int status = STATUS_OK;
 	for (unsigned run = 0; run < runs && run < SWEEP_MAX_RUNS; run++) {
@@ -270,12 +271,12 @@ static int print_json(const struct bench *bench)
 	if (status == STATUS_OK) {
 		json_t *object = results_json(&results);
 		if (object != NULL &&
-		    (json_object_set_new(object, "file", json_text(bench->args->operands[1])) !=
-			     0 ||
+		    (json_object_set_new(object, "file", json_text(bench->request->path)) != 0 ||
 		     json_object_set_new(object, "bytes", json_count(bench->file.bytes)) != 0 ||
 		     json_object_set_new(object, "dropped_bytes",
 					 json_count(bench->file.dropped)) != 0 ||
-		     json_object_set_new(object, "quick", json_boolean(bench->args->quick)) != 0)) {
+		     json_object_set_new(object, "quick", json_boolean(bench->request->quick)) !=
+			     0)) {
 			json_decref(object);
 			object = NULL;
 		}
@@ -289,7 +290,7 @@ static void print_table(const struct bench *bench)
 {
 	struct text bytes;
 	(void)printf("%s of ", format_bytes(bench->file.bytes, &bytes));
-	print_escaped(stdout, bench->args->operands[1]);
+	print_escaped(stdout, bench->request->path);
 	(void)printf(" each, to %s%s\n\n", bench->report.device,
 		     bench->report.emulated ? " (emulated)" : "");
 	sweep_print(&bench->sweep);
@@ -303,7 +304,7 @@ static void print_table(const struct bench *bench)
 static int run(struct bench *bench)
 {
 	int svg = -1;
-	if (bench->args->svg != NULL && plot_prepare(bench->args->svg, &svg) != STATUS_OK)
+	if (bench->request->svg != NULL && plot_prepare(bench->request->svg, &svg) != STATUS_OK)
 		return STATUS_FAILED;
 	bench->begin = now();
 	int status = choose_bytes(bench);
@@ -314,26 +315,26 @@ static int run(struct bench *bench)
 	if (status == STATUS_OK)
 		status = measure_all(bench);
 	progress_end();
-	if (status == STATUS_OK && bench->args->json)
+	if (status == STATUS_OK && bench->request->json)
 		status = print_json(bench);
 	else if (status == STATUS_OK)
 		print_table(bench);
 	if (status == STATUS_OK && svg >= 0)
-		status = sweep_draw(&bench->sweep, bench->args->svg, svg);
+		status = sweep_draw(&bench->sweep, bench->request->svg, svg);
 	if (svg >= 0)
 		(void)close(svg);
 	return status;
 }
 
-int bench_io(const struct args *args, const char *path)
+int bench_io(const struct bench_request *request)
 {
 	struct bench *bench = calloc(1, sizeof *bench);
 	if (bench == NULL)
 		return fail_memory();
-	bench->args = args;
+	bench->request = request;
 	interrupt_watch();
-	int err = hoist_device_open(args->device, &bench->device);
-	int status = err == 0 ? bench_file_open(path, args, &bench->file) : fail_call(err);
+	int err = hoist_device_open(request->device, &bench->device);
+	int status = err == 0 ? bench_file_open(request, &bench->file) : fail_call(err);
 	if (status == STATUS_OK)
 		status = run(bench);
 	bench_file_close(&bench->file);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "tools/bench-io-file.h"
-#include "tools/bench-io.h"
+#include "tools/bench-request.h"
 #include "tools/bench-plot.h"
 #include "tools/bench-results.h"
 #include "tools/bench-save.h"
@@ -18,6 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/fail.h"
 
 #define DEFAULT_RUNS 5
 #define QUICK_BYTES ((uint64_t)1 << 20)
@@ -44,7 +45,7 @@ struct work {
 };
 
 struct bench {
-	const struct args *args;
+	const struct bench_request *request;
 	struct bench_file file;
 	struct results results;
 	char *specs; /* --device, cut into its parts */
@@ -58,13 +59,13 @@ struct bench {
 static int open_devices(struct bench *bench)
 {
 	char *save = NULL;
-	bench->specs = strdup(bench->args->device);
+	bench->specs = strdup(bench->request->device);
 	if (bench->specs == NULL)
 		return fail_memory();
 	for (char *spec = strtok_r(bench->specs, ",", &save); spec != NULL;
 	     spec = strtok_r(NULL, ",", &save)) {
 		if (bench->n_devices == MAX_DEVICES)
-			return fail("--device %s: more than %d devices", bench->args->device,
+			return fail("--device %s: more than %d devices", bench->request->device,
 				    MAX_DEVICES);
 		int err = hoist_device_open(spec, &bench->devices[bench->n_devices]);
 		if (err != 0)
@@ -236,11 +237,11 @@ static int print_json(const struct bench *bench)
 {
 	json_t *object = results_json(&bench->results);
 	if (object != NULL &&
-	    (json_object_set_new(object, "file", json_text(bench->args->operands[1])) != 0 ||
+	    (json_object_set_new(object, "file", json_text(bench->request->path)) != 0 ||
 	     json_object_set_new(object, "bytes", json_count(bench->file.bytes)) != 0 ||
 	     json_object_set_new(object, "dropped_bytes", json_count(bench->file.dropped)) != 0 ||
 	     json_object_set_new(object, "ways", ways_json(bench)) != 0 ||
-	     json_object_set_new(object, "quick", json_boolean(bench->args->quick)) != 0)) {
+	     json_object_set_new(object, "quick", json_boolean(bench->request->quick)) != 0)) {
 		json_decref(object);
 		object = NULL;
 	}
@@ -250,43 +251,44 @@ static int print_json(const struct bench *bench)
 static int run(struct bench *bench)
 {
 	int svg = -1;
-	if (bench->args->svg != NULL && plot_prepare(bench->args->svg, &svg) != STATUS_OK)
+	if (bench->request->svg != NULL && plot_prepare(bench->request->svg, &svg) != STATUS_OK)
 		return STATUS_FAILED;
-	int status = bench->args->quick ? bench_file_select(&bench->file, QUICK_BYTES) : STATUS_OK;
+	int status =
+		bench->request->quick ? bench_file_select(&bench->file, QUICK_BYTES) : STATUS_OK;
 	if (status == STATUS_OK)
 		status = measure_all(bench);
-	if (status == STATUS_OK && bench->args->save)
-		status = bench_save(bench->args, &bench->file, bench->devices[0], bench->runs,
+	if (status == STATUS_OK && bench->request->save)
+		status = bench_save(bench->request, &bench->file, bench->devices[0], bench->runs,
 				    &bench->results);
 	if (status == STATUS_OK)
 		status = add_refused(bench);
 	progress_end();
-	if (status == STATUS_OK && bench->args->json) {
+	if (status == STATUS_OK && bench->request->json) {
 		status = print_json(bench);
 	} else if (status == STATUS_OK) {
 		results_print(&bench->results);
 		print_ways(bench);
 	}
 	if (status == STATUS_OK && svg >= 0)
-		status = plot_draw(&bench->results, bench->args->svg, svg);
+		status = plot_draw(&bench->results, bench->request->svg, svg);
 	if (svg >= 0)
 		(void)close(svg);
 	return status;
 }
 
-int bench_load(const struct args *args, const char *path)
+int bench_load(const struct bench_request *request)
 {
 	struct bench *bench = calloc(1, sizeof *bench);
 	if (bench == NULL)
 		return fail_memory();
-	bench->args = args;
-	bench->runs = args->runs != 0 ? args->runs : args->quick ? 1 : DEFAULT_RUNS;
+	bench->request = request;
+	bench->runs = request->runs != 0 ? request->runs : request->quick ? 1 : DEFAULT_RUNS;
 	interrupt_watch();
 	int status = results_create("load", &bench->results);
 	if (status == STATUS_OK)
 		status = open_devices(bench);
 	if (status == STATUS_OK)
-		status = bench_file_open(path, args, &bench->file);
+		status = bench_file_open(request, &bench->file);
 	if (status == STATUS_OK)
 		status = run(bench);
 	bench_file_close(&bench->file);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "tools/bench-child.h"
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 #define MAX_SERIES 12
 

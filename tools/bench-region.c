@@ -12,7 +12,7 @@
 
 #include <hoist/error.h>
 
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23

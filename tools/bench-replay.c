@@ -7,7 +7,7 @@
  * Only the events are timed, not the waking. */
 #include "config.h"
 
-#include "tools/bench-replay.h"
+#include "tools/bench-request.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +24,7 @@
 #include "tools/bench-work.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
+#include "cli/fail.h"
 
 #define DEFAULT_RUNS 3
 
@@ -272,16 +273,16 @@ static int print_results(const struct replay *replay, const struct results *resu
 	return json_print(object, true);
 }
 
-static int replay_trace(const struct args *args, const struct trace *trace)
+static int replay_trace(const struct bench_request *request, const struct trace *trace)
 {
 	struct replay replay = {
-		.path = args->operands[1], .trace = trace, .info = {.size = sizeof replay.info}};
+		.path = request->path, .trace = trace, .info = {.size = sizeof replay.info}};
 	struct results results;
-	unsigned runs = args->runs != 0 ? args->runs : DEFAULT_RUNS;
+	unsigned runs = request->runs != 0 ? request->runs : DEFAULT_RUNS;
 	int status = results_create("replay", &results);
 	if (status != STATUS_OK)
 		return status;
-	if (hoist_device_open(args->device, &replay.device) != 0 ||
+	if (hoist_device_open(request->device, &replay.device) != 0 ||
 	    hoist_device_get_info(replay.device, &replay.info) != 0)
 		status = fail_library();
 	if (status == STATUS_OK)
@@ -290,19 +291,19 @@ static int replay_trace(const struct args *args, const struct trace *trace)
 	for (unsigned i = 0; i < runs && status == STATUS_OK; i++)
 		status = run_once(&replay, &results);
 	if (status == STATUS_OK)
-		status = print_results(&replay, &results, args->json);
+		status = print_results(&replay, &results, request->json);
 	close_streams(&replay);
 	hoist_device_unref(replay.device);
 	results_destroy(&results);
 	return status;
 }
 
-int bench_replay(const struct args *args)
+int bench_replay(const struct bench_request *request)
 {
 	struct trace trace = {0};
-	int status = trace_read(args->operands[1], &trace);
+	int status = trace_read(request->path, &trace);
 	if (status == STATUS_OK)
-		status = replay_trace(args, &trace);
+		status = replay_trace(request, &trace);
 	trace_free(&trace);
 	return status;
 }

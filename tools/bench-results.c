@@ -10,7 +10,7 @@
 
 #include "cli/format.h"
 #include "cli/json.h"
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 #define SUBJECT_HOIST_NAME "hoist"
 

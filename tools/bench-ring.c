@@ -12,7 +12,7 @@
 
 #include <hoist/error.h>
 
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 #define RING_BLOCKS 1024
 #define CHUNK 1024 /* blocks between two looks at the clock */

@@ -14,6 +14,7 @@
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/fail.h"
 
 #define N_ENGINES 2
 
@@ -26,12 +27,12 @@ static const struct {
 };
 
 /* A name that nothing has, in --to if that is a folder, or beside the first file. */
-static char *choose_path(const struct args *args, const struct bench_file *file)
+static char *choose_path(const struct bench_request *request, const struct bench_file *file)
 {
 	struct stat info;
 	hoist_file_info first = {.size = sizeof first};
 	char *path = NULL;
-	const char *to = args->to;
+	const char *to = request->to;
 	bool folder = to != NULL && stat(to, &info) == 0 && S_ISDIR(info.st_mode);
 	if (to != NULL && !folder)
 		return strdup(to);
@@ -120,13 +121,13 @@ static int add(struct results *results, const char *work, int subject, bool emul
 	return status;
 }
 
-int bench_save(const struct args *args, struct bench_file *file, hoist_device *device,
+int bench_save(const struct bench_request *request, struct bench_file *file, hoist_device *device,
 	       unsigned runs, struct results *results)
 {
 	char work[64];
 	hoist_load *loaded = NULL;
 	hoist_load_report from = {.size = sizeof from};
-	char *path = choose_path(args, file);
+	char *path = choose_path(request, file);
 	if (path == NULL)
 		return fail_memory();
 	int status = load(file, device, &loaded);

@@ -8,7 +8,7 @@
 
 /* Loads what is selected to @device, saves it @runs times by either engine, to --to or beside the
  * files that it came from, and removes what was written.  Returns a STATUS_*. */
-int bench_save(const struct args *args, struct bench_file *file, hoist_device *device,
+int bench_save(const struct bench_request *request, struct bench_file *file, hoist_device *device,
 	       unsigned runs, struct results *results);
 
 #endif

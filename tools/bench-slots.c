@@ -12,7 +12,7 @@
 
 #include <hoist/error.h>
 
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 #define N_SIZES 4096 /* a power of two */
 

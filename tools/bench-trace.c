@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/tool.h"
+#include "cli/fail.h"
 
 #define HEADER "Thread,Time,Action,Pointer,Size,Stream"
 #define N_COLUMNS 6

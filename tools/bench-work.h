@@ -146,9 +146,4 @@ work_run work_events;
 work_run work_pinned;
 work_run work_region; /* bench-region.c */
 
-/* Runs in the child.  @spec is "MEASUREMENT,SUBJECT,QUICK" as numbers; behind the last
- * MEASUREMENT it only sees whether the subject is there.  Prints "result EMULATED VALUE..." on
- * stdout, or "missing FILE" where malloc is FILE's.  Returns a STATUS_*. */
-int work_child(const char *spec, const char *device);
-
 #endif

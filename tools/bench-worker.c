@@ -17,7 +17,8 @@
 #include <hoist/error.h>
 
 #include "cli/format.h"
-#include "tools/tool.h"
+#include "tools/bench-request.h"
+#include "cli/fail.h"
 
 /* No measurement takes as long: one that hangs ends all the same. */
 #define LONGEST_SECONDS 100
@@ -198,7 +199,7 @@ static long next_number(const char **text)
 	return number;
 }
 
-int work_child(const char *spec, const char *device)
+int bench_alloc_worker(const char *spec, const char *device)
 {
 	long index = next_number(&spec);
 	long subject = next_number(&spec);
