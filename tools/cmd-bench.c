@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tools/args.h"
-#include "tools/bench-request.h"
+#include "bench/request.h"
 #include "cli/json.h"
 
 static const struct {

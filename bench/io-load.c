@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/bench-io-file.h"
-#include "tools/bench-request.h"
-#include "tools/bench-plot.h"
-#include "tools/bench-results.h"
-#include "tools/bench-save.h"
+#include "bench/io-file.h"
+#include "bench/request.h"
+#include "bench/plot.h"
+#include "bench/results.h"
+#include "bench/io-save.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"

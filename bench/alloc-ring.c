@@ -3,7 +3,7 @@
  * one producer and one consumer.  The memory itself is not touched. */
 #include "config.h"
 
-#include "tools/bench-work.h"
+#include "bench/alloc-work.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 /* Another program, run to its end. */
 #include "config.h"
 
-#include "tools/bench-child.h"
+#include "bench/child.h"
 
 #include <errno.h>
 #include <fcntl.h>

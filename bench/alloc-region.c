@@ -3,7 +3,7 @@
  * that can be written by hand. */
 #include "config.h"
 
-#include "tools/bench-work.h"
+#include "bench/alloc-work.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-request.h - the measurements that `hoist bench` offers, and its options for them.
+/* bench/request.h - the measurements that `hoist bench` offers, and its options for them.
  *
  * Each function measures, prints a table or JSON on stdout, and returns a STATUS_*. */
-#ifndef HOIST_TOOLS_BENCH_REQUEST_H
-#define HOIST_TOOLS_BENCH_REQUEST_H
+#ifndef HOIST_BENCH_REQUEST_H
+#define HOIST_BENCH_REQUEST_H
 
 #include <stdbool.h>
 #include <stddef.h>

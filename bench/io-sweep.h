@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-io-sweep.h - what `hoist bench io` measured: a rate for each way, engine, size of a
+/* bench/io-sweep.h - what `hoist bench io` measured: a rate for each way, engine, size of a
  * read and depth. */
-#ifndef HOIST_TOOLS_BENCH_IO_SWEEP_H
-#define HOIST_TOOLS_BENCH_IO_SWEEP_H
+#ifndef HOIST_BENCH_IO_SWEEP_H
+#define HOIST_BENCH_IO_SWEEP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-child.h - another program, run to its end. */
-#ifndef HOIST_TOOLS_BENCH_CHILD_H
-#define HOIST_TOOLS_BENCH_CHILD_H
+/* bench/child.h - another program, run to its end. */
+#ifndef HOIST_BENCH_CHILD_H
+#define HOIST_BENCH_CHILD_H
 
 #include <stddef.h>
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-work.h - what `hoist bench alloc` measures, one process for each measurement.
+/* bench/alloc-work.h - what `hoist bench alloc` measures, one process for each measurement.
  *
- *   catalogue   the measurements: name, threads, subjects, figures, bars    bench-catalogue.c
+ *   catalogue   the measurements: name, threads, subjects, figures, bars    alloc-catalogue.c
  *   round       in the parent: runs every subject of a measurement in turn, again and
- *               again, each in a child process, and keeps the medians       bench-alloc.c
- *   worker      in the child: one measurement of one subject, once          bench-worker.c
- *   work        what the worker runs: bench-slots.c, bench-ring.c, bench-device.c,
- *               bench-region.c
+ *               again, each in a child process, and keeps the medians       alloc.c
+ *   worker      in the child: one measurement of one subject, once          alloc-worker.c
+ *   work        what the worker runs: alloc-slots.c, alloc-ring.c, alloc-device.c,
+ *               alloc-region.c
  *
  * Subjects that replace malloc are preloaded into the child; hoist and the empty loop run
  * in such a child as well, so that all have the same start.
  */
-#ifndef HOIST_TOOLS_BENCH_WORK_H
-#define HOIST_TOOLS_BENCH_WORK_H
+#ifndef HOIST_BENCH_ALLOC_WORK_H
+#define HOIST_BENCH_ALLOC_WORK_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -136,14 +136,14 @@ static inline uint64_t work_seed(int thread)
 /* What work_slots() takes as its argument. */
 enum { SLOTS_FIXED, SLOTS_MIXED, SLOTS_LARGE };
 
-work_run work_slots; /* bench-slots.c */
+work_run work_slots; /* alloc-slots.c */
 work_run work_slots_room;
 work_run work_statistics;
-work_run work_ring;	   /* bench-ring.c; argument: bytes of a block */
-work_run work_random_live; /* bench-device.c; argument: live blocks */
+work_run work_ring;	   /* alloc-ring.c; argument: bytes of a block */
+work_run work_random_live; /* alloc-device.c; argument: live blocks */
 work_run work_two_streams;
 work_run work_events;
 work_run work_pinned;
-work_run work_region; /* bench-region.c */
+work_run work_region; /* alloc-region.c */
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-plot.h - results as an SVG image, drawn by gnuplot. */
-#ifndef HOIST_TOOLS_BENCH_PLOT_H
-#define HOIST_TOOLS_BENCH_PLOT_H
+/* bench/plot.h - results as an SVG image, drawn by gnuplot. */
+#ifndef HOIST_BENCH_PLOT_H
+#define HOIST_BENCH_PLOT_H
 
-#include "tools/bench-results.h"
+#include "bench/results.h"
 
 /* Sees whether gnuplot is there and @path can be written, which takes no time: before
  * measuring.  Returns a STATUS_*; *fd is the file, still with what it held. */

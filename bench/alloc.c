@@ -3,7 +3,7 @@
  * its own, and that as often as there are runs. */
 #include "config.h"
 
-#include "tools/bench-request.h"
+#include "bench/request.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/bench-child.h"
-#include "tools/bench-plot.h"
-#include "tools/bench-results.h"
-#include "tools/bench-work.h"
+#include "bench/child.h"
+#include "bench/plot.h"
+#include "bench/results.h"
+#include "bench/alloc-work.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/progress.h"

@@ -3,7 +3,7 @@
  * little memory, events, and what pinned blocks are rounded to. */
 #include "config.h"
 
-#include "tools/bench-work.h"
+#include "bench/alloc-work.h"
 
 #include <errno.h>
 #include <stdlib.h>

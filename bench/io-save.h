@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-save.h - `hoist bench load --save`: the same tensors, back to a disk. */
-#ifndef HOIST_TOOLS_BENCH_SAVE_H
-#define HOIST_TOOLS_BENCH_SAVE_H
+/* bench/io-save.h - `hoist bench load --save`: the same tensors, back to a disk. */
+#ifndef HOIST_BENCH_IO_SAVE_H
+#define HOIST_BENCH_IO_SAVE_H
 
-#include "tools/bench-io-file.h"
-#include "tools/bench-results.h"
+#include "bench/io-file.h"
+#include "bench/results.h"
 
 /* Loads what is selected to @device, saves it @runs times by either engine, to --to or beside the
  * files that it came from, and removes what was written.  Returns a STATUS_*. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-io-file.h - files that are loaded again and again, cold and hot, as `hoist bench io`
+/* bench/io-file.h - files that are loaded again and again, cold and hot, as `hoist bench io`
  * and `hoist bench load` need it.
  *
  * Cold is made by dropping the files from the page cache, hot by reading the part that is loaded;
@@ -10,12 +10,12 @@
  * back): a virtual machine whose host takes idle memory back pays many times over for the first
  * touch of it, and that is no figure of any load.
  */
-#ifndef HOIST_TOOLS_BENCH_IO_FILE_H
-#define HOIST_TOOLS_BENCH_IO_FILE_H
+#ifndef HOIST_BENCH_IO_FILE_H
+#define HOIST_BENCH_IO_FILE_H
 
 #include <hoist/hoist.h>
 
-#include "tools/bench-request.h"
+#include "bench/request.h"
 
 /* One way to load. */
 struct bench_way {

@@ -2,7 +2,7 @@
 /* What `hoist bench alloc` measures, of whom, and what hoist's figures should be. */
 #include "config.h"
 
-#include "tools/bench-work.h"
+#include "bench/alloc-work.h"
 
 #include <stdlib.h>
 

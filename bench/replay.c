@@ -7,7 +7,7 @@
  * Only the events are timed, not the waking. */
 #include "config.h"
 
-#include "tools/bench-request.h"
+#include "bench/request.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,9 +19,9 @@
 #include <hoist/error.h>
 #include <hoist/memory.h>
 
-#include "tools/bench-results.h"
-#include "tools/bench-trace.h"
-#include "tools/bench-work.h"
+#include "bench/results.h"
+#include "bench/trace.h"
+#include "bench/alloc-work.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/fail.h"

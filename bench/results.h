@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-results.h - what a benchmark found: samples in, a table or JSON out.
+/* bench/results.h - what a benchmark found: samples in, a table or JSON out.
  *
  * A row is a work, its threads, a subject and a unit; samples of the same row are runs of the
  * same thing, and the row's value is their median.  Less is better, except where a row says more.
  */
-#ifndef HOIST_TOOLS_BENCH_RESULTS_H
-#define HOIST_TOOLS_BENCH_RESULTS_H
+#ifndef HOIST_BENCH_RESULTS_H
+#define HOIST_BENCH_RESULTS_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 /* Files made cold or hot, and loaded. */
 #include "config.h"
 
-#include "tools/bench-io-file.h"
+#include "bench/io-file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * what is there or else allocates.  The memory itself is never touched. */
 #include "config.h"
 
-#include "tools/bench-work.h"
+#include "bench/alloc-work.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /* Results as an SVG image: bars, a group for each work, a colour for each subject. */
 #include "config.h"
 
-#include "tools/bench-plot.h"
+#include "bench/plot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/bench-child.h"
+#include "bench/child.h"
 #include "cli/fail.h"
 
 #define MAX_SERIES 12

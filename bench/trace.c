@@ -2,7 +2,7 @@
 /* A recorded sequence of allocations and frees, read from CSV. */
 #include "config.h"
 
-#include "tools/bench-trace.h"
+#include "bench/trace.h"
 
 #include <errno.h>
 #include <inttypes.h>

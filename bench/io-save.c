@@ -2,7 +2,7 @@
 /* Saves, measured: from buffers on a device to a file, the disk's answer included. */
 #include "config.h"
 
-#include "tools/bench-save.h"
+#include "bench/io-save.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,13 +2,13 @@
 /* The figures of a sweep, as a table and as an image. */
 #include "config.h"
 
-#include "tools/bench-io-sweep.h"
+#include "bench/io-sweep.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/bench-plot.h"
+#include "bench/plot.h"
 #include "cli/format.h"
 #include "cli/fail.h"
 

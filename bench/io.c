@@ -7,7 +7,7 @@
  * has taken twice that, with what it has. */
 #include "config.h"
 
-#include "tools/bench-request.h"
+#include "bench/request.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/bench-io-file.h"
-#include "tools/bench-io-sweep.h"
-#include "tools/bench-plot.h"
-#include "tools/bench-results.h"
+#include "bench/io-file.h"
+#include "bench/io-sweep.h"
+#include "bench/plot.h"
+#include "bench/results.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"

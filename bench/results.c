@@ -2,7 +2,7 @@
 /* Rows, medians, ratios: as a table, as JSON. */
 #include "config.h"
 
-#include "tools/bench-results.h"
+#include "bench/results.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/bench-trace.h - a recorded sequence of allocations and frees, read from CSV.
+/* bench/trace.h - a recorded sequence of allocations and frees, read from CSV.
  *
  * The columns are those that hoist_memory_trace() writes and RMM logs:
  *
@@ -10,8 +10,8 @@
  * Threads and streams become indices; pointers become blocks, since an address may live many
  * times.  A free of what was allocated before the recording began is passed over and counted.
  */
-#ifndef HOIST_TOOLS_BENCH_TRACE_H
-#define HOIST_TOOLS_BENCH_TRACE_H
+#ifndef HOIST_BENCH_TRACE_H
+#define HOIST_BENCH_TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 /* The child of `hoist bench alloc`: one measurement of one subject. */
 #include "config.h"
 
-#include "tools/bench-work.h"
+#include "bench/alloc-work.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <hoist/error.h>
 
 #include "cli/format.h"
-#include "tools/bench-request.h"
+#include "bench/request.h"
 #include "cli/fail.h"
 
 /* No measurement takes as long: one that hangs ends all the same. */
