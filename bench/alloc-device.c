@@ -70,7 +70,7 @@ static bool live_step(struct live *live)
 
 static double live_time(struct live *live, uint64_t ns)
 {
-	uint64_t start = work_now_ns();
+	uint64_t start = clock_ns();
 	uint64_t now = start;
 	uint64_t n = 0;
 	while (now - start < ns) {
@@ -79,7 +79,7 @@ static double live_time(struct live *live, uint64_t ns)
 				return -1;
 		}
 		n += CHUNK;
-		now = work_now_ns();
+		now = clock_ns();
 	}
 	return n > 0 ? (double)(now - start) / (double)n : 0;
 }
@@ -352,10 +352,10 @@ static int count_calls(struct ordered *ordered, double *calls, double *ns)
 		if (i < 0) {
 			if (get_statistics(ordered->memory, &before) != STATUS_OK)
 				return STATUS_FAILED;
-			start = work_now_ns();
+			start = clock_ns();
 		}
 	}
-	*ns = (double)(work_now_ns() - start) / PAIRS;
+	*ns = (double)(clock_ns() - start) / PAIRS;
 	if (get_statistics(ordered->memory, &after) != STATUS_OK)
 		return STATUS_FAILED;
 	*calls = (double)(n_calls(&after) - n_calls(&before));

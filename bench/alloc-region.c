@@ -57,7 +57,7 @@ static int populate_by_hand(size_t bytes, int n_threads, bool touch, uint64_t *n
 {
 	struct part parts[MAX_THREADS];
 	void *whole = NULL;
-	uint64_t start = work_now_ns();
+	uint64_t start = clock_ns();
 	char *memory = map_huge(bytes, &whole);
 	if (memory == NULL)
 		return fail_memory();
@@ -65,7 +65,7 @@ static int populate_by_hand(size_t bytes, int n_threads, bool touch, uint64_t *n
 	for (int i = 0; i < n_threads; i++)
 		parts[i] = (struct part){memory + (size_t)i * each, each, touch, 0};
 	work_in_threads(n_threads, populate_part, parts, sizeof parts[0]);
-	*ns = work_now_ns() - start;
+	*ns = clock_ns() - start;
 	(void)munmap(whole, bytes + MIB(2));
 	for (int i = 0; i < n_threads; i++) {
 		if (parts[i].err != 0)
@@ -80,13 +80,13 @@ static int populate_with_hoist(size_t bytes, uint64_t *ns)
 		.size = sizeof options, .kind = HOIST_MEMORY_HOST, .region_bytes = bytes};
 	hoist_memory *memory = NULL;
 	uintptr_t block = 0;
-	uint64_t start = work_now_ns();
+	uint64_t start = clock_ns();
 	if (hoist_memory_create(&options, &memory) != 0)
 		return fail_library();
 	int status = STATUS_OK;
 	if (hoist_memory_alloc(memory, bytes, 0, &block) != 0)
 		status = fail_library();
-	*ns = work_now_ns() - start;
+	*ns = clock_ns() - start;
 	if (status == STATUS_OK && hoist_memory_free(memory, block) != 0)
 		status = fail_library();
 	hoist_memory_unref(memory);

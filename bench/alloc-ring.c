@@ -89,7 +89,7 @@ static uintptr_t take(struct ring *ring)
 static uint64_t produce(struct pair *pair, uint64_t ns)
 {
 	size_t bytes = pair->work->measurement->argument;
-	uint64_t start = work_now_ns();
+	uint64_t start = clock_ns();
 	uint64_t n = 0;
 	do {
 		for (int i = 0; i < CHUNK; i++) {
@@ -99,7 +99,7 @@ static uint64_t produce(struct pair *pair, uint64_t ns)
 			put(&pair->ring, block);
 		}
 		n += CHUNK;
-	} while (work_now_ns() - start < ns && !atomic_load(&pair->stopped));
+	} while (clock_ns() - start < ns && !atomic_load(&pair->stopped));
 	return n;
 }
 
@@ -107,7 +107,7 @@ static void *run_producer(struct pair *pair)
 {
 	(void)work_use_processors(0, 1); /* steadier, no more */
 	bool good = produce(pair, work_warm_ns(pair->work)) > 0;
-	pair->start_ns = work_now_ns();
+	pair->start_ns = clock_ns();
 	if (good)
 		pair->n = produce(pair, work_timed_ns(pair->work));
 	if (pair->n == 0)
@@ -127,7 +127,7 @@ static void *run_consumer(struct pair *pair)
 		(void)strncpy(pair->error[1], hoist_error(), sizeof pair->error[1] - 1);
 		atomic_store(&pair->stopped, true);
 	}
-	pair->end_ns = work_now_ns();
+	pair->end_ns = clock_ns();
 	return NULL;
 }
 

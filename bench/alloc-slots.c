@@ -112,14 +112,14 @@ static bool slots_fill(struct slots *slots)
  * failed. */
 static double slots_time(struct slots *slots, uint64_t ns)
 {
-	uint64_t start = work_now_ns();
+	uint64_t start = clock_ns();
 	uint64_t now = start;
 	uint64_t n = 0;
 	while (now - start < ns) {
 		if (!slots_run(slots, slots->shape->chunk))
 			return -1;
 		n += slots->shape->chunk;
-		now = work_now_ns();
+		now = clock_ns();
 	}
 	return n > 0 ? (double)(now - start) / (double)n : 0;
 }

@@ -20,6 +20,8 @@
 
 #include <hoist/memory.h>
 
+#include "bench/samples.h"
+
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 #define GIB(n) ((size_t)(n) << 30)
@@ -98,7 +100,6 @@ struct allocator work_allocator(enum subject subject, hoist_memory *memory, hois
 /* Prints why an allocation or a free of @subject failed; STATUS_FAILED. */
 int work_fail(enum subject subject, const char *error);
 
-uint64_t work_now_ns(void);
 uint64_t work_warm_ns(const struct work *work);	 /* how long to warm up, */
 uint64_t work_timed_ns(const struct work *work); /* and how long to measure */
 

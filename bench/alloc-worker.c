@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <hoist/error.h>
@@ -22,13 +21,6 @@
 
 /* No measurement takes as long: one that hangs ends all the same. */
 #define LONGEST_SECONDS 100
-
-uint64_t work_now_ns(void)
-{
-	struct timespec now = {0};
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 uint64_t work_warm_ns(const struct work *work)
 {

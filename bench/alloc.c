@@ -92,10 +92,10 @@ static int run_worker(const struct bench *bench, size_t index, unsigned subject,
 	return child_run(&child, result);
 }
 
-static int missing(struct bench *bench, unsigned subject, const char *reason)
+static void missing(struct bench *bench, unsigned subject, const char *reason)
 {
 	bench->absent |= 1u << subject;
-	return results_missing(&bench->results, subjects[subject].name, reason);
+	results_missing(&bench->results, subjects[subject].name, reason);
 }
 
 /* Are the other allocators there?  If malloc is not even the C library's without them, as
@@ -107,11 +107,8 @@ static int find_peers(struct bench *bench)
 	for (unsigned subject = SUBJECT_GLIBC; subject <= SUBJECT_TCMALLOC; subject++) {
 		struct child_result result;
 		char reason[256];
-		int status = STATUS_OK;
 		if (replaced) {
-			status = missing(bench, subject, "this program's malloc is replaced");
-			if (status != STATUS_OK)
-				return status;
+			missing(bench, subject, "this program's malloc is replaced");
 			continue;
 		}
 		if (run_worker(bench, n_measurements, subject, &result) != STATUS_OK)
@@ -128,16 +125,15 @@ static int find_peers(struct bench *bench)
 				       subjects[subject].library, subjects[subject].package);
 		else
 			(void)snprintf(reason, sizeof reason, "status %d: %s", result.status, line);
-		if (missing(bench, subject, reason) != STATUS_OK)
-			return STATUS_FAILED;
+		missing(bench, subject, reason);
 	}
 	return STATUS_OK;
 }
 
 /* --- one measurement --- */
 
-static int add_figures(struct bench *bench, const struct measurement *measurement, unsigned subject,
-		       bool emulated, const double values[WORK_MAX_FIGURES])
+static void add_figures(struct bench *bench, const struct measurement *measurement,
+			unsigned subject, bool emulated, const double values[WORK_MAX_FIGURES])
 {
 	for (int i = 0; i < WORK_MAX_FIGURES && measurement->figures[i].unit != NULL; i++) {
 		const struct figure *figure = &measurement->figures[i];
@@ -158,16 +154,14 @@ static int add_figures(struct bench *bench, const struct measurement *measuremen
 			.has_bar = is_hoist && figure->has_bar,
 			.bar = figure->bar,
 		};
-		if (results_add(&bench->results, &row, values[i]) != STATUS_OK)
-			return STATUS_FAILED;
+		results_add(&bench->results, &row, values[i]);
 		if (subject != SUBJECT_HOIST)
 			break;
 	}
-	return STATUS_OK;
 }
 
-static int measure_failed(struct bench *bench, const struct measurement *measurement,
-			  unsigned subject, struct child_result *result)
+static void measure_failed(struct bench *bench, const struct measurement *measurement,
+			   unsigned subject, struct child_result *result)
 {
 	char reason[1024];
 	const char *line = child_last_line(result);
@@ -179,7 +173,7 @@ static int measure_failed(struct bench *bench, const struct measurement *measure
 		(void)snprintf(reason, sizeof reason, "%s, %d threads: %s", measurement->label,
 			       measurement->n_threads, line);
 	bench->n_failed++;
-	return results_missing(&bench->results, subjects[subject].name, reason);
+	results_missing(&bench->results, subjects[subject].name, reason);
 }
 
 static int measure_once(struct bench *bench, size_t index, unsigned subject)
@@ -198,8 +192,10 @@ static int measure_once(struct bench *bench, size_t index, unsigned subject)
 	if (result.status != 0 ||
 	    sscanf(child_last_line(&result), "result %d %lf %lf %lf", &emulated, &values[0],
 		   &values[1], &values[2]) != 1 + WORK_MAX_FIGURES)
-		return measure_failed(bench, measurement, subject, &result);
-	return add_figures(bench, measurement, subject, emulated != 0, values);
+		measure_failed(bench, measurement, subject, &result);
+	else
+		add_figures(bench, measurement, subject, emulated != 0, values);
+	return STATUS_OK;
 }
 
 static int measure(struct bench *bench, size_t index)
@@ -209,7 +205,8 @@ static int measure(struct bench *bench, size_t index)
 	if (measurement->n_threads > bench->n_processors) {
 		(void)snprintf(reason, sizeof reason, "%d threads need as many processors",
 			       measurement->n_threads);
-		return results_missing(&bench->results, measurement->label, reason);
+		results_missing(&bench->results, measurement->label, reason);
+		return STATUS_OK;
 	}
 	/* Who begins changes: whatever drifts meets all. */
 	for (unsigned run = 0; run < runs_of(bench, measurement); run++) {
@@ -225,7 +222,7 @@ static int measure(struct bench *bench, size_t index)
 }
 
 /* How flat the times of the random work are, however many blocks live. */
-static int add_flatness(struct bench *bench)
+static void add_flatness(struct bench *bench)
 {
 	double least = 0;
 	double most = 0;
@@ -248,7 +245,8 @@ static int add_flatness(struct bench *bench)
 		row.emulated |= found->emulated;
 		n++;
 	}
-	return n > 1 && least > 0 ? results_add(&bench->results, &row, most / least) : STATUS_OK;
+	if (n > 1 && least > 0)
+		results_add(&bench->results, &row, most / least);
 }
 
 static int measure_all(struct bench *bench)
@@ -266,7 +264,7 @@ static int measure_all(struct bench *bench)
 			status = measure(bench, i);
 		if (status == STATUS_OK && measurements[i].run == work_random_live &&
 		    (i + 1 == n_measurements || measurements[i + 1].run != work_random_live))
-			status = add_flatness(bench);
+			add_flatness(bench);
 	}
 	progress_end();
 	return status;
@@ -277,20 +275,13 @@ static int measure_all(struct bench *bench)
 static int print_results(const struct bench *bench)
 {
 	double load[1] = {-1};
-	if (!bench->request->json) {
-		results_print(&bench->results);
-		return STATUS_OK;
-	}
+	if (!bench->request->json)
+		return results_print(&bench->results);
 	(void)getloadavg(load, 1);
-	json_t *object = results_json(&bench->results);
-	if (object != NULL &&
-	    (json_object_set_new(object, "processors", json_integer(bench->n_processors)) != 0 ||
-	     json_object_set_new(object, "load_average", json_real(load[0])) != 0 ||
-	     json_object_set_new(object, "quick", json_boolean(bench->request->quick)) != 0)) {
-		json_decref(object);
-		object = NULL;
-	}
-	return json_print(object, true);
+	return results_print_json(&bench->results,
+				  json_pack("{s:i, s:f, s:b}", "processors", bench->n_processors,
+					    "load_average", load[0], "quick",
+					    (int)bench->request->quick));
 }
 
 static int run(struct bench *bench)
@@ -320,11 +311,9 @@ int bench_alloc(const struct bench_request *request)
 	bench.runs = request->runs != 0 ? request->runs : request->quick ? 1 : DEFAULT_RUNS;
 	if (sched_getaffinity(0, sizeof processors, &processors) == 0)
 		bench.n_processors = CPU_COUNT(&processors);
-	int status = results_create("alloc", &bench.results);
-	if (status != STATUS_OK)
-		return status;
+	results_create("alloc", &bench.results);
 	interrupt_watch();
-	status = run(&bench);
+	int status = run(&bench);
 	results_destroy(&bench.results);
 	return status;
 }

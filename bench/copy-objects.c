@@ -5,7 +5,6 @@
 
 #include <hoist/hoist.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { PAIRS = 20000 };
@@ -69,25 +68,15 @@ enum { N_VIEWS = sizeof views / sizeof views[0] };
 
 static double time_views(hoist_buffer *(*make_view)(hoist_buffer *of), hoist_buffer *of)
 {
-	double begin = bench_now();
+	double begin = clock_seconds();
 	for (int i = 0; i < PAIRS; i++)
 		hoist_buffer_unref(make_view(of));
-	return (bench_now() - begin) / PAIRS * 1e9;
+	return (clock_seconds() - begin) / PAIRS * 1e9;
 }
 
-static void add(struct bench_results *results, const char *work, const char *subject,
-		const struct bench_samples *nanoseconds, double bar)
+static void measure_views(struct results *results, size_t n_runs)
 {
-	char against[64];
-	double median = bench_median(nanoseconds);
-	bench_row(results, work, 1, subject, median, "ns");
-	(void)snprintf(against, sizeof against, "%.0f ns (%s)", bar, subject);
-	bench_ratio(results, work, 1, against, bar / median);
-}
-
-static void measure_views(struct bench_results *results, size_t n_runs)
-{
-	static struct bench_samples samples[N_VIEWS];
+	static struct samples samples[N_VIEWS];
 	hoist_device *cpu = NULL;
 	hoist_buffer *base = NULL;
 	copy_must(hoist_device_open("cpu", &cpu), "opening the cpu");
@@ -95,9 +84,10 @@ static void measure_views(struct bench_results *results, size_t n_runs)
 		  "making a buffer");
 	for (size_t i = 0; i < n_runs; i++)
 		for (size_t v = 0; v < N_VIEWS; v++)
-			bench_sample(&samples[v], time_views(views[v].make, base));
+			samples_add(&samples[v], time_views(views[v].make, base));
 	for (size_t v = 0; v < N_VIEWS; v++)
-		add(results, "a view", views[v].name, &samples[v], 100);
+		results_bar(results, "a view", views[v].name, samples_median(&samples[v]), "ns",
+			    false, 100);
 	hoist_buffer_unref(base);
 	hoist_device_unref(cpu);
 }
@@ -109,7 +99,7 @@ static const struct {
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
 struct times {
-	struct bench_samples of[N_SIZES];
+	struct samples of[N_SIZES];
 };
 
 struct request {
@@ -127,16 +117,16 @@ static void time_buffers(const void *argument, void *result)
 	copy_must(hoist_device_open(request->spec, &device), request->spec);
 	for (size_t i = 0; i <= request->n_runs; i++)
 		for (size_t s = 0; s < N_SIZES; s++) {
-			double begin = bench_now();
+			double begin = clock_seconds();
 			for (int pair = 0; pair < PAIRS; pair++)
 				hoist_buffer_unref(make(device, sizes[s].bytes));
 			if (i > 0) /* the first warms up */
-				bench_sample(&times->of[s], (bench_now() - begin) / PAIRS * 1e9);
+				samples_add(&times->of[s], (clock_seconds() - begin) / PAIRS * 1e9);
 		}
 	hoist_device_unref(device);
 }
 
-static void measure_buffers(struct bench_results *results, const char *spec, const char *work,
+static void measure_buffers(struct results *results, const char *spec, const char *work,
 			    size_t n_runs)
 {
 	static struct times times;
@@ -144,10 +134,11 @@ static void measure_buffers(struct bench_results *results, const char *spec, con
 	times = (struct times){.of = {{.n = 0}}};
 	(void)bench_in_child(time_buffers, &request, &times, sizeof times);
 	for (size_t s = 0; s < N_SIZES; s++)
-		add(results, work, sizes[s].name, &times.of[s], 150);
+		results_bar(results, work, sizes[s].name, samples_median(&times.of[s]), "ns", false,
+			    150);
 }
 
-void copy_objects(struct bench_results *results, size_t n_runs)
+void copy_objects(struct results *results, size_t n_runs)
 {
 	measure_buffers(results, "cpu", "a buffer, cpu", n_runs);
 	measure_buffers(results, "cuda:0", "a buffer, emulated cuda:0", n_runs);

@@ -19,16 +19,15 @@
 
 #include <hoist/hoist.h>
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MAX_PEERS = 3, BATCH_BYTES = 16 << 20, MAX_BATCH = 4096 };
 
-struct options {
-	const char *json;
-	size_t n_runs;
-};
+static const char usage[] = "usage: copy [OPTION]...\n"
+			    "Measures copies in host memory, and making views and buffers.\n"
+			    "  --runs N       of each, alternating (15)\n"
+			    "  --json PATH    the results as JSON too; - : instead, on stdout\n";
 
 struct peer {
 	const char *name;
@@ -194,13 +193,13 @@ static double time_batch(const struct peer *peer, const struct ends *ends, int64
 	struct copy_loops loops = loops_of(ends);
 	void *dst = hoist_buffer_data(ends->dst);
 	const void *src = hoist_buffer_data(ends->src);
-	double begin = bench_now();
+	double begin = clock_seconds();
 	for (int64_t i = 0; i < batch; i++)
 		if (peer != NULL)
 			peer->copy(&loops, dst, src);
 		else
 			copy_must(hoist_buffer_copy_into(ends->dst, ends->src), "copying");
-	return (bench_now() - begin) / (double)batch;
+	return (clock_seconds() - begin) / (double)batch;
 }
 
 /* Hoist's copy must be right.  Then each other way once, so that all memory is there. */
@@ -214,34 +213,34 @@ static void warm_up(const struct kind *kind, const struct ends *ends)
 		(void)time_batch(&kind->peers[p], ends, 1);
 }
 
-static void compare(struct bench_results *results, const struct kind *kind, const char *amount,
+static void compare(struct results *results, const struct kind *kind, const char *amount,
 		    int64_t bytes, const struct ends *ends, size_t n_runs)
 {
-	struct bench_samples hoist = {.n = 0};
-	struct bench_samples peers[MAX_PEERS] = {{.n = 0}};
+	struct samples hoist = {.n = 0};
+	struct samples peers[MAX_PEERS] = {{.n = 0}};
 	int64_t batch = BATCH_BYTES / bytes < MAX_BATCH ? BATCH_BYTES / bytes : MAX_BATCH;
 	batch = batch > 0 ? batch : 1;
 	warm_up(kind, ends);
 	for (size_t i = 0; i < n_runs; i++) {
-		bench_sample(&hoist, time_batch(NULL, ends, batch));
+		samples_add(&hoist, time_batch(NULL, ends, batch));
 		for (size_t p = 0; p < MAX_PEERS && kind->peers[p].copy != NULL; p++)
-			bench_sample(&peers[p], time_batch(&kind->peers[p], ends, batch));
+			samples_add(&peers[p], time_batch(&kind->peers[p], ends, batch));
 	}
 	char work[96];
 	(void)snprintf(work, sizeof work, "%s, %s", kind->name, amount);
-	bench_row(results, work, 1, "hoist", (double)bytes / bench_median(&hoist) / 1e9, "GB/s");
+	results_value(results, work, "hoist", (double)bytes / samples_median(&hoist) / 1e9, "GB/s");
 	size_t best = 0;
 	for (size_t p = 0; p < MAX_PEERS && kind->peers[p].copy != NULL; p++) {
-		double median = bench_median(&peers[p]);
-		bench_row(results, work, 1, kind->peers[p].name, (double)bytes / median / 1e9,
-			  "GB/s");
-		best = median < bench_median(&peers[best]) ? p : best;
+		double median = samples_median(&peers[p]);
+		results_value(results, work, kind->peers[p].name, (double)bytes / median / 1e9,
+			      "GB/s");
+		best = median < samples_median(&peers[best]) ? p : best;
 	}
-	bench_ratio(results, work, 1, kind->peers[best].name,
-		    bench_median(&peers[best]) / bench_median(&hoist));
+	results_ratio(results, work, 1, kind->peers[best].name,
+		      samples_median(&peers[best]) / samples_median(&hoist));
 }
 
-static void copies(struct bench_results *results, size_t n_runs)
+static void copies(struct results *results, size_t n_runs)
 {
 	hoist_device *cpu = NULL;
 	copy_must(hoist_device_open("cpu", &cpu), "opening the cpu");
@@ -259,51 +258,14 @@ static void copies(struct bench_results *results, size_t n_runs)
 	hoist_device_unref(cpu);
 }
 
-static void usage(FILE *to)
-{
-	fputs("usage: copy [OPTION]...\n"
-	      "Measures copies in host memory, and making views and buffers.\n"
-	      "  --runs N       of each, alternating (15)\n"
-	      "  --json PATH    the results as JSON too; - : instead, on stdout\n",
-	      to);
-}
-
-static struct options parse(int argc, char **argv)
-{
-	static const struct option longs[] = {{"runs", required_argument, NULL, 'n'},
-					      {"json", required_argument, NULL, 'j'},
-					      {"help", no_argument, NULL, 'h'},
-					      {NULL, 0, NULL, 0}};
-	struct options options = {.n_runs = 15};
-	uint64_t number = 0;
-	bool good = true;
-	for (int c; good && (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
-		if (c == 'n') {
-			good = bench_parse_bytes(optarg, &number) && number >= 1 &&
-			       number <= BENCH_MAX_RUNS;
-			options.n_runs = (size_t)number;
-		} else if (c == 'j') {
-			options.json = optarg;
-		} else if (c == 'h') {
-			usage(stdout);
-			exit(0);
-		} else {
-			good = false;
-		}
-	}
-	if (!good || optind != argc) {
-		usage(stderr);
-		exit(2);
-	}
-	return options;
-}
-
 int main(int argc, char **argv)
 {
-	struct options options = parse(argc, argv);
-	struct bench_results *results = bench_results_create("copy");
-	copy_objects(results, options.n_runs);
-	copies(results, options.n_runs);
-	bench_results_print(results, options.json);
+	struct bench_args args = {.n_runs = 15};
+	bench_parse(argc, argv, usage, 0, 0, NULL, &args);
+	struct results results;
+	results_create("copy", &results);
+	copy_objects(&results, args.n_runs);
+	copies(&results, args.n_runs);
+	bench_print(&results, args.json);
 	return 0;
 }

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/interrupt.h"
+#include "bench/pages.h"
+#include "bench/samples.h"
 #include "cli/fail.h"
 
 #define STEP_NS 100000000
-#define PIECE_BYTES ((size_t)1 << 20)
 
 /* --- what is loaded --- */
 
@@ -91,57 +91,19 @@ typedef int span_work(const struct span *span, void *context);
 static int read_span(const struct span *span, void *context)
 {
 	(void)context;
-	char *piece = malloc(PIECE_BYTES);
-	if (piece == NULL)
-		return fail_memory();
-	int status = STATUS_OK;
-	for (uint64_t done = 0; done < span->bytes && status == STATUS_OK;) {
-		uint64_t left = span->bytes - done;
-		ssize_t n = pread(span->fd, piece, left < PIECE_BYTES ? (size_t)left : PIECE_BYTES,
-				  (off_t)(span->offset + done));
-		if (n <= 0)
-			status = fail("reading ahead: %s",
-				      n < 0 ? strerror(errno) : "the file has shrunk");
-		else
-			done += (uint64_t)n;
-		if (interrupted())
-			status = fail("stopped by a signal");
-	}
-	free(piece);
-	return status;
+	return pages_read(span->fd, span->offset, span->bytes);
 }
 
 static int drop_span(const struct span *span, void *context)
 {
 	(void)context;
-	/* Dirty pages stay: a file that was just written must be on the disk first. */
-	if (fdatasync(span->fd) != 0 && errno != EINVAL && errno != EROFS)
-		return fail("writing to the disk what is in the page cache: %s", strerror(errno));
-	int err = posix_fadvise(span->fd, 0, 0, POSIX_FADV_DONTNEED);
-	return err == 0 ? STATUS_OK : fail("dropping it from the page cache: %s", strerror(err));
+	return pages_drop(span->fd);
 }
 
 /* Adds to *@context the bytes of @span that lie in the page cache. */
 static int count_span(const struct span *span, void *context)
 {
-	uint64_t *resident = context;
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t start = span->offset / page * page;
-	size_t bytes = (size_t)(span->offset + span->bytes - start);
-	size_t n = (bytes + (size_t)page - 1) / (size_t)page;
-	unsigned char *pages = malloc(n);
-	void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, span->fd, (off_t)start);
-	int status = STATUS_OK;
-	if (pages == NULL || map == MAP_FAILED)
-		status = fail_memory();
-	else if (mincore(map, bytes, pages) != 0)
-		status = fail("asking what is in the page cache: %s", strerror(errno));
-	for (size_t i = 0; i < n && status == STATUS_OK; i++)
-		*resident += (pages[i] & 1) * page;
-	if (map != MAP_FAILED)
-		(void)munmap(map, bytes);
-	free(pages);
-	return status;
+	return pages_count(span->fd, span->offset, span->bytes, context);
 }
 
 /* The bytes of the @index-th name in its file. */
@@ -215,20 +177,6 @@ static int prepare(struct bench_file *file, bool hot)
 
 /* --- one load --- */
 
-static int touch_memory(uint64_t bytes)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	char *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (memory == MAP_FAILED)
-		return fail_memory();
-	(void)madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
-	for (size_t i = 0; i < bytes; i += page)
-		((volatile char *)memory)[i] = 1;
-	(void)munmap(memory, (size_t)bytes);
-	return STATUS_OK;
-}
-
 static int drive(hoist_load *load)
 {
 	while (hoist_load_step(load, STEP_NS) == 0) {
@@ -244,8 +192,7 @@ static int drive(hoist_load *load)
 int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget *budget,
 		    const struct bench_way *way, double *seconds, hoist_load_report *report)
 {
-	struct timespec begin;
-	struct timespec end;
+	void *touched = NULL;
 	hoist_load *load = NULL;
 	const hoist_load_options options = {
 		.size = sizeof options,
@@ -263,17 +210,16 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 	};
 	int status = prepare(file, way->hot);
 	if (status == STATUS_OK)
-		status = touch_memory(file->bytes);
+		status = pages_touch((size_t)file->bytes, &touched);
 	if (status != STATUS_OK)
 		return status;
-	(void)clock_gettime(CLOCK_MONOTONIC, &begin);
+	(void)munmap(touched, (size_t)file->bytes);
+	double begin = clock_seconds();
 	int err = hoist_load_start(file->checkpoint, &options, &load);
 	if (err != 0)
 		return fail_call(err);
 	status = drive(load);
-	(void)clock_gettime(CLOCK_MONOTONIC, &end);
-	*seconds =
-		(double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
+	*seconds = clock_seconds() - begin;
 	*report = (hoist_load_report){.size = sizeof *report};
 	if (status == STATUS_OK && hoist_load_get_report(load, report) != 0)
 		status = fail_library();

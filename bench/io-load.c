@@ -79,7 +79,7 @@ static int open_devices(struct bench *bench)
 	return bench->n_devices > 0 ? STATUS_OK : fail("--device names no device");
 }
 
-static int add(struct bench *bench, const struct work *work, int subject, double seconds)
+static void add(struct bench *bench, const struct work *work, int subject, double seconds)
 {
 	const hoist_load_report *report = &work->reports[subject];
 	double gib = (double)report->bytes / (double)((uint64_t)1 << 30);
@@ -90,12 +90,10 @@ static int add(struct bench *bench, const struct work *work, int subject, double
 				 .emulated = report->emulated != 0,
 				 .compared = subject > 0,
 				 .more = true};
-	int status = results_add(&bench->results, &row, rate_of(report->bytes, seconds) / 1e9);
+	results_add(&bench->results, &row, rate_of(report->bytes, seconds) / 1e9);
 	row.unit = "CPU s/GiB";
 	row.more = false;
-	if (status == STATUS_OK)
-		status = results_add(&bench->results, &row, (double)report->cpu_ns / 1e9 / gib);
-	return status;
+	results_add(&bench->results, &row, (double)report->cpu_ns / 1e9 / gib);
 }
 
 /* Is the engine there at all?  Else its text is kept. */
@@ -137,7 +135,9 @@ static int measure(struct bench *bench, size_t device, int hot, int subject)
 				       "the files stay in the page cache");
 		return STATUS_OK;
 	}
-	return status == STATUS_OK ? add(bench, work, subject, seconds) : status;
+	if (status == STATUS_OK)
+		add(bench, work, subject, seconds);
+	return status;
 }
 
 static int measure_all(struct bench *bench)
@@ -159,23 +159,20 @@ static int measure_all(struct bench *bench)
 	return status;
 }
 
-static int add_refused(struct bench *bench)
+static void add_refused(struct bench *bench)
 {
-	int status = STATUS_OK;
 	for (size_t device = 0; device < bench->n_devices; device++) {
 		for (int hot = 0; hot < N_STATES; hot++) {
 			const struct work *work = &bench->works[device][hot];
-			for (int i = 0; i < N_ENGINES && status == STATUS_OK; i++) {
+			for (int i = 0; i < N_ENGINES; i++) {
 				char what[96];
 				(void)snprintf(what, sizeof what, "%s, %s", work->label,
 					       subjects[i].name);
 				if (work->refused[i][0] != '\0')
-					status = results_missing(&bench->results, what,
-								 work->refused[i]);
+					results_missing(&bench->results, what, work->refused[i]);
 			}
 		}
 	}
-	return status;
 }
 
 /* --- which way the bytes took --- */
@@ -235,17 +232,12 @@ static json_t *ways_json(const struct bench *bench)
 
 static int print_json(const struct bench *bench)
 {
-	json_t *object = results_json(&bench->results);
-	if (object != NULL &&
-	    (json_object_set_new(object, "file", json_text(bench->request->path)) != 0 ||
-	     json_object_set_new(object, "bytes", json_count(bench->file.bytes)) != 0 ||
-	     json_object_set_new(object, "dropped_bytes", json_count(bench->file.dropped)) != 0 ||
-	     json_object_set_new(object, "ways", ways_json(bench)) != 0 ||
-	     json_object_set_new(object, "quick", json_boolean(bench->request->quick)) != 0)) {
-		json_decref(object);
-		object = NULL;
-	}
-	return json_print(object, true);
+	return results_print_json(&bench->results,
+				  json_pack("{s:o, s:o, s:o, s:o, s:b}", "file",
+					    json_text(bench->request->path), "bytes",
+					    json_count(bench->file.bytes), "dropped_bytes",
+					    json_count(bench->file.dropped), "ways",
+					    ways_json(bench), "quick", (int)bench->request->quick));
 }
 
 static int run(struct bench *bench)
@@ -260,13 +252,12 @@ static int run(struct bench *bench)
 	if (status == STATUS_OK && bench->request->save)
 		status = bench_save(bench->request, &bench->file, bench->devices[0], bench->runs,
 				    &bench->results);
-	if (status == STATUS_OK)
-		status = add_refused(bench);
+	add_refused(bench);
 	progress_end();
 	if (status == STATUS_OK && bench->request->json) {
 		status = print_json(bench);
 	} else if (status == STATUS_OK) {
-		results_print(&bench->results);
+		status = results_print(&bench->results);
 		print_ways(bench);
 	}
 	if (status == STATUS_OK && svg >= 0)
@@ -284,9 +275,8 @@ int bench_load(const struct bench_request *request)
 	bench->request = request;
 	bench->runs = request->runs != 0 ? request->runs : request->quick ? 1 : DEFAULT_RUNS;
 	interrupt_watch();
-	int status = results_create("load", &bench->results);
-	if (status == STATUS_OK)
-		status = open_devices(bench);
+	results_create("load", &bench->results);
+	int status = open_devices(bench);
 	if (status == STATUS_OK)
 		status = bench_file_open(request, &bench->file);
 	if (status == STATUS_OK)

@@ -101,8 +101,8 @@ static int save_once(const char *path, enum hoist_engine engine, struct bench_fi
 	return status;
 }
 
-static int add(struct results *results, const char *work, int subject, bool emulated,
-	       const hoist_save_report *report)
+static void add(struct results *results, const char *work, int subject, bool emulated,
+		const hoist_save_report *report)
 {
 	double seconds = (double)report->ns / 1e9;
 	double gib = (double)report->bytes / (double)((uint64_t)1 << 30);
@@ -113,12 +113,10 @@ static int add(struct results *results, const char *work, int subject, bool emul
 				 .emulated = emulated,
 				 .compared = subject > 0,
 				 .more = true};
-	int status = results_add(results, &row, rate_of(report->bytes, seconds) / 1e9);
+	results_add(results, &row, rate_of(report->bytes, seconds) / 1e9);
 	row.unit = "CPU s/GiB";
 	row.more = false;
-	if (status == STATUS_OK)
-		status = results_add(results, &row, (double)report->cpu_ns / 1e9 / gib);
-	return status;
+	results_add(results, &row, (double)report->cpu_ns / 1e9 / gib);
 }
 
 int bench_save(const struct bench_request *request, struct bench_file *file, hoist_device *device,
@@ -142,7 +140,7 @@ int bench_save(const struct bench_request *request, struct bench_file *file, hoi
 				 ? fail("stopped by a signal")
 				 : save_once(path, subjects[subject].engine, file, loaded, &report);
 		if (status == STATUS_OK)
-			status = add(results, work, (int)subject, from.emulated != 0, &report);
+			add(results, work, (int)subject, from.emulated != 0, &report);
 	}
 	hoist_load_destroy(loaded);
 	free(path);

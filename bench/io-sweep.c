@@ -18,31 +18,14 @@ const unsigned sweep_depths[SWEEP_N_DEPTHS] = {1, 4, 8, 16, 32, 64};
 const char *const sweep_engines[SWEEP_N_ENGINES] = {"io_uring", "threads"};
 const char *const sweep_ways[SWEEP_N_WAYS] = {"direct", "cached cold", "hot"};
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-static double median(const double *values, unsigned n)
-{
-	double sorted[SWEEP_MAX_RUNS];
-	if (n == 0)
-		return 0;
-	memcpy(sorted, values, n * sizeof sorted[0]);
-	qsort(sorted, n, sizeof sorted[0], compare);
-	return n % 2 != 0 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-}
-
 double sweep_rate(const struct sweep_cell *cell)
 {
-	return median(cell->rates, cell->n);
+	return samples_median(&cell->rates);
 }
 
-double sweep_cpu(const struct sweep_cell *cell)
+static double cpu_of(const struct sweep_cell *cell)
 {
-	return median(cell->cpu, cell->n);
+	return samples_median(&cell->cpu);
 }
 
 const struct sweep_cell *sweep_best(const struct sweep *sweep, int way, int *engine, int *block,
@@ -53,7 +36,7 @@ const struct sweep_cell *sweep_best(const struct sweep *sweep, int way, int *eng
 		for (int b = 0; b < SWEEP_N_BLOCKS; b++) {
 			for (int d = 0; d < SWEEP_N_DEPTHS; d++) {
 				const struct sweep_cell *cell = &sweep->cells[way][e][b][d];
-				if (cell->n == 0 ||
+				if (cell->rates.n == 0 ||
 				    (best != NULL && sweep_rate(cell) <= sweep_rate(best)))
 					continue;
 				best = cell;
@@ -92,7 +75,7 @@ static void print_grid(const struct sweep *sweep, int way, int engine)
 		(void)printf("  %-8s", format_bytes(sweep_blocks[b], &size));
 		for (int d = 0; d < SWEEP_N_DEPTHS; d++) {
 			const struct sweep_cell *cell = &sweep->cells[way][engine][b][d];
-			if (cell->n > 0)
+			if (cell->rates.n > 0)
 				(void)printf(" %7.2f", sweep_rate(cell) / 1e9);
 			else
 				(void)printf(" %7s", "-");
@@ -112,7 +95,7 @@ static void print_best(const struct sweep *sweep, int way)
 		return;
 	(void)printf("%-34s %7.2f GB/s  %.3f s of CPU time a GiB  (%s)\n",
 		     sweep_label(way, block, depth, label, sizeof label), sweep_rate(best) / 1e9,
-		     sweep_cpu(best), sweep_engines[engine]);
+		     cpu_of(best), sweep_engines[engine]);
 }
 
 void sweep_print(const struct sweep *sweep)
@@ -126,9 +109,9 @@ void sweep_print(const struct sweep *sweep)
 	for (int way = 0; way < SWEEP_N_WAYS; way++)
 		print_best(sweep, way);
 	for (int i = 0; i < 2; i++) {
-		if (sweep->own[i].n > 0)
+		if (sweep->own[i].rates.n > 0)
 			(void)printf("%-34s %7.2f GB/s  %.3f s of CPU time a GiB\n", names[i],
-				     sweep_rate(&sweep->own[i]) / 1e9, sweep_cpu(&sweep->own[i]));
+				     sweep_rate(&sweep->own[i]) / 1e9, cpu_of(&sweep->own[i]));
 	}
 }
 
@@ -140,7 +123,7 @@ static void write_panel(FILE *out, const struct sweep *sweep, int way, int engin
 		(void)fprintf(out, "%u", sweep_depths[d]);
 		for (int b = 0; b < SWEEP_N_BLOCKS; b++) {
 			const struct sweep_cell *cell = &sweep->cells[way][engine][b][d];
-			if (cell->n > 0)
+			if (cell->rates.n > 0)
 				(void)fprintf(out, " %g", sweep_rate(cell) / 1e9);
 			else
 				(void)fputs(" ?", out);
@@ -160,7 +143,7 @@ static bool has_figures(const struct sweep *sweep, int way, int engine)
 {
 	for (int b = 0; b < SWEEP_N_BLOCKS; b++) {
 		for (int d = 0; d < SWEEP_N_DEPTHS; d++) {
-			if (sweep->cells[way][engine][b][d].n > 0)
+			if (sweep->cells[way][engine][b][d].rates.n > 0)
 				return true;
 		}
 	}

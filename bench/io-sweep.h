@@ -8,11 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench/samples.h"
+
 #define SWEEP_N_BLOCKS 6
 #define SWEEP_N_DEPTHS 6
 #define SWEEP_N_ENGINES 2
 #define SWEEP_N_WAYS 3
-#define SWEEP_MAX_RUNS 9
 
 extern const size_t sweep_blocks[SWEEP_N_BLOCKS];
 extern const unsigned sweep_depths[SWEEP_N_DEPTHS];
@@ -20,9 +21,8 @@ extern const char *const sweep_engines[SWEEP_N_ENGINES];
 extern const char *const sweep_ways[SWEEP_N_WAYS];
 
 struct sweep_cell {
-	unsigned n;		      /* 0: not measured */
-	double rates[SWEEP_MAX_RUNS]; /* bytes a second */
-	double cpu[SWEEP_MAX_RUNS];   /* seconds a GiB */
+	struct samples rates; /* bytes a second; none: not measured */
+	struct samples cpu;   /* seconds a GiB, as many */
 };
 
 struct sweep {
@@ -34,7 +34,6 @@ struct sweep {
 };
 
 double sweep_rate(const struct sweep_cell *cell); /* the median, bytes a second; 0: not measured */
-double sweep_cpu(const struct sweep_cell *cell);
 
 /* The fastest cell of @way, of both engines; NULL if there is none. */
 const struct sweep_cell *sweep_best(const struct sweep *sweep, int way, int *engine, int *block,

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/io-file.h"
@@ -51,13 +50,6 @@ struct bench {
 	hoist_load_report report; /* of the last load */
 };
 
-static double now(void)
-{
-	struct timespec time;
-	(void)clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
 static int measure(struct bench *bench, const struct bench_way *way, struct sweep_cell *cell)
 {
 	double seconds = 0;
@@ -65,12 +57,11 @@ static int measure(struct bench *bench, const struct bench_way *way, struct swee
 		return fail("stopped by a signal");
 	int status =
 		bench_file_load(&bench->file, bench->device, NULL, way, &seconds, &bench->report);
-	if (status != STATUS_OK || cell == NULL || cell->n == SWEEP_MAX_RUNS || seconds <= 0)
+	if (status != STATUS_OK || cell == NULL || seconds <= 0)
 		return status;
 	double gib = (double)bench->report.bytes / (double)((uint64_t)1 << 30);
-	cell->rates[cell->n] = (double)bench->report.bytes / seconds;
-	cell->cpu[cell->n] = (double)bench->report.cpu_ns / 1e9 / gib;
-	cell->n++;
+	samples_add(&cell->rates, (double)bench->report.bytes / seconds);
+	samples_add(&cell->cpu, (double)bench->report.cpu_ns / 1e9 / gib);
 	return STATUS_OK;
 }
 
@@ -127,12 +118,12 @@ static int choose_bytes(struct bench *bench)
 	if (bench->request->quick)
 		return bench_file_select(&bench->file, QUICK_BYTES);
 	int status = bench_file_select(&bench->file, PROBE_BYTES);
-	double begin = now();
+	double begin = clock_seconds();
 	if (status == STATUS_OK)
 		status = measure(bench, &way, NULL);
 	if (status != STATUS_OK)
 		return status;
-	double rate = (double)bench->file.bytes / (now() - begin);
+	double rate = (double)bench->file.bytes / (clock_seconds() - begin);
 	double bytes = rate * SECONDS / (N_CELLS + 2) / runs;
 	uint64_t most = bytes > (double)MOST_BYTES ? MOST_BYTES : (uint64_t)bytes;
 	return bench_file_select(&bench->file, most > LEAST_BYTES ? most : LEAST_BYTES);
@@ -172,9 +163,9 @@ static int measure_all(struct bench *bench)
 	const unsigned runs = bench->request->runs > 0 ? bench->request->runs : 1;
 	const unsigned step = N_CELLS / 5; /* between two of hoist's own choice */
 	int status = STATUS_OK;
-	for (unsigned run = 0; run < runs && run < SWEEP_MAX_RUNS; run++) {
+	for (unsigned run = 0; run < runs; run++) {
 		for (unsigned i = 0; i < N_CELLS && status == STATUS_OK; i++) {
-			bench->out_of_time = now() - bench->begin > MOST_SECONDS;
+			bench->out_of_time = clock_seconds() - bench->begin > MOST_SECONDS;
 			if (bench->out_of_time)
 				return STATUS_OK;
 			if (i % step == 0)
@@ -188,8 +179,8 @@ static int measure_all(struct bench *bench)
 
 /* --- results --- */
 
-static int add_cell(struct results *results, const struct sweep_cell *cell, const char *work,
-		    const char *subject, bool compared, bool emulated)
+static void add_cell(struct results *results, const struct sweep_cell *cell, const char *work,
+		     const char *subject, bool compared, bool emulated)
 {
 	struct result_row row = {.work = work,
 				 .subject = subject,
@@ -198,24 +189,21 @@ static int add_cell(struct results *results, const struct sweep_cell *cell, cons
 				 .emulated = emulated,
 				 .compared = compared,
 				 .more = true};
-	int status = STATUS_OK;
-	for (unsigned i = 0; i < cell->n && status == STATUS_OK; i++)
-		status = results_add(results, &row, cell->rates[i] / 1e9);
+	for (size_t i = 0; i < cell->rates.n; i++)
+		results_add(results, &row, cell->rates.values[i] / 1e9);
 	row.unit = "CPU s/GiB";
 	row.more = false;
 	row.compared = false;
-	for (unsigned i = 0; i < cell->n && status == STATUS_OK; i++)
-		status = results_add(results, &row, cell->cpu[i]);
-	return status;
+	for (size_t i = 0; i < cell->cpu.n; i++)
+		results_add(results, &row, cell->cpu.values[i]);
 }
 
 /* Cold and hot, as hoist does it by itself, beside the fastest of what can be chosen. */
-static int add_own(const struct bench *bench, struct results *results)
+static void add_own(const struct bench *bench, struct results *results)
 {
 	static const char *const works[] = {"cold, chosen by hoist", "hot, chosen by hoist"};
 	const struct sweep *sweep = &bench->sweep;
-	int status = STATUS_OK;
-	for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+	for (int i = 0; i < 2; i++) {
 		const struct sweep_cell *best = NULL;
 		for (int way = i == 0 ? DIRECT : HOT; way <= (i == 0 ? COLD : HOT); way++) {
 			int at[3];
@@ -224,64 +212,49 @@ static int add_own(const struct bench *bench, struct results *results)
 			if (cell != NULL && (best == NULL || sweep_rate(cell) > sweep_rate(best)))
 				best = cell;
 		}
-		status = add_cell(results, &sweep->own[i], works[i], "hoist", false,
-				  bench->report.emulated);
-		if (status == STATUS_OK && best != NULL)
-			status = add_cell(results, best, works[i], "the fastest of all", true,
-					  bench->report.emulated);
+		add_cell(results, &sweep->own[i], works[i], "hoist", false, bench->report.emulated);
+		if (best != NULL)
+			add_cell(results, best, works[i], "the fastest of all", true,
+				 bench->report.emulated);
 	}
-	return status;
 }
 
-static int add_results(const struct bench *bench, struct results *results)
+static void add_results(const struct bench *bench, struct results *results)
 {
 	char label[64];
-	int status = add_own(bench, results);
-	for (int i = 0; i < N_CELLS && status == STATUS_OK; i++) {
+	add_own(bench, results);
+	for (int i = 0; i < N_CELLS; i++) {
 		int depth = i % SWEEP_N_DEPTHS;
 		int block = i / SWEEP_N_DEPTHS % SWEEP_N_BLOCKS;
 		int engine = i / SWEEP_N_DEPTHS / SWEEP_N_BLOCKS % SWEEP_N_ENGINES;
 		int way = i / SWEEP_N_DEPTHS / SWEEP_N_BLOCKS / SWEEP_N_ENGINES;
-		status = add_cell(results, &bench->sweep.cells[way][engine][block][depth],
-				  sweep_label(way, block, depth, label, sizeof label),
-				  sweep_engines[engine], false, bench->report.emulated);
+		add_cell(results, &bench->sweep.cells[way][engine][block][depth],
+			 sweep_label(way, block, depth, label, sizeof label), sweep_engines[engine],
+			 false, bench->report.emulated);
 	}
-	for (int way = 0; way < SWEEP_N_WAYS && status == STATUS_OK; way++) {
-		for (int engine = 0; engine < SWEEP_N_ENGINES && status == STATUS_OK; engine++) {
+	for (int way = 0; way < SWEEP_N_WAYS; way++) {
+		for (int engine = 0; engine < SWEEP_N_ENGINES; engine++) {
 			(void)snprintf(label, sizeof label, "%s, %s", sweep_ways[way],
 				       sweep_engines[engine]);
 			if (bench->sweep.skipped[way][engine] != NULL)
-				status = results_missing(results, label,
-							 bench->sweep.skipped[way][engine]);
+				results_missing(results, label, bench->sweep.skipped[way][engine]);
 		}
 	}
-	if (status == STATUS_OK && bench->out_of_time)
-		status = results_missing(results, "further sizes and depths",
-					 "it took too long; name a faster disk, or a smaller file");
-	return status;
+	if (bench->out_of_time)
+		results_missing(results, "further sizes and depths",
+				"it took too long; name a faster disk, or a smaller file");
 }
 
 static int print_json(const struct bench *bench)
 {
 	struct results results;
-	int status = results_create("io", &results);
-	if (status != STATUS_OK)
-		return status;
-	status = add_results(bench, &results);
-	if (status == STATUS_OK) {
-		json_t *object = results_json(&results);
-		if (object != NULL &&
-		    (json_object_set_new(object, "file", json_text(bench->request->path)) != 0 ||
-		     json_object_set_new(object, "bytes", json_count(bench->file.bytes)) != 0 ||
-		     json_object_set_new(object, "dropped_bytes",
-					 json_count(bench->file.dropped)) != 0 ||
-		     json_object_set_new(object, "quick", json_boolean(bench->request->quick)) !=
-			     0)) {
-			json_decref(object);
-			object = NULL;
-		}
-		status = json_print(object, true);
-	}
+	results_create("io", &results);
+	add_results(bench, &results);
+	int status = results_print_json(
+		&results,
+		json_pack("{s:o, s:o, s:o, s:b}", "file", json_text(bench->request->path), "bytes",
+			  json_count(bench->file.bytes), "dropped_bytes",
+			  json_count(bench->file.dropped), "quick", (int)bench->request->quick));
 	results_destroy(&results);
 	return status;
 }
@@ -306,7 +279,7 @@ static int run(struct bench *bench)
 	int svg = -1;
 	if (bench->request->svg != NULL && plot_prepare(bench->request->svg, &svg) != STATUS_OK)
 		return STATUS_FAILED;
-	bench->begin = now();
+	bench->begin = clock_seconds();
 	int status = choose_bytes(bench);
 	for (int engine = 0; engine < SWEEP_N_ENGINES && status == STATUS_OK; engine++)
 		status = try_engine(bench, engine);

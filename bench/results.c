@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows, medians, ratios: as a table, as JSON. */
+/* Rows, medians, ratios: as a table, as JSON.  The contract is in results.h. */
 #include "config.h"
 
 #include "bench/results.h"
@@ -8,23 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/fail.h"
 #include "cli/format.h"
 #include "cli/json.h"
-#include "cli/fail.h"
 
 #define SUBJECT_HOIST_NAME "hoist"
 
-int results_create(const char *bench, struct results *ret)
+void results_create(const char *bench, struct results *ret)
 {
-	*ret = (struct results){.bench = bench, .missing = json_array()};
-	return ret->missing != NULL ? STATUS_OK : fail_memory();
+	*ret = (struct results){.bench = bench, .ratios = json_array(), .missing = json_array()};
+	ret->failed = ret->ratios == NULL || ret->missing == NULL;
+}
+
+static void free_texts(struct result_row *row)
+{
+	free((char *)(uintptr_t)row->work);
+	free((char *)(uintptr_t)row->subject);
+	free((char *)(uintptr_t)row->unit);
 }
 
 void results_destroy(struct results *results)
 {
 	for (size_t i = 0; i < results->n_rows; i++)
-		free((char *)(uintptr_t)results->rows[i].work);
+		free_texts(&results->rows[i]);
 	free(results->rows);
+	json_decref(results->ratios);
 	json_decref(results->missing);
 	*results = (struct results){0};
 }
@@ -51,53 +59,83 @@ static struct result_row *append_row(struct results *results, const struct resul
 	results->rows = rows;
 	struct result_row *row = &rows[results->n_rows];
 	*row = *like;
-	row->n = 0;
+	row->samples.n = 0;
 	row->work = strdup(like->work);
-	if (row->work == NULL)
+	row->subject = strdup(like->subject);
+	row->unit = strdup(like->unit);
+	if (row->work == NULL || row->subject == NULL || row->unit == NULL) {
+		free_texts(row);
 		return NULL;
+	}
 	results->n_rows++;
 	return row;
 }
 
-int results_add(struct results *results, const struct result_row *like, double value)
+void results_add(struct results *results, const struct result_row *like, double value)
 {
 	const struct result_row *found =
 		results_find(results, like->work, like->threads, like->subject, like->unit);
 	struct result_row *row =
 		found != NULL ? &results->rows[found - results->rows] : append_row(results, like);
 	if (row == NULL)
-		return fail_memory();
-	if (row->n < RESULTS_MAX_RUNS)
-		row->samples[row->n++] = value;
-	return STATUS_OK;
+		results->failed = true;
+	else
+		samples_add(&row->samples, value);
 }
 
-int results_missing(struct results *results, const char *subject, const char *reason)
+void results_samples(struct results *results, const char *work, const char *subject,
+		     const char *unit, const struct samples *samples)
+{
+	const struct result_row row = {
+		.work = work, .subject = subject, .unit = unit, .threads = 1};
+	for (size_t i = 0; i < samples->n; i++)
+		results_add(results, &row, samples->values[i]);
+}
+
+void results_value(struct results *results, const char *work, const char *subject, double value,
+		   const char *unit)
+{
+	const struct result_row row = {
+		.work = work, .subject = subject, .unit = unit, .threads = 1};
+	results_add(results, &row, value);
+}
+
+void results_bar(struct results *results, const char *work, const char *subject, double value,
+		 const char *unit, bool more, double bar)
+{
+	const struct result_row row = {.work = work,
+				       .subject = subject,
+				       .unit = unit,
+				       .threads = 1,
+				       .more = more,
+				       .has_bar = true,
+				       .bar = bar};
+	results_add(results, &row, value);
+}
+
+static json_t *ratio_json(const char *work, int threads, const char *against, double ratio)
+{
+	return json_pack("{s:o, s:i, s:o, s:f}", "work", json_text(work), "threads", threads,
+			 "against", json_text(against), "ratio", ratio);
+}
+
+void results_ratio(struct results *results, const char *work, int threads, const char *against,
+		   double ratio)
+{
+	json_t *item = ratio_json(work, threads, against, ratio);
+	results->failed |= json_array_append_new(results->ratios, item) != 0;
+}
+
+void results_missing(struct results *results, const char *subject, const char *reason)
 {
 	json_t *item =
 		json_pack("{s:o, s:o}", "subject", json_text(subject), "reason", json_text(reason));
-	return json_array_append_new(results->missing, item) == 0 ? STATUS_OK : fail_memory();
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-static void sort_samples(const struct result_row *row, double sorted[RESULTS_MAX_RUNS])
-{
-	memcpy(sorted, row->samples, row->n * sizeof sorted[0]);
-	qsort(sorted, row->n, sizeof sorted[0], compare);
+	results->failed |= json_array_append_new(results->missing, item) != 0;
 }
 
 double results_median(const struct result_row *row)
 {
-	double sorted[RESULTS_MAX_RUNS];
-	sort_samples(row, sorted);
-	return row->n % 2 != 0 ? sorted[row->n / 2]
-			       : (sorted[row->n / 2 - 1] + sorted[row->n / 2]) / 2;
+	return samples_median(&row->samples);
 }
 
 /* How much better hoist is than @row: false if that cannot be said. */
@@ -122,43 +160,78 @@ static const char *format_value(double value, struct text *ret)
 	return ret->chars;
 }
 
+static bool is_met(const struct result_row *row)
+{
+	double value = results_median(row);
+	return row->more ? value >= row->bar : value <= row->bar;
+}
+
+/* Columns of the table. */
+struct widths {
+	int work;
+	int subject;
+};
+
+static int wider(int width, const char *text)
+{
+	int length = (int)strlen(text);
+	return length > width ? length : width;
+}
+
+static struct widths widths_of(const struct results *results)
+{
+	struct widths widths = {.work = 24, .subject = 16};
+	for (size_t i = 0; i < results->n_rows; i++) {
+		widths.work = wider(widths.work, results->rows[i].work);
+		widths.subject = wider(widths.subject, results->rows[i].subject);
+	}
+	return widths;
+}
+
 static void print_row(const struct results *results, const struct result_row *row,
-		      const struct result_row *above)
+		      const struct result_row *above, const struct widths *widths)
 {
 	struct text value, least, most;
+	struct samples sorted = row->samples;
 	char spread[2 * sizeof(struct text) + 3] = "";
-	double sorted[RESULTS_MAX_RUNS];
 	double ratio = 0;
 	bool again = above != NULL && above->threads == row->threads &&
 		     strcmp(above->work, row->work) == 0;
 	char threads[16] = "";
 	if (!again)
 		(void)snprintf(threads, sizeof threads, "%d", row->threads);
-	sort_samples(row, sorted);
-	if (row->n > 1)
-		(void)snprintf(spread, sizeof spread, "%s..%s", format_value(sorted[0], &least),
-			       format_value(sorted[row->n - 1], &most));
-	(void)printf("%-42s %2s  %-16s %8s  %-17s %-7s", again ? "" : row->work, threads,
-		     row->subject, format_value(results_median(row), &value), spread, row->unit);
+	samples_sort(&sorted);
+	if (sorted.n > 1)
+		(void)snprintf(spread, sizeof spread, "%s..%s",
+			       format_value(sorted.values[0], &least),
+			       format_value(sorted.values[sorted.n - 1], &most));
+	(void)printf("%-*s %2s  %-*s %8s  %-17s %-7s", widths->work, again ? "" : row->work,
+		     threads, widths->subject, row->subject,
+		     format_value(results_median(row), &value), spread, row->unit);
 	if (ratio_of(results, row, &ratio))
 		(void)printf("  %.2f x hoist's", row->more ? 1 / ratio : ratio);
-	if (row->has_bar && row->more)
-		(void)printf("  at least %g: %s", row->bar,
-			     results_median(row) >= row->bar ? "met" : "NOT MET");
-	else if (row->has_bar)
-		(void)printf("  at most %g: %s", row->bar,
-			     results_median(row) <= row->bar ? "met" : "NOT MET");
+	if (row->has_bar)
+		(void)printf("  %s %g: %s", row->more ? "at least" : "at most", row->bar,
+			     is_met(row) ? "met" : "NOT MET");
 	(void)printf("%s\n", row->emulated ? "  (emulated)" : "");
 }
 
-void results_print(const struct results *results)
+int results_print(const struct results *results)
 {
 	size_t i;
 	const json_t *item;
-	(void)printf("%-42s %2s  %-16s %8s  %-17s %-7s\n", "WORK", "TH", "SUBJECT", "MEDIAN",
-		     "LEAST..MOST", "UNIT");
+	struct widths widths = widths_of(results);
+	if (results->failed)
+		return fail_memory();
+	(void)printf("%-*s %2s  %-*s %8s  %-17s %-7s\n", widths.work, "WORK", "TH", widths.subject,
+		     "SUBJECT", "MEDIAN", "LEAST..MOST", "UNIT");
 	for (i = 0; i < results->n_rows; i++)
-		print_row(results, &results->rows[i], i > 0 ? &results->rows[i - 1] : NULL);
+		print_row(results, &results->rows[i], i > 0 ? &results->rows[i - 1] : NULL,
+			  &widths);
+	json_array_foreach(results->ratios, i, item)(void)
+		printf("%s: hoist is %.2f x %s\n", json_string_value(json_object_get(item, "work")),
+		       json_real_value(json_object_get(item, "ratio")),
+		       json_string_value(json_object_get(item, "against")));
 	json_array_foreach(results->missing, i, item)
 	{
 		(void)printf("not measured: %s: ",
@@ -166,33 +239,34 @@ void results_print(const struct results *results)
 		print_escaped(stdout, json_string_value(json_object_get(item, "reason")));
 		(void)putchar('\n');
 	}
+	return STATUS_OK;
 }
 
 static json_t *row_json(const struct result_row *row)
 {
-	double sorted[RESULTS_MAX_RUNS];
-	sort_samples(row, sorted);
-	return json_pack("{s:s, s:i, s:s, s:f, s:s, s:f, s:f, s:i, s:b, s:o}", "work", row->work,
-			 "threads", row->threads, "subject", row->subject, "value",
-			 results_median(row), "unit", row->unit, "least", sorted[0], "most",
-			 sorted[row->n - 1], "runs", (int)row->n, "emulated", (int)row->emulated,
-			 "bar", row->has_bar ? json_real(row->bar) : json_null());
+	struct samples sorted = row->samples;
+	samples_sort(&sorted);
+	return json_pack("{s:o, s:i, s:o, s:f, s:s, s:f, s:f, s:i, s:b, s:o, s:b, s:o}", "work",
+			 json_text(row->work), "threads", row->threads, "subject",
+			 json_text(row->subject), "value", results_median(row), "unit", row->unit,
+			 "least", sorted.values[0], "most", sorted.values[sorted.n - 1], "runs",
+			 (int)sorted.n, "emulated", (int)row->emulated, "bar",
+			 row->has_bar ? json_real(row->bar) : json_null(), "more", (int)row->more,
+			 "met", row->has_bar ? json_boolean(is_met(row)) : json_null());
 }
 
 json_t *results_json(const struct results *results)
 {
 	json_t *rows = json_array();
-	json_t *ratios = json_array();
-	bool good = rows != NULL && ratios != NULL;
+	json_t *ratios = json_copy(results->ratios);
+	bool good = rows != NULL && ratios != NULL && !results->failed;
 	for (size_t i = 0; i < results->n_rows && good; i++) {
 		const struct result_row *row = &results->rows[i];
 		double ratio = 0;
 		good = json_array_append_new(rows, row_json(row)) == 0;
 		if (good && ratio_of(results, row, &ratio))
-			good = json_array_append_new(
-				       ratios, json_pack("{s:s, s:i, s:s, s:f}", "work", row->work,
-							 "threads", row->threads, "against",
-							 row->subject, "ratio", ratio)) == 0;
+			good = json_array_append_new(ratios, ratio_json(row->work, row->threads,
+									row->subject, ratio)) == 0;
 	}
 	if (!good) {
 		json_decref(rows);
@@ -201,4 +275,15 @@ json_t *results_json(const struct results *results)
 	}
 	return json_pack("{s:s, s:o, s:o, s:O}", "bench", results->bench, "rows", rows, "ratios",
 			 ratios, "missing", results->missing);
+}
+
+int results_print_json(const struct results *results, json_t *more)
+{
+	json_t *object = results_json(results);
+	if (object != NULL && (more == NULL || json_object_update(object, more) != 0)) {
+		json_decref(object);
+		object = NULL;
+	}
+	json_decref(more);
+	return json_print(object, true);
 }

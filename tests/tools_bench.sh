@@ -53,7 +53,7 @@ json '=alloc:benches.0.name' =replay:benches.1.name =io:benches.2.name =load:ben
 # All of it, once over.
 run 0 bench alloc --quick --json
 json '=alloc:bench' s:rows.*.work i:rows.*.threads s:rows.*.subject r:rows.*.value s:rows.*.unit \
-	r:rows.*.least r:rows.*.most =1:rows.*.runs b:rows.*.emulated a:ratios a:missing \
+	r:rows.*.least r:rows.*.most =1:rows.*.runs b:rows.*.emulated b:rows.*.more a:ratios a:missing \
 	=hoist:rows.0.subject i:processors r:load_average =true:quick <"$out" ||
 	fail "the form of the JSON"
 for name in 'A 4096 B' 'B 64 KiB..32 MiB' 'C 64 B' 'region of 1 GiB'; do
@@ -84,6 +84,7 @@ run 0 bench alloc --quick --work streams --device cuda:0 --json
 at_most "$(value 1)" 10 "fragmentation in %"
 at_most "$(value 2)" 1.1 "reserved bytes of those alive"
 run 0 bench alloc --quick --work pinned --json
+json =1.01:rows.0.bar =true:rows.0.met =false:rows.0.more <"$out" || fail "the bar of pinned"
 at_most "$(value 0)" 1.01 "pinned bytes for each asked for"
 
 # In words.
@@ -169,6 +170,17 @@ if command -v gnuplot >/dev/null; then
 	run 0 bench io "$work/blob" --quick --svg "$work/i.svg"
 	tail -n 2 "$work/i.svg" | grep -q '</svg>' || fail "the image of bench io has no end"
 fi
+
+# A program of bench/ says what it found in the same form, and the samples behind it.
+program=$abs_top_builddir/bench/many
+"$abs_top_builddir/run" "$program" --runs 3 --json "$work/many.json" "$work"/model/model-0000?-of-00002.safetensors \
+	>"$out" 2>"$err" || fail "bench/many: $(cat "$err")"
+json =many:bench s:rows.*.work i:rows.*.threads s:rows.*.subject r:rows.*.value s:rows.*.unit r:rows.*.least \
+	r:rows.*.most i:rows.*.runs b:rows.*.emulated b:rows.*.more =3:rows.0.runs =150.0:rows.1.bar r:ratios.0.ratio a:missing \
+	<"$work/many.json" || fail "the JSON of bench/many"
+grep -q 'opened and listed .* ms .*at most 150: ' "$out" || fail "the table of bench/many"
+"$program" --runs 0 a b 2>"$err" && fail "bench/many ran no times"
+grep -q '^usage: many ' "$err" || fail "bench/many does not say how it is called"
 
 # What a resource recorded is done again.
 # Streams of the CPU have no handle that a recording could name.
