@@ -5,8 +5,8 @@
  *   round       in the parent: runs every subject of a measurement in turn, again and
  *               again, each in a child process, and keeps the medians       alloc.c
  *   worker      in the child: one measurement of one subject, once          alloc-worker.c
- *   work        what the worker runs: alloc-slots.c, alloc-ring.c, alloc-device.c,
- *               alloc-region.c
+ *   work        what the worker runs: alloc-slots.c, alloc-ring.c, alloc-small.c,
+ *               alloc-device.c, alloc-region.c
  *
  * Subjects that replace malloc are preloaded into the child; hoist and the empty loop run
  * in such a child as well, so that all have the same start.
@@ -33,6 +33,7 @@ enum subject {
 	SUBJECT_JEMALLOC,
 	SUBJECT_MIMALLOC,
 	SUBJECT_TCMALLOC,
+	SUBJECT_HEAP,	  /* hoist, a heap of jemalloc's over regions of hoist's */
 	SUBJECT_STREAM,	  /* hoist, freed and allocated on a stream */
 	SUBJECT_TOUCH,	  /* mmap and madvise by hand, then a touch of every page */
 	SUBJECT_POPULATE, /* the same, populated by MADV_POPULATE_WRITE */
@@ -41,7 +42,7 @@ enum subject {
 
 struct subject_info {
 	const char *name;
-	const char *library; /* that its malloc lies in; NULL if it needs none of its own */
+	const char *library; /* that malloc lies in then; NULL if it needs none of its own */
 	const char *package; /* that holds it; NULL for what every machine has */
 };
 extern const struct subject_info subjects[N_SUBJECTS];
@@ -56,6 +57,7 @@ struct figure {
 	const char *label;   /* appended to the measurement's; NULL: nothing */
 	const char *subject; /* shown in place of the subject; NULL: the subject */
 	const char *unit;    /* NULL: there are no more */
+	bool of_all;	     /* of other allocators too, as the first is */
 	bool has_bar;	     /* hoist's should be at most: */
 	double bar;
 };
@@ -91,7 +93,7 @@ struct work {
 struct allocator {
 	uintptr_t (*alloc)(const struct allocator *allocator, size_t bytes); /* 0: it failed */
 	int (*free)(const struct allocator *allocator, uintptr_t address);
-	hoist_memory *memory; /* of SUBJECT_HOIST and SUBJECT_STREAM; else NULL */
+	hoist_memory *memory; /* of SUBJECT_HOIST, SUBJECT_HEAP and SUBJECT_STREAM; else NULL */
 	hoist_stream *stream; /* of SUBJECT_STREAM */
 };
 
@@ -141,6 +143,7 @@ work_run work_slots; /* alloc-slots.c */
 work_run work_slots_room;
 work_run work_statistics;
 work_run work_ring;	   /* alloc-ring.c; argument: bytes of a block */
+work_run work_small;	   /* alloc-small.c; argument: live blocks */
 work_run work_random_live; /* alloc-device.c; argument: live blocks */
 work_run work_two_streams;
 work_run work_events;

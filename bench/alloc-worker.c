@@ -120,6 +120,7 @@ struct allocator work_allocator(enum subject subject, hoist_memory *memory, hois
 {
 	switch (subject) {
 	case SUBJECT_HOIST:
+	case SUBJECT_HEAP:
 		return (struct allocator){hoist_alloc, hoist_free, memory, NULL};
 	case SUBJECT_STREAM:
 		return (struct allocator){stream_alloc, stream_free, memory, stream};
@@ -132,7 +133,7 @@ struct allocator work_allocator(enum subject subject, hoist_memory *memory, hois
 
 int work_fail(enum subject subject, const char *error)
 {
-	if (subject == SUBJECT_HOIST || subject == SUBJECT_STREAM)
+	if (subject == SUBJECT_HOIST || subject == SUBJECT_HEAP || subject == SUBJECT_STREAM)
 		return fail("%s", error);
 	return fail("malloc: %s", strerror(ENOMEM));
 }

@@ -104,7 +104,7 @@ static int find_peers(struct bench *bench)
 {
 	static const char word[] = "missing ";
 	bool replaced = false;
-	for (unsigned subject = SUBJECT_GLIBC; subject <= SUBJECT_TCMALLOC; subject++) {
+	for (unsigned subject = SUBJECT_GLIBC; subject <= SUBJECT_HEAP; subject++) {
 		struct child_result result;
 		char reason[256];
 		if (replaced) {
@@ -137,6 +137,9 @@ static void add_figures(struct bench *bench, const struct measurement *measureme
 {
 	for (int i = 0; i < WORK_MAX_FIGURES && measurement->figures[i].unit != NULL; i++) {
 		const struct figure *figure = &measurement->figures[i];
+		bool is_resource = subject == SUBJECT_HOIST || subject == SUBJECT_HEAP;
+		if (i > 0 && !is_resource && !figure->of_all)
+			continue;
 		bool is_hoist = subject == SUBJECT_HOIST && figure->subject == NULL;
 		char label[96];
 		(void)snprintf(label, sizeof label, "%s%s%s", measurement->label,
@@ -155,8 +158,6 @@ static void add_figures(struct bench *bench, const struct measurement *measureme
 			.bar = figure->bar,
 		};
 		results_add(&bench->results, &row, values[i]);
-		if (subject != SUBJECT_HOIST)
-			break;
 	}
 }
 

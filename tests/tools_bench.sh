@@ -44,7 +44,7 @@ wrong 'alloc takes no --save' alloc --save
 wrong 'replay takes no --save' replay x --to y
 
 run 0 bench
-for name in a b c random streams events pinned region statistics; do
+for name in a b c small random streams events pinned region statistics; do
 	grep -q -e "--work $name " "$out" || fail "the list lacks $name"
 done
 run 0 bench --json
@@ -66,6 +66,13 @@ if [ -z "${HOIST_TEST_SANITIZERS-}" ]; then
 	# Another malloc in the whole program: none is then what it is called.
 	library=$(ldconfig -p 2>/dev/null | sed -n 's/.*libjemalloc\.so\.2 .*=> //p' | head -n 1)
 	if [ -n "$library" ]; then
+		# Many small blocks, what a heap is for: the figure is of sizes, not of speed.
+		"$HOIST" bench alloc --quick --work small --json >"$out" 2>"$err" || fail "small blocks"
+		reserved() {
+			row=$(grep -n "\"subject\": \"$1\"" "$out" | cut -d: -f1 | sed -n 3p)
+			sed -n "$((row + 1))s/.*\"value\": \([0-9.]*\).*/\1/p" "$out"
+		}
+		at_most "$(reserved 'hoist, heap')" "0.7 * $(reserved hoist)" "reserved by a heap"
 		LD_PRELOAD=$library "$HOIST" bench alloc --quick --work a --json >"$out" 2>"$err" ||
 			fail "with a preloaded malloc"
 		grep -q 'is that of .*jemalloc' "$out" || fail "a preloaded malloc passed for glibc's"
