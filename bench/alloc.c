@@ -288,17 +288,16 @@ static int print_results(const struct bench *bench)
 static int run(struct bench *bench)
 {
 	int svg = -1;
-	if (bench->request->svg != NULL && plot_prepare(bench->request->svg, &svg) != STATUS_OK)
+	if (plot_prepare(bench->request->svg, &svg) != STATUS_OK)
 		return STATUS_FAILED;
 	int status = find_peers(bench);
 	if (status == STATUS_OK)
 		status = measure_all(bench);
 	if (status == STATUS_OK)
 		status = print_results(bench);
-	if (status == STATUS_OK && svg >= 0)
+	if (status == STATUS_OK)
 		status = plot_draw(&bench->results, bench->request->svg, svg);
-	if (svg >= 0)
-		(void)close(svg);
+	plot_end(svg);
 	if (status == STATUS_OK && bench->n_failed > 0)
 		return fail("%zu of %zu measurements failed; `not measured' says why",
 			    bench->n_failed, bench->n_all);

@@ -23,13 +23,12 @@
 
 void bench_fail(const char *format, ...)
 {
+	char text[1024];
 	va_list args;
 	va_start(args, format);
-	fprintf(stderr, "%s: ", program_invocation_short_name);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	(void)vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	exit(1);
+	exit(fail("%s", text));
 }
 
 static double cpu_seconds_of(const struct rusage *usage)

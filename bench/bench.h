@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* bench/bench.h - what the benchmarks that are programs of their own share: options, files made
- * cold or hot, children, and failures that end the program.  results.h has what they find.
- * The programs are single-threaded where they use these. */
+/* bench/bench.h - what the programs of this folder, and `hoist bench copy`, share: options, files
+ * made cold or hot, children, and failures that end the process.  results.h has what they find.
+ * They are single-threaded where they use these. */
 #ifndef HOIST_BENCH_BENCH_H
 #define HOIST_BENCH_BENCH_H
 
@@ -11,7 +11,7 @@
 #include "bench/results.h"
 #include "bench/samples.h"
 
-/* Prints "NAME: text" on stderr and exits with status 1. */
+/* As fail(), but ends the process, with status 1. */
 void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* User and system time of this process so far, in seconds. */

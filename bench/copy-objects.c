@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Making and dropping buffers and views, timed.  The contract is in copy.h. */
 #include "config.h"
 
 #include "bench/copy.h"
@@ -6,6 +7,7 @@
 #include <hoist/hoist.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { PAIRS = 20000 };
 
@@ -74,7 +76,21 @@ static double time_views(hoist_buffer *(*make_view)(hoist_buffer *of), hoist_buf
 	return (clock_seconds() - begin) / PAIRS * 1e9;
 }
 
-static void measure_views(struct results *results, size_t n_runs)
+static void add(struct results *results, const char *work, const char *subject,
+		const struct samples *samples, double bar, bool emulated)
+{
+	const struct result_row row = {.work = work,
+				       .subject = subject,
+				       .unit = "ns",
+				       .threads = 1,
+				       .emulated = emulated,
+				       .has_bar = true,
+				       .bar = bar};
+	for (size_t i = 0; i < samples->n; i++)
+		results_add(results, &row, samples->values[i]);
+}
+
+static void measure_views(struct results *results, unsigned n_runs)
 {
 	static struct samples samples[N_VIEWS];
 	hoist_device *cpu = NULL;
@@ -86,8 +102,7 @@ static void measure_views(struct results *results, size_t n_runs)
 		for (size_t v = 0; v < N_VIEWS; v++)
 			samples_add(&samples[v], time_views(views[v].make, base));
 	for (size_t v = 0; v < N_VIEWS; v++)
-		results_bar(results, "a view", views[v].name, samples_median(&samples[v]), "ns",
-			    false, 100);
+		add(results, "a view", views[v].name, &samples[v], 100, false);
 	hoist_buffer_unref(base);
 	hoist_device_unref(cpu);
 }
@@ -104,7 +119,7 @@ struct times {
 
 struct request {
 	const char *spec;
-	size_t n_runs;
+	unsigned n_runs;
 };
 
 /* The pool is warm after the first pair: a block of each size has been given back to it. */
@@ -127,20 +142,19 @@ static void time_buffers(const void *argument, void *result)
 }
 
 static void measure_buffers(struct results *results, const char *spec, const char *work,
-			    size_t n_runs)
+			    unsigned n_runs)
 {
 	static struct times times;
 	struct request request = {spec, n_runs};
 	times = (struct times){.of = {{.n = 0}}};
 	(void)bench_in_child(time_buffers, &request, &times, sizeof times);
 	for (size_t s = 0; s < N_SIZES; s++)
-		results_bar(results, work, sizes[s].name, samples_median(&times.of[s]), "ns", false,
-			    150);
+		add(results, work, sizes[s].name, &times.of[s], 150, strcmp(spec, "cpu") != 0);
 }
 
-void copy_objects(struct results *results, size_t n_runs)
+void copy_objects(struct results *results, unsigned n_runs)
 {
 	measure_buffers(results, "cpu", "a buffer, cpu", n_runs);
-	measure_buffers(results, "cuda:0", "a buffer, emulated cuda:0", n_runs);
+	measure_buffers(results, "cuda:0", "a buffer, cuda:0", n_runs);
 	measure_views(results, n_runs);
 }

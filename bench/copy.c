@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* copy - hoist_buffer_copy_into() in host memory beside memcpy() and loops written by hand, and
- * what it costs to make views and buffers.
+/* hoist bench copy: hoist_buffer_copy_into() in host memory beside memcpy() and loops written by
+ * hand, and what it costs to make views and buffers.
  *
  * Each kind of copy is done with several amounts of bytes; the smallest shows what a call costs.
  * Hoist and its peers alternate on the same memory, one call after the other in batches; figures
- * are medians.  The ratio is to the best of the peers, of which there are
+ * are medians.  The peers are
  *
  *   contiguous   memcpy; a loop of 8-byte words
  *   runs         memcpy for each run; the same with the run's size a constant; item by item
@@ -16,6 +16,9 @@
 #include "bench/bench.h"
 #include "bench/copy-loops.h"
 #include "bench/copy.h"
+#include "bench/plot.h"
+#include "bench/request.h"
+#include "cli/fail.h"
 
 #include <hoist/hoist.h>
 
@@ -24,10 +27,8 @@
 
 enum { MAX_PEERS = 3, BATCH_BYTES = 16 << 20, MAX_BATCH = 4096 };
 
-static const char usage[] = "usage: copy [OPTION]...\n"
-			    "Measures copies in host memory, and making views and buffers.\n"
-			    "  --runs N       of each, alternating (15)\n"
-			    "  --json PATH    the results as JSON too; - : instead, on stdout\n";
+#define DEFAULT_RUNS 15
+#define QUICK_BYTES (1 << 20)
 
 struct peer {
 	const char *name;
@@ -214,40 +215,36 @@ static void warm_up(const struct kind *kind, const struct ends *ends)
 }
 
 static void compare(struct results *results, const struct kind *kind, const char *amount,
-		    int64_t bytes, const struct ends *ends, size_t n_runs)
+		    int64_t bytes, const struct ends *ends, unsigned n_runs)
 {
-	struct samples hoist = {.n = 0};
-	struct samples peers[MAX_PEERS] = {{.n = 0}};
 	int64_t batch = BATCH_BYTES / bytes < MAX_BATCH ? BATCH_BYTES / bytes : MAX_BATCH;
-	batch = batch > 0 ? batch : 1;
-	warm_up(kind, ends);
-	for (size_t i = 0; i < n_runs; i++) {
-		samples_add(&hoist, time_batch(NULL, ends, batch));
-		for (size_t p = 0; p < MAX_PEERS && kind->peers[p].copy != NULL; p++)
-			samples_add(&peers[p], time_batch(&kind->peers[p], ends, batch));
-	}
 	char work[96];
+	struct result_row row = {.work = work, .unit = "GB/s", .threads = 1, .more = true};
+	batch = batch > 0 ? batch : 1;
 	(void)snprintf(work, sizeof work, "%s, %s", kind->name, amount);
-	results_value(results, work, "hoist", (double)bytes / samples_median(&hoist) / 1e9, "GB/s");
-	size_t best = 0;
-	for (size_t p = 0; p < MAX_PEERS && kind->peers[p].copy != NULL; p++) {
-		double median = samples_median(&peers[p]);
-		results_value(results, work, kind->peers[p].name, (double)bytes / median / 1e9,
-			      "GB/s");
-		best = median < samples_median(&peers[best]) ? p : best;
+	warm_up(kind, ends);
+	for (unsigned i = 0; i < n_runs; i++) {
+		row.subject = "hoist";
+		row.compared = false;
+		results_add(results, &row, (double)bytes / time_batch(NULL, ends, batch) / 1e9);
+		for (size_t p = 0; p < MAX_PEERS && kind->peers[p].copy != NULL; p++) {
+			row.subject = kind->peers[p].name;
+			row.compared = true;
+			results_add(results, &row,
+				    (double)bytes / time_batch(&kind->peers[p], ends, batch) / 1e9);
+		}
 	}
-	results_ratio(results, work, 1, kind->peers[best].name,
-		      samples_median(&peers[best]) / samples_median(&hoist));
 }
 
-static void copies(struct results *results, size_t n_runs)
+static void copies(struct results *results, unsigned n_runs, bool quick)
 {
 	hoist_device *cpu = NULL;
 	copy_must(hoist_device_open("cpu", &cpu), "opening the cpu");
 	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
 		for (size_t a = 0; a < sizeof amounts / sizeof amounts[0]; a++) {
 			const struct kind *kind = &kinds[k];
-			if (amounts[a].bytes < kind->least)
+			if (amounts[a].bytes < kind->least ||
+			    (quick && amounts[a].bytes > QUICK_BYTES))
 				continue;
 			struct ends ends;
 			kind->make(cpu, kind->dtype, amounts[a].bytes, kind->figure, &ends);
@@ -258,14 +255,22 @@ static void copies(struct results *results, size_t n_runs)
 	hoist_device_unref(cpu);
 }
 
-int main(int argc, char **argv)
+int bench_copy(const struct bench_request *request)
 {
-	struct bench_args args = {.n_runs = 15};
-	bench_parse(argc, argv, usage, 0, 0, NULL, &args);
+	unsigned n_runs = request->runs != 0 ? request->runs : request->quick ? 1 : DEFAULT_RUNS;
 	struct results results;
+	int svg = -1;
+	if (plot_prepare(request->svg, &svg) != STATUS_OK)
+		return STATUS_FAILED;
 	results_create("copy", &results);
-	copy_objects(&results, args.n_runs);
-	copies(&results, args.n_runs);
-	bench_print(&results, args.json);
-	return 0;
+	copy_objects(&results, n_runs);
+	copies(&results, n_runs, request->quick);
+	int status = request->json ? results_print_json(&results, json_pack("{s:b}", "quick",
+									    (int)request->quick))
+				   : results_print(&results);
+	if (status == STATUS_OK)
+		status = plot_draw(&results, request->svg, svg);
+	plot_end(svg);
+	results_destroy(&results);
+	return status;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads and writes by fio.  The contract is in fio.h. */
 #include "config.h"
 
 #include "bench/fio.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Loops by hand over a file that lies in the page cache.  The contract is in hot.h. */
 #include "config.h"
 
 #include "bench/hot.h"

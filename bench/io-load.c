@@ -243,7 +243,7 @@ static int print_json(const struct bench *bench)
 static int run(struct bench *bench)
 {
 	int svg = -1;
-	if (bench->request->svg != NULL && plot_prepare(bench->request->svg, &svg) != STATUS_OK)
+	if (plot_prepare(bench->request->svg, &svg) != STATUS_OK)
 		return STATUS_FAILED;
 	int status =
 		bench->request->quick ? bench_file_select(&bench->file, QUICK_BYTES) : STATUS_OK;
@@ -260,10 +260,9 @@ static int run(struct bench *bench)
 		status = results_print(&bench->results);
 		print_ways(bench);
 	}
-	if (status == STATUS_OK && svg >= 0)
+	if (status == STATUS_OK)
 		status = plot_draw(&bench->results, bench->request->svg, svg);
-	if (svg >= 0)
-		(void)close(svg);
+	plot_end(svg);
 	return status;
 }
 

@@ -154,6 +154,8 @@ int sweep_draw(const struct sweep *sweep, const char *path, int fd)
 {
 	char *script = NULL;
 	size_t length = 0;
+	if (fd < 0)
+		return STATUS_OK;
 	FILE *out = open_memstream(&script, &length);
 	if (out == NULL)
 		return fail_memory();

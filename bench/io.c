@@ -277,7 +277,7 @@ static void print_table(const struct bench *bench)
 static int run(struct bench *bench)
 {
 	int svg = -1;
-	if (bench->request->svg != NULL && plot_prepare(bench->request->svg, &svg) != STATUS_OK)
+	if (plot_prepare(bench->request->svg, &svg) != STATUS_OK)
 		return STATUS_FAILED;
 	bench->begin = clock_seconds();
 	int status = choose_bytes(bench);
@@ -292,10 +292,9 @@ static int run(struct bench *bench)
 		status = print_json(bench);
 	else if (status == STATUS_OK)
 		print_table(bench);
-	if (status == STATUS_OK && svg >= 0)
+	if (status == STATUS_OK)
 		status = sweep_draw(&bench->sweep, bench->request->svg, svg);
-	if (svg >= 0)
-		(void)close(svg);
+	plot_end(svg);
 	return status;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* One load in a process of its own.  The contract is in once.h. */
 #include "config.h"
 
 #include "bench/once.h"

@@ -132,13 +132,19 @@ int plot_prepare(const char *path, int *ret)
 {
 	static const char *const argv[] = {"gnuplot", "--version", NULL};
 	struct child_result result;
+	*ret = -1;
+	if (path == NULL)
+		return STATUS_OK;
 	if (run_gnuplot(argv, NULL, -1, &result) != STATUS_OK)
 		return STATUS_FAILED;
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return fail("%s: %s", path, strerror(errno));
-	*ret = fd;
-	return STATUS_OK;
+	*ret = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	return *ret >= 0 ? STATUS_OK : fail("%s: %s", path, strerror(errno));
+}
+
+void plot_end(int fd)
+{
+	if (fd >= 0)
+		(void)close(fd);
 }
 
 int plot_run(const char *script, const char *path, int fd)
@@ -162,6 +168,8 @@ int plot_draw(const struct results *results, const char *path, int fd)
 	size_t n = 0;
 	for (size_t i = 0; i < N_PANELS; i++)
 		n += series_of(results, &panels[i], series);
+	if (fd < 0)
+		return STATUS_OK;
 	if (n == 0)
 		return fail("%s: nothing was measured in time, so there is nothing to draw", path);
 	FILE *out = open_memstream(&script, &length);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 struct bench_request {
-	const char *path;   /* FILE; NULL for alloc */
+	const char *path;   /* FILE; NULL for alloc and copy */
 	const char *device; /* one, or for a load several with commas */
 	const char *const *works;
 	size_t n_works;	     /* 0: all of them */
@@ -36,6 +36,10 @@ int bench_alloc_worker(const char *spec, const char *device);
 
 /* The allocations and frees that a file recorded. */
 int bench_replay(const struct bench_request *request);
+
+/* Copies in host memory beside loops by hand, and what views and buffers cost.  A failure ends the
+ * process. */
+int bench_copy(const struct bench_request *request);
 
 /* Reads of every size and depth, by either engine, direct, through an empty page cache and through
  * a full one; beside them what the library chooses by itself. */

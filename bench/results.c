@@ -83,11 +83,20 @@ void results_add(struct results *results, const struct result_row *like, double 
 		samples_add(&row->samples, value);
 }
 
+/* A row of one thread. */
+static struct result_row plain_row(const char *work, const char *subject, const char *unit)
+{
+	return (struct result_row){.work = work,
+				   .subject = subject,
+				   .unit = unit,
+				   .threads = 1,
+				   .more = strcmp(unit, "GB/s") == 0};
+}
+
 void results_samples(struct results *results, const char *work, const char *subject,
 		     const char *unit, const struct samples *samples)
 {
-	const struct result_row row = {
-		.work = work, .subject = subject, .unit = unit, .threads = 1};
+	const struct result_row row = plain_row(work, subject, unit);
 	for (size_t i = 0; i < samples->n; i++)
 		results_add(results, &row, samples->values[i]);
 }
@@ -95,8 +104,7 @@ void results_samples(struct results *results, const char *work, const char *subj
 void results_value(struct results *results, const char *work, const char *subject, double value,
 		   const char *unit)
 {
-	const struct result_row row = {
-		.work = work, .subject = subject, .unit = unit, .threads = 1};
+	const struct result_row row = plain_row(work, subject, unit);
 	results_add(results, &row, value);
 }
 

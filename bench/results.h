@@ -50,11 +50,11 @@ void results_destroy(struct results *results);
 /* A sample of the row that agrees with @row in its texts and threads; a new one if none does. */
 void results_add(struct results *results, const struct result_row *row, double value);
 
-/* All of @samples, as a row of one thread. */
+/* All of @samples, as a row of one thread; more is better in GB/s, less in any other unit. */
 void results_samples(struct results *results, const char *work, const char *subject,
 		     const char *unit, const struct samples *samples);
 
-/* One value, which samples of several rows gave. */
+/* Likewise one value, which samples of several rows gave. */
 void results_value(struct results *results, const char *work, const char *subject, double value,
 		   const char *unit);
 

@@ -41,6 +41,9 @@ wrong 'io takes no --save' io x --save
 wrong 'io takes at most 9' io x --runs 10
 wrong '--to is for --save' load x --to y
 wrong 'alloc takes no --save' alloc --save
+wrong 'copy takes no --save' copy --save
+wrong 'copy takes no FILE' copy x
+wrong 'copy takes no FILE' copy --work a
 wrong 'replay takes no --save' replay x --to y
 
 run 0 bench
@@ -48,7 +51,7 @@ for name in a b c small random streams events pinned region statistics; do
 	grep -q -e "--work $name " "$out" || fail "the list lacks $name"
 done
 run 0 bench --json
-json '=alloc:benches.0.name' =replay:benches.1.name =io:benches.2.name =load:benches.3.name s:benches.*.summary <"$out" || fail "the list"
+json '=alloc:benches.0.name' =replay:benches.1.name =io:benches.2.name =load:benches.3.name =copy:benches.4.name s:benches.*.summary <"$out" || fail "the list"
 
 # All of it, once over.
 run 0 bench alloc --quick --json
@@ -132,6 +135,16 @@ if command -v gnuplot >/dev/null; then
 else
 	echo "gnuplot is not installed: nothing was drawn"
 fi
+
+# Copies, which are compared with what they should be before they are timed.
+run 0 bench copy --quick --json
+json =copy:bench s:rows.*.work r:rows.*.value b:rows.*.emulated r:ratios.*.ratio a:missing =true:quick \
+	=false:rows.0.more =150.0:rows.0.bar =true:rows.4.emulated =1:rows.*.runs <"$out" || fail "bench copy"
+for name in memcpy 'memcpy a run' 'loops, blocked'; do
+	grep -qF "\"against\": \"$name\"" "$out" || fail "copies are not compared with $name"
+done
+run 0 bench copy --quick --runs 2
+grep -q '^contiguous, 4 KiB .* hoist .* GB/s' "$out" || fail "the table of copies"
 
 # Reading: a file of any kind, and a checkpoint; every cell is there.
 mkcheckpoint --bytes 3M --shards 2 --tensors 12 "$work/model"

@@ -19,6 +19,7 @@ static const struct {
 	{"io", "reading FILE: size of a read x reads in flight x engine x direct, cached, hot"},
 	{"load",
 	 "loading the checkpoint FILE, cold and hot, by either engine; --save: saving, too"},
+	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers"},
 };
 
 #define N_BENCHES (sizeof benches / sizeof benches[0])
@@ -97,6 +98,10 @@ int cmd_bench(const struct args *args)
 		return args_refuse(args, what, " takes no --save, --to or --follow-links", "");
 	if (strcmp(what, "alloc") == 0)
 		return of_allocator(args, &request);
+	if (strcmp(what, "copy") == 0 && (request.path != NULL || request.n_works > 0))
+		return args_refuse(args, "copy takes no FILE and no --work", "", "");
+	if (strcmp(what, "copy") == 0)
+		return bench_copy(&request);
 	if (strcmp(what, "replay") != 0)
 		return args_refuse(args, "there is nothing to measure called ", what, "");
 	if (request.path == NULL)

@@ -62,6 +62,8 @@ static const struct command commands[] = {
 	 "alloc: the allocator's speed, memory and calls, beside malloc of glibc, jemalloc,\n"
 	 "mimalloc and tcmalloc where these are installed.  Device memory is an emulated\n"
 	 "device's unless --device says otherwise.  It takes some minutes: let nothing else run.\n"
+	 "copy: copies in host memory beside memcpy and loops by hand, and what it costs to make\n"
+	 "views and buffers.\n"
 	 "replay FILE: does again what a resource recorded as CSV, on --device.\n"
 	 "io FILE: reads of each size and depth, by either engine, direct, through an empty and\n"
 	 "a full page cache; FILE is dropped from it.  About a minute.\n"
