@@ -215,12 +215,12 @@ static void warm_up(const struct kind *kind, const struct ends *ends)
 }
 
 static void compare(struct results *results, const struct kind *kind, const char *amount,
-		    int64_t bytes, const struct ends *ends, unsigned n_runs)
+		    int64_t bytes, const struct ends *ends, unsigned n_runs, bool quick)
 {
-	int64_t batch = BATCH_BYTES / bytes < MAX_BATCH ? BATCH_BYTES / bytes : MAX_BATCH;
+	int64_t batch = (quick ? QUICK_BYTES : BATCH_BYTES) / bytes;
 	char work[96];
 	struct result_row row = {.work = work, .unit = "GB/s", .threads = 1, .more = true};
-	batch = batch > 0 ? batch : 1;
+	batch = batch > MAX_BATCH ? MAX_BATCH : batch > 0 ? batch : 1;
 	(void)snprintf(work, sizeof work, "%s, %s", kind->name, amount);
 	warm_up(kind, ends);
 	for (unsigned i = 0; i < n_runs; i++) {
@@ -248,7 +248,8 @@ static void copies(struct results *results, unsigned n_runs, bool quick)
 				continue;
 			struct ends ends;
 			kind->make(cpu, kind->dtype, amounts[a].bytes, kind->figure, &ends);
-			compare(results, kind, amounts[a].name, amounts[a].bytes, &ends, n_runs);
+			compare(results, kind, amounts[a].name, amounts[a].bytes, &ends, n_runs,
+				quick);
 			hoist_buffer_unref(ends.dst);
 			hoist_buffer_unref(ends.src);
 		}
