@@ -21,7 +21,7 @@ static void compare(struct results *results, const struct bench_args *args,
 	static const char *const subjects[] = {"both disks", "the first alone", "the second alone"};
 	struct samples seconds[3] = {{.n = 0}};
 	double median[3];
-	double rate[3];
+	double loaded[3];
 	for (size_t i = 0; i < args->n_runs; i++)
 		for (int j = 0; j < 3; j++) {
 			struct once_options options = *how;
@@ -34,12 +34,12 @@ static void compare(struct results *results, const struct bench_args *args,
 			bench_touch_memory((size_t)bytes);
 			once_load(&options, &result);
 			samples_add(&seconds[j], result.seconds);
-			rate[j] = (double)result.report.bytes;
+			loaded[j] = (double)result.report.bytes;
 		}
 	for (int j = 0; j < 3; j++) {
 		median[j] = samples_median(&seconds[j]);
-		results_value(results, work, subjects[j], median[j], "s");
-		results_value(results, work, subjects[j], rate[j] / median[j] * 1e-9, "GB/s");
+		results_samples(results, work, subjects[j], "s", &seconds[j]);
+		results_rates(results, work, subjects[j], loaded[j], &seconds[j]);
 	}
 	double slower = median[1] > median[2] ? median[1] : median[2];
 	results_ratio(results, work, 1, "the slower disk alone", slower / median[0]);

@@ -207,7 +207,7 @@ static void compare(const struct bench_args *args, const struct request *look, c
 	(void)snprintf(spec, sizeof spec, "cuda:%d", look->ordinal);
 	request.bytes = bench_file_bytes(args->operands[0]);
 	for (size_t i = 0; i < args->n_runs; i++) {
-		samples_add(&peer, (double)request.bytes / ask(&request).seconds);
+		samples_add(&peer, (double)request.bytes / ask(&request).seconds / 1e9);
 		for (size_t w = 0; w < N_WAYS; w++) {
 			struct once_options how = ways[w].how;
 			struct once_result result;
@@ -215,17 +215,15 @@ static void compare(const struct bench_args *args, const struct request *look, c
 			how.device = spec;
 			once_load(&how, &result);
 			double bytes = (double)result.report.bytes;
-			samples_add(&rates[w], bytes / result.seconds);
+			samples_add(&rates[w], bytes / result.seconds / 1e9);
 			samples_add(&cpu[w], result.cpu_seconds / bytes * (double)(1 << 30));
 		}
 	}
 	struct results results;
 	results_create("h2d", &results);
-	results_value(&results, name, "cuMemcpyHtoDAsync, pinned", samples_median(&peer) / 1e9,
-		      "GB/s");
+	results_samples(&results, name, "cuMemcpyHtoDAsync, pinned", "GB/s", &peer);
 	for (size_t w = 0; w < N_WAYS; w++) {
-		results_value(&results, name, ways[w].name, samples_median(&rates[w]) / 1e9,
-			      "GB/s");
+		results_samples(&results, name, ways[w].name, "GB/s", &rates[w]);
 		(void)snprintf(subject, sizeof subject, "%s, CPU", ways[w].name);
 		results_samples(&results, name, subject, "s/GiB", &cpu[w]);
 	}

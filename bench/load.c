@@ -68,7 +68,8 @@ static double rate_of(const struct subject *subject)
 static void add_rows(struct results *results, const char *work, const struct subject *subject)
 {
 	char name[64];
-	results_value(results, work, subject->name, rate_of(subject) / 1e9, "GB/s");
+	results_rates(results, work, subject->name, (double)subject->report.bytes,
+		      &subject->seconds);
 	(void)snprintf(name, sizeof name, "%s, CPU, the load", subject->name);
 	results_samples(results, work, name, "s/GiB", &subject->cpu);
 	(void)snprintf(name, sizeof name, "%s, CPU, whole process", subject->name);
@@ -91,7 +92,7 @@ static double to_host(const struct bench_args *args, struct results *results)
 	for (size_t i = 0; i < args->n_runs; i++) {
 		struct fio_result result;
 		fio_read(args->operands[0], &shape, &result);
-		samples_add(&fio, result.bytes_per_second);
+		samples_add(&fio, result.bytes_per_second / 1e9);
 		samples_add(&fio_cpu, result.cpu_seconds_per_byte * GIB);
 		for (size_t j = 0; j < n; j++) {
 			subjects[j].how.path = args->operands[0];
@@ -100,8 +101,8 @@ static double to_host(const struct bench_args *args, struct results *results)
 		}
 	}
 	char name[64];
-	double best = samples_median(&fio);
-	results_value(results, work, fio_label(&shape, name, sizeof name), best / 1e9, "GB/s");
+	double best = samples_median(&fio) * 1e9;
+	results_samples(results, work, fio_label(&shape, name, sizeof name), "GB/s", &fio);
 	results_samples(results, work, "fio, CPU", "s/GiB", &fio_cpu);
 	for (size_t j = 0; j < n; j++) {
 		add_rows(results, work, &subjects[j]);
@@ -140,8 +141,8 @@ static void hot_to_host(const struct bench_args *args, struct results *results, 
 	double by_copy = bytes / samples_median(&copy);
 	double by_read = bytes / samples_median(&read);
 	double best = by_copy > by_read ? by_copy : by_read;
-	results_value(results, work, "memcpy from a populated map", by_copy / 1e9, "GB/s");
-	results_value(results, work, "pread, 256 KiB", by_read / 1e9, "GB/s");
+	results_rates(results, work, "memcpy from a populated map", bytes, &copy);
+	results_rates(results, work, "pread, 256 KiB", bytes, &read);
 	add_rows(results, work, &hoist);
 	results_ratio(results, work, 1, "memcpy from a populated map", rate_of(&hoist) / by_copy);
 	results_ratio(results, work, 1, "pread, 256 KiB", rate_of(&hoist) / by_read);
@@ -168,7 +169,7 @@ static void half_to_host(const struct bench_args *args, struct results *results)
 		(samples_median(&subjects[0].seconds) + samples_median(&subjects[1].seconds)) / 2;
 	double half = samples_median(&subjects[2].seconds);
 	results_value(results, work, "predicted of both halves", predicted, "s");
-	results_value(results, work, "hoist, half", half, "s");
+	results_samples(results, work, "hoist, half", "s", &subjects[2].seconds);
 	results_ratio(results, work, 1, "predicted of both halves", predicted / half);
 	results_bar(results, work, "predicted / measured", predicted / half, "x", true, 0.95);
 }
@@ -196,8 +197,9 @@ static void to_device(const struct bench_args *args, struct results *results, do
 	double copy = (double)report->bytes / (double)rate;
 	double fio_read = (double)report->bytes / disk_rate;
 	double longer = read_seconds > copy ? read_seconds : copy;
-	results_value(results, work, "time", seconds, "s");
-	results_value(results, work, "read time (hoist to host, alternating)", read_seconds, "s");
+	results_samples(results, work, "time", "s", &device.seconds);
+	results_samples(results, work, "read time (hoist to host, alternating)", "s",
+			&host.seconds);
 	results_value(results, work, "read time (fio)", fio_read, "s");
 	results_value(results, work, "copy time (at the set rate)", copy, "s");
 	add_rows(results, work, &device);

@@ -77,8 +77,8 @@ static void compare(struct results *results, const struct bench_args *args, int 
 	/* The two may differ by some bytes: compared is the time for a byte. */
 	double many = samples_median(&seconds[0]) / bytes[0];
 	double one = samples_median(&seconds[1]) / bytes[1];
-	results_value(results, work, "many tensors", 1e-9 / many, "GB/s");
-	results_value(results, work, "one tensor", 1e-9 / one, "GB/s");
+	results_rates(results, work, "many tensors", bytes[0], &seconds[0]);
+	results_rates(results, work, "one tensor", bytes[1], &seconds[1]);
 	results_ratio(results, work, 1, "one tensor", one / many);
 	results_bar(results, work, "time / one tensor's", many / one, "x", false, 1.1);
 }

@@ -101,6 +101,14 @@ void results_samples(struct results *results, const char *work, const char *subj
 		results_add(results, &row, samples->values[i]);
 }
 
+void results_rates(struct results *results, const char *work, const char *subject, double bytes,
+		   const struct samples *seconds)
+{
+	const struct result_row row = plain_row(work, subject, "GB/s");
+	for (size_t i = 0; i < seconds->n; i++)
+		results_add(results, &row, bytes / seconds->values[i] / 1e9);
+}
+
 void results_value(struct results *results, const char *work, const char *subject, double value,
 		   const char *unit)
 {

@@ -54,6 +54,10 @@ void results_add(struct results *results, const struct result_row *row, double v
 void results_samples(struct results *results, const char *work, const char *subject,
 		     const char *unit, const struct samples *samples);
 
+/* Likewise the rates in GB/s at which @bytes took @seconds. */
+void results_rates(struct results *results, const char *work, const char *subject, double bytes,
+		   const struct samples *seconds);
+
 /* Likewise one value, which samples of several rows gave. */
 void results_value(struct results *results, const char *work, const char *subject, double value,
 		   const char *unit);

@@ -103,7 +103,7 @@ static void add(struct results *results, const struct subject *subject, const ch
 {
 	const hoist_save_report *report = &subject->report;
 	double rate = (double)report->bytes / samples_median(&subject->seconds);
-	results_value(results, subject->work, "hoist", rate / 1e9, "GB/s");
+	results_rates(results, subject->work, "hoist", (double)report->bytes, &subject->seconds);
 	results_samples(results, subject->work, "hoist, CPU", "s/GiB", &subject->cpu);
 	results_value(results, subject->work, "hoist, of it waiting for fsync",
 		      (double)report->sync_ns / 1e9, "s");
@@ -144,14 +144,14 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < args.n_runs; i++) {
 		struct fio_result result;
 		fio_write(target, bytes, &shape, &result);
-		samples_add(&fio, result.bytes_per_second);
+		samples_add(&fio, result.bytes_per_second / 1e9);
 		for (size_t j = 0; j < 2; j++)
 			measure(&subjects[j]);
 	}
 	fio_label(&shape, peer, sizeof peer);
-	results_value(&results, "write, fsync", peer, samples_median(&fio) / 1e9, "GB/s");
-	add(&results, &subjects[0], peer, samples_median(&fio), true);
-	add(&results, &subjects[1], peer, samples_median(&fio), false);
+	results_samples(&results, "write, fsync", peer, "GB/s", &fio);
+	add(&results, &subjects[0], peer, samples_median(&fio) * 1e9, true);
+	add(&results, &subjects[1], peer, samples_median(&fio) * 1e9, false);
 	free(target);
 	bench_print(&results, args.json);
 	return 0;

@@ -166,8 +166,7 @@ int main(int argc, char **argv)
 	double at_once = samples_median(&seconds[1]);
 	for (int i = 0; i < 2; i++) {
 		results_samples(&results, work, names[i], "s", &seconds[i]);
-		results_value(&results, work, names[i], bytes / samples_median(&seconds[i]) / 1e9,
-			      "GB/s");
+		results_rates(&results, work, names[i], bytes, &seconds[i]);
 	}
 	results_value(&results, work, "peak of the budget", (double)peak, "bytes");
 	results_ratio(&results, work, 1, names[0], in_turn / at_once);

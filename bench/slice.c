@@ -74,12 +74,13 @@ static void compare(struct results *results, const struct bench_args *args, cons
 		}
 	}
 	double reference = samples_median(&together.seconds) / (double)together.last.report.bytes;
-	results_value(results, work, "bytes that lie together", 1e-9 / reference, "GB/s");
+	results_rates(results, work, "bytes that lie together", (double)together.last.report.bytes,
+		      &together.seconds);
 	for (int axis = 0; axis < 2; axis++) {
 		const hoist_load_report *report = &axes[axis].last.report;
 		double each = samples_median(&axes[axis].seconds) / (double)report->bytes;
 		(void)snprintf(what, sizeof what, "axis %d", axis);
-		results_value(results, work, what, 1e-9 / each, "GB/s");
+		results_rates(results, work, what, (double)report->bytes, &axes[axis].seconds);
 		(void)snprintf(what, sizeof what, "axis %d, read for each byte", axis);
 		results_value(results, work, what,
 			      (double)(report->direct_bytes + report->cached_bytes) /

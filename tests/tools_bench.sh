@@ -198,6 +198,9 @@ program=$abs_top_builddir/bench/many
 json =many:bench s:rows.*.work i:rows.*.threads s:rows.*.subject r:rows.*.value s:rows.*.unit r:rows.*.least \
 	r:rows.*.most i:rows.*.runs b:rows.*.emulated b:rows.*.more =3:rows.0.runs =150.0:rows.1.bar r:ratios.0.ratio a:missing \
 	<"$work/many.json" || fail "the JSON of bench/many"
+awk '/"value":|"least":|"most":/ { v[$1] = $2 + 0 }
+	/"most":/ { n++; if (v["\"value\":"] < v["\"least\":"] || v["\"value\":"] > v["\"most\":"]) exit 1 }
+	END { exit n < 8 }' "$work/many.json" || fail "a median lies outside of its samples"
 grep -q 'opened and listed .* ms .*at most 150: ' "$out" || fail "the table of bench/many"
 "$program" --runs 0 a b 2>"$err" && fail "bench/many ran no times"
 grep -q '^usage: many ' "$err" || fail "bench/many does not say how it is called"
