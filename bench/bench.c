@@ -207,6 +207,18 @@ void bench_parse(int argc, char **argv, const char *usage, int least, int most,
 		show_usage(stderr, usage, 2);
 }
 
+char *bench_target(const struct bench_args *args, int index, const char *path)
+{
+	char *target = NULL;
+	bool given = args->n_operands > index;
+	if (asprintf(&target, "%s%s", given ? args->operands[index] : path, given ? "" : ".saved") <
+	    0)
+		bench_fail("no memory");
+	if (access(target, F_OK) == 0)
+		bench_fail("%s is there already", target);
+	return target;
+}
+
 void bench_must(int rc, const char *what, const char *of)
 {
 	if (rc < 0)

@@ -56,6 +56,10 @@ struct bench_args {
 void bench_parse(int argc, char **argv, const char *usage, int least, int most,
 		 struct bench_option *option, struct bench_args *args);
 
+/* Where a save goes: the operand @index if it was given, or "@path.saved"; nothing has that name.
+ * free() is owed. */
+char *bench_target(const struct bench_args *args, int index, const char *path);
+
 /* Exits with hoist_error() if @rc is below 0: "@what @of: why". */
 void bench_must(int rc, const char *what, const char *of);
 

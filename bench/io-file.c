@@ -15,6 +15,7 @@
 #include "bench/pages.h"
 #include "bench/samples.h"
 #include "cli/fail.h"
+#include "cli/format.h"
 
 #define STEP_NS 100000000
 
@@ -225,4 +226,54 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 		status = fail_library();
 	hoist_load_destroy(load);
 	return status;
+}
+
+int bench_file_try(const struct bench_file *file, hoist_device *device, enum hoist_engine engine)
+{
+	hoist_load *load = NULL;
+	const hoist_load_options options = {.size = sizeof options,
+					    .device = device,
+					    .engine = engine,
+					    .tensors = file->names,
+					    .n_tensors = 1,
+					    .slices = file->n_slices > 0 ? &file->slice : NULL,
+					    .n_slices = file->n_slices};
+	int err = hoist_load_start(file->checkpoint, &options, &load);
+	if (err == 0)
+		err = hoist_load_wait(load);
+	hoist_load_destroy(load);
+	return err;
+}
+
+void bench_file_add(struct results *results, const struct bench_run *run)
+{
+	double gib = (double)run->bytes / (double)((uint64_t)1 << 30);
+	struct result_row row = {.work = run->work,
+				 .subject = run->subject,
+				 .unit = "GB/s",
+				 .threads = 1,
+				 .emulated = run->emulated,
+				 .compared = run->compared,
+				 .more = true};
+	results_add(results, &row, rate_of(run->bytes, run->seconds) / 1e9);
+	row.unit = "CPU s/GiB";
+	row.more = false;
+	results_add(results, &row, (double)run->cpu_ns / 1e9 / gib);
+}
+
+int bench_add_buffers(hoist_save *save, hoist_checkpoint *checkpoint, hoist_load *load)
+{
+	int err = 0;
+	for (size_t i = 0; i < hoist_load_n_tensors(load) && err == 0; i++) {
+		size_t which = 0;
+		hoist_buffer *buffer = NULL;
+		hoist_tensor_info info = {.size = sizeof info};
+		err = hoist_load_tensor(load, i, &which, &buffer);
+		if (err == 0)
+			err = hoist_checkpoint_tensor(checkpoint, which, &info);
+		if (err == 0)
+			err = hoist_save_add(save, info.name, buffer);
+		hoist_buffer_unref(buffer);
+	}
+	return err;
 }

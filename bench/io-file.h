@@ -15,6 +15,7 @@
 
 #include <hoist/hoist.h>
 
+#include "bench/results.h"
 #include "bench/request.h"
 
 /* One way to load. */
@@ -49,5 +50,24 @@ int bench_file_select(struct bench_file *file, uint64_t most);
  * Returns a STATUS_*. */
 int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget *budget,
 		    const struct bench_way *way, double *seconds, hoist_load_report *report);
+
+/* Loads the first of it by @engine.  Returns: 0; what the library says, where it cannot. */
+int bench_file_try(const struct bench_file *file, hoist_device *device, enum hoist_engine engine);
+
+/* Adds the rows of one run over @bytes: GB/s and CPU s/GiB. */
+struct bench_run {
+	const char *work;
+	const char *subject;
+	bool compared;
+	bool emulated;
+	uint64_t bytes;
+	double seconds;
+	uint64_t cpu_ns;
+};
+void bench_file_add(struct results *results, const struct bench_run *run);
+
+/* Adds every buffer of @load, which loads from @checkpoint, to @save.  Returns: 0; what the
+ * library says. */
+int bench_add_buffers(hoist_save *save, hoist_checkpoint *checkpoint, hoist_load *load);
 
 #endif

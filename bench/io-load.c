@@ -82,38 +82,22 @@ static int open_devices(struct bench *bench)
 static void add(struct bench *bench, const struct work *work, int subject, double seconds)
 {
 	const hoist_load_report *report = &work->reports[subject];
-	double gib = (double)report->bytes / (double)((uint64_t)1 << 30);
-	struct result_row row = {.work = work->label,
-				 .subject = subjects[subject].name,
-				 .unit = "GB/s",
-				 .threads = 1,
-				 .emulated = report->emulated != 0,
-				 .compared = subject > 0,
-				 .more = true};
-	results_add(&bench->results, &row, rate_of(report->bytes, seconds) / 1e9);
-	row.unit = "CPU s/GiB";
-	row.more = false;
-	results_add(&bench->results, &row, (double)report->cpu_ns / 1e9 / gib);
+	bench_file_add(&bench->results, &(struct bench_run){.work = work->label,
+							    .subject = subjects[subject].name,
+							    .compared = subject > 0,
+							    .emulated = report->emulated != 0,
+							    .bytes = report->bytes,
+							    .seconds = seconds,
+							    .cpu_ns = report->cpu_ns});
 }
 
 /* Is the engine there at all?  Else its text is kept. */
-static int try_engine(struct bench *bench, size_t device, int subject)
+static void try_engine(struct bench *bench, size_t device, int subject)
 {
-	const struct bench_way way = {.engine = subjects[subject].engine, .hot = true};
-	hoist_load *load = NULL;
-	const hoist_load_options options = {.size = sizeof options,
-					    .device = bench->devices[device],
-					    .engine = way.engine,
-					    .tensors = bench->file.names,
-					    .n_tensors = 1};
-	int err = hoist_load_start(bench->file.checkpoint, &options, &load);
-	if (err == 0)
-		err = hoist_load_wait(load);
+	int err = bench_file_try(&bench->file, bench->devices[device], subjects[subject].engine);
 	for (int hot = 0; hot < N_STATES && err != 0; hot++)
 		(void)snprintf(bench->works[device][hot].refused[subject],
 			       sizeof bench->works[0][0].refused[0], "%s", hoist_error());
-	hoist_load_destroy(load);
-	return STATUS_OK;
 }
 
 static int measure(struct bench *bench, size_t device, int hot, int subject)
@@ -143,9 +127,9 @@ static int measure(struct bench *bench, size_t device, int hot, int subject)
 static int measure_all(struct bench *bench)
 {
 	int status = STATUS_OK;
-	for (size_t device = 0; device < bench->n_devices && status == STATUS_OK; device++) {
-		for (int subject = 1; subject < N_ENGINES && status == STATUS_OK; subject++)
-			status = try_engine(bench, device, subject);
+	for (size_t device = 0; device < bench->n_devices; device++) {
+		for (int subject = 1; subject < N_ENGINES; subject++)
+			try_engine(bench, device, subject);
 	}
 	for (unsigned run = 0; run < bench->runs; run++) {
 		for (size_t device = 0; device < bench->n_devices; device++) {

@@ -60,24 +60,6 @@ static int load(struct bench_file *file, hoist_device *device, hoist_load **ret)
 	return err == 0 ? STATUS_OK : fail_call(err);
 }
 
-static int add_buffers(hoist_save *save, struct bench_file *file, hoist_load *loaded)
-{
-	for (size_t i = 0; i < hoist_load_n_tensors(loaded); i++) {
-		size_t which = 0;
-		hoist_buffer *buffer = NULL;
-		hoist_tensor_info info = {.size = sizeof info};
-		int err = hoist_load_tensor(loaded, i, &which, &buffer);
-		if (err == 0)
-			err = hoist_checkpoint_tensor(file->checkpoint, which, &info);
-		if (err == 0)
-			err = hoist_save_add(save, info.name, buffer);
-		hoist_buffer_unref(buffer);
-		if (err != 0)
-			return err;
-	}
-	return 0;
-}
-
 static int save_once(const char *path, enum hoist_engine engine, struct bench_file *file,
 		     hoist_load *loaded, hoist_save_report *report)
 {
@@ -86,7 +68,7 @@ static int save_once(const char *path, enum hoist_engine engine, struct bench_fi
 		.size = sizeof options, .engine = engine, .flags = HOIST_SAVE_NO_REPLACE};
 	int err = hoist_save_create(path, &options, &save);
 	if (err == 0)
-		err = add_buffers(save, file, loaded);
+		err = bench_add_buffers(save, file->checkpoint, loaded);
 	if (err == 0)
 		err = hoist_save_start(save);
 	if (err == 0)
@@ -99,24 +81,6 @@ static int save_once(const char *path, enum hoist_engine engine, struct bench_fi
 	if (status == STATUS_OK && unlink(path) != 0)
 		return fail("%s: removing it again: %s", path, strerror(errno));
 	return status;
-}
-
-static void add(struct results *results, const char *work, int subject, bool emulated,
-		const hoist_save_report *report)
-{
-	double seconds = (double)report->ns / 1e9;
-	double gib = (double)report->bytes / (double)((uint64_t)1 << 30);
-	struct result_row row = {.work = work,
-				 .subject = subjects[subject].name,
-				 .unit = "GB/s",
-				 .threads = 1,
-				 .emulated = emulated,
-				 .compared = subject > 0,
-				 .more = true};
-	results_add(results, &row, rate_of(report->bytes, seconds) / 1e9);
-	row.unit = "CPU s/GiB";
-	row.more = false;
-	results_add(results, &row, (double)report->cpu_ns / 1e9 / gib);
 }
 
 int bench_save(const struct bench_request *request, struct bench_file *file, hoist_device *device,
@@ -140,7 +104,14 @@ int bench_save(const struct bench_request *request, struct bench_file *file, hoi
 				 ? fail("stopped by a signal")
 				 : save_once(path, subjects[subject].engine, file, loaded, &report);
 		if (status == STATUS_OK)
-			add(results, work, (int)subject, from.emulated != 0, &report);
+			bench_file_add(results,
+				       &(struct bench_run){.work = work,
+							   .subject = subjects[subject].name,
+							   .compared = subject > 0,
+							   .emulated = from.emulated != 0,
+							   .bytes = report.bytes,
+							   .seconds = (double)report.ns / 1e9,
+							   .cpu_ns = report.cpu_ns});
 	}
 	hoist_load_destroy(loaded);
 	free(path);

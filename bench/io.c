@@ -76,22 +76,9 @@ static void skip(struct bench *bench, int way, int engine, const char *reason)
 static int try_engine(struct bench *bench, int engine)
 {
 	const enum hoist_engine engines[] = {HOIST_ENGINE_URING, HOIST_ENGINE_THREADS};
-	hoist_load *load = NULL;
-	hoist_load_options options = {.size = sizeof options,
-				      .engine = engines[engine],
-				      .tensors = bench->file.names,
-				      .n_tensors = 1,
-				      .slices =
-					      bench->file.n_slices > 0 ? &bench->file.slice : NULL,
-				      .n_slices = bench->file.n_slices};
-	int err = hoist_load_start(bench->file.checkpoint, &options, &load);
-	if (err == 0)
-		err = hoist_load_wait(load);
-	if (err != 0) {
-		for (int way = 0; way < SWEEP_N_WAYS; way++)
-			skip(bench, way, engine, hoist_error());
-	}
-	hoist_load_destroy(load);
+	int err = bench_file_try(&bench->file, NULL, engines[engine]);
+	for (int way = 0; way < SWEEP_N_WAYS && err != 0; way++)
+		skip(bench, way, engine, hoist_error());
 	return err == -ENOMEM ? fail_call(err) : STATUS_OK;
 }
 

@@ -13,6 +13,7 @@
 
 #include "bench/bench.h"
 #include "bench/fio.h"
+#include "bench/io-file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,17 +46,8 @@ static void save_all(const struct request *request, hoist_checkpoint *checkpoint
 	hoist_save *save = NULL;
 	const hoist_save_options options = {.size = sizeof options, .flags = HOIST_SAVE_NO_REPLACE};
 	bench_must(hoist_save_create(request->target, &options, &save), "saving", request->target);
-	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
-		size_t which = 0;
-		hoist_buffer *buffer = NULL;
-		hoist_tensor_info info = {.size = sizeof info};
-		bench_must(hoist_load_tensor(load, i, &which, &buffer), "a buffer of",
-			   request->path);
-		bench_must(hoist_checkpoint_tensor(checkpoint, which, &info), "listing",
-			   request->path);
-		bench_must(hoist_save_add(save, info.name, buffer), "adding", info.name);
-		hoist_buffer_unref(buffer);
-	}
+	bench_must(bench_add_buffers(save, checkpoint, load), "adding the buffers of",
+		   request->path);
 	bench_must(hoist_save_start(save), "saving", request->target);
 	bench_must(hoist_save_wait(save), "saving", request->target);
 	*report = (hoist_save_report){.size = sizeof *report};
@@ -120,17 +112,9 @@ int main(int argc, char **argv)
 	struct bench_args args = {.n_runs = 5};
 	struct samples fio = {.n = 0};
 	char peer[64];
-	char *target;
 	bench_parse(argc, argv, usage, 1, 2, NULL, &args);
 	const char *path = args.operands[0];
-	if (args.n_operands > 1)
-		target = strdup(args.operands[1]);
-	else if (asprintf(&target, "%s.saved", path) < 0)
-		target = NULL;
-	if (target == NULL)
-		bench_fail("no memory");
-	if (access(target, F_OK) == 0)
-		bench_fail("%s is there already", target);
+	char *target = bench_target(&args, 1, path);
 	struct subject subjects[] = {
 		{.work = "device -> disk, fsync", .request = {path, target, "cuda:0"}},
 		{.work = "host -> disk, fsync", .request = {path, target, "cpu"}},

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "bench/bench.h"
+#include "bench/io-file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,17 +70,8 @@ static void prepare(const struct request *request, struct state *state)
 		.size = sizeof options, .budget = state->budget, .flags = HOIST_SAVE_NO_REPLACE};
 	bench_must(hoist_save_create(request->target, &options, &state->save), "saving",
 		   request->target);
-	for (size_t i = 0; i < hoist_load_n_tensors(state->source); i++) {
-		size_t which = 0;
-		hoist_buffer *buffer = NULL;
-		hoist_tensor_info info = {.size = sizeof info};
-		bench_must(hoist_load_tensor(state->source, i, &which, &buffer), "a buffer of",
-			   request->paths[1]);
-		bench_must(hoist_checkpoint_tensor(state->checkpoints[1], which, &info), "listing",
-			   request->paths[1]);
-		bench_must(hoist_save_add(state->save, info.name, buffer), "adding", info.name);
-		hoist_buffer_unref(buffer);
-	}
+	bench_must(bench_add_buffers(state->save, state->checkpoints[1], state->source),
+		   "adding the buffers of", request->paths[1]);
 	sync();
 	for (int i = 0; i < 2; i++)
 		bench_make_cold(request->paths[i]);
@@ -136,16 +128,8 @@ int main(int argc, char **argv)
 	struct samples seconds[2] = {{.n = 0}, {.n = 0}};
 	size_t peak = 0;
 	double bytes = 0;
-	char *target;
 	bench_parse(argc, argv, usage, 2, 3, NULL, &args);
-	if (args.n_operands > 2)
-		target = strdup(args.operands[2]);
-	else if (asprintf(&target, "%s.saved", args.operands[1]) < 0)
-		target = NULL;
-	if (target == NULL)
-		bench_fail("no memory");
-	if (access(target, F_OK) == 0)
-		bench_fail("%s is there already", target);
+	char *target = bench_target(&args, 2, args.operands[1]);
 	struct results results;
 	results_create("shared", &results);
 	for (size_t i = 0; i < args.n_runs; i++) {
