@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What `hoist bench alloc` measures, of whom, and what hoist's figures should be. */
+/* The measurements of `hoist bench alloc`, their subjects, and the bars of hoist's figures.  The
+ * contract is in alloc-work.h. */
 #include "config.h"
 
 #include "bench/alloc-work.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What is measured on a device, an emulated one as a rule: many live blocks, two streams in
- * little memory, events, and what pinned blocks are rounded to. */
+/* Measurements on a device, an emulated one as a rule: many live blocks, two streams in
+ * little memory, events, and what pinned blocks are rounded to.  The contract is
+ * in alloc-work.h. */
 #include "config.h"
 
 #include "bench/alloc-work.h"

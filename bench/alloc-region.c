@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A fresh region of host memory in huge pages, all of it populated: by hoist, and by the best
- * that can be written by hand. */
+ * that can be written by hand.  The contract is in alloc-work.h. */
 #include "config.h"
 
 #include "bench/alloc-work.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One thread allocates and hands its blocks to another, which frees them: over a ring of
- * one producer and one consumer.  The memory itself is not touched. */
+ * one producer and one consumer.  The memory itself is not touched.  The contract is
+ * in alloc-work.h. */
 #include "config.h"
 
 #include "bench/alloc-work.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Slots: each thread has an array of blocks, half of it full, picks a slot at random, frees
- * what is there or else allocates.  The memory itself is never touched. */
+ * what is there or else allocates.  The memory itself is never touched.  The contract is
+ * in alloc-work.h. */
 #include "config.h"
 
 #include "bench/alloc-work.h"

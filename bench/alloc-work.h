@@ -136,7 +136,7 @@ static inline uint64_t work_seed(int thread)
 	return UINT64_C(0x9E3779B97F4A7C15) * (uint64_t)(thread + 1);
 }
 
-/* What work_slots() takes as its argument. */
+/* The argument of work_slots(). */
 enum { SLOTS_FIXED, SLOTS_MIXED, SLOTS_LARGE };
 
 work_run work_slots; /* alloc-slots.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The allocator beside others: every subject of a measurement in turn, each in a process of
- * its own, and that as often as there are runs. */
+ * its own, and that as often as there are runs.  The contract is in request.h. */
 #include "config.h"
 
 #include "bench/request.h"
@@ -209,7 +209,7 @@ static int measure(struct bench *bench, size_t index)
 		results_missing(&bench->results, measurement->label, reason);
 		return STATUS_OK;
 	}
-	/* Who begins changes: whatever drifts meets all. */
+	/* Another subject begins each time: a drift of the machine meets all of them. */
 	for (unsigned run = 0; run < runs_of(bench, measurement); run++) {
 		for (unsigned i = 0; i < N_SUBJECTS; i++) {
 			unsigned subject = (i + run) % N_SUBJECTS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the benchmarks that are programs share.  The contract is in bench.h. */
+/* Options, children, and files made cold or hot.  The contract is in bench.h. */
 #include "config.h"
 
 #include "bench/bench.h"
@@ -44,7 +44,7 @@ double bench_cpu_seconds(void)
 	return cpu_seconds_of(&usage);
 }
 
-/* What the child wrote, all of it.  Returns: false if it ended before. */
+/* Reads the whole result of the child.  Returns: false if the child ended before. */
 static bool read_result(int fd, char *result, size_t bytes)
 {
 	size_t have = 0;

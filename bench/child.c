@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Another program, run to its end. */
+/* Another program, run to its end.  The contract is in child.h. */
 #include "config.h"
 
 #include "bench/child.h"

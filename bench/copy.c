@@ -174,7 +174,7 @@ static const struct {
 } amounts[] = {
 	{"4 KiB", 4 * KIB}, {"64 KiB", 64 * KIB}, {"1 MiB", KIB *KIB}, {"64 MiB", 64 * KIB *KIB}};
 
-/* What the peers get: the loops that the two layouts ask for. */
+/* The loops that the two layouts ask for, for the peers. */
 static struct copy_loops loops_of(const struct ends *ends)
 {
 	struct copy_loops loops = {.n = {1, 1, 1}};

@@ -71,7 +71,7 @@ struct reference {
 	void *stream;
 };
 
-/* What a child is asked for, and what it found. */
+/* A child gets a request and gives an answer. */
 struct request {
 	const char *library;
 	int ordinal;

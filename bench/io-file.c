@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files made cold or hot, and loaded. */
+/* Files made cold or hot, and loaded.  The contract is in io-file.h. */
 #include "config.h"
 
 #include "bench/io-file.h"

@@ -3,7 +3,7 @@
  * and `hoist bench load` need it.
  *
  * Cold is made by dropping the files from the page cache, hot by reading the part that is loaded;
- * both are looked at before it is believed.  What was in the cache before is not put back: the
+ * both are checked with mincore().  The cache does not get its former content back: the
  * results say how much was dropped.
  *
  * The destination of each load is memory that was in use just before (as much is touched and given

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Saves, measured: from buffers on a device to a file, the disk's answer included. */
+/* Saves, measured: from buffers on a device to a file, the disk's answer included.  The contract is
+ * in io-save.h. */
 #include "config.h"
 
 #include "bench/io-save.h"

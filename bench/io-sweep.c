@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The figures of a sweep, as a table and as an image. */
+/* The figures of a sweep, as a table and as an image.  The contract is in io-sweep.h. */
 #include "config.h"
 
 #include "bench/io-sweep.h"

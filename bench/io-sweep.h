@@ -27,7 +27,7 @@ struct sweep_cell {
 
 struct sweep {
 	struct sweep_cell cells[SWEEP_N_WAYS][SWEEP_N_ENGINES][SWEEP_N_BLOCKS][SWEEP_N_DEPTHS];
-	/* What the library chooses by itself: cold and hot. */
+	/* With the size and depth that the library chooses: cold and hot. */
 	struct sweep_cell own[2];
 	const char
 		*skipped[SWEEP_N_WAYS][SWEEP_N_ENGINES]; /* why nothing of it was measured; NULL */

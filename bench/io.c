@@ -72,7 +72,7 @@ static void skip(struct bench *bench, int way, int engine, const char *reason)
 	bench->sweep.skipped[way][engine] = text;
 }
 
-/* What cannot be measured here is found out by trying it once. */
+/* One try shows whether the engine can be measured here. */
 static int try_engine(struct bench *bench, int engine)
 {
 	const enum hoist_engine engines[] = {HOIST_ENGINE_URING, HOIST_ENGINE_THREADS};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Results as an SVG image: bars, a group for each work, a colour for each subject. */
+/* Results as an SVG image: bars, a group for each work, a colour for each subject.  The contract is
+ * in plot.h. */
 #include "config.h"
 
 #include "bench/plot.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What programs did, done again.
+/* Recorded allocations and frees, done again.
  *
  * Each thread of the recording is a thread here, and does what that one did; all of it
  * happens in the order of the file, so that every run is the same and a free comes after its

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A recorded sequence of allocations and frees, read from CSV. */
+/* A recorded sequence of allocations and frees, read from CSV.  The contract is in trace.h. */
 #include "config.h"
 
 #include "bench/trace.h"
@@ -163,7 +163,7 @@ static int take_line(struct reader *reader, char *line)
 		return malformed(reader, "it has not the 6 columns ", HEADER);
 	if (!number_of(columns[COLUMN_THREAD], &thread))
 		return malformed(reader, "Thread is no number: ", columns[COLUMN_THREAD]);
-	/* Of what failed, and of 0 bytes. */
+	/* "(nil)" is a failed allocation, or one of 0 bytes. */
 	if (strcmp(columns[COLUMN_POINTER], "(nil)") != 0 &&
 	    !number_of(columns[COLUMN_POINTER], &pointer))
 		return malformed(reader, "Pointer is no number: ", columns[COLUMN_POINTER]);

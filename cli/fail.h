@@ -25,7 +25,7 @@ int fail_memory(void);
  * after each line of long output, it ends that early and keeps the reason. */
 bool output_failed(void);
 
-/* Closes stdout.  What was printed may not have arrived: a full disk shows at some write, or only
+/* Closes stdout.  The output may not have arrived: a full disk shows at some write, or only
  * at closing.  A reader who has gone away (`hoist ls | head`) needs no message.
  * Returns: @status, or STATUS_FAILED. */
 int output_finish(int status);

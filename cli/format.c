@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Figures and names as people read them. */
+/* Figures and names as people read them.  The contract is in format.h. */
 #include "config.h"
 
 #include "cli/format.h"

@@ -24,8 +24,8 @@ const char *format_count(uint64_t n, struct text *ret);	       /* "2,147,483,648
 /* Bytes a second; 0 if no time passed. */
 double rate_of(uint64_t bytes, double seconds);
 
-/* Prints UTF-8 text that came from a file or a user.  What could move the cursor,
- * end the line or hide other text is written as \n, \x1b or \u202e, bytes that
+/* Prints UTF-8 text that came from a file or a user.  Characters that could move the cursor,
+ * end the line or hide other text are written as \n, \x1b or \u202e, bytes that
  * are not UTF-8 as \xff. */
 void print_escaped(FILE *out, const char *text);
 

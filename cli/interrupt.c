@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ctrl-C and SIGTERM. */
+/* Ctrl-C and SIGTERM.  The contract is in interrupt.h. */
 #include "config.h"
 
 #include "cli/interrupt.h"

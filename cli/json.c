@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The one JSON object that --json prints. */
+/* The one JSON object that --json prints.  The contract is in json.h. */
 #include "config.h"
 
 #include "cli/json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The line that shows how far it is. */
+/* The line that shows how far it is.  The contract is in progress.h. */
 #include "config.h"
 
 #include "cli/progress.h"
