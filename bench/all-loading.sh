@@ -71,17 +71,19 @@ python3 - "$folder"/results/*.json <<'END'
 import json
 import sys
 
-print(f"{'work':36} {'what':42} {'value':>8}  bar")
+print(f"{'work':48} {'what':42} {'value':>8}  bar")
 for path in sys.argv[1:]:
     try:
         with open(path) as file:
             found = json.load(file)
     except ValueError:
         continue
-    for bar in found["bars"]:
-        print(f"{bar['work']:36} {bar['what']:42} {bar['value']:8.3f}  {bar['sense']} "
-              f"{bar['bar']:g}: {'met' if bar['met'] else 'MISSED'}")
-    for item in found.get("missing", []):
+    for row in found["rows"]:
+        if row["bar"] is not None:
+            print(f"{row['work']:48} {row['subject']:42} {row['value']:8.3f} {row['unit']}, "
+                  f"{'at least' if row['more'] else 'at most'} {row['bar']:g}: "
+                  f"{'met' if row['met'] else 'NOT MET'}")
+    for item in found["missing"]:
         print(f"not measured: {item['subject']}: {item['reason']}")
 END
 [ -z "$failed" ] || {

@@ -29,7 +29,7 @@ static void attach(const void *argument, void *ret)
 	const struct request *request = argument;
 	double *seconds = ret;
 	hoist_image *image = NULL;
-	double begin = bench_now();
+	double begin = clock_seconds();
 	bench_must(hoist_cache_attach(request->path, 0, &image), "attaching", request->path);
 	for (size_t i = 0; i < hoist_image_n_tensors(image); i++) {
 		hoist_buffer *buffer = NULL;
@@ -41,28 +41,29 @@ static void attach(const void *argument, void *ret)
 		}
 		hoist_buffer_unref(buffer);
 	}
-	*seconds = bench_now() - begin;
+	*seconds = clock_seconds() - begin;
 	hoist_image_close(image);
 }
 
 static void add(const char *path)
 {
 	hoist_image *image = NULL;
-	double begin = bench_now();
+	double begin = clock_seconds();
 	bench_must(hoist_cache_add(path, NULL, &image), "caching", path);
-	(void)fprintf(stderr, "attach: cached in %.2f s\n", bench_now() - begin);
+	(void)fprintf(stderr, "attach: cached in %.2f s\n", clock_seconds() - begin);
 	hoist_image_close(image);
 }
 
 int main(int argc, char **argv)
 {
-	struct bench_args args;
-	struct bench_samples attached = {.n = 0};
-	struct bench_samples touched = {.n = 0};
-	struct bench_samples loaded = {.n = 0};
-	bench_parse(argc, argv, usage, 9, 1, &args);
+	struct bench_args args = {.n_runs = 9};
+	struct samples attached = {.n = 0};
+	struct samples touched = {.n = 0};
+	struct samples loaded = {.n = 0};
+	bench_parse(argc, argv, usage, 1, 1, NULL, &args);
 	const char *path = args.operands[0];
-	struct bench_results *results = bench_results_create("attach");
+	struct results results;
+	results_create("attach", &results);
 	hoist_image *image = NULL;
 	int before = hoist_cache_attach(path, 0, &image) == 0;
 	hoist_image_close(image);
@@ -75,21 +76,21 @@ int main(int argc, char **argv)
 		const struct request plain = {path, 0};
 		const struct request touch = {path, 1};
 		(void)bench_in_child(attach, &plain, &seconds, sizeof seconds);
-		bench_sample(&attached, seconds * 1e3);
+		samples_add(&attached, seconds * 1e3);
 		(void)bench_in_child(attach, &touch, &seconds, sizeof seconds);
-		bench_sample(&touched, seconds * 1e3);
+		samples_add(&touched, seconds * 1e3);
 		once_load(&how, &result);
-		bench_sample(&loaded, result.seconds * 1e3);
+		samples_add(&loaded, result.seconds * 1e3);
 	}
 	if (!before)
 		bench_must(hoist_cache_drop(path, NULL), "dropping", path);
 	static const char work[] = "a cached checkpoint";
-	bench_row(results, work, 1, "attached, all buffers", bench_median(&attached), "ms");
-	bench_row(results, work, 1, "the same, each page touched", bench_median(&touched), "ms");
-	bench_row(results, work, 1, "loaded hot instead", bench_median(&loaded), "ms");
-	bench_ratio(results, work, 1, "loading hot",
-		    bench_median(&loaded) / bench_median(&attached));
-	bench_bar(results, work, "attached, all buffers, ms", bench_median(&attached), false, 20);
-	bench_results_print(results, args.json);
+	results_samples(&results, work, "the same, each page touched", "ms", &touched);
+	results_samples(&results, work, "loaded hot instead", "ms", &loaded);
+	results_ratio(&results, work, 1, "loading hot",
+		      samples_median(&loaded) / samples_median(&attached));
+	results_bar(&results, work, "attached, all buffers", samples_median(&attached), "ms", false,
+		    20);
+	bench_print(&results, args.json);
 	return 0;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Copies by hand: the peers of hoist's copies.  The contract is in copy-loops.h. */
 #include "config.h"
 
 #include "bench/copy-loops.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
+/* Making and dropping buffers and views, timed.  The contract is in copy.h. */
 #include "config.h"
 
 #include "bench/copy.h"
 
 #include <hoist/hoist.h>
 
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PAIRS = 20000 };
 
@@ -69,25 +70,29 @@ enum { N_VIEWS = sizeof views / sizeof views[0] };
 
 static double time_views(hoist_buffer *(*make_view)(hoist_buffer *of), hoist_buffer *of)
 {
-	double begin = bench_now();
+	double begin = clock_seconds();
 	for (int i = 0; i < PAIRS; i++)
 		hoist_buffer_unref(make_view(of));
-	return (bench_now() - begin) / PAIRS * 1e9;
+	return (clock_seconds() - begin) / PAIRS * 1e9;
 }
 
-static void add(struct bench_results *results, const char *work, const char *subject,
-		const struct bench_samples *nanoseconds, double bar)
+static void add(struct results *results, const char *work, const char *subject,
+		const struct samples *samples, double bar, bool emulated)
 {
-	char against[64];
-	double median = bench_median(nanoseconds);
-	bench_row(results, work, 1, subject, median, "ns");
-	(void)snprintf(against, sizeof against, "%.0f ns (%s)", bar, subject);
-	bench_ratio(results, work, 1, against, bar / median);
+	const struct result_row row = {.work = work,
+				       .subject = subject,
+				       .unit = "ns",
+				       .threads = 1,
+				       .emulated = emulated,
+				       .has_bar = true,
+				       .bar = bar};
+	for (size_t i = 0; i < samples->n; i++)
+		results_add(results, &row, samples->values[i]);
 }
 
-static void measure_views(struct bench_results *results, size_t n_runs)
+static void measure_views(struct results *results, unsigned n_runs)
 {
-	static struct bench_samples samples[N_VIEWS];
+	static struct samples samples[N_VIEWS];
 	hoist_device *cpu = NULL;
 	hoist_buffer *base = NULL;
 	copy_must(hoist_device_open("cpu", &cpu), "opening the cpu");
@@ -95,9 +100,9 @@ static void measure_views(struct bench_results *results, size_t n_runs)
 		  "making a buffer");
 	for (size_t i = 0; i < n_runs; i++)
 		for (size_t v = 0; v < N_VIEWS; v++)
-			bench_sample(&samples[v], time_views(views[v].make, base));
+			samples_add(&samples[v], time_views(views[v].make, base));
 	for (size_t v = 0; v < N_VIEWS; v++)
-		add(results, "a view", views[v].name, &samples[v], 100);
+		add(results, "a view", views[v].name, &samples[v], 100, false);
 	hoist_buffer_unref(base);
 	hoist_device_unref(cpu);
 }
@@ -109,12 +114,12 @@ static const struct {
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
 struct times {
-	struct bench_samples of[N_SIZES];
+	struct samples of[N_SIZES];
 };
 
 struct request {
 	const char *spec;
-	size_t n_runs;
+	unsigned n_runs;
 };
 
 /* The pool is warm after the first pair: a block of each size has been given back to it. */
@@ -127,29 +132,29 @@ static void time_buffers(const void *argument, void *result)
 	copy_must(hoist_device_open(request->spec, &device), request->spec);
 	for (size_t i = 0; i <= request->n_runs; i++)
 		for (size_t s = 0; s < N_SIZES; s++) {
-			double begin = bench_now();
+			double begin = clock_seconds();
 			for (int pair = 0; pair < PAIRS; pair++)
 				hoist_buffer_unref(make(device, sizes[s].bytes));
 			if (i > 0) /* the first warms up */
-				bench_sample(&times->of[s], (bench_now() - begin) / PAIRS * 1e9);
+				samples_add(&times->of[s], (clock_seconds() - begin) / PAIRS * 1e9);
 		}
 	hoist_device_unref(device);
 }
 
-static void measure_buffers(struct bench_results *results, const char *spec, const char *work,
-			    size_t n_runs)
+static void measure_buffers(struct results *results, const char *spec, const char *work,
+			    unsigned n_runs)
 {
 	static struct times times;
 	struct request request = {spec, n_runs};
 	times = (struct times){.of = {{.n = 0}}};
 	(void)bench_in_child(time_buffers, &request, &times, sizeof times);
 	for (size_t s = 0; s < N_SIZES; s++)
-		add(results, work, sizes[s].name, &times.of[s], 150);
+		add(results, work, sizes[s].name, &times.of[s], 150, strcmp(spec, "cpu") != 0);
 }
 
-void copy_objects(struct bench_results *results, size_t n_runs)
+void copy_objects(struct results *results, unsigned n_runs)
 {
 	measure_buffers(results, "cpu", "a buffer, cpu", n_runs);
-	measure_buffers(results, "cuda:0", "a buffer, emulated cuda:0", n_runs);
+	measure_buffers(results, "cuda:0", "a buffer, cuda:0", n_runs);
 	measure_views(results, n_runs);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* copy - hoist_buffer_copy_into() in host memory beside memcpy() and loops written by hand, and
- * what it costs to make views and buffers.
+/* hoist bench copy: hoist_buffer_copy_into() in host memory beside memcpy() and loops written by
+ * hand, and what it costs to make views and buffers.
  *
  * Each kind of copy is done with several amounts of bytes; the smallest shows what a call costs.
  * Hoist and its peers alternate on the same memory, one call after the other in batches; figures
- * are medians.  The ratio is to the best of the peers, of which there are
+ * are medians.  The peers are
  *
  *   contiguous   memcpy; a loop of 8-byte words
  *   runs         memcpy for each run; the same with the run's size a constant; item by item
@@ -16,19 +16,19 @@
 #include "bench/bench.h"
 #include "bench/copy-loops.h"
 #include "bench/copy.h"
+#include "bench/plot.h"
+#include "bench/request.h"
+#include "cli/fail.h"
 
 #include <hoist/hoist.h>
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MAX_PEERS = 3, BATCH_BYTES = 16 << 20, MAX_BATCH = 4096 };
 
-struct options {
-	const char *json;
-	size_t n_runs;
-};
+#define DEFAULT_RUNS 15
+#define QUICK_BYTES (1 << 20)
 
 struct peer {
 	const char *name;
@@ -174,7 +174,7 @@ static const struct {
 } amounts[] = {
 	{"4 KiB", 4 * KIB}, {"64 KiB", 64 * KIB}, {"1 MiB", KIB *KIB}, {"64 MiB", 64 * KIB *KIB}};
 
-/* What the peers get: the loops that the two layouts ask for. */
+/* The loops that the two layouts ask for, for the peers. */
 static struct copy_loops loops_of(const struct ends *ends)
 {
 	struct copy_loops loops = {.n = {1, 1, 1}};
@@ -194,13 +194,13 @@ static double time_batch(const struct peer *peer, const struct ends *ends, int64
 	struct copy_loops loops = loops_of(ends);
 	void *dst = hoist_buffer_data(ends->dst);
 	const void *src = hoist_buffer_data(ends->src);
-	double begin = bench_now();
+	double begin = clock_seconds();
 	for (int64_t i = 0; i < batch; i++)
 		if (peer != NULL)
 			peer->copy(&loops, dst, src);
 		else
 			copy_must(hoist_buffer_copy_into(ends->dst, ends->src), "copying");
-	return (bench_now() - begin) / (double)batch;
+	return (clock_seconds() - begin) / (double)batch;
 }
 
 /* Hoist's copy must be right.  Then each other way once, so that all memory is there. */
@@ -214,96 +214,64 @@ static void warm_up(const struct kind *kind, const struct ends *ends)
 		(void)time_batch(&kind->peers[p], ends, 1);
 }
 
-static void compare(struct bench_results *results, const struct kind *kind, const char *amount,
-		    int64_t bytes, const struct ends *ends, size_t n_runs)
+static void compare(struct results *results, const struct kind *kind, const char *amount,
+		    int64_t bytes, const struct ends *ends, unsigned n_runs, bool quick)
 {
-	struct bench_samples hoist = {.n = 0};
-	struct bench_samples peers[MAX_PEERS] = {{.n = 0}};
-	int64_t batch = BATCH_BYTES / bytes < MAX_BATCH ? BATCH_BYTES / bytes : MAX_BATCH;
-	batch = batch > 0 ? batch : 1;
-	warm_up(kind, ends);
-	for (size_t i = 0; i < n_runs; i++) {
-		bench_sample(&hoist, time_batch(NULL, ends, batch));
-		for (size_t p = 0; p < MAX_PEERS && kind->peers[p].copy != NULL; p++)
-			bench_sample(&peers[p], time_batch(&kind->peers[p], ends, batch));
-	}
+	int64_t batch = (quick ? QUICK_BYTES : BATCH_BYTES) / bytes;
 	char work[96];
+	struct result_row row = {.work = work, .unit = "GB/s", .threads = 1, .more = true};
+	batch = batch > MAX_BATCH ? MAX_BATCH : batch > 0 ? batch : 1;
 	(void)snprintf(work, sizeof work, "%s, %s", kind->name, amount);
-	bench_row(results, work, 1, "hoist", (double)bytes / bench_median(&hoist) / 1e9, "GB/s");
-	size_t best = 0;
-	for (size_t p = 0; p < MAX_PEERS && kind->peers[p].copy != NULL; p++) {
-		double median = bench_median(&peers[p]);
-		bench_row(results, work, 1, kind->peers[p].name, (double)bytes / median / 1e9,
-			  "GB/s");
-		best = median < bench_median(&peers[best]) ? p : best;
+	warm_up(kind, ends);
+	for (unsigned i = 0; i < n_runs; i++) {
+		row.subject = "hoist";
+		row.compared = false;
+		results_add(results, &row, (double)bytes / time_batch(NULL, ends, batch) / 1e9);
+		for (size_t p = 0; p < MAX_PEERS && kind->peers[p].copy != NULL; p++) {
+			row.subject = kind->peers[p].name;
+			row.compared = true;
+			results_add(results, &row,
+				    (double)bytes / time_batch(&kind->peers[p], ends, batch) / 1e9);
+		}
 	}
-	bench_ratio(results, work, 1, kind->peers[best].name,
-		    bench_median(&peers[best]) / bench_median(&hoist));
 }
 
-static void copies(struct bench_results *results, size_t n_runs)
+static void copies(struct results *results, unsigned n_runs, bool quick)
 {
 	hoist_device *cpu = NULL;
 	copy_must(hoist_device_open("cpu", &cpu), "opening the cpu");
 	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
 		for (size_t a = 0; a < sizeof amounts / sizeof amounts[0]; a++) {
 			const struct kind *kind = &kinds[k];
-			if (amounts[a].bytes < kind->least)
+			if (amounts[a].bytes < kind->least ||
+			    (quick && amounts[a].bytes > QUICK_BYTES))
 				continue;
 			struct ends ends;
 			kind->make(cpu, kind->dtype, amounts[a].bytes, kind->figure, &ends);
-			compare(results, kind, amounts[a].name, amounts[a].bytes, &ends, n_runs);
+			compare(results, kind, amounts[a].name, amounts[a].bytes, &ends, n_runs,
+				quick);
 			hoist_buffer_unref(ends.dst);
 			hoist_buffer_unref(ends.src);
 		}
 	hoist_device_unref(cpu);
 }
 
-static void usage(FILE *to)
+int bench_copy(const struct bench_request *request)
 {
-	fputs("usage: copy [OPTION]...\n"
-	      "Measures copies in host memory, and making views and buffers.\n"
-	      "  --runs N       of each, alternating (15)\n"
-	      "  --json PATH    the results as JSON too; - : instead, on stdout\n",
-	      to);
-}
-
-static struct options parse(int argc, char **argv)
-{
-	static const struct option longs[] = {{"runs", required_argument, NULL, 'n'},
-					      {"json", required_argument, NULL, 'j'},
-					      {"help", no_argument, NULL, 'h'},
-					      {NULL, 0, NULL, 0}};
-	struct options options = {.n_runs = 15};
-	uint64_t number = 0;
-	bool good = true;
-	for (int c; good && (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
-		if (c == 'n') {
-			good = bench_parse_bytes(optarg, &number) && number >= 1 &&
-			       number <= BENCH_MAX_RUNS;
-			options.n_runs = (size_t)number;
-		} else if (c == 'j') {
-			options.json = optarg;
-		} else if (c == 'h') {
-			usage(stdout);
-			exit(0);
-		} else {
-			good = false;
-		}
-	}
-	if (!good || optind != argc) {
-		usage(stderr);
-		exit(2);
-	}
-	return options;
-}
-
-int main(int argc, char **argv)
-{
-	struct options options = parse(argc, argv);
-	struct bench_results *results = bench_results_create("copy");
-	copy_objects(results, options.n_runs);
-	copies(results, options.n_runs);
-	bench_results_print(results, options.json);
-	return 0;
+	unsigned n_runs = request->runs != 0 ? request->runs : request->quick ? 1 : DEFAULT_RUNS;
+	struct results results;
+	int svg = -1;
+	if (plot_prepare(request->svg, &svg) != STATUS_OK)
+		return STATUS_FAILED;
+	results_create("copy", &results);
+	copy_objects(&results, n_runs);
+	copies(&results, n_runs, request->quick);
+	int status = request->json ? results_print_json(&results, json_pack("{s:b}", "quick",
+									    (int)request->quick))
+				   : results_print(&results);
+	if (status == STATUS_OK)
+		status = plot_draw(&results, request->svg, svg);
+	plot_end(svg);
+	results_destroy(&results);
+	return status;
 }

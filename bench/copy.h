@@ -6,7 +6,7 @@
 #include "bench/bench.h"
 
 /* Making views and buffers, and dropping them: nanoseconds a pair. */
-void copy_objects(struct bench_results *results, size_t n_runs);
+void copy_objects(struct results *results, unsigned n_runs);
 
 void copy_must(int rc, const char *what); /* exits if @rc is an error */
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads and writes by fio.  The contract is in fio.h. */
 #include "config.h"
 
 #include "bench/fio.h"
@@ -16,7 +17,7 @@
 
 #define HUGE_PAGES_FILE "/proc/sys/vm/nr_hugepages"
 #define MOST_BUFFERS ((uint64_t)256 << 20)
-/* Of 2 MiB; fio takes one or two more. */
+/* Huge pages of 2 MiB; fio takes one or two more. */
 #define HUGE_PAGES_NEEDED 136
 
 static long pages_before = -1;

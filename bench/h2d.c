@@ -9,6 +9,7 @@
  * load" pays for the staging memory too.  The runs alternate, each in a process of
  * its own.
  *
+ * HOIST_CUDA_LIBRARY names the driver, as it does for hoist (libcuda.so.1).
  * Exit status 77: there is no CUDA device. */
 #include "config.h"
 
@@ -16,11 +17,17 @@
 #include "bench/once.h"
 
 #include <dlfcn.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+static const char usage[] = "usage: h2d [OPTION]... FILE.safetensors\n"
+			    "Measures loading FILE from the page cache to a CUDA device, beside\n"
+			    "cuMemcpyHtoDAsync from pinned memory.\n"
+			    "  --runs N      of each, alternating (5)\n"
+			    "  --device N    cuda:N (0)\n"
+			    "  --json PATH   the results as JSON too; - : instead, on stdout\n";
 
 #define PINNED_MAX ((size_t)1 << 30)
 #define PINNED_MIN ((size_t)16 << 20)
@@ -64,7 +71,7 @@ struct reference {
 	void *stream;
 };
 
-/* What a child is asked for, and what it found. */
+/* A child gets a request and gives an answer. */
 struct request {
 	const char *library;
 	int ordinal;
@@ -75,14 +82,6 @@ struct answer {
 	bool found;
 	double seconds;
 	char text[128]; /* the device's name, or why there is none */
-};
-
-struct options {
-	const char *path;
-	const char *json;
-	const char *library;
-	size_t n_runs;
-	int ordinal;
 };
 
 static void must(int result, const char *what)
@@ -153,7 +152,7 @@ static void prepare(struct reference *reference, const struct request *request)
 
 static double copy(const struct reference *reference, uint64_t bytes)
 {
-	double begin = bench_now();
+	double begin = clock_seconds();
 	for (uint64_t left = bytes; left > 0;) {
 		size_t piece = left < reference->bytes ? (size_t)left : reference->bytes;
 		must(cu.copy(reference->device, reference->pinned, piece, reference->stream),
@@ -161,7 +160,7 @@ static double copy(const struct reference *reference, uint64_t bytes)
 		left -= piece;
 	}
 	must(cu.stream_wait(reference->stream), "cuStreamSynchronize");
-	return bench_now() - begin;
+	return clock_seconds() - begin;
 }
 
 static void refer(const void *argument, void *result)
@@ -185,7 +184,7 @@ static struct answer ask(const struct request *request)
 	return answer;
 }
 
-static void compare(const struct options *options, const char *name)
+static void compare(const struct bench_args *args, const struct request *look, const char *name)
 {
 	static const struct {
 		const char *name;
@@ -198,110 +197,56 @@ static void compare(const struct options *options, const char *name)
 		{"hoist, cold file", {.warm_ups = 1}},
 	};
 	enum { N_WAYS = sizeof ways / sizeof ways[0] };
-	static struct bench_samples rates[N_WAYS];
-	static struct bench_samples cpu[N_WAYS];
-	static struct bench_samples peer;
-	struct request request = {options->library, options->ordinal, 0};
+	static struct samples rates[N_WAYS];
+	static struct samples cpu[N_WAYS];
+	static struct samples peer;
+	struct request request = *look;
 	char spec[32];
 	char subject[64];
 
-	(void)snprintf(spec, sizeof spec, "cuda:%d", options->ordinal);
-	request.bytes = bench_file_bytes(options->path);
-	for (size_t i = 0; i < options->n_runs; i++) {
-		bench_sample(&peer, (double)request.bytes / ask(&request).seconds);
+	(void)snprintf(spec, sizeof spec, "cuda:%d", look->ordinal);
+	request.bytes = bench_file_bytes(args->operands[0]);
+	for (size_t i = 0; i < args->n_runs; i++) {
+		samples_add(&peer, (double)request.bytes / ask(&request).seconds / 1e9);
 		for (size_t w = 0; w < N_WAYS; w++) {
 			struct once_options how = ways[w].how;
 			struct once_result result;
-			how.path = options->path;
+			how.path = args->operands[0];
 			how.device = spec;
 			once_load(&how, &result);
 			double bytes = (double)result.report.bytes;
-			bench_sample(&rates[w], bytes / result.seconds);
-			bench_sample(&cpu[w], result.cpu_seconds / bytes * (double)(1 << 30));
+			samples_add(&rates[w], bytes / result.seconds / 1e9);
+			samples_add(&cpu[w], result.cpu_seconds / bytes * (double)(1 << 30));
 		}
 	}
-	struct bench_results *results = bench_results_create("h2d");
-	bench_row(results, name, 1, "cuMemcpyHtoDAsync, pinned", bench_median(&peer) / 1e9, "GB/s");
+	struct results results;
+	results_create("h2d", &results);
+	results_samples(&results, name, "cuMemcpyHtoDAsync, pinned", "GB/s", &peer);
 	for (size_t w = 0; w < N_WAYS; w++) {
-		bench_row(results, name, 1, ways[w].name, bench_median(&rates[w]) / 1e9, "GB/s");
+		results_samples(&results, name, ways[w].name, "GB/s", &rates[w]);
 		(void)snprintf(subject, sizeof subject, "%s, CPU", ways[w].name);
-		bench_row(results, name, 1, subject, bench_median(&cpu[w]), "s/GiB");
+		results_samples(&results, name, subject, "s/GiB", &cpu[w]);
 	}
 	for (size_t w = 0; w < N_WAYS; w++) {
 		(void)snprintf(subject, sizeof subject, "cuMemcpyHtoDAsync (%s)", ways[w].name);
-		bench_ratio(results, name, 1, subject,
-			    bench_median(&rates[w]) / bench_median(&peer));
+		results_ratio(&results, name, 1, subject,
+			      samples_median(&rates[w]) / samples_median(&peer));
 	}
-	bench_results_print(results, options->json);
-}
-
-static void usage(FILE *to)
-{
-	fputs("usage: h2d [OPTION]... FILE.safetensors\n"
-	      "Measures loading FILE from the page cache to a CUDA device, beside\n"
-	      "cuMemcpyHtoDAsync from pinned memory.\n"
-	      "  --runs N         of each, alternating (5)\n"
-	      "  --device N       cuda:N (0)\n"
-	      "  --library NAME   the driver that the reference opens (libcuda.so.1)\n"
-	      "  --json PATH      the results as JSON too; - : instead, on stdout\n",
-	      to);
-}
-
-static struct options parse(int argc, char **argv)
-{
-	static const struct option longs[] = {
-		{"runs", required_argument, NULL, 'n'},	   {"device", required_argument, NULL, 'd'},
-		{"library", required_argument, NULL, 'l'}, {"json", required_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},	   {NULL, 0, NULL, 0},
-	};
-	struct options options = {.n_runs = 5, .library = "libcuda.so.1"};
-	uint64_t number = 0;
-	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
-		bool good = true;
-		switch (c) {
-		case 'n':
-			good = bench_parse_bytes(optarg, &number) && number >= 1 &&
-			       number <= BENCH_MAX_RUNS;
-			options.n_runs = (size_t)number;
-			break;
-		case 'd':
-			good = bench_parse_bytes(optarg, &number) && number < 1024;
-			options.ordinal = (int)number;
-			break;
-		case 'l':
-			options.library = optarg;
-			break;
-		case 'j':
-			options.json = optarg;
-			break;
-		case 'h':
-			usage(stdout);
-			exit(0);
-		default:
-			good = false;
-		}
-		if (!good) {
-			usage(stderr);
-			exit(2);
-		}
-	}
-	if (optind + 1 != argc) {
-		usage(stderr);
-		exit(2);
-	}
-	options.path = argv[optind];
-	return options;
+	bench_print(&results, args->json);
 }
 
 int main(int argc, char **argv)
 {
-	struct options options = parse(argc, argv);
-	struct request look = {options.library, options.ordinal, 0};
-	struct answer answer = ask(&look);
+	struct bench_args args = {.n_runs = 5};
+	struct bench_option device = {"device", "0"};
+	const char *library = secure_getenv("HOIST_CUDA_LIBRARY");
+	bench_parse(argc, argv, usage, 1, 1, &device, &args);
+	struct request request = {library != NULL ? library : "libcuda.so.1", atoi(device.text), 0};
+	struct answer answer = ask(&request);
 	if (!answer.found) {
-		printf("no CUDA device %d: %s\n", options.ordinal, answer.text);
+		printf("no CUDA device %d: %s\n", request.ordinal, answer.text);
 		return 77;
 	}
-	compare(&options, answer.text);
+	compare(&args, &request, answer.text);
 	return 0;
 }

@@ -23,14 +23,14 @@ static double open_and_list(const char *path)
 {
 	hoist_checkpoint *checkpoint = NULL;
 	size_t bytes = 0;
-	double begin = bench_now();
+	double begin = clock_seconds();
 	bench_must(hoist_checkpoint_open(path, 0, &checkpoint), "opening", path);
 	for (size_t i = 0; i < hoist_checkpoint_n_tensors(checkpoint); i++) {
 		hoist_tensor_info info = {.size = sizeof info};
 		bench_must(hoist_checkpoint_tensor(checkpoint, i, &info), "listing", path);
 		bytes += info.bytes;
 	}
-	double seconds = bench_now() - begin;
+	double seconds = clock_seconds() - begin;
 	if (bytes != hoist_checkpoint_bytes(checkpoint))
 		bench_fail("%s: the tensors have %zu bytes in all", path, bytes);
 	hoist_checkpoint_close(checkpoint);
@@ -46,23 +46,23 @@ static double hand_out(const char *path)
 	bench_must(hoist_checkpoint_open(path, 0, &checkpoint), "opening", path);
 	bench_must(hoist_load_start(checkpoint, &options, &load), "loading", path);
 	bench_must(hoist_load_wait(load), "loading", path);
-	double begin = bench_now();
+	double begin = clock_seconds();
 	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
 		size_t which = 0;
 		hoist_buffer *buffer = NULL;
 		bench_must(hoist_load_tensor(load, i, &which, &buffer), "a buffer of", path);
 		hoist_buffer_unref(buffer);
 	}
-	double seconds = bench_now() - begin;
+	double seconds = clock_seconds() - begin;
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	return seconds;
 }
 
-static void compare(struct bench_results *results, const struct bench_args *args, int hot)
+static void compare(struct results *results, const struct bench_args *args, int hot)
 {
 	const char *work = hot ? "many tensors to host, hot" : "many tensors to host, cold";
-	struct bench_samples seconds[2] = {{.n = 0}, {.n = 0}};
+	struct samples seconds[2] = {{.n = 0}, {.n = 0}};
 	double bytes[2] = {0, 0};
 	struct once_result result;
 	for (size_t i = 0; i < args->n_runs; i++) {
@@ -70,36 +70,36 @@ static void compare(struct bench_results *results, const struct bench_args *args
 			const struct once_options how = {
 				.path = args->operands[j], .device = "cpu", .hot = hot};
 			once_load(&how, &result);
-			bench_sample(&seconds[j], result.seconds);
+			samples_add(&seconds[j], result.seconds);
 			bytes[j] = (double)result.report.bytes;
 		}
 	}
 	/* The two may differ by some bytes: compared is the time for a byte. */
-	double many = bench_median(&seconds[0]) / bytes[0];
-	double one = bench_median(&seconds[1]) / bytes[1];
-	bench_row(results, work, 1, "many tensors", 1e-9 / many, "GB/s");
-	bench_row(results, work, 1, "one tensor", 1e-9 / one, "GB/s");
-	bench_ratio(results, work, 1, "one tensor", one / many);
-	bench_bar(results, work, "time / one tensor's", many / one, false, 1.1);
+	double many = samples_median(&seconds[0]) / bytes[0];
+	double one = samples_median(&seconds[1]) / bytes[1];
+	results_rates(results, work, "many tensors", bytes[0], &seconds[0]);
+	results_rates(results, work, "one tensor", bytes[1], &seconds[1]);
+	results_ratio(results, work, 1, "one tensor", one / many);
+	results_bar(results, work, "time / one tensor's", many / one, "x", false, 1.1);
 }
 
 int main(int argc, char **argv)
 {
-	struct bench_args args;
-	struct bench_samples opening = {.n = 0};
-	struct bench_samples handing = {.n = 0};
-	bench_parse(argc, argv, usage, 5, 2, &args);
-	struct bench_results *results = bench_results_create("many");
+	struct bench_args args = {.n_runs = 5};
+	struct samples opening = {.n = 0};
+	struct samples handing = {.n = 0};
+	bench_parse(argc, argv, usage, 2, 2, NULL, &args);
+	struct results results;
+	results_create("many", &results);
 	for (size_t i = 0; i < args.n_runs; i++) {
-		bench_sample(&opening, open_and_list(args.operands[0]) * 1e3);
-		bench_sample(&handing, hand_out(args.operands[0]) * 1e3);
+		samples_add(&opening, open_and_list(args.operands[0]) * 1e3);
+		samples_add(&handing, hand_out(args.operands[0]) * 1e3);
 	}
-	bench_row(results, "many tensors", 1, "opened and listed", bench_median(&opening), "ms");
-	bench_row(results, "many tensors", 1, "buffers handed out", bench_median(&handing), "ms");
-	bench_bar(results, "many tensors", "opened and listed, ms", bench_median(&opening), false,
-		  150);
-	compare(results, &args, 0);
-	compare(results, &args, 1);
-	bench_results_print(results, args.json);
+	results_samples(&results, "many tensors", "buffers handed out", "ms", &handing);
+	results_bar(&results, "many tensors", "opened and listed", samples_median(&opening), "ms",
+		    false, 150);
+	compare(&results, &args, 0);
+	compare(&results, &args, 1);
+	bench_print(&results, args.json);
 	return 0;
 }

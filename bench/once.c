@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* One load in a process of its own.  The contract is in once.h. */
 #include "config.h"
 
 #include "bench/once.h"
@@ -26,10 +27,10 @@ static void load(const char *path, hoist_checkpoint *checkpoint,
 {
 	hoist_load *load = NULL;
 	double cpu = bench_cpu_seconds();
-	double begin = bench_now();
+	double begin = clock_seconds();
 	bench_must(hoist_load_start(checkpoint, load_options, &load), "loading", path);
 	bench_must(hoist_load_wait(load), "loading", path);
-	result->seconds = bench_now() - begin;
+	result->seconds = clock_seconds() - begin;
 	result->cpu_seconds = bench_cpu_seconds() - cpu;
 	result->report.size = sizeof result->report;
 	bench_must(hoist_load_get_report(load, &result->report), "reporting", path);
@@ -82,7 +83,6 @@ static void in_child(const void *argument, void *ret)
 	const struct once_options *options = argument;
 	struct once_result *result = ret;
 	hoist_checkpoint *checkpoint = NULL;
-	hoist_budget *budget = NULL;
 
 	set_environment(options);
 	hoist_device *device = open_device(options->device);
@@ -90,19 +90,12 @@ static void in_child(const void *argument, void *ret)
 			 (options->follow_links ? HOIST_OPEN_FOLLOW_LINKS : 0);
 	bench_must(hoist_checkpoint_open(options->path, flags, &checkpoint), "opening",
 		   options->path);
-	if (options->budget_bytes > 0)
-		bench_must(hoist_budget_create(options->budget_bytes, &budget), "making",
-			   "a budget");
 	hoist_load_options load_options = {
 		.size = sizeof load_options,
 		.device = device,
 		.engine = options->engine,
-		.io = options->io,
-		.budget = budget,
 		.slices = options->slices,
 		.n_slices = options->n_slices,
-		.chunk_bytes = options->chunk_bytes,
-		.depth = options->depth,
 	};
 	if (options->warm_ups > 0 && strcmp(options->device, "cpu") == 0)
 		load_options.memory = memory_that_is_kept(options);
@@ -112,7 +105,6 @@ static void in_child(const void *argument, void *ret)
 		load(options->path, checkpoint, &load_options, result);
 	}
 	hoist_memory_unref(load_options.memory);
-	hoist_budget_unref(budget);
 	hoist_checkpoint_close(checkpoint);
 	hoist_device_unref(device);
 }

@@ -10,8 +10,6 @@ struct once_options {
 	const char *path;
 	const char *device; /* "cpu", "cuda:0" */
 	enum hoist_engine engine;
-	enum hoist_io io;
-	size_t budget_bytes; /* 0: the default */
 	int hot;      /* 0: the file is made cold just before the load; 1: hot; 2: half of it hot */
 	int warm_ups; /* loads before it in the same process, not measured: their memory,
 		       * which a resource keeps (cpu), or the device's pool, serves again */
@@ -19,8 +17,6 @@ struct once_options {
 	int follow_links; /* out of the checkpoint's folder */
 	const hoist_load_slice *slices;
 	size_t n_slices;
-	size_t chunk_bytes; /* 0: the library's choice; likewise */
-	unsigned depth;
 	const char *emulate;	    /* HOIST_EMULATE for the child; NULL: as it is */
 	uint64_t emulated_resident; /* bytes of the emulated device that need no page faults */
 	uint64_t emulated_rate; /* bytes per second of the emulated copy engines; 0: unlimited */

@@ -277,39 +277,44 @@ def measure(arguments, hot, missing):
     return {name: samples for name, samples in found.items() if samples}
 
 
+def row_of(work, subject, values, unit, bar=None):
+    """As bench/results.h has them."""
+    value = statistics.median(values)
+    more = unit != "s/GiB"
+    met = None if bar is None else value >= bar if more else value <= bar
+    return {"work": work, "threads": 1, "subject": subject, "value": value, "unit": unit,
+            "least": min(values), "most": max(values), "runs": len(values), "emulated": False,
+            "bar": bar, "more": more, "met": met}
+
+
 def report(results, missing, as_json):
     rows, ratios, bars = [], [], []
     for work, found in results.items():
         rate = {}
         for name, samples in found.items():
-            rate[name] = statistics.median(s["bytes"] / s["seconds"] for s in samples) / 1e9
-            cpu = statistics.median(s["cpu"] / s["bytes"] for s in samples) * (1 << 30)
-            rows.append({"work": work, "threads": 1, "subject": name, "value": rate[name],
-                         "unit": "GB/s"})
-            rows.append({"work": work, "threads": 1, "subject": name + ", CPU", "value": cpu,
-                         "unit": "s/GiB"})
+            rows.append(row_of(work, name, [s["bytes"] / s["seconds"] / 1e9 for s in samples],
+                               "GB/s"))
+            rate[name] = rows[-1]["value"]
+            rows.append(row_of(work, name + ", CPU",
+                               [s["cpu"] / s["bytes"] * (1 << 30) for s in samples], "s/GiB"))
         for name in rate:
             if name.startswith("hoist"):
                 continue
             own = rate["hoist"]
             if name.endswith("summed up"):
                 own = max(rate["hoist, summed up"], rate["hoist, maps, summed up"])
-            ratio = own / rate[name]
-            ratios.append({"work": work, "threads": 1, "against": name, "ratio": ratio})
-            bars.append({"work": work, "what": "rate / " + name, "value": ratio, "bar": 1.0,
-                         "sense": "at least", "met": ratio >= 1.0})
+            ratios.append({"work": work, "threads": 1, "against": name, "ratio": own / rate[name]})
+            bars.append(row_of(work, "rate / " + name, [own / rate[name]], "x", 1.0))
     if as_json:
-        print(json.dumps({"bench": "peers", "rows": rows, "ratios": ratios, "bars": bars,
+        print(json.dumps({"bench": "peers", "rows": rows + bars, "ratios": ratios,
                           "missing": [{"subject": n, "reason": r} for n, r in missing.items()]},
                          indent=1))
         return
     print(f"{'work':40} {'subject':34} {'value':>12}  unit")
-    for row in rows:
-        print(f"{row['work']:40} {row['subject']:34} {row['value']:12.4g}  {row['unit']}")
-    print(f"\n{'work':40} {'bar':34} {'value':>12}")
-    for bar in bars:
-        print(f"{bar['work']:40} {bar['what']:34} {bar['value']:12.3f}  at least {bar['bar']:g}: "
-              f"{'met' if bar['met'] else 'MISSED'}")
+    for row in rows + bars:
+        bar = "" if row["bar"] is None else \
+            f"  at least {row['bar']:g}: {'met' if row['met'] else 'NOT MET'}"
+        print(f"{row['work']:40} {row['subject']:34} {row['value']:12.4g}  {row['unit']}{bar}")
     for name, reason in missing.items():
         print(f"not measured: {name}: {reason}")
 

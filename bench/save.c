@@ -13,6 +13,7 @@
 
 #include "bench/bench.h"
 #include "bench/fio.h"
+#include "bench/io-file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +35,8 @@ struct request {
 struct subject {
 	const char *work;
 	struct request request;
-	struct bench_samples seconds;
-	struct bench_samples cpu;
+	struct samples seconds;
+	struct samples cpu;
 	hoist_save_report report; /* of the last run */
 };
 
@@ -45,17 +46,8 @@ static void save_all(const struct request *request, hoist_checkpoint *checkpoint
 	hoist_save *save = NULL;
 	const hoist_save_options options = {.size = sizeof options, .flags = HOIST_SAVE_NO_REPLACE};
 	bench_must(hoist_save_create(request->target, &options, &save), "saving", request->target);
-	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
-		size_t which = 0;
-		hoist_buffer *buffer = NULL;
-		hoist_tensor_info info = {.size = sizeof info};
-		bench_must(hoist_load_tensor(load, i, &which, &buffer), "a buffer of",
-			   request->path);
-		bench_must(hoist_checkpoint_tensor(checkpoint, which, &info), "listing",
-			   request->path);
-		bench_must(hoist_save_add(save, info.name, buffer), "adding", info.name);
-		hoist_buffer_unref(buffer);
-	}
+	bench_must(bench_add_buffers(save, checkpoint, load), "adding the buffers of",
+		   request->path);
 	bench_must(hoist_save_start(save), "saving", request->target);
 	bench_must(hoist_save_wait(save), "saving", request->target);
 	*report = (hoist_save_report){.size = sizeof *report};
@@ -92,50 +84,43 @@ static void measure(struct subject *subject)
 {
 	hoist_save_report *report = &subject->report;
 	(void)bench_in_child(in_child, &subject->request, report, sizeof *report);
-	bench_sample(&subject->seconds, (double)report->ns / 1e9);
-	bench_sample(&subject->cpu, (double)report->cpu_ns / 1e9 / ((double)report->bytes / GIB));
+	samples_add(&subject->seconds, (double)report->ns / 1e9);
+	samples_add(&subject->cpu, (double)report->cpu_ns / 1e9 / ((double)report->bytes / GIB));
 	if (unlink(subject->request.target) < 0)
 		bench_fail("%s cannot be removed", subject->request.target);
 }
 
-static void add(struct bench_results *results, const struct subject *subject, const char *peer,
+static void add(struct results *results, const struct subject *subject, const char *peer,
 		double peer_rate, bool barred)
 {
 	const hoist_save_report *report = &subject->report;
-	double rate = (double)report->bytes / bench_median(&subject->seconds);
-	bench_row(results, subject->work, 1, "hoist", rate / 1e9, "GB/s");
-	bench_row(results, subject->work, 1, "hoist, CPU", bench_median(&subject->cpu), "s/GiB");
-	bench_row(results, subject->work, 1, "hoist, of it waiting for fsync",
-		  (double)report->sync_ns / 1e9, "s");
-	bench_row(results, subject->work, 1, "hoist, staged at most",
-		  (double)report->staging_peak_bytes, "bytes");
-	bench_ratio(results, subject->work, 1, peer, rate / peer_rate);
+	double rate = (double)report->bytes / samples_median(&subject->seconds);
+	results_rates(results, subject->work, "hoist", (double)report->bytes, &subject->seconds);
+	results_samples(results, subject->work, "hoist, CPU", "s/GiB", &subject->cpu);
+	results_value(results, subject->work, "hoist, of it waiting for fsync",
+		      (double)report->sync_ns / 1e9, "s");
+	results_value(results, subject->work, "hoist, staged at most",
+		      (double)report->staging_peak_bytes, "bytes");
+	results_ratio(results, subject->work, 1, peer, rate / peer_rate);
 	if (barred)
-		bench_bar(results, subject->work, "rate / fio's best", rate / peer_rate, true,
-			  0.95);
+		results_bar(results, subject->work, "rate / fio's best", rate / peer_rate, "x",
+			    true, 0.95);
 }
 
 int main(int argc, char **argv)
 {
-	struct bench_args args;
-	struct bench_samples fio = {.n = 0};
+	struct bench_args args = {.n_runs = 5};
+	struct samples fio = {.n = 0};
 	char peer[64];
-	char *target;
-	bench_parse(argc, argv, usage, 5, 1, &args);
+	bench_parse(argc, argv, usage, 1, 2, NULL, &args);
 	const char *path = args.operands[0];
-	if (args.n_operands > 1)
-		target = strdup(args.operands[1]);
-	else if (asprintf(&target, "%s.saved", path) < 0)
-		target = NULL;
-	if (target == NULL)
-		bench_fail("no memory");
-	if (access(target, F_OK) == 0)
-		bench_fail("%s is there already", target);
+	char *target = bench_target(&args, 1, path);
 	struct subject subjects[] = {
 		{.work = "device -> disk, fsync", .request = {path, target, "cuda:0"}},
 		{.work = "host -> disk, fsync", .request = {path, target, "cpu"}},
 	};
-	struct bench_results *results = bench_results_create("save");
+	struct results results;
+	results_create("save", &results);
 	if (!fio_reserve_huge_pages())
 		fputs("save: no huge pages to be had: fio runs without\n", stderr);
 	uint64_t bytes = bench_file_bytes(path);
@@ -143,15 +128,15 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < args.n_runs; i++) {
 		struct fio_result result;
 		fio_write(target, bytes, &shape, &result);
-		bench_sample(&fio, result.bytes_per_second);
+		samples_add(&fio, result.bytes_per_second / 1e9);
 		for (size_t j = 0; j < 2; j++)
 			measure(&subjects[j]);
 	}
 	fio_label(&shape, peer, sizeof peer);
-	bench_row(results, "write, fsync", 1, peer, bench_median(&fio) / 1e9, "GB/s");
-	add(results, &subjects[0], peer, bench_median(&fio), true);
-	add(results, &subjects[1], peer, bench_median(&fio), false);
+	results_samples(&results, "write, fsync", peer, "GB/s", &fio);
+	add(&results, &subjects[0], peer, samples_median(&fio) * 1e9, true);
+	add(&results, &subjects[1], peer, samples_median(&fio) * 1e9, false);
 	free(target);
-	bench_results_print(results, args.json);
+	bench_print(&results, args.json);
 	return 0;
 }

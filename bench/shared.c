@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "bench/bench.h"
+#include "bench/io-file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,17 +70,8 @@ static void prepare(const struct request *request, struct state *state)
 		.size = sizeof options, .budget = state->budget, .flags = HOIST_SAVE_NO_REPLACE};
 	bench_must(hoist_save_create(request->target, &options, &state->save), "saving",
 		   request->target);
-	for (size_t i = 0; i < hoist_load_n_tensors(state->source); i++) {
-		size_t which = 0;
-		hoist_buffer *buffer = NULL;
-		hoist_tensor_info info = {.size = sizeof info};
-		bench_must(hoist_load_tensor(state->source, i, &which, &buffer), "a buffer of",
-			   request->paths[1]);
-		bench_must(hoist_checkpoint_tensor(state->checkpoints[1], which, &info), "listing",
-			   request->paths[1]);
-		bench_must(hoist_save_add(state->save, info.name, buffer), "adding", info.name);
-		hoist_buffer_unref(buffer);
-	}
+	bench_must(bench_add_buffers(state->save, state->checkpoints[1], state->source),
+		   "adding the buffers of", request->paths[1]);
 	sync();
 	for (int i = 0; i < 2; i++)
 		bench_make_cold(request->paths[i]);
@@ -106,7 +98,7 @@ static void in_child(const void *argument, void *ret)
 	struct result *result = ret;
 	struct state state = {.budget = NULL};
 	prepare(request, &state);
-	double begin = bench_now();
+	double begin = clock_seconds();
 	for (int i = 0; i < 2; i++) {
 		start_load(request, &state, i);
 		if (!request->at_once)
@@ -114,7 +106,7 @@ static void in_child(const void *argument, void *ret)
 	}
 	bench_must(hoist_save_start(state.save), "saving", request->target);
 	wait_all(request, &state);
-	result->seconds = bench_now() - begin;
+	result->seconds = clock_seconds() - begin;
 	result->peak = hoist_budget_peak(state.budget);
 	result->bytes = (double)hoist_checkpoint_bytes(state.checkpoints[0]) +
 			2.0 * (double)hoist_checkpoint_bytes(state.checkpoints[1]);
@@ -132,21 +124,14 @@ int main(int argc, char **argv)
 {
 	static const char work[] = "two loads, one save, 256 MiB";
 	static const char *const names[2] = {"one after the other", "at once"};
-	struct bench_args args;
-	struct bench_samples seconds[2] = {{.n = 0}, {.n = 0}};
+	struct bench_args args = {.n_runs = 5};
+	struct samples seconds[2] = {{.n = 0}, {.n = 0}};
 	size_t peak = 0;
 	double bytes = 0;
-	char *target;
-	bench_parse(argc, argv, usage, 5, 2, &args);
-	if (args.n_operands > 2)
-		target = strdup(args.operands[2]);
-	else if (asprintf(&target, "%s.saved", args.operands[1]) < 0)
-		target = NULL;
-	if (target == NULL)
-		bench_fail("no memory");
-	if (access(target, F_OK) == 0)
-		bench_fail("%s is there already", target);
-	struct bench_results *results = bench_results_create("shared");
+	bench_parse(argc, argv, usage, 2, 3, NULL, &args);
+	char *target = bench_target(&args, 2, args.operands[1]);
+	struct results results;
+	results_create("shared", &results);
 	for (size_t i = 0; i < args.n_runs; i++) {
 		for (int at_once = 0; at_once < 2; at_once++) {
 			const struct request request = {
@@ -155,24 +140,24 @@ int main(int argc, char **argv)
 			(void)bench_in_child(in_child, &request, &result, sizeof result);
 			if (unlink(target) < 0)
 				bench_fail("%s cannot be removed", target);
-			bench_sample(&seconds[at_once], result.seconds);
+			samples_add(&seconds[at_once], result.seconds);
 			bytes = result.bytes;
 			if (result.peak > peak)
 				peak = result.peak;
 		}
 	}
-	double in_turn = bench_median(&seconds[0]);
-	double at_once = bench_median(&seconds[1]);
+	double in_turn = samples_median(&seconds[0]);
+	double at_once = samples_median(&seconds[1]);
 	for (int i = 0; i < 2; i++) {
-		bench_row(results, work, 1, names[i], bench_median(&seconds[i]), "s");
-		bench_row(results, work, 1, names[i], bytes / bench_median(&seconds[i]) / 1e9,
-			  "GB/s");
+		results_samples(&results, work, names[i], "s", &seconds[i]);
+		results_rates(&results, work, names[i], bytes, &seconds[i]);
 	}
-	bench_row(results, work, 1, "peak of the budget", (double)peak, "bytes");
-	bench_ratio(results, work, 1, names[0], in_turn / at_once);
-	bench_bar(results, work, "at once / in turn", at_once / in_turn, false, 1.1);
-	bench_bar(results, work, "peak / budget", (double)peak / (double)BUDGET, false, 1.0);
+	results_value(&results, work, "peak of the budget", (double)peak, "bytes");
+	results_ratio(&results, work, 1, names[0], in_turn / at_once);
+	results_bar(&results, work, "at once / in turn", at_once / in_turn, "x", false, 1.1);
+	results_bar(&results, work, "peak / budget", (double)peak / (double)BUDGET, "x", false,
+		    1.0);
 	free(target);
-	bench_results_print(results, args.json);
+	bench_print(&results, args.json);
 	return 0;
 }

@@ -20,7 +20,7 @@
 static const char usage[] = "usage: slice [--runs N] [--json PATH] FILE.safetensors...\n";
 
 struct part {
-	struct bench_samples seconds;
+	struct samples seconds;
 	struct once_result last;
 };
 
@@ -34,7 +34,7 @@ static void run(struct part *part, const char *path, const hoist_load_slice *sli
 					 .slices = slice,
 					 .n_slices = 1};
 	once_load(&how, &part->last);
-	bench_sample(&part->seconds, part->last.seconds);
+	samples_add(&part->seconds, part->last.seconds);
 }
 
 /* The name of the folder that the file is in: "rows16k". */
@@ -51,7 +51,7 @@ static const char *folder_of(const char *path)
 	return name;
 }
 
-static void compare(struct bench_results *results, const struct bench_args *args, const char *path,
+static void compare(struct results *results, const struct bench_args *args, const char *path,
 		    int hot)
 {
 	struct part axes[2] = {{.seconds = {.n = 0}}, {.seconds = {.n = 0}}};
@@ -73,32 +73,34 @@ static void compare(struct bench_results *results, const struct bench_args *args
 			run(&axes[axis], path, &slice, 0, hot);
 		}
 	}
-	double reference = bench_median(&together.seconds) / (double)together.last.report.bytes;
-	bench_row(results, work, 1, "bytes that lie together", 1e-9 / reference, "GB/s");
+	double reference = samples_median(&together.seconds) / (double)together.last.report.bytes;
+	results_rates(results, work, "bytes that lie together", (double)together.last.report.bytes,
+		      &together.seconds);
 	for (int axis = 0; axis < 2; axis++) {
 		const hoist_load_report *report = &axes[axis].last.report;
-		double each = bench_median(&axes[axis].seconds) / (double)report->bytes;
+		double each = samples_median(&axes[axis].seconds) / (double)report->bytes;
 		(void)snprintf(what, sizeof what, "axis %d", axis);
-		bench_row(results, work, 1, what, 1e-9 / each, "GB/s");
+		results_rates(results, work, what, (double)report->bytes, &axes[axis].seconds);
 		(void)snprintf(what, sizeof what, "axis %d, read for each byte", axis);
-		bench_row(results, work, 1, what,
-			  (double)(report->direct_bytes + report->cached_bytes) /
-				  (double)report->bytes,
-			  "bytes");
+		results_value(results, work, what,
+			      (double)(report->direct_bytes + report->cached_bytes) /
+				      (double)report->bytes,
+			      "bytes");
 		(void)snprintf(what, sizeof what, "axis %d: time / together's", axis);
-		bench_bar(results, work, what, each / reference, false, 1.2);
+		results_bar(results, work, what, each / reference, "x", false, 1.2);
 	}
 }
 
 int main(int argc, char **argv)
 {
-	struct bench_args args;
-	bench_parse(argc, argv, usage, 5, 1, &args);
-	struct bench_results *results = bench_results_create("slice");
+	struct bench_args args = {.n_runs = 5};
+	bench_parse(argc, argv, usage, 1, 99, NULL, &args);
+	struct results results;
+	results_create("slice", &results);
 	for (int i = 0; i < args.n_operands; i++) {
-		compare(results, &args, args.operands[i], 0);
-		compare(results, &args, args.operands[i], 1);
+		compare(&results, &args, args.operands[i], 0);
+		compare(&results, &args, args.operands[i], 1);
 	}
-	bench_results_print(results, args.json);
+	bench_print(&results, args.json);
 	return 0;
 }

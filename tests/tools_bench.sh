@@ -41,19 +41,22 @@ wrong 'io takes no --save' io x --save
 wrong 'io takes at most 9' io x --runs 10
 wrong '--to is for --save' load x --to y
 wrong 'alloc takes no --save' alloc --save
+wrong 'copy takes no --save' copy --save
+wrong 'copy takes no FILE' copy x
+wrong 'copy takes no FILE' copy --work a
 wrong 'replay takes no --save' replay x --to y
 
 run 0 bench
-for name in a b c random streams events pinned region statistics; do
+for name in a b c small random streams events pinned region statistics; do
 	grep -q -e "--work $name " "$out" || fail "the list lacks $name"
 done
 run 0 bench --json
-json '=alloc:benches.0.name' =replay:benches.1.name =io:benches.2.name =load:benches.3.name s:benches.*.summary <"$out" || fail "the list"
+json '=alloc:benches.0.name' =replay:benches.1.name =io:benches.2.name =load:benches.3.name =copy:benches.4.name s:benches.*.summary <"$out" || fail "the list"
 
 # All of it, once over.
 run 0 bench alloc --quick --json
 json '=alloc:bench' s:rows.*.work i:rows.*.threads s:rows.*.subject r:rows.*.value s:rows.*.unit \
-	r:rows.*.least r:rows.*.most =1:rows.*.runs b:rows.*.emulated a:ratios a:missing \
+	r:rows.*.least r:rows.*.most =1:rows.*.runs b:rows.*.emulated b:rows.*.more a:ratios a:missing \
 	=hoist:rows.0.subject i:processors r:load_average =true:quick <"$out" ||
 	fail "the form of the JSON"
 for name in 'A 4096 B' 'B 64 KiB..32 MiB' 'C 64 B' 'region of 1 GiB'; do
@@ -66,6 +69,13 @@ if [ -z "${HOIST_TEST_SANITIZERS-}" ]; then
 	# Another malloc in the whole program: none is then what it is called.
 	library=$(ldconfig -p 2>/dev/null | sed -n 's/.*libjemalloc\.so\.2 .*=> //p' | head -n 1)
 	if [ -n "$library" ]; then
+		# Many small blocks, what a heap is for: the figure is of sizes, not of speed.
+		"$HOIST" bench alloc --quick --work small --json >"$out" 2>"$err" || fail "small blocks"
+		reserved() {
+			row=$(grep -n "\"subject\": \"$1\"" "$out" | cut -d: -f1 | sed -n 3p)
+			sed -n "$((row + 1))s/.*\"value\": \([0-9.]*\).*/\1/p" "$out"
+		}
+		at_most "$(reserved 'hoist, heap')" "0.7 * $(reserved hoist)" "reserved by a heap"
 		LD_PRELOAD=$library "$HOIST" bench alloc --quick --work a --json >"$out" 2>"$err" ||
 			fail "with a preloaded malloc"
 		grep -q 'is that of .*jemalloc' "$out" || fail "a preloaded malloc passed for glibc's"
@@ -84,6 +94,7 @@ run 0 bench alloc --quick --work streams --device cuda:0 --json
 at_most "$(value 1)" 10 "fragmentation in %"
 at_most "$(value 2)" 1.1 "reserved bytes of those alive"
 run 0 bench alloc --quick --work pinned --json
+json =1.01:rows.0.bar =true:rows.0.met =false:rows.0.more <"$out" || fail "the bar of pinned"
 at_most "$(value 0)" 1.01 "pinned bytes for each asked for"
 
 # In words.
@@ -124,6 +135,16 @@ if command -v gnuplot >/dev/null; then
 else
 	echo "gnuplot is not installed: nothing was drawn"
 fi
+
+# Copies, which are compared with what they should be before they are timed.
+run 0 bench copy --quick --json
+json =copy:bench s:rows.*.work r:rows.*.value b:rows.*.emulated r:ratios.*.ratio a:missing =true:quick \
+	=false:rows.0.more =150.0:rows.0.bar =true:rows.4.emulated =1:rows.*.runs <"$out" || fail "bench copy"
+for name in memcpy 'memcpy a run' 'loops, blocked'; do
+	grep -qF "\"against\": \"$name\"" "$out" || fail "copies are not compared with $name"
+done
+run 0 bench copy --quick --runs 2
+grep -q '^contiguous, 4 KiB .* hoist .* GB/s' "$out" || fail "the table of copies"
 
 # Reading: a file of any kind, and a checkpoint; every cell is there.
 mkcheckpoint --bytes 3M --shards 2 --tensors 12 "$work/model"
@@ -169,6 +190,20 @@ if command -v gnuplot >/dev/null; then
 	run 0 bench io "$work/blob" --quick --svg "$work/i.svg"
 	tail -n 2 "$work/i.svg" | grep -q '</svg>' || fail "the image of bench io has no end"
 fi
+
+# A program of bench/ says what it found in the same form, and the samples behind it.
+program=$abs_top_builddir/bench/many
+"$abs_top_builddir/run" "$program" --runs 3 --json "$work/many.json" "$work"/model/model-0000?-of-00002.safetensors \
+	>"$out" 2>"$err" || fail "bench/many: $(cat "$err")"
+json =many:bench s:rows.*.work i:rows.*.threads s:rows.*.subject r:rows.*.value s:rows.*.unit r:rows.*.least \
+	r:rows.*.most i:rows.*.runs b:rows.*.emulated b:rows.*.more =3:rows.0.runs =150.0:rows.1.bar r:ratios.0.ratio a:missing \
+	<"$work/many.json" || fail "the JSON of bench/many"
+awk '/"value":|"least":|"most":/ { v[$1] = $2 + 0 }
+	/"most":/ { n++; if (v["\"value\":"] < v["\"least\":"] || v["\"value\":"] > v["\"most\":"]) exit 1 }
+	END { exit n < 8 }' "$work/many.json" || fail "a median lies outside of its samples"
+grep -q 'opened and listed .* ms .*at most 150: ' "$out" || fail "the table of bench/many"
+"$program" --runs 0 a b 2>"$err" && fail "bench/many ran no times"
+grep -q '^usage: many ' "$err" || fail "bench/many does not say how it is called"
 
 # What a resource recorded is done again.
 # Streams of the CPU have no handle that a recording could name.

@@ -150,7 +150,7 @@ fi
 
 # code PATTERN - where that is in the library, the stand-ins and the command.
 code() {
-	grep -rnE "$1" base device numa alloc format io lib emulator tools --include=*.c --include=*.h
+	grep -rnE "$1" base device numa alloc format io lib emulator cli bench tools --include=*.c --include=*.h
 }
 
 # What a set-uid program must not ask so is asked nowhere, and SECURITY.md has the names: those that

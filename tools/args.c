@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "tools/format.h"
+#include "cli/format.h"
 
 #define N_OPTIONS (sizeof options / sizeof options[0])
 

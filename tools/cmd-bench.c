@@ -6,11 +6,8 @@
 #include <string.h>
 
 #include "tools/args.h"
-#include "tools/bench-alloc.h"
-#include "tools/bench-io.h"
-#include "tools/bench-replay.h"
-#include "tools/bench-work.h"
-#include "tools/json.h"
+#include "bench/request.h"
+#include "cli/json.h"
 
 static const struct {
 	const char *name;
@@ -22,6 +19,7 @@ static const struct {
 	{"io", "reading FILE: size of a read x reads in flight x engine x direct, cached, hot"},
 	{"load",
 	 "loading the checkpoint FILE, cold and hot, by either engine; --save: saving, too"},
+	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers"},
 };
 
 #define N_BENCHES (sizeof benches / sizeof benches[0])
@@ -47,44 +45,68 @@ static int list(const struct args *args)
 	return json_print(json_pack("{s:o}", "benches", array), true);
 }
 
-static int of_file(const struct args *args, const char *what, const char *file)
+static int of_file(const struct args *args, const struct bench_request *request)
 {
+	const char *what = args->operands[0];
 	bool load = strcmp(what, "load") == 0;
-	if (file == NULL)
+	if (request->path == NULL)
 		return args_refuse(args, what, " needs a FILE", "");
-	if (args->n_patterns > 0)
+	if (request->n_works > 0)
 		return args_refuse(args, what, " takes no --work", "");
-	if (!load && (args->save || args->to != NULL))
+	if (!load && (request->save || request->to != NULL))
 		return args_refuse(args, "io takes no --save and no --to", "", "");
-	if (args->to != NULL && !args->save)
+	if (request->to != NULL && !request->save)
 		return args_refuse(args, "--to is for --save", "", "");
-	if (!load && args->runs > 9)
+	if (!load && request->runs > 9)
 		return args_refuse(args, "io takes at most 9 --runs", "", "");
-	return load ? bench_load(args, file) : bench_io(args, file);
+	return load ? bench_load(request) : bench_io(request);
+}
+
+static int of_allocator(const struct args *args, const struct bench_request *request)
+{
+	if (request->path != NULL)
+		return args_refuse(args, "alloc takes no FILE: ", request->path, "");
+	for (size_t i = 0; i < request->n_works; i++) {
+		if (!bench_alloc_has(request->works[i]))
+			return args_refuse(args, "--work ", request->works[i],
+					   ": there is no such work");
+	}
+	return bench_alloc(request);
 }
 
 int cmd_bench(const struct args *args)
 {
 	const char *what = args->operands[0];
-	const char *file = args->operands[1];
+	const struct bench_request request = {.path = args->operands[1],
+					      .device = args->device,
+					      .works = args->patterns,
+					      .n_works = args->n_patterns,
+					      .runs = args->runs,
+					      .open_flags = args->open_flags,
+					      .svg = args->svg,
+					      .to = args->to,
+					      .save = args->save,
+					      .quick = args->quick,
+					      .json = args->json};
 	if (what == NULL)
 		return list(args);
-	if (strcmp(what, "worker") == 0 && file != NULL)
-		return work_child(file, args->device);
+	if (strcmp(what, "worker") == 0 && request.path != NULL)
+		return bench_alloc_worker(request.path, request.device);
 	if (strcmp(what, "io") == 0 || strcmp(what, "load") == 0)
-		return of_file(args, what, file);
-	if (args->save || args->to != NULL || args->open_flags != 0)
+		return of_file(args, &request);
+	if (request.save || request.to != NULL || request.open_flags != 0)
 		return args_refuse(args, what, " takes no --save, --to or --follow-links", "");
-	if (strcmp(what, "alloc") == 0) {
-		if (file != NULL)
-			return args_refuse(args, "alloc takes no FILE: ", file, "");
-		return bench_alloc(args);
-	}
+	if (strcmp(what, "alloc") == 0)
+		return of_allocator(args, &request);
+	if (strcmp(what, "copy") == 0 && (request.path != NULL || request.n_works > 0))
+		return args_refuse(args, "copy takes no FILE and no --work", "", "");
+	if (strcmp(what, "copy") == 0)
+		return bench_copy(&request);
 	if (strcmp(what, "replay") != 0)
 		return args_refuse(args, "there is nothing to measure called ", what, "");
-	if (file == NULL)
+	if (request.path == NULL)
 		return args_refuse(args, "replay needs a FILE", "", "");
-	if (args->svg != NULL || args->quick || args->n_patterns > 0)
+	if (request.svg != NULL || request.quick || request.n_works > 0)
 		return args_refuse(args, "replay takes no --work, --quick or --svg", "", "");
-	return bench_replay(args);
+	return bench_replay(&request);
 }

@@ -15,10 +15,10 @@
 
 #include "tools/args.h"
 #include "tools/cached.h"
-#include "tools/format.h"
-#include "tools/interrupt.h"
-#include "tools/json.h"
-#include "tools/progress.h"
+#include "cli/format.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/progress.h"
 
 static const char *pages_name(int pages)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/interrupt.h"
+#include "cli/interrupt.h"
 #include "tools/operation.h"
 
 /* Waits until stdout takes something.  A write that finds no room would not end for
@@ -26,8 +26,8 @@ static int wait_for_room(void)
 	}
 }
 
-static int write_piece(void *context, const hoist_tensor_info *tensor,
-		       const unsigned char *bytes, size_t n, uint64_t offset)
+static int write_piece(void *context, const hoist_tensor_info *tensor, const unsigned char *bytes,
+		       size_t n, uint64_t offset)
 {
 	(void)context;
 	(void)tensor;

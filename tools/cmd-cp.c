@@ -13,11 +13,11 @@
 #include <hoist/hoist.h>
 
 #include "tools/args.h"
-#include "tools/format.h"
+#include "cli/format.h"
 #include "tools/in-place.h"
-#include "tools/interrupt.h"
-#include "tools/json.h"
-#include "tools/progress.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/progress.h"
 
 struct copy {
 	hoist_checkpoint *checkpoint;

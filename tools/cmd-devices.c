@@ -10,8 +10,8 @@
 #include <hoist/device.h>
 
 #include "tools/args.h"
-#include "tools/format.h"
-#include "tools/json.h"
+#include "cli/format.h"
+#include "cli/json.h"
 
 static const char *const apis[] = {"cpu", "cuda", "hip"};
 

@@ -8,10 +8,10 @@
 
 #include <xxhash.h>
 
-#include "tools/format.h"
-#include "tools/json.h"
+#include "cli/format.h"
+#include "cli/json.h"
 #include "tools/operation.h"
-#include "tools/progress.h"
+#include "cli/progress.h"
 
 struct digest {
 	char hex[2 * sizeof(XXH128_canonical_t) + 1]; /* as xxhsum prints it */

@@ -8,8 +8,8 @@
 #include <hoist/doctor.h>
 
 #include "tools/args.h"
-#include "tools/format.h"
-#include "tools/json.h"
+#include "cli/format.h"
+#include "cli/json.h"
 
 #define NAME_WIDTH 20
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "tools/cached.h"
-#include "tools/format.h"
-#include "tools/json.h"
+#include "cli/format.h"
+#include "cli/json.h"
 #include "tools/operation.h"
 #include "tools/verify.h"
 

@@ -9,8 +9,8 @@
 #include <hoist/checkpoint.h>
 
 #include "tools/args.h"
-#include "tools/format.h"
-#include "tools/json.h"
+#include "cli/format.h"
+#include "cli/json.h"
 
 /* @strides is 0 if no tensor has any. */
 struct widths {

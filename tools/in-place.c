@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tools/format.h"
+#include "cli/format.h"
 #include "tools/tool.h"
 
 #define ENDING ".safetensors"

@@ -2,19 +2,13 @@
 /* hoist - the command: finds the command that is asked for and runs it. */
 #include "config.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <hoist/error.h>
-
+#include "cli/format.h"
+#include "cli/interrupt.h"
 #include "tools/args.h"
-#include "tools/format.h"
-#include "tools/interrupt.h"
-#include "tools/progress.h"
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -48,7 +42,8 @@ static const struct command commands[] = {
 	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, convert",
 	 "Copies the tensors of SRC, with their metadata, to DST, which appears whole or not at\n"
 	 "all: joins shards, splits into shards, picks tensors, and changes the format.  DST is\n"
-	 "a file or a folder (a model.safetensors is written there); it may be SRC if nothing of SRC is lost.  A file that\n"
+	 "a file or a folder (a model.safetensors is written there); it may be SRC if nothing of "
+	 "SRC is lost.  A file that\n"
 	 "is there is replaced; a link is replaced itself, not what it points to.",
 	 OPTION_TENSOR | OPTION_FORMAT | OPTION_SHARD_BYTES | OPTION_DIGEST | OPTION_NO_REPLACE |
 		 OPTION_NO_SYNC | OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET |
@@ -67,6 +62,8 @@ static const struct command commands[] = {
 	 "alloc: the allocator's speed, memory and calls, beside malloc of glibc, jemalloc,\n"
 	 "mimalloc and tcmalloc where these are installed.  Device memory is an emulated\n"
 	 "device's unless --device says otherwise.  It takes some minutes: let nothing else run.\n"
+	 "copy: copies in host memory beside memcpy and loops by hand, and what it costs to make\n"
+	 "views and buffers.\n"
 	 "replay FILE: does again what a resource recorded as CSV, on --device.\n"
 	 "io FILE: reads of each size and depth, by either engine, direct, through an empty and\n"
 	 "a full page cache; FILE is dropped from it.  About a minute.\n"
@@ -76,58 +73,6 @@ static const struct command commands[] = {
 		 OPTION_TO | OPTION_FOLLOW_LINKS | OPTION_JSON,
 	 0, 2, cmd_bench},
 };
-
-static void print_line(const char *text)
-{
-	progress_end();
-	(void)fputs("hoist: ", stderr);
-	print_escaped(stderr, text);
-	(void)fputc('\n', stderr);
-}
-
-int fail(const char *format, ...)
-{
-	char text[1280];
-	va_list arguments;
-	va_start(arguments, format);
-	(void)vsnprintf(text, sizeof text, format, arguments);
-	va_end(arguments);
-	print_line(text);
-	return STATUS_FAILED;
-}
-
-int fail_library(void)
-{
-	print_line(hoist_error());
-	return STATUS_FAILED;
-}
-
-static const char *remedy_of(int err)
-{
-	switch (err) {
-	case -EMFILE:
-		return "raise the limit on open files (ulimit -n)";
-	case -ENOMEM:
-		return "end other programs, raise the limit on memory (ulimit -v and -l, the "
-		       "container's), or load fewer tensors";
-	default:
-		return NULL;
-	}
-}
-
-int fail_call(int err)
-{
-	const char *remedy = remedy_of(err);
-	if (remedy == NULL || strstr(hoist_error(), "; ") != NULL)
-		return fail_library();
-	return fail("%s; %s", hoist_error(), remedy);
-}
-
-int fail_memory(void)
-{
-	print_line("host memory is exhausted");
-	return STATUS_FAILED;
-}
 
 static const struct command *find_command(const char *name)
 {
@@ -213,39 +158,11 @@ static int dispatch(int argc, char **argv)
 	return command != NULL ? run_command(command, argc - 1, argv + 1) : no_command(name);
 }
 
-static int output_error; /* errno of the first failure to print */
-
-bool output_failed(void)
-{
-	if (!ferror(stdout))
-		return false;
-	if (output_error == 0)
-		output_error = errno != 0 ? errno : EIO;
-	return true;
-}
-
-/* What was printed may not have arrived: a full disk shows at some write, or only
- * at closing.  A reader who has gone away (`hoist ls | head`) needs no message. */
-static int finish_output(int status)
-{
-	bool failed = output_failed();
-	if (fclose(stdout) != 0) {
-		if (!failed)
-			output_error = errno;
-		failed = true;
-	}
-	if (!failed)
-		return status;
-	if (output_error == EPIPE)
-		return STATUS_FAILED;
-	return fail("writing to standard output: %s", strerror(output_error));
-}
-
 int main(int argc, char **argv)
 {
 	(void)signal(SIGPIPE, SIG_IGN); /* the write then says so */
 	int status = dispatch(argc, argv);
-	status = finish_output(status);
+	status = output_finish(status);
 	if (status == STATUS_FAILED)
 		interrupt_die();
 	return status;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/format.h"
-#include "tools/interrupt.h"
-#include "tools/progress.h"
+#include "cli/format.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
 
 #define STEP_NS 100000000
 

@@ -12,9 +12,7 @@
 #ifndef HOIST_TOOLS_TOOL_H
 #define HOIST_TOOLS_TOOL_H
 
-#include <stdbool.h>
-
-enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
+#include "cli/fail.h"
 
 struct args;
 
@@ -38,23 +36,5 @@ int cmd_digest(const struct args *args);
 int cmd_doctor(const struct args *args);
 int cmd_load(const struct args *args);
 int cmd_ls(const struct args *args);
-
-/* Prints "hoist: <formatted>" as one line on stderr, whatever the text holds (a
- * file's name may hold a newline), and returns STATUS_FAILED. */
-int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* The same with hoist_error(), the text of the library call that just failed. */
-int fail_library(void);
-
-/* The same for a call that returned @err, with a remedy where the text has none ("why;
- * remedy") and the kind of error has an obvious one. */
-int fail_call(int err);
-
-/* "host memory is exhausted". */
-int fail_memory(void);
-
-/* True once something could not be printed on stdout; main() will say so.  Asked
- * after each line of long output, it ends that early and keeps the reason. */
-bool output_failed(void);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/progress.h"
+#include "cli/progress.h"
 
 struct verify {
 	const hoist_checkpoint *checkpoint;

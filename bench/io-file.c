@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* Files made cold or hot, and loaded.  The contract is in io-file.h. */
+#include "config.h"
+
+#include "bench/io-file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cli/interrupt.h"
+#include "bench/pages.h"
+#include "bench/samples.h"
+#include "cli/fail.h"
+#include "cli/format.h"
+
+#define STEP_NS 100000000
+
+/* --- what is loaded --- */
+
+static int select_names(struct bench_file *file, uint64_t most)
+{
+	size_t n = hoist_checkpoint_n_tensors(file->checkpoint);
+	const char **names = calloc(n > 0 ? n : 1, sizeof *names);
+	if (names == NULL)
+		return fail_memory();
+	free(file->names);
+	file->names = names;
+	file->n_names = 0;
+	file->n_slices = 0;
+	file->bytes = 0;
+	for (size_t i = 0; i < n && file->bytes < most; i++) {
+		hoist_tensor_info info = {.size = sizeof info};
+		if (hoist_checkpoint_tensor(file->checkpoint, i, &info) != 0)
+			return fail_library();
+		bool fits = info.bytes <= most - file->bytes;
+		/* The first one is taken in any case, in part if that can be had. */
+		if (info.bytes == 0 || (!fits && file->n_names > 0))
+			continue;
+		names[file->n_names++] = info.name;
+		if (!fits && info.rank > 0 && info.strides == NULL) {
+			uint64_t row = info.bytes / (uint64_t)info.shape[0];
+			uint64_t rows = row > 0 && row <= most ? most / row : 1;
+			file->slice = (hoist_load_slice){.tensor = info.name, .end = (int64_t)rows};
+			file->n_slices = 1;
+			file->bytes = rows * row;
+			break;
+		}
+		file->bytes += info.bytes;
+	}
+	return STATUS_OK;
+}
+
+int bench_file_select(struct bench_file *file, uint64_t most)
+{
+	int status = select_names(file, most);
+	if (status == STATUS_OK && file->bytes == 0)
+		return fail("there are no bytes to load; name a checkpoint that has some");
+	return status;
+}
+
+int bench_file_open(const struct bench_request *request, struct bench_file *ret)
+{
+	*ret = (struct bench_file){0};
+	int err = hoist_checkpoint_open(request->path, request->open_flags, &ret->checkpoint);
+	if (err == -EBADMSG)
+		err = hoist_checkpoint_open(request->path, request->open_flags | HOIST_OPEN_RAW,
+					    &ret->checkpoint);
+	return err == 0 ? bench_file_select(ret, UINT64_MAX) : fail_call(err);
+}
+
+void bench_file_close(struct bench_file *file)
+{
+	hoist_checkpoint_close(file->checkpoint);
+	free(file->names);
+	*file = (struct bench_file){0};
+}
+
+/* --- cold and hot --- */
+
+struct span {
+	int fd;
+	uint64_t offset;
+	uint64_t bytes;
+};
+
+typedef int span_work(const struct span *span, void *context);
+
+static int read_span(const struct span *span, void *context)
+{
+	(void)context;
+	return pages_read(span->fd, span->offset, span->bytes);
+}
+
+static int drop_span(const struct span *span, void *context)
+{
+	(void)context;
+	return pages_drop(span->fd);
+}
+
+/* Adds to *@context the bytes of @span that lie in the page cache. */
+static int count_span(const struct span *span, void *context)
+{
+	return pages_count(span->fd, span->offset, span->bytes, context);
+}
+
+/* The bytes of the @index-th name in its file. */
+static int find_span(const struct bench_file *file, size_t index, size_t *ret_file,
+		     struct span *ret)
+{
+	size_t tensor = 0;
+	hoist_tensor_info info = {.size = sizeof info};
+	if (hoist_checkpoint_find(file->checkpoint, file->names[index], &tensor) != 0 ||
+	    hoist_checkpoint_tensor(file->checkpoint, tensor, &info) != 0)
+		return fail_library();
+	*ret_file = info.file;
+	ret->offset = info.offset;
+	ret->bytes = file->n_slices > 0 ? file->bytes : info.bytes;
+	return STATUS_OK;
+}
+
+/* @work for each file, over all that is loaded of it: tensors come in the order of their bytes. */
+static int each_file(const struct bench_file *file, span_work *work, void *context)
+{
+	int status = STATUS_OK;
+	for (size_t i = 0; i < file->n_names && status == STATUS_OK;) {
+		struct span span = {.fd = -1};
+		size_t of = 0;
+		status = find_span(file, i, &of, &span);
+		uint64_t end = span.offset + span.bytes;
+		while (status == STATUS_OK && ++i < file->n_names) {
+			struct span next = {.fd = -1};
+			size_t next_of = 0;
+			status = find_span(file, i, &next_of, &next);
+			if (next_of != of)
+				break;
+			end = next.offset + next.bytes > end ? next.offset + next.bytes : end;
+		}
+		span.bytes = end - span.offset;
+		hoist_file_info info = {.size = sizeof info};
+		if (status != STATUS_OK)
+			break;
+		if (hoist_checkpoint_file(file->checkpoint, of, &info) != 0)
+			return fail_library();
+		span.fd = open(info.path, O_RDONLY | O_CLOEXEC);
+		if (span.fd < 0)
+			return fail("%s: %s", info.path, strerror(errno));
+		status = work(&span, context);
+		(void)close(span.fd);
+	}
+	return status;
+}
+
+static int prepare(struct bench_file *file, bool hot)
+{
+	uint64_t before = 0;
+	uint64_t after = 0;
+	int status = each_file(file, count_span, &before);
+	if (status != STATUS_OK)
+		return status;
+	if (hot)
+		return before >= file->bytes ? STATUS_OK : each_file(file, read_span, NULL);
+	if (before == 0)
+		return STATUS_OK;
+	status = each_file(file, drop_span, NULL);
+	if (status == STATUS_OK)
+		status = each_file(file, count_span, &after);
+	if (after > before)
+		after = before;
+	if (before - after > file->dropped)
+		file->dropped = before - after;
+	file->never_cold = after > file->bytes / 50;
+	return status;
+}
+
+/* --- one load --- */
+
+static int drive(hoist_load *load)
+{
+	while (hoist_load_step(load, STEP_NS) == 0) {
+		if (interrupted())
+			hoist_load_cancel(load);
+	}
+	int err = hoist_load_wait(load);
+	if (err == 0)
+		return STATUS_OK;
+	return interrupted() ? fail("stopped by a signal") : fail_call(err);
+}
+
+int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget *budget,
+		    const struct bench_way *way, double *seconds, hoist_load_report *report)
+{
+	void *touched = NULL;
+	hoist_load *load = NULL;
+	const hoist_load_options options = {
+		.size = sizeof options,
+		.device = device,
+		.engine = way->engine,
+		.io = way->io,
+		.budget = budget,
+		.tensors = file->names,
+		.n_tensors = file->n_names,
+		.flags = HOIST_LOAD_CALLER_DRIVEN,
+		.slices = file->n_slices > 0 ? &file->slice : NULL,
+		.n_slices = file->n_slices,
+		.chunk_bytes = way->chunk_bytes,
+		.depth = way->depth,
+	};
+	int status = prepare(file, way->hot);
+	if (status == STATUS_OK)
+		status = pages_touch((size_t)file->bytes, &touched);
+	if (status != STATUS_OK)
+		return status;
+	(void)munmap(touched, (size_t)file->bytes);
+	double begin = clock_seconds();
+	int err = hoist_load_start(file->checkpoint, &options, &load);
+	if (err != 0)
+		return fail_call(err);
+	status = drive(load);
+	*seconds = clock_seconds() - begin;
+	*report = (hoist_load_report){.size = sizeof *report};
+	if (status == STATUS_OK && hoist_load_get_report(load, report) != 0)
+		status = fail_library();
+	hoist_load_destroy(load);
+	return status;
+}
+
+int bench_file_try(const struct bench_file *file, hoist_device *device, enum hoist_engine engine)
+{
+	hoist_load *load = NULL;
+	const hoist_load_options options = {.size = sizeof options,
+					    .device = device,
+					    .engine = engine,
+					    .tensors = file->names,
+					    .n_tensors = 1,
+					    .slices = file->n_slices > 0 ? &file->slice : NULL,
+					    .n_slices = file->n_slices};
+	int err = hoist_load_start(file->checkpoint, &options, &load);
+	if (err == 0)
+		err = hoist_load_wait(load);
+	hoist_load_destroy(load);
+	return err;
+}
+
+void bench_file_add(struct results *results, const struct bench_run *run)
+{
+	double gib = (double)run->bytes / (double)((uint64_t)1 << 30);
+	struct result_row row = {.work = run->work,
+				 .subject = run->subject,
+				 .unit = "GB/s",
+				 .threads = 1,
+				 .emulated = run->emulated,
+				 .compared = run->compared,
+				 .more = true};
+	results_add(results, &row, rate_of(run->bytes, run->seconds) / 1e9);
+	row.unit = "CPU s/GiB";
+	row.more = false;
+	results_add(results, &row, (double)run->cpu_ns / 1e9 / gib);
+}
+
+int bench_add_buffers(hoist_save *save, hoist_checkpoint *checkpoint, hoist_load *load)
+{
+	int err = 0;
+	for (size_t i = 0; i < hoist_load_n_tensors(load) && err == 0; i++) {
+		size_t which = 0;
+		hoist_buffer *buffer = NULL;
+		hoist_tensor_info info = {.size = sizeof info};
+		err = hoist_load_tensor(load, i, &which, &buffer);
+		if (err == 0)
+			err = hoist_checkpoint_tensor(checkpoint, which, &info);
+		if (err == 0)
+			err = hoist_save_add(save, info.name, buffer);
+		hoist_buffer_unref(buffer);
+	}
+	return err;
+}

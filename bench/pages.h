@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* bench/pages.h - files in the page cache or not, and memory that was touched just before.
+ *
+ * Functions return a STATUS_*, with the message printed. */
+#ifndef HOIST_BENCH_PAGES_H
+#define HOIST_BENCH_PAGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Drops a file from the page cache; its dirty pages are written first. */
+int pages_drop(int fd);
+
+/* Reads a part of a file, so that the part lies in the page cache. */
+int pages_read(int fd, uint64_t offset, uint64_t bytes);
+
+/* Adds to *ret the bytes of the pages of a part of a file that lie in the page cache. */
+int pages_count(int fd, uint64_t offset, uint64_t bytes, uint64_t *ret);
+
+/* @bytes of fresh memory, huge pages if possible, all of it touched; munmap() gives it back.  A
+ * virtual machine whose host takes free memory back pays for the first touch of it, several times
+ * what the kernel itself takes: that would measure the host, and whichever subject comes first. */
+int pages_touch(size_t bytes, void **ret);
+
+#endif

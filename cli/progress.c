@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* The line that shows how far it is.  The contract is in progress.h. */
+#include "config.h"
+
+#include "cli/progress.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/format.h"
+
+#define FIRST_NS 200000000
+#define EVERY_NS 100000000
+
+static struct {
+	const char *doing; /* "loading" */
+	bool watched;
+	bool drawn; /* it is on the terminal now */
+	uint64_t start_ns;
+	uint64_t next_ns; /* no drawing before */
+} line;
+
+static uint64_t now_ns(void)
+{
+	struct timespec now = {0};
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool is_watched(void)
+{
+	const char *terminal = secure_getenv("TERM");
+	return isatty(STDERR_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
+}
+
+void progress_begin(const char *doing)
+{
+	line.doing = doing;
+	line.watched = is_watched();
+	line.start_ns = now_ns();
+	line.next_ns = line.start_ns + FIRST_NS;
+}
+
+static void draw(uint64_t done, uint64_t total, double seconds)
+{
+	double rate = rate_of(done, seconds);
+	struct text have, all, speed, left;
+	(void)fprintf(stderr, "\r\033[K%s   %s of %s   %.0f %%   %s", line.doing,
+		      format_bytes(done, &have), format_bytes(total, &all),
+		      100.0 * (double)done / (double)total, format_rate(rate, &speed));
+	if (done > 0 && done <= total)
+		(void)fprintf(stderr, "   %s left",
+			      format_seconds((double)(total - done) / rate, &left));
+	(void)fflush(stderr);
+	line.drawn = true;
+}
+
+void progress_update(uint64_t done, uint64_t total)
+{
+	if (!line.watched || total == 0)
+		return;
+	uint64_t now = now_ns();
+	if (now < line.next_ns)
+		return;
+	line.next_ns = now + EVERY_NS;
+	draw(done, total, (double)(now - line.start_ns) / 1e9);
+}
+
+void progress_steps(const char *what, const char *whom, size_t done, size_t total)
+{
+	if (!is_watched())
+		return;
+	(void)fprintf(stderr, "\r\033[Kmeasuring %s, %s   %zu of %zu", what, whom, done, total);
+	(void)fflush(stderr);
+	line.drawn = true;
+}
+
+void progress_end(void)
+{
+	if (line.drawn)
+		(void)fputs("\r\033[K", stderr);
+	line.drawn = false;
+	line.watched = false;
+}
