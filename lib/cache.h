@@ -6,7 +6,8 @@
  *   cache-table.c    an image's table: made of a checkpoint, checked when it comes back
  *   cache-key.c      is the checkpoint still what it was?
  *   cache-fill.c     a checkpoint into a sealed memfd
- *   cache-memory.c   memfds: huge pages, NUMA nodes, seals; their mappings
+ *   cache-memory.c   memfds: huge pages, seals; their mappings
+ *   cache-place.c    memfds: NUMA nodes, and pages that are there
  *   cache-folder.c   the user's folder, and the locks in it
  *   cache-message.c  requests and replies over the socket
  *   cache-start.c    starting the program that becomes the holder
@@ -160,6 +161,12 @@ struct hoist__memory_file {
  * Returns: 0; -EINVAL (placement); -ENOMEM, -EMFILE, -ENOTSUP, -EPERM. */
 int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 			      struct hoist__memory_file *ret);
+
+/* cache-place.c: places and populates it; its pages and note say what was had. */
+int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_options *options);
+
+/* The one node that samples of it are on, or -1. */
+int hoist__memory_file_node(const struct hoist__memory_file *file);
 
 /* Unmaps it, and nobody will write to it, or change its size. */
 int hoist__memory_file_seal(struct hoist__memory_file *file);
