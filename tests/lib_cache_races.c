@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/cache.h"
+#include "lib/cache/cache.h"
 #include "tests/lib-cache.h"
 #include "tests/patience.h"
 #include "tests/under-tsan.h"

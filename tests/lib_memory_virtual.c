@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/lib-buffers.h"
 #include "tests/patience.h"
 

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/cache/cache-memory.c - files in memory: made, sealed, judged; and their mappings.  The
+ * contract is in lib/cache/cache.h. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "alloc/map.h"
+#include "alloc/pool.h"
+#include "alloc/region.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/figure.h"
+#include "base/limit.h"
+#include "lib/cache/cache.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21U << 26)
+#endif
+#ifndef HUGETLBFS_MAGIC
+#define HUGETLBFS_MAGIC 0x958458f6
+#endif
+
+#define SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
+
+/* Pages that a read was going into are let go a little after it has ended. */
+#define SEAL_TRIES 500
+
+/* --- mapping --- */
+
+/* @bytes at a 2 MiB boundary, so that huge pages are mapped as such. */
+static int map_aligned(int fd, size_t bytes, int protection, int flags, char **ret)
+{
+	const size_t align = HOIST__HUGE_PAGE_BYTES;
+	if (bytes > SIZE_MAX / 2)
+		return hoist__fail(-ENOMEM, "mapping an image of %zu bytes", bytes);
+	char *room = mmap(NULL, bytes + align, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (room == MAP_FAILED)
+		return hoist__fail_errno(-ENOMEM, "address space for an image of %s",
+					 hoist__figure(bytes).text);
+	char *base = (char *)hoist__round_up((uintptr_t)room, align);
+	size_t before = (size_t)(base - room);
+	/* hugetlb maps end where their pages do. */
+	size_t after = align - before;
+	if (mmap(base, bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		int err = -errno;
+		(void)munmap(room, bytes + align);
+		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "mapping an image of %s",
+					 hoist__figure(bytes).text);
+	}
+	/* What is left over costs nothing if the process has too many mappings to lose it. */
+	if (before > 0)
+		(void)munmap(room, before);
+	size_t end = hoist__round_up(bytes, hoist__page_bytes());
+	if (after > end - bytes)
+		(void)munmap(base + end, after - (end - bytes));
+	*ret = base;
+	return 0;
+}
+
+/* A page that is copied on write must be there: of hugetlb pages the kernel sets aside as many as
+ * may be copied, so that none is missing at a touch, which kills; of others it reckons with less.
+ */
+int hoist__memory_file_map(int fd, size_t bytes, bool hugetlb, bool read_only, char **ret)
+{
+	int protection = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+	int flags = MAP_PRIVATE | (hugetlb && !read_only ? 0 : MAP_NORESERVE);
+	int err = map_aligned(fd, bytes, protection, flags, ret);
+	if (err == -ENOMEM && hugetlb && !read_only)
+		return hoist__fail(
+			err,
+			"mapping an image of %s in hugetlb pages, of which as many must be "
+			"free, as each may be copied; attach it read-only",
+			hoist__figure(bytes).text);
+	return err;
+}
+
+/* --- pages --- */
+
+/* What the kernel makes of shared memory, in brackets in the list of what it could. */
+static bool read_choice(const char *path, char *ret, size_t room)
+{
+	char text[128];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ssize_t n = read(fd, text, sizeof text - 1);
+	(void)close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	const char *from = strchr(text, '[');
+	const char *to = from != NULL ? strchr(from, ']') : NULL;
+	if (to == NULL)
+		return false;
+	(void)snprintf(ret, room, "%.*s", (int)(to - from - 1), from + 1);
+	return true;
+}
+
+/* Transparent huge pages, where the kernel gives them to shared memory that asks for them. */
+static int ask_for_huge(struct hoist__memory_file *file)
+{
+	static const char each[] =
+		"/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/shmem_enabled";
+	static const char all[] = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+	char choice[32] = "unknown";
+	if (!read_choice(each, choice, sizeof choice) || strcmp(choice, "inherit") == 0)
+		(void)read_choice(all, choice, sizeof choice);
+	bool never = strcmp(choice, "never") == 0 || strcmp(choice, "deny") == 0 ||
+		     strcmp(choice, "unknown") == 0;
+	bool asked = !never && madvise(file->base, file->bytes, MADV_HUGEPAGE) == 0;
+	return asked ? HOIST_PAGES_DEFAULT : HOIST_PAGES_SMALL;
+}
+
+static int open_memfd(unsigned flags, size_t bytes, int *ret)
+{
+	flags |= MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd = memfd_create("hoist-image", flags | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL) /* older than the flag */
+		fd = memfd_create("hoist-image", flags);
+	if (fd < 0)
+		return hoist__fail_memfd(errno, "making an image");
+	int err = hoist__check_file_bytes(bytes, "an image");
+	if (err == 0 && ftruncate(fd, (off_t)bytes) < 0) {
+		err = errno == EFBIG || errno == EINVAL ? -ENOMEM : -errno;
+		(void)hoist__fail_errno(err, "an image of %s", hoist__figure(bytes).text);
+	}
+	if (err < 0) {
+		(void)close(fd);
+		return err;
+	}
+	*ret = fd;
+	return 0;
+}
+
+/* Mapping hugetlb pages to be shared sets them aside: there are enough, or it fails. */
+static int open_hugetlb(size_t bytes, struct hoist__memory_file *file)
+{
+	size_t whole = (size_t)hoist__round_up(bytes, HOIST__HUGE_PAGE_BYTES);
+	int fd = -1;
+	int err = open_memfd(MFD_HUGETLB | MFD_HUGE_2MB, whole, &fd);
+	if (err == 0)
+		err = map_aligned(fd, whole, PROT_READ | PROT_WRITE, MAP_SHARED, &file->base);
+	if (err < 0) {
+		(void)snprintf(file->note, sizeof file->note, "no hugetlb pages: %.120s",
+			       hoist__error_text());
+		if (fd >= 0)
+			(void)close(fd);
+		return err;
+	}
+	file->fd = fd;
+	file->bytes = whole;
+	file->pages = HOIST_PAGES_HUGETLB;
+	return 0;
+}
+
+static int open_plain(size_t bytes, bool huge, struct hoist__memory_file *file)
+{
+	size_t whole = (size_t)hoist__round_up(bytes, hoist__page_bytes());
+	int err = open_memfd(0, whole, &file->fd);
+	if (err == 0)
+		err = map_aligned(file->fd, whole, PROT_READ | PROT_WRITE, MAP_SHARED, &file->base);
+	if (err < 0)
+		return err;
+	file->bytes = whole;
+	file->pages = huge ? ask_for_huge(file) : HOIST_PAGES_SMALL;
+	if (!huge) /* which some systems do not give by themselves */
+		(void)madvise(file->base, file->bytes, MADV_NOHUGEPAGE);
+	return 0;
+}
+
+/* --- making and ending --- */
+
+/* The pool may have enough, and the nodes asked for, or the cgroup, too few: mapping does not tell.
+ * Returns: 0; -ENOMEM, with the note, where there are too few; others end it. */
+static int create_hugetlb(size_t bytes, const hoist_cache_options *options,
+			  struct hoist__memory_file *file)
+{
+	if (open_hugetlb(bytes, file) < 0)
+		return -ENOMEM;
+	int err = hoist__memory_file_place(file, options);
+	if (err != -ENOMEM)
+		return err;
+	hoist__memory_file_close(file);
+	(void)snprintf(file->note, sizeof file->note, "no hugetlb pages: %.120s",
+		       hoist__error_text());
+	file->pages = HOIST_PAGES_DEFAULT;
+	return err;
+}
+
+int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
+			      struct hoist__memory_file *ret)
+{
+	struct hoist__memory_file file = {.fd = -1, .node = -1};
+	int err = -ENOMEM;
+	if (bytes > (size_t)INT64_MAX - HOIST__HUGE_PAGE_BYTES)
+		return hoist__fail(err, "an image of %zu bytes exceeds every file", bytes);
+	if (options->pages == HOIST_PAGES_HUGETLB)
+		err = create_hugetlb(bytes, options, &file);
+	if (err == -ENOMEM) {
+		err = hoist__pools_make_room(bytes, "an image");
+		if (err == 0)
+			err = open_plain(bytes, options->pages != HOIST_PAGES_SMALL, &file);
+		if (err == 0)
+			err = hoist__memory_file_place(&file, options);
+	}
+	if (err < 0) {
+		hoist__memory_file_close(&file);
+		return err;
+	}
+	file.node = hoist__memory_file_node(&file);
+	*ret = file;
+	return 0;
+}
+
+int hoist__memory_file_seal(struct hoist__memory_file *file)
+{
+	(void)munmap(file->base, file->bytes);
+	file->base = NULL;
+	for (int tries = 0; fcntl(file->fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) < 0; tries++) {
+		if (errno != EBUSY || tries == SEAL_TRIES)
+			return hoist__fail_errno(-errno, "sealing an image of %s",
+						 hoist__figure(file->bytes).text);
+		(void)usleep(10000);
+	}
+	return 0;
+}
+
+void hoist__memory_file_close(struct hoist__memory_file *file)
+{
+	if (file->base != NULL)
+		(void)munmap(file->base, file->bytes);
+	if (file->fd >= 0)
+		(void)close(file->fd);
+	file->base = NULL;
+	file->fd = -1;
+}
+
+int hoist__memory_file_judge(int fd, size_t *bytes, bool *hugetlb)
+{
+	struct stat status;
+	struct statfs system;
+	int seals = fcntl(fd, F_GET_SEALS);
+	/* Of a file without seals, whose system may be a process that does not answer, nothing else
+	 * is asked. */
+	if (seals < 0 || fstatfs(fd, &system) < 0 ||
+	    (system.f_type != TMPFS_MAGIC && system.f_type != HUGETLBFS_MAGIC))
+		return hoist__fail(-EBADMSG, "what came as an image is no memfd");
+	if ((seals & SEALS) != SEALS)
+		return hoist__fail(-EBADMSG,
+				   "what came as an image is not sealed against writing, shrinking "
+				   "and growing (seals %#x)",
+				   (unsigned)seals);
+	if (fstat(fd, &status) < 0 || status.st_size <= 0)
+		return hoist__fail(-EBADMSG, "what came as an image has no bytes");
+	*bytes = (size_t)status.st_size;
+	*hugetlb = system.f_type == HUGETLBFS_MAGIC;
+	/* A page that is not there is taken at a touch, which kills when none is free. */
+	if (*hugetlb && status.st_blocks < status.st_size / 512)
+		return hoist__fail(-EBADMSG,
+				   "what came as an image has %lld of its %lld bytes of huge pages",
+				   (long long)status.st_blocks * 512, (long long)status.st_size);
+	return 0;
+}
