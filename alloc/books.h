@@ -7,8 +7,8 @@
  *
  * A book is made before its block exists, so that nothing can fail afterwards.
  *
- * Threads: any.  One lock, held for a search alone; a second one is held while the streams
- * of a block that several use are waited for, so that none is destroyed meanwhile.
+ * Threads: any.  One lock, held for a search alone; a second one is held while it is settled how
+ * the streams of a block that several use are waited for, so that none is destroyed meanwhile.
  */
 #ifndef HOIST_ALLOC_BOOKS_H
 #define HOIST_ALLOC_BOOKS_H

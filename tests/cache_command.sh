@@ -103,14 +103,17 @@ grep -qx 'dropped 1 image' "$out" || fail "drop: $(cat "$out")"
 run 0 cache drop --all --json
 [ "$(json '?dropped' <"$out")" = 1 ] || fail "drop --all: $(cat "$out")"
 n=0
-while [ -e "$XDG_RUNTIME_DIR/hoist/holder" ] && [ $n -lt 100 ]; do
+while [ -e "$XDG_RUNTIME_DIR/hoist" ] && [ $n -lt 100 ]; do
 	sleep 0.2
 	n=$((n + 1))
 done
-[ ! -e "$XDG_RUNTIME_DIR/hoist/holder" ] || fail "the holder did not end with its last image"
+[ ! -e "$XDG_RUNTIME_DIR/hoist" ] || fail "the holder or its folder did not end with its last image"
 
-# Its folder may be a link to elsewhere: it is not followed.
-rm -rf "$XDG_RUNTIME_DIR/hoist"
+# Its folder may be a file, or a link to elsewhere, which is not followed.
+: >"$XDG_RUNTIME_DIR/hoist"
+run 1 cache add "$model"
+one_line "$XDG_RUNTIME_DIR/hoist is a link, or no folder; remove what lies there, or set XDG_RUNTIME_DIR"
+rm "$XDG_RUNTIME_DIR/hoist"
 mkdir -m 700 "$work/elsewhere"
 ln -s "$work/elsewhere" "$XDG_RUNTIME_DIR/hoist"
 run 1 cache list

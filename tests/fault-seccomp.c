@@ -355,7 +355,7 @@ bool fault_seccomp_older(void)
 		"io_uring_enter",  "io_uring_setup", "io_uring_register",
 		"memfd_create",	   "mlock2",	     "openat2",
 		"pidfd_open",	   "preadv2",	     "pwritev2",
-		"renameat2",	   "statx",	     "userfaultfd",
+		"renameat2",	   "statx",
 	};
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	bool ok = filter != NULL;
@@ -385,11 +385,11 @@ bool fault_seccomp_docker(void)
 bool fault_seccomp_sandbox(void)
 {
 	static const char *const unknown[] = {
-		"io_uring_setup", "io_uring_enter",  "io_uring_register", "userfaultfd",
-		"move_pages",	  "mbind",	     "get_mempolicy",	  "set_mempolicy",
-		"cachestat",	  "copy_file_range", "memfd_secret",	  "process_vm_readv",
-		"kcmp",		  "perf_event_open", "close_range",	  "faccessat2",
-		"openat2",	  "clone3",
+		"io_uring_setup",  "io_uring_enter", "io_uring_register", "move_pages",
+		"mbind",	   "get_mempolicy",  "set_mempolicy",	  "cachestat",
+		"copy_file_range", "memfd_secret",   "process_vm_readv",  "kcmp",
+		"perf_event_open", "close_range",    "faccessat2",	  "openat2",
+		"clone3",
 	};
 	static const int advice[] = {22, 23, 24, 25}; /* populate, collapse */
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);

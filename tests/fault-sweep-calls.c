@@ -161,6 +161,7 @@ static const struct {
 	CALL(rename, EIO, ENOSPC),
 	CALL(unlink, EIO, EACCES),
 	CALL(mkdir, EACCES, ENOSPC),
+	CALL(rmdir, EIO, ENOTEMPTY),
 	CALL(fork, EAGAIN, ENOMEM),
 	CALL(vfork, EAGAIN, ENOMEM),
 #endif

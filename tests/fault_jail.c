@@ -3,11 +3,11 @@
  *
  *     docker          Docker's default seccomp profile, and no capability that Docker drops
  *     older           a seccomp profile that knows no call of the last ten years: EPERM
- *     sandbox         no io_uring, userfaultfd, mbind ...: ENOSYS, as where the kernel is another
+ *     sandbox         no io_uring, mbind ...: ENOSYS, as where the kernel is another
  *     user, user=N    as user and group 65531, or N, who owns nothing
  *     memlock=N, nofile=N, as=N, nproc=N, fsize=N, stack=N   resource limits
  *     noproc          nothing in /proc and /sys
- *     nodev           in /dev only null, zero and urandom: no shm, no userfaultfd
+ *     nodev           in /dev only null, zero and urandom: no shm
  *     readonly        the root file system, and all of it, but what is mounted
  *     cgroup=FOLDER   in that control group
  *

@@ -11,6 +11,7 @@
 
 #include "lib/cache/cache.h"
 #include "tests/fault-secure.h"
+#include "tests/patience.h"
 
 static atomic_uint *n_refused; /* of all processes */
 
@@ -191,6 +192,45 @@ static void refuse_folder(void)
 	atomic_fetch_add(n_refused, 3);
 }
 
+/* --- a folder that cannot be made, or opened, is named, with what to do --- */
+
+static void refuse_own_folder(void)
+{
+	char text[PATH_MAX + 128];
+	hoist_cache_list *list = NULL;
+	use_own_folder();
+	for (uint64_t until = 0; access("run/hoist", F_OK) == 0;) /* of the holder that ends */
+		CHECK(patience(&until));
+	OK(chmod("run", 0500));
+	(void)snprintf(text, sizeof text,
+		       "making the cache's folder %s/run/hoist: Permission denied; set "
+		       "XDG_RUNTIME_DIR to a folder of your own",
+		       secure_base);
+	REFUSED(hoist_cache_hold(), -EACCES, text);
+	REFUSED(hoist_cache_add("model.safetensors", NULL, NULL), -EACCES, text);
+	OK(chmod("run", 0700));
+	OK(mkdir("run/hoist", 0));
+	(void)snprintf(text, sizeof text,
+		       "%s/run/hoist is closed to its own user (mode 0000); make it 0700, or "
+		       "remove it",
+		       secure_base);
+	REFUSED(hoist_cache_hold(), -EPERM, text);
+	REFUSED(hoist_cache_list_create(&list), -EPERM, text);
+	OK(rmdir("run/hoist"));
+}
+
+/* A system without /tmp. */
+static void refuse_missing_parent(void)
+{
+	OK(mkdir("empty", 0755));
+	OK(chroot("empty"));
+	OK(setuid(MINE));
+	OK(unsetenv("XDG_RUNTIME_DIR"));
+	REFUSED(hoist_cache_hold(), -ENOENT,
+		"making the cache's folder /tmp/hoist-64001: No such file or directory; set "
+		"XDG_RUNTIME_DIR to a folder of your own");
+}
+
 /* One that ended early may have left them. */
 static void remove_false(void)
 {
@@ -225,6 +265,8 @@ int main(int argc, char **argv)
 	as(HIS, look_for_image);
 	ask_as_root();
 	as(MINE, drop_image);
+	as(MINE, refuse_own_folder);
+	as(0, refuse_missing_parent);
 	/* The names are the same for all who test at once. */
 	int one = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(one >= 0 && flock(one, LOCK_EX) == 0);

@@ -143,3 +143,9 @@ void cache_wait_for_end(void)
 	for (uint64_t until = 0; cache_holder() != 0;)
 		CHECK(patience(&until));
 }
+
+void cache_wait_for_no_folder(void)
+{
+	for (uint64_t until = 0; access(cache_path("hoist"), F_OK) == 0;)
+		CHECK(patience(&until));
+}

@@ -49,4 +49,7 @@ int cache_holder(void);
 /* Waits until there is none. */
 void cache_wait_for_end(void);
 
+/* The holder has ended, and nothing is left where its folder was. */
+void cache_wait_for_no_folder(void);
+
 #endif

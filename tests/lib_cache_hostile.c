@@ -477,6 +477,8 @@ static void run_false_holder(void)
 	};
 	struct sockaddr_un address;
 	int status = -1;
+	cache_wait_for_no_folder();
+	OK(mkdir(cache_path("hoist"), 0700));
 	int in = open(cache_path("hoist"), O_RDONLY | O_DIRECTORY);
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 	CHECK(in >= 0 && listener >= 0);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/cache/cache.h"
 #include "tests/lib-cache.h"
 #include "tests/patience.h"
 #include "tests/under-tsan.h"
@@ -108,6 +109,7 @@ static void run_many_adders(void)
 	}
 	CHECK(loaded == 1 && n_images() == 1);
 	drop_all();
+	cache_wait_for_no_folder();
 }
 
 /* --- all at once --- */
@@ -175,6 +177,44 @@ static void run_at_once(void)
 	for (int i = 0; i < 6; i++)
 		expect_well(children[i]);
 	drop_all();
+	cache_wait_for_no_folder();
+}
+
+/* Each drop is the last one: its folder goes while the next adder takes a lock in it. */
+static void add_and_drop(double until, unsigned seed)
+{
+	unsigned times = 0;
+	char path[4096 + 16];
+	(void)snprintf(path, sizeof path, "%s.%u", model, seed);
+	cache_write(path, 1, 1, seed);
+	while (goes_on(&times, until)) {
+		OK(hoist_cache_add(path, NULL, NULL));
+		int err = hoist_cache_drop(path, NULL);
+		CHECK(err == 0 || err == -ENOENT);
+	}
+}
+
+static void make_and_remove_folder(double until, unsigned seed)
+{
+	unsigned times = 0;
+	while (goes_on(&times, until)) {
+		struct hoist__cache_lock lock;
+		struct hoist__lock_name name = hoist__cache_lock_name(seed == 0 ? "a" : "b");
+		OK(hoist__cache_lock(name.text, &lock));
+		hoist__cache_unlock(&lock);
+	}
+}
+
+static void run_last_drops(void)
+{
+	pid_t children[4];
+	children[0] = start(add_and_drop, 1, 1);
+	children[1] = start(add_and_drop, 1, 2);
+	children[2] = start(make_and_remove_folder, 1, 0);
+	children[3] = start(make_and_remove_folder, 1, 1);
+	for (int i = 0; i < 4; i++)
+		expect_well(children[i]);
+	cache_wait_for_no_folder();
 }
 
 /* An adder tries anew a few times; who kills faster than that makes it give up, and say so. */
@@ -250,6 +290,7 @@ static void run_killed_adders(void)
 	OK(hoist_cache_add(model, NULL, NULL));
 	CHECK(n_images() == 1);
 	drop_all();
+	cache_wait_for_no_folder();
 }
 
 /* --- threads, and a fork --- */
@@ -327,6 +368,7 @@ int main(int argc, char **argv)
 	if (!UNDER_TSAN) { /* it starts no threads in children, which loads may */
 		run_many_adders();
 		run_at_once();
+		run_last_drops();
 		run_killed_holders();
 		run_killed_adders();
 	}

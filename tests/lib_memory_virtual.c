@@ -5,11 +5,16 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/device/device.h"
 #include "tests/lib-buffers.h"
+#include "tests/patience.h"
 
 #define MIB ((size_t)1 << 20)
 #define SMALL ((size_t)64 << 10)
@@ -339,6 +344,76 @@ Test(virtual, a_graph_that_is_captured_keeps_its_addresses, .init = open_all)
 	cr_expect_eq(hoist_memory_grow(memory, block, SMALL, &moved), -EINVAL);
 	hoist_stream_unref(stream);
 	hoist_memory_unref(memory);
+	expect_all_given_back();
+}
+
+/* --- a block whose user does not end soon --- */
+
+struct freeing {
+	hoist_memory *memory;
+	uintptr_t block;
+	atomic_int ended;
+};
+
+static int wait_at_gate(void *gate)
+{
+	while (sem_wait(gate) != 0) {
+	}
+	return 0;
+}
+
+static void *free_block(void *of)
+{
+	struct freeing *freeing = of;
+	hoist_memory_free(freeing->memory, freeing->block);
+	atomic_store(&freeing->ended, 1);
+	return NULL;
+}
+
+/* Other blocks are used and freed, and their streams end. */
+static void *use_others(void *of)
+{
+	struct freeing *others = of;
+	for (int i = 0; i < 200; i++) {
+		hoist_stream *stream = NULL;
+		uintptr_t block = 0;
+		hoist_device *device = devices[1];
+		if (hoist_stream_create(device, &stream) < 0 ||
+		    hoist_memory_alloc(others->memory, 1, 0, &block) < 0 ||
+		    hoist_memory_use(others->memory, block, stream) < 0 ||
+		    hoist_memory_free(others->memory, block) < 0)
+			return NULL;
+		hoist_stream_unref(stream);
+		(void)usleep(1000);
+	}
+	atomic_store(&others->ended, 1);
+	return NULL;
+}
+
+/* proves: S2.28 */
+Test(virtual, waiting_for_a_stream_holds_up_nobody_else, .init = open_all)
+{
+	pthread_t waiting, other;
+	sem_t gate;
+	hoist_stream *stream = NULL;
+	struct freeing freeing = {.memory = create(1, VIRTUAL(.minimum_granularity = 1))};
+	struct freeing others = {.memory = freeing.memory};
+	(void)sem_init(&gate, 0, 0);
+	cr_assert_eq(hoist_stream_create(devices[1], &stream), 0);
+	freeing.block = alloc(freeing.memory, 1);
+	cr_assert_eq(hoist_memory_use(freeing.memory, freeing.block, stream), 0);
+	cr_assert_eq(hoist_stream_call(stream, wait_at_gate, &gate), 0);
+	cr_assert_eq(pthread_create(&waiting, NULL, free_block, &freeing), 0);
+	cr_assert_eq(pthread_create(&other, NULL, use_others, &others), 0);
+	for (uint64_t until = 0; atomic_load(&others.ended) == 0;)
+		cr_assert(patience(&until), "others wait for a stream that is not theirs");
+	cr_expect_eq(atomic_load(&freeing.ended), 0, "its user has not ended");
+	(void)sem_post(&gate);
+	cr_assert_eq(pthread_join(waiting, NULL), 0);
+	cr_assert_eq(pthread_join(other, NULL), 0);
+	cr_expect_eq(hoist_memory_free(freeing.memory, freeing.block), -EINVAL, "it was freed");
+	hoist_stream_unref(stream);
+	hoist_memory_unref(freeing.memory);
 	expect_all_given_back();
 }
 

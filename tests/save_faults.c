@@ -21,7 +21,7 @@
 
 /* --- calls that fail: the linker sends the library's through here --- */
 
-enum call { NONE, PWRITE, FALLOCATE, FSYNC, FTRUNCATE, LINKAT, RENAMEAT };
+enum call { NONE, PREAD, PWRITE, FALLOCATE, FSYNC, FTRUNCATE, LINKAT, RENAMEAT };
 
 static struct {
 	enum call call;
@@ -46,6 +46,16 @@ static bool spoil(enum call call)
 		return false;
 	unsigned n = atomic_fetch_add(&n_calls, 1) + 1;
 	return n == fault.at || (fault.lasts && n > fault.at);
+}
+
+ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
+ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
+ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+{
+	if (!spoil(PREAD))
+		return __real_pread(fd, to, bytes, offset);
+	errno = fault.err;
+	return -1;
 }
 
 ssize_t __real_pwrite(int fd, const void *from, size_t bytes, off_t offset);
@@ -285,6 +295,32 @@ static void removed_once_synced(void)
 		}
 }
 
+/* --- an index that cannot be read, of the checkpoint that is replaced --- */
+
+/* One of its shards is read: whether tensors of the others would be lost is not known. */
+static void unreadable_index(void)
+{
+	const hoist_save_options options = {.size = sizeof options};
+	const char *shard = "m-00003-of-00003.safetensors";
+	hoist_checkpoint *checkpoint;
+	hoist_save *save;
+	CHECK(save_in(1, 0) == 0 && saved_n_names() == 4);
+	CHECK(hoist_checkpoint_open(saved_path(shard), 0, &checkpoint) == 0);
+	CHECK(hoist_save_create(saved_path("m.safetensors"), &options, &save) == 0);
+	CHECK(hoist_save_add_tensor(save, NULL, checkpoint, 0) == 0);
+	hoist_checkpoint_close(checkpoint);
+	set_fault(PREAD, ENOMEM, false, 1);
+	int err = hoist_save_start(save);
+	if (err == 0)
+		err = hoist_save_wait(save);
+	set_fault(NONE, 0, false, 0);
+	CHECK(err == -ENOMEM && strstr(hoist_error(), "m.safetensors.index.json") != NULL);
+	CHECK(strstr(hoist_error(), "where an index must be read, or removed") != NULL);
+	hoist_save_destroy(save);
+	CHECK(access(saved_path(shard), F_OK) == 0 && saved_n_names() == 4);
+	remove_all();
+}
+
 /* --- a disk that is too small --- */
 
 static void on_small_disk(const char *folder)
@@ -475,6 +511,7 @@ int main(void)
 		full_disk();
 	every_call_fails();
 	removed_once_synced();
+	unreadable_index();
 	cancelled();
 	two_at_once();
 	forked();

@@ -20,8 +20,9 @@
  * attached let go; nothing else is lost.
  *
  * Its socket is in a folder of the user's alone: $XDG_RUNTIME_DIR/hoist, else /run/user/UID/hoist,
- * else /tmp/hoist-UID.  A folder that is somebody else's, or that others may use, is refused; so is
- * a peer of another user, on both sides.  What comes from it is checked as a file's header is.
+ * else /tmp/hoist-UID.  The folder goes with the last image.  A folder that is somebody else's, or
+ * that others may use, is refused, and so is one that cannot be made: the text names it.  A peer of
+ * another user is refused on both sides.  What comes from it is checked as a file's header is.
  *
  * An image is known by the path of its checkpoint (links resolved), and is as good as the
  * checkpoint's files are what they were: device, inode, size, time of last write (mtime) and time of

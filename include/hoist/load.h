@@ -51,7 +51,7 @@ HOIST_BEGIN
 typedef struct hoist_load hoist_load;
 
 enum hoist_engine {
-	HOIST_ENGINE_AUTO = 0, /* io_uring, or threads where it is refused */
+	HOIST_ENGINE_AUTO = 0, /* io_uring, or threads where it is refused, and under Valgrind */
 	HOIST_ENGINE_URING = 1,
 	HOIST_ENGINE_THREADS = 2
 };

@@ -22,8 +22,8 @@ struct filling {
 	hoist_load *load;
 	struct hoist__memory_file file;
 	struct hoist__image_table table;
-	int err; /* why there is no file, with its text; 0: there is one, or nobody asked */
-	char text[HOIST__ERROR_BYTES];
+	int err;		       /* why there is no file; 0: there is one, or nobody asked */
+	struct hoist__failure failure; /* of @err */
 	uint64_t table_bytes;
 	uint64_t data_offset;
 };
@@ -52,7 +52,7 @@ static int give_block(void *context, size_t bytes, size_t align, hoist_stream *s
 	if (err == 0)
 		*ret = (uintptr_t)f->file.base + f->data_offset;
 	else
-		hoist__error_copy(f->text, sizeof f->text);
+		hoist__failure_keep(&f->failure);
 	f->err = err;
 	return err;
 }
@@ -170,7 +170,7 @@ static int fill(struct filling *f, const char *path, const struct hoist__image_k
 	if (err == 0)
 		err = run_load(f);
 	if (f->err != 0) /* the load knows no more than that number */
-		err = hoist__fail(f->err, "%s", f->text);
+		err = hoist__fail_again(f->err, &f->failure);
 	if (err == 0 && f->file.fd < 0) /* not a byte was asked for */
 		err = make_file(f, 0, 1);
 	return err < 0 ? err : write_table(f, path, key);

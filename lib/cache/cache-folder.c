@@ -2,7 +2,8 @@
 /* lib/cache/cache-folder.c - the folder that the holder's socket and the locks are in.
  *
  * It is the user's alone: what lies there was put there by him.  It is opened once and used by its
- * descriptor, so that nobody can put another in its place. */
+ * descriptor, so that nobody can put another in its place.  The first lock makes the folder, the
+ * last one that is given back removes it. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -18,9 +19,8 @@
 #include "base/error.h"
 #include "lib/cache/cache.h"
 
-struct place {
-	char text[PATH_MAX];
-};
+#define LOCK_TRIES 100 /* of a folder, or a lock, that another process removes just then */
+#define REMEDY "set XDG_RUNTIME_DIR to a folder of your own"
 
 /* 1, 0; or what the system says that may say something else the next time: then another folder
  * would be another cache. */
@@ -35,7 +35,7 @@ static int is_own_folder(const char *path)
 }
 
 /* Where it is to be.  $XDG_RUNTIME_DIR of another user (sudo keeps it) is passed over. */
-static int choose(struct place *ret)
+static int choose(struct hoist__cache_place *ret)
 {
 	const char *given = secure_getenv("XDG_RUNTIME_DIR");
 	char usual[64];
@@ -49,13 +49,39 @@ static int choose(struct place *ret)
 	if (own < 0)
 		return own;
 	if (own > 0)
-		n = snprintf(ret->text, sizeof ret->text, "%s/hoist", given);
+		n = snprintf(ret->path, sizeof ret->path, "%s/hoist", given);
 	else
-		n = snprintf(ret->text, sizeof ret->text, "/tmp/hoist-%u", (unsigned)geteuid());
-	if (n < 0 || (size_t)n >= sizeof ret->text)
+		n = snprintf(ret->path, sizeof ret->path, "/tmp/hoist-%u", (unsigned)geteuid());
+	if (n < 0 || (size_t)n >= sizeof ret->path)
 		return hoist__fail(-ENAMETOOLONG, "the cache's folder, $XDG_RUNTIME_DIR/hoist, has "
 						  "too long a path");
 	return 0;
+}
+
+/* --- opening it --- */
+
+/* An @err of making or opening @path, and the reason as far as it can be seen. */
+static int fail_folder(int err, const char *doing, const char *path)
+{
+	struct stat status;
+	bool there = lstat(path, &status) == 0;
+	if (there && !S_ISDIR(status.st_mode))
+		return hoist__fail(
+			-EPERM,
+			"the cache's folder %s is a link, or no folder; remove what lies "
+			"there, or " REMEDY,
+			path);
+	if (there && status.st_uid != geteuid())
+		return hoist__fail(-EPERM,
+				   "the cache's folder %s belongs to user %u, not to %u; " REMEDY,
+				   path, (unsigned)status.st_uid, (unsigned)geteuid());
+	if (there && err == -EACCES)
+		return hoist__fail(-EPERM,
+				   "the cache's folder %s is closed to its own user (mode %04o); "
+				   "make it 0700, or remove it",
+				   path, (unsigned)status.st_mode & 07777);
+	return hoist__fail(err, "%s the cache's folder %s: %s; " REMEDY, doing, path,
+			   strerror(-err));
 }
 
 static int check(int fd, const char *path)
@@ -64,10 +90,7 @@ static int check(int fd, const char *path)
 	if (fstat(fd, &status) < 0)
 		return hoist__fail_errno(-errno, "the cache's folder %s", path);
 	if (status.st_uid != geteuid())
-		return hoist__fail(-EPERM,
-				   "the cache's folder %s belongs to user %u, not to %u; set "
-				   "XDG_RUNTIME_DIR to a folder of your own",
-				   path, (unsigned)status.st_uid, (unsigned)geteuid());
+		return fail_folder(-EPERM, "opening", path);
 	if ((status.st_mode & 077) != 0)
 		return hoist__fail(-EPERM,
 				   "the cache's folder %s is open to others (mode %04o); make it "
@@ -76,26 +99,45 @@ static int check(int fd, const char *path)
 	return 0;
 }
 
-int hoist__cache_folder(bool create, int *ret)
+static int open_folder(const char *path, int *ret)
 {
-	struct place place;
-	int err = choose(&place);
-	if (err < 0)
-		return err;
-	if (create && mkdir(place.text, 0700) < 0 && errno != EEXIST)
-		return hoist__fail_errno(-errno, "making the cache's folder %s", place.text);
-	int fd = open(place.text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
-		return hoist__fail(-EPERM, "the cache's folder %s is a link, or no folder",
-				   place.text);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return hoist__fail_errno(-errno, "opening the cache's folder %s", place.text);
-	err = check(fd, place.text);
+		return fail_folder(-errno, "opening", path);
+	int err = check(fd, path);
 	if (err < 0)
 		(void)close(fd);
 	else
 		*ret = fd;
 	return err;
+}
+
+int hoist__cache_folder(int *ret)
+{
+	struct hoist__cache_place place;
+	int err = choose(&place);
+	return err < 0 ? err : open_folder(place.path, ret);
+}
+
+static int make_folder(struct hoist__cache_place *place, int *ret)
+{
+	int err = choose(place);
+	if (err < 0)
+		return err;
+	if (mkdir(place->path, 0700) < 0 && errno != EEXIST)
+		return fail_folder(-errno, "making", place->path);
+	return open_folder(place->path, ret);
+}
+
+/* rmdir(2) refuses where anything is in the folder.  A process that has opened it, and makes a file
+ * in it only now, is told that the folder is gone, and makes another. */
+static void remove_folder(int folder, const char *path)
+{
+	struct stat open;
+	struct stat present;
+	if (fstat(folder, &open) == 0 && lstat(path, &present) == 0 &&
+	    open.st_ino == present.st_ino && open.st_dev == present.st_dev)
+		(void)rmdir(path);
 }
 
 /* --- locks --- */
@@ -132,22 +174,52 @@ static bool is_still_there(int folder, const char *name, int fd)
 	       locked.st_ino == present.st_ino && locked.st_dev == present.st_dev;
 }
 
-int hoist__cache_lock(int folder, const char *name, int *ret)
+/* Returns: 0; -ENOENT, the folder or the lock was removed meanwhile; -EAGAIN, without a text; what
+ * the system says. */
+static int try_lock(const char *name, struct hoist__cache_lock *ret)
 {
-	for (;;) {
-		int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (fd < 0)
-			return hoist__fail_errno(-errno, "making the lock %s in the cache's folder",
-						 name);
-		int err = lock_file(fd);
-		if (err == 0 && is_still_there(folder, name, fd)) {
-			*ret = fd;
-			return 0;
-		}
-		(void)close(fd);
-		if (err < 0)
-			return err;
-	}
+	struct hoist__cache_lock lock = {.name = name};
+	int err = make_folder(&lock.place, &lock.folder);
+	if (err < 0)
+		return err;
+	lock.fd = openat(lock.folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (lock.fd < 0)
+		err = hoist__fail_errno(-errno, "making the lock %s in the cache's folder %s", name,
+					lock.place.path);
+	if (err == 0)
+		err = lock_file(lock.fd);
+	if (err == 0 && !is_still_there(lock.folder, name, lock.fd))
+		err = hoist__fail(-ENOENT, "the lock %s goes from the cache's folder %s each time",
+				  name, lock.place.path);
+	if (err == 0)
+		*ret = lock;
+	else
+		hoist__cache_lock_close(&lock);
+	return err;
+}
+
+int hoist__cache_lock(const char *name, struct hoist__cache_lock *ret)
+{
+	int err = -ENOENT;
+	for (int tries = 0; tries < LOCK_TRIES && err == -ENOENT; tries++)
+		err = try_lock(name, ret);
+	return err;
+}
+
+void hoist__cache_lock_close(struct hoist__cache_lock *lock)
+{
+	if (lock->fd >= 0)
+		(void)close(lock->fd);
+	(void)close(lock->folder);
+}
+
+/* First the name, then the lock: a process that waited for the lock makes another. */
+void hoist__cache_unlock(struct hoist__cache_lock *lock)
+{
+	if (is_still_there(lock->folder, lock->name, lock->fd))
+		(void)unlinkat(lock->folder, lock->name, 0);
+	remove_folder(lock->folder, lock->place.path);
+	hoist__cache_lock_close(lock);
 }
 
 /* --- paths --- */

@@ -40,9 +40,9 @@ static void close_others(const int *kept, size_t n_kept)
 	(void)closedir(folder);
 }
 
-static void detach(int folder, int listener, int lock, int ready)
+static void detach(const struct hoist__cache_lock *lock, int listener, int ready)
 {
-	const int kept[] = {folder, listener, lock, ready};
+	const int kept[] = {lock->folder, lock->fd, listener, ready};
 	const size_t n_kept = sizeof kept / sizeof kept[0];
 	(void)setsid();
 	(void)chdir("/");
@@ -90,10 +90,10 @@ int hoist__cache_answers(void)
 }
 
 /* Another holder may be ending: then its lock comes free. */
-static int take_lock(int folder, int *ret)
+static int take_lock(struct hoist__cache_lock *ret)
 {
 	for (int tries = 0; tries < 500; tries++) {
-		int err = hoist__cache_lock(folder, HOIST__CACHE_HOLDER_LOCK, ret);
+		int err = hoist__cache_lock(HOIST__CACHE_HOLDER_LOCK, ret);
 		if (err != -EAGAIN)
 			return err;
 		if (hoist__cache_answers() == 0)
@@ -104,13 +104,13 @@ static int take_lock(int folder, int *ret)
 }
 
 /* Peers are told the process that listens: so the holder itself does. */
-static void become_holder(int folder, int listener, int lock, int ready)
+static void become_holder(struct hoist__cache_lock *lock, int listener, int ready)
 {
-	detach(folder, listener, lock, ready);
+	detach(lock, listener, ready);
 	if (listen(listener, HOIST__CACHE_MOST_PEERS) < 0 || write(ready, "", 1) != 1)
 		_exit(1);
 	(void)close(ready);
-	hoist__cache_serve(folder, listener);
+	hoist__cache_serve(lock, listener);
 }
 
 static int wait_until_ready(int from)
@@ -123,23 +123,23 @@ static int wait_until_ready(int from)
 	return n == 1 ? 0 : hoist__fail(-ECHILD, "the cache's holder ended at once");
 }
 
-static int fork_holder(int folder, int lock)
+static int fork_holder(struct hoist__cache_lock *lock)
 {
 	int listener = -1;
 	int ready[2];
 	if (pipe2(ready, O_CLOEXEC) < 0)
 		return hoist__fail_errno(-errno, "starting the cache's holder");
-	int err = bind_in(folder, &listener);
+	int err = bind_in(lock->folder, &listener);
 	pid_t child = err == 0 ? fork() : -1;
 	if (child == 0)
-		become_holder(folder, listener, lock, ready[1]);
+		become_holder(lock, listener, ready[1]);
 	if (err == 0 && child < 0)
 		err = hoist__fail_errno(-errno, "starting the cache's holder");
 	(void)close(ready[1]);
 	if (err == 0)
 		err = wait_until_ready(ready[0]);
 	if (err < 0 && listener >= 0)
-		(void)unlinkat(folder, HOIST__CACHE_SOCKET, 0);
+		(void)unlinkat(lock->folder, HOIST__CACHE_SOCKET, 0);
 	(void)close(ready[0]);
 	if (listener >= 0)
 		(void)close(listener);
@@ -148,16 +148,14 @@ static int fork_holder(int folder, int lock)
 
 int hoist_cache_hold(void)
 {
-	int folder = -1;
-	int lock = -1;
-	int err = hoist__cache_folder(true, &folder);
+	struct hoist__cache_lock lock;
+	int err = take_lock(&lock);
 	if (err < 0)
-		return err;
-	err = take_lock(folder, &lock);
-	if (err == 0) {
-		err = fork_holder(folder, lock);
-		(void)close(lock);
-	}
-	(void)close(folder);
-	return err == -EEXIST ? 0 : err;
+		return err == -EEXIST ? 0 : err;
+	err = fork_holder(&lock);
+	if (err < 0)
+		hoist__cache_unlock(&lock);
+	else
+		hoist__cache_lock_close(&lock);
+	return err;
 }

@@ -13,9 +13,10 @@
  * make the holder wait.  One that sends anything wrong is cut off, too.
  *
  *   begins   without images; ends if none comes within GRACE_NS
- *   ends     with its last image: first the socket's name goes, then the socket, then the lock.
- *            Who had connected meanwhile sees that and starts another one.  Also when its socket
- *            was removed (a user's /run folder goes when he logs out): nobody can reach it */
+ *   ends     with its last image: first the socket's name goes, then the socket, then the lock, and
+ * the folder if nothing else is in it. Who had connected meanwhile sees that and starts another
+ * one.  Also when its socket was removed (a user's /run folder goes when he logs out): nobody can
+ * reach it */
 #include "config.h"
 
 #include <errno.h>
@@ -321,18 +322,19 @@ static void share_fds(struct holder *holder, size_t n_fds)
 	holder->most_images = (size_t)hoist__min_u64(n, HOIST__CACHE_MOST_IMAGES);
 }
 
-void hoist__cache_serve(int folder, int listener)
+void hoist__cache_serve(struct hoist__cache_lock *lock, int listener)
 {
 	static struct holder holder;
 	share_fds(&holder, count_fds());
-	holder.folder = folder;
+	holder.folder = lock->folder;
 	holder.listener = listener;
 	holder.until = hoist__now_ns() + GRACE_NS;
 	holder.look_at = hoist__now_ns() + LOOK_NS;
-	holder.socket = look_for_socket(folder);
+	holder.socket = look_for_socket(holder.folder);
 	run(&holder);
-	if (look_for_socket(folder) == holder.socket)
-		(void)unlinkat(folder, HOIST__CACHE_SOCKET, 0);
+	if (look_for_socket(holder.folder) == holder.socket)
+		(void)unlinkat(holder.folder, HOIST__CACHE_SOCKET, 0);
 	(void)close(listener);
+	hoist__cache_unlock(lock);
 	_exit(0);
 }

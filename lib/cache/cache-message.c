@@ -226,7 +226,7 @@ static int ask_once(struct hoist__cache_message *message, int fd, int *ret_fd)
 {
 	int folder = -1;
 	int socket = -1;
-	int err = hoist__cache_folder(false, &folder);
+	int err = hoist__cache_folder(&folder);
 	if (err < 0)
 		return err;
 	err = connect_to(folder, &socket);

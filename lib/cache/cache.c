@@ -191,10 +191,11 @@ static int add(struct adding *adding, hoist_image **ret)
 }
 
 /* As long as another has it, who is loading the same checkpoint. */
-static int wait_for_lock(int folder, const char *name, const hoist_cache_options *o, int *ret)
+static int wait_for_lock(const char *name, const hoist_cache_options *o,
+			 struct hoist__cache_lock *ret)
 {
 	int err;
-	while ((err = hoist__cache_lock(folder, name, ret)) == -EAGAIN) {
+	while ((err = hoist__cache_lock(name, ret)) == -EAGAIN) {
 		if (o->progress != NULL && o->progress(o->progress_context, 0, 0) != 0)
 			return hoist__fail(-ECANCELED,
 					   "cancelled while another process caches the checkpoint");
@@ -206,9 +207,8 @@ static int wait_for_lock(int folder, const char *name, const hoist_cache_options
 int hoist_cache_add(const char *path, const hoist_cache_options *options, hoist_image **ret)
 {
 	hoist_cache_options o;
+	struct hoist__cache_lock lock;
 	char *resolved = NULL;
-	int folder = -1;
-	int lock = -1;
 	int err = hoist__options_in("hoist_cache_options", options, &o, sizeof o);
 	if (err == 0)
 		err = check_options(&o);
@@ -216,18 +216,12 @@ int hoist_cache_add(const char *path, const hoist_cache_options *options, hoist_
 		err = hoist__cache_path(path, &resolved);
 	if (err < 0)
 		return err;
-	err = hoist__cache_folder(true, &folder);
+	struct adding adding = {.path = resolved, .options = &o, .file = {.fd = -1}};
+	struct hoist__lock_name name = hoist__cache_lock_name(resolved);
+	err = wait_for_lock(name.text, &o, &lock);
 	if (err == 0) {
-		struct adding adding = {.path = resolved, .options = &o, .file = {.fd = -1}};
-		struct hoist__lock_name name = hoist__cache_lock_name(resolved);
-		err = wait_for_lock(folder, name.text, &o, &lock);
-		if (err == 0) {
-			err = add(&adding, ret);
-			/* First the name, then the lock: who waited for it makes another. */
-			(void)unlinkat(folder, name.text, 0);
-			(void)close(lock);
-		}
-		(void)close(folder);
+		err = add(&adding, ret);
+		hoist__cache_unlock(&lock);
 	}
 	free(resolved);
 	return err;

@@ -6,7 +6,8 @@
  *   cache-table.c    an image's table: made of a checkpoint, checked when it comes back
  *   cache-key.c      is the checkpoint still what it was?
  *   cache-fill.c     a checkpoint into a sealed memfd
- *   cache-memory.c   memfds: huge pages, NUMA nodes, seals; their mappings
+ *   cache-memory.c   memfds: huge pages, seals; their mappings
+ *   cache-place.c    memfds: NUMA nodes, and pages that are there
  *   cache-folder.c   the user's folder, and the locks in it
  *   cache-message.c  requests and replies over the socket
  *   cache-start.c    starting the program that becomes the holder
@@ -36,13 +37,31 @@
 
 /* --- the folder (cache-folder.c) --- */
 
-/* A descriptor of the user's folder, which is his alone.  @create: made if it is not there.
+/* A descriptor of the user's folder, which is his alone.
  * Returns: 0; -ENOENT; -EPERM (it is not); what the system says. */
-int hoist__cache_folder(bool create, int *ret);
+int hoist__cache_folder(int *ret);
 
-/* The lock called @name in it, for this process until the descriptor is closed.
- * Returns: 0; -EAGAIN (another has it), without a text; what the system says. */
-int hoist__cache_lock(int folder, const char *name, int *ret);
+struct hoist__cache_place {
+	char path[4096];
+};
+
+/* A lock in that folder. */
+struct hoist__cache_lock {
+	const char *name;
+	int folder;
+	int fd;
+	struct hoist__cache_place place;
+};
+
+/* Takes the lock called @name, which lives as long as the lock.  Makes the folder.
+ * Returns: 0; -EAGAIN (another process has it), without a text; -EPERM; what the system says. */
+int hoist__cache_lock(const char *name, struct hoist__cache_lock *ret);
+
+/* Gives it back, and removes the folder if nothing else is in it. */
+void hoist__cache_unlock(struct hoist__cache_lock *lock);
+
+/* Closes the descriptors: a child that was forked keeps the lock. */
+void hoist__cache_lock_close(struct hoist__cache_lock *lock);
 
 /* The lock's name of those who add @path. */
 struct hoist__lock_name {
@@ -118,8 +137,8 @@ int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd);
 #define HOIST__CACHE_MOST_PEERS 64
 #define HOIST__CACHE_MOST_IMAGES 4096 /* that it takes, and that are believed of it */
 
-/* @listener and @lock are taken over.  Ends the process. */
-void hoist__cache_serve(int folder, int listener) __attribute__((noreturn));
+/* @listener and @lock, whose folder has the socket, are taken over.  Ends the process. */
+void hoist__cache_serve(struct hoist__cache_lock *lock, int listener) __attribute__((noreturn));
 
 /* Returns: 0, a holder answers; -ENOENT, -EPIPE there is none; -EPERM, -EBADMSG and the like. */
 int hoist__cache_answers(void);
@@ -142,6 +161,12 @@ struct hoist__memory_file {
  * Returns: 0; -EINVAL (placement); -ENOMEM, -EMFILE, -ENOTSUP, -EPERM. */
 int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 			      struct hoist__memory_file *ret);
+
+/* cache-place.c: places and populates it; its pages and note say what was had. */
+int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_options *options);
+
+/* The one node that samples of it are on, or -1. */
+int hoist__memory_file_node(const struct hoist__memory_file *file);
 
 /* Unmaps it, and nobody will write to it, or change its size. */
 int hoist__memory_file_seal(struct hoist__memory_file *file);

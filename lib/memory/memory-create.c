@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-create.c - from options to a resource: what each kind takes, and what not. */
+/* lib/memory/memory-create.c - from options to a resource.  The contract is in lib/memory/memory.h
+ * and include/hoist/memory.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -21,7 +22,6 @@
 #define REGION_BYTES (32 * HOIST__MIB)
 #define LOCKED_REGION_BYTES (2 * HOIST__MIB)
 #define CACHE_BYTES HOIST__MIB
-#define MAX_DEBUG 2
 
 const char *hoist__memory_kind_text(int kind)
 {
@@ -46,132 +46,6 @@ const char *hoist__preference_text(int location)
 {
 	static const char *const texts[] = {"none", "device", "host", "host_node"};
 	return texts[location];
-}
-
-/* --- which options a kind has --- */
-
-#define KIND(kind) (1u << HOIST_MEMORY_##kind)
-#define POOLED (KIND(HOST) | KIND(PINNED) | KIND(DEVICE) | KIND(MANAGED))
-#define PLACED (KIND(HOST) | KIND(PINNED) | KIND(HEAP))
-
-static int refuse(const hoist_memory_options *options, const char *what)
-{
-	return hoist__fail(-EINVAL, "hoist_memory_options: %s memory has no %s",
-			   hoist__memory_kind_text(options->kind), what);
-}
-
-/* An option that is set, and not of this kind, is a mistake that would go unnoticed. */
-static int check_applies(const hoist_memory_options *o, unsigned kinds)
-{
-	const struct {
-		bool set;
-		unsigned kinds;
-		const char *what;
-	} rows[] = {
-		{o->placement != 0, PLACED, "placement"},
-		{o->n_nodes != 0, PLACED, "nodes"},
-		{o->pages != 0, PLACED, "choice of pages"},
-		{o->debug != 0, POOLED, "debug level"},
-		{o->region_bytes != 0, POOLED | KIND(HEAP), "region_bytes"},
-		{o->keep_bytes != 0, POOLED | KIND(HEAP), "keep_bytes"},
-		{o->cache_bytes != 0, POOLED, "cache_bytes"},
-		{o->limit_bytes != 0, POOLED | KIND(HEAP) | KIND(DRIVER_POOL), "limit_bytes"},
-		{o->soft_limit_bytes != 0, POOLED | KIND(HEAP), "soft_limit_bytes"},
-		{o->budget != NULL, POOLED | KIND(HEAP), "budget"},
-		{o->preferred_location != 0, KIND(MANAGED), "preferred location"},
-		{o->preferred_node != 0, KIND(MANAGED), "preferred node"},
-		{o->virtual_options != NULL, KIND(VIRTUAL), "virtual_options"},
-		{o->functions != NULL, KIND(CUSTOM), "functions"},
-		{o->functions_context != NULL, KIND(CUSTOM), "functions_context"},
-		{o->upstream != NULL, KIND(HOST) | KIND(PINNED) | KIND(DEVICE), "upstream"},
-		{(o->flags & HOIST_MEMORY_NO_STATISTICS) != 0, POOLED, "statistics to switch off"},
-		{(o->flags & HOIST_MEMORY_CURRENT_POOL) != 0, KIND(DRIVER_POOL), "current pool"},
-		{(o->flags & HOIST_MEMORY_SHAREABLE) != 0, KIND(DRIVER_POOL),
-		 "way to be shared as a resource"},
-	};
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(rows); i++)
-		if (rows[i].set && (rows[i].kinds & kinds) == 0)
-			return refuse(o, rows[i].what);
-	return 0;
-}
-
-static int check_values(const hoist_memory_options *o)
-{
-	unsigned unknown = o->flags & ~(HOIST_MEMORY_NO_STATISTICS | HOIST_MEMORY_CURRENT_POOL |
-					HOIST_MEMORY_SHAREABLE);
-	if (unknown != 0)
-		return hoist__fail(-EINVAL, "hoist_memory_options: 0x%x are no flags", unknown);
-	if (o->placement < 0 || o->placement > HOIST_PLACE_INTERLEAVE)
-		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no placement",
-				   o->placement);
-	if (o->pages < 0 || o->pages > HOIST_PAGES_HUGETLB)
-		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no kind of pages",
-				   o->pages);
-	if (o->debug > MAX_DEBUG)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: debug level %u; the highest is %d",
-				   o->debug, MAX_DEBUG);
-	if (o->exhausted == NULL && o->exhausted_retries != 0)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: exhausted_retries is %u, but "
-				   "there is no exhausted function to call",
-				   o->exhausted_retries);
-	if (o->budget == NULL && o->budget_wait_ns != 0)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: budget_wait_ns is set, but there "
-				   "is no budget to wait for");
-	if (o->limit_bytes != 0 && o->soft_limit_bytes > o->limit_bytes)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: soft_limit_bytes (%zu) exceeds "
-				   "limit_bytes (%zu)",
-				   o->soft_limit_bytes, o->limit_bytes);
-	if (o->limit_bytes != 0 && (o->flags & HOIST_MEMORY_CURRENT_POOL) != 0)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: the device's current pool has no "
-				   "limit_bytes of ours");
-	if ((o->flags & HOIST_MEMORY_SHAREABLE) != 0 && (o->flags & HOIST_MEMORY_CURRENT_POOL) != 0)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: whether the device's current pool "
-				   "is shareable is not ours to say; make one without "
-				   "HOIST_MEMORY_CURRENT_POOL");
-	return 0;
-}
-
-static int check_preference(const hoist_memory_options *o)
-{
-	bool of_node = o->preferred_location == HOIST_PREFER_HOST_NODE;
-	if (o->preferred_location < 0 || o->preferred_location > HOIST_PREFER_HOST_NODE)
-		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no preferred location",
-				   o->preferred_location);
-	if (!of_node && o->preferred_node != 0)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: preferred_node is set, but the preferred "
-				   "location is no node's");
-	if (of_node && !hoist__device_has_node(o->preferred_node))
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: this machine has no NUMA node %d",
-				   o->preferred_node);
-	return 0;
-}
-
-static int check_device(const hoist_memory_options *o, bool cpu)
-{
-	if ((1u << o->kind &
-	     (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) | KIND(VIRTUAL) | KIND(GRAPH))) == 0)
-		return 0;
-	if (o->device == NULL)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: %s memory needs a device; it is "
-				   "NULL",
-				   hoist__memory_kind_text(o->kind));
-	if (cpu && o->kind == HOIST_MEMORY_MANAGED)
-		return hoist__fail(-ENOTSUP, "the CPU has no managed memory; all of its memory is "
-					     "its own (HOIST_MEMORY_HOST)");
-	if (cpu && o->kind == HOIST_MEMORY_DRIVER_POOL)
-		return hoist__fail(-ENOTSUP, "the CPU has no driver, and no driver's pools");
-	if (cpu && o->kind == HOIST_MEMORY_GRAPH)
-		return hoist__fail(-ENOTSUP, "the CPU has no graphs, and no memory of theirs");
-	return 0;
 }
 
 /* --- CUSTOM --- */
@@ -233,7 +107,8 @@ static int take_placement(hoist_memory *memory, const hoist_memory_options *o)
 		return err;
 	memory->placement.policy = policies[o->placement];
 	int near = hoist__device_node(memory->device);
-	if (o->placement == HOIST_PLACE_DEFAULT && near >= 0 && (1u << o->kind & PLACED) != 0) {
+	if (o->placement == HOIST_PLACE_DEFAULT && near >= 0 &&
+	    (1u << o->kind & HOIST__PLACED) != 0) {
 		memory->placement.policy = HOIST__POLICY_PREFER;
 		hoist__nodeset_add(&memory->placement.nodes, near);
 	}
@@ -302,8 +177,9 @@ static void describe(hoist_memory *memory)
 	const hoist_memory *up = memory->upstream;
 	int kind = memory->options.kind;
 	bool cpu = hoist__device_is_cpu(memory->device);
-	bool of_device = !cpu && (1u << kind & (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) |
-						KIND(VIRTUAL) | KIND(GRAPH))) != 0;
+	bool of_device = !cpu && (1u << kind & (HOIST__KIND(DEVICE) | HOIST__KIND(MANAGED) |
+						HOIST__KIND(DRIVER_POOL) | HOIST__KIND(VIRTUAL) |
+						HOIST__KIND(GRAPH))) != 0;
 	bool custom = kind == HOIST_MEMORY_CUSTOM;
 	bool pinned = kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP;
 	hoist_memory_info *info = &memory->info;
@@ -357,7 +233,7 @@ static const struct hoist__memory_ops *ops_of(int kind)
 static void fill_defaults(hoist_memory *memory)
 {
 	hoist_memory_options *o = &memory->options;
-	bool pooled = (1u << o->kind & POOLED) != 0;
+	bool pooled = (1u << o->kind & HOIST__POOLED) != 0;
 	bool locked = o->kind == HOIST_MEMORY_PINNED && hoist__device_is_cpu(memory->device);
 	if (o->region_bytes == 0 && (pooled || o->kind == HOIST_MEMORY_HEAP))
 		o->region_bytes = locked ? LOCKED_REGION_BYTES : REGION_BYTES;
@@ -384,15 +260,7 @@ static int fill(hoist_memory *memory, const hoist_memory_options *o)
 		memory->device = o->device;
 	memory->dev = hoist__device_dev(memory->device);
 	name_it(memory, o->name);
-	err = check_values(o);
-	if (err == 0)
-		err = check_preference(o);
-	if (err == 0)
-		err = check_device(o, hoist__device_is_cpu(memory->device));
-	/* DEVICE on the CPU is HOST, whose options it has. */
-	bool is_host = o->kind == HOIST_MEMORY_DEVICE && hoist__device_is_cpu(memory->device);
-	if (err == 0)
-		err = check_applies(o, is_host ? KIND(DEVICE) | KIND(HOST) : 1u << o->kind);
+	err = hoist__memory_check_options(o, hoist__device_is_cpu(memory->device));
 	if (err == 0)
 		err = take_functions(memory, o->functions);
 	if (err == 0)

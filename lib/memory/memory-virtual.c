@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/memory/memory-virtual.c - VIRTUAL: blocks of the driver's virtual memory, that grow.
  *
- * A block is a chain of pieces, mapped one behind the other from its start; the pieces lie in one
- * or more reservations of addresses, of which each begins where the one before ends:
- *
- *   ranges   |------------- reserved -------------|---- reserved ----|
- *   pieces   |-- memory --|----- memory -----|     no piece lies in two ranges
- *
- * Growing adds pieces to the last range, and a range where that is full.  Where the addresses
- * behind are another's, the block moves: all its memory is mapped a second time, at the new
- * addresses, and only when nothing can fail any more the old mappings go.  So a failure leaves the
- * block as it was.
+ * lib/memory/virtual-block.h says how a block is made.
  *
  * The driver does not order any of this by streams: the caller waits for those that use a block. */
 #include "config.h"
@@ -21,50 +12,22 @@
 #include "alloc/books.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "device/vmm.h"
 #include "lib/core/options.h"
 #include "lib/device/device.h"
 #include "lib/device/stream.h"
 #include "lib/memory/memory.h"
 #include "lib/memory/snapshot.h"
+#include "lib/memory/virtual-block.h"
 
-struct virtual_memory {
-	hoist_memory memory;
-	struct hoist__books books;
-	hoist_virtual_options options;
-	hoist_device **peers; /* what options.peers points to */
-	struct hoist__vmm_props props;
-	_Atomic size_t xgranularity; /* 0: not asked for yet */
-};
-
-struct range {
-	uintptr_t address;
-	size_t bytes;
-};
-
-struct piece {
-	uint64_t handle;
-	size_t bytes;
-};
-
-/* book.raw is where it starts, book.allocated what its pieces are in all. */
-struct block {
-	struct hoist__book book; /* first: the books free it */
-	struct range *ranges;
-	size_t n_ranges;
-	struct piece *pieces;
-	size_t n_pieces;
-};
-
-static struct virtual_memory *virtual_of(hoist_memory *memory)
+static struct hoist__virtual *virtual_of(hoist_memory *memory)
 {
-	return (struct virtual_memory *)memory;
+	return (struct hoist__virtual *)memory;
 }
 
-static struct block *block_of(struct hoist__book *book)
+static struct hoist__virtual_block *block_of(struct hoist__book *book)
 {
-	return (struct block *)(void *)book;
+	return (struct hoist__virtual_block *)(void *)book;
 }
 
 /* --- making --- */
@@ -104,7 +67,7 @@ static int check_options(const hoist_memory *memory, const hoist_virtual_options
 	return err;
 }
 
-static int copy_peers(struct virtual_memory *v)
+static int copy_peers(struct hoist__virtual *v)
 {
 	size_t bytes = v->options.n_peers * sizeof v->peers[0];
 	if (bytes == 0)
@@ -118,7 +81,7 @@ static int copy_peers(struct virtual_memory *v)
 
 static int virtual_init(hoist_memory *memory)
 {
-	struct virtual_memory *v = virtual_of(memory);
+	struct hoist__virtual *v = virtual_of(memory);
 	int err = hoist__options_in("hoist_virtual_options", memory->options.virtual_options,
 				    &v->options, sizeof v->options);
 	memory->options.virtual_options = NULL;
@@ -139,7 +102,7 @@ static int virtual_init(hoist_memory *memory)
 
 static bool virtual_done(hoist_memory *memory)
 {
-	struct virtual_memory *v = virtual_of(memory);
+	struct hoist__virtual *v = virtual_of(memory);
 	if (memory->generation != hoist__fork_now() || hoist__books_n(&v->books) != 0)
 		return false;
 	hoist__books_done(&v->books);
@@ -149,7 +112,7 @@ static bool virtual_done(hoist_memory *memory)
 
 static int virtual_granularity(hoist_memory *memory, size_t *ret)
 {
-	struct virtual_memory *v = virtual_of(memory);
+	struct hoist__virtual *v = virtual_of(memory);
 	size_t known = atomic_load(&v->xgranularity);
 	if (known == 0) {
 		int err = hoist__vmm_granularity(memory->dev, &v->props, &known);
@@ -164,191 +127,8 @@ static int virtual_granularity(hoist_memory *memory, size_t *ret)
 	return hoist__dev_check(memory->dev);
 }
 
-/* --- pieces and ranges --- */
-
-/* What cannot be given back is lost; there is nobody to tell. */
-static void note(int err)
-{
-	if (err < 0)
-		hoist__log(alloc, "virtual memory is not given back: %s", hoist__error_text());
-}
-
-static int room_for(void **array, size_t n, size_t bytes)
-{
-	void *larger = realloc(*array, (n + 1) * bytes);
-	if (larger == NULL)
-		return hoist__fail_nomem("what a block is made of", (n + 1) * bytes);
-	*array = larger;
-	return 0;
-}
-
-static int add_range(struct virtual_memory *v, struct block *b, size_t bytes, size_t align,
-		     uintptr_t hint)
-{
-	struct range range = {.bytes = bytes};
-	int err = room_for((void **)&b->ranges, b->n_ranges, sizeof b->ranges[0]);
-	if (err == 0)
-		err = hoist__vmm_reserve(v->memory.dev, bytes, align, hint, &range.address);
-	if (err == 0)
-		b->ranges[b->n_ranges++] = range;
-	return err;
-}
-
-static void drop_range(struct virtual_memory *v, struct block *b)
-{
-	const struct range *last = &b->ranges[--b->n_ranges];
-	note(hoist__vmm_unreserve(v->memory.dev, last->address, last->bytes));
-}
-
-static enum hoist__vmm_access access_of(int access)
-{
-	return access == HOIST_ACCESS_READ_WRITE ? HOIST__VMM_READ_WRITE
-	       : access == HOIST_ACCESS_READ	 ? HOIST__VMM_READ
-						 : HOIST__VMM_NONE;
-}
-
-/* Who may access what was mapped; nobody may at first. */
-static int grant(struct virtual_memory *v, uintptr_t address, size_t bytes)
-{
-	struct hoist__dev *dev = v->memory.dev;
-	enum hoist__vmm_access own = access_of(v->options.self_access);
-	enum hoist__vmm_access others = access_of(v->options.peer_access);
-	int err = 0;
-	if (own != HOIST__VMM_NONE)
-		err = hoist__vmm_set_access(dev, address, bytes, dev, own);
-	for (size_t i = 0; err == 0 && others != HOIST__VMM_NONE && i < v->options.n_peers; i++)
-		err = hoist__vmm_set_access(dev, address, bytes, hoist__device_dev(v->peers[i]),
-					    others);
-	return err;
-}
-
-/* Shows @piece behind the others of @b; its bytes are counted, its handle stays the caller's if it
- * fails. */
-static int show(struct virtual_memory *v, struct block *b, const struct piece *piece)
-{
-	struct hoist__failure cause;
-	uintptr_t address = b->book.raw + b->book.allocated;
-	int err = room_for((void **)&b->pieces, b->n_pieces, sizeof b->pieces[0]);
-	if (err == 0)
-		err = hoist__vmm_map(v->memory.dev, address, piece->bytes, piece->handle);
-	if (err < 0)
-		return err;
-	err = grant(v, address, piece->bytes);
-	if (err < 0) {
-		hoist__failure_keep(&cause);
-		note(hoist__vmm_unmap(v->memory.dev, address, piece->bytes));
-		return hoist__fail_again(err, &cause);
-	}
-	b->pieces[b->n_pieces++] = *piece;
-	b->book.allocated += piece->bytes;
-	return 0;
-}
-
-static int add_piece(struct virtual_memory *v, struct block *b, size_t bytes)
-{
-	struct hoist__failure cause;
-	struct piece piece = {.bytes = bytes};
-	int err = hoist__vmm_create(v->memory.dev, &v->props, bytes, &piece.handle);
-	if (err < 0)
-		return err;
-	err = show(v, b, &piece);
-	if (err < 0) {
-		hoist__failure_keep(&cause);
-		note(hoist__vmm_release(v->memory.dev, piece.handle));
-		return hoist__fail_again(err, &cause);
-	}
-	return 0;
-}
-
-/* The last piece; its memory too, unless it is @shown elsewhere. */
-static void drop_piece(struct virtual_memory *v, struct block *b, bool shown)
-{
-	const struct piece *last = &b->pieces[--b->n_pieces];
-	b->book.allocated -= last->bytes;
-	note(hoist__vmm_unmap(v->memory.dev, b->book.raw + b->book.allocated, last->bytes));
-	if (!shown)
-		note(hoist__vmm_release(v->memory.dev, last->handle));
-}
-
-/* Down to so many pieces and ranges, of which the first @n_shown are shown elsewhere. */
-static void shrink(struct virtual_memory *v, struct block *b, size_t n_pieces, size_t n_ranges,
-		   size_t n_shown)
-{
-	while (b->n_pieces > n_pieces)
-		drop_piece(v, b, b->n_pieces <= n_shown);
-	while (b->n_ranges > n_ranges)
-		drop_range(v, b);
-}
-
-static void drop_arrays(struct block *b)
-{
-	free(b->pieces);
-	free(b->ranges);
-}
-
-/* --- growing --- */
-
-/* The addresses behind the last range, if they can be had; -EEXIST, without a text, if not. */
-static int reserve_behind(struct virtual_memory *v, struct block *b, size_t bytes, size_t align)
-{
-	const struct range *last = &b->ranges[b->n_ranges - 1];
-	uintptr_t end = last->address + last->bytes;
-	int err = add_range(v, b, bytes, align, end);
-	if (err < 0 || b->ranges[b->n_ranges - 1].address == end)
-		return err == -ENOSPC ? -EEXIST : err;
-	drop_range(v, b);
-	return -EEXIST;
-}
-
-/* Adds pieces until there are @total bytes.  A failure, of which -EEXIST says that the addresses
- * are another's, leaves it as it was. */
-static int extend(struct virtual_memory *v, struct block *b, size_t total, size_t granularity)
-{
-	struct hoist__failure cause;
-	size_t n_pieces = b->n_pieces;
-	size_t n_ranges = b->n_ranges;
-	int err = 0;
-	while (err == 0 && b->book.allocated < total) {
-		const struct range *last = &b->ranges[b->n_ranges - 1];
-		size_t missing = total - b->book.allocated;
-		size_t room = last->address + last->bytes - (b->book.raw + b->book.allocated);
-		err = room == 0 ? reserve_behind(v, b, missing, granularity)
-				: add_piece(v, b, room < missing ? room : missing);
-	}
-	if (err < 0) {
-		hoist__failure_keep(&cause);
-		shrink(v, b, n_pieces, n_ranges, 0);
-		return err == -EEXIST ? err : hoist__fail_again(err, &cause);
-	}
-	return 0;
-}
-
-/* Addresses for @total bytes, and pieces that show the memory of @from, if any, then new ones. */
-static int build(struct virtual_memory *v, struct block *b, const struct block *from, size_t total,
-		 size_t align, uintptr_t hint)
-{
-	size_t granularity = atomic_load(&v->xgranularity);
-	size_t n_shown = from != NULL ? from->n_pieces : 0;
-	size_t reserved = (size_t)hoist__round_up(v->options.reserve_bytes, granularity);
-	int err = add_range(v, b, reserved > total ? reserved : total, align, hint);
-	if (err < 0)
-		return err;
-	b->book.raw = b->ranges[0].address;
-	for (size_t i = 0; err == 0 && i < n_shown; i++)
-		err = show(v, b, &from->pieces[i]);
-	if (err == 0)
-		err = extend(v, b, total, granularity);
-	if (err < 0) {
-		struct hoist__failure cause;
-		hoist__failure_keep(&cause);
-		shrink(v, b, 0, 0, n_shown);
-		return hoist__fail_again(err, &cause);
-	}
-	return 0;
-}
-
 /* 0, or -ENOSPC: no sum of these is beyond what a number holds. */
-static int round_bytes(const struct virtual_memory *v, size_t bytes, size_t granularity,
+static int round_bytes(const struct hoist__virtual *v, size_t bytes, size_t granularity,
 		       size_t *ret)
 {
 	if (bytes > SIZE_MAX / 4 || v->options.reserve_bytes > SIZE_MAX / 4)
@@ -359,7 +139,7 @@ static int round_bytes(const struct virtual_memory *v, size_t bytes, size_t gran
 	return 0;
 }
 
-static size_t align_of(const struct virtual_memory *v, size_t align)
+static size_t align_of(const struct hoist__virtual *v, size_t align)
 {
 	size_t most = atomic_load(&v->xgranularity);
 	most = (size_t)hoist__max_u64(most, v->options.address_align);
@@ -369,7 +149,7 @@ static size_t align_of(const struct virtual_memory *v, size_t align)
 static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 			 uintptr_t *ret)
 {
-	struct virtual_memory *v = virtual_of(memory);
+	struct hoist__virtual *v = virtual_of(memory);
 	size_t granularity;
 	size_t total = 0;
 	(void)stream; /* it is there at once, and was nobody's */
@@ -378,19 +158,19 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 		err = round_bytes(v, bytes, granularity, &total);
 	if (err < 0)
 		return err;
-	struct block *b = calloc(1, sizeof *b);
+	struct hoist__virtual_block *b = calloc(1, sizeof *b);
 	if (b == NULL)
 		return hoist__fail_nomem("what is noted of a block", sizeof *b);
 	b->book.bytes = bytes;
-	err = build(v, b, NULL, total, align_of(v, align), v->options.address_hint);
+	err = hoist__virtual_build(v, b, NULL, total, align_of(v, align), v->options.address_hint);
 	if (err == 0 && hoist__books_add(&v->books, &b->book, b->book.raw) < 0)
 		err = hoist__fail(-EREMOTEIO, "the driver gave %#zx, which is in use",
 				  (size_t)b->book.raw);
 	if (err < 0) {
 		struct hoist__failure cause;
 		hoist__failure_keep(&cause);
-		shrink(v, b, 0, 0, 0);
-		drop_arrays(b);
+		hoist__virtual_shrink(v, b, 0, 0, 0);
+		hoist__virtual_drop_arrays(b);
 		free(b);
 		return hoist__fail_again(err, &cause);
 	}
@@ -410,34 +190,73 @@ static int refuse_capture(struct hoist__dev_stream *stream)
 	return 0;
 }
 
-/* What failed on them is theirs to report: nothing of it runs any more. */
-static int await_users(const struct hoist__book *book, struct hoist__dev_stream *also)
+static void await_events(struct hoist__dev_event **events, size_t n)
 {
-	int err = also != NULL ? refuse_capture(also) : 0;
+	for (size_t i = 0; i < n; i++) {
+		(void)hoist__event_synchronize(events[i]);
+		hoist__event_destroy(events[i]);
+	}
+	free(events);
+}
+
+/* An event behind what @stream has now; NULL: there is none to be had, and it has been waited for.
+ */
+static struct hoist__dev_event *mark(struct hoist__dev_stream *stream)
+{
+	struct hoist__dev_event *event = NULL;
+	if (hoist__event_create(hoist__stream_dev(stream), 0, &event) == 0 &&
+	    hoist__event_record(event, stream) == 0)
+		return event;
+	hoist__event_destroy(event);
+	(void)hoist__stream_await(stream);
+	return NULL;
+}
+
+static int mark_users(const struct hoist__book *book, struct hoist__dev_event ***ret, size_t *n)
+{
+	int err = 0;
 	for (size_t i = 0; err == 0 && i < book->n_users; i++)
 		err = refuse_capture(book->users[i]);
-	if (err < 0)
+	if (err < 0 || book->n_users == 0)
 		return err;
-	if (also != NULL)
-		(void)hoist__stream_await(also);
+	struct hoist__dev_event **events = calloc(book->n_users, sizeof *events);
 	for (size_t i = 0; i < book->n_users; i++)
-		(void)hoist__stream_await(book->users[i]);
+		if (events == NULL)
+			(void)hoist__stream_await(book->users[i]);
+		else if ((events[*n] = mark(book->users[i])) != NULL)
+			++*n;
+	*ret = events;
 	return 0;
 }
 
-/* Streams that use a block stay while they are waited for. */
-static bool lock_users(struct virtual_memory *v)
+/* The block at @address, which is live no more until it is put back; NULL, with the reason. */
+static struct hoist__book *take(struct hoist__virtual *v, uintptr_t address, int *err)
 {
-	bool used = atomic_load(&v->books.n_used) != 0;
-	if (used)
-		pthread_mutex_lock(&v->books.users_lock);
-	return used;
+	struct hoist__book *book = hoist__books_take(&v->books, address);
+	*err = book == NULL ? hoist__books_refuse(&v->books, address) : 0;
+	return book;
 }
 
-static void unlock_users(struct virtual_memory *v, bool used)
+/* Waits until no stream uses the block.  What failed on them is theirs to report: nothing of it
+ * runs any more.  A stream stays while it is marked, and may end while its event is waited for. */
+static int await_users(struct hoist__virtual *v, uintptr_t address, struct hoist__dev_stream *also)
 {
-	if (used)
+	struct hoist__dev_event **events = NULL;
+	size_t n = 0;
+	int err = also != NULL ? refuse_capture(also) : 0;
+	if (err == 0 && atomic_load(&v->books.n_used) != 0) {
+		pthread_mutex_lock(&v->books.users_lock);
+		struct hoist__book *book = take(v, address, &err);
+		if (book != NULL) {
+			err = mark_users(book, &events, &n);
+			hoist__books_put_back(&v->books, book);
+		}
 		pthread_mutex_unlock(&v->books.users_lock);
+	}
+	if (err == 0 && also != NULL)
+		(void)hoist__stream_await(also);
+	await_events(events, n);
+	return err;
 }
 
 static int virtual_use(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
@@ -456,83 +275,64 @@ static void virtual_forget_stream(hoist_memory *memory, struct hoist__dev_stream
 
 /* --- growing and freeing what is live --- */
 
-/* Elsewhere, with the same memory. */
-static int move(struct virtual_memory *v, struct block *b, size_t total)
-{
-	struct block there = {.book = {.raw = 0}};
-	int err = await_users(&b->book, NULL);
-	if (err == 0)
-		err = build(v, &there, b, total, align_of(v, 0), 0);
-	if (err < 0) {
-		drop_arrays(&there);
-		return err;
-	}
-	shrink(v, b, 0, 0, b->n_pieces);
-	drop_arrays(b);
-	b->ranges = there.ranges;
-	b->n_ranges = there.n_ranges;
-	b->pieces = there.pieces;
-	b->n_pieces = there.n_pieces;
-	b->book.raw = there.book.raw;
-	b->book.allocated = there.book.allocated;
-	b->book.node.key = b->book.raw;
-	return 0;
-}
-
-static int grow_taken(struct virtual_memory *v, struct block *b, size_t bytes)
+static int grow_taken(struct hoist__virtual *v, struct hoist__virtual_block *b, size_t bytes,
+		      bool moves)
 {
 	size_t granularity = atomic_load(&v->xgranularity);
 	size_t total = 0;
 	int err = round_bytes(v, bytes, granularity, &total);
 	if (err == 0)
-		err = extend(v, b, total, granularity);
-	if (err == -EEXIST)
-		err = move(v, b, total);
+		err = moves && b->book.allocated < total
+			      ? hoist__virtual_move(v, b, total, align_of(v, 0))
+			      : hoist__virtual_extend(v, b, total, granularity);
 	if (err == 0)
 		b->book.bytes = (size_t)hoist__max_u64(b->book.bytes, bytes);
 	return err;
 }
 
-static int virtual_grow(hoist_memory *memory, uintptr_t address, size_t bytes, uintptr_t *ret)
+/* No stream that uses the block ends while it is taken: it would stay one of its users. */
+static int grow(struct hoist__virtual *v, uintptr_t address, size_t bytes, bool moves,
+		uintptr_t *ret)
 {
-	struct virtual_memory *v = virtual_of(memory);
-	int err = hoist__dev_check(memory->dev);
-	if (err < 0)
-		return err;
-	bool used = lock_users(v);
-	struct hoist__book *book = hoist__books_take(&v->books, address);
-	if (book == NULL) {
-		err = hoist__books_refuse(&v->books, address);
-	} else {
-		err = grow_taken(v, block_of(book), bytes);
+	int err;
+	pthread_mutex_lock(&v->books.users_lock);
+	struct hoist__book *book = take(v, address, &err);
+	if (book != NULL) {
+		err = grow_taken(v, block_of(book), bytes, moves);
 		if (err == 0)
 			*ret = book->raw;
 		hoist__books_put_back(&v->books, book);
 	}
-	unlock_users(v, used);
+	pthread_mutex_unlock(&v->books.users_lock);
 	return err;
+}
+
+static int virtual_grow(hoist_memory *memory, uintptr_t address, size_t bytes, uintptr_t *ret)
+{
+	struct hoist__virtual *v = virtual_of(memory);
+	int err = hoist__dev_check(memory->dev);
+	if (err == 0)
+		err = grow(v, address, bytes, false, ret);
+	if (err != -EEXIST)
+		return err;
+	err = await_users(v, address, NULL);
+	return err < 0 ? err : grow(v, address, bytes, true, ret);
 }
 
 static int virtual_free(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
 {
-	struct virtual_memory *v = virtual_of(memory);
+	struct hoist__virtual *v = virtual_of(memory);
+	struct hoist__book *book = NULL;
 	int err = hoist__dev_check(memory->dev);
+	if (err == 0)
+		err = await_users(v, address,
+				  stream != NULL ? hoist__stream_dev_stream(stream) : NULL);
+	if (err == 0)
+		book = take(v, address, &err);
 	if (err < 0)
 		return err;
-	bool used = lock_users(v);
-	struct hoist__book *book = hoist__books_take(&v->books, address);
-	if (book == NULL) {
-		err = hoist__books_refuse(&v->books, address);
-	} else {
-		err = await_users(book, stream != NULL ? hoist__stream_dev_stream(stream) : NULL);
-		if (err < 0)
-			hoist__books_put_back(&v->books, book);
-	}
-	unlock_users(v, used);
-	if (err < 0)
-		return err;
-	shrink(v, block_of(book), 0, 0, 0);
-	drop_arrays(block_of(book));
+	hoist__virtual_shrink(v, block_of(book), 0, 0, 0);
+	hoist__virtual_drop_arrays(block_of(book));
 	hoist__book_destroy(book);
 	return 0;
 }
@@ -568,7 +368,7 @@ static int virtual_collect(hoist_memory *memory, struct hoist__snapshot *snapsho
 }
 
 const struct hoist__memory_ops hoist__memory_virtual_ops = {
-	.bytes = sizeof(struct virtual_memory),
+	.bytes = sizeof(struct hoist__virtual),
 	.init = virtual_init,
 	.done = virtual_done,
 	.alloc = virtual_alloc,

@@ -136,6 +136,15 @@ bool hoist__memory_lacks_budget(const hoist_memory *memory, size_t bytes);
 /* How often at most. */
 unsigned hoist__memory_retries(const hoist_memory *memory);
 
+/* Sets of kinds. */
+#define HOIST__KIND(kind) (1u << HOIST_MEMORY_##kind)
+#define HOIST__POOLED                                                                              \
+	(HOIST__KIND(HOST) | HOIST__KIND(PINNED) | HOIST__KIND(DEVICE) | HOIST__KIND(MANAGED))
+#define HOIST__PLACED (HOIST__KIND(HOST) | HOIST__KIND(PINNED) | HOIST__KIND(HEAP))
+
+/* memory-options.c: @cpu, its device is the CPU.  Returns: 0; -EINVAL; -ENOTSUP. */
+int hoist__memory_check_options(const hoist_memory_options *options, bool cpu);
+
 /* hoist_memory_create() of checked-in options (full size), of GRAPH too: that a device has one such
  * resource is for the caller to see to. */
 int hoist__memory_make(const hoist_memory_options *options, hoist_memory **ret);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "alloc/annotate.h"
 #include "base/checked.h"
 #include "lib/memory/budget.h"
 #include "lib/memory/memory.h"
@@ -58,5 +59,9 @@ enum hoist__engine_kind hoist__engine_kind_of(enum hoist_engine engine)
 		[HOIST_ENGINE_URING] = HOIST__ENGINE_URING,
 		[HOIST_ENGINE_THREADS] = HOIST__ENGINE_THREADS,
 	};
+	/* Valgrind stops all other threads while one waits in io_uring_enter(2), which it takes for
+	 * a call that does not wait: minutes for a load of some KiB. */
+	if (engine == HOIST_ENGINE_AUTO && hoist__valgrind_runs())
+		return HOIST__ENGINE_THREADS;
 	return kinds[engine];
 }

@@ -90,23 +90,37 @@ static const char *old_index_path(const struct hoist_save *save)
 	return save->index != NULL ? save->index_path : save->shadow_path;
 }
 
-/* NULL if there is none that can be read. */
-static struct hoist__index *read_old_index(const struct hoist_save *save)
+static int parse_old_index(const struct hoist__file *file, struct hoist__index **ret)
+{
+	size_t bytes = (size_t)file->bytes;
+	char *text = malloc(bytes + 1);
+	if (text == NULL)
+		return hoist__fail_nomem("the text of an index", bytes + 1);
+	int err = hoist__file_read(file, 0, text, bytes);
+	if (err == 0)
+		err = hoist__index_parse(file->path, text, bytes, ret);
+	free(text);
+	return err;
+}
+
+/* NULL if there is none; a file that is no index names nothing, and goes.  Of one that the system
+ * does not let be read it is not known what it names: the save must not go on. */
+static int read_old_index(const struct hoist_save *save, struct hoist__index **ret)
 {
 	const char *path = old_index_path(save);
 	struct hoist__file *file;
-	struct hoist__index *index = NULL;
-	char *text = NULL;
-	if (path == NULL ||
-	    hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file) < 0)
-		return NULL;
-	if (file->bytes <= MAX_INDEX_BYTES && (text = malloc((size_t)file->bytes + 1)) != NULL &&
-	    hoist__file_read(file, 0, text, (size_t)file->bytes) == 0 &&
-	    hoist__index_parse(path, text, (size_t)file->bytes, &index) < 0)
-		index = NULL;
-	free(text);
-	hoist__file_close(file);
-	return index;
+	*ret = NULL;
+	int err = path == NULL
+			  ? -ENOENT
+			  : hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file);
+	if (err == 0) {
+		err = file->bytes <= MAX_INDEX_BYTES ? parse_old_index(file, ret) : -EBADMSG;
+		hoist__file_close(file);
+	}
+	if (err == 0 || err == -ENOENT || err == -EBADMSG)
+		return 0;
+	return hoist__fail_in(err, "saving %s, where an index must be read, or removed",
+			      save->path);
 }
 
 /* --- a save that reads some shards of what it replaces --- */
@@ -196,12 +210,13 @@ static int check_shards(const struct hoist_save *save, const struct hoist__index
 
 int hoist__save_check_replaced(const struct hoist_save *save)
 {
-	struct hoist__index *old = read_old_index(save);
-	if (old == NULL)
-		return 0;
+	struct hoist__index *old;
+	int err = read_old_index(save, &old);
+	if (err < 0 || old == NULL)
+		return err;
 	bool *saved = calloc(old->n_entries + 1, sizeof *saved);
-	int err = saved != NULL ? check_shards(save, old, saved)
-				: hoist__fail_nomem("a table of tensors", old->n_entries + 1);
+	err = saved != NULL ? check_shards(save, old, saved)
+			    : hoist__fail_nomem("a table of tensors", old->n_entries + 1);
 	free(saved);
 	hoist__index_destroy(old);
 	return err;
@@ -324,10 +339,10 @@ int hoist__save_publish(struct hoist_save *save)
 	int err = check_sources(save);
 	if (err == 0)
 		err = finish_files(save);
-	if (err == 0) {
-		old = read_old_index(save);
+	if (err == 0)
+		err = read_old_index(save, &old);
+	if (err == 0)
 		err = sync_before_removal(save, old);
-	}
 	if (err == 0 && atomic_load_explicit(&save->cancelled, memory_order_relaxed))
 		err = hoist__fail(-ECANCELED, "the save was cancelled");
 	if (err == 0) {

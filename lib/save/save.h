@@ -4,7 +4,8 @@
  *   save.c          the object: options, adding, starting, waiting
  *   save-format.c   which format is written
  *   save-metadata.c strings beside the tensors
- *   save-plan.c     sources -> files: formats, shards, headers, where every tensor goes
+ *   save-sources.c  sources -> tensors as the format writes them
+ *   save-plan.c     tensors -> files: formats, shards, headers, where every tensor goes
  *   save-begin.c    what the loop works with: the ring, the engine, the budget; the report
  *   save-pump.c     the loop: blocks are begun, filled, sealed, written; what failed first
  *   save-fill.c     one block's bytes, from wherever they are
@@ -247,6 +248,11 @@ int hoist__save_check_open(const struct hoist_save *save);
 /* @name NULL: by the path's ending.  Returns: 0; -EINVAL. */
 int hoist__save_format_find(const char *path, const char *name,
 			    const struct hoist__save_format **ret);
+
+/* --- save-sources.c --- */
+
+/* Makes the list of tensors, and opens the streams that their devices need. */
+int hoist__save_plan_sources(struct hoist_save *save);
 
 /* --- save-plan.c --- */
 

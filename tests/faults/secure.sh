@@ -73,6 +73,11 @@ done
 # --- what the other user puts there ---
 
 evil=$work/evil
+# With the time at which something was made in a folder, or removed from it.
+list_evil() {
+	find "$evil" -printf '%p %T@\n' | sort
+}
+
 prepare() {
 	rm -rf "$evil"
 	mkdir "$evil" "$evil/marks" "$evil/path" "$evil/emulators" "$evil/bin" "$evil/beside" \
@@ -88,7 +93,7 @@ prepare() {
 	chmod 755 "$evil/bin/hoist"
 	chown -R $user:$user "$evil"
 	rm -rf "$work/out/"*
-	find "$evil" | sort >"$work/before"
+	list_evil >"$work/before"
 }
 
 # of KIND VARIABLE=VALUE... - runs that copy; the environment is the other user's.
@@ -102,7 +107,7 @@ of() {
 			HOME="$evil" "$work/bin/plain" as "$name" "$@" "$work/bin/$kind" $uses \
 			</dev/null >"$work/maps" 2>"$work/said"
 	) || fail "$kind $uses: it ended with $?: $(cat "$work/said")"
-	find "$evil" | sort >"$work/after"
+	list_evil >"$work/after"
 }
 
 # none VARIABLE=VALUE... - in the copies that are privileged, that does nothing.
@@ -123,7 +128,8 @@ none() {
 	done
 }
 
-# with EFFECT VARIABLE=VALUE... - in a plain copy it does: EFFECT is a file in $evil, or a text on stderr.
+# with EFFECT VARIABLE=VALUE... - in a plain copy it does: EFFECT is a file in $evil, a folder there in which something
+# was made, which has gone again (ends in /), or a text on stderr.
 with() {
 	effect=$1
 	shift
@@ -131,6 +137,8 @@ with() {
 	of "plain$linked" "$@"
 	grep -q '^secure 0$' "$work/maps" || fail "the plain program is none"
 	case $effect in
+	/*/) diff "$work/before" "$work/after" | grep -qF "> $evil${effect%/} " ||
+		fail "$*: nothing was made in $effect even by a plain program: $(cat "$work/said")" ;;
 	/*) [ -e "$evil$effect" ] || fail "$*: no $effect even in a plain program: $(cat "$work/said")" ;;
 	*) grep -qF "$effect" "$work/said" || fail "$*: a plain program does not say $effect" ;;
 	esac
@@ -153,7 +161,7 @@ uses="$use hip"
 with /marks/libamdhip64.so.7 LD_LIBRARY_PATH="$evil/path"
 with /marks/a.so HOIST_HIP_LIBRARY="$evil/a.so"
 uses="$use cache"
-with /run/hoist XDG_RUNTIME_DIR="$evil/run"
+with /run/ XDG_RUNTIME_DIR="$evil/run"
 with /marks/ran HOIST_CACHE_HOLDER="$evil/bin/hoist"
 "$programs/fault_secure" installed || # then $PATH is not looked at
 	with /marks/ran PATH="$evil/bin:/usr/bin:/bin"
