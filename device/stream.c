@@ -177,7 +177,7 @@ int hoist__stream_synchronize(struct hoist__dev_stream *stream)
 	if (err < 0)
 		return err;
 	err = stream->dev->ops->stream_synchronize(stream);
-	int call_err = hoist__calls_take_failure(stream);
+	int call_err = atomic_load(&stream->calls) != NULL ? hoist__calls_take_failure(stream) : 0;
 	return call_err < 0 ? call_err : err;
 }
 
