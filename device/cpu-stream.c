@@ -119,11 +119,11 @@ static bool is_idle(struct cpu_stream *cpu)
 int hoist__cpu_stream_synchronize(struct hoist__dev_stream *stream)
 {
 	struct cpu_stream *cpu = stream->native;
+	if (is_idle(cpu)) /* so it calls no function */
+		return 0;
 	if (serving == cpu)
 		return hoist__fail(-EDEADLK, "a function that a stream of the cpu calls waits for "
 					     "that stream, which would wait for it");
-	if (is_idle(cpu))
-		return 0;
 	pthread_mutex_lock(&cpu->lock);
 	uint64_t target = cpu->submitted;
 	while (cpu->completed < target)

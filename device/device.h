@@ -258,6 +258,10 @@ int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
  * no driver call. */
 bool hoist__stream_may_capture(const struct hoist__dev_stream *stream);
 
+/* True if a wait for @stream may break a capture: it captures, or the driver, asked twice, does not
+ * say.  The caller's failure stays what it is. */
+bool hoist__stream_forbids_wait(struct hoist__dev_stream *stream);
+
 /* Later work on @stream waits for @event; the host does not.  The event may be
  * another stream's, of the same api.  An event never recorded is no wait. */
 int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);

@@ -156,9 +156,9 @@ struct hoist__hip_pointer_attributes {
 #define HOIST__HIP_MEMORY_MANAGED 3
 #define HOIST__HIP_UNREGISTERED_SINCE 60000000
 
-/* The most bytes from row to row.  The runtime has an attribute for it, whose number is not
- * the same in all releases; below this, ROCm 5 does not overflow. */
-#define HOIST__HIP_MAX_PITCH ((size_t)0x7fffffff)
+/* The most bytes from row to row: ROCm 6 refuses planes of INT32_MAX and more, and up to this ROCm 5
+ * does not overflow.  The runtime's own attribute has not the same number in all releases. */
+#define HOIST__HIP_MAX_PITCH ((size_t)INT32_MAX - 1)
 
 /* The most bytes from plane to plane: ROCm 5 reckons them in 32 bits, and copies wrong bytes where
  * there are more. */

@@ -106,15 +106,23 @@ int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_s
 	return 0;
 }
 
+/* Whether @stream captures, asked once more where the driver does not say. */
+static int ask_twice(struct hoist__dev_stream *stream, bool *ret)
+{
+	int err = hoist__stream_capturing(stream, ret);
+	return err == 0 || err == -EBADF ? err : hoist__stream_capturing(stream, ret);
+}
+
 /* Waits for the work, and says what its events say from now on: 0; a failure, where the driver
- * runs nothing any more; -EAGAIN if nobody knows.  Waiting for a stream that captures would break
- * the capture; one that the caller has destroyed cannot be waited for. */
+ * runs nothing any more; -EAGAIN if nobody knows.  Waiting for a stream that captures, or of which
+ * the driver does not say, may break the capture; one that the caller has destroyed cannot be
+ * waited for. */
 static int wait_for_end(struct hoist__dev_stream *stream)
 {
 	const struct hoist__dev_ops *ops = stream->dev->ops;
 	bool capturing = false;
-	int err = hoist__stream_capturing(stream, &capturing);
-	if (capturing || err == -EBADF)
+	int err = hoist__stream_may_capture(stream) ? ask_twice(stream, &capturing) : 0;
+	if (capturing || err < 0)
 		return -EAGAIN;
 	err = ops->stream_synchronize(stream);
 	if (err < 0)
@@ -169,7 +177,7 @@ int hoist__stream_synchronize(struct hoist__dev_stream *stream)
 	if (err < 0)
 		return err;
 	err = stream->dev->ops->stream_synchronize(stream);
-	int call_err = hoist__calls_take_failure(stream);
+	int call_err = atomic_load(&stream->calls) != NULL ? hoist__calls_take_failure(stream) : 0;
 	return call_err < 0 ? call_err : err;
 }
 
@@ -190,6 +198,19 @@ int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret)
 		return stream->dev->ops->stream_capturing(stream, ret);
 	*ret = false;
 	return 0;
+}
+
+bool hoist__stream_forbids_wait(struct hoist__dev_stream *stream)
+{
+	struct hoist__failure failure;
+	bool capturing = false;
+	if (!hoist__stream_may_capture(stream))
+		return false;
+	hoist__failure_keep(&failure);
+	int err = ask_twice(stream, &capturing);
+	(void)hoist__fail_again(0, &failure);
+	/* A stream that the caller has destroyed captures nothing. */
+	return capturing || (err < 0 && err != -EBADF);
 }
 
 int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)

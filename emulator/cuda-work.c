@@ -68,16 +68,18 @@ static int direction_of(unsigned dst, unsigned src, enum hoist__emu_direction *r
 	return EMU_SUCCESS;
 }
 
-/* Of the description this driver has what hoist asks for; all else must be 0. */
+/* Of the description this driver has what hoist asks for; all else must be 0.  CUDA documents that
+ * a pitch is at least the width and at most the attribute MAX_PITCH, however few the rows are. */
 static int box_of(const struct hoist__cu_copy_3d *copy, struct hoist__emu_box *box)
 {
 	if (copy->src_x != 0 || copy->src_y != 0 || copy->src_z != 0 || copy->src_lod != 0 ||
 	    copy->dst_x != 0 || copy->dst_y != 0 || copy->dst_z != 0 || copy->dst_lod != 0 ||
 	    copy->reserved0 != NULL || copy->reserved1 != NULL)
 		return EMU_INVALID_VALUE;
-	if (copy->depth > 1 &&
-	    (copy->src_height < copy->height || copy->dst_height < copy->height ||
-	     copy->src_pitch < copy->width || copy->dst_pitch < copy->width))
+	if (copy->src_pitch < copy->width || copy->dst_pitch < copy->width ||
+	    copy->src_pitch > EMU_MAX_PITCH || copy->dst_pitch > EMU_MAX_PITCH)
+		return EMU_INVALID_VALUE;
+	if (copy->depth > 1 && (copy->src_height < copy->height || copy->dst_height < copy->height))
 		return EMU_INVALID_VALUE;
 	bool to_host = copy->dst_type == HOIST__CU_MEMORY_HOST;
 	bool from_host = copy->src_type == HOIST__CU_MEMORY_HOST;

@@ -87,7 +87,8 @@ static bool is_far(const struct hoist__hip_pitched *side)
 
 /* Of the description this driver has what hoist asks for; all else must be 0.  Where the width of
  * a side is given, ROCm 5.7 and later divide the allocation by the sizes of a plane and want as
- * many as are copied: the last one must be whole.  This driver wants that of both sides. */
+ * many as are copied: the last one must be whole.  This driver wants that of both sides.  ROCm 6
+ * refuses a pitch of INT32_MAX, too. */
 static int box_of(const struct hoist__hip_copy_3d *copy, struct hoist__emu_box *box)
 {
 	for (int i = 0; i < 3; i++)
@@ -101,6 +102,8 @@ static int box_of(const struct hoist__hip_copy_3d *copy, struct hoist__emu_box *
 		return EMU_INVALID_VALUE;
 	if (copy->src.pitch < copy->src.width || copy->dst.pitch < copy->dst.width ||
 	    copy->src.pitch < copy->width || copy->dst.pitch < copy->width)
+		return EMU_INVALID_VALUE;
+	if (copy->src.pitch >= EMU_MAX_PITCH || copy->dst.pitch >= EMU_MAX_PITCH)
 		return EMU_INVALID_VALUE;
 	*box = (struct hoist__emu_box){
 		.dst = (uintptr_t)copy->dst.address,

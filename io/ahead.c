@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* io/ahead.c - slices of parts, and the threads that read them and map them in.
+ * The contract is in ahead.h. */
 #include "config.h"
 
 #include "io/ahead.h"
@@ -33,6 +35,7 @@
 #define READ_BYTES ((size_t)256 << 10)
 #define MAX_THREADS 4u	 /* for each disk */
 #define MAX_RETRIES 1000 /* of what the kernel calls temporary */
+#define MAX_FORGETS 3u	 /* in a slice: somebody else may hold the folio for a moment */
 
 struct hoist__ahead {
 	size_t n_parts;
@@ -41,7 +44,6 @@ struct hoist__ahead {
 	pid_t pid;
 	_Atomic uint64_t xdone;
 	atomic_bool xcancelled;
-	atomic_bool xfails; /* some place could not be read at first */
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t ended;
@@ -88,14 +90,24 @@ static bool is_cancelled(const struct hoist__ahead *ahead)
 	return atomic_load_explicit(&ahead->xcancelled, memory_order_relaxed);
 }
 
-/* What is mapped is the page cache, so that healthy bytes have to get in there. */
-static bool unfold(struct hoist__ahead *ahead, int fd, uint64_t offset, uint64_t end, unsigned *n)
+/* Only a hint: what it does not bring, reading does. */
+static void hint(const struct slice *slice)
 {
-	if (++*n > HOIST__MAX_UNFOLDS)
-		return false;
-	atomic_store(&ahead->xfails, true);
-	hoist__file_unfold(fd, offset, end - offset);
-	return true;
+	const struct hoist__ahead_part *part = slice->part;
+	(void)posix_fadvise(part->fd, (off_t)(part->offset + slice->at), (off_t)slice->bytes,
+			    POSIX_FADV_WILLNEED);
+}
+
+/* Somebody has read the file before, and left a folio that nobody can read as a whole.  The bytes
+ * beside the bad sector have to get into the cache, for that is what is mapped: the cache is to
+ * forget the folio, and what the hint brings then are single pages. */
+static void forget_folios(const struct slice *slice)
+{
+	uint64_t begin = slice->part->offset + slice->at;
+	uint64_t from = hoist__round_down(begin, HOIST__RESCUE_BYTES);
+	uint64_t to = hoist__round_up(begin + slice->bytes, HOIST__RESCUE_BYTES);
+	(void)posix_fadvise(slice->part->fd, (off_t)from, (off_t)(to - from), POSIX_FADV_DONTNEED);
+	hint(slice);
 }
 
 static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scratch)
@@ -104,9 +116,8 @@ static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scr
 	uint64_t offset = part->offset + slice->at;
 	uint64_t end = offset + slice->bytes;
 	unsigned n_again = 0;
-	unsigned n_unfolds = 0;
-	/* Only a hint: what it does not bring, reading does. */
-	(void)posix_fadvise(part->fd, (off_t)offset, (off_t)slice->bytes, POSIX_FADV_WILLNEED);
+	unsigned n_forgets = 0;
+	hint(slice);
 	while (offset < end) {
 		if (is_cancelled(ahead))
 			return -ECANCELED;
@@ -116,11 +127,9 @@ static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scr
 		if (n > 0) {
 			offset += (uint64_t)n;
 			n_again = 0;
-		} else if (hoist__again(err, &n_again) ||
-			   (hoist__rescuable(err) &&
-			    unfold(ahead, part->fd, offset, end, &n_unfolds))) {
-			continue;
-		} else {
+		} else if (hoist__rescuable(err) && n_forgets++ < MAX_FORGETS) {
+			forget_folios(slice);
+		} else if (!hoist__again(err, &n_again)) {
 			return read_failed(slice, offset, err);
 		}
 	}
@@ -215,7 +224,7 @@ static void *run(void *argument)
 	while (err == 0 && claim(ahead, &slice)) {
 		pthread_mutex_unlock(&ahead->mutex);
 		err = read_slice(ahead, &slice, scratch);
-		if (err == 0 && slice.part->address != NULL && !atomic_load(&ahead->xfails))
+		if (err == 0 && slice.part->address != NULL)
 			err = map_slice(&slice);
 		if (err == 0)
 			atomic_fetch_add_explicit(&ahead->xdone, slice.bytes, memory_order_relaxed);

@@ -24,12 +24,12 @@ struct hoist__crew {
 	pthread_cond_t work;
 	pthread_cond_t done;
 	struct hoist__disks disks;
-	struct lane {
+	struct disk_queue {
 		struct hoist__list queued;
 		unsigned n_serving;
-	} rows[HOIST__MAX_DISKS];
-	unsigned turn;	/* the lane to look at first */
-	unsigned share; /* threads that one lane may occupy */
+	} disk_queues[HOIST__MAX_DISKS];
+	unsigned turn;	/* the queue to look at first */
+	unsigned share; /* threads that one queue may occupy */
 	struct hoist__list running;
 	struct hoist__list finished;
 	bool stop;
@@ -111,29 +111,29 @@ static bool end_if_over(struct hoist__crew *crew, struct hoist__request *request
 
 /* --- workers --- */
 
-static struct lane *next_lane(struct hoist__crew *crew)
+static struct disk_queue *next_queue(struct hoist__crew *crew)
 {
 	for (unsigned i = 0; i < crew->disks.n; i++) {
-		struct lane *lane = &crew->rows[(crew->turn + i) % crew->disks.n];
-		if (lane->n_serving < crew->share && !hoist__list_empty(&lane->queued)) {
+		struct disk_queue *queue = &crew->disk_queues[(crew->turn + i) % crew->disks.n];
+		if (queue->n_serving < crew->share && !hoist__list_empty(&queue->queued)) {
 			crew->turn = (crew->turn + i + 1) % crew->disks.n;
-			return lane;
+			return queue;
 		}
 	}
 	return NULL;
 }
 
-/* Serves the next part of the first request of @lane.  The mutex is held on entry and on
+/* Serves the next part of the first request of @queue.  The mutex is held on entry and on
  * return.  Returns: true if the request is over. */
-static bool serve(struct hoist__crew *crew, struct lane *lane)
+static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
 {
-	struct hoist__request part, *request = request_of(lane->queued.next);
+	struct hoist__request part, *request = request_of(queue->queued.next);
 	take_part(request, &part);
 	if (request->taken == request->bytes) {
 		hoist__list_remove(&request->node);
 		hoist__list_push_back(&crew->running, &request->node);
 	}
-	lane->n_serving++;
+	queue->n_serving++;
 	for (bool ended = false; !ended;) {
 		struct hoist__attempt call;
 		hoist__request_next(&part, &call);
@@ -143,7 +143,7 @@ static bool serve(struct hoist__crew *crew, struct lane *lane)
 		part.cancelled = request->cancelled;
 		ended = hoist__request_finish(&part, result);
 	}
-	lane->n_serving--;
+	queue->n_serving--;
 	merge(request, &part);
 	return end_if_over(crew, request);
 }
@@ -153,10 +153,10 @@ static void *work(void *argument)
 	struct hoist__crew *crew = argument;
 	pthread_mutex_lock(&crew->mutex);
 	while (!crew->stop) {
-		struct lane *lane = next_lane(crew);
-		if (lane == NULL) {
+		struct disk_queue *queue = next_queue(crew);
+		if (queue == NULL) {
 			pthread_cond_wait(&crew->work, &crew->mutex);
-		} else if (serve(crew, lane) && crew->ended != NULL) {
+		} else if (serve(crew, queue) && crew->ended != NULL) {
 			pthread_mutex_unlock(&crew->mutex);
 			crew->ended(crew->context);
 			pthread_mutex_lock(&crew->mutex);
@@ -178,8 +178,8 @@ void hoist__crew_submit(struct hoist__crew *crew, struct hoist__request *const *
 		request->taken = 0;
 		request->stopped = request->bytes;
 		request->stop_result = 0;
-		unsigned lane = hoist__disk_of(&crew->disks, request->file);
-		hoist__list_push_back(&crew->rows[lane].queued, &request->node);
+		unsigned queue = hoist__disk_of(&crew->disks, request->file);
+		hoist__list_push_back(&crew->disk_queues[queue].queued, &request->node);
 		if (splits(request))
 			pthread_cond_broadcast(&crew->work);
 		else
@@ -242,7 +242,7 @@ void hoist__crew_cancel(struct hoist__crew *crew)
 		request_of(node)->cancelled = true;
 	for (unsigned i = 0; i < crew->disks.n; i++)
 		for (struct hoist__list *node;
-		     (node = hoist__list_pop(&crew->rows[i].queued)) != NULL;)
+		     (node = hoist__list_pop(&crew->disk_queues[i].queued)) != NULL;)
 			cancel_queued(crew, request_of(node));
 	pthread_mutex_unlock(&crew->mutex);
 }
@@ -320,7 +320,7 @@ int hoist__crew_create(const struct hoist__crew_options *options, struct hoist__
 	crew->ended = options->ended;
 	crew->context = options->context;
 	for (unsigned i = 0; i < crew->disks.n; i++)
-		hoist__list_init(&crew->rows[i].queued);
+		hoist__list_init(&crew->disk_queues[i].queued);
 	hoist__list_init(&crew->running);
 	hoist__list_init(&crew->finished);
 	int err = init_locks(crew);

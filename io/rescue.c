@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+/* io/rescue.c - reads past the page cache, block by block, up to the bad one.
+ * The contract is in rescue.h. */
 #include "config.h"
 
 #include "io/rescue.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,26 +52,11 @@ static int64_t read_blocks(const struct hoist__file *file, uint64_t offset, unsi
 	return done > 0 ? (int64_t)done : n;
 }
 
-void hoist__file_unfold(int fd, uint64_t offset, uint64_t bytes)
-{
-	uint64_t from = hoist__round_down(offset, HOIST__RESCUE_BYTES);
-	uint64_t to = hoist__round_up(offset + bytes, HOIST__RESCUE_BYTES);
-	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-	(void)posix_fadvise(fd, (off_t)from, (off_t)(to - from), POSIX_FADV_DONTNEED);
-}
-
 int64_t hoist__file_rescue(const struct hoist__file *file, uint64_t offset, void *to, size_t bytes)
 {
 	int64_t n = -EOPNOTSUPP;
 	if (file->direct_fd >= 0)
 		n = read_blocks(file, offset, to, bytes);
-	if (n != -EOPNOTSUPP && n != -EINVAL && n != -ENOMEM)
-		return n;
-	for (unsigned i = 0; i < HOIST__MAX_UNFOLDS; i++) {
-		hoist__file_unfold(file->fd, offset, bytes);
-		n = read_at(file->fd, to, bytes, offset);
-		if (n >= 0 || !hoist__rescuable((int)-n))
-			break;
-	}
-	return n;
+	bool refused = n == -EOPNOTSUPP || n == -EINVAL || n == -ENOMEM;
+	return refused ? read_at(file->fd, to, bytes, offset) : n;
 }

@@ -14,11 +14,8 @@
 
 #include "io/file.h"
 
-/* What may be one folio: begins and ends at multiples of this. */
+/* The most that may be one folio, which begins at a multiple of its size. */
 #define HOIST__RESCUE_BYTES ((uint64_t)2 << 20)
-
-/* So often the cache is to forget a folio that still cannot be read: others may hold it. */
-#define HOIST__MAX_UNFOLDS 3u
 
 /* Does @err, an errno value of a read through the page cache, say that a disk could not read?  It
  * is EIO nearly always; the others are the block layer's own names for such. */
@@ -27,15 +24,10 @@ static inline bool hoist__rescuable(int err)
 	return err == EIO || err == ENODATA || err == EREMOTEIO || err == EILSEQ;
 }
 
-/* Reads what such a read at @offset did not: past the cache, block by block, or, where there is no
- * direct descriptor, once more, in single pages.  In the calling thread.
+/* Reads what such a read at @offset did not: past the cache, block by block, or, where direct reads
+ * are refused, once more through it.  In the calling thread.
  * Returns: as pread(2), so many bytes, up to the bad place; 0 where the file ends; a negative
  *   errno: it is in the block, or page, of @offset itself. */
 int64_t hoist__file_rescue(const struct hoist__file *file, uint64_t offset, void *to, size_t bytes);
-
-/* Has the cache forget the folios of these bytes, and what is read through @fd from now on bring in
- * single pages: a read ahead makes large ones, and is no gain on a disk that fails.  What is mapped
- * or being read by others stays. */
-void hoist__file_unfold(int fd, uint64_t offset, uint64_t bytes);
 
 #endif

@@ -51,10 +51,10 @@ int hoist__uring_note(struct hoist__uring *u, int err)
 	return err < 0 ? err : 0;
 }
 
-static struct hoist__uring_lane *lane_of(struct hoist__uring *u,
-					 const struct hoist__request *request)
+static struct hoist__disk_queue *queue_of(struct hoist__uring *u,
+					  const struct hoist__request *request)
 {
-	return &u->rows[hoist__disk_of(&u->disks, request->file)];
+	return &u->disk_queues[hoist__disk_of(&u->disks, request->file)];
 }
 
 static void prepare_read(struct hoist__uring *u, struct io_uring_sqe *sqe,
@@ -99,16 +99,16 @@ struct io_uring_sqe *hoist__uring_sqe(struct hoist__uring *u)
 	return sqe;
 }
 
-static void fill_from(struct hoist__uring *u, struct hoist__uring_lane *lane)
+static void fill_from(struct hoist__uring *u, struct hoist__disk_queue *queue)
 {
-	while (u->broken == 0 && lane->n_active < u->lane_depth &&
-	       !hoist__list_empty(&lane->pending)) {
+	while (u->broken == 0 && queue->n_active < u->disk_depth &&
+	       !hoist__list_empty(&queue->pending)) {
 		struct io_uring_sqe *sqe = hoist__uring_sqe(u);
 		if (sqe == NULL)
 			return;
-		struct hoist__list *node = hoist__list_pop(&lane->pending);
+		struct hoist__list *node = hoist__list_pop(&queue->pending);
 		hoist__list_push_back(&u->active, node);
-		lane->n_active++;
+		queue->n_active++;
 		prepare(u, sqe, hoist__uring_request(node));
 	}
 }
@@ -116,7 +116,7 @@ static void fill_from(struct hoist__uring *u, struct hoist__uring_lane *lane)
 void hoist__uring_fill(struct hoist__uring *u)
 {
 	for (unsigned i = 0; i < u->disks.n; i++)
-		fill_from(u, &u->rows[i]);
+		fill_from(u, &u->disk_queues[i]);
 }
 
 /* --- the crew --- */
@@ -169,7 +169,7 @@ static void dispatch(struct hoist__uring *u, struct hoist__request *request)
 	if (for_crew(request) && hoist__uring_has_crew(u))
 		hoist__crew_submit(u->crew, &request, 1);
 	else
-		hoist__list_push_back(&lane_of(u, request)->pending, &request->node);
+		hoist__list_push_back(&queue_of(u, request)->pending, &request->node);
 }
 
 int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *const *requests,
@@ -220,7 +220,7 @@ static void complete(struct hoist__uring *u, struct hoist__request *request, int
 	while (!ended && is_mine(u, request))
 		ended = make_here(u, request);
 	hoist__list_remove(&request->node);
-	lane_of(u, request)->n_active--;
+	queue_of(u, request)->n_active--;
 	if (ended)
 		hoist__list_push_back(&u->finished, &request->node);
 	else

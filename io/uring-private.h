@@ -7,7 +7,7 @@
  *        |         +------------- next again ---------------+            |
  *        +--(hot)--> crew -----------------------------------------------+
  *
- * The SQ ring may be smaller than the depth, and each disk has a lane of its own: what has no
+ * The SQ ring may be smaller than the depth, and each disk has a queue of its own: what has no
  * SQE stays pending there.  The CQ ring cannot overflow: it has room for
  * every request, one cancel and one poll.
  *
@@ -38,12 +38,12 @@ struct hoist__uring {
 	struct hoist__engine engine; /* first: the two are cast into each other */
 	struct io_uring ring;
 	struct hoist__uring_mode mode;
-	unsigned lane_depth;
+	unsigned disk_depth;
 	struct hoist__disks disks;
-	struct hoist__uring_lane {
+	struct hoist__disk_queue {
 		struct hoist__list pending;
 		unsigned n_active;
-	} rows[HOIST__MAX_DISKS];
+	} disk_queues[HOIST__MAX_DISKS];
 	struct hoist__list active;
 	struct hoist__list finished;
 	struct hoist__crew *crew; /* NULL until there is work for it */

@@ -75,7 +75,7 @@ static void end_all(struct hoist__uring *u, struct hoist__list *from, int result
 static void end_pending(struct hoist__uring *u, int result)
 {
 	for (unsigned i = 0; i < u->disks.n; i++)
-		end_all(u, &u->rows[i].pending, result);
+		end_all(u, &u->disk_queues[i].pending, result);
 }
 
 /* The SQEs that the kernel has not consumed are the last ones that were filled. */
@@ -262,10 +262,10 @@ static void init(struct hoist__uring *u, const struct hoist__engine_options *opt
 {
 	u->engine.ops = &uring_ops;
 	hoist__disks_find(options->files, options->n_files, &u->disks);
-	u->lane_depth = options->depth;
+	u->disk_depth = options->depth;
 	u->engine.depth = options->depth * u->disks.n;
 	for (unsigned i = 0; i < u->disks.n; i++)
-		hoist__list_init(&u->rows[i].pending);
+		hoist__list_init(&u->disk_queues[i].pending);
 	hoist__list_init(&u->active);
 	hoist__list_init(&u->finished);
 	u->n_hot_threads = (unsigned)hoist__min_u64(hoist__worker_cpus(), MAX_HOT_THREADS);

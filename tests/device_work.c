@@ -345,8 +345,8 @@ static void far_rows_of(uintptr_t far, size_t pitch, size_t rows, unsigned char 
 	expect_same(host, rows * 100, "far");
 }
 
-/* Two planes of two rows to the device, @plane apart there. */
-static void far_planes_of(uintptr_t far, size_t plane, unsigned char seed)
+/* Two planes of two rows to the device, @pitch and @plane apart there. */
+static void far_planes_of(uintptr_t far, size_t pitch, size_t plane, unsigned char seed)
 {
 	struct hoist__box box = {
 		.dst = far,
@@ -354,7 +354,7 @@ static void far_planes_of(uintptr_t far, size_t plane, unsigned char seed)
 		.width = 100,
 		.rows = 2,
 		.planes = 2,
-		.dst_pitch = 128,
+		.dst_pitch = pitch,
 		.src_pitch = 100,
 		.dst_plane = plane,
 		.src_plane = 300,
@@ -368,7 +368,7 @@ static void far_planes_of(uintptr_t far, size_t plane, unsigned char seed)
 	box.dst = (uintptr_t)host;
 	box.src = far;
 	box.dst_pitch = 100;
-	box.src_pitch = 128;
+	box.src_pitch = pitch;
 	box.dst_plane = 300;
 	box.src_plane = plane;
 	OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_HOST, &box));
@@ -392,7 +392,8 @@ static void far_rows(void)
 	far_rows_of(far, (size_t)3 << 30, 3, 1);
 	far_rows_of(far, (size_t)1 << 30, 3, 2);
 	far_rows_of(far, (size_t)900 << 20, 7, 3);
-	far_planes_of(far, (size_t)5 << 30, 4);
+	far_planes_of(far, 128, (size_t)5 << 30, 4);
+	far_planes_of(far, INT32_MAX, 2 * (size_t)INT32_MAX, 5);
 	OK(hoist__dev_mem_free(dev, far, bytes));
 	tear_down();
 }

@@ -126,6 +126,12 @@ Test(emulator_rows, that_make_no_sense_are_refused, .init = start)
 	what = good;
 	what.dst_pitch = (size_t)1 << 31;
 	cr_expect(copy(&what) == INVALID, "above the device's greatest pitch");
+	what.height = what.depth = 1;
+	cr_expect(copy(&what) == INVALID, "of one row, too");
+	what = good;
+	what.src_pitch = 99;
+	what.height = what.depth = 1;
+	cr_expect(copy(&what) == INVALID, "less than the width of one row");
 	what = good;
 	what.src_x = 1;
 	cr_expect(copy(&what) == INVALID);
@@ -308,6 +314,13 @@ Test(emulator_rows, of_hip)
 	what.dst.width = 0;
 	what.dst.height = ((size_t)4 << 30) / 100 + 1;
 	cr_expect(hip.hipMemcpy3DAsync(&what, own) == INVALID, "planes 4 GiB apart");
+	what.dst.height = 10;
+	what.dst.address = memory;
+	what.dst.pitch = INT32_MAX;
+	what.height = what.depth = 1;
+	cr_expect(hip.hipMemcpy3DAsync(&what, own) == INVALID, "the greatest pitch");
+	what.dst.pitch--;
+	cr_expect(hip.hipMemcpy3DAsync(&what, own) == 0);
 	cr_expect(hip.hipMemcpy2DAsync(host, 300, memory, 100, 100, 10,
 				       HOIST__HIP_COPY_DEVICE_TO_HOST, own) == 0);
 	cr_expect(hip.hipStreamSynchronize(own) == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads beside a bad place.  The linker (--wrap) sends the library's reads and advice through here:
- * one through the page cache fails as on a file system with large folios, one past it as a disk
- * does, on which every failure takes long, so that they are counted. */
+/* Reads beside a bad place.  The linker (--wrap) sends the library's reads through here: one
+ * through the page cache fails as on a file system with large folios, one past it as a disk does,
+ * on which every failure takes long, so that they are counted. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,8 +21,7 @@
 
 static uint64_t bad;   /* the sector of this byte; 0: none is */
 static uint64_t folio; /* what the cache's failures have in common */
-static bool small, random_reads;
-static unsigned n_held; /* so often, somebody else holds the folio, and it stays */
+static uint64_t large; /* the cache's folios */
 static unsigned n_failures;
 
 /* Where the bad block of @size begins, and how many of @bytes can be had. */
@@ -40,7 +39,7 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 {
 	bool direct = (fcntl(fd, F_GETFL) & O_DIRECT) != 0;
 	uint64_t begin;
-	uint64_t size = direct ? SECTOR : small ? PAGE : folio;
+	uint64_t size = direct ? SECTOR : folio;
 	ssize_t n = answer((uint64_t)offset, bytes, size, &begin);
 	if (n < (ssize_t)bytes && (direct || n == 0)) {
 		n_failures++;
@@ -48,21 +47,6 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 		return -1;
 	}
 	return __real_pread(fd, to, (size_t)n, offset);
-}
-
-int __real_posix_fadvise(int fd, off_t offset, off_t bytes, int advice);
-int __wrap_posix_fadvise(int fd, off_t offset, off_t bytes, int advice);
-int __wrap_posix_fadvise(int fd, off_t offset, off_t bytes, int advice)
-{
-	uint64_t begin = bad - bad % folio;
-	if (advice == POSIX_FADV_RANDOM)
-		random_reads = true;
-	if (advice == POSIX_FADV_DONTNEED && random_reads && (uint64_t)offset <= begin &&
-	    (uint64_t)(offset + bytes) >= begin + folio) {
-		small = small || n_held == 0;
-		n_held -= n_held > 0;
-	}
-	return __real_posix_fadvise(fd, offset, bytes, advice);
 }
 
 static bool no_threads;
@@ -82,7 +66,6 @@ static void set_bad(uint64_t at, uint64_t folio_bytes)
 {
 	bad = at;
 	folio = folio_bytes;
-	small = random_reads = false;
 	n_failures = 0;
 }
 
@@ -110,25 +93,11 @@ static void rescues(const struct hoist__file *file, uint64_t size)
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++)
 		for (unsigned shift = 0; shift < 4; shift++) {
 			uint64_t offset = 1500000 + shift * 37; /* of no alignment */
-			set_bad(offset + places[i], HOIST__RESCUE_BYTES);
+			set_bad(offset + places[i], large);
 			ends_there(file, offset, 2200000, size);
-			set_bad(offset, HOIST__RESCUE_BYTES);
+			set_bad(offset, large);
 			ends_there(file, offset, 100, size);
 		}
-}
-
-/* While another reader has the folio, the cache does not forget it; that passes. */
-static void held_for_a_while(const struct hoist__file *file)
-{
-	static unsigned char got[100000];
-	for (unsigned held = 1; held <= HOIST__MAX_UNFOLDS; held++) {
-		set_bad(2500000, HOIST__RESCUE_BYTES);
-		n_held = held;
-		int64_t n = hoist__file_rescue(file, 2200000, got, sizeof got);
-		NEEDED(n == (held < HOIST__MAX_UNFOLDS ? (int64_t)sizeof got : -EIO));
-		check_bytes(got, 2200000, n < 0 ? 0 : (size_t)n);
-	}
-	n_held = 0;
 }
 
 static void ends_with_the_file(const struct hoist__file *file)
@@ -146,12 +115,12 @@ static void reads(const struct hoist__file *file, uint64_t size)
 	static unsigned char got[FILE_BYTES];
 	char place[64];
 	uint64_t at = 3000000;
-	set_bad(at, HOIST__RESCUE_BYTES);
+	set_bad(at, large);
 	NEEDED(hoist__file_read(file, 1000, got, at - PAGE - 1000) == 0);
 	check_bytes(got, 1000, at - PAGE - 1000);
 	NEEDED(hoist__file_read(file, at + PAGE, got, FILE_BYTES - at - PAGE) == 0);
 	check_bytes(got, at + PAGE, FILE_BYTES - at - PAGE);
-	set_bad(at, HOIST__RESCUE_BYTES);
+	set_bad(at, large);
 	NEEDED(hoist__file_read(file, 1000, got, sizeof got - 1000) == -EIO);
 	(void)snprintf(place, sizeof place, " at %llu", (unsigned long long)(at - at % size));
 	NEEDED(strstr(hoist__error_text(), place) != NULL);
@@ -170,7 +139,7 @@ static void requests(const struct hoist__file *file, enum hoist__engine_kind kin
 	NEEDED(posix_memalign(&to, HOIST__FILE_MAX_ALIGN, 3 << 20) == 0);
 	NEEDED(hoist__engine_create(&options, &engine) == 0);
 	for (unsigned healthy = 0; healthy < 2; healthy++) {
-		set_bad(at, HOIST__RESCUE_BYTES);
+		set_bad(at, large);
 		request.buffer = -1;
 		request.address = to;
 		request.bytes = request.need = healthy ? 1 << 20 : 3 << 20;
@@ -221,10 +190,11 @@ static void by_ring(const struct hoist__file *file, bool threads)
 	close(broken.fd);
 }
 
-static void all(const struct hoist__file *file)
+/* Through a cache of folios of @folio_bytes, and past it to sectors where @direct. */
+static void all(const struct hoist__file *file, bool direct, uint64_t folio_bytes)
 {
-	bool direct = file->direct_fd >= 0;
-	uint64_t size = direct ? SECTOR : PAGE;
+	uint64_t size = direct ? SECTOR : folio_bytes;
+	large = folio_bytes;
 	rescues(file, size);
 	ends_with_the_file(file);
 	reads(file, size);
@@ -237,15 +207,14 @@ int main(void)
 	struct hoist__file *file = new_file(FILE_BYTES);
 	struct hoist__file cached = *file;
 	if (file->direct_fd >= 0 && file->offset_align == SECTOR) {
-		all(file);
+		all(file, true, HOIST__RESCUE_BYTES);
 		by_ring(file, true);
 		by_ring(file, false);
 	} else {
 		printf("no direct reads of sectors here: %s\n", file->direct_note);
 	}
 	cached.direct_fd = -1;
-	all(&cached);
-	held_for_a_while(&cached);
+	all(&cached, false, PAGE); /* nothing helps where folios are large */
 	hoist__file_close(file);
 	return 0;
 }

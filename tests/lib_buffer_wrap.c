@@ -290,6 +290,84 @@ Test(wrap, drivers_say_it_in_any_context, .init = open_all)
 	cr_assert(lib_drivers_content());
 }
 
+static const char *api_of(int i)
+{
+	return i == 3 ? "hip" : "cuda";
+}
+
+/* A question whether a stream captures, asked of the driver. */
+static const char *question_of(int i)
+{
+	return i == 3 ? "hipStreamIsCapturing:1+" : "cuStreamIsCapturing:1+";
+}
+
+/* Waiting for a stream that captures breaks the graph; so may a wait where the driver, in vain, is
+ * asked. */
+Test(wrap, releases_no_memory_while_a_stream_that_uses_it_captures, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++)
+		for (int silent = 0; silent < 2; silent++) {
+			int released = 0;
+			uintptr_t block = 0;
+			hoist_memory *memory = NULL;
+			hoist_stream *stream = NULL;
+			hoist_buffer *b = NULL;
+			const hoist_memory_options options = {.size = sizeof options,
+							      .kind = HOIST_MEMORY_DEVICE,
+							      .device = devices[i]};
+			cr_assert_eq(hoist_memory_create(&options, &memory), 0);
+			cr_assert_eq(hoist_memory_alloc(memory, 64, 0, &block), 0);
+			const hoist_buffer_source source = {.size = sizeof source,
+							    .address = block,
+							    .bytes = 64,
+							    .device = devices[i],
+							    .release = count_release,
+							    .context = &released};
+			cr_assert_eq(hoist_stream_create(devices[i], &stream), 0);
+			cr_assert_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){64},
+						       NULL, &b),
+				     0, "%s", hoist_error());
+			cr_assert_eq(lib_capture(api_of(i), hoist_stream_native(stream), 1), 0);
+			cr_assert_eq(hoist_buffer_fill_on(b, "x", 1, stream), 0, "%s",
+				     hoist_error());
+			cr_assert_eq(lib_fail(api_of(i), silent ? question_of(i) : NULL), 0);
+			hoist_buffer_unref(b);
+			cr_expect_eq(released, 0, "%s", lib_specs[i]);
+			cr_assert_eq(lib_fail(api_of(i), NULL), 0);
+			cr_expect_eq(lib_capture(api_of(i), hoist_stream_native(stream), 0), 0,
+				     "%s: the capture is whole", lib_specs[i]);
+			cr_assert_eq(hoist_device_synchronize(devices[i]), 0, "%s", hoist_error());
+			cr_expect_eq(released, 1, "%s", lib_specs[i]);
+			cr_assert_eq(hoist_memory_free(memory, block), 0);
+			hoist_stream_unref(stream);
+			hoist_memory_unref(memory);
+		}
+	cr_assert(lib_nothing_outstanding(devices));
+	cr_assert(lib_drivers_content());
+}
+
+/* The end of a wrapped stream waits for nothing where nobody knows whether the native one captures.
+ */
+Test(wrap, streams_end_without_a_wait_where_the_driver_does_not_say, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		hoist_stream *stream = NULL;
+		hoist_stream *again = NULL;
+		cr_assert_eq(hoist_stream_create(devices[i], &stream), 0);
+		void *native = hoist_stream_native(stream);
+		cr_assert_eq(hoist_stream_wrap(devices[i], native, &again), 0);
+		cr_assert_eq(lib_capture(api_of(i), native, 1), 0);
+		cr_assert_eq(lib_fail(api_of(i), question_of(i)), 0);
+		hoist_stream_unref(again);
+		cr_assert_eq(lib_fail(api_of(i), NULL), 0);
+		cr_expect_eq(lib_capture(api_of(i), native, 0), 0, "%s: the capture is whole",
+			     lib_specs[i]);
+		hoist_stream_unref(stream);
+	}
+	cr_assert(lib_nothing_outstanding(devices));
+	cr_assert(lib_drivers_content());
+}
+
 Test(wrap, does_not_keep_streams_that_are_over, .init = open_all)
 {
 	enum { STREAMS = 100 };

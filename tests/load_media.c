@@ -3,7 +3,8 @@
  * tensor, and what does not need them does not fail.  The linker sends the library's reads and
  * writes through here (--wrap), where they end as on a disk with a bad sector: a direct one fails
  * as a whole, one through the page cache stops short of the bad page and then fails; where the
- * cache has large folios, of the bad folio, until it is made to read single pages.  Completions of
+ * cache has large folios, of the bad folio, until what reads ahead for maps has that forgotten and
+ * asks again, which brings single pages.  Completions of
  * a ring are not in reach here: these are of a real disk, in tests/vm/disk.sh. */
 #include "config.h"
 
@@ -29,7 +30,7 @@ static struct {
 } bad;
 static atomic_uint n_failed;
 static uint64_t folio = MEDIA_PAGE;
-static atomic_bool random_reads, small; /* it reads single pages now */
+static atomic_bool forgotten, small; /* it has single pages now */
 
 /* How many of @bytes can be had; or a negative errno. */
 static int64_t answer(int fd, size_t bytes, uint64_t offset, bool write)
@@ -93,10 +94,10 @@ int __wrap_posix_fadvise(int fd, off_t offset, off_t bytes, int advice)
 {
 	uint64_t begin = atomic_load(&bad.begin) / FOLIO * FOLIO;
 	uint64_t end = (atomic_load(&bad.end) + FOLIO - 1) / FOLIO * FOLIO;
-	if (advice == POSIX_FADV_RANDOM)
-		atomic_store(&random_reads, true);
-	if (advice == POSIX_FADV_DONTNEED && atomic_load(&random_reads) && (uint64_t)offset < end &&
-	    (uint64_t)(offset + bytes) > begin)
+	if (advice == POSIX_FADV_DONTNEED && (uint64_t)offset <= begin &&
+	    (uint64_t)(offset + bytes) >= end)
+		atomic_store(&forgotten, true);
+	if (advice == POSIX_FADV_WILLNEED && atomic_load(&forgotten))
 		atomic_store(&small, true);
 	return __real_posix_fadvise(fd, offset, bytes, advice);
 }
@@ -113,7 +114,7 @@ static void set_bad(uint64_t begin, uint64_t bytes, bool writes)
 	bad.ino = st.st_ino;
 	bad.writes = writes;
 	atomic_store(&n_failed, 0);
-	atomic_store(&random_reads, false);
+	atomic_store(&forgotten, false);
 	atomic_store(&small, false);
 	atomic_store(&bad.begin, begin);
 	atomic_store(&bad.end, begin + bytes);

@@ -6,6 +6,30 @@
 
 #include "base/error.h"
 #include "lib/buffer/buffer-private.h"
+#include "lib/buffer/storage-private.h"
+
+/* Eight elements of any dtype are whole bytes. */
+void *hoist__buffer_plain(const hoist_buffer *buffer)
+{
+	if (buffer == NULL || buffer->storage == NULL || !buffer->contiguous || buffer->bit != 0 ||
+	    buffer->elements % 8 != 0)
+		return NULL;
+	const struct hoist__storage *storage = buffer->storage;
+	const struct hoist__place *place =
+		atomic_load_explicit(&storage->xplace, memory_order_acquire);
+	if (storage->kind != HOIST__MEMORY_HOST || !storage->has_access || place == NULL)
+		return NULL;
+	return (void *)(place->address + buffer->offset);
+}
+
+void *hoist__buffer_plain_writable(const hoist_buffer *buffer)
+{
+	void *bytes = hoist__buffer_plain(buffer);
+	if (bytes == NULL || buffer->read_only || buffer->storage->read_only ||
+	    atomic_load_explicit(&buffer->storage->xfrozen, memory_order_relaxed))
+		return NULL;
+	return bytes;
+}
 
 int hoist_buffer_host_bytes(hoist_buffer *buffer, int for_writing, void **ret, size_t *ret_bytes)
 {

@@ -70,6 +70,14 @@ static inline const int64_t *hoist__buffer_given_strides(const hoist_buffer *buf
 	return buffer->implicit ? NULL : buffer->strides;
 }
 
+/* Where the bytes are if they lie one behind the other in host memory that was taken, and that no
+ * driver has a part in; NULL: they do not, or have to be asked more of.  Takes NULL, and a closed
+ * one. */
+void *hoist__buffer_plain(const hoist_buffer *buffer);
+
+/* The same, if it may be written to. */
+void *hoist__buffer_plain_writable(const hoist_buffer *buffer);
+
 /* Where the byte @offset bytes behind the first element's is.  Pre: its memory was taken. */
 struct hoist__span hoist__buffer_span(const hoist_buffer *buffer, int64_t offset);
 

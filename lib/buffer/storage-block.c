@@ -89,20 +89,6 @@ static void log_kept(const struct hoist__storage *storage)
 		   hoist__error_text());
 }
 
-/* True too where the driver does not say: no capture may be risked. */
-static bool may_capture(struct hoist__dev_stream *stream)
-{
-	struct hoist__failure failure;
-	bool capturing = false;
-	if (!hoist__stream_may_capture(stream))
-		return false;
-	hoist__failure_keep(&failure);
-	int err = hoist__stream_capturing(stream, &capturing);
-	(void)hoist__fail_again(0, &failure);
-	/* A stream that the caller has destroyed captures nothing. */
-	return err < 0 ? err != -EBADF : capturing;
-}
-
 bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address)
 {
 	hoist_stream *stream = atomic_load(&storage->xstream);
@@ -111,7 +97,7 @@ bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address
 		if (err == 0)
 			return true;
 		/* No memory to note it with: then the host waits, which would break a capture. */
-		if (may_capture(hoist__stream_dev_stream(stream))) {
+		if (hoist__stream_forbids_wait(hoist__stream_dev_stream(stream))) {
 			if (err == -EAGAIN || err == -ENOMEM)
 				return false;
 			log_kept(storage);

@@ -209,17 +209,21 @@ int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream)
 	return 0;
 }
 
-/* What failed on a stream is its own to report. */
-static void wait_for_users(struct hoist__storage *storage)
+/* What failed on a stream is its own to report.
+ * Returns: false if a stream captures, perhaps, and must have ended that first. */
+static bool wait_for_users(struct hoist__storage *storage)
 {
-	struct hoist__storage_user *user = atomic_load(&storage->xusers);
-	while (user != NULL) {
-		struct hoist__storage_user *next = user->next;
-		(void)hoist__stream_await(hoist__stream_dev_stream(user->stream));
+	struct hoist__storage_user *user;
+	while ((user = atomic_load(&storage->xusers)) != NULL) {
+		struct hoist__dev_stream *stream = hoist__stream_dev_stream(user->stream);
+		if (hoist__stream_forbids_wait(stream))
+			return false;
+		(void)hoist__stream_await(stream);
+		atomic_store(&storage->xusers, user->next);
 		hoist_stream_unref(user->stream);
 		free(user);
-		user = next;
 	}
+	return true;
 }
 
 /* --- references --- */
@@ -234,15 +238,18 @@ static void *end(void *context)
 {
 	struct hoist__storage *storage = context;
 	uintptr_t address = hoist__storage_address(storage);
-	wait_for_users(storage);
-	if (storage->memory != NULL && address != 0 &&
-	    !hoist__storage_give_block(storage, address)) {
+	bool waited = wait_for_users(storage);
+	if (!waited || (storage->memory != NULL && address != 0 &&
+			!hoist__storage_give_block(storage, address))) {
 		/* No wait for the device begins before the capture has ended. */
 		hoist__storage_returned(storage);
 		if (hoist__storage_park(storage))
 			return NULL;
 		hoist__log(alloc, "a buffer's storage of %zu bytes was not freed: %s",
-			   storage->bytes, hoist__error_text());
+			   storage->bytes,
+			   waited ? hoist__error_text() : "a stream that uses it captures a graph");
+		if (!waited)
+			return NULL;
 	}
 	if (storage->release != NULL)
 		storage->release(storage->context);

@@ -16,8 +16,8 @@
  * Consumers: what was exported (DLPack, the CUDA Array Interface) may be used by work that its
  * consumer queued on streams that nobody knows, and that goes on when the consumer lets go.  The
  * last reference to such a storage parks it (lib/memory/parked.h): its block or its foreign memory
- * goes back when the devices have been waited for.  A block whose resource does not free it while
- * its stream captures is parked too, and freed after the capture.
+ * goes back when the devices have been waited for.  What a stream uses that captures is parked
+ * too, and so is a block whose resource does not free it then: both go back after the capture.
  *
  * Threads: counting is atomic; of several threads that allocate at once one wins; freezing is
  * one way; everything else is immutable.  There are no locks.

@@ -7,12 +7,12 @@
 #include "lib/copy/copy.h"
 #include "lib/device/device.h"
 
-/* Drivers take a pitch of 31 bits. */
+/* Drivers take a pitch of 31 bits, HIP all but the greatest. */
 static bool can_be_rows(const struct hoist__nest *nest, int i)
 {
 	int64_t item = (int64_t)nest->item;
 	return nest->dst_strides[i] >= item && nest->src_strides[i] >= item &&
-	       nest->dst_strides[i] <= INT32_MAX && nest->src_strides[i] <= INT32_MAX;
+	       nest->dst_strides[i] < INT32_MAX && nest->src_strides[i] < INT32_MAX;
 }
 
 static bool fits(int64_t plane, int64_t pitch, int64_t n_rows, size_t item)

@@ -137,9 +137,16 @@ void *hoist_stream_native(const hoist_stream *stream)
 int hoist__stream_drain(hoist_stream *stream)
 {
 	int err = hoist__stream_synchronize(stream->stream);
-	if (err == 0)
+	if (err == 0 && atomic_load(&stream->xwaits))
 		hoist__stream_forget_reached(stream);
 	return err;
+}
+
+int hoist__stream_settle(hoist_stream *stream)
+{
+	int err =
+		hoist__stream_may_capture(stream->stream) ? hoist__stream_check_capture(stream) : 0;
+	return err < 0 ? err : hoist_stream_synchronize(stream);
 }
 
 int hoist_stream_synchronize(hoist_stream *stream)

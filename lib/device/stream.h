@@ -19,4 +19,7 @@ bool hoist__stream_is_over(const hoist_stream *stream);
  * Returns: 0; -ENOTSUP if @stream captures a graph. */
 int hoist__stream_check_capture(hoist_stream *stream);
 
+/* Waits for @stream on the host.  Returns: 0; -ENOTSUP as above; what failed on it. */
+int hoist__stream_settle(hoist_stream *stream);
+
 #endif

@@ -26,7 +26,8 @@ int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret);
  * the device's context.  Returns: 0; -ENOMEM; what the driver says. */
 int hoist__device_budget(hoist_device *device, struct hoist__budget **ret);
 
-/* Gives back what is only kept for reuse: idle lanes, empty regions of the pools. */
+/* Gives back what is only kept for reuse: idle lanes, empty regions of the pools.  For tests: nobody
+ * else may be using the device. */
 void hoist__device_trim(hoist_device *device);
 
 #endif

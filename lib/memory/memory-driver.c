@@ -87,13 +87,6 @@ static int use_stream(struct hoist__driver_memory *driver, struct hoist__dev_str
 
 /* --- blocks --- */
 
-static bool captures(struct hoist__dev_stream *stream)
-{
-	bool capturing = false;
-	return hoist__stream_may_capture(stream) &&
-	       hoist__stream_capturing(stream, &capturing) == 0 && capturing;
-}
-
 /* The block, entered; the stream is the caller's, or ours, which is then waited for. */
 static int take(struct hoist__driver_memory *driver, struct hoist__book *book, size_t align,
 		struct hoist__dev_stream *stream, bool wait, uintptr_t *ret)
@@ -136,7 +129,7 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 	if (err == 0 && on == NULL)
 		err = use_stream(driver, &on);
 	/* What a driver gives there belongs to the graph. */
-	if (err == 0 && captures(on))
+	if (err == 0 && hoist__stream_forbids_wait(on))
 		err = hoist__fail(-ENOTSUP, "the stream captures a graph, and nothing is taken "
 					    "from a pool meanwhile; take memory of kind GRAPH");
 	if (err == 0)
@@ -164,19 +157,21 @@ static int order(struct hoist__dev *dev, struct hoist__dev_stream *stream,
 		err = hoist__stream_wait_event(stream, event);
 	hoist__event_destroy(event);
 	/* Waiting here is slower, and as good; what failed on it does not run any more. */
-	return err < 0 ? hoist__stream_await(user) : 0;
+	if (err < 0 && !hoist__stream_forbids_wait(user))
+		err = hoist__stream_await(user);
+	return err;
 }
 
 /* A driver does not take a block of a pool from a stream that captures. */
 static int check_captures(const struct hoist__book *book, struct hoist__dev_stream *stream)
 {
-	bool capturing = captures(stream);
+	bool capturing = hoist__stream_forbids_wait(stream);
 	for (size_t i = 0; i < book->n_users && !capturing; i++)
-		capturing = book->users[i] != stream && captures(book->users[i]);
+		capturing = book->users[i] != stream && hoist__stream_forbids_wait(book->users[i]);
 	if (!capturing)
 		return 0;
-	return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph; free it when "
-				    "that has ended");
+	return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph, or its "
+				    "driver does not say; free it when that has ended");
 }
 
 static int give(struct hoist__driver_memory *driver, struct hoist__book *book,
