@@ -3,9 +3,6 @@
  * include/hoist/buffer.h. */
 #include "config.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "alloc/shared.h"
 #include "base/error.h"
 #include "base/layout.h"

@@ -182,8 +182,7 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 
 static int refuse_capture(struct hoist__dev_stream *stream)
 {
-	bool capturing = false;
-	if (hoist__stream_capturing(stream, &capturing) == 0 && capturing)
+	if (hoist__stream_forbids_wait(stream))
 		return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph, which "
 					    "would run with an address that is gone; wait until it "
 					    "has ended");
