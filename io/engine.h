@@ -111,6 +111,9 @@ const char *hoist__engine_reason(const struct hoist__engine *engine);
 /* How many more requests submit would take now. */
 unsigned hoist__engine_room(const struct hoist__engine *engine);
 
+/* How many are submitted and not reaped. */
+unsigned hoist__engine_in_flight(const struct hoist__engine *engine);
+
 /* Starts @n requests, all or none.
  * Returns: 0; -EAGAIN if room < n; -EINVAL for a misaligned direct request (a
  *   bug) or an empty one; -ESTALE; the kernel's error if the ring is broken. */

@@ -103,7 +103,8 @@ int hoist__staging_create(const struct hoist__staging_options *options,
  * not called, and nothing may be queued. */
 void hoist__staging_settle(struct hoist__staging *ring);
 
-/* Settles, then gives memory and budget back.  No slot may be READING.  Takes NULL. */
+/* Settles, then gives memory and budget back, in whatever state slots are: no engine may still use
+ * one.  Takes NULL. */
 void hoist__staging_destroy(struct hoist__staging *ring);
 
 size_t hoist__staging_slot_bytes(const struct hoist__staging *ring);

@@ -117,7 +117,7 @@ static size_t place_above(const struct group *group, const struct part *part, ui
 static bool fits(const struct hoist_save *save, const struct group *group, uint64_t align)
 {
 	uint64_t bytes = hoist__round_up(group->end, align) - group->begin;
-	return group->at + bytes <= hoist__staging_slot_bytes(save->ring);
+	return group->at + bytes <= hoist__staging_slot_bytes(save->job.staging);
 }
 
 /* As many tensors from the block's next on as one read can take.  False: not even one. */
@@ -302,7 +302,7 @@ static int fetch(struct hoist_save *save, struct hoist__save_block *block)
 		if (f->n == 0)
 			continue;
 		block->state = HOIST__SAVE_BLOCK_FETCHING;
-		err = hoist__slot_fetch(save->ring, block->slot, s, f->pieces, f->n);
+		err = hoist__slot_fetch(save->job.staging, block->slot, s, f->pieces, f->n);
 	}
 	return err;
 }
@@ -347,7 +347,7 @@ int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
 	int err = fetch(save, block);
 	if (err < 0 || block->state == HOIST__SAVE_BLOCK_FETCHING)
 		return err;
-	hoist__slot_filled(save->ring, block->slot);
+	hoist__slot_filled(save->job.staging, block->slot);
 	block->state = HOIST__SAVE_BLOCK_FULL;
 	return 0;
 }

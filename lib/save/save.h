@@ -5,8 +5,8 @@
  *   save-format.c   which format is written
  *   save-metadata.c strings beside the tensors
  *   save-plan.c     sources -> files: formats, shards, headers, where every tensor goes
- *   save-begin.c    what the loop works with: the ring, the engine, the budget; the report
- *   save-pump.c     the loop: blocks are begun, filled, sealed, written; what failed first
+ *   save-begin.c    what the loop works with: slots, blocks, the engine; the report
+ *   save-pump.c     the loop: blocks are begun, filled, sealed, written
  *   save-fill.c     one block's bytes, from wherever they are
  *   save-gather.c   bytes of a tensor that do not lie as the file wants them
  *   save-seal.c     what is done in the order of the file: digests
@@ -25,7 +25,7 @@
  *           aligned, is no copy at all but written from there (`straight`)
  *   DEVICE  row-major on a device: noted, and fetched with one set of copies for each device as
  *           the last thing
- *   MOVED   all else (strides; devices that the ring's memory is not pinned for): gathered at once
+ *   MOVED   all else (strides; devices that the slots are not pinned for): gathered at once
  *           by the copies of lib/copy/copy.h, while other blocks are read and written
  *   FILE    of a checkpoint: read by the engine into the block's own slot, at or above where it
  *           belongs, and moved down:
@@ -48,23 +48,18 @@
  * sealed, and their writes submitted, in the order of the file: digests need that, and disks like
  * it.
  *
- * The first failure wins; it stops new blocks, cancels the engine, and the pump goes on until
- * nothing is in flight.  Nothing has a name in the folder before everything is written and
- * synchronised.
+ * Nothing has a name in the folder before everything is written and synchronised.
  *
- * Threads: what a thread of its own (the pump) does, it does alone; others read only what is
- * atomic, or written before `done`.
+ * Phases, failure, cancel, waiting and threads are the job's (lib/job/job.h).  The pump's state is
+ * the driving thread's; `started` and `written` are any thread's.
  */
 #ifndef HOIST_LIB_SAVE_SAVE_H
 #define HOIST_LIB_SAVE_SAVE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/types.h>
 
-#include "base/error.h"
 #include "format/digest.h"
 #include "format/write.h"
 #include "hoist/save.h"
@@ -73,14 +68,11 @@
 #include "io/staging.h"
 #include "lib/checkpoint/checkpoint.h"
 #include "lib/copy/copy.h"
-#include "lib/memory/ring.h"
+#include "lib/job/job.h"
 
 #define HOIST__SAVE_SLOT_BYTES ((size_t)4 << 20)
 #define HOIST__SAVE_SLOTS 24u
 #define HOIST__SAVE_WRITES 8u /* in flight: more make a disk no faster */
-
-/* How long a wait may last before the pump looks again whether it was cancelled. */
-#define HOIST__SAVE_CANCEL_POLL_NS (20 * UINT64_C(1000000))
 
 struct hoist__save_format {
 	const char *name;
@@ -145,13 +137,6 @@ struct hoist__save_block {
 	struct hoist__save_fetch *fetches; /* one for each stream */
 };
 
-enum hoist__save_phase {
-	HOIST__SAVE_READY,
-	HOIST__SAVE_RUNNING,
-	HOIST__SAVE_DRAINING,
-	HOIST__SAVE_DONE
-};
-
 /* Why bytes went the way they went, for the report. */
 struct hoist__save_routes {
 	uint64_t n_writes;
@@ -161,15 +146,15 @@ struct hoist__save_routes {
 };
 
 struct hoist_save {
+	struct hoist__job job;
+
 	/* Set when it was created. */
 	char *path;
 	const struct hoist__save_format *format;
 	enum hoist_engine engine_kind;
 	enum hoist_io io;
-	hoist_budget *budget;
 	uint64_t shard_bytes;
 	unsigned flags;
-	pid_t pid;
 
 	/* Added. */
 	struct hoist__save_source *sources;
@@ -198,13 +183,9 @@ struct hoist_save {
 	uint64_t source_align; /* of direct reads; 0: nothing is read */
 
 	/* The pump's. */
-	enum hoist__save_phase phase;
-	struct hoist__engine *engine;
-	struct hoist__staging *ring;
-	struct hoist__turn budget_turn;	   /* at the budget, until there is a ring */
 	struct hoist__save_block *blocks;  /* one for each slot */
 	struct hoist__save_fetch *fetches; /* of these */
-	unsigned *window;		   /* slots of the blocks that are not sealed, in a ring */
+	unsigned *window; /* slots of the blocks that are not sealed: a circular queue */
 	unsigned n_slots;
 	uint64_t n_begun;  /* blocks */
 	uint64_t n_sealed; /* and submitted */
@@ -212,27 +193,21 @@ struct hoist_save {
 	size_t next_file; /* of the block that is begun next, */
 	uint64_t next_begin;
 	size_t next_tensor;  /* and the first tensor that may lie in it */
-	unsigned n_inflight; /* reads and writes */
 	unsigned n_writing;
 	size_t seal_tensor; /* the first tensor whose end has not been sealed */
 	void *digest;	    /* its XXH3_state_t */
 	struct hoist__save_routes routes;
 	hoist_save_report report;
-	uint64_t start_ns;
-	uint64_t start_cpu_ns;
 
 	/* Shared. */
 	_Atomic bool started;
-	_Atomic bool cancelled;
 	_Atomic uint64_t written;
-	pthread_t thread;
-	bool has_thread;
-	pthread_mutex_t lock;
-	pthread_cond_t ended;
-	_Atomic bool done;
-	int err;
-	struct hoist__failure failure;
 };
+
+static inline struct hoist_save *hoist__save_of(struct hoist__job *job)
+{
+	return HOIST__CONTAINER_OF(job, struct hoist_save, job);
+}
 
 /* --- save.c --- */
 
@@ -266,9 +241,9 @@ int hoist__save_header(struct hoist_save *save, struct hoist__save_file *file);
 
 /* --- save-begin.c --- */
 
-/* Waits for its turn at the budget, a while.
- * Returns: 0, it runs; 1: others have the budget, to be called again; what failed. */
-int hoist__save_begin(struct hoist_save *save);
+/* As the functions of the job's kind. */
+int hoist__save_begin(struct hoist__job *job, uint64_t timeout_ns);
+int hoist__save_make_staging(struct hoist__job *job);
 
 /* Nothing is in flight any more. */
 void hoist__save_report(struct hoist_save *save);
@@ -276,7 +251,7 @@ void hoist__save_release(struct hoist_save *save);
 
 /* --- save-pump.c --- */
 
-void hoist__save_run(struct hoist_save *save);
+extern const struct hoist__job_kind hoist__save_kind;
 
 /* --- save-fill.c --- */
 
