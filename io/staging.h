@@ -64,6 +64,7 @@ struct hoist__slot {
 	struct hoist__request request; /* for the owner to fill and submit; address is the slot's */
 	enum hoist__slot_state state;
 	unsigned index;
+	size_t useful;		 /* the owner's: bytes that the slot's copies bring */
 	struct hoist__list node; /* in the ring's free, copying or fetching list */
 };
 
@@ -155,6 +156,9 @@ int hoist__staging_reclaim(struct hoist__staging *ring);
 
 /* Blocks until the oldest copy completed, then reclaims.  0 if nothing is copying. */
 int hoist__staging_wait(struct hoist__staging *ring);
+
+/* The `useful` bytes of slots whose copies completed since the last call. */
+uint64_t hoist__staging_take_copied(struct hoist__staging *ring);
 
 /* True if `moved` is called for what is in flight: waiting for it in another way is not needed. */
 bool hoist__staging_tells(const struct hoist__staging *ring);

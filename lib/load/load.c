@@ -131,7 +131,6 @@ static void free_load(struct hoist_load *load)
 	hoist__load_drop_targets(load);
 	hoist__digests_destroy(load->digests);
 	free(load->files);
-	free(load->copying);
 	free(load->pieces);
 	free(load->flights);
 	free(load->requests);

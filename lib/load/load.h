@@ -19,6 +19,19 @@
  *       |                                                 --copy--> each device --> done
  *       +------- a free request or slot -------------------------------------+
  *
+ * Where a chunk is:
+ *
+ *     state     it is                            its flight                its slot, if staged
+ *     next      load_disk.next (has_next)        -                         -
+ *     read      the engine's                     n_open > 0; in no list    READING
+ *     parked    with digests, until the chunks   in load->parked           FULL
+ *               of the disk before it are read
+ *     copied    the staging ring's               in free_flights           COPYING
+ *     arrived   counted (`arrived`)              in free_flights           FREE
+ *
+ * Equations, of each disk's flights that are not free: load_disk.n_flights is their number,
+ * n_requests the sum of their n_open.
+ *
  *   begin    opens what the driving thread must own: the slots, the engine
  *   round    reclaim copied slots, submit chunks while there is room, reap, move
  *   end      on success, failure or cancel: everything in flight is brought
@@ -64,7 +77,7 @@
 /* Reads of one chunk, at most: rows of a slice whose gaps are left out. */
 #define HOIST__LOAD_PARTS 32u
 
-/* One chunk on its way: submitted, read, and, where digests are made, waiting for its turn. */
+/* One chunk that is read or parked. */
 struct hoist__flight {
 	struct hoist__chunk chunk;
 	struct hoist__request *requests; /* one for each of the chunk's parts */
@@ -136,8 +149,6 @@ struct hoist_load {
 	struct hoist__list free_flights;
 	struct hoist__list parked;   /* in no order: those whose turn has not come */
 	struct hoist__piece *pieces; /* room for one batch of copies */
-	size_t *copying;	     /* useful bytes of each slot being copied, a FIFO */
-	unsigned copying_first;
 	size_t staged_bytes; /* of a chunk, at most */
 	struct hoist__routes routes;
 	hoist_load_report report;

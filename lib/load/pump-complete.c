@@ -195,14 +195,10 @@ void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns
 
 void hoist__pump_reclaimed(struct hoist_load *load, int n)
 {
-	if (n < 0) {
+	if (n < 0)
 		hoist__job_fail(&load->job, n);
-		return;
-	}
-	unsigned n_slots = hoist__staging_n_slots(load->job.staging);
-	for (int i = 0; i < n; i++) {
-		atomic_fetch_add_explicit(&load->arrived, load->copying[load->copying_first],
+	else
+		atomic_fetch_add_explicit(&load->arrived,
+					  hoist__staging_take_copied(load->job.staging),
 					  memory_order_relaxed);
-		load->copying_first = (load->copying_first + 1) % n_slots;
-	}
 }

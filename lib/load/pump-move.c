@@ -118,12 +118,9 @@ int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight)
 		return 0;
 	}
 	struct hoist__slot *slot = flight->slot;
-	unsigned n_slots = hoist__staging_n_slots(load->job.staging);
-	unsigned n_copying = hoist__staging_n_copying(load->job.staging);
+	slot->useful = flight->chunk.useful;
 	int err = copy_pieces(load, flight);
-	if (slot->state == HOIST__SLOT_COPYING)
-		load->copying[(load->copying_first + n_copying) % n_slots] = flight->chunk.useful;
-	else
+	if (slot->state != HOIST__SLOT_COPYING)
 		hoist__slot_release(load->job.staging, slot);
 	return err;
 }

@@ -111,11 +111,10 @@ static int make_staging(struct hoist__job *job)
 	/* The budget may have had room for smaller slots only. */
 	load->staged_bytes = (size_t)hoist__round_down(hoist__staging_slot_bytes(job->staging),
 						       load->plan.align);
-	unsigned n = hoist__staging_n_slots(job->staging);
-	load->copying = calloc(n, sizeof *load->copying);
 	load->pieces = calloc(HOIST__PUMP_PIECES, sizeof *load->pieces);
-	if (load->copying == NULL || load->pieces == NULL)
-		return hoist__fail_nomem("a table of slots", n * sizeof *load->copying);
+	if (load->pieces == NULL)
+		return hoist__fail_nomem("a table of copies",
+					 HOIST__PUMP_PIECES * sizeof *load->pieces);
 	return 0;
 }
 

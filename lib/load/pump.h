@@ -63,8 +63,7 @@ static inline size_t hoist__pump_slot_offset(const struct hoist_load *load,
 	return extent->half ? bytes - (size_t)hoist__round_down(bytes / 2, extent->align) : 0;
 }
 
-/* @n slots came back, oldest first (copies complete in the order of the streams);
- * or the device's error. */
+/* @n slots came back, or the device's error: what reclaiming gave. */
 void hoist__pump_reclaimed(struct hoist_load *load, int n);
 
 #endif

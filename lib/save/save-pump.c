@@ -29,7 +29,7 @@ static void advance(struct hoist_save *save, struct hoist__save_block *block)
 	int err = hoist__block_fill(save, block);
 	if (err < 0)
 		hoist__job_fail(&save->job, err);
-	else if (block->state == HOIST__SAVE_BLOCK_READING)
+	else if (err > 0)
 		submit(save, &block->slot->request);
 }
 
@@ -56,7 +56,7 @@ static void take_fetched(struct hoist_save *save)
 	struct hoist__slot *slot;
 	int n;
 	while ((n = hoist__staging_fetched(save->job.staging, &slot)) > 0)
-		block_of(save, slot)->state = HOIST__SAVE_BLOCK_FULL;
+		continue;
 	if (n < 0)
 		hoist__job_fail(&save->job, n);
 }
@@ -88,7 +88,6 @@ static void write_block(struct hoist_save *save, struct hoist__save_block *block
 	request->need = request->bytes;
 	if (file->direct_fd < 0)
 		save->routes.note = file->direct_note;
-	block->state = HOIST__SAVE_BLOCK_WRITING;
 	save->routes.n_writes++;
 	save->n_writing++;
 	submit(save, request);
@@ -100,7 +99,7 @@ static void seal_blocks(struct hoist_save *save)
 	       save->n_writing < HOIST__SAVE_WRITES) {
 		struct hoist__save_block *block =
 			&save->blocks[save->window[save->n_sealed % save->n_slots]];
-		if (block->state != HOIST__SAVE_BLOCK_FULL)
+		if (block->slot->state != HOIST__SLOT_FULL)
 			return;
 		hoist__seal_block(save, block);
 		save->n_sealed++;
@@ -160,7 +159,6 @@ static void complete_write(struct hoist_save *save, struct hoist__save_block *bl
 		atomic_fetch_add_explicit(&save->written, block->bytes, memory_order_relaxed);
 	}
 	hoist__slot_release(save->job.staging, block->slot);
-	block->slot = NULL;
 }
 
 static int fail_read(const struct hoist_save *save, const struct hoist__save_block *block)

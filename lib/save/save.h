@@ -16,10 +16,16 @@
  * Every block but the last is one direct write at a multiple of its size, whatever lies in it, and
  * the last one is padded; so nothing about the alignment of tensors in the file matters.
  *
- *             acquire          fill             in order            in order of the disk
- *     block -----------> slot ------> FULL ------------> sealed ------> written -> free
+ * A block has a slot, whose state (io/staging.h) is the block's:
  *
- * Filling goes from the block's first byte to its last, by what each tensor is:
+ *     slot       the block                                            ends
+ *     READING    is filled; or a file is read into the slot           in any order
+ *     FETCHING   devices write to the slot                            in the order of each device
+ *     FULL       waits until the blocks before are sealed; is         in the order of the file
+ *                sealed; is written by the engine                     in the disk's order
+ *     FREE       is written
+ *
+ * `window` has the blocks that are not sealed: numbers [n_sealed, n_begun).  Filling goes from the block's first byte to its last, by what each tensor is:
  *
  *   HOST    memory of the CPU's, row-major: copied.  A block that lies in one such tensor, suitably
  *           aligned, is no copy at all but written from there (`straight`)
@@ -102,14 +108,6 @@ struct hoist__save_file {
 	struct hoist__output *output;
 };
 
-enum hoist__save_block_state {
-	HOIST__SAVE_BLOCK_FILLING,
-	HOIST__SAVE_BLOCK_READING,
-	HOIST__SAVE_BLOCK_FETCHING,
-	HOIST__SAVE_BLOCK_FULL,
-	HOIST__SAVE_BLOCK_WRITING
-};
-
 /* To be fetched from one device. */
 struct hoist__save_fetch {
 	struct hoist__piece *pieces;
@@ -117,11 +115,10 @@ struct hoist__save_fetch {
 	size_t room;
 };
 
-/* What is in a slot; one for each. */
+/* What is in a slot; one for each.  The slot's state is the block's (io/staging.h). */
 struct hoist__save_block {
-	struct hoist__slot *slot; /* NULL: it is free */
-	unsigned char *memory;	  /* the slot's */
-	enum hoist__save_block_state state;
+	struct hoist__slot *slot;
+	unsigned char *memory; /* the slot's */
 	struct hoist__save_file *file;
 	uint64_t begin; /* in the file */
 	size_t bytes;
@@ -258,8 +255,8 @@ extern const struct hoist__job_kind hoist__save_kind;
 /* Begins the next block of the save in @slot.  False: there are no more. */
 bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot);
 
-/* Fills until the block is READING (its slot's request is to be submitted), FETCHING or FULL.
- * Returns: 0; what failed. */
+/* Fills until a file must be read, or the slot is FETCHING or FULL.
+ * Returns: 0; 1: the slot's request is to be submitted; what failed. */
 int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block);
 
 /* After a read of the block failed: true if it is to be filled on, with a read for each tensor, so
@@ -269,7 +266,7 @@ bool hoist__block_retry(struct hoist__save_block *block);
 /* The first byte, in its file, of what the block wants of the tensor that it is at. */
 uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__save_block *block);
 
-/* Where the block's bytes are, once it is FULL. */
+/* Where the block's bytes are, once its slot is FULL. */
 static inline const unsigned char *hoist__block_data(const struct hoist__save_block *block)
 {
 	return block->straight != NULL ? block->straight : block->memory;
@@ -287,7 +284,7 @@ int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *sou
 int hoist__seal_create(struct hoist_save *save);
 void hoist__seal_destroy(struct hoist_save *save);
 
-/* The next block in the order of the files is FULL. */
+/* The slot of the next block in the order of the files is FULL. */
 void hoist__seal_block(struct hoist_save *save, const struct hoist__save_block *block);
 
 /* --- save-publish.c --- */
