@@ -107,6 +107,11 @@ unsigned hoist__engine_room(const struct hoist__engine *engine)
 	return engine->depth - engine->in_flight;
 }
 
+unsigned hoist__engine_in_flight(const struct hoist__engine *engine)
+{
+	return engine->in_flight;
+}
+
 static const char *doing(const struct hoist__request *request)
 {
 	return request->write ? "writing" : "reading";

@@ -44,6 +44,18 @@
 
 enum hoist__engine_kind { HOIST__ENGINE_AUTO, HOIST__ENGINE_URING, HOIST__ENGINE_THREADS };
 
+/* The next call for a request in flight (request.c):
+ *
+ *     DIRECT --refused, failed, stopped at an unaligned place--> CACHED
+ *     CACHED --a read meets a bad block--> RESCUE --bytes--> CACHED
+ *     all is read, and its pages are to go --> DROP */
+enum hoist__request_state {
+	HOIST__REQUEST_DIRECT, /* past the page cache */
+	HOIST__REQUEST_CACHED, /* through the page cache */
+	HOIST__REQUEST_RESCUE, /* reads around the bad block */
+	HOIST__REQUEST_DROP    /* gives pages back to the kernel */
+};
+
 /* One read or write.  The caller fills the first group; the engine the second. */
 struct hoist__request {
 	const struct hoist__file *file;
@@ -67,8 +79,10 @@ struct hoist__request {
 	bool fell_back;		 /* a direct request was finished through the cache */
 	struct hoist__list node; /* engine-private while in flight, as all that follows */
 	bool cancelled;
-	int state;
-	unsigned n_parts; /* that threads are at */
+	enum hoist__request_state state;
+	unsigned n_again;      /* how often the kernel said "again" since it did any of the request, */
+	unsigned n_called_off; /* and how often it called the request off */
+	unsigned n_parts;      /* that threads are at */
 	size_t taken;	  /* bytes given to threads so far */
 	size_t stopped;	  /* where the first part that failed did, and why */
 	int stop_result;
@@ -110,6 +124,9 @@ const char *hoist__engine_reason(const struct hoist__engine *engine);
 
 /* How many more requests submit would take now. */
 unsigned hoist__engine_room(const struct hoist__engine *engine);
+
+/* How many are submitted and not reaped. */
+unsigned hoist__engine_in_flight(const struct hoist__engine *engine);
 
 /* Starts @n requests, all or none.
  * Returns: 0; -EAGAIN if room < n; -EINVAL for a misaligned direct request (a

@@ -17,26 +17,19 @@
 #define RWF_DONTCACHE 0x80 /* Linux 6.14 */
 #endif
 
-/* request->state: what is left goes through the page cache; all is read, its pages are being
- * given back; the cache could not read what comes next; above these, how often the kernel called it
- * off, and how often it said "again", since it did any of it. */
-#define STATE_CACHED 1
-#define STATE_DROPPING 2
-#define STATE_RESCUE 4
-#define STATE_CANCELLED 8
-#define STATE_AGAIN (STATE_CANCELLED * 1024)
-_Static_assert(HOIST__MAX_AGAIN < STATE_AGAIN / STATE_CANCELLED, "one count ends below the next");
-
 /* A ring that calls it off this often has no worker of the kernel's for the request. */
-#define MAX_CANCELLED 8u
+#define MAX_CALLED_OFF 8u
 
 /* The kernel takes at most 2 GiB - 4096 in one read, io_uring 4 GiB - 1 and a
  * registered buffer 1 GiB; a power of two keeps direct reads aligned. */
 #define MAX_ATTEMPT_BYTES HOIST__REQUEST_MAX_DROP
 
-static bool cached(const struct hoist__request *request)
+/* What the kernel said often is counted from here on again. */
+static void enter(struct hoist__request *request, enum hoist__request_state state)
 {
-	return (request->state & STATE_CACHED) != 0;
+	request->state = state;
+	request->n_again = 0;
+	request->n_called_off = 0;
 }
 
 /* Pages that were there before are not this request's to drop. */
@@ -52,7 +45,7 @@ void hoist__request_start(struct hoist__request *request)
 	request->direct_done = 0;
 	request->fell_back = false;
 	request->cancelled = false;
-	request->state = request->direct ? 0 : STATE_CACHED;
+	enter(request, request->direct ? HOIST__REQUEST_DIRECT : HOIST__REQUEST_CACHED);
 	/* The kernel reads ahead into what later requests want (up to 8 MiB on an ext4 of ours):
 	 * these would take it for what was there before, and it would stay. */
 	if (drops(request))
@@ -61,11 +54,11 @@ void hoist__request_start(struct hoist__request *request)
 
 void hoist__request_next(const struct hoist__request *request, struct hoist__attempt *ret)
 {
-	ret->direct = !cached(request);
+	ret->direct = request->state == HOIST__REQUEST_DIRECT;
 	ret->fd = ret->direct ? request->file->direct_fd : request->file->fd;
 	ret->flags = 0;
 	ret->file = request->file;
-	if ((request->state & STATE_DROPPING) != 0) {
+	if (request->state == HOIST__REQUEST_DROP) {
 		ret->what = HOIST__ATTEMPT_DROP;
 		ret->offset = request->offset;
 		ret->address = request->address;
@@ -78,7 +71,7 @@ void hoist__request_next(const struct hoist__request *request, struct hoist__att
 	ret->offset = request->offset + request->done;
 	ret->address = request->address + request->done;
 	ret->bytes = (uint32_t)hoist__min_u64(request->bytes - request->done, MAX_ATTEMPT_BYTES);
-	if ((request->state & STATE_RESCUE) != 0) {
+	if (request->state == HOIST__REQUEST_RESCUE) {
 		ret->what = HOIST__ATTEMPT_RESCUE;
 		ret->bytes = (uint32_t)hoist__min_u64(ret->bytes, HOIST__RESCUE_BYTES);
 	}
@@ -97,13 +90,13 @@ static bool end(struct hoist__request *request, int result)
 	if (!drops(request) || request->file->dontcache || request->cancelled ||
 	    request->done == request->direct_done)
 		return true;
-	request->state = STATE_CACHED | STATE_DROPPING;
+	enter(request, HOIST__REQUEST_DROP);
 	return false;
 }
 
 static void fall_back(struct hoist__request *request)
 {
-	request->state = STATE_CACHED;
+	enter(request, HOIST__REQUEST_CACHED);
 	request->fell_back = true;
 }
 
@@ -116,19 +109,14 @@ static bool at_aligned_place(const struct hoist__request *request)
 
 static void account(struct hoist__request *request, size_t bytes)
 {
-	bool direct = !cached(request);
+	bool direct = request->state == HOIST__REQUEST_DIRECT;
 	request->done += bytes;
-	request->state &= STATE_CACHED;
+	enter(request, direct ? HOIST__REQUEST_DIRECT : HOIST__REQUEST_CACHED);
 	if (direct) {
 		request->direct_done += bytes;
 		if (request->done < request->need && !at_aligned_place(request))
 			fall_back(request);
 	}
-}
-
-static unsigned n_cancelled(const struct hoist__request *request)
-{
-	return (unsigned)(request->state % STATE_AGAIN / STATE_CANCELLED);
 }
 
 /* The kernel cancels what a thread has in flight when that thread exits: a shared engine's requests
@@ -138,10 +126,10 @@ static bool count_again(struct hoist__request *request, int err)
 	bool cancelled = err == -ECANCELED;
 	if (!cancelled && err != -EINTR && err != -EAGAIN)
 		return false;
-	unsigned n = cancelled ? n_cancelled(request) : (unsigned)(request->state / STATE_AGAIN);
-	if (n >= HOIST__MAX_AGAIN)
+	unsigned *n = cancelled ? &request->n_called_off : &request->n_again;
+	if (*n >= HOIST__MAX_AGAIN)
 		return false;
-	request->state += cancelled ? STATE_CANCELLED : STATE_AGAIN;
+	++*n;
 	return true;
 }
 
@@ -154,13 +142,13 @@ static bool worth_another_try(struct hoist__request *request, int err)
 	 * layer's other names for it): the page cache may have the bytes, or reads
 	 * around the bad place in smaller pieces. */
 	bool refused = err == -EINVAL || err == -EOPNOTSUPP;
-	if (!cached(request) && (refused || !request->write)) {
+	if (request->state == HOIST__REQUEST_DIRECT && (refused || !request->write)) {
 		fall_back(request);
 		return true;
 	}
 	/* Not of a write, and once at each place. */
-	if (!request->write && (request->state & STATE_RESCUE) == 0 && hoist__rescuable(-err)) {
-		request->state = STATE_CACHED | STATE_RESCUE;
+	if (!request->write && request->state != HOIST__REQUEST_RESCUE && hoist__rescuable(-err)) {
+		enter(request, HOIST__REQUEST_RESCUE);
 		return true;
 	}
 	return false;
@@ -176,13 +164,13 @@ static int end_of_file(const struct hoist__request *request)
 
 bool hoist__request_is_stuck(const struct hoist__request *request)
 {
-	return n_cancelled(request) >= MAX_CANCELLED;
+	return request->n_called_off >= MAX_CALLED_OFF;
 }
 
 bool hoist__request_finish(struct hoist__request *request, int64_t result)
 {
 	/* Of dropping nothing depends. */
-	if ((request->state & STATE_DROPPING) != 0)
+	if (request->state == HOIST__REQUEST_DROP)
 		return true;
 	if (result > 0) {
 		account(request, (size_t)result);

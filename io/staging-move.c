@@ -207,10 +207,18 @@ int hoist__staging_reclaim(struct hoist__staging *ring)
 			return keep_failure(ring, err, "copying to the device");
 		hoist__list_remove(&slot->node);
 		ring->n_copying--;
+		ring->copied += slot->useful;
 		hoist__slot_make_free(ring, slot);
 		n++;
 	}
 	return ring->failed != 0 ? fail_failed(ring) : n;
+}
+
+uint64_t hoist__staging_take_copied(struct hoist__staging *ring)
+{
+	uint64_t bytes = ring->copied;
+	ring->copied = 0;
+	return bytes;
 }
 
 int hoist__staging_wait(struct hoist__staging *ring)

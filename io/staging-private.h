@@ -54,6 +54,7 @@ struct hoist__staging {
 	unsigned n_copying;
 	unsigned n_fetching;
 	unsigned n_busy_peak;
+	uint64_t copied; /* hoist__staging_take_copied() */
 	int failed; /* the device's first error: from then on the ring only drains */
 	struct hoist__list free;
 	struct hoist__list copying; /* oldest first */

@@ -280,6 +280,7 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *ring)
 	struct hoist__slot *slot = hoist__slot_of(node);
 	assert(slot->state == HOIST__SLOT_FREE);
 	slot->state = HOIST__SLOT_READING;
+	slot->useful = 0;
 	slot->request = (struct hoist__request){
 		.address = (unsigned char *)ring->address + slot->index * ring->slot_bytes,
 	};

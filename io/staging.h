@@ -64,6 +64,7 @@ struct hoist__slot {
 	struct hoist__request request; /* for the owner to fill and submit; address is the slot's */
 	enum hoist__slot_state state;
 	unsigned index;
+	size_t useful;		 /* the owner's: bytes that the slot's copies bring */
 	struct hoist__list node; /* in the ring's free, copying or fetching list */
 };
 
@@ -103,7 +104,8 @@ int hoist__staging_create(const struct hoist__staging_options *options,
  * not called, and nothing may be queued. */
 void hoist__staging_settle(struct hoist__staging *ring);
 
-/* Settles, then gives memory and budget back.  No slot may be READING.  Takes NULL. */
+/* Settles, then gives memory and budget back, in whatever state slots are: no engine may still use
+ * one.  Takes NULL. */
 void hoist__staging_destroy(struct hoist__staging *ring);
 
 size_t hoist__staging_slot_bytes(const struct hoist__staging *ring);
@@ -154,6 +156,9 @@ int hoist__staging_reclaim(struct hoist__staging *ring);
 
 /* Blocks until the oldest copy completed, then reclaims.  0 if nothing is copying. */
 int hoist__staging_wait(struct hoist__staging *ring);
+
+/* The `useful` bytes of slots whose copies completed since the last call. */
+uint64_t hoist__staging_take_copied(struct hoist__staging *ring);
 
 /* True if `moved` is called for what is in flight: waiting for it in another way is not needed. */
 bool hoist__staging_tells(const struct hoist__staging *ring);

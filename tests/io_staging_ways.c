@@ -82,6 +82,7 @@ static void to_several_and_back(void)
 	struct hoist__slot *slot = hoist__staging_acquire(ring);
 	fill(slot->request.address, 0, SLOT);
 	hoist__slot_filled(ring, slot);
+	slot->useful = 4000;
 	int before = atomic_load(&n_moved);
 	for (unsigned d = 0; d < N_DEVICES; d++) {
 		const struct hoist__piece piece = {.slot_offset = 50,
@@ -94,7 +95,9 @@ static void to_several_and_back(void)
 	}
 	NEEDED(hoist__staging_n_copying(ring) == 1);
 	await_moved(before, N_DEVICES);
+	NEEDED(hoist__staging_take_copied(ring) == 0);
 	NEEDED(hoist__staging_reclaim(ring) == 1);
+	NEEDED(hoist__staging_take_copied(ring) == 4000 && hoist__staging_take_copied(ring) == 0);
 	for (unsigned d = 0; d < N_DEVICES; d++) {
 		slot = hoist__staging_acquire(ring);
 		memset(slot->request.address, 0xee, SLOT);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "lib/buffer/buffer-private.h"
 #include "lib/core/options.h"
 #include "lib/device/device.h"
@@ -15,9 +14,9 @@
 
 static int check_loaded(struct hoist_load *load)
 {
-	if (!hoist__load_is_done(load))
+	if (!hoist__job_is_done(&load->job))
 		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for it first");
-	return hoist__load_outcome(load);
+	return hoist__job_outcome(&load->job);
 }
 
 size_t hoist_load_n_tensors(const hoist_load *load)
@@ -169,36 +168,36 @@ void hoist__load_finish_report(struct hoist_load *load)
 	hoist_load_report *report = &load->report;
 	report->bytes = load->plan.bytes;
 	report->n_tensors = load->plan.n_tensors;
-	report->budget_bytes = hoist__budget_limit(hoist__budget_of(load->budget));
+	report->budget_bytes = hoist__budget_limit(hoist__budget_of(load->job.budget));
 	report->emulated = hoist__dev_props(hoist__device_dev(load->targets[0].device))->emulated;
 	(void)snprintf(report->device, sizeof report->device, "%s",
 		       hoist_device_spec(load->targets[0].device));
-	const char *engine = load->engine != NULL ? hoist__engine_name(load->engine) : "none";
+	const struct hoist__job *job = &load->job;
+	const char *engine = job->engine != NULL ? hoist__engine_name(job->engine) : "none";
 	const char *reason =
-		load->engine != NULL ? hoist__engine_reason(load->engine) : "no reads were needed";
+		job->engine != NULL ? hoist__engine_reason(job->engine) : "no reads were needed";
 	(void)snprintf(report->engine, sizeof report->engine, "%s", engine);
 	(void)snprintf(report->engine_reason, sizeof report->engine_reason, "%s", reason);
 	describe_io(load, report->io_reason, sizeof report->io_reason);
 	for (size_t e = 0; load->maps && e < load->plan.n_extents; e++)
 		report->mapped_bytes += load->plan.extents[e].end - load->plan.extents[e].begin;
-	if (load->maps && load->err == 0)
+	if (load->maps && job->err == 0)
 		atomic_store_explicit(&load->arrived, load->plan.bytes, memory_order_relaxed);
 	struct hoist__pool *pool;
-	if (load->ring != NULL)
-		report->staging_peak_bytes = hoist__staging_peak_bytes(load->ring);
-	if (load->ring != NULL && !load->to_host &&
+	if (job->staging != NULL)
+		report->staging_peak_bytes = hoist__staging_peak_bytes(job->staging);
+	if (job->staging != NULL && !load->to_host &&
 	    hoist__device_staging_pool(load->targets[0].device, &pool) == 0) {
 		struct hoist__pool_stats stats;
 		hoist__pool_stats(pool, &stats);
 		report->pinned_peak_bytes = stats.reserved_peak_bytes;
 	}
-	report->ns = hoist__now_ns() - load->start_ns;
-	report->cpu_ns = hoist__cpu_ns() - load->start_cpu_ns;
+	hoist__job_times(job, &report->ns, &report->cpu_ns);
 }
 
 int hoist_load_get_report(hoist_load *load, hoist_load_report *report)
 {
-	if (!hoist__load_is_done(load))
+	if (!hoist__job_is_done(&load->job))
 		return hoist__fail(-EAGAIN,
 				   "the load has not ended yet; its report is not complete");
 	return hoist__options_out("hoist_load_report", report, &load->report, sizeof load->report);

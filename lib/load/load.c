@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
+/* The object that callers of loads hold: options, start, wait, cancel, end.
+ * The contract is in include/hoist/load.h; the state is in lib/load/load.h. */
 #include "config.h"
 
 #include "lib/load/load.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/thread.h"
 #include "lib/core/options.h"
 
 #define DEFAULT_TENSOR_ALIGN 256
@@ -81,15 +79,6 @@ static int check_options(const hoist_load_options *o)
 	return 0;
 }
 
-static int take_budget(struct hoist_load *load, const hoist_load_options *o)
-{
-	if (o->budget != NULL) {
-		load->budget = hoist_budget_ref(o->budget);
-		return 0;
-	}
-	return hoist_budget_create(HOIST_BUDGET_DEFAULT, &load->budget);
-}
-
 static int make_plan(struct hoist_load *load, const hoist_load_options *o)
 {
 	const struct hoist__plan_options options = {
@@ -127,8 +116,6 @@ static int prepare(struct hoist_load *load, const hoist_load_options *o)
 {
 	int err = hoist__load_take_devices(load, o);
 	if (err == 0)
-		err = take_budget(load, o);
-	if (err == 0)
 		err = make_plan(load, o);
 	if (err == 0)
 		err = list_files(load);
@@ -139,70 +126,18 @@ static int prepare(struct hoist_load *load, const hoist_load_options *o)
 	return err;
 }
 
-/* Locks, and a condition of any clock: waits have no limit. */
-static int init_locks(struct hoist_load *load)
-{
-	int err = pthread_mutex_init(&load->lock, NULL);
-	if (err != 0)
-		return hoist__fail_errno(-err, "creating a mutex");
-	err = pthread_mutex_init(&load->driving, NULL);
-	if (err != 0) {
-		pthread_mutex_destroy(&load->lock);
-		return hoist__fail_errno(-err, "creating a mutex");
-	}
-	err = pthread_cond_init(&load->ended, NULL);
-	if (err != 0) {
-		pthread_mutex_destroy(&load->lock);
-		pthread_mutex_destroy(&load->driving);
-		return hoist__fail_errno(-err, "creating a condition variable");
-	}
-	return 0;
-}
-
 static void free_load(struct hoist_load *load)
 {
 	hoist__load_drop_targets(load);
 	hoist__digests_destroy(load->digests);
 	free(load->files);
-	free(load->copying);
 	free(load->pieces);
 	free(load->flights);
 	free(load->requests);
 	hoist__plan_fini(&load->plan);
-	hoist_budget_unref(load->budget);
 	hoist_checkpoint_close(load->checkpoint);
-	pthread_cond_destroy(&load->ended);
-	pthread_mutex_destroy(&load->driving);
-	pthread_mutex_destroy(&load->lock);
+	hoist__job_fini(&load->job);
 	free(load);
-}
-
-/* --- driving --- */
-
-static void announce_end(struct hoist_load *load)
-{
-	pthread_mutex_lock(&load->lock);
-	atomic_store_explicit(&load->done, true, memory_order_release);
-	pthread_cond_broadcast(&load->ended);
-	pthread_mutex_unlock(&load->lock);
-}
-
-static void *drive(void *argument)
-{
-	struct hoist_load *load = argument;
-	while (!hoist__pump_step(load, UINT64_MAX))
-		continue;
-	announce_end(load);
-	return NULL;
-}
-
-static int start_thread(struct hoist_load *load)
-{
-	int err = hoist__thread_start(NULL, drive, load, &load->thread);
-	if (err < 0)
-		return hoist__fail_thread(err, "starting the load's thread");
-	load->has_thread = true;
-	return 0;
 }
 
 int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
@@ -221,7 +156,7 @@ int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *opt
 	struct hoist_load *load = calloc(1, sizeof *load);
 	if (load == NULL)
 		return hoist__fail_nomem("a load", sizeof *load);
-	err = init_locks(load);
+	err = hoist__job_init(&load->job, &hoist__load_kind, o.budget);
 	if (err < 0) {
 		free(load);
 		return err;
@@ -230,13 +165,11 @@ int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *opt
 	load->options = o;
 	hoist__list_init(&load->free_flights);
 	hoist__list_init(&load->parked);
-	load->caller_driven = (o.flags & HOIST_LOAD_CALLER_DRIVEN) != 0;
-	load->pid = getpid();
-	load->start_ns = hoist__now_ns();
-	load->start_cpu_ns = hoist__cpu_ns();
+	load->job.caller_driven = (o.flags & HOIST_LOAD_CALLER_DRIVEN) != 0;
+	hoist__job_set_start(&load->job);
 	err = prepare(load, &o);
-	if (err == 0 && !load->caller_driven)
-		err = start_thread(load);
+	if (err == 0)
+		err = hoist__job_start(&load->job);
 	if (err < 0) {
 		free_load(load);
 		return err;
@@ -245,79 +178,32 @@ int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *opt
 	return 0;
 }
 
-static int check_process(const struct hoist_load *load)
-{
-	if (load->pid == getpid())
-		return 0;
-	return hoist__fail(-ESTALE, "the load belongs to process %d, which forked this one",
-			   (int)load->pid);
-}
-
-bool hoist__load_is_done(const struct hoist_load *load)
-{
-	return atomic_load_explicit(&load->done, memory_order_acquire);
-}
-
-static bool step(struct hoist_load *load, uint64_t timeout_ns)
-{
-	pthread_mutex_lock(&load->driving);
-	bool done = hoist__load_is_done(load);
-	if (!done) {
-		done = hoist__pump_step(load, timeout_ns);
-		if (done)
-			announce_end(load);
-	}
-	pthread_mutex_unlock(&load->driving);
-	return done;
-}
+/* --- driving --- */
 
 int hoist_load_step(hoist_load *load, uint64_t timeout_ns)
 {
-	int err = check_process(load);
+	int err = hoist__job_check_process(&load->job);
 	if (err < 0)
 		return err;
-	if (!load->caller_driven)
+	if (!load->job.caller_driven)
 		return hoist__fail(-EINVAL,
 				   "the load drives itself; start it with HOIST_LOAD_CALLER_DRIVEN "
 				   "to drive it");
-	return step(load, timeout_ns) ? 1 : 0;
-}
-
-int hoist__load_outcome(const struct hoist_load *load)
-{
-	return load->err < 0 ? hoist__fail_again(load->err, &load->failure) : 0;
+	return hoist__job_step(&load->job, timeout_ns) ? 1 : 0;
 }
 
 int hoist_load_wait(hoist_load *load)
 {
-	int err = check_process(load);
-	if (err < 0)
-		return err;
-	while (load->caller_driven && !step(load, UINT64_MAX))
-		continue;
-	pthread_mutex_lock(&load->lock);
-	while (!hoist__load_is_done(load))
-		pthread_cond_wait(&load->ended, &load->lock);
-	pthread_mutex_unlock(&load->lock);
-	return hoist__load_outcome(load);
+	return hoist__job_wait(&load->job);
 }
 
 void hoist_load_cancel(hoist_load *load)
 {
-	atomic_store_explicit(&load->cancelled, true, memory_order_relaxed);
+	hoist__job_cancel(&load->job);
 }
 
 void hoist_load_destroy(hoist_load *load)
 {
-	if (load == NULL)
-		return;
-	/* In a forked child the thread does not exist and its locks may be held: the
-	 * child's copy of the memory is left as it is. */
-	if (load->pid != getpid())
-		return;
-	hoist_load_cancel(load);
-	(void)hoist_load_wait(load);
-	if (load->has_thread)
-		pthread_join(load->thread, NULL);
-	free_load(load);
+	if (load != NULL && hoist__job_stop(&load->job))
+		free_load(load);
 }

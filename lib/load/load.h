@@ -19,8 +19,21 @@
  *       |                                                 --copy--> each device --> done
  *       +------- a free request or slot -------------------------------------+
  *
- *   begin    opens what the driving thread must own: the ring of slots, the engine
- *   step     reclaim copied slots, submit chunks while there is room, reap, move
+ * Where a chunk is:
+ *
+ *     state     it is                            its flight                its slot, if staged
+ *     next      load_disk.next (has_next)        -                         -
+ *     read      the engine's                     n_open > 0; in no list    READING
+ *     parked    with digests, until the chunks   in load->parked           FULL
+ *               of the disk before it are read
+ *     copied    the staging ring's               in free_flights           COPYING
+ *     arrived   counted (`arrived`)              in free_flights           FREE
+ *
+ * Equations, of each disk's flights that are not free: load_disk.n_flights is their number,
+ * n_requests the sum of their n_open.
+ *
+ *   begin    opens what the driving thread must own: the slots, the engine
+ *   round    reclaim copied slots, submit chunks while there is room, reap, move
  *   end      on success, failure or cancel: everything in flight is brought
  *            home, then files are checked, then the report is final
  *
@@ -37,28 +50,15 @@
  * bytes (digests) goes by the order within each disk: a file is on one.  Pages are populated in
  * front of each disk's cursor.
  *
- * The first failure wins; it stops submission, cancels the engine, and the pump
- * goes on stepping until nothing is in flight: no buffer or slot is released
- * while the kernel or a device may still write or read it.
- *
- *   phase:  READY --begin--> RUNNING --all chunks read and copied--> DONE
- *                               |failure, cancel                      ^
- *                               +--------> DRAINING ------------------+
- *
- * Threads: pump state belongs to the driving thread.  What others read is written
- * before `done` is set: err, text, report.  `lock` is for waiting only, so that a
- * forked child can ask whether the load is done.  `cancelled`, `arrived` and `done`
- * are atomic.
+ * Phases, failure, cancel, waiting and threads are the job's (lib/job/job.h).  The pump's state is
+ * the driving thread's; `arrived` is any thread's.
  */
 #ifndef HOIST_LIB_LOAD_LOAD_H
 #define HOIST_LIB_LOAD_LOAD_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
-#include "base/error.h"
 #include "hoist/load.h"
 #include "io/disks.h"
 #include "io/engine.h"
@@ -66,25 +66,18 @@
 #include "io/staging.h"
 #include "lib/buffer/storage.h"
 #include "lib/checkpoint/checkpoint.h"
+#include "lib/job/job.h"
 #include "lib/load/load-map.h"
 #include "lib/load/plan.h"
-#include "lib/memory/ring.h"
 
 #define HOIST__LOAD_MAX_ALIGN 4096 /* of tensors on a device */
 
 #define HOIST__LOAD_DIGESTS (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)
 
-enum hoist__phase {
-	HOIST__PHASE_READY,
-	HOIST__PHASE_RUNNING,
-	HOIST__PHASE_DRAINING,
-	HOIST__PHASE_DONE
-};
-
 /* Reads of one chunk, at most: rows of a slice whose gaps are left out. */
 #define HOIST__LOAD_PARTS 32u
 
-/* One chunk on its way: submitted, read, and, where digests are made, waiting for its turn. */
+/* One chunk that is read or parked. */
 struct hoist__flight {
 	struct hoist__chunk chunk;
 	struct hoist__request *requests; /* one for each of the chunk's parts */
@@ -130,15 +123,14 @@ struct hoist__target {
 struct hoist__digests;
 
 struct hoist_load {
+	struct hoist__job job;
+
 	/* Set at start, then constant. */
 	hoist_checkpoint *checkpoint;
 	hoist_load_options options; /* values only: its pointers are not followed any more */
-	hoist_budget *budget;
-	bool caller_driven;
 	bool to_host;
 	bool populates; /* the destination is populated while it is read into */
 	bool maps;	/* MAP to the host: nothing is read here */
-	pid_t pid;
 	struct hoist__plan plan;
 	size_t n_targets; /* 1 and more */
 	struct hoist__target *targets;
@@ -148,40 +140,27 @@ struct hoist_load {
 	struct hoist__digests *digests; /* NULL: none are made */
 
 	/* The pump's. */
-	enum hoist__phase phase;
-	struct hoist__engine *engine;
 	struct hoist__populator *populator; /* images in large fresh memory */
 	struct hoist__disks disk_table;
 	struct hoist__load_disk disks[HOIST__MAX_DISKS]; /* as many as the table has */
-	struct hoist__staging *ring;	/* for staged chunks; NULL if there are none */
-	struct hoist__turn budget_turn; /* at the budget, until there is a ring */
 	struct hoist__flight *flights;
 	struct hoist__request *requests; /* theirs */
 	unsigned n_parts;		 /* each of them has so many */
 	struct hoist__list free_flights;
 	struct hoist__list parked;   /* in no order: those whose turn has not come */
 	struct hoist__piece *pieces; /* room for one batch of copies */
-	size_t *copying;	     /* useful bytes of each slot being copied, a FIFO */
-	unsigned copying_first;
 	size_t staged_bytes; /* of a chunk, at most */
-	unsigned n_inflight; /* reads submitted and not yet reaped */
 	struct hoist__routes routes;
 	hoist_load_report report;
-	uint64_t start_ns;
-	uint64_t start_cpu_ns;
 
 	/* Shared. */
-	_Atomic bool cancelled;
 	_Atomic uint64_t arrived; /* useful bytes at their destination */
-	pthread_t thread;
-	bool has_thread;
-	pthread_mutex_t lock;
-	pthread_cond_t ended;
-	pthread_mutex_t driving; /* caller-driven: one step at a time */
-	_Atomic bool done;
-	int err;
-	struct hoist__failure failure;
 };
+
+static inline struct hoist_load *hoist__load_of(struct hoist__job *job)
+{
+	return HOIST__CONTAINER_OF(job, struct hoist_load, job);
+}
 
 /* Of the @index-th selected tensor. */
 static inline const struct hoist__entry *hoist__load_entry(const struct hoist_load *load,
@@ -224,13 +203,8 @@ int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *fli
 
 /* --- the rest --- */
 
-/* One round; waits up to @timeout_ns.  True once the phase is DONE. */
-bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns);
-
-bool hoist__load_is_done(const struct hoist_load *load);
-
-/* What a load that has ended came to, with its text in the calling thread. */
-int hoist__load_outcome(const struct hoist_load *load);
+/* The pump: lib/load/pump.c. */
+extern const struct hoist__job_kind hoist__load_kind;
 
 /* The report's last fields, from the routes and counters. */
 void hoist__load_finish_report(struct hoist_load *load);

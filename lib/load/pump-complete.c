@@ -31,8 +31,8 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 	if (hoist__file_stat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
 	    (uint64_t)now.st_size < end)
 		end = (uint64_t)now.st_size;
-	hoist__pump_fail(
-		load,
+	hoist__job_fail(
+		&load->job,
 		hoist__fail(
 			-ENODATA,
 			"%s ends at byte %llu, before the end of tensor \"%.200s\": it had %llu "
@@ -44,7 +44,7 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 static void fail_read(struct hoist_load *load, const struct hoist__request *request,
 		      const struct hoist__chunk *chunk)
 {
-	if (load->phase == HOIST__PHASE_DRAINING)
+	if (load->job.phase == HOIST__JOB_DRAINING)
 		return;
 	if (request->result == -ENODATA) {
 		fail_short(load, request, chunk);
@@ -53,9 +53,10 @@ static void fail_read(struct hoist_load *load, const struct hoist__request *requ
 	uint64_t at = hoist__plan_wanted(&load->plan, chunk, request->offset + request->done);
 	/* -EAGAIN: the engine's patience is at an end; to our caller it would say "not yet". */
 	int err = request->result == -EAGAIN ? -EIO : request->result;
-	hoist__pump_fail(load, hoist__fail_errno(err, "reading %s at byte %llu, tensor \"%.200s\"",
-						 request->file->path, (unsigned long long)at,
-						 tensor_name(load, chunk, at)));
+	hoist__job_fail(&load->job,
+			hoist__fail_errno(err, "reading %s at byte %llu, tensor \"%.200s\"",
+					  request->file->path, (unsigned long long)at,
+					  tensor_name(load, chunk, at)));
 }
 
 static void account(struct hoist_load *load, const struct hoist__request *request)
@@ -83,19 +84,19 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	if (err == 0 && slot != NULL)
 		err = hoist__pump_move(load, flight);
 	else if (slot != NULL)
-		hoist__slot_release(load->ring, slot);
+		hoist__slot_release(load->job.staging, slot);
 	else
 		atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful,
 					  memory_order_relaxed);
 	if (err < 0)
-		hoist__pump_fail(load, err);
+		hoist__job_fail(&load->job, err);
 	hoist__pump_land(load, flight);
 }
 
 void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight)
 {
 	if (flight->slot != NULL)
-		hoist__slot_release(load->ring, flight->slot);
+		hoist__slot_release(load->job.staging, flight->slot);
 	hoist__pump_land(load, flight);
 }
 
@@ -120,7 +121,8 @@ static void deliver_in_turn(struct hoist_load *load, struct hoist__flight *fligh
 {
 	unsigned disk = flight->disk;
 	hoist__list_push_back(&load->parked, &flight->node);
-	while (load->phase == HOIST__PHASE_RUNNING && (flight = next_in_turn(load, disk)) != NULL) {
+	while (load->job.phase == HOIST__JOB_RUNNING &&
+	       (flight = next_in_turn(load, disk)) != NULL) {
 		load->disks[disk].turn++;
 		deliver(load, flight);
 	}
@@ -134,7 +136,7 @@ static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 	const struct hoist__flight *flight = request->owner;
 	uint64_t at = request->offset + request->done;
 	uint64_t end = request->offset + request->need;
-	if (load->phase != HOIST__PHASE_RUNNING || request->result == -ENODATA)
+	if (load->job.phase != HOIST__JOB_RUNNING || request->result == -ENODATA)
 		return false;
 	uint64_t next = hoist__min_u64(hoist__plan_wanted(&load->plan, &flight->chunk, at), end);
 	if (next == at)
@@ -148,12 +150,11 @@ static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 	request->offset = next;
 	request->bytes = request->need = (size_t)(end - next);
 	request->direct = false; /* it was finished through the cache, and begins anywhere */
-	int err = hoist__engine_submit(load->engine, &request, 1);
+	int err = hoist__engine_submit(load->job.engine, &request, 1);
 	if (err < 0) {
-		hoist__pump_fail(load, err);
+		hoist__job_fail(&load->job, err);
 		return false;
 	}
-	load->n_inflight++;
 	load->report.n_reads++;
 	return true;
 }
@@ -170,9 +171,9 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 	/* The kernel may still write its other parts. */
 	if (--flight->n_open > 0)
 		return;
-	if (load->phase == HOIST__PHASE_RUNNING && flight->slot != NULL)
-		hoist__slot_filled(load->ring, flight->slot);
-	if (load->phase != HOIST__PHASE_RUNNING)
+	if (load->job.phase == HOIST__JOB_RUNNING && flight->slot != NULL)
+		hoist__slot_filled(load->job.staging, flight->slot);
+	if (load->job.phase != HOIST__JOB_RUNNING)
 		hoist__pump_give_up(load, flight);
 	else if (load->digests != NULL)
 		deliver_in_turn(load, flight);
@@ -180,33 +181,24 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 		deliver(load, flight);
 }
 
-void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns)
+void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns)
 {
 	struct hoist__request *done[HOIST__PUMP_BATCH];
-	int n = hoist__engine_reap(load->engine, done, HOIST__PUMP_BATCH, timeout_ns);
-	if (n < 0) {
-		hoist__pump_fail(load, n);
-		return;
-	}
-	load->n_inflight -= (unsigned)n;
-	for (int i = 0; i < n; i++)
+	unsigned n = hoist__job_reap(&load->job, done, HOIST__PUMP_BATCH, copying, timeout_ns);
+	for (unsigned i = 0; i < n; i++)
 		complete(load, done[i]);
 	/* After a failure nobody's turn comes. */
-	while (load->phase == HOIST__PHASE_DRAINING && !hoist__list_empty(&load->parked))
+	while (load->job.phase == HOIST__JOB_DRAINING && !hoist__list_empty(&load->parked))
 		hoist__pump_give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->parked),
 							      struct hoist__flight, node));
 }
 
 void hoist__pump_reclaimed(struct hoist_load *load, int n)
 {
-	if (n < 0) {
-		hoist__pump_fail(load, n);
-		return;
-	}
-	unsigned n_slots = hoist__staging_n_slots(load->ring);
-	for (int i = 0; i < n; i++) {
-		atomic_fetch_add_explicit(&load->arrived, load->copying[load->copying_first],
+	if (n < 0)
+		hoist__job_fail(&load->job, n);
+	else
+		atomic_fetch_add_explicit(&load->arrived,
+					  hoist__staging_take_copied(load->job.staging),
 					  memory_order_relaxed);
-		load->copying_first = (load->copying_first + 1) % n_slots;
-	}
 }

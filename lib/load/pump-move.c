@@ -48,7 +48,7 @@ static void move_to_host(struct hoist_load *load, struct hoist__flight *flight)
 		for (size_t r = 0; r < piece.rows; r++)
 			move_row(base + piece.target + r * piece.target_stride,
 				 bytes + piece.at + r * piece.at_stride, &piece);
-	hoist__slot_release(load->ring, flight->slot);
+	hoist__slot_release(load->job.staging, flight->slot);
 	atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful, memory_order_relaxed);
 }
 
@@ -80,7 +80,7 @@ static int copy_batch(struct hoist_load *load, struct hoist__slot *slot, const u
 		uintptr_t base = hoist__storage_address(load->targets[t].storage);
 		for (size_t i = 0; i < n; i++)
 			load->pieces[i].device_address = base + (uintptr_t)targets[i];
-		int err = hoist__slot_copy(load->ring, slot, t, load->pieces, n);
+		int err = hoist__slot_copy(load->job.staging, slot, t, load->pieces, n);
 		if (err < 0)
 			return err;
 		load->report.n_copies += n;
@@ -118,12 +118,9 @@ int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight)
 		return 0;
 	}
 	struct hoist__slot *slot = flight->slot;
-	unsigned n_slots = hoist__staging_n_slots(load->ring);
-	unsigned n_copying = hoist__staging_n_copying(load->ring);
+	slot->useful = flight->chunk.useful;
 	int err = copy_pieces(load, flight);
-	if (slot->state == HOIST__SLOT_COPYING)
-		load->copying[(load->copying_first + n_copying) % n_slots] = flight->chunk.useful;
-	else
-		hoist__slot_release(load->ring, slot);
+	if (slot->state != HOIST__SLOT_COPYING)
+		hoist__slot_release(load->job.staging, slot);
 	return err;
 }

@@ -86,13 +86,13 @@ static bool is_populated(struct hoist_load *load, unsigned index)
 		return true;
 	int err = hoist__populator_done(load->populator, index, end, &disk->populated);
 	if (err < 0)
-		hoist__pump_fail(load, err);
+		hoist__job_fail(&load->job, err);
 	return err == 0 && end <= disk->populated;
 }
 
 static bool take_slot(struct hoist_load *load, struct hoist__flight *flight)
 {
-	flight->slot = hoist__staging_acquire(load->ring);
+	flight->slot = hoist__staging_acquire(load->job.staging);
 	if (flight->slot == NULL)
 		return false;
 	flight->address = flight->slot->request.address + hoist__pump_slot_offset(load, flight);
@@ -112,7 +112,7 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	struct hoist__load_disk *disk = &load->disks[index];
 	bool staged = load->plan.extents[disk->next.extent].staged;
 	if (!staged && !is_populated(load, index)) {
-		*ret_wait = load->phase == HOIST__PHASE_RUNNING;
+		*ret_wait = load->job.phase == HOIST__JOB_RUNNING;
 		return NULL;
 	}
 	struct hoist__list *node = hoist__list_pop(&load->free_flights);
@@ -141,7 +141,7 @@ static struct hoist__flight *next_flight(struct hoist_load *load, unsigned room,
 {
 	struct hoist__flight *flight = NULL;
 	unsigned without = 0;
-	while (flight == NULL && load->phase == HOIST__PHASE_RUNNING) {
+	while (flight == NULL && load->job.phase == HOIST__JOB_RUNNING) {
 		bool wait = false;
 		unsigned disk = hoist__pump_choose(load, room, without);
 		if (disk == HOIST__MAX_DISKS)
@@ -182,18 +182,17 @@ unsigned hoist__pump_submit(struct hoist_load *load)
 {
 	unsigned wait = HOIST__MAX_DISKS;
 	unsigned n = 1;
-	while (n > 0 && load->phase == HOIST__PHASE_RUNNING) {
+	while (n > 0 && load->job.phase == HOIST__JOB_RUNNING) {
 		struct hoist__request *batch[HOIST__PUMP_BATCH];
-		unsigned room = hoist__engine_room(load->engine);
+		unsigned room = hoist__engine_room(load->job.engine);
 		n = fill_batch(load, batch, room < HOIST__PUMP_BATCH ? room : HOIST__PUMP_BATCH,
 			       &wait);
-		int err = n > 0 ? hoist__engine_submit(load->engine, batch, n) : 0;
+		int err = n > 0 ? hoist__engine_submit(load->job.engine, batch, n) : 0;
 		if (err < 0) {
 			take_back(load, batch, n);
-			hoist__pump_fail(load, err);
+			hoist__job_fail(&load->job, err);
 			return HOIST__MAX_DISKS;
 		}
-		load->n_inflight += n;
 		load->report.n_reads += n;
 	}
 	return wait;

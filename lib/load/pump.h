@@ -12,9 +12,6 @@
 /* Copies that go to the driver at once. */
 #define HOIST__PUMP_PIECES 128u
 
-/* The first failure wins; its text is in this thread's hoist_error(). */
-void hoist__pump_fail(struct hoist_load *load, int err);
-
 /* Finds the disks of the files that are read, and the shape of the reads of each; all else of
  * load->disks is zero. */
 void hoist__pump_find_disks(struct hoist_load *load);
@@ -43,8 +40,8 @@ unsigned hoist__pump_choose(struct hoist_load *load, unsigned room, unsigned wit
  * waits for its pages to be populated; HOIST__MAX_DISKS: none does. */
 unsigned hoist__pump_submit(struct hoist_load *load);
 
-/* Takes what the engine has finished, waiting up to @timeout_ns for the first. */
-void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns);
+/* Takes what the engine has finished; waits as hoist__job_reap(). */
+void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns);
 
 /* The flight is over: it can be used for another chunk. */
 void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight);
@@ -66,8 +63,7 @@ static inline size_t hoist__pump_slot_offset(const struct hoist_load *load,
 	return extent->half ? bytes - (size_t)hoist__round_down(bytes / 2, extent->align) : 0;
 }
 
-/* @n slots came back, oldest first (copies complete in the order of the streams);
- * or the device's error. */
+/* @n slots came back, or the device's error: what reclaiming gave. */
 void hoist__pump_reclaimed(struct hoist_load *load, int n);
 
 #endif

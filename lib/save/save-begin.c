@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the pump works with, taken when it begins and given back at the end: slots, an engine, bytes
- * of the budget; and the report. */
+/* The pump's slots, blocks and engine: made when it begins, given back at the end; the report.
+ * The contract is in lib/save/save.h. */
 #include "config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
-#include "base/log.h"
 #include "lib/device/device.h"
 #include "lib/device/stream-private.h"
 #include "lib/device/stream.h"
@@ -16,7 +14,7 @@
 #include "lib/memory/device-memory.h"
 #include "lib/save/save.h"
 
-#define RING_LEAST_BYTES (2 * HOIST__STAGING_MIN_SLOT_BYTES)
+#define LEAST_BYTES (2 * HOIST__STAGING_MIN_SLOT_BYTES)
 
 /* --- begin --- */
 
@@ -34,7 +32,7 @@ static int staging_pool(struct hoist_save *save, struct hoist__pool **ret)
 /* Slots are larger than blocks by what reads of files need to lie above their places. */
 static void size_blocks(struct hoist_save *save)
 {
-	size_t slot = hoist__staging_slot_bytes(save->ring);
+	size_t slot = hoist__staging_slot_bytes(save->job.staging);
 	uint64_t slack = 4 * save->source_align;
 	if (4 * slack > slot)
 		slack = 0; /* no direct reads then */
@@ -54,16 +52,9 @@ static uint64_t count_blocks(const struct hoist_save *save, size_t block_bytes)
 	return n;
 }
 
-/* The end of a copy is something that the pump waits for, as it does for writes. */
-static void wake(void *context)
-{
-	struct hoist_save *save = context;
-	hoist__engine_wake(save->engine);
-}
-
 static int create_tables(struct hoist_save *save)
 {
-	size_t n = save->n_slots = hoist__staging_n_slots(save->ring);
+	size_t n = save->n_slots = hoist__staging_n_slots(save->job.staging);
 	size_t n_fetches = n * save->n_streams;
 	save->blocks = calloc(n, sizeof *save->blocks);
 	save->window = calloc(n, sizeof *save->window);
@@ -74,8 +65,9 @@ static int create_tables(struct hoist_save *save)
 	return 0;
 }
 
-static int create_ring(struct hoist_save *save)
+int hoist__save_make_staging(struct hoist__job *job)
 {
+	struct hoist_save *save = hoist__save_of(job);
 	struct hoist__pool *pool;
 	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
 	int err = staging_pool(save, &pool);
@@ -85,24 +77,16 @@ static int create_ring(struct hoist_save *save)
 		streams[i] = hoist__stream_dev_stream(save->streams[i]);
 	/* A small save takes no more of a shared budget than it can use. */
 	uint64_t n = count_blocks(save, HOIST__SAVE_SLOT_BYTES / 2) + 1;
-	const struct hoist__staging_options options = {
+	struct hoist__staging_options options = {
 		.streams = streams,
 		.n_streams = save->n_streams,
 		.pool = pool,
-		.moved = wake,
-		.context = save,
-		.budget = hoist__budget_of(save->budget),
-		.held = save->budget_turn.held,
 		.slot_bytes = HOIST__SAVE_SLOT_BYTES,
-		.n_slots = hoist__ring_slots(pool, (unsigned)hoist__min_u64(n, HOIST__SAVE_SLOTS),
-					     HOIST__SAVE_SLOT_BYTES),
+		.n_slots = (unsigned)hoist__min_u64(n, HOIST__SAVE_SLOTS),
 	};
-	hoist__ring_trim(pool, save->budget, HOIST__SAVE_SLOTS * HOIST__SAVE_SLOT_BYTES);
-	err = hoist__staging_create(&options, &save->ring);
-	if (err < 0)
-		return err;
-	save->budget_turn.held = 0;
-	return create_tables(save);
+	hoist__job_size_staging(job, &options, HOIST__SAVE_SLOTS * HOIST__SAVE_SLOT_BYTES);
+	err = hoist__job_create_staging(job, &options);
+	return err < 0 ? err : create_tables(save);
 }
 
 static int create_engine(struct hoist_save *save)
@@ -112,48 +96,34 @@ static int create_engine(struct hoist_save *save)
 		return hoist__fail_nomem("a list of files", save->n_files * sizeof *files);
 	for (size_t f = 0; f < save->n_files; f++)
 		files[f] = hoist__output_file(save->files[f].output);
-	struct hoist__engine_buffer memory;
-	hoist__staging_memory(save->ring, &memory);
-	const struct hoist__engine_options options = {
-		.kind = hoist__engine_kind_of(save->engine_kind),
+	struct hoist__engine_options options = {
 		.depth = save->n_slots,
-		.buffers = &memory,
-		.n_buffers = 1,
 		.files = files,
 		.n_files = (unsigned)save->n_files,
 	};
-	int err = hoist__engine_create(&options, &save->engine);
+	int err = hoist__job_create_engine(&save->job, save->engine_kind, &options);
 	free(files);
 	return err;
 }
 
-int hoist__save_begin(struct hoist_save *save)
+int hoist__save_begin(struct hoist__job *job, uint64_t timeout_ns)
 {
-	int err = save->budget_turn.ticket.in_line ? -EAGAIN : create_ring(save);
-	if (err == -EAGAIN && save->budget_turn.held == 0) {
-		err = hoist__turn_wait(&save->budget_turn, save->budget, RING_LEAST_BYTES,
-				       HOIST__SAVE_CANCEL_POLL_NS);
-		return err < 0 ? err : 1;
-	}
+	struct hoist_save *save = hoist__save_of(job);
+	int err = hoist__job_take_staging(job, LEAST_BYTES, timeout_ns);
 	if (err == 0)
 		err = create_engine(save);
 	if (err == 0)
 		err = hoist__seal_create(save);
-	if (err < 0)
-		return err;
-	save->next_tensor = save->files[0].first;
-	save->phase = HOIST__SAVE_RUNNING;
-	return 0;
+	if (err == 0)
+		save->next_tensor = save->files[0].first;
+	return err;
 }
 
 /* --- end --- */
 
-/* What the kernel may still read from, or write to, is nobody's any more: it stays as it is, and
- * charged to the budget. */
-static void give_up_memory(struct hoist_save *save)
+/* The kernel may still read buffers that are written from where they lie. */
+static void leak_buffers(struct hoist_save *save)
 {
-	hoist__log(load, "requests were abandoned: their memory is never used again");
-	save->ring = NULL;
 	for (size_t i = 0; i < save->n_sources; i++)
 		if (save->sources[i].buffer != NULL)
 			(void)hoist_buffer_ref(save->sources[i].buffer);
@@ -165,16 +135,16 @@ void hoist__save_report(struct hoist_save *save)
 	report->bytes = save->total_bytes;
 	report->n_tensors = save->n_sources;
 	report->n_files = save->n_files;
-	report->budget_bytes = hoist__budget_limit(hoist__budget_of(save->budget));
+	report->budget_bytes = hoist__budget_limit(hoist__budget_of(save->job.budget));
 	report->cached_bytes =
 		atomic_load_explicit(&save->written, memory_order_relaxed) - report->direct_bytes;
-	if (save->ring != NULL)
-		report->staging_peak_bytes = hoist__staging_peak_bytes(save->ring);
-	if (save->engine != NULL) {
+	if (save->job.staging != NULL)
+		report->staging_peak_bytes = hoist__staging_peak_bytes(save->job.staging);
+	if (save->job.engine != NULL) {
 		(void)snprintf(report->engine, sizeof report->engine, "%s",
-			       hoist__engine_name(save->engine));
+			       hoist__engine_name(save->job.engine));
 		(void)snprintf(report->engine_reason, sizeof report->engine_reason, "%s",
-			       hoist__engine_reason(save->engine));
+			       hoist__engine_reason(save->job.engine));
 	}
 	const struct hoist__save_routes *routes = &save->routes;
 	const char *way = save->io == HOIST_IO_CACHED ? "through the page cache, as asked"
@@ -185,34 +155,13 @@ void hoist__save_report(struct hoist_save *save)
 		       routes->note != NULL && save->io != HOIST_IO_CACHED ? routes->note : "",
 		       (unsigned long long)routes->straight, (unsigned long long)routes->n_writes,
 		       routes->fell_back > 0 ? "; some finished through the page cache" : "");
-	report->ns = hoist__now_ns() - save->start_ns;
-	report->cpu_ns = hoist__cpu_ns() - save->start_cpu_ns;
-}
-
-static void release_ring(struct hoist_save *save)
-{
-	for (unsigned i = 0; save->blocks != NULL && i < save->n_slots; i++) {
-		struct hoist__slot *slot = save->blocks[i].slot;
-		if (slot != NULL &&
-		    (slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FULL))
-			hoist__slot_release(save->ring, slot);
-	}
-	hoist__staging_destroy(save->ring);
-	save->ring = NULL;
+	hoist__job_times(&save->job, &report->ns, &report->cpu_ns);
 }
 
 void hoist__save_release(struct hoist_save *save)
 {
-	/* Nobody wakes the engine from here on. */
-	if (save->ring != NULL)
-		hoist__staging_settle(save->ring);
-	if (save->engine != NULL && hoist__engine_abandoned(save->engine))
-		give_up_memory(save);
-	hoist__engine_destroy(save->engine);
-	save->engine = NULL;
-	if (save->ring != NULL)
-		release_ring(save);
-	hoist__turn_leave(&save->budget_turn, save->budget);
+	if (!hoist__job_release(&save->job))
+		leak_buffers(save);
 	for (size_t i = 0; save->fetches != NULL && i < (size_t)save->n_slots * save->n_streams;
 	     i++)
 		free(save->fetches[i].pieces);

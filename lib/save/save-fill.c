@@ -117,7 +117,7 @@ static size_t place_above(const struct group *group, const struct part *part, ui
 static bool fits(const struct hoist_save *save, const struct group *group, uint64_t align)
 {
 	uint64_t bytes = hoist__round_up(group->end, align) - group->begin;
-	return group->at + bytes <= hoist__staging_slot_bytes(save->ring);
+	return group->at + bytes <= hoist__staging_slot_bytes(save->job.staging);
 }
 
 /* As many tensors from the block's next on as one read can take.  False: not even one. */
@@ -207,8 +207,7 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 	block->group_end = block->tensor + group.n;
 	block->group_at = group.at;
 	block->group_from = group.begin;
-	block->state = HOIST__SAVE_BLOCK_READING;
-	return 0;
+	return 1;
 }
 
 /* --- one part --- */
@@ -243,7 +242,7 @@ static int note_piece(struct hoist_save *save, struct hoist__save_block *block,
 	return 0;
 }
 
-/* Fills in one part.  Returns: 0, also if the block is READING now. */
+/* Fills in one part.  Returns: 0; 1: it must be read first, by the slot's request. */
 static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 		     const struct part *part)
 {
@@ -301,8 +300,7 @@ static int fetch(struct hoist_save *save, struct hoist__save_block *block)
 		const struct hoist__save_fetch *f = &block->fetches[s];
 		if (f->n == 0)
 			continue;
-		block->state = HOIST__SAVE_BLOCK_FETCHING;
-		err = hoist__slot_fetch(save->ring, block->slot, s, f->pieces, f->n);
+		err = hoist__slot_fetch(save->job.staging, block->slot, s, f->pieces, f->n);
 	}
 	return err;
 }
@@ -326,7 +324,6 @@ uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__s
 int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
 {
 	size_t end = block->file->first + block->file->out.n_tensors;
-	block->state = HOIST__SAVE_BLOCK_FILLING;
 	while (block->straight == NULL && block->filled < block->bytes) {
 		struct part part = {0};
 		size_t n = fill_between(save, block);
@@ -337,7 +334,7 @@ int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
 			take_part(save, block, block->tensor, &part);
 		if (part.bytes > 0) {
 			int err = fill_part(save, block, &part);
-			if (err < 0 || block->state == HOIST__SAVE_BLOCK_READING)
+			if (err != 0)
 				return err;
 			block->filled = part.at + part.bytes;
 		}
@@ -345,9 +342,7 @@ int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
 			block->tensor++;
 	}
 	int err = fetch(save, block);
-	if (err < 0 || block->state == HOIST__SAVE_BLOCK_FETCHING)
-		return err;
-	hoist__slot_filled(save->ring, block->slot);
-	block->state = HOIST__SAVE_BLOCK_FULL;
-	return 0;
+	if (err == 0 && block->slot->state == HOIST__SLOT_READING)
+		hoist__slot_filled(save->job.staging, block->slot);
+	return err;
 }

@@ -343,7 +343,7 @@ int hoist__save_publish(struct hoist_save *save)
 		err = read_old_index(save, &old);
 	if (err == 0)
 		err = sync_before_removal(save, old);
-	if (err == 0 && atomic_load_explicit(&save->cancelled, memory_order_relaxed))
+	if (err == 0 && atomic_load_explicit(&save->job.cancelled, memory_order_relaxed))
 		err = hoist__fail(-ECANCELED, "the save was cancelled");
 	if (err == 0) {
 		err = publish(save, old);

@@ -1,30 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop that moves a save forward; save.h tells how. */
+/* The pump: rounds and end of a save.
+ * The contract is in lib/job/job.h; lib/save/save.h tells how the pump works. */
 #include "config.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/log.h"
 #include "lib/save/save.h"
-
-/* Where a driver does not say when a copy ends, it is asked this often. */
-#define COPY_POLL_NS (100 * UINT64_C(1000))
-
-static void fail(struct hoist_save *save, int err)
-{
-	if (save->phase != HOIST__SAVE_DRAINING) {
-		save->phase = HOIST__SAVE_DRAINING;
-		/* -EAGAIN: somebody's patience is at an end; to our caller it would say "not yet".
-		 */
-		save->err = err == -EAGAIN ? -EIO : err;
-		hoist__failure_keep(&save->failure);
-		hoist__log(load, "saving failed: %s", save->failure.text);
-	}
-	if (save->engine != NULL)
-		hoist__engine_cancel(save->engine);
-}
 
 /* --- blocks --- */
 
@@ -35,11 +18,9 @@ static struct hoist__save_block *block_of(struct hoist_save *save, const struct 
 
 static void submit(struct hoist_save *save, struct hoist__request *request)
 {
-	int err = hoist__engine_submit(save->engine, &request, 1);
+	int err = hoist__engine_submit(save->job.engine, &request, 1);
 	if (err < 0)
-		fail(save, err);
-	else
-		save->n_inflight++;
+		hoist__job_fail(&save->job, err);
 }
 
 /* Goes on filling; nothing of the block is in flight. */
@@ -47,8 +28,8 @@ static void advance(struct hoist_save *save, struct hoist__save_block *block)
 {
 	int err = hoist__block_fill(save, block);
 	if (err < 0)
-		fail(save, err);
-	else if (block->state == HOIST__SAVE_BLOCK_READING)
+		hoist__job_fail(&save->job, err);
+	else if (err > 0)
 		submit(save, &block->slot->request);
 }
 
@@ -56,13 +37,13 @@ static void advance(struct hoist_save *save, struct hoist__save_block *block)
  * write.  Returns: false if no more can be begun now. */
 static bool begin_block(struct hoist_save *save)
 {
-	if (save->phase != HOIST__SAVE_RUNNING || save->next_file == save->n_files)
+	if (save->job.phase != HOIST__JOB_RUNNING || save->next_file == save->n_files)
 		return false;
-	struct hoist__slot *slot = hoist__staging_acquire(save->ring);
+	struct hoist__slot *slot = hoist__staging_acquire(save->job.staging);
 	if (slot == NULL)
 		return false;
 	if (!hoist__block_begin(save, slot)) {
-		hoist__slot_release(save->ring, slot);
+		hoist__slot_release(save->job.staging, slot);
 		return false;
 	}
 	save->window[save->n_begun++ % save->n_slots] = slot->index;
@@ -74,10 +55,10 @@ static void take_fetched(struct hoist_save *save)
 {
 	struct hoist__slot *slot;
 	int n;
-	while ((n = hoist__staging_fetched(save->ring, &slot)) > 0)
-		block_of(save, slot)->state = HOIST__SAVE_BLOCK_FULL;
+	while ((n = hoist__staging_fetched(save->job.staging, &slot)) > 0)
+		continue;
 	if (n < 0)
-		fail(save, n);
+		hoist__job_fail(&save->job, n);
 }
 
 /* --- writing --- */
@@ -107,7 +88,6 @@ static void write_block(struct hoist_save *save, struct hoist__save_block *block
 	request->need = request->bytes;
 	if (file->direct_fd < 0)
 		save->routes.note = file->direct_note;
-	block->state = HOIST__SAVE_BLOCK_WRITING;
 	save->routes.n_writes++;
 	save->n_writing++;
 	submit(save, request);
@@ -115,11 +95,11 @@ static void write_block(struct hoist_save *save, struct hoist__save_block *block
 
 static void seal_blocks(struct hoist_save *save)
 {
-	while (save->phase == HOIST__SAVE_RUNNING && save->n_sealed < save->n_begun &&
+	while (save->job.phase == HOIST__JOB_RUNNING && save->n_sealed < save->n_begun &&
 	       save->n_writing < HOIST__SAVE_WRITES) {
 		struct hoist__save_block *block =
 			&save->blocks[save->window[save->n_sealed % save->n_slots]];
-		if (block->state != HOIST__SAVE_BLOCK_FULL)
+		if (block->slot->state != HOIST__SLOT_FULL)
 			return;
 		hoist__seal_block(save, block);
 		save->n_sealed++;
@@ -173,13 +153,12 @@ static void complete_write(struct hoist_save *save, struct hoist__save_block *bl
 	save->report.direct_bytes += hoist__min_u64(request->direct_done, block->bytes);
 	save->routes.fell_back += request->fell_back;
 	if (request->result < 0) {
-		if (save->phase == HOIST__SAVE_RUNNING)
-			fail(save, fail_write(save, block));
+		if (save->job.phase == HOIST__JOB_RUNNING)
+			hoist__job_fail(&save->job, fail_write(save, block));
 	} else {
 		atomic_fetch_add_explicit(&save->written, block->bytes, memory_order_relaxed);
 	}
-	hoist__slot_release(save->ring, block->slot);
-	block->slot = NULL;
+	hoist__slot_release(save->job.staging, block->slot);
 }
 
 static int fail_read(const struct hoist_save *save, const struct hoist__save_block *block)
@@ -203,25 +182,20 @@ static int fail_read(const struct hoist_save *save, const struct hoist__save_blo
 static void complete_read(struct hoist_save *save, struct hoist__save_block *block)
 {
 	const struct hoist__request *request = &block->slot->request;
-	if (save->phase != HOIST__SAVE_RUNNING)
+	if (save->job.phase != HOIST__JOB_RUNNING)
 		return;
 	if (request->result == 0 || hoist__block_retry(block))
 		advance(save, block);
 	else
-		fail(save, fail_read(save, block));
+		hoist__job_fail(&save->job, fail_read(save, block));
 }
 
-static void reap(struct hoist_save *save, uint64_t timeout_ns)
+static void reap(struct hoist_save *save, bool fetching, uint64_t timeout_ns)
 {
 	struct hoist__request *done[HOIST__SAVE_SLOTS];
-	int n = hoist__engine_reap(save->engine, done, HOIST__SAVE_SLOTS, timeout_ns);
-	if (n < 0) {
-		fail(save, n);
-		return;
-	}
-	for (int i = 0; i < n; i++) {
+	unsigned n = hoist__job_reap(&save->job, done, HOIST__SAVE_SLOTS, fetching, timeout_ns);
+	for (unsigned i = 0; i < n; i++) {
 		struct hoist__save_block *block = done[i]->owner;
-		save->n_inflight--;
 		if (done[i]->write)
 			complete_write(save, block);
 		else
@@ -233,59 +207,45 @@ static void reap(struct hoist_save *save, uint64_t timeout_ns)
 
 static bool all_written(const struct hoist_save *save)
 {
-	return save->next_file == save->n_files && save->n_sealed == save->n_begun &&
-	       save->n_inflight == 0;
+	return save->next_file == save->n_files && save->n_sealed == save->n_begun;
 }
 
-/* @busy: there is more to do at once. */
-static void wait_for_something(struct hoist_save *save, bool busy)
+static bool round_of_save(struct hoist__job *job, uint64_t timeout_ns)
 {
-	/* A device that has failed is waited for when the ring goes. */
-	bool fetching =
-		save->phase == HOIST__SAVE_RUNNING && hoist__staging_n_fetching(save->ring) > 0;
-	if (save->n_inflight > 0 || (fetching && !busy)) {
-		/* Where the driver does not say when a copy ends, it is asked.  With copies alone,
-		 * the engine's wait is for the wake at the end of one. */
-		bool ask = fetching && !hoist__staging_tells(save->ring);
-		reap(save, busy ? 0 : ask ? COPY_POLL_NS : HOIST__SAVE_CANCEL_POLL_NS);
-	}
-}
-
-/* One round.  True once nothing is in flight, and nothing more to come. */
-static bool step(struct hoist_save *save)
-{
-	if (atomic_load_explicit(&save->cancelled, memory_order_relaxed) &&
-	    save->phase != HOIST__SAVE_DRAINING)
-		fail(save, hoist__fail(-ECANCELED, "the save was cancelled"));
-	if (save->phase == HOIST__SAVE_READY) {
-		int begun = hoist__save_begin(save);
-		if (begun > 0)
-			return false;
-		if (begun < 0)
-			fail(save, begun);
-	}
-	if (save->phase == HOIST__SAVE_RUNNING)
+	struct hoist_save *save = hoist__save_of(job);
+	if (job->phase == HOIST__JOB_RUNNING)
 		take_fetched(save);
 	bool busy = begin_block(save);
 	seal_blocks(save);
-	if (save->phase == HOIST__SAVE_DRAINING && save->n_inflight == 0)
+	bool running = job->phase == HOIST__JOB_RUNNING;
+	bool flying = hoist__job_n_inflight(job) > 0;
+	if (!flying && (!running || all_written(save)))
 		return true;
-	if (save->phase == HOIST__SAVE_RUNNING && all_written(save))
-		return true;
-	wait_for_something(save, busy);
+	/* A device that has failed is waited for when the slots go.  With copies alone, the
+	 * engine's wait is for the wake at the end of one. */
+	bool fetching = running && hoist__staging_n_fetching(job->staging) > 0;
+	if (flying || (fetching && !busy))
+		reap(save, fetching, busy ? 0 : timeout_ns);
 	return false;
 }
 
-void hoist__save_run(struct hoist_save *save)
+static void end(struct hoist__job *job)
 {
-	while (!step(save))
-		continue;
-	if (save->phase == HOIST__SAVE_RUNNING) {
+	struct hoist_save *save = hoist__save_of(job);
+	if (job->phase == HOIST__JOB_RUNNING) {
 		int err = hoist__save_publish(save);
 		if (err < 0)
-			fail(save, err);
+			hoist__job_fail(job, err);
 	}
 	hoist__save_report(save);
 	hoist__save_release(save);
-	save->phase = HOIST__SAVE_DONE;
 }
+
+const struct hoist__job_kind hoist__save_kind = {
+	.what = "save",
+	.starting = "starting the save's thread",
+	.begin = hoist__save_begin,
+	.make_staging = hoist__save_make_staging,
+	.round = round_of_save,
+	.end = end,
+};

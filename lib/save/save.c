@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
+/* The object that callers of saves hold: options, adding, start, wait, cancel, end.
+ * The contract is in include/hoist/save.h; the state is in lib/save/save.h. */
 #include "config.h"
 
 #include "lib/save/save.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
-#include "base/thread.h"
 #include "lib/core/options.h"
 
 /* --- creating --- */
@@ -42,19 +41,6 @@ static int check_options(const char *path, const hoist_save_options *o,
 	return 0;
 }
 
-static int init_locks(struct hoist_save *save)
-{
-	int err = pthread_mutex_init(&save->lock, NULL);
-	if (err != 0)
-		return hoist__fail_errno(-err, "creating a mutex");
-	err = pthread_cond_init(&save->ended, NULL);
-	if (err != 0) {
-		pthread_mutex_destroy(&save->lock);
-		return hoist__fail_errno(-err, "creating a condition variable");
-	}
-	return 0;
-}
-
 static void free_save(struct hoist_save *save)
 {
 	hoist__save_unplan(save);
@@ -69,10 +55,8 @@ static void free_save(struct hoist_save *save)
 	free(save->strings);
 	free(save->metadata);
 	hoist_checkpoint_close(save->like);
-	hoist_budget_unref(save->budget);
 	free(save->path);
-	pthread_cond_destroy(&save->ended);
-	pthread_mutex_destroy(&save->lock);
+	hoist__job_fini(&save->job);
 	free(save);
 }
 
@@ -92,7 +76,7 @@ int hoist_save_create(const char *path, const hoist_save_options *options, hoist
 	struct hoist_save *save = calloc(1, sizeof *save);
 	if (save == NULL)
 		return hoist__fail_nomem("a save", sizeof *save);
-	err = init_locks(save);
+	err = hoist__job_init(&save->job, &hoist__save_kind, o.budget);
 	if (err < 0) {
 		free(save);
 		return err;
@@ -102,17 +86,10 @@ int hoist_save_create(const char *path, const hoist_save_options *options, hoist
 	save->io = o.io;
 	save->shard_bytes = o.shard_bytes;
 	save->flags = o.flags;
-	save->pid = getpid();
 	save->path = strdup(path);
-	if (save->path == NULL)
-		err = hoist__fail_nomem("a path", strlen(path) + 1);
-	else if (o.budget != NULL)
-		save->budget = hoist_budget_ref(o.budget);
-	else
-		err = hoist_budget_create(HOIST_BUDGET_DEFAULT, &save->budget);
-	if (err < 0) {
+	if (save->path == NULL) {
 		free_save(save);
-		return err;
+		return hoist__fail_nomem("a path", strlen(path) + 1);
 	}
 	*ret = save;
 	return 0;
@@ -129,9 +106,9 @@ int hoist__save_check_open(const struct hoist_save *save)
 {
 	if (save == NULL)
 		return hoist__fail(-EINVAL, "the save is NULL");
-	if (save->pid != getpid())
-		return hoist__fail(-ESTALE, "the save belongs to process %d, which forked this one",
-				   (int)save->pid);
+	int err = hoist__job_check_process(&save->job);
+	if (err < 0)
+		return err;
 	if (atomic_load_explicit(&save->started, memory_order_acquire))
 		return hoist__fail(-EINVAL, "the save of %s has been started; make another one",
 				   save->path);
@@ -207,37 +184,16 @@ int hoist_save_add_tensor(hoist_save *save, const char *name, hoist_checkpoint *
 
 /* --- driving --- */
 
-static void *drive(void *argument)
-{
-	struct hoist_save *save = argument;
-	hoist__save_run(save);
-	pthread_mutex_lock(&save->lock);
-	atomic_store_explicit(&save->done, true, memory_order_release);
-	pthread_cond_broadcast(&save->ended);
-	pthread_mutex_unlock(&save->lock);
-	return NULL;
-}
-
-static int start_thread(struct hoist_save *save)
-{
-	int err = hoist__thread_start(NULL, drive, save, &save->thread);
-	if (err < 0)
-		return hoist__fail_thread(err, "starting the save's thread");
-	save->has_thread = true;
-	return 0;
-}
-
 int hoist_save_start(hoist_save *save)
 {
 	int err = hoist__save_check_open(save);
 	if (err < 0)
 		return err;
-	save->start_ns = hoist__now_ns();
-	save->start_cpu_ns = hoist__cpu_ns();
+	hoist__job_set_start(&save->job);
 	err = hoist__save_plan(save);
 	atomic_store_explicit(&save->started, err == 0, memory_order_release);
 	if (err == 0)
-		err = start_thread(save);
+		err = hoist__job_start(&save->job);
 	if (err < 0) {
 		atomic_store_explicit(&save->started, false, memory_order_release);
 		hoist__save_unplan(save);
@@ -245,28 +201,19 @@ int hoist_save_start(hoist_save *save)
 	return err;
 }
 
-static bool is_done(const struct hoist_save *save)
-{
-	return atomic_load_explicit(&save->done, memory_order_acquire);
-}
-
 int hoist_save_wait(hoist_save *save)
 {
-	if (save->pid != getpid())
-		return hoist__fail(-ESTALE, "the save belongs to process %d, which forked this one",
-				   (int)save->pid);
+	int err = hoist__job_check_process(&save->job);
+	if (err < 0)
+		return err;
 	if (!atomic_load_explicit(&save->started, memory_order_acquire))
 		return hoist__fail(-EINVAL, "the save of %s has not been started", save->path);
-	pthread_mutex_lock(&save->lock);
-	while (!is_done(save))
-		pthread_cond_wait(&save->ended, &save->lock);
-	pthread_mutex_unlock(&save->lock);
-	return save->err < 0 ? hoist__fail_again(save->err, &save->failure) : 0;
+	return hoist__job_wait(&save->job);
 }
 
 void hoist_save_cancel(hoist_save *save)
 {
-	atomic_store_explicit(&save->cancelled, true, memory_order_relaxed);
+	hoist__job_cancel(&save->job);
 }
 
 void hoist_save_progress(const hoist_save *save, uint64_t *done, uint64_t *total)
@@ -280,7 +227,7 @@ void hoist_save_progress(const hoist_save *save, uint64_t *done, uint64_t *total
 
 int hoist_save_get_report(hoist_save *save, hoist_save_report *report)
 {
-	if (!is_done(save))
+	if (!hoist__job_is_done(&save->job))
 		return hoist__fail(-EAGAIN,
 				   "the save has not ended yet; its report is not complete");
 	return hoist__options_out("hoist_save_report", report, &save->report, sizeof save->report);
@@ -288,14 +235,6 @@ int hoist_save_get_report(hoist_save *save, hoist_save_report *report)
 
 void hoist_save_destroy(hoist_save *save)
 {
-	if (save == NULL)
-		return;
-	/* In a forked child the thread does not exist and its locks may be held: the child's copy
-	 * of the memory is left as it is. */
-	if (save->pid != getpid())
-		return;
-	hoist_save_cancel(save);
-	if (save->has_thread)
-		pthread_join(save->thread, NULL);
-	free_save(save);
+	if (save != NULL && hoist__job_stop(&save->job))
+		free_save(save);
 }

@@ -6,8 +6,8 @@
  *   save-metadata.c strings beside the tensors
  *   save-sources.c  sources -> tensors as the format writes them
  *   save-plan.c     tensors -> files: formats, shards, headers, where every tensor goes
- *   save-begin.c    what the loop works with: the ring, the engine, the budget; the report
- *   save-pump.c     the loop: blocks are begun, filled, sealed, written; what failed first
+ *   save-begin.c    what the loop works with: slots, blocks, the engine; the report
+ *   save-pump.c     the loop: blocks are begun, filled, sealed, written
  *   save-fill.c     one block's bytes, from wherever they are
  *   save-gather.c   bytes of a tensor that do not lie as the file wants them
  *   save-seal.c     what is done in the order of the file: digests
@@ -17,16 +17,22 @@
  * Every block but the last is one direct write at a multiple of its size, whatever lies in it, and
  * the last one is padded; so nothing about the alignment of tensors in the file matters.
  *
- *             acquire          fill             in order            in order of the disk
- *     block -----------> slot ------> FULL ------------> sealed ------> written -> free
+ * A block has a slot, whose state (io/staging.h) is the block's:
  *
- * Filling goes from the block's first byte to its last, by what each tensor is:
+ *     slot       the block                                            ends
+ *     READING    is filled; or a file is read into the slot           in any order
+ *     FETCHING   devices write to the slot                            in the order of each device
+ *     FULL       waits until the blocks before are sealed; is         in the order of the file
+ *                sealed; is written by the engine                     in the disk's order
+ *     FREE       is written
+ *
+ * `window` has the blocks that are not sealed: numbers [n_sealed, n_begun).  Filling goes from the block's first byte to its last, by what each tensor is:
  *
  *   HOST    memory of the CPU's, row-major: copied.  A block that lies in one such tensor, suitably
  *           aligned, is no copy at all but written from there (`straight`)
  *   DEVICE  row-major on a device: noted, and fetched with one set of copies for each device as
  *           the last thing
- *   MOVED   all else (strides; devices that the ring's memory is not pinned for): gathered at once
+ *   MOVED   all else (strides; devices that the slots are not pinned for): gathered at once
  *           by the copies of lib/copy/copy.h, while other blocks are read and written
  *   FILE    of a checkpoint: read by the engine into the block's own slot, at or above where it
  *           belongs, and moved down:
@@ -49,23 +55,18 @@
  * sealed, and their writes submitted, in the order of the file: digests need that, and disks like
  * it.
  *
- * The first failure wins; it stops new blocks, cancels the engine, and the pump goes on until
- * nothing is in flight.  Nothing has a name in the folder before everything is written and
- * synchronised.
+ * Nothing has a name in the folder before everything is written and synchronised.
  *
- * Threads: what a thread of its own (the pump) does, it does alone; others read only what is
- * atomic, or written before `done`.
+ * Phases, failure, cancel, waiting and threads are the job's (lib/job/job.h).  The pump's state is
+ * the driving thread's; `started` and `written` are any thread's.
  */
 #ifndef HOIST_LIB_SAVE_SAVE_H
 #define HOIST_LIB_SAVE_SAVE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/types.h>
 
-#include "base/error.h"
 #include "format/digest.h"
 #include "format/write.h"
 #include "hoist/save.h"
@@ -74,14 +75,11 @@
 #include "io/staging.h"
 #include "lib/checkpoint/checkpoint.h"
 #include "lib/copy/copy.h"
-#include "lib/memory/ring.h"
+#include "lib/job/job.h"
 
 #define HOIST__SAVE_SLOT_BYTES ((size_t)4 << 20)
 #define HOIST__SAVE_SLOTS 24u
 #define HOIST__SAVE_WRITES 8u /* in flight: more make a disk no faster */
-
-/* How long a wait may last before the pump looks again whether it was cancelled. */
-#define HOIST__SAVE_CANCEL_POLL_NS (20 * UINT64_C(1000000))
 
 struct hoist__save_format {
 	const char *name;
@@ -111,14 +109,6 @@ struct hoist__save_file {
 	struct hoist__output *output;
 };
 
-enum hoist__save_block_state {
-	HOIST__SAVE_BLOCK_FILLING,
-	HOIST__SAVE_BLOCK_READING,
-	HOIST__SAVE_BLOCK_FETCHING,
-	HOIST__SAVE_BLOCK_FULL,
-	HOIST__SAVE_BLOCK_WRITING
-};
-
 /* To be fetched from one device. */
 struct hoist__save_fetch {
 	struct hoist__piece *pieces;
@@ -126,11 +116,10 @@ struct hoist__save_fetch {
 	size_t room;
 };
 
-/* What is in a slot; one for each. */
+/* What is in a slot; one for each.  The slot's state is the block's (io/staging.h). */
 struct hoist__save_block {
-	struct hoist__slot *slot; /* NULL: it is free */
-	unsigned char *memory;	  /* the slot's */
-	enum hoist__save_block_state state;
+	struct hoist__slot *slot;
+	unsigned char *memory; /* the slot's */
 	struct hoist__save_file *file;
 	uint64_t begin; /* in the file */
 	size_t bytes;
@@ -146,13 +135,6 @@ struct hoist__save_block {
 	struct hoist__save_fetch *fetches; /* one for each stream */
 };
 
-enum hoist__save_phase {
-	HOIST__SAVE_READY,
-	HOIST__SAVE_RUNNING,
-	HOIST__SAVE_DRAINING,
-	HOIST__SAVE_DONE
-};
-
 /* Why bytes went the way they went, for the report. */
 struct hoist__save_routes {
 	uint64_t n_writes;
@@ -162,15 +144,15 @@ struct hoist__save_routes {
 };
 
 struct hoist_save {
+	struct hoist__job job;
+
 	/* Set when it was created. */
 	char *path;
 	const struct hoist__save_format *format;
 	enum hoist_engine engine_kind;
 	enum hoist_io io;
-	hoist_budget *budget;
 	uint64_t shard_bytes;
 	unsigned flags;
-	pid_t pid;
 
 	/* Added. */
 	struct hoist__save_source *sources;
@@ -199,13 +181,9 @@ struct hoist_save {
 	uint64_t source_align; /* of direct reads; 0: nothing is read */
 
 	/* The pump's. */
-	enum hoist__save_phase phase;
-	struct hoist__engine *engine;
-	struct hoist__staging *ring;
-	struct hoist__turn budget_turn;	   /* at the budget, until there is a ring */
 	struct hoist__save_block *blocks;  /* one for each slot */
 	struct hoist__save_fetch *fetches; /* of these */
-	unsigned *window;		   /* slots of the blocks that are not sealed, in a ring */
+	unsigned *window; /* slots of the blocks that are not sealed: a circular queue */
 	unsigned n_slots;
 	uint64_t n_begun;  /* blocks */
 	uint64_t n_sealed; /* and submitted */
@@ -213,27 +191,21 @@ struct hoist_save {
 	size_t next_file; /* of the block that is begun next, */
 	uint64_t next_begin;
 	size_t next_tensor;  /* and the first tensor that may lie in it */
-	unsigned n_inflight; /* reads and writes */
 	unsigned n_writing;
 	size_t seal_tensor; /* the first tensor whose end has not been sealed */
 	void *digest;	    /* its XXH3_state_t */
 	struct hoist__save_routes routes;
 	hoist_save_report report;
-	uint64_t start_ns;
-	uint64_t start_cpu_ns;
 
 	/* Shared. */
 	_Atomic bool started;
-	_Atomic bool cancelled;
 	_Atomic uint64_t written;
-	pthread_t thread;
-	bool has_thread;
-	pthread_mutex_t lock;
-	pthread_cond_t ended;
-	_Atomic bool done;
-	int err;
-	struct hoist__failure failure;
 };
+
+static inline struct hoist_save *hoist__save_of(struct hoist__job *job)
+{
+	return HOIST__CONTAINER_OF(job, struct hoist_save, job);
+}
 
 /* --- save.c --- */
 
@@ -272,9 +244,9 @@ int hoist__save_header(struct hoist_save *save, struct hoist__save_file *file);
 
 /* --- save-begin.c --- */
 
-/* Waits for its turn at the budget, a while.
- * Returns: 0, it runs; 1: others have the budget, to be called again; what failed. */
-int hoist__save_begin(struct hoist_save *save);
+/* As the functions of the job's kind. */
+int hoist__save_begin(struct hoist__job *job, uint64_t timeout_ns);
+int hoist__save_make_staging(struct hoist__job *job);
 
 /* Nothing is in flight any more. */
 void hoist__save_report(struct hoist_save *save);
@@ -282,15 +254,15 @@ void hoist__save_release(struct hoist_save *save);
 
 /* --- save-pump.c --- */
 
-void hoist__save_run(struct hoist_save *save);
+extern const struct hoist__job_kind hoist__save_kind;
 
 /* --- save-fill.c --- */
 
 /* Begins the next block of the save in @slot.  False: there are no more. */
 bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot);
 
-/* Fills until the block is READING (its slot's request is to be submitted), FETCHING or FULL.
- * Returns: 0; what failed. */
+/* Fills until a file must be read, or the slot is FETCHING or FULL.
+ * Returns: 0; 1: the slot's request is to be submitted; what failed. */
 int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block);
 
 /* After a read of the block failed: true if it is to be filled on, with a read for each tensor, so
@@ -300,7 +272,7 @@ bool hoist__block_retry(struct hoist__save_block *block);
 /* The first byte, in its file, of what the block wants of the tensor that it is at. */
 uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__save_block *block);
 
-/* Where the block's bytes are, once it is FULL. */
+/* Where the block's bytes are, once its slot is FULL. */
 static inline const unsigned char *hoist__block_data(const struct hoist__save_block *block)
 {
 	return block->straight != NULL ? block->straight : block->memory;
@@ -318,7 +290,7 @@ int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *sou
 int hoist__seal_create(struct hoist_save *save);
 void hoist__seal_destroy(struct hoist_save *save);
 
-/* The next block in the order of the files is FULL. */
+/* The slot of the next block in the order of the files is FULL. */
 void hoist__seal_block(struct hoist_save *save, const struct hoist__save_block *block);
 
 /* --- save-publish.c --- */

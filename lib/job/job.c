@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/* A job's life, from its start to its end.
+ * The contract is in lib/job/job.h. */
+#include "config.h"
+
+#include "lib/job/job.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+/* --- making --- */
+
+int hoist__job_init(struct hoist__job *job, const struct hoist__job_kind *kind,
+		    hoist_budget *budget)
+{
+	*job = (struct hoist__job){
+		.kind = kind,
+		.pid = getpid(),
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.ended = PTHREAD_COND_INITIALIZER,
+		.driving = PTHREAD_MUTEX_INITIALIZER,
+	};
+	if (budget == NULL)
+		return hoist_budget_create(HOIST_BUDGET_DEFAULT, &job->budget);
+	job->budget = hoist_budget_ref(budget);
+	return 0;
+}
+
+void hoist__job_fini(struct hoist__job *job)
+{
+	hoist_budget_unref(job->budget);
+	pthread_cond_destroy(&job->ended);
+	pthread_mutex_destroy(&job->driving);
+	pthread_mutex_destroy(&job->lock);
+}
+
+void hoist__job_set_start(struct hoist__job *job)
+{
+	job->start_ns = hoist__now_ns();
+	job->start_cpu_ns = hoist__cpu_ns();
+}
+
+void hoist__job_times(const struct hoist__job *job, uint64_t *ret_ns, uint64_t *ret_cpu_ns)
+{
+	*ret_ns = hoist__now_ns() - job->start_ns;
+	*ret_cpu_ns = hoist__cpu_ns() - job->start_cpu_ns;
+}
+
+/* --- driving --- */
+
+void hoist__job_fail(struct hoist__job *job, int err)
+{
+	if (job->phase != HOIST__JOB_DRAINING) {
+		job->phase = HOIST__JOB_DRAINING;
+		/* To the caller, -EAGAIN would say "not done yet". */
+		job->err = err == -EAGAIN ? -EIO : err;
+		hoist__failure_keep(&job->failure);
+		hoist__log(load, "the %s failed: %s", job->kind->what, job->failure.text);
+	}
+	if (job->engine != NULL)
+		hoist__engine_cancel(job->engine);
+}
+
+static void announce_end(struct hoist__job *job)
+{
+	pthread_mutex_lock(&job->lock);
+	atomic_store_explicit(&job->done, true, memory_order_release);
+	pthread_cond_broadcast(&job->ended);
+	pthread_mutex_unlock(&job->lock);
+}
+
+/* Returns: true once the job is DONE. */
+static bool advance(struct hoist__job *job, uint64_t timeout_ns)
+{
+	if (atomic_load_explicit(&job->cancelled, memory_order_relaxed) &&
+	    job->phase != HOIST__JOB_DRAINING)
+		hoist__job_fail(job,
+				hoist__fail(-ECANCELED, "the %s was cancelled", job->kind->what));
+	if (job->phase == HOIST__JOB_READY) {
+		int begun = job->kind->begin(job, timeout_ns);
+		if (begun > 0)
+			return false;
+		if (begun < 0)
+			hoist__job_fail(job, begun);
+		else
+			job->phase = HOIST__JOB_RUNNING;
+	}
+	if (!job->kind->round(job, timeout_ns))
+		return false;
+	job->kind->end(job);
+	job->phase = HOIST__JOB_DONE;
+	announce_end(job);
+	return true;
+}
+
+static void *drive(void *argument)
+{
+	while (!advance(argument, UINT64_MAX))
+		continue;
+	return NULL;
+}
+
+int hoist__job_start(struct hoist__job *job)
+{
+	if (job->caller_driven)
+		return 0;
+	int err = hoist__thread_start(NULL, drive, job, &job->thread);
+	if (err < 0)
+		return hoist__fail_thread(err, job->kind->starting);
+	job->has_thread = true;
+	return 0;
+}
+
+bool hoist__job_step(struct hoist__job *job, uint64_t timeout_ns)
+{
+	pthread_mutex_lock(&job->driving);
+	bool done = hoist__job_is_done(job) || advance(job, timeout_ns);
+	pthread_mutex_unlock(&job->driving);
+	return done;
+}
+
+/* --- beside --- */
+
+int hoist__job_check_process(const struct hoist__job *job)
+{
+	if (job->pid == getpid())
+		return 0;
+	return hoist__fail(-ESTALE, "the %s belongs to process %d, which forked this one",
+			   job->kind->what, (int)job->pid);
+}
+
+bool hoist__job_is_done(const struct hoist__job *job)
+{
+	return atomic_load_explicit(&job->done, memory_order_acquire);
+}
+
+int hoist__job_outcome(const struct hoist__job *job)
+{
+	return job->err < 0 ? hoist__fail_again(job->err, &job->failure) : 0;
+}
+
+int hoist__job_wait(struct hoist__job *job)
+{
+	int err = hoist__job_check_process(job);
+	if (err < 0)
+		return err;
+	while (job->caller_driven && !hoist__job_step(job, UINT64_MAX))
+		continue;
+	pthread_mutex_lock(&job->lock);
+	while (!hoist__job_is_done(job))
+		pthread_cond_wait(&job->ended, &job->lock);
+	pthread_mutex_unlock(&job->lock);
+	return hoist__job_outcome(job);
+}
+
+void hoist__job_cancel(struct hoist__job *job)
+{
+	atomic_store_explicit(&job->cancelled, true, memory_order_relaxed);
+}
+
+bool hoist__job_stop(struct hoist__job *job)
+{
+	if (job->pid != getpid())
+		return false;
+	hoist__job_cancel(job);
+	while (job->caller_driven && !hoist__job_step(job, UINT64_MAX))
+		continue;
+	if (job->has_thread)
+		pthread_join(job->thread, NULL);
+	return true;
+}
