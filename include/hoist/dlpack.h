@@ -154,12 +154,12 @@ enum { HOIST_DLPACK_COPY_IF_NEEDED, HOIST_DLPACK_COPY_ALWAYS, HOIST_DLPACK_COPY_
 typedef struct hoist_dlpack_options {
 	size_t size; /* sizeof(hoist_dlpack_options) */
 	int copy;    /* COPY_ALWAYS: a packed deep copy, writable, flagged IS_COPIED */
-	/* The place where the consumer wants the tensor; type 0: where the buffer is.  A buffer that
-	 * is elsewhere is copied: to CPU, CUDA, ROCM, CUDA_HOST, ROCM_HOST and CUDA_MANAGED.
+	/* The place where the consumer wants the tensor; type 0: where the buffer is.  A buffer
+	 * that is elsewhere is copied: to CPU, CUDA, ROCM, CUDA_HOST, ROCM_HOST and CUDA_MANAGED.
 	 * Memory that the CPU may touch counts as on CPU, too. */
 	hoist_dl_device device;
-	/* The reader of the tensor.  0: any: the call waits until the work on the buffer's stream is
-	 * done.  1: the consumer's queue, which `stream` names: the queue waits, the call does
+	/* The reader of the tensor.  0: any: the call waits until the work on the buffer's stream
+	 * is done.  1: the consumer's queue, which `stream` names: the queue waits, the call does
 	 * not. */
 	int has_stream;
 	/* CUDA   1 the legacy default stream, 2 the thread's default stream, -1, or a CUstream; not
