@@ -34,9 +34,9 @@
  * image is then made anew although the bytes are the same.
  *
  * Images are in huge pages where the kernel can make them (Linux 6.1, unless
- * /sys/kernel/mm/transparent_hugepage/shmem_enabled is "deny"): 10,000 tensors of 1 GiB in all are
- * attached in 1 ms, and touching each takes 5 ms.  In small pages the first touch of each 64 KiB
- * costs a page fault: 40 ms.
+ * /sys/kernel/mm/transparent_hugepage/shmem_enabled is "deny").  10,000 tensors of 1 GiB in all are
+ * then attached in 1 ms, and touching all of them takes 5 ms.  In small pages the first touch of
+ * each 64 KiB costs a page fault, and touching all of them takes 40 ms.
  *
  * An image's pages are charged to the memory control group of the process that added the image, and
  * to no Budget.  An image that is larger than the rest of the group's limit is refused before it is
