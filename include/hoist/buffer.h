@@ -15,6 +15,7 @@
  * be negative.
  *
  * A buffer's bytes are in one of these places:
+ *
  *   host     hoist_buffer_data() is a pointer
  *   device   hoist_buffer_data() is NULL; hoist_buffer_address() is the driver's address, for
  *            kernels and for the driver's own calls
@@ -266,7 +267,9 @@ HOIST_API int hoist_buffer_freeze(hoist_buffer *buffer);
 /* --- views: other buffers over the same storage, on the same stream --- */
 
 /* A part of the buffer, as by NumPy's basic indexing.  b[-1, :] is
+ *
  *     hoist_buffer_slice(b, 2, (hoist_slice[]){HOIST_AT(-1), HOIST_ALL}, &row)
+ *
  * Axes beyond the first @n stay whole.  An integer drops its axis.  Bounds are clipped.  Steps may
  * be negative.
  * Returns: 0; -ERANGE (an integer is outside its axis); -EINVAL (more indices than axes; a step of

@@ -11,11 +11,13 @@
  *     puts(info.numpy);                            // "bfloat16"
  *
  * One enum has three kinds of element types:
+ *
  *   scalar    8 to 128 bits, a whole number of bytes
  *   sub-byte  4 or 6 bits, packed without padding as DLPack packs them: element i is bits
  *             [i*b, (i+1)*b) of the little-endian bit string
  *   block     GGUF's quantised types: a fixed number of elements in a fixed number of bytes;
  *             single elements have no address
+ *
  * Element counts are always logical: a shape of [2, 64] in f4_e2m1fn is 128 elements in 64 bytes;
  * [2, 64] in q4_0 is 128 elements in 4 blocks, 72 bytes.  Elements of several bytes are
  * little-endian, as in the files.

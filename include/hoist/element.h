@@ -56,12 +56,16 @@ HOIST_API int hoist_buffer_scalar(hoist_number value, hoist_dtype dtype, hoist_d
 
 /* Describes the buffer in words.  @text gets as much of the description as fits in @bytes with its
  * terminator, and may be NULL if @bytes is 0.  Without flags no element is read:
+ *
  *     hoist.Buffer(dtype=f32, shape=(2, 3), device=cuda:0)
+ *
  * "strides=" follows for a buffer that is not contiguous, and "pinned", "read-only" and "closed"
  * where they apply.
  * With HOIST_DESCRIBE_VALUES the elements come first, as NumPy writes them:
+ *
  *     hoist.Buffer([[ 1.0,  2.5,  nan],
  *                   [ 0.0, -inf,  0.1]], dtype=f32, shape=(2, 3), device=cuda:0)
+ *
  * A buffer of more than 1000 elements shows the first and the last three of each axis longer than
  * 6, with "..." between them; with many axes less is shown.  A device's memory is read in pieces of
  * at most 16 KiB around the shown elements.  Floats have the fewest digits that read back as the

@@ -91,8 +91,8 @@ typedef struct hoist_ipc_descriptor {
 	int64_t pid;		  /* as that process knows itself; for messages, never used */
 	char api[8];		  /* of the device: "cpu", "cuda", "hip", zeros behind */
 	char pci[16];		  /* of the device: "0000:65:00.0"; zeros: the CPU */
-	int32_t ordinal;	  /* the device's number in its driver: chooses among several devices
-				   * with this pci */
+	int32_t ordinal;	  /* the device's number in its driver: chooses among several
+				   * devices with this pci */
 	int32_t rank;
 	unsigned char memory[16]; /* POOL: the resource; hoist_ipc_memory_uuid() */
 	unsigned char payload[64]; /* DEVICE, POOL: the driver's handle of the allocation */

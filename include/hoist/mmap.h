@@ -3,8 +3,8 @@
  *
  *     const int64_t shape[] = {1000, 768};
  *     hoist_buffer_mmap("embeddings.bin", HOIST_F32, 2, shape, "r+", 128, 0, &table);
- *     hoist_buffer_host_array(table, HOIST_F32, 1, (void **)&values, &n);
- *     values[0] = 1;                       // goes to the file
+ *     hoist_buffer_host_array(table, HOIST_F32, 1, &array, &n);
+ *     ((float *)array)[0] = 1;             // goes to the file
  *     hoist_buffer_flush(table);           // the write is on disk
  *     hoist_buffer_unref(table);           // the last view unmaps the file
  *
@@ -13,11 +13,13 @@
  * from the pages of a file.
  *
  * SIGBUS: three things raise this signal in the thread that touches a page, whatever the mode:
+ *
  *   the file shrank    the page is no longer in the file, even if the page was read or written
  *                      before; the bytes behind the new end in the last page read as 0
  *   a read fails       for instance at a bad sector
  *   a write cannot     the disk is full, or gone.  To avoid this, a file that the call makes longer
  *   reach the disk     gets its blocks at once
+ *
  * With POPULATE the first two are errors of the call, if they are the case by then.  Replacing a
  * file by renaming another over it shrinks no file: maps go on showing the old one.
  *

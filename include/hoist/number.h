@@ -13,6 +13,7 @@
  * Decoding is exact.
  *
  * Values that the element type cannot hold:
+ *
  *   into bool      0 becomes false; every other value, NaN too, becomes true
  *   into integers  nothing wraps: a value out of range, and an infinity, is -EDOM; a fraction is
  *                  -EINVAL unless HOIST_TOWARD_ZERO permits its loss; NaN is -EINVAL
@@ -31,7 +32,9 @@
  *                  the fnuz types have no -0: -0 becomes 0
  *   complex into   a part other than 0 would be lost: -EINVAL (bool: true unless both parts are 0)
  *     others
+ *
  * Two flags choose where other libraries disagree:
+ *
  *   HOIST_TOWARD_ZERO  cuts digits off instead of rounding, as MAX does when it stores bf16: a
  *                      finite value never becomes infinite
  *   HOIST_SATURATE     a value out of range becomes the nearest value of the range: integers

@@ -36,6 +36,7 @@
  * of the CPU: a function that this stream runs may have dropped the reference.
  *
  * A slot keeps neither the object nor the wrapper alive.  There are two ways to use it:
+ *
  *   A wrapper that holds a reference to its object is set without a release function.  The
  *   wrapper's destructor sets NULL in its place before it drops that reference.  Getting the
  *   pointer and then using the wrapper needs the binding's own lock against that destructor
