@@ -27,7 +27,7 @@
  *                                                       NaN into one of them is -EINVAL
  *                    f8_e8m0fnu                         NaN; so do zero and negative values: the
  *                                                       type holds powers of two only; ties go up,
- *                                                       and values below 2^-127 become 2^-127
+ *                                                       and smaller positive values become 2^-127
  *                                                       (ml_dtypes)
  *                  the fnuz types have no -0: -0 becomes 0
  *   complex into   a part other than 0 would be lost: -EINVAL (bool: true unless both parts are 0)
