@@ -35,11 +35,13 @@ typedef struct hoist_budget hoist_budget;
 /* A new Budget with a limit of @bytes.
  * Returns: 0; -EINVAL (@bytes is 0); -ENOMEM. */
 HOIST_API int hoist_budget_create(size_t bytes, hoist_budget **ret);
+/* One more reference.  Returns: @budget. */
 HOIST_API hoist_budget *hoist_budget_ref(hoist_budget *budget);
 HOIST_API void hoist_budget_unref(hoist_budget *budget); /* takes NULL */
 
-/* Bytes that are charged now, and the most that were charged at one time. */
+/* Bytes that are charged now. */
 HOIST_API size_t hoist_budget_used(const hoist_budget *budget);
+/* The most bytes that were charged at one time. */
 HOIST_API size_t hoist_budget_peak(const hoist_budget *budget);
 
 HOIST_END

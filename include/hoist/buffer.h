@@ -166,14 +166,19 @@ HOIST_API int hoist_buffer_grow(hoist_buffer *buffer, int rank, const int64_t *s
  * the storage, @stream is one more stream to wait for: theirs are still waited for, too.
  * Returns: 0; -EINVAL (NULL; @stream cannot order this memory); -ENOMEM. */
 HOIST_API int hoist_buffer_free_on(hoist_buffer *buffer, hoist_stream *stream);
+
+/* 1 after hoist_buffer_close(), else 0. */
 HOIST_API int hoist_buffer_is_closed(const hoist_buffer *buffer);
 
 /* --- properties of a buffer --- */
 
+/* The dtype of the elements. */
 HOIST_API hoist_dtype hoist_buffer_dtype(const hoist_buffer *buffer);
+/* The number of axes, 0 to 64. */
 HOIST_API int hoist_buffer_rank(const hoist_buffer *buffer);
 HOIST_API const int64_t *hoist_buffer_shape(const hoist_buffer *buffer);   /* rank values */
 HOIST_API const int64_t *hoist_buffer_strides(const hoist_buffer *buffer); /* in elements */
+/* The number of elements: the product of the extents, 1 for rank 0. */
 HOIST_API uint64_t hoist_buffer_elements(const hoist_buffer *buffer);
 /* Bytes of the elements, packed without gaps; a part of a byte counts as a byte. */
 HOIST_API size_t hoist_buffer_bytes(const hoist_buffer *buffer);

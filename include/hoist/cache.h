@@ -95,12 +95,18 @@ typedef struct hoist_image_info {
  * Returns: 0; -EINVAL (info->size is 0 or larger than this library knows). */
 HOIST_API int hoist_image_get_info(const hoist_image *image, hoist_image_info *info);
 
-/* The image's tensors and metadata, as hoist/checkpoint.h has functions for a checkpoint's.  The
- * checkpoint's files are not needed. */
+/* The five functions below answer as those of hoist/checkpoint.h with the same names, without the
+ * checkpoint's files.  Pointers live as long as the image.
+ *
+ * The number of tensors, as hoist_checkpoint_n_tensors(). */
 HOIST_API size_t hoist_image_n_tensors(const hoist_image *image);
+/* As hoist_checkpoint_tensor(). */
 HOIST_API int hoist_image_tensor(const hoist_image *image, size_t index, hoist_tensor_info *info);
+/* As hoist_checkpoint_find(). */
 HOIST_API int hoist_image_find(const hoist_image *image, const char *name, size_t *ret);
+/* As hoist_checkpoint_n_metadata(). */
 HOIST_API size_t hoist_image_n_metadata(const hoist_image *image);
+/* As hoist_checkpoint_metadata(). */
 HOIST_API int hoist_image_metadata(const hoist_image *image, size_t index, const char **key,
 				   const char **value);
 
@@ -155,13 +161,15 @@ typedef struct hoist_cache_options {
 HOIST_API int hoist_cache_add(const char *path, const hoist_cache_options *options,
 			      hoist_image **ret);
 
+typedef struct hoist_cache_list hoist_cache_list;
+
 /* A list of the holder's images in the order in which they were added; a snapshot.  Without a
  * holder the list is empty.
  * Returns: 0; -EPERM (as hoist_cache_attach()); -EBADMSG (the holder's answer is no list, or has
  *   more than 4096 images); -ENOMEM, -EMFILE. */
-typedef struct hoist_cache_list hoist_cache_list;
 HOIST_API int hoist_cache_list_create(hoist_cache_list **ret);
 HOIST_API void hoist_cache_list_destroy(hoist_cache_list *list); /* takes NULL */
+/* The number of images in the list. */
 HOIST_API size_t hoist_cache_list_n_images(const hoist_cache_list *list);
 /* Fills @info up to info->size with image @index.  Pointers live as long as the list.
  * Returns: 0; -EINVAL (@index is too large; info->size is 0 or larger than this library knows). */

@@ -86,9 +86,12 @@ HOIST_API void hoist_checkpoint_close(hoist_checkpoint *checkpoint); /* takes NU
 /* The format: "safetensors", "gguf", "npy", "npz", "max" or "pytorch".  A constant. */
 HOIST_API const char *hoist_checkpoint_format(const hoist_checkpoint *checkpoint);
 
+/* The number of files. */
 HOIST_API size_t hoist_checkpoint_n_files(const hoist_checkpoint *checkpoint);
+/* The number of tensors. */
 HOIST_API size_t hoist_checkpoint_n_tensors(const hoist_checkpoint *checkpoint);
-HOIST_API uint64_t hoist_checkpoint_bytes(const hoist_checkpoint *checkpoint); /* of all tensors */
+/* The bytes of all tensors together. */
+HOIST_API uint64_t hoist_checkpoint_bytes(const hoist_checkpoint *checkpoint);
 
 typedef struct hoist_file_info {
 	size_t size;      /* in: sizeof(hoist_file_info) */
@@ -110,11 +113,13 @@ typedef struct hoist_tensor_info {
 				 * tensor in the file */
 } hoist_tensor_info;
 
-/* Fill @info up to info->size with file @index, and with tensor @index.  Pointers live as long as
- * the checkpoint.
+/* Fills @info up to info->size with file @index.  Pointers live as long as the checkpoint.
  * Returns: 0; -EINVAL (@index is too large; info->size is 0 or larger than this library knows). */
 HOIST_API int hoist_checkpoint_file(const hoist_checkpoint *checkpoint, size_t index,
 				    hoist_file_info *info);
+
+/* Fills @info up to info->size with tensor @index.  Pointers live as long as the checkpoint.
+ * Returns: as hoist_checkpoint_file(). */
 HOIST_API int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
 				      hoist_tensor_info *info);
 
@@ -133,6 +138,9 @@ HOIST_API int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const ch
  * checkpoint.
  * Returns: the number of pairs; and of the second: 0; -EINVAL (@index is too large). */
 HOIST_API size_t hoist_checkpoint_n_metadata(const hoist_checkpoint *checkpoint);
+
+/* Pair @index of the metadata.  Strings live as long as the checkpoint.
+ * Returns: 0; -EINVAL (@index is too large). */
 HOIST_API int hoist_checkpoint_metadata(const hoist_checkpoint *checkpoint, size_t index,
 					const char **key, const char **value);
 /* The first value of @key; NULL if there is none. */

@@ -151,29 +151,37 @@ HOIST_API int hoist_buffer_to(hoist_buffer *buffer, hoist_device *device, hoist_
 HOIST_API int hoist_buffer_to_stream(hoist_buffer *buffer, hoist_stream *stream,
 				     hoist_buffer **ret);
 
-/* As hoist_buffer_to() and hoist_buffer_to_stream(), for each of @n devices or streams in their
- * order; @n may be 0.  All or nothing: after a failure there are no new references, and @rets is as
- * it was. */
+/* As hoist_buffer_to(), for each of @n devices in their order; @n may be 0.  All or nothing: after
+ * a failure there are no new references, and @rets is as it was. */
 HOIST_API int hoist_buffer_to_all(hoist_buffer *buffer, size_t n, hoist_device *const *devices,
 				  hoist_buffer **rets);
+
+/* As hoist_buffer_to_all(), for hoist_buffer_to_stream() and @n streams. */
 HOIST_API int hoist_buffer_to_streams(hoist_buffer *buffer, size_t n, hoist_stream *const *streams,
 				      hoist_buffer **rets);
 
 /* --- from and to the caller's memory --- */
 
-/* Reads or writes @bytes raw bytes of a contiguous buffer, from @offset bytes behind its first
- * element on.  If the elements cover only a part of the last byte, only that part is written.
+/* Reads @bytes raw bytes of a contiguous buffer to @host, from @offset bytes behind the buffer's
+ * first element on.  If the elements cover only a part of the last byte, only that part is written.
  * Returns: 0; -EINVAL (the range leaves the buffer; not contiguous; @host is NULL); the errors
  *   above. */
 HOIST_API int hoist_buffer_read(hoist_buffer *buffer, size_t offset, void *host, size_t bytes);
+
+/* Writes @bytes raw bytes from @host, as hoist_buffer_read() reads them.  If the elements cover
+ * only a part of the last byte, only that part is written.
+ * Returns: as hoist_buffer_read(). */
 HOIST_API int hoist_buffer_write(hoist_buffer *buffer, size_t offset, const void *host,
 				 size_t bytes);
 
-/* Copies all elements from or to @host, where they are packed in C order, whatever the buffer's
- * strides.  If the elements do not fill the last byte, its other bits come out as 0.
+/* Copies all elements from @host, where they are packed in C order, whatever the buffer's strides.
  * Returns: 0; -EINVAL (@bytes is not exactly hoist_buffer_bytes(): the text has both); the errors
  *   above. */
 HOIST_API int hoist_buffer_copy_in(hoist_buffer *dst, const void *host, size_t bytes);
+
+/* Copies all elements to @host, packed in C order, whatever the buffer's strides.  If the elements
+ * do not fill the last byte, its other bits come out as 0.
+ * Returns: as hoist_buffer_copy_in(). */
 HOIST_API int hoist_buffer_copy_out(hoist_buffer *src, void *host, size_t bytes);
 
 /* --- filling --- */

@@ -61,6 +61,7 @@ typedef struct hoist_device_options {
 HOIST_API int hoist_device_open_with(const char *spec, const hoist_device_options *options,
 				     hoist_device **ret);
 
+/* One more reference.  Returns: @device. */
 HOIST_API hoist_device *hoist_device_ref(hoist_device *device);
 HOIST_API void hoist_device_unref(hoist_device *device); /* takes NULL */
 

@@ -125,6 +125,7 @@ typedef struct HOIST_MAY_ALIAS hoist_dl_managed {
 
 /* Calls the deleter if there is one: for a tensor that no consumer took.  Takes NULL. */
 HOIST_API void hoist_dlpack_release(struct DLManagedTensorVersioned *tensor);
+/* As hoist_dlpack_release(), for the legacy struct. */
 HOIST_API void hoist_dlpack_release_legacy(struct DLManagedTensor *tensor);
 
 /* --- devices and streams in DLPack's terms --- */

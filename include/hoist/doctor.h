@@ -46,6 +46,7 @@ typedef struct hoist_check_info {
 HOIST_API int hoist_doctor_create(const char *path, hoist_doctor **ret);
 HOIST_API void hoist_doctor_destroy(hoist_doctor *doctor); /* takes NULL */
 
+/* The number of checks. */
 HOIST_API size_t hoist_doctor_n_checks(const hoist_doctor *doctor);
 
 /* Fills @info up to info->size with check @index.  Pointers live as long as the doctor.

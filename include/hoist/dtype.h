@@ -81,9 +81,12 @@ HOIST_API int hoist_dtype_bytes(hoist_dtype dtype, uint64_t n_elements, size_t *
 /* --- the types of other interfaces --- */
 
 /* The dtype that has a name in NumPy ("float32", "bool") or, for types that NumPy lacks, in
- * ml_dtypes ("bfloat16"); and the dtype of a DLPack type: DLDataTypeCode and the bits of one lane.
+ * ml_dtypes ("bfloat16").
  * Returns: 0; -EINVAL (hoist has no such type; @name is NULL). */
 HOIST_API int hoist_dtype_from_numpy(const char *name, hoist_dtype *ret);
+
+/* The dtype of a DLPack type: its DLDataTypeCode and the bits of one lane.
+ * Returns: 0; -EINVAL (hoist has no such type). */
 HOIST_API int hoist_dtype_from_dlpack(unsigned code, unsigned bits, hoist_dtype *ret);
 
 /* --- everything about one dtype --- */

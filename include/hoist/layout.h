@@ -100,20 +100,26 @@ HOIST_API int hoist_layout_equal(const hoist_layout *a, const hoist_layout *b);
  * Returns: the number; -EOVERFLOW, which a sound layout never gives. */
 HOIST_API int64_t hoist_layout_volume(const hoist_layout *layout);
 
-/* The offset in bytes; and the strides in bytes, @rank values in @ret. */
+/* The offset in bytes. */
 HOIST_API int hoist_layout_byte_offset(const hoist_layout *layout, int64_t *ret);
+
+/* The strides in bytes: @ret gets as many values as the rank. */
 HOIST_API int hoist_layout_byte_strides(const hoist_layout *layout, int64_t *ret);
 
 /* Lists the axes from the largest |stride| to the smallest in @axes, @rank values.  Among equal
  * strides the larger extent comes first, then the lower axis.  Implicit strides give 0, 1, 2... */
 HOIST_API void hoist_layout_stride_order(const hoist_layout *layout, int *axes);
 
-/* Whether items that follow each other in C order (in F order; in the order of the strides) are
- * next to each other in memory, forwards and without gaps.  Axes of extent 1 do not count.  A
- * layout without items is contiguous in every order.
+/* Whether items that follow each other in C order are next to each other in memory, forwards and
+ * without gaps.  Axes of extent 1 do not count.  A layout without items is contiguous in every
+ * order.
  * Returns: 1, 0. */
 HOIST_API int hoist_layout_is_contiguous_c(const hoist_layout *layout);
+
+/* As hoist_layout_is_contiguous_c(), in F order. */
 HOIST_API int hoist_layout_is_contiguous_f(const hoist_layout *layout);
+
+/* As hoist_layout_is_contiguous_c(), in the order of the strides. */
 HOIST_API int hoist_layout_is_contiguous_any(const hoist_layout *layout);
 
 /* Whether the layout is contiguous_any and its offset is 0.
@@ -179,11 +185,12 @@ HOIST_API int hoist_layout_permute(const hoist_layout *layout, int n, const int 
 HOIST_API int hoist_layout_reshape(const hoist_layout *layout, int rank, const int64_t *shape,
 				   hoist_layout *ret);
 
+#define HOIST_MERGE_ALL UINT64_MAX /* for hoist_layout_flatten(): every axis may be merged */
+
 /* Merges axes into the axis before them where one stride serves both.  Candidates are the axes from
  * @first to @last, both included (0 and -1: all), whose bit is set in @mask.  @mask is
  * HOIST_MERGE_ALL, or the masks of several layouts of one rank ANDed, so that all of them get the
  * same shape.  Rank 0 becomes rank 1. */
-#define HOIST_MERGE_ALL UINT64_MAX
 HOIST_API int hoist_layout_flatten(const hoist_layout *layout, int first, int last, uint64_t mask,
 				   hoist_layout *ret);
 

@@ -180,14 +180,20 @@ HOIST_API void hoist_load_progress(const hoist_load *load, uint64_t *done, uint6
 
 /* --- the loaded tensors --- */
 
-/* For use after hoist_load_wait() has given 0: the number of selected tensors; the buffer of the
- * selected tensor @index, and in *@ret_tensor the checkpoint's index of that tensor; the buffer of
- * the tensor called @name.  Buffers are new references.
- * Returns: 0; -EINVAL (@index is too large); -ENOENT (@name is not in the checkpoint, or was not
- *   selected); -EAGAIN (the load is not done); the load's failure; -ENOMEM. */
+/* The number of selected tensors.  For use after hoist_load_wait() has given 0, as all functions of
+ * this section. */
 HOIST_API size_t hoist_load_n_tensors(const hoist_load *load);
+
+/* The buffer of the selected tensor @index, a new reference; *@ret_tensor is the checkpoint's index
+ * of that tensor.
+ * Returns: 0; -EINVAL (@index is too large); -EAGAIN (the load is not done); the load's failure;
+ *   -ENOMEM. */
 HOIST_API int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor,
 				hoist_buffer **ret);
+
+/* The buffer of the tensor called @name, a new reference.
+ * Returns: 0; -ENOENT (@name is not in the checkpoint, or was not selected); as
+ *   hoist_load_tensor(). */
 HOIST_API int hoist_load_buffer(hoist_load *load, const char *name, hoist_buffer **ret);
 
 /* The buffer of the selected tensor @index on the device options.replicas[@replica].

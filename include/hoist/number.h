@@ -80,6 +80,7 @@ typedef struct hoist_number {
 	} as;
 } hoist_number;
 
+/* A Number of the truth value of @value: 1 unless @value is 0. */
 static inline hoist_number hoist_number_bool(int value)
 {
 	hoist_number number;
@@ -88,6 +89,7 @@ static inline hoist_number hoist_number_bool(int value)
 	return number;
 }
 
+/* A Number of @value. */
 static inline hoist_number hoist_number_i64(int64_t value)
 {
 	hoist_number number;
@@ -96,6 +98,7 @@ static inline hoist_number hoist_number_i64(int64_t value)
 	return number;
 }
 
+/* A Number of @value. */
 static inline hoist_number hoist_number_u64(uint64_t value)
 {
 	hoist_number number;
@@ -104,6 +107,7 @@ static inline hoist_number hoist_number_u64(uint64_t value)
 	return number;
 }
 
+/* A Number of @value. */
 static inline hoist_number hoist_number_f64(double value)
 {
 	hoist_number number;
@@ -112,6 +116,7 @@ static inline hoist_number hoist_number_f64(double value)
 	return number;
 }
 
+/* A Number of the complex value @re + @im i. */
 static inline hoist_number hoist_number_c128(double re, double im)
 {
 	hoist_number number;
@@ -141,13 +146,15 @@ HOIST_API int hoist_number_decode(const void *data, hoist_dtype dtype, uint64_t 
 HOIST_API int hoist_number_encode(hoist_number number, unsigned flags, void *data,
 				  hoist_dtype dtype, uint64_t index);
 
-/* The number as one C type, for callers that know the kind of value to expect.
- * Returns: 0; -EDOM, -EINVAL as hoist_number_encode() to HOIST_I64 and HOIST_F64. */
+/* The number as an int64_t, for callers that know the kind of value to expect.
+ * Returns: 0; -EDOM, -EINVAL as hoist_number_encode() to HOIST_I64. */
 static inline int hoist_number_to_i64(hoist_number number, int64_t *ret)
 {
 	return hoist_number_encode(number, 0, ret, HOIST_I64, 0);
 }
 
+/* The number as a double.
+ * Returns: 0; -EDOM, -EINVAL as hoist_number_encode() to HOIST_F64. */
 static inline int hoist_number_to_f64(hoist_number number, double *ret)
 {
 	return hoist_number_encode(number, 0, ret, HOIST_F64, 0);

@@ -109,11 +109,16 @@ HOIST_API int hoist_save_create(const char *path, const hoist_save_options *opti
 /* The format of the files: "safetensors", "gguf", "npy" or "max". */
 HOIST_API const char *hoist_save_format(const hoist_save *save);
 
-/* Adds one tensor at the end: a buffer; or tensor @index of a checkpoint, where @name NULL keeps
- * its name.  The save takes a reference to the buffer, and copies names.
+/* Adds @buffer at the end, as the tensor called @name.  The save takes a reference to the buffer,
+ * and copies the name.
  * Returns: 0; -EINVAL (the name is empty; the save has been started; neither the CPU nor a device
  *   reaches the buffer's memory); -EBADF (a closed buffer); -ENOMEM. */
 HOIST_API int hoist_save_add(hoist_save *save, const char *name, hoist_buffer *buffer);
+
+/* Adds tensor @index of a checkpoint at the end; @name NULL: under the name that the tensor has
+ * there.
+ * Returns: 0; -EINVAL (the name is empty; @index is too large; the save has been started);
+ *   -ENOMEM. */
 HOIST_API int hoist_save_add_tensor(hoist_save *save, const char *name,
 				    hoist_checkpoint *checkpoint, size_t index);
 

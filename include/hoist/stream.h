@@ -70,6 +70,7 @@ HOIST_API int hoist_stream_create(hoist_device *device, hoist_stream **ret);
  *   hipStreamPerThread, which names another stream in each thread). */
 HOIST_API int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret);
 
+/* One more reference.  Returns: @stream. */
 HOIST_API hoist_stream *hoist_stream_ref(hoist_stream *stream);
 /* Takes NULL.  Dropping the last reference waits for the stream's work.  In a function that a
  * stream of the CPU calls, another thread does that waiting. */
@@ -93,13 +94,15 @@ HOIST_API int hoist_stream_synchronize(hoist_stream *stream);
  *   the next synchronize still reports. */
 HOIST_API int hoist_stream_query(hoist_stream *stream);
 
-/* Work queued on @stream from now on waits for all work that is queued on @other now, or on
- * @device's default stream.  A default stream that does not exist yet has no work.  A stream does
- * not wait for itself.  The host does not wait.
+/* Work queued on @stream from now on waits for all work that is queued on @other now.  A stream
+ * does not wait for itself.  The host does not wait.
  * Returns: 0; -EINVAL (NULL); -ENOTSUP (streams of two APIs, one of which captures a graph; the
  *   driver is too old to call functions); -ENOMEM, -EREMOTEIO, -ESTALE.  After a failure @stream
  *   may wait for a part of that work. */
 HOIST_API int hoist_stream_wait_for(hoist_stream *stream, hoist_stream *other);
+
+/* As hoist_stream_wait_for(), with @device's default stream as the other.  A default stream that
+ * does not exist yet has no work. */
 HOIST_API int hoist_stream_wait_for_device(hoist_stream *stream, hoist_device *device);
 
 /* Queues a call of @run(@context): the call comes when the work queued before is done, and work
@@ -128,6 +131,8 @@ typedef struct hoist_event hoist_event;
 /* A new event for streams of @device.  An event that was not recorded counts as completed.
  * Returns: 0; -EINVAL (@device is NULL; unknown flags); -ENOMEM, -ENOSPC, -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_event_create(hoist_device *device, unsigned flags, hoist_event **ret);
+
+/* One more reference.  Returns: @event. */
 HOIST_API hoist_event *hoist_event_ref(hoist_event *event);
 HOIST_API void hoist_event_unref(hoist_event *event);             /* takes NULL */
 HOIST_API hoist_device *hoist_event_device(const hoist_event *event); /* borrowed */

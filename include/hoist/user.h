@@ -63,18 +63,24 @@ HOIST_BEGIN
  *   stays the caller's); -EINVAL (the object is NULL; @release without @data). */
 HOIST_API int hoist_buffer_set_user(hoist_buffer *buffer, void *expected, void *data,
 				    void (*release)(void *data));
+/* As hoist_buffer_set_user(). */
 HOIST_API int hoist_device_set_user(hoist_device *device, void *expected, void *data,
 				    void (*release)(void *data));
+/* As hoist_buffer_set_user(). */
 HOIST_API int hoist_stream_set_user(hoist_stream *stream, void *expected, void *data,
 				    void (*release)(void *data));
+/* As hoist_buffer_set_user(). */
 HOIST_API int hoist_memory_set_user(hoist_memory *memory, void *expected, void *data,
 				    void (*release)(void *data));
 
 /* The pointer in the slot; NULL if there is none.  The object must not be NULL; a buffer may be
  * closed. */
 HOIST_API void *hoist_buffer_get_user(const hoist_buffer *buffer);
+/* As hoist_buffer_get_user(). */
 HOIST_API void *hoist_device_get_user(const hoist_device *device);
+/* As hoist_buffer_get_user(). */
 HOIST_API void *hoist_stream_get_user(const hoist_stream *stream);
+/* As hoist_buffer_get_user(). */
 HOIST_API void *hoist_memory_get_user(const hoist_memory *memory);
 
 HOIST_END
