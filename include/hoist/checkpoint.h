@@ -1,37 +1,53 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist/checkpoint.h - files that name tensors.
  *
- * A Checkpoint is opened by path.  What a file is, is told by its content:
- *   safetensors; its index (model.safetensors.index.json), which names its shards
- *   GGUF, versions 2 and 3; the first file of a model in several
- *     (NAME-00001-of-00005.gguf) opens all of them
+ *     hoist_checkpoint *model;
+ *     size_t index;
+ *     hoist_tensor_info info = {.size = sizeof info};
+ *     hoist_checkpoint_open("model/", 0, &model);
+ *     hoist_checkpoint_find(model, "lm_head.weight", &index);
+ *     hoist_checkpoint_tensor(model, index, &info);
+ *     printf("%s: %llu bytes\n", info.name, (unsigned long long)info.bytes);
+ *     hoist_checkpoint_close(model);
+ *
+ * A Checkpoint is one file, or several that belong together, opened by path.  The content of a file
+ * says its format:
+ *
+ *   safetensors, and its index (model.safetensors.index.json), which names shards
+ *   GGUF, versions 2 and 3; the first file of a model in several (NAME-00001-of-00005.gguf) opens
+ *     all of them
  *   .npy (one tensor, "arr_0"), .npz (stored entries), and .max, as MAX writes buffers
  *   PyTorch's zip checkpoints (torch.save since 1.6), and their index
- *     (pytorch_model.bin.index.json)
- * In a folder, names say what is looked at, and the first of these that is there is
- * opened; what the others are is not asked:
+ *   (pytorch_model.bin.index.json)
+ *
+ * In a folder, names say which files belong to the checkpoint.  The first line of this list for
+ * which there is a file counts, and the others are not examined:
+ *
  *   1. *.safetensors.index.json: the only one, or model.safetensors.index.json
  *   2. *.safetensors: model.safetensors, or else all of them, which are joined
  *   3. *.gguf: the only model, be it one file or several
  *   4. *.bin.index.json: the only one, or pytorch_model.bin.index.json
  *   5. *.npz: the only one
- *   6. *.npy: all of them, each a tensor called as its file is without .npy
+ *   6. *.npy: all of them; each is a tensor with the file's name without .npy
  *   7. *.max: the only one
  *   8. *.pt, *.pth, *.bin: pytorch_model.bin, or else the only one
- * Files whose names begin with a dot are left out.  Files that are joined are all of one
- * format, and no two hold a tensor of one name.
- * Opening reads and checks headers only; every rule of the format is checked
- * then, so that what a checkpoint lists can be loaded.  An index may not name shards
- * outside its folder; symbolic links are followed inside it only, unless the caller
- * trusts them.
- * A file is not trusted: whatever its bytes are, opening it ends with a checkpoint or with
- * a message, in memory below 12 times the bytes of its headers (PyTorch's: 33 times those of
- * its pickle and of the archive's directory) and 1 MiB a file, the checkpoint included.
  *
- * Tensors are in the order of their files (by name) and of their bytes therein.
+ * Files whose names begin with a dot are left out.  Files that are joined must all be of one
+ * format, and no two may hold a tensor of the same name.
  *
- * Threads: immutable; any thread may read it.  One owner, hoist_checkpoint_close();
- * a Load that was started on it keeps what it needs.
+ * Opening reads headers only, and checks every rule of the format: all tensors that a checkpoint
+ * lists can be loaded.  An index must not name shards outside its folder.  Symbolic links are
+ * followed inside the folder only, unless the caller trusts them (HOIST_OPEN_FOLLOW_LINKS).
+ *
+ * Files are not trusted: opening ends with a checkpoint or with an error, whatever bytes the files
+ * have.  Opening and the checkpoint together take less memory than 12 times the bytes of the
+ * headers (PyTorch: 33 times the bytes of the pickle and of the archive's directory) and 1 MiB for
+ * each file.
+ *
+ * Tensors are ordered by the names of their files, and within a file by their bytes.
+ *
+ * Threads: a checkpoint is immutable; any thread may read it.  It has one owner, who calls
+ * hoist_checkpoint_close().  A Load that was started on it keeps the parts that it needs.
  */
 #ifndef HOIST_CHECKPOINT_H
 #define HOIST_CHECKPOINT_H
@@ -46,28 +62,36 @@ HOIST_BEGIN
 
 typedef struct hoist_checkpoint hoist_checkpoint;
 
-/* Files in a folder may be symbolic links to anywhere, as in Hugging Face's cache,
- * whose snapshots are links to blobs elsewhere. */
+/* --- opening --- */
+
+/* Files in a folder may be symbolic links to any place.  Hugging Face's cache needs this: its
+ * snapshots are links to blobs elsewhere. */
 #define HOIST_OPEN_FOLLOW_LINKS 1u
 
-/* A file of any kind, as one tensor called "data", u8, of all its bytes: what a program reads in a
- * format of its own gets to a device as fast as tensors do. */
+/* Opens a file of any kind as one tensor of u8, called "data", with all bytes of the file.  So a
+ * file in a program's own format gets to a device as fast as tensors do. */
 #define HOIST_OPEN_RAW 2u
 
-/* Returns: 0; -EINVAL unknown flags, or a folder with several checkpoints (the text lists
- *   them); -EBADMSG malformed, or of no format that is known (the text names file, tensor and
- *   byte); -ENOTSUP a feature of the format that hoist does not read; -ENOENT, -EACCES and the
- *   like; -EXDEV a link that leaves the folder; -ENODATA a file that shrinks while it is opened;
- *   -EISDIR RAW, but it is a folder; -ENOMEM. */
+/* Opens the checkpoint at @path, a file or a folder.
+ * Returns: 0; -EINVAL (unknown flags; a folder with several checkpoints: the text lists them);
+ *   -EBADMSG (malformed, or of no known format: the text names file, tensor and byte); -ENOTSUP (a
+ *   feature of the format that hoist does not read); -ENOENT, -EACCES and the like; -EXDEV (a link
+ *   that leaves the folder); -ENODATA (a file shrinks while it is opened); -EISDIR (RAW with a
+ *   folder); -ENOMEM. */
 HOIST_API int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **ret);
 HOIST_API void hoist_checkpoint_close(hoist_checkpoint *checkpoint); /* takes NULL */
 
-/* "safetensors", "gguf", "npy", "npz", "max" or "pytorch". */
+/* --- files and tensors --- */
+
+/* The format: "safetensors", "gguf", "npy", "npz", "max" or "pytorch".  A constant. */
 HOIST_API const char *hoist_checkpoint_format(const hoist_checkpoint *checkpoint);
 
+/* The number of files. */
 HOIST_API size_t hoist_checkpoint_n_files(const hoist_checkpoint *checkpoint);
+/* The number of tensors. */
 HOIST_API size_t hoist_checkpoint_n_tensors(const hoist_checkpoint *checkpoint);
-HOIST_API uint64_t hoist_checkpoint_bytes(const hoist_checkpoint *checkpoint); /* of all tensors */
+/* The bytes of all tensors together. */
+HOIST_API uint64_t hoist_checkpoint_bytes(const hoist_checkpoint *checkpoint);
 
 typedef struct hoist_file_info {
 	size_t size;      /* in: sizeof(hoist_file_info) */
@@ -82,33 +106,44 @@ typedef struct hoist_tensor_info {
 	int rank;
 	const int64_t *shape; /* rank values */
 	uint64_t bytes;
-	size_t file;      /* index of its file */
-	uint64_t offset;  /* from the start of that file */
-	const int64_t *strides; /* rank values in elements; NULL: row-major, dense.  Else `bytes` is
-				 * from the first to the last byte of the tensor in the file */
+	size_t file;      /* index of the tensor's file */
+	uint64_t offset;  /* bytes from the start of that file */
+	const int64_t *strides; /* rank values in elements; NULL: row-major and dense.  With
+				 * strides, `bytes` counts from the first to the last byte of the
+				 * tensor in the file */
 } hoist_tensor_info;
 
-/* Fill the struct up to the size it says; pointers live as long as the checkpoint.
- * Returns: 0; -EINVAL for an index that is too large, or a size that is 0 or
- *   larger than this library knows. */
+/* Fills @info up to info->size with file @index.  Pointers live as long as the checkpoint.
+ * Returns: 0; -EINVAL (@index is too large; info->size is 0 or larger than this library knows). */
 HOIST_API int hoist_checkpoint_file(const hoist_checkpoint *checkpoint, size_t index,
 				    hoist_file_info *info);
+
+/* Fills @info up to info->size with tensor @index.  Pointers live as long as the checkpoint.
+ * Returns: as hoist_checkpoint_file(). */
 HOIST_API int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
 				      hoist_tensor_info *info);
 
-/* The index of the tensor called @name.  O(log n).  Returns: 0; -ENOENT. */
+/* The index of the tensor called @name, found in O(log n) steps.
+ * Returns: 0; -ENOENT (no tensor has that name). */
 HOIST_API int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name,
 				    size_t *ret);
 
-/* Metadata: strings the files carry beside their tensors (safetensors'
- * "__metadata__", GGUF's key-value pairs as text, the index's "metadata"), in order of
- * key.  GGUF's numbers and truth values are written as in JSON, arrays as JSON: they may be
- * long (a tokenizer's words).  What several files carry alike is listed once; where they
- * differ, all values are listed, the index's first, then in order of file. */
+/* --- metadata --- */
+
+/* Metadata are the strings that files carry beside their tensors: safetensors' "__metadata__",
+ * GGUF's key-value pairs as text, the index's "metadata".  They are ordered by key.  GGUF's
+ * numbers, truth values and arrays are written as JSON; arrays may be long (a tokenizer's words).
+ * A value that several files have is listed once.  Where the values of a key differ, all are
+ * listed: the index's first, then in the order of the files.  Strings live as long as the
+ * checkpoint.
+ * Returns: the number of pairs; and of the second: 0; -EINVAL (@index is too large). */
 HOIST_API size_t hoist_checkpoint_n_metadata(const hoist_checkpoint *checkpoint);
+
+/* Pair @index of the metadata.  Strings live as long as the checkpoint.
+ * Returns: 0; -EINVAL (@index is too large). */
 HOIST_API int hoist_checkpoint_metadata(const hoist_checkpoint *checkpoint, size_t index,
 					const char **key, const char **value);
-/* The first value of @key, or NULL. */
+/* The first value of @key; NULL if there is none. */
 HOIST_API const char *hoist_checkpoint_metadata_find(const hoist_checkpoint *checkpoint,
 						     const char *key);
 

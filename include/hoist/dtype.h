@@ -1,17 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist/dtype.h - element types: the field's names for them, and their sizes.
+/* hoist/dtype.h - element types: their names, sizes and properties.
  *
- * Three kinds share one enum:
+ *     hoist_dtype dtype;
+ *     size_t bytes;
+ *     hoist_dtype_from_name("bf16", &dtype);       // HOIST_BF16
+ *     hoist_dtype_bytes(dtype, 4096, &bytes);      // 8192
+ *
+ *     hoist_dtype_info info = {.size = sizeof info};
+ *     hoist_dtype_get_info(dtype, &info);
+ *     puts(info.numpy);                            // "bfloat16"
+ *
+ * One enum has three kinds of element types:
+ *
  *   scalar    8 to 128 bits, a whole number of bytes
- *   sub-byte  4 or 6 bits, packed without padding as DLPack packs them:
- *             element i is bits [i*b, (i+1)*b) of the little-endian bit string
- *   block     GGUF's quantised types: a fixed number of elements in a fixed
- *             number of bytes; single elements have no address
- * Element counts are always logical: a shape of [2, 64] in f4_e2m1fn is 128
- * elements in 64 bytes; [2, 64] in q4_0 is 128 elements in 4 blocks, 72 bytes.
- * Multi-byte elements are little-endian, as the files are.
+ *   sub-byte  4 or 6 bits, packed without padding as DLPack packs them: element i is bits
+ *             [i*b, (i+1)*b) of the little-endian bit string
+ *   block     GGUF's quantised types: a fixed number of elements in a fixed number of bytes;
+ *             single elements have no address
  *
- * Values are ABI: they never change and new ones go to the end of their group.
+ * Element counts are always logical: a shape of [2, 64] in f4_e2m1fn is 128 elements in 64 bytes;
+ * [2, 64] in q4_0 is 128 elements in 4 blocks, 72 bytes.  Elements of several bytes are
+ * little-endian, as in the files.
+ *
+ * The enum's values are ABI: they never change, and new ones go to the end of their group.
+ *
+ * Threads: any.
  */
 #ifndef HOIST_DTYPE_H
 #define HOIST_DTYPE_H
@@ -44,29 +57,39 @@ typedef enum hoist_dtype {
 	HOIST_MXFP4 = 167, HOIST_NVFP4 = 168, HOIST_Q1_0 = 169, HOIST_Q2_0 = 170
 } hoist_dtype;
 
+/* --- names --- */
+
 /* The name used everywhere in hoist: "bf16", "f8_e4m3fn", "q4_0".
- * Returns: a constant, or NULL if @dtype is none of the enum's values. */
+ * Returns: a constant; NULL if @dtype is none of the enum's values. */
 HOIST_API const char *hoist_dtype_name(hoist_dtype dtype);
 
 /* The inverse of hoist_dtype_name(); case matters.
- * Returns: 0; -EINVAL if there is no type of that name (or @name is NULL). */
+ * Returns: 0; -EINVAL (no dtype has that name; @name is NULL). */
 HOIST_API int hoist_dtype_from_name(const char *name, hoist_dtype *ret);
 
-/* Bits of one element: 1 byte is 8, f4_e2m1fn is 4.
+/* --- sizes --- */
+
+/* Bits of one element: 16 for bf16, 4 for f4_e2m1fn.
  * Returns: the bits; 0 for a block type and for a value that is no dtype. */
 HOIST_API unsigned hoist_dtype_bits(hoist_dtype dtype);
 
 /* Bytes that @n_elements densely packed elements of @dtype take.
- * Returns: 0; -EINVAL if @dtype is invalid, or if the elements are not a whole
- *   number of bytes (sub-byte types) or of blocks (block types);
- *   -EOVERFLOW if the result exceeds SIZE_MAX/2. */
+ * Returns: 0; -EINVAL (@dtype is invalid; the elements are not a whole number of bytes (sub-byte
+ *   types) or of blocks (block types)); -EOVERFLOW (the result exceeds SIZE_MAX/2). */
 HOIST_API int hoist_dtype_bytes(hoist_dtype dtype, uint64_t n_elements, size_t *ret);
 
-/* The dtype of NumPy's name for it ("float32", "bool"; for what NumPy lacks, ml_dtypes':
- * "bfloat16"), and of a DLPack type: DLDataTypeCode and bits of one lane.
- * Returns: 0; -EINVAL if hoist has no such type (or @name is NULL). */
+/* --- the types of other interfaces --- */
+
+/* The dtype that has a name in NumPy ("float32", "bool") or, for types that NumPy lacks, in
+ * ml_dtypes ("bfloat16").
+ * Returns: 0; -EINVAL (hoist has no such type; @name is NULL). */
 HOIST_API int hoist_dtype_from_numpy(const char *name, hoist_dtype *ret);
+
+/* The dtype of a DLPack type: its DLDataTypeCode and the bits of one lane.
+ * Returns: 0; -EINVAL (hoist has no such type). */
 HOIST_API int hoist_dtype_from_dlpack(unsigned code, unsigned bits, hoist_dtype *ret);
+
+/* --- everything about one dtype --- */
 
 typedef enum hoist_dtype_kind {
 	HOIST_KIND_BOOL,
@@ -77,40 +100,40 @@ typedef enum hoist_dtype_kind {
 	HOIST_KIND_BLOCK
 } hoist_dtype_kind;
 
-/* All that is known of a dtype.  What does not apply is 0, NULL, or -1 where it says so. */
+/* The properties of a dtype.  A field that does not apply to the dtype is 0, NULL, or -1 where the
+ * field's comment says so. */
 typedef struct hoist_dtype_info {
 	size_t size;		 /* in: sizeof(hoist_dtype_info) */
 	const char *name;	 /* hoist_dtype_name() */
 	hoist_dtype_kind kind;
-	unsigned bits;		 /* of one element; 0: block types */
-	unsigned block_elements; /* 1 but for block types */
-	unsigned block_bytes;	 /* of one element, or block; 0: sub-byte types */
+	unsigned bits;		 /* of one element; block types: 0 */
+	unsigned block_elements; /* elements of one block; all other types: 1 */
+	unsigned block_bytes;	 /* bytes of one element, or of one block; sub-byte types: 0 */
 	unsigned align;		 /* the element's natural alignment in bytes */
 	int dlpack_code;	 /* DLDataTypeCode, with `bits` bits and one lane; or -1 */
 	int max_code;		 /* MAX's DType value, which .max files have; or -1 */
 	int gguf;		 /* GGUF's id; or -1 */
 	const char *safetensors; /* "BF16" */
 	const char *numpy;	 /* "float32"; "bfloat16" */
-	int numpy_native;	 /* 1: NumPy itself has it; 0: ml_dtypes does */
-	/* Integers; of bool, 0 and 1. */
+	int numpy_native;	 /* 1: NumPy itself has the type; 0: ml_dtypes has */
+	/* Integers: the range.  bool: 0 and 1. */
 	int64_t min;
 	uint64_t max;
-	/* Floats; of complex types, those of their parts. */
+	/* Floats.  Complex types: the properties of their parts. */
 	unsigned exponent_bits;
 	unsigned mantissa_bits;	 /* as stored, without the leading 1 */
 	double largest;		 /* finite value */
-	double epsilon;		 /* from 1 to the next value */
-	double smallest_normal;	 /* above 0 */
-	double smallest;	 /* above 0 */
-	int has_sign;		 /* 0: e8m0, which has no zero either */
+	double epsilon;		 /* the distance from 1 to the next value */
+	double smallest_normal;	 /* normal value above 0 */
+	double smallest;	 /* value above 0 */
+	int has_sign;		 /* 0: f8_e8m0fnu, which has no zero either */
 	int has_negative_zero;
 	int has_infinity;
 	int has_nan;
 } hoist_dtype_info;
 
-/* Fills @info up to the size it says.
- * Returns: 0; -EINVAL if @dtype is no dtype, or info->size is 0 or larger than this library
- *   knows. */
+/* Fills @info up to info->size.  Strings are constants.
+ * Returns: 0; -EINVAL (@dtype is no dtype; info->size is 0 or larger than this library knows). */
 HOIST_API int hoist_dtype_get_info(hoist_dtype dtype, hoist_dtype_info *info);
 
 HOIST_END

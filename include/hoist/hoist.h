@@ -1,5 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist/hoist.h - all of hoist's public interface. */
+/* hoist/hoist.h - all of hoist's public interface.
+ *
+ *     hoist_device_open("gpu:0", &device);
+ *     hoist_checkpoint_open("model/", 0, &checkpoint);
+ *     hoist_load_options options = {.size = sizeof options, .device = device};
+ *     hoist_load_start(checkpoint, &options, &load);
+ *     hoist_load_wait(load);
+ *     hoist_load_buffer(load, "lm_head.weight", &weight);  // on the GPU
+ *
+ * Read first:
+ *
+ *   error.h         return codes, and the conventions that all headers share
+ *   device.h        the CPU and accelerators
+ *   buffer.h        typed, shaped memory on a device
+ *   checkpoint.h    files that name tensors
+ *   load.h          from files to buffers
+ *   save.h          from buffers to files
+ *
+ * Then, as needed:
+ *
+ *   stream.h        queues of work on a device, and events
+ *   copy.h          copying, moving and filling buffers
+ *   memory.h        where buffers' bytes come from
+ *   budget.h        a limit in bytes that loads and memory resources share
+ *   cache.h         checkpoints in memory that processes share
+ *   dlpack.h cai.h ipc.h    buffers to other libraries and processes
+ *   mmap.h          buffers over files
+ *   dtype.h number.h element.h layout.h    element types, values, elements, shapes and strides
+ *   user.h          one pointer of the caller's on each object, for bindings
+ *   doctor.h        what works on this machine
+ */
 #ifndef HOIST_H
 #define HOIST_H
 

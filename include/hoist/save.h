@@ -8,42 +8,45 @@
  *     hoist_save_wait(save);                       // 0, or why it failed
  *     hoist_save_destroy(save);
  *
- * What is saved: buffers on any device, of any strides (written row-major), and tensors of an opened
- * checkpoint, which are read from its files as they are needed.  All of it goes through one ring of
- * slots whose bytes a Budget bounds, whatever the size of the model.  (Two rare things need memory
- * for one tensor at a time beside it, which no budget bounds: buffers with strides whose elements are
- * less than a byte, and tensors that lie in their file with strides.)
+ * Sources: buffers on any device and of any strides (written row-major), and tensors of an opened
+ * checkpoint, which are read from its files as they are needed.  All bytes go through one ring of
+ * slots.  A Budget bounds the ring, whatever the size of the model.  Two rare sources need memory
+ * for one tensor at a time beside the ring, which no budget bounds: buffers with strides whose
+ * elements are less than a byte, and tensors that lie in their file with strides.
  *
- * A file appears whole or not at all: it is written without a name (or, where the file system has no such
- * files, under a hidden one) in the same folder, with direct writes and an exact tail, synchronised,
- * renamed over the old one, and the folder is synchronised.  Until hoist_save_wait() has given 0 the
- * old file may be there, whole; once it has, the new one is, also after a loss of power.  A save that
- * fails or is cancelled leaves the old file, and nothing else; so does one that is killed, but that
- * it may leave a file named ".NAME.hoist-XXXXXX", which is of no use to anybody.  The files that a
- * checkpoint was opened of may be replaced by a save of its tensors.
+ * A file appears whole or not at all.  hoist writes the file without a name in the same folder (or
+ * under a hidden name, where the file system has no files without a name), with direct writes and
+ * an exact tail; synchronises it; renames it over the old file; and synchronises the folder.  Until
+ * hoist_save_wait() has given 0 the old file may be at the path, whole.  Afterwards the new file
+ * is, also after a loss of power.  A save that fails or is cancelled leaves the old file and no
+ * other.  So does a save whose process is killed, but such a save may leave a file named
+ * ".NAME.hoist-XXXXXX", which has no use.  A save may replace the files that its tensors'
+ * checkpoint was opened from.
  *
- * What is at the path: a file is replaced and gives the new one its mode, less the umask and the right
- * to execute; if the new one is of another group, or one of the two has an access control list (which
- * is not taken over), its group may do no more than everybody.  A symbolic link is replaced itself, as
- * mv and rsync do: what it points to, which may be a cache's blob that others use, stays.  (To replace
- * that, give realpath()'s result.)  A folder, a device or a FIFO is refused.
+ * At the path: a file is replaced.  The new file gets the old one's mode, less the umask and the
+ * right to execute.  If the new file is of another group, or one of the two files has an access
+ * control list (which is not copied), the new file's group gets no more rights than everybody.  A
+ * symbolic link is replaced itself, as mv and rsync do; the file that it points to, which may be a
+ * cache's blob that others use, stays.  (To replace that file, give realpath()'s result.)  A
+ * folder, a device or a FIFO is refused.
  *
- * Of a save of several shards, files are renamed once all are written, one after the other, the index
- * last.  Each is whole at any time; but no system call replaces several at once: who is killed, or
- * reads, between the first rename and the last finds shards of both.  Then what they replace is removed:
- * one file at the path, and the shards that the index that was replaced named, that are called
- * NAME-ddddd-of-ddddd.safetensors, and that the new index does not name; no other file is.
+ * Several shards: once all files are written they are renamed one after the other, the index last.
+ * Each file is whole at any time.  But no system call replaces several files at once: if the
+ * process is killed, or somebody reads, between the first rename and the last, there are shards of
+ * both checkpoints.  Afterwards the save removes the files that it replaces: one file at the path,
+ * and the shards that the replaced index named, that are called NAME-ddddd-of-ddddd.safetensors,
+ * and that the new index does not name.  It removes no other file.
  *
- * One file NAME.safetensors takes the place of shards as well: as whoever opens the folder reads its
- * index first, NAME.safetensors.index.json is removed once the file is on the disk, and then such
- * shards as it named.  model.safetensors, which is what a folder without an index is read by, is
- * refused where there is an index of another name.
+ * One file NAME.safetensors also takes the place of shards.  A reader of the folder looks at the
+ * index first, so NAME.safetensors.index.json is removed once the file is on the disk, and then the
+ * shards that it named, as above.  model.safetensors, by which a folder without an index is read,
+ * is refused if the folder has an index of another name.
  *
- * Tensors that the new checkpoint lacks go with the old one.  But a save that reads a shard of what it
- * replaces, and would remove tensors of another shard that no checkpoint of the save was opened with,
- * is refused: its owner opened one file of several.
+ * Tensors that the new checkpoint lacks go with the old one.  One such save is refused: a save that
+ * reads a shard of the checkpoint that it replaces, and would remove tensors of another shard that
+ * no checkpoint of the save was opened with.  Its caller opened one file of several.
  *
- * Threads: every function may be called from any thread; adding must not overlap anything else.
+ * Threads: every function may be called from any thread; adding must not overlap any other call.
  * Buffers must not be written to until the save has ended.
  */
 #ifndef HOIST_SAVE_H
@@ -62,100 +65,129 @@ HOIST_BEGIN
 
 typedef struct hoist_save hoist_save;
 
-#define HOIST_SAVE_DIGEST 1u   /* an XXH3-128 of each tensor is kept in the file (safetensors:
-				* and gguf: metadata "hoist.xxh3_128", 32 hexadecimal digits a
-				* tensor in the order of their bytes in that file), which
-				* HOIST_LOAD_VERIFY compares */
+/* --- options --- */
+
+#define HOIST_SAVE_DIGEST 1u   /* keeps an XXH3-128 of each tensor in the file, which
+				* HOIST_LOAD_VERIFY compares.  safetensors and gguf only: metadata
+				* "hoist.xxh3_128", 32 hexadecimal digits for each tensor in the
+				* order of the tensors' bytes in that file */
 #define HOIST_SAVE_NO_SYNC 2u  /* does not wait for the disk: after a loss of power the file may be
-				* the old one, the new one, or damaged.  Where the save removes old
-				* files (an index, shards that no new one replaces, the one file in
-				* whose place there are shards), it waits as without this flag: new
-				* files are on the disk before old ones are removed */
-#define HOIST_SAVE_NO_REPLACE 4u /* fails if the file is there already */
+				* the old one, the new one, or damaged.  A save that removes old
+				* files (an index, shards that no new one replaces, the one file
+				* that shards replace) waits as without this flag: new files are on
+				* the disk before old ones are removed */
+#define HOIST_SAVE_NO_REPLACE 4u /* fails if the file exists already */
 
 typedef struct hoist_save_options {
-	size_t size;             /* sizeof(hoist_save_options); fields beyond are defaults */
+	size_t size;             /* sizeof(hoist_save_options) */
 	const char *format;      /* "safetensors", "gguf", "npy", "max"; NULL: by the path's ending,
-				  * else safetensors.  An ending of what is not written (.pt, .pth,
-				  * .bin, .ckpt, .npz, .h5, .onnx and the like) needs a format */
+				  * else safetensors.  An ending of a format that hoist does not
+				  * write (.pt, .pth, .bin, .ckpt, .npz, .h5, .onnx and the like)
+				  * needs a format here */
 	enum hoist_engine engine;
-	enum hoist_io io;        /* AUTO (direct where the file system can), DIRECT or CACHED; what
-				  * tensors of checkpoints are read with as well: see load.h */
-	hoist_budget *budget;    /* NULL: HOIST_BUDGET_DEFAULT bytes of its own */
-	uint64_t shard_bytes;    /* safetensors: most tensor bytes in one file, but that a larger tensor
-				  * has one to itself; 0: one file.  If one does not hold all, files
-				  * are named NAME-00001-of-0000N.safetensors and have an index,
-				  * NAME.safetensors.index.json; the path is NAME.safetensors, or
-				  * that of the index, which then is written in any case */
+	enum hoist_io io;        /* AUTO (direct where the file system supports it), DIRECT or
+				  * CACHED; tensors of checkpoints are read in this way, too: see
+				  * hoist/load.h */
+	hoist_budget *budget;    /* NULL: a budget of the save's own, HOIST_BUDGET_DEFAULT bytes */
+	uint64_t shard_bytes;    /* safetensors: the most tensor bytes in one file; a larger tensor
+				  * has a file to itself; 0: one file.  If one file does not hold
+				  * all tensors, files are named NAME-00001-of-0000N.safetensors and
+				  * have an index, NAME.safetensors.index.json.  The path is
+				  * NAME.safetensors, or that of the index, which then is written in
+				  * any case */
 	unsigned flags;
 } hoist_save_options;
 
-/* A save to @path that holds nothing yet.  Nothing is written before it is started.
- * Returns: 0; -EINVAL (options; a format that is not written, asked for or what the path's ending
- *   stands for); -ENOMEM. */
+/* --- filling a save --- */
+
+/* A new save to @path, without tensors.  hoist writes nothing before hoist_save_start().
+ * Returns: 0; -EINVAL (options; the format, or the format that the path's ending stands for, is not
+ *   one that hoist writes); -ENOMEM. */
 HOIST_API int hoist_save_create(const char *path, const hoist_save_options *options,
 				hoist_save **ret);
 
-/* What is written: "safetensors", "gguf", "npy" or "max". */
+/* The format of the files: "safetensors", "gguf", "npy" or "max". */
 HOIST_API const char *hoist_save_format(const hoist_save *save);
 
-/* One tensor more, at the end.  A reference is taken; names are copied.
- * Returns: 0; -EINVAL (the name is empty; the save has been started; the buffer's memory is out of
- *   reach); -EBADF a closed buffer; -ENOMEM. */
+/* Adds @buffer at the end, as the tensor called @name.  The save takes a reference to the buffer,
+ * and copies the name.
+ * Returns: 0; -EINVAL (the name is empty; the save has been started; neither the CPU nor a device
+ *   reaches the buffer's memory); -EBADF (a closed buffer); -ENOMEM. */
 HOIST_API int hoist_save_add(hoist_save *save, const char *name, hoist_buffer *buffer);
-/* Tensor @index of a checkpoint; @name NULL: as it is called there. */
+
+/* Adds tensor @index of a checkpoint at the end; @name NULL: under the name that the tensor has
+ * there.
+ * Returns: 0; -EINVAL (the name is empty; @index is too large; the save has been started);
+ *   -ENOMEM. */
 HOIST_API int hoist_save_add_tensor(hoist_save *save, const char *name,
 				    hoist_checkpoint *checkpoint, size_t index);
 
-/* A string beside the tensors, UTF-8; a key that is there already gets the new value.  .npy and .max
- * hold none.  Returns: 0; -EINVAL; -ENOMEM. */
+/* Adds a string beside the tensors, UTF-8.  A key that was added before gets the new value.
+ * Returns: 0; -EINVAL (no key or no value; not UTF-8; the key that DIGEST uses; .npy and .max,
+ *   which have no metadata; the save has been started); -ENOMEM. */
 HOIST_API int hoist_save_metadata(hoist_save *save, const char *key, const char *value);
 
-/* All metadata of @checkpoint, but what is true of its files only (digests, an index's total_size).
- * From GGUF to GGUF the key-values keep their types; .npy and .max take none, without a failure.
- * To safetensors, tensors of PyTorch's files get "format" = "pt" beside the file's own keys, unless
- * that key is one of them: Hugging Face's transformers refuse metadata without it.  So do, with
- * DIGEST, those of safetensors files that have no metadata, which are taken for PyTorch's.
+/* Adds all metadata of @checkpoint, except entries that are true of its files only (digests, an
+ * index's total_size).  From GGUF to GGUF the key-values keep their types.  .npy and .max drop
+ * metadata without a failure.
+ *
+ * Hugging Face's transformers refuse safetensors metadata without "format".  So a save to
+ * safetensors adds "format" = "pt" to the metadata of PyTorch's files, unless they have that key.
+ * With DIGEST it does the same for safetensors files that have no metadata: these are taken for
+ * PyTorch's.
  * Returns: 0; -EINVAL; -ENOMEM. */
 HOIST_API int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint);
 
-/* Starts writing: waits for the work on the buffers' streams, and takes the blocks of all files.
- * Returns: 0; -EINVAL (what the format cannot hold, with which tensor and why; two of one name);
- *   -ENOSPC, -EDQUOT they do not fit on the disk; -EFBIG; -EEXIST (NO_REPLACE; an index that would
- *   be read instead of model.safetensors; shards that would be lost); -EISDIR; -ENOENT, -EACCES and the
- *   like of the folder; -ENOTSUP a buffer's stream captures; -ENOMEM.  It may be tried again. */
+/* --- running a save --- */
+
+/* Starts writing: waits for the work on the buffers' streams, and reserves the disk blocks of all
+ * files.  After a failure the call may be tried again.
+ * Returns: 0; -EINVAL (the format cannot hold a tensor: the text has the tensor and the reason; two
+ *   tensors of one name); -ENOSPC, -EDQUOT (the files do not fit on the disk); -EFBIG; -EEXIST (the
+ *   file exists and NO_REPLACE is set; an index exists that would be read instead of
+ *   model.safetensors; shards would be lost); -EISDIR; -ENOENT, -EACCES and the like (the folder);
+ *   -ENOTSUP (a buffer's stream captures a graph); -ENOMEM. */
 HOIST_API int hoist_save_start(hoist_save *save);
 
 /* Waits for the end.
- * Returns: 0, the files are there; or the first failure: -ECANCELED; -ENOSPC, -EDQUOT the disk is
- *   full, or the budget below the least that works (the text tells); -EIO and the like; what
- *   reading a source gave. */
+ * Returns: 0, the files are at their paths; or the first failure: -ECANCELED; -ENOSPC (the disk is
+ *   full); -EDQUOT (the disk quota is used up, or the budget is below the least that works: the
+ *   text says which); -EIO and the like; the failure of reading a source. */
 HOIST_API int hoist_save_wait(hoist_save *save);
+
+/* Asks the save to end soon.  hoist_save_wait() then gives -ECANCELED, unless the save had already
+ * ended or failed.  Does not block. */
 HOIST_API void hoist_save_cancel(hoist_save *save);
-/* Bytes written, and bytes in all. */
+
+/* Bytes written, and bytes in all.  May be called at any time. */
 HOIST_API void hoist_save_progress(const hoist_save *save, uint64_t *done, uint64_t *total);
+
+/* --- report and end --- */
 
 typedef struct hoist_save_report {
 	size_t size;      /* in: sizeof(hoist_save_report) */
 	uint64_t bytes;   /* of all files */
 	uint64_t n_tensors;
 	uint64_t n_files; /* without the index */
-	uint64_t ns;
-	uint64_t cpu_ns;
-	uint64_t sync_ns; /* of ns: from the last write on, until the disk has it all */
-	uint64_t direct_bytes;
-	uint64_t cached_bytes;
+	uint64_t ns;      /* from start to end */
+	uint64_t cpu_ns;  /* of the whole process in that time, user + system */
+	uint64_t sync_ns; /* of ns: from the last write until the disk has all bytes */
+	uint64_t direct_bytes; /* written with O_DIRECT */
+	uint64_t cached_bytes; /* written through the page cache */
 	size_t staging_peak_bytes;
-	size_t budget_bytes;
-	char engine[16];
-	char engine_reason[256];
-	char io_reason[256];
+	size_t budget_bytes; /* the budget's limit */
+	char engine[16];  /* "io_uring", "threads" */
+	char engine_reason[256]; /* why hoist chose that engine */
+	char io_reason[256]; /* why bytes were written that way */
 } hoist_save_report;
 
-/* Returns: 0; -EINVAL for a bad size; -EAGAIN not done yet. */
+/* Fills @report up to report->size with the facts of a save that is done.
+ * Returns: 0; -EINVAL (report->size is 0 or larger than this library knows); -EAGAIN (the save is
+ *   not done). */
 HOIST_API int hoist_save_get_report(hoist_save *save, hoist_save_report *report);
 
-/* Takes NULL.  Cancels if need be and waits. */
+/* Takes NULL.  Cancels the save if it still runs, and waits for its end.  In a child of fork the
+ * call does nothing. */
 HOIST_API void hoist_save_destroy(hoist_save *save);
 
 HOIST_END

@@ -1,27 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist/stream.h - queues of work on a device, points in them, and waiting.
  *
- * A Stream is a queue of work in order.  Work on different streams overlaps, unless
- * one is told to wait for the other.  Two streams are the same if their pointers are.
+ *     hoist_stream_create(device, &copies);
+ *     hoist_stream_create(device, &kernels);
+ *     hoist_buffer_copy_on(on_device, pinned, copies);  // queued: returns at once
+ *     hoist_stream_wait_for(kernels, copies);           // the host does not wait
+ *     launch(hoist_stream_native(kernels));             // a kernel that needs the copy
+ *     hoist_stream_synchronize(kernels);                // the host waits: 0, or what failed
+ *     hoist_stream_unref(kernels);
+ *     hoist_stream_unref(copies);
  *
- * An Event is a point in a stream: recorded behind the work queued so far, it has
- * completed when that work has.
+ * A Stream is a queue of work, which runs in order.  Work on different streams overlaps, unless one
+ * stream is told to wait for the other.  Two streams are the same if their pointers are equal.
  *
- * Waiting never blocks the host, but for the functions called *_synchronize():
+ * An Event is a point in a stream, behind the work queued when the event was recorded.  The event
+ * has completed when that work has.
+ *
+ * Only the functions called *_synchronize() block the host.  The last unref of a stream waits for
+ * the stream's work, too.  One stream waits for another in one of three ways:
  *
  *   streams of one API          the driver's own events, or the CPU's
- *   a stream of the CPU for     the CPU stream's thread waits, and gets the failure of
- *   one of an accelerator       what it waited for: its next synchronize reports that too
- *   a stream of an accelerator  the driver calls a function that waits (see hoist_stream_call());
- *   for another API's, or the   what that stream itself waits for in the driver is waited for
- *   CPU's                       first, so that such waits cannot wait for each other in a circle;
- *                               those of CUDA for HIP and of HIP for CUDA at once could, in
- *                               drivers that have one thread for the calls of all streams
+ *   a stream of the CPU for     the CPU stream's thread waits.  If the awaited work fails, the
+ *   one of an accelerator       next synchronize of the CPU stream reports that failure, too
+ *   a stream of an accelerator  the driver calls a function that waits (see hoist_stream_call()).
+ *   for a stream of another     Before, the waiting stream waits in its driver for the work of its
+ *   API, or of the CPU          own API that the awaited work is behind: so such waits do not form
+ *                               a circle.  One case remains: CUDA streams that wait for HIP while
+ *                               HIP streams wait for CUDA can block each other, in drivers that
+ *                               have one thread for the calls of all streams
  *
- * Threads: every function may be called from any thread.  Objects are reference
- * counted; a function that returns one through `ret` gives the caller a reference.
- * Streams, and events, may be given back while others still wait for their work.  An event
- * outlives the stream that it was recorded on: it has completed then.
+ * Threads: every function may be called from any thread.  Streams and events are reference counted;
+ * a function that returns one through `ret` gives the caller a reference.  The caller may drop a
+ * stream or an event while other streams still wait for its work.  An event outlives the stream
+ * that it was recorded on; the event has completed then.
  * fork: a child gets -ESTALE from the streams and events of its parent.
  */
 #ifndef HOIST_STREAM_H
@@ -35,62 +46,79 @@
 
 HOIST_BEGIN
 
-/* A new stream.  A CPU stream is a queue served by a thread of its own.
- * Returns: 0; -ENOMEM (also: no thread for a CPU stream); -ENOSPC (the device's
- *   memory); -EREMOTEIO, -ESTALE. */
+/* --- streams --- */
+
+/* A new stream.  A CPU stream is a queue that a thread of its own serves.
+ * Returns: 0; -EINVAL (@device is NULL); -ENOMEM (also: no thread for a CPU stream); -ENOSPC (the
+ *   device's memory is exhausted); -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_stream_create(hoist_device *device, hoist_stream **ret);
 
-/* Wraps a CUstream or hipStream_t of this device's primary context that the
- * caller keeps owning; NULL is the driver's legacy default stream, and so is the handle 1, which
- * becomes NULL.
+/* Wraps a CUstream or hipStream_t of this device's primary context.  The caller keeps owning the
+ * native stream.  NULL is the driver's legacy default stream; so is the handle 1, which becomes
+ * NULL.
+ *
  * The caller destroys the native stream only after the last reference to the wrapper is gone.
- * Buffers that were made with the wrapper, and whatever it was named to, hold such references:
- * close them first.  The end of the wrapper waits for the native stream's work, and nothing of
- * hoist's reaches the native stream afterwards.  A native stream that captures a graph then is
- * not waited for: it must stay until its work is done.  A HIP driver says that a native stream
- * was destroyed too early; what waits for it is then held until a wait for the whole device
- * (hoist_device_synchronize()).  CUDA's does not say so: what happens is undefined.
- * Returns: 0; -ENOTSUP on the CPU, and for the handle 2 (CU_STREAM_PER_THREAD,
- *   hipStreamPerThread): that names another stream in each thread; as above. */
+ * Buffers that were made with the wrapper, and objects that were given the wrapper, hold
+ * references: close them first.  The end of the wrapper waits for the native stream's work;
+ * afterwards no work of hoist's reaches the native stream.  A native stream that captures a graph
+ * at that time is not waited for: the caller must keep it until its work is done.
+ *
+ * If the native stream was destroyed too early, a HIP driver reports that: memory that waits for
+ * the stream is then held until a wait for the whole device (hoist_device_synchronize()).  CUDA's
+ * driver does not: the behaviour is undefined then.
+ * Returns: as hoist_stream_create(); -ENOTSUP (the CPU; the handle 2, CU_STREAM_PER_THREAD or
+ *   hipStreamPerThread, which names another stream in each thread). */
 HOIST_API int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret);
 
+/* One more reference.  Returns: @stream. */
 HOIST_API hoist_stream *hoist_stream_ref(hoist_stream *stream);
-/* Takes NULL.  The last reference waits for the stream's work; in a function that a stream of the
- * CPU calls, another thread does. */
+/* Takes NULL.  Dropping the last reference waits for the stream's work.  In a function that a
+ * stream of the CPU calls, another thread does that waiting. */
 HOIST_API void hoist_stream_unref(hoist_stream *stream);
 
 HOIST_API hoist_device *hoist_stream_device(const hoist_stream *stream); /* borrowed */
-/* 1 for what hoist_device_default_stream() gives, else 0. */
+/* 1 if @stream is its device's default stream (hoist_device_default_stream()), else 0. */
 HOIST_API int hoist_stream_is_default(const hoist_stream *stream);
-HOIST_API void *hoist_stream_native(const hoist_stream *stream);         /* NULL on the CPU */
+/* The driver's handle: a CUstream or hipStream_t; NULL on the CPU. */
+HOIST_API void *hoist_stream_native(const hoist_stream *stream);
+
+/* --- waiting --- */
 
 /* Blocks until all work queued so far is done.
- * Returns: 0; the first failure of that work since the last call; -EDEADLK, see
- *   hoist_stream_call(). */
+ * Returns: 0; the first failure of that work since the last call; -EDEADLK (called from a function
+ *   that this stream calls, see hoist_stream_call()). */
 HOIST_API int hoist_stream_synchronize(hoist_stream *stream);
 
-/* Returns: 0 if all work queued so far is done; -EAGAIN, without a text, if it is not; what failed,
- *   which the next synchronize still reports. */
+/* Asks whether all work queued so far is done, without blocking.
+ * Returns: 0 if the work is done; -EAGAIN, without a text, if not; the failure of the work, which
+ *   the next synchronize still reports. */
 HOIST_API int hoist_stream_query(hoist_stream *stream);
 
-/* Work queued on @stream from now on waits for all that is queued on @other now, or on @device's
- * default stream (which need not exist: then there is none).  The host does not wait.
- * Waiting for itself is no wait.
- * Returns: 0; -EINVAL for NULL; -ENOTSUP (streams of two APIs, one of which captures a graph;
- *   the driver is too old to call functions); -ENOMEM, -EREMOTEIO, -ESTALE.  After a failure
- *   @stream may wait for part of that work. */
+/* Work queued on @stream from now on waits for all work that is queued on @other now.  A stream
+ * does not wait for itself.  The host does not wait.
+ * Returns: 0; -EINVAL (NULL); -ENOTSUP (streams of two APIs, one of which captures a graph; the
+ *   driver is too old to call functions); -ENOMEM, -EREMOTEIO, -ESTALE.  After a failure @stream
+ *   may wait for a part of that work. */
 HOIST_API int hoist_stream_wait_for(hoist_stream *stream, hoist_stream *other);
+
+/* As hoist_stream_wait_for(), with @device's default stream as the other.  A default stream that
+ * does not exist yet has no work. */
 HOIST_API int hoist_stream_wait_for_device(hoist_stream *stream, hoist_device *device);
 
-/* Calls @run(@context) when the work queued so far is done; work queued later waits for it.  On the
- * CPU the stream's own thread calls it; it must not wait there for what is queued behind it, and
- * synchronizing with its own stream is -EDEADLK.  On an accelerator a thread of the driver's does: it
- * must call neither the driver nor hoist, and drivers may have but one such thread, so that a
- * function that blocks keeps those of other streams waiting.
- * It returns 0 or a negative errno value: the first of these is what the stream's next
- * synchronize returns.  Work behind it goes on either way.  If earlier work failed in the driver,
- * it may never be called.
- * Returns: 0; -EINVAL for NULL; -ENOTSUP (the driver is too old); -ENOMEM, -EREMOTEIO, -ESTALE.
+/* Queues a call of @run(@context): the call comes when the work queued before is done, and work
+ * queued later waits until the function returns.
+ *
+ * On the CPU the stream's own thread calls the function.  The function must not wait for work that
+ * is queued behind it; hoist_stream_synchronize() of its own stream is -EDEADLK there.
+ *
+ * On an accelerator a thread of the driver's calls the function.  The function must call neither
+ * the driver nor hoist.  A driver may have only one such thread: a function that blocks then delays
+ * the functions of all other streams.
+ *
+ * The function returns 0 or a negative errno value.  The stream's next synchronize returns the
+ * first such failure.  Work behind the function goes on either way.  If earlier work failed in the
+ * driver, the driver may never call the function.
+ * Returns: 0; -EINVAL (NULL); -ENOTSUP (the driver is too old); -ENOMEM, -EREMOTEIO, -ESTALE.
  *   After a failure @run is not called. */
 HOIST_API int hoist_stream_call(hoist_stream *stream, int (*run)(void *context), void *context);
 
@@ -98,43 +126,51 @@ HOIST_API int hoist_stream_call(hoist_stream *stream, int (*run)(void *context),
 
 typedef struct hoist_event hoist_event;
 
-#define HOIST_EVENT_TIMING 1u /* hoist_event_elapsed_ns() will be asked; recording costs more */
+#define HOIST_EVENT_TIMING 1u /* for hoist_event_elapsed_ns(); recording costs more */
 
-/* An event for streams of @device.  Until it is recorded it counts as completed.
- * Returns: 0; -EINVAL (unknown flags); -ENOMEM, -ENOSPC, -EREMOTEIO, -ESTALE. */
+/* A new event for streams of @device.  An event that was not recorded counts as completed.
+ * Returns: 0; -EINVAL (@device is NULL; unknown flags); -ENOMEM, -ENOSPC, -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_event_create(hoist_device *device, unsigned flags, hoist_event **ret);
+
+/* One more reference.  Returns: @event. */
 HOIST_API hoist_event *hoist_event_ref(hoist_event *event);
 HOIST_API void hoist_event_unref(hoist_event *event);             /* takes NULL */
 HOIST_API hoist_device *hoist_event_device(const hoist_event *event); /* borrowed */
 
-/* The event is now the point behind all work queued on @stream so far; who waits for its earlier
- * point goes on with that.
- * Returns: 0; -EINVAL (@stream is of another device, with both); -ENOMEM, -EREMOTEIO, -ESTALE. */
+/* Moves the event to the point behind all work queued on @stream so far.  Streams and threads that
+ * wait for the event's earlier point go on waiting for that point.
+ * Returns: 0; -EINVAL (NULL; @stream is of another device: the text has both); -ENOMEM,
+ *   -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_event_record(hoist_event *event, hoist_stream *stream);
 
-/* Both at once: a new event, recorded.  Returns: as the two. */
+/* A new event, recorded on @stream.
+ * Returns: as hoist_event_create() and hoist_event_record(). */
 HOIST_API int hoist_stream_record(hoist_stream *stream, unsigned flags, hoist_event **ret);
 
-/* As hoist_stream_wait_for(), for the work before the event's present point. */
+/* Work queued on @stream from now on waits for the work before the event's present point.  The host
+ * does not wait.
+ * Returns: as hoist_stream_wait_for(). */
 HOIST_API int hoist_stream_wait_event(hoist_stream *stream, hoist_event *event);
 
-/* No event is asked where that would break a capture.  One that was recorded while its stream
- * captured a graph never completes: -ENOTSUP.  HIP cannot tell of an event whose stream captures
- * now, though it was recorded before: query says -EAGAIN, synchronize -ENOTSUP, until the capture
- * has ended.
- * Returns: 0 if it has completed; -EAGAIN, without a text, if not; -ENOTSUP, see above;
- *   -EREMOTEIO, -ESTALE. */
+/* Asks whether the event has completed, without blocking.  The driver is not asked where its answer
+ * would break a graph capture.  An event that was recorded while its stream captured a graph never
+ * completes: -ENOTSUP.  HIP gives no answer for an event whose stream captures now, even if the
+ * event was recorded before the capture: until the capture has ended, query gives -EAGAIN and
+ * synchronize -ENOTSUP.
+ * Returns: 0 if the event has completed; -EAGAIN, without a text, if not; -EINVAL (NULL); -ENOTSUP
+ *   (see above); -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_event_query(hoist_event *event);
 
-/* Blocks until it has.  Returns: 0; -ENOTSUP, see above; -EBUSY (its stream was destroyed while it
- * captured a graph, and another captures now: try again when that has ended); -EREMOTEIO,
- * -ESTALE. */
+/* Blocks until the event has completed.
+ * Returns: 0; -EINVAL (NULL); -ENOTSUP (see hoist_event_query()); -EBUSY (the event's stream was
+ *   destroyed while it captured a graph, and another stream captures now: try again when that
+ *   capture has ended); -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_event_synchronize(hoist_event *event);
 
-/* Nanoseconds from @start to @end, 0 if @end was before; the drivers' clocks tick every 500 ns or
- * so.
- * Returns: 0; -EINVAL (one was made without TIMING or never recorded; their devices differ);
- *   -EAGAIN if one has not completed; -EREMOTEIO, -ESTALE. */
+/* Nanoseconds from @start to @end; 0 if @end came first.  The drivers' clocks tick about every
+ * 500 ns.
+ * Returns: 0; -EINVAL (an event is NULL, was made without TIMING or was never recorded; the devices
+ *   of the two differ); -EAGAIN (an event has not completed); -EREMOTEIO, -ESTALE. */
 HOIST_API int hoist_event_elapsed_ns(hoist_event *start, hoist_event *end, uint64_t *ret);
 
 HOIST_END
