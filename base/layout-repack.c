@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* base/layout-repack.c - the same bytes as items of another size. */
+/* base/layout-repack.c - describes the same bytes as items of another size.
+ * The contract is in hoist/layout.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -11,7 +12,7 @@ static int fail_overflow(const char *what, int64_t value, int64_t ratio)
 			   (long long)value, (long long)ratio);
 }
 
-/* @ratio items along @axis become one. */
+/* Turns @ratio items along @axis into one. */
 static int pack(const hoist_layout *layout, int64_t ratio, int axis, hoist_layout *made)
 {
 	if (layout->shape[axis] % ratio != 0)
@@ -36,7 +37,7 @@ static int pack(const hoist_layout *layout, int64_t ratio, int axis, hoist_layou
 	return 0;
 }
 
-/* Each item becomes @ratio of them along @axis. */
+/* Turns each item into @ratio items along @axis. */
 static int unpack(const hoist_layout *layout, int64_t ratio, int axis, hoist_layout *made)
 {
 	if (__builtin_mul_overflow(layout->offset, ratio, &made->offset))
@@ -115,7 +116,7 @@ int hoist_layout_repack(const hoist_layout *layout, int64_t itemsize, uintptr_t 
 	return 0;
 }
 
-/* Euclid's.  gcd(a, 0) is a. */
+/* Euclid's algorithm.  gcd(a, 0) is a. */
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
 	while (b != 0) {
@@ -126,7 +127,7 @@ static uint64_t gcd(uint64_t a, uint64_t b)
 	return a;
 }
 
-/* Makes *size divide @count items' bytes, too. */
+/* Reduces *size so that it also divides the bytes of @count items. */
 static int divide(const hoist_layout *layout, int64_t count, uint64_t *size)
 {
 	int64_t bytes;

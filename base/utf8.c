@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/utf8.c - checks and encodes characters of UTF-8.
+ * The contract is in base/utf8.h. */
 #include "config.h"
 
 #include "base/utf8.h"
