@@ -73,7 +73,8 @@ static int check(const hoist_layout *layout, int64_t itemsize, uintptr_t data, i
 				   (long long)layout->strides[axis]);
 	if (itemsize % layout->itemsize != 0 && layout->itemsize % itemsize != 0)
 		return hoist__fail(
-			-EINVAL, "repack: of %lld and %lld bytes, none is a multiple of the other",
+			-EINVAL,
+			"repack: neither of %lld and %lld bytes is a multiple of the other",
 			(long long)layout->itemsize, (long long)itemsize);
 	if (itemsize > layout->itemsize && data % (uint64_t)itemsize != 0)
 		return hoist__fail(-EINVAL,
@@ -82,6 +83,7 @@ static int check(const hoist_layout *layout, int64_t itemsize, uintptr_t data, i
 	return 0;
 }
 
+/* Items of the same size need none of the checks: the layout stays as it is. */
 int hoist_layout_repack(const hoist_layout *layout, int64_t itemsize, uintptr_t data, int axis,
 			int keep_dim, hoist_layout *ret)
 {
@@ -139,6 +141,8 @@ static int divide(const hoist_layout *layout, int64_t count, uint64_t *size)
 	return 0;
 }
 
+/* The result is the greatest common divisor of @max, the address and every distance in bytes: items
+ * of that size lie at multiples of their size. */
 int hoist_layout_max_itemsize(const hoist_layout *layout, int64_t max, uintptr_t data, int axis,
 			      int64_t *ret)
 {

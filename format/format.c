@@ -123,7 +123,7 @@ static const char *other_format(const struct start *start)
 			return known[i].what;
 	if (is_pickle(start))
 		return "a Python pickle, as PyTorch before 1.6 wrote its checkpoints: reading it "
-		       "would run what it says; save it again with a newer torch.save, or as "
+		       "would run its instructions; save it again with a newer torch.save, or as "
 		       "safetensors";
 	if (is_html(start))
 		return "a web page: the download went wrong (is a login needed?)";
@@ -144,14 +144,14 @@ static int fail_unknown(const struct hoist__reader *reader, const struct start *
 	if (is_zero(start))
 		return hoist__fail(-EBADMSG,
 				   "%s: its first %zu bytes are zero, as a download leaves them "
-				   "that was not completed; what is read is " FORMATS,
+				   "that was not completed; hoist reads " FORMATS,
 				   file, start->n);
 	size_t n = hoist__min_u64(start->n, SHOWN_BYTES);
 	for (size_t i = 0; i < n; i++)
 		(void)snprintf(hex + 3 * i, 4, " %02x", start->bytes[i]);
 	return hoist__fail(-EBADMSG,
-			   "%s: no format that is known: its %llu bytes begin with%s (%s); what is "
-			   "read is " FORMATS,
+			   "%s: no format that is known: its %llu bytes begin with%s (%s); hoist "
+			   "reads " FORMATS,
 			   file, (unsigned long long)reader->bytes, hex,
 			   hoist__quoted((const char *)start->bytes, n, text));
 }
@@ -166,6 +166,7 @@ static bool is_json(const struct start *start)
 	       memchr(start->bytes, 0, hoist__min_u64(start->n, 8)) == NULL;
 }
 
+/* The two formats in zip archives begin alike: the archive's directory tells them apart. */
 int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format *ret)
 {
 	struct start start = {.n = hoist__min_u64(reader->bytes, START_BYTES)};

@@ -162,7 +162,7 @@ static int add_items(struct hoist__pickle *p, size_t n, bool marked, enum hoist_
 {
 	struct hoist__pickle_value *to = &p->stack[p->depth - 1 - n - marked];
 	if (to->kind != kind)
-		return hoist__pickle_fail(p, -EBADMSG, "items are added to what is no %s",
+		return hoist__pickle_fail(p, -EBADMSG, "items are added to a value that is no %s",
 					  kind == HOIST__PICKLE_LIST ? "list" : "dict");
 	if (kind == HOIST__PICKLE_DICT && n % 2 != 0)
 		return hoist__pickle_fail(p, -EBADMSG, "a dict gets a key without a value");
@@ -266,7 +266,7 @@ static int build(struct hoist__pickle *p)
 	    p->stack[p->depth - 1].kind != HOIST__PICKLE_DICT)
 		return hoist__pickle_fail(
 			p, -ENOTSUP,
-			"BUILD sets the state of an object that is no OrderedDict, or by what is "
+			"BUILD sets the state of an object that is no OrderedDict, or the state is "
 			"no dict: hoist executes no code");
 	p->depth--;
 	return 0;
@@ -299,6 +299,8 @@ static int frame(struct hoist__pickle *p)
 	return err;
 }
 
+/* Instructions that pickles of other objects often have are named, so that the message explains
+ * more than a number. */
 static int unknown(struct hoist__pickle *p, unsigned op)
 {
 	static const struct {

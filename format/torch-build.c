@@ -117,6 +117,7 @@ static int fail_storage(const struct hoist__pickle *p)
 		p, -EBADMSG, "a persistent id is not ('storage', class, key, location, count)");
 }
 
+/* torch.save's id of a storage is ("storage", class, key, device, number of elements). */
 int hoist__torch_persistent(struct hoist__pickle *p, const struct hoist__pickle_value *id,
 			    struct hoist__pickle_value *ret)
 {
@@ -301,8 +302,9 @@ int hoist__torch_reduce(struct hoist__pickle *p, const struct hoist__pickle_valu
 			struct hoist__pickle_value *ret)
 {
 	if (callable->kind != HOIST__PICKLE_GLOBAL || arguments->kind != HOIST__PICKLE_TUPLE)
-		return hoist__pickle_fail(p, -EBADMSG,
-					  "REDUCE calls what is no function, or without a tuple");
+		return hoist__pickle_fail(
+			p, -EBADMSG,
+			"REDUCE calls a value that is no function, or passes no tuple");
 	switch ((enum hoist__torch_global)callable->n) {
 	case HOIST__TORCH_ORDERED_DICT:
 		return make_ordered(p, arguments, ret);

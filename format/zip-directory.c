@@ -72,7 +72,7 @@ static int read_end64(struct hoist__zip *zip, struct ending *ending)
 	if (locator_at < END64_BYTES || at > locator_at - END64_BYTES)
 		return hoist__fail(-EBADMSG,
 				   "%s: the end of the directory in 64 bits is said to be at %llu, "
-				   "behind what says so (byte %llu)",
+				   "behind its locator (byte %llu)",
 				   zip->file, (unsigned long long)at,
 				   (unsigned long long)locator_at);
 	err = hoist__window_get(&zip->window, at, END64_BYTES, &record);
@@ -136,6 +136,7 @@ static int check_end(const struct hoist__zip *zip, const struct ending *ending)
 	return 0;
 }
 
+/* A comment may follow the last record: the search covers the longest one. */
 static int read_end(struct hoist__zip *zip, struct ending *ending)
 {
 	const struct hoist__reader *reader = zip->window.reader;
@@ -310,6 +311,7 @@ static int arrange(struct hoist__zip *zip)
 	return 0;
 }
 
+/* The entries must fill the directory: bytes behind the last one are refused. */
 static int read_directory(struct hoist__zip *zip, const struct ending *ending)
 {
 	const struct hoist__reader *reader = zip->window.reader;

@@ -127,14 +127,14 @@ int hoist__zip_data(struct hoist__zip *zip, const struct hoist__zip_entry *entry
 				   (unsigned long long)entry->header);
 	if (hoist__little(local + 8, 2) != entry->method || name_bytes != entry->name_bytes)
 		return hoist__fail(-EBADMSG,
-				   "%s: entry %s differs from what the directory says of it "
+				   "%s: entry %s differs from its entry in the directory "
 				   "(byte %llu)",
 				   zip->file, hoist__quoted(entry->name, entry->name_bytes, shown),
 				   (unsigned long long)entry->header);
 	if (data > entry->end || entry->bytes > entry->end - data)
 		return hoist__fail(-EBADMSG,
-				   "%s: entry %s has its %llu bytes at %llu, and what follows it "
-				   "begins at %llu (byte %llu)",
+				   "%s: entry %s has its %llu bytes at %llu, and the bytes behind "
+				   "it begin at %llu (byte %llu)",
 				   zip->file, hoist__quoted(entry->name, entry->name_bytes, shown),
 				   (unsigned long long)entry->bytes, (unsigned long long)data,
 				   (unsigned long long)entry->end,

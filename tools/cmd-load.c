@@ -85,7 +85,7 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 		     report->emulated ? " (emulated: no real device was used)" : "");
 	(void)printf("took      %s, %s, %s of CPU time\n", format_seconds(seconds, &a),
 		     all_read ? format_rate(rate_of(report->bytes, seconds), &b)
-			      : "what is mapped is read when it is touched",
+			      : "mapped bytes are read when they are touched",
 		     format_seconds(seconds_of(report->cpu_ns), &c));
 	(void)fputs("engine    ", stdout);
 	print_reason(report->engine, report->engine_reason);

@@ -157,9 +157,9 @@ static int count_unread(hoist_checkpoint *checkpoint, const char *to, const char
 		return STATUS_OK;
 	hoist_checkpoint *old = NULL;
 	if (hoist_checkpoint_open(index, HOIST_OPEN_FOLLOW_LINKS, &old) != 0)
-		return fail("%s is what is copied, and its index goes, which tells what else is "
-			    "kept there and cannot be read (%s); copy to another name, or remove "
-			    "%s",
+		return fail("%s is a source of the copy, and its index, which would be removed and "
+			    "may name other files, cannot be read (%s); copy to another name, or "
+			    "remove %s",
 			    to, hoist_error(), index);
 	hoist_file_info file = {.size = sizeof file};
 	int status = STATUS_OK;
@@ -189,8 +189,8 @@ int in_place_check(hoist_checkpoint *checkpoint, const hoist_save *save, const c
 	const char *is = hoist_checkpoint_format(checkpoint);
 	size_t held = hoist_checkpoint_n_tensors(checkpoint);
 	if (strcmp(is, hoist_save_format(save)) != 0)
-		return fail("%s is what is copied: as %s it would lose what %s alone can hold; "
-			    "copy it to another name",
+		return fail("%s is a source of the copy: as %s it would lose content that only %s "
+			    "can hold; copy it to another name",
 			    to, hoist_save_format(save), is);
 	/* Opening a part of a GGUF model opens all of its parts. */
 	if (strcmp(is, "safetensors") == 0) {
@@ -199,7 +199,8 @@ int in_place_check(hoist_checkpoint *checkpoint, const hoist_save *save, const c
 			return status;
 	}
 	if (n < held)
-		return fail("%s is what is copied: it would lose %zu of its %zu tensors; copy them "
+		return fail("%s is a source of the copy: it would lose %zu of its %zu tensors; "
+			    "copy them "
 			    "to another name",
 			    to, held - n, held);
 	return STATUS_OK;

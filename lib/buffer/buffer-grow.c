@@ -21,8 +21,8 @@ static int check(hoist_buffer *buffer)
 		return hoist__fail(-ENOTSUP, "its memory cannot grow; HOIST_MEMORY_VIRTUAL can");
 	if (buffer->offset != 0 || buffer->bit != 0)
 		return hoist__fail(-EINVAL,
-				   "it begins %zu bytes into its storage; only what begins "
-				   "with it can grow",
+				   "it begins %zu bytes into its storage; only a buffer at "
+				   "its storage's beginning can grow",
 				   buffer->offset);
 	if (!hoist__storage_is_alone(buffer->storage))
 		return hoist__fail(-EBUSY, "views or exports share its memory, whose address may "

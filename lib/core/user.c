@@ -53,8 +53,9 @@ int hoist__user_set(struct hoist__user *user, const char *what, void *expected, 
 	}
 	hoist__unlock(&slots_lock);
 	if (before != expected)
-		return hoist__fail(-EBUSY, "the slot holds %p, not %p; take what is there", before,
-				   expected);
+		return hoist__fail(-EBUSY,
+				   "the slot holds %p, not %p; pass the pointer that it holds",
+				   before, expected);
 	if (release_before != NULL)
 		release_before(before);
 	return 0;

@@ -130,7 +130,7 @@ int hoist__past_copy(const struct hoist__past *past, struct hoist__past *ret)
 	if (made.n > 0) {
 		made.marks = calloc(made.n, sizeof(struct hoist__mark *));
 		if (made.marks == NULL)
-			return hoist__fail_nomem("what a stream waits for",
+			return hoist__fail_nomem("the marks that a stream waits for",
 						 made.n * sizeof(struct hoist__mark *));
 	}
 	for (size_t i = 0; i < made.n; i++)
@@ -172,7 +172,7 @@ static int make_room(struct hoist__past *past, size_t n)
 	size_t room = 2 * past->n + n;
 	struct hoist__mark **marks = realloc(past->marks, room * sizeof(struct hoist__mark *));
 	if (marks == NULL)
-		return hoist__fail_nomem("what a stream waits for",
+		return hoist__fail_nomem("the marks that a stream waits for",
 					 room * sizeof(struct hoist__mark *));
 	past->marks = marks;
 	past->room = room;

@@ -128,7 +128,7 @@ static int check_file_system(hoist_doctor *doctor, const char *path)
 				  doctor, name,
 				  "mount /proc, allow statx (Linux 5.8 or newer); reading works "
 				  "without",
-				  "what holds %s is not known", path);
+				  "the mount of %s is not known", path);
 	free(line);
 	if (mounts != NULL)
 		(void)fclose(mounts);
@@ -169,7 +169,7 @@ static int check_page_cache(hoist_doctor *doctor, const struct hoist__file *file
 	if (err == 0 && uncounted < 0 && !file->in_memory)
 		return hoist__doctor_yes(
 			doctor, name,
-			"samples say what of a file is in memory; cachestat, which "
+			"samples say how much of a file is in memory; cachestat, which "
 			"counts, is refused: %s",
 			strerrorname_np(-uncounted));
 	if (err == 0)

@@ -137,7 +137,7 @@ static int check_flags(uint64_t flags, hoist_dtype dtype)
 	if (unknown != 0)
 		return hoist__fail(-ENOTSUP,
 				   "the flags %#" PRIx64 " are newer than this hoist, which would "
-				   "have to know what they mean",
+				   "have to know their meaning",
 				   unknown);
 	if (flags & HOIST_DL_SUBBYTE_PADDED && hoist_dtype_bits(dtype) < 8)
 		return hoist__fail(

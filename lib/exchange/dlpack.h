@@ -32,8 +32,8 @@ bool hoist__dlpack_has_no_id(int32_t type);
 int hoist__dlpack_create(hoist_device *device, int32_t type, hoist_dtype dtype, int rank,
 			 const int64_t *shape, hoist_buffer **ret);
 
-/* Returns the native handle for a stream's number: 1 and 2 stand for the default streams, any other
- * number for itself. */
+/* Returns the native handle for a stream's number: NULL for 1, the legacy default stream.  Any
+ * other number is the handle; 2 is the driver's own for the thread's default stream. */
 void *hoist__dlpack_native(intptr_t number);
 
 /* --- dlpack-export.c --- */

@@ -71,12 +71,12 @@ int hoist__ipc_extent(const hoist_ipc_descriptor *d, int64_t *low, int64_t *high
 	return 0;
 }
 
-/* --- what can be wrong --- */
+/* --- checks --- */
 
 int hoist__ipc_check_head(const hoist_ipc_descriptor *head)
 {
 	if (memcmp(head->magic, "hoistipc", sizeof head->magic) != 0)
-		return BAD("these are no bytes of one");
+		return BAD("the bytes do not begin as one does");
 	if (head->version != HOIST_IPC_VERSION || head->size != sizeof *head)
 		return BAD("version %u of %u bytes; this library knows version %u of %zu",
 			   head->version, head->size, HOIST_IPC_VERSION, sizeof *head);
@@ -93,7 +93,7 @@ static int check_kind(const hoist_ipc_descriptor *d)
 	char api[HOIST__QUOTED_BYTES];
 	bool cpu;
 	if (!is_text(d->api, sizeof d->api) || !is_text(d->pci, sizeof d->pci))
-		return BAD("its device has no end");
+		return BAD("its device's name has no end");
 	cpu = strcmp(d->api, "cpu") == 0;
 	if (!cpu && strcmp(d->api, "cuda") != 0 && strcmp(d->api, "hip") != 0)
 		return BAD("there are no devices %s", hoist__quoted(d->api, strlen(d->api), api));

@@ -30,7 +30,7 @@ union control {
 	char room[CMSG_SPACE(MOST_FDS * sizeof(int)) + 512];
 };
 
-/* --- what both do --- */
+/* --- both ways --- */
 
 /* Accepts a peer of this user, or root, who can do anything anyway.  A socket without a peer passes
  * here: sending or receiving will fail. */
@@ -39,7 +39,7 @@ static int check_peer(int socket)
 	struct ucred peer;
 	socklen_t bytes = sizeof peer;
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
-		return hoist__fail_errno(-errno, "asking who the peer of socket %d is", socket);
+		return hoist__fail_errno(-errno, "asking for the peer of socket %d", socket);
 	if (peer.uid == geteuid() || peer.uid == 0 || peer.uid == (uid_t)-1)
 		return 0;
 	return hoist__fail(
