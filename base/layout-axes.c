@@ -112,6 +112,8 @@ int hoist_layout_unsqueeze(const hoist_layout *layout, int n, const int *axes, h
 	return 0;
 }
 
+/* Repeated items have the stride 0 and take no memory.  The bytes of all items must fit in 63 bits
+ * nonetheless, as for any sound layout. */
 int hoist_layout_broadcast(const hoist_layout *layout, int rank, const int64_t *shape,
 			   hoist_layout *ret)
 {

@@ -200,6 +200,7 @@ static int fail_strides(const hoist_layout *layout)
 	return hoist__fail(-EINVAL, "reshape: no strides give the new shape; copy first");
 }
 
+/* An empty layout gets strides of 0, as none of them is ever used. */
 int hoist_layout_reshape(const hoist_layout *layout, int rank, const int64_t *shape,
 			 hoist_layout *ret)
 {

@@ -79,6 +79,8 @@ static int take_range(const hoist_layout *layout, int axis, const hoist_slice *s
 	return extent > 0 ? move(layout, axis, first, &made->offset) : 0;
 }
 
+/* An integer drops its axis; axes without an index stay.  If a range is empty, no item is left, and
+ * all strides become 0. */
 int hoist__layout_slice(const hoist_layout *layout, int n, const hoist_slice *slices,
 			int range_error, hoist_layout *ret)
 {

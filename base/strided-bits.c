@@ -127,6 +127,7 @@ static bool in_bytes(struct hoist__nest *nest)
 	return true;
 }
 
+/* If every place and size is whole bytes, the copy of bytes does the work. */
 void hoist__bits_copy(int rank, const int64_t *shape, unsigned bits, void *dst, unsigned dst_bit,
 		      const int64_t *dst_strides, const void *src, unsigned src_bit,
 		      const int64_t *src_strides)

@@ -92,6 +92,8 @@ static void runs(const struct hoist__loops *box, char *dst, const char *src)
 		}
 }
 
+/* Each call passes constants as sizes, for which the compiler makes a loop of its own.  An item of
+ * another size is moved as two parts of the next smaller constant. */
 void hoist__loops_copy(const struct hoist__loops *box, char *dst, const char *src)
 {
 	size_t item = box->item;

@@ -55,6 +55,8 @@ static void merge(struct hoist__nest *nest)
 	}
 }
 
+/* An axis with a negative stride in dst is walked backwards.  With a stride of 0 in dst the last
+ * index wins, so that only that index is copied. */
 bool hoist__nest_make(int rank, const int64_t *shape, const int64_t *dst_strides,
 		      const int64_t *src_strides, size_t bytes, struct hoist__nest *ret)
 {

@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+/* `least` has the first code that needs each length: a smaller one is an overlong form. */
 size_t hoist__utf8_length(const char *text, size_t n)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

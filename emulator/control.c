@@ -118,6 +118,7 @@ static void reset_streams(void)
 	}
 }
 
+/* Counters of live objects are kept, and each peak begins again at the present value. */
 void hoist_emulator_reset(void)
 {
 	hoist__emu_load_environment();

@@ -58,10 +58,10 @@ extern "C" {
 	X(device_to_device_bytes)                                                                  \
 	X(pageable_copies) /* copies accepted whose host side is not registered */                 \
 	X(pageable_bytes)                                                                          \
-	X(staged_copies)   /* between devices, of which the stream's does not reach both */        \
+	X(staged_copies)   /* between devices that the stream's does not both reach */             \
 	X(bad_copies)	   /* refused: out of range, freed, or across registrations */             \
 	X(bad_touches)	   /* work on memory of a peer that its device does not reach: it fails */ \
-	X(bad_frees)	   /* a free or unregister of what is not there */                         \
+	X(bad_frees)	   /* a free or unregister of unknown memory */                            \
 	X(use_after_free)  /* freed, unregistered or unmapped under a queued operation; HIP: an    \
 			    * event asked whose stream is gone */                                  \
 	X(broken_captures) /* calls that a capture forbids; see hoist_emulator_capture() */        \
@@ -73,7 +73,7 @@ extern "C" {
 	X(live_registered_bytes)                                                                   \
 	X(peak_registered_bytes)                                                                   \
 	X(live_streams)                                                                            \
-	X(live_pools)	     /* made; a device's own is none */                                    \
+	X(live_pools)	     /* made; a device's own is not counted */                             \
 	X(live_imports)	     /* allocations of other processes that are open */                    \
 	X(live_reservations) /* of addresses */                                                    \
 	X(live_events)                                                                             \

@@ -236,6 +236,7 @@ void hoist__emu_pools_synchronized(struct hoist__emu_device *device)
 	}
 }
 
+/* A capturing stream's allocation is a node of its graph, and needs no block. */
 int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
 			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret)
 {

@@ -250,6 +250,7 @@ static int read_value(struct literal *l, unsigned *seen, struct hoist__npy_heade
 	return which == 1 ? read_bool(l, &header->fortran_order) : read_shape(l, header);
 }
 
+/* `seen` has a bit for each of the three keys. */
 int hoist__npy_literal(const char *what, const char *text, size_t bytes, uint64_t base,
 		       struct hoist__npy_header *ret)
 {

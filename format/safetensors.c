@@ -316,6 +316,7 @@ static int read_all(struct reader *r)
 	return err < 0 ? err : fill_manifest(r);
 }
 
+/* The length is checked again: the file may have changed since it was read. */
 int hoist__safetensors_parse(const char *file, const void *header, size_t header_bytes,
 			     uint64_t file_bytes, struct hoist__manifest **ret)
 {

@@ -118,7 +118,7 @@ static int fill_device(const struct fill *fill)
 	return hoist__lane_release(device, lane, err);
 }
 
-/* --- what is asked for --- */
+/* --- planning --- */
 
 static int check_width(const hoist_buffer *buffer, const void *pattern, size_t width)
 {

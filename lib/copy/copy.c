@@ -18,7 +18,7 @@
 #define ALL_FLAGS                                                                                  \
 	(HOIST_COPY_CONTIGUOUS | HOIST_COPY_BYTES | HOIST_COPY_WAIT | HOIST_COPY_WAIT_HOST)
 
-/* --- what is allowed --- */
+/* --- checks --- */
 
 struct shape_text {
 	char text[96];

@@ -148,7 +148,7 @@ static int measure(struct probe *probe, const struct shape *shape, bool direct, 
 	return measure_at(probe, shape, direct, start, rate);
 }
 
-/* --- what is measured --- */
+/* --- the measurements --- */
 
 static int measure_direct(struct probe *probe, struct hoist__advice *advice)
 {
@@ -260,6 +260,7 @@ static void put(struct hoist__advice *advice, size_t *at, const char *format, ..
 		*at = hoist__min_u64(*at + (size_t)n, sizeof advice->text - 1);
 }
 
+/* Says which way to read, and then the figures that speak for it. */
 static void advise(const struct probe *probe, struct hoist__advice *advice)
 {
 	const struct hoist__fs *fs = hoist__fs_of_fd(probe->file->fd);

@@ -135,7 +135,7 @@ int hoist__dlpack_describe(const hoist_buffer *buffer, hoist_dl_tensor *ret)
 	return 0;
 }
 
-/* --- what is asked for --- */
+/* --- the request --- */
 
 static int check_options(const hoist_dlpack_options *options)
 {
