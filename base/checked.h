@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* base/checked.h - arithmetic that says when it overflows, and rounding.
+/* base/checked.h - arithmetic that reports overflow, and rounding.
  *
- * The hoist__*_overflow() functions return true on overflow and then leave
- * *ret undefined.  Each argument is evaluated once (they are functions).
- */
+ * The hoist__*_overflow() functions return true on overflow; *ret is then undefined.  Each argument
+ * is evaluated once, as these are functions. */
 #ifndef HOIST_BASE_CHECKED_H
 #define HOIST_BASE_CHECKED_H
 
@@ -32,8 +31,8 @@ static inline bool hoist__is_power_of_two(uint64_t x)
 	return x != 0 && (x & (x - 1)) == 0;
 }
 
-/* @align must be a power of two.  hoist__round_up() must not overflow: callers
- * bound @x first (files and memory are far below 2^63). */
+/* @align must be a power of two.  hoist__round_up() must not overflow: callers check a bound of @x
+ * first (files and memory are far below 2^63). */
 static inline uint64_t hoist__round_down(uint64_t x, uint64_t align)
 {
 	return x & ~(align - 1);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/clock.c - reads monotonic and CPU time.
+ * The contract is in base/clock.h. */
 #include "config.h"
 
 #include "base/clock.h"

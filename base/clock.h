@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* base/clock.h - monotonic time behind a hook.
  *
- * Production code reads CLOCK_MONOTONIC; a test installs its own clock so that
- * nothing has to sleep to see time pass.  The hook is set before the code under
- * test starts threads and reset after they ended: it is not synchronised.
+ * Production code reads CLOCK_MONOTONIC.  A test may install its own clock, so that time passes
+ * without sleeping.  The hook is not synchronised: set it before the code under test starts
+ * threads, and reset it after they have ended.
  */
 #ifndef HOIST_BASE_CLOCK_H
 #define HOIST_BASE_CLOCK_H

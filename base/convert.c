@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* base/convert.c - blocks of elements become f32 and from there what is wanted.
+/* base/convert.c - converts blocks of elements to f32, and from f32 to the wanted dtype.
+ * The contract is in base/convert.h.
  *
- * f32 holds every value of the other two, so nothing is rounded twice.  Loops have no branches and
- * a constant count, so that compilers make vectors of them at -O2, of 4 elements or, where the
- * processor has AVX2, of 8.  All is done in integers, or in floats that are exact, so that the
- * thread's rounding mode and flushing of subnormals have no part in it. */
+ * f32 holds every value of f16 and bf16, so that nothing is rounded twice.  Loops have no branches
+ * and a constant count.  So compilers turn them into vector code at -O2: of 4 elements or, if the
+ * processor has AVX2, of 8.  All arithmetic is in integers, or in floats that are exact: the
+ * thread's rounding mode and its flushing of subnormals do not matter. */
 #include "config.h"
 
 #include "base/convert.h"
@@ -23,7 +24,7 @@ INLINE uint32_t bits_of(float value)
 	return bits;
 }
 
-/* @a or @b, without a branch. */
+/* Returns @a if @first is not 0, otherwise @b, without a branch. */
 INLINE uint32_t choose(int32_t first, uint32_t a, uint32_t b)
 {
 	uint32_t mask = -(uint32_t)(first != 0);
@@ -43,7 +44,7 @@ INLINE uint32_t from_f16(uint32_t bits)
 {
 	uint32_t sign = (bits & 0x8000) << 16;
 	int32_t magnitude = (int32_t)(bits & 0x7fff);
-	/* Exponents from 15 to 127 above; infinities and NaNs keep the largest. */
+	/* Exponents from 15 to 127 above; infinities and NaNs keep the largest exponent. */
 	uint32_t normal = ((uint32_t)magnitude << 13) + 0x38000000;
 	uint32_t special = ((uint32_t)magnitude << 13) | 0x7f800000;
 	special |= choose(magnitude > 0x7c00, 0x00400000, 0);
@@ -60,26 +61,26 @@ INLINE uint32_t to_bf16(uint32_t bits)
 	return choose(is_nan, bits >> 16 | 0x0040, rounded);
 }
 
-/* The bits of a value's magnitude if f16 has it among its subnormals, else of 0. */
+/* Returns the bits of the value's magnitude if it is a subnormal of f16, otherwise 0. */
 INLINE uint32_t subnormal_f16(uint32_t bits)
 {
 	uint32_t magnitude = bits & 0x7fffffff;
 	return choose((int32_t)magnitude < 0x38800000, magnitude, 0);
 }
 
-/* @subnormal: the value of those bits. */
+/* @subnormal is the float of the bits that subnormal_f16() returns. */
 INLINE uint32_t to_f16(uint32_t bits, float subnormal)
 {
 	uint32_t sign = bits >> 16 & 0x8000;
 	uint32_t magnitude = bits & 0x7fffffff;
 	int32_t order = (int32_t)magnitude;
-	/* From 2^-14 on: exponents from 127 to 15; what is rounded up beyond 65504 is infinity's
-	 * code. */
+	/* From 2^-14 on: the exponent's bias goes from 127 to 15.  A value above 65504 that is
+	 * rounded up gets the code of infinity. */
 	uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
 	uint32_t special = choose(order > 0x7f800000, (magnitude >> 13 & 0x3ff) | 0x7e00, 0x7c00);
 	uint32_t large = choose(order >= 0x47800000, special, normal);
-	/* Below: multiples of 2^-24, whole ones and a rest, of which all is kept that can be one
-	 * half and above. */
+	/* Below 2^-14: split into whole multiples of 2^-24 and a rest.  The rest keeps enough bits
+	 * to tell a half from more than a half. */
 	float scaled = subnormal * 0x1p24f;
 	int32_t whole = (int32_t)scaled;
 	int32_t rest = (int32_t)((scaled - (float)whole) * 0x1p30f);
@@ -115,7 +116,8 @@ INLINE void store(unsigned char *to, hoist_dtype type, const union block *from, 
 	uint16_t half[BLOCK];
 	union block subnormal;
 	if (type == HOIST_F16) {
-		/* Compilers make vectors of casts by way of memory alone. */
+		/* Compilers make vector code of casts between int and float only if they go through
+		 * memory. */
 		for (int i = 0; i < BLOCK; i++)
 			subnormal.bits[i] = subnormal_f16(from->bits[i]);
 		for (int i = 0; i < BLOCK; i++)
@@ -133,8 +135,8 @@ INLINE void convert(unsigned char *to, hoist_dtype to_type, const unsigned char 
 {
 	size_t from_size = from_type == HOIST_F32 ? 4 : 2;
 	size_t to_size = to_type == HOIST_F32 ? 4 : 2;
-	/* A block has been read before it is written, and what is written lies before all that has
-	 * not been read. */
+	/* Each block is read before it is written, and the written part lies before everything that
+	 * is still to be read. */
 	for (size_t i = 0; i < n; i += BLOCK) {
 		union block block;
 		size_t some = n - i < BLOCK ? n - i : BLOCK;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* base/convert.h - arrays of one float dtype to another, while they are staged.
+/* base/convert.h - converts arrays from one float dtype to another, while they are staged.
  *
- * f32, f16 and bf16, each to each.  Rounding is to nearest, ties to even; a value beyond the
- * range becomes infinite; a NaN stays a NaN (quiet, its sign kept, of its payload what fits);
- * subnormals are kept.  The same results as hoist/element.h gives for every element (which drops a
- * NaN's payload), whatever rounding mode the thread is in.
+ * Each of f32, f16 and bf16 to each other.  Rounding is to nearest, ties to even.  A value beyond
+ * the range becomes infinite.  A NaN stays a NaN: quiet, with its sign, and with as much of its
+ * payload as fits.  Subnormals are kept.  For every element the result is the same as
+ * hoist/element.h gives (which drops a NaN's payload), in any rounding mode of the thread.
  *
  * Threads: pure functions.
  */
@@ -16,11 +16,11 @@
 
 #include "hoist/dtype.h"
 
-/* True for two different ones of f32, f16 and bf16. */
+/* True if @from and @to are two different dtypes among f32, f16 and bf16. */
 bool hoist__converts(hoist_dtype from, hoist_dtype to);
 
-/* @n elements, of any alignment.  @to and @from may be the same address if @to_type is not wider;
- * if it is, @from may lie behind @to in one array as long as it ends with it:
+/* Converts @n elements, of any alignment.  If @to_type is not wider, @to and @from may be the same
+ * address.  If it is wider, @from may lie behind @to in one array, as long as both end together:
  *
  *     to    [0 1 2 3 ... n-1 ]        4 bytes each
  *     from           [0 1 ... n-1]    2 bytes each

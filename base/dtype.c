@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/dtype.c - the table of dtypes, and look-ups in it.
+ * The contract is in hoist/dtype.h and base/dtype.h. */
 #include "config.h"
 
 #include "base/dtype.h"
@@ -15,12 +17,12 @@
 	[d] = {d, HOIST_KIND_COMPLEX, n, b, 1, (b) / 8, (b) / 16, 5, -1, st, -1, np, true}
 #define SUB_BYTE(d, n, b, dl, mx, st, np)                                                          \
 	[d] = {d, HOIST_KIND_FLOAT, n, b, 1, 0, 1, dl, mx, st, -1, np, false}
-/* dtype, name, elements per block, bytes per block; the id is in the value */
+/* dtype, name, elements per block, bytes per block; the dtype's value holds the GGUF id */
 #define BLOCK(d, n, elements, bytes)                                                               \
 	[d] = {d,    HOIST_KIND_BLOCK, n,    0,	   elements, bytes, 1, -1, -1,                     \
 	       NULL, (int)(d)-128,     NULL, false}
 
-/* By dtype; the values that are none have no name. */
+/* Indexed by dtype.  A row without a name is no dtype. */
 static const struct hoist__dtype_info table[] = {
 	SCALAR(HOIST_BOOL, BOOL, "bool", 8, 6, 1, "BOOL", -1, "bool", true),
 	SCALAR(HOIST_I8, SIGNED, "i8", 8, 0, 135, "I8", 24, "int8", true),
@@ -54,7 +56,7 @@ static const struct hoist__dtype_info table[] = {
 	BLOCK(HOIST_Q5_0, "q5_0", 32, 22),
 	BLOCK(HOIST_Q5_1, "q5_1", 32, 24),
 	BLOCK(HOIST_Q8_0, "q8_0", 32, 34),
-	/* 4 + 32 bytes: two half-precision values in front, as ggml stores it. */
+	/* 36 bytes, as ggml stores the block: two half-precision values, then 32 bytes. */
 	BLOCK(HOIST_Q8_1, "q8_1", 32, 36),
 	BLOCK(HOIST_Q2_K, "q2_k", 256, 84),
 	BLOCK(HOIST_Q3_K, "q3_k", 256, 110),
@@ -109,7 +111,8 @@ unsigned hoist_dtype_bits(hoist_dtype dtype)
 	return info != NULL ? info->bits : 0;
 }
 
-/* Sub-byte: n elements of b bits; all others: whole blocks (a scalar is a block of one). */
+/* Sub-byte types: n elements of b bits.  All others: whole blocks; a scalar is a block of one
+ * element. */
 int hoist_dtype_bytes(hoist_dtype dtype, uint64_t n_elements, size_t *ret)
 {
 	const struct hoist__dtype_info *info = hoist__dtype_info(dtype);

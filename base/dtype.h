@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* base/dtype.h - the table behind hoist/dtype.h: one row a type.
+/* base/dtype.h - the table behind hoist/dtype.h: one row for each type.
  *
- * Sources: DLPack 1.1's type codes; the safetensors header names; GGUF's type
- * ids with elements and bytes per block (as gguf-py's table has them); NumPy's
- * names, with ml_dtypes' for what NumPy lacks; the values of MAX's DType as they
- * are since its floats were renumbered (f16 79, bf16 80, f32 81, f64 82).
+ * Sources: DLPack 1.1's type codes; the names in safetensors headers; GGUF's type ids, with
+ * elements and bytes per block (from gguf-py's table); NumPy's names, and ml_dtypes' names for
+ * types that NumPy lacks; the values of MAX's DType since its floats were renumbered (f16 79, bf16
+ * 80, f32 81, f64 82).
  */
 #ifndef HOIST_BASE_DTYPE_H
 #define HOIST_BASE_DTYPE_H
@@ -27,16 +27,18 @@ struct hoist__dtype_info {
 	const char *safetensors; /* "BF16", or NULL */
 	int gguf;                /* ggml type id, or -1 */
 	const char *numpy;       /* "float32", "bfloat16" (ml_dtypes), or NULL */
-	bool numpy_native;       /* NumPy itself has it, without ml_dtypes */
+	bool numpy_native;       /* true if NumPy has the type without ml_dtypes */
 };
 
-/* The row of @dtype, in constant time; NULL if there is none. */
+/* Returns the row of @dtype, in constant time; NULL if there is none. */
 const struct hoist__dtype_info *hoist__dtype_info(hoist_dtype dtype);
 
-/* The dtype that safetensors calls @name[0..length); HOIST_DTYPE_INVALID if none. */
+/* Returns the dtype that safetensors calls @name[0..length); HOIST_DTYPE_INVALID if there is
+ * none. */
 hoist_dtype hoist__dtype_from_safetensors(const char *name, size_t length);
 
-/* The dtype of a GGUF type id, and of MAX's DType value; HOIST_DTYPE_INVALID if none. */
+/* Return the dtype of a GGUF type id, or of a value of MAX's DType; HOIST_DTYPE_INVALID if there is
+ * none. */
 hoist_dtype hoist__dtype_from_gguf(int id);
 hoist_dtype hoist__dtype_from_max(int code);
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/error.c - keeps the thread's last failure in words.
+ * The contract is in base/error.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -42,7 +44,7 @@ void hoist__error_copy(char *buffer, size_t bytes)
 	buffer[n] = '\0';
 }
 
-/* Formats into a scratch buffer first: an argument may be the present text. */
+/* Formats into a scratch buffer first, as an argument may be the present text. */
 HOIST__PRINTF(1, 0)
 static void set_text(const char *format, va_list args, const char *separator, const char *tail)
 {
@@ -76,7 +78,7 @@ int hoist__fail_driver(int err, const char *api, int number, const char *format,
 
 int hoist__fail_errno(int err, const char *format, ...)
 {
-	/* The GNU strerror_r may return a constant instead of filling @reason. */
+	/* The GNU strerror_r() may return a constant instead of filling @reason. */
 	char reason[128];
 	const char *said = strerror_r(-err, reason, sizeof reason);
 	va_list args;
@@ -131,7 +133,7 @@ int hoist__fail_thread(int err, const char *what)
 {
 	if (err != -EAGAIN && err != -ENOMEM)
 		return hoist__fail_errno(err, "%s", what);
-	/* glibc says the same of a stack that it cannot map. */
+	/* glibc also returns this error if it cannot map the thread's stack. */
 	return hoist__fail(-ENOMEM,
 			   "%s: the system gives no further thread; raise the limit on processes "
 			   "(ulimit -u, the container's pids limit), or that on address space "

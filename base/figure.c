@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/figure.c - formats byte counts for people.
+ * The contract is in base/figure.h. */
 #include "config.h"
 
 #include "base/figure.h"

@@ -10,7 +10,7 @@ struct hoist__figure {
 	char text[24];
 };
 
-/* By value, so that several fit into one argument list. */
+/* Returned by value, so that several figures fit into one argument list. */
 struct hoist__figure hoist__figure(uint64_t bytes);
 
 #endif

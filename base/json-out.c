@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/json-out.c - writes JSON to a file descriptor.
+ * The contract is in base/json-out.h. */
 #include "config.h"
 
 #include "base/json-out.h"
@@ -42,7 +44,7 @@ static void put(struct hoist__json_out *out, const char *text, size_t n)
 	}
 }
 
-/* Before each value. */
+/* Call this before each value. */
 static void begin(struct hoist__json_out *out)
 {
 	if (out->comma)
@@ -80,7 +82,7 @@ void hoist__out_key(struct hoist__json_out *out, const char *key)
 	out->comma = false;
 }
 
-/* A snapshot is mostly numbers: printf would be most of its time. */
+/* A snapshot is mostly numbers: printf would take most of the time. */
 void hoist__out_u64(struct hoist__json_out *out, uint64_t value)
 {
 	char digits[20];
@@ -111,7 +113,7 @@ void hoist__out_null(struct hoist__json_out *out)
 	put(out, "null", 4);
 }
 
-/* In whole millionths: the point does not depend on the locale. */
+/* Prints whole millionths, so that the locale's decimal point does not matter. */
 void hoist__out_share(struct hoist__json_out *out, double share)
 {
 	char text[24];

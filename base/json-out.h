@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/json-out.h - JSON, written to a file descriptor through a buffer of fixed size.
+/* base/json-out.h - writes JSON to a file descriptor through a buffer of fixed size.
  *
  *     hoist__out_open(&out, "{");
  *     hoist__out_key(&out, "bytes");
@@ -7,7 +7,8 @@
  *     hoist__out_close(&out, "}");
  *     err = hoist__out_end(&out);
  *
- * Commas come by themselves.  The first failure stays, and nothing is written after it.
+ * The commas are written automatically.  The first failure is kept, and nothing is written after
+ * it.
  */
 #ifndef HOIST_BASE_JSON_OUT_H
 #define HOIST_BASE_JSON_OUT_H
@@ -21,27 +22,28 @@
 struct hoist__json_out {
 	int fd;
 	int err;
-	bool comma; /* is due before the next value */
+	bool comma; /* due before the next value */
 	size_t n;
 	char buffer[HOIST__JSON_BUFFER_BYTES];
 };
 
 void hoist__out_start(struct hoist__json_out *out, int fd); /* the buffer needs no zeroing */
-/* "{" and "["; "}" and "]". */
+/* Open with "{" or "[", close with "}" or "]". */
 void hoist__out_open(struct hoist__json_out *out, const char *bracket);
 void hoist__out_close(struct hoist__json_out *out, const char *bracket);
-/* @key is written as it is. */
+/* @key is written as it is, without escapes. */
 void hoist__out_key(struct hoist__json_out *out, const char *key);
 void hoist__out_u64(struct hoist__json_out *out, uint64_t value);
 void hoist__out_i64(struct hoist__json_out *out, int64_t value);
 void hoist__out_bool(struct hoist__json_out *out, bool value);
 void hoist__out_null(struct hoist__json_out *out);
-/* From 0 to 1, to six digits. */
+/* Writes a number from 0 to 1 with six digits. */
 void hoist__out_share(struct hoist__json_out *out, double share);
-/* What is no UTF-8 becomes U+FFFD. */
+/* Bytes that are not UTF-8 become U+FFFD. */
 void hoist__out_string(struct hoist__json_out *out, const char *text);
 
-/* A new line, and what is left in the buffer.  Returns: 0; the first failure of write(2). */
+/* Writes a newline and the rest of the buffer.
+ * Returns: 0; the first failure of write(2). */
 int hoist__out_end(struct hoist__json_out *out);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* base/layout-ask.c - what a layout says about where its items lie. */
+/* base/layout-ask.c - answers questions about where a layout's items lie.
+ * The contract is in hoist/layout.h. */
 #include "config.h"
 
 #include "base/error.h"
 #include "base/layout.h"
 
-/* |x|, which for the lowest number is no int64_t. */
+/* Returns |x|, which for the lowest number does not fit in an int64_t. */
 static uint64_t magnitude(int64_t x)
 {
 	return x < 0 ? -(uint64_t)x : (uint64_t)x;
@@ -50,7 +51,7 @@ int hoist_layout_byte_strides(const hoist_layout *layout, int64_t *ret)
 	return 0;
 }
 
-/* Of two axes, the higher one comes before the lower one. */
+/* True if axis @high, the higher of the two, comes before axis @low. */
 static bool is_before(const hoist_layout *layout, int high, int low)
 {
 	uint64_t stride = magnitude(layout->strides[high]);
@@ -60,7 +61,7 @@ static bool is_before(const hoist_layout *layout, int high, int low)
 
 void hoist_layout_stride_order(const hoist_layout *layout, int *axes)
 {
-	/* Sorted by insertion: axes are few, and mostly in order. */
+	/* Insertion sort: axes are few, and mostly in order. */
 	for (int i = 0; i < layout->rank; i++) {
 		int at = i;
 		for (; at > 0 && !layout->implicit && is_before(layout, i, axes[at - 1]); at--)
@@ -69,7 +70,7 @@ void hoist_layout_stride_order(const hoist_layout *layout, int *axes)
 	}
 }
 
-/* Contiguous along @axes, of which the last varies fastest. */
+/* True if the layout is contiguous along @axes, the last of which varies fastest. */
 static int follows(const hoist_layout *layout, const int *axes)
 {
 	int64_t expected = 1;
@@ -114,7 +115,7 @@ int hoist_layout_is_dense(const hoist_layout *layout)
 int hoist_layout_is_unique(const hoist_layout *layout)
 {
 	int axes[HOIST_MAX_RANK];
-	uint64_t reach = 0; /* of the axes with smaller strides, taken together */
+	uint64_t reach = 0; /* how far the axes with smaller strides reach together */
 	if (hoist__layout_is_empty(layout->rank, layout->shape))
 		return 1;
 	hoist_layout_stride_order(layout, axes);
@@ -125,7 +126,7 @@ int hoist_layout_is_unique(const hoist_layout *layout)
 			continue;
 		if (reach >= stride)
 			return 0;
-		/* It does not overflow in a sound layout. */
+		/* This cannot overflow in a sound layout. */
 		reach += stride * (extent - 1);
 	}
 	return 1;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* base/layout-axes.c - axes moved, dropped, added and repeated. */
+/* base/layout-axes.c - moves, drops, adds and repeats axes.
+ * The contract is in hoist/layout.h. */
 #include "config.h"
 
 #include "base/error.h"
 #include "base/layout.h"
 
-/* A layout without axes yet, whose items begin where those of @layout do. */
+/* Begins a layout without axes, whose items begin where those of @layout do. */
 static void begin(const hoist_layout *layout, hoist_layout *made)
 {
 	made->rank = 0;
@@ -59,8 +60,8 @@ int hoist_layout_squeeze(const hoist_layout *layout, hoist_layout *ret)
 	return 0;
 }
 
-/* The stride of a new axis before axis @next: with it the two can be merged.  Behind the
- * last axis it is that one's. */
+/* Gives the stride of a new axis before axis @next: one that lets the two be merged.  Behind the
+ * last axis the new axis gets the last one's stride. */
 static int new_stride(const hoist_layout *layout, int next, int64_t *ret)
 {
 	if (next < layout->rank) {
@@ -111,6 +112,8 @@ int hoist_layout_unsqueeze(const hoist_layout *layout, int n, const int *axes, h
 	return 0;
 }
 
+/* Repeated items have the stride 0 and take no memory.  The bytes of all items must fit in 63 bits
+ * nonetheless, as for any sound layout. */
 int hoist_layout_broadcast(const hoist_layout *layout, int rank, const int64_t *shape,
 			   hoist_layout *ret)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* base/layout-make.c - layouts from shapes, strides and orders; comparing them. */
+/* base/layout-make.c - makes layouts from shapes, strides and orders, and compares them.
+ * The contract is in hoist/layout.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -48,8 +49,9 @@ int hoist__layout_axes(const char *what, int rank, int n, const int *axes, int *
 	return 0;
 }
 
-/* What the header calls sound: the bytes of all items together, and those from the lowest one
- * to the end of the highest: a slice may begin at either. */
+/* Checks that the layout is sound, as the header defines it.  The bytes of all items together must
+ * fit, and so must the bytes from the lowest item to the end of the highest: a slice may begin at
+ * either. */
 static int check_sound(const hoist_layout *layout)
 {
 	uint64_t n;
@@ -72,8 +74,8 @@ static int check_sound(const hoist_layout *layout)
 	return 0;
 }
 
-/* Strides without gaps; the last of @axes varies fastest.  No product overflows where
- * that of all extents does not. */
+/* Fills in strides without gaps; the last of @axes varies fastest.  No product overflows if the
+ * product of all extents does not. */
 static void fill_dense(hoist_layout *layout, const int *axes)
 {
 	bool empty = hoist__layout_is_empty(layout->rank, layout->shape);
@@ -84,7 +86,7 @@ static void fill_dense(hoist_layout *layout, const int *axes)
 	}
 }
 
-/* The axes of an order that needs no layout. */
+/* Lists the axes for an order that needs no layout. */
 static int list_axes(hoist_order order, int rank, const int *axes, int *ret)
 {
 	switch (order) {
@@ -103,7 +105,7 @@ static int list_axes(hoist_order order, int rank, const int *axes, int *ret)
 			   (int)order);
 }
 
-/* What is common to all that make one: everything but the strides. */
+/* Checks and sets everything but the strides, for all functions that make a layout. */
 static int begin(int rank, const int64_t *shape, int64_t itemsize, hoist_layout *made)
 {
 	int err = hoist__layout_check_shape(rank, shape);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* base/layout-repack.c - the same bytes as items of another size. */
+/* base/layout-repack.c - describes the same bytes as items of another size.
+ * The contract is in hoist/layout.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -11,7 +12,7 @@ static int fail_overflow(const char *what, int64_t value, int64_t ratio)
 			   (long long)value, (long long)ratio);
 }
 
-/* @ratio items along @axis become one. */
+/* Turns @ratio items along @axis into one. */
 static int pack(const hoist_layout *layout, int64_t ratio, int axis, hoist_layout *made)
 {
 	if (layout->shape[axis] % ratio != 0)
@@ -36,7 +37,7 @@ static int pack(const hoist_layout *layout, int64_t ratio, int axis, hoist_layou
 	return 0;
 }
 
-/* Each item becomes @ratio of them along @axis. */
+/* Turns each item into @ratio items along @axis. */
 static int unpack(const hoist_layout *layout, int64_t ratio, int axis, hoist_layout *made)
 {
 	if (__builtin_mul_overflow(layout->offset, ratio, &made->offset))
@@ -72,7 +73,8 @@ static int check(const hoist_layout *layout, int64_t itemsize, uintptr_t data, i
 				   (long long)layout->strides[axis]);
 	if (itemsize % layout->itemsize != 0 && layout->itemsize % itemsize != 0)
 		return hoist__fail(
-			-EINVAL, "repack: of %lld and %lld bytes, none is a multiple of the other",
+			-EINVAL,
+			"repack: neither of %lld and %lld bytes is a multiple of the other",
 			(long long)layout->itemsize, (long long)itemsize);
 	if (itemsize > layout->itemsize && data % (uint64_t)itemsize != 0)
 		return hoist__fail(-EINVAL,
@@ -81,6 +83,7 @@ static int check(const hoist_layout *layout, int64_t itemsize, uintptr_t data, i
 	return 0;
 }
 
+/* Items of the same size need none of the checks: the layout stays as it is. */
 int hoist_layout_repack(const hoist_layout *layout, int64_t itemsize, uintptr_t data, int axis,
 			int keep_dim, hoist_layout *ret)
 {
@@ -115,7 +118,7 @@ int hoist_layout_repack(const hoist_layout *layout, int64_t itemsize, uintptr_t 
 	return 0;
 }
 
-/* Euclid's.  gcd(a, 0) is a. */
+/* Euclid's algorithm.  gcd(a, 0) is a. */
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
 	while (b != 0) {
@@ -126,7 +129,7 @@ static uint64_t gcd(uint64_t a, uint64_t b)
 	return a;
 }
 
-/* Makes *size divide @count items' bytes, too. */
+/* Reduces *size so that it also divides the bytes of @count items. */
 static int divide(const hoist_layout *layout, int64_t count, uint64_t *size)
 {
 	int64_t bytes;
@@ -138,6 +141,8 @@ static int divide(const hoist_layout *layout, int64_t count, uint64_t *size)
 	return 0;
 }
 
+/* The result is the greatest common divisor of @max, the address and every distance in bytes: items
+ * of that size lie at multiples of their size. */
 int hoist_layout_max_itemsize(const hoist_layout *layout, int64_t max, uintptr_t data, int axis,
 			      int64_t *ret)
 {

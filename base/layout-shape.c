@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* base/layout-shape.c - other shapes for the same items in the same order.
+/* base/layout-shape.c - gives the same items, in the same order, other shapes.
+ * The contract is in hoist/layout.h.
  *
- * Two neighbouring axes are one where a step of the first is as long as all of the
- * second: stride[k-1] == shape[k] * stride[k].
+ * Two neighbouring axes can be one if a step of the first is as long as all of the second:
+ * stride[k-1] == shape[k] * stride[k].
  */
 #include "config.h"
 
 #include "base/error.h"
 #include "base/layout.h"
 
-/* Axis @axis can be merged into one before it, of stride @stride. */
+/* True if axis @axis can be merged into an axis before it, whose stride is @stride. */
 static bool merges(const hoist_layout *layout, int axis, int64_t stride)
 {
 	int64_t length;
@@ -26,7 +27,8 @@ uint64_t hoist_layout_flatten_mask(const hoist_layout *layout)
 	return mask;
 }
 
-/* Merges what can be and has its bit in @mask.  @layout may be @made; has rank > 0. */
+/* Merges the axes that can be merged and have their bit in @mask.  @layout may be @made.  Pre: its
+ * rank is above 0. */
 static int merge(const hoist_layout *layout, uint64_t mask, hoist_layout *made)
 {
 	int last = 0;
@@ -39,7 +41,7 @@ static int merge(const hoist_layout *layout, uint64_t mask, hoist_layout *made)
 			last++;
 			made->shape[last] = extent;
 		} else if (__builtin_mul_overflow(made->shape[last], extent, &made->shape[last])) {
-			/* Only where another extent is 0. */
+			/* Only possible if another extent is 0. */
 			return hoist__fail(-EOVERFLOW,
 					   "flatten: axis %d with those before it does not fit in "
 					   "63 bits",
@@ -64,7 +66,7 @@ static void make_one(const hoist_layout *layout, hoist_layout *made)
 	made->strides[0] = 1;
 }
 
-/* The bits of the axes that merge into one within first..last: all but @first's. */
+/* Sets the bits of the axes first..last, which merge into one: all bits but @first's. */
 static int mask_of_range(int rank, int first, int last, uint64_t *mask)
 {
 	if (first == 0 && last == -1)
@@ -109,7 +111,7 @@ static int fail_volume(int64_t had, int64_t wanted)
 			   (long long)wanted);
 }
 
-/* Takes the new shape, with the -1 replaced by what the other extents leave. */
+/* Takes the new shape.  An extent of -1 becomes what the other extents leave. */
 static int take_shape(int64_t volume, int rank, const int64_t *shape, int64_t *ret)
 {
 	int open = -1;
@@ -143,8 +145,8 @@ static int take_shape(int64_t volume, int rank, const int64_t *shape, int64_t *r
 	return 0;
 }
 
-/* The strides of @made's shape, as pieces of the axes of @from.  From the last axis on,
- * each axis of @from is used up by one or more new ones.  Neither is empty. */
+/* Finds strides of @made's shape as pieces of the axes of @from.  Going from the last axis to the
+ * first, each axis of @from is used up by one or more new axes.  Pre: neither is empty. */
 static bool split(const hoist_layout *from, hoist_layout *made)
 {
 	int at = made->rank - 1;
@@ -156,7 +158,8 @@ static bool split(const hoist_layout *from, hoist_layout *made)
 			if (left % made->shape[at] != 0)
 				return false;
 			left /= made->shape[at];
-			/* Past the last piece it may overflow; only extents of 1 get it. */
+			/* Past the last piece the product may overflow; only extents of 1 use that
+			 * stride. */
 			if (__builtin_mul_overflow(stride, made->shape[at], &stride))
 				stride = from->strides[i];
 		}
@@ -166,8 +169,8 @@ static bool split(const hoist_layout *from, hoist_layout *made)
 	return true;
 }
 
-/* Axes of extent 1 may have strides that keep their neighbours apart: a second try is
- * made without them. */
+/* Axes of extent 1 may have strides that keep their neighbours from merging.  So a second try
+ * leaves them out. */
 static bool find_strides(const hoist_layout *layout, hoist_layout *made)
 {
 	hoist_layout merged;
@@ -197,6 +200,7 @@ static int fail_strides(const hoist_layout *layout)
 	return hoist__fail(-EINVAL, "reshape: no strides give the new shape; copy first");
 }
 
+/* An empty layout gets strides of 0, as none of them is ever used. */
 int hoist_layout_reshape(const hoist_layout *layout, int rank, const int64_t *shape,
 			 hoist_layout *ret)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* base/layout-slice.c - integers and ranges, as Python's indexing has them. */
+/* base/layout-slice.c - takes integers and ranges of axes, as Python's indexing does.
+ * The contract is in hoist/layout.h. */
 #include "config.h"
 
 #include "base/error.h"
 #include "base/layout.h"
 
-/* Where a bound lies: in 0..extent going up; in -1..extent-1 going down, where -1 is one
- * before the first.  @none: what HOIST_NONE means. */
+/* Clips a bound.  Going up, it lies in 0..extent.  Going down, it lies in -1..extent-1, where -1 is
+ * one before the first item.  @none is the meaning of HOIST_NONE. */
 static int64_t clip(int64_t bound, int64_t extent, bool down, int64_t none)
 {
 	int64_t low = down ? -1 : 0;
@@ -18,7 +19,7 @@ static int64_t clip(int64_t bound, int64_t extent, bool down, int64_t none)
 	return bound < low ? low : bound > high ? high : bound;
 }
 
-/* The range's first index and how many there are. */
+/* Returns how many items the range has, and gives the index of the first. */
 static int64_t range(const hoist_slice *slice, int64_t step, int64_t extent, int64_t *first)
 {
 	bool down = step < 0;
@@ -36,7 +37,7 @@ static int fail_overflow(int axis)
 			   axis);
 }
 
-/* Adds where item @index of @axis lies. */
+/* Adds the distance of item @index of @axis. */
 static int move(const hoist_layout *layout, int axis, int64_t index, int64_t *offset)
 {
 	int64_t distance;
@@ -67,7 +68,7 @@ static int take_range(const hoist_layout *layout, int axis, const hoist_slice *s
 		return hoist__fail(-EINVAL, "slice: the step in axis %d is 0", axis);
 	int64_t extent = range(slice, step, layout->shape[axis], &first);
 	if (__builtin_mul_overflow(layout->strides[axis], step, &stride)) {
-		/* Steps as long as that leave one item, whose stride does not count. */
+		/* A step that long leaves one item, whose stride does not matter. */
 		if (extent > 1)
 			return fail_overflow(axis);
 		stride = layout->strides[axis];
@@ -78,6 +79,8 @@ static int take_range(const hoist_layout *layout, int axis, const hoist_slice *s
 	return extent > 0 ? move(layout, axis, first, &made->offset) : 0;
 }
 
+/* An integer drops its axis; axes without an index stay.  If a range is empty, no item is left, and
+ * all strides become 0. */
 int hoist__layout_slice(const hoist_layout *layout, int n, const hoist_slice *slices,
 			int range_error, hoist_layout *ret)
 {

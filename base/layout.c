@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/layout.c - shape and strides as bare arrays: counts, C order, bounds.
+ * The contract is in base/layout.h. */
 #include "config.h"
 
 #include "base/layout.h"
@@ -56,7 +58,7 @@ int hoist__layout_c_strides(int rank, const int64_t *shape, int64_t *strides)
 	int err = hoist__layout_check_shape(rank, shape);
 	if (err < 0)
 		return err;
-	/* A first pass, so that a failing call leaves @strides as they were. */
+	/* A first pass over all extents, so that a failing call leaves @strides unchanged. */
 	int64_t n = 1;
 	for (int i = 0; i < rank; i++)
 		if (shape[i] > 1 && __builtin_mul_overflow(n, shape[i], &n))
@@ -132,7 +134,7 @@ int hoist__layout_bounds(hoist_dtype dtype, int rank, const int64_t *shape, cons
 	if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(first, bits, &first) ||
 	    __builtin_mul_overflow(last, bits, &last) || last > INT64_MAX - 7)
 		return fail_overflow();
-	/* Bits to bytes, rounding outwards. */
+	/* Convert bits to bytes, rounding outwards. */
 	*low = first / 8 - (first % 8 != 0);
 	*high = (last + 7) / 8;
 	return 0;

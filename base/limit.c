@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/limit.c - how long a file may become, and writes that raise no signal.
+ * The contract is in base/limit.h. */
 #include "config.h"
 
 #include "base/limit.h"
@@ -41,7 +43,8 @@ int hoist__fail_memfd(int errnum, const char *what)
 	return hoist__fail_errno(-errnum, "%s (memfd_create)", what);
 }
 
-/* The kernel sends it to the thread that writes: which does not take it, and puts it away. */
+/* The kernel sends the signal to the thread that writes.  This thread blocks the signal, and takes
+ * it away again unless it was pending before. */
 ssize_t hoist__write(int fd, const void *bytes, size_t n)
 {
 	const struct timespec now = {0};

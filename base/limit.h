@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* base/limit.h - how long a file may become.
  *
- * RLIMIT_FSIZE holds for files in memory (memfd) as for others, and who makes one longer gets
- * SIGXFSZ, which ends a program that does not know of it.  So it is asked before. */
+ * RLIMIT_FSIZE holds for files in memory (memfd) as for others.  A process that makes a file longer
+ * gets SIGXFSZ, which ends a program that does not handle it.  So the limit is checked before. */
 #ifndef HOIST_BASE_LIMIT_H
 #define HOIST_BASE_LIMIT_H
 
@@ -10,19 +10,20 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* How long a file of this process may become; UINT64_MAX: as it likes. */
+/* Returns how long a file of this process may become; UINT64_MAX: there is no limit. */
 uint64_t hoist__file_limit(void);
 
-/* May a file have @bytes?  @what, for the message, is being made.
+/* Checks whether a file may have @bytes bytes.  @what is being made, for the message.
  * Returns: 0; -EFBIG with both figures and the remedy. */
 int hoist__check_file_bytes(uint64_t bytes, const char *what);
 
-/* memfd_create(2) failed with @errnum: "@what: <why>", and what helps.  ENOSYS is -ENOTSUP. */
+/* For a memfd_create(2) that failed with @errnum: sets "@what: <why>", and the remedy.
+ * Returns: -ENOTSUP for ENOSYS; otherwise -@errnum. */
 int hoist__fail_memfd(int errnum, const char *what);
 
-/* write(2), but that a file at its limit (EFBIG) and a pipe that nobody reads (EPIPE) are errors
- * and no signals, whatever the program does with SIGXFSZ and SIGPIPE: for what others opened, and
- * files whose length nobody knows before. */
+/* Calls write(2), but a file at its limit (EFBIG) and a pipe without a reader (EPIPE) are errors
+ * and no signals, whatever the program does with SIGXFSZ and SIGPIPE.  Use this for files that
+ * others opened, and for files whose length is not known beforehand. */
 ssize_t hoist__write(int fd, const void *bytes, size_t n);
 
 #endif

@@ -49,7 +49,7 @@ static inline void hoist__list_remove(struct hoist__list *node)
 	hoist__list_init(node);
 }
 
-/* The first node, unlinked; NULL if the list is empty. */
+/* Unlinks and returns the first node; NULL if the list is empty. */
 static inline struct hoist__list *hoist__list_pop(struct hoist__list *head)
 {
 	if (hoist__list_empty(head))

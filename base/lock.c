@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/lock.c - waits for a lock that is taken: first looks, then sleeps.
+ * The contract is in base/lock.h. */
 #include "config.h"
 
 #include "base/lock.h"
@@ -8,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOKS 100 /* at some ten nanoseconds each */
+#define LOOKS 100 /* some ten nanoseconds each */
 
 static void relax(void)
 {
@@ -21,7 +23,8 @@ static void relax(void)
 
 static void futex(struct hoist__lock *lock, int operation, uint32_t value)
 {
-	/* Interrupted, or the value changed meanwhile: the caller looks again in any case. */
+	/* The wait may have been interrupted, or the value may have changed: the caller looks again
+	 * in any case. */
 	(void)syscall(SYS_futex, &lock->state, operation, value, NULL);
 }
 
@@ -35,7 +38,7 @@ void hoist__lock_wait(struct hoist__lock *lock)
 			return;
 		relax();
 	}
-	/* Others may sleep too: the one that wakes must assume so. */
+	/* Others may sleep, too: the thread that wakes up must assume so. */
 	while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0)
 		futex(lock, FUTEX_WAIT_PRIVATE, 2);
 }

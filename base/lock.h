@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* base/lock.h - a lock for what takes tens of nanoseconds.
+/* base/lock.h - a lock for work of tens of nanoseconds.
  *
- * A futex with three states (Drepper, "Futexes Are Tricky", 2011): 0 free, 1 taken, 2 taken and
- * somebody may sleep.  Taking and giving back are one atomic instruction each, inline; who finds
- * it taken looks on for a microsecond, which is longer than any holder needs that is not
- * preempted, and then sleeps.
+ * A futex with three states (Drepper, "Futexes Are Tricky", 2011): 0 free, 1 taken, 2 taken and a
+ * thread may sleep.  Taking and giving back are one atomic instruction each, inline.  A thread that
+ * finds the lock taken looks at it again for a microsecond, which is longer than any holder needs
+ * unless it is preempted.  Then the thread sleeps.
  *
  * Not recursive, not fair, not for sharing between processes.  All zero is free.
  */

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/log.c - the debug log.
+ * The contract is in base/log.h. */
 #include "config.h"
 
 #include "base/log.h"
@@ -37,8 +39,8 @@ static unsigned module_bit(const char *word, size_t length)
 	return 0;
 }
 
-/* Names come from files: in them, no byte moves a terminal's cursor or begins a line.  (U+0080 to
- * U+009F are 0xc2 and one more.) */
+/* Names in the log come from files.  No byte of them may move a terminal's cursor or begin a line.
+ * (U+0080 to U+009F are 0xc2 and one more byte.) */
 static void silence(char *line, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++) {
@@ -64,7 +66,7 @@ __attribute__((format(printf, 2, 0))) static void write_line(const char *name, c
 		used = sizeof line - 2;
 	silence(line, used);
 	line[used++] = '\n';
-	/* A log line that cannot be written is lost: there is nobody to tell. */
+	/* A log line that cannot be written is lost: no caller could be told. */
 	if (hoist__write(STDERR_FILENO, line, used) < 0)
 		return;
 }
@@ -77,7 +79,7 @@ void hoist__log_write(enum hoist__log_module module, const char *format, ...)
 	va_end(args);
 }
 
-/* --- which modules --- */
+/* --- the modules that log --- */
 
 static void HOIST__PRINTF(1, 2) complain(const char *format, ...)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* base/log.h - the debug log: off unless HOIST_DEBUG names the module.
  *
- * HOIST_DEBUG is a comma-separated list of module names, or "all".  The log's first
- * line names a word that is none of them.  A line goes to standard error in one write(2):
+ * HOIST_DEBUG is a comma-separated list of module names, or "all".  A word that is none of these is
+ * reported in the log's first line.  Each line goes to standard error in one write(2):
  *     hoist[io] 12.345678 io_uring refused: EPERM; using threads
  * The test for "off" is one load and one branch; arguments are not evaluated.
  */
@@ -24,7 +24,7 @@ enum hoist__log_module {
 	HOIST__LOG_COUNT
 };
 
-/* Bit m is set when module m logs; bit 31 says that HOIST_DEBUG was read. */
+/* Bit m is set if module m logs; bit 31 is set once HOIST_DEBUG has been read. */
 extern _Atomic unsigned hoist__log_mask;
 
 unsigned hoist__log_init(void);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* base/minifloat.c - reading and writing floats of any format, in integers: neither the rounding
- * mode of the thread nor a maths library has a part in it. */
+/* base/minifloat.c - reads and writes floats of any format, in integers.
+ * The contract is in base/minifloat.h.
+ *
+ * Neither the thread's rounding mode nor a maths library can change a result. */
 #include "config.h"
 
 #include "base/minifloat.h"
@@ -60,7 +62,7 @@ static uint64_t sign_bit(const struct hoist__minifloat *f)
 	return f->has_sign ? UINT64_C(1) << (f->exponent_bits + f->mantissa_bits) : 0;
 }
 
-/* All bits but the sign's. */
+/* Returns a mask of all bits but the sign. */
 static uint64_t magnitude_bits(const struct hoist__minifloat *f)
 {
 	return BITS(f->exponent_bits + f->mantissa_bits);
@@ -90,7 +92,7 @@ static double from_bits(uint64_t bits)
 	return value;
 }
 
-/* 2^exponent, which is a normal double. */
+/* Returns 2^exponent.  Pre: it is a normal double. */
 static double power_of_two(int exponent)
 {
 	return from_bits((uint64_t)(exponent + 1023) << 52);
@@ -118,9 +120,9 @@ double hoist__minifloat_decode(const struct hoist__minifloat *f, uint64_t code)
 	if (exponent > 0 || !f->has_sign)
 		mantissa |= UINT64_C(1) << f->mantissa_bits;
 	else
-		exponent = 1; /* zero and the subnormals */
-	/* Both factors and the product are exact: no format but f64 has more than 24 bits or
-	 * exponents near a double's ends. */
+		exponent = 1; /* for zero and the subnormals */
+	/* Both factors and the product are exact: no format but f64 has more than 24 bits, or
+	 * exponents near the ends of a double's range. */
 	double value = (double)mantissa * power_of_two(exponent - f->bias - f->mantissa_bits);
 	return negative ? -value : value;
 }
@@ -143,31 +145,32 @@ struct hoist__real hoist__real_of(double value)
 	return real;
 }
 
-/* The code of a value that is not 0, rounded to the format's precision as if its exponents had no
- * upper end. */
+/* Returns the code of a value that is not 0, rounded to the format's precision.  The exponent has
+ * no upper limit here. */
 static uint64_t round_magnitude(const struct hoist__minifloat *f, uint64_t mantissa, int exponent,
 				bool toward_zero)
 {
 	int zeros = __builtin_clzll(mantissa);
 	mantissa <<= zeros;
 	exponent -= zeros;
-	/* Now 1.xxx * 2^(exponent + 63).  Keep what is at or above the last bit that the format has
-	 * there; `shift` is 11 or more. */
-	int smallest = f->has_sign ? 1 - f->bias : -f->bias; /* exponent of a normal value */
-	int above = exponent + 63 - smallest;		     /* exponents above that */
+	/* The value is now 1.xxx * 2^(exponent + 63).  Keep the bits at or above the last bit that
+	 * the format has at this exponent; `shift` is 11 or more. */
+	int smallest = f->has_sign ? 1 - f->bias : -f->bias; /* of a normal value */
+	int above = exponent + 63 - smallest;		     /* exponents above `smallest` */
 	if (above < 0)
 		above = 0;
 	int shift = smallest + above - f->mantissa_bits - exponent;
 	uint64_t kept = shift < 64 ? mantissa >> shift : 0;
-	uint64_t rest = shift <= 64 ? mantissa << (64 - shift) : 1; /* as a fraction of a bit */
+	/* as a fraction of the last kept bit */
+	uint64_t rest = shift <= 64 ? mantissa << (64 - shift) : 1;
 	const uint64_t half = UINT64_C(1) << 63;
 	if (!toward_zero && (rest > half || (rest == half && kept & 1)))
 		kept++;
-	/* The leading 1, where there is one, counts the exponent up by 1, and so does a carry. */
+	/* The leading 1, if there is one, increments the exponent, and so does a carry. */
 	uint64_t code = kept + ((uint64_t)above << f->mantissa_bits);
 	if (f->has_sign)
 		return code;
-	return code > 0 ? code - 1 : 0; /* there the smallest power has the exponent 0 */
+	return code > 0 ? code - 1 : 0; /* without a sign, the smallest power has the exponent 0 */
 }
 
 static uint64_t nan_of(const struct hoist__minifloat *f, bool negative)
@@ -180,7 +183,7 @@ static uint64_t nan_of(const struct hoist__minifloat *f, bool negative)
 	return nan | (negative ? sign_bit(f) : 0);
 }
 
-/* What is beyond the largest value, but for the sign. */
+/* Returns the code, without the sign, for a value beyond the largest one. */
 static uint64_t overflow(const struct hoist__minifloat *f, unsigned flags)
 {
 	if (flags & HOIST_SATURATE || f->specials == HOIST__FINITE)

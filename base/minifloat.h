@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* base/minifloat.h - binary floating-point formats of 4 to 64 bits, by their fields.
+/* base/minifloat.h - binary floating-point formats of 4 to 64 bits, described by their fields.
  *
- * One row describes a format, one function reads all of them and one writes all: the bits of a
- * value are one integer, its code, of sign, biased exponent and mantissa, and codes without
+ * One row describes a format.  One function reads all formats, and one writes all.  The bits of a
+ * value are one integer, its code, made of sign, biased exponent and mantissa.  Codes without a
  * sign are in the order of their values.
  *
- * What formats do with the codes that IEEE 754 keeps for infinities and NaNs:
+ * Formats differ in the codes that IEEE 754 keeps for infinities and NaNs:
  *   IEEE    largest exponent: infinity and NaNs (f16, bf16, f32, f64, OFP8's e5m2)
  *   FN      no infinity; NaN is all ones, with either sign (OFP8's e4m3; e8m0)
  *   FNUZ    no infinity, no -0: its code is the NaN
@@ -24,22 +24,22 @@ enum hoist__specials { HOIST__IEEE, HOIST__FN, HOIST__FNUZ, HOIST__FINITE };
 struct hoist__minifloat {
 	unsigned char exponent_bits;
 	unsigned char mantissa_bits;
-	bool has_sign; /* without: neither zero nor subnormals, code 0 is the smallest power */
+	bool has_sign; /* without one: no zero, no subnormals; code 0 is the smallest power */
 	enum hoist__specials specials;
 	int bias;
 };
 
-/* Of a float dtype, and of a complex one its parts'; NULL for all others. */
+/* Returns the format of a float dtype, or of the parts of a complex one; NULL for all others. */
 const struct hoist__minifloat *hoist__minifloat_of(hoist_dtype dtype);
 
-/* The largest finite value's code. */
+/* Returns the code of the largest finite value. */
 uint64_t hoist__minifloat_largest(const struct hoist__minifloat *format);
 
-/* The value of a code: exact, as every format's values are doubles. */
+/* Returns the value of a code.  The value is exact, as all formats' values are doubles. */
 double hoist__minifloat_decode(const struct hoist__minifloat *format, uint64_t code);
 
-/* A value that need not be a double: mantissa * 2^exponent, so that integers of 64 bits are
- * rounded once too. */
+/* The value mantissa * 2^exponent, which need not be a double: so integers of 64 bits are rounded
+ * only once, too. */
 struct hoist__real {
 	enum { HOIST__REAL_FINITE, HOIST__REAL_INFINITE, HOIST__REAL_NAN } kind;
 	bool negative;
@@ -49,8 +49,8 @@ struct hoist__real {
 
 struct hoist__real hoist__real_of(double value);
 
-/* The code that stores it under HOIST_TOWARD_ZERO and HOIST_SATURATE, by the rules in
- * hoist/number.h.  Pre: no NaN for a FINITE format. */
+/* Returns the code for @value, by the rules in hoist/number.h; @flags are HOIST_TOWARD_ZERO and
+ * HOIST_SATURATE.  Pre: no NaN for a FINITE format. */
 uint64_t hoist__minifloat_encode(const struct hoist__minifloat *format, struct hoist__real value,
 				 unsigned flags);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* base/number-text.c - numbers in as few digits as say which element they are. */
+/* base/number-text.c - writes numbers in the fewest digits that identify the element.
+ * The contract is in base/number.h. */
 #include "config.h"
 
 #include "base/number.h"
@@ -13,16 +14,16 @@
 
 /* 17 digits tell all doubles apart. */
 #define MOST_DIGITS 17
-/* Exponents from here on are written as such, and those below -4: as Python's repr() does. */
+/* Exponents from here on, and those below -4, are written as exponents: as Python's repr() does. */
 #define POSITIONAL 16
 
 struct decimal {
-	char digits[MOST_DIGITS + 1]; /* d.ddd, without the point; no zeros at the end */
+	char digits[MOST_DIGITS + 1]; /* digits without the point; no zeros at the end */
 	int n;
-	int exponent; /* of ten, of the first digit */
+	int exponent; /* power of ten of the first digit */
 };
 
-/* @text as printf's %e writes it, whatever its decimal point is. */
+/* Parses the output of printf's %e, whatever its decimal point is. */
 static struct decimal parse(const char *text)
 {
 	struct decimal decimal = {"", 0, 0};
@@ -37,8 +38,9 @@ static struct decimal parse(const char *text)
 	return decimal;
 }
 
-/* The fewest digits of @value, which is positive and one of the format's; but all of those before
- * the point: 448 is 448 in f8_e4m3fn too, where 450 is the same element. */
+/* Finds the fewest digits that read back as @value, which is positive and a value of the format.
+ * All digits before the point are kept: 448 stays 448 in f8_e4m3fn, too, where 450 is the same
+ * element. */
 static struct decimal shortest(double value, const struct hoist__minifloat *format)
 {
 	char text[48];
@@ -48,7 +50,7 @@ static struct decimal shortest(double value, const struct hoist__minifloat *form
 	int least = exponent >= 0 && exponent < POSITIONAL ? exponent + 1 : 1;
 	for (int digits = least; digits <= MOST_DIGITS; digits++) {
 		snprintf(text, sizeof text, "%.*e", digits - 1, value);
-		/* Both in the locale's own way. */
+		/* Printing and reading both use the locale's decimal point. */
 		struct hoist__real read = hoist__real_of(strtod(text, NULL));
 		if (hoist__minifloat_encode(format, read, 0) == code)
 			break;

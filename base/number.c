@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* base/number.c - numbers into elements and back. */
+/* base/number.c - converts numbers to elements and back.
+ * The contract is in hoist/number.h and base/number.h. */
 #include "config.h"
 
 #include "base/number.h"
@@ -11,7 +12,8 @@
 #include "base/error.h"
 #include "base/minifloat.h"
 
-/* An integer of 65 bits: what a number may be before it meets a dtype's range. */
+/* An integer of 65 bits: large enough for any number before it is checked against a dtype's
+ * range. */
 struct integer {
 	bool negative;
 	uint64_t magnitude;
@@ -31,7 +33,7 @@ int hoist__number_check(hoist_dtype dtype, const struct hoist__dtype_info **ret)
 	return 0;
 }
 
-/* How the number itself reads, for messages. */
+/* Writes the number itself, for messages. */
 static const char *text_of(hoist_number number, char text[HOIST__NUMBER_TEXT])
 {
 	hoist_dtype dtype = number.kind == HOIST_NUMBER_C128 ? HOIST_C128 : HOIST_F64;
@@ -59,7 +61,7 @@ static bool is_true(hoist_number number)
 	}
 }
 
-/* A complex number that is real, as that. */
+/* Turns a complex number that is real into a real one. */
 static int drop_imaginary(hoist_number *number, const struct hoist__dtype_info *info)
 {
 	char text[HOIST__NUMBER_TEXT];
@@ -91,7 +93,7 @@ static int fail_range(hoist_number number, const struct hoist__dtype_info *info)
 			   (unsigned long long)largest_magnitude(info, false));
 }
 
-/* The integer that a double is, or is cut to; *outside if it has more than 64 bits. */
+/* Gives the integer that a double is, or is cut to; *outside if it has more than 64 bits. */
 static int whole_of(hoist_number number, unsigned flags, const struct hoist__dtype_info *info,
 		    struct integer *ret, bool *outside)
 {
@@ -218,7 +220,7 @@ int hoist__number_pack(hoist_number number, unsigned flags, const struct hoist__
 	return err;
 }
 
-/* As many of the low bits as the element has. */
+/* Returns a mask of as many low bits as the element has. */
 static uint64_t mask_of(const struct hoist__dtype_info *info)
 {
 	return UINT64_MAX >> (64 - info->bits);
@@ -274,13 +276,14 @@ static int check(const void *data, hoist_dtype dtype, const struct hoist__dtype_
 	return err;
 }
 
-/* Every eighth element begins with a byte; the bit where @index does, from there on. */
+/* Every eighth element begins with a whole byte.  Returns the bit at which @index begins, counted
+ * from the last such byte. */
 static unsigned bit_in_eight(const struct hoist__dtype_info *info, uint64_t index)
 {
 	return (unsigned)(index % 8) * info->bits;
 }
 
-/* The byte in which element @index begins: of memory that exists, so nothing overflows. */
+/* Returns the byte in which element @index begins.  The memory exists, so nothing overflows. */
 static size_t byte_of(const struct hoist__dtype_info *info, uint64_t index)
 {
 	return (size_t)(index / 8) * info->bits + bit_in_eight(info, index) / 8;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Elements of some bits: the same nest, made in bits instead of bytes. */
+/* base/strided-bits.c - copies elements of some bits: the nest counts bits instead of bytes.
+ * The contract is in base/strided.h. */
 #include "config.h"
 
 #include "base/strided.h"
@@ -7,7 +8,8 @@
 #include <endian.h>
 #include <string.h>
 
-/* At least @bits bits (1..56) from bit @at (0..7) of @src on; reads only bytes that hold some. */
+/* Returns at least @bits bits (1..56) from bit @at (0..7) of @src on.  Reads only bytes that hold
+ * some of them. */
 static uint64_t load(const uint8_t *src, unsigned at, unsigned bits)
 {
 	uint64_t word = 0;
@@ -24,7 +26,8 @@ static void store_in_byte(uint8_t *dst, unsigned at, unsigned bits, uint64_t val
 	*dst = (uint8_t)((*dst & ~mask) | (((unsigned)value << at) & mask));
 }
 
-/* @bits bits (1..56) to bit @at (0..7) of @dst; writes only bytes that hold some. */
+/* Writes @bits bits (1..56) to bit @at (0..7) of @dst.  Writes only bytes that hold some of
+ * them. */
 static void store(uint8_t *dst, unsigned at, unsigned bits, uint64_t value)
 {
 	while (bits > 0) {
@@ -36,14 +39,14 @@ static void store(uint8_t *dst, unsigned at, unsigned bits, uint64_t value)
 	}
 }
 
-/* A run of @bits bits between any two places. */
+/* Copies a run of @bits bits between any two places. */
 static void copy_run(uint8_t *dst, int64_t dst_at, const uint8_t *src, int64_t src_at, size_t bits)
 {
 	dst += dst_at >> 3;
 	src += src_at >> 3;
 	unsigned to = (unsigned)dst_at & 7;
 	unsigned from = (unsigned)src_at & 7;
-	if (to > 0 && bits >= 64) { /* the rest of dst is whole bytes */
+	if (to > 0 && bits >= 64) { /* afterwards dst continues with whole bytes */
 		unsigned head = 8 - to;
 		store_in_byte(dst++, to, head, load(src, from, head));
 		src += (from + head) / 8;
@@ -57,7 +60,8 @@ static void copy_run(uint8_t *dst, int64_t dst_at, const uint8_t *src, int64_t s
 		src += bits / 8;
 		bits %= 8;
 	}
-	for (; to == 0 && bits >= 64; bits -= 64, dst += 8, src += 8) { /* from > 0: 9 bytes */
+	/* from > 0: 9 bytes are read */
+	for (; to == 0 && bits >= 64; bits -= 64, dst += 8, src += 8) {
 		uint64_t word;
 		memcpy(&word, src, sizeof word);
 		word = htole64(le64toh(word) >> from | (uint64_t)src[8] << (64 - from));
@@ -72,7 +76,7 @@ static void copy_run(uint8_t *dst, int64_t dst_at, const uint8_t *src, int64_t s
 	}
 }
 
-/* One element of at most 8 bits: it lies in one byte, or in two. */
+/* Copies one element of at most 8 bits, which lies in one byte or in two. */
 static inline void copy_one(uint8_t *dst, int64_t dst_at, const uint8_t *src, int64_t src_at,
 			    unsigned bits)
 {
@@ -105,7 +109,7 @@ static void copy_line(const struct hoist__nest *nest, uint8_t *dst, int64_t dst_
 			copy_run(dst, dst_at, src, src_at, nest->item);
 }
 
-/* Turns a nest of bits into one of bytes, if every place and size is of whole ones. */
+/* Turns a nest of bits into one of bytes, if every place and size is whole bytes. */
 static bool in_bytes(struct hoist__nest *nest)
 {
 	int64_t any = (int64_t)nest->item | nest->dst_offset | nest->src_offset;
@@ -123,6 +127,7 @@ static bool in_bytes(struct hoist__nest *nest)
 	return true;
 }
 
+/* If every place and size is whole bytes, the copy of bytes does the work. */
 void hoist__bits_copy(int rank, const int64_t *shape, unsigned bits, void *dst, unsigned dst_bit,
 		      const int64_t *dst_strides, const void *src, unsigned src_bit,
 		      const int64_t *src_strides)

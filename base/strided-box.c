@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/strided-box.c - the inner loops of a strided copy, without transposing.
+ * The contract is in base/strided-box.h. */
 #include "config.h"
 
 #include "base/strided-box.h"
@@ -7,9 +9,9 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The loops below are written once, for items of @item bytes that are moved as two parts
- * of @part bytes, which may overlap (5 bytes: [0..3] and [1..4]); one part where the two
- * sizes are the same constant.  The compiler makes a loop of each constant. */
+/* The loops below are written once, for items of @item bytes that are moved as two parts of @part
+ * bytes.  The parts may overlap (5 bytes: [0..3] and [1..4]).  If both sizes are the same constant,
+ * there is one part.  The compiler makes a loop for each constant. */
 INLINE void put(char *dst, const char *src, size_t item, size_t part)
 {
 	memcpy(dst, src, part);
@@ -45,8 +47,9 @@ INLINE void loops(const struct hoist__loops *box, char *dst, const char *src, si
 			     box->src[2], item, part);
 }
 
-/* Runs of more than 64 bytes.  A call of memcpy() takes as long as moving some hundred; it is
- * worth that early in the first cache level, where its wide registers count, and late beyond. */
+/* Runs of more than 64 bytes.  A call of memcpy() takes as long as moving some hundred bytes.  In
+ * the first cache level, where memcpy()'s wide registers count, short runs are worth the call;
+ * beyond it only long ones. */
 enum { PIECE = 64, NEAR = 16 << 10, CALL_NEAR = 512, CALL_FAR = 2048 };
 
 INLINE void put_run(char *dst, const char *src, size_t bytes, size_t call)
@@ -89,6 +92,8 @@ static void runs(const struct hoist__loops *box, char *dst, const char *src)
 		}
 }
 
+/* Each call passes constants as sizes, for which the compiler makes a loop of its own.  An item of
+ * another size is moved as two parts of the next smaller constant. */
 void hoist__loops_copy(const struct hoist__loops *box, char *dst, const char *src)
 {
 	size_t item = box->item;
@@ -116,11 +121,11 @@ void hoist__loops_copy(const struct hoist__loops *box, char *dst, const char *sr
 		runs(box, dst, src);
 }
 
-/* Fills @bytes with one item over and over.  What is copied from stays in the cache. */
+/* Fills @bytes bytes with one item again and again.  The source of each copy stays in the cache. */
 static void fill(char *dst, const char *item_at, size_t item, size_t bytes)
 {
 	enum { CHUNK = 4096 };
-	if (memcmp(item_at, item_at + 1, item - 1) == 0) { /* all its bytes are the same */
+	if (memcmp(item_at, item_at + 1, item - 1) == 0) { /* all bytes of the item are the same */
 		memset(dst, *item_at, bytes);
 		return;
 	}

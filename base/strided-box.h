@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* base/strided-box.h - the inner loops of a strided copy, for base/strided.c alone.
  *
- * The innermost loops of a nest make a box: [0], in it rows [1], in these columns [2], each
- * n steps of so many bytes in dst and in src.  (The copy of rows that a device makes, struct
- * hoist__box, is device/device.h's.)
+ * The innermost loops of a nest make a box: [0], in it rows [1], in these columns [2].  Each has n
+ * steps, of so many bytes in dst and in src.  (A device's copy of rows is struct hoist__box, in
+ * device/device.h.)
  */
 #ifndef HOIST_BASE_STRIDED_BOX_H
 #define HOIST_BASE_STRIDED_BOX_H
@@ -18,14 +18,14 @@ struct hoist__loops {
 	int64_t src[3];
 };
 
-/* Item by item, in the order of the loops. */
+/* Copies item by item, in the order of the loops. */
 void hoist__loops_copy(const struct hoist__loops *box, char *dst, const char *src);
 
-/* Columns that are one item over and over: src[2] is 0, dst[2] is the item. */
+/* Copies columns that repeat one item: src[2] is 0, dst[2] is the item. */
 void hoist__loops_fill(const struct hoist__loops *box, char *dst, const char *src);
 
-/* Rows and columns in blocks, for a src whose lines run along the rows and a dst whose
- * lines run along the columns; [0] must be a single step. */
+/* Copies rows and columns in blocks, for a src whose lines run along the rows and a dst whose lines
+ * run along the columns; [0] must be a single step. */
 void hoist__loops_tile(const struct hoist__loops *box, char *dst, const char *src);
 
 #endif

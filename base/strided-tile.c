@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Transposing by squares of items: the lines of src are loaded, the lines of dst stored. */
+/* base/strided-tile.c - transposes by squares of items: loads lines of src, stores lines of dst.
+ * The contract is in base/strided-box.h. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -33,8 +34,8 @@ enum { LINE = 64, BLOCK = 128 }; /* bytes */
 #define LOW32(a, b) SHUFFLE(v32, a, b, 0, 4, 1, 5)
 #define HIGH32(a, b) SHUFFLE(v32, a, b, 2, 6, 3, 7)
 
-/* Interleaving the first half of N*N items with the second moves the highest bit of an
- * item's number to the lowest place; log2(N) times, and row and column have changed places. */
+/* Interleaving the first half of N*N items with the second moves the highest bit of an item's
+ * number to the lowest place.  After log2(N) times, row and column have changed places. */
 #define SQUARE(bits, side, stages)                                                                 \
 	INLINE void square##bits(char *dst, int64_t dst_row, const char *src, int64_t src_column)  \
 	{                                                                                          \
@@ -66,7 +67,7 @@ INLINE v64 pair(const char *src, int64_t src_column)
 	return (v64){items[0], items[1]};
 }
 
-/* Of large items a whole line is stored at a time: that counts for more than the loads. */
+/* Large items are stored a whole line at a time: that gains more than the loads cost. */
 INLINE void square64(char *dst, int64_t dst_row, const char *src, int64_t src_column)
 {
 	for (int i = 0; i < LINE; i += 8, dst += dst_row, src += 8)
@@ -105,7 +106,7 @@ INLINE void squares(const struct hoist__loops *box, char *dst, const char *src, 
 	}
 }
 
-/* The part of @box that is rows [@i, @i + @rows) and columns [@j, @j + @columns). */
+/* Copies the part of @box that is rows [@i, @i + @rows) and columns [@j, @j + @columns). */
 static void part(const struct hoist__loops *box, char *dst, const char *src, int64_t i,
 		 int64_t rows, int64_t j, int64_t columns)
 {

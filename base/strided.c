@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/strided.c - makes nests of loops, and runs them.
+ * The contract is in base/strided.h. */
 #include "config.h"
 
 #include "base/strided.h"
@@ -8,13 +10,13 @@
 
 #include "base/strided-box.h"
 
-/* Below this many bytes, calling a special loop costs more than it saves. */
+/* Below this many bytes, the call of a special loop costs more than it saves. */
 #define WORTH_A_CALL 256
 
-/* Above this many bytes, an item uses so much of a line that blocks gain less than they cost. */
+/* An item of more bytes uses so much of a line that blocks gain less than they cost. */
 #define SMALL_ITEM 16
 
-/* Inserts a loop where the order wants it: inside those with larger strides in dst. */
+/* Inserts a loop in its place in the order: inside those with larger strides in dst. */
 static void insert(struct hoist__nest *nest, int64_t n, int64_t dst, int64_t src)
 {
 	int at = nest->rank++;
@@ -28,7 +30,7 @@ static void insert(struct hoist__nest *nest, int64_t n, int64_t dst, int64_t src
 	nest->src_strides[at] = src;
 }
 
-/* Joins each loop with the one inside it where both sides go on without a break. */
+/* Joins each loop with the one inside it if both sides continue without a gap. */
 static void merge(struct hoist__nest *nest)
 {
 	int kept = 0;
@@ -45,7 +47,7 @@ static void merge(struct hoist__nest *nest)
 	}
 	if (nest->rank > 0)
 		nest->rank = kept + 1;
-	/* Of merged loops only the innermost can have both strides of one item. */
+	/* After merging, only the innermost loop can have both strides equal to one item. */
 	int64_t item = (int64_t)nest->item;
 	if (nest->rank > 0 && nest->dst_strides[kept] == item && nest->src_strides[kept] == item) {
 		nest->item *= (size_t)nest->extents[kept];
@@ -53,6 +55,8 @@ static void merge(struct hoist__nest *nest)
 	}
 }
 
+/* An axis with a negative stride in dst is walked backwards.  With a stride of 0 in dst the last
+ * index wins, so that only that index is copied. */
 bool hoist__nest_make(int rank, const int64_t *shape, const int64_t *dst_strides,
 		      const int64_t *src_strides, size_t bytes, struct hoist__nest *ret)
 {
@@ -82,8 +86,9 @@ bool hoist__nest_make(int rank, const int64_t *shape, const int64_t *dst_strides
 	return true;
 }
 
-/* The loop whose steps in src are the smallest, if smaller than the innermost's: lines of
- * src run along it, and should be used up before they leave the cache.  Returns -1: none. */
+/* Returns the loop with the smallest steps in src, if they are smaller than the innermost
+ * loop's; -1: none.  Lines of src run along that loop, and should be used up before they leave
+ * the cache. */
 static int across(const struct hoist__nest *nest)
 {
 	int last = nest->rank - 1;
@@ -103,8 +108,8 @@ static void set_loop(struct hoist__loops *box, int at, const struct hoist__nest 
 	box->src[at] = loop < 0 ? 0 : nest->src_strides[loop];
 }
 
-/* Takes the loops of the box out of the nest and leaves the others in @outer.
- * Returns: what runs the box. */
+/* Takes the loops of the box out of the nest, and leaves the others in @outer.
+ * Returns: the function that runs the box. */
 static loops_function choose(const struct hoist__nest *nest, struct hoist__loops *box,
 			     struct hoist__nest *outer)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* base/strided.h - copying elements between two strided arrays in host memory.
+/* base/strided.h - copies elements between two strided arrays in host memory.
  *
- * A nest is the loops that such a copy needs, made once and in canonical form, so that
- * what can be one memcpy is one, and so that whoever has a better way for the inner
- * loops (a driver's 2-D or 3-D copy) sees them:
+ * A nest is the loops that such a copy needs, made once and in canonical form.  A part that can be
+ * one memcpy() is one.  A caller with a better way for the inner loops (a driver's 2-D or 3-D copy)
+ * finds them in the nest:
  *
  *   loops       outermost first, none of extent 1; strides of both sides in bytes
  *   item        the bytes of the innermost run, contiguous on both sides; a multiple of
@@ -13,8 +13,8 @@
  *   order       by dst stride, largest first
  *   merged      no two neighbouring loops that could be one, and none that belongs to item
  *
- * Where dst has the stride 0, its elements are written more than once: the last index of
- * that axis wins, and the nest has no loop for it.
+ * If dst has the stride 0 on an axis, its elements are written more than once: the last index of
+ * that axis wins, and the nest has no loop for the axis.
  *
  * Threads: pure functions.
  */
@@ -37,23 +37,21 @@ struct hoist__nest {
 	int64_t src_strides[HOIST__MAX_RANK];
 };
 
-/* The copy of all elements of a tensor of @shape, whose strides in elements are
- * @dst_strides and @src_strides (any sign, 0 allowed), with elements of @bytes bytes.
- * Returns: true; false if there are no elements (then *ret is not set).  Strides and
- *   extents are those of real memory: nothing overflows.  Strides of axes of extent 1 do
- *   not count. */
+/* Makes the nest for copying all elements of a tensor of @shape.  The strides of both sides are in
+ * elements (any sign, 0 allowed); elements have @bytes bytes.  Strides and extents are those of
+ * real memory: nothing overflows.  Strides of axes of extent 1 do not matter.
+ * Returns: true; false if there are no elements (then *ret is not set). */
 bool hoist__nest_make(int rank, const int64_t *shape, const int64_t *dst_strides,
 		      const int64_t *src_strides, size_t bytes, struct hoist__nest *ret);
 
-/* Runs it.  @dst and @src are the addresses of the first elements (the offsets are added
- * here), of any alignment; the two must not overlap. */
+/* Runs the nest.  @dst and @src are the addresses of the first elements (the offsets are added
+ * here), of any alignment; the two sides must not overlap. */
 void hoist__nest_copy(const struct hoist__nest *nest, void *dst, const void *src);
 
-/* The same for elements of @bits bits (1 to 64; 4 and 6 are what dtypes have) that are
- * packed without padding, the lowest bits of a byte first: element e is bits
- * [e*bits, (e+1)*bits) from the base, whose first element begins @dst_bit and @src_bit
- * bits (0..7) into its byte.  Bits of @dst beside its elements stay; bytes that hold none
- * of the elements are not touched. */
+/* The same for elements of @bits bits (1 to 64; dtypes have 4 and 6), packed without padding, the
+ * lowest bits of a byte first.  Element e is bits [e*bits, (e+1)*bits) from the base.  The first
+ * element begins @dst_bit and @src_bit bits (0..7) into its byte.  Bits of @dst beside its elements
+ * stay.  Bytes that hold none of the elements are not touched. */
 void hoist__bits_copy(int rank, const int64_t *shape, unsigned bits, void *dst, unsigned dst_bit,
 		      const int64_t *dst_strides, const void *src, unsigned src_bit,
 		      const int64_t *src_strides);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/thread.c - starts the library's own threads.
+ * The contract is in base/thread.h. */
 #include "config.h"
 
 #include "base/thread.h"
@@ -13,7 +15,7 @@ static int create(size_t stack_bytes, bool detached, void *(*run)(void *argument
 	int err = pthread_attr_init(&attributes);
 	if (err != 0)
 		return err;
-	/* A refused stack size leaves the default, which is only larger. */
+	/* If the stack size is refused, the default stays, which is only larger. */
 	if (stack_bytes != 0)
 		(void)pthread_attr_setstacksize(&attributes, stack_bytes);
 	if (detached)

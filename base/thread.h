@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* base/thread.h - threads of the library's own.
+/* base/thread.h - the library's own threads.
  *
- * Signals are the program's: its handlers run in its threads, so ours block every one. */
+ * Signals belong to the program: its handlers run in its threads, so the library's threads block
+ * every signal. */
 #ifndef HOIST_BASE_THREAD_H
 #define HOIST_BASE_THREAD_H
 
@@ -10,14 +11,14 @@
 #include <stddef.h>
 
 struct hoist__thread_options {
-	size_t stack_bytes; /* 0: as the program's.  Its thread-local variables lie in the stack,
-			     * too: where they do not fit, this is as 0 */
+	size_t stack_bytes; /* 0: the program's default.  The program's thread-local variables lie
+			     * in the stack, too: if they do not fit, the size counts as 0 */
 	bool detached;
 };
 
-/* @options: NULL for none.
- * Returns: 0; what pthread_create(3) said, negative, without a text: hoist__fail_thread() has it.
- */
+/* Starts a thread.  @options may be NULL for none.
+ * Returns: 0; the error of pthread_create(3), negative, without a text: hoist__fail_thread() makes
+ *   the text. */
 int hoist__thread_start(const struct hoist__thread_options *options, void *(*run)(void *argument),
 			void *argument, pthread_t *ret);
 

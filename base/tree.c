@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/tree.c - an intrusive treap.
+ * The contract is in base/tree.h. */
 #include "config.h"
 
 #include "base/tree.h"
@@ -11,7 +13,7 @@ void hoist__tree_insert(struct hoist__tree *tree, struct hoist__tree_node *node)
 	struct hoist__tree_node **link = &tree->root;
 	while (*link != NULL && (*link)->priority >= node->priority)
 		link = node->key < (*link)->key ? &(*link)->left : &(*link)->right;
-	/* The node takes this place; what was below is split around its key. */
+	/* The node takes this place, and the subtree that was here is split around its key. */
 	struct hoist__tree_node *below = *link;
 	struct hoist__tree_node **smaller = &node->left;
 	struct hoist__tree_node **larger = &node->right;
@@ -38,7 +40,7 @@ void hoist__tree_remove(struct hoist__tree *tree, struct hoist__tree_node *node)
 		assert(*link != NULL);
 		link = node->key < (*link)->key ? &(*link)->left : &(*link)->right;
 	}
-	/* Its two subtrees are merged into its place. */
+	/* The node's two subtrees are merged into its place. */
 	struct hoist__tree_node *left = node->left;
 	struct hoist__tree_node *right = node->right;
 	while (left != NULL && right != NULL) {

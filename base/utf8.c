@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
+/* base/utf8.c - checks and encodes characters of UTF-8.
+ * The contract is in base/utf8.h. */
 #include "config.h"
 
 #include "base/utf8.h"
 
 #include <stdint.h>
 
+/* `least` has the first code that needs each length: a smaller one is an overlong form. */
 size_t hoist__utf8_length(const char *text, size_t n)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

@@ -6,14 +6,15 @@
 
 #include <stddef.h>
 
-/* Bytes of the character that begins at text[0], of which @n exist; 0 if it is
- * not valid. */
+/* Returns the bytes of the character that begins at text[0]; 0 if it is not valid.  @text has @n
+ * bytes. */
 size_t hoist__utf8_length(const char *text, size_t n);
 
 /* Writes @code (a valid code point) to @out; returns its bytes, 1 to 4. */
 size_t hoist__utf8_encode(unsigned code, char *out);
 
-/* How many bytes of @text, from its beginning, are UTF-8 and no NUL: what a C string can hold. */
+/* Returns how many bytes of @text, from its beginning, are UTF-8 without NUL: a C string can hold
+ * these. */
 size_t hoist__utf8_text(const char *text, size_t n);
 
 #endif

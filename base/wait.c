@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* base/wait.c - waits with a deadline.
+ * The contract is in base/wait.h. */
 #include "config.h"
 
 #include "base/wait.h"
@@ -45,7 +47,7 @@ uint64_t hoist__deadline_left(uint64_t deadline)
 
 int hoist__condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline)
 {
-	/* Beyond what a timespec of any kernel takes: as good as never. */
+	/* A deadline beyond the range of any kernel's timespec is as good as never. */
 	if (deadline / HOIST__NS_PER_S >= INT32_MAX) {
 		pthread_cond_wait(condition, mutex);
 		return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Failures as one line on stderr, and output that cannot be written.  The contract is in fail.h. */
+/* cli/fail.c - failures as one line on stderr, and output that cannot be written.
+ * The contract is in cli/fail.h. */
 #include "config.h"
 
 #include "cli/fail.h"

@@ -7,26 +7,26 @@
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
 
-/* Prints "hoist: <formatted>" as one line on stderr, whatever the text holds (a
- * file's name may hold a newline), and returns STATUS_FAILED. */
+/* Prints "hoist: <formatted>" as one line on stderr, whatever the text contains (a file's name may
+ * contain a newline), and returns STATUS_FAILED. */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same with hoist_error(), the text of the library call that just failed. */
 int fail_library(void);
 
-/* The same for a call that returned @err, with a remedy where the text has none ("why;
- * remedy") and the kind of error has an obvious one. */
+/* The same for a call that returned @err.  Adds a remedy ("why; remedy") if the text has none and
+ * the kind of error has an obvious one. */
 int fail_call(int err);
 
-/* "host memory is exhausted". */
+/* Prints "host memory is exhausted", and returns STATUS_FAILED. */
 int fail_memory(void);
 
-/* True once something could not be printed on stdout; main() will say so.  Asked
- * after each line of long output, it ends that early and keeps the reason. */
+/* True once something could not be printed on stdout; main() prints the reason.  Long output asks
+ * after each line, so that it ends early and keeps the reason. */
 bool output_failed(void);
 
-/* Closes stdout.  The output may not have arrived: a full disk shows at some write, or only
- * at closing.  A reader who has gone away (`hoist ls | head`) needs no message.
+/* Closes stdout.  Printed output may not have arrived: a full disk shows at some write, or only at
+ * closing.  A reader that has gone away (`hoist ls | head`) needs no message.
  * Returns: @status, or STATUS_FAILED. */
 int output_finish(int status);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Figures and names as people read them.  The contract is in format.h. */
+/* cli/format.c - formats figures and names for people.
+ * The contract is in cli/format.h. */
 #include "config.h"
 
 #include "cli/format.h"
@@ -100,7 +101,7 @@ size_t utf8_length(const char *text, uint32_t *code)
 		return 0;
 	uint32_t value = s[0] & (0x7fu >> n);
 	for (size_t i = 1; i < n; i++) {
-		if ((s[i] & 0xc0u) != 0x80) /* the terminating 0 as well */
+		if ((s[i] & 0xc0u) != 0x80) /* also true for the terminating 0 */
 			return 0;
 		value = value << 6 | (s[i] & 0x3fu);
 	}
@@ -111,7 +112,7 @@ size_t utf8_length(const char *text, uint32_t *code)
 	return n;
 }
 
-/* Controls, line separators, and the marks that turn the reading direction. */
+/* Controls, line separators, and the marks that change the reading direction. */
 static bool must_escape(uint32_t code)
 {
 	return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200b && code <= 0x200f) ||
@@ -119,7 +120,8 @@ static bool must_escape(uint32_t code)
 	       code == 0xfeff;
 }
 
-/* The escape of one character, or "" if it is shown as it is; its length in *ret. */
+/* Returns the escape of one character, or "" if the character is shown as it is; *ret is its
+ * length. */
 static const char *escape_of(const char *text, size_t *ret, struct text *buffer)
 {
 	uint32_t code = 0;
@@ -141,7 +143,8 @@ static const char *escape_of(const char *text, size_t *ret, struct text *buffer)
 	return buffer->chars;
 }
 
-/* How many characters of ASCII, shown as they are, are next: most names are nothing else. */
+/* Returns how many ASCII characters that are shown as they are come next: most names have no
+ * others. */
 static size_t plain_length(const char *text)
 {
 	size_t n = 0;

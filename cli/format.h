@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* cli/format.h - figures and names as people read them.
+/* cli/format.h - formats figures and names for people.
  *
- * Sizes are binary (KiB, MiB, GiB), rates are decimal (GB/s = 10^9 bytes a second),
- * as disks, buses and the JSON's gb_per_s are given.  Functions that fill a
- * `struct text` return its characters, so that calls can stand in a printf.
+ * Sizes are binary (KiB, MiB, GiB).  Rates are decimal (GB/s = 10^9 bytes a second), as are those
+ * of disks, buses and the JSON's gb_per_s.  Functions that fill a `struct text` return its
+ * characters, so that a printf can contain the calls.
  */
 #ifndef HOIST_CLI_FORMAT_H
 #define HOIST_CLI_FORMAT_H
@@ -24,19 +24,19 @@ const char *format_count(uint64_t n, struct text *ret);	       /* "2,147,483,648
 /* Bytes a second; 0 if no time passed. */
 double rate_of(uint64_t bytes, double seconds);
 
-/* Prints UTF-8 text that came from a file or a user.  Characters that could move the cursor,
- * end the line or hide other text are written as \n, \x1b or \u202e, bytes that
- * are not UTF-8 as \xff. */
+/* Prints UTF-8 text that came from a file or a user.  Characters that could move the cursor, end
+ * the line or hide other text are written as \n, \x1b or \u202e, and bytes that are not UTF-8 as
+ * \xff. */
 void print_escaped(FILE *out, const char *text);
 
-/* How many columns that takes, one for each character that is not escaped. */
+/* Returns how many columns that takes, one for each character that is not escaped. */
 size_t escaped_width(const char *text);
 
-/* The length of the UTF-8 character at @text: 1..4, or 0 for a byte that begins
- * none.  *code is the character, or the byte. */
+/* Returns the length of the UTF-8 character at @text: 1..4, or 0 for a byte that begins none. *code
+ * is the character, or the byte. */
 size_t utf8_length(const char *text, uint32_t *code);
 
-/* The part of @path behind its last '/'. */
+/* Returns the part of @path behind its last '/'. */
 const char *base_name(const char *path);
 
 #endif

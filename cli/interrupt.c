@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ctrl-C and SIGTERM.  The contract is in interrupt.h. */
+/* cli/interrupt.c - Ctrl-C and SIGTERM.
+ * The contract is in cli/interrupt.h. */
 #include "config.h"
 
 #include "cli/interrupt.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The one JSON object that --json prints.  The contract is in json.h. */
+/* cli/json.c - prints the one JSON object of --json.
+ * The contract is in cli/json.h. */
 #include "config.h"
 
 #include "cli/json.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The line that shows how far it is.  The contract is in progress.h. */
+/* cli/progress.c - draws the line that shows a command's progress.
+ * The contract is in cli/progress.h. */
 #include "config.h"
 
 #include "cli/progress.h"
@@ -21,7 +22,7 @@ static struct {
 	bool watched;
 	bool drawn; /* it is on the terminal now */
 	uint64_t start_ns;
-	uint64_t next_ns; /* no drawing before */
+	uint64_t next_ns; /* it is not drawn again before */
 } line;
 
 static uint64_t now_ns(void)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Stream capture: which streams record a graph instead of working, and what breaks that.
+/* emulator/capture.c - stream capture: which streams record a graph instead of working.
+ * The contract is in emulator/core.h and emulator/control.h.
  *
- * A capture here is always of the drivers' global mode: any thread can break it.  What is
- * queued on a capturing stream is checked, accepted and not done; there are no graphs to
- * run and no forks: a wait that would draw another stream in breaks the capture. */
+ * A capture here is always in the drivers' global mode: any thread can break it.  Work that is
+ * queued on a capturing stream is checked, accepted and not done.  There are no graphs to run, and
+ * no forks: a wait that would draw another stream into the capture breaks it. */
 #include "config.h"
 
 #include "emulator/graph.h"
 
 #include <errno.h>
 
-/* The calling thread's capture mode: 0, global, is the drivers' default. */
+/* The calling thread's capture mode; 0, global, is the drivers' default. */
 static EMU_THREAD_LOCAL unsigned thread_mode;
 
 int hoist__emu_exchange_mode(unsigned *mode)

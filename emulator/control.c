@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of control.h, and the report at exit. */
+/* emulator/control.c - the functions that steer a stand-in, and the report at exit.
+ * The contract is in emulator/control.h. */
 #include "config.h"
 
 #include "emulator/core.h"
@@ -117,6 +118,7 @@ static void reset_streams(void)
 	}
 }
 
+/* Counters of live objects are kept, and each peak begins again at the present value. */
 void hoist_emulator_reset(void)
 {
 	hoist__emu_load_environment();
@@ -163,9 +165,8 @@ static void print_report(FILE *file)
 	fprintf(file, "}}\n");
 }
 
-/* A process that never made a driver call has nothing to report, and neither
- * has a forked child: its parent does.  Nobody is left to be told of a failure
- * to write; a missing line is one. */
+/* A process that never made a driver call has nothing to report.  A forked child leaves the report
+ * to its parent.  A failure to write cannot be told to anybody: a missing line tells it. */
 __attribute__((destructor)) static void report_at_exit(void)
 {
 	const char *path = secure_getenv("HOIST_EMULATE_REPORT");

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies and memsets.
+/* emulator/copy.c - copies and memsets.
+ * The contract is in emulator/core.h.
  *
- * Each device has one copy engine a direction.  Where a rate is set, a copy
- * takes its engine from the first moment at which it is ready, its stream has
- * come to it and the engine is idle, for bytes / rate; its bytes move in chunks,
- * each at the end of its share of that time: a source that is overwritten too
- * early gives wrong bytes, as late as it can be.  The times are reckoned, not
- * measured: a thread that wakes late makes one copy late, never the engine slow.
- * Without a rate a copy starts when ready and runs at the speed of memory.
+ * Each device has one copy engine for each direction.  If a rate is set, a copy takes its engine
+ * for bytes / rate, from the first moment at which the copy is ready, its stream has come to it and
+ * the engine is idle.  Its bytes move in chunks, each at the end of its share of that time: a
+ * source that is overwritten too early gives wrong bytes, as late as possible.  The times are
+ * computed, not measured: a thread that wakes late makes one copy late, never the engine slow.
+ * Without a rate a copy starts when ready, and runs at the speed of memory.
  *
- * A copy of rows is like one of as many bytes: what lies between its rows is neither moved
- * nor paid for, but belongs to the allocation or registration all the same. */
+ * A copy of rows is like one of as many bytes.  The bytes between its rows are neither moved nor
+ * paid for, but must belong to the allocation or registration all the same. */
 #include "config.h"
 
 #include "emulator/graph.h"
@@ -22,7 +22,7 @@
 
 #define CHUNK ((size_t)1 << 20)
 
-/* bytes / rate in ns. */
+/* Returns bytes / rate in ns. */
 static uint64_t transfer_ns(size_t bytes, uint64_t rate)
 {
 	return (uint64_t)((unsigned __int128)bytes * 1000000000u / rate);
@@ -41,7 +41,7 @@ static void set(unsigned char *dst, uint32_t value, unsigned width, size_t bytes
 			memcpy(dst + i, &value, 4);
 }
 
-/* A part of an operation: rows of one plane, or of one row some bytes. */
+/* A part of an operation: some rows of one plane, or some bytes of one row. */
 struct part {
 	size_t dst; /* offsets */
 	size_t src;
@@ -54,7 +54,7 @@ static size_t extent(const struct part *part, size_t pitch)
 	return (part->rows - 1) * pitch + part->width;
 }
 
-/* [locked] One part; the lock is released while its bytes move. */
+/* [locked] Moves one part; the lock is released while its bytes move. */
 static int move(struct hoist__emu_op *op, const struct part *part)
 {
 	const struct hoist__emu_box *box = &op->box;
@@ -108,7 +108,8 @@ static void sleep_unlocked(uint64_t until_ns)
 	hoist__emu_lock();
 }
 
-/* [locked] Takes the engine for the whole copy: when it starts by its own time. */
+/* [locked] Takes the engine for the whole copy.
+ * Returns: when the copy starts, by the engine's time. */
 static uint64_t take_engine(struct hoist__emu_stream *stream, const struct hoist__emu_op *op,
 			    uint64_t rate)
 {
@@ -122,8 +123,8 @@ static uint64_t take_engine(struct hoist__emu_stream *stream, const struct hoist
 	return start;
 }
 
-/* How many of @left rows are moved at once: what lies between rows need not be there, so
- * those that are far from each other are touched one by one. */
+/* Returns how many of @left rows are moved at once.  The memory between rows need not exist, so
+ * that rows far from each other are touched one by one. */
 static size_t rows_at_once(const struct hoist__emu_box *box, size_t left)
 {
 	const size_t page = 4096;
@@ -133,7 +134,7 @@ static size_t rows_at_once(const struct hoist__emu_box *box, size_t left)
 	return (size_t)hoist__min_u64(CHUNK / box->width, left);
 }
 
-/* The part of @op that begins behind its first @done bytes. */
+/* Returns the part of @op that begins behind its first @done bytes. */
 static struct part part_of(const struct hoist__emu_op *op, size_t done)
 {
 	const struct hoist__emu_box *box = &op->box;
@@ -171,8 +172,8 @@ int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_
 	return EMU_SUCCESS;
 }
 
-/* Where the last byte of a side ends, from its first; 0 if its rows or planes overlap, or are
- * too far apart. */
+/* Returns how far the last byte of a side ends from its first; 0 if its rows or planes overlap, or
+ * are too far apart. */
 static size_t reach(const struct hoist__emu_box *box, size_t pitch, size_t plane)
 {
 	uint64_t rows = 0;
@@ -216,7 +217,7 @@ static int find_sides(const struct hoist__emu_stream *stream, struct hoist__emu_
 	return result;
 }
 
-/* [locked] Gives up the sides of @op.  Returns @result. */
+/* [locked] Releases the sides of @op.  Returns @result. */
 static int refuse(struct hoist__emu_op *op, int result)
 {
 	hoist__emu_span_release(&op->dst);
@@ -224,22 +225,22 @@ static int refuse(struct hoist__emu_op *op, int result)
 	return result;
 }
 
-/* [locked] Queues @op, whose sides are taken; they are given up on failure. */
+/* [locked] Queues @op, whose sides are taken; they are released on failure. */
 static int submit(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
 {
 	int result = hoist__emu_stream_submit(stream, op);
 	return result == EMU_SUCCESS ? EMU_SUCCESS : refuse(op, result);
 }
 
-/* [locked] Counts work that touches memory out of its device's reach, and what it fails with. */
+/* [locked] Counts work that touches memory out of its device's reach, and returns its failure. */
 static int touch_fails(void)
 {
 	hoist__emu.count.bad_touches++;
 	return EMU_ILLEGAL_ADDRESS;
 }
 
-/* [locked] A driver copies pageable memory through buffers of its own and
- * returns when it is done with the caller's bytes. */
+/* [locked] A driver copies pageable memory through buffers of its own, and returns when it no
+ * longer needs the caller's bytes. */
 static int after_submission(struct hoist__emu_stream *stream, const struct hoist__emu_op *op,
 			    bool pageable)
 {
@@ -251,13 +252,15 @@ static int after_submission(struct hoist__emu_stream *stream, const struct hoist
 	return hoist__emu_stream_drain(stream);
 }
 
-/* Devices of a copy that is told of them; NULL: it is not. */
+/* The devices of a copy that is told them; both are NULL for a copy that is not. */
 struct ends {
 	const struct hoist__emu_device *dst;
 	const struct hoist__emu_device *src;
 };
 
-/* [locked] What the stream's device does not reach goes by the host, or is no memory to it. */
+/* [locked] A copy that is told both devices must name their owners, and goes through the host if
+ * the stream's device does not reach both.  Any other copy fails if that device does not reach
+ * both. */
 static int check_reach(const struct hoist__emu_device *device, const struct ends *ends,
 		       struct hoist__emu_op *op)
 {

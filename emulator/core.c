@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of a stand-in driver, its initialisation, and the gate that every
- * driver call goes through. */
+/* emulator/core.c - the state of a stand-in driver, its initialisation, and the entry of every
+ * call.
+ * The contract is in emulator/core.h. */
 #include "config.h"
 
 #include "emulator/core.h"
@@ -48,8 +49,8 @@ void hoist__emu_load_environment(void)
 	(void)pthread_once(&once, read_environment);
 }
 
-/* A forked child has no stream threads, and its lock may be held for ever: it
- * must be turned away before the lock. */
+/* A forked child has no stream threads, and its copy of the lock may be held for ever: it must be
+ * refused before the lock is taken. */
 static bool forked(void)
 {
 	hoist__emu_load_environment();
@@ -94,7 +95,7 @@ int hoist__emu_init(void)
 
 struct hoist__emu_device *hoist__emu_device(int ordinal)
 {
-	/* It may grow meanwhile: hoist_emulator_set_devices(). */
+	/* hoist_emulator_set_devices() may raise the number meanwhile. */
 	if (ordinal < 0 ||
 	    ordinal >= __atomic_load_n(&hoist__emu.environment.n_devices, __ATOMIC_ACQUIRE))
 		return NULL;

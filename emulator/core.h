@@ -38,8 +38,8 @@
 #include "base/list.h"
 #include "emulator/control.h"
 
-/* In the static block, of which the C library keeps some bytes free for opened
- * libraries: the usual model allocates at a thread's first touch, and ends the
+/* Thread-local variables go in the static block, of which the C library keeps some bytes free for
+ * libraries that are opened.  The usual model allocates at a thread's first touch, and ends the
  * process if that fails. */
 #define EMU_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 
@@ -84,13 +84,14 @@ struct hoist__emu_function {
 
 struct hoist__emu_face {
 	const char *api;	  /* "cuda", as HOIST_EMULATE names it */
-	const char *other_prefix; /* "hip": functions that are not for us */
+	const char *other_prefix; /* "hip": functions of the other stand-in */
 	const struct hoist__emu_function *functions;
 	unsigned n_functions;
 	int (*default_error)(unsigned function); /* of an injected failure */
-	uintptr_t registered_offset; /* from registered memory to what kernels see it by */
+	uintptr_t registered_offset; /* from registered memory to its address for kernels */
 	bool events_read_streams;    /* asking an event reads the stream that it was recorded on */
-	int lost_stream;	     /* asking whether a stream captures that is none: fails so */
+	int lost_stream;	     /* the failure when asked whether a stream captures that does
+				      * not exist */
 };
 
 /* Defined by the face. */
@@ -98,14 +99,14 @@ extern const struct hoist__emu_face hoist__emu_face;
 
 /* --- ranges: sets of disjoint address ranges (ranges.c) --- */
 
-/* The first member of whatever is kept in a set. */
+/* The first member of each struct that is kept in a set. */
 struct hoist__emu_range {
 	uintptr_t start;
 	size_t bytes;
 };
 
-/* A set is a pointer that starts as NULL.  Adding fails with -EEXIST where any
- * byte is taken and with -ENOMEM; find gives some member that shares a byte. */
+/* A set is a pointer that starts as NULL.  Adding fails with -EEXIST if any byte is taken, and with
+ * -ENOMEM; find returns some member that shares a byte. */
 int hoist__emu_range_add(void **set, struct hoist__emu_range *range);
 void *hoist__emu_range_find(void *const *set, uintptr_t start, size_t bytes);
 void hoist__emu_range_remove(void **set, struct hoist__emu_range *range);
@@ -121,18 +122,19 @@ struct hoist__emu_device {
 	uintptr_t base;	      /* the device addresses: base .. base + span; 0 before use */
 	unsigned char *bytes; /* the byte of address a is bytes[a - base] */
 	size_t span;
-	bool shared; /* the bytes are those of this file: ipc.h */
+	bool shared; /* the bytes are in this file: ipc.h */
 	int fd;
 	uint64_t file_device;
 	uint64_t file_inode;
 	uint64_t used;		   /* sum of the allocations' rounded sizes */
 	struct hoist__list blocks; /* the allocations by address */
-	struct hoist__list *rover; /* new ones are looked for behind this one */
+	struct hoist__list *rover; /* the search for a place begins behind this one */
 	struct hoist__list streams;
 	struct hoist__list pools;
 	struct hoist__emu_pool *own_pool;      /* made on first use */
-	struct hoist__emu_stream *null_stream; /* likewise */
-	uint64_t peers;			       /* bit n: it reaches memory of device n; peer.c */
+	struct hoist__emu_stream *null_stream; /* made on first use */
+	/* bit n: the device reaches memory of device n; peer.c */
+	uint64_t peers;
 	uint64_t engine_free_ns[3];	       /* by direction: when the copy engine is next idle */
 };
 
@@ -143,7 +145,7 @@ struct hoist__emu_settings {
 	uint64_t memory;	/* bytes of each device */
 	uint64_t rate;		/* bytes/s of each copy engine; 0: unlimited */
 	uint64_t latency_ns[2]; /* least, most */
-	uint64_t resident;	/* bytes of each device that are memory from the start */
+	uint64_t resident;	/* bytes of each device that are populated from the start */
 	uint64_t register_most; /* bytes that one registration may have; 0: any number */
 	uint64_t seed;
 };
@@ -151,18 +153,18 @@ struct hoist__emu_settings {
 struct hoist__emu_fault {
 	int function;  /* an index, or EMU_FAULT_ANY, EMU_FAULT_ASYNC */
 	uint64_t left; /* uses until it goes off; 0: spent */
-	bool repeats;  /* from then on always */
+	bool repeats;  /* also goes off at every later use */
 	int code;
 };
 
-/* Far from the negative errno values that a search for a function may give. */
+/* Far from the negative errno values that a search for a function may return. */
 enum { EMU_FAULT_ANY = -100001, EMU_FAULT_ASYNC = -100002 };
 
 struct hoist__emu {
 	pthread_mutex_t lock;
-	pthread_cond_t progress; /* an operation ended, a hold ended, a chunk was copied */
-	int pid;		 /* of the process that initialised: a forked child is refused */
-	char problem[160];	 /* what the environment got wrong; "" */
+	pthread_cond_t progress; /* an operation or a hold ended, or a chunk was copied */
+	int pid;		 /* the process that initialised: a forked child is refused */
+	char problem[160];	 /* the mistake in the environment; "" for none */
 	struct hoist__emu_settings environment; /* as read */
 	struct hoist__emu_settings now;		/* as in force */
 	bool hold;
@@ -173,7 +175,7 @@ struct hoist__emu {
 	struct hoist_emulator_counters count;
 	struct hoist__emu_fault faults[EMU_MAX_FAULTS];
 	unsigned n_faults;
-	unsigned n_touched; /* sides of copies, of which a chunk is copied now */
+	unsigned n_touched; /* sides of copies of which a chunk is being copied */
 	void *allocations;  /* sets of ranges */
 	void *registrations;
 	void *windows;
@@ -195,47 +197,46 @@ static inline void hoist__emu_unlock(void)
 	(void)pthread_mutex_unlock(&hoist__emu.lock);
 }
 
-/* Reads the environment unless that was done. */
+/* Reads the environment, once. */
 void hoist__emu_load_environment(void);
 
-/* Each driver function calls one of these first, with its index.  They read the
- * environment once, count the call and return 0, or what the function must
- * return at once: an injected failure, or "not initialized" after a fork.  The
- * second is for functions that free: an injected failure comes in *forced, to be
- * returned after the work was done. */
+/* Each driver function calls one of these first, with its index.  They read the environment once,
+ * count the call, and return 0 or the value that the function must return at once: an injected
+ * failure, or "not initialized" after a fork.  The second is for functions that free: an injected
+ * failure comes in *forced, to be returned after the work was done. */
 int hoist__emu_enter(unsigned function);
 int hoist__emu_enter_free(unsigned function, int *forced);
 
-/* Set while this thread calls a function for the caller: no driver call may come out of it. */
+/* Set while this thread calls a function for the caller, which must not call the driver. */
 extern EMU_THREAD_LOCAL bool hoist__emu_in_call;
 
-/* cuInit, hipInit: 0, EMU_NO_DEVICE, EMU_INVALID_VALUE (environment). */
+/* For cuInit and hipInit: 0, EMU_NO_DEVICE, EMU_INVALID_VALUE (environment). */
 int hoist__emu_init(void);
 
-/* NULL if @ordinal is no device. */
+/* Returns NULL if there is no device @ordinal. */
 struct hoist__emu_device *hoist__emu_device(int ordinal);
 
 const char *hoist__emu_error_text(int code);
 
-/* CLOCK_MONOTONIC, and sleeping until then. */
+/* Read CLOCK_MONOTONIC, and sleep until a time of it. */
 uint64_t hoist__emu_now_ns(void);
 void hoist__emu_sleep_until(uint64_t ns);
 
 /* --- settings.c, faults.c --- */
 
-/* Fills *ret from the environment; false with @problem filled on nonsense. */
+/* Fills *ret from the environment; false, with @problem filled, if a value makes no sense. */
 bool hoist__emu_settings_read(struct hoist__emu_settings *ret, char *problem, size_t bytes);
 
-/* [locked] Parses hoist_emulator_fail()'s argument and puts it in force. */
+/* [locked] Parses hoist_emulator_fail()'s argument, and puts it into force. */
 int hoist__emu_faults_set(const char *spec);
 
-/* [locked] Counts one use of @function, or of EMU_FAULT_ASYNC: the code to fail with,
- * or 0. */
+/* [locked] Counts one use of @function, or of EMU_FAULT_ASYNC.
+ * Returns: the code to fail with, or 0. */
 int hoist__emu_fault_due(int function);
 
 /* --- memory.c --- */
 
-/* [locked] Makes the resident bytes of @device memory now; as much as there is. */
+/* [locked] Populates the resident bytes of @device, as far as there is memory. */
 void hoist__emu_make_resident(struct hoist__emu_device *device);
 
 int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret);
@@ -255,23 +256,24 @@ int hoist__emu_register(void *address, size_t bytes);
 int hoist__emu_unregister(void *address);
 int hoist__emu_host_address(void *address, uintptr_t *ret);
 
-/* The address of the host's that @address is, or is the devices' name for. */
+/* Returns the host's address for @address, which may be that address or the devices' one. */
 uintptr_t hoist__emu_host_of(uintptr_t address);
 
 /* --- query.c --- */
 
 struct hoist__emu_pointer {
-	bool host; /* mapped for it; else the device's alone */
+	bool host; /* mapped for the host; otherwise the device's alone */
 	bool managed;
-	int ordinal; /* 0 of what is registered */
+	int ordinal; /* 0 for registered memory */
 	uintptr_t device_address;
 	uintptr_t host_address; /* 0: none */
 };
 
-/* False for what was neither allocated nor registered here: *ret is untouched. */
+/* False if the memory was neither allocated nor registered here: *ret is untouched. */
 bool hoist__emu_pointer(uintptr_t address, struct hoist__emu_pointer *ret);
 
-/* All work of all streams that was queued before; the failure of one. */
+/* Waits for all work that all streams were given before.
+ * Returns: 0; the failure of one stream. */
 int hoist__emu_device_synchronize(struct hoist__emu_device *device);
 
 /* --- span.c --- */
@@ -281,19 +283,18 @@ struct hoist__emu_block; /* an allocation or a registration */
 struct hoist__emu_span {
 	unsigned char *bytes;		/* where they really are */
 	struct hoist__emu_block *block; /* NULL: pageable host memory */
-	bool host;			/* the caller's memory: may be unmapped under us */
+	bool host;			/* the caller's memory, which may be unmapped at any time */
 };
 
-/* [locked] Finds @bytes at @address as device memory (registered host memory
- * serves as such too) or as host memory, and takes the block for a queued
- * operation.  0 or EMU_INVALID_VALUE, counted as a bad copy. */
+/* [locked] Finds @bytes at @address as device memory (registered host memory also serves) or as
+ * host memory, and takes the block for a queued operation.
+ * Returns: 0; EMU_INVALID_VALUE, counted as a bad copy. */
 int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_span *ret);
 int hoist__emu_span_host(uintptr_t address, size_t bytes, struct hoist__emu_span *ret);
 void hoist__emu_span_release(struct hoist__emu_span *span);
 
-/* [locked] Around the copying of one chunk: between them a block is not given
- * up by a free in another thread.  Touch fails with EMU_ILLEGAL_ADDRESS where
- * the bytes are gone. */
+/* [locked] Call these around the copying of one chunk: in between, a free in another thread does
+ * not give the block up.  Touch fails with EMU_ILLEGAL_ADDRESS if the bytes are gone. */
 int hoist__emu_span_touch(struct hoist__emu_span *span, size_t offset, size_t bytes);
 void hoist__emu_span_leave(struct hoist__emu_span *span);
 
@@ -301,7 +302,7 @@ void hoist__emu_span_leave(struct hoist__emu_span *span);
 
 enum hoist__emu_kind { EMU_COPY, EMU_MEMSET, EMU_CALL, EMU_RECORD, EMU_WAIT, EMU_RELEASE };
 
-/* Rows of planes; one row of all the bytes is the usual copy. */
+/* Rows of planes; an ordinary copy is one row of all bytes. */
 struct hoist__emu_box {
 	uintptr_t dst;
 	uintptr_t src;
@@ -312,7 +313,7 @@ struct hoist__emu_box {
 	size_t src_pitch;
 	size_t dst_plane; /* from plane to plane */
 	size_t src_plane;
-	/* Memory must go on after the last plane, up to where the next one would begin. */
+	/* Memory must extend behind the last plane, up to where the next one would begin. */
 	bool whole_planes;
 };
 
@@ -333,10 +334,10 @@ struct hoist__emu_op {
 	enum hoist__emu_kind kind;
 	enum hoist__emu_direction direction;
 	uint64_t ticket;   /* order of submission over all streams */
-	uint64_t ready_ns; /* not before then */
+	uint64_t ready_ns; /* does not start before */
 	struct hoist__emu_span dst;
 	struct hoist__emu_span src;
-	size_t bytes;		   /* EMU_COPY, EMU_MEMSET: all that are written */
+	size_t bytes;		   /* EMU_COPY, EMU_MEMSET: all bytes to write */
 	struct hoist__emu_box box; /* EMU_COPY; EMU_MEMSET: one row */
 	uint32_t value;		   /* EMU_MEMSET: elements of width bytes */
 	unsigned width;
@@ -344,7 +345,7 @@ struct hoist__emu_op {
 	void *argument;
 	struct hoist__emu_mark *mark;	/* EMU_RECORD, EMU_WAIT, EMU_RELEASE */
 	struct hoist__emu_block *block; /* EMU_RELEASE: freed to its pool */
-	int forced;			/* fail with this instead */
+	int forced;			/* fail with this code instead */
 };
 
 struct hoist__emu_stream {
@@ -357,13 +358,13 @@ struct hoist__emu_stream {
 	bool blocking; /* ordered with the NULL stream */
 	bool is_null;
 	bool is_of_thread;
-	pthread_t owner; /* is_of_thread: whose default stream it is */
+	pthread_t owner; /* is_of_thread: the thread whose default stream it is */
 	bool closing;	 /* destroyed: the thread ends when the queue is empty */
 	enum hoist__emu_capture capture;
-	int error;	    /* sticks; later operations do nothing */
+	int error;	    /* kept; later operations do nothing */
 	uint64_t submitted; /* ticket of the latest operation */
 	uint64_t completed;
-	uint64_t free_ns; /* when the previous operation ended by the engine's time */
+	uint64_t free_ns; /* when the previous operation ended, by the engine's time */
 	uint64_t random;  /* state of its latencies */
 };
 
@@ -374,30 +375,33 @@ int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
 				  struct hoist__emu_stream *handle);
 int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_stream *handle);
 
-/* Both drivers' names for default streams: the NULL stream, and that of the calling thread. */
+/* Both drivers' handles for default streams: the NULL stream, and the calling thread's own. */
 #define EMU_STREAM_LEGACY ((struct hoist__emu_stream *)1)
 #define EMU_STREAM_OF_THREAD ((struct hoist__emu_stream *)2)
 
-/* [locked] The stream of a handle, or a default stream of @device.  Work on the NULL stream breaks
- * the capture of a blocking stream. */
+/* [locked] Finds the stream of a handle, or a default stream of @device.  Work on the NULL stream
+ * breaks the capture of a blocking stream. */
 int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			   struct hoist__emu_stream **ret);
 
 void hoist__emu_stream_unref(struct hoist__emu_stream *stream); /* [locked] */
 
-/* [locked] Whether @stream still has an operation from before @ticket. */
+/* [locked] True if @stream still has an operation from before @ticket. */
 bool hoist__emu_stream_has_older(const struct hoist__emu_stream *stream, uint64_t ticket);
 
-/* [locked] Queues a copy of *@op, or lets a capturing stream record it, which gives up
- * the spans and the mark at once; 0, the stream's failure, or EMU_OUT_OF_MEMORY,
- * after which the spans and the mark are still the caller's. */
+/* [locked] Queues a copy of *@op.  A capturing stream records it instead, which releases the spans
+ * and the mark at once.
+ * Returns: 0; the stream's failure, or EMU_OUT_OF_MEMORY: then the caller still owns the spans and
+ *   the mark. */
 int hoist__emu_stream_submit(struct hoist__emu_stream *stream, const struct hoist__emu_op *op);
 
-/* [locked] The same, but always queued: for what belongs to no graph and happens even where
- * the stream's work has failed.  0 or EMU_OUT_OF_MEMORY. */
+/* [locked] The same, but always queued: for operations that belong to no graph, and that happen
+ * even if the stream's work has failed.
+ * Returns: 0; EMU_OUT_OF_MEMORY. */
 int hoist__emu_stream_queue(struct hoist__emu_stream *stream, const struct hoist__emu_op *op);
 
-/* [locked] Waits for all that is queued now: the stream's failure or 0. */
+/* [locked] Waits for all work that is queued now.
+ * Returns: 0; the stream's failure. */
 int hoist__emu_stream_drain(struct hoist__emu_stream *stream);
 
 /* --- capture.c --- */
@@ -407,18 +411,19 @@ int hoist__emu_stream_drain(struct hoist__emu_stream *stream);
 /* Swaps the calling thread's capture mode with *@mode. */
 int hoist__emu_exchange_mode(unsigned *mode);
 
-/* Called first by what a driver forbids while any stream captures: 0, if none does or the
- * thread's mode is relaxed, or what to return at once. */
+/* Every call that a driver forbids while any stream captures calls this first.
+ * Returns: 0 if no stream captures or the thread's mode is relaxed; otherwise the code to return at
+ *   once. */
 int hoist__emu_unsafe(void);
 
-/* The state of a stream; asking breaks nothing. */
+/* Gives the capture state of a stream; asking breaks nothing. */
 int hoist__emu_stream_capturing(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 				unsigned *ret);
 
 /* [locked] Counts a call that breaks all captures.  Returns @code. */
 int hoist__emu_capture_break(int code);
 
-/* [locked] Whether a stream of @device captures that work on the NULL stream would wait for. */
+/* [locked] True if a stream of @device captures for which work on the NULL stream would wait. */
 bool hoist__emu_capture_blocks(struct hoist__emu_device *device);
 
 /* [locked] */
@@ -426,19 +431,19 @@ void hoist__emu_capture_end(struct hoist__emu_stream *stream);
 
 /* --- peer.c --- */
 
-/* From now on work of @device may touch memory of @peer; not the other way round.  Returns: 0;
- * EMU_PEER_ENABLED; EMU_INVALID_VALUE where they are one. */
+/* Lets work of @device touch memory of @peer from now on, but not the other way round.
+ * Returns: 0; EMU_PEER_ENABLED; EMU_INVALID_VALUE if both are one device. */
 int hoist__emu_peer_enable(struct hoist__emu_device *device, const struct hoist__emu_device *peer);
 
-/* Whether kernels of @device reach the memory that @pointer tells of. */
+/* True if kernels of @device reach the memory that @pointer describes. */
 bool hoist__emu_peer_reaches(const struct hoist__emu_device *device,
 			     const struct hoist__emu_pointer *pointer);
 
-/* [locked] Whether work of @device may touch the bytes of @span. */
+/* [locked] True if work of @device may touch the bytes of @span. */
 bool hoist__emu_peer_may_touch(const struct hoist__emu_device *device,
 			       const struct hoist__emu_span *span);
 
-/* [locked] Whether @span is memory of @device alone. */
+/* [locked] True if @span is memory of @device alone. */
 bool hoist__emu_peer_owns(const struct hoist__emu_device *device,
 			  const struct hoist__emu_span *span);
 
@@ -448,8 +453,8 @@ int hoist__emu_copy(struct hoist__emu_device *device, struct hoist__emu_stream *
 		    enum hoist__emu_direction direction, uintptr_t dst, uintptr_t src,
 		    size_t bytes);
 
-/* From memory of @src_device to that of @dst_device, by the host where @device does not reach
- * both. */
+/* Copies from memory of @src_device to memory of @dst_device; through the host if @device does not
+ * reach both. */
 int hoist__emu_copy_peer(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			 const struct hoist__emu_device *dst_device, uintptr_t dst,
 			 const struct hoist__emu_device *src_device, uintptr_t src, size_t bytes);
@@ -460,12 +465,13 @@ int hoist__emu_copy_box(struct hoist__emu_device *device, struct hoist__emu_stre
 int hoist__emu_memset(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 		      uintptr_t dst, uint32_t value, unsigned width, size_t n);
 
-/* A function of the caller's, called on the stream's thread; not behind a failure.  It must
- * not call the driver. */
+/* Calls a function of the caller's on the stream's thread, unless the stream has failed.  The
+ * function must not call the driver. */
 int hoist__emu_call(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 		    void (*function)(void *), void *argument);
 
-/* [locked] Performs a copy or memset in the stream's thread: 0 or the failure. */
+/* [locked] Performs a copy or memset in the stream's thread.
+ * Returns: 0; the failure. */
 int hoist__emu_copy_perform(struct hoist__emu_stream *stream, struct hoist__emu_op *op);
 
 /* --- event.c --- */
@@ -475,8 +481,9 @@ struct hoist__emu_event {
 	struct hoist__emu_device *device;
 	bool timing;
 	struct hoist__emu_mark *mark;	  /* of the latest recording; NULL before the first */
-	struct hoist__emu_stream *stream; /* where that was, with a reference, also when it is
-					   * destroyed; NULL: the NULL stream, or nobody asks it */
+	/* the stream of that recording, with a reference, even if it is destroyed; NULL: the NULL
+	 * stream, or the event does not use it */
+	struct hoist__emu_stream *stream;
 };
 
 int hoist__emu_event_create(struct hoist__emu_device *device, bool timing,

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Events: each recording makes a mark that travels through the stream's queue;
- * the event keeps the latest one, waits keep the one they saw.
+/* emulator/event.c - events: recording, waiting and elapsed time.
+ * The contract is in emulator/core.h.
  *
- * HIP: since ROCm 6.2 an event also has a bare pointer to its stream, which asking and waiting
- * for it follow: to a stream that is gone, or into a capture that began later. */
+ * Each recording makes a mark that travels through the stream's queue.  The event keeps the latest
+ * mark; a wait keeps the mark that it saw.
+ *
+ * HIP: since ROCm 6.2 an event also has a bare pointer to its stream, which asking and waiting for
+ * the event follow: to a stream that is gone, or into a capture that began later. */
 #include "config.h"
 
 #include "emulator/core.h"
@@ -18,7 +21,7 @@ void hoist__emu_mark_unref(struct hoist__emu_mark *mark)
 		free(mark);
 }
 
-/* [locked] NULL for what is no event. */
+/* [locked] Returns NULL if @handle is not an event. */
 static struct hoist__emu_event *find_event(struct hoist__emu_event *handle)
 {
 	return hoist__emu_range_find(&hoist__emu.events, (uintptr_t)handle, 1);
@@ -45,7 +48,7 @@ int hoist__emu_event_create(struct hoist__emu_device *device, bool timing,
 	return EMU_SUCCESS;
 }
 
-/* [locked] The event is asked by way of @stream from now on; NULL: of none. */
+/* [locked] Sets the stream through which the event is asked from now on; NULL: none. */
 static void set_stream(struct hoist__emu_event *event, struct hoist__emu_stream *stream)
 {
 	if (event->stream != NULL)
@@ -57,7 +60,7 @@ static void set_stream(struct hoist__emu_event *event, struct hoist__emu_stream 
 	event->stream = stream;
 }
 
-/* [locked] What the driver meets that reads the event's stream. */
+/* [locked] Returns what a driver finds that reads the event's stream. */
 static int read_stream(const struct hoist__emu_event *event)
 {
 	const struct hoist__emu_stream *stream = event->stream;
@@ -86,13 +89,13 @@ int hoist__emu_event_destroy(struct hoist__emu_event *handle)
 	return event != NULL ? EMU_SUCCESS : EMU_INVALID_HANDLE;
 }
 
-/* [locked] Replaces the event's mark; the old one lives on in its users. */
+/* [locked] Replaces the event's mark; users of the old mark keep it. */
 static int record(struct hoist__emu_event *event, struct hoist__emu_stream *stream)
 {
 	struct hoist__emu_mark *mark = calloc(1, sizeof *mark);
 	if (mark == NULL)
 		return EMU_OUT_OF_MEMORY;
-	mark->refs = 2; /* the operation's and the event's */
+	mark->refs = 2; /* one for the operation, one for the event */
 	struct hoist__emu_op op = {.kind = EMU_RECORD, .mark = mark};
 	int result = hoist__emu_stream_submit(stream, &op);
 	if (result != EMU_SUCCESS) {
@@ -122,7 +125,7 @@ int hoist__emu_event_record(struct hoist__emu_device *device, struct hoist__emu_
 	return result;
 }
 
-/* [locked] Only what one graph holds can wait for each other. */
+/* [locked] Work in one graph can wait only for other work in that graph. */
 static int wait_for(struct hoist__emu_stream *stream, struct hoist__emu_mark *mark)
 {
 	if (mark->captured != (stream->capture != EMU_CAPTURE_NONE))
@@ -149,7 +152,8 @@ int hoist__emu_event_wait(struct hoist__emu_device *device, struct hoist__emu_ev
 	int result = EMU_INVALID_HANDLE;
 	if (event != NULL)
 		result = hoist__emu_stream_find(device, stream, &stream);
-	/* Of a stream that is gone HIP takes all to be done; ours are not, until they are. */
+	/* HIP treats all work of a destroyed stream as done.  Here the work counts as done only
+	 * when it is. */
 	if (result == EMU_SUCCESS && event->mark != NULL)
 		result = !event->mark->captured && is_in_capture(event->stream)
 				 ? EMU_CAPTURE_ISOLATION

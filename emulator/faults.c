@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Injected failures: the Nth use of a function, of any function, of a copy. */
+/* emulator/faults.c - injected failures: the Nth use of a function, of any function, of a copy.
+ * The contract is in emulator/control.h and emulator/core.h. */
 #include "config.h"
 
 #include "emulator/core.h"
@@ -13,8 +14,8 @@ static bool same(const char *text, size_t length, const char *name)
 	return strlen(name) == length && memcmp(text, name, length) == 0;
 }
 
-/* An index, EMU_FAULT_ANY, EMU_FAULT_ASYNC, or -EINVAL; -ENOENT for a function
- * of the other stand-in. */
+/* Returns an index, EMU_FAULT_ANY or EMU_FAULT_ASYNC; -EINVAL; -ENOENT for a function of the other
+ * stand-in. */
 static int find_use(const char *text, size_t length)
 {
 	const struct hoist__emu_face *face = &hoist__emu_face;
@@ -31,7 +32,7 @@ static int find_use(const char *text, size_t length)
 	return -EINVAL;
 }
 
-/* Digits at *@text, which moves behind them; false for anything else. */
+/* Parses digits at *@text, and moves *@text behind them; false for anything else. */
 static bool parse_count(const char **text, unsigned long long most, unsigned long long *ret)
 {
 	if (**text < '0' || **text > '9')
@@ -50,8 +51,8 @@ static int default_code(int function)
 	return function < 0 ? EMU_UNKNOWN : hoist__emu_face.default_error((unsigned)function);
 }
 
-/* One "what:N[+][:code]" at *@text: 0 (with *@text behind it), -ENOENT (likewise)
- * or -EINVAL. */
+/* Parses one "what:N[+][:code]" at *@text.
+ * Returns: 0 (with *@text behind it), -ENOENT (likewise) or -EINVAL. */
 static int parse_fault(const char **text, struct hoist__emu_fault *ret)
 {
 	size_t length = strcspn(*text, ":,");

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* emulator/graph.c - memory of graphs: nodes that a capturing stream allocates.
+ * The contract is in emulator/graph.h. */
 #include "config.h"
 
 #include "emulator/graph.h"
@@ -11,11 +13,12 @@
 
 struct node {
 	struct hoist__list node;
-	struct hoist__emu_block block; /* its place, which is never in the set of allocations */
+	struct hoist__emu_block block; /* the node's place, which is never in the set of
+					* allocations */
 	const struct hoist__emu_stream *stream;
 };
 
-/* Below EMU's lock, as everything. */
+/* Under the stand-in's lock, like everything else. */
 static struct hoist__list nodes = {&nodes, &nodes};
 static uint64_t values[EMU_MAX_DEVICES][EMU_GRAPH_ATTRIBUTES];
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* emulator/graph.h - memory of graphs: what is allocated while a stream captures.
+/* emulator/graph.h - memory of graphs: allocations made while a stream captures.
  *
- * An allocation from a pool on a stream that captures is a node too: the pool has no part in it.
- * Such a stream frees nodes alone.
+ * An allocation from a pool on a capturing stream is a node, too: the pool has no part in it.  A
+ * capturing stream can free only nodes.
  *
- * A node's memory has an address of the device, which work that is captured may name; no other work
- * may, as no graph runs here.  A device keeps what its graphs had, as "reserved", until it is
- * trimmed; what nodes have now is "used".  Where a capture ends, its graph is gone, and so are the
- * nodes that the graph did not free.
+ * A node's memory has an address of the device.  Work that is captured may use that address; other
+ * work may not, as no graph runs here.  A device keeps the memory that its graphs had, as
+ * "reserved", until it is trimmed; the memory that nodes have now is "used".  When a capture ends,
+ * its graph is gone, and so are the nodes that the graph did not free.
  */
 #ifndef HOIST_EMULATOR_GRAPH_H
 #define HOIST_EMULATOR_GRAPH_H
@@ -22,18 +22,18 @@ enum {
 	EMU_GRAPH_ATTRIBUTES
 };
 
-/* As hoist__emu_pool_alloc(), of the own pool of the stream's device. */
+/* The same as hoist__emu_pool_alloc() from the own pool of the stream's device. */
 int hoist__emu_graph_alloc(struct hoist__emu_device *device, struct hoist__emu_stream *stream,
 			   size_t bytes, uintptr_t *ret);
 int hoist__emu_graph_trim(struct hoist__emu_device *device);
 int hoist__emu_graph_get(struct hoist__emu_device *device, unsigned attribute, uint64_t *value);
 int hoist__emu_graph_set(struct hoist__emu_device *device, unsigned attribute, uint64_t value);
 
-/* [locked] A node of the graph that @stream captures, with memory of @device. */
+/* [locked] Adds a node to the graph that @stream captures, with memory of @device. */
 int hoist__emu_graph_add(struct hoist__emu_stream *stream, struct hoist__emu_device *device,
 			 size_t rounded, uintptr_t *ret);
 
-/* [locked] Whether a node's memory is at @address: only @stream's capture may use and free it. */
+/* [locked] True if a node's memory is at @address: only @stream's capture may use and free it. */
 bool hoist__emu_graph_has(uintptr_t address);
 bool hoist__emu_graph_allows(const struct hoist__emu_stream *stream, uintptr_t address);
 int hoist__emu_graph_free(struct hoist__emu_stream *stream, uintptr_t address);

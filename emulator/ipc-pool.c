@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pools across processes; see ipc.h. */
+/* emulator/ipc-pool.c - pools across processes.
+ * The contract is in emulator/ipc.h. */
 #include "config.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "emulator/block.h"
 #include "emulator/ipc.h"
 
-/* What the descriptor of a pool leads to. */
+/* The content of a pool's descriptor. */
 struct pool_file {
 	struct hoist__emu_place place;
 	uint64_t id;

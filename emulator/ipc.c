@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory across processes; see ipc.h. */
+/* emulator/ipc.c - device memory across processes.
+ * The contract is in emulator/ipc.h. */
 #include "config.h"
 
 #include "emulator/ipc.h"
@@ -17,11 +18,11 @@
 
 struct hoist__emu_window {
 	struct hoist__emu_range range; /* in hoist__emu.windows: whole pages */
-	struct hoist__list node;       /* in `opened`, as long as it is */
+	struct hoist__list node;       /* in `opened` while it is open */
 	struct hoist__emu_block *block;
 	struct hoist__emu_handle handle;
 	unsigned char *bytes;
-	unsigned count; /* of openings */
+	unsigned count; /* how often it is open */
 };
 
 static struct hoist__list opened = {&opened, &opened};
@@ -35,14 +36,15 @@ uint64_t hoist__emu_ipc_magic(void)
 
 /* --- arenas; all [locked] --- */
 
-/* The edges are whole pages: neighbours are written as well, with what they have. */
+/* The edges of a block are whole pages, so that its neighbours' bytes there are written, too: with
+ * the same content. */
 static void copy_block(const struct hoist__emu_block *block, unsigned char *to)
 {
 	static const unsigned char zeros[4096];
 	const struct hoist__emu_device *device = block->device;
 	size_t offset = (block->range.start - device->base) & ~(sizeof zeros - 1);
 	size_t end = block->range.start - device->base + block->rounded;
-	for (; offset < end; offset += sizeof zeros) /* pages without a byte are not made */
+	for (; offset < end; offset += sizeof zeros) /* pages that are all zero are not populated */
 		if (memcmp(device->bytes + offset, zeros, sizeof zeros) != 0)
 			memcpy(to + offset, device->bytes + offset, sizeof zeros);
 }
@@ -64,7 +66,7 @@ static int move_bytes(struct hoist__emu_device *device, int fd)
 int hoist__emu_share_arena(struct hoist__emu_device *device)
 {
 	struct stat status;
-	/* Chunks of copies are in flight without the lock. */
+	/* Chunks of copies are being moved without the lock. */
 	while (hoist__emu.n_touched > 0)
 		(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);
 	if (device->shared)
@@ -110,7 +112,7 @@ static bool is_own(const struct hoist__emu_place *place)
 	return false;
 }
 
-/* The exporter's arena; @end must lie within. */
+/* Opens the exporter's arena; @end must lie within it. */
 int hoist__emu_place_open(const struct hoist__emu_place *place, uint64_t end, int *ret)
 {
 	char path[64];
@@ -178,7 +180,7 @@ struct hoist__emu_block *hoist__emu_window_find(const struct hoist__emu_handle *
 	return NULL;
 }
 
-/* Maps @handle's bytes of @fd; the block's device and window are there. */
+/* Maps @handle's bytes of @fd.  Pre: the block has its device and window. */
 static int fill_window(struct hoist__emu_block *block, const struct hoist__emu_handle *handle,
 		       int fd)
 {

@@ -2,15 +2,16 @@
 /* emulator/ipc.h - device memory across processes.
  *
  *   arena   the bytes of a device.  With the first export they move into a memfd, in their
- *           place, so that what points to them stays right
+ *           place, so that pointers to them stay right
  *   handle  64 bytes: where the arena's memfd is (process and descriptor, to be opened by
  *           way of /proc), which file it must be, and where in it the allocation lies
  *   window  an import: addresses that nobody can touch, as all of a device, and a mapping of
  *           the exporter's arena with the bytes
  *
- * The importer needs the right to look into the exporter (the same user), and the exporter must
- * live while a handle is opened; what is open stays when it ends.  An exporter that frees what
- * others have open is not noticed: they read zeros, or what comes there next. */
+ * The importer needs the right to look into the exporter (the same user).  The exporter must
+ * live while a handle is opened; open memory stays when the exporter ends.  An exporter that
+ * frees memory that others have open is not noticed: they read zeros, or the next content of
+ * that place. */
 #ifndef HOIST_EMULATOR_IPC_H
 #define HOIST_EMULATOR_IPC_H
 
@@ -18,25 +19,27 @@
 
 #define EMU_IPC_BYTES 64
 
-/* The allocation of device or managed memory around @address; EMU_NOT_FOUND: none is there. */
+/* Gives the allocation of device or managed memory around @address; EMU_NOT_FOUND if there is
+ * none. */
 int hoist__emu_allocation(uintptr_t address, uintptr_t *base, size_t *bytes);
 
-/* EMU_INVALID_VALUE for what is no plain allocation. */
+/* EMU_INVALID_VALUE if @address is not a plain allocation. */
 int hoist__emu_ipc_export(uintptr_t address, void *handle);
 
-/* Counts what is opened more than once.  EMU_INVALID_CONTEXT in the exporter itself, as the drivers
- * say; EMU_INVALID_VALUE for nonsense, and when the exporter has gone. */
+/* Memory that is opened more than once is counted.  EMU_INVALID_CONTEXT in the exporter itself, as
+ * with the drivers; EMU_INVALID_VALUE for a bad handle, and when the exporter is gone. */
 int hoist__emu_ipc_open(struct hoist__emu_device *device, const void *handle, uintptr_t *ret);
 int hoist__emu_ipc_close(uintptr_t address);
 
-/* Before the pool is used: it may be exported. */
+/* Makes the pool exportable.  Pre: it has not been used. */
 int hoist__emu_pool_make_shareable(struct hoist__emu_pool *handle);
 
-/* The fd is not closed by exec, as the drivers' are not. */
+/* exec does not close the fd, as with the drivers. */
 int hoist__emu_pool_export(struct hoist__emu_pool *handle, int *ret);
 int hoist__emu_pool_import(struct hoist__emu_device *device, int fd, struct hoist__emu_pool **ret);
 
-/* One block is imported once at a time: what drivers do with a second import is not said. */
+/* One block can be imported only once at a time: the drivers' manuals do not define a second
+ * import. */
 int hoist__emu_pool_export_block(uintptr_t address, void *handle);
 int hoist__emu_pool_import_block(struct hoist__emu_pool *handle, const void *block, uintptr_t *ret);
 
@@ -47,7 +50,7 @@ struct hoist__emu_place {
 	uint64_t magic; /* of this stand-in */
 	int32_t pid;
 	int32_t fd;
-	uint64_t device; /* st_dev, st_ino: what it must be */
+	uint64_t device; /* st_dev, st_ino that the file must have */
 	uint64_t inode;
 };
 
@@ -62,20 +65,20 @@ _Static_assert(sizeof(struct hoist__emu_handle) == EMU_IPC_BYTES, "as large as t
 
 uint64_t hoist__emu_ipc_magic(void);
 
-/* The device's bytes are a file's from now on.  Waits for chunks that are being copied. */
+/* Moves the device's bytes into a file.  Waits for chunks that are being copied. */
 int hoist__emu_share_arena(struct hoist__emu_device *device);
 struct hoist__emu_place hoist__emu_place_of(const struct hoist__emu_device *device);
 
-/* The exporter's arena; @end must lie within. */
+/* Opens the exporter's arena; @end must lie within it. */
 int hoist__emu_place_open(const struct hoist__emu_place *place, uint64_t end, int *ret);
 
-/* As it comes: what can be added up. */
+/* Checks a handle as it came: that its numbers can be added up. */
 bool hoist__emu_handle_is_sound(const struct hoist__emu_handle *handle);
 
-/* The handle of @block; @pool: the id of the one it is of, or 0. */
+/* Makes the handle of @block; @pool is the id of its pool, or 0. */
 int hoist__emu_handle_make(struct hoist__emu_block *block, uint64_t pool, void *handle);
 
-/* The import of that handle; NULL: none. */
+/* Returns the import of that handle; NULL if there is none. */
 struct hoist__emu_block *hoist__emu_window_find(const struct hoist__emu_handle *handle);
 int hoist__emu_window_make(struct hoist__emu_device *device, const struct hoist__emu_handle *handle,
 			   int fd, uintptr_t *ret);
@@ -86,7 +89,7 @@ struct hoist__emu_window;
 
 bool hoist__emu_is_window(uintptr_t address);
 
-/* Where the byte at the block's address is. */
+/* Returns where the byte at the block's address is. */
 unsigned char *hoist__emu_window_bytes(const struct hoist__emu_block *block);
 
 /* Takes an imported block of a pool out of service, to be retired. */

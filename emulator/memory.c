@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory.
+/* emulator/memory.c - device memory.
+ * The contract is in emulator/core.h and emulator/block.h.
  *
- * A device address lies in a mapping without access rights: a touch by the host
- * is a segmentation fault, as on a machine without managed memory.  The bytes
- * are elsewhere at the same offset.  Both mappings are twice the memory limit
- * and new blocks are looked for behind the latest one, so that a freed address
- * is not given out again soon and a stale one is noticed.
+ * A device address lies in a mapping without access rights: a touch by the host is a segmentation
+ * fault, as on a machine without managed memory.  The bytes are elsewhere, at the same offset. Both
+ * mappings are twice the memory limit, and the search for a new block's place begins behind the
+ * latest block.  So a freed address is not given out again soon, and a stale one is noticed.
  *
- * A block that is freed under a queued operation leaves the set that addresses
- * are looked up in, but its place is kept until the operation has ended. */
+ * A block that is freed under a queued operation leaves the set in which addresses are looked up,
+ * but its place is kept until the operation has ended. */
 #include "config.h"
 
 #include "emulator/block.h"
@@ -28,14 +28,14 @@
 #define ALIGNMENT ((size_t)512)
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Fresh device memory is not zero: blocks up to this size are filled with a
- * pattern; larger ones are left alone, their pages are committed when used. */
+/* Fresh device memory is not zero.  Blocks up to this size are filled with a pattern.  Larger ones
+ * are left alone, so that their pages are committed only when used. */
 #define FILL_BYTES ((size_t)64 << 10)
 #define FILL 0xA5
 
 /* --- the two mappings of a device --- */
 
-/* @bytes at a multiple of 2 MiB; NULL if the kernel refuses. */
+/* Maps @bytes at a multiple of 2 MiB; NULL if the kernel refuses. */
 static void *map_aligned(size_t bytes, int protection)
 {
 	char *all = mmap(NULL, bytes + HUGE_PAGE, protection,
@@ -63,7 +63,8 @@ int hoist__emu_map_device(struct hoist__emu_device *device)
 		(void)munmap(addresses, span);
 		return EMU_OUT_OF_MEMORY;
 	}
-	(void)madvise(bytes, span, MADV_HUGEPAGE); /* an optimisation: may be refused */
+	/* an optimisation, which the kernel may refuse */
+	(void)madvise(bytes, span, MADV_HUGEPAGE);
 	device->base = (uintptr_t)addresses;
 	device->bytes = bytes;
 	device->span = span;
@@ -75,7 +76,7 @@ void hoist__emu_make_resident(struct hoist__emu_device *device)
 	if (hoist__emu_map_device(device) == EMU_SUCCESS)
 		(void)madvise(device->bytes,
 			      hoist__round_up(hoist__emu.environment.resident, HUGE_PAGE),
-			      MADV_POPULATE_WRITE); /* as above */
+			      MADV_POPULATE_WRITE); /* may be refused, too */
 }
 
 bool hoist__emu_is_device_address(uintptr_t address)
@@ -95,7 +96,7 @@ static struct hoist__emu_block *block_of(struct hoist__list *node)
 	return HOIST__CONTAINER_OF(node, struct hoist__emu_block, node);
 }
 
-/* Next fit: puts @block into the first gap behind the rover that holds it. */
+/* Next fit: puts @block into the first gap behind the rover that is large enough. */
 static bool place(struct hoist__emu_device *device, struct hoist__emu_block *block)
 {
 	struct hoist__list *head = &device->blocks;
@@ -129,7 +130,7 @@ void hoist__emu_block_unplace(struct hoist__emu_block *block)
 	size_t first = (size_t)hoist__round_up(
 		hoist__max_u64(offset, hoist__emu.environment.resident), page);
 	size_t end = (size_t)hoist__round_down(offset + block->rounded, page);
-	if (first < end) /* gives the bytes back; on refusal they are merely kept */
+	if (first < end) /* gives the bytes back; if refused, they are merely kept */
 		(void)madvise(device->bytes + first, end - first,
 			      device->shared ? MADV_REMOVE : MADV_DONTNEED);
 }
@@ -232,7 +233,7 @@ int hoist__emu_block_retire(struct hoist__emu_block *block)
 	}
 	hoist__emu.count.use_after_free++;
 	block->dead = true;
-	/* The caller may unmap what it registered as soon as we return. */
+	/* The caller may unmap registered memory as soon as this function returns. */
 	block->users++;
 	while (block->busy > 0)
 		(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);
@@ -241,15 +242,15 @@ int hoist__emu_block_retire(struct hoist__emu_block *block)
 	return EMU_ILLEGAL_ADDRESS;
 }
 
-/* [locked] Device memory, managed memory or a block of a pool, also of another process's: NULL
- * for all else. */
+/* [locked] Finds device memory, managed memory or a block of a pool, also another process's: NULL
+ * for anything else. */
 static struct hoist__emu_block *find_block(uintptr_t address)
 {
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
 	if (block == NULL)
 		block = hoist__emu_range_find(&hoist__emu.registrations, address, 1);
 	bool found = block != NULL && block->range.start == address && block->device != NULL;
-	/* What was opened is closed instead; what came from a pool is freed. */
+	/* Plain memory of another process is closed, not freed; a block of its pool is freed. */
 	if (found && block->window != NULL)
 		found = hoist__emu_window_is_of_pool(block);
 	return found ? block : NULL;

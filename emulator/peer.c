@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What of another device's memory a device reaches.
+/* emulator/peer.c - which memory of other devices a device reaches.
+ * The contract is in emulator/core.h.
  *
- * Its own, managed and registered memory always; that of a peer when access was enabled, by the
- * device that is to reach it.  Memory of pools does not follow that, as with the drivers: each
- * pool says who reaches it.  A copy that is told of both devices goes by the host where its
- * stream's device does not reach one of them; all other work that touches what it does not reach
- * fails, as a kernel would. */
+ * A device always reaches its own, managed and registered memory.  It reaches a peer's memory when
+ * the access was enabled on the device that will use it.  Memory of pools follows other rules, as
+ * with the drivers: each pool says which devices reach it.  A copy that is told both devices goes
+ * through the host if its stream's device does not reach one of them.  All other work that touches
+ * memory out of reach fails, as a kernel would. */
 #include "config.h"
 
 #include "emulator/block.h"
@@ -25,7 +26,7 @@ int hoist__emu_peer_enable(struct hoist__emu_device *device, const struct hoist_
 	return result;
 }
 
-/* [locked] @block is a device's. */
+/* [locked] Pre: @block is a device's. */
 static bool reaches(const struct hoist__emu_device *device, const struct hoist__emu_block *block)
 {
 	if (block->managed || block->device == device)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Pools as the driver's caller sees them: made and destroyed, trimmed, their attributes. */
+/* emulator/pool-handle.c - pools as the driver's caller sees them: made, destroyed, trimmed;
+ * attributes.
+ * The contract is in emulator/pool.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -117,7 +119,8 @@ static int set_value(struct hoist__emu_pool *pool, unsigned attribute, const voi
 		pool->values[attribute] = *(const uint64_t *)value;
 		return EMU_SUCCESS;
 	case EMU_POOL_RESERVED_HIGH:
-	case EMU_POOL_USED_HIGH: /* from 0 it rises at once to what is current */
+	case EMU_POOL_USED_HIGH: /* it may be set to 0 only, and then rises at once to the current
+				  * value */
 		if (*(const uint64_t *)value != 0)
 			return EMU_INVALID_VALUE;
 		pool->values[attribute] = pool->values[attribute - 1];

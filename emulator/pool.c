@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pieces and blocks of pools; see pool.h. */
+/* emulator/pool.c - pieces and blocks of pools.
+ * The contract is in emulator/pool.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static struct hoist__emu_piece *piece_of(struct hoist__list *node)
 	return HOIST__CONTAINER_OF(node, struct hoist__emu_piece, node);
 }
 
-/* [locked] All but hoist__emu_pool_alloc() and hoist__emu_pool_free(). */
+/* [locked] All functions but hoist__emu_pool_alloc() and hoist__emu_pool_free(). */
 
 static void grow_value(struct hoist__emu_pool *pool, unsigned current, size_t bytes)
 {
@@ -100,7 +101,7 @@ static bool fits(const struct hoist__emu_piece *piece, const struct hoist__emu_s
 	return true;
 }
 
-/* The smallest one that fits. */
+/* Returns the smallest piece that is large enough. */
 static struct hoist__emu_piece *find_piece(struct hoist__emu_pool *pool,
 					   const struct hoist__emu_stream *stream, enum whose whose,
 					   size_t rounded)
@@ -115,7 +116,7 @@ static struct hoist__emu_piece *find_piece(struct hoist__emu_pool *pool,
 	return best;
 }
 
-/* @stream goes on when the piece's release has passed. */
+/* Makes @stream wait until the piece's release has passed. */
 static int wait_for_release(struct hoist__emu_stream *stream, struct hoist__emu_piece *piece)
 {
 	if (piece->mark == NULL || piece->stream == stream)
@@ -157,7 +158,7 @@ static int alloc_block(struct hoist__emu_pool *pool, struct hoist__emu_stream *s
 		return result;
 	block->range.start = piece->place.range.start;
 	if (hoist__emu_range_add(&hoist__emu.allocations, &block->range) < 0)
-		return EMU_OUT_OF_MEMORY; /* the piece stays, free */
+		return EMU_OUT_OF_MEMORY; /* the piece stays, and is free */
 	block->piece = piece;
 	hoist__list_remove(&piece->node);
 	hoist__emu_mark_unref(piece->mark);
@@ -167,7 +168,7 @@ static int alloc_block(struct hoist__emu_pool *pool, struct hoist__emu_stream *s
 	return EMU_SUCCESS;
 }
 
-/* The block leaves its piece, which is free as @mark passes. */
+/* Takes the block off its piece, which is free once @mark has passed. */
 static void leave_piece(struct hoist__emu_block *block, struct hoist__emu_stream *stream,
 			struct hoist__emu_mark *mark)
 {
@@ -179,8 +180,8 @@ static void leave_piece(struct hoist__emu_block *block, struct hoist__emu_stream
 	piece->mark = mark;
 }
 
-/* A driver has what a free takes since the allocation: here, without memory, the host waits for
- * the stream instead. */
+/* A driver reserves the memory that a free needs when it allocates.  Here, without memory, the host
+ * waits for the stream instead. */
 static int free_block(struct hoist__emu_block *block, struct hoist__emu_stream *stream)
 {
 	struct hoist__emu_mark *mark = calloc(1, sizeof *mark);
@@ -191,7 +192,7 @@ static int free_block(struct hoist__emu_block *block, struct hoist__emu_stream *
 		hoist__emu.count.live_allocations--;
 		return hoist__emu_pool_free_now(block);
 	}
-	mark->refs = 2; /* the operation's and the piece's */
+	mark->refs = 2; /* one for the operation, one for the piece */
 	leave_piece(block, stream, mark);
 	block->piece->n_releases++;
 	hoist__emu.count.live_allocations--;
@@ -235,6 +236,7 @@ void hoist__emu_pools_synchronized(struct hoist__emu_device *device)
 	}
 }
 
+/* A capturing stream's allocation is a node of its graph, and needs no block. */
 int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
 			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret)
 {

@@ -4,14 +4,14 @@
  *   piece    a place on the device that the pool reserved; given out whole, never split or
  *            joined, to requests of at least half its size
  *   block    one use of a piece, from an allocation to its free
- *   release  the operation that a free queues: where the stream passes it, what other
- *            streams still do with the block was not ordered, and fails
+ *   release  the operation that a free queues: when the stream passes it, work of other
+ *            streams that still uses the block was not ordered, and fails
  *
- * A free piece serves its own stream at once; others when its release has passed, if the
- * pool may reuse opportunistically; else, where the device or the pool's limit leaves
- * nothing, the asking stream is made to wait for it, if the pool may add dependencies.
- * Events that streams waited for are not looked through.  On a capturing stream all of
- * this happens as on any other: there are no graphs that could own memory. */
+ * A free piece serves its own stream at once.  It serves another stream when its release has
+ * passed, if the pool may reuse opportunistically.  Otherwise, if the device or the pool's limit
+ * leaves no memory, the asking stream is made to wait for the release, if the pool may add
+ * dependencies.  Events that streams waited for are not followed.  On a capturing stream an
+ * allocation is a node of the graph instead: see graph.h. */
 #ifndef HOIST_EMULATOR_POOL_H
 #define HOIST_EMULATOR_POOL_H
 
@@ -36,15 +36,16 @@ int hoist__emu_pool_of_device(struct hoist__emu_device *device, struct hoist__em
 int hoist__emu_pool_destroy(struct hoist__emu_pool *handle);
 int hoist__emu_pool_trim(struct hoist__emu_pool *handle, size_t keep_bytes);
 
-/* *@value is an int for the first three, else 64 bits. */
+/* *@value is an int for the first three attributes, otherwise 64 bits. */
 int hoist__emu_pool_get(struct hoist__emu_pool *handle, unsigned attribute, void *value);
 int hoist__emu_pool_set(struct hoist__emu_pool *handle, unsigned attribute, const void *value);
 
-/* Read and write, or nothing, for device @ordinal; a pool's own device has both, for good. */
+/* Sets or gets the access of device @ordinal: read and write, or none.  A pool's own device always
+ * has both. */
 int hoist__emu_pool_set_access(struct hoist__emu_pool *handle, int ordinal, unsigned flags);
 int hoist__emu_pool_get_access(struct hoist__emu_pool *handle, int ordinal, unsigned *flags);
 
-/* @device: whose NULL stream is meant.  On a stream that captures: see graph.h. */
+/* @device is the one whose NULL stream is meant.  On a capturing stream: see graph.h. */
 int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_pool *handle,
 			  struct hoist__emu_stream *stream, size_t bytes, uintptr_t *ret);
 int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
@@ -56,7 +57,7 @@ int hoist__emu_pool_free_now(struct hoist__emu_block *block);
 /* [locked] Performs an EMU_RELEASE: the stream has passed the free. */
 void hoist__emu_pool_passed(struct hoist__emu_op *op);
 
-/* [locked] The host waited for work of @device: its pools keep what their thresholds say. */
+/* [locked] For a host that waited for work of @device: trims its pools to their thresholds. */
 void hoist__emu_pools_synchronized(struct hoist__emu_device *device);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a driver knows of an address, and waiting for all work of a device. */
+/* emulator/query.c - answers what memory an address is, and waits for all work of a device.
+ * The contract is in emulator/core.h. */
 #include "config.h"
 
 #include "emulator/block.h"
@@ -31,8 +32,8 @@ bool hoist__emu_pointer(uintptr_t address, struct hoist__emu_pointer *ret)
 	return block != NULL || mapped != NULL;
 }
 
-/* [locked] Whether a stream of @device has work from before @ticket; *error is the first failure
- * that sticks to one. */
+/* [locked] True if a stream of @device has work from before @ticket; *error becomes the first
+ * failure that a stream keeps. */
 static bool is_busy(struct hoist__emu_device *device, uint64_t ticket, int *error)
 {
 	bool busy = false;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Sets of disjoint address ranges: libc's balanced tree, with "shares a byte"
- * as equality, so that an address finds the range that contains it. */
+/* emulator/ranges.c - sets of disjoint address ranges.
+ * The contract is in emulator/core.h.
+ *
+ * They are libc's balanced tree with "shares a byte" as equality, so that an address finds the
+ * range that contains it. */
 #include "config.h"
 
 #include "emulator/core.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Host memory that a program registered, and managed memory: mapped for the host too, and
- * for all else like a registration of its own.  A device that could not page it holds all
- * of it, so it counts as the device's. */
+/* emulator/register.c - host memory that a program registered, and managed memory.
+ * The contract is in emulator/core.h.
+ *
+ * Managed memory is mapped for the host, too, and otherwise like a registration.  A device that
+ * could not page it would hold all of it, so it counts as the device's. */
 #include "config.h"
 
 #include "emulator/block.h"
@@ -13,8 +15,8 @@
 
 #include "base/checked.h"
 
-/* MS_ASYNC writes nothing back: it only walks the mappings, and fails with ENOMEM where one is
- * missing; otherwise it has nothing to say. */
+/* MS_ASYNC writes nothing back.  It only walks the mappings, and fails with ENOMEM if one is
+ * missing. */
 bool hoist__emu_is_mapped(uintptr_t address, size_t bytes)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -148,7 +150,8 @@ int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uin
 	return result;
 }
 
-/* A part has no preference of its own here: advice is for all of an allocation, as hoist's is. */
+/* A part cannot have a preference of its own here: advice is for whole allocations, as hoist gives
+ * it. */
 int hoist__emu_prefer(uintptr_t address, size_t bytes, int preferred)
 {
 	int result = EMU_INVALID_VALUE;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The environment of a stand-in driver: read once, at its first call. */
+/* emulator/settings.c - reads the environment of a stand-in driver, once, at its first call.
+ * The contract is in emulator/control.h and emulator/core.h. */
 #include "config.h"
 
 #include "emulator/core.h"
@@ -13,7 +14,7 @@
 #define DEFAULT_LATENCY_MIN_US 10
 #define DEFAULT_LATENCY_MAX_US 200
 
-/* Digits at *@text, which moves behind them. */
+/* Parses digits at *@text, and moves *@text behind them. */
 static bool parse_number(const char **text, uint64_t *ret)
 {
 	if (**text < '0' || **text > '9')
@@ -28,7 +29,7 @@ static bool parse_number(const char **text, uint64_t *ret)
 	return true;
 }
 
-/* "16G": the suffixes are powers of 1024. */
+/* Parses "16G": the suffixes are powers of 1024. */
 static bool parse_bytes(const char *text, uint64_t *ret)
 {
 	static const char suffixes[] = "KMGT";
@@ -47,7 +48,7 @@ static bool parse_bytes(const char *text, uint64_t *ret)
 	return true;
 }
 
-/* "MIN..MAX" or "MAX", in microseconds. */
+/* Parses "MIN..MAX" or "MAX", in microseconds. */
 static bool parse_latency(const char *text, uint64_t ret_ns[2])
 {
 	uint64_t low = 0;
@@ -67,7 +68,7 @@ static bool parse_latency(const char *text, uint64_t ret_ns[2])
 	return true;
 }
 
-/* The number behind our name in "cuda:2,hip:1"; a name alone means 1. */
+/* Parses the number behind this stand-in's name in "cuda:2,hip:1"; a name alone means 1. */
 static bool parse_devices(const char *text, int *ret)
 {
 	size_t name = strlen(hoist__emu_face.api);

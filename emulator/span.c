@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The sides of copies: looked up when queued, held until performed. */
+/* emulator/span.c - the sides of copies: found when a copy is queued, held until it is performed.
+ * The contract is in emulator/core.h. */
 #include "config.h"
 
 #include "emulator/block.h"
@@ -24,13 +25,13 @@ int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_sp
 		int result = hoist__emu_span_host(address, bytes, ret);
 		if (result != EMU_SUCCESS || ret->block != NULL)
 			return result;
-		return refuse(); /* pageable memory is no device memory */
+		return refuse(); /* pageable memory is not device memory */
 	}
 	if (hoist__emu_vmm_is_address(address)) {
 		*ret = (struct hoist__emu_span){.bytes = hoist__emu_vmm_bytes(address, bytes)};
 		return ret->bytes != NULL ? EMU_SUCCESS : refuse();
 	}
-	if (hoist__emu_graph_has(address)) { /* captured alone, and so never touched */
+	if (hoist__emu_graph_has(address)) { /* used by captured work only, and so never touched */
 		*ret = (struct hoist__emu_span){.bytes = NULL};
 		return EMU_SUCCESS;
 	}
@@ -47,14 +48,14 @@ int hoist__emu_span_device(uintptr_t address, size_t bytes, struct hoist__emu_sp
 	return EMU_SUCCESS;
 }
 
-/* By either of its addresses, if it has two: only what is registered has. */
+/* Takes either address of memory that has two; only registered memory has. */
 int hoist__emu_span_host(uintptr_t given, size_t bytes, struct hoist__emu_span *ret)
 {
 	uintptr_t address = hoist__emu_host_of(given);
 	if (address == 0 || hoist__emu_is_device_address(address) || bytes > UINTPTR_MAX - address)
 		return refuse();
-	/* A copy must not run across the edge of a registration: drivers look
-	 * at where it starts and refuse what lies behind. */
+	/* A copy must not cross the edge of a registration.  Drivers look at where the copy starts,
+	 * and refuse bytes behind the registration's end. */
 	struct hoist__emu_block *block =
 		hoist__emu_range_find(&hoist__emu.registrations, address, bytes);
 	if (block != NULL && !contains(&block->range, address, bytes))

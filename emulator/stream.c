@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams: queues of operations, each served by a thread of its own.
+/* emulator/stream.c - streams: queues of operations, each served by a thread of its own.
+ * The contract is in emulator/core.h.
  *
- * An operation may start when the one before it in its stream has ended, when
- * its latency since submission is over, and when the legacy NULL stream lets it:
- * work in the NULL stream waits for all work submitted earlier to the blocking
- * streams of its device, and they wait for it.  Latencies run from submission:
- * they make single operations late and streams out of step with each other,
+ * An operation may start when the one before it in its stream has ended, when its latency since
+ * submission is over, and when the legacy NULL stream lets it.  Work in the NULL stream waits for
+ * all work submitted earlier to the blocking streams of its device, and they wait for it. Latencies
+ * run from submission: they make single operations late and streams out of step with each other,
  * and cost no throughput once a queue is deep.
  *
- * A failure sticks to its stream: what is queued behind it does nothing, marks
- * and synchronize give the failure, a submission is refused with it. */
+ * A failure sticks to its stream: operations queued behind it do nothing, marks and synchronize
+ * give the failure, and further submissions are refused with it. */
 #include "config.h"
 
 #include "emulator/core.h"
@@ -39,7 +39,7 @@ bool hoist__emu_stream_has_older(const struct hoist__emu_stream *stream, uint64_
 	return !hoist__list_empty(&stream->queue) && first_op(stream)->ticket < ticket;
 }
 
-/* The NULL stream's rule; see above. */
+/* The NULL stream's rule, described above. */
 static bool may_start(struct hoist__emu_stream *stream, const struct hoist__emu_op *op)
 {
 	struct hoist__emu_device *device = stream->device;
@@ -58,7 +58,7 @@ static bool may_start(struct hoist__emu_stream *stream, const struct hoist__emu_
 	return true;
 }
 
-/* [locked] Waits until @op may start.  Time spent here is not the engine's. */
+/* [locked] Waits until @op may start.  The engine's time does not include this wait. */
 static void wait_for_start(struct hoist__emu_stream *stream, struct hoist__emu_op *op)
 {
 	bool waited = false;
@@ -70,7 +70,7 @@ static void wait_for_start(struct hoist__emu_stream *stream, struct hoist__emu_o
 		stream->free_ns = hoist__emu_now_ns();
 }
 
-/* [locked] A driver waits here for the function, and so does all behind it. */
+/* [locked] A driver waits here for the function, and so does all work behind it. */
 static int call(struct hoist__emu_op *op)
 {
 	hoist__emu_unlock();
@@ -140,7 +140,7 @@ static void *stream_main(void *argument)
 	return NULL;
 }
 
-/* A detached thread without signals: the program's handlers are not for it. */
+/* Starts a detached thread that blocks all signals: the program's handlers must not run in it. */
 static int start_thread(struct hoist__emu_stream *stream)
 {
 	pthread_attr_t attributes;
@@ -157,7 +157,7 @@ static int start_thread(struct hoist__emu_stream *stream)
 	return err == 0 ? EMU_SUCCESS : EMU_OUT_OF_MEMORY;
 }
 
-/* [locked] Made with the lock held, which its thread waits for. */
+/* [locked] The lock is held while the stream is made; its thread waits for the lock. */
 static int make_stream(struct hoist__emu_device *device, bool blocking, bool is_null,
 		       struct hoist__emu_stream **ret)
 {
@@ -169,7 +169,8 @@ static int make_stream(struct hoist__emu_device *device, bool blocking, bool is_
 	stream->blocking = blocking;
 	stream->is_null = is_null;
 	stream->refs = 2;
-	/* Odd multiplier: neighbouring seeds start far apart; never 0. */
+	/* The multiplier makes neighbouring seeds start far apart; the lowest bit keeps the state
+	 * from being 0. */
 	stream->random =
 		(hoist__emu.now.seed + ++hoist__emu.n_streams_made) * UINT64_C(0x9E3779B97F4A7C15) |
 		1;
@@ -223,8 +224,8 @@ int hoist__emu_stream_destroy(struct hoist__emu_stream *handle)
 	return result;
 }
 
-/* [locked] The calling thread's own default stream of @device, which is ordered with the NULL
- * stream.  It stays when the thread ends, for the next one that has its name. */
+/* [locked] Finds the calling thread's own default stream of @device, which is ordered with the NULL
+ * stream.  The stream stays when the thread ends; a later thread with the same id gets it. */
 static int find_of_thread(struct hoist__emu_device *device, struct hoist__emu_stream **ret)
 {
 	struct hoist__list *node = device->streams.next;
@@ -266,7 +267,7 @@ int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_s
 
 /* --- work --- */
 
-/* The latency of the stream's next operation (xorshift64*). */
+/* Returns the latency of the stream's next operation (xorshift64*). */
 static uint64_t next_latency(struct hoist__emu_stream *stream)
 {
 	uint64_t low = hoist__emu.now.latency_ns[0];
@@ -279,7 +280,7 @@ static uint64_t next_latency(struct hoist__emu_stream *stream)
 	return low + (x * UINT64_C(0x2545F4914F6CDD1D) >> 32) % (high - low + 1);
 }
 
-/* [locked] The operation is a node of a graph that nobody runs. */
+/* [locked] Makes the operation a node of a graph, which never runs. */
 static int capture_op(const struct hoist__emu_stream *stream, struct hoist__emu_op op)
 {
 	if (stream->capture == EMU_CAPTURE_INVALIDATED)
@@ -331,7 +332,7 @@ int hoist__emu_call(struct hoist__emu_device *device, struct hoist__emu_stream *
 	return result;
 }
 
-/* [locked] Finds a stream that the host may ask or wait for: not a capturing one. */
+/* [locked] Finds a stream that the host may ask or wait for: one that does not capture. */
 static int find_working(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
 			struct hoist__emu_stream **ret)
 {

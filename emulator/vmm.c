@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* emulator/vmm.c - virtual memory: reservations, memories, and mappings of one in the other.
+ * The contract is in emulator/vmm.h. */
 #include "config.h"
 
 #include "emulator/vmm.h"
@@ -12,7 +14,7 @@
 
 struct memory {
 	struct hoist__emu_range range; /* [this, this + 1): its handle */
-	struct hoist__emu_block block; /* counts its bytes as its device's */
+	struct hoist__emu_block block; /* counts the memory's bytes as its device's */
 	int fd;
 	bool released;
 	unsigned n_mappings;
@@ -24,12 +26,12 @@ struct mapping {
 	unsigned char access[EMU_MAX_DEVICES];
 };
 
-/* Below EMU's lock, as everything. */
+/* Under the stand-in's lock, like everything else. */
 static struct {
 	uintptr_t base; /* 0 before use */
 	unsigned char *bytes;
 	size_t span;
-	uintptr_t next;				  /* new reservations are looked for from here on */
+	uintptr_t next;				  /* the search for new reservations begins here */
 	void *reservations, *memories, *mappings; /* sets of ranges */
 } area;
 
@@ -74,7 +76,7 @@ static bool is_free(uintptr_t address, size_t bytes)
 	       hoist__emu_range_find(&area.reservations, address, bytes) == NULL;
 }
 
-/* From @from up: 0 if there is no such place. */
+/* Finds a place from @from up; 0 if there is none. */
 static uintptr_t find_place(uintptr_t from, size_t bytes, size_t align)
 {
 	for (uintptr_t at = hoist__round_up(from, align);
@@ -101,7 +103,8 @@ static int reserve(struct hoist__emu_range *range, size_t align, uintptr_t hint)
 		range->start = find_place(area.base, range->bytes, align);
 	if (range->start == 0 || hoist__emu_range_add(&area.reservations, range) < 0)
 		return EMU_OUT_OF_MEMORY;
-	/* Stale addresses are noticed for longer. */
+	/* The next reservation begins behind this one, so that stale addresses are noticed for
+	 * longer. */
 	area.next = range->start + range->bytes;
 	hoist__emu.count.live_reservations++;
 	return EMU_SUCCESS;
@@ -134,7 +137,7 @@ int hoist__emu_vmm_reserve(size_t bytes, size_t align, uintptr_t hint, uintptr_t
 	return result;
 }
 
-/* What such a call says is wrong, and counted as a bad free. */
+/* Returns the failure of a wrong call, and counts it as a bad free. */
 static int refuse(void)
 {
 	hoist__emu.count.bad_frees++;
@@ -234,7 +237,7 @@ int hoist__emu_vmm_release(void *handle)
 
 /* --- mappings --- */
 
-/* [locked] Some mapping shares a byte, or the range is within no reservation. */
+/* [locked] False if a mapping shares a byte with the range, or no reservation contains it. */
 static bool may_map(uintptr_t address, size_t bytes)
 {
 	const struct hoist__emu_range *range =
@@ -286,13 +289,13 @@ static bool touches(const struct hoist__emu_span *span, size_t reach, uintptr_t 
 	return span->bytes != NULL && span->bytes < first + bytes && span->bytes + reach > first;
 }
 
-/* The bytes from a side's first to its last. */
+/* Returns the bytes from a side's first to its last. */
 static size_t reach_of(const struct hoist__emu_box *box, size_t pitch, size_t plane)
 {
 	return (box->planes - 1) * plane + (box->rows - 1) * pitch + box->width;
 }
 
-/* [locked] Whether an operation that is queued on @stream uses them. */
+/* [locked] True if an operation that is queued on @stream uses the bytes. */
 static bool stream_uses(struct hoist__emu_stream *stream, uintptr_t address, size_t bytes)
 {
 	struct hoist__list *head = &stream->queue;
@@ -330,7 +333,7 @@ static int unmap(struct mapping *mapping)
 	uintptr_t address = mapping->range.start;
 	size_t bytes = mapping->range.bytes;
 	bool used = is_used(address, bytes);
-	/* An operation that goes on finds bytes, but not these. */
+	/* An operation that is still running finds bytes there, but not these. */
 	if (mmap(bytes_at(address), bytes, used ? PROT_READ | PROT_WRITE : PROT_NONE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return EMU_OUT_OF_MEMORY;
@@ -359,8 +362,8 @@ int hoist__emu_vmm_unmap(uintptr_t address, size_t bytes)
 
 /* --- access --- */
 
-/* [locked] Calls @visit for the mappings that cover the range, until it says false.
- * Returns: false if it did, or some byte is not mapped. */
+/* [locked] Calls @visit for the mappings that cover the range, until a call returns false.
+ * Returns: false if one did, or if some byte is not mapped. */
 static bool walk(uintptr_t address, size_t bytes,
 		 bool (*visit)(struct mapping *mapping, int ordinal, unsigned flags), int ordinal,
 		 unsigned flags)
@@ -386,7 +389,7 @@ static bool has_access(struct mapping *mapping, int ordinal, unsigned flags)
 	return (mapping->access[ordinal] & flags) == flags;
 }
 
-/* [locked] The range begins and ends with a mapping. */
+/* [locked] True if the range begins and ends with a mapping. */
 static bool is_of_mappings(uintptr_t address, size_t bytes)
 {
 	const struct mapping *first = hoist__emu_range_find(&area.mappings, address, 1);

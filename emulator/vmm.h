@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* emulator/vmm.h - the drivers' virtual memory: addresses and memory, apart.
+/* emulator/vmm.h - the drivers' virtual memory: addresses and memory, separately.
  *
- *   area         all addresses for it: one mapping that nobody can touch (these are the device
+ *   area         all its addresses: one mapping that nobody can touch (these are the device
  *                addresses) and one with the bytes, at the same offsets
  *   reservation  a part of the area
  *   memory       bytes of a device without an address: a file in memory.  Lives while its handle or
  *                a mapping does
- *
  *   mapping      memory shown at a part of a reservation, with what each device may do with it;
  *                two mappings of one memory show the same bytes
  *
- * Copies run across mappings that lie side by side, as on a device.  What is unmapped under a
+ * Copies may cross mappings that lie side by side, as on a device.  Memory that is unmapped under a
  * queued operation is a use after free; the operation goes on with other bytes.
  */
 #ifndef HOIST_EMULATOR_VMM_H
@@ -34,17 +33,17 @@ int hoist__emu_vmm_release(void *handle);
 int hoist__emu_vmm_map(uintptr_t address, size_t bytes, size_t offset, void *handle);
 int hoist__emu_vmm_unmap(uintptr_t address, size_t bytes);
 
-/* For device @ordinal. */
+/* Sets the access of device @ordinal. */
 int hoist__emu_vmm_set_access(uintptr_t address, size_t bytes, int ordinal, unsigned flags);
 
 /* [locked] */
 bool hoist__emu_vmm_is_address(uintptr_t address);
-/* [locked] The bytes, if all of them are mapped; NULL if not. */
+/* [locked] Returns the bytes if all of them are mapped; otherwise NULL. */
 unsigned char *hoist__emu_vmm_bytes(uintptr_t address, size_t bytes);
-/* [locked] Whether @device may touch them; also for what is no address of the area. */
+/* [locked] True if @device may touch the bytes; also for an address outside the area. */
 bool hoist__emu_vmm_allows(const struct hoist__emu_device *device, uintptr_t address, size_t bytes,
 			   bool write);
-/* [locked] The device whose memory is mapped there; NULL if none is. */
+/* [locked] Returns the device whose memory is mapped there; NULL if none is. */
 const struct hoist__emu_device *hoist__emu_vmm_device(uintptr_t address);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/arena.c - many small pieces of memory that are freed together.
+ * The contract is in format/arena.h. */
 #include "config.h"
 
 #include "format/arena.h"
@@ -13,7 +15,7 @@
 
 struct hoist__arena_chunk {
 	struct hoist__arena_chunk *next;
-	size_t bytes; /* of data */
+	size_t bytes; /* of `data` */
 	uint64_t data[];
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* format/arena.h - many small pieces that are freed together.
+/* format/arena.h - many small pieces of memory that are freed together.
  *
- * What a parser keeps (names, shapes) lives as long as its manifest, so it is
- * bump-allocated from a chain of chunks.  Chunks double from 1 KiB to 1 MiB:
- * at most about half of what was taken from malloc is unused.
+ * A parser's names and shapes live as long as its manifest, so they are bump-allocated from a chain
+ * of chunks.  Chunks double from 1 KiB to 1 MiB: at most about half of the memory taken from malloc
+ * is unused.
  *
  * Threads: one user at a time.
  */
@@ -14,14 +14,14 @@
 
 struct hoist__arena_chunk;
 
-/* Begins as all zeros. */
+/* An arena of all zeros is empty. */
 struct hoist__arena {
 	struct hoist__arena_chunk *chunks; /* newest first */
-	size_t used;			   /* bytes of the newest one that are taken */
+	size_t used;			   /* bytes taken of the newest chunk */
 };
 
-/* @bytes of memory aligned to @align (a power of two, at most 8); NULL if host
- * memory is exhausted. */
+/* Returns @bytes of memory aligned to @align (a power of two, at most 8); NULL if host memory is
+ * exhausted. */
 void *hoist__arena_alloc(struct hoist__arena *arena, size_t bytes, size_t align);
 
 void hoist__arena_fini(struct hoist__arena *arena);

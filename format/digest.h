@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* format/digest.h - digests as files hold them: what a save writes and a load compares; see
- * hoist/save.h.
+/* format/digest.h - digests in the form that files hold: a save writes them and a load compares;
+ * see hoist/save.h.
  *
- * Metadata HOIST__DIGEST_KEY is HOIST__DIGEST_HEX lower-case hexadecimal digits a tensor, of its
- * XXH3-128 in canonical form, in the order of the tensors' bytes. */
+ * The metadata HOIST__DIGEST_KEY has HOIST__DIGEST_HEX lower-case hexadecimal digits for each
+ * tensor, in the order of the tensors' bytes: the tensor's XXH3-128 in canonical form. */
 #ifndef HOIST_FORMAT_DIGEST_H
 #define HOIST_FORMAT_DIGEST_H
 
@@ -11,7 +11,7 @@
 #define HOIST__DIGEST_BYTES 16
 #define HOIST__DIGEST_HEX 32
 
-/* Writes the digits; nothing ends them. */
+/* Writes the digits without a terminating NUL. */
 static inline void hoist__digest_hex(const unsigned char digest[HOIST__DIGEST_BYTES], char *to)
 {
 	static const char digits[] = "0123456789abcdef";

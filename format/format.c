@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Which format a file has, and the way to its parser.  The first bytes tell every format, but two
- * are zip archives, whose directory tells which.  What is none of them is named if it is something
- * that people often have in its place. */
+/* format/format.c - tells which format a file has, and calls its parser.
+ * The contract is in format/format.h.
+ *
+ * The first bytes tell every format except the two in zip archives: for these the directory tells.
+ * A file of no known format gets a message that names it, if people often have such a file by
+ * mistake. */
 #include "config.h"
 
 #include "format/format.h"
@@ -16,7 +19,7 @@
 #include "format/quote.h"
 #include "format/zip.h"
 
-/* What is looked at, and what of it a message shows. */
+/* How many bytes are looked at, and how many of them a message shows. */
 #define START_BYTES 64
 #define SHOWN_BYTES 16
 
@@ -39,7 +42,7 @@ const char *hoist__format_name(enum hoist__format format)
 	return names[format];
 }
 
-/* --- what is none of them --- */
+/* --- files of no known format --- */
 
 struct start {
 	unsigned char bytes[START_BYTES];
@@ -56,7 +59,7 @@ static bool is_space(unsigned char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* The first byte that is no white space: @start->n without one. */
+/* Returns the first byte that is not white space; @start->n if there is none. */
 static size_t skip_space(const struct start *start)
 {
 	size_t i = 0;
@@ -92,7 +95,7 @@ static bool is_pickle(const struct start *start)
 	       start->bytes[1] <= 5;
 }
 
-/* What it is, and what to do; NULL if that is not known. */
+/* Returns the name of the other format and the remedy; NULL if it is not known. */
 static const char *other_format(const struct start *start)
 {
 	static const struct {
@@ -120,7 +123,7 @@ static const char *other_format(const struct start *start)
 			return known[i].what;
 	if (is_pickle(start))
 		return "a Python pickle, as PyTorch before 1.6 wrote its checkpoints: reading it "
-		       "would run what it says; save it again with a newer torch.save, or as "
+		       "would run its instructions; save it again with a newer torch.save, or as "
 		       "safetensors";
 	if (is_html(start))
 		return "a web page: the download went wrong (is a login needed?)";
@@ -141,21 +144,21 @@ static int fail_unknown(const struct hoist__reader *reader, const struct start *
 	if (is_zero(start))
 		return hoist__fail(-EBADMSG,
 				   "%s: its first %zu bytes are zero, as a download leaves them "
-				   "that was not completed; what is read is " FORMATS,
+				   "that was not completed; hoist reads " FORMATS,
 				   file, start->n);
 	size_t n = hoist__min_u64(start->n, SHOWN_BYTES);
 	for (size_t i = 0; i < n; i++)
 		(void)snprintf(hex + 3 * i, 4, " %02x", start->bytes[i]);
 	return hoist__fail(-EBADMSG,
-			   "%s: no format that is known: its %llu bytes begin with%s (%s); what is "
-			   "read is " FORMATS,
+			   "%s: no format that is known: its %llu bytes begin with%s (%s); hoist "
+			   "reads " FORMATS,
 			   file, (unsigned long long)reader->bytes, hex,
 			   hoist__quoted((const char *)start->bytes, n, text));
 }
 
-/* --- what is one --- */
+/* --- files of a known format --- */
 
-/* JSON has no zero byte; a safetensors file begins with a length of at most 100 MB in 8 bytes. */
+/* JSON has no zero byte.  A safetensors file begins with a length in 8 bytes, of at most 100 MB. */
 static bool is_json(const struct start *start)
 {
 	size_t i = skip_space(start);
@@ -163,6 +166,7 @@ static bool is_json(const struct start *start)
 	       memchr(start->bytes, 0, hoist__min_u64(start->n, 8)) == NULL;
 }
 
+/* The two formats in zip archives begin alike: the archive's directory tells them apart. */
 int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format *ret)
 {
 	struct start start = {.n = hoist__min_u64(reader->bytes, START_BYTES)};
@@ -192,7 +196,7 @@ int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format 
 
 /* --- parsing --- */
 
-/* Formats that tell in their first bytes how long their header is. */
+/* Formats whose first bytes tell the length of their header. */
 static const struct parser {
 	size_t prefix_bytes;
 	int (*header_bytes)(const char *file, const void *prefix, size_t n_prefix,

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* format/format.h - bytes <-> named tensors.
  *
- * A parser here is given the header's bytes, or a reader that fetches them, and
- * the size of the file they came from; it never opens or maps anything, so that a
- * fuzzer can drive it.  Nothing in a file is trusted: every length, offset and
- * count is checked against the file's size before it is used, and no allocation's
- * size comes from the file unchecked.  The memory that parsing needs, the result
- * included, is below 12 times the header's bytes, and 1 MiB (PyTorch: 33 times those of its
- * pickle and directory, see torch.h); tests/format_nomem.c and format_zip_nomem.c measure the
- * dearest ones, and of each input of the fuzzer's it is counted (tests/fuzz-support.h), as is that
- * none of up to 1 MiB takes a second.
+ * A parser here is given the header's bytes, or a reader that fetches them, and the size of the
+ * file they came from.  It never opens or maps anything, so that a fuzzer can drive it.  Nothing in
+ * a file is trusted: every length, offset and count is checked against the file's size before it is
+ * used, and no size of an allocation comes from the file unchecked.  The memory that parsing needs,
+ * the result included, is below 12 times the header's bytes, plus 1 MiB (PyTorch: 33 times the
+ * bytes of its pickle and directory, see torch.h).  tests/format_nomem.c and format_zip_nomem.c
+ * measure the most expensive files.  For each of the fuzzer's inputs the memory is counted
+ * (tests/fuzz-support.h), and no input of up to 1 MiB may take a second.
  *
- * Every failure on the content is -EBADMSG, or -ENOTSUP where the file is sound and
- * hoist does not read it, and its text names the file, the tensor where there is
- * one, and the byte: `@file` below is that name, used in messages only.
+ * A failure on the content is always -EBADMSG, or -ENOTSUP if the file is sound but hoist does not
+ * read it.  Its text names the file, the tensor if there is one, and the byte.  `@file` below is
+ * the file's name, used in messages only.
  *
  * Threads: a parsed object is immutable; any thread may read it.
  */
@@ -34,8 +33,8 @@ struct hoist__tensor {
 	int rank;             /* 0 .. HOIST__MAX_RANK */
 	const int64_t *shape; /* NULL for rank 0 */
 	const int64_t *strides; /* in elements, none negative; NULL: row-major, dense */
-	uint64_t bytes;       /* from its first byte in the file to its last: for a dense tensor
-			       * what shape and dtype say, else the span of shape and strides */
+	uint64_t bytes;       /* from its first byte in the file to its last: for a dense tensor by
+			       * shape and dtype, otherwise the span of shape and strides */
 	uint64_t offset;      /* from the start of the file */
 };
 
@@ -44,9 +43,9 @@ struct hoist__metadata {
 	const char *value;
 };
 
-/* What one file holds: its tensors in the order of their bytes in the file
- * (empty ones at the place their offset gives; ties in the order of the header).
- * Where the format says so (PyTorch's shared storages), tensors may overlap. */
+/* The content of one file: its tensors in the order of their bytes in the file (empty ones at the
+ * place their offset gives; ties in the order of the header).  Tensors may overlap if the format
+ * allows it (PyTorch's shared storages). */
 struct hoist__manifest {
 	size_t n_tensors;
 	struct hoist__tensor *tensors;
@@ -55,7 +54,7 @@ struct hoist__manifest {
 	struct hoist__metadata *metadata; /* in the header's order; GGUF's values as text, arrays
 					   * as JSON */
 	uint64_t data_offset;             /* where tensor bytes begin */
-	/* GGUF: the key-value block as it stands in the file, so that a writer can keep types. */
+	/* GGUF: the key-value block as it is in the file, so that a writer can keep the types. */
 	const void *raw_metadata;
 	size_t raw_metadata_bytes;
 	uint64_t n_raw_metadata;
@@ -63,13 +62,14 @@ struct hoist__manifest {
 
 void hoist__manifest_destroy(struct hoist__manifest *manifest); /* takes NULL */
 
-/* Gives the only tensor another name: a file that has no place for one is called by its opener.
+/* Gives the only tensor another name: if a format has no place for a name, the opener of the file
+ * names the tensor.
  * Returns: 0; -EINVAL (empty, no UTF-8); -ENOMEM. */
 int hoist__manifest_rename(struct hoist__manifest *manifest, const char *name, size_t name_bytes);
 
 /* --- any format ---
  *
- * What a file is, is told by its content, never by its name. */
+ * The format is told by a file's content, never by its name. */
 enum hoist__format {
 	HOIST__SAFETENSORS, /* byte 8 is '{' */
 	HOIST__INDEX, /* of safetensors or PyTorch: JSON that names files, holds no tensors */
@@ -82,12 +82,12 @@ enum hoist__format {
 	HOIST__N_FORMATS
 };
 
-/* Where a parser has its bytes from: header and tail are read in pieces, tensors never. */
+/* The source of a parser's bytes: it reads header and tail in pieces, and never tensors. */
 struct hoist__reader {
 	const char *name; /* for messages */
 	uint64_t bytes;	  /* of the whole file */
-	/* Exactly @bytes at @offset, which lie within the file.  0, or a negative errno value
-	 * with its text. */
+	/* Reads exactly @bytes at @offset, which lie within the file.  Returns 0, or a negative
+	 * errno value with its text. */
 	int (*read)(void *context, uint64_t offset, void *buffer, size_t bytes);
 	void *context;
 };
@@ -96,22 +96,24 @@ struct hoist__reader {
  * "raw". */
 const char *hoist__format_name(enum hoist__format format);
 
-/* Returns: 0; -EBADMSG (none of them: with its first bytes and the formats there are, or what it
- *   is instead; empty); what reading says. */
+/* Tells the format.
+ * Returns: 0; -EBADMSG (none of them: the text has the first bytes and the known formats, or the
+ *   name of the other format; empty); the reader's error. */
 int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format *ret);
 
-/* All but an index, which is hoist__index_parse()'s.  Returns: 0; -EBADMSG; -ENOTSUP (a feature
- *   of the format that hoist does not read: it says which); -ENOMEM; what reading says. */
+/* Parses any file but an index, which hoist__index_parse() reads.
+ * Returns: 0; -EBADMSG; -ENOTSUP (a feature of the format that hoist does not read: the text names
+ *   it); -ENOMEM; the reader's error. */
 int hoist__format_parse(const struct hoist__reader *reader, enum hoist__format format,
 			struct hoist__manifest **ret);
 
-/* What hoist__format_parse() calls, by format. */
+/* The parsers that hoist__format_parse() calls. */
 int hoist__gguf_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 int hoist__npy_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 int hoist__npz_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 int hoist__torch_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 
-/* One tensor of this name, u8, of all bytes of the file. */
+/* Gives one tensor of this name, of u8, with all bytes of the file. */
 #define HOIST__RAW_NAME "data"
 int hoist__raw_parse(const struct hoist__reader *reader, struct hoist__manifest **ret);
 
@@ -133,13 +135,13 @@ int hoist__raw_parse(const struct hoist__reader *reader, struct hoist__manifest 
  * text with a NUL is refused, since no C string can hold it. */
 #define HOIST__SAFETENSORS_MAX_HEADER UINT64_C(100000000)
 
-/* Checks the first 8 bytes and gives the bytes of the whole header, prefix
- * included (8 + n): what to read next.
- * Returns: 0; -EBADMSG. @n_prefix is how many of the 8 bytes exist. */
+/* Checks the first 8 bytes and gives the size of the whole header, prefix included (8 + n): the
+ * bytes to read next.  @n_prefix is how many of the 8 bytes exist.
+ * Returns: 0; -EBADMSG. */
 int hoist__safetensors_header_bytes(const char *file, const void *prefix, size_t n_prefix,
 				    uint64_t file_bytes, size_t *ret);
 
-/* @header holds those bytes (8 + n).
+/* Parses a header of 8 + n bytes.
  * Returns: 0; -EBADMSG; -ENOMEM. */
 int hoist__safetensors_parse(const char *file, const void *header, size_t header_bytes,
 			     uint64_t file_bytes, struct hoist__manifest **ret);
@@ -158,10 +160,10 @@ int hoist__safetensors_parse(const char *file, const void *header, size_t header
  * unique (the reader of MAX ignores them; an empty one becomes "buffer"). */
 #define HOIST__MAX_FILE_PREFIX 24
 
-/* Does it begin as such a file does? */
+/* True if the file begins with the bytes of a .max file. */
 bool hoist__max_is(const void *prefix, size_t n_prefix);
 
-/* As the functions for safetensors; the prefix has 24 bytes. */
+/* The same as the functions for safetensors; the prefix has 24 bytes. */
 int hoist__max_header_bytes(const char *file, const void *prefix, size_t n_prefix,
 			    uint64_t file_bytes, size_t *ret);
 int hoist__max_parse(const char *file, const void *header, size_t header_bytes, uint64_t file_bytes,
@@ -178,10 +180,10 @@ int hoist__max_parse(const char *file, const void *header, size_t header_bytes, 
  *       tensor bytes
  *
  * Rules: the header is at most HOIST__GGUF_MAX_HEADER bytes; keys and names are UTF-8 and
- * unique; value types are the 13 there are, arrays are nested at most 16 deep; the alignment is a
+ * unique; there are 13 types of values; arrays are nested at most 16 deep; the alignment is a
  * u32 and a power of two; rows of quantised types are whole blocks; offsets are aligned, ranges
  * lie within the file and do not overlap (holes are the format's own).  The pair's text: an array
- * as JSON; in a string, what is no UTF-8 and NUL read as U+FFFD (raw_metadata keeps them).
+ * is JSON; in a string, bytes that are not UTF-8, and NUL, become U+FFFD (raw_metadata keeps them).
  *
  * A model in several files has the pairs split.no, split.count and split.tensors.count. */
 #define HOIST__GGUF_MAX_HEADER UINT64_C(268435456)
@@ -194,11 +196,10 @@ struct hoist__index_entry {
 	size_t file; /* index into files */
 };
 
-/* {"metadata": {...}, "weight_map": {tensor: shard file name}}.  A shard's name
- * is relative to the index's folder and stays inside it: absolute paths, empty
- * names and any ".." component are refused here (symbolic links are the
- * opener's to check); "./a" and "b//c" become "a" and "b/c", so that one file has one
- * name. */
+/* {"metadata": {...}, "weight_map": {tensor: shard file name}}.  A shard's name is relative to the
+ * index's folder, and stays inside it: absolute paths, empty names and any ".." component are
+ * refused here (the opener checks symbolic links).  "./a" and "b//c" become "a" and "b/c", so that
+ * one file has one name. */
 struct hoist__index {
 	size_t n_files;
 	const char **files; /* unique, in order of name */
@@ -214,9 +215,9 @@ struct hoist__index {
 int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
 		       struct hoist__index **ret);
 
-/* Does shard @f, whose content is @manifest, hold every tensor that the index says it does?
- * named[t] becomes true for each of its tensors that is one of them; that others are there as well
- * is no error.
+/* Checks that shard @f, whose content is @manifest, holds every tensor that the index places in it.
+ * named[t] becomes true for each tensor of the shard that the index names.  Further tensors in the
+ * shard are no error.
  * Returns: 0; -EBADMSG naming index, shard and tensor. */
 int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t f,
 		       const struct hoist__manifest *manifest, bool *named);

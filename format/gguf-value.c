@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* GGUF's key-value pairs as text.  A value is walked twice: once to check it and to learn how many
- * bytes its text takes at most, once to write it.  Only strings are looked at for the first; a
- * number has room for the longest of its type. */
+/* format/gguf-value.c - turns GGUF's key-value pairs into text.
+ * The contract is in format/gguf.h.
+ *
+ * A value is walked twice: first to check it and to learn how many bytes its text takes at most,
+ * then to write the text.  The first walk looks only at strings; a number gets room for the longest
+ * one of its type. */
 #include "config.h"
 
 #include "format/gguf.h"
@@ -21,7 +24,7 @@
 #define MAX_DEPTH 16
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
-/* Bytes in the file (0: they differ), and of the longest text, with the comma behind it. */
+/* Bytes in the file (0: they differ), and bytes of the longest text, with the comma behind it. */
 static const struct type {
 	const char *name;
 	unsigned char bytes;
@@ -38,7 +41,7 @@ static const struct type {
 
 /* --- checking and measuring --- */
 
-/* A JSON string's bytes for one character, or those of its place in a plain text. */
+/* Returns how many bytes a character takes in a JSON string, or in a plain text. */
 static size_t character_bytes(unsigned char c, size_t length, bool json)
 {
 	if (length == 0 || c == '\0')
@@ -48,7 +51,7 @@ static size_t character_bytes(unsigned char c, size_t length, bool json)
 	return c == '\n' || c == '\t' || c == '\r' ? 2 : 6;
 }
 
-/* Is it a character that stands for itself, and one byte? */
+/* True for a character that is itself in JSON, and one byte. */
 static bool is_plain(unsigned char c)
 {
 	return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
@@ -93,10 +96,10 @@ static int check_bools(const struct hoist__gguf *gguf, uint64_t n)
 	return 0;
 }
 
-/* @n values of a type of fixed size. */
+/* Adds the text of @n values of a type of fixed size. */
 static int measure_numbers(struct hoist__gguf *gguf, uint64_t type, uint64_t n, uint64_t *ret)
 {
-	/* n is at most the file's bytes by the type's: check_array(). */
+	/* n is at most the file's bytes divided by the type's: see check_array(). */
 	uint64_t bytes = n * types[type].bytes;
 	int err = hoist__gguf_need(gguf, bytes, "a value");
 	if (err == 0 && type == HOIST__GGUF_BOOL)
@@ -118,7 +121,7 @@ static int take_type(struct hoist__gguf *gguf, const char *what, uint64_t *ret)
 	return err;
 }
 
-/* Takes the head of an array. */
+/* Reads the head of an array. */
 static int take_array(struct hoist__gguf *gguf, uint64_t *type, uint64_t *n)
 {
 	int err = take_type(gguf, "the type of an array's elements", type);
@@ -151,7 +154,7 @@ static int measure_array(struct hoist__gguf *gguf, int depth, uint64_t *ret)
 	int err = take_array(gguf, &type, &n);
 	if (err < 0)
 		return err;
-	*ret += 3; /* brackets and a comma */
+	*ret += 3; /* for the brackets and a comma */
 	if (types[type].bytes > 0)
 		return measure_numbers(gguf, type, n, ret);
 	for (uint64_t i = 0; err == 0 && i < n; i++)
@@ -160,7 +163,7 @@ static int measure_array(struct hoist__gguf *gguf, int depth, uint64_t *ret)
 	return err;
 }
 
-/* --- writing; what is written has been checked --- */
+/* --- writing; the values have been checked --- */
 
 static char *put(char *out, const char *text, size_t n)
 {
@@ -185,8 +188,8 @@ static char *put_integer(char *out, int64_t value)
 	return put_natural(out, value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
-/* Digits enough that the number can be had back: @most of them always are.  Printing and reading
- * go by the program's locale, whose decimal point may have several bytes. */
+/* Prints enough digits to read the number back: @most digits are always enough.  Printing and
+ * reading use the program's locale, whose decimal point may have several bytes. */
 static char *put_digits(char *out, double value, int least, int most)
 {
 	char text[48];
@@ -207,8 +210,8 @@ static char *put_digits(char *out, double value, int least, int most)
 	return out;
 }
 
-/* Whole numbers are written as such.  JSON has no word for what is no number: null.  Of the many
- * in an array, none is tried for its shortest form. */
+/* Whole numbers are written without a point.  JSON has no word for infinities and NaNs: they become
+ * null.  In arrays, which may be long, no search for the shortest form is made. */
 static char *put_float(char *out, uint64_t type, double value, bool json)
 {
 	const int most = type == HOIST__GGUF_F32 ? 9 : 17;
@@ -258,7 +261,7 @@ static char *put_number(char *out, uint64_t type, const unsigned char *bytes, bo
 	return put_natural(out, value);
 }
 
-/* One character that is not plain. */
+/* Writes one character that is not plain. */
 static char *put_character(char *out, const char *text, size_t length, bool json)
 {
 	unsigned char c = (unsigned char)text[0];

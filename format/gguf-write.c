@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Writing GGUF, version 3: format.h has what it is.
+/* format/gguf-write.c - writes the header of a GGUF file, version 3.
+ * The contract is in format/write.h; format/format.h describes the format.
  *
- * The pairs of the file that this one is made from stay as they are, types and all, but those that
- * the caller gives anew and those that are true of that file alone.  What the caller gives is
- * text.  Tensors follow each other at the next multiples of the alignment, as llama.cpp wants
- * them, and the last one is padded too. */
+ * The pairs of the file that this one is made from are kept, types and all, except pairs that the
+ * caller gives anew and pairs that are true only of the old file.  The caller's pairs are text.
+ * Each tensor begins at the next multiple of the alignment, as llama.cpp expects, and the last one
+ * is padded, too. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -17,14 +18,14 @@
 #include "format/little.h"
 #include "format/write.h"
 
-/* Of the format's description. */
+/* From the description of the format. */
 #define MAX_KEY_BYTES 65535
 #define MAX_NAME_BYTES 64
 #define MAX_RANK 4
 
 #define ALIGNMENT_KEY "general.alignment"
 
-/* --- which pairs --- */
+/* --- the pairs to write --- */
 
 static const struct hoist__metadata *find(const struct hoist__metadata *pairs, size_t n,
 					  const char *key, size_t key_bytes)
@@ -35,7 +36,7 @@ static const struct hoist__metadata *find(const struct hoist__metadata *pairs, s
 	return NULL;
 }
 
-/* Is the pair true of the file only that it stands in? */
+/* True if the pair is true only of the file that holds it. */
 static bool is_stale(const char *key, size_t n)
 {
 	static const char *const keys[] = {"split.no", "split.count", "split.tensors.count",
@@ -46,7 +47,8 @@ static bool is_stale(const char *key, size_t n)
 	return false;
 }
 
-/* Digests that the caller gives are those of the new file; parts are not what is written. */
+/* True if the caller's pair is to be written.  The caller's digests are those of the new file.  The
+ * new file is not in parts. */
 static bool is_given(const struct hoist__metadata *pair)
 {
 	return strncmp(pair->key, "split.", 6) != 0 || !is_stale(pair->key, strlen(pair->key));
@@ -123,7 +125,7 @@ static int check(const struct hoist__out_file *file, const struct hoist__out_ten
 	return 0;
 }
 
-/* Offsets from the beginning of the tensors' bytes. */
+/* Sets the offsets, counted from the beginning of the tensors' bytes. */
 static int place(struct hoist__out_file *file, uint64_t alignment, uint64_t *ret_bytes)
 {
 	uint64_t at = 0;
@@ -143,7 +145,7 @@ static int place(struct hoist__out_file *file, uint64_t alignment, uint64_t *ret
 	return 0;
 }
 
-/* --- bytes; without @bytes they are only counted --- */
+/* --- writing bytes; without @bytes they are only counted --- */
 
 struct sink {
 	unsigned char *bytes;
@@ -172,7 +174,7 @@ static void put_string(struct sink *sink, const char *text)
 	put(sink, text, n);
 }
 
-/* Returns how many pairs that are. */
+/* Returns how many pairs were kept. */
 static uint64_t put_kept(struct sink *sink, const struct hoist__out_file *file)
 {
 	const struct hoist__manifest *like = file->like;
@@ -226,7 +228,7 @@ static void put_tensors(struct sink *sink, const struct hoist__out_file *file)
 	}
 }
 
-/* The number of pairs is known once they are there, and is put in front of them then. */
+/* The number of pairs is known only after they are written, and is put in front of them then. */
 static void put_header(struct sink *sink, const struct hoist__out_file *file, uint64_t alignment)
 {
 	put(sink, "GGUF", 4);
@@ -240,6 +242,7 @@ static void put_header(struct sink *sink, const struct hoist__out_file *file, ui
 	put_tensors(sink, file);
 }
 
+/* The header is made twice: first to count its bytes, then to write them. */
 int hoist__gguf_write(struct hoist__out_file *file)
 {
 	uint64_t alignment = HOIST__GGUF_ALIGNMENT;

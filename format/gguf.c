@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading GGUF: the cursor over a header that grows, its prefix, and the tensors.  The pairs are
- * read in gguf-value.c. */
+/* format/gguf.c - reads GGUF: the cursor over a growing header, its prefix, and the tensors.
+ * The contract is in format/format.h and format/gguf.h.
+ *
+ * gguf-value.c reads the pairs. */
 #include "config.h"
 
 #include "format/gguf.h"
@@ -20,7 +22,7 @@
 /* Enough for most headers without a tokenizer. */
 #define FIRST_PIECE_BYTES (256 * (size_t)HOIST__KIB)
 
-/* The bytes of the shortest description of a tensor, and of the shortest pair. */
+/* The least bytes of a tensor's description, and of a pair. */
 #define MIN_TENSOR_BYTES 25
 #define MIN_PAIR_BYTES 14
 
@@ -40,7 +42,7 @@ int hoist__gguf_fail(const struct hoist__gguf *gguf, int err, size_t at, const c
 			   hoist__quoted(gguf->subject, gguf->subject_bytes, subject), what, at);
 }
 
-/* Reads on until @end is there, which is within the file. */
+/* Reads on until the bytes up to @end, which is within the file, are there. */
 static int fetch(struct hoist__gguf *gguf, size_t end)
 {
 	uint64_t most = hoist__min_u64(gguf->reader->bytes, HOIST__GGUF_MAX_HEADER);
@@ -146,7 +148,7 @@ static int read_shape(struct hoist__gguf *gguf, struct hoist__tensor *tensor)
 	return err;
 }
 
-/* Its bytes by shape and dtype. */
+/* Counts the tensor's bytes by shape and dtype. */
 static int measure(struct hoist__gguf *gguf, size_t at, struct hoist__tensor *tensor)
 {
 	const struct hoist__dtype_info *dtype = hoist__dtype_info(tensor->dtype);
@@ -214,11 +216,11 @@ static int read_tensor(struct hoist__gguf *gguf, size_t *room)
 	return err;
 }
 
-/* Now that the header's end is known: where the tensors are. */
+/* Sets where the tensors are, once the header's end is known. */
 static int place_tensors(struct hoist__gguf *gguf)
 {
 	struct hoist__manifest *manifest = &gguf->box->manifest;
-	/* Files without any data may end where the header does. */
+	/* A file without any data may end where its header does. */
 	uint64_t file_bytes = gguf->reader->bytes;
 	uint64_t data = hoist__min_u64(hoist__round_up(gguf->at, gguf->alignment), file_bytes);
 	char name[HOIST__QUOTED_BYTES];
@@ -239,7 +241,7 @@ static int place_tensors(struct hoist__gguf *gguf)
 	return hoist__manifest_order(gguf->file, manifest);
 }
 
-/* --- all of it --- */
+/* --- the whole header --- */
 
 static int check_version(const struct hoist__gguf *gguf)
 {
@@ -259,7 +261,7 @@ static int check_version(const struct hoist__gguf *gguf)
 	return 0;
 }
 
-/* @n things of at least @least bytes can be in what is left of the file. */
+/* Checks that @n items of at least @least bytes fit into the rest of the file. */
 static int check_count(const struct hoist__gguf *gguf, size_t at, uint64_t n, uint64_t least,
 		       const char *what)
 {
@@ -295,7 +297,7 @@ static int read_all(struct hoist__gguf *gguf)
 		err = place_tensors(gguf);
 	if (err < 0 || n_pairs == 0)
 		return err;
-	/* The pairs stay as they are, for writers; what lies behind them is given back. */
+	/* The pairs are kept for writers; the memory behind them is given back. */
 	struct hoist__manifest *manifest = &gguf->box->manifest;
 	unsigned char *kept = realloc(gguf->bytes, pairs_end);
 	gguf->box->raw = kept != NULL ? kept : gguf->bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* format/gguf.h - what the files that read and write GGUF share.
+/* format/gguf.h - shared by the files that read and write GGUF.
  *
- * How long a header is, only reading it says: it is fetched in pieces that double, and never
- * further than twice what was needed (or the first piece). */
+ * Only reading tells how long a header is.  It is fetched in pieces that double, and never further
+ * than twice the needed bytes (or the first piece). */
 #ifndef HOIST_FORMAT_GGUF_H
 #define HOIST_FORMAT_GGUF_H
 
@@ -16,7 +16,7 @@
 #define HOIST__GGUF_PREFIX_BYTES 24
 #define HOIST__GGUF_VERSION 3
 
-/* Types of values, as they are in the file. */
+/* Types of values, with their numbers in the file. */
 enum hoist__gguf_type {
 	HOIST__GGUF_U8,
 	HOIST__GGUF_I8,
@@ -38,23 +38,23 @@ struct hoist__gguf {
 	const struct hoist__reader *reader;
 	char file[HOIST__QUOTED_BYTES]; /* its name for messages */
 	struct hoist__manifest_box *box;
-	unsigned char *bytes; /* of the header, as far as it is read; moves when it grows */
+	unsigned char *bytes; /* of the header as far as it is read; moves when it grows */
 	size_t n;
-	size_t at; /* what comes next */
+	size_t at; /* the next byte */
 	uint64_t alignment;
-	const char *kind;    /* "tensor": what is being read, for messages; or NULL, */
-	const char *subject; /* and what it is called */
+	const char *kind;    /* of the object being read, for messages ("tensor"); NULL: none */
+	const char *subject; /* the name of that object */
 	size_t subject_bytes;
 };
 
-/* Makes sure of @bytes at the cursor; @what needs them.
- * Returns: 0; -EBADMSG the file, or the limit, ends before; -ENOMEM; what reading says. */
+/* Makes sure that @bytes are there at the cursor; @what needs them.
+ * Returns: 0; -EBADMSG if the file, or the limit, ends before; -ENOMEM; the reader's error. */
 int hoist__gguf_need(struct hoist__gguf *gguf, uint64_t bytes, const char *what);
 
 /* Takes a number of @n bytes. */
 int hoist__gguf_take(struct hoist__gguf *gguf, unsigned n, const char *what, uint64_t *ret);
 
-/* Takes the name of something: UTF-8 without a NUL, kept with the manifest. */
+/* Takes a name: UTF-8 without a NUL, kept with the manifest. */
 int hoist__gguf_take_name(struct hoist__gguf *gguf, const char *what, const char **ret,
 			  size_t *ret_bytes);
 
@@ -63,10 +63,11 @@ int hoist__gguf_take_name(struct hoist__gguf *gguf, const char *what, const char
 int hoist__gguf_fail(const struct hoist__gguf *gguf, int err, size_t at, const char *format, ...)
 	HOIST__PRINTF(4, 5);
 
-/* The @n pairs at the cursor: into the manifest's metadata, as text, and the alignment. */
+/* Takes the @n pairs at the cursor: into the manifest's metadata, as text.  Also takes the
+ * alignment. */
 int hoist__gguf_pairs(struct hoist__gguf *gguf, uint64_t n);
 
-/* The bytes of the pair that begins there, which has been read before. */
+/* Returns the bytes of the pair at @pair, which has been read before. */
 size_t hoist__gguf_pair_bytes(const unsigned char *pair);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/index-write.c - writes the text of an index of shards.
+ * The contract is in format/write.h. */
 #include "config.h"
 
 #include <inttypes.h>

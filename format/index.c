@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* model.safetensors.index.json, and PyTorch's like it: which shard holds which tensor.  The
- * pairs are collected as they come; tensors and files are then put in the order of their names,
- * where a name that comes twice lies beside its twin. */
+/* format/index.c - reads an index (model.safetensors.index.json and PyTorch's like it): which shard
+ * holds which tensor.
+ * The contract is in format/format.h.
+ *
+ * The pairs are collected as they come.  Then tensors and files are sorted by name, which puts a
+ * name that comes twice next to its twin. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -50,7 +53,7 @@ void hoist__index_destroy(struct hoist__index *index)
 	free(box);
 }
 
-/* Is the path relative and free of ".." components? */
+/* True if the path is relative and free of ".." components. */
 static bool stays_inside(const char *path)
 {
 	if (path[0] == '/')
@@ -64,8 +67,8 @@ static bool stays_inside(const char *path)
 	return true;
 }
 
-/* Writes @path to @out (NULL: only measures) without "." components and the empty ones between
- * slashes, so that one file has one name.  Returns its length. */
+/* Writes @path to @out without "." components and empty ones, so that one file has one name.  @out
+ * NULL only measures.  Returns the length. */
 static size_t simplify(const char *path, char *out)
 {
 	size_t n = 0;
@@ -86,7 +89,7 @@ static size_t simplify(const char *path, char *out)
 	return n;
 }
 
-/* Checks a shard's name, which stands at @at, and makes it simple. */
+/* Checks the name of a shard, which is at @at, and simplifies it. */
 static int check_shard_name(struct reader *r, size_t at, const char **name, size_t bytes)
 {
 	char shown[HOIST__QUOTED_BYTES];
@@ -158,8 +161,8 @@ static int read_map(struct reader *r)
 	return more;
 }
 
-/* Keeps one value of the metadata if it is a scalar: strings decoded, numbers
- * and words as they stand. */
+/* Keeps one value of the metadata if it is a scalar: strings decoded, numbers and words as they
+ * are. */
 static int read_metadata_value(struct reader *r, const struct hoist__metadata *partial, size_t at)
 {
 	struct hoist__json *json = &r->json;
@@ -208,6 +211,7 @@ static int read_metadata(struct reader *r)
 	return more;
 }
 
+/* Unknown keys are passed over, but the two known ones may come only once. */
 static int read_index(struct reader *r)
 {
 	struct hoist__json *json = &r->json;
@@ -270,7 +274,7 @@ static int check_names(struct reader *r)
 	return 0;
 }
 
-/* files: every pair's shard, in order, each once. */
+/* Fills `files` with every pair's shard, in order, each once. */
 static int fill_files(struct reader *r)
 {
 	struct hoist__index *index = &r->box->index;
@@ -287,7 +291,7 @@ static int fill_files(struct reader *r)
 	return 0;
 }
 
-/* Which entries are each file's: they are counted, then put in their places. */
+/* Groups the entries by file: counts them, then puts them in their places. */
 static int group_entries(struct hoist__index *index)
 {
 	index->first = calloc(index->n_files + 1, sizeof *index->first);
@@ -359,8 +363,9 @@ int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
 	return err;
 }
 
-/* Marks the tensors that the index says are in this file.  Both have an order by name, so that this
- * is one walk.  Returns the place in of_file of the first that is not there; first[f + 1]: none. */
+/* Marks the tensors that the index places in this file.  Both lists are ordered by name, so that
+ * one walk is enough.
+ * Returns: the place in of_file of the first missing tensor; first[f + 1] if there is none. */
 static size_t mark_named(const struct hoist__index *index, size_t f,
 			 const struct hoist__manifest *manifest, bool *named)
 {

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/json-write.c - JSON text that grows as it is written.
+ * The contract is in format/json-write.h. */
 #include "config.h"
 
 #include "format/json-write.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* format/json-write.h - JSON text that grows as it is written.
  *
- * The first failure is kept: callers write on, and look at `err` once, at the end. */
+ * The first failure is kept.  Callers continue to write, and check `err` once, at the end. */
 #ifndef HOIST_FORMAT_JSON_WRITE_H
 #define HOIST_FORMAT_JSON_WRITE_H
 
@@ -19,7 +19,7 @@ struct hoist__json_text {
 void hoist__json_put(struct hoist__json_text *json, const char *text, size_t bytes);
 void hoist__json_printf(struct hoist__json_text *json, const char *format, ...) HOIST__PRINTF(2, 3);
 
-/* @string in quotes.  Bytes that are not UTF-8 become U+FFFD. */
+/* Writes @string in quotes.  Bytes that are not UTF-8 become U+FFFD. */
 void hoist__json_put_string(struct hoist__json_text *json, const char *string);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/json.c - a strict JSON reader.
+ * The contract is in format/json.h. */
 #include "config.h"
 
 #include "format/json.h"
@@ -22,7 +24,7 @@ char hoist__json_peek(struct hoist__json *json)
 	return '\0';
 }
 
-/* "expected <what>, found <the byte here>". */
+/* Fails with "expected <what>, found <the byte here>". */
 static int fail_expected(struct hoist__json *json, const char *what)
 {
 	char c = hoist__json_peek(json);
@@ -76,8 +78,8 @@ static int hex4(const char *p)
 	return value;
 }
 
-/* The code point of the escape \uXXXX (or a pair of them) at @p, where @n bytes
- * remain; *used is its bytes.  -1: not hexadecimal; -2: half a surrogate pair. */
+/* Returns the code point of the escape \uXXXX (or a pair of them) at @p, where @n bytes remain;
+ * *used is its bytes.  -1: not hexadecimal; -2: half a surrogate pair. */
 static int unicode_escape(const char *p, size_t n, size_t *used)
 {
 	int high = n >= 6 ? hex4(p + 2) : -1;
@@ -123,7 +125,8 @@ static int check_escape(struct hoist__json *json, struct hoist__json_string *str
 	return 0;
 }
 
-/* Has one of these 8 bytes to be looked at: a control character, '"', '\\', or one of UTF-8? */
+/* True if none of these 8 bytes needs a closer look: a control character, '"', '\\', or one of
+ * UTF-8. */
 static bool all_plain(const char *text)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101);
@@ -132,8 +135,9 @@ static bool all_plain(const char *text)
 	memcpy(&word, text, sizeof word);
 	uint64_t quote = word ^ ones * '"';
 	uint64_t slash = word ^ ones * '\\';
-	/* A byte's top bit: it was set, or below what was taken away.  It may be wrong above a
-	 * byte for which it is right, so that 0 is always true. */
+	/* A byte's top bit is set if it was set, or if the byte was below the amount taken away.
+	 * The bit may be set wrongly in a byte above one that is set rightly, so that a result of 0
+	 * is always right. */
 	return ((word | (word - ones * 0x20) | (quote - ones) | (slash - ones)) & tops) == 0;
 }
 
@@ -322,7 +326,7 @@ int hoist__json_end(struct hoist__json *json)
 	return fail_expected(json, "nothing but spaces behind the last '}'");
 }
 
-/* One escape of a checked string; returns the bytes it takes in @p. */
+/* Decodes one escape of a checked string; returns the bytes it takes in @p. */
 static size_t decode_escape(const char *p, size_t n, char **out)
 {
 	static const char from[] = "\"\\/bfnrt";
@@ -358,7 +362,7 @@ size_t hoist__json_decode(const struct hoist__json_string *string, char *out)
 
 bool hoist__json_is(const struct hoist__json_string *string, const char *expected)
 {
-	char decoded[16 * 6 + 1]; /* an escape takes at most 6 bytes a character */
+	char decoded[16 * 6 + 1]; /* an escape takes at most 6 bytes for each character */
 	if (!string->escaped)
 		return string->bytes == strlen(expected) &&
 		       memcmp(string->raw, expected, string->bytes) == 0;

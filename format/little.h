@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* format/little.h - numbers as files have them. */
+/* format/little.h - little-endian numbers in files. */
 #ifndef HOIST_FORMAT_LITTLE_H
 #define HOIST_FORMAT_LITTLE_H
 
 #include <stdint.h>
 
-/* The little-endian number of @n bytes, at most 8. */
+/* Returns the little-endian number of @n bytes, at most 8. */
 static inline uint64_t hoist__little(const unsigned char *bytes, unsigned n)
 {
 	uint64_t value = 0;

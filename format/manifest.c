@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/manifest.c - fills and finishes manifests.
+ * The contract is in format/format.h and format/manifest.h. */
 #include "config.h"
 
 #include "format/manifest.h"
@@ -103,6 +105,7 @@ static int check_ranges(const char *file, const struct hoist__manifest *manifest
 	return 0;
 }
 
+/* Sorting puts equal names next to each other. */
 int hoist__manifest_names(const char *file, struct hoist__manifest *manifest)
 {
 	const size_t n = manifest->n_tensors;
@@ -130,7 +133,7 @@ int hoist__manifest_names(const char *file, struct hoist__manifest *manifest)
 	return err;
 }
 
-/* Most files have their tensors in this order; sorting is then a walk. */
+/* Most files have their tensors in this order already: then no sort is needed. */
 static bool in_order(const struct hoist__manifest *manifest)
 {
 	for (size_t i = 1; i < manifest->n_tensors; i++)
@@ -166,7 +169,7 @@ int hoist__vector_grow(void **items, size_t n, size_t *room, size_t size, const 
 {
 	if (n < *room)
 		return 0;
-	/* By half: the old and the new one may both be there for a while. */
+	/* Grow by half: the old and the new array may exist at the same time. */
 	size_t wanted = *room == 0 ? 16 : *room + *room / 2;
 	uint64_t bytes;
 	void *grown = NULL;
@@ -194,7 +197,7 @@ struct hoist__metadata_chunk {
 	struct hoist__metadata_item items[];
 };
 
-/* Twice as many as there are, at most. */
+/* A chunk has at most twice as many items as there are, within these limits. */
 #define LEAST_ITEMS 16
 #define MOST_ITEMS 4096
 

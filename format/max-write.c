@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The header of a .max file: format.h has what it is.  Its offsets are absolute, so that tensors
- * can be aligned: the first to a page if they are large, each to a cache line.  The file has no
- * place for metadata. */
+/* format/max-write.c - writes the header of a .max file.
+ * The contract is in format/write.h; format/format.h describes the format.
+ *
+ * Offsets are absolute, so that tensors can be aligned: the first to a page if they are large, each
+ * to a cache line.  The file has no place for metadata. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -39,7 +41,7 @@ static int check(const struct hoist__out_file *file, const struct hoist__out_ten
 	return 0;
 }
 
-/* The bytes of all entries. */
+/* Counts the bytes of all entries. */
 static int measure(const struct hoist__out_file *file, uint64_t *ret)
 {
 	char where[HOIST__QUOTED_BYTES];
@@ -62,7 +64,7 @@ static int measure(const struct hoist__out_file *file, uint64_t *ret)
 	return 0;
 }
 
-/* Where each tensor begins; *ret is the end of the last one. */
+/* Sets where each tensor begins; *ret is the end of the last one. */
 static int place(struct hoist__out_file *file, uint64_t header_bytes, uint64_t *ret)
 {
 	char where[HOIST__QUOTED_BYTES];

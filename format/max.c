@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One walk over the entries; then ranges are compared in order of offset, and names in order of
- * name.  Numbers are little-endian, as all hosts that write such files are. */
+/* format/max.c - reads the header of a .max file.
+ * The contract is in format/format.h.
+ *
+ * One walk reads the entries.  Then ranges are compared in order of offset, and names in order of
+ * name.  Numbers are little-endian, as on all hosts that write such files. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -18,7 +21,7 @@
 #include "format/quote.h"
 
 static const unsigned char magic[8] = {0x93, 0xf0, 0x9f, 0x94, 0xa5, 0x2b, 0x2b, 0x93};
-/* What the format before it, of one tensor, began with. */
+/* The first bytes of the earlier format, of one tensor. */
 static const unsigned char old_magic[6] = {0x93, 0xf0, 0x9f, 0x94, 0xa5, 0x93};
 
 #define MAX_MAJOR 0
@@ -27,7 +30,7 @@ struct reader {
 	const char *file; /* quoted */
 	const unsigned char *bytes;
 	size_t n;  /* of the header */
-	size_t at; /* what comes next */
+	size_t at; /* the next byte */
 	struct hoist__manifest_box *box;
 	size_t room;
 };
@@ -80,7 +83,7 @@ int hoist__max_header_bytes(const char *file, const void *prefix, size_t n_prefi
 
 /* --- one entry --- */
 
-/* The next @n bytes; NULL, with the text, if the header ends before. */
+/* Returns the next @n bytes; NULL, with the text, if the header ends before. */
 static const unsigned char *take(struct reader *r, size_t n, const char *what)
 {
 	if (n > r->n - r->at) {
@@ -95,7 +98,7 @@ static const unsigned char *take(struct reader *r, size_t n, const char *what)
 	return bytes;
 }
 
-/* The reader of MAX ignores keys; a tensor without one is called "buffer". */
+/* MAX's reader ignores keys; a tensor without one is called "buffer". */
 static int read_name(struct reader *r, struct hoist__tensor *tensor)
 {
 	size_t at = r->at;
@@ -197,7 +200,7 @@ static int read_entry(struct reader *r, uint64_t file_bytes)
 	return err;
 }
 
-/* --- all of them --- */
+/* --- all entries --- */
 
 static int parse(struct reader *r, uint64_t file_bytes)
 {

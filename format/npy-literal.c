@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The header of a .npy: the one Python literal that NumPy writes, and nothing else of Python.  Keys
- * come in any order; every place where NumPy's writers put spaces may have them. */
+/* format/npy-literal.c - reads the header of a .npy: the one Python literal that NumPy writes.
+ * The contract is in format/npy.h.
+ *
+ * No other Python is read.  Keys come in any order.  Spaces are allowed wherever NumPy's writers
+ * put them. */
 #include "config.h"
 
 #include <stdarg.h>
@@ -34,7 +37,7 @@ static int fail(const struct literal *l, int err, size_t at, const char *format,
 			   (unsigned long long)(l->base + at));
 }
 
-/* The next byte that is no space, or '\0' at the end. */
+/* Returns the next byte that is not a space, or '\0' at the end. */
 static char peek(struct literal *l)
 {
 	for (; l->at < l->n; l->at++) {
@@ -143,7 +146,8 @@ static int read_dtype(struct literal *l, hoist_dtype *ret)
 	char order = strchr("<>|=", code[0]) != NULL ? code[0] : '\0';
 	const char *kind = order != '\0' ? code + 1 : code;
 	hoist_dtype dtype = lookup(kind);
-	/* The name of one, as NumPy reads it too; packed ones are not packed there. */
+	/* The name of a dtype, which NumPy reads, too.  Types that hoist packs below a byte are not
+	 * packed in NumPy, and are refused. */
 	if (dtype == HOIST_DTYPE_INVALID && hoist_dtype_from_numpy(code, &dtype) == 0 &&
 	    hoist_dtype_bits(dtype) < 8)
 		dtype = HOIST_DTYPE_INVALID;
@@ -197,7 +201,7 @@ static int read_extent(struct literal *l, int64_t *ret)
 	return 0;
 }
 
-/* A tuple: (), (n,), (n, m), (n, m,); (n) is none. */
+/* Reads a tuple: (), (n,), (n, m), (n, m,).  (n) is not a tuple. */
 static int read_shape(struct literal *l, struct hoist__npy_header *header)
 {
 	bool comma = true;
@@ -246,6 +250,7 @@ static int read_value(struct literal *l, unsigned *seen, struct hoist__npy_heade
 	return which == 1 ? read_bool(l, &header->fortran_order) : read_shape(l, header);
 }
 
+/* `seen` has a bit for each of the three keys. */
 int hoist__npy_literal(const char *what, const char *text, size_t bytes, uint64_t base,
 		       struct hoist__npy_header *ret)
 {

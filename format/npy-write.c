@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The header of a .npy: npy.h has what it is.  With at most HOIST__MAX_RANK axes it always fits in
- * the 65535 bytes of version 1.0, which every reader knows.  Spaces behind the literal make the
- * array begin at a multiple of 64 bytes, as NumPy has it, or of a page if it is large, so that it
- * can be read directly and mapped.  The file has no place for a name or for metadata. */
+/* format/npy-write.c - writes the header of a .npy.
+ * The contract is in format/write.h; format/npy.h describes the format.
+ *
+ * With at most HOIST__MAX_RANK axes the header always fits in the 65535 bytes of version 1.0, which
+ * every reader knows.  Spaces behind the literal make the array begin at a multiple of 64 bytes, as
+ * NumPy does, or of a page if it is large, so that it can be read directly and mapped.  The file
+ * has no place for a name or for metadata. */
 #include "config.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/npy.c - reads an array in NumPy's .npy format.
+ * The contract is in format/format.h and format/npy.h. */
 #include "config.h"
 
 #include "format/little.h"
@@ -16,7 +18,7 @@
 #define MAGIC_BYTES 6
 #define MAX_HEADER HOIST__MIB
 
-/* Where the literal begins and how long it is. */
+/* Gives where the literal begins and how long it is. */
 static int read_prefix(struct hoist__window *window, const char *what, uint64_t at, uint64_t end,
 		       uint64_t *text_at, size_t *text_bytes)
 {
@@ -74,7 +76,7 @@ static int read_literal(struct hoist__window *window, const char *what, uint64_t
 	return err;
 }
 
-/* The same strides that NumPy gives: empty axes count as 1. */
+/* Computes the same strides as NumPy: empty axes count as 1. */
 static void fortran_strides(int rank, const int64_t *shape, int64_t *strides)
 {
 	int64_t stride = 1;
@@ -103,6 +105,8 @@ static int keep_layout(const char *what, const struct hoist__npy_header *header,
 	return 0;
 }
 
+/* The array must fill the rest of the file: fewer bytes are a file cut short, and more would be
+ * other arrays, passed over in silence. */
 int hoist__npy_read(struct hoist__window *window, const char *what, uint64_t at, uint64_t end,
 		    struct hoist__arena *arena, struct hoist__tensor *tensor)
 {

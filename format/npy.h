@@ -9,11 +9,11 @@
  * An array in a file of its own has no name; it gets the one that numpy.savez gives to an array
  * without one: "arr_0".  Column-major arrays (fortran_order) get strides.
  *
- * 'descr' is a type character and bytes, as "<f4", or the name of a dtype.  Of the types that
- * ml_dtypes adds, NumPy writes too little: only bfloat16 becomes '<V2' and only float8_e5m2
+ * 'descr' is a type character and bytes, as "<f4", or the name of a dtype.  NumPy writes too
+ * little of the types that ml_dtypes adds: only bfloat16 becomes '<V2' and only float8_e5m2
  * '<f1', and these are read as such (as JAX does); '<V1' may be any of a dozen and is refused, as
  * are '|V2' (raw bytes: NumPy's own void), big-endian numbers, structured dtypes, objects and
- * text, each by its name.  A file must end where its array does: what else follows would be
+ * text, each by its name.  A file must end where its array does: further bytes would be
  * passed over in silence (NumPy reads the first of several arrays).
  *
  * Memory: the header twice, and it has at most 1 MiB.
@@ -34,18 +34,20 @@
 
 /* --- an archive of arrays, as numpy.savez makes it ---
  *
- * Entry NAME.npy is a tensor called NAME.  Entries of other names are passed over, but one .npy
- * must be there if anything is.  Compressed entries are refused (numpy.savez_compressed). */
+ * Entry NAME.npy is a tensor called NAME.  Entries of other names are passed over, but unless the
+ * archive is empty, one .npy must be there.  Compressed entries are refused
+ * (numpy.savez_compressed). */
 
-/* --- between the files that read arrays --- */
+/* --- shared by the files that read arrays --- */
 
-/* The array at [@at, @end) of the file as @tensor, all but its name; @what names it in messages, as
- * `m.npz: entry "a.npy"`.  Shape and strides go to @arena.
- * Returns: 0; -EBADMSG; -ENOTSUP (a dtype that hoist has not); -ENOMEM; what reading says. */
+/* Reads the array at [@at, @end) of the file into @tensor, except its name.  @what names the
+ * array in messages, as `m.npz: entry "a.npy"`.  Shape and strides go to @arena.
+ * Returns: 0; -EBADMSG; -ENOTSUP (a dtype that hoist does not have); -ENOMEM; the reader's
+ *   error. */
 int hoist__npy_read(struct hoist__window *window, const char *what, uint64_t at, uint64_t end,
 		    struct hoist__arena *arena, struct hoist__tensor *tensor);
 
-/* What a header says. */
+/* The content of a header. */
 struct hoist__npy_header {
 	hoist_dtype dtype;
 	bool fortran_order;

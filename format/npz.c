@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/npz.c - reads NumPy's archives of arrays.
+ * The contract is in format/format.h and format/npy.h. */
 #include "config.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/out-names.c - checks the names of the tensors to write.
+ * The contract is in format/write.h. */
 #include "config.h"
 
 #include <stdlib.h>

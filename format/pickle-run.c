@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The instructions.  Their numbers are Python's (Lib/pickletools.py describes each); whatever has
- * none here is refused.  Containers are changed in place, and the memo refers to the same ones, so
- * that what a pickle shares is shared here. */
+/* format/pickle-run.c - the instructions of a pickle.
+ * The contract is in format/pickle.h.
+ *
+ * Their numbers are Python's (Lib/pickletools.py describes each); an instruction that has none here
+ * is refused.  Containers are changed in place, and the memo refers to the same containers, so that
+ * objects that a pickle shares are shared here, too. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -19,7 +22,7 @@
 
 /* --- the bytes --- */
 
-/* The next @n bytes; NULL, with the text, if the pickle ends before. */
+/* Returns the next @n bytes; NULL, with the text, if the pickle ends before. */
 static const unsigned char *take(struct hoist__pickle *p, uint64_t n)
 {
 	if (n > p->n - p->at) {
@@ -33,7 +36,7 @@ static const unsigned char *take(struct hoist__pickle *p, uint64_t n)
 	return bytes;
 }
 
-/* A number of @n little-endian bytes. */
+/* Reads a number of @n little-endian bytes. */
 static int take_number(struct hoist__pickle *p, unsigned n, uint64_t *ret)
 {
 	const unsigned char *bytes = take(p, n);
@@ -89,7 +92,7 @@ static int push_number(struct hoist__pickle *p, unsigned bytes)
 			    bytes == 4 ? (int64_t)(int32_t)(uint32_t)value : (int64_t)value);
 }
 
-/* Two's complement of as many bytes as it needs. */
+/* Reads a number in two's complement, of as many bytes as it needs. */
 static int push_long(struct hoist__pickle *p)
 {
 	uint64_t n = 0;
@@ -105,7 +108,7 @@ static int push_long(struct hoist__pickle *p)
 	return push_integer(p, HOIST__PICKLE_INT, (int64_t)value);
 }
 
-/* Big-endian, unlike all others. */
+/* The number is big-endian, unlike all others. */
 static int push_float(struct hoist__pickle *p)
 {
 	const unsigned char *bytes = take(p, 8);
@@ -128,7 +131,7 @@ static int push_object(struct hoist__pickle *p, enum hoist__pickle_kind kind)
 	return err == 0 ? hoist__pickle_push(p, value) : err;
 }
 
-/* The last @n values become a tuple; a mark below them goes, too. */
+/* Makes the last @n values a tuple; a mark below them is removed, too. */
 static int make_tuple(struct hoist__pickle *p, size_t n, bool marked)
 {
 	struct hoist__pickle_value tuple = {.kind = HOIST__PICKLE_TUPLE};
@@ -154,12 +157,12 @@ static int tuple_to_mark(struct hoist__pickle *p)
 	return err == 0 ? make_tuple(p, n, true) : err;
 }
 
-/* The last @n values go into the container below them, which must be of @kind. */
+/* Puts the last @n values into the container below them, which must be of @kind. */
 static int add_items(struct hoist__pickle *p, size_t n, bool marked, enum hoist__pickle_kind kind)
 {
 	struct hoist__pickle_value *to = &p->stack[p->depth - 1 - n - marked];
 	if (to->kind != kind)
-		return hoist__pickle_fail(p, -EBADMSG, "items are added to what is no %s",
+		return hoist__pickle_fail(p, -EBADMSG, "items are added to a value that is no %s",
 					  kind == HOIST__PICKLE_LIST ? "list" : "dict");
 	if (kind == HOIST__PICKLE_DICT && n % 2 != 0)
 		return hoist__pickle_fail(p, -EBADMSG, "a dict gets a key without a value");
@@ -182,9 +185,9 @@ static int add_to_mark(struct hoist__pickle *p, enum hoist__pickle_kind kind)
 	return err == 0 ? add_items(p, n, true, kind) : err;
 }
 
-/* --- names, and what is made of them --- */
+/* --- names, and the values made from them --- */
 
-/* Up to the next '\n', which is taken too. */
+/* Returns the bytes up to the next '\n', and passes over it. */
 static const char *take_line(struct hoist__pickle *p, size_t *n)
 {
 	const unsigned char *begin = p->bytes + p->at;
@@ -252,7 +255,7 @@ static int persistent(struct hoist__pickle *p)
 	return err;
 }
 
-/* The attributes of an OrderedDict, which are passed over; nothing else has any. */
+/* Passes over the attributes of an OrderedDict; no other object has any. */
 static int build(struct hoist__pickle *p)
 {
 	int err = hoist__pickle_need(p, 2);
@@ -263,7 +266,7 @@ static int build(struct hoist__pickle *p)
 	    p->stack[p->depth - 1].kind != HOIST__PICKLE_DICT)
 		return hoist__pickle_fail(
 			p, -ENOTSUP,
-			"BUILD sets the state of an object that is no OrderedDict, or by what is "
+			"BUILD sets the state of an object that is no OrderedDict, or the state is "
 			"no dict: hoist executes no code");
 	p->depth--;
 	return 0;
@@ -284,7 +287,7 @@ static int protocol(struct hoist__pickle *p)
 	return err;
 }
 
-/* How many bytes follow, which a reader may fetch at once. */
+/* Reads how many bytes follow, which a reader may fetch at once. */
 static int frame(struct hoist__pickle *p)
 {
 	uint64_t n = 0;
@@ -296,6 +299,8 @@ static int frame(struct hoist__pickle *p)
 	return err;
 }
 
+/* Instructions that pickles of other objects often have are named, so that the message explains
+ * more than a number. */
 static int unknown(struct hoist__pickle *p, unsigned op)
 {
 	static const struct {

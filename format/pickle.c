@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the instructions work on: counted memory, values, containers. */
+/* format/pickle.c - the objects that the instructions work on: counted memory, values, containers.
+ * The contract is in format/pickle.h. */
 #include "config.h"
 
 #include "format/pickle.h"
@@ -86,7 +87,8 @@ const struct hoist__pickle_value *hoist__pickle_items(const struct hoist__pickle
 
 /* --- the stack --- */
 
-/* Doubles an array of values if it is full; what it had counts as well, since both exist then. */
+/* Doubles an array of values if it is full.  The old array counts as well, since both exist for a
+ * while. */
 static int grow(struct hoist__pickle *p, struct hoist__pickle_value **values, size_t n,
 		size_t *room)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* format/pickle.h - a pickle read as data, by a machine that executes nothing.
  *
- * A pickle is a program for a stack machine: "push this text", "make a dict of what is on the
- * stack", "call this Python function".  Here a fixed set of these instructions is known, those
- * that torch.save writes; and of the functions and classes a fixed set of names, for each of which
- * there is a value below, not a call.  Everything else is refused, instructions by their number and
+ * A pickle is a program for a stack machine: "push this text", "make a dict of the values on the
+ * stack", "call this Python function".  Here a fixed set of these instructions is known: those that
+ * torch.save writes.  A fixed set of names of functions and classes is known, too; each stands for
+ * a value below, not for a call.  Everything else is refused, instructions by their number and
  * names by their name.
  *
  * Protocols 2 to 5.  Nothing recurses.  Memory: at most HOIST__PICKLE_FACTOR times the pickle's
- * bytes and 64 KiB, counted as it is taken; what needs more is refused (torch.save's own files need
- * about 10 times).  Work that one object can cause in many places counts as if it took memory: each
- * value that is looked at, each byte of a name that is copied.
+ * bytes, and 64 KiB, counted as it is taken; a pickle that needs more is refused (torch.save's own
+ * files need about 10 times).  Work that one object can cause in many places counts as if it took
+ * memory: each value that is visited, each byte of a name that is copied.
  *
  * Threads: one user at a time.
  */
@@ -26,22 +26,22 @@
 #include "hoist/dtype.h"
 
 #define HOIST__PICKLE_FACTOR 32
-#define HOIST__PICKLE_VISIT_BYTES 8 /* what looking at a value counts */
+#define HOIST__PICKLE_VISIT_BYTES 8 /* counted for a visit of a value */
 
 enum hoist__pickle_kind {
-	HOIST__PICKLE_MARK, /* on the stack only: where a list of arguments begins */
+	HOIST__PICKLE_MARK, /* on the stack only: the beginning of a list of arguments */
 	HOIST__PICKLE_NONE,
 	HOIST__PICKLE_BOOL,
 	HOIST__PICKLE_INT,
 	HOIST__PICKLE_FLOAT,
-	HOIST__PICKLE_TEXT, /* bytes of the pickle: may be no UTF-8, and hold NULs */
+	HOIST__PICKLE_TEXT, /* bytes of the pickle: may contain NULs, and need not be UTF-8 */
 	HOIST__PICKLE_LIST,
 	HOIST__PICKLE_TUPLE,
 	HOIST__PICKLE_DICT,
-	HOIST__PICKLE_GLOBAL,  /* one of the names that are known */
+	HOIST__PICKLE_GLOBAL,  /* one of the known names */
 	HOIST__PICKLE_STORAGE, /* struct hoist__torch_storage */
 	HOIST__PICKLE_TENSOR,  /* struct hoist__torch_tensor */
-	HOIST__PICKLE_OTHER,   /* a device, an integer above 64 bits: nothing that is looked at */
+	HOIST__PICKLE_OTHER,   /* a device, an integer above 64 bits: never looked at */
 };
 
 struct hoist__pickle_value {
@@ -69,7 +69,7 @@ struct hoist__pickle_object {
 	struct hoist__pickle_chunk *first;
 	struct hoist__pickle_chunk *last;
 	bool ordered; /* an OrderedDict, which may have attributes */
-	bool open;    /* for who walks over the values */
+	bool open;    /* used by a walk over the values */
 };
 
 struct hoist__pickle {
@@ -77,7 +77,7 @@ struct hoist__pickle {
 	const unsigned char *bytes;
 	size_t n;
 	size_t at;     /* the next byte */
-	size_t op_at;  /* the instruction that is being done */
+	size_t op_at;  /* the instruction being executed */
 	uint64_t left; /* memory that may still be taken */
 	struct hoist__arena arena;
 	struct hoist__pickle_value *stack;
@@ -88,49 +88,53 @@ struct hoist__pickle {
 	size_t memo_room;
 };
 
-/* Runs the whole pickle; @pickle has file, bytes and n.  @ret is what it makes: it lives until
- * hoist__pickle_close() and as long as the bytes.
+/* Runs the whole pickle; @pickle has file, bytes and n.  *ret is the resulting object.  It lives
+ * until hoist__pickle_close(), and no longer than the bytes.
  * Returns: 0; -EBADMSG; -ENOTSUP; -ENOMEM. */
 int hoist__pickle_run(struct hoist__pickle *pickle, struct hoist__pickle_value *ret);
 void hoist__pickle_close(struct hoist__pickle *pickle);
 
-/* --- between the files that do so --- */
+/* --- shared by the files that read a pickle --- */
 
-/* Sets the text for the instruction that is being done; returns @err. */
+/* Sets the text for the instruction being executed; returns @err. */
 int hoist__pickle_fail(const struct hoist__pickle *pickle, int err, const char *format, ...)
 	HOIST__PRINTF(3, 4);
 
-/* Counts @bytes of memory.  Returns: 0; -EBADMSG it is too much. */
+/* Counts @bytes of memory.
+ * Returns: 0; -EBADMSG if they are too many. */
 int hoist__pickle_charge(struct hoist__pickle *pickle, size_t bytes);
 
-/* Counted memory from the arena.  Returns: 0; -EBADMSG; -ENOMEM. */
+/* Takes counted memory from the arena.
+ * Returns: 0; -EBADMSG; -ENOMEM. */
 int hoist__pickle_alloc(struct hoist__pickle *pickle, size_t bytes, void *ret);
 
-/* Returns: 0; -EBADMSG (too much memory); -ENOMEM. */
+/* Pushes a value.
+ * Returns: 0; -EBADMSG (too much memory); -ENOMEM. */
 int hoist__pickle_push(struct hoist__pickle *pickle, struct hoist__pickle_value value);
 
-/* Are @n values on the stack, above its last mark?  Returns: 0; -EBADMSG. */
+/* Checks that @n values are on the stack, above its last mark.
+ * Returns: 0; -EBADMSG. */
 int hoist__pickle_need(const struct hoist__pickle *pickle, size_t n);
 
-/* How many values are above the last mark, below which there are at least @below (0 or 1).
+/* Counts the values above the last mark.  At least @below (0 or 1) values must be below the mark.
  * Returns: 0; -EBADMSG. */
 int hoist__pickle_to_mark(const struct hoist__pickle *pickle, size_t below, size_t *ret);
 
-/* The last value goes to that place of the memo, or comes from it.  Places are taken in order, as
- * Python's pickler does: so the memo needs no more room than the pickle has bytes.
+/* Copy the last value to that place of the memo, or push the value from there.  Places are taken in
+ * order, as Python's pickler does: so the memo needs no more room than the pickle has bytes.
  * Returns: 0; -EBADMSG; -ENOMEM. */
 int hoist__pickle_memo_put(struct hoist__pickle *pickle, uint64_t at);
 int hoist__pickle_memo_get(struct hoist__pickle *pickle, uint64_t at);
 
-/* A new empty list or dict. */
+/* Makes a new empty list or dict. */
 int hoist__pickle_object(struct hoist__pickle *pickle, enum hoist__pickle_kind kind,
 			 struct hoist__pickle_value *ret);
 
-/* The @n items at @values, which a list, tuple or dict gets at its end. */
+/* Appends the @n items at @values to a list, tuple or dict. */
 int hoist__pickle_append(struct hoist__pickle *pickle, struct hoist__pickle_object *object,
 			 const struct hoist__pickle_value *values, size_t n);
 
-/* The items of a tuple, which are in one piece; *n is how many. */
+/* Returns the items of a tuple, which are in one piece; *n is how many. */
 const struct hoist__pickle_value *hoist__pickle_items(const struct hoist__pickle_value *tuple,
 						      size_t *n);
 

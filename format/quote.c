@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/quote.c - makes names from files fit for a message.
+ * The contract is in format/quote.h. */
 #include "config.h"
 
 #include "format/quote.h"
@@ -8,9 +10,8 @@
 
 #include "base/utf8.h"
 
-/* Appends the character at @p to @out so that no terminal acts on it: control
- * characters as escapes, bytes that are no UTF-8 as '?'.  Returns
- * the bytes of @p that it took. */
+/* Appends the character at @p to @out in a form on which no terminal acts: control characters as
+ * escapes, bytes that are not UTF-8 as '?'.  Returns how many bytes of @p it took. */
 static size_t append_shown(const char *p, size_t n, char *out, size_t *used)
 {
 	size_t length = hoist__utf8_length(p, n);
@@ -30,7 +31,7 @@ static size_t append_shown(const char *p, size_t n, char *out, size_t *used)
 	return length;
 }
 
-/* What one character can become, and what is kept free for the end of a text. */
+/* The most bytes that one character can become, and the bytes kept free for the end of a text. */
 #define SHOWN_BYTES 7
 #define END_BYTES 36
 
@@ -58,7 +59,7 @@ const char *hoist__file_quoted(const char *file, char out[HOIST__QUOTED_BYTES])
 	size_t i = 0;
 	const size_t shown = HOIST__QUOTED_BYTES - END_BYTES;
 	if (bytes > shown) {
-		/* Its end says more than its beginning; start on a character. */
+		/* The end of a path says more than its beginning.  Start on a whole character. */
 		for (i = bytes - shown; i < bytes && (file[i] & 0xc0) == 0x80; i++)
 			;
 		memcpy(out, "...", 3);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Any file as one tensor: all of its bytes. */
+/* format/raw.c - reads any file as one tensor of all its bytes.
+ * The contract is in format/format.h. */
 #include "config.h"
 
 #include <stdlib.h>

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The header of a safetensors file: format.h has what it is.
+/* format/safetensors-write.c - writes the header of a safetensors file.
+ * The contract is in format/write.h; format/format.h describes the format.
  *
- * Tensors follow each other without a gap, in the order given: the format allows none.  Spaces
- * behind the JSON make the bytes begin at a multiple of a page, so that what is a multiple of one
- * can be read directly to where it belongs and mapped as it is; in small files, at one of 8. */
+ * Tensors follow each other without a gap, as the format demands, in the order given.  Spaces
+ * behind the JSON make the bytes begin at a multiple of a page.  So tensors at a multiple of a page
+ * can be read directly to their place, and mapped as they are.  In small files the bytes begin at a
+ * multiple of 8. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -75,7 +77,7 @@ static void put_tensor(struct hoist__json_text *json, const struct hoist__out_te
 			   tensor->offset + tensor->bytes);
 }
 
-/* Offsets from the beginning of the tensors' bytes. */
+/* Sets the offsets, counted from the beginning of the tensors' bytes. */
 static int place(struct hoist__out_file *file, uint64_t *ret_bytes)
 {
 	uint64_t at = 0;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* One walk over the header fills an entry per tensor, checking all that can be
- * checked of a tensor alone; then names are compared in order of name, and
- * ranges in order of offset.  Both orders are n log n, whatever a file says.
+/* format/safetensors.c - reads the header of a safetensors file.
+ * The contract is in format/format.h.
  *
- * What the format's own reader is lenient about, this one is too: keys of a
- * tensor that it does not know are passed over, "__metadata__" may be null, and
- * the tensors may come in any order.  Duplicate names, which the format forbids
- * and some readers let pass, are refused. */
+ * One walk over the header fills an entry for each tensor, and makes all checks of a tensor alone.
+ * Then names are compared in order of name, and ranges in order of offset.  Sorting takes n log n
+ * steps, whatever a file says.
+ *
+ * This reader is lenient where the format's own reader is: unknown keys of a tensor are passed
+ * over, "__metadata__" may be null, and the tensors may come in any order.  Duplicate names, which
+ * the format forbids and some readers let pass, are refused. */
 #include "config.h"
 
 #include <stdio.h>
@@ -25,8 +27,9 @@
 
 /* A tensor while its header is read. */
 struct entry {
-	struct hoist__tensor tensor; /* offset is relative to the data until the end */
-	size_t key_at;		     /* position of its name in the header: also its rank in it */
+	struct hoist__tensor tensor; /* its offset is relative to the data until the end */
+	size_t key_at;		     /* position of its name in the header; also gives its rank
+				      * there */
 	size_t range_at;	     /* position of the value of data_offsets */
 	size_t index;		     /* in the manifest */
 };
@@ -34,13 +37,13 @@ struct entry {
 struct reader {
 	struct hoist__json json;
 	struct hoist__manifest_box *box;
-	uint64_t data_bytes; /* that the file holds behind the header */
+	uint64_t data_bytes; /* behind the header, by the file's size */
 	struct entry *entries;
 	size_t n;
 	size_t room;
-	struct entry **sorted;			 /* by range, */
-	struct entry **named;			 /* and by name */
-	struct hoist__safetensors_fields fields; /* of the tensor that is read */
+	struct entry **sorted;			 /* by range */
+	struct entry **named;			 /* by name */
+	struct hoist__safetensors_fields fields; /* of the tensor being read */
 	struct hoist__metadata_list metadata;
 	bool metadata_seen;
 };
@@ -187,7 +190,7 @@ static int by_name(const void *left, const void *right)
 	return order != 0 ? order : by_position(a, b);
 }
 
-/* An empty tensor lies before one that begins at the same byte. */
+/* An empty tensor comes before one that begins at the same byte. */
 static int by_range(const void *left, const void *right)
 {
 	const struct hoist__tensor *a = &(*(const struct entry *const *)left)->tensor;
@@ -216,7 +219,7 @@ static int fail_range(struct reader *r, const struct entry *entry, const char *f
 				begin + entry->tensor.bytes, what);
 }
 
-/* Sorts; most files are in order already, of one thing or of both. */
+/* Sorts.  Most files are in order already, by range or by name or both. */
 static void sort(struct entry **entries, size_t n, int (*compare)(const void *, const void *))
 {
 	size_t i = 1;
@@ -239,7 +242,7 @@ static int check_names(struct reader *r)
 	return 0;
 }
 
-/* The ranges must follow each other without a gap from 0 to the file's end. */
+/* Checks that the ranges follow each other without a gap from 0 to the file's end. */
 static int check_ranges(struct reader *r)
 {
 	uint64_t end = 0;
@@ -268,7 +271,7 @@ static int check_ranges(struct reader *r)
 				(unsigned long long)end, (unsigned long long)(r->data_bytes - end));
 }
 
-/* Moves what was read into the manifest, in the order of r->sorted. */
+/* Moves the entries into the manifest, in the order of r->sorted. */
 static int fill_manifest(struct reader *r)
 {
 	struct hoist__manifest *manifest = &r->box->manifest;
@@ -313,6 +316,7 @@ static int read_all(struct reader *r)
 	return err < 0 ? err : fill_manifest(r);
 }
 
+/* The length is checked again: the file may have changed since it was read. */
 int hoist__safetensors_parse(const char *file, const void *header, size_t header_bytes,
 			     uint64_t file_bytes, struct hoist__manifest **ret)
 {

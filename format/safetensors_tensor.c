@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One tensor of a safetensors header: everything that can be checked of it
- * alone.  Keys that are not known are passed over, as the format's own reader
- * does. */
+/* format/safetensors_tensor.c - reads one tensor of a safetensors header, with all checks of it
+ * alone.
+ * The contract is in format/safetensors.h.
+ *
+ * Unknown keys are passed over, as in the format's own reader. */
 #include "config.h"
 
 #include <stdio.h>
@@ -12,7 +14,7 @@
 #include "format/quote.h"
 #include "format/safetensors.h"
 
-/* Most tensors have the dtype of the one before them, spelt alike. */
+/* Most tensors have the same dtype as the one before them, with the same spelling. */
 static int read_dtype(struct hoist__json *json, struct hoist__safetensors_fields *fields)
 {
 	struct hoist__json_string name;
@@ -41,7 +43,7 @@ static int read_dtype(struct hoist__json *json, struct hoist__safetensors_fields
 	return 0;
 }
 
-/* An integer that is not negative; @what: "an extent of shape". */
+/* Reads an integer that is not negative; @what: "an extent of shape". */
 static int read_natural(struct hoist__json *json, const char *what, int64_t *ret)
 {
 	enum hoist__json_number kind;
@@ -132,7 +134,7 @@ static int read_fields(struct hoist__json *json, struct hoist__safetensors_field
 	return more;
 }
 
-/* "[2, 3] of f32", cut after 6 axes. */
+/* Writes "[2, 3] of f32", cut after 6 axes. */
 static const char *show(const struct hoist__safetensors_fields *fields, char *out, size_t bytes)
 {
 	const int shown = fields->rank < 6 ? fields->rank : 6;
@@ -145,8 +147,8 @@ static const char *show(const struct hoist__safetensors_fields *fields, char *ou
 	return out;
 }
 
-/* The bytes of shape and dtype.  Axes of extent 0 count as 1 for the limit, so
- * that a tensor without elements still has strides. */
+/* Counts the bytes by shape and dtype.  Axes of extent 0 count as 1 for the limit, so that a tensor
+ * without elements still has strides. */
 static int count_bytes(struct hoist__json *json, const struct hoist__safetensors_fields *fields,
 		       uint64_t *ret)
 {

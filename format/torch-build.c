@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The names that a pickle of tensors has, and what calling them would make: nothing is called.  The
- * functions' arguments are those of torch/_utils.py and torch/_tensor.py since 1.6. */
+/* format/torch-build.c - the names in a pickle of tensors, and the values that their calls would
+ * make.
+ * The contract is in format/torch.h.
+ *
+ * Nothing is called.  The functions' arguments are those of torch/_utils.py and torch/_tensor.py
+ * since 1.6. */
 #include "config.h"
 
 #include <string.h>
@@ -50,7 +54,7 @@ static bool is(const char *text, size_t n, const char *expected)
 	return strlen(expected) == n && memcmp(text, expected, n) == 0;
 }
 
-/* torch.float32 and its like: NumPy's names, which hoist knows. */
+/* Returns the dtype of torch.float32 and its like: the names are NumPy's, which hoist knows. */
 static hoist_dtype dtype_named(const char *name, size_t n)
 {
 	char copy[32];
@@ -113,6 +117,7 @@ static int fail_storage(const struct hoist__pickle *p)
 		p, -EBADMSG, "a persistent id is not ('storage', class, key, location, count)");
 }
 
+/* torch.save's id of a storage is ("storage", class, key, device, number of elements). */
 int hoist__torch_persistent(struct hoist__pickle *p, const struct hoist__pickle_value *id,
 			    struct hoist__pickle_value *ret)
 {
@@ -146,7 +151,7 @@ int hoist__torch_persistent(struct hoist__pickle *p, const struct hoist__pickle_
 
 /* --- tensors --- */
 
-/* A tuple of integers. */
+/* Takes a tuple of integers. */
 static int take_integers(struct hoist__pickle *p, const struct hoist__pickle_value *tuple,
 			 const char *what, const int64_t **ret, size_t *n)
 {
@@ -173,7 +178,7 @@ static int take_integers(struct hoist__pickle *p, const struct hoist__pickle_val
 	return 0;
 }
 
-/* {"conj": True}, {"neg": True}: the bytes are not those of the values. */
+/* With {"conj": True} or {"neg": True} the bytes are not the values. */
 static int check_metadata(struct hoist__pickle *p, const struct hoist__pickle_value *metadata)
 {
 	if (metadata->kind == HOIST__PICKLE_NONE)
@@ -182,7 +187,7 @@ static int check_metadata(struct hoist__pickle *p, const struct hoist__pickle_va
 		return hoist__pickle_fail(p, -EBADMSG, "a tensor's metadata is no dict");
 	for (const struct hoist__pickle_chunk *chunk = metadata->u.object->first; chunk != NULL;
 	     chunk = chunk->next) {
-		/* The same dict may be that of any number of tensors. */
+		/* Any number of tensors may share the dict. */
 		int err = hoist__pickle_charge(p, chunk->n * HOIST__PICKLE_VISIT_BYTES);
 		if (err < 0)
 			return err;
@@ -297,8 +302,9 @@ int hoist__torch_reduce(struct hoist__pickle *p, const struct hoist__pickle_valu
 			struct hoist__pickle_value *ret)
 {
 	if (callable->kind != HOIST__PICKLE_GLOBAL || arguments->kind != HOIST__PICKLE_TUPLE)
-		return hoist__pickle_fail(p, -EBADMSG,
-					  "REDUCE calls what is no function, or without a tuple");
+		return hoist__pickle_fail(
+			p, -EBADMSG,
+			"REDUCE calls a value that is no function, or passes no tuple");
 	switch ((enum hoist__torch_global)callable->n) {
 	case HOIST__TORCH_ORDERED_DICT:
 		return make_ordered(p, arguments, ret);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The object that was saved, as named tensors and metadata.  The walk's depth is bounded, and so is
- * its work: each value that is met counts as memory does, or a pickle of a hundred bytes could hold
- * 2^64 names of one tensor. */
+/* format/torch-walk.c - turns the saved object into named tensors and metadata.
+ * The contract is in format/torch.h.
+ *
+ * The depth of the walk is bounded, and so is its work: each visited value counts as memory does.
+ * Otherwise a pickle of a hundred bytes could hold 2^64 names of one tensor. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -30,12 +32,12 @@ struct walk {
 	size_t n;
 	size_t room;
 	struct hoist__metadata_list metadata;
-	char *path; /* of what is looked at: keys with '.' between */
+	char *path; /* of the value being visited: keys with '.' between them */
 	size_t path_bytes;
 	size_t path_room;
 	int depth;
-	int unnamed;  /* of the keys in it, those that are neither text nor integers */
-	int not_text; /* those that are no text, or are indices */
+	int unnamed;  /* keys in the path that are neither text nor integers */
+	int not_text; /* keys in the path that are not text, or are indices */
 };
 
 /* --- names --- */
@@ -69,7 +71,7 @@ static int push_name(struct walk *w, const char *name, size_t n)
 	return 0;
 }
 
-/* A copy that lives as long as the manifest, whose bytes have been charged for. */
+/* Makes a copy that lives as long as the manifest.  Pre: its bytes have been charged for. */
 static int keep(struct walk *w, const char *text, size_t n, const char **ret)
 {
 	char *copy = hoist__arena_alloc(&w->box->arena, n + 1, 1);
@@ -120,12 +122,12 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 			    "a tensor whose key is neither text nor an integer, or is empty");
 	if (hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes)
 		return fail(w, -EBADMSG, "a tensor whose key is no text in UTF-8");
-	/* The list grows by half, while the old one is there still, and becomes the manifest's,
-	 * sorted. */
+	/* Charge for four entries: the list grows by half while the old one still exists, and then
+	 * becomes the manifest's, sorted. */
 	int err = hoist__pickle_charge(&w->file->pickle, 4 * sizeof entry + w->path_bytes + 1);
 	if (err == 0)
 		err = keep(w, w->path, w->path_bytes, &entry.tensor.name);
-	if (err == 0) /* @entry.tensor's name stays */
+	if (err == 0) /* @entry.tensor keeps its name */
 		err = hoist__torch_place(w->file, from, entry.tensor.name, &entry.tensor);
 	entry.tensor.name_bytes = w->path_bytes;
 	if (err == 0)
@@ -138,8 +140,8 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 	return err;
 }
 
-/* The text of a plain value, as Python prints it; *ret is @number where it is made.  False: it is
- * none. */
+/* Gives the text of a plain value, as Python prints it; *ret is @number if the text is made there.
+ * False if the value is not plain. */
 static bool text_of(const struct hoist__pickle_value *value, char number[HOIST__NUMBER_TEXT],
 		    const char **ret, size_t *n)
 {
@@ -162,7 +164,7 @@ static bool text_of(const struct hoist__pickle_value *value, char number[HOIST__
 	return true;
 }
 
-/* Texts that no C string holds are passed over, as what is no plain value. */
+/* Texts that do not fit in a C string are passed over, as are values that are not plain. */
 static int add_metadata(struct walk *w, const struct hoist__pickle_value *value)
 {
 	char number[HOIST__NUMBER_TEXT];
@@ -171,7 +173,7 @@ static int add_metadata(struct walk *w, const struct hoist__pickle_value *value)
 	struct hoist__metadata pair;
 	if (w->not_text > 0 || w->depth == 0 || !text_of(value, number, &text, &n))
 		return 0;
-	/* Before they are looked at: text and path may be long, and in many places. */
+	/* Charge before looking: text and path may be long, and in many places. */
 	int err = hoist__pickle_charge(&w->file->pickle,
 				       HOIST__METADATA_BYTES + w->path_bytes + n + 2);
 	if (err < 0 || hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes ||
@@ -187,7 +189,7 @@ static int add_metadata(struct walk *w, const struct hoist__pickle_value *value)
 
 static int visit(struct walk *w, const struct hoist__pickle_value *value);
 
-/* A value under its key (NULL: item @index of a list). */
+/* Visits a value under its key (NULL: item @index of a list). */
 static int visit_item(struct walk *w, const struct hoist__pickle_value *key, size_t index,
 		      const struct hoist__pickle_value *value)
 {

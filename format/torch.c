@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* format/torch.c - reads PyTorch's checkpoints.
+ * The contract is in format/format.h and format/torch.h. */
 #include "config.h"
 
 #include "format/torch.h"
@@ -18,7 +20,8 @@
 
 /* --- entries --- */
 
-/* FOLDER/@name, of which the first @n_name bytes count; NULL if there is none. */
+/* Finds the entry FOLDER/@directory@name; *ret is NULL if there is none.  @name has @n_name bytes.
+ */
 static int find_entry(struct hoist__torch_file *file, const char *directory, const char *name,
 		      size_t n_name, const struct hoist__zip_entry **ret)
 {
@@ -73,7 +76,7 @@ static int check_byteorder(struct hoist__torch_file *file)
 	char shown[HOIST__QUOTED_BYTES];
 	uint64_t at;
 	int err = find_entry(file, name, "", 0, &entry);
-	if (err < 0 || entry == NULL) /* older than 2.1: there were no others */
+	if (err < 0 || entry == NULL) /* PyTorch before 2.1, which wrote only little-endian files */
 		return err;
 	size_t bytes = (size_t)hoist__min_u64(entry->bytes, 16);
 	err = hoist__zip_data(&file->zip, entry, REMEDY, &at);
@@ -87,7 +90,7 @@ static int check_byteorder(struct hoist__torch_file *file)
 	return err;
 }
 
-/* --- where a tensor is --- */
+/* --- the place of a tensor --- */
 
 static int fail_place(const struct hoist__torch_file *file, const char *name,
 		      const struct hoist__torch_storage *storage, int err, const char *format, ...)
@@ -106,12 +109,12 @@ static int fail_place(const struct hoist__torch_file *file, const char *name,
 			   hoist__quoted(storage->key, storage->key_bytes, shown[1]), text);
 }
 
-/* Where the storage's bytes begin. */
+/* Gives where the storage's bytes begin. */
 static int place_storage(struct hoist__torch_file *file, const char *name,
 			 const struct hoist__torch_storage *storage, uint64_t *ret)
 {
 	const struct hoist__zip_entry *entry;
-	/* Many tensors may share a storage of a long name. */
+	/* Many tensors may share a storage with a long name. */
 	int err = hoist__pickle_charge(&file->pickle, file->folder_bytes + storage->key_bytes);
 	if (err == 0)
 		err = find_entry(file, "data/", storage->key, storage->key_bytes, &entry);
@@ -151,7 +154,7 @@ int hoist__torch_place(struct hoist__torch_file *file, const struct hoist__torch
 		err = place_storage(file, name, storage, &at);
 	if (err < 0)
 		return err;
-	/* Whoever makes it dense needs the strides of that. */
+	/* The dense strides must fit, too: a copy that is dense needs them. */
 	err = hoist__layout_c_strides(tensor->rank, tensor->shape, dense_strides);
 	if (err == 0)
 		err = hoist__layout_bounds(tensor->dtype, tensor->rank, tensor->shape,
@@ -164,7 +167,7 @@ int hoist__torch_place(struct hoist__torch_file *file, const struct hoist__torch
 	}
 	bool beyond = hoist__mul_overflow((uint64_t)tensor->offset,
 					  hoist_dtype_bits(tensor->dtype) / 8, &begin);
-	if (high == 0) /* no element: anywhere would do */
+	if (high == 0) /* no elements: any place would do */
 		begin = beyond ? storage->bytes : hoist__min_u64(begin, storage->bytes);
 	else if (beyond || begin > storage->bytes || (uint64_t)high > storage->bytes - begin)
 		return fail_place(file, name, storage, -EBADMSG,

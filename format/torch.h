@@ -4,9 +4,9 @@
  *   FOLDER/data.pkl      a pickle (pickle.h) of the object that was saved
  *   FOLDER/data/KEY      the bytes of storage KEY
  *   FOLDER/byteorder     "little" (2.1 and later); "big" is refused
- *   and others that are not looked at
+ *   and other entries, which are ignored
  *
- * in a zip archive (zip.h) of stored entries.  Of the object, tensors become tensors:
+ * in a zip archive (zip.h) of stored entries.  The object's tensors become tensors:
  *
  *   - of dicts at any depth, named by their keys with "." between: {"model": {"w": ...}} has
  *     "model.w".  Keys are text or integers.  Lists and tuples count from 0: "list.0".
@@ -16,12 +16,12 @@
  *     overlap; strides are kept.
  *
  * Texts, numbers and bools in dicts whose keys are all text become metadata under such a name, as
- * Python prints them: {"epoch": 3} is "epoch" = "3"; a name may come twice, from {"a.b": 1} and from
- * {"a": {"b": 2}}, and is then there twice.  All else is passed over: None, numbers in
+ * Python prints them: {"epoch": 3} is "epoch" = "3".  A name may come twice, from {"a.b": 1} and
+ * from {"a": {"b": 2}}, and is then there twice.  Other values are passed over: None, numbers in
  * lists, dtypes, devices, sizes, attributes of an OrderedDict (a state dict's _metadata).
  *
  * Refused: storages of a quantized type, views that conjugate or negate, sparse tensors, and
- * everything else that is no plain value, by name.
+ * every other value that is not plain, by name.
  *
  * Memory: the directory (zip.h), data.pkl (at most 100 MB) and 32 times its bytes.
  */
@@ -54,7 +54,7 @@ enum hoist__torch_global {
 };
 
 struct hoist__torch_storage {
-	const char *key; /* not terminated */
+	const char *key; /* not terminated by a NUL */
 	size_t key_bytes;
 	uint64_t bytes;
 	hoist_dtype dtype;
@@ -65,11 +65,11 @@ struct hoist__torch_tensor {
 	hoist_dtype dtype;
 	int rank;
 	int64_t offset;	      /* in elements of dtype */
-	const int64_t *shape; /* rank values each, as they came: not checked */
+	const int64_t *shape; /* rank values each, as in the file: not checked */
 	const int64_t *strides;
 };
 
-/* --- what instructions of the pickle become --- */
+/* --- values for the instructions of the pickle --- */
 
 int hoist__torch_global(struct hoist__pickle *pickle, const char *module, size_t module_bytes,
 			const char *name, size_t name_bytes, struct hoist__pickle_value *ret);
@@ -79,23 +79,23 @@ int hoist__torch_reduce(struct hoist__pickle *pickle, const struct hoist__pickle
 int hoist__torch_persistent(struct hoist__pickle *pickle, const struct hoist__pickle_value *id,
 			    struct hoist__pickle_value *ret);
 
-/* --- what its object becomes --- */
+/* --- tensors from the pickle's object --- */
 
 struct hoist__torch_file {
 	struct hoist__zip zip;
 	struct hoist__pickle pickle;
-	const char *folder; /* with its '/', not terminated */
+	const char *folder; /* with its '/', not terminated by a NUL */
 	size_t folder_bytes;
 };
 
-/* Where the bytes of @tensor are: all of @ret but name and shape; strides are NULL if it is dense.
- * @name is for messages.
- * Returns: 0; -EBADMSG; -ENOTSUP; what reading says. */
+/* Finds the bytes of @tensor, and fills all of @ret but name and shape; strides are NULL if the
+ * tensor is dense.  @name is for messages.
+ * Returns: 0; -EBADMSG; -ENOTSUP; the reader's error. */
 int hoist__torch_place(struct hoist__torch_file *file, const struct hoist__torch_tensor *tensor,
 		       const char *name, struct hoist__tensor *ret);
 
-/* Tensors and metadata of @object, in the order of the file.
- * Returns: 0; -EBADMSG; -ENOTSUP; -ENOMEM; what reading says. */
+/* Gives the tensors and metadata of @object, in the order of the file.
+ * Returns: 0; -EBADMSG; -ENOTSUP; -ENOMEM; the reader's error. */
 int hoist__torch_walk(struct hoist__torch_file *file, const struct hoist__pickle_value *object,
 		      struct hoist__manifest **ret);
 

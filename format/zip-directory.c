@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of a zip archive and its directory, as entries whose every byte lies within the file. */
+/* format/zip-directory.c - reads the end of a zip archive and its directory.
+ * The contract is in format/zip.h.
+ *
+ * Every byte of each resulting entry lies within the file. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -18,11 +21,11 @@
 #define LOCAL_BYTES 30
 #define MAX_COMMENT 65535
 
-/* What the records at the end say. */
+/* The values of the records at the end. */
 struct ending {
-	uint64_t at;	 /* of the first of these records: the directory ends before it */
-	uint64_t disks;	 /* the highest number of a disk that is named */
-	uint64_t n_here; /* entries on this disk, and in all */
+	uint64_t at;	 /* the first of these records; the directory ends before it */
+	uint64_t disks;	 /* the highest disk number found */
+	uint64_t n_here; /* entries on this disk; `n` has all */
 	uint64_t n;
 	uint64_t bytes; /* of the directory */
 	uint64_t offset;
@@ -30,7 +33,8 @@ struct ending {
 
 /* --- the end --- */
 
-/* Looks for the last record in the file's last @n bytes: a comment of its length follows it. */
+/* Looks for the last record in the file's last @n bytes: a comment of the length it tells follows
+ * it. */
 static int find_end(const struct hoist__zip *zip, const unsigned char *tail, size_t n, size_t *ret)
 {
 	for (size_t at = n - END_BYTES + 1; at-- > 0;)
@@ -45,13 +49,13 @@ static int find_end(const struct hoist__zip *zip, const unsigned char *tail, siz
 			   zip->file, n);
 }
 
-/* A value of 16 or 32 bits and the one of 64 bits that may replace it. */
+/* Compares a value of 16 or 32 bits with the one of 64 bits that may replace it. */
 static bool disagree(uint64_t small, uint64_t limit, uint64_t big)
 {
 	return small != limit && small != big;
 }
 
-/* The record of zip64, if there is one in front of @ending. */
+/* Reads the zip64 record, if there is one in front of @ending. */
 static int read_end64(struct hoist__zip *zip, struct ending *ending)
 {
 	const unsigned char *record;
@@ -68,7 +72,7 @@ static int read_end64(struct hoist__zip *zip, struct ending *ending)
 	if (locator_at < END64_BYTES || at > locator_at - END64_BYTES)
 		return hoist__fail(-EBADMSG,
 				   "%s: the end of the directory in 64 bits is said to be at %llu, "
-				   "behind what says so (byte %llu)",
+				   "behind its locator (byte %llu)",
 				   zip->file, (unsigned long long)at,
 				   (unsigned long long)locator_at);
 	err = hoist__window_get(&zip->window, at, END64_BYTES, &record);
@@ -132,6 +136,7 @@ static int check_end(const struct hoist__zip *zip, const struct ending *ending)
 	return 0;
 }
 
+/* A comment may follow the last record: the search covers the longest one. */
 static int read_end(struct hoist__zip *zip, struct ending *ending)
 {
 	const struct hoist__reader *reader = zip->window.reader;
@@ -169,7 +174,7 @@ static int fail_entry(const struct hoist__zip *zip, const struct hoist__zip_entr
 		      const char *what)
 {
 	char shown[HOIST__QUOTED_BYTES];
-	/* The name is in the directory, behind its entry's fixed part. */
+	/* The name is in the directory, behind the fixed part of its entry. */
 	uint64_t at = zip->directory_at +
 		      (uint64_t)((const unsigned char *)entry->name - zip->directory) - ENTRY_BYTES;
 	return hoist__fail(-EBADMSG, "%s: entry %s: %s (byte %llu)", zip->file,
@@ -221,7 +226,7 @@ static int check_entry(const struct hoist__zip *zip, const struct hoist__zip_ent
 	return 0;
 }
 
-/* One entry of the directory, which has @n more bytes; *taken is what it took. */
+/* Reads one entry of the directory, which has @n more bytes; *taken is how many it took. */
 static int read_entry(struct hoist__zip *zip, const unsigned char *bytes, uint64_t n, size_t *taken)
 {
 	unsigned long long at = zip->directory_at + (uint64_t)(bytes - zip->directory);
@@ -278,7 +283,7 @@ static int by_name(const void *left, const void *right)
 			  : (a->name_bytes > b->name_bytes) - (a->name_bytes < b->name_bytes);
 }
 
-/* Most archives are in order already, of one thing or of both. */
+/* Sorts.  Most archives are in order already, by place or by name or both. */
 static void sort(struct hoist__zip *zip, int (*compare)(const void *, const void *))
 {
 	size_t i = 1;
@@ -288,7 +293,7 @@ static void sort(struct hoist__zip *zip, int (*compare)(const void *, const void
 		qsort(zip->entries, zip->n, sizeof *zip->entries, compare);
 }
 
-/* Where each must end; then the order that hoist__zip_find() needs. */
+/* Sets where each entry must end; then sorts by name, as hoist__zip_find() needs. */
 static int arrange(struct hoist__zip *zip)
 {
 	struct hoist__zip_entry *entries = zip->entries;
@@ -306,6 +311,7 @@ static int arrange(struct hoist__zip *zip)
 	return 0;
 }
 
+/* The entries must fill the directory: bytes behind the last one are refused. */
 static int read_directory(struct hoist__zip *zip, const struct ending *ending)
 {
 	const struct hoist__reader *reader = zip->window.reader;
@@ -334,7 +340,7 @@ static int read_directory(struct hoist__zip *zip, const struct ending *ending)
 	return err;
 }
 
-/* Entries as they come. */
+/* Reads the entries in the order of the directory. */
 static int read_entries(const struct hoist__reader *reader, struct hoist__zip *zip)
 {
 	struct ending ending = {.at = 0};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Where things are in the records is written beside each number; the names are those of the
+/* format/zip.c - opens zip archives, and finds the bytes of entries.
+ * The contract is in format/zip.h.
+ *
+ * The places of fields in the records are written beside each number; the names are those of the
  * format's description (PKWARE's APPNOTE 6.3). */
 #include "config.h"
 
@@ -14,7 +17,7 @@
 
 #define LOCAL_BYTES 30
 
-/* What zip archives can do and this reader cannot. */
+/* Features of zip archives that this reader refuses. */
 #define FLAG_ENCRYPTED 0x0001u
 #define FLAG_STRONG 0x0040u
 #define FLAG_MASKED 0x2000u
@@ -63,7 +66,7 @@ const struct hoist__zip_entry *hoist__zip_find(const struct hoist__zip *zip, con
 	return NULL;
 }
 
-/* What the directory says of an entry, said of its local header: is it the same entry? */
+/* Checks that the local header names the same entry as the directory. */
 static int check_local_name(struct hoist__zip *zip, const struct hoist__zip_entry *entry)
 {
 	char shown[HOIST__QUOTED_BYTES];
@@ -110,7 +113,7 @@ int hoist__zip_data(struct hoist__zip *zip, const struct hoist__zip_entry *entry
 	char shown[HOIST__QUOTED_BYTES];
 	const unsigned char *local;
 	int err = check_use(zip, entry, remedy);
-	if (err == 0) /* it fits: see hoist__zip_open() */
+	if (err == 0) /* the header fits: see hoist__zip_open() */
 		err = hoist__window_get(&zip->window, entry->header, LOCAL_BYTES, &local);
 	if (err < 0)
 		return err;
@@ -124,14 +127,14 @@ int hoist__zip_data(struct hoist__zip *zip, const struct hoist__zip_entry *entry
 				   (unsigned long long)entry->header);
 	if (hoist__little(local + 8, 2) != entry->method || name_bytes != entry->name_bytes)
 		return hoist__fail(-EBADMSG,
-				   "%s: entry %s differs from what the directory says of it "
+				   "%s: entry %s differs from its entry in the directory "
 				   "(byte %llu)",
 				   zip->file, hoist__quoted(entry->name, entry->name_bytes, shown),
 				   (unsigned long long)entry->header);
 	if (data > entry->end || entry->bytes > entry->end - data)
 		return hoist__fail(-EBADMSG,
-				   "%s: entry %s has its %llu bytes at %llu, and what follows it "
-				   "begins at %llu (byte %llu)",
+				   "%s: entry %s has its %llu bytes at %llu, and the bytes behind "
+				   "it begin at %llu (byte %llu)",
 				   zip->file, hoist__quoted(entry->name, entry->name_bytes, shown),
 				   (unsigned long long)entry->bytes, (unsigned long long)data,
 				   (unsigned long long)entry->end,

@@ -3,15 +3,15 @@
  *
  *     [ local header, name, extra | bytes ] ... [ directory ] [ zip64 end ] [ end, comment ]
  *
- * The archive is read from its end, as every reader does: the directory says what there is.  A
- * local header is looked at only when its entry is used, since the bytes begin behind it, and its
- * name and extra fields may differ in length from those of the directory (PyTorch pads them, so
- * that bytes are aligned).  Entries must be stored as they are.  Checksums are not checked: that
- * would read every byte to open a file.
+ * The archive is read from its end, as every reader does: the directory lists the entries.  A local
+ * header is read only when its entry is used, to find the bytes behind it.  The name and extra
+ * fields there may differ in length from those of the directory (PyTorch pads them, so that bytes
+ * are aligned).  Entries must be stored uncompressed.  Checksums are not checked: that would read
+ * every byte to open a file.
  *
  * Nothing is trusted: directory and entries lie within the file, entries do not overlap each other
  * or the directory, no name comes twice, and counts agree.  Memory: the directory itself, 1.5 times
- * its bytes for the list of entries, and 64 KiB while the end is looked for.
+ * its bytes for the list of entries, and 64 KiB while the end is searched.
  *
  * Threads: one user at a time.
  */
@@ -27,7 +27,7 @@
 
 #define HOIST__ZIP_MAX_DIRECTORY UINT64_C(100000000)
 
-/* The last bytes that were read of a file, so that what lies side by side is read once. */
+/* The bytes of a file that were read last, so that fields next to each other are read once. */
 #define HOIST__WINDOW_BYTES 4096
 struct hoist__window {
 	const struct hoist__reader *reader;
@@ -36,17 +36,18 @@ struct hoist__window {
 	unsigned char bytes[HOIST__WINDOW_BYTES];
 };
 
-/* @n bytes (at most HOIST__WINDOW_BYTES) at @offset, which lie within the file; valid until the
- * next call.  Returns: 0; what reading says. */
+/* Gives @n bytes (at most HOIST__WINDOW_BYTES) at @offset, which lie within the file; valid until
+ * the next call.
+ * Returns: 0; the reader's error. */
 int hoist__window_get(struct hoist__window *window, uint64_t offset, size_t n,
 		      const unsigned char **ret);
 
 struct hoist__zip_entry {
-	const char *name; /* UTF-8 without a NUL, in the directory: nothing ends it */
+	const char *name; /* UTF-8 without a NUL, in the directory; not terminated */
 	size_t name_bytes;
 	uint64_t header; /* where its local header is */
-	uint64_t bytes;	 /* as they are stored */
-	uint64_t end;	 /* something else begins here */
+	uint64_t bytes;	 /* as stored */
+	uint64_t end;	 /* the next entry, or the directory, begins here */
 	uint16_t method;
 	uint16_t flags;
 };
@@ -61,23 +62,24 @@ struct hoist__zip {
 };
 
 /* Reads the directory.
- * Returns: 0, and the caller closes it; -EBADMSG; -ENOTSUP (of several disks); -ENOMEM; what
- *   reading says. */
+ * Returns: 0, and the caller closes it; -EBADMSG; -ENOTSUP (of several disks); -ENOMEM; the
+ *   reader's error. */
 int hoist__zip_open(const struct hoist__reader *reader, struct hoist__zip *zip);
 void hoist__zip_close(struct hoist__zip *zip);
 
-/* The entry of that name; NULL if there is none.  O(log n). */
+/* Returns the entry of that name; NULL if there is none.  O(log n). */
 const struct hoist__zip_entry *hoist__zip_find(const struct hoist__zip *zip, const char *name,
 					       size_t name_bytes);
 
-/* Where its bytes begin, from the start of the file; @remedy: what to do if they are compressed.
- * Returns: 0; -EBADMSG; -ENOTSUP (compressed, encrypted); what reading says. */
+/* Gives where the entry's bytes begin, from the start of the file.  @remedy is for the message
+ * about a compressed entry.
+ * Returns: 0; -EBADMSG; -ENOTSUP (compressed, encrypted); the reader's error. */
 int hoist__zip_data(struct hoist__zip *zip, const struct hoist__zip_entry *entry,
 		    const char *remedy, uint64_t *ret);
 
-/* Is this archive one of PyTorch's: has it an entry FOLDER/data.pkl?  If not, it can only be one of
- * NumPy's.
- * Returns: 0; what reading the directory says: how its entries lie is not looked at. */
+/* Tells whether this archive is one of PyTorch's: it then has an entry FOLDER/data.pkl.  Otherwise
+ * it can only be one of NumPy's.
+ * Returns: 0; the error of reading the directory.  The places of its entries are not checked. */
 int hoist__zip_is_torch(const struct hoist__reader *reader, bool *ret);
 
 #endif

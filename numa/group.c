@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* numa/group.c - reads the limits of the process's control groups.
+ * The contract is in numa/group.h. */
 #include "config.h"
 
 #include "numa/group.h"
@@ -17,20 +19,20 @@
 #include "base/log.h"
 #include "numa/sysfs.h"
 
-/* v1 says "none" with a number that is as good. */
+/* v1 says "no limit" with a number; anything from here on means none. */
 #define NO_LIMIT ((uint64_t)1 << 60)
 
-/* Where the hierarchy that limits memory is mounted, and what this process's group is called. */
+/* The mount of the hierarchy that limits memory, and the name of this process's group in it. */
 struct place {
 	bool v2;
 	char mount[PATH_MAX];
-	char group[PATH_MAX]; /* beneath the mount, "" is the mount itself */
+	char group[PATH_MAX]; /* beneath the mount; "" is the mount itself */
 };
 
-/* --- where --- */
+/* --- finding the group --- */
 
-/* The group's path in the line of /proc/self/cgroup, "ID:CONTROLLERS:PATH", for v1's memory
- * controller, or for v2, whose line is "0::PATH". */
+/* Finds the group's path in a line of /proc/self/cgroup, "ID:CONTROLLERS:PATH": the line of v1's
+ * memory controller, or v2's, which is "0::PATH". */
 static bool find_group(const char *text, bool v2, char *ret, size_t room)
 {
 	for (const char *line = text; *line != '\0';) {
@@ -54,8 +56,8 @@ static bool find_group(const char *text, bool v2, char *ret, size_t room)
 	return false;
 }
 
-/* One line of /proc/self/mountinfo: "id parent dev ROOT MOUNT options ... - TYPE source OPTIONS".
- */
+/* Parses one line of /proc/self/mountinfo: "id parent dev ROOT MOUNT options ... - TYPE source
+ * OPTIONS". */
 static bool parse_mount(char *line, bool v2, char **root, char **mount)
 {
 	char *rest = NULL;
@@ -77,8 +79,8 @@ static bool parse_mount(char *line, bool v2, char **root, char **mount)
 		  : strcmp(type, "cgroup") == 0 && strstr(list, ",memory,") != NULL;
 }
 
-/* What of the group's path lies beneath what is mounted.  A container may see but its own group,
- * under a name that the path does not begin with: that is the mount itself. */
+/* Keeps the part of the group's path that lies beneath the mount.  A container may see only its own
+ * group, under a name that the path does not begin with: then the group is the mount itself. */
 static void relate(struct place *place, const char *root)
 {
 	size_t n = strlen(root);
@@ -125,20 +127,20 @@ static bool find_place(const char *root, bool v2, struct place *ret)
 	       find_group(text, v2, ret->group, sizeof ret->group) && find_mount(root, ret);
 }
 
-/* --- how much --- */
+/* --- reading its limits --- */
 
 static uint64_t number_in(const struct place *place, const char *name)
 {
 	int64_t value = 0;
 	char text[64];
-	/* "max" is no number. */
+	/* The file may hold "max", which is not a number. */
 	if (hoist__sysfs_read(text, sizeof text, place->mount, "%s/%s", place->group, name) != 0 ||
 	    sscanf(text, "%" SCNd64, &value) != 1 || value < 0)
 		return UINT64_MAX;
 	return (uint64_t)value;
 }
 
-/* The number behind @key, at the beginning of a line; 0 if there is none. */
+/* Returns the number behind @key at the beginning of a line; 0 if there is none. */
 static uint64_t value_of(const char *text, const char *key)
 {
 	size_t n = strlen(key);
@@ -154,7 +156,7 @@ static uint64_t value_of(const char *text, const char *key)
 	return 0;
 }
 
-/* Pages of files: the kernel takes them back before it kills. */
+/* Returns the bytes in pages of files: the kernel takes these back before it kills a process. */
 static uint64_t reclaimable(const struct place *place)
 {
 	char text[8192];
@@ -166,7 +168,7 @@ static uint64_t reclaimable(const struct place *place)
 	return value_of(text, "total_active_file") + value_of(text, "total_inactive_file");
 }
 
-/* Swap that the group uses; v1 counts it together with memory. */
+/* Returns the swap that the group uses; v1 counts swap together with memory. */
 static uint64_t swap_used(const struct place *place)
 {
 	uint64_t used =
@@ -175,7 +177,7 @@ static uint64_t swap_used(const struct place *place)
 	return used != UINT64_MAX && used > memory ? used - memory : 0;
 }
 
-/* Swap that the system has, and the group may use. */
+/* Returns the swap that the system has left and the group may use. */
 static uint64_t swap_left(const char *root, const struct place *place, uint64_t limit)
 {
 	char text[8192];
@@ -187,7 +189,7 @@ static uint64_t swap_left(const char *root, const struct place *place, uint64_t 
 		return 0;
 	uint64_t most =
 		number_in(place, place->v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
-	if (!place->v2 && most != UINT64_MAX) /* memory and swap together */
+	if (!place->v2 && most != UINT64_MAX) /* v1 limits memory and swap together */
 		most = most > limit ? most - limit : 0;
 	uint64_t used = swap_used(place);
 	uint64_t allowed = most > used ? most - used : 0;
@@ -211,7 +213,8 @@ static void look_at(const char *root, const struct place *place, struct hoist__g
 		       place->group[0] != '\0' ? place->group : "/");
 }
 
-/* From its own group up to the mount; above that nothing can be seen. */
+/* Looks at each group from the process's own up to the mount.  Groups above the mount cannot be
+ * seen. */
 static void look_along(const char *root, struct place *place, struct hoist__group *least)
 {
 	for (;;) {
@@ -228,7 +231,7 @@ int hoist__group_look(const char *root, struct hoist__group *ret)
 	struct hoist__group least = {.left_bytes = UINT64_MAX};
 	struct place *place = malloc(sizeof *place);
 	if (place == NULL)
-		return -ENOENT; /* nothing is known then, and nothing depends on it */
+		return -ENOENT; /* then nothing is known, and nothing is limited */
 	for (int v2 = 0; v2 <= 1; v2++)
 		if (find_place(root, v2 != 0, place))
 			look_along(root, place, &least);

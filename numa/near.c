@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a PCI or block device is near to.  The kernel gives most devices a
- * numa_node; the exceptions are what this file is about. */
+/* numa/near.c - finds the node that a PCI or block device is near to.
+ * The contract is in numa/topology.h.
+ *
+ * The kernel gives most devices a numa_node; this file is mainly about the exceptions. */
 #include "config.h"
 
 #include "numa/topology.h"
@@ -20,7 +22,7 @@
 #define NO_LINKS (-2) /* a folder of links is absent or empty: look elsewhere */
 #define MAX_DEPTH 8   /* dm on md on dm ...; a damaged tree may hold a cycle */
 
-/* A number from a numa_node file as a node that exists, or -1. */
+/* Returns the number from a numa_node file if such a node exists; otherwise -1. */
 static int known_node(const struct hoist__topology *topology, int64_t id)
 {
 	bool fits = id >= 0 && id < HOIST__MAX_NODES;
@@ -40,7 +42,7 @@ static bool has_cpu(const struct hoist__node *node, int cpu)
 	       bsearch(&cpu, node->cpus, node->n_cpus, sizeof cpu, compare_ids) != NULL;
 }
 
-/* The node that has all of @cpus; -1 if none, or if there are no CPUs. */
+/* Returns the node that has all of @cpus; -1 if there is none, or if there are no CPUs. */
 static int node_of_cpus(const struct hoist__topology *topology, const struct hoist__ids *cpus)
 {
 	for (size_t i = 0; i < topology->n_nodes && cpus->n_ids > 0; i++) {
@@ -53,8 +55,8 @@ static int node_of_cpus(const struct hoist__topology *topology, const struct hoi
 	return -1;
 }
 
-/* Writes @pci the way sysfs names it: full domain, lower case.  Drivers differ
- * in case and in the digits of the domain, and some leave the domain out. */
+/* Writes @pci as sysfs names it: full domain, lower case.  Drivers differ in case and in the digits
+ * of the domain, and some leave the domain out. */
 static bool pci_name(const char *pci, char *name, size_t bytes)
 {
 	if (pci[strspn(pci, "0123456789abcdefABCDEF:.")] != '\0')
@@ -99,8 +101,8 @@ int hoist__topology_pci_node(const struct hoist__topology *topology, const char 
 static int node_of_folder(const struct hoist__topology *topology, const char *root, char *path,
 			  int depth);
 
-/* NVMe multipath: the subsystem links to its controllers, "nvme0" and so on;
- * "nvme0n1" beside them is the disk itself. */
+/* True for a controller of an NVMe multipath subsystem.  The subsystem links to its controllers,
+ * "nvme0" and so on; "nvme0n1" beside them is the disk itself. */
 static bool is_controller(const char *name)
 {
 	if (strncmp(name, "nvme", 4) != 0 || name[4] == '\0')
@@ -108,8 +110,8 @@ static bool is_controller(const char *name)
 	return name[4 + strspn(name + 4, "0123456789")] == '\0';
 }
 
-/* Follows the links in @folder and returns the node on which all agree, -1 if
- * they do not, NO_LINKS if there are none. */
+/* Follows the links in @folder.
+ * Returns: the node on which all agree; -1 if they do not; NO_LINKS if there are none. */
 static int node_of_links(const struct hoist__topology *topology, const char *root,
 			 const char *folder, bool controllers_only, int depth)
 {
@@ -149,7 +151,7 @@ static int node_of_stack(const struct hoist__topology *topology, const char *roo
 	return node;
 }
 
-/* Walks from the device's folder up to the root.  @path is resolved, and used up. */
+/* Walks from the device's folder up to the root.  @path is resolved, and is modified. */
 static int node_of_folder(const struct hoist__topology *topology, const char *root, char *path,
 			  int depth)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* numa/place-private.h - what place.c and strict.c share: node sets in the kernel's form. */
+/* numa/place-private.h - shared by place.c and strict.c: node sets in the kernel's form. */
 #ifndef HOIST_NUMA_PLACE_PRIVATE_H
 #define HOIST_NUMA_PLACE_PRIVATE_H
 
@@ -7,7 +7,7 @@
 
 #define HOIST__BITS_PER_LONG (8 * sizeof(unsigned long))
 
-/* The kernel reads one bit less than it is told. */
+/* The kernel reads one bit fewer than the number it is given. */
 #define HOIST__KERNEL_MASK_BITS (HOIST__MAX_NODES + 1)
 
 struct hoist__kernel_mask {

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* numa/place.c - asks the kernel to place memory on nodes.
+ * The contract is in numa/place.h. */
 #include "config.h"
 
 #include "numa/place.h"
@@ -61,7 +63,7 @@ static void policy_mask(const struct hoist__placement *placement, struct hoist__
 	}
 }
 
-/* What a refusal by mbind(2) means. */
+/* Decides what a refusal by mbind(2) means. */
 static int place_refused(int error, const struct hoist__placement *placement,
 			 enum hoist__placed *ret)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* numa/place.h - asking the kernel for memory on a node, and looking where it is.
+/* numa/place.h - asks the kernel for memory on a node, and finds out where it is.
  *
- * Order matters: bind, then touch, then verify, and pin last: pinned pages
- * cannot move.  mbind(2) is used on the range alone, never a thread's policy.
- * Where the kernel refuses (EPERM in containers, EINVAL outside the cpuset,
- * ENOSYS), the placement says FIRST_TOUCH: it then depends on which CPU touches
- * first, so the caller populates from threads that ran hoist__run_on_node().
+ * The order matters: bind, then touch, then verify, and pin last, as pinned pages cannot move.
+ * mbind(2) is used on the range alone; a thread's policy is never changed.  If the kernel refuses
+ * (EPERM in containers, EINVAL outside the cpuset, ENOSYS), the placement is FIRST_TOUCH: it then
+ * depends on which CPU touches a page first, so that the caller must populate from threads that
+ * called hoist__run_on_node().
  */
 #ifndef HOIST_NUMA_PLACE_H
 #define HOIST_NUMA_PLACE_H
@@ -16,7 +16,7 @@
 #include "numa/topology.h"
 
 enum hoist__policy {
-	HOIST__POLICY_LOCAL,      /* the toucher's node: the kernel's default */
+	HOIST__POLICY_LOCAL,      /* the node of the CPU that touches: the kernel's default */
 	HOIST__POLICY_PREFER,     /* the first node of the set; spill when it is full */
 	HOIST__POLICY_BIND,       /* only these nodes; fail when they are full */
 	HOIST__POLICY_INTERLEAVE  /* page by page over the set */
@@ -29,56 +29,58 @@ struct hoist__placement {
 
 enum hoist__placed {
 	HOIST__PLACED_DEFAULT,     /* nothing was asked for */
-	HOIST__PLACED_KERNEL,      /* mbind took it */
-	HOIST__PLACED_FIRST_TOUCH  /* refused: touch from CPUs of the node */
+	HOIST__PLACED_KERNEL,      /* mbind accepted it */
+	HOIST__PLACED_FIRST_TOUCH  /* mbind refused: touch from CPUs of the node */
 };
 
-/* The lowest node of the set, -1 if empty. */
+/* Returns the lowest node of the set; -1 if it is empty. */
 int hoist__nodeset_first(const struct hoist__nodeset *set);
 
-/* Applies @placement to untouched, page-aligned memory.
- * Returns: 0 and how; -EINVAL for an empty set where one is needed, or (BIND
- *   only) when the kernel refuses because a node does not exist or is outside
- *   the cpuset: strict placement fails instead of spilling.  A refusal for lack of
- *   permission is FIRST_TOUCH for every policy; hoist__whereabouts() tells later. */
+/* Applies @placement to untouched, page-aligned memory.  A refusal for lack of permission is
+ * FIRST_TOUCH for every policy; hoist__whereabouts() finds out later.
+ * Returns: 0, and how in *ret; -EINVAL for an empty set if one is needed, or (BIND only) if the
+ *   kernel refuses because a node does not exist or is outside the cpuset: strict placement fails
+ *   instead of spilling. */
 int hoist__place(void *address, size_t bytes, const struct hoist__placement *placement,
 		 enum hoist__placed *ret);
 
-/* False if this process's cpuset has none of these nodes; true also where the kernel does not say. */
+/* False if this process's cpuset has none of these nodes.  True also if the kernel does not say. */
 bool hoist__nodes_allowed(const struct hoist__nodeset *nodes);
 
-/* Strict placement that fails instead of killing: the kernel has no error for who touches memory
- * that is bound to a full node, but its OOM killer.  For BIND, and what hoist__place() answered with
- * KERNEL: let the memory prefer its nodes only; populate it; then bind it again, which moves what
- * went elsewhere, or fails.  Not for hugetlb pages, which nobody is killed for. */
+/* Strict placement that fails instead of killing.  The kernel has no error for a process that
+ * touches memory bound to a full node: its OOM killer acts.  So for BIND, if hoist__place() gave
+ * KERNEL: let the memory only prefer its nodes, populate it, then bind it again.  Binding moves the
+ * pages that went elsewhere, or fails.  Not for hugetlb pages: no process is killed for those. */
 
-/* Returns: 0; -ENOMEM if the nodes have less than that even with all that the kernel might give
- *   back, as the topology was when loaded: populating it would only fill other nodes.  0 for
- *   any other policy. */
+/* Checks whether the nodes have room for @bytes, even with all that the kernel might give back,
+ * by the figures of the topology when it was loaded.
+ * Returns: 0; -ENOMEM if not: populating would only fill other nodes.  0 for any policy but
+ *   BIND. */
 int hoist__place_has_room(const struct hoist__topology *topology,
 			  const struct hoist__placement *placement, size_t bytes);
 void hoist__place_softly(void *address, size_t bytes, const struct hoist__placement *placement);
-/* @n_before: calls before this one.
- * Returns: 0, all is there; 1: pages were moved, and may be gone, so populate again and call again;
- *   -ENOMEM with the figures of the nodes; the kernel's error. */
+/* @n_before counts the calls before this one.
+ * Returns: 0 if all pages are in place; 1 if pages were moved, and may be gone, so that the caller
+ *   must populate and call again; -ENOMEM with the figures of the nodes; the kernel's error. */
 int hoist__place_strictly(void *address, size_t bytes, const struct hoist__placement *placement,
 			  unsigned n_before);
 
-/* Pins the calling thread to the node's CPUs.  Returns: 0; -ENODEV if the node has
- * no CPUs or is unknown; the kernel's error. */
+/* Pins the calling thread to the node's CPUs.
+ * Returns: 0; -ENODEV if the node has no CPUs or is unknown; the kernel's error. */
 int hoist__run_on_node(const struct hoist__topology *topology, int node);
 
 /* Where the pages of a range really are. */
 struct hoist__whereabouts {
 	size_t n_sampled;
 	size_t n_absent;                  /* not populated */
-	size_t n_unknown;                 /* the kernel would not say: of the shared page of
-					   * zeros, and what NUMA balancing looks at just now */
+	/* the kernel would not say: of the shared page of zeros, and of pages that NUMA balancing
+	 * is watching just now */
+	size_t n_unknown;
 	size_t per_node[HOIST__MAX_NODES];
 };
 
-/* Looks at @n_samples pages spread evenly over the range (all, if the range has
- * no more) with move_pages(2), falling back on get_mempolicy(2).
+/* Looks at @n_samples pages spread evenly over the range (at all, if the range has no more) with
+ * move_pages(2), or else with get_mempolicy(2).
  * Returns: 0; -EPERM or -ENOSYS if the kernel answers neither; -ENOMEM. */
 int hoist__whereabouts(const void *address, size_t bytes, size_t n_samples,
 		       struct hoist__whereabouts *ret);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* numa/residence.c - reads how much of a range is in memory, and in huge pages.
+ * The contract is in numa/residence.h. */
 #include "config.h"
 
 #include "numa/residence.h"
@@ -18,7 +20,7 @@ struct mapping {
 	uint64_t huge;
 };
 
-/* The first range that ends above @address. */
+/* Returns the first range that ends above @address. */
 static size_t first_above(const struct hoist__residence *ranges, size_t n, uintptr_t address)
 {
 	size_t low = 0;
@@ -49,7 +51,7 @@ static void share_out(const struct mapping *mapping, struct hoist__residence *ra
 	}
 }
 
-/* "7f00-7f80 rw-p ..." */
+/* Parses "7f00-7f80 rw-p ...". */
 static bool parse_head(const char *line, struct mapping *ret)
 {
 	char *end;
@@ -60,7 +62,7 @@ static bool parse_head(const char *line, struct mapping *ret)
 	return true;
 }
 
-/* "Rss:       4 kB", which leaves hugetlb pages out. */
+/* Parses "Rss:       4 kB".  Rss leaves hugetlb pages out. */
 static void parse_field(const char *line, struct mapping *mapping)
 {
 	static const struct {
@@ -92,7 +94,7 @@ int hoist__residence(const char *path, struct hoist__residence *ranges, size_t n
 		ranges[i].resident = ranges[i].huge = 0;
 	struct mapping mapping = {0};
 	char line[256];
-	bool at_start = true; /* of a line: a long one comes in pieces */
+	bool at_start = true; /* at the start of a line: a long one comes in pieces */
 	while (fgets(line, sizeof line, file) != NULL) {
 		struct mapping head;
 		if (at_start && parse_head(line, &head)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* numa/residence.h - what of a range of memory is in huge pages, as the kernel tells it. */
+/* numa/residence.h - how much of a range of memory is in huge pages, as the kernel reports it. */
 #ifndef HOIST_NUMA_RESIDENCE_H
 #define HOIST_NUMA_RESIDENCE_H
 
@@ -10,12 +10,12 @@ struct hoist__residence {
 	uintptr_t base; /* in: the range */
 	size_t bytes;
 	double resident; /* out: bytes of it in memory */
-	double huge;	 /* of these, in huge pages */
+	double huge;	 /* bytes of these in huge pages */
 };
 
-/* Fills all @n of them, which are in the order of addresses, from one reading of @path
- * ("/proc/self/smaps").  Where a mapping reaches beyond a range, the range has its share.
- * Returns: 0; what opening the file says. */
+/* Fills all @n ranges, which are in the order of their addresses, from one reading of @path
+ * ("/proc/self/smaps").  If a mapping reaches beyond a range, the range gets its share.
+ * Returns: 0; the error of opening the file. */
 int hoist__residence(const char *path, struct hoist__residence *ranges, size_t n);
 
 #endif

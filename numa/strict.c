@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Strict placement that fails.  Who touches memory that is bound to a node without room gets no
- * error: the kernel kills a process to make room (its OOM killer), most likely this one.  A move to
- * that node does fail, after all that the kernel would give back there.  So bound memory is
- * populated while it prefers its nodes only, and is bound afterwards, where what went elsewhere is
- * moved. */
+/* numa/strict.c - strict placement that fails instead of killing.
+ * The contract is in numa/place.h.
+ *
+ * A process that touches memory bound to a node without room gets no error.  The kernel's OOM
+ * killer ends a process to make room, most likely this one.  A move to that node does fail, after
+ * the kernel has given back all that it would there.  So bound memory is populated while it only
+ * prefers its nodes.  Then it is bound, and pages that went elsewhere are moved. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,10 +24,10 @@
 #define MPOL_PREFERRED_MANY 5 /* Linux 5.15 */
 #endif
 
-/* Of memory that is populated again after each. */
+/* The memory is populated again after each move. */
 #define MAX_MOVES 4
 
-/* What nodes have, summed. */
+/* The memory of some nodes, summed. */
 struct room {
 	uint64_t total;
 	uint64_t free;
@@ -49,7 +51,7 @@ static struct room room_of(const struct hoist__topology *topology,
 	return room;
 }
 
-/* "node 1", "nodes 0, 2, 3", for as many as fit. */
+/* Writes "node 1", or "nodes 0, 2, 3", with as many as fit. */
 static void name_nodes(const struct hoist__nodeset *nodes, char *text, size_t bytes)
 {
 	int first = hoist__nodeset_first(nodes);
@@ -78,7 +80,7 @@ static int fail_full(const struct hoist__topology *topology,
 			   hoist__figure(room.free).text, hoist__figure(room.reclaimable).text);
 }
 
-/* What could be swapped out counts: the kernel would. */
+/* Counts memory that could be swapped out: the kernel would do so to make room. */
 static uint64_t free_swap(void)
 {
 	struct sysinfo info;
@@ -91,10 +93,11 @@ int hoist__place_has_room(const struct hoist__topology *topology,
 	if (placement->policy != HOIST__POLICY_BIND)
 		return 0;
 	struct room room = room_of(topology, &placement->nodes);
-	/* None at all: the node does not exist, or the tree says nothing; mbind knows. */
+	/* No memory at all: the node does not exist, or the tree does not say; mbind() will
+	 * tell. */
 	if (room.total == 0)
 		return 0;
-	/* All that might be given back: what is not counted as anything may be. */
+	/* All memory that might be given back: that includes memory under none of the counters. */
 	uint64_t most = room.total > room.kept ? room.total - room.kept : 0;
 	if (bytes <= most + free_swap())
 		return 0;
@@ -107,8 +110,8 @@ void hoist__place_softly(void *address, size_t bytes, const struct hoist__placem
 	hoist__kernel_mask(&placement->nodes, &mask);
 	if (mbind(address, bytes, MPOL_PREFERRED_MANY, mask.bits, HOIST__KERNEL_MASK_BITS, 0) == 0)
 		return;
-	/* A kernel that knows one preferred node, the first of several: the move does not
-	 * mind, as all of them will do. */
+	/* An older kernel knows only one preferred node, the first of several.  The move does not
+	 * mind, as any of the nodes will do. */
 	if (mbind(address, bytes, MPOL_PREFERRED, mask.bits, HOIST__KERNEL_MASK_BITS, 0) != 0)
 		hoist__log(numa, "bound memory is populated as such: %m");
 }
@@ -121,8 +124,8 @@ static bool bind_now(void *address, size_t bytes, const struct hoist__placement 
 	return mbind(address, bytes, MPOL_BIND, mask.bits, HOIST__KERNEL_MASK_BITS, flags) == 0;
 }
 
-/* Huge pages that are moved may be split; Linux 6.12 then drops those of their pages that hold
- * zeros alone: that is all of what was just populated. */
+/* Huge pages that are moved may be split.  Linux 6.12 then drops those of their pages that hold
+ * only zeros: in memory that was just populated, that is all of them. */
 int hoist__place_strictly(void *address, size_t bytes, const struct hoist__placement *placement,
 			  unsigned n_before)
 {
@@ -138,7 +141,7 @@ int hoist__place_strictly(void *address, size_t bytes, const struct hoist__place
 	if (err != -EIO && err != -ENOMEM)
 		return hoist__fail_errno(err, "binding %s to node %d", hoist__figure(bytes).text,
 					 hoist__nodeset_first(&placement->nodes));
-	err = hoist__topology_load("/sys", &topology); /* as it is now */
+	err = hoist__topology_load("/sys", &topology); /* read again, as the figures have changed */
 	if (err == 0)
 		err = fail_full(topology, placement, bytes);
 	hoist__topology_destroy(topology);

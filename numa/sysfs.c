@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* numa/sysfs.c - reads small sysfs files: numbers and lists of ids.
+ * The contract is in numa/sysfs.h. */
 #include "config.h"
 
 #include "numa/sysfs.h"
@@ -93,7 +95,7 @@ static int append(struct hoist__ids *ids, int id)
 	return 0;
 }
 
-/* One id at *@text; -1 if there is none.  Moves *@text behind it. */
+/* Returns the id at *@text, and moves *@text behind it; -1 if there is none. */
 static long parse_id(const char **text)
 {
 	if (**text < '0' || **text > '9')

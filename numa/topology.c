@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* numa/topology.c - reads the machine's nodes from sysfs.
+ * The contract is in numa/topology.h. */
 #include "config.h"
 
 #include "numa/topology.h"
@@ -18,7 +20,7 @@
 
 #define NODE_FOLDER "devices/system/node"
 
-/* The id in a folder name "node<id>"; -1 for any other name. */
+/* Returns the id in a folder name "node<id>"; -1 for any other name. */
 static int node_id(const char *name)
 {
 	if (strncmp(name, "node", 4) != 0 || name[4] < '0' || name[4] > '9')
@@ -36,8 +38,8 @@ static int node_id(const char *name)
 	return (int)id;
 }
 
-/* The nodes that have a folder: offline ones have none.  An unreadable folder
- * is one without nodes. */
+/* Finds the nodes that have a folder: offline nodes have none.  An unreadable folder counts as one
+ * without nodes. */
 static int scan_nodes(const char *root, struct hoist__nodeset *set, size_t *n_nodes)
 {
 	char path[PATH_MAX];
@@ -58,7 +60,7 @@ static int scan_nodes(const char *root, struct hoist__nodeset *set, size_t *n_no
 	return 0;
 }
 
-/* The kilobytes behind @key in a node's meminfo, in bytes; 0 if absent or odd. */
+/* Returns the kilobytes behind @key in a node's meminfo, in bytes; 0 if absent or odd. */
 static uint64_t meminfo_bytes(const char *text, const char *key, int node)
 {
 	const char *at = strstr(text, key);
@@ -106,8 +108,8 @@ static int set_cpus(struct hoist__node *node, const char *text, const char *what
 	return 0;
 }
 
-/* The kernel lists one distance for each online node, in ascending order.  A
- * list of any other length says nothing that could be attributed. */
+/* The kernel lists one distance for each online node, in ascending order.  The entries of a list of
+ * any other length could not be attributed to nodes. */
 static int read_distances(struct hoist__node *node, const char *root, size_t n_nodes)
 {
 	char text[HOIST__SYSFS_BYTES];
@@ -168,7 +170,7 @@ static int read_node(struct hoist__node *node, const char *root, size_t n_nodes)
 	return err != 0 ? err : read_distances(node, root, n_nodes);
 }
 
-/* A machine without NUMA: node 0 has all there is. */
+/* For a machine without NUMA: node 0 has everything. */
 static int read_single_node(struct hoist__node *node, const char *root)
 {
 	struct sysinfo info;
@@ -185,7 +187,7 @@ static int read_single_node(struct hoist__node *node, const char *root)
 	return set_cpus(node, text, "cpu/online");
 }
 
-/* free() for what the topology shows as const. */
+/* Calls free() for memory that the topology declares const. */
 static void free_const(const void *memory)
 {
 	free((void *)(uintptr_t)memory);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* numa/whereabouts.c - finds out on which nodes the pages of a range are.
+ * The contract is in numa/place.h. */
 #include "config.h"
 
 #include "numa/place.h"
@@ -21,7 +23,7 @@ static bool is_absent(void *page, size_t page_bytes)
 	return mincore(page, page_bytes, &resident) == 0 && (resident & 1u) == 0;
 }
 
-/* get_mempolicy(2) faults a missing page in, so mincore(2) is asked first. */
+/* get_mempolicy(2) would fault a missing page in, so mincore(2) is asked first. */
 static int ask_one(void *page, size_t page_bytes, int *status)
 {
 	if (is_absent(page, page_bytes)) {
@@ -35,9 +37,10 @@ static int ask_one(void *page, size_t page_bytes, int *status)
 	return 0;
 }
 
-/* What move_pages(2) has no node of, -ENOENT or -EFAULT by the kernel's version, is a page that
- * nobody has touched; or the shared page of zeros; or, to Linux 6.1, one that its NUMA balancing
- * has hidden for a while, to see who touches it: such are there. */
+/* Tells apart the pages of which move_pages(2) gives no node: -ENOENT or -EFAULT, by the kernel's
+ * version.  Such a page was never touched; or it is the shared page of zeros; or, up to Linux 6.1,
+ * NUMA balancing has hidden it for a while to see which CPU touches it.  Pages of the last two
+ * kinds are there. */
 static void tell_absent(void **pages, int *status, size_t n, size_t page_bytes)
 {
 	for (size_t i = 0; i < n; i++)
@@ -88,12 +91,12 @@ int hoist__whereabouts(const void *address, size_t bytes, size_t n_samples,
 		err = hoist__fail_nomem("sample of pages", n * (sizeof *pages + sizeof *status));
 		goto out;
 	}
-	/* Spread from the first page to the last: i-th of n, in whole strides. */
+	/* Spread the samples from the first page to the last. */
 	for (size_t i = 0; i < n; i++) {
 		size_t index =
 			n == 1 ? 0 : (size_t)((unsigned __int128)i * (n_pages - 1) / (n - 1));
 		pages[i] = (void *)(first + index * page_bytes);
-		status[i] = -EBUSY; /* not answered */
+		status[i] = -EBUSY; /* not answered yet */
 	}
 	if (n > 0)
 		err = ask(pages, status, n, page_bytes);

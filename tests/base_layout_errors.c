@@ -326,7 +326,8 @@ Test(base_layout_errors, texts)
 		 "repack: axis 0 has the stride 5, not a multiple of 2"},
 		{"C 3,6", "[:, 1:5]; repack 8", "repack: the offset, 1, is not a multiple of 2"},
 		{"C 3,4", "repack 8,-1,1,12", "repack: the address 0xc is not aligned to 8 bytes"},
-		{"C 3,4", "repack 6", "repack: of 4 and 6 bytes, none is a multiple of the other"},
+		{"C 3,4", "repack 6",
+		 "repack: neither of 4 and 6 bytes is a multiple of the other"},
 		{"C 3,5", "flatten 1,0", "flatten: from axis 1 to 0, which lies before it"},
 		{"C 3,5", "dense X", "99 is no order: C, F, K (of a layout) or a list of axes"},
 	};

@@ -94,12 +94,14 @@ static const struct unknown {
 	 "this is a web page: the download went wrong (is a login needed?)"},
 	{BYTES("<?xml version=\"1.0\"?><Error>"),
 	 "this is a web page: the download went wrong (is a login needed?)"},
-	{BYTES("\x80\2}q\0"), "this is a Python pickle, as PyTorch before 1.6 wrote its "
-			      "checkpoints: reading it would run what it says; save it again with "
-			      "a newer torch.save, or as safetensors"},
-	{BYTES("\x80\5\x95"), "this is a Python pickle, as PyTorch before 1.6 wrote its "
-			      "checkpoints: reading it would run what it says; save it again with "
-			      "a newer torch.save, or as safetensors"},
+	{BYTES("\x80\2}q\0"),
+	 "this is a Python pickle, as PyTorch before 1.6 wrote its "
+	 "checkpoints: reading it would run its instructions; save it again with "
+	 "a newer torch.save, or as safetensors"},
+	{BYTES("\x80\5\x95"),
+	 "this is a Python pickle, as PyTorch before 1.6 wrote its "
+	 "checkpoints: reading it would run its instructions; save it again with "
+	 "a newer torch.save, or as safetensors"},
 	{BYTES("\x1f\x8b\x08"), "this is compressed by gzip: decompress it first"},
 	{BYTES("\x28\xb5\x2f\xfd"), "this is compressed by zstd: decompress it first"},
 	{BYTES("\xfd\x37zXZ\0"), "this is compressed by xz: decompress it first"},
@@ -110,16 +112,17 @@ static const struct unknown {
 	{BYTES("\x93\xf0\x9f\x94\xa5\x93"),
 	 "this is a .max file of the format before this one, of one tensor without a header"},
 	{BYTES("\0\0\0\0\0\0\0\0\0\0\0\0"),
-	 "its first 12 bytes are zero, as a download leaves them that was not completed; what is "
-	 "read is safetensors and its index, GGUF, .npy, .npz, .max and PyTorch's zip checkpoints "
+	 "its first 12 bytes are zero, as a download leaves them that was not completed; hoist "
+	 "reads "
+	 "safetensors and its index, GGUF, .npy, .npz, .max and PyTorch's zip checkpoints "
 	 "(torch.save, 1.6 or later)"},
 	{BYTES("not a\n\x80 checkpoint at all"),
 	 "no format that is known: its 25 bytes begin with 6e 6f 74 20 61 0a 80 20 63 68 65 63 6b "
-	 "70 6f 69 (\"not a\\u000a? checkpoi\"); what is read is safetensors and its index, GGUF, "
+	 "70 6f 69 (\"not a\\u000a? checkpoi\"); hoist reads safetensors and its index, GGUF, "
 	 ".npy, .npz, .max and PyTorch's zip checkpoints (torch.save, 1.6 or later)"},
 	{BYTES("\2\0\0\0\0\0\0\0"),
 	 "no format that is known: its 8 bytes begin with 02 00 00 00 00 00 00 00 "
-	 "(\"\\u0002\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\"); what is read is "
+	 "(\"\\u0002\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\"); hoist reads "
 	 "safetensors and its index, GGUF, .npy, .npz, .max and PyTorch's zip checkpoints "
 	 "(torch.save, 1.6 or later)"},
 };

@@ -329,10 +329,10 @@ Test(torch, calls_of_anything_else_are_refused)
 	REFUSED("\x80\2"
 		"ctorch\nfloat32\n)R.",
 		-ENOTSUP, "REDUCE calls a class");
-	REFUSED("\x80\2" ONE("x") ")R.", -EBADMSG, "REDUCE calls what is no function");
+	REFUSED("\x80\2" ONE("x") ")R.", -EBADMSG, "REDUCE calls a value that is no function");
 	REFUSED("\x80\2"
 		"ctorch\nSize\n]R.",
-		-EBADMSG, "or without a tuple");
+		-EBADMSG, "or passes no tuple");
 	REFUSED("\x80\2"
 		"ctorch\nSize\n)R.",
 		-EBADMSG, "a torch.Size is not made of a tuple");
@@ -344,7 +344,7 @@ Test(torch, calls_of_anything_else_are_refused)
 	REFUSED("\x80\2]}b.", -ENOTSUP, "BUILD");
 	REFUSED("\x80\2"
 		"ccollections\nOrderedDict\n)R]b.",
-		-ENOTSUP, "or by what is no dict");
+		-ENOTSUP, "or the state is no dict");
 	REFUSED("\x80\2"
 		"ccollections\nOrderedDict\n}b.",
 		-ENOTSUP, "BUILD");
@@ -418,10 +418,10 @@ Test(torch, stacks_and_memos_that_do_not_add_up_are_refused)
 	REFUSED("(u", -EBADMSG, "has no mark");
 	REFUSED("((e", -EBADMSG, "has nothing below it");
 	REFUSED("}(Nu", -EBADMSG, "a key without a value");
-	REFUSED("](NNu", -EBADMSG, "added to what is no dict");
-	REFUSED("}Na", -EBADMSG, "added to what is no list");
-	REFUSED(")Na", -EBADMSG, "added to what is no list");
-	REFUSED("NNNs", -EBADMSG, "added to what is no dict");
+	REFUSED("](NNu", -EBADMSG, "added to a value that is no dict");
+	REFUSED("}Na", -EBADMSG, "added to a value that is no list");
+	REFUSED(")Na", -EBADMSG, "added to a value that is no list");
+	REFUSED("NNNs", -EBADMSG, "added to a value that is no dict");
 	REFUSED("q\0", -EBADMSG, "has no 1 values");
 	REFUSED("(q\0", -EBADMSG, "has no 1 values");
 	REFUSED("Nq\1", -EBADMSG, "memo 1 comes after only 0");

@@ -154,7 +154,7 @@ Test(zip, ends_in_64_bits_that_lie_are_refused)
 	two_entries(&archive);
 	archive_end(&archive, "");
 	set_number(&archive.file, archive.end_at - 20 + 8, archive.end_at, 8);
-	expect_refused(&archive, -EBADMSG, "behind what says so");
+	expect_refused(&archive, -EBADMSG, "behind its locator");
 	archive.zip64 = true;
 	two_entries(&archive);
 	archive_end(&archive, "");
@@ -249,16 +249,16 @@ Test(zip, local_headers_that_lie_are_refused)
 	two_entries(&archive);
 	archive_end(&archive, "");
 	set_number(&archive.file, 26, 2, 2);
-	expect_refused(&archive, -EBADMSG, "differs from what the directory says");
+	expect_refused(&archive, -EBADMSG, "differs from its entry in the directory");
 	two_entries(&archive);
 	archive_end(&archive, "");
 	set_number(&archive.file, 8, 8, 2);
-	expect_refused(&archive, -EBADMSG, "differs from what the directory says");
+	expect_refused(&archive, -EBADMSG, "differs from its entry in the directory");
 	two_entries(&archive);
 	archive_end(&archive, "");
 	set_number(&archive.file, 28, 1, 2); /* one byte more in front of them */
 	expect_refused(&archive, -EBADMSG,
-		       "has its 5 bytes at 32, and what follows it begins at 36");
+		       "has its 5 bytes at 32, and the bytes behind it begin at 36");
 }
 
 /* Bombs of entries: all of them at one place, and many more than there are. */

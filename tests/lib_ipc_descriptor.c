@@ -160,7 +160,7 @@ struct change {
 
 #define FIELD(field) offsetof(hoist_ipc_descriptor, field), sizeof good.field
 static const struct change changes[] = {
-	{"magic", 0, 1, 'x', "no bytes of one"},
+	{"magic", 0, 1, 'x', "do not begin as one does"},
 	{"version", FIELD(version), 2, "version 2"},
 	{"size", FIELD(size), 100, "100 bytes"},
 	{"kind 0", FIELD(kind), 0, "no kind"},

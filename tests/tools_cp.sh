@@ -67,7 +67,7 @@ kept() {
 	shift
 	cp "$before" "$work/before" || exit 99
 	run 1 cp "$@"
-	one_line 'is what is copied'
+	one_line 'is a source of the copy'
 	cmp "$before" "$work/before" || fail "$before is not what it was"
 }
 kept "$work/train.pt" --format safetensors "$work/train.pt" "$work/./train.pt"
@@ -108,12 +108,12 @@ echo '{' >"$work/links/model.safetensors.index.json"
 cp "$shard" "$work/links/model-00001-of-00002.safetensors" || exit 99
 kept "$work/links/model-00001-of-00002.safetensors" \
 	"$work/links/model-00001-of-00002.safetensors" "$work/links"
-one_line 'its index goes'
+one_line 'its index, which would be removed'
 rm "$work/links/model.safetensors.index.json" || exit 99
 run 0 cp "$work/links/model-00001-of-00002.safetensors" "$work/links/model.safetensors"
 run 0 cp "$shard" "$work/two/model"
 
-# A file is what is copied under every name that leads to it; a link that is replaced is none.
+# A file is a source under every name that leads to it; a link that is replaced is none.
 cp "$work/one.safetensors" "$work/hard.safetensors" || exit 99
 ln -s one.safetensors "$work/y.safetensors"
 ln -s ../train.pt "$work/links/link.pt"

@@ -129,7 +129,7 @@ done
 run 0 load --io map --map readonly --populate "$work/all"
 # What is mapped has a rate only where all of it was read.
 run 0 load --io map "$work/all"
-grep -q '^took .* read when it is touched' "$out" || fail "a map has a rate"
+grep -q '^took .* read when they are touched' "$out" || fail "a map has a rate"
 run 0 load --io map --populate "$work/all"
 grep -q '^took .*/s, ' "$out" || fail "a populated map has no rate"
 run 1 load --check-digests "$work/all"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The options of what loads that have a grammar of their own. */
+/* tools/args-load.c - the options of loads whose values have a grammar of their own.
+ * The contract is in tools/args-load.h. */
 #include "config.h"
 
 #include "tools/args-load.h"
@@ -10,7 +11,7 @@
 
 #include "tools/args.h"
 
-/* The whole of @text, a number. */
+/* Reads all of @text as a number. */
 static bool whole_number(const char *text, int64_t least, int64_t most, int64_t *ret)
 {
 	char *end = NULL;
@@ -23,7 +24,7 @@ static bool whole_number(const char *text, int64_t least, int64_t most, int64_t 
 	return true;
 }
 
-/* "3/8" */
+/* Reads "3/8". */
 static bool part_of(char *part, hoist_load_slice *ret)
 {
 	int64_t rank;
@@ -40,7 +41,7 @@ static bool part_of(char *part, hoist_load_slice *ret)
 	return true;
 }
 
-/* "10..20", "..20", "-5.." */
+/* Reads "10..20", "..20", "-5..". */
 static bool range(char *part, hoist_load_slice *ret)
 {
 	char *dots = strstr(part, "..");
@@ -53,8 +54,8 @@ static bool range(char *part, hoist_load_slice *ret)
 	return dots[2] == '\0' || whole_number(dots + 2, INT64_MIN, INT64_MAX, &ret->end);
 }
 
-/* "GLOB:AXIS:R/N", the Rth of N equal parts (from 0), or "GLOB:AXIS:BEGIN..END", of which either
- * may be left out.  A glob may hold colons: the parts are split off from the right. */
+/* Reads "GLOB:AXIS:R/N", the Rth of N equal parts (from 0), or "GLOB:AXIS:BEGIN..END", where BEGIN
+ * or END may be left out.  A glob may contain colons: the parts are split off from the right. */
 static bool parse_slice(char *text, hoist_load_slice *ret)
 {
 	*ret = (hoist_load_slice){0};

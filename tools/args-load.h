@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/args-load.h - the options of what loads that have a grammar of their own. */
+/* tools/args-load.h - the options of loads whose values have a grammar of their own. */
 #ifndef HOIST_TOOLS_ARGS_LOAD_H
 #define HOIST_TOOLS_ARGS_LOAD_H
 
@@ -8,9 +8,9 @@
 
 #include <hoist/load.h>
 
-/* Given or not, in the order of the command line. */
+/* The options that were given, in the order of the command line. */
 struct load_args {
-	const char *given;	  /* the first of them; NULL: none */
+	const char *given;	  /* the first of these options; NULL: none */
 	hoist_load_slice *slices; /* room for all words of the command line */
 	size_t n_slices;
 	const char **replicas; /* likewise */
@@ -23,12 +23,13 @@ struct load_args {
 	unsigned flags; /* HOIST_LOAD_* */
 };
 
-/* For @words words; false without memory, and nothing is owed. */
+/* Makes room for @words words.  Returns: true; false without memory, and nothing is owed. */
 bool args_load_make(struct load_args *load, size_t words);
 void args_load_free(struct load_args *load);
 
-/* Takes option @name with its value (NULL if it has none); @value may be cut into pieces and stays
- * in use.  Returns: NULL; else what the value must be: "f32, f16 or bf16". */
+/* Takes option @name with its value (NULL if it has none).  @value may be cut into pieces, and
+ * stays in use.
+ * Returns: NULL; otherwise a description of a good value: "f32, f16 or bf16". */
 const char *args_load_take(struct load_args *load, const char *name, char *value);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line: one table of options, what each needs, and its --help. */
+/* tools/args.c - the command line: one table of options, their values, and --help.
+ * The contract is in tools/args.h. */
 #include "config.h"
 
 #include "tools/args.h"
@@ -14,13 +15,13 @@
 
 #define N_OPTIONS (sizeof options / sizeof options[0])
 
-/* What getopt_long() returns for row i is FIRST_VALUE + i: no letter is that large. */
+/* getopt_long() returns FIRST_VALUE + i for row i: no letter is that large. */
 #define FIRST_VALUE 256
 
 static const struct {
 	unsigned bit;
 	const char *name;
-	const char *value; /* what --help calls its value; NULL if it has none */
+	const char *value; /* the value's name in --help; NULL if there is no value */
 	const char *help;
 } options[] = {
 	{OPTION_DEVICE, "device", "DEV", "use DEV: cpu (the default), cuda:N, hip:N, gpu:N"},
@@ -69,7 +70,7 @@ static int usage_error(const struct command *command)
 	return STATUS_USAGE;
 }
 
-/* "hoist load: " before the reason, which the caller prints next. */
+/* Prints "hoist load: "; the caller prints the reason next. */
 static void usage_begin(const struct command *command)
 {
 	(void)fprintf(stderr, "hoist %s: ", command->name);
@@ -319,7 +320,7 @@ static int take_option(struct args *args, size_t row, char *value)
 	return STATUS_OK;
 }
 
-/* Why getopt_long() refused: it left a letter, FIRST_VALUE + a row, or 0 in optopt. */
+/* Says why getopt_long() refused: it left a letter, FIRST_VALUE + a row, or 0 in optopt. */
 static int refused(const struct command *command, int what, char **argv)
 {
 	usage_begin(command);
@@ -338,7 +339,7 @@ static int refused(const struct command *command, int what, char **argv)
 	return usage_error(command);
 }
 
-/* The name of the nth operand, as the usage line has it: "PATH" of "[PATH]". */
+/* Returns the name of the nth operand in the usage line: "PATH" for "[PATH]". */
 static const char *operand_name(const struct command *command, int n, struct text *ret)
 {
 	const char *start = command->operands;
@@ -377,7 +378,7 @@ static int take_operands(struct args *args, int n, char **operands)
 	return STATUS_OK;
 }
 
-/* getopt_long()'s own table: the rows that @command takes. */
+/* Fills getopt_long()'s own table with the rows that @command takes. */
 static void long_options(const struct command *command, struct option ret[N_OPTIONS + 1])
 {
 	size_t n = 0;
@@ -396,7 +397,8 @@ static void long_options(const struct command *command, struct option ret[N_OPTI
 int args_parse(const struct command *command, int argc, char **argv, struct args *ret)
 {
 	struct args args = {.command = command, .device = "cpu", .node = -1};
-	args.patterns = calloc((size_t)argc, sizeof *args.patterns); /* never more than words */
+	/* never more than there are words */
+	args.patterns = calloc((size_t)argc, sizeof *args.patterns);
 	if (args.patterns == NULL || !args_load_make(&args.load, (size_t)argc)) {
 		free(args.patterns);
 		return fail_memory();

@@ -44,16 +44,16 @@
 #define OPTION_DIGEST (1u << 16)
 #define OPTION_NO_SYNC (1u << 17)
 #define OPTION_NO_REPLACE (1u << 18)
-#define OPTION_IO_FILES (1u << 19) /* --io, where nothing is mapped */
+#define OPTION_IO_FILES (1u << 19) /* --io for commands that map nothing */
 
-#define OPTION_LOAD (1u << 22) /* those of args-load.h */
+#define OPTION_LOAD (1u << 22) /* the options of args-load.h */
 
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
 
 struct args {
 	const struct command *command;
-	const char *operands[2]; /* NULL where not given */
+	const char *operands[2]; /* NULL if not given */
 	const char *device;	 /* "cpu" if not given */
 	const char **patterns;	 /* of --tensor or --work, in their order */
 	size_t n_patterns;
@@ -83,21 +83,21 @@ struct args {
 	bool help;
 };
 
-/* Parses what follows the command's name: argv[0] is that name.
- * Returns: STATUS_OK, and args_free() is owed; or STATUS_USAGE (STATUS_FAILED
- *   without memory), with the message printed and nothing owed. */
+/* Parses the words after the command's name; argv[0] is that name.
+ * Returns: STATUS_OK, and args_free() is owed; or STATUS_USAGE (STATUS_FAILED without memory), with
+ *   the message printed and nothing owed. */
 int args_parse(const struct command *command, int argc, char **argv, struct args *ret);
 void args_free(struct args *args);
 
-/* A command that finds its arguments wrong: prints "<before><what><after>; see `hoist NAME
- * --help`", of which @what is the user's and escaped, and returns STATUS_USAGE. */
+/* For a command that finds its arguments wrong: prints "<before><what><after>; see `hoist NAME
+ * --help`", and returns STATUS_USAGE.  @what is the user's text, and is escaped. */
 int args_refuse(const struct args *args, const char *before, const char *what, const char *after);
 
-/* What `hoist NAME --help` prints. */
+/* Prints the text of `hoist NAME --help`. */
 void args_help(FILE *out, const struct command *command);
 
-/* "4096", "64K", "256M", "1G", "2T": powers of 1024, as are KiB, MiB, GiB and TiB;
- * KB, MB, GB and TB are powers of 1000.  No signs, no fractions.
+/* Reads "4096", "64K", "256M", "1G", "2T": powers of 1024, as are KiB, MiB, GiB and TiB; KB, MB, GB
+ * and TB are powers of 1000.  No signs, no fractions.
  * Returns: 0; -EINVAL if @text is none of these; -EOVERFLOW. */
 int args_bytes(const char *text, size_t *ret);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist cache - checkpoints kept in memory: add, list, drop; and `hoist load --cache`. */
+/* tools/cmd-cache.c - hoist cache: keeps checkpoints in memory (add, list, drop); hoist load
+ * --cache.
+ * The contract is in tools/cached.h and tools/tool.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -66,7 +68,7 @@ static int add(const struct args *args, bool replace, hoist_image **ret)
 		.pages = args->pages,
 		.progress = show_progress,
 		.progress_context = &done,
-		/* without /proc: the one that is installed */
+		/* without /proc, the installed command is used */
 		.holder = access("/proc/self/exe", X_OK) == 0 ? "/proc/self/exe" : NULL,
 	};
 	interrupt_watch();
@@ -199,7 +201,7 @@ int cmd_cache(const struct args *args)
 		return args_refuse(args, "one argument too many: ", path, "");
 	if (list)
 		return cache_list(args);
-	int err = hoist_cache_hold(); /* what `hoist cache add` starts */
+	int err = hoist_cache_hold(); /* the process that `hoist cache add` starts */
 	return err != 0 ? fail_call(err) : STATUS_OK;
 }
 
@@ -214,7 +216,7 @@ struct cached {
 	const struct args *args;
 	hoist_image *image;
 	hoist_device *device;
-	hoist_buffer **loaded; /* on another device than the CPU */
+	hoist_buffer **loaded; /* on a device other than the CPU */
 	size_t n_loaded;
 	const char *was; /* why it was added, or "" */
 };
@@ -228,7 +230,7 @@ static bool is_selected(const struct args *args, const char *name)
 	return args->n_patterns == 0;
 }
 
-/* What is not cached, or is not any more what it was, is cached now. */
+/* Finds the image.  A checkpoint that is not cached, or that has changed since, is cached now. */
 static int find_or_add(struct cached *cached)
 {
 	int err = hoist_cache_attach(cached_path(cached->args), HOIST_IMAGE_READ_ONLY,
@@ -241,8 +243,8 @@ static int find_or_add(struct cached *cached)
 	return err != 0 ? fail_call(err) : STATUS_OK;
 }
 
-/* One tensor: to the host it is there; to a device it is copied, as hoist copies pageable memory:
- * through pinned staging. */
+/* Loads one tensor.  For the host it is there already.  For a device it is copied through pinned
+ * staging, as hoist copies pageable memory. */
 static int load_one(struct cached *cached, size_t index, hoist_load_report *report)
 {
 	hoist_buffer *here = NULL;
@@ -296,6 +298,7 @@ static uint64_t now_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* No load runs here, so the report is filled by hand. */
 int cached_load(const struct args *args, hoist_load_report *report)
 {
 	struct cached cached = {.args = args};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist cat - the raw bytes of a tensor, read back from where it was loaded. */
+/* tools/cmd-cat.c - hoist cat: the raw bytes of a tensor, read back from where it was loaded.
+ * The contract is in tools/tool.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,8 +11,8 @@
 #include "cli/interrupt.h"
 #include "tools/operation.h"
 
-/* Waits until stdout takes something.  A write that finds no room would not end for
- * a signal, this does; what a signal in between would miss, the time-out finds. */
+/* Waits until stdout has room.  A write that finds no room would not end for a signal; this wait
+ * does.  A signal that comes just before the wait is noticed at the time-out. */
 static int wait_for_room(void)
 {
 	for (;;) {
@@ -20,7 +21,7 @@ static int wait_for_room(void)
 			return fail("cancelled");
 		int n = poll(&out, 1, 100);
 		if (n > 0)
-			return STATUS_OK; /* errors too: the write will name them */
+			return STATUS_OK; /* also on errors: the write will name them */
 		if (n < 0 && errno != EINTR)
 			return fail("waiting for standard output: %s", strerror(errno));
 	}
@@ -38,7 +39,7 @@ static int write_piece(void *context, const hoist_tensor_info *tensor, const uns
 			return status;
 		ssize_t written = write(STDOUT_FILENO, bytes, n);
 		if (written < 0 && errno == EPIPE)
-			return STATUS_FAILED; /* the reader has what it wanted */
+			return STATUS_FAILED; /* the reader has taken all it wanted */
 		if (written < 0 && errno != EINTR && errno != EAGAIN)
 			return fail("writing to standard output: %s", strerror(errno));
 		if (written > 0) {

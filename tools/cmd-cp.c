@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist cp - copies a checkpoint: joins shards, splits, picks tensors, changes the format. */
+/* tools/cmd-cp.c - hoist cp: copies a checkpoint: joins shards, splits, picks tensors, converts
+ * formats.
+ * The contract is in tools/tool.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,14 +25,14 @@ struct copy {
 	hoist_checkpoint *checkpoint;
 	hoist_budget *budget; /* NULL: the library's default */
 	hoist_save *save;
-	char *path; /* where to */
+	char *path; /* of the copy */
 	size_t n_tensors;
 	hoist_save_report report;
 };
 
-/* --- where to --- */
+/* --- the path of the copy --- */
 
-/* In a folder, a copy is called as its format's readers look for it. */
+/* A copy into a folder gets the name that readers of its format look for. */
 static int find_path(const struct args *args, char **ret)
 {
 	struct stat st;
@@ -44,9 +46,10 @@ static int find_path(const struct args *args, char **ret)
 	return written >= 0 ? STATUS_OK : fail_memory();
 }
 
-/* --- which tensors --- */
+/* --- the tensors to copy --- */
 
-/* A name is that tensor, whatever it holds; else it is a glob. */
+/* A pattern that is the name of a tensor means that tensor, whatever characters it has; otherwise
+ * it is a glob. */
 static bool matches(hoist_checkpoint *checkpoint, const char *pattern, const char *name)
 {
 	size_t index;
@@ -135,7 +138,7 @@ static int cancelled(struct copy *copy)
 		    format_bytes(total, &total_text), copy->path);
 }
 
-/* Looks often at what may soon be over, and twenty times a second at what takes longer. */
+/* Looks often at first, for copies that are over soon, and later twenty times a second. */
 static int wait(struct copy *copy)
 {
 	long nap = 200000;
@@ -170,7 +173,7 @@ static int run(struct copy *copy)
 	return err != 0 ? fail_call(err) : STATUS_OK;
 }
 
-/* --- saying so --- */
+/* --- the report --- */
 
 static void print_report(const struct copy *copy)
 {

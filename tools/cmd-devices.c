@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist devices - the CPU and every accelerator that a driver offers. */
+/* tools/cmd-devices.c - hoist devices: the CPU and every accelerator that a driver offers.
+ * The contract is in tools/tool.h. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -17,14 +18,14 @@ static const char *const apis[] = {"cpu", "cuda", "hip"};
 
 #define N_APIS (sizeof apis / sizeof apis[0])
 
-/* Where one row goes: to the table, or (json) into arrays. */
+/* Collects the rows: prints them as a table, or (json) puts them into arrays. */
 struct listing {
 	json_t *devices; /* NULL: print the table */
 	json_t *missing;
 };
 
-/* A device that cannot tell its free memory (it fails, or is in another's exclusive
- * use) is listed all the same. */
+/* A device that cannot tell its free memory (it fails, or another process has exclusive use of it)
+ * is listed all the same. */
 struct row {
 	hoist_device_info info;
 	const char *spec;
@@ -65,7 +66,7 @@ static void add_line(const struct row *row)
 	(void)printf("%s\n", row->info.emulated ? " (emulated)" : "");
 }
 
-/* One line for all devices of an api. */
+/* Prints one line for all devices of an API. */
 static void add_library(const hoist_device_info *info)
 {
 	(void)printf("%s devices by ", info->api);
@@ -106,7 +107,7 @@ static int add_missing(struct listing *listing, const char *api)
 	const char *reason = hoist_error();
 	size_t length = strlen(api);
 	if (strncasecmp(reason, api, length) == 0 && strncmp(reason + length, ": ", 2) == 0)
-		reason += length + 2; /* "CUDA: " again */
+		reason += length + 2; /* skips the repeated "CUDA: " */
 	(void)printf("no %s device: ", api);
 	print_escaped(stdout, reason);
 	(void)putchar('\n');

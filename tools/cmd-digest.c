@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist digest - an XXH3-128 of every tensor, from where it was loaded. */
+/* tools/cmd-digest.c - hoist digest: an XXH3-128 of every tensor, from where it was loaded.
+ * The contract is in tools/tool.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "cli/progress.h"
 
 struct digest {
-	char hex[2 * sizeof(XXH128_canonical_t) + 1]; /* as xxhsum prints it */
+	char hex[2 * sizeof(XXH128_canonical_t) + 1]; /* as xxhsum prints digests */
 };
 
 static int add_piece(void *context, const hoist_tensor_info *tensor, const unsigned char *bytes,
@@ -35,9 +36,9 @@ static void finish_digest(XXH3_state_t *state, struct digest *ret)
 		(void)snprintf(ret->hex + 2 * i, 3, "%02x", canonical.digest[i]);
 }
 
-/* "<digest>  <name>"; for a terminal, with the name as it is shown elsewhere.  A name with a line
- * end would look like two lines: as sha256sum does, such a line begins with a backslash and its
- * name has \n, \r and \\. */
+/* Prints "<digest>  <name>".  On a terminal the name is shown as elsewhere.  A name with a line end
+ * would look like two lines: as with sha256sum, such a line begins with a backslash, and its name
+ * has \n, \r and \\. */
 static void print_digest(const struct digest *digest, const char *name)
 {
 	if (isatty(STDOUT_FILENO)) {
@@ -61,7 +62,7 @@ static void print_digest(const struct digest *digest, const char *name)
 	(void)fputc('\n', stdout);
 }
 
-/* Digests all tensors in order; each is printed, or appended to @rows. */
+/* Digests all tensors in order; each digest is printed, or appended to @rows. */
 static int digest_all(struct operation *op, XXH3_state_t *state, json_t *rows)
 {
 	size_t n = hoist_load_n_tensors(op->load);

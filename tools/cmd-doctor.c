@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist doctor - what works here, what does not, and the remedy. */
+/* tools/cmd-doctor.c - hoist doctor: the things that work here, the things that do not, and the
+ * remedies.
+ * The contract is in tools/tool.h. */
 #include "config.h"
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist load - loads, then says how fast, which way the bytes went, and why. */
+/* tools/cmd-load.c - hoist load: loads, then says how fast, which way the bytes went, and why.
+ * The contract is in tools/tool.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ static double seconds_of(uint64_t ns)
 	return (double)ns / 1e9;
 }
 
-/* "<what>: <reason>"; a reason that begins with @what says it all. */
+/* Prints "<what>: <reason>"; a reason that begins with @what is printed alone. */
 static void print_reason(const char *what, const char *reason)
 {
 	if (strncmp(reason, what, strlen(what)) != 0)
@@ -25,10 +26,10 @@ static void print_reason(const char *what, const char *reason)
 	(void)putchar('\n');
 }
 
-/* Tensors that --dtype leaves as they are in the file. */
+/* Tensors that --dtype leaves in the file's dtype. */
 struct unconverted {
 	size_t n;
-	char dtypes[256]; /* each once: "f8_e4m3, i64" */
+	char dtypes[256]; /* each dtype once: "f8_e4m3, i64" */
 };
 
 static void add_dtype(struct unconverted *unconverted, const char *name)
@@ -84,7 +85,7 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 		     report->emulated ? " (emulated: no real device was used)" : "");
 	(void)printf("took      %s, %s, %s of CPU time\n", format_seconds(seconds, &a),
 		     all_read ? format_rate(rate_of(report->bytes, seconds), &b)
-			      : "what is mapped is read when it is touched",
+			      : "mapped bytes are read when they are touched",
 		     format_seconds(seconds_of(report->cpu_ns), &c));
 	(void)fputs("engine    ", stdout);
 	print_reason(report->engine, report->engine_reason);
@@ -138,8 +139,8 @@ static int load_cached(const struct args *args)
 	return status;
 }
 
-/* The files have neither slices nor converted elements to compare with, and an image has tensors
- * as they are in the files. */
+/* --verify cannot check slices or converted tensors: the files have no such bytes to compare with.
+ * And an image has tensors as they are in the files. */
 static int check_options(const struct args *args)
 {
 	if (args->cache && args->load.given != NULL)

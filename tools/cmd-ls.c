@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist ls - the tensors of a checkpoint, and its metadata. */
+/* tools/cmd-ls.c - hoist ls: the tensors of a checkpoint, and its metadata.
+ * The contract is in tools/tool.h. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 #include "cli/format.h"
 #include "cli/json.h"
 
-/* @strides is 0 if no tensor has any. */
+/* @strides is 0 if no tensor has strides. */
 struct widths {
 	int name, shape, bytes, file, strides;
 };
@@ -25,7 +26,7 @@ static int digits(uint64_t n)
 	return count;
 }
 
-/* "[4096, 128]"; rank 0 is "[]". */
+/* Prints "[4096, 128]"; rank 0 is "[]". */
 static void print_list(const int64_t *values, int n)
 {
 	(void)fputc('[', stdout);
@@ -34,7 +35,7 @@ static void print_list(const int64_t *values, int n)
 	(void)fputc(']', stdout);
 }
 
-/* How many columns that takes; no value is negative. */
+/* Returns how many columns the list takes; no value is negative. */
 static int list_width(const int64_t *values, int n)
 {
 	int width = 2 + (n > 1 ? 2 * (n - 1) : 0);
@@ -48,11 +49,11 @@ static int max_int(int a, int b)
 	return a > b ? a : b;
 }
 
-/* Columns are no wider than this: what is longer stands out, alone, instead of one name of a
- * megabyte making every line as long. */
+/* The most columns of a table column.  A longer text sticks out alone; otherwise one name of a
+ * megabyte would make every line as long. */
 #define MOST_COLUMNS 160
 
-/* The columns that a text takes, as far as a column is made wider for it. */
+/* Returns the columns that a text takes, or 0 if no column is widened for it. */
 static int text_width(const char *text)
 {
 	size_t width = escaped_width(text);
@@ -69,7 +70,7 @@ static void print_padded(const char *text, int width)
 
 static struct widths measure(const hoist_checkpoint *checkpoint)
 {
-	struct widths widths = {4, 5, 5, 4, 0}; /* the headings' */
+	struct widths widths = {4, 5, 5, 4, 0}; /* the widths of the headings */
 	hoist_tensor_info tensor = {.size = sizeof tensor};
 	hoist_file_info file = {.size = sizeof file};
 	uint64_t most = 0;
@@ -88,7 +89,7 @@ static struct widths measure(const hoist_checkpoint *checkpoint)
 	return widths;
 }
 
-/* In the place of the strides: "" where they are what the shape says. */
+/* Prints the strides, or "" if they follow from the shape. */
 static void print_strides(const struct widths *widths, const hoist_tensor_info *tensor)
 {
 	int width = 0;
@@ -117,7 +118,7 @@ static void print_tensor(const hoist_checkpoint *checkpoint, const struct widths
 	(void)printf("  %" PRIu64 "\n", tensor->offset);
 }
 
-/* What people see of one value: arrays may have 100,000 words. */
+/* The most bytes of a value that are shown: arrays may have 100,000 words. */
 #define SHOWN_BYTES 72
 
 static void print_value(const char *value)
@@ -127,7 +128,7 @@ static void print_value(const char *value)
 	size_t cut = n;
 	struct text count;
 	if (n > SHOWN_BYTES) {
-		/* Not within a character. */
+		/* Do not cut within a character. */
 		cut = SHOWN_BYTES;
 		while (cut > SHOWN_BYTES - 3 && ((unsigned char)value[cut] & 0xc0) == 0x80)
 			cut--;
@@ -239,7 +240,7 @@ static json_t *metadata_json(const hoist_checkpoint *checkpoint)
 	const char *value = NULL;
 	for (size_t i = 0; hoist_checkpoint_metadata(checkpoint, i, &key, &value) == 0; i++) {
 		if (json_object_get(metadata, key) != NULL)
-			continue; /* another file's, of another value: the first one counts */
+			continue; /* another file's, with another value: the first one counts */
 		if (json_object_set_new(metadata, key, json_text(value)) != 0) {
 			json_decref(metadata);
 			return NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A copy over what it copies. */
+/* tools/in-place.c - checks a copy that replaces files it reads.
+ * The contract is in tools/in-place.h. */
 #include "config.h"
 
 #include "tools/in-place.h"
@@ -43,7 +44,7 @@ static bool cut(size_t *n, const char *text, const char *ending)
 	return ends;
 }
 
-/* Is @file NAME-ddddd-of-ddddd.safetensors, where @to is NAME.safetensors or its index? */
+/* True if @file is NAME-ddddd-of-ddddd.safetensors, where @to is NAME.safetensors or its index. */
 static bool is_shard_of(const char *file, const char *to)
 {
 	static const char pattern[] = "-00000-of-00000" ENDING;
@@ -59,7 +60,7 @@ static bool is_shard_of(const char *file, const char *to)
 	return true;
 }
 
-/* Does the file @path have the place of @to, or of one of its shards? */
+/* True if the file @path is at the place of @to, or of one of its shards. */
 static bool has_place_of(const char *path, const char *to)
 {
 	const char *name = base_name(path);
@@ -67,8 +68,8 @@ static bool has_place_of(const char *path, const char *to)
 	       same_folder(path, to);
 }
 
-/* Is @path the only name of the file at @to, spelled in another way?  A file system may ignore
- * case. A link at @to is replaced, and the file that the link names stays. */
+/* True if @path is the only name of the file at @to, in another spelling: a file system may ignore
+ * case.  A link at @to is replaced, and the file that the link names stays. */
 static bool is_only_file_at(const char *path, const char *to)
 {
 	struct stat file, there;
@@ -100,7 +101,7 @@ bool has_digests(const hoist_checkpoint *checkpoint)
 	return hoist_checkpoint_metadata_find(checkpoint, "hoist.xxh3_128") != NULL;
 }
 
-/* Is the file @path one of @checkpoint's? */
+/* True if the file @path is one of @checkpoint's. */
 static bool is_read(hoist_checkpoint *checkpoint, const char *path)
 {
 	hoist_file_info file = {.size = sizeof file};
@@ -114,7 +115,7 @@ static bool is_read(hoist_checkpoint *checkpoint, const char *path)
 	return false;
 }
 
-/* Adds how many tensors the file holds, whatever an index names. */
+/* Adds how many tensors the file holds, whether an index names them or not. */
 static int count_file(const char *path, size_t *n)
 {
 	hoist_checkpoint *file = NULL;
@@ -136,8 +137,8 @@ static int count_read(hoist_checkpoint *checkpoint, size_t *n)
 	return status;
 }
 
-/* The index that a save to @to replaces or removes, from malloc; one file of another name leaves
- * every index. */
+/* Gives the index that a save to @to replaces or removes, from malloc.  One file of another name
+ * leaves every index alone. */
 static int index_of(const char *to, bool shards, char **ret)
 {
 	size_t n = strlen(to);
@@ -156,9 +157,9 @@ static int count_unread(hoist_checkpoint *checkpoint, const char *to, const char
 		return STATUS_OK;
 	hoist_checkpoint *old = NULL;
 	if (hoist_checkpoint_open(index, HOIST_OPEN_FOLLOW_LINKS, &old) != 0)
-		return fail("%s is what is copied, and its index goes, which tells what else is "
-			    "kept there and cannot be read (%s); copy to another name, or remove "
-			    "%s",
+		return fail("%s is a source of the copy, and its index, which would be removed and "
+			    "may name other files, cannot be read (%s); copy to another name, or "
+			    "remove %s",
 			    to, hoist_error(), index);
 	hoist_file_info file = {.size = sizeof file};
 	int status = STATUS_OK;
@@ -188,17 +189,18 @@ int in_place_check(hoist_checkpoint *checkpoint, const hoist_save *save, const c
 	const char *is = hoist_checkpoint_format(checkpoint);
 	size_t held = hoist_checkpoint_n_tensors(checkpoint);
 	if (strcmp(is, hoist_save_format(save)) != 0)
-		return fail("%s is what is copied: as %s it would lose what %s alone can hold; "
-			    "copy it to another name",
+		return fail("%s is a source of the copy: as %s it would lose content that only %s "
+			    "can hold; copy it to another name",
 			    to, hoist_save_format(save), is);
-	/* A part of a GGUF model opens all of its parts. */
+	/* Opening a part of a GGUF model opens all of its parts. */
 	if (strcmp(is, "safetensors") == 0) {
 		int status = count_held(checkpoint, to, shards, &held);
 		if (status != STATUS_OK)
 			return status;
 	}
 	if (n < held)
-		return fail("%s is what is copied: it would lose %zu of its %zu tensors; copy them "
+		return fail("%s is a source of the copy: it would lose %zu of its %zu tensors; "
+			    "copy them "
 			    "to another name",
 			    to, held - n, held);
 	return STATUS_OK;

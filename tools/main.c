@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist - the command: finds the command that is asked for and runs it. */
+/* tools/main.c - hoist: finds the command that was asked for, and runs it.
+ * The contract is in tools/tool.h. */
 #include "config.h"
 
 #include <signal.h>
@@ -160,7 +161,7 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	(void)signal(SIGPIPE, SIG_IGN); /* the write then says so */
+	(void)signal(SIGPIPE, SIG_IGN); /* the write fails instead */
 	int status = dispatch(argc, argv);
 	status = output_finish(status);
 	if (status == STATUS_FAILED)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One load, as load, cat and digest need it. */
+/* tools/operation.c - one load, as load, cat and digest need it.
+ * The contract is in tools/operation.h. */
 #include "config.h"
 
 #include "tools/operation.h"
@@ -52,7 +53,8 @@ static int cancelled(struct operation *op)
 		    format_bytes(total, &total_text));
 }
 
-/* Drives the load to its end.  Returns what hoist_load_wait() says. */
+/* Drives the load to its end.
+ * Returns: as hoist_load_wait(). */
 static int drive(struct operation *op)
 {
 	bool asked = false;
@@ -70,7 +72,7 @@ static int drive(struct operation *op)
 	return hoist_load_wait(op->load);
 }
 
-/* An engine that was asked for by name has no other to step in. */
+/* If an engine was asked for by name, no other one replaces it. */
 static int load_failed(const struct args *args, int err)
 {
 	if (args->engine == HOIST_ENGINE_URING && strstr(hoist_error(), "io_uring refused") != NULL)
@@ -117,7 +119,8 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 	return STATUS_OK;
 }
 
-/* What has strides is copied to where it has none: a piece of it is no piece of its memory. */
+/* Copies a buffer with strides into one without: a piece of the tensor is otherwise not a piece of
+ * its memory. */
 static int pack(hoist_buffer **buffer)
 {
 	hoist_buffer *packed;

@@ -3,11 +3,11 @@
  *
  *     operation_open(&op, args)                  checkpoint, device
  *     operation_load(&op, args, patterns, n)     to its end, with progress
- *     operation_read(&op, i, ..., take)          bytes back from where they are
+ *     operation_read(&op, i, ..., take)          reads bytes back from where they are
  *     operation_close(&op)                       always
  *
- * Each prints what went wrong and returns a STATUS_*.  The load is driven from
- * here, in steps, so that a signal is noticed within a tenth of a second.
+ * Each prints its failure and returns a STATUS_*.  The load is driven from here, in steps, so that
+ * a signal is noticed within a tenth of a second.
  */
 #ifndef HOIST_TOOLS_OPERATION_H
 #define HOIST_TOOLS_OPERATION_H
@@ -24,11 +24,11 @@ struct operation {
 	hoist_budget *budget; /* NULL: the library's default */
 	hoist_load *load;
 	hoist_load_report report; /* filled once loaded */
-	uint64_t read_bytes;	  /* of all operation_read() so far, for progress */
+	uint64_t read_bytes;	  /* by all operation_read() so far, for progress */
 	unsigned char *piece;	  /* OPERATION_PIECE_BYTES, made on first use */
 };
 
-/* What operation_read() reads at a time. */
+/* How much operation_read() reads at a time. */
 #define OPERATION_PIECE_BYTES ((size_t)4 << 20)
 
 int operation_open(struct operation *op, const struct args *args);
@@ -37,13 +37,12 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 void operation_close(struct operation *op);
 
 /* Takes @n bytes that begin @offset bytes into the tensor, row-major, whatever its strides in the
- * file.  Returns a STATUS_*; any but OK
- * ends the reading, its message printed. */
+ * file.  Returns a STATUS_*; any but OK ends the reading, with its message printed. */
 typedef int take_piece(void *context, const hoist_tensor_info *tensor, const unsigned char *bytes,
 		       size_t n, uint64_t offset);
 
-/* Reads the bytes of the @index-th loaded tensor back, in pieces, and gives each to
- * @take; its info is left in *tensor. */
+/* Reads the bytes of the @index-th loaded tensor back, in pieces, and gives each to @take; *tensor
+ * gets its info. */
 int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor, take_piece *take,
 		   void *context);
 

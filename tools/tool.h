@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/tool.h - what every command of `hoist` shares.
+/* tools/tool.h - shared by every command of `hoist`.
  *
- *   exit status   0 done; 1 it failed, one line on stderr says what, why and the
+ *   exit status   0 done; 1 it failed: one line on stderr names the action, the reason and the
  *                 remedy; 2 it was called wrongly, with a hint to --help
  *   stdout        results only: text for people, or with --json one JSON object
  *   stderr        the one line of a failure, and progress on a terminal
  *
- * A command is one file, cmd-NAME.c, and one row of the table in main.c.  It
- * gets its parsed arguments, frees what it made, and returns its exit status.
+ * A command is one file, cmd-NAME.c, and one row of the table in main.c.  It gets its parsed
+ * arguments, frees the objects it made, and returns its exit status.
  */
 #ifndef HOIST_TOOLS_TOOL_H
 #define HOIST_TOOLS_TOOL_H
@@ -21,7 +21,7 @@ struct command {
 	const char *operands; /* as the usage line shows them: "PATH TENSOR" */
 	const char *summary;  /* one line for `hoist --help` */
 	const char *details;  /* the paragraph of `hoist NAME --help` */
-	unsigned options;     /* OPTION_* of args.h that it takes */
+	unsigned options;     /* the OPTION_* of args.h that it takes */
 	int min_operands;
 	int max_operands;
 	int (*run)(const struct args *args);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every loaded byte against the files, read another way. */
+/* tools/verify.c - compares every loaded byte with the files, which are read another way.
+ * The contract is in tools/verify.h. */
 #include "config.h"
 
 #include "tools/verify.h"
@@ -16,8 +17,8 @@
 struct verify {
 	const hoist_checkpoint *checkpoint;
 	unsigned char *expected; /* OPERATION_PIECE_BYTES */
-	unsigned char *packed;	 /* a tensor that has strides in the file, without them */
-	int fd;			 /* of the file below, or -1: tensors come file by file */
+	unsigned char *packed;	 /* a tensor that has strides in the file, packed */
+	int fd;			 /* of the file below, or -1; tensors come file by file */
 	size_t file;
 	const char *path;
 };
@@ -55,7 +56,7 @@ static int read_file(const struct verify *verify, uint64_t offset, unsigned char
 	return STATUS_OK;
 }
 
-/* What the file has of a tensor with strides, in the order in which it was loaded. */
+/* Gives the file's bytes of a tensor with strides, in the order in which it was loaded. */
 static int pack_expected(struct verify *verify, const hoist_tensor_info *tensor)
 {
 	unsigned char *span = malloc(tensor->bytes);
@@ -84,7 +85,7 @@ static int pack_expected(struct verify *verify, const hoist_tensor_info *tensor)
 	return status;
 }
 
-/* The bytes of a tensor from @offset on, as they must be. */
+/* Gives the bytes of a tensor from @offset on, as they must be. */
 static int read_expected(struct verify *verify, const hoist_tensor_info *tensor, size_t n,
 			 uint64_t offset, const unsigned char **ret)
 {

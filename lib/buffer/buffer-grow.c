@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/buffer-grow.c - a buffer whose memory becomes larger.
+/* lib/buffer/buffer-grow.c - hoist_buffer_grow(): a buffer whose memory becomes larger.
+ * The contract is in hoist/buffer.h.
  *
- * Buffers and storages do not change: the larger one is made beforehand, over the same block, so
- * that nothing can fail once the block has grown; then the block is its own. */
+ * Buffers and storages do not change.  So the larger buffer and storage are made beforehand,
+ * over the same block: nothing can fail once the block has grown.  Then the new storage owns the
+ * block. */
 #include "config.h"
 
 #include "base/error.h"
@@ -19,8 +21,8 @@ static int check(hoist_buffer *buffer)
 		return hoist__fail(-ENOTSUP, "its memory cannot grow; HOIST_MEMORY_VIRTUAL can");
 	if (buffer->offset != 0 || buffer->bit != 0)
 		return hoist__fail(-EINVAL,
-				   "it begins %zu bytes into its storage; only what begins "
-				   "with it can grow",
+				   "it begins %zu bytes into its storage; only a buffer at "
+				   "its storage's beginning can grow",
 				   buffer->offset);
 	if (!hoist__storage_is_alone(buffer->storage))
 		return hoist__fail(-EBUSY, "views or exports share its memory, whose address may "
@@ -29,7 +31,7 @@ static int check(hoist_buffer *buffer)
 	return waited < 0 ? waited : hoist__storage_allocate(buffer->storage);
 }
 
-/* The buffer to be, over the block as it is now; a reference to its storage with it. */
+/* Makes the larger buffer over the block as it is now, and gives a reference to its storage. */
 static int prepare(const hoist_buffer *buffer, int rank, const int64_t *shape, size_t bytes,
 		   struct hoist__storage **storage, hoist_buffer **ret)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/buffer-host.c - the bytes and elements of buffers, for the CPU to touch in place. */
+/* lib/buffer/buffer-host.c - gives the CPU the bytes and elements of buffers in place.
+ * The contract is in hoist/buffer.h. */
 #include "config.h"
 
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/buffer-item.c - single elements, wherever they are. */
+/* lib/buffer/buffer-item.c - reads and writes single elements, in whatever memory they are.
+ * The contract is in hoist/element.h and lib/buffer/buffer-item.h. */
 #include "config.h"
 
 #include "lib/buffer/buffer-item.h"
@@ -7,7 +8,7 @@
 #include "base/error.h"
 #include "hoist/element.h"
 
-/* An element and the byte before it, should it begin there with its last bits. */
+/* An element, and one byte more: a sub-byte element may begin with the last bits of a byte. */
 #define TOUCHED_BYTES (HOIST__PATTERN_BYTES + 1)
 
 int hoist__buffer_check_elements(const hoist_buffer *buffer, const char *what,
@@ -26,7 +27,7 @@ int hoist__buffer_check_elements(const hoist_buffer *buffer, const char *what,
 
 /* --- indices --- */
 
-/* The element's distance from the first one, in elements. */
+/* Gives the element's distance from the first one, in elements. */
 static int locate(const hoist_buffer *buffer, int n, const int64_t *indices, int64_t *ret)
 {
 	int64_t element = 0;
@@ -36,7 +37,8 @@ static int locate(const hoist_buffer *buffer, int n, const int64_t *indices, int
 				   buffer->rank);
 	if (n > 0 && indices == NULL)
 		return hoist__fail(-EINVAL, "the %d indices are NULL", n);
-	/* As NumPy's x[0] does not, but MAX's does: rank 0 as if it had an axis of one. */
+	/* A buffer of rank 0 may be indexed as if it had one axis of extent 1: MAX allows it,
+	 * NumPy's x[0] does not. */
 	if (n > buffer->rank && indices[0] != 0)
 		return hoist__fail(-ERANGE,
 				   "index %lld of a buffer of rank 0, which has index 0 alone",
@@ -88,7 +90,7 @@ static int load(const hoist_buffer *buffer, const struct hoist__dtype_info *info
 	return err;
 }
 
-/* Others share the bytes of a sub-byte element. */
+/* The bytes of a sub-byte element hold other elements' bits, too: these are read first and kept. */
 static int store(const hoist_buffer *buffer, const struct hoist__dtype_info *info, int64_t element,
 		 const unsigned char *pattern)
 {
@@ -141,7 +143,7 @@ int hoist_buffer_set(hoist_buffer *buffer, int n, const int64_t *indices, hoist_
 	return err;
 }
 
-/* Of any rank: the reference documents rank 0 alone, and takes any. */
+/* The buffer may have any rank: the reference documents rank 0 alone, but takes any. */
 int hoist_buffer_item(hoist_buffer *buffer, hoist_number *ret)
 {
 	const struct hoist__dtype_info *info;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/buffer-print.c - buffers as text.
+/* lib/buffer/buffer-print.c - hoist_buffer_describe(): buffers as text.
+ * The contract is in hoist/element.h.
  *
- * The numbers that are shown are read first, in C order, into memory of our own, through a window
- * of some KiB where the CPU cannot touch the buffer: a small buffer is read at once, and of a large
- * one what is near its edges.  Then they are measured, and written. */
+ * The numbers to show are read first, in C order, into memory of our own.  If the CPU cannot touch
+ * the buffer, they are read through a window of some KiB: a small buffer is read at once, a large
+ * one only near its edges.  Then the numbers are measured, and written. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 #include "hoist/element.h"
 #include "lib/buffer/buffer-item.h"
 
-#define SHOWN_WHOLE 1000 /* elements; above, axes are cut */
-#define SHOWN_MOST 10000 /* if there are more even so, less is shown at the edges */
+#define SHOWN_WHOLE 1000 /* elements; a larger buffer's axes are cut */
+#define SHOWN_MOST 10000 /* if the cut buffer has more, the edges become shorter */
 #define EDGE 3
 #define WINDOW_BYTES ((size_t)16 << 10)
 
@@ -25,7 +26,7 @@ static const char prefix[] = "hoist.Buffer(";
 struct text {
 	char *text;
 	size_t bytes;
-	size_t length; /* of all, whether it fits or not */
+	size_t length; /* of the whole text, whether it fits or not */
 };
 
 static void append(struct text *out, const char *more, size_t n)
@@ -50,7 +51,7 @@ static void append_repeated(struct text *out, char c, size_t n)
 		append(out, &c, 1);
 }
 
-/* As Python writes a tuple. */
+/* Appends the numbers as Python writes a tuple. */
 static void append_tuple(struct text *out, int n, const int64_t *values)
 {
 	char number[HOIST__NUMBER_TEXT];
@@ -63,17 +64,19 @@ static void append_tuple(struct text *out, int n, const int64_t *values)
 	append_string(out, n == 1 ? ",)" : ")");
 }
 
-/* --- what is shown --- */
+/* --- the elements that are shown --- */
 
 struct shown {
 	int rank;
 	uint64_t elements;
-	int64_t edge; /* on either side of "..." */
+	int64_t edge; /* elements on either side of "..." */
 	int64_t extents[HOIST_MAX_RANK];
-	int64_t counts[HOIST_MAX_RANK]; /* of them; less than the extent: cut */
+	int64_t counts[HOIST_MAX_RANK]; /* elements shown of each axis; fewer than the extent if the
+					 * axis is cut */
 };
 
-/* The elements that are shown of axes that are cut if longer than twice @edge. */
+/* Cuts each axis that is longer than twice @edge.
+ * Returns: how many elements are shown. */
 static uint64_t cut(struct shown *shown, int64_t edge)
 {
 	uint64_t n = 1;
@@ -107,10 +110,10 @@ static struct shown choose(const hoist_buffer *buffer)
 struct reader {
 	const hoist_buffer *buffer;
 	const struct hoist__dtype_info *info;
-	const unsigned char *bytes; /* those from byte `begin` of the first element to `end` */
+	const unsigned char *bytes; /* bytes [begin, end), counted from the first element's byte */
 	unsigned char *window;	    /* NULL: `bytes` are the buffer's own, all of them */
 	int64_t begin, end;
-	int64_t low, high; /* what the elements cover */
+	int64_t low, high; /* the bytes that the elements cover */
 };
 
 static void cover(struct reader *reader)
@@ -147,7 +150,8 @@ static int open_reader(struct reader *reader)
 	return reader->window != NULL ? 0 : hoist__fail_nomem("a window onto a buffer", room);
 }
 
-/* Moves the window over these bytes: on from them or, where the last one was behind, up to them. */
+/* Moves the window over bytes [begin, end).  A window that moves forward begins with these bytes;
+ * one that moves back ends with them, so that the next steps in either direction are covered. */
 static int move(struct reader *reader, int64_t begin, int64_t end)
 {
 	int64_t most = (int64_t)WINDOW_BYTES;
@@ -176,7 +180,7 @@ static int read_element(struct reader *reader, int64_t element, hoist_number *re
 	return err;
 }
 
-/* Of the @i-th that is shown, its index on that axis. */
+/* Returns the index on the axis of the @i-th element that is shown. */
 static int64_t index_of(const struct shown *shown, int axis, int64_t i)
 {
 	int64_t hidden = shown->extents[axis] - shown->counts[axis];
@@ -198,7 +202,7 @@ static int read_shown(struct reader *reader, const struct shown *shown, hoist_nu
 	return err;
 }
 
-/* *ret is NULL if nothing is shown; else for the caller to free. */
+/* *ret is NULL if nothing is shown; otherwise the caller frees it. */
 static int read_numbers(hoist_buffer *buffer, const struct hoist__dtype_info *info,
 			const struct shown *shown, hoist_number **ret)
 {
@@ -231,7 +235,7 @@ struct printer {
 	const struct shown *shown;
 	hoist_dtype dtype;
 	const hoist_number *next;
-	size_t width; /* of all numbers; 0 where there are no columns */
+	size_t width; /* of each number; 0 if there are no columns */
 };
 
 static size_t widest(const struct shown *shown, hoist_dtype dtype, const hoist_number *numbers)
@@ -253,7 +257,8 @@ static void print_number(struct printer *printer)
 	append(printer->out, text, n);
 }
 
-/* Between two elements of @axis: matrices are apart by a line, what is made of them by more. */
+/* Separates two elements of @axis: rows of a matrix by a line break, the parts of a larger axis by
+ * more. */
 static void print_separator(const struct printer *printer, int axis)
 {
 	int inner = printer->shown->rank - 1 - axis;
@@ -264,7 +269,7 @@ static void print_separator(const struct printer *printer, int axis)
 	}
 }
 
-/* At most 64 deep. */
+/* Recursion goes at most 64 deep, one level for each axis. */
 static void print_axis(struct printer *printer, int axis)
 {
 	const struct shown *shown = printer->shown;

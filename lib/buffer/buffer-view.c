@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/buffer-view.c - other buffers over the same storage. */
+/* lib/buffer/buffer-view.c - makes other buffers over the same storage.
+ * The contract is in hoist/buffer.h. */
 #include "config.h"
 
 #include <string.h>
@@ -16,7 +17,8 @@ static unsigned whole_bytes(hoist_dtype dtype)
 	return bits % 8 == 0 ? bits / 8 : 0;
 }
 
-/* As the algebra sees it: items of one byte where elements are no whole bytes. */
+/* Gives the buffer's layout for the layout algebra, with items of one byte if the elements are no
+ * whole bytes. */
 static void take_layout(const hoist_buffer *buffer, hoist_layout *ret)
 {
 	unsigned bytes = whole_bytes(buffer->dtype);
@@ -33,7 +35,7 @@ static void take_layout(const hoist_buffer *buffer, hoist_layout *ret)
 
 /* --- where a view begins --- */
 
-/* Elements of block types have no place: what is viewed must be whole blocks. */
+/* Elements of block types have no place: a view must consist of whole blocks. */
 static int check_blocks(const struct hoist__dtype_info *info, const hoist_layout *layout)
 {
 	int64_t block = info->block_elements;
@@ -54,7 +56,8 @@ static int check_blocks(const struct hoist__dtype_info *info, const hoist_layout
 	return 0;
 }
 
-/* The byte and bit of the element @layout begins with; without elements, it stays where it is. */
+/* Finds the byte and bit of the first element of @layout.  A layout without elements keeps the
+ * buffer's place. */
 static int place(const hoist_buffer *buffer, const hoist_layout *layout, struct hoist__view *view)
 {
 	const struct hoist__dtype_info *info = hoist__dtype_info(buffer->dtype);
@@ -68,7 +71,7 @@ static int place(const hoist_buffer *buffer, const hoist_layout *layout, struct 
 				(size_t)(layout->offset / info->block_elements) * info->block_bytes;
 		return err;
 	}
-	/* Within the storage, so that the bits of it fit in 63. */
+	/* The place lies within the storage, so that its bits fit in 63. */
 	int64_t bits = (int64_t)buffer->bit + layout->offset * (int64_t)info->bits;
 	view->bit = (unsigned)(bits & 7);
 	view->offset = (size_t)((int64_t)buffer->offset + (bits >> 3));
@@ -90,7 +93,7 @@ static struct hoist__view view_of(const hoist_buffer *buffer)
 	return view;
 }
 
-/* A view whose elements are some of @buffer's. */
+/* Makes a view of some of @buffer's elements. */
 static int derive(hoist_buffer *buffer, const hoist_layout *layout, hoist_buffer **ret)
 {
 	struct hoist__view view = view_of(buffer);
@@ -148,7 +151,7 @@ int hoist_buffer_get_layout(const hoist_buffer *buffer, hoist_layout *ret)
 	return 0;
 }
 
-/* What @layout covers must be covered by @buffer. */
+/* Checks that @buffer covers all that @layout covers. */
 static int check_covered(const hoist_buffer *buffer, const hoist_layout *layout)
 {
 	int64_t low;
@@ -178,7 +181,7 @@ static int check_covered(const hoist_buffer *buffer, const hoist_layout *layout)
 	return 0;
 }
 
-/* An implicit layout whose strides were changed by hand has those. */
+/* The caller may have changed an implicit layout's strides by hand: then these count. */
 static bool is_c_order(const hoist_layout *layout)
 {
 	int64_t strides[HOIST_MAX_RANK];
@@ -186,6 +189,8 @@ static bool is_c_order(const hoist_layout *layout)
 	       memcmp(strides, layout->strides, (size_t)layout->rank * sizeof strides[0]) == 0;
 }
 
+/* The caller may have filled in the layout by hand, so that every field is checked as if it came
+ * from outside. */
 int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout, hoist_dtype dtype,
 			     hoist_buffer **ret)
 {
@@ -231,8 +236,8 @@ static int fail_stride(const char *dtype, int axis, int64_t stride, const hoist_
 			   dtype, axis, (long long)stride, hoist_dtype_name(buffer->dtype));
 }
 
-/* The bits of the last axis, and the strides of the others, in the new element's size.  Those of
- * axes of extent 1 do not count. */
+/* Converts the last axis and the strides of the others to the size of the new element.  Strides of
+ * axes of extent 1 do not matter. */
 static int retype(const hoist_buffer *buffer, const struct hoist__dtype_info *to,
 		  hoist_layout *layout)
 {
@@ -267,6 +272,8 @@ static int retype(const hoist_buffer *buffer, const struct hoist__dtype_info *to
 	return 0;
 }
 
+/* Elements of the same size keep any layout.  Other sizes change the last axis, which must exist,
+ * and be contiguous. */
 int hoist_buffer_view_as(hoist_buffer *buffer, hoist_dtype dtype, hoist_buffer **ret)
 {
 	hoist_layout layout;
@@ -320,7 +327,7 @@ int hoist_buffer_view(hoist_buffer *buffer, size_t byte_offset, hoist_dtype dtyp
 	if (!buffer->contiguous || buffer->bit != 0)
 		return hoist__fail(-EINVAL, "a view of bytes needs a contiguous buffer; copy it "
 					    "first, or use hoist_buffer_view_as()");
-	/* Against the buffer's own bytes: the storage may go on behind them. */
+	/* The view must lie within the buffer's own bytes, although the storage may be larger. */
 	if (byte_offset > buffer->bytes || bytes > buffer->bytes - byte_offset)
 		return hoist__fail(-EINVAL,
 				   "a view of %zu bytes from byte %zu on leaves its buffer of %zu "
@@ -366,7 +373,8 @@ int hoist_buffer_on_stream(hoist_buffer *buffer, hoist_stream *stream, hoist_buf
 		*ret = hoist_buffer_ref(buffer);
 		return 0;
 	}
-	/* The block itself is freed in the order of another stream. */
+	/* The block itself is freed in the order of the storage's stream: the storage must know of
+	 * this one. */
 	err = hoist__storage_use(buffer->storage, stream);
 	if (err < 0)
 		return err;

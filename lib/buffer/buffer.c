@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/buffer.c - references, closing, and what is known of a buffer. */
+/* lib/buffer/buffer.c - references, closing, and the properties of a buffer.
+ * The contract is in hoist/buffer.h and lib/buffer/buffer-private.h. */
 #include "config.h"
 
 #include "lib/buffer/buffer-private.h"
@@ -16,7 +17,7 @@
 #include "lib/device/device.h"
 #include "lib/device/stream.h"
 
-/* --- what all calls begin with --- */
+/* --- the checks that all calls begin with --- */
 
 int hoist__buffer_check(const hoist_buffer *buffer, const char *what)
 {
@@ -46,7 +47,7 @@ hoist_stream *hoist__buffer_known_stream(const hoist_buffer *buffer)
 	return buffer->stream != NULL ? buffer->stream : hoist__device_known_stream(buffer->device);
 }
 
-/* Waiting for a stream that captures would break the capture. */
+/* The check comes first: waiting for a stream that captures would break the capture. */
 int hoist__buffer_settle(hoist_buffer *buffer)
 {
 	hoist_stream *stream = hoist__buffer_known_stream(buffer);
@@ -90,7 +91,7 @@ int hoist__buffer_measure(hoist_dtype dtype, int rank, const int64_t *shape, uin
 	return err < 0 ? err : count_bytes(dtype, *elements, bytes);
 }
 
-/* Takes no reference. */
+/* Takes no reference to the storage: the new buffer gets the caller's. */
 static int build(struct hoist__storage *storage, const struct hoist__view *view, hoist_buffer **ret)
 {
 	uint64_t elements = view->elements;
@@ -221,7 +222,7 @@ int hoist_buffer_freeze(hoist_buffer *buffer)
 	return err;
 }
 
-/* --- what is known --- */
+/* --- properties --- */
 
 hoist_dtype hoist_buffer_dtype(const hoist_buffer *buffer)
 {
@@ -281,7 +282,7 @@ int hoist_buffer_stream(const hoist_buffer *buffer, hoist_stream **ret)
 	if (err == 0 && stream == NULL) {
 		err = hoist_device_default_stream(buffer->device, &stream);
 		if (err == 0)
-			hoist_stream_unref(stream); /* the device keeps it */
+			hoist_stream_unref(stream); /* the device keeps its own reference */
 	}
 	if (err == 0)
 		*ret = stream;
@@ -356,7 +357,7 @@ int hoist_buffer_equal(const hoist_buffer *a, const hoist_buffer *b)
 		return 0;
 	if (a->storage == b->storage)
 		return a->bytes == 0 || a->offset == b->offset;
-	/* Two LAZY ones without memory are not the same. */
+	/* Two LAZY buffers without memory both have address 0, and are not the same. */
 	uintptr_t address = hoist_buffer_address(a);
 	return address == hoist_buffer_address(b) && (address != 0 || a->bytes == 0);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/mmap.c - buffers over files. */
+/* lib/buffer/mmap.c - makes buffers over files.
+ * The contract is in hoist/mmap.h. */
 #include "config.h"
 
 #include "hoist/mmap.h"
@@ -52,7 +53,8 @@ static int over_map(hoist_device *cpu, struct hoist__map *map, const struct hois
 	return hoist__buffer_make_last(storage, view, ret);
 }
 
-/* Read, not copied from the map: an error is then an error. */
+/* Reads the file instead of copying from a map: a disk error is then an error code, not a
+ * signal. */
 static int copy_file(hoist_device *cpu, const char *path, int fd, uint64_t offset,
 		     const struct hoist__view *view, hoist_buffer **ret)
 {
@@ -72,7 +74,7 @@ static int copy_file(hoist_device *cpu, const char *path, int fd, uint64_t offse
 	return err;
 }
 
-/* All of it into the page cache and the map, by several threads. */
+/* Reads the whole part into the page cache and the map, by several threads. */
 static int populate(const char *path, int fd, uint64_t offset, const struct hoist__map *map)
 {
 	const struct hoist__ahead_part part = {.fd = fd,
@@ -89,6 +91,8 @@ static int populate(const char *path, int fd, uint64_t offset, const struct hois
 	return err;
 }
 
+/* hoist__map_path() opens the file and checks its size, also if the bytes will be copied from the
+ * file. */
 static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offset, unsigned flags,
 		      const struct hoist__view *view, hoist_buffer **ret)
 {

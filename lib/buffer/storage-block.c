@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/storage-block.c - blocks of a resource as storage. */
+/* lib/buffer/storage-block.c - storages whose bytes are a block of a memory resource.
+ * The contract is in lib/buffer/storage.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include "lib/memory/parked.h"
 #include "lib/memory/transfer.h"
 
-/* How bytes of @memory are to be copied: as pinned ones where a driver has registered them. */
+/* Chooses how bytes of @memory are copied: as pinned memory if a driver has registered it. */
 static enum hoist__memory_kind kind_of(const hoist_memory *memory)
 {
 	const hoist_memory_info *info = &memory->info;
@@ -31,7 +32,8 @@ static bool is_cpu(const hoist_device *device)
 	return hoist__device_is_cpu(device);
 }
 
-/* What only the CPU can touch is the CPU's, whichever device it was placed near. */
+/* Memory that only the CPU can touch belongs to the CPU, even if it was placed near another
+ * device. */
 static int device_of(hoist_memory *memory, hoist_device **ret)
 {
 	*ret = memory->device;
@@ -59,8 +61,8 @@ static int make_of(hoist_memory *memory, hoist_stream *stream, size_t bytes,
 	return 0;
 }
 
-/* The stream that the memory is taken on.  LAZY memory is taken by what needs it first, which may
- * be work on another stream: it must be ready for all. */
+/* Returns the stream that the memory is taken on.  The first work that needs LAZY memory takes it,
+ * and that work may be on another stream: so the memory must be ready for all streams. */
 static hoist_stream *taken_on(const struct hoist__storage *storage)
 {
 	return storage->flags & HOIST__STORAGE_LAZY ? NULL : atomic_load(&storage->xstream);
@@ -96,7 +98,8 @@ bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address
 		int err = hoist_memory_free_on(storage->memory, address, stream);
 		if (err == 0)
 			return true;
-		/* No memory to note it with: then the host waits, which would break a capture. */
+		/* There was no memory to note the free with.  Then the host waits, which would
+		 * break a capture. */
 		if (hoist__stream_forbids_wait(hoist__stream_dev_stream(stream))) {
 			if (err == -EAGAIN || err == -ENOMEM)
 				return false;
@@ -105,21 +108,21 @@ bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address
 		}
 		(void)hoist__stream_await(hoist__stream_dev_stream(stream));
 	}
-	/* It was a live block of this resource: only a driver, or the caller's own function, can
-	 * have failed, and there is nobody to tell. */
+	/* The block was a live one of this resource.  So only a driver, or the caller's own
+	 * function, can have failed, and no caller is left to tell. */
 	if (hoist_memory_free(storage->memory, address) < 0)
 		log_kept(storage);
 	return true;
 }
 
-/* Of a block that nobody has seen yet. */
+/* Gives back a block that was never handed out. */
 static void give_new_block(struct hoist__storage *storage, uintptr_t address)
 {
 	if (!hoist__storage_give_block(storage, address))
 		log_kept(storage);
 }
 
-/* Where a driver maps host memory elsewhere, it says where. */
+/* A driver that maps host memory at another address is asked for that address. */
 static int find_device_address(const struct hoist__storage *storage, uintptr_t address,
 			       uintptr_t *ret)
 {
@@ -130,8 +133,9 @@ static int find_device_address(const struct hoist__storage *storage, uintptr_t a
 	return hoist__pool_device_address(hoist__device_dev(storage->device), address, ret);
 }
 
-/* In the order of the stream, which may have work queued on this very memory; host memory waits
- * for that before it is given out. */
+/* Sets device memory to zero in the order of the stream, which may still have work queued on this
+ * very memory.  Host memory needs no order: its resource waits for such work before it gives the
+ * block out. */
 static int zero(const struct hoist__storage *storage, uintptr_t address)
 {
 	bool ordered =
@@ -164,8 +168,8 @@ static int allocate(struct hoist__storage *storage, struct hoist__place *ret)
 	return 0;
 }
 
-/* Of two threads that allocate at once, the later gives its block back: no lock, so that a child of
- * fork never finds one taken. */
+/* If two threads allocate at once, the later one gives its block back.  There is no lock, so that a
+ * child of fork never finds one taken. */
 int hoist__storage_allocate(struct hoist__storage *storage)
 {
 	if (storage->bytes == 0 ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/storage-parked.c - storages that a consumer's work may still use: see storage.h and
- * lib/memory/parked.h. */
+/* lib/buffer/storage-parked.c - storages that a consumer's work may still use.
+ * The contract is in lib/buffer/storage.h; lib/memory/parked.h has the list of parked memory. */
 #include "config.h"
 
 #include <errno.h>

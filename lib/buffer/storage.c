@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+/* lib/buffer/storage.c - the bytes behind buffers: references, the streams that use them, foreign
+ * memory.
+ * The contract is in lib/buffer/storage.h. */
 #include "config.h"
 
 #include "lib/buffer/storage-private.h"
@@ -12,10 +15,11 @@
 #include "lib/device/stream.h"
 #include "lib/memory/memory.h"
 
-/* A storage that has so many streams looks which of them are over. */
+/* A storage with this many streams looks for streams that are over. */
 #define MANY_USERS 8u
 
-/* Each thread takes this many at a time, so that views of many threads share no cache line. */
+/* Each thread takes this many ids at a time, so that threads that make views share no cache
+ * line. */
 #define IDS 256
 
 uint64_t hoist__next_id(void)
@@ -128,7 +132,7 @@ int hoist__storage_map(hoist_device *device, struct hoist__map *map, bool read_o
 
 /* --- streams --- */
 
-/* A chain of users, from @first to @last. */
+/* Adds the chain of users from @first to @last. */
 static void push_users(struct hoist__storage *storage, struct hoist__storage_user *first,
 		       struct hoist__storage_user *last)
 {
@@ -137,7 +141,8 @@ static void push_users(struct hoist__storage *storage, struct hoist__storage_use
 	}
 }
 
-/* Drops the streams that nobody else has and that have done their work.  By the walker alone. */
+/* Drops the streams that nobody else refers to and whose work is done.  Only the walker may call
+ * this. */
 static void prune_users(struct hoist__storage *storage)
 {
 	struct hoist__storage_user *user = atomic_exchange(&storage->xusers, NULL);
@@ -159,8 +164,9 @@ static void prune_users(struct hoist__storage *storage)
 		push_users(storage, first, last);
 }
 
-/* One thread at a time walks along the users; to the others, and to a child that was forked from
- * the middle of it, none is known: a stream that is there twice is waited for twice. */
+/* One thread at a time walks along the users.  Another thread, or a child that was forked from the
+ * middle of a walk, is told that the stream is no user.  Then the stream is added twice, and waited
+ * for twice. */
 static bool is_user(struct hoist__storage *storage, const hoist_stream *stream)
 {
 	if (atomic_exchange(&storage->xwalked, true))
@@ -195,8 +201,9 @@ int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream)
 
 int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream)
 {
-	/* What others queue is not ordered by @stream: theirs, and the block's own, stay what they
-	 * are.  The only reference has nobody beside it who could take another. */
+	/* @stream does not order the work that others queue: if there are other references, the
+	 * streams that they use, and the block's own stream, stay as they are.  Nobody can take
+	 * another reference while the caller has the only one. */
 	if (storage->memory == NULL ||
 	    atomic_load_explicit(&storage->xrefs, memory_order_acquire) > 1)
 		return hoist__storage_use(storage, stream);
@@ -209,8 +216,8 @@ int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream)
 	return 0;
 }
 
-/* What failed on a stream is its own to report.
- * Returns: false if a stream captures, perhaps, and must have ended that first. */
+/* A failure of work on a stream is reported by that stream.
+ * Returns: false if a stream may be capturing: its capture must end first. */
 static bool wait_for_users(struct hoist__storage *storage)
 {
 	struct hoist__storage_user *user;
@@ -241,7 +248,7 @@ static void *end(void *context)
 	bool waited = wait_for_users(storage);
 	if (!waited || (storage->memory != NULL && address != 0 &&
 			!hoist__storage_give_block(storage, address))) {
-		/* No wait for the device begins before the capture has ended. */
+		/* Waiting for the device begins only after the capture has ended. */
 		hoist__storage_returned(storage);
 		if (hoist__storage_park(storage))
 			return NULL;
@@ -257,7 +264,8 @@ static void *end(void *context)
 	return NULL;
 }
 
-/* Its users may be waiting for what is running here. */
+/* The wait for the users may be for the very work that is running here: then another thread
+ * waits. */
 void hoist__storage_end(struct hoist__storage *storage)
 {
 	if (atomic_load(&storage->xusers) == NULL || !hoist__in_cpu_stream())
@@ -289,7 +297,7 @@ void hoist__storage_move(struct hoist__storage *storage, uintptr_t address)
 	storage->place.device_address = address;
 }
 
-/* --- what is known --- */
+/* --- properties --- */
 
 void hoist__storage_freeze(struct hoist__storage *storage)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which of a folder's files are the checkpoint: the rule stands in include/hoist/checkpoint.h.
- * Names say which files are looked at, their content what they are. */
+/* lib/checkpoint/checkpoint-folder.c - finds which of a folder's files are the checkpoint.
+ * The contract is in hoist/checkpoint.h.
+ *
+ * The name of a file decides whether the file is looked at, its content what the file is. */
 #include "config.h"
 
 #include <dirent.h>
@@ -14,10 +16,10 @@
 #include "io/again.h"
 #include "lib/checkpoint/checkpoint.h"
 
-/* In the order in which they are asked for. */
+/* In the order in which the kinds are tried. */
 enum kind { SAFETENSORS_INDEX, SAFETENSORS, GGUF, TORCH_INDEX, NPZ, NPY, MAX, TORCH, N_KINDS };
 
-/* The first suffix that a name has is its kind. */
+/* The first suffix that matches a name decides its kind. */
 static const struct {
 	const char *suffix;
 	enum kind kind;
@@ -34,7 +36,7 @@ static const struct {
 	{".bin", TORCH},
 };
 
-/* What the one to open is called where there are several. */
+/* The file to open if there are several of a kind. */
 static const char *const preferred[N_KINDS] = {
 	[SAFETENSORS_INDEX] = "model.safetensors.index.json",
 	[SAFETENSORS] = "model.safetensors",
@@ -97,7 +99,7 @@ static int sort_name(void *context, const char *name)
 	return 0;
 }
 
-/* The next one, or NULL: at the end, with errno 0. */
+/* Returns the next entry.  At the end, returns NULL with errno 0. */
 static struct dirent *next_entry(DIR *dir)
 {
 	struct dirent *entry;
@@ -147,7 +149,8 @@ static int add_all(hoist_checkpoint *checkpoint, const struct folder *folder,
 				     (const char *const *)names->list, names->n);
 }
 
-/* The only file of its kind, or the preferred one; NULL, without a text, if there is neither. */
+/* Returns the only file of its kind, or the preferred one.  NULL, without setting the error text,
+ * if there is neither. */
 static const char *the_one(const struct folder *folder, enum kind kind)
 {
 	const struct names *names = &folder->names[kind];
@@ -186,7 +189,7 @@ static int open_index(hoist_checkpoint *checkpoint, const struct folder *folder,
 	return err;
 }
 
-/* One model: a file, or the first of its parts. */
+/* The folder must have one model: a single file, or parts, of which the first is opened here. */
 static int open_gguf(hoist_checkpoint *checkpoint, const struct folder *folder)
 {
 	const struct names *names = &folder->names[GGUF];
@@ -212,7 +215,7 @@ static int open_gguf(hoist_checkpoint *checkpoint, const struct folder *folder)
 	return err;
 }
 
-/* A .npy file does not say what its tensor is called: here, its name does. */
+/* A .npy file does not name its tensor: the file's name does. */
 static int open_arrays(hoist_checkpoint *checkpoint, const struct folder *folder)
 {
 	const struct names *names = &folder->names[NPY];
@@ -246,7 +249,7 @@ static int open_kind(hoist_checkpoint *checkpoint, const struct folder *folder, 
 	case TORCH_INDEX:
 		return open_index(checkpoint, folder, kind);
 	case SAFETENSORS:
-		/* Without a preferred one, all are parts of one. */
+		/* Without a preferred file, all files are parts of one checkpoint. */
 		if (the_one(folder, kind) != NULL)
 			return open_only(checkpoint, folder, kind, "files");
 		return add_all(checkpoint, folder, &folder->names[kind]);

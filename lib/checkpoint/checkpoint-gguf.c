@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A GGUF model in several files: NAME-00001-of-00005.gguf and so on.  The first one says in its
- * metadata how many there are; each says which one it is. */
+/* lib/checkpoint/checkpoint-gguf.c - opens a GGUF model in several files.
+ * The contract is in lib/checkpoint/checkpoint.h.
+ *
+ * The files are called NAME-00001-of-00005.gguf and so on.  The metadata of the first one says how
+ * many there are; the metadata of each says which part the file is. */
 #include "config.h"
 
 #include <stdio.h>
@@ -34,7 +37,7 @@ unsigned hoist__gguf_name(const char *name, unsigned *count)
 	return (unsigned)strtoul(tail + 1, NULL, 10);
 }
 
-/* The number that a file's metadata gives @key; @without if it gives none. */
+/* Returns the number that a file's metadata gives for @key, or @without if there is none. */
 static uint64_t number(const struct hoist__manifest *manifest, const char *key, uint64_t without)
 {
 	for (size_t i = 0; i < manifest->n_metadata; i++)
@@ -49,7 +52,7 @@ bool hoist__gguf_is_first(const struct hoist__shard *shard)
 	       number(shard->manifest, "split.no", 0) == 0;
 }
 
-/* What the files say of themselves, now that all are there. */
+/* Compares the metadata of all files, once they are open. */
 static int check_parts(const hoist_checkpoint *checkpoint, uint64_t count)
 {
 	uint64_t n_tensors = 0;

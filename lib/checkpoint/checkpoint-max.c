@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/checkpoint/checkpoint-max.c - the one buffer of a .max file.  The contract is in
- * hoist/mmap.h. */
+/* lib/checkpoint/checkpoint-max.c - reads the one buffer of a .max file.
+ * The contract is in hoist/mmap.h. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include "lib/checkpoint/checkpoint.h"
 #include "lib/device/device.h"
 
-/* MAX reads a bf16 entry as bytes, with the last axis twice as long, and views those: of rank 0,
- * two bytes become one element of rank 1. */
+/* MAX reads a bf16 entry as bytes, with the last axis twice as long, and views the bytes as bf16.
+ * So an entry of rank 0, two bytes, becomes one element of rank 1. */
 static int max_rank(const struct hoist__tensor *tensor)
 {
 	return tensor->rank == 0 && tensor->dtype == HOIST_BF16 ? 1 : tensor->rank;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening a checkpoint: which files it has, their headers, and one table over all.
+/* lib/checkpoint/checkpoint-open.c - opens a checkpoint: its files, their headers, and one table
+ * over all.
+ * The contract is in hoist/checkpoint.h.
  *
- * path -> { index file | file of any format | folder } -> shards -> tables.  A
- * half-opened checkpoint is an ordinary one with fewer parts, so every failure
- * ends in hoist_checkpoint_close(). */
+ * path -> { index file | file of any format | folder } -> shards -> tables.  A half-opened
+ * checkpoint is an ordinary one with fewer parts, so that every failure ends in
+ * hoist_checkpoint_close(). */
 #include "config.h"
 
 #include <fcntl.h>
@@ -16,7 +18,7 @@
 #include "io/again.h"
 #include "lib/checkpoint/checkpoint.h"
 
-/* An index is names only: the limit that safetensors sets to a header serves here. */
+/* An index holds only names: the limit that safetensors sets to a header is enough. */
 #define MAX_INDEX_BYTES HOIST__SAFETENSORS_MAX_HEADER
 
 /* --- indices --- */
@@ -62,7 +64,7 @@ int hoist__checkpoint_add_index(hoist_checkpoint *checkpoint, int dir_fd, const 
 
 /* --- single files --- */
 
-/* Its folder, opened, and that folder's path (from malloc). */
+/* Opens the parent folder of @path, and gives the folder's path (from malloc). */
 static int open_parent(const char *path, char **ret_path, int *ret_fd)
 {
 	const char *slash = strrchr(path, '/');
@@ -110,7 +112,7 @@ static int open_gguf_parts(hoist_checkpoint *checkpoint)
 	return err;
 }
 
-/* Takes @file. */
+/* Takes over @file. */
 static int open_only_file(hoist_checkpoint *checkpoint, struct hoist__file *file,
 			  enum hoist__format format)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of a checkpoint: opened, told by their content, and their headers read. */
+/* lib/checkpoint/checkpoint-shard.c - opens the files of a checkpoint, tells their format, reads
+ * their headers.
+ * The contract is in lib/checkpoint/checkpoint.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -86,8 +88,8 @@ static int add_shard(hoist_checkpoint *checkpoint, int dir_fd, const char *folde
 	return 0;
 }
 
-/* Where descriptors are short, direct reads are what can be done without.  False if there are none
- * to be had that way. */
+/* When the process runs out of file descriptors, the ones for direct reads can be spared.
+ * Returns: false if no file had one. */
 static bool give_up_direct(hoist_checkpoint *checkpoint)
 {
 	bool any = false;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* One table of tensors, and one of metadata, over all files of a checkpoint. */
+/* lib/checkpoint/checkpoint-tables.c - makes one table of tensors, and one of metadata, over all
+ * files.
+ * The contract is in lib/checkpoint/checkpoint.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -19,7 +21,8 @@ static int compare_by_name(const void *a, const void *b, void *context)
 	return strcmp(first->tensor->name, second->tensor->name);
 }
 
-/* The tensors of one file, which know their order by name if all of them are offered. */
+/* Adds the tensors of one file.  If all of them are offered, the file's own order by name is
+ * used. */
 static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 {
 	const struct hoist__shard *shard = &checkpoint->files[f];
@@ -37,7 +40,7 @@ static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 		size_t n = checkpoint->n_tensors++;
 		checkpoint->tensors[n] = (struct hoist__entry){.tensor = tensor, .file = f};
 		checkpoint->by_name[n] = n;
-		/* Each is within its file, but their sum may pass 2^64. */
+		/* Each tensor lies within its file, but their sum may pass 2^64. */
 		if (hoist__add_overflow(checkpoint->bytes, tensor->bytes, &checkpoint->bytes))
 			return hoist__fail(-EOVERFLOW, "the tensors' bytes do not fit in 64 bits");
 	}
@@ -47,7 +50,8 @@ static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 	return 0;
 }
 
-/* Is by_name in order?  -EBADMSG where a name is in two files. */
+/* Checks whether by_name is in order.
+ * Returns: 0; -EBADMSG if two files have the same name. */
 static int check_order(const hoist_checkpoint *checkpoint, bool *ret)
 {
 	*ret = true;
@@ -90,7 +94,7 @@ int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint)
 	return check_order(checkpoint, &in_order);
 }
 
-/* By key, then in the order given (the index's before the files'). */
+/* Orders by key, then as gathered: the index's metadata comes before the files'. */
 static int compare_metadata(const void *a, const void *b, void *context)
 {
 	const struct hoist__metadata *all = context;
@@ -114,6 +118,8 @@ static size_t gather_metadata(const hoist_checkpoint *checkpoint, struct hoist__
 	return n;
 }
 
+/* Files often repeat the same pairs: equal pairs are next to each other after sorting, and each is
+ * kept once.  Pairs of one key with different values are all kept. */
 int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint)
 {
 	size_t most = checkpoint->index != NULL ? checkpoint->index->n_metadata : 0;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* lib/checkpoint/checkpoint.c - references to checkpoints, and questions about their tensors.
+ * The contract is in hoist/checkpoint.h. */
 #include "config.h"
 
 #include "lib/checkpoint/checkpoint.h"

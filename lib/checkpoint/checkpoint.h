@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/checkpoint/checkpoint.h - what is inside an opened checkpoint.
+/* lib/checkpoint/checkpoint.h - the inside of an opened checkpoint.
  *
  *   files[f]     the opened file and its manifest, in order of file name
  *   tensors[t]   every tensor the checkpoint offers, in order of (file, offset); those of one
  *                PyTorch file may overlap
  *   by_name[]    indices of tensors, ordered by name: names are unique
  *
- * A tensor that a shard holds but the index does not name is not offered.
- * Reference counted inside the library only: a load that is still running keeps
- * the files of a checkpoint that its owner has closed.
+ * A tensor that a shard holds but the index does not name is not offered.  References are counted
+ * only inside the library: a load that is still running keeps the files of a checkpoint that its
+ * owner has closed.
  */
 #ifndef HOIST_LIB_CHECKPOINT_CHECKPOINT_H
 #define HOIST_LIB_CHECKPOINT_CHECKPOINT_H
@@ -22,14 +22,14 @@
 #include "hoist/checkpoint.h"
 #include "io/file.h"
 
-/* Found by content. */
+/* The content tells the format. */
 #define HOIST__ANY_FORMAT HOIST__N_FORMATS
 
 struct hoist__shard {
 	enum hoist__format format;
 	struct hoist__file *file;
 	struct hoist__manifest *manifest;
-	bool *named; /* which of its tensors the index names; NULL: there is no index */
+	bool *named; /* the tensors that the index names; NULL: there is no index */
 };
 
 struct hoist__entry {
@@ -39,58 +39,63 @@ struct hoist__entry {
 
 struct hoist_checkpoint {
 	_Atomic unsigned refs;
-	unsigned file_flags; /* of hoist__file_open, for files beneath a folder */
+	unsigned file_flags; /* of hoist__file_open(), for files beneath a folder */
 	size_t n_files;
 	struct hoist__shard *files;
 	size_t n_tensors;
 	struct hoist__entry *tensors;
 	size_t *by_name;
 	size_t n_metadata;
-	struct hoist__metadata *metadata; /* strings belong to index and manifests */
-	struct hoist__index *index;	  /* NULL without one */
+	struct hoist__metadata *metadata; /* the strings belong to the index and the manifests */
+	struct hoist__index *index;	  /* NULL: there is none */
 	uint64_t bytes;
 };
 
 hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
 
-/* Opens and parses one file of that format (ANY: the shard says which; an index is none). */
+/* Opens and parses one file of @format.  HOIST__ANY_FORMAT: the shard tells the format; an index is
+ * refused. */
 int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
 		      enum hoist__format format, struct hoist__shard *ret);
 void hoist__shard_close(struct hoist__shard *shard);
 
-/* Its bytes for a parser, while @file is open. */
+/* Returns a reader of the file's bytes for a parser; valid while @file is open. */
 struct hoist__reader hoist__shard_reader(struct hoist__file *file);
 
-/* "<folder>/<name>" from malloc, for messages; NULL without memory (the text is set). */
+/* Returns "<folder>/<name>" from malloc, for messages; NULL without memory (the text is set). */
 char *hoist__join_path(const char *folder, const char *name);
 
-/* Calls @each for each name in the folder @path of @dir_fd, called @display in messages, until one
- * fails.  Returns: 0; what @each did; what the system says. */
+/* Calls @each for each name in the folder @path of @dir_fd, until a call fails.  Messages name the
+ * folder @display.
+ * Returns: 0; the failure of @each; the system's error. */
 int hoist__folder_list(int dir_fd, const char *path, const char *display,
 		       int (*each)(void *context, const char *name), void *context);
 
 /* --- parts of opening; @folder is @dir_fd's path, for messages --- */
 
-/* Opens further files, found by content; all of a checkpoint must be of one format. */
+/* Opens further files, whose content tells their format; all of a checkpoint must have one
+ * format. */
 int hoist__checkpoint_add(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
 			  const char *const *names, size_t n);
-/* An index, and the files that it names. */
+/* Adds an index, and the files that it names. */
 int hoist__checkpoint_add_index(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
 				const struct hoist__file *file);
-/* What the folder has; see include/hoist/checkpoint.h. */
+/* Adds the folder's files, as hoist/checkpoint.h says. */
 int hoist__checkpoint_add_folder(hoist_checkpoint *checkpoint, int dir_fd, const char *folder);
 
-/* The number of the part that is called so, from 1, and of how many; 0: the name is no part's. */
+/* Returns the part's number in a file name, from 1, and in *count how many parts there are; 0 if
+ * the name is not that of a part. */
 unsigned hoist__gguf_name(const char *name, unsigned *count);
-/* Is it the first of several files? */
+/* True if the shard is the first of several files. */
 bool hoist__gguf_is_first(const struct hoist__shard *shard);
-/* Opens the others beside files[0], which @folder calls @name.
- * Returns: 0; -EINVAL another name; -EBADMSG they do not belong together; as opening. */
+/* Opens the other parts beside files[0], which is called @name in @folder.
+ * Returns: 0; -EINVAL for another name; -EBADMSG if the parts do not belong together; as
+ *   opening. */
 int hoist__gguf_add_parts(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
 			  const char *name);
 
-/* Fill the tables from files and index.  Returns: 0; -EBADMSG a name in two files;
- * -EOVERFLOW; -ENOMEM. */
+/* Fill the tables from the files and the index.
+ * Returns: 0; -EBADMSG for a name in two files; -EOVERFLOW; -ENOMEM. */
 int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint);
 int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint);
 

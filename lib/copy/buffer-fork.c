@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/buffer-fork.c - the views of one storage, over another one. */
+/* lib/copy/buffer-fork.c - hoist_buffer_fork(): views of one storage are made again over a new one.
+ * The contract is in hoist/buffer.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static int check(size_t n, hoist_buffer *const *buffers, hoist_buffer **rets)
 	return 0;
 }
 
-/* As many bytes of the same resource; of memory from elsewhere, of the device's own. */
+/* Makes a storage of as many bytes, from the same resource.  If the bytes are memory from
+ * elsewhere, the new storage is from the device's own resource. */
 static int make_storage(struct hoist__storage *from, struct hoist__storage **ret)
 {
 	hoist_memory *memory = hoist__storage_memory(from);
@@ -45,7 +47,8 @@ static int make_storage(struct hoist__storage *from, struct hoist__storage **ret
 					       lazy ? HOIST__STORAGE_LAZY : 0, ret);
 }
 
-/* What no view shows, too: others that are made of the fork's may. */
+/* Copies all bytes, also those that no view of the list shows: views made of the forked buffers may
+ * show them. */
 static int copy_all(struct hoist__storage *to, struct hoist__storage *from)
 {
 	const int64_t shape[] = {(int64_t)hoist__storage_bytes(from)};

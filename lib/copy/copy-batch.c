@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-batch.c - many copies, checked before the first. */
+/* lib/copy/copy-batch.c - hoist_buffer_copy_batch(): all pairs are checked before the first is
+ * copied.
+ * The contract is in hoist/copy.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,7 +16,7 @@ struct entry {
 	bool skipped;
 };
 
-/* By source and destination, the first of equals first. */
+/* Orders by destination, then by source; of equal pairs the first in the list comes first. */
 static int compare(const void *left, const void *right)
 {
 	const struct entry *a = *(struct entry *const *)left;
@@ -51,7 +53,8 @@ static int name_pair(const struct entry *entry, int err)
 	return err < 0 ? hoist__fail_in(err, "pair %zu", entry->number) : err;
 }
 
-/* Before what says less of it. */
+/* Runs before the other checks, whose messages would say less about a batch over several
+ * devices. */
 static int check_devices(const struct entry *entries, size_t n)
 {
 	const struct entry *first = NULL;
@@ -86,7 +89,7 @@ static int check(struct entry *entries, size_t n, hoist_stream *stream)
 	return err;
 }
 
-/* The lane that the last copies were queued on. */
+/* The lane on which the last copies were queued. */
 struct open_lane {
 	hoist_device *device; /* NULL: none */
 	struct hoist__lane *lane;
@@ -101,7 +104,8 @@ static int close_lane(struct open_lane *open, int err)
 	return err;
 }
 
-/* What one lane can do is queued there and not waited for; all else waits for what is there. */
+/* A copy that one lane can do is queued there, and not waited for.  Any other copy first waits for
+ * the work on the lane. */
 static int copy_one(const struct hoist__pair *pair, struct open_lane *open)
 {
 	struct hoist__move move;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-bits.c - elements that are no whole bytes: the CPU takes them apart.
+/* lib/copy/copy-bits.c - copies elements that are no whole bytes: the CPU takes them apart.
+ * The contract is in lib/copy/copy.h.
  *
- * A device's memory is looked at through an image of it, of the bytes from the first element to
- * the last one. */
+ * A device's memory is handled through an image in host memory: of the bytes from the first element
+ * to the last one. */
 #include "config.h"
 
 #include "base/error.h"
 #include "lib/copy/copy.h"
 
 struct image {
-	struct hoist__span span; /* of the bytes that it shows */
+	struct hoist__span span; /* the bytes that the image shows */
 	size_t bytes;
-	uintptr_t memory; /* to be released; 0: the memory itself is looked at */
+	uintptr_t memory; /* the image's own, to be released; 0: the bytes are used in place */
 	void *first;	  /* where the first element begins */
 };
 
-/* Strides as they are, or those of a run for two contiguous ones whose shapes may differ. */
+/* The strides of the buffers; or, for two contiguous buffers, whose shapes may differ, those of one
+ * run. */
 struct loops {
 	int rank;
 	int64_t run[2]; /* shape and stride */
@@ -35,7 +37,7 @@ static void set_loops(const hoist_buffer *dst, const hoist_buffer *src, struct l
 	ret->dst_strides = ret->src_strides = &ret->run[1];
 }
 
-/* The image of nothing yet. */
+/* Finds the bytes of the buffer.  The image has no memory of its own yet. */
 static void set_image(const hoist_buffer *buffer, unsigned bits, struct image *ret)
 {
 	int64_t low = 0;
@@ -47,7 +49,7 @@ static void set_image(const hoist_buffer *buffer, unsigned bits, struct image *r
 		else
 			high += way;
 	}
-	/* Shifts of negative numbers round down, as is wanted. */
+	/* Right shifts of negative numbers round down, as is needed. */
 	int64_t first = (low * (int64_t)bits + buffer->bit) >> 3;
 	int64_t end = ((high + 1) * (int64_t)bits + buffer->bit + 7) >> 3;
 	ret->span = hoist__buffer_span(buffer, first);
@@ -67,7 +69,8 @@ static int make_image(struct image *image, hoist_memory *through)
 	return 0;
 }
 
-/* @bytes of it, from byte @at on: from where it shows (@show) or back there. */
+/* Moves @bytes bytes of the image, from byte @at on: into the image (@show), or back to the bytes
+ * it shows. */
 static int move_image(const struct image *image, size_t at, size_t bytes, bool show)
 {
 	const struct hoist__span here = {NULL, HOIST__MEMORY_HOST, image->memory + at};
@@ -83,7 +86,7 @@ static bool reach_each_other(const struct image *a, const struct image *b)
 	       b->span.address < a->span.address + a->bytes;
 }
 
-/* The bytes at both ends, of which others may have a part. */
+/* Reads the bytes at both ends into the image: other elements may have bits in them. */
 static int show_ends(const struct image *image)
 {
 	int err = move_image(image, 0, 1, true);
@@ -110,6 +113,8 @@ static int take_images(const hoist_buffer *dst, struct image *to, struct image *
 	return err < 0 ? err : show_ends(to);
 }
 
+/* The order matters: the images are filled before any bit is written, and the destination's image
+ * goes back only after the whole copy. */
 int hoist__copy_bits(const hoist_buffer *dst, const hoist_buffer *src, hoist_memory *through)
 {
 	unsigned bits = hoist_dtype_bits(dst->dtype);

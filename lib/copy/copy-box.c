@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-box.c - loops as the driver's 2-D and 3-D copies, and as many of its plain ones. */
+/* lib/copy/copy-box.c - copies loops by the driver's 2-D and 3-D copies, and by its plain ones.
+ * The contract is in lib/copy/copy.h. */
 #include "config.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "lib/copy/copy.h"
 #include "lib/device/device.h"
 
-/* Drivers take a pitch of 31 bits, HIP all but the greatest. */
+/* Drivers take a pitch of at most 31 bits; HIP refuses the greatest. */
 static bool can_be_rows(const struct hoist__nest *nest, int i)
 {
 	int64_t item = (int64_t)nest->item;
@@ -20,7 +21,8 @@ static bool fits(int64_t plane, int64_t pitch, int64_t n_rows, size_t item)
 	return plane >= (n_rows - 1) * pitch + (int64_t)item && plane % pitch == 0;
 }
 
-/* Planes behind each other, each a whole number of pitches on: else the driver has no one call. */
+/* A driver's one call copies planes that lie one behind the other, each a whole number of pitches
+ * after the one before. */
 static bool can_be_planes(const struct hoist__nest *nest, int row, int i)
 {
 	int64_t n = nest->extents[row];
@@ -28,7 +30,7 @@ static bool can_be_planes(const struct hoist__nest *nest, int row, int i)
 	       fits(nest->src_strides[i], nest->src_strides[row], n, nest->item);
 }
 
-/* The two loops that take the most turns into one call. */
+/* Chooses the two loops that put the most turns into one call. */
 void hoist__boxes_plan(const struct hoist__nest *nest, struct hoist__boxes *ret)
 {
 	int64_t most = 1;
@@ -75,7 +77,8 @@ static void set_box(const struct hoist__nest *nest, const struct hoist__boxes *b
 	}
 }
 
-/* Where the next box is.  Returns: false behind the last one. */
+/* Moves @box to the next box.
+ * Returns: false behind the last box. */
 static bool advance(const struct hoist__nest *nest, const struct hoist__boxes *boxes,
 		    int64_t *index, struct hoist__box *box)
 {

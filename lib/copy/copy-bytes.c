@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-bytes.c - raw bytes of buffers, and all elements from and to the caller's memory.
- */
+/* lib/copy/copy-bytes.c - reads and writes raw bytes of buffers, and copies all elements from and
+ * to the caller's memory.
+ * The contract is in hoist/copy.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -10,7 +11,7 @@
 
 /* --- raw bytes --- */
 
-/* The checks of read and write; @verb for the text. */
+/* The checks of hoist_buffer_read() and hoist_buffer_write(); @verb is for the message. */
 static int check_range(const hoist_buffer *buffer, const char *verb, size_t offset,
 		       const void *host, size_t bytes)
 {
@@ -50,14 +51,15 @@ int hoist_buffer_read(hoist_buffer *buffer, size_t offset, void *host, size_t by
 	return 0;
 }
 
-/* Bits that are the buffer's in its last byte; 0: all of them. */
+/* Returns how many bits of the last byte are the buffer's; 0: all of them. */
 static unsigned bits_in_last(const hoist_buffer *buffer)
 {
 	unsigned bits = hoist__dtype_info(buffer->dtype)->bits;
 	return (unsigned)(buffer->elements % 8 * bits % 8);
 }
 
-/* Into a byte whose upper bits may be those of elements that this buffer has not. */
+/* Writes the lower @bits bits of a byte, and keeps the upper ones: they may belong to elements of
+ * another buffer. */
 static int write_last(const struct hoist__span *to, unsigned bits, unsigned char value)
 {
 	unsigned char byte;
@@ -112,7 +114,7 @@ static int check_whole(const hoist_buffer *buffer, const char *verb, const void 
 	return 0;
 }
 
-/* A buffer over the caller's memory, packed, as @like is. */
+/* Makes a packed buffer over the caller's memory, of the dtype and shape of @like. */
 static int over_host(void *host, const hoist_buffer *like, hoist_buffer **ret)
 {
 	hoist_device *cpu;
@@ -135,7 +137,8 @@ static int over_host(void *host, const hoist_buffer *like, hoist_buffer **ret)
 	return err < 0 ? err : hoist__buffer_make_last(storage, &view, ret);
 }
 
-/* @pair's NULL is the caller's memory.  It has no stream of its own that could be waited for. */
+/* Copies all elements.  The side of @pair that is NULL stands for the caller's memory, which has no
+ * stream that could be waited for. */
 static int copy_whole(struct hoist__pair *pair, void *host)
 {
 	hoist_buffer *buffer = pair->dst != NULL ? pair->dst : pair->src;
@@ -157,7 +160,8 @@ static int copy_whole(struct hoist__pair *pair, void *host)
 	return err > 0 ? 0 : err;
 }
 
-/* Whole bytes, one behind the other, need no buffer over the caller's memory. */
+/* True if the elements are whole bytes in one run: then the copy needs no buffer over the caller's
+ * memory. */
 static bool is_bytes(const hoist_buffer *buffer)
 {
 	return hoist__buffer_is_run(buffer) && hoist__storage_has_access(buffer->storage);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-fill.c - the bytes of buffers set to a pattern. */
+/* lib/copy/copy-fill.c - sets the bytes of buffers to a pattern.
+ * The contract is in hoist/copy.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -13,19 +14,19 @@
 #include "lib/device/stream.h"
 
 #define WIDEST 16u
-#define MOST_UNIT 512u /* more than any block of a dtype has */
+#define MOST_UNIT 512u /* no block of a dtype is larger */
 
-/* What is set: @bytes from the span on, or, where there are loops, each unit of @unit bytes. */
+/* One fill: @bytes bytes in one run; or, if there are loops, units of @unit bytes each. */
 struct fill {
-	struct hoist__move move; /* its source is `block`, over and over */
-	size_t bytes;		 /* 0: there are loops */
+	struct hoist__move move; /* its source is `block`, again and again */
+	size_t bytes;		 /* of the run; 0: there are loops */
 	size_t width;
-	unsigned char block[MOST_UNIT]; /* of the pattern */
+	unsigned char block[MOST_UNIT]; /* the pattern, repeated */
 };
 
 /* --- in host memory --- */
 
-/* By doubling: most of it is long copies. */
+/* Doubles the part that is filled, so that most of the work is long copies. */
 static void fill_run(unsigned char *to, size_t bytes, const struct fill *fill)
 {
 	size_t done = fill->width;
@@ -35,7 +36,7 @@ static void fill_run(unsigned char *to, size_t bytes, const struct fill *fill)
 	}
 	memcpy(to, fill->block, done);
 	while (done < bytes) {
-		/* Not more than what stays in a cache. */
+		/* No piece is larger than a cache keeps. */
 		size_t n = hoist__min_u64(hoist__min_u64(done, 16 * HOIST__KIB), bytes - done);
 		memcpy(to + done, to, n);
 		done += n;
@@ -80,8 +81,8 @@ static uint32_t value_of(const unsigned char *bytes, unsigned width)
 	return value;
 }
 
-/* Drivers set elements of 1, 2 and 4 bytes at their alignment.  All else begins with one pattern
- * of such and grows by copies of itself. */
+/* Drivers set elements of 1, 2 and 4 bytes at addresses aligned for them.  Any other run begins
+ * with one pattern, made of such elements, and grows by copies of itself. */
 static int queue_run(const struct fill *fill, struct hoist__dev_stream *stream)
 {
 	uintptr_t to = fill->move.dst.address;
@@ -117,7 +118,7 @@ static int fill_device(const struct fill *fill)
 	return hoist__lane_release(device, lane, err);
 }
 
-/* --- what is asked for --- */
+/* --- planning --- */
 
 static int check_width(const hoist_buffer *buffer, const void *pattern, size_t width)
 {
@@ -140,7 +141,7 @@ static int check_width(const hoist_buffer *buffer, const void *pattern, size_t w
 	return 0;
 }
 
-/* The loops over units that have gaps between them. */
+/* Plans loops over units with gaps between them. */
 static int plan_units(const hoist_buffer *buffer, size_t width, struct fill *fill)
 {
 	static const int64_t none[HOIST__MAX_RANK];
@@ -162,7 +163,7 @@ static int plan_units(const hoist_buffer *buffer, size_t width, struct fill *fil
 	return 0;
 }
 
-/* Pre: the buffer's memory was taken. */
+/* Pre: the buffer has its memory. */
 static int plan(const hoist_buffer *buffer, const void *pattern, size_t width, struct fill *fill)
 {
 	memcpy(fill->block, pattern, width);
@@ -223,7 +224,7 @@ static int check_stream(const hoist_buffer *buffer, hoist_stream *stream)
 			   hoist_device_spec(buffer->device));
 }
 
-/* What a driver sets by itself, and what is the CPU's stream's. */
+/* True if a driver can set the bytes by itself, or the CPU's stream does. */
 static bool is_queued(const hoist_buffer *buffer, const struct fill *fill)
 {
 	enum hoist__memory_kind kind = fill->move.dst.kind;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-move.c - which way loops between two places go. */
+/* lib/copy/copy-move.c - chooses which way the bytes of a move go, and sends them.
+ * The contract is in lib/copy/copy.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -10,17 +11,17 @@
 #include "lib/device/device.h"
 #include "lib/device/stream.h"
 
-/* More driver calls than this, and a copy does not begin to run before it is long queued. */
+/* A copy of more driver calls than this has run for long before the last call is queued. */
 #define MOST_CALLS 1024u
-/* Between peers, where a call is a row: rows of at least this are better left to the driver, and so
- * are a few of any size. */
+/* Between peers each row is one call.  Rows of at least PEER_ROW_BYTES are faster as driver calls,
+ * and so are a few rows of any size. */
 #define PEER_ROW_BYTES 4096u
 #define FEW_ROWS 32u
 
-/* See copy.h. */
+/* The ways are described in copy.h. */
 enum way { WAY_HOST, WAY_DIRECT, WAY_PEER, WAY_BOUNCE, WAY_THROUGH };
 
-/* @kind is set for DIRECT: how to tell the driver. */
+/* Chooses the way.  *kind is set where the driver copies: the kind of copy to tell it. */
 static enum way way_of(const struct hoist__move *move, enum hoist__copy *kind)
 {
 	const struct hoist__span *dst = &move->dst;
@@ -40,7 +41,7 @@ static enum way way_of(const struct hoist__move *move, enum hoist__copy *kind)
 	return hoist__span_api(dst) == hoist__span_api(src) ? WAY_PEER : WAY_THROUGH;
 }
 
-/* Where its streams belong, unless both sides are host memory. */
+/* The device whose streams the move uses.  Pre: one side is not host memory. */
 static hoist_device *device_of(const struct hoist__move *move)
 {
 	return hoist__span_on_host(&move->src) ? move->dst.device : move->src.device;
@@ -71,7 +72,7 @@ int hoist__middle_acquire(hoist_memory *through, size_t bytes, const char *what,
 	return 0;
 }
 
-/* It was a live block: there is nobody to tell. */
+/* A failure has no use to the caller: the block was live, and its copy is over. */
 void hoist__middle_release(hoist_memory *through, uintptr_t address)
 {
 	if (through != NULL)
@@ -80,7 +81,7 @@ void hoist__middle_release(hoist_memory *through, uintptr_t address)
 		free((void *)address);
 }
 
-/* Loops over what overlaps: all is read before anything is written. */
+/* Loops over overlapping sides: all bytes are read before any is written. */
 static int run_overlapping(const struct hoist__move *move)
 {
 	const struct hoist__nest *nest = &move->nest;
@@ -119,7 +120,7 @@ static int run_run(const struct hoist__move *move)
 	return hoist__transfer_through(&dst, &src, move->nest.item, move->through);
 }
 
-/* Whether the driver's own copies do it best; @boxes are those. */
+/* True if the driver's own copies are the best way; @boxes becomes their plan. */
 static bool takes_boxes(const struct hoist__move *move, enum hoist__copy kind,
 			struct hoist__boxes *boxes)
 {
@@ -217,9 +218,9 @@ static bool known_to(const struct hoist__span *span, enum hoist__api api)
 	return span->kind != HOIST__MEMORY_HOST && hoist__span_api(span) == api;
 }
 
-/* What a driver is told of a move.  Managed memory is the CPU's to touch, but in a device's stream
- * the driver copies it too.
- * Returns: false if it cannot do it alone. */
+/* Chooses the kind of copy that the driver of @api is told.  The CPU may touch managed memory, but
+ * in a device's stream the driver copies managed memory, too.
+ * Returns: false if this driver cannot do the move alone. */
 static bool kind_for(const struct hoist__move *move, enum hoist__api api, enum hoist__copy *kind)
 {
 	enum way way = way_of(move, kind);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-new.c - copies into new buffers, and buffers where they are wanted. */
+/* lib/copy/copy-new.c - copies into new buffers, and brings buffers to the device that needs them.
+ * The contract is in hoist/copy.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "lib/copy/copy.h"
 #include "lib/device/device.h"
 
-/* Into @made, which goes on failure. */
+/* Copies into @made, and drops @made on failure. */
 static int fill_new(hoist_buffer *made, hoist_buffer *src, hoist_stream *stream, hoist_buffer **ret)
 {
 	const struct hoist__pair pair = {made, src, 0, NULL};
@@ -90,9 +91,9 @@ int hoist_buffer_contiguous(hoist_buffer *src, hoist_device *device, hoist_buffe
 	return hoist_buffer_copy(src, device, ret);
 }
 
-/* --- where they are wanted --- */
+/* --- on a device --- */
 
-/* Pinned for an accelerator is near it, but not on it. */
+/* Memory that is pinned for an accelerator is near it, but not on it. */
 static bool is_on(const hoist_buffer *buffer, const hoist_device *device)
 {
 	if (buffer->device != device)
@@ -135,7 +136,7 @@ static void drop(hoist_buffer **buffers, size_t n)
 	free(buffers);
 }
 
-/* One of @devices and @streams is not NULL. */
+/* Exactly one of @devices and @streams is not NULL. */
 static int to_each(hoist_buffer *buffer, size_t n, hoist_device *const *devices,
 		   hoist_stream *const *streams, hoist_buffer **rets)
 {

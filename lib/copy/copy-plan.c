@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-plan.c - from two buffers to loops over bytes. */
+/* lib/copy/copy-plan.c - turns two buffers into loops over bytes.
+ * The contract is in lib/copy/copy.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "base/checked.h"
 #include "lib/copy/copy.h"
 
-/* The last axis that has more than one element; -1: none. */
+/* Returns the last axis that has more than one element; -1: there is none. */
 static int last_axis(const hoist_buffer *buffer)
 {
 	int axis = buffer->rank - 1;
@@ -17,8 +18,8 @@ static int last_axis(const hoist_buffer *buffer)
 	return axis;
 }
 
-/* Elements that only together are whole bytes: the last axis must have them side by side, and
- * all else must lie a multiple of them apart. */
+/* Groups elements that fill whole bytes only together.  The elements of a unit must lie side by
+ * side on the last axis, and all other distances must be multiples of a unit. */
 static bool group(const hoist_buffer *buffer, int64_t per_unit, struct hoist__units *units)
 {
 	int last = last_axis(buffer);
@@ -50,7 +51,7 @@ void hoist__units_of(const hoist_buffer *buffer, struct hoist__units *ret)
 		ret->bytes = info->bits / 8;
 		return;
 	}
-	/* 4 bits: 2 elements are a byte; 6 bits: 4 are 3 bytes. */
+	/* 4 bits: 2 elements fill 1 byte; 6 bits: 4 elements fill 3 bytes. */
 	int64_t per_unit = info->bits == 0 ? info->block_elements : info->bits == 4 ? 2 : 4;
 	size_t bytes = info->bits == 0 ? info->block_bytes : (size_t)per_unit * info->bits / 8;
 	ret->bytes = group(buffer, per_unit, ret) ? bytes : 0;
@@ -78,7 +79,7 @@ bool hoist__move_plan(const hoist_buffer *dst, const hoist_buffer *src, struct h
 		return true;
 	}
 	if (dst->contiguous && src->contiguous)
-		return false; /* whose shapes may differ */
+		return false; /* for contiguous buffers, whose shapes may differ */
 	struct hoist__units to;
 	struct hoist__units from;
 	hoist__units_of(dst, &to);
@@ -138,16 +139,16 @@ bool hoist__move_overlaps(const struct hoist__move *move)
 	       move->src.address + (uintptr_t)low[1] < move->dst.address + (uintptr_t)high[0];
 }
 
-/* True unless every axis steps over all that the axes with smaller strides reach.  Layouts that
- * do not overlap and fail this exist, but no slicing, reshaping or permuting makes them. */
+/* True unless every axis steps over all that the axes with smaller strides reach.  Some layouts
+ * fail this test and do not overlap, but no slicing, reshaping or permuting makes them. */
 bool hoist__buffer_overlaps_itself(const hoist_buffer *buffer)
 {
 	if (buffer->contiguous)
 		return false;
-	int64_t reach = 0; /* of the axes that were looked at, in elements */
-	int64_t least = 0; /* their largest stride */
+	int64_t reach = 0; /* how far the axes seen so far reach, in elements */
+	int64_t least = 0; /* the largest stride of those axes */
 	for (int left = buffer->rank; left > 0; left--) {
-		/* The next larger stride; equal ones overlap. */
+		/* Find the next larger stride.  Two axes of equal stride overlap. */
 		int64_t next = INT64_MAX;
 		int64_t extent = 0;
 		for (int i = 0; i < buffer->rank; i++) {

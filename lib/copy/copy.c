@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy.c - copies into buffers there are. */
+/* lib/copy/copy.c - copies into existing buffers.
+ * The contract is in hoist/copy.h and lib/copy/copy.h. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -18,13 +19,13 @@
 #define ALL_FLAGS                                                                                  \
 	(HOIST_COPY_CONTIGUOUS | HOIST_COPY_BYTES | HOIST_COPY_WAIT | HOIST_COPY_WAIT_HOST)
 
-/* --- what is allowed --- */
+/* --- checks --- */
 
 struct shape_text {
 	char text[96];
 };
 
-/* "[2, 3]" */
+/* Formats the shape as "[2, 3]". */
 static struct shape_text shape_of(const hoist_buffer *buffer)
 {
 	struct shape_text ret = {"["};
@@ -46,7 +47,7 @@ static int check_contiguous(const hoist_buffer *buffer, const char *what)
 			   shape_of(buffer).text);
 }
 
-/* Bytes of whatever they are. */
+/* Checks a copy of bytes, whatever elements they are. */
 static int check_bytes(const hoist_buffer *dst, const hoist_buffer *src)
 {
 	int err = check_contiguous(dst, "the destination");
@@ -120,6 +121,8 @@ static int check_stream(const hoist_buffer *dst, const hoist_buffer *src, hoist_
 			   hoist_device_spec(to.device));
 }
 
+/* A copy onto itself, or of no bytes, is done when it is known to be allowed.  Overlap and access
+ * are asked for last: they matter only if bytes will move. */
 int hoist__pair_check(const struct hoist__pair *pair, hoist_stream *stream)
 {
 	hoist_buffer *dst = pair->dst;
@@ -160,9 +163,9 @@ static bool is_elsewhere(const hoist_buffer *buffer, const hoist_stream *stream)
 	       buffer->device != device && !hoist__device_is_cpu(device);
 }
 
-/* Work on @stream is about to use the buffer's memory.  If that is of another device than the
- * stream, a stream of its own has to follow: *follows is set then, and follow() to be called when
- * the work was queued. */
+/* Prepares for work that is about to be queued on @stream and uses the buffer's memory.  If that
+ * memory is another device's, *follows is set: a stream of that device must follow @stream, and the
+ * caller must call follow() once the work is queued. */
 static int use(hoist_buffer *buffer, hoist_stream *stream, bool *follows)
 {
 	*follows = is_elsewhere(buffer, stream);
@@ -187,7 +190,7 @@ static int follow(hoist_buffer *buffer, hoist_stream *stream)
 		return err;
 	err = hoist__stream_order(own, stream);
 	hoist_stream_unref(own);
-	/* Nobody else can keep the memory until then. */
+	/* Nothing else keeps the memory until the work is done. */
 	return err < 0 ? hoist_stream_synchronize(stream) : 0;
 }
 
@@ -199,7 +202,7 @@ int hoist__pair_prepare(const struct hoist__pair *pair, hoist_stream *stream)
 		int err = hoist__buffer_settle(pair->src);
 		if (err < 0)
 			return err;
-		/* One wait for the stream of both. */
+		/* If both buffers have the same stream, one wait is enough. */
 		return hoist__buffer_known_stream(pair->dst) ==
 				       hoist__buffer_known_stream(pair->src)
 			       ? hoist__storage_allocate(pair->dst->storage)
@@ -209,8 +212,9 @@ int hoist__pair_prepare(const struct hoist__pair *pair, hoist_stream *stream)
 	return err < 0 ? err : hoist__storage_allocate(pair->dst->storage);
 }
 
-/* Of what could not be queued as a whole, a part may be: the streams that are to follow do so too.
- * Returns: the first failure, @err before all. */
+/* If the queueing failed, a part of the work may be queued nonetheless: the streams that must
+ * follow do so in any case.
+ * Returns: the first failure; @err comes before all others. */
 static int let_follow(const struct hoist__pair *pair, const bool follows[2], hoist_stream *stream,
 		      int err)
 {
@@ -245,6 +249,8 @@ static bool waits(const struct hoist__pair *pair, const struct hoist__move *move
 		(hoist__span_on_host(&move->dst) || hoist__span_on_host(&move->src)));
 }
 
+/* Two runs without a stream are not planned: each is a span of bytes.  On a stream, work that the
+ * stream cannot take is done by the host, after the work queued before it. */
 static int copy(const struct hoist__pair *pair, hoist_stream *stream)
 {
 	struct hoist__move move;
@@ -291,7 +297,8 @@ int hoist__pair_copy(const struct hoist__pair *pair, hoist_stream *stream)
 	return 0;
 }
 
-/* Slots are the source's side's, or that of the only device. */
+/* A resource to copy through must suit the device on the source's side, or the only device there
+ * is. */
 static int check_through(const hoist_buffer *dst, const hoist_buffer *src,
 			 const hoist_memory *through)
 {

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy.h - what the files of the copies share.
+/* lib/copy/copy.h - shared by the files that copy.
  *
- *   copy.c        the public copies into buffers: what is allowed, whom to wait for
+ *   copy.c        the public copies into buffers: the checks, and the streams to wait for
  *   copy-new.c    into new buffers; hoist_buffer_to()
  *   copy-bytes.c  raw bytes, and the caller's memory
  *   copy-fill.c   patterns
  *   copy-batch.c  many pairs
  *   copy-plan.c   from two buffers to loops over bytes
- *   copy-move.c   which way those go
+ *   copy-move.c   which way the loops go
  *   copy-box.c    loops as the driver's copies
  *   copy-stage.c  loops through pinned slots
  *   copy-bits.c   elements that are no whole bytes
- *   transfer.c    runs of bytes; lane.c the streams for what is waited for
  *
- * A move is all that is left of two buffers: two places and the loops between them.  The ways:
+ * In lib/memory, transfer.c moves runs of bytes, and lane.c has the streams of copies that are
+ * waited for.
  *
- *   HOST     both sides are the CPU's to touch: loops of our own
+ * A move is all that copying needs of two buffers: two places and the loops between them.  The ways
+ * that a move can go:
+ *
+ *   HOST     the CPU can touch both sides: loops of our own
  *   DIRECT   one driver can reach both sides, which are on one device, or one is host memory
  *            that is known to it: boxes on a stream
- *   PEER     two devices of one driver: a call for each row, unless there are many: through
- *            host memory
- *   BOUNCE   pageable host memory and a device: a run by transfer.c, loops by copy-stage.c
+ *   PEER     two devices of one driver: a call for each row; with many rows through host memory
+ *   BOUNCE   pageable host memory and a device: runs by transfer.c, loops by copy-stage.c
  *   THROUGH  devices of two drivers: through host memory
  */
 #ifndef HOIST_LIB_COPY_COPY_H
@@ -35,16 +37,16 @@
 #include "lib/memory/transfer.h"
 
 struct hoist__move {
-	struct hoist__span dst; /* of the first elements; the nest's offsets are not in it */
+	struct hoist__span dst; /* the first element; without the nest's offset */
 	struct hoist__span src;
 	struct hoist__nest nest;
-	hoist_memory *through; /* what it is copied through comes from; NULL: hoist's own */
+	hoist_memory *through; /* the resource to copy through; NULL: hoist's own memory */
 };
 
 /* --- copy-plan.c --- */
 
-/* A buffer's elements, in units of whole bytes: one element, one block, or as many sub-byte
- * elements as fill bytes.  What the strides count is units, what the shape counts too. */
+/* A buffer's elements, in units of whole bytes: a unit is one element, one block, or as many
+ * sub-byte elements as fill whole bytes.  Strides and shape count units. */
 struct hoist__units {
 	int rank;
 	size_t bytes; /* of one unit; 0: the elements are no whole bytes */
@@ -54,77 +56,78 @@ struct hoist__units {
 
 void hoist__units_of(const hoist_buffer *buffer, struct hoist__units *ret);
 
-/* All elements are one run of whole bytes. */
+/* True if all elements are one run of whole bytes. */
 bool hoist__buffer_is_run(const hoist_buffer *buffer);
 
-/* How @dst and @src of equal shape, or both contiguous, lie to each other.  Pre: elements.
- * Returns: false if their elements do not fill whole bytes: see hoist__copy_bits(). */
+/* Plans the move from @src to @dst.  Pre: both have equal shapes or are contiguous; there are
+ * elements.
+ * Returns: false if the elements do not fill whole bytes: see hoist__copy_bits(). */
 bool hoist__move_plan(const hoist_buffer *dst, const hoist_buffer *src, struct hoist__move *ret);
 
-/* The loops over @extents of runs of @item bytes between two sides with these strides in bytes, in
- * canonical form. */
+/* Makes the loops, in canonical form, over @extents of runs of @item bytes.  The strides are in
+ * bytes. */
 void hoist__nest_of(int rank, const int64_t *extents, size_t item, const int64_t *dst_strides,
 		    const int64_t *src_strides, struct hoist__nest *ret);
 
-/* The bytes that the loops touch on one side, [*low, *high) from where the first element is. */
+/* Gives the bytes that the loops touch on one side: [*low, *high), from the first element on. */
 void hoist__nest_bounds(const struct hoist__nest *nest, int64_t offset, const int64_t *strides,
 			int64_t *low, int64_t *high);
 
-/* Two of @buffer's elements may be one byte: then it is no destination. */
+/* True if two of @buffer's elements may share a byte: then it cannot be a destination. */
 bool hoist__buffer_overlaps_itself(const hoist_buffer *buffer);
 
-/* The sides reach into each other: not even one run may then be copied by a driver. */
+/* True if the two sides overlap: then a driver may not copy even one run. */
 bool hoist__move_overlaps(const struct hoist__move *move);
 
 /* --- copy-move.c --- */
 
-/* Does it, and waits for it: as hoist__transfer(), whose rule for overlaps holds too. */
+/* Does the move, and waits for it, as hoist__transfer() does; the same rule for overlaps holds. */
 int hoist__move_run(const struct hoist__move *move);
 
-/* True if hoist__move_run() would queue it on one stream of *device alone. */
+/* True if hoist__move_run() would queue the move on one stream of *device alone. */
 bool hoist__move_is_direct(const struct hoist__move *move, hoist_device **device);
 int hoist__move_queue_direct(const struct hoist__move *move, struct hoist__dev_stream *stream);
 
-/* True if @stream can do it alone: the CPU between host memories; a device what is DIRECT or to a
- * PEER, unless that takes too many calls. */
+/* True if @stream can do the move alone.  A CPU stream can between host memories.  A device's
+ * stream can if the way is DIRECT or PEER and does not take too many calls. */
 bool hoist__move_is_queued(const struct hoist__move *move, hoist_stream *stream);
 
-/* Pre: it can. */
+/* Pre: hoist__move_is_queued(). */
 int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream);
 
 /* Blocks until the work that is queued on @stream now is done.
- * Returns: 0; -ENOTSUP if it captures a graph; -EDEADLK in a function that it calls; what failed
- *   there, where the driver says so. */
+ * Returns: 0; -ENOTSUP if @stream captures a graph; -EDEADLK in a function that @stream calls; the
+ *   failure of the work, if the driver reports it. */
 int hoist__stream_reach(hoist_stream *stream);
 
-/* Host memory to copy through; @through NULL: malloc(). */
+/* Takes host memory to copy through; from malloc() if @through is NULL. */
 int hoist__middle_acquire(hoist_memory *through, size_t bytes, const char *what, uintptr_t *ret);
 void hoist__middle_release(hoist_memory *through, uintptr_t address);
 
 /* --- copy-box.c --- */
 
-/* How many driver calls the nest takes, and how many rows are in them. */
+/* How many driver calls the nest takes, and how many rows those have in all. */
 struct hoist__boxes {
 	uint64_t n_calls;
 	uint64_t n_rows;
-	int row;   /* the loop that is the rows of each box; -1: none */
-	int plane; /* the planes; -1: none */
+	int row;   /* the loop over the rows of a box; -1: none */
+	int plane; /* the loop over the planes of a box; -1: none */
 };
 
 void hoist__boxes_plan(const struct hoist__nest *nest, struct hoist__boxes *ret);
 
-/* @dst and @src are those of the first elements. */
+/* @dst and @src are the addresses of the first elements. */
 int hoist__boxes_queue(struct hoist__dev_stream *stream, enum hoist__copy kind,
 		       const struct hoist__nest *nest, const struct hoist__boxes *boxes,
 		       uintptr_t dst, uintptr_t src);
 
-/* The same between two devices of one driver, which has no such copies for that: a call for each
- * row. */
+/* The same between two devices of one driver, which has no 2-D or 3-D copies for that: one call for
+ * each row. */
 int hoist__peers_queue(struct hoist__dev_stream *stream, const struct hoist__move *move);
 
 /* --- copy-stage.c --- */
 
-/* Nanoseconds that going through slots takes, about; for a move with one side on a device. */
+/* Estimates the nanoseconds that a move through slots takes.  Pre: one side is on a device. */
 uint64_t hoist__stage_cost(const struct hoist__move *move);
 uint64_t hoist__boxes_cost(const struct hoist__nest *nest, const struct hoist__boxes *boxes);
 
@@ -136,8 +139,8 @@ int hoist__stage_between(const struct hoist__move *move);
 
 /* --- copy-bits.c --- */
 
-/* Copies elements that are no whole bytes, and waits for that.  Pre: settled.
- * Returns: also -ENOTSUP for a device's memory with gaps. */
+/* Copies elements that are no whole bytes, and waits for the copy.  Pre: both buffers are settled.
+ * Returns: also -ENOTSUP for a destination in a device's memory whose elements have gaps. */
 int hoist__copy_bits(const hoist_buffer *dst, const hoist_buffer *src, hoist_memory *through);
 
 /* --- copy.c --- */
@@ -149,24 +152,26 @@ struct hoist__pair {
 	hoist_memory *through; /* as in struct hoist__move */
 };
 
-/* All that hoist_buffer_copy_with() refuses.  Returns: 1 if there is nothing to do; 0; a negative
- * errno value. */
+/* Makes all checks of hoist_buffer_copy_with().
+ * Returns: 1 if there is nothing to do; 0; a negative errno value. */
 int hoist__pair_check(const struct hoist__pair *pair, hoist_stream *stream);
 
-/* Takes their memory; without a stream, waits for theirs. */
+/* Takes the memory of both buffers.  Without a stream, waits for the work on the buffers'
+ * streams. */
 int hoist__pair_prepare(const struct hoist__pair *pair, hoist_stream *stream);
 
-/* Pre: checked, prepared.  Returns: 0; -ENOTSUP if copying on @stream would be, as it captures. */
+/* Pre: checked, prepared.
+ * Returns: 0; -ENOTSUP if the copy would have to wait and @stream captures a graph. */
 int hoist__pair_check_capture(const struct hoist__pair *pair, hoist_stream *stream);
 
 /* Pre: checked, prepared. */
 int hoist__pair_copy(const struct hoist__pair *pair, hoist_stream *stream);
 
-/* All three. */
+/* Checks, prepares and copies. */
 int hoist__pair_run(const struct hoist__pair *pair, hoist_stream *stream);
 
-/* Later work on @stream is behind what is queued on @other now: the host waits for that only where
- * no driver can. */
+/* Orders later work on @stream behind the work that is queued on @other now.  The host waits only
+ * if no driver can. */
 int hoist__stream_order(hoist_stream *stream, hoist_stream *other);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/core/dtype-info.c - what is known of a dtype, for callers. */
+/* lib/core/dtype-info.c - hoist_dtype_get_info(): the properties of a dtype, for callers.
+ * The contract is in hoist/dtype.h. */
 #include "config.h"
 
 #include "hoist/dtype.h"
@@ -29,8 +30,8 @@ static void add_integer(hoist_dtype_info *info)
 
 static void add_float(hoist_dtype_info *info, const struct hoist__minifloat *format)
 {
-	/* Codes, which are in the order of values: the first one above 0, and the first whose
-	 * mantissa has its leading 1. */
+	/* Codes are in the order of their values.  These two are the first code above 0 and the
+	 * first code whose mantissa has its leading 1. */
 	uint64_t smallest = format->has_sign ? 1 : 0;
 	uint64_t normal = format->has_sign ? UINT64_C(1) << format->mantissa_bits : 0;
 	info->exponent_bits = format->exponent_bits;

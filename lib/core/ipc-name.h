@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/core/ipc-name.h - names that processes know memory and each other by: 16 random bytes. */
+/* lib/core/ipc-name.h - random names of 16 bytes, by which processes know memory and each other. */
 #ifndef HOIST_LIB_CORE_IPC_NAME_H
 #define HOIST_LIB_CORE_IPC_NAME_H
 
@@ -7,7 +7,8 @@ struct hoist__ipc_name {
 	unsigned char bytes[16];
 };
 
-/* A new one.  Returns: 0; what getrandom(2) says. */
+/* Makes a new name.
+ * Returns: 0; the error of getrandom(2). */
 int hoist__ipc_name_make(struct hoist__ipc_name *ret);
 
 #endif

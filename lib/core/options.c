@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/core/options.c - structs that begin with their size, so that they can grow.
+/* lib/core/options.c - copies structs that begin with their size, so that they can grow.
+ * The contract is in lib/core/options.h.
  *
- * A caller built against an older header passes a smaller struct: what it lacks
- * is default.  One built against a newer header passes a larger one: that works
- * as long as it leaves alone what this library does not know. */
+ * A caller built against an older header passes a smaller struct: the missing fields get their
+ * defaults.  A caller built against a newer header passes a larger struct: that works as long as
+ * the fields that this library does not know are 0. */
 #include "config.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "base/error.h"
 #include "lib/core/options.h"
 
-/* The caller's struct need not be aligned as a size_t for us. */
+/* The caller's struct may lie at an address that is not aligned for a size_t. */
 static size_t size_of(const void *given)
 {
 	size_t size;
@@ -27,6 +28,8 @@ static int check_least(const char *what, size_t size)
 			   what);
 }
 
+/* An unknown field that is set is refused: to ignore it would silently not do what the caller
+ * asked. */
 int hoist__options_in(const char *what, const void *given, void *known, size_t known_bytes)
 {
 	size_t size = known_bytes;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/core/user.c - the slots for pointers of the caller's.  The contract is in lib/core/user.h. */
+/* lib/core/user.c - the slots in which objects keep a pointer for the caller.
+ * The contract is in lib/core/user.h. */
 #include "config.h"
 
 #include "lib/core/user.h"
@@ -11,10 +12,10 @@
 #include "base/lock.h"
 #include "base/log.h"
 
-/* The pairs of pointer and release function, of all objects. */
+/* Guards the pointer and the release function of every object's slot. */
 static struct hoist__lock slots_lock;
 
-/* A child of fork goes on setting. */
+/* The lock is held across fork, so that the child can go on setting pointers. */
 static void lock_slots(void)
 {
 	hoist__lock(&slots_lock);
@@ -31,6 +32,8 @@ static void watch_forks(void)
 		hoist__log(device, "a child of fork may hang in user pointers: no handlers");
 }
 
+/* The release function of the old pointer runs after the lock is dropped: it may set a pointer
+ * itself. */
 int hoist__user_set(struct hoist__user *user, const char *what, void *expected, void *data,
 		    void (*release)(void *data))
 {
@@ -50,8 +53,9 @@ int hoist__user_set(struct hoist__user *user, const char *what, void *expected, 
 	}
 	hoist__unlock(&slots_lock);
 	if (before != expected)
-		return hoist__fail(-EBUSY, "the slot holds %p, not %p; take what is there", before,
-				   expected);
+		return hoist__fail(-EBUSY,
+				   "the slot holds %p, not %p; pass the pointer that it holds",
+				   before, expected);
 	if (release_before != NULL)
 		release_before(before);
 	return 0;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* lib/core/version.c - hoist_version().
+ * The contract is in hoist/error.h. */
 #include "config.h"
 
 #include "hoist/error.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device/device-spec.c - from "cuda:1" to a device; which devices there are. */
+/* lib/device/device-spec.c - opens a device by its spec ("cuda:1"), and counts the devices there
+ * are.
+ * The contract is in hoist/device.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,8 +16,8 @@ static const char *api_title(enum hoist__api api)
 	return api == HOIST__API_CUDA ? "CUDA" : api == HOIST__API_HIP ? "HIP" : "CPU";
 }
 
-/* The first accelerator API that has a device.  Where none has, each reason begins with
- * the name of its API. */
+/* Chooses the first accelerator API that has a device.  If no API has one, the message gives both
+ * reasons; each begins with the name of its API. */
 static int choose_gpu(enum hoist__api *ret)
 {
 	struct hoist__failure cuda;
@@ -68,7 +70,7 @@ static int api_of(hoist_spec spec, enum hoist__api *ret)
 	}
 }
 
-/* @text is what the caller calls it. */
+/* @text is the spec in the caller's words, for messages. */
 static int open_spec(const char *text, hoist_spec spec, uint64_t memory_limit, hoist_device **ret)
 {
 	enum hoist__api api;
@@ -160,7 +162,7 @@ int hoist_accelerator_architecture(const char **ret)
 	return 0;
 }
 
-/* --- specs and what there is --- */
+/* --- specs and the devices there are --- */
 
 int hoist_spec_scan(unsigned flags, hoist_spec *specs, size_t n, size_t *ret)
 {
@@ -179,7 +181,7 @@ int hoist_spec_scan(unsigned flags, hoist_spec *specs, size_t n, size_t *ret)
 	return 0;
 }
 
-/* How many devices there are of the spec's type; 0 without a driver or a device. */
+/* Counts the devices of the spec's type: 0 without a driver or a device. */
 static int count_of(hoist_spec spec, int *ret)
 {
 	enum hoist__api api;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device/device.c - the devices that were opened, and what is known of them. */
+/* lib/device/device.c - the devices that were opened, and their properties.
+ * The contract is in hoist/device.h and lib/device/device.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@
 
 static hoist_device *_Atomic xdevices;
 
-/* The machine's nodes, read once. */
+/* The machine's nodes are read once, and kept. */
 static int machine_topology(struct hoist__topology **ret)
 {
 	static struct hoist__topology *_Atomic xtopology;
@@ -36,6 +37,7 @@ static int machine_topology(struct hoist__topology **ret)
 	return 0;
 }
 
+/* A driver may name the device's node itself.  Otherwise sysfs has the node of its PCI address. */
 static int make_device(struct hoist__dev *dev, uint64_t memory_limit, hoist_device **ret)
 {
 	struct hoist__topology *topology;
@@ -174,7 +176,8 @@ hoist_stream *hoist__device_known_stream(const hoist_device *device)
 	return is_ours(known) ? known : NULL;
 }
 
-/* A child of fork makes one of its own.  What others have of its parent's is the parent's. */
+/* Takes the stream from @slot.  A child of fork makes a new one: the references that others hold to
+ * the parent's stream stay with that stream. */
 static int stream_in(hoist_stream *_Atomic *slot, hoist_device *device, hoist_stream **ret)
 {
 	hoist_stream *known = atomic_load(slot);
@@ -186,7 +189,7 @@ static int stream_in(hoist_stream *_Atomic *slot, hoist_device *device, hoist_st
 		if (atomic_compare_exchange_strong(slot, &known, made))
 			known = made;
 		else
-			hoist__stream_end(made); /* nobody else knows it */
+			hoist__stream_end(made); /* no other thread has seen it */
 	}
 	*ret = hoist_stream_ref(known);
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device/device.h - a hoist_device as the rooms above see it.  A device object is interned for the
- * life of the process: a pointer to it needs no reference. */
+/* lib/device/device.h - a hoist_device as the rooms above see it.
+ *
+ * A device object is interned for the life of the process: a pointer to it needs no reference. */
 #ifndef HOIST_LIB_DEVICE_DEVICE_H
 #define HOIST_LIB_DEVICE_DEVICE_H
 
@@ -12,15 +13,17 @@
 struct hoist__dev *hoist__device_dev(const hoist_device *device);
 bool hoist__device_is_cpu(const hoist_device *device);
 
-/* The CPU; borrowed.  Returns: as hoist_device_open(). */
+/* Gives the CPU's device, borrowed.
+ * Returns: as hoist_device_open(). */
 int hoist__device_cpu(hoist_device **ret);
 
-/* The NUMA node near it on which memory can be asked for; -1: none, or unknown. */
+/* Returns the NUMA node near the device, if memory can be asked for on that node; -1 if there is
+ * none, or it is unknown. */
 int hoist__device_node(const hoist_device *device);
-/* True if this machine has that node. */
+/* True if this machine has NUMA node @node. */
 bool hoist__device_has_node(int node);
 
-/* A stream of the device's own that nothing but waits is queued on; a new reference. */
+/* Gives a new reference to a stream of the device's own.  Only waits are queued on that stream. */
 int hoist__device_returns(hoist_device *device, hoist_stream **ret);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device/event.c - public events: a mark that is replaced when it is recorded again. */
+/* lib/device/event.c - public events: each holds a mark, and recording again may replace the mark.
+ * The contract is in hoist/stream.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ struct hoist_event {
 	hoist_device *device;
 	unsigned flags; /* HOIST__EVENT_* */
 	unsigned generation;
-	pthread_mutex_t lock; /* below */
+	pthread_mutex_t lock; /* for the fields below */
 	struct hoist__mark *mark;
 	struct hoist__past past;
 	bool recorded;
@@ -69,8 +70,8 @@ hoist_device *hoist_event_device(const hoist_event *event)
 	return event->device;
 }
 
-/* Who else has the mark waits for the point where it is: then another takes its place.  Under
- * the lock nobody can begin to. */
+/* If others hold the mark, they wait for the point where the mark is.  So the event gets a new
+ * mark.  The caller holds the lock, so that nobody can take another reference meanwhile. */
 static int record(hoist_event *event, hoist_stream *stream)
 {
 	struct hoist__past past = {NULL, 0, 0};
@@ -132,7 +133,7 @@ int hoist_stream_record(hoist_stream *stream, unsigned flags, hoist_event **ret)
 	return 0;
 }
 
-/* The present point, with a reference; NULL if there is none. */
+/* Returns the event's present mark, with a reference; NULL if the event was never recorded. */
 static struct hoist__mark *mark_of(hoist_event *event)
 {
 	struct hoist__mark *mark = NULL;
@@ -143,6 +144,8 @@ static struct hoist__mark *mark_of(hoist_event *event)
 	return mark;
 }
 
+/* The mark and its past are copied under the lock, and waited for without it: another thread may
+ * record the event meanwhile, and this wait is for the point that was recorded before. */
 int hoist_stream_wait_event(hoist_stream *stream, hoist_event *event)
 {
 	struct hoist__past past = {NULL, 0, 0};
@@ -171,7 +174,8 @@ int hoist_stream_wait_event(hoist_stream *stream, hoist_event *event)
 	return 0;
 }
 
-/* It is a node of a graph, and nothing that runs; to ask a driver for it would break a capture. */
+/* A captured mark is a node of a graph, and never runs.  Asking a driver for it would break the
+ * capture. */
 static int check_captured(const struct hoist__mark *mark)
 {
 	if (!mark->captured)
@@ -229,7 +233,8 @@ static int check_pair(const hoist_event *start, const hoist_event *end)
 	return 0;
 }
 
-/* Drivers answer for events that have completed; of others not all say so. */
+/* Drivers tell times only of events that have completed.  Not every driver says so of others, hence
+ * the queries before. */
 static int elapsed(struct hoist__mark *start, struct hoist__mark *end, uint64_t *ret)
 {
 	if (start == NULL || end == NULL)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device/spec.c - specs as values and as text, and how many devices they need.  Nothing here
- * asks for devices, but for "gpu:all"; device-spec.c does. */
+/* lib/device/spec.c - specs as values and as text, and the number of devices they need.
+ * The contract is in hoist/device.h.
+ *
+ * Only "gpu:all" asks for the devices of the machine here; device-spec.c opens devices. */
 #include "config.h"
 
 #include <ctype.h>
@@ -51,7 +53,7 @@ static int parse_type(const char *text, size_t length, unsigned flags, int *ret)
 	return -EINVAL;
 }
 
-/* No machine has INT_MAX devices: what is larger may as well be that. */
+/* No machine has INT_MAX devices, so that a larger number becomes INT_MAX. */
 static int parse_id(const char *digits, int *ret)
 {
 	size_t length = strspn(digits, "0123456789");
@@ -108,7 +110,7 @@ int hoist_spec_format(hoist_spec spec, char *text, size_t bytes)
 
 /* --- how many devices --- */
 
-/* -1 is none. */
+/* @highest is the highest index, -1 for none. */
 static int count_for(long highest, int *ret)
 {
 	if (highest >= INT_MAX)
@@ -133,7 +135,7 @@ int hoist_virtual_count(const hoist_spec *specs, size_t n, int *ret)
 	return count_for(highest, ret);
 }
 
-/* [text, text + length) without the blanks around it. */
+/* Narrows [*text, *text + *length) to the part without blanks at its ends. */
 static void strip(const char **text, size_t *length)
 {
 	while (*length > 0 && isspace((unsigned char)**text)) {
@@ -144,12 +146,13 @@ static void strip(const char **text, size_t *length)
 		(*length)--;
 }
 
-/* An integer as Python's int() reads it, of ASCII digits; LONG_MIN or LONG_MAX for those beyond. */
+/* Reads an integer of ASCII digits as Python's int() does.  An integer out of range becomes
+ * LONG_MIN or LONG_MAX. */
 static bool parse_integer(const char *text, size_t length, long *ret)
 {
 	bool negative = *text == '-';
 	size_t i = *text == '-' || *text == '+';
-	bool digit = false; /* the character before was one */
+	bool digit = false; /* the character before was a digit */
 	long value = 0;
 	for (; i < length; i++) {
 		if (text[i] == '_' && digit) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device/stream-wait.c - see stream-private.h for marks and pasts. */
+/* lib/device/stream-wait.c - marks and pasts: lets a stream wait for a point in any other stream.
+ * The contract is in lib/device/stream-private.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -85,7 +86,8 @@ int hoist__stream_check_capture(hoist_stream *stream)
 			   hoist_device_spec(stream->device));
 }
 
-/* What a stream waits for is in its past before it is queued. */
+/* A stream's past has each mark before the stream's wait for the mark is queued.  So the copy of
+ * the past, taken before the event is recorded, has all that the event is behind. */
 int hoist__mark_record(struct hoist__mark *mark, hoist_stream *stream, struct hoist__past *ret)
 {
 	struct hoist__past past = {NULL, 0, 0};
@@ -128,7 +130,7 @@ int hoist__past_copy(const struct hoist__past *past, struct hoist__past *ret)
 	if (made.n > 0) {
 		made.marks = calloc(made.n, sizeof(struct hoist__mark *));
 		if (made.marks == NULL)
-			return hoist__fail_nomem("what a stream waits for",
+			return hoist__fail_nomem("the marks that a stream waits for",
 						 made.n * sizeof(struct hoist__mark *));
 	}
 	for (size_t i = 0; i < made.n; i++)
@@ -137,7 +139,7 @@ int hoist__past_copy(const struct hoist__past *past, struct hoist__past *ret)
 	return 0;
 }
 
-/* What has been reached, or failed, holds nobody up. */
+/* A mark that was reached, or that failed, holds up no stream. */
 static void forget_reached(struct hoist__past *past)
 {
 	size_t kept = 0;
@@ -159,7 +161,7 @@ void hoist__stream_forget_reached(hoist_stream *stream)
 	pthread_mutex_unlock(&stream->lock);
 }
 
-/* Room for @n more. */
+/* Makes room for @n more marks. */
 static int make_room(struct hoist__past *past, size_t n)
 {
 	if (past->room - past->n >= n)
@@ -170,14 +172,14 @@ static int make_room(struct hoist__past *past, size_t n)
 	size_t room = 2 * past->n + n;
 	struct hoist__mark **marks = realloc(past->marks, room * sizeof(struct hoist__mark *));
 	if (marks == NULL)
-		return hoist__fail_nomem("what a stream waits for",
+		return hoist__fail_nomem("the marks that a stream waits for",
 					 room * sizeof(struct hoist__mark *));
 	past->marks = marks;
 	past->room = room;
 	return 0;
 }
 
-/* Of two marks in one stream the later says all.  There is room. */
+/* If two marks are in one stream, the later one includes the earlier.  Pre: there is room. */
 static void add(struct hoist__past *past, struct hoist__mark *mark)
 {
 	size_t i = 0;
@@ -192,7 +194,8 @@ static void add(struct hoist__past *past, struct hoist__mark *mark)
 	past->marks[i] = hoist__mark_ref(mark);
 }
 
-/* Also for work that is not queued yet: who fails to queue it has only been careful. */
+/* Adds the mark to the stream's past before the wait is queued.  If queueing fails, the mark makes
+ * later waits more careful than needed, which does no harm. */
 static int remember(hoist_stream *stream, struct hoist__mark *mark, const struct hoist__past *past)
 {
 	bool crosses = mark_api(mark) != api_of(stream);
@@ -211,14 +214,14 @@ static int remember(hoist_stream *stream, struct hoist__mark *mark, const struct
 
 /* --- waiting --- */
 
-/* In the order of the waiting stream.  Takes over the reference. */
+/* Runs in the order of the waiting stream.  Takes over the reference to the mark. */
 static int block_for_mark(void *context)
 {
 	struct hoist__mark *mark = context;
 	struct hoist__failure failure;
 	const struct hoist__dev *dev = mark->dev;
 	int err = hoist__event_synchronize(mark->event);
-	/* The stream captures a graph since: its end is waited for. */
+	/* The mark's stream has begun to capture a graph: wait for the capture's end. */
 	while (err == -ENOTSUP) {
 		(void)nanosleep(&(struct timespec){.tv_nsec = CAPTURE_POLL_NS}, NULL);
 		err = hoist__event_synchronize(mark->event);

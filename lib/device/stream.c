@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device/stream.c - streams as objects: their list, and the public face of device/device.h's.
+/* lib/device/stream.c - streams as objects: their list, and the public face of the driver's
+ * streams.
+ * The contract is in hoist/stream.h and lib/device/stream-private.h.
  */
 #include "config.h"
 
@@ -17,9 +19,9 @@
 /* All streams, in the order of their ids. */
 static struct hoist__lock all_lock;
 static struct hoist__list all = {&all, &all};
-static uint64_t last_id; /* all_lock */
+static uint64_t last_id; /* under all_lock */
 
-/* A child of fork goes on with streams of its own, and so with the list. */
+/* The lock is held across fork: the child uses the list for streams of its own. */
 static void lock_all(void)
 {
 	hoist__lock(&all_lock);
@@ -51,7 +53,7 @@ static int check_device(const hoist_device *device)
 	return device != NULL ? 0 : hoist__fail(-EINVAL, "a stream needs a device; it is NULL");
 }
 
-/* Takes over @stream, on failure too. */
+/* Takes over @stream, also on failure. */
 static int make(hoist_device *device, struct hoist__dev_stream *stream, hoist_stream **ret)
 {
 	hoist_stream *made = calloc(1, sizeof *made);
@@ -178,8 +180,8 @@ struct call {
 	void *context;
 };
 
-/* The caller's function knows nothing of our texts.  A positive number is no failure of ours,
- * and none of errno's either. */
+/* The caller's function does not set hoist's error text.  A positive number is neither a failure of
+ * hoist's nor a negative errno value, and is refused. */
 static int perform(void *context)
 {
 	struct call call = *(struct call *)context;

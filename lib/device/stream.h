@@ -8,14 +8,14 @@
 #include "device/device.h"
 #include "hoist/stream.h"
 
-/* The driver's stream; borrowed. */
+/* Returns the driver's stream; borrowed. */
 struct hoist__dev_stream *hoist__stream_dev_stream(const hoist_stream *stream);
 
-/* True if nobody but the caller has @stream and all its work is done: there will be no more.  Never
- * for one that may capture a graph, which asking would break. */
+/* True if only the caller holds @stream and all its work is done: then there will be no more work.
+ * Always false for a stream that may capture a graph: asking would break the capture. */
 bool hoist__stream_is_over(const hoist_stream *stream);
 
-/* Comes before waiting for a stream on the host, which would break a capture.
+/* Checks a stream before the host waits for it, as waiting would break a capture.
  * Returns: 0; -ENOTSUP if @stream captures a graph. */
 int hoist__stream_check_capture(hoist_stream *stream);
 

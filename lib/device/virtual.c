@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/device/virtual.c - the public face of device/virtual.h. */
+/* lib/device/virtual.c - hoist_virtual_set() and hoist_virtual_get().
+ * The contract is in hoist/device.h; device/virtual.h keeps the settings. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -26,7 +27,8 @@ static int api_of(const char *name, enum hoist__api *ret)
 			   name != NULL ? name : "");
 }
 
-/* "sm_80", "sm_90a"; "gfx942", with features behind it or not: "gfx90a:sramecc+:xnack-". */
+/* Accepts "sm_80" and "sm_90a" for CUDA, and for HIP "gfx942", with or without features after it:
+ * "gfx90a:sramecc+:xnack-". */
 static bool is_architecture(enum hoist__api api, const char *text)
 {
 	if (strlen(text) >= HOIST__ARCHITECTURE_BYTES)

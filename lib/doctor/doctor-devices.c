@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/doctor/doctor-devices.c - each driver, and each of its devices put to work. */
+/* lib/doctor/doctor-devices.c - examines each driver, and puts each of its devices to work.
+ * The contract is in lib/doctor/doctor.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 #define TRIAL_BYTES ((size_t)64 << 10)
 
-/* Pins a little memory with the driver and lets go of it: staging depends on it. */
+/* Pins a little memory with the driver, and unpins it: staging depends on that. */
 static int try_pinning(struct hoist__dev *dev)
 {
 	void *memory =

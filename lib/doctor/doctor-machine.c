@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/doctor/doctor-machine.c - io_uring, memory and its limits, huge pages. */
+/* lib/doctor/doctor-machine.c - examines io_uring, memory and its limits, huge pages.
+ * The contract is in lib/doctor/doctor.h. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include "lib/doctor/doctor.h"
 #include "numa/group.h"
 
-/* The first line of a small file, "" if it cannot be read. */
+/* Reads the first line of a small file; "" if the file cannot be read. */
 static void read_line(const char *path, char *line, size_t bytes)
 {
 	line[0] = '\0';
@@ -48,6 +49,7 @@ static int check_uring(hoist_doctor *doctor)
 	return hoist__doctor_yes(doctor, "io_uring", "%s", note[0] != '\0' ? note : "a ring works");
 }
 
+/* A control group may allow less than the machine has: the smaller figure decides. */
 static int check_memory(hoist_doctor *doctor)
 {
 	struct hoist__dev *cpu = NULL;
@@ -74,8 +76,8 @@ static int check_memory(hoist_doctor *doctor)
 				 hoist__figure(available).text, hoist__figure(total).text, limit);
 }
 
-/* Locks as much as a load stages by default, page by page on touch, so that the
- * limit is tested at no cost. */
+/* Locks as much memory as a load stages by default.  Pages are locked only when touched, so that
+ * testing the limit costs nothing. */
 static bool can_lock(size_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

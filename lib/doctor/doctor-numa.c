@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/doctor/doctor-numa.c - the nodes, their pools of huge pages, and where a disk is. */
+/* lib/doctor/doctor-numa.c - examines the nodes, their pools of huge pages, and where a disk is.
+ * The contract is in lib/doctor/doctor.h. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -32,7 +33,7 @@ static int check_hugetlb(hoist_doctor *doctor, const struct hoist__topology *top
 				"%s", n == 0 ? "empty" : "all its pages are in use");
 }
 
-/* Asks the kernel to place one page; how it took that, or an error with its text. */
+/* Asks the kernel to place one page, and gives how it was placed, or an error with its text. */
 static int try_placing(int node, enum hoist__placed *ret)
 {
 	size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -46,7 +47,7 @@ static int try_placing(int node, enum hoist__placed *ret)
 	return err;
 }
 
-/* "node 0: 64 CPUs, 252 GiB (190 GiB free)", for as many nodes as fit. */
+/* Lists as many nodes as fit: "node 0: 64 CPUs, 252 GiB (190 GiB free)". */
 static void list_nodes(const struct hoist__topology *topology, char *text, size_t bytes)
 {
 	size_t used = 0;
@@ -66,7 +67,7 @@ static void list_nodes(const struct hoist__topology *topology, char *text, size_
 	}
 }
 
-/* "; the disk of PATH is on node 1", or "" where the kernel does not say. */
+/* Returns "; the disk of PATH is on node 1", or "" if the kernel does not say. */
 static char *describe_disk(const hoist_doctor *doctor, const struct hoist__topology *topology,
 			   const char *sysfs_root)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/doctor/doctor-path.c - the file system at a path: direct reads and the page cache. */
+/* lib/doctor/doctor-path.c - examines the file system at a path: direct reads and the page cache.
+ * The contract is in lib/doctor/doctor.h. */
 #include "config.h"
 
 #include <dirent.h>
@@ -15,7 +16,7 @@
 
 #define TRIAL_BYTES ((size_t)64 << 10)
 
-/* --- a file to try things on --- */
+/* --- a file to try reads on --- */
 
 static bool try_file(int folder, const char *name, const char *display, struct hoist__file **ret)
 {
@@ -24,7 +25,7 @@ static bool try_file(int folder, const char *name, const char *display, struct h
 	       hoist__file_open(folder, name, display, 0, ret) == 0;
 }
 
-/* The largest file of the folder that can be read; *ret stays NULL if there is none. */
+/* Finds the largest file of the folder that can be read; *ret stays NULL if there is none. */
 static void find_file(int folder, struct hoist__file **ret)
 {
 	int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -49,7 +50,7 @@ static void find_file(int folder, struct hoist__file **ret)
 	(void)closedir(listing);
 }
 
-/* A nameless file of a few blocks, gone when it is closed. */
+/* Makes a nameless file of a few blocks, which is gone when it is closed. */
 static void make_file(int folder, const char *path, struct hoist__file **ret)
 {
 	static const char zeros[TRIAL_BYTES];
@@ -63,7 +64,7 @@ static void make_file(int folder, const char *path, struct hoist__file **ret)
 	(void)close(fd);
 }
 
-/* *ret is NULL if the folder has no file to read and takes no new one. */
+/* *ret is NULL if the folder has no file to read and none can be made. */
 static int open_trial(const char *path, struct hoist__file **ret)
 {
 	int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -82,8 +83,8 @@ static int open_trial(const char *path, struct hoist__file **ret)
 
 /* --- the checks --- */
 
-/* Of one line of mountinfo, "ID parent major:minor root FOLDER options... - TYPE SOURCE
- * ...": does it begin with @id?  Then its parts are cut out of it. */
+/* Cuts the parts out of one line of mountinfo, if it begins with @id: "ID parent major:minor root
+ * FOLDER options... - TYPE SOURCE ...". */
 static bool take_mount(char *line, unsigned long long id, const char **type, const char **source,
 		       const char **folder)
 {
@@ -105,6 +106,7 @@ static bool take_mount(char *line, unsigned long long id, const char **type, con
 	return *type != NULL && *source != NULL && *folder != NULL;
 }
 
+/* The mount is found by its id: a path may cross symbolic links and mounts over mounts. */
 static int check_file_system(hoist_doctor *doctor, const char *path)
 {
 	static const char name[] = "file system";
@@ -126,7 +128,7 @@ static int check_file_system(hoist_doctor *doctor, const char *path)
 				  doctor, name,
 				  "mount /proc, allow statx (Linux 5.8 or newer); reading works "
 				  "without",
-				  "what holds %s is not known", path);
+				  "the mount of %s is not known", path);
 	free(line);
 	if (mounts != NULL)
 		(void)fclose(mounts);
@@ -167,7 +169,7 @@ static int check_page_cache(hoist_doctor *doctor, const struct hoist__file *file
 	if (err == 0 && uncounted < 0 && !file->in_memory)
 		return hoist__doctor_yes(
 			doctor, name,
-			"samples say what of a file is in memory; cachestat, which "
+			"samples say how much of a file is in memory; cachestat, which "
 			"counts, is refused: %s",
 			strerrorname_np(-uncounted));
 	if (err == 0)

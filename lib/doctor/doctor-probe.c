@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/doctor/doctor-probe.c - a short look at how fast a file is read, and what that advises.
+/* lib/doctor/doctor-probe.c - measures for a moment how fast a file is read, and gives advice.
+ * The contract is in lib/doctor/doctor.h.
  *
- * A few shapes of direct reads, then reads through the page cache, each for a share of a second and
- * of the bytes: less than two seconds and 256 MiB in all, however slow the disk.  Direct reads
- * leave the page cache alone; what the others bring into it is dropped again. */
+ * A few shapes of direct reads come first, then reads through the page cache, each for a share
+ * of a second and of the bytes: less than two seconds and 256 MiB in all, however slow the disk.
+ * Direct reads leave the page cache alone; the pages that the other reads bring into it are
+ * dropped again. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -25,12 +27,12 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define LEAST_BYTES ((uint64_t)32 << 20) /* of a file that says something about its disk */
+#define LEAST_BYTES ((uint64_t)32 << 20) /* a smaller file says nothing about its disk */
 #define MEMORY_BYTES ((size_t)32 << 20)
-#define MEASURE_BYTES ((uint64_t)32 << 20) /* seven times at most */
+#define MEASURE_BYTES ((uint64_t)32 << 20) /* at most seven times */
 #define MEASURE_NS (HOIST__NS_PER_S / 4)
 #define MAX_DEPTH 16
-/* A way that is not so much better is not worth a change. */
+/* A change is advised only if it is faster by this factor. */
 #define WORTH 1.1
 
 static const struct shape {
@@ -41,7 +43,7 @@ static const struct shape {
 
 struct probe {
 	const struct hoist__file *file;
-	unsigned char *memory; /* MEMORY_BYTES, whole huge pages if there are any */
+	unsigned char *memory; /* MEMORY_BYTES, in huge pages if there are any */
 	uint64_t next;	       /* where the next measurement begins */
 	uint64_t bytes;	       /* read so far */
 	bool abandoned;	       /* the kernel may still write to `memory` */
@@ -79,7 +81,8 @@ static void submit(struct probe *probe, struct reading *reading, const struct sh
 		reading->at += shape->chunk_bytes;
 }
 
-/* Reads from reading->at on.  0, or why not. */
+/* Reads from reading->at on.
+ * Returns: 0; a negative errno value. */
 static int read_all(struct probe *probe, struct reading *reading, const struct shape *shape,
 		    bool direct, struct hoist__engine *engine)
 {
@@ -107,7 +110,8 @@ static int read_all(struct probe *probe, struct reading *reading, const struct s
 	return reading->err;
 }
 
-/* *rate becomes bytes a second, from @start on.  Returns: 0; the error, with its text. */
+/* Measures bytes a second, from @start on, into *rate.
+ * Returns: 0; the error, with its text. */
 static int measure_at(struct probe *probe, const struct shape *shape, bool direct, uint64_t start,
 		      double *rate)
 {
@@ -134,7 +138,7 @@ static int measure_at(struct probe *probe, const struct shape *shape, bool direc
 	return 0;
 }
 
-/* The same, behind what was measured last, so that no disk's cache has it. */
+/* Measures behind the part that was read last, so that no cache of the disk has the bytes. */
 static int measure(struct probe *probe, const struct shape *shape, bool direct, double *rate)
 {
 	uint64_t start = probe->next;
@@ -144,7 +148,7 @@ static int measure(struct probe *probe, const struct shape *shape, bool direct, 
 	return measure_at(probe, shape, direct, start, rate);
 }
 
-/* --- what is measured --- */
+/* --- the measurements --- */
 
 static int measure_direct(struct probe *probe, struct hoist__advice *advice)
 {
@@ -162,7 +166,8 @@ static int measure_direct(struct probe *probe, struct hoist__advice *advice)
 	return 0;
 }
 
-/* Through the page cache: as it comes, then once more, now that it lies there. */
+/* Measures reads through the page cache: first as it is, then again, with the bytes in the
+ * cache. */
 static int measure_cached(struct probe *probe, struct hoist__advice *advice)
 {
 	uint64_t start = probe->next + MEASURE_BYTES > probe->file->bytes ? 0 : probe->next;
@@ -177,14 +182,14 @@ static int measure_cached(struct probe *probe, struct hoist__advice *advice)
 	if (was_cold)
 		advice->cached_rate = rate;
 	err = measure_at(probe, &shapes[0], false, start, &advice->hot_rate);
-	/* What was there before stays. */
+	/* Pages that were in the cache before stay there. */
 	if (err == 0 && resident == 0 && !probe->file->in_memory)
 		(void)posix_fadvise(probe->file->fd, (off_t)start, (off_t)bytes,
 				    POSIX_FADV_DONTNEED);
 	return err;
 }
 
-/* The best shape into memory of small pages: what huge ones are worth. */
+/* Measures the best shape into memory of small pages, which shows the gain of huge ones. */
 static int measure_small_pages(struct probe *probe, struct hoist__advice *advice)
 {
 	const struct shape best = {advice->chunk_bytes, advice->depth};
@@ -206,7 +211,7 @@ static int measure_small_pages(struct probe *probe, struct hoist__advice *advice
 	return err;
 }
 
-/* Is the memory at @address one of huge pages?  What smaps says of the mapping that holds it. */
+/* True if the memory at @address is in huge pages, by the mapping's entry in smaps. */
 static bool is_huge(const unsigned char *address)
 {
 	FILE *maps = fopen("/proc/self/smaps", "re");
@@ -241,7 +246,7 @@ static int measure_all(struct probe *probe, struct hoist__advice *advice)
 	return err;
 }
 
-/* --- what it advises --- */
+/* --- the advice --- */
 
 static void put(struct hoist__advice *advice, size_t *at, const char *format, ...)
 	HOIST__PRINTF(3, 4);
@@ -255,6 +260,7 @@ static void put(struct hoist__advice *advice, size_t *at, const char *format, ..
 		*at = hoist__min_u64(*at + (size_t)n, sizeof advice->text - 1);
 }
 
+/* Says which way to read, and then the figures that speak for it. */
 static void advise(const struct probe *probe, struct hoist__advice *advice)
 {
 	const struct hoist__fs *fs = hoist__fs_of_fd(probe->file->fd);
@@ -299,7 +305,7 @@ static void skip(struct hoist__advice *advice, const char *format, ...)
 	va_end(arguments);
 }
 
-/* Memory for the reads, in huge pages if they can be had; *whole is what to unmap. */
+/* Maps memory for the reads, in huge pages if possible; *whole is the mapping to unmap. */
 static unsigned char *map_memory(void **whole)
 {
 	size_t bytes = MEMORY_BYTES + HOIST__HUGE_PAGE_BYTES;
@@ -326,7 +332,7 @@ void hoist__doctor_probe(hoist_doctor *doctor, const char *path, const struct ho
 		     hoist__figure(LEAST_BYTES).text);
 		return;
 	}
-	/* A second one, of small pages, is measured too. */
+	/* Twice the bytes: a second memory, of small pages, is measured, too. */
 	if (hoist__group_check(2 * MEMORY_BYTES, 0, "the probe's memory") < 0) {
 		skip(advice, "%s", hoist__error_text());
 		return;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/doctor/doctor.c - the findings, and the order in which they are made. */
+/* lib/doctor/doctor.c - collects the findings, and runs the examinations in order.
+ * The contract is in hoist/doctor.h and lib/doctor/doctor.h. */
 #include "config.h"
 
 #include "lib/core/options.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes @detail (NULL says that there was no memory for it). */
+/* Takes over @detail; NULL means that there was no memory for it. */
 static int add(hoist_doctor *doctor, const char *name, bool ok, char *detail, const char *remedy)
 {
 	char *remedy_copy = strdup(remedy);

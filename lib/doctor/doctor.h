@@ -8,9 +8,9 @@
  *   doctor-numa.c     the nodes, their pages, and the node of the path's disk
  *   doctor-devices.c  drivers and devices
  *
- * Each part adds its checks in order and returns 0, or the error that ends the
- * examination: -ENOMEM, or a path that cannot be examined.  What does not work
- * is a finding, not an error.
+ * Each part adds its checks in order and returns 0, or the error that ends the examination:
+ * -ENOMEM, or a path that cannot be examined.  A thing that does not work is a finding, not an
+ * error.
  */
 #ifndef HOIST_LIB_DOCTOR_DOCTOR_H
 #define HOIST_LIB_DOCTOR_DOCTOR_H
@@ -33,7 +33,7 @@ struct hoist__check {
 	char *remedy;
 };
 
-/* As hoist_advice has it. */
+/* The advice in the form of hoist_advice. */
 struct hoist__advice {
 	char text[512];
 	char skipped[512];
@@ -52,29 +52,30 @@ struct hoist_doctor {
 	struct hoist__advice advice;
 	struct hoist__check *checks;
 	size_t n_checks;
-	const char *path;  /* the caller's; only while it is examined */
-	uint64_t path_dev; /* what holds it, as st_dev; 0 if that is not known */
+	const char *path;  /* the caller's; valid only during the examination */
+	uint64_t path_dev; /* st_dev of the path's file system; 0 if unknown */
 };
 
-/* It works; the formatted text is what was found. */
+/* Adds a check that passed; the formatted text is the finding. */
 int hoist__doctor_yes(hoist_doctor *doctor, const char *name, const char *format, ...)
 	HOIST__PRINTF(3, 4);
 
-/* It does not; the formatted text is why, @remedy what to do. */
+/* Adds a check that failed; the formatted text says why, @remedy what to do. */
 int hoist__doctor_no(hoist_doctor *doctor, const char *name, const char *remedy, const char *format,
 		     ...) HOIST__PRINTF(4, 5);
 
-/* It does not, for the thread's present error: "why; remedy".  @remedy serves where
- * that text has none. */
+/* Adds a check that failed with the thread's present error: "why; remedy".  @remedy is used if that
+ * text has none. */
 int hoist__doctor_error(hoist_doctor *doctor, const char *name, const char *remedy);
 
 int hoist__doctor_path(hoist_doctor *doctor, const char *path);
 
-/* Reads some of @file (NULL: there is none), and keeps what that advises for @path, or why not. */
+/* Reads some of @file (NULL: there is none), and keeps the advice for @path, or the reason why
+ * there is none. */
 void hoist__doctor_probe(hoist_doctor *doctor, const char *path, const struct hoist__file *file);
 int hoist__doctor_machine(hoist_doctor *doctor);
 
-/* @sysfs_root: "/sys", or a test's tree.  Placing is tried on the machine itself. */
+/* @sysfs_root is "/sys", or a test's tree.  Placing is tried on the machine itself. */
 int hoist__doctor_numa(hoist_doctor *doctor, const char *sysfs_root);
 int hoist__doctor_devices(hoist_doctor *doctor);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/cai.c - the CUDA Array Interface. */
+/* lib/exchange/cai.c - the CUDA Array Interface, both ways.
+ * The contract is in hoist/cai.h. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -22,7 +23,7 @@
 
 /* --- typestr: order, kind, bytes --- */
 
-/* NumPy's letter; 0: it has none. */
+/* Returns NumPy's letter for the kind; 0 if NumPy has none. */
 static char letter_of(const struct hoist__dtype_info *info)
 {
 	if (!info->numpy_native)
@@ -59,7 +60,7 @@ static int write_typestr(hoist_dtype dtype, char typestr[8])
 	return 0;
 }
 
-/* The one dtype whose typestr that is, but for the order of a single byte's. */
+/* Finds the one dtype with this typestr.  The byte order of a type of one byte does not matter. */
 static int read_typestr(const char typestr[8], hoist_dtype *ret)
 {
 	for (int i = HOIST_BOOL; i <= HOIST_C128; i++) {
@@ -82,7 +83,7 @@ static int read_typestr(const char typestr[8], hoist_dtype *ret)
 
 /* --- out --- */
 
-/* Whom the consumer waits for. */
+/* Tells the consumer which stream to wait for. */
 static int tell_stream(hoist_buffer *buffer, hoist_cai *cai)
 {
 	hoist_stream *stream = hoist__buffer_known_stream(buffer);
@@ -123,7 +124,8 @@ static int fill_in(hoist_buffer *buffer, hoist_cai *cai)
 	int64_t bytes = hoist_dtype_bits(buffer->dtype) / 8;
 	for (int i = 0; i < buffer->rank; i++) {
 		cai->shape[i] = buffer->dims[i];
-		/* Within the storage, but for what axes of extent 1 have. */
+		/* A stride in bytes lies within the storage.  Only the strides of axes of extent 1
+		 * may overflow. */
 		if (cai->has_strides &&
 		    __builtin_mul_overflow(buffer->strides[i], bytes, &cai->strides[i]))
 			cai->strides[i] = bytes;
@@ -164,7 +166,8 @@ static int check(const hoist_cai *cai, unsigned flags)
 	return 0;
 }
 
-/* From bytes to elements.  Those of axes that are never stepped along do not matter. */
+/* Converts strides from bytes to elements.  An axis of extent 1 is never stepped along, so that its
+ * stride does not matter. */
 static int convert_strides(const hoist_cai *cai, int64_t bytes, int64_t *strides)
 {
 	for (int i = 0; i < cai->rank; i++) {
@@ -178,9 +181,9 @@ static int convert_strides(const hoist_cai *cai, int64_t bytes, int64_t *strides
 	return 0;
 }
 
-/* What the driver knows of the address, and which device that is: "" if any of the api's will do,
- * as for host memory.  Which has two addresses, perhaps: this one is the device's, unless it is
- * known to be the host's, and the CPU must not use it then. */
+/* Asks the driver about the address, and writes the spec of its device.  The spec is "" if any
+ * device of the API will do, as for host memory.  Host memory may have two addresses.  Unless the
+ * address is known to be the host's, it is taken as the device's, and the CPU must not use it. */
 static int ask_driver(struct hoist__import *import, char spec[32])
 {
 	struct hoist__pointer pointer;
@@ -224,19 +227,19 @@ static int find_place(uint64_t elements, struct hoist__import *import)
 	return err;
 }
 
-/* Work on the buffer's stream waits for the producer's. */
+/* Makes work on the buffer's stream wait for the producer's work. */
 static int wait_for_producer(const hoist_cai *cai, const struct hoist__import *import)
 {
 	hoist_stream *stream = import->stream;
 	if (stream != NULL && hoist_stream_device(stream) != import->device)
-		return 0; /* hoist__import() says so */
+		return 0; /* hoist__import() refuses it, with a message */
 	int err = stream == NULL ? hoist_device_default_stream(import->device, &stream) : 0;
 	if (err < 0)
 		return err;
 	err = hoist__stream_wait_native(hoist__stream_dev_stream(stream),
 					hoist__dlpack_native(cai->stream));
 	if (import->stream == NULL)
-		hoist_stream_unref(stream); /* the device keeps it */
+		hoist_stream_unref(stream); /* the device keeps its own reference */
 	return err;
 }
 

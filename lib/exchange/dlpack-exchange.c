@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/dlpack-exchange.c - the table of functions by which libraries exchange objects. */
+/* lib/exchange/dlpack-exchange.c - the table of functions by which libraries exchange objects.
+ * The contract is in hoist/dlpack.h. */
 #include "config.h"
 
 #include "base/error.h"
 #include "lib/device/device.h"
 #include "lib/exchange/dlpack.h"
 
-/* None waits, and none lets the other side wait. */
+/* No function of the table waits, or makes the other side wait. */
 static const hoist_dlpack_options no_sync = {
 	.size = sizeof no_sync,
 	.has_stream = 1,
 	.stream = -1,
 };
 
-/* What Python calls it, who is where such kinds come from. */
+/* Returns Python's name for the kind of error: DLPack takes the kinds from Python. */
 static const char *kind_of(int err)
 {
 	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT ? "MemoryError"
@@ -94,7 +95,7 @@ static int native_of(hoist_device *device, void **ret)
 	if (err < 0)
 		return err;
 	*ret = hoist_stream_native(stream);
-	hoist_stream_unref(stream); /* the device keeps it */
+	hoist_stream_unref(stream); /* the device keeps its own reference */
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/dlpack-export.c - buffers as tensors. */
+/* lib/exchange/dlpack-export.c - exports buffers as DLPack tensors.
+ * The contract is in hoist/dlpack.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,24 +15,24 @@
 #include "lib/device/stream.h"
 #include "lib/exchange/dlpack.h"
 
-/* What a consumer holds.  Its deleter is given the tensor, which comes first. */
+/* The object that a consumer holds.  The deleter is given the tensor, which comes first. */
 struct exported {
 	union {
 		hoist_dl_managed managed;
 		hoist_dl_legacy legacy;
 	} u;
 	struct hoist__storage *storage;
-	bool given;	/* to a consumer */
-	bool on_stream; /* all that he does is on this stream, as he promised */
+	bool given;	/* a consumer has it */
+	bool on_stream; /* the consumer promised to use it on stream `native` only */
 	void *native;
-	int64_t dims[]; /* shape, strides */
+	int64_t dims[]; /* the shape, then the strides */
 };
 
 /* --- when the consumer lets go --- */
 
-/* Work on the stream that it gives, which does nothing but wait, is behind all that was queued on
- * the consumer's: streams of hoist's that have work of their own would wait for no reason.  Of a
- * stream that captures nothing can be waited for. */
+/* Gives a stream behind all that was queued on the consumer's stream.  That stream only waits: a
+ * stream of hoist's that has other work would wait for no reason.  Nothing can wait for a stream
+ * that captures a graph. */
 static int wait_for_consumer(const struct exported *exported, hoist_stream **ret)
 {
 	hoist_device *device = hoist__storage_device(exported->storage);
@@ -107,7 +108,7 @@ static int check_elements(const hoist_buffer *buffer)
 	return 0;
 }
 
-/* DLPack has no const; consumers have no business to write there. */
+/* DLPack has no const.  Consumers must not write to the shape. */
 static int64_t *shape_of(const hoist_buffer *buffer)
 {
 	return buffer->strides - buffer->rank;
@@ -134,7 +135,7 @@ int hoist__dlpack_describe(const hoist_buffer *buffer, hoist_dl_tensor *ret)
 	return 0;
 }
 
-/* --- what is asked for --- */
+/* --- the request --- */
 
 static int check_options(const hoist_dlpack_options *options)
 {
@@ -153,7 +154,7 @@ static int check_options(const hoist_dlpack_options *options)
 	return 0;
 }
 
-/* The numbers that `stream` may have, where @type is what the consumer gets. */
+/* Checks the number in `stream` for the type that the consumer gets. */
 static int check_stream(int32_t type, const hoist_dlpack_options *options)
 {
 	intptr_t stream = options->stream;
@@ -186,10 +187,11 @@ static bool is_same(hoist_dl_device a, hoist_dl_device b)
 	return a.type == b.type && (a.id == b.id || hoist__dlpack_has_no_id(a.type));
 }
 
-/* What is exported: a buffer, and as what. */
+/* The buffer to export, and its DLPack type. */
 struct subject {
-	hoist_buffer *buffer; /* referenced */
-	int32_t type;	      /* of device, where that is not the buffer's own; 0 */
+	hoist_buffer *buffer; /* with a reference */
+	int32_t type;	      /* of the exported device, if it is not the buffer's own; otherwise
+			       * 0 */
 	bool copied;
 };
 
@@ -213,7 +215,8 @@ static int make_copy(hoist_buffer *buffer, hoist_dl_device where, struct subject
 	return 0;
 }
 
-/* Where it is, or where the consumer wants it, by way of a copy if that must be. */
+/* Exports the buffer where it is; or, if the consumer wants it elsewhere and a copy is allowed,
+ * makes a copy there. */
 static int choose(hoist_buffer *buffer, const hoist_dlpack_options *options, struct subject *ret)
 {
 	hoist_dl_device here;
@@ -242,7 +245,8 @@ static int choose(hoist_buffer *buffer, const hoist_dlpack_options *options, str
 
 /* --- order --- */
 
-/* The consumer may touch the memory from where it said on; a copy is complete. */
+/* Makes the memory safe to touch for the consumer, from the point in its stream that it named on. A
+ * copy is complete already. */
 static int hand_over(const struct subject *subject, const hoist_dlpack_options *options)
 {
 	hoist_buffer *buffer = subject->buffer;
@@ -289,7 +293,7 @@ static int fill_in(const struct subject *subject, struct exported *made, hoist_d
 	return 0;
 }
 
-/* The order is queued last, when nothing can fail any more. */
+/* The order between the streams is queued last: nothing can fail afterwards. */
 static int complete(const struct subject *subject, const hoist_dlpack_options *options,
 		    struct exported *made, hoist_dl_tensor *tensor)
 {
@@ -304,6 +308,8 @@ static bool is_read_only(const hoist_buffer *buffer)
 	return buffer->read_only || hoist__storage_is_read_only(buffer->storage);
 }
 
+/* The tensor is `given` only once nothing can fail: before that, dropping it must not wait for a
+ * consumer. */
 static int finish(const struct subject *subject, const hoist_dlpack_options *options, bool legacy,
 		  struct exported **ret)
 {

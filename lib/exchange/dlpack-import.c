@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/dlpack-import.c - tensors as buffers; memory that others own. */
+/* lib/exchange/dlpack-import.c - imports DLPack tensors as buffers, and any memory that others own.
+ * The contract is in hoist/dlpack.h and lib/exchange/dlpack.h. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -13,13 +14,13 @@
 
 /* --- memory that others own --- */
 
-/* The bytes that the elements touch, [*low, *high) from where the first one is.  Other than
- * hoist__layout_bounds() it lets the last byte be filled in part. */
+/* Gives the bytes that the elements touch: [*low, *high), from the first element on.  Unlike
+ * hoist__layout_bounds(), this allows a last byte that is only partly filled. */
 static int touched(const struct hoist__import *import, int64_t *low, int64_t *high)
 {
 	unsigned bits = hoist_dtype_bits(import->dtype);
 	int64_t first = 0;
-	int64_t end = 0; /* in elements: as if they were bytes */
+	int64_t end = 0; /* in elements, counted as if they were bytes */
 	int err = hoist__layout_bounds(HOIST_U8, import->rank, import->shape, import->strides,
 				       &first, &end);
 	if (err < 0)
@@ -67,7 +68,7 @@ int hoist__import(const struct hoist__import *import, hoist_buffer **ret)
 		err = check_stream(import);
 	if (err < 0)
 		return err;
-	/* Without elements, strides say nothing, and may be anything. */
+	/* Without elements, the strides may be anything. */
 	const int64_t *strides = import->strides;
 	int64_t none[HOIST_MAX_RANK];
 	if (low == high && strides != NULL) {
@@ -110,7 +111,7 @@ int hoist__import(const struct hoist__import *import, hoist_buffer **ret)
 
 /* --- tensors --- */
 
-/* A tensor of either struct: what of it is looked at, and what ends it. */
+/* A tensor of either struct: the fields that are used, and the function that ends it. */
 struct offered {
 	const hoist_dl_tensor *tensor;
 	uint64_t flags;
@@ -136,7 +137,7 @@ static int check_flags(uint64_t flags, hoist_dtype dtype)
 	if (unknown != 0)
 		return hoist__fail(-ENOTSUP,
 				   "the flags %#" PRIx64 " are newer than this hoist, which would "
-				   "have to know what they mean",
+				   "have to know their meaning",
 				   unknown);
 	if (flags & HOIST_DL_SUBBYTE_PADDED && hoist_dtype_bits(dtype) < 8)
 		return hoist__fail(
@@ -147,7 +148,8 @@ static int check_flags(uint64_t flags, hoist_dtype dtype)
 	return 0;
 }
 
-/* By what the tensor says; for host and managed memory the driver knows more. */
+/* Finds the device by the tensor's own fields.  The driver knows more about host and managed
+ * memory. */
 static int find_place(const struct offered *offered, struct hoist__import *import)
 {
 	hoist_dl_device where = offered->tensor->device;
@@ -173,7 +175,8 @@ static int find_place(const struct offered *offered, struct hoist__import *impor
 		import->device_address = pointer.device_address;
 	if (pointer.api == api && pointer.managed)
 		import->kind = HOIST__MEMORY_MANAGED;
-	/* It belongs to all devices of the api: to the one that it is to be used on. */
+	/* The memory belongs to all devices of the API: choose the device of the stream that will
+	 * use it. */
 	if (stream != NULL && hoist__dev_api(hoist__device_dev(hoist_stream_device(stream))) == api)
 		import->device = hoist_stream_device(stream);
 	return 0;
@@ -203,7 +206,7 @@ static int understand(const struct offered *offered, struct hoist__import *ret)
 	return find_place(offered, ret);
 }
 
-/* The tensor stays as it is until there is a copy. */
+/* The tensor is kept as it is until there is a copy of it. */
 static int copy(const struct offered *offered, struct hoist__import *import, hoist_buffer **ret)
 {
 	hoist_buffer *lent;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/dlpack.c - devices and dtypes in DLPack's words. */
+/* lib/exchange/dlpack.c - devices and dtypes in DLPack's terms.
+ * The contract is in hoist/dlpack.h and lib/exchange/dlpack.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -9,8 +10,9 @@
 #include "lib/device/device.h"
 #include "lib/exchange/dlpack.h"
 
-/* The structs are DLPack's in memory: where there is no dlpack.h to compare with, by its numbers
- * for 64 bits.  What others compare at run time is tests/api/dlpack.c's. */
+/* The structs have DLPack's layout in memory.  The numbers here are those of 64-bit systems, for
+ * builds without a dlpack.h to compare with.  tests/api/dlpack.c compares at run time with other
+ * libraries. */
 #define AT(type, field, offset)                                                                    \
 	_Static_assert(offsetof(type, field) == (offset), #type "." #field " is elsewhere")
 #if UINTPTR_MAX == UINT64_MAX
@@ -65,6 +67,7 @@ bool hoist__dlpack_has_no_id(int32_t type)
 	       type == HOIST_DL_CUDA_MANAGED;
 }
 
+/* DLPack's types for pinned and managed memory have no ordinal: the id stays 0. */
 int hoist_buffer_dlpack_device(const hoist_buffer *buffer, hoist_dl_device *ret)
 {
 	int err = hoist__buffer_check(buffer, "the buffer to ask for its DLPack device");
@@ -163,7 +166,7 @@ int hoist__dlpack_create(hoist_device *device, int32_t type, hoist_dtype dtype, 
 
 /* --- streams --- */
 
-/* CUDA's numbers, and the CUDA Array Interface's; DLPack has none for ROCm. */
+/* The numbers of CUDA and of the CUDA Array Interface; DLPack has none for ROCm. */
 #define LEGACY_STREAM 1
 
 void *hoist__dlpack_native(intptr_t number)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/ipc-check.c - descriptors as they come: any bytes at all. */
+/* lib/exchange/ipc-check.c - checks descriptors, which may be any bytes at all.
+ * The contract is in lib/exchange/ipc.h. */
 #include "config.h"
 
 #include <string.h>
@@ -11,14 +12,15 @@
 #include "format/quote.h"
 #include "lib/exchange/ipc.h"
 
-/* One size on both sides, without holes: what travels is what is here. */
+/* The struct has one size on both sides, and no holes: it is sent as it lies in memory. */
 _Static_assert(sizeof(hoist_ipc_descriptor) == 1224, "a new layout is a new version");
 
 #define BAD(...) hoist__fail(-EBADMSG, "a buffer's descriptor: " __VA_ARGS__)
 
 /* --- where elements lie --- */
 
-/* Whole blocks along the last axis, and as far between them. */
+/* Checks that the last axis consists of whole blocks, and that the other strides are whole
+ * blocks. */
 static int check_blocks(const hoist_ipc_descriptor *d, int64_t block)
 {
 	bool sound = d->rank > 0 && d->shape[d->rank - 1] % block == 0 &&
@@ -30,7 +32,7 @@ static int check_blocks(const hoist_ipc_descriptor *d, int64_t block)
 				   hoist_dtype_name((hoist_dtype)d->dtype));
 }
 
-/* @n times @bytes / @elements (or 8 bits), rounded down. */
+/* Gives @n elements of @bits bits each, in bits. */
 static int scale(int64_t n, int64_t bits, int64_t *ret)
 {
 	int64_t product;
@@ -51,7 +53,7 @@ int hoist__ipc_extent(const hoist_ipc_descriptor *d, int64_t *low, int64_t *high
 		err = hoist__layout_furthest(d->rank, d->shape, d->strides, &least, &most);
 	if (err < 0)
 		return err;
-	if (info->bits == 0) { /* in blocks; @most is within the last one */
+	if (info->bits == 0) { /* count in blocks; @most is within the last block */
 		least /= info->block_elements;
 		most /= info->block_elements;
 	}
@@ -63,18 +65,18 @@ int hoist__ipc_extent(const hoist_ipc_descriptor *d, int64_t *low, int64_t *high
 		err = hoist__fail(-EOVERFLOW, "element %lld lies beyond 64 bits", (long long)most);
 	if (err < 0)
 		return err;
-	/* Towards minus infinity. */
+	/* Right shifts round towards minus infinity. */
 	*low = (first + (int64_t)d->bit) >> 3;
 	*high = (last + more) >> 3;
 	return 0;
 }
 
-/* --- what can be wrong --- */
+/* --- checks --- */
 
 int hoist__ipc_check_head(const hoist_ipc_descriptor *head)
 {
 	if (memcmp(head->magic, "hoistipc", sizeof head->magic) != 0)
-		return BAD("these are no bytes of one");
+		return BAD("the bytes do not begin as one does");
 	if (head->version != HOIST_IPC_VERSION || head->size != sizeof *head)
 		return BAD("version %u of %u bytes; this library knows version %u of %zu",
 			   head->version, head->size, HOIST_IPC_VERSION, sizeof *head);
@@ -91,7 +93,7 @@ static int check_kind(const hoist_ipc_descriptor *d)
 	char api[HOIST__QUOTED_BYTES];
 	bool cpu;
 	if (!is_text(d->api, sizeof d->api) || !is_text(d->pci, sizeof d->pci))
-		return BAD("its device has no end");
+		return BAD("its device's name has no end");
 	cpu = strcmp(d->api, "cpu") == 0;
 	if (!cpu && strcmp(d->api, "cuda") != 0 && strcmp(d->api, "hip") != 0)
 		return BAD("there are no devices %s", hoist__quoted(d->api, strlen(d->api), api));
@@ -115,7 +117,7 @@ static int check_elements(const hoist_ipc_descriptor *d, uint64_t *elements)
 	int err = hoist__layout_elements(d->rank, d->shape, elements);
 	if (err == 0 && *elements > INT64_MAX)
 		err = -EOVERFLOW;
-	/* As large as they are when packed, they must have a size. */
+	/* The elements must have a size in bytes when packed. */
 	if (err == 0 && info->bits == 0)
 		err = hoist_dtype_bytes(info->dtype, *elements, &bytes);
 	else if (err == 0 && *elements > (uint64_t)INT64_MAX / info->bits)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/ipc-export.c - buffers into descriptors; what this process is called. */
+/* lib/exchange/ipc-export.c - turns buffers into descriptors; has the name of this process.
+ * The contract is in hoist/ipc.h and lib/exchange/ipc.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -18,8 +19,8 @@
 /* --- this process --- */
 
 struct process {
-	struct process
-		*parent; /* of the one that forked this, or NULL; only so that none is lost */
+	struct process *parent; /* the struct of the process that forked this one, or NULL; kept
+				 * only so that it is not lost */
 	unsigned generation;
 	struct hoist__ipc_name name;
 };
@@ -60,7 +61,7 @@ static int export_host(const hoist_buffer *buffer, uintptr_t lowest, hoist_ipc_d
 	int err = ret_fd == NULL ? hoist__fail(-EINVAL, "host memory is passed by its file "
 							"descriptor; there is no place for it")
 				 : 0;
-	/* What another process made is its own to seal. */
+	/* Only the process that made the memory may seal it. */
 	bool seal =
 		hoist__storage_is_read_only(buffer->storage) && !hoist__shared_is_foreign(shared);
 	if (err == 0)
@@ -74,7 +75,8 @@ static int export_host(const hoist_buffer *buffer, uintptr_t lowest, hoist_ipc_d
 	return err;
 }
 
-/* @memory: the resource, or NULL if it is another process's and not known here. */
+/* Names the resource.  @memory is NULL if it is another process's resource that is not known
+ * here. */
 static int export_name(hoist_memory *memory, hoist_ipc_descriptor *d, int *ret_fd)
 {
 	hoist_memory *registered = NULL;
@@ -127,7 +129,7 @@ static int export_plain(hoist_device *device, uintptr_t lowest, hoist_ipc_descri
 	return 0;
 }
 
-/* What was imported goes on as it came. */
+/* Memory that was imported is exported with the handle it came with. */
 static int export_device(const hoist_buffer *buffer, uintptr_t lowest, hoist_ipc_descriptor *d,
 			 int *ret_fd)
 {
@@ -141,6 +143,8 @@ static int export_device(const hoist_buffer *buffer, uintptr_t lowest, hoist_ipc
 	return memory != NULL ? export_name(memory, d, ret_fd) : 0;
 }
 
+/* The descriptor covers the bytes that the elements touch, not the whole storage: `first` says
+ * where in these bytes the first element begins. */
 static int export_memory(const hoist_buffer *buffer, hoist_ipc_descriptor *d, int *ret_fd)
 {
 	int64_t low, high;
@@ -179,6 +183,8 @@ static int describe_device(hoist_device *device, hoist_ipc_descriptor *d)
 	return 0;
 }
 
+/* The struct is set to zero first: no byte of it that is not set may carry this process's memory to
+ * another. */
 static int describe(const hoist_buffer *buffer, hoist_ipc_descriptor *d)
 {
 	struct hoist__ipc_name process;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/ipc-import.c - descriptors into buffers. */
+/* lib/exchange/ipc-import.c - turns descriptors into buffers.
+ * The contract is in hoist/ipc.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include "lib/exchange/ipc.h"
 #include "lib/memory/memory.h"
 
-/* Where it is on the bus, as each process may count its devices in its own way; of several that are
- * there (parts of one), the one of that number. */
+/* Finds the device by its address on the PCI bus, as each process may number its devices in its own
+ * way.  If several devices have this address (parts of one), the exporter's number decides. */
 static int find_device(const hoist_ipc_descriptor *d, hoist_device **ret)
 {
 	hoist_device *found = NULL;
@@ -70,7 +71,8 @@ static int import_host(const hoist_ipc_descriptor *d, hoist_device *cpu, int fd,
 		.kind = HOIST__MEMORY_HOST,
 		.address = hoist__shared_address(shared) + (uintptr_t)d->offset,
 		.bytes = (size_t)d->bytes,
-		.read_only = hoist__shared_is_read_only(shared), /* else the buffer is, alone */
+		/* otherwise only the buffer is read-only */
+		.read_only = hoist__shared_is_read_only(shared),
 		.mapped = hoist__shared_is_foreign(shared),
 		.release = hoist__shared_close,
 		.context = shared,
@@ -81,7 +83,7 @@ static int import_host(const hoist_ipc_descriptor *d, hoist_device *cpu, int fd,
 	return err;
 }
 
-/* The resource that @d says, with a reference. */
+/* Gives the resource that @d names, with a reference. */
 static int find_memory(const hoist_ipc_descriptor *d, hoist_device *device, int fd,
 		       hoist_memory *given, hoist_memory **ret)
 {
@@ -100,7 +102,7 @@ static int find_memory(const hoist_ipc_descriptor *d, hoist_device *device, int 
 	return 0;
 }
 
-/* *device becomes the resource's, if there is one. */
+/* If there is a resource, *device becomes its device. */
 static int open_allocation(const hoist_ipc_descriptor *d, hoist_device **device, int fd,
 			   hoist_memory *given, struct hoist__opened **ret)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/ipc-memory.c - resources that processes share: their names, and finding them by
- * these. */
+/* lib/exchange/ipc-memory.c - resources that processes share: their names, and how to find them.
+ * The contract is in hoist/ipc.h. */
 #include "config.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ static bool same_name(const struct hoist__ipc_name *a, const struct hoist__ipc_n
 	return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* As uuids are written. */
+/* Writes the name in the form of a UUID. */
 static void write_name(const struct hoist__ipc_name *name, char text[static 37])
 {
 	static const char digits[] = "0123456789abcdef";
@@ -35,7 +35,7 @@ static void write_name(const struct hoist__ipc_name *name, char text[static 37])
 
 /* --- finding --- */
 
-/* Two of one name are never registered. */
+/* Guards registering: no two resources of one name are ever registered. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_registered(hoist_memory *memory, const void *arg)
@@ -46,7 +46,7 @@ static bool is_registered(hoist_memory *memory, const void *arg)
 	       hoist__driver_name(memory, &name) == 0 && same_name(name, arg);
 }
 
-/* Takes over the reference to @memory, and gives one to what is registered. */
+/* Takes over the reference to @memory, and returns one to the registered resource. */
 static hoist_memory *enter(hoist_memory *memory, const struct hoist__ipc_name *name)
 {
 	pthread_mutex_lock(&lock);
@@ -83,7 +83,7 @@ int hoist_ipc_register_memory(hoist_memory *memory, hoist_memory **ret)
 {
 	const struct hoist__ipc_name *name;
 	int err = hoist__driver_name(memory, &name);
-	if (err == 0) /* a child of fork may have the lock taken for good */
+	if (err == 0) /* in a child of fork the lock may be taken for ever */
 		err = hoist__dev_check(memory->dev);
 	if (err == 0)
 		*ret = enter(hoist_memory_ref(memory), name);
@@ -108,7 +108,7 @@ int hoist_ipc_export_memory(hoist_memory *memory, int *ret_fd)
 	int err = hoist__driver_export(memory, &fd);
 	if (err < 0)
 		return err;
-	/* What comes back to this process is found here. */
+	/* Registered, so that this process finds the resource again if its name comes back. */
 	err = hoist_ipc_register_memory(memory, &registered);
 	if (err == 0)
 		hoist_memory_unref(registered);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/exchange/ipc-open.c - the device allocations of other processes that this one has open.
+ * The contract is in lib/exchange/ipc.h.
  *
- * Drivers differ in what they make of opening one twice: here each is opened once and counted, so
- * that all buffers over it are at one address, and each can end for itself.  Which it is, its
- * handle says: 64 bytes that the driver made.
+ * Drivers differ in what happens if an allocation is opened twice.  Here each is opened once and
+ * counted, so that all buffers over it are at one address, and each buffer can end for itself.  An
+ * allocation is recognised by its handle: 64 bytes that the driver made.
  *
- * An allocation of this very process, which drivers do not open, is not opened: its handle is
- * made once more and compared, which proves that it was exported and is still there. */
+ * Drivers do not open an allocation of this very process.  For such a one the handle is made once
+ * more and compared, which proves that the allocation was exported and still exists. */
 #include "config.h"
 
 #include <pthread.h>
@@ -25,19 +26,20 @@ struct hoist__opened {
 	struct hoist__list node; /* in `all` */
 	unsigned refs;
 	unsigned generation;
-	bool own; /* of this process: nothing was opened */
+	bool own; /* this process's own: nothing was opened */
 	uint32_t kind;
 	struct hoist__dev *dev;
-	hoist_memory *memory; /* POOL: referenced */
+	hoist_memory *memory; /* for a POOL, with a reference */
 	struct hoist__ipc_handle handle;
-	struct hoist__ipc_name process; /* the exporter, and its address there */
+	struct hoist__ipc_name process; /* the exporter; and the address in that process */
 	int64_t pid;
 	uint64_t address_there;
 	uintptr_t address;
 	size_t bytes;
 };
 
-/* Held while the driver opens or closes: nobody gets what is about to go. */
+/* Held while the driver opens or closes, so that nobody gets an allocation that is about to
+ * close. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hoist__list all = {&all, &all};
 
@@ -46,8 +48,8 @@ static struct hoist__opened *opened_of(struct hoist__list *node)
 	return HOIST__CONTAINER_OF(node, struct hoist__opened, node);
 }
 
-/* A child of fork has a lock and a list that its parent may have been changing; but it has no
- * driver, and so nothing open: it begins anew. */
+/* A child of fork may find the lock taken and the list half changed by its parent.  But it has no
+ * driver, and so nothing is open: it begins with an empty list. */
 static void begin_anew(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -81,7 +83,7 @@ static int close_native(const struct hoist__opened *o)
 					 : hoist__dev_ipc_close(o->dev, o->address);
 }
 
-/* Fills in address and bytes. */
+/* Opens the allocation; sets its address and size. */
 static int open_native(struct hoist__opened *o)
 {
 	struct hoist__dev_pool *pool;
@@ -105,12 +107,13 @@ static int open_native(struct hoist__opened *o)
 				  (size_t)o->address, (size_t)base);
 	if (err < 0)
 		(void)close_native(o);
-	else /* drivers open the block that they carved it from, which may begin before */
+	else /* drivers open the block that the allocation was carved from, which may begin before
+	      * it */
 		o->bytes -= o->address - base;
 	return err;
 }
 
-/* The handle of what is this process's own, made again. */
+/* Makes the handle of this process's own allocation again. */
 static int export_again(const struct hoist__opened *o, struct hoist__ipc_handle *ret)
 {
 	struct hoist__dev_pool *pool;
@@ -149,7 +152,7 @@ static bool is_own(const struct hoist__opened *o)
 	       memcmp(&process, &o->process, sizeof process) == 0;
 }
 
-/* Lock held. */
+/* Pre: the lock is held. */
 static int get(struct hoist__opened *wanted, struct hoist__opened **ret)
 {
 	struct hoist__opened *found = find(wanted);
@@ -180,6 +183,7 @@ static int check_extent(const struct hoist__opened *o, const hoist_ipc_descripto
 		(unsigned long long)d->bytes, (unsigned long long)d->offset, o->bytes);
 }
 
+/* The entry is made before the lock is taken, and dropped if the allocation is open already. */
 int hoist__opened_get(const hoist_ipc_descriptor *d, hoist_device *device, hoist_memory *memory,
 		      struct hoist__opened **ret)
 {

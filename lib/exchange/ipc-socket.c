@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/exchange/ipc-socket.c - buffers over Unix sockets.
+/* lib/exchange/ipc-socket.c - sends and receives buffers over Unix sockets.
+ * The contract is in hoist/ipc.h.
  *
- * A message is a descriptor, and with its first byte the file descriptor that its kind takes.
- * The peer may send anything, in any pieces, or nothing, or end. */
+ * A message is a descriptor.  With its first byte comes the file descriptor that its kind needs.
+ * The peer may send anything, in any pieces, or nothing, or close the socket. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,10 +16,11 @@
 #include "base/error.h"
 #include "lib/exchange/ipc.h"
 
-/* Room for more than is allowed, so that all that comes is seen, and closed. */
+/* More than is allowed, so that every descriptor that comes is seen, and closed. */
 #define MOST_FDS 16
 
-/* Of the sending process, where the socket's owner asked for it (SO_PASSPIDFD): since Linux 6.5. */
+/* The kernel adds a pidfd of the sending process if the socket's owner asked for one
+ * (SO_PASSPIDFD): since Linux 6.5. */
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 0x04
 #endif
@@ -28,16 +30,16 @@ union control {
 	char room[CMSG_SPACE(MOST_FDS * sizeof(int)) + 512];
 };
 
-/* --- what both do --- */
+/* --- both ways --- */
 
-/* A peer is of this user, or is root, who can do anything anyway.  Of a socket without a peer, the
- * system says so later. */
+/* Accepts a peer of this user, or root, who can do anything anyway.  A socket without a peer passes
+ * here: sending or receiving will fail. */
 static int check_peer(int socket)
 {
 	struct ucred peer;
 	socklen_t bytes = sizeof peer;
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
-		return hoist__fail_errno(-errno, "asking who the peer of socket %d is", socket);
+		return hoist__fail_errno(-errno, "asking for the peer of socket %d", socket);
 	if (peer.uid == geteuid() || peer.uid == 0 || peer.uid == (uid_t)-1)
 		return 0;
 	return hoist__fail(
@@ -63,19 +65,20 @@ static int check_socket(int socket, bool *packets)
 	return check_peer(socket);
 }
 
-/* When it is over; UINT64_MAX: never. */
+/* Returns when the timeout is over; UINT64_MAX: never. */
 static uint64_t deadline_of(int timeout_ms)
 {
 	return timeout_ms < 0 ? UINT64_MAX : hoist__now_ns() + (uint64_t)timeout_ms * 1000000u;
 }
 
-/* Until the socket is ready, or has ended. */
+/* Waits until the socket is ready, or closed. */
 static int wait_for(int socket, short events, uint64_t deadline)
 {
 	for (;;) {
 		int ms = -1;
 		uint64_t now = hoist__now_ns();
-		if (deadline != UINT64_MAX) /* rounded up: not before it is over */
+		/* rounded up: the wait must not end before the deadline */
+		if (deadline != UINT64_MAX)
 			ms = deadline > now ? (int)((deadline - now + 999999) / 1000000) : 0;
 		struct pollfd one = {.fd = socket, .events = events};
 		int n = poll(&one, 1, ms);
@@ -107,7 +110,8 @@ static void attach(struct msghdr *message, union control *control, int fd)
 	memcpy(CMSG_DATA(part), &fd, sizeof fd);
 }
 
-/* One part, with @fd if it is the first; how many bytes, or a failure. */
+/* Sends one part, and with the first part @fd.
+ * Returns: how many bytes were sent, or a negative errno value. */
 static ssize_t send_some(int socket, const char *at, size_t bytes, int fd, uint64_t deadline)
 {
 	union control control;
@@ -159,11 +163,11 @@ int hoist_ipc_send(int socket, hoist_buffer *buffer, int timeout_ms)
 
 struct message {
 	hoist_ipc_descriptor d;
-	size_t bytes; /* of it, so far */
+	size_t bytes; /* of the descriptor, received so far */
 	int fds[MOST_FDS];
 	size_t n_fds;
 	bool too_many;
-	bool lost; /* the kernel gave not all that came */
+	bool lost; /* the kernel dropped some of the file descriptors */
 };
 
 static void close_all(struct message *m)
@@ -203,7 +207,7 @@ static void keep_control(struct message *m, struct msghdr *header)
 			keep_fds(m, part);
 		else if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_PIDFD)
 			close_pidfd(part);
-	/* There were more; the kernel has closed them. */
+	/* There were more file descriptors than room; the kernel has closed the others. */
 	if ((header->msg_flags & MSG_CTRUNC) != 0)
 		m->lost = true;
 }
@@ -216,7 +220,7 @@ static int fail_end(const struct message *m)
 			   m->bytes, sizeof m->d);
 }
 
-/* Some of what is missing. */
+/* Receives some of the missing bytes. */
 static int receive_some(int socket, bool packets, uint64_t deadline, struct message *m)
 {
 	union control control;
@@ -252,14 +256,14 @@ static int receive_some(int socket, bool packets, uint64_t deadline, struct mess
 	return 0;
 }
 
-/* The kind of memory says how many file descriptors there are. */
+/* Checks the number of file descriptors against the kind of memory. */
 static int check_fds(const struct message *m)
 {
 	size_t expected = m->d.kind == HOIST_IPC_HOST || m->d.kind == HOIST_IPC_POOL;
 	bool more = m->too_many || m->lost;
 	if (m->n_fds == expected && !more)
 		return 0;
-	/* There was room for them, but none in this process. */
+	/* There was room in the message, but this process cannot open more files. */
 	if (m->lost && m->n_fds < MOST_FDS)
 		return hoist__fail(-EMFILE,
 				   "receiving a buffer: not all of its file descriptors came: this "
@@ -277,7 +281,8 @@ static int receive(int socket, bool packets, uint64_t deadline, struct message *
 	int err = 0;
 	while (err == 0 && m->bytes < sizeof m->d) {
 		err = receive_some(socket, packets, deadline, m);
-		/* Another peer's message may be shorter: the rest would never come. */
+		/* Check the head before waiting for the rest: a message of another kind may be
+		 * shorter, so that the rest would never come. */
 		if (err == 0 && !checked && m->bytes >= head) {
 			err = hoist__ipc_check_head(&m->d);
 			checked = true;

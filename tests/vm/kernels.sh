@@ -67,7 +67,7 @@ for test in $unit_short$unit_tests; do
 done
 
 cat >"$work/expect" <<END
-doctor='samples say what of a file is in memory
+doctor='samples say how much of a file is in memory
 io_uring works'
 load='io_uring: plain'
 uring_disabled=
