@@ -16,7 +16,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "format/little.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 #define MAX_DEPTH 16
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */

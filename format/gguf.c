@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/layout.h"
 #include "format/little.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 /* Enough for most headers without a tokenizer. */
 #define FIRST_PIECE_BYTES (256 * (size_t)HOIST__KIB)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 static bool reserve(struct hoist__json_text *json, size_t bytes)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "format/quote.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 #define MAX_DEPTH 64
 

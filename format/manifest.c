@@ -12,7 +12,7 @@
 #include "base/layout.h"
 #include "base/list.h"
 #include "format/quote.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 struct hoist__manifest_box *hoist__manifest_create(void)
 {

@@ -15,7 +15,7 @@
 #include "format/little.h"
 #include "format/manifest.h"
 #include "format/quote.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 static const unsigned char magic[8] = {0x93, 0xf0, 0x9f, 0x94, 0xa5, 0x2b, 0x2b, 0x93};
 /* What the format before it, of one tensor, began with. */

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "format/quote.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 #include "format/write.h"
 
 static int compare(const void *a, const void *b)

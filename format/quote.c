@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 /* Appends the character at @p to @out so that no terminal acts on it: control
  * characters as escapes, bytes that are no UTF-8 as '?'.  Returns

@@ -14,7 +14,7 @@
 #include "format/manifest.h"
 #include "format/quote.h"
 #include "format/torch.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 #define MAX_DEPTH 64
 

@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "format/little.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 #include "format/zip.h"
 
 #define END_BYTES 22

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "lib/cache.h"
+#include "lib/cache/cache.h"
 #include "tests/fault-secure.h"
 
 static atomic_uint *n_refused; /* of all processes */

@@ -11,7 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/layout.h"
-#include "format/utf8.h"
+#include "base/utf8.h"
 
 /* --- memory --- */
 

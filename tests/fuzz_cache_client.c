@@ -13,7 +13,7 @@
 
 #include "base/checked.h"
 #include "hoist/cache.h"
-#include "lib/cache.h"
+#include "lib/cache/cache.h"
 #include "tests/fuzz-support.h"
 
 #define MOST_ANSWERS 16

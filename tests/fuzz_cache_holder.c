@@ -4,7 +4,7 @@
  * closes what it does not keep, and its list stays in order. */
 #include "config.h"
 
-#include "lib/cache-holder.c" /* NOLINT(bugprone-suspicious-include): what is tested is static */
+#include "lib/cache/cache-holder.c" /* NOLINT(bugprone-suspicious-include): what is tested is static */
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -12,7 +12,7 @@
 #include "base/layout.h"
 #include "hoist/buffer.h"
 #include "hoist/cache.h"
-#include "lib/cache.h"
+#include "lib/cache/cache.h"
 #include "tests/fuzz-support.h"
 
 #define PAGE ((size_t)4096)

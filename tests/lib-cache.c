@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "lib/cache.h"
+#include "lib/cache/cache.h"
 
 static char folder[PATH_MAX];
 static pid_t owner;

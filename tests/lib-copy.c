@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/device-private.h"
+#include "lib/device/device-private.h"
 
 static void need(bool condition, const char *what)
 {

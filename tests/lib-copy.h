@@ -5,7 +5,7 @@
 #define HOIST_TESTS_LIB_COPY_H
 
 #include "hoist/hoist.h"
-#include "lib/buffer-private.h"
+#include "lib/buffer/buffer-private.h"
 #include "tests/lib-support.h"
 
 /* Pageable memory, mlock'ed memory, and of each accelerator: its memory, memory pinned for it,

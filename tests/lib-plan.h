@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/plan.h"
+#include "lib/load/plan.h"
 
 #define PLAN_MAX_TENSORS 48
 #define PLAN_FILES 3

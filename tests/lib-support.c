@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "hoist/error.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 
 const char *const lib_specs[LIB_N_DEVICES] = {"cpu", "cuda:0", "cuda:1", "hip:0"};
 

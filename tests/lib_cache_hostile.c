@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/layout.h"
-#include "lib/cache.h"
+#include "lib/cache/cache.h"
 #include "tests/count.h"
 #include "tests/lib-cache.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "hoist/hoist.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/lib-support.h"
 
 static hoist_device *open_device(const char *spec)

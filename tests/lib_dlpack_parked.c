@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/lib-dlpack.h"
 #include "tests/lib-support.h"
 

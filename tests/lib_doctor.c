@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/doctor-numa.c on machines this test does not run on. */
+/* lib/doctor/doctor-numa.c on machines this test does not run on. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "lib/doctor.h"
+#include "lib/doctor/doctor.h"
 #include "tests/numa_tree.h"
 
 /* What the doctor finds about @tree's machine for a path on disk @disk; its detail of

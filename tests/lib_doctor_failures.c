@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "io/file.h"
-#include "lib/doctor.h"
+#include "lib/doctor/doctor.h"
 #include "tests/count.h"
 #include "tests/lib-failing.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/checked.h"
 #include "hoist/hoist.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

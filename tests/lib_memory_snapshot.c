@@ -16,7 +16,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "hoist/hoist.h"
-#include "lib/residence.h"
+#include "numa/residence.h"
 #include "tests/lib-support.h"
 
 #define MIB ((size_t)1 << 20)

@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "hoist/hoist.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/alloc-clock.h"
 #include "tests/lib-support.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/lib-buffers.h"
 
 #define MIB ((size_t)1 << 20)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 
 struct known {
 	size_t size;

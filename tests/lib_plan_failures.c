@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/plan.h"
+#include "lib/load/plan.h"
 
 enum { TENSORS = 1000 };
 

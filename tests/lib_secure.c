@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/cache.h"
+#include "lib/cache/cache.h"
 #include "tests/lib-cache.h"
 
 static uid_t told; /* of every peer; 0: the truth */

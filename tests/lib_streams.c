@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/lib-support.h"
 #include "tests/quiet-fork.h"
 #include "tests/under-tsan.h"

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
-#include "lib/lane.h"
-#include "lib/objects.h"
+#include "lib/memory/lane.h"
+#include "lib/memory/objects.h"
 #include "tests/lib-support.h"
 
 /* More than both slots of the bounce (8 MiB), and no multiple of anything. */

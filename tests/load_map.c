@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "lib/load-map.h"
-#include "lib/objects.h"
+#include "lib/load/load-map.h"
+#include "lib/memory/objects.h"
 #include "tests/count.h"
 #include "tests/load-support.h"
 #include "tests/patience.h"

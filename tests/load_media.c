@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "lib/checkpoint.h"
+#include "lib/checkpoint/checkpoint.h"
 #include "tests/load-media.h"
 
 #define SEED 7u

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/count.h"
 #include "tests/lib-cache.h"
 #include "tests/lib-support.h"

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "io/engine.h"
 #include "io/file.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/load-support.h"
 
 #define MIB ((size_t)1 << 20)

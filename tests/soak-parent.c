@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "lib/cache.h"
+#include "lib/cache/cache.h"
 #include "tests/quiet-fork.h"
 #include "tests/under-tsan.h"
 

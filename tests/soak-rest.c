@@ -9,8 +9,8 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "lib/memory.h"
-#include "lib/objects.h"
+#include "lib/memory/memory.h"
+#include "lib/memory/objects.h"
 #include "tests/count.h"
 
 #define MIB ((size_t)1 << 20)

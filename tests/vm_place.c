@@ -13,7 +13,7 @@
 
 #include "base/checked.h"
 #include "device/device.h"
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "tests/vm-nodes.h"
 
 static int n_nodes;

@@ -13,7 +13,7 @@
 
 #include <hoist/hoist.h>
 
-#include "lib/objects.h"
+#include "lib/memory/objects.h"
 #include "numa/topology.h"
 #include "tests/load-support.h"
 #undef CHECK

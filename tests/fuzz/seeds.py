@@ -192,7 +192,7 @@ for dtype, size in ((0x53, 4), (80, 2), (79, 2), (1, 1), (135, 8), (139, 1), (13
     put("max", "max-%d" % dtype, maxfile([(b"w", dtype, [2, 3], 6 * size)]))
 put(mx, "max-two", maxfile([(b"a", 81, [2], 8), (b"", 81, [], 4)]))
 
-# --- an image's table, as lib/cache.h has it ---
+# --- an image's table, as lib/cache/cache.h has it ---
 
 
 def image(tensors, files, metadata):

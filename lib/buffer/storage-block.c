@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/buffer/storage-block.c - blocks of a resource as storage. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "lib/memory/memory.h"
+#include "lib/buffer/storage-private.h"
+#include "lib/memory/transfer.h"
+
+/* How bytes of @memory are to be copied: as pinned ones where a driver has registered them. */
+static enum hoist__memory_kind kind_of(const hoist_memory *memory)
+{
+	const hoist_memory_info *info = &memory->info;
+	if (info->is_managed)
+		return HOIST__MEMORY_MANAGED;
+	if (!info->is_host_accessible)
+		return HOIST__MEMORY_DEVICE;
+	bool locked = memory->options.kind == HOIST_MEMORY_PINNED;
+	return info->is_device_accessible || locked ? HOIST__MEMORY_PINNED : HOIST__MEMORY_HOST;
+}
+
+static bool is_cpu(const hoist_device *device)
+{
+	return hoist__device_is_cpu(device);
+}
+
+/* What only the CPU can touch is the CPU's, whichever device it was placed near. */
+static int device_of(hoist_memory *memory, hoist_device **ret)
+{
+	*ret = memory->device;
+	if (kind_of(memory) != HOIST__MEMORY_HOST || is_cpu(memory->device))
+		return 0;
+	return hoist__device_cpu(ret);
+}
+
+static int make_of(hoist_memory *memory, hoist_stream *stream, size_t bytes,
+		   struct hoist__storage **ret)
+{
+	hoist_device *device;
+	struct hoist__storage *made = NULL;
+	int err = device_of(memory, &device);
+	if (err == 0)
+		err = hoist__storage_make(device, bytes, &made);
+	if (err < 0)
+		return err;
+	made->kind = kind_of(memory);
+	made->has_access = memory->info.is_host_accessible || memory->info.is_device_accessible ||
+			   made->kind == HOIST__MEMORY_HOST;
+	made->memory = hoist_memory_ref(memory);
+	atomic_init(&made->xstream, stream != NULL ? hoist_stream_ref(stream) : NULL);
+	*ret = made;
+	return 0;
+}
+
+/* The stream that the memory is taken on.  LAZY memory is taken by what needs it first, which may
+ * be work on another stream: it must be ready for all. */
+static hoist_stream *taken_on(const struct hoist__storage *storage)
+{
+	return storage->flags & HOIST__STORAGE_LAZY ? NULL : atomic_load(&storage->xstream);
+}
+
+static int take_block(const struct hoist__storage *storage, uintptr_t *ret)
+{
+	hoist_memory *memory = storage->memory;
+	if (storage->flags & HOIST__STORAGE_UNPOPULATED) {
+		struct hoist__pool *pool;
+		int err = hoist__memory_pool(memory, &pool);
+		if (err < 0)
+			return err;
+		return hoist__pool_alloc(pool, storage->bytes, storage->align, HOIST__ALLOC_LAZY,
+					 ret);
+	}
+	hoist_stream *stream = taken_on(storage);
+	if (stream != NULL)
+		return hoist_memory_alloc_on(memory, storage->bytes, storage->align, stream, ret);
+	return hoist_memory_alloc(memory, storage->bytes, storage->align, ret);
+}
+
+static void log_kept(const struct hoist__storage *storage)
+{
+	hoist__log(alloc, "a buffer's storage of %zu bytes was not freed: %s", storage->bytes,
+		   hoist__error_text());
+}
+
+/* True too where the driver does not say: no capture may be risked. */
+static bool may_capture(struct hoist__dev_stream *stream)
+{
+	struct hoist__failure failure;
+	bool capturing = false;
+	if (!hoist__stream_may_capture(stream))
+		return false;
+	hoist__failure_keep(&failure);
+	int err = hoist__stream_capturing(stream, &capturing);
+	(void)hoist__fail_again(0, &failure);
+	/* A stream that the caller has destroyed captures nothing. */
+	return err < 0 ? err != -EBADF : capturing;
+}
+
+bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address)
+{
+	hoist_stream *stream = atomic_load(&storage->xstream);
+	if (stream != NULL) {
+		int err = hoist_memory_free_on(storage->memory, address, stream);
+		if (err == 0)
+			return true;
+		/* No memory to note it with: then the host waits, which would break a capture. */
+		if (may_capture(hoist__stream_dev_stream(stream))) {
+			if (err == -EAGAIN || err == -ENOMEM)
+				return false;
+			log_kept(storage);
+			return true;
+		}
+		(void)hoist__stream_await(hoist__stream_dev_stream(stream));
+	}
+	/* It was a live block of this resource: only a driver, or the caller's own function, can
+	 * have failed, and there is nobody to tell. */
+	if (hoist_memory_free(storage->memory, address) < 0)
+		log_kept(storage);
+	return true;
+}
+
+/* Of a block that nobody has seen yet. */
+static void give_new_block(struct hoist__storage *storage, uintptr_t address)
+{
+	if (!hoist__storage_give_block(storage, address))
+		log_kept(storage);
+}
+
+/* Where a driver maps host memory elsewhere, it says where. */
+static int find_device_address(const struct hoist__storage *storage, uintptr_t address,
+			       uintptr_t *ret)
+{
+	*ret = address;
+	if (storage->kind != HOIST__MEMORY_PINNED || is_cpu(storage->device) ||
+	    storage->memory->options.kind == HOIST_MEMORY_CUSTOM)
+		return 0;
+	return hoist__pool_device_address(hoist__device_dev(storage->device), address, ret);
+}
+
+/* In the order of the stream, which may have work queued on this very memory; host memory waits
+ * for that before it is given out. */
+static int zero(const struct hoist__storage *storage, uintptr_t address)
+{
+	bool ordered =
+		storage->kind == HOIST__MEMORY_DEVICE || storage->kind == HOIST__MEMORY_MANAGED;
+	hoist_stream *stream = taken_on(storage);
+	if (stream != NULL && ordered)
+		return hoist__fill_async(hoist__stream_dev_stream(stream), address, 0, 1,
+					 storage->bytes);
+	const struct hoist__span all = {storage->device, storage->kind, address};
+	return hoist__fill(&all, 0, storage->bytes);
+}
+
+static int allocate(struct hoist__storage *storage, struct hoist__place *ret)
+{
+	struct hoist__place place;
+	hoist__parked_bound(storage->memory, storage->bytes);
+	int err = take_block(storage, &place.address);
+	if (err < 0)
+		return err;
+	err = find_device_address(storage, place.address, &place.device_address);
+	if (err == 0 && storage->flags & HOIST__STORAGE_ZERO)
+		err = zero(storage, place.address);
+	if (err < 0) {
+		struct hoist__failure failure;
+		hoist__failure_keep(&failure);
+		give_new_block(storage, place.address);
+		return hoist__fail_again(err, &failure);
+	}
+	*ret = place;
+	return 0;
+}
+
+/* Of two threads that allocate at once, the later gives its block back: no lock, so that a child of
+ * fork never finds one taken. */
+int hoist__storage_allocate(struct hoist__storage *storage)
+{
+	if (storage->bytes == 0 ||
+	    atomic_load_explicit(&storage->xplace, memory_order_acquire) != NULL)
+		return 0;
+	struct hoist__place *place = malloc(sizeof *place);
+	if (place == NULL)
+		return hoist__fail_nomem("a buffer's storage", sizeof *place);
+	int err = allocate(storage, place);
+	if (err < 0) {
+		free(place);
+		return err;
+	}
+	struct hoist__place *none = NULL;
+	if (!atomic_compare_exchange_strong(&storage->xplace, &none, place)) {
+		give_new_block(storage, place->address);
+		free(place);
+	}
+	return 0;
+}
+
+int hoist__storage_create(hoist_memory *memory, hoist_stream *stream, size_t bytes, size_t align,
+			  unsigned flags, struct hoist__storage **ret)
+{
+	struct hoist__storage *made = NULL;
+	int err = make_of(memory, stream, bytes, &made);
+	if (err < 0)
+		return err;
+	made->flags = flags;
+	made->align = align;
+	if (bytes > 0 && !(flags & HOIST__STORAGE_LAZY))
+		err = allocate(made, &made->place);
+	hoist__storage_publish(made);
+	if (err < 0) {
+		hoist__storage_discard(made);
+		return err;
+	}
+	*ret = made;
+	return 0;
+}
+
+int hoist__storage_adopt(hoist_memory *memory, hoist_stream *stream, uintptr_t address,
+			 size_t bytes, struct hoist__storage **ret)
+{
+	struct hoist__storage *made = NULL;
+	int err = make_of(memory, stream, bytes, &made);
+	if (err < 0)
+		return err;
+	made->place.address = address;
+	if (bytes > 0)
+		err = find_device_address(made, address, &made->place.device_address);
+	if (err < 0) {
+		hoist__storage_discard(made);
+		return err;
+	}
+	hoist__storage_publish(made);
+	*ret = made;
+	return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* One table of tensors, and one of metadata, over all files of a checkpoint. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "format/quote.h"
+#include "lib/checkpoint/checkpoint.h"
+
+static int compare_by_name(const void *a, const void *b, void *context)
+{
+	const hoist_checkpoint *checkpoint = context;
+	const struct hoist__entry *first = &checkpoint->tensors[*(const size_t *)a];
+	const struct hoist__entry *second = &checkpoint->tensors[*(const size_t *)b];
+	return strcmp(first->tensor->name, second->tensor->name);
+}
+
+/* The tensors of one file, which know their order by name if all of them are offered. */
+static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
+{
+	const struct hoist__shard *shard = &checkpoint->files[f];
+	const struct hoist__manifest *manifest = shard->manifest;
+	const size_t first = checkpoint->n_tensors;
+	for (size_t t = 0; t < manifest->n_tensors; t++) {
+		const struct hoist__tensor *tensor = &manifest->tensors[t];
+		if (shard->named != NULL && !shard->named[t]) {
+			char name[HOIST__QUOTED_BYTES];
+			hoist__log(format, "%s: %s is not in the index; left out",
+				   shard->file->path,
+				   hoist__quoted(tensor->name, tensor->name_bytes, name));
+			continue;
+		}
+		size_t n = checkpoint->n_tensors++;
+		checkpoint->tensors[n] = (struct hoist__entry){.tensor = tensor, .file = f};
+		checkpoint->by_name[n] = n;
+		/* Each is within its file, but their sum may pass 2^64. */
+		if (hoist__add_overflow(checkpoint->bytes, tensor->bytes, &checkpoint->bytes))
+			return hoist__fail(-EOVERFLOW, "the tensors' bytes do not fit in 64 bits");
+	}
+	if (checkpoint->n_tensors - first == manifest->n_tensors)
+		for (size_t t = 0; t < manifest->n_tensors; t++)
+			checkpoint->by_name[first + t] = first + manifest->by_name[t];
+	return 0;
+}
+
+/* Is by_name in order?  -EBADMSG where a name is in two files. */
+static int check_order(const hoist_checkpoint *checkpoint, bool *ret)
+{
+	*ret = true;
+	for (size_t i = 1; *ret && i < checkpoint->n_tensors; i++) {
+		const struct hoist__entry *a = &checkpoint->tensors[checkpoint->by_name[i - 1]];
+		const struct hoist__entry *b = &checkpoint->tensors[checkpoint->by_name[i]];
+		int order = strcmp(a->tensor->name, b->tensor->name);
+		if (order == 0) {
+			char name[HOIST__QUOTED_BYTES];
+			return hoist__fail(
+				-EBADMSG, "tensor %s is in two files: %s and %s",
+				hoist__quoted(a->tensor->name, a->tensor->name_bytes, name),
+				checkpoint->files[a->file].file->path,
+				checkpoint->files[b->file].file->path);
+		}
+		*ret = order < 0;
+	}
+	return 0;
+}
+
+int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint)
+{
+	size_t most = 0;
+	for (size_t f = 0; f < checkpoint->n_files; f++)
+		most += checkpoint->files[f].manifest->n_tensors;
+	checkpoint->tensors = calloc(most > 0 ? most : 1, sizeof *checkpoint->tensors);
+	checkpoint->by_name = calloc(most > 0 ? most : 1, sizeof *checkpoint->by_name);
+	if (checkpoint->tensors == NULL || checkpoint->by_name == NULL)
+		return hoist__fail_nomem("a table of tensors", most * sizeof *checkpoint->tensors);
+	int err = 0;
+	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++)
+		err = add_tensors(checkpoint, f);
+	bool in_order = false;
+	if (err == 0)
+		err = check_order(checkpoint, &in_order);
+	if (err < 0 || in_order)
+		return err;
+	qsort_r(checkpoint->by_name, checkpoint->n_tensors, sizeof *checkpoint->by_name,
+		compare_by_name, checkpoint);
+	return check_order(checkpoint, &in_order);
+}
+
+/* By key, then in the order given (the index's before the files'). */
+static int compare_metadata(const void *a, const void *b, void *context)
+{
+	const struct hoist__metadata *all = context;
+	size_t first = *(const size_t *)a;
+	size_t second = *(const size_t *)b;
+	int order = strcmp(all[first].key, all[second].key);
+	return order != 0 ? order : (first > second) - (first < second);
+}
+
+static size_t gather_metadata(const hoist_checkpoint *checkpoint, struct hoist__metadata *all)
+{
+	size_t n = 0;
+	const struct hoist__index *index = checkpoint->index;
+	for (size_t i = 0; index != NULL && i < index->n_metadata; i++)
+		all[n++] = index->metadata[i];
+	for (size_t f = 0; f < checkpoint->n_files; f++) {
+		const struct hoist__manifest *manifest = checkpoint->files[f].manifest;
+		for (size_t i = 0; i < manifest->n_metadata; i++)
+			all[n++] = manifest->metadata[i];
+	}
+	return n;
+}
+
+int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint)
+{
+	size_t most = checkpoint->index != NULL ? checkpoint->index->n_metadata : 0;
+	for (size_t f = 0; f < checkpoint->n_files; f++)
+		most += checkpoint->files[f].manifest->n_metadata;
+	if (most == 0)
+		return 0;
+	struct hoist__metadata *all = calloc(most, sizeof *all);
+	size_t *order = calloc(most, sizeof *order);
+	checkpoint->metadata = calloc(most, sizeof *checkpoint->metadata);
+	int err = 0;
+	if (all == NULL || order == NULL || checkpoint->metadata == NULL) {
+		err = hoist__fail_nomem("metadata", most * sizeof *all);
+	} else {
+		size_t n = gather_metadata(checkpoint, all);
+		for (size_t i = 0; i < n; i++)
+			order[i] = i;
+		qsort_r(order, n, sizeof *order, compare_metadata, all);
+		for (size_t i = 0; i < n; i++) {
+			const struct hoist__metadata *next = &all[order[i]];
+			const struct hoist__metadata *last =
+				&checkpoint->metadata[checkpoint->n_metadata -
+						      (checkpoint->n_metadata > 0)];
+			if (checkpoint->n_metadata == 0 || strcmp(last->key, next->key) != 0 ||
+			    strcmp(last->value, next->value) != 0)
+				checkpoint->metadata[checkpoint->n_metadata++] = *next;
+		}
+	}
+	free(all);
+	free(order);
+	return err;
+}

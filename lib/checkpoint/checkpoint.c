@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/checkpoint/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/memory/objects.h"
+
+hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint)
+{
+	atomic_fetch_add_explicit(&checkpoint->refs, 1, memory_order_relaxed);
+	return checkpoint;
+}
+
+void hoist_checkpoint_close(hoist_checkpoint *checkpoint)
+{
+	if (checkpoint == NULL ||
+	    atomic_fetch_sub_explicit(&checkpoint->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	for (size_t f = 0; f < checkpoint->n_files; f++)
+		hoist__shard_close(&checkpoint->files[f]);
+	hoist__index_destroy(checkpoint->index);
+	free(checkpoint->files);
+	free(checkpoint->tensors);
+	free(checkpoint->by_name);
+	free(checkpoint->metadata);
+	free(checkpoint);
+}
+
+const char *hoist_checkpoint_format(const hoist_checkpoint *checkpoint)
+{
+	return hoist__format_name(checkpoint->n_files > 0 ? checkpoint->files[0].format
+							  : HOIST__SAFETENSORS);
+}
+
+size_t hoist_checkpoint_n_files(const hoist_checkpoint *checkpoint)
+{
+	return checkpoint->n_files;
+}
+
+size_t hoist_checkpoint_n_tensors(const hoist_checkpoint *checkpoint)
+{
+	return checkpoint->n_tensors;
+}
+
+uint64_t hoist_checkpoint_bytes(const hoist_checkpoint *checkpoint)
+{
+	return checkpoint->bytes;
+}
+
+static int fail_index(const char *what, size_t index, size_t n)
+{
+	return hoist__fail(-EINVAL, "%s %zu does not exist: the checkpoint has %zu", what, index,
+			   n);
+}
+
+int hoist_checkpoint_file(const hoist_checkpoint *checkpoint, size_t index, hoist_file_info *info)
+{
+	if (index >= checkpoint->n_files)
+		return fail_index("file", index, checkpoint->n_files);
+	const struct hoist__file *file = checkpoint->files[index].file;
+	const hoist_file_info full = {
+		.size = sizeof full, .path = file->path, .bytes = file->bytes};
+	return hoist__options_out("hoist_file_info", info, &full, sizeof full);
+}
+
+int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
+			    hoist_tensor_info *info)
+{
+	if (index >= checkpoint->n_tensors)
+		return fail_index("tensor", index, checkpoint->n_tensors);
+	const struct hoist__entry *entry = &checkpoint->tensors[index];
+	const hoist_tensor_info full = {
+		.size = sizeof full,
+		.name = entry->tensor->name,
+		.dtype = entry->tensor->dtype,
+		.rank = entry->tensor->rank,
+		.shape = entry->tensor->shape,
+		.bytes = entry->tensor->bytes,
+		.file = entry->file,
+		.offset = entry->tensor->offset,
+		.strides = entry->tensor->strides,
+	};
+	return hoist__options_out("hoist_tensor_info", info, &full, sizeof full);
+}
+
+int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name, size_t *ret)
+{
+	size_t low = 0;
+	size_t high = name != NULL ? checkpoint->n_tensors : 0;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		size_t t = checkpoint->by_name[middle];
+		int order = strcmp(name, checkpoint->tensors[t].tensor->name);
+		if (order == 0) {
+			*ret = t;
+			return 0;
+		}
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return hoist__fail(-ENOENT, "the checkpoint has no tensor \"%.200s\"",
+			   name != NULL ? name : "(null)");
+}
+
+size_t hoist_checkpoint_n_metadata(const hoist_checkpoint *checkpoint)
+{
+	return checkpoint->n_metadata;
+}
+
+int hoist_checkpoint_metadata(const hoist_checkpoint *checkpoint, size_t index, const char **key,
+			      const char **value)
+{
+	if (index >= checkpoint->n_metadata)
+		return fail_index("metadata entry", index, checkpoint->n_metadata);
+	*key = checkpoint->metadata[index].key;
+	*value = checkpoint->metadata[index].value;
+	return 0;
+}
+
+const char *hoist_checkpoint_metadata_find(const hoist_checkpoint *checkpoint, const char *key)
+{
+	for (size_t i = 0; i < checkpoint->n_metadata; i++)
+		if (strcmp(checkpoint->metadata[i].key, key) == 0)
+			return checkpoint->metadata[i].value;
+	return NULL;
+}

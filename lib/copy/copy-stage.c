@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/copy/copy-stage.c - loops between host memory and a device through pinned slots.
+ *
+ * The device's side sets the order: it is copied as its memory goes, so that as much as
+ * possible is one call and one run; the CPU does the rest between slot and host memory.
+ * What is in a slot lies packed, in the order of the device's strides; or, from a device whose
+ * elements are small and near each other, as it lies there, with what is between.
+ *
+ *   slot 0   CPU packs      device copies    CPU packs ...
+ *   slot 1                  CPU packs        device copies ...
+ */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/copy/copy.h"
+
+/* What things cost, in nanoseconds: orders of magnitude of PCIe 4 and 5, only to choose by. */
+#define CALL_NS 4000u	 /* a driver call */
+#define ROW_NS 30u	 /* a row of a 2-D copy */
+#define BUS_BYTES_NS 25u /* bytes a nanosecond */
+#define TURN_NS 2u	 /* an item that the CPU copies */
+#define PACK_BYTES_NS 8u
+#define SLOT_NS 10000u
+
+struct stage {
+	const struct hoist__move *move;
+	bool to_device;
+	bool range;		 /* slots have what lies between the elements too */
+	struct hoist__nest nest; /* the move's, loops in the order of the device's strides, those of
+				  * stride 0 last */
+	int cut;      /* the loop that is cut to fit into slots; rank: runs are; -1: none */
+	int64_t step; /* turns of it, or bytes of a run, in one slot */
+	uint64_t n_chunks;
+	size_t chunk_bytes; /* in a slot, of the largest one */
+};
+
+/* What one slot takes: a part of the nest, and how it lies there. */
+struct chunk {
+	struct hoist__nest nest;
+	int64_t strides[HOIST__MAX_RANK]; /* in the slot */
+	int64_t first;			  /* from the slot's beginning to the first element */
+	size_t bytes;
+};
+
+static const int64_t *device_strides(const struct stage *stage, const struct hoist__nest *nest)
+{
+	return stage->to_device ? nest->dst_strides : nest->src_strides;
+}
+
+static const int64_t *host_strides(const struct stage *stage, const struct hoist__nest *nest)
+{
+	return stage->to_device ? nest->src_strides : nest->dst_strides;
+}
+
+/* --- dividing --- */
+
+/* Nests are in the order of dst already. */
+static void order_by_source(struct hoist__nest *nest)
+{
+	for (int i = 1; i < nest->rank; i++)
+		for (int k = i; k > 0; k--) {
+			int64_t *n = &nest->extents[k];
+			int64_t *d = &nest->dst_strides[k];
+			int64_t *s = &nest->src_strides[k];
+			if (llabs(s[-1]) >= llabs(s[0]))
+				break;
+			const int64_t keep[3] = {n[0], d[0], s[0]};
+			n[0] = n[-1];
+			d[0] = d[-1];
+			s[0] = s[-1];
+			n[-1] = keep[0];
+			d[-1] = keep[1];
+			s[-1] = keep[2];
+		}
+}
+
+/* Bytes in a slot of @n turns of a loop with that stride, each of @inner bytes. */
+static size_t grown(const struct stage *stage, size_t inner, int64_t n, int64_t stride)
+{
+	if (stride == 0)
+		return inner;
+	if (stage->range)
+		return inner + (size_t)((n - 1) * llabs(stride));
+	return inner * (size_t)n;
+}
+
+static int64_t turns_that_fit(const struct stage *stage, size_t inner, int64_t stride)
+{
+	if (stage->range)
+		return (int64_t)(HOIST__SLOT_BYTES - inner) / llabs(stride) + 1;
+	return (int64_t)(HOIST__SLOT_BYTES / inner);
+}
+
+static void divide(struct stage *stage)
+{
+	const struct hoist__nest *nest = &stage->nest;
+	const int64_t *strides = device_strides(stage, nest);
+	size_t inner = nest->item;
+	int at = nest->rank;
+	while (inner <= HOIST__SLOT_BYTES && at > 0) {
+		size_t more = grown(stage, inner, nest->extents[at - 1], strides[at - 1]);
+		if (more > HOIST__SLOT_BYTES)
+			break;
+		inner = more;
+		at--;
+	}
+	uint64_t n = (uint64_t)(at > 0 ? nest->extents[at - 1] : 1);
+	stage->cut = at - 1;
+	stage->step = 1;
+	if (inner > HOIST__SLOT_BYTES) {
+		stage->cut = nest->rank;
+		stage->step = HOIST__SLOT_BYTES;
+		n = nest->item;
+	} else if (at > 0) {
+		stage->step = turns_that_fit(stage, inner, strides[at - 1]);
+	}
+	stage->n_chunks = (n + (uint64_t)stage->step - 1) / (uint64_t)stage->step;
+	for (int i = 0; i < stage->cut; i++)
+		stage->n_chunks *= (uint64_t)nest->extents[i];
+	stage->chunk_bytes = stage->cut == nest->rank ? HOIST__SLOT_BYTES
+			     : stage->cut < 0
+				     ? inner
+				     : grown(stage, inner, stage->step, strides[stage->cut]);
+}
+
+/* Chunk @number of the stage: its part of the nest. */
+static void take_part(const struct stage *stage, uint64_t number, struct hoist__nest *ret)
+{
+	const struct hoist__nest *nest = &stage->nest;
+	int cut = stage->cut;
+	int first = cut < 0 ? 0 : cut;
+	ret->rank = nest->rank - first;
+	ret->item = nest->item;
+	ret->dst_offset = nest->dst_offset;
+	ret->src_offset = nest->src_offset;
+	for (int i = 0; i < ret->rank; i++) {
+		ret->extents[i] = nest->extents[first + i];
+		ret->dst_strides[i] = nest->dst_strides[first + i];
+		ret->src_strides[i] = nest->src_strides[first + i];
+	}
+	if (cut < 0)
+		return;
+	bool run = cut == nest->rank;
+	int64_t n = run ? (int64_t)nest->item : nest->extents[cut];
+	uint64_t steps = (uint64_t)((n + stage->step - 1) / stage->step);
+	int64_t at = (int64_t)(number % steps) * stage->step;
+	int64_t length = n - at < stage->step ? n - at : stage->step;
+	ret->dst_offset += at * (run ? 1 : nest->dst_strides[cut]);
+	ret->src_offset += at * (run ? 1 : nest->src_strides[cut]);
+	if (run)
+		ret->item = (size_t)length;
+	else
+		ret->extents[0] = length;
+	number /= steps;
+	for (int i = cut - 1; i >= 0; i--) {
+		int64_t index = (int64_t)(number % (uint64_t)nest->extents[i]);
+		number /= (uint64_t)nest->extents[i];
+		ret->dst_offset += index * nest->dst_strides[i];
+		ret->src_offset += index * nest->src_strides[i];
+	}
+}
+
+static void lay_out(const struct stage *stage, struct chunk *chunk)
+{
+	const struct hoist__nest *nest = &chunk->nest;
+	const int64_t *strides = device_strides(stage, nest);
+	chunk->first = 0;
+	if (stage->range) {
+		int64_t low;
+		int64_t high;
+		hoist__nest_bounds(nest, 0, strides, &low, &high);
+		memcpy(chunk->strides, strides, (size_t)nest->rank * sizeof strides[0]);
+		chunk->first = -low;
+		chunk->bytes = (size_t)(high - low);
+		return;
+	}
+	int64_t packed = (int64_t)nest->item;
+	for (int i = nest->rank - 1; i >= 0; i--) {
+		chunk->strides[i] = strides[i] == 0 ? 0 : strides[i] < 0 ? -packed : packed;
+		if (strides[i] < 0)
+			chunk->first += (nest->extents[i] - 1) * packed;
+		packed *= strides[i] == 0 ? 1 : nest->extents[i];
+	}
+	chunk->bytes = (size_t)packed;
+}
+
+static void take_chunk(const struct stage *stage, uint64_t number, struct chunk *ret)
+{
+	take_part(stage, number, &ret->nest);
+	lay_out(stage, ret);
+}
+
+/* --- choosing --- */
+
+uint64_t hoist__boxes_cost(const struct hoist__nest *nest, const struct hoist__boxes *boxes)
+{
+	return boxes->n_calls * CALL_NS + boxes->n_rows * ROW_NS +
+	       boxes->n_rows * nest->item / BUS_BYTES_NS;
+}
+
+/* Between the device and a packed slot, as if all fitted into one. */
+static uint64_t packed_cost(const struct stage *stage)
+{
+	struct chunk all = {.nest = stage->nest};
+	struct hoist__nest nest;
+	struct hoist__boxes boxes;
+	lay_out(stage, &all);
+	hoist__nest_of(all.nest.rank, all.nest.extents, all.nest.item,
+		       stage->to_device ? all.nest.dst_strides : all.strides,
+		       stage->to_device ? all.strides : all.nest.src_strides, &nest);
+	hoist__boxes_plan(&nest, &boxes);
+	return hoist__boxes_cost(&nest, &boxes) + stage->n_chunks * SLOT_NS;
+}
+
+/* Returns: what it costs on the device's side. */
+static uint64_t init(struct stage *stage, const struct hoist__move *move)
+{
+	stage->move = move;
+	stage->to_device = !hoist__span_on_host(&move->dst);
+	stage->range = false;
+	stage->nest = move->nest;
+	if (!stage->to_device)
+		order_by_source(&stage->nest);
+	divide(stage);
+	uint64_t cost = packed_cost(stage);
+	if (stage->to_device)
+		return cost;
+	struct stage range = *stage;
+	range.range = true;
+	divide(&range);
+	uint64_t other = range.n_chunks * (CALL_NS + SLOT_NS + range.chunk_bytes / BUS_BYTES_NS);
+	if (other >= cost)
+		return cost;
+	*stage = range;
+	return other;
+}
+
+uint64_t hoist__stage_cost(const struct hoist__move *move)
+{
+	struct stage stage;
+	uint64_t cost = init(&stage, move);
+	uint64_t items = 1;
+	for (int i = 0; i < move->nest.rank; i++)
+		items *= (uint64_t)move->nest.extents[i];
+	return cost + items * TURN_NS + items * move->nest.item / PACK_BYTES_NS;
+}
+
+/* --- the two halves of a chunk --- */
+
+/* Between host memory and the slot. */
+static void pack(const struct stage *stage, const struct chunk *chunk, uintptr_t slot)
+{
+	const struct hoist__nest *part = &chunk->nest;
+	uintptr_t inside = slot + (uintptr_t)chunk->first;
+	struct hoist__nest nest;
+	if (stage->to_device) {
+		uintptr_t host = stage->move->src.address + (uintptr_t)part->src_offset;
+		hoist__nest_of(part->rank, part->extents, part->item, chunk->strides,
+			       host_strides(stage, part), &nest);
+		hoist__nest_copy(&nest, (void *)inside, (const void *)host);
+	} else {
+		uintptr_t host = stage->move->dst.address + (uintptr_t)part->dst_offset;
+		hoist__nest_of(part->rank, part->extents, part->item, host_strides(stage, part),
+			       chunk->strides, &nest);
+		hoist__nest_copy(&nest, (void *)host, (const void *)inside);
+	}
+}
+
+static int queue_range(const struct stage *stage, const struct chunk *chunk,
+		       struct hoist__dev_stream *stream, uintptr_t slot)
+{
+	uintptr_t low =
+		stage->move->src.address + (uintptr_t)(chunk->nest.src_offset - chunk->first);
+	return hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, slot, low, chunk->bytes);
+}
+
+/* Between the slot and the device. */
+static int queue(const struct stage *stage, const struct chunk *chunk,
+		 struct hoist__dev_stream *stream, uintptr_t slot)
+{
+	const struct hoist__nest *part = &chunk->nest;
+	uintptr_t inside = slot + (uintptr_t)chunk->first;
+	struct hoist__nest nest;
+	struct hoist__boxes boxes;
+	if (stage->range)
+		return queue_range(stage, chunk, stream, slot);
+	if (stage->to_device)
+		hoist__nest_of(part->rank, part->extents, part->item, part->dst_strides,
+			       chunk->strides, &nest);
+	else
+		hoist__nest_of(part->rank, part->extents, part->item, chunk->strides,
+			       part->src_strides, &nest);
+	hoist__boxes_plan(&nest, &boxes);
+	if (stage->to_device)
+		return hoist__boxes_queue(stream, HOIST__COPY_HOST_TO_DEVICE, &nest, &boxes,
+					  stage->move->dst.address + (uintptr_t)part->dst_offset,
+					  inside);
+	return hoist__boxes_queue(stream, HOIST__COPY_DEVICE_TO_HOST, &nest, &boxes, inside,
+				  stage->move->src.address + (uintptr_t)part->src_offset);
+}
+
+/* --- running --- */
+
+static int run_in(const struct stage *stage, struct hoist__lane *lane, uintptr_t slots)
+{
+	struct chunk chunk;
+	int err = 0;
+	for (uint64_t i = 0; err == 0 && i < stage->n_chunks; i++) {
+		unsigned slot = i % HOIST__N_SLOTS;
+		uintptr_t at = slots + slot * HOIST__SLOT_BYTES;
+		if (i >= HOIST__N_SLOTS)
+			err = hoist__event_synchronize(lane->done[slot]);
+		if (err < 0)
+			break;
+		take_chunk(stage, i, &chunk);
+		pack(stage, &chunk, at);
+		err = queue(stage, &chunk, lane->stream, at);
+		if (err == 0)
+			err = hoist__event_record(lane->done[slot], lane->stream);
+	}
+	return err;
+}
+
+/* The device is one slot ahead of the CPU. */
+static int run_out(const struct stage *stage, struct hoist__lane *lane, uintptr_t slots)
+{
+	struct chunk chunks[HOIST__N_SLOTS];
+	int err = 0;
+	for (uint64_t i = 0; err == 0 && i <= stage->n_chunks; i++) {
+		unsigned slot = i % HOIST__N_SLOTS;
+		unsigned before = (slot + HOIST__N_SLOTS - 1) % HOIST__N_SLOTS;
+		if (i < stage->n_chunks) {
+			take_chunk(stage, i, &chunks[slot]);
+			err = queue(stage, &chunks[slot], lane->stream,
+				    slots + slot * HOIST__SLOT_BYTES);
+			if (err == 0)
+				err = hoist__event_record(lane->done[slot], lane->stream);
+		}
+		if (err < 0 || i == 0)
+			continue;
+		err = hoist__event_synchronize(lane->done[before]);
+		if (err == 0)
+			pack(stage, &chunks[before], slots + before * HOIST__SLOT_BYTES);
+	}
+	return err;
+}
+
+int hoist__stage_run(const struct hoist__move *move)
+{
+	struct stage stage;
+	(void)init(&stage, move);
+	hoist_device *device = stage.to_device ? move->dst.device : move->src.device;
+	struct hoist__slots slots;
+	int err = hoist__slots_acquire(device, move->through, &slots);
+	if (err < 0)
+		return err;
+	struct hoist__lane *lane;
+	err = hoist__lane_acquire(device, &lane);
+	if (err == 0) {
+		err = stage.to_device ? run_in(&stage, lane, slots.address)
+				      : run_out(&stage, lane, slots.address);
+		err = hoist__lane_release(device, lane, err);
+	}
+	hoist__slots_release(&slots);
+	return err;
+}
+
+/* Each part comes to host memory of the source's driver, packed as the destination wants it, and
+ * goes on from there. */
+static int pass_on(const struct stage *stage, const struct chunk *chunk,
+		   const struct hoist__span *middle)
+{
+	const struct hoist__nest *part = &chunk->nest;
+	struct hoist__move in = {.dst = *middle, .src = stage->move->src};
+	struct hoist__move out = {.dst = stage->move->dst, .src = *middle};
+	in.src.address += (uintptr_t)part->src_offset;
+	hoist__nest_of(part->rank, part->extents, part->item, chunk->strides, part->src_strides,
+		       &in.nest);
+	out.dst.address += (uintptr_t)part->dst_offset;
+	hoist__nest_of(part->rank, part->extents, part->item, part->dst_strides, chunk->strides,
+		       &out.nest);
+	int err = hoist__move_run(&in);
+	return err < 0 ? err : hoist__move_run(&out);
+}
+
+int hoist__stage_between(const struct hoist__move *move)
+{
+	struct stage stage = {.move = move, .to_device = true, .nest = move->nest};
+	struct chunk chunk;
+	struct hoist__slots slots;
+	int err = hoist__slots_acquire(move->src.device, move->through, &slots);
+	if (err < 0)
+		return err;
+	divide(&stage);
+	const struct hoist__span middle = {move->src.device, HOIST__MEMORY_PINNED, slots.address};
+	for (uint64_t i = 0; err == 0 && i < stage.n_chunks; i++) {
+		take_chunk(&stage, i, &chunk);
+		err = pass_on(&stage, &chunk, &middle);
+	}
+	hoist__slots_release(&slots);
+	return err;
+}

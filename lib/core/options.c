@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/core/options.c - structs that begin with their size, so that they can grow.
+ *
+ * A caller built against an older header passes a smaller struct: what it lacks
+ * is default.  One built against a newer header passes a larger one: that works
+ * as long as it leaves alone what this library does not know. */
+#include "config.h"
+
+#include "lib/memory/objects.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+/* The caller's struct need not be aligned as a size_t for us. */
+static size_t size_of(const void *given)
+{
+	size_t size;
+	memcpy(&size, given, sizeof size);
+	return size;
+}
+
+static int check_least(const char *what, size_t size)
+{
+	if (size >= sizeof size)
+		return 0;
+	return hoist__fail(-EINVAL, "%s: its size field is %zu; set it to sizeof(%s)", what, size,
+			   what);
+}
+
+int hoist__options_in(const char *what, const void *given, void *known, size_t known_bytes)
+{
+	size_t size = known_bytes;
+	if (given != NULL) {
+		size = size_of(given);
+		int err = check_least(what, size);
+		if (err < 0)
+			return err;
+		const unsigned char *bytes = given;
+		for (size_t i = known_bytes; i < size; i++)
+			if (bytes[i] != 0)
+				return hoist__fail(-EINVAL,
+						   "%s: byte %zu of %zu is set, this library knows "
+						   "%zu; it is older than the caller's header",
+						   what, i, size, known_bytes);
+	}
+	memset(known, 0, known_bytes);
+	if (given != NULL)
+		memcpy(known, given, size < known_bytes ? size : known_bytes);
+	memcpy(known, &known_bytes, sizeof known_bytes);
+	return 0;
+}
+
+int hoist__options_out(const char *what, void *given, const void *known, size_t known_bytes)
+{
+	if (given == NULL)
+		return hoist__fail(-EINVAL, "%s: there is no struct to fill", what);
+	size_t size = size_of(given);
+	int err = check_least(what, size);
+	if (err < 0)
+		return err;
+	if (size > known_bytes)
+		return hoist__fail(-EINVAL,
+				   "%s: its size field is %zu, this library knows %zu; it is older "
+				   "than the caller's header",
+				   what, size, known_bytes);
+	memcpy((unsigned char *)given + sizeof size, (const unsigned char *)known + sizeof size,
+	       size - sizeof size);
+	return 0;
+}

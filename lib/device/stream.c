@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/device/stream.c - streams as objects: their list, and the public face of device/device.h's.
+ */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "lib/device/device-private.h"
+#include "lib/memory/memory.h"
+#include "lib/device/stream-private.h"
+
+/* All streams, in the order of their ids. */
+static struct hoist__lock all_lock;
+static struct hoist__list all = {&all, &all};
+static uint64_t last_id; /* all_lock */
+
+/* A child of fork goes on with streams of its own, and so with the list. */
+static void lock_all(void)
+{
+	hoist__lock(&all_lock);
+}
+
+static void unlock_all(void)
+{
+	hoist__unlock(&all_lock);
+}
+
+static void watch_forks(void)
+{
+	if (pthread_atfork(lock_all, unlock_all, unlock_all) != 0)
+		hoist__log(device, "a child of fork may hang in streams: no handlers");
+}
+
+static void join_all(hoist_stream *stream)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	(void)pthread_once(&once, watch_forks);
+	hoist__lock(&all_lock);
+	stream->id = ++last_id;
+	hoist__list_push_back(&all, &stream->link);
+	hoist__unlock(&all_lock);
+}
+
+static int check_device(const hoist_device *device)
+{
+	return device != NULL ? 0 : hoist__fail(-EINVAL, "a stream needs a device; it is NULL");
+}
+
+/* Takes over @stream, on failure too. */
+static int make(hoist_device *device, struct hoist__dev_stream *stream, hoist_stream **ret)
+{
+	hoist_stream *made = calloc(1, sizeof *made);
+	if (made == NULL) {
+		hoist__stream_destroy(stream);
+		return hoist__fail_nomem("a stream", sizeof *made);
+	}
+	atomic_init(&made->xrefs, 1);
+	made->device = device;
+	made->stream = stream;
+	made->generation = hoist__fork_now();
+	pthread_mutex_init(&made->lock, NULL);
+	join_all(made);
+	*ret = made;
+	return 0;
+}
+
+int hoist_stream_create(hoist_device *device, hoist_stream **ret)
+{
+	int err = check_device(device);
+	if (err < 0)
+		return err;
+	struct hoist__dev_stream *stream;
+	err = hoist__stream_create(hoist__device_dev(device), &stream);
+	if (err < 0)
+		return hoist__fail_in(err, "a stream on %s", hoist_device_spec(device));
+	return make(device, stream, ret);
+}
+
+int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret)
+{
+	int err = check_device(device);
+	if (err < 0)
+		return err;
+	struct hoist__dev_stream *stream;
+	err = hoist__stream_wrap(hoist__device_dev(device), native, &stream);
+	if (err < 0)
+		return hoist__fail_in(err, "wrapping a stream of %s", hoist_device_spec(device));
+	return make(device, stream, ret);
+}
+
+hoist_stream *hoist_stream_ref(hoist_stream *stream)
+{
+	atomic_fetch_add_explicit(&stream->xrefs, 1, memory_order_relaxed);
+	return stream;
+}
+
+static void *destroy(void *context)
+{
+	hoist_stream *stream = context;
+	hoist__lock(&all_lock);
+	hoist__list_remove(&stream->link);
+	hoist__unlock(&all_lock);
+	/* Blocks that were freed on it, or that it uses, must not name it any more. */
+	hoist__pools_forget_stream(stream->stream);
+	hoist__memories_forget_stream(stream->stream);
+	hoist__stream_destroy(stream->stream);
+	hoist__past_clear(&stream->past);
+	pthread_mutex_destroy(&stream->lock);
+	struct hoist__user user = stream->user;
+	free(stream);
+	hoist__user_end(&user);
+	return NULL;
+}
+
+/* It waits for the stream's work, which may be what is running here. */
+void hoist_stream_unref(hoist_stream *stream)
+{
+	if (stream == NULL ||
+	    atomic_fetch_sub_explicit(&stream->xrefs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (!hoist__in_cpu_stream())
+		(void)destroy(stream);
+	else if (hoist__leave_cpu_stream(destroy, stream) < 0)
+		hoist__log(device, "a stream of %s that one of the cpu dropped is kept: %s",
+			   stream->device->spec, hoist__error_text());
+}
+
+bool hoist__stream_is_over(const hoist_stream *stream)
+{
+	return atomic_load(&stream->xrefs) == 1 && stream->generation == hoist__fork_now() &&
+	       !hoist__stream_may_capture(stream->stream) &&
+	       hoist__stream_query(stream->stream) == 0;
+}
+
+hoist_device *hoist_stream_device(const hoist_stream *stream)
+{
+	return stream->device;
+}
+
+int hoist_stream_is_default(const hoist_stream *stream)
+{
+	return atomic_load(&stream->device->xstream) == stream;
+}
+
+void *hoist_stream_native(const hoist_stream *stream)
+{
+	return hoist__stream_native(stream->stream);
+}
+
+static int synchronize(hoist_stream *stream)
+{
+	int err = hoist__stream_synchronize(stream->stream);
+	if (err == 0)
+		hoist__stream_forget_reached(stream);
+	return err;
+}
+
+int hoist_stream_synchronize(hoist_stream *stream)
+{
+	if (stream == NULL)
+		return hoist__fail(-EINVAL, "the stream to wait for is NULL");
+	int err = synchronize(stream);
+	if (err < 0)
+		return hoist__fail_in(err, "work on a stream of %s",
+				      hoist_device_spec(stream->device));
+	return 0;
+}
+
+int hoist_stream_query(hoist_stream *stream)
+{
+	if (stream == NULL)
+		return hoist__fail(-EINVAL, "the stream to ask is NULL");
+	int err = hoist__stream_query(stream->stream);
+	if (err < 0 && err != -EAGAIN)
+		return hoist__fail_in(err, "work on a stream of %s",
+				      hoist_device_spec(stream->device));
+	return err;
+}
+
+/* --- calls --- */
+
+struct call {
+	int (*run)(void *context);
+	void *context;
+};
+
+/* The caller's function knows nothing of our texts.  A positive number is no failure of ours,
+ * and none of errno's either. */
+static int perform(void *context)
+{
+	struct call call = *(struct call *)context;
+	free(context);
+	int err = call.run(call.context);
+	if (err > 0)
+		return hoist__fail(-EINVAL,
+				   "a function that it called gave %d, which is neither 0 "
+				   "nor a negative errno value",
+				   err);
+	return err == 0 ? 0 : hoist__fail_errno(err, "a function that it called failed");
+}
+
+int hoist_stream_call(hoist_stream *stream, int (*run)(void *context), void *context)
+{
+	if (stream == NULL || run == NULL)
+		return hoist__fail(-EINVAL, "the %s is NULL",
+				   stream == NULL ? "stream that calls" : "function to call");
+	struct call *call = malloc(sizeof *call);
+	if (call == NULL)
+		return hoist__fail_nomem("a call in a stream's order", sizeof *call);
+	*call = (struct call){run, context};
+	int err = hoist__stream_call(stream->stream, perform, call);
+	if (err < 0) {
+		free(call);
+		return hoist__fail_in(err, "calling a function on a stream of %s",
+				      hoist_device_spec(stream->device));
+	}
+	return 0;
+}
+
+/* --- all streams of a device --- */
+
+/* The first one of @device behind @after that this process made and somebody still has, with a
+ * reference; NULL if there is none up to @last. */
+static hoist_stream *next_of(const hoist_device *device, uint64_t after, uint64_t last)
+{
+	hoist_stream *found = NULL;
+	hoist__lock(&all_lock);
+	for (struct hoist__list *link = all.next; link != &all && found == NULL;
+	     link = link->next) {
+		hoist_stream *stream = HOIST__CONTAINER_OF(link, hoist_stream, link);
+		if (stream->id > last)
+			break;
+		if (stream->id <= after || stream->device != device ||
+		    stream->generation != hoist__fork_now())
+			continue;
+		unsigned refs = atomic_load(&stream->xrefs);
+		while (refs != 0 &&
+		       !atomic_compare_exchange_weak(&stream->xrefs, &refs, refs + 1)) {
+		}
+		if (refs != 0)
+			found = stream;
+	}
+	hoist__unlock(&all_lock);
+	return found;
+}
+
+static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
+{
+	bool capturing = false;
+	int err = 0;
+	if (hoist__stream_may_capture(stream->stream))
+		err = hoist__stream_capturing(stream->stream, &capturing);
+	*captures = *captures || capturing;
+	return err < 0 || capturing ? err : synchronize(stream);
+}
+
+int hoist__streams_synchronize(hoist_device *device, bool *captures)
+{
+	struct hoist__failure failure;
+	int first = 0;
+	*captures = false;
+	hoist__lock(&all_lock);
+	uint64_t last = last_id;
+	hoist__unlock(&all_lock);
+	hoist_stream *stream = next_of(device, 0, last);
+	while (stream != NULL) {
+		int err = synchronize_unless_capturing(stream, captures);
+		if (err < 0 && first == 0) {
+			first = err;
+			hoist__failure_keep(&failure);
+		}
+		uint64_t id = stream->id;
+		hoist_stream_unref(stream);
+		stream = next_of(device, id, last);
+	}
+	return first == 0 ? 0 : hoist__fail_again(first, &failure);
+}
+
+struct hoist__dev_stream *hoist__stream_dev_stream(const hoist_stream *stream)
+{
+	return stream->stream;
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/load/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "lib/memory/objects.h"
+
+#define DEFAULT_TENSOR_ALIGN 256
+#define MAX_DEPTH 4096u
+
+/* --- start --- */
+
+#define KNOWN_FLAGS                                                                                \
+	(HOIST_LOAD_CALLER_DRIVEN | HOIST_LOAD_POPULATE | HOIST_LOAD_DROP_CACHE |                  \
+	 HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)
+
+static int check_way(const hoist_load_options *o)
+{
+	if ((unsigned)o->engine > HOIST_ENGINE_THREADS)
+		return hoist__fail(-EINVAL, "hoist_load_options.engine is %d; it is 0 to 2",
+				   (int)o->engine);
+	if ((unsigned)o->io > HOIST_IO_MAP)
+		return hoist__fail(-EINVAL, "hoist_load_options.io is %d; it is 0 to 3",
+				   (int)o->io);
+	if ((unsigned)o->map > HOIST_MAP_READ_WRITE)
+		return hoist__fail(-EINVAL, "hoist_load_options.map is %d; it is 0 to 2",
+				   (int)o->map);
+	if ((o->flags & ~KNOWN_FLAGS) != 0)
+		return hoist__fail(-EINVAL, "hoist_load_options.flags has unknown bits: 0x%x",
+				   o->flags & ~KNOWN_FLAGS);
+	if (o->chunk_bytes % 4096 != 0 || o->chunk_bytes > HOIST__GIB)
+		return hoist__fail(-EINVAL,
+				   "chunk_bytes is %zu; it is a multiple of 4096 up to 1 GiB",
+				   o->chunk_bytes);
+	if (o->depth > MAX_DEPTH)
+		return hoist__fail(-EINVAL, "depth is %u; it is at most %u", o->depth, MAX_DEPTH);
+	return 0;
+}
+
+static int check_lists(const hoist_load_options *o)
+{
+	if (o->n_tensors > 0 && o->tensors == NULL)
+		return hoist__fail(-EINVAL, "n_tensors is %zu, but tensors is NULL", o->n_tensors);
+	for (size_t i = 0; i < o->n_tensors; i++)
+		if (o->tensors[i] == NULL)
+			return hoist__fail(-EINVAL, "tensors[%zu] is NULL", i);
+	if (o->n_slices > 0 && o->slices == NULL)
+		return hoist__fail(-EINVAL, "n_slices is %zu, but slices is NULL", o->n_slices);
+	if (o->n_slices > 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
+		return hoist__fail(-EINVAL, "digests are of whole tensors: load without slices, or "
+					    "without DIGEST and VERIFY");
+	if (o->n_replicas > 0 && o->replicas == NULL)
+		return hoist__fail(-EINVAL, "n_replicas is %zu, but replicas is NULL",
+				   o->n_replicas);
+	return 0;
+}
+
+static int check_options(const hoist_load_options *o)
+{
+	int err = check_way(o);
+	if (err == 0)
+		err = check_lists(o);
+	if (err < 0)
+		return err;
+	if (o->tensor_align > HOIST__LOAD_MAX_ALIGN ||
+	    (o->tensor_align != 0 && !hoist__is_power_of_two(o->tensor_align)))
+		return hoist__fail(-EINVAL, "tensor_align is %zu; it is a power of two up to %d",
+				   o->tensor_align, HOIST__LOAD_MAX_ALIGN);
+	if (o->stream != NULL && o->device != NULL && hoist_stream_device(o->stream) != o->device)
+		return hoist__fail(-EINVAL, "the stream belongs to %s, the load goes to %s",
+				   hoist_device_spec(hoist_stream_device(o->stream)),
+				   hoist_device_spec(o->device));
+	return 0;
+}
+
+static int take_budget(struct hoist_load *load, const hoist_load_options *o)
+{
+	if (o->budget != NULL) {
+		load->budget = hoist_budget_ref(o->budget);
+		return 0;
+	}
+	return hoist_budget_create(HOIST_BUDGET_DEFAULT, &load->budget);
+}
+
+static int make_plan(struct hoist_load *load, const hoist_load_options *o)
+{
+	const struct hoist__plan_options options = {
+		.kind = load->to_host ? HOIST__PLAN_HOST : HOIST__PLAN_DEVICE,
+		.tensor_align = o->tensor_align != 0 ? o->tensor_align : DEFAULT_TENSOR_ALIGN,
+		.patterns = o->tensors,
+		.n_patterns = o->n_tensors,
+		.slices = o->slices,
+		.n_slices = o->n_slices,
+		.dtype = o->dtype,
+		.max_parts = o->depth == 0 || o->depth > HOIST__LOAD_PARTS ? HOIST__LOAD_PARTS
+									   : o->depth,
+	};
+	return hoist__plan_make(load->checkpoint, &options, &load->plan);
+}
+
+/* Those that are read, in their order. */
+static int list_files(struct hoist_load *load)
+{
+	size_t n = load->checkpoint->n_files;
+	size_t last = SIZE_MAX;
+	load->files = calloc(n > 0 ? n : 1, sizeof *load->files);
+	if (load->files == NULL)
+		return hoist__fail_nomem("a load", n * sizeof *load->files);
+	for (size_t e = 0; e < load->plan.n_extents; e++) {
+		if (load->plan.extents[e].file == last)
+			continue;
+		last = load->plan.extents[e].file;
+		load->files[load->n_files++] = load->checkpoint->files[last].file;
+	}
+	return 0;
+}
+
+static int prepare(struct hoist_load *load, const hoist_load_options *o)
+{
+	int err = hoist__load_take_devices(load, o);
+	if (err == 0)
+		err = take_budget(load, o);
+	if (err == 0)
+		err = make_plan(load, o);
+	if (err == 0)
+		err = list_files(load);
+	if (err == 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
+		err = hoist__digests_create(load);
+	if (err == 0)
+		err = hoist__load_allocate(load);
+	return err;
+}
+
+/* Locks, and a condition of any clock: waits have no limit. */
+static int init_locks(struct hoist_load *load)
+{
+	int err = pthread_mutex_init(&load->lock, NULL);
+	if (err != 0)
+		return hoist__fail_errno(-err, "creating a mutex");
+	err = pthread_mutex_init(&load->driving, NULL);
+	if (err != 0) {
+		pthread_mutex_destroy(&load->lock);
+		return hoist__fail_errno(-err, "creating a mutex");
+	}
+	err = pthread_cond_init(&load->ended, NULL);
+	if (err != 0) {
+		pthread_mutex_destroy(&load->lock);
+		pthread_mutex_destroy(&load->driving);
+		return hoist__fail_errno(-err, "creating a condition variable");
+	}
+	return 0;
+}
+
+static void free_load(struct hoist_load *load)
+{
+	hoist__load_drop_targets(load);
+	hoist__digests_destroy(load->digests);
+	free(load->files);
+	free(load->copying);
+	free(load->pieces);
+	free(load->flights);
+	free(load->requests);
+	hoist__plan_fini(&load->plan);
+	hoist_budget_unref(load->budget);
+	hoist_checkpoint_close(load->checkpoint);
+	pthread_cond_destroy(&load->ended);
+	pthread_mutex_destroy(&load->driving);
+	pthread_mutex_destroy(&load->lock);
+	free(load);
+}
+
+/* --- driving --- */
+
+static void announce_end(struct hoist_load *load)
+{
+	pthread_mutex_lock(&load->lock);
+	atomic_store_explicit(&load->done, true, memory_order_release);
+	pthread_cond_broadcast(&load->ended);
+	pthread_mutex_unlock(&load->lock);
+}
+
+static void *drive(void *argument)
+{
+	struct hoist_load *load = argument;
+	while (!hoist__pump_step(load, UINT64_MAX))
+		continue;
+	announce_end(load);
+	return NULL;
+}
+
+static int start_thread(struct hoist_load *load)
+{
+	int err = hoist__thread_start(NULL, drive, load, &load->thread);
+	if (err < 0)
+		return hoist__fail_thread(err, "starting the load's thread");
+	load->has_thread = true;
+	return 0;
+}
+
+int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+		     hoist_load **ret)
+{
+	hoist_load_options o = {.size = sizeof o};
+	if (checkpoint == NULL || ret == NULL)
+		return hoist__fail(-EINVAL,
+				   "starting a load: the checkpoint or the result is NULL");
+	int err = options != NULL ? hoist__options_in("hoist_load_options", options, &o, sizeof o)
+				  : 0;
+	if (err == 0)
+		err = check_options(&o);
+	if (err < 0)
+		return err;
+	struct hoist_load *load = calloc(1, sizeof *load);
+	if (load == NULL)
+		return hoist__fail_nomem("a load", sizeof *load);
+	err = init_locks(load);
+	if (err < 0) {
+		free(load);
+		return err;
+	}
+	load->checkpoint = hoist__checkpoint_ref(checkpoint);
+	load->options = o;
+	hoist__list_init(&load->free_flights);
+	hoist__list_init(&load->parked);
+	load->caller_driven = (o.flags & HOIST_LOAD_CALLER_DRIVEN) != 0;
+	load->pid = getpid();
+	load->start_ns = hoist__now_ns();
+	load->start_cpu_ns = hoist__cpu_ns();
+	err = prepare(load, &o);
+	if (err == 0 && !load->caller_driven)
+		err = start_thread(load);
+	if (err < 0) {
+		free_load(load);
+		return err;
+	}
+	*ret = load;
+	return 0;
+}
+
+static int check_process(const struct hoist_load *load)
+{
+	if (load->pid == getpid())
+		return 0;
+	return hoist__fail(-ESTALE, "the load belongs to process %d, which forked this one",
+			   (int)load->pid);
+}
+
+bool hoist__load_is_done(const struct hoist_load *load)
+{
+	return atomic_load_explicit(&load->done, memory_order_acquire);
+}
+
+static bool step(struct hoist_load *load, uint64_t timeout_ns)
+{
+	pthread_mutex_lock(&load->driving);
+	bool done = hoist__load_is_done(load);
+	if (!done) {
+		done = hoist__pump_step(load, timeout_ns);
+		if (done)
+			announce_end(load);
+	}
+	pthread_mutex_unlock(&load->driving);
+	return done;
+}
+
+int hoist_load_step(hoist_load *load, uint64_t timeout_ns)
+{
+	int err = check_process(load);
+	if (err < 0)
+		return err;
+	if (!load->caller_driven)
+		return hoist__fail(-EINVAL,
+				   "the load drives itself; start it with HOIST_LOAD_CALLER_DRIVEN "
+				   "to drive it");
+	return step(load, timeout_ns) ? 1 : 0;
+}
+
+int hoist__load_outcome(const struct hoist_load *load)
+{
+	return load->err < 0 ? hoist__fail_again(load->err, &load->failure) : 0;
+}
+
+int hoist_load_wait(hoist_load *load)
+{
+	int err = check_process(load);
+	if (err < 0)
+		return err;
+	while (load->caller_driven && !step(load, UINT64_MAX))
+		continue;
+	pthread_mutex_lock(&load->lock);
+	while (!hoist__load_is_done(load))
+		pthread_cond_wait(&load->ended, &load->lock);
+	pthread_mutex_unlock(&load->lock);
+	return hoist__load_outcome(load);
+}
+
+void hoist_load_cancel(hoist_load *load)
+{
+	atomic_store_explicit(&load->cancelled, true, memory_order_relaxed);
+}
+
+void hoist_load_destroy(hoist_load *load)
+{
+	if (load == NULL)
+		return;
+	/* In a forked child the thread does not exist and its locks may be held: the
+	 * child's copy of the memory is left as it is. */
+	if (load->pid != getpid())
+		return;
+	hoist_load_cancel(load);
+	(void)hoist_load_wait(load);
+	if (load->has_thread)
+		pthread_join(load->thread, NULL);
+	free_load(load);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/load/load.h - a load's state, and which file does what with it.
+ *
+ *   load.c           the object: start, drive, wait, cancel, end
+ *   load-target.c    devices, streams, and the memory that bytes go to
+ *   load-mapped.c    maps in place of all that (load-map.h)
+ *   load-result.c    what it gave: buffers, figures, words
+ *   load-digest.c    digests of tensors while their bytes pass
+ *   pump.c           begin, one round, end
+ *   pump-order.c     which chunk is read next
+ *   pump-submit.c    chunks become requests
+ *   pump-complete.c  finished requests, in order where that matters
+ *   pump-move.c      the pieces of a staged chunk: copied to devices, gathered, converted
+ *
+ * One pump moves the whole load forward; nothing calls back into it:
+ *
+ *     plan --chunk--> engine --+--image---------------------> [digest] done
+ *       ^                      +--staged--> slot [digest] --move--> host: done
+ *       |                                                 --copy--> each device --> done
+ *       +------- a free request or slot -------------------------------------+
+ *
+ *   begin    opens what the driving thread must own: the ring of slots, the engine
+ *   step     reclaim copied slots, submit chunks while there is room, reap, move
+ *   end      on success, failure or cancel: everything in flight is brought
+ *            home, then files are checked, then the report is final
+ *
+ * Where files lie on several disks (io/disks.h), each disk has a cursor of its own, which goes
+ * through the extents of that disk's files in the order of the plan:
+ *
+ *     plan   file 0 [a b c]   file 1 [d e]   file 2 [f g]         files 0 and 2 on one disk
+ *     disk 0  a b c f g
+ *     disk 1  d e                                                 read: a d b e c f g
+ *
+ * The next chunk is that of the disk with the fewest flights.  A disk has at most `depth` requests
+ * in the engine, and as many flights, twice as many where some wait for their turn; so one that
+ * stalls leaves the others their flights, and, of slots, their share.  What goes by the order of
+ * bytes (digests) goes by the order within each disk: a file is on one.  Pages are populated in
+ * front of each disk's cursor.
+ *
+ * The first failure wins; it stops submission, cancels the engine, and the pump
+ * goes on stepping until nothing is in flight: no buffer or slot is released
+ * while the kernel or a device may still write or read it.
+ *
+ *   phase:  READY --begin--> RUNNING --all chunks read and copied--> DONE
+ *                               |failure, cancel                      ^
+ *                               +--------> DRAINING ------------------+
+ *
+ * Threads: pump state belongs to the driving thread.  What others read is written
+ * before `done` is set: err, text, report.  `lock` is for waiting only, so that a
+ * forked child can ask whether the load is done.  `cancelled`, `arrived` and `done`
+ * are atomic.
+ */
+#ifndef HOIST_LIB_LOAD_H
+#define HOIST_LIB_LOAD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "hoist/load.h"
+#include "io/disks.h"
+#include "io/engine.h"
+#include "io/populate.h"
+#include "io/staging.h"
+#include "lib/checkpoint/checkpoint.h"
+#include "lib/load/load-map.h"
+#include "lib/load/plan.h"
+#include "lib/memory/ring.h"
+#include "lib/buffer/storage.h"
+
+#define HOIST__LOAD_MAX_ALIGN 4096 /* of tensors on a device */
+
+#define HOIST__LOAD_DIGESTS (HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)
+
+enum hoist__phase {
+	HOIST__PHASE_READY,
+	HOIST__PHASE_RUNNING,
+	HOIST__PHASE_DRAINING,
+	HOIST__PHASE_DONE
+};
+
+/* Reads of one chunk, at most: rows of a slice whose gaps are left out. */
+#define HOIST__LOAD_PARTS 32u
+
+/* One chunk on its way: submitted, read, and, where digests are made, waiting for its turn. */
+struct hoist__flight {
+	struct hoist__chunk chunk;
+	struct hoist__request *requests; /* one for each of the chunk's parts */
+	unsigned n_open;		 /* of these, in the engine */
+	struct hoist__slot *slot;	 /* NULL: an image */
+	unsigned char *address;		 /* of the chunk's first byte */
+	unsigned disk;			 /* of load->disks */
+	uint64_t turn;			 /* a disk's chunks are numbered in the order of the plan */
+	struct hoist__list node;	 /* free, or parked until its turn comes */
+};
+
+/* What is read from one disk. */
+struct hoist__load_disk {
+	struct hoist__cursor cursor;
+	struct hoist__chunk next; /* the chunk to submit next, if has_next */
+	bool has_next;
+	unsigned depth;	    /* requests in the engine, at most */
+	size_t image_bytes; /* of a chunk, at most */
+	unsigned most_flights;
+	unsigned n_flights;
+	unsigned n_requests; /* in the engine */
+	uint64_t next_turn;  /* of the chunk to submit next */
+	uint64_t turn;	     /* of the chunk that is digested and moved next */
+	size_t populated;    /* of its images: up to here in the destination */
+};
+
+/* Why chunks went the way they went: counted for the report. */
+struct hoist__routes {
+	uint64_t resident;  /* chunks read through the cache because they lay in it */
+	uint64_t unknown;   /* the kernel would not say; read directly */
+	uint64_t no_direct; /* the file has no direct descriptor */
+	uint64_t fell_back; /* direct reads that were finished through the cache */
+	const char *note;   /* why one file has no direct descriptor */
+};
+
+/* Where bytes go: the device asked for, then the replicas. */
+struct hoist__target {
+	hoist_device *device;
+	hoist_stream *stream; /* NULL for the host */
+	struct hoist__storage *storage;
+};
+
+struct hoist__digests;
+
+struct hoist_load {
+	/* Set at start, then constant. */
+	hoist_checkpoint *checkpoint;
+	hoist_load_options options; /* values only: its pointers are not followed any more */
+	hoist_budget *budget;
+	bool caller_driven;
+	bool to_host;
+	bool populates; /* the destination is populated while it is read into */
+	bool maps;	/* MAP to the host: nothing is read here */
+	pid_t pid;
+	struct hoist__plan plan;
+	size_t n_targets; /* 1 and more */
+	struct hoist__target *targets;
+	struct hoist__load_map *map;	  /* maps */
+	const struct hoist__file **files; /* those that are read, for the engine */
+	size_t n_files;
+	struct hoist__digests *digests; /* NULL: none are made */
+
+	/* The pump's. */
+	enum hoist__phase phase;
+	struct hoist__engine *engine;
+	struct hoist__populator *populator; /* images in large fresh memory */
+	struct hoist__disks disk_table;
+	struct hoist__load_disk disks[HOIST__MAX_DISKS]; /* as many as the table has */
+	struct hoist__staging *ring;	/* for staged chunks; NULL if there are none */
+	struct hoist__turn budget_turn; /* at the budget, until there is a ring */
+	struct hoist__flight *flights;
+	struct hoist__request *requests; /* theirs */
+	unsigned n_parts;		 /* each of them has so many */
+	struct hoist__list free_flights;
+	struct hoist__list parked;   /* in no order: those whose turn has not come */
+	struct hoist__piece *pieces; /* room for one batch of copies */
+	size_t *copying;	     /* useful bytes of each slot being copied, a FIFO */
+	unsigned copying_first;
+	size_t staged_bytes; /* of a chunk, at most */
+	unsigned n_inflight; /* reads submitted and not yet reaped */
+	struct hoist__routes routes;
+	hoist_load_report report;
+	uint64_t start_ns;
+	uint64_t start_cpu_ns;
+
+	/* Shared. */
+	_Atomic bool cancelled;
+	_Atomic uint64_t arrived; /* useful bytes at their destination */
+	pthread_t thread;
+	bool has_thread;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	pthread_mutex_t driving; /* caller-driven: one step at a time */
+	_Atomic bool done;
+	int err;
+	struct hoist__failure failure;
+};
+
+/* Of the @index-th selected tensor. */
+static inline const struct hoist__entry *hoist__load_entry(const struct hoist_load *load,
+							   size_t index)
+{
+	return &load->checkpoint->tensors[load->plan.tensors[index].index];
+}
+
+/* Takes devices and streams; then, for a plan that is laid out, the memory.
+ * Returns: as hoist_load_start(). */
+int hoist__load_take_devices(struct hoist_load *load, const hoist_load_options *options);
+int hoist__load_allocate(struct hoist_load *load);
+void hoist__load_drop_targets(struct hoist_load *load);
+
+/* --- maps --- */
+
+/* Returns: as hoist__load_map_open(); -ENOTSUP, -EINVAL for options that maps do not go with. */
+int hoist__mapped_open(struct hoist_load *load);
+
+/* Where the @index-th tensor is, which has bytes: a borrowed storage, the view's offset and, for a
+ * slice, its strides, which stand in @strides.  Returns: 0; -EOVERFLOW. */
+struct hoist__view;
+int hoist__mapped_view(const struct hoist_load *load, size_t index,
+		       int64_t strides[static HOIST_MAX_RANK], struct hoist__view *view,
+		       struct hoist__storage **storage);
+
+/* A failure of load->map, with the tensor in which it was.  Returns: @err. */
+int hoist__mapped_fail(const struct hoist_load *load, int err);
+
+/* --- digests --- */
+
+/* Reads what the checkpoint holds, if it is to be compared.
+ * Returns: 0; -ENODATA (it holds none, or not what belongs to its tensors); -ENOMEM. */
+int hoist__digests_create(struct hoist_load *load);
+void hoist__digests_destroy(struct hoist__digests *digests); /* takes NULL */
+
+/* The bytes of the flight, whose turn on its disk it is.
+ * Returns: 0; -EBADMSG (a tensor's digest is not what the checkpoint holds: with both); -ENOMEM. */
+int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight);
+
+/* --- the rest --- */
+
+/* One round; waits up to @timeout_ns.  True once the phase is DONE. */
+bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns);
+
+bool hoist__load_is_done(const struct hoist_load *load);
+
+/* What a load that has ended came to, with its text in the calling thread. */
+int hoist__load_outcome(const struct hoist_load *load);
+
+/* The report's last fields, from the routes and counters. */
+void hoist__load_finish_report(struct hoist_load *load);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* Chunks and pieces, out of two functions of a run: how many of its bytes lie before a place in the
+ * file, and where a byte of it lies.  A chunk is a range [from, to) of places in the file; of each
+ * run it has the bytes before `to` that were not before `from`. */
+#include "config.h"
+
+#include "base/checked.h"
+#include "lib/load/plan-private.h"
+
+uint64_t hoist__run_before(const struct hoist__run *run, uint64_t offset)
+{
+	if (offset >= run->end)
+		return hoist__run_bytes(run);
+	if (offset <= run->begin)
+		return 0;
+	uint64_t rest = offset - run->begin;
+	uint64_t row = 0;
+	for (unsigned level = 0; level < run->n_levels; level++) {
+		const struct hoist__level *l = &run->levels[level];
+		uint64_t i = hoist__min_u64(rest / l->stride, l->count - 1);
+		rest -= i * l->stride; /* in a gap: behind all that the inner levels have */
+		row = row * l->count + i;
+	}
+	rest = hoist__min_u64(rest, run->row_bytes);
+	return row * run->row_bytes + rest - rest % run->element;
+}
+
+uint64_t hoist__run_place(const struct hoist__run *run, uint64_t index)
+{
+	if (run->n_levels == 0)
+		return run->begin + index;
+	uint64_t row = index / run->row_bytes;
+	uint64_t offset = run->begin + index % run->row_bytes;
+	for (unsigned level = run->n_levels; level-- > 0;) {
+		const struct hoist__level *l = &run->levels[level];
+		offset += row % l->count * l->stride;
+		row /= l->count;
+	}
+	return offset;
+}
+
+/* --- chunks --- */
+
+/* The first byte of the extent that is in no chunk before @from. */
+static uint64_t first_place(const struct hoist__plan *plan, const struct hoist__extent *extent,
+			    const struct hoist__cursor *cursor)
+{
+	uint64_t ret = UINT64_MAX;
+	size_t end = extent->first_run + extent->n_runs;
+	for (size_t r = cursor->run; r < end && plan->runs[r].begin < ret; r++) {
+		uint64_t before = hoist__run_before(&plan->runs[r], cursor->from);
+		if (before < hoist__run_bytes(&plan->runs[r]))
+			ret = hoist__min_u64(ret, hoist__run_place(&plan->runs[r], before));
+	}
+	return ret;
+}
+
+uint64_t hoist__plan_wanted(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
+			    uint64_t offset)
+{
+	const struct hoist__cursor cursor = {chunk->extent, offset, chunk->first_run};
+	uint64_t place = first_place(plan, &plan->extents[chunk->extent], &cursor);
+	/* Before it: an element that @offset lies within. */
+	return hoist__max_u64(place, offset);
+}
+
+static size_t useful(const struct hoist__plan *plan, const struct hoist__extent *extent,
+		     const struct hoist__chunk *chunk)
+{
+	uint64_t ret = 0;
+	size_t end = extent->first_run + extent->n_runs;
+	for (size_t r = chunk->first_run; r < end && plan->runs[r].begin < chunk->to; r++)
+		ret += hoist__run_before(&plan->runs[r], chunk->to) -
+		       hoist__run_before(&plan->runs[r], chunk->from);
+	return (size_t)ret;
+}
+
+/* The level between whose rows the gaps are left out: the innermost of those. */
+static unsigned wide_level(const struct hoist__extent *extent, const struct hoist__run *run)
+{
+	unsigned level = run->n_levels - 1;
+	for (uint64_t bytes = run->row_bytes; bytes < extent->block_bytes; level--)
+		bytes *= run->levels[level].count;
+	return level;
+}
+
+/* A chunk that has a whole block has those behind it, too, as long as they lie alike. */
+static void add_parts(const struct hoist__plan *plan, const struct hoist__extent *extent,
+		      uint64_t block, uint64_t most, struct hoist__chunk *chunk)
+{
+	const struct hoist__run *run = &plan->runs[extent->first_run];
+	unsigned wide = wide_level(extent, run);
+	const struct hoist__level *level = &run->levels[wide];
+	if (level->stride % extent->align != 0)
+		return;
+	uint64_t left = level->count - block % level->count;
+	uint64_t n = hoist__min_u64(most / chunk->bytes, hoist__min_u64(left, plan->max_parts));
+	chunk->n_parts = (unsigned)n;
+	chunk->part_stride = level->stride;
+	chunk->to += (n - 1) * level->stride;
+}
+
+bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
+		      struct hoist__cursor *cursor, struct hoist__chunk *ret)
+{
+	if (cursor->extent == plan->n_extents)
+		return false;
+	const struct hoist__extent *extent = &plan->extents[cursor->extent];
+	if (cursor->from == 0)
+		cursor->run = extent->first_run;
+	const struct hoist__run *run = &plan->runs[cursor->run];
+	uint64_t begin = first_place(plan, extent, cursor);
+	uint64_t offset = hoist__round_down(begin, extent->align);
+	uint64_t target =
+		extent->image + (offset - hoist__round_down(extent->begin, extent->align));
+	uint64_t most = extent->half ? hoist__round_down(max_bytes / 2, extent->align) : max_bytes;
+	uint64_t stop = extent->end;
+	uint64_t done = 0;
+	if (!extent->staged) {
+		most = max_bytes - target % max_bytes;
+	} else if (extent->block_bytes > 0) {
+		done = hoist__run_before(run, cursor->from);
+		uint64_t next = done - done % extent->block_bytes + extent->block_bytes;
+		stop = hoist__run_place(run, next - 1) + 1;
+	}
+	uint64_t end = hoist__min_u64(offset + most, hoist__round_up(stop, extent->align));
+	*ret = (struct hoist__chunk){
+		.extent = cursor->extent,
+		.offset = offset,
+		.bytes = (size_t)(end - offset),
+		.need = (size_t)(hoist__min_u64(end, stop) - offset),
+		.skip = (size_t)(begin - offset),
+		.target = target,
+		.n_parts = 1,
+		.first_run = cursor->run,
+		.from = cursor->from,
+		.to = end,
+	};
+	if (extent->block_bytes > 0 && done % extent->block_bytes == 0 && end >= stop)
+		add_parts(plan, extent, done / extent->block_bytes, most, ret);
+	ret->useful = useful(plan, extent, ret);
+	cursor->from = ret->to;
+	while (cursor->run < extent->first_run + extent->n_runs &&
+	       plan->runs[cursor->run].end <= ret->to)
+		cursor->run++;
+	if (ret->to >= extent->end)
+		*cursor = (struct hoist__cursor){.extent = cursor->extent + 1};
+	return true;
+}
+
+/* --- pieces --- */
+
+/* Bytes from @done on, up to @end or where the distance of rows changes. */
+static void cut_piece(const struct hoist__run *run, const struct hoist__chunk *chunk, uint64_t done,
+		      uint64_t end, struct hoist__plan_piece *ret)
+{
+	uint64_t row = run->rows > 1 ? done / run->row_bytes : 0;
+	uint64_t within = done - row * run->row_bytes;
+	uint64_t bytes = hoist__min_u64(end - done, run->row_bytes - within);
+	uint64_t far = hoist__run_place(run, done) - chunk->offset;
+	uint64_t part = chunk->n_parts > 1 ? far / chunk->part_stride : 0;
+	*ret = (struct hoist__plan_piece){
+		.at = (size_t)(far - part * chunk->part_stride + part * chunk->bytes),
+		.target = run->target + hoist__run_becomes(run, done),
+		.rows = 1,
+		.row_bytes = (size_t)bytes,
+		.at_stride = (size_t)bytes,
+		.target_stride = hoist__run_becomes(run, bytes),
+		.from = run->from,
+		.to = run->to,
+	};
+	if (bytes < run->row_bytes || run->n_levels == 0)
+		return;
+	const struct hoist__level *inner = &run->levels[run->n_levels - 1];
+	uint64_t left = inner->count - row % inner->count;
+	ret->rows = (size_t)hoist__min_u64(left, (end - done) / run->row_bytes);
+	if (ret->rows > 1)
+		ret->at_stride = chunk->n_parts > 1 && inner->stride == chunk->part_stride
+					 ? chunk->bytes
+					 : (size_t)inner->stride;
+}
+
+bool hoist__plan_piece(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
+		       struct hoist__piece_cursor *cursor, struct hoist__plan_piece *ret)
+{
+	const struct hoist__extent *extent = &plan->extents[chunk->extent];
+	size_t last = extent->first_run + extent->n_runs;
+	if (!cursor->begun) {
+		cursor->begun = true;
+		cursor->run = chunk->first_run;
+		cursor->done = hoist__run_before(&plan->runs[cursor->run], chunk->from);
+	}
+	while (cursor->run < last && plan->runs[cursor->run].begin < chunk->to) {
+		const struct hoist__run *run = &plan->runs[cursor->run];
+		uint64_t end = hoist__run_before(run, chunk->to);
+		if (cursor->done < end) {
+			cut_piece(run, chunk, cursor->done, end, ret);
+			cursor->done += ret->rows * ret->row_bytes;
+			return true;
+		}
+		cursor->run++;
+		if (cursor->run < last)
+			cursor->done = hoist__run_before(&plan->runs[cursor->run], chunk->from);
+	}
+	return false;
+}

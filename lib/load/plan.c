@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/convert.h"
+#include "base/error.h"
+#include "lib/load/plan-private.h"
+
+#define ARENA_BYTES ((size_t)16384)
+
+void *hoist__plan_alloc(struct hoist__plan *plan, size_t bytes)
+{
+	struct hoist__arena *arena = plan->arena;
+	bytes = (bytes + 7) & ~(size_t)7;
+	if (arena == NULL || arena->bytes - arena->used < bytes) {
+		size_t size = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
+		arena = malloc(sizeof *arena + size);
+		if (arena == NULL) {
+			(void)hoist__fail_nomem("slices of a plan", size);
+			return NULL;
+		}
+		*arena = (struct hoist__arena){.next = plan->arena, .bytes = size};
+		plan->arena = arena;
+	}
+	void *ret = (unsigned char *)(arena + 1) + arena->used;
+	arena->used += bytes;
+	return ret;
+}
+
+void hoist__plan_fini(struct hoist__plan *plan)
+{
+	while (plan->arena != NULL) {
+		struct hoist__arena *next = plan->arena->next;
+		free(plan->arena);
+		plan->arena = next;
+	}
+	free(plan->tensors);
+	free(plan->extents);
+	free(plan->runs);
+	*plan = (struct hoist__plan){0};
+}
+
+static int check_dtype(hoist_dtype dtype)
+{
+	if (dtype == HOIST_DTYPE_INVALID || dtype == HOIST_F32 || dtype == HOIST_F16 ||
+	    dtype == HOIST_BF16)
+		return 0;
+	const char *name = hoist_dtype_name(dtype);
+	return hoist__fail(
+		-EINVAL,
+		"load: nothing is converted to dtype %d (%s); f32, f16 and bf16 are what "
+		"there is",
+		(int)dtype, name != NULL ? name : "none of hoist's");
+}
+
+/* One run for each tensor that is not empty. */
+static int make_runs(const hoist_checkpoint *checkpoint, const struct hoist__plan_options *options,
+		     struct hoist__range *const *ranges, struct hoist__plan *plan)
+{
+	for (size_t i = 0; i < plan->n_tensors; i++) {
+		struct hoist__plan_tensor *tensor = &plan->tensors[i];
+		hoist_dtype own = checkpoint->tensors[tensor->index].tensor->dtype;
+		tensor->dtype = hoist__converts(own, options->dtype) ? options->dtype : own;
+		struct hoist__run *run = &plan->runs[plan->n_runs];
+		int made = hoist__plan_cut(checkpoint, plan, i, ranges != NULL ? ranges[i] : NULL,
+					   run);
+		if (made < 0)
+			return made;
+		if (made == 0)
+			continue;
+		plan->n_runs++;
+		if (__builtin_add_overflow(plan->bytes, hoist__run_bytes(run), &plan->bytes) ||
+		    plan->bytes > INT64_MAX)
+			return hoist__fail(-EOVERFLOW,
+					   "the selected tensors' bytes do not fit in 63 bits");
+	}
+	return 0;
+}
+
+static int make(const hoist_checkpoint *checkpoint, const struct hoist__plan_options *options,
+		struct hoist__plan *plan)
+{
+	int err = check_dtype(options->dtype);
+	if (err == 0)
+		err = hoist__plan_select(checkpoint, options, plan);
+	if (err < 0)
+		return err;
+	size_t n = plan->n_tensors > 0 ? plan->n_tensors : 1;
+	struct hoist__range **ranges = NULL;
+	if (options->n_slices > 0) {
+		ranges = calloc(n, sizeof *ranges);
+		if (ranges == NULL)
+			return hoist__fail_nomem("slices of a plan", n * sizeof *ranges);
+		err = hoist__plan_ranges(checkpoint, options, plan, ranges);
+	}
+	plan->runs = calloc(n, sizeof *plan->runs);
+	if (err == 0 && plan->runs == NULL)
+		err = hoist__fail_nomem("a plan", n * sizeof *plan->runs);
+	if (err == 0)
+		err = make_runs(checkpoint, options, ranges, plan);
+	free(ranges);
+	return err < 0 ? err : hoist__plan_extents(checkpoint, options->tensor_align, plan);
+}
+
+int hoist__plan_make(const hoist_checkpoint *checkpoint, const struct hoist__plan_options *options,
+		     struct hoist__plan *plan)
+{
+	*plan = (struct hoist__plan){
+		.kind = options->kind,
+		.max_parts = options->max_parts > 0 ? options->max_parts : 1,
+		.align = HOIST__PLAN_ALIGN,
+	};
+	int err = make(checkpoint, options, plan);
+	if (err < 0)
+		hoist__plan_fini(plan);
+	return err;
+}
+
+/* Does the tensor begin behind that byte? */
+static bool is_behind(const struct hoist__entry *entry, size_t file, uint64_t offset)
+{
+	return entry->file > file || (entry->file == file && entry->tensor->offset > offset);
+}
+
+const struct hoist__tensor *hoist__plan_tensor_at(const hoist_checkpoint *checkpoint,
+						  const struct hoist__plan *plan, size_t file,
+						  uint64_t offset)
+{
+	size_t low = 0;
+	size_t high = plan->n_tensors;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (is_behind(&checkpoint->tensors[plan->tensors[middle].index], file, offset))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	/* The last that begins at or before it; one that begins earlier may reach beyond that one.
+	 */
+	while (low-- > 0) {
+		const struct hoist__entry *entry = &checkpoint->tensors[plan->tensors[low].index];
+		if (entry->file != file)
+			return NULL;
+		if (offset - entry->tensor->offset < entry->tensor->bytes)
+			return entry->tensor;
+	}
+	return NULL;
+}

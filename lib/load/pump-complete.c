@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* Finished requests: bytes that have arrived, copies to queue, or what went wrong. */
+#include "config.h"
+
+#include <sys/stat.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "lib/load/pump.h"
+
+/* The selected tensor that has byte @at of the chunk's file; in the chunk's gaps, the next one. */
+static const char *tensor_name(const struct hoist_load *load, const struct hoist__chunk *chunk,
+			       uint64_t at)
+{
+	size_t file = load->plan.extents[chunk->extent].file;
+	const struct hoist__tensor *tensor =
+		hoist__plan_tensor_at(load->checkpoint, &load->plan, file, at);
+	if (tensor == NULL)
+		tensor = hoist__plan_tensor_at(load->checkpoint, &load->plan, file,
+					       hoist__plan_wanted(&load->plan, chunk, at));
+	return tensor != NULL ? tensor->name : "?";
+}
+
+/* Reads end in any order, so where a file now ends is asked, not concluded: perhaps far before this
+ * chunk. */
+static void fail_short(struct hoist_load *load, const struct hoist__request *request,
+		       const struct hoist__chunk *chunk)
+{
+	struct stat now;
+	uint64_t end = request->offset + request->done;
+	if (hoist__file_stat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
+	    (uint64_t)now.st_size < end)
+		end = (uint64_t)now.st_size;
+	hoist__pump_fail(
+		load,
+		hoist__fail(
+			-ENODATA,
+			"%s ends at byte %llu, before the end of tensor \"%.200s\": it had %llu "
+			"bytes when it was opened; do not change files while they are loaded",
+			request->file->path, (unsigned long long)end, tensor_name(load, chunk, end),
+			(unsigned long long)request->file->bytes));
+}
+
+static void fail_read(struct hoist_load *load, const struct hoist__request *request,
+		      const struct hoist__chunk *chunk)
+{
+	if (load->phase == HOIST__PHASE_DRAINING)
+		return;
+	if (request->result == -ENODATA) {
+		fail_short(load, request, chunk);
+		return;
+	}
+	uint64_t at = hoist__plan_wanted(&load->plan, chunk, request->offset + request->done);
+	/* -EAGAIN: the engine's patience is at an end; to our caller it would say "not yet". */
+	int err = request->result == -EAGAIN ? -EIO : request->result;
+	hoist__pump_fail(load, hoist__fail_errno(err, "reading %s at byte %llu, tensor \"%.200s\"",
+						 request->file->path, (unsigned long long)at,
+						 tensor_name(load, chunk, at)));
+}
+
+static void account(struct hoist_load *load, const struct hoist__request *request)
+{
+	load->report.direct_bytes += request->direct_done;
+	load->report.cached_bytes += request->done - request->direct_done;
+	load->routes.fell_back += request->fell_back;
+}
+
+/* --- in turn, or as they come --- */
+
+void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
+{
+	load->disks[flight->disk].n_flights--;
+	hoist__list_push_front(&load->free_flights, &flight->node);
+}
+
+/* What is read goes on: digested, and moved if it is in a slot. */
+static void deliver(struct hoist_load *load, struct hoist__flight *flight)
+{
+	struct hoist__slot *slot = flight->slot;
+	int err = 0;
+	if (load->digests != NULL)
+		err = hoist__digests_pass(load, flight);
+	if (err == 0 && slot != NULL)
+		err = hoist__pump_move(load, flight);
+	else if (slot != NULL)
+		hoist__slot_release(load->ring, slot);
+	else
+		atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful,
+					  memory_order_relaxed);
+	if (err < 0)
+		hoist__pump_fail(load, err);
+	hoist__pump_land(load, flight);
+}
+
+void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight)
+{
+	if (flight->slot != NULL)
+		hoist__slot_release(load->ring, flight->slot);
+	hoist__pump_land(load, flight);
+}
+
+/* The parked flight of the disk whose turn it is, or NULL.  There are at most as many as reads at
+ * once. */
+static struct hoist__flight *next_in_turn(struct hoist_load *load, unsigned disk)
+{
+	for (struct hoist__list *node = load->parked.next; node != &load->parked;
+	     node = node->next) {
+		struct hoist__flight *flight =
+			HOIST__CONTAINER_OF(node, struct hoist__flight, node);
+		if (flight->disk == disk && flight->turn == load->disks[disk].turn) {
+			hoist__list_remove(node);
+			return flight;
+		}
+	}
+	return NULL;
+}
+
+/* A digest wants a tensor's bytes in order. */
+static void deliver_in_turn(struct hoist_load *load, struct hoist__flight *flight)
+{
+	unsigned disk = flight->disk;
+	hoist__list_push_back(&load->parked, &flight->node);
+	while (load->phase == HOIST__PHASE_RUNNING && (flight = next_in_turn(load, disk)) != NULL) {
+		load->disks[disk].turn++;
+		deliver(load, flight);
+	}
+}
+
+/* What could not be read may be bytes that are only read along with what is wanted: a gap between
+ * tensors, or between rows.  Then reading goes on behind them, or is over.
+ * Returns: false if the request, which has failed, has ended. */
+static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
+{
+	const struct hoist__flight *flight = request->owner;
+	uint64_t at = request->offset + request->done;
+	uint64_t end = request->offset + request->need;
+	if (load->phase != HOIST__PHASE_RUNNING || request->result == -ENODATA)
+		return false;
+	uint64_t next = hoist__min_u64(hoist__plan_wanted(&load->plan, &flight->chunk, at), end);
+	if (next == at)
+		return false;
+	hoist__log(load, "%s: bytes %llu to %llu cannot be read, and nobody wants them",
+		   request->file->path, (unsigned long long)at, (unsigned long long)next);
+	request->result = 0;
+	if (next == end)
+		return false;
+	request->address += next - request->offset;
+	request->offset = next;
+	request->bytes = request->need = (size_t)(end - next);
+	request->direct = false; /* it was finished through the cache, and begins anywhere */
+	int err = hoist__engine_submit(load->engine, &request, 1);
+	if (err < 0) {
+		hoist__pump_fail(load, err);
+		return false;
+	}
+	load->n_inflight++;
+	load->report.n_reads++;
+	return true;
+}
+
+static void complete(struct hoist_load *load, struct hoist__request *request)
+{
+	struct hoist__flight *flight = request->owner;
+	account(load, request);
+	if (request->result < 0 && skip_gap(load, request))
+		return;
+	if (request->result < 0)
+		fail_read(load, request, &flight->chunk);
+	load->disks[flight->disk].n_requests--;
+	/* The kernel may still write its other parts. */
+	if (--flight->n_open > 0)
+		return;
+	if (load->phase == HOIST__PHASE_RUNNING && flight->slot != NULL)
+		hoist__slot_filled(load->ring, flight->slot);
+	if (load->phase != HOIST__PHASE_RUNNING)
+		hoist__pump_give_up(load, flight);
+	else if (load->digests != NULL)
+		deliver_in_turn(load, flight);
+	else
+		deliver(load, flight);
+}
+
+void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns)
+{
+	struct hoist__request *done[HOIST__PUMP_BATCH];
+	int n = hoist__engine_reap(load->engine, done, HOIST__PUMP_BATCH, timeout_ns);
+	if (n < 0) {
+		hoist__pump_fail(load, n);
+		return;
+	}
+	load->n_inflight -= (unsigned)n;
+	for (int i = 0; i < n; i++)
+		complete(load, done[i]);
+	/* After a failure nobody's turn comes. */
+	while (load->phase == HOIST__PHASE_DRAINING && !hoist__list_empty(&load->parked))
+		hoist__pump_give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->parked),
+							      struct hoist__flight, node));
+}
+
+void hoist__pump_reclaimed(struct hoist_load *load, int n)
+{
+	if (n < 0) {
+		hoist__pump_fail(load, n);
+		return;
+	}
+	unsigned n_slots = hoist__staging_n_slots(load->ring);
+	for (int i = 0; i < n; i++) {
+		atomic_fetch_add_explicit(&load->arrived, load->copying[load->copying_first],
+					  memory_order_relaxed);
+		load->copying_first = (load->copying_first + 1) % n_slots;
+	}
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* Which chunk is read next: each disk goes through its own in the order of the plan. */
+#include "config.h"
+
+#include "base/checked.h"
+#include "lib/load/pump.h"
+
+/* Rows of a slice are small reads, of which a disk wants many: direct reads of 4 KiB, 86,000 a
+ * second at a depth of 32, 125,000 at 64, 141,000 at 128 (virtio, 2 CPUs). */
+#define ROWS_DEPTH 64u
+
+/* Are there slices whose gaps are left out? */
+static bool has_rows(const struct hoist_load *load)
+{
+	bool rows = false;
+	for (size_t e = 0; e < load->plan.n_extents && !rows; e++)
+		rows = load->plan.extents[e].block_bytes > 0;
+	return rows;
+}
+
+/* How reads are made, where the caller has not said it: as the file system of the disk's first file
+ * likes it. */
+static void choose_shape(const struct hoist_load *load, const struct hoist__fs *fs, bool rows,
+			 struct hoist__load_disk *disk)
+{
+	const struct hoist_load_options *o = &load->options;
+	unsigned depth = rows && fs->depth < ROWS_DEPTH ? ROWS_DEPTH : fs->depth;
+	size_t image = o->chunk_bytes != 0 ? o->chunk_bytes : fs->chunk_bytes;
+	disk->depth = o->depth != 0 ? o->depth : depth;
+	disk->image_bytes = (size_t)hoist__round_up(image, load->plan.align);
+	/* A parked flight waits for one that is in the engine: there are enough for both. */
+	disk->most_flights = load->digests != NULL ? 2 * disk->depth : disk->depth;
+}
+
+void hoist__pump_find_disks(struct hoist_load *load)
+{
+	bool rows = has_rows(load);
+	load->n_parts = rows ? load->plan.max_parts : 1;
+	hoist__disks_find(load->files, (unsigned)load->n_files, &load->disk_table);
+	for (size_t f = load->n_files; f-- > 0;) {
+		unsigned disk = hoist__disk_of(&load->disk_table, load->files[f]);
+		choose_shape(load, load->files[f]->fs, rows, &load->disks[disk]);
+	}
+}
+
+unsigned hoist__pump_depth(const struct hoist_load *load)
+{
+	unsigned depth = 0;
+	for (unsigned d = 0; d < load->disk_table.n; d++)
+		depth += load->disks[d].depth;
+	return depth;
+}
+
+/* Chunks of the two ways have sizes of their own. */
+bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk)
+{
+	const struct hoist__plan *plan = &load->plan;
+	struct hoist__load_disk *own = &load->disks[disk];
+	struct hoist__cursor *cursor = &own->cursor;
+	if (own->has_next)
+		return true;
+	while (cursor->from == 0 && cursor->extent < plan->n_extents &&
+	       hoist__pump_disk_of(load, plan->extents[cursor->extent].file) != disk)
+		cursor->extent++;
+	if (cursor->extent == plan->n_extents)
+		return false;
+	bool staged = plan->extents[cursor->extent].staged;
+	own->has_next = hoist__plan_next(plan, staged ? load->staged_bytes : own->image_bytes,
+					 cursor, &own->next);
+	return own->has_next;
+}
+
+bool hoist__pump_has_chunks(struct hoist_load *load)
+{
+	bool any = false;
+	for (unsigned d = 0; d < load->disk_table.n && !any; d++)
+		any = hoist__pump_has_chunk(load, d);
+	return any;
+}
+
+static bool has_room(const struct hoist__load_disk *disk)
+{
+	return disk->n_flights < disk->most_flights &&
+	       disk->n_requests + disk->next.n_parts <= disk->depth;
+}
+
+unsigned hoist__pump_choose(struct hoist_load *load, unsigned room, unsigned without)
+{
+	unsigned best = HOIST__MAX_DISKS;
+	for (unsigned d = 0; d < load->disk_table.n; d++) {
+		const struct hoist__load_disk *disk = &load->disks[d];
+		if ((without & 1u << d) == 0 && hoist__pump_has_chunk(load, d) && has_room(disk) &&
+		    disk->next.n_parts <= room &&
+		    (best == HOIST__MAX_DISKS || disk->n_flights < load->disks[best].n_flights))
+			best = d;
+	}
+	return best;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* Chunks of the plan become requests, and go to the engine. */
+#include "config.h"
+
+#include "base/checked.h"
+#include "lib/load/pump.h"
+
+_Static_assert(HOIST__PUMP_BATCH >= HOIST__LOAD_PARTS, "a batch has room for all parts of a chunk");
+
+/* The way that one read takes, and whether what it brings into the page cache is to leave it again:
+ * the cache is left as it was found, unless it was asked for.  Where the kernel itself knows what a
+ * read brought in (dontcache), it need not have been empty before. */
+struct way {
+	bool direct;
+	bool hot;
+	bool drop;
+};
+
+static struct way go_cached(const struct hoist_load *load, const struct hoist__file *file,
+			    bool known, uint64_t resident, size_t bytes)
+{
+	enum hoist_io io = load->options.io;
+	bool asked = io == HOIST_IO_CACHED || io == HOIST_IO_MAP;
+	bool empty = known && resident == 0;
+	return (struct way){.hot = known && resident >= bytes,
+			    .drop = !asked && (empty || file->dontcache)};
+}
+
+static struct way choose_way(struct hoist_load *load, const struct hoist__file *file,
+			     uint64_t offset, size_t bytes)
+{
+	enum hoist_io io = load->options.io;
+	if (io == HOIST_IO_DIRECT && file->direct_fd >= 0)
+		return (struct way){.direct = true};
+	uint64_t resident = 0;
+	bool known = hoist__file_resident(file, offset, bytes, &resident) == 0;
+	if (file->direct_fd < 0) {
+		load->routes.no_direct++;
+		load->routes.note = file->direct_note;
+	}
+	/* Where direct reads lose, they are for who asks for them. */
+	if (file->direct_fd < 0 || io != HOIST_IO_AUTO || !file->fs->direct)
+		return go_cached(load, file, known, resident, bytes);
+	if (!known) {
+		load->routes.unknown++;
+		return (struct way){.direct = true};
+	}
+	/* One that falls back leaves nothing, either. */
+	if (resident < bytes - bytes / 10)
+		return (struct way){.direct = true, .drop = resident == 0};
+	load->routes.resident++;
+	return go_cached(load, file, known, resident, bytes);
+}
+
+/* Part @part of the flight's chunk. */
+static struct hoist__request *fill_request(struct hoist_load *load, struct hoist__flight *flight,
+					   unsigned part)
+{
+	const struct hoist__chunk *chunk = &flight->chunk;
+	const struct hoist__file *file =
+		load->checkpoint->files[load->plan.extents[chunk->extent].file].file;
+	struct hoist__request *request = &flight->requests[part];
+	uint64_t offset = chunk->offset + part * chunk->part_stride;
+	struct way way = choose_way(load, file, offset, chunk->need);
+	*request = (struct hoist__request){
+		.file = file,
+		.offset = offset,
+		.address = flight->address + part * chunk->bytes,
+		.bytes = way.direct ? chunk->bytes : chunk->need,
+		.need = chunk->need,
+		.direct = way.direct,
+		.buffer = flight->slot != NULL ? flight->slot->request.buffer : -1,
+		.hot = way.hot,
+		.drop = way.drop,
+		.owner = flight,
+	};
+	return request;
+}
+
+/* Are the pages that an image's chunk goes to there? */
+static bool is_populated(struct hoist_load *load, unsigned index)
+{
+	struct hoist__load_disk *disk = &load->disks[index];
+	size_t end = (size_t)(disk->next.target + disk->next.bytes);
+	if (load->populator == NULL || end <= disk->populated)
+		return true;
+	int err = hoist__populator_done(load->populator, index, end, &disk->populated);
+	if (err < 0)
+		hoist__pump_fail(load, err);
+	return err == 0 && end <= disk->populated;
+}
+
+static bool take_slot(struct hoist_load *load, struct hoist__flight *flight)
+{
+	flight->slot = hoist__staging_acquire(load->ring);
+	if (flight->slot == NULL)
+		return false;
+	flight->address = flight->slot->request.address + hoist__pump_slot_offset(load, flight);
+	return true;
+}
+
+static void take_place(struct hoist_load *load, struct hoist__flight *flight)
+{
+	flight->slot = NULL;
+	flight->address = (unsigned char *)hoist__storage_address(load->targets[0].storage) +
+			  flight->chunk.target;
+}
+
+/* A flight for the next chunk of the disk, or NULL: *ret_wait says that it only waits for pages. */
+static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bool *ret_wait)
+{
+	struct hoist__load_disk *disk = &load->disks[index];
+	bool staged = load->plan.extents[disk->next.extent].staged;
+	if (!staged && !is_populated(load, index)) {
+		*ret_wait = load->phase == HOIST__PHASE_RUNNING;
+		return NULL;
+	}
+	struct hoist__list *node = hoist__list_pop(&load->free_flights);
+	if (node == NULL)
+		return NULL;
+	struct hoist__flight *flight = HOIST__CONTAINER_OF(node, struct hoist__flight, node);
+	flight->chunk = disk->next;
+	if (!staged) {
+		take_place(load, flight);
+	} else if (!take_slot(load, flight)) {
+		hoist__list_push_front(&load->free_flights, node);
+		return NULL;
+	}
+	flight->disk = index;
+	flight->turn = disk->next_turn++;
+	flight->n_open = flight->chunk.n_parts;
+	disk->has_next = false;
+	disk->n_flights++;
+	disk->n_requests += flight->n_open;
+	return flight;
+}
+
+/* The next one of any disk that needs at most @room requests, or NULL; *ret_wait is a disk that
+ * only waits for pages. */
+static struct hoist__flight *next_flight(struct hoist_load *load, unsigned room, unsigned *ret_wait)
+{
+	struct hoist__flight *flight = NULL;
+	unsigned without = 0;
+	while (flight == NULL && load->phase == HOIST__PHASE_RUNNING) {
+		bool wait = false;
+		unsigned disk = hoist__pump_choose(load, room, without);
+		if (disk == HOIST__MAX_DISKS)
+			break;
+		flight = prepare(load, disk, &wait);
+		if (wait)
+			*ret_wait = disk;
+		without |= 1u << disk;
+	}
+	return flight;
+}
+
+/* Requests of as many chunks as there is room for, all parts of each.  Returns: how many. */
+static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batch, unsigned most,
+			   unsigned *ret_wait)
+{
+	struct hoist__flight *flight;
+	unsigned n = 0;
+	*ret_wait = HOIST__MAX_DISKS;
+	while ((flight = next_flight(load, most - n, ret_wait)) != NULL)
+		for (unsigned part = 0; part < flight->chunk.n_parts; part++)
+			batch[n++] = fill_request(load, flight, part);
+	return n;
+}
+
+/* All or none: nothing of the batch is in flight, and nothing goes on. */
+static void take_back(struct hoist_load *load, struct hoist__request *const *batch, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct hoist__flight *flight = batch[i]->owner;
+		load->disks[flight->disk].n_requests--;
+		if (--flight->n_open == 0)
+			hoist__pump_give_up(load, flight);
+	}
+}
+
+unsigned hoist__pump_submit(struct hoist_load *load)
+{
+	unsigned wait = HOIST__MAX_DISKS;
+	unsigned n = 1;
+	while (n > 0 && load->phase == HOIST__PHASE_RUNNING) {
+		struct hoist__request *batch[HOIST__PUMP_BATCH];
+		unsigned room = hoist__engine_room(load->engine);
+		n = fill_batch(load, batch, room < HOIST__PUMP_BATCH ? room : HOIST__PUMP_BATCH,
+			       &wait);
+		int err = n > 0 ? hoist__engine_submit(load->engine, batch, n) : 0;
+		if (err < 0) {
+			take_back(load, batch, n);
+			hoist__pump_fail(load, err);
+			return HOIST__MAX_DISKS;
+		}
+		load->n_inflight += n;
+		load->report.n_reads += n;
+	}
+	return wait;
+}

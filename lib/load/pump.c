@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/load/load.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "lib/memory/objects.h"
+#include "lib/load/pump.h"
+
+/* How long a wait may last before the pump looks again whether it was cancelled,
+ * and how long when a device copy may complete meanwhile. */
+#define CANCEL_POLL_NS (20 * UINT64_C(1000000))
+#define COPY_POLL_NS (100 * UINT64_C(1000))
+
+/* The least blocks of a slot: half of it may be read into, and a chunk may begin and end with cut
+ * elements. */
+#define MIN_BLOCKS 1
+#define MIN_BLOCKS_CONVERTED 4
+
+void hoist__pump_fail(struct hoist_load *load, int err)
+{
+	if (load->phase != HOIST__PHASE_DRAINING) {
+		load->phase = HOIST__PHASE_DRAINING;
+		load->err = err;
+		hoist__failure_keep(&load->failure);
+		hoist__log(load, "failed: %s", load->failure.text);
+	}
+	if (load->engine != NULL)
+		hoist__engine_cancel(load->engine);
+	if (load->map != NULL)
+		hoist__load_map_cancel(load->map);
+}
+
+/* --- begin --- */
+
+static int create_engine(struct hoist_load *load)
+{
+	struct hoist__engine_buffer memory = {0};
+	if (load->ring != NULL)
+		hoist__staging_memory(load->ring, &memory);
+	unsigned depth = 0;
+	for (unsigned d = 0; d < load->disk_table.n; d++)
+		depth = load->disks[d].depth > depth ? load->disks[d].depth : depth;
+	const struct hoist__engine_options options = {
+		.kind = hoist__engine_kind_of(load->options.engine),
+		.depth = depth,
+		.shared = load->caller_driven,
+		.buffers = &memory,
+		.n_buffers = load->ring != NULL ? 1 : 0,
+		.files = load->files,
+		.n_files = (unsigned)load->n_files,
+	};
+	return hoist__engine_create(&options, &load->engine);
+}
+
+/* The end of a copy is something that the pump waits for, as it does for reads. */
+static void wake(void *context)
+{
+	struct hoist_load *load = context;
+	hoist__engine_wake(load->engine);
+}
+
+/* What hoist__plan_next() asks for at least. */
+static uint64_t least_slot(const struct hoist_load *load)
+{
+	unsigned blocks = load->plan.has_conversion ? MIN_BLOCKS_CONVERTED : MIN_BLOCKS;
+	return blocks * load->plan.align;
+}
+
+/* Slots lie one behind the other, so their size is a multiple of what reads are aligned to. */
+static size_t wanted_slot(const struct hoist_load *load)
+{
+	size_t bytes = load->options.chunk_bytes != 0 ? load->options.chunk_bytes
+						      : HOIST__STAGING_SLOT_BYTES;
+	return (size_t)hoist__round_up(hoist__max_u64(bytes, least_slot(load)), load->plan.align);
+}
+
+/* No smaller slots, and no fewer than two. */
+static size_t slot_least(const struct hoist_load *load)
+{
+	uint64_t slot = hoist__min_u64(wanted_slot(load), HOIST__STAGING_MIN_SLOT_BYTES);
+	return (size_t)hoist__max_u64(slot, least_slot(load));
+}
+
+static int check_budget(const struct hoist_load *load)
+{
+	size_t limit = hoist__budget_limit(hoist__budget_of(load->budget));
+	if (2 * slot_least(load) <= limit)
+		return 0;
+	return hoist__fail(-EDQUOT,
+			   "the budget of %zu bytes is too small: this load needs two slots of %zu "
+			   "(the file system reads directly in blocks of %llu); raise it",
+			   limit, slot_least(load), (unsigned long long)load->plan.align);
+}
+
+/* A small load takes no more of a shared budget than it can use: a slot for each
+ * read, and one more. */
+static unsigned wanted_slots(const struct hoist_load *load, size_t slot_bytes)
+{
+	uint64_t n_reads = load->plan.bytes / slot_bytes + load->plan.n_extents + 1;
+	uint64_t usual = (uint64_t)HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES / slot_bytes;
+	uint64_t depth = hoist__pump_depth(load);
+	uint64_t most = hoist__max_u64(usual, depth + depth / 2);
+	most = hoist__min_u64(hoist__max_u64(most, 2), HOIST__STAGING_MAX_SLOTS);
+	return (unsigned)hoist__min_u64(n_reads < 2 ? 2 : n_reads, most);
+}
+
+static int create_ring(struct hoist_load *load)
+{
+	struct hoist__pool *pool;
+	int err = check_budget(load);
+	if (err == 0)
+		err = hoist__device_staging_pool(load->targets[0].device, &pool);
+	if (err < 0)
+		return err;
+	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
+	unsigned n_streams = 0;
+	for (; !load->to_host && n_streams < load->n_targets; n_streams++)
+		streams[n_streams] = hoist__stream_dev_stream(load->targets[n_streams].stream);
+	size_t slot_bytes = wanted_slot(load);
+	const struct hoist__staging_options options = {
+		.streams = streams,
+		.n_streams = n_streams,
+		.moved = wake,
+		.context = load,
+		.pool = pool,
+		.budget = hoist__budget_of(load->budget),
+		.held = load->budget_turn.held,
+		.slot_bytes_least = slot_least(load),
+		.slot_bytes = slot_bytes,
+		.n_slots = hoist__ring_slots(pool, wanted_slots(load, slot_bytes), slot_bytes),
+	};
+	hoist__ring_trim(pool, load->budget, HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES);
+	hoist__pool_reset_peak(pool);
+	err = hoist__staging_create(&options, &load->ring);
+	if (err < 0)
+		return err;
+	load->budget_turn.held = 0;
+	/* The budget may have had room for smaller slots only. */
+	load->staged_bytes =
+		(size_t)hoist__round_down(hoist__staging_slot_bytes(load->ring), load->plan.align);
+	unsigned n = hoist__staging_n_slots(load->ring);
+	load->copying = calloc(n, sizeof *load->copying);
+	load->pieces = calloc(HOIST__PUMP_PIECES, sizeof *load->pieces);
+	if (load->copying == NULL || load->pieces == NULL)
+		return hoist__fail_nomem("a table of slots", n * sizeof *load->copying);
+	return 0;
+}
+
+_Static_assert(HOIST__MAX_DISKS <= HOIST__POPULATOR_READERS, "each disk is a reader");
+
+/* Populating ahead is an optimisation: without the threads, reads fault pages in. */
+static void start_populator(struct hoist_load *load)
+{
+	struct hoist__storage *storage = load->targets[0].storage;
+	const struct hoist__plan *plan = &load->plan;
+	struct hoist__populator_part *parts = calloc(plan->n_extents, sizeof *parts);
+	size_t n = 0;
+	for (size_t e = 0; parts != NULL && e < plan->n_extents; e++) {
+		const struct hoist__extent *extent = &plan->extents[e];
+		uint64_t bytes = hoist__round_up(extent->end, extent->align) -
+				 hoist__round_down(extent->begin, extent->align);
+		if (!extent->staged)
+			parts[n++] = (struct hoist__populator_part){
+				.begin = (size_t)extent->image,
+				.end = (size_t)(extent->image + bytes),
+				.reader = hoist__pump_disk_of(load, extent->file),
+			};
+	}
+	const struct hoist__populator_options options = {
+		.address = (void *)hoist__storage_address(storage),
+		.bytes = hoist__storage_bytes(storage),
+		.parts = parts,
+		.n_parts = n,
+	};
+	if (parts == NULL || hoist__populator_start(&options, &load->populator) < 0)
+		hoist__log(load, "not populating ahead: %s", hoist__error_text());
+	free(parts);
+}
+
+static int make_flights(struct hoist_load *load)
+{
+	unsigned n = 0;
+	for (unsigned d = 0; d < load->disk_table.n; d++)
+		n += load->disks[d].most_flights;
+	load->flights = calloc(n, sizeof *load->flights);
+	load->requests = calloc((size_t)n * load->n_parts, sizeof *load->requests);
+	if (load->flights == NULL || load->requests == NULL)
+		return hoist__fail_nomem("requests",
+					 (size_t)n * load->n_parts * sizeof *load->requests);
+	for (unsigned i = n; i-- > 0;) {
+		load->flights[i].requests = &load->requests[(size_t)i * load->n_parts];
+		hoist__list_push_front(&load->free_flights, &load->flights[i].node);
+	}
+	return 0;
+}
+
+/* 0: running; 1: the budget is in use, call again; else the load fails.  -EAGAIN
+ * means "busy" from the ring alone: elsewhere (no thread to be had) it is final. */
+static int begin(struct hoist_load *load, uint64_t timeout_ns)
+{
+	if (load->plan.n_extents == 0 || load->maps) {
+		load->phase = HOIST__PHASE_RUNNING;
+		return 0;
+	}
+	if (load->disk_table.n == 0)
+		hoist__pump_find_disks(load);
+	int err = 0;
+	if (load->plan.has_staged) {
+		err = load->budget_turn.ticket.in_line ? -EAGAIN : create_ring(load);
+		if (err == -EAGAIN && load->budget_turn.held == 0) {
+			err = hoist__turn_wait(&load->budget_turn, load->budget,
+					       2 * slot_least(load),
+					       hoist__min_u64(timeout_ns, CANCEL_POLL_NS));
+			return err < 0 ? err : 1;
+		}
+	}
+	if (err == 0)
+		err = make_flights(load);
+	if (err == 0)
+		err = create_engine(load);
+	if (err < 0)
+		return err;
+	if (load->populates)
+		start_populator(load);
+	load->phase = HOIST__PHASE_RUNNING;
+	return 0;
+}
+
+/* --- end --- */
+
+/* Every file that was read, once: that it is still what it was, and what it leaves behind. */
+static void leave_files(struct hoist_load *load)
+{
+	size_t last = SIZE_MAX;
+	for (size_t e = 0; e < load->plan.n_extents; e++) {
+		const struct hoist__file *file =
+			load->checkpoint->files[load->plan.extents[e].file].file;
+		if (load->plan.extents[e].file == last)
+			continue;
+		last = load->plan.extents[e].file;
+		/* Who maps a file to write to it changes it. */
+		if (load->phase == HOIST__PHASE_RUNNING &&
+		    !(load->maps && load->options.map == HOIST_MAP_READ_WRITE)) {
+			int err = hoist__file_changed(file);
+			if (err < 0)
+				hoist__pump_fail(load, err);
+		}
+		/* Advice: what the kernel needs, it keeps. */
+		if ((load->options.flags & HOIST_LOAD_DROP_CACHE) != 0)
+			(void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
+	}
+}
+
+/* The kernel may write into this load's memory at any later time: it is nobody's
+ * any more, and stays allocated, pinned and charged to the budget. */
+static void give_up_memory(struct hoist_load *load)
+{
+	hoist__log(load, "reads were abandoned: their memory is never used again");
+	if (load->to_host)
+		(void)hoist__storage_ref(load->targets[0].storage);
+	load->ring = NULL;
+}
+
+static void end(struct hoist_load *load)
+{
+	leave_files(load);
+	hoist__load_finish_report(load);
+	if (load->ring != NULL)
+		hoist__staging_settle(load->ring);
+	if (load->engine != NULL && hoist__engine_abandoned(load->engine))
+		give_up_memory(load);
+	hoist__engine_destroy(load->engine);
+	load->engine = NULL;
+	hoist__staging_destroy(load->ring);
+	load->ring = NULL;
+	hoist__turn_leave(&load->budget_turn, load->budget);
+	hoist__populator_stop(load->populator);
+	load->populator = NULL;
+	load->phase = HOIST__PHASE_DONE;
+}
+
+/* --- one round --- */
+
+/* A load that failed waits for its copies only when the ring is destroyed: a
+ * stream that is broken never completes them one by one. */
+static unsigned n_awaited_copies(const struct hoist_load *load)
+{
+	bool awaits = load->ring != NULL && !load->to_host && load->phase == HOIST__PHASE_RUNNING;
+	return awaits ? hoist__staging_n_copying(load->ring) : 0;
+}
+
+/* @disk waits for pages; HOIST__MAX_DISKS: none does. */
+static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t timeout_ns)
+{
+	uint64_t wait = hoist__min_u64(timeout_ns, CANCEL_POLL_NS);
+	unsigned n_copying = n_awaited_copies(load);
+	/* Where the driver does not say when a copy ends, it is asked. */
+	bool ask = n_copying > 0 && !hoist__staging_tells(load->ring);
+	if (load->n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX) {
+		hoist__pump_reclaimed(load, hoist__staging_wait(load->ring));
+	} else if (load->n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {
+		/* With copies alone, the engine's wait is for the wake at the end of one. */
+		hoist__pump_reap(load, ask ? hoist__min_u64(wait, COPY_POLL_NS) : wait);
+	} else if (disk < HOIST__MAX_DISKS) {
+		const struct hoist__chunk *next = &load->disks[disk].next;
+		size_t need = (size_t)(next->target + next->bytes);
+		int err = hoist__populator_wait(load->populator, disk, need, wait);
+		if (err < 0 && err != -EAGAIN)
+			hoist__pump_fail(load, err);
+	}
+}
+
+static bool all_home(struct hoist_load *load)
+{
+	bool more = load->phase == HOIST__PHASE_RUNNING && hoist__pump_has_chunks(load);
+	return load->engine == NULL ||
+	       (!more && load->n_inflight == 0 && n_awaited_copies(load) == 0);
+}
+
+/* Maps are populated by threads of their own.  True once they have ended. */
+static bool map_step(struct hoist_load *load, uint64_t timeout_ns)
+{
+	int err = 0;
+	bool ended =
+		hoist__load_map_step(load->map, hoist__min_u64(timeout_ns, CANCEL_POLL_NS), &err);
+	atomic_store_explicit(&load->arrived, hoist__load_map_arrived(load->map, load->plan.bytes),
+			      memory_order_relaxed);
+	if (ended && err < 0 && load->phase == HOIST__PHASE_RUNNING)
+		hoist__pump_fail(load, hoist__mapped_fail(load, err));
+	return ended;
+}
+
+bool hoist__pump_step(struct hoist_load *load, uint64_t timeout_ns)
+{
+	if (load->phase == HOIST__PHASE_DONE)
+		return true;
+	if (atomic_load_explicit(&load->cancelled, memory_order_relaxed) &&
+	    load->phase != HOIST__PHASE_DRAINING)
+		hoist__pump_fail(load, hoist__fail(-ECANCELED, "the load was cancelled"));
+	if (load->phase == HOIST__PHASE_READY) {
+		int begun = begin(load, timeout_ns);
+		if (begun > 0)
+			return false;
+		if (begun < 0)
+			hoist__pump_fail(load, begun);
+	}
+	unsigned populating = HOIST__MAX_DISKS;
+	if (load->engine != NULL) {
+		if (n_awaited_copies(load) > 0)
+			hoist__pump_reclaimed(load, hoist__staging_reclaim(load->ring));
+		if (load->phase == HOIST__PHASE_RUNNING)
+			populating = hoist__pump_submit(load);
+		if (!all_home(load))
+			wait_for_something(load, populating, timeout_ns);
+	}
+	if (load->map != NULL ? !map_step(load, timeout_ns) : !all_home(load))
+		return false;
+	end(load);
+	return true;
+}

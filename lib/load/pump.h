@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/load/pump.h - what the pump's files share; lib/load/load.h tells how it works. */
+#ifndef HOIST_LIB_PUMP_H
+#define HOIST_LIB_PUMP_H
+
+#include "base/checked.h"
+#include "lib/load/load.h"
+
+/* Requests that go to the engine, or come from it, at once. */
+#define HOIST__PUMP_BATCH 64u
+
+/* Copies that go to the driver at once. */
+#define HOIST__PUMP_PIECES 128u
+
+/* The first failure wins; its text is in this thread's hoist_error(). */
+void hoist__pump_fail(struct hoist_load *load, int err);
+
+/* Finds the disks of the files that are read, and the shape of the reads of each; all else of
+ * load->disks is zero. */
+void hoist__pump_find_disks(struct hoist_load *load);
+
+static inline unsigned hoist__pump_disk_of(const struct hoist_load *load, size_t file)
+{
+	return hoist__disk_of(&load->disk_table, load->checkpoint->files[file].file);
+}
+
+/* Requests that all disks may have in the engine. */
+unsigned hoist__pump_depth(const struct hoist_load *load);
+
+/* Makes the disk's next chunk known, if there is one: `next`.  False: all of its chunks have been
+ * submitted. */
+bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk);
+
+/* The same of any disk. */
+bool hoist__pump_has_chunks(struct hoist_load *load);
+
+/* The disk whose chunk is to be read next: the one with the fewest flights, of those that may have
+ * one more, that need at most @room requests for it, and that have no bit in @without.
+ * HOIST__MAX_DISKS: none. */
+unsigned hoist__pump_choose(struct hoist_load *load, unsigned room, unsigned without);
+
+/* Submits what there is room for, in batches.  Returns: the number of a disk whose next chunk only
+ * waits for its pages to be populated; HOIST__MAX_DISKS: none does. */
+unsigned hoist__pump_submit(struct hoist_load *load);
+
+/* Takes what the engine has finished, waiting up to @timeout_ns for the first. */
+void hoist__pump_reap(struct hoist_load *load, uint64_t timeout_ns);
+
+/* The flight is over: it can be used for another chunk. */
+void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight);
+
+/* The same for one whose bytes nobody wants, with its slot. */
+void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight);
+
+/* Moves a staged chunk, whose slot is FULL, to where it belongs; the slot is then COPYING or free,
+ * also after a failure.  Returns: 0; what copying gave. */
+int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight);
+
+/* Where in its slot the flight's chunk is read to: behind as much as it has itself at most, if it
+ * will be widened; a multiple of the extent's align, as the slot's size is. */
+static inline size_t hoist__pump_slot_offset(const struct hoist_load *load,
+					     const struct hoist__flight *flight)
+{
+	const struct hoist__extent *extent = &load->plan.extents[flight->chunk.extent];
+	size_t bytes = load->staged_bytes;
+	return extent->half ? bytes - (size_t)hoist__round_down(bytes / 2, extent->align) : 0;
+}
+
+/* @n slots came back, oldest first (copies complete in the order of the streams);
+ * or the device's error. */
+void hoist__pump_reclaimed(struct hoist_load *load, int n);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/memory/device-memory.c - the memory that a device keeps: four resources, one budget. */
+#include "config.h"
+
+#include <stdio.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/figure.h"
+#include "base/log.h"
+#include "hoist/budget.h"
+#include "lib/device/device-private.h"
+#include "lib/memory/memory.h"
+#include "lib/buffer/storage.h"
+
+/* Small device buffers share regions of this size, and pinned ones of the other:
+ * a single pinned page must not take much of a small memlock limit. */
+#define SHARED_REGION_BYTES (32 * HOIST__MIB)
+#define PINNED_REGION_BYTES (2 * HOIST__MIB)
+
+bool hoist__device_is_cpu(const hoist_device *device)
+{
+	return hoist__dev_api(device->dev) == HOIST__API_CPU;
+}
+
+static hoist_memory_options options_for(hoist_device *device, enum hoist__device_memory use,
+					char name[static 48])
+{
+	static const char *const names[] = {"buffers", "pinned buffers", "staging", "graphs"};
+	hoist_memory_options options = {.size = sizeof options, .device = device, .name = name};
+	(void)snprintf(name, 48, "%s of %s", names[use], device->spec);
+	switch (use) {
+	case HOIST__BUFFERS:
+		options.kind = HOIST_MEMORY_DEVICE;
+		options.region_bytes = SHARED_REGION_BYTES;
+		break;
+	case HOIST__PINNED_BUFFERS:
+		options.kind = HOIST_MEMORY_PINNED;
+		options.region_bytes = PINNED_REGION_BYTES;
+		break;
+	case HOIST__GRAPHS:
+		options.kind = HOIST_MEMORY_GRAPH;
+		break;
+	case HOIST__STAGING:
+	case HOIST__N_USES:
+		/* So small that every ring has a region of its own, of its exact size; kept,
+		 * because pinning is slow and the next load wants the same.  What no driver
+		 * copies from need not be pinned. */
+		options.kind =
+			hoist__device_is_cpu(device) ? HOIST_MEMORY_HOST : HOIST_MEMORY_PINNED;
+		options.region_bytes = 4096;
+		options.keep_bytes = HOIST_BUDGET_DEFAULT;
+		break;
+	}
+	return options;
+}
+
+/* Borrowed. */
+static int use_memory(hoist_device *device, enum hoist__device_memory use, hoist_memory **ret)
+{
+	hoist_memory *known = atomic_load(&device->xmemories[use]);
+	if (known == NULL) {
+		char name[48];
+		const hoist_memory_options options = options_for(device, use, name);
+		hoist_memory *made;
+		int err = hoist__memory_make(&options, &made);
+		if (err < 0)
+			return err;
+		if (atomic_compare_exchange_strong(&device->xmemories[use], &known, made))
+			known = made;
+		else
+			hoist_memory_unref(made);
+	}
+	*ret = known;
+	return 0;
+}
+
+int hoist__device_buffers(hoist_device *device, bool pinned, hoist_memory **ret)
+{
+	return use_memory(device, pinned ? HOIST__PINNED_BUFFERS : HOIST__BUFFERS, ret);
+}
+
+int hoist__device_staging_pool(hoist_device *device, struct hoist__pool **ret)
+{
+	hoist_memory *memory;
+	int err = use_memory(device, HOIST__STAGING, &memory);
+	return err < 0 ? err : hoist__memory_pool(memory, ret);
+}
+
+int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret)
+{
+	if (device == NULL)
+		return hoist__fail(-EINVAL, "the device to ask for its memory is NULL");
+	int buffers = hoist__device_is_cpu(device) ? HOIST_MEMORY_HOST : HOIST_MEMORY_DEVICE;
+	hoist_memory *memory;
+	int err;
+	if (kind == HOIST_MEMORY_DEVICE || kind == buffers)
+		err = use_memory(device, HOIST__BUFFERS, &memory);
+	else if (kind == HOIST_MEMORY_GRAPH)
+		err = use_memory(device, HOIST__GRAPHS, &memory);
+	else if (kind == HOIST_MEMORY_PINNED)
+		err = use_memory(device, HOIST__PINNED_BUFFERS, &memory);
+	else
+		err = hoist__fail(-EINVAL,
+				  "no buffers of %s come from %s memory; ask for %s or pinned",
+				  device->spec, hoist__memory_kind_text(kind),
+				  hoist__memory_kind_text(buffers));
+	if (err == 0)
+		*ret = hoist_memory_ref(memory);
+	return err;
+}
+
+/* 99 % of what is free, unless the first opening set a limit.  This makes the device's
+ * context, so that it waits for the first memory that is taken. */
+static int make_budget(hoist_device *device, struct hoist__budget **ret)
+{
+	uint64_t bytes = device->memory_limit;
+	if (bytes == 0) {
+		uint64_t total;
+		int err = hoist__dev_mem_info(device->dev, &bytes, &total);
+		if (err < 0)
+			return err;
+		bytes = hoist__max_u64(bytes / 100 * 99, 1);
+	}
+	hoist__log(alloc, "%s: device memory is limited to %s", device->spec,
+		   hoist__figure(bytes).text);
+	return hoist__budget_create(bytes, ret);
+}
+
+int hoist__device_budget(hoist_device *device, struct hoist__budget **ret)
+{
+	struct hoist__budget *known = atomic_load(&device->xbudget);
+	if (known == NULL) {
+		struct hoist__budget *made;
+		int err = make_budget(device, &made);
+		if (err < 0)
+			return err;
+		if (atomic_compare_exchange_strong(&device->xbudget, &known, made))
+			known = made;
+		else
+			hoist__budget_unref(made);
+	}
+	*ret = known;
+	return 0;
+}
+
+/* Adds what one of the device's own resources holds; nothing if it was not made yet. */
+static int add_statistics(hoist_device *device, enum hoist__device_memory use,
+			  hoist_memory_statistics *sum)
+{
+	hoist_memory_statistics one = {.size = sizeof one};
+	hoist_memory *memory = atomic_load(&device->xmemories[use]);
+	int err = memory != NULL ? hoist_memory_get_statistics(memory, &one) : 0;
+	sum->allocated_bytes += one.allocated_bytes;
+	sum->reserved_bytes += one.reserved_bytes;
+	return err;
+}
+
+int hoist_device_get_statistics(hoist_device *device, hoist_device_statistics *statistics)
+{
+	hoist_memory_statistics buffers = {0};
+	hoist_memory_statistics pinned = {0};
+	hoist_device_statistics known = {.size = sizeof known, .memory_limit = UINT64_MAX};
+	struct hoist__budget *budget = NULL;
+	if (device == NULL)
+		return hoist__fail(-EINVAL, "the device to ask for its statistics is NULL");
+	int err = hoist__dev_mem_info(device->dev, &known.free_memory, &known.total_memory);
+	if (err == 0 && !hoist__device_is_cpu(device))
+		err = hoist__device_budget(device, &budget);
+	if (err == 0)
+		err = add_statistics(device, HOIST__BUFFERS, &buffers);
+	if (err == 0)
+		err = add_statistics(device, HOIST__PINNED_BUFFERS, &pinned);
+	if (err == 0)
+		err = add_statistics(device, HOIST__STAGING, &pinned);
+	if (err < 0)
+		return err;
+	if (budget != NULL) {
+		known.memory_limit = hoist__budget_limit(budget);
+		known.limited = hoist__budget_used(budget);
+		known.limited_peak = hoist__budget_peak(budget);
+	}
+	known.used = buffers.allocated_bytes;
+	known.cached = buffers.reserved_bytes - buffers.allocated_bytes;
+	known.pinned = pinned.reserved_bytes;
+	return hoist__options_out("hoist_device_statistics", statistics, &known, sizeof known);
+}
+
+void hoist__device_trim(hoist_device *device)
+{
+	(void)hoist__parked_sweep(device, true);
+	hoist__lanes_drain(&device->lanes);
+	hoist_stream_unref(atomic_exchange(&device->xreturns, NULL));
+	for (int i = 0; i < HOIST__N_USES; i++) {
+		hoist_memory *memory = atomic_load(&device->xmemories[i]);
+		if (memory != NULL)
+			(void)hoist_memory_trim(memory, 0);
+	}
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/memory/lane.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "lib/memory/objects.h"
+
+#define MAX_IDLE 4u
+
+void hoist__lanes_init(struct hoist__lanes *lanes)
+{
+	pthread_mutex_init(&lanes->lock, NULL);
+	lanes->idle = NULL;
+	lanes->n_idle = 0;
+}
+
+/* Takes a half-built one.  Destroying the stream waits for its work. */
+static void destroy(struct hoist__lane *lane)
+{
+	hoist__stream_destroy(lane->stream);
+	for (unsigned i = 0; i < HOIST__N_SLOTS; i++)
+		hoist__event_destroy(lane->done[i]);
+	free(lane);
+}
+
+static int create(struct hoist__dev *dev, struct hoist__lane **ret)
+{
+	struct hoist__lane *lane = calloc(1, sizeof *lane);
+	if (lane == NULL)
+		return hoist__fail_nomem("a transfer", sizeof *lane);
+	int err = hoist__stream_create(dev, &lane->stream);
+	for (unsigned i = 0; err == 0 && i < HOIST__N_SLOTS; i++)
+		err = hoist__event_create(dev, 0, &lane->done[i]);
+	if (err < 0) {
+		destroy(lane);
+		return err;
+	}
+	*ret = lane;
+	return 0;
+}
+
+void hoist__lanes_drain(struct hoist__lanes *lanes)
+{
+	pthread_mutex_lock(&lanes->lock);
+	struct hoist__lane *lane = lanes->idle;
+	lanes->idle = NULL;
+	lanes->n_idle = 0;
+	pthread_mutex_unlock(&lanes->lock);
+	while (lane != NULL) {
+		struct hoist__lane *next = lane->next;
+		destroy(lane);
+		lane = next;
+	}
+}
+
+/* A child of fork may find the lock taken, and could not use what there is anyway. */
+int hoist__lane_acquire(hoist_device *device, struct hoist__lane **ret)
+{
+	struct hoist__lanes *lanes = hoist__device_lanes(device);
+	int err = hoist__dev_check(hoist__device_dev(device));
+	if (err < 0)
+		return err;
+	pthread_mutex_lock(&lanes->lock);
+	struct hoist__lane *lane = lanes->idle;
+	if (lane != NULL) {
+		lanes->idle = lane->next;
+		lanes->n_idle--;
+	}
+	pthread_mutex_unlock(&lanes->lock);
+	if (lane == NULL)
+		return create(hoist__device_dev(device), ret);
+	*ret = lane;
+	return 0;
+}
+
+static void keep(struct hoist__lanes *lanes, struct hoist__lane *lane)
+{
+	pthread_mutex_lock(&lanes->lock);
+	bool kept = lanes->n_idle < MAX_IDLE;
+	if (kept) {
+		lane->next = lanes->idle;
+		lanes->idle = lane;
+		lanes->n_idle++;
+	}
+	pthread_mutex_unlock(&lanes->lock);
+	if (!kept)
+		destroy(lane);
+}
+
+/* One whose work failed is not used again: destroying it waits once more, should the driver
+ * have refused to wait. */
+int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
+{
+	struct hoist__failure failure;
+	if (err < 0)
+		hoist__failure_keep(&failure);
+	int late = hoist__stream_synchronize(lane->stream);
+	if (err == 0 && late == 0) {
+		keep(hoist__device_lanes(device), lane);
+		return 0;
+	}
+	if (err == 0) {
+		err = late;
+		hoist__failure_keep(&failure);
+	}
+	destroy(lane);
+	return hoist__fail_again(err, &failure);
+}
+
+int hoist__slots_acquire(hoist_device *device, hoist_memory *through, struct hoist__slots *ret)
+{
+	const size_t bytes = HOIST__N_SLOTS * HOIST__SLOT_BYTES;
+	struct hoist__slots slots = {NULL, through, 0};
+	int err = through != NULL ? hoist_memory_alloc(through, bytes, 4096, &slots.address)
+				  : hoist__device_staging_pool(device, &slots.pool);
+	if (err == 0 && through == NULL)
+		err = hoist__pool_alloc(slots.pool, bytes, 4096, 0, &slots.address);
+	if (err < 0)
+		return hoist__fail_in(err, "memory to copy through");
+	*ret = slots;
+	return 0;
+}
+
+/* It was a live block: only a driver can fail, and there is nobody to tell. */
+void hoist__slots_release(struct hoist__slots *slots)
+{
+	if (slots->memory != NULL)
+		(void)hoist_memory_free(slots->memory, slots->address);
+	else
+		(void)hoist__pool_free(slots->pool, slots->address);
+}

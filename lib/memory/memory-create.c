@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/memory/memory-create.c - from options to a resource: what each kind takes, and what not. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc/heap.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "lib/memory/memory.h"
+
+/* Kept when empty, unless asked otherwise: making a region takes milliseconds, and what goes up
+ * and down by some regions should not make them anew each time. */
+#define KEPT_REGIONS 8
+
+#define REGION_BYTES (32 * HOIST__MIB)
+#define LOCKED_REGION_BYTES (2 * HOIST__MIB)
+#define MAX_DEBUG 2
+
+const char *hoist__memory_kind_text(int kind)
+{
+	static const char *const texts[] = {"host", "pinned", "device",	 "managed", "driver_pool",
+					    "heap", "custom", "virtual", "graph"};
+	return kind >= 0 && (size_t)kind < HOIST__ARRAY_SIZE(texts) ? texts[kind] : "unknown";
+}
+
+const char *hoist__placement_text(int placement)
+{
+	static const char *const texts[] = {"default", "local", "prefer", "bind", "interleave"};
+	return texts[placement];
+}
+
+const char *hoist__pages_text(int pages)
+{
+	static const char *const texts[] = {"default", "small", "hugetlb"};
+	return texts[pages];
+}
+
+const char *hoist__preference_text(int location)
+{
+	static const char *const texts[] = {"none", "device", "host", "host_node"};
+	return texts[location];
+}
+
+/* --- which options a kind has --- */
+
+#define KIND(kind) (1u << HOIST_MEMORY_##kind)
+#define POOLED (KIND(HOST) | KIND(PINNED) | KIND(DEVICE) | KIND(MANAGED))
+#define PLACED (KIND(HOST) | KIND(PINNED) | KIND(HEAP))
+
+static int refuse(const hoist_memory_options *options, const char *what)
+{
+	return hoist__fail(-EINVAL, "hoist_memory_options: %s memory has no %s",
+			   hoist__memory_kind_text(options->kind), what);
+}
+
+/* An option that is set, and not of this kind, is a mistake that would go unnoticed. */
+static int check_applies(const hoist_memory_options *o, unsigned kinds)
+{
+	const struct {
+		bool set;
+		unsigned kinds;
+		const char *what;
+	} rows[] = {
+		{o->placement != 0, PLACED, "placement"},
+		{o->n_nodes != 0, PLACED, "nodes"},
+		{o->pages != 0, PLACED, "choice of pages"},
+		{o->debug != 0, POOLED, "debug level"},
+		{o->region_bytes != 0, POOLED | KIND(HEAP), "region_bytes"},
+		{o->keep_bytes != 0, POOLED | KIND(HEAP), "keep_bytes"},
+		{o->cache_bytes != 0, POOLED, "cache_bytes"},
+		{o->limit_bytes != 0, POOLED | KIND(HEAP) | KIND(DRIVER_POOL), "limit_bytes"},
+		{o->soft_limit_bytes != 0, POOLED | KIND(HEAP), "soft_limit_bytes"},
+		{o->budget != NULL, POOLED | KIND(HEAP), "budget"},
+		{o->preferred_location != 0, KIND(MANAGED), "preferred location"},
+		{o->preferred_node != 0, KIND(MANAGED), "preferred node"},
+		{o->virtual_options != NULL, KIND(VIRTUAL), "virtual_options"},
+		{o->functions != NULL, KIND(CUSTOM), "functions"},
+		{o->functions_context != NULL, KIND(CUSTOM), "functions_context"},
+		{o->upstream != NULL, KIND(HOST) | KIND(PINNED) | KIND(DEVICE), "upstream"},
+		{(o->flags & HOIST_MEMORY_NO_STATISTICS) != 0, POOLED, "statistics to switch off"},
+		{(o->flags & HOIST_MEMORY_CURRENT_POOL) != 0, KIND(DRIVER_POOL), "current pool"},
+		{(o->flags & HOIST_MEMORY_SHAREABLE) != 0, KIND(DRIVER_POOL),
+		 "way to be shared as a resource"},
+	};
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(rows); i++)
+		if (rows[i].set && (rows[i].kinds & kinds) == 0)
+			return refuse(o, rows[i].what);
+	return 0;
+}
+
+static int check_values(const hoist_memory_options *o)
+{
+	unsigned unknown = o->flags & ~(HOIST_MEMORY_NO_STATISTICS | HOIST_MEMORY_CURRENT_POOL |
+					HOIST_MEMORY_SHAREABLE);
+	if (unknown != 0)
+		return hoist__fail(-EINVAL, "hoist_memory_options: 0x%x are no flags", unknown);
+	if (o->placement < 0 || o->placement > HOIST_PLACE_INTERLEAVE)
+		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no placement",
+				   o->placement);
+	if (o->pages < 0 || o->pages > HOIST_PAGES_HUGETLB)
+		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no kind of pages",
+				   o->pages);
+	if (o->debug > MAX_DEBUG)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: debug level %u; the highest is %d",
+				   o->debug, MAX_DEBUG);
+	if (o->exhausted == NULL && o->exhausted_retries != 0)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: exhausted_retries is %u, but "
+				   "there is no exhausted function to call",
+				   o->exhausted_retries);
+	if (o->budget == NULL && o->budget_wait_ns != 0)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: budget_wait_ns is set, but there "
+				   "is no budget to wait for");
+	if (o->limit_bytes != 0 && o->soft_limit_bytes > o->limit_bytes)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: soft_limit_bytes (%zu) exceeds "
+				   "limit_bytes (%zu)",
+				   o->soft_limit_bytes, o->limit_bytes);
+	if (o->limit_bytes != 0 && (o->flags & HOIST_MEMORY_CURRENT_POOL) != 0)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: the device's current pool has no "
+				   "limit_bytes of ours");
+	if ((o->flags & HOIST_MEMORY_SHAREABLE) != 0 && (o->flags & HOIST_MEMORY_CURRENT_POOL) != 0)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: whether the device's current pool "
+				   "is shareable is not ours to say; make one without "
+				   "HOIST_MEMORY_CURRENT_POOL");
+	return 0;
+}
+
+static int check_preference(const hoist_memory_options *o)
+{
+	bool of_node = o->preferred_location == HOIST_PREFER_HOST_NODE;
+	if (o->preferred_location < 0 || o->preferred_location > HOIST_PREFER_HOST_NODE)
+		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no preferred location",
+				   o->preferred_location);
+	if (!of_node && o->preferred_node != 0)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: preferred_node is set, but the preferred "
+				   "location is no node's");
+	if (of_node && !hoist__device_has_node(o->preferred_node))
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: this machine has no NUMA node %d",
+				   o->preferred_node);
+	return 0;
+}
+
+static int check_device(const hoist_memory_options *o, bool cpu)
+{
+	if ((1u << o->kind &
+	     (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) | KIND(VIRTUAL) | KIND(GRAPH))) == 0)
+		return 0;
+	if (o->device == NULL)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: %s memory needs a device; it is "
+				   "NULL",
+				   hoist__memory_kind_text(o->kind));
+	if (cpu && o->kind == HOIST_MEMORY_MANAGED)
+		return hoist__fail(-ENOTSUP, "the CPU has no managed memory; all of its memory is "
+					     "its own (HOIST_MEMORY_HOST)");
+	if (cpu && o->kind == HOIST_MEMORY_DRIVER_POOL)
+		return hoist__fail(-ENOTSUP, "the CPU has no driver, and no driver's pools");
+	if (cpu && o->kind == HOIST_MEMORY_GRAPH)
+		return hoist__fail(-ENOTSUP, "the CPU has no graphs, and no memory of theirs");
+	return 0;
+}
+
+/* --- CUSTOM --- */
+
+static int take_functions(hoist_memory *memory, const hoist_memory_functions *given)
+{
+	if (memory->options.kind != HOIST_MEMORY_CUSTOM)
+		return 0;
+	if (given == NULL)
+		return hoist__fail(-EINVAL, "hoist_memory_options: custom memory needs functions");
+	int err = hoist__options_in("hoist_memory_functions", given, &memory->functions,
+				    sizeof memory->functions);
+	if (err < 0)
+		return err;
+	if (memory->functions.alloc == NULL || memory->functions.free == NULL)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_functions: %s is NULL; alloc and free are needed",
+				   memory->functions.alloc == NULL ? "alloc" : "free");
+	return 0;
+}
+
+/* --- placement --- */
+
+static int take_nodes(hoist_memory *memory, const hoist_memory_options *o)
+{
+	bool takes = o->placement >= HOIST_PLACE_PREFER;
+	if (!takes && o->n_nodes != 0)
+		return hoist__fail(
+			-EINVAL,
+			"hoist_memory_options: nodes are for PREFER, BIND and INTERLEAVE; "
+			"the placement is %s",
+			hoist__placement_text(o->placement));
+	if (takes && (o->n_nodes == 0 || o->nodes == NULL))
+		return hoist__fail(-EINVAL, "hoist_memory_options: placement %s needs nodes",
+				   hoist__placement_text(o->placement));
+	for (size_t i = 0; i < o->n_nodes; i++) {
+		if (!hoist__device_has_node(o->nodes[i]))
+			return hoist__fail(-EINVAL,
+					   "hoist_memory_options: this machine has no NUMA node %d",
+					   o->nodes[i]);
+		/* PREFER is one node; a set has no first one. */
+		if (o->placement != HOIST_PLACE_PREFER || i == 0)
+			hoist__nodeset_add(&memory->placement.nodes, o->nodes[i]);
+	}
+	return 0;
+}
+
+static int take_placement(hoist_memory *memory, const hoist_memory_options *o)
+{
+	static const enum hoist__policy policies[] = {
+		[HOIST_PLACE_DEFAULT] = HOIST__POLICY_LOCAL,
+		[HOIST_PLACE_LOCAL] = HOIST__POLICY_LOCAL,
+		[HOIST_PLACE_PREFER] = HOIST__POLICY_PREFER,
+		[HOIST_PLACE_BIND] = HOIST__POLICY_BIND,
+		[HOIST_PLACE_INTERLEAVE] = HOIST__POLICY_INTERLEAVE,
+	};
+	int err = take_nodes(memory, o);
+	if (err < 0)
+		return err;
+	memory->placement.policy = policies[o->placement];
+	int near = hoist__device_node(memory->device);
+	if (o->placement == HOIST_PLACE_DEFAULT && near >= 0 && (1u << o->kind & PLACED) != 0) {
+		memory->placement.policy = HOIST__POLICY_PREFER;
+		hoist__nodeset_add(&memory->placement.nodes, near);
+	}
+	return 0;
+}
+
+/* --- upstream --- */
+
+static int fail_upstream(const hoist_memory *memory, const hoist_memory *up, const char *why)
+{
+	return hoist__fail(-EINVAL, "hoist_memory_options: %s memory from \"%s\": %s",
+			   hoist__memory_kind_text(memory->options.kind), up->name, why);
+}
+
+static int take_upstream(hoist_memory *memory, hoist_memory *up)
+{
+	if (up == NULL)
+		return 0;
+	const hoist_memory_options *o = &memory->options;
+	bool of_device = o->kind == HOIST_MEMORY_DEVICE && !hoist__device_is_cpu(memory->device);
+	if (o->placement != 0 || o->pages != 0)
+		return fail_upstream(memory, up, "placement and pages are that resource's own");
+	/* Which block an address belongs to is known once, not once for each of two pools. */
+	if (up->options.kind != HOIST_MEMORY_CUSTOM && up->options.kind != HOIST_MEMORY_DRIVER_POOL)
+		return fail_upstream(memory, up,
+				     "it is carved from regions itself; only custom memory and "
+				     "drivers' pools can be under another resource");
+	if (!of_device && !up->info.is_host_accessible)
+		return fail_upstream(memory, up, "the host cannot access it");
+	if (o->kind == HOIST_MEMORY_PINNED && up->info.is_device_accessible)
+		return fail_upstream(memory, up,
+				     "it is registered with a driver already; ask for host memory");
+	if (of_device && (up->device != memory->device || !up->info.is_device_accessible))
+		return fail_upstream(memory, up, "it is no memory of that device");
+	memory->upstream = hoist_memory_ref(up);
+	return 0;
+}
+
+/* --- what is known of it --- */
+
+static void name_it(hoist_memory *memory, const char *name)
+{
+	static _Atomic unsigned xn_named;
+	if (name != NULL)
+		(void)snprintf(memory->name, sizeof memory->name, "%s", name);
+	else
+		(void)snprintf(memory->name, sizeof memory->name, "%s memory %u",
+			       hoist__memory_kind_text(memory->options.kind),
+			       atomic_fetch_add(&xn_named, 1) + 1);
+}
+
+/* The only node of the set. */
+static int single_node(const struct hoist__placement *placement)
+{
+	int first = hoist__nodeset_first(&placement->nodes);
+	struct hoist__nodeset alone = {{0}};
+	hoist__nodeset_add(&alone, first);
+	return placement->policy != HOIST__POLICY_LOCAL &&
+			       memcmp(&alone, &placement->nodes, sizeof alone) == 0
+		       ? first
+		       : -1;
+}
+
+static void describe(hoist_memory *memory)
+{
+	const hoist_memory *up = memory->upstream;
+	int kind = memory->options.kind;
+	bool cpu = hoist__device_is_cpu(memory->device);
+	bool of_device = !cpu && (1u << kind & (KIND(DEVICE) | KIND(MANAGED) | KIND(DRIVER_POOL) |
+						KIND(VIRTUAL) | KIND(GRAPH))) != 0;
+	bool custom = kind == HOIST_MEMORY_CUSTOM;
+	bool pinned = kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP;
+	hoist_memory_info *info = &memory->info;
+	info->size = sizeof *info;
+	info->kind = kind;
+	info->name = memory->name;
+	info->device = memory->device;
+	info->is_managed = custom ? memory->functions.is_managed != 0
+				  : kind == HOIST_MEMORY_MANAGED || (up && up->info.is_managed);
+	info->is_host_accessible = custom ? memory->functions.is_host_accessible != 0
+				   : up	  ? up->info.is_host_accessible
+					  : !of_device || kind == HOIST_MEMORY_MANAGED;
+	info->is_device_accessible =
+		custom ? memory->functions.is_device_accessible != 0
+		       : of_device || (pinned && !cpu) || (up && up->info.is_device_accessible);
+	info->device_id = of_device || (custom && !cpu) ? hoist__dev_ordinal(memory->dev) : -1;
+	info->is_own = (memory->options.flags & HOIST_MEMORY_CURRENT_POOL) == 0;
+	info->is_shareable = (memory->options.flags & HOIST_MEMORY_SHAREABLE) != 0;
+	info->node = single_node(&memory->placement);
+	info->alignment = custom		      ? 1
+			  : of_device		      ? 256
+			  : kind == HOIST_MEMORY_HEAP ? HOIST__HEAP_ALIGN
+						      : 64;
+}
+
+/* --- putting it together --- */
+
+static const struct hoist__memory_ops *ops_of(int kind)
+{
+	switch (kind) {
+	case HOIST_MEMORY_HOST:
+	case HOIST_MEMORY_PINNED:
+	case HOIST_MEMORY_DEVICE:
+	case HOIST_MEMORY_MANAGED:
+		return &hoist__memory_pool_ops;
+	case HOIST_MEMORY_DRIVER_POOL:
+		return &hoist__memory_driver_ops;
+	case HOIST_MEMORY_HEAP:
+		return &hoist__memory_heap_ops;
+	case HOIST_MEMORY_CUSTOM:
+		return &hoist__memory_custom_ops;
+	case HOIST_MEMORY_VIRTUAL:
+		return &hoist__memory_virtual_ops;
+	case HOIST_MEMORY_GRAPH:
+		return &hoist__memory_graph_ops;
+	default:
+		return NULL;
+	}
+}
+
+static void fill_defaults(hoist_memory *memory)
+{
+	hoist_memory_options *o = &memory->options;
+	bool pooled = (1u << o->kind & POOLED) != 0;
+	bool locked = o->kind == HOIST_MEMORY_PINNED && hoist__device_is_cpu(memory->device);
+	if (o->region_bytes == 0 && (pooled || o->kind == HOIST_MEMORY_HEAP))
+		o->region_bytes = locked ? LOCKED_REGION_BYTES : REGION_BYTES;
+	if (o->keep_bytes == 0)
+		o->keep_bytes = o->region_bytes > SIZE_MAX / KEPT_REGIONS
+					? SIZE_MAX
+					: KEPT_REGIONS * o->region_bytes;
+	if (o->cache_bytes == 0 && pooled)
+		o->cache_bytes = HOIST__CACHE_BYTES;
+	if (o->exhausted != NULL && o->exhausted_retries == 0)
+		o->exhausted_retries = 1;
+	o->name = memory->name;
+	o->nodes = NULL;
+	o->functions = NULL;
+}
+
+/* @o is complete; memory->options is a copy of it. */
+static int fill(hoist_memory *memory, const hoist_memory_options *o)
+{
+	int err = hoist_device_open("cpu", &memory->device);
+	if (err < 0)
+		return err;
+	if (o->device != NULL)
+		memory->device = o->device;
+	memory->dev = hoist__device_dev(memory->device);
+	name_it(memory, o->name);
+	err = check_values(o);
+	if (err == 0)
+		err = check_preference(o);
+	if (err == 0)
+		err = check_device(o, hoist__device_is_cpu(memory->device));
+	/* DEVICE on the CPU is HOST, whose options it has. */
+	bool is_host = o->kind == HOIST_MEMORY_DEVICE && hoist__device_is_cpu(memory->device);
+	if (err == 0)
+		err = check_applies(o, is_host ? KIND(DEVICE) | KIND(HOST) : 1u << o->kind);
+	if (err == 0)
+		err = take_functions(memory, o->functions);
+	if (err == 0)
+		err = take_placement(memory, o);
+	if (err == 0)
+		err = take_upstream(memory, o->upstream);
+	if (err < 0)
+		return err;
+	if (o->budget != NULL)
+		memory->budget = hoist__budget_ref(hoist__budget_of(o->budget));
+	fill_defaults(memory);
+	describe(memory);
+	return 0;
+}
+
+int hoist__memory_make(const hoist_memory_options *options, hoist_memory **ret)
+{
+	const struct hoist__memory_ops *ops = ops_of(options->kind);
+	if (ops == NULL)
+		return hoist__fail(-EINVAL, "hoist_memory_options: %d is no kind of memory",
+				   options->kind);
+	hoist_memory *memory = calloc(1, ops->bytes);
+	if (memory == NULL)
+		return hoist__fail_nomem("a memory resource", ops->bytes);
+	memory->ops = ops;
+	memory->options = *options;
+	memory->generation = hoist__fork_now();
+	atomic_init(&memory->xrefs, 1);
+	int err = fill(memory, options);
+	if (err == 0 && ops->init != NULL)
+		err = ops->init(memory);
+	if (err < 0) {
+		hoist__budget_unref(memory->budget);
+		hoist_memory_unref(memory->upstream);
+		free(memory);
+		return err;
+	}
+	hoist__memory_join(memory);
+	*ret = memory;
+	return 0;
+}
+
+int hoist_memory_create(const hoist_memory_options *given, hoist_memory **ret)
+{
+	hoist_memory_options options;
+	int err = hoist__options_in("hoist_memory_options", given, &options, sizeof options);
+	if (err < 0)
+		return err;
+	if (options.kind == HOIST_MEMORY_GRAPH)
+		return hoist__fail(-EINVAL,
+				   "hoist_memory_options: each device has one resource for the "
+				   "memory of graphs; ask hoist_memory_of_device() for it");
+	return hoist__memory_make(&options, ret);
+}
+
+int hoist_memory_get_info(const hoist_memory *memory, hoist_memory_info *info)
+{
+	if (memory == NULL)
+		return hoist__fail(-EINVAL, "the memory resource is NULL");
+	return hoist__options_out("hoist_memory_info", info, &memory->info, sizeof memory->info);
+}

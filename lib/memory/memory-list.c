@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/memory/memory-list.c - the list of all resources: their references, and how they help each
+ * other when memory runs out. */
+#include "config.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "lib/exchange/ipc.h"
+#include "lib/memory/memory.h"
+#include "lib/buffer/storage.h"
+#include "lib/memory/transfer.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hoist__list all = {&all, &all};
+
+/* A child of fork goes on with host memory, and so with the list. */
+static void lock_all(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_all(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+	if (pthread_atfork(lock_all, unlock_all, unlock_all) != 0)
+		hoist__log(alloc, "a child of fork may hang in memory resources: no handlers");
+}
+
+void hoist__memory_join(hoist_memory *memory)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, watch_forks);
+	lock_all();
+	hoist__list_push_back(&all, &memory->xlink);
+	unlock_all();
+}
+
+static hoist_memory *memory_of(struct hoist__list *link)
+{
+	return HOIST__CONTAINER_OF(link, hoist_memory, xlink);
+}
+
+/* A reference, unless the last one is gone. */
+static bool try_ref(hoist_memory *memory)
+{
+	unsigned refs = atomic_load(&memory->xrefs);
+	while (refs != 0)
+		if (atomic_compare_exchange_weak(&memory->xrefs, &refs, refs + 1))
+			return true;
+	return false;
+}
+
+/* The next resource behind @memory (NULL: the first), referenced, whose own reference is
+ * dropped; so that each can be worked on without the lock.  NULL at the end. */
+static hoist_memory *next_of_all(hoist_memory *memory)
+{
+	hoist_memory *found = NULL;
+	lock_all();
+	struct hoist__list *link = memory != NULL ? memory->xlink.next : all.next;
+	for (; found == NULL && link != &all; link = link->next)
+		if (try_ref(memory_of(link)))
+			found = memory_of(link);
+	unlock_all();
+	hoist_memory_unref(memory);
+	return found;
+}
+
+void hoist__memories_forget_stream(struct hoist__dev_stream *stream)
+{
+	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
+		if (m->ops->forget_stream != NULL)
+			m->ops->forget_stream(m, stream);
+}
+
+hoist_memory *hoist__memories_find(bool (*fits)(hoist_memory *memory, const void *arg),
+				   const void *arg)
+{
+	hoist_memory *m = next_of_all(NULL);
+	while (m != NULL && !fits(m, arg))
+		m = next_of_all(m);
+	return m;
+}
+
+/* --- references --- */
+
+hoist_memory *hoist_memory_ref(hoist_memory *memory)
+{
+	atomic_fetch_add_explicit(&memory->xrefs, 1, memory_order_relaxed);
+	return memory;
+}
+
+void hoist_memory_unref(hoist_memory *memory)
+{
+	if (memory == NULL)
+		return;
+	hoist_device *device = memory->device;
+	unsigned n_parked = atomic_load(&memory->xn_parked);
+	unsigned refs = atomic_fetch_sub_explicit(&memory->xrefs, 1, memory_order_acq_rel) - 1;
+	/* Only what is parked has it: that ends now, and the resource with it. */
+	if (refs != 0 && refs == n_parked)
+		(void)hoist__parked_sweep(device, true);
+	if (refs != 0)
+		return;
+	/* What is in use stays, and with it the resource: in the list, without references. */
+	if (!memory->ops->done(memory)) {
+		hoist__log(alloc, "\"%s\" ends with blocks in use: its memory is kept",
+			   memory->name);
+		return;
+	}
+	lock_all();
+	hoist__list_remove(&memory->xlink);
+	unlock_all();
+	hoist__budget_unref(memory->budget);
+	hoist_memory_unref(memory->upstream);
+	struct hoist__user user = memory->user;
+	free(memory);
+	hoist__user_end(&user);
+}
+
+/* --- when memory runs out --- */
+
+/* True if @a could have what @b only keeps: they take memory from the same place. */
+static bool share(const hoist_memory *a, const hoist_memory *b)
+{
+	return a->info.is_host_accessible && !a->info.is_managed
+		       ? b->info.is_host_accessible && !b->info.is_managed
+		       : a->dev == b->dev;
+}
+
+static bool share_budget(const hoist_memory *a, const hoist_memory *b)
+{
+	return a->budget != NULL && a->budget == b->budget;
+}
+
+/* The budget has not @bytes: only who shares it can help. */
+bool hoist__memory_lacks_budget(const hoist_memory *memory, size_t bytes)
+{
+	return memory->budget != NULL &&
+	       bytes > hoist__budget_limit(memory->budget) - hoist__budget_used(memory->budget);
+}
+
+/* A limit is reached that nobody else can help with: the resource's own, or one that the budget
+ * never allows. */
+static bool is_own_limit(const hoist_memory *memory, size_t bytes)
+{
+	struct hoist__pool *pool = atomic_load(&memory->xpool);
+	size_t limit = memory->options.limit_bytes;
+	if (memory->budget != NULL && bytes > hoist__budget_limit(memory->budget))
+		return true;
+	if (pool == NULL || limit == 0)
+		return false;
+	struct hoist__pool_stats stats;
+	hoist__pool_stats(pool, &stats);
+	return bytes > limit || stats.reserved_bytes > limit - bytes;
+}
+
+/* This may be called from within jemalloc, which must not be called again from there. */
+static bool may_trim(const hoist_memory *memory)
+{
+	return memory->ops->trim != NULL && memory->ops != &hoist__memory_heap_ops;
+}
+
+static void trim_others(hoist_memory *memory, size_t bytes)
+{
+	bool budget_only = hoist__memory_lacks_budget(memory, bytes);
+	if (!budget_only)
+		hoist__lanes_drain(hoist__device_lanes(memory->device));
+	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
+		if (m != memory && may_trim(m) &&
+		    (share_budget(memory, m) || (!budget_only && share(memory, m))))
+			(void)m->ops->trim(m, 0);
+}
+
+void hoist__memories_yield(const struct hoist__budget *budget)
+{
+	(void)hoist__parked_sweep(NULL, true);
+	for (hoist_memory *m = next_of_all(NULL); m != NULL; m = next_of_all(m))
+		if (m->budget == budget && m->ops->trim != NULL)
+			(void)m->ops->trim(m, 0);
+}
+
+/* What consumers have let go: of any device where the memory is the host's.  Not from within
+ * jemalloc, whose blocks may be among it. */
+static void give_back_parked(const hoist_memory *memory)
+{
+	if (memory->ops != &hoist__memory_heap_ops)
+		(void)hoist__parked_sweep(memory->info.is_host_accessible ? NULL : memory->device,
+					  true);
+}
+
+unsigned hoist__memory_retries(const hoist_memory *memory)
+{
+	unsigned calls = memory->options.exhausted_retries;
+	return calls < UINT_MAX ? calls + 1 : calls;
+}
+
+int hoist__memory_exhausted(void *context, size_t bytes, unsigned attempt)
+{
+	hoist_memory *memory = context;
+	if (attempt == 1) {
+		give_back_parked(memory);
+		if (!is_own_limit(memory, bytes))
+			trim_others(memory, bytes);
+		return 1;
+	}
+	if (memory->options.exhausted == NULL)
+		return 0;
+	atomic_fetch_add_explicit(&memory->xn_exhausted, 1, memory_order_relaxed);
+	return memory->options.exhausted(memory->options.exhausted_context, bytes, attempt - 1);
+}

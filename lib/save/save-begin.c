@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* What the pump works with, taken when it begins and given back at the end: slots, an engine, bytes
+ * of the budget; and the report. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "lib/save/save.h"
+#include "lib/device/stream-private.h"
+
+#define RING_LEAST_BYTES (2 * HOIST__STAGING_MIN_SLOT_BYTES)
+
+/* --- begin --- */
+
+static int staging_pool(struct hoist_save *save, struct hoist__pool **ret)
+{
+	hoist_device *device = NULL;
+	int err = 0;
+	if (save->n_streams > 0)
+		device = hoist_stream_device(save->streams[0]);
+	else
+		err = hoist__device_cpu(&device);
+	return err < 0 ? err : hoist__device_staging_pool(device, ret);
+}
+
+/* Slots are larger than blocks by what reads of files need to lie above their places. */
+static void size_blocks(struct hoist_save *save)
+{
+	size_t slot = hoist__staging_slot_bytes(save->ring);
+	uint64_t slack = 4 * save->source_align;
+	if (4 * slack > slot)
+		slack = 0; /* no direct reads then */
+	uint64_t align = HOIST__FILE_MAX_ALIGN;
+	if (slot - slack < 4 * align)
+		for (size_t f = align = 1; f <= save->n_files; f++)
+			align = hoist__max_u64(
+				align, hoist__output_file(save->files[f - 1].output)->offset_align);
+	save->block_bytes = (size_t)hoist__round_down(slot - slack, align);
+}
+
+static uint64_t count_blocks(const struct hoist_save *save, size_t block_bytes)
+{
+	uint64_t n = 0;
+	for (size_t f = 0; f < save->n_files; f++)
+		n += save->files[f].out.bytes / block_bytes + 1;
+	return n;
+}
+
+/* The end of a copy is something that the pump waits for, as it does for writes. */
+static void wake(void *context)
+{
+	struct hoist_save *save = context;
+	hoist__engine_wake(save->engine);
+}
+
+static int create_tables(struct hoist_save *save)
+{
+	size_t n = save->n_slots = hoist__staging_n_slots(save->ring);
+	size_t n_fetches = n * save->n_streams;
+	save->blocks = calloc(n, sizeof *save->blocks);
+	save->window = calloc(n, sizeof *save->window);
+	save->fetches = calloc(n_fetches > 0 ? n_fetches : 1, sizeof *save->fetches);
+	if (save->blocks == NULL || save->window == NULL || save->fetches == NULL)
+		return hoist__fail_nomem("a table of blocks", n * sizeof *save->blocks);
+	size_blocks(save);
+	return 0;
+}
+
+static int create_ring(struct hoist_save *save)
+{
+	struct hoist__pool *pool;
+	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
+	int err = staging_pool(save, &pool);
+	if (err < 0)
+		return err;
+	for (unsigned i = 0; i < save->n_streams; i++)
+		streams[i] = hoist__stream_dev_stream(save->streams[i]);
+	/* A small save takes no more of a shared budget than it can use. */
+	uint64_t n = count_blocks(save, HOIST__SAVE_SLOT_BYTES / 2) + 1;
+	const struct hoist__staging_options options = {
+		.streams = streams,
+		.n_streams = save->n_streams,
+		.pool = pool,
+		.moved = wake,
+		.context = save,
+		.budget = hoist__budget_of(save->budget),
+		.held = save->budget_turn.held,
+		.slot_bytes = HOIST__SAVE_SLOT_BYTES,
+		.n_slots = hoist__ring_slots(pool, (unsigned)hoist__min_u64(n, HOIST__SAVE_SLOTS),
+					     HOIST__SAVE_SLOT_BYTES),
+	};
+	hoist__ring_trim(pool, save->budget, HOIST__SAVE_SLOTS * HOIST__SAVE_SLOT_BYTES);
+	err = hoist__staging_create(&options, &save->ring);
+	if (err < 0)
+		return err;
+	save->budget_turn.held = 0;
+	return create_tables(save);
+}
+
+static int create_engine(struct hoist_save *save)
+{
+	const struct hoist__file **files = calloc(save->n_files, sizeof *files);
+	if (files == NULL)
+		return hoist__fail_nomem("a list of files", save->n_files * sizeof *files);
+	for (size_t f = 0; f < save->n_files; f++)
+		files[f] = hoist__output_file(save->files[f].output);
+	struct hoist__engine_buffer memory;
+	hoist__staging_memory(save->ring, &memory);
+	const struct hoist__engine_options options = {
+		.kind = hoist__engine_kind_of(save->engine_kind),
+		.depth = save->n_slots,
+		.buffers = &memory,
+		.n_buffers = 1,
+		.files = files,
+		.n_files = (unsigned)save->n_files,
+	};
+	int err = hoist__engine_create(&options, &save->engine);
+	free(files);
+	return err;
+}
+
+int hoist__save_begin(struct hoist_save *save)
+{
+	int err = save->budget_turn.ticket.in_line ? -EAGAIN : create_ring(save);
+	if (err == -EAGAIN && save->budget_turn.held == 0) {
+		err = hoist__turn_wait(&save->budget_turn, save->budget, RING_LEAST_BYTES,
+				       HOIST__SAVE_CANCEL_POLL_NS);
+		return err < 0 ? err : 1;
+	}
+	if (err == 0)
+		err = create_engine(save);
+	if (err == 0)
+		err = hoist__seal_create(save);
+	if (err < 0)
+		return err;
+	save->next_tensor = save->files[0].first;
+	save->phase = HOIST__SAVE_RUNNING;
+	return 0;
+}
+
+/* --- end --- */
+
+/* What the kernel may still read from, or write to, is nobody's any more: it stays as it is, and
+ * charged to the budget. */
+static void give_up_memory(struct hoist_save *save)
+{
+	hoist__log(load, "requests were abandoned: their memory is never used again");
+	save->ring = NULL;
+	for (size_t i = 0; i < save->n_sources; i++)
+		if (save->sources[i].buffer != NULL)
+			(void)hoist_buffer_ref(save->sources[i].buffer);
+}
+
+void hoist__save_report(struct hoist_save *save)
+{
+	hoist_save_report *report = &save->report;
+	report->bytes = save->total_bytes;
+	report->n_tensors = save->n_sources;
+	report->n_files = save->n_files;
+	report->budget_bytes = hoist__budget_limit(hoist__budget_of(save->budget));
+	report->cached_bytes =
+		atomic_load_explicit(&save->written, memory_order_relaxed) - report->direct_bytes;
+	if (save->ring != NULL)
+		report->staging_peak_bytes = hoist__staging_peak_bytes(save->ring);
+	if (save->engine != NULL) {
+		(void)snprintf(report->engine, sizeof report->engine, "%s",
+			       hoist__engine_name(save->engine));
+		(void)snprintf(report->engine_reason, sizeof report->engine_reason, "%s",
+			       hoist__engine_reason(save->engine));
+	}
+	const struct hoist__save_routes *routes = &save->routes;
+	const char *way = save->io == HOIST_IO_CACHED ? "through the page cache, as asked"
+			  : routes->note == NULL      ? "direct"
+						      : "through the page cache: ";
+	(void)snprintf(report->io_reason, sizeof report->io_reason,
+		       "%s%s; %llu of %llu writes from where the bytes were%s", way,
+		       routes->note != NULL && save->io != HOIST_IO_CACHED ? routes->note : "",
+		       (unsigned long long)routes->straight, (unsigned long long)routes->n_writes,
+		       routes->fell_back > 0 ? "; some finished through the page cache" : "");
+	report->ns = hoist__now_ns() - save->start_ns;
+	report->cpu_ns = hoist__cpu_ns() - save->start_cpu_ns;
+}
+
+static void release_ring(struct hoist_save *save)
+{
+	for (unsigned i = 0; save->blocks != NULL && i < save->n_slots; i++) {
+		struct hoist__slot *slot = save->blocks[i].slot;
+		if (slot != NULL &&
+		    (slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FULL))
+			hoist__slot_release(save->ring, slot);
+	}
+	hoist__staging_destroy(save->ring);
+	save->ring = NULL;
+}
+
+void hoist__save_release(struct hoist_save *save)
+{
+	/* Nobody wakes the engine from here on. */
+	if (save->ring != NULL)
+		hoist__staging_settle(save->ring);
+	if (save->engine != NULL && hoist__engine_abandoned(save->engine))
+		give_up_memory(save);
+	hoist__engine_destroy(save->engine);
+	save->engine = NULL;
+	if (save->ring != NULL)
+		release_ring(save);
+	hoist__turn_leave(&save->budget_turn, save->budget);
+	for (size_t i = 0; save->fetches != NULL && i < (size_t)save->n_slots * save->n_streams;
+	     i++)
+		free(save->fetches[i].pieces);
+	free(save->fetches);
+	free(save->blocks);
+	free(save->window);
+	save->fetches = NULL;
+	save->blocks = NULL;
+	save->window = NULL;
+	hoist__seal_destroy(save);
+}

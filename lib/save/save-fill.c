@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/* One block's bytes, from wherever they are; save.h says how. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "lib/save/save.h"
+
+/* A read of less is not worth being direct. */
+#define DIRECT_MIN_BYTES ((size_t)256 << 10)
+/* What is read along rather than left out between two tensors. */
+#define MAX_GAP_BYTES ((uint64_t)64 << 10)
+
+/* --- beginning --- */
+
+/* A block within one host tensor can be written from where that lies. */
+static void find_straight(struct hoist_save *save, struct hoist__save_block *block)
+{
+	const struct hoist__out_tensor *tensor = &save->tensors[block->tensor];
+	const struct hoist__save_source *source = &save->sources[block->tensor];
+	uint64_t end = block->begin + block->bytes;
+	if (block->tensor >= block->file->first + block->file->out.n_tensors ||
+	    source->way != HOIST__FROM_HOST || tensor->offset > block->begin ||
+	    tensor->offset + tensor->bytes < end)
+		return;
+	struct hoist__span span =
+		hoist__buffer_span(source->buffer, (int64_t)(block->begin - tensor->offset));
+	const struct hoist__file *file = hoist__output_file(block->file->output);
+	bool aligned = file->direct_fd < 0 || (span.address % file->memory_align == 0 &&
+					       block->bytes % file->offset_align == 0);
+	/* Not all that a driver has registered can be written from directly. */
+	if (aligned && span.kind == HOIST__MEMORY_HOST)
+		block->straight = (const unsigned char *)span.address;
+}
+
+bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot)
+{
+	while (save->next_file < save->n_files &&
+	       save->next_begin >= save->files[save->next_file].out.bytes) {
+		save->next_file++;
+		save->next_begin = 0;
+		if (save->next_file < save->n_files)
+			save->next_tensor = save->files[save->next_file].first;
+	}
+	if (save->next_file == save->n_files)
+		return false;
+	struct hoist__save_file *file = &save->files[save->next_file];
+	size_t end = file->first + file->out.n_tensors;
+	while (save->next_tensor < end &&
+	       save->tensors[save->next_tensor].offset + save->tensors[save->next_tensor].bytes <=
+		       save->next_begin)
+		save->next_tensor++;
+	struct hoist__save_block *block = &save->blocks[slot->index];
+	struct hoist__save_fetch *fetches = save->fetches + (size_t)slot->index * save->n_streams;
+	for (unsigned s = 0; s < save->n_streams; s++)
+		fetches[s].n = 0;
+	*block = (struct hoist__save_block){
+		.slot = slot,
+		.memory = slot->request.address,
+		.file = file,
+		.begin = save->next_begin,
+		.bytes = (size_t)hoist__min_u64(save->block_bytes,
+						file->out.bytes - save->next_begin),
+		.tensor = save->next_tensor,
+		.fetches = fetches,
+	};
+	save->next_begin += block->bytes;
+	find_straight(save, block);
+	return true;
+}
+
+/* --- files --- */
+
+/* The part of a tensor that is to be filled in next. */
+struct part {
+	size_t at; /* in the block */
+	uint64_t from;
+	size_t bytes;
+};
+
+static void take_part(const struct hoist_save *save, const struct hoist__save_block *block,
+		      size_t tensor, struct part *ret)
+{
+	const struct hoist__out_tensor *t = &save->tensors[tensor];
+	uint64_t begin = hoist__max_u64(t->offset, block->begin + block->filled);
+	uint64_t end = hoist__min_u64(t->offset + t->bytes, block->begin + block->bytes);
+	ret->at = (size_t)(begin - block->begin);
+	ret->from = begin - t->offset;
+	ret->bytes = end > begin ? (size_t)(end - begin) : 0;
+}
+
+static const struct hoist__entry *entry_of(const struct hoist__save_source *source)
+{
+	return &source->checkpoint->tensors[source->index];
+}
+
+/* What is read at once: source bytes [begin, end), which lie in the slot from `at` on. */
+struct group {
+	uint64_t begin;
+	uint64_t end;
+	size_t at;
+	size_t n; /* tensors */
+};
+
+/* Where the read may begin in the slot, so that every part lies at or above its place: @part, whose
+ * bytes are @source in the file. */
+static size_t place_above(const struct group *group, const struct part *part, uint64_t source,
+			  uint64_t align)
+{
+	uint64_t into = source - group->begin;
+	uint64_t at = part->at > into ? part->at - into : 0;
+	return (size_t)hoist__round_up(hoist__max_u64(at, group->at), align);
+}
+
+static bool fits(const struct hoist_save *save, const struct group *group, uint64_t align)
+{
+	uint64_t bytes = hoist__round_up(group->end, align) - group->begin;
+	return group->at + bytes <= hoist__staging_slot_bytes(save->ring);
+}
+
+/* As many tensors from the block's next on as one read can take.  False: not even one. */
+static bool plan_group(const struct hoist_save *save, const struct hoist__save_block *block,
+		       uint64_t align, struct group *ret)
+{
+	const struct hoist__save_source *first = &save->sources[block->tensor];
+	size_t end = block->file->first + block->file->out.n_tensors;
+	struct group group = {0};
+	for (size_t t = block->tensor; t < end; t++) {
+		const struct hoist__save_source *source = &save->sources[t];
+		struct part part;
+		take_part(save, block, t, &part);
+		if (save->tensors[t].offset >= block->begin + block->bytes ||
+		    (block->one_by_one && t > block->tensor))
+			break;
+		if (part.bytes == 0) {
+			group.n++;
+			continue;
+		}
+		if (source->way != HOIST__FROM_FILE || source->checkpoint != first->checkpoint ||
+		    entry_of(source)->file != entry_of(first)->file)
+			break;
+		uint64_t offset = entry_of(source)->tensor->offset + part.from;
+		struct group more = group;
+		if (t == block->tensor) {
+			more.begin = hoist__round_down(offset, align);
+			more.at = part.at;
+		} else if (offset < group.end || offset - group.end > MAX_GAP_BYTES) {
+			break;
+		}
+		more.end = offset + part.bytes;
+		more.at = place_above(&more, &part, offset, align);
+		more.n++;
+		if (!fits(save, &more, align))
+			break;
+		group = more;
+	}
+	*ret = group;
+	return group.n > 0;
+}
+
+/* How the bytes are to be read: directly, or what of the page cache is known. */
+static void choose_way(const struct hoist_save *save, const struct hoist__file *file,
+		       struct hoist__request *request)
+{
+	uint64_t resident = 0;
+	int err = hoist__file_resident(file, request->offset, request->need, &resident);
+	request->hot = err == 0 && resident >= request->need - request->need / 10;
+	request->direct = file->direct_fd >= 0 && save->io != HOIST_IO_CACHED &&
+			  request->need >= DIRECT_MIN_BYTES &&
+			  (!request->hot || save->io == HOIST_IO_DIRECT);
+	request->hot = request->hot && !request->direct;
+	request->drop = !request->direct && err == 0 && resident == 0;
+}
+
+static int read_group(struct hoist_save *save, struct hoist__save_block *block)
+{
+	const struct hoist__save_source *source = &save->sources[block->tensor];
+	const struct hoist__file *file = source->checkpoint->files[entry_of(source)->file].file;
+	struct hoist__request *request = &block->slot->request;
+	uint64_t align = save->source_align;
+	struct group group;
+	request->file = file;
+	request->direct = false;
+	/* Made again, it is to hold no byte that is not wanted: not directly. */
+	if (!block->one_by_one && plan_group(save, block, align, &group)) {
+		request->offset = group.begin;
+		request->need = (size_t)(group.end - group.begin);
+		choose_way(save, file, request);
+	}
+	if (!request->direct) {
+		align = 1;
+		if (!plan_group(save, block, align, &group))
+			return hoist__fail(-EINVAL, "a block of %zu bytes holds no part of \"%s\"",
+					   block->bytes, source->name);
+		request->offset = group.begin;
+		request->need = (size_t)(group.end - group.begin);
+		choose_way(save, file, request);
+		request->direct = false;
+	}
+	request->address = block->memory + group.at;
+	request->bytes = request->direct ? (size_t)(hoist__round_up(group.end, align) - group.begin)
+					 : request->need;
+	request->write = false;
+	request->owner = block;
+	block->group_end = block->tensor + group.n;
+	block->group_at = group.at;
+	block->group_from = group.begin;
+	block->state = HOIST__SAVE_BLOCK_READING;
+	return 0;
+}
+
+/* --- one part --- */
+
+static int note_piece(struct hoist_save *save, struct hoist__save_block *block,
+		      const struct part *part)
+{
+	const struct hoist__save_source *source = &save->sources[block->tensor];
+	struct hoist__save_fetch *fetch = &block->fetches[source->stream];
+	uintptr_t address = hoist__buffer_span(source->buffer, (int64_t)part->from).address;
+	if (fetch->n > 0) {
+		struct hoist__piece *last = &fetch->pieces[fetch->n - 1];
+		if (last->slot_offset + last->bytes == part->at &&
+		    last->device_address + last->bytes == address) {
+			last->bytes += part->bytes;
+			return 0;
+		}
+	}
+	if (fetch->n == fetch->room) {
+		size_t room = fetch->room == 0 ? 16 : 2 * fetch->room;
+		struct hoist__piece *pieces = realloc(fetch->pieces, room * sizeof *pieces);
+		if (pieces == NULL)
+			return hoist__fail_nomem("a list of copies", room * sizeof *pieces);
+		fetch->pieces = pieces;
+		fetch->room = room;
+	}
+	fetch->pieces[fetch->n++] = (struct hoist__piece){
+		.slot_offset = part->at,
+		.device_address = address,
+		.bytes = part->bytes,
+	};
+	return 0;
+}
+
+/* Fills in one part.  Returns: 0, also if the block is READING now. */
+static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
+		     const struct part *part)
+{
+	struct hoist__save_source *source = &save->sources[block->tensor];
+	unsigned char *to = block->memory + part->at;
+	switch (source->way) {
+	case HOIST__FROM_HOST: {
+		struct hoist__span span = hoist__buffer_span(source->buffer, (int64_t)part->from);
+		memcpy(to, (const void *)span.address, part->bytes);
+		return 0;
+	}
+	case HOIST__FROM_DEVICE:
+		return note_piece(save, block, part);
+	case HOIST__FROM_FILE:
+		if (block->tensor >= block->group_end)
+			return read_group(save, block);
+		memmove(to,
+			block->memory + block->group_at +
+				(entry_of(source)->tensor->offset + part->from - block->group_from),
+			part->bytes);
+		return 0;
+	case HOIST__FROM_MOVED:
+		break;
+	}
+	return hoist__source_gather(save, source, &save->tensors[block->tensor], part->from,
+				    part->bytes, to);
+}
+
+/* --- the block --- */
+
+/* The header, and zeros up to the next tensor.  Returns: bytes that were filled in. */
+static size_t fill_between(const struct hoist_save *save, const struct hoist__save_block *block)
+{
+	const struct hoist__out_file *out = &block->file->out;
+	uint64_t at = block->begin + block->filled;
+	uint64_t end = block->begin + block->bytes;
+	if (at < out->header_bytes) {
+		size_t n = (size_t)(hoist__min_u64(out->header_bytes, end) - at);
+		memcpy(block->memory + block->filled, out->header + at, n);
+		return n;
+	}
+	if (block->tensor < block->file->first + out->n_tensors)
+		end = hoist__min_u64(end, save->tensors[block->tensor].offset);
+	if (end <= at)
+		return 0;
+	memset(block->memory + block->filled, 0, (size_t)(end - at));
+	return (size_t)(end - at);
+}
+
+/* From all devices at once. */
+static int fetch(struct hoist_save *save, struct hoist__save_block *block)
+{
+	int err = 0;
+	for (unsigned s = 0; err == 0 && s < save->n_streams; s++) {
+		const struct hoist__save_fetch *f = &block->fetches[s];
+		if (f->n == 0)
+			continue;
+		block->state = HOIST__SAVE_BLOCK_FETCHING;
+		err = hoist__slot_fetch(save->ring, block->slot, s, f->pieces, f->n);
+	}
+	return err;
+}
+
+bool hoist__block_retry(struct hoist__save_block *block)
+{
+	if (block->one_by_one)
+		return false;
+	block->one_by_one = true;
+	block->group_end = block->tensor;
+	return true;
+}
+
+uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__save_block *block)
+{
+	struct part part;
+	take_part(save, block, block->tensor, &part);
+	return entry_of(&save->sources[block->tensor])->tensor->offset + part.from;
+}
+
+int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
+{
+	size_t end = block->file->first + block->file->out.n_tensors;
+	block->state = HOIST__SAVE_BLOCK_FILLING;
+	while (block->straight == NULL && block->filled < block->bytes) {
+		struct part part = {0};
+		size_t n = fill_between(save, block);
+		block->filled += n;
+		if (n > 0)
+			continue;
+		if (block->tensor < end)
+			take_part(save, block, block->tensor, &part);
+		if (part.bytes > 0) {
+			int err = fill_part(save, block, &part);
+			if (err < 0 || block->state == HOIST__SAVE_BLOCK_READING)
+				return err;
+			block->filled = part.at + part.bytes;
+		}
+		if (block->filled < block->bytes)
+			block->tensor++;
+	}
+	int err = fetch(save, block);
+	if (err < 0 || block->state == HOIST__SAVE_BLOCK_FETCHING)
+		return err;
+	hoist__slot_filled(save->ring, block->slot);
+	block->state = HOIST__SAVE_BLOCK_FULL;
+	return 0;
+}

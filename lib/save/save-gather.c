@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes of a tensor that do not lie as the file wants them.
+ *
+ * A range of a row-major tensor is a few boxes: the rest of the row it begins in, at each level,
+ * whole rows in the middle, and the beginning of the row it ends in.  Each box is a copy between
+ * strides, which lib/copy/copy.h knows to make. */
+#include "config.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "hoist/copy.h"
+#include "hoist/load.h"
+#include "lib/save/save.h"
+
+/* Of one unit: the largest block type has fewer. */
+#define MAX_UNIT_BYTES 1024
+
+struct gather {
+	const hoist_buffer *buffer;
+	struct hoist__units units;
+	struct hoist__span to;		     /* where the next unit goes */
+	uint64_t inner[HOIST__MAX_RANK + 1]; /* units in one step along axis k - 1 */
+};
+
+/* --- boxes --- */
+
+/* @n steps along @axis, and all of the axes behind it, from unit @offset on. */
+static int move_box(struct gather *gather, int axis, int64_t offset, int64_t n)
+{
+	const struct hoist__units *units = &gather->units;
+	int rank = units->rank - axis;
+	int64_t shape[HOIST__MAX_RANK];
+	int64_t dense[HOIST__MAX_RANK];
+	int64_t step = 1;
+	for (int i = rank - 1; i >= 0; i--) {
+		shape[i] = i == 0 ? n : units->shape[axis + i];
+		dense[i] = step;
+		step *= shape[i];
+	}
+	struct hoist__move move = {
+		.dst = gather->to,
+		.src = hoist__buffer_span(gather->buffer, offset * (int64_t)units->bytes),
+	};
+	gather->to.address += (uintptr_t)step * units->bytes;
+	if (!hoist__nest_make(rank, shape, dense, units->strides + axis, units->bytes, &move.nest))
+		return 0;
+	return hoist__move_run(&move);
+}
+
+/* Units [@first, @first + @count) of the row-major order of the axes from @axis on. */
+static int move_range(struct gather *gather, int axis, int64_t offset, uint64_t first,
+		      uint64_t count)
+{
+	if (count == 0)
+		return 0;
+	if (axis == gather->units.rank)
+		return move_box(gather, axis, offset, 1);
+	uint64_t row = gather->inner[axis + 1];
+	int64_t stride = gather->units.strides[axis];
+	int64_t at = offset + (int64_t)(first / row) * stride;
+	uint64_t into = first % row;
+	int err = 0;
+	if (into != 0 || count < row) {
+		uint64_t n = hoist__min_u64(count, row - into);
+		err = move_range(gather, axis + 1, at, into, n);
+		at += stride;
+		count -= n;
+	}
+	uint64_t whole = count / row;
+	if (err == 0 && whole > 0)
+		err = move_box(gather, axis, at, (int64_t)whole);
+	if (err == 0)
+		err = move_range(gather, axis + 1, at + (int64_t)whole * stride, 0, count % row);
+	return err;
+}
+
+/* --- bytes --- */
+
+/* A part of one unit, which is small. */
+static int move_part(struct gather *gather, uint64_t unit, size_t from, size_t bytes)
+{
+	unsigned char whole[MAX_UNIT_BYTES];
+	struct hoist__span to = gather->to;
+	gather->to = (struct hoist__span){NULL, HOIST__MEMORY_HOST, (uintptr_t)whole};
+	int err = move_range(gather, 0, 0, unit, 1);
+	gather->to = to;
+	if (err < 0)
+		return err;
+	memcpy((void *)to.address, whole + from, bytes);
+	gather->to.address += bytes;
+	return 0;
+}
+
+static int move_bytes(struct gather *gather, uint64_t from, size_t bytes)
+{
+	size_t unit = gather->units.bytes;
+	int err = 0;
+	if (from % unit != 0) {
+		size_t n = (size_t)hoist__min_u64(unit - from % unit, bytes);
+		err = move_part(gather, from / unit, from % unit, n);
+		from += n;
+		bytes -= n;
+	}
+	if (err == 0)
+		err = move_range(gather, 0, 0, from / unit, bytes / unit);
+	from += bytes / unit * unit;
+	if (err == 0 && bytes % unit != 0)
+		err = move_part(gather, from / unit, 0, bytes % unit);
+	return err;
+}
+
+static int gather_units(const hoist_buffer *buffer, const struct hoist__units *units, uint64_t from,
+			size_t bytes, const struct hoist__span *to)
+{
+	struct gather gather = {.buffer = buffer, .units = *units, .to = *to};
+	gather.inner[units->rank] = 1;
+	for (int i = units->rank - 1; i >= 0; i--)
+		gather.inner[i] = gather.inner[i + 1] * (uint64_t)units->shape[i];
+	return move_bytes(&gather, from, bytes);
+}
+
+/* --- what comes first --- */
+
+/* A tensor that lies in its file with strides is loaded; its bytes are the host's meanwhile. */
+static int load_packed(struct hoist__save_source *source)
+{
+	const char *name = source->checkpoint->tensors[source->index].tensor->name;
+	const hoist_load_options options = {
+		.size = sizeof options,
+		.tensors = &name,
+		.n_tensors = 1,
+	};
+	hoist_load *load;
+	int err = hoist_load_start(source->checkpoint, &options, &load);
+	if (err < 0)
+		return err;
+	err = hoist_load_wait(load);
+	if (err == 0)
+		err = hoist_load_tensor(load, 0, NULL, &source->packed);
+	hoist_load_destroy(load);
+	return err;
+}
+
+/* Elements that are no whole bytes, and do not lie side by side: packed by the CPU. */
+static int copy_packed(struct hoist__save_source *source, hoist_buffer *buffer)
+{
+	hoist_device *cpu;
+	hoist_buffer *packed;
+	int err = hoist__device_cpu(&cpu);
+	if (err == 0)
+		err = hoist_buffer_contiguous(buffer, cpu, &packed);
+	if (err < 0)
+		return err;
+	hoist_buffer_unref(source->packed);
+	source->packed = packed;
+	return 0;
+}
+
+static int gather(const struct hoist_save *save, struct hoist__save_source *source, uint64_t from,
+		  size_t bytes, unsigned char *to)
+{
+	int err = 0;
+	if (source->checkpoint != NULL && source->packed == NULL)
+		err = load_packed(source);
+	if (err < 0)
+		return err;
+	hoist_buffer *buffer = source->packed != NULL ? source->packed : source->buffer;
+	bool pinned = save->n_streams > 0;
+	const struct hoist__span slot = {
+		pinned ? hoist_stream_device(save->streams[0]) : NULL,
+		pinned ? HOIST__MEMORY_PINNED : HOIST__MEMORY_HOST,
+		(uintptr_t)to,
+	};
+	struct hoist__units units;
+	if (!buffer->contiguous || buffer->bit != 0) {
+		hoist__units_of(buffer, &units);
+		if (units.bytes != 0)
+			return gather_units(buffer, &units, from, bytes, &slot);
+		err = copy_packed(source, buffer);
+		if (err < 0)
+			return err;
+		buffer = source->packed;
+	}
+	const struct hoist__span here = hoist__buffer_span(buffer, (int64_t)from);
+	return hoist__transfer(&slot, &here, bytes);
+}
+
+int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *source,
+			 const struct hoist__out_tensor *tensor, uint64_t from, size_t bytes,
+			 unsigned char *to)
+{
+	int err = gather(save, source, from, bytes, to);
+	/* The end is what is mostly gathered last; else it is packed again, for a range or two. */
+	if (from + bytes == tensor->bytes) {
+		hoist_buffer_unref(source->packed);
+		source->packed = NULL;
+	}
+	return err < 0 ? hoist__fail_in(err, "saving tensor \"%.200s\"", tensor->name) : 0;
+}

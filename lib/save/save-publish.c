@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/* The end of a save: nothing has a name before all of it is on the disk. */
+#include "config.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "lib/save/save.h"
+
+/* An index of more is none of ours. */
+#define MAX_INDEX_BYTES ((uint64_t)256 << 20)
+
+/* --- before --- */
+
+/* What was read is of one version. */
+static int check_sources(const struct hoist_save *save)
+{
+	const struct hoist__file *last = NULL;
+	int err = 0;
+	for (size_t i = 0; err == 0 && i < save->n_sources; i++) {
+		const struct hoist__save_source *source = &save->sources[i];
+		if (source->checkpoint == NULL)
+			continue;
+		const struct hoist_checkpoint *checkpoint = source->checkpoint;
+		const struct hoist__file *file =
+			checkpoint->files[checkpoint->tensors[source->index].file].file;
+		if (file != last)
+			err = hoist__file_changed(file);
+		last = file;
+	}
+	return err;
+}
+
+static int finish_files(struct hoist_save *save)
+{
+	int err = 0;
+	for (size_t f = 0; err == 0 && f < save->n_files; f++) {
+		struct hoist__save_file *file = &save->files[f];
+		if (file->digests != NULL) {
+			err = hoist__save_header(save, file);
+			if (err == 0)
+				err = hoist__output_write(file->output, 0, file->out.header,
+							  file->out.header_bytes);
+		}
+		if (err == 0)
+			err = hoist__output_finish(file->output);
+	}
+	if (err == 0 && save->index != NULL) {
+		err = hoist__output_write(save->index, 0, save->index_text, save->index_bytes);
+		if (err == 0)
+			err = hoist__output_finish(save->index);
+	}
+	return err;
+}
+
+/* --- shards of the checkpoint that is replaced --- */
+
+/* NAME-ddddd-of-ddddd.safetensors, of the NAME that index @index_name is of? */
+static bool is_shard(const char *file, const char *index_name)
+{
+	static const char pattern[] = "-ddddd-of-ddddd.safetensors";
+	size_t n = strlen(index_name) - strlen(".safetensors.index.json");
+	if (strncmp(file, index_name, n) != 0 || strlen(file) != n + sizeof pattern - 1)
+		return false;
+	for (size_t i = 0; i < sizeof pattern - 1; i++) {
+		bool digit = isdigit((unsigned char)file[n + i]) != 0;
+		if (pattern[i] == 'd' ? !digit : file[n + i] != pattern[i])
+			return false;
+	}
+	return true;
+}
+
+static bool is_written(const struct hoist_save *save, const char *file)
+{
+	for (size_t f = 0; f < save->n_files; f++)
+		if (strcmp(hoist__save_name(save->files[f].path), file) == 0)
+			return true;
+	return false;
+}
+
+/* The index that is written over, or that goes because one file takes its place; or NULL. */
+static const char *old_index_path(const struct hoist_save *save)
+{
+	return save->index != NULL ? save->index_path : save->shadow_path;
+}
+
+/* NULL if there is none that can be read. */
+static struct hoist__index *read_old_index(const struct hoist_save *save)
+{
+	const char *path = old_index_path(save);
+	struct hoist__file *file;
+	struct hoist__index *index = NULL;
+	char *text = NULL;
+	if (path == NULL ||
+	    hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file) < 0)
+		return NULL;
+	if (file->bytes <= MAX_INDEX_BYTES && (text = malloc((size_t)file->bytes + 1)) != NULL &&
+	    hoist__file_read(file, 0, text, (size_t)file->bytes) == 0 &&
+	    hoist__index_parse(path, text, (size_t)file->bytes, &index) < 0)
+		index = NULL;
+	free(text);
+	hoist__file_close(file);
+	return index;
+}
+
+/* --- a save that reads some shards of what it replaces --- */
+
+static bool reads_file(const struct hoist_save *save, const struct stat *st)
+{
+	const struct hoist_checkpoint *last = NULL;
+	for (size_t i = 0; i < save->n_sources; i++) {
+		const struct hoist_checkpoint *checkpoint = save->sources[i].checkpoint;
+		if (checkpoint == NULL || checkpoint == last)
+			continue;
+		for (size_t f = 0; f < checkpoint->n_files; f++) {
+			const struct hoist__file *file = checkpoint->files[f].file;
+			if (file->dev == st->st_dev && file->ino == st->st_ino)
+				return true;
+		}
+		last = checkpoint;
+	}
+	return false;
+}
+
+/* Returns: 1: the shard is a file of one of the save's checkpoints; 0: it is none, or not *@there;
+ * -ENOMEM. */
+static int is_read(const struct hoist_save *save, const char *shard, bool *there)
+{
+	const char *index = old_index_path(save);
+	char *path = NULL;
+	struct stat st;
+	if (asprintf(&path, "%.*s%s", (int)(hoist__save_name(index) - index), index, shard) < 0)
+		return hoist__fail_nomem("a path", strlen(index) + strlen(shard));
+	*there = stat(path, &st) == 0;
+	free(path);
+	return *there && reads_file(save, &st);
+}
+
+static int compare_entry(const void *name, const void *entry)
+{
+	return strcmp(name, ((const struct hoist__index_entry *)entry)->tensor);
+}
+
+static void mark_saved(const struct hoist_save *save, const struct hoist__index *old, bool *saved)
+{
+	for (size_t i = 0; i < save->n_sources; i++) {
+		const struct hoist__index_entry *entry =
+			bsearch(save->sources[i].name, old->entries, old->n_entries, sizeof *entry,
+				compare_entry);
+		if (entry != NULL)
+			saved[entry - old->entries] = true;
+	}
+}
+
+/* A tensor of shard @f that is not saved, or NULL. */
+static const char *find_lost(const struct hoist__index *old, size_t f, const bool *saved)
+{
+	for (size_t i = old->first[f]; i < old->first[f + 1]; i++)
+		if (!saved[old->of_file[i]])
+			return old->entries[old->of_file[i]].tensor;
+	return NULL;
+}
+
+static int check_shards(const struct hoist_save *save, const struct hoist__index *old, bool *saved)
+{
+	const char *index_name = hoist__save_name(old_index_path(save));
+	const char *lost = NULL;
+	size_t n_read = 0;
+	mark_saved(save, old, saved);
+	for (size_t f = 0; f < old->n_files; f++) {
+		bool there = false;
+		int read = is_shard(old->files[f], index_name)
+				   ? is_read(save, old->files[f], &there)
+				   : 0;
+		if (read < 0)
+			return read;
+		n_read += (size_t)read;
+		if (there && read == 0 && lost == NULL)
+			lost = find_lost(old, f, saved);
+	}
+	if (n_read == 0 || lost == NULL)
+		return 0;
+	return hoist__fail(
+		-EEXIST,
+		"saving %s: it reads %zu of the %zu shards of %s, which is replaced, and "
+		"tensor \"%.200s\" of another shard would be lost; open that index, or "
+		"save to another name",
+		save->path, n_read, old->n_files, index_name, lost);
+}
+
+int hoist__save_check_replaced(const struct hoist_save *save)
+{
+	struct hoist__index *old = read_old_index(save);
+	if (old == NULL)
+		return 0;
+	bool *saved = calloc(old->n_entries + 1, sizeof *saved);
+	int err = saved != NULL ? check_shards(save, old, saved)
+				: hoist__fail_nomem("a table of tensors", old->n_entries + 1);
+	free(saved);
+	hoist__index_destroy(old);
+	return err;
+}
+
+/* --- what is removed --- */
+
+/* File @i of the old index: removed if its name is one of a shard, and no file of that name is
+ * written. */
+static bool is_stale(const struct hoist_save *save, const struct hoist__index *old, size_t i)
+{
+	return is_shard(old->files[i], hoist__save_name(old_index_path(save))) &&
+	       !is_written(save, old->files[i]);
+}
+
+static void remove_shards(const struct hoist_save *save, const struct hoist__index *old)
+{
+	for (size_t i = 0; old != NULL && i < old->n_files; i++)
+		if (is_stale(save, old, i)) {
+			hoist__log(load, "%s: removing %s, which is no longer a part of it",
+				   save->path, old->files[i]);
+			(void)hoist__output_remove(save->files[0].output, old->files[i]);
+		}
+}
+
+/* The one file in whose place there are shards now, or NULL. */
+static const char *old_file_name(const struct hoist_save *save)
+{
+	bool shards = save->index != NULL && strcmp(save->path, save->index_path) != 0;
+	return shards ? hoist__save_name(save->path) : NULL;
+}
+
+/* What has been replaced: the shards of the old index, and the one file that was at the path. */
+static void remove_stale(const struct hoist_save *save, const struct hoist__index *old)
+{
+	remove_shards(save, old);
+	if (old_file_name(save) != NULL)
+		(void)hoist__output_remove(save->index, old_file_name(save));
+}
+
+/* One file is read in the place of shards once their index is gone: until then it is there, and
+ * known to the disk, and the old checkpoint is what readers get. */
+static int remove_shadow(const struct hoist_save *save)
+{
+	if (save->shadow_path == NULL)
+		return 0;
+	const struct hoist__output *output = save->files[0].output;
+	int removed = hoist__output_remove(output, hoist__save_name(save->shadow_path));
+	if (removed < 0)
+		return hoist__fail_errno(removed,
+					 "saving %s: it is there, but whoever opens its folder "
+					 "reads %s, which is to be removed",
+					 save->path, save->shadow_path);
+	return removed > 0 ? hoist__output_sync_folder(output) : 0;
+}
+
+/* --- what is removed is replaced on the disk first, also with NO_SYNC --- */
+
+static bool is_there(const struct hoist_save *save, const char *name)
+{
+	return name != NULL && hoist__output_has(save->files[0].output, name);
+}
+
+static bool removes(const struct hoist_save *save, const struct hoist__index *old)
+{
+	for (size_t i = 0; old != NULL && i < old->n_files; i++)
+		if (is_stale(save, old, i))
+			return true;
+	return is_there(save, old_file_name(save)) ||
+	       (save->shadow_path != NULL && is_there(save, hoist__save_name(save->shadow_path)));
+}
+
+static int sync_before_removal(const struct hoist_save *save, const struct hoist__index *old)
+{
+	int err = 0;
+	if (!removes(save, old))
+		return 0;
+	for (size_t f = 0; err == 0 && f < save->n_files; f++)
+		err = hoist__output_sync(save->files[f].output);
+	if (err == 0 && save->index != NULL)
+		err = hoist__output_sync(save->index);
+	return err;
+}
+
+/* --- all of it --- */
+
+static int publish_files(struct hoist_save *save)
+{
+	int err = 0;
+	for (size_t f = 0; err == 0 && f < save->n_files; f++) {
+		err = hoist__output_publish(save->files[f].output);
+		if (err < 0 && f > 0)
+			err = hoist__fail_in(err, "%zu of %zu shards have been replaced", f,
+					     save->n_files);
+	}
+	/* The disk knows of all of them before of the index that names them. */
+	if (err == 0 && save->index != NULL)
+		err = hoist__output_sync_folder(save->files[0].output);
+	if (err == 0 && save->index != NULL)
+		err = hoist__output_publish(save->index);
+	return err;
+}
+
+static int publish(struct hoist_save *save, const struct hoist__index *old)
+{
+	int err = publish_files(save);
+	if (err == 0)
+		err = hoist__output_sync_folder(save->files[0].output);
+	if (err == 0)
+		err = remove_shadow(save);
+	if (err == 0)
+		remove_stale(save, old);
+	return err;
+}
+
+int hoist__save_publish(struct hoist_save *save)
+{
+	uint64_t start = hoist__now_ns();
+	struct hoist__index *old = NULL;
+	int err = check_sources(save);
+	if (err == 0)
+		err = finish_files(save);
+	if (err == 0) {
+		old = read_old_index(save);
+		err = sync_before_removal(save, old);
+	}
+	if (err == 0 && atomic_load_explicit(&save->cancelled, memory_order_relaxed))
+		err = hoist__fail(-ECANCELED, "the save was cancelled");
+	if (err == 0) {
+		err = publish(save, old);
+		save->report.sync_ns = hoist__now_ns() - start;
+	}
+	hoist__index_destroy(old);
+	return err;
+}

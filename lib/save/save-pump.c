@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* The loop that moves a save forward; save.h tells how. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "lib/save/save.h"
+
+/* Where a driver does not say when a copy ends, it is asked this often. */
+#define COPY_POLL_NS (100 * UINT64_C(1000))
+
+static void fail(struct hoist_save *save, int err)
+{
+	if (save->phase != HOIST__SAVE_DRAINING) {
+		save->phase = HOIST__SAVE_DRAINING;
+		/* -EAGAIN: somebody's patience is at an end; to our caller it would say "not yet".
+		 */
+		save->err = err == -EAGAIN ? -EIO : err;
+		hoist__failure_keep(&save->failure);
+		hoist__log(load, "saving failed: %s", save->failure.text);
+	}
+	if (save->engine != NULL)
+		hoist__engine_cancel(save->engine);
+}
+
+/* --- blocks --- */
+
+static struct hoist__save_block *block_of(struct hoist_save *save, const struct hoist__slot *slot)
+{
+	return &save->blocks[slot->index];
+}
+
+static void submit(struct hoist_save *save, struct hoist__request *request)
+{
+	int err = hoist__engine_submit(save->engine, &request, 1);
+	if (err < 0)
+		fail(save, err);
+	else
+		save->n_inflight++;
+}
+
+/* Goes on filling; nothing of the block is in flight. */
+static void advance(struct hoist_save *save, struct hoist__save_block *block)
+{
+	int err = hoist__block_fill(save, block);
+	if (err < 0)
+		fail(save, err);
+	else if (block->state == HOIST__SAVE_BLOCK_READING)
+		submit(save, &block->slot->request);
+}
+
+/* One at a time: filling takes the CPU a while, during which the disk shall not wait for the next
+ * write.  Returns: false if no more can be begun now. */
+static bool begin_block(struct hoist_save *save)
+{
+	if (save->phase != HOIST__SAVE_RUNNING || save->next_file == save->n_files)
+		return false;
+	struct hoist__slot *slot = hoist__staging_acquire(save->ring);
+	if (slot == NULL)
+		return false;
+	if (!hoist__block_begin(save, slot)) {
+		hoist__slot_release(save->ring, slot);
+		return false;
+	}
+	save->window[save->n_begun++ % save->n_slots] = slot->index;
+	advance(save, block_of(save, slot));
+	return true;
+}
+
+static void take_fetched(struct hoist_save *save)
+{
+	struct hoist__slot *slot;
+	int n;
+	while ((n = hoist__staging_fetched(save->ring, &slot)) > 0)
+		block_of(save, slot)->state = HOIST__SAVE_BLOCK_FULL;
+	if (n < 0)
+		fail(save, n);
+}
+
+/* --- writing --- */
+
+static void write_block(struct hoist_save *save, struct hoist__save_block *block)
+{
+	const struct hoist__file *file = hoist__output_file(block->file->output);
+	struct hoist__request *request = &block->slot->request;
+	request->file = file;
+	request->direct = file->direct_fd >= 0;
+	request->offset = block->begin;
+	request->bytes = block->bytes;
+	request->write = true;
+	request->hot = false;
+	request->drop = false;
+	request->owner = block;
+	request->address = block->memory;
+	if (block->straight != NULL) {
+		/* Written from, never to. */
+		memcpy(&request->address, &block->straight, sizeof request->address);
+		request->buffer = -1;
+		save->routes.straight++;
+	} else if (request->direct) {
+		request->bytes = (size_t)hoist__round_up(block->bytes, file->offset_align);
+		memset(block->memory + block->bytes, 0, request->bytes - block->bytes);
+	}
+	request->need = request->bytes;
+	if (file->direct_fd < 0)
+		save->routes.note = file->direct_note;
+	block->state = HOIST__SAVE_BLOCK_WRITING;
+	save->routes.n_writes++;
+	save->n_writing++;
+	submit(save, request);
+}
+
+static void seal_blocks(struct hoist_save *save)
+{
+	while (save->phase == HOIST__SAVE_RUNNING && save->n_sealed < save->n_begun &&
+	       save->n_writing < HOIST__SAVE_WRITES) {
+		struct hoist__save_block *block =
+			&save->blocks[save->window[save->n_sealed % save->n_slots]];
+		if (block->state != HOIST__SAVE_BLOCK_FULL)
+			return;
+		hoist__seal_block(save, block);
+		save->n_sealed++;
+		write_block(save, block);
+	}
+}
+
+/* --- completions --- */
+
+/* Whose bytes [@begin, @end) of the file are, for messages: a direct write that fails does not say
+ * which of them. */
+static void describe(const struct hoist_save *save, const struct hoist__save_file *file,
+		     uint64_t begin, uint64_t end, char *text, size_t bytes)
+{
+	const struct hoist__out_tensor *first = NULL;
+	const struct hoist__out_tensor *last = NULL;
+	for (size_t t = file->first; t < file->first + file->out.n_tensors; t++) {
+		const struct hoist__out_tensor *tensor = &save->tensors[t];
+		if (tensor->bytes == 0 || tensor->offset >= end ||
+		    tensor->offset + tensor->bytes <= begin)
+			continue;
+		first = first == NULL ? tensor : first;
+		last = tensor;
+	}
+	const char *header = begin < file->out.header_bytes ? "the header, " : "";
+	if (first == NULL)
+		(void)snprintf(text, bytes, "%s", *header != '\0' ? "the header" : "no tensor's");
+	else if (first == last)
+		(void)snprintf(text, bytes, "%stensor \"%.200s\"", header, first->name);
+	else
+		(void)snprintf(text, bytes, "%stensors \"%.200s\" to \"%.200s\"", header,
+			       first->name, last->name);
+}
+
+static int fail_write(const struct hoist_save *save, const struct hoist__save_block *block)
+{
+	const struct hoist__request *request = &block->slot->request;
+	uint64_t begin = request->offset + request->done;
+	uint64_t end = block->begin + block->bytes;
+	char whose[512];
+	describe(save, block->file, begin, end, whose, sizeof whose);
+	return hoist__fail_errno(request->result, "writing %s at bytes %llu to %llu, %s",
+				 request->file->path, (unsigned long long)begin,
+				 (unsigned long long)end, whose);
+}
+
+static void complete_write(struct hoist_save *save, struct hoist__save_block *block)
+{
+	const struct hoist__request *request = &block->slot->request;
+	save->n_writing--;
+	save->report.direct_bytes += hoist__min_u64(request->direct_done, block->bytes);
+	save->routes.fell_back += request->fell_back;
+	if (request->result < 0) {
+		if (save->phase == HOIST__SAVE_RUNNING)
+			fail(save, fail_write(save, block));
+	} else {
+		atomic_fetch_add_explicit(&save->written, block->bytes, memory_order_relaxed);
+	}
+	hoist__slot_release(save->ring, block->slot);
+	block->slot = NULL;
+}
+
+static int fail_read(const struct hoist_save *save, const struct hoist__save_block *block)
+{
+	const struct hoist__request *request = &block->slot->request;
+	const struct hoist__save_source *source = &save->sources[block->tensor];
+	const char *name = source->checkpoint->tensors[source->index].tensor->name;
+	unsigned long long at = (unsigned long long)hoist__max_u64(request->offset + request->done,
+								   hoist__block_wants(save, block));
+	if (request->result == -ENODATA)
+		return hoist__fail(
+			-ENODATA,
+			"%s ends at byte %llu, in tensor \"%.200s\"; do not change files "
+			"while they are saved from",
+			request->file->path, (unsigned long long)(request->offset + request->done),
+			name);
+	return hoist__fail_errno(request->result, "reading %s at byte %llu, tensor \"%.200s\"",
+				 request->file->path, at, name);
+}
+
+static void complete_read(struct hoist_save *save, struct hoist__save_block *block)
+{
+	const struct hoist__request *request = &block->slot->request;
+	if (save->phase != HOIST__SAVE_RUNNING)
+		return;
+	if (request->result == 0 || hoist__block_retry(block))
+		advance(save, block);
+	else
+		fail(save, fail_read(save, block));
+}
+
+static void reap(struct hoist_save *save, uint64_t timeout_ns)
+{
+	struct hoist__request *done[HOIST__SAVE_SLOTS];
+	int n = hoist__engine_reap(save->engine, done, HOIST__SAVE_SLOTS, timeout_ns);
+	if (n < 0) {
+		fail(save, n);
+		return;
+	}
+	for (int i = 0; i < n; i++) {
+		struct hoist__save_block *block = done[i]->owner;
+		save->n_inflight--;
+		if (done[i]->write)
+			complete_write(save, block);
+		else
+			complete_read(save, block);
+	}
+}
+
+/* --- the loop --- */
+
+static bool all_written(const struct hoist_save *save)
+{
+	return save->next_file == save->n_files && save->n_sealed == save->n_begun &&
+	       save->n_inflight == 0;
+}
+
+/* @busy: there is more to do at once. */
+static void wait_for_something(struct hoist_save *save, bool busy)
+{
+	/* A device that has failed is waited for when the ring goes. */
+	bool fetching =
+		save->phase == HOIST__SAVE_RUNNING && hoist__staging_n_fetching(save->ring) > 0;
+	if (save->n_inflight > 0 || (fetching && !busy)) {
+		/* Where the driver does not say when a copy ends, it is asked.  With copies alone,
+		 * the engine's wait is for the wake at the end of one. */
+		bool ask = fetching && !hoist__staging_tells(save->ring);
+		reap(save, busy ? 0 : ask ? COPY_POLL_NS : HOIST__SAVE_CANCEL_POLL_NS);
+	}
+}
+
+/* One round.  True once nothing is in flight, and nothing more to come. */
+static bool step(struct hoist_save *save)
+{
+	if (atomic_load_explicit(&save->cancelled, memory_order_relaxed) &&
+	    save->phase != HOIST__SAVE_DRAINING)
+		fail(save, hoist__fail(-ECANCELED, "the save was cancelled"));
+	if (save->phase == HOIST__SAVE_READY) {
+		int begun = hoist__save_begin(save);
+		if (begun > 0)
+			return false;
+		if (begun < 0)
+			fail(save, begun);
+	}
+	if (save->phase == HOIST__SAVE_RUNNING)
+		take_fetched(save);
+	bool busy = begin_block(save);
+	seal_blocks(save);
+	if (save->phase == HOIST__SAVE_DRAINING && save->n_inflight == 0)
+		return true;
+	if (save->phase == HOIST__SAVE_RUNNING && all_written(save))
+		return true;
+	wait_for_something(save, busy);
+	return false;
+}
+
+void hoist__save_run(struct hoist_save *save)
+{
+	while (!step(save))
+		continue;
+	if (save->phase == HOIST__SAVE_RUNNING) {
+		int err = hoist__save_publish(save);
+		if (err < 0)
+			fail(save, err);
+	}
+	hoist__save_report(save);
+	hoist__save_release(save);
+	save->phase = HOIST__SAVE_DONE;
+}

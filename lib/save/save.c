@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/save/save.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/thread.h"
+
+/* --- creating --- */
+
+static int check_options(const char *path, const hoist_save_options *o,
+			 const struct hoist__save_format *format)
+{
+	const unsigned known = HOIST_SAVE_DIGEST | HOIST_SAVE_NO_SYNC | HOIST_SAVE_NO_REPLACE;
+	if ((unsigned)o->engine > HOIST_ENGINE_THREADS)
+		return hoist__fail(-EINVAL, "hoist_save_options.engine is %d; it is 0 to 2",
+				   (int)o->engine);
+	if ((unsigned)o->io > HOIST_IO_CACHED)
+		return hoist__fail(-EINVAL,
+				   "hoist_save_options.io is %d; it is 0 to 2: files are not "
+				   "written through maps",
+				   (int)o->io);
+	if ((o->flags & ~known) != 0)
+		return hoist__fail(-EINVAL, "hoist_save_options.flags has unknown bits: 0x%x",
+				   o->flags);
+	if (o->shard_bytes != 0 && format->format != HOIST__SAFETENSORS)
+		return hoist__fail(-EINVAL,
+				   "saving %s: shards are written of safetensors only; leave "
+				   "shard_bytes 0",
+				   path);
+	if ((o->flags & HOIST_SAVE_DIGEST) != 0 && !format->has_metadata)
+		return hoist__fail(-EINVAL,
+				   "saving %s: this format has no place for digests; safetensors "
+				   "has",
+				   path);
+	return 0;
+}
+
+static int init_locks(struct hoist_save *save)
+{
+	int err = pthread_mutex_init(&save->lock, NULL);
+	if (err != 0)
+		return hoist__fail_errno(-err, "creating a mutex");
+	err = pthread_cond_init(&save->ended, NULL);
+	if (err != 0) {
+		pthread_mutex_destroy(&save->lock);
+		return hoist__fail_errno(-err, "creating a condition variable");
+	}
+	return 0;
+}
+
+static void free_save(struct hoist_save *save)
+{
+	hoist__save_unplan(save);
+	for (size_t i = 0; i < save->n_sources; i++) {
+		free(save->sources[i].name);
+		hoist_buffer_unref(save->sources[i].buffer);
+		hoist_checkpoint_close(save->sources[i].checkpoint);
+	}
+	free(save->sources);
+	for (size_t i = 0; i < 2 * save->n_metadata; i++)
+		free(save->strings[i]);
+	free(save->strings);
+	free(save->metadata);
+	hoist_checkpoint_close(save->like);
+	hoist_budget_unref(save->budget);
+	free(save->path);
+	pthread_cond_destroy(&save->ended);
+	pthread_mutex_destroy(&save->lock);
+	free(save);
+}
+
+int hoist_save_create(const char *path, const hoist_save_options *options, hoist_save **ret)
+{
+	hoist_save_options o;
+	const struct hoist__save_format *format = NULL;
+	if (path == NULL || path[0] == '\0' || ret == NULL)
+		return hoist__fail(-EINVAL, "creating a save: the path or the result is missing");
+	int err = hoist__options_in("hoist_save_options", options, &o, sizeof o);
+	if (err == 0)
+		err = hoist__save_format_find(path, o.format, &format);
+	if (err == 0)
+		err = check_options(path, &o, format);
+	if (err < 0)
+		return err;
+	struct hoist_save *save = calloc(1, sizeof *save);
+	if (save == NULL)
+		return hoist__fail_nomem("a save", sizeof *save);
+	err = init_locks(save);
+	if (err < 0) {
+		free(save);
+		return err;
+	}
+	save->format = format;
+	save->engine_kind = o.engine;
+	save->io = o.io;
+	save->shard_bytes = o.shard_bytes;
+	save->flags = o.flags;
+	save->pid = getpid();
+	save->path = strdup(path);
+	if (save->path == NULL)
+		err = hoist__fail_nomem("a path", strlen(path) + 1);
+	else if (o.budget != NULL)
+		save->budget = hoist_budget_ref(o.budget);
+	else
+		err = hoist_budget_create(HOIST_BUDGET_DEFAULT, &save->budget);
+	if (err < 0) {
+		free_save(save);
+		return err;
+	}
+	*ret = save;
+	return 0;
+}
+
+const char *hoist_save_format(const hoist_save *save)
+{
+	return save->format->name;
+}
+
+/* --- adding --- */
+
+int hoist__save_check_open(const struct hoist_save *save)
+{
+	if (save == NULL)
+		return hoist__fail(-EINVAL, "the save is NULL");
+	if (save->pid != getpid())
+		return hoist__fail(-ESTALE, "the save belongs to process %d, which forked this one",
+				   (int)save->pid);
+	if (atomic_load_explicit(&save->started, memory_order_acquire))
+		return hoist__fail(-EINVAL, "the save of %s has been started; make another one",
+				   save->path);
+	return 0;
+}
+
+/* Room for one more; the new one is zeroed, and not counted yet. */
+static int new_source(struct hoist_save *save, const char *name, struct hoist__save_source **ret)
+{
+	if (name[0] == '\0')
+		return hoist__fail(-EINVAL, "saving %s: the name of tensor %zu is empty",
+				   save->path, save->n_sources);
+	if (save->n_sources == save->sources_room) {
+		size_t room = save->sources_room == 0 ? 64 : 2 * save->sources_room;
+		struct hoist__save_source *sources = realloc(save->sources, room * sizeof *sources);
+		if (sources == NULL)
+			return hoist__fail_nomem("a list of tensors", room * sizeof *sources);
+		save->sources = sources;
+		save->sources_room = room;
+	}
+	struct hoist__save_source *source = &save->sources[save->n_sources];
+	*source = (struct hoist__save_source){.name = strdup(name)};
+	if (source->name == NULL)
+		return hoist__fail_nomem("a name", strlen(name) + 1);
+	*ret = source;
+	return 0;
+}
+
+int hoist_save_add(hoist_save *save, const char *name, hoist_buffer *buffer)
+{
+	struct hoist__save_source *source;
+	int err = hoist__save_check_open(save);
+	if (err == 0 && name == NULL)
+		err = hoist__fail(-EINVAL, "saving %s: a name is NULL", save->path);
+	if (err == 0)
+		err = hoist__buffer_check(buffer, "the buffer");
+	if (err == 0 && !hoist__storage_has_access(buffer->storage))
+		err = hoist__fail(-EINVAL,
+				  "saving tensor \"%.200s\": neither host nor device may touch the "
+				  "memory that it is in",
+				  name);
+	if (err == 0)
+		err = new_source(save, name, &source);
+	if (err < 0)
+		return err;
+	source->buffer = hoist_buffer_ref(buffer);
+	save->n_sources++;
+	return 0;
+}
+
+int hoist_save_add_tensor(hoist_save *save, const char *name, hoist_checkpoint *checkpoint,
+			  size_t index)
+{
+	struct hoist__save_source *source;
+	int err = hoist__save_check_open(save);
+	if (err < 0)
+		return err;
+	if (checkpoint == NULL)
+		return hoist__fail(-EINVAL, "saving %s: the checkpoint is NULL", save->path);
+	if (index >= checkpoint->n_tensors)
+		return hoist__fail(-EINVAL,
+				   "saving %s: there is no tensor %zu: the checkpoint has %zu",
+				   save->path, index, checkpoint->n_tensors);
+	err = new_source(save, name != NULL ? name : checkpoint->tensors[index].tensor->name,
+			 &source);
+	if (err < 0)
+		return err;
+	source->checkpoint = hoist__checkpoint_ref(checkpoint);
+	source->index = index;
+	save->n_sources++;
+	return 0;
+}
+
+/* --- driving --- */
+
+static void *drive(void *argument)
+{
+	struct hoist_save *save = argument;
+	hoist__save_run(save);
+	pthread_mutex_lock(&save->lock);
+	atomic_store_explicit(&save->done, true, memory_order_release);
+	pthread_cond_broadcast(&save->ended);
+	pthread_mutex_unlock(&save->lock);
+	return NULL;
+}
+
+static int start_thread(struct hoist_save *save)
+{
+	int err = hoist__thread_start(NULL, drive, save, &save->thread);
+	if (err < 0)
+		return hoist__fail_thread(err, "starting the save's thread");
+	save->has_thread = true;
+	return 0;
+}
+
+int hoist_save_start(hoist_save *save)
+{
+	int err = hoist__save_check_open(save);
+	if (err < 0)
+		return err;
+	save->start_ns = hoist__now_ns();
+	save->start_cpu_ns = hoist__cpu_ns();
+	err = hoist__save_plan(save);
+	atomic_store_explicit(&save->started, err == 0, memory_order_release);
+	if (err == 0)
+		err = start_thread(save);
+	if (err < 0) {
+		atomic_store_explicit(&save->started, false, memory_order_release);
+		hoist__save_unplan(save);
+	}
+	return err;
+}
+
+static bool is_done(const struct hoist_save *save)
+{
+	return atomic_load_explicit(&save->done, memory_order_acquire);
+}
+
+int hoist_save_wait(hoist_save *save)
+{
+	if (save->pid != getpid())
+		return hoist__fail(-ESTALE, "the save belongs to process %d, which forked this one",
+				   (int)save->pid);
+	if (!atomic_load_explicit(&save->started, memory_order_acquire))
+		return hoist__fail(-EINVAL, "the save of %s has not been started", save->path);
+	pthread_mutex_lock(&save->lock);
+	while (!is_done(save))
+		pthread_cond_wait(&save->ended, &save->lock);
+	pthread_mutex_unlock(&save->lock);
+	return save->err < 0 ? hoist__fail_again(save->err, &save->failure) : 0;
+}
+
+void hoist_save_cancel(hoist_save *save)
+{
+	atomic_store_explicit(&save->cancelled, true, memory_order_relaxed);
+}
+
+void hoist_save_progress(const hoist_save *save, uint64_t *done, uint64_t *total)
+{
+	bool started = atomic_load_explicit(&save->started, memory_order_acquire);
+	if (done != NULL)
+		*done = atomic_load_explicit(&save->written, memory_order_relaxed);
+	if (total != NULL)
+		*total = started ? save->total_bytes : 0;
+}
+
+int hoist_save_get_report(hoist_save *save, hoist_save_report *report)
+{
+	if (!is_done(save))
+		return hoist__fail(-EAGAIN,
+				   "the save has not ended yet; its report is not complete");
+	return hoist__options_out("hoist_save_report", report, &save->report, sizeof save->report);
+}
+
+void hoist_save_destroy(hoist_save *save)
+{
+	if (save == NULL)
+		return;
+	/* In a forked child the thread does not exist and its locks may be held: the child's copy
+	 * of the memory is left as it is. */
+	if (save->pid != getpid())
+		return;
+	hoist_save_cancel(save);
+	if (save->has_thread)
+		pthread_join(save->thread, NULL);
+	free_save(save);
+}
