@@ -28,11 +28,11 @@ static int take_small(struct hoist__pool *pool, unsigned class, uintptr_t *ret)
 	while (cache != NULL && !hoist__cache_enter(cache))
 		hoist__cache_wait();
 	struct hoist__magazine *magazine = cache == NULL ? NULL : &cache->magazines[class];
-	bool any = magazine != NULL && magazine->top != magazine->entries;
+	bool any = magazine != NULL && !hoist__magazine_empty(magazine);
 	if (any) {
-		entry = *--magazine->top;
-		atomic_fetch_sub_explicit(&cache->bytes, pool->shards[0].classes[class].block_bytes,
-					  memory_order_relaxed);
+		struct hoist__entry *top = hoist__magazine_top(magazine) - 1;
+		entry = *top;
+		hoist__magazine_set_top(magazine, top);
 	}
 	if (cache != NULL)
 		hoist__cache_leave(cache);

@@ -3,27 +3,24 @@
  *
  * An operation costs as much as its instructions: the functions here are one with
  * hoist_memory_alloc() and hoist_memory_free().  Whatever is rare returns false, with nothing
- * changed, and the caller goes the slow way: hoist__pool_alloc(), hoist__pool_free().
+ * changed, and the caller goes on to hoist__pool_alloc_past() or hoist__pool_free_past().
  *
  * A free reads the record of the granule (granule.h), which always stays, then exchanges the
  * block's state (slab.h).  Reads behind the exchange would wait for it, so the free has read all
- * that it needs before: it enters its cache first.
+ * that it needs before.
  */
 #ifndef HOIST_ALLOC_FAST_H
 #define HOIST_ALLOC_FAST_H
 
 #include "alloc/pool-private.h"
 
-/* Bytes asked for that a thread counts by itself before it tells the pool. */
-#define HOIST__FOLD_BYTES ((int64_t)64 << 10)
-
+/* A cache's own count is kept above 0, so that one compare bounds it on both sides. */
 static inline void hoist__count_requested(struct hoist__cache *cache, int64_t bytes)
 {
 	int64_t sum = atomic_load_explicit(&cache->requested, memory_order_relaxed) + bytes;
-	if (HOIST__UNLIKELY((uint64_t)(sum + HOIST__FOLD_BYTES) >
-			    2 * HOIST__FOLD_BYTES)) { /* either way */
-		hoist__fold_requested(cache->pool, sum);
-		sum = 0;
+	if (HOIST__UNLIKELY((uint64_t)sum > 2 * HOIST__FOLD_BYTES)) {
+		hoist__fold_requested(cache->pool, sum - HOIST__FOLD_BYTES);
+		sum = HOIST__FOLD_BYTES;
 	}
 	atomic_store_explicit(&cache->requested, sum, memory_order_relaxed);
 }
@@ -40,54 +37,69 @@ static inline void hoist__cache_count_free(struct hoist__cache *cache, size_t by
 	hoist__count_requested(cache, -(int64_t)bytes);
 }
 
-/* hoist__cache_enter(); @may_stop: only if there is nothing to stop for. */
-static inline bool hoist__cache_enter_fast(struct hoist__cache *cache, bool may_stop)
+/* Computed once: gcc would fold the fields' offsets into two address computations. */
+static inline struct hoist__magazine *hoist__magazine_of(struct hoist__cache *cache, unsigned class)
 {
-	if (may_stop)
-		return hoist__cache_enter(cache);
-	hoist__cache_busy(cache);
-	if (HOIST__LIKELY(atomic_load_explicit(&cache->stop, memory_order_acquire) == 0))
-		return true;
-	hoist__cache_leave(cache);
-	return false;
+	struct hoist__magazine *magazine = &cache->magazines[class];
+	__asm__("" : "+r"(magazine));
+	return magazine;
 }
 
-/* As hoist__pool_alloc() without flags, if it is true.  @may_stop is a constant: false where the
- * caller goes on to hoist__pool_alloc_past(). */
-static inline bool hoist__pool_alloc_fast(struct hoist__pool *pool, size_t bytes, size_t align,
-					  uintptr_t *ret, bool may_stop)
+/* --- allocating --- */
+
+/* From the cache that is entered at @place; leaves it. */
+static inline bool hoist__alloc_at(struct hoist__place *place, size_t bytes, uintptr_t *ret)
 {
+	struct hoist__cache *cache = hoist__place_cache(place);
+	size_t at;
 	/* bytes - 1: 0 is not small either. */
-	if (HOIST__UNLIKELY(bytes - 1 >=
-			    atomic_load_explicit(&pool->fast_most, memory_order_relaxed)))
+	if (HOIST__LIKELY(bytes - 1 < HOIST__FINE_BYTES)) {
+		at = (bytes - 1) >> HOIST__FINE_SHIFT;
+	} else if (HOIST__LIKELY(bytes - 1 < HOIST__CLASS_MOST_BYTES)) {
+		at = HOIST__COARSE_FIRST + ((bytes - 1) >> HOIST__COARSE_SHIFT);
+	} else {
+		hoist__place_leave(place);
 		return false;
-	if (HOIST__UNLIKELY(align != 0) &&
-	    (align > hoist__quantum(pool) || (align & (align - 1)) != 0))
-		return false;
-	struct hoist__cache *cache = hoist__cache_known(pool->index);
-	if (HOIST__UNLIKELY(cache == NULL || !hoist__cache_enter_fast(cache, may_stop)))
-		return false;
-	struct hoist__magazine *magazine =
-		&cache->magazines[hoist__class_of(bytes, pool->quantum_shift)];
-	struct hoist__entry *top = magazine->top;
+	}
+	struct hoist__magazine *magazine = hoist__magazine_of(cache, cache->class_of[at]);
+	struct hoist__entry *top = hoist__magazine_top(magazine);
 	if (HOIST__UNLIKELY(top == magazine->entries)) {
-		hoist__cache_leave(cache);
+		hoist__place_leave(place);
 		return false;
 	}
 	const uintptr_t address = (--top)->address;
 	_Atomic uint32_t *state = top->state;
-	magazine->top = top;
-	atomic_store_explicit(&cache->bytes,
-			      atomic_load_explicit(&cache->bytes, memory_order_relaxed) -
-				      magazine->block_bytes,
-			      memory_order_relaxed);
-	hoist__cache_leave(cache);
+	hoist__magazine_set_top(magazine, top);
+	hoist__place_leave(place);
 	atomic_store_explicit(state, (uint32_t)bytes, memory_order_relaxed);
 	*ret = address;
-	if (HOIST__LIKELY(pool->counts))
+	if (HOIST__LIKELY(cache->counts))
 		hoist__cache_count_alloc(cache, bytes);
 	return true;
 }
+
+/* True if every block of @pool is aligned so. */
+static inline bool hoist__align_is_plain(const struct hoist__pool *pool, size_t align)
+{
+	return HOIST__LIKELY(align == 0) ||
+	       (align <= hoist__quantum(pool) && (align & (align - 1)) == 0);
+}
+
+/* As hoist__pool_alloc() without flags, if it is true. */
+static inline bool hoist__pool_alloc_fast(const struct hoist__pool *pool, size_t bytes,
+					  size_t align, uintptr_t *ret)
+{
+	if (!hoist__align_is_plain(pool, align))
+		return false;
+	struct hoist__place *place = hoist__place_at(pool->place);
+	if (HOIST__UNLIKELY(!hoist__place_enter(place, pool))) {
+		hoist__place_leave(place);
+		return false;
+	}
+	return hoist__alloc_at(place, bytes, ret);
+}
+
+/* --- freeing --- */
 
 /* True if it may be ended by who only frees: live, and used by no stream. */
 static inline bool hoist__state_is_plain(uint32_t state)
@@ -95,33 +107,48 @@ static inline bool hoist__state_is_plain(uint32_t state)
 	return state - 1 < HOIST__STATE_USED - 1;
 }
 
-/* As hoist__pool_free(), if it is true; @may_stop likewise. */
-static inline bool hoist__pool_free_fast(struct hoist__pool *pool, uintptr_t address, bool may_stop)
+/* True if the cache may take one more block of the magazine's. */
+static inline bool hoist__has_room(const struct hoist__cache *cache,
+				   const struct hoist__magazine *magazine)
+{
+	return hoist__magazine_top(magazine) != magazine->end &&
+	       magazine->block_bytes <= cache->left;
+}
+
+static inline void hoist__push(struct hoist__cache *cache, struct hoist__magazine *magazine,
+			       uintptr_t address, _Atomic uint32_t *state)
+{
+	struct hoist__entry *top = hoist__magazine_top(magazine);
+	top->address = address;
+	top->state = state;
+	hoist__magazine_set_top(magazine, top + 1);
+	cache->left -= magazine->block_bytes;
+}
+
+/* Into the cache that is entered at @place; leaves it.  The cache and the magazine's top are read
+ * twice, which costs less than registers that must be saved. */
+static inline bool hoist__free_at(struct hoist__place *place, uint32_t number, uintptr_t address)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
-	if (HOIST__UNLIKELY(!hoist__granule_is_of(
-		    granule, atomic_load_explicit(&pool->fast_number, memory_order_relaxed))))
-		return false;
+	if (HOIST__UNLIKELY(!hoist__granule_is_of(granule, number)))
+		goto leave;
 	struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
-	struct hoist__cache *cache = hoist__cache_known(pool->index);
-	if (HOIST__UNLIKELY(slab == NULL || cache == NULL))
-		return false;
+	if (slab == NULL)
+		goto leave;
+	/* Behind the last block is a state, too, which is always 0. */
 	uint32_t index;
-	if (HOIST__UNLIKELY(!hoist__divides(address - granule->address, granule->reciprocal,
-					    granule->n_blocks, &index)))
-		return false;
-	struct hoist__magazine *magazine = &cache->magazines[granule->class_index];
+	if (HOIST__UNLIKELY(
+		    !hoist__is_multiple(address - granule->address, granule->reciprocal, &index)))
+		goto leave;
 	_Atomic uint32_t *state = &slab->states[index];
+	struct hoist__cache *cache = hoist__place_cache(place);
+	struct hoist__magazine *magazine = hoist__magazine_of(cache, granule->class_index);
 	if (HOIST__UNLIKELY(!hoist__granule_still(granule, slab) ||
-			    !hoist__cache_enter_fast(cache, may_stop)))
-		return false;
-	struct hoist__entry *top = magazine->top;
-	size_t bytes =
-		atomic_load_explicit(&cache->bytes, memory_order_relaxed) + magazine->block_bytes;
-	uint32_t was = atomic_load_explicit(state, memory_order_relaxed);
+			    !hoist__has_room(cache, magazine)))
+		goto leave;
 	/* The exchange must only meet a block that it may end. */
-	if (HOIST__UNLIKELY(top == magazine->end || bytes > pool->cache_bytes ||
-			    !hoist__state_is_plain(was)))
+	uint32_t was = atomic_load_explicit(state, memory_order_relaxed);
+	if (HOIST__UNLIKELY(!hoist__state_is_plain(was)))
 		goto leave;
 	was = atomic_exchange_explicit(state, 0, memory_order_acq_rel);
 	if (HOIST__UNLIKELY(!hoist__state_is_plain(was) || !hoist__granule_still(granule, slab))) {
@@ -130,31 +157,26 @@ static inline bool hoist__pool_free_fast(struct hoist__pool *pool, uintptr_t add
 			atomic_store_explicit(state, was, memory_order_release);
 		goto leave;
 	}
-	top->address = address;
-	top->state = state;
-	magazine->top = top + 1;
-	atomic_store_explicit(&cache->bytes, bytes, memory_order_relaxed);
-	hoist__cache_leave(cache);
-	if (HOIST__LIKELY(pool->counts))
+	cache = hoist__place_cache(place);
+	hoist__push(cache, magazine, address, state);
+	hoist__place_leave(place);
+	if (HOIST__LIKELY(cache->counts))
 		hoist__cache_count_free(cache, was);
 	return true;
 leave:
-	hoist__cache_leave(cache);
+	hoist__place_leave(place);
 	return false;
 }
 
-/* Frees a block that the fast path, called with @may_stop false, did not take. */
-static inline int hoist__pool_free_past(struct hoist__pool *pool, uintptr_t address)
+/* As hoist__pool_free(), if it is true. */
+static inline bool hoist__pool_free_fast(const struct hoist__pool *pool, uintptr_t address)
 {
-	return hoist__cache_fences ? hoist__pool_free(pool, address)
-				   : hoist__pool_free_slow(pool, address);
-}
-
-static inline int hoist__pool_alloc_past(struct hoist__pool *pool, size_t bytes, size_t align,
-					 uintptr_t *ret)
-{
-	return hoist__cache_fences ? hoist__pool_alloc(pool, bytes, align, 0, ret)
-				   : hoist__pool_alloc_slow(pool, bytes, align, 0, NULL, ret);
+	struct hoist__place *place = hoist__place_at(pool->place);
+	if (HOIST__UNLIKELY(!hoist__place_enter(place, pool))) {
+		hoist__place_leave(place);
+		return false;
+	}
+	return hoist__free_at(place, pool->number, address);
 }
 
 #endif

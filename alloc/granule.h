@@ -16,7 +16,7 @@
  *   slab     the slab that covers it; NULL: none
  *   state    of a live large block that starts here, see slab.h; else 0
  *   address, n, n_before, kind, links    at the first granule of a span: spans.h
- *   address, reciprocal, block_bytes, n_blocks, class_index    in each granule of a slab:
+ *   address, reciprocal, class_index    in each granule of a slab:
  *            what a free needs of it, so that it reads one cache line less.  True as long as `slab`
  * is, which who reads them without a lock looks at again afterwards
  *
@@ -75,8 +75,6 @@ struct hoist__granule {
 		};
 		struct {
 			uint64_t reciprocal;
-			uint32_t block_bytes;
-			uint16_t n_blocks;
 			uint16_t class_index;
 		};
 	};

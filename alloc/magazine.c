@@ -17,8 +17,11 @@
 #include "base/error.h"
 #include "base/log.h"
 
+/* Of threads without a cache: in no place is anything open. */
+static struct hoist__table no_table;
+
 __thread struct hoist__thread hoist__this_thread
-	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+	__attribute__((tls_model("initial-exec"), visibility("hidden"))) = {.table = &no_table};
 
 bool hoist__cache_fences;
 
@@ -61,17 +64,44 @@ static bool fence_all(void)
 	       membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
 }
 
-bool hoist__cache_enter_stopped(struct hoist__cache *cache)
+static struct hoist__place *place_of(const struct hoist__cache *cache)
+{
+	return &cache->table->places[cache->pool->index % HOIST__PLACES];
+}
+
+/* The owner is busy, and met a `stop` that is not 0. */
+static bool may_enter(struct hoist__cache *cache, struct hoist__place *place)
 {
 #ifdef HOIST__TSAN
-	(void)atomic_exchange(&cache->busy, 1); /* instead of the fence */
+	(void)atomic_exchange(&place->busy, 1); /* instead of the fence */
 #else
+	(void)place;
 	hoist__fence(memory_order_seq_cst);
 #endif
-	if ((atomic_load(&cache->stop) & HOIST__STOP_EMPTIED) == 0)
-		return true;
-	hoist__cache_leave(cache);
-	return false;
+	return (atomic_load(&cache->stop) & HOIST__STOP_EMPTIED) == 0;
+}
+
+bool hoist__cache_enter(struct hoist__cache *cache)
+{
+	struct hoist__place *place = place_of(cache);
+	/* Another pool's place, maybe: it must not lead to this cache. */
+	if (!hoist__place_enter(place, cache->pool))
+		atomic_store_explicit(&place->open, NULL, memory_order_relaxed);
+	atomic_store_explicit(&place->cache, cache, memory_order_relaxed);
+	if (atomic_load_explicit(&cache->stop, memory_order_acquire) != 0) {
+		if (may_enter(cache, place))
+			return true;
+		hoist__place_leave(place);
+		return false;
+	}
+	if (atomic_load_explicit(&cache->pool->slow, memory_order_relaxed) == 0)
+		atomic_store_explicit(&place->open, cache->pool, memory_order_relaxed);
+	return true;
+}
+
+void hoist__cache_leave(struct hoist__cache *cache)
+{
+	hoist__place_leave(place_of(cache));
 }
 
 /* --- a thread and its caches --- */
@@ -87,26 +117,37 @@ static size_t most_blocks(const struct hoist__pool *pool, unsigned class)
 	return hoist__min_u64(most, HOIST__MAGAZINE_MOST);
 }
 
-/* The threads' lock is held.  Room for @n caches in this thread's array. */
-static int need_array(uint32_t n)
+/* The threads' lock is held.  Room for @n caches in this thread's table. */
+static int need_table(uint32_t n)
 {
-	struct hoist__thread *thread = &hoist__this_thread;
-	if (n <= thread->n)
+	struct hoist__table *table = hoist__this_thread.table;
+	if (table->n >= n)
 		return 0;
-	struct hoist__cache *_Atomic *grown = calloc(n, sizeof *grown);
+	size_t bytes = sizeof *table + n * sizeof table->caches[0];
+	struct hoist__table *grown = aligned_alloc(64, hoist__round_up(bytes, 64));
 	if (grown == NULL)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < thread->n; i++) {
+	memset(grown, 0, bytes);
+	for (uint32_t i = 0; i < table->n; i++) {
 		struct hoist__cache *cache =
-			atomic_load_explicit(&thread->caches[i], memory_order_relaxed);
-		atomic_init(&grown[i], cache);
+			atomic_load_explicit(&table->caches[i], memory_order_relaxed);
+		atomic_init(&grown->caches[i], cache);
 		if (cache != NULL)
-			cache->owner = grown;
+			cache->table = grown;
 	}
-	free(thread->caches);
-	thread->caches = grown;
-	thread->n = n;
+	grown->n = n;
+	hoist__this_thread.table = grown;
+	if (table != &no_table)
+		free(table);
 	return 0;
+}
+
+/* The most bytes that are looked up at @i. */
+static size_t looked_up_bytes(size_t i)
+{
+	return i < HOIST__FINE_BYTES >> HOIST__FINE_SHIFT
+		       ? (i + 1) << HOIST__FINE_SHIFT
+		       : (i + 1 - HOIST__COARSE_FIRST) << HOIST__COARSE_SHIFT;
 }
 
 static struct hoist__cache *make_cache(struct hoist__pool *pool)
@@ -119,14 +160,20 @@ static struct hoist__cache *make_cache(struct hoist__pool *pool)
 	if (cache == NULL)
 		return NULL;
 	cache->pool = pool;
+	cache->left = pool->cache_bytes;
+	cache->counts = pool->counts;
+	atomic_init(&cache->requested, HOIST__FOLD_BYTES);
 	atomic_init(&cache->stop, hoist__cache_fences ? HOIST__STOP_FENCES : 0);
 	cache->shard = atomic_fetch_add(&pool->next_shard, 1) % pool->n_shards;
+	for (size_t i = 0; i < HOIST__LOOKUPS; i++)
+		cache->class_of[i] =
+			(uint8_t)hoist__class_of(looked_up_bytes(i), pool->quantum_shift);
 	n_entries = 0;
 	for (unsigned i = 0; i < pool->n_classes; i++) {
 		struct hoist__magazine *magazine = &cache->magazines[i];
 		magazine->block_bytes = pool->shards[0].classes[i].block_bytes;
 		magazine->entries = cache->entries + n_entries;
-		magazine->top = magazine->entries;
+		atomic_init(&magazine->top, magazine->entries);
 		n_entries += most_blocks(pool, i);
 		magazine->end = cache->entries + n_entries;
 	}
@@ -139,14 +186,15 @@ struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 	if (cache == NULL)
 		return NULL;
 	pthread_mutex_lock(&threads_lock);
-	int err = need_array(n_indexed);
+	int err = need_table(n_indexed);
 	if (err == 0)
 		err = pthread_setspecific(end_of_thread, &hoist__this_thread);
 	if (err == 0) {
-		/* A thread in whose last moments the key is set may end without us: its array
+		/* A thread in whose last moments the key is set may end without us: its table
 		 * outlives it then, and is all that others write to. */
-		cache->owner = hoist__this_thread.caches;
-		atomic_store_explicit(&cache->owner[pool->index], cache, memory_order_relaxed);
+		cache->table = hoist__this_thread.table;
+		atomic_store_explicit(&cache->table->caches[pool->index], cache,
+				      memory_order_relaxed);
 		hoist__list_push_back(&pool->caches, &cache->link);
 	}
 	pthread_mutex_unlock(&threads_lock);
@@ -162,14 +210,14 @@ static bool empty_cache(struct hoist__cache *cache)
 	bool any = false;
 	for (unsigned i = 0; i < cache->pool->n_classes; i++) {
 		struct hoist__magazine *magazine = &cache->magazines[i];
-		if (magazine->top == magazine->entries)
+		if (hoist__magazine_empty(magazine))
 			continue;
 		hoist__small_give(cache->pool, magazine->entries, hoist__magazine_n(magazine),
 				  NULL);
-		magazine->top = magazine->entries;
+		hoist__magazine_set_top(magazine, magazine->entries);
 		any = true;
 	}
-	atomic_store_explicit(&cache->bytes, 0, memory_order_relaxed);
+	cache->left = cache->pool->cache_bytes;
 	return any;
 }
 
@@ -179,25 +227,34 @@ static void end_cache(struct hoist__cache *cache)
 	struct hoist__pool *pool = cache->pool;
 	atomic_fetch_add(&pool->n_allocs, atomic_load(&cache->n_allocs));
 	atomic_fetch_add(&pool->n_frees, atomic_load(&cache->n_frees));
-	hoist__fold_requested(pool, atomic_load(&cache->requested));
+	hoist__fold_requested(pool, atomic_load(&cache->requested) - HOIST__FOLD_BYTES);
 	hoist__list_remove(&cache->link);
 	free(cache);
 }
 
-/* Ends one of the thread's caches.  Returns: false if there is none; *pool is what it was of,
+/* What @cache was of finds it no more; its table may be. */
+static void forget_cache(struct hoist__cache *cache)
+{
+	struct hoist__place *place = place_of(cache);
+	if (atomic_load_explicit(&place->open, memory_order_relaxed) == cache->pool)
+		atomic_store_explicit(&place->open, NULL, memory_order_relaxed);
+	atomic_store(&cache->table->caches[cache->pool->index], NULL);
+}
+
+/* Ends one of the table's caches.  Returns: false if there is none; *pool is what it was of,
  * referenced, unless that ends too. */
-static bool end_one(struct hoist__thread *thread, struct hoist__pool **pool)
+static bool end_one(struct hoist__table *table, struct hoist__pool **pool)
 {
 	*pool = NULL;
-	for (uint32_t i = 0; i < thread->n; i++) {
-		struct hoist__cache *cache = atomic_load(&thread->caches[i]);
+	for (uint32_t i = 0; i < table->n; i++) {
+		struct hoist__cache *cache = atomic_load(&table->caches[i]);
 		if (cache == NULL)
 			continue;
 		if (hoist__pool_try_ref(cache->pool))
 			*pool = cache->pool;
+		forget_cache(cache);
 		(void)empty_cache(cache);
 		end_cache(cache);
-		atomic_store(&thread->caches[i], NULL);
 		return true;
 	}
 	return false;
@@ -208,16 +265,16 @@ static void thread_ends(void *arg)
 	struct hoist__thread *thread = arg;
 	struct hoist__pool *pool;
 	pthread_mutex_lock(&threads_lock);
-	while (end_one(thread, &pool)) {
+	while (end_one(thread->table, &pool)) {
 		pthread_mutex_unlock(&threads_lock);
 		if (pool != NULL)
 			hoist__pool_settle(pool);
 		hoist__pool_unref(pool);
 		pthread_mutex_lock(&threads_lock);
 	}
-	free(thread->caches);
-	thread->caches = NULL;
-	thread->n = 0;
+	if (thread->table != &no_table)
+		free(thread->table);
+	thread->table = &no_table;
 	thread->ended = true;
 	pthread_mutex_unlock(&threads_lock);
 }
@@ -270,6 +327,7 @@ int hoist__caches_join(struct hoist__pool *pool)
 	if (err == 0) {
 		indexed[pool->index] = pool;
 		pool->number = pool->index + 1;
+		pool->place = hoist__place_offset(pool->index);
 	}
 	pthread_mutex_unlock(&threads_lock);
 	return err;
@@ -281,8 +339,8 @@ void hoist__caches_part(struct hoist__pool *pool)
 	pthread_mutex_lock(&threads_lock);
 	while ((link = hoist__list_pop(&pool->caches)) != NULL) {
 		struct hoist__cache *cache = HOIST__CONTAINER_OF(link, struct hoist__cache, link);
-		if (cache->owner != NULL)
-			atomic_store(&cache->owner[pool->index], NULL);
+		if (cache->table != NULL)
+			forget_cache(cache);
 		free(cache);
 	}
 	pthread_mutex_unlock(&threads_lock);
@@ -311,25 +369,59 @@ void hoist__caches_leave(const struct hoist__pool *pool)
 	     ((cache) = HOIST__CONTAINER_OF(link_, struct hoist__cache, link), true);              \
 	     link_ = link_->next)
 
+/* No place leads to a cache of @pool.  Returns: true if one did. */
+static bool shut(struct hoist__pool *pool)
+{
+	struct hoist__cache *cache;
+	bool any = false;
+	EACH_CACHE(pool, cache)
+	if (cache->table != NULL)
+		any |= atomic_exchange(&place_of(cache)->open, NULL) == pool;
+	return any;
+}
+
+/* Until the owners are at rest.  One who entered just before may have opened the place anew; who
+ * enters after the fence meets `stop`.  False where there is no such fence. */
+static bool stop_owners(struct hoist__pool *pool)
+{
+	struct hoist__cache *cache;
+	EACH_CACHE(pool, cache)
+	atomic_fetch_or(&cache->stop, HOIST__STOP_EMPTIED);
+	(void)shut(pool);
+	do {
+		if (!fence_all())
+			return false;
+		EACH_CACHE(pool, cache)
+		while (cache->table != NULL &&
+		       atomic_load_explicit(&place_of(cache)->busy, memory_order_acquire) != 0)
+			sched_yield();
+	} while (shut(pool));
+	return true;
+}
+
 bool hoist__caches_empty(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;
 	bool any = false;
 	pthread_mutex_lock(&threads_lock);
-	EACH_CACHE(pool, cache)
-	atomic_fetch_or(&cache->stop, HOIST__STOP_EMPTIED);
-	bool fenced = fence_all();
+	bool stopped = stop_owners(pool);
 	EACH_CACHE(pool, cache)
 	{
-		while (fenced && atomic_load_explicit(&cache->busy, memory_order_acquire) != 0)
-			sched_yield();
 		/* Without the fences only one's own is sure to be at rest. */
-		if (fenced || cache->owner == hoist__this_thread.caches)
+		if (stopped || cache->table == hoist__this_thread.table)
 			any |= empty_cache(cache);
 		atomic_fetch_and(&cache->stop, ~HOIST__STOP_EMPTIED);
 	}
 	pthread_mutex_unlock(&threads_lock);
 	return any;
+}
+
+size_t hoist__cache_bytes(const struct hoist__cache *cache)
+{
+	size_t bytes = 0;
+	for (unsigned i = 0; i < cache->pool->n_classes; i++)
+		bytes += hoist__magazine_n(&cache->magazines[i]) * cache->magazines[i].block_bytes;
+	return bytes;
 }
 
 void hoist__caches_sum(struct hoist__pool *pool, struct hoist__cache_sums *ret)
@@ -338,10 +430,11 @@ void hoist__caches_sum(struct hoist__pool *pool, struct hoist__cache_sums *ret)
 	pthread_mutex_lock(&threads_lock);
 	EACH_CACHE(pool, cache)
 	{
-		ret->bytes += atomic_load_explicit(&cache->bytes, memory_order_relaxed);
+		ret->bytes += hoist__cache_bytes(cache);
 		ret->n_allocs += atomic_load_explicit(&cache->n_allocs, memory_order_relaxed);
 		ret->n_frees += atomic_load_explicit(&cache->n_frees, memory_order_relaxed);
-		ret->requested += atomic_load_explicit(&cache->requested, memory_order_relaxed);
+		ret->requested += atomic_load_explicit(&cache->requested, memory_order_relaxed) -
+				  HOIST__FOLD_BYTES;
 	}
 	pthread_mutex_unlock(&threads_lock);
 }
@@ -358,6 +451,12 @@ void hoist__caches_unlock(void)
 	pthread_mutex_unlock(&threads_lock);
 }
 
+/* Its owner was at work in it, maybe. */
+static bool in_hand(const struct hoist__cache *cache)
+{
+	return atomic_load(&place_of(cache)->busy) != 0;
+}
+
 /* What a thread that is not here had under its hands is lost to the child; what lay in its
  * magazines can still be emptied.  Memory of a driver is not there at all: its addresses may be
  * another pool's soon. */
@@ -366,13 +465,17 @@ void hoist__caches_forked(struct hoist__pool *pool)
 	struct hoist__cache *cache;
 	EACH_CACHE(pool, cache)
 	{
-		if (cache->owner != hoist__this_thread.caches)
-			cache->owner = NULL;
-		if (atomic_load(&cache->busy) == 0 && !hoist__pool_is_stale(pool))
+		bool whole = cache->table == NULL || !in_hand(cache);
+		if (cache->table != NULL && hoist__pool_is_stale(pool))
+			atomic_store(&place_of(cache)->open, NULL);
+		if (cache->table != hoist__this_thread.table)
+			cache->table = NULL;
+		if (whole && !hoist__pool_is_stale(pool))
 			continue;
-		for (unsigned i = 0; i < pool->n_classes; i++)
-			cache->magazines[i].top = cache->magazines[i].entries;
-		atomic_store(&cache->bytes, 0);
-		atomic_store(&cache->busy, 0);
+		for (unsigned i = 0; i < pool->n_classes; i++) {
+			struct hoist__magazine *magazine = &cache->magazines[i];
+			hoist__magazine_set_top(magazine, magazine->entries);
+		}
+		cache->left = pool->cache_bytes;
 	}
 }

@@ -18,9 +18,6 @@
 #define HOST_QUANTUM_SHIFT 6
 #define DEVICE_QUANTUM_SHIFT 8
 #define DEFAULT_REGION_BYTES (32 * HOIST__MIB)
-/* Less, and threads that use many sizes at once keep going back to the slabs: 10,000 slots of
- * 64..4096 B take 21 ns an operation with 1 MiB, 19 with 2. */
-#define DEFAULT_CACHE_BYTES (2 * HOIST__MIB)
 #define SHARDS_MOST 128 /* of some 18 KiB each */
 
 const char *hoist__memory_kind_name(enum hoist__memory_kind kind)
@@ -69,7 +66,7 @@ static void fill_in(struct hoist__pool *pool, const struct hoist__pool_options *
 		hoist__budget_ref(options->device_budget);
 	pool->quantum_shift =
 		hoist__memory_is_host(options->kind) ? HOST_QUANTUM_SHIFT : DEVICE_QUANTUM_SHIFT;
-	pool->cache_bytes = options->cache_bytes == 0 ? DEFAULT_CACHE_BYTES : options->cache_bytes;
+	pool->cache_bytes = options->cache_bytes == 0 ? HOIST__CACHE_BYTES : options->cache_bytes;
 	pool->counts = !options->no_stats;
 	pool->piece_most = SIZE_MAX;
 	atomic_init(&pool->n_refs, 1);
@@ -190,11 +187,8 @@ int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__
 	}
 	init_shards(pool);
 	err = hoist__caches_join(pool);
-	if (err == 0) {
-		hoist__pool_set_slow(pool, 0, false);
-		if ((err = init_watch(pool)) != 0)
-			hoist__caches_leave(pool);
-	}
+	if (err == 0 && (err = init_watch(pool)) != 0)
+		hoist__caches_leave(pool);
 	if (err == 0 && (err = hoist__pools_join(pool)) != 0)
 		hoist__caches_leave(pool);
 	if (err != 0) {

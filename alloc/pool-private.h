@@ -83,15 +83,12 @@ struct hoist__shard {
 
 struct hoist__pool {
 	_Atomic unsigned slow;
-	/* The fast paths compare a granule's number and a request's bytes with these.  Where the
-	 * fast paths are off: a number that no granule has, and 0. */
-	_Atomic uint32_t fast_number;
-	_Atomic size_t fast_most; /* requests up to here */
-	unsigned quantum_shift;	  /* constant, as is all down to the lock but what is atomic */
-	uint32_t index;		  /* in the threads' arrays */
-	uint32_t number;	  /* index + 1: in the records of its granules */
-	bool counts;		  /* statistics are kept */
-	size_t slab_most;	  /* requests up to here come from slabs */
+	unsigned quantum_shift; /* constant, as is all down to the lock but what is atomic */
+	uint32_t index;		/* in the threads' tables */
+	uint32_t place;		/* in bytes: hoist__place_offset() */
+	uint32_t number;	/* index + 1: in the records of its granules */
+	bool counts;		/* statistics are kept */
+	size_t slab_most;	/* requests up to here come from slabs */
 	size_t cache_bytes;
 	unsigned n_classes;
 	unsigned n_shards;
@@ -244,7 +241,12 @@ int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align,
 
 int hoist__pool_free_slow(struct hoist__pool *pool, uintptr_t address);
 
-/* The fast paths are off as long as there is a reason, HOIST__SLOW_*; @why begins or ends. */
+/* What the fast paths of fast.h did not take. */
+int hoist__pool_alloc_past(struct hoist__pool *pool, size_t bytes, size_t align, uintptr_t *ret);
+int hoist__pool_free_past(struct hoist__pool *pool, uintptr_t address);
+
+/* The fast paths are off as long as there is a reason, HOIST__SLOW_*; @why begins or ends.  Who has
+ * a cache open uses them on until hoist__caches_empty(). */
 void hoist__pool_set_slow(struct hoist__pool *pool, unsigned why, bool slow);
 
 /* A reference, unless the pool ends already. */

@@ -223,5 +223,7 @@ int hoist__pool_trace(struct hoist__pool *pool, const char *path)
 	pool->trace = next;
 	hoist__pool_set_slow(pool, HOIST__SLOW_WATCHED, next != NULL || pool->watch != NULL);
 	pthread_mutex_unlock(&pool->trace_lock);
+	if (next != NULL)
+		(void)hoist__caches_empty(pool); /* nobody goes on the fast way */
 	return hoist__trace_close(last);
 }

@@ -48,10 +48,10 @@ void hoist__count_free(struct hoist__pool *pool, size_t bytes)
 
 void hoist__pool_set_slow(struct hoist__pool *pool, unsigned why, bool slow)
 {
-	unsigned now = slow ? atomic_fetch_or(&pool->slow, why) | why
-			    : atomic_fetch_and(&pool->slow, ~why) & ~why;
-	atomic_store(&pool->fast_number, now == 0 ? pool->number : UINT32_MAX);
-	atomic_store(&pool->fast_most, now == 0 ? pool->slab_most : 0);
+	if (slow)
+		atomic_fetch_or(&pool->slow, why);
+	else
+		atomic_fetch_and(&pool->slow, ~why);
 }
 
 int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size_t align,
@@ -102,12 +102,36 @@ int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align,
 					hoist__memory_kind_name(pool->options.kind));
 }
 
+/* Where this thread's cache of @pool is entered; NULL if the fast path has found it open already:
+ * then what is wanted is not there. */
+static struct hoist__place *reopen(const struct hoist__pool *pool)
+{
+	struct hoist__cache *cache = hoist__cache_known(pool->index);
+	struct hoist__place *place = hoist__place_at(pool->place);
+	bool entered = cache != NULL && !hoist__place_is_open(place, pool) &&
+		       atomic_load_explicit(&pool->slow, memory_order_relaxed) == 0 &&
+		       hoist__cache_enter(cache);
+	return entered ? place : NULL;
+}
+
+int hoist__pool_alloc_past(struct hoist__pool *pool, size_t bytes, size_t align, uintptr_t *ret)
+{
+	struct hoist__place *place = bytes <= pool->slab_most && hoist__align_is_plain(pool, align)
+					     ? reopen(pool)
+					     : NULL;
+	if (place != NULL && hoist__alloc_at(place, bytes, ret))
+		return 0;
+	return hoist__pool_alloc_slow(pool, bytes, align, 0, NULL, ret);
+}
+
 int hoist__pool_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 		      uintptr_t *ret)
 {
-	if (flags == 0 && hoist__pool_alloc_fast(pool, bytes, align, ret, true))
-		return 0;
-	return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
+	if (flags != 0)
+		return hoist__pool_alloc_slow(pool, bytes, align, flags, NULL, ret);
+	return hoist__pool_alloc_fast(pool, bytes, align, ret)
+		       ? 0
+		       : hoist__pool_alloc_past(pool, bytes, align, ret);
 }
 
 /* --- freeing --- */
@@ -130,10 +154,17 @@ int hoist__pool_free_slow(struct hoist__pool *pool, uintptr_t address)
 	return 0;
 }
 
+int hoist__pool_free_past(struct hoist__pool *pool, uintptr_t address)
+{
+	struct hoist__place *place = reopen(pool);
+	return place != NULL && hoist__free_at(place, pool->number, address)
+		       ? 0
+		       : hoist__pool_free_slow(pool, address);
+}
+
 int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 {
-	return hoist__pool_free_fast(pool, address, true) ? 0
-							  : hoist__pool_free_slow(pool, address);
+	return hoist__pool_free_fast(pool, address) ? 0 : hoist__pool_free_past(pool, address);
 }
 
 /* --- finding --- */

@@ -70,7 +70,7 @@ void hoist__class_done(struct hoist__class *class)
 size_t hoist__slab_bytes(const struct hoist__class *class)
 {
 	return sizeof(struct hoist__slab) +
-	       ((class->n_blocks * sizeof(uint32_t) + 63) & ~(size_t)63);
+	       (((class->n_blocks + 1) * sizeof(uint32_t) + 63) & ~(size_t)63);
 }
 
 struct hoist__slab *hoist__slab_create(struct hoist__pool *pool, struct hoist__class *class)

@@ -49,13 +49,12 @@
  * remainder (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). */
 __extension__ typedef unsigned __int128 hoist__uint128;
 
-/* True if @offset is a multiple of what @reciprocal is of, and the *quotient less than @n. */
-static inline bool hoist__divides(uintptr_t offset, uint64_t reciprocal, uint32_t n,
-				  uint32_t *quotient)
+/* True if @offset is a multiple of what @reciprocal is of. */
+static inline bool hoist__is_multiple(uintptr_t offset, uint64_t reciprocal, uint32_t *quotient)
 {
 	hoist__uint128 product = (hoist__uint128)offset * reciprocal;
 	*quotient = (uint32_t)(product >> 64);
-	return (uint64_t)product < reciprocal && (uint64_t)(product >> 64) < n;
+	return (uint64_t)product < reciprocal;
 }
 
 /* Flags in a state word: streams use the block (deferred.h). */
@@ -94,7 +93,8 @@ struct hoist__slab {
 	uint32_t n_free;
 	uint32_t words; /* bit i: free[i] is not 0 */
 	uint64_t free[HOIST__SLAB_BLOCKS_MOST / 64];
-	/* At a fixed place: found without reading what is above. */
+	/* At a fixed place: found without reading what is above.  One more than there are blocks,
+	 * which is always 0: of the address behind the last block. */
 	_Atomic uint32_t states[] __attribute__((aligned(64)));
 };
 
@@ -157,7 +157,8 @@ static inline uintptr_t hoist__slab_block(const struct hoist__slab *slab, uint32
 static inline bool hoist__slab_at(const struct hoist__slab *slab, uintptr_t address,
 				  uint32_t *index)
 {
-	return hoist__divides(address - slab->base, slab->reciprocal, slab->n_blocks, index);
+	return hoist__is_multiple(address - slab->base, slab->reciprocal, index) &&
+	       *index < slab->n_blocks;
 }
 
 static inline bool hoist__slab_has_free(const struct hoist__slab *slab, uint32_t index)

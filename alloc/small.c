@@ -9,6 +9,7 @@
 #include "base/checked.h"
 
 #define BATCH_MOST (HOIST__MAGAZINE_MOST / 2)
+#define LEAST_LEFT 8 /* of the cache's bytes: with less, half of everything goes back */
 
 /* --- slabs come and go --- */
 
@@ -24,8 +25,6 @@ static void mark_slab(const struct hoist__granule *span, struct hoist__slab *sla
 		struct hoist__granule *granule = hoist__granule_at(span->address, i);
 		granule->address = slab->base;
 		granule->reciprocal = slab->reciprocal;
-		granule->block_bytes = slab->block_bytes;
-		granule->n_blocks = (uint16_t)slab->n_blocks;
 		granule->class_index = (uint16_t)slab->class_index;
 		atomic_store_explicit(&granule->slab, slab, memory_order_release);
 	}
@@ -115,23 +114,29 @@ static void give(struct hoist__pool *pool, const struct hoist__entry *entries, s
 
 /* --- magazines --- */
 
-/* Puts as many as fit into the magazine, the first of @entries on top; false if someone empties
+/* What the cache may still take, anew: allocations have not been counted.  It is entered. */
+static size_t measure(struct hoist__cache *cache)
+{
+	size_t bytes = hoist__cache_bytes(cache);
+	cache->left = bytes < cache->pool->cache_bytes ? cache->pool->cache_bytes - bytes : 0;
+	return cache->left;
+}
+
+/* Puts as many as fit into the magazine, the first of @entries on top; none if someone empties
  * the cache just now. */
 static size_t push_many(struct hoist__cache *cache, unsigned class,
 			const struct hoist__entry *entries, size_t n)
 {
 	struct hoist__magazine *magazine = &cache->magazines[class];
-	const size_t block = cache->pool->shards[0].classes[class].block_bytes;
 	if (!hoist__cache_enter(cache))
 		return 0;
-	size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
-	size_t pushed = 0;
-	while (pushed < n && magazine->top < magazine->end &&
-	       bytes + block <= cache->pool->cache_bytes) {
-		*magazine->top++ = entries[n - ++pushed];
-		bytes += block;
-	}
-	atomic_store_explicit(&cache->bytes, bytes, memory_order_relaxed);
+	struct hoist__entry *top = hoist__magazine_top(magazine);
+	size_t pushed = hoist__min_u64(n, (size_t)(magazine->end - top));
+	pushed = hoist__min_u64(pushed, cache->left / magazine->block_bytes);
+	cache->left -= pushed * magazine->block_bytes;
+	for (size_t i = 0; i < pushed; i++)
+		*top++ = entries[n - 1 - i];
+	hoist__magazine_set_top(magazine, top);
 	hoist__cache_leave(cache);
 	return pushed;
 }
@@ -150,25 +155,48 @@ static size_t pull_half(struct hoist__cache *cache, unsigned class, struct hoist
 		memcpy(entries, magazine->entries, pulled * sizeof *entries);
 		memmove(magazine->entries, magazine->entries + pulled,
 			(n - pulled) * sizeof *entries);
-		magazine->top -= pulled;
-		size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
-		atomic_store_explicit(
-			&cache->bytes,
-			bytes - pulled * cache->pool->shards[0].classes[class].block_bytes,
-			memory_order_relaxed);
+		hoist__magazine_set_top(magazine, magazine->entries + n - pulled);
 	}
 	hoist__cache_leave(cache);
 	return pulled;
 }
 
-/* Half a magazine, but no more than the cache has room for: at least one. */
-static size_t batch_of(const struct hoist__cache *cache, unsigned class)
+/* Takes half of everything out: the bound on bytes is shared by all classes, and emptying
+ * one that has little would come back at once. */
+static void halve(struct hoist__pool *pool, struct hoist__cache *cache)
 {
-	const struct hoist__pool *pool = cache->pool;
-	size_t room = pool->cache_bytes - atomic_load_explicit(&cache->bytes, memory_order_relaxed);
+	struct hoist__entry entries[BATCH_MOST];
+	for (unsigned i = 0; i < pool->n_classes; i++) {
+		size_t n = hoist__magazine_empty(&cache->magazines[i])
+				   ? 0
+				   : pull_half(cache, i, entries, 1);
+		if (n != 0)
+			give(pool, entries, n);
+	}
+}
+
+/* Room for @n blocks of the class, or fewer; 0 if someone empties the cache just now. */
+static size_t make_room(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class,
+			size_t n)
+{
+	const size_t block = cache->magazines[class].block_bytes;
+	for (int i = 0;; i++) {
+		if (!hoist__cache_enter(cache))
+			return 0;
+		size_t left = cache->left / block < n ? measure(cache) : cache->left;
+		hoist__cache_leave(cache);
+		/* So little would soon be used up. */
+		if (i != 0 || left / block >= n || left > pool->cache_bytes / LEAST_LEFT)
+			return hoist__min_u64(n, left / block);
+		halve(pool, cache);
+	}
+}
+
+/* Half a magazine, but no more than the cache has room for: at least one. */
+static size_t batch_of(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class)
+{
 	size_t batch = (hoist__magazine_most(&cache->magazines[class]) + 1) / 2;
-	batch = hoist__min_u64(batch, room / pool->shards[0].classes[class].block_bytes + 1);
-	return batch == 0 ? 1 : batch;
+	return batch < 2 ? 1 : make_room(pool, cache, class, batch - 1) + 1;
 }
 
 /* From the class's slabs, or from one more, if its shard has room and the class a spare
@@ -248,7 +276,7 @@ int hoist__small_refill(struct hoist__pool *pool, struct hoist__cache *cache, un
 {
 	struct hoist__shard *shard = &pool->shards[cache == NULL ? 0 : cache->shard];
 	struct hoist__entry entries[BATCH_MOST];
-	size_t batch = cache == NULL ? 1 : batch_of(cache, class_index);
+	size_t batch = cache == NULL ? 1 : batch_of(pool, cache, class_index);
 	size_t n;
 	int err = take_batch(pool, shard, class_index, entries, batch, &n);
 	if (err != 0)
@@ -262,15 +290,6 @@ int hoist__small_refill(struct hoist__pool *pool, struct hoist__cache *cache, un
 	return 0;
 }
 
-/* Takes half of everything out: the bound on bytes is shared by all classes, and emptying
- * one that has little would come back at once. */
-static void halve(struct hoist__pool *pool, struct hoist__cache *cache)
-{
-	struct hoist__entry entries[BATCH_MOST];
-	for (unsigned i = 0; i < pool->n_classes; i++)
-		give(pool, entries, pull_half(cache, i, entries, 1));
-}
-
 void hoist__small_flush(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class,
 			const struct hoist__entry *entry)
 {
@@ -278,11 +297,9 @@ void hoist__small_flush(struct hoist__pool *pool, struct hoist__cache *cache, un
 	size_t most = cache == NULL ? 0 : hoist__magazine_most(&cache->magazines[class]);
 	if (most != 0) {
 		size_t n = pull_half(cache, class, entries, most);
-		size_t bytes = atomic_load_explicit(&cache->bytes, memory_order_relaxed);
 		if (n != 0)
 			give(pool, entries, n);
-		else if (bytes + pool->shards[0].classes[class].block_bytes > pool->cache_bytes)
-			halve(pool, cache);
+		(void)make_room(pool, cache, class, 1);
 		if (push_many(cache, class, entry, 1) == 1)
 			return;
 	}

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "alloc/classes.h"
+#include "alloc/magazine.h"
 #include "alloc/pool.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -288,6 +289,42 @@ Test(alloc_pool, finds_double_frees_interior_and_foreign_pointers)
 {
 	expect_wrong_frees_found(NO_CACHE);
 	expect_wrong_frees_found(0);
+}
+
+/* More pools than a thread's lookaside has places: each has its own blocks all the same. */
+Test(alloc_pool, of_many_used_in_turn_are_not_mixed_up)
+{
+	enum { N_POOLS = 3 * HOIST__PLACES + 1, N_ROUNDS = 50 };
+	struct hoist__pool *pools[N_POOLS];
+	uintptr_t kept[N_POOLS];
+	for (size_t i = 0; i < N_POOLS; i++) {
+		/* Every third has no fast path. */
+		const struct hoist__pool_options options = {.region_bytes = 4 * HOIST__MIB,
+							    .debug = i % 3 == 0};
+		pools[i] = create_with(&options);
+		kept[i] = alloc(pools[i], 1000, 0);
+	}
+	for (size_t round = 0; round < N_ROUNDS; round++)
+		for (size_t i = 0; i < N_POOLS; i++) {
+			/* One that shares the place with it, or another. */
+			size_t next = (i + (round % 2 == 0 ? HOIST__PLACES : 1)) % N_POOLS;
+			uintptr_t block = alloc(pools[i], 500, 0);
+			struct hoist__block found;
+			cr_assert_eq(hoist__pool_find(pools[i], block, &found), 0);
+			cr_assert_eq(hoist__pool_free(pools[next], block), -EINVAL);
+			free_one(pools[next], kept[next]);
+			cr_assert_eq(hoist__pool_free(pools[next], kept[next]), -EINVAL);
+			kept[next] = alloc(pools[next], 1000, 0);
+			free_one(pools[i], block);
+			cr_assert_eq(hoist__pool_free(pools[i], block), -EINVAL);
+		}
+	for (size_t i = 0; i < N_POOLS; i++) {
+		cr_assert_eq(stats(pools[i]).n_blocks, 1);
+		free_one(pools[i], kept[i]);
+		hoist__pool_trim(pools[i], 0);
+		cr_assert_eq(stats(pools[i]).reserved_bytes, 0);
+		hoist__pool_unref(pools[i]);
+	}
 }
 
 static void expect_found(struct hoist__pool *pool, uintptr_t address, size_t bytes)

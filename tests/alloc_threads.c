@@ -353,6 +353,59 @@ static void run_populate(void)
 	hoist__region_destroy(region);
 }
 
+/* --- a trace begins while others have the fast path open --- */
+
+struct traced {
+	struct hoist__pool *pool;
+	pthread_barrier_t barrier;
+};
+
+static void *work_untraced_then_traced(void *argument)
+{
+	struct traced *traced = argument;
+	uintptr_t block = take_block(traced->pool, 1000);
+	CHECK(hoist__pool_free(traced->pool, take_block(traced->pool, 1000)) == 0);
+	(void)pthread_barrier_wait(&traced->barrier);
+	(void)pthread_barrier_wait(&traced->barrier);
+	CHECK(hoist__pool_free(traced->pool, block) == 0);
+	CHECK(hoist__pool_free(traced->pool, take_block(traced->pool, 1000)) == 0);
+	return NULL;
+}
+
+static int lines_of(const char *path)
+{
+	FILE *file = fopen(path, "r");
+	int n = 0;
+	CHECK(file != NULL);
+	for (int c; (c = getc(file)) != EOF;)
+		n += c == '\n';
+	CHECK(fclose(file) == 0);
+	return n;
+}
+
+static void run_traced(void)
+{
+	const struct hoist__pool_options options = {.region_bytes = 2 * HOIST__MIB};
+	struct traced traced = {.pool = make_pool(&options)};
+	const char *folder = getenv("TMPDIR");
+	char path[4096];
+	pthread_t id;
+	(void)snprintf(path, sizeof path, "%s/threads.%ld.csv", folder == NULL ? "/tmp" : folder,
+		       (long)getpid());
+	CHECK(pthread_barrier_init(&traced.barrier, NULL, 2) == 0);
+	start(&id, work_untraced_then_traced, &traced);
+	(void)pthread_barrier_wait(&traced.barrier);
+	CHECK(hoist__pool_trace(traced.pool, path) == 0);
+	(void)pthread_barrier_wait(&traced.barrier);
+	join(id);
+	CHECK(hoist__pool_trace(traced.pool, NULL) == 0);
+	CHECK(lines_of(path) == 1 + 3); /* the header */
+	CHECK(unlink(path) == 0);
+	CHECK(pthread_barrier_destroy(&traced.barrier) == 0);
+	expect_unused(traced.pool);
+	hoist__pool_unref(traced.pool);
+}
+
 int main(void)
 {
 	run_pool();
@@ -363,5 +416,6 @@ int main(void)
 #endif
 	run_budget();
 	run_populate();
+	run_traced();
 	return 0;
 }

@@ -105,7 +105,7 @@ Test(snapshot, has_the_defaults)
 	const json_t *options = json_object_get(json, "options");
 	cr_expect_eq(number_of(options, "region_bytes"), 32 * MIB);
 	cr_expect_eq(number_of(options, "keep_bytes"), 256 * MIB);
-	cr_expect_eq(number_of(options, "cache_bytes"), MIB);
+	cr_expect_eq(number_of(options, "cache_bytes"), 4 * MIB);
 	cr_expect_eq(number_of(options, "limit_bytes"), 0);
 	json_decref(json);
 	hoist_memory_unref(memory);

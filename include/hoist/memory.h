@@ -231,7 +231,7 @@ typedef struct hoist_memory_options {
 	size_t region_bytes;   /* the least bytes of a new region; 0: 32 MiB (PINNED on the CPU,
 				* where locked memory is scarce: 2 MiB) */
 	size_t keep_bytes;     /* empty regions kept for reuse; 0: 8 times region_bytes */
-	size_t cache_bytes;    /* that one thread may keep to itself; 0: 1 MiB.  1: nothing */
+	size_t cache_bytes;    /* that one thread may keep to itself; 0: 4 MiB.  1: nothing */
 	size_t limit_bytes;    /* the most reserved bytes; 0: no limit.  DRIVER_POOL: the pool's
 				* maximum size */
 	size_t soft_limit_bytes; /* above this, growth first waits for the streams and gives back

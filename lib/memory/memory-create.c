@@ -21,7 +21,6 @@
 
 #define REGION_BYTES (32 * HOIST__MIB)
 #define LOCKED_REGION_BYTES (2 * HOIST__MIB)
-#define CACHE_BYTES HOIST__MIB
 
 const char *hoist__memory_kind_text(int kind)
 {
@@ -242,7 +241,7 @@ static void fill_defaults(hoist_memory *memory)
 					? SIZE_MAX
 					: KEPT_REGIONS * o->region_bytes;
 	if (o->cache_bytes == 0 && pooled)
-		o->cache_bytes = CACHE_BYTES;
+		o->cache_bytes = HOIST__CACHE_BYTES;
 	if (o->exhausted != NULL && o->exhausted_retries == 0)
 		o->exhausted_retries = 1;
 	o->name = memory->name;

@@ -127,7 +127,7 @@ int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t align, uintptr
 	if (!LIKELY(memory != NULL))
 		return alloc_past(memory, bytes, align, ret);
 	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
-	if (LIKELY(pool != NULL) && LIKELY(hoist__pool_alloc_fast(pool, bytes, align, ret, false)))
+	if (LIKELY(pool != NULL) && LIKELY(hoist__pool_alloc_fast(pool, bytes, align, ret)))
 		return 0;
 	return alloc_past(memory, bytes, align, ret);
 }
@@ -158,7 +158,7 @@ int hoist_memory_free(hoist_memory *memory, uintptr_t address)
 	if (!LIKELY(memory != NULL))
 		return free_past(memory, address);
 	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
-	if (LIKELY(pool != NULL) && LIKELY(hoist__pool_free_fast(pool, address, false)))
+	if (LIKELY(pool != NULL) && LIKELY(hoist__pool_free_fast(pool, address)))
 		return 0;
 	return free_past(memory, address);
 }
