@@ -137,7 +137,7 @@ int hoist__cuda_stream_call(struct hoist__dev_stream *stream, void (*function)(v
 			    void *argument)
 {
 	if (hoist__cuda.cuLaunchHostFunc == NULL)
-		return hoist__calls_fail_lack(stream->dev);
+		return hoist__call_queue_fail_lack(stream->dev);
 	return RUN(stream->dev, "queueing a call",
 		   hoist__cuda.cuLaunchHostFunc(stream->native, function, argument));
 }

@@ -112,7 +112,7 @@ int hoist__hip_stream_call(struct hoist__dev_stream *stream, void (*function)(vo
 			   void *argument)
 {
 	if (hoist__hip.hipLaunchHostFunc == NULL)
-		return hoist__calls_fail_lack(stream->dev);
+		return hoist__call_queue_fail_lack(stream->dev);
 	return RUN(stream->dev, "queueing a call",
 		   hoist__hip.hipLaunchHostFunc(stream->native, function, argument));
 }

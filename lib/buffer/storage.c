@@ -98,15 +98,15 @@ int hoist__storage_wrap(const struct hoist__foreign *foreign, struct hoist__stor
 
 static void close_map(void *context)
 {
-	struct hoist__map *map = context;
-	hoist__map_close(map);
+	struct hoist__file_map *map = context;
+	hoist__file_map_close(map);
 	free(map);
 }
 
-int hoist__storage_map(hoist_device *device, struct hoist__map *map, bool read_only,
+int hoist__storage_map(hoist_device *device, struct hoist__file_map *map, bool read_only,
 		       struct hoist__storage **ret)
 {
-	struct hoist__map *kept = malloc(sizeof *kept);
+	struct hoist__file_map *kept = malloc(sizeof *kept);
 	if (kept == NULL)
 		return hoist__fail_nomem("a map", sizeof *kept);
 	*kept = *map;
