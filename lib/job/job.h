@@ -2,7 +2,7 @@
 /* lib/job/job.h - a job: the part that a load and a save have in common.
  *
  *   job.c           the job's life: start, rounds, failure, cancel, wait, end
- *   job-staging.c   what a job works with while it runs: budget, staging slots, engine
+ *   job-staging.c   the means of a running job: budget, staging slots, engine
  *
  * A job moves bytes between files and memory in rounds.  Its kind (lib/load, lib/save) says what a
  * round does.  The job calls the kind's functions, one at a time:
