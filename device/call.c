@@ -15,7 +15,7 @@
 #include "device/device-ops.h"
 
 /* Of one stream. */
-struct hoist__calls {
+struct hoist__call_queue {
 	struct hoist__list link; /* in abandoned */
 	pthread_mutex_t lock;	 /* all below */
 	struct hoist__list pending;
@@ -25,7 +25,7 @@ struct hoist__calls {
 
 struct call {
 	struct hoist__list link;
-	struct hoist__calls *calls;
+	struct hoist__call_queue *calls;
 	int (*run)(void *context);
 	void *context;
 };
@@ -34,12 +34,12 @@ struct call {
 static pthread_mutex_t abandoned_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hoist__list abandoned = {&abandoned, &abandoned};
 
-static struct hoist__calls *calls_of(struct hoist__dev_stream *stream)
+static struct hoist__call_queue *calls_of(struct hoist__dev_stream *stream)
 {
-	struct hoist__calls *calls = atomic_load(&stream->calls);
+	struct hoist__call_queue *calls = atomic_load(&stream->calls);
 	if (calls != NULL)
 		return calls;
-	struct hoist__calls *made = calloc(1, sizeof *made);
+	struct hoist__call_queue *made = calloc(1, sizeof *made);
 	if (made == NULL)
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
@@ -55,7 +55,7 @@ static struct hoist__calls *calls_of(struct hoist__dev_stream *stream)
 static void perform(void *argument)
 {
 	struct call *call = argument;
-	struct hoist__calls *calls = call->calls;
+	struct hoist__call_queue *calls = call->calls;
 	int err = call->run(call->context);
 	pthread_mutex_lock(&calls->lock);
 	if (err < 0 && calls->err == 0) {
@@ -89,7 +89,7 @@ static int check_capture(struct hoist__dev_stream *stream)
 			   hoist__api_name(stream->dev->api), stream->dev->ordinal);
 }
 
-int hoist__calls_fail_lack(const struct hoist__dev *dev)
+int hoist__call_queue_fail_lack(const struct hoist__dev *dev)
 {
 	return hoist__fail(-ENOTSUP,
 			   "%s:%d: the driver (version %d) cannot call a function in a stream's "
@@ -104,7 +104,7 @@ int hoist__stream_call(struct hoist__dev_stream *stream, int (*run)(void *contex
 		err = check_capture(stream);
 	if (err < 0)
 		return err;
-	struct hoist__calls *calls = calls_of(stream);
+	struct hoist__call_queue *calls = calls_of(stream);
 	struct call *call = calls == NULL ? NULL : calloc(1, sizeof *call);
 	if (call == NULL)
 		return hoist__fail_nomem("a call in a stream's order",
@@ -121,7 +121,7 @@ int hoist__stream_call(struct hoist__dev_stream *stream, int (*run)(void *contex
 
 static int failure(struct hoist__dev_stream *stream, bool take)
 {
-	struct hoist__calls *calls = atomic_load(&stream->calls);
+	struct hoist__call_queue *calls = atomic_load(&stream->calls);
 	if (calls == NULL)
 		return 0;
 	pthread_mutex_lock(&calls->lock);
@@ -134,22 +134,22 @@ static int failure(struct hoist__dev_stream *stream, bool take)
 	return err;
 }
 
-int hoist__calls_take_failure(struct hoist__dev_stream *stream)
+int hoist__call_queue_take_failure(struct hoist__dev_stream *stream)
 {
 	return failure(stream, true);
 }
 
-int hoist__calls_failure(struct hoist__dev_stream *stream)
+int hoist__call_queue_failure(struct hoist__dev_stream *stream)
 {
 	return failure(stream, false);
 }
 
-void hoist__calls_end(struct hoist__dev_stream *stream)
+void hoist__call_queue_end(struct hoist__dev_stream *stream)
 {
-	struct hoist__calls *calls = atomic_load(&stream->calls);
+	struct hoist__call_queue *calls = atomic_load(&stream->calls);
 	if (calls == NULL)
 		return;
-	if (hoist__calls_take_failure(stream) < 0)
+	if (hoist__call_queue_take_failure(stream) < 0)
 		hoist__log(device, "the stream ends with: %s", hoist__error_text());
 	pthread_mutex_lock(&calls->lock);
 	bool broken = !hoist__list_empty(&calls->pending);

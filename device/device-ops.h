@@ -51,7 +51,7 @@ struct hoist__dev_stream {
 	bool wrapped;	     /* the native handle is the caller's */
 	unsigned generation; /* of the process that made it */
 	atomic_bool may_capture;
-	_Atomic(struct hoist__calls *) calls; /* NULL before the first: call.c */
+	_Atomic(struct hoist__call_queue *) calls; /* NULL before the first: call.c */
 	_Atomic unsigned refs;	 /* the owner's, and one of each event recorded on it last */
 	struct hoist__list node; /* in dev->streams */
 	pthread_rwlock_t asking; /* shared while a driver is asked for an event of it */
@@ -233,15 +233,15 @@ void hoist__events_end(struct hoist__dev_stream *stream, int outcome);
 bool hoist__event_is_over(struct hoist__dev_event *event);
 
 /* -ENOTSUP: the driver cannot call (call.c). */
-int hoist__calls_fail_lack(const struct hoist__dev *dev);
+int hoist__call_queue_fail_lack(const struct hoist__dev *dev);
 
 /* call.c: what calls in @stream's order failed with since the last time it was taken, its text
  * set: for synchronize, which takes it, and for query. */
-int hoist__calls_take_failure(struct hoist__dev_stream *stream);
-int hoist__calls_failure(struct hoist__dev_stream *stream);
+int hoist__call_queue_take_failure(struct hoist__dev_stream *stream);
+int hoist__call_queue_failure(struct hoist__dev_stream *stream);
 
 /* The end of a stream that is idle, or broken. */
-void hoist__calls_end(struct hoist__dev_stream *stream);
+void hoist__call_queue_end(struct hoist__dev_stream *stream);
 
 /* -ESTALE and its text; @what belongs to the parent of this process. */
 int hoist__dev_fail_stale(const char *what);

@@ -71,7 +71,7 @@ static int driver_stream_call(struct hoist__dev_stream *stream, void (*function)
 			      void *argument)
 {
 	if (CALL(LaunchHostFunc) == NULL)
-		return hoist__calls_fail_lack(stream->dev);
+		return hoist__call_queue_fail_lack(stream->dev);
 	return RUN(stream->dev, "queueing a call",
 		   CALL(LaunchHostFunc)(stream->native, function, argument));
 }

@@ -142,7 +142,7 @@ void hoist__stream_destroy(struct hoist__dev_stream *stream)
 			hoist__events_end(stream, wait_for_end(stream));
 		if (!stream->wrapped)
 			stream->dev->ops->stream_destroy(stream);
-		hoist__calls_end(stream);
+		hoist__call_queue_end(stream);
 	}
 	hoist__stream_unref(stream);
 }
@@ -177,7 +177,8 @@ int hoist__stream_synchronize(struct hoist__dev_stream *stream)
 	if (err < 0)
 		return err;
 	err = stream->dev->ops->stream_synchronize(stream);
-	int call_err = atomic_load(&stream->calls) != NULL ? hoist__calls_take_failure(stream) : 0;
+	int call_err =
+		atomic_load(&stream->calls) != NULL ? hoist__call_queue_take_failure(stream) : 0;
 	return call_err < 0 ? call_err : err;
 }
 
@@ -186,7 +187,7 @@ int hoist__stream_query(struct hoist__dev_stream *stream)
 	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err == 0)
 		err = stream->dev->ops->stream_query(stream);
-	return err < 0 ? err : hoist__calls_failure(stream);
+	return err < 0 ? err : hoist__call_queue_failure(stream);
 }
 
 int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret)

@@ -36,8 +36,8 @@ static int check_range(const struct hoist__file *file, uint64_t offset, size_t b
 /* Shared where it cannot be written: the page cache itself, which a driver can pin without
  * copying it.  NORESERVE: a private map of a file larger than memory is refused otherwise,
  * though hardly any page of it gets copied. */
-static int map_range(int fd, const char *path, enum hoist__map_mode mode, uint64_t offset,
-		     size_t bytes, struct hoist__map *ret)
+static int map_range(int fd, const char *path, enum hoist__file_map_mode mode, uint64_t offset,
+		     size_t bytes, struct hoist__file_map *ret)
 {
 	bool private = mode == HOIST__MAP_COPY_ON_WRITE;
 	int prot = mode == HOIST__MAP_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -70,7 +70,7 @@ static int writing_failed(const char *path, int err)
 
 /* The same inode again, as the path may lead elsewhere by now. */
 static int map_writable(const struct hoist__file *file, uint64_t offset, size_t bytes,
-			struct hoist__map *ret)
+			struct hoist__file_map *ret)
 {
 	char path[32];
 	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
@@ -82,8 +82,8 @@ static int map_writable(const struct hoist__file *file, uint64_t offset, size_t 
 	return err;
 }
 
-int hoist__map_open(const struct hoist__file *file, enum hoist__map_mode mode, uint64_t offset,
-		    size_t bytes, struct hoist__map *ret)
+int hoist__file_map_open(const struct hoist__file *file, enum hoist__file_map_mode mode,
+			 uint64_t offset, size_t bytes, struct hoist__file_map *ret)
 {
 	int err = check_range(file, offset, bytes);
 	if (err != 0)
@@ -103,7 +103,7 @@ int hoist__map_open(const struct hoist__file *file, enum hoist__map_mode mode, u
 /* --- by path --- */
 
 /* Not O_NONBLOCK's business otherwise: a FIFO must not hold the caller. */
-static int open_path(const char *path, enum hoist__map_mode mode, int *ret)
+static int open_path(const char *path, enum hoist__file_map_mode mode, int *ret)
 {
 	int flags = O_CLOEXEC | O_NONBLOCK;
 	if (mode == HOIST__MAP_WRITE)
@@ -145,7 +145,7 @@ static int extend(int fd, const char *path, uint64_t end)
 		       : 0;
 }
 
-static int fit_file(int fd, const char *path, enum hoist__map_mode mode, uint64_t end)
+static int fit_file(int fd, const char *path, enum hoist__file_map_mode mode, uint64_t end)
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0)
@@ -162,8 +162,8 @@ static int fit_file(int fd, const char *path, enum hoist__map_mode mode, uint64_
 	return 0;
 }
 
-int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset, size_t bytes,
-		    struct hoist__map *ret, int *ret_fd)
+int hoist__file_map_path(const char *path, enum hoist__file_map_mode mode, uint64_t offset,
+			 size_t bytes, struct hoist__file_map *ret, int *ret_fd)
 {
 	uint64_t end;
 	int fd = -1;
@@ -175,7 +175,7 @@ int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset
 	int err = open_path(path, mode, &fd);
 	if (err < 0)
 		return err;
-	struct hoist__map map = {0};
+	struct hoist__file_map map = {0};
 	err = fit_file(fd, path, mode, end);
 	if (err == 0 && bytes > 0)
 		err = map_range(fd, path, mode, offset, bytes, &map);
@@ -189,12 +189,12 @@ int hoist__map_path(const char *path, enum hoist__map_mode mode, uint64_t offset
 	return err;
 }
 
-void hoist__map_close(struct hoist__map *map)
+void hoist__file_map_close(struct hoist__file_map *map)
 {
 	if (map->base == NULL)
 		return;
 	/* Whole pages, as the kernel does anyway: ThreadSanitizer forgets only what it is told of,
 	 * and would take what lies there next, maybe a ring, for the rest of this. */
 	munmap(map->base, hoist__round_up(map->mapped_bytes, (uint64_t)sysconf(_SC_PAGESIZE)));
-	*map = (struct hoist__map){0};
+	*map = (struct hoist__file_map){0};
 }

@@ -140,12 +140,12 @@ static size_t pages_mapped(const void *memory, size_t bytes)
 static void brings_all_parts_in(void)
 {
 	struct hoist__file *files[] = {new_file(11 * MIB + 5), new_file(300)};
-	struct hoist__map maps[2] = {{0}};
+	struct hoist__file_map maps[2] = {{0}};
 	for (int mode = HOIST__MAP_READ_ONLY; mode <= HOIST__MAP_READ_WRITE; mode++) {
 		for (int i = 0; i < 2; i++) {
 			NEEDED(posix_fadvise(files[i]->fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-			NEEDED(hoist__map_open(files[i], (enum hoist__map_mode)mode, 100,
-					       files[i]->bytes - 100, &maps[i]) == 0);
+			NEEDED(hoist__file_map_open(files[i], (enum hoist__file_map_mode)mode, 100,
+						    files[i]->bytes - 100, &maps[i]) == 0);
 		}
 		struct hoist__ahead_part parts[] = {
 			part_of(files[0], 100, 5 * MIB, maps[0].data),
@@ -168,8 +168,8 @@ static void brings_all_parts_in(void)
 		NEEDED(first_wrong(files[0]->fd, maps[0].data, 100, maps[0].bytes) ==
 		       maps[0].bytes);
 		hoist__ahead_stop(ahead);
-		hoist__map_close(&maps[0]);
-		hoist__map_close(&maps[1]);
+		hoist__file_map_close(&maps[0]);
+		hoist__file_map_close(&maps[1]);
 	}
 	/* Of no map: into the page cache. */
 	NEEDED(run_one(part_of(files[0], 0, 11 * MIB + 5, NULL)) == 0);
@@ -182,8 +182,8 @@ static void brings_all_parts_in(void)
 static void populating_copies_nothing(void)
 {
 	struct hoist__file *file = new_file(8 * PAGE);
-	struct hoist__map map = {0};
-	NEEDED(hoist__map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 8 * PAGE, &map) == 0);
+	struct hoist__file_map map = {0};
+	NEEDED(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 8 * PAGE, &map) == 0);
 	NEEDED(run_one(part_of(file, 0, 8 * PAGE, map.data)) == 0);
 	char path[64];
 	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
@@ -193,7 +193,7 @@ static void populating_copies_nothing(void)
 	NEEDED(memcmp(map.data, "new", 3) == 0 && map.data[PAGE] == 7 &&
 	       map.data[PAGE + 1] == byte_at(PAGE + 1));
 	close(fd);
-	hoist__map_close(&map);
+	hoist__file_map_close(&map);
 	hoist__file_close(file);
 }
 
@@ -253,8 +253,8 @@ static void a_file_that_shrank_on(int populating)
 	madvise_err = populating;
 	make_file(scratch(path, sizeof path, "shrinks"), 2 * MIB);
 	struct hoist__file *file = open_file(path);
-	struct hoist__map map = {0};
-	NEEDED(hoist__map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 2 * MIB, &map) == 0);
+	struct hoist__file_map map = {0};
+	NEEDED(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 2 * MIB, &map) == 0);
 	shrinks = path; /* after it was read */
 	NEEDED(run_one(part_of(file, 0, 2 * MIB, map.data)) == -ENODATA);
 	NEEDED(strstr(hoist__error_text(), "it ends at 100") != NULL);
@@ -262,7 +262,7 @@ static void a_file_that_shrank_on(int populating)
 	NEEDED(run_one(part_of(file, 0, 2 * MIB, map.data)) == -ENODATA); /* before */
 	NEEDED(strstr(hoist__error_text(), "shrinks ahead: it ends at 100") != NULL);
 	madvise_err = 0;
-	hoist__map_close(&map);
+	hoist__file_map_close(&map);
 	hoist__file_close(file);
 	unlink(path);
 }
@@ -276,8 +276,8 @@ static void a_file_that_shrank(void)
 static void kernels_that_do_not_populate(void)
 {
 	struct hoist__file *file = new_file(MIB);
-	struct hoist__map map = {0};
-	NEEDED(hoist__map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, MIB, &map) == 0);
+	struct hoist__file_map map = {0};
+	NEEDED(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, MIB, &map) == 0);
 	madvise_err = EINVAL; /* unknown */
 	NEEDED(run_one(part_of(file, 0, MIB, map.data)) == 0);
 	madvise_err = EAGAIN; /* for ever */
@@ -288,7 +288,7 @@ static void kernels_that_do_not_populate(void)
 	NEEDED(run_one(part_of(file, 0, MIB, map.data)) == -ENOMEM);
 	NEEDED(strstr(hoist__error_text(), "1048576 bytes at 0 of ") != NULL);
 	madvise_err = 0;
-	hoist__map_close(&map);
+	hoist__file_map_close(&map);
 	hoist__file_close(file);
 }
 

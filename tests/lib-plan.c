@@ -62,7 +62,8 @@ struct hoist__tensor *plan_add(size_t file, uint64_t offset, hoist_dtype dtype, 
 		.bytes = plan_bytes(dtype, n),
 		.offset = offset,
 	};
-	plan_made.entries[i] = (struct hoist__entry){.tensor = &plan_made.tensors[i], .file = file};
+	plan_made.entries[i] =
+		(struct hoist__checkpoint_tensor){.tensor = &plan_made.tensors[i], .file = file};
 	plan_made.by_name[i] = i;
 	return &plan_made.tensors[i];
 }
@@ -83,7 +84,7 @@ static void write_once(const struct plan_destination *destination, uint64_t targ
 static void check_chunk(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
 			size_t max_bytes)
 {
-	const struct hoist__extent *e = &plan->extents[chunk->extent];
+	const struct hoist__plan_extent *e = &plan->extents[chunk->extent];
 	cr_assert(e->align >= HOIST__PLAN_ALIGN && plan->align >= e->align);
 	cr_assert_eq(chunk->offset % e->align, 0);
 	cr_assert_eq(chunk->bytes % e->align, 0);
@@ -168,8 +169,8 @@ static void move_pieces(const struct hoist__plan *plan, const struct hoist__chun
 static void check_extents(const struct hoist__plan *plan)
 {
 	for (size_t e = 1; e < plan->n_extents; e++) {
-		const struct hoist__extent *last = &plan->extents[e - 1];
-		const struct hoist__extent *next = &plan->extents[e];
+		const struct hoist__plan_extent *last = &plan->extents[e - 1];
+		const struct hoist__plan_extent *next = &plan->extents[e];
 		/* What is converted for a device is read for each tensor. */
 		bool overlap = plan->kind == HOIST__PLAN_DEVICE && plan->has_conversion;
 		cr_assert(last->file < next->file ||

@@ -17,9 +17,9 @@
 struct plan_checkpoint {
 	hoist_checkpoint checkpoint;
 	struct hoist__file files[PLAN_FILES];
-	struct hoist__shard shards[PLAN_FILES];
+	struct hoist__checkpoint_file shards[PLAN_FILES];
 	struct hoist__tensor tensors[PLAN_MAX_TENSORS];
-	struct hoist__entry entries[PLAN_MAX_TENSORS];
+	struct hoist__checkpoint_tensor entries[PLAN_MAX_TENSORS];
 	size_t by_name[PLAN_MAX_TENSORS];
 	char names[PLAN_MAX_TENSORS][16];
 	int64_t shapes[PLAN_MAX_TENSORS][4];

@@ -51,11 +51,11 @@ static void die(const char *what, unsigned long n)
 }
 
 static struct hoist__tensor tensors[TENSORS];
-static struct hoist__entry entries[TENSORS];
+static struct hoist__checkpoint_tensor entries[TENSORS];
 static size_t by_name[TENSORS];
 static char names[TENSORS][8];
 static struct hoist__file file = {.offset_align = 512};
-static struct hoist__shard shard = {.file = &file};
+static struct hoist__checkpoint_file shard = {.file = &file};
 static hoist_checkpoint checkpoint = {.n_files = 1,
 				      .files = &shard,
 				      .n_tensors = TENSORS,

@@ -100,13 +100,13 @@ static hoist_checkpoint *open_two(void)
 
 static struct hoist__load_part part_of(const hoist_checkpoint *checkpoint, size_t t)
 {
-	const struct hoist__entry *entry = &checkpoint->tensors[t];
+	const struct hoist__checkpoint_tensor *entry = &checkpoint->tensors[t];
 	uint64_t begin = entry->tensor->offset;
 	return (struct hoist__load_part){entry->file, begin, begin + entry->tensor->bytes};
 }
 
 /* All tensors. */
-static int open_map(hoist_checkpoint *checkpoint, enum hoist__map_mode mode, bool populate,
+static int open_map(hoist_checkpoint *checkpoint, enum hoist__file_map_mode mode, bool populate,
 		    struct hoist__load_map **ret)
 {
 	struct hoist__load_part parts[N_TENSORS];
@@ -126,7 +126,7 @@ static int open_map(hoist_checkpoint *checkpoint, enum hoist__map_mode mode, boo
 static hoist_buffer *buffer_of(const struct hoist__load_map *map,
 			       const hoist_checkpoint *checkpoint, size_t t)
 {
-	const struct hoist__entry *entry = &checkpoint->tensors[t];
+	const struct hoist__checkpoint_tensor *entry = &checkpoint->tensors[t];
 	size_t at;
 	struct hoist__storage *storage =
 		hoist__load_map_place(map, entry->file, entry->tensor->offset, &at);
@@ -149,7 +149,7 @@ static unsigned char *bytes_of(const struct hoist__load_map *map,
 /* What the file holds of a tensor; freed by the caller. */
 static unsigned char *read_tensor(const hoist_checkpoint *checkpoint, size_t t)
 {
-	const struct hoist__entry *entry = &checkpoint->tensors[t];
+	const struct hoist__checkpoint_tensor *entry = &checkpoint->tensors[t];
 	size_t bytes = (size_t)entry->tensor->bytes;
 	unsigned char *want = malloc(bytes + 1);
 	CHECK(want != NULL);
@@ -207,7 +207,7 @@ static void every_mode_shows_the_files(void)
 	for (int populate = 0; populate < 2; populate++)
 		for (int mode = HOIST__MAP_READ_ONLY; mode <= HOIST__MAP_READ_WRITE; mode++) {
 			struct hoist__load_map *map;
-			CHECK(open_map(checkpoint, (enum hoist__map_mode)mode, populate == 1,
+			CHECK(open_map(checkpoint, (enum hoist__file_map_mode)mode, populate == 1,
 				       &map) == 0);
 			CHECK(run_to_end(map) == 0);
 			CHECK(hoist__load_map_arrived(map, 77) == (populate ? 77 : 0));
@@ -390,7 +390,7 @@ static void maps_of_a_file_that_shrinks(void)
 		hoist_checkpoint *checkpoint = open_two();
 		struct hoist__load_map *map;
 		int err = 0;
-		CHECK(open_map(checkpoint, (enum hoist__map_mode)mode, false, &map) == 0);
+		CHECK(open_map(checkpoint, (enum hoist__file_map_mode)mode, false, &map) == 0);
 		unsigned char *data = bytes_of(map, checkpoint, 3);
 		if (mode != HOIST__MAP_READ_ONLY)
 			data[0]++;
@@ -402,7 +402,8 @@ static void maps_of_a_file_that_shrinks(void)
 		CHECK(touch(bytes_of(map, checkpoint, 0) + MIB - 5000) >= 0);
 		compare(map, checkpoint, 5);
 		hoist__load_map_close(map);
-		CHECK(open_map(checkpoint, (enum hoist__map_mode)mode, true, &map) == -ENODATA);
+		CHECK(open_map(checkpoint, (enum hoist__file_map_mode)mode, true, &map) ==
+		      -ENODATA);
 		CHECK(strstr(hoist_error(), names[0]) != NULL);
 		CHECK(hoist__file_changed(checkpoint->files[0].file) == -EBADMSG && err == 0);
 		hoist_checkpoint_close(checkpoint);

@@ -16,7 +16,7 @@ void *hoist__buffer_plain(const hoist_buffer *buffer)
 	    buffer->elements % 8 != 0)
 		return NULL;
 	const struct hoist__storage *storage = buffer->storage;
-	const struct hoist__place *place =
+	const struct hoist__storage_place *place =
 		atomic_load_explicit(&storage->xplace, memory_order_acquire);
 	if (storage->kind != HOIST__MEMORY_HOST || !storage->has_access || place == NULL)
 		return NULL;

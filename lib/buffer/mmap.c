@@ -17,11 +17,11 @@
 #include "lib/buffer/buffer-private.h"
 #include "lib/device/device.h"
 
-static int parse_mode(const char *mode, enum hoist__map_mode *ret)
+static int parse_mode(const char *mode, enum hoist__file_map_mode *ret)
 {
 	static const struct {
 		const char *name;
-		enum hoist__map_mode mode;
+		enum hoist__file_map_mode mode;
 	} modes[] = {
 		{"c", HOIST__MAP_COPY_ON_WRITE}, {"copyonwrite", HOIST__MAP_COPY_ON_WRITE},
 		{"r", HOIST__MAP_READ_ONLY},	 {"readonly", HOIST__MAP_READ_ONLY},
@@ -42,7 +42,7 @@ static int parse_mode(const char *mode, enum hoist__map_mode *ret)
 }
 
 /* Takes over *map. */
-static int over_map(hoist_device *cpu, struct hoist__map *map, const struct hoist__view *view,
+static int over_map(hoist_device *cpu, struct hoist__file_map *map, const struct hoist__view *view,
 		    bool read_only, hoist_buffer **ret)
 {
 	struct hoist__storage *storage;
@@ -75,7 +75,7 @@ static int copy_file(hoist_device *cpu, const char *path, int fd, uint64_t offse
 }
 
 /* Reads the whole part into the page cache and the map, by several threads. */
-static int populate(const char *path, int fd, uint64_t offset, const struct hoist__map *map)
+static int populate(const char *path, int fd, uint64_t offset, const struct hoist__file_map *map)
 {
 	const struct hoist__ahead_part part = {.fd = fd,
 					       .path = path,
@@ -91,10 +91,10 @@ static int populate(const char *path, int fd, uint64_t offset, const struct hois
 	return err;
 }
 
-/* hoist__map_path() opens the file and checks its size, also if the bytes will be copied from the
- * file. */
-static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offset, unsigned flags,
-		      const struct hoist__view *view, hoist_buffer **ret)
+/* hoist__file_map_path() opens the file and checks its size, also if the bytes will be copied from
+ * the file. */
+static int map_buffer(const char *path, enum hoist__file_map_mode mode, uint64_t offset,
+		      unsigned flags, const struct hoist__view *view, hoist_buffer **ret)
 {
 	bool read_only = mode == HOIST__MAP_READ_ONLY;
 	uint64_t elements;
@@ -105,9 +105,9 @@ static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offs
 		err = hoist__device_cpu(&cpu);
 	if (err < 0)
 		return err;
-	struct hoist__map map = {0};
+	struct hoist__file_map map = {0};
 	int fd;
-	err = hoist__map_path(path, mode, offset, bytes, &map, &fd);
+	err = hoist__file_map_path(path, mode, offset, bytes, &map, &fd);
 	if (err < 0)
 		return err;
 	bool copy = read_only && (flags & HOIST_MMAP_NO_COPY) == 0;
@@ -117,14 +117,14 @@ static int map_buffer(const char *path, enum hoist__map_mode mode, uint64_t offs
 		err = copy ? copy_file(cpu, path, fd, offset, view, ret)
 			   : over_map(cpu, &map, view, read_only, ret);
 	close(fd);
-	hoist__map_close(&map);
+	hoist__file_map_close(&map);
 	return err;
 }
 
 int hoist_buffer_mmap(const char *path, hoist_dtype dtype, int rank, const int64_t *shape,
 		      const char *mode_name, int64_t offset, unsigned flags, hoist_buffer **ret)
 {
-	enum hoist__map_mode mode = HOIST__MAP_COPY_ON_WRITE;
+	enum hoist__file_map_mode mode = HOIST__MAP_COPY_ON_WRITE;
 	if (path == NULL)
 		return hoist__fail(-EINVAL, "the path of the file to map is NULL");
 	int err = parse_mode(mode_name, &mode);

@@ -148,9 +148,9 @@ static int zero(const struct hoist__storage *storage, uintptr_t address)
 	return hoist__fill(&all, 0, storage->bytes);
 }
 
-static int allocate(struct hoist__storage *storage, struct hoist__place *ret)
+static int allocate(struct hoist__storage *storage, struct hoist__storage_place *ret)
 {
-	struct hoist__place place;
+	struct hoist__storage_place place;
 	hoist__parked_bound(storage->memory, storage->bytes);
 	int err = take_block(storage, &place.address);
 	if (err < 0)
@@ -175,7 +175,7 @@ int hoist__storage_allocate(struct hoist__storage *storage)
 	if (storage->bytes == 0 ||
 	    atomic_load_explicit(&storage->xplace, memory_order_acquire) != NULL)
 		return 0;
-	struct hoist__place *place = malloc(sizeof *place);
+	struct hoist__storage_place *place = malloc(sizeof *place);
 	if (place == NULL)
 		return hoist__fail_nomem("a buffer's storage", sizeof *place);
 	int err = allocate(storage, place);
@@ -183,7 +183,7 @@ int hoist__storage_allocate(struct hoist__storage *storage)
 		free(place);
 		return err;
 	}
-	struct hoist__place *none = NULL;
+	struct hoist__storage_place *none = NULL;
 	if (!atomic_compare_exchange_strong(&storage->xplace, &none, place)) {
 		give_new_block(storage, place->address);
 		free(place);

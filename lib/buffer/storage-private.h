@@ -13,7 +13,7 @@
 #include "lib/buffer/storage.h"
 #include "lib/memory/parked.h"
 
-struct hoist__place {
+struct hoist__storage_place {
 	uintptr_t address;
 	uintptr_t device_address; /* the same byte, as the device's kernels see it */
 };
@@ -34,8 +34,8 @@ struct hoist__storage {
 	atomic_bool xfrozen;
 	hoist_device *device;
 	hoist_memory *memory; /* referenced; NULL unless the bytes are one of its blocks */
-	struct hoist__place *_Atomic xplace; /* NULL: no bytes, or no memory yet */
-	struct hoist__place place; /* `xplace` points here; LAZY storages allocate theirs */
+	struct hoist__storage_place *_Atomic xplace; /* NULL: no bytes, or no memory yet */
+	struct hoist__storage_place place; /* `xplace` points here; LAZY storages allocate theirs */
 	size_t bytes;
 	uint64_t id;
 	unsigned flags; /* as given to hoist__storage_create() */

@@ -51,7 +51,7 @@ int hoist__storage_make(hoist_device *device, size_t bytes, struct hoist__storag
 
 void hoist__storage_discard(struct hoist__storage *storage)
 {
-	struct hoist__place *place = atomic_load(&storage->xplace);
+	struct hoist__storage_place *place = atomic_load(&storage->xplace);
 	hoist_stream *stream = atomic_load(&storage->xstream);
 	if (stream != NULL)
 		hoist_stream_unref(stream);
@@ -102,15 +102,15 @@ int hoist__storage_wrap(const struct hoist__foreign *foreign, struct hoist__stor
 
 static void close_map(void *context)
 {
-	struct hoist__map *map = context;
-	hoist__map_close(map);
+	struct hoist__file_map *map = context;
+	hoist__file_map_close(map);
 	free(map);
 }
 
-int hoist__storage_map(hoist_device *device, struct hoist__map *map, bool read_only,
+int hoist__storage_map(hoist_device *device, struct hoist__file_map *map, bool read_only,
 		       struct hoist__storage **ret)
 {
-	struct hoist__map *kept = malloc(sizeof *kept);
+	struct hoist__file_map *kept = malloc(sizeof *kept);
 	if (kept == NULL)
 		return hoist__fail_nomem("a map", sizeof *kept);
 	*kept = *map;
@@ -306,14 +306,14 @@ void hoist__storage_freeze(struct hoist__storage *storage)
 
 uintptr_t hoist__storage_address(const struct hoist__storage *storage)
 {
-	const struct hoist__place *place =
+	const struct hoist__storage_place *place =
 		atomic_load_explicit(&storage->xplace, memory_order_acquire);
 	return place != NULL ? place->address : 0;
 }
 
 uintptr_t hoist__storage_device_address(const struct hoist__storage *storage)
 {
-	const struct hoist__place *place =
+	const struct hoist__storage_place *place =
 		atomic_load_explicit(&storage->xplace, memory_order_acquire);
 	return place != NULL ? place->device_address : 0;
 }

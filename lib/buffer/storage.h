@@ -81,7 +81,7 @@ int hoist__storage_adopt(hoist_memory *memory, hoist_stream *stream, uintptr_t a
 void hoist__storage_forget(struct hoist__storage *storage);
 
 /* Takes over *map, which becomes zero on success. */
-int hoist__storage_map(hoist_device *device, struct hoist__map *map, bool read_only,
+int hoist__storage_map(hoist_device *device, struct hoist__file_map *map, bool read_only,
 		       struct hoist__storage **ret);
 
 struct hoist__storage *hoist__storage_ref(struct hoist__storage *storage);

@@ -116,7 +116,7 @@ void hoist__image_table_write(hoist_checkpoint *checkpoint, const struct hoist__
 	header->path = add_string(ret, &strings, path);
 	header->format = add_string(ret, &strings, hoist_checkpoint_format(checkpoint));
 	for (size_t t = 0; t < checkpoint->n_tensors; t++) {
-		const struct hoist__entry *entry = &checkpoint->tensors[t];
+		const struct hoist__checkpoint_tensor *entry = &checkpoint->tensors[t];
 		ret->tensors[t] = (struct hoist__image_tensor){
 			.name = add_string(ret, &strings, entry->tensor->name),
 			.dims = dims,

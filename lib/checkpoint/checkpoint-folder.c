@@ -221,7 +221,7 @@ static int open_arrays(hoist_checkpoint *checkpoint, const struct folder *folder
 	const struct names *names = &folder->names[NPY];
 	int err = add_all(checkpoint, folder, names);
 	for (size_t i = 0; err == 0 && i < names->n; i++) {
-		const struct hoist__shard *shard = &checkpoint->files[i];
+		const struct hoist__checkpoint_file *shard = &checkpoint->files[i];
 		if (shard->format != HOIST__NPY)
 			continue;
 		err = hoist__manifest_rename(shard->manifest, names->list[i],

@@ -46,7 +46,7 @@ static uint64_t number(const struct hoist__manifest *manifest, const char *key, 
 	return without;
 }
 
-bool hoist__gguf_is_first(const struct hoist__shard *shard)
+bool hoist__gguf_is_first(const struct hoist__checkpoint_file *shard)
 {
 	return shard->format == HOIST__GGUF && number(shard->manifest, "split.count", 1) > 1 &&
 	       number(shard->manifest, "split.no", 0) == 0;
@@ -57,7 +57,7 @@ static int check_parts(const hoist_checkpoint *checkpoint, uint64_t count)
 {
 	uint64_t n_tensors = 0;
 	for (size_t f = 0; f < checkpoint->n_files; f++) {
-		const struct hoist__shard *shard = &checkpoint->files[f];
+		const struct hoist__checkpoint_file *shard = &checkpoint->files[f];
 		uint64_t no = number(shard->manifest, "split.no", 0);
 		uint64_t of = number(shard->manifest, "split.count", 0);
 		if (no != f || of != count)
@@ -69,7 +69,7 @@ static int check_parts(const hoist_checkpoint *checkpoint, uint64_t count)
 					   (unsigned long long)no, (unsigned long long)of);
 		n_tensors += shard->manifest->n_tensors;
 	}
-	const struct hoist__shard *first = &checkpoint->files[0];
+	const struct hoist__checkpoint_file *first = &checkpoint->files[0];
 	uint64_t expected = number(first->manifest, "split.tensors.count", n_tensors);
 	if (expected != n_tensors)
 		return hoist__fail(-EBADMSG,
@@ -83,7 +83,7 @@ static int check_parts(const hoist_checkpoint *checkpoint, uint64_t count)
 int hoist__gguf_add_parts(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
 			  const char *name)
 {
-	const struct hoist__shard *first = &checkpoint->files[0];
+	const struct hoist__checkpoint_file *first = &checkpoint->files[0];
 	uint64_t count = number(first->manifest, "split.count", 1);
 	unsigned of = 0;
 	if (hoist__gguf_name(name, &of) != 1 || of != count)

@@ -17,7 +17,7 @@ static int max_rank(const struct hoist__tensor *tensor)
 	return tensor->rank == 0 && tensor->dtype == HOIST_BF16 ? 1 : tensor->rank;
 }
 
-static int read_one(const struct hoist__shard *shard, hoist_buffer **ret)
+static int read_one(const struct hoist__checkpoint_file *shard, hoist_buffer **ret)
 {
 	const struct hoist__manifest *manifest = shard->manifest;
 	if (manifest->n_tensors != 1)
@@ -47,14 +47,14 @@ static int read_one(const struct hoist__shard *shard, hoist_buffer **ret)
 
 int hoist_buffer_load_max(const char *path, hoist_buffer **ret)
 {
-	struct hoist__shard shard;
+	struct hoist__checkpoint_file shard;
 	if (path == NULL)
 		return hoist__fail(-EINVAL, "the path of the .max file is NULL");
-	int err =
-		hoist__shard_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, HOIST__MAX, &shard);
+	int err = hoist__checkpoint_file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT,
+					      HOIST__MAX, &shard);
 	if (err < 0)
 		return err;
 	err = read_one(&shard, ret);
-	hoist__shard_close(&shard);
+	hoist__checkpoint_file_close(&shard);
 	return err;
 }

@@ -52,7 +52,7 @@ int hoist__checkpoint_add_index(hoist_checkpoint *checkpoint, int dir_fd, const 
 	if (err < 0)
 		return hoist__fail_in(err, "%s names a file that cannot be used", file->path);
 	for (size_t f = 0; err == 0 && f < index->n_files; f++) {
-		struct hoist__shard *shard = &checkpoint->files[f];
+		struct hoist__checkpoint_file *shard = &checkpoint->files[f];
 		size_t n = shard->manifest->n_tensors;
 		shard->named = calloc(n > 0 ? n : 1, sizeof *shard->named);
 		err = shard->named == NULL ? hoist__fail_nomem("the tensors of a shard", n)
@@ -121,10 +121,10 @@ static int open_only_file(hoist_checkpoint *checkpoint, struct hoist__file *file
 		hoist__file_close(file);
 		return hoist__fail_nomem("a list of files", sizeof *checkpoint->files);
 	}
-	struct hoist__shard *shard = &checkpoint->files[0];
-	*shard = (struct hoist__shard){.format = format, .file = file};
+	struct hoist__checkpoint_file *shard = &checkpoint->files[0];
+	*shard = (struct hoist__checkpoint_file){.format = format, .file = file};
 	checkpoint->n_files = 1;
-	const struct hoist__reader reader = hoist__shard_reader(file);
+	const struct hoist__reader reader = hoist__checkpoint_file_reader(file);
 	int err = hoist__format_parse(&reader, format, &shard->manifest);
 	if (err == 0 && hoist__gguf_is_first(shard))
 		err = open_gguf_parts(checkpoint);
@@ -138,7 +138,7 @@ static int open_file(hoist_checkpoint *checkpoint, const char *path, bool raw)
 	int err = hoist__file_open(AT_FDCWD, path, NULL, 0, &file);
 	if (err < 0)
 		return err;
-	const struct hoist__reader reader = hoist__shard_reader(file);
+	const struct hoist__reader reader = hoist__checkpoint_file_reader(file);
 	if (!raw)
 		err = hoist__format_detect(&reader, &format);
 	if (err == 0 && format != HOIST__INDEX)

@@ -13,12 +13,12 @@
 #include "io/direct.h"
 #include "lib/checkpoint/checkpoint.h"
 
-void hoist__shard_close(struct hoist__shard *shard)
+void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard)
 {
 	hoist__manifest_destroy(shard->manifest);
 	hoist__file_close(shard->file);
 	free(shard->named);
-	*shard = (struct hoist__shard){0};
+	*shard = (struct hoist__checkpoint_file){0};
 }
 
 static int read_file(void *context, uint64_t offset, void *buffer, size_t bytes)
@@ -26,20 +26,20 @@ static int read_file(void *context, uint64_t offset, void *buffer, size_t bytes)
 	return hoist__file_read(context, offset, buffer, bytes);
 }
 
-struct hoist__reader hoist__shard_reader(struct hoist__file *file)
+struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file)
 {
 	return (struct hoist__reader){
 		.name = file->path, .bytes = file->bytes, .read = read_file, .context = file};
 }
 
-int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
-		      enum hoist__format format, struct hoist__shard *ret)
+int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *display, unsigned flags,
+				enum hoist__format format, struct hoist__checkpoint_file *ret)
 {
-	struct hoist__shard shard = {.format = format};
+	struct hoist__checkpoint_file shard = {.format = format};
 	int err = hoist__file_open(dir_fd, path, display, flags, &shard.file);
 	if (err < 0)
 		return err;
-	const struct hoist__reader reader = hoist__shard_reader(shard.file);
+	const struct hoist__reader reader = hoist__checkpoint_file_reader(shard.file);
 	if (format == HOIST__ANY_FORMAT)
 		err = hoist__format_detect(&reader, &shard.format);
 	if (err == 0 && shard.format == HOIST__INDEX)
@@ -48,7 +48,7 @@ int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigne
 	if (err == 0)
 		err = hoist__format_parse(&reader, shard.format, &shard.manifest);
 	if (err < 0) {
-		hoist__shard_close(&shard);
+		hoist__checkpoint_file_close(&shard);
 		return err;
 	}
 	*ret = shard;
@@ -68,17 +68,17 @@ char *hoist__join_path(const char *folder, const char *name)
 
 static int add_shard(hoist_checkpoint *checkpoint, int dir_fd, const char *folder, const char *name)
 {
-	struct hoist__shard *shard = &checkpoint->files[checkpoint->n_files];
+	struct hoist__checkpoint_file *shard = &checkpoint->files[checkpoint->n_files];
 	char *display = hoist__join_path(folder, name);
 	if (display == NULL)
 		return -ENOMEM;
-	int err = hoist__shard_open(dir_fd, name, display, checkpoint->file_flags,
-				    HOIST__ANY_FORMAT, shard);
+	int err = hoist__checkpoint_file_open(dir_fd, name, display, checkpoint->file_flags,
+					      HOIST__ANY_FORMAT, shard);
 	free(display);
 	if (err < 0)
 		return err;
 	checkpoint->n_files++;
-	const struct hoist__shard *first = &checkpoint->files[0];
+	const struct hoist__checkpoint_file *first = &checkpoint->files[0];
 	if (shard->format != first->format)
 		return hoist__fail(-EBADMSG,
 				   "%s is a file of the format \"%s\", but %s is one of \"%s\": "
@@ -117,7 +117,7 @@ int hoist__checkpoint_add(hoist_checkpoint *checkpoint, int dir_fd, const char *
 			  const char *const *names, size_t n)
 {
 	size_t all = checkpoint->n_files + n;
-	struct hoist__shard *files =
+	struct hoist__checkpoint_file *files =
 		realloc(checkpoint->files, (all > 0 ? all : 1) * sizeof *files);
 	if (files == NULL)
 		return hoist__fail_nomem("a list of files", all * sizeof *files);

@@ -16,8 +16,8 @@
 static int compare_by_name(const void *a, const void *b, void *context)
 {
 	const hoist_checkpoint *checkpoint = context;
-	const struct hoist__entry *first = &checkpoint->tensors[*(const size_t *)a];
-	const struct hoist__entry *second = &checkpoint->tensors[*(const size_t *)b];
+	const struct hoist__checkpoint_tensor *first = &checkpoint->tensors[*(const size_t *)a];
+	const struct hoist__checkpoint_tensor *second = &checkpoint->tensors[*(const size_t *)b];
 	return strcmp(first->tensor->name, second->tensor->name);
 }
 
@@ -25,7 +25,7 @@ static int compare_by_name(const void *a, const void *b, void *context)
  * used. */
 static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 {
-	const struct hoist__shard *shard = &checkpoint->files[f];
+	const struct hoist__checkpoint_file *shard = &checkpoint->files[f];
 	const struct hoist__manifest *manifest = shard->manifest;
 	const size_t first = checkpoint->n_tensors;
 	for (size_t t = 0; t < manifest->n_tensors; t++) {
@@ -38,7 +38,8 @@ static int add_tensors(hoist_checkpoint *checkpoint, size_t f)
 			continue;
 		}
 		size_t n = checkpoint->n_tensors++;
-		checkpoint->tensors[n] = (struct hoist__entry){.tensor = tensor, .file = f};
+		checkpoint->tensors[n] =
+			(struct hoist__checkpoint_tensor){.tensor = tensor, .file = f};
 		checkpoint->by_name[n] = n;
 		/* Each tensor lies within its file, but their sum may pass 2^64. */
 		if (hoist__add_overflow(checkpoint->bytes, tensor->bytes, &checkpoint->bytes))
@@ -56,8 +57,10 @@ static int check_order(const hoist_checkpoint *checkpoint, bool *ret)
 {
 	*ret = true;
 	for (size_t i = 1; *ret && i < checkpoint->n_tensors; i++) {
-		const struct hoist__entry *a = &checkpoint->tensors[checkpoint->by_name[i - 1]];
-		const struct hoist__entry *b = &checkpoint->tensors[checkpoint->by_name[i]];
+		const struct hoist__checkpoint_tensor *a =
+			&checkpoint->tensors[checkpoint->by_name[i - 1]];
+		const struct hoist__checkpoint_tensor *b =
+			&checkpoint->tensors[checkpoint->by_name[i]];
 		int order = strcmp(a->tensor->name, b->tensor->name);
 		if (order == 0) {
 			char name[HOIST__QUOTED_BYTES];

@@ -23,7 +23,7 @@ void hoist_checkpoint_close(hoist_checkpoint *checkpoint)
 	    atomic_fetch_sub_explicit(&checkpoint->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	for (size_t f = 0; f < checkpoint->n_files; f++)
-		hoist__shard_close(&checkpoint->files[f]);
+		hoist__checkpoint_file_close(&checkpoint->files[f]);
 	hoist__index_destroy(checkpoint->index);
 	free(checkpoint->files);
 	free(checkpoint->tensors);
@@ -74,7 +74,7 @@ int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
 {
 	if (index >= checkpoint->n_tensors)
 		return fail_index("tensor", index, checkpoint->n_tensors);
-	const struct hoist__entry *entry = &checkpoint->tensors[index];
+	const struct hoist__checkpoint_tensor *entry = &checkpoint->tensors[index];
 	const hoist_tensor_info full = {
 		.size = sizeof full,
 		.name = entry->tensor->name,

@@ -25,14 +25,14 @@
 /* The content tells the format. */
 #define HOIST__ANY_FORMAT HOIST__N_FORMATS
 
-struct hoist__shard {
+struct hoist__checkpoint_file {
 	enum hoist__format format;
 	struct hoist__file *file;
 	struct hoist__manifest *manifest;
 	bool *named; /* the tensors that the index names; NULL: there is no index */
 };
 
-struct hoist__entry {
+struct hoist__checkpoint_tensor {
 	const struct hoist__tensor *tensor;
 	size_t file;
 };
@@ -41,9 +41,9 @@ struct hoist_checkpoint {
 	_Atomic unsigned refs;
 	unsigned file_flags; /* of hoist__file_open(), for files beneath a folder */
 	size_t n_files;
-	struct hoist__shard *files;
+	struct hoist__checkpoint_file *files;
 	size_t n_tensors;
-	struct hoist__entry *tensors;
+	struct hoist__checkpoint_tensor *tensors;
 	size_t *by_name;
 	size_t n_metadata;
 	struct hoist__metadata *metadata; /* the strings belong to the index and the manifests */
@@ -55,12 +55,12 @@ hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
 
 /* Opens and parses one file of @format.  HOIST__ANY_FORMAT: the shard tells the format; an index is
  * refused. */
-int hoist__shard_open(int dir_fd, const char *path, const char *display, unsigned flags,
-		      enum hoist__format format, struct hoist__shard *ret);
-void hoist__shard_close(struct hoist__shard *shard);
+int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *display, unsigned flags,
+		      enum hoist__format format, struct hoist__checkpoint_file *ret);
+void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard);
 
 /* Returns a reader of the file's bytes for a parser; valid while @file is open. */
-struct hoist__reader hoist__shard_reader(struct hoist__file *file);
+struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file);
 
 /* Returns "<folder>/<name>" from malloc, for messages; NULL without memory (the text is set). */
 char *hoist__join_path(const char *folder, const char *name);
@@ -87,7 +87,7 @@ int hoist__checkpoint_add_folder(hoist_checkpoint *checkpoint, int dir_fd, const
  * the name is not that of a part. */
 unsigned hoist__gguf_name(const char *name, unsigned *count);
 /* True if the shard is the first of several files. */
-bool hoist__gguf_is_first(const struct hoist__shard *shard);
+bool hoist__gguf_is_first(const struct hoist__checkpoint_file *shard);
 /* Opens the other parts beside files[0], which is called @name in @folder.
  * Returns: 0; -EINVAL for another name; -EBADMSG if the parts do not belong together; as
  *   opening. */

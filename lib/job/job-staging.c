@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a job works with while it runs: bytes of the budget, staging slots, an engine.
+/* The means of a running job: bytes of the budget, staging slots, an engine.
  * The contract is in lib/job/job.h. */
 #include "config.h"
 

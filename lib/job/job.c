@@ -65,14 +65,6 @@ void hoist__job_fail(struct hoist__job *job, int err)
 		hoist__engine_cancel(job->engine);
 }
 
-static void announce_end(struct hoist__job *job)
-{
-	pthread_mutex_lock(&job->lock);
-	atomic_store_explicit(&job->done, true, memory_order_release);
-	pthread_cond_broadcast(&job->ended);
-	pthread_mutex_unlock(&job->lock);
-}
-
 /* Returns: true once the job is DONE. */
 static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 {
@@ -93,7 +85,10 @@ static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 		return false;
 	job->kind->end(job);
 	job->phase = HOIST__JOB_DONE;
-	announce_end(job);
+	pthread_mutex_lock(&job->lock);
+	atomic_store_explicit(&job->done, true, memory_order_release);
+	pthread_cond_broadcast(&job->ended);
+	pthread_mutex_unlock(&job->lock);
 	return true;
 }
 

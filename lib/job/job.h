@@ -2,7 +2,7 @@
 /* lib/job/job.h - a job: the part that a load and a save have in common.
  *
  *   job.c           the job's life: start, rounds, failure, cancel, wait, end
- *   job-staging.c   what a job works with while it runs: budget, staging slots, engine
+ *   job-staging.c   the means of a running job: budget, staging slots, engine
  *
  * A job moves bytes between files and memory in rounds.  Its kind (lib/load, lib/save) says what a
  * round does.  The job calls the kind's functions, one at a time:
@@ -55,7 +55,7 @@ struct hoist__job;
 
 struct hoist__job_kind {
 	const char *what;     /* "load", "save": for messages */
-	const char *starting; /* the same: what fails where no thread is to be had */
+	const char *starting; /* "starting the load's thread": for messages */
 	/* Returns: 0, the job runs; 1, others have the budget; what failed. */
 	int (*begin)(struct hoist__job *job, uint64_t timeout_ns);
 	/* hoist__job_create_staging() with the kind's options, and the tables of that size.
@@ -85,9 +85,9 @@ struct hoist__job {
 	/* The driving thread's. */
 	enum hoist__job_phase phase;
 	struct hoist__engine *engine;
-	struct hoist__staging *staging;	     /* NULL if the job needs no slots */
+	struct hoist__staging *staging;	    /* NULL if the job needs no slots */
 	struct hoist__budget_ticket ticket; /* the job's turn at the budget */
-	size_t held;			     /* bytes of the budget, until there are slots */
+	size_t held;			    /* bytes of the budget, until there are slots */
 
 	/* Shared. */
 	_Atomic bool cancelled;

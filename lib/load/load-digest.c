@@ -38,7 +38,7 @@ struct hoist__digests {
 
 /* --- what the checkpoint holds --- */
 
-static int find_held(const struct hoist__shard *shard, const char **ret)
+static int find_held(const struct hoist__checkpoint_file *shard, const char **ret)
 {
 	const struct hoist__manifest *manifest = shard->manifest;
 	const char *text = NULL;
@@ -67,8 +67,8 @@ static int find_all_held(struct hoist_load *load, struct hoist__digests *digests
 	const char *text = NULL;
 	size_t file = SIZE_MAX;
 	for (size_t i = 0; i < digests->n; i++) {
-		const struct hoist__entry *entry = hoist__load_entry(load, i);
-		const struct hoist__shard *shard = &load->checkpoint->files[entry->file];
+		const struct hoist__checkpoint_tensor *entry = hoist__load_entry(load, i);
+		const struct hoist__checkpoint_file *shard = &load->checkpoint->files[entry->file];
 		int err = entry->file != file ? find_held(shard, &text) : 0;
 		if (err < 0)
 			return err;
@@ -85,7 +85,7 @@ static int find_all_held(struct hoist_load *load, struct hoist__digests *digests
 static int finish(struct hoist_load *load, size_t index, XXH128_hash_t hash)
 {
 	struct digest *digest = &load->digests->tensors[index];
-	const struct hoist__entry *entry = hoist__load_entry(load, index);
+	const struct hoist__checkpoint_tensor *entry = hoist__load_entry(load, index);
 	char is[HOIST__DIGEST_HEX];
 	XXH128_canonicalFromHash(&digest->is, hash);
 	XXH3_freeState(digest->state);
@@ -162,7 +162,7 @@ int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *fli
 	uint64_t to = chunk->offset + chunk->need;
 	int err = 0;
 	for (size_t i = d->first; err == 0 && i < load->digests->n; i++) {
-		const struct hoist__entry *entry = hoist__load_entry(load, i);
+		const struct hoist__checkpoint_tensor *entry = hoist__load_entry(load, i);
 		uint64_t begin = hoist__max_u64(entry->tensor->offset, from);
 		uint64_t end = hoist__min_u64(entry->tensor->offset + entry->tensor->bytes, to);
 		if (entry->file > file || (entry->file == file && entry->tensor->offset >= to))

@@ -86,14 +86,14 @@ static int map_files(struct hoist__load_map *map, const struct hoist__load_map_o
 	int err = join_parts(map, o);
 	for (size_t i = 0; i < map->n_pieces && err == 0; i++) {
 		struct piece *piece = &map->pieces[i];
-		struct hoist__map made = {0};
-		err = hoist__map_open(file_of(map, piece->file), o->mode, piece->begin,
-				      (size_t)(piece->end - piece->begin), &made);
+		struct hoist__file_map made = {0};
+		err = hoist__file_map_open(file_of(map, piece->file), o->mode, piece->begin,
+					   (size_t)(piece->end - piece->begin), &made);
 		if (err == 0)
 			err = hoist__storage_map(o->device, &made, o->mode == HOIST__MAP_READ_ONLY,
 						 &piece->storage);
 		if (err < 0)
-			hoist__map_close(&made);
+			hoist__file_map_close(&made);
 	}
 	return err;
 }

@@ -30,8 +30,8 @@ struct hoist__load_part {
 
 struct hoist__load_map_options {
 	hoist_checkpoint *checkpoint;
-	hoist_device *device;	   /* the CPU */
-	enum hoist__map_mode mode; /* not WRITE */
+	hoist_device *device;		/* the CPU */
+	enum hoist__file_map_mode mode; /* not WRITE */
 	bool populate;
 	/* What has to be in one piece: from the first to the last byte of each tensor or slice; in
 	 * order of (file, begin), they may overlap. */

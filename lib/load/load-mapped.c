@@ -95,7 +95,7 @@ static size_t list_wanted(const struct hoist_load *load, struct hoist__load_part
 static size_t list_extents(const struct hoist_load *load, struct hoist__load_part *wanted)
 {
 	for (size_t e = 0; e < load->plan.n_extents; e++) {
-		const struct hoist__extent *extent = &load->plan.extents[e];
+		const struct hoist__plan_extent *extent = &load->plan.extents[e];
 		wanted[e] = (struct hoist__load_part){extent->file, extent->begin, extent->end};
 	}
 	return load->plan.n_extents;
@@ -117,7 +117,7 @@ static int check_options(const struct hoist_load *load)
 
 int hoist__mapped_open(struct hoist_load *load)
 {
-	static const enum hoist__map_mode modes[] = {
+	static const enum hoist__file_map_mode modes[] = {
 		[HOIST_MAP_COPY_ON_WRITE] = HOIST__MAP_COPY_ON_WRITE,
 		[HOIST_MAP_READ_ONLY] = HOIST__MAP_READ_ONLY,
 		[HOIST_MAP_READ_WRITE] = HOIST__MAP_READ_WRITE,
@@ -158,7 +158,7 @@ int hoist__mapped_view(const struct hoist_load *load, size_t index,
 		       struct hoist__storage **storage)
 {
 	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
-	const struct hoist__entry *entry = hoist__load_entry(load, index);
+	const struct hoist__checkpoint_tensor *entry = hoist__load_entry(load, index);
 	if (!planned->whole) {
 		if (!whole_strides(entry->tensor, strides))
 			return hoist__fail(-EOVERFLOW, "tensor \"%.200s\" has too many elements",
@@ -175,7 +175,7 @@ static const char *tensor_in(const struct hoist_load *load, size_t file, uint64_
 {
 	const struct hoist__tensor *first = NULL;
 	for (size_t i = 0; i < load->plan.n_tensors; i++) {
-		const struct hoist__entry *entry = hoist__load_entry(load, i);
+		const struct hoist__checkpoint_tensor *entry = hoist__load_entry(load, i);
 		const struct hoist__tensor *tensor = entry->tensor;
 		if (entry->file == file && tensor->offset < end &&
 		    tensor->offset + tensor->bytes > begin &&

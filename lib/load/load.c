@@ -164,7 +164,7 @@ int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *opt
 	load->checkpoint = hoist__checkpoint_ref(checkpoint);
 	load->options = o;
 	hoist__list_init(&load->free_flights);
-	hoist__list_init(&load->parked);
+	hoist__list_init(&load->waiting);
 	load->job.caller_driven = (o.flags & HOIST_LOAD_CALLER_DRIVEN) != 0;
 	hoist__job_set_start(&load->job);
 	err = prepare(load, &o);

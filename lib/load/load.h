@@ -24,7 +24,7 @@
  *     state     it is                            its flight                its slot, if staged
  *     next      load_disk.next (has_next)        -                         -
  *     read      the engine's                     n_open > 0; in no list    READING
- *     parked    with digests, until the chunks   in load->parked           FULL
+ *     waiting   with digests, until the chunks   in load->waiting          FULL
  *               of the disk before it are read
  *     copied    the staging ring's               in free_flights           COPYING
  *     arrived   counted (`arrived`)              in free_flights           FREE
@@ -45,7 +45,7 @@
  *     disk 1  d e                                                 read: a d b e c f g
  *
  * The next chunk is that of the disk with the fewest flights.  A disk has at most `depth` requests
- * in the engine, and as many flights, twice as many where some wait for their turn; so one that
+ * in the engine, and as many flights, twice as many where some wait for their order; so one that
  * stalls leaves the others their flights, and, of slots, their share.  What goes by the order of
  * bytes (digests) goes by the order within each disk: a file is on one.  Pages are populated in
  * front of each disk's cursor.
@@ -77,7 +77,7 @@
 /* Reads of one chunk, at most: rows of a slice whose gaps are left out. */
 #define HOIST__LOAD_PARTS 32u
 
-/* One chunk that is read or parked. */
+/* One chunk that is read or waiting. */
 struct hoist__flight {
 	struct hoist__chunk chunk;
 	struct hoist__request *requests; /* one for each of the chunk's parts */
@@ -85,8 +85,8 @@ struct hoist__flight {
 	struct hoist__slot *slot;	 /* NULL: an image */
 	unsigned char *address;		 /* of the chunk's first byte */
 	unsigned disk;			 /* of load->disks */
-	uint64_t turn;			 /* a disk's chunks are numbered in the order of the plan */
-	struct hoist__list node;	 /* free, or parked until its turn comes */
+	uint64_t sequence;		 /* the chunk's number on its disk, in plan order */
+	struct hoist__list node;	 /* in free_flights or waiting */
 };
 
 /* What is read from one disk. */
@@ -98,10 +98,10 @@ struct hoist__load_disk {
 	size_t image_bytes; /* of a chunk, at most */
 	unsigned most_flights;
 	unsigned n_flights;
-	unsigned n_requests; /* in the engine */
-	uint64_t next_turn;  /* of the chunk to submit next */
-	uint64_t turn;	     /* of the chunk that is digested and moved next */
-	size_t populated;    /* of its images: up to here in the destination */
+	unsigned n_requests;	/* in the engine */
+	uint64_t next_sequence; /* of the chunk to submit next */
+	uint64_t due_sequence;	/* of the chunk that is digested and moved next */
+	size_t populated;	/* of its images: up to here in the destination */
 };
 
 /* Why chunks went the way they went: counted for the report. */
@@ -147,7 +147,7 @@ struct hoist_load {
 	struct hoist__request *requests; /* theirs */
 	unsigned n_parts;		 /* each of them has so many */
 	struct hoist__list free_flights;
-	struct hoist__list parked;   /* in no order: those whose turn has not come */
+	struct hoist__list waiting;  /* in no order: those behind the sequence that is due */
 	struct hoist__piece *pieces; /* room for one batch of copies */
 	size_t staged_bytes; /* of a chunk, at most */
 	struct hoist__routes routes;
@@ -163,8 +163,8 @@ static inline struct hoist_load *hoist__load_of(struct hoist__job *job)
 }
 
 /* Of the @index-th selected tensor. */
-static inline const struct hoist__entry *hoist__load_entry(const struct hoist_load *load,
-							   size_t index)
+static inline const struct hoist__checkpoint_tensor *
+hoist__load_entry(const struct hoist_load *load, size_t index)
 {
 	return &load->checkpoint->tensors[load->plan.tensors[index].index];
 }
@@ -197,7 +197,7 @@ int hoist__mapped_fail(const struct hoist_load *load, int err);
 int hoist__digests_create(struct hoist_load *load);
 void hoist__digests_destroy(struct hoist__digests *digests); /* takes NULL */
 
-/* The bytes of the flight, whose turn on its disk it is.
+/* The bytes of the flight whose sequence is due on its disk.
  * Returns: 0; -EBADMSG (a tensor's digest is not what the checkpoint holds: with both); -ENOMEM. */
 int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight);
 

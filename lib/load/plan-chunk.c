@@ -42,7 +42,7 @@ uint64_t hoist__run_place(const struct hoist__run *run, uint64_t index)
 /* --- chunks --- */
 
 /* The first byte of the extent that is in no chunk before @from. */
-static uint64_t first_place(const struct hoist__plan *plan, const struct hoist__extent *extent,
+static uint64_t first_place(const struct hoist__plan *plan, const struct hoist__plan_extent *extent,
 			    const struct hoist__cursor *cursor)
 {
 	uint64_t ret = UINT64_MAX;
@@ -64,7 +64,7 @@ uint64_t hoist__plan_wanted(const struct hoist__plan *plan, const struct hoist__
 	return hoist__max_u64(place, offset);
 }
 
-static size_t useful(const struct hoist__plan *plan, const struct hoist__extent *extent,
+static size_t useful(const struct hoist__plan *plan, const struct hoist__plan_extent *extent,
 		     const struct hoist__chunk *chunk)
 {
 	uint64_t ret = 0;
@@ -76,7 +76,7 @@ static size_t useful(const struct hoist__plan *plan, const struct hoist__extent 
 }
 
 /* The level between whose rows the gaps are left out: the innermost of those. */
-static unsigned wide_level(const struct hoist__extent *extent, const struct hoist__run *run)
+static unsigned wide_level(const struct hoist__plan_extent *extent, const struct hoist__run *run)
 {
 	unsigned level = run->n_levels - 1;
 	for (uint64_t bytes = run->row_bytes; bytes < extent->block_bytes; level--)
@@ -85,7 +85,7 @@ static unsigned wide_level(const struct hoist__extent *extent, const struct hois
 }
 
 /* A chunk that has a whole block has those behind it, too, as long as they lie alike. */
-static void add_parts(const struct hoist__plan *plan, const struct hoist__extent *extent,
+static void add_parts(const struct hoist__plan *plan, const struct hoist__plan_extent *extent,
 		      uint64_t block, uint64_t most, struct hoist__chunk *chunk)
 {
 	const struct hoist__run *run = &plan->runs[extent->first_run];
@@ -105,7 +105,7 @@ bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
 {
 	if (cursor->extent == plan->n_extents)
 		return false;
-	const struct hoist__extent *extent = &plan->extents[cursor->extent];
+	const struct hoist__plan_extent *extent = &plan->extents[cursor->extent];
 	if (cursor->from == 0)
 		cursor->run = extent->first_run;
 	const struct hoist__run *run = &plan->runs[cursor->run];
@@ -183,7 +183,7 @@ static void cut_piece(const struct hoist__run *run, const struct hoist__chunk *c
 bool hoist__plan_piece(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
 		       struct hoist__piece_cursor *cursor, struct hoist__plan_piece *ret)
 {
-	const struct hoist__extent *extent = &plan->extents[chunk->extent];
+	const struct hoist__plan_extent *extent = &plan->extents[chunk->extent];
 	size_t last = extent->first_run + extent->n_runs;
 	if (!cursor->begun) {
 		cursor->begun = true;

@@ -114,7 +114,7 @@ static void find_crowds(struct layout *layout)
 
 /* --- extents --- */
 
-static uint64_t gap_of(const struct hoist__extent *extent)
+static uint64_t gap_of(const struct hoist__plan_extent *extent)
 {
 	return hoist__max_u64(HOIST__PLAN_GAP, 2 * extent->align);
 }
@@ -134,7 +134,7 @@ static uint64_t block_of(const struct hoist__run *run, uint64_t gap)
 }
 
 /* Is the run read with what is in the extent already? */
-static bool joins(const struct hoist__extent *extent, const struct hoist__extent *made,
+static bool joins(const struct hoist__plan_extent *extent, const struct hoist__plan_extent *made,
 		  const struct hoist__run *run)
 {
 	if (extent->file != made->file || extent->staged != made->staged ||
@@ -147,12 +147,12 @@ static bool joins(const struct hoist__extent *extent, const struct hoist__extent
 	       hoist__round_up(extent->end, extent->align);
 }
 
-static struct hoist__extent *add_extent(struct layout *layout, const struct hoist__run *run)
+static struct hoist__plan_extent *add_extent(struct layout *layout, const struct hoist__run *run)
 {
 	struct hoist__plan *plan = layout->plan;
 	size_t f = file_of(layout, run);
 	const struct hoist__file *file = layout->checkpoint->files[f].file;
-	struct hoist__extent made = {
+	struct hoist__plan_extent made = {
 		.file = f,
 		.begin = run->begin,
 		.end = run->begin,
@@ -163,7 +163,7 @@ static struct hoist__extent *add_extent(struct layout *layout, const struct hois
 		.first_run = plan->n_runs,
 	};
 	made.block_bytes = block_of(run, gap_of(&made));
-	struct hoist__extent *last = plan->extents;
+	struct hoist__plan_extent *last = plan->extents;
 	if (plan->n_extents > 0) {
 		last = &plan->extents[plan->n_extents - 1];
 		if (joins(last, &made, run))
@@ -181,7 +181,7 @@ static struct hoist__extent *add_extent(struct layout *layout, const struct hois
 /* --- places --- */
 
 /* Goes the run on where the last one ends, in the file and in the destination? */
-static bool continues(const struct layout *layout, const struct hoist__extent *extent,
+static bool continues(const struct layout *layout, const struct hoist__plan_extent *extent,
 		      const struct hoist__run *run)
 {
 	const struct hoist__plan *plan = layout->plan;
@@ -193,7 +193,7 @@ static bool continues(const struct layout *layout, const struct hoist__extent *e
 	       (!run->staged || plan->destination_bytes % layout->tensor_align == 0);
 }
 
-static bool place(struct layout *layout, struct hoist__extent *extent, struct hoist__run *run)
+static bool place(struct layout *layout, struct hoist__plan_extent *extent, struct hoist__run *run)
 {
 	struct hoist__plan *plan = layout->plan;
 	struct hoist__plan_tensor *tensor = &plan->tensors[run->tensor];
@@ -240,7 +240,7 @@ int hoist__plan_extents(const hoist_checkpoint *checkpoint, uint64_t tensor_alig
 	plan->n_runs = 0;
 	for (size_t r = 0; r < n; r++) {
 		struct hoist__run run = plan->runs[r];
-		struct hoist__extent *extent = add_extent(&layout, &run);
+		struct hoist__plan_extent *extent = add_extent(&layout, &run);
 		if (!place(&layout, extent, &run))
 			return hoist__fail(-EOVERFLOW,
 					   "the selected tensors do not fit in 63 bits of address");

@@ -41,8 +41,8 @@ struct hoist__run {
 };
 
 /* Memory that is freed as a whole. */
-struct hoist__arena {
-	struct hoist__arena *next;
+struct hoist__plan_arena {
+	struct hoist__plan_arena *next;
 	size_t used; /* behind this header */
 	size_t bytes;
 };

@@ -11,7 +11,7 @@
 
 void *hoist__plan_alloc(struct hoist__plan *plan, size_t bytes)
 {
-	struct hoist__arena *arena = plan->arena;
+	struct hoist__plan_arena *arena = plan->arena;
 	bytes = (bytes + 7) & ~(size_t)7;
 	if (arena == NULL || arena->bytes - arena->used < bytes) {
 		size_t size = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
@@ -20,7 +20,7 @@ void *hoist__plan_alloc(struct hoist__plan *plan, size_t bytes)
 			(void)hoist__fail_nomem("slices of a plan", size);
 			return NULL;
 		}
-		*arena = (struct hoist__arena){.next = plan->arena, .bytes = size};
+		*arena = (struct hoist__plan_arena){.next = plan->arena, .bytes = size};
 		plan->arena = arena;
 	}
 	void *ret = (unsigned char *)(arena + 1) + arena->used;
@@ -31,7 +31,7 @@ void *hoist__plan_alloc(struct hoist__plan *plan, size_t bytes)
 void hoist__plan_fini(struct hoist__plan *plan)
 {
 	while (plan->arena != NULL) {
-		struct hoist__arena *next = plan->arena->next;
+		struct hoist__plan_arena *next = plan->arena->next;
 		free(plan->arena);
 		plan->arena = next;
 	}
@@ -118,7 +118,7 @@ int hoist__plan_make(const hoist_checkpoint *checkpoint, const struct hoist__pla
 }
 
 /* Does the tensor begin behind that byte? */
-static bool is_behind(const struct hoist__entry *entry, size_t file, uint64_t offset)
+static bool is_behind(const struct hoist__checkpoint_tensor *entry, size_t file, uint64_t offset)
 {
 	return entry->file > file || (entry->file == file && entry->tensor->offset > offset);
 }
@@ -139,7 +139,8 @@ const struct hoist__tensor *hoist__plan_tensor_at(const hoist_checkpoint *checkp
 	/* The last that begins at or before it; one that begins earlier may reach beyond that one.
 	 */
 	while (low-- > 0) {
-		const struct hoist__entry *entry = &checkpoint->tensors[plan->tensors[low].index];
+		const struct hoist__checkpoint_tensor *entry =
+			&checkpoint->tensors[plan->tensors[low].index];
 		if (entry->file != file)
 			return NULL;
 		if (offset - entry->tensor->offset < entry->tensor->bytes)

@@ -80,7 +80,7 @@ struct hoist__plan_tensor {
 	bool whole;	      /* not sliced: strides, if the file has some, are kept */
 };
 
-struct hoist__extent {
+struct hoist__plan_extent {
 	size_t file;
 	uint64_t begin; /* in the file, of its first selected byte */
 	uint64_t end;	/* behind its last */
@@ -101,7 +101,7 @@ struct hoist__plan {
 	size_t n_tensors;
 	struct hoist__plan_tensor *tensors;
 	size_t n_extents;
-	struct hoist__extent *extents;
+	struct hoist__plan_extent *extents;
 	size_t n_runs;
 	struct hoist__run *runs;
 	unsigned max_parts;
@@ -112,7 +112,7 @@ struct hoist__plan {
 				     * overlap count for each, those of tied ones once */
 	uint64_t destination_bytes; /* to allocate, */
 	uint64_t align;		    /* at multiples of this: the largest of all extents */
-	struct hoist__arena *arena; /* shapes and rows of slices */
+	struct hoist__plan_arena *arena; /* shapes and rows of slices */
 };
 
 /* Which tensors, sliced and converted how; the pointers are the caller's, used only here. */

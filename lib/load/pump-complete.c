@@ -66,7 +66,7 @@ static void account(struct hoist_load *load, const struct hoist__request *reques
 	load->routes.fell_back += request->fell_back;
 }
 
-/* --- in turn, or as they come --- */
+/* --- in sequence, or as they come --- */
 
 void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 {
@@ -100,15 +100,15 @@ void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight)
 	hoist__pump_land(load, flight);
 }
 
-/* The parked flight of the disk whose turn it is, or NULL.  There are at most as many as reads at
+/* The disk's waiting flight whose sequence is due, or NULL.  At most as many wait as are read at
  * once. */
-static struct hoist__flight *next_in_turn(struct hoist_load *load, unsigned disk)
+static struct hoist__flight *next_in_sequence(struct hoist_load *load, unsigned disk)
 {
-	for (struct hoist__list *node = load->parked.next; node != &load->parked;
+	for (struct hoist__list *node = load->waiting.next; node != &load->waiting;
 	     node = node->next) {
 		struct hoist__flight *flight =
 			HOIST__CONTAINER_OF(node, struct hoist__flight, node);
-		if (flight->disk == disk && flight->turn == load->disks[disk].turn) {
+		if (flight->disk == disk && flight->sequence == load->disks[disk].due_sequence) {
 			hoist__list_remove(node);
 			return flight;
 		}
@@ -117,13 +117,13 @@ static struct hoist__flight *next_in_turn(struct hoist_load *load, unsigned disk
 }
 
 /* A digest wants a tensor's bytes in order. */
-static void deliver_in_turn(struct hoist_load *load, struct hoist__flight *flight)
+static void deliver_in_sequence(struct hoist_load *load, struct hoist__flight *flight)
 {
 	unsigned disk = flight->disk;
-	hoist__list_push_back(&load->parked, &flight->node);
+	hoist__list_push_back(&load->waiting, &flight->node);
 	while (load->job.phase == HOIST__JOB_RUNNING &&
-	       (flight = next_in_turn(load, disk)) != NULL) {
-		load->disks[disk].turn++;
+	       (flight = next_in_sequence(load, disk)) != NULL) {
+		load->disks[disk].due_sequence++;
 		deliver(load, flight);
 	}
 }
@@ -176,7 +176,7 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 	if (load->job.phase != HOIST__JOB_RUNNING)
 		hoist__pump_give_up(load, flight);
 	else if (load->digests != NULL)
-		deliver_in_turn(load, flight);
+		deliver_in_sequence(load, flight);
 	else
 		deliver(load, flight);
 }
@@ -187,9 +187,9 @@ void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns
 	unsigned n = hoist__job_reap(&load->job, done, HOIST__PUMP_BATCH, copying, timeout_ns);
 	for (unsigned i = 0; i < n; i++)
 		complete(load, done[i]);
-	/* After a failure nobody's turn comes. */
-	while (load->job.phase == HOIST__JOB_DRAINING && !hoist__list_empty(&load->parked))
-		hoist__pump_give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->parked),
+	/* After a failure no sequence becomes due. */
+	while (load->job.phase == HOIST__JOB_DRAINING && !hoist__list_empty(&load->waiting))
+		hoist__pump_give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->waiting),
 							      struct hoist__flight, node));
 }
 

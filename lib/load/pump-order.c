@@ -28,7 +28,7 @@ static void choose_shape(const struct hoist_load *load, const struct hoist__fs *
 	size_t image = o->chunk_bytes != 0 ? o->chunk_bytes : fs->chunk_bytes;
 	disk->depth = o->depth != 0 ? o->depth : depth;
 	disk->image_bytes = (size_t)hoist__round_up(image, load->plan.align);
-	/* A parked flight waits for one that is in the engine: there are enough for both. */
+	/* A waiting flight needs one that is in the engine: there are enough for both. */
 	disk->most_flights = load->digests != NULL ? 2 * disk->depth : disk->depth;
 }
 

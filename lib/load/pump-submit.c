@@ -127,7 +127,7 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 		return NULL;
 	}
 	flight->disk = index;
-	flight->turn = disk->next_turn++;
+	flight->sequence = disk->next_sequence++;
 	flight->n_open = flight->chunk.n_parts;
 	disk->has_next = false;
 	disk->n_flights++;

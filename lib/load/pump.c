@@ -128,7 +128,7 @@ static void start_populator(struct hoist_load *load)
 	struct hoist__populator_part *parts = calloc(plan->n_extents, sizeof *parts);
 	size_t n = 0;
 	for (size_t e = 0; parts != NULL && e < plan->n_extents; e++) {
-		const struct hoist__extent *extent = &plan->extents[e];
+		const struct hoist__plan_extent *extent = &plan->extents[e];
 		uint64_t bytes = hoist__round_up(extent->end, extent->align) -
 				 hoist__round_down(extent->begin, extent->align);
 		if (!extent->staged)

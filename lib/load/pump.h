@@ -58,7 +58,7 @@ int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight);
 static inline size_t hoist__pump_slot_offset(const struct hoist_load *load,
 					     const struct hoist__flight *flight)
 {
-	const struct hoist__extent *extent = &load->plan.extents[flight->chunk.extent];
+	const struct hoist__plan_extent *extent = &load->plan.extents[flight->chunk.extent];
 	size_t bytes = load->staged_bytes;
 	return extent->half ? bytes - (size_t)hoist__round_down(bytes / 2, extent->align) : 0;
 }

@@ -91,7 +91,7 @@ static void take_part(const struct hoist_save *save, const struct hoist__save_bl
 	ret->bytes = end > begin ? (size_t)(end - begin) : 0;
 }
 
-static const struct hoist__entry *entry_of(const struct hoist__save_source *source)
+static const struct hoist__checkpoint_tensor *entry_of(const struct hoist__save_source *source)
 {
 	return &source->checkpoint->tensors[source->index];
 }

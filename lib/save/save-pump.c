@@ -11,11 +11,6 @@
 
 /* --- blocks --- */
 
-static struct hoist__save_block *block_of(struct hoist_save *save, const struct hoist__slot *slot)
-{
-	return &save->blocks[slot->index];
-}
-
 static void submit(struct hoist_save *save, struct hoist__request *request)
 {
 	int err = hoist__engine_submit(save->job.engine, &request, 1);
@@ -47,7 +42,7 @@ static bool begin_block(struct hoist_save *save)
 		return false;
 	}
 	save->window[save->n_begun++ % save->n_slots] = slot->index;
-	advance(save, block_of(save, slot));
+	advance(save, &save->blocks[slot->index]);
 	return true;
 }
 

@@ -62,7 +62,7 @@ static int plan_buffer(struct hoist_save *save, struct hoist__save_source *sourc
 
 static void plan_tensor(struct hoist_save *save, struct hoist__save_source *source)
 {
-	const struct hoist__entry *entry = &source->checkpoint->tensors[source->index];
+	const struct hoist__checkpoint_tensor *entry = &source->checkpoint->tensors[source->index];
 	const struct hoist__file *file = source->checkpoint->files[entry->file].file;
 	uint64_t align = hoist__max_u64(file->memory_align, file->offset_align);
 	source->way = entry->tensor->strides == NULL ? HOIST__FROM_FILE : HOIST__FROM_MOVED;

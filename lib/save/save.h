@@ -26,7 +26,9 @@
  *                sealed; is written by the engine                     in the disk's order
  *     FREE       is written
  *
- * `window` has the blocks that are not sealed: numbers [n_sealed, n_begun).  Filling goes from the block's first byte to its last, by what each tensor is:
+ * `window` has the blocks that are not sealed: numbers [n_sealed, n_begun).
+ *
+ * Filling goes from the block's first byte to its last, by what each tensor is:
  *
  *   HOST    memory of the CPU's, row-major: copied.  A block that lies in one such tensor, suitably
  *           aligned, is no copy at all but written from there (`straight`)
