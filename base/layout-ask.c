@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/layout.h"
+#include "hoist/layout.h"
 
 /* Returns |x|, which for the lowest number does not fit in an int64_t. */
 static uint64_t magnitude(int64_t x)

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/layout.h"
+#include "hoist/layout.h"
 
 /* Begins a layout without axes, whose items begin where those of @layout do. */
 static void begin(const hoist_layout *layout, hoist_layout *made)

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/layout.h"
+#include "hoist/layout.h"
 
 static int check_itemsize(int64_t itemsize)
 {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/layout.h"
+#include "hoist/layout.h"
 
 static int fail_overflow(const char *what, int64_t value, int64_t ratio)
 {

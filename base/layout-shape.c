@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/layout.h"
+#include "hoist/layout.h"
 
 /* True if axis @axis can be merged into an axis before it, whose stride is @stride. */
 static bool merges(const hoist_layout *layout, int axis, int64_t stride)

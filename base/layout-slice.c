@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/layout.h"
+#include "hoist/layout.h"
 
 /* Clips a bound.  Going up, it lies in 0..extent.  Going down, it lies in -1..extent-1, where -1 is
  * one before the first item.  @none is the meaning of HOIST_NONE. */

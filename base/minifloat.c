@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "base/minifloat.h"
+#include "hoist/number.h"
 
 #include <string.h>
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/minifloat.h"
+#include "hoist/number.h"
 
 /* 17 digits tell all doubles apart. */
 #define MOST_DIGITS 17

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/minifloat.h"
+#include "hoist/number.h"
 
 /* An integer of 65 bits: large enough for any number before it is checked against a dtype's
  * range. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* cuda_array_interface [DEVICE]: what a binding does for `__cuda_array_interface__`: fills the fields
- * of the dictionary from a buffer, and makes a buffer from another object's fields.
+/* cuda_array_interface [DEVICE]: what a binding does for `__cuda_array_interface__`: fills the
+ * fields of the dictionary from a buffer, and makes a buffer from another object's fields.
  *
  *     cc cuda_array_interface.c $(pkg-config --cflags --libs hoist) -o cuda_array_interface
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <hoist/cai.h>
+#include <hoist/element.h>
 #include <hoist/hoist.h>
 
 static void check(int err, const char *what)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* dlpack [DEVICE]: hands a buffer to another library and takes one from it, by DLPack, without a copy.
- * The other library is played by consume(), which knows DLPack's struct and nothing of hoist.
+/* dlpack [DEVICE]: hands a buffer to another library and takes one from it, by DLPack, without a
+ * copy. The other library is played by consume(), which knows DLPack's struct and nothing of hoist.
  *
  *     cc dlpack.c $(pkg-config --cflags --libs hoist) -o dlpack
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <hoist/dlpack.h>
+#include <hoist/element.h>
 #include <hoist/hoist.h>
 
 static void check(int err, const char *what)

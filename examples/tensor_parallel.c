@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* tensor_parallel MODEL RANK RANKS [DEVICE]: loads the part of a model that one tensor-parallel rank
- * needs: of each tensor that GLOB names, the RANK-th of RANKS equal parts of its rows; all other
- * tensors whole.  Rows of other ranks are not read.
+/* tensor_parallel MODEL RANK RANKS [DEVICE]: loads the part of a model that one tensor-parallel
+ * rank needs: of each tensor that GLOB names, the RANK-th of RANKS equal parts of its rows; all
+ * other tensors whole.  Rows of other ranks are not read.
  *
  *     cc tensor_parallel.c $(pkg-config --cflags --libs hoist) -o tensor_parallel
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <hoist/element.h>
 #include <hoist/hoist.h>
 
 #define GLOB "*proj.weight"

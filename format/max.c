@@ -19,6 +19,7 @@
 #include "format/little.h"
 #include "format/manifest.h"
 #include "format/quote.h"
+#include "hoist/mmap.h"
 
 static const unsigned char magic[8] = {0x93, 0xf0, 0x9f, 0x94, 0xa5, 0x2b, 0x2b, 0x93};
 /* The first bytes of the earlier format, of one tensor. */

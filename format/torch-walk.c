@@ -17,6 +17,7 @@
 #include "format/manifest.h"
 #include "format/quote.h"
 #include "format/torch.h"
+#include "hoist/number.h"
 
 #define MAX_DEPTH 64
 

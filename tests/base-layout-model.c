@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "base/error.h"
+#include "hoist/layout.h"
 
 static uint64_t state;
 

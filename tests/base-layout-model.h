@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <hoist/layout.h>
 
 #include "base-layout.h"
 

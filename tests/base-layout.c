@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "base-layout.h"
+#include "hoist/layout.h"
 
 #include <errno.h>
 #include <stdbool.h>

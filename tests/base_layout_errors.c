@@ -10,6 +10,7 @@
 #include "base-layout.h"
 #include "base/error.h"
 #include "base/layout.h"
+#include "hoist/layout.h"
 
 #define N_OF(table) (sizeof(table) / sizeof((table)[0]))
 #define HUGE_ (INT64_C(1) << 62)

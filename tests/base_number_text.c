@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "hoist/number.h"
 
 static void expect_text(hoist_number number, hoist_dtype dtype, const char *text)
 {

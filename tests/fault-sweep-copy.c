@@ -2,6 +2,7 @@
 /* Scenarios: copies between devices, and buffers handed over as DLPack's. */
 #include "config.h"
 
+#include "hoist/dlpack.h"
 #include "tests/fault-sweep.h"
 
 static int64_t shape[2];

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "hoist/compat.h"
 #include "tests/load-support.h"
 #include "tests/patience.h"
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hoist/ipc.h"
 #include "tests/load-support.h"
 
 /* --- IPC: two children of a process that opens nothing --- */

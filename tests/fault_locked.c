@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include <hoist/hoist.h>
+#include <hoist/ipc.h>
 
 #include "tests/fault-locked.h"
 

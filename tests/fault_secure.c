@@ -24,6 +24,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <hoist/compat.h>
 #include <hoist/hoist.h>
 
 static void say(const char *what, int err)

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "hoist/ipc.h"
 #include "lib/cache/cache.h"
 #include "tests/fault-secure.h"
 #include "tests/patience.h"

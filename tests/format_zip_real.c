@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "format-archive.h"
+#include "hoist/number.h"
 
 struct expected {
 	const char *name;

@@ -13,6 +13,7 @@
 
 #include "base/layout.h"
 #include "hoist/buffer.h"
+#include "hoist/ipc.h"
 #include "lib/exchange/ipc.h"
 #include "tests/fuzz-support.h"
 #include "tests/pass-fd.h"

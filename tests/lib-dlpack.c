@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "emulator/control.h"
+#include "hoist/dlpack.h"
 
 static void count_managed(struct DLManagedTensorVersioned *self)
 {

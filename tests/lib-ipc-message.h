@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "hoist/ipc.h"
 #include "tests/count.h"
 
 #define N 5000

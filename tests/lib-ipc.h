@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "hoist/ipc.h"
 #include "tests/lib-support.h"
 #include "tests/under-tsan.h"
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "hoist/hoist.h"
+#include "hoist/mmap.h"
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 

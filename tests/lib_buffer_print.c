@@ -10,6 +10,7 @@
 #include "hoist/copy.h"
 #include "hoist/element.h"
 #include "hoist/hoist.h"
+#include "hoist/number.h"
 #include "tests/lib-support.h"
 
 static hoist_device *devices[LIB_N_DEVICES];

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hoist/dlpack.h"
+#include "hoist/element.h"
+#include "hoist/layout.h"
+#include "hoist/number.h"
 #include "tests/lib-buffers.h"
 
 static hoist_device *cpu;

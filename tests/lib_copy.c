@@ -8,7 +8,9 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <hoist/layout.h>
 
+#include "hoist/compat.h"
 #include "tests/lib-copy.h"
 
 static hoist_device *devices[LIB_N_DEVICES];

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hoist/compat.h"
 #include "tests/lib-copy.h"
 #include "tests/lib-failing.h"
 

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "hoist/cai.h"
+#include "hoist/dlpack.h"
 #include "hoist/hoist.h"
 #include "tests/lib-dlpack.h"
 #include "tests/lib-support.h"

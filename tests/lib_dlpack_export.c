@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hoist/dlpack.h"
 #include "hoist/hoist.h"
+#include "hoist/mmap.h"
 #include "tests/lib-dlpack.h"
 #include "tests/lib-support.h"
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hoist/cai.h"
+#include "hoist/dlpack.h"
 #include "hoist/hoist.h"
 #include "tests/lib-dlpack.h"
 #include "tests/lib-failing.h"

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hoist/cai.h"
+#include "hoist/dlpack.h"
 #include "hoist/hoist.h"
 
 #define CHECK(condition)                                                                           \

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hoist/cai.h"
+#include "hoist/dlpack.h"
 #include "hoist/hoist.h"
 #include "lib/device/device.h"
 #include "tests/lib-dlpack.h"

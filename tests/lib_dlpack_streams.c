@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hoist/cai.h"
+#include "hoist/dlpack.h"
 #include "hoist/hoist.h"
 #include "tests/lib-dlpack.h"
 #include "tests/lib-support.h"

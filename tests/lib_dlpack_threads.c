@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hoist/dlpack.h"
 #include "hoist/hoist.h"
 #include "tests/lib-dlpack.h"
 #include "tests/lib-support.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "hoist/doctor.h"
 #include "lib/doctor/doctor.h"
 #include "tests/numa_tree.h"
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hoist/doctor.h"
 #include "io/file.h"
 #include "lib/doctor/doctor.h"
 #include "tests/count.h"

@@ -9,6 +9,7 @@
 
 #include "hoist/element.h"
 #include "hoist/hoist.h"
+#include "hoist/number.h"
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 

@@ -3,6 +3,7 @@
  * real driver where there is one.  Exit: 0, 1, 77. */
 #include "config.h"
 
+#include "hoist/ipc.h"
 #include "lib-ipc.h"
 
 /* --- what both sides see, whatever the memory --- */

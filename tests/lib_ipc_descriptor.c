@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <sys/syscall.h>
 
+#include "hoist/ipc.h"
 #include "lib-ipc-message.h"
 #include "tests/lib-support.h"
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "hoist/ipc.h"
 #include "tests/count.h"
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"

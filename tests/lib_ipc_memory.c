@@ -4,6 +4,7 @@
  * Exit: 0, 1, 77. */
 #include "config.h"
 
+#include "hoist/ipc.h"
 #include "lib-ipc.h"
 #include "tests/pass-fd.h"
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+#include "hoist/ipc.h"
 #include "lib-ipc-message.h"
 #include "tests/lib-support.h"
 

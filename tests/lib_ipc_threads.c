@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "hoist/ipc.h"
 #include "tests/lib-support.h"
 
 #define CHECK(condition)                                                                           \

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "hoist/mmap.h"
 
 static char path[4096];
 

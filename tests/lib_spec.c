@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hoist/compat.h"
 #include "hoist/hoist.h"
 #include "tests/lib-support.h"
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "hoist/compat.h"
 #include "hoist/hoist.h"
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hoist/compat.h"
+#include "hoist/dlpack.h"
 #include "hoist/hoist.h"
 #include "lib/device/stream.h"
 #include "tests/lib-support.h"

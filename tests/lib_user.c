@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "hoist/user.h"
 #include "tests/lib-support.h"
 #include "tests/quiet-fork.h"
 

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hoist/compat.h"
 #include "hoist/hoist.h"
 #include "tests/lib-support.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include "hoist/compat.h"
 #include "tests/count.h"
 #include "tests/load-media.h"
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "hoist/number.h"
 #include "tests/format-archive.h"
 #include "tests/load-random.h"
 #include "tests/load-support.h"

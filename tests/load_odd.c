@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hoist/element.h"
+#include "hoist/number.h"
 #include "tests/format-archive.h"
 #include "tests/load-support.h"
 

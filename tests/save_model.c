@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <hoist/layout.h>
 
 #include "tests/save-support.h"
 #include "tests/under-tsan.h"

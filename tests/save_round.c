@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+#include <hoist/layout.h>
 
 #include "tests/save-support.h"
 #include "tests/under-tsan.h"

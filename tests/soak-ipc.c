@@ -8,6 +8,7 @@
  * A taker that has said 'h' does nothing else before 'd', so that nobody waits in a circle. */
 #include "config.h"
 
+#include "hoist/ipc.h"
 #include "tests/soak-worker.h"
 
 #include <errno.h>

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include "hoist/ipc.h"
 #include "tests/quiet-fork.h"
 #include "tests/under-tsan.h"
 

@@ -12,6 +12,7 @@
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "hoist/compat.h"
 
 #define STEP_NS 100000000
 

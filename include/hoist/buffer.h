@@ -51,11 +51,13 @@
 #include <hoist/device.h>
 #include <hoist/dtype.h>
 #include <hoist/error.h>
-#include <hoist/layout.h>
 #include <hoist/memory.h>
+#include <hoist/slice.h>
 #include <hoist/stream.h>
 
 HOIST_BEGIN
+
+struct hoist_layout; /* hoist/layout.h */
 
 typedef struct hoist_buffer hoist_buffer;
 
@@ -312,12 +314,12 @@ HOIST_API int hoist_buffer_view(hoist_buffer *buffer, size_t byte_offset, hoist_
  * Returns: 0; -EINVAL (another itemsize; the elements leave the bytes that @buffer covers: the text
  *   has the bytes needed and those covered); -ENOTSUP (elements that are no whole bytes);
  *   -ENOMEM. */
-HOIST_API int hoist_buffer_with_layout(hoist_buffer *buffer, const hoist_layout *layout,
+HOIST_API int hoist_buffer_with_layout(hoist_buffer *buffer, const struct hoist_layout *layout,
 				       hoist_dtype dtype, hoist_buffer **ret);
 
 /* The buffer's layout, beginning at its first element; implicit if the buffer's strides are.
  * Returns: 0; -ENOTSUP (elements that are no whole bytes). */
-HOIST_API int hoist_buffer_get_layout(const hoist_buffer *buffer, hoist_layout *ret);
+HOIST_API int hoist_buffer_get_layout(const hoist_buffer *buffer, struct hoist_layout *ret);
 
 /* The same elements, read-only: writing to the result, or to views of it, is -EROFS, and exports of
  * it are marked read-only.  @buffer itself, and other buffers over the storage, stay as they were.

@@ -28,7 +28,6 @@
 #include <stdint.h>
 
 #include <hoist/buffer.h>
-#include <hoist/layout.h>
 
 HOIST_BEGIN
 

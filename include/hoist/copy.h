@@ -133,11 +133,6 @@ HOIST_API int hoist_buffer_clone(hoist_buffer *src, hoist_stream *stream, hoist_
 HOIST_API int hoist_buffer_clone_from(hoist_buffer *src, hoist_memory *memory, hoist_stream *stream,
 				      hoist_buffer **ret);
 
-/* hoist_buffer_copy(), by the name that other interfaces have for it: always a copy, even of a
- * buffer that is contiguous.  @device NULL is @src's own device.  MAX's Buffer.contiguous() always
- * gives a buffer on the CPU: pass the CPU for that. */
-HOIST_API int hoist_buffer_contiguous(hoist_buffer *src, hoist_device *device, hoist_buffer **ret);
-
 /* --- to a device or a stream: a copy only if needed --- */
 
 /* @buffer itself with one more reference, if its memory is on @device; else a copy, as
@@ -150,15 +145,6 @@ HOIST_API int hoist_buffer_to(hoist_buffer *buffer, hoist_device *device, hoist_
  * hoist_buffer_copy_to_stream(). */
 HOIST_API int hoist_buffer_to_stream(hoist_buffer *buffer, hoist_stream *stream,
 				     hoist_buffer **ret);
-
-/* As hoist_buffer_to(), for each of @n devices in their order; @n may be 0.  All or nothing: after
- * a failure there are no new references, and @rets is as it was. */
-HOIST_API int hoist_buffer_to_all(hoist_buffer *buffer, size_t n, hoist_device *const *devices,
-				  hoist_buffer **rets);
-
-/* As hoist_buffer_to_all(), for hoist_buffer_to_stream() and @n streams. */
-HOIST_API int hoist_buffer_to_streams(hoist_buffer *buffer, size_t n, hoist_stream *const *streams,
-				      hoist_buffer **rets);
 
 /* --- from and to the caller's memory --- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist/hoist.h - all of hoist's public interface.
+/* hoist/hoist.h - the core of hoist's public interface.
  *
  *     hoist_device_open("gpu:0", &device);
  *     hoist_checkpoint_open("model/", 0, &checkpoint);
@@ -24,11 +24,17 @@
  *   memory.h        where buffers' bytes come from
  *   budget.h        a limit in bytes that loads and memory resources share
  *   cache.h         checkpoints in memory that processes share
+ *   dtype.h         element types
+ *
+ * These headers are included by their own names:
+ *
  *   dlpack.h cai.h ipc.h    buffers to other libraries and processes
  *   mmap.h          buffers over files
- *   dtype.h number.h element.h layout.h    element types, values, elements, shapes and strides
+ *   element.h number.h      elements as values, printing
+ *   layout.h        shapes and strides as values, and their algebra
  *   user.h          one pointer of the caller's on each object, for bindings
- *   doctor.h        what works on this machine
+ *   doctor.h        findings about this machine
+ *   compat.h        calls that only other interfaces have
  */
 #ifndef HOIST_H
 #define HOIST_H
@@ -36,23 +42,14 @@
 #include <hoist/budget.h>
 #include <hoist/buffer.h>
 #include <hoist/cache.h>
-#include <hoist/cai.h>
 #include <hoist/checkpoint.h>
 #include <hoist/copy.h>
 #include <hoist/device.h>
-#include <hoist/dlpack.h>
-#include <hoist/doctor.h>
 #include <hoist/dtype.h>
-#include <hoist/element.h>
 #include <hoist/error.h>
-#include <hoist/ipc.h>
-#include <hoist/layout.h>
 #include <hoist/load.h>
 #include <hoist/memory.h>
-#include <hoist/mmap.h>
-#include <hoist/number.h>
 #include <hoist/save.h>
 #include <hoist/stream.h>
-#include <hoist/user.h>
 
 #endif

@@ -60,7 +60,6 @@
 #include <hoist/buffer.h>
 #include <hoist/device.h>
 #include <hoist/error.h>
-#include <hoist/layout.h>
 #include <hoist/memory.h>
 
 HOIST_BEGIN

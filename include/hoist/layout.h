@@ -38,10 +38,9 @@
 #include <stdint.h>
 
 #include <hoist/error.h>
+#include <hoist/slice.h>
 
 HOIST_BEGIN
-
-#define HOIST_MAX_RANK 64
 
 typedef struct hoist_layout {
 	int rank;
@@ -142,29 +141,6 @@ HOIST_API int hoist_layout_bounds(const hoist_layout *layout, int64_t *min, int6
 HOIST_API int hoist_layout_required_bytes(const hoist_layout *layout, int64_t *ret);
 
 /* --- other views of the same items --- */
-
-/* An index of one axis, as in NumPy: an integer, which drops its axis, or a range.  In ranges,
- * HOIST_NONE means the same as Python's None; negative values count from the end. */
-typedef struct hoist_slice {
-	int64_t start; /* for an integer, the integer itself */
-	int64_t stop;
-	int64_t step;  /* not 0 */
-	int is_index;  /* 1: an integer; 0: a range */
-} hoist_slice;
-
-#define HOIST_NONE INT64_MIN
-#ifdef __cplusplus
-#define HOIST_SLICE_(start, stop, step, is_index)                                                  \
-	(hoist_slice{static_cast<int64_t>(start), static_cast<int64_t>(stop),                     \
-		     static_cast<int64_t>(step), is_index})
-#else
-#define HOIST_SLICE_(start, stop, step, is_index)                                                  \
-	((hoist_slice){(int64_t)(start), (int64_t)(stop), (int64_t)(step), is_index})
-#endif
-#define HOIST_AT(i) HOIST_SLICE_(i, 0, 1, 1)				     /* [i] */
-#define HOIST_ALL HOIST_SLICE_(HOIST_NONE, HOIST_NONE, 1, 0)		     /* [:] */
-#define HOIST_RANGE(start, stop) HOIST_SLICE_(start, stop, 1, 0)	     /* [start:stop] */
-#define HOIST_STEP(start, stop, step) HOIST_SLICE_(start, stop, step, 0) /* [start:stop:step] */
 
 /* Slices the first @n axes; the others stay whole.  Bounds are clipped and never an error.  An
  * empty range makes all strides 0, and its start does not move the offset.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "hoist/element.h"
+#include "hoist/number.h"
 
 /* An element, and one byte more: a sub-byte element may begin with the last bits of a byte. */
 #define TOUCHED_BYTES (HOIST__PATTERN_BYTES + 1)

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "hoist/element.h"
+#include "hoist/number.h"
 #include "lib/buffer/buffer-item.h"
 
 #define SHOWN_WHOLE 1000 /* elements; a larger buffer's axes are cut */

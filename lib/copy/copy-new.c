@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "hoist/compat.h"
 #include "hoist/copy.h"
 #include "lib/copy/copy.h"
 #include "lib/device/device.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "hoist/compat.h"
 #include "lib/core/options.h"
 #include "lib/device/device-private.h"
 

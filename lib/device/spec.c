@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "hoist/compat.h"
 #include "hoist/device.h"
 
 static const char *const names[] = {

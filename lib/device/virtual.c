@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "device/virtual.h"
+#include "hoist/compat.h"
 #include "hoist/device.h"
 #include "lib/core/options.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/figure.h"
 #include "device/device.h"
+#include "hoist/doctor.h"
 #include "lib/doctor/doctor.h"
 
 #define TRIAL_BYTES ((size_t)64 << 10)

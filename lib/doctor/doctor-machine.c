@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/figure.h"
 #include "device/device.h"
+#include "hoist/doctor.h"
 #include "hoist/load.h"
 #include "io/engine.h"
 #include "lib/doctor/doctor.h"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/figure.h"
+#include "hoist/doctor.h"
 #include "lib/doctor/doctor.h"
 #include "numa/place.h"
 #include "numa/topology.h"

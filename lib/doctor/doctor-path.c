@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "hoist/doctor.h"
 #include "io/file.h"
 #include "lib/doctor/doctor.h"
 

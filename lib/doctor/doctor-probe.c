@@ -18,6 +18,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/figure.h"
+#include "hoist/doctor.h"
 #include "io/engine.h"
 #include "io/fs.h"
 #include "lib/doctor/doctor.h"

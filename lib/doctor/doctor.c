@@ -3,6 +3,7 @@
  * The contract is in hoist/doctor.h and lib/doctor/doctor.h. */
 #include "config.h"
 
+#include "hoist/doctor.h"
 #include "lib/core/options.h"
 #include "lib/doctor/doctor.h"
 

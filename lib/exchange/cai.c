@@ -11,6 +11,7 @@
 #include "base/layout.h"
 #include "device/native.h"
 #include "hoist/cai.h"
+#include "hoist/dlpack.h"
 #include "lib/core/options.h"
 #include "lib/device/stream.h"
 #include "lib/exchange/dlpack.h"

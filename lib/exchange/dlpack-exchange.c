@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "base/error.h"
+#include "hoist/dlpack.h"
 #include "lib/device/device.h"
 #include "lib/exchange/dlpack.h"
 

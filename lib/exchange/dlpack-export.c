@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "device/native.h"
 #include "hoist/copy.h"
+#include "hoist/dlpack.h"
 #include "lib/core/options.h"
 #include "lib/device/device.h"
 #include "lib/device/stream.h"

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/layout.h"
 #include "hoist/copy.h"
+#include "hoist/dlpack.h"
 #include "lib/device/device.h"
 #include "lib/exchange/dlpack.h"
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "hoist/dlpack.h"
 #include "lib/device/device-private.h"
 #include "lib/device/device.h"
 #include "lib/exchange/dlpack.h"

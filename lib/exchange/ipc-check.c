@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/layout.h"
 #include "format/quote.h"
+#include "hoist/ipc.h"
 #include "lib/exchange/ipc.h"
 
 /* The struct has one size on both sides, and no holes: it is sent as it lies in memory. */

@@ -10,6 +10,7 @@
 
 #include "alloc/shared.h"
 #include "base/error.h"
+#include "hoist/ipc.h"
 #include "lib/buffer/buffer-private.h"
 #include "lib/device/device.h"
 #include "lib/exchange/ipc.h"

@@ -9,6 +9,7 @@
 #include "alloc/shared.h"
 #include "base/error.h"
 #include "format/quote.h"
+#include "hoist/ipc.h"
 #include "lib/buffer/buffer-private.h"
 #include "lib/exchange/ipc.h"
 #include "lib/memory/memory.h"

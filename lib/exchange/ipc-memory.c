@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "hoist/ipc.h"
 #include "lib/device/device.h"
 #include "lib/exchange/ipc.h"
 #include "lib/memory/memory-driver.h"

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "hoist/ipc.h"
 #include "lib/device/device.h"
 #include "lib/exchange/ipc.h"
 #include "lib/memory/memory-driver.h"

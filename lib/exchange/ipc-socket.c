@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "hoist/ipc.h"
 #include "lib/exchange/ipc.h"
 
 /* More than is allowed, so that every descriptor that comes is seen, and closed. */

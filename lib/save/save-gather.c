@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "hoist/compat.h"
 #include "hoist/copy.h"
 #include "hoist/load.h"
 #include "lib/device/device.h"

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <hoist/hoist.h>
+#include <hoist/layout.h>
 
 // [1, :, 2:, ::-2] of a layout of shape (3, 4, 5, 6).
 static bool slices_as_python()
