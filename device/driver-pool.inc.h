@@ -2,7 +2,7 @@
 /* device/driver-pool.inc.h - the stream-ordered pools of both drivers, where a driver has them;
  * part of driver-ops.inc.h. */
 
-/* The functions came together, so one of them stands for all. */
+/* The driver got these functions in one version, so one of them stands for all. */
 static int check_pools(const struct hoist__dev *dev)
 {
 	return CALL(MemPoolCreate) != NULL ? 0 : hoist__driver_fail_lacks(dev, "memory pools");
@@ -25,7 +25,7 @@ static NATIVE(pool_attribute) native_attribute(enum hoist__pool_attribute attrib
 
 /* --- attributes --- */
 
-/* The drivers' attributes are an int each where they are flags, else 64 bits. */
+/* An attribute of the drivers is an int if it is a flag, else 64 bits. */
 static bool is_flag(enum hoist__pool_attribute attribute)
 {
 	return attribute < HOIST__POOL_RELEASE_THRESHOLD;
@@ -77,6 +77,8 @@ static void driver_pool_destroy(struct hoist__dev_pool *pool)
 		hoist__log(device, "%s", hoist__error_text());
 }
 
+/* A driver that knows no shareable pools calls their handle type an invalid value.  Where the
+ * driver ignores thresholds, a pool whose threshold cannot be set is as good as others. */
 static int driver_pool_create(struct hoist__dev_pool *pool)
 {
 	const struct hoist__dev *dev = pool->dev;
