@@ -93,8 +93,8 @@ static int fail_init(hoist__cu_result result)
 				  init_remedy(result));
 }
 
-/* Checks the version and the symbols first: cuInit() of a driver that is too old may be missing,
- * and its own error would not say why. */
+/* Functions that the library lacks are NULL until hoist__dl_check() has refused it.  So before this
+ * check only the version is asked. */
 int hoist__cuda_open(int *count, const char **library)
 {
 	*library = dl.path;

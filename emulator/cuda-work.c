@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: the work on streams. */
+/* emulator/cuda-work.c - the stand-in for libcuda.so.1: copies and fills on streams.
+ * The contract is device/cuda-table.h; emulator/face.h says how a face is made. */
 #include "config.h"
 
 #include "emulator/cuda-face.h"

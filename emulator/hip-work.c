@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libamdhip64: the work on streams. */
+/* emulator/hip-work.c - the stand-in for libamdhip64: copies and fills on streams.
+ * The contract is device/hip-table.h; emulator/face.h says how a face is made. */
 #include "config.h"
 
 #include "base/checked.h"
@@ -78,7 +79,7 @@ hoist__hip_error hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, 
 	return hoist__emu_face_leave(result);
 }
 
-/* ROCm 5 reckons the distance of planes in 32 bits, and copies wrong bytes where it has more. */
+/* ROCm 5 computes the distance of planes in 32 bits, and copies wrong bytes where it is greater. */
 static bool is_far(const struct hoist__hip_pitched *side)
 {
 	uint64_t plane = 0;
