@@ -78,7 +78,7 @@ static bool point_test(struct point *point, uint64_t *ns)
 	return reached;
 }
 
-/* The event's point of now, with a reference for the caller. */
+/* The event's current point, with a reference for the caller. */
 static struct point *event_point(struct cpu_event *event)
 {
 	pthread_mutex_lock(&event->lock);

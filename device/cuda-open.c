@@ -93,8 +93,8 @@ static int fail_init(hoist__cu_result result)
 				  init_remedy(result));
 }
 
-/* Functions that the library lacks are NULL until hoist__dl_check() has refused it.  So before this
- * check only the version is asked. */
+/* A function that the library lacks is NULL, for which hoist__dl_check() refuses the library.  So
+ * before this check only the version is asked. */
 int hoist__cuda_open(int *count, const char **library)
 {
 	*library = dl.path;

@@ -157,7 +157,7 @@ _Static_assert(sizeof(hipDeviceProp_tR0600) <= HOIST__HIP_PROPS_ROOM, "room for 
 hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, int device);
 #endif
 
-/* The header has no calls for memory of graphs: a row can only be checked to be well formed. */
+/* Older headers have no calls for memory of graphs: a row can only be checked to be well formed. */
 #if HIP_VERSION < HOIST__HIP_GRAPH_MEMORY_SINCE
 typedef unsigned int hipGraphMemAttributeType;
 hipError_t hipDeviceGraphMemTrim(int device);
