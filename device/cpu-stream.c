@@ -121,7 +121,7 @@ static bool is_idle(struct cpu_stream *cpu)
 int hoist__cpu_stream_synchronize(struct hoist__dev_stream *stream)
 {
 	struct cpu_stream *cpu = stream->native;
-	if (is_idle(cpu)) /* so it calls no function */
+	if (is_idle(cpu)) /* an idle stream runs no function that could be waiting here */
 		return 0;
 	if (serving == cpu)
 		return hoist__fail(-EDEADLK, "a function that a stream of the cpu calls waits for "

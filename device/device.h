@@ -261,8 +261,8 @@ int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
  * a load, no driver call. */
 bool hoist__stream_may_capture(const struct hoist__dev_stream *stream);
 
-/* True if a wait for @stream may break a capture: it captures, or the driver, asked twice, does not
- * say.  The caller's failure stays what it is. */
+/* True if a wait for @stream may break a capture: the stream captures, or the driver, asked twice,
+ * does not say.  Keeps the caller's error text. */
 bool hoist__stream_forbids_wait(struct hoist__dev_stream *stream);
 
 /* Later work on @stream waits for @event; the host does not.  The event may be

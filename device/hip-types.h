@@ -156,8 +156,9 @@ struct hoist__hip_pointer_attributes {
 #define HOIST__HIP_MEMORY_MANAGED 3
 #define HOIST__HIP_UNREGISTERED_SINCE 60000000
 
-/* The most bytes from row to row: ROCm 6 refuses planes of INT32_MAX and more, and up to this ROCm 5
- * does not overflow.  The runtime's own attribute has not the same number in all releases. */
+/* The most bytes from row to row.  ROCm 6 refuses a copy of planes with INT32_MAX or more, and up
+ * to this value ROCm 5 does not overflow.  The runtime has an attribute for the limit, but its
+ * number is not the same in all releases. */
 #define HOIST__HIP_MAX_PITCH ((size_t)INT32_MAX - 1)
 
 /* The most bytes from plane to plane: ROCm 5 computes this distance in 32 bits, and copies wrong

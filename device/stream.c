@@ -106,17 +106,17 @@ int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_s
 	return 0;
 }
 
-/* Whether @stream captures, asked once more where the driver does not say. */
+/* Asks whether @stream captures, once more where the driver does not say. */
 static int ask_twice(struct hoist__dev_stream *stream, bool *ret)
 {
 	int err = hoist__stream_capturing(stream, ret);
 	return err == 0 || err == -EBADF ? err : hoist__stream_capturing(stream, ret);
 }
 
-/* Waits for the work, and says what its events say from now on: 0; a failure, where the driver
- * runs nothing any more; -EAGAIN if nobody knows.  Waiting for a stream that captures, or of which
- * the driver does not say, may break the capture; one that the caller has destroyed cannot be
- * waited for. */
+/* Waits for the work, and returns the answer of the stream's events from now on: 0; a failure,
+ * where the driver runs nothing any more; -EAGAIN if nobody knows.  Does not wait if the stream
+ * captures, or if the driver does not say: the wait may break the capture.  Nobody can wait for a
+ * stream that the caller has destroyed. */
 static int wait_for_end(struct hoist__dev_stream *stream)
 {
 	const struct hoist__dev_ops *ops = stream->dev->ops;
