@@ -98,8 +98,8 @@ static bool functions_of(void *library, struct functions *ret)
 static int fail(uintptr_t address, hoist__cu_result result)
 {
 	return hoist__fail_driver(-EREMOTEIO, "cuda", (int)result,
-				  "cuda: asking what is at %#zx: CUDA error %u", (size_t)address,
-				  result);
+				  "cuda: asking about the address %#zx: CUDA error %u",
+				  (size_t)address, result);
 }
 
 /* Asks in the context of the device that the memory was registered for, if that device is in use.

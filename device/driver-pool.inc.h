@@ -165,7 +165,7 @@ static int driver_pool_set_access(struct hoist__dev_pool *pool, const struct hoi
 		.location = {VALUE(LOCATION_DEVICE), DEVICE_ID(peer)},
 		.flags = allowed ? VALUE(ACCESS_READ_WRITE) : VALUE(ACCESS_NONE),
 	};
-	return RUN_RELAXED(pool->dev, "setting who can access a memory pool",
+	return RUN_RELAXED(pool->dev, "setting the access to a memory pool",
 			   CALL(MemPoolSetAccess)(pool->native, &access, 1));
 }
 
@@ -174,7 +174,7 @@ static int driver_pool_get_access(struct hoist__dev_pool *pool, const struct hoi
 {
 	struct NATIVE(location) location = {VALUE(LOCATION_DEVICE), DEVICE_ID(peer)};
 	NATIVE(access_flags) flags = VALUE(ACCESS_NONE);
-	int err = RUN(pool->dev, "asking who can access a memory pool",
+	int err = RUN(pool->dev, "asking for the access to a memory pool",
 		      CALL(MemPoolGetAccess)(&flags, pool->native, &location));
 	if (err == 0)
 		*ret = flags == VALUE(ACCESS_READ_WRITE);

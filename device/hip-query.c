@@ -84,7 +84,7 @@ static int ask(const struct functions *call, uintptr_t address,
 		return -ENOENT;
 	if (error != HOIST__HIP_SUCCESS)
 		return hoist__fail_driver(-EREMOTEIO, "hip", (int)error,
-					  "hip: asking what is at %#zx: HIP error %u",
+					  "hip: asking about the address %#zx: HIP error %u",
 					  (size_t)address, error);
 	if (version < HOIST__HIP_UNREGISTERED_SINCE)
 		ret->type++;
