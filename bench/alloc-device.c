@@ -146,8 +146,7 @@ int work_random_live(const struct work *work, double values[WORK_MAX_FIGURES])
  * between the streams, so that what one stream leaves never suits it next time. */
 
 #define ROOM GIB(1)
-#define BLOCKS 4096 /* most blocks of a phase: blocks of 256 KiB and more that fit into the room   \
-		     */
+#define BLOCKS 4096 /* most blocks of a phase: those of 256 KiB and more that fit the room */
 #define PHASES_TO_REST 8
 
 struct batch {
