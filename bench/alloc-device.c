@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Measurements on a device, an emulated one as a rule: many live blocks, two streams in
- * little memory, events, and what pinned blocks are rounded to.  The contract is
+ * little memory, events, and the rounding of pinned blocks.  The contract is
  * in alloc-work.h. */
 #include "config.h"
 
@@ -146,7 +146,7 @@ int work_random_live(const struct work *work, double values[WORK_MAX_FIGURES])
  * between the streams, so that what one stream leaves never suits it next time. */
 
 #define ROOM GIB(1)
-#define BLOCKS 4096 /* of a phase at most: those of 256 KiB and more that fit into the room */
+#define BLOCKS 4096 /* most blocks of a phase: those of 256 KiB and more that fit the room */
 #define PHASES_TO_REST 8
 
 struct batch {
@@ -241,7 +241,7 @@ static int pass_all(struct phases *phases)
 	return STATUS_OK;
 }
 
-/* All is free: is it in one piece? */
+/* All memory is free: finds out whether it is in one piece. */
 static int rest(struct phases *phases)
 {
 	hoist_memory_statistics now;
@@ -317,7 +317,7 @@ static uint64_t n_calls(const hoist_memory_statistics *statistics)
 	return n;
 }
 
-/* Events that are recorded while FREES blocks are freed on all streams in turn. */
+/* Counts the events that are recorded while FREES blocks are freed on all streams in turn. */
 static int count_events(struct ordered *ordered, double *ret)
 {
 	hoist_memory_statistics before, after;
@@ -339,12 +339,13 @@ static int count_events(struct ordered *ordered, double *ret)
 	return STATUS_OK;
 }
 
-/* Calls of system and driver during PAIRS of an allocation and a free on one stream. */
+/* Counts the calls of system and driver during PAIRS of an allocation and a free on one stream. */
 static int count_calls(struct ordered *ordered, double *calls, double *ns)
 {
 	hoist_memory_statistics before, after;
 	uint64_t start = 0;
-	for (int i = -1; i < PAIRS; i++) { /* the first is not counted: it may find nothing free */
+	for (int i = -1; i < PAIRS;
+	     i++) { /* the first pair is not counted: it may find nothing free */
 		uintptr_t block = 0;
 		if (hoist_memory_alloc_on(ordered->memory, EVENT_BLOCK, 0, ordered->streams[0],
 					  &block) != 0 ||

@@ -40,8 +40,8 @@ static void *populate_part(void *argument)
 	return NULL;
 }
 
-/* @bytes of memory at a multiple of 2 MiB that asks for huge pages; all of it is in
- * *whole.  NULL without memory. */
+/* @bytes of memory at a multiple of 2 MiB, which ask for huge pages; *whole is the whole
+ * mapping.  NULL without memory. */
 static char *map_huge(size_t bytes, void **whole)
 {
 	*whole = mmap(NULL, bytes + MIB(2), PROT_READ | PROT_WRITE,
@@ -49,7 +49,8 @@ static char *map_huge(size_t bytes, void **whole)
 	if (*whole == MAP_FAILED)
 		return NULL;
 	char *start = (char *)*whole + (MIB(2) - (uintptr_t)*whole % MIB(2)) % MIB(2);
-	(void)madvise(start, bytes, MADV_HUGEPAGE); /* without, it is slower, as hoist is */
+	(void)madvise(start, bytes,
+		      MADV_HUGEPAGE); /* without huge pages this is slower, as hoist is */
 	return start;
 }
 
@@ -101,8 +102,8 @@ int work_region(const struct work *work, double values[WORK_MAX_FIGURES])
 	int err = work_use_processors(0, n_threads); /* hoist takes as many threads */
 	int status =
 		err == 0 ? STATUS_OK : fail("using %d processors: %s", n_threads, strerror(-err));
-	/* A virtual machine's host may have taken free memory back, and then pays for its first
-	 * touch: the subject that comes first would. */
+	/* A virtual machine's host may have taken free memory back.  Then the first touch of this
+	 * memory is slow, and the subject that comes first would pay for it. */
 	if (status == STATUS_OK)
 		status = populate_by_hand(bytes, n_threads, true, &ns);
 	if (status == STATUS_OK && work->subject == SUBJECT_HOIST)

@@ -23,7 +23,7 @@
  * full or empty. */
 struct side {
 	_Alignas(CACHE_LINE) _Atomic size_t index; /* blocks put in, or taken out, so far */
-	size_t seen;				   /* of the other side's */
+	size_t seen;				   /* the other side's index, as last seen */
 };
 
 struct ring {
@@ -40,7 +40,7 @@ struct pair {
 	uint64_t end_ns;
 	uint64_t n;	      /* blocks between the two */
 	_Atomic bool stopped; /* the consumer failed */
-	char error[2][256];   /* "" where all went well */
+	char error[2][256];   /* "" if nothing failed */
 };
 
 /* Between two looks at the other side: long enough for some blocks to come together, as each
@@ -86,7 +86,7 @@ static uintptr_t take(struct ring *ring)
 	return block;
 }
 
-/* Hands over blocks for @ns.  Returns how many; 0 if one could not be had. */
+/* Hands over blocks for @ns.  Returns their number; 0 if an allocation failed. */
 static uint64_t produce(struct pair *pair, uint64_t ns)
 {
 	size_t bytes = pair->work->measurement->argument;

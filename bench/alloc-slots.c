@@ -17,7 +17,7 @@
 
 #define N_SIZES 4096 /* a power of two */
 
-/* All slots together, and what region sizes add, stay far below. */
+/* All slots together, with the rounding to regions, stay far below this. */
 #define LIMIT_BYTES GIB(8)
 
 static const struct shape {
@@ -65,7 +65,7 @@ static void choose_sizes(const struct shape *shape, size_t sizes[N_SIZES])
 	}
 }
 
-/* Empty slots; slots_end() is owed in either case. */
+/* Makes empty slots.  The caller owes slots_end() in either case. */
 static bool slots_begin(struct slots *slots, const struct shape *shape,
 			const struct allocator *allocator, int thread)
 {
@@ -79,7 +79,7 @@ static bool slots_begin(struct slots *slots, const struct shape *shape,
 	return true;
 }
 
-/* @n operations.  False if one failed; why is in slots->error. */
+/* Does @n operations.  False if one failed; slots->error has the reason. */
 static bool slots_run(struct slots *slots, unsigned n)
 {
 	const struct allocator *allocator = &slots->allocator;
@@ -217,7 +217,7 @@ int work_slots(const struct work *work, double values[WORK_MAX_FIGURES])
 
 /* --- what statistics cost --- */
 
-/* Alternates between two resources, so that what else the machine does meets both. */
+/* Alternates between two resources, so that other work of the machine disturbs both alike. */
 static int compare_slots(const struct work *work, struct slots both[2], double values[])
 {
 	int n_slices = work->quick ? 2 : 20;
@@ -275,8 +275,8 @@ static int get_statistics(hoist_memory *memory, hoist_memory_statistics *ret)
 	return hoist_memory_get_statistics(memory, ret) == 0 ? STATUS_OK : fail_library();
 }
 
-/* With more than enough: rounding, averaged over time (in %), and the peak of what is asked
- * for. */
+/* Measures with more than enough memory: the rounding, averaged over time (in %), and the
+ * peak of the bytes asked for. */
 static int measure_rounding(const struct work *work, struct slots *slots, double *percent,
 			    uint64_t *peak)
 {
@@ -296,7 +296,8 @@ static int measure_rounding(const struct work *work, struct slots *slots, double
 	return STATUS_OK;
 }
 
-/* Do the same operations succeed with @limit bytes in one region?  *reserved if so, else 0. */
+/* Tries the same operations with @limit bytes in one region.  *reserved is the reserved bytes if
+ * all succeed, else 0. */
 static int try_room(const struct work *work, const struct shape *shape, size_t limit,
 		    uint64_t *reserved)
 {
@@ -323,8 +324,8 @@ static int try_room(const struct work *work, const struct shape *shape, size_t l
 	return status;
 }
 
-/* The least memory that is enough, in % above the peak of what is asked for: tried from
- * below, since a resource that has more room uses more. */
+/* Finds the least memory that is enough, in % above the peak of the bytes asked for.  Tries
+ * from below, since a resource that has more room uses more. */
 static int find_room(const struct work *work, const struct shape *shape, uint64_t peak,
 		     double *percent)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench/alloc-work.h - what `hoist bench alloc` measures, one process for each measurement.
+/* bench/alloc-work.h - the measurements of `hoist bench alloc`, each in a process of its own.
  *
  *   catalogue   the measurements: name, threads, subjects, figures, bars    alloc-catalogue.c
  *   round       in the parent: runs every subject of a measurement in turn, again and
@@ -57,7 +57,7 @@ struct figure {
 	const char *label;   /* appended to the measurement's; NULL: nothing */
 	const char *subject; /* shown in place of the subject; NULL: the subject */
 	const char *unit;    /* NULL: there are no more */
-	bool of_all;	     /* of other allocators too, as the first is */
+	bool of_all;	     /* other allocators have this figure too, as the first */
 	bool has_bar;	     /* hoist's should be at most: */
 	double bar;
 };
@@ -89,7 +89,7 @@ struct work {
 	bool quick;	      /* only see whether it works */
 };
 
-/* An allocator as the loops see it.  Addresses of device memory are no pointers. */
+/* An allocator for the loops.  Addresses are integers: those of device memory are no pointers. */
 struct allocator {
 	uintptr_t (*alloc)(const struct allocator *allocator, size_t bytes); /* 0: it failed */
 	int (*free)(const struct allocator *allocator, uintptr_t address);

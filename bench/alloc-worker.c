@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The child of `hoist bench alloc`: one measurement of one subject. */
+/* The child of `hoist bench alloc`: one measurement of one subject.  The contract is in
+ * request.h. */
 #include "config.h"
 
 #include "bench/alloc-work.h"
@@ -19,7 +20,7 @@
 #include "bench/request.h"
 #include "cli/fail.h"
 
-/* No measurement takes as long: one that hangs ends all the same. */
+/* No measurement takes as long, so one that hangs ends here. */
 #define LONGEST_SECONDS 100
 
 uint64_t work_warm_ns(const struct work *work)
@@ -138,7 +139,7 @@ int work_fail(enum subject subject, const char *error)
 	return fail("malloc: %s", strerror(ENOMEM));
 }
 
-/* The file that malloc comes from; "" if nobody can say. */
+/* The file of malloc; "" if the linker cannot say. */
 static const char *malloc_file(void)
 {
 	Dl_info info;
@@ -181,7 +182,7 @@ static int measure(struct work *work, const char *device)
 	return STATUS_OK;
 }
 
-/* The next number of "7,3,0", the last one of which ends the text; -1 if there is none. */
+/* The next number of a text like "7,3,0", which ends with a number; -1 if there is none. */
 static long next_number(const char **text)
 {
 	char *end = NULL;

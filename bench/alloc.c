@@ -22,7 +22,8 @@
 
 #define DEFAULT_RUNS 5
 
-/* Where devices are emulated: address space only, of which little is ever touched. */
+/* The environment for emulated devices: their memory is address space, of which little is ever
+ * touched. */
 #define EMULATE "HOIST_EMULATE=cuda:1"
 #define EMULATE_MEMORY "HOIST_EMULATE_MEMORY=1T"
 #define EMULATED_DEVICE "cuda:0"
@@ -98,8 +99,8 @@ static void missing(struct bench *bench, unsigned subject, const char *reason)
 	results_missing(&bench->results, subjects[subject].name, reason);
 }
 
-/* Are the other allocators there?  If malloc is not even the C library's without them, as
- * under a sanitizer, none of them can be measured. */
+/* Finds out whether the other allocators are there.  If malloc is not the C library's even
+ * without them, as under a sanitizer, none of them can be measured. */
 static int find_peers(struct bench *bench)
 {
 	static const char word[] = "missing ";
@@ -222,7 +223,7 @@ static int measure(struct bench *bench, size_t index)
 	return STATUS_OK;
 }
 
-/* How flat the times of the random work are, however many blocks live. */
+/* Adds the ratio of the slowest to the fastest random work, over all numbers of live blocks. */
 static void add_flatness(struct bench *bench)
 {
 	double least = 0;

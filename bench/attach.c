@@ -22,7 +22,7 @@ struct request {
 	int touch;
 };
 
-static volatile unsigned sink; /* what is read must not be optimised away */
+static volatile unsigned sink; /* keeps the compiler from removing the reads */
 
 static void attach(const void *argument, void *ret)
 {

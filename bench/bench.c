@@ -99,7 +99,7 @@ static int open_file(const char *path)
 	return fd;
 }
 
-/* A function of pages.h failed, and has said so. */
+/* Ends the process if a function of pages.h failed, which has printed the message. */
 static void need(int status)
 {
 	if (status != STATUS_OK)

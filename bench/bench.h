@@ -23,7 +23,7 @@ void bench_make_cold(const char *path);
 /* Reads the whole file, so that it lies in the page cache. */
 void bench_make_hot(const char *path);
 
-/* Cold, but for every second piece of 16 MiB, which lies in the page cache. */
+/* Makes the file cold, except for every second piece of 16 MiB, which lies in the page cache. */
 void bench_make_half(const char *path);
 
 /* How much of the file lies in the page cache, 0 to 1. */
@@ -32,8 +32,8 @@ double bench_resident(const char *path);
 /* Touches @bytes of fresh memory and frees them: see pages_touch(). */
 void bench_touch_memory(size_t bytes);
 
-/* Takes as much, touches and keeps it, until bench_touch_memory() gives it back: so it does not
- * become idle between two runs.  Not while a child runs that should have it. */
+/* Touches @bytes of fresh memory and keeps them until bench_touch_memory() gives them back: so they
+ * do not become idle between two runs.  Not while a child runs that should have this memory. */
 void bench_keep_memory(size_t bytes);
 
 uint64_t bench_file_bytes(const char *path);

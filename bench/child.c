@@ -56,7 +56,7 @@ static _Noreturn void become(const struct child *child, pid_t parent, int input,
 	_exit(127);
 }
 
-/* Until the child, and all that it started, closed its end. */
+/* Reads until the child and all processes that it started have closed their ends. */
 static void read_text(int fd, struct child_result *ret)
 {
 	const size_t half = sizeof ret->text / 2;

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* The loops get what a compiler can give, and stay loops: gcc would make memcpy() of some. */
+/* The loops are optimised as far as the compiler can, but stay loops: gcc would replace some by
+ * memcpy(). */
 #ifndef __clang__
 #pragma GCC optimize("O3", "no-tree-loop-distribute-patterns")
 #endif

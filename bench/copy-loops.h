@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench/copy-loops.h - copies as one writes them by hand: what hoist's are measured against. */
+/* bench/copy-loops.h - copies as one writes them by hand, the peers of hoist's copies. */
 #ifndef HOIST_BENCH_COPY_LOOPS_H
 #define HOIST_BENCH_COPY_LOOPS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist bench copy: hoist_buffer_copy_into() in host memory beside memcpy() and loops written by
- * hand, and what it costs to make views and buffers.
+ * hand, and the cost of making views and buffers.  The contract is in request.h.
  *
  * Each kind of copy is done with several amounts of bytes; the smallest shows what a call costs.
  * Hoist and its peers alternate on the same memory, one call after the other in batches; figures
@@ -63,7 +63,7 @@ static int64_t item_of(hoist_dtype dtype)
 	return hoist_dtype_bits(dtype) / 8;
 }
 
-/* No two buffers have the same content. */
+/* Makes a buffer with a content that no other buffer has. */
 static hoist_buffer *make(hoist_device *cpu, hoist_dtype dtype, int rank, const int64_t *shape)
 {
 	static uint32_t seed;
@@ -93,7 +93,7 @@ static void make_contiguous(hoist_device *cpu, hoist_dtype dtype, int64_t bytes,
 	ret->src = make(cpu, dtype, 1, &bytes);
 }
 
-/* Columns out of a matrix twice as wide, into a dense one. */
+/* From columns of a matrix twice as wide, into a dense matrix. */
 static void make_block(hoist_device *cpu, hoist_dtype dtype, int64_t bytes, int64_t run,
 		       struct ends *ret)
 {
@@ -104,7 +104,7 @@ static void make_block(hoist_device *cpu, hoist_dtype dtype, int64_t bytes, int6
 			(hoist_slice[]){HOIST_ALL, HOIST_RANGE(4, 4 + columns)});
 }
 
-/* The inside of a larger box, into a part of one with wider rows. */
+/* From the inside of a larger box, into a part of a box with wider rows. */
 static void make_box(hoist_device *cpu, hoist_dtype dtype, int64_t bytes, int64_t run,
 		     struct ends *ret)
 {
@@ -174,7 +174,7 @@ static const struct {
 } amounts[] = {
 	{"4 KiB", 4 * KIB}, {"64 KiB", 64 * KIB}, {"1 MiB", KIB *KIB}, {"64 MiB", 64 * KIB *KIB}};
 
-/* The loops that the two layouts ask for, for the peers. */
+/* The peers' loops for the two layouts. */
 static struct copy_loops loops_of(const struct ends *ends)
 {
 	struct copy_loops loops = {.n = {1, 1, 1}};
@@ -203,7 +203,8 @@ static double time_batch(const struct peer *peer, const struct ends *ends, int64
 	return (clock_seconds() - begin) / (double)batch;
 }
 
-/* Hoist's copy must be right.  Then each other way once, so that all memory is there. */
+/* Checks that hoist's copy is right.  Then copies once in each other way, so that all memory is
+ * populated. */
 static void warm_up(const struct kind *kind, const struct ends *ends)
 {
 	struct copy_loops loops = loops_of(ends);

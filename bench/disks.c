@@ -29,7 +29,8 @@ static void compare(struct results *results, const struct bench_args *args,
 			options.path = args->operands[j];
 			bench_make_cold(args->operands[1]);
 			bench_make_cold(args->operands[2]);
-			/* The first gives back what was kept for the load before. */
+			/* The first call gives back the memory that was kept for the load before.
+			 */
 			bench_touch_memory((size_t)bytes);
 			bench_touch_memory((size_t)bytes);
 			once_load(&options, &result);

@@ -131,7 +131,7 @@ static void run_fio(const char *path, const char *way, const char *more, uint64_
 	free(quoted);
 }
 
-/* As many bytes as are whole blocks. */
+/* The bytes of the file's whole blocks. */
 static uint64_t whole_blocks(const char *path, uint64_t bytes, const struct fio_shape *shape)
 {
 	bytes = bytes / shape->block_bytes * shape->block_bytes;

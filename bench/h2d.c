@@ -118,7 +118,7 @@ static bool open_driver(const struct request *request, struct answer *answer)
 	return true;
 }
 
-/* Pinned, populated, in huge pages where the kernel has them. */
+/* Memory that is pinned, populated, and in huge pages where the kernel has them. */
 static void *allocate_pinned(size_t bytes)
 {
 	void *memory =

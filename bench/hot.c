@@ -54,7 +54,7 @@ static void *copy_part(void *argument)
 	return NULL;
 }
 
-/* @bytes of huge pages, as far as the kernel has them. */
+/* Maps @bytes, in huge pages as far as the kernel has them. */
 static char *map_memory(size_t bytes)
 {
 	char *memory = mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE,

@@ -37,7 +37,7 @@ static int select_names(struct bench_file *file, uint64_t most)
 		if (hoist_checkpoint_tensor(file->checkpoint, i, &info) != 0)
 			return fail_library();
 		bool fits = info.bytes <= most - file->bytes;
-		/* The first one is taken in any case, in part if that can be had. */
+		/* The first tensor is taken in any case, in part where it can be sliced. */
 		if (info.bytes == 0 || (!fits && file->n_names > 0))
 			continue;
 		names[file->n_names++] = info.name;
@@ -122,7 +122,8 @@ static int find_span(const struct bench_file *file, size_t index, size_t *ret_fi
 	return STATUS_OK;
 }
 
-/* @work for each file, over all that is loaded of it: tensors come in the order of their bytes. */
+/* Calls @work for each file, with the whole span that is loaded: tensors come in the order of their
+ * bytes. */
 static int each_file(const struct bench_file *file, span_work *work, void *context)
 {
 	int status = STATUS_OK;

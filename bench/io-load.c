@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist bench load: whole loads, by either engine, cold and hot, to each device that is asked for.
+ * The contract is in request.h.
  * Subjects take turns; figures are medians.  A load to the host goes to fresh memory. */
 #include "config.h"
 
@@ -91,7 +92,7 @@ static void add(struct bench *bench, const struct work *work, int subject, doubl
 							    .cpu_ns = report->cpu_ns});
 }
 
-/* Is the engine there at all?  Else its text is kept. */
+/* Finds out whether the engine works at all, and keeps the error's text if not. */
 static void try_engine(struct bench *bench, size_t device, int subject)
 {
 	int err = bench_file_try(&bench->file, bench->devices[device], subjects[subject].engine);

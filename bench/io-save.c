@@ -27,7 +27,7 @@ static const struct {
 	{"threads", HOIST_ENGINE_THREADS},
 };
 
-/* A name that nothing has, in --to if that is a folder, or beside the first file. */
+/* Chooses a name that no file has, in --to if that is a folder, or beside the first file. */
 static char *choose_path(const struct bench_request *request, const struct bench_file *file)
 {
 	struct stat info;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench/io-sweep.h - what `hoist bench io` measured: a rate for each way, engine, size of a
+/* bench/io-sweep.h - the results of `hoist bench io`: a rate for each way, engine, size of a
  * read and depth. */
 #ifndef HOIST_BENCH_IO_SWEEP_H
 #define HOIST_BENCH_IO_SWEEP_H
@@ -21,8 +21,8 @@ extern const char *const sweep_engines[SWEEP_N_ENGINES];
 extern const char *const sweep_ways[SWEEP_N_WAYS];
 
 struct sweep_cell {
-	struct samples rates; /* bytes a second; none: not measured */
-	struct samples cpu;   /* seconds a GiB, as many */
+	struct samples rates; /* bytes a second; empty: not measured */
+	struct samples cpu;   /* seconds a GiB, as many as rates */
 };
 
 struct sweep {

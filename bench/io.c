@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist bench io: a sweep over sizes, depths, engines and ways of reading one file.
+/* hoist bench io: a sweep over sizes, depths, engines and ways of reading one file.  The contract
+ * is in request.h.
  *
  * Each cell loads the same bytes to the CPU, or to --device, and takes its turn in an order that
  * mixes them, so that a disk whose rate drifts does not favour what comes last.  How many bytes
@@ -97,7 +98,7 @@ static int try_direct(struct bench *bench)
 	return STATUS_OK;
 }
 
-/* How much each cell reads, so that all take their minute together. */
+/* Chooses the bytes that each cell reads, so that all cells together take a minute. */
 static int choose_bytes(struct bench *bench)
 {
 	const struct bench_way way = {.io = HOIST_IO_DIRECT};
@@ -185,7 +186,7 @@ static void add_cell(struct results *results, const struct sweep_cell *cell, con
 		results_add(results, &row, cell->cpu.values[i]);
 }
 
-/* Cold and hot, as hoist does it by itself, beside the fastest of what can be chosen. */
+/* Adds hoist's own choice, cold and hot, beside the fastest shape that a caller can choose. */
 static void add_own(const struct bench *bench, struct results *results)
 {
 	static const char *const works[] = {"cold, chosen by hoist", "hot, chosen by hoist"};

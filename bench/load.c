@@ -120,7 +120,7 @@ static double to_host(const struct bench_args *args, struct results *results)
 	return best;
 }
 
-/* From the page cache, into fresh or into warm memory. */
+/* Loads from the page cache, into fresh or into warm memory. */
 static void hot_to_host(const struct bench_args *args, struct results *results, int warm)
 {
 	int n_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);

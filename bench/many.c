@@ -74,7 +74,7 @@ static void compare(struct results *results, const struct bench_args *args, int 
 			bytes[j] = (double)result.report.bytes;
 		}
 	}
-	/* The two may differ by some bytes: compared is the time for a byte. */
+	/* The two files may differ by some bytes, so the times for a byte are compared. */
 	double many = samples_median(&seconds[0]) / bytes[0];
 	double one = samples_median(&seconds[1]) / bytes[1];
 	results_rates(results, work, "many tensors", bytes[0], &seconds[0]);

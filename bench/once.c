@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The device with its context made, which costs what no load should pay for. */
+/* Opens the device and makes its context, so that no load pays for that. */
 static hoist_device *open_device(const char *spec)
 {
 	hoist_device *device = NULL;
@@ -52,8 +52,8 @@ static void set_environment(const struct once_options *options)
 		bench_fail("no memory");
 }
 
-/* First the page cache, then as much memory as the destination takes: the other way round the file
- * would get the memory that was touched. */
+/* Prepares the page cache first, then touches as much memory as the destination takes.  The other
+ * way round, the file would get the touched memory. */
 static void prepare(const struct once_options *options)
 {
 	if (options->hot == 2)

@@ -52,8 +52,8 @@ static size_t series_of(const struct results *results, const struct panel *panel
 	return n;
 }
 
-/* One line for each work: its name, then a column for each of the series, "?" where there is
- * nothing. */
+/* Writes one line for each work: its name, then a column for each of the series, "?" where a figure
+ * is missing. */
 static void write_data(FILE *out, const struct results *results, const struct panel *panel,
 		       const char *const *series, size_t n)
 {

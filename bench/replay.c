@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Recorded allocations and frees, done again.
+/* Recorded allocations and frees, done again.  The contract is in request.h.
  *
- * Each thread of the recording is a thread here, and does what that one did; all of it
- * happens in the order of the file, so that every run is the same and a free comes after its
- * allocation: a thread works off its events until the next one is another's, and wakes that.
- * Only the events are timed, not the waking. */
+ * Each thread of the recording is a thread here, and does the same operations.  All operations
+ * happen in the order of the file, so that every run is the same and a free comes after its
+ * allocation.  A thread does its events until the next one is another thread's, and wakes that
+ * thread.  Only the events are timed, not the waking. */
 #include "config.h"
 
 #include "bench/request.h"
@@ -50,7 +50,7 @@ struct player {
 	sem_t turn;
 };
 
-/* Only who has the turn is here. */
+/* Only the thread that has the turn runs this. */
 static bool play_event(struct replay *replay, const struct event *event)
 {
 	uintptr_t *address = &replay->addresses[event->block];
@@ -80,7 +80,8 @@ static bool look_at_peak(struct replay *replay)
 	return false;
 }
 
-/* The events of one thread until another's: true if there are more. */
+/* Plays the events of one thread until the next event is another thread's.  True if there are
+ * more. */
 static bool play_turn(struct replay *replay, uint32_t thread)
 {
 	const struct trace *trace = replay->trace;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench/results.h - what a benchmark found: samples in; a table, JSON or an image (plot.h) out.
+/* bench/results.h - the results of a benchmark: samples in; a table, JSON or an image (plot.h) out.
  *
  * Every benchmark uses this, `hoist bench` and the programs of this folder alike.
  *
@@ -29,7 +29,7 @@ struct result_row {
 	int threads;
 	bool emulated;
 	bool compared; /* with the row of "hoist": a ratio is given */
-	bool more;     /* is better */
+	bool more;     /* more is better */
 	bool has_bar;  /* the value should be at most (more: at least): */
 	double bar;
 	struct samples samples;

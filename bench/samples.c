@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The median of what was measured several times.  The contract is in samples.h. */
+/* The median of values that were measured several times.  The contract is in samples.h. */
 #include "config.h"
 
 #include "bench/samples.h"

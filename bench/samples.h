@@ -9,7 +9,7 @@
 
 #define MAX_RUNS 99
 
-/* Monotonic. */
+/* The monotonic clock. */
 static inline uint64_t clock_ns(void)
 {
 	struct timespec now = {0};
@@ -28,8 +28,8 @@ struct samples {
 	size_t n;
 };
 
-void samples_add(struct samples *samples, double value); /* from MAX_RUNS on it is passed over */
+void samples_add(struct samples *samples, double value); /* at most MAX_RUNS */
 void samples_sort(struct samples *samples);
-double samples_median(const struct samples *samples); /* 0 of none */
+double samples_median(const struct samples *samples); /* 0 if there are none */
 
 #endif

@@ -55,7 +55,7 @@ static void save_all(const struct request *request, hoist_checkpoint *checkpoint
 	hoist_save_destroy(save);
 }
 
-/* Loads, then saves: only that is in the report. */
+/* Loads, then saves.  Only the save is in the report. */
 static void in_child(const void *argument, void *ret)
 {
 	const struct request *request = argument;

@@ -57,7 +57,7 @@ static void compare(struct results *results, const struct bench_args *args, cons
 	struct part axes[2] = {{.seconds = {.n = 0}}, {.seconds = {.n = 0}}};
 	struct part together = {.seconds = {.n = 0}};
 	uint64_t bytes = bench_file_bytes(path);
-	/* As many bytes, from the middle. */
+	/* As many bytes, from the middle of the file. */
 	const hoist_load_slice raw = {.tensor = "data",
 				      .begin = (int64_t)(bytes / 2),
 				      .end = (int64_t)(bytes / 2 + bytes / N_RANKS)};

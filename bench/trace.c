@@ -18,13 +18,13 @@
 
 enum { COLUMN_THREAD, COLUMN_TIME, COLUMN_ACTION, COLUMN_POINTER, COLUMN_SIZE, COLUMN_STREAM };
 
-/* Numbers as they come become indices from 0. */
+/* Maps the numbers of the file to indices from 0, in the order of their appearance. */
 struct ids {
 	uint64_t *values;
 	uint32_t n;
 };
 
-/* In a tree by pointer: what lives at this point of the file. */
+/* A block that is live at this point of the file; in a tree by pointer. */
 struct live {
 	uint64_t pointer;
 	uint32_t block;
@@ -54,7 +54,7 @@ static int compare_live(const void *a, const void *b)
 	return (x->pointer > y->pointer) - (x->pointer < y->pointer);
 }
 
-/* The index of @value, as a new one if need be.  Traces have few of them, and the latest is the
+/* The index of @value, a new one if need be.  Traces have few values, and the latest is the
  * likeliest. */
 static int index_of(struct ids *ids, uint64_t value, uint32_t *ret)
 {
@@ -98,7 +98,7 @@ static bool split(char *line, char *columns[N_COLUMNS])
 	return n == N_COLUMNS;
 }
 
-/* The events grow by doubling: whenever their number is a power of two. */
+/* The array grows by doubling, whenever the number of events is a power of two. */
 static int append(struct trace *trace, const struct event *event)
 {
 	size_t n = trace->n_events;

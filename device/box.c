@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* device/box.c - a copy of rows becomes as few calls of the backend as there can be.
+/* device/box.c - turns a copy of rows into as few calls of the backend as possible.
+ * The contract is in device/device.h.
  *
- * A driver takes rows of planes where the distance between planes is a multiple of that
- * between rows, since it counts that distance in rows.  The order within a box does not
- * matter, as nothing in it overlaps: rows may become planes, and planes rows. */
+ * A driver counts the distance between planes in rows.  So it takes planes only where that
+ * distance is a multiple of the distance between rows.  Nothing in a box overlaps, so the order
+ * within it does not matter: rows may become planes, and planes rows. */
 #include "config.h"
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/device-ops.h"
 
-/* @n parts of @bytes, @distance apart: where the last one ends.  False if they overlap, or if
- * no memory is that large. */
+/* *ret is the end of the last of @n parts of @bytes, @distance apart.  False if the parts overlap,
+ * or if no memory is that large. */
 static bool reach(size_t n, size_t distance, uint64_t bytes, uint64_t *ret)
 {
 	uint64_t before = 0;
@@ -57,7 +58,8 @@ static void planes_become_rows(struct hoist__box *box)
 	box->planes = 1;
 }
 
-/* The same bytes with rows == 1 only where planes == 1, and touching nowhere. */
+/* Describes the same bytes anew.  Afterwards rows is 1 only where planes is 1, and rows or planes
+ * nowhere touch on both sides. */
 static void simplify(struct hoist__box *box)
 {
 	if (box->rows == 1)
@@ -107,7 +109,7 @@ static int copy_plane(struct hoist__dev_stream *stream, enum hoist__copy kind,
 	return stream->dev->ops->copy_box(stream, kind, box);
 }
 
-/* One by one, whichever way there are fewer. */
+/* Copies plane by plane, or with rows and planes turned if that takes fewer calls. */
 static int copy_planes(struct hoist__dev_stream *stream, enum hoist__copy kind,
 		       const struct hoist__box *box)
 {

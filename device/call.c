@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* device/call.c - calls of functions in the order of a stream, and what they fail with.
+/* device/call.c - calls of functions in the order of a stream, and their failures.
+ * The contract is in device/device.h.
  *
- * A backend only calls a plain function, once or, where work before it failed, never.  Each
- * call that is on its way is in its stream's list, so that none is lost: those that were
- * never made when the stream ends are kept, for no driver says when it is done with them.
- * A captured call would be made each time that somebody runs the graph, so none is taken. */
+ * A backend calls a plain function once, or never if earlier work failed.  Each call on its way
+ * is in its stream's list, so that none is lost.  Calls that were never made are kept when the
+ * stream ends, because no driver says when it is done with them.  A captured call would be made
+ * each time that somebody runs the graph, so a capturing stream takes no calls. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,10 +15,10 @@
 #include "base/log.h"
 #include "device/device-ops.h"
 
-/* Of one stream. */
+/* The calls of one stream. */
 struct hoist__call_queue {
 	struct hoist__list link; /* in abandoned */
-	pthread_mutex_t lock;	 /* all below */
+	pthread_mutex_t lock;	 /* guards all below */
 	struct hoist__list pending;
 	int err; /* the first failure that was not taken */
 	struct hoist__failure failure;
@@ -30,7 +31,7 @@ struct call {
 	void *context;
 };
 
-/* Those of streams that broke. */
+/* The calls of streams that broke. */
 static pthread_mutex_t abandoned_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hoist__list abandoned = {&abandoned, &abandoned};
 
@@ -51,7 +52,7 @@ static struct hoist__call_queue *calls_of(struct hoist__dev_stream *stream)
 	return calls;
 }
 
-/* On the driver's thread, whose own error text nobody reads. */
+/* Runs on the driver's thread.  Nobody reads that thread's error text, so the failure keeps it. */
 static void perform(void *argument)
 {
 	struct call *call = argument;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cpu-event.c - events and points of the CPU; see cpu.h for the shape. */
+/* device/cpu-event.c - events and points of the CPU.
+ * The contract is in device/cpu.h, and for a backend in device/device-ops.h. */
 #include "config.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ struct point {
 	pthread_mutex_t lock;
 	pthread_cond_t reached_cond;
 	bool reached; /* lock */
-	uint64_t ns;  /* lock; when it was reached */
+	uint64_t ns;  /* lock; the time when it was reached */
 };
 
 struct cpu_event {
@@ -22,7 +23,7 @@ struct cpu_event {
 	struct point *point; /* lock; one reference; NULL before the first record */
 };
 
-/* Waits for a point, or reaches it: one reference. */
+/* The op waits for a point or reaches it, and holds one reference. */
 struct point_op {
 	struct hoist__cpu_op op;
 	struct point *point;
@@ -67,7 +68,7 @@ static void point_reach(struct point *point)
 	pthread_mutex_unlock(&point->lock);
 }
 
-/* False while it was not reached; else *ns says when. */
+/* False while @point is not reached.  Else *ns is the time when it was reached. */
 static bool point_test(struct point *point, uint64_t *ns)
 {
 	pthread_mutex_lock(&point->lock);
@@ -77,7 +78,7 @@ static bool point_test(struct point *point, uint64_t *ns)
 	return reached;
 }
 
-/* The event's present point, with a reference for the caller. */
+/* The event's current point, with a reference for the caller. */
 static struct point *event_point(struct cpu_event *event)
 {
 	pthread_mutex_lock(&event->lock);
@@ -131,8 +132,8 @@ void hoist__cpu_event_destroy(struct hoist__dev_event *event)
 	free(cpu);
 }
 
-/* Queued under the event's lock: of two threads that record it at once, the
- * later in the event is the later in the queue. */
+/* Queues the op under the event's lock.  If two threads record the event at once, the
+ * point that stays in the event is then the later one in the queue. */
 int hoist__cpu_event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
 {
 	struct cpu_event *cpu = event->native;

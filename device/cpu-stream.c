@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cpu-stream.c - a thread and its queue; see cpu.h for the shape. */
+/* device/cpu-stream.c - streams of the CPU: a thread and its queue.
+ * The contract is in device/cpu.h, and for a backend in device/device-ops.h. */
 #include "config.h"
 
 #include <pthread.h>
@@ -15,7 +16,7 @@
 #define STREAM_STACK_BYTES ((size_t)256 << 10)
 
 struct cpu_stream {
-	pthread_mutex_t lock; /* all below but the thread */
+	pthread_mutex_t lock; /* guards all below but the thread */
 	pthread_cond_t work;  /* something was queued, or stopping */
 	pthread_cond_t done;  /* completed grew */
 	struct hoist__list queue;
@@ -25,7 +26,7 @@ struct cpu_stream {
 	pthread_t thread;
 };
 
-/* Whose thread this is. */
+/* The stream that the calling thread serves; NULL in other threads. */
 static _Thread_local struct cpu_stream *serving;
 
 static void *stream_main(void *argument)
@@ -107,19 +108,20 @@ void hoist__cpu_stream_destroy(struct hoist__dev_stream *stream)
 	stream_free(cpu);
 }
 
-/* What is queued before the call, in the caller's order, is done: no lock for what is usual.
- * `completed` is read last, so that it counts no work that `submitted` does not. */
+/* True if all work queued before the call, in the caller's order, is done.  Takes no lock, so that
+ * the usual case is cheap.  `submitted` is read first, so work that others queue meanwhile does not
+ * count: the stream completes work in order. */
 static bool is_idle(struct cpu_stream *cpu)
 {
 	uint64_t submitted = atomic_load(&cpu->submitted);
 	return atomic_load(&cpu->completed) >= submitted;
 }
 
-/* Waits for what is queued now; what others queue meanwhile is not ours. */
+/* Waits for the work that is queued now, not for work that others queue meanwhile. */
 int hoist__cpu_stream_synchronize(struct hoist__dev_stream *stream)
 {
 	struct cpu_stream *cpu = stream->native;
-	if (is_idle(cpu)) /* so it calls no function */
+	if (is_idle(cpu)) /* an idle stream runs no function that could be waiting here */
 		return 0;
 	if (serving == cpu)
 		return hoist__fail(-EDEADLK, "a function that a stream of the cpu calls waits for "

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cpu-work.c - the work of the CPU's streams. */
+/* device/cpu-work.c - the work of the CPU's streams: copies, fills, calls.
+ * The contract is in device/cpu.h, and for a backend in device/device-ops.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ struct call_op {
 	void *argument;
 };
 
-/* As elements of one byte, which the nest joins to what can be copied at once. */
+/* Copies elements of one byte, which the nest joins to the largest pieces that touch. */
 static void run_box(struct hoist__cpu_op *op)
 {
 	const struct hoist__box *box = &((struct box_op *)op)->box;

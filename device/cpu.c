@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cpu.c - the CPU as a device: its properties and memory. */
+/* device/cpu.c - the CPU as a device: its properties and memory.
+ * The contract is in device/device-ops.h. */
 #include "config.h"
 
 #include "device/cpu.h"
@@ -15,8 +16,8 @@
 #include "base/error.h"
 #include "base/figure.h"
 
-/* Finds the first line of @path that begins with @key and gives what follows
- * the ':' behind it, without blanks around it. */
+/* Finds the first line of @path that begins with @key.  Gives the text behind the
+ * ':', without the blanks before it. */
 static bool read_field(const char *path, const char *key, char *buffer, size_t bytes)
 {
 	char line[512];
@@ -37,7 +38,7 @@ static bool read_field(const char *path, const char *key, char *buffer, size_t b
 	return found;
 }
 
-/* A field in KiB, as /proc/meminfo and /proc/self/status have them. */
+/* Reads a field in KiB, as in /proc/meminfo and /proc/self/status. */
 static bool read_kib(const char *path, const char *key, uint64_t *ret)
 {
 	char text[64];
@@ -109,8 +110,8 @@ static int cpu_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 	return 0;
 }
 
-/* True if the limit on locked memory is what stands in the way of @bytes more.
- * Where the process may lock without limit (CAP_IPC_LOCK, bit 14), it is not. */
+/* True if the limit on locked memory forbids @bytes more.  False where the process
+ * may lock without limit (CAP_IPC_LOCK, bit 14). */
 static bool over_memlock(size_t bytes, uint64_t *limit_bytes)
 {
 	struct rlimit limit;
@@ -142,7 +143,7 @@ static int cpu_host_register(struct hoist__dev *dev, void *address, size_t bytes
 			"set LimitMEMLOCK= for a service",
 			hoist__figure(bytes).text, hoist__figure(limit).text,
 			bytes <= limit ? " and the rest of it is in use" : "");
-	/* -EAGAIN: not all could be locked; to our callers it would mean "busy". */
+	/* -EAGAIN means that not all could be locked; to hoist's callers it would mean "busy". */
 	return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "page-locking %zu bytes at %p",
 				 bytes, address);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* device/cpu.h - streams and events of the CPU; private to device/.
  *
- * A stream is a thread and the queue it works off in order; it sleeps while the
- * queue is empty.  The work (memcpy, memset, waiting for a point, reaching one)
+ * A stream is a thread and a queue.  The thread does the queued work in order, and
+ * sleeps while the queue is empty.  The work (memcpy, memset, waiting for a point, reaching one)
  * cannot fail, so neither can a stream once it exists.
  *
  * An event names the point where it was last recorded.  Recording makes a new
- * point, so what waits for the old one is not disturbed: a waiter, the stream
- * that will reach it and the event each hold a reference.  A point is only ever
- * waited for by work queued after the work that reaches it, hence no cycle.
+ * point, so waiters for the old one are not disturbed.  A waiter, the stream
+ * that will reach the point and the event each hold a reference.  Only work that
+ * is queued after the work that reaches a point waits for the point, hence no cycle.
  */
 #ifndef HOIST_DEVICE_CPU_H
 #define HOIST_DEVICE_CPU_H
@@ -16,15 +16,15 @@
 #include "base/list.h"
 #include "device/device-ops.h"
 
-/* One thing that a stream is to do.  What it works on stands behind it, in what it is the
- * first member of. */
+/* One thing for a stream to do.  The op is the first member of a larger struct, which holds the
+ * data that the op works on. */
 struct hoist__cpu_op {
 	struct hoist__list link;
 	void (*run)(
-		struct hoist__cpu_op *op); /* on the stream's thread; the op is freed behind it */
+		struct hoist__cpu_op *op); /* on the stream's thread, which then frees the op */
 };
 
-/* @bytes, zero but for the op at their start; NULL with the text set where there is no memory. */
+/* @bytes of memory, zero but for the op at the start; NULL, the text set, where there is none. */
 void *hoist__cpu_op_create(size_t bytes, void (*run)(struct hoist__cpu_op *op));
 void hoist__cpu_submit(struct hoist__dev_stream *stream, struct hoist__cpu_op *op);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* device/cuda-abi.c - compares cuda-table.h and cuda-types.h with NVIDIA's cuda.h.
+ * The compared declarations are in device/cuda-table.h and device/cuda-types.h.
  *
- * Compiled only where configure found cuda.h.  It makes no code: when a row, a
- * constant or a type disagrees with the vendor's, it does not compile.
+ * Compiled only where configure found cuda.h.  This file makes no code.  If a row,
+ * a constant or a type disagrees with the vendor's, this file does not compile.
  */
 #include "config.h"
 
@@ -11,7 +12,7 @@
 
 #include "device/cuda-types.h"
 
-/* Our types are the vendor's in size and kind ... */
+/* hoist's types have the size and kind of the vendor's ... */
 _Static_assert(sizeof(hoist__cu_result) == sizeof(CUresult), "CUresult");
 _Static_assert(sizeof(hoist__cu_attribute) == sizeof(CUdevice_attribute), "CUdevice_attribute");
 _Static_assert(sizeof(hoist__cu_capture_mode) == sizeof(CUstreamCaptureMode), "mode");
@@ -139,7 +140,7 @@ _Static_assert(sizeof(OURS) == sizeof(CUDA_MEMCPY3D), "CUDA_MEMCPY3D");
 HOIST__CUDA_CONSTANTS(X)
 #undef X
 
-/* ... so with the vendor's in their place every row must be its declaration, */
+/* ... so with the vendor's types in their place every row must be the vendor's declaration, */
 #define hoist__cu_result CUresult
 #define hoist__cu_attribute CUdevice_attribute
 #define hoist__cu_capture_mode CUstreamCaptureMode
@@ -175,7 +176,7 @@ HOIST__CUDA_CONSTANTS(X)
 HOIST__CUDA_TABLE(X)
 #undef X
 
-/* and its symbol what cuda.h's macros make of its name. */
+/* and the row's symbol must be the one that cuda.h's macros make of its name. */
 #define TEXT(x) #x
 #define EXPANDED(x) TEXT(x)
 #define KEPT_UNSUFFIXED "cuEventElapsedTime"

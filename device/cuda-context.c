@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* device/cuda-context.c - the primary context and the thread's capture mode around
- * calls of the CUDA driver; see cuda-run.h. */
+ * calls of the CUDA driver.  The contract is in device/cuda-run.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -22,7 +22,7 @@ int hoist__cuda_retain(struct hoist__dev *dev)
 	return hoist__cuda_judge(dev, result, "making its primary context");
 }
 
-/* Drivers before 10.1 have no modes: there a capture forbids what it forbids. */
+/* Drivers before 10.1 have no modes.  There, calls that a capture forbids fail. */
 static hoist__cu_result relax(struct hoist__cuda_entered *entered)
 {
 	if (hoist__cuda.cuThreadExchangeStreamCaptureMode == NULL)
@@ -52,7 +52,7 @@ int hoist__cuda_enter(struct hoist__dev *dev, bool relaxed, struct hoist__cuda_e
 	return hoist__cuda_judge(dev, result, "entering its context");
 }
 
-/* Setting the caller's mode twice is harmless, so a failure is tried again. */
+/* Setting the caller's mode twice is harmless, so a failed call is tried again. */
 static void unrelax(const struct hoist__dev *dev, const struct hoist__cuda_entered *entered)
 {
 	hoist__cu_result result = HOIST__CU_ERROR_UNKNOWN;
@@ -65,8 +65,8 @@ static void unrelax(const struct hoist__dev *dev, const struct hoist__cuda_enter
 			   dev->ordinal, result);
 }
 
-/* The driver may report the failure of earlier work instead of its own: popping
- * is tried again only if the context is still there, lest the caller's go too. */
+/* A pop that succeeds may report the failure of earlier work.  So popping is tried
+ * again only if the context is still there; else the caller's would go too. */
 static void pop(const struct hoist__dev *dev)
 {
 	hoist__cu_context popped = NULL;

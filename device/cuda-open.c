@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda-open.c - finds the CUDA driver and asks it what there is. */
+/* device/cuda-open.c - opens the CUDA driver, asks for devices and their properties, and judges
+ * results.  The contract is in device/cuda.h. */
 #include "config.h"
 
 #include "device/cuda.h"
@@ -92,6 +93,8 @@ static int fail_init(hoist__cu_result result)
 				  init_remedy(result));
 }
 
+/* A function that the library lacks is NULL, for which hoist__dl_check() refuses the library.  So
+ * before this check only the version is asked. */
 int hoist__cuda_open(int *count, const char **library)
 {
 	*library = dl.path;
@@ -156,7 +159,7 @@ int hoist__cuda_probe(struct hoist__dev *dev)
 	if (result != HOIST__CU_SUCCESS)
 		return hoist__cuda_judge(dev, result, "asking for its properties");
 	hoist__driver_pci(pci, props->pci, sizeof props->pci);
-	/* Drivers before 12 do not know the attribute: then nobody says. */
+	/* Drivers before 12 do not know the attribute; then the node is unknown. */
 	if (hoist__cuda.cuDeviceGetAttribute(&props->numa_node, HOIST__CU_ATTRIBUTE_HOST_NUMA_ID,
 					     dev->native) != HOIST__CU_SUCCESS ||
 	    props->numa_node < 0)

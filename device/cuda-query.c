@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda-query.c - what the CUDA driver knows of devices and addresses. */
+/* device/cuda-query.c - questions to the CUDA driver about devices and addresses.
+ * The contract is in device/device-ops.h, and for addresses in device/query.h. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ int hoist__cuda_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool
 	return err;
 }
 
-/* Others may have enabled it already. */
+/* Other code of the process may have enabled the access already. */
 static hoist__cu_result enable(struct hoist__dev *peer)
 {
 	hoist__cu_result result = hoist__cuda.cuCtxEnablePeerAccess(atomic_load(&peer->context), 0);
@@ -40,7 +41,7 @@ int hoist__cuda_enable_access(struct hoist__dev *dev, struct hoist__dev *peer)
 		       : err;
 }
 
-/* Others may use the primary context before hoist does. */
+/* Whether the primary context is active: other code may use it before hoist does. */
 static int in_use(struct hoist__dev *dev, bool *ret)
 {
 	unsigned flags = 0;
@@ -66,10 +67,10 @@ int hoist__cuda_synchronize(struct hoist__dev *dev)
 
 /* --- addresses ---
  *
- * Of an address only those attributes are asked that a driver gives without a context.  The
- * address by which kernels see it is no such attribute: without a context, and in that of a device
- * without access, the driver refuses the question.  Device and managed memory have one address.
- * Host memory may have two, which a context tells. */
+ * hoist asks only for those attributes of an address that a driver gives without a context.  The
+ * address by which kernels see the memory is no such attribute: the driver refuses that question
+ * without a context, and in the context of a device without access.  Device and managed memory
+ * have one address.  Host memory may have two, and a context is needed to ask for the second. */
 
 struct functions {
 	__typeof__(hoist__cuda.cuPointerGetAttributes) ask;
@@ -97,12 +98,12 @@ static bool functions_of(void *library, struct functions *ret)
 static int fail(uintptr_t address, hoist__cu_result result)
 {
 	return hoist__fail_driver(-EREMOTEIO, "cuda", (int)result,
-				  "cuda: asking what is at %#zx: CUDA error %u", (size_t)address,
-				  result);
+				  "cuda: asking about the address %#zx: CUDA error %u",
+				  (size_t)address, result);
 }
 
-/* Runs the question in the context of the device that the memory was registered for, if that
- * device is in use.  *@asked stays false if it is not. */
+/* Asks in the context of the device that the memory was registered for, if that device is in use.
+ * *@asked stays false if it is not. */
 static int ask_within(int ordinal, uintptr_t address, hoist__cu_device_ptr *seen,
 		      hoist__cu_result *result, bool *asked)
 {
@@ -120,10 +121,10 @@ static int ask_within(int ordinal, uintptr_t address, hoist__cu_device_ptr *seen
 	return *asked ? 0 : err;
 }
 
-/* The address by which kernels see host memory.  A driver refuses one that is such an address
- * already.  Where no context can be asked, as of a driver of somebody else's in a thread without
- * one, it is the host's address: they differ on no device that has unified addresses and can use
- * the host's for what was registered. */
+/* Finds the address by which kernels see host memory.  A driver refuses an address that is such an
+ * address already.  Where no context can be asked, the answer is the host's address; an example is
+ * somebody else's driver in a thread without a context.  The two addresses differ on no device that
+ * has unified addresses and can use the host's address of registered memory. */
 static int find_host_address(const struct functions *call, bool own, int ordinal, uintptr_t address,
 			     uintptr_t *ret)
 {
@@ -146,14 +147,14 @@ static int find_host_address(const struct functions *call, bool own, int ordinal
 	return 0;
 }
 
-/* What the driver says of an address, or leaves at 0. */
+/* The driver's answers about an address; the driver may leave them at 0. */
 struct found {
 	unsigned type;
-	unsigned managed; /* the driver writes one byte of it, or four */
+	unsigned managed; /* the driver writes one byte of this, or four */
 	int ordinal;
 };
 
-/* -ENOENT where the driver knows nothing. */
+/* -ENOENT where the driver does not know the address. */
 static int find(const struct functions *call, uintptr_t address, struct found *ret)
 {
 	*ret = (struct found){.ordinal = -1};
@@ -164,13 +165,13 @@ static int find(const struct functions *call, uintptr_t address, struct found *r
 	};
 	void *results[] = {&ret->type, &ret->managed, &ret->ordinal};
 	hoist__cu_result result = call->ask(3, attributes, results, address);
-	/* Not a word of all addresses that are nobody's; but also of all, where the driver is too
-	 * old to know an attribute. */
+	/* The driver answers this for an address that nobody owns.  It also does for every address
+	 * if it is too old to know an attribute: so the type is asked alone. */
 	if (result == HOIST__CU_ERROR_INVALID_VALUE &&
 	    (call->ask(1, attributes, results, address) == HOIST__CU_ERROR_INVALID_VALUE ||
 	     ret->type == 0))
 		return -ENOENT;
-	/* Nobody has started it, or made a context. */
+	/* Nobody has started the driver, or made a context. */
 	if (result == HOIST__CU_ERROR_NOT_INITIALIZED || result == HOIST__CU_ERROR_DEINITIALIZED ||
 	    result == HOIST__CU_ERROR_INVALID_CONTEXT)
 		return -ENOENT;
@@ -179,6 +180,7 @@ static int find(const struct functions *call, uintptr_t address, struct found *r
 	return ret->type == 0 ? -ENOENT : 0;
 }
 
+/* Managed memory is host and device memory, whichever type the driver names. */
 int hoist__cuda_pointer(void *library, uintptr_t address, struct hoist__pointer *ret)
 {
 	struct functions call;

@@ -7,11 +7,11 @@
  * The primary context is what the CUDA runtime (and with it PyTorch, JAX, ...)
  * uses: addresses and streams can be handed over both ways.
  *
- * While any thread captures a graph in the driver's global mode, calls that it calls
- * unsafe (allocating, freeing, registering, asking an event ...) fail in every thread
- * and invalidate the capture.  A thread in relaxed mode may make them, since none of
- * ours belongs into anybody's graph: such calls run RELAXED, and the thread's mode is
- * put back.
+ * While any thread captures a graph in the driver's global mode, calls that the driver
+ * names unsafe (allocating, freeing, registering, asking an event ...) fail in every
+ * thread and invalidate the capture.  A thread in relaxed mode may make them.  None of
+ * hoist's calls of this kind belongs into anybody's graph.  So these calls run RELAXED,
+ * and the thread's mode is put back afterwards.
  */
 #ifndef HOIST_DEVICE_CUDA_RUN_H
 #define HOIST_DEVICE_CUDA_RUN_H
@@ -19,28 +19,28 @@
 #include "device/cuda.h"
 #include "device/cuda-names.h"
 
-/* What entering changed of the calling thread. */
+/* The changes that entering made to the calling thread. */
 struct hoist__cuda_entered {
 	bool pushed;
 	bool relaxed;
 	hoist__cu_capture_mode mode; /* the caller's, if relaxed */
 };
 
-/* Makes sure of @dev's primary context. */
+/* Retains @dev's primary context, unless hoist has it already. */
 int hoist__cuda_retain(struct hoist__dev *dev);
 
-/* Makes the primary context current until leave(); between the two, nothing
- * may return.  Where the caller has it current anyway, nothing is pushed. */
+/* Makes the primary context current until leave().  The code between the two may
+ * not return.  Where the caller has that context current anyway, nothing is pushed. */
 int hoist__cuda_enter(struct hoist__dev *dev, bool relax, struct hoist__cuda_entered *ret);
 
-/* The work between is done whatever leaving says, so it is not undone for it. */
+/* Logs a failure to leave.  The work between is done by then, and is not undone. */
 void hoist__cuda_leave(const struct hoist__dev *dev, const struct hoist__cuda_entered *entered);
 
 /* --- names for the code that both drivers share (driver-ops.inc.h) --- */
 
 #define OURS(name) hoist__cuda_##name
 
-/* A function of the driver's, by HIP's name where the two differ in more than the prefix. */
+/* A function of the driver, by HIP's name where the two differ in more than the prefix. */
 #define CALL(function) hoist__cuda.cu##function
 #define cuEventCreateWithFlags cuEventCreate
 #define cuFree cuMemFree
@@ -54,10 +54,10 @@ void hoist__cuda_leave(const struct hoist__dev *dev, const struct hoist__cuda_en
 #define cuMallocManaged cuMemAllocManaged
 #define cuStreamCreateWithFlags cuStreamCreate
 
-/* By what the driver's functions know a device. */
+/* The driver's functions know a device by this. */
 #define DEVICE_ID(dev) ((dev)->native)
 
-/* A failed call leaves nothing behind: HIP's does. */
+/* A failed call of CUDA leaves nothing behind; a failed call of HIP does. */
 #define FORGET_ERROR() ((void)0)
 
 #include "device/driver-run.h"

@@ -6,10 +6,10 @@
  *   name      as in NVIDIA's manual, and the member of the table in cuda.h
  *   symbol    what libcuda.so.1 exports: cuda.h renames with macros, dlsym does
  *             not.  An unsuffixed symbol beside a _v2 takes 32-bit sizes
- *   need      REQUIRED: without it the driver is refused; OPTIONAL: the member
- *             is NULL and its caller does without
- *   since     the first driver version that has it, as cuDriverGetVersion()
- *             encodes it (1000 * major + 10 * minor)
+ *   need      REQUIRED: a driver without the symbol is refused; OPTIONAL: the
+ *             member is NULL without it, and its caller does without
+ *   since     the first driver version with the symbol, as cuDriverGetVersion()
+ *             encodes versions (1000 * major + 10 * minor)
  *
  * Used by cuda.h (the members), cuda-open.c (what to load), cuda-abi.c
  * (compared with cuda.h) and emulator/ (declares the stand-ins it defines):
@@ -24,7 +24,7 @@
 /* The oldest driver hoist accepts: the newest REQUIRED row. */
 #define HOIST__CUDA_SINCE 7000
 
-/* cuEventElapsedTime stays unsuffixed: its _v2 (12.8) only adds what it says of
+/* cuEventElapsedTime stays unsuffixed: its _v2 (12.8) only adds an answer for
  * events of different contexts. */
 #define HOIST__CUDA_TABLE(X)                                                                       \
 	/* The driver. */                                                                          \
@@ -54,7 +54,7 @@
 	  4000)                                                                                    \
 	X(cuCtxPopCurrent, cuCtxPopCurrent_v2, hoist__cu_result, (hoist__cu_context *), REQUIRED,  \
 	  4000)                                                                                    \
-	/* What is asked of devices and addresses, and waiting for all of one. */                  \
+	/* Questions about devices and addresses, and waiting for a whole device. */               \
 	X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, hoist__cu_result,                          \
 	  (int *, hoist__cu_device, hoist__cu_device), REQUIRED, 4000)                             \
 	X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, hoist__cu_result,                          \
@@ -101,7 +101,7 @@
 	  (hoist__cu_device_ptr *, size_t, hoist__cu_pool, hoist__cu_stream), OPTIONAL, 11020)     \
 	X(cuMemFreeAsync, cuMemFreeAsync, hoist__cu_result,                                        \
 	  (hoist__cu_device_ptr, hoist__cu_stream), OPTIONAL, 11020)                               \
-	/* Memory of graphs: what is allocated while a stream captures. */                         \
+	/* Memory of graphs: allocated while a stream captures. */                                 \
 	X(cuMemAllocAsync, cuMemAllocAsync, hoist__cu_result,                                      \
 	  (hoist__cu_device_ptr *, size_t, hoist__cu_stream), OPTIONAL, 11020)                     \
 	X(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, hoist__cu_result, (hoist__cu_device),        \
@@ -161,7 +161,7 @@
 	X(cuStreamQuery, cuStreamQuery, hoist__cu_result, (hoist__cu_stream), REQUIRED, 2000)      \
 	X(cuStreamWaitEvent, cuStreamWaitEvent, hoist__cu_result,                                  \
 	  (hoist__cu_stream, hoist__cu_event, unsigned int), REQUIRED, 3020)                       \
-	/* Capture: what a thread may do while any stream captures a graph. */                     \
+	/* Capture: the calls a thread may make while any stream captures a graph. */              \
 	X(cuStreamIsCapturing, cuStreamIsCapturing, hoist__cu_result,                              \
 	  (hoist__cu_stream, hoist__cu_capture_status *), OPTIONAL, 10000)                         \
 	X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, hoist__cu_result,  \

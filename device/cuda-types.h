@@ -38,11 +38,11 @@ typedef struct hoist__cu_block_handle {
 	unsigned char bytes[64];
 } hoist__cu_block_handle;
 
-/* CUmemPoolProps.  The limit came with driver 12.2 out of what was reserved, so an older driver
- * would not heed it; likewise of the attributes those from RESERVED_CURRENT on, with 11.3. */
+/* CUmemPoolProps.  Driver 12.2 took the limit out of the reserved bytes, so an older driver would
+ * not heed it.  Likewise the attributes from RESERVED_CURRENT on came with 11.3. */
 struct hoist__cu_pool_props {
 	unsigned int type;	   /* HOIST__CU_ALLOCATION_PINNED */
-	unsigned int handle_types; /* HOIST__CU_HANDLE_...: how other processes get it */
+	unsigned int handle_types; /* HOIST__CU_HANDLE_...: how other processes get the pool */
 	unsigned int location_type;
 	int location; /* the device */
 	void *unused;
@@ -78,8 +78,8 @@ struct hoist__cu_memory_props {
 #define HOIST__CU_POOL_LIMIT_SINCE 12020
 #define HOIST__CU_POOL_FIGURES_SINCE 11030
 
-/* CUDA_MEMCPY2D and CUDA_MEMCPY3D.  One of host and device counts, as the type says; x, y, z
- * and lod are 0, and there are no arrays. */
+/* CUDA_MEMCPY2D and CUDA_MEMCPY3D.  The type of a side says whether its host or its device address
+ * counts.  x, y, z and lod are 0, and there are no arrays. */
 struct hoist__cu_copy_2d {
 	size_t src_x;
 	size_t src_y;

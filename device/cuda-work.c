@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda-work.c - the CUDA backend: the work on streams. */
+/* device/cuda-work.c - the CUDA backend: copies and fills on streams.
+ * The contract is in device/device-ops.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -24,7 +25,7 @@ int hoist__cuda_copy_async(struct hoist__dev_stream *stream, enum hoist__copy ki
 	return hoist__fail(-EINVAL, "there is no copy of kind %d", (int)kind);
 }
 
-/* The driver wants the contexts of both ends, whether or not they were used. */
+/* The driver wants the contexts of both devices, also of one that hoist has not used yet. */
 int hoist__cuda_copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 				uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src,
 				size_t bytes)
@@ -106,8 +107,8 @@ static hoist__cu_result copy_planes(hoist__cu_stream stream, enum hoist__copy ki
 	return hoist__cuda.cuMemcpy3DAsync(&copy, stream);
 }
 
-/* Within one device the driver may refuse any pitch that cuMemAllocPitch() did not choose: the rows
- * go one by one then.  Where something else is wrong, the first row fails, too. */
+/* Within one device the driver may refuse any pitch that cuMemAllocPitch() did not choose.  Then
+ * the rows go one by one.  Where something else is wrong, the first row fails, too. */
 static hoist__cu_result copy_plane(hoist__cu_stream stream, enum hoist__copy kind,
 				   const struct hoist__box *box)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/cuda.c - the CUDA backend, on the driver API: driver-ops.inc.h for CUDA, and what only
- * CUDA has.  The contract is device-ops.h. */
+/* device/cuda.c - the CUDA backend, on the driver API: driver-ops.inc.h compiled for CUDA, and the
+ * parts that only CUDA has.  The contract is in device/device-ops.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -36,7 +36,7 @@ static int driver_managed_prefer(struct hoist__dev *dev, uintptr_t address, size
 			      result = hoist__cuda.cuMemAdvise_v2(
 				      address, bytes, HOIST__CU_ADVISE_PREFERRED_LOCATION,
 				      location_of(dev, prefer, node)));
-	/* Devices that cannot use managed memory beside the host. */
+	/* The answer of devices that cannot use managed memory at the same time as the host. */
 	if (result == HOIST__CU_ERROR_INVALID_DEVICE)
 		return hoist__driver_fail_lacks(dev, "preferred location of managed memory");
 	return err;
@@ -44,7 +44,7 @@ static int driver_managed_prefer(struct hoist__dev *dev, uintptr_t address, size
 
 /* --- streams --- */
 
-/* The driver does not look: a destroyed stream is the caller's bug. */
+/* CUDA does not check for destroyed streams: passing one is the caller's bug. */
 static bool driver_says_destroyed(hoist__cu_result result)
 {
 	(void)result;
@@ -75,7 +75,7 @@ static int driver_vmm_check(struct hoist__dev *dev, const struct hoist__vmm_prop
 		return hoist__driver_fail_lacks(dev, "virtual memory");
 	hoist__cu_result result = hoist__cuda.cuDeviceGetAttribute(
 		&supported, HOIST__CU_ATTRIBUTE_VIRTUAL_MEMORY, dev->native);
-	/* Drivers before 11.0 do not know this one: they have none. */
+	/* Drivers before 11.0 do not know this attribute, and have no such memory. */
 	if (result == HOIST__CU_SUCCESS && props->rdma &&
 	    hoist__cuda.cuDeviceGetAttribute(&rdma, HOIST__CU_ATTRIBUTE_VIRTUAL_RDMA,
 					     dev->native) != HOIST__CU_SUCCESS)

@@ -20,7 +20,7 @@ int hoist__cuda_probe(struct hoist__dev *dev);
 /* 0, -EAGAIN for work in flight, or "cuda:0: <what>: CUDA_ERROR_X (...)". */
 int hoist__cuda_judge(const struct hoist__dev *dev, hoist__cu_result result, const char *what);
 
-/* Questions (cuda-query.c): see device-ops.h. */
+/* Questions about devices (cuda-query.c): see device-ops.h. */
 int hoist__cuda_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
 int hoist__cuda_enable_access(struct hoist__dev *dev, struct hoist__dev *peer);
 int hoist__cuda_synchronize(struct hoist__dev *dev);

@@ -26,23 +26,23 @@ struct hoist__dev {
 	int ordinal;
 	struct hoist__dev_props props;
 	int native;		 /* CUdevice, hipDevice_t */
-	size_t max_pitch;	 /* distances of boxes above it, or planes that are no multiple of
-				  * the pitch, are not for copy_box; SIZE_MAX: all are (the CPU) */
-	size_t max_plane;	 /* distances of planes above it are not for copy_box either */
+	size_t max_pitch;	 /* copy_box takes no greater distances of rows, and no planes
+				  * that are no multiple of the pitch; SIZE_MAX: all (the CPU) */
+	size_t max_plane;	 /* copy_box takes no greater distances of planes */
 	unsigned generation;	 /* of the process that opened the driver: hoist__fork_now() */
 	_Atomic(void *) context; /* CUcontext once retained; else NULL */
 	pthread_mutex_t lock;	 /* retains the context once */
-	/* Bit n, device n of the api: access to its memory is enabled, or cannot be. */
+	/* Bit n is device n of the api: access to its memory is enabled, or cannot be. */
 	_Atomic uint64_t peers_reached;
 	_Atomic uint64_t peers_refused;
-	/* The other direction, for pools, which drivers ask one by one: all pools of this device
-	 * give access to device n, but those that deny it. */
-	pthread_mutex_t pools_lock; /* the two below, and what changes either */
+	/* The other direction, for pools, whose access drivers set one by one: all pools of this
+	 * device give access to device n, except those that deny it. */
+	pthread_mutex_t pools_lock; /* the two below, and each pool's `denied` */
 	uint64_t reached_by;
 	struct hoist__list pools;
 	pthread_mutex_t streams_lock;
-	struct hoist__list streams;   /* that hoist has; streams_lock.  Not the CPU's */
-	_Atomic uint64_t waits_ended; /* number of the latest wait for it that succeeded */
+	struct hoist__list streams;   /* also wrapped ones, not the CPU's; streams_lock */
+	_Atomic uint64_t waits_ended; /* number of the latest wait for the device that succeeded */
 };
 
 struct hoist__dev_stream {
@@ -52,12 +52,13 @@ struct hoist__dev_stream {
 	unsigned generation; /* of the process that made it */
 	atomic_bool may_capture;
 	_Atomic(struct hoist__call_queue *) calls; /* NULL before the first: call.c */
-	_Atomic unsigned refs;	 /* the owner's, and one of each event recorded on it last */
+	_Atomic unsigned refs;	 /* the owner's, and one of each event last recorded here */
 	struct hoist__list node; /* in dev->streams */
-	pthread_rwlock_t asking; /* shared while a driver is asked for an event of it */
-	bool gone;		 /* asking, and the next two: see event.c */
-	int outcome;		 /* what its events say then; -EAGAIN: they are lost ... */
-	uint64_t lost_until;	 /* ... until this wait of the device's */
+	pthread_rwlock_t asking; /* shared while a driver is asked about an event of the
+				  * stream; guards the next three, see event.c */
+	bool gone;
+	int outcome;		 /* the events' answer once gone; -EAGAIN: they are lost ... */
+	uint64_t lost_until;	 /* ... until this wait for the device */
 };
 
 struct hoist__dev_event {
@@ -66,14 +67,14 @@ struct hoist__dev_event {
 	unsigned flags;
 	atomic_bool recorded;
 	unsigned generation;
-	_Atomic(struct hoist__dev_stream *) stream; /* recorded on last, referenced; NULL: none, or
-						     * the CPU's */
+	_Atomic(struct hoist__dev_stream *) stream; /* last recorded on, referenced; NULL: none, or
+						     * a stream of the CPU */
 };
 
 struct hoist__dev_pool {
 	struct hoist__dev *dev;
 	struct hoist__list node; /* in dev->pools */
-	uint64_t denied; /* bit n: device n is not to reach it, by hoist__dev_pool_set_access() */
+	uint64_t denied; /* bit n: hoist__dev_pool_set_access() took device n's access */
 	void *native;	 /* CUmemoryPool, hipMemPool_t */
 	size_t max_bytes;
 	bool borrowed; /* the device's own */
@@ -93,7 +94,7 @@ struct hoist__dev_ops {
 
 	/* can_access, enable_access: Pre: another device of the same api.
 	 * enable_access: Post: copies and kernels of dev reach peer's memory.  -ENOTSUP: the driver
-	 * refuses this pair, or one more of them, for good. */
+	 * refuses this pair, or any further pair, for good. */
 	int (*can_access)(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
 	int (*enable_access)(struct hoist__dev *dev, struct hoist__dev *peer);
 	int (*synchronize)(struct hoist__dev *dev); /* NULL: nothing to wait for */
@@ -106,14 +107,15 @@ struct hoist__dev_ops {
 	int (*host_unregister)(struct hoist__dev *dev, void *address, size_t bytes);
 	int (*host_address)(struct hoist__dev *dev, void *address, uintptr_t *ret);
 	int (*managed_alloc)(struct hoist__dev *dev, size_t bytes, uintptr_t *ret); /* or NULL */
-	/* Pre: of managed_alloc; not HOIST__PREFER_NONE. */
+	/* Pre: managed_alloc gave the memory; prefer is not HOIST__PREFER_NONE. */
 	int (*managed_prefer)(struct hoist__dev *dev, uintptr_t address, size_t bytes,
 			      enum hoist__prefer prefer, int node);
 
 	/* Streams.  stream_create: Pre: all but native is set.  Post: native is.
-	 * stream_destroy: Pre: not wrapped; its work is done, or it captures.  The CPU: Post: its
-	 * work is done.
-	 * stream_capturing: -EBADF: it is wrapped, and the driver knows that it is destroyed.
+	 * stream_destroy: Pre: not wrapped; its work is done, or it captures.  For the CPU, Post:
+	 * its work is done.
+	 * stream_capturing: -EBADF: it is wrapped, and the driver knows that its handle is
+	 * destroyed.
 	 * stream_wait_event: Pre: the event is of this api and was recorded. */
 	int (*stream_create)(struct hoist__dev_stream *stream);
 	void (*stream_destroy)(struct hoist__dev_stream *stream);
@@ -122,7 +124,7 @@ struct hoist__dev_ops {
 	int (*stream_capturing)(struct hoist__dev_stream *stream, bool *ret); /* NULL: never */
 	int (*stream_wait_event)(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
 
-	bool events_read_streams; /* event_query, event_synchronize do */
+	bool events_read_streams; /* event_query and event_synchronize read the event's stream */
 
 	/* Events.  event_create: Pre: all but native is set.  Post: native is.
 	 * event_record: Pre: event and stream are of one device.
@@ -162,7 +164,7 @@ struct hoist__dev_ops {
 	/* Sharing between processes (ipc.h): all NULL where the API has none.
 	 * pool_import: as pool_create; the fd stays the caller's, and is not 0.
 	 * pool_export: Pre: shareable.  Post: an fd, closed by exec or not.
-	 * *_block: Pre: the pool is shareable, or an imported one. */
+	 * *_block: Pre: the pool is shareable, or imported. */
 	int (*allocation)(struct hoist__dev *dev, uintptr_t address, uintptr_t *base,
 			  size_t *bytes);
 	int (*ipc_export)(struct hoist__dev *dev, uintptr_t base, struct hoist__ipc_handle *ret);
@@ -184,8 +186,9 @@ struct hoist__dev_ops {
 	int (*graph_reset)(struct hoist__dev *dev, enum hoist__pool_attribute attribute);
 	int (*graph_trim)(struct hoist__dev *dev);
 
-	/* Virtual memory (vmm.h): all NULL where the API has none.  vmm_check makes no context;
-	 * the others: Pre: it gave 0 once; sizes are multiples of the granularity, and not 0. */
+	/* Virtual memory (vmm.h): all NULL where the API has none.  vmm_check makes no context.
+	 * The others: Pre: vmm_check gave 0 once; sizes are multiples of the granularity, and not
+	 * 0. */
 	int (*vmm_check)(struct hoist__dev *dev, const struct hoist__vmm_props *props);
 	int (*vmm_granularity)(struct hoist__dev *dev, const struct hoist__vmm_props *props,
 			       size_t *ret);
@@ -201,9 +204,10 @@ struct hoist__dev_ops {
 			      const struct hoist__dev *who, enum hoist__vmm_access access);
 
 	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api.
-	 * copy_box: Pre: no side of the box is 0, rows more than 1, all distances as device.h
-	 * asks for; what is said at max_pitch.
-	 * fill_async: Pre: width is 1, 2 or 4, and the rest goes with it.
+	 * copy_box: Pre: no side of the box is 0, rows is more than 1, all distances are as
+	 * device.h asks, and within max_pitch and max_plane as said there.
+	 * fill_async: Pre: width is 1, 2 or 4, the address is a multiple of it, and the bytes do
+	 * not overflow a size.
 	 * stream_call: Post: function is called once, unless work before it fails. */
 	int (*copy_async)(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 			  uintptr_t src, size_t bytes);
@@ -218,35 +222,35 @@ struct hoist__dev_ops {
 			  unsigned width, size_t n);
 };
 
-/* pool.c: from now on @peer reaches memory of all pools of @dev, those to come included.  On
- * failure it reaches that of some. */
+/* pool.c: from now on @peer reaches memory of all pools of @dev, later pools included.  On
+ * failure @peer reaches the memory of some pools. */
 int hoist__dev_pools_open_to(struct hoist__dev *dev, struct hoist__dev *peer);
 
-/* stream.c: what is zeroed becomes a stream, with one reference; no driver is called. */
+/* stream.c: makes a stream with one reference of zeroed memory; calls no driver. */
 void hoist__stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native);
 void hoist__stream_unref(struct hoist__dev_stream *stream); /* takes NULL */
 
-/* event.c: nobody asks the driver for an event of @stream from here on: they say @outcome, or are
- * lost (-EAGAIN).  Only the first call counts. */
+/* event.c: from now on nobody asks the driver about an event of @stream.  These events answer with
+ * @outcome; with -EAGAIN they are lost.  Only the first call counts. */
 void hoist__events_end(struct hoist__dev_stream *stream, int outcome);
-/* True if its stream is gone, and all that it was recorded behind is done. */
+/* True if the event's stream is gone, and all work before the record is done. */
 bool hoist__event_is_over(struct hoist__dev_event *event);
 
 /* -ENOTSUP: the driver cannot call (call.c). */
 int hoist__call_queue_fail_lack(const struct hoist__dev *dev);
 
-/* call.c: what calls in @stream's order failed with since the last time it was taken, its text
- * set: for synchronize, which takes it, and for query. */
+/* call.c: the first failure, with its text set, of calls in @stream's order since a failure was
+ * last taken.  Synchronize takes the failure; query leaves it. */
 int hoist__call_queue_take_failure(struct hoist__dev_stream *stream);
 int hoist__call_queue_failure(struct hoist__dev_stream *stream);
 
 /* The end of a stream that is idle, or broken. */
 void hoist__call_queue_end(struct hoist__dev_stream *stream);
 
-/* -ESTALE and its text; @what belongs to the parent of this process. */
+/* Returns -ESTALE, its text set: @what belongs to the parent of this process. */
 int hoist__dev_fail_stale(const char *what);
 
-/* -ESTALE if @generation is of a process that forked this one. */
+/* 0, or -ESTALE if @generation is that of a process that forked this one. */
 int hoist__dev_check_process(unsigned generation, const char *what);
 
 extern const struct hoist__dev_ops hoist__cpu_ops;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* device/device.c - devices: drivers opened once, devices interned, and whose process they are.
- * memory.c, stream.c and work.c check that, and arguments, before they call a backend. */
+/* device/device.c - opens drivers once, interns devices, and knows the process that owns them.
+ * The contract is in device/device.h and device/virtual.h.
+ *
+ * memory.c, stream.c and work.c check the process and the arguments before they call a backend. */
 #include "config.h"
 
 #include "device/device.h"
@@ -22,23 +24,22 @@ struct node {
 	bool is_virtual;
 };
 
-/* One per api.  `xowner` is set before the lock is taken and `xphase` after
- * all else is final, so that a child of fork never needs the lock to learn that
- * the driver belongs to its parent.  A failure to open may have been for want of memory or of
- * descriptors, and is not for ever: who asks next tries again.  A child of fork, which cannot, is
- * told what its parent saw. */
+/* One per api.  `xowner` is set before the lock is taken, and `xphase` after all else is final.  So
+ * a child of fork never needs the lock to learn that the driver belongs to its parent.  A failure
+ * to open may come from a lack of memory or of descriptors, so it is not for ever: the next call
+ * tries again.  A child of fork cannot try again, and gets its parent's failure. */
 struct api {
 	const char *name;
 	const struct hoist__dev_ops *ops;
-	_Atomic unsigned xowner; /* the generation that opened it; 0 before */
+	_Atomic unsigned xowner; /* the generation that opened the driver; 0 before */
 	_Atomic(enum phase) xphase;
-	pthread_mutex_t lock; /* opening, the list of devices, becoming virtual */
+	pthread_mutex_t lock; /* guards opening, the list of devices, becoming virtual */
 	struct node *devs;
-	int count; /* of the driver, but for virtual devices */
+	int count; /* the driver's devices, without virtual ones */
 	_Atomic int xvirtual;
 	char architecture[HOIST__ARCHITECTURE_BYTES]; /* lock; of virtual devices, or "" */
 	const char *library;
-	int err; /* PHASE_FAILED: what open said last */
+	int err; /* PHASE_FAILED: the last error of opening */
 	struct hoist__failure failure;
 };
 
@@ -97,8 +98,8 @@ int hoist__dev_check_process(unsigned generation, const char *what)
 	return generation == hoist__fork_now() ? 0 : hoist__dev_fail_stale(what);
 }
 
-/* The driver counts its devices as it was told; those of them that HOIST_EMULATE does not
- * ask for go when the api is no longer virtual. */
+/* A virtual api's driver counts the virtual devices.  `count` keeps only those that HOIST_EMULATE
+ * asks for, since the others go when the api is no longer virtual. */
 static int open_driver(struct api *api)
 {
 	bool is_virtual = atomic_load(&api->xvirtual) > 0;
@@ -122,7 +123,8 @@ static void open_locked(struct api *api, unsigned self)
 			      memory_order_release);
 }
 
-/* What an earlier process knows of its drivers is its own; the CPU is everybody's. */
+/* Makes @self the owner of @api, unless it has one.  A driver that a parent process owns is stale
+ * here.  The CPU belongs to every process. */
 static int claim(struct api *api, unsigned self)
 {
 	unsigned owner = 0;
@@ -140,7 +142,7 @@ static int open_api(struct api *api)
 	unsigned self = hoist__fork_now();
 	enum phase phase = atomic_load_explicit(&api->xphase, memory_order_acquire);
 	if (phase == PHASE_FAILED && atomic_load(&api->xowner) != self)
-		return hoist__fail_again(api->err, &api->failure); /* as it was at the fork */
+		return hoist__fail_again(api->err, &api->failure); /* the failure at the fork */
 	if (phase != PHASE_OPENED) {
 		err = claim(api, self);
 		if (err < 0)
@@ -158,7 +160,7 @@ static int open_api(struct api *api)
 	return 0;
 }
 
-/* How many there are now, of an opened api. */
+/* The number of devices of an opened api now. */
 static int count_now(struct api *api, int *ret)
 {
 	int count = atomic_load(&api->xvirtual);
@@ -215,6 +217,7 @@ int hoist__dev_count(enum hoist__api api, int *ret)
 	return err < 0 ? err : count_now(&apis[api], ret);
 }
 
+/* The architecture that was given for virtual devices replaces the stand-in's. */
 static int make_dev(struct api *api, int ordinal, struct node **ret)
 {
 	struct node *node = calloc(1, sizeof *node);
@@ -307,7 +310,7 @@ bool hoist__dev_is_virtual(const struct hoist__dev *dev)
 	return ((const struct node *)(const void *)dev)->is_virtual;
 }
 
-/* The lock is held, and stays the caller's only as long as it is. */
+/* Claims @api and takes its lock.  unlock_claimed() ends the claim if nothing was opened. */
 static int lock_claimed(struct api *api)
 {
 	int err = hoist__fork_watch();
@@ -318,7 +321,7 @@ static int lock_claimed(struct api *api)
 	return err;
 }
 
-/* What was never opened belongs to nobody: a child of fork may open it. */
+/* A driver that was never opened belongs to nobody: a child of fork may open it. */
 static void unlock_claimed(struct api *api)
 {
 	if (atomic_load(&api->xphase) == PHASE_UNOPENED)
@@ -326,7 +329,7 @@ static void unlock_claimed(struct api *api)
 	pthread_mutex_unlock(&api->lock);
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static int become_virtual(struct api *api, int count)
 {
 	enum hoist__api which = (enum hoist__api)(api - apis);

@@ -14,8 +14,8 @@
  *             that is marked [context], released never (drivers may be half
  *             torn down when destructors run).  The caller's current context
  *             is saved and restored around every call
- *   stream    a queue of work in order.  CPU streams are queues served by a
- *             thread of their own
+ *   stream    a queue of work, done in order.  Each CPU stream is a queue with a
+ *             thread of its own
  *   event     a point in a stream; records nothing until hoist__event_record()
  *
  * Addresses: device memory is an integer (`uintptr_t`), never dereferenced
@@ -25,14 +25,14 @@
  * Errors: -ENODEV (no library, no symbol, no device, driver too old: four
  * different messages, each with its remedy), -ENOSPC (device memory is
  * exhausted), -EREMOTEIO (the driver's call failed; its name for the error is
- * in the text), -ESTALE (called in a child after fork; of the CPU only
- * the streams and events that the parent made).
+ * in the text), -ESTALE (called in a child after fork; for the CPU only
+ * with streams and events that the parent made).
  *
  * Threads: every function may be called from any thread, and on one object
  * from several at once, except destroy.
  *
- * Capture: memory, registrations, events and pools can be asked for, and given back, in any
- * thread while any stream captures a graph, and the capture stays whole.
+ * Capture: while any stream captures a graph, any thread may ask for memory, registrations,
+ * events and pools, and give them back.  The capture stays whole.
  *
  * Emulation: HOIST_EMULATE=cuda:N or hip:N (comma-separated for both) makes
  * this folder open hoist's stand-in drivers instead of the vendor's; see
@@ -59,7 +59,7 @@ struct hoist__dev_props {
 	char architecture[32]; /* "sm_90", "gfx942"; the machine for the CPU: "x86_64" */
 	char pci[16];	       /* "0000:65:00.0" in lower case; "" for the CPU */
 	uint64_t total_bytes;  /* device memory; physical memory for the CPU */
-	int numa_node;	       /* what the driver says; -1 where it does not */
+	int numa_node;	       /* as the driver says; -1 where it does not say */
 	int driver_version;    /* as the driver encodes it (13000); 0 for the CPU */
 	bool emulated;
 };
@@ -78,9 +78,9 @@ const char *hoist__api_library(enum hoist__api api);
 /* The reason that this library was opened, in words; "" if none was. */
 const char *hoist__api_library_reason(enum hoist__api api);
 
-/* What became of opening its driver, which is not done here: cheap, and takes no lock.
- * Returns: 0; -ENOENT nobody has tried; -ENODEV it could not be, or has no device (no text in
- * either case); -ESTALE. */
+/* The state of @api's driver.  Opens nothing, is cheap, and takes no lock.
+ * Returns: 0 (the driver is open); -ENOENT (nobody has tried to open it); -ENODEV (it could not be
+ * opened, or has no device); neither of these two sets a text; -ESTALE. */
 int hoist__api_opened(enum hoist__api api);
 
 /* How many devices the driver offers, at least 1.
@@ -98,16 +98,17 @@ int hoist__dev_ordinal(const struct hoist__dev *dev);
 const struct hoist__dev_props *hoist__dev_props(const struct hoist__dev *dev);
 
 /* 0, or -ESTALE if @dev's driver was opened by the process that forked this one.
- * The CPU has no driver that fork could break.  All below ask this first.  Costs a
- * load and a comparison, no system call. */
+ * The CPU has no driver that fork could break.  All functions below ask this first.
+ * Costs a load and a comparison, no system call. */
 int hoist__dev_check(const struct hoist__dev *dev);
 
 /* --- fork --- */
 
-/* Which process this is: one more in each child of fork(), once hoist__fork_watch() was
- * called by it or by a parent.  What keeps the number of the process that made it knows from a
- * relaxed load whether this is still that one.  A child made past the C library's handlers
- * (clone(2), _Fork(), vfork()) has its parent's number: it is not noticed, and may only exec. */
+/* The number of this process.  It grows by one in each child of fork(), once this process or a
+ * parent of it has called hoist__fork_watch().  An object that keeps the number of the process that
+ * made it tells from a relaxed load whether this is still that process.  A child made without the C
+ * library's fork handlers (clone(2), _Fork(), vfork()) has its parent's number: hoist does not
+ * notice such a child, which may only exec. */
 extern _Atomic unsigned hoist__fork_generation;
 
 static inline unsigned hoist__fork_now(void)
@@ -115,23 +116,23 @@ static inline unsigned hoist__fork_now(void)
 	return atomic_load_explicit(&hoist__fork_generation, memory_order_relaxed);
 }
 
-/* Counts forks from now on; done when a device is first asked for, the CPU included.  Cheap when
- * repeated.  Returns: 0; -ENOMEM. */
+/* Counts forks from now on.  The first request for a device, the CPU included, calls this.  Cheap
+ * when repeated.  Returns: 0; -ENOMEM. */
 int hoist__fork_watch(void);
 
 /* --- memory --- */
 
-/* [context] Bytes free and in all on the device now; the CPU answers with
+/* [context] The device's free bytes and all its bytes, now; for the CPU
  * MemAvailable and MemTotal. */
 int hoist__dev_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 
-/* [context] @bytes of device memory, aligned as the driver does (at least 256).
- * The CPU: page-aligned anonymous memory.
+/* [context] @bytes of device memory, which the driver aligns to at least 256.
+ * The CPU gives page-aligned anonymous memory.
  * Returns: 0; -EINVAL if bytes is 0; -ENOSPC; (CPU: -ENOMEM); -EREMOTEIO. */
 int hoist__dev_mem_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
 
-/* [context] @bytes that host and device share, moved by the driver to who touches them;
- * given back with hoist__dev_mem_free().
+/* [context] @bytes that host and device share.  The driver moves them to the side that touches
+ * them.  The caller gives them back with hoist__dev_mem_free().
  * Returns: 0; -EINVAL if bytes is 0; -ENOTSUP (the CPU, or the device cannot); -ENOSPC;
  *   -EREMOTEIO. */
 int hoist__dev_managed_alloc(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
@@ -144,21 +145,21 @@ enum hoist__prefer {
 	HOIST__PREFER_NODE
 };
 
-/* [context] Says so of @bytes at @address, which hoist__dev_managed_alloc() gave; @node: for NODE.
- * NONE does nothing.
+/* [context] Sets @prefer for the @bytes at @address, which hoist__dev_managed_alloc() gave.  @node
+ * counts with NODE only.  NONE does nothing.
  * Returns: 0; -ENOTSUP (the driver or the device has no such preference); -EREMOTEIO, -ESTALE. */
 int hoist__dev_managed_prefer(struct hoist__dev *dev, uintptr_t address, size_t bytes,
 			      enum hoist__prefer prefer, int node);
 
 /* @address from hoist__dev_mem_alloc() with the same @bytes; 0 is ignored.
- * Work in flight on the memory is waited for by the driver, not by us: callers
- * free only what no stream still uses. */
+ * The driver, not hoist, waits for work in flight on the memory: callers free
+ * only memory that no stream still uses. */
 int hoist__dev_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes);
 
 /* [context] Page-locks and maps [address, address+bytes) for every device of
  * this api (portable).  One registration per range; ranges must not overlap.
- * The CPU: mlock.  A copy must lie within one registration: drivers refuse one
- * that runs into the next.
+ * The CPU: mlock.  A copy must lie within one registration: drivers refuse a
+ * copy that runs into the next one.
  * Returns: 0; -EPERM (memlock limit, with the remedy); -ENOMEM; -EREMOTEIO. */
 int hoist__dev_host_register(struct hoist__dev *dev, void *address, size_t bytes);
 int hoist__dev_host_unregister(struct hoist__dev *dev, void *address, size_t bytes);
@@ -168,43 +169,44 @@ int hoist__dev_host_address(struct hoist__dev *dev, void *address, uintptr_t *re
 
 /* --- more of a device --- */
 
-/* [context] Of both.  True if copies and kernels of @dev reach @peer's memory directly; of @dev's
- * own, always.  Devices of different apis never do.  The first yes enables the access, which
- * drivers do not do by themselves, for memory of any age; also for that of the driver's pools.  The
- * other direction is another question.  A driver that refuses to enable it makes the answer no,
- * from then on. Returns: 0; -ENOSPC (a context does not fit), -EREMOTEIO, -ESTALE. */
+/* [context] of both devices.  *ret is true if copies and kernels of @dev reach @peer's memory
+ * directly.  A device always reaches its own memory, and never that of a device of another api.
+ * The first yes enables the access, which drivers do not do by themselves.  The access covers
+ * memory of any age, also that of the driver's pools.  The other direction is another question.  If
+ * the driver refuses to enable the access, the answer is no from then on.
+ * Returns: 0; -ENOSPC (a context does not fit), -EREMOTEIO, -ESTALE. */
 int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
 
-/* [context] Blocks until all work on the device is done, whosever streams it is on; where
- * there is no context yet, there is none.  The CPU, whose streams know only themselves: 0.
- * While a stream of the device captures a graph, drivers refuse it and break the capture: -EBUSY
- * if that is a stream of hoist's, or any that the legacy default stream waits for; of others
- * nobody can know.
- * Calls that failed are not told here, but by their streams.
+/* [context] Blocks until all work on the device is done, on every stream of every owner.  A device
+ * without a context has no work.  The CPU, whose streams know only themselves, returns 0.
+ * While a stream of the device captures a graph, drivers refuse this wait and break the capture.
+ * So the answer is -EBUSY if that stream is one of hoist's, or one that the legacy default stream
+ * waits for.  Nobody can know of other streams.
+ * A stream's own synchronize, not this one, reports calls that failed.
  * Returns: 0; -EBUSY; -EREMOTEIO (work failed), -ESTALE. */
 int hoist__dev_synchronize(struct hoist__dev *dev);
 
 /* True if hoist has enabled @dev's access to memory of @peer, another device of its api. */
 bool hoist__dev_reaches(const struct hoist__dev *dev, const struct hoist__dev *peer);
 
-/* The number of the next hoist__dev_synchronize() to begin, of any device; and whether a wait for
- * @dev with that number or a later one has succeeded: what was queued on @dev when the number was
- * asked for is done then, on whatever stream. */
+/* The first gives the number of the next hoist__dev_synchronize() to begin, on any device.  The
+ * second is true once a wait for @dev with that number or a later one has succeeded.  Work that was
+ * queued on @dev, on any stream, when the number was asked for is done then. */
 uint64_t hoist__dev_next_wait(void);
 bool hoist__dev_waited(const struct hoist__dev *dev, uint64_t wait);
 
-/* What a driver knows of an address. */
+/* A driver's knowledge of an address. */
 struct hoist__pointer {
-	enum hoist__api api;	  /* of the driver that knows it; CPU: none does */
-	int ordinal;		  /* of the device that it belongs to; -1: none */
-	bool host;		  /* the CPU may touch it */
-	bool device;		  /* kernels may */
-	bool managed;		  /* the driver moves it */
-	uintptr_t device_address; /* as kernels see it; 0 unless device */
+	enum hoist__api api;	  /* of the driver that knows the address; CPU: none does */
+	int ordinal;		  /* of the device that owns the memory; -1: none */
+	bool host;		  /* the CPU may touch the memory */
+	bool device;		  /* kernels may touch the memory */
+	bool managed;		  /* the driver moves the memory */
+	uintptr_t device_address; /* as kernels see the memory; 0 unless device */
 };
 
 /* Asks each driver that this process has loaded, by hoist or by others; opens none, and makes no
- * context.  What no driver knows is the host's: {CPU, -1, true, false, false, 0}.
+ * context.  An address that no driver knows is the host's: {CPU, -1, true, false, false, 0}.
  * Returns: 0; -EREMOTEIO, -ESTALE. */
 int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret);
 
@@ -213,57 +215,58 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret);
 int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
 
 /* Wraps a native handle (CUstream, hipStream_t, as a pointer) that stays the
- * caller's; NULL is the legacy default stream, and 1 another name of it.  -ENOTSUP on the CPU, and
- * for 2, which names another stream in each thread. */
+ * caller's.  NULL is the legacy default stream, and 1 is another name of it.  -ENOTSUP on the CPU,
+ * and for 2, which names a different stream in each thread. */
 int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
 
-/* Takes NULL.  Waits for queued work, unless the stream captures; then ends its events, which no
- * driver is asked for any more: they have completed.  Those of a stream that captured, or whose
- * native handle the caller destroyed first where the driver can say that, are lost: they have
- * completed when a later hoist__dev_synchronize() has succeeded, which waiting for one does.  A
- * wrapped native handle is left alone. */
+/* Takes NULL.  Waits for queued work, unless the stream captures.  Then ends the stream's events:
+ * they have completed, and no driver is asked about them any more.  The events are lost if the
+ * stream captured, or if the caller destroyed its native handle first and the driver can say so.  A
+ * lost event has completed when a later hoist__dev_synchronize() has succeeded; waiting for the
+ * event makes that call.  A wrapped native handle is left alone. */
 void hoist__stream_destroy(struct hoist__dev_stream *stream);
 
-/* NULL on the CPU.  Who has the handle can make the stream capture: from now on it may. */
+/* NULL on the CPU.  The caller can make the stream capture by this handle, so from now on the
+ * stream counts as one that may capture. */
 void *hoist__stream_native(struct hoist__dev_stream *stream);
 struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream);
 
 /* Blocks until all queued work is done; returns the first error of that work
- * since the last synchronize.  That of a call comes before that of the driver. */
+ * since the last synchronize.  A call's error is returned before the driver's. */
 int hoist__stream_synchronize(struct hoist__dev_stream *stream);
 
-/* The same for who only needs the work to be done: the failure of a call stays, for the next
- * synchronize to give, and is not returned. */
+/* The same for a caller that only needs the work to be done.  The failure of a call is not
+ * returned, and stays for the next synchronize. */
 int hoist__stream_await(struct hoist__dev_stream *stream);
 
-/* True in a function that a stream of the CPU calls: what waits for streams there may wait for
- * itself. */
+/* True in a function that a stream of the CPU calls.  A wait for a stream in such a function may
+ * wait for the function itself. */
 bool hoist__in_cpu_stream(void);
 
-/* Calls run(context) in a thread that is no stream's, sooner or later.
- * Returns: 0; -ENOMEM, -EAGAIN: it is not called. */
+/* Calls run(context) sooner or later, in a thread that belongs to no stream.
+ * Returns: 0; -ENOMEM, -EAGAIN: run is not called. */
 int hoist__leave_cpu_stream(void *(*run)(void *context), void *context);
 
 /* 0 idle, -EAGAIN busy, other: work failed. */
 int hoist__stream_query(struct hoist__dev_stream *stream);
 
-/* True while @stream captures a graph, also one that is broken already, and for the NULL stream
- * while work on it would break the capture of another; where the driver cannot say, never.
- * Asking breaks nothing, as a query or a record would.  Returns: 0; -EREMOTEIO; -EBADF (HIP: it
- * is wrapped, and its native handle was destroyed). */
+/* *ret is true while @stream captures a graph, also if that capture is broken already.  For the
+ * NULL stream it is true also while work on it would break another stream's capture.  It is false
+ * where the driver cannot say.  Asking breaks no capture; a query or a record would.
+ * Returns: 0; -EREMOTEIO; -EBADF (HIP: @stream is wrapped, and its native handle was destroyed). */
 int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
 
-/* False as long as nobody can make @stream capture: on the CPU, and for a stream that was
- * created here, never waited for an event, and whose native handle was never asked for.  A load,
- * no driver call. */
+/* False as long as nobody can make @stream capture.  That is so on the CPU, and for a stream that
+ * was created here, never waited for an event, and whose native handle was never asked for.  Costs
+ * a load, no driver call. */
 bool hoist__stream_may_capture(const struct hoist__dev_stream *stream);
 
-/* True if a wait for @stream may break a capture: it captures, or the driver, asked twice, does not
- * say.  The caller's failure stays what it is. */
+/* True if a wait for @stream may break a capture: the stream captures, or the driver, asked twice,
+ * does not say.  Keeps the caller's error text. */
 bool hoist__stream_forbids_wait(struct hoist__dev_stream *stream);
 
 /* Later work on @stream waits for @event; the host does not.  The event may be
- * another stream's, of the same api.  An event never recorded is no wait. */
+ * another stream's, of the same api.  If the event was never recorded, nothing waits. */
 int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
 
 /* --- events [context] --- */
@@ -274,10 +277,10 @@ int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__de
 void hoist__event_destroy(struct hoist__dev_event *event); /* takes NULL */
 int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
 
-/* Neither asks a driver where that could reach a stream that is gone, or break a capture that the
- * event's stream began since.  HIP: while it captures, query says -EAGAIN, synchronize -ENOTSUP.
- * Of a lost one synchronize waits for the device; -EBUSY if that cannot be done now.
- * Not while another thread records the event. */
+/* Neither asks a driver where the question could reach a stream that is gone, or break a capture
+ * that the event's stream began since.  HIP: while that stream captures, query returns -EAGAIN and
+ * synchronize -ENOTSUP.  For a lost event synchronize waits for the device, or returns -EBUSY if
+ * that is not possible now.  Neither may run while another thread records the event. */
 int hoist__event_query(struct hoist__dev_event *event);	      /* 0, -EAGAIN, error */
 int hoist__event_synchronize(struct hoist__dev_event *event); /* blocks, sleeping */
 int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
@@ -300,27 +303,27 @@ enum hoist__pool_attribute {
 
 /* A pool of @dev's memory of at most @max_bytes (0: no limit; where the driver is too old for
  * limits, another value is -ENOTSUP).  Its release threshold is UINT64_MAX, so that freed memory
- * stays; a driver that ignores that (HIP) is not an error.
+ * stays in the pool.  A driver that ignores the threshold (HIP) is no error.
  * Returns: 0; -ENOTSUP (the CPU; the driver or device has no pools); -ENOMEM; -EREMOTEIO. */
 int hoist__dev_pool_create(struct hoist__dev *dev, size_t max_bytes, struct hoist__dev_pool **ret);
 
-/* The device's current pool, which is not ours: destroying the object leaves it alone, and its
- * attributes are as they were. */
+/* The device's current pool, which belongs to the driver.  This call leaves its attributes as they
+ * were, and destroying the object leaves the pool alone. */
 int hoist__dev_pool_current(struct hoist__dev *dev, struct hoist__dev_pool **ret);
 
-/* Takes NULL.  Blocks of it must be freed; the driver keeps the memory until those frees
- * have passed in their streams. */
+/* Takes NULL.  All blocks of the pool must be freed before.  The driver keeps the memory until
+ * those frees have passed in their streams. */
 void hoist__dev_pool_destroy(struct hoist__dev_pool *pool);
 
-/* In the order of @stream, a stream of the pool's device.  Freeing 0 does nothing.
+/* Both act in the order of @stream, a stream of the pool's device.  Freeing 0 does nothing.
  * Returns: 0; -EINVAL (0 bytes, another device's stream); -ENOSPC; -EREMOTEIO; -ESTALE. */
 int hoist__dev_pool_alloc(struct hoist__dev_pool *pool, size_t bytes,
 			  struct hoist__dev_stream *stream, uintptr_t *ret);
 int hoist__dev_pool_free(struct hoist__dev_pool *pool, uintptr_t address,
 			 struct hoist__dev_stream *stream);
 
-/* Gives free memory back to the device until no more than @keep_bytes are reserved: of what
- * was freed, only what its stream has passed.  Returns: 0; -EREMOTEIO; -ESTALE. */
+/* Gives free memory back to the device until no more than @keep_bytes are reserved.  Memory is
+ * free once its stream has passed the free.  Returns: 0; -EREMOTEIO; -ESTALE. */
 int hoist__dev_pool_trim(struct hoist__dev_pool *pool, size_t keep_bytes);
 
 /* Flags are 0 and 1.  Returns: 0; -EINVAL (set: *_CURRENT, a flag above 1, *_HIGH to anything
@@ -330,17 +333,18 @@ int hoist__dev_pool_get(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			uint64_t value);
 
-/* Whether kernels and copies of @peer reach the pool's memory: the pool's own device always, one of
- * another api never.  A peer whose access to the device is enabled (hoist__dev_can_access()) has
- * it, unless it was set to false.  Of an imported pool, this process's alone. Returns: 0; -EINVAL
- * (set: a device of another api; the own one, to false); -EREMOTEIO (set: also where @peer cannot
- * reach the device at all); -ESTALE. */
+/* Whether kernels and copies of @peer reach the pool's memory.  The pool's own device always does;
+ * a device of another api never does.  A peer whose access to the pool's device is enabled
+ * (hoist__dev_can_access()) has access to the pool, unless that was set to false.  For an imported
+ * pool both functions mean the access of this process only.
+ * Returns: 0; -EINVAL (set: a device of another api; the own device, to false); -EREMOTEIO (set:
+ *   also where @peer cannot reach the device at all); -ESTALE. */
 int hoist__dev_pool_set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
 			       bool allowed);
 int hoist__dev_pool_get_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer,
 			       bool *ret);
 
-/* CUmemoryPool, hipMemPool_t.  It stays valid as long as @pool. */
+/* CUmemoryPool or hipMemPool_t, valid as long as @pool. */
 void *hoist__dev_pool_native(const struct hoist__dev_pool *pool);
 
 /* --- asynchronous work --- */
@@ -353,20 +357,21 @@ enum hoist__copy {
 
 /* Queues a copy of @bytes (0 is a no-op).  On the CPU all kinds are memcpy in
  * the stream's thread.  For CUDA and HIP the host side should be registered
- * memory: a driver copies pageable memory synchronously through its own
- * buffers, which hoist never asks of it. */
+ * memory.  A driver copies pageable memory synchronously through its own
+ * buffers; hoist never asks for that. */
 int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, uintptr_t dst,
 		      uintptr_t src, size_t bytes);
 
 /* Queues a copy between two devices of one api (either may be the stream's).  The access of the
- * stream's device to the other's memory is enabled, so that the copy goes directly.  Where that
- * cannot be, the driver copies by the host; the log says why. */
+ * stream's device to the other's memory is enabled, so that the copy goes directly.  Where the
+ * access cannot be enabled, the driver copies through the host, and the log says why. */
 int hoist__copy_peer_async(struct hoist__dev_stream *stream, struct hoist__dev *dst_dev,
 			   uintptr_t dst, struct hoist__dev *src_dev, uintptr_t src, size_t bytes);
 
 /* A copy of rows: @width bytes each, contiguous on both sides, @rows of them to a plane, @planes
- * of those.  From row to row, and from plane to plane, each side has its own distance, which is
- * at least what lies between (rows and planes of one side never overlap, and go upwards). */
+ * planes.  Each side has its own distance from row to row and from plane to plane.  A distance is
+ * at least the size of the row or plane: rows and planes of one side never overlap, and their
+ * addresses grow. */
 struct hoist__box {
 	uintptr_t dst;
 	uintptr_t src;
@@ -379,9 +384,10 @@ struct hoist__box {
 	size_t src_plane;
 };
 
-/* Queues it: one driver call where the driver has one for the shape, else a few (a call for each
- * plane where a distance between planes is no multiple of the pitch or beyond what the driver
- * takes, one for each row where a pitch is, or is refused).  0 bytes are a no-op.
+/* Queues the copy: one driver call where the driver has one for the shape, else a few.  There is
+ * one call for each plane where a distance between planes is no multiple of the pitch, or more than
+ * the driver takes.  There is one for each row where a pitch is more than the driver takes, or is
+ * refused.  0 bytes are a no-op.
  * Returns: 0; -EINVAL (a distance that is too small); -EREMOTEIO, -ESTALE; CPU: -ENOMEM. */
 int hoist__copy_box_async(struct hoist__dev_stream *stream, enum hoist__copy kind,
 			  const struct hoist__box *box);
@@ -393,10 +399,10 @@ int hoist__fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t 
 		      unsigned width, size_t n);
 
 /* Queues a call of @run(@context) on a thread of the driver's (the CPU: of the stream's), behind
- * the work queued before; work queued later waits for it.  @run must not call the driver.  It
- * returns 0, or a negative errno value with hoist__fail()'s text: the first failure is what the
- * stream's next synchronize returns, once; later work is done all the same.  Where earlier work
- * failed in the driver, @run may never be called: synchronize says so.
+ * the work queued before; work queued later waits for the call.  @run must not call the driver.
+ * It returns 0, or a negative errno value with hoist__fail()'s text.  The stream's next synchronize
+ * returns the first such failure, once; later work is done all the same.  Where earlier work failed
+ * in the driver, @run may never be called; synchronize then returns that failure.
  * Returns: 0; -ENOTSUP (the driver is too old; the stream captures a graph, which may run never
  *   or often); -ENOMEM, -EREMOTEIO, -ESTALE: @run is not called. */
 int hoist__stream_call(struct hoist__dev_stream *stream, int (*run)(void *context), void *context);

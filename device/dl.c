@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* device/dl.c - finds and opens the library of a driver or of its stand-in, and fills its table.
+ * The contract is in device/dl.h. */
 #include "config.h"
 
 #include "device/dl.h"
@@ -16,20 +18,20 @@
 #include "device/query.h"
 #include "device/virtual.h"
 
-/* The build says where the stand-ins are installed; this is the default prefix. */
+/* The build gives the folder where the stand-ins are installed; this one has the default prefix. */
 #ifndef HOIST_PKGLIBDIR
 #define HOIST_PKGLIBDIR "/usr/local/lib/hoist"
 #endif
 
-/* More devices than any machine has; the stand-ins keep tables of this size. */
+/* No machine has as many devices; the stand-ins keep tables of this size. */
 #define MAX_EMULATED HOIST__MAX_VIRTUAL
 
 #define EMULATOR_PREFIX "libhoist-emulated-"
 
-/* What was opened last for each api; the callers of hoist__dl_open() see to its order. */
+/* The library opened last for each api.  The callers of hoist__dl_open() serialise its use. */
 static struct hoist__dl *opened[HOIST__N_APIS];
 
-/* One "api:count" of HOIST_EMULATE.  Returns the count; -EINVAL. */
+/* Parses one "api:count" of HOIST_EMULATE.  Returns the count; -EINVAL. */
 static int parse_item(const char *item, size_t length, enum hoist__api *api)
 {
 	const char *colon = memchr(item, ':', length);
@@ -78,7 +80,7 @@ int hoist__dl_emulate(enum hoist__api api, int *ret)
 	return 0;
 }
 
-/* Where the loader found the library, as an absolute path where it knows one. */
+/* Notes the path by which the loader knows the library, else @name. */
 static void note_path(struct hoist__dl *dl, const char *name)
 {
 	struct link_map *map = NULL;
@@ -87,12 +89,12 @@ static void note_path(struct hoist__dl *dl, const char *name)
 	(void)snprintf(dl->path, sizeof dl->path, "%s", name);
 	const char *file = strrchr(dl->path, '/');
 	file = file == NULL ? dl->path : file + 1;
-	/* A stand-in stays one, however it was named. */
+	/* A stand-in counts as one, however the caller named it. */
 	if (strncmp(file, EMULATOR_PREFIX, strlen(EMULATOR_PREFIX)) == 0)
 		dl->emulated = true;
 }
 
-/* Opens @name; on failure the reason goes to @why unless that holds one. */
+/* Opens @name.  On failure the reason goes to @why, unless @why holds one already. */
 static bool try_open(struct hoist__dl *dl, const char *name, char *why, size_t bytes)
 {
 	dl->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -108,8 +110,9 @@ static bool try_open(struct hoist__dl *dl, const char *name, char *why, size_t b
 	return false;
 }
 
-/* The folder "hoist" beside the library or program that contains this code.  Where a program is,
- * is as whoever started it says, who may have linked a set-uid one into a folder of his own. */
+/* The folder "hoist" beside the library or program that contains this code.  Not for programs with
+ * raised privileges: whoever starts a set-uid program decides its path, by a link in a folder of
+ * his own. */
 static bool own_folder(char *buffer, size_t bytes)
 {
 	static const char anchor;
@@ -126,7 +129,7 @@ static bool own_folder(char *buffer, size_t bytes)
 	return n > 0 && (size_t)n < bytes;
 }
 
-/* The folders where a stand-in is looked for, first to last. */
+/* The folders where a stand-in may be, in the order of the search. */
 #define N_FOLDERS 3
 
 struct places {
@@ -144,7 +147,7 @@ static void find_places(const char *file, struct places *ret)
 	ret->folders[2] = HOIST_PKGLIBDIR;
 }
 
-/* False where there is no such file. */
+/* False where folder @i has no such file. */
 static bool path_of(const struct places *places, size_t i, char *path, size_t bytes)
 {
 	const char *folder = places->folders[i];

@@ -6,15 +6,14 @@
  * closed: drivers leave threads behind, and their handlers run at exit.
  *
  * Which file is opened:
- *   1. HOIST_EMULATE names the api, or it is virtual (virtual.h): the stand-in, from
- *      $HOIST_EMULATOR_DIR,
- *      else "hoist/" beside the object that contains this code, else the
- *      folder that was configured
- *   2. HOIST_CUDA_LIBRARY / HOIST_HIP_LIBRARY is set: that one, nothing else
- *   3. somebody has loaded one into this process already, under a name that begins with
- *      `prefix` (as frameworks do, which bring their own): that one.  Two runtimes in one
- *      process do not know each other's memory and streams
- *   4. the names in `names`, in order; of several failures the first is told
+ *   1. HOIST_EMULATE names the api, or the api is virtual (virtual.h): the stand-in, from
+ *      $HOIST_EMULATOR_DIR, else "hoist/" beside the object that contains this code, else
+ *      the folder that was configured
+ *   2. HOIST_CUDA_LIBRARY / HOIST_HIP_LIBRARY is set: the library that it names, nothing else
+ *   3. somebody has loaded a library into this process already, under a name that begins
+ *      with `prefix`, as frameworks do that bring their own: this library.  Two runtimes
+ *      in one process do not know each other's memory and streams
+ *   4. the names in `names`, in order; if all fail, the error tells of the first failure
  * Programs that gained privileges by exec see none of these variables.
  *
  * Threads: the caller serialises hoist__dl_open(); afterwards all is constant.
@@ -51,7 +50,7 @@ struct hoist__dl {
 	const char *variable;	  /* "HOIST_CUDA_LIBRARY" */
 	const char *emulator;	  /* file name of the stand-in */
 	const char *const *names; /* newest first; NULL ends */
-	const char *prefix;	  /* of the names that others may have loaded it by */
+	const char *prefix;	  /* of the names by which others may have loaded it */
 	const char *remedy;	  /* how a user gets the driver */
 	const struct hoist__dl_row *rows;
 	size_t n_rows;
@@ -64,32 +63,32 @@ struct hoist__dl {
 	const struct hoist__dl_row *missing; /* the first REQUIRED row not found */
 };
 
-/* What HOIST_EMULATE says of @api: *ret is the number of devices, 0 if it does
- * not name @api.
+/* Reads HOIST_EMULATE: *ret is the number of devices of @api, 0 if the variable
+ * does not name @api.
  * Returns: 0; -EINVAL if the variable is malformed (the text says where). */
 int hoist__dl_emulate(enum hoist__api api, int *ret);
 
-/* Opens the library and loads what it has of the table.  A missing required
- * symbol is not a failure yet: whether the driver is too old or broken is known
- * once its version is; see hoist__dl_check().
+/* Opens the library and loads those functions of the table that it has.  A missing
+ * required symbol is no failure yet.  Only the driver's version tells whether the
+ * driver is too old or broken: see hoist__dl_check().
  * Returns: 0; -ENODEV; -EINVAL (HOIST_EMULATE). */
 int hoist__dl_open(struct hoist__dl *dl);
 
-/* 0 if the stand-in's file is where it is looked for; -ENOENT with the folders. */
+/* Looks for the stand-in's file.  Returns: 0; -ENOENT, the text names the folders. */
 int hoist__dl_find_emulator(enum hoist__api api);
 
 /* Why hoist__dl_open() took the library that it opened last for @api; "" if it opened none. */
 const char *hoist__dl_reason(enum hoist__api api);
 
-/* What hoist__dl_open() opened last for @api is a stand-in. */
+/* True if the library that hoist__dl_open() opened last for @api is a stand-in. */
 bool hoist__dl_is_emulated(enum hoist__api api);
 
-/* Pre: it is.  It shows @count devices, unless it does more already.
- * Returns: 0; -ENODEV if it cannot be told. */
+/* Pre: hoist__dl_is_emulated().  The stand-in shows @count devices, unless it shows more already.
+ * Returns: 0; -ENODEV if this stand-in has no function for it. */
 int hoist__dl_set_devices(enum hoist__api api, int count);
 
-/* Judges an opened library.  @version as the driver encodes it, 0 if it could
- * not be asked; @said and @needed are the same in words, "6.5" and "7.0".
+/* Judges an opened library.  @version and @since are as the driver encodes them, @version is 0
+ * if the driver could not be asked; @said and @needed are the same in words, "6.5" and "7.0".
  * Returns: 0; -ENODEV: too old, or a required symbol is missing. */
 int hoist__dl_check(const struct hoist__dl *dl, int version, int since, const char *said,
 		    const char *needed);

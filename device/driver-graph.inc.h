@@ -2,7 +2,7 @@
 /* device/driver-graph.inc.h - memory that belongs to graphs, where a driver has it; part of
  * driver-ops.inc.h. */
 
-/* The functions came together, so one of them stands for all. */
+/* The driver got these functions in one version, so one of them stands for all. */
 static int check_graphs(const struct hoist__dev *dev)
 {
 	return CALL(DeviceGraphMemTrim) != NULL ? 0

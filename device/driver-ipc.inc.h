@@ -5,7 +5,8 @@
 _Static_assert(sizeof(NATIVE(ipc_handle)) == HOIST__IPC_BYTES, "the handle of an allocation");
 _Static_assert(sizeof(NATIVE(block_handle)) == HOIST__IPC_BYTES, "the handle of a pool's block");
 
-/* The functions of one kind came together, so one of them stands for all. */
+/* Sharing allocations needs all three functions.  The functions for pools came in one version of
+ * the driver, so one of them stands for all. */
 static int check_ipc(const struct hoist__dev *dev)
 {
 	return CALL(IpcOpenMemHandle) != NULL && CALL(IpcGetMemHandle) != NULL &&
@@ -21,7 +22,7 @@ static int check_shared_pools(const struct hoist__dev *dev)
 		       : hoist__driver_fail_lacks(dev, "memory pools that processes can share");
 }
 
-/* @err, or that the driver says it cannot do it. */
+/* @err; or -ENOTSUP, its text set, where the driver says that it cannot share. */
 static int judge_support(const struct hoist__dev *dev, RESULT result, int err)
 {
 	if (result == VALUE(ERROR_NOT_SUPPORTED))

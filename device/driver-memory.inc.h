@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* device/driver-memory.inc.h - memory of both drivers; part of driver-ops.inc.h. */
+/* device/driver-memory.inc.h - memory, for both drivers; part of driver-ops.inc.h. */
 
 static int driver_mem_info(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes)
 {

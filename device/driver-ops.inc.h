@@ -3,14 +3,14 @@
  * by hip.c, after all else.
  *
  * The two drivers differ in prefixes, a few names, and the points below.  So the operations of
- * device-ops.h stand once, in the parts included here, as static functions driver_*().  A debugger
- * finds both copies by that name.  The driver's own calls keep their names: CALL(StreamQuery) is
- * cuStreamQuery or hipStreamQuery.
+ * device-ops.h are written once, in the parts included here, as static functions driver_*().  A
+ * debugger finds both copies by that name.  The driver's own calls keep their names:
+ * CALL(StreamQuery) is cuStreamQuery or hipStreamQuery.
  *
  * cuda-run.h and hip-run.h define:
  *   RESULT, NATIVE(type), VALUE(constant)   the driver's types and constants
  *   CALL(function), OURS(name)              its functions; hoist__cuda_name, hoist__hip_name
- *   RUN, RUN_RELAXED, RELEASE               a call with the device current
+ *   RUN, RUN_RELAXED, RELEASE               make a call with the device current
  *   DEVICE_ID(dev)                          CUDA's handle of the device, HIP's ordinal
  *   FORGET_ERROR()                          takes HIP's last error back
  *
@@ -18,7 +18,7 @@
  *   HOST_REGISTER            the name of the function that registers, for messages
  *   EVENTS_READ_STREAMS      asking an event reads the stream that it was recorded on
  *   POOLS_HAVE_THRESHOLDS    a pool whose release threshold cannot be set is a failure
- *   driver_says_destroyed()  true for the answer to a question about a stream that is gone
+ *   driver_says_destroyed()  true if the result means that the stream is destroyed
  *   driver_open_handle()     opens another process's allocation
  *   driver_check_import()    0 if the device can import a pool
  *   driver_managed_prefer(), driver_vmm_check()    operations, see device-ops.h

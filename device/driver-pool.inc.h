@@ -2,7 +2,7 @@
 /* device/driver-pool.inc.h - the stream-ordered pools of both drivers, where a driver has them;
  * part of driver-ops.inc.h. */
 
-/* The functions came together, so one of them stands for all. */
+/* The driver got these functions in one version, so one of them stands for all. */
 static int check_pools(const struct hoist__dev *dev)
 {
 	return CALL(MemPoolCreate) != NULL ? 0 : hoist__driver_fail_lacks(dev, "memory pools");
@@ -25,7 +25,7 @@ static NATIVE(pool_attribute) native_attribute(enum hoist__pool_attribute attrib
 
 /* --- attributes --- */
 
-/* The drivers' attributes are an int each where they are flags, else 64 bits. */
+/* An attribute of the drivers is an int if it is a flag, else 64 bits. */
 static bool is_flag(enum hoist__pool_attribute attribute)
 {
 	return attribute < HOIST__POOL_RELEASE_THRESHOLD;
@@ -77,6 +77,8 @@ static void driver_pool_destroy(struct hoist__dev_pool *pool)
 		hoist__log(device, "%s", hoist__error_text());
 }
 
+/* A driver that knows no shareable pools calls their handle type an invalid value.  Where the
+ * driver ignores thresholds, a pool whose threshold cannot be set is as good as others. */
 static int driver_pool_create(struct hoist__dev_pool *pool)
 {
 	const struct hoist__dev *dev = pool->dev;
@@ -163,7 +165,7 @@ static int driver_pool_set_access(struct hoist__dev_pool *pool, const struct hoi
 		.location = {VALUE(LOCATION_DEVICE), DEVICE_ID(peer)},
 		.flags = allowed ? VALUE(ACCESS_READ_WRITE) : VALUE(ACCESS_NONE),
 	};
-	return RUN_RELAXED(pool->dev, "setting who can access a memory pool",
+	return RUN_RELAXED(pool->dev, "setting the access to a memory pool",
 			   CALL(MemPoolSetAccess)(pool->native, &access, 1));
 }
 
@@ -172,7 +174,7 @@ static int driver_pool_get_access(struct hoist__dev_pool *pool, const struct hoi
 {
 	struct NATIVE(location) location = {VALUE(LOCATION_DEVICE), DEVICE_ID(peer)};
 	NATIVE(access_flags) flags = VALUE(ACCESS_NONE);
-	int err = RUN(pool->dev, "asking who can access a memory pool",
+	int err = RUN(pool->dev, "asking for the access to a memory pool",
 		      CALL(MemPoolGetAccess)(&flags, pool->native, &location));
 	if (err == 0)
 		*ret = flags == VALUE(ACCESS_READ_WRITE);

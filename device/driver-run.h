@@ -2,13 +2,14 @@
 /* device/driver-run.h - calling a driver with a device current; private to cuda-run.h and
  * hip-run.h, which include it last.
  *
- * A call is judged before the device is left: HIP's thread keeps the last error of any call.
+ * A call is judged before the device is left, because HIP keeps the last error of any call of
+ * the thread.
  */
 #ifndef HOIST_DEVICE_DRIVER_RUN_H
 #define HOIST_DEVICE_DRIVER_RUN_H
 
-/* Runs @call, which gives a RESULT, with @dev current; evaluates to what the driver's judge()
- * says of it, or to the failure to enter.  @tries: of entering. */
+/* Runs @call, which gives a RESULT, with @dev current.  Evaluates to the verdict of the driver's
+ * judge(), or to the failure to enter.  Entering is tried @tries times. */
 #define RUN_WITHIN(dev, relax, tries, what, call)                                                  \
 	({                                                                                         \
 		struct OURS(entered) entered_;                                                     \
@@ -26,8 +27,8 @@
 #define RUN(dev, what, call) RUN_WITHIN(dev, false, 1, what, call)
 #define RUN_RELAXED(dev, what, call) RUN_WITHIN(dev, true, 1, what, call)
 
-/* For what gives something up: a failure to enter would leak it, so entering is
- * tried twice, and what fails is the driver's own verdict. */
+/* For a call that gives something up.  A failure to enter would leak that thing.  So
+ * entering is tried twice, and a failure is, as a rule, the driver's own verdict. */
 #define RELEASE(dev, what, call) RUN_WITHIN(dev, true, 2, what, call)
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* device/driver-stream.inc.h - streams and events of both drivers; part of driver-ops.inc.h. */
+/* device/driver-stream.inc.h - streams and events, for both drivers; part of driver-ops.inc.h. */
 
 /* --- streams --- */
 
@@ -32,8 +32,8 @@ static int driver_stream_query(struct hoist__dev_stream *stream)
 			   CALL(StreamQuery)(stream->native));
 }
 
-/* Where work on the NULL stream would break the capture of a blocking stream, the driver
- * says that instead: the answer is yes too. */
+/* Asks the driver whether @stream captures.  Where work on the NULL stream would break the capture
+ * of a blocking stream, the driver returns ERROR_CAPTURE_IMPLICIT: the answer is yes, too. */
 static RESULT ask_capture(NATIVE(stream) stream, NATIVE(capture_status) *status)
 {
 	RESULT result = CALL(StreamIsCapturing)(stream, status);

@@ -91,6 +91,6 @@ static int driver_vmm_set_access(struct hoist__dev *dev, uintptr_t address, size
 		.location = {VALUE(LOCATION_DEVICE), DEVICE_ID(who)},
 		.flags = flags[access],
 	};
-	return RUN_RELAXED(dev, "setting who can access memory",
+	return RUN_RELAXED(dev, "setting the access to memory",
 			   CALL(MemSetAccess)((NATIVE(device_ptr))address, bytes, &native, 1));
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* device/driver.c - texts of failures and conversions of numbers for both drivers.
+ * The contract is in device/driver.h. */
 #include "config.h"
 
 #include "device/driver.h"

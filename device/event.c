@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/event.c - events, and what they say when their stream is gone.
+/* device/event.c - events, and their answers when their stream is gone.
+ * The contract is in device/device.h.
  *
  * Since ROCm 6.2 an event of HIP's holds a bare pointer to the stream that it was last recorded on.
  * Asking the event, or waiting for it, reads that stream.  If the stream captures by then, asking
@@ -8,8 +9,8 @@
  * way, except that they may be asked during a capture.
  *
  * Two kinds of streams end without a wait: one that is destroyed while it captures, and one whose
- * native handle the caller has destroyed.  Their events are lost.  A lost event has completed when a
- * wait for the whole device, begun later, has ended. */
+ * native handle the caller has destroyed.  Their events are lost.  A lost event has completed when
+ * a wait for the whole device, begun later, has ended. */
 #include "config.h"
 
 #include <errno.h>
@@ -132,7 +133,7 @@ void hoist__event_destroy(struct hoist__dev_event *event)
 	free(event);
 }
 
-/* The event is asked by way of @stream from now on; it stays in memory for that. */
+/* From now on questions to the event go by way of @stream, which stays in memory for them. */
 static void follow(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
 {
 	if (stream->dev->api == HOIST__API_CPU || atomic_load(&event->stream) == stream)

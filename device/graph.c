@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* device/graph.c - memory of graphs: checks arguments and the process, then calls the backend.
+ * The contract is in device/graph.h. */
 #include "config.h"
 
 #include "device/graph.h"
@@ -6,7 +8,7 @@
 #include "base/error.h"
 #include "device/device-ops.h"
 
-/* The operations came together, so one of them stands for all. */
+/* A backend has all of these operations or none, so one of them stands for all. */
 static int check(struct hoist__dev *dev)
 {
 	int err = hoist__dev_check(dev);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* device/hip-abi.c - compares hip-table.h and hip-types.h with hip_runtime_api.h.
+ * The compared declarations are in device/hip-table.h and device/hip-types.h.
  *
- * Compiled only where configure found that header.  It makes no code: when a
- * row, a constant or a type disagrees with the vendor's, it does not compile.
+ * Compiled only where configure found that header.  This file makes no code.  If a
+ * row, a constant or a type disagrees with the vendor's, this file does not compile.
  */
 #include "config.h"
 
@@ -12,7 +13,7 @@
 
 #include "device/hip-types.h"
 
-/* Our types are the vendor's in size and kind ... */
+/* hoist's types have the size and kind of the vendor's ... */
 _Static_assert(sizeof(hoist__hip_error) == sizeof(hipError_t), "hipError_t");
 _Static_assert(sizeof(hoist__hip_attribute) == sizeof(hipDeviceAttribute_t), "attribute");
 _Static_assert(sizeof(hoist__hip_copy_kind) == sizeof(hipMemcpyKind), "hipMemcpyKind");
@@ -156,7 +157,7 @@ _Static_assert(sizeof(hipDeviceProp_tR0600) <= HOIST__HIP_PROPS_ROOM, "room for 
 hipError_t hoist__hip_r0000_declaration(struct hoist__hip_props_r0000 *props, int device);
 #endif
 
-/* Before, the calls for memory of graphs were not there: well formed is what can be asked. */
+/* Older headers have no calls for memory of graphs: a row can only be checked to be well formed. */
 #if HIP_VERSION < HOIST__HIP_GRAPH_MEMORY_SINCE
 typedef unsigned int hipGraphMemAttributeType;
 hipError_t hipDeviceGraphMemTrim(int device);
@@ -169,7 +170,7 @@ _Static_assert(hipGraphMemAttrReservedMemCurrent == HOIST__HIP_GRAPH_RESERVED_CU
 _Static_assert(hipGraphMemAttrReservedMemHigh == HOIST__HIP_GRAPH_RESERVED_HIGH, "high");
 #endif
 
-/* ... so with the vendor's in their place every row must be its declaration. */
+/* ... so with the vendor's types in their place every row must be the vendor's declaration. */
 #define hoist__hip_error hipError_t
 #define hoist__hip_attribute hipDeviceAttribute_t
 #define hoist__hip_copy_kind hipMemcpyKind

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* device/hip-current.c - the thread's current device and capture mode around calls
- * of the HIP runtime; see hip-run.h. */
+ * of the HIP runtime.  The contract is in device/hip-run.h. */
 #include "config.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "device/hip-run.h"
 
-/* Runtimes before 5.2 have no modes: there a capture forbids what it forbids. */
+/* Runtimes before 5.2 have no modes.  There, calls that a capture forbids fail. */
 static hoist__hip_error relax(struct hoist__hip_entered *entered)
 {
 	if (hoist__hip.hipThreadExchangeStreamCaptureMode == NULL)
@@ -36,7 +36,8 @@ int hoist__hip_enter(const struct hoist__dev *dev, bool relaxed, struct hoist__h
 	return err;
 }
 
-/* Both are harmless when done twice, so a failure is tried again once, then logged. */
+/* Setting the mode or the device twice is harmless.  So a failed call is tried once more, and a
+ * second failure is logged. */
 static void unrelax(const struct hoist__dev *dev, const struct hoist__hip_entered *entered)
 {
 	hoist__hip_error error = HOIST__HIP_ERROR_INVALID_VALUE;

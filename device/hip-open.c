@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/hip-open.c - finds the HIP driver and asks it what there is. */
+/* device/hip-open.c - opens the HIP runtime, asks for devices and their properties, and judges
+ * results.  The contract is in device/hip.h. */
 #include "config.h"
 
 #include "device/hip.h"
@@ -104,7 +105,7 @@ int hoist__hip_open(int *count, const char **library)
 	int found = 0;
 	if (error == HOIST__HIP_SUCCESS)
 		error = hoist__hip.hipGetDeviceCount(&found);
-	/* Without devices ROCm 5's hipInit() speaks of an invalid one. */
+	/* Without devices ROCm 5's hipInit() returns "invalid device". */
 	if (error == HOIST__HIP_ERROR_INVALID_DEVICE || (error == HOIST__HIP_SUCCESS && found <= 0))
 		error = HOIST__HIP_ERROR_NO_DEVICE;
 	if (error != HOIST__HIP_SUCCESS)
@@ -113,7 +114,7 @@ int hoist__hip_open(int *count, const char **library)
 	return 0;
 }
 
-/* "gfx942" of "gfx942:sramecc+:xnack-"; "gfx" where no runtime call tells it. */
+/* Takes "gfx942" from "gfx942:sramecc+:xnack-"; "gfx" where no runtime call tells the name. */
 static void probe_architecture(struct hoist__dev *dev)
 {
 	union {
@@ -130,7 +131,7 @@ static void probe_architecture(struct hoist__dev *dev)
 		error = hoist__hip.hipGetDevicePropertiesR0000(&props.r0000, dev->ordinal);
 		name = props.r0000.architecture;
 	}
-	/* A layout that changed once more would not begin like this. */
+	/* If the layout changed once more, another text would stand here. */
 	if (error != HOIST__HIP_SUCCESS || strncmp(name, "gfx", 3) != 0)
 		name = "gfx";
 	(void)hoist__hip.hipGetLastError();
@@ -138,6 +139,8 @@ static void probe_architecture(struct hoist__dev *dev)
 		       (int)strcspn(name, ":"), name);
 }
 
+/* Every failed call sets the thread's last error, also one that is no failure here: it is taken
+ * back. */
 int hoist__hip_probe(struct hoist__dev *dev)
 {
 	struct hoist__dev_props *props = &dev->props;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/hip-query.c - what the HIP runtime knows of devices and addresses. */
+/* device/hip-query.c - questions to the HIP runtime about devices and addresses.
+ * The contract is in device/device-ops.h, and for addresses in device/query.h. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ int hoist__hip_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
 	return err;
 }
 
-/* Others may have enabled it already. */
+/* Other code of the process may have enabled the access already. */
 static hoist__hip_error enable(const struct hoist__dev *peer)
 {
 	hoist__hip_error error = hoist__hip.hipDeviceEnablePeerAccess(peer->ordinal, 0);
@@ -67,8 +68,8 @@ static bool functions_of(void *library, struct functions *ret)
 	return version != NULL && ask != NULL && last_error != NULL;
 }
 
-/* -ENOENT where the runtime knows nothing: ROCm 5 calls that an invalid value, later ones give
- * it a type of its own, which came in front of the others. */
+/* -ENOENT where the runtime does not know the address.  ROCm 5 then returns "invalid value".  Later
+ * releases give such memory a type of its own, which came in front of the other types. */
 static int ask(const struct functions *call, uintptr_t address,
 	       struct hoist__hip_pointer_attributes *ret)
 {
@@ -83,7 +84,7 @@ static int ask(const struct functions *call, uintptr_t address,
 		return -ENOENT;
 	if (error != HOIST__HIP_SUCCESS)
 		return hoist__fail_driver(-EREMOTEIO, "hip", (int)error,
-					  "hip: asking what is at %#zx: HIP error %u",
+					  "hip: asking about the address %#zx: HIP error %u",
 					  (size_t)address, error);
 	if (version < HOIST__HIP_UNREGISTERED_SINCE)
 		ret->type++;

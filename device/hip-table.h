@@ -3,8 +3,8 @@
  *
  *   X(name, symbol, result, (arguments), need, since)
  *
- * The columns are those of cuda-table.h; `since` is encoded as
- * hipRuntimeGetVersion() does (10000000 * major + 100000 * minor + patch).
+ * The columns are those of cuda-table.h; `since` is encoded as by
+ * hipRuntimeGetVersion() (10000000 * major + 100000 * minor + patch).
  * The HIP runtime API is used where it and the driver-like API overlap: its
  * prototypes are the same in ROCm 5, 6 and 7 (hipMemcpyHtoDAsync's are not).
  */
@@ -44,7 +44,7 @@
 	/* The calling thread's current device. */                                                 \
 	X(hipGetDevice, hipGetDevice, hoist__hip_error, (int *), REQUIRED, 50000000)               \
 	X(hipSetDevice, hipSetDevice, hoist__hip_error, (int), REQUIRED, 50000000)                 \
-	/* What is asked of devices and addresses, and waiting for all of one. */                  \
+	/* Questions about devices and addresses, and waiting for a whole device. */               \
 	X(hipDeviceCanAccessPeer, hipDeviceCanAccessPeer, hoist__hip_error, (int *, int, int),     \
 	  REQUIRED, 50000000)                                                                      \
 	X(hipDeviceEnablePeerAccess, hipDeviceEnablePeerAccess, hoist__hip_error,                  \
@@ -89,7 +89,7 @@
 	  (void **, size_t, hoist__hip_pool, hoist__hip_stream), OPTIONAL, 50200000)               \
 	X(hipFreeAsync, hipFreeAsync, hoist__hip_error, (void *, hoist__hip_stream), OPTIONAL,     \
 	  50200000)                                                                                \
-	/* Memory of graphs: what is allocated while a stream captures. */                         \
+	/* Memory of graphs: allocated while a stream captures. */                                 \
 	X(hipMallocAsync, hipMallocAsync, hoist__hip_error, (void **, size_t, hoist__hip_stream),  \
 	  OPTIONAL, 50200000)                                                                      \
 	X(hipDeviceGraphMemTrim, hipDeviceGraphMemTrim, hoist__hip_error, (int), OPTIONAL,         \
@@ -147,7 +147,7 @@
 	  50000000)                                                                                \
 	X(hipStreamWaitEvent, hipStreamWaitEvent, hoist__hip_error,                                \
 	  (hoist__hip_stream, hoist__hip_event, unsigned int), REQUIRED, 50000000)                 \
-	/* Capture: what a thread may do while any stream captures a graph. */                     \
+	/* Capture: the calls a thread may make while any stream captures a graph. */              \
 	X(hipStreamIsCapturing, hipStreamIsCapturing, hoist__hip_error,                            \
 	  (hoist__hip_stream, hoist__hip_capture_status *), OPTIONAL, 50000000)                    \
 	X(hipThreadExchangeStreamCaptureMode, hipThreadExchangeStreamCaptureMode,                  \

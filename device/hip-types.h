@@ -35,18 +35,18 @@ typedef struct hoist__hip_block_handle {
 	unsigned char bytes[64];
 } hoist__hip_block_handle;
 
-/* hipIpcMemLazyEnablePeerAccess: 0 in the headers of ROCm 5, later 1; a runtime may insist on
- * its own. */
+/* hipIpcMemLazyEnablePeerAccess: 0 in the headers of ROCm 5, later 1.  A runtime may insist on the
+ * value of its own header. */
 #define HOIST__HIP_IPC_LAZY_PEER_ACCESS 1u
 
 /* hipDeviceProp_t is the only place that tells the architecture's name
  * ("gfx942:sramecc+:xnack-").  It has two layouts: R0000, filled by the symbol
  * hipGetDeviceProperties of every release, and R0600, filled by
  * hipGetDevicePropertiesR0600 of ROCm 6 and later.  (With ROCm 6's header the
- * source name hipGetDeviceProperties means the second one.)  Of both only two
- * strings are described here; the tail is room for what a later driver may
- * write.  The true sizes were 792 bytes (ROCm 5.2) and 1472 bytes (ROCm 6, 7);
- * a stand-in driver writes no more than that. */
+ * source name hipGetDeviceProperties means the second one.)  Only two
+ * strings of either layout are described here; the tail is room for the bytes
+ * that a later driver may write.  The true sizes were 792 bytes (ROCm 5.2) and
+ * 1472 bytes (ROCm 6, 7); a stand-in driver writes no more than that. */
 #define HOIST__HIP_R0000_ARCH_OFFSET 396
 #define HOIST__HIP_R0000_BYTES 792
 #define HOIST__HIP_R0600_ARCH_OFFSET 1160
@@ -67,11 +67,11 @@ struct hoist__hip_props_r0600 {
 	char room[HOIST__HIP_PROPS_ROOM - HOIST__HIP_R0600_ARCH_OFFSET - 256];
 };
 
-/* hipMemPoolProps.  The limit came out of what was reserved; 6.3 is the first release seen
- * with it, and an older one would not heed it. */
+/* hipMemPoolProps.  A release took the limit out of the reserved bytes.  6.3 is the first release
+ * seen with the limit, and an older one would not heed it. */
 struct hoist__hip_pool_props {
 	unsigned int type;	   /* HOIST__HIP_ALLOCATION_PINNED */
-	unsigned int handle_types; /* HOIST__HIP_HANDLE_...: how other processes get it */
+	unsigned int handle_types; /* HOIST__HIP_HANDLE_...: how other processes get the pool */
 	unsigned int location_type;
 	int location; /* the device */
 	void *unused;
@@ -90,8 +90,8 @@ struct hoist__hip_access {
 	hoist__hip_access_flags flags;
 };
 
-/* hipMemAllocationProp as it is since ROCm 6; before, the members had another order, and devices no
- * virtual memory. */
+/* hipMemAllocationProp as it is since ROCm 6.  Before, the members had another order, and devices
+ * had no virtual memory. */
 typedef unsigned int hoist__hip_granularity; /* enum hipMemAllocationGranularity_flags */
 typedef struct hoist__hip_memory_object *hoist__hip_memory; /* hipMemGenericAllocationHandle_t */
 struct hoist__hip_memory_props {
@@ -122,7 +122,7 @@ enum {
 struct hoist__hip_pitched {
 	void *address;
 	size_t pitch;
-	size_t width;  /* 0: not said */
+	size_t width;  /* 0: not given */
 	size_t height; /* the distance of planes, in rows */
 };
 
@@ -139,8 +139,8 @@ struct hoist__hip_copy_3d {
 	hoist__hip_copy_kind kind;
 };
 
-/* hipPointerAttribute_t, and what it says of a type since ROCm 6: before, the first was not there
- * and the others were one less. */
+/* hipPointerAttribute_t, and its numbers of types since ROCm 6.  Before, the first type was not
+ * there, and the others were one less. */
 struct hoist__hip_pointer_attributes {
 	unsigned int type;
 	int device;
@@ -156,12 +156,13 @@ struct hoist__hip_pointer_attributes {
 #define HOIST__HIP_MEMORY_MANAGED 3
 #define HOIST__HIP_UNREGISTERED_SINCE 60000000
 
-/* The most bytes from row to row: ROCm 6 refuses planes of INT32_MAX and more, and up to this ROCm 5
- * does not overflow.  The runtime's own attribute has not the same number in all releases. */
+/* The most bytes from row to row.  ROCm 6 refuses a copy of planes with INT32_MAX or more, and up
+ * to this value ROCm 5 does not overflow.  The runtime has an attribute for the limit, but its
+ * number is not the same in all releases. */
 #define HOIST__HIP_MAX_PITCH ((size_t)INT32_MAX - 1)
 
-/* The most bytes from plane to plane: ROCm 5 reckons them in 32 bits, and copies wrong bytes where
- * there are more. */
+/* The most bytes from plane to plane: ROCm 5 computes this distance in 32 bits, and copies wrong
+ * bytes where it is greater. */
 #define HOIST__HIP_MAX_PLANE ((size_t)UINT32_MAX)
 
 /* hipCpuDeviceId: the host, as a location. */
@@ -226,8 +227,8 @@ struct hoist__hip_pointer_attributes {
 	X(HOIST__HIP_HOST_REGISTER_PORTABLE, 1, hipHostRegisterPortable)                           \
 	X(HOIST__HIP_HOST_REGISTER_MAPPED, 2, hipHostRegisterMapped)
 
-/* hipDeviceAttributeHostNumaId: since ROCm 7.2.  Earlier releases know no
- * attribute of that number and answer hipErrorInvalidValue. */
+/* hipDeviceAttributeHostNumaId: since ROCm 7.2.  Earlier releases have no
+ * attribute of that number, and answer hipErrorInvalidValue. */
 #define HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID 92
 #define HOIST__HIP_HOST_NUMA_ID_SINCE 70200000
 

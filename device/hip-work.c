@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/hip-work.c - the HIP backend: the work on streams. */
+/* device/hip-work.c - the HIP backend: copies and fills on streams.
+ * The contract is in device/device-ops.h. */
 #include "config.h"
 
 #include "base/checked.h"
@@ -61,10 +62,10 @@ int hoist__hip_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint3
 
 /* --- rows ---
  *
- * Of the runtime's calls these two are the same in ROCm 5, 6 and 7: what describes a side by
- * its type of memory (hipMemcpyParam2DAsync, hipDrvMemcpy3DAsync) has other numbers since 6. */
+ * These two calls of the runtime are the same in ROCm 5, 6 and 7.  Calls that describe a side by
+ * its type of memory (hipMemcpyParam2DAsync, hipDrvMemcpy3DAsync) have other numbers since 6. */
 
-/* ROCm 5 reckons the bytes of a plane in 32 bits: no call is given more rows than that. */
+/* ROCm 5 computes the bytes of a plane in 32 bits, so each call gets no more rows than fit. */
 static hoist__hip_error copy_rows(hoist__hip_stream stream, enum hoist__copy kind,
 				  const struct hoist__box *box)
 {
@@ -78,8 +79,8 @@ static hoist__hip_error copy_rows(hoist__hip_stream stream, enum hoist__copy kin
 	return error;
 }
 
-/* Where the runtime is told how wide a side is, it refuses an allocation that ends within the last
- * plane (ROCm 5.7 and later); the copy itself needs the pitch and the height only. */
+/* The width of a side is not given, because the copy needs only pitch and height.  With a width,
+ * ROCm 5.7 and later refuse an allocation that ends within the last plane. */
 static hoist__hip_error copy_planes(hoist__hip_stream stream, enum hoist__copy kind,
 				    const struct hoist__box *box)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/hip.c - the HIP backend, on the runtime API: driver-ops.inc.h for HIP, and what only HIP
- * has.  The contract is device-ops.h. */
+/* device/hip.c - the HIP backend, on the runtime API: driver-ops.inc.h compiled for HIP, and the
+ * parts that only HIP has.  The contract is in device/device-ops.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -9,12 +9,12 @@
 
 #define HOST_REGISTER "hipHostRegister"
 #define EVENTS_READ_STREAMS true
-/* Some releases have no thresholds, and keep memory or not as they like. */
+/* Some releases have no thresholds, and decide themselves whether to keep memory. */
 #define POOLS_HAVE_THRESHOLDS false
 
 /* --- managed memory --- */
 
-/* The runtime knows one location on the host, which is all of it. */
+/* The runtime knows one location on the host, which is the whole host. */
 static int driver_managed_prefer(struct hoist__dev *dev, uintptr_t address, size_t bytes,
 				 enum hoist__prefer prefer, int node)
 {
@@ -37,7 +37,7 @@ static int driver_managed_prefer(struct hoist__dev *dev, uintptr_t address, size
 
 /* --- streams --- */
 
-/* The runtime knows its streams: of a wrapped one it says that the caller has destroyed it. */
+/* The runtime knows its streams, and says so if the caller has destroyed a wrapped one. */
 static bool driver_says_destroyed(hoist__hip_error error)
 {
 	return error == HOIST__HIP_ERROR_CONTEXT_DESTROYED;
@@ -45,7 +45,7 @@ static bool driver_says_destroyed(hoist__hip_error error)
 
 /* --- sharing --- */
 
-/* With the flag of newer runtimes, or that of older ones. */
+/* Opens with the flag of newer runtimes, and if that is refused with the flag of older ones. */
 static hoist__hip_error driver_open_handle(void **address, const hoist__hip_ipc_handle *handle)
 {
 	hoist__hip_error error =
@@ -56,7 +56,7 @@ static hoist__hip_error driver_open_handle(void **address, const hoist__hip_ipc_
 	return hoist__hip.hipIpcOpenMemHandle(address, *handle, 0);
 }
 
-/* The runtime makes the pool the first device's, whichever is current. */
+/* The runtime imports a pool for the first device, whichever is current. */
 static int driver_check_import(const struct hoist__dev *dev)
 {
 	if (dev->ordinal == 0)
@@ -69,8 +69,9 @@ static int driver_check_import(const struct hoist__dev *dev)
 
 /* --- virtual memory --- */
 
-/* No attribute of the runtime's tells of RDMA, and that of virtual memory has not one number in all
- * releases: a device without it refuses the granularity. */
+/* No attribute of the runtime tells of RDMA.  The attribute for virtual memory has different
+ * numbers in different releases, so it is not asked: a device without such memory refuses to tell
+ * the granularity. */
 static int driver_vmm_check(struct hoist__dev *dev, const struct hoist__vmm_props *props)
 {
 	if (hoist__hip.hipMemSetAccess == NULL ||

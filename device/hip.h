@@ -20,7 +20,7 @@ int hoist__hip_probe(struct hoist__dev *dev);
 /* 0, -EAGAIN for work in flight, or "hip:0: <what>: hipErrorX (...)". */
 int hoist__hip_judge(const struct hoist__dev *dev, hoist__hip_error error, const char *what);
 
-/* Questions (hip-query.c): see device-ops.h. */
+/* Questions about devices (hip-query.c): see device-ops.h. */
 int hoist__hip_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
 int hoist__hip_enable_access(struct hoist__dev *dev, struct hoist__dev *peer);
 int hoist__hip_synchronize(struct hoist__dev *dev);

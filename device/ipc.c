@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/ipc.c - memory that processes share: arguments and the process are checked here, then
- * the backend is called. */
+/* device/ipc.c - memory that processes share: checks arguments and the process, then calls the
+ * backend.  The contract is in device/ipc.h; device/pool.c makes and imports the pools. */
 #include "config.h"
 
 #include "device/ipc.h"

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* device/ipc.h - device memory that several processes use.
  *
- *   plain   what hoist__dev_mem_alloc() gave: the driver makes a handle of 64 bytes of the
- *           whole allocation, another process opens that, and closes it
- *   pool    a pool made to be shared gives a file descriptor; a pool made from that, in
- *           another process, imports allocations by their handles, and cannot allocate.
- *           What was imported is given back with hoist__dev_mem_free()
+ *   plain   memory of hoist__dev_mem_alloc(): the driver makes a handle of 64 bytes for the
+ *           whole allocation; another process opens the handle, and closes it
+ *   pool    a pool made to be shared gives a file descriptor.  Another process makes a pool
+ *           from the descriptor.  That pool imports allocations by their handles, and cannot
+ *           allocate.  Imported memory is given back with hoist__dev_mem_free()
  *
- * What drivers leave open is left to the caller: opening one handle twice (some count,
- * some refuse), or in the process that made it (CUDA and HIP refuse), and freeing what others
- * have open (undefined).
+ * Drivers leave three things open, and so does this code for its caller: opening one handle twice
+ * (some drivers count, some refuse), opening a handle in the process that made it (CUDA and HIP
+ * refuse), and freeing memory that others have open (undefined).
  *
  * Errors: as device.h; -ENOTSUP also where the driver or the device cannot share this memory.
  */
@@ -24,9 +24,10 @@ struct hoist__ipc_handle {
 	unsigned char bytes[HOIST__IPC_BYTES];
 };
 
-/* [context] The allocation of the driver's around @address, an address of @dev's: its own ones,
- * and those that it imported.
- * Returns: 0; -EINVAL (none there); -ENOTSUP (the driver cannot say), -EREMOTEIO, -ESTALE. */
+/* [context] Finds the driver's allocation around @address, an address of @dev's own memory or of
+ * memory that @dev imported.
+ * Returns: 0; -EINVAL (there is no allocation); -ENOTSUP (the driver cannot say), -EREMOTEIO,
+ *   -ESTALE. */
 int hoist__dev_allocation(struct hoist__dev *dev, uintptr_t address, uintptr_t *base,
 			  size_t *bytes);
 
@@ -39,15 +40,16 @@ int hoist__dev_ipc_export(struct hoist__dev *dev, uintptr_t base, struct hoist__
  * Returns: 0; -ENOTSUP; -ENOSPC; -EREMOTEIO (the driver knows no such allocation), -ESTALE. */
 int hoist__dev_ipc_open(struct hoist__dev *dev, const struct hoist__ipc_handle *handle,
 			uintptr_t *ret);
-/* Work in flight on it: as with hoist__dev_mem_free(). */
+/* Work in flight on the memory: as with hoist__dev_mem_free(). */
 int hoist__dev_ipc_close(struct hoist__dev *dev, uintptr_t base);
 
-/* As hoist__dev_pool_create(), of which others can import. */
+/* As hoist__dev_pool_create(); other processes can import from the pool. */
 int hoist__dev_pool_create_shareable(struct hoist__dev *dev, size_t max_bytes,
 				     struct hoist__dev_pool **ret);
 
-/* A pool made of @fd, which stays the caller's.  Destroyed after what was imported of it.
- * Returns: 0; -ENOTSUP (also: any device of HIP's but the first); -ENOMEM; -EREMOTEIO (the driver
+/* Makes a pool of @fd, which stays the caller's.  The caller destroys the pool only after it has
+ * given back the blocks imported from it.
+ * Returns: 0; -ENOTSUP (also any HIP device but the first); -ENOMEM; -EREMOTEIO (the driver
  *   knows no such pool), -ESTALE. */
 int hoist__dev_pool_import(struct hoist__dev *dev, int fd, struct hoist__dev_pool **ret);
 

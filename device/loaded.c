@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* device/loaded.c - finds a driver that others have loaded.
+/* device/loaded.c - finds a driver that other code has loaded into this process.
+ * The contract is in device/query.h.
  *
- * Frameworks bring drivers' libraries under names of their own, so the names of what is loaded
- * are looked through, not a list of names tried. */
+ * Frameworks bring drivers' libraries under names of their own.  So hoist looks through the names
+ * of the loaded libraries instead of trying a list of names. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -14,7 +15,8 @@
 
 #include "device/query.h"
 
-/* Of one api: what was found, or how many libraries had been loaded when nothing was. */
+/* For one api, the library that was found, or the number of libraries that had been loaded when
+ * none was found. */
 struct seen {
 	_Atomic(void *) library;
 	atomic_ullong adds;
@@ -55,7 +57,7 @@ void *hoist__loaded(enum hoist__api api, const char *prefix)
 		atomic_store(&seen[api].adds, search.adds);
 		return NULL;
 	}
-	/* It may have gone meanwhile.  Else it stays: a driver is never closed. */
+	/* The library may have gone meanwhile.  Else it stays, since a driver is never closed. */
 	library = dlopen(search.path, RTLD_NOW | RTLD_NOLOAD);
 	atomic_store(&seen[api].library, library);
 	return library;

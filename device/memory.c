@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/memory.c - memory of devices: arguments and the process are checked here, then the
- * backend is called. */
+/* device/memory.c - memory of devices: checks arguments and the process, then calls the backend.
+ * The contract is in device/device.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -58,7 +58,7 @@ int hoist__dev_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 	return err < 0 ? err : dev->ops->mem_free(dev, address, bytes);
 }
 
-/* A range of host memory that is not one is the caller's error. */
+/* An empty range of host memory is the caller's error. */
 static int check_host(const struct hoist__dev *dev, const void *address, size_t bytes)
 {
 	int err = hoist__dev_check(dev);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/native.c - order between a stream and one that somebody else owns. */
+/* device/native.c - order between a stream and one that somebody else owns.
+ * The contract is in device/native.h. */
 #include "config.h"
 
 #include "device/native.h"
@@ -27,8 +28,8 @@ static int check(const struct hoist__dev_stream *stream)
 		       : hoist__fail(-ENOTSUP, "the CPU has no native streams");
 }
 
-/* As long as this call: nothing is waited for at its end.  The event that it is named in is gone
- * by then. */
+/* @handle lives as long as the caller's call, and its end waits for nothing.  The event that names
+ * @handle is gone by then. */
 static void init_handle(struct hoist__dev_stream *handle, struct hoist__dev *dev, void *native)
 {
 	hoist__stream_init(handle, dev, native);

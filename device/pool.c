@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/pool.c - the drivers' own pools: arguments and the process are checked here,
- * then the backend is called. */
+/* device/pool.c - the drivers' own pools: checks arguments and the process, then calls the
+ * backend.  The contract is in device/device.h, and for sharing in device/ipc.h. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -18,9 +18,9 @@ static int fill_pool(struct hoist__dev_pool *pool, int fd)
 	return pool->borrowed ? ops->pool_current(pool) : ops->pool_create(pool);
 }
 
-/* --- who reaches them --- */
+/* --- access of other devices --- */
 
-/* The lock is held. */
+/* The caller holds pools_lock. */
 static int open_to(struct hoist__dev_pool *pool, const struct hoist__dev *peer)
 {
 	if ((pool->denied >> peer->ordinal & 1) != 0)
@@ -41,7 +41,7 @@ int hoist__dev_pools_open_to(struct hoist__dev *dev, struct hoist__dev *peer)
 	return err;
 }
 
-/* A new pool is opened to those that reach its device's memory already. */
+/* Opens a new pool to the devices that reach its device's memory already, and lists the pool. */
 static int list_pool(struct hoist__dev_pool *pool)
 {
 	struct hoist__dev *dev = pool->dev;
@@ -70,7 +70,7 @@ static void unlist_pool(struct hoist__dev_pool *pool)
 
 /* --- life --- */
 
-/* Like @wanted; @fd -1: not imported. */
+/* Makes a pool like @wanted.  With @fd -1 the pool is not imported. */
 static int make_pool(const struct hoist__dev_pool *wanted, int fd, struct hoist__dev_pool **ret)
 {
 	const struct hoist__dev *dev = wanted->dev;
@@ -116,7 +116,7 @@ int hoist__dev_pool_create_shareable(struct hoist__dev *dev, size_t max_bytes,
 int hoist__dev_pool_import(struct hoist__dev *dev, int fd, struct hoist__dev_pool **ret)
 {
 	const struct hoist__dev_pool wanted = {.dev = dev, .shareable = true};
-	/* Drivers take it as a pointer, and NULL is none. */
+	/* Drivers take the descriptor as a pointer, and refuse NULL: so 0 is not passed. */
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 1);
 	if (own < 0)
 		return hoist__fail_errno(-errno, "descriptor %d of a memory pool", fd);
@@ -235,7 +235,7 @@ int hoist__dev_pool_set(struct hoist__dev_pool *pool, enum hoist__pool_attribute
 	return pool->dev->ops->pool_set(pool, attribute, value);
 }
 
-/* What was denied here is not given by hoist__dev_pools_open_to(). */
+/* hoist__dev_pools_open_to() does not give back an access that was denied here. */
 static int set_access(struct hoist__dev_pool *pool, const struct hoist__dev *peer, bool allowed)
 {
 	uint64_t bit = peer->ordinal < 64 ? UINT64_C(1) << peer->ordinal : 0;

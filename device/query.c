@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/query.c - questions about devices and addresses. */
+/* device/query.c - questions about devices and addresses, and waiting for a whole device.
+ * The contract is in device/device.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -9,11 +10,11 @@
 #include "device/device-ops.h"
 #include "device/query.h"
 
-/* Drivers enable access by direction, once: what two threads enable at the same time, the second
- * one finds enabled.  So nothing is locked. */
+/* Drivers enable access by direction, once.  If two threads enable the same access at the same
+ * time, the second thread finds it enabled.  So nothing is locked. */
 static int enable_access(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret)
 {
-	/* No machine has more devices than this; were there one, its access would stay disabled. */
+	/* No machine has more devices than this.  A further device's access would stay disabled. */
 	if (peer->ordinal >= 64) {
 		*ret = false;
 		return 0;
@@ -51,17 +52,17 @@ int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
 	return 0;
 }
 
-/* --- waiting for all --- */
+/* --- waiting for a whole device --- */
 
-/* What the caller has destroyed does not capture. */
+/* A stream whose native handle the caller has destroyed does not capture. */
 static int ask(struct hoist__dev_stream *stream, bool *ret)
 {
 	int err = hoist__stream_capturing(stream, ret);
 	return err == -EBADF ? 0 : err;
 }
 
-/* Of a stream that nobody told hoist of a driver speaks only if it is a blocking one: then the
- * default stream cannot be used. */
+/* Finds out whether a stream of @dev captures.  hoist asks the streams that it knows.  The driver
+ * tells of another stream only if that is a blocking one: then the default stream is unusable. */
 static int find_capture(struct hoist__dev *dev, bool *ret)
 {
 	int err = 0;
@@ -78,7 +79,7 @@ static int find_capture(struct hoist__dev *dev, bool *ret)
 	}
 	bool any = !hoist__list_empty(&dev->streams);
 	pthread_mutex_unlock(&dev->streams_lock);
-	/* CUDA: asking would make the device's context, where nobody has used it through hoist. */
+	/* CUDA: where nobody has used the device through hoist, asking would make its context. */
 	bool unused = !any && dev->api == HOIST__API_CUDA && atomic_load(&dev->context) == NULL;
 	if (err < 0 || *ret || unused)
 		return err;
@@ -150,13 +151,13 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret)
 		int opened = hoist__api_opened(drivers[i].api);
 		if (opened == -ESTALE)
 			return opened;
-		if (opened < 0) { /* or one that others did */
+		if (opened < 0) { /* or the one that other code loaded */
 			library = hoist__loaded(drivers[i].api, drivers[i].prefix);
 			if (library == NULL)
 				continue;
 		}
 		int err = drivers[i].find(library, address, ret);
-		/* One that cannot be started may say so of every address. */
+		/* A driver that cannot be started may fail for every address. */
 		if (err == -EREMOTEIO && opened == -ENODEV)
 			continue;
 		if (err != -ENOENT)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/stream.c - streams: arguments and the process are checked here, then the backend is
- * called.  event.c does the same for events, work.c for the work on streams. */
+/* device/stream.c - streams: checks arguments and the process, then calls the backend.
+ * The contract is in device/device.h; event.c has the events, work.c the work on streams. */
 #include "config.h"
 
 #include <errno.h>
@@ -42,8 +42,8 @@ void hoist__stream_unref(struct hoist__dev_stream *stream)
 	free(stream);
 }
 
-/* From here on a wait for the device asks the stream whether it captures (query.c).  The CPU's
- * never do. */
+/* From here on a wait for the device asks the stream whether it captures (query.c).  Streams of the
+ * CPU never capture. */
 static void join(struct hoist__dev_stream *stream)
 {
 	struct hoist__dev *dev = stream->dev;
@@ -80,7 +80,7 @@ int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 	return 0;
 }
 
-/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD; HIP has the same, the first since 6.3. */
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.  HIP has the same numbers, the first since 6.3. */
 #define STREAM_LEGACY ((void *)1)
 #define STREAM_OF_THREAD ((void *)2)
 
@@ -106,17 +106,17 @@ int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_s
 	return 0;
 }
 
-/* Whether @stream captures, asked once more where the driver does not say. */
+/* Asks whether @stream captures, once more where the driver does not say. */
 static int ask_twice(struct hoist__dev_stream *stream, bool *ret)
 {
 	int err = hoist__stream_capturing(stream, ret);
 	return err == 0 || err == -EBADF ? err : hoist__stream_capturing(stream, ret);
 }
 
-/* Waits for the work, and says what its events say from now on: 0; a failure, where the driver
- * runs nothing any more; -EAGAIN if nobody knows.  Waiting for a stream that captures, or of which
- * the driver does not say, may break the capture; one that the caller has destroyed cannot be
- * waited for. */
+/* Waits for the work, and returns the answer of the stream's events from now on: 0; a failure,
+ * where the driver runs nothing any more; -EAGAIN if nobody knows.  Does not wait if the stream
+ * captures, or if the driver does not say: the wait may break the capture.  Nobody can wait for a
+ * stream that the caller has destroyed. */
 static int wait_for_end(struct hoist__dev_stream *stream)
 {
 	const struct hoist__dev_ops *ops = stream->dev->ops;
@@ -130,7 +130,7 @@ static int wait_for_end(struct hoist__dev_stream *stream)
 	return err == -EAGAIN ? ops->stream_synchronize(stream) : err;
 }
 
-/* Waits first, then ends what asks by way of the stream, then the stream. */
+/* Waits first, then ends the events that ask by way of the stream, then the stream. */
 void hoist__stream_destroy(struct hoist__dev_stream *stream)
 {
 	if (stream == NULL)
@@ -227,7 +227,7 @@ int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev
 		return 0;
 	if (hoist__event_is_over(event))
 		return 0;
-	/* An event of a capturing stream draws this one in. */
+	/* If the event's stream captures, the wait draws this stream into the capture. */
 	if (stream->dev->ops->stream_capturing != NULL)
 		atomic_store(&stream->may_capture, true);
 	return stream->dev->ops->stream_wait_event(stream, event);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* device/vmm.c - virtual memory: checks arguments and the process, then calls the backend.
+ * The contract is in device/vmm.h. */
 #include "config.h"
 
 #include "device/vmm.h"
@@ -6,7 +8,7 @@
 #include "base/error.h"
 #include "device/device-ops.h"
 
-/* The operations came together, so one of them stands for all. */
+/* A backend has all of these operations or none, so one of them stands for all. */
 static int check(struct hoist__dev *dev)
 {
 	int err = hoist__dev_check(dev);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device/work.c - the work on streams: arguments and the process are checked
- * here, then the backend is called. */
+/* device/work.c - the work on streams: checks arguments and the process, then calls the backend.
+ * The contract is in device/device.h. */
 #include "config.h"
 
 #include "base/checked.h"
@@ -20,7 +20,7 @@ int hoist__copy_async(struct hoist__dev_stream *stream, enum hoist__copy kind, u
 	return stream->dev->ops->copy_async(stream, kind, dst, src, bytes);
 }
 
-/* A copy does not need it. */
+/* Enables the access of @dev to @peer's memory if possible.  A copy works without it. */
 static void reach(struct hoist__dev *dev, struct hoist__dev *peer)
 {
 	bool can = false;

@@ -9,7 +9,7 @@
 #define TABLE HOIST__CUDA_TABLE
 #define CONSTANTS HOIST__CUDA_CONSTANTS
 
-/* What CUDA calls otherwise, or exports with a suffix. */
+/* Functions that CUDA names differently, or exports with a suffix. */
 #define SYMBOL(function) cu##function
 #define cuDeviceTotalMem cuDeviceTotalMem_v2
 #define cuEventCreateWithFlags cuEventCreate
@@ -32,7 +32,7 @@
 
 #include "emulator/face.h"
 
-/* NULL for what is not a retained context. */
+/* The device of a retained context; NULL if @context is none. */
 struct hoist__emu_device *hoist__emu_cuda_context_device(hoist__cu_context context);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: what is asked of devices and addresses. */
+/* emulator/cuda-query.c - the stand-in for libcuda.so.1: questions about devices and addresses.
+ * The contract is device/cuda-table.h; emulator/face.h says how a face is made. */
 #include "config.h"
 
 #include "emulator/cuda-face.h"
@@ -47,8 +48,8 @@ hoist__cu_result cuCtxSynchronize(void)
 	return (hoist__cu_result)result;
 }
 
-/* The address by which kernels of the current context reach @pointer: without a context there
- * are no kernels, and without access none of them reaches another device's memory. */
+/* Writes the address by which kernels of the current context reach @pointer.  Without a context
+ * there are no kernels.  Without access no kernel reaches another device's memory. */
 static int put_device_pointer(void *at, bool known, const struct hoist__emu_pointer *pointer)
 {
 	const struct hoist__emu_device *current = hoist__emu_face_current();
@@ -60,7 +61,7 @@ static int put_device_pointer(void *at, bool known, const struct hoist__emu_poin
 	return EMU_SUCCESS;
 }
 
-/* What is not known is 0, the device -2. */
+/* Writes one attribute.  For an unknown address it is 0, and the device is -2. */
 static int put(hoist__cu_pointer_attribute attribute, void *at, bool known,
 	       const struct hoist__emu_pointer *pointer)
 {
@@ -83,7 +84,7 @@ static int put(hoist__cu_pointer_attribute attribute, void *at, bool known,
 	}
 }
 
-/* All but one attribute are answered without a context, unlike other questions. */
+/* Needs no context, unlike other questions, except for one attribute. */
 hoist__cu_result cuPointerGetAttributes(unsigned int n, hoist__cu_pointer_attribute *attributes,
 					void **results, hoist__cu_device_ptr address)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libcuda.so.1: the work on streams. */
+/* emulator/cuda-work.c - the stand-in for libcuda.so.1: copies and fills on streams.
+ * The contract is device/cuda-table.h; emulator/face.h says how a face is made. */
 #include "config.h"
 
 #include "emulator/cuda-face.h"
@@ -68,8 +69,9 @@ static int direction_of(unsigned dst, unsigned src, enum hoist__emu_direction *r
 	return EMU_SUCCESS;
 }
 
-/* Of the description this driver has what hoist asks for; all else must be 0.  CUDA documents that
- * a pitch is at least the width and at most the attribute MAX_PITCH, however few the rows are. */
+/* This driver knows the members of a description that hoist uses; all others must be 0.  CUDA
+ * documents that a pitch is at least the width and at most the attribute MAX_PITCH, however few the
+ * rows are. */
 static int box_of(const struct hoist__cu_copy_3d *copy, struct hoist__emu_box *box)
 {
 	if (copy->src_x != 0 || copy->src_y != 0 || copy->src_z != 0 || copy->src_lod != 0 ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* emulator/cuda.c - the stand-in for libcuda.so.1: the driver, its devices and contexts, and what
- * both faces share (face.h). */
+/* emulator/cuda.c - the stand-in for libcuda.so.1: the driver, its devices and contexts, and the
+ * functions that both faces share.  The contract is device/cuda-table.h, and emulator/face.h. */
 #include "config.h"
 
 #include "emulator/cuda-face.h"
@@ -36,8 +36,8 @@ const struct hoist__emu_face hoist__emu_face = {
 	.lost_stream = EMU_INVALID_HANDLE,
 };
 
-/* The calling thread's contexts; the last one is current.  A context is its
- * device: only primary ones exist here. */
+/* The calling thread's contexts; the last one is current.  Only primary contexts
+ * exist here, so a context is its device. */
 #define MAX_CONTEXTS 16
 static EMU_THREAD_LOCAL struct hoist__emu_device *contexts[MAX_CONTEXTS];
 static EMU_THREAD_LOCAL unsigned n_contexts;
@@ -216,7 +216,8 @@ hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
 {
 	struct hoist__emu_device *device = NULL;
 	int result = hoist__emu_face_enter_current(FN_cuCtxPopCurrent_v2, &device);
-	/* The manual: it may also tell of earlier work's failure.  Then it has popped. */
+	/* The manual says that the call may also return the failure of earlier work.  In that case
+	 * it has popped. */
 	if (result == EMU_ILLEGAL_ADDRESS && n_contexts > 0)
 		n_contexts--;
 	if (result != EMU_SUCCESS)
@@ -229,7 +230,7 @@ hoist__cu_result cuCtxPopCurrent_v2(hoist__cu_context *ret)
 
 /* --- managed memory --- */
 
-/* All of one allocation, whose preferred location alone is given. */
+/* The range must be one whole allocation, and the advice a preferred location. */
 hoist__cu_result cuMemAdvise_v2(hoist__cu_device_ptr address, size_t bytes, hoist__cu_advice advice,
 				struct hoist__cu_location location)
 {
@@ -253,7 +254,7 @@ hoist__cu_result cuMemAdvise_v2(hoist__cu_device_ptr address, size_t bytes, hois
 	return (hoist__cu_result)result;
 }
 
-/* --- what both faces share --- */
+/* --- functions that both faces share --- */
 
 static struct hoist__emu_device *face_import_device(struct hoist__emu_device *device)
 {

@@ -37,7 +37,7 @@ static const struct hoist__emu_function functions[] = {
 #undef X
 };
 
-/* What no file defines cannot be loaded: no row can be forgotten. */
+/* A library that refers to an undefined symbol cannot be loaded, so no row can be forgotten. */
 #define X(name, symbol, result, arguments, need, since)                                            \
 	static __typeof__(symbol) *const defined_##symbol __attribute__((used)) = symbol;
 TABLE(X)
@@ -66,7 +66,7 @@ static bool allocates(unsigned function)
 	}
 }
 
-/* NULL for what is no failure's number. */
+/* The vendor's name of @code; NULL if @code is no result of a call. */
 static const char *error_name(RESULT code)
 {
 	static const struct {

@@ -28,7 +28,7 @@ RESULT SYMBOL(DeviceGetMemPool)(NATIVE(pool) *ret, NATIVE(device) ordinal)
 	return hoist__emu_face_leave(result);
 }
 
-/* Of the properties this driver has those that hoist asks for; all else must be 0. */
+/* This driver knows the properties that hoist asks for; all others must be 0. */
 static int check_props(const struct NATIVE(pool_props) *props)
 {
 	if (props == NULL || props->type != VALUE(ALLOCATION_PINNED) ||

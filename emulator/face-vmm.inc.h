@@ -3,7 +3,7 @@
  * See face.h. */
 #include "emulator/vmm.h"
 
-/* Of the properties this driver has those that hoist asks for; all else must be 0. */
+/* This driver knows the properties that hoist asks for; all others must be 0. */
 static int check_memory_props(const struct NATIVE(memory_props) *props)
 {
 	if (props == NULL || props->type != VALUE(ALLOCATION_PINNED) ||

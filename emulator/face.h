@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* emulator/face.h - what a face is made of; cuda-face.h and hip-face.h include it last.
+/* emulator/face.h - the common parts of both faces; cuda-face.h and hip-face.h include it last.
  *
- * A face defines every function of its driver's table: it enters, checks what the face knows of,
- * calls the core, and leaves.  Functions that both drivers have stand once, in face-*.inc.h, which
- * cuda.c and hip.c each include; the others are in cuda*.c and hip*.c.
+ * A face defines every function of its driver's table.  Each function enters, checks the arguments
+ * that the face knows, calls the core, and leaves.  Functions that both drivers have are written
+ * once, in face-*.inc.h, which cuda.c and hip.c each include.  All others are in cuda*.c, hip*.c.
  *
  * cuda-face.h and hip-face.h define:
  *   TABLE(X), CONSTANTS(X)                  the rows of device/, and the constants
  *   RESULT, NATIVE(type), VALUE(constant)   see device/cuda-names.h
- *   SYMBOL(function)                        what the driver exports, by HIP's name without prefix
+ *   SYMBOL(function)                        the exported symbol, by HIP's name without prefix
  *
  * cuda.c and hip.c define, where the drivers differ:
- *   LAST_ERROR             the last of the constants that is an error
- *   DEVICE_NAME, BUS_ID    what a device is called; its PCI address, a format of its ordinal
+ *   LAST_ERROR             the last constant that is an error
+ *   DEVICE_NAME, BUS_ID    a device's name; its PCI address, a format and the ordinal for it
  *   ALLOCATES_NOTHING      allocating 0 bytes gives NULL, and is no failure
  *   EVENT_FLAGS            the flags that an event may have
  *   face_import_device()   the device of an imported pool
@@ -39,22 +39,23 @@ enum {
 #define FN_OF(symbol) FN_PASTED(symbol)
 #define FN_PASTED(symbol) FN_##symbol
 
-/* The core speaks the driver's numbers. */
+/* The core uses the driver's numbers. */
 #define SAME(ours, constant) _Static_assert((int)(ours) == (int)VALUE(constant), #constant)
 
-/* First of all: counts the call.  0, or what to return at once. */
+/* Every function begins with this, which counts the call.  Returns 0, or the result to return at
+ * once. */
 int hoist__emu_face_enter(unsigned function);
 
-/* For what works on the thread's current device (CUDA: needs a current context). */
+/* For functions on the thread's current device, *ret (CUDA: needs a current context). */
 int hoist__emu_face_enter_current(unsigned function, struct hoist__emu_device **ret);
 
-/* The same for what frees: see hoist__emu_enter_free(). */
+/* The same for functions that free: see hoist__emu_enter_free(). */
 int hoist__emu_face_enter_free(unsigned function, int *forced);
 
 /* The thread's current device; NULL if there is none. */
 struct hoist__emu_device *hoist__emu_face_current(void);
 
-/* Every function ends with this; what frees, with the other. */
+/* Every function ends with this, or with leave_free() if it frees. */
 RESULT hoist__emu_face_leave(int result);
 
 static inline RESULT leave_free(int result, int forced)

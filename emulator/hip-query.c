@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libamdhip64: what is asked of devices and addresses. */
+/* emulator/hip-query.c - the stand-in for libamdhip64: questions about devices and addresses.
+ * The contract is device/hip-table.h; emulator/face.h says how a face is made. */
 #include "config.h"
 
 #include "emulator/hip-face.h"
@@ -27,7 +28,7 @@ hoist__hip_error hipDeviceSynchronize(void)
 	return hoist__emu_face_leave(result);
 }
 
-/* Memory that it does not know has a type of its own: so does ROCm 6, as this one is. */
+/* Unknown memory has a type of its own, as in ROCm 6, whose version this stand-in has. */
 hoist__hip_error hipPointerGetAttributes(struct hoist__hip_pointer_attributes *ret,
 					 const void *address)
 {

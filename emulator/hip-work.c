@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in for libamdhip64: the work on streams. */
+/* emulator/hip-work.c - the stand-in for libamdhip64: copies and fills on streams.
+ * The contract is device/hip-table.h; emulator/face.h says how a face is made. */
 #include "config.h"
 
 #include "base/checked.h"
@@ -78,17 +79,17 @@ hoist__hip_error hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, 
 	return hoist__emu_face_leave(result);
 }
 
-/* ROCm 5 reckons the distance of planes in 32 bits, and copies wrong bytes where it has more. */
+/* ROCm 5 computes the distance of planes in 32 bits, and copies wrong bytes where it is greater. */
 static bool is_far(const struct hoist__hip_pitched *side)
 {
 	uint64_t plane = 0;
 	return hoist__mul_overflow(side->pitch, side->height, &plane) || plane > UINT32_MAX;
 }
 
-/* Of the description this driver has what hoist asks for; all else must be 0.  Where the width of
- * a side is given, ROCm 5.7 and later divide the allocation by the sizes of a plane and want as
- * many as are copied: the last one must be whole.  This driver wants that of both sides.  ROCm 6
- * refuses a pitch of INT32_MAX, too. */
+/* This driver knows the members of a description that hoist uses; all others must be 0.  Where the
+ * width of a side is given, ROCm 5.7 and later divide the allocation by the size of a plane and
+ * want as many planes as are copied, so the last plane must be whole.  This driver wants that of
+ * both sides.  ROCm 6 refuses a pitch of INT32_MAX, too. */
 static int box_of(const struct hoist__hip_copy_3d *copy, struct hoist__emu_box *box)
 {
 	for (int i = 0; i < 3; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* emulator/hip.c - the stand-in for libamdhip64: the runtime and its devices, and what both faces
- * share (face.h). */
+/* emulator/hip.c - the stand-in for libamdhip64: the runtime and its devices, and the functions
+ * that both faces share.  The contract is device/hip-table.h, and emulator/face.h. */
 #include "config.h"
 
 #include "emulator/hip-face.h"
@@ -12,7 +12,7 @@
 #define DEVICE_NAME "Emulated HIP device"
 #define BUS_ID(ordinal) "0000:%02x:00.0", 0x21 + (unsigned)(ordinal)
 #define ALLOCATES_NOTHING true
-#define EVENT_FLAGS UINT_MAX /* its own are the top bits */
+#define EVENT_FLAGS UINT_MAX /* HIP's own flags are the top bits */
 
 #include "emulator/face-device.inc.h"
 
@@ -29,7 +29,7 @@ const struct hoist__emu_face hoist__emu_face = {
 	.functions = functions,
 	.n_functions = N_FUNCTIONS,
 	.default_error = default_error,
-	/* On no machine an address of a program's: kernels alone use it, and copies. */
+	/* No program has such addresses on any machine: only kernels and copies use them. */
 	.registered_offset = (uintptr_t)1 << 56,
 	.events_read_streams = true,
 	.lost_stream = EMU_CONTEXT_DESTROYED,
@@ -90,7 +90,7 @@ hoist__hip_error hipInit(unsigned int flags)
 									 : result);
 }
 
-/* The two that cannot fail: a fault set on them is spent without effect. */
+/* These two functions cannot fail: a fault set on them is spent without effect. */
 const char *hipGetErrorName(hoist__hip_error code)
 {
 	(void)hoist__emu_enter(FN_hipGetErrorName);
@@ -116,7 +116,7 @@ hoist__hip_error hipGetLastError(void)
 
 /* --- devices --- */
 
-/* Releases before 7.2, as this one, know none of the attributes hoist asks for. */
+/* Releases before 7.2, like this one, know none of the attributes that hoist asks for. */
 hoist__hip_error hipDeviceGetAttribute(int *ret, hoist__hip_attribute attribute, int device)
 {
 	int result = enter_device(FN_hipDeviceGetAttribute, device, ret);
@@ -124,7 +124,7 @@ hoist__hip_error hipDeviceGetAttribute(int *ret, hoist__hip_attribute attribute,
 	return hoist__emu_face_leave(result == EMU_SUCCESS ? EMU_INVALID_VALUE : result);
 }
 
-/* A caller may have the vendor's structure: not a byte behind it is written. */
+/* A caller may have the vendor's structure, so no byte behind it is written. */
 hoist__hip_error hipGetDevicePropertiesR0600(struct hoist__hip_props_r0600 *ret, int device)
 {
 	int result = enter_device(FN_hipGetDevicePropertiesR0600, device, ret);
@@ -167,7 +167,7 @@ hoist__hip_error hipSetDevice(int device)
 
 /* --- managed memory --- */
 
-/* All of one allocation, whose preferred location alone is given. */
+/* The range must be one whole allocation, and the advice a preferred location. */
 hoist__hip_error hipMemAdvise(const void *address, size_t bytes, hoist__hip_advice advice,
 			      int location)
 {
@@ -183,9 +183,9 @@ hoist__hip_error hipMemAdvise(const void *address, size_t bytes, hoist__hip_advi
 	return hoist__emu_face_leave(result);
 }
 
-/* --- what both faces share --- */
+/* --- functions that both faces share --- */
 
-/* Of the first device, whichever is current: as ROCm 5 and 6 have it. */
+/* ROCm 5 and 6 import a pool for the first device, whichever is current. */
 static struct hoist__emu_device *face_import_device(struct hoist__emu_device *device)
 {
 	(void)device;
