@@ -227,14 +227,14 @@ struct hoist__dev_ops {
 int hoist__dev_pools_open_to(struct hoist__dev *dev, struct hoist__dev *peer);
 
 /* stream.c: makes a stream with one reference of zeroed memory; calls no driver. */
-void hoist__stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native);
-void hoist__stream_unref(struct hoist__dev_stream *stream); /* takes NULL */
+void hoist__dev_stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native);
+void hoist__dev_stream_unref(struct hoist__dev_stream *stream); /* takes NULL */
 
 /* event.c: from now on nobody asks the driver about an event of @stream.  These events answer with
  * @outcome; with -EAGAIN they are lost.  Only the first call counts. */
-void hoist__events_end(struct hoist__dev_stream *stream, int outcome);
+void hoist__dev_events_end(struct hoist__dev_stream *stream, int outcome);
 /* True if the event's stream is gone, and all work before the record is done. */
-bool hoist__event_is_over(struct hoist__dev_event *event);
+bool hoist__dev_event_is_over(struct hoist__dev_event *event);
 
 /* -ENOTSUP: the driver cannot call (call.c). */
 int hoist__call_queue_fail_lack(const struct hoist__dev *dev);

@@ -16,7 +16,7 @@
  *             is saved and restored around every call
  *   stream    a queue of work, done in order.  Each CPU stream is a queue with a
  *             thread of its own
- *   event     a point in a stream; records nothing until hoist__event_record()
+ *   event     a point in a stream; records nothing until hoist__dev_event_record()
  *
  * Addresses: device memory is an integer (`uintptr_t`), never dereferenced
  * here.  Host memory given to an asynchronous copy stays the caller's until an
@@ -212,32 +212,32 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret);
 
 /* --- streams [context] --- */
 
-int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
+int hoist__dev_stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
 
 /* Wraps a native handle (CUstream, hipStream_t, as a pointer) that stays the
  * caller's.  NULL is the legacy default stream, and 1 is another name of it.  -ENOTSUP on the CPU,
  * and for 2, which names a different stream in each thread. */
-int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
+int hoist__dev_stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
 
 /* Takes NULL.  Waits for queued work, unless the stream captures.  Then ends the stream's events:
  * they have completed, and no driver is asked about them any more.  The events are lost if the
  * stream captured, or if the caller destroyed its native handle first and the driver can say so.  A
  * lost event has completed when a later hoist__dev_synchronize() has succeeded; waiting for the
  * event makes that call.  A wrapped native handle is left alone. */
-void hoist__stream_destroy(struct hoist__dev_stream *stream);
+void hoist__dev_stream_destroy(struct hoist__dev_stream *stream);
 
 /* NULL on the CPU.  The caller can make the stream capture by this handle, so from now on the
  * stream counts as one that may capture. */
-void *hoist__stream_native(struct hoist__dev_stream *stream);
-struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream);
+void *hoist__dev_stream_native(struct hoist__dev_stream *stream);
+struct hoist__dev *hoist__dev_stream_dev(const struct hoist__dev_stream *stream);
 
 /* Blocks until all queued work is done; returns the first error of that work
  * since the last synchronize.  A call's error is returned before the driver's. */
-int hoist__stream_synchronize(struct hoist__dev_stream *stream);
+int hoist__dev_stream_synchronize(struct hoist__dev_stream *stream);
 
 /* The same for a caller that only needs the work to be done.  The failure of a call is not
  * returned, and stays for the next synchronize. */
-int hoist__stream_await(struct hoist__dev_stream *stream);
+int hoist__dev_stream_await(struct hoist__dev_stream *stream);
 
 /* True in a function that a stream of the CPU calls.  A wait for a stream in such a function may
  * wait for the function itself. */
@@ -248,42 +248,42 @@ bool hoist__in_cpu_stream(void);
 int hoist__leave_cpu_stream(void *(*run)(void *context), void *context);
 
 /* 0 idle, -EAGAIN busy, other: work failed. */
-int hoist__stream_query(struct hoist__dev_stream *stream);
+int hoist__dev_stream_query(struct hoist__dev_stream *stream);
 
 /* *ret is true while @stream captures a graph, also if that capture is broken already.  For the
  * NULL stream it is true also while work on it would break another stream's capture.  It is false
  * where the driver cannot say.  Asking breaks no capture; a query or a record would.
  * Returns: 0; -EREMOTEIO; -EBADF (HIP: @stream is wrapped, and its native handle was destroyed). */
-int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
+int hoist__dev_stream_capturing(struct hoist__dev_stream *stream, bool *ret);
 
 /* False as long as nobody can make @stream capture.  That is so on the CPU, and for a stream that
  * was created here, never waited for an event, and whose native handle was never asked for.  Costs
  * a load, no driver call. */
-bool hoist__stream_may_capture(const struct hoist__dev_stream *stream);
+bool hoist__dev_stream_may_capture(const struct hoist__dev_stream *stream);
 
 /* True if a wait for @stream may break a capture: the stream captures, or the driver, asked twice,
  * does not say.  Keeps the caller's error text. */
-bool hoist__stream_forbids_wait(struct hoist__dev_stream *stream);
+bool hoist__dev_stream_forbids_wait(struct hoist__dev_stream *stream);
 
 /* Later work on @stream waits for @event; the host does not.  The event may be
  * another stream's, of the same api.  If the event was never recorded, nothing waits. */
-int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
+int hoist__dev_stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
 
 /* --- events [context] --- */
 
-#define HOIST__EVENT_TIMING 1u /* hoist__event_elapsed_ns() will be asked */
+#define HOIST__EVENT_TIMING 1u /* hoist__dev_event_elapsed_ns() will be asked */
 
-int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret);
-void hoist__event_destroy(struct hoist__dev_event *event); /* takes NULL */
-int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
+int hoist__dev_event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret);
+void hoist__dev_event_destroy(struct hoist__dev_event *event); /* takes NULL */
+int hoist__dev_event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
 
 /* Neither asks a driver where the question could reach a stream that is gone, or break a capture
  * that the event's stream began since.  HIP: while that stream captures, query returns -EAGAIN and
  * synchronize -ENOTSUP.  For a lost event synchronize waits for the device, or returns -EBUSY if
  * that is not possible now.  Neither may run while another thread records the event. */
-int hoist__event_query(struct hoist__dev_event *event);	      /* 0, -EAGAIN, error */
-int hoist__event_synchronize(struct hoist__dev_event *event); /* blocks, sleeping */
-int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
+int hoist__dev_event_query(struct hoist__dev_event *event);	      /* 0, -EAGAIN, error */
+int hoist__dev_event_synchronize(struct hoist__dev_event *event); /* blocks, sleeping */
+int hoist__dev_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
 			    uint64_t *ret);
 
 /* --- the driver's own stream-ordered pools [context] --- */
@@ -405,6 +405,6 @@ int hoist__fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t 
  * in the driver, @run may never be called; synchronize then returns that failure.
  * Returns: 0; -ENOTSUP (the driver is too old; the stream captures a graph, which may run never
  *   or often); -ENOMEM, -EREMOTEIO, -ESTALE: @run is not called. */
-int hoist__stream_call(struct hoist__dev_stream *stream, int (*run)(void *context), void *context);
+int hoist__dev_stream_call(struct hoist__dev_stream *stream, int (*run)(void *context), void *context);
 
 #endif
