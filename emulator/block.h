@@ -5,6 +5,7 @@
 #define HOIST_EMULATOR_BLOCK_H
 
 #include "emulator/pool.h"
+#include "emulator/stream.h"
 
 struct hoist__emu_piece;
 struct hoist__emu_window;

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "emulator/graph.h"
+#include "emulator/stream.h"
 
 #include <errno.h>
 

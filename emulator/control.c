@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "emulator/core.h"
+#include "emulator/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>

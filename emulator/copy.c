@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "emulator/stream.h"
 
 #define CHUNK ((size_t)1 << 20)
 

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "emulator/cuda-face.h"
+#include "emulator/stream.h"
 
 /* --- bytes --- */
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "emulator/pool.h"
+#include "emulator/stream.h"
 
 void hoist__emu_mark_unref(struct hoist__emu_mark *mark)
 {

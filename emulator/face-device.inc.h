@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/checked.h"
+#include "emulator/stream.h"
 
 _Static_assert(N_FUNCTIONS <= EMU_MAX_FUNCTIONS, "raise EMU_MAX_FUNCTIONS");
 

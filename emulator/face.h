@@ -22,6 +22,7 @@
 #define HOIST_EMULATOR_FACE_H
 
 #include "emulator/core.h"
+#include "emulator/stream.h"
 
 #define X(name, symbol, result, arguments, need, since) HOIST_EMULATOR_API result symbol arguments;
 TABLE(X)

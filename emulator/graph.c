@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "emulator/block.h"
 #include "emulator/pool.h"
+#include "emulator/stream.h"
 
 struct node {
 	struct hoist__list node;

@@ -13,6 +13,7 @@
 #define HOIST_EMULATOR_GRAPH_H
 
 #include "emulator/core.h"
+#include "emulator/stream.h"
 
 enum {
 	EMU_GRAPH_USED_CURRENT,

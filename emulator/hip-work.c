@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "emulator/hip-face.h"
+#include "emulator/stream.h"
 
 /* --- bytes --- */
 

@@ -11,6 +11,7 @@
 
 #include "emulator/block.h"
 #include "emulator/ipc.h"
+#include "emulator/stream.h"
 
 /* The content of a pool's descriptor. */
 struct pool_file {

@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "emulator/block.h"
+#include "emulator/stream.h"
 
 struct hoist__emu_window {
 	struct hoist__emu_range range; /* in hoist__emu.windows: whole pages */

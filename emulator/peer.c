@@ -10,6 +10,7 @@
 #include "config.h"
 
 #include "emulator/block.h"
+#include "emulator/stream.h"
 
 int hoist__emu_peer_enable(struct hoist__emu_device *device, const struct hoist__emu_device *peer)
 {

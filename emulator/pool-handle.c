@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "emulator/block.h"
+#include "emulator/stream.h"
 
 struct hoist__emu_pool *hoist__emu_pool_find(struct hoist__emu_pool *handle)
 {

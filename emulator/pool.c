@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "emulator/block.h"
 #include "emulator/graph.h"
+#include "emulator/stream.h"
 
 static struct hoist__emu_piece *piece_of(struct hoist__list *node)
 {

@@ -15,6 +15,7 @@
 #ifndef HOIST_EMULATOR_POOL_H
 #define HOIST_EMULATOR_POOL_H
 
+#include "emulator/stream.h"
 #include "emulator/vmm.h"
 
 /* The drivers' numbers for a pool's attributes, and their kinds. */

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "emulator/block.h"
+#include "emulator/stream.h"
 
 bool hoist__emu_pointer(uintptr_t address, struct hoist__emu_pointer *ret)
 {

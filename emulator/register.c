@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "emulator/stream.h"
 
 /* MS_ASYNC writes nothing back.  It only walks the mappings, and fails with ENOMEM if one is
  * missing. */

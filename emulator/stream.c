@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "emulator/pool.h"
+#include "emulator/stream.h"
 
 /* --- life --- */
 

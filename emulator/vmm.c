@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "emulator/block.h"
+#include "emulator/stream.h"
 
 struct memory {
 	struct hoist__emu_range range; /* [this, this + 1): its handle */

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "hoist/hoist.h"
+#include "hoist/memory-driver.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "hoist/memory-driver.h"
 #include "lib/device/device.h"
 #include "tests/lib-support.h"
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "hoist/hoist.h"
+#include "hoist/memory-driver.h"
 #include "tests/lib-failing.h"
 #include "tests/lib-support.h"
 

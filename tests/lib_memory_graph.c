@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 
+#include "hoist/memory-driver.h"
 #include "tests/lib-buffers.h"
 
 #define MIB ((size_t)1 << 20)

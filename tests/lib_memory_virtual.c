@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hoist/memory-driver.h"
 #include "lib/device/device.h"
 #include "tests/lib-buffers.h"
 #include "tests/patience.h"

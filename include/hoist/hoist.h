@@ -29,6 +29,7 @@
  * These headers are included by their own names:
  *
  *   dlpack.h cai.h ipc.h    buffers to other libraries and processes
+ *   memory-driver.h  drivers' pools, and memory that grows in place
  *   mmap.h          buffers over files
  *   element.h number.h      elements as values, printing
  *   layout.h        shapes and strides as values, and their algebra

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "base/error.h"
+#include "hoist/memory-driver.h"
 #include "lib/buffer/buffer-private.h"
 #include "lib/memory/memory.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/graph.h"
+#include "hoist/memory-driver.h"
 #include "lib/device/device.h"
 #include "lib/memory/memory-driver.h"
 

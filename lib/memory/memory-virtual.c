@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/vmm.h"
+#include "hoist/memory-driver.h"
 #include "lib/core/options.h"
 #include "lib/device/device.h"
 #include "lib/device/stream.h"

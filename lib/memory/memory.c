@@ -5,6 +5,7 @@
 #include "alloc/fast.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "hoist/memory-driver.h"
 #include "hoist/user.h"
 #include "lib/core/options.h"
 #include "lib/device/device.h"

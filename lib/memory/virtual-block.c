@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "hoist/memory-driver.h"
 #include "lib/device/device.h"
 #include "lib/memory/virtual-block.h"
 

@@ -18,6 +18,7 @@
 
 #include "alloc/books.h"
 #include "device/vmm.h"
+#include "hoist/memory-driver.h"
 #include "lib/memory/memory.h"
 
 struct hoist__virtual {
