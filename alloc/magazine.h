@@ -162,7 +162,7 @@ static inline uint32_t hoist__place_offset(uint32_t index)
 
 static inline struct hoist__place *hoist__place_at(uint32_t offset)
 {
-	return (struct hoist__place *)((char *)hoist__this_thread.table + offset);
+	return (void *)((char *)hoist__this_thread.table + offset);
 }
 
 static inline struct hoist__cache *hoist__place_cache(const struct hoist__place *place)
