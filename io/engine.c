@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Chooses an implementation of the engine, and checks requests before it sees them.
+ * The contract is in io/engine.h. */
 #include "config.h"
 
 #include "io/engine-impl.h"
@@ -24,6 +26,8 @@ static int create_threads(const struct hoist__engine_options *options, const cha
 	return 0;
 }
 
+/* The probe makes a ring; creating the real one can still fail, for want of memory or descriptors.
+ * Either refusal becomes part of the threads engine's reason. */
 static int create_auto(const struct hoist__engine_options *options, struct hoist__engine **ret)
 {
 	char why[128];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* io/threads.c - the engine for where io_uring is refused: a crew (crew.h). */
+/* The engine for systems that refuse io_uring: a crew (io/crew.h), and nothing else.
+ * The contract is in io/engine-impl.h. */
 #include "config.h"
 
 #include <stdio.h>
