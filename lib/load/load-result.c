@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a load gave: its buffers, and what it did in figures and in words. */
+/* The results of a load: its buffers, and the report with its figures and reasons.
+ * The contract is in hoist/load.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ size_t hoist_load_n_tensors(const hoist_load *load)
 	return load->plan.n_tensors;
 }
 
-/* Of no bytes. */
+/* Makes the buffer of a tensor without bytes, over no storage. */
 static int make_empty(struct hoist_load *load, size_t target, const struct hoist__view *view,
 		      hoist_buffer **ret)
 {
