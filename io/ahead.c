@@ -110,6 +110,8 @@ static void forget_folios(const struct slice *slice)
 	hint(slice);
 }
 
+/* A bad sector can spoil a folio that an earlier read left in the cache: the cache is asked to
+ * forget the folio, a few times, before the slice fails. */
 static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scratch)
 {
 	const struct hoist__ahead_part *part = slice->part;
@@ -217,6 +219,7 @@ static void keep_failure(struct hoist__ahead *ahead, int err, const struct slice
 	hoist__error_copy(ahead->text, sizeof ahead->text);
 }
 
+/* A slice counts as done only once it is mapped, so progress never runs ahead of the map. */
 static void *run(void *argument)
 {
 	struct hoist__ahead *ahead = argument;

@@ -121,6 +121,7 @@ static int open_beneath(int dir_fd, const char *path)
 	return errno == ENOSYS || errno == EPERM ? open_without_openat2(dir_fd, path) : -errno;
 }
 
+/* -EXDEV and -ENOSYS come from open_beneath(): their texts name the option that trusts links. */
 static int open_fd(int dir_fd, const char *path, unsigned flags, const char *display, int *ret)
 {
 	int fd;

@@ -166,6 +166,7 @@ static int fit_file(int fd, const char *path, enum hoist__file_map_mode mode, ui
 	return 0;
 }
 
+/* A map of no bytes still opens the file, so that a missing or unsuitable file is an error. */
 int hoist__file_map_path(const char *path, enum hoist__file_map_mode mode, uint64_t offset,
 			 size_t bytes, struct hoist__file_map *ret, int *ret_fd)
 {

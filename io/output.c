@@ -201,6 +201,7 @@ static int open_file(struct hoist__output *output)
 
 /* --- the object --- */
 
+/* The old file is inspected before the new one is made: its mode limits the new file's. */
 int hoist__output_create(const char *path, uint64_t bytes, unsigned flags,
 			 struct hoist__output **ret)
 {

@@ -54,6 +54,9 @@ void hoist__request_start(struct hoist__request *request)
 		(void)posix_fadvise(request->file->fd, 0, 0, POSIX_FADV_RANDOM);
 }
 
+/* Reads and writes go on at `done`; a drop covers all bytes that were read, from the request's
+ * beginning.  A rescue is cut at the size of a folio: behind the folio, the request goes on through
+ * the cache. */
 void hoist__request_next(const struct hoist__request *request, struct hoist__attempt *ret)
 {
 	ret->direct = request->state == HOIST__REQUEST_DIRECT;

@@ -61,6 +61,7 @@ static const struct hoist__engine_ops threads_ops = {
 	.destroy = threads_destroy,
 };
 
+/* Depth and the default number of threads count for each disk, like the queues of the crew. */
 int hoist__threads_create(const struct hoist__engine_options *options, struct hoist__engine **ret)
 {
 	struct hoist__crew_options crew = {.n_threads = options->n_threads};

@@ -130,6 +130,7 @@ static bool splits_huge_pages(const struct io_uring *ring)
 	return (ring->features & IORING_FEAT_MIN_TIMEOUT) == 0;
 }
 
+/* A refusal leaves the table empty, with the reason in the note: reads then use plain addresses. */
 static int register_buffers(struct io_uring *ring, const struct hoist__engine_options *options,
 			    struct hoist__uring_buffers *buffers)
 {

@@ -151,6 +151,8 @@ void hoist__digests_destroy(struct hoist__digests *digests)
 	free(digests);
 }
 
+/* Looks only at tensors from `first` on.  `first` moves past tensors that are over, up to the first
+ * one that is not: tensors that overlap need not end in the order in which they begin. */
 int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight)
 {
 	const struct hoist__chunk *chunk = &flight->chunk;

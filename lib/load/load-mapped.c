@@ -117,6 +117,8 @@ static int check_options(const struct hoist_load *load)
 	return 0;
 }
 
+/* `parts` are mapped, `wanted` ranges are populated.  With too many rows, the gaps between them are
+ * populated, too, instead of listing each row. */
 int hoist__mapped_open(struct hoist_load *load)
 {
 	static const enum hoist__file_map_mode modes[] = {

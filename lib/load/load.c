@@ -140,6 +140,7 @@ static void free_load(struct hoist_load *load)
 	free(load);
 }
 
+/* prepare() follows the options' pointers; afterwards only their values are used. */
 int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
 		     hoist_load **ret)
 {

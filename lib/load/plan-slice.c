@@ -189,6 +189,7 @@ static unsigned char bytes_of(hoist_dtype dtype)
 	return (unsigned char)(hoist_dtype_bits(dtype) / 8);
 }
 
+/* A slice that covers its whole tensor is no slice: the tensor keeps its own shape and strides. */
 int hoist__plan_cut(const hoist_checkpoint *checkpoint, struct hoist__plan *plan, size_t i,
 		    const struct hoist__range *ranges, struct hoist__run *run)
 {

@@ -182,6 +182,7 @@ static int make_headers(struct hoist_save *save)
 	return err;
 }
 
+/* The index has bare file names: it lies in the folder of its shards. */
 static int make_index(struct hoist_save *save)
 {
 	if (save->index_path == NULL)
@@ -297,6 +298,7 @@ int hoist__save_plan(struct hoist_save *save)
 	return err;
 }
 
+/* Leaves the save as it was before hoist__save_plan(), so a start that failed can be repeated. */
 void hoist__save_unplan(struct hoist_save *save)
 {
 	for (size_t f = 0; f < save->n_files; f++) {

@@ -69,6 +69,8 @@ static void plan_tensor(struct hoist_save *save, struct hoist__save_source *sour
 	save->source_align = hoist__max_u64(save->source_align, hoist__max_u64(align, 4096));
 }
 
+/* The size follows from dtype and shape: the file holds the tensor row-major, whatever its strides
+ * are in the source. */
 static int describe(struct hoist_save *save, const struct hoist__save_source *source,
 		    struct hoist__out_tensor *ret)
 {

@@ -171,8 +171,8 @@ struct hoist_save {
 	struct hoist__save_file *files;
 	size_t n_files;
 	char *index_path;  /* of the shards that are written; NULL: one file is written */
-	char *shadow_path; /* an index that readers would take instead of that one file: if it
-			    * is there, it is removed; NULL: no index can belong to the file's name */
+	char *shadow_path; /* an index that readers would take instead of that one file; if it
+			    * is there, it is removed; NULL: no index can belong to the name */
 	char *index_text;
 	size_t index_bytes;
 	struct hoist__output *index;
