@@ -125,8 +125,8 @@ static int check_direct(const struct hoist__request *request)
 {
 	const struct hoist__file *file = request->file;
 	if (file->direct_fd < 0)
-		return hoist__fail(-EINVAL, "%s %s: nothing direct here (%s)", doing(request),
-				   file->path, file->direct_note);
+		return hoist__fail(-EINVAL, "%s %s: the file has no direct descriptor (%s)",
+				   doing(request), file->path, file->direct_note);
 	if (request->offset % file->offset_align != 0 || request->bytes % file->offset_align != 0 ||
 	    (uintptr_t)request->address % file->memory_align != 0)
 		return hoist__fail(-EINVAL,

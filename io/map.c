@@ -65,8 +65,8 @@ static int writing_failed(const char *path, int err)
 				   "cannot be opened again",
 				   path);
 	return hoist__fail_errno(err,
-				 "opening %s for writing, as a map needs whose writes are the "
-				 "file's (of one that is copy-on-write they stay private)",
+				 "opening %s for writing, as a map that writes to the file needs "
+				 "(a copy-on-write map keeps its writes private)",
 				 path);
 }
 

@@ -73,7 +73,7 @@ static int look_at(const struct hoist__output *output, const char *name, const c
 	if (HOIST__UNINTERRUPTED(fstatat(output->folder_fd, name, &st, AT_SYMLINK_NOFOLLOW)) < 0)
 		return errno == ENOENT
 			       ? -ENOENT
-			       : hoist__fail_errno(-errno, "writing %s: looking at what is there",
+			       : hoist__fail_errno(-errno, "writing %s: looking at the old file",
 						   path);
 	if ((output->flags & HOIST__OUTPUT_NO_REPLACE) != 0)
 		return hoist__fail(-EEXIST, "writing %s: it is there already", path);
@@ -84,7 +84,8 @@ static int look_at(const struct hoist__output *output, const char *name, const c
 		return hoist__fail(-EISDIR, "writing %s: it is a folder; name a file in it", path);
 	if (!S_ISREG(st.st_mode))
 		return hoist__fail(-EINVAL,
-				   "writing %s: it is no file, and would be replaced by one", path);
+				   "writing %s: it is no regular file; nothing else is replaced",
+				   path);
 	*ret = st;
 	return 0;
 }
@@ -290,8 +291,8 @@ static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 		if (copy < 0 && !spare)
 			return hoist__fail_errno(
 				-errno,
-				"writing %s: a descriptor that is closed to ask the file system "
-				"whether it kept all; allow more open files (ulimit -n)",
+				"writing %s: a descriptor, to be closed to learn whether the file "
+				"system kept all bytes; allow more open files (ulimit -n)",
 				output->file.path);
 		if (copy < 0) {
 			copy = *fd;
@@ -405,7 +406,8 @@ int hoist__output_sync_folder(const struct hoist__output *output)
 	/* Some file systems have no fsync of folders. */
 	if (HOIST__UNINTERRUPTED(fsync(output->folder_fd)) < 0 && errno != EINVAL &&
 	    errno != EOPNOTSUPP)
-		return hoist__fail_errno(-errno, "writing %s: it is there, but fsync of its folder",
+		return hoist__fail_errno(-errno,
+					 "writing %s: the file is there, but fsync of its folder",
 					 output->file.path);
 	return 0;
 }

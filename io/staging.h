@@ -16,7 +16,7 @@
  *
  *   transition          function                   then
  *   FREE -> READING     hoist__staging_acquire     the engine or the owner writes the slot
- *   READING -> FULL     hoist__slot_filled         neither engine nor device touches the slot
+ *   READING -> FULL     hoist__slot_filled         only the owner writes the slot
  *   FULL -> COPYING     hoist__slot_copy           devices read the slot
  *   COPYING -> FREE     hoist__staging_reclaim     only after its events completed
  *   READING -> FETCHING hoist__slot_fetch          a device writes the slot

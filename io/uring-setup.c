@@ -142,7 +142,7 @@ int hoist__uring_setup(struct io_uring *ring, unsigned depth,
 		size_t n = strlen(mode->text);
 		(void)snprintf(
 			mode->text + n, sizeof mode->text - n,
-			", cached reads by threads of the kernel's: before Linux 5.17 others "
+			", cached reads by the kernel's threads: before Linux 5.17 other reads "
 			"of a bad sector may never end");
 	}
 	return 0;

@@ -107,13 +107,14 @@ static int check_options(const struct hoist_load *load)
 {
 	if (load->plan.has_conversion)
 		return hoist__fail(-ENOTSUP,
-				   "what is mapped cannot be converted: read it (io AUTO)");
+				   "mapped tensors cannot be converted: read them (io AUTO)");
 	if (load->options.memory != NULL)
-		return hoist__fail(-EINVAL, "what is mapped does not go to memory of the caller's: "
-					    "read it (io AUTO)");
+		return hoist__fail(-EINVAL, "mapped tensors cannot go to the caller's memory: read "
+					    "them (io AUTO)");
 	if ((load->options.flags & HOIST__LOAD_DIGESTS) != 0)
-		return hoist__fail(-EINVAL, "digests are made while bytes are read, which maps are "
-					    "not");
+		return hoist__fail(-EINVAL,
+				   "digests are made while bytes are read, but maps are not "
+				   "read: use another io, or no digests");
 	return 0;
 }
 

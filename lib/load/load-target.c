@@ -57,8 +57,9 @@ static int check_replica(const struct hoist_load *load, hoist_device *device, si
 				   index, hoist_device_spec(device), hoist_device_spec(first));
 	for (size_t t = 0; t < load->n_targets; t++)
 		if (load->targets[t].device == device)
-			return hoist__fail(-EINVAL, "replicas[%zu] is %s, which gets them already",
-					   index, hoist_device_spec(device));
+			return hoist__fail(-EINVAL,
+					   "replicas[%zu] is %s, which is a target already", index,
+					   hoist_device_spec(device));
 	return 0;
 }
 

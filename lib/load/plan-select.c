@@ -134,7 +134,7 @@ static int slice_tensor(const struct hoist__tensor *tensor, const hoist_load_sli
 			(*ranges)[a] = (struct hoist__range){-1, -1};
 	}
 	if ((*ranges)[axis].begin >= 0)
-		return fail_slice(slice, tensor, "the axis is sliced by another one, too");
+		return fail_slice(slice, tensor, "another slice cuts the same axis");
 	(*ranges)[axis] = range;
 	return 0;
 }

@@ -51,8 +51,8 @@ static int check_dtype(hoist_dtype dtype)
 	const char *name = hoist_dtype_name(dtype);
 	return hoist__fail(
 		-EINVAL,
-		"load: nothing is converted to dtype %d (%s); f32, f16 and bf16 are what "
-		"there is",
+		"load: tensors cannot be converted to dtype %d (%s), only to f32, f16 and "
+		"bf16",
 		(int)dtype, name != NULL ? name : "none of hoist's");
 }
 

@@ -143,7 +143,7 @@ static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 	uint64_t next = hoist__min_u64(hoist__plan_wanted(&load->plan, &flight->chunk, at), end);
 	if (next == at)
 		return false;
-	hoist__log(load, "%s: bytes %llu to %llu cannot be read, and nobody wants them",
+	hoist__log(load, "%s: bytes %llu to %llu cannot be read, but no tensor needs them",
 		   request->file->path, (unsigned long long)at, (unsigned long long)next);
 	request->result = 0;
 	if (next == end)

@@ -228,8 +228,8 @@ static int refuse_other_index(void *context, const char *name)
 	    strcmp(name, hoist__save_name(save->shadow_path)) == 0)
 		return 0;
 	return hoist__fail(-EEXIST,
-			   "saving %s: whoever opens %s reads %s there, and not this file; remove "
-			   "that index, or save to another folder",
+			   "saving %s: readers that open %s take %s there, and not this file; "
+			   "remove that index, or save to another folder",
 			   save->path, others->folder, name);
 }
 

@@ -273,8 +273,8 @@ static int remove_shadow(const struct hoist_save *save)
 	int removed = hoist__output_remove(output, hoist__save_name(save->shadow_path));
 	if (removed < 0)
 		return hoist__fail_errno(removed,
-					 "saving %s: it is there, but whoever opens its folder "
-					 "reads %s, which is to be removed",
+					 "saving %s: the file is there, but readers of its folder "
+					 "take %s, which must be removed",
 					 save->path, save->shadow_path);
 	return removed > 0 ? hoist__output_sync_folder(output) : 0;
 }
