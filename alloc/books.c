@@ -217,7 +217,7 @@ void hoist__books_forget(struct hoist__books *books, struct hoist__dev_stream *s
 	if (atomic_load(&books->n_used) == 0)
 		return;
 	/* What fails on it is its own affair: nothing of it runs any more. */
-	(void)hoist__stream_await(stream);
+	(void)hoist__dev_stream_await(stream);
 	pthread_mutex_lock(&books->users_lock);
 	pthread_mutex_lock(&books->lock);
 	for (struct hoist__book *book = next(books, 0); book != NULL;

@@ -25,7 +25,7 @@
  * not behind what its stream got before.  What it got for that block before, the caller
  * sees to: such a block is for its stream alone until that has passed.
  *   Nothing tells afterwards that a stream captured.  So each use, push and take asks, where the
- * stream may capture at all (hoist__stream_may_capture()); where nobody can make it capture, the
+ * stream may capture at all (hoist__dev_stream_may_capture()); where nobody can make it capture, the
  * three call no driver, but to record full batches.  Asking once a batch would miss a capture
  * that begins and ends within it, and two users would write the same memory when the graph runs.
  * Two captures of one stream with no call between that names it are taken for one: their
