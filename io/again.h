@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* io/again.h - calls that did not fail, but are to be made again.
+/* io/again.h - calls that were interrupted, and must be repeated.
  *
- * A file on a disk is never interrupted.  One on a network, or that another process serves (FUSE),
- * may be: by a signal of the program's, to each call that waits for an answer, opening it and
- * asking for its size included; and some servers say EINTR or EAGAIN of their own accord.  Whoever
- * says so for ever is an error, and not a loop without an end.
+ * Calls on a local disk's file are never interrupted.  Calls on a network's file, or on one that
+ * another process serves (FUSE), may be: a signal to the program ends each call that waits for an
+ * answer, open(2) and stat(2) included, and some servers return EINTR or EAGAIN of their own
+ * accord.  The number of repetitions is bounded: a server that never stops is an error, not an
+ * endless loop.
  *
  * Threads: any. */
 #ifndef HOIST_IO_AGAIN_H
@@ -13,18 +14,18 @@
 #include <errno.h>
 #include <stdbool.h>
 
-/* What answers so this often in a row is not going to stop. */
+/* A call that was interrupted this often in a row will not succeed. */
 #define HOIST__MAX_AGAIN 1000u
 
-/* After a call that failed with @err, an errno value: is it to be made again?  *n counts those in
- * a row. */
+/* Returns: true if the call that failed with @err, an errno value, is to be repeated.  *n counts
+ * the repetitions in a row. */
 static inline bool hoist__again(int err, unsigned *n)
 {
 	return (err == EINTR || err == EAGAIN) && ++*n < HOIST__MAX_AGAIN;
 }
 
-/* @call, which gives -1 and errno, until it is not interrupted.  For calls that may be made twice.
- */
+/* Repeats @call, which returns -1 and sets errno, until it is not interrupted.  Only for calls that
+ * may be made twice. */
 #define HOIST__UNINTERRUPTED(call)                                                                 \
 	({                                                                                         \
 		unsigned n_again_ = 0;                                                             \

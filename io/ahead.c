@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* io/ahead.c - slices of parts, and the threads that read them and map them in.
- * The contract is in ahead.h. */
+/* Cuts parts into slices; threads read the slices and map them in.
+ * The contract is in io/ahead.h. */
 #include "config.h"
 
 #include "io/ahead.h"
@@ -28,14 +28,14 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-/* What a thread takes at a time, and asks the kernel to begin reading: what is behind the byte it
- * waits for is on its way meanwhile. */
+/* A thread takes a slice at a time, and asks the kernel to begin reading all of it: the bytes
+ * behind the one that the thread waits for are on their way meanwhile. */
 #define SLICE_BYTES ((uint64_t)4 << 20)
-/* Small enough to stay in a core's cache and for a quick end; larger ones are no faster. */
+/* Fits in a core's cache, and lets a cancel take effect soon.  Larger reads are no faster. */
 #define READ_BYTES ((size_t)256 << 10)
 #define MAX_THREADS 4u	 /* for each disk */
-#define MAX_RETRIES 1000 /* of what the kernel calls temporary */
-#define MAX_FORGETS 3u	 /* in a slice: somebody else may hold the folio for a moment */
+#define MAX_RETRIES 1000 /* of MADV_POPULATE_READ after EINTR or EAGAIN */
+#define MAX_FORGETS 3u	 /* in a slice: another process may hold the folio for a moment */
 
 struct hoist__ahead {
 	size_t n_parts;
@@ -48,22 +48,22 @@ struct hoist__ahead {
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t ended;
 	struct place {
-		size_t part;	   /* the next slice: of this one, */
-		uint64_t at;	   /* from here on */
-		unsigned n_slices; /* that threads are at */
+		size_t part;	   /* the next slice begins in this part, */
+		uint64_t at;	   /* at this offset in the part */
+		unsigned n_slices; /* that threads are reading */
 	} disks[HOIST__MAX_DISKS];
 	unsigned n_disks;
 	unsigned n_running; /* threads */
 	int err;
 	char text[HOIST__ERROR_BYTES];
-	const struct hoist__ahead_part *failed; /* NULL: not at a place */
+	const struct hoist__ahead_part *failed; /* NULL: the failure has no offset */
 	uint64_t failed_at;
 
 	unsigned n_threads;
 	pthread_t threads[MAX_THREADS * HOIST__MAX_DISKS];
 };
 
-/* Part of a part. */
+/* The range of a part that one thread reads. */
 struct slice {
 	const struct hoist__ahead_part *part;
 	uint64_t at; /* in the part */
@@ -90,7 +90,7 @@ static bool is_cancelled(const struct hoist__ahead *ahead)
 	return atomic_load_explicit(&ahead->xcancelled, memory_order_relaxed);
 }
 
-/* Only a hint: what it does not bring, reading does. */
+/* Only a hint: pread(2) fetches the pages that the hint did not. */
 static void hint(const struct slice *slice)
 {
 	const struct hoist__ahead_part *part = slice->part;
@@ -98,9 +98,9 @@ static void hint(const struct slice *slice)
 			    POSIX_FADV_WILLNEED);
 }
 
-/* Somebody has read the file before, and left a folio that nobody can read as a whole.  The bytes
- * beside the bad sector have to get into the cache, for that is what is mapped: the cache is to
- * forget the folio, and what the hint brings then are single pages. */
+/* An earlier read of the file left a folio that cannot be read as a whole.  The bytes beside the
+ * bad sector must get into the cache, since the map shows the cache.  So the cache is asked to
+ * forget the folio, and the hint then brings single pages. */
 static void forget_folios(const struct slice *slice)
 {
 	uint64_t begin = slice->part->offset + slice->at;
@@ -110,6 +110,8 @@ static void forget_folios(const struct slice *slice)
 	hint(slice);
 }
 
+/* A bad sector can spoil a folio that an earlier read left in the cache: the cache is asked to
+ * forget the folio, a few times, before the slice fails. */
 static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scratch)
 {
 	const struct hoist__ahead_part *part = slice->part;
@@ -136,7 +138,7 @@ static int read_slice(struct hoist__ahead *ahead, struct slice *slice, void *scr
 	return 0;
 }
 
-/* The kernel would not map what was read a moment ago: the file may be shorter now. */
+/* The kernel refused to map pages that were read a moment ago: the file may be shorter now. */
 static int map_failed(struct slice *slice, int err)
 {
 	const struct hoist__ahead_part *part = slice->part;
@@ -146,7 +148,7 @@ static int map_failed(struct slice *slice, int err)
 	    (uint64_t)st.st_size < offset + slice->bytes)
 		return read_failed(slice, (uint64_t)st.st_size, 0);
 	if (err == EINVAL)
-		return 0; /* unknown to this kernel: a touch maps it */
+		return 0; /* before Linux 5.14: a touch maps the page */
 	if (err == EFAULT || err == EHWPOISON)
 		err = EIO;
 	slice->failed_at = offset;
@@ -155,7 +157,7 @@ static int map_failed(struct slice *slice, int err)
 				 part->path);
 }
 
-/* The pages that the slice has a part of lie in the map as a whole. */
+/* madvise(2) takes whole pages.  The map is of whole pages, so rounding outwards stays inside. */
 static int map_slice(struct slice *slice)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -168,12 +170,13 @@ static int map_slice(struct slice *slice)
 		if (errno != EINTR && errno != EAGAIN)
 			return map_failed(slice, errno);
 	}
-	return 0; /* no error, only not ahead */
+	return 0; /* no error: a touch will map the pages */
 }
 
 /* --- threads --- */
 
-/* Under the lock: is there more of the disk?  Its place is at the next slice then. */
+/* Under the lock.  Returns: true if the disk has another slice, to which the disk's place then
+ * points. */
 static bool has_more(struct hoist__ahead *ahead, unsigned disk)
 {
 	struct place *place = &ahead->disks[disk];
@@ -185,7 +188,8 @@ static bool has_more(struct hoist__ahead *ahead, unsigned disk)
 	return place->part < ahead->n_parts;
 }
 
-/* Under the lock: the next one, if there is any and it is still wanted. */
+/* Under the lock: takes the next slice.  Returns: false if none is left, or after a failure or a
+ * cancel. */
 static bool claim(struct hoist__ahead *ahead, struct slice *ret)
 {
 	struct place *place = NULL;
@@ -204,6 +208,7 @@ static bool claim(struct hoist__ahead *ahead, struct slice *ret)
 	return true;
 }
 
+/* Under the lock: the first failure wins.  A cancel is no failure of a slice. */
 static void keep_failure(struct hoist__ahead *ahead, int err, const struct slice *slice)
 {
 	if (err == 0 || ahead->err != 0 || err == -ECANCELED)
@@ -214,6 +219,7 @@ static void keep_failure(struct hoist__ahead *ahead, int err, const struct slice
 	hoist__error_copy(ahead->text, sizeof ahead->text);
 }
 
+/* A slice counts as done only once it is mapped, so progress never runs ahead of the map. */
 static void *run(void *argument)
 {
 	struct hoist__ahead *ahead = argument;
@@ -239,6 +245,8 @@ static void *run(void *argument)
 	return NULL;
 }
 
+/* Starts @n threads, but no more than there can be slices.  One thread is enough: fewer are only
+ * slower.  The lock keeps the threads from ending before n_running is set. */
 static int start_threads(struct hoist__ahead *ahead, unsigned n)
 {
 	if (n == 0 || n > MAX_THREADS * ahead->n_disks)
@@ -315,7 +323,7 @@ static int fail_short(const struct hoist__ahead *ahead, int err)
 			   (unsigned long long)total);
 }
 
-/* Under the lock, after the end. */
+/* Under the lock, once all threads have ended. */
 static int outcome(const struct hoist__ahead *ahead)
 {
 	if (ahead->err != 0)
@@ -355,7 +363,7 @@ void hoist__ahead_stop(struct hoist__ahead *ahead)
 {
 	if (ahead == NULL)
 		return;
-	/* A child after fork has no such threads, and the lock may be theirs. */
+	/* A forked child does not have these threads, and one of them may have held the lock. */
 	if (ahead->pid == getpid()) {
 		hoist__ahead_cancel(ahead);
 		for (unsigned i = 0; i < ahead->n_threads; i++)

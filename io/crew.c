@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One mutex guards the lists and every request's private fields; it is free while a
- * worker is inside a call.  `work` wakes workers, `done` the reaper. */
+/* Threads that serve requests, and the queues between them and the owner.
+ * The contract is in io/crew.h.
+ *
+ * One mutex guards the lists and every request's private fields.  A worker drops the mutex while it
+ * is inside a call.  `work` wakes workers, `done` wakes the reaper. */
 #include "config.h"
 
 #include "io/crew.h"
@@ -16,7 +19,8 @@
 #include "io/engine-impl.h"
 #include "io/worker.h"
 
-/* Of a hot request.  Less costs wake-ups, more leaves threads idle at its end. */
+/* The piece of a hot request that one worker copies.  Smaller pieces cost wake-ups, larger ones
+ * leave threads idle at the request's end. */
 #define PIECE_BYTES HOIST__MIB
 
 struct hoist__crew {
@@ -53,7 +57,8 @@ static bool splits(const struct hoist__request *request)
 	       request->bytes > PIECE_BYTES;
 }
 
-/* What a worker serves: a copy, of all of the request or of its next piece. */
+/* Makes @part the copy that a worker serves: all of the request, or its next piece.  A worker
+ * writes to its own copy only, so that several can serve one request. */
 static void take_part(struct hoist__request *request, struct hoist__request *part)
 {
 	*part = *request;
@@ -71,6 +76,7 @@ static void take_part(struct hoist__request *request, struct hoist__request *par
 	request->n_parts++;
 }
 
+/* Pieces end in any order: the first one that stopped short decides how much is done. */
 static void stop_at(struct hoist__request *request, size_t at, int result)
 {
 	if (at < request->stopped) {
@@ -93,7 +99,7 @@ static void merge(struct hoist__request *request, const struct hoist__request *p
 	request->n_parts--;
 }
 
-/* True if nobody is at @request, nor will be: it is moved to the finished ones. */
+/* Returns: true if no worker serves @request or will: the request is then in `finished`. */
 static bool end_if_over(struct hoist__crew *crew, struct hoist__request *request)
 {
 	if (request->n_parts > 0 || request->taken < request->bytes)
@@ -111,6 +117,8 @@ static bool end_if_over(struct hoist__crew *crew, struct hoist__request *request
 
 /* --- workers --- */
 
+/* The queues take turns, and a queue never occupies more than its share of the workers: a slow disk
+ * leaves the others theirs. */
 static struct disk_queue *next_queue(struct hoist__crew *crew)
 {
 	for (unsigned i = 0; i < crew->disks.n; i++) {
@@ -222,7 +230,7 @@ void hoist__crew_wake(struct hoist__crew *crew)
 	pthread_mutex_unlock(&crew->mutex);
 }
 
-/* What no worker has taken of a request is not done any more. */
+/* The bytes of the request that no worker has taken are not read any more. */
 static void cancel_queued(struct hoist__crew *crew, struct hoist__request *request)
 {
 	request->cancelled = true;
@@ -300,7 +308,7 @@ fail_mutex:
 static int start_workers(struct hoist__crew *crew, unsigned n)
 {
 	int err = 0;
-	pthread_mutex_lock(&crew->mutex); /* they begin when the share is known */
+	pthread_mutex_lock(&crew->mutex); /* the workers begin once the share is known */
 	while (crew->n_workers < n && err == 0) {
 		err = hoist__worker_start(&crew->workers[crew->n_workers], work, crew);
 		if (err == 0)

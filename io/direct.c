@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Opens direct descriptors, and finds the alignment that the file system wants.
+ * The contract is in io/direct.h. */
 #include "config.h"
 
 #include "io/direct.h"
@@ -14,8 +16,8 @@
 #include "base/checked.h"
 #include "io/again.h"
 
-/* Linux 6.1; older headers lack the bit and the two fields, whose places in the
- * 256 bytes of struct statx are fixed. */
+/* Linux 6.1.  Older headers lack the bit and the two fields, whose offsets in the 256 bytes of
+ * struct statx are fixed. */
 #ifndef STATX_DIOALIGN
 #define STATX_DIOALIGN 0x2000U
 #endif
@@ -23,7 +25,7 @@
 #define STATX_DIO_OFFSET_ALIGN 0x9c
 _Static_assert(sizeof(struct statx) == 256, "struct statx has a fixed size");
 
-/* Where the kernel does not say: no file system in use wants more. */
+/* Used where the kernel does not report an alignment: no file system in use wants more. */
 #define FALLBACK_ALIGN 4096u
 
 static void say(struct hoist__file *file, const char *why)
@@ -38,7 +40,7 @@ static uint32_t field(const struct statx *stx, size_t at)
 	return value;
 }
 
-/* What the file system says; false if it says nothing. */
+/* Reads the alignment that the file system reports; false if it reports none. */
 static bool ask(struct hoist__file *file)
 {
 	struct statx stx;
@@ -56,8 +58,8 @@ static bool usable(uint32_t align)
 	return hoist__is_power_of_two(align) && align <= HOIST__FILE_MAX_ALIGN;
 }
 
-/* The same inode again: the path may lead elsewhere by now, and O_DIRECT set by
- * fcntl is accepted by file systems that then fail every call. */
+/* Opens the same inode again, through /proc: the path may lead to another file by now.  O_DIRECT
+ * set by fcntl(2) would be accepted by file systems that then fail every read. */
 static int reopen(const struct hoist__file *file)
 {
 	char path[32];
@@ -66,7 +68,7 @@ static int reopen(const struct hoist__file *file)
 	return fd < 0 ? -errno : fd;
 }
 
-/* One aligned read, for kernels that do not say what they want. */
+/* Tries one aligned read, for kernels that do not report an alignment. */
 static int try_read(int fd)
 {
 	void *block;
@@ -89,6 +91,9 @@ static void explain_refusal(struct hoist__file *file, int err)
 			       "opening the file with O_DIRECT: %s", strerrorname_np(-err));
 }
 
+/* An alignment that statx(2) reports is trusted.  Without one, the fallback is tried with a real
+ * read, since some file systems accept O_DIRECT and then fail every read.  Alignments of zero say
+ * that the file system supports no direct reads. */
 static void open_it(struct hoist__file *file)
 {
 	bool told = ask(file);

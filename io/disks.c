@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Follows a file's device to its disk, through sysfs.
+ * The contract is in io/disks.h. */
 #include "config.h"
 
 #include "io/disks.h"
@@ -11,12 +13,12 @@
 
 #include "base/checked.h"
 
-/* Volumes over volumes. */
+/* Volumes may lie on volumes, this deep. */
 #define MAX_LEVELS 8
 
 /* --- one device --- */
 
-/* @path holds "MAJOR:MINOR".  False: it does not, or cannot be read. */
+/* Reads "MAJOR:MINOR" from @path.  False: @path cannot be read, or holds something else. */
 static bool read_number(const char *path, uint64_t *ret)
 {
 	FILE *file = fopen(path, "re");
@@ -30,7 +32,7 @@ static bool read_number(const char *path, uint64_t *ret)
 	return good;
 }
 
-/* The one entry of the folder @path; false: there are more, or none. */
+/* The name of the only entry of the folder @path; false: there are several, or none. */
 static bool only_entry(const char *path, char ret[static NAME_MAX + 1])
 {
 	DIR *folder = opendir(path);
@@ -44,7 +46,8 @@ static bool only_entry(const char *path, char ret[static NAME_MAX + 1])
 	return n == 1;
 }
 
-/* What the device @dev is a part of, or lies on alone. */
+/* The device below @dev: the disk that a partition is part of, or the only device that a volume
+ * lies on.  False: there is none, or there are several. */
 static bool below(const char *sys, uint64_t dev, uint64_t *ret)
 {
 	char at[PATH_MAX];
@@ -73,7 +76,7 @@ uint64_t hoist__disk_of_device(const char *sys, uint64_t dev)
 
 /* --- files --- */
 
-/* A block device that is read itself lies in /dev, as all of them do. */
+/* The node of a block device that is read itself lies in /dev, whose st_dev says nothing. */
 static uint64_t device_of(const struct hoist__file *file)
 {
 	struct stat st;

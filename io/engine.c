@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Chooses an implementation of the engine, and checks requests before it sees them.
+ * The contract is in io/engine.h. */
 #include "config.h"
 
 #include "io/engine-impl.h"
@@ -24,6 +26,8 @@ static int create_threads(const struct hoist__engine_options *options, const cha
 	return 0;
 }
 
+/* The probe makes a ring; creating the real one can still fail, for want of memory or descriptors.
+ * Either refusal becomes part of the threads engine's reason. */
 static int create_auto(const struct hoist__engine_options *options, struct hoist__engine **ret)
 {
 	char why[128];
@@ -121,8 +125,8 @@ static int check_direct(const struct hoist__request *request)
 {
 	const struct hoist__file *file = request->file;
 	if (file->direct_fd < 0)
-		return hoist__fail(-EINVAL, "%s %s: nothing direct here (%s)", doing(request),
-				   file->path, file->direct_note);
+		return hoist__fail(-EINVAL, "%s %s: the file has no direct descriptor (%s)",
+				   doing(request), file->path, file->direct_note);
 	if (request->offset % file->offset_align != 0 || request->bytes % file->offset_align != 0 ||
 	    (uintptr_t)request->address % file->memory_align != 0)
 		return hoist__fail(-EINVAL,

@@ -1,34 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* io/engine.h - many reads and writes in flight, completions reaped by whoever submitted.
+/* io/engine.h - many reads and writes in flight; the caller that submits them reaps them.
  *
- * One interface, two implementations, probed when an engine is created and never
- * guessed from a version: io_uring (uring.c), and a pool of threads that call
- * pread (threads.c) for where io_uring is refused: container seccomp policies,
- * kernel.io_uring_disabled, gVisor, old kernels, memory limits.
+ * One interface, two implementations: io_uring (uring.c), and a pool of threads that call
+ * pread (threads.c) where io_uring is refused: container seccomp policies,
+ * kernel.io_uring_disabled, gVisor, old kernels, memory limits.  The choice is made by probing
+ * when an engine is created, never guessed from a kernel version.
  *
  * A request is the caller's own struct; the engine holds a pointer to it from
  * submit until it is reaped and never allocates per request.  Its life:
  *
  *     idle --submit--> in flight --reap--> idle
  *
- * The engine finishes what it started: short reads and writes are continued where
- * they stopped (a direct one at an aligned place, the rest through the cache), EINTR
- * and EAGAIN are repeated, a direct one that the file system refuses (EINVAL,
- * EOPNOTSUPP) is finished through the page cache; so is a direct read that fails with
- * an I/O error, but never such a write: what a cache took after it would be no proof of
- * anything.  What then fails in the cache as well is rescued (rescue.h): of a read that ends
- * with an I/O error, `done` is where the bad block begins.  A request ends in one of:
+ * The engine finishes what it started:
+ *   - A short read or write is continued where it stopped: a direct one if that place is aligned,
+ *     otherwise through the page cache.
+ *   - EINTR and EAGAIN are repeated.
+ *   - A direct request that the file system refuses (EINVAL, EOPNOTSUPP) is finished through the
+ *     page cache.  So is a direct read that fails with an I/O error, but never such a write: the
+ *     cache would accept the bytes, which proves nothing about the disk.
+ *   - A read that fails in the page cache as well is rescued (rescue.h): if it still ends with an
+ *     I/O error, `done` is where the bad block begins.
+ *
+ * A request ends in one of:
  *     result 0 and done >= need
  *     -ENODATA   the file ends before offset + need (it has shrunk)
  *     -ECANCELED
  *     other      the kernel's error; `done` bytes are valid (written: handed over, which is
  *                not yet on the disk: fsync is the caller's)
  *
- * Disks: where options.files lie on several (disks.h), `depth` is that of each, so that a slow
- * one, full, takes nothing from the others, and room is that of all.
+ * Disks: where options.files lie on several disks (disks.h), each disk has `depth` requests of its
+ * own, so that a slow disk whose queue is full takes nothing from the others.  Room counts all
+ * disks together.
  *
- * Threads: an engine is driven by one thread at a time; with SHARED, it may be
- * another one at each call (externally ordered), without, always the creator
+ * Threads: an engine is driven by one thread at a time.  With SHARED, each call may come
+ * from another thread (externally ordered); without, every call must come from the creator
  * (io_uring's single issuer).  Buffers must stay valid and untouched while in
  * flight.  fork: the child gets -ESTALE from every call and may only destroy.
  */
@@ -48,12 +53,12 @@ enum hoist__engine_kind { HOIST__ENGINE_AUTO, HOIST__ENGINE_URING, HOIST__ENGINE
  *
  *     DIRECT --refused, failed, stopped at an unaligned place--> CACHED
  *     CACHED --a read meets a bad block--> RESCUE --bytes--> CACHED
- *     all is read, and its pages are to go --> DROP */
+ *     all is read, and the pages are to be dropped --> DROP */
 enum hoist__request_state {
 	HOIST__REQUEST_DIRECT, /* past the page cache */
 	HOIST__REQUEST_CACHED, /* through the page cache */
 	HOIST__REQUEST_RESCUE, /* reads around the bad block */
-	HOIST__REQUEST_DROP    /* gives pages back to the kernel */
+	HOIST__REQUEST_DROP    /* drops the pages from the page cache */
 };
 
 /* One read or write.  The caller fills the first group; the engine the second. */
@@ -64,27 +69,27 @@ struct hoist__request {
 	size_t bytes; /* room; direct: a multiple of offset_align, may pass the end of file */
 	size_t need;  /* the request succeeds when this much is read; <= bytes */
 	bool direct;  /* through direct_fd; else through the page cache */
-	int buffer;   /* index of the registered buffer that holds it, or -1 */
+	int buffer;   /* index of the registered buffer that holds `address`, or -1 */
 	bool write;   /* memory to file; need == bytes; `file` is one of hoist__output's */
-	bool hot;     /* cached: it is known to lie in the page cache, so that it is copied by
-		       * threads, which no ring could do as fast */
-	bool drop;    /* a read of what was not in the page cache before: pages that it brings in
-		       * are given back to the kernel; bytes <= 1 GiB.  The kernel does not read
-		       * ahead of `file` any more */
+	bool hot;     /* cached: the bytes are known to lie in the page cache, so threads copy them;
+		       * no ring could do that as fast */
+	bool drop;    /* a read of bytes that were not in the page cache: the pages that the read
+		       * brings in are dropped again; bytes <= 1 GiB.  The kernel's readahead
+		       * for `file` is switched off */
 	void *owner;  /* the caller's */
 
 	int result;		 /* 0 or negative errno, valid once reaped */
 	size_t done;		 /* bytes read or written from `offset` on */
 	size_t direct_done;	 /* of these, past the page cache */
 	bool fell_back;		 /* a direct request was finished through the cache */
-	struct hoist__list node; /* engine-private while in flight, as all that follows */
+	struct hoist__list node; /* engine-private while in flight, like all that follows */
 	bool cancelled;
 	enum hoist__request_state state;
-	unsigned n_again;      /* how often the kernel said "again" since it did any of the request, */
-	unsigned n_called_off; /* and how often it called the request off */
-	unsigned n_parts;      /* that threads are at */
+	unsigned n_again;      /* EINTR and EAGAIN in a row, since the last progress, */
+	unsigned n_called_off; /* and how often the kernel cancelled the request */
+	unsigned n_parts;      /* that threads are serving */
 	size_t taken;	  /* bytes given to threads so far */
-	size_t stopped;	  /* where the first part that failed did, and why */
+	size_t stopped;	  /* where the first part that stopped short ended; stop_result: why */
 	int stop_result;
 };
 
@@ -98,8 +103,8 @@ struct hoist__engine_options {
 	unsigned depth;		      /* most requests in flight on a disk, 1..4096 */
 	unsigned n_threads;	      /* threads engine; 0: by the machine and depth */
 	bool shared;		      /* see Threads above */
-	/* Registered with io_uring where the kernel allows; a refusal (memlock) is no
-	 * error, only slower.  The memory must outlive the engine. */
+	/* Registered with io_uring where the kernel allows.  A refusal (memlock) is no
+	 * error; reads are only slower.  The memory must outlive the engine. */
 	const struct hoist__engine_buffer *buffers;
 	unsigned n_buffers;
 	const struct hoist__file *const *files;
@@ -116,16 +121,16 @@ int hoist__engine_create(const struct hoist__engine_options *options, struct hoi
 /* Cancels and waits for what is in flight; unreaped requests are forgotten. Takes NULL. */
 void hoist__engine_destroy(struct hoist__engine *engine);
 
-/* "io_uring" or "threads", and why it is that one: "io_uring: single issuer, 16 registered
- * buffers", "io_uring refused: EPERM (seccomp or kernel.io_uring_disabled); threads".
- * Valid for the engine's life. */
+/* "io_uring" or "threads", and the reason for the choice: "io_uring: single issuer, 16 registered
+ * buffers", "io_uring refused: EPERM (seccomp or kernel.io_uring_disabled); threads".  Valid for
+ * the engine's life. */
 const char *hoist__engine_name(const struct hoist__engine *engine);
 const char *hoist__engine_reason(const struct hoist__engine *engine);
 
-/* How many more requests submit would take now. */
+/* The number of requests that submit would take now. */
 unsigned hoist__engine_room(const struct hoist__engine *engine);
 
-/* How many are submitted and not reaped. */
+/* The number of requests that are submitted and not reaped. */
 unsigned hoist__engine_in_flight(const struct hoist__engine *engine);
 
 /* Starts @n requests, all or none.
@@ -141,24 +146,23 @@ int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *co
 int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 		       uint64_t timeout_ns);
 
-/* Makes a hoist__engine_reap() that waits, or the next one that would, return at once, with what
- * has finished or nothing: something that its caller also waits for has happened (a copy to a
- * device). Threads: any, at any time before hoist__engine_destroy(); never blocks. */
+/* Makes a waiting hoist__engine_reap(), or the next one that would wait, return at once, with the
+ * finished requests or none: something else that the caller waits for has happened (a copy to a
+ * device).  Threads: any, at any time before hoist__engine_destroy(); never blocks. */
 void hoist__engine_wake(struct hoist__engine *engine);
 
-/* True once a request was reaped, with an error, that the kernel may still be
- * reading for: io_uring_enter has been refused since it was submitted (a filter
- * that came later), so that its end can no longer be seen.  No memory given to
- * this engine may then be freed or used again: it must be left as it is for the
- * life of the process. */
+/* True once a request was reaped with an error although the kernel may still be serving it:
+ * io_uring_enter has been refused since the submission (by a filter installed later), so the
+ * request's end can no longer be seen.  No memory given to this engine may then be freed or used
+ * again: it must stay as it is for the life of the process. */
 bool hoist__engine_abandoned(const struct hoist__engine *engine);
 
-/* Asks for everything in flight to end soon.  Each request is still reaped, with
- * -ECANCELED or with what it came to. */
+/* Asks for everything in flight to end soon.  Each request is still reaped, with -ECANCELED or with
+ * its own result. */
 void hoist__engine_cancel(struct hoist__engine *engine);
 
-/* Is io_uring usable by this process?  One real ring is made on first use and
- * the verdict kept.  Returns: 0; the refusal, with its text.  For doctor. */
+/* Tells whether this process can use io_uring.  The first call makes a real ring; a lasting verdict
+ * is kept.  Returns: 0; the refusal, with its text.  For doctor. */
 int hoist__uring_probe(char *note, size_t note_bytes);
 
 #endif

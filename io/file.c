@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Opens, identifies and reads one file.
+ * The contract is in io/file.h. */
 #include "config.h"
 
 #include "io/file.h"
@@ -24,8 +26,8 @@
 #include "io/direct.h"
 #include "io/rescue.h"
 
-/* O_NONBLOCK: a FIFO must not hang the open; taken back once the file is known
- * to be none. */
+/* O_NONBLOCK: a FIFO must not hang the open. identify() clears the flag once the file is known to
+ * be none. */
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
 #define PROC_FD_BYTES 32
@@ -36,7 +38,7 @@
 
 /* --- opening beneath a folder --- */
 
-/* The path that descriptor @fd was opened by, resolved. */
+/* The path that descriptor @fd was opened by, links resolved. */
 static int resolved(int fd, char *path, size_t bytes)
 {
 	char link[PROC_FD_BYTES];
@@ -66,8 +68,9 @@ static int check_beneath(int dir_fd, int fd)
 	return beneath ? 0 : -EXDEV;
 }
 
-/* What is found, its links followed, is opened if it lies beneath: that very file, and nothing
- * else, as opening a device can have an effect.  -ENOSYS: where it lies cannot be known. */
+/* Opens the file that @path leads to, links followed, if that file lies beneath @dir_fd.  The file
+ * is found with O_PATH first, since opening a device can have an effect, and exactly the found file
+ * is opened. -ENOSYS: the file's place cannot be known, without /proc. */
 static int open_and_compare(int dir_fd, const char *path)
 {
 	char again[PROC_FD_BYTES];
@@ -87,7 +90,8 @@ static int open_and_compare(int dir_fd, const char *path)
 	return fd;
 }
 
-/* openat2(2) before Linux 5.6, or refused by a filter.  Most are files in the folder itself. */
+/* Opens @path where openat2(2) is missing (before Linux 5.6) or refused by a filter.  Most paths
+ * name a file in the folder itself, which needs no comparison. */
 static int open_without_openat2(int dir_fd, const char *path)
 {
 	if (path[0] == '/')
@@ -106,7 +110,7 @@ static int open_beneath(int dir_fd, const char *path)
 		.flags = OPEN_FLAGS,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
 	};
-	/* EAGAIN: something was renamed while a ".." was being resolved. */
+	/* EAGAIN: a rename raced with the resolution of a "..". */
 	long fd;
 	unsigned n = 0;
 	do
@@ -117,6 +121,7 @@ static int open_beneath(int dir_fd, const char *path)
 	return errno == ENOSYS || errno == EPERM ? open_without_openat2(dir_fd, path) : -errno;
 }
 
+/* -EXDEV and -ENOSYS come from open_beneath(): their texts name the option that trusts links. */
 static int open_fd(int dir_fd, const char *path, unsigned flags, const char *display, int *ret)
 {
 	int fd;
@@ -144,7 +149,7 @@ static int open_fd(int dir_fd, const char *path, unsigned flags, const char *dis
 	return 0;
 }
 
-/* --- who it is --- */
+/* --- identity --- */
 
 int64_t hoist__file_time_ns(const struct timespec *time)
 {
@@ -157,7 +162,8 @@ static int stat_anew(int fd, const char *path, int flags, struct stat *ret)
 	int sync = flags | AT_STATX_FORCE_SYNC;
 	int err = HOIST__UNINTERRUPTED(statx(fd, path, sync, STATX_BASIC_STATS, &stx)) < 0 ? -errno
 											   : 0;
-	/* Not there, or refused by a filter; what glibc has in its place does not know the flag. */
+	/* statx(2) is missing, or a filter refuses it. glibc's emulation of statx does not know the
+	 * flag and gives EINVAL. */
 	if (err == -ENOSYS || err == -EPERM || err == -EINVAL)
 		return HOIST__UNINTERRUPTED(fstatat(fd, path, ret, flags)) < 0 ? -errno : 0;
 	if (err < 0)
@@ -186,7 +192,7 @@ int hoist__path_stat(const char *path, struct stat *ret)
 	return stat_anew(AT_FDCWD, path, 0, ret);
 }
 
-/* The size now; a block device's is not in its stat. */
+/* The present size.  A block device's size is not in its stat. */
 static int bytes_now(int fd, const struct stat *st, uint64_t *ret)
 {
 	if (!S_ISBLK(st->st_mode)) {
@@ -200,7 +206,7 @@ static int bytes_now(int fd, const struct stat *st, uint64_t *ret)
 	return 0;
 }
 
-/* Asked where the file ends, so that nothing is read. */
+/* Tries the flag at the end of the file, where a read transfers nothing. */
 static bool takes_dontcache(const struct hoist__file *file)
 {
 	char byte;
@@ -222,7 +228,7 @@ static int identify(struct hoist__file *file)
 	err = bytes_now(file->fd, &st, &file->bytes);
 	if (err != 0)
 		return hoist__fail_errno(err, "asking for the size of %s", file->path);
-	/* This clears O_NONBLOCK, which would change what io_uring does. */
+	/* Clears O_NONBLOCK, with which io_uring would behave differently. */
 	if (fcntl(file->fd, F_SETFL, 0) < 0)
 		return hoist__fail_errno(-errno, "opening %s", file->path);
 	file->dev = st.st_dev;
@@ -239,8 +245,8 @@ static int identify(struct hoist__file *file)
 	return 0;
 }
 
-/* The file's ctime moved and its mtime did not.  True if something explains that which does not
- * touch the bytes: another owner, mode or link count, or another name. */
+/* The file's ctime moved and its mtime did not.  Returns: true if a change that leaves the bytes as
+ * they are explains that: another owner, mode or link count, or another name. */
 static bool only_renamed(const struct hoist__file *file, const struct stat *now)
 {
 	struct stat named;
@@ -338,11 +344,14 @@ int hoist__file_read_failed(int err, const char *path, uint64_t offset)
 		return hoist__fail(-EIO, "reading %s at %llu: %s %u times in a row", path,
 				   (unsigned long long)offset, strerrorname_np(err),
 				   HOIST__MAX_AGAIN);
-	/* What NVMe calls a medium error is our word for a short file. */
+	/* The block layer reports an NVMe medium error as ENODATA, which means a short file to our
+	 * callers. */
 	return hoist__fail_errno(err == ENODATA ? -EIO : -err, "reading %s at %llu", path,
 				 (unsigned long long)offset);
 }
 
+/* A bad sector can make a whole folio unreadable: such a read goes on past the page cache, block by
+ * block (rescue.h). */
 int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buffer, size_t bytes)
 {
 	unsigned char *to = buffer;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* io/file.h - one opened file: a cached descriptor, a direct one, and who it is.
+/* io/file.h - one opened file: a cached descriptor, a direct one, and the file's identity.
  *
  * The direct descriptor is opened through /proc/self/fd (the same inode, never
- * the path again, never fcntl(F_SETFL)) and kept only if the file system says
- * with statx(STATX_DIOALIGN) what alignment it wants, or, on kernels that do not
- * say, if one aligned probe read works.  Why there is none is kept in words.
+ * the path again, never fcntl(F_SETFL)).  It is kept only if the file system reports its
+ * alignment with statx(STATX_DIOALIGN), or, on kernels that do not report one, if one aligned
+ * probe read works.  direct_note says why there is no direct descriptor.
  *
  * Identity (device, inode, size, mtime, ctime) is taken at open; hoist__file_changed()
  * compares it, so that a load can tell that its bytes are of one version.  Programs can set mtime
  * back (cp -p, rsync -t, touch -r), but not ctime.  A rename, a link, chmod and chown move ctime
- * too, and leave the bytes as they are: so owner, mode and link count are kept to tell these apart.
+ * too, but leave the bytes as they are.  Owner, mode and link count are kept to tell these apart.
  *
  * Threads: immutable after open.  One owner.
  */
@@ -24,22 +24,22 @@
 
 #include "io/fs.h"
 
-/* A file that wants more is read through the page cache: the smallest staging slot
- * must hold an aligned piece. */
+/* A file whose alignment is larger is read through the page cache: the smallest staging slot must
+ * hold an aligned piece. */
 #define HOIST__FILE_MAX_ALIGN ((uint32_t)64 << 10)
 
 struct hoist__file {
-	char *path; /* for messages; and hoist__file_changed() looks whether it still leads here */
+	char *path; /* for messages; hoist__file_changed() checks whether it still leads here */
 	int fd;
 	int direct_fd;		    /* -1: no direct reads */
 	uint32_t memory_align;	    /* for direct reads: of addresses, */
 	uint32_t offset_align;	    /* and of offsets and lengths; powers of two, at most
 				     * HOIST__FILE_MAX_ALIGN */
 	char direct_note[96];	    /* why direct_fd is -1, else "" */
-	const struct hoist__fs *fs; /* set by open.  Where it says that direct reads lose there
-				     * is a descriptor all the same: for who asks */
-	bool in_memory;		    /* tmpfs, ramfs, hugetlbfs: its bytes are page cache */
-	bool dontcache;		    /* reads take RWF_DONTCACHE: what they bring in does not stay */
+	const struct hoist__fs *fs; /* set by open.  Even where fs->direct is false there may
+				     * be a direct descriptor, for callers that ask */
+	bool in_memory;		    /* tmpfs, ramfs, hugetlbfs: the bytes are page cache */
+	bool dontcache;		    /* reads take RWF_DONTCACHE: pages they bring in do not stay */
 	uint64_t bytes;
 	uint64_t dev;
 	uint64_t ino;
@@ -56,8 +56,8 @@ struct hoist__file {
  * reading; @display is the name for messages (NULL: @path).  Only regular files
  * and block devices are accepted.
  * Returns: 0; -ENOENT, -EACCES, ... as open(2); -EXDEV if BENEATH is violated
- *   (openat2(2); where the kernel lacks it, by comparing resolved paths, and -ENOTSUP where
- *   that cannot be done: without /proc, unless it is a file in the folder itself);
+ *   (by openat2(2); where the kernel lacks it, by comparing resolved paths); -ENOTSUP if the
+ *   paths cannot be compared: without /proc, unless the file is in the folder itself;
  *   -EINVAL not a file; -ENOMEM. */
 int hoist__file_open(int dir_fd, const char *path, const char *display, unsigned flags,
 		     struct hoist__file **ret);
@@ -68,32 +68,35 @@ void hoist__file_close(struct hoist__file *file); /* takes NULL */
  *   -EIO and the like (media errors, which the kernel may call ENODATA, are -EIO). */
 int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buffer, size_t bytes);
 
-/* The text of a read at @offset that failed with @err, an errno value.  Returns: -EIO where that has
- * another meaning to our callers (ENODATA; EINTR and EAGAIN without an end), else -@err. */
+/* Sets the text of a read at @offset that failed with @err, an errno value.  Returns: -EIO where
+ * @err has another meaning to our callers (ENODATA; EINTR and EAGAIN without an end), else
+ * -@err. */
 int hoist__file_read_failed(int err, const char *path, uint64_t offset);
 
-/* What the file is now: device, inode, links, mode, owner, size, mtime and ctime.  A network's file
- * system is asked, and not what this machine remembers of the last time, which may be a minute ago
- * (NFS) or as long as the server likes (FUSE).  Returns: 0; -EIO and the like, without a text. */
+/* The file's present device, inode, links, mode, owner, size, mtime and ctime.  A network's file
+ * system is asked anew: the attributes that this machine caches may be a minute old (NFS), or as
+ * old as the server allows (FUSE).  Returns: 0; -EIO and the like, without a text. */
 int hoist__file_stat(int fd, struct stat *ret);
 int hoist__path_stat(const char *path, struct stat *ret); /* links followed */
 
-/* A time of a file's, in nanoseconds since 1970. */
+/* A file's time in nanoseconds since 1970. */
 int64_t hoist__file_time_ns(const struct timespec *time);
 
-/* 0 if the file still is what was opened; -EBADMSG with what changed.  A file that was renamed,
- * replaced by rename, removed, linked, or given another mode or owner is still what was opened. */
+/* Returns: 0 if the file is still what was opened; -EBADMSG, and the text says what changed.  A
+ * file that was renamed, replaced by rename, removed, linked, or given another mode or owner is
+ * still what was opened. */
 int hoist__file_changed(const struct hoist__file *file);
 
 /* How much of [offset, offset+bytes) is in the page cache: counted by cachestat(2),
  * or, where that is missing or refused (EPERM: the caller neither owns the file nor
- * may write it), estimated from a few samples.  0 says for certain that nothing is there
- * (an estimate does so of one byte only): what is read then may be dropped again.
- * Returns: 0; -ENOTSUP if the kernel says neither. */
+ * may write it), estimated from a few samples.  *ret 0 means for certain that nothing is cached
+ * (an estimate gives 0 for a single byte only): pages that a read brings in may then be dropped.
+ * Returns: 0; -ENOTSUP if the kernel supports neither. */
 int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes,
 			 uint64_t *ret);
 
-/* Is it counted?  Returns: 0; the kernel's refusal of cachestat(2): it is estimated. */
+/* Tells whether hoist__file_resident() counts.  Returns: 0; the kernel's refusal of cachestat(2):
+ * it estimates. */
 int hoist__file_counts_resident(const struct hoist__file *file);
 
 #endif

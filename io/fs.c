@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The table of file systems; the figures beside an entry are its reasons.
+ * The contract is in io/fs.h. */
 #include "config.h"
 
 #include "io/fs.h"
@@ -10,7 +12,7 @@
 
 #include "base/checked.h"
 
-/* Not in linux/magic.h, or not in that of Debian 12. */
+/* Magic numbers that linux/magic.h lacks, or lacks in Debian 12. */
 #define LUSTRE_MAGIC 0x0BD00BD0UL
 #define GPFS_MAGIC 0x47504653UL
 #define BEEGFS_MAGIC 0x19830326UL
@@ -28,7 +30,8 @@
 #define LOCAL .direct = true, .depth = 16, .chunk_bytes = M(4)
 
 static const struct hoist__fs table[] = {
-	/* A copy: pieces for the threads that make it, and no more than keep them busy. */
+	/* A read is a copy: small pieces, and no more of them than keep the copying threads
+	 * busy. */
 	{TMPFS_MAGIC, "tmpfs", .memory = true, .depth = 16, .chunk_bytes = M(1)},
 	{RAMFS_MAGIC, "ramfs", .memory = true, .depth = 16, .chunk_bytes = M(1)},
 	{HUGETLBFS_MAGIC, "hugetlbfs", .memory = true, .depth = 16, .chunk_bytes = M(1)},
@@ -38,28 +41,29 @@ static const struct hoist__fs table[] = {
 	{F2FS_SUPER_MAGIC, "f2fs", LOCAL},
 	{OVERLAYFS_SUPER_MAGIC, "overlay", LOCAL},
 	/* A read is cut into RPCs of rsize, 1 MiB at most, and a server mostly takes 64 of
-	 * them.  Direct: readahead is 128 KiB on most clients since Linux 5.4, too little for
+	 * these.  Direct: readahead is 128 KiB on most clients since Linux 5.4, too little for
 	 * 10 Gbit/s by a factor of three (published: 300 against 940 MB/s). */
 	{NFS_MAGIC, "nfs", .network = true, .direct = true, .depth = 64, .chunk_bytes = M(1)},
 	/* A server grants 4 MiB and more in one read, and credits for some dozens of them.
-	 * Older clients refuse direct reads, which is found out at open. */
+	 * Older clients refuse direct reads; opening the file shows this. */
 	{CIFS_MAGIC, "smb", .network = true, .direct = true, .depth = 32, .chunk_bytes = M(4)},
 	{SMB2_MAGIC, "smb", .network = true, .direct = true, .depth = 32, .chunk_bytes = M(4)},
-	/* virtiofs too, which says no other name here.  A direct read goes out in requests of
-	 * max_pages (1 MiB at most) one behind the other, and is never read ahead (the
-	 * kernel's fuse-io document), while its server mostly has a cache of its own. */
+	/* virtiofs, too, which has the same magic number.  A direct read goes out in requests of
+	 * max_pages (1 MiB at most), one after the other, and without readahead (the
+	 * kernel's fuse-io document).  The server mostly has a cache of its own. */
 	{FUSE_SUPER_MAGIC, "fuse", .network = true, .depth = 32, .chunk_bytes = M(1)},
-	/* One RPC is 4 MiB, and from there on the page cache is slower than none, by its lock
-	 * when several read one file (its developers, lustre-discuss of January 2026). */
+	/* One RPC is 4 MiB.  For reads of that size and more the page cache is slower than direct
+	 * reads, by its lock when several threads read one file (its developers, lustre-discuss of
+	 * January 2026). */
 	{LUSTRE_MAGIC, "lustre", .network = true, .direct = true, .depth = 32, .chunk_bytes = M(4)},
-	/* Objects, each on other servers, are 4 MiB by default. */
+	/* Objects are 4 MiB by default, and lie on different servers. */
 	{CEPH_SUPER_MAGIC, "ceph", .network = true, .direct = true, .depth = 32,
 	 .chunk_bytes = M(4)},
-	/* No figures of our own: large reads, as to other parallel file systems. */
+	/* No measurements of our own: large reads, as for other parallel file systems. */
 	{GPFS_MAGIC, "gpfs", .network = true, .direct = true, .depth = 32, .chunk_bytes = M(4)},
 	{BEEGFS_MAGIC, "beegfs", .network = true, .direct = true, .depth = 32, .chunk_bytes = M(4)},
-	/* Every read is messages of msize (128 KiB by default), one behind the other: only
-	 * several reads overlap.  Direct gains nothing, the host has a cache. */
+	/* Every read becomes messages of msize (128 KiB by default), one after the other: only
+	 * several reads overlap.  Direct reads gain nothing, since the host has a cache. */
 	{V9FS_MAGIC, "9p", .network = true, .depth = 32, .chunk_bytes = M(1)},
 };
 
@@ -78,7 +82,7 @@ const struct hoist__fs *hoist__fs_of_fd(int fd)
 {
 	struct stat st;
 	struct statfs fs;
-	/* A device's node lies on a tmpfs; its bytes do not. */
+	/* A device's node lies on a tmpfs; the device's bytes do not. */
 	if (fstat(fd, &st) == 0 && S_ISBLK(st.st_mode))
 		return &block_device;
 	return fstatfs(fd, &fs) == 0 ? hoist__fs_of((unsigned long)fs.f_type & UINT32_MAX) : &other;

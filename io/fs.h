@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* io/fs.h - what is known of a file system before the first byte is read from it.
+/* io/fs.h - the properties of file systems, known before the first read.
  *
- * Defaults, not limits: what a user asks for goes first, and what the kernel says of a file
- * (statx, a refused read, the page cache) overrides them.
+ * These are defaults, not limits.  A user's options go first, and the kernel's answers for one
+ * file (statx, a refused read, the page cache) override the table.
  *
  * Threads: constant. */
 #ifndef HOIST_IO_FS_H
@@ -12,20 +12,20 @@
 #include <stdint.h>
 
 struct hoist__fs {
-	unsigned long magic; /* of statfs(2) */
+	unsigned long magic; /* from statfs(2) */
 	const char *name;
-	bool memory;	      /* its bytes are page cache */
-	bool block;	      /* no file system: a block device itself */
-	bool network;	      /* latency is long and capacity far away: parallel reads pay */
-	bool direct;	      /* false: reads past the page cache lose, and are for who asks */
-	unsigned depth;	      /* requests in flight that fill it */
+	bool memory;	      /* the bytes are page cache */
+	bool block;	      /* a block device itself, without a file system */
+	bool network;	      /* long latency, much bandwidth: parallel reads pay */
+	bool direct;	      /* false: direct reads are slower, and only made on request */
+	unsigned depth;	      /* requests in flight that saturate it */
 	uint32_t chunk_bytes; /* of a request */
 };
 
-/* What @magic is; never NULL: "other" is a local disk that nothing is known of. */
+/* The entry of @magic; never NULL: "other" stands for a local disk of an unknown file system. */
 const struct hoist__fs *hoist__fs_of(unsigned long magic);
 
-/* Of the file system that @fd's file lies on; a block device's is "block device". */
+/* The entry of the file system that @fd's file lies on; for a block device "block device". */
 const struct hoist__fs *hoist__fs_of_fd(int fd);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Maps files, by an opened file or by path, and extends files to be written.
+ * The contract is in io/map.h. */
 #include "config.h"
 
 #include "io/map.h"
@@ -15,7 +17,7 @@
 #include "base/error.h"
 #include "base/limit.h"
 
-/* Within the file as it was opened, and as it is. */
+/* The range must lie within the file as it was opened, and as it is now. */
 static int check_range(const struct hoist__file *file, uint64_t offset, size_t bytes)
 {
 	uint64_t end;
@@ -33,9 +35,9 @@ static int check_range(const struct hoist__file *file, uint64_t offset, size_t b
 	return 0;
 }
 
-/* Shared where it cannot be written: the page cache itself, which a driver can pin without
- * copying it.  NORESERVE: a private map of a file larger than memory is refused otherwise,
- * though hardly any page of it gets copied. */
+/* A read-only map is shared: it is the page cache itself, which a driver can pin without copying
+ * it.  NORESERVE: otherwise the kernel refuses a private map of a file larger than memory, though
+ * hardly any page of it is ever copied. */
 static int map_range(int fd, const char *path, enum hoist__file_map_mode mode, uint64_t offset,
 		     size_t bytes, struct hoist__file_map *ret)
 {
@@ -63,12 +65,12 @@ static int writing_failed(const char *path, int err)
 				   "cannot be opened again",
 				   path);
 	return hoist__fail_errno(err,
-				 "opening %s for writing, as a map needs whose writes are the "
-				 "file's (of one that is copy-on-write they stay private)",
+				 "opening %s for writing, as a map that writes to the file needs "
+				 "(a copy-on-write map keeps its writes private)",
 				 path);
 }
 
-/* The same inode again, as the path may lead elsewhere by now. */
+/* Opens the same inode again, since the path may lead to another file by now. */
 static int map_writable(const struct hoist__file *file, uint64_t offset, size_t bytes,
 			struct hoist__file_map *ret)
 {
@@ -102,7 +104,8 @@ int hoist__file_map_open(const struct hoist__file *file, enum hoist__file_map_mo
 
 /* --- by path --- */
 
-/* Not O_NONBLOCK's business otherwise: a FIFO must not hold the caller. */
+/* O_NONBLOCK only keeps a FIFO from holding the caller in open(2): the file turns out to be
+ * none. */
 static int open_path(const char *path, enum hoist__file_map_mode mode, int *ret)
 {
 	int flags = O_CLOEXEC | O_NONBLOCK;
@@ -129,9 +132,10 @@ static int open_path(const char *path, enum hoist__file_map_mode mode, int *ret)
 	return 0;
 }
 
-/* Blocks are taken now where the file system can: a write to a page that has none would be
- * SIGBUS once the disk is full.  Some (tmpfs of older kernels) stop at any signal and give all
- * back, so that a program with a timer would never get them: it goes without. */
+/* Allocates blocks now where the file system can: a write to a page without a block would raise
+ * SIGBUS once the disk is full.  Some file systems (tmpfs of older kernels) stop at any signal and
+ * give all blocks back, so a program with a timer would never get them: after EINTR the file is
+ * extended without blocks. */
 static int extend(int fd, const char *path, uint64_t end)
 {
 	int err = hoist__check_file_bytes(end, path);
@@ -162,6 +166,7 @@ static int fit_file(int fd, const char *path, enum hoist__file_map_mode mode, ui
 	return 0;
 }
 
+/* A map of no bytes still opens the file, so that a missing or unsuitable file is an error. */
 int hoist__file_map_path(const char *path, enum hoist__file_map_mode mode, uint64_t offset,
 			 size_t bytes, struct hoist__file_map *ret, int *ret_fd)
 {
@@ -193,8 +198,9 @@ void hoist__file_map_close(struct hoist__file_map *map)
 {
 	if (map->base == NULL)
 		return;
-	/* Whole pages, as the kernel does anyway: ThreadSanitizer forgets only what it is told of,
-	 * and would take what lies there next, maybe a ring, for the rest of this. */
+	/* Unmaps whole pages, as the kernel does anyway.  ThreadSanitizer forgets only the bytes
+	 * that it is told of: it would take the next mapping at this address, maybe a ring, for the
+	 * rest of this one. */
 	munmap(map->base, hoist__round_up(map->mapped_bytes, (uint64_t)sysconf(_SC_PAGESIZE)));
 	*map = (struct hoist__file_map){0};
 }

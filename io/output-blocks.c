@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Sizes, allocates and opens for direct writes the file that is to be written.
+ * The contract is in io/output-blocks.h. */
 #include "config.h"
 
 #include "io/output-blocks.h"
@@ -43,13 +45,15 @@ static int allocate(const struct hoist__file *file, uint64_t bytes)
 		return fail_full(file, err, bytes);
 	if (err == -EFBIG)
 		return hoist__fail_errno(err, "writing %s: %" PRIu64 " bytes", file->path, bytes);
-	/* Anything else: this file system has no such call; what it cannot hold shows later. */
+	/* Any other error: the file system cannot allocate ahead.  A lack of room then shows at a
+	 * write. */
 	if (err < 0)
 		hoist__log(io, "%s: not allocated ahead: %s", file->path, strerrorname_np(-err));
 	return 0;
 }
 
-/* The descriptor that finds out what the file system wants is for reading. */
+/* hoist__direct_open() finds the alignment with a descriptor for reading; writes need one of their
+ * own. */
 static void open_direct(struct hoist__file *file, bool wanted)
 {
 	hoist__direct_open(file, wanted);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* io/output-blocks.h - the blocks of a new file, before anything is written to it. */
+/* io/output-blocks.h - allocates the blocks of a new file, before the first write. */
 #ifndef HOIST_IO_OUTPUT_BLOCKS_H
 #define HOIST_IO_OUTPUT_BLOCKS_H
 
 #include "io/file.h"
 
-/* @file, whose `fd` is open and empty, is to hold @bytes: they are allocated, a last block padded,
- * where its file system can; and all of @file is set, with a direct descriptor if @direct and if
- * there can be one.
- * Returns: 0; -ENOSPC, -EDQUOT with how many bytes are free; -EFBIG; what looking gave. */
+/* Prepares @file, whose `fd` is open and empty, for @bytes: allocates them, the last block padded,
+ * where the file system can, and fills @file, with a direct descriptor if @direct and if the file
+ * system allows one.
+ * Returns: 0; -ENOSPC, -EDQUOT, with the number of free bytes; -EFBIG; the error of fstat(2). */
 int hoist__output_lay_out(struct hoist__file *file, bool direct, uint64_t bytes);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Works out the mode that a replacing file may have.
+ * The contract is in io/output-mode.h. */
 #include "config.h"
 
 #include "io/output-mode.h"
@@ -14,14 +16,14 @@
 
 #define ACL "system.posix_acl_access"
 
-/* What another group may do: no more than everybody. */
+/* The bits for a file of another group: the group may do no more than everybody. */
 static mode_t narrowed(mode_t mode)
 {
 	return mode & (0606 | (mode & 06) << 3);
 }
 
-/* By what asking for one gave: no data, or no lists on this file system.  Any other answer (there
- * is no /proc, a filter refuses the call) may hide one. */
+/* @answer: the result of asking for the list.  ENODATA means no list, EOPNOTSUPP a file system
+ * without lists.  Any other error (no /proc, a filter that refuses the call) may hide a list. */
 static bool may_have_list(ssize_t answer)
 {
 	return answer >= 0 || (errno != ENODATA && errno != EOPNOTSUPP);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* io/output-mode.h - what a file that replaces another may have of the mode of that one.
+/* io/output-mode.h - the mode of a file that replaces another.
  *
- * It may be no more open than the old one, nor than the umask allows; and from its creation on, for
- * under a hidden name others could open it while it is written.  What the old one's group could do
- * says nothing of others: where the new one is of another group, or one of the two has an access
- * control list (the mode's bits of the group are then a mask, for all whom the list names), that
- * may do no more than everybody.
+ * The new file may be no more open than the old one, nor than the umask allows.  This holds from
+ * the file's creation on, since other users could open a hidden name while the file is written.
+ * The group's rights on the old file only count for the same group.  If the new file has another
+ * group, or one of the two has an access control list (the mode's group bits are then a mask for
+ * all that the list names), the new file's group gets no more rights than everybody.
  *
- * Which group a new file gets depends on its folder, on the options of the mount and on the server,
- * and what the umask leaves of its mode on the folder's list.  So neither is foretold: the file is
- * made narrow, looked at, and, if it could have had more, made again.
+ * The group of a new file depends on its folder, on the options of the mount and on the server; the
+ * bits that the umask removes depend on the folder's list.  Neither can be predicted.  So the file
+ * is created narrow and inspected, and, if it could have had more rights, created again.
  *
  * Threads: one owner.
  */
@@ -20,26 +20,27 @@
 #include <sys/stat.h>
 
 struct hoist__output_mode {
-	bool replaces; /* a file; else all of this is of no meaning */
-	bool listed;   /* that may have a list */
-	mode_t bits;   /* of its mode */
-	gid_t group;
-	bool same_group; /* the new one was looked at: its group may do what that one's could */
+	bool replaces; /* a file is replaced; else the other fields mean nothing */
+	bool listed;   /* the old file may have a list */
+	mode_t bits;   /* of the old file's mode */
+	gid_t group; /* of the old file */
+	bool same_group; /* the new file was inspected: its group may have the old group's rights */
 };
 
-/* Looks at the file @name of the folder, which is to be replaced, and of which @st is known. */
+/* Inspects the file @name of the folder, which is to be replaced and whose stat is @st. */
 void hoist__output_mode_of(int folder_fd, const char *name, const struct stat *st,
 			   struct hoist__output_mode *ret);
 
-/* What to create the new file with; the kernel takes the umask from it.  The owner writes. */
+/* The mode to create the new file with; the kernel removes the umask's bits.  The owner may always
+ * write. */
 mode_t hoist__output_mode_first(const struct hoist__output_mode *mode);
 
-/* The new file, empty, and as narrow as it has to be.  Returns: true if it is to be made again,
- * with what hoist__output_mode_first() now says. */
+/* Inspects the new file, which is empty and as narrow as it has to be.  Returns: true if the file
+ * is to be created again, with the mode that hoist__output_mode_first() now gives. */
 bool hoist__output_mode_widens(struct hoist__output_mode *mode, int fd);
 
-/* Of the old file's mode, what the umask has left of it.  A file system without modes does not keep
- * the old file's either: that is no error, and logged. */
+/* Gives the new file the old file's mode, less the umask's bits.  A file system without modes did
+ * not keep the old file's either: a refusal is no error, and logged. */
 void hoist__output_mode_set(const struct hoist__output_mode *mode, int fd, const char *path);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes a file under no name or a hidden one, and gives it its name at the end.
+ * The contract is in io/output.h. */
 #include "config.h"
 
 #include "io/output.h"
@@ -27,16 +29,15 @@
 #define TEMP_BYTES (NAME_MAX + 1)
 
 struct hoist__output {
-	struct hoist__file file; /* its path is the one asked for */
+	struct hoist__file file; /* its path is the caller's */
 	unsigned flags;
 	int folder_fd;
 	const char *name;      /* the last component of the path */
-	char temp[TEMP_BYTES]; /* the file's name in the folder while it is not published; "": none
-				*/
+	char temp[TEMP_BYTES]; /* the file's name until it is published; "": nameless */
 	struct hoist__output_mode mode;
 };
 
-/* --- what is there --- */
+/* --- the old file --- */
 
 static int open_folder(struct hoist__output *output)
 {
@@ -54,7 +55,7 @@ static int open_folder(struct hoist__output *output)
 				       : strndup(path, (size_t)(slash - path));
 	if (folder == NULL)
 		return hoist__fail_nomem("a path", strlen(path) + 1);
-	/* Not O_PATH: the folder is synchronised. */
+	/* Not O_PATH, since the folder's descriptor goes to fsync(2). */
 	output->folder_fd = HOIST__UNINTERRUPTED(open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	int err = 0;
 	if (output->folder_fd < 0)
@@ -63,7 +64,8 @@ static int open_folder(struct hoist__output *output)
 	return err;
 }
 
-/* What is called @name; -ENOENT, without a text, if nothing is. */
+/* Inspects the file called @name; -ENOENT, without a text, if there is none, or a link that leads
+ * nowhere. */
 static int look_at(const struct hoist__output *output, const char *name, const char *path,
 		   struct stat *ret, bool *ret_link)
 {
@@ -71,18 +73,19 @@ static int look_at(const struct hoist__output *output, const char *name, const c
 	if (HOIST__UNINTERRUPTED(fstatat(output->folder_fd, name, &st, AT_SYMLINK_NOFOLLOW)) < 0)
 		return errno == ENOENT
 			       ? -ENOENT
-			       : hoist__fail_errno(-errno, "writing %s: looking at what is there",
+			       : hoist__fail_errno(-errno, "writing %s: looking at the old file",
 						   path);
 	if ((output->flags & HOIST__OUTPUT_NO_REPLACE) != 0)
 		return hoist__fail(-EEXIST, "writing %s: it is there already", path);
 	*ret_link = S_ISLNK(st.st_mode);
 	if (*ret_link && HOIST__UNINTERRUPTED(fstatat(output->folder_fd, name, &st, 0)) < 0)
-		return -ENOENT; /* it leads nowhere */
+		return -ENOENT; /* the link leads nowhere */
 	if (S_ISDIR(st.st_mode))
 		return hoist__fail(-EISDIR, "writing %s: it is a folder; name a file in it", path);
 	if (!S_ISREG(st.st_mode))
 		return hoist__fail(-EINVAL,
-				   "writing %s: it is no file, and would be replaced by one", path);
+				   "writing %s: it is no regular file; nothing else is replaced",
+				   path);
 	*ret = st;
 	return 0;
 }
@@ -122,7 +125,7 @@ static void make_temp_name(const struct hoist__output *output, char temp[TEMP_BY
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 	unsigned char random[N_RANDOM];
 	char text[N_RANDOM + 1] = {0};
-	/* It only has to be another one. */
+	/* The name only has to differ from other names; nothing depends on its being secret. */
 	if (getrandom(random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
 		for (unsigned i = 0; i < N_RANDOM; i++)
 			random[i] = (unsigned char)(hoist__now_ns() >> (3 * i));
@@ -134,7 +137,7 @@ static void make_temp_name(const struct hoist__output *output, char temp[TEMP_BY
 
 static int open_nameless(const struct hoist__output *output)
 {
-	/* Without /proc it could not be given a name later. */
+	/* Without /proc the file could not be given a name later. */
 	if (access("/proc/self/fd", X_OK) < 0)
 		return -EOPNOTSUPP;
 	int fd = HOIST__UNINTERRUPTED(openat(output->folder_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC,
@@ -155,7 +158,7 @@ static int open_hidden(struct hoist__output *output)
 			return fd;
 		}
 		err = -errno;
-		/* It may have been made, and only then could not be opened. */
+		/* The file may have been created before the open failed. */
 		if (err != -EEXIST)
 			(void)unlinkat(output->folder_fd, temp, 0);
 	}
@@ -165,7 +168,7 @@ static int open_hidden(struct hoist__output *output)
 static int open_either(struct hoist__output *output)
 {
 	int fd = open_nameless(output);
-	/* File systems that have no nameless files say so in one of these ways. */
+	/* File systems without nameless files return one of these errors. */
 	if (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL || fd == -ENOENT || fd == -ENOSYS) {
 		hoist__log(io, "%s: no nameless file: %s", output->file.path, strerrorname_np(-fd));
 		fd = open_hidden(output);
@@ -180,6 +183,8 @@ static void unlink_hidden(struct hoist__output *output)
 	output->temp[0] = '\0';
 }
 
+/* The group of a new file is known only once the file exists: the first one is created narrow, and
+ * created again if it may have more rights. */
 static int open_file(struct hoist__output *output)
 {
 	int fd = open_either(output);
@@ -197,6 +202,7 @@ static int open_file(struct hoist__output *output)
 
 /* --- the object --- */
 
+/* The old file is inspected before the new one is made: its mode limits the new file's. */
 int hoist__output_create(const char *path, uint64_t bytes, unsigned flags,
 			 struct hoist__output **ret)
 {
@@ -272,10 +278,10 @@ int hoist__output_write(const struct hoist__output *output, uint64_t offset, con
 	return 0;
 }
 
-/* Some file systems (NFS; what keeps objects behind FUSE) say what they could not keep when a file
- * is closed, and then only: to each descriptor of the open file.  So one more is closed while there
- * is still an old file.  Where the process has no room for one more, a @spare *@fd is closed
- * itself, and becomes -1. */
+/* Some file systems (NFS; object stores behind FUSE) report the bytes that they could not keep only
+ * when a descriptor of the file is closed.  So a duplicate is closed while there is still an old
+ * file.  If the process has no room for a duplicate and @fd is @spare, *@fd is closed itself and
+ * becomes -1. */
 static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 {
 	int err = 0;
@@ -285,8 +291,8 @@ static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 		if (copy < 0 && !spare)
 			return hoist__fail_errno(
 				-errno,
-				"writing %s: a descriptor that is closed to ask the file system "
-				"whether it kept all; allow more open files (ulimit -n)",
+				"writing %s: a descriptor, to be closed to learn whether the file "
+				"system kept all bytes; allow more open files (ulimit -n)",
 				output->file.path);
 		if (copy < 0) {
 			copy = *fd;
@@ -297,8 +303,8 @@ static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 	return err < 0 ? hoist__fail_errno(err, "writing %s: closing it", output->file.path) : 0;
 }
 
-/* Once it has failed, a second one may say that all is well: the kernel reports what it could not
- * write once. */
+/* Never repeated after a failure: the kernel reports a lost write only once, so a second fsync
+ * would succeed. */
 static int sync_file(const struct hoist__file *file)
 {
 	if (HOIST__UNINTERRUPTED(fsync(file->fd)) < 0)
@@ -313,7 +319,7 @@ int hoist__output_finish(struct hoist__output *output)
 		return hoist__fail_errno(-errno, "writing %s: cutting it to %" PRIu64 " bytes",
 					 file->path, file->bytes);
 	hoist__output_mode_set(&output->mode, file->fd, file->path);
-	/* Nothing is written directly any more. */
+	/* No direct write follows, so the direct descriptor may be closed. */
 	int err = file->direct_fd >= 0 ? ask_at_close(output, &file->direct_fd, true) : 0;
 	if (err == 0)
 		err = ask_at_close(output, &file->fd, false);
@@ -340,7 +346,8 @@ static int link_as(const struct hoist__output *output, const char *name)
 	return linkat(AT_FDCWD, path, output->folder_fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-/* No call puts a nameless file over a name that is there: it gets a hidden one first. */
+/* No call puts a nameless file over an existing name, so the file gets a hidden name first, which
+ * rename(2) can move. */
 static int link_hidden(struct hoist__output *output)
 {
 	int err = -EEXIST;
@@ -363,7 +370,7 @@ static int rename_hidden(struct hoist__output *output, bool replace)
 	} else {
 		err = renameat2(fd, output->temp, fd, output->name, RENAME_NOREPLACE) < 0 ? -errno
 											  : 0;
-		/* NFS and FUSE know no flags; a link never replaces anything. */
+		/* NFS and FUSE know no flags of renameat2(2); a link never replaces a file. */
 		if (err == -EINVAL || err == -ENOSYS) {
 			err = linkat(fd, output->temp, fd, output->name, 0) < 0 ? -errno : 0;
 			if (err == 0)
@@ -396,10 +403,11 @@ int hoist__output_sync_folder(const struct hoist__output *output)
 {
 	if ((output->flags & HOIST__OUTPUT_NO_SYNC) != 0)
 		return 0;
-	/* Some file systems have no such call for folders. */
+	/* Some file systems have no fsync of folders. */
 	if (HOIST__UNINTERRUPTED(fsync(output->folder_fd)) < 0 && errno != EINVAL &&
 	    errno != EOPNOTSUPP)
-		return hoist__fail_errno(-errno, "writing %s: it is there, but fsync of its folder",
+		return hoist__fail_errno(-errno,
+					 "writing %s: the file is there, but fsync of its folder",
 					 output->file.path);
 	return 0;
 }
@@ -408,7 +416,7 @@ int hoist__output_remove(const struct hoist__output *output, const char *name)
 {
 	unsigned n_again = 0;
 	int err;
-	/* An interrupted call may have removed the name: the next one then finds none. */
+	/* An interrupted call may have removed the name; the repeated call then finds none. */
 	do
 		err = unlinkat(output->folder_fd, name, 0) == 0 ? 0 : -errno;
 	while (err < 0 && hoist__again(-err, &n_again));

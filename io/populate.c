@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Shares memory out in slices, and populates them in the order of the readers' need.
+ * The contract is in io/populate.h. */
 #include "config.h"
 
 #include "io/populate.h"
@@ -29,13 +31,13 @@ struct slice {
 	unsigned char state;
 };
 
-/* Slices are counted from the start; those before `next` are taken, those before `prefix` are done,
- * or other readers'; what lies before `wanted` has been asked for. */
+/* Slices are counted from the start.  Slices before `next` are taken or another reader's; slices
+ * before `prefix` are done or another reader's; slices before `wanted` have been asked for. */
 struct reader {
 	size_t next;
 	size_t prefix;
 	size_t wanted;
-	size_t n_taken; /* of its own, whoever took them */
+	size_t n_taken; /* of the reader's slices, also those taken for another reader */
 	size_t n_wanted;
 };
 
@@ -77,7 +79,7 @@ static bool is_of(const struct hoist__populator *p, size_t slice, unsigned reade
 	return (p->slices[slice].readers & 1u << reader) != 0;
 }
 
-/* Whose each slice is. */
+/* Sets the readers of each slice. */
 static void share_out(struct hoist__populator *p, const struct hoist__populator_options *options)
 {
 	size_t filled = 0;
@@ -97,7 +99,7 @@ static void share_out(struct hoist__populator *p, const struct hoist__populator_
 		p->slices[filled].readers = (unsigned char)(1u << reader);
 }
 
-/* The reader's next slice that nobody has taken; false: there is none. */
+/* Moves the reader to its next slice that no thread has taken; false: there is none. */
 static bool find_next(struct hoist__populator *p, unsigned index)
 {
 	struct reader *reader = &p->readers[index];
@@ -111,13 +113,14 @@ static bool find_next(struct hoist__populator *p, unsigned index)
 	return false;
 }
 
-/* Of the reader that has the fewest slices ahead.  False: all are taken. */
+/* Takes the next slice of the reader that has the fewest slices ahead.  False: all are taken, or
+ * the threads are to end. */
 static bool claim(struct hoist__populator *p, size_t *ret)
 {
 	struct reader *first = NULL;
 	for (unsigned i = 0; i < HOIST__POPULATOR_READERS; i++) {
 		struct reader *reader = &p->readers[i];
-		/* The differences, of which some may be negative. */
+		/* Compares n_taken - n_wanted of both; sums, since a difference may be negative. */
 		if (find_next(p, i) && (first == NULL || reader->n_taken + first->n_wanted <
 								 first->n_taken + reader->n_wanted))
 			first = reader;
@@ -216,7 +219,8 @@ int hoist__populator_start(const struct hoist__populator_options *options,
 	return 0;
 }
 
-/* Under the lock: what the reader wants, and its populated prefix or the failure. */
+/* Under the lock: notes that the reader wants @want bytes.  *ret: the reader's populated prefix.
+ * Returns: 0; the failure of a populating thread. */
 static int look(struct hoist__populator *p, unsigned index, size_t want, size_t *ret)
 {
 	struct reader *reader = &p->readers[index];
@@ -266,7 +270,7 @@ void hoist__populator_stop(struct hoist__populator *populator)
 	struct hoist__populator *p = populator;
 	if (p == NULL)
 		return;
-	/* A child after fork has no such threads, and the lock may be theirs. */
+	/* A forked child does not have these threads, and one of them may have held the lock. */
 	if (p->pid == getpid()) {
 		pthread_mutex_lock(&p->mutex);
 		p->stop = true;

@@ -2,19 +2,19 @@
 /* io/populate.h - threads that fault memory in ahead of the reads into it.
  *
  * First touch is several times slower than a read from the page cache and costs
- * a direct read its large pages, so fresh destinations are populated by other threads
- * while readers follow.  Each reader (one for each disk) goes through its own parts of the memory
- * in ascending order.  Pages of the reader that has the fewest populated ahead of what it wants
- * come next.  Of each reader's parts the populated prefix only grows:
+ * a direct read its large pages.  So threads populate fresh destinations ahead of the readers.
+ * Each reader (one for each disk) goes through its own parts of the memory in ascending order.
+ * The threads serve the reader that has the fewest pages populated ahead of its position.  The
+ * populated prefix of each reader's parts only grows:
  *
  *     reader 0 [== done ==|-- in work --|........]                        [............]
  *     reader 1                                    [= done =|- in work -|..]
  *     base     ...                                                           base + bytes
  *
- * Memory is populated in slices.  One with parts of several readers is one of each; what
- * is nobody's part belongs to the reader of the part before it.
+ * Memory is populated in slices.  A slice with parts of several readers belongs to each of them.
+ * Memory between parts belongs to the reader of the part before.
  *
- * Threads: one owner, who may wait; stop is the owner's too.
+ * Threads: the owner alone calls, wait and stop included.
  */
 #ifndef HOIST_IO_POPULATE_H
 #define HOIST_IO_POPULATE_H
@@ -37,19 +37,19 @@ struct hoist__populator_options {
 	void *address; /* page-aligned, a LAZY block */
 	size_t bytes;
 	unsigned n_threads; /* 0: by the machine, 1..4 */
-	/* In ascending order; none: all is reader 0's.  Used only by the start. */
+	/* In ascending order; none: all memory is reader 0's.  Used only by the start. */
 	const struct hoist__populator_part *parts;
 	size_t n_parts;
 };
 
 /* Starts populating.
- * Returns: 0; -ENOMEM, also if there can be no more threads; -EPERM if a filter refuses them. */
+ * Returns: 0; -ENOMEM, also if the system gives no thread; -EPERM: a filter forbids threads. */
 int hoist__populator_start(const struct hoist__populator_options *options,
 			   struct hoist__populator **ret);
 
-/* *ret: so many bytes from the start, those of @reader's parts are populated now; all bytes if all
- * of its parts are.  The reader reads up to byte @want next.  Never blocks. Returns: 0; the error
- * of the populating thread (-ENOMEM), with its text. */
+/* *ret: @reader's parts are populated up to this byte from the start; all bytes once all of its
+ * parts are.  The reader reads up to byte @want next.  Never blocks.
+ * Returns: 0; the error of the populating thread (-ENOMEM), with its text. */
 int hoist__populator_done(struct hoist__populator *populator, unsigned reader, size_t want,
 			  size_t *ret);
 
@@ -58,7 +58,7 @@ int hoist__populator_done(struct hoist__populator *populator, unsigned reader, s
 int hoist__populator_wait(struct hoist__populator *populator, unsigned reader, size_t want,
 			  uint64_t timeout_ns);
 
-/* Ends the threads (after the slice they are at) and frees.  Takes NULL. */
+/* Joins the threads, after the slices in work, and frees.  Takes NULL. */
 void hoist__populator_stop(struct hoist__populator *populator);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* io/request.c - the policy: one request, from its first read or write to its end. */
+/* The policy for one request, from its first read or write to its end.
+ * The contract is in io/engine-impl.h. */
 #include "config.h"
 
 #include "io/engine-impl.h"
@@ -17,14 +18,14 @@
 #define RWF_DONTCACHE 0x80 /* Linux 6.14 */
 #endif
 
-/* A ring that calls it off this often has no worker of the kernel's for the request. */
+/* After this many cancellations by the kernel, the kernel has no worker for the request. */
 #define MAX_CALLED_OFF 8u
 
 /* The kernel takes at most 2 GiB - 4096 in one read, io_uring 4 GiB - 1 and a
  * registered buffer 1 GiB; a power of two keeps direct reads aligned. */
 #define MAX_ATTEMPT_BYTES HOIST__REQUEST_MAX_DROP
 
-/* What the kernel said often is counted from here on again. */
+/* Enters @state; repetitions are counted anew from here. */
 static void enter(struct hoist__request *request, enum hoist__request_state state)
 {
 	request->state = state;
@@ -32,7 +33,7 @@ static void enter(struct hoist__request *request, enum hoist__request_state stat
 	request->n_called_off = 0;
 }
 
-/* Pages that were there before are not this request's to drop. */
+/* A request drops only pages that it brought in: hot pages were in the cache before. */
 static bool drops(const struct hoist__request *request)
 {
 	return request->drop && !request->hot && !request->write;
@@ -46,12 +47,16 @@ void hoist__request_start(struct hoist__request *request)
 	request->fell_back = false;
 	request->cancelled = false;
 	enter(request, request->direct ? HOIST__REQUEST_DIRECT : HOIST__REQUEST_CACHED);
-	/* The kernel reads ahead into what later requests want (up to 8 MiB on an ext4 of ours):
-	 * these would take it for what was there before, and it would stay. */
+	/* The kernel would read ahead into the ranges of later requests (up to 8 MiB, seen on
+	 * ext4).  These would take such pages for pages that were cached before, and leave them in
+	 * the cache. */
 	if (drops(request))
 		(void)posix_fadvise(request->file->fd, 0, 0, POSIX_FADV_RANDOM);
 }
 
+/* Reads and writes go on at `done`; a drop covers all bytes that were read, from the request's
+ * beginning.  A rescue is cut at the size of a folio: behind the folio, the request goes on through
+ * the cache. */
 void hoist__request_next(const struct hoist__request *request, struct hoist__attempt *ret)
 {
 	ret->direct = request->state == HOIST__REQUEST_DIRECT;
@@ -82,8 +87,8 @@ void hoist__request_end(struct hoist__request *request, int result)
 	request->result = result;
 }
 
-/* False if there is still something to do: where the kernel did not drop what it read by
- * itself, it is asked to. */
+/* Sets the result.  Returns: false if pages are still to be dropped: the kernel did not drop them
+ * by itself, and is asked to. */
 static bool end(struct hoist__request *request, int result)
 {
 	hoist__request_end(request, result);
@@ -100,7 +105,7 @@ static void fall_back(struct hoist__request *request)
 	request->fell_back = true;
 }
 
-/* Can a direct read or write go on where this request stopped? */
+/* Tells whether a direct read or write can go on where this request stopped. */
 static bool at_aligned_place(const struct hoist__request *request)
 {
 	const struct hoist__file *file = request->file;
@@ -119,8 +124,9 @@ static void account(struct hoist__request *request, size_t bytes)
 	}
 }
 
-/* The kernel cancels what a thread has in flight when that thread exits: a shared engine's requests
- * outlive the thread that submitted them. */
+/* Counts EINTR, EAGAIN and cancellations; false after too many in a row.  The kernel cancels a
+ * thread's requests when the thread exits, but the requests of a shared engine outlive the thread
+ * that submitted them. */
 static bool count_again(struct hoist__request *request, int err)
 {
 	bool cancelled = err == -ECANCELED;
@@ -133,20 +139,20 @@ static bool count_again(struct hoist__request *request, int err)
 	return true;
 }
 
-/* After the error @err: true if the request is to be gone on with. */
+/* Returns: true if the request goes on after the error @err. */
 static bool worth_another_try(struct hoist__request *request, int err)
 {
 	if (count_again(request, err))
 		return true;
-	/* Refused (EINVAL, EOPNOTSUPP) or, a read, failed (EIO, ENODATA and the block
-	 * layer's other names for it): the page cache may have the bytes, or reads
-	 * around the bad place in smaller pieces. */
+	/* The file system refused the direct call (EINVAL, EOPNOTSUPP), or a direct read failed
+	 * (EIO, ENODATA and the block layer's other names for EIO): the page cache may have the
+	 * bytes, or smaller reads around the bad place may get them. */
 	bool refused = err == -EINVAL || err == -EOPNOTSUPP;
 	if (request->state == HOIST__REQUEST_DIRECT && (refused || !request->write)) {
 		fall_back(request);
 		return true;
 	}
-	/* Not of a write, and once at each place. */
+	/* Only reads are rescued, and once at each place. */
 	if (!request->write && request->state != HOIST__REQUEST_RESCUE && hoist__rescuable(-err)) {
 		enter(request, HOIST__REQUEST_RESCUE);
 		return true;
@@ -154,7 +160,8 @@ static bool worth_another_try(struct hoist__request *request, int err)
 	return false;
 }
 
-/* Zero bytes: the end of a file that is read; of a write nothing that the kernel explains. */
+/* The call returned zero bytes: a read is at the end of the file.  For a write the kernel gives no
+ * reason. */
 static int end_of_file(const struct hoist__request *request)
 {
 	if (request->done >= request->need)
@@ -169,7 +176,7 @@ bool hoist__request_is_stuck(const struct hoist__request *request)
 
 bool hoist__request_finish(struct hoist__request *request, int64_t result)
 {
-	/* Of dropping nothing depends. */
+	/* The result of a drop does not matter. */
 	if (request->state == HOIST__REQUEST_DROP)
 		return true;
 	if (result > 0) {
@@ -181,9 +188,9 @@ bool hoist__request_finish(struct hoist__request *request, int64_t result)
 	} else if (request->cancelled) {
 		return end(request, -ECANCELED);
 	} else if (!worth_another_try(request, (int)result)) {
-		/* An NVMe medium error is called ENODATA, our word for a short file.  What
-		 * interrupts without an end is no signal: threads that read take none; and what
-		 * calls it off is none of us. */
+		/* An NVMe medium error is reported as ENODATA, which means a short file to our
+		 * callers.  Endless EINTR is no signal, since reading threads take none.  An
+		 * endless ECANCELED is not our cancel. */
 		bool other = result == -ENODATA || result == -EINTR || result == -ECANCELED;
 		return end(request, other ? -EIO : (int)result);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* io/rescue.c - reads past the page cache, block by block, up to the bad one.
- * The contract is in rescue.h. */
+/* Reads past the page cache, block by block, up to the bad block.
+ * The contract is in io/rescue.h. */
 #include "config.h"
 
 #include "io/rescue.h"
@@ -20,8 +20,9 @@ static int64_t read_at(int fd, void *to, size_t bytes, uint64_t offset)
 	return n < 0 ? -errno : n;
 }
 
-/* From the first block on, ever more of them at once; after a failure ever fewer, so that all that
- * is before the bad one is had with few reads that fail: of these, a disk may take seconds each. */
+/* Doubles the size of the reads from one block on, and halves it after a failure.  So all bytes
+ * before the bad block are read with few failing reads: a disk may take seconds for each of
+ * these. */
 static int64_t read_blocks(const struct hoist__file *file, uint64_t offset, unsigned char *to,
 			   size_t bytes)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* io/rescue.h - healthy bytes beside a bad place, after a read through the page cache has failed.
  *
- * The cache keeps files in folios, which some file systems make large (xfs, up to 2 MiB).  One bad
- * sector makes all of a folio unreadable: reads of bytes that the disk does have fail as well, and
- * what they tell of the bad place is where the folio begins.
+ * The page cache keeps files in folios, which some file systems make large (xfs, up to 2 MiB).  One
+ * bad sector makes a whole folio unreadable.  Reads of the folio's healthy bytes then fail as well,
+ * and their errors point to the folio's begin, not to the bad sector.
  *
  * Threads: any. */
 #ifndef HOIST_IO_RESCUE_H
@@ -14,20 +14,20 @@
 
 #include "io/file.h"
 
-/* The most that may be one folio, which begins at a multiple of its size. */
+/* The largest folio.  A folio begins at a multiple of its size. */
 #define HOIST__RESCUE_BYTES ((uint64_t)2 << 20)
 
-/* Does @err, an errno value of a read through the page cache, say that a disk could not read?  It
- * is EIO nearly always; the others are the block layer's own names for such. */
+/* Tells whether @err, an errno value of a read through the page cache, means that the disk could
+ * not read.  The error is nearly always EIO; the others are the block layer's own names for it. */
 static inline bool hoist__rescuable(int err)
 {
 	return err == EIO || err == ENODATA || err == EREMOTEIO || err == EILSEQ;
 }
 
-/* Reads what such a read at @offset did not: past the cache, block by block, or, where direct reads
- * are refused, once more through it.  In the calling thread.
- * Returns: as pread(2), so many bytes, up to the bad place; 0 where the file ends; a negative
- *   errno: it is in the block, or page, of @offset itself. */
+/* Reads at @offset, where a read through the page cache failed: past the cache, block by block, or,
+ * where direct reads are refused, once more through the cache.  In the calling thread.
+ * Returns: the number of bytes, up to the bad place; 0 at the end of the file; a negative errno if
+ *   the bad place is in the block, or page, of @offset itself. */
 int64_t hoist__file_rescue(const struct hoist__file *file, uint64_t offset, void *to, size_t bytes);
 
 #endif

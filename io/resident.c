@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* io/resident.c - what is in the page cache.
+/* Counts or estimates how much of a file is in the page cache.
+ * The contract is in io/file.h.
  *
- * cachestat(2) counts, but only tells who owns the file or may write it; others,
- * and kernels before 6.5, get an estimate: small reads that must not block, at
- * places spread over the range.  mincore(2) is no help: to those others it says
- * that everything is resident.
+ * cachestat(2) counts, but only for callers that own the file or may write it.  Other callers, and
+ * kernels before 6.5, get an estimate: small reads that must not block, at places spread over the
+ * range.  mincore(2) is no help: it tells those other callers that everything is resident.
  *
- * Such a read is not without effect: of what is not cached the kernel starts to read some
- * KiB ahead.  Two things follow.  Where the disk answers at once, the byte is there after
- * all: what this thread has had read in the meantime tells.  And the next estimate, of another
- * process as well, must not look where this one did: places are drawn by lot.
- */
+ * Such a read has a side effect: where a byte is not cached, the kernel starts to read some KiB
+ * ahead.  Two things follow.  Where the disk answers at once, the byte arrives in time after all:
+ * the count of blocks that this thread has had read shows it.  And the next estimate, also of
+ * another process, must not look at the same places: places are drawn at random. */
 #include "config.h"
 
 #include <errno.h>
@@ -30,7 +29,7 @@
 #define SYS_cachestat 451
 #endif
 
-/* As the kernel defines them; Debian 12's headers do not. */
+/* The kernel's definitions, which Debian 12's headers lack. */
 struct cachestat_range {
 	uint64_t off;
 	uint64_t len; /* 0: to the end */
@@ -54,21 +53,22 @@ static int count(const struct hoist__file *file, uint64_t offset, uint64_t bytes
 	struct cachestat stat;
 	if (syscall(SYS_cachestat, file->fd, &range, &stat, 0u) < 0)
 		return -errno;
-	/* Pages at the ends count, too; all is there only if each of them is. */
+	/* Pages at the ends are counted as well; the range is cached whole only if each page is. */
 	uint64_t page = hoist__page_bytes();
 	uint64_t n_pages = (offset + bytes - 1) / page - offset / page + 1;
 	*ret = stat.nr_cache >= n_pages ? bytes : hoist__min_u64(stat.nr_cache * page, bytes - 1);
 	return 0;
 }
 
-/* How much this thread has had read by block devices; stays 0 where the kernel does not account. */
+/* The blocks that block devices have read for this thread; stays 0 where the kernel does not
+ * account. */
 static long blocks_read(void)
 {
 	struct rusage usage;
 	return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_inblock : 0;
 }
 
-/* One byte: 1 if it is cached, 0 if not, or an error. */
+/* Samples one byte.  Returns: 1: it is cached; 0: it is not; an error. */
 static int sample(const struct hoist__file *file, uint64_t offset)
 {
 	char byte;
@@ -88,18 +88,20 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* Between nothing and all: of places that were not looked at there may be some. */
+/* Unless all samples agree on "cached", the result lies between none and all: places that were not
+ * sampled may be cached. */
 static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t bytes, uint64_t *ret)
 {
 	uint64_t page = hoist__page_bytes();
 	uint64_t n = bytes / SAMPLE_EVERY_BYTES;
 	n = hoist__min_u64(hoist__max_u64(n, MIN_SAMPLES), MAX_SAMPLES);
-	/* Of one page, one: the second would find what the first has had read. */
+	/* At most one sample a page: a second one would find the bytes that the first has had
+	 * read. */
 	n = hoist__min_u64(n, (offset + bytes - 1) / page - offset / page + 1);
 	uint64_t lot = hoist__now_ns();
 	uint64_t hits = 0;
 	for (uint64_t i = 0; i < n; i++) {
-		/* Somewhere in each n-th. */
+		/* A random place in each n-th of the range. */
 		uint64_t from = bytes / n * i;
 		uint64_t part = i == n - 1 ? bytes - from : bytes / n;
 		int hit = sample(file, offset + from + mix(lot + i) % part);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies between slots and devices: queued, and their ends. */
+/* Queues copies between slots and devices, and finds their ends.
+ * The contract is in io/staging.h. */
 #include "config.h"
 
 #include <assert.h>
@@ -43,7 +44,7 @@ static int tell(void *context)
 	return 0;
 }
 
-/* A driver that cannot call is not asked again. */
+/* A driver that could not queue one call is not asked again: the owner then polls. */
 static void ask_to_tell(struct hoist__staging *ring, unsigned stream,
 			struct hoist__dev_event *event)
 {
@@ -86,7 +87,7 @@ static size_t end_in_slot(const struct hoist__piece *piece)
 	return piece->slot_offset + rows * piece->slot_stride + piece->bytes;
 }
 
-/* Returns the error; *n_queued pieces have been queued. */
+/* Queues copies up to the first failure, which is returned; *n_queued pieces have been queued. */
 static int queue_pieces(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
 			enum hoist__copy kind, const struct hoist__piece *pieces, size_t n_pieces,
 			size_t *n_queued)
@@ -104,7 +105,8 @@ static int queue_pieces(struct hoist__staging *ring, struct hoist__slot *slot, u
 	return err;
 }
 
-/* An event behind what was queued for @slot on @stream. */
+/* Records an event behind the copies that were queued for @slot on @stream.  After @err, the
+ * failure of a copy, none is recorded and the stream is marked bare. */
 static int mark(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream, int err)
 {
 	struct hoist__ring_slot *own = ring_slot_of(slot);
@@ -158,7 +160,7 @@ int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, uns
 
 /* --- ends --- */
 
-/* 0: all that is queued for the slot is done; -EAGAIN: not yet; other: a device's error. */
+/* Returns: 0: all copies of the slot have ended; -EAGAIN: not yet; a device's error. */
 static int query(struct hoist__staging *ring, struct hoist__slot *slot)
 {
 	struct hoist__ring_slot *own = ring_slot_of(slot);
@@ -198,7 +200,7 @@ int hoist__slot_finish(struct hoist__staging *ring, struct hoist__slot *slot)
 int hoist__staging_reclaim(struct hoist__staging *ring)
 {
 	int n = 0;
-	/* Streams are in order: what is behind an unfinished copy has not finished either. */
+	/* Streams run in order: copies behind an unfinished one have not finished either. */
 	while (ring->failed == 0 && !hoist__list_empty(&ring->copying)) {
 		struct hoist__slot *slot = hoist__slot_of(ring->copying.next);
 		int err = query(ring, slot);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* io/staging-private.h - the ring's own, shared by staging.c (making and ending, slots) and
- * staging-move.c (copies and fetches).
+/* io/staging-private.h - the ring's internals, shared by staging.c (making and ending, slots)
+ * and staging-move.c (copies and fetches).
  *
- *     slot i's events   events[i * n_streams .. + n_streams), one behind what was queued on each
- *     queued, bare      bits of streams: something is queued there for the slot; and without
- *                       an event behind it, so that only the stream's end can tell
+ *     slot i's events   events[i * n_streams .. + n_streams), on each stream one behind the slot's
+ *                       copies
+ *     queued            a bit for each stream: copies of the slot are queued there
+ *     bare              a bit for each stream: no event is behind these copies, so that only
+ *                       synchronising the stream shows their end
  *
  * Equation: n_free + n_copying + n_fetching + (READING and FULL ones, with their owner) == n_slots.
  *
- * Telling: behind each event, on a stream of the ring's own, the driver is asked to call `moved`.
- * The copy streams are not held up by those calls, which take a driver longer than a slot's copy
- * may.  A driver that failed may call late, when the ring is gone: each call holds a reference to
- * the teller, which the ring silences when it settles.
+ * Telling: the driver is asked to call `moved` behind each event, on a separate stream of the
+ * ring's.  So these calls, which may take a driver longer than a slot's copy, do not hold up the
+ * copy streams.  A driver that failed may call late, after the ring is gone.  Each call therefore
+ * holds a reference to the teller, and the ring silences the teller when it settles.
  */
 #ifndef HOIST_IO_STAGING_PRIVATE_H
 #define HOIST_IO_STAGING_PRIVATE_H
@@ -25,7 +27,7 @@
 struct hoist__teller {
 	_Atomic unsigned refs;
 	pthread_mutex_t lock;
-	void (*moved)(void *context); /* NULL: nobody is told any more */
+	void (*moved)(void *context); /* NULL: silenced */
 	void *context;
 };
 
@@ -39,14 +41,14 @@ struct hoist__ring_slot {
 
 struct hoist__staging {
 	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
-	/* To be told on; NULL: does not tell. */
+	/* One for each copy stream, for the calls of `moved`; NULL: the driver does not tell. */
 	struct hoist__dev_stream *telling[HOIST__STAGING_MAX_STREAMS];
 	struct hoist__teller *teller;
 	unsigned n_streams;
-	bool tells; /* all of them do */
+	bool tells; /* the driver calls `moved` on all streams */
 	struct hoist__pool *pool;
 	struct hoist__budget *budget;
-	size_t charged; /* to it */
+	size_t charged; /* bytes, to the budget */
 	uintptr_t address;
 	size_t slot_bytes;
 	unsigned n_slots;
@@ -68,10 +70,10 @@ static inline struct hoist__slot *hoist__slot_of(struct hoist__list *node)
 	return HOIST__CONTAINER_OF(node, struct hoist__slot, node);
 }
 
-/* Back to the free ones. */
+/* Makes the slot FREE. */
 void hoist__slot_make_free(struct hoist__staging *ring, struct hoist__slot *slot);
 
-/* Blocks until the devices are past what is queued for @slot.  Returns: 0; a device's error. */
+/* Blocks until all copies that are queued for @slot have ended.  Returns: 0; a device's error. */
 int hoist__slot_finish(struct hoist__staging *ring, struct hoist__slot *slot);
 
 #endif

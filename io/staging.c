@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes and ends the staging ring; its slots.
+ * The contract is in io/staging.h. */
 #include "config.h"
 
 #include "io/staging-private.h"
@@ -28,7 +30,7 @@ static int fail_budget(int err, const struct hoist__budget *budget, size_t least
 			   hoist__budget_limit(budget));
 }
 
-/* Beside what the caller holds. */
+/* Charges the bytes that the caller does not hold yet. */
 static int charge_more(struct hoist__staging *ring, size_t held, size_t bytes)
 {
 	if (bytes > held) {
@@ -40,8 +42,9 @@ static int charge_more(struct hoist__staging *ring, size_t held, size_t bytes)
 	return 0;
 }
 
-/* The largest ring that the budget has free: as many slots of the wanted size as fit, or else of
- * half that size, in multiples of the smallest (which its reads are aligned to), and so on. */
+/* Finds the largest ring that fits in the budget: as many slots of the wanted size as fit, else
+ * slots of half that size, in multiples of the smallest size (to which the slots' reads are
+ * aligned), and so on. */
 static int charge(struct hoist__staging *ring, const struct hoist__staging_options *options,
 		  size_t slot_bytes, unsigned n_slots)
 {
@@ -111,7 +114,7 @@ static struct hoist__teller *new_teller(const struct hoist__staging_options *opt
 	return teller;
 }
 
-/* Without it, the owner looks again and again. */
+/* Without telling, the owner polls for the ends of copies. */
 static void start_telling(struct hoist__staging *ring, const struct hoist__staging_options *options)
 {
 	if (options->moved == NULL || ring->n_streams == 0)
@@ -140,6 +143,8 @@ static int check_options(const struct hoist__staging_options *options, size_t sl
 	return 0;
 }
 
+/* On failure hoist__staging_destroy() releases all that was charged, so the caller's bytes are
+ * taken out of `charged` first. */
 int hoist__staging_create(const struct hoist__staging_options *options, struct hoist__staging **ret)
 {
 	size_t slot_bytes =
@@ -162,8 +167,8 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	err = charge(ring, options, slot_bytes, n_slots);
 	if (err == 0) {
 		size_t bytes = ring->n_slots * ring->slot_bytes;
-		/* Slots of whole huge pages: a direct read into one is one request.
-		 * Smaller ones lie as any file wants it. */
+		/* With slots of whole huge pages a direct read into a slot is one request.  Smaller
+		 * slots are aligned as any file may want. */
 		size_t align = ring->slot_bytes % HOIST__HUGE_PAGE_BYTES == 0
 				       ? HOIST__HUGE_PAGE_BYTES
 				       : HOIST__FILE_MAX_ALIGN;
@@ -185,7 +190,8 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	return 0;
 }
 
-/* In the order of the streams; a device that has failed copies no more. */
+/* Finishes in the order of the streams.  Errors do not matter: a device that has failed copies no
+ * more. */
 static unsigned finish_all(struct hoist__staging *ring, struct hoist__list *list)
 {
 	unsigned n = 0;
@@ -232,7 +238,7 @@ void hoist__staging_destroy(struct hoist__staging *ring)
 	free(ring);
 }
 
-/* --- what it is --- */
+/* --- properties --- */
 
 size_t hoist__staging_slot_bytes(const struct hoist__staging *ring)
 {

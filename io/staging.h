@@ -14,12 +14,12 @@
  *                         +--------------------------------> FULL
  *                           filled (by the host itself, or a read)
  *
- *   transition          function                   who sees it next
- *   FREE -> READING     hoist__staging_acquire     the engine, or its owner, writes the slot
- *   READING -> FULL     hoist__slot_filled         nobody touches it
- *   FULL -> COPYING     hoist__slot_copy           devices read it
+ *   transition          function                   then
+ *   FREE -> READING     hoist__staging_acquire     the engine or the owner writes the slot
+ *   READING -> FULL     hoist__slot_filled         only the owner writes the slot
+ *   FULL -> COPYING     hoist__slot_copy           devices read the slot
  *   COPYING -> FREE     hoist__staging_reclaim     only after its events completed
- *   READING -> FETCHING hoist__slot_fetch          a device writes it
+ *   READING -> FETCHING hoist__slot_fetch          a device writes the slot
  *   FETCHING -> FULL    hoist__staging_fetched     only after its event completed
  *   READING|FULL -> FREE  hoist__slot_release
  *
@@ -43,10 +43,11 @@
 #include "device/device.h"
 #include "io/engine.h"
 
-/* One huge page a slot, so that a direct read into it is one request; many slots, because
- * while the disk hesitates the bus lives on full ones, and the other way.  Measured with a
- * bus as fast as the disk, in multiples of the copy time, medians of 7 in one series:
- * 16 x 4 MiB 1.21, 32 x 4 MiB 1.15, 32 x 2 MiB 1.15, 48 x 2 MiB 1.10 (bench/RESULTS.md). */
+/* A slot is one huge page, so that a direct read into a slot is one request.  There are many slots,
+ * because the bus lives on full slots while the disk hesitates, and the disk on free slots while
+ * the bus does.  Measured with a bus as fast as the disk, in multiples of the copy time, medians of
+ * 7 in one series: 16 x 4 MiB 1.21, 32 x 4 MiB 1.15, 32 x 2 MiB 1.15, 48 x 2 MiB 1.10
+ * (bench/RESULTS.md). */
 #define HOIST__STAGING_SLOT_BYTES ((size_t)2 << 20)
 #define HOIST__STAGING_SLOTS 48
 #define HOIST__STAGING_MAX_SLOTS 1024u
@@ -61,51 +62,51 @@ enum hoist__slot_state {
 };
 
 struct hoist__slot {
-	struct hoist__request request; /* for the owner to fill and submit; address is the slot's */
+	struct hoist__request request; /* the owner fills and submits it; the address is the
+				        * slot's */
 	enum hoist__slot_state state;
 	unsigned index;
-	size_t useful;		 /* the owner's: bytes that the slot's copies bring */
+	size_t useful;		 /* set by the owner: bytes that the slot's copies bring */
 	struct hoist__list node; /* in the ring's free, copying or fetching list */
 };
 
 #define HOIST__STAGING_MAX_STREAMS 16u
 
 struct hoist__staging_options {
-	/* Copies go here, one stream for each device that gets them; none: a ring that only the
-	 * host uses.  The ring does not own them. */
+	/* One stream for the copies of each device; none: a ring that only the host uses.  The
+	 * ring does not own the streams. */
 	struct hoist__dev_stream *const *streams;
 	unsigned n_streams;
 	struct hoist__pool *pool; /* PINNED, for the first stream's device; else HOST */
-	/* Called when a copy or a fetch may have ended, from a thread of the driver's, where the
-	 * driver can do that: a hint that there is something to reclaim.  Must not block.  NULL:
-	 * nobody */
+	/* Called when a copy or a fetch may have ended, from a thread of the driver's, if the
+	 * driver can: a hint that a slot may be reclaimed.  Must not block.  NULL: no call */
 	void (*moved)(void *context);
 	void *context;
 	struct hoist__budget *budget;
-	size_t held;		 /* bytes of the budget that the caller has waited for: the ring's,
-				  * once it is made; the caller's still, if that fails */
-	size_t slot_bytes_least; /* no smaller ones; 0: HOIST__STAGING_MIN_SLOT_BYTES.  Two of these
-				  * are always enough for a ring */
+	size_t held;		 /* bytes of the budget that the caller already holds.  They become
+				  * the ring's; on failure they stay the caller's */
+	size_t slot_bytes_least; /* slots are never smaller; 0: HOIST__STAGING_MIN_SLOT_BYTES.  Two
+				  * such slots are always enough for a ring */
 	size_t slot_bytes;	 /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
 	unsigned n_slots;	 /* wanted; 0: HOIST__STAGING_SLOTS */
 };
 
 struct hoist__staging;
 
-/* Takes what the budget has free: first fewer slots (at least 2), then smaller
- * ones (at least HOIST__STAGING_MIN_SLOT_BYTES).
+/* Makes the largest ring that fits in the free bytes of the budget: with less room, first fewer
+ * slots (at least 2), then smaller ones (at least options.slot_bytes_least).
  * Returns: 0; -EAGAIN if not even two smallest slots are free in the budget now;
- *   -EDQUOT if they exceed its limit (the text gives the least that works);
+ *   -EDQUOT if they exceed its limit (the text gives the least limit that works);
  *   -ENOMEM, -EPERM, -EREMOTEIO from pinning or event creation. */
 int hoist__staging_create(const struct hoist__staging_options *options,
 			  struct hoist__staging **ret);
 
-/* Waits for copies and fetches still in flight, whose slots are FREE then; from now on `moved` is
- * not called, and nothing may be queued. */
+/* Waits for copies and fetches in flight and makes their slots FREE.  Afterwards `moved` is not
+ * called, and nothing may be queued. */
 void hoist__staging_settle(struct hoist__staging *ring);
 
-/* Settles, then gives memory and budget back, in whatever state slots are: no engine may still use
- * one.  Takes NULL. */
+/* Settles, then gives memory and budget back, in whatever state the slots are: no engine may still
+ * use a slot.  Takes NULL. */
 void hoist__staging_destroy(struct hoist__staging *ring);
 
 size_t hoist__staging_slot_bytes(const struct hoist__staging *ring);
@@ -117,8 +118,8 @@ void hoist__staging_memory(const struct hoist__staging *ring, struct hoist__engi
 /* Most bytes of slots that were not FREE at one time. */
 size_t hoist__staging_peak_bytes(const struct hoist__staging *ring);
 
-/* A FREE slot, now READING, its request's address and buffer set; the slot freed
- * last first (it is warm in the cache).  NULL if there is none. */
+/* Takes a FREE slot, the one freed last (it is warm in the cache): it is then READING, and its
+ * request has the slot's address.  NULL: no slot is free. */
 struct hoist__slot *hoist__staging_acquire(struct hoist__staging *ring);
 
 void hoist__slot_filled(struct hoist__staging *ring, struct hoist__slot *slot);
@@ -128,39 +129,41 @@ struct hoist__piece {
 	size_t slot_offset;
 	uintptr_t device_address;
 	size_t bytes; /* of a row */
-	size_t rows;  /* 0 and 1: one */
+	size_t rows;  /* 0 or 1: one row */
 	size_t slot_stride;
 	size_t device_stride;
 };
 
 /* Queues one copy per piece on stream @stream, and an event behind them.  May be called several
- * times, for each stream, the first time with a FULL slot.  On failure the slot is still COPYING if
- * any copy was queued (the event may be missing: reclaim then synchronises the stream), and the
- * error is returned. */
+ * times, for each stream, the first time with a FULL slot.  If a call fails after it queued any
+ * copy, the slot is still COPYING (the event may be missing: reclaim then synchronises the stream),
+ * and the error is returned. */
 int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
 		     const struct hoist__piece *pieces, size_t n_pieces);
 
-/* The other way, into a slot that is READING the first time: FETCHING from then on, if any copy was
- * queued. */
+/* Queues copies from the device into a slot, likewise; the slot is READING at the first call, and
+ * FETCHING once a copy is queued. */
 int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
 		      const struct hoist__piece *pieces, size_t n_pieces);
 
-/* The oldest fetch if it has completed, its slot now FULL; never blocks.
- * Returns: 1 and *ret; 0: none has; the device's error, after which the ring only drains (its
- *   FETCHING slots are freed when it is destroyed). */
+/* Takes the slot of the oldest fetch, now FULL, if the fetch has completed; never blocks.
+ * Returns: 1 and *ret; 0: it has not, or nothing is fetched; the device's error, after which the
+ *   ring only drains (its FETCHING slots are freed when it is destroyed). */
 int hoist__staging_fetched(struct hoist__staging *ring, struct hoist__slot **ret);
 
 /* Frees every slot whose copy completed; never blocks.
  * Returns: how many; the device's error, after which the ring only drains. */
 int hoist__staging_reclaim(struct hoist__staging *ring);
 
-/* Blocks until the oldest copy completed, then reclaims.  0 if nothing is copying. */
+/* Blocks until the oldest copy has completed, then reclaims.  Returns: as reclaim; 0 if nothing is
+ * copying. */
 int hoist__staging_wait(struct hoist__staging *ring);
 
 /* The `useful` bytes of slots whose copies completed since the last call. */
 uint64_t hoist__staging_take_copied(struct hoist__staging *ring);
 
-/* True if `moved` is called for what is in flight: waiting for it in another way is not needed. */
+/* True if `moved` is called for every copy and fetch in flight: the owner need not poll for
+ * them. */
 bool hoist__staging_tells(const struct hoist__staging *ring);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* io/threads.c - the engine for where io_uring is refused: a crew (crew.h). */
+/* The engine for systems that refuse io_uring: a crew (io/crew.h), and nothing else.
+ * The contract is in io/engine-impl.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -60,6 +61,7 @@ static const struct hoist__engine_ops threads_ops = {
 	.destroy = threads_destroy,
 };
 
+/* Depth and the default number of threads count for each disk, like the queues of the crew. */
 int hoist__threads_create(const struct hoist__engine_options *options, struct hoist__engine **ret)
 {
 	struct hoist__crew_options crew = {.n_threads = options->n_threads};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests on their way to the kernel or the crew, and back. */
+/* Moves requests to the kernel or the crew, and their results back.
+ * The contract is in io/uring-private.h. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -13,15 +14,16 @@
 #include "base/wait.h"
 #include "io/uring-private.h"
 
-/* A read through the page cache, or a copy from it, of this much or more is handed to the
- * kernel's worker threads; smaller ones are made at submission, which costs less than
- * waking a worker.  Cold, these then read in parallel, each ahead by its whole size: 4 MiB x 16
- * gave 1.2 to 1.5 GB/s of a disk's 1.9, threads of our own 1.4 to 1.5, and reads at submission,
- * which wait for each other, 1.0 for twice the CPU time. */
+/* Cached reads of this size or more are handed to the kernel's worker threads.  Smaller ones are
+ * made at submission, which costs less than waking a worker.  From a cold cache, the workers' reads
+ * run in parallel, each with its whole size read ahead: 4 MiB x 16 gave 1.2 to 1.5 GB/s of a disk's
+ * 1.9, threads of our own 1.4 to 1.5.  Reads at submission wait for each other and gave 1.0, for
+ * twice the CPU time. */
 #define ASYNC_MIN_BYTES (128u << 10)
 
-/* Whoever submits must never wait for a server: FUSE asks its own for attributes in the middle of a
- * read, and lets nobody in while it has too many; even direct reads then block. */
+/* True if a worker of the kernel's must make the call.  The submitting thread must never wait for a
+ * server: FUSE asks its server for attributes in the middle of a read, and blocks new requests
+ * while it has too many, so even direct reads block. */
 static bool for_worker(const struct hoist__uring *u, const struct hoist__request *request,
 		       const struct hoist__attempt *a)
 {
@@ -31,7 +33,7 @@ static bool for_worker(const struct hoist__uring *u, const struct hoist__request
 	       (!a->direct && (loops || a->bytes >= ASYNC_MIN_BYTES));
 }
 
-/* How long a broken ring is looked at for what the kernel still has. */
+/* How long a broken ring is watched for the requests that the kernel still has. */
 #define BROKEN_WAIT_NS (2 * HOIST__NS_PER_S)
 
 /* --- towards the kernel --- */
@@ -125,13 +127,13 @@ void hoist__uring_signal(void *context)
 {
 	struct hoist__uring *u = context;
 	uint64_t one = 1;
-	/* A counter that is not zero already wakes just as well: EAGAIN is no loss. */
+	/* EAGAIN is no loss: a counter that is not zero wakes the reaper just as well. */
 	if (!atomic_exchange(&u->signalled, true))
 		(void)!write(u->event_fd, &one, sizeof one);
 }
 
-/* It is emptied first: what is signalled after the exchange writes to it again, and what was
- * before is seen by the caller, who looks after it. */
+/* The eventfd is emptied before `signalled` is cleared: a signal after the exchange writes to it
+ * again, and the caller sees an earlier signal's cause, since it looks for it after this call. */
 void hoist__uring_hear(struct hoist__uring *u)
 {
 	uint64_t n;
@@ -163,7 +165,7 @@ static bool for_crew(const struct hoist__request *request)
 	       (!next.direct && request->hot && !request->write);
 }
 
-/* To whoever does what comes next of @request. */
+/* Gives the request to the crew or to its disk's queue, by its next call. */
 static void dispatch(struct hoist__uring *u, struct hoist__request *request)
 {
 	if (for_crew(request) && hoist__uring_has_crew(u))
@@ -181,8 +183,8 @@ int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *con
 	for (unsigned i = 0; i < n; i++)
 		dispatch(u, requests[i]);
 	hoist__uring_fill(u);
-	/* What the kernel does not take now stays in the ring, and goes with the next
-	 * enter; if the ring just broke, reap says so of each request. */
+	/* SQEs that the kernel does not take now stay in the ring, and go with the next enter.  If
+	 * the ring just broke, reap returns each request with the error. */
 	if (u->broken == 0 && io_uring_sq_ready(&u->ring) > 0)
 		(void)hoist__uring_note(u, io_uring_submit(&u->ring));
 	return 0;
@@ -190,7 +192,7 @@ int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *con
 
 /* --- back from the kernel --- */
 
-/* What the kernel does not do, nor a crew. */
+/* True if this thread must make the request's next call: neither the kernel nor a crew can. */
 static bool is_mine(struct hoist__uring *u, const struct hoist__request *request)
 {
 	struct hoist__attempt next;
@@ -199,7 +201,8 @@ static bool is_mine(struct hoist__uring *u, const struct hoist__request *request
 	       (next.what == HOIST__ATTEMPT_RESCUE && !hoist__uring_has_crew(u));
 }
 
-/* Slow, and each waits for the one before, but they end.  Returns as hoist__request_finish(). */
+/* Calls made here are slow, and each waits for the one before, but the requests end.  Returns: as
+ * hoist__request_finish(). */
 static bool make_here(struct hoist__uring *u, struct hoist__request *request)
 {
 	struct hoist__attempt attempt;
@@ -239,7 +242,7 @@ void hoist__uring_collect(struct hoist__uring *u)
 		} else if (cqe->user_data == HOIST__URING_POLL) {
 			u->polling = false;
 			hoist__uring_hear(u);
-		} else if (!u->engine.abandoned) { /* else it is its owner's again, or freed */
+		} else if (!u->engine.abandoned) { /* else the owner has it back, or freed it */
 			complete(u, io_uring_cqe_get_data(cqe), cqe->res);
 		}
 	}

@@ -7,16 +7,16 @@
  *        |         +------------- next again ---------------+            |
  *        +--(hot)--> crew -----------------------------------------------+
  *
- * The SQ ring may be smaller than the depth, and each disk has a queue of its own: what has no
- * SQE stays pending there.  The CQ ring cannot overflow: it has room for
+ * The SQ ring may be smaller than the depth, and each disk has a queue of its own: a request
+ * without an SQE stays pending there.  The CQ ring cannot overflow: it has room for
  * every request, one cancel and one poll.
  *
- * That poll is of an eventfd, by which the crew and hoist__engine_wake() end a wait.
+ * The poll watches an eventfd, by which the crew and hoist__engine_wake() end a wait.
  *
  * A ring breaks if io_uring_enter fails for good (a seccomp filter installed after
- * creation, a call from the wrong thread): requests the kernel has not seen end
- * with that error, the others when they complete, or are abandoned: an end that
- * only an enter would show is never seen.
+ * creation, a call from the wrong thread).  Requests that the kernel has not seen end
+ * with that error.  The others end when they complete, or are abandoned after a while: a
+ * completion that only an enter would show is never seen.
  */
 #ifndef HOIST_IO_URING_PRIVATE_H
 #define HOIST_IO_URING_PRIVATE_H
@@ -27,10 +27,10 @@
 #include "io/engine-impl.h"
 #include "io/uring.h"
 
-/* Threads of the kernel's that reads of a network file system may have. */
+/* The kernel's worker threads that reads of a network file system may occupy. */
 #define HOIST__URING_NETWORK_WORKERS 512u
 
-/* user_data of what is no request */
+/* user_data of SQEs that are no requests */
 #define HOIST__URING_CANCEL 0u
 #define HOIST__URING_POLL 1u
 
@@ -47,16 +47,16 @@ struct hoist__uring {
 	struct hoist__list active;
 	struct hoist__list finished;
 	struct hoist__crew *crew; /* NULL until there is work for it */
-	bool no_crew;		  /* it was refused */
-	bool no_workers;	  /* so were the kernel's own threads */
+	bool no_crew;		  /* making the crew failed */
+	bool no_workers;	  /* the kernel could not start its own threads */
 	unsigned n_hot_threads;
 	int event_fd;
 	atomic_bool signalled; /* event_fd has been written to */
 	atomic_bool woken;     /* hoist__engine_wake() */
 	bool polling;	       /* the poll of event_fd is in flight */
-	bool cancelling;       /* a cancel is */
-	bool cancelled;	       /* what is active is to end: */
-	uint64_t cancel_at;    /* it is asked for again then */
+	bool cancelling;       /* a cancel is in flight */
+	bool cancelled;	       /* active requests are to end: */
+	uint64_t cancel_at;    /* when the kernel is asked again */
 	int broken;	       /* 0, or the errno that enter failed with */
 	uint64_t broken_deadline;
 	struct hoist__uring_files files;
@@ -73,27 +73,28 @@ static inline struct hoist__request *hoist__uring_request(struct hoist__list *no
 	return HOIST__CONTAINER_OF(node, struct hoist__request, node);
 }
 
-/* What io_uring_enter gave: a failure that does not pass breaks the ring.  Returns: 0; @err. */
+/* Notes the result of io_uring_enter: a failure that is not transient breaks the ring.  Returns: 0;
+ * @err. */
 int hoist__uring_note(struct hoist__uring *u, int err);
 
-/* An SQE, after handing the full ring over if need be; NULL if the kernel takes nothing now. */
+/* Gives an SQE, submitting a full ring first; NULL if the kernel takes nothing now. */
 struct io_uring_sqe *hoist__uring_sqe(struct hoist__uring *u);
 
-/* SQEs for what is pending, as many as each disk may have. */
+/* Makes SQEs for pending requests, as many as each disk may have in flight. */
 void hoist__uring_fill(struct hoist__uring *u);
 
-/* Engine operations; what has ended goes to `finished`. */
+/* Engine operations; ended requests go to `finished`. */
 int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *const *requests,
 			unsigned n);
 void hoist__uring_collect(struct hoist__uring *u);
 
-/* Ends the reaper's wait: from any thread, @context is the ring. */
+/* Ends the reaper's wait; @context is the ring.  Threads: any. */
 void hoist__uring_signal(void *context);
 
-/* Once the eventfd is known to be written to: it is read. */
+/* Empties the eventfd, which is known to have been written to. */
 void hoist__uring_hear(struct hoist__uring *u);
 
-/* Threads beside the ring, from the first request for them on; false: none are to be had. */
+/* Makes the crew at the first request for it.  False: the system gives no threads. */
 bool hoist__uring_has_crew(struct hoist__uring *u);
 
 #endif

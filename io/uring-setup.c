@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes a ring with the best flags that the kernel takes, and probes for io_uring.
+ * The contract is in io/uring.h. */
 #include "config.h"
 
 #include "io/uring.h"
@@ -22,14 +24,14 @@
 
 #define MAX_SQ_ENTRIES 128u
 
-/* Waiting with a time limit, and completions that are never dropped. */
+/* EXT_ARG: waits with a time limit.  NODROP: completions are never lost. */
 #define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP)
 
 /* --- the ring --- */
 
-/* liburing maps and unmaps rings without the C library: ThreadSanitizer takes two
- * rings, of two threads, that lay at one address for one, unless it is told that
- * the first had ended. */
+/* liburing maps and unmaps rings without the C library.  ThreadSanitizer would take two rings, of
+ * two threads, that lay at one address one after the other for a single ring, unless it is told
+ * that the first one had ended. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
@@ -67,13 +69,14 @@ static int refused(int err)
 			   explain(err));
 }
 
-/* Where completions are made when the kernel is entered only, it says that there are some. */
+/* TASKRUN_FLAG: where the kernel makes completions only when it is entered, a flag in the ring
+ * shows that some are waiting. */
 #define SINGLE (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG)
 #define COOPERATIVE (IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG)
 
-/* Each unknown flag is EINVAL, so the kernel is asked with fewer and fewer.
- * A shared ring has no single issuer, and no cooperative completion either: the
- * thread that submitted may be away from the kernel while another one waits. */
+/* The kernel answers an unknown flag with EINVAL, so the setup is tried with fewer and fewer flags.
+ * A shared ring has no single issuer.  It has no cooperative completion either: the thread that
+ * submitted may stay out of the kernel while another one waits. */
 static const struct {
 	unsigned flags;
 	bool shared;
@@ -88,7 +91,7 @@ static const struct {
 static int try_setup(struct io_uring *ring, unsigned depth, unsigned flags)
 {
 	unsigned entries = (unsigned)hoist__min_u64(depth, MAX_SQ_ENTRIES);
-	/* All requests, one cancel and one poll. */
+	/* Room for all requests, one cancel and one poll. */
 	struct io_uring_params params = {
 		.flags = flags | IORING_SETUP_CQSIZE,
 		.cq_entries = depth + 2 > entries ? depth + 2 : entries,
@@ -96,7 +99,7 @@ static int try_setup(struct io_uring *ring, unsigned depth, unsigned flags)
 	return io_uring_queue_init_params(entries, ring, &params);
 }
 
-/* The best of `tries`. */
+/* Sets the ring up with the first of `tries` that the kernel takes. */
 static int set_up(struct io_uring *ring, unsigned depth,
 		  const struct hoist__engine_options *options, struct hoist__uring_mode *mode)
 {
@@ -119,9 +122,10 @@ static int set_up(struct io_uring *ring, unsigned depth,
 	return 0;
 }
 
-/* Linux 5.10 begins a cached read, waits for the page, and begins again when it is not valid: of a
- * bad sector for ever, in whichever thread enters the ring.  5.12 mended that, but 5.10's later
- * releases say all that 5.15 does: this is what came next. */
+/* Linux 5.10 starts a cached read, waits for the page, and starts again if the page is not valid:
+ * at a bad sector for ever, in the thread that enters the ring.  Linux 5.12 fixed that, but later
+ * releases of 5.10 report the same features as 5.15.  CQE_SKIP (5.17) is the next feature that
+ * tells them apart. */
 static bool reads_loop(const struct io_uring *ring)
 {
 	return (ring->features & IORING_FEAT_CQE_SKIP) == 0;
@@ -138,7 +142,7 @@ int hoist__uring_setup(struct io_uring *ring, unsigned depth,
 		size_t n = strlen(mode->text);
 		(void)snprintf(
 			mode->text + n, sizeof mode->text - n,
-			", cached reads by threads of the kernel's: before Linux 5.17 others "
+			", cached reads by the kernel's threads: before Linux 5.17 other reads "
 			"of a bad sector may never end");
 	}
 	return 0;
@@ -150,7 +154,7 @@ void hoist__uring_close(struct io_uring *ring)
 	io_uring_queue_exit(ring);
 }
 
-/* A filter may allow io_uring_setup and refuse io_uring_enter. */
+/* Makes a ring and completes a nop: a filter may allow io_uring_setup and refuse io_uring_enter. */
 static int try_ring(void)
 {
 	struct io_uring ring;
@@ -169,16 +173,17 @@ static int try_ring(void)
 	return err < 0 ? refused(err) : 0;
 }
 
-/* Shortages pass; what the kernel, a filter or a setting refuses stays refused. */
+/* True for a verdict that does not change: shortages pass, but refusals by the kernel, a filter or
+ * a setting stay. */
 static bool lasting(int verdict)
 {
 	return verdict == 0 || verdict == -EPERM || verdict == -ENOSYS || verdict == -EACCES ||
 	       verdict == -EINVAL || verdict == -ENOTSUP;
 }
 
-/* What is known stays; no lock that a child of fork might find taken for ever.  Threads that ask at
- * once may each try; who was the first to know says what all say.  A child of a fork in the middle
- * of that asks anew each time. */
+/* A lasting answer is kept, without a lock, which a forked child might find taken for ever.
+ * Threads that ask at the same time may each probe; the first one to finish writes the answer.  A
+ * child of a fork in the middle of the writing probes anew each time. */
 struct answer {
 	int verdict;
 	char text[128];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* io/uring-tables.c - what is registered with a ring, so that each request saves its look-up. */
+/* Registers files and buffers with a ring, which saves each request their look-up.
+ * The contract is in io/uring.h. */
 #include "config.h"
 
 #include "io/uring.h"
@@ -25,8 +26,8 @@ static int by_address(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* liburing raises RLIMIT_NOFILE where the table exceeds it; the limit is the host
- * program's to set. */
+/* liburing would raise RLIMIT_NOFILE for a table larger than the limit; only the host program may
+ * change the limit. */
 static bool within_file_limit(unsigned n)
 {
 	struct rlimit limit;
@@ -54,7 +55,7 @@ static int register_files(struct io_uring *ring, const struct hoist__engine_opti
 	qsort(files->rows, n, sizeof *files->rows, by_address);
 	for (unsigned i = 0; i < n; i++) {
 		fds[2 * i] = files->rows[i]->fd;
-		fds[2 * i + 1] = files->rows[i]->direct_fd; /* -1: an empty place */
+		fds[2 * i + 1] = files->rows[i]->direct_fd; /* -1: an empty row */
 	}
 	int err = io_uring_register_files(ring, fds, 2 * n);
 	free(fds);
@@ -121,15 +122,15 @@ static void say_buffers(struct hoist__uring_buffers *buffers, unsigned n, int er
 	}
 }
 
-/* Kernels before 6.12 keep a registered buffer of several huge pages as 4 KiB
- * pieces, which cuts a direct read at the device's segment limit (1 MiB where it
- * is 254); the same read into plain huge pages stays whole.  MIN_TIMEOUT came
- * with the same release. */
+/* Kernels before 6.12 keep a registered buffer of several huge pages as 4 KiB pieces, which cuts a
+ * direct read at the device's segment limit (1 MiB where the limit is 254).  The same read into
+ * unregistered huge pages stays whole.  MIN_TIMEOUT came with the same release. */
 static bool splits_huge_pages(const struct io_uring *ring)
 {
 	return (ring->features & IORING_FEAT_MIN_TIMEOUT) == 0;
 }
 
+/* A refusal leaves the table empty, with the reason in the note: reads then use plain addresses. */
 static int register_buffers(struct io_uring *ring, const struct hoist__engine_options *options,
 			    struct hoist__uring_buffers *buffers)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Making a ring, waiting for it, and its end. */
+/* The engine on io_uring: makes the ring, waits for it, ends it.
+ * The contract is in io/engine-impl.h. */
 #include "config.h"
 
 #include <poll.h>
@@ -19,20 +20,21 @@
 
 #define BROKEN_POLL_NS 1000000
 
-/* How often the kernel is asked again to cancel: it does not find what is on its way from one of
- * its threads to another, and may send it there for ever (a direct read that is answered with
- * EAGAIN). */
+/* The time until the kernel is asked to cancel again.  A cancel does not find a request that moves
+ * from one of the kernel's threads to another, and the kernel may move such a request for ever (a
+ * direct read that is answered with EAGAIN). */
 #define CANCEL_AGAIN_NS 10000000
 
-/* A wait that could not be armed to be woken is cut into these. */
+/* If the eventfd's poll could not be armed, a wait is cut into pieces of this length, so that a
+ * wake is seen. */
 #define UNARMED_WAIT_NS 1000000
 
-/* Threads for hot requests: the memory is as fast as it gets with fewer. */
+/* Threads for hot requests: fewer than this already reach the memory's full speed. */
 #define MAX_HOT_THREADS 8u
 
 /* --- waiting --- */
 
-/* Has the kernel tell of the eventfd with the completions. */
+/* Adds a poll of the eventfd to the ring, so that a wake arrives as a completion. */
 static void arm(struct hoist__uring *u)
 {
 	if (u->polling || u->broken != 0)
@@ -45,8 +47,7 @@ static void arm(struct hoist__uring *u)
 	u->polling = true;
 }
 
-/* Hands over what is queued and runs completions; waits for one of them up to
- * @wait_ns. */
+/* Submits the SQEs and lets the kernel make completions; waits for one of them, up to @wait_ns. */
 static int enter(struct hoist__uring *u, uint64_t wait_ns)
 {
 	if (wait_ns == 0)
@@ -78,7 +79,8 @@ static void end_pending(struct hoist__uring *u, int result)
 		end_all(u, &u->disk_queues[i].pending, result);
 }
 
-/* The SQEs that the kernel has not consumed are the last ones that were filled. */
+/* Ends the requests that a broken ring never took: the SQEs that the kernel has not consumed are
+ * the last ones filled. */
 static void end_unseen(struct hoist__uring *u)
 {
 	for (unsigned n = io_uring_sq_ready(&u->ring); n > 0; n--) {
@@ -94,8 +96,8 @@ static void end_unseen(struct hoist__uring *u)
 	end_pending(u, u->broken);
 }
 
-/* "Any" came with Linux 5.19; before, this finds nothing (ENOENT) or is refused (EINVAL), and the
- * reads run to their end. */
+/* Asks the kernel to cancel every active request.  ASYNC_CANCEL_ANY came with Linux 5.19.  Before,
+ * the cancel finds nothing (ENOENT) or is refused (EINVAL), and the reads run to their end. */
 static void cancel_active(struct hoist__uring *u)
 {
 	u->cancelled = u->cancelled && !hoist__list_empty(&u->active);
@@ -112,8 +114,8 @@ static void cancel_active(struct hoist__uring *u)
 	(void)hoist__uring_note(u, io_uring_submit(&u->ring));
 }
 
-/* One look at a broken ring: completions still arrive in its memory, unless they
- * wait for an enter that cannot be made any more.  The crew works on. */
+/* Looks once at a broken ring: completions still arrive in its memory, unless they wait for an
+ * enter that cannot be made any more.  The crew works on. */
 static void drain_broken(struct hoist__uring *u, uint64_t left)
 {
 	end_unseen(u);
@@ -128,9 +130,9 @@ static void drain_broken(struct hoist__uring *u, uint64_t left)
 	(void)nanosleep(&nap, NULL);
 }
 
-/* Has the kernel requests to take, or completions that it runs when it is entered only?  Whoever
- * has something to return already must look, or the crew and wakes could keep those waiting as
- * long as they come. */
+/* True if the kernel has requests to take, or completions that it makes only when it is entered.  A
+ * reap that could return at once must look first: otherwise the crew's completions and wakes could
+ * starve the kernel's. */
 static bool has_kernel_work(struct hoist__uring *u)
 {
 	if (u->broken != 0)
@@ -139,6 +141,9 @@ static bool has_kernel_work(struct hoist__uring *u)
 	       (IO_URING_READ_ONCE(*u->ring.sq.kflags) & IORING_SQ_TASKRUN) != 0;
 }
 
+/* Enters the kernel at most once if something is ready to be returned, and otherwise until
+ * something is, or @timeout_ns has passed.  The eventfd's poll is armed before the wait, so a wake
+ * between the check of `woken` and the wait still ends the wait. */
 static unsigned uring_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 			   uint64_t timeout_ns)
 {
@@ -193,7 +198,8 @@ static void uring_cancel(struct hoist__engine *engine)
 		hoist__crew_cancel(u->crew);
 	if (hoist__list_empty(&u->active))
 		return;
-	/* None of these is read on, whether or not the kernel can cut it short. */
+	/* Marks the active requests: none of them is continued, even if the kernel cannot cut it
+	 * short. */
 	for (struct hoist__list *node = u->active.next; node != &u->active; node = node->next)
 		hoist__uring_request(node)->cancelled = true;
 	u->cancelled = true;
@@ -207,9 +213,9 @@ static void uring_destroy(struct hoist__engine *engine, bool forked)
 	struct hoist__request *request;
 	while (!forked && engine->in_flight > 0)
 		engine->in_flight -= uring_reap(engine, &request, 1, UINT64_MAX);
-	/* The kernel releases a closed ring's memory late; unregistering is at once.
-	 * A child closes its copy of the descriptor: the ring stays the parent's.  Of what is
-	 * abandoned, unregistering might wait for the end. */
+	/* The kernel releases a closed ring's memory late; unregistering releases it at once.  A
+	 * child only closes its copy of the descriptor: the ring stays the parent's.  For abandoned
+	 * requests, unregistering might wait for their end. */
 	if (!forked && !engine->abandoned)
 		hoist__uring_unregister(&u->ring, &u->files, &u->buffers);
 	hoist__uring_close(&u->ring);
@@ -229,9 +235,9 @@ static const struct hoist__engine_ops uring_ops = {
 	.destroy = uring_destroy,
 };
 
-/* The kernel's worker threads run where the creator may run, so that what they
- * bring into the page cache lies on that node.  They belong to the calling
- * thread, with all its rings: a shared engine's caller keeps his own. */
+/* Lets the kernel's worker threads run only where the creator may run, so that pages that they
+ * bring into the cache lie on that node.  The workers belong to the calling thread, for all its
+ * rings: the caller of a shared engine keeps its own setting. */
 static void place_workers(struct hoist__uring *u)
 {
 	cpu_set_t set;
@@ -239,11 +245,13 @@ static void place_workers(struct hoist__uring *u)
 		(void)io_uring_register_iowq_aff(&u->ring, sizeof set, &set);
 }
 
-/* Of a file system whose reads block, each has a thread of the kernel's until it ends, and by
- * default there are four for each CPU, for all rings that a program's thread enters: a server that
- * hangs takes them all, and with them what other rings, or other devices of this one, read.  More
- * are made only when all others wait.  The ring is told even where this thread has as many, by
- * another ring: it tells each thread that enters it.  Before Linux 5.15 there is no such call. */
+/* Raises the number of the kernel's worker threads for network file systems.  Each read of a file
+ * system whose reads block occupies a worker until the read ends.  By default there are four
+ * workers for each CPU, for all rings that a thread of the program enters: a server that hangs
+ * would take them all, and stall other rings and this ring's other disks.  The kernel starts more
+ * workers only when all others wait.  The ring is told even if another ring already set the limit
+ * for this thread: a ring's limit applies to each thread that enters the ring.  Linux before 5.15
+ * has no such call. */
 static void allow_workers(struct hoist__uring *u, const struct hoist__engine_options *options)
 {
 	bool network = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* io/uring.h - making a ring, and what is registered with it.
+/* io/uring.h - makes a ring, and registers files and buffers with it.
  *
  * A registration that the kernel refuses (a memlock limit, too many files) is no
  * error: the table stays empty, its lookups answer -1, and reads use plain
@@ -12,7 +12,8 @@
 
 #include "io/engine.h"
 
-/* Linux 6.12, which came with much else; liburing 2.3 (Debian 12) does not know it. */
+/* Linux 6.12 and later have this feature; it serves as a mark of that release. liburing 2.3 (Debian
+ * 12) does not know it. */
 #ifndef IORING_FEAT_MIN_TIMEOUT
 #define IORING_FEAT_MIN_TIMEOUT (1U << 15)
 #endif
@@ -36,11 +37,11 @@ struct hoist__uring_buffers {
 };
 
 struct hoist__uring_mode {
-	bool reads_loop; /* cached reads, unless a thread of the kernel's makes them */
-	char text[160];	 /* how the ring is driven, and what was refused */
+	bool reads_loop; /* cached reads may, unless a worker of the kernel's makes them */
+	char text[160];	 /* how the ring is driven, for the engine's reason */
 };
 
-/* A ring for @depth requests, of the best setup flags that the kernel takes.
+/* Makes a ring for @depth requests, with the best setup flags that the kernel takes.
  * Returns: 0; the refusal, with its text ("io_uring refused: EPERM (...)"). */
 int hoist__uring_setup(struct io_uring *ring, unsigned depth,
 		       const struct hoist__engine_options *options, struct hoist__uring_mode *mode);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Starts worker threads, and counts the CPUs for them.
+ * The contract is in io/worker.h. */
 #include "config.h"
 
 #include "io/worker.h"
@@ -25,7 +27,7 @@ unsigned hoist__worker_cpus(void)
 	cpu_set_t set;
 	if (sched_getaffinity(0, sizeof set, &set) == 0)
 		return (unsigned)CPU_COUNT(&set);
-	/* More CPUs than a cpu_set_t holds. */
+	/* The machine has more CPUs than a cpu_set_t holds. */
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 	return n < 1 ? 1 : (unsigned)n;
 }

@@ -425,7 +425,7 @@ Test(io_output, what_is_no_file_is_refused, .init = make_folder)
 	expect_refused(0, -EISDIR, "it is a folder");
 	cr_assert_eq(unlink(path), 0);
 	cr_assert_eq(mkfifo(path, 0600), 0);
-	expect_refused(0, -EINVAL, "it is no file");
+	expect_refused(0, -EINVAL, "it is no regular file");
 	cr_assert_eq(unlink(path), 0);
 	strcpy(path + n, "/x");
 	expect_refused(0, -ENOENT, "opening the folder");

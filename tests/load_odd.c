@@ -132,7 +132,7 @@ static void some_options_exclude_each_other(void)
 	fails_with(&o, -EINVAL, "digests");
 	struct odd odd = {.shift = 0};
 	o = (hoist_load_options){.size = sizeof o, .io = HOIST_IO_MAP, .memory = make_odd(&odd)};
-	fails_with(&o, -EINVAL, "memory of the caller's");
+	fails_with(&o, -EINVAL, "the caller's memory");
 	hoist_memory_unref(o.memory);
 }
 

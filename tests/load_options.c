@@ -279,7 +279,7 @@ static void replicas_get_the_same(void)
 	wrong.replicas = &devices[0];
 	fails_with(&wrong, -ENOTSUP, "replicas[0] is cpu");
 	wrong.replicas = &devices[1];
-	fails_with(&wrong, -EINVAL, "gets them already");
+	fails_with(&wrong, -EINVAL, "is a target already");
 	wrong.replicas = NULL;
 	fails_with(&wrong, -EINVAL, "n_replicas is 1");
 	wrong.n_replicas = 100;

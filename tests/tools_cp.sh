@@ -42,7 +42,7 @@ run 0 cp "$work/shards" "$work/shards"
 same "$work/shards"
 echo '{}' >"$work/shards/other.safetensors.index.json"
 run 1 cp "$work/one.safetensors" "$work/shards/model.safetensors"
-one_line 'reads other.safetensors.index.json there'
+one_line 'take other.safetensors.index.json there'
 
 # Onto itself.
 run 0 cp "$work/one.safetensors" "$work/one.safetensors"

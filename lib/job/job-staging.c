@@ -49,6 +49,9 @@ int hoist__job_take_staging(struct hoist__job *job, size_t least, uint64_t timeo
 
 /* --- slots --- */
 
+/* Limits the slots to half of the room that the control group has left: pinned pages cannot be
+ * reclaimed, and the kernel would kill the process.  A block that the pool has kept needs no new
+ * room. */
 static unsigned room_for_slots(struct hoist__pool *pool, unsigned n, size_t slot_bytes)
 {
 	struct hoist__group group;

@@ -174,7 +174,7 @@ int hoist__job_create_staging(struct hoist__job *job, struct hoist__staging_opti
 int hoist__job_create_engine(struct hoist__job *job, enum hoist_engine engine,
 			     struct hoist__engine_options *options);
 
-/* Requests that the kernel may be at. */
+/* The number of requests that the engine has not given back. */
 unsigned hoist__job_n_inflight(const struct hoist__job *job);
 
 /* Takes up to @max requests that the engine has finished.  Waits up to @timeout_ns for the first,

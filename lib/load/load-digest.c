@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Digests of whole tensors, made while their bytes pass, and compared with what the checkpoint
- * holds: metadata "hoist.xxh3_128" of each file, 32 hexadecimal digits a tensor in the order of
- * their bytes.
+/* Makes digests of whole tensors while their bytes pass, and verifies them.
+ * The contract is in lib/load/load.h.
  *
- * Each disk's chunks come in the order of the plan, so a tensor's bytes come in order, too; the
- * next chunk may begin before the end of the one before (`passed`).  Tensors may overlap: each has
- * a state of its own from the first byte of it that passes to the last. */
+ * The expected digests are in the metadata "hoist.xxh3_128" of each file: 32 hexadecimal digits for
+ * each tensor, in the order of the tensors' bytes.
+ *
+ * Each disk's chunks come in the order of the plan, so a tensor's bytes come in order, too.  A
+ * chunk may begin before the end of the one before (`passed`).  Tensors may overlap: each has a
+ * state of its own from its first byte that passes to its last. */
 #include "config.h"
 
 #define XXH_INLINE_ALL
@@ -19,13 +21,13 @@
 
 struct digest {
 	XXH128_canonical_t is;
-	XXH3_state_t *state; /* between its first byte and its last; else NULL */
-	const char *should; /* HOIST__DIGEST_HEX of the checkpoint's metadata; NULL: not compared */
+	XXH3_state_t *state; /* from the tensor's first byte to its last; else NULL */
+	const char *should;  /* the digits in the checkpoint's metadata; NULL: not compared */
 };
 
-/* How far one disk has come. */
+/* The position that one disk's chunks have reached. */
 struct passage {
-	size_t first; /* all before it are done, or on other disks */
+	size_t first; /* the tensors before it are done, or on other disks */
 	size_t file;
 	uint64_t passed; /* in that file */
 };
@@ -100,7 +102,7 @@ static int finish(struct hoist_load *load, size_t index, XXH128_hash_t hash)
 			   digest->should);
 }
 
-/* @n bytes from @at on within the tensor. */
+/* Adds @n bytes from @at on within the tensor.  A tensor that passes whole needs no state. */
 static int update(struct hoist_load *load, size_t index, uint64_t at, const unsigned char *bytes,
 		  size_t n)
 {
@@ -149,6 +151,8 @@ void hoist__digests_destroy(struct hoist__digests *digests)
 	free(digests);
 }
 
+/* Looks only at tensors from `first` on.  `first` moves past tensors that are over, up to the first
+ * one that is not: tensors that overlap need not end in the order in which they begin. */
 int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight)
 {
 	const struct hoist__chunk *chunk = &flight->chunk;

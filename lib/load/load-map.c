@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Maps the files of a load, and populates the maps.
+ * The contract is in lib/load/load-map.h. */
 #include "config.h"
 
 #include "lib/load/load-map.h"
@@ -11,7 +13,7 @@
 #include "io/ahead.h"
 #include "io/disks.h"
 
-/* From the first selected byte of a file to its last, in one map. */
+/* The range of a file, from its first selected byte to its last, that is one map. */
 struct piece {
 	size_t file;
 	uint64_t begin;
@@ -55,7 +57,7 @@ static int join_parts(struct hoist__load_map *map, const struct hoist__load_map_
 	return 0;
 }
 
-/* The one that holds the byte, or NULL. */
+/* The piece that holds the byte, or NULL. */
 static const struct piece *piece_at(const struct hoist__load_map *map, size_t file, uint64_t offset)
 {
 	size_t low = 0;
@@ -72,8 +74,8 @@ static const struct piece *piece_at(const struct hoist__load_map *map, size_t fi
 	return found != NULL && found->file == file && found->begin <= offset ? found : NULL;
 }
 
-/* So much of @part, which begins in the piece: it may end behind it, in bytes that nobody asked
- * for. */
+/* The bytes of @part within the piece, in which it begins: the part may end behind the piece, with
+ * bytes that were not selected. */
 static uint64_t bytes_in(const struct piece *piece, const struct hoist__load_part *part)
 {
 	return hoist__min_u64(part->end, piece->end) - part->begin;
@@ -98,7 +100,8 @@ static int map_files(struct hoist__load_map *map, const struct hoist__load_map_o
 	return err;
 }
 
-/* Of the files that are wanted, which are in order.  Returns: 0; -ENOMEM, without a text. */
+/* Finds the disks of the wanted parts' files; the parts are in the order of the files.  Returns: 0;
+ * -ENOMEM, without a text. */
 static int find_disks(const struct hoist__load_map *map, const struct hoist__load_part *wanted,
 		      size_t n, struct hoist__disks *ret)
 {
@@ -114,7 +117,7 @@ static int find_disks(const struct hoist__load_map *map, const struct hoist__loa
 	return 0;
 }
 
-/* What is wanted, each where it lies in its map. */
+/* Starts reading the wanted parts ahead, each with its address in its map. */
 static int start_ahead(struct hoist__load_map *map, const struct hoist__load_part *wanted, size_t n)
 {
 	struct hoist__disks disks;

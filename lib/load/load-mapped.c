@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads that map (lib/load/load-map.h): from the plan to parts of files, and from a tensor to a
- * view.
+/* Loads that map: turns the plan into parts of files, and a tensor into a view.
+ * The contract is in lib/load/load.h.
  *
- * A mapped tensor lies as it does in its file: a slice along the first axis is a part of it, along
- * another one a view with the strides of the whole. */
+ * A mapped tensor lies as it does in its file.  A slice along the first axis is a part of the file;
+ * a slice along another axis is a view with the strides of the whole tensor. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,12 +14,13 @@
 #include "lib/buffer/buffer-private.h"
 #include "lib/load/load.h"
 
-/* Of one part of what is wanted: a multiple of any alignment of reads. */
+/* The size of one wanted part: a multiple of any alignment of reads. */
 #define WANTED_BYTES ((size_t)1 << 30)
-/* Of slices: if there are more rows than this, what lies between them is populated as well. */
+/* Slices with more rows than this are populated with the gaps between their rows. */
 #define MAX_WANTED ((size_t)1 << 16)
 
-/* In elements, of the whole tensor in C order; false: there are too many. */
+/* The strides of the whole tensor, in elements and C order; false: the tensor has too many
+ * elements. */
 static bool whole_strides(const struct hoist__tensor *tensor, int64_t *strides)
 {
 	int64_t stride = 1;
@@ -31,7 +32,8 @@ static bool whole_strides(const struct hoist__tensor *tensor, int64_t *strides)
 	return true;
 }
 
-/* From its first byte to its last. */
+/* The bytes from the tensor's or slice's first to its last.  Elements smaller than a byte and
+ * blocks round the end up to a whole unit. */
 static uint64_t span_of(const struct hoist_load *load, size_t index)
 {
 	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
@@ -70,8 +72,8 @@ static void list_parts(const struct hoist_load *load, struct hoist__load_part *p
 	qsort(parts, load->plan.n_tensors, sizeof *parts, compare_parts);
 }
 
-/* What of the files is wanted, without the gaps between rows of slices: into @wanted, which has
- * room for @most.  Returns: how many parts that are; 0: there are more. */
+/* Lists the wanted ranges of the files, without the gaps between rows of slices, in @wanted, which
+ * has room for @most.  Returns: the number of parts; 0: there are more than @most. */
 static size_t list_wanted(const struct hoist_load *load, struct hoist__load_part *wanted,
 			  size_t most)
 {
@@ -91,7 +93,7 @@ static size_t list_wanted(const struct hoist_load *load, struct hoist__load_part
 	return n;
 }
 
-/* Extents, with their gaps. */
+/* Lists the extents with their gaps: the fallback when there are too many rows. */
 static size_t list_extents(const struct hoist_load *load, struct hoist__load_part *wanted)
 {
 	for (size_t e = 0; e < load->plan.n_extents; e++) {
@@ -105,16 +107,19 @@ static int check_options(const struct hoist_load *load)
 {
 	if (load->plan.has_conversion)
 		return hoist__fail(-ENOTSUP,
-				   "what is mapped cannot be converted: read it (io AUTO)");
+				   "mapped tensors cannot be converted: read them (io AUTO)");
 	if (load->options.memory != NULL)
-		return hoist__fail(-EINVAL, "what is mapped does not go to memory of the caller's: "
-					    "read it (io AUTO)");
+		return hoist__fail(-EINVAL, "mapped tensors cannot go to the caller's memory: read "
+					    "them (io AUTO)");
 	if ((load->options.flags & HOIST__LOAD_DIGESTS) != 0)
-		return hoist__fail(-EINVAL, "digests are made while bytes are read, which maps are "
-					    "not");
+		return hoist__fail(-EINVAL,
+				   "digests are made while bytes are read, but maps are not "
+				   "read: use another io, or no digests");
 	return 0;
 }
 
+/* `parts` are mapped, `wanted` ranges are populated.  With too many rows, the gaps between them are
+ * populated, too, instead of listing each row. */
 int hoist__mapped_open(struct hoist_load *load)
 {
 	static const enum hoist__file_map_mode modes[] = {
@@ -169,7 +174,7 @@ int hoist__mapped_view(const struct hoist_load *load, size_t index,
 	return 0;
 }
 
-/* The first selected tensor that has some of [@begin, @end) of the file. */
+/* The name of the first selected tensor with bytes in [@begin, @end) of the file; NULL: none. */
 static const char *tensor_in(const struct hoist_load *load, size_t file, uint64_t begin,
 			     uint64_t end)
 {
@@ -191,7 +196,7 @@ int hoist__mapped_fail(const struct hoist_load *load, int err)
 	uint64_t at;
 	if (err == 0 || !hoist__load_map_failed(load->map, &file, &at))
 		return err;
-	/* What could not be read is a page. */
+	/* A whole page could not be read: the failure belongs to the first tensor in that page. */
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	const char *name = tensor_in(load, file, at, hoist__round_down(at, page) + page);
 	return name != NULL ? hoist__fail_in(err, "tensor \"%.200s\"", name) : err;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a load gave: its buffers, and what it did in figures and in words. */
+/* The results of a load: its buffers, and the report with its figures and reasons.
+ * The contract is in hoist/load.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ size_t hoist_load_n_tensors(const hoist_load *load)
 	return load->plan.n_tensors;
 }
 
-/* Of no bytes. */
+/* Makes the buffer of a tensor without bytes, over no storage. */
 static int make_empty(struct hoist_load *load, size_t target, const struct hoist__view *view,
 		      hoist_buffer **ret)
 {
@@ -37,6 +38,8 @@ static int make_empty(struct hoist_load *load, size_t target, const struct hoist
 	return err;
 }
 
+/* The strides of a whole tensor are the file's.  A slice has strides only in a map; elsewhere the
+ * slice is packed. */
 static int make_buffer(struct hoist_load *load, size_t index, size_t target, hoist_buffer **ret)
 {
 	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
@@ -129,6 +132,7 @@ void hoist_load_progress(const hoist_load *load, uint64_t *done, uint64_t *total
 		*total = load->plan.bytes;
 }
 
+/* States the rule that the options gave, then each exception with its count. */
 static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 {
 	const struct hoist__routes *routes = &load->routes;
@@ -163,6 +167,7 @@ static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 		(void)snprintf(text + used, bytes - (size_t)used, " (%s)", routes->note);
 }
 
+/* Runs before the job's release: the engine's texts and the ring's peak are read here. */
 void hoist__load_finish_report(struct hoist_load *load)
 {
 	hoist_load_report *report = &load->report;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a load's bytes go: devices with their streams, and the memory on each of them. */
+/* The targets of a load: devices with their streams, and the memory on each device.
+ * The contract is in lib/load/load.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static int own_stream(struct hoist__target *target)
 	return hoist_stream_create(target->device, &target->stream);
 }
 
-/* The device asked for, by itself or by its stream. */
+/* Takes the device of the options, or the device of the options' stream; else the CPU. */
 static int take_first(struct hoist_load *load, const hoist_load_options *o)
 {
 	struct hoist__target *first = &load->targets[0];
@@ -42,7 +43,7 @@ static int take_first(struct hoist_load *load, const hoist_load_options *o)
 	return own_stream(first);
 }
 
-/* One slot is copied to all of them, so its memory must be pinned for all. */
+/* One slot is copied to all targets, so the slot's memory must be pinned for all of them. */
 static int check_replica(const struct hoist_load *load, hoist_device *device, size_t index)
 {
 	if (device == NULL)
@@ -56,8 +57,9 @@ static int check_replica(const struct hoist_load *load, hoist_device *device, si
 				   index, hoist_device_spec(device), hoist_device_spec(first));
 	for (size_t t = 0; t < load->n_targets; t++)
 		if (load->targets[t].device == device)
-			return hoist__fail(-EINVAL, "replicas[%zu] is %s, which gets them already",
-					   index, hoist_device_spec(device));
+			return hoist__fail(-EINVAL,
+					   "replicas[%zu] is %s, which is a target already", index,
+					   hoist_device_spec(device));
 	return 0;
 }
 
@@ -87,7 +89,7 @@ int hoist__load_take_devices(struct hoist_load *load, const hoist_load_options *
 
 /* --- memory --- */
 
-/* From this size on threads that populate fresh memory ahead of the reads pay for themselves. */
+/* From this size on, populating fresh memory ahead of the reads pays for its threads. */
 #define POPULATE_BYTES ((uint64_t)8 << 20)
 
 static int check_memory(const struct hoist_load *load, hoist_memory *memory)
@@ -113,7 +115,8 @@ static int allocate_on(struct hoist_load *load, struct hoist__target *target, ho
 		       : load->to_host ? (size_t)load->plan.align
 				       : HOIST__LOAD_MAX_ALIGN;
 	int err = 0;
-	/* What is not populated now, where it would be asked, will be by the reads. */
+	/* Pages that are not populated here are faulted in by the reads, so room for them is made
+	 * now, while a lack of it can still be an error. */
 	if (lazy)
 		err = hoist__pools_make_room(load->plan.destination_bytes, "host memory");
 	if (err == 0 && memory == NULL)
@@ -133,8 +136,8 @@ int hoist__load_allocate(struct hoist_load *load)
 	hoist_memory *memory = load->options.memory;
 	if (load->maps)
 		return hoist__mapped_open(load);
-	/* Only images are read into in order; what a resource of the caller's gives may have its
-	 * pages already. */
+	/* Only images are read in order, so only they gain from populating ahead.  Memory of a
+	 * caller's resource may have its pages already. */
 	load->populates = load->to_host && memory == NULL && load->plan.has_images &&
 			  load->plan.destination_bytes >= POPULATE_BYTES;
 	int err = memory != NULL ? check_memory(load, memory) : 0;

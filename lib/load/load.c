@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The object that callers of loads hold: options, start, wait, cancel, end.
- * The contract is in include/hoist/load.h; the state is in lib/load/load.h. */
+ * The contract is in hoist/load.h; the state is in lib/load/load.h. */
 #include "config.h"
 
 #include "lib/load/load.h"
@@ -95,7 +95,7 @@ static int make_plan(struct hoist_load *load, const hoist_load_options *o)
 	return hoist__plan_make(load->checkpoint, &options, &load->plan);
 }
 
-/* Those that are read, in their order. */
+/* Lists the files that are read, in the order of the plan, each once. */
 static int list_files(struct hoist_load *load)
 {
 	size_t n = load->checkpoint->n_files;
@@ -140,6 +140,7 @@ static void free_load(struct hoist_load *load)
 	free(load);
 }
 
+/* prepare() follows the options' pointers; afterwards only their values are used. */
 int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
 		     hoist_load **ret)
 {

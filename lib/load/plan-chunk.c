@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Chunks and pieces, out of two functions of a run: how many of its bytes lie before a place in the
- * file, and where a byte of it lies.  A chunk is a range [from, to) of places in the file; of each
- * run it has the bytes before `to` that were not before `from`. */
+/* Cuts extents into chunks, and the runs in a chunk into pieces.
+ * The contract is in lib/load/plan.h.
+ *
+ * Both are computed from two functions of a run: the number of the run's bytes that lie before a
+ * place in the file, and the place of one of its bytes.  A chunk is a range [from, to) of places in
+ * the file.  It has those bytes of each run that lie before `to` and not before `from`. */
 #include "config.h"
 
 #include "base/checked.h"
@@ -41,7 +44,7 @@ uint64_t hoist__run_place(const struct hoist__run *run, uint64_t index)
 
 /* --- chunks --- */
 
-/* The first byte of the extent that is in no chunk before @from. */
+/* The first selected byte of the extent that is in no chunk before the cursor. */
 static uint64_t first_place(const struct hoist__plan *plan, const struct hoist__plan_extent *extent,
 			    const struct hoist__cursor *cursor)
 {
@@ -60,7 +63,7 @@ uint64_t hoist__plan_wanted(const struct hoist__plan *plan, const struct hoist__
 {
 	const struct hoist__cursor cursor = {chunk->extent, offset, chunk->first_run};
 	uint64_t place = first_place(plan, &plan->extents[chunk->extent], &cursor);
-	/* Before it: an element that @offset lies within. */
+	/* The place is before @offset if @offset lies within an element. */
 	return hoist__max_u64(place, offset);
 }
 
@@ -75,7 +78,7 @@ static size_t useful(const struct hoist__plan *plan, const struct hoist__plan_ex
 	return (size_t)ret;
 }
 
-/* The level between whose rows the gaps are left out: the innermost of those. */
+/* The innermost level between whose rows the gaps are left out. */
 static unsigned wide_level(const struct hoist__plan_extent *extent, const struct hoist__run *run)
 {
 	unsigned level = run->n_levels - 1;
@@ -84,7 +87,8 @@ static unsigned wide_level(const struct hoist__plan_extent *extent, const struct
 	return level;
 }
 
-/* A chunk that has a whole block has those behind it, too, as long as they lie alike. */
+/* Adds the blocks behind the chunk's whole block as parts, as long as they lie at the same distance
+ * from alignment boundaries: a stride that is a multiple of the alignment. */
 static void add_parts(const struct hoist__plan *plan, const struct hoist__plan_extent *extent,
 		      uint64_t block, uint64_t most, struct hoist__chunk *chunk)
 {
@@ -100,6 +104,9 @@ static void add_parts(const struct hoist__plan *plan, const struct hoist__plan_e
 	chunk->to += (n - 1) * level->stride;
 }
 
+/* A chunk ends at the earliest of these: @max_bytes (half of them for a chunk that is widened), the
+ * end of the extent, and, where gaps are left out, the end of the block.  An image's chunk ends
+ * where the destination crosses a multiple of @max_bytes. */
 bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
 		      struct hoist__cursor *cursor, struct hoist__chunk *ret)
 {
@@ -150,7 +157,8 @@ bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
 
 /* --- pieces --- */
 
-/* Bytes from @done on, up to @end or where the distance of rows changes. */
+/* Makes the piece of the bytes from @done on, up to @end or to where the distance of rows
+ * changes. */
 static void cut_piece(const struct hoist__run *run, const struct hoist__chunk *chunk, uint64_t done,
 		      uint64_t end, struct hoist__plan_piece *ret)
 {
@@ -180,6 +188,8 @@ static void cut_piece(const struct hoist__run *run, const struct hoist__chunk *c
 					 : (size_t)inner->stride;
 }
 
+/* Runs of an extent may overlap, so each run is cut by itself, from the chunk's `from` to its
+ * `to`. */
 bool hoist__plan_piece(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
 		       struct hoist__piece_cursor *cursor, struct hoist__plan_piece *ret)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is read together, and where it goes. */
+/* Joins runs to the extents that are read together, and gives each tensor its place.
+ * The contract is in lib/load/plan-private.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -28,8 +29,8 @@ static int compare_numbers(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
-/* By (file, begin, end); then by what becomes of them.  0: the same bytes of one file, which become
- * the same. */
+/* Orders by (file, begin, end), then by conversion and rows.  0: the same bytes of one file,
+ * converted alike. */
 static int compare_bytes(const struct layout *layout, const struct hoist__run *a,
 			 const struct hoist__run *b)
 {
@@ -56,7 +57,7 @@ static int compare(const void *a, const void *b, void *context)
 	return order != 0 ? order : compare_numbers(first->tensor, second->tensor);
 }
 
-/* They are but where tensors overlap. */
+/* Sorts the runs, which are out of order only where tensors overlap. */
 static void sort(struct layout *layout)
 {
 	struct hoist__plan *plan = layout->plan;
@@ -67,8 +68,9 @@ static void sort(struct layout *layout)
 		qsort_r(plan->runs, plan->n_runs, sizeof *plan->runs, compare, layout);
 }
 
-/* Tensors of the same bytes (tied ones) have one run, and so one place.  The others' runs go behind
- * those that stay, `target` saying whose place it is.  Returns: how many stay. */
+/* Tied tensors, of the same bytes, share one run, and so one place.  Moves the runs of the others
+ * behind the runs that stay; their `target` is the tensor whose place they share.  Returns: the
+ * number of runs that stay. */
 static size_t set_twins_aside(struct layout *layout)
 {
 	struct hoist__plan *plan = layout->plan;
@@ -86,9 +88,9 @@ static size_t set_twins_aside(struct layout *layout)
 	return kept;
 }
 
-/* What overlaps is read once and through, in one way: if one of it is staged, all are.  But what is
- * converted for a device is converted where it was read to, so each such tensor is read for itself.
- */
+/* Overlapping runs are read once, without leaving out gaps, and in one way: if one of them is
+ * staged, all are.  But bytes that are converted for a device are converted in the slot that they
+ * were read to.  If one of the runs is, each tensor of the crowd is read by itself. */
 static void find_crowds(struct layout *layout)
 {
 	struct hoist__plan *plan = layout->plan;
@@ -119,7 +121,7 @@ static uint64_t gap_of(const struct hoist__plan_extent *extent)
 	return hoist__max_u64(HOIST__PLAN_GAP, 2 * extent->align);
 }
 
-/* Bytes of the run between two gaps that are left out; 0 if none is. */
+/* The run's bytes between two gaps that are left out; 0 if no gap is. */
 static uint64_t block_of(const struct hoist__run *run, uint64_t gap)
 {
 	uint64_t block = run->row_bytes;
@@ -133,7 +135,8 @@ static uint64_t block_of(const struct hoist__run *run, uint64_t gap)
 	return 0;
 }
 
-/* Is the run read with what is in the extent already? */
+/* Tells whether the run is read together with the extent, for which @made would be the run's own
+ * extent. */
 static bool joins(const struct hoist__plan_extent *extent, const struct hoist__plan_extent *made,
 		  const struct hoist__run *run)
 {
@@ -147,6 +150,7 @@ static bool joins(const struct hoist__plan_extent *extent, const struct hoist__p
 	       hoist__round_up(extent->end, extent->align);
 }
 
+/* Returns the last extent if the run is read together with it, else a new one behind it. */
 static struct hoist__plan_extent *add_extent(struct layout *layout, const struct hoist__run *run)
 {
 	struct hoist__plan *plan = layout->plan;
@@ -180,7 +184,7 @@ static struct hoist__plan_extent *add_extent(struct layout *layout, const struct
 
 /* --- places --- */
 
-/* Goes the run on where the last one ends, in the file and in the destination? */
+/* Tells whether the run continues the last run, in the file and in the destination. */
 static bool continues(const struct layout *layout, const struct hoist__plan_extent *extent,
 		      const struct hoist__run *run)
 {
@@ -193,6 +197,8 @@ static bool continues(const struct layout *layout, const struct hoist__plan_exte
 	       (!run->staged || plan->destination_bytes % layout->tensor_align == 0);
 }
 
+/* Gives the run's tensor its place, and adds the run to the extent, or its bytes to the last run if
+ * the run continues that one.  False: the destination exceeds 63 bits. */
 static bool place(struct layout *layout, struct hoist__plan_extent *extent, struct hoist__run *run)
 {
 	struct hoist__plan *plan = layout->plan;
@@ -220,6 +226,8 @@ static bool place(struct layout *layout, struct hoist__plan_extent *extent, stru
 	return plan->destination_bytes <= INT64_MAX;
 }
 
+/* The table of runs is compacted in place: runs that continue the one before are joined to it.
+ * Runs of tied tensors wait at the table's end for the places that they share. */
 int hoist__plan_extents(const hoist_checkpoint *checkpoint, uint64_t tensor_align,
 			struct hoist__plan *plan)
 {
@@ -236,7 +244,8 @@ int hoist__plan_extents(const hoist_checkpoint *checkpoint, uint64_t tensor_alig
 	plan->extents = calloc(n > 0 ? n : 1, sizeof *plan->extents);
 	if (plan->extents == NULL)
 		return hoist__fail_nomem("a plan", n * sizeof *plan->extents);
-	/* Runs that go on move to the front: at most as many as have been looked at. */
+	/* Runs are written at the front, and never overtake the run that is read: at most one is
+	 * written for each. */
 	plan->n_runs = 0;
 	for (size_t r = 0; r < n; r++) {
 		struct hoist__run run = plan->runs[r];
@@ -251,7 +260,7 @@ int hoist__plan_extents(const hoist_checkpoint *checkpoint, uint64_t tensor_alig
 	for (size_t r = n; r < n_all; r++)
 		plan->tensors[plan->runs[r].tensor].target =
 			plan->tensors[plan->runs[r].target].target;
-	/* Usually few are left; if the memory cannot be made smaller, it stays. */
+	/* Usually few runs are left.  If realloc fails, the larger table stays. */
 	if (plan->n_runs < n_all) {
 		struct hoist__run *fewer = realloc(plan->runs, plan->n_runs * sizeof *fewer);
 		if (fewer != NULL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/load/plan-private.h - what the plan's files share.
+/* lib/load/plan-private.h - shared by the plan's files.
  *
  *   plan.c          the order of things; tensor_at
- *   plan-select.c   which tensors, and which of their axes' ranges
+ *   plan-select.c   selects tensors, and ranges of their axes
  *   plan-slice.c    a tensor's shape and run
  *   plan-extents.c  runs -> extents, and places in the destination
  *   plan-chunk.c    chunks and pieces
@@ -12,16 +12,16 @@
 
 #include "lib/load/plan.h"
 
-/* Rows repeat @count times, @stride apart in the file. */
+/* Rows repeat `count` times, `stride` apart in the file. */
 struct hoist__level {
 	uint64_t count; /* 2 and more */
 	uint64_t stride;
 };
 
-/* A run's bytes are counted row by row, as they lie in the destination: row r is its bytes
- * [r * row_bytes, (r + 1) * row_bytes), and where it begins in the file tell the levels, outermost
- * first.  Rows are in order and do not overlap, and the gap between two is largest where an outer
- * level goes on.  While extents are made, there is one run for each tensor that is not empty. */
+/* A run's bytes are counted row by row, as they lie in the destination: row r is the bytes
+ * [r * row_bytes, (r + 1) * row_bytes).  The levels, outermost first, give the row's place in the
+ * file.  Rows are in order and do not overlap, and the gap between two is largest where an outer
+ * level steps.  While extents are made, there is one run for each tensor that is not empty. */
 struct hoist__run {
 	uint64_t begin; /* in the file, of its first byte */
 	uint64_t end;	/* behind its last */
@@ -30,17 +30,17 @@ struct hoist__run {
 	uint64_t rows;
 	const struct hoist__level *levels;
 	unsigned n_levels;
-	unsigned char element; /* bytes of one in the file, */
+	unsigned char element; /* bytes of an element in the file, */
 	unsigned char becomes; /* and in the destination; 1 and 1 if it is not converted */
 	bool staged;
 	bool crowded;	  /* another run of the extent begins before it ends */
-	bool alone;	  /* it begins an extent: the one before may have some of its bytes, too */
-	hoist_dtype from; /* INVALID: as it is */
+	bool alone;	  /* begins an extent; the one before may hold some of its bytes, too */
+	hoist_dtype from; /* INVALID: not converted */
 	hoist_dtype to;
-	size_t tensor; /* plan->tensors[]: its first */
+	size_t tensor; /* plan->tensors[]: the run's first */
 };
 
-/* Memory that is freed as a whole. */
+/* A block of memory for small objects, which live as long as the plan. */
 struct hoist__plan_arena {
 	struct hoist__plan_arena *next;
 	size_t used; /* behind this header */
@@ -56,7 +56,7 @@ struct hoist__range {
 	int64_t end;
 };
 
-/* Fills plan->tensors, of each the index alone. */
+/* Fills plan->tensors; of each entry only `index`. */
 int hoist__plan_select(const hoist_checkpoint *checkpoint,
 		       const struct hoist__plan_options *options, struct hoist__plan *plan);
 
@@ -66,12 +66,13 @@ int hoist__plan_ranges(const hoist_checkpoint *checkpoint,
 		       const struct hoist__plan_options *options, struct hoist__plan *plan,
 		       struct hoist__range **ret);
 
-/* The rest of plan->tensors[@i] but its target, and its run. @ranges may be NULL: all of it.
- * Returns: 1 it has a run; 0 it is empty; -EINVAL, -EOVERFLOW, -ENOMEM. */
+/* Fills the rest of plan->tensors[@i] except its target, and makes the run.  @ranges NULL: the
+ * whole tensor.
+ * Returns: 1: it has a run; 0: it is empty; -EINVAL, -EOVERFLOW, -ENOMEM. */
 int hoist__plan_cut(const hoist_checkpoint *checkpoint, struct hoist__plan *plan, size_t i,
 		    const struct hoist__range *ranges, struct hoist__run *run);
 
-/* Extents and places, from one run for each tensor in the order of plan->tensors.
+/* Makes extents and places from the runs, one for each tensor, in the order of plan->tensors.
  * Returns: 0; -EOVERFLOW, -ENOMEM. */
 int hoist__plan_extents(const hoist_checkpoint *checkpoint, uint64_t tensor_align,
 			struct hoist__plan *plan);
@@ -83,11 +84,11 @@ struct hoist__plan_text {
 const char *hoist__plan_shape_text(const struct hoist__tensor *tensor,
 				   struct hoist__plan_text *text);
 
-/* How many of the run's bytes lie before @offset of the file; of what is converted, those of whole
- * elements. */
+/* The number of the run's bytes that lie before @offset of the file; if the run is converted, only
+ * whole elements count. */
 uint64_t hoist__run_before(const struct hoist__run *run, uint64_t offset);
 
-/* Where its byte @index lies in the file. */
+/* The place of the run's byte @index in the file. */
 uint64_t hoist__run_place(const struct hoist__run *run, uint64_t index);
 
 static inline uint64_t hoist__run_bytes(const struct hoist__run *run)
@@ -95,7 +96,7 @@ static inline uint64_t hoist__run_bytes(const struct hoist__run *run)
 	return run->rows * run->row_bytes;
 }
 
-/* In the destination. */
+/* The size of @bytes of the run in the destination. */
 static inline uint64_t hoist__run_becomes(const struct hoist__run *run, uint64_t bytes)
 {
 	return run->becomes == run->element ? bytes : bytes / run->element * run->becomes;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which tensors, and which of their axes' ranges.  A name is found in O(log n), a glob is compared
- * with every tensor once. */
+/* Selects tensors, and the ranges of their axes.
+ * The contract is in lib/load/plan-private.h.
+ *
+ * An exact name is found in O(log n).  A glob is compared with every tensor once. */
 #include "config.h"
 
 #include <fnmatch.h>
@@ -24,9 +26,10 @@ static int fail_no_match(const char *pattern)
 			   pattern);
 }
 
-/* --- which tensors --- */
+/* --- tensors --- */
 
-/* Marks what @pattern selects; an exact name is that tensor alone. */
+/* Marks the tensors that @pattern selects.  An exact name selects that tensor alone, even if the
+ * name holds glob characters. */
 static int mark(const hoist_checkpoint *checkpoint, const char *pattern, unsigned char *wanted)
 {
 	size_t exact;
@@ -63,7 +66,7 @@ int hoist__plan_select(const hoist_checkpoint *checkpoint,
 	return err;
 }
 
-/* --- which ranges --- */
+/* --- ranges --- */
 
 static int fail_slice(const hoist_load_slice *slice, const struct hoist__tensor *tensor,
 		      const char *why)
@@ -79,6 +82,8 @@ static int fail_slice(const hoist_load_slice *slice, const struct hoist__tensor 
 			   slice->axis, tensor->name, hoist__plan_shape_text(tensor, &shape), why);
 }
 
+/* Turns the slice into a range of one axis of the tensor: negative numbers count from the end, and
+ * nothing is clipped. */
 static int resolve(const hoist_load_slice *slice, const struct hoist__tensor *tensor, int *ret_axis,
 		   struct hoist__range *ret)
 {
@@ -129,12 +134,12 @@ static int slice_tensor(const struct hoist__tensor *tensor, const hoist_load_sli
 			(*ranges)[a] = (struct hoist__range){-1, -1};
 	}
 	if ((*ranges)[axis].begin >= 0)
-		return fail_slice(slice, tensor, "the axis is sliced by another one, too");
+		return fail_slice(slice, tensor, "another slice cuts the same axis");
 	(*ranges)[axis] = range;
 	return 0;
 }
 
-/* Of the slice alone, whatever the tensors. */
+/* Checks the parts of the slice that do not depend on a tensor. */
 static int check(const hoist_load_slice *slice, size_t number)
 {
 	if (slice->tensor == NULL)
@@ -149,7 +154,7 @@ static int check(const hoist_load_slice *slice, size_t number)
 	return 0;
 }
 
-/* Of an exact name: its place among the selected; n_tensors if it is not. */
+/* The place of tensor @index among the selected ones; n_tensors: it is not selected. */
 static size_t selected(const struct hoist__plan *plan, size_t index)
 {
 	size_t low = 0;
@@ -164,6 +169,8 @@ static size_t selected(const struct hoist__plan *plan, size_t index)
 	return low < plan->n_tensors && plan->tensors[low].index == index ? low : plan->n_tensors;
 }
 
+/* A pattern that matches a tensor of the checkpoint is no error even if no such tensor was
+ * selected. */
 static int slice_all(const hoist_checkpoint *checkpoint, const hoist_load_slice *slice,
 		     struct hoist__plan *plan, struct hoist__range **ranges)
 {

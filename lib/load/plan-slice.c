@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One tensor's shape, and its rows in the file. */
+/* Turns one tensor and its ranges into a shape, and into rows in the file.
+ * The contract is in lib/load/plan-private.h. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -22,7 +23,7 @@ const char *hoist__plan_shape_text(const struct hoist__tensor *tensor,
 	return text->text;
 }
 
-/* "[:, 1:3]" */
+/* The ranges as text: "[:, 1:3]". */
 static const char *ranges_text(const struct hoist__tensor *tensor,
 			       const struct hoist__range *ranges, struct hoist__plan_text *text)
 {
@@ -45,14 +46,15 @@ static const char *ranges_text(const struct hoist__tensor *tensor,
 /* --- rows, counted in elements --- */
 
 struct rows {
-	uint64_t begin; /* the first row's */
-	uint64_t row;	/* elements of one */
+	uint64_t begin; /* of the first row */
+	uint64_t row;	/* elements of a row */
 	uint64_t n;
 	int n_levels;
 	struct hoist__level levels[HOIST_MAX_RANK]; /* innermost first */
 };
 
-/* The axis goes on outside those before it: its own level, or more of the one inside. */
+/* Adds an axis outside the axes before.  An axis that continues the level inside without a change
+ * of stride makes that level longer; another one is a level of its own. */
 static void add_level(struct rows *rows, uint64_t count, uint64_t stride)
 {
 	rows->n *= count;
@@ -65,7 +67,8 @@ static void add_level(struct rows *rows, uint64_t count, uint64_t stride)
 		rows->levels[rows->n_levels++] = (struct hoist__level){count, stride};
 }
 
-/* @shape is the slice's; at least one axis of it is not the tensor's. */
+/* Pre: @shape is the slice's, and differs from the tensor's in at least one axis.  The innermost
+ * such axis and the axes inside form a row. */
 static void find_rows(const struct hoist__tensor *tensor, const struct hoist__range *ranges,
 		      const int64_t *shape, struct rows *rows)
 {
@@ -86,7 +89,8 @@ static void find_rows(const struct hoist__tensor *tensor, const struct hoist__ra
 	}
 }
 
-/* Elements and bytes of the smallest part of a tensor that has an address. */
+/* The elements and bytes of the smallest part of a tensor that has an address: a block, or the
+ * elements that fill whole bytes. */
 static void unit_of(const struct hoist__dtype_info *info, uint64_t *elements, uint64_t *bytes)
 {
 	*elements = info->block_elements;
@@ -97,7 +101,7 @@ static void unit_of(const struct hoist__dtype_info *info, uint64_t *elements, ui
 	}
 }
 
-/* Elements become bytes.  False: some lie in the middle of one. */
+/* Converts counts of elements to bytes.  False: a row begins or ends within a unit. */
 static bool in_bytes(struct rows *rows, uint64_t elements, uint64_t bytes)
 {
 	bool whole = rows->begin % elements == 0 && rows->row % elements == 0;
@@ -146,7 +150,7 @@ static int put_rows(struct hoist__plan *plan, const struct rows *rows, struct ho
 	return 1;
 }
 
-/* 1; 0 if it is empty. */
+/* Makes the run of a slice.  Returns: 1; 0 if the slice is empty; -EINVAL, -ENOMEM. */
 static int cut_slice(struct hoist__plan *plan, const struct hoist__tensor *tensor,
 		     const struct hoist__range *ranges, const int64_t *shape,
 		     struct hoist__run *run)
@@ -164,7 +168,7 @@ static int cut_slice(struct hoist__plan *plan, const struct hoist__tensor *tenso
 	return put_rows(plan, &rows, run);
 }
 
-/* The slice's shape, or the tensor's own if that is all of it; NULL: no memory. */
+/* The slice's shape, or the tensor's own if the slice is the whole tensor; NULL: no memory. */
 static const int64_t *cut_shape(struct hoist__plan *plan, const struct hoist__tensor *tensor,
 				const struct hoist__range *ranges)
 {
@@ -185,6 +189,7 @@ static unsigned char bytes_of(hoist_dtype dtype)
 	return (unsigned char)(hoist_dtype_bits(dtype) / 8);
 }
 
+/* A slice that covers its whole tensor is no slice: the tensor keeps its own shape and strides. */
 int hoist__plan_cut(const hoist_checkpoint *checkpoint, struct hoist__plan *plan, size_t i,
 		    const struct hoist__range *ranges, struct hoist__run *run)
 {

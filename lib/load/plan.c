@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes a plan: selects tensors, cuts slices, lays out extents.
+ * The contract is in lib/load/plan.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -49,12 +51,12 @@ static int check_dtype(hoist_dtype dtype)
 	const char *name = hoist_dtype_name(dtype);
 	return hoist__fail(
 		-EINVAL,
-		"load: nothing is converted to dtype %d (%s); f32, f16 and bf16 are what "
-		"there is",
+		"load: tensors cannot be converted to dtype %d (%s), only to f32, f16 and "
+		"bf16",
 		(int)dtype, name != NULL ? name : "none of hoist's");
 }
 
-/* One run for each tensor that is not empty. */
+/* Makes one run for each tensor that is not empty. */
 static int make_runs(const hoist_checkpoint *checkpoint, const struct hoist__plan_options *options,
 		     struct hoist__range *const *ranges, struct hoist__plan *plan)
 {
@@ -78,6 +80,7 @@ static int make_runs(const hoist_checkpoint *checkpoint, const struct hoist__pla
 	return 0;
 }
 
+/* Ranges are only needed while runs are made; their rows are in the plan's arena. */
 static int make(const hoist_checkpoint *checkpoint, const struct hoist__plan_options *options,
 		struct hoist__plan *plan)
 {
@@ -117,7 +120,7 @@ int hoist__plan_make(const hoist_checkpoint *checkpoint, const struct hoist__pla
 	return err;
 }
 
-/* Does the tensor begin behind that byte? */
+/* Tells whether the tensor begins behind that byte. */
 static bool is_behind(const struct hoist__checkpoint_tensor *entry, size_t file, uint64_t offset)
 {
 	return entry->file > file || (entry->file == file && entry->tensor->offset > offset);
@@ -136,8 +139,8 @@ const struct hoist__tensor *hoist__plan_tensor_at(const hoist_checkpoint *checkp
 		else
 			low = middle + 1;
 	}
-	/* The last that begins at or before it; one that begins earlier may reach beyond that one.
-	 */
+	/* Starts at the last tensor that begins at or before the byte; a tensor that begins earlier
+	 * may reach farther. */
 	while (low-- > 0) {
 		const struct hoist__checkpoint_tensor *entry =
 			&checkpoint->tensors[plan->tensors[low].index];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finished requests: bytes that have arrived, copies to queue, or what went wrong. */
+/* Finished requests: counts the bytes, delivers chunks, or explains the failure.
+ * The contract is in lib/load/pump.h. */
 #include "config.h"
 
 #include <sys/stat.h>
@@ -21,8 +22,8 @@ static const char *tensor_name(const struct hoist_load *load, const struct hoist
 	return tensor != NULL ? tensor->name : "?";
 }
 
-/* Reads end in any order, so where a file now ends is asked, not concluded: perhaps far before this
- * chunk. */
+/* The file's end is asked for, not concluded from this read: reads end in any order, and the file
+ * may now end far before this chunk. */
 static void fail_short(struct hoist_load *load, const struct hoist__request *request,
 		       const struct hoist__chunk *chunk)
 {
@@ -51,7 +52,8 @@ static void fail_read(struct hoist_load *load, const struct hoist__request *requ
 		return;
 	}
 	uint64_t at = hoist__plan_wanted(&load->plan, chunk, request->offset + request->done);
-	/* -EAGAIN: the engine's patience is at an end; to our caller it would say "not yet". */
+	/* -EAGAIN: the engine gave up repeating the read.  The load's caller would take -EAGAIN for
+	 * "not done yet". */
 	int err = request->result == -EAGAIN ? -EIO : request->result;
 	hoist__job_fail(&load->job,
 			hoist__fail_errno(err, "reading %s at byte %llu, tensor \"%.200s\"",
@@ -66,7 +68,7 @@ static void account(struct hoist_load *load, const struct hoist__request *reques
 	load->routes.fell_back += request->fell_back;
 }
 
-/* --- in sequence, or as they come --- */
+/* --- in sequence, or in the order of completion --- */
 
 void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 {
@@ -74,7 +76,7 @@ void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 	hoist__list_push_front(&load->free_flights, &flight->node);
 }
 
-/* What is read goes on: digested, and moved if it is in a slot. */
+/* Delivers a chunk that was read: digests it, and moves it if it is in a slot. */
 static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
 	struct hoist__slot *slot = flight->slot;
@@ -100,8 +102,8 @@ void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight)
 	hoist__pump_land(load, flight);
 }
 
-/* The disk's waiting flight whose sequence is due, or NULL.  At most as many wait as are read at
- * once. */
+/* The disk's waiting flight whose sequence is due, or NULL.  A linear search: no more flights wait
+ * than are read at once. */
 static struct hoist__flight *next_in_sequence(struct hoist_load *load, unsigned disk)
 {
 	for (struct hoist__list *node = load->waiting.next; node != &load->waiting;
@@ -116,7 +118,7 @@ static struct hoist__flight *next_in_sequence(struct hoist_load *load, unsigned 
 	return NULL;
 }
 
-/* A digest wants a tensor's bytes in order. */
+/* Delivers the flight, and those that waited for it: a digest needs a tensor's bytes in order. */
 static void deliver_in_sequence(struct hoist_load *load, struct hoist__flight *flight)
 {
 	unsigned disk = flight->disk;
@@ -128,9 +130,9 @@ static void deliver_in_sequence(struct hoist_load *load, struct hoist__flight *f
 	}
 }
 
-/* What could not be read may be bytes that are only read along with what is wanted: a gap between
- * tensors, or between rows.  Then reading goes on behind them, or is over.
- * Returns: false if the request, which has failed, has ended. */
+/* The failed bytes may lie in a gap, between tensors or between rows, that is only read along.  The
+ * read then goes on behind the gap, or is complete if nothing wanted follows.  Returns: false if
+ * the request, which has failed, has ended. */
 static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 {
 	const struct hoist__flight *flight = request->owner;
@@ -141,7 +143,7 @@ static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 	uint64_t next = hoist__min_u64(hoist__plan_wanted(&load->plan, &flight->chunk, at), end);
 	if (next == at)
 		return false;
-	hoist__log(load, "%s: bytes %llu to %llu cannot be read, and nobody wants them",
+	hoist__log(load, "%s: bytes %llu to %llu cannot be read, but no tensor needs them",
 		   request->file->path, (unsigned long long)at, (unsigned long long)next);
 	request->result = 0;
 	if (next == end)
@@ -149,7 +151,7 @@ static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 	request->address += next - request->offset;
 	request->offset = next;
 	request->bytes = request->need = (size_t)(end - next);
-	request->direct = false; /* it was finished through the cache, and begins anywhere */
+	request->direct = false; /* the rest need not be aligned, so it is read through the cache */
 	int err = hoist__engine_submit(load->job.engine, &request, 1);
 	if (err < 0) {
 		hoist__job_fail(&load->job, err);
@@ -168,7 +170,7 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 	if (request->result < 0)
 		fail_read(load, request, &flight->chunk);
 	load->disks[flight->disk].n_requests--;
-	/* The kernel may still write its other parts. */
+	/* The kernel may still be writing the flight's other parts. */
 	if (--flight->n_open > 0)
 		return;
 	if (load->job.phase == HOIST__JOB_RUNNING && flight->slot != NULL)
@@ -187,7 +189,7 @@ void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns
 	unsigned n = hoist__job_reap(&load->job, done, HOIST__PUMP_BATCH, copying, timeout_ns);
 	for (unsigned i = 0; i < n; i++)
 		complete(load, done[i]);
-	/* After a failure no sequence becomes due. */
+	/* After a failure no more sequences become due, so the waiting flights are given up. */
 	while (load->job.phase == HOIST__JOB_DRAINING && !hoist__list_empty(&load->waiting))
 		hoist__pump_give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->waiting),
 							      struct hoist__flight, node));

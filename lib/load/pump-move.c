@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The pieces of a staged chunk, to where they belong: gathered and converted by the host, or
- * copied to each device, after conversion in the slot itself.
+/* Moves the pieces of a staged chunk to host memory or to each device.
+ * The contract is in lib/load/pump.h.
  *
- * Narrower or as wide, elements are converted where they are.  Wider ones: the chunk was read into
- * the second half of its slot, and all pieces are packed towards the slot's beginning in their
- * order.  What is written then never reaches what is still to be read:
- * a piece that begins `at` bytes into the chunk is written from 2 * at at most. */
+ * To host memory, pieces are gathered and converted by the host.  To devices, pieces are converted
+ * in the slot, and then copied.
+ *
+ * Elements that become narrower, or stay as wide, are converted in place.  For wider elements, the
+ * chunk was read into the second half of its slot, and all pieces are packed from the slot's
+ * beginning on, in their order.  Writing then never reaches bytes that are still to be converted: a
+ * piece that begins `at` bytes into the chunk is written at 2 * at or before. */
 #include "config.h"
 
 #include <string.h>
@@ -54,7 +57,8 @@ static void move_to_host(struct hoist_load *load, struct hoist__flight *flight)
 
 /* --- in the slot --- */
 
-/* Where rows of a piece are in the slot once they are what the device gets. */
+/* Converts the piece's rows in the slot, if need be.  @ret: the rows' place, in the form in which
+ * the device gets them. */
 static void settle_in_slot(unsigned char *slot, size_t at, bool half,
 			   const struct hoist__plan_piece *piece, size_t *packed,
 			   struct hoist__piece *ret)
@@ -72,7 +76,7 @@ static void settle_in_slot(unsigned char *slot, size_t at, bool half,
 	ret->device_stride = (size_t)piece->target_stride;
 }
 
-/* One batch to every device. */
+/* Queues one batch of copies to every device. */
 static int copy_batch(struct hoist_load *load, struct hoist__slot *slot, const uint64_t *targets,
 		      size_t n)
 {

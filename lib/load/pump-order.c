@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Which chunk is read next: each disk goes through its own in the order of the plan. */
+/* Chooses the chunk that is read next; each disk follows the order of the plan.
+ * The contract is in lib/load/pump.h. */
 #include "config.h"
 
 #include "base/checked.h"
 #include "lib/load/pump.h"
 
-/* Rows of a slice are small reads, of which a disk wants many: direct reads of 4 KiB, 86,000 a
- * second at a depth of 32, 125,000 at 64, 141,000 at 128 (virtio, 2 CPUs). */
+/* Rows of a slice are small reads, of which a disk can serve many at once: direct reads of 4 KiB,
+ * 86,000 a second at a depth of 32, 125,000 at 64, 141,000 at 128 (virtio, 2 CPUs). */
 #define ROWS_DEPTH 64u
 
-/* Are there slices whose gaps are left out? */
+/* Tells whether the plan has slices whose gaps are left out. */
 static bool has_rows(const struct hoist_load *load)
 {
 	bool rows = false;
@@ -18,8 +19,8 @@ static bool has_rows(const struct hoist_load *load)
 	return rows;
 }
 
-/* How reads are made, where the caller has not said it: as the file system of the disk's first file
- * likes it. */
+/* Sets the depth and the sizes of the disk's reads: the caller's, or those that suit the file
+ * system of the disk's first file. */
 static void choose_shape(const struct hoist_load *load, const struct hoist__fs *fs, bool rows,
 			 struct hoist__load_disk *disk)
 {
@@ -28,7 +29,8 @@ static void choose_shape(const struct hoist_load *load, const struct hoist__fs *
 	size_t image = o->chunk_bytes != 0 ? o->chunk_bytes : fs->chunk_bytes;
 	disk->depth = o->depth != 0 ? o->depth : depth;
 	disk->image_bytes = (size_t)hoist__round_up(image, load->plan.align);
-	/* A waiting flight needs one that is in the engine: there are enough for both. */
+	/* A flight waits only for flights that are in the engine, so twice the depth is enough for
+	 * both. */
 	disk->most_flights = load->digests != NULL ? 2 * disk->depth : disk->depth;
 }
 
@@ -51,7 +53,8 @@ unsigned hoist__pump_depth(const struct hoist_load *load)
 	return depth;
 }
 
-/* Chunks of the two ways have sizes of their own. */
+/* Staged chunks and images have different sizes, so the cursor's next extent decides which one is
+ * asked for. */
 bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk)
 {
 	const struct hoist__plan *plan = &load->plan;
@@ -84,6 +87,8 @@ static bool has_room(const struct hoist__load_disk *disk)
 	       disk->n_requests + disk->next.n_parts <= disk->depth;
 }
 
+/* The disk with the fewest flights is the one that lacks work most; the order of the disks decides
+ * between equals. */
 unsigned hoist__pump_choose(struct hoist_load *load, unsigned room, unsigned without)
 {
 	unsigned best = HOIST__MAX_DISKS;

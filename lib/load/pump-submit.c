@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Chunks of the plan become requests, and go to the engine. */
+/* Turns chunks of the plan into requests, and submits them to the engine.
+ * The contract is in lib/load/pump.h. */
 #include "config.h"
 
 #include "base/checked.h"
@@ -7,9 +8,10 @@
 
 _Static_assert(HOIST__PUMP_BATCH >= HOIST__LOAD_PARTS, "a batch has room for all parts of a chunk");
 
-/* The way that one read takes, and whether what it brings into the page cache is to leave it again:
- * the cache is left as it was found, unless it was asked for.  Where the kernel itself knows what a
- * read brought in (dontcache), it need not have been empty before. */
+/* The way of one read: direct or cached, and whether the pages that the read brings into the page
+ * cache are dropped again.  The cache is left as it was found, unless the caller asked for cached
+ * reads.  If the kernel itself knows the pages that a read brought in (dontcache), the range need
+ * not have been empty before. */
 struct way {
 	bool direct;
 	bool hot;
@@ -38,21 +40,21 @@ static struct way choose_way(struct hoist_load *load, const struct hoist__file *
 		load->routes.no_direct++;
 		load->routes.note = file->direct_note;
 	}
-	/* Where direct reads lose, they are for who asks for them. */
+	/* Where direct reads are slower, they are made only on request. */
 	if (file->direct_fd < 0 || io != HOIST_IO_AUTO || !file->fs->direct)
 		return go_cached(load, file, known, resident, bytes);
 	if (!known) {
 		load->routes.unknown++;
 		return (struct way){.direct = true};
 	}
-	/* One that falls back leaves nothing, either. */
+	/* A direct read that falls back to the cache leaves no pages there, either. */
 	if (resident < bytes - bytes / 10)
 		return (struct way){.direct = true, .drop = resident == 0};
 	load->routes.resident++;
 	return go_cached(load, file, known, resident, bytes);
 }
 
-/* Part @part of the flight's chunk. */
+/* Makes the request of part @part of the flight's chunk. */
 static struct hoist__request *fill_request(struct hoist_load *load, struct hoist__flight *flight,
 					   unsigned part)
 {
@@ -77,7 +79,7 @@ static struct hoist__request *fill_request(struct hoist_load *load, struct hoist
 	return request;
 }
 
-/* Are the pages that an image's chunk goes to there? */
+/* Tells whether the pages of the next image chunk are populated. */
 static bool is_populated(struct hoist_load *load, unsigned index)
 {
 	struct hoist__load_disk *disk = &load->disks[index];
@@ -106,7 +108,8 @@ static void take_place(struct hoist_load *load, struct hoist__flight *flight)
 			  flight->chunk.target;
 }
 
-/* A flight for the next chunk of the disk, or NULL: *ret_wait says that it only waits for pages. */
+/* Makes a flight for the next chunk of the disk, or NULL; *ret_wait: the chunk only waits for
+ * pages. */
 static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bool *ret_wait)
 {
 	struct hoist__load_disk *disk = &load->disks[index];
@@ -135,8 +138,8 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	return flight;
 }
 
-/* The next one of any disk that needs at most @room requests, or NULL; *ret_wait is a disk that
- * only waits for pages. */
+/* Makes the next flight, of any disk, that needs at most @room requests, or NULL; *ret_wait: a disk
+ * that only waits for pages. */
 static struct hoist__flight *next_flight(struct hoist_load *load, unsigned room, unsigned *ret_wait)
 {
 	struct hoist__flight *flight = NULL;
@@ -154,7 +157,8 @@ static struct hoist__flight *next_flight(struct hoist_load *load, unsigned room,
 	return flight;
 }
 
-/* Requests of as many chunks as there is room for, all parts of each.  Returns: how many. */
+/* Fills the batch with the requests of as many chunks as there is room for, all parts of each.
+ * Returns: the number of requests. */
 static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batch, unsigned most,
 			   unsigned *ret_wait)
 {
@@ -167,7 +171,8 @@ static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batc
 	return n;
 }
 
-/* All or none: nothing of the batch is in flight, and nothing goes on. */
+/* Undoes a batch that the engine refused: submit takes all or none, so none of the requests is in
+ * flight. */
 static void take_back(struct hoist_load *load, struct hoist__request *const *batch, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {

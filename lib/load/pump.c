@@ -17,8 +17,8 @@
 #include "lib/memory/budget.h"
 #include "lib/memory/device-memory.h"
 
-/* The least blocks of a slot: half of it may be read into, and a chunk may begin and end with cut
- * elements. */
+/* The smallest slot, in blocks.  With conversion, only half of a slot may be read into, and a chunk
+ * may begin and end with cut elements. */
 #define MIN_BLOCKS 1
 #define MIN_BLOCKS_CONVERTED 4
 
@@ -36,14 +36,14 @@ static int create_engine(struct hoist_load *load)
 	return hoist__job_create_engine(&load->job, load->options.engine, &options);
 }
 
-/* What hoist__plan_next() asks for at least. */
+/* The smallest slot that hoist__plan_next() accepts. */
 static uint64_t least_slot(const struct hoist_load *load)
 {
 	unsigned blocks = load->plan.has_conversion ? MIN_BLOCKS_CONVERTED : MIN_BLOCKS;
 	return blocks * load->plan.align;
 }
 
-/* Slots lie one behind the other, so their size is a multiple of what reads are aligned to. */
+/* Slots lie one behind the other, so their size is a multiple of the reads' alignment. */
 static size_t wanted_slot(const struct hoist_load *load)
 {
 	size_t bytes = load->options.chunk_bytes != 0 ? load->options.chunk_bytes
@@ -51,7 +51,7 @@ static size_t wanted_slot(const struct hoist_load *load)
 	return (size_t)hoist__round_up(hoist__max_u64(bytes, least_slot(load)), load->plan.align);
 }
 
-/* No smaller slots, and no fewer than two. */
+/* The smallest slot that this load works with; it needs two of them. */
 static size_t slot_least(const struct hoist_load *load)
 {
 	uint64_t slot = hoist__min_u64(wanted_slot(load), HOIST__STAGING_MIN_SLOT_BYTES);
@@ -166,6 +166,8 @@ static int make_flights(struct hoist_load *load)
 	return 0;
 }
 
+/* Called again while others have the budget: the staging is made first, so a repeated call finds
+ * nothing half done. */
 static int begin(struct hoist__job *job, uint64_t timeout_ns)
 {
 	struct hoist_load *load = hoist__load_of(job);
@@ -187,7 +189,8 @@ static int begin(struct hoist__job *job, uint64_t timeout_ns)
 
 /* --- end --- */
 
-/* Every file that was read, once: that it is still what it was, and what it leaves behind. */
+/* Checks for every file that was read, once, that it did not change, and drops its pages if asked
+ * to. */
 static void leave_files(struct hoist_load *load)
 {
 	size_t last = SIZE_MAX;
@@ -197,14 +200,14 @@ static void leave_files(struct hoist_load *load)
 		if (load->plan.extents[e].file == last)
 			continue;
 		last = load->plan.extents[e].file;
-		/* Who maps a file to write to it changes it. */
+		/* Writing to a READ_WRITE map changes the file. */
 		if (load->job.phase == HOIST__JOB_RUNNING &&
 		    !(load->maps && load->options.map == HOIST_MAP_READ_WRITE)) {
 			int err = hoist__file_changed(file);
 			if (err < 0)
 				hoist__job_fail(&load->job, err);
 		}
-		/* Advice: what the kernel needs, it keeps. */
+		/* Only advice: the kernel keeps the pages that are in use. */
 		if ((load->options.flags & HOIST_LOAD_DROP_CACHE) != 0)
 			(void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
 	}
@@ -223,8 +226,8 @@ static void end(struct hoist__job *job)
 
 /* --- one round --- */
 
-/* A load that failed waits for its copies only when the slots are released: a
- * stream that is broken never completes them one by one. */
+/* The copies that the load waits for.  A failed load waits for copies only when it releases the
+ * slots: a broken stream never completes them one by one. */
 static unsigned n_awaited_copies(const struct hoist_load *load)
 {
 	const struct hoist__job *job = &load->job;
@@ -232,7 +235,8 @@ static unsigned n_awaited_copies(const struct hoist_load *load)
 	return awaits ? hoist__staging_n_copying(job->staging) : 0;
 }
 
-/* @disk waits for pages; HOIST__MAX_DISKS: none does. */
+/* Waits for the first event that lets the load go on.  @disk waits for pages; HOIST__MAX_DISKS:
+ * none does. */
 static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t timeout_ns)
 {
 	unsigned n_inflight = hoist__job_n_inflight(&load->job);
@@ -240,7 +244,8 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 	if (n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX) {
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->job.staging));
 	} else if (n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {
-		/* With copies alone, the engine's wait is for the wake at the end of one. */
+		/* With only copies in flight, the engine's wait ends by the wake at the end of a
+		 * copy. */
 		hoist__pump_reap(load, n_copying > 0, timeout_ns);
 	} else if (disk < HOIST__MAX_DISKS) {
 		const struct hoist__chunk *next = &load->disks[disk].next;
@@ -259,7 +264,7 @@ static bool all_home(struct hoist_load *load)
 	return !more && hoist__job_n_inflight(&load->job) == 0 && n_awaited_copies(load) == 0;
 }
 
-/* Maps are populated by threads of their own.  True once they have ended. */
+/* Maps are populated by threads of their own.  True once these have ended. */
 static bool map_round(struct hoist_load *load, uint64_t timeout_ns)
 {
 	int err = 0;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/load/pump.h - what the pump's files share; lib/load/load.h tells how it works. */
+/* lib/load/pump.h - shared by the pump's files; lib/load/load.h tells how the pump works. */
 #ifndef HOIST_LIB_LOAD_PUMP_H
 #define HOIST_LIB_LOAD_PUMP_H
 
 #include "base/checked.h"
 #include "lib/load/load.h"
 
-/* Requests that go to the engine, or come from it, at once. */
+/* The most requests that are submitted, or reaped, at once. */
 #define HOIST__PUMP_BATCH 64u
 
-/* Copies that go to the driver at once. */
+/* The most copies that are queued at once. */
 #define HOIST__PUMP_PIECES 128u
 
-/* Finds the disks of the files that are read, and the shape of the reads of each; all else of
- * load->disks is zero. */
+/* Finds the disks of the files that are read, and the depth and sizes of each disk's reads.  The
+ * other fields of load->disks are zero. */
 void hoist__pump_find_disks(struct hoist_load *load);
 
 static inline unsigned hoist__pump_disk_of(const struct hoist_load *load, size_t file)
@@ -28,7 +28,7 @@ unsigned hoist__pump_depth(const struct hoist_load *load);
  * submitted. */
 bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk);
 
-/* The same of any disk. */
+/* True if any disk has a chunk left. */
 bool hoist__pump_has_chunks(struct hoist_load *load);
 
 /* The disk whose chunk is to be read next: the one with the fewest flights, of those that may have
@@ -36,25 +36,26 @@ bool hoist__pump_has_chunks(struct hoist_load *load);
  * HOIST__MAX_DISKS: none. */
 unsigned hoist__pump_choose(struct hoist_load *load, unsigned room, unsigned without);
 
-/* Submits what there is room for, in batches.  Returns: the number of a disk whose next chunk only
- * waits for its pages to be populated; HOIST__MAX_DISKS: none does. */
+/* Submits chunks while there is room, in batches.  Returns: the number of a disk whose next chunk
+ * only waits for its pages to be populated; HOIST__MAX_DISKS: none does. */
 unsigned hoist__pump_submit(struct hoist_load *load);
 
-/* Takes what the engine has finished; waits as hoist__job_reap(). */
+/* Handles the requests that the engine has finished; waits as hoist__job_reap(). */
 void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns);
 
-/* The flight is over: it can be used for another chunk. */
+/* Frees the flight for another chunk. */
 void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight);
 
-/* The same for one whose bytes nobody wants, with its slot. */
+/* Frees the flight and its slot; the bytes are dropped. */
 void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight);
 
-/* Moves a staged chunk, whose slot is FULL, to where it belongs; the slot is then COPYING or free,
- * also after a failure.  Returns: 0; what copying gave. */
+/* Moves a staged chunk, whose slot is FULL, to its destinations; the slot is then COPYING or free,
+ * also after a failure.  Returns: 0; the error of a copy. */
 int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight);
 
-/* Where in its slot the flight's chunk is read to: behind as much as it has itself at most, if it
- * will be widened; a multiple of the extent's align, as the slot's size is. */
+/* The place in the slot to which the flight's chunk is read: 0, or, for a chunk that will be
+ * widened, behind room for another chunk of the largest size.  A multiple of the extent's align, as
+ * the slot's size is. */
 static inline size_t hoist__pump_slot_offset(const struct hoist_load *load,
 					     const struct hoist__flight *flight)
 {
@@ -63,7 +64,7 @@ static inline size_t hoist__pump_slot_offset(const struct hoist_load *load,
 	return extent->half ? bytes - (size_t)hoist__round_down(bytes / 2, extent->align) : 0;
 }
 
-/* @n slots came back, or the device's error: what reclaiming gave. */
+/* Notes the result of reclaiming: @n slots came back, or a device's error. */
 void hoist__pump_reclaimed(struct hoist_load *load, int n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The pump's slots, blocks and engine: made when it begins, given back at the end; the report.
+/* Makes the pump's slots, blocks and engine, and gives them back; the report.
  * The contract is in lib/save/save.h. */
 #include "config.h"
 
@@ -29,7 +29,7 @@ static int staging_pool(struct hoist_save *save, struct hoist__pool **ret)
 	return err < 0 ? err : hoist__device_staging_pool(device, ret);
 }
 
-/* Slots are larger than blocks by what reads of files need to lie above their places. */
+/* Slots are larger than blocks, so that reads of files have room to lie above their places. */
 static void size_blocks(struct hoist_save *save)
 {
 	size_t slot = hoist__staging_slot_bytes(save->job.staging);
@@ -121,7 +121,8 @@ int hoist__save_begin(struct hoist__job *job, uint64_t timeout_ns)
 
 /* --- end --- */
 
-/* The kernel may still read buffers that are written from where they lie. */
+/* The kernel may still read buffers that are written straight from their memory: they are
+ * leaked. */
 static void leak_buffers(struct hoist_save *save)
 {
 	for (size_t i = 0; i < save->n_sources; i++)
@@ -129,6 +130,7 @@ static void leak_buffers(struct hoist_save *save)
 			(void)hoist_buffer_ref(save->sources[i].buffer);
 }
 
+/* Runs before the job's release: the engine's texts and the ring's peak are read here. */
 void hoist__save_report(struct hoist_save *save)
 {
 	hoist_save_report *report = &save->report;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One block's bytes, from wherever they are; save.h says how. */
+/* Fills one block with bytes from their sources.
+ * The contract is in lib/save/save.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -8,14 +9,14 @@
 #include "base/checked.h"
 #include "lib/save/save.h"
 
-/* A read of less is not worth being direct. */
+/* Smaller reads gain nothing from being direct. */
 #define DIRECT_MIN_BYTES ((size_t)256 << 10)
-/* What is read along rather than left out between two tensors. */
+/* Smaller gaps between two tensors are read along rather than left out. */
 #define MAX_GAP_BYTES ((uint64_t)64 << 10)
 
 /* --- beginning --- */
 
-/* A block within one host tensor can be written from where that lies. */
+/* A block within one host tensor can be written from the tensor's memory. */
 static void find_straight(struct hoist_save *save, struct hoist__save_block *block)
 {
 	const struct hoist__out_tensor *tensor = &save->tensors[block->tensor];
@@ -30,11 +31,13 @@ static void find_straight(struct hoist_save *save, struct hoist__save_block *blo
 	const struct hoist__file *file = hoist__output_file(block->file->output);
 	bool aligned = file->direct_fd < 0 || (span.address % file->memory_align == 0 &&
 					       block->bytes % file->offset_align == 0);
-	/* Not all that a driver has registered can be written from directly. */
+	/* Some memory that a driver has registered cannot be written from directly. */
 	if (aligned && span.kind == HOIST__MEMORY_HOST)
 		block->straight = (const unsigned char *)span.address;
 }
 
+/* `next_tensor` only moves forward: a tensor that ends before the block is in no later block
+ * either. */
 bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot)
 {
 	while (save->next_file < save->n_files &&
@@ -96,7 +99,7 @@ static const struct hoist__checkpoint_tensor *entry_of(const struct hoist__save_
 	return &source->checkpoint->tensors[source->index];
 }
 
-/* What is read at once: source bytes [begin, end), which lie in the slot from `at` on. */
+/* One read: source bytes [begin, end), which are put in the slot from `at` on. */
 struct group {
 	uint64_t begin;
 	uint64_t end;
@@ -104,8 +107,8 @@ struct group {
 	size_t n; /* tensors */
 };
 
-/* Where the read may begin in the slot, so that every part lies at or above its place: @part, whose
- * bytes are @source in the file. */
+/* The lowest place in the slot at which the read may begin so that @part, whose bytes are at
+ * @source in the file, lies at or above its place, like all parts before. */
 static size_t place_above(const struct group *group, const struct part *part, uint64_t source,
 			  uint64_t align)
 {
@@ -120,7 +123,8 @@ static bool fits(const struct hoist_save *save, const struct group *group, uint6
 	return group->at + bytes <= hoist__staging_slot_bytes(save->job.staging);
 }
 
-/* As many tensors from the block's next on as one read can take.  False: not even one. */
+/* Plans a read of as many tensors, from the block's next on, as one read can take.  False: not even
+ * one. */
 static bool plan_group(const struct hoist_save *save, const struct hoist__save_block *block,
 		       uint64_t align, struct group *ret)
 {
@@ -160,7 +164,7 @@ static bool plan_group(const struct hoist_save *save, const struct hoist__save_b
 	return group.n > 0;
 }
 
-/* How the bytes are to be read: directly, or what of the page cache is known. */
+/* Chooses the way of the read: direct or cached, by the share of its bytes in the page cache. */
 static void choose_way(const struct hoist_save *save, const struct hoist__file *file,
 		       struct hoist__request *request)
 {
@@ -174,6 +178,8 @@ static void choose_way(const struct hoist_save *save, const struct hoist__file *
 	request->drop = !request->direct && err == 0 && resident == 0;
 }
 
+/* Tries a direct read first.  If its alignment leaves no room in the slot, or the read is better
+ * cached, the group is planned again without alignment. */
 static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 {
 	const struct hoist__save_source *source = &save->sources[block->tensor];
@@ -183,7 +189,7 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 	struct group group;
 	request->file = file;
 	request->direct = false;
-	/* Made again, it is to hold no byte that is not wanted: not directly. */
+	/* A repeated read must hold no byte that is not wanted, so it is not direct. */
 	if (!block->one_by_one && plan_group(save, block, align, &group)) {
 		request->offset = group.begin;
 		request->need = (size_t)(group.end - group.begin);
@@ -212,6 +218,7 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 
 /* --- one part --- */
 
+/* A part that continues the last copy, in the slot and on the device, makes that copy longer. */
 static int note_piece(struct hoist_save *save, struct hoist__save_block *block,
 		      const struct part *part)
 {
@@ -242,7 +249,7 @@ static int note_piece(struct hoist_save *save, struct hoist__save_block *block,
 	return 0;
 }
 
-/* Fills in one part.  Returns: 0; 1: it must be read first, by the slot's request. */
+/* Fills in one part.  Returns: 0; 1: the slot's request must read the part first; what failed. */
 static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 		     const struct part *part)
 {
@@ -273,7 +280,7 @@ static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 
 /* --- the block --- */
 
-/* The header, and zeros up to the next tensor.  Returns: bytes that were filled in. */
+/* Fills in the header, or zeros up to the next tensor.  Returns: the bytes that were filled in. */
 static size_t fill_between(const struct hoist_save *save, const struct hoist__save_block *block)
 {
 	const struct hoist__out_file *out = &block->file->out;
@@ -292,7 +299,7 @@ static size_t fill_between(const struct hoist_save *save, const struct hoist__sa
 	return (size_t)(end - at);
 }
 
-/* From all devices at once. */
+/* Queues the fetches from all devices. */
 static int fetch(struct hoist_save *save, struct hoist__save_block *block)
 {
 	int err = 0;
@@ -321,6 +328,8 @@ uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__s
 	return entry_of(&save->sources[block->tensor])->tensor->offset + part.from;
 }
 
+/* A tensor whose bytes go on in the next block stays the block's present one: only a tensor that
+ * ends within the block is left behind. */
 int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
 {
 	size_t end = block->file->first + block->file->out.n_tensors;

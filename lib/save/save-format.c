@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Which format a save writes: the one that was asked for, else what the path's ending says.  An
- * ending that stands for a format which is not written is refused: the file would not be what its
- * name says. */
+/* Chooses the format: the one that the caller names, else the path ending's.
+ * The contract is in lib/save/save.h.
+ *
+ * An ending that stands for a format that hoist does not write is refused: the file would not be
+ * what its name says. */
 #include "config.h"
 
 #include <string.h>
@@ -9,7 +11,7 @@
 
 #include "lib/save/save.h"
 
-/* What can be written; the first is the default. */
+/* The formats that can be written; the first is the default. */
 static const struct hoist__save_format formats[] = {
 	{"safetensors", ".safetensors", HOIST__SAFETENSORS, true, hoist__safetensors_write},
 	{"gguf", ".gguf", HOIST__GGUF, true, hoist__gguf_write},
@@ -40,7 +42,7 @@ static const struct {
 	{".json", "JSON, but for NAME.safetensors.index.json"},
 };
 
-/* In upper case it means the same. */
+/* The case of an ending does not matter. */
 static bool ends_in(const char *path, const char *ending)
 {
 	size_t n = strlen(path);
@@ -48,7 +50,7 @@ static bool ends_in(const char *path, const char *ending)
 	return n >= m && strcasecmp(path + n - m, ending) == 0;
 }
 
-/* What is written of an index is called so in lower case only: readers look for no other name. */
+/* An index has a lower-case ending only: readers look for no other name. */
 static bool is_index(const char *path)
 {
 	size_t n = strlen(path);

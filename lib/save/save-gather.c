@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes of a tensor that do not lie as the file wants them.
+/* Gathers bytes of a tensor that do not lie in the file's order.
+ * The contract is in lib/save/save.h.
  *
- * A range of a row-major tensor is a few boxes: the rest of the row it begins in, at each level,
- * whole rows in the middle, and the beginning of the row it ends in.  Each box is a copy between
- * strides, which lib/copy/copy.h knows to make. */
+ * A range of a row-major tensor is a few boxes: at each level the rest of the row that the range
+ * begins in, whole rows in the middle, and the beginning of the row that it ends in.  Each box is a
+ * copy between strides, which lib/copy/copy.h makes. */
 #include "config.h"
 
 #include <string.h>
@@ -16,19 +17,19 @@
 #include "lib/device/device.h"
 #include "lib/save/save.h"
 
-/* Of one unit: the largest block type has fewer. */
+/* The largest unit; every block type has fewer bytes. */
 #define MAX_UNIT_BYTES 1024
 
 struct gather {
 	const hoist_buffer *buffer;
 	struct hoist__units units;
-	struct hoist__span to;		     /* where the next unit goes */
+	struct hoist__span to;		     /* the place of the next unit */
 	uint64_t inner[HOIST__MAX_RANK + 1]; /* units in one step along axis k - 1 */
 };
 
 /* --- boxes --- */
 
-/* @n steps along @axis, and all of the axes behind it, from unit @offset on. */
+/* Copies @n steps along @axis, each with all of the axes behind it, from unit @offset on. */
 static int move_box(struct gather *gather, int axis, int64_t offset, int64_t n)
 {
 	const struct hoist__units *units = &gather->units;
@@ -51,7 +52,7 @@ static int move_box(struct gather *gather, int axis, int64_t offset, int64_t n)
 	return hoist__move_run(&move);
 }
 
-/* Units [@first, @first + @count) of the row-major order of the axes from @axis on. */
+/* Copies units [@first, @first + @count) of the row-major order of the axes from @axis on. */
 static int move_range(struct gather *gather, int axis, int64_t offset, uint64_t first,
 		      uint64_t count)
 {
@@ -80,7 +81,7 @@ static int move_range(struct gather *gather, int axis, int64_t offset, uint64_t 
 
 /* --- bytes --- */
 
-/* A part of one unit, which is small. */
+/* Copies a part of one unit, by way of a copy of the whole unit. */
 static int move_part(struct gather *gather, uint64_t unit, size_t from, size_t bytes)
 {
 	unsigned char whole[MAX_UNIT_BYTES];
@@ -123,9 +124,10 @@ static int gather_units(const hoist_buffer *buffer, const struct hoist__units *u
 	return move_bytes(&gather, from, bytes);
 }
 
-/* --- what comes first --- */
+/* --- packing --- */
 
-/* A tensor that lies in its file with strides is loaded; its bytes are the host's meanwhile. */
+/* Loads a tensor that lies in its file with strides: its bytes stay in host memory until it is
+ * written. */
 static int load_packed(struct hoist__save_source *source)
 {
 	const char *name = source->checkpoint->tensors[source->index].tensor->name;
@@ -145,7 +147,7 @@ static int load_packed(struct hoist__save_source *source)
 	return err;
 }
 
-/* Elements that are no whole bytes, and do not lie side by side: packed by the CPU. */
+/* Packs, on the CPU, elements that are not whole bytes and do not lie side by side. */
 static int copy_packed(struct hoist__save_source *source, hoist_buffer *buffer)
 {
 	hoist_device *cpu;
@@ -160,6 +162,8 @@ static int copy_packed(struct hoist__save_source *source, hoist_buffer *buffer)
 	return 0;
 }
 
+/* Strided buffers are copied box by box if their units are whole bytes, and packed as a whole
+ * otherwise. */
 static int gather(const struct hoist_save *save, struct hoist__save_source *source, uint64_t from,
 		  size_t bytes, unsigned char *to)
 {
@@ -194,7 +198,8 @@ int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *sou
 			 unsigned char *to)
 {
 	int err = gather(save, source, from, bytes, to);
-	/* The end is what is mostly gathered last; else it is packed again, for a range or two. */
+	/* The tensor's end is mostly gathered last, so the packed copy goes then.  If another range
+	 * follows, the tensor is packed again. */
 	if (from + bytes == tensor->bytes) {
 		hoist_buffer_unref(source->packed);
 		source->packed = NULL;

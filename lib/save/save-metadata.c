@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Strings beside the tensors. */
+/* The metadata of a save: strings beside the tensors.
+ * The contract is in hoist/save.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static int reserve_metadata(struct hoist_save *save)
 	return 0;
 }
 
-/* @known: how many of those that are there may have this key. */
+/* Sets @key to @value.  Only the first @known entries may already have this key. */
 static int set_metadata(struct hoist_save *save, size_t known, const char *key, const char *value)
 {
 	size_t i = 0;
@@ -84,7 +85,7 @@ int hoist_save_metadata(hoist_save *save, const char *key, const char *value)
 	return set_metadata(save, save->n_metadata, key, value);
 }
 
-/* What is true of other files only. */
+/* True for a key whose value describes the checkpoint's own files. */
 static bool is_stale(const char *key)
 {
 	return strcmp(key, HOIST__DIGEST_KEY) == 0 || strcmp(key, "total_size") == 0;
@@ -98,8 +99,8 @@ static bool has_metadata(const struct hoist_save *save, const char *key)
 	return false;
 }
 
-/* Hugging Face's readers take a safetensors file without metadata for PyTorch's, and refuse one
- * whose metadata do not say whose it is: also where digests are all that it has. */
+/* Hugging Face's readers take a safetensors file without metadata for PyTorch's, and refuse a file
+ * whose metadata do not name the framework, even if digests are its only metadata. */
 static bool is_of_pytorch(const struct hoist_save *save, const hoist_checkpoint *checkpoint)
 {
 	if (save->format->format != HOIST__SAFETENSORS || checkpoint->n_files == 0)
@@ -125,11 +126,12 @@ int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint)
 		save->like = hoist__checkpoint_ref(checkpoint);
 		return 0;
 	}
-	/* Those of the checkpoint differ, however many it has. */
+	/* The checkpoint's own keys differ from each other, so only the save's earlier keys are
+	 * searched. */
 	const size_t known = save->n_metadata;
 	for (size_t i = 0; err == 0 && i < checkpoint->n_metadata; i++) {
 		const struct hoist__metadata *m = &checkpoint->metadata[i];
-		/* Of several values of one key, the first counts. */
+		/* The first of several values of one key counts. */
 		bool again = i > 0 && strcmp(checkpoint->metadata[i - 1].key, m->key) == 0;
 		if (!again && m->key[0] != '\0' && !is_stale(m->key))
 			err = set_metadata(save, known, m->key, m->value);

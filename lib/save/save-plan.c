@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors become files: which tensor goes where, headers, and the outputs to write to.  The
- * contract is in lib/save/save.h. */
+/* Plans the files: the place of each tensor, headers, and the outputs to write to.
+ * The contract is in lib/save/save.h. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static bool ends_with(const char *path, const char *ending)
 	return n > m && strcmp(path + n - m, ending) == 0;
 }
 
-/* The path without its ending, from malloc. */
+/* The path without its ending, allocated with malloc. */
 static char *stem_of(const char *path)
 {
 	size_t n = strlen(path);
@@ -37,7 +37,8 @@ static char *stem_of(const char *path)
 	return strndup(path, n);
 }
 
-/* Fills files up in the order of the tensors.  Counts only, if there are no files yet. */
+/* Fills files up in the order of the tensors.  Returns: the number of files.  Only counts if the
+ * files do not exist yet. */
 static size_t fill_files(struct hoist_save *save)
 {
 	size_t n = 1;
@@ -95,7 +96,7 @@ static int plan_files(struct hoist_save *save)
 	save->n_files = n;
 	save->files[0].out.tensors = save->tensors;
 	(void)fill_files(save);
-	/* Who asks for an index gets one, whatever it names. */
+	/* A path that names an index gets one, even for a single file. */
 	if (n > 1 || ends_with(save->path, INDEX_ENDING))
 		return name_files(save);
 	save->files[0].path = strdup(save->path);
@@ -111,7 +112,8 @@ static int plan_files(struct hoist_save *save)
 
 /* --- headers --- */
 
-/* The caller's metadata and the digests. */
+/* Takes the caller's metadata, and room for the digests: zeros for now, so that the header has its
+ * final size. */
 static int take_metadata(const struct hoist_save *save, struct hoist__save_file *file)
 {
 	size_t n = save->n_metadata;
@@ -137,6 +139,7 @@ static int take_metadata(const struct hoist_save *save, struct hoist__save_file 
 	return 0;
 }
 
+/* The header's place in the file is fixed, so its size must not change. */
 int hoist__save_header(struct hoist_save *save, struct hoist__save_file *file)
 {
 	unsigned char *old = file->out.header;
@@ -160,7 +163,7 @@ int hoist__save_header(struct hoist_save *save, struct hoist__save_file *file)
 static int make_headers(struct hoist_save *save)
 {
 	int err = 0;
-	if (save->n_files > 1) { /* of one file, its writer looks itself */
+	if (save->n_files > 1) { /* a single file's names are checked by its writer */
 		const struct hoist__out_file all = {
 			.name = save->path,
 			.n_tensors = save->n_sources,
@@ -179,6 +182,7 @@ static int make_headers(struct hoist_save *save)
 	return err;
 }
 
+/* The index has bare file names: it lies in the folder of its shards. */
 static int make_index(struct hoist_save *save)
 {
 	if (save->index_path == NULL)
@@ -224,12 +228,13 @@ static int refuse_other_index(void *context, const char *name)
 	    strcmp(name, hoist__save_name(save->shadow_path)) == 0)
 		return 0;
 	return hoist__fail(-EEXIST,
-			   "saving %s: whoever opens %s reads %s there, and not this file; remove "
-			   "that index, or save to another folder",
+			   "saving %s: readers that open %s take %s there, and not this file; "
+			   "remove that index, or save to another folder",
 			   save->path, others->folder, name);
 }
 
-/* A folder is read by the only index in it, whatever that is called, and else by this file. */
+/* Readers open a folder by the only index in it, whatever its name, and only without an index by
+ * this file. */
 static int check_other_indices(const struct hoist_save *save)
 {
 	const char *name = hoist__save_name(save->path);
@@ -242,7 +247,7 @@ static int check_other_indices(const struct hoist_save *save)
 	struct others others = {save, folder};
 	int err = hoist__folder_list(AT_FDCWD, folder, folder, refuse_other_index, &others);
 	free(folder);
-	/* Who may not list it cannot open it as a checkpoint either. */
+	/* A user that may not list the folder cannot open it as a checkpoint either. */
 	return err == -EACCES ? 0 : err;
 }
 
@@ -271,7 +276,7 @@ static int create_outputs(struct hoist_save *save)
 	if (err == 0 && save->index_path != NULL)
 		err = hoist__output_create(save->index_path, save->index_bytes,
 					   flags | HOIST__OUTPUT_NO_DIRECT, &save->index);
-	/* Shards take the place of the one file that is there, too. */
+	/* The shards also take the place of a single file at the path. */
 	if (err == 0 && save->index_path != NULL && strcmp(save->path, save->index_path) != 0)
 		err = hoist__output_check_old(save->index, hoist__save_name(save->path));
 	if (err == 0)
@@ -293,6 +298,7 @@ int hoist__save_plan(struct hoist_save *save)
 	return err;
 }
 
+/* Leaves the save as it was before hoist__save_plan(), so a start that failed can be repeated. */
 void hoist__save_unplan(struct hoist_save *save)
 {
 	for (size_t f = 0; f < save->n_files; f++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of a save: nothing has a name before all of it is on the disk. */
+/* Ends a save: no file has a name before all of them are on the disk.
+ * The contract is in lib/save/save.h. */
 #include "config.h"
 
 #include <ctype.h>
@@ -13,12 +14,12 @@
 #include "base/log.h"
 #include "lib/save/save.h"
 
-/* An index of more is none of ours. */
+/* A larger file is no index of ours. */
 #define MAX_INDEX_BYTES ((uint64_t)256 << 20)
 
 /* --- before --- */
 
-/* What was read is of one version. */
+/* Checks that no source file changed, so that the bytes are of one version. */
 static int check_sources(const struct hoist_save *save)
 {
 	const struct hoist__file *last = NULL;
@@ -37,6 +38,7 @@ static int check_sources(const struct hoist_save *save)
 	return err;
 }
 
+/* The headers are written again with the digests, which are only known now. */
 static int finish_files(struct hoist_save *save)
 {
 	int err = 0;
@@ -61,7 +63,7 @@ static int finish_files(struct hoist_save *save)
 
 /* --- shards of the checkpoint that is replaced --- */
 
-/* NAME-ddddd-of-ddddd.safetensors, of the NAME that index @index_name is of? */
+/* Tells whether @file is NAME-ddddd-of-ddddd.safetensors, with the NAME of index @index_name. */
 static bool is_shard(const char *file, const char *index_name)
 {
 	static const char pattern[] = "-ddddd-of-ddddd.safetensors";
@@ -84,7 +86,7 @@ static bool is_written(const struct hoist_save *save, const char *file)
 	return false;
 }
 
-/* The index that is written over, or that goes because one file takes its place; or NULL. */
+/* The index that is replaced, or removed because one file takes its place; or NULL. */
 static const char *old_index_path(const struct hoist_save *save)
 {
 	return save->index != NULL ? save->index_path : save->shadow_path;
@@ -103,8 +105,9 @@ static int parse_old_index(const struct hoist__file *file, struct hoist__index *
 	return err;
 }
 
-/* NULL if there is none; a file that is no index names nothing, and goes.  Of one that the system
- * does not let be read it is not known what it names: the save must not go on. */
+/* *ret: the old index; NULL if there is none.  A file that is no index names no shards, and is
+ * replaced.  If the system refuses to read the index, its shards are unknown, and the save must not
+ * go on. */
 static int read_old_index(const struct hoist_save *save, struct hoist__index **ret)
 {
 	const char *path = old_index_path(save);
@@ -142,8 +145,8 @@ static bool reads_file(const struct hoist_save *save, const struct stat *st)
 	return false;
 }
 
-/* Returns: 1: the shard is a file of one of the save's checkpoints; 0: it is none, or not *@there;
- * -ENOMEM. */
+/* Returns: 1: the shard is a file of one of the save's checkpoints; 0: it is not, or does not exist
+ * (*@there); -ENOMEM. */
 static int is_read(const struct hoist_save *save, const char *shard, bool *there)
 {
 	const char *index = old_index_path(save);
@@ -181,6 +184,8 @@ static const char *find_lost(const struct hoist__index *old, size_t f, const boo
 	return NULL;
 }
 
+/* Only fails if the save reads one of the old shards: a save from elsewhere means to replace all of
+ * them. */
 static int check_shards(const struct hoist_save *save, const struct hoist__index *old, bool *saved)
 {
 	const char *index_name = hoist__save_name(old_index_path(save));
@@ -222,10 +227,10 @@ int hoist__save_check_replaced(const struct hoist_save *save)
 	return err;
 }
 
-/* --- what is removed --- */
+/* --- removal --- */
 
-/* File @i of the old index: removed if its name is one of a shard, and no file of that name is
- * written. */
+/* Tells whether file @i of the old index is to be removed: its name is a shard's, and no file of
+ * that name is written. */
 static bool is_stale(const struct hoist_save *save, const struct hoist__index *old, size_t i)
 {
 	return is_shard(old->files[i], hoist__save_name(old_index_path(save))) &&
@@ -242,14 +247,15 @@ static void remove_shards(const struct hoist_save *save, const struct hoist__ind
 		}
 }
 
-/* The one file in whose place there are shards now, or NULL. */
+/* The name of the single file that the shards replace, or NULL. */
 static const char *old_file_name(const struct hoist_save *save)
 {
 	bool shards = save->index != NULL && strcmp(save->path, save->index_path) != 0;
 	return shards ? hoist__save_name(save->path) : NULL;
 }
 
-/* What has been replaced: the shards of the old index, and the one file that was at the path. */
+/* Removes the files that were replaced: the shards of the old index, and the single file that was
+ * at the path. */
 static void remove_stale(const struct hoist_save *save, const struct hoist__index *old)
 {
 	remove_shards(save, old);
@@ -257,8 +263,8 @@ static void remove_stale(const struct hoist_save *save, const struct hoist__inde
 		(void)hoist__output_remove(save->index, old_file_name(save));
 }
 
-/* One file is read in the place of shards once their index is gone: until then it is there, and
- * known to the disk, and the old checkpoint is what readers get. */
+/* Removes the old index, so that readers open the one file instead of the old shards.  Until then
+ * the old index is in place, also on the disk, and readers get the old checkpoint. */
 static int remove_shadow(const struct hoist_save *save)
 {
 	if (save->shadow_path == NULL)
@@ -267,13 +273,13 @@ static int remove_shadow(const struct hoist_save *save)
 	int removed = hoist__output_remove(output, hoist__save_name(save->shadow_path));
 	if (removed < 0)
 		return hoist__fail_errno(removed,
-					 "saving %s: it is there, but whoever opens its folder "
-					 "reads %s, which is to be removed",
+					 "saving %s: the file is there, but readers of its folder "
+					 "take %s, which must be removed",
 					 save->path, save->shadow_path);
 	return removed > 0 ? hoist__output_sync_folder(output) : 0;
 }
 
-/* --- what is removed is replaced on the disk first, also with NO_SYNC --- */
+/* --- new files are on the disk before old ones are removed, also with NO_SYNC --- */
 
 static bool is_there(const struct hoist_save *save, const char *name)
 {
@@ -301,7 +307,7 @@ static int sync_before_removal(const struct hoist_save *save, const struct hoist
 	return err;
 }
 
-/* --- all of it --- */
+/* --- publishing --- */
 
 static int publish_files(struct hoist_save *save)
 {
@@ -312,7 +318,7 @@ static int publish_files(struct hoist_save *save)
 			err = hoist__fail_in(err, "%zu of %zu shards have been replaced", f,
 					     save->n_files);
 	}
-	/* The disk knows of all of them before of the index that names them. */
+	/* The shards' names reach the disk before the index that names them. */
 	if (err == 0 && save->index != NULL)
 		err = hoist__output_sync_folder(save->files[0].output);
 	if (err == 0 && save->index != NULL)
@@ -332,6 +338,7 @@ static int publish(struct hoist_save *save, const struct hoist__index *old)
 	return err;
 }
 
+/* The last moment for a cancel is before the first file gets its name. */
 int hoist__save_publish(struct hoist_save *save)
 {
 	uint64_t start = hoist__now_ns();

@@ -18,7 +18,7 @@ static void submit(struct hoist_save *save, struct hoist__request *request)
 		hoist__job_fail(&save->job, err);
 }
 
-/* Goes on filling; nothing of the block is in flight. */
+/* Goes on filling the block, which has no request in flight. */
 static void advance(struct hoist_save *save, struct hoist__save_block *block)
 {
 	int err = hoist__block_fill(save, block);
@@ -28,8 +28,8 @@ static void advance(struct hoist_save *save, struct hoist__save_block *block)
 		submit(save, &block->slot->request);
 }
 
-/* One at a time: filling takes the CPU a while, during which the disk shall not wait for the next
- * write.  Returns: false if no more can be begun now. */
+/* Begins one block at a time: filling takes the CPU a while, and the disk should not wait for its
+ * next write meanwhile.  Returns: false if no more blocks can be begun now. */
 static bool begin_block(struct hoist_save *save)
 {
 	if (save->job.phase != HOIST__JOB_RUNNING || save->next_file == save->n_files)
@@ -72,7 +72,7 @@ static void write_block(struct hoist_save *save, struct hoist__save_block *block
 	request->owner = block;
 	request->address = block->memory;
 	if (block->straight != NULL) {
-		/* Written from, never to. */
+		/* The engine only reads from this address. */
 		memcpy(&request->address, &block->straight, sizeof request->address);
 		request->buffer = -1;
 		save->routes.straight++;
@@ -104,8 +104,8 @@ static void seal_blocks(struct hoist_save *save)
 
 /* --- completions --- */
 
-/* Whose bytes [@begin, @end) of the file are, for messages: a direct write that fails does not say
- * which of them. */
+/* Names the tensors with bytes in [@begin, @end) of the file, for messages: a failed direct write
+ * does not tell which of its bytes failed. */
 static void describe(const struct hoist_save *save, const struct hoist__save_file *file,
 		     uint64_t begin, uint64_t end, char *text, size_t bytes)
 {
@@ -216,8 +216,8 @@ static bool round_of_save(struct hoist__job *job, uint64_t timeout_ns)
 	bool flying = hoist__job_n_inflight(job) > 0;
 	if (!flying && (!running || all_written(save)))
 		return true;
-	/* A device that has failed is waited for when the slots go.  With copies alone, the
-	 * engine's wait is for the wake at the end of one. */
+	/* Fetches of a failed device are waited for when the slots are released.  With only fetches
+	 * in flight, the engine's wait ends by the wake at the end of one. */
 	bool fetching = running && hoist__staging_n_fetching(job->staging) > 0;
 	if (flying || (fetching && !busy))
 		reap(save, fetching, busy ? 0 : timeout_ns);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What is done in the order of the files: each tensor's digest, computed while its bytes pass. */
+/* Seals blocks in the order of the files: makes each tensor's digest as its bytes pass.
+ * The contract is in lib/save/save.h. */
 #include "config.h"
 
-/* The library needs no other one for this. */
+/* Inlined: the library needs no xxhash library at run time. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -27,7 +28,7 @@ void hoist__seal_destroy(struct hoist_save *save)
 	save->digest = NULL;
 }
 
-/* All bytes of the tensor have passed. */
+/* Ends a tensor, all of whose bytes have passed. */
 static void end_tensor(struct hoist_save *save, struct hoist__save_file *file, size_t tensor)
 {
 	struct hoist__save_source *source = &save->sources[tensor];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sources become tensors of the format: layouts, devices, streams.  The contract is in
- * lib/save/save.h. */
+/* Turns sources into tensors of the format: layouts, devices, streams.
+ * The contract is in lib/save/save.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static bool same_api(const hoist_device *a, const hoist_device *b)
 	return hoist__dev_api(hoist__device_dev(a)) == hoist__dev_api(hoist__device_dev(b));
 }
 
-/* A device's memory is fetched if the slots are pinned for it; else it is moved. */
+/* A device's memory is fetched if the slots are pinned for the device; else it is moved. */
 static int plan_device(struct hoist_save *save, struct hoist__save_source *source)
 {
 	hoist_device *device = source->buffer->device;
@@ -69,6 +69,8 @@ static void plan_tensor(struct hoist_save *save, struct hoist__save_source *sour
 	save->source_align = hoist__max_u64(save->source_align, hoist__max_u64(align, 4096));
 }
 
+/* The size follows from dtype and shape: the file holds the tensor row-major, whatever its strides
+ * are in the source. */
 static int describe(struct hoist_save *save, const struct hoist__save_source *source,
 		    struct hoist__out_tensor *ret)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The object that callers of saves hold: options, adding, start, wait, cancel, end.
- * The contract is in include/hoist/save.h; the state is in lib/save/save.h. */
+ * The contract is in hoist/save.h; the state is in lib/save/save.h. */
 #include "config.h"
 
 #include "lib/save/save.h"
@@ -115,7 +115,7 @@ int hoist__save_check_open(const struct hoist_save *save)
 	return 0;
 }
 
-/* Room for one more; the new one is zeroed, and not counted yet. */
+/* Makes room for one more source, which is zeroed except for its name, and not counted yet. */
 static int new_source(struct hoist_save *save, const char *name, struct hoist__save_source **ret)
 {
 	if (name[0] == '\0')

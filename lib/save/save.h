@@ -1,63 +1,63 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/save/save.h - a save's state: what its files share.
+/* lib/save/save.h - a save's state, and the files that work on it.
  *
  *   save.c          the object: options, adding, starting, waiting
- *   save-format.c   which format is written
+ *   save-format.c   chooses the format that is written
  *   save-metadata.c strings beside the tensors
  *   save-sources.c  sources -> tensors as the format writes them
- *   save-plan.c     tensors -> files: formats, shards, headers, where every tensor goes
- *   save-begin.c    what the loop works with: slots, blocks, the engine; the report
+ *   save-plan.c     tensors -> files: formats, shards, headers, the place of every tensor
+ *   save-begin.c    the means of the loop: slots, blocks, the engine; the report
  *   save-pump.c     the loop: blocks are begun, filled, sealed, written
- *   save-fill.c     one block's bytes, from wherever they are
- *   save-gather.c   bytes of a tensor that do not lie as the file wants them
- *   save-seal.c     what is done in the order of the file: digests
- *   save-publish.c  the end: synchronise, rename, remove what is stale
+ *   save-fill.c     fills one block with bytes from their sources
+ *   save-gather.c   gathers bytes of a tensor that do not lie in the file's order
+ *   save-seal.c     the work in the order of the file: digests
+ *   save-publish.c  the end: synchronises, renames, removes stale files
  *
  * A file is written as an image: header, tensors, zeros between them, cut into blocks of one size.
- * Every block but the last is one direct write at a multiple of its size, whatever lies in it, and
- * the last one is padded; so nothing about the alignment of tensors in the file matters.
+ * Every block but the last is one direct write at a multiple of its size, whatever its contents,
+ * and the last block is padded.  So the alignment of tensors in the file does not matter.
  *
  * A block has a slot, whose state (io/staging.h) is the block's:
  *
  *     slot       the block                                            ends
- *     READING    is filled; or a file is read into the slot           in any order
- *     FETCHING   devices write to the slot                            in the order of each device
+ *     READING    is being filled; or a file is read into the slot     in any order
+ *     FETCHING   is being written by devices                          in the order of each device
  *     FULL       waits until the blocks before are sealed; is         in the order of the file
  *                sealed; is written by the engine                     in the disk's order
  *     FREE       is written
  *
- * `window` has the blocks that are not sealed: numbers [n_sealed, n_begun).
+ * `window` holds the blocks that are not sealed: numbers [n_sealed, n_begun).
  *
- * Filling goes from the block's first byte to its last, by what each tensor is:
+ * A block is filled from its first byte to its last.  The source of a tensor decides the way:
  *
- *   HOST    memory of the CPU's, row-major: copied.  A block that lies in one such tensor, suitably
- *           aligned, is no copy at all but written from there (`straight`)
- *   DEVICE  row-major on a device: noted, and fetched with one set of copies for each device as
- *           the last thing
- *   MOVED   all else (strides; devices that the slots are not pinned for): gathered at once
+ *   HOST    row-major memory of the CPU: copied.  A block within one such tensor, if suitably
+ *           aligned, is not copied but written from the tensor's memory (`straight`)
+ *   DEVICE  row-major memory of a device: noted, and fetched at the end, with one set of copies for
+ *           each device
+ *   MOVED   all other memory (strides; devices that the slots are not pinned for): gathered at once
  *           by the copies of lib/copy/copy.h, while other blocks are read and written
- *   FILE    of a checkpoint: read by the engine into the block's own slot, at or above where it
- *           belongs, and moved down:
+ *   FILE    of a checkpoint: read by the engine into the block's own slot, at or above its place,
+ *           and moved down:
  *
  *     the slot    [ filled ]  [a  b     c  |pad]         a read of a, b and c, aligned in the file
  *                 [ filled ][a][b][c]                    and in memory
  *
- *           One read takes what lies near each other in the source file and in the same order (the
- *           whole block if tensors keep their order), directly if it is large and not in the page
- *           cache.  Moving down in ascending order overwrites nothing that is still needed as long
- *           as every part is read above its place; slots are larger than blocks by what that takes
- *           (`slack`).  A copy within a slot costs a tenth of what the disk does; that source and
- *           destination are aligned to each other is so rare that nothing more is made of it than
- *           that no byte moves then.
+ *           One read takes the tensors that lie near each other in the source file, in the same
+ *           order (the whole block if tensors keep their order).  The read is direct if it is large
+ *           and not in the page cache.  Moving down in ascending order overwrites no byte that is
+ *           still needed as long as every part is read above its place.  Slots are larger than
+ *           blocks to give the reads that room (`slack`).  A copy within a slot costs a tenth of
+ *           the disk's time.  Source and destination are rarely aligned to each other; then no byte
+ *           moves, and the case is not treated otherwise.
  *
- * A read is a barrier in its block, so that its surplus bytes are overwritten by what comes later;
- * as many blocks as there are slots are filled at once, so that the disk does not notice.
+ * A read is a barrier in its block, so that later bytes of the block overwrite the read's surplus
+ * bytes.  As many blocks as there are slots are filled at once, which keeps the disk busy.
  *
- * Bytes of the device's are fetched, of files read, and of blocks written in parallel; blocks are
- * sealed, and their writes submitted, in the order of the file: digests need that, and disks like
- * it.
+ * Fetches from devices, reads of files and writes of blocks run in parallel.  Blocks are sealed,
+ * and their writes submitted, in the order of the file: digests need that order, and disks
+ * like it.
  *
- * Nothing has a name in the folder before everything is written and synchronised.
+ * No file has a name in the folder before all files are written and synchronised.
  *
  * Phases, failure, cancel, waiting and threads are the job's (lib/job/job.h).  The pump's state is
  * the driving thread's; `started` and `written` are any thread's.
@@ -85,13 +85,13 @@
 
 struct hoist__save_format {
 	const char *name;
-	const char *ending; /* of a path that asks for it */
+	const char *ending; /* of a path that selects the format */
 	enum hoist__format format;
 	bool has_metadata;
 	int (*write)(struct hoist__out_file *file);
 };
 
-/* Where the bytes of a tensor come from. */
+/* The source of a tensor's bytes. */
 struct hoist__save_source {
 	char *name;
 	enum { HOIST__FROM_HOST, HOIST__FROM_DEVICE, HOIST__FROM_MOVED, HOIST__FROM_FILE } way;
@@ -99,26 +99,26 @@ struct hoist__save_source {
 	hoist_buffer *buffer; /* or */
 	hoist_checkpoint *checkpoint;
 	size_t index;
-	hoist_buffer *packed; /* MOVED: what had to be made first; while the tensor is written */
+	hoist_buffer *packed; /* MOVED: a packed copy of the tensor, while it is being written */
 };
 
 struct hoist__save_file {
 	char *path;
-	struct hoist__out_file out; /* its tensors are a part of save->tensors */
-	size_t first;		    /* the first of them */
+	struct hoist__out_file out; /* the tensors are a range of save->tensors */
+	size_t first;		    /* the first of these tensors */
 	struct hoist__metadata *metadata;
 	char *digests; /* the value of HOIST__DIGEST_KEY; NULL without DIGEST */
 	struct hoist__output *output;
 };
 
-/* To be fetched from one device. */
+/* The copies that fetch a block's bytes from one device. */
 struct hoist__save_fetch {
 	struct hoist__piece *pieces;
 	size_t n;
 	size_t room;
 };
 
-/* What is in a slot; one for each.  The slot's state is the block's (io/staging.h). */
+/* The block in a slot, one for each slot.  The slot's state is the block's (io/staging.h). */
 struct hoist__save_block {
 	struct hoist__slot *slot;
 	unsigned char *memory; /* the slot's */
@@ -126,21 +126,21 @@ struct hoist__save_block {
 	uint64_t begin; /* in the file */
 	size_t bytes;
 	size_t filled;		       /* from the block's beginning */
-	size_t tensor;		       /* of save->tensors: the next that is filled in */
-	const unsigned char *straight; /* where the bytes are, if not in the slot */
-	bool one_by_one;	       /* a read failed: each tensor has a read to itself */
-	/* The read that was made last: tensors [tensor, group_end) lie in the slot from group_at
-	 * on, as they lie in their file from group_from on. */
+	size_t tensor;		       /* of save->tensors: the next one to fill in */
+	const unsigned char *straight; /* the bytes, if they are not in the slot */
+	bool one_by_one;	       /* a read failed: each tensor gets a read of its own */
+	/* The last read: tensors [tensor, group_end) lie in the slot from group_at on, as they lie
+	 * in their file from group_from on. */
 	size_t group_end;
 	size_t group_at;
 	uint64_t group_from;
 	struct hoist__save_fetch *fetches; /* one for each stream */
 };
 
-/* Why bytes went the way they went, for the report. */
+/* Counts the ways that bytes were written, for the report. */
 struct hoist__save_routes {
 	uint64_t n_writes;
-	uint64_t straight; /* written from where they were */
+	uint64_t straight; /* written from the source's memory */
 	uint64_t fell_back;
 	const char *note; /* why there are no direct writes */
 };
@@ -148,7 +148,7 @@ struct hoist__save_routes {
 struct hoist_save {
 	struct hoist__job job;
 
-	/* Set when it was created. */
+	/* Set at creation. */
 	char *path;
 	const struct hoist__save_format *format;
 	enum hoist_engine engine_kind;
@@ -156,12 +156,12 @@ struct hoist_save {
 	uint64_t shard_bytes;
 	unsigned flags;
 
-	/* Added. */
+	/* Added by the caller. */
 	struct hoist__save_source *sources;
 	size_t n_sources;
 	size_t sources_room;
 	struct hoist__metadata *metadata;
-	char **strings; /* of these, each key and its value */
+	char **strings; /* of the metadata: each key and its value */
 	size_t n_metadata;
 	size_t metadata_room;
 	hoist_checkpoint *like; /* whose GGUF metadata is kept */
@@ -171,8 +171,8 @@ struct hoist_save {
 	struct hoist__save_file *files;
 	size_t n_files;
 	char *index_path;  /* of the shards that are written; NULL: one file is written */
-	char *shadow_path; /* the index that readers take instead of that one file, and that goes
-			    * if it is there; NULL: the file's name is none that an index has */
+	char *shadow_path; /* an index that readers would take instead of that one file; if it
+			    * is there, it is removed; NULL: no index can belong to the name */
 	char *index_text;
 	size_t index_bytes;
 	struct hoist__output *index;
@@ -184,7 +184,7 @@ struct hoist_save {
 
 	/* The pump's. */
 	struct hoist__save_block *blocks;  /* one for each slot */
-	struct hoist__save_fetch *fetches; /* of these */
+	struct hoist__save_fetch *fetches; /* of the blocks */
 	unsigned *window; /* slots of the blocks that are not sealed: a circular queue */
 	unsigned n_slots;
 	uint64_t n_begun;  /* blocks */
@@ -195,7 +195,7 @@ struct hoist_save {
 	size_t next_tensor;  /* and the first tensor that may lie in it */
 	unsigned n_writing;
 	size_t seal_tensor; /* the first tensor whose end has not been sealed */
-	void *digest;	    /* its XXH3_state_t */
+	void *digest;	    /* that tensor's XXH3_state_t */
 	struct hoist__save_routes routes;
 	hoist_save_report report;
 
@@ -211,7 +211,7 @@ static inline struct hoist_save *hoist__save_of(struct hoist__job *job)
 
 /* --- save.c --- */
 
-/* 0; -EINVAL, -ESTALE: nothing can be added any more. */
+/* Returns: 0; -EINVAL, -ESTALE: nothing can be added any more. */
 int hoist__save_check_open(const struct hoist_save *save);
 
 /* --- save-format.c --- */
@@ -219,7 +219,7 @@ int hoist__save_check_open(const struct hoist_save *save);
 #define HOIST__SAVE_ENDING ".safetensors"
 #define HOIST__SAVE_INDEX_ENDING HOIST__SAVE_ENDING ".index.json"
 
-/* @name NULL: by the path's ending.  Returns: 0; -EINVAL. */
+/* Finds the format @name; NULL: the format of the path's ending.  Returns: 0; -EINVAL. */
 int hoist__save_format_find(const char *path, const char *name,
 			    const struct hoist__save_format **ret);
 
@@ -230,7 +230,7 @@ int hoist__save_plan_sources(struct hoist_save *save);
 
 /* --- save-plan.c --- */
 
-/* Everything between the sources and the first byte written; can be taken back. */
+/* All steps from the sources to the first byte written; hoist__save_unplan() undoes them. */
 int hoist__save_plan(struct hoist_save *save);
 void hoist__save_unplan(struct hoist_save *save);
 
@@ -241,7 +241,7 @@ static inline const char *hoist__save_name(const char *path)
 	return slash != NULL ? slash + 1 : path;
 }
 
-/* The header again, with digests as they are now. */
+/* Makes the header again, with the present digests. */
 int hoist__save_header(struct hoist_save *save, struct hoist__save_file *file);
 
 /* --- save-begin.c --- */
@@ -250,7 +250,7 @@ int hoist__save_header(struct hoist_save *save, struct hoist__save_file *file);
 int hoist__save_begin(struct hoist__job *job, uint64_t timeout_ns);
 int hoist__save_make_staging(struct hoist__job *job);
 
-/* Nothing is in flight any more. */
+/* Pre: nothing is in flight. */
 void hoist__save_report(struct hoist_save *save);
 void hoist__save_release(struct hoist_save *save);
 
@@ -267,14 +267,14 @@ bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot);
  * Returns: 0; 1: the slot's request is to be submitted; what failed. */
 int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block);
 
-/* After a read of the block failed: true if it is to be filled on, with a read for each tensor, so
- * that bytes between them are not read, and it is known whose cannot be. */
+/* After a read of the block failed.  Returns: true if filling is to go on with a read for each
+ * tensor: bytes between tensors are then not read, and the failing tensor is known. */
 bool hoist__block_retry(struct hoist__save_block *block);
 
-/* The first byte, in its file, of what the block wants of the tensor that it is at. */
+/* The place in the source file of the next byte that the block needs of its present tensor. */
 uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__save_block *block);
 
-/* Where the block's bytes are, once its slot is FULL. */
+/* The block's bytes, once its slot is FULL. */
 static inline const unsigned char *hoist__block_data(const struct hoist__save_block *block)
 {
 	return block->straight != NULL ? block->straight : block->memory;
@@ -282,7 +282,7 @@ static inline const unsigned char *hoist__block_data(const struct hoist__save_bl
 
 /* --- save-gather.c --- */
 
-/* Bytes [@from, @from + @bytes) of the tensor, row-major, to @to. */
+/* Copies bytes [@from, @from + @bytes) of the tensor, in row-major order, to @to. */
 int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *source,
 			 const struct hoist__out_tensor *tensor, uint64_t from, size_t bytes,
 			 unsigned char *to);
@@ -292,17 +292,18 @@ int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *sou
 int hoist__seal_create(struct hoist_save *save);
 void hoist__seal_destroy(struct hoist_save *save);
 
-/* The slot of the next block in the order of the files is FULL. */
+/* Seals the next block in the order of the files, whose slot is FULL. */
 void hoist__seal_block(struct hoist_save *save, const struct hoist__save_block *block);
 
 /* --- save-publish.c --- */
 
-/* Who opened some shards only cannot mean the others to go: looks at the index that is replaced.
- * Pre: planned.  Returns: 0; -EEXIST: the save reads a shard that the index names, and lacks a tensor
- *   of a shard that is in none of its checkpoints; -ENOMEM. */
+/* Checks that replacing the old index loses no tensor by mistake: a caller that opened only some of
+ * its shards cannot mean the others to go.  Pre: planned.
+ * Returns: 0; -EEXIST: the save reads a shard that the old index names, and lacks a tensor of a
+ *   shard that is in none of its checkpoints; -ENOMEM. */
 int hoist__save_check_replaced(const struct hoist_save *save);
 
-/* All is written: gives the files their names.  Returns: 0; what failed. */
+/* Gives the files their names, once all bytes are written.  Returns: 0; what failed. */
 int hoist__save_publish(struct hoist_save *save);
 
 #endif
