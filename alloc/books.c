@@ -29,7 +29,7 @@ int hoist__book_create(size_t bytes, struct hoist__book **ret)
 {
 	struct hoist__book *made = calloc(1, sizeof *made);
 	if (made == NULL)
-		return hoist__fail_nomem("what is noted of a block", sizeof *made);
+		return hoist__fail_nomem("the description of a block", sizeof *made);
 	made->bytes = bytes;
 	made->allocated = bytes;
 	*ret = made;

@@ -308,6 +308,8 @@ static void sweep_queues(struct hoist__deferred *deferred, bool all)
 
 /* --- waiting for the driver --- */
 
+/* Only batches that were closed before the wait have passed, so the last one is pinned and the loop
+ * ends with it. */
 bool hoist__held_synchronize(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
 	bool passed;

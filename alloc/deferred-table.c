@@ -47,6 +47,7 @@ static void free_queue(struct hoist__held_queue *queue)
 	free(queue);
 }
 
+/* Cells are freed with their chunks.  Before that the events of the batches are destroyed. */
 void hoist__held_tables_fini(struct hoist__deferred *deferred)
 {
 	struct hoist__list *node;
@@ -163,6 +164,8 @@ void hoist__held_remove(struct hoist__deferred *deferred, struct hoist__held *bl
 	put_cell(deferred, block);
 }
 
+/* The new table is allocated without the lock.  If the table has grown meanwhile, the new one is
+ * discarded. */
 bool hoist__held_grow(struct hoist__deferred *deferred)
 {
 	size_t n_buckets = deferred->n_buckets * 2;

@@ -246,6 +246,8 @@ static void revive(struct hoist__deferred *deferred, struct hoist__held *block, 
 	use->capture = capturing ? use->queue->capture : 0;
 }
 
+/* The driver is asked for a capture before the lock is taken.  While the stream captures, only
+ * blocks that were parked by this capture are in the bin. */
 uintptr_t hoist__deferred_take(struct hoist__deferred *deferred, struct hoist__dev_stream *stream,
 			       size_t allocated, size_t align)
 {

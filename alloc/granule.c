@@ -193,6 +193,8 @@ static size_t take_some(uintptr_t base, size_t n, struct hoist__extent *extent)
 	return n;
 }
 
+/* Records of a page are counted before the first is taken, so that the page stays.  If a record
+ * belongs to another extent, everything taken so far is released. */
 int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
 {
 	uintptr_t last = base + ((n - 1) << HOIST__GRANULE_SHIFT);

@@ -27,7 +27,7 @@ struct growth {
 	struct hoist__shard *shard;
 	const struct hoist__want *want;
 	struct hoist__region_options options;
-	size_t bound;  /* what the region may take of the limit */
+	size_t bound;  /* the bytes that the region may take of the limit */
 	bool whole;    /* the block gets all of the region */
 	bool shared;   /* other threads wait for the region */
 	bool may_wait; /* for the budget */
@@ -350,6 +350,7 @@ int hoist__pool_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 	return err;
 }
 
+/* The memory is not charged to budgets, and goes to the first shard. */
 int hoist__pool_add_region(struct hoist__pool *pool, uintptr_t address, size_t bytes)
 {
 	uintptr_t base = hoist__round_up(address, HOIST__GRANULE_BYTES);

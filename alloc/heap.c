@@ -78,6 +78,8 @@ static void init(struct hoist__heap *heap, struct hoist__pool *pool)
 	hoist__list_init(&heap->caches);
 }
 
+/* The arena knows the heap by its hooks, so once the arena exists, the heap ends by
+ * hoist__heap_destroy(). */
 int hoist__heap_create(struct hoist__pool *pool, struct hoist__heap **ret)
 {
 	const struct hoist__pool_options *options = hoist__pool_options_of(pool);
@@ -213,6 +215,8 @@ static int fail_alloc(size_t bytes)
 	return hoist__fail_in(err, "allocating %s from a heap", hoist__figure(bytes).text);
 }
 
+/* jemalloc takes memory of another arena at the end of a thread, so every block is checked to be
+ * the heap's. */
 int hoist__heap_alloc(struct hoist__heap *heap, size_t bytes, size_t align, uintptr_t *ret)
 {
 	int err = check_request(heap, bytes, align);

@@ -152,6 +152,8 @@ static size_t looked_up_bytes(size_t i)
 		       : (i + 1 - HOIST__COARSE_FIRST) << HOIST__COARSE_SHIFT;
 }
 
+/* One allocation holds the cache and the entries of all magazines, so that ending the cache is one
+ * free(). */
 static struct hoist__cache *make_cache(struct hoist__pool *pool)
 {
 	size_t n_entries = 0;
@@ -182,6 +184,7 @@ static struct hoist__cache *make_cache(struct hoist__pool *pool)
 	return cache;
 }
 
+/* Setting the key makes thread_ends() run at the end of the thread. */
 struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache = hoist__this_thread.ended ? NULL : make_cache(pool);

@@ -167,6 +167,7 @@ static int init_watch(struct hoist__pool *pool)
 	return hoist__watch_create(&options, &pool->watch);
 }
 
+/* Joining the list of pools is last: from then on a fork or a yield may find the pool. */
 int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__pool **ret)
 {
 	int err = check_pool_options(options);
@@ -249,6 +250,8 @@ static void end_regions(struct hoist__pool *pool)
 	}
 }
 
+/* The order matters: streams and the quarantine give blocks back to slabs, slabs give spans back to
+ * regions, and only then do the regions end. */
 void hoist__pool_unref(struct hoist__pool *pool)
 {
 	if (pool == NULL || atomic_fetch_sub(&pool->n_refs, 1) != 1)

@@ -55,6 +55,8 @@ static size_t least_zero(int64_t bytes)
 	return bytes < 0 ? 0 : (size_t)bytes;
 }
 
+/* Figures are read one after the other, not at one moment.  A difference that other threads make
+ * negative meanwhile is reported as 0. */
 void hoist__pool_stats(struct hoist__pool *pool, struct hoist__pool_stats *ret)
 {
 	struct hoist__cache_sums sums = {0};

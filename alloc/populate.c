@@ -273,6 +273,7 @@ static unsigned start_workers(struct shared *shared, struct worker *workers, uns
 	return i;
 }
 
+/* If no thread can be started, the caller does all the work, on whatever CPU it runs. */
 int hoist__populate_parallel(const struct hoist__populate_job *job,
 			     struct hoist__populate_report *report)
 {

@@ -145,6 +145,8 @@ bool hoist__recipe_binds_late(const struct hoist__region *region)
 	       region->pages != HOIST__PAGES_HUGETLB;
 }
 
+/* A node that cannot have room is refused here.  Strictly bound memory that is populated only
+ * prefers its nodes until all of it is there (hoist__recipe_binds_late()). */
 static int step_place(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
@@ -204,6 +206,7 @@ static void note_whereabouts(struct hoist__maker *maker, const struct hoist__whe
 				   where->n_unknown + where->n_absent, where->n_sampled);
 }
 
+/* The kernel may not tell where pages are.  That is noted, and is no failure. */
 static int step_verify(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;

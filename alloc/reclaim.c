@@ -181,6 +181,10 @@ static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *sha
 	return limit == 0 || then <= limit / 2;
 }
 
+/* Each round tries the cheapest source that is left: spans of the shard, spans of other shards,
+ * blocks that streams have passed, and, above the soft limit, everything that can be taken back.
+ * Only then does the pool grow, unless the shard has borrowed so often that it should grow first.
+ */
 static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 			const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {
@@ -213,6 +217,7 @@ static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 	return err;
 }
 
+/* The first failure is reported, as it names the cause, whatever the later tries say. */
 int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
 		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {

@@ -11,7 +11,7 @@
  *   MANAGED memory that the driver moves between host and device
  *
  * or memory of these kinds that others give: a source (the caller's own resource), which gets the
- * memory back, or the caller himself (`given`), who keeps it.  We do not map, place, populate or
+ * memory back, or the caller itself (`given`), which keeps it.  We do not map, place, populate or
  * advise such memory.  Host memory of others is only sampled (`node`), and registered for PINNED.
  * An mlock of the caller's own does not outlast ours: locks do not nest.
  *
@@ -115,7 +115,7 @@ struct hoist__region_options {
 	size_t bytes;                /* rounded up to base pages, or 2 MiB for hugetlb; the end
 	                              * of a THP region that fills no huge page is small pages.
 	                              * Not from the system: rounded up to 64 KiB */
-	uint64_t spare_bytes;        /* what the process's control group must also have (group.h);
+	uint64_t spare_bytes;        /* bytes the process's group must also have (group.h);
 	                              * host kinds from the system */
 	struct hoist__dev *dev;      /* DEVICE: whose memory.  PINNED: registered with it
 	                              * (NULL or the CPU: mlock).  HOST: NULL */

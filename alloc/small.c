@@ -80,6 +80,8 @@ bool hoist__small_shrink(struct hoist__pool *pool, struct hoist__doomed *doomed)
 	return any;
 }
 
+/* Slabs that their classes give up are collected, and dropped only after the last class is
+ * unlocked. */
 void hoist__small_give(struct hoist__pool *pool, const struct hoist__entry *entries, size_t n,
 		       struct hoist__doomed *doomed)
 {
@@ -250,6 +252,8 @@ static struct hoist__slab *need_slab(struct hoist__pool *pool, struct hoist__cla
 	return slab != NULL ? slab : hoist__slab_create(pool, class);
 }
 
+/* The descriptor is made before the span is taken, so that nothing can fail once there is a span.
+ */
 static int take_batch(struct hoist__pool *pool, struct hoist__shard *shard, unsigned class_index,
 		      struct hoist__entry *entries, size_t n, size_t *taken)
 {

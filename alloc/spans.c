@@ -380,6 +380,8 @@ static void fetch_links(const struct hoist__granule *span)
 	__builtin_prefetch(span->prev, 1);
 }
 
+/* Merging keeps the invariant that no two neighbours are free, so at most one span on each side is
+ * merged. */
 struct hoist__extent *hoist__spans_release(struct hoist__spans *spans, struct hoist__granule *span)
 {
 	struct hoist__extent *extent = atomic_load_explicit(&span->extent, memory_order_relaxed);

@@ -334,6 +334,8 @@ void hoist__watch_size(const struct hoist__watch *watch, size_t bytes, size_t al
 	*raw_align = lead == 0 ? align : lead;
 }
 
+/* The old entry says how much of the block was filled when it was freed.  It is replaced only if
+ * the fill is unchanged. */
 int hoist__watch_allocated(struct hoist__watch *watch, uintptr_t raw, size_t raw_allocated,
 			   size_t bytes, size_t align, bool untouched, uintptr_t *ret)
 {

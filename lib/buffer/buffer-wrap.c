@@ -173,6 +173,8 @@ static int make_live(const hoist_buffer_source *source)
 	return err < 0 ? hoist__fail_in(err, "\"%s\"", memory->name) : 0;
 }
 
+/* The block becomes live last, when nothing else can fail: until then the memory stays the
+ * caller's. */
 static int wrap(const hoist_buffer_source *source, hoist_dtype dtype, int rank,
 		const int64_t *shape, const int64_t *strides, hoist_buffer **ret)
 {

@@ -62,7 +62,7 @@ int hoist__cache_check_peer(int socket)
 	struct ucred peer;
 	socklen_t bytes = sizeof peer;
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
-		return hoist__fail_errno(-errno, "asking who the cache's peer is");
+		return hoist__fail_errno(-errno, "asking for the credentials of the cache's peer");
 	if (peer.uid != geteuid())
 		return hoist__fail(-EPERM, "the cache's peer is process %d of user %u, not of %u",
 				   (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
@@ -123,7 +123,7 @@ static int check(const struct hoist__cache_message *message, size_t bytes, int f
 {
 	if (bytes < offsetof(struct hoist__cache_message, op) ||
 	    memcmp(message->magic, magic, sizeof magic) != 0)
-		return hoist__fail(-EBADMSG, "the cache's peer sent what is no message of hoist's");
+		return hoist__fail(-EBADMSG, "the cache's peer sent no message of hoist's");
 	if (message->version != HOIST__CACHE_VERSION)
 		return hoist__fail(
 			-EBADMSG,

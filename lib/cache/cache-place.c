@@ -133,8 +133,9 @@ int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_
 	}
 	hoist__topology_destroy(topology);
 	if (placed == HOIST__PLACED_FIRST_TOUCH && file->note[0] == '\0')
-		(void)snprintf(file->note, sizeof file->note,
-			       "the kernel refuses mbind here: who touched first decided");
+		(void)snprintf(
+			file->note, sizeof file->note,
+			"the kernel refuses mbind here: the first touch of each page decided");
 	return err;
 }
 

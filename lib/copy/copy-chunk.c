@@ -32,6 +32,8 @@ static int64_t turns_that_fit(const struct hoist__stage *stage, size_t inner, in
 	return (int64_t)(HOIST__SLOT_BYTES / inner);
 }
 
+/* Takes as many inner loops whole as fit into a slot, and cuts the next loop outwards.  If not even
+ * one run fits, the runs are cut. */
 void hoist__stage_divide(struct hoist__stage *stage)
 {
 	const struct hoist__nest *nest = &stage->nest;

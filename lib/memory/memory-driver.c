@@ -114,6 +114,8 @@ static int take(struct hoist__driver_memory *driver, struct hoist__book *book, s
 	return 0;
 }
 
+/* The driver aligns blocks to HOIST__DRIVER_ALIGN.  For a larger alignment the block is made
+ * larger, and the address lies within. */
 static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 			uintptr_t *ret)
 {

@@ -97,6 +97,8 @@ hoist_memory *hoist_memory_ref(hoist_memory *memory)
 	return memory;
 }
 
+/* The device and the parked references are read before the reference is dropped: afterwards the
+ * resource may be gone. */
 void hoist_memory_unref(hoist_memory *memory)
 {
 	if (memory == NULL)

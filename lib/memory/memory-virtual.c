@@ -146,6 +146,7 @@ static size_t align_of(const struct hoist__virtual *v, size_t align)
 	return (size_t)hoist__max_u64(most, align);
 }
 
+/* The driver maps whole granules, and so the block has up to a granule more than @bytes. */
 static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 			 uintptr_t *ret)
 {
@@ -160,7 +161,7 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 		return err;
 	struct hoist__virtual_block *b = calloc(1, sizeof *b);
 	if (b == NULL)
-		return hoist__fail_nomem("what is noted of a block", sizeof *b);
+		return hoist__fail_nomem("the description of a block", sizeof *b);
 	b->book.bytes = bytes;
 	err = hoist__virtual_build(v, b, NULL, total, align_of(v, align), v->options.address_hint);
 	if (err == 0 && hoist__books_add(&v->books, &b->book, b->book.raw) < 0)

@@ -23,7 +23,7 @@ struct hoist__virtual {
 	hoist_memory memory;
 	struct hoist__books books;
 	hoist_virtual_options options;
-	hoist_device **peers; /* what options.peers points to */
+	hoist_device **peers; /* the array that options.peers points to */
 	struct hoist__vmm_props props;
 	_Atomic size_t xgranularity; /* 0: not asked for yet */
 };
