@@ -220,7 +220,7 @@ void hoist__books_forget(struct hoist__books *books, struct hoist__dev_stream *s
 		return;
 	/* A failure of the stream is not reported here: after the wait none of its work runs any
 	 * more. */
-	(void)hoist__stream_await(stream);
+	(void)hoist__dev_stream_await(stream);
 	pthread_mutex_lock(&books->users_lock);
 	pthread_mutex_lock(&books->lock);
 	for (struct hoist__book *book = next(books, 0); book != NULL;

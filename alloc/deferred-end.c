@@ -199,6 +199,6 @@ void hoist__deferred_trim(struct hoist__deferred *deferred)
 		n = hoist__held_events_take(deferred, events, HOIST__ARRAY_SIZE(events));
 		hoist__deferred_unlock(deferred);
 		for (size_t i = 0; i < n; i++)
-			hoist__event_destroy(events[i]);
+			hoist__dev_event_destroy(events[i]);
 	} while (n == HOIST__ARRAY_SIZE(events));
 }

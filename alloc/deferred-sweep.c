@@ -30,8 +30,8 @@ bool hoist__held_capturing(struct hoist__deferred *deferred, struct hoist__dev_s
 {
 	bool capturing = true;
 	uint64_t since = hoist__now_ns();
-	if (hoist__stream_capturing(stream, &capturing) != 0 &&
-	    hoist__stream_capturing(stream, &capturing) != 0)
+	if (hoist__dev_stream_capturing(stream, &capturing) != 0 &&
+	    hoist__dev_stream_capturing(stream, &capturing) != 0)
 		capturing = true;
 	count(deferred, HOIST__CALL_QUERY, since);
 	return capturing;
@@ -40,7 +40,7 @@ bool hoist__held_capturing(struct hoist__deferred *deferred, struct hoist__dev_s
 static int query(struct hoist__deferred *deferred, struct hoist__dev_event *event)
 {
 	uint64_t since = hoist__now_ns();
-	int err = hoist__event_query(event);
+	int err = hoist__dev_event_query(event);
 	count(deferred, HOIST__CALL_QUERY, since);
 	return err;
 }
@@ -48,7 +48,7 @@ static int query(struct hoist__deferred *deferred, struct hoist__dev_event *even
 static int synchronize(struct hoist__deferred *deferred, struct hoist__dev_event *event)
 {
 	uint64_t since = hoist__now_ns();
-	int err = hoist__event_synchronize(event);
+	int err = hoist__dev_event_synchronize(event);
 	count(deferred, HOIST__CALL_WAIT, since);
 	return err;
 }
@@ -83,13 +83,13 @@ static bool has_passed(struct hoist__deferred *deferred, struct hoist__dev_event
 static bool try_record(struct hoist__deferred *deferred, struct hoist__dev_stream *stream,
 		       struct hoist__dev_event **event)
 {
-	if (*event == NULL && hoist__event_create(hoist__stream_dev(stream), 0, event) != 0)
+	if (*event == NULL && hoist__dev_event_create(hoist__dev_stream_dev(stream), 0, event) != 0)
 		return false;
-	bool may_capture = hoist__stream_may_capture(stream);
+	bool may_capture = hoist__dev_stream_may_capture(stream);
 	if (may_capture && hoist__held_capturing(deferred, stream))
 		return false;
 	uint64_t since = hoist__now_ns();
-	int err = hoist__event_record(*event, stream);
+	int err = hoist__dev_event_record(*event, stream);
 	count(deferred, HOIST__CALL_EVENT, since);
 	return err == 0 && !(may_capture && hoist__held_capturing(deferred, stream));
 }
@@ -106,7 +106,7 @@ void hoist__held_note_capture(struct hoist__deferred *deferred, struct hoist__he
 
 bool hoist__held_ask(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
-	if (!hoist__stream_may_capture(queue->stream))
+	if (!hoist__dev_stream_may_capture(queue->stream))
 		return false;
 	queue->n_busy++;
 	pthread_mutex_unlock(&deferred->lock);
@@ -320,9 +320,9 @@ bool hoist__held_synchronize(struct hoist__deferred *deferred, struct hoist__hel
 	queue->n_busy++;
 	pthread_mutex_unlock(&deferred->lock);
 	uint64_t since = hoist__now_ns();
-	int err = hoist__stream_await(queue->stream);
+	int err = hoist__dev_stream_await(queue->stream);
 	count(deferred, HOIST__CALL_WAIT, since);
-	if (!is_answer(err, &passed) && !is_answer(hoist__stream_query(queue->stream), &passed))
+	if (!is_answer(err, &passed) && !is_answer(hoist__dev_stream_query(queue->stream), &passed))
 		passed = true;
 	pthread_mutex_lock(&deferred->lock);
 	queue->n_busy--;

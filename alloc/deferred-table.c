@@ -34,7 +34,7 @@ int hoist__held_tables_init(struct hoist__deferred *deferred)
 static void destroy_event(struct hoist__held_batch *batch)
 {
 	if (batch != NULL)
-		hoist__event_destroy(batch->event);
+		hoist__dev_event_destroy(batch->event);
 }
 
 static void free_queue(struct hoist__held_queue *queue)
@@ -252,7 +252,7 @@ static void init_queue(struct hoist__deferred *deferred, struct hoist__held_queu
 		       struct hoist__dev_stream *stream)
 {
 	struct hoist__held_queue **bucket = &deferred->streams[stream_bucket(stream)];
-	struct hoist__dev *dev = hoist__stream_dev(stream);
+	struct hoist__dev *dev = hoist__dev_stream_dev(stream);
 	*queue = (struct hoist__held_queue){
 		.next = *bucket,
 		.stream = stream,
@@ -269,7 +269,7 @@ static void init_queue(struct hoist__deferred *deferred, struct hoist__held_queu
  * allocate. */
 int hoist__held_queue_make(struct hoist__deferred *deferred, struct hoist__dev_stream *stream)
 {
-	struct hoist__dev *dev = hoist__stream_dev(stream);
+	struct hoist__dev *dev = hoist__dev_stream_dev(stream);
 	if (deferred->spare == NULL || find_events(deferred, dev) == NULL) {
 		pthread_mutex_unlock(&deferred->lock);
 		struct hoist__held_queue *queue = malloc(sizeof *queue);

@@ -126,7 +126,7 @@ static void note_use(struct hoist__deferred *deferred, struct hoist__held *block
 
 static bool is_capturing(struct hoist__deferred *deferred, struct hoist__dev_stream *stream)
 {
-	return hoist__stream_may_capture(stream) && hoist__held_capturing(deferred, stream);
+	return hoist__dev_stream_may_capture(stream) && hoist__held_capturing(deferred, stream);
 }
 
 int hoist__deferred_use(struct hoist__deferred *deferred, uintptr_t address,

@@ -27,7 +27,7 @@
  * for its stream alone until that work has passed.
  *   Nothing tells afterwards that a stream captured.  So each use, push and take asks the driver,
  *   if
- * the stream may capture at all (hoist__stream_may_capture()).  If it may not, the three calls call
+ * the stream may capture at all (hoist__dev_stream_may_capture()).  If it may not, the three calls call
  * no driver, except to record full batches.  Asking once a batch would miss a capture that begins
  * and ends within it, and two users would write the same memory when the graph runs.
  * Two captures of one stream with no call between that names the stream count as one: their

@@ -51,7 +51,7 @@ void hoist__pattern_destroy(struct hoist__pattern *pattern)
 		return;
 	/* A child of fork has neither the stream nor the buffer, which are the parent's. */
 	if (pattern->buffer != NULL && hoist__dev_check(pattern->dev) == 0) {
-		hoist__stream_destroy(pattern->stream);
+		hoist__dev_stream_destroy(pattern->stream);
 		free_buffer(pattern);
 	}
 	pthread_mutex_destroy(&pattern->lock);
@@ -83,7 +83,7 @@ static int make_ready(struct hoist__pattern *pattern)
 		return 0;
 	int err = make_buffer(pattern->dev, &pattern->buffer);
 	if (err == 0) {
-		err = hoist__stream_create(pattern->dev, &pattern->stream);
+		err = hoist__dev_stream_create(pattern->dev, &pattern->stream);
 		if (err != 0)
 			free_buffer(pattern);
 	}
@@ -108,9 +108,9 @@ static int need_ready(struct hoist__pattern *pattern)
  * once. */
 static int wait_for(struct hoist__dev_stream *stream)
 {
-	int err = hoist__stream_synchronize(stream);
+	int err = hoist__dev_stream_synchronize(stream);
 	if (err != 0)
-		(void)hoist__stream_synchronize(stream);
+		(void)hoist__dev_stream_synchronize(stream);
 	return err;
 }
 

@@ -23,7 +23,7 @@
 static void trace(struct hoist__pool *pool, const char *action, uintptr_t address, size_t bytes,
 		  struct hoist__dev_stream *stream)
 {
-	const void *native = stream == NULL ? NULL : hoist__stream_native(stream);
+	const void *native = stream == NULL ? NULL : hoist__dev_stream_native(stream);
 	pthread_mutex_lock(&pool->trace_lock);
 	if (pool->trace != NULL)
 		hoist__trace_line(pool->trace, action, address, bytes, native);

@@ -78,9 +78,9 @@ static void drop(struct call *call)
 static int check_capture(struct hoist__dev_stream *stream)
 {
 	bool capturing = false;
-	if (!hoist__stream_may_capture(stream))
+	if (!hoist__dev_stream_may_capture(stream))
 		return 0;
-	int err = hoist__stream_capturing(stream, &capturing);
+	int err = hoist__dev_stream_capturing(stream, &capturing);
 	if (err < 0 || !capturing)
 		return err;
 	return hoist__fail(-ENOTSUP,
@@ -97,7 +97,8 @@ int hoist__call_queue_fail_lack(const struct hoist__dev *dev)
 			   hoist__api_name(dev->api), dev->ordinal, dev->props.driver_version);
 }
 
-int hoist__stream_call(struct hoist__dev_stream *stream, int (*run)(void *context), void *context)
+int hoist__dev_stream_call(struct hoist__dev_stream *stream, int (*run)(void *context),
+			   void *context)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err == 0)

@@ -223,14 +223,14 @@ struct hoist__dev_ops {
 int hoist__dev_pools_open_to(struct hoist__dev *dev, struct hoist__dev *peer);
 
 /* stream.c: what is zeroed becomes a stream, with one reference; no driver is called. */
-void hoist__stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native);
-void hoist__stream_unref(struct hoist__dev_stream *stream); /* takes NULL */
+void hoist__dev_stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native);
+void hoist__dev_stream_unref(struct hoist__dev_stream *stream); /* takes NULL */
 
 /* event.c: nobody asks the driver for an event of @stream from here on: they say @outcome, or are
  * lost (-EAGAIN).  Only the first call counts. */
-void hoist__events_end(struct hoist__dev_stream *stream, int outcome);
+void hoist__dev_events_end(struct hoist__dev_stream *stream, int outcome);
 /* True if its stream is gone, and all that it was recorded behind is done. */
-bool hoist__event_is_over(struct hoist__dev_event *event);
+bool hoist__dev_event_is_over(struct hoist__dev_event *event);
 
 /* -ENOTSUP: the driver cannot call (call.c). */
 int hoist__call_queue_fail_lack(const struct hoist__dev *dev);

@@ -16,7 +16,7 @@
  *             is saved and restored around every call
  *   stream    a queue of work in order.  CPU streams are queues served by a
  *             thread of their own
- *   event     a point in a stream; records nothing until hoist__event_record()
+ *   event     a point in a stream; records nothing until hoist__dev_event_record()
  *
  * Addresses: device memory is an integer (`uintptr_t`), never dereferenced
  * here.  Host memory given to an asynchronous copy stays the caller's until an
@@ -210,31 +210,31 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret);
 
 /* --- streams [context] --- */
 
-int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
+int hoist__dev_stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret);
 
 /* Wraps a native handle (CUstream, hipStream_t, as a pointer) that stays the
  * caller's; NULL is the legacy default stream, and 1 another name of it.  -ENOTSUP on the CPU, and
  * for 2, which names another stream in each thread. */
-int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
+int hoist__dev_stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret);
 
 /* Takes NULL.  Waits for queued work, unless the stream captures; then ends its events, which no
  * driver is asked for any more: they have completed.  Those of a stream that captured, or whose
  * native handle the caller destroyed first where the driver can say that, are lost: they have
  * completed when a later hoist__dev_synchronize() has succeeded, which waiting for one does.  A
  * wrapped native handle is left alone. */
-void hoist__stream_destroy(struct hoist__dev_stream *stream);
+void hoist__dev_stream_destroy(struct hoist__dev_stream *stream);
 
 /* NULL on the CPU.  Who has the handle can make the stream capture: from now on it may. */
-void *hoist__stream_native(struct hoist__dev_stream *stream);
-struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream);
+void *hoist__dev_stream_native(struct hoist__dev_stream *stream);
+struct hoist__dev *hoist__dev_stream_dev(const struct hoist__dev_stream *stream);
 
 /* Blocks until all queued work is done; returns the first error of that work
  * since the last synchronize.  That of a call comes before that of the driver. */
-int hoist__stream_synchronize(struct hoist__dev_stream *stream);
+int hoist__dev_stream_synchronize(struct hoist__dev_stream *stream);
 
 /* The same for who only needs the work to be done: the failure of a call stays, for the next
  * synchronize to give, and is not returned. */
-int hoist__stream_await(struct hoist__dev_stream *stream);
+int hoist__dev_stream_await(struct hoist__dev_stream *stream);
 
 /* True in a function that a stream of the CPU calls: what waits for streams there may wait for
  * itself. */
@@ -245,42 +245,42 @@ bool hoist__in_cpu_stream(void);
 int hoist__leave_cpu_stream(void *(*run)(void *context), void *context);
 
 /* 0 idle, -EAGAIN busy, other: work failed. */
-int hoist__stream_query(struct hoist__dev_stream *stream);
+int hoist__dev_stream_query(struct hoist__dev_stream *stream);
 
 /* True while @stream captures a graph, also one that is broken already, and for the NULL stream
  * while work on it would break the capture of another; where the driver cannot say, never.
  * Asking breaks nothing, as a query or a record would.  Returns: 0; -EREMOTEIO; -EBADF (HIP: it
  * is wrapped, and its native handle was destroyed). */
-int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret);
+int hoist__dev_stream_capturing(struct hoist__dev_stream *stream, bool *ret);
 
 /* False as long as nobody can make @stream capture: on the CPU, and for a stream that was
  * created here, never waited for an event, and whose native handle was never asked for.  A load,
  * no driver call. */
-bool hoist__stream_may_capture(const struct hoist__dev_stream *stream);
+bool hoist__dev_stream_may_capture(const struct hoist__dev_stream *stream);
 
 /* True if a wait for @stream may break a capture: it captures, or the driver, asked twice, does not
  * say.  The caller's failure stays what it is. */
-bool hoist__stream_forbids_wait(struct hoist__dev_stream *stream);
+bool hoist__dev_stream_forbids_wait(struct hoist__dev_stream *stream);
 
 /* Later work on @stream waits for @event; the host does not.  The event may be
  * another stream's, of the same api.  An event never recorded is no wait. */
-int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
+int hoist__dev_stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event);
 
 /* --- events [context] --- */
 
-#define HOIST__EVENT_TIMING 1u /* hoist__event_elapsed_ns() will be asked */
+#define HOIST__EVENT_TIMING 1u /* hoist__dev_event_elapsed_ns() will be asked */
 
-int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret);
-void hoist__event_destroy(struct hoist__dev_event *event); /* takes NULL */
-int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
+int hoist__dev_event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret);
+void hoist__dev_event_destroy(struct hoist__dev_event *event); /* takes NULL */
+int hoist__dev_event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream);
 
 /* Neither asks a driver where that could reach a stream that is gone, or break a capture that the
  * event's stream began since.  HIP: while it captures, query says -EAGAIN, synchronize -ENOTSUP.
  * Of a lost one synchronize waits for the device; -EBUSY if that cannot be done now.
  * Not while another thread records the event. */
-int hoist__event_query(struct hoist__dev_event *event);	      /* 0, -EAGAIN, error */
-int hoist__event_synchronize(struct hoist__dev_event *event); /* blocks, sleeping */
-int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
+int hoist__dev_event_query(struct hoist__dev_event *event);	      /* 0, -EAGAIN, error */
+int hoist__dev_event_synchronize(struct hoist__dev_event *event); /* blocks, sleeping */
+int hoist__dev_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
 			    uint64_t *ret);
 
 /* --- the driver's own stream-ordered pools [context] --- */
@@ -399,6 +399,6 @@ int hoist__fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint32_t 
  * failed in the driver, @run may never be called: synchronize says so.
  * Returns: 0; -ENOTSUP (the driver is too old; the stream captures a graph, which may run never
  *   or often); -ENOMEM, -EREMOTEIO, -ESTALE: @run is not called. */
-int hoist__stream_call(struct hoist__dev_stream *stream, int (*run)(void *context), void *context);
+int hoist__dev_stream_call(struct hoist__dev_stream *stream, int (*run)(void *context), void *context);
 
 #endif

@@ -8,8 +8,8 @@
  * way, except that they may be asked during a capture.
  *
  * Two kinds of streams end without a wait: one that is destroyed while it captures, and one whose
- * native handle the caller has destroyed.  Their events are lost.  A lost event has completed when a
- * wait for the whole device, begun later, has ended. */
+ * native handle the caller has destroyed.  Their events are lost.  A lost event has completed when
+ * a wait for the whole device, begun later, has ended. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 /* --- events of streams that are gone --- */
 
-void hoist__events_end(struct hoist__dev_stream *stream, int outcome)
+void hoist__dev_events_end(struct hoist__dev_stream *stream, int outcome)
 {
 	pthread_rwlock_wrlock(&stream->asking);
 	if (!stream->gone) {
@@ -50,7 +50,7 @@ static int outcome_of(const struct hoist__dev_stream *stream, bool wait)
 		       : err;
 }
 
-bool hoist__event_is_over(struct hoist__dev_event *event)
+bool hoist__dev_event_is_over(struct hoist__dev_event *event)
 {
 	struct hoist__dev_stream *stream = atomic_load(&event->stream);
 	if (stream == NULL)
@@ -67,9 +67,9 @@ bool hoist__event_is_over(struct hoist__dev_event *event)
 static int check_stream(struct hoist__dev_stream *stream, bool wait)
 {
 	bool capturing = false;
-	if (!stream->dev->ops->events_read_streams || !hoist__stream_may_capture(stream))
+	if (!stream->dev->ops->events_read_streams || !hoist__dev_stream_may_capture(stream))
 		return 0;
-	int err = hoist__stream_capturing(stream, &capturing);
+	int err = hoist__dev_stream_capturing(stream, &capturing);
 	if (err == 0 && !capturing)
 		return 0;
 	if (err == -EBADF || !wait)
@@ -92,7 +92,7 @@ static int ask(struct hoist__dev_event *event, int (*driver)(struct hoist__dev_e
 		err = driver(event);
 	pthread_rwlock_unlock(&stream->asking);
 	if (!gone && err == -EBADF) {
-		hoist__events_end(stream, -EAGAIN);
+		hoist__dev_events_end(stream, -EAGAIN);
 		gone = true;
 	}
 	return gone ? outcome_of(stream, wait) : err;
@@ -100,7 +100,7 @@ static int ask(struct hoist__dev_event *event, int (*driver)(struct hoist__dev_e
 
 /* --- events --- */
 
-int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret)
+int hoist__dev_event_create(struct hoist__dev *dev, unsigned flags, struct hoist__dev_event **ret)
 {
 	int err = hoist__dev_check(dev);
 	if (err < 0)
@@ -122,13 +122,13 @@ int hoist__event_create(struct hoist__dev *dev, unsigned flags, struct hoist__de
 	return 0;
 }
 
-void hoist__event_destroy(struct hoist__dev_event *event)
+void hoist__dev_event_destroy(struct hoist__dev_event *event)
 {
 	if (event == NULL)
 		return;
 	if (event->generation == hoist__fork_now())
 		event->dev->ops->event_destroy(event);
-	hoist__stream_unref(atomic_load(&event->stream));
+	hoist__dev_stream_unref(atomic_load(&event->stream));
 	free(event);
 }
 
@@ -138,10 +138,10 @@ static void follow(struct hoist__dev_event *event, struct hoist__dev_stream *str
 	if (stream->dev->api == HOIST__API_CPU || atomic_load(&event->stream) == stream)
 		return;
 	atomic_fetch_add(&stream->refs, 1);
-	hoist__stream_unref(atomic_exchange(&event->stream, stream));
+	hoist__dev_stream_unref(atomic_exchange(&event->stream, stream));
 }
 
-int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
+int hoist__dev_event_record(struct hoist__dev_event *event, struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_check_process(event->generation, "the event");
 	if (err < 0)
@@ -158,7 +158,7 @@ int hoist__event_record(struct hoist__dev_event *event, struct hoist__dev_stream
 	return err;
 }
 
-int hoist__event_query(struct hoist__dev_event *event)
+int hoist__dev_event_query(struct hoist__dev_event *event)
 {
 	int err = hoist__dev_check_process(event->generation, "the event");
 	if (err < 0 || !atomic_load(&event->recorded))
@@ -166,7 +166,7 @@ int hoist__event_query(struct hoist__dev_event *event)
 	return ask(event, event->dev->ops->event_query, false);
 }
 
-int hoist__event_synchronize(struct hoist__dev_event *event)
+int hoist__dev_event_synchronize(struct hoist__dev_event *event)
 {
 	int err = hoist__dev_check_process(event->generation, "the event");
 	if (err < 0 || !atomic_load(&event->recorded))
@@ -174,8 +174,8 @@ int hoist__event_synchronize(struct hoist__dev_event *event)
 	return ask(event, event->dev->ops->event_synchronize, true);
 }
 
-int hoist__event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
-			    uint64_t *ret)
+int hoist__dev_event_elapsed_ns(struct hoist__dev_event *start, struct hoist__dev_event *end,
+				uint64_t *ret)
 {
 	int err = hoist__dev_check_process(start->generation, "the event");
 	if (err < 0)

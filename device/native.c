@@ -10,13 +10,13 @@
 static int order(struct hoist__dev_stream *first, struct hoist__dev_stream *then)
 {
 	struct hoist__dev_event *event;
-	int err = hoist__event_create(first->dev, 0, &event);
+	int err = hoist__dev_event_create(first->dev, 0, &event);
 	if (err < 0)
 		return err;
-	err = hoist__event_record(event, first);
+	err = hoist__dev_event_record(event, first);
 	if (err == 0)
-		err = hoist__stream_wait_event(then, event);
-	hoist__event_destroy(event); /* a wait that is queued keeps what it needs */
+		err = hoist__dev_stream_wait_event(then, event);
+	hoist__dev_event_destroy(event); /* a wait that is queued keeps what it needs */
 	return err;
 }
 
@@ -31,7 +31,7 @@ static int check(const struct hoist__dev_stream *stream)
  * by then. */
 static void init_handle(struct hoist__dev_stream *handle, struct hoist__dev *dev, void *native)
 {
-	hoist__stream_init(handle, dev, native);
+	hoist__dev_stream_init(handle, dev, native);
 	handle->wrapped = true;
 	atomic_init(&handle->may_capture, true);
 }
@@ -46,7 +46,7 @@ int hoist__native_wait_stream(void *native, struct hoist__dev_stream *stream)
 	return order(stream, &handle);
 }
 
-int hoist__stream_wait_native(struct hoist__dev_stream *stream, void *native)
+int hoist__dev_stream_wait_native(struct hoist__dev_stream *stream, void *native)
 {
 	int err = check(stream);
 	if (err < 0 || stream->native == native)
@@ -63,5 +63,5 @@ int hoist__native_capturing(struct hoist__dev *dev, void *native, bool *ret)
 		return err;
 	struct hoist__dev_stream handle = {0};
 	init_handle(&handle, dev, native);
-	return hoist__stream_capturing(&handle, ret);
+	return hoist__dev_stream_capturing(&handle, ret);
 }

@@ -56,7 +56,7 @@ int hoist__dev_can_access(struct hoist__dev *dev, struct hoist__dev *peer, bool 
 /* What the caller has destroyed does not capture. */
 static int ask(struct hoist__dev_stream *stream, bool *ret)
 {
-	int err = hoist__stream_capturing(stream, ret);
+	int err = hoist__dev_stream_capturing(stream, ret);
 	return err == -EBADF ? 0 : err;
 }
 
@@ -73,7 +73,7 @@ static int find_capture(struct hoist__dev *dev, bool *ret)
 	for (; node != &dev->streams && !*ret && err == 0; node = node->next) {
 		struct hoist__dev_stream *stream =
 			HOIST__CONTAINER_OF(node, struct hoist__dev_stream, node);
-		if (hoist__stream_may_capture(stream))
+		if (hoist__dev_stream_may_capture(stream))
 			err = ask(stream, ret);
 	}
 	bool any = !hoist__list_empty(&dev->streams);
@@ -83,7 +83,7 @@ static int find_capture(struct hoist__dev *dev, bool *ret)
 	if (err < 0 || *ret || unused)
 		return err;
 	struct hoist__dev_stream null = {0};
-	hoist__stream_init(&null, dev, NULL);
+	hoist__dev_stream_init(&null, dev, NULL);
 	return ask(&null, ret);
 }
 

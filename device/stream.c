@@ -19,12 +19,12 @@ static int make_stream(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 	struct hoist__dev_stream *stream = calloc(1, sizeof *stream);
 	if (stream == NULL)
 		return hoist__fail_nomem("a stream", sizeof *stream);
-	hoist__stream_init(stream, dev, NULL);
+	hoist__dev_stream_init(stream, dev, NULL);
 	*ret = stream;
 	return 0;
 }
 
-void hoist__stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native)
+void hoist__dev_stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev, void *native)
 {
 	stream->dev = dev;
 	stream->native = native;
@@ -34,7 +34,7 @@ void hoist__stream_init(struct hoist__dev_stream *stream, struct hoist__dev *dev
 	hoist__list_init(&stream->node);
 }
 
-void hoist__stream_unref(struct hoist__dev_stream *stream)
+void hoist__dev_stream_unref(struct hoist__dev_stream *stream)
 {
 	if (stream == NULL || atomic_fetch_sub(&stream->refs, 1) != 1)
 		return;
@@ -64,7 +64,7 @@ static void part(struct hoist__dev_stream *stream)
 	pthread_mutex_unlock(&dev->streams_lock);
 }
 
-int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
+int hoist__dev_stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 {
 	struct hoist__dev_stream *stream = NULL;
 	int err = make_stream(dev, &stream);
@@ -72,7 +72,7 @@ int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 		return err;
 	err = dev->ops->stream_create(stream);
 	if (err < 0) {
-		hoist__stream_unref(stream);
+		hoist__dev_stream_unref(stream);
 		return err;
 	}
 	join(stream);
@@ -84,7 +84,7 @@ int hoist__stream_create(struct hoist__dev *dev, struct hoist__dev_stream **ret)
 #define STREAM_LEGACY ((void *)1)
 #define STREAM_OF_THREAD ((void *)2)
 
-int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret)
+int hoist__dev_stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_stream **ret)
 {
 	if (dev->api == HOIST__API_CPU)
 		return hoist__fail(-ENOTSUP, "the CPU has no native streams to wrap");
@@ -109,8 +109,8 @@ int hoist__stream_wrap(struct hoist__dev *dev, void *native, struct hoist__dev_s
 /* Whether @stream captures, asked once more where the driver does not say. */
 static int ask_twice(struct hoist__dev_stream *stream, bool *ret)
 {
-	int err = hoist__stream_capturing(stream, ret);
-	return err == 0 || err == -EBADF ? err : hoist__stream_capturing(stream, ret);
+	int err = hoist__dev_stream_capturing(stream, ret);
+	return err == 0 || err == -EBADF ? err : hoist__dev_stream_capturing(stream, ret);
 }
 
 /* Waits for the work, and says what its events say from now on: 0; a failure, where the driver
@@ -121,7 +121,7 @@ static int wait_for_end(struct hoist__dev_stream *stream)
 {
 	const struct hoist__dev_ops *ops = stream->dev->ops;
 	bool capturing = false;
-	int err = hoist__stream_may_capture(stream) ? ask_twice(stream, &capturing) : 0;
+	int err = hoist__dev_stream_may_capture(stream) ? ask_twice(stream, &capturing) : 0;
 	if (capturing || err < 0)
 		return -EAGAIN;
 	err = ops->stream_synchronize(stream);
@@ -131,7 +131,7 @@ static int wait_for_end(struct hoist__dev_stream *stream)
 }
 
 /* Waits first, then ends what asks by way of the stream, then the stream. */
-void hoist__stream_destroy(struct hoist__dev_stream *stream)
+void hoist__dev_stream_destroy(struct hoist__dev_stream *stream)
 {
 	if (stream == NULL)
 		return;
@@ -139,15 +139,15 @@ void hoist__stream_destroy(struct hoist__dev_stream *stream)
 	if (stream->generation == hoist__fork_now()) {
 		part(stream);
 		if (stream->dev->api != HOIST__API_CPU)
-			hoist__events_end(stream, wait_for_end(stream));
+			hoist__dev_events_end(stream, wait_for_end(stream));
 		if (!stream->wrapped)
 			stream->dev->ops->stream_destroy(stream);
 		hoist__call_queue_end(stream);
 	}
-	hoist__stream_unref(stream);
+	hoist__dev_stream_unref(stream);
 }
 
-void *hoist__stream_native(struct hoist__dev_stream *stream)
+void *hoist__dev_stream_native(struct hoist__dev_stream *stream)
 {
 	if (stream->dev->api == HOIST__API_CPU)
 		return NULL;
@@ -155,23 +155,23 @@ void *hoist__stream_native(struct hoist__dev_stream *stream)
 	return stream->native;
 }
 
-bool hoist__stream_may_capture(const struct hoist__dev_stream *stream)
+bool hoist__dev_stream_may_capture(const struct hoist__dev_stream *stream)
 {
 	return atomic_load(&stream->may_capture);
 }
 
-struct hoist__dev *hoist__stream_dev(const struct hoist__dev_stream *stream)
+struct hoist__dev *hoist__dev_stream_dev(const struct hoist__dev_stream *stream)
 {
 	return stream->dev;
 }
 
-int hoist__stream_await(struct hoist__dev_stream *stream)
+int hoist__dev_stream_await(struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");
 	return err < 0 ? err : stream->dev->ops->stream_synchronize(stream);
 }
 
-int hoist__stream_synchronize(struct hoist__dev_stream *stream)
+int hoist__dev_stream_synchronize(struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err < 0)
@@ -182,7 +182,7 @@ int hoist__stream_synchronize(struct hoist__dev_stream *stream)
 	return call_err < 0 ? call_err : err;
 }
 
-int hoist__stream_query(struct hoist__dev_stream *stream)
+int hoist__dev_stream_query(struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err == 0)
@@ -190,7 +190,7 @@ int hoist__stream_query(struct hoist__dev_stream *stream)
 	return err < 0 ? err : hoist__call_queue_failure(stream);
 }
 
-int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret)
+int hoist__dev_stream_capturing(struct hoist__dev_stream *stream, bool *ret)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err < 0)
@@ -201,11 +201,11 @@ int hoist__stream_capturing(struct hoist__dev_stream *stream, bool *ret)
 	return 0;
 }
 
-bool hoist__stream_forbids_wait(struct hoist__dev_stream *stream)
+bool hoist__dev_stream_forbids_wait(struct hoist__dev_stream *stream)
 {
 	struct hoist__failure failure;
 	bool capturing = false;
-	if (!hoist__stream_may_capture(stream))
+	if (!hoist__dev_stream_may_capture(stream))
 		return false;
 	hoist__failure_keep(&failure);
 	int err = ask_twice(stream, &capturing);
@@ -214,7 +214,7 @@ bool hoist__stream_forbids_wait(struct hoist__dev_stream *stream)
 	return capturing || (err < 0 && err != -EBADF);
 }
 
-int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
+int hoist__dev_stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev_event *event)
 {
 	int err = hoist__dev_check_process(stream->generation, "the stream");
 	if (err < 0)
@@ -225,7 +225,7 @@ int hoist__stream_wait_event(struct hoist__dev_stream *stream, struct hoist__dev
 				   hoist__api_name(event->dev->api));
 	if (!atomic_load(&event->recorded))
 		return 0;
-	if (hoist__event_is_over(event))
+	if (hoist__dev_event_is_over(event))
 		return 0;
 	/* An event of a capturing stream draws this one in. */
 	if (stream->dev->ops->stream_capturing != NULL)

@@ -49,8 +49,8 @@ static void ask_to_tell(struct hoist__staging *ring, unsigned stream,
 {
 	struct hoist__dev_stream *telling = ring->telling[stream];
 	atomic_fetch_add_explicit(&ring->teller->refs, 1, memory_order_relaxed);
-	if (hoist__stream_wait_event(telling, event) == 0 &&
-	    hoist__stream_call(telling, tell, ring->teller) == 0)
+	if (hoist__dev_stream_wait_event(telling, event) == 0 &&
+	    hoist__dev_stream_call(telling, tell, ring->teller) == 0)
 		return;
 	hoist__teller_unref(ring->teller);
 	ring->tells = false;
@@ -110,7 +110,7 @@ static int mark(struct hoist__staging *ring, struct hoist__slot *slot, unsigned 
 	struct hoist__ring_slot *own = ring_slot_of(slot);
 	own->queued |= 1u << stream;
 	if (err == 0)
-		err = hoist__event_record(event_of(ring, slot, stream), ring->streams[stream]);
+		err = hoist__dev_event_record(event_of(ring, slot, stream), ring->streams[stream]);
 	if (err != 0)
 		own->bare |= 1u << stream;
 	else if (ring->tells)
@@ -165,8 +165,9 @@ static int query(struct hoist__staging *ring, struct hoist__slot *slot)
 	for (unsigned s = 0; s < ring->n_streams; s++) {
 		if ((own->queued & 1u << s) == 0)
 			continue;
-		int err = (own->bare & 1u << s) != 0 ? hoist__stream_synchronize(ring->streams[s])
-						     : hoist__event_query(event_of(ring, slot, s));
+		int err = (own->bare & 1u << s) != 0
+				  ? hoist__dev_stream_synchronize(ring->streams[s])
+				  : hoist__dev_event_query(event_of(ring, slot, s));
 		if (err != 0)
 			return err;
 		own->queued &= ~(1u << s);
@@ -184,9 +185,9 @@ int hoist__slot_finish(struct hoist__staging *ring, struct hoist__slot *slot)
 			continue;
 		int err = -EINVAL;
 		if ((own->bare & 1u << s) == 0)
-			err = hoist__event_synchronize(event_of(ring, slot, s));
+			err = hoist__dev_event_synchronize(event_of(ring, slot, s));
 		if (err != 0)
-			err = hoist__stream_synchronize(ring->streams[s]);
+			err = hoist__dev_stream_synchronize(ring->streams[s]);
 		if (first == 0)
 			first = err;
 	}

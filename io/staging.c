@@ -75,8 +75,8 @@ static int make_slots(struct hoist__staging *ring)
 		return hoist__fail_nomem("staging slots", ring->n_slots * sizeof *ring->slots +
 								  n_events * sizeof *ring->events);
 	for (size_t e = 0; e < n_events; e++) {
-		struct hoist__dev *dev = hoist__stream_dev(ring->streams[e % ring->n_streams]);
-		int err = hoist__event_create(dev, 0, &ring->events[e]);
+		struct hoist__dev *dev = hoist__dev_stream_dev(ring->streams[e % ring->n_streams]);
+		int err = hoist__dev_event_create(dev, 0, &ring->events[e]);
 		if (err != 0)
 			return hoist__fail_in(err, "making a staging ring");
 	}
@@ -119,8 +119,8 @@ static void start_telling(struct hoist__staging *ring, const struct hoist__stagi
 	ring->teller = new_teller(options);
 	ring->tells = ring->teller != NULL;
 	for (unsigned s = 0; ring->tells && s < ring->n_streams; s++)
-		ring->tells = hoist__stream_create(hoist__stream_dev(ring->streams[s]),
-						   &ring->telling[s]) == 0;
+		ring->tells = hoist__dev_stream_create(hoist__dev_stream_dev(ring->streams[s]),
+						       &ring->telling[s]) == 0;
 	if (!ring->tells)
 		hoist__log(io, "ends of copies are looked for: %s", hoist__error_text());
 }
@@ -209,7 +209,7 @@ void hoist__staging_settle(struct hoist__staging *ring)
 	hoist__teller_unref(ring->teller);
 	ring->teller = NULL;
 	for (unsigned s = 0; s < ring->n_streams; s++) {
-		hoist__stream_destroy(ring->telling[s]);
+		hoist__dev_stream_destroy(ring->telling[s]);
 		ring->telling[s] = NULL;
 	}
 }
@@ -220,7 +220,7 @@ void hoist__staging_destroy(struct hoist__staging *ring)
 		return;
 	hoist__staging_settle(ring);
 	for (size_t e = 0; ring->events != NULL && e < (size_t)ring->n_slots * ring->n_streams; e++)
-		hoist__event_destroy(ring->events[e]);
+		hoist__dev_event_destroy(ring->events[e]);
 	if (ring->address != 0)
 		(void)hoist__pool_free(ring->pool, ring->address);
 	if (ring->charged != 0)

@@ -101,7 +101,7 @@ static inline void clock_open(struct clock *clock)
 	CLOCK_CHECK(hoist__dev_host_register(clock->dev, clock->host, CLOCK_HOST_BYTES) == 0);
 	CLOCK_CHECK(hoist__dev_mem_alloc(clock->dev, CLOCK_BYTES, &clock->garbage) == 0);
 	CLOCK_CHECK(hoist__fill_async(stream, clock->garbage, 0xEE, 1, CLOCK_BYTES) == 0);
-	CLOCK_CHECK(hoist__stream_synchronize(stream) == 0);
+	CLOCK_CHECK(hoist__dev_stream_synchronize(stream) == 0);
 }
 
 static inline void clock_close(struct clock *clock)
@@ -162,8 +162,8 @@ static inline void clock_share(struct clock_player *player, uintptr_t block, siz
 	size_t rest = player->bytes[slot] - half;
 	if (written) {
 		struct hoist__dev_stream *own = clock->streams[player->index].stream;
-		CLOCK_CHECK(hoist__event_record(player->handed, own) == 0);
-		CLOCK_CHECK(hoist__stream_wait_event(all->stream, player->handed) == 0);
+		CLOCK_CHECK(hoist__dev_event_record(player->handed, own) == 0);
+		CLOCK_CHECK(hoist__dev_stream_wait_event(all->stream, player->handed) == 0);
 	} else {
 		clock_to_device(all, block + half, player->patterns + slot * CLOCK_BYTES + half,
 				rest);
@@ -246,14 +246,14 @@ static inline void clock_half_queued(struct clock_player *player, size_t half)
 	struct clock *clock = player->clock;
 	struct hoist__dev_stream *own = clock->streams[player->index].stream;
 	struct hoist__dev_stream *all = clock->streams[CLOCK_PLAYERS].stream;
-	CLOCK_CHECK(hoist__event_record(player->own[half], own) == 0);
-	CLOCK_CHECK(hoist__event_record(player->common[half], all) == 0);
+	CLOCK_CHECK(hoist__dev_event_record(player->own[half], own) == 0);
+	CLOCK_CHECK(hoist__dev_event_record(player->common[half], all) == 0);
 }
 
 static inline void clock_half_passed(struct clock_player *player, size_t half)
 {
-	CLOCK_CHECK(hoist__event_synchronize(player->own[half]) == 0);
-	CLOCK_CHECK(hoist__event_synchronize(player->common[half]) == 0);
+	CLOCK_CHECK(hoist__dev_event_synchronize(player->own[half]) == 0);
+	CLOCK_CHECK(hoist__dev_event_synchronize(player->common[half]) == 0);
 	clock_look(player, half * CLOCK_HALF, CLOCK_HALF);
 }
 
@@ -268,7 +268,7 @@ static inline void clock_prepare(struct clock_player *player, size_t slot, uint6
 
 static inline void clock_ask_how_late(struct clock *clock, struct hoist__dev_stream *stream)
 {
-	int err = hoist__stream_query(stream);
+	int err = hoist__dev_stream_query(stream);
 	CLOCK_CHECK(err == 0 || err == -EAGAIN);
 	atomic_fetch_add(&clock->n_asked, 1);
 	atomic_fetch_add(&clock->n_late, err == -EAGAIN);
@@ -291,8 +291,8 @@ static inline void clock_turns(struct clock_player *player)
 		if (slot % CLOCK_HALF == CLOCK_HALF - 1)
 			clock_half_queued(player, slot / CLOCK_HALF);
 	}
-	CLOCK_CHECK(hoist__stream_synchronize(clock->streams[player->index].stream) == 0);
-	CLOCK_CHECK(hoist__stream_synchronize(clock->streams[CLOCK_PLAYERS].stream) == 0);
+	CLOCK_CHECK(hoist__dev_stream_synchronize(clock->streams[player->index].stream) == 0);
+	CLOCK_CHECK(hoist__dev_stream_synchronize(clock->streams[CLOCK_PLAYERS].stream) == 0);
 	clock_look(player, 0, player->n < CLOCK_RING ? player->n : CLOCK_RING);
 	atomic_fetch_add(&clock->n_turns, player->n);
 }
@@ -302,16 +302,16 @@ static inline void *clock_play(void *argument)
 	struct clock_player *player = argument;
 	struct hoist__dev *dev = player->clock->dev;
 	for (int i = 0; i < 2; i++) {
-		CLOCK_CHECK(hoist__event_create(dev, 0, &player->own[i]) == 0);
-		CLOCK_CHECK(hoist__event_create(dev, 0, &player->common[i]) == 0);
+		CLOCK_CHECK(hoist__dev_event_create(dev, 0, &player->own[i]) == 0);
+		CLOCK_CHECK(hoist__dev_event_create(dev, 0, &player->common[i]) == 0);
 	}
-	CLOCK_CHECK(hoist__event_create(dev, 0, &player->handed) == 0);
+	CLOCK_CHECK(hoist__dev_event_create(dev, 0, &player->handed) == 0);
 	clock_turns(player);
 	for (int i = 0; i < 2; i++) {
-		hoist__event_destroy(player->own[i]);
-		hoist__event_destroy(player->common[i]);
+		hoist__dev_event_destroy(player->own[i]);
+		hoist__dev_event_destroy(player->common[i]);
 	}
-	hoist__event_destroy(player->handed);
+	hoist__dev_event_destroy(player->handed);
 	return NULL;
 }
 

@@ -112,7 +112,7 @@ static inline void make_fail(const char *name, const char *when)
 
 static inline void capture(int stream, bool on, int expected)
 {
-	CHECK(control.capture(hoist__stream_native(streams[stream]), on) == expected);
+	CHECK(control.capture(hoist__dev_stream_native(streams[stream]), on) == expected);
 }
 
 static inline void open_device(enum hoist__api which)
@@ -129,20 +129,20 @@ static inline void open_device(enum hoist__api which)
 	CHECK(host != MAP_FAILED);
 	marks = host + SLOW_BYTES;
 	for (int i = 0; i < N_STREAMS; i++)
-		CHECK(hoist__stream_create(dev, &streams[i]) == 0);
+		CHECK(hoist__dev_stream_create(dev, &streams[i]) == 0);
 	CHECK(hoist__dev_mem_alloc(dev, SLOW_BYTES, &memory) == 0);
 	if (api != HOIST__API_CPU)
 		CHECK(hoist__dev_host_register(dev, host, bytes) == 0);
 	for (uintptr_t i = 0; i < 256; i++)
 		CHECK(hoist__fill_async(streams[0], memory + i, (unsigned char)i, 1, 1) == 0);
 	memset(due, 0, sizeof due);
-	CHECK(hoist__stream_synchronize(streams[0]) == 0);
+	CHECK(hoist__dev_stream_synchronize(streams[0]) == 0);
 }
 
 static inline void close_device(void)
 {
 	for (int i = 0; i < N_STREAMS; i++)
-		hoist__stream_destroy(streams[i]);
+		hoist__dev_stream_destroy(streams[i]);
 	if (api != HOIST__API_CPU) {
 		struct hoist_emulator_counters count = counters_of(&control);
 		CHECK(count.broken_captures == 0 && count.live_events == 0);

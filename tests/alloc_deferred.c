@@ -100,7 +100,7 @@ static bool forgetting(void)
 {
 	begin("forgetting", true);
 	struct hoist__dev_stream *kept = streams[1];
-	CHECK(hoist__stream_create(dev, &streams[1]) == 0);
+	CHECK(hoist__dev_stream_create(dev, &streams[1]) == 0);
 	keep_busy(1);
 	use(1, 1);
 	push(2, 1);
@@ -114,7 +114,7 @@ static bool forgetting(void)
 	size_t n = sweep(false);
 	bool busy = is_busy(1);
 	CHECK(!busy || n == 0);
-	hoist__stream_destroy(streams[1]);
+	hoist__dev_stream_destroy(streams[1]);
 	streams[1] = kept;
 	CHECK(n + drain() == 3);
 	end();
@@ -127,7 +127,7 @@ static bool forgotten_users(void)
 {
 	begin("users that are gone", true);
 	struct hoist__dev_stream *kept = streams[1];
-	CHECK(hoist__stream_create(dev, &streams[1]) == 0);
+	CHECK(hoist__dev_stream_create(dev, &streams[1]) == 0);
 	keep_busy(1);
 	use(1, 1);
 	use(2, 1);
@@ -136,7 +136,7 @@ static bool forgotten_users(void)
 	size_t n = sweep(false);
 	bool busy = is_busy(1);
 	CHECK(!busy || n == 0);
-	hoist__stream_destroy(streams[1]);
+	hoist__dev_stream_destroy(streams[1]);
 	streams[1] = kept;
 	CHECK(n + sweep(true) == 1);
 	push(2, -1);
@@ -176,7 +176,7 @@ static void fast_path(void)
 {
 	begin("the fast path", true);
 	struct hoist__dev_stream *kept = streams[0];
-	CHECK(hoist__stream_create(dev, &streams[0]) == 0);
+	CHECK(hoist__dev_stream_create(dev, &streams[0]) == 0);
 	for (int i = 0; i < 8; i++)
 		push(i, 0);
 	uint64_t before = api == HOIST__API_CPU ? 0 : counters_of(&control).calls;
@@ -204,7 +204,7 @@ static void fast_path(void)
 	if (api != HOIST__API_CPU)
 		CHECK(counters_of(&control).live_events <= 2);
 	hoist__deferred_forget(deferred, streams[0]);
-	hoist__stream_destroy(streams[0]);
+	hoist__dev_stream_destroy(streams[0]);
 	streams[0] = kept;
 	CHECK(drain() == 8);
 	end();
@@ -278,15 +278,15 @@ static void short_capture(void)
 static void ends_while_capturing(void)
 {
 	begin("the stream goes while it captures", true);
-	void *native = hoist__stream_native(streams[1]);
+	void *native = hoist__dev_stream_native(streams[1]);
 	struct hoist__dev_stream *kept = streams[1];
-	CHECK(hoist__stream_wrap(dev, native, &streams[1]) == 0);
+	CHECK(hoist__dev_stream_wrap(dev, native, &streams[1]) == 0);
 	use(1, 1);
 	push(2, 1);
 	CHECK(control.capture(native, 1) == 0);
 	push(3, 1);
 	hoist__deferred_forget(deferred, streams[1]);
-	hoist__stream_destroy(streams[1]);
+	hoist__dev_stream_destroy(streams[1]);
 	streams[1] = kept;
 	push(1, -1);
 	CHECK(sweep(true) == 0 && hoist__deferred_bytes(deferred) == 3 * BLOCK);
@@ -414,7 +414,7 @@ static void in_child(size_t bytes)
 	struct hoist__dev *cpu;
 	struct hoist__dev_stream *stream;
 	CHECK(hoist__dev_get(HOIST__API_CPU, 0, &cpu) == 0);
-	CHECK(hoist__stream_create(cpu, &stream) == 0);
+	CHECK(hoist__dev_stream_create(cpu, &stream) == 0);
 	CHECK(hoist__deferred_push(deferred, block(4), BLOCK, stream) == 0);
 	CHECK(hoist__deferred_push(deferred, block(5), BLOCK, stream) == 0);
 	CHECK(hoist__deferred_take(deferred, stream, BLOCK, 1) == block(5));
@@ -423,7 +423,7 @@ static void in_child(size_t bytes)
 	CHECK(hoist__deferred_sweep(deferred, true, out, 8) == 1 && out[0] == block(4));
 	CHECK(hoist__deferred_sweep(deferred, true, out, 8) == 0);
 	hoist__deferred_forget(deferred, stream);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	CHECK(hoist__deferred_drain(deferred, out, 8) == 0);
 	hoist__deferred_destroy(deferred);
 	_exit(0);

@@ -86,14 +86,14 @@ static void forget_failures(void)
 		begin("", true);
 		(void)snprintf(scene, sizeof scene, "forgetting while %s fails", names[i]);
 		struct hoist__dev_stream *kept = streams[1];
-		CHECK(hoist__stream_create(dev, &streams[1]) == 0);
+		CHECK(hoist__dev_stream_create(dev, &streams[1]) == 0);
 		keep_busy(1);
 		use(1, 1);
 		push(2, 1);
 		make_fail(names[i], "1+");
 		hoist__deferred_forget(deferred, streams[1]);
 		CHECK(control.fail("") == 0);
-		hoist__stream_destroy(streams[1]);
+		hoist__dev_stream_destroy(streams[1]);
 		streams[1] = kept;
 		push(1, -1);
 		CHECK(drain() == 2);
@@ -138,7 +138,7 @@ static int try_scene(void)
 static void malloc_failures(void)
 {
 	for (int i = 0; i < N_STREAMS; i++)
-		CHECK(hoist__stream_synchronize(streams[i]) == 0);
+		CHECK(hoist__dev_stream_synchronize(streams[i]) == 0);
 	(void)usleep(10000);
 	long before = n_alive;
 	long nth = 0;

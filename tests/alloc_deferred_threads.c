@@ -129,7 +129,7 @@ static void *worker(void *argument)
 	size_t first = *(const size_t *)argument * N_SLOTS;
 	unsigned seed = (unsigned)first + 1;
 	struct hoist__dev_stream *stream;
-	CHECK(hoist__stream_create(cpu, &stream) == 0);
+	CHECK(hoist__dev_stream_create(cpu, &stream) == 0);
 	for (int i = 0; i < N_STEPS; i++)
 		step(first + (size_t)rand_r(&seed) % N_SLOTS, first, stream,
 		     (unsigned)rand_r(&seed));
@@ -138,7 +138,7 @@ static void *worker(void *argument)
 	for (size_t slot = first; slot < first + N_SLOTS; slot++)
 		if (atomic_load(&slots[slot].state) == LIVE)
 			give(slot, common);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	atomic_fetch_sub(&n_running, 1);
 	return NULL;
 }
@@ -150,7 +150,7 @@ static void *forgetter(void *argument)
 	(void)argument;
 	for (int i = 0; i < N_FORGOTTEN; i++) {
 		struct hoist__dev_stream *stream;
-		CHECK(hoist__stream_create(cpu, &stream) == 0);
+		CHECK(hoist__dev_stream_create(cpu, &stream) == 0);
 		for (size_t slot = first; slot < first + N_SLOTS; slot++) {
 			int free = FREE;
 			if (!atomic_compare_exchange_strong(&slots[slot].state, &free, LIVE))
@@ -165,7 +165,7 @@ static void *forgetter(void *argument)
 		for (size_t slot = first; slot < first + N_SLOTS; slot += 4)
 			if (atomic_load(&slots[slot].state) == LIVE)
 				give(slot, NULL);
-		hoist__stream_destroy(stream);
+		hoist__dev_stream_destroy(stream);
 	}
 	atomic_fetch_sub(&n_running, 1);
 	return NULL;
@@ -190,7 +190,7 @@ int main(void)
 	static size_t numbers[N_WORKERS];
 	const struct hoist__deferred_options options = {.reuse = true, .calls = &calls};
 	CHECK(hoist__dev_get(HOIST__API_CPU, 0, &cpu) == 0);
-	CHECK(hoist__stream_create(cpu, &common) == 0);
+	CHECK(hoist__dev_stream_create(cpu, &common) == 0);
 	CHECK(hoist__deferred_create(&options, &deferred) == 0);
 	for (size_t i = 0; i < N_WORKERS; i++) {
 		numbers[i] = i;
@@ -207,6 +207,6 @@ int main(void)
 	CHECK(atomic_load(&n_freed) == atomic_load(&n_back));
 	CHECK(hoist__deferred_bytes(deferred) == 0 && !hoist__deferred_any(deferred));
 	hoist__deferred_destroy(deferred);
-	hoist__stream_destroy(common);
+	hoist__dev_stream_destroy(common);
 	return 0;
 }

@@ -57,7 +57,7 @@ Test(alloc_device, gives_a_stream_its_blocks_again_whatever_their_size)
 	struct hoist__dev_stream *stream = NULL;
 	uintptr_t a, b = 77;
 	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
-	cr_assert_eq(hoist__stream_create(dev, &stream), 0);
+	cr_assert_eq(hoist__dev_stream_create(dev, &stream), 0);
 	hold(1);
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		cr_assert_eq(hoist__pool_alloc_on(pool, sizes[i], 0, stream, &a), 0);
@@ -74,7 +74,7 @@ Test(alloc_device, gives_a_stream_its_blocks_again_whatever_their_size)
 	}
 	hold(0);
 	hoist__pool_unref(pool);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	expect_nothing_left();
 }
 

@@ -224,7 +224,7 @@ static void check_driver_pool(enum hoist__memory_kind kind, struct hoist__dev *d
 		.kind = kind, .dev = dev, .region_bytes = 4 * HOIST__MIB};
 	struct hoist__pool *pool = make_pool(&options);
 	struct hoist__dev_stream *stream;
-	CHECK(hoist__stream_create(dev, &stream) == 0);
+	CHECK(hoist__dev_stream_create(dev, &stream) == 0);
 	uintptr_t small = take_block(pool, 100), large = take_block(pool, 3 * HOIST__MIB);
 	pid_t child = fork();
 	if (child == 0)
@@ -234,7 +234,7 @@ static void check_driver_pool(enum hoist__memory_kind kind, struct hoist__dev *d
 	CHECK(hoist__pool_free(pool, large) == 0);
 	expect_unused(pool);
 	hoist__pool_unref(pool);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 }
 
 /* --- addresses of the parent's that the child has for something else --- */

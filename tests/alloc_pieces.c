@@ -225,13 +225,13 @@ Test(alloc_pieces, are_of_a_region_and_end_with_it)
 	struct hoist__dev_stream *stream = NULL;
 	uintptr_t memory = 0;
 	cr_assert_eq(hoist__dev_mem_alloc(dev, 72 * HOIST__KIB, &memory), 0);
-	cr_assert_eq(hoist__stream_create(dev, &stream), 0);
+	cr_assert_eq(hoist__dev_stream_create(dev, &stream), 0);
 	cr_assert_eq(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory,
 				       region->base + region->piece_bytes,
 				       region->bytes - region->piece_bytes),
 		     0);
-	cr_assert_eq(hoist__stream_synchronize(stream), 0);
-	hoist__stream_destroy(stream);
+	cr_assert_eq(hoist__dev_stream_synchronize(stream), 0);
+	hoist__dev_stream_destroy(stream);
 	cr_assert_eq(hoist__dev_mem_free(dev, memory, 72 * HOIST__KIB), 0);
 	hoist__region_destroy(region);
 	expect_nothing_left();

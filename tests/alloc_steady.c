@@ -124,7 +124,7 @@ static void freed_behind_work(struct hoist__pool *pool, struct hoist__dev_stream
 		CHECK(hoist__pool_free_on(pool, block, stream) == 0);
 		/* Else chance says how many are pending at most. */
 		for (int k = 0; i % 500 == 0 && k < 2; k++)
-			CHECK(hoist__stream_synchronize(streams[k]) == 0);
+			CHECK(hoist__dev_stream_synchronize(streams[k]) == 0);
 		if (i % 500 == 0)
 			hoist__pool_trim(pool, HOIST__MIB);
 	}
@@ -139,7 +139,7 @@ static void check_streams(enum hoist__memory_kind kind, const char *name)
 	const struct hoist__pool_options options = {
 		.kind = kind, .dev = cpu, .region_bytes = HOIST__MIB, .keep_bytes = 2 * HOIST__MIB};
 	for (int i = 0; i < 2; i++)
-		CHECK(hoist__stream_create(cpu, &streams[i]) == 0);
+		CHECK(hoist__dev_stream_create(cpu, &streams[i]) == 0);
 	struct hoist__pool *pool = make_pool(&options);
 	freed_behind_work(pool, streams, n / 5);
 	struct figures before = figures();
@@ -150,7 +150,7 @@ static void check_streams(enum hoist__memory_kind kind, const char *name)
 	expect_unused(pool);
 	for (int i = 0; i < 2; i++) {
 		hoist__pools_forget_stream(streams[i]);
-		hoist__stream_destroy(streams[i]);
+		hoist__dev_stream_destroy(streams[i]);
 	}
 	hoist__pool_unref(pool);
 }

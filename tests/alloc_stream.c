@@ -71,7 +71,7 @@ static void open_clock(struct clock *clock, enum hoist__api api)
 	clock->device = make_small_pool(HOIST__MEMORY_DEVICE, clock->dev);
 	clock->pinned = make_small_pool(HOIST__MEMORY_PINNED, clock->dev);
 	for (int i = 0; i < CLOCK_PLAYERS + 1; i++) {
-		CHECK(hoist__stream_create(clock->dev, &clock->streams[i].stream) == 0);
+		CHECK(hoist__dev_stream_create(clock->dev, &clock->streams[i].stream) == 0);
 		clock->streams[i].known = clock->streams[i].stream;
 	}
 	clock_open(clock);
@@ -92,7 +92,7 @@ static void close_clock(struct clock *clock)
 	clock_close(clock);
 	for (int i = 0; i < CLOCK_PLAYERS + 1; i++) {
 		hoist__pools_forget_stream(clock->streams[i].stream);
-		hoist__stream_destroy(clock->streams[i].stream);
+		hoist__dev_stream_destroy(clock->streams[i].stream);
 	}
 	if (!emulated)
 		return;
@@ -130,15 +130,15 @@ static bool next_owner_is_safe(struct clock *clock, bool pinned, bool ordered)
 			memcpy((void *)block, pattern, 256);
 		} else {
 			clock_to_device(early, block, pattern, 256);
-			CHECK(hoist__stream_synchronize(early->stream) == 0);
+			CHECK(hoist__dev_stream_synchronize(early->stream) == 0);
 		}
-		bool was_late = hoist__stream_query(late->stream) == -EAGAIN;
-		CHECK(hoist__stream_synchronize(late->stream) == 0);
+		bool was_late = hoist__dev_stream_query(late->stream) == -EAGAIN;
+		CHECK(hoist__dev_stream_synchronize(late->stream) == 0);
 		if (pinned)
 			memcpy(result, (const void *)block, 256);
 		else
 			clock_to_host(early, result, block, 256);
-		CHECK(hoist__stream_synchronize(early->stream) == 0);
+		CHECK(hoist__dev_stream_synchronize(early->stream) == 0);
 		CHECK(hoist__pool_free(pool, block) == 0);
 		if (was_late)
 			return memcmp(pattern, result, 256) == 0;

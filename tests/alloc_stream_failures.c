@@ -191,7 +191,7 @@ static int in_thread(void)
 static void settle(void)
 {
 	for (int i = 0; i < N_STREAMS; i++)
-		CHECK(hoist__stream_synchronize(streams[i]) == 0);
+		CHECK(hoist__dev_stream_synchronize(streams[i]) == 0);
 }
 
 /* Under sanitizers some calls are left out: they are slow. */
@@ -241,14 +241,14 @@ static void open_api(enum hoist__api api, const char *library)
 	(void)driver_open(library, "cuda:1,hip:1", &control);
 	CHECK(hoist__dev_get(api, 0, &dev) == 0);
 	for (int i = 0; i < N_STREAMS; i++)
-		CHECK(hoist__stream_create(dev, &streams[i]) == 0);
+		CHECK(hoist__dev_stream_create(dev, &streams[i]) == 0);
 	control.set_latency(0, 50);
 }
 
 static void close_api(void)
 {
 	for (int i = 0; i < N_STREAMS; i++)
-		hoist__stream_destroy(streams[i]);
+		hoist__dev_stream_destroy(streams[i]);
 	control.reset();
 }
 

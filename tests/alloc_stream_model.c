@@ -156,7 +156,7 @@ static void work(struct model *model, struct block *block, unsigned at)
 static void catch_up(struct model *model, unsigned at)
 {
 	if (!model->lanes[at].capturing)
-		CHECK(hoist__stream_synchronize(model->lanes[at].stream) == 0);
+		CHECK(hoist__dev_stream_synchronize(model->lanes[at].stream) == 0);
 }
 
 /* --- trails --- */
@@ -332,7 +332,7 @@ static void release_captured(struct model *model)
 static void begin_capture(struct model *model, unsigned at)
 {
 	struct lane *lane = &model->lanes[at];
-	CHECK(model->control->capture(hoist__stream_native(lane->stream), 1) == 0);
+	CHECK(model->control->capture(hoist__dev_stream_native(lane->stream), 1) == 0);
 	lane->capturing = true;
 	lane->capture++;
 }
@@ -342,7 +342,7 @@ static void end_capture(struct worker *worker, unsigned at)
 {
 	struct model *model = worker->model;
 	struct lane *lane = &model->lanes[at];
-	CHECK(model->control->capture(hoist__stream_native(lane->stream), 0) == 0);
+	CHECK(model->control->capture(hoist__dev_stream_native(lane->stream), 0) == 0);
 	lane->capturing = false;
 	unsigned i = 0;
 	while (i < SLOTS && worker->blocks[i].address == 0)
@@ -454,8 +454,8 @@ static void replace_stream(struct worker *worker, unsigned at)
 	if (model->scenario->captures)
 		release_captured(model);
 	hoist__pools_forget_stream(lane->stream);
-	hoist__stream_destroy(lane->stream); /* waits for its work */
-	CHECK(hoist__stream_create(model->dev, &lane->stream) == 0);
+	hoist__dev_stream_destroy(lane->stream); /* waits for its work */
+	CHECK(hoist__dev_stream_create(model->dev, &lane->stream) == 0);
 	for (size_t i = 0; i < model->n_trails; i++)
 		model->trails[i].needs[at] = (struct need){0};
 	for (unsigned i = 0; i < THREADS_MOST * SLOTS; i++)
@@ -537,11 +537,11 @@ static void open_model(struct model *model)
 		struct lane *lane = &model->lanes[i];
 		lane->seen = &model->host[NUMBERS + i];
 		CHECK(pthread_mutex_init(&lane->lock, NULL) == 0);
-		CHECK(hoist__stream_create(model->dev, &lane->stream) == 0);
+		CHECK(hoist__dev_stream_create(model->dev, &lane->stream) == 0);
 	}
 	CHECK(hoist__copy_async(model->lanes[0].stream, HOIST__COPY_HOST_TO_DEVICE, model->numbers,
 				(uintptr_t)model->host, HOST_BYTES) == 0);
-	CHECK(hoist__stream_synchronize(model->lanes[0].stream) == 0);
+	CHECK(hoist__dev_stream_synchronize(model->lanes[0].stream) == 0);
 	if (model->control != NULL)
 		model->control->set_latency(0, 100);
 	CHECK(pthread_mutex_init(&model->lock, NULL) == 0);
@@ -559,7 +559,7 @@ static void close_model(struct model *model)
 	hoist__pool_unref(model->pool);
 	CHECK(bytes_under_way(model) == 0);
 	for (unsigned i = 0; i < LANES; i++) {
-		hoist__stream_destroy(model->lanes[i].stream);
+		hoist__dev_stream_destroy(model->lanes[i].stream);
 		CHECK(pthread_mutex_destroy(&model->lanes[i].lock) == 0);
 	}
 	CHECK(hoist__dev_mem_free(model->dev, model->numbers, HOST_BYTES) == 0);

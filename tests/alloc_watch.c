@@ -31,7 +31,7 @@ POISONED static void poke(uintptr_t address, unsigned char value)
 		return;
 	}
 	cr_assert_eq(hoist__fill_async(own_stream, address, value, 1, 1), 0);
-	cr_assert_eq(hoist__stream_synchronize(own_stream), 0, "%s", hoist__error_text());
+	cr_assert_eq(hoist__dev_stream_synchronize(own_stream), 0, "%s", hoist__error_text());
 }
 
 POISONED static bool all_are(uintptr_t address, size_t bytes, unsigned char value)
@@ -407,7 +407,7 @@ static void open_device(enum hoist__api api)
 		stand_in = dlopen(hoist__api_library(api), RTLD_NOW | RTLD_NOLOAD);
 		cr_assert_not_null(stand_in, "%s", dlerror());
 	}
-	cr_assert_eq(hoist__stream_create(dev, &own_stream), 0);
+	cr_assert_eq(hoist__dev_stream_create(dev, &own_stream), 0);
 }
 
 static struct hoist_emulator_counters counters(void)
@@ -428,7 +428,7 @@ static void make_fail(const char *spec)
 
 static void expect_nothing_left(void)
 {
-	hoist__stream_destroy(own_stream);
+	hoist__dev_stream_destroy(own_stream);
 	if (stand_in == NULL)
 		return;
 	struct hoist_emulator_counters now = counters();

@@ -122,12 +122,12 @@ static inline void begin_capture(struct hoist__dev_stream *stream)
 	unsigned (*begin)(void *, unsigned); /* as both drivers have it, by our types */
 	if (hoist__api_emulated(api)) {
 		find(api, "hoist_emulator_capture", &tell);
-		cr_assert_eq(tell(hoist__stream_native(stream), 1), 0);
+		cr_assert_eq(tell(hoist__dev_stream_native(stream), 1), 0);
 		return;
 	}
 	find(api, api == HOIST__API_CUDA ? "cuStreamBeginCapture_v2" : "hipStreamBeginCapture",
 	     &begin);
-	cr_assert_eq(begin(hoist__stream_native(stream), 0), 0);
+	cr_assert_eq(begin(hoist__dev_stream_native(stream), 0), 0);
 }
 
 /* 0 if the capture is whole. */
@@ -141,11 +141,11 @@ static inline int end_capture(struct hoist__dev_stream *stream)
 	void *graph = NULL;
 	if (hoist__api_emulated(api)) {
 		find(api, "hoist_emulator_capture", &tell);
-		return tell(hoist__stream_native(stream), 0);
+		return tell(hoist__dev_stream_native(stream), 0);
 	}
 	find(api, cuda ? "cuStreamEndCapture" : "hipStreamEndCapture", &end);
 	find(api, cuda ? "cuGraphDestroy" : "hipGraphDestroy", &destroy);
-	int result = (int)end(hoist__stream_native(stream), &graph);
+	int result = (int)end(hoist__dev_stream_native(stream), &graph);
 	if (graph != NULL)
 		(void)destroy(graph);
 	return result;

@@ -163,14 +163,14 @@ Test(device_cpu, names_the_memlock_limit_and_its_remedy)
 static struct hoist__dev_stream *new_stream(void)
 {
 	struct hoist__dev_stream *stream = NULL;
-	cr_assert_eq(hoist__stream_create(cpu, &stream), 0, "%s", hoist__error_text());
+	cr_assert_eq(hoist__dev_stream_create(cpu, &stream), 0, "%s", hoist__error_text());
 	return stream;
 }
 
 static struct hoist__dev_event *new_event(unsigned flags)
 {
 	struct hoist__dev_event *event = NULL;
-	cr_assert_eq(hoist__event_create(cpu, flags, &event), 0);
+	cr_assert_eq(hoist__dev_event_create(cpu, flags, &event), 0);
 	return event;
 }
 
@@ -179,20 +179,20 @@ Test(device_cpu, works_off_a_stream_in_order)
 	enum { N = 4096 };
 	static unsigned char chain[N + 1];
 	struct hoist__dev_stream *stream = new_stream();
-	cr_assert_null(hoist__stream_native(stream));
-	cr_assert_eq(hoist__stream_dev(stream), cpu);
+	cr_assert_null(hoist__dev_stream_native(stream));
+	cr_assert_eq(hoist__dev_stream_dev(stream), cpu);
 	cr_assert_eq(hoist__fill_async(stream, (uintptr_t)chain, 0xa5, 1, 1), 0);
 	/* Each copy reads what the one before wrote. */
 	for (size_t i = 0; i < N; i++)
 		cr_assert_eq(hoist__copy_async(stream, (enum hoist__copy)(i % 3),
 					       (uintptr_t)&chain[i + 1], (uintptr_t)&chain[i], 1),
 			     0);
-	cr_assert_eq(hoist__stream_synchronize(stream), 0);
-	cr_assert_eq(hoist__stream_query(stream), 0);
+	cr_assert_eq(hoist__dev_stream_synchronize(stream), 0);
+	cr_assert_eq(hoist__dev_stream_query(stream), 0);
 	for (size_t i = 0; i <= N; i++)
 		cr_assert_eq(chain[i], 0xa5);
-	hoist__stream_destroy(stream);
-	hoist__stream_destroy(NULL);
+	hoist__dev_stream_destroy(stream);
+	hoist__dev_stream_destroy(NULL);
 }
 
 Test(device_cpu, finishes_queued_work_before_a_stream_ends)
@@ -203,7 +203,7 @@ Test(device_cpu, finishes_queued_work_before_a_stream_ends)
 		cr_assert_eq(hoist__fill_async(stream, (uintptr_t)bytes, (unsigned char)i, 1,
 					       sizeof bytes),
 			     0);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	cr_assert_eq(bytes[0], 20);
 	cr_assert_eq(bytes[sizeof bytes - 1], 20);
 }
@@ -220,31 +220,31 @@ Test(device_cpu, holds_a_stream_back_until_the_event_of_another)
 	static unsigned char big[8 << 20];
 	cr_assert_eq(hoist__fill_async(first, (uintptr_t)big, 1, 1, sizeof big), 0);
 	cr_assert_eq(hoist__fill_async(first, (uintptr_t)&value, 9, 1, 1), 0);
-	cr_assert_eq(hoist__event_record(event, first), 0);
-	cr_assert_eq(hoist__stream_wait_event(second, event), 0);
+	cr_assert_eq(hoist__dev_event_record(event, first), 0);
+	cr_assert_eq(hoist__dev_stream_wait_event(second, event), 0);
 	cr_assert_eq(
 		hoist__copy_peer_async(second, cpu, (uintptr_t)&copy, cpu, (uintptr_t)&value, 1),
 		0);
 	/* Recording anew and destroying do not disturb who waits already. */
-	cr_assert_eq(hoist__event_record(event, first), 0);
-	hoist__event_destroy(event);
-	cr_assert_eq(hoist__stream_synchronize(second), 0);
+	cr_assert_eq(hoist__dev_event_record(event, first), 0);
+	hoist__dev_event_destroy(event);
+	cr_assert_eq(hoist__dev_stream_synchronize(second), 0);
 	cr_assert_eq(copy, 9);
-	hoist__stream_destroy(second);
-	hoist__stream_destroy(first);
+	hoist__dev_stream_destroy(second);
+	hoist__dev_stream_destroy(first);
 }
 
 Test(device_cpu, treats_an_event_never_recorded_as_no_wait)
 {
 	struct hoist__dev_stream *stream = new_stream();
 	struct hoist__dev_event *event = new_event(0);
-	cr_assert_eq(hoist__stream_wait_event(stream, event), 0);
-	cr_assert_eq(hoist__stream_synchronize(stream), 0);
-	cr_assert_eq(hoist__event_query(event), 0);
-	cr_assert_eq(hoist__event_synchronize(event), 0);
-	hoist__event_destroy(event);
-	hoist__event_destroy(NULL);
-	hoist__stream_destroy(stream);
+	cr_assert_eq(hoist__dev_stream_wait_event(stream, event), 0);
+	cr_assert_eq(hoist__dev_stream_synchronize(stream), 0);
+	cr_assert_eq(hoist__dev_event_query(event), 0);
+	cr_assert_eq(hoist__dev_event_synchronize(event), 0);
+	hoist__dev_event_destroy(event);
+	hoist__dev_event_destroy(NULL);
+	hoist__dev_stream_destroy(stream);
 }
 
 Test(device_cpu, measures_the_time_between_two_events)
@@ -255,26 +255,26 @@ Test(device_cpu, measures_the_time_between_two_events)
 	struct hoist__dev_event *end = new_event(HOIST__EVENT_TIMING);
 	struct hoist__dev_event *plain = new_event(0);
 	uint64_t ns = 77;
-	cr_assert_eq(hoist__event_elapsed_ns(start, end, &ns), -EINVAL);
+	cr_assert_eq(hoist__dev_event_elapsed_ns(start, end, &ns), -EINVAL);
 	cr_assert_not_null(strstr(hoist__error_text(), "never recorded"));
-	cr_assert_eq(hoist__event_elapsed_ns(start, plain, &ns), -EINVAL);
+	cr_assert_eq(hoist__dev_event_elapsed_ns(start, plain, &ns), -EINVAL);
 	cr_assert_not_null(strstr(hoist__error_text(), "without timing"));
 	cr_assert_eq(ns, 77);
-	cr_assert_eq(hoist__event_record(start, stream), 0);
+	cr_assert_eq(hoist__dev_event_record(start, stream), 0);
 	cr_assert_eq(hoist__fill_async(stream, (uintptr_t)bytes, 3, 1, sizeof bytes), 0);
-	cr_assert_eq(hoist__event_record(end, stream), 0);
-	int err = hoist__event_query(end);
+	cr_assert_eq(hoist__dev_event_record(end, stream), 0);
+	int err = hoist__dev_event_query(end);
 	cr_assert(err == 0 || err == -EAGAIN);
-	cr_assert_eq(hoist__event_synchronize(end), 0);
-	cr_assert_eq(hoist__event_query(end), 0);
-	cr_assert_eq(hoist__event_elapsed_ns(start, end, &ns), 0);
+	cr_assert_eq(hoist__dev_event_synchronize(end), 0);
+	cr_assert_eq(hoist__dev_event_query(end), 0);
+	cr_assert_eq(hoist__dev_event_elapsed_ns(start, end, &ns), 0);
 	cr_assert_gt(ns, 0);
-	cr_assert_eq(hoist__event_elapsed_ns(end, start, &ns), 0);
+	cr_assert_eq(hoist__dev_event_elapsed_ns(end, start, &ns), 0);
 	cr_assert_eq(ns, 0);
-	hoist__event_destroy(start);
-	hoist__event_destroy(end);
-	hoist__event_destroy(plain);
-	hoist__stream_destroy(stream);
+	hoist__dev_event_destroy(start);
+	hoist__dev_event_destroy(end);
+	hoist__dev_event_destroy(plain);
+	hoist__dev_stream_destroy(stream);
 }
 
 Test(device_cpu, refuses_what_makes_no_sense)
@@ -283,9 +283,9 @@ Test(device_cpu, refuses_what_makes_no_sense)
 	struct hoist__dev_stream *stream = new_stream();
 	struct hoist__dev_stream *wrapped = NULL;
 	struct hoist__dev_event *event = NULL;
-	cr_assert_eq(hoist__stream_wrap(cpu, NULL, &wrapped), -ENOTSUP);
+	cr_assert_eq(hoist__dev_stream_wrap(cpu, NULL, &wrapped), -ENOTSUP);
 	cr_assert_null(wrapped);
-	cr_assert_eq(hoist__event_create(cpu, 0x80, &event), -EINVAL);
+	cr_assert_eq(hoist__dev_event_create(cpu, 0x80, &event), -EINVAL);
 	cr_assert_null(event);
 	cr_assert_eq(
 		hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, 0, (uintptr_t)&byte, 1),
@@ -297,8 +297,8 @@ Test(device_cpu, refuses_what_makes_no_sense)
 	cr_assert_eq(hoist__fill_async(stream, 0, 1, 1, 1), -EINVAL);
 	cr_assert_eq(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, 0, 0, 0), 0);
 	cr_assert_eq(hoist__fill_async(stream, 0, 1, 1, 0), 0);
-	cr_assert_eq(hoist__stream_query(stream), 0);
-	hoist__stream_destroy(stream);
+	cr_assert_eq(hoist__dev_stream_query(stream), 0);
+	hoist__dev_stream_destroy(stream);
 }
 
 /* Root is not counted, so the child becomes nobody.  Exit status: what failed. */
@@ -309,7 +309,7 @@ static int without_threads(void)
 	if (setrlimit(RLIMIT_NPROC, &limit) < 0 ||
 	    (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0))
 		return 77;
-	int err = hoist__stream_create(cpu, &stream);
+	int err = hoist__dev_stream_create(cpu, &stream);
 	if (err == 0)
 		return 77;
 	if (err != -ENOMEM || stream != NULL)
@@ -328,10 +328,10 @@ Test(device_cpu, has_no_memory_of_a_drivers_and_captures_nothing)
 	cr_assert_eq(hoist__dev_pool_current(cpu, &pool), -ENOTSUP);
 	cr_assert_null(pool);
 	cr_assert_eq(memory, 0);
-	cr_assert_eq(hoist__stream_create(cpu, &stream), 0);
-	cr_assert_eq(hoist__stream_capturing(stream, &capturing), 0);
+	cr_assert_eq(hoist__dev_stream_create(cpu, &stream), 0);
+	cr_assert_eq(hoist__dev_stream_capturing(stream, &capturing), 0);
 	cr_assert_not(capturing);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 }
 
 Test(device_cpu, says_so_when_no_thread_can_be_started)

@@ -99,7 +99,7 @@ static void copies_on(struct hoist__dev_stream *stream)
 	struct hoist__dev_event *event = NULL;
 	OK(hoist__dev_host_register(dev, host, BYTES));
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
-	OK(hoist__event_create(dev, 0, &event));
+	OK(hoist__dev_event_create(dev, 0, &event));
 	fill(host, 1);
 	unsigned char *expected = malloc(half);
 	cr_assert_not_null(expected);
@@ -111,14 +111,14 @@ static void copies_on(struct hoist__dev_stream *stream)
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host + half,
 			     memory + half + 1, half));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, 0, 0, 0));
-	OK(hoist__event_record(event, stream));
-	OK(hoist__event_synchronize(event));
-	OK(hoist__event_query(event));
-	OK(hoist__stream_query(stream));
+	OK(hoist__dev_event_record(event, stream));
+	OK(hoist__dev_event_synchronize(event));
+	OK(hoist__dev_event_query(event));
+	OK(hoist__dev_stream_query(stream));
 	memset(expected, 0x5a, 3);
 	cr_assert_eq(memcmp(host + half, expected, half), 0);
 	free(expected);
-	hoist__event_destroy(event);
+	hoist__dev_event_destroy(event);
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
 	OK(hoist__dev_host_unregister(dev, host, BYTES));
 }
@@ -126,11 +126,11 @@ static void copies_on(struct hoist__dev_stream *stream)
 static void copies(void)
 {
 	struct hoist__dev_stream *stream = NULL;
-	OK(hoist__stream_create(dev, &stream));
-	cr_assert_not_null(hoist__stream_native(stream));
-	cr_assert_eq(hoist__stream_dev(stream), dev);
+	OK(hoist__dev_stream_create(dev, &stream));
+	cr_assert_not_null(hoist__dev_stream_native(stream));
+	cr_assert_eq(hoist__dev_stream_dev(stream), dev);
 	copies_on(stream);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 }
 EVERYWHERE(bytes_survive_copies_in_every_direction, copies)
 
@@ -138,17 +138,17 @@ static void wrapped(void)
 {
 	struct hoist__dev_stream *own = NULL;
 	struct hoist__dev_stream *stream = NULL;
-	OK(hoist__stream_wrap(dev, NULL, &stream));
-	cr_assert_null(hoist__stream_native(stream));
+	OK(hoist__dev_stream_wrap(dev, NULL, &stream));
+	cr_assert_null(hoist__dev_stream_native(stream));
 	copies_on(stream);
-	hoist__stream_destroy(stream);
-	OK(hoist__stream_create(dev, &own));
-	OK(hoist__stream_wrap(dev, hoist__stream_native(own), &stream));
+	hoist__dev_stream_destroy(stream);
+	OK(hoist__dev_stream_create(dev, &own));
+	OK(hoist__dev_stream_wrap(dev, hoist__dev_stream_native(own), &stream));
 	copies_on(stream);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	/* The native stream is still there. */
 	copies_on(own);
-	hoist__stream_destroy(own);
+	hoist__dev_stream_destroy(own);
 }
 EVERYWHERE(streams_of_others_can_be_used, wrapped)
 
@@ -161,24 +161,24 @@ static void ordering(void)
 	uintptr_t memory = 0;
 	OK(hoist__dev_host_register(dev, host, BYTES));
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
-	OK(hoist__stream_create(dev, &writer));
-	OK(hoist__stream_create(dev, &reader));
-	OK(hoist__event_create(dev, 0, &written));
-	OK(hoist__event_query(written));
-	OK(hoist__stream_wait_event(reader, written));
+	OK(hoist__dev_stream_create(dev, &writer));
+	OK(hoist__dev_stream_create(dev, &reader));
+	OK(hoist__dev_event_create(dev, 0, &written));
+	OK(hoist__dev_event_query(written));
+	OK(hoist__dev_stream_wait_event(reader, written));
 	for (unsigned round = 1; round <= 5; round++) {
 		OK(hoist__fill_async(writer, memory, (unsigned char)round, 1, BYTES));
-		OK(hoist__event_record(written, writer));
-		OK(hoist__stream_wait_event(reader, written));
+		OK(hoist__dev_event_record(written, writer));
+		OK(hoist__dev_stream_wait_event(reader, written));
 		OK(hoist__copy_async(reader, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory,
 				     BYTES));
-		OK(hoist__stream_synchronize(reader));
+		OK(hoist__dev_stream_synchronize(reader));
 		cr_assert_eq(host[0], round);
 		cr_assert_eq(host[BYTES - 1], round);
 	}
-	hoist__event_destroy(written);
-	hoist__stream_destroy(reader);
-	hoist__stream_destroy(writer);
+	hoist__dev_event_destroy(written);
+	hoist__dev_stream_destroy(reader);
+	hoist__dev_stream_destroy(writer);
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
 	OK(hoist__dev_host_unregister(dev, host, BYTES));
 }
@@ -191,29 +191,29 @@ static void timing(void)
 	struct hoist__dev_event *end = NULL;
 	struct hoist__dev_event *plain = NULL;
 	uint64_t ns = 77;
-	OK(hoist__stream_create(dev, &stream));
-	OK(hoist__event_create(dev, HOIST__EVENT_TIMING, &start));
-	OK(hoist__event_create(dev, HOIST__EVENT_TIMING, &end));
-	OK(hoist__event_create(dev, 0, &plain));
-	cr_assert_eq(hoist__event_elapsed_ns(start, end, &ns), -EINVAL);
+	OK(hoist__dev_stream_create(dev, &stream));
+	OK(hoist__dev_event_create(dev, HOIST__EVENT_TIMING, &start));
+	OK(hoist__dev_event_create(dev, HOIST__EVENT_TIMING, &end));
+	OK(hoist__dev_event_create(dev, 0, &plain));
+	cr_assert_eq(hoist__dev_event_elapsed_ns(start, end, &ns), -EINVAL);
 	uintptr_t memory = 0;
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
-	OK(hoist__event_record(start, stream));
-	OK(hoist__event_record(plain, stream));
+	OK(hoist__dev_event_record(start, stream));
+	OK(hoist__dev_event_record(plain, stream));
 	for (int i = 0; i < 10; i++)
 		OK(hoist__fill_async(stream, memory, 1, 1, BYTES));
-	OK(hoist__event_record(end, stream));
-	OK(hoist__event_synchronize(end));
-	cr_assert_eq(hoist__event_elapsed_ns(plain, end, &ns), -EINVAL);
+	OK(hoist__dev_event_record(end, stream));
+	OK(hoist__dev_event_synchronize(end));
+	cr_assert_eq(hoist__dev_event_elapsed_ns(plain, end, &ns), -EINVAL);
 	cr_assert_eq(ns, 77);
-	OK(hoist__event_elapsed_ns(start, end, &ns));
+	OK(hoist__dev_event_elapsed_ns(start, end, &ns));
 	cr_assert_gt(ns, 0);
 	cr_assert_lt(ns, UINT64_C(10000000000));
-	hoist__event_destroy(plain);
-	hoist__event_destroy(end);
-	hoist__event_destroy(start);
+	hoist__dev_event_destroy(plain);
+	hoist__dev_event_destroy(end);
+	hoist__dev_event_destroy(start);
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 }
 EVERYWHERE(events_tell_the_time_between_them, timing)
 
@@ -234,20 +234,20 @@ static void peers(void)
 	OK(hoist__dev_host_register(dev, host, BYTES));
 	OK(hoist__dev_mem_alloc(dev, BYTES, &here));
 	OK(hoist__dev_mem_alloc(other, BYTES, &there));
-	OK(hoist__stream_create(dev, &stream));
-	OK(hoist__event_create(other, 0, &event));
-	cr_assert_eq(hoist__event_record(event, stream), -EINVAL);
+	OK(hoist__dev_stream_create(dev, &stream));
+	OK(hoist__dev_event_create(other, 0, &event));
+	cr_assert_eq(hoist__dev_event_record(event, stream), -EINVAL);
 	OK(hoist__fill_async(stream, here, 0x77, 1, BYTES));
 	OK(hoist__copy_peer_async(stream, other, there, dev, here, BYTES));
 	OK(hoist__fill_async(stream, here, 0, 1, BYTES));
 	OK(hoist__copy_peer_async(stream, dev, here, other, there, BYTES - 1));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, here, BYTES));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(host[0], 0x77);
 	cr_assert_eq(host[BYTES - 2], 0x77);
 	cr_assert_eq(host[BYTES - 1], 0);
-	hoist__event_destroy(event);
-	hoist__stream_destroy(stream);
+	hoist__dev_event_destroy(event);
+	hoist__dev_stream_destroy(stream);
 	OK(hoist__dev_mem_free(other, there, BYTES));
 	OK(hoist__dev_mem_free(dev, here, BYTES));
 	OK(hoist__dev_host_unregister(dev, host, BYTES));
@@ -264,34 +264,34 @@ static void capture(void)
 	struct hoist__dev_event *event = NULL;
 	uintptr_t memory = 0;
 	bool capturing = true;
-	OK(hoist__stream_create(dev, &other));
-	OK(hoist__stream_wrap(dev, hoist__stream_native(other), &stream));
-	OK(hoist__stream_capturing(stream, &capturing));
+	OK(hoist__dev_stream_create(dev, &other));
+	OK(hoist__dev_stream_wrap(dev, hoist__dev_stream_native(other), &stream));
+	OK(hoist__dev_stream_capturing(stream, &capturing));
 	cr_assert_not(capturing);
 	begin_capture(other);
-	OK(hoist__stream_capturing(stream, &capturing));
+	OK(hoist__dev_stream_capturing(stream, &capturing));
 	cr_assert(capturing);
-	hoist__stream_destroy(stream); /* waits for what it wraps, but not now */
-	OK(hoist__stream_create(dev, &stream));
-	OK(hoist__stream_capturing(stream, &capturing));
+	hoist__dev_stream_destroy(stream); /* waits for what it wraps, but not now */
+	OK(hoist__dev_stream_create(dev, &stream));
+	OK(hoist__dev_stream_capturing(stream, &capturing));
 	cr_assert_not(capturing);
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
 	OK(hoist__dev_host_register(dev, host, BYTES));
-	OK(hoist__event_create(dev, 0, &event));
+	OK(hoist__dev_event_create(dev, 0, &event));
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
-	OK(hoist__event_record(event, stream));
-	OK(hoist__event_synchronize(event));
-	OK(hoist__event_query(event));
-	OK(hoist__stream_synchronize(stream));
-	OK(hoist__stream_query(stream));
+	OK(hoist__dev_event_record(event, stream));
+	OK(hoist__dev_event_synchronize(event));
+	OK(hoist__dev_event_query(event));
+	OK(hoist__dev_stream_synchronize(stream));
+	OK(hoist__dev_stream_query(stream));
 	OK(hoist__dev_host_unregister(dev, host, BYTES));
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
-	hoist__event_destroy(event);
-	hoist__stream_destroy(stream);
+	hoist__dev_event_destroy(event);
+	hoist__dev_stream_destroy(stream);
 	cr_assert_eq(end_capture(other), 0, "the capture is whole");
-	OK(hoist__stream_capturing(other, &capturing));
+	OK(hoist__dev_stream_capturing(other, &capturing));
 	cr_assert_not(capturing);
-	hoist__stream_destroy(other);
+	hoist__dev_stream_destroy(other);
 }
 EVERYWHERE(capture_elsewhere_stays_whole, capture)
 
@@ -410,20 +410,20 @@ static void lateness(void)
 	find(hoist__dev_api(dev), "hoist_emulator_hold", &hold);
 	OK(hoist__dev_host_register(dev, host, BYTES));
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
-	OK(hoist__stream_create(dev, &stream));
-	OK(hoist__event_create(dev, HOIST__EVENT_TIMING, &event));
+	OK(hoist__dev_stream_create(dev, &stream));
+	OK(hoist__dev_event_create(dev, HOIST__EVENT_TIMING, &event));
 	hold(1);
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
-	OK(hoist__event_record(event, stream));
-	cr_assert_eq(hoist__stream_query(stream), -EAGAIN);
-	cr_assert_eq(hoist__event_query(event), -EAGAIN);
-	cr_assert_eq(hoist__event_elapsed_ns(event, event, &ns), -EAGAIN);
+	OK(hoist__dev_event_record(event, stream));
+	cr_assert_eq(hoist__dev_stream_query(stream), -EAGAIN);
+	cr_assert_eq(hoist__dev_event_query(event), -EAGAIN);
+	cr_assert_eq(hoist__dev_event_elapsed_ns(event, event, &ns), -EAGAIN);
 	hold(0);
 	/* A stream ends only when its work has. */
-	hoist__stream_destroy(stream);
-	OK(hoist__event_query(event));
+	hoist__dev_stream_destroy(stream);
+	OK(hoist__dev_event_query(event));
 	cr_assert_eq(counters().pageable_copies, 0);
-	hoist__event_destroy(event);
+	hoist__dev_event_destroy(event);
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
 	OK(hoist__dev_host_unregister(dev, host, BYTES));
 	nothing_is_left("after late work");
@@ -438,12 +438,12 @@ static void failed_work(void)
 	find(hoist__dev_api(dev), "hoist_emulator_fail", &inject);
 	OK(hoist__dev_host_register(dev, host, BYTES));
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &stream));
 	cr_assert_eq(inject("async:1"), 0);
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
-	cr_assert_eq(hoist__stream_synchronize(stream), -EREMOTEIO);
+	cr_assert_eq(hoist__dev_stream_synchronize(stream), -EREMOTEIO);
 	cr_assert_not_null(strcasestr(hoist__error_text(), "illegal"), "%s", hoist__error_text());
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
 	OK(hoist__dev_host_unregister(dev, host, BYTES));
 	nothing_is_left("after failed work");
@@ -480,24 +480,24 @@ static void events_of_the_gone(void)
 	struct hoist__dev_event *event = NULL;
 	uintptr_t memory = 0;
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
-	OK(hoist__event_create(dev, 0, &event));
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_event_create(dev, 0, &event));
+	OK(hoist__dev_stream_create(dev, &stream));
 	OK(hoist__fill_async(stream, memory, 1, 1, BYTES));
-	OK(hoist__event_record(event, stream));
-	hoist__stream_destroy(stream);
+	OK(hoist__dev_event_record(event, stream));
+	hoist__dev_stream_destroy(stream);
 	uint64_t asked = n_asked();
-	OK(hoist__stream_create(dev, &later));
-	OK(hoist__event_query(event));
-	OK(hoist__event_synchronize(event));
-	OK(hoist__stream_wait_event(later, event));
+	OK(hoist__dev_stream_create(dev, &later));
+	OK(hoist__dev_event_query(event));
+	OK(hoist__dev_event_synchronize(event));
+	OK(hoist__dev_stream_wait_event(later, event));
 	cr_expect_eq(n_asked(), asked, "no driver is asked");
 	/* Recorded elsewhere it is that stream's. */
 	OK(hoist__fill_async(later, memory, 2, 1, BYTES));
-	OK(hoist__event_record(event, later));
-	OK(hoist__event_synchronize(event));
+	OK(hoist__dev_event_record(event, later));
+	OK(hoist__dev_event_synchronize(event));
 	cr_expect_eq(n_asked(), asked + 1);
-	hoist__stream_destroy(later);
-	hoist__event_destroy(event);
+	hoist__dev_stream_destroy(later);
+	hoist__dev_event_destroy(event);
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
 	cr_expect_eq(counters().use_after_free, 0);
 	nothing_is_left("after events of streams that are gone");
@@ -510,31 +510,31 @@ static void lost_events(void)
 	struct hoist__dev_stream *stream = NULL;
 	struct hoist__dev_stream *other = NULL;
 	struct hoist__dev_event *event = NULL;
-	OK(hoist__event_create(dev, 0, &event));
-	OK(hoist__stream_create(dev, &stream));
-	OK(hoist__stream_create(dev, &other));
-	OK(hoist__event_record(event, stream));
+	OK(hoist__dev_event_create(dev, 0, &event));
+	OK(hoist__dev_stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &other));
+	OK(hoist__dev_event_record(event, stream));
 	begin_capture(stream);
 	cr_expect_eq(hoist__dev_synchronize(dev), -EBUSY);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	begin_capture(other);
 	uint64_t asked = n_asked();
-	cr_expect_eq(hoist__event_query(event), -EAGAIN);
-	cr_expect_eq(hoist__event_synchronize(event), -EBUSY, "never within a capture");
+	cr_expect_eq(hoist__dev_event_query(event), -EAGAIN);
+	cr_expect_eq(hoist__dev_event_synchronize(event), -EBUSY, "never within a capture");
 	cr_expect_eq(counters().broken_captures, 0);
 	cr_expect_eq(end_capture(other), 0);
-	OK(hoist__event_synchronize(event));
+	OK(hoist__dev_event_synchronize(event));
 	OK(hoist__dev_synchronize(dev));
-	OK(hoist__event_query(event));
+	OK(hoist__dev_event_query(event));
 	cr_expect_eq(n_asked(), asked);
-	hoist__stream_destroy(other);
-	hoist__event_destroy(event);
+	hoist__dev_stream_destroy(other);
+	hoist__dev_event_destroy(event);
 	cr_expect_eq(counters().use_after_free, 0);
 	nothing_is_left("after lost events");
 }
 EMULATED(events_of_a_stream_that_captured_wait_for_the_device, lost_events)
 
-/* The caller of hoist__stream_wrap() destroys the handle first: HIP's driver can say so. */
+/* The caller of hoist__dev_stream_wrap() destroys the handle first: HIP's driver can say so. */
 static void wrapped_too_long(void)
 {
 	struct hoist__dev_stream *own = NULL;
@@ -545,21 +545,21 @@ static void wrapped_too_long(void)
 	bool capturing = true;
 	if (hoist__dev_api(dev) != HOIST__API_HIP)
 		return;
-	OK(hoist__stream_create(dev, &own)); /* the driver is in use */
+	OK(hoist__dev_stream_create(dev, &own)); /* the driver is in use */
 	find(HOIST__API_HIP, "hipStreamCreateWithFlags", &create);
 	cr_assert_eq(create(&native, 1), 0);
-	OK(hoist__stream_wrap(dev, native, &stream));
-	OK(hoist__event_create(dev, 0, &event));
-	OK(hoist__event_record(event, stream));
+	OK(hoist__dev_stream_wrap(dev, native, &stream));
+	OK(hoist__dev_event_create(dev, 0, &event));
+	OK(hoist__dev_event_record(event, stream));
 	destroy_native(native);
-	cr_expect_eq(hoist__stream_capturing(stream, &capturing), -EBADF);
-	cr_expect_eq(hoist__event_query(event), -EAGAIN);
+	cr_expect_eq(hoist__dev_stream_capturing(stream, &capturing), -EBADF);
+	cr_expect_eq(hoist__dev_event_query(event), -EAGAIN);
 	OK(hoist__dev_synchronize(dev));
-	OK(hoist__event_query(event));
-	hoist__stream_destroy(stream);
-	OK(hoist__event_query(event));
-	hoist__event_destroy(event);
-	hoist__stream_destroy(own);
+	OK(hoist__dev_event_query(event));
+	hoist__dev_stream_destroy(stream);
+	OK(hoist__dev_event_query(event));
+	hoist__dev_event_destroy(event);
+	hoist__dev_stream_destroy(own);
 	cr_expect_eq(counters().use_after_free, 0);
 	nothing_is_left("after a wrapped stream");
 }
@@ -572,23 +572,23 @@ static void broken_capture(void)
 	struct hoist__dev_stream *stream = NULL;
 	struct hoist__dev_event *event = NULL;
 	bool capturing = false;
-	OK(hoist__stream_create(dev, &stream));
-	OK(hoist__event_create(dev, 0, &event));
+	OK(hoist__dev_stream_create(dev, &stream));
+	OK(hoist__dev_event_create(dev, 0, &event));
 	bool hip = hoist__dev_api(dev) == HOIST__API_HIP;
-	OK(hoist__event_record(event, stream));
+	OK(hoist__dev_event_record(event, stream));
 	begin_capture(stream);
-	OK(hoist__stream_capturing(stream, &capturing));
-	cr_assert_eq(hoist__event_synchronize(event), hip ? -ENOTSUP : 0);
-	cr_assert_eq(hoist__event_query(event), hip ? -EAGAIN : 0);
-	OK(hoist__event_record(event, stream));
+	OK(hoist__dev_stream_capturing(stream, &capturing));
+	cr_assert_eq(hoist__dev_event_synchronize(event), hip ? -ENOTSUP : 0);
+	cr_assert_eq(hoist__dev_event_query(event), hip ? -EAGAIN : 0);
+	OK(hoist__dev_event_record(event, stream));
 	cr_assert_eq(counters().broken_captures, 0);
-	cr_assert_eq(hoist__event_query(event), hip ? -EAGAIN : -EREMOTEIO);
+	cr_assert_eq(hoist__dev_event_query(event), hip ? -EAGAIN : -EREMOTEIO);
 	cr_assert_eq(counters().broken_captures, hip ? 0 : 1);
-	OK(hoist__stream_capturing(stream, &capturing));
+	OK(hoist__dev_stream_capturing(stream, &capturing));
 	cr_assert(capturing, "the broken capture has not ended");
 	cr_assert_eq(end_capture(stream), hip ? 0 : -ECANCELED);
-	hoist__event_destroy(event);
-	hoist__stream_destroy(stream);
+	hoist__dev_event_destroy(event);
+	hoist__dev_stream_destroy(stream);
 	nothing_is_left("after a capture");
 }
 EMULATED(capture_is_broken_by_asking_for_its_event, broken_capture)
@@ -623,15 +623,15 @@ static int work(struct hoist__dev_stream *stream, struct hoist__dev_event *event
 	if (err == 0)
 		err = hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box);
 	if (err == 0)
-		err = hoist__stream_call(stream, nothing, NULL);
+		err = hoist__dev_stream_call(stream, nothing, NULL);
 	if (err == 0)
-		err = hoist__event_record(event, stream);
+		err = hoist__dev_event_record(event, stream);
 	if (err == 0)
-		err = hoist__stream_wait_event(stream, event);
+		err = hoist__dev_stream_wait_event(stream, event);
 	if (err == 0)
-		err = hoist__event_synchronize(event);
+		err = hoist__dev_event_synchronize(event);
 	if (err == 0)
-		err = hoist__stream_synchronize(stream);
+		err = hoist__dev_stream_synchronize(stream);
 	return err == 0 ? hoist__dev_synchronize(dev) : err;
 }
 
@@ -660,11 +660,11 @@ static int scenario(void)
 	if (err == 0)
 		err = hoist__dev_mem_alloc(dev, BYTES, &memory);
 	if (err == 0)
-		err = hoist__stream_create(dev, &stream);
+		err = hoist__dev_stream_create(dev, &stream);
 	if (err == 0)
-		err = hoist__stream_capturing(stream, &capturing);
+		err = hoist__dev_stream_capturing(stream, &capturing);
 	if (err == 0)
-		err = hoist__event_create(dev, HOIST__EVENT_TIMING, &event);
+		err = hoist__dev_event_create(dev, HOIST__EVENT_TIMING, &event);
 	if (err == 0) {
 		err = hoist__dev_host_register(dev, host, BYTES);
 		registered = err == 0;
@@ -676,10 +676,10 @@ static int scenario(void)
 	if (err == 0)
 		err = work(stream, event, memory);
 	if (err == 0)
-		err = hoist__event_elapsed_ns(event, event, &numbers[0]);
+		err = hoist__dev_event_elapsed_ns(event, event, &numbers[0]);
 	/* Giving back: the first failure stays the result. */
-	hoist__event_destroy(event);
-	hoist__stream_destroy(stream);
+	hoist__dev_event_destroy(event);
+	hoist__dev_stream_destroy(stream);
 	int after = hoist__dev_mem_free(dev, memory, BYTES);
 	err = err < 0 ? err : after;
 	after = registered ? hoist__dev_host_unregister(dev, host, BYTES) : 0;

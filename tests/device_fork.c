@@ -34,8 +34,8 @@ struct things {
 static void make(enum hoist__api api, struct things *t)
 {
 	CHECK(hoist__dev_get(api, 0, &t->dev) == 0);
-	CHECK(hoist__stream_create(t->dev, &t->stream) == 0);
-	CHECK(hoist__event_create(t->dev, 0, &t->event) == 0);
+	CHECK(hoist__dev_stream_create(t->dev, &t->stream) == 0);
+	CHECK(hoist__dev_event_create(t->dev, 0, &t->event) == 0);
 	CHECK(hoist__dev_mem_alloc(t->dev, 4096, &t->memory) == 0);
 	t->pool = NULL;
 	t->pooled = 0;
@@ -43,17 +43,17 @@ static void make(enum hoist__api api, struct things *t)
 		CHECK(hoist__dev_pool_create(t->dev, 0, &t->pool) == 0);
 		CHECK(hoist__dev_pool_alloc(t->pool, 4096, t->stream, &t->pooled) == 0);
 	}
-	CHECK(hoist__event_record(t->event, t->stream) == 0);
-	CHECK(hoist__event_synchronize(t->event) == 0);
+	CHECK(hoist__dev_event_record(t->event, t->stream) == 0);
+	CHECK(hoist__dev_event_synchronize(t->event) == 0);
 }
 
 static void unmake(struct things *t)
 {
-	CHECK(hoist__stream_synchronize(t->stream) == 0);
+	CHECK(hoist__dev_stream_synchronize(t->stream) == 0);
 	CHECK(hoist__dev_pool_free(t->pool, t->pooled, t->stream) == 0);
 	hoist__dev_pool_destroy(t->pool);
-	hoist__event_destroy(t->event);
-	hoist__stream_destroy(t->stream);
+	hoist__dev_event_destroy(t->event);
+	hoist__dev_stream_destroy(t->stream);
 	CHECK(hoist__dev_mem_free(t->dev, t->memory, 4096) == 0);
 }
 
@@ -69,16 +69,16 @@ static void stale_objects(struct things *t)
 	const struct hoist__box box = {.dst = 1, .src = 1, .width = 1, .rows = 1, .planes = 1};
 	CHECK(hoist__fill_async(t->stream, t->memory, 1, 1, 1) == -ESTALE);
 	CHECK(hoist__copy_box_async(t->stream, HOIST__COPY_DEVICE_TO_DEVICE, &box) == -ESTALE);
-	CHECK(hoist__stream_call(t->stream, not_called, NULL) == -ESTALE);
+	CHECK(hoist__dev_stream_call(t->stream, not_called, NULL) == -ESTALE);
 	CHECK(strstr(hoist__error_text(), "fork") != NULL);
-	CHECK(hoist__stream_synchronize(t->stream) == -ESTALE);
-	CHECK(hoist__stream_query(t->stream) == -ESTALE);
-	CHECK(hoist__stream_wait_event(t->stream, t->event) == -ESTALE);
-	CHECK(hoist__event_record(t->event, t->stream) == -ESTALE);
-	CHECK(hoist__event_query(t->event) == -ESTALE);
-	CHECK(hoist__event_synchronize(t->event) == -ESTALE);
-	hoist__event_destroy(t->event);
-	hoist__stream_destroy(t->stream);
+	CHECK(hoist__dev_stream_synchronize(t->stream) == -ESTALE);
+	CHECK(hoist__dev_stream_query(t->stream) == -ESTALE);
+	CHECK(hoist__dev_stream_wait_event(t->stream, t->event) == -ESTALE);
+	CHECK(hoist__dev_event_record(t->event, t->stream) == -ESTALE);
+	CHECK(hoist__dev_event_query(t->event) == -ESTALE);
+	CHECK(hoist__dev_event_synchronize(t->event) == -ESTALE);
+	hoist__dev_event_destroy(t->event);
+	hoist__dev_stream_destroy(t->stream);
 }
 
 static void stale_driver(struct things *t)
@@ -92,7 +92,7 @@ static void stale_driver(struct things *t)
 	struct hoist__pointer pointer;
 	bool capturing = false;
 	int count = 0;
-	CHECK(hoist__stream_capturing(t->stream, &capturing) == -ESTALE);
+	CHECK(hoist__dev_stream_capturing(t->stream, &capturing) == -ESTALE);
 	CHECK(hoist__dev_pool_alloc(t->pool, 1, t->stream, &memory) == -ESTALE);
 	CHECK(hoist__dev_pool_free(t->pool, t->pooled, t->stream) == -ESTALE);
 	CHECK(hoist__dev_pool_trim(t->pool, 0) == -ESTALE);
@@ -110,8 +110,8 @@ static void stale_driver(struct things *t)
 	CHECK(hoist__dev_mem_alloc(t->dev, 4096, &memory) == -ESTALE);
 	CHECK(hoist__dev_mem_free(t->dev, t->memory, 4096) == -ESTALE);
 	CHECK(hoist__dev_host_register(t->dev, &number, 8) == -ESTALE);
-	CHECK(hoist__stream_create(t->dev, &stream) == -ESTALE);
-	CHECK(hoist__event_create(t->dev, 0, &event) == -ESTALE);
+	CHECK(hoist__dev_stream_create(t->dev, &stream) == -ESTALE);
+	CHECK(hoist__dev_event_create(t->dev, 0, &event) == -ESTALE);
 	CHECK(dev == NULL && stream == NULL && event == NULL && memory == 0 && count == 0);
 }
 

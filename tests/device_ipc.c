@@ -98,7 +98,7 @@ static void inject(const char *spec)
 static void open_device(enum hoist__api api)
 {
 	OK(hoist__dev_get(api, 0, &dev));
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &stream));
 	host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(host != MAP_FAILED);
 	OK(hoist__dev_host_register(dev, host, BYTES));
@@ -107,7 +107,7 @@ static void open_device(enum hoist__api api)
 static void close_device(void)
 {
 	OK(hoist__dev_host_unregister(dev, host, BYTES));
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	if (!hoist__api_emulated(hoist__dev_api(dev)))
 		return;
 	struct hoist_emulator_counters left = counters();
@@ -125,14 +125,14 @@ static void write_pattern(uintptr_t address, unsigned seed)
 	for (size_t i = 0; i < BYTES; i++)
 		host[i] = pattern(i, seed);
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, address, (uintptr_t)host, BYTES));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 }
 
 static void check_pattern(uintptr_t address, unsigned seed)
 {
 	memset(host, 0, BYTES);
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, address, BYTES));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	for (size_t i = 0; i < BYTES; i++)
 		CHECK(host[i] == pattern(i, seed));
 }
@@ -208,11 +208,11 @@ static void import_plain(void)
 	check_pattern(base + offset, 1);
 	/* Between allocations of two processes, both ways. */
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, own, base + offset, BYTES));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	check_pattern(own, 1);
 	write_pattern(own, 2);
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, base + offset, own, BYTES));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	OK(hoist__dev_ipc_close(dev, base));
 	tell_done();
 	base = open_plain(&offset);
@@ -252,7 +252,7 @@ static void export_pool(void)
 	for (int i = 0; i < 2; i++) {
 		check_pattern(blocks[i], 10 + (unsigned)i);
 		OK(hoist__dev_pool_free(pools[i], blocks[i], stream));
-		OK(hoist__stream_synchronize(stream));
+		OK(hoist__dev_stream_synchronize(stream));
 		hoist__dev_pool_destroy(pools[i]);
 	}
 }
@@ -324,7 +324,7 @@ static void export_for_refusals(void)
 	OK(hoist__dev_mem_alloc(dev, BYTES, &address));
 	OK(hoist__dev_pool_create_shareable(dev, 0, &pool));
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &pooled));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	CHECK(hoist__dev_ipc_export(dev, pooled, &handle) == -ENOTSUP);
 	CHECK(strstr(hoist__error_text(), "no plain allocation") != NULL);
 	OK(hoist__dev_ipc_export(dev, address, &handle));
@@ -337,7 +337,7 @@ static void export_for_refusals(void)
 	close(fd);
 	hear_done();
 	OK(hoist__dev_pool_free(pool, pooled, stream));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	hoist__dev_pool_destroy(pool);
 	OK(hoist__dev_mem_free(dev, address, BYTES));
 }

@@ -66,16 +66,16 @@ static int work(struct hoist__dev *dev, uintptr_t memory, unsigned *accepted)
 		.src_pitch = 6,
 	};
 	static int which = 3;
-	int err = hoist__stream_create(dev, &stream);
+	int err = hoist__dev_stream_create(dev, &stream);
 	if (err < 0)
 		return err;
 	int results[N_STEPS];
 	n_called = 0;
 	results[0] = hoist__fill_async(stream, memory, 1, 1, 8192);
 	results[1] = hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box);
-	results[2] = hoist__stream_call(stream, count, NULL);
-	results[3] = hoist__stream_call(stream, fails, &which);
-	results[4] = hoist__stream_call(stream, count, NULL);
+	results[2] = hoist__dev_stream_call(stream, count, NULL);
+	results[3] = hoist__dev_stream_call(stream, fails, &which);
+	results[4] = hoist__dev_stream_call(stream, count, NULL);
 	results[5] = hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, memory, memory + 4096,
 				       4096);
 	*accepted = 0;
@@ -83,12 +83,12 @@ static int work(struct hoist__dev *dev, uintptr_t memory, unsigned *accepted)
 		*accepted |= (unsigned)(results[i] == 0) << i;
 		err = err < 0 ? err : results[i];
 	}
-	int done = hoist__stream_synchronize(stream);
+	int done = hoist__dev_stream_synchronize(stream);
 	CHECK(done == (results[3] == 0 ? -EILSEQ : 0));
 	CHECK(done == 0 || strcmp(hoist__error_text(), "call 3") == 0);
 	CHECK(n_called == (results[2] == 0) + (results[3] == 0) + (results[4] == 0));
-	CHECK(hoist__stream_query(stream) == 0);
-	hoist__stream_destroy(stream);
+	CHECK(hoist__dev_stream_query(stream) == 0);
+	hoist__dev_stream_destroy(stream);
 	return err;
 }
 

@@ -23,14 +23,14 @@ static struct hoist__dev_pool *make_pool(size_t max_bytes)
 	if (err == -ENOTSUP && !hoist__dev_props(dev)->emulated)
 		cr_skip_test("%s", hoist__error_text());
 	cr_assert_eq(err, 0, "%s", hoist__error_text());
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &stream));
 	return pool;
 }
 
 static void drop_pool(struct hoist__dev_pool *pool)
 {
 	hoist__dev_pool_destroy(pool);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 }
 
 static uint64_t get(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute)
@@ -50,7 +50,7 @@ static void managed(void)
 	if (err == -ENOTSUP && !hoist__dev_props(dev)->emulated)
 		cr_skip_test("%s", hoist__error_text());
 	cr_assert_eq(err, 0, "%s", hoist__error_text());
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &stream));
 	OK(hoist__dev_mem_alloc(dev, BYTES, &copy));
 	unsigned char *bytes = (unsigned char *)memory;
 	memset(bytes, 0x31, BYTES);
@@ -58,14 +58,14 @@ static void managed(void)
 	OK(hoist__fill_async(stream, memory, 0x32, 1, BYTES / 2));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, memory + BYTES / 2, copy,
 			     BYTES / 2));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(bytes[0], 0x32);
 	cr_assert_eq(bytes[BYTES / 2 - 1], 0x32);
 	cr_assert_eq(bytes[BYTES / 2], 0x31);
 	cr_assert_eq(bytes[BYTES - 1], 0x31);
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
 	OK(hoist__dev_mem_free(dev, copy, BYTES));
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	cr_assert_eq(hoist__dev_managed_alloc(dev, 0, &memory), -EINVAL);
 }
 EVERYWHERE(managed_memory_is_the_hosts_and_the_devices, managed)
@@ -95,7 +95,7 @@ static void vmm(void)
 	cr_assert_eq(err, 0, "%s", hoist__error_text());
 	unsigned char *out = aligned_alloc(4096, 2 * bytes);
 	cr_assert_not_null(out);
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &stream));
 	OK(hoist__dev_host_register(dev, out, 2 * bytes));
 	OK(hoist__vmm_reserve(dev, 2 * bytes, 0, 0, &address));
 	OK(hoist__vmm_create(dev, &props, bytes, &memory));
@@ -107,7 +107,7 @@ static void vmm(void)
 	OK(hoist__fill_async(stream, address + bytes, 0x52, 1, bytes / 2));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)out, address,
 			     2 * bytes));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	for (size_t i = 0; i < 2 * bytes; i += bytes) {
 		cr_assert_eq(out[i], 0x52);
 		cr_assert_eq(out[i + bytes - 1], 0x51);
@@ -118,7 +118,7 @@ static void vmm(void)
 	OK(hoist__vmm_unreserve(dev, address, 2 * bytes));
 	OK(hoist__dev_host_unregister(dev, out, 2 * bytes));
 	free(out);
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 }
 EVERYWHERE(virtual_memory_is_the_same_wherever_it_is_mapped, vmm)
 
@@ -141,7 +141,7 @@ static void order(void)
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &again));
 	OK(hoist__fill_async(stream, again, 0x42, 1, BYTES));
 	OK(hoist__dev_pool_free(pool, again, stream));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(host[0], 0x41);
 	cr_assert_eq(host[BYTES - 1], 0x41);
 	OK(hoist__dev_pool_free(pool, 0, stream));
@@ -156,7 +156,7 @@ static void figures(void)
 	struct hoist__dev_pool *pool = make_pool(0);
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &memory));
 	OK(hoist__dev_pool_free(pool, memory, stream));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(get(pool, HOIST__POOL_USED_CURRENT), 0);
 	cr_assert_geq(get(pool, HOIST__POOL_USED_HIGH), BYTES);
 	cr_assert_geq(get(pool, HOIST__POOL_RESERVED_HIGH), BYTES);
@@ -183,12 +183,12 @@ static void threshold(void)
 	cr_assert_eq(get(pool, HOIST__POOL_RELEASE_THRESHOLD), UINT64_MAX);
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &memory));
 	OK(hoist__dev_pool_free(pool, memory, stream));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_geq(get(pool, HOIST__POOL_RESERVED_CURRENT), BYTES);
 	OK(hoist__dev_pool_set(pool, HOIST__POOL_RELEASE_THRESHOLD, 0));
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &memory));
 	OK(hoist__dev_pool_free(pool, memory, stream));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(get(pool, HOIST__POOL_RESERVED_CURRENT), 0);
 	drop_pool(pool);
 }
@@ -229,7 +229,7 @@ static void refusals(void)
 	struct hoist__dev_stream *cpus = NULL;
 	struct hoist__dev_pool *pool = make_pool(0);
 	OK(hoist__dev_get(HOIST__API_CPU, 0, &cpu));
-	OK(hoist__stream_create(cpu, &cpus));
+	OK(hoist__dev_stream_create(cpu, &cpus));
 	cr_assert_eq(hoist__dev_pool_alloc(pool, BYTES, cpus, &memory), -EINVAL);
 	cr_assert_eq(hoist__dev_pool_alloc(pool, 0, stream, &memory), -EINVAL);
 	cr_assert_eq(hoist__dev_pool_free(pool, 1, cpus), -EINVAL);
@@ -240,7 +240,7 @@ static void refusals(void)
 	cr_assert_eq(hoist__dev_pool_set(pool, HOIST__N_POOL_ATTRIBUTES, 0), -EINVAL);
 	cr_assert_eq(hoist__dev_pool_get(pool, HOIST__N_POOL_ATTRIBUTES, &value), -EINVAL);
 	cr_assert_eq(value, 77);
-	hoist__stream_destroy(cpus);
+	hoist__dev_stream_destroy(cpus);
 	drop_pool(pool);
 }
 EVERYWHERE(pool_refuses_what_makes_no_sense, refusals)
@@ -255,7 +255,7 @@ static void current(void)
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &memory));
 	OK(hoist__fill_async(stream, memory, 1, 1, BYTES));
 	OK(hoist__dev_pool_free(pool, memory, stream));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	hoist__dev_pool_destroy(pool);
 	OK(hoist__dev_pool_current(dev, &pool));
 	cr_assert_eq(get(pool, HOIST__POOL_RELEASE_THRESHOLD), before);
@@ -269,7 +269,7 @@ static void captured(void)
 {
 	uintptr_t memory = 0;
 	struct hoist__dev_stream *other = NULL;
-	OK(hoist__stream_create(dev, &other));
+	OK(hoist__dev_stream_create(dev, &other));
 	begin_capture(other);
 	struct hoist__dev_pool *pool = make_pool(0);
 	OK(hoist__dev_pool_alloc(pool, BYTES, stream, &memory));
@@ -281,7 +281,7 @@ static void captured(void)
 		OK(hoist__dev_mem_free(dev, memory, BYTES));
 	cr_assert(err == 0 || err == -ENOTSUP, "%s", hoist__error_text());
 	cr_assert_eq(end_capture(other), 0, "the capture is whole");
-	hoist__stream_destroy(other);
+	hoist__dev_stream_destroy(other);
 }
 EVERYWHERE(pool_breaks_no_capture, captured)
 
@@ -323,7 +323,7 @@ static void freed_on_a_failed_stream(void)
 	cr_assert_eq(counters().live_allocations, 0);
 	cr_assert_eq(get(pool, HOIST__POOL_USED_CURRENT), 0);
 	reset();
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	drop_pool(pool);
 }
 EMULATED(pool_takes_back_once_on_a_failed_stream, freed_on_a_failed_stream)
@@ -393,12 +393,12 @@ static void ancient(void)
 	cr_assert_eq(hoist__dev_managed_alloc(dev, BYTES, &memory), -ENOTSUP);
 	cr_assert_eq(hoist__dev_pool_create(dev, 0, &pool), -ENOTSUP);
 	cr_assert_eq(hoist__dev_pool_current(dev, &pool), -ENOTSUP);
-	OK(hoist__stream_create(dev, &stream));
-	OK(hoist__stream_capturing(stream, &capturing));
+	OK(hoist__dev_stream_create(dev, &stream));
+	OK(hoist__dev_stream_capturing(stream, &capturing));
 	cr_assert_not(capturing);
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	nothing_is_left("on an old driver");
 }
 EMULATED(driver_from_before_it_all_is_used_without, ancient)
@@ -412,7 +412,7 @@ static int scenario(void)
 	uintptr_t managed_memory = 0;
 	uintptr_t pooled = 0;
 	uint64_t value = 0;
-	int err = hoist__stream_create(dev, &queue);
+	int err = hoist__dev_stream_create(dev, &queue);
 	if (err == 0)
 		err = hoist__dev_managed_alloc(dev, BYTES, &managed_memory);
 	if (err == 0)
@@ -433,7 +433,7 @@ static int scenario(void)
 	hoist__dev_pool_destroy(pool);
 	after = hoist__dev_mem_free(dev, managed_memory, BYTES);
 	err = err < 0 ? err : after;
-	hoist__stream_destroy(queue);
+	hoist__dev_stream_destroy(queue);
 	return err;
 }
 

@@ -45,14 +45,14 @@ static uintptr_t theirs;
 static void open_peers(void)
 {
 	OK(hoist__dev_get(hoist__dev_api(dev), 1, &peer));
-	OK(hoist__stream_create(dev, &on_first));
+	OK(hoist__dev_stream_create(dev, &on_first));
 	OK(hoist__dev_mem_alloc(dev, 4096, &mine));
 	OK(hoist__dev_mem_alloc(peer, 4096, &theirs));
 }
 
 static void close_peers(void)
 {
-	hoist__stream_destroy(on_first);
+	hoist__dev_stream_destroy(on_first);
 	OK(hoist__dev_mem_free(dev, mine, 4096));
 	OK(hoist__dev_mem_free(peer, theirs, 4096));
 }
@@ -60,7 +60,7 @@ static void close_peers(void)
 static int copy_from_peer(void)
 {
 	int err = hoist__copy_peer_async(on_first, dev, mine, peer, theirs, 4096);
-	return err < 0 ? err : hoist__stream_synchronize(on_first);
+	return err < 0 ? err : hoist__dev_stream_synchronize(on_first);
 }
 
 /* What is promised holds: work of the device touches the peer's memory, as a kernel does. */
@@ -73,7 +73,7 @@ static void access_is_enabled(void)
 		cr_assert(can);
 	}
 	OK(hoist__fill_async(on_first, theirs, 0x5a, 1, 4096));
-	OK(hoist__stream_synchronize(on_first));
+	OK(hoist__dev_stream_synchronize(on_first));
 	OK(copy_from_peer());
 	cr_assert_eq(counters().bad_touches, 0);
 	cr_assert_eq(counters().staged_copies, 0);
@@ -86,7 +86,7 @@ static void copies_are_direct(void)
 	open_peers();
 	OK(copy_from_peer());
 	OK(hoist__copy_peer_async(on_first, peer, theirs, dev, mine, 4096));
-	OK(hoist__stream_synchronize(on_first));
+	OK(hoist__dev_stream_synchronize(on_first));
 	cr_assert_eq(counters().staged_copies, 0);
 	close_peers();
 }
@@ -101,7 +101,7 @@ static void pools_are_reached(void)
 	uintptr_t blocks[3];
 	bool can = false;
 	open_peers();
-	OK(hoist__stream_create(peer, &on_second));
+	OK(hoist__dev_stream_create(peer, &on_second));
 	OK(hoist__dev_pool_create(peer, 0, &pools[0]));
 	OK(hoist__dev_pool_create(peer, 0, &denied));
 	OK(hoist__dev_pool_set_access(denied, dev, false));
@@ -109,22 +109,22 @@ static void pools_are_reached(void)
 	OK(hoist__dev_pool_create(peer, 0, &pools[1]));
 	for (int i = 0; i < 2; i++) {
 		OK(hoist__dev_pool_alloc(pools[i], 4096, on_second, &blocks[i]));
-		OK(hoist__stream_synchronize(on_second));
+		OK(hoist__dev_stream_synchronize(on_second));
 		OK(hoist__fill_async(on_first, blocks[i], 0x5a, 1, 4096));
 		OK(hoist__copy_peer_async(on_first, dev, mine, peer, blocks[i], 4096));
-		OK(hoist__stream_synchronize(on_first));
+		OK(hoist__dev_stream_synchronize(on_first));
 	}
 	cr_assert_eq(counters().bad_touches + counters().staged_copies, 0);
 	OK(hoist__dev_pool_alloc(denied, 4096, on_second, &blocks[2]));
 	OK(hoist__copy_peer_async(on_first, dev, mine, peer, blocks[2], 4096));
-	OK(hoist__stream_synchronize(on_first));
+	OK(hoist__dev_stream_synchronize(on_first));
 	cr_assert_eq(counters().staged_copies, 1, "what was denied stays so");
 	for (int i = 0; i < 3; i++) {
 		struct hoist__dev_pool *pool = i < 2 ? pools[i] : denied;
 		OK(hoist__dev_pool_free(pool, blocks[i], on_second));
 		hoist__dev_pool_destroy(pool);
 	}
-	hoist__stream_destroy(on_second);
+	hoist__dev_stream_destroy(on_second);
 	close_peers();
 }
 EMULATED(access_goes_for_the_drivers_pools, pools_are_reached)
@@ -214,13 +214,13 @@ static void synchronize(void)
 	static int done[2];
 	struct hoist__dev_stream *streams[2];
 	for (int i = 0; i < 2; i++) {
-		OK(hoist__stream_create(dev, &streams[i]));
-		OK(hoist__stream_call(streams[i], wait_a_little, &done[i]));
+		OK(hoist__dev_stream_create(dev, &streams[i]));
+		OK(hoist__dev_stream_call(streams[i], wait_a_little, &done[i]));
 	}
 	OK(hoist__dev_synchronize(dev));
 	cr_assert_eq(done[0] + done[1], 2);
 	for (int i = 0; i < 2; i++)
-		hoist__stream_destroy(streams[i]);
+		hoist__dev_stream_destroy(streams[i]);
 	OK(hoist__dev_synchronize(dev));
 }
 EVERYWHERE(synchronize_waits_for_all_streams, synchronize)
@@ -238,14 +238,14 @@ static void synchronize_failing(void)
 	struct hoist__dev_stream *stream = NULL;
 	uintptr_t memory = 0;
 	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &stream));
 	OK(hoist__dev_mem_alloc(dev, 4096, &memory));
 	OK(hoist__dev_host_register(dev, host, BYTES));
 	cr_assert_eq(fail("async:1"), 0);
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, 4096));
 	cr_assert_eq(hoist__dev_synchronize(dev), -EREMOTEIO);
 	cr_assert_not_null(strstr(hoist__error_text(), "waiting for the device"));
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 	OK(hoist__dev_mem_free(dev, memory, 4096));
 	OK(hoist__dev_host_unregister(dev, host, BYTES));
 }
@@ -360,7 +360,7 @@ static void two_addresses(void)
 	struct hoist__dev_stream *stream = NULL;
 	uintptr_t memory = 0;
 	uintptr_t seen = 0;
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &stream));
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
 	OK(hoist__dev_host_register(dev, host, BYTES));
 	OK(hoist__dev_host_address(dev, host, &seen));
@@ -370,7 +370,7 @@ static void two_addresses(void)
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, seen, 4096));
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, seen + 4096, memory, 4096));
 	OK(hoist__fill_async(stream, seen + 8192, 0x0201, 2, 2048));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(memcmp(host, host + 4096, 4096), 0);
 	cr_assert_eq(host[8192], 1);
 	cr_assert_eq(host[8192 + 4095], 2);
@@ -383,7 +383,7 @@ static void two_addresses(void)
 			hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, seen, 4096),
 			0, "that name has gone");
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 }
 EVERYWHERE(registered_memory_goes_by_either_address, two_addresses)
 

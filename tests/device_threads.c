@@ -52,23 +52,23 @@ static void round_trip(struct hoist__dev *dev, struct hoist__dev_stream *streams
 	memset(mine, value, BYTES);
 	OK(hoist__copy_async(streams[0], HOIST__COPY_HOST_TO_DEVICE, there, (uintptr_t)mine,
 			     BYTES));
-	OK(hoist__event_record(event, streams[0]));
-	OK(hoist__stream_wait_event(shared_stream, event));
+	OK(hoist__dev_event_record(event, streams[0]));
+	OK(hoist__dev_stream_wait_event(shared_stream, event));
 	OK(hoist__fill_async(shared_stream, there, (unsigned char)~value, 1, BYTES / 2));
-	OK(hoist__event_record(shared_event, shared_stream));
-	int busy = hoist__event_query(shared_event);
+	OK(hoist__dev_event_record(shared_event, shared_stream));
+	int busy = hoist__dev_event_query(shared_event);
 	CHECK(busy == 0 || busy == -EAGAIN);
 	/* Another thread's record may be the later one: it lies behind ours. */
-	OK(hoist__stream_wait_event(streams[1], shared_event));
+	OK(hoist__dev_stream_wait_event(streams[1], shared_event));
 	OK(hoist__copy_async(streams[1], HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)mine, there,
 			     BYTES));
-	OK(hoist__event_record(event, streams[1]));
-	OK(hoist__event_synchronize(event));
+	OK(hoist__dev_event_record(event, streams[1]));
+	OK(hoist__dev_event_synchronize(event));
 	CHECK(mine[0] == (unsigned char)~value && mine[BYTES / 2 - 1] == (unsigned char)~value);
 	CHECK(mine[BYTES / 2] == value && mine[BYTES - 1] == value);
-	OK(hoist__event_synchronize(shared_event));
-	(void)hoist__stream_query(shared_stream);
-	CHECK(hoist__stream_dev(streams[0]) == dev);
+	OK(hoist__dev_event_synchronize(shared_event));
+	(void)hoist__dev_stream_query(shared_stream);
+	CHECK(hoist__dev_stream_dev(streams[0]) == dev);
 }
 
 /* How many calls came to the shared stream: its order is all that guards it. */
@@ -99,20 +99,20 @@ static void calls(struct hoist__dev *dev, struct hoist__dev_stream *own, size_t 
 	unsigned n_own = 0;
 	char text[32];
 	for (int i = 0; i < N_ROUNDS; i++) {
-		OK(hoist__stream_call(shared_stream, count_shared, NULL));
-		OK(hoist__stream_call(own, add, &n_own));
+		OK(hoist__dev_stream_call(shared_stream, count_shared, NULL));
+		OK(hoist__dev_stream_call(own, add, &n_own));
 		OK(hoist__pointer_find(device_memory + page * BYTES, &pointer));
 	}
-	OK(hoist__stream_call(own, fails, (void *)page));
+	OK(hoist__dev_stream_call(own, fails, (void *)page));
 	int err = 0;
-	while ((err = hoist__stream_query(own)) == -EAGAIN)
+	while ((err = hoist__dev_stream_query(own)) == -EAGAIN)
 		usleep(100);
 	CHECK(err == -EILSEQ && n_own == N_ROUNDS);
 	OK(hoist__dev_synchronize(dev));
-	CHECK(hoist__stream_synchronize(own) == -EILSEQ);
+	CHECK(hoist__dev_stream_synchronize(own) == -EILSEQ);
 	(void)snprintf(text, sizeof text, "thread %zu", page);
 	CHECK(strcmp(hoist__error_text(), text) == 0);
-	OK(hoist__stream_synchronize(own));
+	OK(hoist__dev_stream_synchronize(own));
 }
 
 static void *thread_main(void *argument)
@@ -122,15 +122,15 @@ static void *thread_main(void *argument)
 	struct hoist__dev_stream *streams[2];
 	struct hoist__dev_event *event = NULL;
 	OK(hoist__dev_get(api, 0, &dev));
-	OK(hoist__stream_create(dev, &streams[0]));
-	OK(hoist__stream_create(dev, &streams[1]));
-	OK(hoist__event_create(dev, 0, &event));
+	OK(hoist__dev_stream_create(dev, &streams[0]));
+	OK(hoist__dev_stream_create(dev, &streams[1]));
+	OK(hoist__dev_event_create(dev, 0, &event));
 	for (unsigned i = 0; i < N_ROUNDS; i++)
 		round_trip(dev, streams, event, page, (unsigned char)(i + page));
 	calls(dev, streams[0], page);
-	hoist__event_destroy(event);
-	hoist__stream_destroy(streams[0]);
-	hoist__stream_destroy(streams[1]);
+	hoist__dev_event_destroy(event);
+	hoist__dev_stream_destroy(streams[0]);
+	hoist__dev_stream_destroy(streams[1]);
 	return dev;
 }
 
@@ -168,14 +168,14 @@ static void exercise(enum hoist__api which)
 	if (which != HOIST__API_CPU)
 		OK(hoist__dev_host_register(dev, host, bytes));
 	OK(hoist__dev_mem_alloc(dev, bytes, &device_memory));
-	OK(hoist__stream_create(dev, &shared_stream));
-	OK(hoist__event_create(dev, 0, &shared_event));
+	OK(hoist__dev_stream_create(dev, &shared_stream));
+	OK(hoist__dev_event_create(dev, 0, &shared_event));
 	CHECK(run_threads(thread_main) == dev);
-	OK(hoist__stream_synchronize(shared_stream));
+	OK(hoist__dev_stream_synchronize(shared_stream));
 	CHECK(n_shared == N_THREADS * N_ROUNDS);
 	n_shared = 0;
-	hoist__event_destroy(shared_event);
-	hoist__stream_destroy(shared_stream);
+	hoist__dev_event_destroy(shared_event);
+	hoist__dev_stream_destroy(shared_stream);
 	OK(hoist__dev_mem_free(dev, device_memory, bytes));
 	if (which != HOIST__API_CPU)
 		OK(hoist__dev_host_unregister(dev, host, bytes));

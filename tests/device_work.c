@@ -20,7 +20,7 @@ static unsigned char *model;
 
 static void set_up(void)
 {
-	OK(hoist__stream_create(dev, &stream));
+	OK(hoist__dev_stream_create(dev, &stream));
 	if (hoist__dev_api(dev) != HOIST__API_CPU) /* which needs none, and has a limit */
 		OK(hoist__dev_host_register(dev, host, BYTES));
 	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
@@ -31,12 +31,12 @@ static void set_up(void)
 
 static void tear_down_with(int err)
 {
-	cr_assert_eq(hoist__stream_synchronize(stream), err, "%s", hoist__error_text());
+	cr_assert_eq(hoist__dev_stream_synchronize(stream), err, "%s", hoist__error_text());
 	free(model);
 	OK(hoist__dev_mem_free(dev, memory, BYTES));
 	if (hoist__dev_api(dev) != HOIST__API_CPU)
 		OK(hoist__dev_host_unregister(dev, host, BYTES));
-	hoist__stream_destroy(stream);
+	hoist__dev_stream_destroy(stream);
 }
 
 static void tear_down(void)
@@ -48,7 +48,7 @@ static void tear_down(void)
 static void compare(void)
 {
 	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory, BYTES));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	for (size_t i = 0; i < BYTES; i++)
 		if (host[i] != model[i])
 			cr_assert_fail("byte %zu is %#x, not %#x", i, host[i], model[i]);
@@ -190,7 +190,7 @@ static void copy_and_compare(struct hoist__box *box, enum hoist__copy kind, unsi
 	if (out == memory)
 		OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory,
 				     half));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	expect_same(host, half, what);
 }
 
@@ -241,7 +241,7 @@ static void calls_of_boxes(void)
 		};
 		struct hoist_emulator_counters before = counters();
 		OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box));
-		OK(hoist__stream_synchronize(stream));
+		OK(hoist__dev_stream_synchronize(stream));
 		struct hoist_emulator_counters after = counters();
 		cr_expect_eq(after.copies - before.copies, cases[i].calls, "case %zu", i);
 		cr_expect_eq(after.device_to_device_bytes - before.device_to_device_bytes,
@@ -334,14 +334,14 @@ static void far_rows_of(uintptr_t far, size_t pitch, size_t rows, unsigned char 
 	for (size_t i = 0; i < rows * 100; i++)
 		model[i] = host[i] = (unsigned char)(i * 31 >> 2 ^ seed);
 	OK(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	memset(host, 0, rows * 100);
 	box.dst = (uintptr_t)host;
 	box.src = far;
 	box.dst_pitch = 100;
 	box.src_pitch = pitch;
 	OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_HOST, &box));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	expect_same(host, rows * 100, "far");
 }
 
@@ -362,7 +362,7 @@ static void far_planes_of(uintptr_t far, size_t pitch, size_t plane, unsigned ch
 	for (size_t i = 0; i < 500; i++)
 		model[i] = host[i] = (unsigned char)(i * 29 >> 2 ^ seed);
 	OK(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	for (size_t i = 0; i < 4; i++)
 		memset(host + i / 2 * 300 + i % 2 * 100, 0, 100);
 	box.dst = (uintptr_t)host;
@@ -372,7 +372,7 @@ static void far_planes_of(uintptr_t far, size_t pitch, size_t plane, unsigned ch
 	box.dst_plane = 300;
 	box.src_plane = plane;
 	OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_HOST, &box));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	expect_same(host, 500, "far planes");
 }
 
@@ -465,15 +465,15 @@ static void calls_in_order(void)
 		OK(hoist__fill_async(stream, memory, (uint32_t)i, 1, 64));
 		OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory,
 				     64));
-		OK(hoist__stream_call(stream, called, &order[i]));
+		OK(hoist__dev_stream_call(stream, called, &order[i]));
 	}
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(n_called, N_CALLS);
 	for (int i = 0; i < N_CALLS; i++) {
 		cr_assert_eq(order[i], i);
 		cr_assert_eq(found[i], (unsigned char)i);
 	}
-	OK(hoist__stream_query(stream));
+	OK(hoist__dev_stream_query(stream));
 	tear_down();
 }
 ANYWHERE(calls_are_made_in_the_streams_order, calls_in_order)
@@ -488,26 +488,26 @@ static void failing_calls(void)
 {
 	static int codes[] = {-EILSEQ, -ENOENT};
 	set_up();
-	OK(hoist__stream_call(stream, fails, &codes[0]));
-	OK(hoist__stream_call(stream, fails, &codes[1]));
-	OK(hoist__stream_call(stream, called, &order[0]));
+	OK(hoist__dev_stream_call(stream, fails, &codes[0]));
+	OK(hoist__dev_stream_call(stream, fails, &codes[1]));
+	OK(hoist__dev_stream_call(stream, called, &order[0]));
 	OK(hoist__fill_async(stream, memory, 0x61, 1, BYTES));
 	int err = -EAGAIN;
 	while (err == -EAGAIN)
-		err = hoist__stream_query(stream);
+		err = hoist__dev_stream_query(stream);
 	cr_assert_eq(err, -EILSEQ, "asking tells it, and does not take it");
-	cr_assert_eq(hoist__stream_synchronize(stream), -EILSEQ);
+	cr_assert_eq(hoist__dev_stream_synchronize(stream), -EILSEQ);
 	cr_assert_str_eq(hoist__error_text(), "call 1 has no paper");
 	cr_assert_eq(n_called, 3);
-	OK(hoist__stream_synchronize(stream));
-	OK(hoist__stream_query(stream));
+	OK(hoist__dev_stream_synchronize(stream));
+	OK(hoist__dev_stream_query(stream));
 	/* The work behind went on, and so does the stream. */
 	memset(model, 0x61, BYTES);
 	compare();
-	OK(hoist__stream_call(stream, fails, &codes[1]));
-	cr_assert_eq(hoist__stream_synchronize(stream), -ENOENT);
+	OK(hoist__dev_stream_call(stream, fails, &codes[1]));
+	cr_assert_eq(hoist__dev_stream_synchronize(stream), -ENOENT);
 	cr_assert_str_eq(hoist__error_text(), "call 4 has no paper");
-	OK(hoist__stream_call(stream, fails, &codes[0]));
+	OK(hoist__dev_stream_call(stream, fails, &codes[0]));
 	tear_down_with(-EILSEQ);
 }
 ANYWHERE(calls_that_fail_are_told_once, failing_calls)
@@ -518,17 +518,17 @@ static void calls_at_the_end(void)
 	static int code = -EILSEQ;
 	struct hoist__dev_stream *other = NULL;
 	struct hoist__dev_stream *wrapper = NULL;
-	OK(hoist__stream_create(dev, &other));
+	OK(hoist__dev_stream_create(dev, &other));
 	for (int i = 0; i < 20; i++)
-		OK(hoist__stream_call(other, called, &order[i]));
-	OK(hoist__stream_call(other, fails, &code));
-	hoist__stream_destroy(other);
+		OK(hoist__dev_stream_call(other, called, &order[i]));
+	OK(hoist__dev_stream_call(other, fails, &code));
+	hoist__dev_stream_destroy(other);
 	cr_assert_eq(n_called, 21);
 	if (hoist__dev_api(dev) == HOIST__API_CPU)
 		return;
-	OK(hoist__stream_wrap(dev, NULL, &wrapper));
-	OK(hoist__stream_call(wrapper, called, &order[21]));
-	hoist__stream_destroy(wrapper);
+	OK(hoist__dev_stream_wrap(dev, NULL, &wrapper));
+	OK(hoist__dev_stream_call(wrapper, called, &order[21]));
+	hoist__dev_stream_destroy(wrapper);
 	cr_assert_eq(n_called, 22);
 }
 ANYWHERE(calls_are_made_before_a_stream_ends, calls_at_the_end)
@@ -537,11 +537,11 @@ static void calls_and_captures(void)
 {
 	set_up();
 	begin_capture(stream);
-	cr_assert_eq(hoist__stream_call(stream, called, &order[0]), -ENOTSUP);
+	cr_assert_eq(hoist__dev_stream_call(stream, called, &order[0]), -ENOTSUP);
 	cr_assert_not_null(strstr(hoist__error_text(), "captures a graph"));
 	cr_assert_eq(end_capture(stream), 0);
-	OK(hoist__stream_call(stream, called, &order[0]));
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_call(stream, called, &order[0]));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(n_called, 1);
 	tear_down();
 }
@@ -557,15 +557,15 @@ static void calls_behind_failures(void)
 	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
 	find(hoist__dev_api(dev), "hoist_emulator_hold", &hold);
 	find(hoist__dev_api(dev), "hoist_emulator_reset", &reset);
-	OK(hoist__stream_synchronize(stream));
+	OK(hoist__dev_stream_synchronize(stream));
 	cr_assert_eq(fail("async:1"), 0);
 	hold(1); /* both are queued before the first one fails */
 	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
-	OK(hoist__stream_call(stream, called, &order[0]));
+	OK(hoist__dev_stream_call(stream, called, &order[0]));
 	hold(0);
-	cr_assert_eq(hoist__stream_synchronize(stream), -EREMOTEIO);
+	cr_assert_eq(hoist__dev_stream_synchronize(stream), -EREMOTEIO);
 	cr_assert_eq(n_called, 0);
-	cr_assert_eq(hoist__stream_call(stream, called, &order[0]), -EREMOTEIO);
+	cr_assert_eq(hoist__dev_stream_call(stream, called, &order[0]), -EREMOTEIO);
 	reset();
 	tear_down();
 }
@@ -582,8 +582,8 @@ static int calls_the_driver(void *context)
 static void misuse(void)
 {
 	set_up();
-	OK(hoist__stream_call(stream, calls_the_driver, NULL));
-	cr_assert_neq(hoist__stream_synchronize(stream), 0);
+	OK(hoist__dev_stream_call(stream, calls_the_driver, NULL));
+	cr_assert_neq(hoist__dev_stream_synchronize(stream), 0);
 	cr_assert_gt(counters().bad_calls, 0);
 	tear_down();
 }

@@ -29,7 +29,7 @@ static void world_open(struct world *w, enum hoist__api api, size_t budget)
 	else if (api == HOIST__API_HIP)
 		(void)driver_open("libhoist-emulated-hip.so", "hip:1", &w->control);
 	cr_assert(hoist__dev_get(api, 0, &w->dev) == 0, "%s", hoist__error_text());
-	cr_assert(hoist__stream_create(w->dev, &w->stream) == 0, "%s", hoist__error_text());
+	cr_assert(hoist__dev_stream_create(w->dev, &w->stream) == 0, "%s", hoist__error_text());
 	struct hoist__pool_options options = {
 		.kind = HOIST__MEMORY_PINNED,
 		.dev = w->dev,
@@ -47,7 +47,7 @@ static void world_close(struct world *w)
 	cr_expect(stats.n_blocks == 0 && hoist__budget_used(w->budget) == 0);
 	hoist__pool_unref(w->pool);
 	hoist__budget_unref(w->budget);
-	hoist__stream_destroy(w->stream);
+	hoist__dev_stream_destroy(w->stream);
 }
 
 static int ring_create(struct world *w, size_t slot_bytes, unsigned n_slots,
@@ -83,7 +83,7 @@ static void read_back(struct world *w, unsigned char *to, uintptr_t address, siz
 {
 	cr_assert(hoist__copy_async(w->stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)to, address,
 				    bytes) == 0);
-	cr_assert(hoist__stream_synchronize(w->stream) == 0);
+	cr_assert(hoist__dev_stream_synchronize(w->stream) == 0);
 }
 
 /* --- the whole path: file -> slot -> device --- */

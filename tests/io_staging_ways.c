@@ -217,7 +217,7 @@ int main(void)
 					      .region_bytes = 2 << 20};
 	for (int d = 0; d < N_DEVICES; d++) {
 		NEEDED(hoist__dev_get(HOIST__API_CUDA, d, &devs[d]) == 0);
-		NEEDED(hoist__stream_create(devs[d], &streams[d]) == 0);
+		NEEDED(hoist__dev_stream_create(devs[d], &streams[d]) == 0);
 	}
 	options.dev = devs[0];
 	NEEDED(hoist__pool_create(&options, &pool) == 0);
@@ -231,7 +231,7 @@ int main(void)
 	NEEDED(stats.n_blocks == 0 && hoist__budget_used(budget) == 0);
 	NEEDED(counters_of(&control).use_after_free == 0);
 	for (int d = 0; d < N_DEVICES; d++)
-		hoist__stream_destroy(streams[d]);
+		hoist__dev_stream_destroy(streams[d]);
 	hoist__pool_unref(pool);
 	hoist__budget_unref(budget);
 	return 0;

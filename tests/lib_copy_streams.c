@@ -57,7 +57,7 @@ static void set_gate(struct gate *gate, hoist_stream *stream)
 	pthread_mutex_init(&gate->lock, NULL);
 	pthread_cond_init(&gate->opened, NULL);
 	gate->is_open = false;
-	EXPECT_OK(hoist__stream_call(hoist__stream_dev_stream(stream), pass_gate, gate));
+	EXPECT_OK(hoist__dev_stream_call(hoist__stream_dev_stream(stream), pass_gate, gate));
 }
 
 static void open_gate(struct gate *gate)
@@ -322,7 +322,7 @@ Test(copy_streams, can_be_told_to_wait, .init = open_all)
 		EXPECT_OK(
 			hoist_buffer_copy_with(job.views[0], job.views[1], stream, cases[i].flags));
 		if (cases[i].waits) {
-			cr_expect_eq(hoist__stream_query(hoist__stream_dev_stream(stream)), 0,
+			cr_expect_eq(hoist__dev_stream_query(hoist__stream_dev_stream(stream)), 0,
 				     "case %zu", i);
 			cr_assert_eq(pthread_join(opener, NULL), 0);
 		}

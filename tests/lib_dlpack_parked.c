@@ -57,7 +57,7 @@ static int wait_at_gate(void *gate)
 
 static void consumer_init(struct consumer *consumer, hoist_device *device)
 {
-	OK(hoist__stream_create(hoist__device_dev(device), &consumer->stream));
+	OK(hoist__dev_stream_create(hoist__device_dev(device), &consumer->stream));
 	OK(hoist_buffer_create(device, HOIST_U8, 1, shape, HOIST_BUFFER_PINNED, &consumer->seen));
 	memset(hoist_buffer_data(consumer->seen), 0, N);
 	(void)sem_init(&consumer->gate, 0, 0);
@@ -69,9 +69,10 @@ static void consumer_reads(struct consumer *consumer, struct DLManagedTensorVers
 	uintptr_t at = (uintptr_t)lib_seen(tensor)->tensor.data;
 	bool host = lib_seen(tensor)->tensor.device.type == HOIST_DL_CUDA_HOST ||
 		    lib_seen(tensor)->tensor.device.type == HOIST_DL_ROCM_HOST;
-	OK(hoist__stream_call(consumer->stream, wait_at_gate, &consumer->gate));
+	OK(hoist__dev_stream_call(consumer->stream, wait_at_gate, &consumer->gate));
 	if (host) /* a kernel uses the device's address: the emulators copy on the device by it */
-		OK(hoist__dev_host_address(hoist__stream_dev(consumer->stream), (void *)at, &at));
+		OK(hoist__dev_host_address(hoist__dev_stream_dev(consumer->stream), (void *)at,
+					   &at));
 	OK(hoist__copy_async(consumer->stream, HOIST__COPY_DEVICE_TO_HOST,
 			     (uintptr_t)hoist_buffer_data(consumer->seen), at, N));
 }
@@ -81,7 +82,7 @@ static int consumer_saw(struct consumer *consumer)
 {
 	const unsigned char *seen = hoist_buffer_data(consumer->seen);
 	(void)sem_post(&consumer->gate);
-	OK(hoist__stream_synchronize(consumer->stream));
+	OK(hoist__dev_stream_synchronize(consumer->stream));
 	for (int i = 1; i < N; i++)
 		if (seen[i] != seen[0])
 			return -1;
@@ -90,7 +91,7 @@ static int consumer_saw(struct consumer *consumer)
 
 static void consumer_fini(struct consumer *consumer)
 {
-	hoist__stream_destroy(consumer->stream);
+	hoist__dev_stream_destroy(consumer->stream);
 	hoist_buffer_unref(consumer->seen);
 	(void)sem_destroy(&consumer->gate);
 }
@@ -431,7 +432,7 @@ Test(dlpack_parked, the_only_stream_is_waited_for_alone, .init = open_all)
 			struct consumer consumer;
 			hoist_memory *memory = resource(devices[d], HOIST_MEMORY_DEVICE);
 			consumer_init(&consumer, devices[d]);
-			void *native = hoist__stream_native(consumer.stream);
+			void *native = hoist__dev_stream_native(consumer.stream);
 			const hoist_dlpack_options options = {
 				.size = sizeof options,
 				.has_stream = 1,

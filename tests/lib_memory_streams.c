@@ -63,8 +63,8 @@ static void play(hoist_device *device, const char *api, int kind, uint64_t n)
 		hoist_stream *stream = NULL;
 		CLOCK_CHECK(hoist_stream_create(device, &stream) == 0);
 		clock.streams[i].known = stream;
-		CLOCK_CHECK(hoist__stream_wrap(clock.dev, hoist_stream_native(stream),
-					       &clock.streams[i].stream) == 0);
+		CLOCK_CHECK(hoist__dev_stream_wrap(clock.dev, hoist_stream_native(stream),
+						   &clock.streams[i].stream) == 0);
 	}
 	clock_open(&clock);
 	lib_set_latency(api, 0, 200);
@@ -72,7 +72,7 @@ static void play(hoist_device *device, const char *api, int kind, uint64_t n)
 	lib_set_latency(api, 0, 0);
 	clock_close(&clock);
 	for (int i = 0; i < CLOCK_PLAYERS + 1; i++) {
-		hoist__stream_destroy(clock.streams[i].stream);
+		hoist__dev_stream_destroy(clock.streams[i].stream);
 		hoist_stream_unref(clock.streams[i].known);
 	}
 	hoist_memory_statistics s = {.size = sizeof s};

@@ -460,16 +460,16 @@ Test(virtual, access_is_what_was_asked_for, .init = open_all)
 			unsigned char *host = NULL;
 			struct hoist__dev *dev = hoist__device_dev(devices[1 + k]);
 			cr_assert_eq(posix_memalign((void **)&host, 4096, 4096), 0);
-			cr_assert_eq(hoist__stream_create(dev, &stream), 0);
+			cr_assert_eq(hoist__dev_stream_create(dev, &stream), 0);
 			cr_assert_eq(hoist__dev_host_register(dev, host, 4096), 0);
 			int err = hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST,
 						    (uintptr_t)host, block + 2 * MIB, 4096);
 			cr_expect_eq(err == 0, rows[i].reads[k], "%zu %d", i, k);
 			err = hoist__fill_async(stream, block + 2 * MIB, 1, 1, 4096);
 			cr_expect_eq(err == 0, rows[i].writes[k], "%zu %d", i, k);
-			cr_assert_eq(hoist__stream_synchronize(stream), 0);
+			cr_assert_eq(hoist__dev_stream_synchronize(stream), 0);
 			cr_assert_eq(hoist__dev_host_unregister(dev, host, 4096), 0);
-			hoist__stream_destroy(stream);
+			hoist__dev_stream_destroy(stream);
 			free(host);
 		}
 		release(memory, block);

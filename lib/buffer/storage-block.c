@@ -100,13 +100,13 @@ bool hoist__storage_give_block(struct hoist__storage *storage, uintptr_t address
 			return true;
 		/* There was no memory to note the free with.  Then the host waits, which would
 		 * break a capture. */
-		if (hoist__stream_forbids_wait(hoist__stream_dev_stream(stream))) {
+		if (hoist__dev_stream_forbids_wait(hoist__stream_dev_stream(stream))) {
 			if (err == -EAGAIN || err == -ENOMEM)
 				return false;
 			log_kept(storage);
 			return true;
 		}
-		(void)hoist__stream_await(hoist__stream_dev_stream(stream));
+		(void)hoist__dev_stream_await(hoist__stream_dev_stream(stream));
 	}
 	/* The block was a live one of this resource.  So only a driver, or the caller's own
 	 * function, can have failed, and no caller is left to tell. */

@@ -30,9 +30,9 @@ bool hoist__storage_is_of_graph(const struct hoist__storage *storage)
 	bool captures = false;
 	if (storage->memory != NULL && storage->memory->ops == &hoist__memory_graph_ops)
 		return true;
-	if (own == NULL || !hoist__stream_may_capture(hoist__stream_dev_stream(own)))
+	if (own == NULL || !hoist__dev_stream_may_capture(hoist__stream_dev_stream(own)))
 		return false;
-	int err = hoist__stream_capturing(hoist__stream_dev_stream(own), &captures);
+	int err = hoist__dev_stream_capturing(hoist__stream_dev_stream(own), &captures);
 	return err == 0 && captures;
 }
 

@@ -223,9 +223,9 @@ static bool wait_for_users(struct hoist__storage *storage)
 	struct hoist__storage_user *user;
 	while ((user = atomic_load(&storage->xusers)) != NULL) {
 		struct hoist__dev_stream *stream = hoist__stream_dev_stream(user->stream);
-		if (hoist__stream_forbids_wait(stream))
+		if (hoist__dev_stream_forbids_wait(stream))
 			return false;
-		(void)hoist__stream_await(stream);
+		(void)hoist__dev_stream_await(stream);
 		atomic_store(&storage->xusers, user->next);
 		hoist_stream_unref(user->stream);
 		free(user);

@@ -65,7 +65,7 @@ static int queue_on_cpu(const struct fill *fill, hoist_stream *stream)
 	if (kept == NULL)
 		return hoist__fail_nomem("a fill on a stream", sizeof *kept);
 	*kept = *fill;
-	int err = hoist__stream_call(hoist__stream_dev_stream(stream), run_queued, kept);
+	int err = hoist__dev_stream_call(hoist__stream_dev_stream(stream), run_queued, kept);
 	if (err < 0)
 		free(kept);
 	return err;

@@ -240,7 +240,7 @@ int hoist__move_queue_direct(const struct hoist__move *move, struct hoist__dev_s
 {
 	enum hoist__copy kind = HOIST__COPY_DEVICE_TO_DEVICE;
 	struct hoist__boxes boxes;
-	(void)kind_for(move, hoist__dev_api(hoist__stream_dev(stream)), &kind);
+	(void)kind_for(move, hoist__dev_api(hoist__dev_stream_dev(stream)), &kind);
 	hoist__boxes_plan(&move->nest, &boxes);
 	return hoist__boxes_queue(stream, kind, &move->nest, &boxes, move->dst.address,
 				  move->src.address);
@@ -288,7 +288,7 @@ static int queue_on_cpu(const struct hoist__move *move, struct hoist__dev_stream
 	*kept = *move;
 	if (kept->through != NULL)
 		(void)hoist_memory_ref(kept->through);
-	int err = hoist__stream_call(stream, run_queued, kept);
+	int err = hoist__dev_stream_call(stream, run_queued, kept);
 	if (err < 0) {
 		hoist_memory_unref(kept->through);
 		free(kept);
@@ -305,7 +305,7 @@ int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream)
 		err = hoist__span_check(&move->src);
 	if (err < 0)
 		return err;
-	if (hoist__dev_api(hoist__stream_dev(on)) == HOIST__API_CPU)
+	if (hoist__dev_api(hoist__dev_stream_dev(on)) == HOIST__API_CPU)
 		return queue_on_cpu(move, on);
 	if (way_of(move, &kind) == WAY_PEER)
 		return hoist__peers_queue(on, move);
@@ -317,7 +317,7 @@ int hoist__move_queue(const struct hoist__move *move, hoist_stream *stream)
 int hoist__stream_reach(hoist_stream *stream)
 {
 	int err = hoist__stream_check_capture(stream);
-	return err < 0 ? err : hoist__stream_await(hoist__stream_dev_stream(stream));
+	return err < 0 ? err : hoist__dev_stream_await(hoist__stream_dev_stream(stream));
 }
 
 int hoist__stream_order(hoist_stream *stream, hoist_stream *other)

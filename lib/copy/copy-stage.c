@@ -172,14 +172,14 @@ static int run_in(const struct hoist__stage *stage, struct hoist__lane *lane, ui
 		unsigned slot = i % HOIST__N_SLOTS;
 		uintptr_t at = slots + slot * HOIST__SLOT_BYTES;
 		if (i >= HOIST__N_SLOTS)
-			err = hoist__event_synchronize(lane->done[slot]);
+			err = hoist__dev_event_synchronize(lane->done[slot]);
 		if (err < 0)
 			break;
 		hoist__stage_take_chunk(stage, i, &chunk);
 		pack(stage, &chunk, at);
 		err = queue(stage, &chunk, lane->stream, at);
 		if (err == 0)
-			err = hoist__event_record(lane->done[slot], lane->stream);
+			err = hoist__dev_event_record(lane->done[slot], lane->stream);
 	}
 	return err;
 }
@@ -197,11 +197,11 @@ static int run_out(const struct hoist__stage *stage, struct hoist__lane *lane, u
 			err = queue(stage, &chunks[slot], lane->stream,
 				    slots + slot * HOIST__SLOT_BYTES);
 			if (err == 0)
-				err = hoist__event_record(lane->done[slot], lane->stream);
+				err = hoist__dev_event_record(lane->done[slot], lane->stream);
 		}
 		if (err < 0 || i == 0)
 			continue;
-		err = hoist__event_synchronize(lane->done[before]);
+		err = hoist__dev_event_synchronize(lane->done[before]);
 		if (err == 0)
 			pack(stage, &chunks[before], slots + before * HOIST__SLOT_BYTES);
 	}

@@ -192,7 +192,7 @@ int hoist_event_query(hoist_event *event)
 		return err;
 	err = check_captured(mark);
 	if (err == 0)
-		err = hoist__event_query(mark->event);
+		err = hoist__dev_event_query(mark->event);
 	hoist__mark_unref(mark);
 	return err;
 }
@@ -205,7 +205,7 @@ int hoist_event_synchronize(hoist_event *event)
 		return err;
 	err = check_captured(mark);
 	if (err == 0)
-		err = hoist__event_synchronize(mark->event);
+		err = hoist__dev_event_synchronize(mark->event);
 	hoist__mark_unref(mark);
 	if (err < 0)
 		return hoist__fail_in(err, "work before an event of %s",
@@ -244,10 +244,10 @@ static int elapsed(struct hoist__mark *start, struct hoist__mark *end, uint64_t 
 	if (err == 0)
 		err = check_captured(end);
 	if (err == 0)
-		err = hoist__event_query(start->event);
+		err = hoist__dev_event_query(start->event);
 	if (err == 0)
-		err = hoist__event_query(end->event);
-	return err < 0 ? err : hoist__event_elapsed_ns(start->event, end->event, ret);
+		err = hoist__dev_event_query(end->event);
+	return err < 0 ? err : hoist__dev_event_elapsed_ns(start->event, end->event, ret);
 }
 
 int hoist_event_elapsed_ns(hoist_event *start, hoist_event *end, uint64_t *ret)

@@ -8,7 +8,7 @@
  *
  * A mark is one point in a stream, recorded as an event of its device.  A driver lets a stream wait
  * for marks of its own API.  Across APIs, the waiting stream calls a function in its order
- * (hoist__stream_call()), which blocks until the mark is reached.  On the CPU the stream's own
+ * (hoist__dev_stream_call()), which blocks until the mark is reached.  On the CPU the stream's own
  * thread blocks.  A driver may have one thread for all such calls.  If that thread is blocked for a
  * mark that is itself behind a call of the same driver, in another stream, neither ever ends.
  *

@@ -28,7 +28,7 @@ int hoist__check_generation(unsigned generation, const char *what)
 
 static enum hoist__api api_of(const hoist_stream *stream)
 {
-	return hoist__dev_api(hoist__stream_dev(stream->stream));
+	return hoist__dev_api(hoist__dev_stream_dev(stream->stream));
 }
 
 static enum hoist__api mark_api(const struct hoist__mark *mark)
@@ -42,7 +42,7 @@ int hoist__mark_create(hoist_device *device, unsigned flags, struct hoist__mark 
 	if (mark == NULL)
 		return hoist__fail_nomem("a point in a stream", sizeof *mark);
 	mark->dev = hoist__device_dev(device);
-	int err = hoist__event_create(mark->dev, flags, &mark->event);
+	int err = hoist__dev_event_create(mark->dev, flags, &mark->event);
 	if (err < 0) {
 		free(mark);
 		return err;
@@ -62,16 +62,16 @@ void hoist__mark_unref(struct hoist__mark *mark)
 {
 	if (mark == NULL || atomic_fetch_sub_explicit(&mark->xrefs, 1, memory_order_acq_rel) != 1)
 		return;
-	hoist__event_destroy(mark->event);
+	hoist__dev_event_destroy(mark->event);
 	free(mark);
 }
 
 static int is_capturing(hoist_stream *stream, bool *ret)
 {
 	*ret = false;
-	if (!hoist__stream_may_capture(stream->stream))
+	if (!hoist__dev_stream_may_capture(stream->stream))
 		return 0;
-	return hoist__stream_capturing(stream->stream, ret);
+	return hoist__dev_stream_capturing(stream->stream, ret);
 }
 
 int hoist__stream_check_capture(hoist_stream *stream)
@@ -100,7 +100,7 @@ int hoist__mark_record(struct hoist__mark *mark, hoist_stream *stream, struct ho
 	pthread_mutex_lock(&stream->lock);
 	err = hoist__past_copy(&stream->past, &past);
 	if (err == 0)
-		err = hoist__event_record(mark->event, stream->stream);
+		err = hoist__dev_event_record(mark->event, stream->stream);
 	if (err == 0) {
 		mark->stream_id = stream->id;
 		mark->serial = ++stream->n_marks;
@@ -144,7 +144,7 @@ static void forget_reached(struct hoist__past *past)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < past->n; i++)
-		if (hoist__event_query(past->marks[i]->event) == -EAGAIN)
+		if (hoist__dev_event_query(past->marks[i]->event) == -EAGAIN)
 			past->marks[kept++] = past->marks[i];
 		else
 			hoist__mark_unref(past->marks[i]);
@@ -220,11 +220,11 @@ static int block_for_mark(void *context)
 	struct hoist__mark *mark = context;
 	struct hoist__failure failure;
 	const struct hoist__dev *dev = mark->dev;
-	int err = hoist__event_synchronize(mark->event);
+	int err = hoist__dev_event_synchronize(mark->event);
 	/* The mark's stream has begun to capture a graph: wait for the capture's end. */
 	while (err == -ENOTSUP) {
 		(void)nanosleep(&(struct timespec){.tv_nsec = CAPTURE_POLL_NS}, NULL);
-		err = hoist__event_synchronize(mark->event);
+		err = hoist__dev_event_synchronize(mark->event);
 	}
 	if (err < 0)
 		hoist__failure_keep(&failure);
@@ -257,11 +257,11 @@ static int wait_across(hoist_stream *stream, struct hoist__mark *mark,
 	if (api_of(stream) != HOIST__API_CPU)
 		for (size_t i = 0; err == 0 && i < past->n; i++)
 			if (mark_api(past->marks[i]) == api_of(stream))
-				err = hoist__stream_wait_event(stream->stream,
-							       past->marks[i]->event);
+				err = hoist__dev_stream_wait_event(stream->stream,
+								   past->marks[i]->event);
 	if (err < 0)
 		return err;
-	err = hoist__stream_call(stream->stream, block_for_mark, hoist__mark_ref(mark));
+	err = hoist__dev_stream_call(stream->stream, block_for_mark, hoist__mark_ref(mark));
 	if (err < 0)
 		hoist__mark_unref(mark);
 	return err;
@@ -279,7 +279,7 @@ int hoist__stream_wait_mark(hoist_stream *stream, struct hoist__mark *mark,
 	if (err < 0)
 		return err;
 	return crosses ? wait_across(stream, mark, past)
-		       : hoist__stream_wait_event(stream->stream, mark->event);
+		       : hoist__dev_stream_wait_event(stream->stream, mark->event);
 }
 
 static int wait_for(hoist_stream *stream, hoist_stream *other)

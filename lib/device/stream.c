@@ -58,7 +58,7 @@ static int make(hoist_device *device, struct hoist__dev_stream *stream, hoist_st
 {
 	hoist_stream *made = calloc(1, sizeof *made);
 	if (made == NULL) {
-		hoist__stream_destroy(stream);
+		hoist__dev_stream_destroy(stream);
 		return hoist__fail_nomem("a stream", sizeof *made);
 	}
 	atomic_init(&made->xrefs, 1);
@@ -77,7 +77,7 @@ int hoist_stream_create(hoist_device *device, hoist_stream **ret)
 	if (err < 0)
 		return err;
 	struct hoist__dev_stream *stream;
-	err = hoist__stream_create(hoist__device_dev(device), &stream);
+	err = hoist__dev_stream_create(hoist__device_dev(device), &stream);
 	if (err < 0)
 		return hoist__fail_in(err, "a stream on %s", hoist_device_spec(device));
 	return make(device, stream, ret);
@@ -89,7 +89,7 @@ int hoist_stream_wrap(hoist_device *device, void *native, hoist_stream **ret)
 	if (err < 0)
 		return err;
 	struct hoist__dev_stream *stream;
-	err = hoist__stream_wrap(hoist__device_dev(device), native, &stream);
+	err = hoist__dev_stream_wrap(hoist__device_dev(device), native, &stream);
 	if (err < 0)
 		return hoist__fail_in(err, "wrapping a stream of %s", hoist_device_spec(device));
 	return make(device, stream, ret);
@@ -106,7 +106,7 @@ void hoist__stream_end(hoist_stream *stream)
 	hoist__lock(&all_lock);
 	hoist__list_remove(&stream->link);
 	hoist__unlock(&all_lock);
-	hoist__stream_destroy(stream->stream);
+	hoist__dev_stream_destroy(stream->stream);
 	hoist__past_clear(&stream->past);
 	pthread_mutex_destroy(&stream->lock);
 	struct hoist__user user = stream->user;
@@ -117,8 +117,8 @@ void hoist__stream_end(hoist_stream *stream)
 bool hoist__stream_is_over(const hoist_stream *stream)
 {
 	return atomic_load(&stream->xrefs) == 1 && stream->generation == hoist__fork_now() &&
-	       !hoist__stream_may_capture(stream->stream) &&
-	       hoist__stream_query(stream->stream) == 0;
+	       !hoist__dev_stream_may_capture(stream->stream) &&
+	       hoist__dev_stream_query(stream->stream) == 0;
 }
 
 hoist_device *hoist_stream_device(const hoist_stream *stream)
@@ -133,12 +133,12 @@ int hoist_stream_is_default(const hoist_stream *stream)
 
 void *hoist_stream_native(const hoist_stream *stream)
 {
-	return hoist__stream_native(stream->stream);
+	return hoist__dev_stream_native(stream->stream);
 }
 
 int hoist__stream_drain(hoist_stream *stream)
 {
-	int err = hoist__stream_synchronize(stream->stream);
+	int err = hoist__dev_stream_synchronize(stream->stream);
 	if (err == 0 && atomic_load(&stream->xwaits))
 		hoist__stream_forget_reached(stream);
 	return err;
@@ -146,8 +146,9 @@ int hoist__stream_drain(hoist_stream *stream)
 
 int hoist__stream_settle(hoist_stream *stream)
 {
-	int err =
-		hoist__stream_may_capture(stream->stream) ? hoist__stream_check_capture(stream) : 0;
+	int err = hoist__dev_stream_may_capture(stream->stream)
+			  ? hoist__stream_check_capture(stream)
+			  : 0;
 	return err < 0 ? err : hoist_stream_synchronize(stream);
 }
 
@@ -166,7 +167,7 @@ int hoist_stream_query(hoist_stream *stream)
 {
 	if (stream == NULL)
 		return hoist__fail(-EINVAL, "the stream to ask is NULL");
-	int err = hoist__stream_query(stream->stream);
+	int err = hoist__dev_stream_query(stream->stream);
 	if (err < 0 && err != -EAGAIN)
 		return hoist__fail_in(err, "work on a stream of %s",
 				      hoist_device_spec(stream->device));
@@ -204,7 +205,7 @@ int hoist_stream_call(hoist_stream *stream, int (*run)(void *context), void *con
 	if (call == NULL)
 		return hoist__fail_nomem("a call in a stream's order", sizeof *call);
 	*call = (struct call){run, context};
-	int err = hoist__stream_call(stream->stream, perform, call);
+	int err = hoist__dev_stream_call(stream->stream, perform, call);
 	if (err < 0) {
 		free(call);
 		return hoist__fail_in(err, "calling a function on a stream of %s",

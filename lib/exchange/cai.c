@@ -236,8 +236,8 @@ static int wait_for_producer(const hoist_cai *cai, const struct hoist__import *i
 	int err = stream == NULL ? hoist_device_default_stream(import->device, &stream) : 0;
 	if (err < 0)
 		return err;
-	err = hoist__stream_wait_native(hoist__stream_dev_stream(stream),
-					hoist__dlpack_native(cai->stream));
+	err = hoist__dev_stream_wait_native(hoist__stream_dev_stream(stream),
+					    hoist__dlpack_native(cai->stream));
 	if (import->stream == NULL)
 		hoist_stream_unref(stream); /* the device keeps its own reference */
 	return err;

@@ -43,7 +43,7 @@ static int wait_for_consumer(const struct exported *exported, hoist_stream **ret
 	err = hoist__device_returns(device, ret);
 	if (err < 0)
 		return err;
-	err = hoist__stream_wait_native(hoist__stream_dev_stream(*ret), exported->native);
+	err = hoist__dev_stream_wait_native(hoist__stream_dev_stream(*ret), exported->native);
 	if (err < 0)
 		hoist_stream_unref(*ret);
 	return err;

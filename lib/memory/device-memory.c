@@ -205,8 +205,8 @@ static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
 {
 	bool capturing = false;
 	int err = 0;
-	if (hoist__stream_may_capture(stream->stream))
-		err = hoist__stream_capturing(stream->stream, &capturing);
+	if (hoist__dev_stream_may_capture(stream->stream))
+		err = hoist__dev_stream_capturing(stream->stream, &capturing);
 	*captures = *captures || capturing;
 	return err < 0 || capturing ? err : hoist__stream_drain(stream);
 }

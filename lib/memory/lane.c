@@ -38,9 +38,9 @@ int hoist__lanes_of(hoist_device *device, struct hoist__lanes **ret)
 /* Takes a half-built lane.  Destroying the stream waits for its work. */
 static void destroy(struct hoist__lane *lane)
 {
-	hoist__stream_destroy(lane->stream);
+	hoist__dev_stream_destroy(lane->stream);
 	for (unsigned i = 0; i < HOIST__N_SLOTS; i++)
-		hoist__event_destroy(lane->done[i]);
+		hoist__dev_event_destroy(lane->done[i]);
 	free(lane);
 }
 
@@ -49,9 +49,9 @@ static int create(struct hoist__dev *dev, struct hoist__lane **ret)
 	struct hoist__lane *lane = calloc(1, sizeof *lane);
 	if (lane == NULL)
 		return hoist__fail_nomem("a transfer", sizeof *lane);
-	int err = hoist__stream_create(dev, &lane->stream);
+	int err = hoist__dev_stream_create(dev, &lane->stream);
 	for (unsigned i = 0; err == 0 && i < HOIST__N_SLOTS; i++)
-		err = hoist__event_create(dev, 0, &lane->done[i]);
+		err = hoist__dev_event_create(dev, 0, &lane->done[i]);
 	if (err < 0) {
 		destroy(lane);
 		return err;
@@ -121,7 +121,7 @@ int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 	struct hoist__failure failure;
 	if (err < 0)
 		hoist__failure_keep(&failure);
-	int late = hoist__stream_synchronize(lane->stream);
+	int late = hoist__dev_stream_synchronize(lane->stream);
 	if (err == 0 && late == 0) {
 		keep(atomic_load(&device->xlanes), lane);
 		return 0;

@@ -34,7 +34,8 @@ static bool driver_done(hoist_memory *memory)
 	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	if (memory->generation != hoist__fork_now() || hoist__books_n(&driver->books) != 0)
 		return false;
-	hoist__stream_destroy(atomic_load(&driver->xstream)); /* waits for the work on the stream */
+	hoist__dev_stream_destroy(
+		atomic_load(&driver->xstream)); /* waits for the work on the stream */
 	hoist__dev_pool_destroy(atomic_load(&driver->xpool));
 	if (driver->fd >= 0)
 		(void)close(driver->fd);
@@ -74,13 +75,13 @@ static int use_stream(struct hoist__driver_memory *driver, struct hoist__dev_str
 	struct hoist__dev_stream *known = atomic_load(&driver->xstream);
 	if (known == NULL) {
 		struct hoist__dev_stream *made;
-		int err = hoist__stream_create(driver->memory.dev, &made);
+		int err = hoist__dev_stream_create(driver->memory.dev, &made);
 		if (err < 0)
 			return err;
 		if (atomic_compare_exchange_strong(&driver->xstream, &known, made))
 			known = made;
 		else
-			hoist__stream_destroy(made);
+			hoist__dev_stream_destroy(made);
 	}
 	*ret = known;
 	return 0;
@@ -101,7 +102,7 @@ static int take(struct hoist__driver_memory *driver, struct hoist__book *book, s
 		return err;
 	uintptr_t address = hoist__round_up(book->raw, align);
 	if (wait)
-		err = hoist__stream_synchronize(stream);
+		err = hoist__dev_stream_synchronize(stream);
 	/* A driver that gives an address twice: the block is not freed, as it has a live owner. */
 	if (err == 0 && hoist__books_add(&driver->books, book, address) < 0)
 		return hoist__fail(-EREMOTEIO, "the driver gave %#zx, which is in use",
@@ -133,7 +134,7 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 	if (err == 0 && on == NULL)
 		err = use_stream(driver, &on);
 	/* A block that a driver gives on a capturing stream belongs to the graph. */
-	if (err == 0 && hoist__stream_forbids_wait(on))
+	if (err == 0 && hoist__dev_stream_forbids_wait(on))
 		err = hoist__fail(-ENOTSUP, "the stream captures a graph, and nothing is taken "
 					    "from a pool meanwhile; take memory of kind GRAPH");
 	if (err == 0)
@@ -154,25 +155,26 @@ static int order(struct hoist__dev *dev, struct hoist__dev_stream *stream,
 		 struct hoist__dev_stream *user)
 {
 	struct hoist__dev_event *event = NULL;
-	int err = hoist__event_create(dev, 0, &event);
+	int err = hoist__dev_event_create(dev, 0, &event);
 	if (err == 0)
-		err = hoist__event_record(event, user);
+		err = hoist__dev_event_record(event, user);
 	if (err == 0)
-		err = hoist__stream_wait_event(stream, event);
-	hoist__event_destroy(event);
+		err = hoist__dev_stream_wait_event(stream, event);
+	hoist__dev_event_destroy(event);
 	/* A wait here is slower, but gives the same order.  Work that failed does not run any
 	 * more. */
-	if (err < 0 && !hoist__stream_forbids_wait(user))
-		err = hoist__stream_await(user);
+	if (err < 0 && !hoist__dev_stream_forbids_wait(user))
+		err = hoist__dev_stream_await(user);
 	return err;
 }
 
 /* A driver does not take a block of a pool from a stream that captures. */
 static int check_captures(const struct hoist__book *book, struct hoist__dev_stream *stream)
 {
-	bool capturing = hoist__stream_forbids_wait(stream);
+	bool capturing = hoist__dev_stream_forbids_wait(stream);
 	for (size_t i = 0; i < book->n_users && !capturing; i++)
-		capturing = book->users[i] != stream && hoist__stream_forbids_wait(book->users[i]);
+		capturing =
+			book->users[i] != stream && hoist__dev_stream_forbids_wait(book->users[i]);
 	if (!capturing)
 		return 0;
 	return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph, or its "

@@ -37,7 +37,7 @@ static bool graph_done(hoist_memory *memory)
 static int require_capture(hoist_stream *stream)
 {
 	bool capturing = false;
-	int err = hoist__stream_capturing(hoist__stream_dev_stream(stream), &capturing);
+	int err = hoist__dev_stream_capturing(hoist__stream_dev_stream(stream), &capturing);
 	if (err < 0 || capturing)
 		return err;
 	return hoist__fail(-EINVAL,

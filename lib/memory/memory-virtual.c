@@ -183,7 +183,7 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 
 static int refuse_capture(struct hoist__dev_stream *stream)
 {
-	if (hoist__stream_forbids_wait(stream))
+	if (hoist__dev_stream_forbids_wait(stream))
 		return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph, which "
 					    "would run with an address that is gone; wait until it "
 					    "has ended");
@@ -193,8 +193,8 @@ static int refuse_capture(struct hoist__dev_stream *stream)
 static void await_events(struct hoist__dev_event **events, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		(void)hoist__event_synchronize(events[i]);
-		hoist__event_destroy(events[i]);
+		(void)hoist__dev_event_synchronize(events[i]);
+		hoist__dev_event_destroy(events[i]);
 	}
 	free(events);
 }
@@ -205,11 +205,11 @@ static void await_events(struct hoist__dev_event **events, size_t n)
 static struct hoist__dev_event *mark(struct hoist__dev_stream *stream)
 {
 	struct hoist__dev_event *event = NULL;
-	if (hoist__event_create(hoist__stream_dev(stream), 0, &event) == 0 &&
-	    hoist__event_record(event, stream) == 0)
+	if (hoist__dev_event_create(hoist__dev_stream_dev(stream), 0, &event) == 0 &&
+	    hoist__dev_event_record(event, stream) == 0)
 		return event;
-	hoist__event_destroy(event);
-	(void)hoist__stream_await(stream);
+	hoist__dev_event_destroy(event);
+	(void)hoist__dev_stream_await(stream);
 	return NULL;
 }
 
@@ -223,7 +223,7 @@ static int mark_users(const struct hoist__book *book, struct hoist__dev_event **
 	struct hoist__dev_event **events = calloc(book->n_users, sizeof *events);
 	for (size_t i = 0; i < book->n_users; i++)
 		if (events == NULL)
-			(void)hoist__stream_await(book->users[i]);
+			(void)hoist__dev_stream_await(book->users[i]);
 		else if ((events[*n] = mark(book->users[i])) != NULL)
 			++*n;
 	*ret = events;
@@ -257,7 +257,7 @@ static int await_users(struct hoist__virtual *v, uintptr_t address, struct hoist
 		pthread_mutex_unlock(&v->books.users_lock);
 	}
 	if (err == 0 && also != NULL)
-		(void)hoist__stream_await(also);
+		(void)hoist__dev_stream_await(also);
 	await_events(events, n);
 	return err;
 }

@@ -42,7 +42,7 @@ static int queue_slot(struct hoist__lane *lane, unsigned slot, enum hoist__copy 
 {
 	int err = hoist__copy_async(lane->stream, kind, dst, src, bytes);
 	if (err == 0)
-		err = hoist__event_record(lane->done[slot], lane->stream);
+		err = hoist__dev_event_record(lane->done[slot], lane->stream);
 	return err;
 }
 
@@ -56,7 +56,7 @@ static int bounce_in(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, u
 		size_t n = hoist__min_u64(SLOT_BYTES, bytes - at);
 		uintptr_t middle = slots + slot * SLOT_BYTES;
 		if (at >= N_SLOTS * SLOT_BYTES)
-			err = hoist__event_synchronize(lane->done[slot]);
+			err = hoist__dev_event_synchronize(lane->done[slot]);
 		if (err < 0)
 			break;
 		memcpy((void *)middle, (const void *)(src + at), n);
@@ -82,7 +82,7 @@ static int bounce_out(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, 
 		slot = (slot + 1) % N_SLOTS;
 		if (err < 0 || at == 0)
 			continue;
-		err = hoist__event_synchronize(lane->done[slot]);
+		err = hoist__dev_event_synchronize(lane->done[slot]);
 		if (err < 0)
 			break;
 		size_t n = hoist__min_u64(SLOT_BYTES, bytes - emptied);
