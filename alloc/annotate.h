@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/annotate.h - telling AddressSanitizer and Valgrind what of our memory is whose.
+/* alloc/annotate.h - tells AddressSanitizer and Valgrind which bytes of a mapping are in use.
  *
- * Both know malloc; blocks within a mapping are all the same to them until told:
+ * Both tools know malloc.  Blocks within a mapping look all the same to them until they are told:
  *
- *   hidden   nobody may touch it: free memory, redzones
+ *   hidden   no access is allowed: free memory, redzones
  *   shown    a user's block, to the byte
  *
- * ASan: built with it, its functions are there; built without, they are weak references, which
- * find the runtime of a program that was built with it.  Valgrind: its client requests, a few
- * instructions that do nothing outside of it, where configure found valgrind/memcheck.h.
+ * ASan: a library built with ASan has its functions.  A library built without it has weak
+ * references to them, which resolve in a program that was built with ASan.  Valgrind: its client
+ * requests are a few instructions that do nothing outside of Valgrind.  They are compiled in where
+ * configure found valgrind/memcheck.h.
  *
- * Memory is shown to Valgrind as undefined only where the host alone writes to it: what
- * drivers and the kernel's rings write there escapes Valgrind, which would warn of every byte
- * that is read afterwards.
+ * Memory is shown to Valgrind as undefined only where the host alone writes to it.  Valgrind does
+ * not see the writes of drivers and of the kernel's rings, so it would warn of every byte that is
+ * read after such a write.
  */
 #ifndef HOIST_ALLOC_ANNOTATE_H
 #define HOIST_ALLOC_ANNOTATE_H
@@ -59,7 +60,7 @@ static inline bool hoist__valgrind_runs(void)
 #endif
 }
 
-/* [address, address + bytes) is of no use to anyone.  ASan wants both ends at multiples of 8. */
+/* Hides [address, address + bytes).  ASan wants both ends at multiples of 8. */
 static inline void hoist__annotate_hidden(uintptr_t address, size_t bytes)
 {
 	if (hoist__asan_runs())
@@ -69,7 +70,8 @@ static inline void hoist__annotate_hidden(uintptr_t address, size_t bytes)
 #endif
 }
 
-/* It may be used.  @defined: its content means something, or comes from elsewhere. */
+/* Shows [address, address + bytes).  @defined: the content is valid, or is written where Valgrind
+ * does not see it. */
 static inline void hoist__annotate_shown(uintptr_t address, size_t bytes, bool defined)
 {
 	if (hoist__asan_runs())

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/blocks.c - one block: taking it, its life, giving it back. */
+/* alloc/blocks.c - takes one block, begins and ends its life, gives it back.
+ * The contract is in alloc/pool-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,7 +9,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* The least class whose blocks all lie at multiples of @align; n_classes if none does. */
+/* Returns: the smallest class whose blocks all lie at multiples of @align; n_classes if there is
+ * none. */
 static unsigned aligned_class(const struct hoist__pool *pool, size_t bytes, size_t align)
 {
 	if (bytes > pool->slab_most || align > HOIST__GRANULE_BYTES)
@@ -92,7 +94,7 @@ int hoist__block_take(struct hoist__pool *pool, size_t bytes, size_t align, unsi
 	return err;
 }
 
-/* The word of the block that starts at @address; exactly one of the two is not NULL. */
+/* The state word of the block that starts at @address.  Exactly one of the two is not NULL. */
 struct state {
 	_Atomic uint32_t *small;
 	_Atomic uint64_t *large;
@@ -122,7 +124,7 @@ void hoist__block_live(uintptr_t address, size_t requested, bool used)
 				      memory_order_release);
 }
 
-/* True if @address is where a block of @pool starts, if there is a block. */
+/* True if a block of @pool would start at @address, if there is one. */
 static bool may_start(const struct hoist__pool *pool, uintptr_t address)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
@@ -189,18 +191,18 @@ void hoist__block_put(struct hoist__pool *pool, uintptr_t address)
 	}
 	const struct hoist__entry entry = {address,
 					   &slab->states[hoist__slab_index(slab, address)]};
-	/* Who only frees what others allocate has use for a cache too. */
+	/* A thread that only frees blocks of others has use for a cache, too. */
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
 	if (cache == NULL)
 		cache = hoist__cache_create(pool);
 	hoist__small_flush(pool, cache, slab->class_index, &entry);
 }
 
-/* With the pool's lock held. */
+/* Pre: the pool's lock is held. */
 static uintptr_t large_around(const struct hoist__pool_extent *extent, uintptr_t address)
 {
 	struct hoist__shard *shard = extent == NULL ? NULL : extent->region->shard;
-	if (shard == NULL) /* its region is not the pool's yet */
+	if (shard == NULL) /* the pool does not have the extent's region yet */
 		return 0;
 	hoist__lock(&shard->lock);
 	const struct hoist__granule *span = hoist__spans_around(&extent->extent, address);
@@ -232,7 +234,8 @@ int hoist__block_use(struct hoist__pool *pool, uintptr_t address)
 	struct hoist__slab *slab;
 	uint32_t index;
 	struct state state = state_of(address, &slab, &index);
-	/* Never flags what is not live: the flag alone would look like a block. */
+	/* A block that is not live is never flagged: the flag alone would look like a live
+	 * block. */
 	if (state.small != NULL) {
 		uint32_t was = atomic_load(state.small);
 		while (was != 0)

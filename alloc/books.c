@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/books.c - notes the live blocks of a resource, by address.
+ * The contract is in alloc/books.h. */
 #include "config.h"
 
 #include "alloc/books.h"
@@ -27,7 +29,7 @@ int hoist__book_create(size_t bytes, struct hoist__book **ret)
 {
 	struct hoist__book *made = calloc(1, sizeof *made);
 	if (made == NULL)
-		return hoist__fail_nomem("what is noted of a block", sizeof *made);
+		return hoist__fail_nomem("the description of a block", sizeof *made);
 	made->bytes = bytes;
 	made->allocated = bytes;
 	*ret = made;
@@ -43,10 +45,10 @@ void hoist__book_destroy(struct hoist__book *book)
 
 static struct hoist__book *book_of(struct hoist__tree_node *node)
 {
-	return (struct hoist__book *)(void *)node; /* it begins with it */
+	return (struct hoist__book *)(void *)node; /* the node is the first member */
 }
 
-/* The last block that starts at or below @address.  Lock held. */
+/* Returns: the last block that starts at or below @address.  Pre: lock held. */
 static struct hoist__book *at_most(struct hoist__books *books, uintptr_t address)
 {
 	return book_of(hoist__tree_at_most(&books->tree, address));
@@ -65,7 +67,7 @@ static void enter(struct hoist__books *books, struct hoist__book *book)
 		atomic_fetch_add(&books->n_used, 1);
 }
 
-/* xorshift64: balance needs no better one. */
+/* xorshift64: the balance of the tree needs no better generator. */
 static uint64_t next_random(struct hoist__books *books)
 {
 	books->random ^= books->random << 13;
@@ -74,7 +76,7 @@ static uint64_t next_random(struct hoist__books *books)
 	return books->random;
 }
 
-/* A block that is new.  Lock held. */
+/* Enters a new block.  Pre: lock held. */
 static void enter_new(struct hoist__books *books, struct hoist__book *book, uintptr_t address)
 {
 	book->node.key = address;
@@ -121,7 +123,7 @@ void hoist__books_put_back(struct hoist__books *books, struct hoist__book *book)
 	pthread_mutex_unlock(&books->lock);
 }
 
-/* The block around it, or false.  Lock held. */
+/* Finds the block around @address.  False if there is none.  Pre: lock held. */
 static bool find(struct hoist__books *books, uintptr_t address, struct hoist__book **ret)
 {
 	*ret = at_most(books, address);
@@ -216,7 +218,8 @@ void hoist__books_forget(struct hoist__books *books, struct hoist__dev_stream *s
 {
 	if (atomic_load(&books->n_used) == 0)
 		return;
-	/* What fails on it is its own affair: nothing of it runs any more. */
+	/* A failure of the stream is not reported here: after the wait none of its work runs any
+	 * more. */
 	(void)hoist__dev_stream_await(stream);
 	pthread_mutex_lock(&books->users_lock);
 	pthread_mutex_lock(&books->lock);
@@ -227,8 +230,8 @@ void hoist__books_forget(struct hoist__books *books, struct hoist__dev_stream *s
 	pthread_mutex_unlock(&books->users_lock);
 }
 
-/* The live block that shares a byte with [@address, @address + @bytes), or starts there; NULL if
- * none does.  Lock held. */
+/* Returns: the live block that shares a byte with [@address, @address + @bytes), or starts there;
+ * NULL if none does.  Pre: lock held. */
 static struct hoist__book *overlapping(struct hoist__books *books, uintptr_t address, size_t bytes)
 {
 	struct hoist__book *before = at_most(books, address);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/budget.c - shares a byte limit among users, and grants bytes in order.
+ * The contract is in alloc/budget.h. */
 #include "config.h"
 
 #include "alloc/budget.h"
@@ -18,17 +20,17 @@ struct hoist__budget {
 	_Atomic size_t n_refs;
 	size_t limit; /* constant */
 	pthread_mutex_t lock;
-	pthread_cond_t granted; /* broadcast when somebody who waits was; monotonic */
+	pthread_cond_t granted; /* broadcast when a waiting user got its bytes; monotonic clock */
 	size_t used;
 	size_t peak;
-	struct hoist__list waiting; /* of tickets, in the order they came.  Between calls the
-				     * first one's bytes are not free: who leaves, or gives back,
-				     * grants what then fits */
-	size_t passed;		    /* bytes taken past the first one since it is the first */
-	struct hoist__list link;    /* in the list of all; its lock */
+	struct hoist__list waiting; /* tickets, in the order they came.  Between calls the bytes of
+				     * the first are not free: a call that leaves the line or
+				     * releases bytes grants the tickets that then fit */
+	size_t passed;		    /* bytes taken past the first ticket since it is the first */
+	struct hoist__list link;    /* in the list of all budgets; guarded by all_lock */
 };
 
-/* --- fork: a child finds whole books; those who wait are not there --- */
+/* --- fork: the child finds consistent counts; the waiting threads are not there --- */
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hoist__list all = {&all, &all};
@@ -58,7 +60,8 @@ static void in_child(void)
 {
 	for (struct hoist__list *link = all.next; link != &all; link = link->next) {
 		struct hoist__budget *budget = budget_of(link);
-		(void)hoist__condition_init(&budget->granted); /* as it was made */
+		(void)hoist__condition_init(&budget->granted); /* the condition may have waiters
+								* that the child does not have */
 		while (hoist__list_pop(&budget->waiting) != NULL)
 			continue;
 		budget->passed = 0;
@@ -132,7 +135,7 @@ static struct hoist__budget_ticket *ticket_of(struct hoist__list *node)
 	return HOIST__CONTAINER_OF(node, struct hoist__budget_ticket, node);
 }
 
-/* With the lock held, as all of these. */
+/* The functions below are called with the lock held. */
 static bool fits(const struct hoist__budget *budget, size_t bytes)
 {
 	return bytes <= budget->limit - budget->used;
@@ -145,7 +148,7 @@ static void take(struct hoist__budget *budget, size_t bytes)
 		budget->peak = budget->used;
 }
 
-/* Past those who wait, as far as the first of them puts up with it. */
+/* Takes bytes past the line, as far as the first in line may be passed. */
 static bool try_take(struct hoist__budget *budget, size_t bytes)
 {
 	if (!fits(budget, bytes))
@@ -159,8 +162,8 @@ static bool try_take(struct hoist__budget *budget, size_t bytes)
 	return true;
 }
 
-/* There is another first one, or more is free: those who now fit have what they asked for, whenever
- * their threads may notice. */
+/* Called when the first in line is another one, or when bytes became free.  Tickets that now fit
+ * get their bytes at once, whenever their threads wake up. */
 static void grant(struct hoist__budget *budget)
 {
 	bool any = false;
@@ -177,7 +180,7 @@ static void grant(struct hoist__budget *budget)
 		pthread_cond_broadcast(&budget->granted);
 }
 
-/* Until @deadline, from the place in line that the ticket has, or else from the end of it. */
+/* Waits until @deadline, from the ticket's place in line, or else from the end of the line. */
 static bool wait_turn(struct hoist__budget *budget, struct hoist__budget_ticket *ticket,
 		      uint64_t deadline)
 {
@@ -199,7 +202,7 @@ static bool wait_turn(struct hoist__budget *budget, struct hoist__budget_ticket 
 	return ticket->granted;
 }
 
-/* It may have been in the way of smaller ones. */
+/* The ticket may have blocked smaller ones behind it, so they are granted now. */
 static void leave(struct hoist__budget *budget, struct hoist__budget_ticket *ticket)
 {
 	if (budget->waiting.next == &ticket->node)

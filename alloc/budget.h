@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* alloc/budget.h - a byte limit that several users share, and wait for.
  *
- * Equation, always true: used <= limit, and peak is the largest used ever seen.
- * Back-pressure, not failure: who gets -EAGAIN goes on with what he holds, or
- * waits if he holds nothing.  That rule makes progress certain as long as every
- * user can work with the smallest amount he asked for first.
+ * Invariant: used <= limit, and peak is the largest value that used ever had.
  *
- * Order: those who wait are served in the order they came, each as soon as his bytes
- * are free: a large request is not starved by small ones behind it.  Who does not wait
- * may pass them, so that he need not stop for a few bytes more that would let him give all
- * back; but past one first in the line, all who do so get no more than the limit's bytes in all.
- * What is granted is taken in that moment: no wake-up can be lost, and nobody comes between.
+ * The budget applies back-pressure, it does not fail work: a user that gets -EAGAIN goes on with
+ * the bytes it holds, or waits if it holds none.  This rule guarantees progress as long as every
+ * user can work with the smallest amount that it asked for first.
+ *
+ * Order: waiting users are served first come, first served, each as soon as its bytes are free, so
+ * small requests never starve a large one in front of them.  A request that does not wait may pass
+ * the line, so that a user need not stop for the few more bytes that let it give everything back.
+ * But all requests that pass the same first in line get at most the limit's bytes together.
+ * A grant takes the bytes at once: no wake-up can be lost, and no other user can take the bytes in
+ * between.
  *
  * Threads: any.  Reference counted.
- * fork: a child has a budget of its own, as it was at that moment.
+ * fork: the child has a budget of its own, in the state of the moment of the fork.
  */
 #ifndef HOIST_ALLOC_BUDGET_H
 #define HOIST_ALLOC_BUDGET_H
@@ -26,12 +28,13 @@
 
 struct hoist__budget;
 
-/* A place in line, for who cannot stay to wait.  All zero is none; its owner's alone. */
+/* A place in line, for a caller that cannot block until its turn.  All zero: not in line.  Only its
+ * owner uses a ticket. */
 struct hoist__budget_ticket {
 	struct hoist__list node;
 	size_t bytes;
-	bool in_line; /* the budget knows it: it must not move or end */
-	bool granted; /* the budget's to set */
+	bool in_line; /* linked into the budget: the ticket must not move or end */
+	bool granted; /* set by the budget alone */
 };
 
 int hoist__budget_create(size_t limit_bytes,
@@ -39,20 +42,22 @@ int hoist__budget_create(size_t limit_bytes,
 struct hoist__budget *hoist__budget_ref(struct hoist__budget *budget);
 void hoist__budget_unref(struct hoist__budget *budget); /* takes NULL */
 
-/* Returns: 0; -EAGAIN if that much is not free now, or those who wait for it have been
- *   passed often enough; -EDQUOT if it exceeds the limit itself and never will be. */
+/* Returns: 0; -EAGAIN if @bytes are not free now, or the first in line was passed by enough bytes
+ *   already; -EDQUOT if @bytes exceed the limit itself, so that they can never be free. */
 int hoist__budget_acquire(struct hoist__budget *budget, size_t bytes);
 
-/* Gets in line, for up to @timeout_ns (0: as above).  Hold nothing of the budget meanwhile: who is
- * first in line may be waiting for just that.  Returns: as above. */
+/* Waits in line for up to @timeout_ns (0: as above).  The caller must hold nothing of the budget
+ * meanwhile: the first in line may be waiting for exactly those bytes.  Returns: as above. */
 int hoist__budget_acquire_wait(struct hoist__budget *budget, size_t bytes, uint64_t timeout_ns);
 
-/* The same, but keeps the place in line when the time is over, for the next call (@bytes is then
- * what it was).  Returns: 0, once for each time in line; -EAGAIN, in line; -EDQUOT. */
+/* The same, but keeps the place in line for the next call when the time is over.  @bytes counts
+ * only in the call that gets in line.  Returns: 0, once for each time in line; -EAGAIN, in line;
+ * -EDQUOT. */
 int hoist__budget_acquire_turn(struct hoist__budget *budget, struct hoist__budget_ticket *ticket,
 			       size_t bytes, uint64_t timeout_ns);
 
-/* Gives the place up, and what was granted to it meanwhile.  Takes a ticket that has none. */
+/* Gives up the place in line, and the bytes that were granted to it meanwhile.  Takes a ticket that
+ * is not in line. */
 void hoist__budget_leave(struct hoist__budget *budget, struct hoist__budget_ticket *ticket);
 
 void hoist__budget_release(struct hoist__budget *budget, size_t bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/calls.h - how often, and how long, the system and the drivers were called.
+/* alloc/calls.h - counts the calls of the system and of the drivers, and their time.
  *
- * One counter a kind of call, in the order of HOIST_CALL_* (hoist/memory.h).
+ * There is one counter per kind of call, in the order of HOIST_CALL_* (hoist/memory.h).
  * Threads: counting is atomic; the figures of one kind may be of different moments.
  */
 #ifndef HOIST_ALLOC_CALLS_H
@@ -15,8 +15,8 @@ enum hoist__call {
 	HOIST__CALL_REGISTER, /* pinning, unpinning */
 	HOIST__CALL_ALLOC,    /* a driver's (or source's) allocation and free */
 	HOIST__CALL_EVENT,    /* recording an event */
-	HOIST__CALL_QUERY,    /* asking for one, or whether a stream captures */
-	HOIST__CALL_WAIT,     /* waiting for one, or for a budget */
+	HOIST__CALL_QUERY,    /* asking for an event, or whether a stream captures */
+	HOIST__CALL_WAIT,     /* waiting for an event, or for a budget */
 	HOIST__N_CALLS
 };
 

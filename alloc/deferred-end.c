@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/deferred-end.c - the ends of graphs, of streams and of the pool. */
+/* alloc/deferred-end.c - handles the ends of graphs, of streams and of the pool.
+ * The contract is in alloc/deferred.h and alloc/deferred-private.h. */
 #include "config.h"
 
 #include <sched.h>
@@ -9,8 +10,8 @@
 
 /* --- graphs --- */
 
-/* A graph no longer has it: it waits for what its streams got until now.  Stays parked where
- * there is no memory for that. */
+/* No graph has the block any more, so it waits for the work that its streams got until now.  The
+ * block stays parked if there is no memory for that. */
 static void unpark(struct hoist__deferred *deferred, struct hoist__held *block)
 {
 	if (!hoist__held_wait_for_all(deferred, block)) {
@@ -54,7 +55,7 @@ static void ask_queues(struct hoist__deferred *deferred)
 static void clear_captured(struct hoist__deferred *deferred, bool all)
 {
 	if (deferred->captures == 0)
-		return; /* none ever was: spare the walk through all blocks */
+		return; /* no stream ever captured: skip the walk through all blocks */
 	for (size_t i = 0; i < deferred->n_buckets; i++)
 		for (struct hoist__held *block = deferred->buckets[i]; block != NULL;
 		     block = block->next)
@@ -73,7 +74,7 @@ void hoist__deferred_release_captured(struct hoist__deferred *deferred)
 	pthread_mutex_unlock(&deferred->lock);
 }
 
-/* Its use of a stream that goes away has no event behind it. */
+/* Parks the block of a use whose stream goes away without an event behind the use. */
 static void park_use(struct hoist__deferred *deferred, struct hoist__held_use *use)
 {
 	struct hoist__held *block = use->block;
@@ -90,8 +91,8 @@ static void park_use(struct hoist__deferred *deferred, struct hoist__held_use *u
 	hoist__held_park(deferred, block);
 }
 
-/* Of a stream that goes away while it captures nothing can be waited for: its blocks wait for
- * the end of the graph instead. */
+/* A stream that goes away while it captures cannot be waited for: its blocks wait for the end of
+ * the graph instead. */
 static void park_queue(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
 	if (queue->capture == 0)
@@ -113,7 +114,8 @@ static void park_queue(struct hoist__deferred *deferred, struct hoist__held_queu
 	}
 }
 
-/* [unlocks] Live blocks that the stream uses need its last event too. */
+/* [unlocks] Closes the queue of a stream that goes away.  Live blocks that the stream uses need its
+ * last event, too. */
 static void close_for_good(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
 	if (queue->open == NULL && queue->n_uses > queue->n_linked)
@@ -151,7 +153,7 @@ void hoist__deferred_forget(struct hoist__deferred *deferred, struct hoist__dev_
 	pthread_mutex_unlock(&deferred->lock);
 }
 
-/* What is left can be waited for by nobody, for its streams capture. */
+/* Passes the blocks that are left.  They cannot be waited for, as their streams capture. */
 static void give_up_waiting(struct hoist__deferred *deferred)
 {
 	struct hoist__list *head = &deferred->queues;
@@ -162,7 +164,7 @@ static void give_up_waiting(struct hoist__deferred *deferred)
 			hoist__held_pass_all(deferred, queue);
 	}
 	struct hoist__list *node;
-	/* Parked still: there was no memory to do otherwise. */
+	/* Blocks that are still parked: there was no memory to make them pending. */
 	while ((node = hoist__list_pop(&deferred->parked)) != NULL) {
 		hoist__held_count(&deferred->n_pending, 1, 0);
 		hoist__held_make_ready(deferred,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/deferred-private.h - what deferred.c, deferred-table.c and deferred-sweep.c share.
+/* alloc/deferred-private.h - shared by deferred.c and deferred-table, -sweep and -end.c.
  *
  *   held        a block that is pending, or live and used by streams     by address
  *   use         one stream that a block waits for (deferred.h: entry)    in the block
@@ -7,21 +7,20 @@
  *   bin         pending blocks of one queue that are of one size         by queue and size
  *   queue       a stream                                                 by stream
  *
- * All but queues live in cells of one size, from one free list: memory is allocated only
- * when that is empty, and never under the lock.
+ * All but queues live in cells of one size, from one free list.  Memory is allocated only when the
+ * list is too short, and never under the lock.
  *
- * A use is linked in a batch while its block waits for it.  A block that waits for none
- * (n_waits is 0) is live, parked, or ready: to be handed out by the next sweep.
+ * A use is linked in a batch while its block waits for the use.  A block that waits for no use
+ * (n_waits is 0) is live, parked, or ready: the next sweep hands it out.
  *
- * Driver calls are made without the lock.  Meanwhile `pins` keep a queue or a batch (and its
- * event) in being, and `n_busy` keeps hoist__deferred_forget() from returning: the stream
- * is named in a call.
+ * Driver calls are made without the lock.  Meanwhile `pins` keep a queue or a batch (and its event)
+ * alive, and `n_busy` keeps hoist__deferred_forget() from returning while a call names the stream.
  *
- * In a child of fork queues of the parent's streams are stale: never found, never asked, and
- * what waits in them waits for ever.
+ * In a child of fork, queues of the parent's streams are stale: they are never found and never
+ * asked, and blocks that wait in them wait for ever.
  *
- * Functions are called with the lock held unless they say otherwise; [unlocks] gives it up
- * in between, so that anything but pinned things may have changed.
+ * Functions are called with the lock held unless they say otherwise.  [unlocks]: the function drops
+ * the lock in between, so that everything that is not pinned may have changed.
  */
 #ifndef HOIST_ALLOC_DEFERRED_PRIVATE_H
 #define HOIST_ALLOC_DEFERRED_PRIVATE_H
@@ -33,7 +32,7 @@
 #include "base/list.h"
 
 #define HOIST__DEFERRED_STREAMS 64 /* buckets */
-#define HOIST__DEFERRED_BINS 128   /* the same, of one queue */
+#define HOIST__DEFERRED_BINS 128   /* buckets of bins, of one queue */
 
 struct hoist__held;
 
@@ -43,8 +42,8 @@ struct hoist__held_use {
 	struct hoist__held *block;
 	struct hoist__held_queue *queue; /* NULL: not in use (a block's first one) */
 	struct hoist__held_batch *batch; /* NULL unless linked */
-	uint64_t capture; /* the graph that has this use, which may come again; or 0 */
-	bool asked;	  /* whether one has, by the push that is going on */
+	uint64_t capture; /* the capture whose graph has this use, and may run it again; or 0 */
+	bool asked;	  /* the push that is going on has asked this stream */
 };
 
 struct hoist__held {
@@ -54,29 +53,29 @@ struct hoist__held {
 	struct hoist__held_use first;
 	struct hoist__held_bin *bin;
 	struct hoist__list of_bin;
-	struct hoist__list node; /* of parked or ready ones */
+	struct hoist__list node; /* in the list of parked or of ready blocks */
 	unsigned n_waits;
 	bool parked;
 };
 
 struct hoist__held_batch {
-	struct hoist__list node; /* of the queue's closed ones, of idle ones */
+	struct hoist__list node; /* in the queue's closed batches, or in the idle ones */
 	struct hoist__list uses;
 	size_t n_uses;
 	struct hoist__held_events *events;
-	struct hoist__dev_event *event; /* stays with it when idle; NULL: none yet */
-	uint64_t sequence;		/* of recording: the oldest is waited for first */
+	struct hoist__dev_event *event; /* the event stays with an idle batch; NULL: none yet */
+	uint64_t sequence;		/* of the recording: a wait takes the oldest first */
 	unsigned pins;
-	bool recording; /* by one thread, which alone touches event */
+	bool recording; /* one thread is recording, which alone touches event */
 	bool recorded;
-	bool gone; /* out of its queue: idle when the last pin goes */
+	bool gone; /* out of its queue: the batch becomes idle when the last pin goes */
 };
 
 struct hoist__held_bin {
 	struct hoist__held_bin *next;
 	struct hoist__held_queue *queue;
 	size_t allocated;
-	uint64_t capture;	   /* 0: pending blocks, else parked ones of that capture */
+	uint64_t capture;	   /* 0: pending blocks; else parked blocks of that capture */
 	struct hoist__list blocks; /* latest first */
 };
 
@@ -137,7 +136,7 @@ struct hoist__deferred {
 	uint64_t sequence;
 	uint64_t captures;
 	_Atomic size_t bytes;
-	_Atomic size_t n_pending; /* ready ones too, parked ones not */
+	_Atomic size_t n_pending; /* with ready blocks, without parked ones */
 };
 
 static inline bool hoist__held_stale(const struct hoist__held_queue *queue)
@@ -145,7 +144,7 @@ static inline bool hoist__held_stale(const struct hoist__held_queue *queue)
 	return queue->generation != hoist__fork_now();
 }
 
-/* A block's uses in turn: NULL comes first and last. */
+/* Walks through a block's uses.  NULL gives the first use, and the last use gives NULL. */
 static inline struct hoist__held_use *hoist__held_next_use(struct hoist__held *block,
 							   struct hoist__held_use *use)
 {
@@ -154,14 +153,14 @@ static inline struct hoist__held_use *hoist__held_next_use(struct hoist__held *b
 	return block->first.queue == NULL ? NULL : &block->first;
 }
 
-/* A counter that is changed under the lock, and read without. */
+/* Changes a counter that is written under the lock, and read without it. */
 static inline void hoist__held_count(_Atomic size_t *counter, size_t more, size_t less)
 {
 	size_t now = atomic_load_explicit(counter, memory_order_relaxed);
 	atomic_store_explicit(counter, now + more - less, memory_order_relaxed);
 }
 
-/* True if a graph has the block. */
+/* True if a graph may use the block again. */
 static inline bool hoist__held_captured(struct hoist__held *block)
 {
 	for (struct hoist__held_use *use = NULL; (use = hoist__held_next_use(block, use)) != NULL;)
@@ -181,37 +180,38 @@ static inline void hoist__held_park(struct hoist__deferred *deferred, struct hoi
 int hoist__held_tables_init(struct hoist__deferred *deferred);
 void hoist__held_tables_fini(struct hoist__deferred *deferred);
 
-/* Sees to @n free cells.  Returns: 0 with the lock held throughout; 1 [unlocks]: look again;
- * -ENOMEM [unlocks]. */
+/* Makes sure that there are @n free cells.  Returns: 0: the lock was held throughout; 1 [unlocks]:
+ * the caller must look again; -ENOMEM [unlocks]. */
 int hoist__held_reserve(struct hoist__deferred *deferred, size_t n);
 
 struct hoist__held *hoist__held_find(const struct hoist__deferred *deferred, uintptr_t address);
-/* A live block without uses; takes a cell. */
+/* Adds a live block without uses.  Takes a cell. */
 struct hoist__held *hoist__held_add(struct hoist__deferred *deferred, uintptr_t address);
-/* With its uses, which wait for nothing. */
+/* Removes the block and its uses, which wait for nothing. */
 void hoist__held_remove(struct hoist__deferred *deferred, struct hoist__held *block);
 /* Makes the table of blocks larger if it is full [unlocks].  Returns: true if it unlocked. */
 bool hoist__held_grow(struct hoist__deferred *deferred);
 
-/* Unless @queue is one of its uses already; takes a cell at most. */
+/* Adds @queue to the uses of the block, unless it is one already.  Takes a cell at most. */
 struct hoist__held_use *hoist__held_use(struct hoist__deferred *deferred, struct hoist__held *block,
 					struct hoist__held_queue *queue);
 
 struct hoist__held_queue *hoist__held_queue_find(const struct hoist__deferred *deferred,
 						 const struct hoist__dev_stream *stream);
-/* Returns as hoist__held_reserve(). */
+/* Returns: as hoist__held_reserve(). */
 int hoist__held_queue_make(struct hoist__deferred *deferred, struct hoist__dev_stream *stream);
 void hoist__held_queue_forget(struct hoist__deferred *deferred, struct hoist__held_queue *queue);
 void hoist__held_queue_unpin(struct hoist__deferred *deferred, struct hoist__held_queue *queue);
 
-/* NULL if there is neither an idle batch nor a cell. */
+/* Returns: NULL if there is neither an idle batch nor a cell. */
 struct hoist__held_batch *hoist__held_batch_take(struct hoist__deferred *deferred,
 						 struct hoist__held_queue *queue);
-/* Out of its queue; it has no uses. */
+/* Takes the batch, which has no uses, out of its queue. */
 void hoist__held_batch_drop(struct hoist__held_batch *batch);
 void hoist__held_batch_unpin(struct hoist__held_batch *batch);
 
-/* Events of idle batches, which are the caller's then.  Returns: how many, at most @n. */
+/* Takes the events of idle batches, which the caller owns from then on.  Returns: how many, at most
+ * @n. */
 size_t hoist__held_events_take(struct hoist__deferred *deferred, struct hoist__dev_event **ret,
 			       size_t n);
 
@@ -224,40 +224,43 @@ void hoist__held_bin_remove(struct hoist__deferred *deferred, struct hoist__held
 
 /* --- deferred-sweep.c --- */
 
-/* No lock; @stream lives.  True also if the driver cannot say. */
+/* Pre: no lock held, and @stream exists.  True also if the driver cannot say. */
 bool hoist__held_capturing(struct hoist__deferred *deferred, struct hoist__dev_stream *stream);
 void hoist__held_note_capture(struct hoist__deferred *deferred, struct hoist__held_queue *queue,
 			      bool capturing);
-/* [unlocks] The two together, for a queue that is not forgotten. */
+/* [unlocks] Asks, then notes, for a queue that is not forgotten. */
 bool hoist__held_ask(struct hoist__deferred *deferred, struct hoist__held_queue *queue);
 
-/* The block waits for this use from now on; for nothing, if what it stands for has passed.
+/* Makes the block wait for this use.  There is nothing to wait for if the work of the use has
+ * passed.
  * Returns: false if there is no cell for a batch. */
 bool hoist__held_wait_for(struct hoist__deferred *deferred, struct hoist__held_use *use);
 void hoist__held_wait_no_more(struct hoist__held_use *use);
-/* Waits for nothing: the next sweep hands it out. */
+/* The block waits for nothing: the next sweep hands it out. */
 void hoist__held_make_ready(struct hoist__deferred *deferred, struct hoist__held *block);
 
-/* The same for all its uses.  Returns: as above. */
+/* hoist__held_wait_for() for all uses of the block.  Returns: as there. */
 bool hoist__held_wait_for_all(struct hoist__deferred *deferred, struct hoist__held *block);
 void hoist__held_wait_for_none(struct hoist__held *block);
 
-/* The open batch, if it has uses, becomes the last closed one. */
+/* Closes the open batch, if it has uses: it becomes the last closed batch. */
 void hoist__held_close(struct hoist__held_queue *queue);
-/* A batch whose blocks were all taken again needs no event, unless later frees will wait
- * for it. */
+/* True for a batch whose blocks were all taken again: it needs no event, unless later frees will
+ * wait for it. */
 bool hoist__held_needless(const struct hoist__held_queue *queue,
 			  const struct hoist__held_batch *batch);
-/* [unlocks] Records what is closed and was not yet; the queue is pinned.  Once it is
- * forgotten that is for @forgetting alone: the stream goes away behind it.
+/* [unlocks] Records the closed batches that were not recorded yet.  Pre: the queue is pinned.  Once
+ * the queue is forgotten, only the caller with @forgetting records: the stream goes away behind
+ * that call.
  * Returns: true if nothing is left to record. */
 bool hoist__held_record_all(struct hoist__deferred *deferred, struct hoist__held_queue *queue,
 			    bool forgetting);
-/* [unlocks] Waits for the stream, and passes what was closed before; the queue is pinned.
- * Returns: true if the driver says that nothing of it runs any more. */
+/* [unlocks] Waits for the stream, and passes the batches that were closed before.  Pre: the queue
+ * is pinned.
+ * Returns: true if the driver says that no work of the stream runs any more. */
 bool hoist__held_synchronize(struct hoist__deferred *deferred, struct hoist__held_queue *queue);
 
-/* As if all of the queue had passed. */
+/* Passes all batches of the queue, whatever the driver says. */
 void hoist__held_pass_all(struct hoist__deferred *deferred, struct hoist__held_queue *queue);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/deferred-sweep.c - recording events, asking for them, and what has passed then. */
+/* alloc/deferred-sweep.c - records events, queries them, and passes blocks.
+ * The contract is in alloc/deferred.h and alloc/deferred-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -52,17 +53,17 @@ static int synchronize(struct hoist__deferred *deferred, struct hoist__dev_event
 	return err;
 }
 
-/* True if it says whether the event has passed: *passed.  A failure may be the work's, or the
- * question's alone. */
+/* True if @err says whether the event has passed: *passed.  Other errors may come from the work, or
+ * from the query alone. */
 static bool is_answer(int err, bool *passed)
 {
 	*passed = err == 0;
 	return err == 0 || err == -EAGAIN || err == -ESTALE;
 }
 
-/* *refused: it cannot be waited for while some stream captures.
- * Failed work has passed when waiting for it and asking for it both fail: then the driver runs
- * nothing any more. */
+/* *refused: the event cannot be waited for while some stream captures.
+ * Failed work counts as passed when a wait and a query both fail: the driver runs nothing any more
+ * then. */
 static bool has_passed(struct hoist__deferred *deferred, struct hoist__dev_event *event, bool wait,
 		       bool *refused)
 {
@@ -76,8 +77,9 @@ static bool has_passed(struct hoist__deferred *deferred, struct hoist__dev_event
 	return is_answer(query(deferred, event), &passed) ? passed : true;
 }
 
-/* The capture is asked for on both sides: one that another thread began meanwhile may have got
- * the event, which must never be asked then; recording it again makes it good. */
+/* The driver is asked for a capture before and after the recording.  A capture that another thread
+ * began in between may have got the event, which must never be queried then.  Recording the event
+ * again repairs it. */
 static bool try_record(struct hoist__deferred *deferred, struct hoist__dev_stream *stream,
 		       struct hoist__dev_event **event)
 {
@@ -122,7 +124,7 @@ bool hoist__held_wait_for(struct hoist__deferred *deferred, struct hoist__held_u
 	struct hoist__held_queue *queue = use->queue;
 	struct hoist__held_batch *batch = queue->open;
 	if (queue->forgotten) {
-		/* The last event was recorded behind all that the stream ever got. */
+		/* The last event was recorded behind all work that the stream ever got. */
 		if (hoist__list_empty(&queue->closed))
 			return true;
 		batch = batch_of(queue->closed.prev);
@@ -219,8 +221,8 @@ bool hoist__held_needless(const struct hoist__held_queue *queue,
 	return batch->n_uses == 0 && !batch->recording && !queue->forgotten;
 }
 
-/* The newest are looked at, and the oldest: one between recorded ones, which was refused in its
- * time, has leisure until it is the oldest. */
+/* Looks at the newest batches and at the oldest one.  A batch between recorded ones, whose
+ * recording was refused, need not be recorded before it is the oldest. */
 static struct hoist__held_batch *first_unrecorded(struct hoist__held_queue *queue)
 {
 	struct hoist__list *head = &queue->closed;
@@ -246,7 +248,8 @@ bool hoist__held_record_all(struct hoist__deferred *deferred, struct hoist__held
 	return true;
 }
 
-/* [unlocks] Passes what has passed, oldest first; true if that is the queue's all. */
+/* [unlocks] Passes the batches whose events have passed, oldest first.  True if no closed batch is
+ * left. */
 static bool pass_closed(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
 	struct hoist__held_batch *batch;
@@ -271,8 +274,8 @@ static bool pass_closed(struct hoist__deferred *deferred, struct hoist__held_que
 	return true;
 }
 
-/* [unlocks] Without @all the open batch is closed only behind an empty queue: what is freed
- * between many sweeps then takes no event each. */
+/* [unlocks] Without @all the open batch is closed only if no closed batch is left, so that frees
+ * between many sweeps do not take an event each. */
 static void sweep_queue(struct hoist__deferred *deferred, struct hoist__held_queue *queue, bool all)
 {
 	if (hoist__held_stale(queue) || queue->n_linked == 0)
@@ -305,6 +308,8 @@ static void sweep_queues(struct hoist__deferred *deferred, bool all)
 
 /* --- waiting for the driver --- */
 
+/* Only batches that were closed before the wait have passed, so the last one is pinned and the loop
+ * ends with it. */
 bool hoist__held_synchronize(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
 	bool passed;
@@ -323,7 +328,7 @@ bool hoist__held_synchronize(struct hoist__deferred *deferred, struct hoist__hel
 	queue->n_busy--;
 	if (last == NULL)
 		return passed;
-	/* What is recorded just now by others is left to its event. */
+	/* A batch that another thread is recording just now waits for its event. */
 	while (passed && !last->gone && !oldest(queue)->recording)
 		pass(deferred, oldest(queue));
 	hoist__held_batch_unpin(last);
@@ -337,7 +342,7 @@ void hoist__held_pass_all(struct hoist__deferred *deferred, struct hoist__held_q
 		pass(deferred, oldest(queue));
 }
 
-/* What a waiting sweep can do; the best of all queues is done. */
+/* The ways in which a sweep can wait, in rising order: it takes the best of all queues. */
 enum prospect { NOTHING, STREAM, OTHERS, EVENT };
 
 static enum prospect prospect_of(const struct hoist__held_queue *queue)
@@ -397,7 +402,7 @@ static bool wait_for_one(struct hoist__deferred *deferred)
 		       hoist__held_synchronize(deferred, queue));
 		hoist__held_queue_unpin(deferred, queue);
 		break;
-	case OTHERS: /* for microseconds */
+	case OTHERS: /* another thread records, for microseconds */
 		pthread_mutex_unlock(&deferred->lock);
 		(void)sched_yield();
 		pthread_mutex_lock(&deferred->lock);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/deferred-table.c - where the things of deferred-private.h are kept and found. */
+/* alloc/deferred-table.c - keeps and finds blocks, uses, queues, batches and bins.
+ * The contract is in alloc/deferred-private.h. */
 #include "config.h"
 
 #include <assert.h>
@@ -38,7 +39,7 @@ static void destroy_event(struct hoist__held_batch *batch)
 
 static void free_queue(struct hoist__held_queue *queue)
 {
-	/* In a child of fork batches may be left: their blocks never came out. */
+	/* In a child of fork batches may be left, as their blocks never came out. */
 	destroy_event(queue->open);
 	struct hoist__list *node;
 	while ((node = hoist__list_pop(&queue->closed)) != NULL)
@@ -46,6 +47,7 @@ static void free_queue(struct hoist__held_queue *queue)
 	free(queue);
 }
 
+/* Cells are freed with their chunks.  Before that the events of the batches are destroyed. */
 void hoist__held_tables_fini(struct hoist__deferred *deferred)
 {
 	struct hoist__list *node;
@@ -162,6 +164,8 @@ void hoist__held_remove(struct hoist__deferred *deferred, struct hoist__held *bl
 	put_cell(deferred, block);
 }
 
+/* The new table is allocated without the lock.  If the table has grown meanwhile, the new one is
+ * discarded. */
 bool hoist__held_grow(struct hoist__deferred *deferred)
 {
 	size_t n_buckets = deferred->n_buckets * 2;
@@ -185,7 +189,7 @@ bool hoist__held_grow(struct hoist__deferred *deferred)
 				*bucket = block;
 			}
 	} else {
-		/* Without memory chains are longer, that is all; or another was faster. */
+		/* Without memory the chains only get longer.  Or another thread was faster. */
 		old = buckets;
 	}
 	if (old != NULL) {
@@ -261,7 +265,8 @@ static void init_queue(struct hoist__deferred *deferred, struct hoist__held_queu
 	*bucket = queue;
 }
 
-/* Two allocations at most, so that a call of the above cannot fail. */
+/* Makes two allocations at most.  The caller calls again after 1, until nothing is left to
+ * allocate. */
 int hoist__held_queue_make(struct hoist__deferred *deferred, struct hoist__dev_stream *stream)
 {
 	struct hoist__dev *dev = hoist__dev_stream_dev(stream);

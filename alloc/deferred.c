@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/deferred.c - takes blocks over that streams still use, and gives them out again.
+ * The contract is in alloc/deferred.h. */
 #include "config.h"
 
 #include "alloc/deferred.h"
@@ -9,8 +11,8 @@
 #include "alloc/deferred-private.h"
 #include "base/error.h"
 
-#define LOOKS 16    /* for a block that is aligned as asked */
-#define FULL_MOST 8 /* batches that one push records */
+#define LOOKS 16    /* blocks that a take looks at for one of the alignment */
+#define FULL_MOST 8 /* queues whose full batches one push records */
 
 int hoist__deferred_create(const struct hoist__deferred_options *options,
 			   struct hoist__deferred **ret)
@@ -83,9 +85,9 @@ static size_t count_uses(struct hoist__held *block)
 
 /* --- taking blocks over --- */
 
-/* Finds or makes what a push or use needs, so that it cannot fail any more [unlocks]:
- * the queue (unless @stream is NULL), and cells for the block, a use, a bin and a batch per
- * use.  The block is added only by the caller. */
+/* Finds or makes everything that a push or use needs, so that the caller cannot fail any more
+ * [unlocks]: the queue (unless @stream is NULL), and cells for the block, a use, a bin and a batch
+ * per use.  The block is added only by the caller. */
 static int prepare(struct hoist__deferred *deferred, uintptr_t address,
 		   struct hoist__dev_stream *stream, struct hoist__held_queue **queue)
 {
@@ -140,7 +142,7 @@ int hoist__deferred_use(struct hoist__deferred *deferred, uintptr_t address,
 	return err;
 }
 
-/* Whether the block's other streams capture now [unlocks]. */
+/* Asks whether the block's other streams capture now [unlocks]. */
 static void ask_users(struct hoist__deferred *deferred, uintptr_t address,
 		      const struct hoist__dev_stream *stream)
 {
@@ -153,13 +155,14 @@ static void ask_users(struct hoist__deferred *deferred, uintptr_t address,
 		if (use->asked || queue->forgotten || hoist__held_stale(queue))
 			continue;
 		use->asked = true;
-		/* A use of a live block stays, and so does its queue: nobody else frees it. */
+		/* A use of a live block stays, and so does its queue: no other thread frees the
+		 * block. */
 		if (hoist__held_ask(deferred, queue) && use->capture == 0)
 			use->capture = queue->capture;
 	}
 }
 
-/* Pending or parked from here on. */
+/* Makes the block pending or parked. */
 static void hold(struct hoist__deferred *deferred, struct hoist__held *block, size_t allocated)
 {
 	const struct hoist__held_queue *queue = block->first.queue;
@@ -167,7 +170,7 @@ static void hold(struct hoist__deferred *deferred, struct hoist__held *block, si
 	block->allocated = allocated;
 	hoist__held_count(&deferred->bytes, allocated, 0);
 	uint64_t capture = block->first.capture;
-	/* A graph's block can be taken while that capture lasts. */
+	/* A block of a graph can be taken while the capture lasts. */
 	if (deferred->options.reuse && queue != NULL && block->first.next == NULL &&
 	    !queue->forgotten && (capture == 0 || (queue->capturing && queue->capture == capture)))
 		hoist__held_bin_put(deferred, block->first.queue, block, capture);
@@ -224,7 +227,7 @@ int hoist__deferred_push(struct hoist__deferred *deferred, uintptr_t address, si
 
 /* --- taking again --- */
 
-/* Live again, with its stream as its only user. */
+/* Makes the block live again, with its stream as the only user. */
 static void revive(struct hoist__deferred *deferred, struct hoist__held *block, bool capturing)
 {
 	struct hoist__held_use *use = &block->first;
@@ -243,6 +246,8 @@ static void revive(struct hoist__deferred *deferred, struct hoist__held *block, 
 	use->capture = capturing ? use->queue->capture : 0;
 }
 
+/* The driver is asked for a capture before the lock is taken.  While the stream captures, only
+ * blocks that were parked by this capture are in the bin. */
 uintptr_t hoist__deferred_take(struct hoist__deferred *deferred, struct hoist__dev_stream *stream,
 			       size_t allocated, size_t align)
 {

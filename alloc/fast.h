@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/fast.h - both fast paths, inline where callers meet them.
+/* alloc/fast.h - the fast paths of allocating and freeing, inline where callers meet them.
  *
- * An operation costs as much as its instructions: the functions here are one with
- * hoist_memory_alloc() and hoist_memory_free().  Whatever is rare returns false, with nothing
+ * An operation costs as much as its instructions, so the functions here are inlined into
+ * hoist_memory_alloc() and hoist_memory_free().  In every rare case they return false with nothing
  * changed, and the caller goes on to hoist__pool_alloc_past() or hoist__pool_free_past().
  *
- * A free reads the record of the granule (granule.h), which always stays, then exchanges the
- * block's state (slab.h).  Reads behind the exchange would wait for it, so the free has read all
- * that it needs before.
+ * A free reads the record of the granule (granule.h), which stays mapped, and then exchanges the
+ * block's state (slab.h).  Loads behind the exchange would wait for it, so the free loads
+ * everything that it needs before the exchange.
  */
 #ifndef HOIST_ALLOC_FAST_H
 #define HOIST_ALLOC_FAST_H
 
 #include "alloc/pool-private.h"
 
-/* A cache's own count is kept above 0, so that one compare bounds it on both sides. */
+/* The count in a cache is biased by HOIST__FOLD_BYTES, so that one unsigned compare checks both of
+ * its bounds. */
 static inline void hoist__count_requested(struct hoist__cache *cache, int64_t bytes)
 {
 	int64_t sum = atomic_load_explicit(&cache->requested, memory_order_relaxed) + bytes;
@@ -37,7 +38,8 @@ static inline void hoist__cache_count_free(struct hoist__cache *cache, size_t by
 	hoist__count_requested(cache, -(int64_t)bytes);
 }
 
-/* Computed once: gcc would fold the fields' offsets into two address computations. */
+/* The asm makes gcc compute the address once.  Otherwise gcc folds the fields' offsets into two
+ * address computations. */
 static inline struct hoist__magazine *hoist__magazine_of(struct hoist__cache *cache, unsigned class)
 {
 	struct hoist__magazine *magazine = &cache->magazines[class];
@@ -47,12 +49,12 @@ static inline struct hoist__magazine *hoist__magazine_of(struct hoist__cache *ca
 
 /* --- allocating --- */
 
-/* From the cache that is entered at @place; leaves it. */
+/* Allocates from the cache that is entered at @place, and leaves the cache. */
 static inline bool hoist__alloc_at(struct hoist__place *place, size_t bytes, uintptr_t *ret)
 {
 	struct hoist__cache *cache = hoist__place_cache(place);
 	size_t at;
-	/* bytes - 1: 0 is not small either. */
+	/* With bytes - 1, a request of 0 bytes is large in both compares. */
 	if (HOIST__LIKELY(bytes - 1 < HOIST__FINE_BYTES)) {
 		at = (bytes - 1) >> HOIST__FINE_SHIFT;
 	} else if (HOIST__LIKELY(bytes - 1 < HOIST__CLASS_MOST_BYTES)) {
@@ -78,14 +80,14 @@ static inline bool hoist__alloc_at(struct hoist__place *place, size_t bytes, uin
 	return true;
 }
 
-/* True if every block of @pool is aligned so. */
+/* True if every block of @pool has this alignment. */
 static inline bool hoist__align_is_plain(const struct hoist__pool *pool, size_t align)
 {
 	return HOIST__LIKELY(align == 0) ||
 	       (align <= hoist__quantum(pool) && (align & (align - 1)) == 0);
 }
 
-/* As hoist__pool_alloc() without flags, if it is true. */
+/* True: did the work of hoist__pool_alloc() without flags. */
 static inline bool hoist__pool_alloc_fast(const struct hoist__pool *pool, size_t bytes,
 					  size_t align, uintptr_t *ret)
 {
@@ -101,13 +103,13 @@ static inline bool hoist__pool_alloc_fast(const struct hoist__pool *pool, size_t
 
 /* --- freeing --- */
 
-/* True if it may be ended by who only frees: live, and used by no stream. */
+/* True if a plain free may end the block: the block is live, and no stream uses it. */
 static inline bool hoist__state_is_plain(uint32_t state)
 {
 	return state - 1 < HOIST__STATE_USED - 1;
 }
 
-/* True if the cache may take one more block of the magazine's. */
+/* True if the magazine has room for one more block, and the cache for its bytes. */
 static inline bool hoist__has_room(const struct hoist__cache *cache,
 				   const struct hoist__magazine *magazine)
 {
@@ -125,8 +127,8 @@ static inline void hoist__push(struct hoist__cache *cache, struct hoist__magazin
 	cache->left -= magazine->block_bytes;
 }
 
-/* Into the cache that is entered at @place; leaves it.  The cache and the magazine's top are read
- * twice, which costs less than registers that must be saved. */
+/* Frees into the cache that is entered at @place, and leaves the cache.  The cache and the
+ * magazine's top are read twice, which costs less than registers that must be saved. */
 static inline bool hoist__free_at(struct hoist__place *place, uint32_t number, uintptr_t address)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
@@ -135,7 +137,8 @@ static inline bool hoist__free_at(struct hoist__place *place, uint32_t number, u
 	struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
 	if (slab == NULL)
 		goto leave;
-	/* Behind the last block is a state, too, which is always 0. */
+	/* The word behind the last block's state is always 0, so an index just past the end finds
+	 * no block. */
 	uint32_t index;
 	if (HOIST__UNLIKELY(
 		    !hoist__is_multiple(address - granule->address, granule->reciprocal, &index)))
@@ -146,13 +149,13 @@ static inline bool hoist__free_at(struct hoist__place *place, uint32_t number, u
 	if (HOIST__UNLIKELY(!hoist__granule_still(granule, slab) ||
 			    !hoist__has_room(cache, magazine)))
 		goto leave;
-	/* The exchange must only meet a block that it may end. */
+	/* Only a block that a plain free may end is exchanged. */
 	uint32_t was = atomic_load_explicit(state, memory_order_relaxed);
 	if (HOIST__UNLIKELY(!hoist__state_is_plain(was)))
 		goto leave;
 	was = atomic_exchange_explicit(state, 0, memory_order_acq_rel);
 	if (HOIST__UNLIKELY(!hoist__state_is_plain(was) || !hoist__granule_still(granule, slab))) {
-		/* 0 is left alone: the block may be somebody's again meanwhile. */
+		/* A state of 0 is left alone: the block may have been allocated again meanwhile. */
 		if (was != 0)
 			atomic_store_explicit(state, was, memory_order_release);
 		goto leave;
@@ -168,7 +171,7 @@ leave:
 	return false;
 }
 
-/* As hoist__pool_free(), if it is true. */
+/* True: did the work of hoist__pool_free(). */
 static inline bool hoist__pool_free_fast(const struct hoist__pool *pool, uintptr_t address)
 {
 	struct hoist__place *place = hoist__place_at(pool->place);

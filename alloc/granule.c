@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/granule.c - makes the page map, and takes and releases its records.
+ * The contract is in alloc/granule.h. */
 #include "config.h"
 
 #include "alloc/granule.h"
@@ -21,8 +23,8 @@ struct hoist__granule *_Atomic hoist__granule_root[(size_t)1 << HOIST__ROOT_BITS
 #define COUNTS_BYTES (LEAF_BYTES / 4096 * sizeof(uint16_t)) /* for the smallest pages */
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* Records of a large region lie in huge pages where the kernel has them: a walk through many
- * blocks else misses the TLB at each.  A small region would waste most of one. */
+/* Asks for huge pages for the records of a large region: else a walk through many blocks misses the
+ * TLB at each.  A small region would waste most of a huge page. */
 static void want_huge_pages(uintptr_t base, size_t n)
 {
 	if (n * sizeof(struct hoist__granule) < HUGE_PAGE_BYTES / 2)
@@ -34,14 +36,14 @@ static void want_huge_pages(uintptr_t base, size_t n)
 	}
 }
 
-/* Of two threads that make a leaf at once, the later discards his. */
+/* If two threads make a leaf at once, the later one discards its leaf. */
 static int need_leaf(uintptr_t address)
 {
 	size_t root = address >> (HOIST__GRANULE_SHIFT + HOIST__LEAF_BITS);
 	struct hoist__granule *known = atomic_load(&hoist__granule_root[root]);
 	if (known != NULL)
 		return 0;
-	/* One huge page more, so that it can begin at the start of one. */
+	/* One huge page more, so that the leaf can begin at the start of one. */
 	const size_t bytes = LEAF_BYTES + COUNTS_BYTES + HUGE_PAGE_BYTES;
 	char *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -55,7 +57,7 @@ static int need_leaf(uintptr_t address)
 
 /* --- pages of records --- */
 
-/* Guards the counts: a page is given back by nobody while another takes a record in it. */
+/* Guards the counts: no thread gives a page back while another takes a record in it. */
 static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void hoist__granules_lock(void)
@@ -68,8 +70,8 @@ void hoist__granules_unlock(void)
 	pthread_mutex_unlock(&pages_lock);
 }
 
-/* Records in the page of the record at @address that have an extent, or soon will.  The counts of a
- * leaf lie behind its records. */
+/* Returns: the count of records with an extent, or soon to have one, in the page of the record at
+ * @address.  The counts of a leaf lie behind its records. */
 static uint16_t *count_at(uintptr_t address, size_t page_records)
 {
 	size_t root = address >> (HOIST__GRANULE_SHIFT + HOIST__LEAF_BITS);
@@ -78,8 +80,7 @@ static uint16_t *count_at(uintptr_t address, size_t page_records)
 	return (uint16_t *)(void *)(leaf + HOIST__LEAF_GRANULES) + index / page_records;
 }
 
-/* The records at @base and behind it, at most @n of them, that lie in one page, or in a larger run
- * of
+/* Returns: how many records from @base on, at most @n, lie in one page, or in a larger run of
  * @page_records, a power of two. */
 static size_t in_page(uintptr_t base, size_t n, size_t page_records)
 {
@@ -92,7 +93,7 @@ static size_t records_in_a_page(void)
 	return (size_t)sysconf(_SC_PAGESIZE) / sizeof(struct hoist__granule);
 }
 
-/* Counts @n records in one page: before the first is taken. */
+/* Counts @n records in one page, before the first of them is taken. */
 static void count_records(uintptr_t base, size_t n, size_t page_records)
 {
 	pthread_mutex_lock(&pages_lock);
@@ -107,8 +108,8 @@ static void give_back(uintptr_t start, uintptr_t end)
 		(void)madvise((void *)start, end - start, MADV_DONTNEED);
 }
 
-/* The @n records, of one leaf, are no extent's any more.  Pages that nobody needs read as zero
- * again: those side by side in one call. */
+/* Uncounts @n records of one leaf, which have no extent any more.  Gives back pages without a
+ * counted record, which read as zero from then on.  Adjacent pages go back in one call. */
 static void uncount_records(uintptr_t base, size_t n, size_t page_records)
 {
 	const size_t page_bytes = page_records * sizeof(struct hoist__granule);
@@ -133,7 +134,8 @@ static void uncount_records(uintptr_t base, size_t n, size_t page_records)
 	pthread_mutex_unlock(&pages_lock);
 }
 
-/* A part of the records at a time, so that others need not wait long for the lock. */
+/* Releases a part of the records at a time, so that other threads need not wait long for the
+ * lock. */
 void hoist__granules_release(uintptr_t base, size_t n)
 {
 	const size_t page_records = records_in_a_page();
@@ -191,6 +193,8 @@ static size_t take_some(uintptr_t base, size_t n, struct hoist__extent *extent)
 	return n;
 }
 
+/* Records of a page are counted before the first is taken, so that the page stays.  If a record
+ * belongs to another extent, everything taken so far is released. */
 int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
 {
 	uintptr_t last = base + ((n - 1) << HOIST__GRANULE_SHIFT);

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/granule.h - from an address to what lies there: the page map.
+/* alloc/granule.h - the page map: from an address to the extent, slab or block there.
  *
- * Memory of regions is counted in granules of 64 KiB.  Every granule of every region of
- * the process has a record of 64 bytes here, beside the memory (0.1 %), found by two
- * loads: a root by the address's upper half, a leaf by the next 16 bits.  Leaves cover
- * 4 GiB, are reserved when first needed, committed where used, and stay mapped: reading a
- * record is safe for any address, at any time.  A page of records none of which has an extent
- * goes back to the system, and reads as zero then.
+ * Memory of regions is counted in granules of 64 KiB.  Every granule of every region of the process
+ * has a record of 64 bytes in the map, beside the memory (0.1 %).  Two loads find a record: a root
+ * by the address's upper half, a leaf by the next 16 bits.  Leaves cover 4 GiB, are reserved when
+ * first needed, committed where used, and stay mapped, so a record can be read for any address at
+ * any time.  A page of records none of which has an extent goes back to the system, and reads as
+ * zero from then on.
  *
- *   extent   the extent that the granule is part of; NULL: no region of ours.  Its description
- *            ends with its region: only who holds a block there, or the lock of its pool, may
- *            read it
- *   owner    the number of the pool that the region is of; 0: no region of ours.  All that a
- *            wrong address needs, at any time
- *   slab     the slab that covers it; NULL: none
+ *   extent   the extent that the granule is part of; NULL: no region of ours.  The extent's
+ *            description ends with its region: only a thread that holds a block there, or the lock
+ *            of its pool, may read the description
+ *   owner    the number of the pool that the region belongs to; 0: no region of ours.  A check of
+ *            an arbitrary address needs only this field, which can be read at any time
+ *   slab     the slab that covers the granule; NULL: none
  *   state    of a live large block that starts here, see slab.h; else 0
- *   address, n, n_before, kind, links    at the first granule of a span: spans.h
- *   address, reciprocal, class_index    in each granule of a slab:
- *            what a free needs of it, so that it reads one cache line less.  True as long as `slab`
- * is, which who reads them without a lock looks at again afterwards
+ *   address, n, n_before, kind, links    in the first granule of a span: spans.h
+ *   address, reciprocal, class_index     in each granule of a slab: a copy of the slab's fields
+ *            that a free needs, which saves the free a cache line.  Valid while `slab` is
+ *            unchanged.  A reader without the lock must re-check `slab` after reading them
  *
- * Who may write what: extent, owner and slab are set before an address in the granule can be
- * known to anyone, and cleared when no block is left; state is exchanged by who frees; the
- * rest belongs to the lock of the pool's spans.
+ * Writers: extent, owner and slab are set before any caller can know an address in the granule, and
+ * are cleared when no block is left there.  The thread that frees a block exchanges state.  All
+ * other fields are guarded by the lock of the pool's spans.
  */
 #ifndef HOIST_ALLOC_GRANULE_H
 #define HOIST_ALLOC_GRANULE_H
@@ -44,8 +44,8 @@
 #endif
 #endif
 
-/* ThreadSanitizer does not know fences, and what they order here it need not see: it is reached
- * by wrong addresses alone, or has a way of its own for it (magazine.h). */
+/* ThreadSanitizer does not know fences, and need not see the order that these make: only a wrong
+ * address depends on it, or there is a separate path for ThreadSanitizer (magazine.c). */
 #ifdef HOIST__TSAN
 #define hoist__fence(order) ((void)(order))
 #else
@@ -79,7 +79,7 @@ struct hoist__granule {
 		};
 	};
 	uint32_t n;	   /* granules of the span that starts here */
-	uint32_t n_before; /* of the span before it in the extent; 0: none */
+	uint32_t n_before; /* of the span before this one in the extent; 0: none */
 	enum hoist__span_kind kind;
 	_Atomic uint32_t owner;
 } __attribute__((aligned(64)));
@@ -97,7 +97,7 @@ static inline struct hoist__granule *hoist__granule_in(struct hoist__granule *le
 	return &leaf[(address >> HOIST__GRANULE_SHIFT) & (HOIST__LEAF_GRANULES - 1)];
 }
 
-/* The record of the granule around @address; NULL if no region was ever near it. */
+/* Returns: the record of the granule around @address; NULL if no region was ever in its 4 GiB. */
 static inline struct hoist__granule *hoist__granule_of(uintptr_t address)
 {
 	size_t root = address >> (HOIST__GRANULE_SHIFT + HOIST__LEAF_BITS);
@@ -110,15 +110,15 @@ static inline struct hoist__granule *hoist__granule_of(uintptr_t address)
 	return hoist__granule_in(leaf, address);
 }
 
-/* True if the granule is of a region of the pool with the number @owner. */
+/* True if the granule belongs to a region of the pool with the number @owner. */
 static inline bool hoist__granule_is_of(const struct hoist__granule *granule, uint32_t owner)
 {
 	return granule != NULL &&
 	       atomic_load_explicit(&granule->owner, memory_order_acquire) == owner;
 }
 
-/* What was read of @slab in the record until now was true of it.  Only a wrong address, freed
- * while its slab goes away, can find that it was not. */
+/* True if the fields that were read from the record until now describe @slab.  False only for a
+ * wrong address that is freed while its slab goes away. */
 static inline bool hoist__granule_still(const struct hoist__granule *granule,
 					const struct hoist__slab *slab)
 {
@@ -126,8 +126,8 @@ static inline bool hoist__granule_still(const struct hoist__granule *granule,
 	return atomic_load_explicit(&granule->slab, memory_order_relaxed) == slab;
 }
 
-/* The extent is another process's, which this one was forked from: memory that it stands for need
- * not be here (MADV_DONTFORK), and its granules may be taken. */
+/* True if the extent belongs to a process that this one was forked from.  The extent's memory need
+ * not be mapped here (MADV_DONTFORK), so its granules may be taken. */
 bool hoist__extent_is_stale(const struct hoist__extent *extent);
 
 /* The n'th granule behind that at @address; both are granules of one extent. */
@@ -139,16 +139,17 @@ static inline struct hoist__granule *hoist__granule_at(uintptr_t address, size_t
 		atomic_load_explicit(&hoist__granule_root[root], memory_order_acquire), address);
 }
 
-/* Makes the granules of [base, base + n granules) parts of @extent, and of its owner.  May map
- * memory.
- * Returns: 0; -ENOMEM; -ENOTSUP (above 48 bits); -EEXIST if one is another extent's already.
- *   Nothing is changed then. */
+/* Makes the granules of [base, base + n granules) parts of @extent and of the extent's owner.  May
+ * map memory.
+ * Returns: 0; -ENOMEM; -ENOTSUP (above 48 bits); -EEXIST if another extent has one of them.  On
+ *   failure nothing is changed. */
 int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent);
 
-/* Ends that, and gives back pages of the map that only these granules needed. */
+/* Undoes hoist__granules_take(), and gives back the pages of the map that only these granules
+ * needed. */
 void hoist__granules_release(uintptr_t base, size_t n);
 
-/* The map's lock, across fork: the last of all. */
+/* The map's lock, held across fork.  It is the last in the order of locks. */
 void hoist__granules_lock(void);
 void hoist__granules_unlock(void);
 

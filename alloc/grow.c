@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/grow.c - grows a pool by a region, within limits and budgets.
+ * The contract is in alloc/pool-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,21 +21,22 @@ bool hoist__pool_wants_own(const struct hoist__pool *pool, size_t bytes)
 
 /* --- growing --- */
 
-/* One growth on its way. */
+/* The state of one growth. */
 struct growth {
 	struct hoist__pool *pool;
 	struct hoist__shard *shard;
 	const struct hoist__want *want;
 	struct hoist__region_options options;
-	size_t bound;  /* what the region may take of the limit */
+	size_t bound;  /* the bytes that the region may take of the limit */
 	bool whole;    /* the block gets all of the region */
-	bool shared;   /* others wait for it */
+	bool shared;   /* other threads wait for the region */
 	bool may_wait; /* for the budget */
-	bool wait;     /* now: nothing else helps */
+	bool wait;     /* wait for the budget now, as nothing else helped */
 };
 
-/* The bytes of a region that fits the want and no more.  Host regions are aligned to all that a
- * want may ask for, and are exact to the page; others to the granule. */
+/* Returns: the bytes of a region that fits the want and no more.  Host regions have any alignment
+ * that a want may ask for, and are exact to the page.  Other regions have the alignment of the
+ * granule. */
 static size_t exact_bytes(const struct growth *growth)
 {
 	const struct hoist__pool *pool = growth->pool;
@@ -88,7 +91,7 @@ static void plan(struct growth *growth, unsigned flags)
 		growth->options.piece_bytes = SIZE_MAX;
 		set_bytes(growth, exact);
 	}
-	/* What nobody has asked for yet must not be the last that others could have had. */
+	/* Bytes beyond the request must not take the last memory that others could have had. */
 	if (growth->options.bytes > exact)
 		growth->options.spare_bytes = growth->options.bytes;
 }
@@ -103,7 +106,7 @@ static int over_limit(const struct growth *growth)
 			   hoist__figure(atomic_load(&pool->empty_bytes)).text);
 }
 
-/* Gives back what is empty, dropping the lock.  Returns true if there was anything. */
+/* Releases empty regions, dropping the lock.  Returns: true if there was one. */
 static bool release_empty(struct hoist__pool *pool)
 {
 	struct hoist__doomed doomed;
@@ -117,7 +120,7 @@ static bool release_empty(struct hoist__pool *pool)
 	return true;
 }
 
-/* Finds room below the limit.  Returns: 0; 1 try again; -EDQUOT. */
+/* Finds room below the limit.  Returns: 0; 1: try again; -EDQUOT. */
 static int make_room(const struct growth *growth)
 {
 	struct hoist__pool *pool = growth->pool;
@@ -173,7 +176,7 @@ static int charge_budget(const struct growth *growth, bool wait)
 			   hoist__figure(hoist__budget_used(budget)).text);
 }
 
-/* Who waits for the budget holds nothing of the device meanwhile. */
+/* A growth that waits for the budget holds nothing of the device's budget meanwhile. */
 static int charge(const struct growth *growth)
 {
 	struct hoist__budget *device = growth->pool->options.device_budget;
@@ -193,7 +196,7 @@ static int charge(const struct growth *growth)
 
 /* --- creating --- */
 
-/* Without any lock. */
+/* Pre: no lock is held. */
 static int make_region(const struct growth *growth, struct hoist__pool_region **ret)
 {
 	struct hoist__pool *pool = growth->pool;
@@ -215,7 +218,7 @@ static int make_region(const struct growth *growth, struct hoist__pool_region **
 		free(holder);
 		return err;
 	}
-	/* The bound was the most that it might take. */
+	/* The bound was the most that the region might take. */
 	if (holder->charged > holder->region->bytes) {
 		hoist__pool_uncharge(pool, holder->charged - holder->region->bytes);
 		holder->charged = holder->region->bytes;
@@ -226,7 +229,8 @@ static int make_region(const struct growth *growth, struct hoist__pool_region **
 	return 0;
 }
 
-/* The lock is dropped meanwhile; what the region may take of the limit is accounted for. */
+/* The lock is dropped meanwhile.  The bytes that the region may take of the limit are accounted
+ * for. */
 static int create_region(const struct growth *growth, struct hoist__pool_region **ret)
 {
 	struct hoist__pool *pool = growth->pool;
@@ -242,8 +246,8 @@ static int create_region(const struct growth *growth, struct hoist__pool_region 
 	return err;
 }
 
-/* The pool gets the region, and @want from it, if that is not NULL.
- * Returns: the span; NULL also if the region was registered in pieces too small for it. */
+/* Adds the region to the pool, and takes @want from it, if that is not NULL.
+ * Returns: the span; NULL also if the region was registered in pieces too small for the span. */
 static struct hoist__granule *add_region(struct hoist__pool *pool, struct hoist__shard *shard,
 					 struct hoist__pool_region *holder,
 					 const struct hoist__want *want, bool whole)
@@ -277,16 +281,17 @@ static struct hoist__granule *add_region(struct hoist__pool *pool, struct hoist_
 	return span;
 }
 
-/* Creates the region; where memory is short, gives back what lies empty, then makes do with an
- * exact one, and at last waits for the budget. */
+/* Creates the region.  If memory is short, releases empty regions, then tries a region of the exact
+ * size, and at last waits for the budget. */
 static int create_or_less(struct growth *growth, struct hoist__pool_region **ret)
 {
 	struct hoist__pool *pool = growth->pool;
 	int err = create_region(growth, ret);
 	if (!hoist__is_exhaustion(err))
 		return err;
-	/* What the first failure said is the cause, whatever follows; but if there was only
-	 * nothing to spare, what the exact one says. */
+	/* The first failure is the cause that is reported, whatever follows.  But if the first
+	 * failed with -ENOMEM, the failure of the exact region is reported: there may only have
+	 * been nothing to spare. */
 	int first_err = err;
 	struct hoist__failure cause;
 	hoist__failure_keep(&cause);
@@ -310,7 +315,7 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 	return err == 0 ? 0 : hoist__fail_again(first_err, &cause);
 }
 
-/* With the lock held. */
+/* Pre: the lock is held. */
 static int grow(struct growth *growth, unsigned flags, struct hoist__granule **ret)
 {
 	struct hoist__pool *pool = growth->pool;
@@ -331,7 +336,7 @@ static int grow(struct growth *growth, unsigned flags, struct hoist__granule **r
 	if (err != 0)
 		return err;
 	*ret = add_region(pool, growth->shard, holder, growth->want, growth->whole);
-	/* Pieces too small: the next try has a region of its own. */
+	/* The pieces are too small: the next try gets a region of its own. */
 	return *ret != NULL ? 0 : 1;
 }
 
@@ -345,6 +350,7 @@ int hoist__pool_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 	return err;
 }
 
+/* The memory is not charged to budgets, and goes to the first shard. */
 int hoist__pool_add_region(struct hoist__pool *pool, uintptr_t address, size_t bytes)
 {
 	uintptr_t base = hoist__round_up(address, HOIST__GRANULE_BYTES);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/heap-cache.c - each thread's caches; fork. */
+/* alloc/heap-cache.c - makes and ends each thread's caches; handles fork.
+ * The contract is in alloc/heap-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ void hoist__heaps_unlock(void)
 
 /* --- one cache --- */
 
-/* The lock is held.  Without a tcache jemalloc works too, if slower. */
+/* Pre: the lock is held.  Without a tcache jemalloc works, too, but slower. */
 static void give_tcache(struct hoist__heap_cache *cache)
 {
 	const struct hoist__heap *heap = cache->heap;
@@ -41,20 +42,20 @@ static void give_tcache(struct hoist__heap_cache *cache)
 	cache->n_trims = atomic_load_explicit(&heap->n_trims, memory_order_relaxed);
 }
 
-/* The lock is held.  A tcache of a thread that a fork left behind may be in the midst of a
- * change: it is left alone, and so is one whose blocks are not there. */
+/* Pre: the lock is held.  The tcache of a thread that a fork left behind may be in the midst of a
+ * change, so it is left alone.  So is a tcache whose blocks are not in this process. */
 static void take_tcache(struct hoist__heap_cache *cache)
 {
 	if (!cache->has_tcache || cache->generation != hoist__fork_now() ||
 	    hoist__heap_check(cache->heap) != 0)
 		return;
-	/* It can only fail for a wrong name. */
+	/* The call can only fail for a wrong name. */
 	(void)hoist__je_ctl(&cache->heap->je, "tcache.destroy", NULL, &cache->tcache,
 			    sizeof cache->tcache);
 }
 
-/* The lock is held.  Not in "tcache.flush": out of memory, jemalloc would end the program at
- * the next use. */
+/* Makes a new tcache instead of calling "tcache.flush": if that runs out of memory, jemalloc ends
+ * the program at the next use. */
 void hoist__heap_cache_flush(struct hoist__heap_cache *cache)
 {
 	hoist__heaps_lock();
@@ -67,7 +68,8 @@ void hoist__heap_cache_flush(struct hoist__heap_cache *cache)
 static void end_cache(struct hoist__heap_cache *cache)
 {
 	struct hoist__heap *heap = cache->heap;
-	/* The list of a thread that a fork left behind was in its stack, which is no more. */
+	/* The list of a thread that a fork left behind was in the memory of that thread, which is
+	 * gone. */
 	if (cache->generation == hoist__fork_now())
 		hoist__list_remove(&cache->of_thread);
 	hoist__list_remove(&cache->of_heap);
@@ -139,8 +141,8 @@ struct hoist__heap_cache *hoist__heap_cache_find(struct hoist__heap *heap)
 	return cache;
 }
 
-/* The heap stays, for its reference, until what its cache held is the pool's; the arena may
- * end meanwhile, as nothing is jemalloc's any more. */
+/* The reference keeps the heap until the memory of its cache is the pool's again.  The arena may
+ * end meanwhile, as jemalloc has nothing of it any more. */
 static void end_caches(void *arg)
 {
 	struct hoist__heap_thread *thread = arg;
@@ -165,7 +167,7 @@ static void end_caches(void *arg)
 
 /* --- fork --- */
 
-/* Of all threads only this one lives on, under a new number. */
+/* This thread is the only one in the child, under a new generation. */
 static void in_child(void)
 {
 	struct hoist__list *caches = &hoist__heap_thread.caches;
@@ -182,9 +184,9 @@ static void setup(void)
 		setup_err = -pthread_atfork(hoist__heaps_lock, hoist__heaps_unlock, in_child);
 }
 
-/* Handlers run before a fork in the reverse of this order: after the pools', which had the
- * theirs made when the first pool was, so that this lock is taken before theirs; and counting
- * forks comes first in a child. */
+/* Before a fork, handlers run in the reverse order of their registration.  The pools' handlers were
+ * registered with the first pool, before these, so this lock is taken before the pools' locks.  In
+ * a child the count of forks is updated first. */
 int hoist__heaps_setup(void)
 {
 	int err = hoist__fork_watch();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/heap-hooks.c - extents: from the pool, and back to it. */
+/* alloc/heap-hooks.c - gives jemalloc extents of the pool, and takes them back.
+ * The contract is in alloc/heap-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ static struct hoist__heap *heap_of(struct hoist__je_hooks *hooks)
 
 /* --- jemalloc's books, where it has no other way than the hooks --- */
 
-/* Zeroed, at a multiple of @align. */
+/* Maps zeroed memory at a multiple of @align. */
 static void *map_books(size_t bytes, size_t align)
 {
 	char *base = mmap(NULL, bytes + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -26,7 +27,7 @@ static void *map_books(size_t bytes, size_t align)
 	if (base == MAP_FAILED)
 		return NULL;
 	size_t lead = hoist__round_up((uintptr_t)base, align) - (uintptr_t)base;
-	/* A failure leaves address space reserved, no more. */
+	/* A failure only leaves address space reserved. */
 	if (lead != 0)
 		(void)munmap(base, lead);
 	(void)munmap(base + lead + bytes, align - lead);
@@ -42,7 +43,8 @@ static void *alloc_extent(struct hoist__je_hooks *hooks, void *wanted, size_t by
 	struct hoist__heap_thread *thread = &hoist__heap_thread;
 	uintptr_t address;
 	(void)arena;
-	/* At a given place: to grow a block where it is.  Not to be committed: ahead of need. */
+	/* Refused: a given address, which would grow a block in place; and memory that is not to be
+	 * committed, which is growth ahead of need. */
 	if (wanted != NULL || !*commit)
 		return NULL;
 	if (heap->books_by_hooks && *zero)
@@ -103,7 +105,8 @@ static struct hoist__heap_part **bucket_of(struct hoist__heap *heap, uintptr_t a
 	return &heap->partial[(address >> 12) % HOIST__HEAP_BUCKETS];
 }
 
-/* Adds a part to what came back of its block.  Returns: true when that is all of it. */
+/* Adds a part to the parts of its block that came back.  Returns: true when the block is
+ * complete. */
 static bool add_part(struct hoist__heap *heap, struct hoist__heap_part *part,
 		     const struct hoist__block *block)
 {
@@ -137,7 +140,7 @@ static void give_back(struct hoist__heap *heap, struct hoist__heap_part *part)
 		atomic_fetch_sub_explicit(&heap->mapped, block.bytes, memory_order_relaxed);
 		err = hoist__pool_free(heap->pool, block.address);
 	}
-	if (err != 0) /* debug: written to while it was not the caller's any more */
+	if (err != 0) /* debug: the block was written to after it was freed */
 		hoist__log(alloc, "a heap's extent: %s", hoist__error_text());
 }
 

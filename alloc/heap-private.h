@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/heap-private.h - what the files of the heap share.
+/* alloc/heap-private.h - shared by the files of the heap.
  *
  *   heap.c        making and ending a heap; allocating, freeing
  *   heap-hooks.c  extents: from the pool, and back to it
  *   heap-cache.c  each thread's caches; fork
  *
- * Locks: the heaps' lock, one for all, guards the lists of caches and what is known of
- * blocks of the pool that came back in part.  jemalloc may be called under it, as no hook
- * takes it.  It comes before the pool's.
+ * Locks: one lock for all heaps guards the lists of caches and the list of pool blocks of which
+ * jemalloc has given back a part.  jemalloc may be called under this lock, as no hook takes it.  It
+ * comes before the pool's locks.
  */
 #ifndef HOIST_ALLOC_HEAP_PRIVATE_H
 #define HOIST_ALLOC_HEAP_PRIVATE_H
@@ -20,7 +20,7 @@
 #include "alloc/pool-private.h"
 #include "base/list.h"
 
-/* In the first bytes of memory that jemalloc gave back. */
+/* A part lies in the first bytes of the memory that jemalloc gave back. */
 struct hoist__heap_part {
 	struct hoist__heap_part *next;
 	uintptr_t address; /* where the pool's block starts, once that is known */
@@ -36,21 +36,22 @@ struct hoist__heap {
 	uint64_t id; /* never used again */
 	unsigned arena;
 	int flags;		/* for mallocx(), without a cache */
-	bool books_by_hooks;	/* jemalloc before 5.3: what it wants zeroed is for its books */
-	struct hoist__dev *dev; /* whose driver has the memory, or NULL */
+	bool books_by_hooks;	/* jemalloc before 5.3: a request for zeroed memory is for its
+				 * books */
+	struct hoist__dev *dev; /* the device whose driver has the memory, or NULL */
 	_Atomic unsigned n_refs;
 	_Atomic unsigned n_trims;
 	_Atomic size_t mapped;
-	_Atomic uint64_t n_allocs; /* past the caches, and of those that ended */
+	_Atomic uint64_t n_allocs; /* without a cache, and of caches that ended */
 	_Atomic uint64_t n_frees;
-	struct hoist__heap_part *_Atomic returned; /* not yet the pool's again */
+	struct hoist__heap_part *_Atomic returned; /* not yet given back to the pool */
 
-	/* The heaps' lock. */
+	/* Guarded by the heaps' lock. */
 	struct hoist__list caches;
 	struct hoist__heap_part *partial[HOIST__HEAP_BUCKETS]; /* by the block's address */
 };
 
-/* One thread's part of one heap; only it uses the tcache. */
+/* One thread's part of one heap.  Only that thread uses the tcache. */
 struct hoist__heap_cache {
 	struct hoist__heap *heap;
 	int flags;	 /* for mallocx() and dallocx(): the arena, the tcache */
@@ -74,19 +75,19 @@ struct hoist__heap_thread {
 	struct hoist__list caches;    /* the heaps' lock; not yet a list if next is NULL */
 	unsigned growing;	      /* hooks that the thread is in */
 	int err;		      /* why a hook had no extent */
-	bool ended;		      /* its caches did; it gets no more */
+	bool ended;		      /* the thread's caches ended; it gets no more */
 };
 
 extern __thread struct hoist__heap_thread hoist__heap_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* 0, or -ESTALE in a child of fork that has not the memory. */
+/* Returns: 0; -ESTALE in a child of fork that does not have the memory. */
 static inline int hoist__heap_check(const struct hoist__heap *heap)
 {
 	return heap->dev == NULL ? 0 : hoist__dev_check(heap->dev);
 }
 
-/* Whether the pool's regions hold @address: two loads. */
+/* True if the pool's regions hold @address.  Takes two loads. */
 static inline bool hoist__heap_holds(const struct hoist__heap *heap, uintptr_t address)
 {
 	return hoist__granule_is_of(hoist__granule_of(address), heap->pool->number);
@@ -95,15 +96,15 @@ static inline bool hoist__heap_holds(const struct hoist__heap *heap, uintptr_t a
 /* --- heap.c --- */
 
 struct hoist__heap *hoist__heap_ref(struct hoist__heap *heap);
-/* The last one gives the pool back. */
+/* The last reference gives up the heap's reference to the pool. */
 void hoist__heap_unref(struct hoist__heap *heap);
 
 /* --- heap-hooks.c --- */
 
 extern const struct hoist__je_hooks hoist__heap_hooks;
 
-/* Hands to the pool what jemalloc gave back.  No lock is held.
- * Returns: how many parts that was. */
+/* Hands the parts that jemalloc gave back to the pool.  Pre: no lock is held. Returns: the number
+ * of parts. */
 size_t hoist__heap_drain(struct hoist__heap *heap);
 
 /* --- heap-cache.c --- */
@@ -112,8 +113,8 @@ int hoist__heaps_setup(void);
 void hoist__heaps_lock(void);
 void hoist__heaps_unlock(void);
 
-/* This thread's cache of @heap, made if it has none; NULL if memory is exhausted, or the thread is
- * at its end. */
+/* Returns: this thread's cache of @heap, made if the thread has none; NULL if memory is exhausted,
+ * or the thread is ending. */
 struct hoist__heap_cache *hoist__heap_cache_find(struct hoist__heap *heap);
 
 static inline struct hoist__heap_cache *hoist__heap_cache_of(struct hoist__heap *heap)
@@ -126,7 +127,7 @@ static inline struct hoist__heap_cache *hoist__heap_cache_of(struct hoist__heap 
 /* Empties this thread's cache into the arena. */
 void hoist__heap_cache_flush(struct hoist__heap_cache *cache);
 
-/* Ends all threads' caches; none is in use. */
+/* Ends all threads' caches.  Pre: none is in use. */
 void hoist__heap_caches_end(struct hoist__heap *heap);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/heap.c - makes and ends a heap; allocates and frees through jemalloc.
+ * The contract is in alloc/heap.h. */
 #include "config.h"
 
 #include "alloc/heap.h"
@@ -17,9 +19,9 @@ static _Atomic uint64_t last_id;
 
 /* --- making and ending one --- */
 
-/* jemalloc 5.3 can keep its books outside the hooks.  An older one asks the hooks for books
- * and says so by wanting them zeroed, which nothing else does unless the program has all of
- * its memory zeroed. */
+/* jemalloc 5.3 can keep its books outside the hooks.  An older version asks the hooks for memory
+ * for its books.  Only those requests want zeroed memory, unless the program has all of its memory
+ * zeroed. */
 static int create_arena(struct hoist__heap *heap)
 {
 	struct hoist__je_hooks *hooks = &heap->hooks;
@@ -42,7 +44,7 @@ static int create_arena(struct hoist__heap *heap)
 	return err == 0 ? 0 : hoist__fail_errno(err, "creating an arena of jemalloc's");
 }
 
-/* What is free goes to the hooks at once. */
+/* With a decay of 0, free extents go to the hooks at once. */
 static int set_decay(const struct hoist__heap *heap)
 {
 	const ssize_t none = 0;
@@ -76,6 +78,8 @@ static void init(struct hoist__heap *heap, struct hoist__pool *pool)
 	hoist__list_init(&heap->caches);
 }
 
+/* The arena knows the heap by its hooks, so once the arena exists, the heap ends by
+ * hoist__heap_destroy(). */
 int hoist__heap_create(struct hoist__pool *pool, struct hoist__heap **ret)
 {
 	const struct hoist__pool_options *options = hoist__pool_options_of(pool);
@@ -129,7 +133,8 @@ void hoist__heap_destroy(struct hoist__heap *heap)
 {
 	if (heap == NULL)
 		return;
-	/* In a child of fork that has not the memory: its arena is the parent's, left alone. */
+	/* In a child of fork without the memory the arena belongs to the parent, and is left
+	 * alone. */
 	if (hoist__heap_check(heap) != 0)
 		return;
 	hoist__heap_caches_end(heap);
@@ -162,14 +167,14 @@ static void heed_trims(struct hoist__heap *heap, struct hoist__heap_cache *cache
 		hoist__heap_cache_flush(cache);
 }
 
-/* What jemalloc gave back on the way. */
+/* Hands to the pool the parts that jemalloc gave back during the call. */
 static void settle(struct hoist__heap *heap)
 {
 	if (HOIST__UNLIKELY(atomic_load_explicit(&heap->returned, memory_order_relaxed) != NULL))
 		(void)hoist__heap_drain(heap);
 }
 
-/* NULL, and why in the thread's err. */
+/* Returns: NULL if there is no memory; the thread's err says why. */
 static void *take(struct hoist__heap *heap, struct hoist__heap_cache *cache, size_t bytes,
 		  size_t align)
 {
@@ -177,11 +182,11 @@ static void *take(struct hoist__heap *heap, struct hoist__heap_cache *cache, siz
 	if (align > HOIST__HEAP_ALIGN)
 		flags |= __builtin_ctzl(align);
 	hoist__heap_thread.err = 0;
-	/* Its only smaller class is 8 bytes. */
+	/* jemalloc's only smaller class has 8 bytes. */
 	return heap->je.mallocx(bytes < HOIST__HEAP_ALIGN ? HOIST__HEAP_ALIGN : bytes, flags);
 }
 
-/* The pool has no more: blocks in caches may keep whole extents from it. */
+/* The pool has no more memory.  Blocks in caches may keep whole extents from the pool. */
 static void *take_again(struct hoist__heap *heap, struct hoist__heap_cache *cache, size_t bytes,
 			size_t align)
 {
@@ -210,6 +215,8 @@ static int fail_alloc(size_t bytes)
 	return hoist__fail_in(err, "allocating %s from a heap", hoist__figure(bytes).text);
 }
 
+/* jemalloc takes memory of another arena at the end of a thread, so every block is checked to be
+ * the heap's. */
 int hoist__heap_alloc(struct hoist__heap *heap, size_t bytes, size_t align, uintptr_t *ret)
 {
 	int err = check_request(heap, bytes, align);
@@ -285,7 +292,7 @@ void hoist__heap_trim(struct hoist__heap *heap, size_t keep_bytes)
 		struct hoist__heap_cache *cache = hoist__heap_cache_of(heap);
 		if (cache != NULL)
 			heed_trims(heap, cache);
-		/* Extents that another thread was giving back when one came free. */
+		/* Purges extents that another thread was giving back just then. */
 		(void)hoist__je_arena_set(&heap->je, heap->arena, "purge", NULL, 0);
 	}
 	(void)hoist__heap_drain(heap);

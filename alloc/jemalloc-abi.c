@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* alloc/jemalloc-abi.c - compares jemalloc.h with jemalloc's own header.
+ * The contract is in alloc/jemalloc.h.
  *
- * Compiled only where configure found that.  It makes no code: when a declaration
- * disagrees, it does not compile.
+ * Compiled only where configure found jemalloc's header.  The file makes no code: it does not
+ * compile when a declaration disagrees.
  */
 #include "config.h"
 

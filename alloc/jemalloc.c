@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/jemalloc.c - finds jemalloc in the program, and calls its mallctl().
+ * The contract is in alloc/jemalloc.h. */
 #include "config.h"
 
 #include "alloc/jemalloc.h"
@@ -16,7 +18,7 @@
 #define MAJOR 5
 #define MINOR 2
 
-/* dlsym() gives a pointer to data; POSIX says that it may be a function's. */
+/* dlsym() gives a pointer to data.  POSIX says that it may be a function's address. */
 static bool look_up(const char *prefix, const char *name, void *function)
 {
 	char symbol[32];
@@ -62,7 +64,7 @@ int hoist__je_ctl(const struct hoist__je *je, const char *name, void *old, const
 		  size_t bytes)
 {
 	size_t old_bytes = bytes;
-	/* It takes what it only reads as not const. */
+	/* mallctl() takes a pointer that is not const to data that it only reads. */
 	void *value = (void *)(uintptr_t) new;
 	return -je->mallctl(name, old, old == NULL ? NULL : &old_bytes, value,
 			    new == NULL ? 0 : bytes);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/magazine.c - makes, enters, empties and ends the threads' caches.
+ * The contract is in alloc/magazine.h. */
 #include "config.h"
 
 #include "alloc/magazine.h"
@@ -17,7 +19,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-/* Of threads without a cache: in no place is anything open. */
+/* The table of threads without a cache: none of its places is open. */
 static struct hoist__table no_table;
 
 __thread struct hoist__thread hoist__this_thread
@@ -25,14 +27,14 @@ __thread struct hoist__thread hoist__this_thread
 
 bool hoist__cache_fences;
 
-/* One class gets an eighth of the cache's bytes, so that many are served, and none if that is not
- * a block: it would only push others out.  Of large blocks it gets some at least, so that batches
- * are worth their lock. */
+/* One class gets an eighth of the cache's bytes, so that many classes are served.  It gets nothing
+ * if that is less than a block, which would only push others out.  A class of large blocks gets
+ * MAGAZINE_LEAST blocks if the cache can hold them, so that batches are worth their lock. */
 #define MAGAZINE_SHARE 8
 #define MAGAZINE_LEAST 16
 
-/* Guards every list of caches, every thread's array but for its own thread's reading, and the
- * indices. */
+/* Guards every list of caches, the indices, and every thread's table, which the thread itself reads
+ * without the lock. */
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Pools by index; a free index is NULL. */
@@ -50,7 +52,7 @@ static int membarrier(int command)
 	return (int)syscall(SYS_membarrier, command, 0, 0);
 }
 
-/* Every thread passes a full fence.  False if the kernel does not (any more). */
+/* Makes every thread pass a full fence.  False if the kernel does not do that (any more). */
 static bool fence_all(void)
 {
 	if (hoist__cache_fences) {
@@ -59,7 +61,7 @@ static bool fence_all(void)
 	}
 	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
 		return true;
-	/* The registration may not have come through a fork. */
+	/* A child of fork may lack the registration. */
 	return errno == EPERM && membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 &&
 	       membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
 }
@@ -69,7 +71,7 @@ static struct hoist__place *place_of(const struct hoist__cache *cache)
 	return &cache->table->places[cache->pool->index % HOIST__PLACES];
 }
 
-/* The owner is busy, and met a `stop` that is not 0. */
+/* Called by the owner, which is busy and met a `stop` that is not 0. */
 static bool may_enter(struct hoist__cache *cache, struct hoist__place *place)
 {
 #ifdef HOIST__TSAN
@@ -84,7 +86,7 @@ static bool may_enter(struct hoist__cache *cache, struct hoist__place *place)
 bool hoist__cache_enter(struct hoist__cache *cache)
 {
 	struct hoist__place *place = place_of(cache);
-	/* Another pool's place, maybe: it must not lead to this cache. */
+	/* Another pool may have the place open: it must not lead to this cache. */
 	if (!hoist__place_enter(place, cache->pool))
 		atomic_store_explicit(&place->open, NULL, memory_order_relaxed);
 	atomic_store_explicit(&place->cache, cache, memory_order_relaxed);
@@ -117,7 +119,7 @@ static size_t most_blocks(const struct hoist__pool *pool, unsigned class)
 	return hoist__min_u64(most, HOIST__MAGAZINE_MOST);
 }
 
-/* The threads' lock is held.  Room for @n caches in this thread's table. */
+/* Makes room for @n caches in this thread's table.  Pre: the threads' lock is held. */
 static int need_table(uint32_t n)
 {
 	struct hoist__table *table = hoist__this_thread.table;
@@ -142,7 +144,7 @@ static int need_table(uint32_t n)
 	return 0;
 }
 
-/* The most bytes that are looked up at @i. */
+/* Returns: the largest size that is looked up at @i. */
 static size_t looked_up_bytes(size_t i)
 {
 	return i < HOIST__FINE_BYTES >> HOIST__FINE_SHIFT
@@ -150,6 +152,8 @@ static size_t looked_up_bytes(size_t i)
 		       : (i + 1 - HOIST__COARSE_FIRST) << HOIST__COARSE_SHIFT;
 }
 
+/* One allocation holds the cache and the entries of all magazines, so that ending the cache is one
+ * free(). */
 static struct hoist__cache *make_cache(struct hoist__pool *pool)
 {
 	size_t n_entries = 0;
@@ -180,6 +184,7 @@ static struct hoist__cache *make_cache(struct hoist__pool *pool)
 	return cache;
 }
 
+/* Setting the key makes thread_ends() run at the end of the thread. */
 struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache = hoist__this_thread.ended ? NULL : make_cache(pool);
@@ -190,8 +195,9 @@ struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 	if (err == 0)
 		err = pthread_setspecific(end_of_thread, &hoist__this_thread);
 	if (err == 0) {
-		/* A thread in whose last moments the key is set may end without us: its table
-		 * outlives it then, and is all that others write to. */
+		/* A thread that sets the key while it is ending may end without calling
+		 * thread_ends().  Its table outlives the thread then, and other threads write to
+		 * nothing else of it. */
 		cache->table = hoist__this_thread.table;
 		atomic_store_explicit(&cache->table->caches[pool->index], cache,
 				      memory_order_relaxed);
@@ -204,7 +210,7 @@ struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 	return NULL;
 }
 
-/* No owner works in @cache: he is stopped, or gone, or it is us. */
+/* Pre: no other thread works in @cache: its owner is stopped, gone, or the caller. */
 static bool empty_cache(struct hoist__cache *cache)
 {
 	bool any = false;
@@ -221,7 +227,7 @@ static bool empty_cache(struct hoist__cache *cache)
 	return any;
 }
 
-/* Its counts live on in the pool. */
+/* Ends a cache, whose counts are added to the pool's. */
 static void end_cache(struct hoist__cache *cache)
 {
 	struct hoist__pool *pool = cache->pool;
@@ -232,7 +238,7 @@ static void end_cache(struct hoist__cache *cache)
 	free(cache);
 }
 
-/* What @cache was of finds it no more; its table may be. */
+/* Unlinks @cache from its owner's table and lookaside. */
 static void forget_cache(struct hoist__cache *cache)
 {
 	struct hoist__place *place = place_of(cache);
@@ -241,8 +247,8 @@ static void forget_cache(struct hoist__cache *cache)
 	atomic_store(&cache->table->caches[cache->pool->index], NULL);
 }
 
-/* Ends one of the table's caches.  Returns: false if there is none; *pool is what it was of,
- * referenced, unless that ends too. */
+/* Ends one of the table's caches.  Returns: false if there is none.  *pool is a reference to the
+ * cache's pool; NULL if the pool is ending, too. */
 static bool end_one(struct hoist__table *table, struct hoist__pool **pool)
 {
 	*pool = NULL;
@@ -369,7 +375,7 @@ void hoist__caches_leave(const struct hoist__pool *pool)
 	     ((cache) = HOIST__CONTAINER_OF(link_, struct hoist__cache, link), true);              \
 	     link_ = link_->next)
 
-/* No place leads to a cache of @pool.  Returns: true if one did. */
+/* Closes all places that lead to a cache of @pool.  Returns: true if one did. */
 static bool shut(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;
@@ -380,8 +386,9 @@ static bool shut(struct hoist__pool *pool)
 	return any;
 }
 
-/* Until the owners are at rest.  One who entered just before may have opened the place anew; who
- * enters after the fence meets `stop`.  False where there is no such fence. */
+/* Waits until no owner works in a cache of @pool.  An owner that entered just before may have
+ * opened its place again, so the places are closed once more.  An owner that enters after the fence
+ * meets `stop`.  False if there is no such fence. */
 static bool stop_owners(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;
@@ -407,7 +414,7 @@ bool hoist__caches_empty(struct hoist__pool *pool)
 	bool stopped = stop_owners(pool);
 	EACH_CACHE(pool, cache)
 	{
-		/* Without the fences only one's own is sure to be at rest. */
+		/* Without the fences only the caller's own cache is known to be at rest. */
 		if (stopped || cache->table == hoist__this_thread.table)
 			any |= empty_cache(cache);
 		atomic_fetch_and(&cache->stop, ~HOIST__STOP_EMPTIED);
@@ -451,15 +458,15 @@ void hoist__caches_unlock(void)
 	pthread_mutex_unlock(&threads_lock);
 }
 
-/* Its owner was at work in it, maybe. */
+/* True if the owner may have been at work in the cache. */
 static bool in_hand(const struct hoist__cache *cache)
 {
 	return atomic_load(&place_of(cache)->busy) != 0;
 }
 
-/* What a thread that is not here had under its hands is lost to the child; what lay in its
- * magazines can still be emptied.  Memory of a driver is not there at all: its addresses may be
- * another pool's soon. */
+/* The cache of a thread that was at work in it is lost to the child.  Caches that were at rest can
+ * still be emptied.  Memory of a driver is not in the child at all, so all its blocks are dropped:
+ * another pool may soon have their addresses. */
 void hoist__caches_forked(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/map.c - maps address space for host regions.
+ * The contract is in alloc/map.h. */
 #include "config.h"
 
 #include "alloc/map.h"
@@ -37,7 +39,7 @@ static int fail_to_reserve(size_t bytes)
 
 int hoist__map_anonymous(size_t bytes, struct hoist__map *ret)
 {
-	/* The last granule of the pool's map is ours to its end. */
+	/* The reservation reaches to the end of the last granule of the page map. */
 	size_t start_bytes = hoist__round_up(bytes, HOIST__REGION_ALIGN) + HOIST__HUGE_PAGE_BYTES;
 	void *start = mmap(NULL, start_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (start == MAP_FAILED)
@@ -68,8 +70,8 @@ void hoist__map_release(struct hoist__map *map)
 {
 	if (map->start == NULL)
 		return;
-	/* Fails only when the process has all the mappings it may have and this
-	 * one was merged with a neighbour: the pages can go back even so. */
+	/* munmap() fails only if the process has all the mappings it may have, and this one was
+	 * merged with a neighbour.  The pages can go back even so. */
 	if (munmap(map->start, map->start_bytes) != 0) {
 		hoist__log(alloc, "munmap of %zu bytes failed: %m", map->start_bytes);
 		(void)madvise(map->base, map->bytes, MADV_DONTNEED);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/pattern.c - fills memory with a byte, and finds bytes that have changed.
+ * The contract is in alloc/pattern.h. */
 #include "config.h"
 
 #include "alloc/pattern.h"
@@ -16,7 +18,7 @@
 
 struct hoist__pattern {
 	struct hoist__dev *dev; /* NULL: host memory */
-	pthread_mutex_t lock;	/* guards the making of the stream, and the buffer's content */
+	pthread_mutex_t lock;	/* guards the creation of the stream and the buffer's content */
 	struct hoist__dev_stream *stream;
 	unsigned char *buffer;
 };
@@ -47,7 +49,7 @@ void hoist__pattern_destroy(struct hoist__pattern *pattern)
 {
 	if (pattern == NULL)
 		return;
-	/* A child of fork has neither: the driver and the buffer are its parent's. */
+	/* A child of fork has neither the stream nor the buffer, which are the parent's. */
 	if (pattern->buffer != NULL && hoist__dev_check(pattern->dev) == 0) {
 		hoist__dev_stream_destroy(pattern->stream);
 		free_buffer(pattern);
@@ -56,7 +58,8 @@ void hoist__pattern_destroy(struct hoist__pattern *pattern)
 	free(pattern);
 }
 
-/* Registered, as hoist gives drivers nothing else to copy to; so a child of fork has it not. */
+/* The buffer is registered, as hoist has drivers copy to registered memory alone.  So a child of
+ * fork does not have it. */
 static int make_buffer(struct hoist__dev *dev, unsigned char **ret)
 {
 	void *buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -73,7 +76,7 @@ static int make_buffer(struct hoist__dev *dev, unsigned char **ret)
 	return 0;
 }
 
-/* The stream and the buffer, both or neither. [locked] */
+/* Makes the stream and the buffer, both or neither.  Pre: locked. */
 static int make_ready(struct hoist__pattern *pattern)
 {
 	if (pattern->buffer != NULL)
@@ -87,8 +90,8 @@ static int make_ready(struct hoist__pattern *pattern)
 	return err;
 }
 
-/* The same from outside the lock, which may be held for ever in a child of fork: that is asked
- * first. */
+/* The same without the lock.  In a child of fork the lock may be held for ever, so the device is
+ * checked first. */
 static int need_ready(struct hoist__pattern *pattern)
 {
 	int err = hoist__dev_check(pattern->dev);
@@ -100,8 +103,9 @@ static int need_ready(struct hoist__pattern *pattern)
 	return err;
 }
 
-/* Whatever the driver says, nothing of ours uses the memory afterwards: a failure may be an
- * earlier operation's, or the call's own. */
+/* Waits until no work of the stream uses the memory, also where the driver reports a failure. A
+ * failure may come from an earlier operation or from the call itself, so the call is repeated
+ * once. */
 static int wait_for(struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_stream_synchronize(stream);
@@ -149,7 +153,7 @@ static bool all_are(const unsigned char *bytes, size_t n, unsigned char value)
 	return n == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, n - 1) == 0);
 }
 
-/* Adds what differs in @n bytes at @bytes, which are, or are a copy of, those at @address. */
+/* Adds the differences in @n bytes at @bytes, which are the bytes at @address or a copy of them. */
 static void compare(const unsigned char *bytes, size_t n, unsigned char value, uintptr_t address,
 		    struct hoist__change *change)
 {
@@ -166,7 +170,7 @@ static void compare(const unsigned char *bytes, size_t n, unsigned char value, u
 	}
 }
 
-/* [locked] */
+/* Pre: locked. */
 static int compare_on_device(struct hoist__pattern *pattern, uintptr_t address, size_t bytes,
 			     unsigned char value, struct hoist__change *change)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pattern.h - filling memory of any kind with a byte, and finding what has changed.
+/* alloc/pattern.h - fills memory of any kind with a byte, and finds bytes that have changed.
  *
  * Host memory is read and written directly.  Device memory is set by the driver and read back
- * through a registered buffer, on a stream that is made when first needed; nothing of the
- * user's is in that stream, so the caller makes sure that no other one uses the memory.
+ * through a registered buffer, on a stream that is made when first needed.  The stream carries none
+ * of the user's work, so the caller makes sure that no other stream uses the memory.
  *
- * A driver's failure, and a child of fork for which the driver is gone, make a fill false and
- * a comparison equal: debugging finds less, nothing else goes wrong.
+ * If a driver fails, or in a child of fork for which the driver is gone, a fill returns false and a
+ * comparison finds no change: debugging finds less, but nothing else goes wrong.
  *
- * Threads: any; comparisons of device memory are one at a time.
+ * Threads: any.  Comparisons of device memory run one at a time.
  */
 #ifndef HOIST_ALLOC_PATTERN_H
 #define HOIST_ALLOC_PATTERN_H
@@ -23,27 +23,28 @@ struct hoist__pattern;
 
 #define HOIST__FOUND_BYTES 8
 
-/* Where memory was not what it should be. */
+/* The bytes that differ from the expected value. */
 struct hoist__change {
 	uintptr_t first; /* the first byte that differs */
-	size_t n;	 /* how many do */
+	size_t n;	 /* how many bytes differ */
 	size_t n_found;
-	unsigned char found[HOIST__FOUND_BYTES]; /* what is there, from the first on */
+	unsigned char found[HOIST__FOUND_BYTES]; /* the bytes that are there, from the first on */
 };
 
-/* @dev NULL: the host reads and writes the memory itself.  Returns: 0; -ENOMEM. */
+/* @dev: NULL: the host reads and writes the memory itself.  Returns: 0; -ENOMEM. */
 int hoist__pattern_create(struct hoist__dev *dev, struct hoist__pattern **ret);
 void hoist__pattern_destroy(struct hoist__pattern *pattern); /* takes NULL */
 
-/* Sets @bytes bytes (0: none) to @value; on a device, by hoist__pattern_settle() at the latest.
+/* Sets @bytes bytes (0: none) to @value.  On a device the fill is complete after
+ * hoist__pattern_settle().
  * Returns: false if the driver refuses. */
 bool hoist__pattern_fill(struct hoist__pattern *pattern, uintptr_t address, size_t bytes,
 			 unsigned char value);
 
-/* Everything filled so far is.  Returns: false if the driver failed. */
+/* Waits until all fills so far are complete.  Returns: false if the driver failed. */
 bool hoist__pattern_settle(struct hoist__pattern *pattern);
 
-/* True if one of @bytes bytes is not @value: *ret says which. */
+/* True if any of @bytes bytes is not @value: *ret says which. */
 bool hoist__pattern_changed(struct hoist__pattern *pattern, uintptr_t address, size_t bytes,
 			    unsigned char value, struct hoist__change *ret);
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/pin.c - registers a region in pieces as large as the driver takes.
+ * The contract is in alloc/pin.h. */
 #include "config.h"
 
 #include "alloc/pin.h"
@@ -16,7 +18,7 @@ bool hoist__pinned_by_driver(const struct hoist__dev *dev)
 	return dev != NULL && hoist__dev_api(dev) != HOIST__API_CPU;
 }
 
-/* Without a driver the CPU's way will do: mlock(2). */
+/* Without a driver the CPU's functions are used: mlock(2). */
 static int pinner(struct hoist__dev *dev, struct hoist__dev **ret)
 {
 	if (dev == NULL)
@@ -25,7 +27,7 @@ static int pinner(struct hoist__dev *dev, struct hoist__dev **ret)
 	return 0;
 }
 
-/* The piece at @at. */
+/* Pins the piece at @at. */
 static int pin_one(const struct hoist__pin *pin, size_t at)
 {
 	size_t bytes = (size_t)hoist__min_u64(pin->piece_bytes, pin->bytes - at);
@@ -44,7 +46,7 @@ static void unpin_one(const struct hoist__pin *pin, size_t at)
 	hoist__called(pin->calls, HOIST__CALL_REGISTER, start);
 }
 
-/* The next size to try; 0 if there is none. */
+/* Returns: the next size to try; 0 if there is none. */
 static size_t smaller(size_t piece_bytes)
 {
 	if (piece_bytes <= HOIST__PIECE_LEAST)
@@ -53,17 +55,19 @@ static size_t smaller(size_t piece_bytes)
 				      HOIST__PIECE_LEAST);
 }
 
-/* What a driver says of a size that it, or the kernel under it, cannot do: memory is exhausted,
- * or the value invalid, which is its general failure to us.  The memlock limit is of all
- * pieces together, and no size helps a child of fork. */
+/* True for the errors that a driver reports for a size that it, or the kernel below, cannot do:
+ * memory is exhausted, or the value is invalid, which is mapped to -EREMOTEIO.  Other errors do not
+ * depend on the size: the memlock limit is of all pieces together, and no size helps a child of
+ * fork. */
 static bool may_be_too_large(int err)
 {
 	return err == -ENOMEM || err == -EREMOTEIO;
 }
 
-/* The piece at @at was refused.  Returns the largest smaller size that is not, at the same
- * place and with the pieces before it still registered; 0 if none: then size is not what
- * is wrong, and to begin again with smaller pieces would only take long. */
+/* The piece at @at was refused.
+ * Returns: the largest smaller size that is accepted there, with the pieces before it still
+ * registered; 0 if there is none: then the size is not the cause, and another round with smaller
+ * pieces would only take long. */
 static size_t find_smaller(const struct hoist__pin *pin, size_t at)
 {
 	struct hoist__pin trial = *pin;
@@ -79,7 +83,7 @@ static size_t find_smaller(const struct hoist__pin *pin, size_t at)
 	return trial.piece_bytes;
 }
 
-/* All pieces of this size, or none.  *next: on failure, the size to try then; 0: none. */
+/* Pins all pieces of this size, or none.  *next: on failure, the size to try next; 0: none. */
 static int pin_all(const struct hoist__pin *pin, bool whole, size_t *next)
 {
 	size_t at = 0;

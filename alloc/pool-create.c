@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool-create.c - making a pool, and its end. */
+/* alloc/pool-create.c - makes a pool, and ends it.
+ * The contract is in alloc/pool.h and alloc/pool-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -73,8 +74,8 @@ static void fill_in(struct hoist__pool *pool, const struct hoist__pool_options *
 	hoist__list_init(&pool->regions);
 }
 
-/* Slabs take at most half a region, or half of a limit that is less: blocks below the limit must
- * not fail because their slab exceeds it. */
+/* A slab takes at most half a region, or half of a limit that is less: a block below the limit must
+ * not fail because its slab exceeds the limit. */
 static size_t slab_granules(const struct hoist__pool *pool)
 {
 	size_t most = pool->options.region_bytes / 2 / HOIST__GRANULE_BYTES;
@@ -84,7 +85,7 @@ static size_t slab_granules(const struct hoist__pool *pool)
 	return hoist__min_u64(most, hoist__max_u64(limit, 1));
 }
 
-/* Blocks take less than a slab: from the first size that does not fit on there are none. */
+/* Blocks take less than a slab: the classes end before the first size that does not fit. */
 static void choose_classes(struct hoist__pool *pool)
 {
 	size_t most = slab_granules(pool);
@@ -141,8 +142,8 @@ static void free_pool(struct hoist__pool *pool)
 	free(pool);
 }
 
-/* One for each CPU that the program may run on, within reason.  The calling thread may have less:
- * its main thread tells. */
+/* Returns: one shard for each CPU that the program may run on, at most SHARDS_MOST.  The calling
+ * thread may have fewer CPUs, so the main thread is asked. */
 static unsigned count_shards(void)
 {
 	cpu_set_t set;
@@ -166,6 +167,7 @@ static int init_watch(struct hoist__pool *pool)
 	return hoist__watch_create(&options, &pool->watch);
 }
 
+/* Joining the list of pools is last: from then on a fork or a yield may find the pool. */
 int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__pool **ret)
 {
 	int err = check_pool_options(options);
@@ -248,15 +250,17 @@ static void end_regions(struct hoist__pool *pool)
 	}
 }
 
+/* The order matters: streams and the quarantine give blocks back to slabs, slabs give spans back to
+ * regions, and only then do the regions end. */
 void hoist__pool_unref(struct hoist__pool *pool)
 {
 	if (pool == NULL || atomic_fetch_sub(&pool->n_refs, 1) != 1)
 		return;
-	/* Its memory is the parent's, and so are its driver's objects: it just stays. */
+	/* The memory and the driver's objects are the parent's, so the pool is left as it is. */
 	if (hoist__pool_is_stale(pool))
 		return;
 	hoist__pool_drain_streams(pool);
-	/* Not while a fork holds its lock. */
+	/* The lock keeps this from happening while a fork holds the locks. */
 	pthread_mutex_lock(&pool->lock);
 	struct hoist__deferred *deferred = atomic_exchange(&pool->deferred, NULL);
 	pthread_mutex_unlock(&pool->lock);
@@ -264,7 +268,7 @@ void hoist__pool_unref(struct hoist__pool *pool)
 	(void)hoist__pool_trace(pool, NULL);
 	while (pool->watch != NULL && hoist__pool_watched_empty(pool))
 		;
-	/* Slabs' descriptors go back to their classes. */
+	/* The trim also gives the slabs' descriptors back to their classes. */
 	hoist__pool_trim(pool, 0);
 	/* As long as the forking thread has a cache, a child of fork must find the pool. */
 	hoist__caches_part(pool);

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool-private.h - what the files of the pool share.
+/* alloc/pool-private.h - the pool and its functions, shared by the files of the pool's module.
  *
  *   fast.h         allocating and freeing: the fast paths
- *   pool.c         the same, the slow way; counting, finding
- *   small.c        what magazines fall back on: refills, slabs
+ *   pool.c         allocating and freeing: the slow paths; counting, finding
+ *   magazine.c     each thread's caches: making, entering, emptying them
+ *   small.c        refills of magazines, and the slabs behind them
  *   blocks.c       one block: taking it, its life, giving it back
  *   pool-create.c  making and ending a pool
  *   pool-regions.c regions and their extents
  *   grow.c         more regions: sizes, limits, budgets
- *   reclaim.c      spans; taking back what is cached, pending or empty
+ *   reclaim.c      spans; taking back cached, pending and empty memory
  *   pool-stream.c  blocks in stream order
  *   pool-stats.c   statistics, walks, checks
  *   pools.c        the list of all pools; fork
  *   pool-watched.c debug levels, sanitizers, traces
  *
- * A pool's memory is divided among shards, a region wholly to one.  A thread allocates in its
- * shard, so that threads meet neither in locks nor in cache lines; blocks return to where they
- * came from.  A shard that has no room borrows of the others, which costs no memory, and after
- * BORROWS_MOST times has the pool grow for itself, if it may.
+ * A pool's memory is divided among shards, each region wholly to one.  A thread allocates in its
+ * shard, so that threads contend neither for locks nor for cache lines.  Blocks return to the shard
+ * that they came from.  A shard that has no room borrows spans of the other shards, which costs no
+ * memory, and after BORROWS_MOST borrowed spans the pool grows for that shard, if it may.
  *
- * `lock` guards the regions and all below it in the struct.  It is dropped around everything
- * that may take long: creating and destroying regions, malloc.  Meanwhile the bytes
+ * `lock` guards the regions and all fields below it in the struct.  It is dropped around every
+ * operation that may take long: creating and destroying regions, malloc.  Meanwhile the bytes
  * concerned stay accounted for:
  *
  *   growing    promised to regions that are being created; not yet reserved
@@ -52,11 +53,12 @@ struct hoist__trace;
 /* A region with its extents: one, or as many as registered pieces. */
 struct hoist__pool_region {
 	struct hoist__list link; /* in the pool's regions, or in a list to destroy.  First: Valgrind
-				  * calls what only pointers to its middle lead to possibly lost */
+				  * reports memory that only pointers to its middle lead to as
+				  * possibly lost */
 	struct hoist__region *region;
 	size_t charged; /* to the budgets */
 	struct hoist__shard *shard;
-	bool listed; /* in the pool's regions; the pool's lock */
+	bool listed; /* in the pool's regions; guarded by the pool's lock */
 	size_t n_extents;
 	struct hoist__pool_extent **extents;
 };
@@ -65,25 +67,26 @@ _Static_assert(offsetof(struct hoist__pool_region, link) == 0, "a list leads to 
 struct hoist__pool_extent {
 	struct hoist__pool *pool;
 	struct hoist__pool_region *region;
-	_Atomic uintptr_t seen;	     /* where the device sees the base; 0: not asked yet */
-	struct hoist__extent extent; /* last: its bits follow */
+	_Atomic uintptr_t seen;	     /* the device's address of the base; 0: not asked yet */
+	struct hoist__extent extent; /* last, as its bits follow */
 };
 
-/* Why the fast path is off. */
-#define HOIST__SLOW_WATCHED 1u /* every call is looked at: watch.h */
-#define HOIST__SLOW_STALE 2u   /* a child of fork, and memory of a driver */
+/* The reasons why the fast path is off. */
+#define HOIST__SLOW_WATCHED 1u /* every call is checked or traced: watch.h, trace.h */
+#define HOIST__SLOW_STALE 2u   /* a child of fork, and a driver has the memory */
 
 struct hoist__shard {
-	struct hoist__lock lock; /* the spans, and what follows it */
+	struct hoist__lock lock; /* guards spans and large_bytes */
 	struct hoist__spans spans;
 	size_t large_bytes;	    /* in large blocks that left the spans */
-	_Atomic unsigned n_borrows; /* spans that this shard's threads took of others */
+	_Atomic unsigned n_borrows; /* spans that this shard's threads took from other shards */
 	struct hoist__class classes[HOIST__CLASSES_MOST];
 } __attribute__((aligned(64)));
 
 struct hoist__pool {
 	_Atomic unsigned slow;
-	unsigned quantum_shift; /* constant, as is all down to the lock but what is atomic */
+	unsigned quantum_shift; /* constant, as are all fields down to the lock that are not atomic,
+				 * a list or guarded by a lock of their own */
 	uint32_t index;		/* in the threads' tables */
 	uint32_t place;		/* in bytes: hoist__place_offset() */
 	uint32_t number;	/* index + 1: in the records of its granules */
@@ -96,14 +99,14 @@ struct hoist__pool {
 	struct hoist__source source;
 	struct hoist__list link;    /* in the list of all pools */
 	struct hoist__list caches;  /* the threads' lock */
-	struct hoist__watch *watch; /* NULL: nothing to look at */
+	struct hoist__watch *watch; /* NULL: the pool is not watched */
 	_Atomic size_t n_refs;
 	_Atomic unsigned next_shard;
 	struct hoist__deferred *_Atomic deferred; /* made when first needed */
 	_Atomic size_t empty_bytes;		  /* in empty extents */
 	struct hoist__calls calls;
 
-	/* What ended threads and large blocks counted. */
+	/* The counts of ended threads and of large blocks. */
 	_Atomic uint64_t n_allocs;
 	_Atomic uint64_t n_frees;
 	_Atomic int64_t requested;
@@ -114,7 +117,7 @@ struct hoist__pool {
 	struct hoist__trace *trace;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* a region came, went, or failed to come */
+	pthread_cond_t changed; /* a region was created or destroyed, or could not be created */
 	struct hoist__list regions;
 	size_t growing;
 	size_t releasing;
@@ -122,9 +125,10 @@ struct hoist__pool {
 	size_t reserved;
 	size_t reserved_peak;
 	size_t n_regions;
-	_Atomic size_t n_given; /* of these, the caller's */
+	_Atomic size_t n_given; /* of these, regions given by the caller */
 	_Atomic size_t
-		piece_most; /* no shared region has larger pieces: what needs more has its own */
+		piece_most; /* no shared region has larger pieces: a larger request gets a region of
+			     * its own */
 	uint64_t n_growths;
 	uint64_t step_ns[HOIST__N_STEPS];
 
@@ -136,8 +140,8 @@ static inline struct hoist__pool_extent *hoist__pool_extent_of(struct hoist__ext
 	return HOIST__CONTAINER_OF(extent, struct hoist__pool_extent, extent);
 }
 
-/* The extent around @address, any address; NULL: none of @pool's.  With its lock held, which keeps
- * the extent there. */
+/* Returns: the extent around @address, which may be any address; NULL: no extent of @pool.
+ * Pre: the pool's lock is held, which keeps the extent there. */
 static inline struct hoist__pool_extent *hoist__pool_extent_at(const struct hoist__pool *pool,
 							       uintptr_t address)
 {
@@ -148,14 +152,15 @@ static inline struct hoist__pool_extent *hoist__pool_extent_at(const struct hois
 	return extent == NULL ? NULL : hoist__pool_extent_of(extent);
 }
 
-/* In a child of fork that has the books, but not the memory: they stay as they were. */
+/* True in a child of fork that has the books of the pool, but not the memory.  The books stay as
+ * they are. */
 static inline bool hoist__pool_is_stale(const struct hoist__pool *pool)
 {
 	return (atomic_load_explicit(&pool->slow, memory_order_relaxed) & HOIST__SLOW_STALE) != 0;
 }
 
-/* Adds to the bytes asked for, and to their peak.  Inline and without a call, for which the fast
- * paths would save registers. */
+/* Adds to the bytes asked for, and updates their peak.  Inline and without a call: for a call the
+ * fast paths would have to save registers. */
 static inline void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes)
 {
 	int64_t now =
@@ -167,7 +172,7 @@ static inline void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes
 		;
 }
 
-/* Where the calling thread allocates. */
+/* Returns: the shard in which the calling thread allocates. */
 static inline struct hoist__shard *hoist__shard_here(struct hoist__pool *pool)
 {
 	const struct hoist__cache *cache = hoist__cache_known(pool->index);
@@ -183,81 +188,83 @@ struct hoist__doomed;
 
 /* --- small.c and blocks.c --- */
 
-/* A block that was live until the claim: nobody else has it now. */
+/* A block that was live until the claim, and that only the claiming thread has now. */
 struct hoist__claim {
 	struct hoist__slab *slab; /* NULL: a large block */
 	uint32_t index;		  /* in the slab */
-	bool used;		  /* by streams: deferred.h knows */
+	bool used;		  /* by streams, which deferred.h knows */
 	size_t requested;
 	size_t allocated;
 };
 
-/* A block of the class, past an empty magazine; refills that.
+/* Takes a block of the class when the magazine is empty, and refills the magazine.
  * Returns: as hoist__pool_alloc(). */
 int hoist__small_refill(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class,
 			struct hoist__entry *ret);
 
-/* Pushes a free block, past a full magazine or without one. */
+/* Puts a free block back when the magazine is full, or there is none. */
 void hoist__small_flush(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class,
 			const struct hoist__entry *entry);
 
-/* Free blocks back to their slabs; @doomed as hoist__pool_span_release(). */
+/* Gives free blocks back to their slabs.  @doomed as in hoist__pool_span_release(). */
 void hoist__small_give(struct hoist__pool *pool, const struct hoist__entry *entries, size_t n,
 		       struct hoist__doomed *doomed);
-/* The spans of slabs that are wholly free.  Returns: true if there was one. */
+/* Releases the spans of slabs that are wholly free.  Returns: true if there was one. */
 bool hoist__small_shrink(struct hoist__pool *pool, struct hoist__doomed *doomed);
 
-/* The block at @address, allocated but not yet live (state 0), by the slow way. */
+/* Takes a block by the slow path.  *ret is allocated, but not yet live (state 0). */
 int hoist__block_take(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 		      uintptr_t *ret, size_t *allocated);
-/* Makes it live. */
+/* Makes the block at @address live. */
 void hoist__block_live(uintptr_t address, size_t requested, bool used);
-/* Ends its life.  Returns: 0; -EINVAL, with the text. */
+/* Ends the life of the block that starts at @address.  Returns: 0; -EINVAL, with the text. */
 int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist__claim *ret);
-/* A claimed block is free again. */
+/* Frees a claimed block. */
 void hoist__block_put(struct hoist__pool *pool, uintptr_t address);
-/* What a request for that many bytes, which was checked, is rounded to: exactly, unless it gets
- * the whole of a region that is a little larger. */
+/* Returns: the size that a request, which was checked, is rounded to.  The size is exact, unless
+ * the request gets the whole of a region that is a little larger. */
 size_t hoist__block_rounded(const struct hoist__pool *pool, size_t bytes, size_t align);
-/* The start of the block, live or not, around @address; 0 if there is none. */
+/* Returns: the start of the block, live or not, around @address; 0 if there is none. */
 uintptr_t hoist__block_around(struct hoist__pool *pool, uintptr_t address);
-/* Flags a live block as used by streams, until it is freed. -EINVAL. */
+/* Flags a live block as used by streams, until it is freed.  Returns: 0; -EINVAL. */
 int hoist__block_use(struct hoist__pool *pool, uintptr_t address);
 
-/* Adds to the statistics. */
+/* Count a block of @bytes in the statistics. */
 void hoist__count_alloc(struct hoist__pool *pool, size_t bytes);
 void hoist__count_free(struct hoist__pool *pool, size_t bytes);
 
 /* --- pool.c --- */
 
-/* Returns: 0 if a pool like this can give such a block; what hoist__pool_alloc() says, with the
+/* Returns: 0 if this pool can give such a block; else the error of hoist__pool_alloc(), with the
  * text. */
 int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size_t align,
 			      unsigned flags);
 
-/* Any request, checked; @stream matters to a watched pool only. */
+/* Checks and serves any request.  @stream matters to a watched pool only. */
 int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			   struct hoist__dev_stream *stream, uintptr_t *ret);
 
 int hoist__pool_free_slow(struct hoist__pool *pool, uintptr_t address);
 
-/* What the fast paths of fast.h did not take. */
+/* Serve the requests that the fast paths of fast.h did not take. */
 int hoist__pool_alloc_past(struct hoist__pool *pool, size_t bytes, size_t align, uintptr_t *ret);
 int hoist__pool_free_past(struct hoist__pool *pool, uintptr_t address);
 
-/* The fast paths are off as long as there is a reason, HOIST__SLOW_*; @why begins or ends.  Who has
- * a cache open uses them on until hoist__caches_empty(). */
+/* Sets or clears the reason @why (HOIST__SLOW_*).  The fast paths are off as long as there is a
+ * reason.  A thread that has a cache open uses the fast paths on until hoist__caches_empty(). */
 void hoist__pool_set_slow(struct hoist__pool *pool, unsigned why, bool slow);
 
-/* A reference, unless the pool ends already. */
+/* Takes a reference.  False if the pool is ending already. */
 bool hoist__pool_try_ref(struct hoist__pool *pool);
 
 /* --- pool-regions.c --- */
 
-/* Whether the region is in its pool's list, for a child of a fork in the meantime.  Lock held. */
+/* Notes whether the region is in its pool's list, for a child that is forked meanwhile.  Pre: lock
+ * held. */
 void hoist__pool_region_listed(struct hoist__pool *pool, struct hoist__pool_region *holder,
 			       bool listed);
-/* A fork will not find the pool any more, nor its regions.  No lock held. */
+/* Marks all regions as not listed, so that their extents are stale in a child of fork.  Pre: no
+ * lock held. */
 void hoist__pool_unlist(struct hoist__pool *pool);
 
 /* Regions to be destroyed once the lock is dropped. */
@@ -266,39 +273,39 @@ struct hoist__doomed {
 	size_t bytes;
 };
 
-/* Takes empty regions out, larger ones first (by powers of two), until at most @keep_bytes of them
- * are left.  Lock held.  In O(empty ones). */
+/* Takes empty regions out of the pool, larger ones first (by powers of two), until at most
+ * @keep_bytes of them are left.  Takes O(empty regions).  Pre: lock held. */
 void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist__doomed *doomed);
-/* The extent at @address, which may be there no more, became empty: dooms its region, unless that
- * is kept.  No lock held. */
+/* The extent at @address, which may have gone since, became empty: dooms its region, unless the
+ * region is kept.  Pre: no lock held. */
 void hoist__pool_emptied(struct hoist__pool *pool, uintptr_t address, bool keep,
 			 struct hoist__doomed *doomed);
-/* Destroys them; no lock held. */
+/* Destroys the doomed regions.  Pre: no lock held. */
 void hoist__pool_destroy_doomed(struct hoist__pool *pool, struct hoist__doomed *doomed);
 void hoist__doomed_init(struct hoist__doomed *doomed);
 
-/* Describes the region of @holder: one extent per registered piece. -ENOMEM; -EEXIST;
- * -ENOTSUP. */
+/* Makes the extents of the region of @holder: one per registered piece.
+ * Returns: 0; -ENOMEM; -EEXIST; -ENOTSUP. */
 int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region *holder);
 
 /* Gives bytes back to the pool's budgets. */
 void hoist__pool_uncharge(struct hoist__pool *pool, size_t bytes);
 
-/* Destroys a region that no pool knows any more, and what stands for it. */
+/* Destroys a region that is in no list any more, and its description. */
 void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_region *holder);
 
 /* --- grow.c --- */
 
-/* A flag beside HOIST__ALLOC_*: no waiting for a budget. */
+/* A flag beside HOIST__ALLOC_*: do not wait for a budget. */
 #define HOIST__GROW_AT_ONCE 0x80000000u
 
 /* Creates a region for the shard and takes @want from it.
- * Returns: 0 and the span; 1 if another thread's work was waited for instead:
- *   try again; -EDQUOT; as hoist__region_create(). */
+ * Returns: 0 and the span; 1 if the call waited for another thread's growth instead: try again;
+ *   -EDQUOT; as hoist__region_create(). */
 int hoist__pool_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret);
 
-/* True for failures that memory given back, or a smaller region, may help against. */
+/* True for failures that may pass once memory is given back, or with a smaller region. */
 static inline bool hoist__is_exhaustion(int err)
 {
 	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
@@ -310,36 +317,36 @@ bool hoist__pool_wants_own(const struct hoist__pool *pool, size_t bytes);
 /* --- reclaim.c --- */
 
 enum hoist__reclaim {
-	HOIST__RECLAIM_PASSED, /* what streams have passed */
-	HOIST__RECLAIM_WAIT    /* also: wait for one more; empty magazines; shrink slabs */
+	HOIST__RECLAIM_PASSED, /* take back blocks that streams have passed */
+	HOIST__RECLAIM_WAIT    /* also wait for one more block, empty magazines, shrink slabs */
 };
 
-/* Returns: true if anything came of it.  No lock held. */
+/* Returns: true if anything was taken back.  Pre: no lock held. */
 bool hoist__pool_reclaim(struct hoist__pool *pool, enum hoist__reclaim how);
 
-/* Releases empty regions above those that are kept.  No lock held. */
+/* Releases empty regions until at most keep_bytes of them are left.  Pre: no lock held. */
 void hoist__pool_settle(struct hoist__pool *pool);
 
-/* A span, after growth or what helps against exhaustion. No lock held. */
+/* Takes a span.  Grows the pool, or takes memory back, if need be.  Pre: no lock held. */
 int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
 		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret);
-/* One that the shard has already, for a slab; NULL if none. */
+/* Takes a span that the shard has already, for a slab.  Returns: NULL if it has none. */
 struct hoist__granule *hoist__pool_span_at_hand(struct hoist__pool *pool,
 						struct hoist__shard *shard,
 						const struct hoist__want *want);
-/* Gives one back.  Regions that are to go are added to @doomed; where that is NULL, because the
- * caller holds a lock, they stay until the next trim. */
+/* Gives a span back.  Regions that are to be destroyed are added to @doomed.  If @doomed is NULL,
+ * because the caller holds a lock, these regions stay until the next trim. */
 void hoist__pool_span_release(struct hoist__pool *pool, struct hoist__granule *span,
 			      struct hoist__doomed *doomed);
 
 /* --- pool-stream.c --- */
 
-/* A claimed block that streams still use (deferred.h). */
+/* Defers the free of a claimed block that streams still use (deferred.h). */
 int hoist__pool_defer(struct hoist__pool *pool, uintptr_t address, const struct hoist__claim *claim,
 		      struct hoist__dev_stream *stream);
-/* A block that streams have passed: free again. */
+/* Frees a block that its streams have passed. */
 void hoist__pool_passed(struct hoist__pool *pool, uintptr_t address);
-/* The end of the pool: waits for them all. */
+/* Waits for all pending blocks, at the end of the pool. */
 void hoist__pool_drain_streams(struct hoist__pool *pool);
 
 /* --- pool-watched.c --- */
@@ -348,21 +355,22 @@ int hoist__pool_watched_alloc(struct hoist__pool *pool, size_t bytes, size_t ali
 			      struct hoist__dev_stream *stream, uintptr_t *ret);
 int hoist__pool_watched_free(struct hoist__pool *pool, uintptr_t address,
 			     struct hoist__dev_stream *stream, bool on_stream);
-/* The raw block of the user's live block that starts at @address. -EINVAL, with the text. */
+/* Finds the raw block of the user's live block that starts at @address.
+ * Returns: 0; -EINVAL, with the text. */
 int hoist__pool_watched_raw(struct hoist__pool *pool, uintptr_t address, uintptr_t *ret);
-/* A claimed block that streams have passed. */
+/* Frees a claimed raw block that its streams have passed. */
 void hoist__pool_watched_passed(struct hoist__pool *pool, uintptr_t raw);
-/* Everything out of quarantine. Returns: true if anything was. */
+/* Takes every block out of quarantine.  Returns: true if there was one. */
 bool hoist__pool_watched_empty(struct hoist__pool *pool);
 
 /* --- pools.c --- */
 
 int hoist__pools_join(struct hoist__pool *pool); /* -ENOMEM */
 void hoist__pools_part(struct hoist__pool *pool);
-/* Pools with this budget give back what they only keep; without locks. */
+/* Makes all pools with this budget give back the memory that they only keep.  Pre: no lock held. */
 void hoist__pools_yield(const struct hoist__budget *budget);
 
-/* All locks but the threads', in their order. */
+/* All locks of the pool but the threads' lock, in their order. */
 void hoist__pool_lock_all(struct hoist__pool *pool);
 void hoist__pool_unlock_all(struct hoist__pool *pool);
 

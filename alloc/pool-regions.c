@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool-regions.c - a pool's regions: their extents, and their end. */
+/* alloc/pool-regions.c - describes a pool's regions by extents, and ends regions.
+ * The contract is in alloc/pool-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,13 +14,14 @@
 
 /* --- a region and its extents --- */
 
-/* No lock held. */
+/* Pre: no lock held. */
 static void free_extents(struct hoist__pool *pool, struct hoist__pool_region *holder)
 {
 	for (size_t i = 0; i < holder->n_extents; i++)
 		hoist__granules_release(holder->extents[i]->extent.base,
 					holder->extents[i]->extent.n);
-	/* Who came by a wrong address and the page map looks at extents under the lock. */
+	/* A thread that came here by a wrong address and the page map reads extents under the lock.
+	 * Taking the lock once waits for such threads. */
 	pthread_mutex_lock(&pool->lock);
 	pthread_mutex_unlock(&pool->lock);
 	for (size_t i = 0; i < holder->n_extents; i++)
@@ -71,7 +73,8 @@ int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region
 	return err;
 }
 
-/* An extent is one registered piece: the driver maps it as a whole. */
+/* An extent is one registered piece, which the driver maps as a whole: one address serves the whole
+ * of it. */
 int hoist__pool_device_address(struct hoist__dev *dev, uintptr_t address, uintptr_t *ret)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
@@ -123,7 +126,7 @@ void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_reg
 {
 	if (pool->watch != NULL)
 		hoist__watch_region_ends(pool->watch, holder->region->base, holder->region->bytes);
-	/* Out of the page map first: the addresses may be another's as soon as they are free. */
+	/* The page map goes first: another owner may get the addresses as soon as they are free. */
 	free_extents(pool, holder);
 	hoist__region_destroy(holder->region);
 	hoist__pool_uncharge(pool, holder->charged);
@@ -138,7 +141,8 @@ void hoist__doomed_init(struct hoist__doomed *doomed)
 	doomed->bytes = 0;
 }
 
-/* Empty, and ours to give back.  With the pool's lock, which keeps it, and the shard's. */
+/* True if the region is empty, and ours to give back.  Pre: the pool's lock, which keeps the
+ * region, and the shard's are held. */
 static bool releasable(const struct hoist__pool_region *holder)
 {
 	for (size_t i = 0; i < holder->n_extents; i++)
@@ -147,7 +151,7 @@ static bool releasable(const struct hoist__pool_region *holder)
 	return holder->listed && holder->region->options.given == 0;
 }
 
-/* With both locks; the region is releasable. */
+/* Pre: both locks are held, and the region is releasable. */
 static void doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder,
 		     struct hoist__doomed *doomed)
 {
@@ -197,7 +201,7 @@ static void doom_in(struct hoist__pool *pool, struct hoist__shard *shard, unsign
 		if (magnitude(holder) != of_magnitude || !releasable(holder))
 			continue;
 		doom_one(pool, holder, doomed);
-		/* The next one may have been another extent of the region. */
+		/* The next extent may have been one of the same region. */
 		if (holder->n_extents > 1)
 			link = end->next;
 	}
@@ -219,7 +223,7 @@ void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist_
 	}
 }
 
-/* Memory that was lazy would no longer be zero: it never serves again. */
+/* A lazy region never serves again, as its memory would no longer be zero. */
 static bool is_surplus(const struct hoist__pool *pool, const struct hoist__pool_region *holder)
 {
 	return holder->region->options.lazy ||

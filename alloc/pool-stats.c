@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool-stats.c - what a pool says of itself. */
+/* alloc/pool-stats.c - counts, walks and checks a pool.
+ * The contract is in alloc/pool.h. */
 #include "config.h"
 
 #include <assert.h>
@@ -16,7 +17,8 @@ static size_t pending_bytes(struct hoist__pool *pool)
 	return bytes + (pool->watch == NULL ? 0 : hoist__watch_quarantined(pool->watch));
 }
 
-/* What the shards know: bytes of blocks that left them, and of what is free. */
+/* Sums over the shards.  Returns: the bytes of blocks that left the shards; *ret gets the free
+ * bytes. */
 static size_t sum_shards(struct hoist__pool *pool, struct hoist__pool_stats *ret)
 {
 	size_t out = 0;
@@ -53,6 +55,8 @@ static size_t least_zero(int64_t bytes)
 	return bytes < 0 ? 0 : (size_t)bytes;
 }
 
+/* Figures are read one after the other, not at one moment.  A difference that other threads make
+ * negative meanwhile is reported as 0. */
 void hoist__pool_stats(struct hoist__pool *pool, struct hoist__pool_stats *ret)
 {
 	struct hoist__cache_sums sums = {0};
@@ -99,7 +103,7 @@ struct walk {
 	void *arg;
 };
 
-/* A block that is not in a slab's bitmap or a free span. */
+/* The state of a block that is neither free in a slab's bitmap nor a free span. */
 static enum hoist__block_state state_of(const struct walk *walk, uintptr_t address, uint64_t state)
 {
 	if (state != 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool-stream.c - blocks in stream order: what joins the pool and deferred.h. */
+/* alloc/pool-stream.c - joins the pool and deferred.h: blocks in stream order.
+ * The contract is in alloc/pool.h and alloc/pool-private.h. */
 #include "config.h"
 
 #include <assert.h>
@@ -11,7 +12,7 @@
 
 #define DRAIN_BLOCKS 64
 
-/* Made when first needed: of two threads that make it at once, the later discards his. */
+/* Made when first needed.  If two threads make it at once, the later one discards its own. */
 static int need_deferred(struct hoist__pool *pool, struct hoist__deferred **ret)
 {
 	struct hoist__deferred *known = atomic_load(&pool->deferred);
@@ -24,7 +25,8 @@ static int need_deferred(struct hoist__pool *pool, struct hoist__deferred **ret)
 		int err = hoist__deferred_create(&options, &made);
 		if (err != 0)
 			return err;
-		/* Never while a fork holds the locks: it would give back one it has not. */
+		/* The lock keeps this out of a fork, which would else unlock a lock that it has not
+		 * taken. */
 		pthread_mutex_lock(&pool->lock);
 		bool first = atomic_compare_exchange_strong(&pool->deferred, &known, made);
 		pthread_mutex_unlock(&pool->lock);
@@ -55,7 +57,7 @@ int hoist__pool_defer(struct hoist__pool *pool, uintptr_t address, const struct 
 	if (err == 0)
 		err = hoist__deferred_push(deferred, address, claim->allocated, stream);
 	if (err != 0) {
-		/* Not freed: live again, as it was. */
+		/* The block was not freed: it is live again, as before. */
 		hoist__block_live(address, claim->requested, claim->used);
 		return hoist__fail_in(err, "freeing %#zx", (size_t)address);
 	}
@@ -84,7 +86,7 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 	assert(stream != NULL);
 	if (is_watched(pool))
 		return hoist__pool_alloc_slow(pool, bytes, align, 0, stream, ret);
-	/* What is refused here is refused below, with the text. */
+	/* A request that is refused here is refused below, with the text. */
 	if (deferred != NULL && pool->options.kind == HOIST__MEMORY_DEVICE &&
 	    hoist__pool_check_request(pool, bytes, align, 0) == 0) {
 		uintptr_t address = hoist__deferred_take(deferred, stream,
@@ -112,7 +114,7 @@ int hoist__pool_use(struct hoist__pool *pool, uintptr_t address, struct hoist__d
 		err = hoist__pool_watched_raw(pool, address, &raw);
 	if (err == 0)
 		err = hoist__block_use(pool, raw);
-	/* If this fails the flag stays: another thread may rely on it by now. */
+	/* If this fails, the flag stays: another thread may rely on it by now. */
 	return err != 0 ? err : hoist__deferred_use(deferred, raw, stream);
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool-watched.c - every call looked at: what joins the pool with watch.h and trace.h.
+/* alloc/pool-watched.c - joins the pool with watch.h and trace.h: every call is checked or traced.
+ * The contract is in alloc/pool-private.h.
  *
- * `raw` is what the allocator gave; without a watch (a trace alone) the user's block is the
- * same.  A watched pool gives no block out again in the order of a stream: it is checked, filled
- * and kept for a while when the stream has passed, like any other.
+ * `raw` is the block that the allocator gave.  Without a watch (a trace alone) the user's block is
+ * the same.  A watched pool does not take a block again in stream order: when the stream has
+ * passed, the block is checked, filled and kept for a while, like any other.
  *
- * A fault that is found where nobody can be told, because a stream has passed or memory is taken
- * back, is told by the next free.
+ * A fault may be found where no caller can be told, because a stream has passed or memory is taken
+ * back.  The next free tells it.
  */
 #include "config.h"
 
@@ -55,7 +56,7 @@ static int alloc_watched(struct hoist__pool *pool, size_t bytes, size_t align, u
 	return 0;
 }
 
-/* What is only traced comes from where it would come from otherwise. */
+/* A pool that is only traced takes blocks from where it takes them without a trace. */
 static int alloc_traced(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			struct hoist__dev_stream *stream, uintptr_t *ret)
 {
@@ -120,13 +121,13 @@ static int claim_watched(struct hoist__pool *pool, uintptr_t address, uintptr_t 
 	return err != 0 ? err : hoist__block_claim(pool, *raw, claim);
 }
 
-/* Of two faults, the first one stays. */
+/* If there are two faults, the first one stays. */
 static int first_of(int err, const struct hoist__failure *first, int later)
 {
 	return err == 0 ? later : hoist__fail_again(err, first);
 }
 
-/* Those whose time in quarantine is over. */
+/* Frees the blocks whose time in quarantine is over. */
 static int let_leave(struct hoist__pool *pool)
 {
 	uintptr_t raw = 0;
@@ -141,7 +142,7 @@ static int let_leave(struct hoist__pool *pool)
 	return err;
 }
 
-/* A claimed block that nobody uses any more. */
+/* Frees a claimed block that no stream uses any more. */
 static int finish(struct hoist__pool *pool, uintptr_t raw)
 {
 	uintptr_t back;
@@ -153,8 +154,9 @@ static int finish(struct hoist__pool *pool, uintptr_t raw)
 	return first_of(err, &first, let_leave(pool));
 }
 
-/* As hoist__pool_defer().  The line is written before: afterwards the block may be another's.
- * If the block was not freed after all, another line says so. */
+/* As hoist__pool_defer().  The caller has written the line of the free before, as another thread
+ * may have the block afterwards.  If the block was not freed after all, another line takes it
+ * back. */
 static int defer(struct hoist__pool *pool, uintptr_t raw, uintptr_t address,
 		 const struct hoist__claim *claim, struct hoist__dev_stream *stream)
 {
@@ -224,6 +226,6 @@ int hoist__pool_trace(struct hoist__pool *pool, const char *path)
 	hoist__pool_set_slow(pool, HOIST__SLOW_WATCHED, next != NULL || pool->watch != NULL);
 	pthread_mutex_unlock(&pool->trace_lock);
 	if (next != NULL)
-		(void)hoist__caches_empty(pool); /* nobody goes on the fast way */
+		(void)hoist__caches_empty(pool); /* no thread uses the fast path any more */
 	return hoist__trace_close(last);
 }

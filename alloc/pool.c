@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pool.c - allocating and freeing: the slow paths, counting, finding. */
+/* alloc/pool.c - allocates and frees by the slow paths, counts, finds.
+ * The contract is in alloc/pool.h and alloc/pool-private.h. */
 #include "config.h"
 
 #include "alloc/pool.h"
@@ -67,7 +68,7 @@ int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size
 		return hoist__fail(-EINVAL, "only pageable host memory can be lazy");
 	if (flags != 0 && pool->options.source != NULL)
 		return hoist__fail(-EINVAL, "memory from another resource cannot be lazy");
-	/* A child of fork has the books, but not the memory. */
+	/* A child of fork has the books of the pool, but not the memory. */
 	if (pool->options.dev != NULL && hoist__dev_check(pool->options.dev) != 0)
 		return -ESTALE;
 	if (bytes > MAX_BYTES)
@@ -102,8 +103,8 @@ int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align,
 					hoist__memory_kind_name(pool->options.kind));
 }
 
-/* Where this thread's cache of @pool is entered; NULL if the fast path has found it open already:
- * then what is wanted is not there. */
+/* Enters this thread's cache of @pool.  Returns: NULL if there is none, or the fast path found it
+ * open already: then the cache does not have the block or the room. */
 static struct hoist__place *reopen(const struct hoist__pool *pool)
 {
 	struct hoist__cache *cache = hoist__cache_known(pool->index);
@@ -169,7 +170,8 @@ int hoist__pool_free(struct hoist__pool *pool, uintptr_t address)
 
 /* --- finding --- */
 
-/* What is known of the block that starts at @raw; the watch may have put it elsewhere. */
+/* Describes the live block around @address.  In a watched pool the user's block starts behind the
+ * raw block. */
 static int find_in(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);

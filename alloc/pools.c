@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/pools.c - the pools of the process: forks, the ends of streams, shared budgets. */
+/* alloc/pools.c - lists all pools: forks, the ends of streams, shared budgets.
+ * The contract is in alloc/pool.h and alloc/pool-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ void hoist__pool_unlock_all(struct hoist__pool *pool)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-/* --- fork: every lock is held across it, so that the child finds whole books --- */
+/* --- fork: every lock is held across it, so that the child finds consistent books --- */
 
 static void before_fork(void)
 {
@@ -86,12 +87,12 @@ static void in_child(void)
 	{
 		if (hoist__pinned_by_driver(pool->options.dev))
 			hoist__pool_set_slow(pool, HOIST__SLOW_STALE, true);
-		/* Another thread may have been creating a region: it never will here; nor are
-		 * there threads that wait for it. */
+		/* Another thread may have been creating a region.  In the child it never finishes,
+		 * and no thread waits for it. */
 		pool->one_grows = false;
 		(void)pthread_cond_init(&pool->changed, NULL);
 		pool->growing = 0;
-		/* Nor is what another was releasing ever released. */
+		/* Nor does a release of another thread ever finish here. */
 		pool->reserved -= pool->releasing;
 		pool->releasing = 0;
 		hoist__caches_forked(pool);
@@ -125,10 +126,10 @@ void hoist__pools_part(struct hoist__pool *pool)
 	pthread_mutex_unlock(&pools_lock);
 }
 
-/* --- what concerns several --- */
+/* --- calls that concern several pools --- */
 
-/* A reference to the pool behind @before in the list (NULL: the first) that is not ending;
- * @before's is given up. */
+/* Returns: a reference to the next pool behind @before in the list (NULL: from the first on) that
+ * is not ending.  Gives up the reference to @before. */
 static struct hoist__pool *next_pool(struct hoist__pool *before)
 {
 	struct hoist__pool *found = NULL;

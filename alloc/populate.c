@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/populate.c - faults pages in, by several threads.
+ * The contract is in alloc/populate.h and alloc/region.h. */
 #include "config.h"
 
 #include "alloc/populate.h"
@@ -30,7 +32,7 @@
 #endif
 
 #define MAX_THREADS 16
-#define SLOW_SLICES 2	 /* in a row, of one thread: once may be anything */
+#define SLOW_SLICES 2	 /* in a row, of one thread: a single slow slice may be chance */
 #define MAX_RETRIES 1000 /* of EAGAIN, which the kernel calls temporary */
 #define COLLAPSE_TRIES 3 /* of EAGAIN where small pages will do */
 
@@ -42,8 +44,8 @@ bool hoist__populate_supported(void)
 	return madvise((void *)page, 0, MADV_POPULATE_WRITE) == 0;
 }
 
-/* "Or 0" of the word there, made by the kernel: a write that changes nothing, also when another
- * thread writes there, and for which a page that cannot be had is an error and no signal.  Nobody
+/* The kernel ors 0 into the word there.  That is a write that changes nothing, also when another
+ * thread writes there, and a page that cannot be had is an error instead of a signal.  No thread
  * waits at that address. */
 static int touch_page(char *page)
 {
@@ -53,7 +55,8 @@ static int touch_page(char *page)
 		return 0;
 	if (errno == EFAULT || errno == ENOMEM)
 		return -errno;
-	__atomic_fetch_or(page, 0, __ATOMIC_RELAXED); /* such a call is refused */
+	__atomic_fetch_or(page, 0, __ATOMIC_RELAXED); /* the system call is refused, so the page is
+						       * touched directly */
 	return 0;
 }
 
@@ -65,8 +68,8 @@ static int touch(char *from, size_t bytes, size_t page_bytes)
 	return err;
 }
 
-/* Whole pages.  Returns 0, 1 if they were touched instead, or the kernel's
- * refusal: -ENOMEM; -EFAULT where hugetlb or a cgroup has none left. */
+/* Populates whole pages.  Returns: 0; 1 if they were touched instead; the kernel's refusal:
+ * -ENOMEM; -EFAULT where hugetlb or a cgroup has none left. */
 static int populate_pages(char *from, size_t bytes)
 {
 	for (int i = 0; i < MAX_RETRIES; i++) {
@@ -110,16 +113,17 @@ struct shared {
 	_Atomic int err; /* the first failure; stops the others */
 	_Atomic bool touched;
 	_Atomic bool unpinned;
-	_Atomic uint64_t slow_rate; /* what made huge pages be given up; 0: nothing has */
+	_Atomic uint64_t slow_rate; /* the rate at which huge pages were given up; 0: they were
+				     * not */
 	_Atomic size_t small_at;
 	_Atomic size_t collapsed;
 	_Atomic int collapse_err; /* the last one */
-	_Atomic bool no_collapse; /* not to be tried again */
+	_Atomic bool no_collapse; /* collapsing is not to be tried again */
 };
 
 struct worker {
 	struct shared *shared;
-	int node; /* to run on; -1: anywhere */
+	int node; /* the node to run on; -1: anywhere */
 	pthread_t thread;
 };
 
@@ -141,8 +145,8 @@ static void pace_read(struct pace *pace)
 	pace->n_preempted = getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-/* The time since the last reading that populating took: of a thread that had to leave its CPU
- * to others, what it did while it had one; of another, with what it slept in the kernel. */
+/* Returns: the time that populating took since the last reading.  If the thread was preempted, its
+ * CPU time; else the wall time, which includes sleeps in the kernel. */
 static uint64_t pace_ns(struct pace *pace)
 {
 	struct pace before = *pace;
@@ -151,7 +155,8 @@ static uint64_t pace_ns(struct pace *pace)
 						       : pace->wall_ns - before.wall_ns;
 }
 
-/* The rest is populated with small pages from now on.  What other threads are at stays theirs. */
+/* Populates the rest with small pages from now on.  Slices that other threads have begun are not
+ * touched. */
 static void give_up_huge_pages(struct shared *shared, uint64_t rate)
 {
 	const struct hoist__populate_job *job = shared->job;
@@ -177,8 +182,9 @@ static void check_pace(struct shared *shared, struct pace *pace, size_t bytes)
 
 /* --- huge pages where the kernel gives small ones --- */
 
-/* Whole huge pages, of each of which one small page must be there for the kernel to begin with.
- * Nothing has been written yet, so little is copied.  Returns 0, or why a page could not be had. */
+/* Makes whole huge pages.  The kernel needs one small page in each to begin with.  Nothing has been
+ * written yet, so little is copied.
+ * Returns: 0, also where the kernel cannot collapse; why a small page could not be had. */
 static int collapse(struct shared *shared, char *from, size_t bytes)
 {
 	int err = 0;
@@ -242,7 +248,7 @@ static void *worker_main(void *argument)
 	return NULL;
 }
 
-/* The node after @node in the set, round and round; -1 if the set is empty. */
+/* Returns: the node after @node in the set, cyclically; -1 if the set is empty. */
 static int next_node(const struct hoist__nodeset *set, int node)
 {
 	if (set == NULL)
@@ -253,7 +259,7 @@ static int next_node(const struct hoist__nodeset *set, int node)
 	return -1;
 }
 
-/* Starts up to @n threads.  Returns how many started. */
+/* Starts up to @n threads.  Returns: how many started. */
 static unsigned start_workers(struct shared *shared, struct worker *workers, unsigned n)
 {
 	unsigned i = 0;
@@ -267,6 +273,7 @@ static unsigned start_workers(struct shared *shared, struct worker *workers, uns
 	return i;
 }
 
+/* If no thread can be started, the caller does all the work, on whatever CPU it runs. */
 int hoist__populate_parallel(const struct hoist__populate_job *job,
 			     struct hoist__populate_report *report)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/populate.h - making pages be there before anyone needs them. */
+/* alloc/populate.h - faults pages in before they are used. */
 #ifndef HOIST_ALLOC_POPULATE_H
 #define HOIST_ALLOC_POPULATE_H
 
@@ -9,7 +9,7 @@
 
 #include "numa/place.h"
 
-/* The work is taken in slices of this size, so that threads end together, and slow huge pages
+/* Threads take the work in slices of this size, so that they finish together, and slow huge pages
  * are noticed early. */
 #define HOIST__SLICE_BYTES ((size_t)16 << 20)
 
@@ -18,28 +18,29 @@ struct hoist__populate_job {
 	size_t bytes;
 	size_t slice_bytes; /* at most, a multiple of 2 MiB; 0: HOIST__SLICE_BYTES */
 	unsigned n_threads; /* the most; fewer if there are fewer slices */
-	/* Where the threads run: turn by turn on each of @nodes.  NULL: anywhere. */
+	/* The nodes on which the threads run, in turn.  NULL: anywhere. */
 	const struct hoist__topology *topology;
 	const struct hoist__nodeset *nodes;
-	/* Huge pages were asked for.  Where a thread gets them slower than this many bytes
-	 * per second, twice in a row, the kernel is told to stop.  0: whatever comes. */
+	/* Huge pages were asked for.  If a thread gets them slower than this many bytes per second,
+	 * twice in a row, the kernel is told to stop giving them.  0: any rate will do. */
 	uint64_t thp_floor;
-	/* Shared memory, of which the kernel gives small pages: huge ones are made of each whole
-	 * 2 MiB, as far as the kernel can.  @base is 2 MiB-aligned. */
+	/* For shared memory, for which the kernel gives small pages: each whole 2 MiB is made a
+	 * huge page, as far as the kernel can.  @base is 2 MiB-aligned. */
 	bool collapse;
 };
 
-/* What had to be done another way; all 0 when all went well. */
+/* The fallbacks that were taken; all 0 if there were none. */
 struct hoist__populate_report {
 	bool touched;	 /* MADV_POPULATE_WRITE was refused: touched byte by byte */
 	bool unpinned;	 /* a thread could not run on its node's CPUs */
 	bool no_threads; /* not all threads could be started */
 	bool slow;	 /* huge pages came below the floor: */
-	uint64_t rate;	 /* so many bytes per second of a thread */
-	size_t small_at; /* from here on small pages were asked for; `bytes` if the kernel
-			  * would not hear of it, or nothing was left */
+	uint64_t rate;	 /* this many bytes per second of a thread */
+	size_t small_at; /* from this offset on small pages were asked for; `bytes` if the kernel
+			  * refused, or nothing was left */
 	size_t collapsed; /* bytes of which huge pages were made */
-	int collapse_err; /* why not of all, a negative errno value; 0: nothing refused it */
+	int collapse_err; /* why not of all bytes, a negative errno value; 0: the kernel did not
+			   * refuse */
 };
 
 /* True if the kernel here knows and allows MADV_POPULATE_WRITE. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The recipe's populate step: how many threads, on whose CPUs, in what slices. */
+/* alloc/recipe-populate.c - the populate step: how many threads, on which CPUs, in what slices.
+ * The contract is in alloc/recipe.h. */
 #include "config.h"
 
 #include <sched.h>
@@ -13,17 +14,18 @@
 
 #define DEFAULT_THREADS 4
 
-/* How many CPUs this thread may use. */
+/* Returns: how many CPUs this thread may use. */
 static uint64_t count_cpus(void)
 {
 	cpu_set_t set;
 	if (sched_getaffinity(0, sizeof set, &set) == 0)
 		return (uint64_t)CPU_COUNT(&set);
-	long n = sysconf(_SC_NPROCESSORS_ONLN); /* more than the set can say */
+	long n = sysconf(_SC_NPROCESSORS_ONLN); /* the machine has more CPUs than the set can
+						 * hold */
 	return n < 1 ? 1 : (uint64_t)n;
 }
 
-/* min(4, the CPUs that can be used for it). */
+/* Returns: min(4, the CPUs that can be used for populating). */
 static unsigned default_threads(const struct hoist__maker *maker)
 {
 	uint64_t n = 0;
@@ -35,8 +37,8 @@ static unsigned default_threads(const struct hoist__maker *maker)
 	return (unsigned)hoist__min_u64(DEFAULT_THREADS, n);
 }
 
-/* Whose CPUs populate: of the nodes asked for, of the first of them where the others are a
- * fallback; of this thread's own for LOCAL, since the threads that help could be anywhere. */
+/* Chooses the nodes whose CPUs populate: all nodes asked for; only the first where the others are a
+ * fallback; this thread's own node for LOCAL, since helping threads could run anywhere. */
 static int choose_cpus(struct hoist__maker *maker)
 {
 	enum hoist__policy policy = maker->region->options.placement.policy;
@@ -86,7 +88,8 @@ static struct hoist__populate_job plan_populating(const struct hoist__maker *mak
 		job.n_threads = default_threads(maker);
 	if (region->pages == HOIST__PAGES_THP)
 		job.thp_floor = floor != 0 ? floor : HOIST__THP_FLOOR;
-	/* Who touches decides: every node needs a thread, and the slices are what alternates. */
+	/* With first touch the thread decides the node: every node needs a thread, and the nodes
+	 * alternate by slices. */
 	if (region->options.placement.policy == HOIST__POLICY_INTERLEAVE && job.nodes != NULL &&
 	    region->placed == HOIST__PLACED_FIRST_TOUCH) {
 		job.n_threads = (unsigned)hoist__max_u64(job.n_threads, count_nodes(job.nodes));
@@ -103,7 +106,7 @@ static void note_populating(struct hoist__region *region,
 				   report->touched ? "no MADV_POPULATE_WRITE: touched; " : "",
 				   report->unpinned ? "could not run on the node's CPUs; " : "",
 				   report->no_threads ? "could not start all threads; " : "");
-	/* Why these huge pages, and not those that were asked for, was said before. */
+	/* A note that says why these huge pages were taken instead of hugetlb stays. */
 	if (report->slow && region->step_note[HOIST__STEP_HUGE][0] == '\0')
 		hoist__region_note(region, HOIST__STEP_HUGE,
 				   "huge pages came at %s/s a thread: %s with small ones",
@@ -125,7 +128,7 @@ int hoist__step_populate(struct hoist__maker *maker)
 	bool late = hoist__recipe_binds_late(region);
 	err = hoist__populate_parallel(&job, &report);
 	for (unsigned n = 0; err == 0 && late; n++) {
-		struct hoist__populate_report again; /* of what was told already */
+		struct hoist__populate_report again; /* about steps that were reported already */
 		err = hoist__place_strictly(job.base, job.bytes, &region->options.placement, n);
 		if (err <= 0)
 			break;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/recipe.c - runs the recipe's steps for host memory, and undoes them.
+ * The contract is in alloc/recipe.h and alloc/region.h. */
 #include "config.h"
 
 #include "alloc/recipe.h"
@@ -42,7 +44,7 @@ static uint64_t huge_pages_free_on(const struct hoist__maker *maker)
 	return sum;
 }
 
-/* True if the region is now in hugetlb pages; a note says why not. */
+/* True if the region is now in hugetlb pages.  If not, a note says why. */
 static bool map_hugetlb(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
@@ -65,10 +67,10 @@ static bool map_hugetlb(struct hoist__maker *maker)
 	return true;
 }
 
-/* A child's copy of what a driver pins is of no use, and old kernels would move the parent's
- * pages away from under the device.  The address space around the memory goes with it: there is
- * nothing of the region in a child, and so nothing for it to unmap.  Memory that others gave
- * is theirs: whether their children see it is not for us to say. */
+/* Keeps the map from children of fork.  A child's copy of memory that a driver pins is of no use,
+ * and old kernels would move the parent's pages away from under the device.  The address space
+ * around the memory goes with it, so a child has nothing of the region, and nothing to unmap.  For
+ * memory that others gave, the owners decide whether their children see it. */
 static void keep_from_children(struct hoist__region_storage *storage)
 {
 	struct hoist__region *region = &storage->region;
@@ -119,8 +121,8 @@ static int step_huge(struct hoist__maker *maker)
 	if (region->pages == HOIST__PAGES_HUGETLB)
 		return 0;
 	if (region->options.no_thp) {
-		/* Where the system gives huge pages to all (Debian's kernels), that must be said;
-		 * where the kernel has none, it cannot be. */
+		/* A system that gives huge pages to all (Debian's kernels) must be told.  A kernel
+		 * without huge pages refuses the call. */
 		(void)madvise(base, region->bytes, MADV_NOHUGEPAGE);
 		return 0;
 	}
@@ -130,7 +132,7 @@ static int step_huge(struct hoist__maker *maker)
 		region->pages = HOIST__PAGES_THP;
 		return 0;
 	}
-	/* A note on hugetlb says more already. */
+	/* A note on hugetlb says more, and stays. */
 	if (region->step_note[HOIST__STEP_HUGE][0] == '\0')
 		hoist__region_note(region, HOIST__STEP_HUGE, "MADV_HUGEPAGE: %s", strerror(errno));
 	return 0;
@@ -143,6 +145,8 @@ bool hoist__recipe_binds_late(const struct hoist__region *region)
 	       region->pages != HOIST__PAGES_HUGETLB;
 }
 
+/* A node that cannot have room is refused here.  Strictly bound memory that is populated only
+ * prefers its nodes until all of it is there (hoist__recipe_binds_late()). */
 static int step_place(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
@@ -202,6 +206,7 @@ static void note_whereabouts(struct hoist__maker *maker, const struct hoist__whe
 				   where->n_unknown + where->n_absent, where->n_sampled);
 }
 
+/* The kernel may not tell where pages are.  That is noted, and is no failure. */
 static int step_verify(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
@@ -218,7 +223,7 @@ static int step_verify(struct hoist__maker *maker)
 	}
 	size_t n_elsewhere = 0;
 	int elsewhere = -1;
-	/* What moves at this moment (the kernel compacts, balances) says nothing. */
+	/* Pages that move at this moment (the kernel compacts, balances) are not counted. */
 	size_t n_known = where.n_sampled - where.n_unknown;
 	for (int node = 0; node < HOIST__MAX_NODES; node++) {
 		if (n_known != 0 && where.per_node[node] == n_known)
@@ -274,8 +279,8 @@ static int (*const steps[HOIST__N_STEPS])(struct hoist__maker *) = {
 	[HOIST__STEP_VERIFY] = step_verify,   [HOIST__STEP_PIN] = step_pin,
 };
 
-/* Goes through the steps from @first on; on failure nothing of ours is mapped or pinned: pinning
- * is the last step, so what failed is never pinned. */
+/* Runs the steps from @first on.  On failure nothing of ours is mapped or pinned: pinning is the
+ * last step, so a region that failed is never pinned. */
 static int run_steps(struct hoist__maker *maker, enum hoist__region_step first)
 {
 	for (int step = (int)first; step < HOIST__N_STEPS; step++) {
@@ -300,7 +305,8 @@ static int make(struct hoist__maker *maker)
 		(maker->step == HOIST__STEP_POPULATE || maker->step == HOIST__STEP_VERIFY);
 	if (!no_such_pages)
 		return err;
-	/* The pool was there when mapped, but not on the node or in the cgroup. */
+	/* The hugetlb pool had the pages when they were mapped, but not on the node or for the
+	 * cgroup. */
 	memset(region->step_note, 0, sizeof region->step_note);
 	hoist__region_note(region, HOIST__STEP_HUGE, "hugetlb: %s", hoist__error_text());
 	maker->hugetlb = false;
@@ -332,8 +338,8 @@ int hoist__recipe_adopt(struct hoist__region_storage *storage)
 void hoist__recipe_undo(struct hoist__region_storage *storage)
 {
 	struct hoist__region *region = &storage->region;
-	/* In a child of fork the driver's part is its parent's, and what was kept from it is
-	 * not mapped: something else may be there by now. */
+	/* In a child of fork the driver's registration is the parent's, and memory that was kept
+	 * from the child is not mapped: something else may be there by now. */
 	bool child = hoist__pinned_by_driver(region->options.dev) &&
 		     storage->generation != hoist__fork_now();
 	if (region->pinned && !child) {

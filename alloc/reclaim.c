@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/reclaim.c - takes spans, and takes back cached, pending and empty memory.
+ * The contract is in alloc/pool.h and alloc/pool-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,14 +13,14 @@
 
 #define SWEEP_BLOCKS 64
 
-/* Taking back may go on as long as something comes, but others may keep taking it away. */
+/* Reclaiming goes on as long as it finds memory, but other threads may keep taking that memory. */
 #define TRIES_MOST 1000
 
-/* Spans that a shard takes of others before it has a region of its own: threads that allocate
- * now and then never cost one, those that allocate all the time have it within milliseconds. */
+/* Spans that a shard borrows before it gets a region of its own.  A thread that allocates now and
+ * then never costs a region.  A thread that allocates all the time has one within milliseconds. */
 #define BORROWS_MOST 1000
 
-/* Blocks that streams have passed, back to where they belong. */
+/* Frees the blocks that streams have passed.  True if there was one. */
 static bool sweep(struct hoist__pool *pool, bool wait)
 {
 	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
@@ -83,7 +85,7 @@ void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes)
 		hoist__deferred_trim(deferred);
 }
 
-/* Large blocks and empty extents are counted where they change. */
+/* Counts a large block that was taken, and the change of the bytes in empty extents. */
 static void note_change(struct hoist__pool *pool, struct hoist__shard *shard, size_t empty_before,
 			const struct hoist__granule *span)
 {
@@ -107,16 +109,16 @@ void hoist__pool_span_release(struct hoist__pool *pool, struct hoist__granule *s
 	const uintptr_t address = extent->base;
 	note_change(pool, shard, before, NULL);
 	hoist__unlock(&shard->lock);
-	/* Another may doom the extent from here on: it is found again. */
+	/* Another thread may doom the extent from here on, so it is looked up again by address. */
 	if (empty != NULL && doomed != NULL)
 		hoist__pool_emptied(pool, address, keep, doomed);
 }
 
-/* From what the shard has. */
+/* Takes a span from the shard. */
 static struct hoist__granule *take(struct hoist__pool *pool, struct hoist__shard *shard,
 				   const struct hoist__want *want, bool own)
 {
-	/* Small blocks do not break a large empty region, unless it is the caller's. */
+	/* Small blocks do not break a large empty region, unless the caller has given regions. */
 	bool given = atomic_load_explicit(&pool->n_given, memory_order_relaxed) != 0;
 	size_t most = given ? SIZE_MAX
 			    : hoist__round_up(pool->options.region_bytes, HOIST__HUGE_PAGE_BYTES);
@@ -137,7 +139,7 @@ struct hoist__granule *hoist__pool_span_at_hand(struct hoist__pool *pool,
 	return take(pool, shard, want, false);
 }
 
-/* From any shard, this one first. */
+/* Takes a span from any shard, this one first. */
 static struct hoist__granule *take_or_borrow(struct hoist__pool *pool, struct hoist__shard *shard,
 					     const struct hoist__want *want, bool own)
 {
@@ -163,8 +165,8 @@ static bool over_soft_limit(struct hoist__pool *pool, size_t bytes)
 	return over;
 }
 
-/* True if the shard has lived on others long enough, and one more region would leave half of
- * every limit to those who are not so busy. */
+/* True if the shard has borrowed often enough, and one more region leaves half of the limit to
+ * shards that are less busy. */
 static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *shard)
 {
 	if (atomic_load_explicit(&shard->n_borrows, memory_order_relaxed) < BORROWS_MOST ||
@@ -179,6 +181,10 @@ static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *sha
 	return limit == 0 || then <= limit / 2;
 }
 
+/* Each round tries the cheapest source that is left: spans of the shard, spans of other shards,
+ * blocks that streams have passed, and, above the soft limit, everything that can be taken back.
+ * Only then does the pool grow, unless the shard has borrowed so often that it should grow first.
+ */
 static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 			const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {
@@ -211,6 +217,7 @@ static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 	return err;
 }
 
+/* The first failure is reported, as it names the cause, whatever the later tries say. */
 int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
 		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {
@@ -220,7 +227,7 @@ int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
 	int first_err = err;
 	struct hoist__failure cause;
 	hoist__failure_keep(&cause);
-	flags |= HOIST__GROW_AT_ONCE; /* the budget was waited for */
+	flags |= HOIST__GROW_AT_ONCE; /* the first try has waited for the budget */
 	for (int i = 0; i < TRIES_MOST && hoist__pool_reclaim(pool, HOIST__RECLAIM_WAIT); i++)
 		if (take_or_grow(pool, shard, want, flags, ret) == 0)
 			return 0;

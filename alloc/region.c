@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/region.c - creates and destroys regions of all kinds.
+ * The contract is in alloc/region.h. */
 #include "config.h"
 
 #include "alloc/region.h"
@@ -71,8 +73,8 @@ static void give_back(struct hoist__region_storage *storage)
 	storage->taken_bytes = 0;
 }
 
-/* Large allocations of drivers are aligned to 2 MiB, which no manual promises: where one is not
- * aligned to our granule, as much more is taken, and the aligned middle used. */
+/* Drivers align large allocations to 2 MiB, which no manual promises.  An allocation that is not
+ * aligned to our granule is made again with a granule more, and its aligned middle is used. */
 static int take_aligned(struct hoist__region_storage *storage)
 {
 	struct hoist__region *region = &storage->region;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* alloc/region.h - one mapping, one node, one driver registration.
  *
- * A region is the unit in which memory comes from the system; blocks are carved
- * from it by alloc/pool.h and never straddle two.  Kinds:
+ * A region is the unit in which memory comes from the system.  Blocks are carved from regions by
+ * alloc/pool.h and never straddle two.  Kinds:
  *
  *   HOST    pageable host memory
  *   PINNED  host memory registered with a driver (so that copies are
@@ -10,40 +10,41 @@
  *   DEVICE  device memory
  *   MANAGED memory that the driver moves between host and device
  *
- * or, of these kinds, memory that others give: a source (the caller's own resource), which
- * gets it back, or the caller himself (`given`), who keeps it.  It is not mapped, placed,
- * populated or advised by us: host memory is only looked at (`node`), and registered
- * for PINNED.  An mlock of the caller's own does not outlast ours: locks do not nest.
+ * or memory of these kinds that others give: a source (the caller's own resource), which gets the
+ * memory back, or the caller itself (`given`), which keeps it.  We do not map, place, populate or
+ * advise such memory.  Host memory of others is only sampled (`node`), and registered for PINNED.
+ * An mlock of the caller's own does not outlast ours: locks do not nest.
  *
- * The recipe for host kinds, in this order because each step spoils the next one
- * otherwise; every step has its fallback, its outcome and its time in the region:
+ * The recipe for host kinds is in this order because each step would spoil the next one otherwise.
+ * Every step has its fallback, and its outcome and its time are noted in the region:
  *
- *   reserve   PROT_READ|WRITE, private, anonymous, 2 MiB-aligned; MADV_DONTFORK
- *             for what a driver will pin: a child of fork has it not at all
+ *   reserve   PROT_READ|WRITE, private, anonymous, 2 MiB-aligned; MADV_DONTFORK for memory that a
+ *             driver will pin: a child of fork does not have such memory at all
  *   huge      hugetlb if asked for and free on the node; else MADV_HUGEPAGE; else 4 KiB.
- *             Where huge pages come slower than `thp_floor` while populating (a
- *             fragmented machine that compacts), the rest is populated with 4 KiB pages
+ *             If huge pages come slower than `thp_floor` while populating (a fragmented machine
+ *             that compacts), the rest is populated with 4 KiB pages
  *   place     numa/place.h.  Strictly bound memory is bound for good behind `populate`, so that
  *             a full node is an error
- *   populate  MADV_POPULATE_WRITE in slices, by several threads, on the node's
- *             CPUs; touch byte by byte where the kernel lacks it.  Skipped for
- *             LAZY regions, whose user populates ahead of his own pace
+ *   populate  MADV_POPULATE_WRITE in slices, by several threads, on the node's CPUs; touch byte by
+ *             byte where the kernel lacks it.  Skipped for LAZY regions, whose user populates
+ *             ahead of its own pace
  *   verify    sample where pages are; strict placement fails if any is elsewhere
  *   pin       register with the driver (or mlock) in pieces of `piece_bytes`, all of them
- *             or nothing: where a driver refuses one, all are taken back and tried again at
- *             the largest half, quarter, ... that it does take there, down to
- *             HOIST__PIECE_LEAST.  If it takes none, size is not what is wrong.  Nor is it
- *             after -EPERM (the memlock limit is of all together), -ESTALE or -ENODEV.
+ *             or nothing.  Where a driver refuses a piece, all pieces are taken back and registered
+ *             again at the largest half, quarter, ... that the driver does take there, down to
+ *             HOIST__PIECE_LEAST.  If the driver takes none, the size is not the cause.  Nor is
+ *             the size the cause of -EPERM (the memlock limit is of all pieces together), -ESTALE
+ *             or -ENODEV.
  *             A piece bounds how long the driver holds its global locks, and drivers and
  *             kernels have limits for one call.  A copy must not cross pieces (drivers
- *             refuse it), so no block does: who carves the region treats each piece as an
- *             extent of its own, and a region for one block is one piece.  mlock(2) knows
+ *             refuse it), so no block does: the code that carves the region treats each piece as
+ *             an extent of its own, and a region for one block is one piece.  mlock(2) knows
  *             no pieces
  *
  * Release goes the other way: unregister before unmap, always.
  *
- * fork: a child has what a driver pinned not at all, and destroying it there does nothing to
- * the parent's.  Pageable and mlock'ed memory is copied on write, without its lock.
+ * fork: a child does not have memory that a driver pinned, and destroying the region there does
+ * nothing to the parent's.  Pageable and mlock'ed memory is copied on write, without its lock.
  *
  * Threads: create and destroy from any thread; a region has one owner.
  */
@@ -60,9 +61,9 @@
 
 #define HOIST__HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* Every region begins at a multiple of this, the granule of the pool's map of addresses.  Those
- * that are not the system's also end at one; the system's are exact to the page, and share
- * their last granule with no other mapping (map.h). */
+/* Every region begins at a multiple of this, the granule of the page map.  Regions that do not come
+ * from the system also end at one.  The system's regions are exact to the page, and share their
+ * last granule with no other mapping (map.h). */
 #define HOIST__REGION_ALIGN ((size_t)64 << 10)
 
 enum hoist__memory_kind {
@@ -78,14 +79,15 @@ enum hoist__memory_kind {
 #define HOIST__PIECE_LEAST ((size_t)64 << 20)
 
 /* Bytes per second of one thread, in each of two slices of 16 MiB in a row.  A fragmented machine
- * was seen at some 20 MB/s; one whose host takes idle memory back gives any page, small or
- * huge, at some 450, and direct reads into small ones are half as fast.
- * Time in which the thread was preempted does not count. */
+ * was seen at some 20 MB/s.  A machine whose host takes idle memory back gives any page, small or
+ * huge, at some 450 MB/s, and direct reads into small pages are half as fast.  Time in which the
+ * thread was preempted does not count. */
 #define HOIST__THP_FLOOR ((uint64_t)100 * 1000 * 1000)
 
-/* Where regions come from instead: the caller's functions.  acquire() returns 0, or a negative
- * errno value with the text set.  What is not aligned to @align is released and asked
- * for with as much more.  release() gets what one acquire() had. */
+/* The caller's functions, from which regions come instead of the system or a driver.  acquire()
+ * returns 0, or a negative errno value with the text set.  Memory that is not aligned to @align is
+ * released, and acquired again with @align bytes more.  release() gets the address and bytes of one
+ * acquire(). */
 struct hoist__source {
 	int (*acquire)(void *context, size_t bytes, size_t align, uintptr_t *ret);
 	void (*release)(void *context, uintptr_t address, size_t bytes);
@@ -113,7 +115,7 @@ struct hoist__region_options {
 	size_t bytes;                /* rounded up to base pages, or 2 MiB for hugetlb; the end
 	                              * of a THP region that fills no huge page is small pages.
 	                              * Not from the system: rounded up to 64 KiB */
-	uint64_t spare_bytes;        /* what the process's control group must have besides (group.h);
+	uint64_t spare_bytes;        /* bytes the process's group must also have (group.h);
 	                              * host kinds from the system */
 	struct hoist__dev *dev;      /* DEVICE: whose memory.  PINNED: registered with it
 	                              * (NULL or the CPU: mlock).  HOST: NULL */
@@ -135,34 +137,35 @@ struct hoist__region_options {
 struct hoist__region {
 	struct hoist__region_options options;
 	uintptr_t base;
-	size_t bytes; /* what is really mapped */
+	size_t bytes; /* the bytes that are really mapped */
 	enum hoist__page_kind pages;
 	enum hoist__placed placed;
 	bool pinned;                 /* registered or mlock'ed */
 	size_t piece_bytes;          /* of each registration but the last; `bytes` if there is one,
 	                              * or none */
-	int node;                    /* where every sampled page is of which the kernel says
-	                              * it; -1: several, or unknown */
+	int node;                    /* the node of all sampled pages whose node the kernel tells;
+	                              * -1: several nodes, or unknown */
 	uint64_t step_ns[HOIST__N_STEPS];
 	/* Why a step took its fallback ("" if it did not): shown by doctor and the debug log. */
 	char step_note[HOIST__N_STEPS][96];
 };
 
 /* Returns: 0; -EINVAL; -ENOMEM; -ENOSPC (device); -EPERM (memlock limit, with
- *   the remedy); -EREMOTEIO; -ENODEV; -ENOTSUP (managed memory); -ESTALE; the source's.
+ *   the remedy); -EREMOTEIO; -ENODEV; -ENOTSUP (managed memory); -ESTALE; the source's error.
  *   Nothing is left behind on failure. */
 int hoist__region_create(const struct hoist__region_options *options, struct hoist__region **ret);
 
-/* The most that hoist__region_create() would map for these options: what region->bytes will be,
- * or a little more (hugetlb).  64 KiB that an unaligned driver or source costs are not in it. */
+/* Returns: the most bytes that hoist__region_create() would map for these options: region->bytes as
+ * it will be, or a little more (hugetlb).  The 64 KiB more that an unaligned driver or source costs
+ * are not included. */
 size_t hoist__region_bound(const struct hoist__region_options *options);
 
-/* Takes NULL.  Nothing may use the memory any more, the device included. */
+/* Takes NULL.  Pre: nothing uses the memory any more, the device included. */
 void hoist__region_destroy(struct hoist__region *region);
 
 /* Populates [address, address+bytes) of a lazy region, from the calling thread.
- * Whole pages are populated (of the region's page kind), content is zero where it
- * was untouched and is kept where it was not.  Thread-safe over disjoint ranges.
+ * Populates whole pages of the region's page kind.  Content that was never touched is zero, other
+ * content is kept.  Thread-safe over disjoint ranges.
  * Returns: 0; -ENOMEM (also when a hugetlb or cgroup limit is hit: the process
  *   would otherwise be killed on touch). */
 int hoist__populate(void *address, size_t bytes);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/shared.c - makes, opens and closes memory that other processes can map.
+ * The contract is in alloc/shared.h. */
 #include "config.h"
 
 #include "alloc/shared.h"
@@ -30,7 +32,7 @@ struct hoist__shared {
 	struct hoist__list node;
 	unsigned refs;
 	int fd;
-	dev_t device; /* which file it is */
+	dev_t device; /* device and inode identify the file */
 	ino_t inode;
 	void *address;
 	size_t bytes;
@@ -42,7 +44,8 @@ struct hoist__shared {
 static struct hoist__lock lock;
 static struct hoist__list pieces = {&pieces, &pieces};
 
-/* A child of fork goes on with its host memory, and so with the list. */
+/* A child of fork goes on with its host memory, and so with the list: no fork happens while the
+ * lock is held. */
 static void lock_pieces(void)
 {
 	hoist__lock(&lock);
@@ -69,7 +72,7 @@ static struct hoist__shared *piece_of(struct hoist__list *node)
 static int open_memfd(int *ret)
 {
 	int fd = memfd_create("hoist", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL) /* older than the flag */
+	if (fd < 0 && errno == EINVAL) /* the kernel is older than the flag */
 		fd = memfd_create("hoist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return hoist__fail_memfd(errno, "making memory to be shared");
@@ -90,7 +93,7 @@ static int size_and_seal(int fd, size_t bytes)
 	return 0;
 }
 
-/* Maps @shared->fd; all else but the address and the node is filled. */
+/* Maps @shared->fd.  Pre: all other fields but the address, the references and the node are set. */
 static int map(struct hoist__shared *shared)
 {
 	int protection = shared->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -164,10 +167,10 @@ int hoist__shared_create(size_t bytes, struct hoist__shared **ret)
 
 /* --- opening --- */
 
-/* What another process says is shared memory may be any file: of one that can shrink, a touch
- * is SIGBUS; so is one of huge pages when those run out.  The seals come first: the size counts
- * only once it cannot become less, and of a file that has none, whose system may be a process that
- * does not answer, nothing else is asked. */
+/* A descriptor that another process sends as shared memory may be any file.  A touch of a file that
+ * can shrink may be SIGBUS, and so may a touch of a file of huge pages when those run out.  The
+ * seals are checked first.  The size counts only once it cannot become less.  A file that has no
+ * seals is asked nothing else: its file system may be a process that does not answer. */
 static int judge(int fd, struct stat *status, bool *read_only)
 {
 	struct statfs system;
@@ -192,7 +195,7 @@ static int judge(int fd, struct stat *status, bool *read_only)
 	return 0;
 }
 
-/* Holds the lock. */
+/* Pre: the lock is held. */
 static struct hoist__shared *find_file(const struct stat *status, bool read_only)
 {
 	for (struct hoist__list *at = pieces.next; at != &pieces; at = at->next) {

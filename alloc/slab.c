@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/slab.c - cuts spans into blocks of one size, and lists slabs by class.
+ * The contract is in alloc/slab.h. */
 #include "config.h"
 
 #include "alloc/slab.h"
@@ -9,14 +11,14 @@
 
 #include "base/error.h"
 
-/* A slab of small blocks should hold some, so that batches are worth their lock; of large ones,
- * as few as fill its granules well: what a slab has and nobody uses is waste. */
+/* A slab of small blocks should hold several, so that batches are worth their lock.  A slab of
+ * large blocks holds as few as fill its granules well: unused blocks of a slab are waste. */
 #define SMALL_BYTES HOIST__GRANULE_BYTES
 #define SMALL_BLOCKS 8
 #define SMALL_WASTE 32 /* at most 1/32 of the slab behind the last block */
 #define LARGE_WASTE 12
 
-#define KEPT_GRANULES 8 /* of a wholly free slab that its class keeps */
+#define KEPT_GRANULES 8 /* the most granules of a wholly free slab that its class keeps */
 
 static bool fits_well(size_t block_bytes, size_t n_granules)
 {
@@ -37,7 +39,7 @@ static size_t choose_granules(size_t block_bytes, size_t most)
 	for (size_t n = 1; n <= most; n++)
 		if (fits_well(block_bytes, n))
 			return n;
-	/* Little room: the least that holds one. */
+	/* Within the limit no size fills well: the least granules that hold one block. */
 	size_t least = (block_bytes + HOIST__GRANULE_BYTES - 1) >> HOIST__GRANULE_SHIFT;
 	return least <= most ? least : 0;
 }
@@ -118,7 +120,7 @@ void hoist__class_add(struct hoist__class *class, struct hoist__slab *slab)
 	class->n_wholly_free++;
 }
 
-/* One block; the slab has one. */
+/* Takes one block.  Pre: the slab has a free block. */
 static uint32_t take_bit(struct hoist__slab *slab)
 {
 	unsigned word = (unsigned)__builtin_ctz(slab->words);
@@ -170,9 +172,9 @@ struct hoist__slab *hoist__class_give(struct hoist__class *class, struct hoist__
 		hoist__list_push_front(&class->partial, &slab->link);
 	if (slab->n_free != slab->n_blocks)
 		return NULL;
-	/* One wholly free slab stays, behind those that are better filled: the next
-	 * allocation would want it back.  A large one, and the last of a class that nobody
-	 * uses, are worth more elsewhere. */
+	/* One wholly free slab stays, behind those that are better filled, as the next allocation
+	 * would want it back.  A large slab, and the last slab of a class without live blocks, are
+	 * worth more elsewhere. */
 	if (class->n_wholly_free++ != 0 || class->n_granules > KEPT_GRANULES || class->n_out == 0)
 		return take_out(class, slab);
 	hoist__list_remove(&slab->link);

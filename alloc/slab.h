@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/slab.h - blocks of one size in a span, with all that is known of them beside it.
+/* alloc/slab.h - blocks of one size in a span, and their description beside the span.
  *
- *   class   one size (classes.h) of one pool and shard: its slabs that have free blocks, a
- *           lock.  A thread allocates from its shard as long as that can have slabs without
- *           growth of the pool, so that threads do not share slabs, nor the cache lines that
- *           describe them; blocks return to their slab, whoever frees them
- *   slab    a span cut into blocks of that size: a bit per block (1: free), a summary of
+ *   class   one size (classes.h) of one pool and shard: its slabs that have free blocks, and a
+ *           lock.  A thread allocates from its shard as long as the shard can have slabs without
+ *           growth of the pool, so that threads share neither slabs nor the cache lines that
+ *           describe them.  Blocks return to their slab, whichever thread frees them
+ *   slab    a span cut into blocks of the class's size: a bit per block (1: free), a summary of
  *           the words that are not 0, and a word of state per block
  *
- * Blocks leave and come back in batches (the magazines'): a lock for many.  Bits say what is
- * in the slab; a block that has left it is live, in a magazine, or held by deferred.h or
- * watch.h, and only its state word tells which:
+ * Blocks leave and come back in batches (the magazines'), with one lock per batch.  The bits say
+ * which blocks are in the slab.  A block that has left the slab is live, in a magazine, or held by
+ * deferred.h or watch.h, and only its state word tells which of them are live:
  *
  *   state   0                    not live
  *           bytes | flags        live: the bytes asked for
  *
- * It is stored by who allocates and exchanged for 0 by who frees: who gets 0 back freed
- * nothing.  The same word in the granule's record serves large blocks (64 bits).
+ * The thread that allocates stores the state.  The thread that frees exchanges it for 0: a free
+ * that gets 0 back has freed nothing.  The same word in the granule's record serves large blocks
+ * (64 bits).
  *
  * Invariants, checked by hoist__class_check():
- *   - a slab with a free block, and none without, is in its class's `partial` list
- *   - n_free is the number of bits; n_out, of the class, of blocks that left
- *   - at most one slab of a class is wholly free, and none that is large
+ *   - exactly the slabs with a free block are in their class's `partial` list
+ *   - n_free is the number of bits; n_out, of the class, is the number of blocks that left
+ *   - at most one slab of a class is wholly free, and never one that is large
  *
- * Descriptors are kept for reuse until the pool ends: one that a wrong address leads to may
- * be stale, but is there.
+ * Descriptors are kept for reuse until the pool ends: a descriptor that a wrong address leads to
+ * may be stale, but is still mapped.
  *
  * Locks: each class has one; the spans' lock may be taken under it, never the reverse.
  */
@@ -44,12 +45,12 @@
 #define HOIST__SLAB_BLOCKS_MOST 1024
 #define HOIST__SLAB_GRANULES_MOST 16
 
-/* Division by a block's bytes, with r = 2^64 / them, rounded up: for offsets below 2^32 the upper
+/* Division by a block's bytes b, with r = 2^64 / b, rounded up: for offsets below 2^32 the upper
  * half of offset * r is the quotient, and the lower half is below r if and only if there is no
  * remainder (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). */
 __extension__ typedef unsigned __int128 hoist__uint128;
 
-/* True if @offset is a multiple of what @reciprocal is of. */
+/* True if @offset is a multiple of the number that @reciprocal belongs to. */
 static inline bool hoist__is_multiple(uintptr_t offset, uint64_t reciprocal, uint32_t *quotient)
 {
 	hoist__uint128 product = (hoist__uint128)offset * reciprocal;
@@ -80,7 +81,7 @@ struct hoist__class {
 } __attribute__((aligned(64)));
 
 struct hoist__slab {
-	/* Read by every free, constant while it has a span. */
+	/* Read by every free, and constant while the slab has a span. */
 	struct hoist__pool *pool;
 	struct hoist__class *class;
 	uint32_t block_bytes;
@@ -88,17 +89,18 @@ struct hoist__slab {
 	uint64_t reciprocal;
 	uintptr_t base;
 	uint32_t class_index; /* of the class, in its shard */
-	/* The class's lock; a cache line of its own. */
+	/* Guarded by the class's lock, in a cache line of their own. */
 	struct hoist__list link __attribute__((aligned(64))); /* partial or spares */
 	uint32_t n_free;
 	uint32_t words; /* bit i: free[i] is not 0 */
 	uint64_t free[HOIST__SLAB_BLOCKS_MOST / 64];
-	/* At a fixed place: found without reading what is above.  One more than there are blocks,
-	 * which is always 0: of the address behind the last block. */
+	/* At a fixed offset, so that a free finds a state without reading the fields above.  There
+	 * is one word more than there are blocks.  It belongs to the address behind the last block,
+	 * and is always 0. */
 	_Atomic uint32_t states[] __attribute__((aligned(64)));
 };
 
-/* A free block on its way: in a magazine, or between it and the slab. */
+/* A free block in a magazine, or on its way between a magazine and the slab. */
 struct hoist__entry {
 	uintptr_t address;
 	_Atomic uint32_t *state;
@@ -107,42 +109,43 @@ struct hoist__entry {
 /* True if blocks of this size fit slabs of at most @most_granules. */
 bool hoist__class_possible(size_t block_bytes, size_t most_granules);
 
-/* Chooses the geometry, for slabs of at most @most_granules, where that is possible; all else
- * of @class is zero. */
+/* Chooses the geometry, for slabs of at most @most_granules.  Pre: that is possible, and @class is
+ * zeroed. */
 void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_bytes,
 		       size_t most_granules);
 void hoist__class_done(struct hoist__class *class); /* frees spare descriptors */
 
-/* A descriptor from malloc.  NULL: exhausted, with the text. */
+/* Makes a descriptor.  Returns: NULL if memory is exhausted, with the text. */
 struct hoist__slab *hoist__slab_create(struct hoist__pool *pool, struct hoist__class *class);
-/* What one takes, but for malloc's own part. */
+/* Returns: the bytes of a descriptor, without malloc's own overhead. */
 size_t hoist__slab_bytes(const struct hoist__class *class);
 
 /* --- with the class's lock held --- */
 
-/* A descriptor without a span; NULL if there is none.  And back. */
+/* Takes a descriptor without a span (NULL if there is none), and gives it back. */
 struct hoist__slab *hoist__class_spare(struct hoist__class *class);
 void hoist__class_return_spare(struct hoist__class *class, struct hoist__slab *slab);
 
-/* All blocks of the slab, whose base is set, are free from now on. */
+/* Adds a slab, whose base is set: all its blocks are free. */
 void hoist__class_add(struct hoist__class *class, struct hoist__slab *slab);
 
-/* Up to @n free blocks.  Returns: how many. */
+/* Takes up to @n free blocks.  Returns: how many. */
 size_t hoist__class_take(struct hoist__class *class, struct hoist__entry *entries, size_t n);
 
-/* Takes one block back.  Returns: its slab, taken out of the class, if the class can do without
- * its span (the caller unmarks granules, releases the span and discards the slab); else NULL. */
+/* Takes one block back.  Returns: the block's slab, taken out of the class, if the class can do
+ * without the slab's span (the caller unmarks granules, releases the span and discards the slab);
+ * else NULL. */
 struct hoist__slab *hoist__class_give(struct hoist__class *class, struct hoist__slab *slab,
 				      uintptr_t address);
 
-/* A wholly free slab, taken out likewise; NULL if there is none. */
+/* Takes a wholly free slab out of the class likewise.  Returns: NULL if there is none. */
 struct hoist__slab *hoist__class_shrink(struct hoist__class *class);
 
 void hoist__class_check(const struct hoist__class *class);
 
 /* --- */
 
-/* The block of @slab around @address: its index; n_blocks if behind the last one. */
+/* Returns: the index of the block of @slab around @address; n_blocks if behind the last block. */
 static inline uint32_t hoist__slab_index(const struct hoist__slab *slab, uintptr_t address)
 {
 	return (uint32_t)((hoist__uint128)(address - slab->base) * slab->reciprocal >> 64);
@@ -153,7 +156,7 @@ static inline uintptr_t hoist__slab_block(const struct hoist__slab *slab, uint32
 	return slab->base + (uintptr_t)index * slab->block_bytes;
 }
 
-/* True if @address is where a block starts; *index is which. */
+/* True if a block starts at @address; *index says which. */
 static inline bool hoist__slab_at(const struct hoist__slab *slab, uintptr_t address,
 				  uint32_t *index)
 {

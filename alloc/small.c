@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/small.c - what magazines fall back on: their refills, and the slabs behind them. */
+/* alloc/small.c - refills and flushes magazines, from and to slabs.
+ * The contract is in alloc/pool-private.h. */
 #include "config.h"
 
 #include <errno.h>
@@ -9,7 +10,8 @@
 #include "base/checked.h"
 
 #define BATCH_MOST (HOIST__MAGAZINE_MOST / 2)
-#define LEAST_LEFT 8 /* of the cache's bytes: with less, half of everything goes back */
+/* With less than this part of its bytes left, the cache gives half of every magazine back. */
+#define LEAST_LEFT 8
 
 /* --- slabs come and go --- */
 
@@ -36,10 +38,11 @@ static void unmark_slab(const struct hoist__granule *span)
 		struct hoist__granule *granule = hoist__granule_at(span->address, i);
 		atomic_store_explicit(&granule->slab, NULL, memory_order_release);
 	}
-	hoist__fence(memory_order_release); /* before the records serve anything else */
+	hoist__fence(memory_order_release); /* orders the stores before any other use of the
+					     * records */
 }
 
-/* The class gets @span for one more slab; its lock is held. */
+/* Gives the class one more slab, in @span.  Pre: the class's lock is held. */
 static void add_slab(struct hoist__class *class, struct hoist__slab *slab,
 		     struct hoist__granule *span)
 {
@@ -48,7 +51,7 @@ static void add_slab(struct hoist__class *class, struct hoist__slab *slab,
 	hoist__class_add(class, slab);
 }
 
-/* A slab that its class gave up. */
+/* Ends a slab that its class gave up. */
 static void drop_slab(struct hoist__pool *pool, struct hoist__slab *slab,
 		      struct hoist__doomed *doomed)
 {
@@ -77,6 +80,8 @@ bool hoist__small_shrink(struct hoist__pool *pool, struct hoist__doomed *doomed)
 	return any;
 }
 
+/* Slabs that their classes give up are collected, and dropped only after the last class is
+ * unlocked. */
 void hoist__small_give(struct hoist__pool *pool, const struct hoist__entry *entries, size_t n,
 		       struct hoist__doomed *doomed)
 {
@@ -103,7 +108,7 @@ void hoist__small_give(struct hoist__pool *pool, const struct hoist__entry *entr
 		drop_slab(pool, HOIST__CONTAINER_OF(link, struct hoist__slab, link), doomed);
 }
 
-/* The same where no lock is held. */
+/* The same.  Pre: no lock is held. */
 static void give(struct hoist__pool *pool, const struct hoist__entry *entries, size_t n)
 {
 	struct hoist__doomed doomed;
@@ -114,7 +119,8 @@ static void give(struct hoist__pool *pool, const struct hoist__entry *entries, s
 
 /* --- magazines --- */
 
-/* What the cache may still take, anew: allocations have not been counted.  It is entered. */
+/* Counts anew how many bytes the cache may still take, as allocations have not been counted.
+ * Pre: the cache is entered. */
 static size_t measure(struct hoist__cache *cache)
 {
 	size_t bytes = hoist__cache_bytes(cache);
@@ -122,8 +128,8 @@ static size_t measure(struct hoist__cache *cache)
 	return cache->left;
 }
 
-/* Puts as many as fit into the magazine, the first of @entries on top; none if someone empties
- * the cache just now. */
+/* Puts as many of @entries as fit into the magazine, the first of them on top; none if another
+ * thread empties the cache just now. */
 static size_t push_many(struct hoist__cache *cache, unsigned class,
 			const struct hoist__entry *entries, size_t n)
 {
@@ -161,8 +167,8 @@ static size_t pull_half(struct hoist__cache *cache, unsigned class, struct hoist
 	return pulled;
 }
 
-/* Takes half of everything out: the bound on bytes is shared by all classes, and emptying
- * one that has little would come back at once. */
+/* Takes half of every magazine out.  The bound on bytes is shared by all classes, and after
+ * emptying one that has little the bound would be met again at once. */
 static void halve(struct hoist__pool *pool, struct hoist__cache *cache)
 {
 	struct hoist__entry entries[BATCH_MOST];
@@ -175,7 +181,8 @@ static void halve(struct hoist__pool *pool, struct hoist__cache *cache)
 	}
 }
 
-/* Room for @n blocks of the class, or fewer; 0 if someone empties the cache just now. */
+/* Makes room for @n blocks of the class, or fewer; 0 if another thread empties the cache just
+ * now. */
 static size_t make_room(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class,
 			size_t n)
 {
@@ -185,21 +192,22 @@ static size_t make_room(struct hoist__pool *pool, struct hoist__cache *cache, un
 			return 0;
 		size_t left = cache->left / block < n ? measure(cache) : cache->left;
 		hoist__cache_leave(cache);
-		/* So little would soon be used up. */
+		/* With less left than this, the room would soon be used up, so the cache is halved
+		 * first. */
 		if (i != 0 || left / block >= n || left > pool->cache_bytes / LEAST_LEFT)
 			return hoist__min_u64(n, left / block);
 		halve(pool, cache);
 	}
 }
 
-/* Half a magazine, but no more than the cache has room for: at least one. */
+/* Returns: half a magazine, but no more than the cache has room for, and at least one. */
 static size_t batch_of(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class)
 {
 	size_t batch = (hoist__magazine_most(&cache->magazines[class]) + 1) / 2;
 	return batch < 2 ? 1 : make_room(pool, cache, class, batch - 1) + 1;
 }
 
-/* From the class's slabs, or from one more, if its shard has room and the class a spare
+/* Takes from the class's slabs, or from one more slab, if the shard has room and the class a spare
  * descriptor. */
 static size_t take_or_add(struct hoist__pool *pool, struct hoist__shard *shard,
 			  struct hoist__class *class, struct hoist__entry *entries, size_t n)
@@ -221,7 +229,7 @@ static size_t take_or_add(struct hoist__pool *pool, struct hoist__shard *shard,
 	return taken;
 }
 
-/* From the slabs of all shards: before the pool fails, not before it grows. */
+/* Takes from the slabs of all shards.  Called before the pool fails, not before it grows. */
 static size_t take_elsewhere(struct hoist__pool *pool, unsigned class_index,
 			     struct hoist__entry *entries, size_t n)
 {
@@ -235,7 +243,7 @@ static size_t take_elsewhere(struct hoist__pool *pool, unsigned class_index,
 	return taken;
 }
 
-/* A spare descriptor, or one more. */
+/* Returns: a spare descriptor, or a new one. */
 static struct hoist__slab *need_slab(struct hoist__pool *pool, struct hoist__class *class)
 {
 	hoist__lock(&class->lock);
@@ -244,6 +252,8 @@ static struct hoist__slab *need_slab(struct hoist__pool *pool, struct hoist__cla
 	return slab != NULL ? slab : hoist__slab_create(pool, class);
 }
 
+/* The descriptor is made before the span is taken, so that nothing can fail once there is a span.
+ */
 static int take_batch(struct hoist__pool *pool, struct hoist__shard *shard, unsigned class_index,
 		      struct hoist__entry *entries, size_t n, size_t *taken)
 {
@@ -257,7 +267,8 @@ static int take_batch(struct hoist__pool *pool, struct hoist__shard *shard, unsi
 		return -ENOMEM;
 	struct hoist__granule *span = NULL;
 	int err = hoist__pool_span(pool, shard, &want, 0, &span);
-	/* Under one lock: of threads that add a slab each none leaves one wholly free. */
+	/* One critical section: if several threads add a slab each, none of these is left wholly
+	 * free. */
 	hoist__lock(&class->lock);
 	if (err == 0) {
 		add_slab(class, slab, span);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/spans.c - finds, takes and merges spans of granules.
+ * The contract is in alloc/spans.h. */
 #include "config.h"
 
 #include "alloc/spans.h"
@@ -16,7 +18,7 @@ struct place {
 	unsigned list;
 };
 
-/* The list that a free span of @n granules is in. */
+/* Returns: the list for a free span of @n granules. */
 static struct place place_of(size_t n)
 {
 	if (n < HOIST__SPAN_LISTS)
@@ -63,7 +65,7 @@ static void index_remove(struct hoist__spans *spans, struct hoist__granule *span
 		spans->levels &= ~(UINT32_C(1) << at.level);
 }
 
-/* The first span of the first list at @from or above that is not empty. */
+/* Returns: the first span of the first list at @from or above that is not empty. */
 static struct hoist__granule *index_from(const struct hoist__spans *spans, struct place from)
 {
 	if (from.level >= HOIST__SPAN_LEVELS)
@@ -112,7 +114,7 @@ static void unmark_start(struct hoist__extent *extent, uintptr_t address)
 		extent->groups[i / 4096] &= ~(UINT64_C(1) << (i / 64 % 64));
 }
 
-/* The highest bit of @word at or below @i; -1 if none. */
+/* Returns: the highest bit of @word at or below @i; -1 if none. */
 static int bit_below(uint64_t word, unsigned i)
 {
 	word &= UINT64_MAX >> (63 - i);
@@ -125,7 +127,7 @@ struct hoist__granule *hoist__spans_around(const struct hoist__extent *extent, u
 	size_t word = i / 64;
 	int bit = bit_below(extent->starts[word], (unsigned)(i % 64));
 	if (bit < 0) {
-		/* The first granule is a start: what is looked for is there. */
+		/* The first granule of the extent is a start, so the search finds one. */
 		size_t group = word / 64;
 		int in_group = word % 64 == 0 ? -1
 					      : bit_below(extent->groups[group],
@@ -181,7 +183,7 @@ static void make_span(struct hoist__extent *extent, uintptr_t address, size_t n,
 	mark_start(extent, address);
 }
 
-/* The span behind @span; NULL at the extent's end. */
+/* Returns: the span behind @span; NULL at the extent's end. */
 static struct hoist__granule *span_after(const struct hoist__extent *extent,
 					 const struct hoist__granule *span)
 {
@@ -189,7 +191,7 @@ static struct hoist__granule *span_after(const struct hoist__extent *extent,
 	return end == extent->n ? NULL : hoist__granule_at(extent->base, end);
 }
 
-/* The span before @span; NULL at the extent's start. */
+/* Returns: the span before @span; NULL at the extent's start. */
 static struct hoist__granule *span_before(const struct hoist__granule *span)
 {
 	if (span->n_before == 0)
@@ -237,7 +239,7 @@ struct hoist__extent *hoist__spans_largest_empty(const struct hoist__spans *span
 	return largest;
 }
 
-/* Where a span of @want would start in the free @span; 0 if it does not fit. */
+/* Returns: where a span of @want would start in the free @span; 0 if it does not fit. */
 static uintptr_t fit(const struct hoist__granule *span, const struct hoist__want *want)
 {
 	uintptr_t start =
@@ -245,13 +247,15 @@ static uintptr_t fit(const struct hoist__granule *span, const struct hoist__want
 	size_t n = ((start - span->address) >> HOIST__GRANULE_SHIFT) + want->n;
 	if (n != span->n)
 		return n < span->n ? start : 0;
-	/* To its end, which may be that of the extent, where the last granule is not whole. */
+	/* The wanted span would reach the end of @span, which may be the end of the extent, where
+	 * the last granule need not be whole. */
 	const struct hoist__extent *extent =
 		atomic_load_explicit(&span->extent, memory_order_relaxed);
 	return want->bytes <= extent->base + extent->bytes - start ? start : 0;
 }
 
-/* Frees the first @n granules of @span, which is out of the index, and returns what is left. */
+/* Frees the first @n granules of @span, which is out of the index.  Returns: the rest of the
+ * span. */
 static struct hoist__granule *cut_front(struct hoist__spans *spans, struct hoist__extent *extent,
 					struct hoist__granule *span, size_t n)
 {
@@ -271,7 +275,8 @@ static void cut_back(struct hoist__spans *spans, struct hoist__extent *extent,
 	index_insert(spans, rest);
 }
 
-/* @span is out of the index, and @start lies in it. */
+/* Cuts the wanted span out of @span, from @start on.  Pre: @span is out of the index, and @start
+ * lies in it. */
 static struct hoist__granule *carve(struct hoist__spans *spans, struct hoist__extent *extent,
 				    struct hoist__granule *span, uintptr_t start,
 				    const struct hoist__want *want)
@@ -288,7 +293,7 @@ static struct hoist__granule *carve(struct hoist__spans *spans, struct hoist__ex
 	return span;
 }
 
-/* The best of the index; *start is where the wanted span begins in it. */
+/* Finds the best span of the index.  *start is where the wanted span begins in it. */
 static struct hoist__granule *find(const struct hoist__spans *spans, const struct hoist__want *want,
 				   uintptr_t *start)
 {
@@ -297,8 +302,9 @@ static struct hoist__granule *find(const struct hoist__spans *spans, const struc
 	for (int i = 0; span != NULL && i < NEAR_FITS; span = span->next, i++)
 		if ((*start = fit(span, want)) != 0)
 			return span;
-	/* All of the next list up are large enough; aligned ones, of the one that holds
-	 * what alignment may cost, unless they would end in the cut granule of an extent. */
+	/* All spans of the next list up are large enough.  For aligned ones that is the list of a
+	 * size that includes the cost of alignment.  A span fails only if it would end in the cut
+	 * granule of an extent. */
 	size_t sure = want->n + want->align - 1;
 	struct place up = place_of(sure);
 	if (sure >= HOIST__SPAN_LISTS || want->align == 1)
@@ -323,7 +329,7 @@ struct hoist__granule *hoist__spans_take_from(struct hoist__spans *spans,
 	return carve(spans, extent, span, start, whole ? &all : want);
 }
 
-/* The smallest empty extent that fits and has at most @most bytes. */
+/* Returns: the smallest empty extent that fits and has at most @most bytes. */
 static struct hoist__extent *best_empty(const struct hoist__spans *spans,
 					const struct hoist__want *want, size_t most, bool whole)
 {
@@ -350,7 +356,7 @@ struct hoist__granule *hoist__spans_take(struct hoist__spans *spans, const struc
 	if (span != NULL) {
 		struct hoist__extent *extent =
 			atomic_load_explicit(&span->extent, memory_order_relaxed);
-		/* Written next: where the rest begins, and what lies behind. */
+		/* The next writes go to the start of the rest, and to the span behind. */
 		__builtin_prefetch(hoist__granule_of(start + (want->n << HOIST__GRANULE_SHIFT)), 1);
 		__builtin_prefetch(span_after(extent, span), 1);
 		index_remove(spans, span);
@@ -374,11 +380,14 @@ static void fetch_links(const struct hoist__granule *span)
 	__builtin_prefetch(span->prev, 1);
 }
 
+/* Merging keeps the invariant that no two neighbours are free, so at most one span on each side is
+ * merged. */
 struct hoist__extent *hoist__spans_release(struct hoist__spans *spans, struct hoist__granule *span)
 {
 	struct hoist__extent *extent = atomic_load_explicit(&span->extent, memory_order_relaxed);
 	spans->free_granules += span->n;
-	/* Among many spans the records of both neighbours are cold: fetched at once. */
+	/* Among many spans the records of both neighbours are cold, so both are prefetched at
+	 * once. */
 	struct hoist__granule *next = span_after(extent, span);
 	struct hoist__granule *prev = span_before(span);
 	__builtin_prefetch(prev, 1);
@@ -422,7 +431,7 @@ size_t hoist__spans_largest(const struct hoist__spans *spans)
 		if (span->n > largest)
 			largest = span->n;
 		if (level == 0)
-			break; /* all of one size */
+			break; /* all spans of the list have one size */
 	}
 	return largest;
 }

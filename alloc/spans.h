@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* alloc/spans.h - which granules of which extents are in use.
  *
- * An extent is a region's addresses, or one registered piece of them: nothing crosses its
- * ends.  A span is a run of granules of an extent, described by the record of its first
- * one (granule.h): a large block, a slab, or free.
+ * An extent is a region's addresses, or one registered piece of them: no span crosses its ends.  A
+ * span is a run of granules of an extent, described by the record of its first granule (granule.h):
+ * a large block, a slab, or free.
  *
- * Free spans are found by a two-level bitmap index (TLSF, Masmano et al. 2004): the first
- * level by powers of two, each with 32 lists of sizes; below 32 granules (2 MiB) a list holds
- * one size exactly.  Taking looks at the first few of the list of its own size, then takes
- * from the next list up that is not empty: whatever is there fits.  So it is constant
- * time, and a fit is at most 1/32 larger than the best.  The rest of a span is free again
- * at once, and merging is immediate: both neighbours are found from the record.
+ * Free spans are found by a two-level bitmap index (TLSF, Masmano et al. 2004).  The first level is
+ * by powers of two, each with 32 lists of sizes.  Below 32 granules (2 MiB) a list holds exactly
+ * one size.  A take looks at the first few spans in the list of its own size, then takes from the
+ * next list up that is not empty: every span there fits.  So a take is constant time, and a fit is
+ * at most 1/32 larger than the best.  The rest of a span is free again at once.  Merging is
+ * immediate: both neighbours are found from the record.
  *
  * Extents that are free as a whole are not in the index but in a list, so that partly used
- * ones are filled first and empty ones stay releasable.
+ * extents are filled first and empty ones stay releasable.
  *
  * Invariants, checked by hoist__spans_check():
  *   - the spans of an extent, in order, cover it exactly; n_before is right
@@ -21,8 +21,8 @@
  *   - `starts` has a bit for each first granule, and `groups` one for each word not 0
  *   - a free span is in the list of its size; bitmaps say which lists are not empty
  *
- * Pure bookkeeping: reads no memory it manages, makes no call, allocates nothing, has no
- * lock: it is its pool's.
+ * Spans are pure bookkeeping: they read none of the memory that they manage, make no call, allocate
+ * nothing, and have no lock: the pool has one.
  */
 #ifndef HOIST_ALLOC_SPANS_H
 #define HOIST_ALLOC_SPANS_H
@@ -42,14 +42,16 @@ struct hoist__extent {
 	size_t n;	/* granules */
 	size_t bytes;	/* at most n granules, and more than n - 1 */
 	uint32_t owner; /* the number of its pool, for the records of its granules */
-	bool keep;	/* when empty, offer it: else only hoist__spans_take_from() does */
+	bool keep;	/* offer the extent when it is empty; else only hoist__spans_take_from()
+			 * takes from it */
 	bool empty;
-	_Atomic unsigned process; /* whose alone it is (hoist__fork_now()): of a driver's memory,
-				   * or while a thread makes or ends it; 0: its children's, too */
+	_Atomic unsigned process; /* the process that alone has the extent (hoist__fork_now()): a
+				   * driver has the memory, or a thread is making or ending the
+				   * extent; 0: children of fork have it, too */
 	struct hoist__list link;  /* in the list of empty ones */
 	uint64_t *starts;
 	uint64_t *groups;
-	uint64_t bits[]; /* both of them */
+	uint64_t bits[]; /* starts, then groups */
 };
 
 struct hoist__spans {
@@ -63,15 +65,15 @@ struct hoist__spans {
 
 void hoist__spans_init(struct hoist__spans *spans);
 
-/* What an extent of @n granules needs behind itself: for malloc. */
+/* Returns: the bytes of the bits behind an extent of @n granules. */
 size_t hoist__extent_bits_bytes(size_t n);
 
-/* @extent has base, n, bytes, owner and keep set, room for its bits (zeroed), and its granules
- * taken. It becomes empty. */
+/* Adds @extent, which becomes empty.  Pre: base, n, bytes, owner and keep are set, there is room
+ * for the bits (zeroed), and the granules are taken. */
 void hoist__spans_add(struct hoist__spans *spans, struct hoist__extent *extent);
-/* @extent is empty. */
+/* Removes @extent.  Pre: @extent is empty. */
 void hoist__spans_remove(struct hoist__spans *spans, struct hoist__extent *extent);
-/* The largest empty extent that is offered; NULL if none is. */
+/* Returns: the largest empty extent that is offered; NULL if none is. */
 struct hoist__extent *hoist__spans_largest_empty(const struct hoist__spans *spans);
 
 struct hoist__want {
@@ -81,35 +83,37 @@ struct hoist__want {
 	size_t bytes;		    /* at most n granules: the last of an extent may be cut */
 };
 
-/* A span of a partly used extent, or of an empty one of at most @most_empty bytes.
- * NULL if there is none. */
+/* Takes a span of a partly used extent, or of an empty one of at most @most_empty bytes.
+ * Returns: NULL if there is none. */
 struct hoist__granule *hoist__spans_take(struct hoist__spans *spans, const struct hoist__want *want,
 					 size_t most_empty);
 
-/* The whole of an empty extent that wastes at most an eighth; NULL if none. */
+/* Takes the whole of an empty extent, if at most an eighth of it is wasted.  Returns: NULL if there
+ * is none. */
 struct hoist__granule *hoist__spans_take_whole(struct hoist__spans *spans,
 					       const struct hoist__want *want);
 
-/* A part of this empty extent; the whole of it if @whole.  NULL if it does not fit. */
+/* Takes a part of this empty extent, or (@whole) all of it.  Returns: NULL if @want does not
+ * fit. */
 struct hoist__granule *hoist__spans_take_from(struct hoist__spans *spans,
 					      struct hoist__extent *extent,
 					      const struct hoist__want *want, bool whole);
 
 /* Frees the span that starts at @granule and merges it with free neighbours.
- * Returns: its extent, if that is empty now; else NULL. */
+ * Returns: the extent of the span, if the extent is empty now; else NULL. */
 struct hoist__extent *hoist__spans_release(struct hoist__spans *spans,
 					   struct hoist__granule *granule);
 
-/* The first granule of the span around @address, which is in @extent. */
+/* Returns: the first granule of the span around @address, which is in @extent. */
 struct hoist__granule *hoist__spans_around(const struct hoist__extent *extent, uintptr_t address);
 
-/* Bytes of a span: whole granules, but for one that ends with its extent. */
+/* Returns: the bytes of a span: whole granules, unless the span ends with its extent. */
 size_t hoist__span_bytes(const struct hoist__granule *granule);
-/* The same where the extent is known. */
+/* The same, if the extent is known. */
 size_t hoist__span_bytes_in(const struct hoist__extent *extent,
 			    const struct hoist__granule *granule);
 
-/* Granules of the largest free span, to 1/32. */
+/* Returns: the granules of the largest free span. */
 size_t hoist__spans_largest(const struct hoist__spans *spans);
 
 /* Asserts the invariants of one extent, in O(its granules). */

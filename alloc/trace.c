@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/trace.c - writes a pool's trace.
+ * The contract is in alloc/trace.h. */
 #include "config.h"
 
 #include "alloc/trace.h"
@@ -18,14 +20,14 @@
 #include "device/device.h"
 
 #define BUFFER_BYTES (64 * HOIST__KIB)
-#define LINE_MOST 160 /* the longest has some 120 */
+#define LINE_MOST 160 /* the longest line has some 120 */
 
 static const char header[] = "Thread,Time,Action,Pointer,Size,Stream\n";
 
 struct hoist__trace {
 	int fd;
 	int err;	  /* of the first write that failed */
-	unsigned process; /* hoist__fork_now() of who opened it */
+	unsigned process; /* hoist__fork_now() of the process that opened the trace */
 	uint64_t written; /* whole lines in the file */
 	time_t second;	  /* whose local time `clock` is */
 	char clock[16];	  /* "09:30:00" */
@@ -83,7 +85,7 @@ static void flush(struct hoist__trace *trace)
 	if (trace->err == 0)
 		trace->written += done;
 	else if (done != 0 && ftruncate(trace->fd, (off_t)trace->written) != 0)
-		(void)0; /* a pipe, say: half a line stays */
+		(void)0; /* a pipe, say, cannot be truncated: half a line stays */
 	trace->n = 0;
 }
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* alloc/watch.c - keeps the table of a watched pool's blocks; fills and checks them.
+ * The contract is in alloc/watch.h. */
 #include "config.h"
 
 #include "alloc/watch.h"
@@ -21,21 +23,21 @@
 #define SLOTS_LEAST ((size_t)64)
 
 enum state {
-	STATE_FREE, /* the allocator's again, or not the user's yet */
+	STATE_FREE, /* the allocator has the block again, or the user does not have it yet */
 	STATE_LIVE,
 	STATE_QUARANTINE
 };
 
 struct entry {
-	uintptr_t raw; /* or one of the two below: neither is a block's address */
+	uintptr_t raw; /* or SLOT_NEVER or SLOT_GONE: neither is a block's address */
 	uintptr_t user;
 	size_t bytes;
 	size_t allocated;
-	uintptr_t next; /* in quarantine: the raw address of the one behind it, 0 if last */
+	uintptr_t next; /* in quarantine: the raw address of the next block, 0 if last */
 	enum state state;
 	bool untouched;
 	bool red;    /* has redzones */
-	bool filled; /* all of it, when it was freed */
+	bool filled; /* the whole block, when it was freed */
 };
 
 #define SLOT_NEVER ((uintptr_t)0) /* used */
@@ -45,7 +47,7 @@ struct hoist__watch {
 	unsigned debug;
 	bool direct; /* the host can read and write it */
 	bool annotates;
-	bool host_alone; /* writes to it, and no device */
+	bool host_alone; /* only the host writes to the memory, no device does */
 	size_t quantum;
 	struct hoist__pattern *pattern;
 
@@ -53,7 +55,7 @@ struct hoist__watch {
 	struct entry *slots; /* n_slots is a power of two, or 0 */
 	size_t n_slots;
 	size_t n_noted;	   /* entries */
-	size_t n_occupied; /* and slots that are not SLOT_NEVER */
+	size_t n_occupied; /* entries, and slots that are SLOT_GONE */
 	uintptr_t oldest;  /* in quarantine; 0: it is empty */
 	uintptr_t latest;
 	_Atomic size_t quarantined;
@@ -61,9 +63,10 @@ struct hoist__watch {
 	char fault[HOIST__ERROR_BYTES];
 };
 
-/* --- the table; all of this with the lock --- */
+/* --- the table; the functions below are called with the lock held --- */
 
-/* Where @raw is, or where it could be put: there is always a slot never used. */
+/* Returns: the slot of @raw, or the slot where it could be put.  There is always a slot that was
+ * never used, so the search ends. */
 static struct entry *slot_of(struct entry *slots, size_t n_slots, uintptr_t raw)
 {
 	size_t at = (size_t)(raw * UINT64_C(0x9e3779b97f4a7c15) >> (__builtin_clzll(n_slots) + 1));
@@ -87,7 +90,7 @@ static struct entry *find(const struct hoist__watch *watch, uintptr_t raw)
 	return slot->raw == raw ? slot : NULL;
 }
 
-/* Room for one more: at most three quarters of the slots are occupied. */
+/* Makes room for one more entry: at most three quarters of the slots are occupied. */
 static int make_room(struct hoist__watch *watch)
 {
 	if ((watch->n_occupied + 1) * 4 <= watch->n_slots * 3)
@@ -110,7 +113,7 @@ static int make_room(struct hoist__watch *watch)
 	return 0;
 }
 
-/* Notes @raw, if it is not yet: then nothing is known of it. */
+/* Gives the entry of @raw, or adds an empty one. */
 static int note(struct hoist__watch *watch, uintptr_t raw, struct entry **ret)
 {
 	struct entry *entry = find(watch, raw);
@@ -127,7 +130,7 @@ static int note(struct hoist__watch *watch, uintptr_t raw, struct entry **ret)
 	return 0;
 }
 
-/* A block that is noted, as it was; who asks is the only one who changes it now. */
+/* Returns: a copy of the entry of a noted block.  Only the calling thread changes the entry now. */
 static struct entry copy_of(struct hoist__watch *watch, uintptr_t raw)
 {
 	pthread_mutex_lock(&watch->lock);
@@ -210,9 +213,9 @@ void hoist__watch_destroy(struct hoist__watch *watch)
 	free(watch);
 }
 
-/* --- what to fill and to check --- */
+/* --- filling and checking --- */
 
-/* Memory is filled when it is freed. */
+/* True if memory is filled when it is freed. */
 static bool fills(const struct hoist__watch *watch)
 {
 	return watch->debug >= 2 || (watch->debug == 1 && watch->direct);
@@ -266,8 +269,8 @@ static int fail_changed(const struct entry *entry, const struct hoist__change *c
 	return err;
 }
 
-/* The fill of a free block; what was written there is overwritten in turn, so that one
- * fault is found once. */
+/* Checks the fill of a free block.  Changed bytes are filled again, so that one fault is found
+ * once. */
 static int check_fill(struct hoist__watch *watch, const struct entry *entry, size_t bytes)
 {
 	struct hoist__change change;
@@ -315,7 +318,7 @@ static void fill_new(struct hoist__watch *watch, struct entry *entry)
 
 /* --- a block's life --- */
 
-/* What alignment leaves before the user's block: a redzone, at level 2. */
+/* Returns: the bytes before the user's block that keep its alignment: a redzone, at level 2. */
 static size_t lead_of(const struct hoist__watch *watch, size_t align)
 {
 	if (watch->debug < 2)
@@ -331,6 +334,8 @@ void hoist__watch_size(const struct hoist__watch *watch, size_t bytes, size_t al
 	*raw_align = lead == 0 ? align : lead;
 }
 
+/* The old entry says how much of the block was filled when it was freed.  It is replaced only if
+ * the fill is unchanged. */
 int hoist__watch_allocated(struct hoist__watch *watch, uintptr_t raw, size_t raw_allocated,
 			   size_t bytes, size_t align, bool untouched, uintptr_t *ret)
 {
@@ -430,7 +435,7 @@ bool hoist__watch_holds(struct hoist__watch *watch, uintptr_t raw)
 	return holds;
 }
 
-/* --- faults that nobody was told --- */
+/* --- faults that no caller was told --- */
 
 void hoist__watch_keep_fault(struct hoist__watch *watch)
 {

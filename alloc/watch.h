@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/watch.h - what the slow path of a watched pool does to its blocks.
+/* alloc/watch.h - poison, redzones and quarantine for the blocks of a watched pool.
  *
  * A pool is watched when its debug level is above 0, or when the program runs under
- * AddressSanitizer or Valgrind (host kinds).  Its fast path is off then; every allocation and
- * free goes through pool-watched.c, which calls here around the allocator proper.  Nothing
- * here allocates or frees pool memory.
+ * AddressSanitizer or Valgrind (host kinds).  Its fast path is off then.  Every allocation and free
+ * goes through pool-watched.c, which calls the functions here around the allocator proper.
+ * These functions allocate and free no pool memory.
  *
- * Words: a raw block is what the allocator proper gave; the user's block lies within.
+ * Words: a raw block is a block as the allocator proper gave it; the user's block lies within.
  *
  *   level 1   freed memory is filled with HOIST__POISON_FREE; when it is given out again
- *             the fill is checked (host kinds), and filled with HOIST__POISON_NEW
+ *             the fill is checked (host kinds), and the block filled with HOIST__POISON_NEW
  *   level 2   also: redzones of at least HOIST__REDZONE_BYTES before and behind the
  *             user's bytes, checked when freed (device memory: filled and read by the
  *             driver, pattern.h); and freed blocks wait in a quarantine, first in first out,
@@ -19,22 +19,22 @@
  *   raw          before    user's bytes    behind       end of raw
  *   |  at level 2: red |                 | red         |
  *
- * Red is what lies next to the user's bytes, HOIST__REDZONE_MOST of either side; what large
- * alignments and rounding leave beyond that is nobody's.
+ * A redzone is next to the user's bytes and has at most HOIST__REDZONE_MOST bytes on either side.
+ * Bytes beyond that, which large alignments and rounding leave, are not checked.
  *
- * Blocks whose content must stay as it is (LAZY ones: zero, and not yet there) are noted, and
+ * Blocks whose content must stay as it is (LAZY ones: zero, and not populated yet) are noted, and
  * otherwise left alone.
  *
  * Under ASan and Valgrind, free memory of host kinds is hidden and a user's block shown to the
- * byte, at every level (annotate.h).  Memory that device work may still use, because it was
- * freed on a stream, stays shown until that has passed.
+ * byte, at every level (annotate.h).  A block that was freed on a stream stays shown until the
+ * stream has passed the free, because device work may still use it.
  *
- * What is known of a block is in a table beside, keyed by raw address.  It stays there when the
- * block is free again, until the region ends: memory that was never freed was never filled, and
- * whoever finds the fill changed can say whose block it was.
+ * A table beside the memory has an entry per block, keyed by raw address.  The entry stays when the
+ * block is free again, until the region ends: memory that was never freed was never filled, and a
+ * check that finds the fill changed can say whose block it was.
  *
- * Threads: any; one lock inside, not held across driver calls.  What is filled and checked
- * is the caller's alone meanwhile.
+ * Threads: any.  There is one lock inside, not held across driver calls.  While a block is filled
+ * or checked, the caller alone has it.
  */
 #ifndef HOIST_ALLOC_WATCH_H
 #define HOIST_ALLOC_WATCH_H
@@ -67,44 +67,47 @@ bool hoist__watch_annotates(void);
 int hoist__watch_create(const struct hoist__watch_options *options, struct hoist__watch **ret);
 void hoist__watch_destroy(struct hoist__watch *watch); /* takes NULL; quarantine must be empty */
 
-/* What to ask the allocator proper for, so that @bytes (up to 2^47) at @align (0: the quantum)
- * have their redzones. */
+/* Gives the size and alignment to ask the allocator proper for, so that @bytes (up to 2^47) at
+ * @align (0: the quantum) have their redzones. */
 void hoist__watch_size(const struct hoist__watch *watch, size_t bytes, size_t align,
 		       size_t *raw_bytes, size_t *raw_align);
 
-/* A raw block of @raw_allocated bytes was allocated for that: checks, fills, notes it.
- * @untouched: its content stays as it is, and it has no redzones; it was allocated for @bytes.
+/* Checks, fills and notes a raw block of @raw_allocated bytes, which was allocated for such a
+ * request. @untouched: the content stays as it is, and there are no redzones: the raw block was
+ * allocated for @bytes.
  * Returns: 0 and the user's address; -ENOMEM; -EFAULT if the block was written to while it was
- *   free: the text says where, what was there and which bytes.  Nothing is noted on failure, and
- *   the raw block is the caller's to give back: it is filled anew. */
+ *   free: the text says which block, where, and which bytes were found.  On failure nothing is
+ *   noted, and the caller must give the raw block back, which is filled anew. */
 int hoist__watch_allocated(struct hoist__watch *watch, uintptr_t raw, size_t raw_allocated,
 			   size_t bytes, size_t align, bool untouched, uintptr_t *ret);
 
-/* What is known of the user's block in @raw: where it begins and its bytes.
- * Returns: 0; -EINVAL if it does not begin at @address; *user is 0 then if there is none. */
+/* Finds where the user's block in @raw begins, and its bytes.
+ * Returns: 0; -EINVAL if no user's block begins at @address; *user is 0 if @raw has none at all. */
 int hoist__watch_known(struct hoist__watch *watch, uintptr_t raw, uintptr_t address,
 		       uintptr_t *user, size_t *user_bytes);
 
-/* The user's block in @raw ends: checks redzones, fills. (The caller made sure that it is live
- * and that no stream uses it any more.)  The raw block then belongs to the quarantine (*ret = 0)
- * or again to the caller (*ret = raw).
+/* Ends the user's block in @raw: checks the redzones and fills.  Pre: the block is live, and no
+ * stream uses it any more.  The raw block then belongs to the quarantine (*ret = 0) or again to the
+ * caller (*ret = raw).
  * Returns: 0; -EFAULT if a redzone was overwritten (the work is done all the same). */
 int hoist__watch_freed(struct hoist__watch *watch, uintptr_t raw, uintptr_t *ret);
 
-/* A raw block that leaves the quarantine: because enough was freed behind it, or (@all) in any
+/* Takes the oldest raw block out of the quarantine, if enough was freed behind it, or (@all) in any
  * case.
- * Returns: 0 and *ret (0: none leaves); -EFAULT and *ret: it was written to meanwhile. */
+ * Returns: 0 and *ret (0: none leaves); -EFAULT and *ret: the block was written to meanwhile. */
 int hoist__watch_leaves(struct hoist__watch *watch, bool all, uintptr_t *ret);
 
 size_t hoist__watch_quarantined(const struct hoist__watch *watch);  /* bytes */
 bool hoist__watch_holds(struct hoist__watch *watch, uintptr_t raw); /* in quarantine */
 
-/* A fault was found where nobody could be told: keeps the thread's text, the first one's. */
+/* Keeps the thread's text for a fault that was found where no caller could be told.  The first
+ * fault stays. */
 void hoist__watch_keep_fault(struct hoist__watch *watch);
-/* Tells it.  Returns: 0 if there is none; -EFAULT, with the text. */
+/* Tells the fault that was kept.  Returns: 0 if there is none; -EFAULT, with the text. */
 int hoist__watch_tell_fault(struct hoist__watch *watch);
 
-/* A region came: its free memory is hidden.  It goes: shown again, and nothing is known of it. */
+/* A new region: hides its free memory.  A region that ends: shows it again, and drops its
+ * entries. */
 void hoist__watch_region(struct hoist__watch *watch, uintptr_t base, size_t bytes);
 void hoist__watch_region_ends(struct hoist__watch *watch, uintptr_t base, size_t bytes);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/buffer-create.c - new buffers: of a device, a stream, a resource.  The contract is in
- * include/hoist/buffer.h. */
+/* lib/buffer/buffer-create.c - makes buffers: of a device, a stream, a resource.
+ * The contract is in hoist/buffer.h. */
 #include "config.h"
 
 #include "alloc/shared.h"
@@ -99,7 +99,7 @@ static int of_memory(hoist_memory *memory, hoist_stream *stream, const struct wa
 	return err < 0 ? err : over(storage, stream, wanted, ret);
 }
 
-/* Zero, as the kernel gives it. */
+/* The kernel gives the memory as zeros. */
 static int shared_storage(hoist_device *device, size_t bytes, struct hoist__storage **ret)
 {
 	struct hoist__shared *shared;
@@ -140,7 +140,7 @@ static int shareable(hoist_device *device, hoist_stream *stream, const struct wa
 	return over(storage, stream, wanted, ret);
 }
 
-/* @flags were checked. */
+/* Pre: @flags were checked. */
 static int create(hoist_device *device, hoist_stream *stream, struct wanted *wanted,
 		  hoist_buffer **ret)
 {

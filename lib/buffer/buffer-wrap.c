@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/buffer/buffer-wrap.c - buffers over the caller's memory, or over a block of a resource.  The
- * contract is in include/hoist/buffer.h. */
+/* lib/buffer/buffer-wrap.c - makes buffers over the caller's memory, or over a block of a resource.
+ * The contract is in hoist/buffer.h. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static int check_source(const hoist_buffer_source *source)
 					    "bytes_before must be 0");
 	if (source->address == 0 && source->bytes + source->bytes_before != 0)
 		return hoist__fail(-EINVAL, "%zu bytes at address 0", source->bytes);
-	/* Nothing begins at address 0: it stands for no memory. */
+	/* Nothing begins at address 0, which stands for no memory. */
 	if ((source->bytes_before > 0 && source->bytes_before >= source->address) ||
 	    source->bytes > UINTPTR_MAX - source->address)
 		return hoist__fail(-EINVAL,
@@ -36,7 +36,7 @@ static int check_source(const hoist_buffer_source *source)
 	return 0;
 }
 
-/* What the elements cover, against what the caller has. */
+/* Compares the bytes that the elements cover with the bytes that the caller has. */
 static int check_elements(const hoist_buffer_source *source, hoist_dtype dtype, int rank,
 			  const int64_t *shape, const int64_t *strides)
 {
@@ -74,8 +74,9 @@ static enum hoist__memory_kind kind_of(const struct hoist__pointer *pointer)
 						  : HOIST__MEMORY_HOST;
 }
 
-/* Whose memory it is, as the drivers see it.  Host memory that a driver knows is everybody's of
- * that api, and the CPU's: it is the first device's unless the caller names another. */
+/* Finds whose memory it is, as the drivers see it.  Host memory that a driver knows belongs to all
+ * devices of that API, and to the CPU.  It becomes the first device's, unless the caller names
+ * another. */
 static int find_owner(const hoist_buffer_source *source, struct hoist__foreign *foreign)
 {
 	struct hoist__pointer pointer;
@@ -102,13 +103,13 @@ static int find_owner(const hoist_buffer_source *source, struct hoist__foreign *
 	if (!pointer.host || api != HOIST__API_CPU)
 		return hoist__fail(-EINVAL, "the memory at %#" PRIxPTR " is of %s, not of %s",
 				   source->address, spec, hoist_device_spec(given));
-	foreign->kind =
-		HOIST__MEMORY_HOST; /* a driver has it, too: the CPU may use it as its own */
+	foreign->kind = HOIST__MEMORY_HOST; /* a driver knows the memory, too, but the CPU may use
+					     * it as its own */
 	foreign->device_address = foreign->address;
 	return 0;
 }
 
-/* No bytes: as a buffer without elements is that is made on the device. */
+/* Memory of no bytes belongs to the device, like a buffer without elements that is made there. */
 static int find_none(const hoist_buffer_source *source, struct hoist__foreign *foreign)
 {
 	foreign->device = source->device;
@@ -138,7 +139,8 @@ static int adopt_block(const hoist_buffer_source *source, struct hoist__storage 
 	hoist_memory *memory = source->memory;
 	uintptr_t start = source->address;
 	int err = 0;
-	/* What may be none of the resource's live blocks yet is looked at when it becomes one. */
+	/* Memory that need not be one of the resource's live blocks yet is checked when it becomes
+	 * one. */
 	if (source->address != 0 && memory->ops->adopt == NULL)
 		err = memory->ops->block_of(memory, source->address, &start);
 	if (err == 0 && start != source->address)
@@ -160,8 +162,8 @@ static int adopt_block(const hoist_buffer_source *source, struct hoist__storage 
 	return err;
 }
 
-/* A block that the resource's functions made for others is one of its live blocks from now on.
- * Nothing can fail afterwards. */
+/* Makes a block that the resource's functions made for others one of its live blocks.  Nothing can
+ * fail afterwards. */
 static int make_live(const hoist_buffer_source *source)
 {
 	hoist_memory *memory = source->memory;
@@ -171,6 +173,8 @@ static int make_live(const hoist_buffer_source *source)
 	return err < 0 ? hoist__fail_in(err, "\"%s\"", memory->name) : 0;
 }
 
+/* The block becomes live last, when nothing else can fail: until then the memory stays the
+ * caller's. */
 static int wrap(const hoist_buffer_source *source, hoist_dtype dtype, int rank,
 		const int64_t *shape, const int64_t *strides, hoist_buffer **ret)
 {

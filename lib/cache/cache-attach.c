@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-attach.c - an image, mapped. */
+/* lib/cache/cache-attach.c - maps an image, and opens its tensors as buffers.
+ * The contract is in lib/cache/cache.h and hoist/cache.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -18,11 +19,11 @@
 #include "lib/device/device.h"
 
 struct hoist_image {
-	struct hoist__storage *storage; /* the mapping, of which the table is the beginning */
+	struct hoist__storage *storage; /* the mapping, which begins with the table */
 	struct hoist__image_table table;
 };
 
-/* What a storage has to undo. */
+/* The mapping that a storage unmaps at its end. */
 struct mapping {
 	char *base;
 	size_t bytes;
@@ -58,7 +59,7 @@ static int wrap(char *base, size_t bytes, bool read_only, struct hoist__storage 
 	return err;
 }
 
-/* A write past a buffer's beginning must not reach the table, which buffers are made of. */
+/* A write before the start of a buffer must not reach the table, from which buffers are made. */
 static int protect_table(const struct hoist__image_table *table)
 {
 	if (mprotect(table->header, (size_t)table->header->data_offset, PROT_READ) == 0)
@@ -109,7 +110,7 @@ void hoist_image_close(hoist_image *image)
 	free(image);
 }
 
-/* --- finding it --- */
+/* --- finding an image --- */
 
 int hoist__cache_find(const char *path, enum hoist__cache_op op, unsigned flags, hoist_image **ret)
 {
@@ -119,7 +120,7 @@ int hoist__cache_find(const char *path, enum hoist__cache_op op, unsigned flags,
 	int err = hoist__cache_message_init(op, path, &message);
 	if (err == 0)
 		err = hoist__cache_ask(&message, -1, &fd);
-	/* A holder that ends has nothing any more. */
+	/* A holder that is ending has no images any more. */
 	if (err == -ENOENT || err == -EPIPE)
 		return hoist__fail(-ENOENT, "%s is not in the cache; `hoist cache add` it", path);
 	if (err < 0)
@@ -151,7 +152,7 @@ int hoist_cache_attach(const char *path, unsigned flags, hoist_image **ret)
 	return err;
 }
 
-/* --- what is in it --- */
+/* --- tensors and figures of an image --- */
 
 const struct hoist__image_table *hoist__image_table_of(const hoist_image *image)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-fill.c - a checkpoint into a sealed file in memory: an ordinary load, and a
- * table. */
+/* lib/cache/cache-fill.c - fills a sealed file in memory with a checkpoint: a load and a table.
+ * The contract is in lib/cache/cache.h. */
 #include "config.h"
 
 #include <string.h>
@@ -22,15 +22,17 @@ struct filling {
 	hoist_load *load;
 	struct hoist__memory_file file;
 	struct hoist__image_table table;
-	int err;		       /* why there is no file; 0: there is one, or nobody asked */
+	int err;		       /* why there is no file; 0: there is one, or the load has not
+					* asked for it */
 	struct hoist__failure failure; /* of @err */
 	uint64_t table_bytes;
 	uint64_t data_offset;
 };
 
-/* --- where the load goes --- */
+/* --- the memory of the load --- */
 
-/* The table is read-only wherever it is mapped: it ends where a page of any kind does. */
+/* The table is made read-only wherever it is mapped, so it ends at a page boundary of every kind of
+ * page. */
 static int make_file(struct filling *f, size_t bytes, size_t align)
 {
 	uint64_t page = f->options->pages == HOIST_PAGES_HUGETLB ? HOIST__HUGE_PAGE_BYTES
@@ -57,7 +59,7 @@ static int give_block(void *context, size_t bytes, size_t align, hoist_stream *s
 	return err;
 }
 
-/* The file is the image's, whatever comes of the load. */
+/* The file belongs to the image, also if the load fails, so nothing is freed here. */
 static void take_block(void *context, uintptr_t address, size_t bytes, hoist_stream *stream)
 {
 	(void)context;
@@ -118,7 +120,7 @@ static int run_load(struct filling *f)
 
 /* --- the table --- */
 
-/* Where the @index-th tensor lies, and how. */
+/* Notes the place and strides of the @index-th tensor. */
 static int note_tensor(struct filling *f, size_t index)
 {
 	size_t which = 0;
@@ -169,9 +171,9 @@ static int fill(struct filling *f, const char *path, const struct hoist__image_k
 		err = make_memory(f);
 	if (err == 0)
 		err = run_load(f);
-	if (f->err != 0) /* the load knows no more than that number */
+	if (f->err != 0) /* the load has only the number, not the text */
 		err = hoist__fail_again(f->err, &f->failure);
-	if (err == 0 && f->file.fd < 0) /* not a byte was asked for */
+	if (err == 0 && f->file.fd < 0) /* the load asked for no bytes */
 		err = make_file(f, 0, 1);
 	return err < 0 ? err : write_table(f, path, key);
 }
@@ -182,7 +184,8 @@ int hoist__cache_fill(hoist_checkpoint *checkpoint, const char *path,
 {
 	struct filling f = {.checkpoint = checkpoint, .options = options, .file = {.fd = -1}};
 	int err = fill(&f, path, key);
-	hoist_load_destroy(f.load); /* before the file is sealed: nobody writes any more */
+	hoist_load_destroy(f.load); /* before the file is sealed, as the load must not write any
+				     * more */
 	hoist_memory_unref(f.memory);
 	if (err == 0)
 		err = hoist__memory_file_seal(&f.file);

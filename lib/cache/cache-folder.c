@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-folder.c - the folder that the holder's socket and the locks are in.
+/* lib/cache/cache-folder.c - the folder of the holder's socket, and the locks in it.
+ * The contract is in lib/cache/cache.h.
  *
- * It is the user's alone: what lies there was put there by him.  It is opened once and used by its
- * descriptor, so that nobody can put another in its place.  The first lock makes the folder, the
- * last one that is given back removes it. */
+ * The folder is the user's alone: only this user put files there.  The folder is opened once and
+ * used by its descriptor, so that no process can put another in its place.  The first lock makes
+ * the folder, and the last lock that is given back removes it. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -19,11 +20,11 @@
 #include "base/error.h"
 #include "lib/cache/cache.h"
 
-#define LOCK_TRIES 100 /* of a folder, or a lock, that another process removes just then */
+#define LOCK_TRIES 100 /* to take a lock whose file or folder another process removes just then */
 #define REMEDY "set XDG_RUNTIME_DIR to a folder of your own"
 
-/* 1, 0; or what the system says that may say something else the next time: then another folder
- * would be another cache. */
+/* Returns: 1; 0; an error of the system that may not occur the next time: choosing another folder
+ * then would make a second cache. */
 static int is_own_folder(const char *path)
 {
 	struct stat status;
@@ -34,7 +35,8 @@ static int is_own_folder(const char *path)
 	return 0;
 }
 
-/* Where it is to be.  $XDG_RUNTIME_DIR of another user (sudo keeps it) is passed over. */
+/* Chooses the path of the folder.  $XDG_RUNTIME_DIR of another user (sudo keeps it) is passed
+ * over. */
 static int choose(struct hoist__cache_place *ret)
 {
 	const char *given = secure_getenv("XDG_RUNTIME_DIR");
@@ -58,9 +60,9 @@ static int choose(struct hoist__cache_place *ret)
 	return 0;
 }
 
-/* --- opening it --- */
+/* --- opening the folder --- */
 
-/* An @err of making or opening @path, and the reason as far as it can be seen. */
+/* Sets the text for @err of making or opening @path, with the reason as far as it can be found. */
 static int fail_folder(int err, const char *doing, const char *path)
 {
 	struct stat status;
@@ -129,8 +131,8 @@ static int make_folder(struct hoist__cache_place *place, int *ret)
 	return open_folder(place->path, ret);
 }
 
-/* rmdir(2) refuses where anything is in the folder.  A process that has opened it, and makes a file
- * in it only now, is told that the folder is gone, and makes another. */
+/* rmdir(2) refuses if anything is in the folder.  A process that has opened the folder, and makes a
+ * file in it only now, gets the error that the folder is gone, and makes another. */
 static void remove_folder(int folder, const char *path)
 {
 	struct stat open;
@@ -142,7 +144,7 @@ static void remove_folder(int folder, const char *path)
 
 /* --- locks --- */
 
-/* FNV-1a: two paths with one number wait for each other, no more. */
+/* FNV-1a.  Two paths with the same number only wait for each other. */
 struct hoist__lock_name hoist__cache_lock_name(const char *path)
 {
 	struct hoist__lock_name name;
@@ -164,7 +166,8 @@ static int lock_file(int fd)
 	return 0;
 }
 
-/* The file that was locked may have been removed, and another made, before it was. */
+/* True if @fd is still the file called @name: before it was locked, the file may have been removed
+ * and another made. */
 static bool is_still_there(int folder, const char *name, int fd)
 {
 	struct stat locked;
@@ -174,8 +177,8 @@ static bool is_still_there(int folder, const char *name, int fd)
 	       locked.st_ino == present.st_ino && locked.st_dev == present.st_dev;
 }
 
-/* Returns: 0; -ENOENT, the folder or the lock was removed meanwhile; -EAGAIN, without a text; what
- * the system says. */
+/* Returns: 0; -ENOENT if the folder or the lock was removed meanwhile; -EAGAIN, without a text; the
+ * system's error. */
 static int try_lock(const char *name, struct hoist__cache_lock *ret)
 {
 	struct hoist__cache_lock lock = {.name = name};
@@ -213,7 +216,7 @@ void hoist__cache_lock_close(struct hoist__cache_lock *lock)
 	(void)close(lock->folder);
 }
 
-/* First the name, then the lock: a process that waited for the lock makes another. */
+/* The name goes before the lock: a process that waited for the lock then makes a new file. */
 void hoist__cache_unlock(struct hoist__cache_lock *lock)
 {
 	if (is_still_there(lock->folder, lock->name, lock->fd))

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-hold.c - becoming the cache's holder: one process of a user, in the background.
+/* lib/cache/cache-hold.c - becomes the cache's holder: one process per user, in the background.
+ * The contract is in hoist/cache.h.
  *
- * Who has the lock binds the socket and forks; the child is the holder, and keeps the lock. */
+ * The process that has the lock binds the socket and forks.  The child is the holder, and keeps the
+ * lock. */
 #include "config.h"
 
 #include <dirent.h>
@@ -26,7 +28,7 @@ static bool is_one_of(int fd, const int *fds, size_t n)
 	return false;
 }
 
-/* What the starter had open is not the holder's to keep. */
+/* Closes the descriptors that the starter had open, which the holder must not keep. */
 static void close_others(const int *kept, size_t n_kept)
 {
 	DIR *folder = opendir("/proc/self/fd");
@@ -50,10 +52,11 @@ static void detach(const struct hoist__cache_lock *lock, int listener, int ready
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);
 	(void)signal(SIGHUP, SIG_IGN);
-	(void)signal(SIGPIPE, SIG_IGN); /* who waits for it may have ended */
+	(void)signal(SIGPIPE, SIG_IGN); /* the process that waits for the holder may have ended */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; null >= 0 && fd <= 2; fd++)
-		if (!is_one_of(fd, kept, n_kept)) /* as where it began without them */
+		if (!is_one_of(fd, kept, n_kept)) /* also replaces standard descriptors that were
+						   * closed at the start */
 			(void)dup2(null, fd);
 	close_others(kept, n_kept);
 }
@@ -65,7 +68,7 @@ static int bind_in(int folder, int *ret)
 	if (fd < 0)
 		return hoist__fail_errno(-errno, "the cache's socket");
 	hoist__cache_address(folder, &address);
-	(void)unlinkat(folder, HOIST__CACHE_SOCKET, 0); /* of one that was killed */
+	(void)unlinkat(folder, HOIST__CACHE_SOCKET, 0); /* the socket of a holder that was killed */
 	if (bind(fd, (const struct sockaddr *)&address, sizeof address) < 0) {
 		int err = -errno;
 		(void)close(fd);
@@ -89,7 +92,7 @@ int hoist__cache_answers(void)
 	return err == -ENOENT && m.status == -ENOENT ? 0 : err;
 }
 
-/* Another holder may be ending: then its lock comes free. */
+/* Waits a while, as another holder may be ending: then its lock comes free. */
 static int take_lock(struct hoist__cache_lock *ret)
 {
 	for (int tries = 0; tries < 500; tries++) {
@@ -103,7 +106,7 @@ static int take_lock(struct hoist__cache_lock *ret)
 	return hoist__fail(-EAGAIN, "a holder of the cache has its lock, but does not answer");
 }
 
-/* Peers are told the process that listens: so the holder itself does. */
+/* The holder itself calls listen(2), as peers see the credentials of the process that did. */
 static void become_holder(struct hoist__cache_lock *lock, int listener, int ready)
 {
 	detach(lock, listener, ready);

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/cache/cache-holder.c - the process that keeps the images' descriptors.
+ * The contract is in lib/cache/cache.h.
  *
  * Why a process, and not a file on a tmpfs that is published by rename:
- *   - An image is sealed: nobody can write to the bytes that others have mapped.  A file on a tmpfs
- *     has no seals; every process of the user may change it, or cut it off, under its readers.
- *   - Its memory is given back when the last image is dropped, when the user logs out, and when the
- *     holder is killed.  A file on a tmpfs stays, and takes memory, until somebody removes it.
- *   - A memfd is in huge pages as far as its process asks for them (MFD_HUGETLB, MADV_HUGEPAGE).  A
- *     tmpfs is as it was mounted, and a container's /dev/shm has 64 MiB.
+ *   - An image is sealed: no process can write to bytes that others have mapped.  A file on a tmpfs
+ *     has no seals: every process of the user may change it, or truncate it under its readers.
+ *   - The memory is given back when the last image is dropped, when the user logs out, and when the
+ *     holder is killed.  A file on a tmpfs stays, and takes memory, until it is removed.
+ *   - A memfd is in huge pages as far as its process asks for them (MFD_HUGETLB, MADV_HUGEPAGE).
+ * The pages of a tmpfs depend on its mount, and a container's /dev/shm has 64 MiB.
  *
- * One thread, one poll(2).  A peer gets an answer to each request at once or is cut off: nobody can
- * make the holder wait.  One that sends anything wrong is cut off, too.
+ * There is one thread and one poll(2).  A peer gets an answer to each request at once, or is cut
+ * off: no peer can make the holder wait.  A peer that sends anything wrong is cut off, too.
  *
  *   begins   without images; ends if none comes within GRACE_NS
  *   ends     with its last image: first the socket's name goes, then the socket, then the lock, and
- * the folder if nothing else is in it. Who had connected meanwhile sees that and starts another
- * one.  Also when its socket was removed (a user's /run folder goes when he logs out): nobody can
- * reach it */
+ *            the folder if nothing else is in it.  A peer that connected meanwhile sees the end and
+ *            starts another holder.  The holder also ends when its socket was removed (a user's
+ *            /run folder goes at logout), as no peer can reach it then */
 #include "config.h"
 
 #include <errno.h>
@@ -35,10 +36,10 @@
 
 #define MOST_PEERS HOIST__CACHE_MOST_PEERS
 #define LEAST_PEERS 4
-#define OTHER_FDS 10		       /* besides those of images and peers */
-#define GRACE_NS (5 * HOIST__NS_PER_S) /* without an image, at the beginning */
-#define IDLE_NS (30 * HOIST__NS_PER_S) /* a peer that asks nothing */
-#define LOOK_NS (10 * HOIST__NS_PER_S) /* how often it looks for its socket */
+#define OTHER_FDS 10		       /* descriptors besides those of images and peers */
+#define GRACE_NS (5 * HOIST__NS_PER_S) /* the time without an image, at the beginning */
+#define IDLE_NS (30 * HOIST__NS_PER_S) /* until a peer that asks nothing is cut off */
+#define LOOK_NS (10 * HOIST__NS_PER_S) /* how often the holder looks for its socket */
 
 struct held {
 	int fd;
@@ -54,16 +55,16 @@ struct holder {
 	int folder;
 	int listener;
 	size_t n_images;
-	size_t most_images; /* so that peers are always heard */
+	size_t most_images; /* limited, so that there are descriptors for peers */
 	size_t most_peers;
 	size_t room;
 	struct held *images; /* in the order of their ids */
 	uint64_t last_id;
 	size_t n_peers;
 	struct peer peers[MOST_PEERS];
-	uint64_t until; /* without images */
+	uint64_t until; /* the end of the time without images; 0: none */
 	uint64_t look_at;
-	ino_t socket; /* as it is called in the folder */
+	ino_t socket; /* the inode of the socket in the folder */
 };
 
 /* --- images --- */
@@ -154,7 +155,8 @@ static const struct held *next_of(const struct holder *holder, uint64_t id)
 	return NULL;
 }
 
-/* Makes the reply of the request; *fd is what goes with it, the holder's own. */
+/* Turns the request into its reply.  *fd is the descriptor to send with it, which stays the
+ * holder's. */
 static void answer(struct holder *holder, struct hoist__cache_message *m, int *fd)
 {
 	const struct held *image = NULL;
@@ -184,7 +186,7 @@ static void answer(struct holder *holder, struct hoist__cache_message *m, int *f
 	case HOIST__CACHE_DROP:
 		m->id = drop_path(holder, m->path);
 		if (m->path[0] == '\0')
-			holder->until = 0; /* nor is an image waited for that may come */
+			holder->until = 0; /* the holder no longer waits for a first image either */
 		m->status = m->id > 0 ? 0 : -ENOENT;
 		break;
 	case HOIST__CACHE_N_OPS:
@@ -196,7 +198,7 @@ static void answer(struct holder *holder, struct hoist__cache_message *m, int *f
 		fill_reply(image, m);
 }
 
-/* False: this peer is done with. */
+/* Returns: false if the peer is to be cut off. */
 static bool serve_peer(struct holder *holder, struct peer *peer)
 {
 	struct hoist__cache_message m;
@@ -204,7 +206,7 @@ static bool serve_peer(struct holder *holder, struct peer *peer)
 	int err = hoist__cache_receive(peer->fd, &m, &fd);
 	if (err == -EAGAIN)
 		return true;
-	if (err == -EMFILE) { /* there was a descriptor that this process has no room for */
+	if (err == -EMFILE) { /* a descriptor came for which this process has no room */
 		m.status = err;
 		return hoist__cache_send(peer->fd, &m, -1) == 0;
 	}
@@ -225,7 +227,7 @@ static void accept_peer(struct holder *holder)
 {
 	int fd = accept4(holder->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0) {
-		/* The whole system has no descriptor, or no memory: who connects is still there. */
+		/* The whole system has no descriptor or no memory left: the peer stays in line. */
 		if (errno != EAGAIN && errno != ECONNABORTED)
 			(void)usleep(10000);
 		return;
@@ -280,11 +282,11 @@ static void run(struct holder *holder)
 		size_t n = holder->n_peers;
 		for (size_t i = 0; i < n; i++)
 			polled[i] = (struct pollfd){holder->peers[i].fd, POLLIN, 0};
-		/* Who finds it full waits in the socket's own line. */
+		/* While the table is full, new peers wait in the socket's backlog. */
 		polled[n] =
 			(struct pollfd){n < holder->most_peers ? holder->listener : -1, POLLIN, 0};
 		int ready = poll(polled, n + 1, timeout_of(holder));
-		/* The system is out of memory: no reason to let go of the images. */
+		/* If the system is out of memory, the images are kept all the same. */
 		if (ready < 0 && errno != EINTR)
 			(void)usleep(10000);
 		uint64_t now = hoist__now_ns();
@@ -297,11 +299,12 @@ static void run(struct holder *holder)
 		if (ready > 0 && polled[n].revents != 0)
 			accept_peer(holder);
 		if (holder->n_images > 0)
-			holder->until = 0; /* from now on, the last one's end is the holder's */
+			holder->until = 0; /* from now on the holder ends with its last image */
 	}
 }
 
-/* One descriptor for each image: as many as it may ever have. */
+/* Raises the limit on descriptors as far as allowed, as each image takes one.  Returns: the
+ * limit. */
 static size_t count_fds(void)
 {
 	struct rlimit limit;
@@ -313,7 +316,7 @@ static size_t count_fds(void)
 	return (size_t)limit.rlim_cur;
 }
 
-/* Few are shared fairly: a third is for peers. */
+/* If there are few descriptors, a third of them is for peers. */
 static void share_fds(struct holder *holder, size_t n_fds)
 {
 	size_t n = n_fds > OTHER_FDS ? n_fds - OTHER_FDS : 0;

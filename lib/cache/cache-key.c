@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-key.c - is a checkpoint still what it was when its image was made?
+/* lib/cache/cache-key.c - finds out if a checkpoint has changed since its image was made.
+ * The contract is in lib/cache/cache.h.
  *
- * Its files are looked at, not opened.  A rename, chmod or another link makes an image stale too:
- * only the inode's ctime tells of a write after which the mtime was set back.  Only where a folder
- * has changed, in which files may have come that would be part of it, or have nothing to do with
- * it, is the checkpoint opened, to see which files it has now. */
+ * The checkpoint's files are only looked at, not opened.  A rename, chmod or another link makes an
+ * image stale, too: only the inode's ctime tells of a write after which the mtime was set back.
+ * If a folder has changed, files may have come that belong to the checkpoint, or that have nothing
+ * to do with it.  Only then is the checkpoint opened, to see which files it has now. */
 #include "config.h"
 
 #include <errno.h>
@@ -84,7 +85,8 @@ struct indices {
 	const char *folder;
 };
 
-/* One of them is the checkpoint's: another one's change is rare, and costs a load. */
+/* Adds every index in the folder.  One of them is the checkpoint's.  A change of another one is
+ * rare, and only costs a load. */
 static int add_index(void *context, const char *name)
 {
 	const struct indices *indices = context;
@@ -130,7 +132,7 @@ static bool has(const struct hoist__image_key *key, const struct hoist__image_fi
 	return false;
 }
 
-/* Shards first: a tensor's number of its file is a number of these. */
+/* The shards come first: a tensor's shard is an index into them. */
 int hoist__image_key_make(const char *path, hoist_checkpoint *checkpoint,
 			  struct hoist__image_key *ret)
 {
@@ -185,7 +187,7 @@ static int check_file(const char *path, const struct hoist__image_file *was)
 		       : stale(path, "was written to, renamed or given other attributes");
 }
 
-/* The same shards in the same order, as the folder is now. */
+/* Checks that the folder now has the same shards in the same order. */
 static int check_folder(const struct hoist__image_table *table, const char *path)
 {
 	hoist_checkpoint *now = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-memory.c - files in memory: made, sealed, judged; and their mappings.  The
- * contract is in lib/cache/cache.h. */
+/* lib/cache/cache-memory.c - makes, seals, checks and maps files in memory.
+ * The contract is in lib/cache/cache.h. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -33,12 +33,12 @@
 
 #define SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* Pages that a read was going into are let go a little after it has ended. */
+/* The kernel releases the pages of a read a little after the read has ended. */
 #define SEAL_TRIES 500
 
 /* --- mapping --- */
 
-/* @bytes at a 2 MiB boundary, so that huge pages are mapped as such. */
+/* Maps @bytes at a 2 MiB boundary, so that huge pages are mapped as such. */
 static int map_aligned(int fd, size_t bytes, int protection, int flags, char **ret)
 {
 	const size_t align = HOIST__HUGE_PAGE_BYTES;
@@ -51,7 +51,7 @@ static int map_aligned(int fd, size_t bytes, int protection, int flags, char **r
 					 hoist__figure(bytes).text);
 	char *base = (char *)hoist__round_up((uintptr_t)room, align);
 	size_t before = (size_t)(base - room);
-	/* hugetlb maps end where their pages do. */
+	/* hugetlb maps end at a boundary of their pages. */
 	size_t after = align - before;
 	if (mmap(base, bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) {
 		int err = -errno;
@@ -59,7 +59,7 @@ static int map_aligned(int fd, size_t bytes, int protection, int flags, char **r
 		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "mapping an image of %s",
 					 hoist__figure(bytes).text);
 	}
-	/* What is left over costs nothing if the process has too many mappings to lose it. */
+	/* If the process has too many mappings to unmap the rest, the rest costs no memory. */
 	if (before > 0)
 		(void)munmap(room, before);
 	size_t end = hoist__round_up(bytes, hoist__page_bytes());
@@ -69,8 +69,9 @@ static int map_aligned(int fd, size_t bytes, int protection, int flags, char **r
 	return 0;
 }
 
-/* A page that is copied on write must be there: of hugetlb pages the kernel sets aside as many as
- * may be copied, so that none is missing at a touch, which kills; of others it reckons with less.
+/* A page must be available when it is copied on write.  The kernel reserves as many hugetlb pages
+ * as may be copied, so that none is missing at a touch, which would kill the process.  Small pages
+ * are not reserved.
  */
 int hoist__memory_file_map(int fd, size_t bytes, bool hugetlb, bool read_only, char **ret)
 {
@@ -88,7 +89,7 @@ int hoist__memory_file_map(int fd, size_t bytes, bool hugetlb, bool read_only, c
 
 /* --- pages --- */
 
-/* What the kernel makes of shared memory, in brackets in the list of what it could. */
+/* Reads the kernel's choice for shared memory, which is in brackets in the list of choices. */
 static bool read_choice(const char *path, char *ret, size_t room)
 {
 	char text[128];
@@ -106,7 +107,7 @@ static bool read_choice(const char *path, char *ret, size_t room)
 	return true;
 }
 
-/* Transparent huge pages, where the kernel gives them to shared memory that asks for them. */
+/* Asks for transparent huge pages, where the kernel gives them to shared memory on request. */
 static int ask_for_huge(struct hoist__memory_file *file)
 {
 	static const char each[] =
@@ -125,7 +126,7 @@ static int open_memfd(unsigned flags, size_t bytes, int *ret)
 {
 	flags |= MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	int fd = memfd_create("hoist-image", flags | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL) /* older than the flag */
+	if (fd < 0 && errno == EINVAL) /* the kernel is older than the flag */
 		fd = memfd_create("hoist-image", flags);
 	if (fd < 0)
 		return hoist__fail_memfd(errno, "making an image");
@@ -142,7 +143,7 @@ static int open_memfd(unsigned flags, size_t bytes, int *ret)
 	return 0;
 }
 
-/* Mapping hugetlb pages to be shared sets them aside: there are enough, or it fails. */
+/* A shared mapping of hugetlb pages reserves them: it fails if there are too few. */
 static int open_hugetlb(size_t bytes, struct hoist__memory_file *file)
 {
 	size_t whole = (size_t)hoist__round_up(bytes, HOIST__HUGE_PAGE_BYTES);
@@ -173,15 +174,16 @@ static int open_plain(size_t bytes, bool huge, struct hoist__memory_file *file)
 		return err;
 	file->bytes = whole;
 	file->pages = huge ? ask_for_huge(file) : HOIST_PAGES_SMALL;
-	if (!huge) /* which some systems do not give by themselves */
+	if (!huge) /* some systems give huge pages unasked */
 		(void)madvise(file->base, file->bytes, MADV_NOHUGEPAGE);
 	return 0;
 }
 
 /* --- making and ending --- */
 
-/* The pool may have enough, and the nodes asked for, or the cgroup, too few: mapping does not tell.
- * Returns: 0; -ENOMEM, with the note, where there are too few; others end it. */
+/* The pool may have enough pages, but the nodes asked for, or the cgroup, too few.  Mapping does
+ * not tell that.
+ * Returns: 0; -ENOMEM, with the note, if there are too few; other errors are final. */
 static int create_hugetlb(size_t bytes, const hoist_cache_options *options,
 			  struct hoist__memory_file *file)
 {
@@ -250,8 +252,8 @@ int hoist__memory_file_judge(int fd, size_t *bytes, bool *hugetlb)
 	struct stat status;
 	struct statfs system;
 	int seals = fcntl(fd, F_GET_SEALS);
-	/* Of a file without seals, whose system may be a process that does not answer, nothing else
-	 * is asked. */
+	/* A file without seals is asked nothing else: its file system may be a process that does
+	 * not answer. */
 	if (seals < 0 || fstatfs(fd, &system) < 0 ||
 	    (system.f_type != TMPFS_MAGIC && system.f_type != HUGETLBFS_MAGIC))
 		return hoist__fail(-EBADMSG, "what came as an image is no memfd");
@@ -264,7 +266,7 @@ int hoist__memory_file_judge(int fd, size_t *bytes, bool *hugetlb)
 		return hoist__fail(-EBADMSG, "what came as an image has no bytes");
 	*bytes = (size_t)status.st_size;
 	*hugetlb = system.f_type == HUGETLBFS_MAGIC;
-	/* A page that is not there is taken at a touch, which kills when none is free. */
+	/* A touch takes a page that is not there yet, and kills the process if none is free. */
 	if (*hugetlb && status.st_blocks < status.st_size / 512)
 		return hoist__fail(-EBADMSG,
 				   "what came as an image has %lld of its %lld bytes of huge pages",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-message.c - one request, one reply: records of one size over a Unix socket. */
+/* lib/cache/cache-message.c - sends and receives requests and replies of one size over a socket.
+ * The contract is in lib/cache/cache.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -13,17 +14,17 @@
 #include "base/error.h"
 #include "lib/cache/cache.h"
 
-/* One form on both sides, without holes. */
+/* Both sides have the same layout, without padding. */
 _Static_assert(sizeof(struct hoist__cache_message) ==
 		       32 + 6 * 8 + HOIST__NOTE_BYTES + HOIST__CACHE_PATH_BYTES,
 	       "a new form is a new version");
 
 static const char magic[8] = {'h', 'o', 'i', 's', 't', 'm', 's', 'g'};
 
-/* The holder answers at once: a minute says that it hangs, or is stopped. */
+/* The holder answers at once.  A holder that does not answer for a minute hangs, or is stopped. */
 #define TIMEOUT_S 60
 
-/* Room for more than one, so that all that come are seen, and closed. */
+/* Room for several descriptors, so that all that come are seen, and closed. */
 #define MOST_FDS 8
 
 union control {
@@ -47,7 +48,8 @@ int hoist__cache_message_init(enum hoist__cache_op op, const char *path,
 	return 0;
 }
 
-/* A socket's name has 108 bytes at most; a folder's may be longer. */
+/* A socket's address has at most 108 bytes, and a folder's path may be longer.  So the address
+ * names the folder by its descriptor. */
 void hoist__cache_address(int folder, struct sockaddr_un *ret)
 {
 	*ret = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -60,7 +62,7 @@ int hoist__cache_check_peer(int socket)
 	struct ucred peer;
 	socklen_t bytes = sizeof peer;
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
-		return hoist__fail_errno(-errno, "asking who the cache's peer is");
+		return hoist__fail_errno(-errno, "asking for the credentials of the cache's peer");
 	if (peer.uid != geteuid())
 		return hoist__fail(-EPERM, "the cache's peer is process %d of user %u, not of %u",
 				   (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
@@ -90,12 +92,13 @@ int hoist__cache_send(int socket, const struct hoist__cache_message *message, in
 	while (n < 0 && errno == EINTR);
 	if (n == (ssize_t)sizeof *message)
 		return 0;
-	/* Which of them it is, is a matter of when the peer ended. */
+	/* ECONNRESET and EPIPE both mean that the peer ended.  Which one comes depends on the
+	 * moment. */
 	return hoist__fail_errno(n < 0 && errno != ECONNRESET ? -errno : -EPIPE,
 				 "a message to the cache's peer");
 }
 
-/* The first is kept.  Returns how many came. */
+/* Keeps the first descriptor, and closes the others.  Returns: how many came. */
 static size_t take_fds(struct msghdr *header, int *ret)
 {
 	size_t count = 0;
@@ -120,7 +123,7 @@ static int check(const struct hoist__cache_message *message, size_t bytes, int f
 {
 	if (bytes < offsetof(struct hoist__cache_message, op) ||
 	    memcmp(message->magic, magic, sizeof magic) != 0)
-		return hoist__fail(-EBADMSG, "the cache's peer sent what is no message of hoist's");
+		return hoist__fail(-EBADMSG, "the cache's peer sent no message of hoist's");
 	if (message->version != HOIST__CACHE_VERSION)
 		return hoist__fail(
 			-EBADMSG,
@@ -188,7 +191,8 @@ static int connect_to(int folder, int *ret)
 	int err = 0;
 	while (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 && err == 0)
 		if (errno != EINTR)
-			err = errno == ECONNREFUSED ? -ENOENT : -errno; /* nobody, or not now */
+			err = errno == ECONNREFUSED ? -ENOENT : -errno; /* no holder listens, or not
+									 * now */
 	if (err < 0 && err != -ENOENT)
 		err = hoist__fail_errno(err, "connecting to the cache's holder");
 	if (err == 0)
@@ -238,9 +242,9 @@ static int ask_once(struct hoist__cache_message *message, int fd, int *ret_fd)
 	return err;
 }
 
-/* A holder that closed the connection has ended, or could not serve this one (no memory, no
- * descriptor): asked again, it answers, or is not there.  Only a PUT is not asked again by itself:
- * it may have been taken. */
+/* A holder that closed the connection has ended, or could not serve this request (no memory, no
+ * descriptor).  A second try gets an answer, or finds no holder.  Only a PUT is not repeated here:
+ * the holder may have taken the image. */
 int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd)
 {
 	int err = -EPIPE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-place.c - files in memory: which NUMA nodes and pages they get.  The contract is
- * in lib/cache/cache.h. */
+/* lib/cache/cache-place.c - places files in memory on NUMA nodes, and populates them.
+ * The contract is in lib/cache/cache.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -18,11 +18,11 @@
 #define N_SAMPLES 64
 #define N_THREADS 4
 
-/* Populated between two looks at whether it is cancelled. */
+/* The bytes populated between two checks for a cancel. */
 #define PIECE_BYTES ((size_t)256 << 20)
 
-/* Bytes per second of a thread: huge pages that come slower are given up.  They are made once, and
- * used by many: they may cost more than elsewhere. */
+/* Bytes per second of a thread: huge pages that come slower are given up.  An image is made once
+ * and used by many processes, so its huge pages may cost more than elsewhere. */
 #define THP_FLOOR (HOIST__THP_FLOOR / 5)
 
 static void placement_of(const hoist_cache_options *options, struct hoist__placement *ret)
@@ -40,8 +40,8 @@ static void placement_of(const hoist_cache_options *options, struct hoist__place
 		hoist__nodeset_add(&ret->nodes, options->nodes[i]);
 }
 
-/* Where the kernel gives shared memory small pages, which is its default, huge ones are made of
- * them, unless these were asked for. */
+/* By default the kernel gives shared memory small pages.  Huge pages are made of them, unless small
+ * pages were asked for. */
 static void note_pages(struct hoist__memory_file *file, size_t collapsed, int err)
 {
 	size_t whole = (size_t)hoist__round_down(file->bytes, HOIST__HUGE_PAGE_BYTES);
@@ -58,7 +58,7 @@ static void note_pages(struct hoist__memory_file *file, size_t collapsed, int er
 			       err == -ETIME ? "slow" : strerrorname_np(-err));
 }
 
-/* A piece at a time, so that it can be cancelled. */
+/* Populates a piece at a time, so that the work can be cancelled. */
 static int populate(struct hoist__memory_file *file, const hoist_cache_options *options,
 		    struct hoist__populate_job *job)
 {
@@ -86,7 +86,8 @@ static int populate(struct hoist__memory_file *file, const hoist_cache_options *
 	return err;
 }
 
-/* How the kernel took it.  Bound memory only prefers its nodes for now: see numa/place.h. */
+/* Places the file.  *ret says how the kernel took the placement.  Bound memory only prefers its
+ * nodes for now: see numa/place.h. */
 static int place(const struct hoist__memory_file *file, const struct hoist__placement *placement,
 		 const struct hoist__topology *topology, enum hoist__placed *ret)
 {
@@ -132,8 +133,9 @@ int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_
 	}
 	hoist__topology_destroy(topology);
 	if (placed == HOIST__PLACED_FIRST_TOUCH && file->note[0] == '\0')
-		(void)snprintf(file->note, sizeof file->note,
-			       "the kernel refuses mbind here: who touched first decided");
+		(void)snprintf(
+			file->note, sizeof file->note,
+			"the kernel refuses mbind here: the first touch of each page decided");
 	return err;
 }
 

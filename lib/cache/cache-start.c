@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-start.c - starting the holder: a program of its own, so that nothing of the
- * caller's stays with it: no memory, no threads' locks, no driver. */
+/* lib/cache/cache-start.c - starts the program that becomes the holder.
+ * The contract is in lib/cache/cache.h.
+ *
+ * The holder is a program of its own, so that it keeps nothing of the caller's: no memory, no locks
+ * of other threads, no driver. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -26,7 +29,7 @@ struct words {
 	size_t n;
 };
 
-/* Of a set-uid program, whoever started it chose $PATH: nothing is looked for there. */
+/* In a set-uid program the user that started it chose $PATH, so no program is looked up there. */
 static const char *choose_program(const char *given)
 {
 	static const char installed[] = HOIST_BINDIR "/hoist";
@@ -38,8 +41,9 @@ static const char *choose_program(const char *given)
 	return access(installed, X_OK) == 0 || getauxval(AT_SECURE) != 0 ? installed : "hoist";
 }
 
-/* A set-uid program may have become another user altogether: what it starts then takes its
- * environment for its own user's.  It gets none, and nothing is looked for in $PATH. */
+/* A set-uid program may have become another user altogether.  A program that it starts would take
+ * the environment for its own user's.  So that program gets no environment, and is not looked up in
+ * $PATH. */
 static int run(pid_t *ret, const char *program, const posix_spawn_file_actions_t *actions,
 	       const posix_spawnattr_t *attributes)
 {
@@ -47,13 +51,14 @@ static int run(pid_t *ret, const char *program, const posix_spawn_file_actions_t
 	char *const words[] = {hoist, cache, hold, NULL};
 	char *const nothing[] = {NULL};
 	if (getauxval(AT_SECURE) != 0 && program[0] != '/')
-		return EACCES; /* it would be looked for where the caller is */
+		return EACCES; /* the program would be looked up in the caller's current folder */
 	if (getauxval(AT_SECURE) != 0)
 		return posix_spawn(ret, program, actions, attributes, words, nothing);
 	return posix_spawnp(ret, program, actions, attributes, words, environ);
 }
 
-/* No signal is blocked or handled, whatever the caller does; what it says on stderr is heard. */
+/* The program starts with no signal blocked or handled, whatever the caller's state.  Its stderr
+ * goes to @said. */
 static int spawn(const char *program, int said, pid_t *ret)
 {
 	posix_spawn_file_actions_t actions;
@@ -87,7 +92,7 @@ static int spawn(const char *program, int said, pid_t *ret)
 	return -err;
 }
 
-/* Until it has closed its end: then it has ended, or is in the background. */
+/* Reads until the program closes its end: then it has ended, or is in the background. */
 static int listen_to(int from, struct words *ret)
 {
 	uint64_t deadline = hoist__deadline(START_NS);
@@ -114,7 +119,7 @@ static int listen_to(int from, struct words *ret)
 	return 0;
 }
 
-/* The program may have no child of that name any more: one that waits for all has seen its end. */
+/* The calling program may have waited for all its children already, and so for this one. */
 static bool ended_well(pid_t child)
 {
 	int status = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache-table.c - an image's table, so that who attaches it parses nothing.
+/* lib/cache/cache-table.c - writes and checks an image's table, so that attaching parses nothing.
+ * The contract is in lib/cache/cache.h.
  *
- * It comes back through another process: all that is used of it is checked first, once.  The file
- * is sealed by then, so what was checked stays as it is. */
+ * The table comes back through another process, so every part that is used is checked first, once.
+ * The file is sealed by then, so checked parts stay as they are. */
 #include "config.h"
 
 #include <string.h>
@@ -17,10 +18,10 @@
 
 static const char magic[8] = {'h', 'o', 'i', 's', 't', 'i', 'm', 'g'};
 
-/* --- where its parts are --- */
+/* --- the parts of a table --- */
 
-/* The parts behind each other; every one's size is a multiple of 8 but for the last.
- * Returns: 0 and the bytes of all; -EOVERFLOW, without a text. */
+/* Lays the parts out one behind the other.  The size of each but the last is a multiple of 8.
+ * Returns: 0 and the bytes of all parts; -EOVERFLOW, without a text. */
 static int lay_out(const struct hoist__image_header *header, uint64_t at[7], uint64_t *ret)
 {
 	const struct {
@@ -108,7 +109,7 @@ void hoist__image_table_write(hoist_checkpoint *checkpoint, const struct hoist__
 	uint64_t strings = 0;
 	uint64_t dims = 0;
 	count(checkpoint, key, path, header);
-	(void)lay_out(header, at, &bytes); /* it was measured */
+	(void)lay_out(header, at, &bytes); /* cannot overflow, as the table was measured */
 	find_parts(base, at, ret);
 	memcpy(header->magic, magic, sizeof magic);
 	header->version = HOIST__IMAGE_VERSION;
@@ -168,7 +169,7 @@ static int check_header(const struct hoist__image_header *header, size_t bytes, 
 	return 0;
 }
 
-/* The last string ends, so each does. */
+/* The last string has an end, so every string ends within the strings. */
 static int check_string(const struct hoist__image_table *table, uint64_t at, const char *what)
 {
 	if (at < table->header->string_bytes)
@@ -189,7 +190,7 @@ static int check_place(const struct hoist__image_table *table,
 	if (err == 0 && elements > 0)
 		err = hoist__layout_bounds((hoist_dtype)tensor->dtype, (int)tensor->rank, shape,
 					   shape + tensor->rank, &low, &high);
-	/* With strides of 0 few bytes are more elements than any memory has. */
+	/* With strides of 0, a few bytes can be more elements than any memory holds. */
 	if (err == 0)
 		err = hoist_dtype_bytes((hoist_dtype)tensor->dtype, elements, &packed);
 	if (err < 0 || hoist_dtype_name((hoist_dtype)tensor->dtype) == NULL)
@@ -226,7 +227,7 @@ static const char *name_of(const struct hoist__image_table *table, uint64_t inde
 	return table->strings + table->tensors[index].name;
 }
 
-/* In order, each is another one: so all are there, once. */
+/* The names are strictly in order, so each tensor is there exactly once. */
 static int check_names(const struct hoist__image_table *table)
 {
 	uint64_t n = table->header->n_tensors;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache.c - what is done with the cache as a whole: add, list, drop. */
+/* lib/cache/cache.c - adds, lists and drops images.
+ * The contract is in hoist/cache.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "lib/device/device.h"
 #include "numa/topology.h"
 
-/* A holder may end just when it is spoken to: a new one is started then. */
+/* A holder may end just when a request reaches it: a new one is started then. */
 #define TRIES 20
 
 #define LOCK_US 20000
@@ -62,7 +63,7 @@ static int check_options(const hoist_cache_options *o)
 
 /* --- add --- */
 
-/* Of one adding. */
+/* The state of one add. */
 struct adding {
 	const char *path;
 	const hoist_cache_options *options;
@@ -87,7 +88,7 @@ static int message_of(const struct adding *adding, struct hoist__cache_message *
 	return 0;
 }
 
-/* The same image put twice is one image. */
+/* Putting the same image twice gives one image, so a PUT can be repeated. */
 static int publish(const struct adding *adding)
 {
 	struct hoist__cache_message message;
@@ -108,7 +109,8 @@ static int publish(const struct adding *adding)
 	return err;
 }
 
-/* The checkpoint is what it was when the key was made: the load has looked at the shards. */
+/* Checks that the checkpoint is unchanged since the key was made.  The load has checked the
+ * shards. */
 static int check_key(const struct adding *adding)
 {
 	struct hoist__image_key now = {0};
@@ -151,16 +153,17 @@ static int make_and_publish(struct adding *adding, hoist_image **ret)
 	return err;
 }
 
-/* Who has nobody to give an image to does not load one first.  A holder that was started waits for
- * an image some seconds; if it has ended by the time there is one, another is started. */
+/* A holder is found or started before the load, so that no image is loaded that no holder can take.
+ * A new holder waits some seconds for an image.  If it has ended by the time there is one, another
+ * holder is started. */
 static int find_holder(const hoist_cache_options *options)
 {
 	int err = hoist__cache_answers();
 	return err == -ENOENT || err == -EPIPE ? hoist__cache_start(options->holder) : err;
 }
 
-/* The image that is there, if it is of this checkpoint, and of its tensors or its bytes as asked.
- */
+/* Finds the image that is in the cache already, if it is of this checkpoint, and has tensors or raw
+ * bytes as asked. */
 static bool find_same(const struct adding *adding, hoist_image **ret)
 {
 	hoist_image *image = NULL;
@@ -176,7 +179,7 @@ static bool find_same(const struct adding *adding, hoist_image **ret)
 	return same;
 }
 
-/* With the lock of this path. */
+/* Pre: the lock of the path is held. */
 static int add(struct adding *adding, hoist_image **ret)
 {
 	if ((adding->options->flags & HOIST_CACHE_REPLACE) == 0 && find_same(adding, ret))
@@ -190,7 +193,7 @@ static int add(struct adding *adding, hoist_image **ret)
 	return err;
 }
 
-/* As long as another has it, who is loading the same checkpoint. */
+/* Waits as long as another process has the lock, which is loading the same checkpoint. */
 static int wait_for_lock(const char *name, const hoist_cache_options *o,
 			 struct hoist__cache_lock *ret)
 {
@@ -320,7 +323,7 @@ int hoist_cache_drop(const char *path, size_t *ret)
 {
 	struct hoist__cache_message message;
 	char *resolved = NULL;
-	/* The checkpoint may be gone: then the path is as it was listed. */
+	/* The checkpoint may be gone: then the path is taken as it was listed. */
 	bool gone = path != NULL && hoist__cache_path(path, &resolved) < 0;
 	const char *asked = path == NULL ? "" : gone ? path : resolved;
 	int err = path != NULL && path[0] == '\0'

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/cache/cache.h - what the files of the cache share.
+/* lib/cache/cache.h - the folder, messages, files, tables and images, shared by the files of the
+ * cache.
  *
  *   cache.c          add, list, drop
  *   cache-attach.c   hoist_image: an image, mapped
  *   cache-table.c    an image's table: made of a checkpoint, checked when it comes back
- *   cache-key.c      is the checkpoint still what it was?
- *   cache-fill.c     a checkpoint into a sealed memfd
- *   cache-memory.c   memfds: huge pages, seals; their mappings
- *   cache-place.c    memfds: NUMA nodes, and pages that are there
- *   cache-folder.c   the user's folder, and the locks in it
- *   cache-message.c  requests and replies over the socket
- *   cache-start.c    starting the program that becomes the holder
- *   cache-hold.c     becoming it
- *   cache-holder.c   the process that keeps the descriptors
+ *   cache-key.c      has the checkpoint changed since its image was made? cache-fill.c     a
+ *   checkpoint into a sealed memfd cache-memory.c   memfds: huge pages, seals; their mappings
+ *   cache-place.c    memfds: NUMA nodes, populated pages cache-folder.c   the user's folder, and
+ *   the locks in it cache-message.c  requests and replies over the socket cache-start.c starting
+ *   the program that becomes the holder cache-hold.c     becoming the holder cache-holder.c   the
+ *   process that keeps the descriptors
  *
  *     adder                          holder                     worker
  *       load -> memfd, sealed
@@ -37,15 +35,15 @@
 
 /* --- the folder (cache-folder.c) --- */
 
-/* A descriptor of the user's folder, which is his alone.
- * Returns: 0; -ENOENT; -EPERM (it is not); what the system says. */
+/* Opens the user's folder, which no other user can use.
+ * Returns: 0; -ENOENT; -EPERM (another user could use the folder); the system's error. */
 int hoist__cache_folder(int *ret);
 
 struct hoist__cache_place {
 	char path[4096];
 };
 
-/* A lock in that folder. */
+/* A lock in the folder. */
 struct hoist__cache_lock {
 	const char *name;
 	int folder;
@@ -53,41 +51,42 @@ struct hoist__cache_lock {
 	struct hoist__cache_place place;
 };
 
-/* Takes the lock called @name, which lives as long as the lock.  Makes the folder.
- * Returns: 0; -EAGAIN (another process has it), without a text; -EPERM; what the system says. */
+/* Takes the lock called @name, a string that must live as long as the lock.  Makes the folder.
+ * Returns: 0; -EAGAIN (another process has the lock), without a text; -EPERM; the system's
+ * error. */
 int hoist__cache_lock(const char *name, struct hoist__cache_lock *ret);
 
-/* Gives it back, and removes the folder if nothing else is in it. */
+/* Gives the lock back, and removes the folder if nothing else is in it. */
 void hoist__cache_unlock(struct hoist__cache_lock *lock);
 
 /* Closes the descriptors: a child that was forked keeps the lock. */
 void hoist__cache_lock_close(struct hoist__cache_lock *lock);
 
-/* The lock's name of those who add @path. */
+/* The name of the lock that processes take to add @path. */
 struct hoist__lock_name {
 	char text[32];
 };
 struct hoist__lock_name hoist__cache_lock_name(const char *path);
 
-/* The absolute path with links resolved, to be freed.  Returns: 0; -ENOENT and the like. */
+/* Gives the absolute path with links resolved, to be freed.  Returns: 0; -ENOENT and the like. */
 int hoist__cache_path(const char *path, char **ret);
 
 /* --- messages (cache-message.c) --- */
 
 #define HOIST__CACHE_VERSION 1u
 #define HOIST__CACHE_PATH_BYTES 4096
-#define HOIST__CACHE_TRIES 4 /* of who was hung up on */
+#define HOIST__CACHE_TRIES 4 /* of a request whose connection the holder closed */
 
 enum hoist__cache_op {
 	HOIST__CACHE_PUT = 1, /* takes fd; path and figures */
 	HOIST__CACHE_GET,     /* path; gives fd */
-	HOIST__CACHE_PEEK,    /* the same, not counted */
+	HOIST__CACHE_PEEK,    /* as GET, but not counted */
 	HOIST__CACHE_LIST,    /* id; gives the first image with a larger id */
-	HOIST__CACHE_DROP,    /* path, "": all; gives how many in id */
+	HOIST__CACHE_DROP,    /* path ("": all); gives the number of images dropped in id */
 	HOIST__CACHE_N_OPS
 };
 
-/* Both ways, always all of it. */
+/* Sent both ways, always as a whole. */
 struct hoist__cache_message {
 	char magic[8];
 	uint32_t version;
@@ -106,28 +105,30 @@ struct hoist__cache_message {
 	char path[HOIST__CACHE_PATH_BYTES];
 };
 
-/* Fills in all but what is asked.  Returns: 0; -ENAMETOOLONG. */
+/* Fills in @op, @path and the header.  Returns: 0; -ENAMETOOLONG. */
 int hoist__cache_message_init(enum hoist__cache_op op, const char *path,
 			      struct hoist__cache_message *ret);
 
-/* The socket's name in the folder, as an address that is short however long the folder's is. */
+/* Gives the address of the socket in the folder.  The address is short, however long the folder's
+ * path is. */
 struct sockaddr_un;
 void hoist__cache_address(int folder, struct sockaddr_un *ret);
 
-/* -EPERM unless the peer of @socket is this user. */
+/* Returns: 0; -EPERM unless the peer of @socket is this user. */
 int hoist__cache_check_peer(int socket);
 
-/* One record; @fd -1: none with it.  Returns: 0; -EPIPE, -EAGAIN (time is over). */
+/* Sends one record, with @fd unless that is -1.  Returns: 0; -EPIPE; -EAGAIN (time is over). */
 int hoist__cache_send(int socket, const struct hoist__cache_message *message, int fd);
 
-/* One record, checked; *fd -1: none came.
- * Returns: 0; -EPIPE (the peer has ended); -EAGAIN; -EBADMSG (it is none of ours; nothing more must
- *   be read); -EMFILE. */
+/* Receives one record and checks it.  *fd -1: no descriptor came.
+ * Returns: 0; -EPIPE (the peer has ended); -EAGAIN; -EBADMSG (not a record of ours; the caller must
+ * not read on); -EMFILE. */
 int hoist__cache_receive(int socket, struct hoist__cache_message *ret, int *fd);
 
-/* Connects, sends @message (with @fd) and puts the reply in its place; @ret_fd NULL: none is
- * expected.  Returns: 0; -ENOENT there is no holder, without a text; -EPIPE it ended meanwhile; the
- *   reply's status, without a text; else as above. */
+/* Connects, sends @message (with @fd) and puts the reply in its place.  @ret_fd NULL: no descriptor
+ * is expected.
+ * Returns: 0; -ENOENT (there is no holder), without a text; -EPIPE (the holder ended meanwhile);
+ * the reply's status, without a text; else as above. */
 int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd);
 
 /* --- the holder (cache-start.c, cache-hold.c, cache-holder.c) --- */
@@ -135,12 +136,15 @@ int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd);
 #define HOIST__CACHE_SOCKET "holder"
 #define HOIST__CACHE_HOLDER_LOCK "holder.lock"
 #define HOIST__CACHE_MOST_PEERS 64
-#define HOIST__CACHE_MOST_IMAGES 4096 /* that it takes, and that are believed of it */
+#define HOIST__CACHE_MOST_IMAGES 4096 /* the most images that a holder takes, and that a client
+				       * accepts in its list */
 
-/* @listener and @lock, whose folder has the socket, are taken over.  Ends the process. */
+/* Serves requests as the holder.  Takes over @listener and @lock, whose folder has the socket.
+ * Ends the process. */
 void hoist__cache_serve(struct hoist__cache_lock *lock, int listener) __attribute__((noreturn));
 
-/* Returns: 0, a holder answers; -ENOENT, -EPIPE there is none; -EPERM, -EBADMSG and the like. */
+/* Returns: 0 if a holder answers; -ENOENT or -EPIPE if there is none; -EPERM, -EBADMSG and the
+ * like. */
 int hoist__cache_answers(void);
 
 /* Runs the program (NULL: see hoist_cache_options.holder) until a holder answers. */
@@ -157,32 +161,34 @@ struct hoist__memory_file {
 	char note[HOIST__NOTE_BYTES];
 };
 
-/* A new one of at least @bytes, mapped shared and writable, placed and populated.
+/* Makes a file of at least @bytes, mapped shared and writable, placed and populated.
  * Returns: 0; -EINVAL (placement); -ENOMEM, -EMFILE, -ENOTSUP, -EPERM. */
 int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 			      struct hoist__memory_file *ret);
 
-/* cache-place.c: places and populates it; its pages and note say what was had. */
+/* In cache-place.c: places and populates the file.  Its pages and note say which pages it got. */
 int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_options *options);
 
-/* The one node that samples of it are on, or -1. */
+/* Returns: the one node of all samples of the file, or -1. */
 int hoist__memory_file_node(const struct hoist__memory_file *file);
 
-/* Unmaps it, and nobody will write to it, or change its size. */
+/* Unmaps and seals the file: no process can write to it or change its size any more. */
 int hoist__memory_file_seal(struct hoist__memory_file *file);
 void hoist__memory_file_close(struct hoist__memory_file *file);
 
-/* Is @fd, which comes from another process, a memfd so sealed?  Returns: 0; -EBADMSG. */
+/* Checks that @fd, which comes from another process, is a memfd sealed like that.
+ * Returns: 0; -EBADMSG. */
 int hoist__memory_file_judge(int fd, size_t *bytes, bool *hugetlb);
 
-/* Maps it privately, 2 MiB-aligned.  Returns: 0; -ENOMEM. */
+/* Maps the file @fd privately, 2 MiB-aligned.  Returns: 0; -ENOMEM. */
 int hoist__memory_file_map(int fd, size_t bytes, bool hugetlb, bool read_only, char **ret);
 
 /* --- the table (cache-table.c) ---
  *
  *   header | tensors | files | metadata | by name | dims | strings | ... data
  *
- * Integers are this machine's; a string is its distance from the strings' beginning. */
+ * Integers have this machine's byte order.  A string is stored as its offset from the start of the
+ * strings. */
 #define HOIST__IMAGE_VERSION 2u
 
 struct hoist__image_header {
@@ -190,9 +196,9 @@ struct hoist__image_header {
 	uint32_t version;
 	uint32_t pages;
 	int32_t node;
-	uint32_t open_flags; /* HOIST_OPEN_... that its checkpoint was opened with */
+	uint32_t open_flags; /* the HOIST_OPEN_... flags that the checkpoint was opened with */
 	uint64_t file_bytes;
-	uint64_t data_offset; /* whole pages; the table ends before it */
+	uint64_t data_offset; /* whole pages; the table ends before this offset */
 	uint64_t tensor_bytes;
 	uint64_t n_tensors;
 	uint64_t n_files;
@@ -207,9 +213,9 @@ struct hoist__image_header {
 
 struct hoist__image_tensor {
 	uint64_t name;
-	uint64_t dims;	 /* rank extents and rank strides begin at this one */
-	uint64_t offset; /* of its first element, from the file's beginning */
-	uint64_t bytes;	 /* as the checkpoint says, as are those two: */
+	uint64_t dims;	 /* the index of the first of rank extents and rank strides */
+	uint64_t offset; /* of the first element, from the start of the file */
+	uint64_t bytes;	 /* this and the next two as the checkpoint says: */
 	uint64_t shard;
 	uint64_t shard_offset;
 	uint32_t dtype;
@@ -218,7 +224,7 @@ struct hoist__image_tensor {
 
 enum hoist__image_file_kind {
 	HOIST__IMAGE_SHARD,
-	HOIST__IMAGE_INDEX, /* not a shard, but what it says counts */
+	HOIST__IMAGE_INDEX, /* an index file, whose content decides which shards there are */
 	HOIST__IMAGE_FOLDER
 };
 
@@ -237,7 +243,7 @@ struct hoist__image_metadata {
 	uint64_t value;
 };
 
-/* Where a table's parts are; of a mapping. */
+/* Pointers to a table's parts, in a mapping. */
 struct hoist__image_table {
 	struct hoist__image_header *header;
 	struct hoist__image_tensor *tensors;
@@ -248,47 +254,48 @@ struct hoist__image_table {
 	char *strings;
 };
 
-/* Finds the parts of a table that begins at @base, of which the file has @bytes, and checks each
- * number in it: what it says is then safe to use, and O(n).  Returns: 0; -EBADMSG. */
+/* Finds the parts of a table that begins at @base, in a file of @bytes, and checks each number in
+ * the table, in O(n).  After that every number is safe to use.  Returns: 0; -EBADMSG. */
 int hoist__image_table_check(void *base, size_t bytes, struct hoist__image_table *ret);
 
-/* What a checkpoint is known by. */
+/* The key that identifies a checkpoint. */
 struct hoist__image_key {
 	size_t n_files;
 	struct hoist__image_file *files; /* their paths are not set */
 	char **paths;
 };
 
-/* How many bytes the table of @checkpoint takes.  Returns: 0; -EOVERFLOW. */
+/* Gives the bytes that the table of @checkpoint takes.  Returns: 0; -EOVERFLOW. */
 int hoist__image_table_measure(hoist_checkpoint *checkpoint, const struct hoist__image_key *key,
 			       const char *path, uint64_t *ret);
 
-/* Writes it, but for what each tensor's place is, and checks nothing; @base has that many zeroes.
+/* Writes the table, except the place of each tensor, and checks nothing.  Pre: @base has room for
+ * the measured bytes, all zero.
  */
 void hoist__image_table_write(hoist_checkpoint *checkpoint, const struct hoist__image_key *key,
 			      const char *path, void *base, struct hoist__image_table *ret);
 
 /* --- keys (cache-key.c) --- */
 
-/* Of @path, which was resolved, and the checkpoint opened there. */
+/* Makes the key of @path, which was resolved, and of the checkpoint opened there. */
 int hoist__image_key_make(const char *path, hoist_checkpoint *checkpoint,
 			  struct hoist__image_key *ret);
 void hoist__image_key_free(struct hoist__image_key *key);
 
-/* Returns: 0; -ESTALE with what changed; as hoist_checkpoint_open(), of a folder in which files
- *   came or went. */
+/* Returns: 0; -ESTALE, and the text says what changed; for a folder in which files came or went,
+ *   also as hoist_checkpoint_open(). */
 int hoist__image_key_check(const struct hoist__image_table *table);
 
 /* --- filling (cache-fill.c) --- */
 
-/* The image of @checkpoint, sealed. */
+/* Makes the sealed image of @checkpoint. */
 int hoist__cache_fill(hoist_checkpoint *checkpoint, const char *path,
 		      const struct hoist__image_key *key, const hoist_cache_options *options,
 		      struct hoist__memory_file *ret);
 
 /* --- images (cache-attach.c) --- */
 
-/* @fd stays the caller's. */
+/* Maps the image in @fd, which stays the caller's. */
 int hoist__image_open(int fd, unsigned flags, hoist_image **ret);
 const struct hoist__image_table *hoist__image_table_of(const hoist_image *image);
 

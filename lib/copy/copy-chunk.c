@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-chunk.c - a copy through slots in parts that fit into one.  The contract is in
- * lib/copy/copy-stage.h. */
+/* lib/copy/copy-chunk.c - divides a copy through slots into chunks that fit into one slot.
+ * The contract is in lib/copy/copy-stage.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,7 +14,8 @@ static const int64_t *device_strides(const struct hoist__stage *stage,
 	return stage->to_device ? nest->dst_strides : nest->src_strides;
 }
 
-/* Bytes in a slot of @n turns of a loop with that stride, each of @inner bytes. */
+/* Returns: the bytes in a slot of @n turns of a loop with that stride, each turn of @inner
+ * bytes. */
 static size_t grown(const struct hoist__stage *stage, size_t inner, int64_t n, int64_t stride)
 {
 	if (stride == 0)
@@ -31,6 +32,8 @@ static int64_t turns_that_fit(const struct hoist__stage *stage, size_t inner, in
 	return (int64_t)(HOIST__SLOT_BYTES / inner);
 }
 
+/* Takes as many inner loops whole as fit into a slot, and cuts the next loop outwards.  If not even
+ * one run fits, the runs are cut. */
 void hoist__stage_divide(struct hoist__stage *stage)
 {
 	const struct hoist__nest *nest = &stage->nest;
@@ -63,7 +66,7 @@ void hoist__stage_divide(struct hoist__stage *stage)
 				     : grown(stage, inner, stage->step, strides[stage->cut]);
 }
 
-/* Chunk @number of the stage: its part of the nest. */
+/* Gives the part of the nest that is chunk @number of the stage. */
 static void take_part(const struct hoist__stage *stage, uint64_t number, struct hoist__nest *ret)
 {
 	const struct hoist__nest *nest = &stage->nest;

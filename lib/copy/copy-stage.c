@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-stage.c - loops between host memory and a device through pinned slots.
+/* lib/copy/copy-stage.c - copies loops between host memory and a device through pinned slots.
+ * The contract is in lib/copy/copy.h.
  *
- * The device's side sets the order: it is copied as its memory goes, so that as much as
- * possible is one call and one run; the CPU does the rest between slot and host memory.
- * What is in a slot lies packed, in the order of the device's strides; or, from a device whose
- * elements are small and near each other, as it lies there, with what is between.
+ * The device's side sets the order: it is copied in the order of its memory, so that as much as
+ * possible is one call and one run.  The CPU does the rest, between slot and host memory.  The
+ * bytes in a slot are packed, in the order of the device's strides.  If a source on a device has
+ * small elements near each other, the bytes lie in the slot as on the device, with the bytes
+ * between them.
  *
  *   slot 0   CPU packs      device copies    CPU packs ...
  *   slot 1                  CPU packs        device copies ...
@@ -16,7 +18,7 @@
 #include "base/error.h"
 #include "lib/copy/copy-stage.h"
 
-/* What things cost, in nanoseconds: orders of magnitude of PCIe 4 and 5, only to choose by. */
+/* Costs in nanoseconds: orders of magnitude for PCIe 4 and 5, used only to choose a way. */
 #define CALL_NS 4000u	 /* a driver call */
 #define ROW_NS 30u	 /* a row of a 2-D copy */
 #define BUS_BYTES_NS 25u /* bytes a nanosecond */
@@ -29,7 +31,7 @@ static const int64_t *host_strides(const struct hoist__stage *stage, const struc
 	return stage->to_device ? nest->src_strides : nest->dst_strides;
 }
 
-/* Nests are in the order of dst already. */
+/* Orders the loops by the strides of the source.  Nests come in the order of dst. */
 static void order_by_source(struct hoist__nest *nest)
 {
 	for (int i = 1; i < nest->rank; i++)
@@ -57,7 +59,8 @@ uint64_t hoist__boxes_cost(const struct hoist__nest *nest, const struct hoist__b
 	       boxes->n_rows * nest->item / BUS_BYTES_NS;
 }
 
-/* Between the device and a packed slot, as if all fitted into one. */
+/* Estimates the cost between the device and a packed slot, as if everything fitted into one
+ * slot. */
 static uint64_t packed_cost(const struct hoist__stage *stage)
 {
 	struct hoist__stage_chunk all = {.nest = stage->nest};
@@ -71,7 +74,7 @@ static uint64_t packed_cost(const struct hoist__stage *stage)
 	return hoist__boxes_cost(&nest, &boxes) + stage->n_chunks * SLOT_NS;
 }
 
-/* Returns: what it costs on the device's side. */
+/* Returns: the cost on the device's side. */
 static uint64_t init(struct hoist__stage *stage, const struct hoist__move *move)
 {
 	stage->move = move;
@@ -106,7 +109,7 @@ uint64_t hoist__stage_cost(const struct hoist__move *move)
 
 /* --- the two halves of a chunk --- */
 
-/* Between host memory and the slot. */
+/* Copies between host memory and the slot. */
 static void pack(const struct hoist__stage *stage, const struct hoist__stage_chunk *chunk,
 		 uintptr_t slot)
 {
@@ -134,7 +137,7 @@ static int queue_range(const struct hoist__stage *stage, const struct hoist__sta
 	return hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, slot, low, chunk->bytes);
 }
 
-/* Between the slot and the device. */
+/* Copies between the slot and the device. */
 static int queue(const struct hoist__stage *stage, const struct hoist__stage_chunk *chunk,
 		 struct hoist__dev_stream *stream, uintptr_t slot)
 {
@@ -225,8 +228,8 @@ int hoist__stage_run(const struct hoist__move *move)
 	return err;
 }
 
-/* Each part comes to host memory of the source's driver, packed as the destination wants it, and
- * goes on from there. */
+/* Copies each part to host memory of the source's driver, packed in the order that the destination
+ * needs, and from there to the destination. */
 static int pass_on(const struct hoist__stage *stage, const struct hoist__stage_chunk *chunk,
 		   const struct hoist__span *middle)
 {

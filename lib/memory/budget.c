@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/budget.c - the public face of alloc/budget.h. */
+/* lib/memory/budget.c - implements the public budgets over alloc/budget.h.
+ * The contract is in hoist/budget.h. */
 #include "config.h"
 
 #include <stdatomic.h>

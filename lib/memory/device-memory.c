@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/device-memory.c - the memory that a device keeps: its resources, its budget, and what
- * concerns memory in the calls for a device.  The contract is in lib/memory/device-memory.h. */
+/* lib/memory/device-memory.c - keeps a device's resources and its budget, and waits for a device.
+ * The contract is in lib/memory/device-memory.h and hoist/device.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -19,8 +19,8 @@
 #include "lib/memory/memory.h"
 #include "lib/memory/parked.h"
 
-/* Small device buffers share regions of this size, and pinned ones of the other:
- * a single pinned page must not take much of a small memlock limit. */
+/* Small device buffers share regions of the first size, and pinned buffers of the second: a single
+ * pinned page must not take much of a small memlock limit. */
 #define SHARED_REGION_BYTES (32 * HOIST__MIB)
 #define PINNED_REGION_BYTES (2 * HOIST__MIB)
 
@@ -44,9 +44,9 @@ static hoist_memory_options options_for(hoist_device *device, enum hoist__device
 		break;
 	case HOIST__STAGING:
 	case HOIST__N_USES:
-		/* So small that every ring has a region of its own, of its exact size; kept,
-		 * because pinning is slow and the next load wants the same.  What no driver
-		 * copies from need not be pinned. */
+		/* Regions so small that every ring has a region of its own, of its exact size. They
+		 * are kept, because pinning is slow and the next load wants the same region. Memory
+		 * that no driver copies from need not be pinned. */
 		options.kind =
 			hoist__device_is_cpu(device) ? HOIST_MEMORY_HOST : HOIST_MEMORY_PINNED;
 		options.region_bytes = 4096;
@@ -56,7 +56,7 @@ static hoist_memory_options options_for(hoist_device *device, enum hoist__device
 	return options;
 }
 
-/* Borrowed. */
+/* Gives the device's resource for @use, made on first use.  Borrowed. */
 static int use_memory(hoist_device *device, enum hoist__device_memory use, hoist_memory **ret)
 {
 	hoist_memory *known = atomic_load(&device->xmemories[use]);
@@ -111,8 +111,8 @@ int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret)
 	return err;
 }
 
-/* 99 % of what is free, unless the first opening set a limit.  This makes the device's
- * context, so that it waits for the first memory that is taken. */
+/* The limit is 99 % of the free memory, unless the first opening set one.  Asking the driver makes
+ * the device's context, so the budget is made only when memory is first taken. */
 static int make_budget(hoist_device *device, struct hoist__budget **ret)
 {
 	uint64_t bytes = device->memory_limit;
@@ -145,7 +145,7 @@ int hoist__device_budget(hoist_device *device, struct hoist__budget **ret)
 	return 0;
 }
 
-/* Adds what one of the device's own resources holds; nothing if it was not made yet. */
+/* Adds the bytes of one of the device's own resources; nothing if the resource was not made yet. */
 static int add_statistics(hoist_device *device, enum hoist__device_memory use,
 			  hoist_memory_statistics *sum)
 {
@@ -211,8 +211,8 @@ static int synchronize_unless_capturing(hoist_stream *stream, bool *captures)
 	return err < 0 || capturing ? err : hoist__stream_drain(stream);
 }
 
-/* Waits for all streams of @device that this process made but those that capture a graph, which
- * waiting would break; *captures: there are such.  Returns: the first failure. */
+/* Waits for all streams of @device that this process made, except those that capture a graph, which
+ * a wait would break.  *captures: there are such streams.  Returns: the first failure. */
 static int synchronize_streams(hoist_device *device, bool *captures)
 {
 	struct hoist__failure failure;
@@ -233,8 +233,8 @@ static int synchronize_streams(hoist_device *device, bool *captures)
 	return first == 0 ? 0 : hoist__fail_again(first, &failure);
 }
 
-/* Streams know of failures that the driver does not: those of functions they called.  The driver
- * knows of streams that we do not, but waiting for all breaks a capture. */
+/* Streams know failures that the driver does not: those of functions that they called.  The driver
+ * knows streams that we do not, but a wait for all of them breaks a capture. */
 int hoist_device_synchronize(hoist_device *device)
 {
 	struct hoist__failure failure;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/lane.c - a device's idle streams for transfers, and slots.  The contract is in
- * lib/memory/lane.h. */
+/* lib/memory/lane.c - keeps a device's idle lanes, and takes slots.
+ * The contract is in lib/memory/lane.h. */
 #include "config.h"
 
 #include "lib/memory/lane.h"
@@ -35,7 +35,7 @@ int hoist__lanes_of(hoist_device *device, struct hoist__lanes **ret)
 	return 0;
 }
 
-/* Takes a half-built one.  Destroying the stream waits for its work. */
+/* Takes a half-built lane.  Destroying the stream waits for its work. */
 static void destroy(struct hoist__lane *lane)
 {
 	hoist__dev_stream_destroy(lane->stream);
@@ -77,7 +77,8 @@ void hoist__lanes_drain(hoist_device *device)
 	}
 }
 
-/* A child of fork may find the lock taken, and could not use what there is anyway. */
+/* The device is checked first: a child of fork may find the lock taken, and could not use the lanes
+ * anyway. */
 int hoist__lane_acquire(hoist_device *device, struct hoist__lane **ret)
 {
 	struct hoist__lanes *lanes = NULL;
@@ -113,8 +114,8 @@ static void keep(struct hoist__lanes *lanes, struct hoist__lane *lane)
 		destroy(lane);
 }
 
-/* One whose work failed is not used again: destroying it waits once more, should the driver
- * have refused to wait. */
+/* A lane whose work failed is not used again.  Destroying it waits once more, in case the driver
+ * refused the first wait. */
 int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 {
 	struct hoist__failure failure;
@@ -147,7 +148,7 @@ int hoist__slots_acquire(hoist_device *device, hoist_memory *through, struct hoi
 	return 0;
 }
 
-/* It was a live block: only a driver can fail, and there is nobody to tell. */
+/* The address is a live block, so only a driver can fail, and no caller can be told. */
 void hoist__slots_release(struct hoist__slots *slots)
 {
 	if (slots->memory != NULL)

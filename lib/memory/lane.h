@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/lane.h - streams for copies that the caller waits for, and pinned slots for them.
+/* lib/memory/lane.h - streams and pinned slots for copies that the caller waits for.
  *
  * Streams and events are costly to make, so a device keeps a few idle sets of them, its lanes.
  * A lane serves one copy, or one batch of them, at a time.
  *
- * Slots come from the device's staging pool, or from a resource of the caller's: always both and of
- * full size, so that every copy of a device finds the region of the one before it.
+ * Slots come from the device's staging pool, or from a resource of the caller's.  Both slots are
+ * always taken, of full size, so that every copy of a device reuses the region of the copy before.
  *
  * Threads: any; lanes of one device work beside each other.
  */
@@ -31,17 +31,17 @@ struct hoist__lane {
 	struct hoist__dev_event *done[HOIST__N_SLOTS]; /* the last copy from or into the slot */
 };
 
-/* The idle ones of a device. */
+/* The idle lanes of a device. */
 struct hoist__lanes {
 	pthread_mutex_t lock;
 	struct hoist__lane *idle;
 	unsigned n_idle;
 };
 
-/* Made on first use; borrowed.  Returns: 0; -ENOMEM. */
+/* Gives the lanes of @device, made on first use; borrowed.  Returns: 0; -ENOMEM. */
 int hoist__lanes_of(hoist_device *device, struct hoist__lanes **ret);
 
-/* Ends the idle ones. */
+/* Ends the idle lanes. */
 void hoist__lanes_drain(hoist_device *device);
 
 /* Returns: 0; -ESTALE in a child of fork; -ENOMEM, -ENOSPC, -EREMOTEIO. */
@@ -54,11 +54,11 @@ int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 struct hoist__slots {
 	struct hoist__pool *pool;
 	hoist_memory *memory; /* instead of the pool, if the caller named one; borrowed */
-	uintptr_t address;    /* N_SLOTS of SLOT_BYTES, one behind the other */
+	uintptr_t address;    /* N_SLOTS slots of SLOT_BYTES, one behind the other */
 };
 
-/* @through: the resource that they come from, which the driver of @device knows; NULL: the device's
- * staging pool. */
+/* @through: the resource that the slots come from, whose memory the driver of @device knows; NULL:
+ * the device's staging pool. */
 int hoist__slots_acquire(hoist_device *device, hoist_memory *through, struct hoist__slots *ret);
 void hoist__slots_release(struct hoist__slots *slots);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-attribute.c - the driver's pool behind a DRIVER_POOL: its attributes, its
- * handle, and which devices may access it. */
+/* lib/memory/memory-attribute.c - reads and sets a driver's pool: attributes, handle, peers.
+ * The contract is in hoist/memory.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 _Static_assert((int)HOIST__POOL_USED_HIGH == (int)HOIST_POOL_USED_HIGH,
 	       "both lists of attributes have one order");
 
-/* The pool, made if there is none yet. */
+/* Gives the pool, made if there is none yet. */
 static int pool_of(hoist_memory *memory, const char *what, struct hoist__dev_pool **ret)
 {
 	if (memory == NULL)
@@ -34,7 +34,7 @@ static int pool_for_attribute(hoist_memory *memory, int attribute, struct hoist_
 	return pool_of(memory, "attributes", ret);
 }
 
-/* Memory of graphs has the figures alone, and no pool. */
+/* Memory of graphs has only the attributes that are figures, and no pool. */
 static bool is_of_graphs(const hoist_memory *memory, int attribute)
 {
 	return memory != NULL && memory->ops == &hoist__memory_graph_ops &&
@@ -93,7 +93,8 @@ static int pool_for_peer(hoist_memory *memory, const hoist_device *peer,
 	return pool_of(memory, "peers", ret);
 }
 
-/* Drivers say "invalid device" of one that cannot: nobody knows then what is meant. */
+/* Drivers only say "invalid device" of a device that cannot access the pool, so reach is checked
+ * before. */
 static int check_reach(const hoist_memory *memory, hoist_device *peer)
 {
 	int can = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-create.c - from options to a resource.  The contract is in lib/memory/memory.h
- * and include/hoist/memory.h. */
+/* lib/memory/memory-create.c - makes a resource from options, and describes it.
+ * The contract is in lib/memory/memory.h and hoist/memory.h. */
 #include "config.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #include "lib/memory/budget.h"
 #include "lib/memory/memory.h"
 
-/* Kept when empty, unless asked otherwise: making a region takes milliseconds, and what goes up
- * and down by some regions should not make them anew each time. */
+/* Empty regions that are kept by default.  Making a region takes milliseconds, and a use that goes
+ * up and down by some regions should not make them anew each time. */
 #define KEPT_REGIONS 8
 
 #define REGION_BYTES (32 * HOIST__MIB)
@@ -85,7 +85,7 @@ static int take_nodes(hoist_memory *memory, const hoist_memory_options *o)
 			return hoist__fail(-EINVAL,
 					   "hoist_memory_options: this machine has no NUMA node %d",
 					   o->nodes[i]);
-		/* PREFER is one node; a set has no first one. */
+		/* PREFER takes one node, as a set has no order. */
 		if (o->placement != HOIST_PLACE_PREFER || i == 0)
 			hoist__nodeset_add(&memory->placement.nodes, o->nodes[i]);
 	}
@@ -130,7 +130,7 @@ static int take_upstream(hoist_memory *memory, hoist_memory *up)
 	bool of_device = o->kind == HOIST_MEMORY_DEVICE && !hoist__device_is_cpu(memory->device);
 	if (o->placement != 0 || o->pages != 0)
 		return fail_upstream(memory, up, "placement and pages are that resource's own");
-	/* Which block an address belongs to is known once, not once for each of two pools. */
+	/* Only one allocator may know which block an address belongs to, so pools do not nest. */
 	if (up->options.kind != HOIST_MEMORY_CUSTOM && up->options.kind != HOIST_MEMORY_DRIVER_POOL)
 		return fail_upstream(memory, up,
 				     "it is carved from regions itself; only custom memory and "
@@ -146,7 +146,7 @@ static int take_upstream(hoist_memory *memory, hoist_memory *up)
 	return 0;
 }
 
-/* --- what is known of it --- */
+/* --- names and description --- */
 
 static void name_it(hoist_memory *memory, const char *name)
 {
@@ -159,7 +159,7 @@ static void name_it(hoist_memory *memory, const char *name)
 			       atomic_fetch_add(&xn_named, 1) + 1);
 }
 
-/* The only node of the set. */
+/* Returns: the only node of the set; -1 if there are several, or for LOCAL. */
 static int single_node(const struct hoist__placement *placement)
 {
 	int first = hoist__nodeset_first(&placement->nodes);
@@ -249,7 +249,7 @@ static void fill_defaults(hoist_memory *memory)
 	o->functions = NULL;
 }
 
-/* @o is complete; memory->options is a copy of it. */
+/* Pre: @o has full size, and memory->options is a copy of @o. */
 static int fill(hoist_memory *memory, const hoist_memory_options *o)
 {
 	int err = hoist_device_open("cpu", &memory->device);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-custom.c - CUSTOM: memory from the caller's functions. */
+/* lib/memory/memory-custom.c - CUSTOM: takes memory from the caller's functions.
+ * The contract is in lib/memory/memory.h. */
 #include "config.h"
 
 #include "alloc/books.h"
@@ -34,7 +35,7 @@ static bool custom_done(hoist_memory *memory)
 	return true;
 }
 
-/* In a child of fork, a lock may be held by a thread that is not there. */
+/* In a child of fork, a thread that is not there may hold a lock. */
 static int check_process(const hoist_memory *memory)
 {
 	if (memory->generation == hoist__fork_now())

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-driver-ipc.c - driver's pools that processes share. */
+/* lib/memory/memory-driver-ipc.c - shares driver's pools with other processes.
+ * The contract is in lib/memory/memory-driver.h. */
 #include "config.h"
 
 #include <fcntl.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-driver.c - DRIVER_POOL: memory from the driver's own stream-ordered pools.
+/* lib/memory/memory-driver.c - DRIVER_POOL: takes memory from the driver's stream-ordered pools.
+ * The contract is in lib/memory/memory.h and lib/memory/memory-driver.h.
  *
- * The driver orders everything by streams.  What comes without one goes through a stream of the
- * resource's own: an allocation waits for it, so that the block can be used anywhere, and a free
- * makes it wait for the streams that use the block. */
+ * The driver orders everything by streams.  A call without a stream uses a stream of the resource's
+ * own: an allocation waits for this stream, so that the block can be used anywhere, and a free
+ * makes this stream wait for the streams that use the block. */
 #include "config.h"
 
 #include <unistd.h>
@@ -33,7 +34,8 @@ static bool driver_done(hoist_memory *memory)
 	struct hoist__driver_memory *driver = hoist__driver_of(memory);
 	if (memory->generation != hoist__fork_now() || hoist__books_n(&driver->books) != 0)
 		return false;
-	hoist__dev_stream_destroy(atomic_load(&driver->xstream)); /* waits for it */
+	/* Waits for the work on the stream. */
+	hoist__dev_stream_destroy(atomic_load(&driver->xstream));
 	hoist__dev_pool_destroy(atomic_load(&driver->xpool));
 	if (driver->fd >= 0)
 		(void)close(driver->fd);
@@ -87,7 +89,8 @@ static int use_stream(struct hoist__driver_memory *driver, struct hoist__dev_str
 
 /* --- blocks --- */
 
-/* The block, entered; the stream is the caller's, or ours, which is then waited for. */
+/* Takes a block and enters it in the books.  @stream is the caller's, or ours, which is waited for
+ * (@wait). */
 static int take(struct hoist__driver_memory *driver, struct hoist__book *book, size_t align,
 		struct hoist__dev_stream *stream, bool wait, uintptr_t *ret)
 {
@@ -100,7 +103,7 @@ static int take(struct hoist__driver_memory *driver, struct hoist__book *book, s
 	uintptr_t address = hoist__round_up(book->raw, align);
 	if (wait)
 		err = hoist__dev_stream_synchronize(stream);
-	/* A driver that gives an address twice: not to be freed twice as well. */
+	/* A driver that gives an address twice: the block is not freed, as it has a live owner. */
 	if (err == 0 && hoist__books_add(&driver->books, book, address) < 0)
 		return hoist__fail(-EREMOTEIO, "the driver gave %#zx, which is in use",
 				   (size_t)address);
@@ -112,6 +115,8 @@ static int take(struct hoist__driver_memory *driver, struct hoist__book *book, s
 	return 0;
 }
 
+/* The driver aligns blocks to HOIST__DRIVER_ALIGN.  For a larger alignment the block is made
+ * larger, and the address lies within. */
 static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 			uintptr_t *ret)
 {
@@ -128,7 +133,7 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 	int err = hoist__dev_check(memory->dev);
 	if (err == 0 && on == NULL)
 		err = use_stream(driver, &on);
-	/* What a driver gives there belongs to the graph. */
+	/* A block that a driver gives on a capturing stream belongs to the graph. */
 	if (err == 0 && hoist__dev_stream_forbids_wait(on))
 		err = hoist__fail(-ENOTSUP, "the stream captures a graph, and nothing is taken "
 					    "from a pool meanwhile; take memory of kind GRAPH");
@@ -145,7 +150,7 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 
 /* --- freeing --- */
 
-/* Later work on @stream is behind what is queued on @user now. */
+/* Orders later work on @stream behind the work that is queued on @user now. */
 static int order(struct hoist__dev *dev, struct hoist__dev_stream *stream,
 		 struct hoist__dev_stream *user)
 {
@@ -156,7 +161,8 @@ static int order(struct hoist__dev *dev, struct hoist__dev_stream *stream,
 	if (err == 0)
 		err = hoist__dev_stream_wait_event(stream, event);
 	hoist__dev_event_destroy(event);
-	/* Waiting here is slower, and as good; what failed on it does not run any more. */
+	/* A wait here is slower, but gives the same order.  Work that failed does not run any
+	 * more. */
 	if (err < 0 && !hoist__dev_stream_forbids_wait(user))
 		err = hoist__dev_stream_await(user);
 	return err;
@@ -209,7 +215,7 @@ static int driver_free(hoist_memory *memory, uintptr_t address, hoist_stream *st
 		err = use_stream(driver, &on);
 	if (err < 0)
 		return err;
-	/* Streams that use a block stay while they are waited for. */
+	/* The lock keeps streams that use a block from ending while they are waited for. */
 	bool used = atomic_load(&driver->books.n_used) != 0;
 	if (used)
 		pthread_mutex_lock(&driver->books.users_lock);
@@ -245,14 +251,14 @@ static int driver_trim(hoist_memory *memory, size_t keep_bytes)
 {
 	int err = hoist__dev_check(memory->dev);
 	struct hoist__dev_pool *pool = atomic_load(&hoist__driver_of(memory)->xpool);
-	/* What another process has is its own to trim. */
+	/* The process that made the pool trims it. */
 	if (err < 0 || pool == NULL || memory->info.is_mapped)
 		return err;
 	return hoist__dev_pool_trim(pool, keep_bytes);
 }
 
-/* What the driver tells exceeds our books by what it keeps; where it does not tell, or tells of
- * blocks that are not ours, they are all there is. */
+/* The driver's figure exceeds our books by the bytes that it keeps.  The books are used if the
+ * driver does not tell, or tells less. */
 static uint64_t attribute_or(struct hoist__dev_pool *pool, enum hoist__pool_attribute attribute,
 			     uint64_t otherwise)
 {
@@ -288,7 +294,7 @@ static int driver_reset_peaks(hoist_memory *memory)
 	err = hoist__dev_pool_set(pool, HOIST__POOL_RESERVED_HIGH, 0);
 	if (err == 0)
 		err = hoist__dev_pool_set(pool, HOIST__POOL_USED_HIGH, 0);
-	return err == -ENOTSUP ? 0 : err; /* it has none to reset */
+	return err == -ENOTSUP ? 0 : err; /* the driver has no peaks to reset */
 }
 
 static int driver_collect(hoist_memory *memory, struct hoist__snapshot *snapshot)

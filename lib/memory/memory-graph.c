@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-graph.c - GRAPH: memory that belongs to the graph that a stream captures. */
+/* lib/memory/memory-graph.c - GRAPH: takes memory that belongs to the graph that a stream captures.
+ * The contract is in lib/memory/memory.h. */
 #include "config.h"
 
 #include "alloc/books.h"
@@ -66,7 +67,7 @@ static int graph_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_s
 	struct hoist__dev_stream *on = hoist__stream_dev_stream(stream);
 	err = hoist__graph_alloc(on, bytes, &address);
 	if (err == 0) {
-		/* A graph that is gone may have left its address to the next one. */
+		/* A graph that is gone may have left its address to the next graph. */
 		hoist__book_destroy(hoist__books_take(&graph_of(memory)->books, address));
 		book->raw = address;
 		(void)hoist__books_add(&graph_of(memory)->books, book, address);
@@ -90,7 +91,7 @@ static int graph_free(hoist_memory *memory, uintptr_t address, hoist_stream *str
 	return stream == NULL ? 0 : hoist__graph_free(hoist__stream_dev_stream(stream), address);
 }
 
-/* The graph orders what it runs: nobody waits for a stream that captures. */
+/* The graph orders its own work, and a stream that captures is never waited for. */
 static int graph_use(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
 {
 	uintptr_t start;
@@ -105,7 +106,7 @@ static int graph_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *re
 	return err < 0 ? err : hoist__books_around(&graph_of(memory)->books, address, ret);
 }
 
-/* The driver keeps such memory whole. */
+/* The driver cannot keep a part of this memory, so @keep_bytes has no effect. */
 static int graph_trim(hoist_memory *memory, size_t keep_bytes)
 {
 	(void)keep_bytes;

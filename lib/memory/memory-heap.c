@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-heap.c - HEAP: host memory from an arena of jemalloc's over a pool of our own,
- * which is registered with the device's driver unless that is the CPU. */
+/* lib/memory/memory-heap.c - HEAP: takes host memory from a jemalloc arena over a pool of our own.
+ * The contract is in lib/memory/memory.h.
+ *
+ * The pool is registered with the device's driver, unless the device is the CPU. */
 #include "config.h"
 
 #include "alloc/heap.h"
@@ -11,7 +13,7 @@
 
 struct heap_memory {
 	hoist_memory memory;
-	struct hoist__pool *pool; /* not the memory's xpool: its blocks are not the caller's */
+	struct hoist__pool *pool; /* not the resource's xpool, as its blocks are not the caller's */
 	struct hoist__heap *heap;
 };
 
@@ -40,7 +42,7 @@ static bool heap_done(hoist_memory *memory)
 	return true;
 }
 
-/* Nobody uses the block yet, a stream as little as anyone. */
+/* No stream uses a new block, so @stream need not be known. */
 static int heap_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 		      uintptr_t *ret)
 {
@@ -48,19 +50,20 @@ static int heap_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_st
 	return hoist__heap_alloc(heap_of(memory)->heap, bytes, align, ret);
 }
 
-/* jemalloc knows no streams: this one is waited for. */
+/* jemalloc knows no streams, so @stream is waited for. */
 static int heap_free(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
 {
 	int err = stream != NULL ? hoist_stream_synchronize(stream) : 0;
 	return err < 0 ? err : hoist__heap_free(heap_of(memory)->heap, address);
 }
 
-/* The extent around it is as good: it is registered as a whole. */
+/* Gives the start of the extent around @address.  That serves as well as the block, as the extent
+ * is registered as a whole. */
 static int heap_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *ret)
 {
 	struct hoist__block block;
 	if (hoist__pool_find(heap_of(memory)->pool, address, &block) < 0)
-		return -EINVAL; /* with its text */
+		return -EINVAL; /* the text is set */
 	*ret = block.address;
 	return 0;
 }
@@ -71,7 +74,7 @@ static int heap_trim(hoist_memory *memory, size_t keep_bytes)
 	return 0;
 }
 
-/* The pool's blocks are jemalloc's extents: what is in use of them, jemalloc knows. */
+/* The pool's blocks are jemalloc's extents.  Only jemalloc knows how much of them is in use. */
 static int heap_statistics(hoist_memory *memory, hoist_memory_statistics *ret)
 {
 	struct heap_memory *heap = heap_of(memory);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-list.c - the list of all resources: their references, and how they help each
- * other when memory runs out. */
+/* lib/memory/memory-list.c - lists all resources, counts references, helps when memory runs out.
+ * The contract is in lib/memory/memory.h and hoist/memory.h. */
 #include "config.h"
 
 #include <limits.h>
@@ -16,7 +16,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hoist__list all = {&all, &all};
 
-/* A child of fork goes on with host memory, and so with the list. */
+/* A child of fork goes on with host memory, and so with the list: no fork happens while the lock is
+ * held. */
 static void lock_all(void)
 {
 	pthread_mutex_lock(&lock);
@@ -47,7 +48,7 @@ static hoist_memory *memory_of(struct hoist__list *link)
 	return HOIST__CONTAINER_OF(link, hoist_memory, xlink);
 }
 
-/* A reference, unless the last one is gone. */
+/* Takes a reference.  False if the last one is gone. */
 static bool try_ref(hoist_memory *memory)
 {
 	unsigned refs = atomic_load(&memory->xrefs);
@@ -57,8 +58,8 @@ static bool try_ref(hoist_memory *memory)
 	return false;
 }
 
-/* The next resource behind @memory (NULL: the first), referenced, whose own reference is
- * dropped; so that each can be worked on without the lock.  NULL at the end. */
+/* Returns: the next resource behind @memory (NULL: the first) with a reference; NULL at the end.
+ * Drops the reference to @memory.  So the caller works on each resource without the lock. */
 static hoist_memory *next_of_all(hoist_memory *memory)
 {
 	hoist_memory *found = NULL;
@@ -96,6 +97,8 @@ hoist_memory *hoist_memory_ref(hoist_memory *memory)
 	return memory;
 }
 
+/* The device and the parked references are read before the reference is dropped: afterwards the
+ * resource may be gone. */
 void hoist_memory_unref(hoist_memory *memory)
 {
 	if (memory == NULL)
@@ -103,12 +106,12 @@ void hoist_memory_unref(hoist_memory *memory)
 	hoist_device *device = memory->device;
 	unsigned n_parked = atomic_load(&memory->xn_parked);
 	unsigned refs = atomic_fetch_sub_explicit(&memory->xrefs, 1, memory_order_acq_rel) - 1;
-	/* Only what is parked has it: that ends now, and the resource with it. */
+	/* Only parked memory refers to the resource.  Ending that memory ends the resource. */
 	if (refs != 0 && refs == n_parked)
 		(void)hoist__parked_sweep(device, true);
 	if (refs != 0)
 		return;
-	/* What is in use stays, and with it the resource: in the list, without references. */
+	/* Blocks in use stay, and with them the resource: in the list, without references. */
 	if (!memory->ops->done(memory)) {
 		hoist__log(alloc, "\"%s\" ends with blocks in use: its memory is kept",
 			   memory->name);
@@ -126,7 +129,7 @@ void hoist_memory_unref(hoist_memory *memory)
 
 /* --- when memory runs out --- */
 
-/* True if @a could have what @b only keeps: they take memory from the same place. */
+/* True if @a could use the memory that @b only keeps, as both take memory from the same place. */
 static bool share(const hoist_memory *a, const hoist_memory *b)
 {
 	return a->info.is_host_accessible && !a->info.is_managed
@@ -139,15 +142,15 @@ static bool share_budget(const hoist_memory *a, const hoist_memory *b)
 	return a->budget != NULL && a->budget == b->budget;
 }
 
-/* The budget has not @bytes: only who shares it can help. */
+/* If the budget lacks the bytes, only resources that share the budget can help. */
 bool hoist__memory_lacks_budget(const hoist_memory *memory, size_t bytes)
 {
 	return memory->budget != NULL &&
 	       bytes > hoist__budget_limit(memory->budget) - hoist__budget_used(memory->budget);
 }
 
-/* A limit is reached that nobody else can help with: the resource's own, or one that the budget
- * never allows. */
+/* True if no other resource can help: the resource's own limit is reached, or @bytes exceed the
+ * budget's limit. */
 static bool is_own_limit(const hoist_memory *memory, size_t bytes)
 {
 	struct hoist__pool *pool = atomic_load(&memory->xpool);
@@ -161,7 +164,7 @@ static bool is_own_limit(const hoist_memory *memory, size_t bytes)
 	return bytes > limit || stats.reserved_bytes > limit - bytes;
 }
 
-/* This may be called from within jemalloc, which must not be called again from there. */
+/* jemalloc may be the caller, and must not be called again from its own hooks. */
 static bool may_trim(const hoist_memory *memory)
 {
 	return memory->ops->trim != NULL && memory->ops != &hoist__memory_heap_ops;
@@ -186,8 +189,8 @@ void hoist__memories_yield(const struct hoist__budget *budget)
 			(void)m->ops->trim(m, 0);
 }
 
-/* What consumers have let go: of any device where the memory is the host's.  Not from within
- * jemalloc, whose blocks may be among it. */
+/* Ends parked memory that consumers have let go: of any device if the memory is the host's.  Not
+ * for a heap: jemalloc may be the caller, and parked memory may be jemalloc's blocks. */
 static void give_back_parked(const hoist_memory *memory)
 {
 	if (memory->ops != &hoist__memory_heap_ops)

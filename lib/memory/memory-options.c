@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-options.c - which options each kind of a resource takes, and which not.  The
- * contract is in lib/memory/memory.h. */
+/* lib/memory/memory-options.c - checks the options of a resource, and which kinds take which.
+ * The contract is in lib/memory/memory.h. */
 #include "config.h"
 
 #include "base/checked.h"
@@ -16,7 +16,7 @@ static int refuse(const hoist_memory_options *options, const char *what)
 			   hoist__memory_kind_text(options->kind), what);
 }
 
-/* An option that is set, and not of this kind, is a mistake that would go unnoticed. */
+/* Refuses an option that the kind does not take: the mistake would go unnoticed otherwise. */
 static int check_applies(const hoist_memory_options *o, unsigned kinds)
 {
 	const struct {
@@ -135,7 +135,7 @@ static int check_device(const hoist_memory_options *o, bool cpu)
 	return 0;
 }
 
-/* DEVICE on the CPU is HOST, whose options it has. */
+/* DEVICE on the CPU is HOST, and takes the options of HOST. */
 int hoist__memory_check_options(const hoist_memory_options *o, bool cpu)
 {
 	unsigned kinds = 1u << o->kind;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-pool.c - HOST, PINNED, DEVICE and MANAGED: memory from a pool of our own. */
+/* lib/memory/memory-pool.c - HOST, PINNED, DEVICE and MANAGED: takes memory from a pool of our own.
+ * The contract is in lib/memory/memory.h. */
 #include "config.h"
 
 #include "base/error.h"
@@ -11,7 +12,7 @@
 
 /* --- the pool --- */
 
-/* Regions as blocks of another resource. */
+/* Takes a region as a block of another resource. */
 static int source_acquire(void *context, size_t bytes, size_t align, uintptr_t *ret)
 {
 	return hoist_memory_alloc(context, bytes, align, ret);
@@ -20,7 +21,7 @@ static int source_acquire(void *context, size_t bytes, size_t align, uintptr_t *
 static void source_release(void *context, uintptr_t address, size_t bytes)
 {
 	(void)bytes;
-	(void)hoist_memory_free(context, address); /* it was that resource's live block */
+	(void)hoist_memory_free(context, address); /* the region is a live block of that resource */
 }
 
 static enum hoist__memory_kind pool_kind(const hoist_memory *memory)
@@ -121,7 +122,7 @@ static int pool_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_st
 						     hoist__stream_dev_stream(stream), ret);
 }
 
-/* The pool, if there is one yet: it has the blocks. */
+/* Gives the pool, if there is one yet.  Without a pool there are no blocks. */
 static int known_pool(hoist_memory *memory, uintptr_t address, struct hoist__pool **ret)
 {
 	*ret = atomic_load(&memory->xpool);
@@ -160,7 +161,7 @@ static int pool_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *ret
 	struct hoist__block block;
 	int err = known_pool(memory, address, &pool);
 	if (err == 0 && hoist__pool_find(pool, address, &block) < 0)
-		err = -EINVAL; /* with its text */
+		err = -EINVAL; /* the text is set */
 	if (err == 0)
 		*ret = block.address;
 	return err;

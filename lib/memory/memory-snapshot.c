@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-snapshot.c - what a resource holds, as one JSON object.  Its keys are in
- * hoist/memory.h. */
+/* lib/memory/memory-snapshot.c - writes a resource's options, statistics and blocks as JSON.
+ * The contract is in hoist/memory.h, which also lists the keys. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "lib/memory/snapshot.h"
 #include "numa/residence.h"
 
-/* Pages whose node the kernel is asked for, of each region. */
+/* Pages of each region whose node the kernel is asked for. */
 #define N_SAMPLES 64
 
 struct writer {
@@ -286,7 +286,7 @@ static int by_base(const void *a, const void *b)
 	return (one->base > other->base) - (one->base < other->base);
 }
 
-/* Host memory alone; what the kernel does not tell is null in the end. */
+/* Asks for host memory only.  Figures that the kernel does not tell are written as null. */
 static int ask_residence(struct writer *w)
 {
 	size_t n = w->snapshot.n_regions;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory-virtual.c - VIRTUAL: blocks of the driver's virtual memory, that grow.
+/* lib/memory/memory-virtual.c - VIRTUAL: takes growing blocks of the driver's virtual memory.
+ * The contract is in lib/memory/memory.h and lib/memory/virtual-block.h.
  *
- * lib/memory/virtual-block.h says how a block is made.
- *
- * The driver does not order any of this by streams: the caller waits for those that use a block. */
+ * The driver does not order these calls by streams, so the functions here wait for the streams that
+ * use a block. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -128,7 +128,7 @@ static int virtual_granularity(hoist_memory *memory, size_t *ret)
 	return hoist__dev_check(memory->dev);
 }
 
-/* 0, or -ENOSPC: no sum of these is beyond what a number holds. */
+/* Returns: 0; -ENOSPC.  The bound of SIZE_MAX / 4 keeps every sum of these from overflowing. */
 static int round_bytes(const struct hoist__virtual *v, size_t bytes, size_t granularity,
 		       size_t *ret)
 {
@@ -147,13 +147,14 @@ static size_t align_of(const struct hoist__virtual *v, size_t align)
 	return (size_t)hoist__max_u64(most, align);
 }
 
+/* The driver maps whole granules, and so the block has up to a granule more than @bytes. */
 static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 			 uintptr_t *ret)
 {
 	struct hoist__virtual *v = virtual_of(memory);
 	size_t granularity;
 	size_t total = 0;
-	(void)stream; /* it is there at once, and was nobody's */
+	(void)stream; /* the block is mapped at once, and no stream used it before */
 	int err = virtual_granularity(memory, &granularity);
 	if (err == 0)
 		err = round_bytes(v, bytes, granularity, &total);
@@ -161,7 +162,7 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 		return err;
 	struct hoist__virtual_block *b = calloc(1, sizeof *b);
 	if (b == NULL)
-		return hoist__fail_nomem("what is noted of a block", sizeof *b);
+		return hoist__fail_nomem("the description of a block", sizeof *b);
 	b->book.bytes = bytes;
 	err = hoist__virtual_build(v, b, NULL, total, align_of(v, align), v->options.address_hint);
 	if (err == 0 && hoist__books_add(&v->books, &b->book, b->book.raw) < 0)
@@ -179,7 +180,7 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 	return 0;
 }
 
-/* --- who uses a block --- */
+/* --- the streams that use a block --- */
 
 static int refuse_capture(struct hoist__dev_stream *stream)
 {
@@ -199,7 +200,8 @@ static void await_events(struct hoist__dev_event **events, size_t n)
 	free(events);
 }
 
-/* An event behind what @stream has now; NULL: there is none to be had, and it has been waited for.
+/* Returns: an event behind the work that @stream has now; NULL if no event can be had: then the
+ * stream has been waited for.
  */
 static struct hoist__dev_event *mark(struct hoist__dev_stream *stream)
 {
@@ -229,7 +231,8 @@ static int mark_users(const struct hoist__book *book, struct hoist__dev_event **
 	return 0;
 }
 
-/* The block at @address, which is live no more until it is put back; NULL, with the reason. */
+/* Takes the block at @address, which is not live until it is put back.  Returns: NULL and *err if
+ * there is none. */
 static struct hoist__book *take(struct hoist__virtual *v, uintptr_t address, int *err)
 {
 	struct hoist__book *book = hoist__books_take(&v->books, address);
@@ -237,8 +240,9 @@ static struct hoist__book *take(struct hoist__virtual *v, uintptr_t address, int
 	return book;
 }
 
-/* Waits until no stream uses the block.  What failed on them is theirs to report: nothing of it
- * runs any more.  A stream stays while it is marked, and may end while its event is waited for. */
+/* Waits until no stream uses the block.  The streams report their own failures: failed work does
+ * not run any more.  The lock keeps a stream while it is marked.  The stream may end while its
+ * event is waited for. */
 static int await_users(struct hoist__virtual *v, uintptr_t address, struct hoist__dev_stream *also)
 {
 	struct hoist__dev_event **events = NULL;
@@ -273,7 +277,7 @@ static void virtual_forget_stream(hoist_memory *memory, struct hoist__dev_stream
 		hoist__books_forget(&virtual_of(memory)->books, stream);
 }
 
-/* --- growing and freeing what is live --- */
+/* --- growing and freeing live blocks --- */
 
 static int grow_taken(struct hoist__virtual *v, struct hoist__virtual_block *b, size_t bytes,
 		      bool moves)
@@ -290,7 +294,8 @@ static int grow_taken(struct hoist__virtual *v, struct hoist__virtual_block *b, 
 	return err;
 }
 
-/* No stream that uses the block ends while it is taken: it would stay one of its users. */
+/* The lock keeps streams that use the block from ending while it is taken out: such a stream would
+ * stay in its users. */
 static int grow(struct hoist__virtual *v, uintptr_t address, size_t bytes, bool moves,
 		uintptr_t *ret)
 {
@@ -337,7 +342,7 @@ static int virtual_free(hoist_memory *memory, uintptr_t address, hoist_stream *s
 	return 0;
 }
 
-/* --- what is known --- */
+/* --- statistics --- */
 
 static int virtual_block_of(hoist_memory *memory, uintptr_t address, uintptr_t *ret)
 {

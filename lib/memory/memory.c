@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory.c - the public calls of memory resources. */
+/* lib/memory/memory.c - implements the public calls of memory resources.
+ * The contract is in hoist/memory.h and lib/memory/memory.h. */
 #include "config.h"
 
 #include "alloc/fast.h"
@@ -16,7 +17,7 @@
 
 #define MAX_ALIGN (2 * HOIST__MIB)
 
-/* --- what all calls begin with --- */
+/* --- checks that the calls begin with --- */
 
 static int check_memory(const hoist_memory *memory)
 {
@@ -50,7 +51,7 @@ static bool stream_fits(const hoist_memory *memory, const struct hoist__dev *dev
 {
 	int kind = memory->options.kind;
 	if (kind == HOIST_MEMORY_CUSTOM)
-		return true; /* its functions know */
+		return true; /* the caller's functions decide */
 	if (hoist__resource_is_host(memory))
 		return is_cpu(dev);
 	if (kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP)
@@ -78,7 +79,7 @@ static bool is_exhaustion(int err)
 	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
 }
 
-/* Where the kind does not do it. */
+/* Tries again, for kinds that do not do so themselves. */
 static int alloc_again(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 		       uintptr_t *ret, int first_err)
 {
@@ -110,7 +111,7 @@ static int alloc_slow(hoist_memory *memory, size_t bytes, size_t align, hoist_st
 	return named(memory, err);
 }
 
-/* Out of line, so that the fast path saves no registers. */
+/* Out of line, so that the fast path need not save registers. */
 static __attribute__((noinline)) int alloc_past(hoist_memory *memory, size_t bytes, size_t align,
 						uintptr_t *ret)
 {
@@ -220,7 +221,7 @@ int hoist_memory_synchronize(hoist_memory *memory)
 
 /* --- addresses --- */
 
-/* The block at @start, as the device sees it. */
+/* Gives the address by which the device sees the block at @start. */
 static int device_address(hoist_memory *memory, uintptr_t start, uintptr_t *ret)
 {
 	*ret = start;
@@ -258,8 +259,8 @@ int hoist_memory_find(uintptr_t address, hoist_block_info *info)
 	int err = hoist__pools_find(address, &pool, &block);
 	if (err < 0)
 		return err;
-	/* A resource's pool calls it when it has no more.  A heap's blocks are within those of
-	 * its pool. */
+	/* The pool of a resource has the resource as the context of its exhausted function.  The
+	 * pool of a heap is refused: the heap's blocks lie within the blocks of its pool. */
 	const struct hoist__pool_options *options = hoist__pool_options_of(pool);
 	hoist_memory *memory = options->exhausted_context;
 	if (options->exhausted != hoist__memory_exhausted || memory->ops != &hoist__memory_pool_ops)
@@ -278,7 +279,7 @@ int hoist_memory_find(uintptr_t address, hoist_block_info *info)
 	return hoist__options_out("hoist_block_info", info, &known, sizeof known);
 }
 
-/* --- what is kept --- */
+/* --- regions, trimming, statistics --- */
 
 int hoist_memory_add_region(hoist_memory *memory, uintptr_t address, size_t bytes)
 {

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/memory.h - what the files of the memory resources share.
+/* lib/memory/memory.h - the resources and their kinds, shared by the files of memory resources.
  *
  *   memory.c           the public calls
  *   memory-list.c      the list of all resources; references; exhaustion
- *   memory-create.c    from options to a resource; what is known of one
- *   memory-pool.c      HOST, PINNED, DEVICE, MANAGED: over alloc/pool.h
- *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones;
+ *   memory-create.c    from options to a resource; its description memory-pool.c      HOST, PINNED,
+ *   DEVICE, MANAGED: over alloc/pool.h memory-driver.c    DRIVER_POOL: over the driver's own pools;
+ *   memory-driver-ipc.c: shared ones;
  *                      memory-attribute.c: the pool's attributes, handle and peers
  *   memory-heap.c      HEAP: over alloc/heap.h
  *   memory-virtual.c   VIRTUAL: over device/vmm.h; memory-graph.c GRAPH: over device/graph.h
  *   memory-custom.c    CUSTOM: over the caller's functions
  *   books.c            the blocks of DRIVER_POOL, VIRTUAL, GRAPH and CUSTOM, by address
- *   memory-snapshot.c  what a resource holds as JSON; json-out.c writes, residence.c asks the
- *                      kernel where pages are
+ *   memory-snapshot.c  a resource's content as JSON; json-out.c writes, residence.c asks the kernel
+ *                      where pages are
  *
- * A resource is a kind's struct that begins with struct hoist_memory, behind a table of
- * functions.  The kinds with a pool do not go through the table for what must be quick:
- * memory.c calls the pool as soon as there is one.
+ * A resource is a kind's struct that begins with struct hoist_memory, behind a table of functions.
+ * The kinds with a pool do not use the table where speed matters: memory.c calls the pool as soon
+ * as there is one.
  *
- * Resources are never reached from other threads but through references: the list of all
- * gives out only those that still have one.
+ * Other threads reach a resource only through a reference: the list of all resources gives out only
+ * those that still have one.
  */
 #ifndef HOIST_LIB_MEMORY_MEMORY_H
 #define HOIST_LIB_MEMORY_MEMORY_H
@@ -41,13 +41,14 @@
 struct hoist__memory_ops;
 struct hoist__snapshot;
 
-/* Constant once made, but for what begins with x. */
+/* Constant once made, except the fields whose names begin with x. */
 struct hoist_memory {
-	struct hoist__pool *_Atomic xpool; /* the kinds with a pool: once a block was asked for */
+	struct hoist__pool *_Atomic xpool; /* the kinds with a pool: set once a block was asked
+					    * for */
 	const struct hoist__memory_ops *ops;
-	hoist_memory_options options; /* without defaults; its pointers are not followed, but for */
-	hoist_memory_functions functions; /* this copy */
-	hoist_memory *upstream;		  /* and this, which is referenced */
+	hoist_memory_options options; /* defaults filled in; its pointers are not followed */
+	hoist_memory_functions functions; /* a copy of options.functions */
+	hoist_memory *upstream;		  /* options.upstream, referenced */
 	hoist_device *device;		  /* never NULL */
 	struct hoist__dev *dev;
 	struct hoist__placement placement;
@@ -57,34 +58,34 @@ struct hoist_memory {
 	_Atomic unsigned xrefs;
 	_Atomic uint64_t xn_exhausted; /* calls of the caller's function */
 	_Atomic unsigned xn_parked;    /* references of storages that are parked */
-	_Atomic size_t xparked_bytes;  /* in these */
-	struct hoist__list xlink;      /* in the list of all; its lock */
+	_Atomic size_t xparked_bytes;  /* bytes of parked storages */
+	struct hoist__list xlink;      /* in the list of all; guarded by the list's lock */
 	struct hoist__user user;
 	char name[HOIST__MEMORY_NAME_BYTES];
 };
 
-/* Where a function is NULL, the kind does not have it: -ENOTSUP.  @stream NULL: none. */
+/* A function that is NULL is one that the kind does not have: -ENOTSUP.  @stream NULL: none. */
 struct hoist__memory_ops {
 	size_t bytes;	 /* of the kind's struct */
 	bool asks_again; /* alloc itself calls hoist__memory_exhausted(), and tries again */
-	/* The rest of it is zeroed.  NULL: nothing to do. */
+	/* The kind's own fields are zeroed before.  NULL: nothing to do. */
 	int (*init)(hoist_memory *memory);
-	/* Everything goes, but for the struct itself.
-	 * Returns: false if blocks are in use: nothing has gone then. */
+	/* Ends everything but the struct itself.
+	 * Returns: false if blocks are in use: nothing has ended then. */
 	bool (*done)(hoist_memory *memory);
 	int (*alloc)(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 		     uintptr_t *ret);
 	int (*free)(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
 	int (*use)(hoist_memory *memory, uintptr_t address, hoist_stream *stream);
-	/* @bytes at @address were made by the resource's own functions, not by alloc: they are a
-	 * live block from now on; where one starts there already, it stays.
+	/* Makes @bytes at @address a live block.  The resource's own functions made them, not
+	 * alloc. A block that starts there already stays as it is.
 	 * Returns: 0; -EINVAL (overlaps another block); -ENOMEM; -ESTALE. */
 	int (*adopt)(hoist_memory *memory, uintptr_t address, size_t bytes);
 	int (*release_captured)(hoist_memory *memory); /* NULL: there is nothing to release */
 	int (*grow)(hoist_memory *memory, uintptr_t address, size_t bytes, uintptr_t *ret);
 	int (*granularity)(hoist_memory *memory, size_t *ret);
-	int (*synchronize)(hoist_memory *memory); /* NULL: as its device */
-	/* The first address of the block around it.  Returns: 0; -EINVAL. */
+	int (*synchronize)(hoist_memory *memory); /* NULL: the device is synchronized */
+	/* Finds the first address of the block around @address.  Returns: 0; -EINVAL. */
 	int (*block_of)(hoist_memory *memory, uintptr_t address, uintptr_t *ret);
 	int (*add_region)(hoist_memory *memory, uintptr_t address, size_t bytes);
 	int (*trim)(hoist_memory *memory, size_t keep_bytes); /* NULL: there is nothing to trim */
@@ -92,7 +93,8 @@ struct hoist__memory_ops {
 	int (*reset_peaks)(hoist_memory *memory);
 	int (*collect)(hoist_memory *memory, struct hoist__snapshot *snapshot);
 	int (*trace)(hoist_memory *memory, const char *path);
-	/* @stream is about to be destroyed.  NULL: that is seen to elsewhere. */
+	/* @stream is about to be destroyed.  NULL: other code handles that, or nothing names
+	 * streams. */
 	void (*forget_stream)(hoist_memory *memory, struct hoist__dev_stream *stream);
 };
 
@@ -103,7 +105,7 @@ extern const struct hoist__memory_ops hoist__memory_custom_ops;
 extern const struct hoist__memory_ops hoist__memory_virtual_ops;
 extern const struct hoist__memory_ops hoist__memory_graph_ops;
 
-/* What drivers align blocks to. */
+/* The alignment of blocks that drivers give. */
 #define HOIST__DRIVER_ALIGN ((size_t)256)
 
 /* "host", "driver_pool", ... */
@@ -113,27 +115,28 @@ const char *hoist__placement_text(int placement);
 const char *hoist__pages_text(int pages);
 const char *hoist__preference_text(int location); /* "none", "device", ... */
 
-/* The kinds with a pool: the pool, made if there is none yet; for DEVICE that makes the device's
- * context.  Borrowed.  Returns: 0; -ENOMEM; what the driver says. */
+/* Gives the pool of a kind with a pool, made if there is none yet.  For DEVICE that makes the
+ * device's context.  Borrowed.  Returns: 0; -ENOMEM; the driver's error. */
 int hoist__memory_pool(hoist_memory *memory, struct hoist__pool **ret);
 
-/* A pool with the resource's options; -ENOMEM, what the driver says. */
+/* Makes a pool with the resource's options.  Returns: 0; -ENOMEM; the driver's error. */
 int hoist__memory_make_pool(hoist_memory *memory, struct hoist__pool **ret);
 void hoist__memory_pool_statistics(struct hoist__pool *pool, hoist_memory_statistics *ret);
 
-/* 0, or -EINVAL: @stream is NULL, or cannot order memory of this kind and device. */
+/* Returns: 0; -EINVAL if @stream is NULL, or cannot order memory of this kind and device. */
 int hoist__memory_check_stream(const hoist_memory *memory, const hoist_stream *stream);
 
-/* True if it is memory of the host alone: what a child of fork may go on with. */
+/* True if the memory is the host's alone, so that a child of fork may go on with it. */
 bool hoist__resource_is_host(const hoist_memory *memory);
 
-/* What is done when a resource has no more, between its tries: first the others that take from
- * the same place give back what they keep, then the caller's function is called.
- * As hoist__exhausted of alloc/pool.h; @memory is a hoist_memory. */
+/* Called between the tries of a resource that has no more memory.  The first attempt makes the
+ * other resources that take from the same place give back the memory that they keep.  Later
+ * attempts call the caller's function.  As hoist__exhausted of alloc/pool.h; @memory is a
+ * hoist_memory. */
 int hoist__memory_exhausted(void *memory, size_t bytes, unsigned attempt);
-/* True if the resource's budget has not @bytes left. */
+/* True if the resource's budget has less than @bytes left. */
 bool hoist__memory_lacks_budget(const hoist_memory *memory, size_t bytes);
-/* How often at most. */
+/* Returns: the most calls of hoist__memory_exhausted(). */
 unsigned hoist__memory_retries(const hoist_memory *memory);
 
 /* Sets of kinds. */
@@ -142,23 +145,25 @@ unsigned hoist__memory_retries(const hoist_memory *memory);
 	(HOIST__KIND(HOST) | HOIST__KIND(PINNED) | HOIST__KIND(DEVICE) | HOIST__KIND(MANAGED))
 #define HOIST__PLACED (HOIST__KIND(HOST) | HOIST__KIND(PINNED) | HOIST__KIND(HEAP))
 
-/* memory-options.c: @cpu, its device is the CPU.  Returns: 0; -EINVAL; -ENOTSUP. */
+/* In memory-options.c.  @cpu: the resource's device is the CPU.  Returns: 0; -EINVAL; -ENOTSUP. */
 int hoist__memory_check_options(const hoist_memory_options *options, bool cpu);
 
-/* hoist_memory_create() of checked-in options (full size), of GRAPH too: that a device has one such
- * resource is for the caller to see to. */
+/* hoist_memory_create() with options of full size.  Also for GRAPH: the caller makes sure that a
+ * device has one such resource. */
 int hoist__memory_make(const hoist_memory_options *options, hoist_memory **ret);
 
-/* Puts a new resource into the list of all. */
+/* Adds a new resource to the list of all. */
 void hoist__memory_join(hoist_memory *memory);
 
-/* Resources with this budget give back what they only keep; for a load that waits for it. */
+/* Makes resources with this budget give back the memory that they only keep, for a load that waits
+ * for the budget. */
 void hoist__memories_yield(const struct hoist__budget *budget);
 
 /* For hoist_stream_unref(): no resource knows @stream afterwards. */
 void hoist__memories_forget_stream(struct hoist__dev_stream *stream);
 
-/* The first of all resources that @fits, with a reference; NULL: none (memory-list.c). */
+/* Returns: the first resource for which @fits is true, with a reference; NULL: none
+ * (memory-list.c). */
 hoist_memory *hoist__memories_find(bool (*fits)(hoist_memory *memory, const void *arg),
 				   const void *arg);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/parked.c - memory that a consumer's work may still use, until its devices have been
- * waited for.  The contract is in lib/memory/parked.h. */
+/* lib/memory/parked.c - parks memory that a consumer's work may still use, and waits for devices.
+ * The contract is in lib/memory/parked.h. */
 #include "config.h"
 
 #include "lib/memory/parked.h"
@@ -16,7 +16,8 @@
 #include "lib/device/device.h"
 #include "lib/memory/memory.h"
 
-/* More than this part of a device's memory, and than LEAST, is not left parked by who allocates. */
+/* An allocation sweeps if more than this part of a device's memory, and more than LEAST, is
+ * parked. */
 #define PART 32
 #define LEAST (64 * HOIST__MIB)
 
@@ -24,7 +25,7 @@ static struct hoist__lock lock;
 static struct hoist__list parked = {&parked, &parked};
 static _Atomic size_t n_parked;
 
-/* A child of fork parks none of its parent's, but frees what has passed of its own. */
+/* A child of fork parks nothing of its parent's, but frees memory of its own that has passed. */
 static void lock_all(void)
 {
 	hoist__lock(&lock);
@@ -46,29 +47,30 @@ static struct hoist__parked *entry_of(struct hoist__list *link)
 	return HOIST__CONTAINER_OF(link, struct hoist__parked, link);
 }
 
-/* --- what has passed --- */
+/* --- entries that have passed --- */
 
 static struct hoist__dev *dev_of(const struct hoist__parked *entry)
 {
 	return hoist__device_dev(entry->device);
 }
 
-/* Host and managed memory is for every device of its driver. */
+/* True for host and managed memory, which every device of its driver may use. */
 static bool is_wide(const struct hoist__parked *entry)
 {
 	return entry->kind != HOIST__MEMORY_DEVICE;
 }
 
-/* May kernels of @dev use it?  Those of a peer may where access to the
- * memory's device is enabled. */
+/* True if kernels of @dev may use the memory.  Kernels of a peer may, if access to the memory's
+ * device is enabled. */
 static bool may_use(struct hoist__dev *dev, const struct hoist__parked *entry)
 {
 	return is_wide(entry) || dev == dev_of(entry) || hoist__dev_reaches(dev, dev_of(entry));
 }
 
-/* True if all devices that may use it have been waited for; else *ret is one that has not, or NULL
- * if that one cannot be opened.  Looks at every device, also behind the first that has not been
- * waited for: so each has been opened when this is asked again under the lock. */
+/* True if all devices that may use the memory have been waited for.  Else *ret is a device that has
+ * not, or NULL if only a device that cannot be opened is left.  Looks at every device, also behind
+ * the first that has not been waited for, so that each is open when the function is called again
+ * under the lock. */
 static bool has_passed(const struct hoist__parked *entry, struct hoist__dev **ret)
 {
 	enum hoist__api api = hoist__dev_api(dev_of(entry));
@@ -141,7 +143,8 @@ int hoist__parked_await(const struct hoist__parked *entry)
 
 /* --- giving back --- */
 
-/* NULL is every device; what is wide is of all of its driver. */
+/* True if a sweep of @device (NULL: of every device) concerns the entry.  A wide entry concerns all
+ * devices of its driver. */
 static bool concerns(const struct hoist__parked *entry, const hoist_device *device)
 {
 	if (hoist__dev_check(dev_of(entry)) < 0)
@@ -151,8 +154,8 @@ static bool concerns(const struct hoist__parked *entry, const hoist_device *devi
 		hoist__dev_api(dev_of(entry)) == hoist__dev_api(hoist__device_dev(device)));
 }
 
-/* A device that must be waited for, so that all that was parked before the wait @before passes;
- * NULL if there is none. */
+/* Returns: a device that must be waited for, so that every entry that was parked before the wait
+ * @before passes; NULL if there is none. */
 static struct hoist__dev *next_wait(const hoist_device *device, uint64_t before)
 {
 	struct hoist__dev *found = NULL;
@@ -192,8 +195,9 @@ bool hoist__parked_sweep(hoist_device *device, bool wait)
 	bool any = false;
 	if (atomic_load_explicit(&n_parked, memory_order_relaxed) == 0)
 		return false;
-	/* A wait is for all that is parked so far; one that is refused is not tried again.  What a
-	 * stream of the CPU calls may be what the device waits for. */
+	/* The wait is for entries parked so far.  A refused wait is not tried again.  There is no
+	 * wait in a function that a stream of the CPU calls: the device may wait for just that
+	 * function. */
 	uint64_t before = hoist__dev_next_wait();
 	wait = wait && !hoist__in_cpu_stream();
 	while (wait && (dev = next_wait(device, before)) != NULL)
@@ -217,6 +221,7 @@ void hoist__parked_bound(const hoist_memory *memory, size_t bytes)
 	size_t n = atomic_load_explicit(&device->xparked_bytes, memory_order_relaxed);
 	if (n > LEAST && n > hoist__dev_props(device->dev)->total_bytes / PART)
 		(void)hoist__parked_sweep(device, true);
-	else if (hoist__memory_lacks_budget(memory, bytes)) /* which may be waited for */
+	else if (hoist__memory_lacks_budget(memory, bytes)) /* the budget may wait for memory that
+							     * is parked */
 		(void)hoist__parked_sweep(NULL, true);
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* lib/memory/snapshot.c - copies regions and blocks of a pool, or of books.
+ * The contract is in lib/memory/snapshot.h. */
 #include "config.h"
 
 #include "lib/memory/snapshot.h"
@@ -7,8 +9,8 @@
 
 #include "base/error.h"
 
-/* @array with room for one more of @bytes each; NULL on failure, which the snapshot keeps, as
- * visitors return nothing. */
+/* Returns: @array with room for one more element of @bytes; NULL on failure, which the snapshot
+ * keeps, as visitors return nothing. */
 static void *grow(struct hoist__snapshot *snapshot, void *array, size_t n, size_t *most,
 		  size_t bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/snapshot.h - what a resource holds at one moment, copied, so that it can be written out
- * without its locks. */
+/* lib/memory/snapshot.h - a copy of a resource's regions and blocks at one moment, so that it can
+ * be written out without the resource's locks. */
 #ifndef HOIST_LIB_MEMORY_SNAPSHOT_H
 #define HOIST_LIB_MEMORY_SNAPSHOT_H
 
@@ -18,7 +18,7 @@ struct hoist__snapshot_block {
 };
 
 struct hoist__snapshot {
-	struct hoist__region *regions; /* copies: pointers in them are not to be followed */
+	struct hoist__region *regions; /* copies, whose pointers must not be followed */
 	size_t n_regions;
 	size_t most_regions;
 	struct hoist__snapshot_block *blocks;
@@ -27,7 +27,7 @@ struct hoist__snapshot {
 	int err; /* the first failure */
 };
 
-/* Regions and blocks of @pool, or blocks of @books, are added.  Returns: 0; -ENOMEM. */
+/* Add the regions and blocks of @pool, or the blocks of @books.  Returns: 0; -ENOMEM. */
 int hoist__snapshot_pool(struct hoist__snapshot *snapshot, struct hoist__pool *pool);
 int hoist__snapshot_books(struct hoist__snapshot *snapshot, struct hoist__books *books);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/stream-unref.c - the end of a stream, which memory must forget first.  The contract is
- * in hoist/stream.h. */
+/* lib/memory/stream-unref.c - ends a stream, after all memory has forgotten it.
+ * The contract is in hoist/stream.h. */
 #include "config.h"
 
 #include "alloc/pool.h"
@@ -9,7 +9,7 @@
 #include "lib/device/stream-private.h"
 #include "lib/memory/memory.h"
 
-/* Blocks that were freed on it, or that it uses, must not name it any more. */
+/* Blocks that were freed on the stream, or that it uses, must not name it any more. */
 static void *end(void *context)
 {
 	hoist_stream *stream = context;
@@ -19,7 +19,7 @@ static void *end(void *context)
 	return NULL;
 }
 
-/* It waits for the stream's work, which may be what is running here. */
+/* Ending a stream waits for its work, which may be the function that runs here. */
 void hoist_stream_unref(hoist_stream *stream)
 {
 	if (stream == NULL ||

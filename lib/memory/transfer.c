@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* lib/memory/transfer.c - copies and fills runs of bytes: directly, or through slots.
+ * The contract is in lib/memory/transfer.h. */
 #include "config.h"
 
 #include "lib/memory/transfer.h"
@@ -44,7 +46,7 @@ static int queue_slot(struct hoist__lane *lane, unsigned slot, enum hoist__copy 
 	return err;
 }
 
-/* Slots are filled in turn; one is filled again once its last copy is done. */
+/* Slots are filled in turn.  A slot is filled again once its last copy is done. */
 static int bounce_in(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, uintptr_t src,
 		     size_t bytes)
 {
@@ -64,8 +66,8 @@ static int bounce_in(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, u
 	return err;
 }
 
-/* The device is one slot ahead of the host: the slot that it copies into was
- * emptied in the round before. */
+/* The device is one slot ahead of the host.  The host emptied the slot that the device copies into
+ * in the round before. */
 static int bounce_out(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, uintptr_t src,
 		      size_t bytes)
 {
@@ -137,9 +139,8 @@ static bool overlap(const struct hoist__span *a, const struct hoist__span *b, si
 	return a->address < b->address + bytes && b->address < a->address + bytes;
 }
 
-/* Piece by piece through host memory that is pinned for the source, in the order
- * that is right should the two overlap: no piece is written over one that is yet
- * to be read. */
+/* Copies piece by piece through host memory that is pinned for the source.  The order is right even
+ * if the two overlap: no piece is written over one that is yet to be read. */
 static int copy_through_host(const struct hoist__span *dst, const struct hoist__span *src,
 			     size_t bytes, hoist_memory *through)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/transfer.h - moving runs of bytes between any two places, and waiting for them.
+/* lib/memory/transfer.h - moves runs of bytes between any two places, and waits for them.
  *
  *   from \ to      host             pinned           device
  *   host           memmove          memmove          bounce
@@ -12,13 +12,12 @@
  *   bounce   through two pinned slots of the device's staging pool: while the
  *            device copies one, the host copies the other
  *
- * "pinned" holds for the devices of the api that the memory is registered
- * with; to another api, and to all of them where the CPU locked it, such memory
- * is as good as pageable and bounces.  A driver is never given pageable memory:
- * it would copy synchronously through small buffers of its own.  Managed memory counts as
- * pinned: the driver knows it, and the CPU may touch it.
+ * "pinned" holds for the devices of the API that the memory is registered with.  For another API
+ * such memory is pageable, and bounces.  So does memory that the CPU locked, for every API.  A
+ * driver is never given pageable memory: it would copy synchronously through small buffers of its
+ * own.  Managed memory counts as pinned: the driver knows it, and the CPU may touch it.
  *
- * Threads: any; transfers of one device run beside each other.
+ * Threads: any; transfers of one device run in parallel.
  */
 #ifndef HOIST_LIB_MEMORY_TRANSFER_H
 #define HOIST_LIB_MEMORY_TRANSFER_H
@@ -31,7 +30,7 @@
 #include "hoist/device.h"
 #include "lib/memory/lane.h"
 
-/* Where bytes are.  HOST ignores @device; PINNED is registered with it. */
+/* The place of bytes.  HOST ignores @device; PINNED is registered with @device. */
 struct hoist__span {
 	hoist_device *device;
 	enum hoist__memory_kind kind;
@@ -40,22 +39,24 @@ struct hoist__span {
 
 enum hoist__api hoist__span_api(const struct hoist__span *span);
 
-/* The CPU can touch it. */
+/* True if the CPU can touch the memory. */
 bool hoist__span_on_host(const struct hoist__span *span);
 
-/* @host is known to the driver of @on's device: it can copy from and to there by itself. */
+/* True if the driver of @on's device knows the memory @host, so that the device can copy from and
+ * to it. */
 bool hoist__span_is_direct(const struct hoist__span *host, const struct hoist__span *on);
 
-/* What a driver pinned is not there in a child of fork: -ESTALE. */
+/* Returns: 0; -ESTALE in a child of fork for memory that a driver pinned, which the child does not
+ * have. */
 int hoist__span_check(const struct hoist__span *span);
 
-/* Copies as if through a third place: the two may overlap.  When it returns,
- * 0 or not, nothing of it is in flight.
+/* Copies as if through a third place: the two may overlap.  When the call returns, also with a
+ * failure, none of the copy is in flight.
  * Returns: 0; -ENOMEM, -EPERM (the slots); -ENODEV, -EREMOTEIO, -ESTALE. */
 int hoist__transfer(const struct hoist__span *dst, const struct hoist__span *src, size_t bytes);
 
-/* The same with slots of @through: see hoist__slots_acquire().  Between devices of two apis that is
- * the source's side; the destination's slots are its device's own. */
+/* The same with slots of @through: see hoist__slots_acquire().  Between devices of two APIs
+ * @through serves the source's side; the destination uses its device's own slots. */
 int hoist__transfer_through(const struct hoist__span *dst, const struct hoist__span *src,
 			    size_t bytes, hoist_memory *through);
 

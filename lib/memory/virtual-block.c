@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/memory/virtual-block.c - a block of virtual memory: its addresses and its pieces.  The
- * contract is in lib/memory/virtual-block.h. */
+/* lib/memory/virtual-block.c - reserves, maps, grows and moves a block of virtual memory.
+ * The contract is in lib/memory/virtual-block.h. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 /* --- pieces and ranges --- */
 
-/* What cannot be given back is lost; there is nobody to tell. */
+/* Memory that cannot be given back is lost.  No caller can be told, so it is logged. */
 static void note(int err)
 {
 	if (err < 0)
@@ -55,7 +55,7 @@ static enum hoist__vmm_access access_of(int access)
 						 : HOIST__VMM_NONE;
 }
 
-/* Who may access what was mapped; nobody may at first. */
+/* Grants access to new mappings, which no device has at first. */
 static int grant(struct hoist__virtual *v, uintptr_t address, size_t bytes)
 {
 	struct hoist__dev *dev = v->memory.dev;
@@ -70,8 +70,8 @@ static int grant(struct hoist__virtual *v, uintptr_t address, size_t bytes)
 	return err;
 }
 
-/* Shows @piece behind the others of @b; its bytes are counted, its handle stays the caller's if it
- * fails. */
+/* Maps @piece behind the others of @b, and counts its bytes.  On failure the handle stays the
+ * caller's. */
 static int show(struct hoist__virtual *v, struct hoist__virtual_block *b,
 		const struct hoist__virtual_piece *piece)
 {
@@ -109,7 +109,7 @@ static int add_piece(struct hoist__virtual *v, struct hoist__virtual_block *b, s
 	return 0;
 }
 
-/* The last piece; its memory too, unless it is @shown elsewhere. */
+/* Drops the last piece, and its memory, unless that is @shown elsewhere. */
 static void drop_piece(struct hoist__virtual *v, struct hoist__virtual_block *b, bool shown)
 {
 	const struct hoist__virtual_piece *last = &b->pieces[--b->n_pieces];
@@ -119,7 +119,6 @@ static void drop_piece(struct hoist__virtual *v, struct hoist__virtual_block *b,
 		note(hoist__vmm_release(v->memory.dev, last->handle));
 }
 
-/* Down to so many pieces and ranges, of which the first @n_shown are shown elsewhere. */
 void hoist__virtual_shrink(struct hoist__virtual *v, struct hoist__virtual_block *b,
 			   size_t n_pieces, size_t n_ranges, size_t n_shown)
 {
@@ -137,7 +136,8 @@ void hoist__virtual_drop_arrays(struct hoist__virtual_block *b)
 
 /* --- growing --- */
 
-/* The addresses behind the last range, if they can be had; -EEXIST, without a text, if not. */
+/* Reserves the addresses behind the last range.  Returns: -EEXIST, without a text, if they are
+ * taken. */
 static int reserve_behind(struct hoist__virtual *v, struct hoist__virtual_block *b, size_t bytes,
 			  size_t align)
 {
@@ -150,8 +150,7 @@ static int reserve_behind(struct hoist__virtual *v, struct hoist__virtual_block 
 	return -EEXIST;
 }
 
-/* Adds pieces until there are @total bytes.  A failure, of which -EEXIST says that the addresses
- * are another's, leaves it as it was. */
+/* Fills the last range first, and reserves addresses behind when it is full. */
 int hoist__virtual_extend(struct hoist__virtual *v, struct hoist__virtual_block *b, size_t total,
 			  size_t granularity)
 {
@@ -174,7 +173,6 @@ int hoist__virtual_extend(struct hoist__virtual *v, struct hoist__virtual_block 
 	return 0;
 }
 
-/* Addresses for @total bytes, and pieces that show the memory of @from, if any, then new ones. */
 int hoist__virtual_build(struct hoist__virtual *v, struct hoist__virtual_block *b,
 			 const struct hoist__virtual_block *from, size_t total, size_t align,
 			 uintptr_t hint)
