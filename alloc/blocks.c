@@ -80,8 +80,8 @@ int hoist__block_take(struct hoist__pool *pool, size_t bytes, size_t align, unsi
 {
 	if (align < hoist__quantum(pool))
 		align = hoist__quantum(pool);
-	unsigned class =
-		flags & HOIST__ALLOC_LAZY ? pool->n_classes : aligned_class(pool, bytes, align);
+	unsigned class = flags & HOIST__ALLOC_UNPOPULATED ? pool->n_classes
+							  : aligned_class(pool, bytes, align);
 	if (class < pool->n_classes) {
 		*allocated = pool->shards[0].classes[class].block_bytes;
 		return take_small(pool, class, ret);

@@ -70,7 +70,7 @@ static void plan(struct growth *growth, unsigned flags)
 		.no_thp = pool->options.no_thp,
 		.prefer = pool->options.prefer,
 		.prefer_node = pool->options.prefer_node,
-		.lazy = (flags & HOIST__ALLOC_LAZY) != 0,
+		.unpopulated = (flags & HOIST__ALLOC_UNPOPULATED) != 0,
 		.source = pool->options.source,
 		.calls = &pool->calls,
 	};
@@ -78,7 +78,7 @@ static void plan(struct growth *growth, unsigned flags)
 			   (flags & HOIST__GROW_AT_ONCE) == 0;
 	size_t exact = exact_bytes(growth);
 	bool slab = growth->want->kind == HOIST__SPAN_SLAB;
-	growth->shared = slab || (!growth->options.lazy &&
+	growth->shared = slab || (!growth->options.unpopulated &&
 				  !hoist__pool_wants_own(pool, growth->want->bytes));
 	growth->whole = !growth->shared && growth->want->align == 1;
 	if (growth->shared) {

@@ -43,7 +43,7 @@ static int add_extent(struct hoist__pool *pool, struct hoist__pool_region *holde
 	made->extent.n = n;
 	made->extent.bytes = bytes;
 	made->extent.owner = pool->number;
-	made->extent.keep = !holder->region->options.lazy;
+	made->extent.keep = !holder->region->options.unpopulated;
 	made->extent.process = hoist__fork_now();
 	int err = hoist__granules_take(base, n, &made->extent);
 	if (err != 0) {
@@ -223,10 +223,10 @@ void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist_
 	}
 }
 
-/* A lazy region never serves again, as its memory would no longer be zero. */
+/* An unpopulated region never serves again, as its memory would no longer be zero. */
 static bool is_surplus(const struct hoist__pool *pool, const struct hoist__pool_region *holder)
 {
-	return holder->region->options.lazy ||
+	return holder->region->options.unpopulated ||
 	       atomic_load(&pool->empty_bytes) > pool->options.keep_bytes;
 }
 

@@ -35,18 +35,18 @@ static void trace(struct hoist__pool *pool, const char *action, uintptr_t addres
 static int alloc_watched(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			 uintptr_t *ret)
 {
-	bool lazy = (flags & HOIST__ALLOC_LAZY) != 0;
+	bool unpopulated = (flags & HOIST__ALLOC_UNPOPULATED) != 0;
 	size_t raw_bytes = bytes;
 	size_t raw_align = align;
 	size_t allocated;
 	uintptr_t raw;
 	uintptr_t user;
-	if (!lazy)
+	if (!unpopulated)
 		hoist__watch_size(pool->watch, bytes, align, &raw_bytes, &raw_align);
 	int err = hoist__block_take(pool, raw_bytes, raw_align, flags, &raw, &allocated);
 	if (err != 0)
 		return err;
-	err = hoist__watch_allocated(pool->watch, raw, allocated, bytes, align, lazy, &user);
+	err = hoist__watch_allocated(pool->watch, raw, allocated, bytes, align, unpopulated, &user);
 	if (err != 0) {
 		hoist__block_put(pool, raw);
 		return err;

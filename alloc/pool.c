@@ -62,12 +62,12 @@ int hoist__pool_check_request(const struct hoist__pool *pool, size_t bytes, size
 		return hoist__fail(-EINVAL, "a block of 0 bytes");
 	if (align != 0 && (!hoist__is_power_of_two(align) || align > MAX_ALIGN))
 		return hoist__fail(-EINVAL, "alignment %zu is no power of two up to 2 MiB", align);
-	if ((flags & ~HOIST__ALLOC_LAZY) != 0)
+	if ((flags & ~HOIST__ALLOC_UNPOPULATED) != 0)
 		return hoist__fail(-EINVAL, "unknown flags %#x", flags);
 	if (flags != 0 && pool->options.kind != HOIST__MEMORY_HOST)
-		return hoist__fail(-EINVAL, "only pageable host memory can be lazy");
+		return hoist__fail(-EINVAL, "only pageable host memory can be unpopulated");
 	if (flags != 0 && pool->options.source != NULL)
-		return hoist__fail(-EINVAL, "memory from another resource cannot be lazy");
+		return hoist__fail(-EINVAL, "memory from another resource cannot be unpopulated");
 	/* A child of fork has the books of the pool, but not the memory. */
 	if (pool->options.dev != NULL && hoist__dev_check(pool->options.dev) != 0)
 		return -ESTALE;

@@ -104,7 +104,7 @@ struct hoist__block {
 	const struct hoist__region *region;
 };
 
-#define HOIST__ALLOC_LAZY 1u /* HOST: a region of its own, not populated; see hoist__populate() */
+#define HOIST__ALLOC_UNPOPULATED 1u /* HOST: a region of its own, not populated; see hoist__populate() */
 
 /* Returns: 0; -EINVAL; -ENOMEM. Reserves nothing yet. */
 int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__pool **ret);
@@ -116,7 +116,7 @@ void hoist__pool_unref(struct hoist__pool *pool);
 const struct hoist__pool_options *hoist__pool_options_of(const struct hoist__pool *pool);
 
 /* @bytes 1 and up; @align a power of two up to 2 MiB (0: the quantum, 64 B for host
- * kinds, 256 B for device memory).  Content is undefined, except that LAZY blocks are
+ * kinds, 256 B for device memory).  Content is undefined, except that UNPOPULATED blocks are
  * zero.
  * Returns: 0; -EINVAL; -EDQUOT (the pool's limit, the budget's; the text has the figures); -ENOMEM;
  *   -ENOSPC (device, or its limit); -EPERM (pinning); -ESTALE (a driver's memory in a child of

@@ -117,7 +117,7 @@ static void note_populating(struct hoist__region *region,
 int hoist__step_populate(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
-	if (region->options.lazy)
+	if (region->options.unpopulated)
 		return 0;
 	int err = choose_cpus(maker);
 	if (err != 0)

@@ -89,7 +89,7 @@ static int reserve(struct hoist__maker *maker)
 	if (!maker->hugetlb || !map_hugetlb(maker)) {
 		size_t bytes = hoist__round_up(region->options.bytes, hoist__page_bytes());
 		/* hugetlb pages are charged elsewhere. */
-		int err = region->options.lazy
+		int err = region->options.unpopulated
 				  ? 0
 				  : hoist__group_check(bytes, region->options.spare_bytes,
 						       "host memory");
@@ -141,7 +141,7 @@ static int step_huge(struct hoist__maker *maker)
 bool hoist__recipe_binds_late(const struct hoist__region *region)
 {
 	return region->options.placement.policy == HOIST__POLICY_BIND &&
-	       region->placed == HOIST__PLACED_KERNEL && !region->options.lazy &&
+	       region->placed == HOIST__PLACED_KERNEL && !region->options.unpopulated &&
 	       region->pages != HOIST__PAGES_HUGETLB;
 }
 
@@ -156,7 +156,7 @@ static int step_place(struct hoist__maker *maker)
 	uint64_t start = hoist__now_ns();
 	void *base = maker->storage->map.base;
 	int err = hoist__place(base, region->bytes, placement, &region->placed);
-	if (err == 0 && !region->options.lazy && region->pages != HOIST__PAGES_HUGETLB)
+	if (err == 0 && !region->options.unpopulated && region->pages != HOIST__PAGES_HUGETLB)
 		err = hoist__place_has_room(maker->topology, placement, region->bytes);
 	if (err == 0 && hoist__recipe_binds_late(region))
 		hoist__place_softly(base, region->bytes, placement);
@@ -169,8 +169,9 @@ static int step_place(struct hoist__maker *maker)
 			"this process's cpuset has none of these nodes: others are used");
 	else
 		hoist__region_note(region, HOIST__STEP_PLACE, "the kernel refused mbind: %s",
-				   region->options.lazy ? "pages go to the nodes that touch them"
-							: "touched first from the nodes' CPUs");
+				   region->options.unpopulated
+					   ? "pages go to the nodes that touch them"
+					   : "touched first from the nodes' CPUs");
 	return err;
 }
 
@@ -211,7 +212,7 @@ static int step_verify(struct hoist__maker *maker)
 {
 	struct hoist__region *region = maker->region;
 	region->node = -1;
-	if (region->options.lazy)
+	if (region->options.unpopulated)
 		return 0;
 	struct hoist__whereabouts where;
 	int err = hoist__whereabouts((void *)region->base, region->bytes, VERIFY_SAMPLES, &where);

@@ -188,19 +188,19 @@ static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *sha
 static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 			const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {
-	bool lazy = (flags & HOIST__ALLOC_LAZY) != 0;
+	bool unpopulated = (flags & HOIST__ALLOC_UNPOPULATED) != 0;
 	bool own = want->kind == HOIST__SPAN_BLOCK && hoist__pool_wants_own(pool, want->bytes);
 	bool swept = false;
 	bool pressed = false;
 	int err = 1;
 	while (err > 0) {
-		if (!lazy && !own && should_grow(pool, shard)) {
+		if (!unpopulated && !own && should_grow(pool, shard)) {
 			*ret = take(pool, shard, want, own);
 			if (*ret != NULL || hoist__pool_grow(pool, shard, want, flags, ret) == 0)
 				return 0;
 			atomic_store(&shard->n_borrows, 0);
 		}
-		*ret = lazy ? NULL : take_or_borrow(pool, shard, want, own);
+		*ret = unpopulated ? NULL : take_or_borrow(pool, shard, want, own);
 		if (*ret != NULL)
 			return 0;
 		const struct hoist__deferred *deferred = atomic_load(&pool->deferred);

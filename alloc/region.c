@@ -137,8 +137,9 @@ static int check_options(const struct hoist__region_options *options)
 		return hoist__fail(-EINVAL, "a region of 0 bytes");
 	if (of_device(options) && options->dev == NULL)
 		return hoist__fail(-EINVAL, "device memory without a device");
-	if (options->lazy && (options->kind != HOIST__MEMORY_HOST || others))
-		return hoist__fail(-EINVAL, "only pageable host memory of our own can be lazy");
+	if (options->unpopulated && (options->kind != HOIST__MEMORY_HOST || others))
+		return hoist__fail(-EINVAL,
+				   "only pageable host memory of our own can be unpopulated");
 	if (options->bytes > MAX_BYTES)
 		return hoist__fail(of_device(options) ? -ENOSPC : -ENOMEM,
 				   "a region of %s exceeds every address space",

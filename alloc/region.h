@@ -26,7 +26,7 @@
  *   place     numa/place.h.  Strictly bound memory is bound for good behind `populate`, so that
  *             a full node is an error
  *   populate  MADV_POPULATE_WRITE in slices, by several threads, on the node's CPUs; touch byte by
- *             byte where the kernel lacks it.  Skipped for LAZY regions, whose user populates
+ *             byte where the kernel lacks it.  Skipped for UNPOPULATED regions, whose user populates
  *             ahead of its own pace
  *   verify    sample where pages are; strict placement fails if any is elsewhere
  *   pin       register with the driver (or mlock) in pieces of `piece_bytes`, all of them
@@ -124,7 +124,7 @@ struct hoist__region_options {
 	bool no_thp;
 	enum hoist__prefer prefer;   /* MANAGED: which the driver is told */
 	int prefer_node;
-	bool lazy;                   /* HOST only: do not populate (nor verify) */
+	bool unpopulated;                   /* HOST only: do not populate (nor verify) */
 	unsigned n_threads;          /* populating; 0: min(4, CPUs of the node) */
 	size_t piece_bytes;          /* PINNED: 0: HOIST__PIECE_BYTES; SIZE_MAX: one piece, or fail.
 	                              * Rounded to 64 KiB */
@@ -163,7 +163,7 @@ size_t hoist__region_bound(const struct hoist__region_options *options);
 /* Takes NULL.  Pre: nothing uses the memory any more, the device included. */
 void hoist__region_destroy(struct hoist__region *region);
 
-/* Populates [address, address+bytes) of a lazy region, from the calling thread.
+/* Populates [address, address+bytes) of an unpopulated region, from the calling thread.
  * Populates whole pages of the region's page kind.  Content that was never touched is zero, other
  * content is kept.  Thread-safe over disjoint ranges.
  * Returns: 0; -ENOMEM (also when a hugetlb or cgroup limit is hit: the process

@@ -22,7 +22,7 @@
  * A redzone is next to the user's bytes and has at most HOIST__REDZONE_MOST bytes on either side.
  * Bytes beyond that, which large alignments and rounding leave, are not checked.
  *
- * Blocks whose content must stay as it is (LAZY ones: zero, and not populated yet) are noted, and
+ * Blocks whose content must stay as it is (UNPOPULATED ones: zero, and not populated yet) are noted, and
  * otherwise left alone.
  *
  * Under ASan and Valgrind, free memory of host kinds is hidden and a user's block shown to the

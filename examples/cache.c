@@ -23,8 +23,8 @@ static hoist_image *attach_or_add(const char *model)
 	hoist_image *image;
 	int err = hoist_cache_attach(model, 0, &image);
 
-	/* -ENOENT: nobody has added it; -ESTALE: its files have changed since.  Of several workers
-	 * that come here at once, one loads the model and the others wait for the image. */
+	/* -ENOENT: nobody has added it; -ESTALE: its files have changed since.  If several
+	 * workers come here at once, one loads the model and the others wait for the image. */
 	if (err == -ENOENT || err == -ESTALE) {
 		printf("no image: adding it\n");
 		err = hoist_cache_add(model, NULL, &image);

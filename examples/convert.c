@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* convert SOURCE FILE: loads a checkpoint of any format hoist reads (safetensors and shards, GGUF,
- * PyTorch, npy, npz), converts its floats to bf16 on the way, and saves FILE.
+ * PyTorch, npy, npz, max), converts its floats to bf16 on the way, and saves FILE.
  *
  *     cc convert.c $(pkg-config --cflags --libs hoist) -o convert
  */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* custom_memory MODEL: loads MODEL into memory that an allocator of the program's own gives, and counts
- * what it gave.
+/* custom_memory MODEL: loads MODEL into memory of an allocator of the program's own.
  *
  *     cc custom_memory.c $(pkg-config --cflags --libs hoist) -o custom_memory
  */

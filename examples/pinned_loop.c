@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* pinned_loop [DEVICE [BATCHES]]: a program that feeds a device, batch by batch, from a pool of pinned
- * memory.  Each batch takes a block, fills it, queues a copy and lets go: the pool gives the block out
- * again when the copy has passed, so that a few blocks serve all batches.
+/* pinned_loop [DEVICE [BATCHES]]: a program that feeds a device, batch by batch, from a pool of
+ * pinned memory.  Each batch takes a block, fills it, queues a copy and lets go: the pool gives the
+ * block out again when the copy has passed, so that a few blocks serve all batches.
  *
  *     cc pinned_loop.c $(pkg-config --cflags --libs hoist) -o pinned_loop
  */
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n_batches; i++) {
 		hoist_buffer *batch;
 
-		/* Of no stream: a block that a copy still reads is not among those given out. */
+		/* Without a stream: the pool gives out no block that a copy still reads. */
 		check(hoist_buffer_create_from(pinned, NULL, HOIST_U8, 1, shape, 0, &batch),
 		      "batch");
 		memset(hoist_buffer_data(batch), i, BATCH_BYTES);
@@ -59,8 +59,8 @@ int main(int argc, char **argv)
 
 	hoist_memory_statistics now = {.size = sizeof now};
 	check(hoist_memory_get_statistics(pinned, &now), "statistics");
-	printf("%d batches of %zu bytes, at most %" PRIu64 " bytes pinned\n", n_batches, BATCH_BYTES,
-	       now.reserved_peak);
+	printf("%d batches of %zu bytes, at most %" PRIu64 " bytes pinned\n", n_batches,
+	       BATCH_BYTES, now.reserved_peak);
 	hoist_buffer_unref(input);
 	hoist_memory_unref(pinned);
 	hoist_stream_unref(stream);

@@ -34,7 +34,7 @@ struct hoist__populator_part {
 };
 
 struct hoist__populator_options {
-	void *address; /* page-aligned, a LAZY block */
+	void *address; /* page-aligned, an UNPOPULATED block */
 	size_t bytes;
 	unsigned n_threads; /* 0: by the machine, 1..4 */
 	/* In ascending order; none: all memory is reader 0's.  Used only by the start. */

@@ -40,7 +40,8 @@ static int use_well(void)
 		err = hoist__pool_create(&options, &pool);
 		for (size_t j = 0; err == 0 && j < 3 * HOIST__ARRAY_SIZE(sizes); j++) {
 			size_t bytes = sizes[j % HOIST__ARRAY_SIZE(sizes)];
-			uintptr_t address = take(pool, bytes, j % 5 == 4 ? HOIST__ALLOC_LAZY : 0);
+			uintptr_t address =
+				take(pool, bytes, j % 5 == 4 ? HOIST__ALLOC_UNPOPULATED : 0);
 			if (address == 0)
 				return 3;
 			memset((void *)address, 1, bytes);

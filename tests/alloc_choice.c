@@ -289,7 +289,7 @@ Test(alloc_choice, binds_strictly_only_what_is_there)
 		  "%s", hoist__error_text());
 	/* What is populated by its user stays as it is bound. */
 	atomic_store(&n_binds, 0);
-	options.lazy = true;
+	options.unpopulated = true;
 	region = create(&options);
 	cr_assert_eq(atomic_load(&n_binds), 1);
 	cr_assert_eq(binds[0].mode, MPOL_BIND);
@@ -321,7 +321,7 @@ Test(alloc_choice, asks_the_group_also_where_there_are_no_hugetlb_pages)
 	cr_assert(strstr(hoist__error_text(), "host memory: a full group, 67108864 bytes") != NULL,
 		  "%s", hoist__error_text());
 	cr_assert_null(region);
-	options.lazy = true;
+	options.unpopulated = true;
 	region = create(&options);
 	hoist__region_destroy(region);
 }

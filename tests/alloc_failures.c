@@ -49,7 +49,7 @@ static int hugetlb_region(void)
 static int lazy_region(void)
 {
 	struct hoist__region_options options = {
-		.kind = HOIST__MEMORY_HOST, .bytes = HOIST__MIB, .lazy = true};
+		.kind = HOIST__MEMORY_HOST, .bytes = HOIST__MIB, .unpopulated = true};
 	struct hoist__region *region;
 	int err = hoist__region_create(&options, &region);
 	if (err != 0)

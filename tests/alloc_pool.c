@@ -217,7 +217,7 @@ Test(alloc_pool, refuses_senseless_requests)
 	cr_assert_null(pool);
 	options = (struct hoist__pool_options){.kind = HOIST__MEMORY_PINNED};
 	pool = create_with(&options);
-	cr_assert_eq(hoist__pool_alloc(pool, 1, 0, HOIST__ALLOC_LAZY, &at), -EINVAL);
+	cr_assert_eq(hoist__pool_alloc(pool, 1, 0, HOIST__ALLOC_UNPOPULATED, &at), -EINVAL);
 	hoist__pool_unref(pool);
 }
 
@@ -483,7 +483,7 @@ Test(alloc_pool, gives_lazy_blocks_fresh_zero_memory_and_takes_it_back)
 	for (int i = 0; i < 3; i++) {
 		uintptr_t at;
 		struct hoist__block block;
-		cr_assert_eq(hoist__pool_alloc(pool, 5000, 0, HOIST__ALLOC_LAZY, &at), 0);
+		cr_assert_eq(hoist__pool_alloc(pool, 5000, 0, HOIST__ALLOC_UNPOPULATED, &at), 0);
 		char *bytes = (char *)at;
 		for (size_t k = 0; k < 5000; k++)
 			cr_assert_eq(bytes[k], 0);

@@ -46,7 +46,7 @@ static const struct {
 	{100, 4096, 0},
 	{1200000, 0, 0}, /* a span of a shared region */
 	{3000000, 0, 0}, /* a region of its own */
-	{5000, 0, HOIST__ALLOC_LAZY},
+	{5000, 0, HOIST__ALLOC_UNPOPULATED},
 	{1500000, 2 * HOIST__MIB, 0},
 	{1000000, 0, 0},
 	{700000, 0, 0},

@@ -204,8 +204,10 @@ Test(alloc_region, never_uses_hugetlb_pages_that_it_cannot_populate)
 
 Test(alloc_region, leaves_lazy_memory_to_its_user)
 {
-	struct hoist__region_options options = {
-		.kind = HOIST__MEMORY_HOST, .bytes = 8 * HOIST__MIB, .lazy = true, .no_thp = true};
+	struct hoist__region_options options = {.kind = HOIST__MEMORY_HOST,
+						.bytes = 8 * HOIST__MIB,
+						.unpopulated = true,
+						.no_thp = true};
 	struct hoist__region *region = create(&options);
 	char *base = (char *)region->base;
 	size_t n_pages = region->bytes / (size_t)sysconf(_SC_PAGESIZE);
@@ -520,10 +522,12 @@ Test(alloc_region, looks_where_the_callers_memory_is)
 	hoist__region_destroy(given);
 	hoist__region_destroy(ours);
 	/* Untouched memory is nowhere, and looking does not change that. */
-	options = (struct hoist__region_options){
-		.kind = HOIST__MEMORY_HOST, .bytes = HOIST__MIB, .lazy = true, .no_thp = true};
+	options = (struct hoist__region_options){.kind = HOIST__MEMORY_HOST,
+						 .bytes = HOIST__MIB,
+						 .unpopulated = true,
+						 .no_thp = true};
 	ours = create(&options);
-	options.lazy = false;
+	options.unpopulated = false;
 	options.given = ours->base;
 	given = create(&options);
 	cr_assert_eq(given->node, -1);
@@ -540,7 +544,7 @@ Test(alloc_region, refuses_senseless_options)
 	options = (struct hoist__region_options){.kind = HOIST__MEMORY_DEVICE, .bytes = 1};
 	cr_assert_eq(create_error(&options), -EINVAL, "no device");
 	options = (struct hoist__region_options){
-		.kind = HOIST__MEMORY_PINNED, .bytes = 1, .lazy = true};
+		.kind = HOIST__MEMORY_PINNED, .bytes = 1, .unpopulated = true};
 	cr_assert_eq(create_error(&options), -EINVAL, "lazy and pinned");
 	options = (struct hoist__region_options){.kind = HOIST__MEMORY_HOST, .bytes = SIZE_MAX};
 	cr_assert_eq(create_error(&options), -ENOMEM);
@@ -551,7 +555,7 @@ Test(alloc_region, refuses_senseless_options)
 	options = (struct hoist__region_options){.kind = HOIST__MEMORY_MANAGED, .bytes = 1};
 	cr_assert_eq(create_error(&options), -EINVAL, "no device");
 	options = (struct hoist__region_options){
-		.kind = HOIST__MEMORY_HOST, .bytes = 1, .lazy = true, .source = &source};
+		.kind = HOIST__MEMORY_HOST, .bytes = 1, .unpopulated = true, .source = &source};
 	cr_assert_eq(create_error(&options), -EINVAL, "lazy, but not ours");
 	options = (struct hoist__region_options){
 		.kind = HOIST__MEMORY_HOST, .bytes = 65536, .given = 4096};

@@ -336,7 +336,7 @@ static void *populate_main(void *argument)
 static void run_populate(void)
 {
 	struct hoist__region_options options = {
-		.kind = HOIST__MEMORY_HOST, .bytes = 8 * HOIST__MIB, .lazy = true};
+		.kind = HOIST__MEMORY_HOST, .bytes = 8 * HOIST__MIB, .unpopulated = true};
 	struct hoist__region *region;
 	pthread_t threads[N_THREADS];
 	CHECK(hoist__region_create(&options, &region) == 0);
@@ -346,7 +346,7 @@ static void run_populate(void)
 	for (unsigned i = 0; i < N_THREADS; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	hoist__region_destroy(region);
-	options.lazy = false;
+	options.unpopulated = false;
 	options.bytes = 64 * HOIST__MIB;
 	options.n_threads = N_THREADS;
 	CHECK(hoist__region_create(&options, &region) == 0);

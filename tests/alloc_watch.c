@@ -635,8 +635,9 @@ Test(alloc_watch, lazy_blocks_are_zero_at_every_level)
 		struct hoist__pool *pool = pool_of(HOIST__MEMORY_HOST, debug);
 		uintptr_t address = 0;
 		for (int i = 0; i < 3; i++) {
-			cr_assert_eq(
-				hoist__pool_alloc(pool, 100000, 0, HOIST__ALLOC_LAZY, &address), 0);
+			cr_assert_eq(hoist__pool_alloc(pool, 100000, 0, HOIST__ALLOC_UNPOPULATED,
+						       &address),
+				     0);
 			cr_assert(all_are(address, 100000, 0));
 			memset((void *)address, 1, 100000);
 			cr_assert_eq(hoist__pool_free(pool, address), 0, "%s", hoist__error_text());

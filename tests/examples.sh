@@ -81,11 +81,14 @@ says "^2 tensors, 52 bytes, shared$"
 "$abs_top_builddir/tools/hoist" cache drop "$model" >"$out" 2>"$err" || fail "drop: $(cat "$err")"
 
 # Each one was run.
+n=0
 for program in $(sed -n '/^noinst_PROGRAMS/,/[^\\]$/p' "$abs_top_srcdir/examples/Makefile.am" |
 	tr -d '\\' | sed 's/.*=//'); do
+	n=$((n + 1))
 	case " $ran " in
 	*" $program "*) ;;
 	*) fail "examples/$program was not run" ;;
 	esac
 done
+[ "$n" -ge 10 ] || fail "only $n examples were found"
 exit 0

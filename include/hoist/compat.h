@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist/compat.h - calls that other interfaces have, beside those that hoist itself is used by.
+/* hoist/compat.h - calls that hoist needs only to stand in for other interfaces.
  *
  * A binding that offers MAX's driver API or cuda.core's under their own names needs these: names of
  * devices as values, virtual devices, second names and loops.  hoist/hoist.h does not include this

@@ -24,7 +24,7 @@
  *   memory.h        where buffers' bytes come from
  *   budget.h        a limit in bytes that loads and memory resources share
  *   cache.h         checkpoints in memory that processes share
- *   dtype.h         element types
+ *   dtype.h slice.h    element types, parts of axes
  *
  * These headers are included by their own names:
  *

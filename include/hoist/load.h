@@ -121,7 +121,7 @@ typedef struct hoist_load_options {
 			       * 256.  Host: for converted tensors and slices only; other tensors
 			       * have the same place within a page as in the file */
 	const hoist_load_slice *slices; /* of the tensors that are named here only these parts are
-					 * read; several slices of different axes may name one
+					 * loaded; several slices of different axes may name one
 					 * tensor */
 	size_t n_slices;
 	hoist_dtype dtype;    /* f32, f16 or bf16: tensors of these three dtypes are converted to

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist/memory-driver.h - resources that a driver manages: their pools, and memory that grows.
+/* hoist/memory-driver.h - memory that a driver manages: its pools, and blocks that grow.
  *
  *     hoist_virtual_options growing = {.size = sizeof growing, .reserve_bytes = (size_t)8 << 30};
  *     hoist_memory_options options = {.size = sizeof options, .kind = HOIST_MEMORY_VIRTUAL,

@@ -9,9 +9,9 @@
  *     hoist_save_destroy(save);
  *
  * Sources: buffers on any device and of any strides (written row-major), and tensors of an opened
- * checkpoint, which are read from its files as they are needed.  All bytes go through one ring of
- * slots.  A Budget bounds the ring, whatever the size of the model.  Two rare sources need memory
- * for one tensor at a time beside the ring, which no budget bounds: buffers with strides whose
+ * checkpoint, which are read from its files as they are needed.  All bytes go through one set of
+ * staging slots.  A Budget bounds the slots, whatever the size of the model.  Two rare sources need
+ * memory for one tensor at a time beside the slots, which no budget bounds: buffers with strides whose
  * elements are less than a byte, and tensors that lie in their file with strides.
  *
  * A file appears whole or not at all.  hoist writes the file without a name in the same folder (or

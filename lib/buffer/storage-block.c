@@ -76,8 +76,8 @@ static int take_block(const struct hoist__storage *storage, uintptr_t *ret)
 		int err = hoist__memory_pool(memory, &pool);
 		if (err < 0)
 			return err;
-		return hoist__pool_alloc(pool, storage->bytes, storage->align, HOIST__ALLOC_LAZY,
-					 ret);
+		return hoist__pool_alloc(pool, storage->bytes, storage->align,
+					 HOIST__ALLOC_UNPOPULATED, ret);
 	}
 	hoist_stream *stream = taken_on(storage);
 	if (stream != NULL)

@@ -42,7 +42,7 @@ struct hoist__storage;
 
 #define HOIST__STORAGE_LAZY 1u
 #define HOIST__STORAGE_ZERO 2u
-#define HOIST__STORAGE_UNPOPULATED 4u /* HOIST__ALLOC_LAZY of alloc/pool.h */
+#define HOIST__STORAGE_UNPOPULATED 4u /* HOIST__ALLOC_UNPOPULATED of alloc/pool.h */
 
 /* Makes a storage of @bytes bytes from @memory; 0 makes one of no bytes.  The block is allocated
  * and freed on @stream, of which a reference is taken; NULL: on no stream.

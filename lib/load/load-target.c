@@ -110,20 +110,20 @@ static int check_memory(const struct hoist_load *load, hoist_memory *memory)
 
 static int allocate_on(struct hoist_load *load, struct hoist__target *target, hoist_memory *memory)
 {
-	bool lazy = load->populates;
-	size_t align = lazy	       ? HOIST__HUGE_PAGE_BYTES
+	bool unpopulated = load->populates;
+	size_t align = unpopulated     ? HOIST__HUGE_PAGE_BYTES
 		       : load->to_host ? (size_t)load->plan.align
 				       : HOIST__LOAD_MAX_ALIGN;
 	int err = 0;
 	/* Pages that are not populated here are faulted in by the reads, so room for them is made
 	 * now, while a lack of it can still be an error. */
-	if (lazy)
+	if (unpopulated)
 		err = hoist__pools_make_room(load->plan.destination_bytes, "host memory");
 	if (err == 0 && memory == NULL)
 		err = hoist__device_buffers(target->device, false, &memory);
 	if (err == 0)
 		err = hoist__storage_create(memory, NULL, (size_t)load->plan.destination_bytes,
-					    align, lazy ? HOIST__STORAGE_UNPOPULATED : 0,
+					    align, unpopulated ? HOIST__STORAGE_UNPOPULATED : 0,
 					    &target->storage);
 	if (err < 0)
 		return hoist__fail_in(err, "the destination of %zu tensors on %s",

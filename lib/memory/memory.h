@@ -3,16 +3,21 @@
  *
  *   memory.c           the public calls
  *   memory-list.c      the list of all resources; references; exhaustion
- *   memory-create.c    from options to a resource; its description memory-pool.c      HOST, PINNED,
- *   DEVICE, MANAGED: over alloc/pool.h memory-driver.c    DRIVER_POOL: over the driver's own pools;
- *   memory-driver-ipc.c: shared ones;
+ *   memory-create.c    from options to a resource, and its description; memory-options.c: the checks
+ *   memory-pool.c      HOST, PINNED, DEVICE, MANAGED: over alloc/pool.h
+ *   memory-driver.c    DRIVER_POOL: over the driver's own pools; memory-driver-ipc.c: shared ones;
  *                      memory-attribute.c: the pool's attributes, handle and peers
  *   memory-heap.c      HEAP: over alloc/heap.h
- *   memory-virtual.c   VIRTUAL: over device/vmm.h; memory-graph.c GRAPH: over device/graph.h
+ *   memory-virtual.c   VIRTUAL: over device/vmm.h; virtual-block.c: one block
+ *   memory-graph.c     GRAPH: over device/graph.h
  *   memory-custom.c    CUSTOM: over the caller's functions
- *   books.c            the blocks of DRIVER_POOL, VIRTUAL, GRAPH and CUSTOM, by address
- *   memory-snapshot.c  a resource's content as JSON; json-out.c writes, residence.c asks the kernel
- *                      where pages are
+ *   memory-snapshot.c  a resource's content as JSON, from snapshot.c's copy
+ *   budget.c           budgets as objects
+ *   device-memory.c    the resources that a device keeps; parked.c: memory that consumers let go
+ *   transfer.c         bytes between any two places; lane.c: streams and slots for these
+ *   stream-unref.c     the end of a stream, which resources forget first
+ *
+ * alloc/books.h has the blocks of DRIVER_POOL, VIRTUAL, GRAPH and CUSTOM by address.
  *
  * A resource is a kind's struct that begins with struct hoist_memory, behind a table of functions.
  * The kinds with a pool do not use the table where speed matters: memory.c calls the pool as soon

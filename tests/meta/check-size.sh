@@ -17,7 +17,11 @@ for room in lib/*/; do
 	lines=$(cat "$room"*.[ch] | wc -l)
 	[ "$lines" -le 5000 ] || { echo "$room has $lines lines" && status=1; }
 done
-find base device numa alloc format io lib emulator cli bench tools examples tests -name '*.c' -exec awk '
+for file in examples/*.c; do
+	lines=$(wc -l <"$file")
+	[ "$lines" -lt 80 ] || { echo "$file has $lines lines; an example has less than 80" && status=1; }
+done
+find base device numa alloc format io lib emulator cli bench tools examples tests \( -name '*.c' -o -name '*.inc.h' \) -exec awk '
 	FNR == 1 { begin = 0 }
 	/^\{/ { begin = FNR }
 	/^\}/ {

@@ -23,8 +23,8 @@ count=0
 for name in $(cat "$headers"/*.h | grep -v "^ *#" | tr '\n\t' '  ' |
 	grep -o 'HOIST_API [^(;]*(' | sed 's/ *($//; s/.*[ *]//'); do
 	count=$((count + 1))
-	grep -qF "$name (" "$work"/man/man3/hoist*.3 || { echo "$name is in no manual page" && status=1; }
-	grep -qF "$name" "$work"/html/group__hoist*.html || { echo "$name is on no page" && status=1; }
+	grep -qw -- "$name" "$work"/man/man3/hoist*.3 || { echo "$name is in no manual page" && status=1; }
+	grep -qw -- "$name" "$work"/html/group__hoist*.html || { echo "$name is on no page" && status=1; }
 done
 [ "$count" -ge 200 ] || { echo "only $count functions were found in $headers" && status=1; }
 # One page for each noun, that is for each header.
