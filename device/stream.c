@@ -106,11 +106,22 @@ int hoist__dev_stream_wrap(struct hoist__dev *dev, void *native, struct hoist__d
 	return 0;
 }
 
-/* Asks whether @stream captures, once more where the driver does not say. */
+/* Asks whether @stream captures, once more where the driver does not say.  If the driver does not
+ * say either how much memory there is, which no capture forbids, the context is broken: nothing runs
+ * there any more, and there is no capture to keep. */
 static int ask_twice(struct hoist__dev_stream *stream, bool *ret)
 {
+	uint64_t free_bytes;
+	uint64_t total_bytes;
 	int err = hoist__dev_stream_capturing(stream, ret);
-	return err == 0 || err == -EBADF ? err : hoist__dev_stream_capturing(stream, ret);
+	if (err < 0 && err != -EBADF)
+		err = hoist__dev_stream_capturing(stream, ret);
+	if (err < 0 && err != -EBADF && stream->dev->ops->mem_info != NULL &&
+	    stream->dev->ops->mem_info(stream->dev, &free_bytes, &total_bytes) < 0) {
+		*ret = false;
+		return 0;
+	}
+	return err;
 }
 
 /* Waits for the work, and returns the answer of the stream's events from now on: 0; a failure,

@@ -346,6 +346,39 @@ Test(wrap, releases_no_memory_while_a_stream_that_uses_it_captures, .init = open
 	cr_assert(lib_drivers_content());
 }
 
+/* Host memory too, which no device parks for itself. */
+Test(wrap, host_memory_is_released_after_the_capture, .init = open_all)
+{
+	for (int i = 1; i < LIB_N_DEVICES; i++) {
+		static unsigned char bytes[64];
+		int released = 0;
+		hoist_stream *stream = NULL;
+		hoist_buffer *b = NULL;
+		const hoist_buffer_source source = {.size = sizeof source,
+						    .address = (uintptr_t)bytes,
+						    .bytes = sizeof bytes,
+						    .release = count_release,
+						    .context = &released};
+		cr_assert_eq(hoist_stream_create(devices[i], &stream), 0);
+		cr_assert_eq(
+			hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){64}, NULL, &b), 0,
+			"%s", hoist_error());
+		cr_assert_eq(lib_capture(api_of(i), hoist_stream_native(stream), 1), 0);
+		cr_assert_eq(hoist_buffer_close(b, stream), 0, "%s", hoist_error());
+		hoist_buffer_unref(b);
+		cr_expect_eq(released, 0, "%s: the graph may use the bytes", lib_specs[i]);
+		cr_expect_eq(lib_capture(api_of(i), hoist_stream_native(stream), 0), 0,
+			     "%s: the capture is whole", lib_specs[i]);
+		/* Host memory waits for all devices of the driver. */
+		for (int d = 1; d < LIB_N_DEVICES; d++)
+			cr_assert_eq(hoist_device_synchronize(devices[d]), 0, "%s", hoist_error());
+		cr_expect_eq(released, 1, "%s", lib_specs[i]);
+		hoist_stream_unref(stream);
+	}
+	cr_assert(lib_nothing_outstanding(devices));
+	cr_assert(lib_drivers_content());
+}
+
 /* The end of a wrapped stream waits for nothing where nobody knows whether the native one captures.
  */
 Test(wrap, streams_end_without_a_wait_where_the_driver_does_not_say, .init = open_all)

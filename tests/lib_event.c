@@ -319,3 +319,25 @@ Test(event, is_not_asked_while_its_stream_captures)
 		hoist_stream_unref(cpu);
 	}
 }
+
+/* A context that is broken answers no question any more: an event must not say "not yet" for ever.
+ */
+Test(event, of_a_stream_that_ended_in_a_broken_context_fails)
+{
+	static const char *const apis[] = {NULL, "cuda", "cuda", "hip"};
+	emulate();
+	for (int i = 1; i < LIB_N_DEVICES; i += 2) {
+		hoist_event *event = NULL;
+		hoist_stream *stream = create(i);
+		(void)hoist_stream_native(stream); /* somebody may make it capture */
+		OK(hoist_event_create(devices[i], 0, &event));
+		OK(hoist_event_record(event, stream));
+		OK(lib_fail(apis[i], "any:1+:700"));
+		hoist_stream_unref(stream);
+		REFUSED(hoist_event_query(event), -EREMOTEIO, "when the stream was destroyed");
+		REFUSED(hoist_event_synchronize(event), -EREMOTEIO,
+			"when the stream was destroyed");
+		OK(lib_fail(apis[i], NULL));
+		hoist_event_unref(event);
+	}
+}

@@ -63,6 +63,16 @@ bool hoist__storage_park(struct hoist__storage *storage)
 	return hoist__park(&storage->parked);
 }
 
+bool hoist__storage_park_for(struct hoist__storage *storage, hoist_device *device)
+{
+	fill_entry(storage, hoist__dev_next_wait());
+	if (storage->kind == HOIST__MEMORY_HOST || hoist__device_is_cpu(storage->device)) {
+		storage->parked.device = device;
+		storage->parked.kind = HOIST__MEMORY_PINNED; /* every device may use it */
+	}
+	return hoist__park(&storage->parked);
+}
+
 int hoist__storage_await_consumers(struct hoist__storage *storage)
 {
 	uint64_t passes = atomic_load(&storage->xpasses);

@@ -61,6 +61,10 @@ bool hoist__storage_is_of_graph(const struct hoist__storage *storage);
  * Returns: true if the storage is parked. */
 bool hoist__storage_park(struct hoist__storage *storage);
 
+/* The same for bytes of any kind that a stream of @device, which may be capturing, uses.  Memory of
+ * the CPU waits for all devices of the stream's driver. */
+bool hoist__storage_park_for(struct hoist__storage *storage, hoist_device *device);
+
 /* Gives back the storage's memory, and frees the struct; perhaps in another thread. */
 void hoist__storage_end(struct hoist__storage *storage);
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "lib/device/device.h"
 #include "lib/device/stream.h"
 #include "lib/memory/memory.h"
 
@@ -217,20 +218,20 @@ int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream)
 }
 
 /* A failure of work on a stream is reported by that stream.
- * Returns: false if a stream may be capturing: its capture must end first. */
-static bool wait_for_users(struct hoist__storage *storage)
+ * Returns: NULL; or the device of a stream that may be capturing: its capture must end first. */
+static hoist_device *wait_for_users(struct hoist__storage *storage)
 {
 	struct hoist__storage_user *user;
 	while ((user = atomic_load(&storage->xusers)) != NULL) {
 		struct hoist__dev_stream *stream = hoist__stream_dev_stream(user->stream);
 		if (hoist__dev_stream_forbids_wait(stream))
-			return false;
+			return hoist_stream_device(user->stream);
 		(void)hoist__dev_stream_await(stream);
 		atomic_store(&storage->xusers, user->next);
 		hoist_stream_unref(user->stream);
 		free(user);
 	}
-	return true;
+	return NULL;
 }
 
 /* --- references --- */
@@ -241,22 +242,32 @@ struct hoist__storage *hoist__storage_ref(struct hoist__storage *storage)
 	return storage;
 }
 
+/* Returns: NULL, the bytes are nobody's any more; or the device of a stream whose capture must end
+ * first. */
+static hoist_device *let_go(struct hoist__storage *storage)
+{
+	uintptr_t address = hoist__storage_address(storage);
+	hoist_device *capturing = wait_for_users(storage);
+	if (capturing == NULL && storage->memory != NULL && address != 0 &&
+	    !hoist__storage_give_block(storage, address))
+		capturing = hoist_stream_device(atomic_load(&storage->xstream));
+	return capturing;
+}
+
+/* While a stream captures, the storage is parked: no wait for its device begins before the capture
+ * has ended.  Parking is refused if such a wait has just been made; then the storage can end. */
 static void *end(void *context)
 {
 	struct hoist__storage *storage = context;
-	uintptr_t address = hoist__storage_address(storage);
-	bool waited = wait_for_users(storage);
-	if (!waited || (storage->memory != NULL && address != 0 &&
-			!hoist__storage_give_block(storage, address))) {
-		/* Waiting for the device begins only after the capture has ended. */
-		hoist__storage_returned(storage);
-		if (hoist__storage_park(storage))
+	hoist_device *capturing;
+	while ((capturing = let_go(storage)) != NULL) {
+		if (hoist__storage_park_for(storage, capturing))
 			return NULL;
-		hoist__log(alloc, "a buffer's storage of %zu bytes was not freed: %s",
-			   storage->bytes,
-			   waited ? hoist__error_text() : "a stream that uses it captures a graph");
-		if (!waited)
+		if (hoist__dev_check(hoist__device_dev(capturing)) < 0) {
+			hoist__log(alloc, "a buffer's storage of %zu bytes is kept: %s",
+				   storage->bytes, hoist__error_text());
 			return NULL;
+		}
 	}
 	if (storage->release != NULL)
 		storage->release(storage->context);

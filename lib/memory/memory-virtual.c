@@ -182,22 +182,32 @@ static int virtual_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist
 
 /* --- the streams that use a block --- */
 
+static int fail_capture(void)
+{
+	return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph, which would run "
+				    "with an address that is gone, or its driver does not say; wait "
+				    "until the capture has ended");
+}
+
 static int refuse_capture(struct hoist__dev_stream *stream)
 {
 	if (hoist__dev_stream_forbids_wait(stream))
-		return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph, which "
-					    "would run with an address that is gone; wait until it "
-					    "has ended");
+		return fail_capture();
 	return 0;
 }
 
-static void await_events(struct hoist__dev_event **events, size_t n)
+/* Returns: 0, also if work failed: failed work does not run any more; -EAGAIN if a wait was refused:
+ * a stream began to capture after it was marked, and its work may still run. */
+static int await_events(struct hoist__dev_event **events, size_t n)
 {
+	bool refused = false;
 	for (size_t i = 0; i < n; i++) {
-		(void)hoist__dev_event_synchronize(events[i]);
+		int err = hoist__dev_event_synchronize(events[i]);
+		refused = refused || err == -ENOTSUP || err == -EBUSY || err == -EAGAIN;
 		hoist__dev_event_destroy(events[i]);
 	}
 	free(events);
+	return refused ? fail_capture() : 0;
 }
 
 /* Returns: an event behind the work that @stream has now; NULL if no event can be had: then the
@@ -259,8 +269,8 @@ static int await_users(struct hoist__virtual *v, uintptr_t address, struct hoist
 	}
 	if (err == 0 && also != NULL)
 		(void)hoist__dev_stream_await(also);
-	await_events(events, n);
-	return err;
+	int refused = await_events(events, n);
+	return err < 0 ? err : refused;
 }
 
 static int virtual_use(hoist_memory *memory, uintptr_t address, hoist_stream *stream)
