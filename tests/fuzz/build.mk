@@ -14,7 +14,7 @@ FLAGS = -std=gnu11 -O1 -gline-tables-only -UNDEBUG $(CHECKS) -fno-omit-frame-poi
 INCLUDES = -I$(top_srcdir)/tests/fuzz -I$(config) -I$(top_srcdir) -I$(top_srcdir)/include $(DEPENDENCY_FLAGS)
 LIBS = $(DEPENDENCY_LIBS) -ldl -lm
 
-folders = base format numa device alloc io lib
+folders = base format numa device alloc io lib/*
 not_library = %-abi.c
 sources = $(filter-out $(not_library), \
 	$(foreach folder,$(folders),$(patsubst $(top_srcdir)/%,%,$(wildcard $(top_srcdir)/$(folder)/*.c))))
