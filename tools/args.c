@@ -38,14 +38,15 @@ static const struct {
 	{OPTION_SHARD_BYTES, "shard-bytes", "BYTES", "most tensor bytes in one file, as 5G"},
 	{OPTION_DIGEST, "digest", NULL, "keep a digest of each tensor in the file"},
 	{OPTION_NO_REPLACE, "no-replace", NULL, "fail if DST is there already"},
-	{OPTION_NO_SYNC, "no-sync", NULL, "do not wait until the disk has it"},
+	{OPTION_NO_SYNC, "no-sync", NULL, "do not wait until the data is on the disk"},
 	{OPTION_LOAD, "slice", "PART", "GLOB:AXIS:R/N or GLOB:AXIS:BEGIN..END; may be repeated"},
 	{OPTION_LOAD, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
-	{OPTION_LOAD, "replica", "DEV", "a further device that gets the same; may be repeated"},
+	{OPTION_LOAD, "replica", "DEV",
+	 "another device that gets the same tensors; may be repeated"},
 	{OPTION_LOAD, "map", "MODE", "--io map: private (the default), readonly, readwrite"},
 	{OPTION_LOAD, "populate", NULL, "--io map: read everything ahead"},
-	{OPTION_LOAD, "chunk", "BYTES", "of one read"},
-	{OPTION_LOAD, "depth", "N", "reads at a time, of each disk"},
+	{OPTION_LOAD, "chunk", "BYTES", "size of one read"},
+	{OPTION_LOAD, "depth", "N", "reads in flight on each disk"},
 	{OPTION_LOAD, "drop-cache", NULL, "leave nothing of the files in the page cache"},
 	{OPTION_LOAD, "check-digests", NULL, "compare tensors with the digests the files hold"},
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
@@ -55,8 +56,8 @@ static const struct {
 	{OPTION_SVG, "svg", "FILE", "draw the figures too; needs gnuplot"},
 	{OPTION_SAVE, "save", NULL, "load: save too, and remove what was written"},
 	{OPTION_TO, "to", "PATH", "--save: write there (a file or a folder), not beside FILE"},
-	{OPTION_CACHE, "cache", NULL, "from memory; what is not there yet is cached first"},
-	{OPTION_REPLACE, "replace", NULL, "add: also where it is cached already"},
+	{OPTION_CACHE, "cache", NULL, "load from the cache; cache the checkpoint first if needed"},
+	{OPTION_REPLACE, "replace", NULL, "add: even if it is cached already"},
 	{OPTION_NODE, "node", "N", "add: only memory of NUMA node N"},
 	{OPTION_PAGES, "pages", "KIND", "add: huge (the default, where they come), small, hugetlb"},
 	{OPTION_ALL, "all", NULL, "drop: everything"},
@@ -445,6 +446,6 @@ void args_help(FILE *out, const struct command *command)
 		char left[32];
 		(void)snprintf(left, sizeof left, "--%s %s", options[i].name,
 			       options[i].value != NULL ? options[i].value : "");
-		(void)fprintf(out, "  %-16s %s\n", left, options[i].help);
+		(void)fprintf(out, "  %-20s %s\n", left, options[i].help);
 	}
 }

@@ -58,7 +58,7 @@ static const struct command commands[] = {
 	 OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_REPLACE |
 		 OPTION_NODE | OPTION_PAGES | OPTION_ALL | OPTION_JSON,
 	 1, 2, cmd_cache},
-	{"bench", "[WHAT [FILE]]", "measure, beside others",
+	{"bench", "[WHAT [FILE]]", "measure hoist beside others",
 	 "Without WHAT: lists what can be measured.\n"
 	 "alloc: the allocator's speed, memory and calls, beside malloc of glibc, jemalloc,\n"
 	 "mimalloc and tcmalloc where these are installed.  Device memory is an emulated\n"
@@ -92,7 +92,7 @@ static void help(FILE *out)
 	for (size_t i = 0; i < N_COMMANDS; i++) {
 		char left[32];
 		(void)snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].operands);
-		(void)fprintf(out, "  %-18s %s\n", left, commands[i].summary);
+		(void)fprintf(out, "  %-27s %s\n", left, commands[i].summary);
 	}
 	(void)fputs("\n"
 		    "  hoist COMMAND --help    more about a command\n"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The README can be believed: its C example compiles as printed, without warnings,
-# and runs; the commands and files that it names exist.
+# The README can be believed: its C examples compile as printed, without warnings,
+# and run; the commands and files that it names exist.
 set -u
 src=${abs_top_srcdir:?}
 build=${abs_top_builddir:?}
@@ -63,11 +63,11 @@ for verb in doctor devices ls load cat digest cp cache bench; do
 done
 
 # `./name` at the top, and links to files.
-for file in $(grep -o '\./[a-z]*\b' "$readme"; sed -n 's/.*](\([^):#]*\)).*/\1/p' "$readme"); do
+for file in $(grep -o '\./[a-z]*\b' "$readme"; grep -o '](\([^):#]*\))' "$readme" | sed 's/^](//; s/)$//'); do
 	if [ ! -e "$src/$file" ]; then
 		echo "README.md names $file, which is not there"
 		status=1
 	fi
 done
-[ $status -ne 0 ] || echo "$(cat "$work/count") example, verbs:" $verbs
+[ $status -ne 0 ] || echo "$(cat "$work/count") examples, verbs:" $verbs
 exit $status
