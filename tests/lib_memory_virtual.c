@@ -354,6 +354,7 @@ struct freeing {
 	hoist_memory *memory;
 	uintptr_t block;
 	atomic_int ended;
+	int err;
 };
 
 static int wait_at_gate(void *gate)
@@ -366,7 +367,7 @@ static int wait_at_gate(void *gate)
 static void *free_block(void *of)
 {
 	struct freeing *freeing = of;
-	hoist_memory_free(freeing->memory, freeing->block);
+	freeing->err = hoist_memory_free(freeing->memory, freeing->block);
 	atomic_store(&freeing->ended, 1);
 	return NULL;
 }
@@ -415,6 +416,51 @@ Test(virtual, waiting_for_a_stream_holds_up_nobody_else, .init = open_all)
 	cr_expect_eq(hoist_memory_free(freeing.memory, freeing.block), -EINVAL, "it was freed");
 	hoist_stream_unref(stream);
 	hoist_memory_unref(freeing.memory);
+	expect_all_given_back();
+}
+
+/* ROCm's events must not be asked while their stream captures: nobody knows then whether the work
+ * has ended, and the block stays. */
+/* proves: S2.28 */
+Test(virtual, a_capture_that_begins_during_the_wait_keeps_the_block, .init = open_all)
+{
+	static const char *const apis[] = {"cuda", "hip"};
+	static const char *const records[] = {"cuEventRecord", "hipEventRecord"};
+	for (int i = 0; i < 2; i++) {
+		int at = i == 0 ? 1 : 3;
+		pthread_t waiting;
+		sem_t gates[2];
+		hoist_stream *streams[2] = {NULL, NULL};
+		struct freeing freeing = {.memory = create(at, VIRTUAL(.minimum_granularity = 1))};
+		freeing.block = alloc(freeing.memory, 1);
+		for (int s = 0; s < 2; s++) {
+			(void)sem_init(&gates[s], 0, 0);
+			cr_assert_eq(hoist_stream_create(devices[at], &streams[s]), 0);
+			cr_assert_eq(hoist_memory_use(freeing.memory, freeing.block, streams[s]),
+				     0);
+			cr_assert_eq(hoist_stream_call(streams[s], wait_at_gate, &gates[s]), 0);
+		}
+		void *native = hoist_stream_native(streams[1]);
+		uint64_t marked = lib_calls(apis[i], records[i]) + 2;
+		cr_assert_eq(pthread_create(&waiting, NULL, free_block, &freeing), 0);
+		for (uint64_t until = 0; lib_calls(apis[i], records[i]) < marked;)
+			cr_assert(patience(&until), "%s: the streams are not marked", apis[i]);
+		cr_assert_eq(lib_capture(apis[i], native, 1), 0);
+		(void)sem_post(&gates[0]);
+		if (i == 0)
+			(void)sem_post(&gates[1]);
+		cr_assert_eq(pthread_join(waiting, NULL), 0);
+		cr_expect_eq(freeing.err, i == 0 ? 0 : -EAGAIN, "%s", apis[i]);
+		cr_expect_eq(lib_counters(apis[i]).live_reservations, (uint64_t)i, "%s", apis[i]);
+		cr_expect_eq(lib_capture(apis[i], native, 0), 0, "%s: it is whole", apis[i]);
+		(void)sem_post(&gates[1]);
+		if (i == 1)
+			cr_expect_eq(hoist_memory_free(freeing.memory, freeing.block), 0, "%s",
+				     hoist_error());
+		hoist_stream_unref(streams[0]);
+		hoist_stream_unref(streams[1]);
+		hoist_memory_unref(freeing.memory);
+	}
 	expect_all_given_back();
 }
 
