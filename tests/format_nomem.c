@@ -232,6 +232,7 @@ static int sweep_index(void)
 
 static double most_ratio;
 static double most_seconds;
+static const char *slow; /* a header that took more than its part of the time in this pass */
 
 /* All is measured twice, of an eighth of the size at first: what is quadratic takes eight times as
  * long for each byte the second time. */
@@ -255,7 +256,8 @@ static int check_peak(const char *what)
 		*first = seconds;
 		return 0;
 	}
-	CHECK(seconds < 0.05 || seconds < SMALLER / 2 * *first);
+	if (seconds >= 0.05 && seconds >= SMALLER / 2 * *first)
+		slow = what;
 	most_seconds = seconds > most_seconds ? seconds : most_seconds;
 	most_ratio = ratio > most_ratio ? ratio : most_ratio;
 	CHECK(peak_bytes < 12 * text_bytes + (1 << 20));
@@ -502,9 +504,18 @@ int main(void)
 {
 	if (sweep_header() || sweep_index() || sweep_gguf())
 		return 1;
-	for (smaller = SMALLER; smaller >= 1; smaller -= SMALLER - 1, n_measured = 0)
-		if (bounds() || bounds_gguf() || bounds_twins())
-			return 1;
+	/* Another process may take the caches or the processor away in the middle of a pass.  A
+	 * parser that is quadratic is slow in each pass. */
+	for (int pass = 0; pass == 0 || (slow != NULL && pass < 20); pass++) {
+		slow = NULL;
+		for (smaller = SMALLER; smaller >= 1; smaller -= SMALLER - 1, n_measured = 0)
+			if (bounds() || bounds_gguf() || bounds_twins())
+				return 1;
+	}
+	if (slow != NULL) {
+		printf("%s: a long header takes more time for each byte than a short one\n", slow);
+		return 1;
+	}
 	printf("figure: format.memory %.1f times the header's bytes, at most\n", most_ratio);
 	printf("figure: format.seconds %.2f s of the processor for a header of 1 MiB, at most\n",
 	       most_seconds);
