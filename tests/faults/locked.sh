@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 # What hoist does where the system gives it less: containers' seccomp profiles, resource limits, a
 # control group with little memory, no /proc, a read-only root.  In each of them the command and a
-# program on the public functions (fault_locked) do the same things; each falls back and says why,
+# program on the public functions (faults/locked) do the same things; each falls back and says why,
 # or refuses with an error that names what to change.  Nothing crashes, hangs or gives a wrong byte,
 # and the program leaves no descriptor, thread, map of a file or byte of a budget behind.  Profiles
 # that kill instead of refusing are no subject: see fault-seccomp.h.
-# shellcheck source=tests/tools_support.sh
-. "${srcdir:-.}/tools_support.sh"
-jail=$HOIST_TEST_PROGRAMS/fault_jail
+# shellcheck source=tests/tools/support.sh
+. "${srcdir:-.}/tools/support.sh"
+jail=$HOIST_TEST_PROGRAMS/faults/jail
 long=false
 [ "${HOIST_TEST_FORM:-long}" = short ] || long=true
 
@@ -44,7 +44,7 @@ finish() {
 trap finish EXIT
 chmod 755 "$public"
 mkdir "$public/emulator" "$public/lib" "$public/data"
-for program in "$abs_top_builddir/tools/hoist" "$HOIST_TEST_PROGRAMS/fault_locked"; do
+for program in "$abs_top_builddir/tools/hoist" "$HOIST_TEST_PROGRAMS/faults/locked"; do
 	name=$(basename "$program")
 	real=$(dirname "$program")/.libs/$name
 	[ -x "$real" ] || real=$program
@@ -136,9 +136,9 @@ digests() {
 
 # program [--may NAME=WORDS]... - the program on the public functions.
 program() {
-	jailed fault_locked "$@" "$all" "$home/out" >"$out" 2>"$err"
+	jailed locked "$@" "$all" "$home/out" >"$out" 2>"$err"
 	status=$?
-	[ $status -eq 0 ] || fail "$where: fault_locked: status $status: $(cat "$out" "$err")"
+	[ $status -eq 0 ] || fail "$where: the program: status $status: $(cat "$out" "$err")"
 	[ -z "$(find "$home/out" -type f)" ] || fail "$where: left behind: $(ls -a "$home/out")"
 	counted=' threads, .* of the budget$'
 	[ "$where" != noproc ] || counted='(no /proc to count more)$'

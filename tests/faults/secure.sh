@@ -51,16 +51,16 @@ other() {
 library=$abs_top_builddir/lib/.libs/libhoist.so
 other test -r "$library" || skip "the build folder cannot be reached by another user"
 for kind in plain setuid setgid capable; do
-	cp "$programs/fault_secure" "$work/bin/$kind" || fail "cp"
-	cp "$programs/fault_secure_static" "$work/bin/$kind-static" || fail "cp"
+	cp "$programs/faults/secure" "$work/bin/$kind" || fail "cp"
+	cp "$programs/faults/secure_static" "$work/bin/$kind-static" || fail "cp"
 done
 chmod 4755 "$work/bin/setuid" "$work/bin/setuid-static"
 chgrp 64001 "$work/bin/setgid" "$work/bin/setgid-static"
 chmod 2755 "$work/bin/setgid" "$work/bin/setgid-static"
 kinds="setuid setgid"
 # A struct vfs_cap_data: cap_net_bind_service, effective.
-if "$programs/fault_secure" capable "$work/bin/capable" &&
-	"$programs/fault_secure" capable "$work/bin/capable-static"; then
+if "$programs/faults/secure" capable "$work/bin/capable" &&
+	"$programs/faults/secure" capable "$work/bin/capable-static"; then
 	kinds="setuid setgid capable"
 else
 	echo "no file can have a capability here: set-uid and set-gid programs alone"
@@ -84,7 +84,7 @@ prepare() {
 		"$evil/beside/hoist" "$evil/run"
 	for copy in preload.so a.so path/libcuda.so.1 path/libamdhip64.so.7 \
 		emulators/libhoist-emulated-cuda.so beside/hoist/libhoist-emulated-cuda.so; do
-		cp "$programs/.libs/fault_secure_evil.so" "$evil/$copy"
+		cp "$programs/faults/.libs/secure_evil.so" "$evil/$copy"
 	done
 	{
 		echo '#!/bin/sh'
@@ -146,7 +146,7 @@ with() {
 }
 
 linked=
-name=fault_secure
+name=secure
 use="use $work/model $work/out/copy"
 uses="$use files"
 with /marks/preload.so LD_PRELOAD="$evil/preload.so"
@@ -163,7 +163,7 @@ with /marks/a.so HOIST_HIP_LIBRARY="$evil/a.so"
 uses="$use cache"
 with /run/ XDG_RUNTIME_DIR="$evil/run"
 with /marks/ran HOIST_CACHE_HOLDER="$evil/bin/hoist"
-"$programs/fault_secure" installed || # then $PATH is not looked at
+"$programs/faults/secure" installed || # then $PATH is not looked at
 	with /marks/ran PATH="$evil/bin:/usr/bin:/bin"
 uses="$use all"
 none LD_PRELOAD="$evil/preload.so" LD_LIBRARY_PATH="$evil/path" HOIST_DEBUG=all \
@@ -184,7 +184,7 @@ with /marks/libhoist-emulated-cuda.so
 chmod 755 "$work/bin/holder"
 uses="hold $work/model $work/bin/holder"
 linked=
-name=fault_secure
+name=secure
 prepare
 of plain
 grep -q '^SECURE_MARKS=' "$work/out/env" || fail "the holder was not started: $(cat "$work/said")"

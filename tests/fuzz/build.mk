@@ -20,8 +20,8 @@ sources = $(filter-out $(not_library), \
 	$(foreach folder,$(folders),$(patsubst $(top_srcdir)/%,%,$(wildcard $(top_srcdir)/$(folder)/*.c))))
 objects = $(sources:.c=.o)
 support = $(patsubst $(top_srcdir)/%.c,%.o,\
-	$(wildcard $(top_srcdir)/tests/fuzz-*.c $(top_srcdir)/tests/lib-plan*.c))
-targets = $(basename $(notdir $(wildcard $(top_srcdir)/tests/fuzz_*.c)))
+	$(wildcard $(top_srcdir)/tests/fuzz/fuzz-*.c $(top_srcdir)/tests/support/lib-plan*.c))
+targets = $(filter-out fuzz-%,$(basename $(notdir $(wildcard $(top_srcdir)/tests/fuzz/*.c))))
 
 all: $(targets)
 
@@ -38,7 +38,7 @@ libfuzzed.a: $(objects) $(support)
 	@rm -f $@
 	ar rcs $@ $(objects) $(support)
 
-$(targets): %: $(top_srcdir)/tests/%.c libfuzzed.a
+$(targets): %: $(top_srcdir)/tests/fuzz/%.c libfuzzed.a
 	$(CLANG) $(FLAGS) -fsanitize=fuzzer $(INCLUDES) -MMD -MP -MF $@.d -o $@ $< libfuzzed.a $(LIBS)
 
 -include $(objects:.o=.d) $(support:.o=.d) $(targets:%=%.d)

@@ -68,7 +68,7 @@ mkdir "$scratch/corpus" || exit 1
 xz -dc "$here/corpus.tar.xz" | tar -xf - -C "$scratch/corpus" || exit 1
 for name in $(echo "$targets" | awk '{ print $1 }'); do
 	[ -n "$(ls "$scratch/corpus/$name" 2>/dev/null)" ] || {
-		echo "corpus.tar.xz has no input for fuzz_$name"
+		echo "corpus.tar.xz has no input for $name"
 		exit 1
 	}
 done
@@ -92,7 +92,7 @@ run() {
 		folder="$build/found/$1 $folder"
 	fi
 	# shellcheck disable=SC2086
-	"$build/fuzz_$1" $limit -max_len="$3" -timeout=20 -rss_limit_mb=1024 -print_final_stats=1 \
+	"$build/$1" $limit -max_len="$3" -timeout=20 -rss_limit_mb=1024 -print_final_stats=1 \
 		-verbosity=1 -error_exitcode=1 -timeout_exitcode=1 -close_fd_mask=0 \
 		-artifact_prefix="$build/broken/$1-" $folder >"$log" 2>&1 </dev/null
 	echo $? >"$log.status"
@@ -125,14 +125,14 @@ for name in $(echo "$targets" | awk '{ print $1 }'); do
 	peak=$(stat peak_rss_mb "$log")
 	if [ "$(cat "$log.status" 2>/dev/null)" != 0 ] || [ "${inputs:-0}" -eq 0 ]; then
 		broken=$((broken + 1))
-		echo "fuzz_$name failed; the input is in $build/broken:"
+		echo "fuzz: $name failed; the input is in $build/broken:"
 		tail -n 60 "$log"
 		continue
 	fi
 	all=$((all + inputs))
 	[ "${peak:-0}" -le $memory ] || memory=$peak
 	echo "figure: fuzz.$name.inputs $inputs inputs of $name, none of which broke it"
-	sed -n "s/^fuzz: parsing took/fuzz_$name: parsing took/p" "$log"
+	sed -n "s/^fuzz: parsing took/fuzz: $name: parsing took/p" "$log"
 done
 echo "figure: fuzz.inputs $all inputs of $count targets"
 echo "figure: fuzz.crashes $broken targets of $count broken"

@@ -1,10 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Includes point down only: each folder's and each room's of lib/, by layers.tsv.  A unit test is named
-# <folder>_<file>.c and may open that folder and what that folder may include; a
-# test named otherwise is a user of the public interface (and of the emulator's
-# controls).  Quoted includes name their folder, so that they can be judged; only
-# headers that tests share need not.
+# Includes point down only: each folder's and each room's of lib/, by layers.tsv.  A test in
+# tests/FOLDER (tests/lib/ROOM) may open that folder or room, and what these may include.  A test
+# elsewhere in tests/ is a user of the public interface and of the emulator's controls, unless
+# layers.tsv has a row for its folder.  Quoted includes name their folder, so that they can be judged.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=${1:-$(cd "$here/../.." && pwd)}
@@ -76,8 +75,6 @@ find include base device numa alloc format io lib emulator cli tools examples be
 				complain("<" target "> is one of our private headers; quote it")
 			if (to != "hoist")
 				next
-		} else if (to == "" && from == "tests") {
-			next # of the tests themselves
 		} else if (to == "") {
 			complain("\"" target "\" does not say which folder it is in")
 			next
@@ -86,18 +83,17 @@ find include base device numa alloc format io lib emulator cli tools examples be
 			next
 		}
 		if (from == "tests") {
-			base = FILENAME
-			sub(/.*\//, "", base)
-			sub(/[_.-].*/, "", base)
 			if (to == "tests" || to == "hoist" || target == "emulator/control.h")
 				next
-			if (!(base in known) || !((base, to) in may))
-				complain("\"" target "\" is above or beside what this test is of")
-			next
+			from = "tests/" parts[2]
+			if (parts[2] in known)
+				from = parts[2]
 		}
 		if (!((from, to) in may))
 			complain(from "/ must not know " to "/ (\"" target "\")")
-		if (from == "lib" && to == "lib" && !((room(FILENAME), room(target)) in may))
+		path = FILENAME
+		sub(/^tests\//, "", path)
+		if (from == "lib" && to == "lib" && !((room(path), room(target)) in may))
 			complain(room(FILENAME) "/ must not know " room(target) "/ (\"" target "\")")
 	}
 

@@ -13,10 +13,10 @@ fail() {
 	status=1
 }
 
-mkdir -p "$work/tree/doc" "$work/tree/tests/vm" "$work/build/tests/vm"
+mkdir -p "$work/tree/doc" "$work/tree/tests/vm" "$work/tree/tests/faults" "$work/build/tests/vm" "$work/build/tests/faults"
 : >"$work/tree/tests/vm/a.sh"
-: >"$work/tree/tests/fault_b.c"
-printf 'it holds\tvm/a.sh\tvm.a\nand this\tfault_b\tb.n,b.m\n' >"$work/tree/doc/promises.tsv"
+: >"$work/tree/tests/faults/b.c"
+printf 'it holds\tvm/a.sh\tvm.a\nand this\tfaults/b\tb.n,b.m\n' >"$work/tree/doc/promises.tsv"
 log() { # TEST FORM VERDICT FIGURE
 	{
 		echo "wrap: form $2"
@@ -26,17 +26,17 @@ log() { # TEST FORM VERDICT FIGURE
 }
 take() { sh "$make" --take "$work/build" "$work/tree" 2>/dev/null; }
 log vm/a.sh short PASS 'vm.a 12 nodes'
-log fault_b long PASS 'b.n 3 faults'
+log faults/b long PASS 'b.n 3 faults'
 take || fail "figures were not taken"
 sh "$make" "$work/tree" >"$work/out" 2>"$work/err" && fail "a figure that is missing went unseen"
 grep -q 'no figure b.m' "$work/err" || fail "the figure that is missing is not named"
-log fault_b long PASS 'b.n 3 faults
+log faults/b long PASS 'b.n 3 faults
 figure: b.m 4 survived'
 take
 sh "$make" "$work/tree" >"$work/out" || fail "refused, with all figures there"
 grep -q '^| it holds | `vm/a.sh` | 12 nodes (short, ' "$work/out" || fail "no row of vm/a.sh"
-grep -q '^| and this | `fault_b` | 3 faults; 4 survived (long, ' "$work/out" || fail "no row of fault_b"
-log fault_b short PASS 'b.n 1 faults'
+grep -q '^| and this | `faults/b` | 3 faults; 4 survived (long, ' "$work/out" || fail "no row of faults/b"
+log faults/b short PASS 'b.n 1 faults'
 log vm/a.sh long FAIL 'vm.a 99 nodes'
 take
 sh "$make" "$work/tree" >"$work/out"
@@ -60,14 +60,14 @@ grep -q 'figures.tsv, line .* no test vm/stray.sh' "$work/err" || fail "a row of
 take
 cmp -s "$work/figures" "$work/tree/doc/figures.tsv" || fail "a row of no test was kept"
 cp "$work/tree/doc/promises.tsv" "$work/promises"
-printf 'and nothing shows it\tfault_b\n' >>"$work/tree/doc/promises.tsv"
+printf 'and nothing shows it\tfaults/b\n' >>"$work/tree/doc/promises.tsv"
 sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "a promise without a figure went unseen"
 grep -q 'line 3: no figure shows' "$work/err" || fail "the promise without a figure is not named"
-printf 'it holds\tfault_b\tvm.a\n' >"$work/tree/doc/promises.tsv"
+printf 'it holds\tfaults/b\tvm.a\n' >"$work/tree/doc/promises.tsv"
 sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "another test's figure went unseen"
 grep -q 'vm.a is of vm/a.sh' "$work/err" || fail "the figure of another test is not named"
 cp "$work/promises" "$work/tree/doc/promises.tsv"
-rm "$work/tree/tests/fault_b.c"
+rm "$work/tree/tests/faults/b.c"
 sh "$make" "$work/tree" >/dev/null 2>"$work/err" && fail "a test that is not there went unseen"
 
 sh "$make" "$source" >"$work/reliability.md" || status=1

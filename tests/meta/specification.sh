@@ -31,11 +31,12 @@ static int *plain_function(int a, int (*b)(int))
 /* proves: S0.06 */
 int main(void)
 C
+printf '/* proves: S0.08 */\nTest(api_two, named_like_the_path)\n' >"$work/tree/tests/api/two.c"
 printf '#!/bin/sh\n# proves: V001 S0.07\n' >"$work/tree/tests/api/script.sh"
 {
 	printf '%s\tone\t%s\n' S0.01 suite/in_one_line S0.02 suite/in_one_line S0.03 in_two_lines \
 		S0.04 suite/of_rows S0.05 plain_function S0.06 ''
-	printf 'S0.07\tapi/script.sh\t\nV001\tapi/script.sh\t\nV001\tone\tsuite/in_one_line\n'
+	printf 'S0.07\tapi/script.sh\t\nS0.08\tapi/two\tnamed_like_the_path\nV001\tapi/script.sh\t\nV001\tone\tsuite/in_one_line\n'
 } >"$work/wanted"
 sh "$make" --proofs "$work/tree" >"$work/found" || { echo "the generator failed"; status=1; }
 diff -u "$work/wanted" "$work/found" || { echo "comments of tests are misread"; status=1; }
@@ -58,6 +59,7 @@ printf '#include "shared.h"\nint use_b(void)\n{\n\treturn hoist_b();\n}\n' >"$wo
 printf '#include "tests/shared.h"\nstatic int use_a(void)\n{\n\treturn hoist_a();\n}\n' >"$work/head.c"
 printf 'static int (*const table[])(void) = {use_a};\n#define USE_C \\\n\thoist__c()\n' >>"$work/head.c"
 label() { # NUMBER CODE - a test that does so
+	rm -f "$work/tree/tests/api/two.c"
 	cp "$work/head.c" "$work/tree/tests/one.c"
 	printf '/* proves: %s */\nTest(suite, name, .init = use_a)\n{\n\t%s\n}\n' "$1" "$2" \
 		>>"$work/tree/tests/one.c"

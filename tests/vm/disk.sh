@@ -22,7 +22,7 @@ for tool in mkfs.ext4 mkfs.xfs; do
 		exit 77
 	}
 done
-vm_disk=$abs_top_builddir/tests/vm_disk
+vm_disk=$abs_top_builddir/tests/vm/disk
 cd "$TMPDIR"
 
 # make_disk FS IMAGE FOLDER MIB - an image of a file system that holds the folder's files.
@@ -135,7 +135,7 @@ boot() {
 	shift 2
 	status=0
 	"$here/boot" --kernel "$kernel" --nodes $nodes --memory $((1024 / nodes)) --limit 900 "$@" \
-		"$abs_top_builddir" script vm_disk vm_dm hoist >log || status=$?
+		"$abs_top_builddir" script vm/disk vm/dm hoist >log || status=$?
 	grep -v 'aio failed' log || :
 	[ $status -eq 0 ] || exit $status
 	grep '^counted: ' log >>counts

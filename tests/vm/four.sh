@@ -6,4 +6,4 @@ set -eu
 form=${HOIST_TEST_FORM:-long}
 here=$(cd "$(dirname "$0")" && pwd)
 echo "form=$form" | cat - "$here/four-guest.sh" >"$TMPDIR/script"
-exec "$here/boot" --nodes 4 --memory 256 --limit 900 "${abs_top_builddir:?}" "$TMPDIR/script" vm_place vm_sets
+exec "$here/boot" --nodes 4 --memory 256 --limit 900 "${abs_top_builddir:?}" "$TMPDIR/script" vm/place vm/sets

@@ -57,11 +57,11 @@ for value in $uring_disabled; do
 	echo "$value" >/proc/sys/kernel/io_uring_disabled || fail "kernel.io_uring_disabled"
 	does hoist load --io direct /mnt/all
 	[ "$value" -eq 1 ] || says 'io_uring refused: EPERM (seccomp or kernel.io_uring_disabled)'
-	does fault_jail user -- /bin/hoist load --io direct /mnt/all
+	does faults_jail user -- /bin/hoist load --io direct /mnt/all
 	says 'io_uring refused: EPERM (seccomp or kernel.io_uring_disabled)'
-	does fault_jail user -- /bin/hoist doctor /mnt/all
+	does faults_jail user -- /bin/hoist doctor /mnt/all
 	says 'set sysctl kernel.io_uring_disabled=0'
-	does fault_jail user -- /bin/fault_locked /mnt/all /mnt/out
+	does faults_jail user -- /bin/faults_locked /mnt/all /mnt/out
 	echo 0 >/proc/sys/kernel/io_uring_disabled
 done
 
@@ -96,9 +96,9 @@ does hoist cache drop --all
 
 # --- the public functions, as root and as nobody ---
 
-does fault_locked /mnt/all /mnt/out
+does faults_locked /mnt/all /mnt/out
 n_done=$((n_done + $(grep -c ' done' $out)))
-does fault_jail user memlock=65536 -- /bin/fault_locked --may 'pinned=ulimit -l' \
+does faults_jail user memlock=65536 -- /bin/faults_locked --may 'pinned=ulimit -l' \
 	/mnt/all /mnt/out
 n_done=$((n_done + $(grep -c ' done' $out)))
 
@@ -111,12 +111,12 @@ echo 0 >$group/memory.swap.max 2>/dev/null
 mkcheckpoint --bytes 48M --tensors 6 /mnt/large >/dev/null || exit 1
 for words in "load /mnt/large" "cache add /mnt/large"; do
 	# shellcheck disable=SC2086
-	fault_jail cgroup=$group -- /bin/hoist $words >$out 2>$err </dev/null
+	faults_jail cgroup=$group -- /bin/hoist $words >$out 2>$err </dev/null
 	[ $? -eq 1 ] || fail "$words: it is not refused"
 	grep -q 'the control group /little has .* left of the 32 MiB' $err || fail "$words: no figures"
 	n_reasons=$((n_reasons + 1))
 done
-does fault_jail cgroup=$group -- /bin/hoist cp /mnt/large /mnt/large.safetensors
+does faults_jail cgroup=$group -- /bin/hoist cp /mnt/large /mnt/large.safetensors
 grep -q '^oom_kill 0$' $group/memory.events || fail "the kernel killed for want of memory"
 
 # shellcheck disable=SC2086

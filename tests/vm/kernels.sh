@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # hoist on other kernels, in a virtual machine: Debian 11's 5.10, 12's 6.1, 13's 6.12.  On each the
-# command and fault_locked do what faults/locked.sh has them do, and unit tests of what differs run:
+# command and faults/locked do what faults/locked.sh has them do, and unit tests of what differs run:
 # cachestat, populating, the ring's features, alignment of direct reads.  On 6.12
 # io_uring is switched off as well, by sysctl kernel.io_uring_disabled, for some and for all; a
 # control group of the second hierarchy has little memory.  The short form is 5.10, and of 6.12
 # io_uring switched off.  A kernel that is not to be had is left out, and named.
 set -u
 here=$abs_top_srcdir/tests/vm
-programs="hoist mkcheckpoint refdigest fault_locked fault_jail"
+programs="hoist mkcheckpoint refdigest faults/locked faults/jail"
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 99 # qemu would make something else of a comma in a path
@@ -32,7 +32,7 @@ run() {
 	# shellcheck disable=SC2086
 	sh "$here/boot" --kernel "$kernel" --nodes 1 --memory 700 --disk 0:disk \
 		--limit "$limit" --file "$work/expect:expect" "$abs_top_builddir" \
-		"$here/kernels-guest.sh" $programs $unit_tests >"$work/log" 2>&1
+		"$here/kernels-guest.sh" $programs $unit_programs >"$work/log" 2>&1
 	status=$?
 	cat "$work/log"
 	case $status in
@@ -54,11 +54,11 @@ run() {
 }
 
 if [ "${HOIST_TEST_FORM:-long}" = short ]; then
-	limit=600 unit_short=io_populate unit_tests=
+	limit=600 unit_short=io/populate unit_tests=
 else
 	limit=1500 unit_short=
-	unit_tests='io_populate io_refused io_ahead io_hot io_map io_output io_write
-		alloc_populate alloc_region load_map'
+	unit_tests='io/populate io/refused io/ahead io/output io/unit
+		alloc/unit lib/load/map'
 fi
 # Those on Criterion are not built everywhere.
 built=
@@ -72,12 +72,13 @@ io_uring works'
 load='io_uring: plain'
 uring_disabled=
 uring_only=
-unit_tests='$built'
+unit_programs='$built'
+unit_tests='$(echo "$built" | tr / _)'
 END
 run 5.10
 
 if [ -n "$unit_short" ]; then
-	sed -i "s/^uring_disabled=.*/uring_disabled='1 2'/; s/^uring_only=.*/uring_only=yes/; s/^unit_tests=.*/unit_tests=/" \
+	sed -i "s/^uring_disabled=.*/uring_disabled='1 2'/; s/^uring_only=.*/uring_only=yes/; s/^unit_\\([a-z]*\\)=.*/unit_\\1=/" \
 		"$work/expect"
 	run 6.12
 else

@@ -25,10 +25,10 @@ rm xfs
 printf '\0\0\0\0\203\0\0\0\0\010\0\0\0\0\012\0' | dd of=n1 bs=1 seek=446 conv=notrunc status=none
 printf '\125\252' | dd of=n1 bs=1 seek=510 conv=notrunc status=none
 
-programs="vm_place vm_stage vm_huge vm_cpuset vm_image vm_full vm_dm hoist"
-tests="numa_place alloc_region alloc_populate io_staging_ways"
-[ "$form" = short ] || tests="$tests alloc_threads numa_topology alloc_pool alloc_model alloc_exhaust
-	alloc_budget_threads io_engine io_threads io_staging load_paths load_behaviour load_model"
+programs="vm/place vm/stage vm/huge vm/cpuset vm/image vm/full vm/dm hoist"
+tests="numa/unit alloc/unit io/staging_ways"
+[ "$form" = short ] || tests="$tests alloc/threads alloc/model alloc/exhaust
+	alloc/budget_threads io/unit io/threads lib/load/paths lib/load/behaviour lib/load/model"
 # Those on Criterion are not built everywhere.
 built=
 for test in $tests; do
@@ -38,7 +38,7 @@ for test in $tests; do
 		echo "$test: not built, so not run there"
 	fi
 done
-echo "form=$form tests='$built'" | cat - "$here/nodes-guest.sh" >script
+echo "form=$form tests='$(echo "$built" | tr / _)'" | cat - "$here/nodes-guest.sh" >script
 # A device lies where the emulated cuda:0 says that it is: on bus 0xa1, of node 1.  Where hip:0
 # is, 0x21, is node 0's disk.
 # shellcheck disable=SC2086

@@ -24,8 +24,8 @@ for tool in mkfs.ext4 mkfs.xfs e2fsck debugfs; do
 		exit 77
 	}
 done
-vm_disk=$abs_top_builddir/tests/vm_disk
-vm_power=$abs_top_builddir/tests/vm_power
+vm_disk=$abs_top_builddir/tests/vm/disk
+vm_power=$abs_top_builddir/tests/vm/power
 cd "$TMPDIR"
 mark_bytes=4096 # behind the file system
 
@@ -54,12 +54,12 @@ record() {
 	rm -f log
 	truncate -s 4096 log
 	echo "mkdir -p /mnt/lost && mount -t $2 /dev/vda /mnt/lost &&
-		vm_power run /mnt/lost /dev/vda" >script
+		vm/power run /mnt/lost /dev/vda" >script
 	# Merged requests may have more parts than blklogwrites can pass on with its own.
 	"$here/boot" --kernel "$1" --nodes 1 --limit 600 --kill-on "power: $n_saves saves" --module virtio_blk \
 		--qemu "-blockdev driver=raw,node-name=vd,file.driver=blklogwrites,file.log-sector-size=512,file.file.driver=file,file.file.filename=n0,file.log.driver=file,file.log.filename=log
 			-device virtio-blk-pci,drive=vd,bus=pcie.0,request-merging=off" \
-		"$abs_top_builddir" script vm_power
+		"$abs_top_builddir" script vm/power
 	rm n0
 	"$vm_power" points log >points
 	n_points=$(wc -l <points)
@@ -120,7 +120,7 @@ by_kernel() {
 		cat "$here/power-guest.sh"
 	} >script
 	"$here/boot" --kernel "$1" --nodes 1 --limit 900 --disk 0:disks --module loop \
-		--file "$TMPDIR/marks:marks" "$abs_top_builddir" script vm_power >guest || {
+		--file "$TMPDIR/marks:marks" "$abs_top_builddir" script vm/power >guest || {
 		cat guest
 		exit 1
 	}

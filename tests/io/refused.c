@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/* System calls that a filter refuses, as containers do: each case in a child that
+ * installs a seccomp filter around itself. */
+#include "config.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/error.h"
+#include "tests/support/io-helpers.h"
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
+#define BYTES 300000
+
+/* From now on the system calls @first..@last answer @err in this process. */
+static void refuse(long first, long last, int err)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (unsigned)first, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, (unsigned)last, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)err),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+	NEEDED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	NEEDED(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static int create(enum hoist__engine_kind kind, const struct hoist__file *file,
+		  unsigned char *memory, struct hoist__engine **ret)
+{
+	struct hoist__engine_buffer buffer = {memory, BYTES};
+	struct hoist__engine_options options = {.kind = kind,
+						.depth = 4,
+						.buffers = &buffer,
+						.n_buffers = 1,
+						.files = &file,
+						.n_files = 1};
+	return hoist__engine_create(&options, ret);
+}
+
+/* Reads all of the file in one request; its result. */
+static int read_file(struct hoist__engine *engine, const struct hoist__file *file,
+		     unsigned char *memory)
+{
+	struct hoist__request request = {
+		.file = file, .address = memory, .bytes = BYTES, .need = BYTES};
+	struct hoist__request *ready = &request;
+	NEEDED(hoist__engine_submit(engine, &ready, 1) == 0);
+	NEEDED(hoist__engine_reap(engine, &ready, 1, UINT64_MAX) == 1);
+	if (request.result == 0)
+		NEEDED(first_wrong(file->fd, memory, 0, BYTES) == BYTES);
+	return request.result;
+}
+
+/* AUTO takes threads and says why; URING fails and says why. */
+static void threads_instead(int err, const char *why)
+{
+	struct hoist__file *file = new_file(BYTES);
+	unsigned char *memory = new_memory(BYTES);
+	struct hoist__engine *engine = NULL;
+	char note[128], expected[160];
+
+	NEEDED(hoist__uring_probe(note, sizeof note) == -err);
+	NEEDED(strcmp(note, why) == 0);
+	NEEDED(create(HOIST__ENGINE_URING, file, memory, &engine) == -err && engine == NULL);
+	NEEDED(strcmp(hoist__error_text(), why) == 0);
+	NEEDED(create(HOIST__ENGINE_AUTO, file, memory, &engine) == 0);
+	NEEDED(strcmp(hoist__engine_name(engine), "threads") == 0);
+	(void)snprintf(expected, sizeof expected, "%s; threads: 4", why);
+	NEEDED(strcmp(hoist__engine_reason(engine), expected) == 0);
+	NEEDED(read_file(engine, file, memory) == 0);
+	hoist__engine_destroy(engine);
+	free(memory);
+	hoist__file_close(file);
+}
+
+static void uring_with_eperm(void)
+{
+	refuse(SYS_io_uring_setup, SYS_io_uring_register, EPERM);
+	threads_instead(EPERM, "io_uring refused: EPERM (seccomp or kernel.io_uring_disabled)");
+}
+
+static void uring_with_enosys(void)
+{
+	refuse(SYS_io_uring_setup, SYS_io_uring_register, ENOSYS);
+	threads_instead(ENOSYS, "io_uring refused: ENOSYS (this kernel or sandbox has none)");
+}
+
+/* A ring can be made, but not entered: the probe tries both. */
+static void entering(void)
+{
+	struct hoist__engine *engine = NULL;
+	struct hoist__file *file = new_file(BYTES);
+	unsigned char *memory = new_memory(BYTES);
+	refuse(SYS_io_uring_enter, SYS_io_uring_enter, EPERM);
+	NEEDED(create(HOIST__ENGINE_AUTO, file, memory, &engine) == 0);
+	NEEDED(strcmp(hoist__engine_name(engine), "threads") == 0);
+	NEEDED(read_file(engine, file, memory) == 0);
+	hoist__engine_destroy(engine);
+	hoist__file_close(file);
+	free(memory);
+}
+
+/* The filter comes while reads are in flight. */
+static void a_ring_that_breaks(void)
+{
+	struct hoist__file *file = new_file(BYTES);
+	unsigned char *memory = new_memory(BYTES);
+	struct hoist__engine *engine = NULL;
+	if (create(HOIST__ENGINE_URING, file, memory, &engine) != 0)
+		return;
+	struct hoist__request requests[4], *ready[4];
+	for (unsigned i = 0; i < 4; i++) {
+		requests[i] = (struct hoist__request){
+			.file = file, .address = memory + i * 4096, .bytes = 4096, .need = 4096};
+		ready[i] = &requests[i];
+	}
+	NEEDED(hoist__engine_submit(engine, ready, 3) == 0);
+	refuse(SYS_io_uring_enter, SYS_io_uring_enter, EPERM);
+	NEEDED(hoist__engine_submit(engine, ready + 3, 1) == 0);
+	for (unsigned n = 0; n < 4;) {
+		int got = hoist__engine_reap(engine, ready, 4, UINT64_MAX);
+		NEEDED(got > 0);
+		n += (unsigned)got;
+	}
+	NEEDED(requests[3].result == -EPERM);
+	for (unsigned i = 0; i < 3; i++)
+		NEEDED(requests[i].result == 0 || requests[i].result == -EPERM);
+	NEEDED(hoist__engine_submit(engine, ready, 1) == -EPERM);
+	NEEDED(hoist__engine_room(engine) == 4);
+	hoist__engine_cancel(engine);
+	hoist__engine_destroy(engine);
+	hoist__file_close(file);
+	free(memory);
+}
+
+/* The same, with two reads that the kernel still has: nobody ever sees their end.  Nor where it
+ * is seen after all, in a ring that any thread may enter: they are their owner's again. */
+static void reads_in_a_broken_ring(void)
+{
+	int ends[2];
+	char name[] = "a pipe";
+	NEEDED(pipe(ends) == 0);
+	struct hoist__file file = {
+		.path = name, .fd = ends[0], .direct_fd = -1, .memory_align = 1, .offset_align = 1};
+	struct hoist__engine *engines[2];
+	struct hoist__request requests[2][2], *ready[2];
+	for (unsigned i = 0; i < 2; i++) {
+		struct hoist__engine_options options = {
+			.kind = HOIST__ENGINE_URING, .depth = 2, .shared = i == 1};
+		if (hoist__engine_create(&options, &engines[i]) != 0)
+			return;
+		for (unsigned k = 0; k < 2; k++) {
+			requests[i][k] = (struct hoist__request){.file = &file,
+								 .address = new_memory(BYTES),
+								 .bytes = 100,
+								 .need = 100,
+								 .buffer = -1};
+			ready[k] = &requests[i][k];
+		}
+		NEEDED(hoist__engine_submit(engines[i], ready, 2) == 0);
+		NEEDED(hoist__engine_reap(engines[i], ready, 2, 1000000) == 0);
+		NEEDED(!hoist__engine_abandoned(engines[i]));
+	}
+	refuse(SYS_io_uring_enter, SYS_io_uring_enter, EPERM);
+	for (unsigned i = 0; i < 2; i++) /* both find out now */
+		NEEDED(hoist__engine_reap(engines[i], ready, 2, 0) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		NEEDED(hoist__engine_reap(engines[i], ready, 1, UINT64_MAX) == 1);
+		NEEDED(hoist__engine_abandoned(engines[i]));
+		NEEDED(ready[0] == &requests[i][0] && ready[0]->result == -EPERM);
+		memset(ready[0], 0xee, sizeof *ready[0]);
+	}
+	char bytes[400] = {0};
+	NEEDED(write(ends[1], bytes, sizeof bytes) == sizeof bytes);
+	for (unsigned i = 0; i < 2; i++) {
+		NEEDED(hoist__engine_reap(engines[i], ready, 2, UINT64_MAX) == 1);
+		NEEDED(ready[0] == &requests[i][1] && ready[0]->result == -EPERM);
+		hoist__engine_destroy(engines[i]);
+	}
+	/* The memory is the kernel's now. */
+}
+
+/* Reads with plain descriptors and addresses instead. */
+static void registering(void)
+{
+	struct hoist__file *file = new_file(BYTES);
+	unsigned char *memory = new_memory(BYTES);
+	struct hoist__engine *engine = NULL;
+	refuse(SYS_io_uring_register, SYS_io_uring_register, EPERM);
+	if (create(HOIST__ENGINE_URING, file, memory, &engine) != 0)
+		return;
+	NEEDED(strstr(hoist__engine_reason(engine), "files not registered: EPERM") != NULL);
+	NEEDED(strstr(hoist__engine_reason(engine), "buffers not registered: ") != NULL);
+	NEEDED(read_file(engine, file, memory) == 0);
+	hoist__engine_destroy(engine);
+	hoist__file_close(file);
+	free(memory);
+}
+
+static int open_beneath(int dir, const char *path)
+{
+	struct hoist__file *file = NULL;
+	int err = hoist__file_open(dir, path, NULL, HOIST__FILE_BENEATH, &file);
+	hoist__file_close(file);
+	return err;
+}
+
+static void beneath_without(int err)
+{
+	char folder[256], path[300];
+	NEEDED(mkdir(scratch(folder, sizeof folder, "dir"), 0700) == 0);
+	(void)snprintf(path, sizeof path, "%s/inside", folder);
+	make_file(path, 10);
+	int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	NEEDED(dir >= 0 && symlinkat("inside", dir, "in") == 0);
+	NEEDED(symlinkat("/etc/passwd", dir, "out") == 0);
+	char outside[300];
+	(void)snprintf(outside, sizeof outside, "%s/../hoist-io-outside", folder);
+	make_file(outside, 10);
+	refuse(SYS_openat2, SYS_openat2, err);
+	NEEDED(open_beneath(dir, "inside") == 0 && open_beneath(dir, "in") == 0);
+	NEEDED(open_beneath(dir, "out") == -EXDEV && open_beneath(dir, path) == -EXDEV);
+	NEEDED(open_beneath(dir, "../hoist-io-outside") == -EXDEV);
+	NEEDED(open_beneath(dir, "nothing") == -ENOENT);
+	NEEDED(chdir(folder) == 0 && open_beneath(AT_FDCWD, "inside") == 0);
+	NEEDED(open_beneath(AT_FDCWD, "out") == -EXDEV);
+	unlinkat(dir, "../hoist-io-outside", 0);
+	unlinkat(dir, "in", 0);
+	unlinkat(dir, "out", 0);
+	unlinkat(dir, "inside", 0);
+	close(dir);
+	rmdir(folder);
+}
+
+static void openat2_with_enosys(void)
+{
+	beneath_without(ENOSYS);
+}
+
+static void openat2_with_eperm(void)
+{
+	beneath_without(EPERM);
+}
+
+/* Without the count there is an estimate, and without that an honest no. */
+static void cachestat_call(void)
+{
+	size_t bytes = 8 << 20;
+	struct hoist__file *file = new_file(bytes);
+	unsigned char *memory = new_memory(bytes);
+	uint64_t resident = 1;
+	refuse(SYS_cachestat, SYS_cachestat, EPERM);
+	NEEDED(hoist__file_read(file, 0, memory, bytes) == 0);
+	NEEDED(hoist__file_resident(file, 0, bytes, &resident) == 0 && resident == bytes);
+	NEEDED(hoist__file_resident(file, bytes - 1, 1, &resident) == 0 && resident == 1);
+	if (!file->in_memory) {
+		NEEDED(posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+		NEEDED(hoist__file_resident(file, 0, bytes, &resident) == 0);
+		/* Few places were looked at: it is not known that there is nothing.  And what
+		 * looking brings in is not taken for the rest. */
+		NEEDED(resident > 0 && resident < bytes);
+		for (int i = 0; i < 5; i++) {
+			(void)usleep(10000);
+			NEEDED(hoist__file_resident(file, 0, bytes, &resident) == 0 &&
+			       resident < bytes);
+		}
+		refuse(SYS_preadv2, SYS_preadv2, EPERM);
+		NEEDED(hoist__file_resident(file, 0, bytes, &resident) == -ENOTSUP);
+	}
+	hoist__file_close(file);
+	free(memory);
+}
+
+/* An old kernel that does not say what direct reads want: one is tried. */
+static void statx_call(void)
+{
+	struct hoist__file *told = new_file(BYTES);
+	bool direct = told->direct_fd >= 0;
+	hoist__file_close(told);
+	refuse(SYS_statx, SYS_statx, ENOSYS);
+	struct hoist__file *file = new_file(BYTES);
+	if (direct)
+		NEEDED(file->direct_fd >= 0 && file->offset_align == 4096 &&
+		       file->memory_align == 4096);
+	hoist__file_close(file);
+}
+
+static int in_child(const char *name, void (*run)(void))
+{
+	fflush(stdout);
+	pid_t child = fork();
+	NEEDED(child >= 0);
+	if (child == 0) {
+		run();
+		fflush(stdout);
+		_exit(0);
+	}
+	int status;
+	NEEDED(waitpid(child, &status, 0) == child);
+	printf("%s: %s\n", name, status == 0 ? "ok" : "FAILED");
+	return status != 0;
+}
+
+int main(void)
+{
+	int failed = 0;
+#define CASE(name) failed += in_child(#name, name)
+	CASE(uring_with_eperm);
+	CASE(uring_with_enosys);
+	CASE(entering);
+	CASE(a_ring_that_breaks);
+	CASE(reads_in_a_broken_ring);
+	CASE(registering);
+	CASE(openat2_with_enosys);
+	CASE(openat2_with_eperm);
+	CASE(cachestat_call);
+	CASE(statx_call);
+	return failed != 0;
+}

@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: MIT */
+/* The cache as its users see it: adding, attaching, what changes a checkpoint, lists, drops; in
+ * processes of their own.  Exit: 0, 1. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "tests/support/lib-cache.h"
+
+#define N 5
+#define BYTES 70000u
+
+static char model[4096];
+
+/* How often a file system was asked, and not what is remembered of the last time. */
+static unsigned n_asked_anew;
+
+int __real_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
+int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
+int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx)
+{
+	n_asked_anew += (flags & AT_STATX_SYNC_TYPE) == AT_STATX_FORCE_SYNC;
+	return __real_statx(fd, name, flags, mask, stx);
+}
+
+/* The reading of a folder that fails, from 1; 0: none. */
+static unsigned bad_readdir;
+
+struct dirent *__real_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir)
+{
+	if (bad_readdir == 0 || --bad_readdir > 0)
+		return __real_readdir(dir);
+	errno = EIO;
+	return NULL;
+}
+
+static void write_model(unsigned seed)
+{
+	(void)snprintf(model, sizeof model, "%s", cache_path("model.safetensors"));
+	cache_write(model, N, BYTES, seed);
+}
+
+/* In a process of its own: there it must be as well. */
+static void in_child(void (*what)(void))
+{
+	int status = -1;
+	(void)fflush(stdout);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		what();
+		exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void attach_and_write(void)
+{
+	hoist_image *image = NULL;
+	hoist_buffer *buffer = NULL;
+	OK(hoist_cache_attach(model, 0, &image));
+	cache_check(image, N, BYTES, 1);
+	OK(hoist_image_buffer(image, 2, &buffer));
+	hoist_image_close(image);
+	/* Copied on write, and there as long as the buffer. */
+	memset(hoist_buffer_data(buffer), 0xee, BYTES);
+	CHECK(*(unsigned char *)hoist_buffer_data(buffer) == 0xee);
+	hoist_buffer_unref(buffer);
+}
+
+static void check_image(hoist_image *image)
+{
+	hoist_image_info info = {.size = sizeof info};
+	hoist_tensor_info tensor = {.size = sizeof tensor};
+	const char *key = NULL;
+	const char *value = NULL;
+	size_t index = 77;
+	OK(hoist_image_get_info(image, &info));
+	CHECK(strcmp(info.path, model) == 0 && strcmp(info.format, "safetensors") == 0);
+	CHECK(info.n_tensors == N && info.tensor_bytes == N * BYTES);
+	CHECK(info.bytes >= N * BYTES && info.bytes % 4096 == 0);
+	CHECK(info.age_ns < 600 * UINT64_C(1000000000));
+	CHECK(hoist_image_n_metadata(image) == 2);
+	OK(hoist_image_metadata(image, 1, &key, &value));
+	CHECK(strcmp(key, "who") == 0 && strcmp(value, "test") == 0);
+	CHECK(hoist_image_metadata(image, 2, &key, &value) == -EINVAL);
+	OK(hoist_image_tensor(image, 3, &tensor));
+	CHECK(strcmp(tensor.name, "t000003") == 0 && tensor.dtype == HOIST_U8);
+	CHECK(tensor.rank == 1 && tensor.shape[0] == BYTES && tensor.bytes == BYTES);
+	CHECK(tensor.file == 0 && tensor.offset > 3 * BYTES);
+	REFUSED(hoist_image_tensor(image, N, &tensor), -EINVAL, "the image has 5");
+	REFUSED(hoist_image_find(image, "absent", &index), -ENOENT, "absent");
+	REFUSED(hoist_image_find(image, NULL, &index), -ENOENT, "null");
+	CHECK(index == 77);
+	hoist_buffer *buffer = NULL;
+	REFUSED(hoist_image_buffer(image, N, &buffer), -EINVAL, "tensor 5");
+	CHECK(buffer == NULL);
+	cache_check(image, N, BYTES, 1);
+}
+
+static void run_simple(void)
+{
+	hoist_image *image = NULL;
+	hoist_image *again = NULL;
+	write_model(1);
+	REFUSED(hoist_cache_attach(model, 0, &image), -ENOENT, "not in the cache");
+	CHECK(cache_holder() == 0);
+	OK(hoist_cache_add(model, NULL, NULL));
+	int holder = cache_holder();
+	CHECK(holder > 0 && holder != getpid());
+	in_child(attach_and_write);
+	in_child(attach_and_write);
+	OK(hoist_cache_attach(model, 0, &image));
+	check_image(image);
+	/* There is one already; other spellings of its path are the same. */
+	OK(hoist_cache_add(cache_path("./model.safetensors"), NULL, &again));
+	cache_check(again, N, BYTES, 1);
+	hoist_image_close(again);
+	hoist_image_close(image);
+	hoist_image_close(NULL);
+	CHECK(cache_holder() == holder);
+}
+
+static void run_read_only(void)
+{
+	hoist_image *image = NULL;
+	hoist_buffer *buffer = NULL;
+	unsigned char byte = 1;
+	OK(hoist_cache_attach(model, HOIST_IMAGE_READ_ONLY, &image));
+	OK(hoist_image_buffer(image, 0, &buffer));
+	CHECK(hoist_buffer_write(buffer, 0, &byte, 1) == -EROFS);
+	hoist_buffer_unref(buffer);
+	hoist_image_close(image);
+	OK(hoist_cache_attach(model, 0, &image));
+	OK(hoist_image_buffer(image, 0, &buffer));
+	OK(hoist_buffer_write(buffer, 0, &byte, 1));
+	hoist_buffer_unref(buffer);
+	hoist_image_close(image);
+}
+
+static void check_list(uint64_t n_attached)
+{
+	hoist_cache_list *list = NULL;
+	hoist_image_info info = {.size = sizeof info};
+	OK(hoist_cache_list_create(&list));
+	CHECK(hoist_cache_list_n_images(list) == 1);
+	OK(hoist_cache_list_image(list, 0, &info));
+	CHECK(strcmp(info.path, model) == 0 && info.n_tensors == N);
+	CHECK(info.tensor_bytes == N * BYTES && info.n_attached == n_attached);
+	CHECK(info.age_ns < 600 * UINT64_C(1000000000));
+	CHECK(hoist_cache_list_image(list, 1, &info) == -EINVAL);
+	hoist_cache_list_destroy(list);
+	hoist_cache_list_destroy(NULL);
+}
+
+/* --- a checkpoint that changes --- */
+
+static void touch(const char *path, long seconds)
+{
+	const struct timespec times[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
+	OK(utimensat(AT_FDCWD, path, times, 0));
+}
+
+/* Added as bytes, it is another image than of its tensors. */
+static void run_raw(void)
+{
+	const hoist_cache_options raw = {.size = sizeof raw, .open_flags = HOIST_OPEN_RAW};
+	hoist_image *image = NULL;
+	size_t index;
+	OK(hoist_cache_add(model, &raw, &image));
+	CHECK(hoist_image_n_tensors(image) == 1);
+	OK(hoist_image_find(image, "data", &index));
+	hoist_image_close(image);
+	OK(hoist_cache_add(model, NULL, &image));
+	cache_check(image, N, BYTES, 1);
+	hoist_image_close(image);
+}
+
+/* Of a network's file system this machine may remember what another one has changed since. */
+static void run_asked_anew(void)
+{
+	hoist_image *image = NULL;
+	unsigned before = n_asked_anew;
+	OK(hoist_cache_attach(model, 0, &image));
+	CHECK(n_asked_anew == before + 1);
+	hoist_image_close(image);
+}
+
+/* Written to in place, at the same size, and the time of the last write set back. */
+static void run_set_back(void)
+{
+	hoist_image *image = NULL;
+	struct stat was, now;
+	OK(stat(model, &was));
+	do {
+		write_model(2);
+		const struct timespec times[2] = {was.st_atim, was.st_mtim};
+		OK(utimensat(AT_FDCWD, model, times, 0));
+		OK(stat(model, &now));
+	} while (now.st_ctim.tv_sec == was.st_ctim.tv_sec &&
+		 now.st_ctim.tv_nsec == was.st_ctim.tv_nsec);
+	CHECK(now.st_ino == was.st_ino && now.st_mtim.tv_nsec == was.st_mtim.tv_nsec);
+	REFUSED(hoist_cache_attach(model, 0, &image), -ESTALE, "was written to, renamed or");
+	OK(hoist_cache_add(model, NULL, &image));
+	cache_check(image, N, BYTES, 2);
+	hoist_image_close(image);
+	write_model(1);
+	OK(hoist_cache_add(model, NULL, NULL));
+}
+
+static void run_stale(void)
+{
+	hoist_image *image = NULL;
+	hoist_image *old = NULL;
+	OK(hoist_cache_attach(model, 0, &old));
+	touch(model, 1000000000);
+	REFUSED(hoist_cache_attach(model, 0, &image), -ESTALE, "was written to");
+	write_model(2);
+	REFUSED(hoist_cache_attach(model, 0, &image), -ESTALE, "was written to");
+	cache_write(model, N, BYTES + 1, 2);
+	REFUSED(hoist_cache_attach(model, 0, &image), -ESTALE, "had 3");
+	OK(unlink(model));
+	REFUSED(hoist_cache_attach(model, 0, &image), -ENOENT, "model.safetensors");
+	write_model(3);
+	REFUSED(hoist_cache_attach(model, 0, &image), -ESTALE, model);
+	CHECK(image == NULL);
+	/* What is attached stays what it was; what is added replaces it. */
+	OK(hoist_cache_add(model, NULL, &image));
+	cache_check(image, N, BYTES, 3);
+	cache_check(old, N, BYTES, 1);
+	hoist_image_close(image);
+	hoist_image_close(old);
+	write_model(1);
+	OK(hoist_cache_add(model, NULL, NULL));
+	check_list(0);
+}
+
+/* --- folders --- */
+
+static void write_raw(const char *path, const char *header, const void *data, size_t bytes)
+{
+	const uint64_t prefix = strlen(header);
+	FILE *file = fopen(path, "w");
+	CHECK(file != NULL && fwrite(&prefix, 8, 1, file) == 1 &&
+	      fwrite(header, 1, prefix, file) == prefix && fwrite(data, 1, bytes, file) == bytes);
+	OK(fclose(file));
+}
+
+static void write_folder(void)
+{
+	char path[4096];
+	OK(mkdir(cache_path("folder"), 0755));
+	cache_write(cache_path("folder/a.safetensors"), 2, 100, 5);
+	(void)snprintf(path, sizeof path, "%s", cache_path("folder"));
+	OK(hoist_cache_add(path, NULL, NULL));
+}
+
+/* Of a folder that cannot be read to its end it is not known what the checkpoint is. */
+static void run_bad_folder(const char *path)
+{
+	const hoist_cache_options options = {.size = sizeof options, .flags = HOIST_CACHE_REPLACE};
+	unsigned n = 0;
+	do {
+		bad_readdir = ++n;
+		int err = hoist_cache_add(path, &options, NULL);
+		CHECK(err == (bad_readdir == 0 ? -EIO : 0));
+	} while (bad_readdir == 0);
+	CHECK(n > 3 * 3); /* opened, and looked through before and after the load */
+	bad_readdir = 0;
+}
+
+static void run_folder(void)
+{
+	hoist_image *image = NULL;
+	char path[4096];
+	write_folder();
+	(void)snprintf(path, sizeof path, "%s", cache_path("folder"));
+	OK(hoist_cache_attach(path, 0, &image));
+	cache_check(image, 2, 100, 5);
+	hoist_image_close(image);
+	run_bad_folder(path);
+	/* What has nothing to do with it. */
+	cache_write(cache_path("folder/notes.txt"), 1, 1, 0);
+	OK(hoist_cache_attach(path, 0, &image));
+	hoist_image_close(image);
+	image = NULL;
+	/* And what has. */
+	write_raw(cache_path("folder/b.safetensors"), "{", "", 0);
+	CHECK(hoist_cache_attach(path, 0, &image) == -EBADMSG); /* it is no checkpoint any more */
+	write_raw(cache_path("folder/b.safetensors"),
+		  "{\"z\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x", 1);
+	REFUSED(hoist_cache_attach(path, 0, &image), -ESTALE, "has other files");
+	CHECK(image == NULL);
+	OK(unlink(cache_path("folder/b.safetensors")));
+	/* It was added without leave to follow links: none is followed to look at it, either. */
+	OK(symlink("../model.safetensors", cache_path("folder/b.safetensors")));
+	CHECK(hoist_cache_attach(path, 0, &image) == -EXDEV);
+	OK(unlink(cache_path("folder/b.safetensors")));
+	OK(hoist_cache_attach(path, 0, &image));
+	hoist_image_close(image);
+	/* A checkpoint that is gone can be dropped. */
+	OK(unlink(cache_path("folder/notes.txt")));
+	OK(unlink(cache_path("folder/a.safetensors")));
+	OK(rmdir(cache_path("folder")));
+	size_t n = 0;
+	OK(hoist_cache_drop(path, &n));
+	CHECK(n == 1);
+	REFUSED(hoist_cache_drop(path, &n), -ENOENT, "not in the cache");
+}
+
+/* --- options --- */
+
+static int progressed;
+
+static int progress(void *context, uint64_t done, uint64_t total)
+{
+	CHECK(done <= total && context == &progressed);
+	progressed++;
+	return 0;
+}
+
+static int stop(void *context, uint64_t done, uint64_t total)
+{
+	(void)done;
+	(void)total;
+	(void)context;
+	return 1;
+}
+
+static void run_options(void)
+{
+	hoist_image *image = NULL;
+	const int node = 0;
+	const int absent = 999;
+	hoist_budget *budget = NULL;
+	OK(hoist_budget_create((size_t)64 << 20, &budget));
+	hoist_cache_options o = {
+		.size = sizeof o,
+		.flags = HOIST_CACHE_REPLACE,
+		.image_flags = HOIST_IMAGE_READ_ONLY,
+		.budget = budget,
+		.placement = HOIST_PLACE_PREFER,
+		.nodes = &node,
+		.n_nodes = 1,
+		.pages = HOIST_PAGES_HUGETLB,
+		.progress = progress,
+		.progress_context = &progressed,
+	};
+	OK(hoist_cache_add(model, &o, &image));
+	hoist_image_info info = {.size = sizeof info};
+	OK(hoist_image_get_info(image, &info));
+	/* There may be no such pages here: then it says so. */
+	CHECK(info.pages == HOIST_PAGES_HUGETLB || strstr(info.note, "no hugetlb pages") != NULL);
+	CHECK(info.node == 0 || info.node == -1);
+	cache_check(image, N, BYTES, 1);
+	hoist_image_close(image);
+	image = NULL;
+	o.progress = stop;
+	REFUSED(hoist_cache_add(model, &o, &image), -ECANCELED, "ancel");
+	o.progress = NULL;
+	o.nodes = &absent;
+	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "no NUMA node 999");
+	o.n_nodes = 0;
+	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "takes one");
+	o.placement = 9;
+	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "placement is 9");
+	o.placement = 0;
+	o.pages = 7;
+	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "pages is 7");
+	o.pages = 0;
+	o.io = HOIST_IO_MAP;
+	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "io is 3");
+	o.io = HOIST_IO_AUTO;
+	o.flags = 8;
+	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "0x8");
+	o.flags = HOIST_CACHE_REPLACE;
+	o.image_flags = 16;
+	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "0x10");
+	REFUSED(hoist_cache_add(NULL, NULL, NULL), -EINVAL, "NULL");
+	REFUSED(hoist_cache_attach(model, 4, &image), -EINVAL, "0x4");
+	REFUSED(hoist_cache_attach(model, 0, NULL), -EINVAL, "NULL");
+	REFUSED(hoist_cache_drop("", NULL), -EINVAL, "empty");
+	REFUSED(hoist_cache_add(cache_path("absent"), NULL, NULL), -ENOENT, "absent");
+	CHECK(image == NULL);
+	/* Nothing of all that was published. */
+	OK(hoist_cache_attach(model, 0, &image));
+	cache_check(image, N, BYTES, 1);
+	hoist_image_close(image);
+	hoist_budget_unref(budget);
+}
+
+/* --- pages --- */
+
+static hoist_image_info info_of(const char *path, int pages, hoist_image **ret)
+{
+	hoist_image_info info = {.size = sizeof info};
+	const hoist_cache_options o = {
+		.size = sizeof o, .flags = HOIST_CACHE_REPLACE, .pages = pages};
+	OK(hoist_cache_add(path, &o, ret));
+	OK(hoist_image_get_info(*ret, &info));
+	return info;
+}
+
+static void run_pages(void)
+{
+	char path[4096];
+	hoist_image *image = NULL;
+	(void)snprintf(path, sizeof path, "%s", cache_path("large.safetensors"));
+	cache_write(path, 3, (size_t)3 << 20, 6);
+	/* Huge ones, whatever the kernel's default is, or the reason. */
+	hoist_image_info info = info_of(path, HOIST_PAGES_DEFAULT, &image);
+	CHECK(info.pages == HOIST_PAGES_DEFAULT || info.pages == HOIST_PAGES_SMALL);
+	CHECK((info.pages == HOIST_PAGES_SMALL) == (strstr(info.note, "small pages") != NULL));
+	cache_check(image, 3, (size_t)3 << 20, 6);
+	hoist_image_close(image);
+	info = info_of(path, HOIST_PAGES_SMALL, &image);
+	CHECK(info.pages == HOIST_PAGES_SMALL && info.note[0] == '\0');
+	hoist_image_close(image);
+	/* To this process it makes none: unless it gives them at a touch, there is a reason. */
+	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0) {
+		info = info_of(path, HOIST_PAGES_DEFAULT, &image);
+		CHECK(info.pages == HOIST_PAGES_DEFAULT || strstr(info.note, "EINVAL") != NULL);
+		cache_check(image, 3, (size_t)3 << 20, 6);
+		hoist_image_close(image);
+		OK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
+	}
+	OK(hoist_cache_drop(path, NULL));
+	info = info_of(model, HOIST_PAGES_DEFAULT, &image);
+	CHECK(info.pages == HOIST_PAGES_DEFAULT || strstr(info.note, "less than 2 MiB") != NULL);
+	hoist_image_close(image);
+}
+
+/* --- tensors of all kinds --- */
+
+static void run_kinds(void)
+{
+	static const char header[] =
+		"{\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[0,12]},"
+		"\"e\":{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[12,12]},"
+		"\"s\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[12,20]}}";
+	unsigned char data[20];
+	char path[4096];
+	hoist_image *image = NULL;
+	hoist_buffer *buffer = NULL;
+	size_t index;
+	(void)snprintf(path, sizeof path, "%s", cache_path("kinds.safetensors"));
+	for (unsigned i = 0; i < sizeof data; i++)
+		data[i] = (unsigned char)i;
+	write_raw(path, header, data, sizeof data);
+	OK(hoist_cache_add(path, NULL, &image));
+	OK(hoist_image_find(image, "e", &index));
+	OK(hoist_image_buffer(image, index, &buffer));
+	CHECK(hoist_buffer_elements(buffer) == 0 && hoist_buffer_shape(buffer)[1] == 7);
+	hoist_buffer_unref(buffer);
+	OK(hoist_image_find(image, "b", &index));
+	OK(hoist_image_buffer(image, index, &buffer));
+	CHECK(hoist_buffer_rank(buffer) == 2 && hoist_buffer_dtype(buffer) == HOIST_BF16);
+	CHECK(memcmp(hoist_buffer_data(buffer), data, 12) == 0);
+	hoist_buffer_unref(buffer);
+	OK(hoist_image_find(image, "s", &index));
+	OK(hoist_image_buffer(image, index, &buffer));
+	CHECK(hoist_buffer_rank(buffer) == 0 && hoist_buffer_bytes(buffer) == 8);
+	CHECK(memcmp(hoist_buffer_data(buffer), data + 12, 8) == 0);
+	hoist_buffer_unref(buffer);
+	hoist_image_close(image);
+	/* No tensors at all. */
+	cache_write(cache_path("none.safetensors"), 0, 0, 0);
+	OK(hoist_cache_add(cache_path("none.safetensors"), NULL, &image));
+	CHECK(hoist_image_n_tensors(image) == 0);
+	hoist_image_close(image);
+	OK(hoist_cache_drop(cache_path("none.safetensors"), NULL));
+	OK(hoist_cache_drop(path, NULL));
+}
+
+/* A tensor that is not in C order keeps its strides. */
+static void run_strided(void)
+{
+	static const char header[] = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
+	const float values[] = {1, 2, 3, 4, 5, 6};
+	char head[118];
+	char path[4096];
+	hoist_image *image = NULL;
+	hoist_buffer *buffer = NULL;
+	hoist_tensor_info info = {.size = sizeof info};
+	(void)snprintf(path, sizeof path, "%s", cache_path("strided.npy"));
+	memset(head, ' ', sizeof head);
+	memcpy(head, header, sizeof header - 1);
+	head[sizeof head - 1] = '\n';
+	FILE *file = fopen(path, "w");
+	CHECK(file != NULL && fwrite("\x93NUMPY\1\0\x76\0", 1, 10, file) == 10);
+	CHECK(fwrite(head, sizeof head, 1, file) == 1);
+	CHECK(fwrite(values, sizeof values, 1, file) == 1);
+	OK(fclose(file));
+	OK(hoist_cache_add(path, NULL, NULL));
+	OK(hoist_cache_attach(path, 0, &image));
+	OK(hoist_image_tensor(image, 0, &info));
+	CHECK(info.strides != NULL && info.strides[0] == 1 && info.strides[1] == 2);
+	OK(hoist_image_buffer(image, 0, &buffer));
+	CHECK(!hoist_buffer_is_contiguous(buffer) && hoist_buffer_strides(buffer)[1] == 2);
+	CHECK(memcmp(hoist_buffer_data(buffer), values, sizeof values) == 0);
+	hoist_buffer_unref(buffer);
+	hoist_image_close(image);
+	OK(hoist_cache_drop(path, NULL));
+}
+
+/* --- the end --- */
+
+static void run_drop(void)
+{
+	hoist_image *image = NULL;
+	hoist_cache_list *list = NULL;
+	size_t n = 0;
+	OK(hoist_cache_attach(model, 0, &image));
+	OK(hoist_cache_drop(NULL, &n));
+	CHECK(n == 1);
+	cache_wait_for_end();
+	cache_check(image, N, BYTES, 1);
+	hoist_image_close(image);
+	REFUSED(hoist_cache_attach(model, 0, &image), -ENOENT, "not in the cache");
+	REFUSED(hoist_cache_drop(NULL, &n), -ENOENT, "nothing");
+	OK(hoist_cache_list_create(&list));
+	CHECK(hoist_cache_list_n_images(list) == 0);
+	hoist_cache_list_destroy(list);
+}
+
+int main(int argc, char **argv)
+{
+	(void)cache_test_begin(argc, argv);
+	run_simple();
+	run_read_only();
+	check_list(5);
+	run_raw();
+	run_asked_anew();
+	run_set_back();
+	run_stale();
+	run_folder();
+	run_options();
+	run_pages();
+	run_kinds();
+	run_strided();
+	run_drop();
+	return 0;
+}

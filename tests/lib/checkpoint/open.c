@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/* What hoist_checkpoint_open() makes of a path: files of any format, folders, indices, models in
+ * several files.  Which files a folder opens is a matter of their names, so that all of them are
+ * small GGUF files here, whatever they are called. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/format-bytes.h"
+#include "tests/support/lib-failing.h"
+#include "tests/support/load-support.h"
+#include "tests/support/under-tsan.h"
+
+static void put_string(struct file_bytes *file, const char *text)
+{
+	put_number(file, 8, strlen(text));
+	put_bytes(file, text, strlen(text));
+}
+
+static void write_file(const char *name, const struct file_bytes *content)
+{
+	char path[512];
+	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
+	FILE *file = fopen(path, "wb");
+	CHECK(file != NULL);
+	CHECK(content->n == 0 || fwrite(content->bytes, 1, content->n, file) == content->n);
+	CHECK(fclose(file) == 0);
+}
+
+static void write_text(const char *name, const char *text)
+{
+	struct file_bytes content = {.n = 0};
+	put_bytes(&content, text, strlen(text));
+	write_file(name, &content);
+	free(content.bytes);
+}
+
+/* One tensor [2] of i8 called @tensor; part @no of @count, unless that is 0. */
+static void write_gguf(const char *name, const char *tensor, unsigned no, unsigned count,
+		       unsigned n_tensors)
+{
+	struct file_bytes content = {.n = 0};
+	put_bytes(&content, "GGUF\3\0\0\0", 8);
+	put_number(&content, 8, 1);
+	put_number(&content, 8, count > 0 ? 4 : 1);
+	put_string(&content, "general.name");
+	put_number(&content, 4, 8);
+	put_string(&content, "small");
+	if (count > 0) {
+		put_string(&content, "split.no");
+		put_number(&content, 4, 2);
+		put_number(&content, 2, no);
+		put_string(&content, "split.count");
+		put_number(&content, 4, 2);
+		put_number(&content, 2, count);
+		put_string(&content, "split.tensors.count");
+		put_number(&content, 4, 5);
+		put_number(&content, 4, n_tensors);
+	}
+	put_string(&content, tensor);
+	put_number(&content, 4, 1);
+	put_number(&content, 8, 2);
+	put_number(&content, 4, 24);
+	put_number(&content, 8, 0);
+	put_zeros(&content, (32 - content.n % 32) % 32);
+	put_bytes(&content, "ab", 2);
+	write_file(name, &content);
+	free(content.bytes);
+}
+
+static const char *in_folder(const char *name)
+{
+	static char path[512];
+	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
+	return path;
+}
+
+/* Opens, and compares the names of the files that it has with @names, with a space behind each. */
+static void expect_files(const char *path, unsigned flags, const char *names)
+{
+	hoist_checkpoint *checkpoint;
+	char found[512] = "";
+	if (hoist_checkpoint_open(path, flags, &checkpoint) != 0) {
+		fprintf(stderr, "expected %s\n", names);
+		CHECK(false);
+	}
+	hoist_file_info info = {.size = sizeof info};
+	for (size_t f = 0; hoist_checkpoint_file(checkpoint, f, &info) == 0; f++)
+		strcat(strcat(found, strrchr(info.path, '/') + 1), " ");
+	if (strcmp(found, names) != 0) {
+		fprintf(stderr, "found %s, not %s\n", found, names);
+		CHECK(false);
+	}
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void expect_refused(const char *path, int err, const char *text)
+{
+	hoist_checkpoint *checkpoint = NULL;
+	int got = hoist_checkpoint_open(path, 0, &checkpoint);
+	if (got != err || strstr(hoist_error(), text) == NULL) {
+		fprintf(stderr, "%d, not %d, expected: %s\n", got, err, text);
+		CHECK(false);
+	}
+	CHECK(checkpoint == NULL);
+}
+
+/* What lies in a folder, and which of it is opened (or why nothing is). */
+static const struct folder {
+	const char *files[6];
+	int err;
+	const char *expected;
+} folders[] = {
+	{{"b.safetensors", "a.safetensors", "c.gguf"}, 0, "a.safetensors b.safetensors "},
+	{{"b.safetensors", "model.safetensors"}, 0, "model.safetensors "},
+	{{"x.gguf", "y.npz", "pytorch_model.bin"}, 0, "x.gguf "},
+	{{"x.gguf", "y.gguf"}, -EINVAL, "has 2 GGUF models (x.gguf, y.gguf); name the one to open"},
+	{{"x.gguf", "y.gguf", "z.gguf"}, -EINVAL, "has 3 GGUF models (x.gguf, y.gguf, ...); name"},
+	{{"m-00002-of-00002.gguf"},
+	 -ENOENT,
+	 "has parts of a GGUF model (m-00002-of-00002.gguf, ...), but not the first one"},
+	{{"a.npz", "b.npy", "c.max"}, 0, "a.npz "},
+	{{"a.npz", "b.npz"}, -EINVAL, "has 2 .npz files (a.npz, b.npz); name the one to open"},
+	{{"b.npy", "a.npy", "c.max"}, 0, "a.npy b.npy "},
+	{{"c.max", "d.pt"}, 0, "c.max "},
+	{{"c.max", "d.max"}, -EINVAL, "has 2 .max files (c.max, d.max); name the one to open"},
+	{{"d.pt"}, 0, "d.pt "},
+	{{"d.pth"}, 0, "d.pth "},
+	{{"training_args.bin", "pytorch_model.bin", "optimizer.pt"}, 0, "pytorch_model.bin "},
+	{{"a.bin", "b.pth"},
+	 -EINVAL,
+	 "has 2 .pt, .pth and .bin files (a.bin, b.pth); name the one to open"},
+	{{".hidden.gguf", "readme.txt", ".gguf"}, -ENOENT, "has no checkpoint: no file *.safetens"},
+};
+
+static void folders_are_searched_by_name(void)
+{
+	for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+		for (size_t f = 0; folders[i].files[f] != NULL; f++)
+			write_gguf(folders[i].files[f], folders[i].files[f], 0, 0, 0);
+		if (folders[i].err == 0)
+			expect_files(support_folder(), 0, folders[i].expected);
+		else
+			expect_refused(support_folder(), folders[i].err, folders[i].expected);
+		support_cleanup();
+	}
+}
+
+static void indices_come_first(void)
+{
+	write_gguf("a.bin", "a", 0, 0, 0);
+	write_gguf("b.bin", "b", 0, 0, 0);
+	write_gguf("c.npz", "c", 0, 0, 0);
+	/* Two spellings of one file. */
+	write_text("pytorch_model.bin.index.json", "{\"metadata\":{\"total_size\":4},\"weight_"
+						   "map\":{\"a\":\"./a.bin\",\"b\":\"b.bin\"}}");
+	expect_files(support_folder(), 0, "a.bin b.bin ");
+	expect_files(in_folder("pytorch_model.bin.index.json"), 0, "a.bin b.bin ");
+	write_text("other.bin.index.json", "{\"weight_map\":{\"a\":\"a.bin\"}}");
+	expect_files(support_folder(), 0, "a.bin b.bin ");
+	expect_files(in_folder("other.bin.index.json"), 0, "a.bin ");
+	write_text("x.safetensors.index.json", "{\"weight_map\":{\"b\":\"b.bin\"}}");
+	expect_files(support_folder(), 0, "b.bin ");
+	write_text("y.safetensors.index.json",
+		   "{\"weight_map\":{\"b\":\"x.safetensors.index.json\"}}");
+	expect_refused(support_folder(), -EINVAL,
+		       "has 2 index files (x.safetensors.index.json, y.safetensors.index.json); "
+		       "name the one to open");
+	expect_refused(in_folder("y.safetensors.index.json"), -EBADMSG,
+		       "this is an index of other files");
+	support_cleanup();
+}
+
+static void joined_files_are_of_one_format_and_their_names_differ(void)
+{
+	const size_t one[] = {1};
+	write_gguf("a.safetensors", "a", 0, 0, 0);
+	support_write("b.safetensors", 0, 1, one, -1);
+	expect_refused(support_folder(), -EBADMSG,
+		       "b.safetensors is a file of the format \"safetensors\", but ");
+	write_gguf("b.safetensors", "a", 0, 0, 0);
+	expect_refused(support_folder(), -EBADMSG, "tensor \"a\" is in two files: ");
+	/* A name is no command to a terminal. */
+	write_gguf("a.safetensors", "a\x1b[2J", 0, 0, 0);
+	write_gguf("b.safetensors", "a\x1b[2J", 0, 0, 0);
+	expect_refused(support_folder(), -EBADMSG, "tensor \"a\\u001b[2J\" is in two files: ");
+	support_cleanup();
+}
+
+static const char model_in_three[] =
+	"m-00001-of-00003.gguf m-00002-of-00003.gguf m-00003-of-00003.gguf ";
+
+static void write_model_in_three(void)
+{
+	write_gguf("m-00001-of-00003.gguf", "c", 0, 3, 3);
+	write_gguf("m-00002-of-00003.gguf", "b", 1, 3, 3);
+	write_gguf("m-00003-of-00003.gguf", "a", 2, 3, 3);
+}
+
+static void a_model_in_three_files(void)
+{
+	write_model_in_three();
+	expect_files(support_folder(), 0, model_in_three);
+	expect_files(in_folder("m-00001-of-00003.gguf"), 0, model_in_three);
+	/* Another part is opened as it is. */
+	expect_files(in_folder("m-00002-of-00003.gguf"), 0, "m-00002-of-00003.gguf ");
+	/* Names in order, what is alike once. */
+	hoist_checkpoint *checkpoint;
+	hoist_tensor_info info = {.size = sizeof info};
+	size_t t;
+	CHECK(hoist_checkpoint_open(support_folder(), 0, &checkpoint) == 0);
+	CHECK(strcmp(hoist_checkpoint_format(checkpoint), "gguf") == 0);
+	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 3);
+	CHECK(hoist_checkpoint_find(checkpoint, "a", &t) == 0 && t == 2);
+	CHECK(hoist_checkpoint_tensor(checkpoint, t, &info) == 0 && info.file == 2);
+	CHECK(info.strides == NULL);
+	CHECK(strcmp(hoist_checkpoint_metadata_find(checkpoint, "general.name"), "small") == 0);
+	CHECK(hoist_checkpoint_n_metadata(checkpoint) == 6);
+	hoist_checkpoint_close(checkpoint);
+
+	/* Beside another model it has to be named. */
+	write_gguf("n.gguf", "n", 0, 0, 0);
+	expect_refused(support_folder(), -EINVAL, "has 2 GGUF models");
+	expect_files(in_folder("m-00001-of-00003.gguf"), 0, model_in_three);
+
+	/* In the working folder, a path needs no slash. */
+	char back[512];
+	CHECK(getcwd(back, sizeof back) != NULL);
+	CHECK(chdir(support_folder()) == 0);
+	CHECK(hoist_checkpoint_open("m-00001-of-00003.gguf", 0, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_n_files(checkpoint) == 3);
+	hoist_checkpoint_close(checkpoint);
+	CHECK(chdir(back) == 0);
+
+	support_cleanup();
+}
+
+static void parts_that_do_not_belong_together(void)
+{
+	write_model_in_three();
+	write_gguf("m-00002-of-00003.gguf", "b", 2, 3, 3);
+	expect_refused(
+		in_folder("m-00001-of-00003.gguf"), -EBADMSG,
+		"m-00002-of-00003.gguf: by its name this is part 2 of 3, but its split.no is 2 "
+		"and its split.count 3; the files do not belong together");
+	write_gguf("m-00002-of-00003.gguf", "b", 1, 4, 3);
+	expect_refused(in_folder("m-00001-of-00003.gguf"), -EBADMSG, "its split.count 4");
+	write_gguf("m-00002-of-00003.gguf", "b", 1, 3, 3);
+	write_gguf("m-00001-of-00003.gguf", "c", 0, 3, 4);
+	expect_refused(in_folder("m-00001-of-00003.gguf"), -EBADMSG,
+		       "split.tensors.count is 4, but its 3 files hold 3 tensors");
+	write_gguf("m.gguf", "c", 0, 3, 3);
+	expect_refused(in_folder("m.gguf"), -EINVAL,
+		       "the first of 3 files; so that the others are found, it must be called "
+		       "NAME-00001-of-00003.gguf");
+	write_gguf("m-00001-of-00003.gguf", "c", 0, 2, 3);
+	expect_refused(in_folder("m-00001-of-00003.gguf"), -EINVAL, "the first of 2 files");
+	write_gguf("m-00001-of-00003.gguf", "c", 0, 3, 3);
+	CHECK(unlink(in_folder("m-00003-of-00003.gguf")) == 0);
+	expect_refused(in_folder("m-00001-of-00003.gguf"), -ENOENT, "m-00003-of-00003.gguf");
+	support_cleanup();
+}
+
+static void a_part_that_is_a_link(void)
+{
+	write_model_in_three();
+	/* A link out of the folder is followed if the caller trusts it. */
+	char target[512];
+	snprintf(target, sizeof target, "%s.other", support_folder());
+	CHECK(rename(in_folder("m-00002-of-00003.gguf"), target) == 0);
+	CHECK(symlink(target, in_folder("m-00002-of-00003.gguf")) == 0);
+	expect_refused(in_folder("m-00001-of-00003.gguf"), -EXDEV, "m-00002-of-00003.gguf");
+	expect_files(in_folder("m-00001-of-00003.gguf"), HOIST_OPEN_FOLLOW_LINKS, model_in_three);
+	CHECK(unlink(target) == 0);
+	CHECK(unlink(in_folder("m-00002-of-00003.gguf")) == 0);
+	support_cleanup();
+}
+
+/* [2, 3] of i16 in Fortran's order. */
+static void write_npy(const char *name)
+{
+	struct file_bytes content = {.n = 0};
+	static const char dict[] = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }";
+	put_bytes(&content, "\x93NUMPY\1\0", 8);
+	put_number(&content, 2, 118);
+	put_bytes(&content, dict, sizeof dict - 1);
+	while (content.n < 127)
+		put_bytes(&content, " ", 1);
+	put_bytes(&content, "\n", 1);
+	put_zeros(&content, 12);
+	write_file(name, &content);
+	free(content.bytes);
+}
+
+/* A folder of .npy files is a checkpoint, whose tensors are called as the files are. */
+static void arrays_are_called_as_their_files(void)
+{
+	hoist_checkpoint *checkpoint;
+	hoist_tensor_info info = {.size = sizeof info};
+	size_t t;
+	write_npy("b.weight.npy");
+	write_npy("a.bias.npy");
+	CHECK(hoist_checkpoint_open(support_folder(), 0, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 2);
+	CHECK(hoist_checkpoint_tensor(checkpoint, 0, &info) == 0);
+	CHECK(strcmp(info.name, "a.bias") == 0 && info.file == 0);
+	CHECK(hoist_checkpoint_find(checkpoint, "b.weight", &t) == 0 && t == 1);
+	hoist_checkpoint_close(checkpoint);
+	CHECK(hoist_checkpoint_open(in_folder("a.bias.npy"), 0, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_find(checkpoint, "arr_0", &t) == 0);
+	hoist_checkpoint_close(checkpoint);
+	write_npy("\xff.npy");
+	expect_refused(support_folder(), -EINVAL, "no tensor can be called \"?\": a name is UTF-8");
+	support_cleanup();
+}
+
+static void strides_are_told(void)
+{
+	write_npy("x.npy");
+	hoist_checkpoint *checkpoint;
+	hoist_tensor_info info = {.size = sizeof info};
+	CHECK(hoist_checkpoint_open(support_folder(), 0, &checkpoint) == 0);
+	CHECK(strcmp(hoist_checkpoint_format(checkpoint), "npy") == 0);
+	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 1);
+	CHECK(hoist_checkpoint_tensor(checkpoint, 0, &info) == 0);
+	CHECK(info.rank == 2 && info.shape[0] == 2 && info.shape[1] == 3);
+	CHECK(info.strides != NULL && info.strides[0] == 1 && info.strides[1] == 2);
+	CHECK(info.bytes == 12 && info.offset == 128);
+	/* A caller that was built when there were no strides. */
+	memset(&info, 0, sizeof info);
+	info.size = offsetof(hoist_tensor_info, strides);
+	CHECK(hoist_checkpoint_tensor(checkpoint, 0, &info) == 0);
+	CHECK(info.strides == NULL && info.offset == 128);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
+}
+
+/* Written by NumPy and PyTorch: tests/data/make.py. */
+static void real_archives_are_told_apart(void)
+{
+	static const struct {
+		const char *name;
+		const char *format;
+	} archives[] = {
+		{"numpy-stored.npz", "npz"},
+		{"torch-state.pt", "pytorch"},
+		{"torch-train.pt", "pytorch"},
+	};
+	for (size_t i = 0; i < sizeof archives / sizeof archives[0]; i++) {
+		const char *source = getenv("srcdir");
+		char path[512];
+		snprintf(path, sizeof path, "%s/data/%s", source != NULL ? source : ".",
+			 archives[i].name);
+		hoist_checkpoint *checkpoint;
+		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		CHECK(strcmp(hoist_checkpoint_format(checkpoint), archives[i].format) == 0);
+		/* In the order of their bytes, also where tensors share them. */
+		hoist_tensor_info info = {.size = sizeof info};
+		uint64_t last = 0;
+		for (size_t t = 0; hoist_checkpoint_tensor(checkpoint, t, &info) == 0; t++) {
+			size_t found;
+			CHECK(info.offset >= last);
+			last = info.offset;
+			CHECK(hoist_checkpoint_find(checkpoint, info.name, &found) == 0);
+			CHECK(found == t);
+		}
+		CHECK(last > 0);
+		hoist_checkpoint_close(checkpoint);
+	}
+}
+
+static void what_is_no_checkpoint_is_named(void)
+{
+	write_text("x.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
+	expect_refused(support_folder(), -EBADMSG,
+		       "x.safetensors: this is the pointer that Git LFS");
+	expect_refused(in_folder("x.safetensors"), -EBADMSG, "the pointer that Git LFS");
+	write_text("x.safetensors", "");
+	expect_refused(in_folder("x.safetensors"), -EBADMSG, "x.safetensors: the file is empty");
+	write_text("config.json", "{\"a\":1}");
+	expect_refused(in_folder("config.json"), -EBADMSG, "the key \"weight_map\" is missing");
+	support_cleanup();
+}
+
+/* --- without memory --- */
+
+static void open_swept(const char *path, unsigned long n)
+{
+	hoist_checkpoint *checkpoint = NULL;
+	lib_fail_allocation(n);
+	int err = hoist_checkpoint_open(path, 0, &checkpoint);
+	lib_fail_allocation(0);
+	if (err != 0 && (err != -ENOMEM || checkpoint != NULL || hoist_error()[0] == '\0'))
+		lib_die("allocation %lu: an unexpected error, %d", n, err);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void open_parts(unsigned long n)
+{
+	open_swept(in_folder("m-00001-of-00003.gguf"), n);
+}
+
+static void open_folder(unsigned long n)
+{
+	open_swept(support_folder(), n);
+}
+
+static void open_archive(unsigned long n)
+{
+	char path[512];
+	snprintf(path, sizeof path, "%s/data/torch-train.pt", getenv("srcdir"));
+	open_swept(path, n);
+}
+
+/* Every allocation fails once: the answer is -ENOMEM, and what was opened is closed. */
+static void any_allocation_may_fail(void)
+{
+	write_gguf("m-00001-of-00003.gguf", "c", 0, 3, 3);
+	write_gguf("m-00002-of-00003.gguf", "b", 1, 3, 3);
+	write_gguf("m-00003-of-00003.gguf", "a", 2, 3, 3);
+	lib_sweep_allocations(open_parts, 1000);
+	support_cleanup();
+
+	write_gguf("a.bin", "a", 0, 0, 0);
+	write_gguf("b.bin", "b", 0, 0, 0);
+	write_text("pytorch_model.bin.index.json",
+		   "{\"weight_map\":{\"a\":\"./a.bin\",\"b\":\"b.bin\"}}");
+	lib_sweep_allocations(open_folder, 1000);
+	support_cleanup();
+
+	write_npy("a.npy");
+	write_npy("b.npy");
+	write_npy("c.npy");
+	write_npy("d.npy");
+	lib_sweep_allocations(open_folder, 1000);
+	support_cleanup();
+	if (getenv("srcdir") != NULL)
+		lib_sweep_allocations(open_archive, 1000);
+}
+
+int main(void)
+{
+	folders_are_searched_by_name();
+	indices_come_first();
+	joined_files_are_of_one_format_and_their_names_differ();
+	a_model_in_three_files();
+	parts_that_do_not_belong_together();
+	a_part_that_is_a_link();
+	arrays_are_called_as_their_files();
+	strides_are_told();
+	real_archives_are_told_apart();
+	what_is_no_checkpoint_is_named();
+	if (!UNDER_TSAN)
+		any_allocation_may_fail();
+	return 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Random plans against a model: see lib-plan-model.h.  fuzz_plan.c has other choices. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "tests/support/lib-plan-model.h"
+
+static unsigned seed;
+
+static uint64_t below(uint64_t n)
+{
+	uint64_t high = (unsigned)rand_r(&seed);
+	return (high << 31 ^ (unsigned)rand_r(&seed)) % n;
+}
+
+Test(lib_plan_model, every_element_is_read_once_and_lands_in_its_place)
+{
+	const struct plan_model_size size = {20, 250000};
+	for (unsigned first = 1; first < 400; first++) {
+		seed = first;
+		plan_model_check(first, &size, below);
+	}
+}

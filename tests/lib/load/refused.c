@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* What a seccomp filter refuses, as containers do.  io_uring: loads pass through
+ * threads, the report says why, and asking for io_uring fails with the reason.
+ * Threads: the load fails and says so. */
+#include "config.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/load-support.h"
+
+/* io_uring_setup, io_uring_enter and io_uring_register are 425 to 427. */
+static void refuse_io_uring(unsigned with)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | with),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static void refuse_threads(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* The kernel says EAGAIN for a thread that it cannot give: the load must end, not
+ * try for ever. */
+static void load_without_threads(void)
+{
+	const size_t size = 9 << 20;
+	char path[512];
+	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	support_write("m.safetensors", 0, 1, &size, -1);
+	hoist_checkpoint *checkpoint;
+	hoist_load *load;
+	hoist_load_options o = {.size = sizeof o,
+				.engine = HOIST_ENGINE_THREADS,
+				.flags = HOIST_LOAD_CALLER_DRIVEN};
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	refuse_threads();
+	alarm(100);
+	CHECK(hoist_load_wait(load) == -ENOMEM);
+	CHECK(strstr(hoist_error(), "thread") != NULL);
+	hoist_load_destroy(load);
+	o.flags = 0;
+	CHECK(hoist_load_start(checkpoint, &o, &load) == -ENOMEM);
+	CHECK(strstr(hoist_error(), "thread") != NULL);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
+	/* A leak checker would want a thread. */
+	_exit(0);
+}
+
+static void load_refused(unsigned with, const char *word)
+{
+	refuse_io_uring(with);
+	const size_t sizes[] = {100, 9 << 20, 4097};
+	char path[512];
+	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	support_write("m.safetensors", 0, 3, sizes, -1);
+	static const char *const devices[] = {"cpu", "cuda:0"};
+	for (size_t d = 0; d < 2; d++) {
+		hoist_load_options o = {.size = sizeof o};
+		hoist_load_report report;
+		hoist_checkpoint *checkpoint;
+		hoist_load *load;
+		CHECK(hoist_device_open(devices[d], &o.device) == 0);
+		support_load_and_compare(path, &o, &report);
+		CHECK(strcmp(report.engine, "threads") == 0);
+		CHECK(strstr(report.engine_reason, word) != NULL);
+		o.engine = HOIST_ENGINE_URING;
+		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		CHECK(hoist_load_wait(load) == -(int)with);
+		CHECK(strstr(hoist_error(), "io_uring") != NULL);
+		hoist_load_destroy(load);
+		hoist_checkpoint_close(checkpoint);
+		hoist_device_unref(o.device);
+	}
+	support_cleanup();
+}
+
+static void wait_for(pid_t child)
+{
+	int status;
+	CHECK(child > 0);
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void)
+{
+	static const struct {
+		unsigned with;
+		const char *word;
+	} refusals[] = {{EPERM, "EPERM"}, {ENOSYS, "ENOSYS"}};
+	support_emulate("cuda:1");
+	for (size_t i = 0; i < 2; i++) {
+		pid_t child = fork();
+		if (child == 0) {
+			load_refused(refusals[i].with, refusals[i].word);
+			exit(0);
+		}
+		wait_for(child);
+	}
+	pid_t child = fork();
+	if (child == 0)
+		load_without_threads();
+	wait_for(child);
+	return 0;
+}

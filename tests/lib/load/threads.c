@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Every function of a load, from many threads at once, while two loads of one
+ * checkpoint share a budget.  ThreadSanitizer watches. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "tests/support/load-support.h"
+
+#define MIB ((size_t)1 << 20)
+#define N_USERS 4
+
+struct job {
+	hoist_load *load;
+	bool steps;
+	bool cancels;
+	unsigned seed;
+};
+
+static bool may_come(int err)
+{
+	return err == 0 || err == -EAGAIN || err == -ECANCELED;
+}
+
+static void *use(void *argument)
+{
+	struct job *job = argument;
+	hoist_load *load = job->load;
+	uint64_t before = 0;
+	for (int i = 0; i < 50; i++) {
+		uint64_t done, total;
+		hoist_load_progress(load, &done, &total);
+		CHECK(done >= before && done <= total);
+		before = done;
+		hoist_load_report report = {.size = sizeof report};
+		int err = hoist_load_get_report(load, &report);
+		CHECK(err == 0 || err == -EAGAIN);
+		hoist_buffer *buffer = NULL;
+		size_t tensor;
+		err = hoist_load_tensor(load, (size_t)i % hoist_load_n_tensors(load), &tensor,
+					&buffer);
+		CHECK(may_come(err) && (err == 0) == (buffer != NULL));
+		hoist_buffer_unref(buffer);
+		buffer = NULL;
+		err = hoist_load_buffer(load, "t000000", &buffer);
+		CHECK(may_come(err) && (err == 0) == (buffer != NULL));
+		hoist_buffer_unref(buffer);
+		if (job->steps)
+			CHECK(hoist_load_step(load, 10000) >= 0);
+		if (job->cancels && i == 20)
+			hoist_load_cancel(load);
+		usleep((useconds_t)rand_r(&job->seed) % 50);
+	}
+	int err = hoist_load_wait(load);
+	CHECK(err == 0 || err == -ECANCELED);
+	return NULL;
+}
+
+static void two_loads(hoist_checkpoint *checkpoint, hoist_load_options o, bool cancels)
+{
+	hoist_load *load, *other;
+	pthread_t threads[N_USERS];
+	struct job jobs[N_USERS];
+	CHECK(hoist_budget_create(3 * MIB, &o.budget) == 0);
+	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	bool steps = o.flags != 0;
+	o.flags = 0;
+	CHECK(hoist_load_start(checkpoint, &o, &other) == 0);
+	for (unsigned i = 0; i < N_USERS; i++) {
+		jobs[i] = (struct job){load, steps && i % 2 == 0, cancels && i == 1, i};
+		CHECK(pthread_create(&threads[i], NULL, use, &jobs[i]) == 0);
+	}
+	for (unsigned i = 0; i < N_USERS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	hoist_load_destroy(load);
+	CHECK(hoist_load_wait(other) == 0);
+	support_compare(checkpoint, other);
+	hoist_load_destroy(other);
+	CHECK(hoist_budget_used(o.budget) == 0);
+	hoist_budget_unref(o.budget);
+}
+
+int main(void)
+{
+	static const char *const specs[] = {"cpu", "cuda:0"};
+	static const size_t sizes[] = {MIB + 5, 3, 4 * MIB, 77777, 2 * MIB};
+	char path[512];
+	support_emulate("cuda:1");
+	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	support_write("m.safetensors", 0, 5, sizes, -1);
+	hoist_checkpoint *checkpoint;
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	for (unsigned i = 0; i < 32; i++) {
+		hoist_load_options o = {.size = sizeof o,
+					.engine = i / 2 % 2 ? HOIST_ENGINE_THREADS
+							    : HOIST_ENGINE_AUTO,
+					.io = i / 16 ? HOIST_IO_CACHED : HOIST_IO_AUTO,
+					.flags = i / 4 % 2 ? HOIST_LOAD_CALLER_DRIVEN : 0};
+		CHECK(hoist_device_open(specs[i % 2], &o.device) == 0);
+		two_loads(checkpoint, o, i / 8 % 2 != 0);
+		hoist_device_unref(o.device);
+	}
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
+	return 0;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* Saves and loads that share a budget of the least that works: each gets its turn, whoever cancels
+ * leaves the line, and nothing is held in the end.  And what devices are asked for. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/save-support.h"
+#include "tests/support/under-tsan.h"
+
+#define LEAST ((size_t)128 << 10)
+#define N_THREADS 8
+#define N_TIMES (UNDER_TSAN ? 3 : 6)
+
+static hoist_device *cpu;
+static hoist_device *device; /* of the loads */
+static hoist_budget *budget;
+
+static hoist_save *begin(const char *path, int64_t bytes)
+{
+	const hoist_save_options options = {
+		.size = sizeof options, .budget = budget, .flags = HOIST_SAVE_NO_SYNC};
+	hoist_buffer *buffer;
+	hoist_save *save;
+	CHECK(hoist_buffer_create(cpu, HOIST_U8, 1, &bytes, HOIST_BUFFER_ZERO, &buffer) == 0);
+	CHECK(hoist_save_create(path, &options, &save) == 0);
+	CHECK(hoist_save_add(save, "a", buffer) == 0);
+	hoist_buffer_unref(buffer);
+	return save;
+}
+
+static void load(const char *path)
+{
+	const hoist_load_options options = {
+		.size = sizeof options, .device = device, .budget = budget};
+	hoist_checkpoint *checkpoint;
+	hoist_load *loading;
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	CHECK(hoist_load_start(checkpoint, &options, &loading) == 0);
+	CHECK(hoist_load_wait(loading) == 0);
+	hoist_load_destroy(loading);
+	hoist_checkpoint_close(checkpoint);
+}
+
+/* Saves, loads what it saved; every third one is cancelled, waiting or not. */
+static void *in_turn(void *argument)
+{
+	unsigned number = *(const unsigned *)argument;
+	char path[600];
+	(void)snprintf(path, sizeof path, "%s/%u.safetensors", support_folder(), number);
+	for (unsigned i = 0; i < N_TIMES; i++) {
+		hoist_save *save = begin(path, 300000 + 100 * number);
+		CHECK(hoist_save_start(save) == 0);
+		bool cancelled = (number + i) % 3 == 2;
+		if (cancelled)
+			hoist_save_cancel(save);
+		int err = hoist_save_wait(save);
+		CHECK(err == 0 || (cancelled && err == -ECANCELED));
+		hoist_save_destroy(save);
+		if (err == 0)
+			load(path);
+	}
+	return NULL;
+}
+
+static void at_the_least(void)
+{
+	unsigned numbers[N_THREADS];
+	pthread_t threads[N_THREADS];
+	(void)support_folder(); /* made by one */
+	/* Two of the smallest rings are more than it has. */
+	CHECK(hoist_budget_create(LEAST + 4096, &budget) == 0);
+	for (unsigned i = 0; i < N_THREADS; i++) {
+		numbers[i] = i;
+		CHECK(pthread_create(&threads[i], NULL, in_turn, &numbers[i]) == 0);
+	}
+	for (unsigned i = 0; i < N_THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	CHECK(hoist_budget_used(budget) == 0);
+	CHECK(hoist_budget_peak(budget) <= LEAST + 4096);
+	hoist_budget_unref(budget);
+}
+
+/* --- small tensors of two devices, one of each after the other --- */
+
+static uint64_t n_waits(void)
+{
+	__typeof__(&hoist_emulator_calls) calls;
+	*(void **)&calls = support_control("cuda", "hoist_emulator_calls");
+	CHECK(calls != NULL);
+	return calls("cuStreamSynchronize") + calls("cuEventSynchronize");
+}
+
+static void of_two_devices(void)
+{
+	hoist_device *devices[2];
+	hoist_buffer *buffers[2];
+	const int64_t n = 1 << 20;
+	const int64_t part = 1 << 10;
+	unsigned char want[1 << 10];
+	hoist_save *save;
+	CHECK(hoist_budget_create(8 << 20, &budget) == 0);
+	const hoist_save_options options = {.size = sizeof options, .budget = budget};
+	const char *path = saved_path("m.safetensors");
+	CHECK(hoist_save_create(path, &options, &save) == 0);
+	for (unsigned d = 0; d < 2; d++) {
+		CHECK(hoist_device_open(d == 0 ? "cuda:0" : "cuda:1", &devices[d]) == 0);
+		CHECK(hoist_buffer_create(devices[d], HOIST_U8, 1, &n, 0, &buffers[d]) == 0);
+		for (int64_t i = 0; i < n / part; i++) {
+			memset(want, (int)(i * 2 + d), sizeof want);
+			CHECK(hoist_buffer_write(buffers[d], (size_t)(i * part), want,
+						 sizeof want) == 0);
+		}
+	}
+	for (int64_t i = 0; i < 2 * n / part; i++) {
+		char name[16];
+		hoist_buffer *view;
+		(void)snprintf(name, sizeof name, "t%06lld", (long long)i);
+		CHECK(hoist_buffer_view(buffers[i % 2], (size_t)(i / 2 * part), HOIST_U8, 1, &part,
+					&view) == 0);
+		CHECK(hoist_save_add(save, name, view) == 0);
+		hoist_buffer_unref(view);
+	}
+	const struct hoist_emulator_counters before = support_counters("cuda");
+	const uint64_t waits = n_waits();
+	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
+	/* Each is one copy, for which nobody waits alone. */
+	const struct hoist_emulator_counters after = support_counters("cuda");
+	CHECK(after.copies - before.copies == (uint64_t)(2 * n / part));
+	CHECK(after.pageable_copies == before.pageable_copies);
+	CHECK(n_waits() - waits < 100);
+	hoist_save_destroy(save);
+	struct saved saved;
+	CHECK(saved_read(path, &saved) == 0);
+	CHECK(saved.n == saved.data + 2 * (size_t)n);
+	for (size_t i = 0; i < 2 * (size_t)n; i++)
+		CHECK(saved.bytes[saved.data + i] == (unsigned char)(i / (size_t)part));
+	saved_free(&saved);
+	for (unsigned d = 0; d < 2; d++) {
+		hoist_buffer_unref(buffers[d]);
+		hoist_device_unref(devices[d]);
+	}
+	CHECK(hoist_budget_used(budget) == 0);
+	hoist_budget_unref(budget);
+}
+
+/* --- a device that copies slowly --- */
+
+static void set_rate(uint64_t bytes_per_second)
+{
+	__typeof__(&hoist_emulator_set_rate) set;
+	*(void **)&set = support_control("cuda", "hoist_emulator_set_rate");
+	CHECK(set != NULL);
+	set(bytes_per_second);
+}
+
+/* Driver calls of saving the buffer. */
+static uint64_t count_calls(hoist_buffer *buffer, enum hoist_engine engine, uint64_t *ret_ns)
+{
+	const hoist_save_options options = {
+		.size = sizeof options, .engine = engine, .flags = HOIST_SAVE_NO_SYNC};
+	hoist_save_report report = {.size = sizeof report};
+	hoist_save *save;
+	CHECK(hoist_save_create(saved_path("m.safetensors"), &options, &save) == 0);
+	CHECK(hoist_save_add(save, "t", buffer) == 0);
+	uint64_t before = support_counters("cuda").calls;
+	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
+	uint64_t n = support_counters("cuda").calls - before;
+	CHECK(hoist_save_get_report(save, &report) == 0);
+	*ret_ns = report.ns;
+	hoist_save_destroy(save);
+	return n;
+}
+
+/* A wait for copies alone ends when the driver says that one has: no one asks in between, but
+ * whenever the loop looks whether the save was cancelled, that is every 20 ms. */
+static void of_a_slow_one(void)
+{
+	enum { N_BLOCKS = 5 };
+	static const enum hoist_engine engines[] = {HOIST_ENGINE_AUTO, HOIST_ENGINE_THREADS};
+	const int64_t n = 4 * N_BLOCKS << 20;
+	hoist_buffer *buffer;
+	CHECK(hoist_buffer_create(device, HOIST_U8, 1, &n, 0, &buffer) == 0);
+	for (size_t e = 0; e < 2; e++) {
+		uint64_t ns;
+		uint64_t n_fast = count_calls(buffer, engines[e], &ns);
+		set_rate(64 << 20);
+		uint64_t n_slow = count_calls(buffer, engines[e], &ns);
+		set_rate(0);
+		printf("%" PRIu64 " driver calls in %" PRIu64 " ms; of a fast device %" PRIu64 "\n",
+		       n_slow, ns / 1000000, n_fast);
+		CHECK(n_slow <= n_fast + 16 * N_BLOCKS + 8 * (ns / 20000000 + 1));
+	}
+	hoist_buffer_unref(buffer);
+}
+
+int main(void)
+{
+	support_emulate("cuda:2");
+	CHECK(hoist_device_open("cpu", &cpu) == 0);
+	CHECK(hoist_device_open("cuda:0", &device) == 0);
+	at_the_least();
+	of_a_slow_one();
+	hoist_device_unref(device);
+	hoist_device_unref(cpu);
+	of_two_devices();
+	support_cleanup();
+	return 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/support/lib-plan-model.h - checkpoints, selections, slices and conversions as choices make them,
+ * planned, carried out in memory and compared element by element with what shapes and indices
+ * say. */
+#ifndef HOIST_TESTS_LIB_PLAN_MODEL_H
+#define HOIST_TESTS_LIB_PLAN_MODEL_H
+
+#include <stdint.h>
+
+/* How large it may be. */
+struct plan_model_size {
+	unsigned tensors;
+	unsigned tensor_bytes; /* of the largest */
+};
+
+/* One of them; @choose gives a number below @n for each choice, @label names it in messages. */
+void plan_model_check(unsigned label, const struct plan_model_size *size,
+		      uint64_t (*choose)(uint64_t n));
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/support/lib-plan.h - checkpoints made of structs, and plans carried out in memory. */
+#ifndef HOIST_TESTS_LIB_PLAN_H
+#define HOIST_TESTS_LIB_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/load/plan.h"
+
+#define PLAN_MAX_TENSORS 48
+#define PLAN_FILES 3
+#define PLAN_FILE_BYTES ((size_t)3 << 20)
+
+/* One at a time: tensors are added in the order of (file, offset), then it is finished. */
+struct plan_checkpoint {
+	hoist_checkpoint checkpoint;
+	struct hoist__file files[PLAN_FILES];
+	struct hoist__checkpoint_file shards[PLAN_FILES];
+	struct hoist__tensor tensors[PLAN_MAX_TENSORS];
+	struct hoist__checkpoint_tensor entries[PLAN_MAX_TENSORS];
+	size_t by_name[PLAN_MAX_TENSORS];
+	char names[PLAN_MAX_TENSORS][16];
+	int64_t shapes[PLAN_MAX_TENSORS][4];
+	int64_t strides[PLAN_MAX_TENSORS][4];
+	unsigned char
+		*bytes[PLAN_FILES]; /* PLAN_FILE_BYTES of each, random; made at the first use */
+};
+
+extern struct plan_checkpoint plan_made;
+
+void plan_begin(void);
+/* "t000", "t001", ...  Returns it, for what is not usual. */
+struct hoist__tensor *plan_add(size_t file, uint64_t offset, hoist_dtype dtype, int rank,
+			       const int64_t *shape);
+
+/* Bytes that a dense tensor takes; of @n of its elements. */
+uint64_t plan_bytes(hoist_dtype dtype, uint64_t n);
+
+/* What a plan was seen to do. */
+struct plan_seen {
+	size_t chunks;
+	size_t reads;
+	size_t pieces;
+	size_t most_pieces; /* of one chunk */
+	uint64_t read;	    /* bytes */
+};
+
+/* Carries the plan out in memory, checking each chunk and piece, and that every byte of the
+ * destination is written at most once. Returns: the destination; plan_put_away() frees it. */
+struct plan_destination {
+	unsigned char *bytes;
+	unsigned char *written; /* how often, of each */
+};
+struct plan_destination plan_run(const struct hoist__plan *plan, size_t max_bytes,
+				 struct plan_seen *seen);
+void plan_put_away(struct plan_destination *destination);
+
+/* Is [@target, +@bytes) written, each once? */
+bool plan_is_written(const struct plan_destination *destination, uint64_t target, uint64_t bytes);
+
+#endif

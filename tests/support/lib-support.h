@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/support/lib-support.h - devices and the emulators behind them, for the tests of lib/. */
+#ifndef HOIST_TESTS_LIB_SUPPORT_H
+#define HOIST_TESTS_LIB_SUPPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "emulator/control.h"
+#include "hoist/device.h"
+
+/* Sets HOIST_EMULATE to two CUDA devices and one HIP device.  Returns false if the
+ * emulators are not built (then nothing is set). */
+bool lib_emulate(void);
+
+/* cpu and, behind the emulators, cuda:0, cuda:1 and hip:0. */
+#define LIB_N_DEVICES 4
+extern const char *const lib_specs[LIB_N_DEVICES];
+
+/* Opens all of them; a failure ends the test. */
+void lib_open_all(hoist_device *devices[LIB_N_DEVICES]);
+
+/* "cuda" or "hip": functions of the stand-in that hoist has opened. */
+struct hoist_emulator_counters lib_counters(const char *api);
+uint64_t lib_calls(const char *api, const char *function);
+int lib_fail(const char *api, const char *spec);
+void lib_set_latency(const char *api, unsigned min_us, unsigned max_us);
+void lib_reset(const char *api);
+int lib_preferred(const char *api, uintptr_t address);
+int lib_capture(const char *api, void *stream, int on);
+
+/* Makes the primary context of cuda:@ordinal current in this thread, above what was; -1: none.
+ * Leaving takes the same. */
+void lib_enter_context(int ordinal);
+void lib_leave_context(int ordinal);
+
+/* Neither stand-in saw a misuse: pageable memory, bad ranges, use after free.
+ * Says on stderr what it saw. */
+bool lib_drivers_content(void);
+
+/* Gives back what the devices keep, then: does either stand-in still hold
+ * anything but contexts?  Says what. */
+bool lib_nothing_outstanding(hoist_device *const devices[LIB_N_DEVICES]);
+
+/* A sequence of pseudo-random numbers. */
+uint64_t lib_random(uint64_t *state);
+void lib_random_bytes(uint64_t *state, unsigned char *bytes, size_t n);
+
+#endif

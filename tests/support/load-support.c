@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "tests/support/load-support.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[256];
+
+const char *support_folder(void)
+{
+	if (folder[0] == '\0') {
+		const char *base = getenv("TMPDIR");
+		snprintf(folder, sizeof folder, "%.200s/hoist-load-XXXXXX", base ? base : "/tmp");
+		CHECK(mkdtemp(folder) != NULL);
+	}
+	return folder;
+}
+
+void support_cleanup(void)
+{
+	if (folder[0] == '\0')
+		return;
+	DIR *dir = opendir(folder);
+	CHECK(dir != NULL);
+	struct dirent *entry;
+	while ((entry = readdir(dir)) != NULL)
+		if (entry->d_type == DT_REG)
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+	CHECK(rmdir(folder) == 0);
+	folder[0] = '\0';
+}
+
+static FILE *create(const char *name)
+{
+	char path[512];
+	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
+	FILE *file = fopen(path, "wb");
+	CHECK(file != NULL);
+	return file;
+}
+
+/* xorshift64*: the bytes of a file depend on its first tensor's number alone. */
+static void write_random(FILE *file, size_t bytes, uint64_t *state)
+{
+	unsigned char block[65536];
+	while (bytes > 0) {
+		size_t n = bytes < sizeof block ? bytes : sizeof block;
+		for (size_t i = 0; i < n; i += 8) {
+			*state ^= *state >> 12;
+			*state ^= *state << 25;
+			*state ^= *state >> 27;
+			uint64_t value = *state * UINT64_C(2685821657736338717);
+			memcpy(block + i, &value, n - i < 8 ? n - i : 8);
+		}
+		CHECK(fwrite(block, 1, n, file) == n);
+		bytes -= n;
+	}
+}
+
+void support_write(const char *name, size_t first, size_t n, const size_t *sizes, int data_offset)
+{
+	char *header;
+	size_t header_bytes;
+	FILE *text = open_memstream(&header, &header_bytes);
+	CHECK(text != NULL);
+	uint64_t offset = 0;
+	fprintf(text, "{\"__metadata__\":{\"format\":\"test\"}");
+	for (size_t i = 0; i < n; i++) {
+		fprintf(text,
+			",\"t%06zu\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[%llu,%llu]"
+			"}",
+			first + i, sizes[i], (unsigned long long)offset,
+			(unsigned long long)(offset + sizes[i]));
+		offset += sizes[i];
+	}
+	fputc('}', text);
+	fflush(text);
+	for (size_t at = 8 + header_bytes; data_offset >= 0 && at % 4096 != (size_t)data_offset;
+	     at++)
+		fputc(' ', text);
+	CHECK(fclose(text) == 0);
+	FILE *file = create(name);
+	uint64_t length = header_bytes;
+	CHECK(fwrite(&length, 1, 8, file) == 8);
+	CHECK(fwrite(header, 1, header_bytes, file) == header_bytes);
+	uint64_t state = 88172645463325252u + first;
+	write_random(file, offset, &state);
+	CHECK(fflush(file) == 0 && fsync(fileno(file)) == 0 && fclose(file) == 0);
+	free(header);
+}
+
+void support_write_index(const char *const *files, const size_t *first, size_t n_files)
+{
+	FILE *file = create("model.safetensors.index.json");
+	fprintf(file, "{\"metadata\":{\"total_size\":1},\"weight_map\":{");
+	for (size_t f = 0; f < n_files; f++)
+		for (size_t t = first[f]; t < first[f + 1]; t++)
+			fprintf(file, "%s\"t%06zu\":\"%s\"", t > 0 ? "," : "", t, files[f]);
+	fprintf(file, "}}\n");
+	CHECK(fclose(file) == 0);
+}
+
+/* Compares in pieces, so that a tensor of any size needs little memory. */
+static void compare_buffer(hoist_buffer *buffer, const hoist_tensor_info *tensor, int fd)
+{
+	unsigned char got[128 << 10];
+	unsigned char want[sizeof got];
+	CHECK(hoist_buffer_bytes(buffer) == tensor->bytes);
+	CHECK(hoist_buffer_dtype(buffer) == tensor->dtype);
+	CHECK(hoist_buffer_rank(buffer) == tensor->rank);
+	for (uint64_t at = 0; at < tensor->bytes; at += sizeof got) {
+		size_t n =
+			tensor->bytes - at < sizeof got ? (size_t)(tensor->bytes - at) : sizeof got;
+		CHECK(hoist_buffer_read(buffer, at, got, n) == 0);
+		CHECK(pread(fd, want, n, (off_t)(tensor->offset + at)) == (ssize_t)n);
+		CHECK(memcmp(got, want, n) == 0);
+	}
+}
+
+void support_compare(hoist_checkpoint *checkpoint, hoist_load *load)
+{
+	size_t open_file = SIZE_MAX;
+	int fd = -1;
+	/* Each tensor on a device is a round trip to it: of very many, every 29th is
+	 * enough (29 has nothing in common with any size or alignment used here). */
+	hoist_load_report report = {.size = sizeof report};
+	CHECK(hoist_load_get_report(load, &report) == 0);
+	size_t n = hoist_load_n_tensors(load);
+	size_t step = n > 10000 && report.n_copies > 0 ? 29 : 1;
+	for (size_t i = 0; i < n; i += step) {
+		size_t t;
+		hoist_buffer *buffer;
+		hoist_tensor_info tensor = {.size = sizeof tensor};
+		CHECK(hoist_load_tensor(load, i, &t, &buffer) == 0);
+		CHECK(hoist_checkpoint_tensor(checkpoint, t, &tensor) == 0);
+		if (tensor.file != open_file) {
+			hoist_file_info file = {.size = sizeof file};
+			CHECK(hoist_checkpoint_file(checkpoint, tensor.file, &file) == 0);
+			if (fd >= 0)
+				close(fd);
+			fd = open(file.path, O_RDONLY | O_CLOEXEC);
+			CHECK(fd >= 0);
+			open_file = tensor.file;
+		}
+		compare_buffer(buffer, &tensor, fd);
+		hoist_buffer_unref(buffer);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+void support_load_and_compare(const char *path, const hoist_load_options *o,
+			      hoist_load_report *report)
+{
+	hoist_checkpoint *checkpoint;
+	hoist_load *load;
+	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	CHECK(hoist_load_start(checkpoint, o, &load) == 0);
+	CHECK(hoist_load_wait(load) == 0);
+	support_compare(checkpoint, load);
+	uint64_t done;
+	uint64_t total;
+	hoist_load_progress(load, &done, &total);
+	CHECK(done == total);
+	report->size = sizeof *report;
+	CHECK(hoist_load_get_report(load, report) == 0);
+	CHECK(report->bytes == total);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+void support_emulate(const char *devices)
+{
+	CHECK(setenv("HOIST_EMULATE", devices, 1) == 0);
+	if (getenv("HOIST_EMULATOR_DIR") != NULL)
+		return;
+	fprintf(stderr,
+		"skipped: HOIST_EMULATOR_DIR does not say where the stand-in drivers are\n");
+	exit(77);
+}
+
+void *support_control(const char *api, const char *function)
+{
+	char path[512];
+	const char *where = getenv("HOIST_EMULATOR_DIR");
+	snprintf(path, sizeof path, "%s/libhoist-emulated-%s.so", where ? where : "", api);
+	void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+	if (library == NULL)
+		return NULL;
+	void *found = dlsym(library, function);
+	dlclose(library);
+	return found;
+}
+
+struct hoist_emulator_counters support_counters(const char *api)
+{
+	struct hoist_emulator_counters counters;
+	__typeof__(&hoist_emulator_counters) read;
+	*(void **)&read = support_control(api, "hoist_emulator_counters");
+	CHECK(read != NULL);
+	read(&counters);
+	return counters;
+}
+
+void support_fail(const char *api, const char *spec)
+{
+	__typeof__(&hoist_emulator_fail) fail;
+	*(void **)&fail = support_control(api, "hoist_emulator_fail");
+	CHECK(fail != NULL);
+	CHECK(fail(spec) == 0);
+}
+
+void support_reset(const char *api)
+{
+	__typeof__(&hoist_emulator_reset) reset;
+	*(void **)&reset = support_control(api, "hoist_emulator_reset");
+	CHECK(reset != NULL);
+	reset();
+}

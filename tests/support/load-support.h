@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/support/load-support.h - what the load tests share: checkpoints written here, byte
+ * by byte, without hoist, and comparison of buffers with what pread gives. */
+#ifndef HOIST_TESTS_LOAD_SUPPORT_H
+#define HOIST_TESTS_LOAD_SUPPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <hoist/hoist.h>
+
+#include "emulator/control.h"
+
+/* Survives NDEBUG; says where, and what hoist says. */
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s: failed: %s\n  hoist_error(): %s\n", __FILE__,  \
+				__LINE__, __func__, #condition, hoist_error());                    \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+/* A folder in $TMPDIR that support_cleanup() removes. */
+const char *support_folder(void);
+void support_cleanup(void);
+
+/* Writes @n u8 tensors "t000000", ... of sizes[i] pseudo-random bytes to
+ * "<folder>/<name>"; the header is padded with spaces so that data begin at
+ * @data_offset bytes mod 4096 if that is not negative. Shards: the first tensor's number. */
+void support_write(const char *name, size_t first, size_t n, const size_t *sizes, int data_offset);
+
+/* An index over files[0..n_files), shard f holding tensors first[f] .. first[f+1]-1. */
+void support_write_index(const char *const *files, const size_t *first, size_t n_files);
+
+/* Loads @path as @o says and compares every selected tensor with the file's bytes. */
+void support_load_and_compare(const char *path, const hoist_load_options *o,
+			      hoist_load_report *report);
+
+/* Every selected tensor of an ended load, against pread. */
+void support_compare(hoist_checkpoint *checkpoint, hoist_load *load);
+
+/* Sets HOIST_EMULATE; skips the test (exit 77) where there are no stand-in drivers. */
+void support_emulate(const char *devices);
+
+/* A stand-in's control function, found in the library hoist opened; NULL if the
+ * emulator is not in use. */
+void *support_control(const char *api, const char *function);
+
+/* Calls through support_control(); they fail the test if it is missing. */
+struct hoist_emulator_counters support_counters(const char *api);
+void support_fail(const char *api, const char *spec);
+void support_reset(const char *api);
+
+#endif

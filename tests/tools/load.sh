@@ -1,0 +1,150 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# hoist load and digest: every engine, way and device gives the bytes that an
+# independent program finds.
+. "${srcdir:-.}/tools/support.sh"
+HOIST_EMULATE=cuda:2,hip:1
+export HOIST_EMULATE
+
+mkcheckpoint --bytes 9M --shards 3 --dtypes all --odd "$work/all"
+refdigest "$work/all" >"$work/expected"
+n=$(wc -l <"$work/expected")
+
+engines=threads
+run 0 doctor --json "$work"
+if json '=io_uring:checks.3.name' '=true:checks.3.ok' <"$out" 2>/dev/null; then
+	engines="uring threads"
+else
+	echo "io_uring does not work here: threads alone are tested"
+fi
+
+for device in cpu cuda:1 hip:0; do
+	for engine in $engines; do
+		for io in auto direct cached map; do
+			run 0 digest --device $device --engine $engine --io $io "$work/all"
+			cmp -s "$out" "$work/expected" || fail "digest on $device by $engine, $io"
+		done
+	done
+done
+
+# The report: keys that others build on, and figures that agree with each other.
+run 0 load --device cuda:1 --engine threads --budget 1M --verify --json "$work/all"
+json i:bytes =$n:tensors r:seconds r:gb_per_s r:cpu_seconds =cuda:1:device =true:emulated \
+	=threads:engine s:engine_reason i:direct_bytes i:cached_bytes =0:mapped_bytes \
+	i:staging_peak_bytes i:pinned_peak_bytes =1048576:budget_bytes =true:verified <"$out" ||
+	fail "the report of a load to an emulated device"
+peak=$(json '?staging_peak_bytes' <"$out")
+[ "$peak" -gt 0 ] && [ "$peak" -le 1048576 ] || fail "staging took $peak of 1048576 bytes"
+bytes=$(json '?bytes' <"$out")
+hoist ls --json "$work/all" >"$work/ls"
+[ "$bytes" -ge $((8 << 20)) ] || fail "only $bytes bytes were loaded"
+
+run 0 load --json --io cached "$work/all"
+json =cpu:device =false:emulated =0:direct_bytes =0:mapped_bytes =false:verified <"$out" ||
+	fail "the report of a cached load"
+run 0 load --json --io map "$work/all"
+json "=$bytes:mapped_bytes" =0:direct_bytes =0:cached_bytes <"$out" ||
+	fail "the report of a mapped load"
+
+# In words.
+run 0 load --io map "$work/all"
+! grep -q 'B/s' "$out" || fail "a rate is given of what was not read yet"
+run 0 load --verify --device cuda:0 "$work/all"
+grep -q "^loaded .* $n tensors, " "$out" || fail "no line says what was loaded"
+grep -q 'cuda:0 (emulated' "$out" || fail "what ran on the emulator is not called emulated"
+grep -q '^verified' "$out" || fail "--verify is not confirmed"
+[ ! -s "$err" ] || fail "something is on stderr of a load that succeeded"
+
+# Some tensors only.
+run 0 load --json --tensor '*layers.0.*' --tensor lm_head.weight "$work/all"
+some=$(grep -c -e '  .*layers\.0\.' -e '  lm_head.weight$' "$work/expected")
+json "=$some:tensors" <"$out" || fail "--tensor took not $some tensors"
+run 0 load --json --tensor lm_head.weight --tensor '*head*' "$work/all"
+json =1:tensors <"$out" || fail "a tensor that two patterns match is counted twice"
+
+# One file, many tensors, none.
+run 0 digest "$work/all/model-00002-of-00003.safetensors"
+mkcheckpoint --tiny "$work/tiny"
+run 0 digest --device hip:0 "$work/tiny/model.safetensors"
+refdigest "$work/tiny" | cmp -s - "$out" || fail "digest of the tiny checkpoint"
+mkcheckpoint --empty --tensors 5 "$work/empty"
+for device in cpu cuda:0; do
+	run 0 load --verify --json --device $device "$work/empty"
+	json =0:bytes =5:tensors =0:gb_per_s <"$out" 2>"$err" ||
+		json =0.0:gb_per_s <"$out" || fail "five empty tensors on $device"
+	run 0 digest --device $device "$work/empty"
+	[ "$(grep -c '^99aa06d3014798d86001c324468d497f  ' "$out")" -eq 5 ] ||
+		fail "the digest of nothing on $device"
+done
+mkcheckpoint --bytes 1M --tensors 3000 "$work/many"
+run 0 digest "$work/many"
+refdigest "$work/many" | cmp -s - "$out" || fail "digest of many tensors"
+
+# A tensor of many pieces.
+mkcheckpoint --bytes 21M --tensors 1 "$work/large"
+refdigest "$work/large" >"$work/expected"
+for device in cpu cuda:0; do
+	run 0 digest --device $device "$work/large"
+	cmp -s "$out" "$work/expected" || fail "digest of a large tensor on $device"
+done
+run 0 load --verify --device hip:0 "$work/large"
+
+run 0 digest --json --device cuda:0 "$work/tiny"
+json s:digests.*.name s:digests.*.xxh3_128 =cuda:0:device =true:emulated <"$out" ||
+	fail "digest --json"
+
+# Parts, other dtypes, further devices; what does not go together.
+run 0 load --json --device cuda:0 --replica cuda:1 --chunk 64K --depth 4 "$work/all"
+json "=$bytes:bytes" =cuda:0:device <"$out" || fail "a load with a replica"
+run 0 load --json --slice '*embed_tokens*:0:1..3' --slice '*embed_tokens*:-1:0/3' \
+	--tensor '*embed_tokens*' "$work/all"
+part=$(json '?bytes' <"$out")
+[ "$part" -gt 0 ] && [ "$part" -lt $((bytes / 10)) ] || fail "a slice loads $part bytes"
+run 0 load --json --dtype f16 --drop-cache "$work/all"
+json "=$bytes:bytes" <"$out" || fail "a load that converts"
+left=$(json '?unconverted' <"$out")
+hoist ls --json "$work/all" >"$work/ls"
+i=0
+n_left=0
+while [ $i -lt "$n" ]; do
+	case $(json "?tensors.$i.dtype" <"$work/ls") in
+	f32 | f16 | bf16) ;;
+	*) n_left=$((n_left + 1)) ;;
+	esac
+	i=$((i + 1))
+done
+[ "$left" -eq $n_left ] && [ $n_left -gt 0 ] || fail "$left tensors were left, not $n_left"
+run 0 load --dtype f16 "$work/all"
+grep "^dtype  *$left tensors left as in the file: .*f8_e4m3.*; f32, f16 and bf16" "$out" >/dev/null ||
+	fail "it is not said what was not converted: $(cat "$out")"
+run 0 load "$work/all"
+grep -q '^dtype' "$out" && fail "what nobody asked to convert was left"
+for option in --populate '--map readonly' '--map private'; do
+	for io in auto direct cached; do
+		# shellcheck disable=SC2086
+		run 2 load --io $io $option "$work/all"
+		one_line 'nothing is mapped without --io map'
+	done
+done
+run 0 load --io map --map readonly --populate "$work/all"
+# What is mapped has a rate only where all of it was read.
+run 0 load --io map "$work/all"
+grep -q '^took .* read when they are touched' "$out" || fail "a map has a rate"
+run 0 load --io map --populate "$work/all"
+grep -q '^took .*/s, ' "$out" || fail "a populated map has no rate"
+run 1 load --check-digests "$work/all"
+grep -q 'holds no digests' "$err" || fail "it is not said that there are no digests"
+run 1 load --slice '*:0:0/100003' "$work/all"
+grep -q 'equal parts' "$err" || fail "a slice that does not divide the axis"
+for wrong in 1/2 '*:1/2' '*:0:2/2' '*:0:x..' '*:0:1' ':0:1/2' '*::1/2'; do
+	run 2 load --slice "$wrong" "$work/all"
+	grep -q 'it must be GLOB:AXIS' "$err" || fail "--slice $wrong"
+done
+run 2 load --dtype i8 "$work/all"
+run 2 load --io map --map shared "$work/all"
+run 2 load --chunk 5000 "$work/all"
+run 2 load --depth 0 "$work/all"
+run 2 load --cache --depth 3 "$work/all"
+grep -q 'leave out --depth' "$err" || fail "--cache with --depth"
+run 2 load --verify --dtype f16 "$work/all"
+run 1 load --replica cpu --device cuda:0 "$work/all"
