@@ -15,21 +15,13 @@
 
 #include "alloc/deferred.h"
 #include "base/error.h"
+#include "tests/support/check.h"
 
 #define BLOCK 256
 #define N_WORKERS 4
 #define N_SLOTS 128 /* of each worker */
 #define N_STEPS 30000
 #define N_FORGOTTEN 150
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 enum { FREE, LIVE, PENDING };
 

@@ -13,15 +13,7 @@
 #include "alloc/heap.h"
 #include "alloc/jemalloc.h"
 #include "base/error.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "tests/support/check.h"
 
 static struct hoist__pool *new_pool(void)
 {

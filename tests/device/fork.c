@@ -11,16 +11,8 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "tests/support/check.h"
 #include "tests/support/under-tsan.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 struct things {
 	struct hoist__dev *dev;

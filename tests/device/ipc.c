@@ -18,19 +18,9 @@
 #include "base/error.h"
 #include "device/ipc.h"
 #include "emulator/control.h"
+#include "tests/support/check.h"
 #include "tests/support/pass-fd.h"
 #include "tests/support/under-tsan.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
-
-#define OK(call) CHECK((call) == 0)
 
 /* Not whole pages, and not at their beginning: the stand-ins place blocks at multiples of 512. */
 #define BYTES ((size_t)70000)

@@ -11,15 +11,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "tests/support/check.h"
 
 static unsigned long countdown; /* allocations until one fails; 0: none does */
 static unsigned long n_failed;

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "tests/support/check.h"
 
 /* glibc frees a finished thread's storage under locks that ThreadSanitizer does
  * not see: what the thread did to its thread-local variables in a library opened
@@ -30,17 +31,6 @@ static struct hoist__dev_stream *shared_stream;
 static struct hoist__dev_event *shared_event;
 static unsigned char *host;	/* N_THREADS pages, registered */
 static uintptr_t device_memory; /* as many */
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-
-#define OK(call) CHECK((call) == 0)
 
 /* Two streams of the thread's own and one that all share hand the thread's
  * page on to each other; an event that all record is waited for and queried. */

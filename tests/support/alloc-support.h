@@ -14,18 +14,9 @@
 #include "alloc/pool.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "tests/support/check.h"
 
 #define NO_CACHE 1 /* bytes, less than a quantum: what is freed is in its slab at once */
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			(void)fflush(stdout);                                                      \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 static inline uint64_t chance(uint64_t *random)
 {

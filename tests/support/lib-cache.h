@@ -11,16 +11,8 @@
 
 #include <hoist/hoist.h>
 
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s: failed: %s\n  hoist_error(): %s\n", __FILE__,  \
-				__LINE__, __func__, #condition, hoist_error());                    \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "tests/support/check.h"
 
-#define OK(call) CHECK((call) == 0)
 /* It fails with @err, and the text holds @text. */
 #define REFUSED(call, err, text)                                                                   \
 	do {                                                                                       \

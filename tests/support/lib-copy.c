@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "tests/support/lib-copy.h"
+#include "tests/support/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +61,7 @@ hoist_buffer *lib_random_buffer(const struct lib_place *place, size_t bytes, uin
 	     "a buffer");
 	*model = malloc(bytes);
 	need(*model != NULL, "memory");
-	lib_random_bytes(seed, *model, bytes);
+	random_fill(seed, *model, bytes);
 	need(hoist_buffer_write(buffer, 0, *model, bytes) == 0, "writing");
 	return buffer;
 }
@@ -72,29 +73,29 @@ void lib_random_layout(uint64_t *seed, bool repeats, struct lib_layout *ret)
 	int64_t reach = 0; /* elements that the axes so far go over */
 	int64_t below = 0; /* of these, before the first element */
 	for (int i = 0; i < ret->rank; i++) {
-		int at = (int)(lib_random(seed) % (uint64_t)(i + 1));
+		int at = (int)(random_next(seed) % (uint64_t)(i + 1));
 		order[i] = order[at];
 		order[at] = i;
 	}
-	bool plain = lib_random(seed) % 4 == 0;
+	bool plain = random_next(seed) % 4 == 0;
 	for (int k = 0; k < ret->rank; k++) {
 		int i = plain ? ret->rank - 1 - k : order[k];
 		int64_t gap =
-			plain || lib_random(seed) % 2 == 0 ? 0 : (int64_t)(lib_random(seed) % 4);
+			plain || random_next(seed) % 2 == 0 ? 0 : (int64_t)(random_next(seed) % 4);
 		int64_t way = (ret->shape[i] - 1) * (reach + 1 + gap);
 		ret->strides[i] = reach + 1 + gap;
-		if (repeats && lib_random(seed) % 4 == 0) {
+		if (repeats && random_next(seed) % 4 == 0) {
 			ret->strides[i] = 0;
 			continue;
 		}
-		if (!plain && lib_random(seed) % 4 == 0) {
+		if (!plain && random_next(seed) % 4 == 0) {
 			ret->strides[i] = -ret->strides[i];
 			below += way;
 		}
 		reach += way;
 	}
-	int64_t guard = (int64_t)(lib_random(seed) % 20);
-	int64_t first = bits % 8 != 0 ? guard * 8 + (plain ? 0 : (int64_t)(lib_random(seed) % 8)) +
+	int64_t guard = (int64_t)(random_next(seed) % 20);
+	int64_t first = bits % 8 != 0 ? guard * 8 + (plain ? 0 : (int64_t)(random_next(seed) % 8)) +
 						below * bits
 				      : (guard + below * (bits / 8)) * 8;
 	/* Only a multiple of 2 bits is where an element can begin. */

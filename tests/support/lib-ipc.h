@@ -17,19 +17,10 @@
 
 #include "hoist/hoist.h"
 #include "hoist/ipc.h"
+#include "tests/support/check.h"
 #include "tests/support/lib-support.h"
 #include "tests/support/under-tsan.h"
 
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist_error());                                                    \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
-
-#define OK(call) CHECK((call) == 0)
 /* It fails with @code, and says @words. */
 #define REFUSED(call, code, words)                                                                 \
 	do {                                                                                       \

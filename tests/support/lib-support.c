@@ -182,23 +182,3 @@ bool lib_nothing_outstanding(hoist_device *const devices[LIB_N_DEVICES])
 	}
 	return nothing;
 }
-
-/* splitmix64's steps. */
-uint64_t lib_random(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
-void lib_random_bytes(uint64_t *state, unsigned char *bytes, size_t n)
-{
-	while (n > 0) {
-		uint64_t word = lib_random(state);
-		size_t take = n < sizeof word ? n : sizeof word;
-		memcpy(bytes, &word, take);
-		bytes += take;
-		n -= take;
-	}
-}

@@ -43,8 +43,4 @@ bool lib_drivers_content(void);
  * anything but contexts?  Says what. */
 bool lib_nothing_outstanding(hoist_device *const devices[LIB_N_DEVICES]);
 
-/* A sequence of pseudo-random numbers. */
-uint64_t lib_random(uint64_t *state);
-void lib_random_bytes(uint64_t *state, unsigned char *bytes, size_t n);
-
 #endif

@@ -12,16 +12,7 @@
 #include <hoist/hoist.h>
 
 #include "emulator/control.h"
-
-/* Survives NDEBUG; says where, and what hoist says. */
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s: failed: %s\n  hoist_error(): %s\n", __FILE__,  \
-				__LINE__, __func__, #condition, hoist_error());                    \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "tests/support/check.h"
 
 /* A folder in $TMPDIR that support_cleanup() removes. */
 const char *support_folder(void);

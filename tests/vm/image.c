@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "tests/support/lib-cache.h"
-#undef CHECK
 #include "tests/vm/nodes.h"
 
 #define NODE 1

@@ -12,18 +12,9 @@
 
 #include "alloc/pool.h"
 #include "base/error.h"
+#include "tests/support/check.h"
 
 #define MAX_NODES 8
-
-/* Survives NDEBUG; says where, and what hoist says. */
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s: failed: %s\n  hoist: %s\n", __FILE__,          \
-				__LINE__, __func__, #condition, hoist__error_text());              \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
 
 /* hoist's last text has this in it. */
 #define CHECK_TEXT(part)                                                                           \

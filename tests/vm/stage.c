@@ -15,7 +15,6 @@
 
 #include "numa/topology.h"
 #include "tests/support/load-support.h"
-#undef CHECK
 #include "lib/memory/device-memory.h"
 #include "tests/vm/nodes.h"
 

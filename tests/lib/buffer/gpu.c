@@ -8,15 +8,7 @@
 #include <string.h>
 
 #include "hoist/hoist.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			(void)fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition,           \
-				      hoist_error());                                              \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "tests/support/check.h"
 
 #define MAX_BYTES ((size_t)40 << 20)
 

@@ -13,6 +13,7 @@
 #include "hoist/hoist.h"
 #include "hoist/number.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
 
@@ -261,7 +262,7 @@ static const hoist_dtype all[] = {
 /* A value that every dtype holds exactly. */
 static hoist_number value_of(hoist_dtype dtype, uint64_t *state)
 {
-	uint64_t random = lib_random(state);
+	uint64_t random = random_next(state);
 	if (dtype == HOIST_C64 || dtype == HOIST_C128)
 		return hoist_number_c128((double)(random % 100), -(double)(random % 7));
 	if (dtype == HOIST_F8_E8M0FNU)
@@ -281,7 +282,7 @@ static void try_dtype(hoist_device *device, unsigned flags, hoist_dtype dtype, u
 	unsigned char model[BYTES], found[BYTES];
 	hoist_buffer *b = create(device, dtype, 2, shape, flags);
 	size_t bytes = hoist_buffer_bytes(b);
-	lib_random_bytes(state, model, bytes);
+	random_fill(state, model, bytes);
 	cr_assert_eq(hoist_buffer_write(b, 0, model, bytes), 0, "%s", hoist_error());
 	hoist_buffer *view = slice(b, 2, some);
 	cr_assert_arr_eq(hoist_buffer_shape(view), ((const int64_t[]){2, 2}), 16);
@@ -327,13 +328,13 @@ Test(buffer_item, bf16_is_rounded_or_cut_and_read_back_as_it_is, .init = open_al
 	uint16_t *bits = hoist_buffer_data(b);
 	uint64_t state = 42;
 	for (int i = 0; i < 20000; i++) {
-		uint64_t random = lib_random(&state);
+		uint64_t random = random_next(&state);
 		hoist_number number;
 		double value;
 		memcpy(&value, &random, sizeof value);
 		if (i % 2 != 0)
 			value = ldexp((double)(int64_t)random,
-				      (int)(lib_random(&state) % 250) - 190);
+				      (int)(random_next(&state) % 250) - 190);
 		unsigned flags = i % 3 == 0 ? HOIST_TOWARD_ZERO : 0;
 		cr_assert_eq(hoist_buffer_set(b, 1, &first, hoist_number_f64(value), flags), 0);
 		cr_assert_eq(hoist_buffer_get(b, 1, &first, &number), 0);

@@ -12,6 +12,7 @@
 #include "hoist/hoist.h"
 #include "hoist/number.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
 
@@ -226,7 +227,7 @@ static void expect_same(hoist_dtype dtype, const hoist_slice *slices)
 		size_t bytes = hoist_buffer_bytes(b);
 		unsigned char *host = malloc(bytes);
 		uint64_t state = 9;
-		lib_random_bytes(&state, host, bytes);
+		random_fill(&state, host, bytes);
 		cr_assert_eq(hoist_buffer_write(b, 0, host, bytes), 0);
 		cr_assert_eq(hoist_buffer_slice(b, 3, slices, &view), 0);
 		char *text = describe(view, HOIST_DESCRIBE_VALUES);

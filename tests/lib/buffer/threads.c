@@ -17,6 +17,7 @@
 #include "hoist/hoist.h"
 #include "tests/support/lib-support.h"
 #include "tests/support/quiet-fork.h"
+#include "tests/support/random.h"
 #include "tests/support/under-tsan.h"
 
 #define N_THREADS 4
@@ -137,7 +138,7 @@ static void *churn(void *argument)
 	uint64_t state = (uintptr_t)&state;
 	(void)argument;
 	while (!atomic_load(&done)) {
-		const int64_t shape[] = {1 + (int64_t)(lib_random(&state) % 5000)};
+		const int64_t shape[] = {1 + (int64_t)(random_next(&state) % 5000)};
 		hoist_buffer *b = NULL;
 		quiet_begin();
 		require(hoist_buffer_create(devices[0], HOIST_U8, 1, shape, HOIST_BUFFER_LAZY,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/support/lib-buffers.h"
+#include "tests/support/random.h"
 
 static hoist_device *cpu;
 
@@ -339,7 +340,7 @@ Test(view, permutes_axes, .init = open_cpu)
 
 static int64_t draw(uint64_t *state, int64_t least, int64_t most)
 {
-	return least + (int64_t)(lib_random(state) % (uint64_t)(most - least + 1));
+	return least + (int64_t)(random_next(state) % (uint64_t)(most - least + 1));
 }
 
 /* Python's rules, the slow way. */

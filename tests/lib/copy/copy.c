@@ -12,6 +12,7 @@
 
 #include "hoist/compat.h"
 #include "tests/support/lib-copy.h"
+#include "tests/support/random.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
 static struct lib_place places[LIB_N_PLACES];
@@ -565,7 +566,7 @@ Test(copy, of_blocks_keeps_them_whole, .init = open_all)
 	const hoist_slice slices[] = {HOIST_STEP(HOIST_NONE, HOIST_NONE, -1), HOIST_RANGE(32, 64)};
 	unsigned char all[ROWS][2][BLOCK];
 	uint64_t seed = 6;
-	lib_random_bytes(&seed, &all[0][0][0], sizeof all);
+	random_fill(&seed, &all[0][0][0], sizeof all);
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		unsigned char got[ROWS][BLOCK];
 		hoist_buffer *whole = create(devices[i], HOIST_Q4_0, 2, shape);

@@ -12,6 +12,7 @@
 #include "hoist/compat.h"
 #include "tests/support/lib-copy.h"
 #include "tests/support/lib-failing.h"
+#include "tests/support/random.h"
 
 #define MANY 3000
 
@@ -238,7 +239,7 @@ static void run_alone(unsigned long n)
 {
 	static struct scenario s;
 	uint64_t seed = n;
-	lib_random_bytes(&seed, s.model, sizeof s.model);
+	random_fill(&seed, s.model, sizeof s.model);
 	int err = open_devices(&s);
 	if (err == 0)
 		err = make(&s);
@@ -265,7 +266,7 @@ int main(void)
 	setenv("HOIST_EMULATE_LATENCY", "0..20", 1);
 	lib_sweep_allocations(run_alone, MANY);
 	uint64_t seed = 1;
-	lib_random_bytes(&seed, s.model, sizeof s.model);
+	random_fill(&seed, s.model, sizeof s.model);
 	if (open_devices(&s) != 0)
 		lib_die("opening the devices");
 	must_work(&s, "nothing", 0);

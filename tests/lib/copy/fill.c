@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/support/lib-copy.h"
+#include "tests/support/random.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
 static struct lib_place places[LIB_N_PLACES];
@@ -112,15 +113,15 @@ static void fill_strided(uint64_t seed)
 {
 	static const hoist_dtype dtypes[] = {HOIST_I8, HOIST_F16, HOIST_F32, HOIST_F64, HOIST_C128};
 	uint64_t state = seed;
-	size_t log = lib_random(&state) % 5;
-	size_t width = (size_t)1 << lib_random(&state) % (log + 1);
-	const struct lib_place *place = &places[lib_random(&state) % (uint64_t)LIB_N_PLACES];
+	size_t log = random_next(&state) % 5;
+	size_t width = (size_t)1 << random_next(&state) % (log + 1);
+	const struct lib_place *place = &places[random_next(&state) % (uint64_t)LIB_N_PLACES];
 	unsigned char pattern[16];
 	unsigned char *model;
 	struct lib_layout layout = {.dtype = dtypes[log], .rank = 3};
 	for (int i = 0; i < 3; i++)
-		layout.shape[i] = 1 + (int64_t)(lib_random(&state) % 5);
-	lib_random_bytes(&state, pattern, sizeof pattern);
+		layout.shape[i] = 1 + (int64_t)(random_next(&state) % 5);
+	random_fill(&state, pattern, sizeof pattern);
 	lib_random_layout(&state, false, &layout);
 	hoist_buffer *all = lib_random_buffer(place, layout.bytes, &state, &model);
 	hoist_buffer *view = lib_view(all, &layout);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/support/lib-copy.h"
+#include "tests/support/random.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
 static struct lib_place places[LIB_N_PLACES];
@@ -70,9 +71,9 @@ static void describe(const struct trial *t, uint64_t seed)
 static void random_shape(uint64_t *seed, hoist_dtype dtype, struct lib_layout *ret)
 {
 	ret->dtype = dtype;
-	ret->rank = (int)(lib_random(seed) % 5);
+	ret->rank = (int)(random_next(seed) % 5);
 	for (int i = 0; i < ret->rank; i++)
-		ret->shape[i] = 1 + (int64_t)(lib_random(seed) % 6);
+		ret->shape[i] = 1 + (int64_t)(random_next(seed) % 6);
 }
 
 static const hoist_dtype dtypes[] = {HOIST_U8,	 HOIST_I16,	  HOIST_F32,	  HOIST_I64,
@@ -80,7 +81,7 @@ static const hoist_dtype dtypes[] = {HOIST_U8,	 HOIST_I16,	  HOIST_F32,	  HOIST_
 
 static hoist_dtype random_dtype(uint64_t *seed)
 {
-	return dtypes[lib_random(seed) % (sizeof dtypes / sizeof dtypes[0])];
+	return dtypes[random_next(seed) % (sizeof dtypes / sizeof dtypes[0])];
 }
 
 /* A device's memory where elements are parts of bytes and have gaps between them. */
@@ -94,7 +95,7 @@ static bool may_be_refused(const struct trial *t)
 static hoist_stream *random_stream(const struct trial *t, uint64_t *seed)
 {
 	hoist_stream *const choice[] = {NULL, t->to->stream, t->from->stream};
-	return choice[lib_random(seed) % 3];
+	return choice[random_next(seed) % 3];
 }
 
 static int copy(struct trial *t, hoist_stream *stream)
@@ -109,12 +110,12 @@ static void try(struct trial *t, uint64_t seed)
 {
 	uint64_t state = seed;
 	const uint64_t n_places = LIB_N_PLACES;
-	t->to = &places[lib_random(&state) % n_places];
-	t->from = &places[lib_random(&state) % n_places];
+	t->to = &places[random_next(&state) % n_places];
+	t->from = &places[random_next(&state) % n_places];
 	random_shape(&state, random_dtype(&state), &t->dst);
 	t->src = t->dst;
 	lib_random_layout(&state, false, &t->dst);
-	lib_random_layout(&state, lib_random(&state) % 4 == 0, &t->src);
+	lib_random_layout(&state, random_next(&state) % 4 == 0, &t->src);
 	begin(t, &state);
 	int err = copy(t, random_stream(t, &state));
 	if (err == -ENOTSUP && may_be_refused(t))
@@ -146,18 +147,18 @@ static void try_overlapping(uint64_t seed)
 {
 	uint64_t state = seed;
 	struct trial t;
-	t.to = t.from = &places[lib_random(&state) % (uint64_t)LIB_N_PLACES];
-	random_shape(&state, dtypes[lib_random(&state) % 5], &t.dst);
+	t.to = t.from = &places[random_next(&state) % (uint64_t)LIB_N_PLACES];
+	random_shape(&state, dtypes[random_next(&state) % 5], &t.dst);
 	t.src = t.dst;
 	lib_random_layout(&state, false, &t.dst);
-	lib_random_layout(&state, lib_random(&state) % 4 == 0, &t.src);
+	lib_random_layout(&state, random_next(&state) % 4 == 0, &t.src);
 	size_t bytes = t.dst.bytes > t.src.bytes ? t.dst.bytes : t.src.bytes;
 	t.dst.bytes = t.src.bytes = bytes;
 	hoist_buffer *whole = lib_random_buffer(t.to, bytes, &state, &t.models[0]);
 	t.views[0] = lib_view(whole, &t.dst);
 	t.views[1] = lib_view(whole, &t.src);
 	lib_model_copy(t.models[0], &t.dst, t.models[0], &t.src);
-	int err = copy(&t, lib_random(&state) % 2 == 0 ? NULL : t.to->stream);
+	int err = copy(&t, random_next(&state) % 2 == 0 ? NULL : t.to->stream);
 	bool good = err == 0 && lib_has_bytes(whole, t.models[0], bytes);
 	if (!good)
 		describe(&t, seed);

@@ -10,6 +10,7 @@
 
 #include "hoist/hoist.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 enum { N_THREADS = 4, ROUNDS = 30, ROWS = 12, COLUMNS = 50 };
 
@@ -52,7 +53,7 @@ static void use_part(int64_t part, size_t from, size_t to, hoist_stream *stream,
 	hoist_buffer *src = view_part(shared[from], part);
 	hoist_buffer *dst = view_part(shared[to], part);
 	hoist_buffer *made = NULL;
-	lib_random_bytes(seed, model, sizeof model);
+	random_fill(seed, model, sizeof model);
 	require(hoist_buffer_copy_in(src, model, sizeof model) == 0, "copying in");
 	copy(dst, src, stream);
 	require(hoist_buffer_to(dst, devices[(to + 1) % LIB_N_DEVICES], &made) == 0, "to");
@@ -74,10 +75,10 @@ static void *work(void *argument)
 		hoist_buffer_ref(shared[i]);
 	}
 	for (int round = 0; round < ROUNDS; round++) {
-		size_t from = lib_random(&seed) % LIB_N_DEVICES;
-		size_t to = lib_random(&seed) % LIB_N_DEVICES;
+		size_t from = random_next(&seed) % LIB_N_DEVICES;
+		size_t to = random_next(&seed) % LIB_N_DEVICES;
 		hoist_stream *const choice[] = {NULL, streams[from], streams[to]};
-		use_part(part, from, to, choice[lib_random(&seed) % 3], &seed);
+		use_part(part, from, to, choice[random_next(&seed) % 3], &seed);
 	}
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_buffer_unref(shared[i]);

@@ -8,15 +8,7 @@
 #include <string.h>
 
 #include "hoist/hoist.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist_error());                                                    \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "tests/support/check.h"
 
 static _Thread_local volatile unsigned char variables[1 << 20];
 

@@ -19,6 +19,7 @@
 #include "lib/device/stream.h"
 #include "tests/support/lib-support.h"
 #include "tests/support/quiet-fork.h"
+#include "tests/support/random.h"
 #include "tests/support/under-tsan.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
@@ -397,7 +398,7 @@ static int count(void *context)
 /* With a stream of this thread's own, which goes at once. */
 static void visit(uint64_t *state, hoist_stream *shared)
 {
-	hoist_stream *own = create((int)(lib_random(state) % LIB_N_DEVICES));
+	hoist_stream *own = create((int)(random_next(state) % LIB_N_DEVICES));
 	OK(hoist_stream_wait_for(own, shared), "own waits");
 	OK(hoist_stream_call(own, count, NULL), "own calls");
 	OK(hoist_stream_wait_for(shared, own), "shared waits");
@@ -406,11 +407,11 @@ static void visit(uint64_t *state, hoist_stream *shared)
 
 static void step(uint64_t *state, long *called)
 {
-	hoist_stream *a = streams[lib_random(state) % N_STREAMS];
-	hoist_stream *b = streams[lib_random(state) % N_STREAMS];
-	int device = (int)(lib_random(state) % LIB_N_DEVICES);
+	hoist_stream *a = streams[random_next(state) % N_STREAMS];
+	hoist_stream *b = streams[random_next(state) % N_STREAMS];
+	int device = (int)(random_next(state) % LIB_N_DEVICES);
 	hoist_event *event = events[device];
-	switch (lib_random(state) % 8) {
+	switch (random_next(state) % 8) {
 	case 0:
 	case 1:
 		OK(hoist_stream_wait_for(a, b), "wait");

@@ -10,15 +10,7 @@
 #include "hoist/cai.h"
 #include "hoist/dlpack.h"
 #include "hoist/hoist.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			(void)fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition,           \
-				      hoist_error());                                              \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "tests/support/check.h"
 
 #define N ((size_t)8 << 20)
 

@@ -12,6 +12,7 @@
 #include "hoist/hoist.h"
 #include "tests/support/lib-dlpack.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 static hoist_device *devices[LIB_N_DEVICES];
 
@@ -29,8 +30,8 @@ static void open_all(void)
 static hoist_slice random_slice(int64_t extent, uint64_t *seed)
 {
 	static const int64_t steps[] = {1, 1, 2, -1, -2};
-	int64_t step = steps[lib_random(seed) % 5];
-	int64_t start = (int64_t)(lib_random(seed) % 2);
+	int64_t step = steps[random_next(seed) % 5];
+	int64_t start = (int64_t)(random_next(seed) % 2);
 	if (extent < 3)
 		start = 0;
 	return step > 0 ? HOIST_STEP(start, HOIST_NONE, step)
@@ -48,19 +49,19 @@ static hoist_buffer *random_view(hoist_device *device, hoist_dtype dtype, int ra
 	hoist_buffer *permuted = NULL;
 	hoist_buffer *view = NULL;
 	for (int i = 0; i < rank; i++) {
-		shape[i] = i == rank - 1 ? 4 : 1 + (int64_t)(lib_random(seed) % 3);
+		shape[i] = i == rank - 1 ? 4 : 1 + (int64_t)(random_next(seed) % 3);
 		axes[i] = i;
 		slices[i] = random_slice(shape[i], seed);
 	}
 	for (int i = rank - 1; i > 0; i--) {
-		int other = (int)(lib_random(seed) % (unsigned)(i + 1));
+		int other = (int)(random_next(seed) % (unsigned)(i + 1));
 		int kept = axes[i];
 		axes[i] = axes[other];
 		axes[other] = kept;
 	}
 	cr_assert_eq(hoist_buffer_create(device, dtype, rank, shape, flags, &whole), 0, "%s",
 		     hoist_error());
-	lib_random_bytes(seed, bytes, sizeof bytes);
+	random_fill(seed, bytes, sizeof bytes);
 	cr_assert(hoist_buffer_bytes(whole) <= sizeof bytes);
 	cr_assert_eq(hoist_buffer_write(whole, 0, bytes, hoist_buffer_bytes(whole)), 0);
 	cr_assert_eq(hoist_buffer_slice(whole, rank, slices, &permuted), 0, "%s", hoist_error());
@@ -125,12 +126,12 @@ Test(dlpack_round, every_dtype_rank_and_device, .init = open_all, .timeout = 120
 			if (hoist_dtype_bits((hoist_dtype)dtype) < 8 && rank == 0)
 				continue;
 			for (int i = 0; i < LIB_N_DEVICES; i++) {
-				unsigned flags = lib_random(&seed) % 3 == 0 && i != 2
+				unsigned flags = random_next(&seed) % 3 == 0 && i != 2
 							 ? HOIST_BUFFER_PINNED
 							 : 0;
 				hoist_buffer *view = random_view(devices[i], (hoist_dtype)dtype,
 								 rank, flags, &seed);
-				go_round(view, lib_random(&seed) % 2,
+				go_round(view, random_next(&seed) % 2,
 					 hoist_dtype_name((hoist_dtype)dtype));
 				hoist_buffer_unref(view);
 				n++;
@@ -164,33 +165,33 @@ static int64_t hostile(uint64_t *seed)
 					 (int64_t)1 << 61,
 					 -((int64_t)1 << 60),
 					 (int64_t)1 << 40};
-	uint64_t one = lib_random(seed);
-	return one % 4 == 0 ? (int64_t)lib_random(seed) : values[one % 16];
+	uint64_t one = random_next(seed);
+	return one % 4 == 0 ? (int64_t)random_next(seed) : values[one % 16];
 }
 
 static void spoil(hoist_dl_tensor *tensor, struct lib_offer *offer, uint64_t *seed)
 {
 	static const uint8_t bits[] = {8, 16, 32, 64, 128, 4, 6, 1};
-	tensor->rank = (int32_t)(lib_random(seed) % 8);
-	if (lib_random(seed) % 16 == 0)
-		tensor->rank = (int32_t)lib_random(seed);
+	tensor->rank = (int32_t)(random_next(seed) % 8);
+	if (random_next(seed) % 16 == 0)
+		tensor->rank = (int32_t)random_next(seed);
 	for (int i = 0; i < HOIST_MAX_RANK; i++) {
-		bool tame = lib_random(seed) % 4 != 0;
-		offer->shape[i] = tame ? (int64_t)(lib_random(seed) % 4) : hostile(seed);
-		tame = lib_random(seed) % 4 != 0;
-		offer->strides[i] = tame ? (int64_t)(lib_random(seed) % 9) - 4 : hostile(seed);
+		bool tame = random_next(seed) % 4 != 0;
+		offer->shape[i] = tame ? (int64_t)(random_next(seed) % 4) : hostile(seed);
+		tame = random_next(seed) % 4 != 0;
+		offer->strides[i] = tame ? (int64_t)(random_next(seed) % 9) - 4 : hostile(seed);
 	}
-	tensor->shape = lib_random(seed) % 16 == 0 ? NULL : offer->shape;
-	tensor->strides = lib_random(seed) % 3 == 0 ? NULL : offer->strides;
-	tensor->dtype.code = (uint8_t)(lib_random(seed) % 20);
-	tensor->dtype.bits = bits[lib_random(seed) % 8];
-	tensor->dtype.lanes = lib_random(seed) % 16 == 0 ? (uint16_t)lib_random(seed) : 1;
-	if (lib_random(seed) % 8 == 0)
-		tensor->device = (hoist_dl_device){(int32_t)(lib_random(seed) % 20),
-						   (int32_t)(lib_random(seed) % 4) - 1};
-	if (lib_random(seed) % 8 == 0)
+	tensor->shape = random_next(seed) % 16 == 0 ? NULL : offer->shape;
+	tensor->strides = random_next(seed) % 3 == 0 ? NULL : offer->strides;
+	tensor->dtype.code = (uint8_t)(random_next(seed) % 20);
+	tensor->dtype.bits = bits[random_next(seed) % 8];
+	tensor->dtype.lanes = random_next(seed) % 16 == 0 ? (uint16_t)random_next(seed) : 1;
+	if (random_next(seed) % 8 == 0)
+		tensor->device = (hoist_dl_device){(int32_t)(random_next(seed) % 20),
+						   (int32_t)(random_next(seed) % 4) - 1};
+	if (random_next(seed) % 8 == 0)
 		tensor->byte_offset = (uint64_t)hostile(seed);
-	if (lib_random(seed) % 16 == 0)
+	if (random_next(seed) % 16 == 0)
 		tensor->data = NULL;
 }
 
@@ -241,14 +242,14 @@ Test(dlpack_round, random_fields, .init = open_all, .timeout = 120)
 	for (int i = 0; i < 60000; i++) {
 		struct lib_offer offer;
 		hoist_buffer *b = NULL;
-		bool legacy = lib_random(&seed) % 4 == 0;
+		bool legacy = random_next(&seed) % 4 == 0;
 		hoist_dl_tensor *tensor =
 			legacy ? lib_offer_legacy(&offer, memory + BYTES / 2, HOIST_U8, 0, NULL,
 						  NULL)
 			       : lib_offer(&offer, memory + BYTES / 2, HOIST_U8, 0, NULL, NULL);
 		spoil(tensor, &offer, &seed);
-		if (!legacy && lib_random(&seed) % 8 == 0)
-			offer.u.managed.flags = lib_random(&seed) % 16;
+		if (!legacy && random_next(&seed) % 8 == 0)
+			offer.u.managed.flags = random_next(&seed) % 16;
 		int err = legacy ? hoist_buffer_from_dlpack_legacy(lib_legacy(&offer), NULL, 0, &b)
 				 : hoist_buffer_from_dlpack(lib_managed(&offer), NULL, 0, &b);
 		if (err == 0) {

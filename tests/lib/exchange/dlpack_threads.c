@@ -12,6 +12,7 @@
 #include "hoist/hoist.h"
 #include "tests/support/lib-dlpack.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 #define N_THREADS 4
 #define ROUNDS 300
@@ -76,7 +77,7 @@ static void view_export_and_drop(hoist_buffer *own, uint64_t *seed)
 	hoist_buffer *back = NULL;
 	struct DLManagedTensorVersioned *tensor = NULL;
 	unsigned char got[N] = {0};
-	int64_t at = (int64_t)(lib_random(seed) % (N / 2));
+	int64_t at = (int64_t)(random_next(seed) % (N / 2));
 	const hoist_slice slice[] = {HOIST_RANGE(at, at + N / 2)};
 	require(hoist_buffer_slice(own, 1, slice, &view) == 0, "a view");
 	require(hoist_buffer_to_dlpack(view, NULL, &tensor) == 0, "exporting");

@@ -8,6 +8,7 @@
 #include "hoist/ipc.h"
 #include "tests/support/lib-ipc-message.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 TestSuite(lib_ipc_descriptor, .init = set_up, .fini = tear_down);
 
@@ -294,14 +295,14 @@ Test(lib_ipc_descriptor, any_bytes_are_refused_or_make_a_buffer)
 	for (int i = 0; i < 20000; i++) {
 		hoist_ipc_descriptor d = good;
 		hoist_buffer *got = NULL;
-		unsigned n = 1 + (unsigned)(lib_random(&random) % 3);
+		unsigned n = 1 + (unsigned)(random_next(&random) % 3);
 		/* Mostly where there is something, ranks included. */
-		if (lib_random(&random) % 4 == 0)
-			d.rank = (int32_t)(lib_random(&random) % 4);
+		if (random_next(&random) % 4 == 0)
+			d.rank = (int32_t)(random_next(&random) % 4);
 		for (unsigned k = 0; k < n; k++) {
-			size_t at = lib_random(&random) % 8 < 6 ? lib_random(&random) % 216
-								: lib_random(&random) % sizeof d;
-			((unsigned char *)&d)[at] = (unsigned char)lib_random(&random);
+			size_t at = random_next(&random) % 8 < 6 ? random_next(&random) % 216
+								: random_next(&random) % sizeof d;
+			((unsigned char *)&d)[at] = (unsigned char)random_next(&random);
 		}
 		int err = hoist_ipc_import(&d, sizeof d, good_fd, NULL, &got);
 		cr_assert(err <= 0);

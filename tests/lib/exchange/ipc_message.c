@@ -8,6 +8,7 @@
 #include "hoist/ipc.h"
 #include "tests/support/lib-ipc-message.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 TestSuite(lib_ipc_message, .init = set_up, .fini = tear_down);
 
@@ -265,9 +266,9 @@ Test(lib_ipc_message, any_bytes_over_a_socket)
 	for (int i = 0; i < 300; i++) {
 		hoist_ipc_descriptor d = good;
 		hoist_buffer *got = NULL;
-		((unsigned char *)&d)[lib_random(&random) % 64] ^=
-			(unsigned char)lib_random(&random);
-		send_raw(&d, sizeof d, &good_fd, lib_random(&random) % 2);
+		((unsigned char *)&d)[random_next(&random) % 64] ^=
+			(unsigned char)random_next(&random);
+		send_raw(&d, sizeof d, &good_fd, random_next(&random) % 2);
 		if (hoist_ipc_receive(ends[1], SOON, &got) == 0)
 			hoist_buffer_unref(got);
 		int left = 0;

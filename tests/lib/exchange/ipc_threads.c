@@ -15,18 +15,8 @@
 
 #include "hoist/hoist.h"
 #include "hoist/ipc.h"
+#include "tests/support/check.h"
 #include "tests/support/lib-support.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist_error());                                                    \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
-
-#define OK(call) CHECK((call) == 0)
 
 #define BYTES 5000
 #define N_THREADS 4

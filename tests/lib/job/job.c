@@ -14,18 +14,10 @@
 #include "lib/device/device.h"
 #include "lib/job/job.h"
 #include "lib/memory/device-memory.h"
+#include "tests/support/check.h"
 
 #define SLOT HOIST__STAGING_MIN_SLOT_BYTES
 #define N_WAITERS 4
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 struct trial {
 	struct hoist__job job;

@@ -23,8 +23,6 @@
 #include "tests/support/quiet-fork.h"
 #include "tests/support/under-tsan.h"
 
-/* load-support.h has a CHECK of its own. */
-#undef CHECK
 #include "lib/memory/device-memory.h"
 #include "tests/support/load-support.h"
 

@@ -13,6 +13,7 @@
 
 #include "hoist/hoist.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 #define N_THREADS 4
 #define N_SLOTS 16
@@ -86,11 +87,11 @@ static bool is_host(int memory)
 
 static void fill(struct slot *slot, uint64_t *seed, hoist_stream *stream)
 {
-	slot->memory = (int)(lib_random(seed) % N_MEMORIES);
-	slot->bytes = 1 + lib_random(seed) % (lib_random(seed) % 8 == 0 ? 300000 : 3000);
-	slot->mark = (unsigned char)lib_random(seed);
+	slot->memory = (int)(random_next(seed) % N_MEMORIES);
+	slot->bytes = 1 + random_next(seed) % (random_next(seed) % 8 == 0 ? 300000 : 3000);
+	slot->mark = (unsigned char)random_next(seed);
 	hoist_memory *memory = memories[slot->memory];
-	bool on = !is_host(slot->memory) && lib_random(seed) % 2 == 0;
+	bool on = !is_host(slot->memory) && random_next(seed) % 2 == 0;
 	int err = on ? hoist_memory_alloc_on(memory, slot->bytes, 0, stream, &slot->address)
 		     : hoist_memory_alloc(memory, slot->bytes, 0, &slot->address);
 	require(err == 0, "a block");
@@ -108,9 +109,9 @@ static void empty(struct slot *slot, uint64_t *seed, hoist_stream *stream)
 		require(bytes[slot->bytes - 1] == slot->mark, "another wrote to its end");
 	}
 	bool orders = slot->memory != HOST && slot->memory != CUSTOM && slot->memory != OVER;
-	if (orders && lib_random(seed) % 4 == 0)
+	if (orders && random_next(seed) % 4 == 0)
 		require(hoist_memory_use(memory, slot->address, stream) == 0, "using");
-	bool on = orders && lib_random(seed) % 2 == 0;
+	bool on = orders && random_next(seed) % 2 == 0;
 	int err = on ? hoist_memory_free_on(memory, slot->address, stream)
 		     : hoist_memory_free(memory, slot->address);
 	require(err == 0, "freeing");
@@ -120,9 +121,9 @@ static void empty(struct slot *slot, uint64_t *seed, hoist_stream *stream)
 /* What other threads may do at any time. */
 static void watch(uint64_t *seed, int null)
 {
-	hoist_memory *memory = hoist_memory_ref(memories[lib_random(seed) % N_MEMORIES]);
+	hoist_memory *memory = hoist_memory_ref(memories[random_next(seed) % N_MEMORIES]);
 	hoist_memory_statistics s = {.size = sizeof s};
-	switch (lib_random(seed) % 4) {
+	switch (random_next(seed) % 4) {
 	case 0:
 		require(hoist_memory_get_statistics(memory, &s) == 0, "statistics");
 		break;
@@ -153,7 +154,7 @@ static void *work(void *argument)
 	require(hoist_stream_create(devices[1], &stream) == 0, "a stream");
 	pthread_barrier_wait(&barrier); /* the first blocks of all at once */
 	for (int round = 0; round < ROUNDS; round++) {
-		struct slot *slot = &slots[lib_random(&seed) % N_SLOTS];
+		struct slot *slot = &slots[random_next(&seed) % N_SLOTS];
 		if (slot->address == 0)
 			fill(slot, &seed, stream);
 		else

@@ -13,6 +13,7 @@
 #include "hoist/hoist.h"
 #include "lib/memory/lane.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 /* More than both slots of the bounce (8 MiB), and no multiple of anything. */
 #define LONG_BYTES ((size_t)9 * 1024 * 1024 + 12345)
@@ -69,7 +70,7 @@ static void copy_between_all(size_t bytes)
 		for (int to = 0; to < N_PLACES; to++) {
 			if (too_much_to_lock(from, bytes) || too_much_to_lock(to, bytes))
 				continue;
-			lib_random_bytes(&seed, model, bytes);
+			random_fill(&seed, model, bytes);
 			hoist_buffer *src = create(from, bytes);
 			hoist_buffer *dst = create(to, bytes);
 			cr_assert_eq(hoist_buffer_write(src, 0, model, bytes), 0, "%s",
@@ -107,7 +108,7 @@ Test(transfer, at_the_edges_of_slots_is_exact, .init = open_all)
 	uint64_t seed = 5;
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		unsigned char *model = allocate(sizes[i]);
-		lib_random_bytes(&seed, model, sizes[i]);
+		random_fill(&seed, model, sizes[i]);
 		hoist_buffer *b = create(1, sizes[i]);
 		cr_assert_eq(hoist_buffer_write(b, 0, model, sizes[i]), 0);
 		expect_bytes(b, model, sizes[i]);
@@ -125,13 +126,13 @@ Test(transfer, random_reads_and_writes_agree_with_a_model, .init = open_all)
 	for (int place = 0; place < N_PLACES; place++) {
 		uint64_t seed = (uint64_t)place;
 		hoist_buffer *b = create(place, BYTES);
-		lib_random_bytes(&seed, model, BYTES);
+		random_fill(&seed, model, BYTES);
 		cr_assert_eq(hoist_buffer_write(b, 0, model, BYTES), 0);
 		for (int step = 0; step < STEPS; step++) {
-			size_t offset = lib_random(&seed) % (BYTES + 1);
-			size_t bytes = lib_random(&seed) % (BYTES - offset + 1);
+			size_t offset = random_next(&seed) % (BYTES + 1);
+			size_t bytes = random_next(&seed) % (BYTES - offset + 1);
 			if (step % 2 == 0) {
-				lib_random_bytes(&seed, piece, bytes);
+				random_fill(&seed, piece, bytes);
 				memcpy(model + offset, piece, bytes);
 				cr_assert_eq(hoist_buffer_write(b, offset, piece, bytes), 0);
 			} else {
@@ -154,7 +155,7 @@ static void copy_overlapping(int place, size_t bytes, size_t shift, bool forward
 	size_t all = bytes + shift;
 	uint64_t seed = bytes + shift;
 	unsigned char *model = allocate(all);
-	lib_random_bytes(&seed, model, all);
+	random_fill(&seed, model, all);
 	hoist_buffer *b = create(place, all);
 	cr_assert_eq(hoist_buffer_write(b, 0, model, all), 0);
 	hoist_buffer *low = NULL;
@@ -194,7 +195,7 @@ Test(transfer, copy_makes_an_equal_buffer_elsewhere, .init = open_all)
 	const int64_t shape[] = {3, 5};
 	uint64_t seed = 3;
 	unsigned char model[30];
-	lib_random_bytes(&seed, model, sizeof model);
+	random_fill(&seed, model, sizeof model);
 	hoist_buffer *chain[LIB_N_DEVICES + 1] = {NULL};
 	cr_assert_eq(hoist_buffer_create(devices[0], HOIST_F16, 2, shape, 0, &chain[0]), 0);
 	cr_assert_eq(hoist_buffer_write(chain[0], 0, model, sizeof model), 0);

@@ -12,6 +12,7 @@
 #include "hoist/hoist.h"
 #include "tests/support/lib-failing.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 #define MANY 2000
 
@@ -151,7 +152,7 @@ static void run_alone(unsigned long n)
 {
 	static struct scenario s;
 	uint64_t seed = n;
-	lib_random_bytes(&seed, s.model, BYTES);
+	random_fill(&seed, s.model, BYTES);
 	lib_fail_allocation(n);
 	int err = open_devices(&s);
 	if (err == 0)
@@ -175,7 +176,7 @@ int main(void)
 	setenv("HOIST_EMULATE_LATENCY", "0..20", 1);
 	lib_sweep_allocations(run_alone, MANY);
 	uint64_t seed = 1;
-	lib_random_bytes(&seed, s.model, BYTES);
+	random_fill(&seed, s.model, BYTES);
 	if (open_devices(&s) != 0)
 		lib_die("opening the devices");
 	must_work(&s, "nothing", 0);

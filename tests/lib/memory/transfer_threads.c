@@ -11,6 +11,7 @@
 
 #include "hoist/hoist.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/random.h"
 
 #define N_THREADS 4
 #define ROUNDS 20
@@ -60,7 +61,7 @@ static void use_part(hoist_buffer *whole, hoist_device *next, size_t part, uint6
 	hoist_buffer *held = hoist_buffer_ref(whole);
 	hoist_buffer *view = view_part(held, part);
 	hoist_buffer_unref(held);
-	lib_random_bytes(seed, model, PART);
+	random_fill(seed, model, PART);
 	require(hoist_buffer_write(view, 0, model, PART) == 0, "writing");
 	hoist_buffer *copy = NULL;
 	require(hoist_buffer_copy(view, next, &copy) == 0, "copying");
@@ -92,8 +93,8 @@ static void *work(void *argument)
 		for (int i = 0; i < LIB_N_DEVICES; i++)
 			hoist_buffer_unref(shared[i]);
 	for (int round = 0; round < ROUNDS; round++) {
-		size_t i = lib_random(&seed) % LIB_N_DEVICES;
-		size_t next = lib_random(&seed) % LIB_N_DEVICES;
+		size_t i = random_next(&seed) % LIB_N_DEVICES;
+		size_t next = random_next(&seed) % LIB_N_DEVICES;
 		use_part(mine[i], devices[next], part, &seed);
 	}
 	/* Whoever is last ends the storage. */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "tests/support/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "hoist/error.h"
+
+static char at[256];
+
+void check_at(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	(void)vsnprintf(at, sizeof at, format, args);
+	va_end(args);
+}
+
+void check_failed(const char *file, int line, const char *function, const char *what)
+{
+	(void)fprintf(stderr, "%s:%d: %s: failed: %s%s%s\n  hoist_error(): %s\n", file, line,
+		      function, what, at[0] != '\0' ? "; " : "", at, hoist_error());
+	(void)fflush(stdout);
+	_exit(1);
+}
