@@ -86,6 +86,8 @@ static void explain_refusal(struct hoist__file *file, int err)
 		say(file, "/proc is not mounted, so the file cannot be opened again");
 	else if (err == -EINVAL || err == -EOPNOTSUPP)
 		say(file, "the file system refuses O_DIRECT");
+	else if (err == -EMFILE)
+		say(file, HOIST__TOO_FEW_DESCRIPTORS);
 	else
 		(void)snprintf(file->direct_note, sizeof file->direct_note,
 			       "opening the file with O_DIRECT: %s", strerrorname_np(-err));

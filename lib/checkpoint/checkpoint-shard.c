@@ -97,7 +97,7 @@ static bool give_up_direct(hoist_checkpoint *checkpoint)
 		struct hoist__file *file = checkpoint->files[i].file;
 		if (file->direct_fd < 0)
 			continue;
-		hoist__direct_give_up(file, "too few descriptors: raise ulimit -n");
+		hoist__direct_give_up(file, HOIST__TOO_FEW_DESCRIPTORS);
 		any = true;
 	}
 	return any;

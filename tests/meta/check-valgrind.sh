@@ -37,7 +37,8 @@ lost() {
 		-L"$build/lib/.libs" -lhoist; then
 		echo "example $n of README.md does not compile"
 		status=1
-	elif ! timeout 60 valgrind -q --leak-check=full --errors-for-leak-kinds="$kinds" \
+	elif ! timeout 60 valgrind -q --leak-check=full \
+		--suppressions="$src/tests/meta/valgrind.supp" --errors-for-leak-kinds="$kinds" \
 		--show-leak-kinds="$kinds" --error-exitcode=9 "$work/example$n" "$@" \
 		>"$work/said" 2>&1; then
 		echo "example $n of README.md under Valgrind:"
