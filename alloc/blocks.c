@@ -148,7 +148,9 @@ static int not_live(struct hoist__pool *pool, uintptr_t address)
 {
 	uintptr_t around = hoist__block_around(pool, address);
 	if (around != 0 && around != address && is_live(around))
-		return hoist__fail(-EINVAL, "%#zx: it lies inside the block that starts at %#zx",
+		return hoist__fail(-EINVAL,
+				   "%#zx lies inside the block that starts at %#zx; only the start "
+				   "of a block can be freed",
 				   (size_t)address, (size_t)around);
 	return hoist__fail(-EINVAL, "%#zx: not a block of this pool (freed already, or another's)",
 			   (size_t)address);

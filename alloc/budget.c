@@ -90,7 +90,7 @@ static int init_sync(struct hoist__budget *budget)
 int hoist__budget_create(size_t limit_bytes, struct hoist__budget **ret)
 {
 	if (limit_bytes == 0)
-		return hoist__fail(-EINVAL, "a budget of 0 bytes");
+		return hoist__fail(-EINVAL, "a budget of 0 bytes; a budget has at least 1 byte");
 	struct hoist__budget *budget = calloc(1, sizeof *budget);
 	if (budget == NULL)
 		return hoist__fail_nomem("budget", sizeof *budget);
@@ -216,7 +216,7 @@ static int check_limit(const struct hoist__budget *budget, size_t bytes)
 {
 	if (bytes <= budget->limit)
 		return 0;
-	return hoist__fail(-EDQUOT, "the budget is %s: %s can never fit",
+	return hoist__fail(-EDQUOT, "the budget is %s: %s can never fit; raise the budget",
 			   hoist__figure(budget->limit).text, hoist__figure(bytes).text);
 }
 

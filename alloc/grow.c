@@ -147,7 +147,9 @@ static int charge_device(const struct growth *growth)
 		return 0;
 	size_t limit = hoist__budget_limit(budget);
 	size_t used = hoist__budget_used(budget);
-	return hoist__fail(-ENOSPC, "the device's memory limit is %s: %s asked, %s in use, %s left",
+	return hoist__fail(-ENOSPC,
+			   "the device's memory limit is %s: %s asked, %s in use, %s left; free "
+			   "memory of the device, or choose a device with more",
 			   hoist__figure(limit).text, hoist__figure(growth->bound).text,
 			   hoist__figure(used).text,
 			   hoist__figure(used < limit ? limit - used : 0).text);
@@ -170,7 +172,9 @@ static int charge_budget(const struct growth *growth, bool wait)
 	}
 	if (err == 0)
 		return 0;
-	return hoist__fail(-EDQUOT, "the budget's limit is %s: %s asked, %s in use",
+	return hoist__fail(-EDQUOT,
+			   "the budget's limit is %s: %s asked, %s in use; free memory of the "
+			   "budget, or raise the budget",
 			   hoist__figure(hoist__budget_limit(budget)).text,
 			   hoist__figure(growth->bound).text,
 			   hoist__figure(hoist__budget_used(budget)).text);
