@@ -69,7 +69,7 @@ static const char *init_remedy(hoist__hip_error error)
 		return "check that rocminfo lists it, that this user may open /dev/kfd and "
 		       "/dev/dri/render* (groups render and video), and HIP_VISIBLE_DEVICES";
 	case HOIST__HIP_ERROR_INSUFFICIENT_DRIVER:
-		return "the kernel's amdgpu driver is too old for this library: update it";
+		return "the kernel's amdgpu driver is too old for this library: update that driver";
 	default:
 		return dl.emulated ? "check the HOIST_EMULATE variables"
 				   : "check `rocminfo` and the kernel's log (dmesg)";
