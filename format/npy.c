@@ -30,8 +30,8 @@ static int read_prefix(struct hoist__window *window, const char *what, uint64_t 
 	if (n < MAGIC_BYTES || memcmp(prefix, MAGIC, MAGIC_BYTES) != 0)
 		return hoist__fail(
 			-EBADMSG,
-			"%s: not an array of NumPy: it begins with other bytes (byte %llu)", what,
-			(unsigned long long)at);
+			"%s: not an array of NumPy: the file begins with other bytes (byte %llu)",
+			what, (unsigned long long)at);
 	unsigned major = n > MAGIC_BYTES ? prefix[MAGIC_BYTES] : 0;
 	unsigned minor = n > MAGIC_BYTES + 1 ? prefix[MAGIC_BYTES + 1] : 0;
 	if (n >= MAGIC_BYTES + 2 && (major < 1 || major > 3 || minor > 0))

@@ -32,7 +32,8 @@ static int check(const struct hoist__out_file *file, const struct hoist__out_ten
 	hoist__quoted(tensor->name, strlen(tensor->name), name);
 	if (strcmp(tensor->name, METADATA) == 0)
 		return hoist__fail(
-			-EINVAL, "%s: no tensor of a safetensors file can be called %s; rename it",
+			-EINVAL,
+			"%s: no tensor of a safetensors file can be called %s; rename the tensor",
 			where, METADATA);
 	if (info == NULL || info->safetensors == NULL)
 		return hoist__fail(-EINVAL, "%s: tensor %s: safetensors has no dtype %s; %s", where,
