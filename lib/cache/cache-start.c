@@ -157,6 +157,6 @@ int hoist__cache_start(const char *given)
 				   program);
 	if (!well)
 		return hoist__fail(-ECHILD, "the cache's holder, %s, did not start: %s", program,
-				   words.n > 0 ? words.text : "it said nothing");
+				   words.n > 0 ? words.text : "the process ended without a word");
 	return 0;
 }

@@ -180,8 +180,9 @@ static int check_captured(const struct hoist__mark *mark)
 {
 	if (!mark->captured)
 		return 0;
-	return hoist__fail(-ENOTSUP, "the event was recorded while its stream captured a graph; "
-				     "it never completes, but for other streams of the capture");
+	return hoist__fail(-ENOTSUP,
+			   "the event was recorded while its stream captured a graph; such an "
+			   "event completes only for other streams of the capture");
 }
 
 int hoist_event_query(hoist_event *event)

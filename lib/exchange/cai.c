@@ -158,7 +158,7 @@ static int check(const hoist_cai *cai, unsigned flags)
 				   "says which stream to wait for",
 				   cai->version);
 	if (cai->has_mask)
-		return hoist__fail(-ENOTSUP, "it has a mask, which buffers have not");
+		return hoist__fail(-ENOTSUP, "the array has a mask, and buffers have none");
 	if (cai->has_stream && cai->stream <= 0)
 		return hoist__fail(-EINVAL,
 				   "its stream is %lld; 1 is the legacy default stream, 2 the "

@@ -16,7 +16,7 @@
 static int check_loaded(struct hoist_load *load)
 {
 	if (!hoist__job_is_done(&load->job))
-		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for it first");
+		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for the load first");
 	return hoist__job_outcome(&load->job);
 }
 

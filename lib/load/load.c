@@ -53,8 +53,10 @@ static int check_lists(const hoist_load_options *o)
 	if (o->n_slices > 0 && o->slices == NULL)
 		return hoist__fail(-EINVAL, "n_slices is %zu, but slices is NULL", o->n_slices);
 	if (o->n_slices > 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
-		return hoist__fail(-EINVAL, "digests are of whole tensors: load without slices, or "
-					    "without DIGEST and VERIFY");
+		return hoist__fail(
+			-EINVAL,
+			"digests are of whole tensors; load without slices (--slice), or ask for "
+			"no digests (HOIST_LOAD_DIGEST, HOIST_LOAD_VERIFY, --check-digests)");
 	if (o->n_replicas > 0 && o->replicas == NULL)
 		return hoist__fail(-EINVAL, "n_replicas is %zu, but replicas is NULL",
 				   o->n_replicas);
@@ -187,9 +189,8 @@ int hoist_load_step(hoist_load *load, uint64_t timeout_ns)
 	if (err < 0)
 		return err;
 	if (!load->job.caller_driven)
-		return hoist__fail(-EINVAL,
-				   "the load drives itself; start it with HOIST_LOAD_CALLER_DRIVEN "
-				   "to drive it");
+		return hoist__fail(-EINVAL, "the load drives itself; a load that the caller drives "
+					    "is started with HOIST_LOAD_CALLER_DRIVEN");
 	return hoist__job_step(&load->job, timeout_ns) ? 1 : 0;
 }
 

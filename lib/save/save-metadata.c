@@ -80,7 +80,9 @@ int hoist_save_metadata(hoist_save *save, const char *key, const char *value)
 				   "hexadecimal digits or base64",
 				   save->path, save->n_metadata, is_utf8(key) ? "value" : "key");
 	if (strcmp(key, HOIST__DIGEST_KEY) == 0)
-		return hoist__fail(-EINVAL, "saving %s: the metadata %s is HOIST_SAVE_DIGEST's",
+		return hoist__fail(-EINVAL,
+				   "saving %s: the metadata key %s is reserved for the digests "
+				   "that HOIST_SAVE_DIGEST (--digest) makes",
 				   save->path, key);
 	return set_metadata(save, save->n_metadata, key, value);
 }
