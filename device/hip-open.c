@@ -96,6 +96,8 @@ int hoist__hip_open(int *count, const char **library)
 	    hoist__hip.hipRuntimeGetVersion(&driver_version) != HOIST__HIP_SUCCESS)
 		driver_version = 0;
 	char said[32];
+	/* The number is major * 10,000,000 + minor * 100,000 + patch (HIP_VERSION in
+	 * hip_version.h). */
 	(void)snprintf(said, sizeof said, "%d.%d", driver_version / 10000000,
 		       driver_version % 10000000 / 100000);
 	err = hoist__dl_check(&dl, driver_version, HOIST__HIP_SINCE, said, "5.0");
