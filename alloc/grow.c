@@ -162,6 +162,7 @@ static int charge_budget(const struct growth *growth, bool wait)
 	if (budget == NULL)
 		return 0;
 	if (wait)
+		/* No caller waits for memory that other pools only keep. */
 		hoist__pools_yield(budget);
 	int err = hoist__budget_acquire(budget, growth->bound);
 	if (err == -EAGAIN && wait) {

@@ -57,6 +57,7 @@ void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_
 	class->n_granules = (uint32_t)choose_granules(block_bytes, most_granules);
 	class->n_blocks =
 		(uint32_t)(((size_t) class->n_granules << HOIST__GRANULE_SHIFT) / block_bytes);
+	/* 2^64 / block_bytes, rounded up: hoist__slab_index() multiplies instead of dividing. */
 	class->reciprocal = UINT64_MAX / block_bytes + 1;
 	hoist__list_init(&class->partial);
 	hoist__list_init(&class->spares);
@@ -112,6 +113,7 @@ void hoist__class_add(struct hoist__class *class, struct hoist__slab *slab)
 	uint32_t n_words = (slab->n_blocks + 63) / 64;
 	for (uint32_t i = 0; i < n_words; i++)
 		slab->free[i] = UINT64_MAX;
+	/* Bits behind the last block stay clear. */
 	if (slab->n_blocks % 64 != 0)
 		slab->free[n_words - 1] = (UINT64_C(1) << slab->n_blocks % 64) - 1;
 	slab->words = (uint32_t)((UINT64_C(1) << n_words) - 1);
