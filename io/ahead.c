@@ -290,6 +290,7 @@ int hoist__ahead_start(const struct hoist__ahead_part *parts, size_t n_parts, un
 		free(copy);
 		return hoist__fail_nomem("reading ahead", n_parts * sizeof *copy);
 	}
+	/* The threads outlive this call, and so perhaps the caller's list. */
 	if (n_parts > 0)
 		memcpy(copy, parts, n_parts * sizeof *copy);
 	ahead->parts = copy;

@@ -39,6 +39,8 @@ struct hoist__output {
 
 /* --- the old file --- */
 
+/* All later calls name the file relative to this descriptor: a folder that is renamed meanwhile
+ * still gets the file, and no other folder does. */
 static int open_folder(struct hoist__output *output)
 {
 	char *path = output->file.path;
