@@ -71,6 +71,8 @@ static int grow(hoist_buffer *buffer, int rank, const int64_t *shape, hoist_buff
 	struct hoist__storage *old = buffer->storage;
 	if (bytes < hoist__storage_bytes(old))
 		bytes = hoist__storage_bytes(old);
+	/* All else that may fail comes before the block grows, so that a failure leaves the buffer
+	 * as it was. */
 	err = prepare(buffer, rank, shape, bytes, &storage, &made);
 	if (err < 0)
 		return err;

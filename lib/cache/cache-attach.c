@@ -112,6 +112,8 @@ void hoist_image_close(hoist_image *image)
 
 /* --- finding an image --- */
 
+/* The answer of the holder is checked and not trusted: the image must be of this path, and the
+ * files must be those that were cached. */
 int hoist__cache_find(const char *path, enum hoist__cache_op op, unsigned flags, hoist_image **ret)
 {
 	struct hoist__cache_message message;

@@ -122,6 +122,8 @@ int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_
 	bool late = placement.policy == HOIST__POLICY_BIND && placed == HOIST__PLACED_KERNEL &&
 		    file->pages != HOIST_PAGES_HUGETLB;
 	unsigned n = 0;
+	/* Strict placement moves pages after they were populated, and may have to be repeated: see
+	 * numa/place.h. */
 	while (err == 0) {
 		err = populate(file, options, &job);
 		if (err < 0 || !late)

@@ -142,6 +142,7 @@ void hoist__image_table_write(hoist_checkpoint *checkpoint, const struct hoist__
 
 /* --- checking --- */
 
+/* Checks all that find_parts() relies on; the parts themselves come after. */
 static int check_header(const struct hoist__image_header *header, size_t bytes, uint64_t at[7])
 {
 	uint64_t end;

@@ -117,6 +117,7 @@ static int fill_in(hoist_buffer *buffer, hoist_cai *cai)
 		err = hoist__storage_allocate(buffer->storage);
 	if (err < 0)
 		return err;
+	/* The consumer may use the bytes on streams that hoist does not know. */
 	hoist__storage_lend(buffer->storage);
 	cai->data = hoist_buffer_address(buffer);
 	cai->is_read_only = info.is_read_only;

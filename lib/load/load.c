@@ -106,6 +106,7 @@ static int list_files(struct hoist_load *load)
 	if (load->files == NULL)
 		return hoist__fail_nomem("a load", n * sizeof *load->files);
 	for (size_t e = 0; e < load->plan.n_extents; e++) {
+		/* Extents are in the order of the files. */
 		if (load->plan.extents[e].file == last)
 			continue;
 		last = load->plan.extents[e].file;
@@ -114,6 +115,7 @@ static int list_files(struct hoist_load *load)
 	return 0;
 }
 
+/* The plan depends on where the load goes, all else on the plan. */
 static int prepare(struct hoist_load *load, const hoist_load_options *o)
 {
 	int err = hoist__load_take_devices(load, o);

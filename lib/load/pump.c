@@ -107,6 +107,7 @@ static int make_staging(struct hoist__job *job)
 		.n_slots = wanted_slots(load, slot_bytes),
 	};
 	hoist__job_size_staging(job, &options, HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES);
+	/* The pool outlives the load; the report wants this load's peak. */
 	hoist__pool_reset_peak(pool);
 	err = hoist__job_create_staging(job, &options);
 	if (err < 0)

@@ -198,6 +198,8 @@ static void describe(hoist_memory *memory)
 	info->is_own = (memory->options.flags & HOIST_MEMORY_CURRENT_POOL) == 0;
 	info->is_shareable = (memory->options.flags & HOIST_MEMORY_SHAREABLE) != 0;
 	info->node = single_node(&memory->placement);
+	/* Drivers align every allocation to 256 bytes at least (CUDA C++ Programming Guide, "Device
+	 * Memory Accesses").  Custom memory has no such promise. */
 	info->alignment = custom		      ? 1
 			  : of_device		      ? 256
 			  : kind == HOIST_MEMORY_HEAP ? HOIST__HEAP_ALIGN

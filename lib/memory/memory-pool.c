@@ -73,6 +73,7 @@ int hoist__memory_make_pool(hoist_memory *memory, struct hoist__pool **ret)
 		.source = memory->upstream != NULL ? &source : NULL,
 	};
 	int err = 0;
+	/* Memory from another resource is charged by that resource. */
 	if (kind == HOIST__MEMORY_DEVICE && memory->upstream == NULL)
 		err = hoist__device_budget(memory->device, &options.device_budget);
 	return err < 0 ? err : hoist__pool_create(&options, ret);

@@ -122,6 +122,8 @@ int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint)
 		return hoist__fail(-EINVAL, "saving %s: the checkpoint is NULL", save->path);
 	if (!save->format->has_metadata)
 		return 0;
+	/* From GGUF to GGUF the pairs are copied as they are, since a text would lose their
+	 * types. */
 	if (save->format->format == HOIST__GGUF && checkpoint->n_files > 0 &&
 	    checkpoint->files[0].format == HOIST__GGUF) {
 		hoist_checkpoint_close(save->like);

@@ -84,6 +84,7 @@ static int name_files(struct hoist_save *save)
 
 static int plan_files(struct hoist_save *save)
 {
+	/* The first pass counts the files, the second, after the list was made, fills them. */
 	size_t n = fill_files(save);
 	if (n > MAX_SHARDS)
 		return hoist__fail(-EINVAL,
