@@ -65,6 +65,7 @@ static const struct {
 	{OPTION_HELP, "help", NULL, "show this"},
 };
 
+/* Ends a message that usage_begin() began. */
 static int usage_error(const struct command *command)
 {
 	(void)fprintf(stderr, "; see `hoist %s --help`\n", command->name);
@@ -231,6 +232,7 @@ static int take_pages(struct args *args, const char *value)
 	return STATUS_OK;
 }
 
+/* args_load_take() cuts @value into parts, so a copy is kept for the message. */
 static int take_load(struct args *args, const char *name, char *value)
 {
 	struct text whole;
@@ -355,6 +357,7 @@ static int take_operands(struct args *args, int n, char **operands)
 {
 	const struct command *command = args->command;
 	struct text name;
+	/* --help is answered whatever operands there are. */
 	if (args->help)
 		return STATUS_OK;
 	if (n < command->min_operands) {
@@ -407,6 +410,7 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 	struct option table[N_OPTIONS + 1];
 	long_options(command, table);
 	int status = STATUS_OK;
+	/* refused() prints the messages of getopt_long() in the words of this command. */
 	opterr = 0;
 	while (status == STATUS_OK) {
 		int what = getopt_long(argc, argv, ":h", table, NULL);
