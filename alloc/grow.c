@@ -51,6 +51,7 @@ static void set_bytes(struct growth *growth, size_t bytes)
 	growth->bound = hoist__region_bound(&growth->options);
 }
 
+/* Never below 0: a growth is begun only if its bound fits into the room. */
 static size_t room(const struct hoist__pool *pool)
 {
 	size_t limit = pool->options.limit_bytes;
@@ -161,8 +162,8 @@ static int charge_budget(const struct growth *growth, bool wait)
 	struct hoist__budget *budget = pool->options.budget;
 	if (budget == NULL)
 		return 0;
+	/* No caller waits for memory that other pools only keep. */
 	if (wait)
-		/* No caller waits for memory that other pools only keep. */
 		hoist__pools_yield(budget);
 	int err = hoist__budget_acquire(budget, growth->bound);
 	if (err == -EAGAIN && wait) {
@@ -325,10 +326,13 @@ static int grow(struct growth *growth, unsigned flags, struct hoist__granule **r
 {
 	struct hoist__pool *pool = growth->pool;
 	plan(growth, flags);
+	/* A thread that wants a part of a shared region waits for the region that another thread is
+	 * making. */
 	if (growth->shared && pool->one_grows) {
 		pthread_cond_wait(&pool->changed, &pool->lock);
 		return 1;
 	}
+	/* Above the soft limit empty regions go first; that limit refuses no growth. */
 	size_t soft = pool->options.soft_bytes;
 	if (soft != 0 && pool->reserved + pool->growing + growth->bound > soft &&
 	    release_empty(pool))
