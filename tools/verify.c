@@ -39,6 +39,7 @@ static int open_file(struct verify *verify, size_t index)
 	return STATUS_OK;
 }
 
+/* Reads with plain system calls: the verification must not rely on the reads that are verified. */
 static int read_file(const struct verify *verify, uint64_t offset, unsigned char *to, size_t n)
 {
 	for (size_t done = 0; done < n;) {
