@@ -35,11 +35,13 @@ static int check_way(const hoist_load_options *o)
 		return hoist__fail(-EINVAL, "hoist_load_options.flags has unknown bits: 0x%x",
 				   o->flags & ~KNOWN_FLAGS);
 	if (o->chunk_bytes % 4096 != 0 || o->chunk_bytes > HOIST__GIB)
-		return hoist__fail(-EINVAL,
-				   "chunk_bytes is %zu; it is a multiple of 4096 up to 1 GiB",
-				   o->chunk_bytes);
+		return hoist__fail(
+			-EINVAL,
+			"chunk_bytes is %zu; a chunk has a multiple of 4096 bytes, up to 1 GiB",
+			o->chunk_bytes);
 	if (o->depth > MAX_DEPTH)
-		return hoist__fail(-EINVAL, "depth is %u; it is at most %u", o->depth, MAX_DEPTH);
+		return hoist__fail(-EINVAL, "depth is %u; the greatest depth is %u", o->depth,
+				   MAX_DEPTH);
 	return 0;
 }
 
@@ -72,10 +74,14 @@ static int check_options(const hoist_load_options *o)
 		return err;
 	if (o->tensor_align > HOIST__LOAD_MAX_ALIGN ||
 	    (o->tensor_align != 0 && !hoist__is_power_of_two(o->tensor_align)))
-		return hoist__fail(-EINVAL, "tensor_align is %zu; it is a power of two up to %d",
-				   o->tensor_align, HOIST__LOAD_MAX_ALIGN);
+		return hoist__fail(
+			-EINVAL,
+			"tensor_align is %zu; tensors can be aligned to powers of two up to %d",
+			o->tensor_align, HOIST__LOAD_MAX_ALIGN);
 	if (o->stream != NULL && o->device != NULL && hoist_stream_device(o->stream) != o->device)
-		return hoist__fail(-EINVAL, "the stream belongs to %s, the load goes to %s",
+		return hoist__fail(-EINVAL,
+				   "the stream belongs to %s, and the load goes to %s; both must "
+				   "be of one device",
 				   hoist_device_spec(hoist_stream_device(o->stream)),
 				   hoist_device_spec(o->device));
 	return 0;

@@ -72,12 +72,12 @@ int hoist_save_metadata(hoist_save *save, const char *key, const char *value)
 	if (!save->format->has_metadata)
 		return hoist__fail(-EINVAL,
 				   "saving %s: this format has no place for metadata (\"%.60s\"); "
-				   "safetensors and gguf have",
+				   "save as safetensors or gguf",
 				   save->path, key);
 	if (!is_utf8(key) || !is_utf8(value))
 		return hoist__fail(-EINVAL,
-				   "saving %s: metadata %zu: its %s is not UTF-8; encode it, as "
-				   "hexadecimal digits or base64",
+				   "saving %s: metadata %zu: its %s is not UTF-8; encode the "
+				   "bytes, as hexadecimal digits or base64",
 				   save->path, save->n_metadata, is_utf8(key) ? "value" : "key");
 	if (strcmp(key, HOIST__DIGEST_KEY) == 0)
 		return hoist__fail(-EINVAL,
