@@ -156,9 +156,9 @@ void hoist__held_remove(struct hoist__deferred *deferred, struct hoist__held *bl
 		struct hoist__held_use *next = use->next;
 		struct hoist__held_queue *queue = use->queue;
 		assert(use->batch == NULL);
-		/* With this pin, unpin() also ends a forgotten queue whose last use this was. */
 		queue->pins++;
 		queue->n_uses--;
+		/* With the pin the call also ends a forgotten queue whose last use this was. */
 		hoist__held_queue_unpin(deferred, queue);
 		if (use != &block->first)
 			put_cell(deferred, use);
@@ -378,9 +378,9 @@ size_t hoist__held_events_take(struct hoist__deferred *deferred, struct hoist__d
 		     taken < n && node != &events->idle; node = node->next) {
 			struct hoist__held_batch *batch =
 				HOIST__CONTAINER_OF(node, struct hoist__held_batch, node);
-			/* The batch stays idle, and gets a new event when it is used. */
 			if (batch->event != NULL)
 				ret[taken++] = batch->event;
+			/* The batch stays idle, and gets a new event when it is used. */
 			batch->event = NULL;
 		}
 	return taken;

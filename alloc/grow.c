@@ -326,9 +326,8 @@ static int grow(struct growth *growth, unsigned flags, struct hoist__granule **r
 {
 	struct hoist__pool *pool = growth->pool;
 	plan(growth, flags);
-	/* A thread that wants a part of a shared region waits for the region that another thread is
-	 * making. */
 	if (growth->shared && pool->one_grows) {
+		/* Another thread is making a shared region, which may have room for this want. */
 		pthread_cond_wait(&pool->changed, &pool->lock);
 		return 1;
 	}

@@ -49,6 +49,8 @@ bool hoist__class_possible(size_t block_bytes, size_t most_granules)
 	return choose_granules(block_bytes, most_granules) != 0;
 }
 
+/* The reciprocal is 2^64 / block_bytes, rounded up: hoist__slab_index() multiplies instead of
+ * dividing. */
 void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_bytes,
 		       size_t most_granules)
 {
@@ -57,7 +59,6 @@ void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_
 	class->n_granules = (uint32_t)choose_granules(block_bytes, most_granules);
 	class->n_blocks =
 		(uint32_t)(((size_t) class->n_granules << HOIST__GRANULE_SHIFT) / block_bytes);
-	/* 2^64 / block_bytes, rounded up: hoist__slab_index() multiplies instead of dividing. */
 	class->reciprocal = UINT64_MAX / block_bytes + 1;
 	hoist__list_init(&class->partial);
 	hoist__list_init(&class->spares);

@@ -303,8 +303,8 @@ int hoist__dl_check(const struct hoist__dl *dl, int version, int since, const ch
 {
 	if (version != 0 && version < since)
 		return hoist__fail(-ENODEV,
-				   "%s: the driver %s is too old: its version is %s, and hoist "
-				   "needs %s or newer; update the driver",
+				   "%s: the driver %s is too old: it is version %s, hoist needs %s "
+				   "or newer; update the driver",
 				   dl->title, dl->path, said, needed);
 	if (dl->missing != NULL)
 		return hoist__fail(-ENODEV,

@@ -129,7 +129,6 @@ int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsi
 	size_t n_queued;
 	int err = queue_pieces(ring, slot, stream, HOIST__COPY_HOST_TO_DEVICE, pieces, n_pieces,
 			       &n_queued);
-	/* Nothing was queued, so the slot stays as it was. */
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_FULL) {
@@ -168,7 +167,6 @@ static int query(struct hoist__staging *ring, struct hoist__slot *slot)
 	for (unsigned s = 0; s < ring->n_streams; s++) {
 		if ((own->queued & 1u << s) == 0)
 			continue;
-		/* Copies on a bare stream have no event: only the end of the whole stream tells. */
 		int err = (own->bare & 1u << s) != 0
 				  ? hoist__dev_stream_synchronize(ring->streams[s])
 				  : hoist__dev_event_query(event_of(ring, slot, s));
@@ -191,8 +189,6 @@ int hoist__slot_finish(struct hoist__staging *ring, struct hoist__slot *slot)
 		if ((own->bare & 1u << s) == 0)
 			err = hoist__dev_event_synchronize(event_of(ring, slot, s));
 		if (err != 0)
-			/* A failed event says nothing of the copies, and the slot must not be used
-			 * before their end. */
 			err = hoist__dev_stream_synchronize(ring->streams[s]);
 		if (first == 0)
 			first = err;

@@ -153,8 +153,8 @@ Test(device_dl, says_what_it_looked_for_and_the_remedies)
 Test(device_dl, tells_a_driver_that_is_too_old)
 {
 	use_library(FAKE_DIR "/libdevice_fake_old.so");
-	refused(HOIST__API_CUDA, "too old: its version is 6.5, and hoist needs 7.0");
-	refused(HOIST__API_HIP, "too old: its version is 4.5, and hoist needs 5.0");
+	refused(HOIST__API_CUDA, "too old: it is version 6.5, hoist needs 7.0");
+	refused(HOIST__API_HIP, "too old: it is version 4.5, hoist needs 5.0");
 	cr_assert_not_null(strstr(hoist__api_library(HOIST__API_CUDA), "/libdevice_fake_old.so"));
 }
 

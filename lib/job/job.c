@@ -54,8 +54,8 @@ void hoist__job_times(const struct hoist__job *job, uint64_t *ret_ns, uint64_t *
 
 void hoist__job_fail(struct hoist__job *job, int err)
 {
-	/* Only the first failure counts: those behind it may come from cancelling. */
 	if (job->phase != HOIST__JOB_DRAINING) {
+		/* Only the first failure counts: those behind it may come from cancelling. */
 		job->phase = HOIST__JOB_DRAINING;
 		/* To the caller, -EAGAIN would say "not done yet". */
 		job->err = err == -EAGAIN ? -EIO : err;
