@@ -16,6 +16,7 @@ static unsigned aligned_class(const struct hoist__pool *pool, size_t bytes, size
 	if (bytes > pool->slab_most || align > HOIST__GRANULE_BYTES)
 		return pool->n_classes;
 	unsigned class = hoist__class_of(bytes < align ? align : bytes, pool->quantum_shift);
+	/* Slabs begin at granules, so blocks of a multiple of @align are all aligned. */
 	while (class < pool->n_classes && pool->shards[0].classes[class].block_bytes % align != 0)
 		class ++;
 	return class;
@@ -148,12 +149,16 @@ static int not_live(struct hoist__pool *pool, uintptr_t address)
 {
 	uintptr_t around = hoist__block_around(pool, address);
 	if (around != 0 && around != address && is_live(around))
-		return hoist__fail(-EINVAL, "%#zx: it lies inside the block that starts at %#zx",
+		return hoist__fail(-EINVAL,
+				   "%#zx lies inside the block that starts at %#zx; only the start "
+				   "of a block can be freed",
 				   (size_t)address, (size_t)around);
 	return hoist__fail(-EINVAL, "%#zx: not a block of this pool (freed already, or another's)",
 			   (size_t)address);
 }
 
+/* The exchange decides between threads that free one block at the same time: one gets the word, the
+ * others get 0, which is no live block. */
 int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist__claim *ret)
 {
 	if (!may_start(pool, address))

@@ -138,7 +138,9 @@ int hoist__books_around(struct hoist__books *books, uintptr_t address, uintptr_t
 	if (found)
 		*ret = hoist__book_address(book);
 	pthread_mutex_unlock(&books->lock);
-	return found ? 0 : hoist__fail(-EINVAL, "%#zx lies in no block of it", (size_t)address);
+	return found ? 0
+		     : hoist__fail(-EINVAL, "%#zx lies in no block of this resource",
+				   (size_t)address);
 }
 
 int hoist__books_given(struct hoist__books *books, uintptr_t address, uintptr_t *raw, size_t *bytes)
@@ -151,7 +153,9 @@ int hoist__books_given(struct hoist__books *books, uintptr_t address, uintptr_t 
 		*bytes = book->allocated;
 	}
 	pthread_mutex_unlock(&books->lock);
-	return found ? 0 : hoist__fail(-EINVAL, "%#zx lies in no block of it", (size_t)address);
+	return found ? 0
+		     : hoist__fail(-EINVAL, "%#zx lies in no block of this resource",
+				   (size_t)address);
 }
 
 int hoist__books_refuse(struct hoist__books *books, uintptr_t address)
@@ -162,9 +166,10 @@ int hoist__books_refuse(struct hoist__books *books, uintptr_t address)
 				   "%#zx lies inside the block at %#zx; only its start can "
 				   "be freed",
 				   (size_t)address, (size_t)start);
-	return hoist__fail(-EINVAL,
-			   "no live block starts at %#zx: it was freed already, or never given out",
-			   (size_t)address);
+	return hoist__fail(
+		-EINVAL,
+		"no live block starts at %#zx: the block was freed already, or never given out",
+		(size_t)address);
 }
 
 /* Lock held. */
@@ -259,7 +264,7 @@ int hoist__books_adopt(struct hoist__books *books, uintptr_t address, size_t byt
 	hoist__book_destroy(book);
 	return start == address
 		       ? 0
-		       : hoist__fail(-EINVAL, "%zu bytes at %#zx overlap its live block at %#zx",
+		       : hoist__fail(-EINVAL, "%zu bytes at %#zx overlap the live block at %#zx",
 				     bytes, (size_t)address, (size_t)start);
 }
 

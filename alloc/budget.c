@@ -42,6 +42,7 @@ static struct hoist__budget *budget_of(struct hoist__list *link)
 	return HOIST__CONTAINER_OF(link, struct hoist__budget, link);
 }
 
+/* No function takes all_lock while it holds a budget's lock, so this order cannot deadlock. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&all_lock);
@@ -62,6 +63,7 @@ static void in_child(void)
 		struct hoist__budget *budget = budget_of(link);
 		(void)hoist__condition_init(&budget->granted); /* the condition may have waiters
 								* that the child does not have */
+		/* The tickets belong to threads that the child does not have. */
 		while (hoist__list_pop(&budget->waiting) != NULL)
 			continue;
 		budget->passed = 0;
@@ -90,7 +92,7 @@ static int init_sync(struct hoist__budget *budget)
 int hoist__budget_create(size_t limit_bytes, struct hoist__budget **ret)
 {
 	if (limit_bytes == 0)
-		return hoist__fail(-EINVAL, "a budget of 0 bytes");
+		return hoist__fail(-EINVAL, "a budget of 0 bytes; a budget has at least 1 byte");
 	struct hoist__budget *budget = calloc(1, sizeof *budget);
 	if (budget == NULL)
 		return hoist__fail_nomem("budget", sizeof *budget);
@@ -216,7 +218,7 @@ static int check_limit(const struct hoist__budget *budget, size_t bytes)
 {
 	if (bytes <= budget->limit)
 		return 0;
-	return hoist__fail(-EDQUOT, "the budget is %s: %s can never fit",
+	return hoist__fail(-EDQUOT, "the budget is %s: %s can never fit; raise the budget",
 			   hoist__figure(budget->limit).text, hoist__figure(bytes).text);
 }
 
@@ -275,6 +277,7 @@ void hoist__budget_leave(struct hoist__budget *budget, struct hoist__budget_tick
 	if (!ticket->in_line)
 		return;
 	pthread_mutex_lock(&budget->lock);
+	/* The bytes may have come after the caller last looked. */
 	if (ticket->granted) {
 		budget->used -= ticket->bytes;
 		ticket->in_line = false;

@@ -13,6 +13,8 @@
 #define CHUNK_CELLS 32
 #define FIRST_BUCKETS 256
 
+/* Fibonacci hashing: 2^64 divided by the golden ratio.  The upper half of the product is well
+ * mixed. */
 static size_t hash(uint64_t value)
 {
 	return (size_t)(value * UINT64_C(0x9e3779b97f4a7c15) >> 32);
@@ -156,6 +158,7 @@ void hoist__held_remove(struct hoist__deferred *deferred, struct hoist__held *bl
 		assert(use->batch == NULL);
 		queue->pins++;
 		queue->n_uses--;
+		/* With the pin the call also ends a forgotten queue whose last use this was. */
 		hoist__held_queue_unpin(deferred, queue);
 		if (use != &block->first)
 			put_cell(deferred, use);
@@ -203,6 +206,7 @@ bool hoist__held_grow(struct hoist__deferred *deferred)
 struct hoist__held_use *hoist__held_use(struct hoist__deferred *deferred, struct hoist__held *block,
 					struct hoist__held_queue *queue)
 {
+	/* The first use lies in the block, so that a block of one stream takes one cell. */
 	struct hoist__held_use *use = &block->first;
 	if (use->queue != NULL) {
 		struct hoist__held_use *last = use;
@@ -309,6 +313,7 @@ void hoist__held_queue_forget(struct hoist__deferred *deferred, struct hoist__he
 	queue->forgotten = true;
 }
 
+/* A forgotten queue ends with its last pin or its last use, whichever goes later. */
 void hoist__held_queue_unpin(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
 	if (--queue->pins != 0 || !queue->forgotten || queue->n_uses != 0)
@@ -329,6 +334,7 @@ void hoist__held_queue_unpin(struct hoist__deferred *deferred, struct hoist__hel
 struct hoist__held_batch *hoist__held_batch_take(struct hoist__deferred *deferred,
 						 struct hoist__held_queue *queue)
 {
+	/* An idle batch comes first: the batch has an event, which costs a call of the driver. */
 	struct hoist__list *node = hoist__list_pop(&queue->events->idle);
 	struct hoist__held_batch *batch;
 	struct hoist__dev_event *event = NULL;
@@ -351,6 +357,7 @@ void hoist__held_batch_drop(struct hoist__held_batch *batch)
 	assert(batch->n_uses == 0);
 	hoist__list_remove(&batch->node);
 	batch->gone = true;
+	/* With this pin, unpin() ends the batch here, or when another thread's pin goes. */
 	batch->pins++;
 	hoist__held_batch_unpin(batch);
 }
@@ -373,6 +380,7 @@ size_t hoist__held_events_take(struct hoist__deferred *deferred, struct hoist__d
 				HOIST__CONTAINER_OF(node, struct hoist__held_batch, node);
 			if (batch->event != NULL)
 				ret[taken++] = batch->event;
+			/* The batch stays idle, and gets a new event when it is used. */
 			batch->event = NULL;
 		}
 	return taken;

@@ -51,6 +51,7 @@ static void set_bytes(struct growth *growth, size_t bytes)
 	growth->bound = hoist__region_bound(&growth->options);
 }
 
+/* Never below 0: a growth is begun only if its bound fits into the room. */
 static size_t room(const struct hoist__pool *pool)
 {
 	size_t limit = pool->options.limit_bytes;
@@ -147,7 +148,9 @@ static int charge_device(const struct growth *growth)
 		return 0;
 	size_t limit = hoist__budget_limit(budget);
 	size_t used = hoist__budget_used(budget);
-	return hoist__fail(-ENOSPC, "the device's memory limit is %s: %s asked, %s in use, %s left",
+	return hoist__fail(-ENOSPC,
+			   "the device's memory limit is %s: %s asked, %s in use, %s left; free "
+			   "memory of the device, or choose a device with more",
 			   hoist__figure(limit).text, hoist__figure(growth->bound).text,
 			   hoist__figure(used).text,
 			   hoist__figure(used < limit ? limit - used : 0).text);
@@ -159,6 +162,7 @@ static int charge_budget(const struct growth *growth, bool wait)
 	struct hoist__budget *budget = pool->options.budget;
 	if (budget == NULL)
 		return 0;
+	/* No caller waits for memory that other pools only keep. */
 	if (wait)
 		hoist__pools_yield(budget);
 	int err = hoist__budget_acquire(budget, growth->bound);
@@ -170,7 +174,9 @@ static int charge_budget(const struct growth *growth, bool wait)
 	}
 	if (err == 0)
 		return 0;
-	return hoist__fail(-EDQUOT, "the budget's limit is %s: %s asked, %s in use",
+	return hoist__fail(-EDQUOT,
+			   "the budget's limit is %s: %s asked, %s in use; free memory of the "
+			   "budget, or raise the budget",
 			   hoist__figure(hoist__budget_limit(budget)).text,
 			   hoist__figure(growth->bound).text,
 			   hoist__figure(hoist__budget_used(budget)).text);
@@ -321,9 +327,11 @@ static int grow(struct growth *growth, unsigned flags, struct hoist__granule **r
 	struct hoist__pool *pool = growth->pool;
 	plan(growth, flags);
 	if (growth->shared && pool->one_grows) {
+		/* Another thread is making a shared region, which may have room for this want. */
 		pthread_cond_wait(&pool->changed, &pool->lock);
 		return 1;
 	}
+	/* Above the soft limit empty regions go first; that limit refuses no growth. */
 	size_t soft = pool->options.soft_bytes;
 	if (soft != 0 && pool->reserved + pool->growing + growth->bound > soft &&
 	    release_empty(pool))

@@ -323,6 +323,7 @@ void hoist__heap_stats(struct hoist__heap *heap, struct hoist__heap_stats *ret)
 	size_t page = 0;
 	(void)hoist__je_ctl(&heap->je, "config.stats", &ret->detailed, NULL, sizeof ret->detailed);
 	(void)hoist__je_ctl(&heap->je, "arenas.page", &page, NULL, sizeof page);
+	/* jemalloc refreshes its statistics when the epoch is written. */
 	(void)hoist__je_ctl(&heap->je, "epoch", NULL, &epoch, sizeof epoch);
 	ret->active_bytes = hoist__je_arena_stat(&heap->je, heap->arena, "pactive") * page;
 	ret->allocated_bytes = ret->active_bytes;

@@ -106,8 +106,7 @@ int hoist__pool_watched_raw(struct hoist__pool *pool, uintptr_t address, uintptr
 		return 0;
 	}
 	if (start != 0 && start != address)
-		return hoist__fail(err,
-				   "%#zx: it lies inside or beside the block of %zu bytes at %#zx",
+		return hoist__fail(err, "%#zx lies inside or beside the block of %zu bytes at %#zx",
 				   (size_t)address, bytes, (size_t)start);
 	return hoist__fail(err, "%#zx: not a block of this pool (freed already, or another's)",
 			   (size_t)address);

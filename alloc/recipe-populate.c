@@ -129,6 +129,7 @@ int hoist__step_populate(struct hoist__maker *maker)
 	err = hoist__populate_parallel(&job, &report);
 	for (unsigned n = 0; err == 0 && late; n++) {
 		struct hoist__populate_report again; /* about steps that were reported already */
+		/* Binding may move pages, which then are gone and must be populated again. */
 		err = hoist__place_strictly(job.base, job.bytes, &region->options.placement, n);
 		if (err <= 0)
 			break;

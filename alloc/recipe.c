@@ -87,6 +87,8 @@ static int reserve(struct hoist__maker *maker)
 	struct hoist__map *map = &maker->storage->map;
 	region->pages = HOIST__PAGES_SMALL;
 	if (!maker->hugetlb || !map_hugetlb(maker)) {
+		/* Pages beyond the control group's limit would end the process when they are
+		 * touched, so the limit is checked before there is a mapping. */
 		size_t bytes = hoist__round_up(region->options.bytes, hoist__page_bytes());
 		/* hugetlb pages are charged elsewhere. */
 		int err = region->options.unpopulated

@@ -31,6 +31,8 @@ static bool sweep(struct hoist__pool *pool, bool wait)
 		for (size_t i = 0; i < n; i++)
 			hoist__pool_passed(pool, blocks[i]);
 		any |= n != 0;
+		/* One wait is enough: the further rounds only fetch the blocks that did not fit in
+		 * the array. */
 		wait = false;
 		if (n < SWEEP_BLOCKS)
 			break;
@@ -71,6 +73,8 @@ void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes)
 	if (hoist__pool_is_stale(pool))
 		return;
 	hoist__doomed_init(&doomed);
+	/* From the small to the large: swept blocks go to caches, emptied caches free slabs, freed
+	 * slabs empty regions. */
 	(void)sweep(pool, false);
 	if (pool->watch != NULL)
 		(void)hoist__pool_watched_empty(pool);

@@ -36,6 +36,7 @@ static int take_managed(const struct hoist__region_options *options, size_t byte
 		*ret = taken;
 		return 0;
 	}
+	/* Freeing may set a text of its own. */
 	hoist__failure_keep(&cause);
 	if (hoist__dev_mem_free(options->dev, taken, bytes) < 0)
 		hoist__log(alloc, "freeing managed memory: %s", hoist__error_text());
@@ -60,6 +61,7 @@ static int take(struct hoist__region_storage *storage, size_t bytes)
 	return err;
 }
 
+/* A failure is only logged: the region is gone for the caller in any case. */
 static void give_back(struct hoist__region_storage *storage)
 {
 	const struct hoist__region_options *options = &storage->region.options;

@@ -49,6 +49,8 @@ bool hoist__class_possible(size_t block_bytes, size_t most_granules)
 	return choose_granules(block_bytes, most_granules) != 0;
 }
 
+/* The reciprocal is 2^64 / block_bytes, rounded up: hoist__slab_index() multiplies instead of
+ * dividing. */
 void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_bytes,
 		       size_t most_granules)
 {
@@ -112,6 +114,7 @@ void hoist__class_add(struct hoist__class *class, struct hoist__slab *slab)
 	uint32_t n_words = (slab->n_blocks + 63) / 64;
 	for (uint32_t i = 0; i < n_words; i++)
 		slab->free[i] = UINT64_MAX;
+	/* Bits behind the last block stay clear. */
 	if (slab->n_blocks % 64 != 0)
 		slab->free[n_words - 1] = (UINT64_C(1) << slab->n_blocks % 64) - 1;
 	slab->words = (uint32_t)((UINT64_C(1) << n_words) - 1);

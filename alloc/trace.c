@@ -38,6 +38,7 @@ struct hoist__trace {
 
 int hoist__trace_open(const char *path, struct hoist__trace **ret)
 {
+	/* A child of fork must not write to its parent's trace: see `process`. */
 	int err = hoist__fork_watch();
 	if (err != 0)
 		return err;

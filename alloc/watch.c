@@ -187,6 +187,7 @@ int hoist__watch_create(const struct hoist__watch_options *options, struct hoist
 	watch->annotates = host && hoist__watch_annotates();
 	watch->host_alone = options->kind == HOIST__MEMORY_HOST;
 	watch->quantum = host ? HOST_QUANTUM : DEVICE_QUANTUM;
+	/* The device itself fills and compares memory that the CPU cannot touch. */
 	int err = hoist__pattern_create(direct ? NULL : options->dev, &watch->pattern);
 	if (err != 0) {
 		free(watch);
@@ -440,6 +441,7 @@ bool hoist__watch_holds(struct hoist__watch *watch, uintptr_t raw)
 void hoist__watch_keep_fault(struct hoist__watch *watch)
 {
 	pthread_mutex_lock(&watch->lock);
+	/* The first fault is kept, since later faults may follow from the first. */
 	if (!watch->has_fault)
 		hoist__error_copy(watch->fault, sizeof watch->fault);
 	watch->has_fault = true;

@@ -13,6 +13,8 @@
 #include "base/limit.h"
 #include "base/utf8.h"
 
+/* After an error all bytes are dropped, so that callers write on and look at the error once, at the
+ * end. */
 static void flush(struct hoist__json_out *out)
 {
 	const char *from = out->buffer;

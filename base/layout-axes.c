@@ -78,6 +78,8 @@ static int new_stride(const hoist_layout *layout, int next, int64_t *ret)
 	return 0;
 }
 
+/* An axis is a place in the result, as in numpy.expand_dims(): the new places are marked first, and
+ * the old axes fill the others in their order. */
 int hoist_layout_unsqueeze(const hoist_layout *layout, int n, const int *axes, hoist_layout *ret)
 {
 	hoist_layout made;

@@ -112,6 +112,8 @@ int hoist__layout_bounds(hoist_dtype dtype, int rank, const int64_t *shape, cons
 	int err = hoist__layout_elements(rank, shape, &n);
 	if (err < 0)
 		return err;
+	/* Only elements that lie together may be in blocks: a block has no stride for one
+	 * element. */
 	if (hoist__layout_contiguous(rank, shape, strides)) {
 		size_t bytes;
 		err = hoist_dtype_bytes(dtype, n, &bytes);

@@ -28,8 +28,8 @@ int hoist__check_file_bytes(uint64_t bytes, const char *what)
 	if (bytes <= limit)
 		return 0;
 	return hoist__fail(-EFBIG,
-			   "%s: it needs %llu bytes, but RLIMIT_FSIZE is %llu; raise it with "
-			   "`ulimit -f`",
+			   "%s: the file needs %llu bytes, but RLIMIT_FSIZE is %llu; raise the "
+			   "limit with `ulimit -f`",
 			   what, (unsigned long long)bytes, (unsigned long long)limit);
 }
 

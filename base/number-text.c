@@ -85,6 +85,8 @@ static size_t append_scientific(char *text, size_t at, const struct decimal *d)
 	return append(text, at, exponent, (size_t)n);
 }
 
+/* Writes a float as Python's repr() does, in the fewest digits that tell @value from the other
+ * values of @f. */
 static size_t append_float(char *text, size_t at, double value, const struct hoist__minifloat *f)
 {
 	uint64_t bits;
@@ -134,6 +136,7 @@ size_t hoist__number_text(hoist_number number, hoist_dtype dtype, char text[HOIS
 	case HOIST_NUMBER_C128:
 		at = append_float(text, 0, number.as.c128.re, format);
 		n = append_float(imaginary, 0, number.as.c128.im, format);
+		/* Python writes complex numbers so, but in brackets. */
 		if (imaginary[0] != '-')
 			at = append(text, at, "+", 1);
 		at = append(text, at, imaginary, n);

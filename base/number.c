@@ -50,6 +50,7 @@ static struct integer integer_of(int64_t value)
 	return integer;
 }
 
+/* A NaN is true, as in C and in Python. */
 static bool is_true(hoist_number number)
 {
 	switch (number.kind) {
@@ -79,6 +80,7 @@ static uint64_t largest_magnitude(const struct hoist__dtype_info *info, bool neg
 {
 	if (info->kind == HOIST_KIND_UNSIGNED)
 		return negative ? 0 : UINT64_MAX >> (64 - info->bits);
+	/* Two's complement has one value more below 0 than above. */
 	return (UINT64_MAX >> (65 - info->bits)) + negative;
 }
 
@@ -104,6 +106,7 @@ static int whole_of(hoist_number number, unsigned flags, const struct hoist__dty
 	if (value != value)
 		return hoist__fail(-EINVAL, "nan is no value of %s", info->name);
 	ret->negative = value < 0;
+	/* From 2^64 on, C leaves the conversion to an integer undefined. */
 	*outside = magnitude >= 18446744073709551616.0;
 	ret->magnitude = *outside ? 0 : (uint64_t)magnitude;
 	bool exact = *outside || (double)ret->magnitude == magnitude;

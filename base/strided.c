@@ -155,6 +155,8 @@ void hoist__nest_copy(const struct hoist__nest *nest, void *dst, const void *src
 	memset(index, 0, (size_t)outer.rank * sizeof index[0]);
 	for (;;) {
 		run(&box, to, from);
+		/* The outer axes count like an odometer: a full axis goes back to its start and
+		 * carries. */
 		int i = outer.rank - 1;
 		for (; i >= 0 && ++index[i] == outer.extents[i]; i--) {
 			index[i] = 0;

@@ -64,6 +64,8 @@ static bool measured(const struct bench *bench, const struct measurement *measur
 
 /* --- one child --- */
 
+/* A worker is this program again: so each measurement begins in a fresh process, and an allocator
+ * can be preloaded. */
 static int run_worker(const struct bench *bench, size_t index, unsigned subject,
 		      struct child_result *result)
 {

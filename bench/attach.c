@@ -65,6 +65,7 @@ int main(int argc, char **argv)
 	struct results results;
 	results_create("attach", &results);
 	hoist_image *image = NULL;
+	/* A checkpoint that was in the cache before stays there at the end. */
 	int before = hoist_cache_attach(path, 0, &image) == 0;
 	hoist_image_close(image);
 	if (!before)

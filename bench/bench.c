@@ -65,6 +65,7 @@ double bench_in_child(void (*run)(const void *argument, void *result), const voi
 	int ends[2];
 	if (pipe(ends) < 0)
 		bench_fail("pipe: %s", strerror(errno));
+	/* Otherwise the child would print the parent's buffered output a second time. */
 	fflush(NULL);
 	pid_t child = fork();
 	if (child < 0)

@@ -23,6 +23,8 @@ static void compare(struct results *results, const struct bench_args *args,
 	double median[3];
 	double loaded[3];
 	for (size_t i = 0; i < args->n_runs; i++)
+		/* The subjects take turns within a run, so that a slow moment of the machine meets
+		 * all of them. */
 		for (int j = 0; j < 3; j++) {
 			struct once_options options = *how;
 			struct once_result result;

@@ -64,6 +64,7 @@ bool fio_reserve_huge_pages(void)
 	return have_huge_pages;
 }
 
+/* popen(3) gives the path to a shell, and fio itself takes a colon for the end of a name. */
 static char *quote(const char *path)
 {
 	if (strpbrk(path, "'\\\n:") != NULL)
@@ -181,6 +182,8 @@ static int faster(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
+/* hoist is compared with the best that fio can do: every shape is tried once, and the three best
+ * get two more tries, since a single try may be slow by chance. */
 static struct fio_shape best_shape(const char *path, uint64_t write_bytes, unsigned most_depth)
 {
 	struct candidate candidates[20];

@@ -125,6 +125,8 @@ static int measure(struct bench *bench, size_t device, int hot, int subject)
 	return status;
 }
 
+/* The engines take turns, and each run begins with another one, so that no engine always comes
+ * first. */
 static int measure_all(struct bench *bench)
 {
 	int status = STATUS_OK;

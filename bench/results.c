@@ -204,6 +204,7 @@ static struct widths widths_of(const struct results *results)
 	return widths;
 }
 
+/* A row that continues the work above leaves that column empty. */
 static void print_row(const struct results *results, const struct result_row *row,
 		      const struct result_row *above, const struct widths *widths)
 {

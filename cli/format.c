@@ -87,6 +87,7 @@ double rate_of(uint64_t bytes, double seconds)
 	return seconds > 0 ? (double)bytes / seconds : 0;
 }
 
+/* By RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
 size_t utf8_length(const char *text, uint32_t *code)
 {
 	const unsigned char *s = (const unsigned char *)text;

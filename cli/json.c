@@ -13,6 +13,7 @@
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
+/* jansson takes only UTF-8, but the name of a file may have any bytes. */
 json_t *json_text(const char *text)
 {
 	json_t *plain = json_string(text);

@@ -94,7 +94,7 @@ int hoist__call_queue_fail_lack(const struct hoist__dev *dev)
 {
 	return hoist__fail(-ENOTSUP,
 			   "%s:%d: the driver (version %d) cannot call a function in a stream's "
-			   "order; update it",
+			   "order; update the driver",
 			   hoist__api_name(dev->api), dev->ordinal, dev->props.driver_version);
 }
 

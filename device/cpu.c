@@ -137,12 +137,11 @@ static int cpu_host_register(struct hoist__dev *dev, void *address, size_t bytes
 	/* The kernel may have locked a part before it failed. */
 	(void)munlock(address, bytes);
 	if ((err == -ENOMEM || err == -EPERM || err == -EAGAIN) && over_memlock(bytes, &limit))
-		return hoist__fail(
-			-EPERM,
-			"page-locking %s: RLIMIT_MEMLOCK is %s%s; raise it with `ulimit -l`, or "
-			"set LimitMEMLOCK= for a service",
-			hoist__figure(bytes).text, hoist__figure(limit).text,
-			bytes <= limit ? " and the rest of it is in use" : "");
+		return hoist__fail(-EPERM,
+				   "page-locking %s: RLIMIT_MEMLOCK is %s%s; raise the limit with "
+				   "`ulimit -l`, or set LimitMEMLOCK= for a service",
+				   hoist__figure(bytes).text, hoist__figure(limit).text,
+				   bytes <= limit ? " and the rest of it is in use" : "");
 	/* -EAGAIN means that not all could be locked; to hoist's callers it would mean "busy". */
 	return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "page-locking %zu bytes at %p",
 				 bytes, address);

@@ -105,6 +105,7 @@ int hoist__cuda_open(int *count, const char **library)
 	    hoist__cuda.cuDriverGetVersion(&driver_version) != HOIST__CU_SUCCESS)
 		driver_version = 0;
 	char said[16];
+	/* The number is major * 1000 + minor * 10 (the manual of cuDriverGetVersion). */
 	(void)snprintf(said, sizeof said, "%d.%d", driver_version / 1000,
 		       driver_version % 1000 / 10);
 	err = hoist__dl_check(&dl, driver_version, HOIST__CUDA_SINCE, said, "7.0");

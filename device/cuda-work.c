@@ -60,6 +60,8 @@ int hoist__cuda_fill_async(struct hoist__dev_stream *stream, uintptr_t dst, uint
 
 /* --- rows --- */
 
+/* The type of a side tells the driver from which field the address comes; the other field stays
+ * empty. */
 static struct hoist__cu_copy_2d plane_of(enum hoist__copy kind, const struct hoist__box *box)
 {
 	struct hoist__cu_copy_2d copy = {

@@ -134,6 +134,8 @@ static int claim(struct api *api, unsigned self)
 	return 0;
 }
 
+/* Takes the lock only while the driver is not open: a child of fork may find the lock held by a
+ * thread that the child does not have. */
 static int open_api(struct api *api)
 {
 	int err = hoist__fork_watch();
@@ -246,6 +248,8 @@ static int make_dev(struct api *api, int ordinal, struct node **ret)
 	return 0;
 }
 
+/* A device that was made once stays in the list for the life of the process, so *ret is valid
+ * without a reference. */
 int hoist__dev_get(enum hoist__api which, int ordinal, struct hoist__dev **ret)
 {
 	struct api *api = &apis[which];

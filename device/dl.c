@@ -222,7 +222,9 @@ static int open_vendor(struct hoist__dl *dl)
 	if (given != NULL && given[0] != '\0') {
 		if (try_open(dl, given, why, sizeof why))
 			return because(dl, dl->variable, "names it");
-		return hoist__fail(-ENODEV, "%s: no driver library: %s; %s says to use it",
+		return hoist__fail(-ENODEV,
+				   "%s: no driver library: %s; correct %s, which names the "
+				   "library, or unset the variable",
 				   dl->title, why, dl->variable);
 	}
 	if (take_loaded(dl))
@@ -267,7 +269,9 @@ int hoist__dl_set_devices(enum hoist__api api, int count)
 	void *symbol = dlsym(opened[api]->handle, name);
 	void (*set_devices)(int count); /* emulator/control.h */
 	if (symbol == NULL)
-		return hoist__fail(-ENODEV, "%s: the stand-in %s lacks %s: it is older than hoist",
+		return hoist__fail(-ENODEV,
+				   "%s: the stand-in %s lacks %s: the stand-in is older than "
+				   "hoist; install both of one version",
 				   opened[api]->title, opened[api]->path, name);
 	memcpy(&set_devices, &symbol, sizeof symbol);
 	set_devices(count);
@@ -300,13 +304,13 @@ int hoist__dl_check(const struct hoist__dl *dl, int version, int since, const ch
 	if (version != 0 && version < since)
 		return hoist__fail(-ENODEV,
 				   "%s: the driver %s is too old: it is version %s, hoist needs %s "
-				   "or newer; update it",
+				   "or newer; update the driver",
 				   dl->title, dl->path, said, needed);
 	if (dl->missing != NULL)
 		return hoist__fail(-ENODEV,
 				   "%s: the library %s lacks the symbol %s, which every driver "
-				   "since version %s has; it is damaged or no %s driver: install "
-				   "the driver again, or name another one in %s",
+				   "since version %s has; the library is damaged or no %s driver: "
+				   "install the driver again, or name another one in %s",
 				   dl->title, dl->path, dl->missing->symbol, needed, dl->title,
 				   dl->variable);
 	return 0;

@@ -58,8 +58,8 @@ int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes)
 		bytes, cause.text, (unsigned long long)(available / HOIST__MIB),
 		(unsigned long long)(total / HOIST__MIB),
 		available > bytes && limits_addresses()
-			? "drivers map it, and the process's address space is limited "
-			  "(ulimit -v): raise that"
+			? "drivers map device memory, and the process's address space is limited: "
+			  "raise that limit (ulimit -v)"
 			: "free some, or choose another device");
 }
 

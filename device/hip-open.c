@@ -69,7 +69,7 @@ static const char *init_remedy(hoist__hip_error error)
 		return "check that rocminfo lists it, that this user may open /dev/kfd and "
 		       "/dev/dri/render* (groups render and video), and HIP_VISIBLE_DEVICES";
 	case HOIST__HIP_ERROR_INSUFFICIENT_DRIVER:
-		return "the kernel's amdgpu driver is too old for this library: update it";
+		return "the kernel's amdgpu driver is too old for this library: update that driver";
 	default:
 		return dl.emulated ? "check the HOIST_EMULATE variables"
 				   : "check `rocminfo` and the kernel's log (dmesg)";
@@ -96,6 +96,8 @@ int hoist__hip_open(int *count, const char **library)
 	    hoist__hip.hipRuntimeGetVersion(&driver_version) != HOIST__HIP_SUCCESS)
 		driver_version = 0;
 	char said[32];
+	/* The number is major * 10,000,000 + minor * 100,000 + patch (HIP_VERSION in
+	 * hip_version.h). */
 	(void)snprintf(said, sizeof said, "%d.%d", driver_version / 10000000,
 		       driver_version % 10000000 / 100000);
 	err = hoist__dl_check(&dl, driver_version, HOIST__HIP_SINCE, said, "5.0");

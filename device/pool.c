@@ -48,6 +48,8 @@ static int list_pool(struct hoist__dev_pool *pool)
 	struct hoist__dev *peer;
 	int err = 0;
 	pthread_mutex_lock(&dev->pools_lock);
+	/* In one step with listing the pool: a device that gets access from now on finds the pool
+	 * in the list. */
 	for (int n = 0; n < 64 && err == 0; n++) {
 		if ((dev->reached_by >> n & 1) == 0)
 			continue;

@@ -102,6 +102,7 @@ struct hoist__emu_device *hoist__emu_device(int ordinal)
 	return &hoist__emu.devices[ordinal];
 }
 
+/* The words follow those of NVIDIA's driver. */
 const char *hoist__emu_error_text(int code)
 {
 	switch (code) {

@@ -189,6 +189,8 @@ static int fill_window(struct hoist__emu_block *block, const struct hoist__emu_h
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t first = hoist__round_down(handle->offset, page);
 	size_t bytes = (size_t)(hoist__round_up(handle->offset + handle->bytes, page) - first);
+	/* The program's addresses cannot be touched by the CPU, like those of a device; the
+	 * stand-in itself uses `bytes`. */
 	void *addresses =
 		mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (addresses == MAP_FAILED)

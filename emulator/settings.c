@@ -110,6 +110,7 @@ bool hoist__emu_settings_read(struct hoist__emu_settings *ret, char *problem, si
 		.latency_ns = {DEFAULT_LATENCY_MIN_US * 1000, DEFAULT_LATENCY_MAX_US * 1000},
 		.seed = 1,
 	};
+	/* `name` and `value` are those of the variable read last, for the message. */
 	const char *name = "HOIST_EMULATE";
 	const char *value = variable(name);
 	bool good = value == NULL || parse_devices(value, &ret->n_devices);

@@ -130,6 +130,8 @@ static const char *other_format(const struct start *start)
 	return NULL;
 }
 
+/* The commonest mistakes have texts of their own: an empty file, a format that hoist knows but does
+ * not read, a download that was cut off. */
 static int fail_unknown(const struct hoist__reader *reader, const struct start *start)
 {
 	char file[HOIST__QUOTED_BYTES];

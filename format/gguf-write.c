@@ -103,7 +103,7 @@ static int check(const struct hoist__out_file *file, const struct hoist__out_ten
 	if (n > MAX_NAME_BYTES)
 		return hoist__fail(-EINVAL,
 				   "%s: the name of tensor %s has %zu bytes, and GGUF allows %d; "
-				   "rename it, or save as safetensors",
+				   "rename the tensor, or save as safetensors",
 				   where, name, n, MAX_NAME_BYTES);
 	if (info == NULL || info->gguf < 0)
 		return hoist__fail(-EINVAL, "%s: tensor %s: GGUF has no dtype %s; %s", where, name,
@@ -116,6 +116,7 @@ static int check(const struct hoist__out_file *file, const struct hoist__out_ten
 				   "%s: tensor %s has %d axes, and GGUF allows %d; view it with "
 				   "fewer, or save as safetensors",
 				   where, name, tensor->rank, MAX_RANK);
+	/* Readers count the bytes of a row in whole blocks (ggml_row_size in ggml.c). */
 	int64_t row = tensor->rank > 0 ? tensor->shape[tensor->rank - 1] : 1;
 	if (row % info->block_elements != 0)
 		return hoist__fail(-EINVAL,

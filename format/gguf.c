@@ -104,6 +104,7 @@ int hoist__gguf_take_name(struct hoist__gguf *gguf, const char *what, const char
 		return hoist__gguf_fail(gguf, -EBADMSG, gguf->at + good,
 					"%s is no text in UTF-8: byte 0x%02x", what,
 					(unsigned char)text[good]);
+	/* A copy, since read_all() gives back the memory behind the pairs. */
 	char *kept = hoist__arena_alloc(&gguf->box->arena, n + 1, 1);
 	if (kept == NULL)
 		return hoist__fail_nomem(what, n + 1);
@@ -191,6 +192,8 @@ static int read_place(struct hoist__gguf *gguf, struct hoist__tensor *tensor)
 	return err;
 }
 
+/* While the fields of a tensor are read, `kind` and `subject` make every message name the
+ * tensor. */
 static int read_tensor(struct hoist__gguf *gguf, size_t *room)
 {
 	struct hoist__manifest *manifest = &gguf->box->manifest;
@@ -284,6 +287,8 @@ static int read_all(struct hoist__gguf *gguf)
 	uint64_t n_tensors = hoist__little(gguf->bytes + 8, 8);
 	uint64_t n_pairs = hoist__little(gguf->bytes + 16, 8);
 	gguf->at = HOIST__GGUF_PREFIX_BYTES;
+	/* A count that the rest of the file cannot hold is refused before the loops, so that a
+	 * wrong header costs no time and no memory. */
 	err = check_count(gguf, 8, n_tensors, MIN_TENSOR_BYTES, "tensors");
 	if (err == 0)
 		err = check_count(gguf, 16, n_pairs, MIN_PAIR_BYTES, "pairs of metadata");

@@ -10,6 +10,8 @@
 #include "format/json-write.h"
 #include "format/write.h"
 
+/* `total_size` is that of the files that are written now; an old value among the metadata is left
+ * out. */
 int hoist__index_write(const char *const *files, size_t n_tensors, const char *const *tensors,
 		       const size_t *file_of, uint64_t total_bytes, size_t n_metadata,
 		       const struct hoist__metadata *metadata, char **ret, size_t *ret_bytes)

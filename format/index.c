@@ -109,6 +109,7 @@ static int check_shard_name(struct reader *r, size_t at, const char **name, size
 	return 0;
 }
 
+/* From the name on, `subject` makes every message name the tensor. */
 static int read_pair(struct reader *r)
 {
 	struct hoist__json *json = &r->json;
@@ -189,6 +190,7 @@ static int read_metadata_value(struct reader *r, const struct hoist__metadata *p
 static int read_metadata(struct reader *r)
 {
 	struct hoist__json *json = &r->json;
+	/* null stands for no metadata. */
 	if (hoist__json_peek(json) == 'n')
 		return hoist__json_skip(json);
 	int err = hoist__json_open(json, '{', "\"metadata\"");

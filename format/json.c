@@ -282,6 +282,8 @@ static int skip_word(struct hoist__json *json)
 	return fail_expected(json, "a value");
 }
 
+/* Calls itself for each level: the limit of the depth keeps a hostile file from exhausting the
+ * stack. */
 static int skip_value(struct hoist__json *json, int depth)
 {
 	char c = hoist__json_peek(json);

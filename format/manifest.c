@@ -77,6 +77,7 @@ static int by_offset(const void *left, const void *right)
 	const struct hoist__tensor *b = right;
 	if (a->offset != b->offset)
 		return a->offset < b->offset ? -1 : 1;
+	/* An empty tensor comes before the tensor that begins at the same byte. */
 	return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
@@ -87,6 +88,7 @@ static int by_name(const void *left, const void *right)
 	return strcmp((*a)->name, (*b)->name);
 }
 
+/* Pre: the tensors are in the order of their offsets, so that only neighbours can overlap. */
 static int check_ranges(const char *file, const struct hoist__manifest *manifest)
 {
 	char name[HOIST__QUOTED_BYTES];
@@ -155,6 +157,8 @@ int hoist__tensor_bytes(hoist_dtype dtype, int rank, const int64_t *shape, uint6
 	int64_t strides[HOIST__MAX_RANK];
 	uint64_t elements;
 	size_t bytes;
+	/* The strides are computed only to refuse those that overflow: a shape with an extent of 0
+	 * has no bytes, but strides. */
 	int err = hoist__layout_c_strides(rank, shape, strides);
 	if (err == 0)
 		err = hoist__layout_elements(rank, shape, &elements);
@@ -190,6 +194,8 @@ _Static_assert(HOIST__METADATA_BYTES ==
 		       2 * sizeof(struct hoist__metadata_item) + sizeof(struct hoist__metadata),
 	       "what is charged for a pair is what it takes");
 
+/* Pairs are collected in chunks that never move, so that a pair never takes more memory than
+ * HOIST__METADATA_BYTES charges for it. */
 struct hoist__metadata_chunk {
 	struct hoist__metadata_chunk *next;
 	size_t n;

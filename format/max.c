@@ -53,11 +53,10 @@ int hoist__max_header_bytes(const char *file, const void *prefix, size_t n_prefi
 				   "without a header (byte 5)",
 				   name);
 	if (!hoist__max_is(prefix, n_prefix))
-		return hoist__fail(
-			-EBADMSG,
-			"%s: not a .max file: it begins with other bytes (byte 0); a file of "
-			"bytes alone can be mapped (hoist_buffer_mmap)",
-			name);
+		return hoist__fail(-EBADMSG,
+				   "%s: not a .max file: the file begins with other bytes (byte "
+				   "0); a file of bytes alone can be mapped (hoist_buffer_mmap)",
+				   name);
 	if (n_prefix < HOIST__MAX_FILE_PREFIX || file_bytes < HOIST__MAX_FILE_PREFIX)
 		return hoist__fail(-EBADMSG, "%s: the header is cut short: %llu bytes of %d", name,
 				   (unsigned long long)hoist__min_u64(n_prefix, file_bytes),

@@ -151,6 +151,7 @@ static int read_dtype(struct literal *l, hoist_dtype *ret)
 	if (dtype == HOIST_DTYPE_INVALID && hoist_dtype_from_numpy(code, &dtype) == 0 &&
 	    hoist_dtype_bits(dtype) < 8)
 		dtype = HOIST_DTYPE_INVALID;
+	/* NumPy writes the bfloat16 of ml_dtypes so: as two bytes without a meaning. */
 	if (strcmp(code, "<V2") == 0) {
 		*ret = HOIST_BF16;
 		return 0;

@@ -28,10 +28,10 @@ static int read_prefix(struct hoist__window *window, const char *what, uint64_t 
 	if (err < 0)
 		return err;
 	if (n < MAGIC_BYTES || memcmp(prefix, MAGIC, MAGIC_BYTES) != 0)
-		return hoist__fail(
-			-EBADMSG,
-			"%s: not an array of NumPy: it begins with other bytes (byte %llu)", what,
-			(unsigned long long)at);
+		return hoist__fail(-EBADMSG,
+				   "%s: not an array of NumPy: no magic string of NumPy's is at "
+				   "the beginning (byte %llu)",
+				   what, (unsigned long long)at);
 	unsigned major = n > MAGIC_BYTES ? prefix[MAGIC_BYTES] : 0;
 	unsigned minor = n > MAGIC_BYTES + 1 ? prefix[MAGIC_BYTES + 1] : 0;
 	if (n >= MAGIC_BYTES + 2 && (major < 1 || major > 3 || minor > 0))
@@ -62,6 +62,7 @@ static int read_literal(struct hoist__window *window, const char *what, uint64_t
 			struct hoist__npy_header *ret)
 {
 	const unsigned char *text;
+	/* Most headers fit into the window, whose bytes need no copy. */
 	if (n <= HOIST__WINDOW_BYTES) {
 		int err = hoist__window_get(window, at, n, &text);
 		return err < 0 ? err : hoist__npy_literal(what, (const char *)text, n, at, ret);
@@ -100,6 +101,7 @@ static int keep_layout(const char *what, const struct hoist__npy_header *header,
 	if (!header->fortran_order)
 		return 0;
 	fortran_strides(header->rank, header->shape, numbers + rank);
+	/* Where both orders are the same, as with one axis, the tensor has no strides. */
 	if (!hoist__layout_contiguous(header->rank, header->shape, numbers + rank))
 		tensor->strides = numbers + rank;
 	return 0;

@@ -76,6 +76,7 @@ static int read_entries(struct hoist__zip *zip, struct hoist__manifest_box *box)
 					 &manifest->tensors[manifest->n_tensors++]);
 	if (err < 0)
 		return err;
+	/* The directory may list entries in another order than they lie in. */
 	qsort(manifest->tensors, n, sizeof *manifest->tensors, by_offset);
 	manifest->data_offset = manifest->tensors[0].offset;
 	return hoist__manifest_names(zip->file, manifest);

@@ -337,6 +337,8 @@ static int unknown(struct hoist__pickle *p, unsigned op)
 		op, name);
 }
 
+/* The instructions are in three switches.  step() hands an instruction that it does not have to
+ * step_container(), and that to step_value(), which refuses the rest. */
 static int step_value(struct hoist__pickle *p, unsigned op)
 {
 	switch (op) {

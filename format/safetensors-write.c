@@ -32,7 +32,8 @@ static int check(const struct hoist__out_file *file, const struct hoist__out_ten
 	hoist__quoted(tensor->name, strlen(tensor->name), name);
 	if (strcmp(tensor->name, METADATA) == 0)
 		return hoist__fail(
-			-EINVAL, "%s: no tensor of a safetensors file can be called %s; rename it",
+			-EINVAL,
+			"%s: no tensor of a safetensors file can be called %s; rename the tensor",
 			where, METADATA);
 	if (info == NULL || info->safetensors == NULL)
 		return hoist__fail(-EINVAL, "%s: tensor %s: safetensors has no dtype %s; %s", where,
@@ -44,6 +45,7 @@ static int check(const struct hoist__out_file *file, const struct hoist__out_ten
 		if (hoist__mul_overflow(elements, (uint64_t)tensor->shape[i], &elements))
 			return hoist__fail(-EOVERFLOW, "%s: tensor %s has too many elements", where,
 					   name);
+	/* The remainder of the bits, computed so that no product overflows. */
 	if (elements % 8 * info->bits % 8 != 0)
 		return hoist__fail(-EINVAL,
 				   "%s: tensor %s: %" PRIu64 " elements of %s are no whole bytes, "
@@ -126,6 +128,7 @@ int hoist__safetensors_write(struct hoist__out_file *file)
 	if (err < 0)
 		return err;
 	struct hoist__json_text json = {0};
+	/* finish() writes the length of the header over these bytes. */
 	hoist__json_put(&json, "\0\0\0\0\0\0\0", PREFIX);
 	hoist__json_printf(&json, "{");
 	if (file->n_metadata > 0)

@@ -78,6 +78,7 @@ int hoist__safetensors_header_bytes(const char *file, const void *prefix, size_t
 static int read_metadata(struct reader *r)
 {
 	struct hoist__json *json = &r->json;
+	/* null stands for no metadata. */
 	if (hoist__json_peek(json) == 'n')
 		return hoist__json_skip(json);
 	int err = hoist__json_open(json, '{', "\"__metadata__\"");
@@ -122,6 +123,7 @@ static int read_tensor(struct reader *r, const struct hoist__json_string *name)
 				     &entry.tensor.name, &entry.tensor.name_bytes);
 	if (err < 0)
 		return err;
+	/* From here on every message names the tensor. */
 	json->subject = entry.tensor.name;
 	json->subject_bytes = entry.tensor.name_bytes;
 	struct hoist__safetensors_fields *fields = &r->fields;
@@ -153,6 +155,7 @@ static int read_tensor(struct reader *r, const struct hoist__json_string *name)
 static int read_header(struct reader *r)
 {
 	struct hoist__json *json = &r->json;
+	/* The format's description demands this first byte; spaces may only follow the header. */
 	if (json->bytes == 0 || json->text[0] != '{')
 		return hoist__json_fail(json, 0, "the header does not begin with '{'");
 	json->at = 1;

@@ -100,6 +100,8 @@ static int read_range(struct hoist__json *json, struct hoist__safetensors_fields
 	return 0;
 }
 
+/* A position of 0 means that the key has not been seen: byte 0 is the header's own bracket.  A key
+ * that comes twice is refused, since readers differ in which value they take. */
 static int read_fields(struct hoist__json *json, struct hoist__safetensors_fields *fields)
 {
 	int err = hoist__json_open(json, '{', "its description");
@@ -177,6 +179,7 @@ static int count_bytes(struct hoist__json *json, const struct hoist__safetensors
 	return 0;
 }
 
+/* The keys may come in any order, so the fields are compared when all have been read. */
 static int check_fields(struct hoist__json *json, size_t key_at, uint64_t data_bytes,
 			struct hoist__safetensors_fields *fields)
 {

@@ -84,8 +84,8 @@ static int check_byteorder(struct hoist__torch_file *file)
 		err = hoist__window_get(&file->zip.window, at, bytes, &text);
 	if (err == 0 && (entry->bytes != n || memcmp(text, little, n) != 0))
 		err = hoist__fail(-ENOTSUP,
-				  "%s: its numbers are of the byte order %s, and only \"little\" "
-				  "is read; save it again on such a machine",
+				  "%s: the numbers have the byte order %s, and hoist reads only "
+				  "\"little\"; save the file again on a little-endian machine",
 				  file->zip.file, hoist__quoted((const char *)text, bytes, shown));
 	return err;
 }

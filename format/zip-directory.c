@@ -302,7 +302,8 @@ static int arrange(struct hoist__zip *zip)
 		entries[i].end = i + 1 < zip->n ? entries[i + 1].header : zip->directory_at;
 		if (entries[i].end - entries[i].header <
 		    LOCAL_BYTES + entries[i].name_bytes + entries[i].bytes)
-			return fail_entry(zip, &entries[i], "it overlaps the one behind it");
+			return fail_entry(zip, &entries[i],
+					  "its bytes overlap those of the next entry");
 	}
 	sort(zip, by_name);
 	for (size_t i = 1; i < zip->n; i++)

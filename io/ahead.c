@@ -79,7 +79,8 @@ static int read_failed(struct slice *slice, uint64_t offset, int err)
 	slice->failed_at = offset;
 	if (err == 0)
 		return hoist__fail(
-			-ENODATA, "reading %llu bytes at %llu of %s ahead: it ends at %llu",
+			-ENODATA,
+			"reading ahead %llu bytes at byte %llu of %s: the file ends at byte %llu",
 			(unsigned long long)part->bytes, (unsigned long long)part->offset,
 			part->path, (unsigned long long)offset);
 	return hoist__file_read_failed(err, part->path, offset);
@@ -289,6 +290,7 @@ int hoist__ahead_start(const struct hoist__ahead_part *parts, size_t n_parts, un
 		free(copy);
 		return hoist__fail_nomem("reading ahead", n_parts * sizeof *copy);
 	}
+	/* The threads outlive this call, and so perhaps the caller's list. */
 	if (n_parts > 0)
 		memcpy(copy, parts, n_parts * sizeof *copy);
 	ahead->parts = copy;

@@ -238,6 +238,7 @@ static void cancel_queued(struct hoist__crew *crew, struct hoist__request *reque
 	request->taken = request->bytes;
 	if (!splits(request))
 		hoist__request_end(request, -ECANCELED);
+	/* end_if_over() takes the request out of a list. */
 	hoist__list_push_back(&crew->running, &request->node);
 	(void)end_if_over(crew, request);
 }
@@ -316,6 +317,7 @@ static int start_workers(struct hoist__crew *crew, unsigned n)
 	}
 	crew->share = (unsigned)hoist__max_u64(crew->n_workers / crew->disks.n, 1);
 	pthread_mutex_unlock(&crew->mutex);
+	/* Fewer threads than asked for are enough. */
 	return crew->n_workers > 0 ? 0 : err;
 }
 

@@ -85,6 +85,7 @@ void hoist__engine_destroy(struct hoist__engine *engine)
 {
 	if (engine == NULL)
 		return;
+	/* In a child of fork the requests are the parent's, and must not be cancelled. */
 	bool child = forked(engine);
 	if (!child)
 		engine->ops->cancel(engine);
@@ -142,6 +143,7 @@ static int check_direct(const struct hoist__request *request)
 static int check(const struct hoist__request *request)
 {
 	uint64_t end_offset;
+	/* A write has no rest that is not needed, and the dropped range of a read has a bound. */
 	if (request->bytes == 0 || request->need > request->bytes ||
 	    (request->write && request->need != request->bytes) ||
 	    (request->drop && request->bytes > HOIST__REQUEST_MAX_DROP) ||
@@ -162,6 +164,7 @@ int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *co
 	if (n > hoist__engine_room(engine))
 		return hoist__fail(-EAGAIN, "%u requests, but room for %u of %u", n,
 				   hoist__engine_room(engine), engine->depth);
+	/* All requests are checked before any starts, so that a refused call has started none. */
 	for (unsigned i = 0; i < n; i++) {
 		int err = check(requests[i]);
 		if (err != 0)

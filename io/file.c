@@ -133,16 +133,18 @@ static int open_fd(int dir_fd, const char *path, unsigned flags, const char *dis
 			fd = -errno;
 	}
 	if (fd == -EXDEV)
-		return hoist__fail(fd,
-				   "opening %s: it is a link that leads out of its folder; if you "
-				   "trust it, open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
-				   display);
+		return hoist__fail(
+			fd,
+			"opening %s: this is a link that leads out of its folder; if you trust the "
+			"link, open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
+			display);
 	if (fd == -ENOSYS)
-		return hoist__fail(-ENOTSUP,
-				   "opening %s: whether it lies in its folder cannot be known: the "
-				   "kernel refuses openat2, and /proc is not mounted; if you trust "
-				   "it, open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
-				   display);
+		return hoist__fail(
+			-ENOTSUP,
+			"opening %s: hoist cannot tell whether a link leads out of the folder: the "
+			"kernel refuses openat2, and /proc is not mounted; if you trust the path, "
+			"open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
+			display);
 	if (fd < 0)
 		return hoist__fail_errno(fd, "opening %s", display);
 	*ret = fd;
@@ -221,9 +223,9 @@ static int identify(struct hoist__file *file)
 	if (err < 0)
 		return hoist__fail_errno(err, "looking at %s", file->path);
 	if (S_ISDIR(st.st_mode))
-		return hoist__fail(-EINVAL, "opening %s: it is a folder, not a file", file->path);
+		return hoist__fail(-EINVAL, "opening %s: this is a folder, not a file", file->path);
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
-		return hoist__fail(-EINVAL, "opening %s: it is neither a file nor a block device",
+		return hoist__fail(-EINVAL, "opening %s: this is neither a file nor a block device",
 				   file->path);
 	err = bytes_now(file->fd, &st, &file->bytes);
 	if (err != 0)
@@ -261,14 +263,14 @@ static int check_times(const struct hoist__file *file, const struct stat *now)
 {
 	if (hoist__file_time_ns(&now->st_mtim) != file->mtime_ns)
 		return hoist__fail(-EBADMSG,
-				   "%s changed while it was open: it was written to (replace "
-				   "files by rename instead)",
+				   "%s changed while hoist had the file open: the file "
+				   "was written to; replace files by rename instead",
 				   file->path);
 	if (hoist__file_time_ns(&now->st_ctim) != file->ctime_ns && !only_renamed(file, now))
 		return hoist__fail(-EBADMSG,
-				   "%s changed while it was open: it was written to and its time "
-				   "of last write set back, or its attributes were changed (replace "
-				   "files by rename instead)",
+				   "%s changed while hoist had the file open: the file "
+				   "was written to and its time of last write set back, or its "
+				   "attributes were changed; replace files by rename instead",
 				   file->path);
 	return 0;
 }
@@ -284,7 +286,9 @@ int hoist__file_changed(const struct hoist__file *file)
 	if (err != 0)
 		return hoist__fail_errno(err, "asking for the size of %s", file->path);
 	if (bytes != file->bytes)
-		return hoist__fail(-EBADMSG, "%s changed while it was open: %llu bytes, now %llu",
+		return hoist__fail(-EBADMSG,
+				   "%s changed while hoist had the file open: the file had %llu "
+				   "bytes, and has %llu now",
 				   file->path, (unsigned long long)file->bytes,
 				   (unsigned long long)bytes);
 	return S_ISBLK(st.st_mode) ? 0 : check_times(file, &st);
@@ -341,12 +345,12 @@ void hoist__file_close(struct hoist__file *file)
 int hoist__file_read_failed(int err, const char *path, uint64_t offset)
 {
 	if (err == EINTR || err == EAGAIN)
-		return hoist__fail(-EIO, "reading %s at %llu: %s %u times in a row", path,
+		return hoist__fail(-EIO, "reading %s at byte %llu: %s %u times in a row", path,
 				   (unsigned long long)offset, strerrorname_np(err),
 				   HOIST__MAX_AGAIN);
 	/* The block layer reports an NVMe medium error as ENODATA, which means a short file to our
 	 * callers. */
-	return hoist__fail_errno(err == ENODATA ? -EIO : -err, "reading %s at %llu", path,
+	return hoist__fail_errno(err == ENODATA ? -EIO : -err, "reading %s at byte %llu", path,
 				 (unsigned long long)offset);
 }
 
@@ -368,10 +372,11 @@ int hoist__file_read(const struct hoist__file *file, uint64_t offset, void *buff
 			done += (size_t)n;
 			n_again = 0;
 		} else if (n == 0) {
-			return hoist__fail(-ENODATA,
-					   "reading %zu bytes at %llu of %s: it ends at %llu",
-					   bytes, (unsigned long long)offset, file->path,
-					   (unsigned long long)(offset + done));
+			return hoist__fail(
+				-ENODATA,
+				"reading %zu bytes at byte %llu of %s: the file ends at byte %llu",
+				bytes, (unsigned long long)offset, file->path,
+				(unsigned long long)(offset + done));
 		} else if (!hoist__again(err, &n_again)) {
 			return hoist__file_read_failed(err, file->path, offset + done);
 		}

@@ -29,9 +29,10 @@ static int check_range(const struct hoist__file *file, uint64_t offset, size_t b
 	if (hoist__file_stat(file->fd, &st) == 0 && S_ISREG(st.st_mode))
 		size = hoist__min_u64(size, (uint64_t)st.st_size);
 	if (end > size)
-		return hoist__fail(-ENODATA, "mapping %zu bytes at %llu of %s: it ends at %llu",
-				   bytes, (unsigned long long)offset, file->path,
-				   (unsigned long long)size);
+		return hoist__fail(
+			-ENODATA,
+			"mapping %zu bytes at byte %llu of %s: the file ends at byte %llu", bytes,
+			(unsigned long long)offset, file->path, (unsigned long long)size);
 	return 0;
 }
 
@@ -173,10 +174,10 @@ int hoist__file_map_path(const char *path, enum hoist__file_map_mode mode, uint6
 	uint64_t end;
 	int fd = -1;
 	if (hoist__add_overflow(offset, bytes, &end) || end > INT64_MAX)
-		return hoist__fail(-EOVERFLOW,
-				   "mapping %zu bytes at %llu of %s: that is beyond 63 "
-				   "bits",
-				   bytes, (unsigned long long)offset, path);
+		return hoist__fail(
+			-EOVERFLOW,
+			"mapping %zu bytes at byte %llu of %s: the end does not fit in 63 bits",
+			bytes, (unsigned long long)offset, path);
 	int err = open_path(path, mode, &fd);
 	if (err < 0)
 		return err;

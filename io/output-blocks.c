@@ -28,7 +28,8 @@ static int fail_full(const struct hoist__file *file, int err, uint64_t bytes)
 		return hoist__fail_errno(err, "writing %s: allocating %" PRIu64 " bytes",
 					 file->path, bytes);
 	return hoist__fail_errno(err,
-				 "writing %s: it needs %" PRIu64 " bytes, and the file system has "
+				 "writing %s: the file needs %" PRIu64
+				 " bytes, and the file system has "
 				 "%" PRIu64 " free",
 				 file->path, bytes, (uint64_t)fs.f_bavail * (uint64_t)fs.f_frsize);
 }

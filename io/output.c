@@ -39,6 +39,8 @@ struct hoist__output {
 
 /* --- the old file --- */
 
+/* All later calls name the file relative to this descriptor: a folder that is renamed meanwhile
+ * still gets the file, and no other folder does. */
 static int open_folder(struct hoist__output *output)
 {
 	char *path = output->file.path;
@@ -46,10 +48,13 @@ static int open_folder(struct hoist__output *output)
 	output->name = slash == NULL ? path : slash + 1;
 	if (output->name[0] == '\0' || strcmp(output->name, ".") == 0 ||
 	    strcmp(output->name, "..") == 0)
-		return hoist__fail(-EISDIR, "writing %s: it is a folder; name a file in it", path);
+		return hoist__fail(-EISDIR,
+				   "writing %s: this is a folder; name a file in the folder", path);
 	if (strlen(output->name) > NAME_MAX)
-		return hoist__fail(-ENAMETOOLONG, "writing %s: its name has more than %d bytes",
-				   path, NAME_MAX);
+		return hoist__fail(
+			-ENAMETOOLONG,
+			"writing %s: the name has more than %d bytes; choose a shorter one", path,
+			NAME_MAX);
 	char *folder = slash == NULL   ? strdup(".")
 		       : slash == path ? strdup("/")
 				       : strndup(path, (size_t)(slash - path));
@@ -76,15 +81,20 @@ static int look_at(const struct hoist__output *output, const char *name, const c
 			       : hoist__fail_errno(-errno, "writing %s: looking at the old file",
 						   path);
 	if ((output->flags & HOIST__OUTPUT_NO_REPLACE) != 0)
-		return hoist__fail(-EEXIST, "writing %s: it is there already", path);
+		return hoist__fail(-EEXIST,
+				   "writing %s: this file exists already; choose another name, or "
+				   "let the save replace the file",
+				   path);
 	*ret_link = S_ISLNK(st.st_mode);
 	if (*ret_link && HOIST__UNINTERRUPTED(fstatat(output->folder_fd, name, &st, 0)) < 0)
 		return -ENOENT; /* the link leads nowhere */
 	if (S_ISDIR(st.st_mode))
-		return hoist__fail(-EISDIR, "writing %s: it is a folder; name a file in it", path);
+		return hoist__fail(-EISDIR,
+				   "writing %s: this is a folder; name a file in the folder", path);
 	if (!S_ISREG(st.st_mode))
 		return hoist__fail(-EINVAL,
-				   "writing %s: it is no regular file; nothing else is replaced",
+				   "writing %s: this is no regular file, and hoist replaces only "
+				   "regular files; choose another name",
 				   path);
 	*ret = st;
 	return 0;
@@ -291,8 +301,9 @@ static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 		if (copy < 0 && !spare)
 			return hoist__fail_errno(
 				-errno,
-				"writing %s: a descriptor, to be closed to learn whether the file "
-				"system kept all bytes; allow more open files (ulimit -n)",
+				"writing %s: opening a second descriptor of the file (to see, when "
+				"it is closed, whether the file system kept all bytes; ulimit -n "
+				"raises the limit on open files)",
 				output->file.path);
 		if (copy < 0) {
 			copy = *fd;
@@ -300,7 +311,8 @@ static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 		}
 		err = close(copy) < 0 ? -errno : 0;
 	} while (err == -EINTR && *fd >= 0 && hoist__again(EINTR, &n_again));
-	return err < 0 ? hoist__fail_errno(err, "writing %s: closing it", output->file.path) : 0;
+	return err < 0 ? hoist__fail_errno(err, "writing %s: closing the file", output->file.path)
+		       : 0;
 }
 
 /* Never repeated after a failure: the kernel reports a lost write only once, so a second fsync
@@ -316,7 +328,8 @@ int hoist__output_finish(struct hoist__output *output)
 {
 	struct hoist__file *file = &output->file;
 	if (HOIST__UNINTERRUPTED(ftruncate(file->fd, (off_t)file->bytes)) < 0)
-		return hoist__fail_errno(-errno, "writing %s: cutting it to %" PRIu64 " bytes",
+		return hoist__fail_errno(-errno,
+					 "writing %s: cutting the file to %" PRIu64 " bytes",
 					 file->path, file->bytes);
 	hoist__output_mode_set(&output->mode, file->fd, file->path);
 	/* No direct write follows, so the direct descriptor may be closed. */
@@ -407,7 +420,8 @@ int hoist__output_sync_folder(const struct hoist__output *output)
 	if (HOIST__UNINTERRUPTED(fsync(output->folder_fd)) < 0 && errno != EINVAL &&
 	    errno != EOPNOTSUPP)
 		return hoist__fail_errno(-errno,
-					 "writing %s: the file is there, but fsync of its folder",
+					 "writing %s: the file has its name, but a crash may undo "
+					 "that: fsync of the folder",
 					 output->file.path);
 	return 0;
 }

@@ -23,11 +23,13 @@ static int fail_budget(int err, const struct hoist__budget *budget, size_t least
 {
 	if (err == -EDQUOT)
 		return hoist__fail(err,
-				   "staging needs at least %zu bytes of the budget, whose "
-				   "limit is %zu; raise it",
+				   "staging needs at least %zu bytes of the budget, and the budget "
+				   "has %zu; raise the budget",
 				   least, hoist__budget_limit(budget));
-	return hoist__fail(err, "staging waits for %zu bytes of a budget of %zu", least,
-			   hoist__budget_limit(budget));
+	return hoist__fail(err,
+			   "staging needs %zu bytes of the budget of %zu bytes, and other users "
+			   "hold the rest; wait for them",
+			   least, hoist__budget_limit(budget));
 }
 
 /* Charges the bytes that the caller does not hold yet. */

@@ -38,6 +38,8 @@ static bool for_worker(const struct hoist__uring *u, const struct hoist__request
 
 /* --- towards the kernel --- */
 
+/* The kernel lacks memory (EAGAIN), wants its completions taken first (EBUSY), or the time of the
+ * wait is over (ETIME): see io_uring_enter(2). */
 static bool passing(int err)
 {
 	return err == -EINTR || err == -EAGAIN || err == -EBUSY || err == -ETIME;
@@ -145,6 +147,7 @@ bool hoist__uring_has_crew(struct hoist__uring *u)
 {
 	if (u->crew != NULL || u->no_crew)
 		return u->crew != NULL;
+	/* Hot bytes come from memory, whatever their disk: one queue serves all of them. */
 	struct hoist__crew_options options = {
 		.n_threads = u->n_hot_threads,
 		.disks = {.n = 1},

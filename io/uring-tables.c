@@ -34,6 +34,9 @@ static bool within_file_limit(unsigned n)
 	return getrlimit(RLIMIT_NOFILE, &limit) == 0 && n <= limit.rlim_cur;
 }
 
+/* Registered files only save time, so a refusal is noted and the requests name descriptors.  Each
+ * file has two rows, for its cached and its direct descriptor; the files are sorted so that a
+ * request finds its rows by bisection. */
 static int register_files(struct io_uring *ring, const struct hoist__engine_options *options,
 			  struct hoist__uring_files *files)
 {

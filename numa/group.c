@@ -94,6 +94,7 @@ static void relate(struct place *place, const char *root)
 		place->group[0] = '\0';
 }
 
+/* The mount point is looked up below @root, so that a test can lay out a machine of its own. */
 static bool find_mount(const char *root, struct place *place)
 {
 	char path[PATH_MAX];

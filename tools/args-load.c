@@ -174,6 +174,7 @@ const char *args_load_take(struct load_args *load, const char *name, char *value
 		return take_chunk(load, value);
 	if (strcmp(name, "depth") == 0)
 		return take_depth(load, value);
+	/* Only --replica is left. */
 	load->replicas[load->n_replicas++] = value;
 	return NULL;
 }

@@ -37,7 +37,7 @@ static const struct {
 	{OPTION_IO_FILES, "io", "WAY", "auto (the default), direct, cached"},
 	{OPTION_SHARD_BYTES, "shard-bytes", "BYTES", "most tensor bytes in one file, as 5G"},
 	{OPTION_DIGEST, "digest", NULL, "keep a digest of each tensor in the file"},
-	{OPTION_NO_REPLACE, "no-replace", NULL, "fail if DST is there already"},
+	{OPTION_NO_REPLACE, "no-replace", NULL, "fail if DST exists already"},
 	{OPTION_NO_SYNC, "no-sync", NULL, "do not wait until the data is on the disk"},
 	{OPTION_LOAD, "slice", "PART", "GLOB:AXIS:R/N or GLOB:AXIS:BEGIN..END; may be repeated"},
 	{OPTION_LOAD, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
@@ -57,7 +57,7 @@ static const struct {
 	{OPTION_SAVE, "save", NULL, "load: save too, and remove what was written"},
 	{OPTION_TO, "to", "PATH", "--save: write there (a file or a folder), not beside FILE"},
 	{OPTION_CACHE, "cache", NULL, "load from the cache; cache the checkpoint first if needed"},
-	{OPTION_REPLACE, "replace", NULL, "add: even if it is cached already"},
+	{OPTION_REPLACE, "replace", NULL, "add: even if PATH is cached already"},
 	{OPTION_NODE, "node", "N", "add: only memory of NUMA node N"},
 	{OPTION_PAGES, "pages", "KIND", "add: huge (the default, where they come), small, hugetlb"},
 	{OPTION_ALL, "all", NULL, "drop: everything"},
@@ -65,6 +65,7 @@ static const struct {
 	{OPTION_HELP, "help", NULL, "show this"},
 };
 
+/* Ends a message that usage_begin() began. */
 static int usage_error(const struct command *command)
 {
 	(void)fprintf(stderr, "; see `hoist %s --help`\n", command->name);
@@ -231,6 +232,7 @@ static int take_pages(struct args *args, const char *value)
 	return STATUS_OK;
 }
 
+/* args_load_take() cuts @value into parts, so a copy is kept for the message. */
 static int take_load(struct args *args, const char *name, char *value)
 {
 	struct text whole;
@@ -355,6 +357,7 @@ static int take_operands(struct args *args, int n, char **operands)
 {
 	const struct command *command = args->command;
 	struct text name;
+	/* --help is answered whatever operands there are. */
 	if (args->help)
 		return STATUS_OK;
 	if (n < command->min_operands) {
@@ -407,6 +410,7 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 	struct option table[N_OPTIONS + 1];
 	long_options(command, table);
 	int status = STATUS_OK;
+	/* refused() prints the messages of getopt_long() in the words of this command. */
 	opterr = 0;
 	while (status == STATUS_OK) {
 		int what = getopt_long(argc, argv, ":h", table, NULL);

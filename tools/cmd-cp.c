@@ -102,6 +102,7 @@ static int prepare(struct copy *copy, const struct args *args)
 	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &copy->checkpoint);
 	if (err != 0)
 		return fail_call(err);
+	/* A copy over its own source keeps the digests that the source has. */
 	bool over_itself = in_place(copy->checkpoint, copy->path);
 	bool digest = args->digest || (over_itself && has_digests(copy->checkpoint));
 	const hoist_save_options options = {

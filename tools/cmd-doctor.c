@@ -37,10 +37,10 @@ static int print_table(const hoist_doctor *doctor)
 	print_escaped(stdout, skipped ? advice.skipped : advice.text);
 	(void)putchar('\n');
 	if (n_failed == 0)
-		(void)printf("\nall of it works here\n");
+		(void)printf("\neverything works here\n");
 	else
-		(void)printf("\n%zu of %zu say no; hoist works without, less fast or without that "
-			     "device\n",
+		(void)printf("\n%zu of %zu findings say no; hoist works all the same, but more "
+			     "slowly, or without the device that a finding names\n",
 			     n_failed, hoist_doctor_n_checks(doctor));
 	return STATUS_OK;
 }

@@ -36,6 +36,7 @@ static void add_dtype(struct unconverted *unconverted, const char *name)
 {
 	size_t used = strlen(unconverted->dtypes);
 	size_t n = strlen(name);
+	/* The name of a dtype may be the beginning of another's: f8_e4m3fn, f8_e4m3fnuz. */
 	for (const char *at = unconverted->dtypes; (at = strstr(at, name)) != NULL; at += n)
 		if ((at == unconverted->dtypes || at[-1] == ' ') && (at[n] == ',' || at[n] == '\0'))
 			return;

@@ -189,8 +189,8 @@ int in_place_check(hoist_checkpoint *checkpoint, const hoist_save *save, const c
 	const char *is = hoist_checkpoint_format(checkpoint);
 	size_t held = hoist_checkpoint_n_tensors(checkpoint);
 	if (strcmp(is, hoist_save_format(save)) != 0)
-		return fail("%s is a source of the copy: as %s it would lose content that only %s "
-			    "can hold; copy it to another name",
+		return fail("%s is a source of the copy: as %s the file would lose content that "
+			    "only %s can hold; copy to another name",
 			    to, hoist_save_format(save), is);
 	/* Opening a part of a GGUF model opens all of its parts. */
 	if (strcmp(is, "safetensors") == 0) {
@@ -199,9 +199,8 @@ int in_place_check(hoist_checkpoint *checkpoint, const hoist_save *save, const c
 			return status;
 	}
 	if (n < held)
-		return fail("%s is a source of the copy: it would lose %zu of its %zu tensors; "
-			    "copy them "
-			    "to another name",
+		return fail("%s is a source of the copy: the file would lose %zu of its %zu "
+			    "tensors; copy to another name",
 			    to, held - n, held);
 	return STATUS_OK;
 }

@@ -13,6 +13,7 @@
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
+/* In the order of `hoist --help`. */
 static const struct command commands[] = {
 	{"doctor", "[PATH]", "what works here, what does not, and the remedy",
 	 "Checks what fast loading needs: io_uring, direct reads and the file system at\n"

@@ -14,6 +14,7 @@
 #include "cli/progress.h"
 #include "hoist/compat.h"
 
+/* Progress and Ctrl-C are looked at ten times a second. */
 #define STEP_NS 100000000
 
 static int open_replicas(struct operation *op, const struct args *args)
@@ -65,6 +66,7 @@ static int drive(struct operation *op)
 		uint64_t total = 0;
 		hoist_load_progress(op->load, &done, &total);
 		progress_update(done, total);
+		/* After a cancel the steps go on until all that was begun has ended. */
 		if (interrupted() && !asked) {
 			asked = true;
 			hoist_load_cancel(op->load);

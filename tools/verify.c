@@ -39,13 +39,14 @@ static int open_file(struct verify *verify, size_t index)
 	return STATUS_OK;
 }
 
+/* Reads with plain system calls: the verification must not rely on the reads that are verified. */
 static int read_file(const struct verify *verify, uint64_t offset, unsigned char *to, size_t n)
 {
 	for (size_t done = 0; done < n;) {
 		ssize_t got = pread(verify->fd, to + done, n - done, (off_t)(offset + done));
 		if (got == 0)
 			return fail("verifying: %s ends at byte %" PRIu64
-				    ": it became shorter while it was loaded",
+				    ": the file became shorter during the load",
 				    verify->path, offset + done);
 		if (got < 0 && errno != EINTR)
 			return fail("verifying: reading %s at byte %" PRIu64 ": %s", verify->path,

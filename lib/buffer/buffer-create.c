@@ -168,7 +168,7 @@ int hoist_buffer_create(hoist_device *device, hoist_dtype dtype, int rank, const
 			unsigned flags, hoist_buffer **ret)
 {
 	if (device == NULL)
-		return hoist__fail(-EINVAL, "a buffer needs a device; it is NULL");
+		return hoist__fail(-EINVAL, "the device to make a buffer on is NULL");
 	return hoist__buffer_new(device, NULL, dtype, rank, shape, flags, ret);
 }
 
@@ -176,7 +176,7 @@ int hoist_buffer_create_on(hoist_stream *stream, hoist_dtype dtype, int rank, co
 			   unsigned flags, hoist_buffer **ret)
 {
 	if (stream == NULL)
-		return hoist__fail(-EINVAL, "a buffer on a stream needs one; it is NULL");
+		return hoist__fail(-EINVAL, "the stream to make a buffer on is NULL");
 	return hoist__buffer_new(hoist_stream_device(stream), stream, dtype, rank, shape, flags,
 				 ret);
 }
@@ -186,7 +186,7 @@ int hoist_buffer_create_from(hoist_memory *memory, hoist_stream *stream, hoist_d
 {
 	struct wanted wanted = {dtype, rank, shape, flags, 0, 0};
 	if (memory == NULL)
-		return hoist__fail(-EINVAL, "a buffer of a memory resource needs one; it is NULL");
+		return hoist__fail(-EINVAL, "the memory resource to make a buffer of is NULL");
 	int err = check_flags(flags, HOIST_BUFFER_ZERO | HOIST_BUFFER_LAZY);
 	if (err == 0 && stream != NULL)
 		err = hoist__memory_check_stream(memory, stream);

@@ -22,7 +22,7 @@ static int check(hoist_buffer *buffer)
 		return hoist__fail(-ENOTSUP, "its memory cannot grow; HOIST_MEMORY_VIRTUAL can");
 	if (buffer->offset != 0 || buffer->bit != 0)
 		return hoist__fail(-EINVAL,
-				   "it begins %zu bytes into its storage; only a buffer at "
+				   "the buffer begins %zu bytes into its storage; only a buffer at "
 				   "its storage's beginning can grow",
 				   buffer->offset);
 	if (!hoist__storage_is_alone(buffer->storage))
@@ -71,6 +71,8 @@ static int grow(hoist_buffer *buffer, int rank, const int64_t *shape, hoist_buff
 	struct hoist__storage *old = buffer->storage;
 	if (bytes < hoist__storage_bytes(old))
 		bytes = hoist__storage_bytes(old);
+	/* All else that may fail comes before the block grows, so that a failure leaves the buffer
+	 * as it was. */
 	err = prepare(buffer, rank, shape, bytes, &storage, &made);
 	if (err < 0)
 		return err;
@@ -78,7 +80,7 @@ static int grow(hoist_buffer *buffer, int rank, const int64_t *shape, hoist_buff
 	if (address != 0)
 		err = hoist_memory_grow(hoist__storage_memory(old), address, bytes, &address);
 	else if (bytes != 0)
-		err = hoist__fail(-ENOTSUP, "it has no bytes, and so no block to grow");
+		err = hoist__fail(-ENOTSUP, "the buffer has no bytes, and so no block to grow");
 	if (err < 0) {
 		hoist__storage_forget(storage);
 		hoist_buffer_unref(made);

@@ -71,6 +71,7 @@ struct hoist__span hoist__buffer_span(const hoist_buffer *buffer, int64_t offset
 
 /* --- making --- */
 
+/* A buffer of elements below a byte ends with a byte that may be partly used. */
 static int count_bytes(hoist_dtype dtype, uint64_t elements, size_t *ret)
 {
 	const struct hoist__dtype_info *info = hoist__dtype_info(dtype);
@@ -172,6 +173,7 @@ void hoist_buffer_unref(hoist_buffer *buffer)
 	hoist__storage_unref(buffer->storage);
 	if (buffer->stream != NULL)
 		hoist_stream_unref(buffer->stream);
+	/* The caller's release function runs last, when nothing of the buffer is left. */
 	struct hoist__user user = buffer->user;
 	free(buffer);
 	hoist__user_end(&user);
@@ -183,11 +185,13 @@ int hoist_buffer_close(hoist_buffer *buffer, hoist_stream *stream)
 		return hoist__buffer_check(buffer, "the buffer to close");
 	if (buffer->storage == NULL)
 		return 0;
+	/* The only step that can fail comes first, so that a failure leaves the buffer open. */
 	int err = stream != NULL ? hoist__storage_free_on(buffer->storage, stream) : 0;
 	if (err < 0)
 		return hoist__fail_in(err, "closing a buffer");
 	struct hoist__storage *storage = buffer->storage;
 	buffer->storage = NULL;
+	/* With 0 bytes, the calls that accept a closed buffer never look at its storage. */
 	buffer->bytes = 0;
 	hoist__storage_unref(storage);
 	return 0;

@@ -112,6 +112,8 @@ void hoist_image_close(hoist_image *image)
 
 /* --- finding an image --- */
 
+/* The answer of the holder is checked and not trusted: the image must be of this path, and the
+ * files must be those that were cached. */
 int hoist__cache_find(const char *path, enum hoist__cache_op op, unsigned flags, hoist_image **ret)
 {
 	struct hoist__cache_message message;
@@ -122,7 +124,9 @@ int hoist__cache_find(const char *path, enum hoist__cache_op op, unsigned flags,
 		err = hoist__cache_ask(&message, -1, &fd);
 	/* A holder that is ending has no images any more. */
 	if (err == -ENOENT || err == -EPIPE)
-		return hoist__fail(-ENOENT, "%s is not in the cache; `hoist cache add` it", path);
+		return hoist__fail(
+			-ENOENT,
+			"%s is not in the cache; add the checkpoint with `hoist cache add`", path);
 	if (err < 0)
 		return err;
 	err = hoist__image_open(fd, flags, &image);

@@ -80,7 +80,7 @@ static int fail_folder(int err, const char *doing, const char *path)
 	if (there && err == -EACCES)
 		return hoist__fail(-EPERM,
 				   "the cache's folder %s is closed to its own user (mode %04o); "
-				   "make it 0700, or remove it",
+				   "make the mode 0700, or remove the folder",
 				   path, (unsigned)status.st_mode & 07777);
 	return hoist__fail(err, "%s the cache's folder %s: %s; " REMEDY, doing, path,
 			   strerror(-err));
@@ -95,8 +95,8 @@ static int check(int fd, const char *path)
 		return fail_folder(-EPERM, "opening", path);
 	if ((status.st_mode & 077) != 0)
 		return hoist__fail(-EPERM,
-				   "the cache's folder %s is open to others (mode %04o); make it "
-				   "0700, or remove it",
+				   "the cache's folder %s is open to others (mode %04o); make the "
+				   "mode 0700, or remove the folder",
 				   path, (unsigned)status.st_mode & 07777);
 	return 0;
 }

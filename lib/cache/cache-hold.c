@@ -73,9 +73,8 @@ static int bind_in(int folder, int *ret)
 		int err = -errno;
 		(void)close(fd);
 		if (err == -ENOENT && access("/proc/self/fd", X_OK) < 0)
-			return hoist__fail(-ENOENT,
-					   "the cache's socket cannot be made: /proc is not "
-					   "mounted; mount it");
+			return hoist__fail(-ENOENT, "the cache's socket cannot be made: /proc is "
+						    "not mounted; mount /proc");
 		return hoist__fail_errno(err, "the cache's socket (%s)", address.sun_path);
 	}
 	*ret = fd;

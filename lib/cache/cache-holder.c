@@ -290,6 +290,8 @@ static void run(struct holder *holder)
 		if (ready < 0 && errno != EINTR)
 			(void)usleep(10000);
 		uint64_t now = hoist__now_ns();
+		/* Backwards: end_peer() fills the gap with the last peer, which has been served
+		 * already. */
 		for (size_t i = n; i-- > 0;) {
 			struct peer *peer = &holder->peers[i];
 			bool asks = ready > 0 && polled[i].revents != 0;

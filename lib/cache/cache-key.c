@@ -160,7 +160,9 @@ int hoist__image_key_make(const char *path, hoist_checkpoint *checkpoint,
 
 static int stale(const char *path, const char *what)
 {
-	return hoist__fail(-ESTALE, "%s %s since it was cached; add it again (`hoist cache add`)",
+	return hoist__fail(-ESTALE,
+			   "%s %s since the checkpoint was cached; add the checkpoint again "
+			   "(`hoist cache add`)",
 			   path, what);
 }
 
@@ -175,11 +177,11 @@ static int check_file(const char *path, const struct hoist__image_file *was)
 	if (is.dev != was->dev || is.ino != was->ino)
 		return stale(path, "was replaced by another file");
 	if (is.bytes != was->bytes)
-		return hoist__fail(
-			-ESTALE,
-			"%s had %llu bytes when it was cached and has %llu; add it again "
-			"(`hoist cache add`)",
-			path, (unsigned long long)was->bytes, (unsigned long long)is.bytes);
+		return hoist__fail(-ESTALE,
+				   "%s had %llu bytes when the checkpoint was cached, and has %llu "
+				   "now; add the checkpoint again (`hoist cache add`)",
+				   path, (unsigned long long)was->bytes,
+				   (unsigned long long)is.bytes);
 	if (is.mtime_ns != was->mtime_ns)
 		return stale(path, "was written to");
 	return is.ctime_ns == was->ctime_ns

@@ -256,20 +256,21 @@ int hoist__memory_file_judge(int fd, size_t *bytes, bool *hugetlb)
 	 * not answer. */
 	if (seals < 0 || fstatfs(fd, &system) < 0 ||
 	    (system.f_type != TMPFS_MAGIC && system.f_type != HUGETLBFS_MAGIC))
-		return hoist__fail(-EBADMSG, "what came as an image is no memfd");
+		return hoist__fail(-EBADMSG, "the descriptor received as an image is no memfd");
 	if ((seals & SEALS) != SEALS)
 		return hoist__fail(-EBADMSG,
-				   "what came as an image is not sealed against writing, shrinking "
-				   "and growing (seals %#x)",
+				   "the descriptor received as an image is not sealed against "
+				   "writing, shrinking and growing (seals %#x)",
 				   (unsigned)seals);
 	if (fstat(fd, &status) < 0 || status.st_size <= 0)
-		return hoist__fail(-EBADMSG, "what came as an image has no bytes");
+		return hoist__fail(-EBADMSG, "the descriptor received as an image has no bytes");
 	*bytes = (size_t)status.st_size;
 	*hugetlb = system.f_type == HUGETLBFS_MAGIC;
 	/* A touch takes a page that is not there yet, and kills the process if none is free. */
 	if (*hugetlb && status.st_blocks < status.st_size / 512)
 		return hoist__fail(-EBADMSG,
-				   "what came as an image has %lld of its %lld bytes of huge pages",
+				   "the descriptor received as an image has %lld of its %lld bytes "
+				   "of huge pages",
 				   (long long)status.st_blocks * 512, (long long)status.st_size);
 	return 0;
 }

@@ -119,6 +119,8 @@ static size_t take_fds(struct msghdr *header, int *ret)
 	return count;
 }
 
+/* The version comes before the size: a peer of another version may send other sizes, and its user
+ * must learn of the version. */
 static int check(const struct hoist__cache_message *message, size_t bytes, int flags)
 {
 	if (bytes < offsetof(struct hoist__cache_message, op) ||
@@ -161,6 +163,7 @@ int hoist__cache_receive(int socket, struct hoist__cache_message *ret, int *fd)
 	if (n < 0)
 		return hoist__fail_errno(errno == ECONNRESET ? -EPIPE : -errno,
 					 "a message from the cache's peer");
+	/* Descriptors are taken before the message is judged, so that none stays open. */
 	size_t count = take_fds(&header, &first);
 	int err = n == 0 ? hoist__fail(-EPIPE, "the cache's peer has closed the connection")
 			 : check(ret, (size_t)n, header.msg_flags);

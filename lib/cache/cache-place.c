@@ -71,7 +71,7 @@ static int populate(struct hoist__memory_file *file, const hoist_cache_options *
 		job->bytes = (size_t)hoist__min_u64(PIECE_BYTES, file->bytes - at);
 		if (options->progress != NULL &&
 		    options->progress(options->progress_context, 0, file->bytes) != 0)
-			return hoist__fail(-ECANCELED, "cancelled with %s of %s of an image there",
+			return hoist__fail(-ECANCELED, "cancelled after %s of %s of the image",
 					   hoist__figure(at).text, hoist__figure(file->bytes).text);
 		err = hoist__populate_parallel(job, &report);
 		collapsed += report.collapsed;
@@ -122,6 +122,8 @@ int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_
 	bool late = placement.policy == HOIST__POLICY_BIND && placed == HOIST__PLACED_KERNEL &&
 		    file->pages != HOIST_PAGES_HUGETLB;
 	unsigned n = 0;
+	/* Strict placement moves pages after they were populated, and may have to be repeated: see
+	 * numa/place.h. */
 	while (err == 0) {
 		err = populate(file, options, &job);
 		if (err < 0 || !late)

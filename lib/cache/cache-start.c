@@ -151,12 +151,13 @@ int hoist__cache_start(const char *given)
 	(void)close(ends[0]);
 	if (err < 0)
 		(void)kill(child, SIGKILL);
+	/* Waits for the child in any case: a zombie would stay with the host program. */
 	bool well = ended_well(child);
 	if (err < 0)
 		return hoist__fail(-ECHILD, "the cache's holder, %s, did not start in time",
 				   program);
 	if (!well)
 		return hoist__fail(-ECHILD, "the cache's holder, %s, did not start: %s", program,
-				   words.n > 0 ? words.text : "it said nothing");
+				   words.n > 0 ? words.text : "the process ended without a word");
 	return 0;
 }

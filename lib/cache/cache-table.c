@@ -142,16 +142,17 @@ void hoist__image_table_write(hoist_checkpoint *checkpoint, const struct hoist__
 
 /* --- checking --- */
 
+/* Checks all that find_parts() relies on; the parts themselves come after. */
 static int check_header(const struct hoist__image_header *header, size_t bytes, uint64_t at[7])
 {
 	uint64_t end;
 	if (bytes < sizeof *header || memcmp(header->magic, magic, sizeof magic) != 0)
-		return BAD("it does not begin as one");
+		return BAD("the table does not begin as one of hoist");
 	if (header->version != HOIST__IMAGE_VERSION)
 		return BAD("version %u; this library knows %u", header->version,
 			   HOIST__IMAGE_VERSION);
 	if (header->file_bytes != bytes)
-		return BAD("it is of %llu bytes, the file has %zu",
+		return BAD("the table is for %llu bytes, and the file has %zu",
 			   (unsigned long long)header->file_bytes, bytes);
 	if (lay_out(header, at, &end) < 0 || end > header->data_offset ||
 	    header->data_offset > bytes || header->data_offset % 4096 != 0 ||

@@ -105,7 +105,8 @@ static int publish(const struct adding *adding)
 						 adding->path);
 	}
 	if (err == -ENOENT || err == -EPIPE)
-		return hoist__fail(-EPIPE, "the cache's holder ended each time it was spoken to");
+		return hoist__fail(
+			-EPIPE, "the cache's holder process ended at each of %d requests", TRIES);
 	return err;
 }
 
@@ -127,7 +128,10 @@ static int check_key(const struct adding *adding)
 	}
 	hoist__image_key_free(&now);
 	return same ? 0
-		    : hoist__fail(-ESTALE, "%s changed while it was being cached", adding->path);
+		    : hoist__fail(-ESTALE,
+				  "%s changed while hoist cached the checkpoint; replace files by "
+				  "rename instead, and add the checkpoint again",
+				  adding->path);
 }
 
 static int make_and_publish(struct adding *adding, hoist_image **ret)

@@ -22,7 +22,7 @@ static int read_one(const struct hoist__checkpoint_file *shard, hoist_buffer **r
 	const struct hoist__manifest *manifest = shard->manifest;
 	if (manifest->n_tensors != 1)
 		return hoist__fail(-EINVAL,
-				   "%s holds %zu buffers, not one; open it as a checkpoint",
+				   "%s holds %zu buffers, not one; open the file as a checkpoint",
 				   shard->file->path, manifest->n_tensors);
 	const struct hoist__tensor *tensor = &manifest->tensors[0];
 	static const int64_t one[] = {1};

@@ -158,7 +158,7 @@ static int open_path(hoist_checkpoint *checkpoint, const char *path, bool raw)
 		return hoist__fail_errno(-errno, "opening %s", path);
 	if (raw) {
 		close(fd);
-		return hoist__fail(-EISDIR, "opening %s: a folder is no file of bytes", path);
+		return hoist__fail(-EISDIR, "opening %s: this is a folder; name a file", path);
 	}
 	int err = hoist__checkpoint_add_folder(checkpoint, fd, path);
 	close(fd);

@@ -18,6 +18,7 @@ static int fill_new(hoist_buffer *made, hoist_buffer *src, hoist_stream *stream,
 	const struct hoist__pair pair = {made, src, 0, NULL};
 	hoist_stream *other = hoist__buffer_known_stream(src);
 	int err = 0;
+	/* Work on the source may still run on the source's own stream. */
 	if (stream != NULL && other != NULL && src->elements > 0)
 		err = hoist__stream_order(stream, other);
 	if (err == 0)
@@ -159,6 +160,7 @@ static int to_each(hoist_buffer *buffer, size_t n, hoist_device *const *devices,
 		drop(made, n);
 		return hoist__fail_because(err, &failure, "%zu of %zu: %s", i - 1, n, failure.text);
 	}
+	/* The caller's list is written only when every buffer has been made. */
 	memcpy(rets, made, n * sizeof *made);
 	free(made);
 	return 0;

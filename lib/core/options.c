@@ -24,8 +24,8 @@ static int check_least(const char *what, size_t size)
 {
 	if (size >= sizeof size)
 		return 0;
-	return hoist__fail(-EINVAL, "%s: its size field is %zu; set it to sizeof(%s)", what, size,
-			   what);
+	return hoist__fail(-EINVAL, "%s: the size field is %zu; set that field to sizeof(%s)", what,
+			   size, what);
 }
 
 /* An unknown field that is set is refused: to ignore it would silently not do what the caller
@@ -41,10 +41,11 @@ int hoist__options_in(const char *what, const void *given, void *known, size_t k
 		const unsigned char *bytes = given;
 		for (size_t i = known_bytes; i < size; i++)
 			if (bytes[i] != 0)
-				return hoist__fail(-EINVAL,
-						   "%s: byte %zu of %zu is set, this library knows "
-						   "%zu; it is older than the caller's header",
-						   what, i, size, known_bytes);
+				return hoist__fail(
+					-EINVAL,
+					"%s: byte %zu of %zu is set, and this library knows only "
+					"%zu bytes; the library is older than the caller's header",
+					what, i, size, known_bytes);
 	}
 	memset(known, 0, known_bytes);
 	if (given != NULL)
@@ -63,8 +64,8 @@ int hoist__options_out(const char *what, void *given, const void *known, size_t 
 		return err;
 	if (size > known_bytes)
 		return hoist__fail(-EINVAL,
-				   "%s: its size field is %zu, this library knows %zu; it is older "
-				   "than the caller's header",
+				   "%s: the size field is %zu, and this library knows only %zu "
+				   "bytes; the library is older than the caller's header",
 				   what, size, known_bytes);
 	memcpy((unsigned char *)given + sizeof size, (const unsigned char *)known + sizeof size,
 	       size - sizeof size);

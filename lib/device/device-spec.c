@@ -48,10 +48,12 @@ static int fail_id(const char *text, enum hoist__api api, int count)
 {
 	const char *emulated = hoist__api_emulated(api) ? "emulated " : "";
 	if (count == 1)
-		return hoist__fail(-EINVAL, "\"%.64s\": this machine has 1 %s%s device (0)", text,
-				   emulated, api_title(api));
-	return hoist__fail(-EINVAL, "\"%.64s\": this machine has %d %s%s devices (0..%d)", text,
-			   count, emulated, api_title(api), count - 1);
+		return hoist__fail(-EINVAL, "\"%.64s\": this machine has 1 %s%s device; say %s:0",
+				   text, emulated, api_title(api), hoist__api_name(api));
+	return hoist__fail(-EINVAL,
+			   "\"%.64s\": this machine has %d %s%s devices; say %s:0 to %s:%d", text,
+			   count, emulated, api_title(api), hoist__api_name(api),
+			   hoist__api_name(api), count - 1);
 }
 
 static int api_of(hoist_spec spec, enum hoist__api *ret)
@@ -83,8 +85,8 @@ static int open_spec(const char *text, hoist_spec spec, uint64_t memory_limit, h
 		return fail_id(text, api, count);
 	if (err == 0 && api == HOIST__API_CPU && memory_limit != 0)
 		return hoist__fail(-EINVAL,
-				   "\"%.64s\": the CPU has no memory limit; memory resources "
-				   "have (hoist_memory_options)",
+				   "\"%.64s\": the CPU has no memory limit; limit its memory "
+				   "resources instead (hoist_memory_options.limit_bytes)",
 				   text);
 	struct hoist__dev *dev = NULL;
 	if (err == 0)

@@ -71,6 +71,8 @@ static hoist_device *find(hoist_device *first, const struct hoist__dev *dev)
 	return first;
 }
 
+/* The list only grows, so it is read without a lock.  A thread that loses the race to add a device
+ * takes the winner's object. */
 int hoist__device_intern(struct hoist__dev *dev, uint64_t memory_limit, hoist_device **ret)
 {
 	hoist_device *first = atomic_load(&xdevices);
@@ -113,6 +115,8 @@ hoist_device *hoist_device_ref(hoist_device *device)
 	return device;
 }
 
+/* Devices live as long as the process.  References are counted only to report one that was given
+ * back too often. */
 void hoist_device_unref(hoist_device *device)
 {
 	if (device == NULL)

@@ -31,7 +31,7 @@ static int check(const hoist_event *event, const char *what)
 int hoist_event_create(hoist_device *device, unsigned flags, hoist_event **ret)
 {
 	if (device == NULL)
-		return hoist__fail(-EINVAL, "an event needs a device; it is NULL");
+		return hoist__fail(-EINVAL, "the device to make an event of is NULL");
 	hoist_event *made = calloc(1, sizeof *made);
 	if (made == NULL)
 		return hoist__fail_nomem("an event", sizeof *made);
@@ -180,8 +180,9 @@ static int check_captured(const struct hoist__mark *mark)
 {
 	if (!mark->captured)
 		return 0;
-	return hoist__fail(-ENOTSUP, "the event was recorded while its stream captured a graph; "
-				     "it never completes, but for other streams of the capture");
+	return hoist__fail(-ENOTSUP,
+			   "the event was recorded while its stream captured a graph; such an "
+			   "event completes only for other streams of the capture");
 }
 
 int hoist_event_query(hoist_event *event)
@@ -227,8 +228,8 @@ static int check_pair(const hoist_event *start, const hoist_event *end)
 	bool at_start = (start->flags & HOIST_EVENT_TIMING) == 0;
 	if (at_start || (end->flags & HOIST_EVENT_TIMING) == 0)
 		return hoist__fail(-EINVAL,
-				   "the event of %s that time %s at keeps no time; create it with "
-				   "HOIST_EVENT_TIMING",
+				   "the event of %s that time %s at keeps no time; create the "
+				   "event with HOIST_EVENT_TIMING",
 				   hoist_device_spec(start->device), at_start ? "begins" : "ends");
 	return 0;
 }
@@ -258,9 +259,9 @@ int hoist_event_elapsed_ns(hoist_event *start, hoist_event *end, uint64_t *ret)
 	struct hoist__mark *marks[2] = {mark_of(start), mark_of(end)};
 	err = elapsed(marks[0], marks[1], ret);
 	if (err == -EAGAIN)
-		(void)hoist__fail(err,
-				  "an event of %s has not completed; synchronize with it first",
-				  hoist_device_spec(start->device));
+		(void)hoist__fail(
+			err, "an event of %s has not completed; synchronize with the event first",
+			hoist_device_spec(start->device));
 	hoist__mark_unref(marks[0]);
 	hoist__mark_unref(marks[1]);
 	return err;

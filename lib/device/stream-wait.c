@@ -19,8 +19,8 @@ int hoist__check_generation(unsigned generation, const char *what)
 	if (generation == hoist__fork_now())
 		return 0;
 	return hoist__fail(-ESTALE,
-			   "%s belongs to the process that forked this one; a child of fork "
-			   "cannot use it: make one of its own",
+			   "%s belongs to the process that forked this one; a child of fork cannot "
+			   "use that: the child must make one of its own",
 			   what);
 }
 

@@ -50,7 +50,7 @@ static void join_all(hoist_stream *stream)
 
 static int check_device(const hoist_device *device)
 {
-	return device != NULL ? 0 : hoist__fail(-EINVAL, "a stream needs a device; it is NULL");
+	return device != NULL ? 0 : hoist__fail(-EINVAL, "the device to make a stream of is NULL");
 }
 
 /* Takes over @stream, also on failure. */
@@ -190,10 +190,10 @@ static int perform(void *context)
 	int err = call.run(call.context);
 	if (err > 0)
 		return hoist__fail(-EINVAL,
-				   "a function that it called gave %d, which is neither 0 "
+				   "a function that the stream called gave %d, which is neither 0 "
 				   "nor a negative errno value",
 				   err);
-	return err == 0 ? 0 : hoist__fail_errno(err, "a function that it called failed");
+	return err == 0 ? 0 : hoist__fail_errno(err, "a function that the stream called failed");
 }
 
 int hoist_stream_call(hoist_stream *stream, int (*run)(void *context), void *context)
@@ -228,6 +228,7 @@ hoist_stream *hoist__streams_next(const hoist_device *device, uint64_t after, ui
 		if (stream->id <= after || stream->device != device ||
 		    stream->generation != hoist__fork_now())
 			continue;
+		/* A stream without references is about to end, and is passed over. */
 		unsigned refs = atomic_load(&stream->xrefs);
 		while (refs != 0 &&
 		       !atomic_compare_exchange_weak(&stream->xrefs, &refs, refs + 1)) {

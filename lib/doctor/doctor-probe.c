@@ -347,6 +347,7 @@ void hoist__doctor_probe(hoist_doctor *doctor, const char *path, const struct ho
 		skip(advice, "%s", hoist__error_text());
 	else
 		advise(&probe, advice);
+	/* A read that was given up may still write to the memory. */
 	if (!probe.abandoned)
 		(void)munmap(whole, MEMORY_BYTES + HOIST__HUGE_PAGE_BYTES);
 }

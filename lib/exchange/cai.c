@@ -117,6 +117,7 @@ static int fill_in(hoist_buffer *buffer, hoist_cai *cai)
 		err = hoist__storage_allocate(buffer->storage);
 	if (err < 0)
 		return err;
+	/* The consumer may use the bytes on streams that hoist does not know. */
 	hoist__storage_lend(buffer->storage);
 	cai->data = hoist_buffer_address(buffer);
 	cai->is_read_only = info.is_read_only;
@@ -158,7 +159,7 @@ static int check(const hoist_cai *cai, unsigned flags)
 				   "says which stream to wait for",
 				   cai->version);
 	if (cai->has_mask)
-		return hoist__fail(-ENOTSUP, "it has a mask, which buffers have not");
+		return hoist__fail(-ENOTSUP, "the array has a mask, and buffers have none");
 	if (cai->has_stream && cai->stream <= 0)
 		return hoist__fail(-EINVAL,
 				   "its stream is %lld; 1 is the legacy default stream, 2 the "

@@ -78,6 +78,8 @@ int hoist__import(const struct hoist__import *import, hoist_buffer **ret)
 			return err;
 		strides = none;
 	}
+	/* The storage begins at the lowest byte that an element touches; the view's offset leads to
+	 * the address that the producer gave. */
 	size_t before = (size_t)-low;
 	size_t bytes = (size_t)high + before;
 	const struct hoist__foreign foreign = {

@@ -54,9 +54,9 @@ static int import_host(const hoist_ipc_descriptor *d, hoist_device *cpu, int fd,
 	struct hoist__shared *shared;
 	bool read_only = (d->flags & HOIST_IPC_READ_ONLY) != 0;
 	if (fd < 0)
-		return hoist__fail(-EBADMSG,
-				   "it is host memory, whose file descriptor did not come "
-				   "with it");
+		return hoist__fail(
+			-EBADMSG,
+			"this is host memory, whose file descriptor did not come with the buffer");
 	int err = hoist__shared_open(fd, read_only, &shared);
 	if (err < 0)
 		return err;

@@ -55,6 +55,7 @@ void hoist__job_times(const struct hoist__job *job, uint64_t *ret_ns, uint64_t *
 void hoist__job_fail(struct hoist__job *job, int err)
 {
 	if (job->phase != HOIST__JOB_DRAINING) {
+		/* Only the first failure counts: those behind it may come from cancelling. */
 		job->phase = HOIST__JOB_DRAINING;
 		/* To the caller, -EAGAIN would say "not done yet". */
 		job->err = err == -EAGAIN ? -EIO : err;
@@ -85,6 +86,7 @@ static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 		return false;
 	job->kind->end(job);
 	job->phase = HOIST__JOB_DONE;
+	/* Under the lock, so that no waiter misses the broadcast between its look and its wait. */
 	pthread_mutex_lock(&job->lock);
 	atomic_store_explicit(&job->done, true, memory_order_release);
 	pthread_cond_broadcast(&job->ended);

@@ -185,7 +185,7 @@ int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *fli
 int hoist_load_digest(hoist_load *load, size_t index, unsigned char ret[16])
 {
 	if (!hoist__job_is_done(&load->job))
-		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for it first");
+		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for the load first");
 	int err = hoist__job_outcome(&load->job);
 	if (err < 0)
 		return err;

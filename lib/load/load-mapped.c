@@ -106,15 +106,16 @@ static size_t list_extents(const struct hoist_load *load, struct hoist__load_par
 static int check_options(const struct hoist_load *load)
 {
 	if (load->plan.has_conversion)
-		return hoist__fail(-ENOTSUP,
-				   "mapped tensors cannot be converted: read them (io AUTO)");
+		return hoist__fail(-ENOTSUP, "mapped tensors cannot be converted; read the tensors "
+					     "instead (HOIST_IO_AUTO, --io auto)");
 	if (load->options.memory != NULL)
-		return hoist__fail(-EINVAL, "mapped tensors cannot go to the caller's memory: read "
-					    "them (io AUTO)");
+		return hoist__fail(-EINVAL, "mapped tensors cannot go to the caller's memory; read "
+					    "the tensors instead (HOIST_IO_AUTO)");
 	if ((load->options.flags & HOIST__LOAD_DIGESTS) != 0)
-		return hoist__fail(-EINVAL,
-				   "digests are made while bytes are read, but maps are not "
-				   "read: use another io, or no digests");
+		return hoist__fail(
+			-EINVAL,
+			"digests are made of bytes while they are read, and maps read none; read "
+			"the tensors instead (HOIST_IO_AUTO, --io auto), or ask for no digests");
 	return 0;
 }
 

@@ -16,7 +16,7 @@
 static int check_loaded(struct hoist_load *load)
 {
 	if (!hoist__job_is_done(&load->job))
-		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for it first");
+		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for the load first");
 	return hoist__job_outcome(&load->job);
 }
 
@@ -114,6 +114,7 @@ int hoist_load_buffer(hoist_load *load, const char *name, hoist_buffer **ret)
 	err = hoist_checkpoint_find(load->checkpoint, name, &tensor);
 	if (err < 0)
 		return err;
+	/* The plan has its tensors in the order of the checkpoint. */
 	const struct hoist__plan_tensor *found =
 		bsearch(&tensor, load->plan.tensors, load->plan.n_tensors,
 			sizeof *load->plan.tensors, compare_index);

@@ -52,14 +52,15 @@ static int check_replica(const struct hoist_load *load, hoist_device *device, si
 	if (load->to_host ||
 	    hoist__dev_api(hoist__device_dev(device)) != hoist__dev_api(hoist__device_dev(first)))
 		return hoist__fail(-ENOTSUP,
-				   "replicas[%zu] is %s, the load goes to %s: all must be "
-				   "accelerators of one API; load twice instead",
+				   "replica %zu on %s of a load to %s: a load and its replicas go "
+				   "to accelerators of one API; load twice instead",
 				   index, hoist_device_spec(device), hoist_device_spec(first));
 	for (size_t t = 0; t < load->n_targets; t++)
 		if (load->targets[t].device == device)
 			return hoist__fail(-EINVAL,
-					   "replicas[%zu] is %s, which is a target already", index,
-					   hoist_device_spec(device));
+					   "replica %zu on %s: the load goes to that device "
+					   "already; name each device once",
+					   index, hoist_device_spec(device));
 	return 0;
 }
 
@@ -76,8 +77,8 @@ static int add_replica(struct hoist_load *load, hoist_device *device, size_t ind
 int hoist__load_take_devices(struct hoist_load *load, const hoist_load_options *o)
 {
 	if (o->n_replicas >= HOIST__STAGING_MAX_STREAMS)
-		return hoist__fail(-EINVAL, "n_replicas is %zu; it is at most %u", o->n_replicas,
-				   HOIST__STAGING_MAX_STREAMS - 1);
+		return hoist__fail(-EINVAL, "n_replicas is %zu; a load has at most %u replicas",
+				   o->n_replicas, HOIST__STAGING_MAX_STREAMS - 1);
 	load->targets = calloc(1 + o->n_replicas, sizeof *load->targets);
 	if (load->targets == NULL)
 		return hoist__fail_nomem("a load", (1 + o->n_replicas) * sizeof *load->targets);
@@ -99,10 +100,14 @@ static int check_memory(const struct hoist_load *load, hoist_memory *memory)
 	if (err < 0)
 		return err;
 	if (load->to_host && !info.is_host_accessible)
-		return hoist__fail(-EINVAL, "the load goes to the CPU, which does not see %s",
+		return hoist__fail(-EINVAL,
+				   "the load goes to the CPU, which cannot address the memory of "
+				   "the resource \"%s\"; choose host memory, or load to its device",
 				   info.name);
 	if (!load->to_host && info.device != load->targets[0].device)
-		return hoist__fail(-EINVAL, "the load goes to %s, its memory, %s, is of %s",
+		return hoist__fail(-EINVAL,
+				   "the load goes to %s, and the resource \"%s\" has memory of %s; "
+				   "both must be of one device",
 				   hoist_device_spec(load->targets[0].device), info.name,
 				   hoist_device_spec(info.device));
 	return 0;

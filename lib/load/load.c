@@ -35,11 +35,13 @@ static int check_way(const hoist_load_options *o)
 		return hoist__fail(-EINVAL, "hoist_load_options.flags has unknown bits: 0x%x",
 				   o->flags & ~KNOWN_FLAGS);
 	if (o->chunk_bytes % 4096 != 0 || o->chunk_bytes > HOIST__GIB)
-		return hoist__fail(-EINVAL,
-				   "chunk_bytes is %zu; it is a multiple of 4096 up to 1 GiB",
-				   o->chunk_bytes);
+		return hoist__fail(
+			-EINVAL,
+			"chunk_bytes is %zu; a chunk has a multiple of 4096 bytes, up to 1 GiB",
+			o->chunk_bytes);
 	if (o->depth > MAX_DEPTH)
-		return hoist__fail(-EINVAL, "depth is %u; it is at most %u", o->depth, MAX_DEPTH);
+		return hoist__fail(-EINVAL, "depth is %u; the greatest depth is %u", o->depth,
+				   MAX_DEPTH);
 	return 0;
 }
 
@@ -53,8 +55,10 @@ static int check_lists(const hoist_load_options *o)
 	if (o->n_slices > 0 && o->slices == NULL)
 		return hoist__fail(-EINVAL, "n_slices is %zu, but slices is NULL", o->n_slices);
 	if (o->n_slices > 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
-		return hoist__fail(-EINVAL, "digests are of whole tensors: load without slices, or "
-					    "without DIGEST and VERIFY");
+		return hoist__fail(
+			-EINVAL,
+			"digests are of whole tensors; load without slices (--slice), or ask for "
+			"no digests (HOIST_LOAD_DIGEST, HOIST_LOAD_VERIFY, --check-digests)");
 	if (o->n_replicas > 0 && o->replicas == NULL)
 		return hoist__fail(-EINVAL, "n_replicas is %zu, but replicas is NULL",
 				   o->n_replicas);
@@ -70,10 +74,14 @@ static int check_options(const hoist_load_options *o)
 		return err;
 	if (o->tensor_align > HOIST__LOAD_MAX_ALIGN ||
 	    (o->tensor_align != 0 && !hoist__is_power_of_two(o->tensor_align)))
-		return hoist__fail(-EINVAL, "tensor_align is %zu; it is a power of two up to %d",
-				   o->tensor_align, HOIST__LOAD_MAX_ALIGN);
+		return hoist__fail(
+			-EINVAL,
+			"tensor_align is %zu; tensors can be aligned to powers of two up to %d",
+			o->tensor_align, HOIST__LOAD_MAX_ALIGN);
 	if (o->stream != NULL && o->device != NULL && hoist_stream_device(o->stream) != o->device)
-		return hoist__fail(-EINVAL, "the stream belongs to %s, the load goes to %s",
+		return hoist__fail(-EINVAL,
+				   "the stream belongs to %s, and the load goes to %s; both must "
+				   "be of one device",
 				   hoist_device_spec(hoist_stream_device(o->stream)),
 				   hoist_device_spec(o->device));
 	return 0;
@@ -104,6 +112,7 @@ static int list_files(struct hoist_load *load)
 	if (load->files == NULL)
 		return hoist__fail_nomem("a load", n * sizeof *load->files);
 	for (size_t e = 0; e < load->plan.n_extents; e++) {
+		/* Extents are in the order of the files. */
 		if (load->plan.extents[e].file == last)
 			continue;
 		last = load->plan.extents[e].file;
@@ -112,6 +121,7 @@ static int list_files(struct hoist_load *load)
 	return 0;
 }
 
+/* The plan depends on where the load goes, all else on the plan. */
 static int prepare(struct hoist_load *load, const hoist_load_options *o)
 {
 	int err = hoist__load_take_devices(load, o);
@@ -187,9 +197,8 @@ int hoist_load_step(hoist_load *load, uint64_t timeout_ns)
 	if (err < 0)
 		return err;
 	if (!load->job.caller_driven)
-		return hoist__fail(-EINVAL,
-				   "the load drives itself; start it with HOIST_LOAD_CALLER_DRIVEN "
-				   "to drive it");
+		return hoist__fail(-EINVAL, "the load drives itself; a load that the caller drives "
+					    "is started with HOIST_LOAD_CALLER_DRIVEN");
 	return hoist__job_step(&load->job, timeout_ns) ? 1 : 0;
 }
 

@@ -92,7 +92,8 @@ static int resolve(const hoist_load_slice *slice, const struct hoist__tensor *te
 		return fail_slice(slice, tensor, "there is no such axis");
 	if (tensor->strides != NULL)
 		return fail_slice(slice, tensor,
-				  "it has strides in the file; load it whole and slice the buffer");
+				  "the tensor has strides in the file; load the whole tensor and "
+				  "slice the buffer");
 	int64_t extent = tensor->shape[axis];
 	int64_t begin = slice->begin;
 	int64_t end = slice->end;
@@ -146,11 +147,10 @@ static int check(const hoist_load_slice *slice, size_t number)
 		return hoist__fail(-EINVAL, "slice: number %zu names no tensor", number);
 	if (slice->n_ranks < 0 ||
 	    (slice->n_ranks > 0 && (slice->rank < 0 || slice->rank >= slice->n_ranks)))
-		return hoist__fail(
-			-EINVAL,
-			"slice: \"%.200s\": rank %d of %d does not exist; ranks are 0 to "
-			"n_ranks - 1",
-			slice->tensor, slice->rank, slice->n_ranks);
+		return hoist__fail(-EINVAL,
+				   "slice of \"%.200s\": there is no rank %d of %d; ranks count "
+				   "from 0 to the number of ranks - 1",
+				   slice->tensor, slice->rank, slice->n_ranks);
 	return 0;
 }
 

@@ -50,10 +50,8 @@ static int check_dtype(hoist_dtype dtype)
 		return 0;
 	const char *name = hoist_dtype_name(dtype);
 	return hoist__fail(
-		-EINVAL,
-		"load: tensors cannot be converted to dtype %d (%s), only to f32, f16 and "
-		"bf16",
-		(int)dtype, name != NULL ? name : "none of hoist's");
+		-EINVAL, "tensors cannot be converted to %s (dtype %d), only to f32, f16 and bf16",
+		name != NULL ? name : "an unknown type", (int)dtype);
 }
 
 /* Makes one run for each tensor that is not empty. */

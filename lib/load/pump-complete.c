@@ -36,8 +36,8 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 		&load->job,
 		hoist__fail(
 			-ENODATA,
-			"%s ends at byte %llu, before the end of tensor \"%.200s\": it had %llu "
-			"bytes when it was opened; do not change files while they are loaded",
+			"%s ends at byte %llu, before the end of tensor \"%.200s\": the file had "
+			"%llu bytes when it was opened; do not change files while they are loaded",
 			request->file->path, (unsigned long long)end, tensor_name(load, chunk, end),
 			(unsigned long long)request->file->bytes));
 }

@@ -28,6 +28,8 @@ static struct way go_cached(const struct hoist_load *load, const struct hoist__f
 			    .drop = !asked && (empty || file->dontcache)};
 }
 
+/* A range of which nine tenths are in the page cache is copied from there, as memory is quicker
+ * than a disk.  Other ranges are read directly, where the file system gains by that. */
 static struct way choose_way(struct hoist_load *load, const struct hoist__file *file,
 			     uint64_t offset, size_t bytes)
 {

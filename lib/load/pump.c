@@ -63,10 +63,13 @@ static int check_budget(const struct hoist_load *load)
 	size_t limit = hoist__budget_limit(hoist__budget_of(load->job.budget));
 	if (2 * slot_least(load) <= limit)
 		return 0;
-	return hoist__fail(-EDQUOT,
-			   "the budget of %zu bytes is too small: this load needs two slots of %zu "
-			   "(the file system reads directly in blocks of %llu); raise it",
-			   limit, slot_least(load), (unsigned long long)load->plan.align);
+	return hoist__fail(
+		-EDQUOT,
+		"the budget of %zu bytes is too small: the load stages its bytes in at "
+		"least two slots of %zu bytes (reads of these files are aligned to %llu); "
+		"raise the budget to at least %zu",
+		limit, slot_least(load), (unsigned long long)load->plan.align,
+		2 * slot_least(load));
 }
 
 /* A small load takes no more of a shared budget than it can use: a slot for each
@@ -104,6 +107,7 @@ static int make_staging(struct hoist__job *job)
 		.n_slots = wanted_slots(load, slot_bytes),
 	};
 	hoist__job_size_staging(job, &options, HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES);
+	/* The pool outlives the load; the report wants this load's peak. */
 	hoist__pool_reset_peak(pool);
 	err = hoist__job_create_staging(job, &options);
 	if (err < 0)

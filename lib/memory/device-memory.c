@@ -173,6 +173,7 @@ int hoist_device_get_statistics(hoist_device *device, hoist_device_statistics *s
 	if (err == 0)
 		err = add_statistics(device, HOIST__PINNED_BUFFERS, &pinned);
 	if (err == 0)
+		/* Staging slots are pinned, too. */
 		err = add_statistics(device, HOIST__STAGING, &pinned);
 	if (err < 0)
 		return err;

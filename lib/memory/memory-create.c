@@ -133,15 +133,16 @@ static int take_upstream(hoist_memory *memory, hoist_memory *up)
 	/* Only one allocator may know which block an address belongs to, so pools do not nest. */
 	if (up->options.kind != HOIST_MEMORY_CUSTOM && up->options.kind != HOIST_MEMORY_DRIVER_POOL)
 		return fail_upstream(memory, up,
-				     "it is carved from regions itself; only custom memory and "
-				     "drivers' pools can be under another resource");
+				     "that resource takes its blocks from regions; only custom "
+				     "memory and drivers' pools can be under another resource");
 	if (!of_device && !up->info.is_host_accessible)
-		return fail_upstream(memory, up, "the host cannot access it");
+		return fail_upstream(memory, up, "the host cannot access that memory");
 	if (o->kind == HOIST_MEMORY_PINNED && up->info.is_device_accessible)
-		return fail_upstream(memory, up,
-				     "it is registered with a driver already; ask for host memory");
+		return fail_upstream(
+			memory, up,
+			"that memory is registered with a driver already; ask for host memory");
 	if (of_device && (up->device != memory->device || !up->info.is_device_accessible))
-		return fail_upstream(memory, up, "it is no memory of that device");
+		return fail_upstream(memory, up, "that memory is not of the device asked for");
 	memory->upstream = hoist_memory_ref(up);
 	return 0;
 }
@@ -198,6 +199,8 @@ static void describe(hoist_memory *memory)
 	info->is_own = (memory->options.flags & HOIST_MEMORY_CURRENT_POOL) == 0;
 	info->is_shareable = (memory->options.flags & HOIST_MEMORY_SHAREABLE) != 0;
 	info->node = single_node(&memory->placement);
+	/* Drivers align every allocation to 256 bytes at least (CUDA C++ Programming Guide, "Device
+	 * Memory Accesses").  Custom memory has no such promise. */
 	info->alignment = custom		      ? 1
 			  : of_device		      ? 256
 			  : kind == HOIST_MEMORY_HEAP ? HOIST__HEAP_ALIGN

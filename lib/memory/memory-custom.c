@@ -24,6 +24,7 @@ static int custom_init(hoist_memory *memory)
 	return hoist__books_init(&custom_of(memory)->books);
 }
 
+/* A child of fork never calls the caller's functions: see check_process(). */
 static bool custom_done(hoist_memory *memory)
 {
 	struct hoist__books *books = &custom_of(memory)->books;
@@ -75,10 +76,13 @@ static int custom_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 	uintptr_t address = 0;
 	int err = check_process(memory);
 	if (err == 0)
+		/* The book comes first: nothing of ours may fail once the caller's function gave a
+		 * block. */
 		err = hoist__book_create(bytes, &book);
 	if (err == 0)
 		err = ask(memory, bytes, align != 0 ? align : 1, stream, &address);
 	if (err == 0 && hoist__books_add(&custom_of(memory)->books, book, address) < 0)
+		/* The address is not given back, as a live block has that address. */
 		err = hoist__fail(-EINVAL, "its alloc function gave %#zx, which is in use",
 				  (size_t)address);
 	if (err < 0) {
@@ -95,6 +99,7 @@ static int custom_free(hoist_memory *memory, uintptr_t address, hoist_stream *st
 	if (err < 0)
 		return err;
 	struct hoist__books *books = &custom_of(memory)->books;
+	/* The book goes first: the function may give the address to another thread at once. */
 	struct hoist__book *book = hoist__books_take(books, address);
 	if (book == NULL)
 		return hoist__books_refuse(books, address);

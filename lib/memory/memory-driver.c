@@ -128,8 +128,9 @@ static int driver_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_
 		return hoist__fail(-ENOSPC, "a block of %zu bytes exceeds every address space",
 				   bytes);
 	if (memory->info.is_mapped)
-		return hoist__fail(-ENOTSUP, "it is another process's, whose blocks are imported; "
-					     "nothing can be allocated from it here");
+		return hoist__fail(-ENOTSUP,
+				   "the pool belongs to another process and serves imported "
+				   "blocks; allocate from a pool of this process");
 	int err = hoist__dev_check(memory->dev);
 	if (err == 0 && on == NULL)
 		err = use_stream(driver, &on);
@@ -177,8 +178,8 @@ static int check_captures(const struct hoist__book *book, struct hoist__dev_stre
 			book->users[i] != stream && hoist__dev_stream_forbids_wait(book->users[i]);
 	if (!capturing)
 		return 0;
-	return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph, or its "
-				    "driver does not say; free it when that has ended");
+	return hoist__fail(-EAGAIN, "a stream that uses the block captures a graph, or its driver "
+				    "does not say; free the block when the capture has ended");
 }
 
 static int give(struct hoist__driver_memory *driver, struct hoist__book *book,

@@ -52,9 +52,8 @@ static int graph_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_s
 	uintptr_t address;
 	int err = hoist__dev_check(memory->dev);
 	if (err == 0 && stream == NULL)
-		err = hoist__fail(-EINVAL,
-				  "it is taken on the stream that captures the graph; there "
-				  "is none");
+		err = hoist__fail(-EINVAL, "memory of graphs is taken on the stream that captures "
+					   "the graph, and no stream was given");
 	if (err == 0 && align > HOIST__DRIVER_ALIGN)
 		err = hoist__fail(-EINVAL, "blocks of graphs are aligned to %zu bytes, not to %zu",
 				  HOIST__DRIVER_ALIGN, align);

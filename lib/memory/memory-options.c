@@ -121,10 +121,10 @@ static int check_device(const hoist_memory_options *o, bool cpu)
 	      HOIST__KIND(VIRTUAL) | HOIST__KIND(GRAPH))) == 0)
 		return 0;
 	if (o->device == NULL)
-		return hoist__fail(-EINVAL,
-				   "hoist_memory_options: %s memory needs a device; it is "
-				   "NULL",
-				   hoist__memory_kind_text(o->kind));
+		return hoist__fail(
+			-EINVAL,
+			"hoist_memory_options: %s memory needs a device, and the device is NULL",
+			hoist__memory_kind_text(o->kind));
 	if (cpu && o->kind == HOIST_MEMORY_MANAGED)
 		return hoist__fail(-ENOTSUP, "the CPU has no managed memory; all of its memory is "
 					     "its own (HOIST_MEMORY_HOST)");

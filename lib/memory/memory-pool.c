@@ -73,11 +73,13 @@ int hoist__memory_make_pool(hoist_memory *memory, struct hoist__pool **ret)
 		.source = memory->upstream != NULL ? &source : NULL,
 	};
 	int err = 0;
+	/* Memory from another resource is charged by that resource. */
 	if (kind == HOIST__MEMORY_DEVICE && memory->upstream == NULL)
 		err = hoist__device_budget(memory->device, &options.device_budget);
 	return err < 0 ? err : hoist__pool_create(&options, ret);
 }
 
+/* Threads may make a pool at the same time; the first one stays. */
 int hoist__memory_pool(hoist_memory *memory, struct hoist__pool **ret)
 {
 	struct hoist__pool *known = atomic_load(&memory->xpool);
@@ -126,9 +128,10 @@ static int pool_alloc(hoist_memory *memory, size_t bytes, size_t align, hoist_st
 static int known_pool(hoist_memory *memory, uintptr_t address, struct hoist__pool **ret)
 {
 	*ret = atomic_load(&memory->xpool);
-	return *ret != NULL ? 0
-			    : hoist__fail(-EINVAL, "%#zx: no block of it was ever given out",
-					  (size_t)address);
+	return *ret != NULL
+		       ? 0
+		       : hoist__fail(-EINVAL, "%#zx: this resource has never given out a block",
+				     (size_t)address);
 }
 
 static int pool_free(hoist_memory *memory, uintptr_t address, hoist_stream *stream)

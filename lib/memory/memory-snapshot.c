@@ -167,6 +167,7 @@ static void add_pages(struct hoist__whereabouts *sum, const struct hoist__wherea
 		sum->per_node[node] += pages->per_node[node];
 }
 
+/* Writes null if the kernel was asked for no page, as for memory of a device. */
 static void write_pages(struct hoist__json_out *out, const struct hoist__whereabouts *pages)
 {
 	hoist__out_key(out, "pages_per_node");
@@ -290,6 +291,7 @@ static int by_base(const void *a, const void *b)
 static int ask_residence(struct writer *w)
 {
 	size_t n = w->snapshot.n_regions;
+	/* All regions of a resource are of one kind. */
 	if (n == 0 || !is_host(&w->snapshot.regions[0]))
 		return 0;
 	qsort(w->snapshot.regions, n, sizeof w->snapshot.regions[0], by_base);
@@ -307,6 +309,9 @@ static int ask_residence(struct writer *w)
 	return 0;
 }
 
+/* Everything is collected before the first byte is written, so that no lock is held while @fd
+ * blocks.  The parts are collected one after the other: a call of another thread in between may
+ * show in the blocks and not in the statistics. */
 static int collect(struct writer *w)
 {
 	w->statistics.size = sizeof w->statistics;

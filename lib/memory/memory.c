@@ -47,6 +47,8 @@ bool hoist__resource_is_host(const hoist_memory *memory)
 	       (is_cpu(memory->dev) && (kind == HOIST_MEMORY_HEAP || kind == HOIST_MEMORY_DEVICE));
 }
 
+/* A block in stream order goes to its next user when the work of the stream has passed: so the
+ * stream must be of a device that can use the memory. */
 static bool stream_fits(const hoist_memory *memory, const struct hoist__dev *dev)
 {
 	int kind = memory->options.kind;
@@ -74,6 +76,7 @@ int hoist__memory_check_stream(const hoist_memory *memory, const hoist_stream *s
 
 /* --- allocating --- */
 
+/* -EDQUOT comes from budgets and limits, -EPERM from RLIMIT_MEMLOCK. */
 static bool is_exhaustion(int err)
 {
 	return err == -ENOMEM || err == -ENOSPC || err == -EDQUOT || err == -EPERM;
@@ -92,6 +95,7 @@ static int alloc_again(hoist_memory *memory, size_t bytes, size_t align, hoist_s
 		if (memory->ops->alloc(memory, bytes, align, stream, ret) == 0)
 			return 0;
 	}
+	/* The first failure has the figures of the moment in which the memory ran out. */
 	return hoist__fail_again(first_err, &cause);
 }
 
@@ -228,6 +232,7 @@ static int device_address(hoist_memory *memory, uintptr_t start, uintptr_t *ret)
 	if (is_cpu(memory->dev))
 		return 0;
 	int kind = memory->options.kind;
+	/* A driver may map pinned memory at another address than the host's. */
 	if (kind == HOIST_MEMORY_PINNED || kind == HOIST_MEMORY_HEAP)
 		return hoist__pool_device_address(memory->dev, start, ret);
 	if (memory->info.is_device_accessible)

@@ -72,15 +72,17 @@ int hoist_save_metadata(hoist_save *save, const char *key, const char *value)
 	if (!save->format->has_metadata)
 		return hoist__fail(-EINVAL,
 				   "saving %s: this format has no place for metadata (\"%.60s\"); "
-				   "safetensors and gguf have",
+				   "save as safetensors or gguf",
 				   save->path, key);
 	if (!is_utf8(key) || !is_utf8(value))
 		return hoist__fail(-EINVAL,
-				   "saving %s: metadata %zu: its %s is not UTF-8; encode it, as "
-				   "hexadecimal digits or base64",
+				   "saving %s: metadata %zu: its %s is not UTF-8; encode the "
+				   "bytes, as hexadecimal digits or base64",
 				   save->path, save->n_metadata, is_utf8(key) ? "value" : "key");
 	if (strcmp(key, HOIST__DIGEST_KEY) == 0)
-		return hoist__fail(-EINVAL, "saving %s: the metadata %s is HOIST_SAVE_DIGEST's",
+		return hoist__fail(-EINVAL,
+				   "saving %s: the metadata key %s is reserved for the digests "
+				   "that HOIST_SAVE_DIGEST (--digest) makes",
 				   save->path, key);
 	return set_metadata(save, save->n_metadata, key, value);
 }
@@ -120,6 +122,8 @@ int hoist_save_metadata_of(hoist_save *save, hoist_checkpoint *checkpoint)
 		return hoist__fail(-EINVAL, "saving %s: the checkpoint is NULL", save->path);
 	if (!save->format->has_metadata)
 		return 0;
+	/* From GGUF to GGUF the pairs are copied as they are, since a text would lose their
+	 * types. */
 	if (save->format->format == HOIST__GGUF && checkpoint->n_files > 0 &&
 	    checkpoint->files[0].format == HOIST__GGUF) {
 		hoist_checkpoint_close(save->like);

@@ -84,11 +84,13 @@ static int name_files(struct hoist_save *save)
 
 static int plan_files(struct hoist_save *save)
 {
+	/* The first pass counts the files, the second, after the list was made, fills them. */
 	size_t n = fill_files(save);
 	if (n > MAX_SHARDS)
 		return hoist__fail(-EINVAL,
 				   "saving %s: %zu shards of %" PRIu64
-				   " bytes; raise shard_bytes, there are at most %u",
+				   " bytes, and %u are the most; raise the size of "
+				   "a shard (shard_bytes, --shard-bytes)",
 				   save->path, n, save->shard_bytes, MAX_SHARDS);
 	save->files = calloc(n, sizeof *save->files);
 	if (save->files == NULL)

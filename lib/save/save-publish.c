@@ -205,12 +205,11 @@ static int check_shards(const struct hoist_save *save, const struct hoist__index
 	}
 	if (n_read == 0 || lost == NULL)
 		return 0;
-	return hoist__fail(
-		-EEXIST,
-		"saving %s: it reads %zu of the %zu shards of %s, which is replaced, and "
-		"tensor \"%.200s\" of another shard would be lost; open that index, or "
-		"save to another name",
-		save->path, n_read, old->n_files, index_name, lost);
+	return hoist__fail(-EEXIST,
+			   "saving %s: the save reads %zu of the %zu shards of %s and replaces "
+			   "that index, so tensor \"%.200s\" of another shard would be lost; save "
+			   "a checkpoint opened by that index, or save to another name",
+			   save->path, n_read, old->n_files, index_name, lost);
 }
 
 int hoist__save_check_replaced(const struct hoist_save *save)
@@ -273,8 +272,8 @@ static int remove_shadow(const struct hoist_save *save)
 	int removed = hoist__output_remove(output, hoist__save_name(save->shadow_path));
 	if (removed < 0)
 		return hoist__fail_errno(removed,
-					 "saving %s: the file is there, but readers of its folder "
-					 "take %s, which must be removed",
+					 "saving %s: the file is complete, but readers of its "
+					 "folder take %s instead, which could not be removed",
 					 save->path, save->shadow_path);
 	return removed > 0 ? hoist__output_sync_folder(output) : 0;
 }

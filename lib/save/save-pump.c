@@ -77,6 +77,8 @@ static void write_block(struct hoist_save *save, struct hoist__save_block *block
 		request->buffer = -1;
 		save->routes.straight++;
 	} else if (request->direct) {
+		/* A direct write takes whole blocks; hoist__output_finish() cuts the file to its
+		 * length. */
 		request->bytes = (size_t)hoist__round_up(block->bytes, file->offset_align);
 		memset(block->memory + block->bytes, 0, request->bytes - block->bytes);
 	}

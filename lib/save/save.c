@@ -29,15 +29,17 @@ static int check_options(const char *path, const hoist_save_options *o,
 		return hoist__fail(-EINVAL, "hoist_save_options.flags has unknown bits: 0x%x",
 				   o->flags);
 	if (o->shard_bytes != 0 && format->format != HOIST__SAFETENSORS)
-		return hoist__fail(-EINVAL,
-				   "saving %s: shards are written of safetensors only; leave "
-				   "shard_bytes 0",
-				   path);
+		return hoist__fail(
+			-EINVAL,
+			"saving %s: only safetensors files are written in shards; leave out the "
+			"size of a shard (shard_bytes, --shard-bytes), or save as safetensors",
+			path);
 	if ((o->flags & HOIST_SAVE_DIGEST) != 0 && !format->has_metadata)
-		return hoist__fail(-EINVAL,
-				   "saving %s: this format has no place for digests; safetensors "
-				   "has",
-				   path);
+		return hoist__fail(
+			-EINVAL,
+			"saving %s: this format has no place for digests; save as safetensors, or "
+			"leave out the digests (HOIST_SAVE_DIGEST, --digest)",
+			path);
 	return 0;
 }
 

@@ -343,7 +343,8 @@ Test(alloc_region, says_how_to_raise_the_memlock_limit)
 	struct hoist__region_options options = {.kind = HOIST__MEMORY_PINNED, .bytes = HOIST__MIB};
 	cr_assert_eq(create_error(&options), -EPERM);
 	const char *text = hoist__error_text();
-	cr_assert(strstr(text, "page-locking 1 MiB: RLIMIT_MEMLOCK is 64 KiB; raise it") == text,
+	cr_assert(strstr(text, "page-locking 1 MiB: RLIMIT_MEMLOCK is 64 KiB; raise the limit") ==
+			  text,
 		  "%s", text);
 	cr_assert(strstr(text, "LimitMEMLOCK=") != NULL);
 }

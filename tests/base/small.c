@@ -30,8 +30,9 @@ Test(base_limit, a_file_longer_than_allowed_is_refused_with_figures_and_remedy)
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
 	cr_expect_eq(hoist__check_file_bytes(1000000, "an image"), 0);
 	cr_expect_eq(hoist__check_file_bytes(1000001, "an image"), -EFBIG);
-	cr_expect_str_eq(hoist__error_text(), "an image: it needs 1000001 bytes, but RLIMIT_FSIZE "
-					      "is 1000000; raise it with `ulimit -f`");
+	cr_expect_str_eq(hoist__error_text(),
+			 "an image: the file needs 1000001 bytes, but RLIMIT_FSIZE "
+			 "is 1000000; raise the limit with `ulimit -f`");
 }
 
 /* The default of SIGXFSZ would end this process. */

@@ -212,8 +212,8 @@ static void refuse_own_folder(void)
 	OK(chmod("run", 0700));
 	OK(mkdir("run/hoist", 0));
 	(void)snprintf(text, sizeof text,
-		       "%s/run/hoist is closed to its own user (mode 0000); make it 0700, or "
-		       "remove it",
+		       "%s/run/hoist is closed to its own user (mode 0000); make the mode 0700, "
+		       "or remove the folder",
 		       secure_base);
 	REFUSED(hoist_cache_hold(), -EPERM, text);
 	REFUSED(hoist_cache_list_create(&list), -EPERM, text);

@@ -230,7 +230,8 @@ static const struct refused {
 	{{.name = LONG_NAME "5", .dtype = HOIST_I8, .rank = 1, .shape = (int64_t[]){1}, .bytes = 1},
 	 {"k", ""},
 	 -EINVAL,
-	 "f: the name of tensor \"" LONG_NAME "5\" has 65 bytes, and GGUF allows 64; rename it, or "
+	 "f: the name of tensor \"" LONG_NAME
+	 "5\" has 65 bytes, and GGUF allows 64; rename the tensor, or "
 	 "save as safetensors"},
 	{{.name = "t",
 	  .dtype = HOIST_I8,

@@ -646,7 +646,7 @@ Test(torch, archives_that_lack_something_are_refused)
 	archive_add(&model.archive, "m/byteorder", "big", 3);
 	expect_archive(
 		&model.archive, -ENOTSUP,
-		"m.pt: its numbers are of the byte order \"big\", and only \"little\" is read");
+		"m.pt: the numbers have the byte order \"big\", and hoist reads only \"little\"");
 	model_begin(&model, pickle, n);
 	archive_add(&model.archive, "m/byteorder", "little ", 7);
 	expect_archive(&model.archive, -ENOTSUP, "byte order \"little \"");

@@ -208,8 +208,8 @@ Test(zip, directories_that_lie_are_refused)
 	broken(&archive, 30, 50, 2, -EBADMSG, "of the directory");
 	broken(&archive, 34, 1, 2, -ENOTSUP, "several disks");
 	broken(&archive, 42, UINT32_MAX - 1, 4, -EBADMSG, "before the directory begins");
-	broken(&archive, 42, 36, 4, -EBADMSG, "overlaps the one behind it");
-	broken(&archive, 42, 10, 4, -EBADMSG, "overlaps the one behind it");
+	broken(&archive, 42, 36, 4, -EBADMSG, "overlap those of the next entry");
+	broken(&archive, 42, 10, 4, -EBADMSG, "overlap those of the next entry");
 	broken(&archive, 46, 0xff, 1, -EBADMSG, "no text in UTF-8");
 	broken(&archive, 46, 0, 1, -EBADMSG, "no text in UTF-8");
 	/* Bytes that reach into the next entry; the sum of which overflows. */
@@ -217,7 +217,7 @@ Test(zip, directories_that_lie_are_refused)
 	archive_end(&archive, "");
 	set_number(&archive.file, archive.directory_at + 20, 6, 4);
 	set_number(&archive.file, archive.directory_at + 24, 6, 4);
-	expect_refused(&archive, -EBADMSG, "overlaps the one behind it");
+	expect_refused(&archive, -EBADMSG, "overlap those of the next entry");
 	archive.zip64 = true;
 	two_entries(&archive);
 	archive_end(&archive, "");
@@ -273,7 +273,7 @@ Test(zip, a_thousand_entries_at_one_place_are_refused)
 	for (size_t i = 0; i < 1000; i++)
 		set_number(&archive.directory, i * 50 + 42, 0, 4);
 	archive_end(&archive, "");
-	expect_refused(&archive, -EBADMSG, "overlaps the one behind it");
+	expect_refused(&archive, -EBADMSG, "overlap those of the next entry");
 }
 
 Test(zip, pytorchs_are_told_by_their_pickle)

@@ -240,7 +240,7 @@ static void a_bad_place(void)
 	bad_begin = 7 * MIB + 512;
 	bad_end = 7 * MIB + 1024;
 	NEEDED(run_one(part_of(file, 0, 10 * MIB, NULL)) == -EIO);
-	NEEDED(strstr(hoist__error_text(), "at 7340544: ") != NULL);
+	NEEDED(strstr(hoist__error_text(), "at byte 7340544: ") != NULL);
 	NEEDED(strstr(hoist__error_text(), file->path) != NULL);
 	NEEDED(run_one(part_of(file, 0, 7 * MIB, NULL)) == 0);
 	bad_end = 0;
@@ -257,10 +257,10 @@ static void a_file_that_shrank_on(int populating)
 	NEEDED(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 2 * MIB, &map) == 0);
 	shrinks = path; /* after it was read */
 	NEEDED(run_one(part_of(file, 0, 2 * MIB, map.data)) == -ENODATA);
-	NEEDED(strstr(hoist__error_text(), "it ends at 100") != NULL);
+	NEEDED(strstr(hoist__error_text(), "the file ends at byte 100") != NULL);
 	NEEDED(shrinks == NULL);
 	NEEDED(run_one(part_of(file, 0, 2 * MIB, map.data)) == -ENODATA); /* before */
-	NEEDED(strstr(hoist__error_text(), "shrinks ahead: it ends at 100") != NULL);
+	NEEDED(strstr(hoist__error_text(), "shrinks: the file ends at byte 100") != NULL);
 	madvise_err = 0;
 	hoist__file_map_close(&map);
 	hoist__file_close(file);

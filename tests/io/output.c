@@ -416,16 +416,16 @@ Test(io_output, what_is_no_file_is_refused, .init = make_folder)
 {
 	size_t n = strlen(path);
 	cr_assert_eq(mkdir(path, 0700), 0);
-	expect_refused(0, -EISDIR, "it is a folder");
+	expect_refused(0, -EISDIR, "this is a folder");
 	strcpy(path + n, "/");
-	expect_refused(0, -EISDIR, "it is a folder");
+	expect_refused(0, -EISDIR, "this is a folder");
 	path[n] = '\0';
 	cr_assert_eq(rmdir(path), 0);
 	cr_assert_eq(symlink(".", path), 0);
-	expect_refused(0, -EISDIR, "it is a folder");
+	expect_refused(0, -EISDIR, "this is a folder");
 	cr_assert_eq(unlink(path), 0);
 	cr_assert_eq(mkfifo(path, 0600), 0);
-	expect_refused(0, -EINVAL, "it is no regular file");
+	expect_refused(0, -EINVAL, "this is no regular file");
 	cr_assert_eq(unlink(path), 0);
 	strcpy(path + n, "/x");
 	expect_refused(0, -ENOENT, "opening the folder");
@@ -440,7 +440,7 @@ Test(io_output, nothing_is_replaced_if_so_asked, .init = make_folder)
 	for (int hidden = 0; hidden < 2; hidden++) {
 		let_fail(hidden ? NAMELESS : NONE, EOPNOTSUPP);
 		cr_expect_eq(write_file("first", HOIST__OUTPUT_NO_REPLACE), 0);
-		expect_refused(HOIST__OUTPUT_NO_REPLACE, -EEXIST, "it is there already");
+		expect_refused(HOIST__OUTPUT_NO_REPLACE, -EEXIST, "this file exists already");
 		cr_assert_eq(unlink(path), 0);
 		struct hoist__output *output = begin("second", HOIST__OUTPUT_NO_REPLACE);
 		put_file(path, "meanwhile", 0600);

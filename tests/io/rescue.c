@@ -122,7 +122,7 @@ static void reads(const struct hoist__file *file, uint64_t size)
 	check_bytes(got, at + PAGE, FILE_BYTES - at - PAGE);
 	set_bad(at, large);
 	NEEDED(hoist__file_read(file, 1000, got, sizeof got - 1000) == -EIO);
-	(void)snprintf(place, sizeof place, " at %llu", (unsigned long long)(at - at % size));
+	(void)snprintf(place, sizeof place, " at byte %llu", (unsigned long long)(at - at % size));
 	NEEDED(strstr(hoist__error_text(), place) != NULL);
 }
 

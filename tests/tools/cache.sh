@@ -90,7 +90,7 @@ one_line "$work/absent"
 # A folder that others can use is refused, with what to do.
 chmod 755 "$XDG_RUNTIME_DIR/hoist"
 run 1 cache list
-one_line 'open to others (mode 0755); make it 0700'
+one_line 'open to others (mode 0755); make the mode 0700'
 chmod 700 "$XDG_RUNTIME_DIR/hoist"
 if [ "$(id -u)" -eq 0 ] && chown 65534 "$XDG_RUNTIME_DIR/hoist" 2>/dev/null; then
 	run 1 load --cache "$model"

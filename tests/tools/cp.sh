@@ -225,7 +225,7 @@ one_line 'no tensor that matches "nothing"'
 # Failures.
 cp "$work/one.safetensors" "$work/old" || exit 99
 run 1 cp --no-replace "$work/src" "$work/one.safetensors"
-one_line 'it is there already'
+one_line 'this file exists already'
 run 1 cp "$work/src" "$work/missing/file"
 one_line 'opening the folder'
 run 1 cp "$work/src" "$work/a.npy"

@@ -29,7 +29,7 @@ while :; do
 	head -c 8 /dev/urandom | dd of="$file" bs=1 seek="$offset" conv=notrunc 2>/dev/null
 	wait $load
 	status=$?
-	if grep -q 'changed while it was open' "$err"; then
+	if grep -q 'changed while hoist had the file open' "$err"; then
 		continue
 	fi
 	[ $status -eq 0 ] || break

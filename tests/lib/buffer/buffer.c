@@ -188,7 +188,7 @@ Test(buffer, what_cannot_be_made_is_refused, .init = open_all)
 	const int64_t large[] = {INT64_MAX};
 	hoist_buffer *b = NULL;
 	cr_expect_eq(hoist_buffer_create(NULL, HOIST_U8, 1, one, 0, &b), -EINVAL);
-	expect_text("needs a device");
+	expect_text("to make a buffer on is NULL");
 	for (int i = 0; i < 2; i++) {
 		hoist_device *d = devices[i];
 		cr_expect_eq(hoist_buffer_create(d, HOIST_U8, 65, one, 0, &b), -EINVAL);

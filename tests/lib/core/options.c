@@ -99,7 +99,8 @@ Test(options, out_refuses_bad_sizes_and_no_struct)
 	struct newer given = {{0, 9, 9, NULL}, 9};
 	cr_assert_eq(hoist__options_out("known", NULL, &known, sizeof known), -EINVAL);
 	cr_assert_eq(hoist__options_out("known", &given, &known, sizeof known), -EINVAL);
-	cr_assert_not_null(strstr(hoist_error(), "size field is 0; set it to sizeof(known)"));
+	cr_assert_not_null(
+		strstr(hoist_error(), "size field is 0; set that field to sizeof(known)"));
 	given.known.size = sizeof given;
 	cr_assert_eq(hoist__options_out("known", &given, &known, sizeof known), -EINVAL);
 	cr_assert_not_null(strstr(hoist_error(), "older than the caller's header"));

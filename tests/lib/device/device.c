@@ -56,13 +56,15 @@ Test(device, what_is_no_spec_is_refused)
 /* proves: S1.02 */
 Test(device, numbers_beyond_the_last_device_say_how_many_there_are)
 {
-	expect_refused("cpu:1", -EINVAL, "\"cpu:1\": this machine has 1 CPU device (0)");
+	expect_refused("cpu:1", -EINVAL, "\"cpu:1\": this machine has 1 CPU device; say cpu:0");
 	emulate();
-	expect_refused("cuda:2", -EINVAL,
-		       "\"cuda:2\": this machine has 2 emulated CUDA devices (0..1)");
+	expect_refused(
+		"cuda:2", -EINVAL,
+		"\"cuda:2\": this machine has 2 emulated CUDA devices; say cuda:0 to cuda:1");
 	expect_refused("gpu:9", -EINVAL,
-		       "\"gpu:9\": this machine has 2 emulated CUDA devices (0..1)");
-	expect_refused("hip:1", -EINVAL, "\"hip:1\": this machine has 1 emulated HIP device (0)");
+		       "\"gpu:9\": this machine has 2 emulated CUDA devices; say cuda:0 to cuda:1");
+	expect_refused("hip:1", -EINVAL,
+		       "\"hip:1\": this machine has 1 emulated HIP device; say hip:0");
 	expect_refused("cuda:99999999999999999999", -EINVAL, "has 2 emulated CUDA devices");
 	expect_refused("cuda:2147483648", -EINVAL, "has 2 emulated CUDA devices");
 }

@@ -304,8 +304,9 @@ Test(event, is_not_asked_while_its_stream_captures)
 			OK(hoist_event_synchronize(before));
 			OK(hoist_event_query(before));
 		}
-		REFUSED(hoist_event_query(within), -ENOTSUP, "never completes");
-		REFUSED(hoist_event_synchronize(within), -ENOTSUP, "never completes");
+		REFUSED(hoist_event_query(within), -ENOTSUP, "completes only for other streams");
+		REFUSED(hoist_event_synchronize(within), -ENOTSUP,
+			"completes only for other streams");
 		/* A stream of the CPU waits for the end of the capture. */
 		OK(hoist_stream_wait_event(cpu, before));
 		usleep(1000);

@@ -299,7 +299,8 @@ Test(spec, are_opened_in_their_order)
 		{HOIST_SPEC_GPU, 1}, {HOIST_SPEC_GPU, 7}, {HOIST_SPEC_GPU, -1}};
 	hoist_device *none[3] = {NULL};
 	REFUSED(hoist_spec_open(bad, 3, none), -EINVAL,
-		"spec 2 of 3: \"gpu:7\": this machine has 2 emulated CUDA devices (0..1)");
+		"spec 2 of 3: \"gpu:7\": this machine has 2 emulated CUDA devices; say cuda:0 to "
+		"cuda:1");
 	REFUSED(hoist_spec_open(&bad[2], 1, none), -EINVAL, "ids begin at 0");
 	cr_expect_null(none[0]);
 }

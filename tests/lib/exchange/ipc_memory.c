@@ -95,7 +95,7 @@ static void import_letters(void)
 		hoist_memory_unref(found);
 	}
 	uintptr_t address = 0;
-	REFUSED(hoist_memory_alloc(pools[0], 64, 0, &address), -ENOTSUP, "another process's");
+	REFUSED(hoist_memory_alloc(pools[0], 64, 0, &address), -ENOTSUP, "to another process");
 	REFUSED(hoist_ipc_import(d, sizeof *d, -1, pools[1], &none), -EINVAL,
 		"not the memory resource");
 	/* Another's block under this one's name: the driver knows better. */

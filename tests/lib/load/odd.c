@@ -106,7 +106,7 @@ static void resources_are_taken_as_they_are(void)
 	fails_with(&o, -ENOSPC, "destination");
 	odd.err = 0;
 	o.device = cuda;
-	fails_with(&o, -EINVAL, "is of cpu");
+	fails_with(&o, -EINVAL, "has memory of cpu");
 	CHECK(odd.live == 0);
 	hoist_memory_unref(o.memory);
 }

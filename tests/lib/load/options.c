@@ -277,9 +277,9 @@ static void replicas_get_the_same(void)
 
 	hoist_load_options wrong = o;
 	wrong.replicas = &devices[0];
-	fails_with(&wrong, -ENOTSUP, "replicas[0] is cpu");
+	fails_with(&wrong, -ENOTSUP, "replica 0 on cpu");
 	wrong.replicas = &devices[1];
-	fails_with(&wrong, -EINVAL, "is a target already");
+	fails_with(&wrong, -EINVAL, "goes to that device already");
 	wrong.replicas = NULL;
 	fails_with(&wrong, -EINVAL, "n_replicas is 1");
 	wrong.n_replicas = 100;
@@ -309,9 +309,9 @@ static void goes_where_the_caller_says(void)
 		.size = sizeof f, .kind = HOIST_MEMORY_DEVICE, .device = devices[1]};
 	CHECK(hoist_memory_create(&f, &far) == 0);
 	o.memory = far;
-	fails_with(&o, -EINVAL, "does not see");
+	fails_with(&o, -EINVAL, "cannot address the memory of");
 	o.device = devices[2];
-	fails_with(&o, -EINVAL, "is of cuda:0");
+	fails_with(&o, -EINVAL, "has memory of cuda:0");
 	hoist_memory_unref(far);
 	hoist_memory_unref(pinned);
 }

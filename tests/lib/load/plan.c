@@ -115,7 +115,7 @@ Test(lib_plan, slices_that_are_refused)
 		{{{.tensor = "t000", .rank = 1, .n_ranks = 3}},
 		 1,
 		 "part 1 of 3 along axis 0 of \"t000\", of shape [8, 12]: the axis cannot be cut"},
-		{{{.tensor = "t000", .rank = 3, .n_ranks = 3}}, 1, "rank 3 of 3 does not exist"},
+		{{{.tensor = "t000", .rank = 3, .n_ranks = 3}}, 1, "there is no rank 3 of 3"},
 		{{{.tensor = "t000", .rank = -1, .n_ranks = 3}}, 1, "rank -1 of 3"},
 		{{{.tensor = "t000", .rank = 0, .n_ranks = -1}}, 1, "rank 0 of -1"},
 		{{{.tensor = NULL}}, 1, "number 0 names no tensor"},
@@ -131,7 +131,7 @@ Test(lib_plan, slices_that_are_refused)
 		{{{.tensor = "t003", .axis = 1, .begin = 8, .end = 40}},
 		 1,
 		 "multiple of 32 elements"},
-		{{{.tensor = "t004", .end = 1}}, 1, "it has strides in the file"},
+		{{{.tensor = "t004", .end = 1}}, 1, "the tensor has strides in the file"},
 	};
 	static const int64_t shape[] = {8, 12};
 	static const int64_t nibbles[] = {4, 6};

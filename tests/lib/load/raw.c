@@ -66,7 +66,7 @@ static void others(void)
 	CHECK(hoist_checkpoint_bytes(checkpoint) == 0);
 	hoist_checkpoint_close(checkpoint);
 	CHECK(hoist_checkpoint_open(support_folder(), HOIST_OPEN_RAW, &checkpoint) == -EISDIR);
-	CHECK(strstr(hoist_error(), "a folder is no file") != NULL);
+	CHECK(strstr(hoist_error(), "this is a folder; name a file") != NULL);
 	CHECK(hoist_checkpoint_open(path, 4, &checkpoint) == -EINVAL);
 	CHECK(strstr(hoist_error(), "unknown flags 0x4") != NULL);
 }

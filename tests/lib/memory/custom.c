@@ -366,7 +366,7 @@ Test(custom, a_handle_that_is_not_wrapped_is_the_callers)
 		source.bytes = rows[i].bytes;
 		cr_expect_eq(wrap(&source, &b), -EINVAL, "%zu", i);
 		expect_text("\"mine\": ");
-		expect_text("overlap its live block at");
+		expect_text("overlap the live block at");
 		cr_expect_null(b);
 	}
 	/* What lies beside is its own; the next one is refused for its elements. */
@@ -502,7 +502,7 @@ Test(upstream, must_fit)
 	cr_assert_eq(hoist_memory_create(NULL, &pages), 0);
 	options = (hoist_memory_options){.size = sizeof options, .upstream = pages};
 	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("it is carved from regions itself");
+	expect_text("takes its blocks from regions");
 	hoist_memory_unref(pages);
 	/* A resource that the host cannot access gives no host memory. */
 	const hoist_memory_functions blind = {.size = sizeof blind, .alloc = take, .free = give};
@@ -511,7 +511,7 @@ Test(upstream, must_fit)
 	cr_assert_eq(hoist_memory_create(&options, &up), 0);
 	options = (hoist_memory_options){.size = sizeof options, .upstream = up};
 	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("the host cannot access it");
+	expect_text("the host cannot access that memory");
 	hoist_memory_unref(up);
 	cr_expect_null(memory);
 }

@@ -786,17 +786,17 @@ Test(upstream, must_fit_the_device, .init = open_all)
 		create(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[1]));
 	hoist_memory *memory = NULL;
 	cr_expect_eq(hoist_memory_create(OPTIONS(.upstream = driver), &memory), -EINVAL);
-	expect_text("the host cannot access it");
+	expect_text("the host cannot access that memory");
 	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_PINNED, .device = devices[1],
 						 .upstream = pinned),
 					 &memory),
 		     -EINVAL);
-	expect_text("it is registered with a driver already");
+	expect_text("registered with a driver already");
 	cr_expect_eq(hoist_memory_create(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[2],
 						 .upstream = driver),
 					 &memory),
 		     -EINVAL);
-	expect_text("it is no memory of that device");
+	expect_text("that memory is not of the device asked for");
 	cr_expect_null(memory);
 	hoist_memory_unref(pinned);
 	hoist_memory_unref(driver);

@@ -129,7 +129,7 @@ Test(options, each_kind_has_its_own)
 	expect_refused(OPTIONS(.kind = HOIST_MEMORY_HEAP, .cache_bytes = 1), -EINVAL,
 		       "heap memory has no cache_bytes");
 	expect_refused(OPTIONS(.kind = HOIST_MEMORY_DEVICE), -EINVAL,
-		       "device memory needs a device; it is NULL");
+		       "device memory needs a device, and the device is NULL");
 	expect_refused(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = cpu()), -ENOTSUP,
 		       "the CPU has no managed memory");
 	expect_refused(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = cpu()), -ENOTSUP,

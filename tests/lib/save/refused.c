@@ -49,7 +49,7 @@ static void options(void)
 		{"m", {.io = HOIST_IO_MAP}, "io is 3"},
 		{"m", {.flags = 64}, "unknown bits: 0x40"},
 		{"m", {.format = "zip"}, "no format \"zip\""},
-		{"m.npy", {.shard_bytes = 5}, "shards are written of safetensors only"},
+		{"m.npy", {.shard_bytes = 5}, "only safetensors files are written in shards"},
 		{"m.max", {.flags = HOIST_SAVE_DIGEST}, "no place for digests"},
 		{"a/train.pt", {.flags = 0}, "a/train.pt: hoist does not write PyTorch's files"},
 		{"m.PTH", {.flags = 0}, "PyTorch's files; let the name end in .safetensors"},
@@ -61,7 +61,7 @@ static void options(void)
 		{"pytorch_model.bin.index.json", {.flags = 0}, "JSON, but for"},
 		{"m.SAFETENSORS.INDEX.JSON", {.flags = 0}, "JSON, but for"},
 		{"m.safetensors.index.Json", {.shard_bytes = 5}, "JSON, but for"},
-		{"m.GGUF", {.shard_bytes = 5}, "shards are written of safetensors only"},
+		{"m.GGUF", {.shard_bytes = 5}, "only safetensors files are written in shards"},
 		{"", {.flags = 0}, "is missing"},
 		{NULL, {.flags = 0}, "is missing"},
 	};
@@ -99,7 +99,8 @@ static void adding(void)
 	expect(hoist_save_metadata(save, "x", NULL), -EINVAL, "or a value");
 	expect(hoist_save_metadata(save, "x\xff", "x"), -EINVAL, "its key is not UTF-8");
 	expect(hoist_save_metadata(save, "x", "\xc3"), -EINVAL, "its value is not UTF-8");
-	expect(hoist_save_metadata(save, "hoist.xxh3_128", "x"), -EINVAL, "HOIST_SAVE_DIGEST's");
+	expect(hoist_save_metadata(save, "hoist.xxh3_128", "x"), -EINVAL,
+	       "reserved for the digests");
 	expect(hoist_save_metadata_of(save, NULL), -EINVAL, "the checkpoint is NULL");
 	expect(hoist_save_wait(save), -EINVAL, "has not been started");
 	hoist_save_report report = {.size = sizeof report};
@@ -142,7 +143,7 @@ static void starting(void)
 	hoist_save_destroy(save);
 	CHECK(unlink(saved_path("none/m")) == 0);
 	save = create("none", (hoist_save_options){.flags = 0});
-	expect(hoist_save_start(save), -EISDIR, "it is a folder");
+	expect(hoist_save_start(save), -EISDIR, "this is a folder");
 	hoist_save_destroy(save);
 	CHECK(rmdir(saved_path("none")) == 0);
 
@@ -250,7 +251,8 @@ static void shards(void)
 	CHECK(save_shards("n.safetensors", 100, 0, &n) == 0 && n == 3);
 	CHECK(!is_there("n.safetensors") && is_there("n.safetensors.index.json"));
 	CHECK(mkdir(saved_path("d.safetensors"), 0700) == 0);
-	expect(save_shards("d.safetensors", 100, 0, &n), -EISDIR, "d.safetensors: it is a folder");
+	expect(save_shards("d.safetensors", 100, 0, &n), -EISDIR,
+	       "d.safetensors: this is a folder");
 	CHECK(rmdir(saved_path("d.safetensors")) == 0);
 }
 
@@ -304,7 +306,7 @@ static void shadows(void)
 	CHECK(save_one("s/model.safetensors", 0) == 0);
 	check_read_next(saved_path("s"));
 	CHECK(mkdir(saved_path("s/model.safetensors.index.json"), 0700) == 0);
-	expect(save_one("s/model.safetensors", 0), -EISDIR, "it is a folder");
+	expect(save_one("s/model.safetensors", 0), -EISDIR, "this is a folder");
 
 	CHECK(rmdir(saved_path("s/model.safetensors.index.json")) == 0);
 	CHECK(unlink(saved_path("s/model.safetensors")) == 0);
