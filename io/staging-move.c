@@ -9,25 +9,25 @@
 #include "base/error.h"
 #include "io/staging-private.h"
 
-static struct hoist__ring_slot *ring_slot_of(struct hoist__slot *slot)
+static struct hoist__staging_slot *staging_slot_of(struct hoist__slot *slot)
 {
-	return HOIST__CONTAINER_OF(slot, struct hoist__ring_slot, slot);
+	return HOIST__CONTAINER_OF(slot, struct hoist__staging_slot, slot);
 }
 
-static struct hoist__dev_event *event_of(const struct hoist__staging *ring,
+static struct hoist__dev_event *event_of(const struct hoist__staging *staging,
 					 const struct hoist__slot *slot, unsigned stream)
 {
-	return ring->events[(size_t)slot->index * ring->n_streams + stream];
+	return staging->events[(size_t)slot->index * staging->n_streams + stream];
 }
 
-static int fail_failed(const struct hoist__staging *ring)
+static int fail_failed(const struct hoist__staging *staging)
 {
-	return hoist__fail(ring->failed, "the staging ring's device has failed");
+	return hoist__fail(staging->failed, "the device of the staging slots has failed");
 }
 
-static int keep_failure(struct hoist__staging *ring, int err, const char *doing)
+static int keep_failure(struct hoist__staging *staging, int err, const char *doing)
 {
-	ring->failed = err;
+	staging->failed = err;
 	return hoist__fail_in(err, "%s", doing);
 }
 
@@ -45,16 +45,16 @@ static int tell(void *context)
 }
 
 /* A driver that could not queue one call is not asked again: the owner then polls. */
-static void ask_to_tell(struct hoist__staging *ring, unsigned stream,
+static void ask_to_tell(struct hoist__staging *staging, unsigned stream,
 			struct hoist__dev_event *event)
 {
-	struct hoist__dev_stream *telling = ring->telling[stream];
-	atomic_fetch_add_explicit(&ring->teller->refs, 1, memory_order_relaxed);
+	struct hoist__dev_stream *telling = staging->telling[stream];
+	atomic_fetch_add_explicit(&staging->teller->refs, 1, memory_order_relaxed);
 	if (hoist__dev_stream_wait_event(telling, event) == 0 &&
-	    hoist__dev_stream_call(telling, tell, ring->teller) == 0)
+	    hoist__dev_stream_call(telling, tell, staging->teller) == 0)
 		return;
-	hoist__teller_unref(ring->teller);
-	ring->tells = false;
+	hoist__teller_unref(staging->teller);
+	staging->tells = false;
 }
 
 /* --- queuing --- */
@@ -88,17 +88,17 @@ static size_t end_in_slot(const struct hoist__piece *piece)
 }
 
 /* Queues copies up to the first failure, which is returned; *n_queued pieces have been queued. */
-static int queue_pieces(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
+static int queue_pieces(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
 			enum hoist__copy kind, const struct hoist__piece *pieces, size_t n_pieces,
 			size_t *n_queued)
 {
-	uintptr_t base = (uintptr_t)ring->address + slot->index * ring->slot_bytes;
+	uintptr_t base = (uintptr_t)staging->address + slot->index * staging->slot_bytes;
 	int err = 0;
-	assert(stream < ring->n_streams);
+	assert(stream < staging->n_streams);
 	for (*n_queued = 0; *n_queued < n_pieces; ++*n_queued) {
 		const struct hoist__piece *piece = &pieces[*n_queued];
-		assert(end_in_slot(piece) <= ring->slot_bytes);
-		err = queue_piece(ring->streams[stream], kind, piece, base + piece->slot_offset);
+		assert(end_in_slot(piece) <= staging->slot_bytes);
+		err = queue_piece(staging->streams[stream], kind, piece, base + piece->slot_offset);
 		if (err != 0)
 			break;
 	}
@@ -107,69 +107,70 @@ static int queue_pieces(struct hoist__staging *ring, struct hoist__slot *slot, u
 
 /* Records an event behind the copies that were queued for @slot on @stream.  After @err, the
  * failure of a copy, none is recorded and the stream is marked bare. */
-static int mark(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream, int err)
+static int mark(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream, int err)
 {
-	struct hoist__ring_slot *own = ring_slot_of(slot);
+	struct hoist__staging_slot *own = staging_slot_of(slot);
 	own->queued |= 1u << stream;
 	if (err == 0)
-		err = hoist__dev_event_record(event_of(ring, slot, stream), ring->streams[stream]);
+		err = hoist__dev_event_record(event_of(staging, slot, stream),
+					      staging->streams[stream]);
 	if (err != 0)
 		own->bare |= 1u << stream;
-	else if (ring->tells)
-		ask_to_tell(ring, stream, event_of(ring, slot, stream));
+	else if (staging->tells)
+		ask_to_tell(staging, stream, event_of(staging, slot, stream));
 	return err;
 }
 
-int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
+int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
 		     const struct hoist__piece *pieces, size_t n_pieces)
 {
 	assert(slot->state == HOIST__SLOT_FULL || slot->state == HOIST__SLOT_COPYING);
-	if (ring->failed != 0)
-		return fail_failed(ring);
+	if (staging->failed != 0)
+		return fail_failed(staging);
 	size_t n_queued;
-	int err = queue_pieces(ring, slot, stream, HOIST__COPY_HOST_TO_DEVICE, pieces, n_pieces,
+	int err = queue_pieces(staging, slot, stream, HOIST__COPY_HOST_TO_DEVICE, pieces, n_pieces,
 			       &n_queued);
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_FULL) {
 		slot->state = HOIST__SLOT_COPYING;
-		hoist__list_push_back(&ring->copying, &slot->node);
-		ring->n_copying++;
+		hoist__list_push_back(&staging->copying, &slot->node);
+		staging->n_copying++;
 	}
-	return mark(ring, slot, stream, err);
+	return mark(staging, slot, stream, err);
 }
 
-int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
+int hoist__slot_fetch(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
 		      const struct hoist__piece *pieces, size_t n_pieces)
 {
 	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FETCHING);
-	if (ring->failed != 0)
-		return fail_failed(ring);
+	if (staging->failed != 0)
+		return fail_failed(staging);
 	size_t n_queued;
-	int err = queue_pieces(ring, slot, stream, HOIST__COPY_DEVICE_TO_HOST, pieces, n_pieces,
+	int err = queue_pieces(staging, slot, stream, HOIST__COPY_DEVICE_TO_HOST, pieces, n_pieces,
 			       &n_queued);
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_READING) {
 		slot->state = HOIST__SLOT_FETCHING;
-		hoist__list_push_back(&ring->fetching, &slot->node);
-		ring->n_fetching++;
+		hoist__list_push_back(&staging->fetching, &slot->node);
+		staging->n_fetching++;
 	}
-	return mark(ring, slot, stream, err);
+	return mark(staging, slot, stream, err);
 }
 
 /* --- ends --- */
 
 /* Returns: 0: all copies of the slot have ended; -EAGAIN: not yet; a device's error. */
-static int query(struct hoist__staging *ring, struct hoist__slot *slot)
+static int query(struct hoist__staging *staging, struct hoist__slot *slot)
 {
-	struct hoist__ring_slot *own = ring_slot_of(slot);
-	for (unsigned s = 0; s < ring->n_streams; s++) {
+	struct hoist__staging_slot *own = staging_slot_of(slot);
+	for (unsigned s = 0; s < staging->n_streams; s++) {
 		if ((own->queued & 1u << s) == 0)
 			continue;
 		int err = (own->bare & 1u << s) != 0
-				  ? hoist__dev_stream_synchronize(ring->streams[s])
-				  : hoist__dev_event_query(event_of(ring, slot, s));
+				  ? hoist__dev_stream_synchronize(staging->streams[s])
+				  : hoist__dev_event_query(event_of(staging, slot, s));
 		if (err != 0)
 			return err;
 		own->queued &= ~(1u << s);
@@ -178,18 +179,18 @@ static int query(struct hoist__staging *ring, struct hoist__slot *slot)
 	return 0;
 }
 
-int hoist__slot_finish(struct hoist__staging *ring, struct hoist__slot *slot)
+int hoist__slot_finish(struct hoist__staging *staging, struct hoist__slot *slot)
 {
-	struct hoist__ring_slot *own = ring_slot_of(slot);
+	struct hoist__staging_slot *own = staging_slot_of(slot);
 	int first = 0;
-	for (unsigned s = 0; s < ring->n_streams; s++) {
+	for (unsigned s = 0; s < staging->n_streams; s++) {
 		if ((own->queued & 1u << s) == 0)
 			continue;
 		int err = -EINVAL;
 		if ((own->bare & 1u << s) == 0)
-			err = hoist__dev_event_synchronize(event_of(ring, slot, s));
+			err = hoist__dev_event_synchronize(event_of(staging, slot, s));
 		if (err != 0)
-			err = hoist__dev_stream_synchronize(ring->streams[s]);
+			err = hoist__dev_stream_synchronize(staging->streams[s]);
 		if (first == 0)
 			first = err;
 	}
@@ -197,57 +198,57 @@ int hoist__slot_finish(struct hoist__staging *ring, struct hoist__slot *slot)
 	return first;
 }
 
-int hoist__staging_reclaim(struct hoist__staging *ring)
+int hoist__staging_reclaim(struct hoist__staging *staging)
 {
 	int n = 0;
 	/* Streams run in order: copies behind an unfinished one have not finished either. */
-	while (ring->failed == 0 && !hoist__list_empty(&ring->copying)) {
-		struct hoist__slot *slot = hoist__slot_of(ring->copying.next);
-		int err = query(ring, slot);
+	while (staging->failed == 0 && !hoist__list_empty(&staging->copying)) {
+		struct hoist__slot *slot = hoist__slot_of(staging->copying.next);
+		int err = query(staging, slot);
 		if (err == -EAGAIN)
 			break;
 		if (err != 0)
-			return keep_failure(ring, err, "copying to the device");
+			return keep_failure(staging, err, "copying to the device");
 		hoist__list_remove(&slot->node);
-		ring->n_copying--;
-		ring->copied += slot->useful;
-		hoist__slot_make_free(ring, slot);
+		staging->n_copying--;
+		staging->copied += slot->useful;
+		hoist__slot_make_free(staging, slot);
 		n++;
 	}
-	return ring->failed != 0 ? fail_failed(ring) : n;
+	return staging->failed != 0 ? fail_failed(staging) : n;
 }
 
-uint64_t hoist__staging_take_copied(struct hoist__staging *ring)
+uint64_t hoist__staging_take_copied(struct hoist__staging *staging)
 {
-	uint64_t bytes = ring->copied;
-	ring->copied = 0;
+	uint64_t bytes = staging->copied;
+	staging->copied = 0;
 	return bytes;
 }
 
-int hoist__staging_wait(struct hoist__staging *ring)
+int hoist__staging_wait(struct hoist__staging *staging)
 {
-	if (hoist__list_empty(&ring->copying))
+	if (hoist__list_empty(&staging->copying))
 		return 0;
-	int err = hoist__slot_finish(ring, hoist__slot_of(ring->copying.next));
-	if (err != 0 && ring->failed == 0)
-		return keep_failure(ring, err, "copying to the device");
-	return hoist__staging_reclaim(ring);
+	int err = hoist__slot_finish(staging, hoist__slot_of(staging->copying.next));
+	if (err != 0 && staging->failed == 0)
+		return keep_failure(staging, err, "copying to the device");
+	return hoist__staging_reclaim(staging);
 }
 
-int hoist__staging_fetched(struct hoist__staging *ring, struct hoist__slot **ret)
+int hoist__staging_fetched(struct hoist__staging *staging, struct hoist__slot **ret)
 {
-	if (ring->failed != 0)
-		return fail_failed(ring);
-	if (hoist__list_empty(&ring->fetching))
+	if (staging->failed != 0)
+		return fail_failed(staging);
+	if (hoist__list_empty(&staging->fetching))
 		return 0;
-	struct hoist__slot *slot = hoist__slot_of(ring->fetching.next);
-	int err = query(ring, slot);
+	struct hoist__slot *slot = hoist__slot_of(staging->fetching.next);
+	int err = query(staging, slot);
 	if (err == -EAGAIN)
 		return 0;
 	if (err != 0)
-		return keep_failure(ring, err, "copying from the device");
+		return keep_failure(staging, err, "copying from the device");
 	hoist__list_remove(&slot->node);
-	ring->n_fetching--;
+	staging->n_fetching--;
 	slot->state = HOIST__SLOT_FULL;
 	*ret = slot;
 	return 1;

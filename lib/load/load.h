@@ -26,7 +26,7 @@
  *     read      in the engine                    n_open > 0; in no list    READING
  *     waiting   with digests, until the chunks   in load->waiting          FULL
  *               of the disk before it are read
- *     copied    in the staging ring              in free_flights           COPYING
+ *     copied    being copied out of its slot     in free_flights           COPYING
  *     arrived   counted (`arrived`)              in free_flights           FREE
  *
  * Equations, for each disk, over its flights that are not free: load_disk.n_flights is their

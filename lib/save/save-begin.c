@@ -130,7 +130,7 @@ static void leak_buffers(struct hoist_save *save)
 			(void)hoist_buffer_ref(save->sources[i].buffer);
 }
 
-/* Runs before the job's release: the engine's texts and the ring's peak are read here. */
+/* Runs before the job's release: the engine's texts and the staging's peak are read here. */
 void hoist__save_report(struct hoist_save *save)
 {
 	hoist_save_report *report = &save->report;
