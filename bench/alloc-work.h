@@ -142,7 +142,7 @@ enum { SLOTS_FIXED, SLOTS_MIXED, SLOTS_LARGE };
 work_run work_slots; /* alloc-slots.c */
 work_run work_slots_room;
 work_run work_statistics;
-work_run work_ring;	   /* alloc-handover.c; argument: bytes of a block */
+work_run work_handover;	   /* alloc-handover.c; argument: bytes of a block */
 work_run work_small;	   /* alloc-small.c; argument: live blocks */
 work_run work_random_live; /* alloc-device.c; argument: live blocks */
 work_run work_two_streams;
