@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* io/staging-private.h - the staging's internals, shared by staging.c (making and ending, slots)
- * and staging-move.c (copies and fetches).
+ * and staging-copy.c (copies and fetches).
  *
  *     slot i's events   events[i * n_streams .. + n_streams), on each stream one behind the slot's
  *                       copies

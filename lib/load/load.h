@@ -10,7 +10,7 @@
  *   pump-order.c     chooses the chunk that is read next
  *   pump-submit.c    turns chunks into requests
  *   pump-complete.c  handles finished requests, in order for digests
- *   pump-move.c      moves the pieces of a staged chunk: copies to devices, gathers, converts
+ *   pump-deliver.c   moves the pieces of a staged chunk: copies to devices, gathers, converts
  *
  * One pump moves the whole load forward; nothing calls back into it:
  *
