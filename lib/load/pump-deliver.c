@@ -115,7 +115,7 @@ static int copy_pieces(struct hoist_load *load, struct hoist__flight *flight)
 	return err == 0 && n > 0 ? copy_batch(load, slot, targets, n) : err;
 }
 
-int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight)
+int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
 	if (load->to_host) {
 		move_to_host(load, flight);

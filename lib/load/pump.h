@@ -51,7 +51,7 @@ void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight);
 
 /* Moves a staged chunk, whose slot is FULL, to its destinations; the slot is then COPYING or free,
  * also after a failure.  Returns: 0; the error of a copy. */
-int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight);
+int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight);
 
 /* The place in the slot to which the flight's chunk is read: 0, or, for a chunk that will be
  * widened, behind room for another chunk of the largest size.  A multiple of the extent's align, as
