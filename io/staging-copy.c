@@ -59,46 +59,46 @@ static void ask_to_tell(struct hoist__staging *staging, unsigned stream,
 
 /* --- queuing --- */
 
-static int queue_piece(struct hoist__dev_stream *stream, enum hoist__copy kind,
-		       const struct hoist__piece *piece, uintptr_t host)
+static int queue_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
+		     const struct hoist__slot_box *box, uintptr_t host)
 {
 	bool to_device = kind == HOIST__COPY_HOST_TO_DEVICE;
-	uintptr_t dst = to_device ? piece->device_address : host;
-	uintptr_t src = to_device ? host : piece->device_address;
-	if (piece->rows <= 1)
-		return hoist__copy_async(stream, kind, dst, src, piece->bytes);
-	struct hoist__box box = {
+	uintptr_t dst = to_device ? box->device_address : host;
+	uintptr_t src = to_device ? host : box->device_address;
+	if (box->rows <= 1)
+		return hoist__copy_async(stream, kind, dst, src, box->bytes);
+	struct hoist__box copy = {
 		.dst = dst,
 		.src = src,
-		.width = piece->bytes,
-		.rows = piece->rows,
+		.width = box->bytes,
+		.rows = box->rows,
 		.planes = 1,
-		.dst_pitch = to_device ? piece->device_stride : piece->slot_stride,
-		.src_pitch = to_device ? piece->slot_stride : piece->device_stride,
+		.dst_pitch = to_device ? box->device_stride : box->slot_stride,
+		.src_pitch = to_device ? box->slot_stride : box->device_stride,
 	};
-	box.dst_plane = box.rows * box.dst_pitch;
-	box.src_plane = box.rows * box.src_pitch;
-	return hoist__copy_box_async(stream, kind, &box);
+	copy.dst_plane = copy.rows * copy.dst_pitch;
+	copy.src_plane = copy.rows * copy.src_pitch;
+	return hoist__copy_box_async(stream, kind, &copy);
 }
 
-static size_t end_in_slot(const struct hoist__piece *piece)
+static size_t end_in_slot(const struct hoist__slot_box *box)
 {
-	size_t rows = piece->rows > 1 ? piece->rows - 1 : 0;
-	return piece->slot_offset + rows * piece->slot_stride + piece->bytes;
+	size_t rows = box->rows > 1 ? box->rows - 1 : 0;
+	return box->slot_offset + rows * box->slot_stride + box->bytes;
 }
 
-/* Queues copies up to the first failure, which is returned; *n_queued pieces have been queued. */
-static int queue_pieces(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
-			enum hoist__copy kind, const struct hoist__piece *pieces, size_t n_pieces,
-			size_t *n_queued)
+/* Queues copies up to the first failure, which is returned; *n_queued boxes have been queued. */
+static int queue_boxes(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
+		       enum hoist__copy kind, const struct hoist__slot_box *boxes, size_t n_boxes,
+		       size_t *n_queued)
 {
 	uintptr_t base = (uintptr_t)staging->address + slot->index * staging->slot_bytes;
 	int err = 0;
 	assert(stream < staging->n_streams);
-	for (*n_queued = 0; *n_queued < n_pieces; ++*n_queued) {
-		const struct hoist__piece *piece = &pieces[*n_queued];
-		assert(end_in_slot(piece) <= staging->slot_bytes);
-		err = queue_piece(staging->streams[stream], kind, piece, base + piece->slot_offset);
+	for (*n_queued = 0; *n_queued < n_boxes; ++*n_queued) {
+		const struct hoist__slot_box *box = &boxes[*n_queued];
+		assert(end_in_slot(box) <= staging->slot_bytes);
+		err = queue_box(staging->streams[stream], kind, box, base + box->slot_offset);
 		if (err != 0)
 			break;
 	}
@@ -122,14 +122,14 @@ static int mark(struct hoist__staging *staging, struct hoist__slot *slot, unsign
 }
 
 int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
-		     const struct hoist__piece *pieces, size_t n_pieces)
+		     const struct hoist__slot_box *boxes, size_t n_boxes)
 {
 	assert(slot->state == HOIST__SLOT_FULL || slot->state == HOIST__SLOT_COPYING);
 	if (staging->failed != 0)
 		return fail_failed(staging);
 	size_t n_queued;
-	int err = queue_pieces(staging, slot, stream, HOIST__COPY_HOST_TO_DEVICE, pieces, n_pieces,
-			       &n_queued);
+	int err = queue_boxes(staging, slot, stream, HOIST__COPY_HOST_TO_DEVICE, boxes, n_boxes,
+			      &n_queued);
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_FULL) {
@@ -141,14 +141,14 @@ int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, u
 }
 
 int hoist__slot_fetch(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
-		      const struct hoist__piece *pieces, size_t n_pieces)
+		      const struct hoist__slot_box *boxes, size_t n_boxes)
 {
 	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FETCHING);
 	if (staging->failed != 0)
 		return fail_failed(staging);
 	size_t n_queued;
-	int err = queue_pieces(staging, slot, stream, HOIST__COPY_DEVICE_TO_HOST, pieces, n_pieces,
-			       &n_queued);
+	int err = queue_boxes(staging, slot, stream, HOIST__COPY_DEVICE_TO_HOST, boxes, n_boxes,
+			      &n_queued);
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_READING) {

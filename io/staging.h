@@ -125,7 +125,8 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *staging);
 void hoist__slot_filled(struct hoist__staging *staging, struct hoist__slot *slot);
 void hoist__slot_release(struct hoist__staging *staging, struct hoist__slot *slot);
 
-struct hoist__piece {
+/* One copy between a slot and a device: rows at equal distances on each side. */
+struct hoist__slot_box {
 	size_t slot_offset;
 	uintptr_t device_address;
 	size_t bytes; /* of a row */
@@ -134,17 +135,17 @@ struct hoist__piece {
 	size_t device_stride;
 };
 
-/* Queues one copy per piece on stream @stream, and an event behind them.  May be called several
+/* Queues one copy per box on stream @stream, and an event behind them.  May be called several
  * times, for each stream, the first time with a FULL slot.  If a call fails after it queued any
  * copy, the slot is still COPYING (the event may be missing: reclaim then synchronises the stream),
  * and the error is returned. */
 int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
-		     const struct hoist__piece *pieces, size_t n_pieces);
+		     const struct hoist__slot_box *boxes, size_t n_boxes);
 
 /* Queues copies from the device into a slot, likewise; the slot is READING at the first call, and
  * FETCHING once a copy is queued. */
 int hoist__slot_fetch(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
-		      const struct hoist__piece *pieces, size_t n_pieces);
+		      const struct hoist__slot_box *boxes, size_t n_boxes);
 
 /* Takes the slot of the oldest fetch, now FULL, if the fetch has completed; never blocks.
  * Returns: 1 and *ret; 0: it has not, or nothing is fetched; the device's error, after which the

@@ -148,7 +148,7 @@ struct hoist_load {
 	unsigned n_parts;		 /* requests of each flight */
 	struct hoist__list free_flights;
 	struct hoist__list waiting;  /* flights behind the sequence that is due, in no order */
-	struct hoist__piece *pieces; /* room for one batch of copies */
+	struct hoist__slot_box *boxes; /* room for one batch of copies */
 	size_t staged_bytes; /* of a chunk, at most */
 	struct hoist__routes routes;
 	hoist_load_report report;

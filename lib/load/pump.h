@@ -10,7 +10,7 @@
 #define HOIST__PUMP_BATCH 64u
 
 /* The most copies that are queued at once. */
-#define HOIST__PUMP_PIECES 128u
+#define HOIST__PUMP_BOXES 128u
 
 /* Finds the disks of the files that are read, and the depth and sizes of each disk's reads.  The
  * other fields of load->disks are zero. */

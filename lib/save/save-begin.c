@@ -166,7 +166,7 @@ void hoist__save_release(struct hoist_save *save)
 		leak_buffers(save);
 	for (size_t i = 0; save->fetches != NULL && i < (size_t)save->n_slots * save->n_streams;
 	     i++)
-		free(save->fetches[i].pieces);
+		free(save->fetches[i].boxes);
 	free(save->fetches);
 	free(save->blocks);
 	free(save->window);

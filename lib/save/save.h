@@ -113,7 +113,7 @@ struct hoist__save_file {
 
 /* The copies that fetch a block's bytes from one device. */
 struct hoist__save_fetch {
-	struct hoist__piece *pieces;
+	struct hoist__slot_box *boxes;
 	size_t n;
 	size_t room;
 };
