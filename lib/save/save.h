@@ -13,7 +13,7 @@
  *   save-seal.c     the work in the order of the file: digests
  *   save-publish.c  the end: synchronises, renames, removes stale files
  *
- * A file is written as an image: header, tensors, zeros between them, cut into blocks of one size.
+ * The bytes of a file (header, tensors, zeros between them) are cut into blocks of one size.
  * Every block but the last is one direct write at a multiple of its size, whatever its contents,
  * and the last block is padded.  So the alignment of tensors in the file does not matter.
  *
