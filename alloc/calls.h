@@ -40,4 +40,11 @@ static inline void hoist__calls_add(struct hoist__calls *calls, enum hoist__call
 		;
 }
 
+/* Adds to a counter that only this thread writes. */
+static inline void hoist__count_own(_Atomic uint64_t *counter, uint64_t more)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+			      memory_order_relaxed);
+}
+
 #endif

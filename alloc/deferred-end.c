@@ -11,8 +11,8 @@
 /* --- graphs --- */
 
 /* No graph has the block any more, so it waits for the work that its streams got until now.  The
- * block stays parked if there is no memory for that. */
-static void unpark(struct hoist__deferred *deferred, struct hoist__held *block)
+ * block stays captured if there is no memory for that. */
+static void release(struct hoist__deferred *deferred, struct hoist__held *block)
 {
 	if (!hoist__held_wait_for_all(deferred, block)) {
 		hoist__held_wait_for_none(block);
@@ -20,20 +20,20 @@ static void unpark(struct hoist__deferred *deferred, struct hoist__held *block)
 	}
 	hoist__held_bin_remove(deferred, block);
 	hoist__list_remove(&block->node);
-	block->parked = false;
+	block->captured = false;
 	hoist__held_count(&deferred->n_pending, 1, 0);
 	if (block->n_waits == 0)
 		hoist__held_make_ready(deferred, block);
 }
 
-static void unpark_all(struct hoist__deferred *deferred)
+static void release_all(struct hoist__deferred *deferred)
 {
-	struct hoist__list *node = deferred->parked.next;
-	while (node != &deferred->parked) {
+	struct hoist__list *node = deferred->captured.next;
+	while (node != &deferred->captured) {
 		struct hoist__held *block = HOIST__CONTAINER_OF(node, struct hoist__held, node);
 		node = node->next;
-		if (!hoist__held_captured(block))
-			unpark(deferred, block);
+		if (!hoist__held_in_graph(block))
+			release(deferred, block);
 	}
 }
 
@@ -70,15 +70,15 @@ void hoist__deferred_release_captured(struct hoist__deferred *deferred)
 	pthread_mutex_lock(&deferred->lock);
 	ask_queues(deferred);
 	clear_captured(deferred, false);
-	unpark_all(deferred);
+	release_all(deferred);
 	pthread_mutex_unlock(&deferred->lock);
 }
 
-/* Parks the block of a use whose stream goes away without an event behind the use. */
-static void park_use(struct hoist__deferred *deferred, struct hoist__held_use *use)
+/* Makes the block captured, because the stream of @use goes away without an event behind @use. */
+static void capture_use(struct hoist__deferred *deferred, struct hoist__held_use *use)
 {
 	struct hoist__held *block = use->block;
-	bool pending = block->allocated != 0 && !block->parked;
+	bool pending = block->allocated != 0 && !block->captured;
 	if (pending && (use->batch == NULL || use->batch->recorded))
 		return;
 	if (use->capture == 0)
@@ -88,12 +88,12 @@ static void park_use(struct hoist__deferred *deferred, struct hoist__held_use *u
 	hoist__held_wait_for_none(block);
 	hoist__held_bin_remove(deferred, block);
 	hoist__held_count(&deferred->n_pending, 0, 1);
-	hoist__held_park(deferred, block);
+	hoist__held_make_captured(deferred, block);
 }
 
 /* A stream that goes away while it captures cannot be waited for: its blocks wait for the end of
  * the graph instead. */
-static void park_queue(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
+static void capture_queue(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
 	if (queue->capture == 0)
 		queue->capture = ++deferred->captures;
@@ -103,7 +103,7 @@ static void park_queue(struct hoist__deferred *deferred, struct hoist__held_queu
 			for (struct hoist__held_use *use = NULL;
 			     (use = hoist__held_next_use(block, use)) != NULL;)
 				if (use->queue == queue)
-					park_use(deferred, use);
+					capture_use(deferred, use);
 	struct hoist__list *node = queue->closed.next;
 	while (node != &queue->closed) {
 		struct hoist__held_batch *batch =
@@ -128,7 +128,7 @@ static void close_for_good(struct hoist__deferred *deferred, struct hoist__held_
 	if (!hoist__held_record_all(deferred, queue, true) || !sure)
 		if (!hoist__held_synchronize(deferred, queue) &&
 		    !hoist__held_synchronize(deferred, queue))
-			park_queue(deferred, queue);
+			capture_queue(deferred, queue);
 }
 
 void hoist__deferred_forget(struct hoist__deferred *deferred, struct hoist__dev_stream *stream)
@@ -145,7 +145,7 @@ void hoist__deferred_forget(struct hoist__deferred *deferred, struct hoist__dev_
 			pthread_mutex_lock(&deferred->lock);
 		}
 		if (capturing)
-			park_queue(deferred, queue);
+			capture_queue(deferred, queue);
 		else
 			close_for_good(deferred, queue);
 		hoist__held_queue_unpin(deferred, queue);
@@ -164,8 +164,8 @@ static void give_up_waiting(struct hoist__deferred *deferred)
 			hoist__held_pass_all(deferred, queue);
 	}
 	struct hoist__list *node;
-	/* Blocks that are still parked: there was no memory to make them pending. */
-	while ((node = hoist__list_pop(&deferred->parked)) != NULL) {
+	/* Blocks that are still captured: there was no memory to make them pending. */
+	while ((node = hoist__list_pop(&deferred->captured)) != NULL) {
 		hoist__held_count(&deferred->n_pending, 1, 0);
 		hoist__held_make_ready(deferred,
 				       HOIST__CONTAINER_OF(node, struct hoist__held, node));
@@ -177,7 +177,7 @@ size_t hoist__deferred_drain(struct hoist__deferred *deferred, uintptr_t *ret, s
 	pthread_mutex_lock(&deferred->lock);
 	ask_queues(deferred);
 	clear_captured(deferred, true);
-	unpark_all(deferred);
+	release_all(deferred);
 	pthread_mutex_unlock(&deferred->lock);
 	size_t taken = hoist__deferred_sweep(deferred, true, ret, n);
 	if (taken != 0)

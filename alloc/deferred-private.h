@@ -11,7 +11,7 @@
  * list is too short, and never under the lock.
  *
  * A use is linked in a batch while its block waits for the use.  A block that waits for no use
- * (n_waits is 0) is live, parked, or ready: the next sweep hands it out.
+ * (n_waits is 0) is live, captured, or ready: the next sweep hands it out.
  *
  * Driver calls are made without the lock.  Meanwhile `pins` keep a queue or a batch (and its event)
  * alive, and `n_busy` keeps hoist__deferred_forget() from returning while a call names the stream.
@@ -53,9 +53,9 @@ struct hoist__held {
 	struct hoist__held_use first;
 	struct hoist__held_bin *bin;
 	struct hoist__list of_bin;
-	struct hoist__list node; /* in the list of parked or of ready blocks */
+	struct hoist__list node; /* in the list of captured or of ready blocks */
 	unsigned n_waits;
-	bool parked;
+	bool captured;
 };
 
 struct hoist__held_batch {
@@ -75,7 +75,7 @@ struct hoist__held_bin {
 	struct hoist__held_bin *next;
 	struct hoist__held_queue *queue;
 	size_t allocated;
-	uint64_t capture;	   /* 0: pending blocks; else parked blocks of that capture */
+	uint64_t capture;	   /* 0: pending blocks; else captured blocks of that capture */
 	struct hoist__list blocks; /* latest first */
 };
 
@@ -131,12 +131,12 @@ struct hoist__deferred {
 	size_t n_queues;
 	struct hoist__held_queue *spare; /* by next */
 	struct hoist__held_events *events;
-	struct hoist__list parked;
+	struct hoist__list captured;
 	struct hoist__list ready;
 	uint64_t sequence;
 	uint64_t captures;
 	_Atomic size_t bytes;
-	_Atomic size_t n_pending; /* with ready blocks, without parked ones */
+	_Atomic size_t n_pending; /* with ready blocks, without captured ones */
 };
 
 static inline bool hoist__held_stale(const struct hoist__held_queue *queue)
@@ -161,7 +161,7 @@ static inline void hoist__held_count(_Atomic size_t *counter, size_t more, size_
 }
 
 /* True if a graph may use the block again. */
-static inline bool hoist__held_captured(struct hoist__held *block)
+static inline bool hoist__held_in_graph(struct hoist__held *block)
 {
 	for (struct hoist__held_use *use = NULL; (use = hoist__held_next_use(block, use)) != NULL;)
 		if (use->capture != 0)
@@ -169,10 +169,11 @@ static inline bool hoist__held_captured(struct hoist__held *block)
 	return false;
 }
 
-static inline void hoist__held_park(struct hoist__deferred *deferred, struct hoist__held *block)
+static inline void hoist__held_make_captured(struct hoist__deferred *deferred,
+					     struct hoist__held *block)
 {
-	block->parked = true;
-	hoist__list_push_back(&deferred->parked, &block->node);
+	block->captured = true;
+	hoist__list_push_back(&deferred->captured, &block->node);
 }
 
 /* --- deferred-table.c --- */

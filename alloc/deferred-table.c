@@ -28,7 +28,7 @@ int hoist__held_tables_init(struct hoist__deferred *deferred)
 					 FIRST_BUCKETS * sizeof *deferred->buckets);
 	deferred->n_buckets = FIRST_BUCKETS;
 	hoist__list_init(&deferred->queues);
-	hoist__list_init(&deferred->parked);
+	hoist__list_init(&deferred->captured);
 	hoist__list_init(&deferred->ready);
 	return 0;
 }
@@ -138,7 +138,7 @@ struct hoist__held *hoist__held_add(struct hoist__deferred *deferred, uintptr_t 
 	block->first.queue = NULL;
 	block->bin = NULL;
 	block->n_waits = 0;
-	block->parked = false;
+	block->captured = false;
 	*bucket = block;
 	deferred->n_held++;
 	return block;

@@ -162,7 +162,7 @@ static void ask_users(struct hoist__deferred *deferred, uintptr_t address,
 	}
 }
 
-/* Makes the block pending or parked. */
+/* Makes the block pending or captured. */
 static void hold(struct hoist__deferred *deferred, struct hoist__held *block, size_t allocated)
 {
 	const struct hoist__held_queue *queue = block->first.queue;
@@ -174,8 +174,8 @@ static void hold(struct hoist__deferred *deferred, struct hoist__held *block, si
 	if (deferred->options.reuse && queue != NULL && block->first.next == NULL &&
 	    !queue->forgotten && (capture == 0 || (queue->capturing && queue->capture == capture)))
 		hoist__held_bin_put(deferred, block->first.queue, block, capture);
-	if (hoist__held_captured(block)) {
-		hoist__held_park(deferred, block);
+	if (hoist__held_in_graph(block)) {
+		hoist__held_make_captured(deferred, block);
 		return;
 	}
 	hoist__held_count(&deferred->n_pending, 1, 0);
@@ -237,17 +237,17 @@ static void revive(struct hoist__deferred *deferred, struct hoist__held *block, 
 	hoist__held_wait_no_more(use);
 	if (batch != NULL && batch != use->queue->open && hoist__held_needless(use->queue, batch))
 		hoist__held_batch_drop(batch);
-	if (block->parked)
+	if (block->captured)
 		hoist__list_remove(&block->node);
 	else
 		hoist__held_count(&deferred->n_pending, 0, 1);
-	block->parked = false;
+	block->captured = false;
 	block->allocated = 0;
 	use->capture = capturing ? use->queue->capture : 0;
 }
 
 /* The driver is asked for a capture before the lock is taken.  While the stream captures, only
- * blocks that were parked by this capture are in the bin. */
+ * blocks that this capture holds are in the bin. */
 uintptr_t hoist__deferred_take(struct hoist__deferred *deferred, struct hoist__dev_stream *stream,
 			       size_t allocated, size_t align)
 {

@@ -20,11 +20,11 @@
  *
  * Capture: an event is never recorded on a stream that captures, nor queried while the stream
  * captures.  A block freed on such a stream, or used by it (named in a use, a push or a take
- * meanwhile), is parked until hoist__deferred_release_captured(): the graph may run again and use
+ * meanwhile), is captured until hoist__deferred_release_captured(): the graph may run again and use
  * the block then.  While the capture lasts, the block can be taken for the same stream.  No other
  * block can be taken for that stream: a graph is not behind the work that its stream got before.
- * The work before the capture that used the parked block is the caller's to order: such a block is
- * for its stream alone until that work has passed.
+ * The work before the capture that used the captured block is the caller's to order: such a block
+ * is for its stream alone until that work has passed.
  *   Nothing tells afterwards that a stream captured.  So each use, push and take asks the driver, if
  * the stream may capture at all (hoist__dev_stream_may_capture()).  If it may not, the three calls
  * call no driver, except to record full batches.  Asking once a batch would miss a capture that
@@ -48,7 +48,7 @@
  * is asked about that stream.
  *
  * Invariants:
- *   - an entry is in exactly one batch, or parked; its block is in no magazine, slab or
+ *   - an entry is in exactly one batch, or captured; its block is in no magazine, slab or
  *     span: for those the block is allocated
  *   - batches of a queue pass in order; their events were recorded on its stream, behind
  *     the last of their frees
@@ -115,17 +115,18 @@ size_t hoist__deferred_sweep(struct hoist__deferred *deferred, bool wait, uintpt
 /* True if a sweep may find something: cheap enough to ask before every growth. */
 bool hoist__deferred_any(const struct hoist__deferred *deferred);
 
-/* Makes parked blocks pending whose streams no longer capture.  Live blocks that such streams used
- * are no longer parked when they are freed. */
+/* Makes captured blocks pending whose streams no longer capture.  Live blocks that such streams
+ * used are no longer captured when they are freed. */
 void hoist__deferred_release_captured(struct hoist__deferred *deferred);
 
 /* Prepares for the end of @stream.  Records its last event, also for live blocks that it uses, or
- * waits for the stream if no event can be recorded.  If the stream captures, its blocks are parked.
- * No later call may name the stream.  Parked blocks stay parked. */
+ * waits for the stream if no event can be recorded.  If the stream captures, its blocks are
+ * captured.  No later call may name the stream.  Captured blocks stay captured. */
 void hoist__deferred_forget(struct hoist__deferred *deferred, struct hoist__dev_stream *stream);
 
-/* For the end of the pool: a sweep with @wait that also takes parked blocks, and at last the blocks
- * that cannot be waited for.  Returns: how many; 0 when all are out (except in a child of fork). */
+/* For the end of the pool: a sweep with @wait that also takes captured blocks, and at last the
+ * blocks that cannot be waited for.  Returns: how many; 0 when all are out (except in a child of
+ * fork). */
 size_t hoist__deferred_drain(struct hoist__deferred *deferred, uintptr_t *ret, size_t n);
 
 /* Destroys the events that are only kept for later frees. */

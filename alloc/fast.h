@@ -28,13 +28,13 @@ static inline void hoist__count_requested(struct hoist__cache *cache, int64_t by
 
 static inline void hoist__cache_count_alloc(struct hoist__cache *cache, size_t bytes)
 {
-	hoist__cache_add(&cache->n_allocs, 1);
+	hoist__count_own(&cache->n_allocs, 1);
 	hoist__count_requested(cache, (int64_t)bytes);
 }
 
 static inline void hoist__cache_count_free(struct hoist__cache *cache, size_t bytes)
 {
-	hoist__cache_add(&cache->n_frees, 1);
+	hoist__count_own(&cache->n_frees, 1);
 	hoist__count_requested(cache, -(int64_t)bytes);
 }
 

@@ -17,7 +17,6 @@
 #include "alloc/granule.h"
 #include "alloc/heap.h"
 #include "alloc/jemalloc.h"
-#include "alloc/pool-private.h"
 #include "base/list.h"
 
 /* A part lies in the first bytes of the memory that jemalloc gave back. */
@@ -33,6 +32,7 @@ struct hoist__heap {
 	struct hoist__je_hooks hooks; /* first: jemalloc knows the heap by it */
 	struct hoist__je je;
 	struct hoist__pool *pool;
+	uint32_t pool_number;
 	uint64_t id; /* never used again */
 	unsigned arena;
 	int flags;		/* for mallocx(), without a cache */
@@ -90,7 +90,7 @@ static inline int hoist__heap_check(const struct hoist__heap *heap)
 /* True if the pool's regions hold @address.  Takes two loads. */
 static inline bool hoist__heap_holds(const struct hoist__heap *heap, uintptr_t address)
 {
-	return hoist__granule_is_of(hoist__granule_of(address), heap->pool->number);
+	return hoist__granule_is_of(hoist__granule_of(address), heap->pool_number);
 }
 
 /* --- heap.c --- */

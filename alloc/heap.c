@@ -71,6 +71,7 @@ static void init(struct hoist__heap *heap, struct hoist__pool *pool)
 	const struct hoist__pool_options *options = hoist__pool_options_of(pool);
 	heap->hooks = hoist__heap_hooks;
 	heap->pool = hoist__pool_ref(pool);
+	heap->pool_number = hoist__pool_number(pool);
 	heap->id = atomic_fetch_add(&last_id, 1) + 1;
 	if (options->dev != NULL && hoist__dev_api(options->dev) != HOIST__API_CPU)
 		heap->dev = options->dev;
@@ -238,7 +239,7 @@ int hoist__heap_alloc(struct hoist__heap *heap, size_t bytes, size_t align, uint
 					     "jemalloc has left it already");
 	}
 	if (HOIST__LIKELY(cache != NULL))
-		hoist__cache_add(&cache->n_allocs, 1);
+		hoist__count_own(&cache->n_allocs, 1);
 	else
 		atomic_fetch_add_explicit(&heap->n_allocs, 1, memory_order_relaxed);
 	*ret = (uintptr_t)block;
@@ -266,7 +267,7 @@ int hoist__heap_free(struct hoist__heap *heap, uintptr_t address)
 	if (HOIST__LIKELY(cache != NULL)) {
 		heed_trims(heap, cache);
 		heap->je.dallocx((void *)address, cache->flags);
-		hoist__cache_add(&cache->n_frees, 1);
+		hoist__count_own(&cache->n_frees, 1);
 	} else {
 		heap->je.dallocx((void *)address, growing ? 0 : heap->flags);
 		atomic_fetch_add_explicit(&heap->n_frees, 1, memory_order_relaxed);

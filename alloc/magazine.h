@@ -202,13 +202,6 @@ bool hoist__cache_enter(struct hoist__cache *cache);
 void hoist__cache_leave(struct hoist__cache *cache);
 void hoist__cache_wait(void);
 
-/* Adds to a counter that only the owner writes. */
-static inline void hoist__cache_add(_Atomic uint64_t *counter, uint64_t more)
-{
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
-			      memory_order_relaxed);
-}
-
 /* --- magazine.c --- */
 
 /* Gives the pool its index among the live pools.  Returns: 0; -ENOMEM; a negative errno value if

@@ -224,6 +224,11 @@ const struct hoist__pool_options *hoist__pool_options_of(const struct hoist__poo
 	return &pool->options;
 }
 
+uint32_t hoist__pool_number(const struct hoist__pool *pool)
+{
+	return pool->number;
+}
+
 /* Slabs with blocks that were never freed still have their descriptors. */
 static void end_slabs(const struct hoist__extent *extent)
 {

@@ -41,10 +41,8 @@
 #include "alloc/pool.h"
 #include "alloc/slab.h"
 #include "alloc/spans.h"
+#include "base/checked.h"
 #include "base/list.h"
-
-#define HOIST__LIKELY(x) __builtin_expect(!!(x), 1)
-#define HOIST__UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 struct hoist__deferred;
 struct hoist__watch;
@@ -378,8 +376,5 @@ static inline bool hoist__memory_is_host(enum hoist__memory_kind kind)
 {
 	return kind == HOIST__MEMORY_HOST || kind == HOIST__MEMORY_PINNED;
 }
-
-/* "device", "pinned", "host", "managed". */
-const char *hoist__memory_kind_name(enum hoist__memory_kind kind);
 
 #endif

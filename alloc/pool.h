@@ -31,8 +31,8 @@
  *                                     memory from the system, a driver, or the caller
  *   budget, calls                     limits and counters
  *
- * heap[-private,-hooks,-cache] and jemalloc[-abi] stand on top of the pool: heap-private.h includes
- * pool-private.h, for the pool's number and a few inline helpers.  The module calls none of them.
+ * heap[-private,-hooks,-cache] and jemalloc[-abi] stand on top of the pool, outside of the module.
+ * The module calls none of them.
  * lib/memory/memory.c includes fast.h, to inline the fast paths.  books and shared serve lib/
  * alone, and do not know the pool.
  *
@@ -114,6 +114,12 @@ struct hoist__pool *hoist__pool_ref(struct hoist__pool *pool);
 void hoist__pool_unref(struct hoist__pool *pool);
 
 const struct hoist__pool_options *hoist__pool_options_of(const struct hoist__pool *pool);
+
+/* "device", "pinned", "host", "managed". */
+const char *hoist__memory_kind_name(enum hoist__memory_kind kind);
+
+/* The owner in the records of the pool's granules (granule.h).  Constant. */
+uint32_t hoist__pool_number(const struct hoist__pool *pool);
 
 /* @bytes 1 and up; @align a power of two up to 2 MiB (0: the quantum, 64 B for host
  * kinds, 256 B for device memory).  Content is undefined, except that UNPOPULATED blocks are

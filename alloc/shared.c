@@ -7,7 +7,6 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,8 +17,7 @@
 #include "base/error.h"
 #include "base/limit.h"
 #include "base/list.h"
-#include "base/lock.h"
-#include "base/log.h"
+#include "base/lock-fork.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -46,21 +44,7 @@ static struct hoist__list pieces = {&pieces, &pieces};
 
 /* A child of fork goes on with its host memory, and so with the list: no fork happens while the
  * lock is held. */
-static void lock_pieces(void)
-{
-	hoist__lock(&lock);
-}
-
-static void unlock_pieces(void)
-{
-	hoist__unlock(&lock);
-}
-
-static void watch_forks(void)
-{
-	if (pthread_atfork(lock_pieces, unlock_pieces, unlock_pieces) != 0)
-		hoist__log(alloc, "a child of fork may hang in shared memory: no handlers");
-}
+HOIST__WATCH_FORKS(lock, alloc, "shared memory")
 
 static struct hoist__shared *piece_of(struct hoist__list *node)
 {
@@ -133,8 +117,7 @@ static int fill_new(struct hoist__shared *shared, size_t bytes)
 
 static int make(struct hoist__shared **ret)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, watch_forks);
+	watch_forks();
 	struct hoist__shared *made = calloc(1, sizeof *made);
 	if (made == NULL)
 		return hoist__fail_nomem("a piece of shared memory", sizeof *made);
@@ -158,9 +141,9 @@ int hoist__shared_create(size_t bytes, struct hoist__shared **ret)
 		destroy(made);
 		return err;
 	}
-	lock_pieces();
+	hoist__lock(&lock);
 	hoist__list_push_back(&pieces, &made->node);
-	unlock_pieces();
+	hoist__unlock(&lock);
 	*ret = made;
 	return 0;
 }
@@ -236,13 +219,13 @@ int hoist__shared_open(int fd, bool read_only, struct hoist__shared **ret)
 	int err = judge(fd, &status, &read_only);
 	if (err < 0)
 		return err;
-	lock_pieces();
+	hoist__lock(&lock);
 	struct hoist__shared *found = find_file(&status, read_only);
 	if (found != NULL)
 		found->refs++;
 	else
 		err = open_piece(fd, &status, read_only, &found);
-	unlock_pieces();
+	hoist__unlock(&lock);
 	if (err == 0)
 		*ret = found;
 	return err;
@@ -255,11 +238,11 @@ void hoist__shared_close(void *closed)
 	struct hoist__shared *shared = closed;
 	if (shared == NULL)
 		return;
-	lock_pieces();
+	hoist__lock(&lock);
 	bool last = --shared->refs == 0;
 	if (last)
 		hoist__list_remove(&shared->node);
-	unlock_pieces();
+	hoist__unlock(&lock);
 	if (last)
 		destroy(shared);
 }
@@ -267,13 +250,13 @@ void hoist__shared_close(void *closed)
 struct hoist__shared *hoist__shared_find(uintptr_t address)
 {
 	struct hoist__shared *found = NULL;
-	lock_pieces();
+	hoist__lock(&lock);
 	for (struct hoist__list *at = pieces.next; at != &pieces && found == NULL; at = at->next)
 		if (address - (uintptr_t)piece_of(at)->address < piece_of(at)->bytes)
 			found = piece_of(at);
 	if (found != NULL)
 		found->refs++;
-	unlock_pieces();
+	hoist__unlock(&lock);
 	return found;
 }
 

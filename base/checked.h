@@ -16,6 +16,9 @@
 
 #define HOIST__ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
+#define HOIST__LIKELY(x) __builtin_expect(!!(x), 1)
+#define HOIST__UNLIKELY(x) __builtin_expect(!!(x), 0)
+
 static inline bool hoist__add_overflow(uint64_t a, uint64_t b, uint64_t *ret)
 {
 	return __builtin_add_overflow(a, b, ret);

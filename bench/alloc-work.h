@@ -5,7 +5,7 @@
  *   round       in the parent: runs every subject of a measurement in turn, again and
  *               again, each in a child process, and keeps the medians       alloc.c
  *   worker      in the child: one measurement of one subject, once          alloc-worker.c
- *   work        what the worker runs: alloc-slots.c, alloc-ring.c, alloc-small.c,
+ *   work        what the worker runs: alloc-slots.c, alloc-handover.c, alloc-small.c,
  *               alloc-device.c, alloc-region.c
  *
  * Subjects that replace malloc are preloaded into the child; hoist and the empty loop run
@@ -142,7 +142,7 @@ enum { SLOTS_FIXED, SLOTS_MIXED, SLOTS_LARGE };
 work_run work_slots; /* alloc-slots.c */
 work_run work_slots_room;
 work_run work_statistics;
-work_run work_ring;	   /* alloc-ring.c; argument: bytes of a block */
+work_run work_handover;	   /* alloc-handover.c; argument: bytes of a block */
 work_run work_small;	   /* alloc-small.c; argument: live blocks */
 work_run work_random_live; /* alloc-device.c; argument: live blocks */
 work_run work_two_streams;

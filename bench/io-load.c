@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist bench load: whole loads, by either engine, cold and hot, to each device that is asked for.
  * The contract is in request.h.
- * Subjects take turns; figures are medians.  A load to the host goes to fresh memory. */
+ * Subjects alternate; figures are medians.  A load to the host goes to fresh memory. */
 #include "config.h"
 
 #include <errno.h>

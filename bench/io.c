@@ -2,10 +2,10 @@
 /* hoist bench io: a sweep over sizes, depths, engines and ways of reading one file.  The contract
  * is in request.h.
  *
- * Each cell loads the same bytes to the CPU, or to --device, and takes its turn in an order that
- * mixes them, so that a disk whose rate drifts does not favour what comes last.  How many bytes
- * that is follows from a first load: all of the sweep should take about a minute, and ends when it
- * has taken twice that, with what it has. */
+ * Each cell loads the same bytes to the CPU, or to --device.  The order mixes the cells, so that a
+ * disk whose rate drifts does not favour the last ones.  A first load decides how many bytes a cell
+ * loads: all of the sweep should take about a minute.  The sweep ends when it has taken twice that,
+ * with the cells that it has. */
 #include "config.h"
 
 #include "bench/request.h"
@@ -34,7 +34,7 @@
 #define QUICK_BYTES ((uint64_t)1 << 20)
 
 #define N_CELLS (SWEEP_N_WAYS * SWEEP_N_ENGINES * SWEEP_N_BLOCKS * SWEEP_N_DEPTHS)
-/* Shares no factor with N_CELLS: every cell has its turn, neighbours at different times. */
+/* Shares no factor with N_CELLS: every cell is measured, neighbours at different times. */
 #define STRIDE 77
 
 enum { DIRECT, COLD, HOT };

@@ -13,7 +13,7 @@ Every loader must end with all bytes of all tensors in host memory.  Those that 
 (safetensors, numpy.memmap) have got nothing by then, so their tensors are summed up, as little work as
 touching every byte takes.  Beside them stands the better of two ways of hoist's with that sum: a load, and maps
 of the file (HOIST_IO_MAP), which are what these peers have.  hoist is called through ctypes, in process.  Each load is a process of its own, which imports what it needs before the clock
-starts; loaders take turns; figures are medians.  Cold: the file is dropped from the page cache
+starts; loaders alternate; figures are medians.  Cold: the file is dropped from the page cache
 (posix_fadvise) and that is verified; hot: it is read before.  Just before each load as much memory is given
 back as it takes, since a virtual machine's host makes the first touch of idle memory slow.
 """

@@ -47,10 +47,10 @@ struct replay {
 struct player {
 	struct replay *replay;
 	pthread_t thread;
-	sem_t turn;
+	sem_t baton;
 };
 
-/* Only the thread that has the turn runs this. */
+/* Only the thread that has the baton runs this. */
 static bool play_event(struct replay *replay, const struct event *event)
 {
 	uintptr_t *address = &replay->addresses[event->block];
@@ -82,7 +82,7 @@ static bool look_at_peak(struct replay *replay)
 
 /* Plays the events of one thread until the next event is another thread's.  True if there are
  * more. */
-static bool play_turn(struct replay *replay, uint32_t thread)
+static bool play_own(struct replay *replay, uint32_t thread)
 {
 	const struct trace *trace = replay->trace;
 	uint64_t start = clock_ns();
@@ -109,18 +109,18 @@ static void *run_player(void *argument)
 	struct replay *replay = player->replay;
 	uint32_t self = (uint32_t)(player - replay->players);
 	for (;;) {
-		while (sem_wait(&player->turn) != 0)
+		while (sem_wait(&player->baton) != 0)
 			; /* a signal */
 		if (replay->over)
 			return NULL;
-		if (play_turn(replay, self)) {
+		if (play_own(replay, self)) {
 			(void)sem_post(
-				&replay->players[replay->trace->events[replay->next].thread].turn);
+				&replay->players[replay->trace->events[replay->next].thread].baton);
 			continue;
 		}
 		replay->over = true;
 		for (uint32_t i = 0; i < replay->trace->n_threads; i++)
-			(void)sem_post(&replay->players[i].turn);
+			(void)sem_post(&replay->players[i].baton);
 		return NULL;
 	}
 }
@@ -135,7 +135,7 @@ static int run_players(struct replay *replay)
 		return fail_memory();
 	for (uint32_t i = 0; i < n; i++) {
 		replay->players[i].replay = replay;
-		(void)sem_init(&replay->players[i].turn, 0, 0); /* cannot fail with 0 */
+		(void)sem_init(&replay->players[i].baton, 0, 0); /* cannot fail with 0 */
 	}
 	while (n_made < n && err == 0) {
 		err = pthread_create(&replay->players[n_made].thread, NULL, run_player,
@@ -145,13 +145,13 @@ static int run_players(struct replay *replay)
 	/* All begin asleep. */
 	replay->over = err != 0;
 	for (uint32_t i = 0; i < n_made && err != 0; i++)
-		(void)sem_post(&replay->players[i].turn);
+		(void)sem_post(&replay->players[i].baton);
 	if (err == 0)
-		(void)sem_post(&replay->players[replay->trace->events[0].thread].turn);
+		(void)sem_post(&replay->players[replay->trace->events[0].thread].baton);
 	for (uint32_t i = 0; i < n_made; i++)
 		(void)pthread_join(replay->players[i].thread, NULL);
 	for (uint32_t i = 0; i < n; i++)
-		(void)sem_destroy(&replay->players[i].turn);
+		(void)sem_destroy(&replay->players[i].baton);
 	free(replay->players);
 	replay->players = NULL;
 	return err == 0 ? STATUS_OK : fail("making %" PRIu32 " threads: %s", n, strerror(err));

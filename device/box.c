@@ -109,21 +109,21 @@ static int copy_plane(struct hoist__dev_stream *stream, enum hoist__copy kind,
 	return stream->dev->ops->copy_box(stream, kind, box);
 }
 
-/* Copies plane by plane, or with rows and planes turned if that takes fewer calls. */
+/* Copies plane by plane, or with rows and planes swapped if that takes fewer calls. */
 static int copy_planes(struct hoist__dev_stream *stream, enum hoist__copy kind,
 		       const struct hoist__box *box)
 {
 	struct hoist__box part = *box;
-	struct hoist__box turned = *box;
+	struct hoist__box swapped = *box;
 	int err = 0;
-	planes_become_rows(&turned);
-	bool turn = box->rows < box->planes && pitch_fits(stream->dev, &turned);
-	if (turn)
-		part = turned;
+	planes_become_rows(&swapped);
+	bool swap = box->rows < box->planes && pitch_fits(stream->dev, &swapped);
+	if (swap)
+		part = swapped;
 	part.planes = 1;
-	for (size_t i = 0; i < (turn ? box->rows : box->planes) && err == 0; i++) {
-		part.dst = box->dst + i * (turn ? box->dst_pitch : box->dst_plane);
-		part.src = box->src + i * (turn ? box->src_pitch : box->src_plane);
+	for (size_t i = 0; i < (swap ? box->rows : box->planes) && err == 0; i++) {
+		part.dst = box->dst + i * (swap ? box->dst_pitch : box->dst_plane);
+		part.src = box->src + i * (swap ? box->src_pitch : box->src_plane);
 		err = copy_plane(stream, kind, &part);
 	}
 	return err;

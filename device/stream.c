@@ -107,8 +107,8 @@ int hoist__dev_stream_wrap(struct hoist__dev *dev, void *native, struct hoist__d
 }
 
 /* Asks whether @stream captures, once more where the driver does not say.  If the driver does not
- * say either how much memory there is, which no capture forbids, the context is broken: nothing runs
- * there any more, and there is no capture to keep. */
+ * say either how much memory there is, which no capture forbids, the context is broken: nothing
+ * runs there any more, and there is no capture to keep. */
 static int ask_twice(struct hoist__dev_stream *stream, bool *ret)
 {
 	uint64_t free_bytes;
@@ -116,7 +116,7 @@ static int ask_twice(struct hoist__dev_stream *stream, bool *ret)
 	int err = hoist__dev_stream_capturing(stream, ret);
 	if (err < 0 && err != -EBADF)
 		err = hoist__dev_stream_capturing(stream, ret);
-	if (err < 0 && err != -EBADF && stream->dev->ops->mem_info != NULL &&
+	if (err < 0 && err != -EBADF &&
 	    stream->dev->ops->mem_info(stream->dev, &free_bytes, &total_bytes) < 0) {
 		*ret = false;
 		return 0;

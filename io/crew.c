@@ -32,7 +32,7 @@ struct hoist__crew {
 		struct hoist__list queued;
 		unsigned n_serving;
 	} disk_queues[HOIST__MAX_DISKS];
-	unsigned turn;	/* the queue to look at first */
+	unsigned next;	/* the queue to look at first */
 	unsigned share; /* threads that one queue may occupy */
 	struct hoist__list running;
 	struct hoist__list finished;
@@ -117,14 +117,14 @@ static bool end_if_over(struct hoist__crew *crew, struct hoist__request *request
 
 /* --- workers --- */
 
-/* The queues take turns, and a queue never occupies more than its share of the workers: a slow disk
- * leaves the others theirs. */
+/* The queues are served round robin, and a queue never occupies more than its share of the workers:
+ * a slow disk leaves the others theirs. */
 static struct disk_queue *next_queue(struct hoist__crew *crew)
 {
 	for (unsigned i = 0; i < crew->disks.n; i++) {
-		struct disk_queue *queue = &crew->disk_queues[(crew->turn + i) % crew->disks.n];
+		struct disk_queue *queue = &crew->disk_queues[(crew->next + i) % crew->disks.n];
 		if (queue->n_serving < crew->share && !hoist__list_empty(&queue->queued)) {
-			crew->turn = (crew->turn + i + 1) % crew->disks.n;
+			crew->next = (crew->next + i + 1) % crew->disks.n;
 			return queue;
 		}
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* io/staging-private.h - the ring's internals, shared by staging.c (making and ending, slots)
- * and staging-move.c (copies and fetches).
+/* io/staging-private.h - the staging's internals, shared by staging.c (making and ending, slots)
+ * and staging-copy.c (copies and fetches).
  *
  *     slot i's events   events[i * n_streams .. + n_streams), on each stream one behind the slot's
  *                       copies
@@ -11,9 +11,9 @@
  * Equation: n_free + n_copying + n_fetching + (READING and FULL ones, with their owner) == n_slots.
  *
  * Telling: the driver is asked to call `moved` behind each event, on a separate stream of the
- * ring's.  So these calls, which may take a driver longer than a slot's copy, do not hold up the
- * copy streams.  A driver that failed may call late, after the ring is gone.  Each call therefore
- * holds a reference to the teller, and the ring silences the teller when it settles.
+ * staging's.  So these calls, which may take a driver longer than a slot's copy, do not hold up the
+ * copy streams.  A driver that failed may call late, after the staging has ended.  Each call
+ * therefore holds a reference to the teller, and the staging silences the teller when it settles.
  */
 #ifndef HOIST_IO_STAGING_PRIVATE_H
 #define HOIST_IO_STAGING_PRIVATE_H
@@ -23,7 +23,7 @@
 
 #include "io/staging.h"
 
-/* Referenced by the ring and by every call that the driver has not made yet. */
+/* Referenced by the staging and by every call that the driver has not made yet. */
 struct hoist__teller {
 	_Atomic unsigned refs;
 	pthread_mutex_t lock;
@@ -33,7 +33,7 @@ struct hoist__teller {
 
 void hoist__teller_unref(struct hoist__teller *teller); /* takes NULL */
 
-struct hoist__ring_slot {
+struct hoist__staging_slot {
 	struct hoist__slot slot;
 	uint32_t queued;
 	uint32_t bare;
@@ -57,11 +57,11 @@ struct hoist__staging {
 	unsigned n_fetching;
 	unsigned n_busy_peak;
 	uint64_t copied; /* hoist__staging_take_copied() */
-	int failed; /* the device's first error: from then on the ring only drains */
+	int failed;	 /* the device's first error: from then on the staging only drains */
 	struct hoist__list free;
 	struct hoist__list copying; /* oldest first */
 	struct hoist__list fetching;
-	struct hoist__ring_slot *slots;
+	struct hoist__staging_slot *slots;
 	struct hoist__dev_event **events;
 };
 
@@ -71,9 +71,9 @@ static inline struct hoist__slot *hoist__slot_of(struct hoist__list *node)
 }
 
 /* Makes the slot FREE. */
-void hoist__slot_make_free(struct hoist__staging *ring, struct hoist__slot *slot);
+void hoist__slot_make_free(struct hoist__staging *staging, struct hoist__slot *slot);
 
 /* Blocks until all copies that are queued for @slot have ended.  Returns: 0; a device's error. */
-int hoist__slot_finish(struct hoist__staging *ring, struct hoist__slot *slot);
+int hoist__slot_finish(struct hoist__staging *staging, struct hoist__slot *slot);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes and ends the staging ring; its slots.
+/* Makes and ends the staging, and gives its slots.
  * The contract is in io/staging.h. */
 #include "config.h"
 
@@ -33,21 +33,21 @@ static int fail_budget(int err, const struct hoist__budget *budget, size_t least
 }
 
 /* Charges the bytes that the caller does not hold yet. */
-static int charge_more(struct hoist__staging *ring, size_t held, size_t bytes)
+static int charge_more(struct hoist__staging *staging, size_t held, size_t bytes)
 {
 	if (bytes > held) {
-		int err = hoist__budget_acquire(ring->budget, bytes - held);
+		int err = hoist__budget_acquire(staging->budget, bytes - held);
 		if (err != 0)
 			return err;
 	}
-	ring->charged = hoist__max_u64(bytes, held);
+	staging->charged = hoist__max_u64(bytes, held);
 	return 0;
 }
 
-/* Finds the largest ring that fits in the budget: as many slots of the wanted size as fit, else
+/* Finds the largest staging that fits in the budget: as many slots of the wanted size as fit, else
  * slots of half that size, in multiples of the smallest size (to which the slots' reads are
  * aligned), and so on. */
-static int charge(struct hoist__staging *ring, const struct hoist__staging_options *options,
+static int charge(struct hoist__staging *staging, const struct hoist__staging_options *options,
 		  size_t slot_bytes, unsigned n_slots)
 {
 	size_t least = options->slot_bytes_least != 0 ? options->slot_bytes_least
@@ -56,41 +56,43 @@ static int charge(struct hoist__staging *ring, const struct hoist__staging_optio
 	int err = -EINVAL;
 	for (;;) {
 		for (unsigned n = n_slots; n >= MIN_SLOTS; n--) {
-			err = charge_more(ring, options->held, n * slot_bytes);
+			err = charge_more(staging, options->held, n * slot_bytes);
 			if (err == 0) {
-				ring->slot_bytes = slot_bytes;
-				ring->n_slots = n;
+				staging->slot_bytes = slot_bytes;
+				staging->n_slots = n;
 				return 0;
 			}
 		}
 		if (slot_bytes == smallest)
-			return fail_budget(err, ring->budget, MIN_SLOTS * smallest);
+			return fail_budget(err, staging->budget, MIN_SLOTS * smallest);
 		slot_bytes = smallest * hoist__max_u64(slot_bytes / 2 / smallest, 1);
 	}
 }
 
 /* --- making and ending --- */
 
-static int make_slots(struct hoist__staging *ring)
+static int make_slots(struct hoist__staging *staging)
 {
-	size_t n_events = (size_t)ring->n_slots * ring->n_streams;
-	ring->slots = calloc(ring->n_slots, sizeof *ring->slots);
-	ring->events = calloc(n_events > 0 ? n_events : 1, sizeof *ring->events);
-	if (ring->slots == NULL || ring->events == NULL)
-		return hoist__fail_nomem("staging slots", ring->n_slots * sizeof *ring->slots +
-								  n_events * sizeof *ring->events);
+	size_t n_events = (size_t)staging->n_slots * staging->n_streams;
+	staging->slots = calloc(staging->n_slots, sizeof *staging->slots);
+	staging->events = calloc(n_events > 0 ? n_events : 1, sizeof *staging->events);
+	if (staging->slots == NULL || staging->events == NULL)
+		return hoist__fail_nomem("staging slots",
+					 staging->n_slots * sizeof *staging->slots +
+						 n_events * sizeof *staging->events);
 	for (size_t e = 0; e < n_events; e++) {
-		struct hoist__dev *dev = hoist__dev_stream_dev(ring->streams[e % ring->n_streams]);
-		int err = hoist__dev_event_create(dev, 0, &ring->events[e]);
+		struct hoist__dev *dev =
+			hoist__dev_stream_dev(staging->streams[e % staging->n_streams]);
+		int err = hoist__dev_event_create(dev, 0, &staging->events[e]);
 		if (err != 0)
-			return hoist__fail_in(err, "making a staging ring");
+			return hoist__fail_in(err, "making staging slots");
 	}
-	for (unsigned i = 0; i < ring->n_slots; i++) {
-		struct hoist__slot *slot = &ring->slots[i].slot;
+	for (unsigned i = 0; i < staging->n_slots; i++) {
+		struct hoist__slot *slot = &staging->slots[i].slot;
 		slot->state = HOIST__SLOT_FREE;
 		slot->index = i;
-		hoist__list_push_back(&ring->free, &slot->node);
-		ring->n_free++;
+		hoist__list_push_back(&staging->free, &slot->node);
+		staging->n_free++;
 	}
 	return 0;
 }
@@ -117,16 +119,18 @@ static struct hoist__teller *new_teller(const struct hoist__staging_options *opt
 }
 
 /* Without telling, the owner polls for the ends of copies. */
-static void start_telling(struct hoist__staging *ring, const struct hoist__staging_options *options)
+static void start_telling(struct hoist__staging *staging,
+			  const struct hoist__staging_options *options)
 {
-	if (options->moved == NULL || ring->n_streams == 0)
+	if (options->moved == NULL || staging->n_streams == 0)
 		return;
-	ring->teller = new_teller(options);
-	ring->tells = ring->teller != NULL;
-	for (unsigned s = 0; ring->tells && s < ring->n_streams; s++)
-		ring->tells = hoist__dev_stream_create(hoist__dev_stream_dev(ring->streams[s]),
-						       &ring->telling[s]) == 0;
-	if (!ring->tells)
+	staging->teller = new_teller(options);
+	staging->tells = staging->teller != NULL;
+	for (unsigned s = 0; staging->tells && s < staging->n_streams; s++)
+		staging->tells =
+			hoist__dev_stream_create(hoist__dev_stream_dev(staging->streams[s]),
+						 &staging->telling[s]) == 0;
+	if (!staging->tells)
 		hoist__log(io, "ends of copies are looked for: %s", hoist__error_text());
 }
 
@@ -135,12 +139,12 @@ static int check_options(const struct hoist__staging_options *options, size_t sl
 {
 	if (slot_bytes % 4096 != 0 || n_slots < MIN_SLOTS || n_slots > HOIST__STAGING_MAX_SLOTS ||
 	    slot_bytes > SIZE_MAX / n_slots)
-		return hoist__fail(-EINVAL, "a staging ring of %u slots of %zu bytes", n_slots,
+		return hoist__fail(-EINVAL, "staging cannot have %u slots of %zu bytes", n_slots,
 				   slot_bytes);
 	if (options->pool == NULL || options->budget == NULL)
-		return hoist__fail(-EINVAL, "a staging ring needs a pool and a budget");
+		return hoist__fail(-EINVAL, "staging needs a pool and a budget");
 	if (options->n_streams > HOIST__STAGING_MAX_STREAMS)
-		return hoist__fail(-EINVAL, "a staging ring for %u devices; it is at most %u",
+		return hoist__fail(-EINVAL, "staging for %u devices; %u is the most",
 				   options->n_streams, HOIST__STAGING_MAX_STREAMS);
 	return 0;
 }
@@ -155,134 +159,135 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	int err = check_options(options, slot_bytes, n_slots);
 	if (err != 0)
 		return err;
-	struct hoist__staging *ring = calloc(1, sizeof *ring);
-	if (ring == NULL)
-		return hoist__fail_nomem("a staging ring", sizeof *ring);
-	hoist__list_init(&ring->free);
-	hoist__list_init(&ring->copying);
-	hoist__list_init(&ring->fetching);
-	for (; ring->n_streams < options->n_streams; ring->n_streams++)
-		ring->streams[ring->n_streams] = options->streams[ring->n_streams];
-	ring->budget = hoist__budget_ref(options->budget);
-	ring->pool = hoist__pool_ref(options->pool);
+	struct hoist__staging *staging = calloc(1, sizeof *staging);
+	if (staging == NULL)
+		return hoist__fail_nomem("staging", sizeof *staging);
+	hoist__list_init(&staging->free);
+	hoist__list_init(&staging->copying);
+	hoist__list_init(&staging->fetching);
+	for (; staging->n_streams < options->n_streams; staging->n_streams++)
+		staging->streams[staging->n_streams] = options->streams[staging->n_streams];
+	staging->budget = hoist__budget_ref(options->budget);
+	staging->pool = hoist__pool_ref(options->pool);
 
-	err = charge(ring, options, slot_bytes, n_slots);
+	err = charge(staging, options, slot_bytes, n_slots);
 	if (err == 0) {
-		size_t bytes = ring->n_slots * ring->slot_bytes;
+		size_t bytes = staging->n_slots * staging->slot_bytes;
 		/* With slots of whole huge pages a direct read into a slot is one request.  Smaller
 		 * slots are aligned as any file may want. */
-		size_t align = ring->slot_bytes % HOIST__HUGE_PAGE_BYTES == 0
+		size_t align = staging->slot_bytes % HOIST__HUGE_PAGE_BYTES == 0
 				       ? HOIST__HUGE_PAGE_BYTES
 				       : HOIST__FILE_MAX_ALIGN;
-		err = hoist__pool_alloc(ring->pool, bytes, align, 0, &ring->address);
+		err = hoist__pool_alloc(staging->pool, bytes, align, 0, &staging->address);
 		if (err != 0)
-			hoist__fail_in(err, "making a staging ring of %u slots of %zu bytes",
-				       ring->n_slots, ring->slot_bytes);
+			hoist__fail_in(err, "making staging of %u slots of %zu bytes",
+				       staging->n_slots, staging->slot_bytes);
 	}
 	if (err == 0)
-		err = make_slots(ring);
+		err = make_slots(staging);
 	if (err != 0) {
-		ring->charged -= hoist__min_u64(ring->charged, options->held);
-		hoist__staging_destroy(ring);
+		staging->charged -= hoist__min_u64(staging->charged, options->held);
+		hoist__staging_destroy(staging);
 		return err;
 	}
-	start_telling(ring, options);
-	hoist__log(io, "staging ring of %u slots of %zu bytes", ring->n_slots, ring->slot_bytes);
-	*ret = ring;
+	start_telling(staging, options);
+	hoist__log(io, "staging of %u slots of %zu bytes", staging->n_slots, staging->slot_bytes);
+	*ret = staging;
 	return 0;
 }
 
 /* Finishes in the order of the streams.  Errors do not matter: a device that has failed copies no
  * more. */
-static unsigned finish_all(struct hoist__staging *ring, struct hoist__list *list)
+static unsigned finish_all(struct hoist__staging *staging, struct hoist__list *list)
 {
 	unsigned n = 0;
 	for (struct hoist__list *node; (node = hoist__list_pop(list)) != NULL; n++) {
-		(void)hoist__slot_finish(ring, hoist__slot_of(node));
-		hoist__slot_make_free(ring, hoist__slot_of(node));
+		(void)hoist__slot_finish(staging, hoist__slot_of(node));
+		hoist__slot_make_free(staging, hoist__slot_of(node));
 	}
 	return n;
 }
 
-void hoist__staging_settle(struct hoist__staging *ring)
+void hoist__staging_settle(struct hoist__staging *staging)
 {
-	ring->n_copying -= finish_all(ring, &ring->copying);
-	ring->n_fetching -= finish_all(ring, &ring->fetching);
-	ring->tells = false;
-	if (ring->teller != NULL) {
-		pthread_mutex_lock(&ring->teller->lock);
-		ring->teller->moved = NULL;
-		pthread_mutex_unlock(&ring->teller->lock);
+	staging->n_copying -= finish_all(staging, &staging->copying);
+	staging->n_fetching -= finish_all(staging, &staging->fetching);
+	staging->tells = false;
+	if (staging->teller != NULL) {
+		pthread_mutex_lock(&staging->teller->lock);
+		staging->teller->moved = NULL;
+		pthread_mutex_unlock(&staging->teller->lock);
 	}
-	hoist__teller_unref(ring->teller);
-	ring->teller = NULL;
-	for (unsigned s = 0; s < ring->n_streams; s++) {
-		hoist__dev_stream_destroy(ring->telling[s]);
-		ring->telling[s] = NULL;
+	hoist__teller_unref(staging->teller);
+	staging->teller = NULL;
+	for (unsigned s = 0; s < staging->n_streams; s++) {
+		hoist__dev_stream_destroy(staging->telling[s]);
+		staging->telling[s] = NULL;
 	}
 }
 
-void hoist__staging_destroy(struct hoist__staging *ring)
+void hoist__staging_destroy(struct hoist__staging *staging)
 {
-	if (ring == NULL)
+	if (staging == NULL)
 		return;
-	hoist__staging_settle(ring);
-	for (size_t e = 0; ring->events != NULL && e < (size_t)ring->n_slots * ring->n_streams; e++)
-		hoist__dev_event_destroy(ring->events[e]);
-	if (ring->address != 0)
-		(void)hoist__pool_free(ring->pool, ring->address);
-	if (ring->charged != 0)
-		hoist__budget_release(ring->budget, ring->charged);
-	hoist__pool_unref(ring->pool);
-	hoist__budget_unref(ring->budget);
-	free(ring->events);
-	free(ring->slots);
-	free(ring);
+	hoist__staging_settle(staging);
+	for (size_t e = 0;
+	     staging->events != NULL && e < (size_t)staging->n_slots * staging->n_streams; e++)
+		hoist__dev_event_destroy(staging->events[e]);
+	if (staging->address != 0)
+		(void)hoist__pool_free(staging->pool, staging->address);
+	if (staging->charged != 0)
+		hoist__budget_release(staging->budget, staging->charged);
+	hoist__pool_unref(staging->pool);
+	hoist__budget_unref(staging->budget);
+	free(staging->events);
+	free(staging->slots);
+	free(staging);
 }
 
 /* --- properties --- */
 
-size_t hoist__staging_slot_bytes(const struct hoist__staging *ring)
+size_t hoist__staging_slot_bytes(const struct hoist__staging *staging)
 {
-	return ring->slot_bytes;
+	return staging->slot_bytes;
 }
 
-unsigned hoist__staging_n_slots(const struct hoist__staging *ring)
+unsigned hoist__staging_n_slots(const struct hoist__staging *staging)
 {
-	return ring->n_slots;
+	return staging->n_slots;
 }
 
-unsigned hoist__staging_n_copying(const struct hoist__staging *ring)
+unsigned hoist__staging_n_copying(const struct hoist__staging *staging)
 {
-	return ring->n_copying;
+	return staging->n_copying;
 }
 
-unsigned hoist__staging_n_fetching(const struct hoist__staging *ring)
+unsigned hoist__staging_n_fetching(const struct hoist__staging *staging)
 {
-	return ring->n_fetching;
+	return staging->n_fetching;
 }
 
-bool hoist__staging_tells(const struct hoist__staging *ring)
+bool hoist__staging_tells(const struct hoist__staging *staging)
 {
-	return ring->tells;
+	return staging->tells;
 }
 
-void hoist__staging_memory(const struct hoist__staging *ring, struct hoist__engine_buffer *ret)
+void hoist__staging_memory(const struct hoist__staging *staging, struct hoist__engine_buffer *ret)
 {
-	ret->address = (void *)ring->address;
-	ret->bytes = ring->n_slots * ring->slot_bytes;
+	ret->address = (void *)staging->address;
+	ret->bytes = staging->n_slots * staging->slot_bytes;
 }
 
-size_t hoist__staging_peak_bytes(const struct hoist__staging *ring)
+size_t hoist__staging_peak_bytes(const struct hoist__staging *staging)
 {
-	return ring->n_busy_peak * ring->slot_bytes;
+	return staging->n_busy_peak * staging->slot_bytes;
 }
 
 /* --- transitions --- */
 
-struct hoist__slot *hoist__staging_acquire(struct hoist__staging *ring)
+struct hoist__slot *hoist__staging_acquire(struct hoist__staging *staging)
 {
-	struct hoist__list *node = ring->failed != 0 ? NULL : hoist__list_pop(&ring->free);
+	struct hoist__list *node = staging->failed != 0 ? NULL : hoist__list_pop(&staging->free);
 	if (node == NULL)
 		return NULL;
 	struct hoist__slot *slot = hoist__slot_of(node);
@@ -290,30 +295,30 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *ring)
 	slot->state = HOIST__SLOT_READING;
 	slot->useful = 0;
 	slot->request = (struct hoist__request){
-		.address = (unsigned char *)ring->address + slot->index * ring->slot_bytes,
+		.address = (unsigned char *)staging->address + slot->index * staging->slot_bytes,
 	};
-	ring->n_free--;
-	if (ring->n_slots - ring->n_free > ring->n_busy_peak)
-		ring->n_busy_peak = ring->n_slots - ring->n_free;
+	staging->n_free--;
+	if (staging->n_slots - staging->n_free > staging->n_busy_peak)
+		staging->n_busy_peak = staging->n_slots - staging->n_free;
 	return slot;
 }
 
-void hoist__slot_filled(struct hoist__staging *ring, struct hoist__slot *slot)
+void hoist__slot_filled(struct hoist__staging *staging, struct hoist__slot *slot)
 {
-	(void)ring;
+	(void)staging;
 	assert(slot->state == HOIST__SLOT_READING);
 	slot->state = HOIST__SLOT_FULL;
 }
 
-void hoist__slot_make_free(struct hoist__staging *ring, struct hoist__slot *slot)
+void hoist__slot_make_free(struct hoist__staging *staging, struct hoist__slot *slot)
 {
 	slot->state = HOIST__SLOT_FREE;
-	hoist__list_push_front(&ring->free, &slot->node);
-	ring->n_free++;
+	hoist__list_push_front(&staging->free, &slot->node);
+	staging->n_free++;
 }
 
-void hoist__slot_release(struct hoist__staging *ring, struct hoist__slot *slot)
+void hoist__slot_release(struct hoist__staging *staging, struct hoist__slot *slot)
 {
 	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FULL);
-	hoist__slot_make_free(ring, slot);
+	hoist__slot_make_free(staging, slot);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* io/staging.h - the ring of pinned slots between files and devices, both ways.
+/* io/staging.h - staging, the pinned slots between files and devices, both ways.
  *
  * Loading:
  *            acquire           filled            copy           (events done)
@@ -25,7 +25,7 @@
  *
  * Invariants: every slot is in exactly one state; a slot is never written before the events
  * behind its last copies completed.  The memory is one block, pinned and on the first device's node
- * (a ring without devices: plain memory), charged to the budget for the ring's life.  Reads
+ * (staging without devices: plain memory), charged to the budget for the staging's life.  Reads
  * complete in any order; copies are queued in the order of hoist__slot_copy, on one stream for each
  * device, and slots come back in that order; fetches likewise.
  *
@@ -67,14 +67,14 @@ struct hoist__slot {
 	enum hoist__slot_state state;
 	unsigned index;
 	size_t useful;		 /* set by the owner: bytes that the slot's copies bring */
-	struct hoist__list node; /* in the ring's free, copying or fetching list */
+	struct hoist__list node; /* in the staging's free, copying or fetching list */
 };
 
 #define HOIST__STAGING_MAX_STREAMS 16u
 
 struct hoist__staging_options {
-	/* One stream for the copies of each device; none: a ring that only the host uses.  The
-	 * ring does not own the streams. */
+	/* One stream for the copies of each device; none: staging that only the host uses.  The
+	 * staging does not own the streams. */
 	struct hoist__dev_stream *const *streams;
 	unsigned n_streams;
 	struct hoist__pool *pool; /* PINNED, for the first stream's device; else HOST */
@@ -84,16 +84,16 @@ struct hoist__staging_options {
 	void *context;
 	struct hoist__budget *budget;
 	size_t held;		 /* bytes of the budget that the caller already holds.  They become
-				  * the ring's; on failure they stay the caller's */
+				  * the staging's; on failure they stay the caller's */
 	size_t slot_bytes_least; /* slots are never smaller; 0: HOIST__STAGING_MIN_SLOT_BYTES.  Two
-				  * such slots are always enough for a ring */
+				  * such slots are always enough */
 	size_t slot_bytes;	 /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
 	unsigned n_slots;	 /* wanted; 0: HOIST__STAGING_SLOTS */
 };
 
 struct hoist__staging;
 
-/* Makes the largest ring that fits in the free bytes of the budget: with less room, first fewer
+/* Makes the largest staging that fits in the free bytes of the budget: with less room, first fewer
  * slots (at least 2), then smaller ones (at least options.slot_bytes_least).
  * Returns: 0; -EAGAIN if not even two smallest slots are free in the budget now;
  *   -EDQUOT if they exceed its limit (the text gives the least limit that works);
@@ -103,29 +103,30 @@ int hoist__staging_create(const struct hoist__staging_options *options,
 
 /* Waits for copies and fetches in flight and makes their slots FREE.  Afterwards `moved` is not
  * called, and nothing may be queued. */
-void hoist__staging_settle(struct hoist__staging *ring);
+void hoist__staging_settle(struct hoist__staging *staging);
 
 /* Settles, then gives memory and budget back, in whatever state the slots are: no engine may still
  * use a slot.  Takes NULL. */
-void hoist__staging_destroy(struct hoist__staging *ring);
+void hoist__staging_destroy(struct hoist__staging *staging);
 
-size_t hoist__staging_slot_bytes(const struct hoist__staging *ring);
-unsigned hoist__staging_n_slots(const struct hoist__staging *ring);
-unsigned hoist__staging_n_copying(const struct hoist__staging *ring);
-unsigned hoist__staging_n_fetching(const struct hoist__staging *ring);
-/* All of the ring's memory, to register with an engine as buffer 0. */
-void hoist__staging_memory(const struct hoist__staging *ring, struct hoist__engine_buffer *ret);
+size_t hoist__staging_slot_bytes(const struct hoist__staging *staging);
+unsigned hoist__staging_n_slots(const struct hoist__staging *staging);
+unsigned hoist__staging_n_copying(const struct hoist__staging *staging);
+unsigned hoist__staging_n_fetching(const struct hoist__staging *staging);
+/* All of the staging's memory, to register with an engine as buffer 0. */
+void hoist__staging_memory(const struct hoist__staging *staging, struct hoist__engine_buffer *ret);
 /* Most bytes of slots that were not FREE at one time. */
-size_t hoist__staging_peak_bytes(const struct hoist__staging *ring);
+size_t hoist__staging_peak_bytes(const struct hoist__staging *staging);
 
 /* Takes a FREE slot, the one freed last (it is warm in the cache): it is then READING, and its
  * request has the slot's address.  NULL: no slot is free. */
-struct hoist__slot *hoist__staging_acquire(struct hoist__staging *ring);
+struct hoist__slot *hoist__staging_acquire(struct hoist__staging *staging);
 
-void hoist__slot_filled(struct hoist__staging *ring, struct hoist__slot *slot);
-void hoist__slot_release(struct hoist__staging *ring, struct hoist__slot *slot);
+void hoist__slot_filled(struct hoist__staging *staging, struct hoist__slot *slot);
+void hoist__slot_release(struct hoist__staging *staging, struct hoist__slot *slot);
 
-struct hoist__piece {
+/* One copy between a slot and a device: rows at equal distances on each side. */
+struct hoist__slot_box {
 	size_t slot_offset;
 	uintptr_t device_address;
 	size_t bytes; /* of a row */
@@ -134,36 +135,36 @@ struct hoist__piece {
 	size_t device_stride;
 };
 
-/* Queues one copy per piece on stream @stream, and an event behind them.  May be called several
+/* Queues one copy per box on stream @stream, and an event behind them.  May be called several
  * times, for each stream, the first time with a FULL slot.  If a call fails after it queued any
  * copy, the slot is still COPYING (the event may be missing: reclaim then synchronises the stream),
  * and the error is returned. */
-int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
-		     const struct hoist__piece *pieces, size_t n_pieces);
+int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
+		     const struct hoist__slot_box *boxes, size_t n_boxes);
 
 /* Queues copies from the device into a slot, likewise; the slot is READING at the first call, and
  * FETCHING once a copy is queued. */
-int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
-		      const struct hoist__piece *pieces, size_t n_pieces);
+int hoist__slot_fetch(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
+		      const struct hoist__slot_box *boxes, size_t n_boxes);
 
 /* Takes the slot of the oldest fetch, now FULL, if the fetch has completed; never blocks.
  * Returns: 1 and *ret; 0: it has not, or nothing is fetched; the device's error, after which the
- *   ring only drains (its FETCHING slots are freed when it is destroyed). */
-int hoist__staging_fetched(struct hoist__staging *ring, struct hoist__slot **ret);
+ *   staging only drains (its FETCHING slots are freed when it is destroyed). */
+int hoist__staging_fetched(struct hoist__staging *staging, struct hoist__slot **ret);
 
 /* Frees every slot whose copy completed; never blocks.
- * Returns: how many; the device's error, after which the ring only drains. */
-int hoist__staging_reclaim(struct hoist__staging *ring);
+ * Returns: how many; the device's error, after which the staging only drains. */
+int hoist__staging_reclaim(struct hoist__staging *staging);
 
 /* Blocks until the oldest copy has completed, then reclaims.  Returns: as reclaim; 0 if nothing is
  * copying. */
-int hoist__staging_wait(struct hoist__staging *ring);
+int hoist__staging_wait(struct hoist__staging *staging);
 
 /* The `useful` bytes of slots whose copies completed since the last call. */
-uint64_t hoist__staging_take_copied(struct hoist__staging *ring);
+uint64_t hoist__staging_take_copied(struct hoist__staging *staging);
 
 /* True if `moved` is called for every copy and fetch in flight: the owner need not poll for
  * them. */
-bool hoist__staging_tells(const struct hoist__staging *ring);
+bool hoist__staging_tells(const struct hoist__staging *staging);
 
 #endif

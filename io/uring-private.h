@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* io/uring-private.h - the engine on io_uring, shared by uring.c (making, waiting, ending) and
- * uring-move.c (requests to the kernel or the crew, and back).
+ * uring-requests.c (requests to the kernel or the crew, and back).
  *
  *     submit -> pending --(a free SQE)--> active --CQE--> policy --> finished -> reap
  *        |         ^                                        |            ^

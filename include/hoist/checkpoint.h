@@ -46,7 +46,7 @@
  *
  * Tensors are ordered by the names of their files, and within a file by their bytes.
  *
- * Threads: a checkpoint is immutable; any thread may read it.  It has one owner, who calls
+ * Threads: a checkpoint is immutable; any thread may read it.  Its one owner calls
  * hoist_checkpoint_close().  A Load that was started on it keeps the parts that it needs.
  */
 #ifndef HOIST_CHECKPOINT_H

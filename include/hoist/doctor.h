@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist/doctor.h - what works here, what does not, and what to do about it.
+/* hoist/doctor.h - findings about this machine, and a remedy for each thing that does not work.
  *
  *     hoist_doctor *doctor;
  *     hoist_check_info check = {.size = sizeof check};
@@ -17,7 +17,8 @@
  *
  * The Doctor also reads some of a file at the path, and advises how to load from there.
  *
- * Threads: a doctor is immutable.  It has one owner, who calls hoist_doctor_destroy().
+ * Threads: a doctor is immutable; any thread may read it.  Its one owner calls
+ * hoist_doctor_destroy().
  */
 #ifndef HOIST_DOCTOR_H
 #define HOIST_DOCTOR_H

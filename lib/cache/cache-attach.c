@@ -226,26 +226,30 @@ int hoist_image_tensor(const hoist_image *image, size_t index, hoist_tensor_info
 	return hoist__options_out("hoist_tensor_info", info, &full, sizeof full);
 }
 
+struct wanted {
+	const char *name;
+	const struct hoist__image_table *table;
+};
+
+static int compare_name(const void *key, const void *index)
+{
+	const struct wanted *wanted = key;
+	const uint64_t *t = index;
+	return strcmp(wanted->name, wanted->table->strings + wanted->table->tensors[*t].name);
+}
+
 int hoist_image_find(const hoist_image *image, const char *name, size_t *ret)
 {
 	const struct hoist__image_table *table = &image->table;
-	uint64_t low = 0;
-	uint64_t high = name != NULL ? table->header->n_tensors : 0;
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-		uint64_t t = table->by_name[middle];
-		int order = strcmp(name, table->strings + table->tensors[t].name);
-		if (order == 0) {
-			*ret = (size_t)t;
-			return 0;
-		}
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return hoist__fail(-ENOENT, "the image has no tensor \"%.200s\"",
-			   name != NULL ? name : "(null)");
+	const struct wanted wanted = {name, table};
+	const uint64_t *found =
+		bsearch(&wanted, table->by_name, name != NULL ? table->header->n_tensors : 0,
+			sizeof *table->by_name, compare_name);
+	if (found == NULL)
+		return hoist__fail(-ENOENT, "the image has no tensor \"%.200s\"",
+				   name != NULL ? name : "(null)");
+	*ret = (size_t)*found;
+	return 0;
 }
 
 size_t hoist_image_n_metadata(const hoist_image *image)

@@ -89,25 +89,29 @@ int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
 	return hoist__options_out("hoist_tensor_info", info, &full, sizeof full);
 }
 
+struct wanted {
+	const char *name;
+	const hoist_checkpoint *checkpoint;
+};
+
+static int compare_name(const void *key, const void *index)
+{
+	const struct wanted *wanted = key;
+	const size_t *t = index;
+	return strcmp(wanted->name, wanted->checkpoint->tensors[*t].tensor->name);
+}
+
 int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name, size_t *ret)
 {
-	size_t low = 0;
-	size_t high = name != NULL ? checkpoint->n_tensors : 0;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		size_t t = checkpoint->by_name[middle];
-		int order = strcmp(name, checkpoint->tensors[t].tensor->name);
-		if (order == 0) {
-			*ret = t;
-			return 0;
-		}
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return hoist__fail(-ENOENT, "the checkpoint has no tensor \"%.200s\"",
-			   name != NULL ? name : "(null)");
+	const struct wanted wanted = {name, checkpoint};
+	const size_t *found =
+		bsearch(&wanted, checkpoint->by_name, name != NULL ? checkpoint->n_tensors : 0,
+			sizeof *checkpoint->by_name, compare_name);
+	if (found == NULL)
+		return hoist__fail(-ENOENT, "the checkpoint has no tensor \"%.200s\"",
+				   name != NULL ? name : "(null)");
+	*ret = *found;
+	return 0;
 }
 
 size_t hoist_checkpoint_n_metadata(const hoist_checkpoint *checkpoint)

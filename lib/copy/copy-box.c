@@ -30,7 +30,7 @@ static bool can_be_planes(const struct hoist__nest *nest, int row, int i)
 	       fits(nest->src_strides[i], nest->src_strides[row], n, nest->item);
 }
 
-/* Chooses the two loops that put the most turns into one call. */
+/* Chooses the two loops that put the most rows into one call. */
 void hoist__boxes_plan(const struct hoist__nest *nest, struct hoist__boxes *ret)
 {
 	int64_t most = 1;
@@ -42,12 +42,12 @@ void hoist__boxes_plan(const struct hoist__nest *nest, struct hoist__boxes *ret)
 		if (!can_be_rows(nest, row))
 			continue;
 		for (int plane = -1; plane < nest->rank; plane++) {
-			int64_t turns = nest->extents[row];
+			int64_t rows = nest->extents[row];
 			if (plane == row || (plane >= 0 && !can_be_planes(nest, row, plane)))
 				continue;
-			turns *= plane >= 0 ? nest->extents[plane] : 1;
-			if (turns > most) {
-				most = turns;
+			rows *= plane >= 0 ? nest->extents[plane] : 1;
+			if (rows > most) {
+				most = rows;
 				ret->row = row;
 				ret->plane = plane;
 			}

@@ -14,7 +14,7 @@ static const int64_t *device_strides(const struct hoist__stage *stage,
 	return stage->to_device ? nest->dst_strides : nest->src_strides;
 }
 
-/* Returns: the bytes in a slot of @n turns of a loop with that stride, each turn of @inner
+/* Returns: the bytes in a slot of @n iterations of a loop with that stride, each of @inner
  * bytes. */
 static size_t grown(const struct hoist__stage *stage, size_t inner, int64_t n, int64_t stride)
 {
@@ -25,7 +25,7 @@ static size_t grown(const struct hoist__stage *stage, size_t inner, int64_t n, i
 	return inner * (size_t)n;
 }
 
-static int64_t turns_that_fit(const struct hoist__stage *stage, size_t inner, int64_t stride)
+static int64_t iterations_that_fit(const struct hoist__stage *stage, size_t inner, int64_t stride)
 {
 	if (stage->range)
 		return (int64_t)(HOIST__SLOT_BYTES - inner) / llabs(stride) + 1;
@@ -55,7 +55,7 @@ void hoist__stage_divide(struct hoist__stage *stage)
 		stage->step = HOIST__SLOT_BYTES;
 		n = nest->item;
 	} else if (at > 0) {
-		stage->step = turns_that_fit(stage, inner, strides[at - 1]);
+		stage->step = iterations_that_fit(stage, inner, strides[at - 1]);
 	}
 	stage->n_chunks = (n + (uint64_t)stage->step - 1) / (uint64_t)stage->step;
 	for (int i = 0; i < stage->cut; i++)

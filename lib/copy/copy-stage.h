@@ -12,7 +12,7 @@ struct hoist__stage {
 	struct hoist__nest nest; /* the move's nest, its loops in the order of the device's strides,
 				  * those of stride 0 last */
 	int cut;      /* the loop that is cut to fit into slots; rank: runs are cut; -1: none */
-	int64_t step; /* turns of that loop, or bytes of a run, in one slot */
+	int64_t step; /* iterations of that loop, or bytes of a run, in one slot */
 	uint64_t n_chunks;
 	size_t chunk_bytes; /* in a slot, of the largest chunk */
 };

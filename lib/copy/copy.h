@@ -7,7 +7,7 @@
  *   copy-fill.c   patterns
  *   copy-batch.c  many pairs
  *   copy-plan.c   from two buffers to loops over bytes
- *   copy-move.c   which way the loops go
+ *   copy-way.c    which way the loops go
  *   copy-box.c    loops as the driver's copies
  *   copy-stage.c  loops through pinned slots
  *   copy-bits.c   elements that are no whole bytes
@@ -79,7 +79,7 @@ bool hoist__buffer_overlaps_itself(const hoist_buffer *buffer);
 /* True if the two sides overlap: then a driver may not copy even one run. */
 bool hoist__move_overlaps(const struct hoist__move *move);
 
-/* --- copy-move.c --- */
+/* --- copy-way.c --- */
 
 /* Does the move, and waits for it, as hoist__transfer() does; the same rule for overlaps holds. */
 int hoist__move_run(const struct hoist__move *move);

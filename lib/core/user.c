@@ -6,44 +6,27 @@
 #include "lib/core/user.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "base/error.h"
-#include "base/lock.h"
-#include "base/log.h"
+#include "base/lock-fork.h"
 
 /* Guards the pointer and the release function of every object's slot. */
 static struct hoist__lock slots_lock;
 
 /* The lock is held across fork, so that the child can go on setting pointers. */
-static void lock_slots(void)
-{
-	hoist__lock(&slots_lock);
-}
-
-static void unlock_slots(void)
-{
-	hoist__unlock(&slots_lock);
-}
-
-static void watch_forks(void)
-{
-	if (pthread_atfork(lock_slots, unlock_slots, unlock_slots) != 0)
-		hoist__log(device, "a child of fork may hang in user pointers: no handlers");
-}
+HOIST__WATCH_FORKS(slots_lock, device, "user pointers")
 
 /* The release function of the old pointer runs after the lock is dropped: it may set a pointer
  * itself. */
 int hoist__user_set(struct hoist__user *user, const char *what, void *expected, void *data,
 		    void (*release)(void *data))
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	if (user == NULL)
 		return hoist__fail(-EINVAL, "the %s to set a pointer on is NULL", what);
 	if (data == NULL && release != NULL)
 		return hoist__fail(-EINVAL, "there is a function to release a pointer, which is "
 					    "NULL");
-	(void)pthread_once(&once, watch_forks);
+	watch_forks();
 	hoist__lock(&slots_lock);
 	void *before = atomic_load(&user->xdata);
 	void (*release_before)(void *data) = user->release;

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/lock.h"
-#include "base/log.h"
+#include "base/lock-fork.h"
 #include "hoist/user.h"
 #include "lib/device/device-private.h"
 #include "lib/device/device.h"
@@ -22,26 +21,11 @@ static struct hoist__list all = {&all, &all};
 static uint64_t last_id; /* under all_lock */
 
 /* The lock is held across fork: the child uses the list for streams of its own. */
-static void lock_all(void)
-{
-	hoist__lock(&all_lock);
-}
-
-static void unlock_all(void)
-{
-	hoist__unlock(&all_lock);
-}
-
-static void watch_forks(void)
-{
-	if (pthread_atfork(lock_all, unlock_all, unlock_all) != 0)
-		hoist__log(device, "a child of fork may hang in streams: no handlers");
-}
+HOIST__WATCH_FORKS(all_lock, device, "streams")
 
 static void join_all(hoist_stream *stream)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	(void)pthread_once(&once, watch_forks);
+	watch_forks();
 	hoist__lock(&all_lock);
 	stream->id = ++last_id;
 	hoist__list_push_back(&all, &stream->link);

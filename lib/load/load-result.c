@@ -168,7 +168,7 @@ static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 		(void)snprintf(text + used, bytes - (size_t)used, " (%s)", routes->note);
 }
 
-/* Runs before the job's release: the engine's texts and the ring's peak are read here. */
+/* Runs before the job's release: the engine's texts and the staging's peak are read here. */
 void hoist__load_finish_report(struct hoist_load *load)
 {
 	hoist_load_report *report = &load->report;

@@ -141,7 +141,7 @@ static void free_load(struct hoist_load *load)
 	hoist__load_drop_targets(load);
 	hoist__digests_destroy(load->digests);
 	free(load->files);
-	free(load->pieces);
+	free(load->boxes);
 	free(load->flights);
 	free(load->requests);
 	hoist__plan_fini(&load->plan);

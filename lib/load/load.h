@@ -10,7 +10,7 @@
  *   pump-order.c     chooses the chunk that is read next
  *   pump-submit.c    turns chunks into requests
  *   pump-complete.c  handles finished requests, in order for digests
- *   pump-move.c      moves the pieces of a staged chunk: copies to devices, gathers, converts
+ *   pump-deliver.c   moves the pieces of a staged chunk: copies to devices, gathers, converts
  *
  * One pump moves the whole load forward; nothing calls back into it:
  *
@@ -26,7 +26,7 @@
  *     read      in the engine                    n_open > 0; in no list    READING
  *     waiting   with digests, until the chunks   in load->waiting          FULL
  *               of the disk before it are read
- *     copied    in the staging ring              in free_flights           COPYING
+ *     copied    being copied out of its slot     in free_flights           COPYING
  *     arrived   counted (`arrived`)              in free_flights           FREE
  *
  * Equations, for each disk, over its flights that are not free: load_disk.n_flights is their
@@ -148,7 +148,7 @@ struct hoist_load {
 	unsigned n_parts;		 /* requests of each flight */
 	struct hoist__list free_flights;
 	struct hoist__list waiting;  /* flights behind the sequence that is due, in no order */
-	struct hoist__piece *pieces; /* room for one batch of copies */
+	struct hoist__slot_box *boxes; /* room for one batch of copies */
 	size_t staged_bytes; /* of a chunk, at most */
 	struct hoist__routes routes;
 	hoist_load_report report;

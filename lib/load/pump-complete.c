@@ -84,7 +84,7 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	if (load->digests != NULL)
 		err = hoist__digests_pass(load, flight);
 	if (err == 0 && slot != NULL)
-		err = hoist__pump_move(load, flight);
+		err = hoist__pump_deliver(load, flight);
 	else if (slot != NULL)
 		hoist__slot_release(load->job.staging, slot);
 	else

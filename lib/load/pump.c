@@ -115,10 +115,10 @@ static int make_staging(struct hoist__job *job)
 	/* The budget may have had room for smaller slots only. */
 	load->staged_bytes = (size_t)hoist__round_down(hoist__staging_slot_bytes(job->staging),
 						       load->plan.align);
-	load->pieces = calloc(HOIST__PUMP_PIECES, sizeof *load->pieces);
-	if (load->pieces == NULL)
+	load->boxes = calloc(HOIST__PUMP_BOXES, sizeof *load->boxes);
+	if (load->boxes == NULL)
 		return hoist__fail_nomem("a table of copies",
-					 HOIST__PUMP_PIECES * sizeof *load->pieces);
+					 HOIST__PUMP_BOXES * sizeof *load->boxes);
 	return 0;
 }
 

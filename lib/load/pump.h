@@ -10,7 +10,7 @@
 #define HOIST__PUMP_BATCH 64u
 
 /* The most copies that are queued at once. */
-#define HOIST__PUMP_PIECES 128u
+#define HOIST__PUMP_BOXES 128u
 
 /* Finds the disks of the files that are read, and the depth and sizes of each disk's reads.  The
  * other fields of load->disks are zero. */
@@ -51,7 +51,7 @@ void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight);
 
 /* Moves a staged chunk, whose slot is FULL, to its destinations; the slot is then COPYING or free,
  * also after a failure.  Returns: 0; the error of a copy. */
-int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight);
+int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight);
 
 /* The place in the slot to which the flight's chunk is read: 0, or, for a chunk that will be
  * widened, behind room for another chunk of the largest size.  A multiple of the extent's align, as

@@ -44,9 +44,9 @@ static hoist_memory_options options_for(hoist_device *device, enum hoist__device
 		break;
 	case HOIST__STAGING:
 	case HOIST__N_USES:
-		/* Regions so small that every ring has a region of its own, of its exact size. They
-		 * are kept, because pinning is slow and the next load wants the same region. Memory
-		 * that no driver copies from need not be pinned. */
+		/* Regions so small that each staging has a region of its own, of its exact size.
+		 * They are kept, because pinning is slow and the next load wants the same region.
+		 * Memory that no driver copies from need not be pinned. */
 		options.kind =
 			hoist__device_is_cpu(device) ? HOIST_MEMORY_HOST : HOIST_MEMORY_PINNED;
 		options.region_bytes = 4096;

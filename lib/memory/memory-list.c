@@ -4,43 +4,28 @@
 #include "config.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "base/lock-fork.h"
 #include "base/log.h"
 #include "lib/memory/lane.h"
 #include "lib/memory/memory.h"
 #include "lib/memory/parked.h"
 #include "lib/memory/transfer.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hoist__lock lock;
 static struct hoist__list all = {&all, &all};
 
 /* A child of fork goes on with host memory, and so with the list: no fork happens while the lock is
  * held. */
-static void lock_all(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void unlock_all(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
-static void watch_forks(void)
-{
-	if (pthread_atfork(lock_all, unlock_all, unlock_all) != 0)
-		hoist__log(alloc, "a child of fork may hang in memory resources: no handlers");
-}
+HOIST__WATCH_FORKS(lock, alloc, "memory resources")
 
 void hoist__memory_join(hoist_memory *memory)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, watch_forks);
-	lock_all();
+	watch_forks();
+	hoist__lock(&lock);
 	hoist__list_push_back(&all, &memory->xlink);
-	unlock_all();
+	hoist__unlock(&lock);
 }
 
 static hoist_memory *memory_of(struct hoist__list *link)
@@ -63,12 +48,12 @@ static bool try_ref(hoist_memory *memory)
 static hoist_memory *next_of_all(hoist_memory *memory)
 {
 	hoist_memory *found = NULL;
-	lock_all();
+	hoist__lock(&lock);
 	struct hoist__list *link = memory != NULL ? memory->xlink.next : all.next;
 	for (; found == NULL && link != &all; link = link->next)
 		if (try_ref(memory_of(link)))
 			found = memory_of(link);
-	unlock_all();
+	hoist__unlock(&lock);
 	hoist_memory_unref(memory);
 	return found;
 }
@@ -117,9 +102,9 @@ void hoist_memory_unref(hoist_memory *memory)
 			   memory->name);
 		return;
 	}
-	lock_all();
+	hoist__lock(&lock);
 	hoist__list_remove(&memory->xlink);
-	unlock_all();
+	hoist__unlock(&lock);
 	hoist__budget_unref(memory->budget);
 	hoist_memory_unref(memory->upstream);
 	struct hoist__user user = memory->user;

@@ -13,8 +13,6 @@
 #include "lib/memory/memory.h"
 #include "lib/memory/parked.h"
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-
 #define MAX_ALIGN (2 * HOIST__MIB)
 
 /* --- checks that the calls begin with --- */
@@ -130,10 +128,11 @@ static __attribute__((noinline)) int alloc_past(hoist_memory *memory, size_t byt
 
 int hoist_memory_alloc(hoist_memory *memory, size_t bytes, size_t align, uintptr_t *ret)
 {
-	if (!LIKELY(memory != NULL))
+	if (!HOIST__LIKELY(memory != NULL))
 		return alloc_past(memory, bytes, align, ret);
 	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
-	if (LIKELY(pool != NULL) && LIKELY(hoist__pool_alloc_fast(pool, bytes, align, ret)))
+	if (HOIST__LIKELY(pool != NULL) &&
+	    HOIST__LIKELY(hoist__pool_alloc_fast(pool, bytes, align, ret)))
 		return 0;
 	return alloc_past(memory, bytes, align, ret);
 }
@@ -161,10 +160,10 @@ static __attribute__((noinline)) int free_past(hoist_memory *memory, uintptr_t a
 
 int hoist_memory_free(hoist_memory *memory, uintptr_t address)
 {
-	if (!LIKELY(memory != NULL))
+	if (!HOIST__LIKELY(memory != NULL))
 		return free_past(memory, address);
 	struct hoist__pool *pool = atomic_load_explicit(&memory->xpool, memory_order_acquire);
-	if (LIKELY(pool != NULL) && LIKELY(hoist__pool_free_fast(pool, address)))
+	if (HOIST__LIKELY(pool != NULL) && HOIST__LIKELY(hoist__pool_free_fast(pool, address)))
 		return 0;
 	return free_past(memory, address);
 }

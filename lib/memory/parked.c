@@ -6,12 +6,10 @@
 #include "lib/memory/parked.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/lock.h"
-#include "base/log.h"
+#include "base/lock-fork.h"
 #include "lib/device/device-private.h"
 #include "lib/device/device.h"
 #include "lib/memory/memory.h"
@@ -26,21 +24,7 @@ static struct hoist__list parked = {&parked, &parked};
 static _Atomic size_t n_parked;
 
 /* A child of fork parks nothing of its parent's, but frees memory of its own that has passed. */
-static void lock_all(void)
-{
-	hoist__lock(&lock);
-}
-
-static void unlock_all(void)
-{
-	hoist__unlock(&lock);
-}
-
-static void watch_forks(void)
-{
-	if (pthread_atfork(lock_all, unlock_all, unlock_all) != 0)
-		hoist__log(alloc, "a child of fork may hang in exported buffers: no handlers");
-}
+HOIST__WATCH_FORKS(lock, alloc, "exported buffers")
 
 static struct hoist__parked *entry_of(struct hoist__list *link)
 {
@@ -116,11 +100,10 @@ static void count(struct hoist__parked *entry, bool more)
 
 bool hoist__park(struct hoist__parked *entry)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct hoist__dev *dev;
 	if (hoist__dev_check(dev_of(entry)) < 0 || has_passed(entry, &dev))
 		return false;
-	(void)pthread_once(&once, watch_forks);
+	watch_forks();
 	count(entry, true);
 	hoist__lock(&lock);
 	hoist__list_push_back(&parked, &entry->link);

@@ -130,7 +130,7 @@ static void leak_buffers(struct hoist_save *save)
 			(void)hoist_buffer_ref(save->sources[i].buffer);
 }
 
-/* Runs before the job's release: the engine's texts and the ring's peak are read here. */
+/* Runs before the job's release: the engine's texts and the staging's peak are read here. */
 void hoist__save_report(struct hoist_save *save)
 {
 	hoist_save_report *report = &save->report;
@@ -166,7 +166,7 @@ void hoist__save_release(struct hoist_save *save)
 		leak_buffers(save);
 	for (size_t i = 0; save->fetches != NULL && i < (size_t)save->n_slots * save->n_streams;
 	     i++)
-		free(save->fetches[i].pieces);
+		free(save->fetches[i].boxes);
 	free(save->fetches);
 	free(save->blocks);
 	free(save->window);

@@ -219,14 +219,14 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 /* --- one part --- */
 
 /* A part that continues the last copy, in the slot and on the device, makes that copy longer. */
-static int note_piece(struct hoist_save *save, struct hoist__save_block *block,
-		      const struct part *part)
+static int note_box(struct hoist_save *save, struct hoist__save_block *block,
+		    const struct part *part)
 {
 	const struct hoist__save_source *source = &save->sources[block->tensor];
 	struct hoist__save_fetch *fetch = &block->fetches[source->stream];
 	uintptr_t address = hoist__buffer_span(source->buffer, (int64_t)part->from).address;
 	if (fetch->n > 0) {
-		struct hoist__piece *last = &fetch->pieces[fetch->n - 1];
+		struct hoist__slot_box *last = &fetch->boxes[fetch->n - 1];
 		if (last->slot_offset + last->bytes == part->at &&
 		    last->device_address + last->bytes == address) {
 			last->bytes += part->bytes;
@@ -235,13 +235,13 @@ static int note_piece(struct hoist_save *save, struct hoist__save_block *block,
 	}
 	if (fetch->n == fetch->room) {
 		size_t room = fetch->room == 0 ? 16 : 2 * fetch->room;
-		struct hoist__piece *pieces = realloc(fetch->pieces, room * sizeof *pieces);
-		if (pieces == NULL)
-			return hoist__fail_nomem("a list of copies", room * sizeof *pieces);
-		fetch->pieces = pieces;
+		struct hoist__slot_box *boxes = realloc(fetch->boxes, room * sizeof *boxes);
+		if (boxes == NULL)
+			return hoist__fail_nomem("a list of copies", room * sizeof *boxes);
+		fetch->boxes = boxes;
 		fetch->room = room;
 	}
-	fetch->pieces[fetch->n++] = (struct hoist__piece){
+	fetch->boxes[fetch->n++] = (struct hoist__slot_box){
 		.slot_offset = part->at,
 		.device_address = address,
 		.bytes = part->bytes,
@@ -262,7 +262,7 @@ static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 		return 0;
 	}
 	case HOIST__FROM_DEVICE:
-		return note_piece(save, block, part);
+		return note_box(save, block, part);
 	case HOIST__FROM_FILE:
 		if (block->tensor >= block->group_end)
 			return read_group(save, block);
@@ -307,7 +307,7 @@ static int fetch(struct hoist_save *save, struct hoist__save_block *block)
 		const struct hoist__save_fetch *f = &block->fetches[s];
 		if (f->n == 0)
 			continue;
-		err = hoist__slot_fetch(save->job.staging, block->slot, s, f->pieces, f->n);
+		err = hoist__slot_fetch(save->job.staging, block->slot, s, f->boxes, f->n);
 	}
 	return err;
 }

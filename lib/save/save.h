@@ -13,7 +13,7 @@
  *   save-seal.c     the work in the order of the file: digests
  *   save-publish.c  the end: synchronises, renames, removes stale files
  *
- * A file is written as an image: header, tensors, zeros between them, cut into blocks of one size.
+ * The bytes of a file (header, tensors, zeros between them) are cut into blocks of one size.
  * Every block but the last is one direct write at a multiple of its size, whatever its contents,
  * and the last block is padded.  So the alignment of tensors in the file does not matter.
  *
@@ -113,7 +113,7 @@ struct hoist__save_file {
 
 /* The copies that fetch a block's bytes from one device. */
 struct hoist__save_fetch {
-	struct hoist__piece *pieces;
+	struct hoist__slot_box *boxes;
 	size_t n;
 	size_t room;
 };

@@ -311,7 +311,7 @@ static unsigned unmap_cuda(const struct cuda_things *things, unsigned result)
 	return result;
 }
 
-/* What a device keeps for its graphs, and memory from the device's own pool. */
+/* Uses the memory that a device keeps for graphs, and memory from the device's own pool. */
 static unsigned use_cuda_graphs(struct cuda_things *things)
 {
 	unsigned result = 0;
@@ -585,7 +585,7 @@ static unsigned unmap_hip(const struct hip_things *things, unsigned result)
 	return result;
 }
 
-/* What a device keeps for its graphs, and memory from the device's own pool. */
+/* Does the same as use_cuda_graphs(). */
 static unsigned use_hip_graphs(struct hip_things *things)
 {
 	unsigned result = 0;

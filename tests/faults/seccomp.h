@@ -17,7 +17,7 @@ bool fault_seccomp_docker(void);
  * memfd_create, mlock2, copy_file_range, cachestat, io_uring and others. */
 bool fault_seccomp_older(void);
 
-/* What a sandbox with a kernel of its own does not have: ENOSYS for io_uring, move_pages,
+/* Refuses the calls that a sandbox with a kernel of its own lacks: ENOSYS for io_uring, move_pages,
  * mbind, cachestat, copy_file_range, memfd_secret, preadv2 with flags; EINVAL for the
  * advice of later kernels (populate, collapse). */
 bool fault_seccomp_sandbox(void);

@@ -126,7 +126,7 @@ static void copy_one(struct pump *p, struct hoist__request *request)
 	hoist__slot_filled(p->ring, slot);
 	cr_assert(slot->state == HOIST__SLOT_FULL);
 	size_t half = request->need / 2;
-	struct hoist__piece pieces[] = {
+	struct hoist__slot_box pieces[] = {
 		{.device_address = p->to + request->offset, .bytes = half},
 		{.slot_offset = half,
 		 .device_address = p->to + request->offset + half,
@@ -217,7 +217,7 @@ static void fill_and_copy(struct hoist__staging *ring, struct hoist__slot *slot,
 {
 	memset(slot->request.address, value, SLOT);
 	hoist__slot_filled(ring, slot);
-	struct hoist__piece piece = {.device_address = to, .bytes = SLOT};
+	struct hoist__slot_box piece = {.device_address = to, .bytes = SLOT};
 	cr_assert(hoist__slot_copy(ring, slot, 0, &piece, 1) == 0);
 }
 
@@ -361,7 +361,7 @@ Test(io_staging, keeps_a_slot_whose_copy_was_refused)
 	world_open(&w, HOIST__API_CUDA, 1 << 20);
 	struct hoist__staging *ring = new_ring(&w, SLOT, 2);
 	uintptr_t to = device_memory(&w, SLOT);
-	struct hoist__piece pieces[] = {
+	struct hoist__slot_box pieces[] = {
 		{.device_address = to, .bytes = 100},
 		{.slot_offset = 100, .device_address = to + 100, .bytes = 100}};
 	static const struct {
@@ -409,7 +409,7 @@ Test(io_staging, only_drains_after_the_device_failed)
 	cr_expect(hoist__staging_reclaim(ring) == -EREMOTEIO, "and stays so");
 	cr_expect(hoist__staging_acquire(ring) == NULL);
 	hoist__slot_filled(ring, full);
-	struct hoist__piece piece = {.device_address = to, .bytes = SLOT};
+	struct hoist__slot_box piece = {.device_address = to, .bytes = SLOT};
 	cr_expect(hoist__slot_copy(ring, full, 0, &piece, 1) == -EREMOTEIO);
 	hoist__slot_release(ring, full);
 	cr_expect(hoist__staging_wait(ring) == -EREMOTEIO);

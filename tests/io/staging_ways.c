@@ -85,12 +85,12 @@ static void to_several_and_back(void)
 	slot->useful = 4000;
 	int before = atomic_load(&n_moved);
 	for (unsigned d = 0; d < N_DEVICES; d++) {
-		const struct hoist__piece piece = {.slot_offset = 50,
-						   .device_address = at[d] + 7,
-						   .bytes = 100,
-						   .rows = 40,
-						   .slot_stride = 300,
-						   .device_stride = 110};
+		const struct hoist__slot_box piece = {.slot_offset = 50,
+						      .device_address = at[d] + 7,
+						      .bytes = 100,
+						      .rows = 40,
+						      .slot_stride = 300,
+						      .device_stride = 110};
 		NEEDED(hoist__slot_copy(ring, slot, d, &piece, 1) == 0);
 	}
 	NEEDED(hoist__staging_n_copying(ring) == 1);
@@ -101,7 +101,7 @@ static void to_several_and_back(void)
 	for (unsigned d = 0; d < N_DEVICES; d++) {
 		slot = hoist__staging_acquire(ring);
 		memset(slot->request.address, 0xee, SLOT);
-		const struct hoist__piece piece = {
+		const struct hoist__slot_box piece = {
 			.slot_offset = 3, .device_address = at[d] + 7, .bytes = 40 * 110 - 10};
 		NEEDED(hoist__slot_fetch(ring, slot, d, &piece, 1) == 0);
 		NEEDED(slot->state == HOIST__SLOT_FETCHING);
@@ -132,7 +132,7 @@ static void the_slowest_counts(void)
 		if (i == 0)
 			hoist__slot_filled(ring, slots[0]);
 	}
-	struct hoist__piece piece = {.device_address = at[0], .bytes = SLOT};
+	struct hoist__slot_box piece = {.device_address = at[0], .bytes = SLOT};
 	NEEDED(hoist__slot_copy(ring, slots[0], 0, &piece, 1) == 0);
 	NEEDED(hoist__slot_fetch(ring, slots[1], 0, &piece, 1) == 0);
 	piece.device_address = at[1];
@@ -161,7 +161,7 @@ static void ends_in_the_middle(void)
 	uintptr_t at = device_memory(0, SLOT);
 	for (int i = 0; i < 20; i++) {
 		struct hoist__staging *ring = new_ring(1);
-		const struct hoist__piece piece = {.device_address = at, .bytes = SLOT};
+		const struct hoist__slot_box piece = {.device_address = at, .bytes = SLOT};
 		struct hoist__slot *a = hoist__staging_acquire(ring);
 		struct hoist__slot *b = hoist__staging_acquire(ring);
 		memset(a->request.address, i, SLOT);
@@ -188,7 +188,7 @@ static void a_fault_is_an_error_and_leaks_nothing(void)
 	uintptr_t at = device_memory(0, SLOT);
 	for (size_t f = 0; f < HOIST__ARRAY_SIZE(faults); f++) {
 		struct hoist__staging *ring = new_ring(1);
-		const struct hoist__piece pieces[] = {
+		const struct hoist__slot_box pieces[] = {
 			{.device_address = at, .bytes = 100},
 			{.slot_offset = 100, .device_address = at + 100, .bytes = 100}};
 		struct hoist__slot *slot = hoist__staging_acquire(ring);

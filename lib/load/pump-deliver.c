@@ -61,7 +61,7 @@ static void move_to_host(struct hoist_load *load, struct hoist__flight *flight)
  * the device gets them. */
 static void settle_in_slot(unsigned char *slot, size_t at, bool half,
 			   const struct hoist__plan_piece *piece, size_t *packed,
-			   struct hoist__piece *ret)
+			   struct hoist__slot_box *ret)
 {
 	size_t bytes = row_bytes_after(piece);
 	bool stays = piece->from == HOIST_DTYPE_INVALID;
@@ -83,8 +83,8 @@ static int copy_batch(struct hoist_load *load, struct hoist__slot *slot, const u
 	for (unsigned t = 0; t < load->n_targets; t++) {
 		uintptr_t base = hoist__storage_address(load->targets[t].storage);
 		for (size_t i = 0; i < n; i++)
-			load->pieces[i].device_address = base + (uintptr_t)targets[i];
-		int err = hoist__slot_copy(load->job.staging, slot, t, load->pieces, n);
+			load->boxes[i].device_address = base + (uintptr_t)targets[i];
+		int err = hoist__slot_copy(load->job.staging, slot, t, load->boxes, n);
 		if (err < 0)
 			return err;
 		load->report.n_copies += n;
@@ -98,16 +98,16 @@ static int copy_pieces(struct hoist_load *load, struct hoist__flight *flight)
 	bool half = load->plan.extents[flight->chunk.extent].half;
 	size_t at = hoist__pump_slot_offset(load, flight);
 	unsigned char *begin = flight->address - at;
-	uint64_t targets[HOIST__PUMP_PIECES];
+	uint64_t targets[HOIST__PUMP_BOXES];
 	struct hoist__piece_cursor cursor = {0};
 	struct hoist__plan_piece piece;
 	size_t packed = 0;
 	size_t n = 0;
 	int err = 0;
 	while (err == 0 && hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece)) {
-		settle_in_slot(begin, at, half, &piece, &packed, &load->pieces[n]);
+		settle_in_slot(begin, at, half, &piece, &packed, &load->boxes[n]);
 		targets[n++] = piece.target;
-		if (n == HOIST__PUMP_PIECES) {
+		if (n == HOIST__PUMP_BOXES) {
 			err = copy_batch(load, slot, targets, n);
 			n = 0;
 		}
@@ -115,7 +115,7 @@ static int copy_pieces(struct hoist_load *load, struct hoist__flight *flight)
 	return err == 0 && n > 0 ? copy_batch(load, slot, targets, n) : err;
 }
 
-int hoist__pump_move(struct hoist_load *load, struct hoist__flight *flight)
+int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
 	if (load->to_host) {
 		move_to_host(load, flight);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One thread allocates and hands its blocks to another, which frees them: over a ring of
+/* One thread allocates and hands its blocks to another, which frees them: over a queue of
  * one producer and one consumer.  The memory itself is not touched.  The contract is
  * in alloc-work.h. */
 #include "config.h"
@@ -15,7 +15,7 @@
 
 #include "cli/fail.h"
 
-#define RING_BLOCKS 1024
+#define QUEUE_BLOCKS 1024
 #define CHUNK 1024 /* blocks between two looks at the clock */
 #define CACHE_LINE 64
 
@@ -26,16 +26,16 @@ struct side {
 	size_t seen;				   /* the other side's index, as last seen */
 };
 
-struct ring {
+struct queue {
 	struct side in;
 	struct side out;
-	_Alignas(CACHE_LINE) uintptr_t blocks[RING_BLOCKS];
+	_Alignas(CACHE_LINE) uintptr_t blocks[QUEUE_BLOCKS];
 };
 
 struct pair {
 	const struct work *work;
 	struct allocator allocator;
-	struct ring ring;
+	struct queue queue;
 	uint64_t start_ns;
 	uint64_t end_ns;
 	uint64_t n;	      /* blocks between the two */
@@ -59,30 +59,30 @@ static void relax(unsigned *looks)
 		(void)sched_yield();
 }
 
-static void put(struct ring *ring, uintptr_t block)
+static void put(struct queue *queue, uintptr_t block)
 {
-	size_t index = atomic_load_explicit(&ring->in.index, memory_order_relaxed);
+	size_t index = atomic_load_explicit(&queue->in.index, memory_order_relaxed);
 	unsigned looks = 0;
-	while (index - ring->in.seen == RING_BLOCKS) {
-		ring->in.seen = atomic_load_explicit(&ring->out.index, memory_order_acquire);
-		if (index - ring->in.seen == RING_BLOCKS)
+	while (index - queue->in.seen == QUEUE_BLOCKS) {
+		queue->in.seen = atomic_load_explicit(&queue->out.index, memory_order_acquire);
+		if (index - queue->in.seen == QUEUE_BLOCKS)
 			relax(&looks);
 	}
-	ring->blocks[index % RING_BLOCKS] = block;
-	atomic_store_explicit(&ring->in.index, index + 1, memory_order_release);
+	queue->blocks[index % QUEUE_BLOCKS] = block;
+	atomic_store_explicit(&queue->in.index, index + 1, memory_order_release);
 }
 
-static uintptr_t take(struct ring *ring)
+static uintptr_t take(struct queue *queue)
 {
-	size_t index = atomic_load_explicit(&ring->out.index, memory_order_relaxed);
+	size_t index = atomic_load_explicit(&queue->out.index, memory_order_relaxed);
 	unsigned looks = 0;
-	while (index == ring->out.seen) {
-		ring->out.seen = atomic_load_explicit(&ring->in.index, memory_order_acquire);
-		if (index == ring->out.seen)
+	while (index == queue->out.seen) {
+		queue->out.seen = atomic_load_explicit(&queue->in.index, memory_order_acquire);
+		if (index == queue->out.seen)
 			relax(&looks);
 	}
-	uintptr_t block = ring->blocks[index % RING_BLOCKS];
-	atomic_store_explicit(&ring->out.index, index + 1, memory_order_release);
+	uintptr_t block = queue->blocks[index % QUEUE_BLOCKS];
+	atomic_store_explicit(&queue->out.index, index + 1, memory_order_release);
 	return block;
 }
 
@@ -97,7 +97,7 @@ static uint64_t produce(struct pair *pair, uint64_t ns)
 			uintptr_t block = pair->allocator.alloc(&pair->allocator, bytes);
 			if (block == 0)
 				return 0;
-			put(&pair->ring, block);
+			put(&pair->queue, block);
 		}
 		n += CHUNK;
 	} while (clock_ns() - start < ns && !atomic_load(&pair->stopped));
@@ -113,16 +113,16 @@ static void *run_producer(struct pair *pair)
 		pair->n = produce(pair, work_timed_ns(pair->work));
 	if (pair->n == 0)
 		(void)strncpy(pair->error[0], hoist_error(), sizeof pair->error[0] - 1);
-	put(&pair->ring, 0); /* the end */
+	put(&pair->queue, 0); /* the end */
 	return NULL;
 }
 
-/* Ends when the last block is free: the ring holds little, beside millions. */
+/* Ends when the last block is free: the queue holds few of the millions. */
 static void *run_consumer(struct pair *pair)
 {
 	(void)work_use_processors(1, 1); /* steadier, no more */
 	uintptr_t block;
-	while ((block = take(&pair->ring)) != 0) {
+	while ((block = take(&pair->queue)) != 0) {
 		if (pair->allocator.free(&pair->allocator, block) == 0)
 			continue;
 		(void)strncpy(pair->error[1], hoist_error(), sizeof pair->error[1] - 1);
@@ -143,7 +143,7 @@ static void *run_role(void *argument)
 	return role->run(role->pair);
 }
 
-int work_ring(const struct work *work, double values[WORK_MAX_FIGURES])
+int work_handover(const struct work *work, double values[WORK_MAX_FIGURES])
 {
 	hoist_memory *memory = NULL;
 	hoist_memory_options options = {.size = sizeof options, .kind = HOIST_MEMORY_HOST};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/copy/copy-move.c - chooses which way the bytes of a move go, and sends them.
+/* lib/copy/copy-way.c - chooses which way the bytes of a move go, and sends them.
  * The contract is in lib/copy/copy.h. */
 #include "config.h"
 

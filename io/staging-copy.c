@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* Queues copies between slots and devices, and finds their ends.
+ * The contract is in io/staging.h. */
+#include "config.h"
+
+#include <assert.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "io/staging-private.h"
+
+static struct hoist__staging_slot *staging_slot_of(struct hoist__slot *slot)
+{
+	return HOIST__CONTAINER_OF(slot, struct hoist__staging_slot, slot);
+}
+
+static struct hoist__dev_event *event_of(const struct hoist__staging *staging,
+					 const struct hoist__slot *slot, unsigned stream)
+{
+	return staging->events[(size_t)slot->index * staging->n_streams + stream];
+}
+
+static int fail_failed(const struct hoist__staging *staging)
+{
+	return hoist__fail(staging->failed, "the device of the staging slots has failed");
+}
+
+static int keep_failure(struct hoist__staging *staging, int err, const char *doing)
+{
+	staging->failed = err;
+	return hoist__fail_in(err, "%s", doing);
+}
+
+/* --- being told --- */
+
+static int tell(void *context)
+{
+	struct hoist__teller *teller = context;
+	pthread_mutex_lock(&teller->lock);
+	if (teller->moved != NULL)
+		teller->moved(teller->context);
+	pthread_mutex_unlock(&teller->lock);
+	hoist__teller_unref(teller);
+	return 0;
+}
+
+/* A driver that could not queue one call is not asked again: the owner then polls. */
+static void ask_to_tell(struct hoist__staging *staging, unsigned stream,
+			struct hoist__dev_event *event)
+{
+	struct hoist__dev_stream *telling = staging->telling[stream];
+	atomic_fetch_add_explicit(&staging->teller->refs, 1, memory_order_relaxed);
+	if (hoist__dev_stream_wait_event(telling, event) == 0 &&
+	    hoist__dev_stream_call(telling, tell, staging->teller) == 0)
+		return;
+	hoist__teller_unref(staging->teller);
+	staging->tells = false;
+}
+
+/* --- queuing --- */
+
+static int queue_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
+		     const struct hoist__slot_box *box, uintptr_t host)
+{
+	bool to_device = kind == HOIST__COPY_HOST_TO_DEVICE;
+	uintptr_t dst = to_device ? box->device_address : host;
+	uintptr_t src = to_device ? host : box->device_address;
+	if (box->rows <= 1)
+		return hoist__copy_async(stream, kind, dst, src, box->bytes);
+	struct hoist__box copy = {
+		.dst = dst,
+		.src = src,
+		.width = box->bytes,
+		.rows = box->rows,
+		.planes = 1,
+		.dst_pitch = to_device ? box->device_stride : box->slot_stride,
+		.src_pitch = to_device ? box->slot_stride : box->device_stride,
+	};
+	copy.dst_plane = copy.rows * copy.dst_pitch;
+	copy.src_plane = copy.rows * copy.src_pitch;
+	return hoist__copy_box_async(stream, kind, &copy);
+}
+
+static size_t end_in_slot(const struct hoist__slot_box *box)
+{
+	size_t rows = box->rows > 1 ? box->rows - 1 : 0;
+	return box->slot_offset + rows * box->slot_stride + box->bytes;
+}
+
+/* Queues copies up to the first failure, which is returned; *n_queued boxes have been queued. */
+static int queue_boxes(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
+		       enum hoist__copy kind, const struct hoist__slot_box *boxes, size_t n_boxes,
+		       size_t *n_queued)
+{
+	uintptr_t base = (uintptr_t)staging->address + slot->index * staging->slot_bytes;
+	int err = 0;
+	assert(stream < staging->n_streams);
+	for (*n_queued = 0; *n_queued < n_boxes; ++*n_queued) {
+		const struct hoist__slot_box *box = &boxes[*n_queued];
+		assert(end_in_slot(box) <= staging->slot_bytes);
+		err = queue_box(staging->streams[stream], kind, box, base + box->slot_offset);
+		if (err != 0)
+			break;
+	}
+	return err;
+}
+
+/* Records an event behind the copies that were queued for @slot on @stream.  After @err, the
+ * failure of a copy, none is recorded and the stream is marked bare. */
+static int mark(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream, int err)
+{
+	struct hoist__staging_slot *own = staging_slot_of(slot);
+	own->queued |= 1u << stream;
+	if (err == 0)
+		err = hoist__dev_event_record(event_of(staging, slot, stream),
+					      staging->streams[stream]);
+	if (err != 0)
+		own->bare |= 1u << stream;
+	else if (staging->tells)
+		ask_to_tell(staging, stream, event_of(staging, slot, stream));
+	return err;
+}
+
+int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
+		     const struct hoist__slot_box *boxes, size_t n_boxes)
+{
+	assert(slot->state == HOIST__SLOT_FULL || slot->state == HOIST__SLOT_COPYING);
+	if (staging->failed != 0)
+		return fail_failed(staging);
+	size_t n_queued;
+	int err = queue_boxes(staging, slot, stream, HOIST__COPY_HOST_TO_DEVICE, boxes, n_boxes,
+			      &n_queued);
+	if (err != 0 && n_queued == 0)
+		return err;
+	if (slot->state == HOIST__SLOT_FULL) {
+		slot->state = HOIST__SLOT_COPYING;
+		hoist__list_push_back(&staging->copying, &slot->node);
+		staging->n_copying++;
+	}
+	return mark(staging, slot, stream, err);
+}
+
+int hoist__slot_fetch(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
+		      const struct hoist__slot_box *boxes, size_t n_boxes)
+{
+	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FETCHING);
+	if (staging->failed != 0)
+		return fail_failed(staging);
+	size_t n_queued;
+	int err = queue_boxes(staging, slot, stream, HOIST__COPY_DEVICE_TO_HOST, boxes, n_boxes,
+			      &n_queued);
+	if (err != 0 && n_queued == 0)
+		return err;
+	if (slot->state == HOIST__SLOT_READING) {
+		slot->state = HOIST__SLOT_FETCHING;
+		hoist__list_push_back(&staging->fetching, &slot->node);
+		staging->n_fetching++;
+	}
+	return mark(staging, slot, stream, err);
+}
+
+/* --- ends --- */
+
+/* Returns: 0: all copies of the slot have ended; -EAGAIN: not yet; a device's error. */
+static int query(struct hoist__staging *staging, struct hoist__slot *slot)
+{
+	struct hoist__staging_slot *own = staging_slot_of(slot);
+	for (unsigned s = 0; s < staging->n_streams; s++) {
+		if ((own->queued & 1u << s) == 0)
+			continue;
+		int err = (own->bare & 1u << s) != 0
+				  ? hoist__dev_stream_synchronize(staging->streams[s])
+				  : hoist__dev_event_query(event_of(staging, slot, s));
+		if (err != 0)
+			return err;
+		own->queued &= ~(1u << s);
+		own->bare &= ~(1u << s);
+	}
+	return 0;
+}
+
+int hoist__slot_finish(struct hoist__staging *staging, struct hoist__slot *slot)
+{
+	struct hoist__staging_slot *own = staging_slot_of(slot);
+	int first = 0;
+	for (unsigned s = 0; s < staging->n_streams; s++) {
+		if ((own->queued & 1u << s) == 0)
+			continue;
+		int err = -EINVAL;
+		if ((own->bare & 1u << s) == 0)
+			err = hoist__dev_event_synchronize(event_of(staging, slot, s));
+		if (err != 0)
+			err = hoist__dev_stream_synchronize(staging->streams[s]);
+		if (first == 0)
+			first = err;
+	}
+	own->queued = own->bare = 0;
+	return first;
+}
+
+int hoist__staging_reclaim(struct hoist__staging *staging)
+{
+	int n = 0;
+	/* Streams run in order: copies behind an unfinished one have not finished either. */
+	while (staging->failed == 0 && !hoist__list_empty(&staging->copying)) {
+		struct hoist__slot *slot = hoist__slot_of(staging->copying.next);
+		int err = query(staging, slot);
+		if (err == -EAGAIN)
+			break;
+		if (err != 0)
+			return keep_failure(staging, err, "copying to the device");
+		hoist__list_remove(&slot->node);
+		staging->n_copying--;
+		staging->copied += slot->useful;
+		hoist__slot_make_free(staging, slot);
+		n++;
+	}
+	return staging->failed != 0 ? fail_failed(staging) : n;
+}
+
+uint64_t hoist__staging_take_copied(struct hoist__staging *staging)
+{
+	uint64_t bytes = staging->copied;
+	staging->copied = 0;
+	return bytes;
+}
+
+int hoist__staging_wait(struct hoist__staging *staging)
+{
+	if (hoist__list_empty(&staging->copying))
+		return 0;
+	int err = hoist__slot_finish(staging, hoist__slot_of(staging->copying.next));
+	if (err != 0 && staging->failed == 0)
+		return keep_failure(staging, err, "copying to the device");
+	return hoist__staging_reclaim(staging);
+}
+
+int hoist__staging_fetched(struct hoist__staging *staging, struct hoist__slot **ret)
+{
+	if (staging->failed != 0)
+		return fail_failed(staging);
+	if (hoist__list_empty(&staging->fetching))
+		return 0;
+	struct hoist__slot *slot = hoist__slot_of(staging->fetching.next);
+	int err = query(staging, slot);
+	if (err == -EAGAIN)
+		return 0;
+	if (err != 0)
+		return keep_failure(staging, err, "copying from the device");
+	hoist__list_remove(&slot->node);
+	staging->n_fetching--;
+	slot->state = HOIST__SLOT_FULL;
+	*ret = slot;
+	return 1;
+}
