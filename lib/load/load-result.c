@@ -91,7 +91,7 @@ int hoist_load_replica(hoist_load *load, size_t replica, size_t index, hoist_buf
 	int err = check_loaded(load);
 	if (err < 0)
 		return err;
-	if (replica + 1 >= load->n_targets)
+	if (replica >= load->n_targets - 1) /* the first target is no replica */
 		return hoist__fail(-EINVAL, "replica %zu: the load has %zu", replica,
 				   load->n_targets - 1);
 	err = check_index(load, index);

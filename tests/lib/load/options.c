@@ -271,6 +271,7 @@ static void replicas_get_the_same(void)
 	}
 	hoist_buffer *none = NULL;
 	CHECK(hoist_load_replica(load, 1, 0, &none) == -EINVAL && none == NULL);
+	CHECK(hoist_load_replica(load, SIZE_MAX, 0, &none) == -EINVAL && none == NULL);
 	CHECK(hoist_load_replica(load, 0, 9, &none) == -EINVAL && none == NULL);
 	hoist_load_destroy(load);
 	CHECK(support_counters("cuda").pageable_copies == 0);
