@@ -265,11 +265,12 @@ static int check_times(const struct hoist__file *file, const struct stat *now)
 				   "files by rename instead)",
 				   file->path);
 	if (hoist__file_time_ns(&now->st_ctim) != file->ctime_ns && !only_renamed(file, now))
-		return hoist__fail(-EBADMSG,
-				   "%s changed while it was open: it was written to and its time "
-				   "of last write set back, or its attributes were changed (replace "
-				   "files by rename instead)",
-				   file->path);
+		return hoist__fail(
+			-EBADMSG,
+			"%s changed while it was open: it was written to and its time "
+			"of last write set back, or its attributes were changed (replace "
+			"files by rename instead)",
+			file->path);
 	return 0;
 }
 

@@ -3,8 +3,7 @@
  * The contract is in io/staging.h. */
 #include "config.h"
 
-#include <assert.h>
-
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "io/staging-private.h"
@@ -37,6 +36,7 @@ static int tell(void *context)
 {
 	struct hoist__teller *teller = context;
 	pthread_mutex_lock(&teller->lock);
+	HOIST__ASSERT(atomic_load(&teller->refs) != 0);
 	if (teller->moved != NULL)
 		teller->moved(teller->context);
 	pthread_mutex_unlock(&teller->lock);
@@ -49,6 +49,7 @@ static void ask_to_tell(struct hoist__staging *ring, unsigned stream,
 			struct hoist__dev_event *event)
 {
 	struct hoist__dev_stream *telling = ring->telling[stream];
+	HOIST__ASSERT(ring->teller != NULL && telling != NULL);
 	atomic_fetch_add_explicit(&ring->teller->refs, 1, memory_order_relaxed);
 	if (hoist__dev_stream_wait_event(telling, event) == 0 &&
 	    hoist__dev_stream_call(telling, tell, ring->teller) == 0)
@@ -95,6 +96,7 @@ static int queue_pieces(struct hoist__staging *ring, struct hoist__slot *slot, u
 	uintptr_t base = (uintptr_t)ring->address + slot->index * ring->slot_bytes;
 	int err = 0;
 	assert(stream < ring->n_streams);
+	HOIST__ASSERT(slot == &ring->slots[slot->index].slot);
 	for (*n_queued = 0; *n_queued < n_pieces; ++*n_queued) {
 		const struct hoist__piece *piece = &pieces[*n_queued];
 		assert(end_in_slot(piece) <= ring->slot_bytes);
@@ -110,6 +112,8 @@ static int queue_pieces(struct hoist__staging *ring, struct hoist__slot *slot, u
 static int mark(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream, int err)
 {
 	struct hoist__ring_slot *own = ring_slot_of(slot);
+	HOIST__ASSERT(slot->state == HOIST__SLOT_COPYING || slot->state == HOIST__SLOT_FETCHING);
+	HOIST__ASSERT(stream < ring->n_streams);
 	own->queued |= 1u << stream;
 	if (err == 0)
 		err = hoist__dev_event_record(event_of(ring, slot, stream), ring->streams[stream]);
@@ -132,11 +136,14 @@ int hoist__slot_copy(struct hoist__staging *ring, struct hoist__slot *slot, unsi
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_FULL) {
+		HOIST__ASSERT(ring_slot_of(slot)->queued == 0 && hoist__list_empty(&slot->node));
 		slot->state = HOIST__SLOT_COPYING;
 		hoist__list_push_back(&ring->copying, &slot->node);
 		ring->n_copying++;
 	}
-	return mark(ring, slot, stream, err);
+	err = mark(ring, slot, stream, err);
+	HOIST__ASSERT(hoist__staging_adds_up(ring));
+	return err;
 }
 
 int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, unsigned stream,
@@ -151,11 +158,14 @@ int hoist__slot_fetch(struct hoist__staging *ring, struct hoist__slot *slot, uns
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_READING) {
+		HOIST__ASSERT(ring_slot_of(slot)->queued == 0 && hoist__list_empty(&slot->node));
 		slot->state = HOIST__SLOT_FETCHING;
 		hoist__list_push_back(&ring->fetching, &slot->node);
 		ring->n_fetching++;
 	}
-	return mark(ring, slot, stream, err);
+	err = mark(ring, slot, stream, err);
+	HOIST__ASSERT(hoist__staging_adds_up(ring));
+	return err;
 }
 
 /* --- ends --- */
@@ -167,6 +177,8 @@ static int query(struct hoist__staging *ring, struct hoist__slot *slot)
 	for (unsigned s = 0; s < ring->n_streams; s++) {
 		if ((own->queued & 1u << s) == 0)
 			continue;
+		HOIST__ASSERT(slot->state == HOIST__SLOT_COPYING ||
+			      slot->state == HOIST__SLOT_FETCHING);
 		int err = (own->bare & 1u << s) != 0
 				  ? hoist__dev_stream_synchronize(ring->streams[s])
 				  : hoist__dev_event_query(event_of(ring, slot, s));
@@ -208,12 +220,14 @@ int hoist__staging_reclaim(struct hoist__staging *ring)
 			break;
 		if (err != 0)
 			return keep_failure(ring, err, "copying to the device");
+		HOIST__ASSERT(slot->state == HOIST__SLOT_COPYING && ring->n_copying != 0);
 		hoist__list_remove(&slot->node);
 		ring->n_copying--;
 		ring->copied += slot->useful;
 		hoist__slot_make_free(ring, slot);
 		n++;
 	}
+	HOIST__ASSERT(hoist__staging_adds_up(ring));
 	return ring->failed != 0 ? fail_failed(ring) : n;
 }
 
@@ -246,9 +260,11 @@ int hoist__staging_fetched(struct hoist__staging *ring, struct hoist__slot **ret
 		return 0;
 	if (err != 0)
 		return keep_failure(ring, err, "copying from the device");
+	HOIST__ASSERT(slot->state == HOIST__SLOT_FETCHING && ring->n_fetching != 0);
 	hoist__list_remove(&slot->node);
 	ring->n_fetching--;
 	slot->state = HOIST__SLOT_FULL;
+	HOIST__ASSERT(hoist__staging_adds_up(ring));
 	*ret = slot;
 	return 1;
 }

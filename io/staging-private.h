@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/assert.h"
 #include "io/staging.h"
 
 /* Referenced by the ring and by every call that the driver has not made yet. */
@@ -68,6 +69,23 @@ struct hoist__staging {
 static inline struct hoist__slot *hoist__slot_of(struct hoist__list *node)
 {
 	return HOIST__CONTAINER_OF(node, struct hoist__slot, node);
+}
+
+/* True if the counts are those of the slots' states, and exactly the slots that are
+ * COPYING or FETCHING have copies queued.  After a failure the ring only drains. */
+HOIST__CONDITION static inline bool hoist__staging_adds_up(const struct hoist__staging *ring)
+{
+	unsigned n[HOIST__SLOT_FETCHING + 1] = {0};
+	for (unsigned i = 0; i < ring->n_slots; i++) {
+		const struct hoist__ring_slot *own = &ring->slots[i];
+		enum hoist__slot_state state = own->slot.state;
+		bool moves = state == HOIST__SLOT_COPYING || state == HOIST__SLOT_FETCHING;
+		n[state]++;
+		if (ring->failed == 0 && (moves != (own->queued != 0) || (own->bare & ~own->queued)))
+			return false;
+	}
+	return n[HOIST__SLOT_FREE] == ring->n_free && n[HOIST__SLOT_COPYING] == ring->n_copying &&
+	       n[HOIST__SLOT_FETCHING] == ring->n_fetching;
 }
 
 /* Makes the slot FREE. */

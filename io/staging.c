@@ -5,9 +5,9 @@
 
 #include "io/staging-private.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -56,6 +56,7 @@ static int charge(struct hoist__staging *ring, const struct hoist__staging_optio
 		for (unsigned n = n_slots; n >= MIN_SLOTS; n--) {
 			err = charge_more(ring, options->held, n * slot_bytes);
 			if (err == 0) {
+				HOIST__ASSERT(ring->charged >= n * slot_bytes);
 				ring->slot_bytes = slot_bytes;
 				ring->n_slots = n;
 				return 0;
@@ -63,6 +64,7 @@ static int charge(struct hoist__staging *ring, const struct hoist__staging_optio
 		}
 		if (slot_bytes == smallest)
 			return fail_budget(err, ring->budget, MIN_SLOTS * smallest);
+		HOIST__ASSERT(slot_bytes > smallest);
 		slot_bytes = smallest * hoist__max_u64(slot_bytes / 2 / smallest, 1);
 	}
 }
@@ -72,6 +74,8 @@ static int charge(struct hoist__staging *ring, const struct hoist__staging_optio
 static int make_slots(struct hoist__staging *ring)
 {
 	size_t n_events = (size_t)ring->n_slots * ring->n_streams;
+	HOIST__ASSERT(ring->n_slots >= MIN_SLOTS && ring->n_slots <= HOIST__STAGING_MAX_SLOTS);
+	HOIST__ASSERT(ring->address % HOIST__FILE_MAX_ALIGN == 0 && ring->slot_bytes % 4096 == 0);
 	ring->slots = calloc(ring->n_slots, sizeof *ring->slots);
 	ring->events = calloc(n_events > 0 ? n_events : 1, sizeof *ring->events);
 	if (ring->slots == NULL || ring->events == NULL)
@@ -90,11 +94,13 @@ static int make_slots(struct hoist__staging *ring)
 		hoist__list_push_back(&ring->free, &slot->node);
 		ring->n_free++;
 	}
+	HOIST__ASSERT(hoist__staging_adds_up(ring));
 	return 0;
 }
 
 void hoist__teller_unref(struct hoist__teller *teller)
 {
+	HOIST__ASSERT(teller == NULL || atomic_load(&teller->refs) != 0);
 	if (teller == NULL || atomic_fetch_sub_explicit(&teller->refs, 1, memory_order_acq_rel) > 1)
 		return;
 	pthread_mutex_destroy(&teller->lock);
@@ -206,6 +212,7 @@ void hoist__staging_settle(struct hoist__staging *ring)
 {
 	ring->n_copying -= finish_all(ring, &ring->copying);
 	ring->n_fetching -= finish_all(ring, &ring->fetching);
+	HOIST__ASSERT(ring->n_copying == 0 && ring->n_fetching == 0);
 	ring->tells = false;
 	if (ring->teller != NULL) {
 		pthread_mutex_lock(&ring->teller->lock);
@@ -290,9 +297,11 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *ring)
 	slot->request = (struct hoist__request){
 		.address = (unsigned char *)ring->address + slot->index * ring->slot_bytes,
 	};
+	HOIST__ASSERT(slot == &ring->slots[slot->index].slot && slot->index < ring->n_slots);
 	ring->n_free--;
 	if (ring->n_slots - ring->n_free > ring->n_busy_peak)
 		ring->n_busy_peak = ring->n_slots - ring->n_free;
+	HOIST__ASSERT(hoist__staging_adds_up(ring));
 	return slot;
 }
 
@@ -300,11 +309,14 @@ void hoist__slot_filled(struct hoist__staging *ring, struct hoist__slot *slot)
 {
 	(void)ring;
 	assert(slot->state == HOIST__SLOT_READING);
+	HOIST__ASSERT(ring->slots[slot->index].queued == 0);
 	slot->state = HOIST__SLOT_FULL;
 }
 
 void hoist__slot_make_free(struct hoist__staging *ring, struct hoist__slot *slot)
 {
+	HOIST__ASSERT(slot->state != HOIST__SLOT_FREE && hoist__list_empty(&slot->node));
+	HOIST__ASSERT(ring->slots[slot->index].queued == 0 && ring->n_free < ring->n_slots);
 	slot->state = HOIST__SLOT_FREE;
 	hoist__list_push_front(&ring->free, &slot->node);
 	ring->n_free++;
@@ -314,4 +326,5 @@ void hoist__slot_release(struct hoist__staging *ring, struct hoist__slot *slot)
 {
 	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FULL);
 	hoist__slot_make_free(ring, slot);
+	HOIST__ASSERT(hoist__staging_adds_up(ring));
 }
