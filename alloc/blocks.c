@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "alloc/pool-private.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -42,6 +43,7 @@ static int take_small(struct hoist__pool *pool, unsigned class, uintptr_t *ret)
 	int err = any ? 0 : hoist__small_refill(pool, cache, class, &entry);
 	if (err == 0)
 		*ret = entry.address;
+	HOIST__ASSERT(err != 0 || atomic_load_explicit(entry.state, memory_order_relaxed) == 0);
 	return err;
 }
 
@@ -61,6 +63,7 @@ static int take_large(struct hoist__pool *pool, size_t bytes, size_t align, unsi
 	};
 	struct hoist__granule *span;
 	int err = hoist__pool_span(pool, hoist__shard_here(pool), &want, flags, &span);
+	HOIST__ASSERT(err != 0 || (span->kind == HOIST__SPAN_BLOCK && span->n >= want.n));
 	if (err == 0)
 		*ret = span->address;
 	return err;
@@ -85,12 +88,15 @@ int hoist__block_take(struct hoist__pool *pool, size_t bytes, size_t align, unsi
 							  : aligned_class(pool, bytes, align);
 	if (class < pool->n_classes) {
 		*allocated = pool->shards[0].classes[class].block_bytes;
+		HOIST__ASSERT(*allocated >= bytes && *allocated % align == 0);
 		return take_small(pool, class, ret);
 	}
 	int err = take_large(pool, bytes, align, flags, ret);
 	if (err == 0) {
 		const struct hoist__granule *span = hoist__granule_of(*ret);
 		*allocated = hoist__span_bytes(span);
+		HOIST__ASSERT(*allocated >= bytes && *ret % align == 0);
+		HOIST__ASSERT(hoist__granule_is_of(span, pool->number));
 	}
 	return err;
 }
@@ -108,7 +114,16 @@ static struct state state_of(uintptr_t address, struct hoist__slab **slab, uint3
 	if (*slab == NULL)
 		return (struct state){NULL, &granule->state};
 	*index = hoist__slab_index(*slab, address);
+	HOIST__ASSERT(*index <= (*slab)->n_blocks);
 	return (struct state){&(*slab)->states[*index], NULL};
+}
+
+static bool is_live(uintptr_t address)
+{
+	struct hoist__slab *slab;
+	uint32_t index;
+	struct state state = state_of(address, &slab, &index);
+	return state.small != NULL ? atomic_load(state.small) != 0 : atomic_load(state.large) != 0;
 }
 
 void hoist__block_live(uintptr_t address, size_t requested, bool used)
@@ -116,6 +131,9 @@ void hoist__block_live(uintptr_t address, size_t requested, bool used)
 	struct hoist__slab *slab;
 	uint32_t index;
 	struct state state = state_of(address, &slab, &index);
+	HOIST__ASSERT(requested != 0 && !is_live(address));
+	HOIST__ASSERT(state.small == NULL || requested <= slab->block_bytes);
+	HOIST__ASSERT(state.small == NULL || hoist__slab_block(slab, index) == address);
 	if (state.small != NULL)
 		atomic_store_explicit(state.small,
 				      (uint32_t)requested | (used ? HOIST__STATE_USED : 0),
@@ -135,14 +153,6 @@ static bool may_start(const struct hoist__pool *pool, uintptr_t address)
 	uint32_t index;
 	return slab != NULL ? hoist__slab_at(slab, address, &index)
 			    : address % HOIST__GRANULE_BYTES == 0;
-}
-
-static bool is_live(uintptr_t address)
-{
-	struct hoist__slab *slab;
-	uint32_t index;
-	struct state state = state_of(address, &slab, &index);
-	return state.small != NULL ? atomic_load(state.small) != 0 : atomic_load(state.large) != 0;
 }
 
 static int not_live(struct hoist__pool *pool, uintptr_t address)
@@ -171,6 +181,7 @@ int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist
 		ret->used = (was & HOIST__STATE_USED) != 0;
 		ret->requested = was & HOIST__STATE_BYTES_MASK;
 		ret->allocated = ret->slab->block_bytes;
+		HOIST__ASSERT(ret->slab->pool == pool && ret->requested <= ret->allocated);
 		return 0;
 	}
 	uint64_t was = atomic_exchange_explicit(state.large, 0, memory_order_acq_rel);
@@ -180,6 +191,8 @@ int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist
 	ret->used = (was & HOIST__LARGE_USED) != 0;
 	ret->requested = was & HOIST__LARGE_BYTES_MASK;
 	ret->allocated = hoist__span_bytes(span);
+	HOIST__ASSERT(span->kind == HOIST__SPAN_BLOCK && span->address == address);
+	HOIST__ASSERT(ret->requested != 0 && ret->requested <= ret->allocated);
 	return 0;
 }
 
@@ -187,13 +200,16 @@ void hoist__block_put(struct hoist__pool *pool, uintptr_t address)
 {
 	struct hoist__granule *granule = hoist__granule_of(address);
 	struct hoist__slab *slab = atomic_load_explicit(&granule->slab, memory_order_acquire);
+	HOIST__ASSERT(hoist__granule_is_of(granule, pool->number) && !is_live(address));
 	if (slab == NULL) {
+		HOIST__ASSERT(granule->kind == HOIST__SPAN_BLOCK && granule->address == address);
 		struct hoist__doomed doomed;
 		hoist__doomed_init(&doomed);
 		hoist__pool_span_release(pool, granule, &doomed);
 		hoist__pool_destroy_doomed(pool, &doomed);
 		return;
 	}
+	HOIST__ASSERT(slab->pool == pool);
 	const struct hoist__entry entry = {address,
 					   &slab->states[hoist__slab_index(slab, address)]};
 	/* A thread that only frees blocks of others has use for a cache, too. */
@@ -206,12 +222,14 @@ void hoist__block_put(struct hoist__pool *pool, uintptr_t address)
 /* Pre: the pool's lock is held. */
 static uintptr_t large_around(const struct hoist__pool_extent *extent, uintptr_t address)
 {
+	HOIST__ASSERT(extent == NULL || hoist__mutex_held(&extent->pool->lock));
 	struct hoist__shard *shard = extent == NULL ? NULL : extent->region->shard;
 	if (shard == NULL) /* the pool does not have the extent's region yet */
 		return 0;
 	hoist__lock(&shard->lock);
 	const struct hoist__granule *span = hoist__spans_around(&extent->extent, address);
 	uintptr_t start = span->kind == HOIST__SPAN_BLOCK ? span->address : 0;
+	HOIST__ASSERT(start == 0 || address - start < (size_t)span->n << HOIST__GRANULE_SHIFT);
 	hoist__unlock(&shard->lock);
 	return start;
 }

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -21,6 +22,7 @@ int hoist__books_init(struct hoist__books *books)
 
 void hoist__books_done(struct hoist__books *books)
 {
+	HOIST__ASSERT(books->n_blocks == 0 && atomic_load(&books->n_used) == 0);
 	pthread_mutex_destroy(&books->users_lock);
 	pthread_mutex_destroy(&books->lock);
 }
@@ -51,12 +53,31 @@ static struct hoist__book *book_of(struct hoist__tree_node *node)
 /* Returns: the last block that starts at or below @address.  Pre: lock held. */
 static struct hoist__book *at_most(struct hoist__books *books, uintptr_t address)
 {
+	HOIST__ASSERT(hoist__mutex_held(&books->lock));
 	return book_of(hoist__tree_at_most(&books->tree, address));
+}
+
+/* True if the sums are those of the blocks that are in the books.  Pre: lock held. */
+HOIST__CONDITION static bool adds_up(const struct hoist__books *books)
+{
+	return books->n_allocs == books->n_frees + books->n_blocks &&
+	       books->requested <= books->requested_peak &&
+	       books->allocated <= books->allocated_peak &&
+	       (books->n_blocks != 0 || (books->requested == 0 && books->allocated == 0)) &&
+	       atomic_load(&books->n_used) <= books->n_blocks;
+}
+
+static bool starts_at(const struct hoist__book *book, uintptr_t address)
+{
+	return book != NULL && hoist__book_address(book) == address;
 }
 
 /* Lock held. */
 static void enter(struct hoist__books *books, struct hoist__book *book)
 {
+	HOIST__ASSERT(hoist__mutex_held(&books->lock) && hoist__book_address(book) != 0);
+	HOIST__ASSERT(!starts_at(at_most(books, hoist__book_address(book)), book->node.key));
+	HOIST__ASSERT(book->raw <= hoist__book_address(book) && book->bytes <= book->allocated);
 	hoist__tree_insert(&books->tree, &book->node);
 	books->n_blocks++;
 	books->requested += book->bytes;
@@ -83,13 +104,14 @@ static void enter_new(struct hoist__books *books, struct hoist__book *book, uint
 	book->node.priority = next_random(books);
 	enter(books, book);
 	books->n_allocs++;
+	HOIST__ASSERT(adds_up(books));
 }
 
 int hoist__books_add(struct hoist__books *books, struct hoist__book *book, uintptr_t address)
 {
 	pthread_mutex_lock(&books->lock);
 	const struct hoist__book *before = at_most(books, address);
-	bool known = before != NULL && hoist__book_address(before) == address;
+	bool known = starts_at(before, address);
 	if (!known)
 		enter_new(books, book, address);
 	pthread_mutex_unlock(&books->lock);
@@ -100,16 +122,18 @@ struct hoist__book *hoist__books_take(struct hoist__books *books, uintptr_t addr
 {
 	pthread_mutex_lock(&books->lock);
 	struct hoist__book *book = at_most(books, address);
-	if (book != NULL && hoist__book_address(book) != address)
+	if (!starts_at(book, address))
 		book = NULL;
 	if (book != NULL) {
 		hoist__tree_remove(&books->tree, &book->node);
+		HOIST__ASSERT(!starts_at(at_most(books, address), address));
 		books->n_blocks--;
 		books->n_frees++;
 		books->requested -= book->bytes;
 		books->allocated -= book->allocated;
 		if (book->n_users != 0)
 			atomic_fetch_sub(&books->n_used, 1);
+		HOIST__ASSERT(adds_up(books));
 	}
 	pthread_mutex_unlock(&books->lock);
 	return book;
@@ -120,6 +144,7 @@ void hoist__books_put_back(struct hoist__books *books, struct hoist__book *book)
 	pthread_mutex_lock(&books->lock);
 	enter(books, book);
 	books->n_frees--;
+	HOIST__ASSERT(adds_up(books));
 	pthread_mutex_unlock(&books->lock);
 }
 
@@ -127,6 +152,7 @@ void hoist__books_put_back(struct hoist__books *books, struct hoist__book *book)
 static bool find(struct hoist__books *books, uintptr_t address, struct hoist__book **ret)
 {
 	*ret = at_most(books, address);
+	HOIST__ASSERT(*ret == NULL || hoist__book_address(*ret) <= address);
 	return *ret != NULL && address - hoist__book_address(*ret) < (*ret)->bytes;
 }
 
@@ -183,6 +209,7 @@ static int add_user(struct hoist__books *books, struct hoist__book *book,
 	struct hoist__dev_stream **users = realloc(book->users, bytes);
 	if (users == NULL)
 		return hoist__fail_nomem("the streams of a block", bytes);
+	HOIST__ASSERT(hoist__mutex_held(&books->lock));
 	book->users = users;
 	book->users[book->n_users++] = stream;
 	if (book->n_users == 1)
@@ -195,7 +222,7 @@ int hoist__books_use(struct hoist__books *books, uintptr_t address,
 {
 	struct hoist__book *book;
 	pthread_mutex_lock(&books->lock);
-	bool found = find(books, address, &book) && hoist__book_address(book) == address;
+	bool found = find(books, address, &book) && starts_at(book, address);
 	int err = found ? add_user(books, book, stream) : 0;
 	pthread_mutex_unlock(&books->lock);
 	return found ? err : hoist__books_refuse(books, address);
@@ -204,6 +231,7 @@ int hoist__books_use(struct hoist__books *books, uintptr_t address,
 /* Lock held. */
 static struct hoist__book *next(struct hoist__books *books, uintptr_t address)
 {
+	HOIST__ASSERT(hoist__mutex_held(&books->lock));
 	return book_of(hoist__tree_at_least(&books->tree, address));
 }
 
@@ -212,6 +240,8 @@ static void drop_user(struct hoist__books *books, struct hoist__book *book,
 {
 	for (size_t i = 0; i < book->n_users; i++)
 		if (book->users[i] == stream) {
+			HOIST__ASSERT(hoist__mutex_held(&books->users_lock));
+			HOIST__ASSERT(atomic_load(&books->n_used) != 0);
 			book->users[i] = book->users[--book->n_users];
 			if (book->n_users == 0)
 				atomic_fetch_sub(&books->n_used, 1);

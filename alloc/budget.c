@@ -5,13 +5,13 @@
 
 #include "alloc/budget.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/figure.h"
 #include "base/wait.h"
@@ -114,6 +114,7 @@ int hoist__budget_create(size_t limit_bytes, struct hoist__budget **ret)
 
 struct hoist__budget *hoist__budget_ref(struct hoist__budget *budget)
 {
+	HOIST__ASSERT(atomic_load(&budget->n_refs) != 0);
 	atomic_fetch_add_explicit(&budget->n_refs, 1, memory_order_relaxed);
 	return budget;
 }
@@ -123,6 +124,7 @@ void hoist__budget_unref(struct hoist__budget *budget)
 	if (budget == NULL || atomic_fetch_sub(&budget->n_refs, 1) != 1)
 		return;
 	pthread_mutex_lock(&all_lock);
+	HOIST__ASSERT(hoist__list_empty(&budget->waiting) && !hoist__list_empty(&budget->link));
 	hoist__list_remove(&budget->link);
 	pthread_mutex_unlock(&all_lock);
 	pthread_cond_destroy(&budget->granted);
@@ -143,8 +145,19 @@ static bool fits(const struct hoist__budget *budget, size_t bytes)
 	return bytes <= budget->limit - budget->used;
 }
 
+/* True if the counts are within the limit, and the first in line waits for a reason. */
+HOIST__CONDITION static bool in_order(const struct hoist__budget *budget)
+{
+	bool anyone = !hoist__list_empty(&budget->waiting);
+	return hoist__mutex_held(&budget->lock) && budget->used <= budget->peak &&
+	       budget->peak <= budget->limit && budget->passed <= budget->limit &&
+	       (anyone ? !fits(budget, ticket_of(budget->waiting.next)->bytes)
+		       : budget->passed == 0);
+}
+
 static void take(struct hoist__budget *budget, size_t bytes)
 {
+	HOIST__ASSERT(hoist__mutex_held(&budget->lock) && fits(budget, bytes));
 	budget->used += bytes;
 	if (budget->used > budget->peak)
 		budget->peak = budget->used;
@@ -158,6 +171,7 @@ static bool try_take(struct hoist__budget *budget, size_t bytes)
 	if (!hoist__list_empty(&budget->waiting)) {
 		if (bytes > budget->limit - budget->passed)
 			return false;
+		HOIST__ASSERT(budget->passed + bytes <= budget->limit);
 		budget->passed += bytes;
 	}
 	take(budget, bytes);
@@ -168,11 +182,13 @@ static bool try_take(struct hoist__budget *budget, size_t bytes)
  * get their bytes at once, whenever their threads wake up. */
 static void grant(struct hoist__budget *budget)
 {
+	HOIST__ASSERT(hoist__mutex_held(&budget->lock));
 	bool any = false;
 	while (!hoist__list_empty(&budget->waiting)) {
 		struct hoist__budget_ticket *first = ticket_of(budget->waiting.next);
 		if (!fits(budget, first->bytes))
 			break;
+		HOIST__ASSERT(first->in_line && !first->granted);
 		take(budget, first->bytes);
 		hoist__list_remove(&first->node);
 		first->granted = any = true;
@@ -187,6 +203,7 @@ static bool wait_turn(struct hoist__budget *budget, struct hoist__budget_ticket 
 		      uint64_t deadline)
 {
 	bool late = false;
+	HOIST__ASSERT(hoist__mutex_held(&budget->lock) && ticket->bytes <= budget->limit);
 	if (!ticket->in_line && hoist__list_empty(&budget->waiting) &&
 	    fits(budget, ticket->bytes)) {
 		take(budget, ticket->bytes);
@@ -199,6 +216,7 @@ static bool wait_turn(struct hoist__budget *budget, struct hoist__budget_ticket 
 	}
 	while (!ticket->granted && !late)
 		late = hoist__condition_wait(&budget->granted, &budget->lock, deadline) != 0;
+	HOIST__ASSERT(ticket->in_line && ticket->granted == hoist__list_empty(&ticket->node));
 	if (ticket->granted)
 		ticket->in_line = false;
 	return ticket->granted;
@@ -207,6 +225,7 @@ static bool wait_turn(struct hoist__budget *budget, struct hoist__budget_ticket 
 /* The ticket may have blocked smaller ones behind it, so they are granted now. */
 static void leave(struct hoist__budget *budget, struct hoist__budget_ticket *ticket)
 {
+	HOIST__ASSERT(ticket->in_line && !ticket->granted);
 	if (budget->waiting.next == &ticket->node)
 		budget->passed = 0;
 	hoist__list_remove(&ticket->node);
@@ -225,6 +244,7 @@ static int check_limit(const struct hoist__budget *budget, size_t bytes)
 /* Unlocks, and sets the text for -EAGAIN. */
 static int finish(struct hoist__budget *budget, size_t bytes, bool taken)
 {
+	HOIST__ASSERT(in_order(budget));
 	size_t used = budget->used;
 	bool waited_for = !hoist__list_empty(&budget->waiting);
 	pthread_mutex_unlock(&budget->lock);
@@ -279,12 +299,14 @@ void hoist__budget_leave(struct hoist__budget *budget, struct hoist__budget_tick
 	pthread_mutex_lock(&budget->lock);
 	/* The bytes may have come after the caller last looked. */
 	if (ticket->granted) {
+		HOIST__ASSERT(ticket->bytes <= budget->used);
 		budget->used -= ticket->bytes;
 		ticket->in_line = false;
 		grant(budget);
 	} else {
 		leave(budget, ticket);
 	}
+	HOIST__ASSERT(in_order(budget) && !ticket->in_line);
 	pthread_mutex_unlock(&budget->lock);
 }
 
@@ -294,6 +316,7 @@ void hoist__budget_release(struct hoist__budget *budget, size_t bytes)
 	assert(bytes <= budget->used);
 	budget->used -= bytes;
 	grant(budget);
+	HOIST__ASSERT(in_order(budget));
 	pthread_mutex_unlock(&budget->lock);
 }
 

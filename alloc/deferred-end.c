@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "alloc/deferred-private.h"
+#include "base/assert.h"
 #include "base/checked.h"
 
 /* --- graphs --- */
@@ -14,16 +15,35 @@
  * block stays captured if there is no memory for that. */
 static void release(struct hoist__deferred *deferred, struct hoist__held *block)
 {
+	HOIST__ASSERT(block->captured && block->allocated != 0 && block->n_waits == 0);
 	if (!hoist__held_wait_for_all(deferred, block)) {
 		hoist__held_wait_for_none(block);
 		return;
 	}
+	HOIST__ASSERT(!hoist__held_in_graph(block) && hoist__mutex_held(&deferred->lock));
 	hoist__held_bin_remove(deferred, block);
 	hoist__list_remove(&block->node);
 	block->captured = false;
 	hoist__held_count(&deferred->n_pending, 1, 0);
 	if (block->n_waits == 0)
 		hoist__held_make_ready(deferred, block);
+}
+
+/* True if the counts are the sums over the blocks. */
+HOIST__CONDITION static bool adds_up(const struct hoist__deferred *deferred)
+{
+	size_t n_held = 0;
+	size_t n_pending = 0;
+	size_t bytes = 0;
+	for (size_t i = 0; i < deferred->n_buckets; i++)
+		for (const struct hoist__held *block = deferred->buckets[i]; block != NULL;
+		     block = block->next) {
+			n_held++;
+			n_pending += block->allocated != 0 && !block->captured;
+			bytes += block->allocated;
+		}
+	return n_held == deferred->n_held && n_pending == atomic_load(&deferred->n_pending) &&
+	       bytes == hoist__deferred_bytes(deferred);
 }
 
 static void release_all(struct hoist__deferred *deferred)
@@ -35,6 +55,7 @@ static void release_all(struct hoist__deferred *deferred)
 		if (!hoist__held_in_graph(block))
 			release(deferred, block);
 	}
+	HOIST__ASSERT(adds_up(deferred));
 }
 
 /* [unlocks] */
@@ -83,6 +104,7 @@ static void capture_use(struct hoist__deferred *deferred, struct hoist__held_use
 		return;
 	if (use->capture == 0)
 		use->capture = use->queue->capture;
+	HOIST__ASSERT(use->capture != 0);
 	if (!pending)
 		return;
 	hoist__held_wait_for_none(block);
@@ -95,6 +117,7 @@ static void capture_use(struct hoist__deferred *deferred, struct hoist__held_use
  * the graph instead. */
 static void capture_queue(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
+	HOIST__ASSERT(queue->forgotten && queue->n_busy == 0 && queue->pins != 0);
 	if (queue->capture == 0)
 		queue->capture = ++deferred->captures;
 	for (size_t i = 0; i < deferred->n_buckets; i++)
@@ -118,6 +141,7 @@ static void capture_queue(struct hoist__deferred *deferred, struct hoist__held_q
  * last event, too. */
 static void close_for_good(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
+	HOIST__ASSERT(queue->forgotten && queue->n_busy == 0 && queue->pins != 0);
 	if (queue->open == NULL && queue->n_uses > queue->n_linked)
 		queue->open = hoist__held_batch_take(deferred, queue);
 	bool sure = queue->open != NULL || queue->n_uses == queue->n_linked;
@@ -144,11 +168,14 @@ void hoist__deferred_forget(struct hoist__deferred *deferred, struct hoist__dev_
 			(void)sched_yield();
 			pthread_mutex_lock(&deferred->lock);
 		}
+		HOIST__ASSERT(hoist__held_queue_find(deferred, stream) == NULL);
 		if (capturing)
 			capture_queue(deferred, queue);
 		else
 			close_for_good(deferred, queue);
+		HOIST__ASSERT(queue->open == NULL || capturing);
 		hoist__held_queue_unpin(deferred, queue);
+		HOIST__ASSERT(adds_up(deferred));
 	}
 	pthread_mutex_unlock(&deferred->lock);
 }
@@ -160,6 +187,7 @@ static void give_up_waiting(struct hoist__deferred *deferred)
 	for (struct hoist__list *node = head->next; node != head; node = node->next) {
 		struct hoist__held_queue *queue =
 			HOIST__CONTAINER_OF(node, struct hoist__held_queue, node);
+		HOIST__ASSERT(queue->n_busy == 0);
 		if (!hoist__held_stale(queue))
 			hoist__held_pass_all(deferred, queue);
 	}
@@ -178,6 +206,7 @@ size_t hoist__deferred_drain(struct hoist__deferred *deferred, uintptr_t *ret, s
 	ask_queues(deferred);
 	clear_captured(deferred, true);
 	release_all(deferred);
+	HOIST__ASSERT(deferred->n_held != 0 || hoist__list_empty(&deferred->captured));
 	pthread_mutex_unlock(&deferred->lock);
 	size_t taken = hoist__deferred_sweep(deferred, true, ret, n);
 	if (taken != 0)

@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 
 #include "alloc/deferred.h"
+#include "base/assert.h"
 #include "base/list.h"
 
 #define HOIST__DEFERRED_STREAMS 64 /* buckets */
@@ -157,6 +158,7 @@ static inline struct hoist__held_use *hoist__held_next_use(struct hoist__held *b
 static inline void hoist__held_count(_Atomic size_t *counter, size_t more, size_t less)
 {
 	size_t now = atomic_load_explicit(counter, memory_order_relaxed);
+	HOIST__ASSERT(now + more >= less);
 	atomic_store_explicit(counter, now + more - less, memory_order_relaxed);
 }
 
@@ -172,6 +174,8 @@ static inline bool hoist__held_in_graph(struct hoist__held *block)
 static inline void hoist__held_make_captured(struct hoist__deferred *deferred,
 					     struct hoist__held *block)
 {
+	HOIST__ASSERT(!block->captured && block->allocated != 0 && block->n_waits == 0);
+	HOIST__ASSERT(hoist__held_in_graph(block));
 	block->captured = true;
 	hoist__list_push_back(&deferred->captured, &block->node);
 }

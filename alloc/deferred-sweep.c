@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include "alloc/deferred-private.h"
+#include "base/assert.h"
 #include "base/clock.h"
 
 static struct hoist__held_batch *batch_of(struct hoist__list *node)
@@ -99,6 +100,7 @@ static bool try_record(struct hoist__deferred *deferred, struct hoist__dev_strea
 void hoist__held_note_capture(struct hoist__deferred *deferred, struct hoist__held_queue *queue,
 			      bool capturing)
 {
+	HOIST__ASSERT(hoist__mutex_held(&deferred->lock));
 	if (capturing && !queue->capturing)
 		queue->capture = ++deferred->captures;
 	queue->capturing = capturing;
@@ -108,10 +110,12 @@ bool hoist__held_ask(struct hoist__deferred *deferred, struct hoist__held_queue 
 {
 	if (!hoist__dev_stream_may_capture(queue->stream))
 		return false;
+	HOIST__ASSERT(!hoist__held_stale(queue));
 	queue->n_busy++;
 	pthread_mutex_unlock(&deferred->lock);
 	bool capturing = hoist__held_capturing(deferred, queue->stream);
 	pthread_mutex_lock(&deferred->lock);
+	HOIST__ASSERT(queue->n_busy != 0);
 	queue->n_busy--;
 	hoist__held_note_capture(deferred, queue, capturing);
 	return capturing;
@@ -123,6 +127,7 @@ bool hoist__held_wait_for(struct hoist__deferred *deferred, struct hoist__held_u
 {
 	struct hoist__held_queue *queue = use->queue;
 	struct hoist__held_batch *batch = queue->open;
+	HOIST__ASSERT(use->batch == NULL && use->block->allocated != 0);
 	if (queue->forgotten) {
 		/* The last event was recorded behind all work that the stream ever got. */
 		if (hoist__list_empty(&queue->closed))
@@ -139,6 +144,7 @@ bool hoist__held_wait_for(struct hoist__deferred *deferred, struct hoist__held_u
 	queue->n_linked++;
 	use->batch = batch;
 	use->block->n_waits++;
+	HOIST__ASSERT(batch->n_uses <= queue->n_linked && queue->n_linked <= queue->n_uses);
 	return true;
 }
 
@@ -146,6 +152,8 @@ void hoist__held_wait_no_more(struct hoist__held_use *use)
 {
 	if (use->batch == NULL)
 		return;
+	HOIST__ASSERT(use->batch->n_uses != 0 && use->queue->n_linked != 0);
+	HOIST__ASSERT(use->block->n_waits != 0 && !use->block->captured);
 	hoist__list_remove(&use->link);
 	use->batch->n_uses--;
 	use->queue->n_linked--;
@@ -169,12 +177,14 @@ void hoist__held_wait_for_none(struct hoist__held *block)
 
 void hoist__held_make_ready(struct hoist__deferred *deferred, struct hoist__held *block)
 {
+	HOIST__ASSERT(block->n_waits == 0 && block->allocated != 0);
 	hoist__held_bin_remove(deferred, block);
 	hoist__list_push_back(&deferred->ready, &block->node);
 }
 
 static void pass(struct hoist__deferred *deferred, struct hoist__held_batch *batch)
 {
+	HOIST__ASSERT(!batch->gone && !batch->recording);
 	while (!hoist__list_empty(&batch->uses)) {
 		struct hoist__held_use *use =
 			HOIST__CONTAINER_OF(batch->uses.next, struct hoist__held_use, link);
@@ -192,6 +202,7 @@ void hoist__held_close(struct hoist__held_queue *queue)
 	struct hoist__held_batch *batch = queue->open;
 	if (batch == NULL || batch->n_uses == 0)
 		return;
+	HOIST__ASSERT(!batch->recorded && !batch->recording && !batch->gone);
 	queue->open = NULL;
 	hoist__list_push_back(&queue->closed, &batch->node);
 }
@@ -200,15 +211,18 @@ void hoist__held_close(struct hoist__held_queue *queue)
 static bool record(struct hoist__deferred *deferred, struct hoist__held_queue *queue,
 		   struct hoist__held_batch *batch)
 {
+	HOIST__ASSERT(!batch->recording && !batch->gone && queue->pins != 0);
 	batch->recording = true;
 	batch->pins++;
 	queue->n_busy++;
 	pthread_mutex_unlock(&deferred->lock);
 	bool done = try_record(deferred, queue->stream, &batch->event);
 	pthread_mutex_lock(&deferred->lock);
+	HOIST__ASSERT(batch->recording && batch->pins != 0 && queue->n_busy != 0);
 	queue->n_busy--;
 	batch->recording = false;
 	batch->recorded = done;
+	HOIST__ASSERT(!done || batch->event != NULL);
 	if (done)
 		batch->sequence = ++deferred->sequence;
 	hoist__held_batch_unpin(batch);
@@ -235,6 +249,7 @@ static struct hoist__held_batch *first_unrecorded(struct hoist__held_queue *queu
 	if (first != NULL && !first->recorded && !first->recording &&
 	    !hoist__held_needless(queue, first))
 		ret = first;
+	HOIST__ASSERT(ret == NULL || (!ret->recorded && !ret->gone));
 	return ret;
 }
 
@@ -242,6 +257,7 @@ bool hoist__held_record_all(struct hoist__deferred *deferred, struct hoist__held
 			    bool forgetting)
 {
 	struct hoist__held_batch *batch;
+	HOIST__ASSERT(hoist__mutex_held(&deferred->lock) && queue->pins != 0);
 	while ((batch = first_unrecorded(queue)) != NULL)
 		if ((queue->forgotten && !forgetting) || !record(deferred, queue, batch))
 			return false;
@@ -265,6 +281,7 @@ static bool pass_closed(struct hoist__deferred *deferred, struct hoist__held_que
 		bool refused;
 		bool passed = has_passed(deferred, batch->event, false, &refused);
 		pthread_mutex_lock(&deferred->lock);
+		HOIST__ASSERT(batch->gone || batch == oldest(queue));
 		if (passed && !batch->gone)
 			pass(deferred, batch);
 		hoist__held_batch_unpin(batch);
@@ -313,6 +330,7 @@ static void sweep_queues(struct hoist__deferred *deferred, bool all)
 bool hoist__held_synchronize(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
 	bool passed;
+	HOIST__ASSERT(queue->pins != 0 && !hoist__held_stale(queue));
 	struct hoist__held_batch *last =
 		hoist__list_empty(&queue->closed) ? NULL : batch_of(queue->closed.prev);
 	if (last != NULL)
@@ -325,6 +343,7 @@ bool hoist__held_synchronize(struct hoist__deferred *deferred, struct hoist__hel
 	if (!is_answer(err, &passed) && !is_answer(hoist__dev_stream_query(queue->stream), &passed))
 		passed = true;
 	pthread_mutex_lock(&deferred->lock);
+	HOIST__ASSERT(queue->n_busy != 0);
 	queue->n_busy--;
 	if (last == NULL)
 		return passed;
@@ -381,6 +400,7 @@ static bool wait_for_one(struct hoist__deferred *deferred)
 	bool any = true;
 	switch (best_prospect(deferred, &queue)) {
 	case EVENT:
+		HOIST__ASSERT(oldest(queue)->recorded && oldest(queue)->event != NULL);
 		batch = oldest(queue);
 		batch->pins++;
 		pthread_mutex_unlock(&deferred->lock);
@@ -420,6 +440,7 @@ static size_t take_ready(struct hoist__deferred *deferred, uintptr_t *ret, size_
 	struct hoist__list *node;
 	while (taken < n && (node = hoist__list_pop(&deferred->ready)) != NULL) {
 		struct hoist__held *block = HOIST__CONTAINER_OF(node, struct hoist__held, node);
+		HOIST__ASSERT(block->n_waits == 0 && block->allocated != 0 && block->bin == NULL);
 		hoist__held_count(&deferred->bytes, 0, block->allocated);
 		hoist__held_count(&deferred->n_pending, 0, 1);
 		ret[taken++] = block->address;
@@ -436,6 +457,7 @@ size_t hoist__deferred_sweep(struct hoist__deferred *deferred, bool wait, uintpt
 	while (wait && hoist__list_empty(&deferred->ready) && wait_for_one(deferred))
 		sweep_queues(deferred, true);
 	size_t taken = take_ready(deferred, ret, n);
+	HOIST__ASSERT(taken <= n && (taken == n || hoist__list_empty(&deferred->ready)));
 	pthread_mutex_unlock(&deferred->lock);
 	return taken;
 }

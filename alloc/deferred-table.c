@@ -3,11 +3,11 @@
  * The contract is in alloc/deferred-private.h. */
 #include "config.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "alloc/deferred-private.h"
+#include "base/assert.h"
 #include "base/error.h"
 
 #define CHUNK_CELLS 32
@@ -41,6 +41,7 @@ static void destroy_event(struct hoist__held_batch *batch)
 
 static void free_queue(struct hoist__held_queue *queue)
 {
+	HOIST__ASSERT(queue->n_busy == 0 && queue->pins == 0);
 	/* In a child of fork batches may be left, as their blocks never came out. */
 	destroy_event(queue->open);
 	struct hoist__list *node;
@@ -80,6 +81,8 @@ void hoist__held_tables_fini(struct hoist__deferred *deferred)
 static void put_cell(struct hoist__deferred *deferred, void *memory)
 {
 	union hoist__held_cell *cell = memory;
+	HOIST__ASSERT(hoist__mutex_held(&deferred->lock));
+	HOIST__ASSERT((deferred->free == NULL) == (deferred->n_free == 0));
 	cell->next = deferred->free;
 	deferred->free = cell;
 	deferred->n_free++;
@@ -88,7 +91,8 @@ static void put_cell(struct hoist__deferred *deferred, void *memory)
 static void *take_cell(struct hoist__deferred *deferred)
 {
 	union hoist__held_cell *cell = deferred->free;
-	assert(cell != NULL);
+	HOIST__ASSERT(hoist__mutex_held(&deferred->lock));
+	HOIST__ASSERT(cell != NULL && deferred->n_free != 0);
 	deferred->free = cell->next;
 	deferred->n_free--;
 	return cell;
@@ -123,6 +127,7 @@ static struct hoist__held **bucket_of(const struct hoist__deferred *deferred, ui
 struct hoist__held *hoist__held_find(const struct hoist__deferred *deferred, uintptr_t address)
 {
 	struct hoist__held *block = *bucket_of(deferred, address);
+	HOIST__ASSERT(hoist__mutex_held(&deferred->lock));
 	while (block != NULL && block->address != address)
 		block = block->next;
 	return block;
@@ -130,6 +135,7 @@ struct hoist__held *hoist__held_find(const struct hoist__deferred *deferred, uin
 
 struct hoist__held *hoist__held_add(struct hoist__deferred *deferred, uintptr_t address)
 {
+	HOIST__ASSERT(hoist__held_find(deferred, address) == NULL);
 	struct hoist__held *block = take_cell(deferred);
 	struct hoist__held **bucket = bucket_of(deferred, address);
 	block->next = *bucket;
@@ -146,6 +152,8 @@ struct hoist__held *hoist__held_add(struct hoist__deferred *deferred, uintptr_t 
 
 void hoist__held_remove(struct hoist__deferred *deferred, struct hoist__held *block)
 {
+	HOIST__ASSERT(block->n_waits == 0 && block->bin == NULL && deferred->n_held != 0);
+	HOIST__ASSERT(hoist__held_find(deferred, block->address) == block);
 	struct hoist__held **at = bucket_of(deferred, block->address);
 	while (*at != block)
 		at = &(*at)->next;
@@ -156,6 +164,8 @@ void hoist__held_remove(struct hoist__deferred *deferred, struct hoist__held *bl
 		struct hoist__held_use *next = use->next;
 		struct hoist__held_queue *queue = use->queue;
 		assert(use->batch == NULL);
+		HOIST__ASSERT(use->block == block);
+		HOIST__ASSERT(queue->n_uses > queue->n_linked);
 		queue->pins++;
 		queue->n_uses--;
 		/* With the pin the call also ends a forgotten queue whose last use this was. */
@@ -180,6 +190,7 @@ bool hoist__held_grow(struct hoist__deferred *deferred)
 	pthread_mutex_lock(&deferred->lock);
 	if (buckets != NULL && n_buckets == deferred->n_buckets * 2) {
 		size_t n_old = deferred->n_buckets;
+		HOIST__ASSERT((n_buckets & (n_buckets - 1)) == 0);
 		old = deferred->buckets;
 		deferred->buckets = buckets;
 		deferred->n_buckets = n_buckets;
@@ -217,6 +228,7 @@ struct hoist__held_use *hoist__held_use(struct hoist__deferred *deferred, struct
 		use = take_cell(deferred);
 		last->next = use;
 	}
+	HOIST__ASSERT(!queue->forgotten && !hoist__held_stale(queue));
 	use->next = NULL;
 	use->block = block;
 	use->queue = queue;
@@ -237,6 +249,7 @@ static size_t stream_bucket(const struct hoist__dev_stream *stream)
 struct hoist__held_queue *hoist__held_queue_find(const struct hoist__deferred *deferred,
 						 const struct hoist__dev_stream *stream)
 {
+	HOIST__ASSERT(hoist__mutex_held(&deferred->lock));
 	struct hoist__held_queue *queue = deferred->streams[stream_bucket(stream)];
 	while (queue != NULL && (queue->stream != stream || hoist__held_stale(queue)))
 		queue = queue->next;
@@ -263,6 +276,7 @@ static void init_queue(struct hoist__deferred *deferred, struct hoist__held_queu
 		.events = find_events(deferred, dev),
 		.generation = hoist__fork_now(),
 	};
+	HOIST__ASSERT(queue->events != NULL && queue->events->dev == dev);
 	hoist__list_init(&queue->closed);
 	hoist__list_push_back(&deferred->queues, &queue->node);
 	deferred->n_queues++;
@@ -274,6 +288,7 @@ static void init_queue(struct hoist__deferred *deferred, struct hoist__held_queu
 int hoist__held_queue_make(struct hoist__deferred *deferred, struct hoist__dev_stream *stream)
 {
 	struct hoist__dev *dev = hoist__dev_stream_dev(stream);
+	HOIST__ASSERT(hoist__held_queue_find(deferred, stream) == NULL);
 	if (deferred->spare == NULL || find_events(deferred, dev) == NULL) {
 		pthread_mutex_unlock(&deferred->lock);
 		struct hoist__held_queue *queue = malloc(sizeof *queue);
@@ -306,6 +321,7 @@ int hoist__held_queue_make(struct hoist__deferred *deferred, struct hoist__dev_s
 
 void hoist__held_queue_forget(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
+	HOIST__ASSERT(!queue->forgotten && !hoist__held_stale(queue) && queue->pins != 0);
 	struct hoist__held_queue **at = &deferred->streams[stream_bucket(queue->stream)];
 	while (*at != queue)
 		at = &(*at)->next;
@@ -316,8 +332,10 @@ void hoist__held_queue_forget(struct hoist__deferred *deferred, struct hoist__he
 /* A forgotten queue ends with its last pin or its last use, whichever goes later. */
 void hoist__held_queue_unpin(struct hoist__deferred *deferred, struct hoist__held_queue *queue)
 {
+	HOIST__ASSERT(hoist__mutex_held(&deferred->lock) && queue->pins != 0);
 	if (--queue->pins != 0 || !queue->forgotten || queue->n_uses != 0)
 		return;
+	HOIST__ASSERT(queue->n_linked == 0 && queue->n_busy == 0 && deferred->n_queues != 0);
 	if (queue->open != NULL)
 		hoist__held_batch_drop(queue->open);
 	while (!hoist__list_empty(&queue->closed))
@@ -341,6 +359,7 @@ struct hoist__held_batch *hoist__held_batch_take(struct hoist__deferred *deferre
 	if (node != NULL) {
 		batch = HOIST__CONTAINER_OF(node, struct hoist__held_batch, node);
 		event = batch->event;
+		HOIST__ASSERT(batch->gone && batch->pins == 0 && batch->n_uses == 0);
 	} else {
 		if (deferred->n_free == 0)
 			return NULL;
@@ -355,6 +374,7 @@ struct hoist__held_batch *hoist__held_batch_take(struct hoist__deferred *deferre
 void hoist__held_batch_drop(struct hoist__held_batch *batch)
 {
 	assert(batch->n_uses == 0);
+	HOIST__ASSERT(!batch->gone && hoist__list_empty(&batch->uses));
 	hoist__list_remove(&batch->node);
 	batch->gone = true;
 	/* With this pin, unpin() ends the batch here, or when another thread's pin goes. */
@@ -364,6 +384,7 @@ void hoist__held_batch_drop(struct hoist__held_batch *batch)
 
 void hoist__held_batch_unpin(struct hoist__held_batch *batch)
 {
+	HOIST__ASSERT(batch->pins != 0);
 	if (--batch->pins == 0 && batch->gone)
 		hoist__list_push_front(&batch->events->idle, &batch->node);
 }
@@ -378,6 +399,7 @@ size_t hoist__held_events_take(struct hoist__deferred *deferred, struct hoist__d
 		     taken < n && node != &events->idle; node = node->next) {
 			struct hoist__held_batch *batch =
 				HOIST__CONTAINER_OF(node, struct hoist__held_batch, node);
+			HOIST__ASSERT(batch->gone && batch->pins == 0 && !batch->recording);
 			if (batch->event != NULL)
 				ret[taken++] = batch->event;
 			/* The batch stays idle, and gets a new event when it is used. */
@@ -405,6 +427,8 @@ struct hoist__held_bin *hoist__held_bin_find(const struct hoist__held_queue *que
 void hoist__held_bin_put(struct hoist__deferred *deferred, struct hoist__held_queue *queue,
 			 struct hoist__held *block, uint64_t capture)
 {
+	HOIST__ASSERT(block->bin == NULL && block->allocated != 0 && deferred->options.reuse);
+	HOIST__ASSERT(block->first.queue == queue && block->first.next == NULL);
 	struct hoist__held_bin *bin = hoist__held_bin_find(queue, block->allocated, capture);
 	if (bin == NULL) {
 		struct hoist__held_bin **bucket =
@@ -426,6 +450,7 @@ void hoist__held_bin_remove(struct hoist__deferred *deferred, struct hoist__held
 	struct hoist__held_bin *bin = block->bin;
 	if (bin == NULL)
 		return;
+	HOIST__ASSERT(bin->queue == block->first.queue && bin->allocated == block->allocated);
 	block->bin = NULL;
 	hoist__list_remove(&block->of_bin);
 	if (!hoist__list_empty(&bin->blocks))

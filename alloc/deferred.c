@@ -5,10 +5,10 @@
 
 #include "alloc/deferred.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "alloc/deferred-private.h"
+#include "base/assert.h"
 #include "base/error.h"
 
 #define LOOKS 16    /* blocks that a take looks at for one of the alignment */
@@ -96,6 +96,7 @@ static int prepare(struct hoist__deferred *deferred, uintptr_t address,
 	while (err > 0) {
 		*queue = stream == NULL ? NULL : hoist__held_queue_find(deferred, stream);
 		err = 0;
+		HOIST__ASSERT(hoist__mutex_held(&deferred->lock));
 		if (stream != NULL && *queue == NULL) {
 			err = hoist__held_queue_make(deferred, stream);
 			err = err == 0 ? 1 : err;
@@ -120,6 +121,7 @@ static void note_use(struct hoist__deferred *deferred, struct hoist__held *block
 {
 	hoist__held_note_capture(deferred, queue, capturing);
 	struct hoist__held_use *use = hoist__held_use(deferred, block, queue);
+	HOIST__ASSERT(use->block == block && use->queue == queue && use->batch == NULL);
 	if (capturing && use->capture == 0)
 		use->capture = queue->capture;
 }
@@ -155,6 +157,7 @@ static void ask_users(struct hoist__deferred *deferred, uintptr_t address,
 		if (use->asked || queue->forgotten || hoist__held_stale(queue))
 			continue;
 		use->asked = true;
+		HOIST__ASSERT(block->allocated == 0);
 		/* A use of a live block stays, and so does its queue: no other thread frees the
 		 * block. */
 		if (hoist__held_ask(deferred, queue) && use->capture == 0)
@@ -167,6 +170,8 @@ static void hold(struct hoist__deferred *deferred, struct hoist__held *block, si
 {
 	const struct hoist__held_queue *queue = block->first.queue;
 	assert(block->allocated == 0);
+	HOIST__ASSERT(block->n_waits == 0 && block->bin == NULL && !block->captured);
+	HOIST__ASSERT(allocated != 0);
 	block->allocated = allocated;
 	hoist__held_count(&deferred->bytes, allocated, 0);
 	uint64_t capture = block->first.capture;
@@ -198,6 +203,7 @@ static void record_full(struct hoist__deferred *deferred, struct hoist__held *bl
 		full[n++] = use->queue;
 		use->queue->pins++;
 	}
+	HOIST__ASSERT(hoist__mutex_held(&deferred->lock));
 	for (size_t i = 0; i < n; i++) {
 		if (full[i]->open != NULL && full[i]->open->n_uses >= HOIST__DEFERRED_BATCH)
 			hoist__held_close(full[i]);
@@ -214,6 +220,7 @@ int hoist__deferred_push(struct hoist__deferred *deferred, uintptr_t address, si
 	pthread_mutex_lock(&deferred->lock);
 	ask_users(deferred, address, stream);
 	int err = prepare(deferred, address, stream, &queue);
+	HOIST__ASSERT(err != 0 || stream == NULL || queue->stream == stream);
 	if (err == 0) {
 		struct hoist__held *block = find_or_add(deferred, address);
 		if (queue != NULL)
@@ -232,9 +239,12 @@ static void revive(struct hoist__deferred *deferred, struct hoist__held *block, 
 {
 	struct hoist__held_use *use = &block->first;
 	struct hoist__held_batch *batch = use->batch;
+	HOIST__ASSERT(block->allocated != 0 && use->next == NULL && block->n_waits <= 1);
+	HOIST__ASSERT(block->captured == (use->capture != 0) && block->bin != NULL);
 	hoist__held_count(&deferred->bytes, 0, block->allocated);
 	hoist__held_bin_remove(deferred, block);
 	hoist__held_wait_no_more(use);
+	HOIST__ASSERT(block->n_waits == 0);
 	if (batch != NULL && batch != use->queue->open && hoist__held_needless(use->queue, batch))
 		hoist__held_batch_drop(batch);
 	if (block->captured)
@@ -251,6 +261,7 @@ static void revive(struct hoist__deferred *deferred, struct hoist__held *block, 
 uintptr_t hoist__deferred_take(struct hoist__deferred *deferred, struct hoist__dev_stream *stream,
 			       size_t allocated, size_t align)
 {
+	HOIST__ASSERT(align != 0 && (align & (align - 1)) == 0);
 	uintptr_t address = 0;
 	if (!deferred->options.reuse)
 		return 0;
@@ -265,6 +276,7 @@ uintptr_t hoist__deferred_take(struct hoist__deferred *deferred, struct hoist__d
 	struct hoist__list *node = bin == NULL ? NULL : bin->blocks.next;
 	for (int i = 0; bin != NULL && i < LOOKS && node != &bin->blocks; i++, node = node->next) {
 		struct hoist__held *block = HOIST__CONTAINER_OF(node, struct hoist__held, of_bin);
+		HOIST__ASSERT(block->allocated == allocated && block->first.queue == queue);
 		if ((block->address & (align - 1)) == 0) {
 			address = block->address;
 			revive(deferred, block, capturing);

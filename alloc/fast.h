@@ -13,6 +13,7 @@
 #define HOIST_ALLOC_FAST_H
 
 #include "alloc/pool-private.h"
+#include "base/assert.h"
 
 /* The count in a cache is biased by HOIST__FOLD_BYTES, so that one unsigned compare checks both of
  * its bounds. */
@@ -71,6 +72,7 @@ static inline bool hoist__alloc_at(struct hoist__place *place, size_t bytes, uin
 	}
 	const uintptr_t address = (--top)->address;
 	_Atomic uint32_t *state = top->state;
+	HOIST__ASSERT(bytes <= magazine->block_bytes && atomic_load(state) == 0);
 	hoist__magazine_set_top(magazine, top);
 	hoist__place_leave(place);
 	atomic_store_explicit(state, (uint32_t)bytes, memory_order_relaxed);
@@ -121,6 +123,7 @@ static inline void hoist__push(struct hoist__cache *cache, struct hoist__magazin
 			       uintptr_t address, _Atomic uint32_t *state)
 {
 	struct hoist__entry *top = hoist__magazine_top(magazine);
+	HOIST__ASSERT(top < magazine->end && magazine->block_bytes <= cache->left);
 	top->address = address;
 	top->state = state;
 	hoist__magazine_set_top(magazine, top + 1);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "alloc/spans.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "device/device.h"
 
@@ -50,6 +51,7 @@ static int need_leaf(uintptr_t address)
 	if (start == MAP_FAILED)
 		return hoist__fail_nomem("a part of the page map", LEAF_BYTES);
 	char *made = start + (-(uintptr_t)start & (HUGE_PAGE_BYTES - 1));
+	HOIST__ASSERT(made + LEAF_BYTES + COUNTS_BYTES <= start + bytes);
 	if (!atomic_compare_exchange_strong(&hoist__granule_root[root], &known, (void *)made))
 		(void)munmap(start, bytes);
 	return 0;
@@ -76,6 +78,7 @@ static uint16_t *count_at(uintptr_t address, size_t page_records)
 {
 	size_t root = address >> (HOIST__GRANULE_SHIFT + HOIST__LEAF_BITS);
 	struct hoist__granule *leaf = atomic_load(&hoist__granule_root[root]);
+	HOIST__ASSERT(hoist__mutex_held(&pages_lock) && leaf != NULL);
 	size_t index = (address >> HOIST__GRANULE_SHIFT) & (HOIST__LEAF_GRANULES - 1);
 	return (uint16_t *)(void *)(leaf + HOIST__LEAF_GRANULES) + index / page_records;
 }
@@ -85,6 +88,7 @@ static uint16_t *count_at(uintptr_t address, size_t page_records)
 static size_t in_page(uintptr_t base, size_t n, size_t page_records)
 {
 	size_t left = page_records - ((base >> HOIST__GRANULE_SHIFT) & (page_records - 1));
+	HOIST__ASSERT((page_records & (page_records - 1)) == 0 && n != 0);
 	return left < n ? left : n;
 }
 
@@ -96,8 +100,10 @@ static size_t records_in_a_page(void)
 /* Counts @n records in one page, before the first of them is taken. */
 static void count_records(uintptr_t base, size_t n, size_t page_records)
 {
+	HOIST__ASSERT(in_page(base, n, page_records) == n);
 	pthread_mutex_lock(&pages_lock);
 	uint16_t *count = count_at(base, page_records);
+	HOIST__ASSERT(n <= page_records && *count + n <= UINT16_MAX);
 	*count = (uint16_t)(*count + n);
 	pthread_mutex_unlock(&pages_lock);
 }
@@ -120,6 +126,7 @@ static void uncount_records(uintptr_t base, size_t n, size_t page_records)
 		size_t n_here = in_page(base, n, page_records);
 		uint16_t *count = count_at(base, page_records);
 		uintptr_t page = (uintptr_t)hoist__granule_at(base, 0) & -page_bytes;
+		HOIST__ASSERT(*count >= n_here);
 		*count = (uint16_t)(*count - n_here);
 		if (*count == 0 && page != end) {
 			give_back(start, end);
@@ -144,6 +151,9 @@ void hoist__granules_release(uintptr_t base, size_t n)
 		size_t n_here = in_page(base, n, most);
 		struct hoist__granule *first = hoist__granule_at(base, 0);
 		for (size_t i = 0; i < n_here; i++) {
+			HOIST__ASSERT(atomic_load(&first[i].extent) != NULL);
+			HOIST__ASSERT(atomic_load(&first[i].slab) == NULL &&
+				      atomic_load(&first[i].state) == 0);
 			atomic_store_explicit(&first[i].owner, 0, memory_order_relaxed);
 			atomic_store_explicit(&first[i].extent, NULL, memory_order_release);
 		}
@@ -169,6 +179,7 @@ static bool take_one(struct hoist__granule *granule, struct hoist__extent *exten
 	if (atomic_compare_exchange_strong_explicit(&granule->extent, &known, extent,
 						    memory_order_acq_rel, memory_order_acquire))
 		return true;
+	HOIST__ASSERT(known != NULL && known != extent);
 	if (!hoist__extent_is_stale(known) ||
 	    !atomic_compare_exchange_strong(&granule->extent, &known, extent))
 		return false;
@@ -188,6 +199,8 @@ static size_t take_some(uintptr_t base, size_t n, struct hoist__extent *extent)
 	for (size_t i = 0; i < n; i++) {
 		if (!take_one(&first[i], extent))
 			return i;
+		HOIST__ASSERT(first[i].kind == HOIST__SPAN_NONE &&
+			      atomic_load(&first[i].slab) == NULL);
 		atomic_store_explicit(&first[i].owner, extent->owner, memory_order_release);
 	}
 	return n;
@@ -197,6 +210,7 @@ static size_t take_some(uintptr_t base, size_t n, struct hoist__extent *extent)
  * belongs to another extent, everything taken so far is released. */
 int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
 {
+	HOIST__ASSERT(n != 0 && base % HOIST__GRANULE_BYTES == 0);
 	uintptr_t last = base + ((n - 1) << HOIST__GRANULE_SHIFT);
 	if (last < base || last >> HOIST__ADDRESS_BITS != 0)
 		return hoist__fail(-ENOTSUP, "memory at %#zx: addresses above %d bits",
@@ -207,6 +221,7 @@ int hoist__granules_take(uintptr_t base, size_t n, struct hoist__extent *extent)
 		if (err != 0)
 			return err;
 	}
+	HOIST__ASSERT(hoist__granule_of(base) != NULL && hoist__granule_of(last) != NULL);
 	want_huge_pages(base, n);
 	const size_t page_records = records_in_a_page();
 	for (size_t done = 0; done < n;) {

@@ -8,6 +8,7 @@
 
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -49,12 +50,15 @@ static void set_bytes(struct growth *growth, size_t bytes)
 {
 	growth->options.bytes = bytes;
 	growth->bound = hoist__region_bound(&growth->options);
+	HOIST__ASSERT(growth->bound >= bytes);
 }
 
 /* Never below 0: a growth is begun only if its bound fits into the room. */
 static size_t room(const struct hoist__pool *pool)
 {
 	size_t limit = pool->options.limit_bytes;
+	HOIST__ASSERT(hoist__mutex_held(&pool->lock) && pool->releasing <= pool->reserved);
+	HOIST__ASSERT(limit == 0 || pool->reserved + pool->growing <= limit);
 	return limit == 0 ? SIZE_MAX : limit - pool->reserved - pool->growing;
 }
 
@@ -95,6 +99,7 @@ static void plan(struct growth *growth, unsigned flags)
 	/* Bytes beyond the request must not take the last memory that others could have had. */
 	if (growth->options.bytes > exact)
 		growth->options.spare_bytes = growth->options.bytes;
+	HOIST__ASSERT(growth->options.bytes >= growth->want->bytes);
 }
 
 static int over_limit(const struct growth *growth)
@@ -224,6 +229,7 @@ static int make_region(const struct growth *growth, struct hoist__pool_region **
 		free(holder);
 		return err;
 	}
+	HOIST__ASSERT(holder->region->bytes <= growth->bound && !holder->listed);
 	/* The bound was the most that the region might take. */
 	if (holder->charged > holder->region->bytes) {
 		hoist__pool_uncharge(pool, holder->charged - holder->region->bytes);
@@ -240,11 +246,13 @@ static int make_region(const struct growth *growth, struct hoist__pool_region **
 static int create_region(const struct growth *growth, struct hoist__pool_region **ret)
 {
 	struct hoist__pool *pool = growth->pool;
+	HOIST__ASSERT(growth->bound <= room(pool));
 	pool->growing += growth->bound;
 	pool->one_grows = pool->one_grows || growth->shared;
 	pthread_mutex_unlock(&pool->lock);
 	int err = make_region(growth, ret);
 	pthread_mutex_lock(&pool->lock);
+	HOIST__ASSERT(pool->growing >= growth->bound);
 	pool->growing -= growth->bound;
 	if (growth->shared)
 		pool->one_grows = false;
@@ -260,24 +268,30 @@ static struct hoist__granule *add_region(struct hoist__pool *pool, struct hoist_
 {
 	const struct hoist__region *region = holder->region;
 	struct hoist__granule *span = NULL;
+	HOIST__ASSERT(hoist__mutex_held(&pool->lock) && !holder->listed && holder->shard == NULL);
+	HOIST__ASSERT(region->bytes <= room(pool));
 	hoist__list_push_back(&pool->regions, &holder->link);
 	hoist__pool_region_listed(pool, holder, true);
 	holder->shard = shard;
 	hoist__lock(&shard->lock);
+	HOIST__ASSERT(holder->n_extents != 0);
 	size_t before = shard->spans.empty_bytes;
 	for (size_t i = 0; i < holder->n_extents; i++)
 		hoist__spans_add(&shard->spans, &holder->extents[i]->extent);
 	for (size_t i = 0; want != NULL && span == NULL && i < holder->n_extents; i++)
 		span = hoist__spans_take_from(&shard->spans, &holder->extents[i]->extent, want,
 					      whole);
+	HOIST__ASSERT(span == NULL || (span->n >= want->n && span->kind == want->kind));
 	if (span != NULL && want->kind == HOIST__SPAN_BLOCK)
 		shard->large_bytes += hoist__span_bytes(span);
+	HOIST__ASSERT(shard->spans.empty_bytes - before <= region->bytes);
 	atomic_fetch_add(&pool->empty_bytes, shard->spans.empty_bytes - before);
 	hoist__unlock(&shard->lock);
 	atomic_store(&shard->n_borrows, 0);
 	pool->n_regions++;
 	pool->n_growths++;
 	pool->reserved += region->bytes;
+	HOIST__ASSERT(atomic_load(&pool->empty_bytes) <= pool->reserved);
 	if (pool->reserved > pool->reserved_peak)
 		pool->reserved_peak = pool->reserved;
 	for (int step = 0; step < HOIST__N_STEPS; step++)
@@ -302,6 +316,7 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 	struct hoist__failure cause;
 	hoist__failure_keep(&cause);
 	size_t exact = exact_bytes(growth);
+	HOIST__ASSERT(growth->options.bytes >= exact && !growth->wait);
 	bool less = growth->shared && growth->options.bytes > exact;
 	if (release_empty(pool) && growth->bound <= room(pool))
 		err = create_region(growth, ret);
@@ -315,6 +330,7 @@ static int create_or_less(struct growth *growth, struct hoist__pool_region **ret
 			hoist__failure_keep(&cause);
 		}
 	}
+	HOIST__ASSERT(hoist__mutex_held(&pool->lock) && err <= 0);
 	growth->wait = growth->may_wait;
 	if (err == -EDQUOT && growth->wait && growth->bound <= room(pool))
 		err = create_region(growth, ret);
@@ -326,6 +342,7 @@ static int grow(struct growth *growth, unsigned flags, struct hoist__granule **r
 {
 	struct hoist__pool *pool = growth->pool;
 	plan(growth, flags);
+	HOIST__ASSERT(growth->shared != growth->whole || growth->want->align > 1);
 	if (growth->shared && pool->one_grows) {
 		/* Another thread is making a shared region, which may have room for this want. */
 		pthread_cond_wait(&pool->changed, &pool->lock);
@@ -343,6 +360,7 @@ static int grow(struct growth *growth, unsigned flags, struct hoist__granule **r
 	err = create_or_less(growth, &holder);
 	if (err != 0)
 		return err;
+	HOIST__ASSERT(holder->charged == holder->region->bytes);
 	*ret = add_region(pool, growth->shard, holder, growth->want, growth->whole);
 	/* The pieces are too small: the next try gets a region of its own. */
 	return *ret != NULL ? 0 : 1;

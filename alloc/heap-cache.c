@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "alloc/heap-private.h"
+#include "base/assert.h"
 #include "base/error.h"
 
 __thread struct hoist__heap_thread hoist__heap_thread
@@ -34,6 +35,7 @@ void hoist__heaps_unlock(void)
 static void give_tcache(struct hoist__heap_cache *cache)
 {
 	const struct hoist__heap *heap = cache->heap;
+	HOIST__ASSERT(hoist__mutex_held(&heaps_lock));
 	cache->has_tcache = hoist__je_ctl(&heap->je, "tcache.create", &cache->tcache, NULL,
 					  sizeof cache->tcache) == 0;
 	cache->flags = cache->has_tcache
@@ -46,6 +48,7 @@ static void give_tcache(struct hoist__heap_cache *cache)
  * change, so it is left alone.  So is a tcache whose blocks are not in this process. */
 static void take_tcache(struct hoist__heap_cache *cache)
 {
+	HOIST__ASSERT(hoist__mutex_held(&heaps_lock));
 	if (!cache->has_tcache || cache->generation != hoist__fork_now() ||
 	    hoist__heap_check(cache->heap) != 0)
 		return;
@@ -58,6 +61,7 @@ static void take_tcache(struct hoist__heap_cache *cache)
  * the program at the next use. */
 void hoist__heap_cache_flush(struct hoist__heap_cache *cache)
 {
+	HOIST__ASSERT(cache->generation == hoist__fork_now());
 	hoist__heaps_lock();
 	take_tcache(cache);
 	give_tcache(cache);
@@ -72,6 +76,7 @@ static void end_cache(struct hoist__heap_cache *cache)
 	 * gone. */
 	if (cache->generation == hoist__fork_now())
 		hoist__list_remove(&cache->of_thread);
+	HOIST__ASSERT(!hoist__list_empty(&cache->of_heap));
 	hoist__list_remove(&cache->of_heap);
 	take_tcache(cache);
 	atomic_fetch_add(&heap->n_allocs, atomic_load(&cache->n_allocs));
@@ -92,6 +97,7 @@ void hoist__heap_caches_end(struct hoist__heap *heap)
 
 static void remember(struct hoist__heap_cache *cache)
 {
+	HOIST__ASSERT(cache->heap->id != 0 && cache->generation == hoist__fork_now());
 	hoist__heap_thread.recent[cache->heap->id % HOIST__HEAP_RECENT] =
 		(struct hoist__heap_recent){.id = cache->heap->id, .cache = cache};
 }
@@ -100,6 +106,7 @@ static void remember(struct hoist__heap_cache *cache)
 static struct hoist__heap_cache *known_cache(const struct hoist__heap *heap)
 {
 	struct hoist__list *caches = &hoist__heap_thread.caches;
+	HOIST__ASSERT(hoist__mutex_held(&heaps_lock));
 	if (caches->next == NULL)
 		hoist__list_init(caches);
 	for (struct hoist__list *at = caches->next; at != caches; at = at->next) {

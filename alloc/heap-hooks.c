@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "alloc/heap-private.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -49,11 +50,13 @@ static void *alloc_extent(struct hoist__je_hooks *hooks, void *wanted, size_t by
 		return NULL;
 	if (heap->books_by_hooks && *zero)
 		return map_books(bytes, align);
+	HOIST__ASSERT(thread->growing == 0);
 	thread->growing++;
 	thread->err = hoist__pool_alloc(heap->pool, bytes, align, 0, &address);
 	thread->growing--;
 	if (thread->err != 0)
 		return NULL;
+	HOIST__ASSERT(address % align == 0 && hoist__heap_holds(heap, address));
 	atomic_fetch_add_explicit(&heap->mapped, bytes, memory_order_relaxed);
 	if (*zero)
 		memset((void *)address, 0, bytes);
@@ -71,6 +74,7 @@ static bool dalloc_extent(struct hoist__je_hooks *hooks, void *address, size_t b
 	if (hoist__heap_check(heap) != 0)
 		return true;
 	struct hoist__heap_part *part = address;
+	HOIST__ASSERT(bytes >= sizeof *part && hoist__heap_holds(heap, (uintptr_t)address));
 	part->bytes = bytes;
 	part->next = atomic_load_explicit(&heap->returned, memory_order_relaxed);
 	while (!atomic_compare_exchange_weak_explicit(&heap->returned, &part->next, part,
@@ -111,6 +115,7 @@ static bool add_part(struct hoist__heap *heap, struct hoist__heap_part *part,
 		     const struct hoist__block *block)
 {
 	bool whole = false;
+	HOIST__ASSERT((uintptr_t)part + part->bytes <= block->address + block->bytes);
 	hoist__heaps_lock();
 	struct hoist__heap_part **at = bucket_of(heap, block->address);
 	while (*at != NULL && (*at)->address != block->address)
@@ -122,6 +127,7 @@ static bool add_part(struct hoist__heap *heap, struct hoist__heap_part *part,
 		*at = part;
 	} else {
 		known->bytes += part->bytes;
+		HOIST__ASSERT(known->bytes <= block->bytes);
 		whole = known->bytes == block->bytes;
 		if (whole)
 			*at = known->next;
@@ -137,6 +143,7 @@ static void give_back(struct hoist__heap *heap, struct hoist__heap_part *part)
 	if (err == 0 && part->bytes != block.bytes && !add_part(heap, part, &block))
 		return;
 	if (err == 0) {
+		HOIST__ASSERT(atomic_load(&heap->mapped) >= block.bytes);
 		atomic_fetch_sub_explicit(&heap->mapped, block.bytes, memory_order_relaxed);
 		err = hoist__pool_free(heap->pool, block.address);
 	}

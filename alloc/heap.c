@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "alloc/heap-private.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/figure.h"
@@ -103,6 +104,7 @@ int hoist__heap_create(struct hoist__pool *pool, struct hoist__heap **ret)
 		hoist__heap_unref(heap);
 		return err;
 	}
+	HOIST__ASSERT(heap->id != 0 && hoist__list_empty(&heap->caches));
 	heap->flags = HOIST__JE_ARENA(heap->arena) | HOIST__JE_TCACHE_NONE;
 	err = set_decay(heap);
 	if (err != 0) {
@@ -121,8 +123,10 @@ struct hoist__heap *hoist__heap_ref(struct hoist__heap *heap)
 
 void hoist__heap_unref(struct hoist__heap *heap)
 {
+	HOIST__ASSERT(atomic_load(&heap->n_refs) != 0);
 	if (atomic_fetch_sub(&heap->n_refs, 1) != 1)
 		return;
+	HOIST__ASSERT(hoist__list_empty(&heap->caches));
 	if (atomic_load(&heap->mapped) != 0)
 		hoist__log(alloc, "a heap ends and jemalloc has not given back %zu bytes",
 			   atomic_load(&heap->mapped));
@@ -139,6 +143,7 @@ void hoist__heap_destroy(struct hoist__heap *heap)
 	if (hoist__heap_check(heap) != 0)
 		return;
 	hoist__heap_caches_end(heap);
+	HOIST__ASSERT(hoist__heap_thread.growing == 0);
 	if (!destroy_arena(heap))
 		return;
 	(void)hoist__heap_drain(heap);
@@ -182,6 +187,9 @@ static void *take(struct hoist__heap *heap, struct hoist__heap_cache *cache, siz
 	int flags = cache != NULL ? cache->flags : heap->flags;
 	if (align > HOIST__HEAP_ALIGN)
 		flags |= __builtin_ctzl(align);
+	HOIST__ASSERT(hoist__heap_thread.growing == 0);
+	HOIST__ASSERT(cache == NULL ||
+		      (cache->heap == heap && cache->generation == hoist__fork_now()));
 	hoist__heap_thread.err = 0;
 	/* jemalloc's only smaller class has 8 bytes. */
 	return heap->je.mallocx(bytes < HOIST__HEAP_ALIGN ? HOIST__HEAP_ALIGN : bytes, flags);
@@ -201,6 +209,7 @@ static void *take_again(struct hoist__heap *heap, struct hoist__heap_cache *cach
 		hoist__heap_cache_flush(cache);
 	if (hoist__heap_drain(heap) > 0)
 		return take(heap, cache, bytes, align);
+	HOIST__ASSERT(err < 0);
 	hoist__heap_thread.err = hoist__fail_again(err, &failure);
 	return NULL;
 }
@@ -242,6 +251,8 @@ int hoist__heap_alloc(struct hoist__heap *heap, size_t bytes, size_t align, uint
 		hoist__count_own(&cache->n_allocs, 1);
 	else
 		atomic_fetch_add_explicit(&heap->n_allocs, 1, memory_order_relaxed);
+	HOIST__ASSERT((uintptr_t)block % (align > HOIST__HEAP_ALIGN ? align : 8) == 0);
+	HOIST__ASSERT(heap->je.sallocx(block, 0) >= bytes);
 	*ret = (uintptr_t)block;
 	return 0;
 }

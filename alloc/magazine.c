@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "alloc/pool-private.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -85,6 +86,7 @@ static bool may_enter(struct hoist__cache *cache, struct hoist__place *place)
 
 bool hoist__cache_enter(struct hoist__cache *cache)
 {
+	HOIST__ASSERT(cache->table == hoist__this_thread.table && !hoist__this_thread.ended);
 	struct hoist__place *place = place_of(cache);
 	/* Another pool may have the place open: it must not lead to this cache. */
 	if (!hoist__place_enter(place, cache->pool))
@@ -122,6 +124,7 @@ static size_t most_blocks(const struct hoist__pool *pool, unsigned class)
 /* Makes room for @n caches in this thread's table.  Pre: the threads' lock is held. */
 static int need_table(uint32_t n)
 {
+	HOIST__ASSERT(hoist__mutex_held(&threads_lock));
 	struct hoist__table *table = hoist__this_thread.table;
 	if (table->n >= n)
 		return 0;
@@ -199,6 +202,7 @@ struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 		 * thread_ends().  Its table outlives the thread then, and other threads write to
 		 * nothing else of it. */
 		cache->table = hoist__this_thread.table;
+		HOIST__ASSERT(atomic_load(&cache->table->caches[pool->index]) == NULL);
 		atomic_store_explicit(&cache->table->caches[pool->index], cache,
 				      memory_order_relaxed);
 		hoist__list_push_back(&pool->caches, &cache->link);
@@ -213,11 +217,13 @@ struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 /* Pre: no other thread works in @cache: its owner is stopped, gone, or the caller. */
 static bool empty_cache(struct hoist__cache *cache)
 {
+	HOIST__ASSERT(hoist__mutex_held(&threads_lock) && cache->left <= cache->pool->cache_bytes);
 	bool any = false;
 	for (unsigned i = 0; i < cache->pool->n_classes; i++) {
 		struct hoist__magazine *magazine = &cache->magazines[i];
 		if (hoist__magazine_empty(magazine))
 			continue;
+		HOIST__ASSERT(hoist__magazine_n(magazine) <= hoist__magazine_most(magazine));
 		hoist__small_give(cache->pool, magazine->entries, hoist__magazine_n(magazine),
 				  NULL);
 		hoist__magazine_set_top(magazine, magazine->entries);
@@ -244,6 +250,7 @@ static void forget_cache(struct hoist__cache *cache)
 	struct hoist__place *place = place_of(cache);
 	if (atomic_load_explicit(&place->open, memory_order_relaxed) == cache->pool)
 		atomic_store_explicit(&place->open, NULL, memory_order_relaxed);
+	HOIST__ASSERT(atomic_load(&cache->table->caches[cache->pool->index]) == cache);
 	atomic_store(&cache->table->caches[cache->pool->index], NULL);
 }
 
@@ -345,6 +352,7 @@ void hoist__caches_part(struct hoist__pool *pool)
 	pthread_mutex_lock(&threads_lock);
 	while ((link = hoist__list_pop(&pool->caches)) != NULL) {
 		struct hoist__cache *cache = HOIST__CONTAINER_OF(link, struct hoist__cache, link);
+		HOIST__ASSERT(cache->pool == pool);
 		if (cache->table != NULL)
 			forget_cache(cache);
 		free(cache);
@@ -365,6 +373,7 @@ struct hoist__pool *hoist__caches_pool(uint32_t number)
 void hoist__caches_leave(const struct hoist__pool *pool)
 {
 	pthread_mutex_lock(&threads_lock);
+	HOIST__ASSERT(indexed[pool->index] == pool);
 	indexed[pool->index] = NULL;
 	pthread_mutex_unlock(&threads_lock);
 }

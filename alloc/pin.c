@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "alloc/recipe.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -94,6 +95,7 @@ static int pin_all(const struct hoist__pin *pin, bool whole, size_t *next)
 		return 0;
 	struct hoist__failure cause;
 	hoist__failure_keep(&cause);
+	HOIST__ASSERT(at % pin->piece_bytes == 0);
 	*next = !whole && may_be_too_large(err) ? find_smaller(pin, at) : 0;
 	while (at > 0) {
 		at -= pin->piece_bytes;
@@ -123,6 +125,8 @@ int hoist__pin(struct hoist__pin *pin, char *why, size_t why_bytes)
 		hoist__error_copy(why, why_bytes);
 		made.piece_bytes = next;
 	}
+	HOIST__ASSERT(made.piece_bytes == pin->bytes ||
+		      made.piece_bytes % HOIST__REGION_ALIGN == 0);
 	if (err == 0)
 		pin->piece_bytes = made.piece_bytes;
 	return err;
@@ -135,6 +139,7 @@ void hoist__unpin(const struct hoist__pin *pin)
 		hoist__log(alloc, "unpinning %zu bytes: %s", pin->bytes, hoist__error_text());
 		return;
 	}
+	HOIST__ASSERT(made.piece_bytes != 0 && made.piece_bytes <= made.bytes);
 	for (size_t at = 0; at < made.bytes; at += made.piece_bytes)
 		unpin_one(&made, at);
 }

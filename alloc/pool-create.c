@@ -12,6 +12,7 @@
 #include "alloc/deferred.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -94,6 +95,8 @@ static void choose_classes(struct hoist__pool *pool)
 		if (bytes > HOIST__CLASS_MOST_BYTES || hoist__pool_wants_own(pool, bytes) ||
 		    !hoist__class_possible(bytes, most))
 			break;
+		HOIST__ASSERT(bytes > pool->slab_most && bytes % hoist__quantum(pool) == 0);
+		HOIST__ASSERT(hoist__class_of(bytes, pool->quantum_shift) == i);
 		pool->slab_most = bytes;
 		pool->n_classes = i + 1;
 	}
@@ -200,12 +203,14 @@ int hoist__pool_create(const struct hoist__pool_options *options, struct hoist__
 		free_pool(pool);
 		return err;
 	}
+	HOIST__ASSERT(pool->number == pool->index + 1 && pool->n_shards != 0);
 	*ret = pool;
 	return 0;
 }
 
 struct hoist__pool *hoist__pool_ref(struct hoist__pool *pool)
 {
+	HOIST__ASSERT(atomic_load(&pool->n_refs) != 0);
 	atomic_fetch_add_explicit(&pool->n_refs, 1, memory_order_relaxed);
 	return pool;
 }
@@ -235,6 +240,7 @@ static void end_slabs(const struct hoist__extent *extent)
 	for (size_t i = 0; i < extent->n; i++) {
 		struct hoist__granule *granule = hoist__granule_at(extent->base, i);
 		struct hoist__slab *slab = atomic_load(&granule->slab);
+		HOIST__ASSERT(slab == NULL || slab->class_index < slab->pool->n_classes);
 		if (slab != NULL && slab->base == extent->base + (i << HOIST__GRANULE_SHIFT))
 			hoist__class_return_spare(slab->class, slab);
 		atomic_store(&granule->slab, NULL);
@@ -259,6 +265,7 @@ static void end_regions(struct hoist__pool *pool)
  * regions, and only then do the regions end. */
 void hoist__pool_unref(struct hoist__pool *pool)
 {
+	HOIST__ASSERT(pool == NULL || atomic_load(&pool->n_refs) != 0);
 	if (pool == NULL || atomic_fetch_sub(&pool->n_refs, 1) != 1)
 		return;
 	/* The memory and the driver's objects are the parent's, so the pool is left as it is. */
@@ -279,6 +286,9 @@ void hoist__pool_unref(struct hoist__pool *pool)
 	hoist__caches_part(pool);
 	hoist__pool_unlist(pool);
 	hoist__pools_part(pool);
+	HOIST__ASSERT(pool->growing == 0 && pool->releasing == 0 && !pool->one_grows);
+	HOIST__ASSERT(hoist__list_empty(&pool->caches) && pool->trace == NULL);
+	HOIST__ASSERT(atomic_load(&pool->empty_bytes) <= pool->reserved);
 	if (atomic_load(&pool->empty_bytes) != pool->reserved)
 		hoist__log(alloc, "a pool ends with blocks in use");
 	end_regions(pool);

@@ -41,6 +41,7 @@
 #include "alloc/pool.h"
 #include "alloc/slab.h"
 #include "alloc/spans.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/list.h"
 
@@ -144,6 +145,7 @@ static inline struct hoist__pool_extent *hoist__pool_extent_at(const struct hois
 							       uintptr_t address)
 {
 	const struct hoist__granule *granule = hoist__granule_of(address);
+	HOIST__ASSERT(hoist__mutex_held(&pool->lock));
 	if (!hoist__granule_is_of(granule, pool->number))
 		return NULL;
 	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
@@ -174,6 +176,7 @@ static inline void hoist__fold_requested(struct hoist__pool *pool, int64_t bytes
 static inline struct hoist__shard *hoist__shard_here(struct hoist__pool *pool)
 {
 	const struct hoist__cache *cache = hoist__cache_known(pool->index);
+	HOIST__ASSERT(cache == NULL || (cache->pool == pool && cache->shard < pool->n_shards));
 	return &pool->shards[cache == NULL ? 0 : cache->shard];
 }
 

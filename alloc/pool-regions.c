@@ -9,6 +9,7 @@
 #include "alloc/pin.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -37,6 +38,7 @@ static int add_extent(struct hoist__pool *pool, struct hoist__pool_region *holde
 	struct hoist__pool_extent *made = calloc(1, size);
 	if (made == NULL)
 		return hoist__fail_nomem("the description of a region", size);
+	HOIST__ASSERT(base % HOIST__GRANULE_BYTES == 0 && bytes != 0);
 	made->pool = pool;
 	made->region = holder;
 	made->extent.base = base;
@@ -60,6 +62,8 @@ int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region
 	const struct hoist__region *region = holder->region;
 	size_t piece = region->pinned ? region->piece_bytes : region->bytes;
 	size_t n = (region->bytes + piece - 1) / piece;
+	HOIST__ASSERT(region->base % HOIST__GRANULE_BYTES == 0 && holder->shard == NULL);
+	HOIST__ASSERT(n == 1 || piece % HOIST__GRANULE_BYTES == 0);
 	holder->extents = calloc(n, sizeof *holder->extents);
 	if (holder->extents == NULL)
 		return hoist__fail_nomem("the description of a region",
@@ -68,6 +72,7 @@ int hoist__pool_extents_make(struct hoist__pool *pool, struct hoist__pool_region
 	for (size_t at = 0; err == 0 && at < region->bytes; at += piece)
 		err = add_extent(pool, holder, region->base + at,
 				 hoist__min_u64(piece, region->bytes - at));
+	HOIST__ASSERT(err != 0 || holder->n_extents == n);
 	if (err != 0)
 		free_extents(pool, holder);
 	return err;
@@ -84,6 +89,7 @@ int hoist__pool_device_address(struct hoist__dev *dev, uintptr_t address, uintpt
 	if (extent == NULL)
 		return hoist__dev_host_address(dev, (void *)address, ret);
 	struct hoist__pool_extent *piece = hoist__pool_extent_of(extent);
+	HOIST__ASSERT(address >= extent->base && address - extent->base < extent->bytes);
 	uintptr_t seen = atomic_load_explicit(&piece->seen, memory_order_relaxed);
 	int err = seen != 0 ? hoist__dev_check(dev)
 			    : hoist__dev_host_address(dev, (void *)extent->base, &seen);
@@ -97,6 +103,7 @@ int hoist__pool_device_address(struct hoist__dev *dev, uintptr_t address, uintpt
 void hoist__pool_region_listed(struct hoist__pool *pool, struct hoist__pool_region *holder,
 			       bool listed)
 {
+	HOIST__ASSERT(hoist__mutex_held(&pool->lock));
 	holder->listed = listed;
 	unsigned process =
 		listed && !hoist__pinned_by_driver(pool->options.dev) ? 0 : hoist__fork_now();
@@ -124,6 +131,7 @@ void hoist__pool_uncharge(struct hoist__pool *pool, size_t bytes)
 
 void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_region *holder)
 {
+	HOIST__ASSERT(!holder->listed && hoist__list_empty(&holder->link));
 	if (pool->watch != NULL)
 		hoist__watch_region_ends(pool->watch, holder->region->base, holder->region->bytes);
 	/* The page map goes first: another owner may get the addresses as soon as they are free. */
@@ -145,6 +153,7 @@ void hoist__doomed_init(struct hoist__doomed *doomed)
  * region, and the shard's are held. */
 static bool releasable(const struct hoist__pool_region *holder)
 {
+	HOIST__ASSERT(hoist__lock_held(&holder->shard->lock));
 	for (size_t i = 0; i < holder->n_extents; i++)
 		if (!holder->extents[i]->extent.empty)
 			return false;
@@ -155,6 +164,8 @@ static bool releasable(const struct hoist__pool_region *holder)
 static void doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder,
 		     struct hoist__doomed *doomed)
 {
+	HOIST__ASSERT(hoist__mutex_held(&pool->lock) && releasable(holder));
+	HOIST__ASSERT(atomic_load(&pool->empty_bytes) >= holder->region->bytes);
 	for (size_t i = 0; i < holder->n_extents; i++)
 		hoist__spans_remove(&holder->shard->spans, &holder->extents[i]->extent);
 	atomic_fetch_sub(&pool->empty_bytes, holder->region->bytes);
@@ -163,6 +174,7 @@ static void doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder
 	hoist__list_push_back(&doomed->regions, &holder->link);
 	doomed->bytes += holder->region->bytes;
 	pool->releasing += holder->region->bytes;
+	HOIST__ASSERT(pool->releasing <= pool->reserved && pool->n_regions != 0);
 	pool->n_regions--;
 }
 
@@ -174,6 +186,7 @@ static unsigned magnitude(const struct hoist__pool_region *holder)
 static struct hoist__pool_region *region_of(struct hoist__list *link)
 {
 	struct hoist__extent *extent = HOIST__CONTAINER_OF(link, struct hoist__extent, link);
+	HOIST__ASSERT(extent->empty && extent->keep);
 	return hoist__pool_extent_of(extent)->region;
 }
 
@@ -211,6 +224,7 @@ static void doom_in(struct hoist__pool *pool, struct hoist__shard *shard, unsign
 void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist__doomed *doomed)
 {
 	uint64_t all = 0;
+	HOIST__ASSERT(hoist__mutex_held(&pool->lock));
 	if (atomic_load(&pool->empty_bytes) <= keep_bytes)
 		return;
 	for (unsigned i = 0; i < pool->n_shards; i++)
@@ -238,6 +252,7 @@ void hoist__pool_emptied(struct hoist__pool *pool, uintptr_t address, bool keep,
 	pthread_mutex_lock(&pool->lock);
 	const struct hoist__pool_extent *extent = hoist__pool_extent_at(pool, address);
 	struct hoist__pool_region *holder = extent == NULL ? NULL : extent->region;
+	HOIST__ASSERT(extent == NULL || extent->pool == pool);
 	if (holder != NULL && holder->listed && is_surplus(pool, holder)) {
 		hoist__lock(&holder->shard->lock);
 		if (releasable(holder))
@@ -249,6 +264,7 @@ void hoist__pool_emptied(struct hoist__pool *pool, uintptr_t address, bool keep,
 
 void hoist__pool_destroy_doomed(struct hoist__pool *pool, struct hoist__doomed *doomed)
 {
+	HOIST__ASSERT((doomed->bytes == 0) == hoist__list_empty(&doomed->regions));
 	if (doomed->bytes == 0)
 		return;
 	struct hoist__list *link;
@@ -256,6 +272,7 @@ void hoist__pool_destroy_doomed(struct hoist__pool *pool, struct hoist__doomed *
 		hoist__pool_region_destroy(
 			pool, HOIST__CONTAINER_OF(link, struct hoist__pool_region, link));
 	pthread_mutex_lock(&pool->lock);
+	HOIST__ASSERT(doomed->bytes <= pool->releasing && pool->releasing <= pool->reserved);
 	pool->releasing -= doomed->bytes;
 	pool->reserved -= doomed->bytes;
 	doomed->bytes = 0;

@@ -3,11 +3,11 @@
  * The contract is in alloc/pool.h and alloc/pool-private.h. */
 #include "config.h"
 
-#include <assert.h>
 #include <errno.h>
 
 #include "alloc/deferred.h"
 #include "alloc/pool-private.h"
+#include "base/assert.h"
 #include "base/error.h"
 
 #define DRAIN_BLOCKS 64
@@ -35,6 +35,7 @@ static int need_deferred(struct hoist__pool *pool, struct hoist__deferred **ret)
 		else
 			hoist__deferred_destroy(made);
 	}
+	HOIST__ASSERT(known == atomic_load(&pool->deferred));
 	*ret = known;
 	return 0;
 }
@@ -53,6 +54,7 @@ int hoist__pool_defer(struct hoist__pool *pool, uintptr_t address, const struct 
 		      struct hoist__dev_stream *stream)
 {
 	struct hoist__deferred *deferred;
+	HOIST__ASSERT(claim->requested != 0 && claim->allocated >= claim->requested);
 	int err = need_deferred(pool, &deferred);
 	if (err == 0)
 		err = hoist__deferred_push(deferred, address, claim->allocated, stream);
@@ -68,7 +70,7 @@ int hoist__pool_defer(struct hoist__pool *pool, uintptr_t address, const struct 
 int hoist__pool_free_on(struct hoist__pool *pool, uintptr_t address,
 			struct hoist__dev_stream *stream)
 {
-	assert(stream != NULL);
+	HOIST__ASSERT(stream != NULL);
 	int err = check_stale(pool);
 	if (err != 0)
 		return err;
@@ -83,7 +85,7 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 			 struct hoist__dev_stream *stream, uintptr_t *ret)
 {
 	struct hoist__deferred *deferred = atomic_load(&pool->deferred);
-	assert(stream != NULL);
+	HOIST__ASSERT(stream != NULL);
 	if (is_watched(pool))
 		return hoist__pool_alloc_slow(pool, bytes, align, 0, stream, ret);
 	/* A request that is refused here is refused below, with the text. */
@@ -93,6 +95,7 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 							 hoist__block_rounded(pool, bytes, align),
 							 align == 0 ? 1 : align);
 		if (address != 0) {
+			HOIST__ASSERT((address & ((align == 0 ? 1 : align) - 1)) == 0);
 			hoist__block_live(address, bytes, true);
 			hoist__count_alloc(pool, bytes);
 			*ret = address;
@@ -105,7 +108,7 @@ int hoist__pool_alloc_on(struct hoist__pool *pool, size_t bytes, size_t align,
 int hoist__pool_use(struct hoist__pool *pool, uintptr_t address, struct hoist__dev_stream *stream)
 {
 	struct hoist__deferred *deferred;
-	assert(stream != NULL);
+	HOIST__ASSERT(stream != NULL);
 	int err = check_stale(pool);
 	if (err == 0)
 		err = need_deferred(pool, &deferred);

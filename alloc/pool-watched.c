@@ -17,6 +17,7 @@
 #include "alloc/pool-private.h"
 #include "alloc/trace.h"
 #include "alloc/watch.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -46,6 +47,7 @@ static int alloc_watched(struct hoist__pool *pool, size_t bytes, size_t align, u
 	int err = hoist__block_take(pool, raw_bytes, raw_align, flags, &raw, &allocated);
 	if (err != 0)
 		return err;
+	HOIST__ASSERT(allocated >= raw_bytes);
 	err = hoist__watch_allocated(pool->watch, raw, allocated, bytes, align, unpopulated, &user);
 	if (err != 0) {
 		hoist__block_put(pool, raw);
@@ -79,7 +81,7 @@ static int alloc_traced(struct hoist__pool *pool, size_t bytes, size_t align, un
 int hoist__pool_watched_alloc(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			      struct hoist__dev_stream *stream, uintptr_t *ret)
 {
-	uintptr_t user;
+	uintptr_t user = 0;
 	int err = pool->watch != NULL ? alloc_watched(pool, bytes, align, flags, &user)
 				      : alloc_traced(pool, bytes, align, flags, stream, &user);
 	if (err != 0) {
@@ -147,6 +149,7 @@ static int finish(struct hoist__pool *pool, uintptr_t raw)
 	uintptr_t back;
 	struct hoist__failure first;
 	int err = hoist__watch_freed(pool->watch, raw, &back);
+	HOIST__ASSERT(back == 0 || back == raw);
 	hoist__failure_keep(&first);
 	if (back != 0)
 		hoist__block_put(pool, back);
@@ -176,6 +179,7 @@ int hoist__pool_watched_free(struct hoist__pool *pool, uintptr_t address,
 		return err;
 	trace(pool, "free", address, claim.requested, stream);
 	if (claim.used || on_stream) {
+		HOIST__ASSERT(claim.requested != 0 && claim.allocated >= claim.requested);
 		err = defer(pool, raw, address, &claim, stream);
 	} else {
 		hoist__count_free(pool, claim.requested);

@@ -10,6 +10,7 @@
 #include "alloc/fast.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/figure.h"
@@ -91,6 +92,7 @@ int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align,
 		size_t allocated;
 		err = hoist__block_take(pool, bytes, align, flags, &address, &allocated);
 		if (err == 0) {
+			HOIST__ASSERT(allocated >= bytes && (align == 0 || address % align == 0));
 			hoist__block_live(address, bytes, false);
 			hoist__count_alloc(pool, bytes);
 			*ret = address;

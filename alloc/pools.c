@@ -9,6 +9,7 @@
 #include "alloc/pin.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "numa/group.h"
 
@@ -93,6 +94,7 @@ static void in_child(void)
 		(void)pthread_cond_init(&pool->changed, NULL);
 		pool->growing = 0;
 		/* Nor does a release of another thread ever finish here. */
+		HOIST__ASSERT(pool->releasing <= pool->reserved);
 		pool->reserved -= pool->releasing;
 		pool->releasing = 0;
 		hoist__caches_forked(pool);
@@ -113,6 +115,7 @@ int hoist__pools_join(struct hoist__pool *pool)
 	pthread_once(&once, setup);
 	if (atfork_err != 0)
 		return hoist__fail_errno(atfork_err, "preparing for fork");
+	HOIST__ASSERT(pool->link.next == NULL && atomic_load(&pool->n_refs) == 1);
 	pthread_mutex_lock(&pools_lock);
 	hoist__list_push_back(&pools, &pool->link);
 	pthread_mutex_unlock(&pools_lock);
@@ -122,6 +125,7 @@ int hoist__pools_join(struct hoist__pool *pool)
 void hoist__pools_part(struct hoist__pool *pool)
 {
 	pthread_mutex_lock(&pools_lock);
+	HOIST__ASSERT(atomic_load(&pool->n_refs) == 0);
 	hoist__list_remove(&pool->link);
 	pthread_mutex_unlock(&pools_lock);
 }

@@ -18,6 +18,7 @@
 
 #include "alloc/map.h"
 #include "alloc/region.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -187,6 +188,7 @@ static void check_pace(struct shared *shared, struct pace *pace, size_t bytes)
  * Returns: 0, also where the kernel cannot collapse; why a small page could not be had. */
 static int collapse(struct shared *shared, char *from, size_t bytes)
 {
+	HOIST__ASSERT(bytes % HOIST__HUGE_PAGE_BYTES == 0);
 	int err = 0;
 	for (size_t i = 0; err >= 0 && i < bytes; i += HOIST__HUGE_PAGE_BYTES)
 		err = populate_pages(from + i, hoist__page_bytes());
@@ -228,6 +230,7 @@ static void populate_slices(struct shared *shared)
 		if (at >= job->bytes)
 			return;
 		size_t bytes = (size_t)hoist__min_u64(shared->slice_bytes, job->bytes - at);
+		HOIST__ASSERT(bytes != 0 && at + bytes <= job->bytes);
 		int err = populate_slice(shared, (char *)job->base + at, bytes);
 		if (err < 0)
 			atomic_store(&shared->err, err);
@@ -289,6 +292,7 @@ int hoist__populate_parallel(const struct hoist__populate_job *job,
 	/* The caller works too, unless the work must run on a certain node: its own
 	 * affinity is the program's. */
 	unsigned n_helpers = job->nodes != NULL ? n : n - (n > 0);
+	HOIST__ASSERT(n_helpers <= MAX_THREADS && n_helpers <= n_slices);
 	unsigned n_started = start_workers(&shared, workers, n_helpers);
 	if (job->nodes == NULL || n_started == 0)
 		populate_slices(&shared);

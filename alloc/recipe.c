@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "alloc/pin.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/figure.h"
 #include "base/log.h"
@@ -100,6 +101,8 @@ static int reserve(struct hoist__maker *maker)
 		if (err != 0)
 			return err;
 	}
+	HOIST__ASSERT(map->bytes >= region->options.bytes &&
+		      (uintptr_t)map->base >= (uintptr_t)map->start);
 	region->base = (uintptr_t)map->base;
 	region->bytes = map->bytes;
 	if (region->options.kind == HOIST__MEMORY_PINNED &&
@@ -266,6 +269,7 @@ static int step_pin(struct hoist__maker *maker)
 	int err = hoist__pin(&pin, why, sizeof why);
 	if (err != 0)
 		return err;
+	HOIST__ASSERT(!region->pinned && pin.piece_bytes <= region->bytes);
 	region->pinned = true;
 	region->piece_bytes = pin.piece_bytes;
 	if (why[0] != '\0')
@@ -292,6 +296,7 @@ static int run_steps(struct hoist__maker *maker, enum hoist__region_step first)
 		maker->region->step_ns[step] += hoist__now_ns() - start;
 		if (err != 0) {
 			maker->step = (enum hoist__region_step)step;
+			HOIST__ASSERT(!maker->region->pinned);
 			hoist__recipe_undo(maker->storage);
 			return err;
 		}

@@ -8,6 +8,7 @@
 #include "alloc/deferred.h"
 #include "alloc/pool-private.h"
 #include "alloc/watch.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -28,6 +29,7 @@ static bool sweep(struct hoist__pool *pool, bool wait)
 	bool any = false;
 	while (deferred != NULL) {
 		size_t n = hoist__deferred_sweep(deferred, wait, blocks, SWEEP_BLOCKS);
+		HOIST__ASSERT(n <= SWEEP_BLOCKS);
 		for (size_t i = 0; i < n; i++)
 			hoist__pool_passed(pool, blocks[i]);
 		any |= n != 0;
@@ -93,6 +95,8 @@ void hoist__pool_trim(struct hoist__pool *pool, size_t keep_bytes)
 static void note_change(struct hoist__pool *pool, struct hoist__shard *shard, size_t empty_before,
 			const struct hoist__granule *span)
 {
+	HOIST__ASSERT(hoist__lock_held(&shard->lock));
+	HOIST__ASSERT(atomic_load(&pool->empty_bytes) + shard->spans.empty_bytes >= empty_before);
 	if (shard->spans.empty_bytes != empty_before)
 		atomic_fetch_add(&pool->empty_bytes, shard->spans.empty_bytes - empty_before);
 	if (span != NULL && span->kind == HOIST__SPAN_BLOCK)
@@ -106,12 +110,17 @@ void hoist__pool_span_release(struct hoist__pool *pool, struct hoist__granule *s
 	struct hoist__shard *shard = hoist__pool_extent_of(extent)->region->shard;
 	hoist__lock(&shard->lock);
 	size_t before = shard->spans.empty_bytes;
+	HOIST__ASSERT(hoist__pool_extent_of(extent)->pool == pool);
+	HOIST__ASSERT(atomic_load(&span->slab) == NULL && atomic_load(&span->state) == 0);
+	HOIST__ASSERT(span->kind == HOIST__SPAN_SLAB ||
+		      shard->large_bytes >= hoist__span_bytes(span));
 	if (span->kind == HOIST__SPAN_BLOCK)
 		shard->large_bytes -= hoist__span_bytes(span);
 	struct hoist__extent *empty = hoist__spans_release(&shard->spans, span);
 	bool keep = empty == NULL || empty->keep;
 	const uintptr_t address = extent->base;
 	note_change(pool, shard, before, NULL);
+	HOIST__ASSERT(empty == NULL || empty == extent);
 	hoist__unlock(&shard->lock);
 	/* Another thread may doom the extent from here on, so it is looked up again by address. */
 	if (empty != NULL && doomed != NULL)
@@ -131,6 +140,8 @@ static struct hoist__granule *take(struct hoist__pool *pool, struct hoist__shard
 	struct hoist__granule *span = own ? hoist__spans_take_whole(&shard->spans, want) : NULL;
 	if (span == NULL && (!own || given))
 		span = hoist__spans_take(&shard->spans, want, most);
+	HOIST__ASSERT(span == NULL || (span->n >= want->n && span->kind == want->kind));
+	HOIST__ASSERT(span == NULL || atomic_load(&span->state) == 0);
 	note_change(pool, shard, before, span);
 	hoist__unlock(&shard->lock);
 	return span;
@@ -205,6 +216,7 @@ static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 			atomic_store(&shard->n_borrows, 0);
 		}
 		*ret = unpopulated ? NULL : take_or_borrow(pool, shard, want, own);
+		HOIST__ASSERT(*ret == NULL || (*ret)->kind == want->kind);
 		if (*ret != NULL)
 			return 0;
 		const struct hoist__deferred *deferred = atomic_load(&pool->deferred);
@@ -225,6 +237,7 @@ static int take_or_grow(struct hoist__pool *pool, struct hoist__shard *shard,
 int hoist__pool_span(struct hoist__pool *pool, struct hoist__shard *shard,
 		     const struct hoist__want *want, unsigned flags, struct hoist__granule **ret)
 {
+	HOIST__ASSERT(!hoist__lock_held(&shard->lock) && want->n != 0);
 	int err = take_or_grow(pool, shard, want, flags, ret);
 	if (!hoist__is_exhaustion(err))
 		return err;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "alloc/recipe.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/figure.h"
 #include "base/list.h"
@@ -49,6 +50,7 @@ static int take(struct hoist__region_storage *storage, size_t bytes)
 	const struct hoist__source *source = options->source;
 	uint64_t start = hoist__now_ns();
 	int err;
+	HOIST__ASSERT(storage->taken_bytes == 0);
 	if (source != NULL)
 		err = source->acquire(source->context, bytes, HOIST__REGION_ALIGN, &storage->taken);
 	else if (options->kind == HOIST__MEMORY_MANAGED)
@@ -88,6 +90,7 @@ static int take_aligned(struct hoist__region_storage *storage)
 				   "not aligned to 64 KiB: as much more was taken");
 		err = take(storage, region->bytes + HOIST__REGION_ALIGN);
 	}
+	HOIST__ASSERT(err != 0 || storage->taken_bytes >= region->bytes);
 	region->base = hoist__round_up(storage->taken, HOIST__REGION_ALIGN);
 	return err;
 }
@@ -188,6 +191,9 @@ int hoist__region_create(const struct hoist__region_options *options, struct hoi
 		if (region->step_note[step][0] != '\0')
 			hoist__log(alloc, "region of %zu bytes: %s", region->bytes,
 				   region->step_note[step]);
+	HOIST__ASSERT(region->base % HOIST__REGION_ALIGN == 0 && region->bytes != 0);
+	HOIST__ASSERT(region->bytes <= hoist__region_bound(options));
+	HOIST__ASSERT(region->piece_bytes <= region->bytes && region->piece_bytes != 0);
 	*ret = region;
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/limit.h"
@@ -81,6 +82,7 @@ static int size_and_seal(int fd, size_t bytes)
 static int map(struct hoist__shared *shared)
 {
 	int protection = shared->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+	HOIST__ASSERT(shared->fd >= 0 && shared->bytes != 0 && shared->address == NULL);
 	void *address = mmap(NULL, shared->bytes, protection, MAP_SHARED, shared->fd, 0);
 	if (address == MAP_FAILED)
 		return hoist__fail_errno(-errno, "mapping %zu bytes of shared memory",
@@ -142,6 +144,7 @@ int hoist__shared_create(size_t bytes, struct hoist__shared **ret)
 		return err;
 	}
 	hoist__lock(&lock);
+	HOIST__ASSERT(made->refs == 1 && made->bytes % page == 0);
 	hoist__list_push_back(&pieces, &made->node);
 	hoist__unlock(&lock);
 	*ret = made;
@@ -181,6 +184,7 @@ static int judge(int fd, struct stat *status, bool *read_only)
 /* Pre: the lock is held. */
 static struct hoist__shared *find_file(const struct stat *status, bool read_only)
 {
+	HOIST__ASSERT(hoist__lock_held(&lock));
 	for (struct hoist__list *at = pieces.next; at != &pieces; at = at->next) {
 		struct hoist__shared *piece = piece_of(at);
 		if (piece->device == status->st_dev && piece->inode == status->st_ino &&
@@ -208,6 +212,7 @@ static int open_piece(int fd, const struct stat *status, bool read_only, struct 
 		destroy(made);
 		return err;
 	}
+	HOIST__ASSERT(hoist__lock_held(&lock) && made->refs == 1);
 	hoist__list_push_back(&pieces, &made->node);
 	*ret = made;
 	return 0;
@@ -239,6 +244,7 @@ void hoist__shared_close(void *closed)
 	if (shared == NULL)
 		return;
 	hoist__lock(&lock);
+	HOIST__ASSERT(shared->refs != 0 && !hoist__list_empty(&shared->node));
 	bool last = --shared->refs == 0;
 	if (last)
 		hoist__list_remove(&shared->node);

@@ -5,10 +5,10 @@
 
 #include "alloc/slab.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 
 /* A slab of small blocks should hold several, so that batches are worth their lock.  A slab of
@@ -59,6 +59,8 @@ void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_
 	class->n_granules = (uint32_t)choose_granules(block_bytes, most_granules);
 	class->n_blocks =
 		(uint32_t)(((size_t) class->n_granules << HOIST__GRANULE_SHIFT) / block_bytes);
+	HOIST__ASSERT(class->n_blocks != 0 && class->n_blocks <= HOIST__SLAB_BLOCKS_MOST);
+	HOIST__ASSERT(class->n_granules <= most_granules && block_bytes <= UINT32_MAX);
 	class->reciprocal = UINT64_MAX / block_bytes + 1;
 	hoist__list_init(&class->partial);
 	hoist__list_init(&class->spares);
@@ -98,18 +100,23 @@ struct hoist__slab *hoist__slab_create(struct hoist__pool *pool, struct hoist__c
 
 struct hoist__slab *hoist__class_spare(struct hoist__class *class)
 {
+	HOIST__ASSERT(hoist__lock_held(&class->lock));
 	struct hoist__list *link = hoist__list_pop(&class->spares);
 	return link == NULL ? NULL : HOIST__CONTAINER_OF(link, struct hoist__slab, link);
 }
 
 void hoist__class_return_spare(struct hoist__class *class, struct hoist__slab *slab)
 {
+	HOIST__ASSERT(slab->class == class);
 	hoist__list_remove(&slab->link);
 	hoist__list_push_front(&class->spares, &slab->link);
 }
 
 void hoist__class_add(struct hoist__class *class, struct hoist__slab *slab)
 {
+	HOIST__ASSERT(hoist__lock_held(&class->lock));
+	HOIST__ASSERT(slab->class == class && hoist__list_empty(&slab->link));
+	HOIST__ASSERT(slab->base != 0 && slab->base % HOIST__GRANULE_BYTES == 0);
 	slab->n_free = slab->n_blocks;
 	uint32_t n_words = (slab->n_blocks + 63) / 64;
 	for (uint32_t i = 0; i < n_words; i++)
@@ -126,25 +133,33 @@ void hoist__class_add(struct hoist__class *class, struct hoist__slab *slab)
 /* Takes one block.  Pre: the slab has a free block. */
 static uint32_t take_bit(struct hoist__slab *slab)
 {
+	HOIST__ASSERT(slab->n_free != 0 && slab->words != 0);
 	unsigned word = (unsigned)__builtin_ctz(slab->words);
 	unsigned bit = (unsigned)__builtin_ctzll(slab->free[word]);
+	HOIST__ASSERT(word * 64 + bit < slab->n_blocks);
 	slab->free[word] &= slab->free[word] - 1;
 	if (slab->free[word] == 0)
 		slab->words &= slab->words - 1;
 	slab->n_free--;
+	HOIST__ASSERT((slab->n_free == 0) == (slab->words == 0));
 	return word * 64 + bit;
 }
 
 size_t hoist__class_take(struct hoist__class *class, struct hoist__entry *entries, size_t n)
 {
+	HOIST__ASSERT(hoist__lock_held(&class->lock));
 	size_t taken = 0;
 	while (taken < n && !hoist__list_empty(&class->partial)) {
 		struct hoist__slab *slab =
 			HOIST__CONTAINER_OF(class->partial.next, struct hoist__slab, link);
+		HOIST__ASSERT(slab->class == class && slab->n_free != 0);
+		HOIST__ASSERT(slab->n_free != slab->n_blocks || class->n_wholly_free != 0);
 		if (slab->n_free == slab->n_blocks)
 			class->n_wholly_free--;
 		while (taken < n && slab->n_free != 0) {
 			uint32_t index = take_bit(slab);
+			HOIST__ASSERT(atomic_load_explicit(&slab->states[index],
+							   memory_order_relaxed) == 0);
 			entries[taken++] = (struct hoist__entry){hoist__slab_block(slab, index),
 								 &slab->states[index]};
 		}
@@ -152,11 +167,15 @@ size_t hoist__class_take(struct hoist__class *class, struct hoist__entry *entrie
 			hoist__list_remove(&slab->link);
 	}
 	class->n_out += taken;
+	HOIST__ASSERT(class->n_out <= class->n_slabs * class->n_blocks);
 	return taken;
 }
 
 static struct hoist__slab *take_out(struct hoist__class *class, struct hoist__slab *slab)
 {
+	HOIST__ASSERT(slab->n_free == slab->n_blocks && !hoist__list_empty(&slab->link));
+	HOIST__ASSERT(class->n_wholly_free != 0 && class->n_slabs != 0);
+	HOIST__ASSERT(class->n_out <= (class->n_slabs - 1) * class->n_blocks);
 	hoist__list_remove(&slab->link);
 	class->n_wholly_free--;
 	class->n_slabs--;
@@ -167,6 +186,11 @@ struct hoist__slab *hoist__class_give(struct hoist__class *class, struct hoist__
 				      uintptr_t address)
 {
 	uint32_t index = hoist__slab_index(slab, address);
+	HOIST__ASSERT(hoist__lock_held(&class->lock));
+	HOIST__ASSERT(slab->class == class && index < slab->n_blocks && class->n_out != 0);
+	HOIST__ASSERT(hoist__slab_block(slab, index) == address);
+	HOIST__ASSERT(atomic_load_explicit(&slab->states[index], memory_order_relaxed) == 0);
+	HOIST__ASSERT((slab->n_free == 0) == hoist__list_empty(&slab->link));
 	assert(!hoist__slab_has_free(slab, index));
 	slab->free[index / 64] |= UINT64_C(1) << (index % 64);
 	slab->words |= UINT32_C(1) << (index / 64);
@@ -187,6 +211,7 @@ struct hoist__slab *hoist__class_give(struct hoist__class *class, struct hoist__
 
 struct hoist__slab *hoist__class_shrink(struct hoist__class *class)
 {
+	HOIST__ASSERT(hoist__lock_held(&class->lock));
 	for (struct hoist__list *link = class->partial.next; link != &class->partial;
 	     link = link->next) {
 		struct hoist__slab *slab = HOIST__CONTAINER_OF(link, struct hoist__slab, link);

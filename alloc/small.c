@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "alloc/pool-private.h"
+#include "base/assert.h"
 #include "base/checked.h"
 
 #define BATCH_MOST (HOIST__MAGAZINE_MOST / 2)
@@ -23,8 +24,10 @@ static struct hoist__want want_of(const struct hoist__class *class)
 
 static void mark_slab(const struct hoist__granule *span, struct hoist__slab *slab)
 {
+	HOIST__ASSERT(span->kind == HOIST__SPAN_SLAB && span->n == slab->class->n_granules);
 	for (size_t i = 0; i < span->n; i++) {
 		struct hoist__granule *granule = hoist__granule_at(span->address, i);
+		HOIST__ASSERT(atomic_load(&granule->slab) == NULL);
 		granule->address = slab->base;
 		granule->reciprocal = slab->reciprocal;
 		granule->class_index = (uint16_t)slab->class_index;
@@ -46,6 +49,7 @@ static void unmark_slab(const struct hoist__granule *span)
 static void add_slab(struct hoist__class *class, struct hoist__slab *slab,
 		     struct hoist__granule *span)
 {
+	HOIST__ASSERT(hoist__lock_held(&class->lock) && slab->class == class);
 	slab->base = span->address;
 	mark_slab(span, slab);
 	hoist__class_add(class, slab);
@@ -56,6 +60,8 @@ static void drop_slab(struct hoist__pool *pool, struct hoist__slab *slab,
 		      struct hoist__doomed *doomed)
 {
 	struct hoist__granule *span = hoist__granule_of(slab->base);
+	HOIST__ASSERT(slab->pool == pool && slab->n_free == slab->n_blocks);
+	HOIST__ASSERT(span->kind == HOIST__SPAN_SLAB && span->n == slab->class->n_granules);
 	unmark_slab(span);
 	hoist__lock(&slab->class->lock);
 	hoist__class_return_spare(slab->class, slab);
@@ -74,6 +80,7 @@ bool hoist__small_shrink(struct hoist__pool *pool, struct hoist__doomed *doomed)
 		hoist__unlock(&class->lock);
 		if (slab == NULL)
 			continue;
+		HOIST__ASSERT(slab->class == class && slab->n_free == slab->n_blocks);
 		drop_slab(pool, slab, doomed);
 		any = true;
 	}
@@ -91,6 +98,8 @@ void hoist__small_give(struct hoist__pool *pool, const struct hoist__entry *entr
 	for (size_t i = 0; i < n; i++) {
 		struct hoist__slab *slab = atomic_load_explicit(
 			&hoist__granule_of(entries[i].address)->slab, memory_order_relaxed);
+		HOIST__ASSERT(slab != NULL && slab->pool == pool);
+		HOIST__ASSERT(atomic_load_explicit(entries[i].state, memory_order_relaxed) == 0);
 		if (slab->class != locked) {
 			if (locked != NULL)
 				hoist__unlock(&locked->lock);
@@ -139,10 +148,12 @@ static size_t push_many(struct hoist__cache *cache, unsigned class,
 	struct hoist__entry *top = hoist__magazine_top(magazine);
 	size_t pushed = hoist__min_u64(n, (size_t)(magazine->end - top));
 	pushed = hoist__min_u64(pushed, cache->left / magazine->block_bytes);
+	HOIST__ASSERT(top + pushed <= magazine->end && pushed <= n);
 	cache->left -= pushed * magazine->block_bytes;
 	for (size_t i = 0; i < pushed; i++)
 		*top++ = entries[n - 1 - i];
 	hoist__magazine_set_top(magazine, top);
+	HOIST__ASSERT(cache->left <= cache->pool->cache_bytes);
 	hoist__cache_leave(cache);
 	return pushed;
 }
@@ -158,6 +169,7 @@ static size_t pull_half(struct hoist__cache *cache, unsigned class, struct hoist
 	const size_t n = hoist__magazine_n(magazine);
 	if (n >= least) {
 		pulled = (n + 1) / 2;
+		HOIST__ASSERT(n <= hoist__magazine_most(magazine) && pulled <= BATCH_MOST);
 		memcpy(entries, magazine->entries, pulled * sizeof *entries);
 		memmove(magazine->entries, magazine->entries + pulled,
 			(n - pulled) * sizeof *entries);
@@ -218,6 +230,7 @@ static size_t take_or_add(struct hoist__pool *pool, struct hoist__shard *shard,
 	if (spare != NULL) {
 		const struct hoist__want want = want_of(class);
 		struct hoist__granule *span = hoist__pool_span_at_hand(pool, shard, &want);
+		HOIST__ASSERT(spare->class == class && spare->pool == pool);
 		if (span != NULL) {
 			add_slab(class, spare, span);
 			taken = hoist__class_take(class, entries, n);
@@ -260,6 +273,7 @@ static int take_batch(struct hoist__pool *pool, struct hoist__shard *shard, unsi
 	struct hoist__class *class = &shard->classes[class_index];
 	const struct hoist__want want = want_of(class);
 	*taken = take_or_add(pool, shard, class, entries, n);
+	HOIST__ASSERT(*taken <= n);
 	if (*taken != 0)
 		return 0;
 	struct hoist__slab *slab = need_slab(pool, class);
@@ -292,6 +306,7 @@ int hoist__small_refill(struct hoist__pool *pool, struct hoist__cache *cache, un
 	int err = take_batch(pool, shard, class_index, entries, batch, &n);
 	if (err != 0)
 		return err;
+	HOIST__ASSERT(n != 0 && n <= batch && batch <= BATCH_MOST);
 	*ret = entries[0];
 	if (n > 1) {
 		size_t pushed = push_many(cache, class_index, entries + 1, n - 1);

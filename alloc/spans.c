@@ -5,8 +5,7 @@
 
 #include "alloc/spans.h"
 
-#include <assert.h>
-
+#include "base/assert.h"
 #include "base/checked.h"
 
 #define NEAR_FITS 4 /* spans looked at in the list of the size wanted */
@@ -34,10 +33,22 @@ static struct place next_up(struct place at)
 	return at;
 }
 
+static bool listed(const struct hoist__spans *spans, const struct hoist__granule *span)
+{
+	struct place at = place_of(span->n);
+	if ((spans->levels >> at.level & 1) == 0 || (spans->lists[at.level] >> at.list & 1) == 0)
+		return false;
+	return span->prev != NULL ? span->prev->next == span
+				  : spans->heads[at.level][at.list] == span;
+}
+
 static void index_insert(struct hoist__spans *spans, struct hoist__granule *span)
 {
 	struct place at = place_of(span->n);
 	struct hoist__granule **head = &spans->heads[at.level][at.list];
+	HOIST__ASSERT(span->n != 0 && at.level < HOIST__SPAN_LEVELS);
+	HOIST__ASSERT((*head != NULL) == (spans->lists[at.level] >> at.list & 1));
+	HOIST__ASSERT(*head == NULL || (*head)->prev == NULL);
 	span->kind = HOIST__SPAN_FREE;
 	span->prev = NULL;
 	span->next = *head;
@@ -50,6 +61,8 @@ static void index_insert(struct hoist__spans *spans, struct hoist__granule *span
 
 static void index_remove(struct hoist__spans *spans, struct hoist__granule *span)
 {
+	HOIST__ASSERT(span->kind == HOIST__SPAN_FREE && listed(spans, span));
+	HOIST__ASSERT(span->next == NULL || span->next->prev == span);
 	if (span->next != NULL)
 		span->next->prev = span->prev;
 	if (span->prev != NULL) {
@@ -79,6 +92,7 @@ static struct hoist__granule *index_from(const struct hoist__spans *spans, struc
 		from.level = (unsigned)__builtin_ctz(levels);
 		lists = spans->lists[from.level];
 	}
+	HOIST__ASSERT(spans->heads[from.level][__builtin_ctz(lists)] != NULL);
 	return spans->heads[from.level][__builtin_ctz(lists)];
 }
 
@@ -126,6 +140,7 @@ struct hoist__granule *hoist__spans_around(const struct hoist__extent *extent, u
 	size_t i = index_of(extent, address);
 	size_t word = i / 64;
 	int bit = bit_below(extent->starts[word], (unsigned)(i % 64));
+	HOIST__ASSERT(i < extent->n && (extent->starts[0] & 1) != 0);
 	if (bit < 0) {
 		/* The first granule of the extent is a start, so the search finds one. */
 		size_t group = word / 64;
@@ -156,12 +171,15 @@ size_t hoist__span_bytes(const struct hoist__granule *granule)
 
 static void set_empty(struct hoist__spans *spans, struct hoist__extent *extent, bool empty)
 {
+	HOIST__ASSERT(extent->empty != empty);
 	extent->empty = empty;
 	if (empty) {
 		if (extent->keep)
 			hoist__list_push_front(&spans->empty, &extent->link);
 		spans->empty_bytes += extent->bytes;
 	} else {
+		HOIST__ASSERT(extent->keep != hoist__list_empty(&extent->link));
+		HOIST__ASSERT(spans->empty_bytes >= extent->bytes);
 		hoist__list_remove(&extent->link);
 		spans->empty_bytes -= extent->bytes;
 	}
@@ -177,6 +195,9 @@ void hoist__spans_init(struct hoist__spans *spans)
 static void make_span(struct hoist__extent *extent, uintptr_t address, size_t n, size_t n_before)
 {
 	struct hoist__granule *span = hoist__granule_of(address);
+	HOIST__ASSERT(n != 0 && index_of(extent, address) + n <= extent->n);
+	HOIST__ASSERT(n_before <= index_of(extent, address));
+	HOIST__ASSERT(atomic_load_explicit(&span->extent, memory_order_relaxed) == extent);
 	span->address = address;
 	span->n = (uint32_t)n;
 	span->n_before = (uint32_t)n_before;
@@ -188,6 +209,7 @@ static struct hoist__granule *span_after(const struct hoist__extent *extent,
 					 const struct hoist__granule *span)
 {
 	size_t end = index_of(extent, span->address) + span->n;
+	HOIST__ASSERT(end <= extent->n);
 	return end == extent->n ? NULL : hoist__granule_at(extent->base, end);
 }
 
@@ -209,6 +231,9 @@ static void tell_next(const struct hoist__extent *extent, const struct hoist__gr
 
 void hoist__spans_add(struct hoist__spans *spans, struct hoist__extent *extent)
 {
+	HOIST__ASSERT(extent->base % HOIST__GRANULE_BYTES == 0 && extent->n != 0);
+	HOIST__ASSERT((extent->bytes - 1) >> HOIST__GRANULE_SHIFT == extent->n - 1);
+	HOIST__ASSERT(hoist__granule_is_of(hoist__granule_of(extent->base), extent->owner));
 	extent->starts = extent->bits;
 	extent->groups = extent->bits + n_words(extent->n);
 	hoist__list_init(&extent->link);
@@ -221,6 +246,8 @@ void hoist__spans_add(struct hoist__spans *spans, struct hoist__extent *extent)
 void hoist__spans_remove(struct hoist__spans *spans, struct hoist__extent *extent)
 {
 	assert(extent->empty);
+	HOIST__ASSERT(hoist__granule_of(extent->base)->n == extent->n);
+	HOIST__ASSERT(spans->free_granules >= extent->n);
 	set_empty(spans, extent, false);
 	spans->free_granules -= extent->n;
 	hoist__granule_of(extent->base)->kind = HOIST__SPAN_NONE;
@@ -242,6 +269,8 @@ struct hoist__extent *hoist__spans_largest_empty(const struct hoist__spans *span
 /* Returns: where a span of @want would start in the free @span; 0 if it does not fit. */
 static uintptr_t fit(const struct hoist__granule *span, const struct hoist__want *want)
 {
+	HOIST__ASSERT(want->n != 0 && want->bytes <= want->n << HOIST__GRANULE_SHIFT);
+	HOIST__ASSERT(want->align <= HOIST__SPAN_LISTS && hoist__is_power_of_two(want->align));
 	uintptr_t start =
 		hoist__round_up(span->address, (uint64_t)want->align << HOIST__GRANULE_SHIFT);
 	size_t n = ((start - span->address) >> HOIST__GRANULE_SHIFT) + want->n;
@@ -281,6 +310,8 @@ static struct hoist__granule *carve(struct hoist__spans *spans, struct hoist__ex
 				    struct hoist__granule *span, uintptr_t start,
 				    const struct hoist__want *want)
 {
+	HOIST__ASSERT(start >= span->address && start % HOIST__GRANULE_BYTES == 0);
+	HOIST__ASSERT(want->kind == HOIST__SPAN_BLOCK || want->kind == HOIST__SPAN_SLAB);
 	if (start != span->address)
 		span = cut_front(spans, extent, span,
 				 (start - span->address) >> HOIST__GRANULE_SHIFT);
@@ -288,6 +319,7 @@ static struct hoist__granule *carve(struct hoist__spans *spans, struct hoist__ex
 		cut_back(spans, extent, span, want->n);
 	else
 		tell_next(extent, span);
+	HOIST__ASSERT(span->n == want->n && spans->free_granules >= span->n);
 	span->kind = want->kind;
 	spans->free_granules -= span->n;
 	return span;
@@ -321,6 +353,7 @@ struct hoist__granule *hoist__spans_take_from(struct hoist__spans *spans,
 					      const struct hoist__want *want, bool whole)
 {
 	struct hoist__granule *span = hoist__granule_of(extent->base);
+	HOIST__ASSERT(extent->empty && span->kind == HOIST__SPAN_EMPTY && span->n == extent->n);
 	const struct hoist__want all = {span->n, 1, want->kind, extent->bytes};
 	uintptr_t start = fit(span, want);
 	if (start == 0 || (whole && start != extent->base))
@@ -385,11 +418,15 @@ static void fetch_links(const struct hoist__granule *span)
 struct hoist__extent *hoist__spans_release(struct hoist__spans *spans, struct hoist__granule *span)
 {
 	struct hoist__extent *extent = atomic_load_explicit(&span->extent, memory_order_relaxed);
+	HOIST__ASSERT(span->kind == HOIST__SPAN_BLOCK || span->kind == HOIST__SPAN_SLAB);
+	HOIST__ASSERT(!extent->empty && hoist__spans_around(extent, span->address) == span);
 	spans->free_granules += span->n;
 	/* Among many spans the records of both neighbours are cold, so both are prefetched at
 	 * once. */
 	struct hoist__granule *next = span_after(extent, span);
 	struct hoist__granule *prev = span_before(span);
+	HOIST__ASSERT(next == NULL || next->n_before == span->n);
+	HOIST__ASSERT(prev == NULL || prev->n == span->n_before);
 	__builtin_prefetch(prev, 1);
 	if (next != NULL && next->kind == HOIST__SPAN_FREE)
 		fetch_links(next);
@@ -438,15 +475,6 @@ size_t hoist__spans_largest(const struct hoist__spans *spans)
 
 /* --- checks --- */
 
-static bool listed(const struct hoist__spans *spans, const struct hoist__granule *span)
-{
-	struct place at = place_of(span->n);
-	if ((spans->levels >> at.level & 1) == 0 || (spans->lists[at.level] >> at.list & 1) == 0)
-		return false;
-	return span->prev != NULL ? span->prev->next == span
-				  : spans->heads[at.level][at.list] == span;
-}
-
 void hoist__spans_check(const struct hoist__spans *spans, const struct hoist__extent *extent)
 {
 	size_t before = 0;
@@ -469,5 +497,4 @@ void hoist__spans_check(const struct hoist__spans *spans, const struct hoist__ex
 		before = span->n;
 		i += span->n;
 	}
-	(void)listed;
 }

@@ -5,7 +5,6 @@
 
 #include "alloc/watch.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,6 +13,7 @@
 
 #include "alloc/annotate.h"
 #include "alloc/pattern.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -69,6 +69,7 @@ struct hoist__watch {
  * never used, so the search ends. */
 static struct entry *slot_of(struct entry *slots, size_t n_slots, uintptr_t raw)
 {
+	HOIST__ASSERT(raw > SLOT_GONE && hoist__is_power_of_two(n_slots));
 	size_t at = (size_t)(raw * UINT64_C(0x9e3779b97f4a7c15) >> (__builtin_clzll(n_slots) + 1));
 	struct entry *gone = NULL;
 	for (;; at++) {
@@ -125,6 +126,7 @@ static int note(struct hoist__watch *watch, uintptr_t raw, struct entry **ret)
 		watch->n_occupied += entry->raw == SLOT_NEVER;
 		watch->n_noted++;
 		*entry = (struct entry){.raw = raw};
+		HOIST__ASSERT(watch->n_noted <= watch->n_occupied && watch->n_occupied < watch->n_slots);
 	}
 	*ret = entry;
 	return 0;
@@ -135,7 +137,7 @@ static struct entry copy_of(struct hoist__watch *watch, uintptr_t raw)
 {
 	pthread_mutex_lock(&watch->lock);
 	const struct entry *entry = find(watch, raw);
-	assert(entry != NULL);
+	HOIST__ASSERT(entry != NULL);
 	struct entry copy = *entry;
 	pthread_mutex_unlock(&watch->lock);
 	return copy;
@@ -143,6 +145,7 @@ static struct entry copy_of(struct hoist__watch *watch, uintptr_t raw)
 
 static void put_in_quarantine(struct hoist__watch *watch, struct entry *entry)
 {
+	HOIST__ASSERT((watch->oldest == 0) == (atomic_load(&watch->quarantined) == 0));
 	entry->state = STATE_QUARANTINE;
 	entry->next = 0;
 	if (watch->oldest == 0)
@@ -157,6 +160,8 @@ static void store(struct hoist__watch *watch, const struct entry *changed)
 {
 	pthread_mutex_lock(&watch->lock);
 	struct entry *entry = find(watch, changed->raw);
+	HOIST__ASSERT(entry != NULL &&
+		      (entry->state == STATE_LIVE) != (changed->state == STATE_LIVE));
 	*entry = *changed;
 	if (changed->state == STATE_QUARANTINE)
 		put_in_quarantine(watch, entry);
@@ -207,7 +212,7 @@ void hoist__watch_destroy(struct hoist__watch *watch)
 {
 	if (watch == NULL)
 		return;
-	assert(watch->oldest == 0);
+	HOIST__ASSERT(watch->oldest == 0);
 	pthread_mutex_destroy(&watch->lock);
 	hoist__pattern_destroy(watch->pattern);
 	free(watch->slots);
@@ -356,6 +361,7 @@ int hoist__watch_allocated(struct hoist__watch *watch, uintptr_t raw, size_t raw
 		.state = STATE_LIVE,
 		.untouched = untouched,
 	};
+	HOIST__ASSERT(entry.user + bytes <= raw + raw_allocated);
 	show_all(watch, &entry);
 	if (watch->direct)
 		err = check_fill(watch, &last, hoist__min_u64(last.allocated, raw_allocated));
@@ -407,9 +413,11 @@ int hoist__watch_leaves(struct hoist__watch *watch, bool all, uintptr_t *ret)
 	struct entry *oldest = watch->oldest == 0 ? NULL : find(watch, watch->oldest);
 	if (oldest != NULL && (all || atomic_load(&watch->quarantined) - oldest->allocated >=
 					      HOIST__QUARANTINE_BYTES)) {
+		HOIST__ASSERT(oldest->state == STATE_QUARANTINE);
 		oldest->state = STATE_FREE;
 		watch->oldest = oldest->next;
 		atomic_fetch_sub(&watch->quarantined, oldest->allocated);
+		HOIST__ASSERT((watch->oldest == 0) == (atomic_load(&watch->quarantined) == 0));
 		left = *oldest;
 	}
 	pthread_mutex_unlock(&watch->lock);
@@ -471,7 +479,7 @@ void hoist__watch_region_ends(struct hoist__watch *watch, uintptr_t base, size_t
 	for (size_t i = 0; i < watch->n_slots; i++) {
 		struct entry *entry = &watch->slots[i];
 		if (entry->raw > SLOT_GONE && entry->raw - base < bytes) {
-			assert(entry->state != STATE_QUARANTINE);
+			HOIST__ASSERT(entry->state != STATE_QUARANTINE && watch->n_noted != 0);
 			entry->raw = SLOT_GONE;
 			watch->n_noted--;
 		}

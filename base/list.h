@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/assert.h"
+
 struct hoist__list {
 	struct hoist__list *next;
 	struct hoist__list *prev;
@@ -31,6 +33,8 @@ static inline bool hoist__list_empty(const struct hoist__list *head)
 
 static inline void hoist__list_push_back(struct hoist__list *head, struct hoist__list *node)
 {
+	HOIST__ASSERT(head->prev->next == head && head->next->prev == head);
+	HOIST__ASSERT(node != head && node != head->prev);
 	node->prev = head->prev;
 	node->next = head;
 	head->prev->next = node;
@@ -44,6 +48,7 @@ static inline void hoist__list_push_front(struct hoist__list *head, struct hoist
 
 static inline void hoist__list_remove(struct hoist__list *node)
 {
+	HOIST__ASSERT(node->prev->next == node && node->next->prev == node);
 	node->prev->next = node->next;
 	node->next->prev = node->prev;
 	hoist__list_init(node);

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -59,6 +60,7 @@ static void perform(void *argument)
 	struct hoist__call_queue *calls = call->calls;
 	int err = call->run(call->context);
 	pthread_mutex_lock(&calls->lock);
+	HOIST__ASSERT(!hoist__list_empty(&calls->pending));
 	if (err < 0 && calls->err == 0) {
 		calls->err = err;
 		hoist__failure_keep(&calls->failure);
@@ -71,6 +73,7 @@ static void perform(void *argument)
 static void drop(struct call *call)
 {
 	pthread_mutex_lock(&call->calls->lock);
+	HOIST__ASSERT(!hoist__list_empty(&call->link));
 	hoist__list_remove(&call->link);
 	pthread_mutex_unlock(&call->calls->lock);
 	free(call);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "base/thread.h"
@@ -46,6 +47,7 @@ static void *stream_main(void *argument)
 		free(op);
 		pthread_mutex_lock(&stream->lock);
 		stream->completed++;
+		HOIST__ASSERT(stream->completed <= stream->submitted);
 		pthread_cond_broadcast(&stream->done);
 	}
 	pthread_mutex_unlock(&stream->lock);
@@ -104,7 +106,9 @@ void hoist__cpu_stream_destroy(struct hoist__dev_stream *stream)
 	cpu->stopping = true;
 	pthread_cond_signal(&cpu->work);
 	pthread_mutex_unlock(&cpu->lock);
+	HOIST__ASSERT(serving != cpu);
 	(void)pthread_join(cpu->thread, NULL);
+	HOIST__ASSERT(cpu->completed == cpu->submitted && hoist__list_empty(&cpu->queue));
 	stream_free(cpu);
 }
 
@@ -156,6 +160,7 @@ void hoist__cpu_submit(struct hoist__dev_stream *stream, struct hoist__cpu_op *o
 {
 	struct cpu_stream *cpu = stream->native;
 	pthread_mutex_lock(&cpu->lock);
+	HOIST__ASSERT(!cpu->stopping && op->run != NULL);
 	hoist__list_push_back(&cpu->queue, &op->link);
 	cpu->submitted++;
 	pthread_cond_signal(&cpu->work);

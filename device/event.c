@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "device/device-ops.h"
 
@@ -35,6 +36,7 @@ void hoist__dev_events_end(struct hoist__dev_stream *stream, int outcome)
 /* @stream is gone. */
 static int outcome_of(const struct hoist__dev_stream *stream, bool wait)
 {
+	HOIST__ASSERT(stream->gone && stream->outcome <= 0);
 	if (stream->outcome == 0)
 		return 0;
 	if (stream->outcome != -EAGAIN)
@@ -138,6 +140,7 @@ static void follow(struct hoist__dev_event *event, struct hoist__dev_stream *str
 {
 	if (stream->dev->api == HOIST__API_CPU || atomic_load(&event->stream) == stream)
 		return;
+	HOIST__ASSERT(atomic_load(&stream->refs) != 0 && stream->dev == event->dev);
 	atomic_fetch_add(&stream->refs, 1);
 	hoist__dev_stream_unref(atomic_exchange(&event->stream, stream));
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "device/device-ops.h"
 
@@ -23,6 +24,7 @@ static int fill_pool(struct hoist__dev_pool *pool, int fd)
 /* The caller holds pools_lock. */
 static int open_to(struct hoist__dev_pool *pool, const struct hoist__dev *peer)
 {
+	HOIST__ASSERT(hoist__mutex_held(&pool->dev->pools_lock) && peer->ordinal < 64);
 	if ((pool->denied >> peer->ordinal & 1) != 0)
 		return 0;
 	return pool->dev->ops->pool_set_access(pool, peer, true);

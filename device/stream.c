@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "device/device-ops.h"
 
@@ -36,8 +37,10 @@ void hoist__dev_stream_init(struct hoist__dev_stream *stream, struct hoist__dev 
 
 void hoist__dev_stream_unref(struct hoist__dev_stream *stream)
 {
+	HOIST__ASSERT(stream == NULL || atomic_load(&stream->refs) != 0);
 	if (stream == NULL || atomic_fetch_sub(&stream->refs, 1) != 1)
 		return;
+	HOIST__ASSERT(hoist__list_empty(&stream->node) || stream->generation != hoist__fork_now());
 	(void)pthread_rwlock_destroy(&stream->asking);
 	free(stream);
 }
@@ -50,6 +53,7 @@ static void join(struct hoist__dev_stream *stream)
 	if (dev->api == HOIST__API_CPU)
 		return;
 	pthread_mutex_lock(&dev->streams_lock);
+	HOIST__ASSERT(hoist__list_empty(&stream->node));
 	hoist__list_push_back(&dev->streams, &stream->node);
 	pthread_mutex_unlock(&dev->streams_lock);
 }
@@ -60,6 +64,7 @@ static void part(struct hoist__dev_stream *stream)
 	if (dev->api == HOIST__API_CPU)
 		return;
 	pthread_mutex_lock(&dev->streams_lock);
+	HOIST__ASSERT(!hoist__list_empty(&stream->node));
 	hoist__list_remove(&stream->node);
 	pthread_mutex_unlock(&dev->streams_lock);
 }

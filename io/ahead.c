@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/wait.h"
@@ -181,6 +182,7 @@ static int map_slice(struct slice *slice)
 static bool has_more(struct hoist__ahead *ahead, unsigned disk)
 {
 	struct place *place = &ahead->disks[disk];
+	HOIST__ASSERT(hoist__mutex_held(&ahead->mutex) && disk < ahead->n_disks);
 	while (place->part < ahead->n_parts && (ahead->parts[place->part].disk != disk ||
 						place->at == ahead->parts[place->part].bytes)) {
 		place->part++;
@@ -206,6 +208,8 @@ static bool claim(struct hoist__ahead *ahead, struct slice *ret)
 			      .bytes = hoist__min_u64(SLICE_BYTES, part->bytes - place->at)};
 	place->at += ret->bytes;
 	place->n_slices++;
+	HOIST__ASSERT(ret->bytes != 0 && place->at <= part->bytes);
+	HOIST__ASSERT(place == &ahead->disks[part->disk]);
 	return true;
 }
 
@@ -215,6 +219,7 @@ static void keep_failure(struct hoist__ahead *ahead, int err, const struct slice
 	if (err == 0 || ahead->err != 0 || err == -ECANCELED)
 		return;
 	ahead->err = err;
+	HOIST__ASSERT(err < 0 && hoist__mutex_held(&ahead->mutex));
 	ahead->failed = slice->part;
 	ahead->failed_at = slice->failed_at;
 	hoist__error_copy(ahead->text, sizeof ahead->text);
@@ -236,9 +241,11 @@ static void *run(void *argument)
 		if (err == 0)
 			atomic_fetch_add_explicit(&ahead->xdone, slice.bytes, memory_order_relaxed);
 		pthread_mutex_lock(&ahead->mutex);
+		HOIST__ASSERT(ahead->disks[slice.part->disk].n_slices != 0);
 		ahead->disks[slice.part->disk].n_slices--;
 	}
 	keep_failure(ahead, err, &slice);
+	HOIST__ASSERT(ahead->n_running != 0 && atomic_load(&ahead->xdone) <= ahead->total);
 	if (--ahead->n_running == 0)
 		pthread_cond_broadcast(&ahead->ended);
 	pthread_mutex_unlock(&ahead->mutex);
@@ -328,6 +335,7 @@ static int fail_short(const struct hoist__ahead *ahead, int err)
 /* Under the lock, once all threads have ended. */
 static int outcome(const struct hoist__ahead *ahead)
 {
+	HOIST__ASSERT(ahead->n_running == 0 && hoist__mutex_held(&ahead->mutex));
 	if (ahead->err != 0)
 		return hoist__fail(ahead->err, "%s", ahead->text);
 	bool all = atomic_load_explicit(&ahead->xdone, memory_order_relaxed) == ahead->total;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/wait.h"
@@ -61,6 +62,7 @@ static bool splits(const struct hoist__request *request)
  * writes to its own copy only, so that several can serve one request. */
 static void take_part(struct hoist__request *request, struct hoist__request *part)
 {
+	HOIST__ASSERT(request->taken < request->bytes && request->done < request->bytes);
 	*part = *request;
 	if (splits(request)) {
 		size_t at = request->taken;
@@ -73,12 +75,14 @@ static void take_part(struct hoist__request *request, struct hoist__request *par
 	} else {
 		request->taken = request->bytes;
 	}
+	HOIST__ASSERT(request->taken <= request->bytes && part->need <= part->bytes);
 	request->n_parts++;
 }
 
 /* Pieces end in any order: the first one that stopped short decides how much is done. */
 static void stop_at(struct hoist__request *request, size_t at, int result)
 {
+	HOIST__ASSERT(at <= request->bytes && request->stopped <= request->bytes && result <= 0);
 	if (at < request->stopped) {
 		request->stopped = at;
 		request->stop_result = result;
@@ -87,6 +91,8 @@ static void stop_at(struct hoist__request *request, size_t at, int result)
 
 static void merge(struct hoist__request *request, const struct hoist__request *part)
 {
+	HOIST__ASSERT(request->n_parts != 0 && part->done <= part->bytes);
+	HOIST__ASSERT(splits(request) || request->n_parts == 1);
 	if (splits(request)) {
 		if (part->done < part->bytes)
 			stop_at(request, part->offset - request->offset + part->done, part->result);
@@ -102,6 +108,8 @@ static void merge(struct hoist__request *request, const struct hoist__request *p
 /* Returns: true if no worker serves @request or will: the request is then in `finished`. */
 static bool end_if_over(struct hoist__crew *crew, struct hoist__request *request)
 {
+	HOIST__ASSERT(hoist__mutex_held(&crew->mutex) && request->taken <= request->bytes);
+	HOIST__ASSERT(!hoist__list_empty(&request->node));
 	if (request->n_parts > 0 || request->taken < request->bytes)
 		return false;
 	if (splits(request)) {
@@ -121,6 +129,7 @@ static bool end_if_over(struct hoist__crew *crew, struct hoist__request *request
  * a slow disk leaves the others theirs. */
 static struct disk_queue *next_queue(struct hoist__crew *crew)
 {
+	HOIST__ASSERT(hoist__mutex_held(&crew->mutex) && crew->next < crew->disks.n);
 	for (unsigned i = 0; i < crew->disks.n; i++) {
 		struct disk_queue *queue = &crew->disk_queues[(crew->next + i) % crew->disks.n];
 		if (queue->n_serving < crew->share && !hoist__list_empty(&queue->queued)) {
@@ -141,6 +150,7 @@ static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
 		hoist__list_remove(&request->node);
 		hoist__list_push_back(&crew->running, &request->node);
 	}
+	HOIST__ASSERT(queue->n_serving < crew->share && crew->share <= crew->n_workers);
 	queue->n_serving++;
 	for (bool ended = false; !ended;) {
 		struct hoist__attempt call;
@@ -151,6 +161,7 @@ static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
 		part.cancelled = request->cancelled;
 		ended = hoist__request_finish(&part, result);
 	}
+	HOIST__ASSERT(queue->n_serving != 0);
 	queue->n_serving--;
 	merge(request, &part);
 	return end_if_over(crew, request);
@@ -182,11 +193,13 @@ void hoist__crew_submit(struct hoist__crew *crew, struct hoist__request *const *
 	pthread_mutex_lock(&crew->mutex);
 	for (unsigned i = 0; i < n; i++) {
 		struct hoist__request *request = requests[i];
+		HOIST__ASSERT(request->done < request->bytes && request->need <= request->bytes);
 		request->n_parts = 0;
 		request->taken = 0;
 		request->stopped = request->bytes;
 		request->stop_result = 0;
 		unsigned queue = hoist__disk_of(&crew->disks, request->file);
+		HOIST__ASSERT(queue < crew->disks.n);
 		hoist__list_push_back(&crew->disk_queues[queue].queued, &request->node);
 		if (splits(request))
 			pthread_cond_broadcast(&crew->work);
@@ -233,6 +246,8 @@ void hoist__crew_wake(struct hoist__crew *crew)
 /* The bytes of the request that no worker has taken are not read any more. */
 static void cancel_queued(struct hoist__crew *crew, struct hoist__request *request)
 {
+	HOIST__ASSERT(hoist__mutex_held(&crew->mutex) && request->taken < request->bytes);
+	HOIST__ASSERT(request->n_parts == 0 || splits(request));
 	request->cancelled = true;
 	stop_at(request, request->taken, -ECANCELED);
 	request->taken = request->bytes;
@@ -280,6 +295,7 @@ void hoist__crew_destroy(struct hoist__crew *crew, bool forked)
 	/* The child has no workers, and its copy of the mutex may be locked for ever. */
 	if (!forked) {
 		stop_workers(crew);
+		HOIST__ASSERT(hoist__list_empty(&crew->running));
 		pthread_cond_destroy(&crew->done);
 		pthread_cond_destroy(&crew->work);
 		pthread_mutex_destroy(&crew->mutex);
@@ -316,6 +332,7 @@ static int start_workers(struct hoist__crew *crew, unsigned n)
 			crew->n_workers++;
 	}
 	crew->share = (unsigned)hoist__max_u64(crew->n_workers / crew->disks.n, 1);
+	HOIST__ASSERT(crew->disks.n != 0 && crew->disks.n <= HOIST__MAX_DISKS);
 	pthread_mutex_unlock(&crew->mutex);
 	/* Fewer threads than asked for are enough. */
 	return crew->n_workers > 0 ? 0 : err;

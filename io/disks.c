@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 
 /* Volumes may lie on volumes, this deep. */
@@ -104,6 +105,7 @@ static void number_rows(struct hoist__disks *disks)
 		row->index = k < i			   ? disks->rows[k].index
 			     : disks->n < HOIST__MAX_DISKS ? disks->n++
 							   : disks->n - 1;
+		HOIST__ASSERT(row->index < disks->n && disks->n <= HOIST__MAX_DISKS);
 	}
 }
 
@@ -127,5 +129,6 @@ unsigned hoist__disk_of(const struct hoist__disks *disks, const struct hoist__fi
 	if (disks->n == 1)
 		return 0;
 	const struct hoist__disks_row *row = find_row(disks, device_of(file));
+	HOIST__ASSERT(row == NULL || row->index < disks->n);
 	return row != NULL ? row->index : disks->n - 1;
 }

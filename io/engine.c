@@ -5,10 +5,10 @@
 
 #include "io/engine-impl.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -63,6 +63,7 @@ int hoist__engine_create(const struct hoist__engine_options *options, struct hoi
 	}
 	if (err != 0)
 		return err;
+	HOIST__ASSERT(engine->depth >= options->depth && engine->ops->reap != NULL);
 	engine->in_flight = 0;
 	engine->pid = getpid();
 	hoist__log(io, "engine of depth %u: %s", engine->depth, engine->reason);
@@ -175,7 +176,16 @@ int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *co
 	int err = engine->ops->submit(engine, requests, n);
 	if (err == 0)
 		engine->in_flight += n;
+	HOIST__ASSERT(engine->in_flight <= engine->depth);
 	return err;
+}
+
+/* True if a request that is handed back says how it ended. */
+HOIST__CONDITION static bool has_ended(const struct hoist__request *request)
+{
+	return request->result <= 0 && request->done <= request->bytes &&
+	       request->direct_done <= request->done &&
+	       (request->result != 0 || request->done >= request->need);
 }
 
 int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
@@ -187,6 +197,8 @@ int hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret
 		return 0;
 	unsigned n = engine->ops->reap(engine, ret, max, timeout_ns);
 	assert(n <= max && n <= engine->in_flight);
+	for (unsigned i = 0; i < n; i++)
+		HOIST__ASSERT(has_ended(ret[i]));
 	engine->in_flight -= n;
 	return (int)n;
 }

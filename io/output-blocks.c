@@ -14,6 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/limit.h"
@@ -88,5 +89,8 @@ int hoist__output_lay_out(struct hoist__file *file, bool direct, uint64_t bytes)
 	file->fs = hoist__fs_of_fd(file->fd);
 	file->in_memory = file->fs->memory;
 	open_direct(file, direct && padded);
+	HOIST__ASSERT(hoist__is_power_of_two(file->offset_align) &&
+		      file->offset_align <= HOIST__FILE_MAX_ALIGN);
+	HOIST__ASSERT(file->direct_fd >= 0 || file->offset_align == 1);
 	return allocate(file, hoist__round_up(bytes, file->offset_align));
 }

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -143,6 +144,7 @@ static void make_temp_name(const struct hoist__output *output, char temp[TEMP_BY
 		text[i] = letters[random[i] % (sizeof letters - 1)];
 	int room = (int)(TEMP_BYTES - 1 - 1 - (sizeof SUFFIX - 1) - N_RANDOM);
 	(void)snprintf(temp, TEMP_BYTES, ".%.*s" SUFFIX "%s", room, output->name, text);
+	HOIST__ASSERT(strlen(temp) <= NAME_MAX && strchr(temp, '/') == NULL);
 }
 
 static int open_nameless(const struct hoist__output *output)
@@ -157,6 +159,7 @@ static int open_nameless(const struct hoist__output *output)
 
 static int open_hidden(struct hoist__output *output)
 {
+	HOIST__ASSERT(output->temp[0] == '\0');
 	int err = -EEXIST;
 	for (int i = 0; i < NAME_TRIES && (err == -EEXIST || err == -EINTR); i++) {
 		char temp[TEMP_BYTES];
@@ -206,6 +209,7 @@ static int open_file(struct hoist__output *output)
 	if (fd < 0)
 		return hoist__fail_errno(fd, "writing %s: making a file in its folder",
 					 output->file.path);
+	HOIST__ASSERT(output->file.fd < 0);
 	output->file.fd = fd;
 	return 0;
 }
@@ -240,6 +244,7 @@ int hoist__output_create(const char *path, uint64_t bytes, unsigned flags,
 		hoist__output_destroy(output);
 		return err;
 	}
+	HOIST__ASSERT(output->file.bytes == bytes && output->file.fd >= 0);
 	hoist__log(
 		io, "%s: to be written, %" PRIu64 " bytes, %s%s", path, bytes,
 		output->file.direct_fd >= 0 ? "direct" : "not direct: ", output->file.direct_note);
@@ -294,6 +299,7 @@ int hoist__output_write(const struct hoist__output *output, uint64_t offset, con
  * becomes -1. */
 static int ask_at_close(const struct hoist__output *output, int *fd, bool spare)
 {
+	HOIST__ASSERT(*fd >= 0);
 	int err = 0;
 	unsigned n_again = 0;
 	do {
@@ -363,6 +369,7 @@ static int link_as(const struct hoist__output *output, const char *name)
  * rename(2) can move. */
 static int link_hidden(struct hoist__output *output)
 {
+	HOIST__ASSERT(output->temp[0] == '\0' && output->file.fd >= 0);
 	int err = -EEXIST;
 	for (int i = 0; i < NAME_TRIES && err == -EEXIST; i++) {
 		char temp[TEMP_BYTES];
@@ -378,6 +385,7 @@ static int rename_hidden(struct hoist__output *output, bool replace)
 {
 	int fd = output->folder_fd;
 	int err;
+	HOIST__ASSERT(output->temp[0] != '\0' && strcmp(output->temp, output->name) != 0);
 	if (replace) {
 		err = renameat(fd, output->temp, fd, output->name) < 0 ? -errno : 0;
 	} else {
@@ -406,6 +414,7 @@ int hoist__output_publish(struct hoist__output *output)
 	}
 	if (output->temp[0] != '\0')
 		err = rename_hidden(output, replace);
+	HOIST__ASSERT(err != 0 || output->temp[0] == '\0');
 	if (err < 0)
 		return hoist__fail_errno(err, "writing %s: giving the finished file its name",
 					 output->file.path);
@@ -414,6 +423,7 @@ int hoist__output_publish(struct hoist__output *output)
 
 int hoist__output_sync_folder(const struct hoist__output *output)
 {
+	HOIST__ASSERT(output->temp[0] == '\0');
 	if ((output->flags & HOIST__OUTPUT_NO_SYNC) != 0)
 		return 0;
 	/* Some file systems have no fsync of folders. */

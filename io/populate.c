@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "alloc/region.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/wait.h"
@@ -88,6 +89,8 @@ static void share_out(struct hoist__populator *p, const struct hoist__populator_
 		const struct hoist__populator_part *part = &options->parts[i];
 		size_t first = slice_at(p, part->begin);
 		size_t last = slice_at(p, part->end > part->begin ? part->end - 1 : part->begin);
+		HOIST__ASSERT(part->begin <= part->end && part->end <= p->end - p->start);
+		HOIST__ASSERT(part->reader < HOIST__POPULATOR_READERS && filled <= last + 1);
 		for (; filled < first; filled++)
 			p->slices[filled].readers = (unsigned char)(1u << reader);
 		reader = part->reader;
@@ -129,12 +132,15 @@ static bool claim(struct hoist__populator *p, size_t *ret)
 		return false;
 	*ret = first->next++;
 	first->n_taken++;
+	HOIST__ASSERT(hoist__mutex_held(&p->mutex) && *ret < p->n_slices);
+	HOIST__ASSERT(p->slices[*ret].state == FREE && first->n_taken <= p->n_slices);
 	p->slices[*ret].state = CLAIMED;
 	return true;
 }
 
 static void finish_slice(struct hoist__populator *p, size_t i, int err)
 {
+	HOIST__ASSERT(hoist__mutex_held(&p->mutex) && p->slices[i].state == CLAIMED);
 	if (err != 0) {
 		if (p->err == 0) {
 			p->err = err;
@@ -224,6 +230,7 @@ int hoist__populator_start(const struct hoist__populator_options *options,
 static int look(struct hoist__populator *p, unsigned index, size_t want, size_t *ret)
 {
 	struct reader *reader = &p->readers[index];
+	HOIST__ASSERT(hoist__mutex_held(&p->mutex) && want <= p->end - p->start);
 	if (p->err != 0)
 		return hoist__fail(p->err, "%s", p->text);
 	for (; slice_start(p, reader->wanted) - p->start < want; reader->wanted++)
@@ -231,6 +238,8 @@ static int look(struct hoist__populator *p, unsigned index, size_t want, size_t 
 	while (reader->prefix < p->n_slices &&
 	       (!is_of(p, reader->prefix, index) || p->slices[reader->prefix].state == DONE))
 		reader->prefix++;
+	HOIST__ASSERT(reader->wanted <= p->n_slices && reader->prefix <= p->n_slices);
+	HOIST__ASSERT(reader->n_wanted <= reader->wanted);
 	*ret = slice_start(p, reader->prefix) - p->start;
 	return 0;
 }

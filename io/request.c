@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "io/again.h"
 #include "io/rescue.h"
@@ -25,9 +26,24 @@
  * registered buffer 1 GiB; a power of two keeps direct reads aligned. */
 #define MAX_ATTEMPT_BYTES HOIST__REQUEST_MAX_DROP
 
+/* The arrows in engine.h, and a state that is entered anew after bytes have moved. */
+HOIST__CONDITION static bool may_follow(enum hoist__request_state from,
+					enum hoist__request_state to)
+{
+	static const unsigned next[] = {
+		[HOIST__REQUEST_DIRECT] = 1u << HOIST__REQUEST_DIRECT | 1u << HOIST__REQUEST_CACHED,
+		[HOIST__REQUEST_CACHED] = 1u << HOIST__REQUEST_CACHED |
+					  1u << HOIST__REQUEST_RESCUE | 1u << HOIST__REQUEST_DROP,
+		[HOIST__REQUEST_RESCUE] = 1u << HOIST__REQUEST_CACHED | 1u << HOIST__REQUEST_DROP,
+		[HOIST__REQUEST_DROP] = 0,
+	};
+	return (next[from] >> to & 1) != 0;
+}
+
 /* Enters @state; repetitions are counted anew from here. */
 static void enter(struct hoist__request *request, enum hoist__request_state state)
 {
+	HOIST__ASSERT(may_follow(request->state, state));
 	request->state = state;
 	request->n_again = 0;
 	request->n_called_off = 0;
@@ -46,6 +62,8 @@ void hoist__request_start(struct hoist__request *request)
 	request->direct_done = 0;
 	request->fell_back = false;
 	request->cancelled = false;
+	HOIST__ASSERT(request->bytes != 0 && request->need <= request->bytes);
+	request->state = HOIST__REQUEST_DIRECT;
 	enter(request, request->direct ? HOIST__REQUEST_DIRECT : HOIST__REQUEST_CACHED);
 	/* The kernel would read ahead into the ranges of later requests (up to 8 MiB, seen on
 	 * ext4).  These would take such pages for pages that were cached before, and leave them in
@@ -70,12 +88,14 @@ void hoist__request_next(const struct hoist__request *request, struct hoist__att
 		ret->bytes = (uint32_t)request->done;
 		return;
 	}
+	HOIST__ASSERT(request->done < request->bytes);
 	ret->what = request->write ? HOIST__ATTEMPT_WRITE : HOIST__ATTEMPT_READ;
 	if (drops(request) && !ret->direct && request->file->dontcache)
 		ret->flags = RWF_DONTCACHE;
 	ret->offset = request->offset + request->done;
 	ret->address = request->address + request->done;
 	ret->bytes = (uint32_t)hoist__min_u64(request->bytes - request->done, MAX_ATTEMPT_BYTES);
+	HOIST__ASSERT(!ret->direct || ret->offset % request->file->offset_align == 0);
 	if (request->state == HOIST__REQUEST_RESCUE) {
 		ret->what = HOIST__ATTEMPT_RESCUE;
 		ret->bytes = (uint32_t)hoist__min_u64(ret->bytes, HOIST__RESCUE_BYTES);
@@ -84,6 +104,7 @@ void hoist__request_next(const struct hoist__request *request, struct hoist__att
 
 void hoist__request_end(struct hoist__request *request, int result)
 {
+	HOIST__ASSERT(result <= 0);
 	request->result = result;
 }
 
@@ -102,6 +123,7 @@ static bool end(struct hoist__request *request, int result)
 static void fall_back(struct hoist__request *request)
 {
 	enter(request, HOIST__REQUEST_CACHED);
+	HOIST__ASSERT(!request->fell_back && request->direct);
 	request->fell_back = true;
 }
 
@@ -116,9 +138,11 @@ static void account(struct hoist__request *request, size_t bytes)
 {
 	bool direct = request->state == HOIST__REQUEST_DIRECT;
 	request->done += bytes;
+	HOIST__ASSERT(request->done <= request->bytes);
 	enter(request, direct ? HOIST__REQUEST_DIRECT : HOIST__REQUEST_CACHED);
 	if (direct) {
 		request->direct_done += bytes;
+		HOIST__ASSERT(request->direct_done == request->done);
 		if (request->done < request->need && !at_aligned_place(request))
 			fall_back(request);
 	}
@@ -176,6 +200,8 @@ bool hoist__request_is_stuck(const struct hoist__request *request)
 
 bool hoist__request_finish(struct hoist__request *request, int64_t result)
 {
+	HOIST__ASSERT(result <= (int64_t)(request->bytes - request->done) ||
+		      request->state == HOIST__REQUEST_DROP);
 	/* The result of a drop does not matter. */
 	if (request->state == HOIST__REQUEST_DROP)
 		return true;

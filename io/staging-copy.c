@@ -3,8 +3,7 @@
  * The contract is in io/staging.h. */
 #include "config.h"
 
-#include <assert.h>
-
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "io/staging-private.h"
@@ -37,6 +36,7 @@ static int tell(void *context)
 {
 	struct hoist__teller *teller = context;
 	pthread_mutex_lock(&teller->lock);
+	HOIST__ASSERT(atomic_load(&teller->refs) != 0);
 	if (teller->moved != NULL)
 		teller->moved(teller->context);
 	pthread_mutex_unlock(&teller->lock);
@@ -49,6 +49,7 @@ static void ask_to_tell(struct hoist__staging *staging, unsigned stream,
 			struct hoist__dev_event *event)
 {
 	struct hoist__dev_stream *telling = staging->telling[stream];
+	HOIST__ASSERT(staging->teller != NULL && telling != NULL);
 	atomic_fetch_add_explicit(&staging->teller->refs, 1, memory_order_relaxed);
 	if (hoist__dev_stream_wait_event(telling, event) == 0 &&
 	    hoist__dev_stream_call(telling, tell, staging->teller) == 0)
@@ -95,6 +96,7 @@ static int queue_boxes(struct hoist__staging *staging, struct hoist__slot *slot,
 	uintptr_t base = (uintptr_t)staging->address + slot->index * staging->slot_bytes;
 	int err = 0;
 	assert(stream < staging->n_streams);
+	HOIST__ASSERT(slot == &staging->slots[slot->index].slot);
 	for (*n_queued = 0; *n_queued < n_boxes; ++*n_queued) {
 		const struct hoist__slot_box *box = &boxes[*n_queued];
 		assert(end_in_slot(box) <= staging->slot_bytes);
@@ -110,6 +112,8 @@ static int queue_boxes(struct hoist__staging *staging, struct hoist__slot *slot,
 static int mark(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream, int err)
 {
 	struct hoist__staging_slot *own = staging_slot_of(slot);
+	HOIST__ASSERT(slot->state == HOIST__SLOT_COPYING || slot->state == HOIST__SLOT_FETCHING);
+	HOIST__ASSERT(stream < staging->n_streams);
 	own->queued |= 1u << stream;
 	if (err == 0)
 		err = hoist__dev_event_record(event_of(staging, slot, stream),
@@ -133,11 +137,14 @@ int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, u
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_FULL) {
+		HOIST__ASSERT(staging_slot_of(slot)->queued == 0 && hoist__list_empty(&slot->node));
 		slot->state = HOIST__SLOT_COPYING;
 		hoist__list_push_back(&staging->copying, &slot->node);
 		staging->n_copying++;
 	}
-	return mark(staging, slot, stream, err);
+	err = mark(staging, slot, stream, err);
+	HOIST__ASSERT(hoist__staging_adds_up(staging));
+	return err;
 }
 
 int hoist__slot_fetch(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
@@ -152,11 +159,14 @@ int hoist__slot_fetch(struct hoist__staging *staging, struct hoist__slot *slot, 
 	if (err != 0 && n_queued == 0)
 		return err;
 	if (slot->state == HOIST__SLOT_READING) {
+		HOIST__ASSERT(staging_slot_of(slot)->queued == 0 && hoist__list_empty(&slot->node));
 		slot->state = HOIST__SLOT_FETCHING;
 		hoist__list_push_back(&staging->fetching, &slot->node);
 		staging->n_fetching++;
 	}
-	return mark(staging, slot, stream, err);
+	err = mark(staging, slot, stream, err);
+	HOIST__ASSERT(hoist__staging_adds_up(staging));
+	return err;
 }
 
 /* --- ends --- */
@@ -168,6 +178,8 @@ static int query(struct hoist__staging *staging, struct hoist__slot *slot)
 	for (unsigned s = 0; s < staging->n_streams; s++) {
 		if ((own->queued & 1u << s) == 0)
 			continue;
+		HOIST__ASSERT(slot->state == HOIST__SLOT_COPYING ||
+			      slot->state == HOIST__SLOT_FETCHING);
 		int err = (own->bare & 1u << s) != 0
 				  ? hoist__dev_stream_synchronize(staging->streams[s])
 				  : hoist__dev_event_query(event_of(staging, slot, s));
@@ -209,12 +221,14 @@ int hoist__staging_reclaim(struct hoist__staging *staging)
 			break;
 		if (err != 0)
 			return keep_failure(staging, err, "copying to the device");
+		HOIST__ASSERT(slot->state == HOIST__SLOT_COPYING && staging->n_copying != 0);
 		hoist__list_remove(&slot->node);
 		staging->n_copying--;
 		staging->copied += slot->useful;
 		hoist__slot_make_free(staging, slot);
 		n++;
 	}
+	HOIST__ASSERT(hoist__staging_adds_up(staging));
 	return staging->failed != 0 ? fail_failed(staging) : n;
 }
 
@@ -247,9 +261,11 @@ int hoist__staging_fetched(struct hoist__staging *staging, struct hoist__slot **
 		return 0;
 	if (err != 0)
 		return keep_failure(staging, err, "copying from the device");
+	HOIST__ASSERT(slot->state == HOIST__SLOT_FETCHING && staging->n_fetching != 0);
 	hoist__list_remove(&slot->node);
 	staging->n_fetching--;
 	slot->state = HOIST__SLOT_FULL;
+	HOIST__ASSERT(hoist__staging_adds_up(staging));
 	*ret = slot;
 	return 1;
 }

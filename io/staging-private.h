@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/assert.h"
 #include "io/staging.h"
 
 /* Referenced by the staging and by every call that the driver has not made yet. */
@@ -68,6 +69,23 @@ struct hoist__staging {
 static inline struct hoist__slot *hoist__slot_of(struct hoist__list *node)
 {
 	return HOIST__CONTAINER_OF(node, struct hoist__slot, node);
+}
+
+/* True if the counts are those of the slots' states, and exactly the slots that are
+ * COPYING or FETCHING have copies queued.  After a failure the staging only drains. */
+HOIST__CONDITION static inline bool hoist__staging_adds_up(const struct hoist__staging *staging)
+{
+	unsigned n[HOIST__SLOT_FETCHING + 1] = {0};
+	for (unsigned i = 0; i < staging->n_slots; i++) {
+		const struct hoist__staging_slot *own = &staging->slots[i];
+		enum hoist__slot_state state = own->slot.state;
+		bool moves = state == HOIST__SLOT_COPYING || state == HOIST__SLOT_FETCHING;
+		n[state]++;
+		if (staging->failed == 0 && (moves != (own->queued != 0) || (own->bare & ~own->queued)))
+			return false;
+	}
+	return n[HOIST__SLOT_FREE] == staging->n_free && n[HOIST__SLOT_COPYING] == staging->n_copying &&
+	       n[HOIST__SLOT_FETCHING] == staging->n_fetching;
 }
 
 /* Makes the slot FREE. */

@@ -5,9 +5,9 @@
 
 #include "io/staging-private.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -58,6 +58,7 @@ static int charge(struct hoist__staging *staging, const struct hoist__staging_op
 		for (unsigned n = n_slots; n >= MIN_SLOTS; n--) {
 			err = charge_more(staging, options->held, n * slot_bytes);
 			if (err == 0) {
+				HOIST__ASSERT(staging->charged >= n * slot_bytes);
 				staging->slot_bytes = slot_bytes;
 				staging->n_slots = n;
 				return 0;
@@ -65,6 +66,7 @@ static int charge(struct hoist__staging *staging, const struct hoist__staging_op
 		}
 		if (slot_bytes == smallest)
 			return fail_budget(err, staging->budget, MIN_SLOTS * smallest);
+		HOIST__ASSERT(slot_bytes > smallest);
 		slot_bytes = smallest * hoist__max_u64(slot_bytes / 2 / smallest, 1);
 	}
 }
@@ -74,6 +76,10 @@ static int charge(struct hoist__staging *staging, const struct hoist__staging_op
 static int make_slots(struct hoist__staging *staging)
 {
 	size_t n_events = (size_t)staging->n_slots * staging->n_streams;
+	HOIST__ASSERT(staging->n_slots >= MIN_SLOTS &&
+		      staging->n_slots <= HOIST__STAGING_MAX_SLOTS);
+	HOIST__ASSERT(staging->address % HOIST__FILE_MAX_ALIGN == 0 &&
+		      staging->slot_bytes % 4096 == 0);
 	staging->slots = calloc(staging->n_slots, sizeof *staging->slots);
 	staging->events = calloc(n_events > 0 ? n_events : 1, sizeof *staging->events);
 	if (staging->slots == NULL || staging->events == NULL)
@@ -94,11 +100,13 @@ static int make_slots(struct hoist__staging *staging)
 		hoist__list_push_back(&staging->free, &slot->node);
 		staging->n_free++;
 	}
+	HOIST__ASSERT(hoist__staging_adds_up(staging));
 	return 0;
 }
 
 void hoist__teller_unref(struct hoist__teller *teller)
 {
+	HOIST__ASSERT(teller == NULL || atomic_load(&teller->refs) != 0);
 	if (teller == NULL || atomic_fetch_sub_explicit(&teller->refs, 1, memory_order_acq_rel) > 1)
 		return;
 	pthread_mutex_destroy(&teller->lock);
@@ -212,6 +220,7 @@ void hoist__staging_settle(struct hoist__staging *staging)
 {
 	staging->n_copying -= finish_all(staging, &staging->copying);
 	staging->n_fetching -= finish_all(staging, &staging->fetching);
+	HOIST__ASSERT(staging->n_copying == 0 && staging->n_fetching == 0);
 	staging->tells = false;
 	if (staging->teller != NULL) {
 		pthread_mutex_lock(&staging->teller->lock);
@@ -297,9 +306,11 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *staging)
 	slot->request = (struct hoist__request){
 		.address = (unsigned char *)staging->address + slot->index * staging->slot_bytes,
 	};
+	HOIST__ASSERT(slot == &staging->slots[slot->index].slot && slot->index < staging->n_slots);
 	staging->n_free--;
 	if (staging->n_slots - staging->n_free > staging->n_busy_peak)
 		staging->n_busy_peak = staging->n_slots - staging->n_free;
+	HOIST__ASSERT(hoist__staging_adds_up(staging));
 	return slot;
 }
 
@@ -307,11 +318,15 @@ void hoist__slot_filled(struct hoist__staging *staging, struct hoist__slot *slot
 {
 	(void)staging;
 	assert(slot->state == HOIST__SLOT_READING);
+	HOIST__ASSERT(staging->slots[slot->index].queued == 0);
 	slot->state = HOIST__SLOT_FULL;
 }
 
 void hoist__slot_make_free(struct hoist__staging *staging, struct hoist__slot *slot)
 {
+	HOIST__ASSERT(slot->state != HOIST__SLOT_FREE && hoist__list_empty(&slot->node));
+	HOIST__ASSERT(staging->slots[slot->index].queued == 0 &&
+		      staging->n_free < staging->n_slots);
 	slot->state = HOIST__SLOT_FREE;
 	hoist__list_push_front(&staging->free, &slot->node);
 	staging->n_free++;
@@ -321,4 +336,5 @@ void hoist__slot_release(struct hoist__staging *staging, struct hoist__slot *slo
 {
 	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FULL);
 	hoist__slot_make_free(staging, slot);
+	HOIST__ASSERT(hoist__staging_adds_up(staging));
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -84,6 +85,7 @@ static void prepare(struct hoist__uring *u, struct io_uring_sqe *sqe,
 {
 	struct hoist__attempt attempt;
 	hoist__request_next(request, &attempt);
+	HOIST__ASSERT(attempt.what != HOIST__ATTEMPT_RESCUE && attempt.bytes != 0);
 	int file = hoist__uring_file(&u->files, request->file, attempt.direct);
 	int fd = file >= 0 ? file : attempt.fd;
 	if (attempt.what == HOIST__ATTEMPT_DROP)
@@ -113,6 +115,9 @@ static void fill_from(struct hoist__uring *u, struct hoist__disk_queue *queue)
 		struct hoist__list *node = hoist__list_pop(&queue->pending);
 		hoist__list_push_back(&u->active, node);
 		queue->n_active++;
+		HOIST__ASSERT(queue->n_active <= u->disk_depth &&
+			      queue->n_active <= u->engine.depth);
+		HOIST__ASSERT(queue_of(u, hoist__uring_request(node)) == queue);
 		prepare(u, sqe, hoist__uring_request(node));
 	}
 }
@@ -183,6 +188,7 @@ int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *con
 	struct hoist__uring *u = hoist__uring_of(engine);
 	if (u->broken != 0)
 		return hoist__fail_errno(u->broken, "io_uring_enter");
+	HOIST__ASSERT(n <= engine->depth - engine->in_flight);
 	for (unsigned i = 0; i < n; i++)
 		dispatch(u, requests[i]);
 	hoist__uring_fill(u);
@@ -222,6 +228,7 @@ static bool make_here(struct hoist__uring *u, struct hoist__request *request)
 
 static void complete(struct hoist__uring *u, struct hoist__request *request, int result)
 {
+	HOIST__ASSERT(queue_of(u, request)->n_active != 0 && !hoist__list_empty(&request->node));
 	bool ended = hoist__request_finish(request, result);
 	while (!ended && is_mine(u, request))
 		ended = make_here(u, request);
@@ -241,8 +248,10 @@ void hoist__uring_collect(struct hoist__uring *u)
 	{
 		n++;
 		if (cqe->user_data == HOIST__URING_CANCEL) {
+			HOIST__ASSERT(u->cancelling);
 			u->cancelling = false;
 		} else if (cqe->user_data == HOIST__URING_POLL) {
+			HOIST__ASSERT(u->polling);
 			u->polling = false;
 			hoist__uring_hear(u);
 		} else if (!u->engine.abandoned) { /* else the owner has it back, or freed it */

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -109,6 +110,7 @@ static void cancel_active(struct hoist__uring *u)
 		return;
 	io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ALL | IORING_ASYNC_CANCEL_ANY);
 	io_uring_sqe_set_data64(sqe, HOIST__URING_CANCEL);
+	HOIST__ASSERT(!hoist__list_empty(&u->active));
 	u->cancelling = true;
 	u->cancel_at = hoist__deadline(CANCEL_AGAIN_NS);
 	(void)hoist__uring_note(u, io_uring_submit(&u->ring));
@@ -118,6 +120,7 @@ static void cancel_active(struct hoist__uring *u)
  * enter that cannot be made any more.  The crew works on. */
 static void drain_broken(struct hoist__uring *u, uint64_t left)
 {
+	HOIST__ASSERT(u->broken < 0);
 	end_unseen(u);
 	if (!hoist__list_empty(&u->finished))
 		return;
@@ -141,6 +144,28 @@ static bool has_kernel_work(struct hoist__uring *u)
 	       (IO_URING_READ_ONCE(*u->ring.sq.kflags) & IORING_SQ_TASKRUN) != 0;
 }
 
+HOIST__CONDITION static unsigned length(const struct hoist__list *list)
+{
+	unsigned n = 0;
+	for (const struct hoist__list *node = list->next; node != list; node = node->next)
+		n++;
+	return n;
+}
+
+/* True if the lists and the crew have the requests in flight, and a sound ring's queues count the
+ * active ones. */
+HOIST__CONDITION static bool adds_up(const struct hoist__uring *u)
+{
+	unsigned n_active = 0;
+	unsigned n = length(&u->active) + length(&u->finished);
+	for (unsigned i = 0; i < u->disks.n; i++) {
+		n_active += u->disk_queues[i].n_active;
+		n += length(&u->disk_queues[i].pending);
+	}
+	return (u->crew != NULL ? n <= u->engine.in_flight : n == u->engine.in_flight) &&
+	       (u->broken != 0 || n_active == length(&u->active));
+}
+
 /* Enters the kernel at most once if something is ready to be returned, and otherwise until
  * something is, or @timeout_ns has passed.  The eventfd's poll is armed before the wait, so a wake
  * between the check of `woken` and the wait still ends the wait. */
@@ -149,6 +174,7 @@ static unsigned uring_reap(struct hoist__engine *engine, struct hoist__request *
 {
 	struct hoist__uring *u = hoist__uring_of(engine);
 	uint64_t deadline = hoist__deadline(timeout_ns);
+	HOIST__ASSERT(adds_up(u));
 	uint64_t left = timeout_ns;
 	bool woken = false;
 	for (;;) {
@@ -176,6 +202,7 @@ static unsigned uring_reap(struct hoist__engine *engine, struct hoist__request *
 		left = hoist__deadline_left(deadline);
 	}
 	unsigned n = 0;
+	HOIST__ASSERT(adds_up(u));
 	for (; n < max && !hoist__list_empty(&u->finished); n++)
 		ret[n] = hoist__uring_request(hoist__list_pop(&u->finished));
 	return n;
@@ -213,6 +240,7 @@ static void uring_destroy(struct hoist__engine *engine, bool forked)
 	struct hoist__request *request;
 	while (!forked && engine->in_flight > 0)
 		engine->in_flight -= uring_reap(engine, &request, 1, UINT64_MAX);
+	HOIST__ASSERT(forked || (hoist__list_empty(&u->active) && hoist__list_empty(&u->finished)));
 	/* The kernel releases a closed ring's memory late; unregistering releases it at once.  A
 	 * child only closes its copy of the descriptor: the ring stays the parent's.  For abandoned
 	 * requests, unregistering might wait for their end. */

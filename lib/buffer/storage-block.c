@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "lib/buffer/storage-private.h"
@@ -150,6 +151,7 @@ static int zero(const struct hoist__storage *storage, uintptr_t address)
 
 static int allocate(struct hoist__storage *storage, struct hoist__storage_place *ret)
 {
+	HOIST__ASSERT(storage->bytes != 0 && storage->memory != NULL);
 	struct hoist__storage_place place;
 	hoist__parked_bound(storage->memory, storage->bytes);
 	int err = take_block(storage, &place.address);
@@ -164,6 +166,8 @@ static int allocate(struct hoist__storage *storage, struct hoist__storage_place 
 		give_new_block(storage, place.address);
 		return hoist__fail_again(err, &failure);
 	}
+	HOIST__ASSERT(place.address != 0 && place.device_address != 0);
+	HOIST__ASSERT(storage->align == 0 || place.address % storage->align == 0);
 	*ret = place;
 	return 0;
 }
@@ -183,6 +187,7 @@ int hoist__storage_allocate(struct hoist__storage *storage)
 		free(place);
 		return err;
 	}
+	HOIST__ASSERT((storage->flags & HOIST__STORAGE_LAZY) != 0 && place != &storage->place);
 	struct hoist__storage_place *none = NULL;
 	if (!atomic_compare_exchange_strong(&storage->xplace, &none, place)) {
 		give_new_block(storage, place->address);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "lib/buffer/storage-private.h"
 #include "lib/device/device.h"
@@ -43,6 +44,7 @@ static void end(struct hoist__parked *entry)
 
 static void fill_entry(struct hoist__storage *storage, uint64_t passes)
 {
+	HOIST__ASSERT(storage->bytes != 0 && passes != 0 && passes != HOIST__STORAGE_LENT);
 	storage->parked = (struct hoist__parked){
 		.device = storage->device,
 		.memory = storage->memory,
@@ -60,6 +62,7 @@ bool hoist__storage_park(struct hoist__storage *storage)
 	    hoist__storage_address(storage) == 0 || hoist__device_is_cpu(storage->device))
 		return false;
 	fill_entry(storage, passes == HOIST__STORAGE_LENT ? hoist__dev_next_wait() : passes);
+	HOIST__ASSERT(hoist__storage_address(storage) != 0);
 	return hoist__park(&storage->parked);
 }
 

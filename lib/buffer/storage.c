@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "lib/device/device.h"
@@ -52,6 +53,7 @@ int hoist__storage_make(hoist_device *device, size_t bytes, struct hoist__storag
 
 void hoist__storage_discard(struct hoist__storage *storage)
 {
+	HOIST__ASSERT(atomic_load(&storage->xusers) == NULL);
 	struct hoist__storage_place *place = atomic_load(&storage->xplace);
 	hoist_stream *stream = atomic_load(&storage->xstream);
 	if (stream != NULL)
@@ -65,6 +67,7 @@ void hoist__storage_discard(struct hoist__storage *storage)
 
 void hoist__storage_publish(struct hoist__storage *storage)
 {
+	HOIST__ASSERT(atomic_load(&storage->xplace) == NULL);
 	atomic_init(&storage->xplace, storage->place.address != 0 ? &storage->place : NULL);
 }
 
@@ -137,6 +140,7 @@ int hoist__storage_map(hoist_device *device, struct hoist__file_map *map, bool r
 static void push_users(struct hoist__storage *storage, struct hoist__storage_user *first,
 		       struct hoist__storage_user *last)
 {
+	HOIST__ASSERT(first != NULL && last != NULL);
 	last->next = atomic_load(&storage->xusers);
 	while (!atomic_compare_exchange_weak(&storage->xusers, &last->next, first)) {
 	}
@@ -146,6 +150,7 @@ static void push_users(struct hoist__storage *storage, struct hoist__storage_use
  * this. */
 static void prune_users(struct hoist__storage *storage)
 {
+	HOIST__ASSERT(atomic_load(&storage->xwalked));
 	struct hoist__storage_user *user = atomic_exchange(&storage->xusers, NULL);
 	struct hoist__storage_user *first = NULL;
 	struct hoist__storage_user *last = NULL;
@@ -238,6 +243,7 @@ static hoist_device *wait_for_users(struct hoist__storage *storage)
 
 struct hoist__storage *hoist__storage_ref(struct hoist__storage *storage)
 {
+	HOIST__ASSERT(atomic_load(&storage->xrefs) != 0);
 	atomic_fetch_add_explicit(&storage->xrefs, 1, memory_order_relaxed);
 	return storage;
 }
@@ -260,6 +266,7 @@ static void *end(void *context)
 {
 	struct hoist__storage *storage = context;
 	hoist_device *capturing;
+	HOIST__ASSERT(atomic_load(&storage->xrefs) <= 1);
 	while ((capturing = let_go(storage)) != NULL) {
 		if (hoist__storage_park_for(storage, capturing))
 			return NULL;
@@ -304,6 +311,8 @@ bool hoist__storage_is_alone(const struct hoist__storage *storage)
 
 void hoist__storage_move(struct hoist__storage *storage, uintptr_t address)
 {
+	HOIST__ASSERT(storage->memory != NULL && storage->release == NULL);
+	HOIST__ASSERT(atomic_load(&storage->xusers) == NULL);
 	storage->place.address = address;
 	storage->place.device_address = address;
 }

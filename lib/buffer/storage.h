@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #include "alloc/pool.h"
+#include "base/assert.h"
 #include "hoist/buffer.h"
 #include "hoist/device.h"
 #include "io/map.h"
@@ -152,6 +153,7 @@ bool hoist__storage_is_on_host(const struct hoist__storage *storage);
  * Returns: true if the reference was the last. */
 static inline bool hoist__unref(_Atomic unsigned *refs)
 {
+	HOIST__ASSERT(atomic_load(refs) != 0);
 	return atomic_load_explicit(refs, memory_order_acquire) == 1 ||
 	       atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
 }

@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "lib/copy/copy-stage.h"
 
@@ -114,6 +115,7 @@ static void pack(const struct hoist__stage *stage, const struct hoist__stage_chu
 		 uintptr_t slot)
 {
 	const struct hoist__nest *part = &chunk->nest;
+	HOIST__ASSERT(chunk->first >= 0 && (size_t)chunk->first < chunk->bytes);
 	uintptr_t inside = slot + (uintptr_t)chunk->first;
 	struct hoist__nest nest;
 	if (stage->to_device) {
@@ -176,6 +178,8 @@ static int run_in(const struct hoist__stage *stage, struct hoist__lane *lane, ui
 		if (err < 0)
 			break;
 		hoist__stage_take_chunk(stage, i, &chunk);
+		HOIST__ASSERT(chunk.bytes <= HOIST__SLOT_BYTES &&
+			      chunk.bytes <= stage->chunk_bytes);
 		pack(stage, &chunk, at);
 		err = queue(stage, &chunk, lane->stream, at);
 		if (err == 0)
@@ -194,6 +198,7 @@ static int run_out(const struct hoist__stage *stage, struct hoist__lane *lane, u
 		unsigned before = (slot + HOIST__N_SLOTS - 1) % HOIST__N_SLOTS;
 		if (i < stage->n_chunks) {
 			hoist__stage_take_chunk(stage, i, &chunks[slot]);
+			HOIST__ASSERT(chunks[slot].bytes <= HOIST__SLOT_BYTES);
 			err = queue(stage, &chunks[slot], lane->stream,
 				    slots + slot * HOIST__SLOT_BYTES);
 			if (err == 0)
@@ -258,6 +263,7 @@ int hoist__stage_between(const struct hoist__move *move)
 	const struct hoist__span middle = {move->src.device, HOIST__MEMORY_PINNED, slots.address};
 	for (uint64_t i = 0; err == 0 && i < stage.n_chunks; i++) {
 		hoist__stage_take_chunk(&stage, i, &chunk);
+		HOIST__ASSERT(chunk.bytes <= HOIST__N_SLOTS * HOIST__SLOT_BYTES);
 		err = pass_on(&stage, &chunk, &middle);
 	}
 	hoist__slots_release(&slots);

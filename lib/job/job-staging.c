@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "alloc/annotate.h"
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/log.h"
 #include "lib/job/job.h"
@@ -24,6 +25,7 @@ static int wait_for_turn(struct hoist__job *job, size_t least, uint64_t timeout_
 	struct hoist__budget *budget = hoist__budget_of(job->budget);
 	hoist__memories_yield(budget);
 	int err = hoist__budget_acquire_turn(budget, &job->ticket, least, timeout_ns);
+	HOIST__ASSERT(job->held == 0 && (err == -EAGAIN) == job->ticket.in_line);
 	if (err == 0)
 		job->held = least;
 	return err == -EAGAIN ? 0 : err;
@@ -36,10 +38,13 @@ static void leave_budget(struct hoist__job *job)
 	if (job->held > 0)
 		hoist__budget_release(budget, job->held);
 	job->held = 0;
+	HOIST__ASSERT(!job->ticket.in_line);
 }
 
 int hoist__job_take_staging(struct hoist__job *job, size_t least, uint64_t timeout_ns)
 {
+	HOIST__ASSERT(job->staging == NULL && job->phase == HOIST__JOB_READY);
+	HOIST__ASSERT(!job->ticket.in_line || job->held == 0);
 	int err = job->ticket.in_line ? -EAGAIN : job->kind->make_staging(job);
 	if (err != -EAGAIN || job->held > 0)
 		return err;
@@ -71,6 +76,7 @@ void hoist__job_size_staging(const struct hoist__job *job, struct hoist__staging
 {
 	struct hoist__budget *budget = hoist__budget_of(job->budget);
 	options->n_slots = room_for_slots(options->pool, options->n_slots, options->slot_bytes);
+	HOIST__ASSERT(options->n_slots >= 2);
 	size_t free_bytes = hoist__budget_limit(budget) - hoist__budget_used(budget);
 	hoist__pool_trim(options->pool, free_bytes >= 2 * usual ? usual : 0);
 }
@@ -84,6 +90,7 @@ static void wake(void *context)
 
 int hoist__job_create_staging(struct hoist__job *job, struct hoist__staging_options *options)
 {
+	HOIST__ASSERT(job->staging == NULL && job->engine == NULL);
 	options->moved = wake;
 	options->context = job;
 	options->budget = hoist__budget_of(job->budget);
@@ -115,6 +122,7 @@ int hoist__job_create_engine(struct hoist__job *job, enum hoist_engine engine,
 	options->shared = job->caller_driven;
 	options->buffers = &memory;
 	options->n_buffers = job->staging != NULL ? 1 : 0;
+	HOIST__ASSERT(job->engine == NULL && job->phase == HOIST__JOB_READY);
 	return hoist__engine_create(options, &job->engine);
 }
 
@@ -126,6 +134,7 @@ unsigned hoist__job_n_inflight(const struct hoist__job *job)
 unsigned hoist__job_reap(struct hoist__job *job, struct hoist__request **ret, unsigned max,
 			 bool copying, uint64_t timeout_ns)
 {
+	HOIST__ASSERT(!copying || job->staging != NULL);
 	bool ask = copying && !hoist__staging_tells(job->staging);
 	uint64_t most = ask ? COPY_POLL_NS : HOIST__JOB_CANCEL_POLL_NS;
 	int n = hoist__engine_reap(job->engine, ret, max, hoist__min_u64(timeout_ns, most));
@@ -146,6 +155,7 @@ bool hoist__job_release(struct hoist__job *job)
 		hoist__log(load, "requests were abandoned: their memory is never used again");
 		job->staging = NULL;
 	}
+	HOIST__ASSERT(abandoned || hoist__job_n_inflight(job) == 0);
 	hoist__engine_destroy(job->engine);
 	job->engine = NULL;
 	hoist__staging_destroy(job->staging);

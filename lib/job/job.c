@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -32,6 +33,8 @@ int hoist__job_init(struct hoist__job *job, const struct hoist__job_kind *kind,
 
 void hoist__job_fini(struct hoist__job *job)
 {
+	HOIST__ASSERT(job->phase == HOIST__JOB_READY || job->phase == HOIST__JOB_DONE);
+	HOIST__ASSERT(job->engine == NULL && job->staging == NULL && job->held == 0);
 	hoist_budget_unref(job->budget);
 	pthread_cond_destroy(&job->ended);
 	pthread_mutex_destroy(&job->driving);
@@ -54,6 +57,7 @@ void hoist__job_times(const struct hoist__job *job, uint64_t *ret_ns, uint64_t *
 
 void hoist__job_fail(struct hoist__job *job, int err)
 {
+	HOIST__ASSERT(err < 0 && job->phase != HOIST__JOB_DONE);
 	if (job->phase != HOIST__JOB_DRAINING) {
 		/* Only the first failure counts: those behind it may come from cancelling. */
 		job->phase = HOIST__JOB_DRAINING;
@@ -69,11 +73,15 @@ void hoist__job_fail(struct hoist__job *job, int err)
 /* Returns: true once the job is DONE. */
 static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 {
+	HOIST__ASSERT(job->pid == getpid());
+	HOIST__ASSERT(!job->caller_driven || hoist__mutex_held(&job->driving));
+	HOIST__ASSERT(job->phase != HOIST__JOB_DONE && !hoist__job_is_done(job));
 	if (atomic_load_explicit(&job->cancelled, memory_order_relaxed) &&
 	    job->phase != HOIST__JOB_DRAINING)
 		hoist__job_fail(job,
 				hoist__fail(-ECANCELED, "the %s was cancelled", job->kind->what));
 	if (job->phase == HOIST__JOB_READY) {
+		HOIST__ASSERT(job->engine == NULL && job->err == 0);
 		int begun = job->kind->begin(job, timeout_ns);
 		if (begun > 0)
 			return false;
@@ -82,9 +90,15 @@ static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 		else
 			job->phase = HOIST__JOB_RUNNING;
 	}
+	HOIST__ASSERT(job->phase == HOIST__JOB_RUNNING || job->phase == HOIST__JOB_DRAINING);
+	HOIST__ASSERT((job->phase == HOIST__JOB_DRAINING) == (job->err < 0));
+	HOIST__ASSERT(job->held == 0 || job->phase == HOIST__JOB_DRAINING);
 	if (!job->kind->round(job, timeout_ns))
 		return false;
+	HOIST__ASSERT(hoist__job_n_inflight(job) == 0);
 	job->kind->end(job);
+	HOIST__ASSERT(job->engine == NULL && job->staging == NULL);
+	HOIST__ASSERT(job->held == 0 && !job->ticket.in_line);
 	job->phase = HOIST__JOB_DONE;
 	/* Under the lock, so that no waiter misses the broadcast between its look and its wait. */
 	pthread_mutex_lock(&job->lock);
@@ -103,6 +117,7 @@ static void *drive(void *argument)
 
 int hoist__job_start(struct hoist__job *job)
 {
+	HOIST__ASSERT(job->phase == HOIST__JOB_READY && !job->has_thread);
 	if (job->caller_driven)
 		return 0;
 	int err = hoist__thread_start(NULL, drive, job, &job->thread);
@@ -137,6 +152,7 @@ bool hoist__job_is_done(const struct hoist__job *job)
 
 int hoist__job_outcome(const struct hoist__job *job)
 {
+	HOIST__ASSERT(hoist__job_is_done(job) && job->phase == HOIST__JOB_DONE);
 	return job->err < 0 ? hoist__fail_again(job->err, &job->failure) : 0;
 }
 
@@ -168,5 +184,6 @@ bool hoist__job_stop(struct hoist__job *job)
 		continue;
 	if (job->has_thread)
 		pthread_join(job->thread, NULL);
+	HOIST__ASSERT(hoist__job_is_done(job) || !(job->has_thread || job->caller_driven));
 	return true;
 }

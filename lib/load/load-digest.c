@@ -15,6 +15,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "format/digest.h"
 #include "lib/load/load.h"
@@ -108,6 +109,7 @@ static int update(struct hoist_load *load, size_t index, uint64_t at, const unsi
 {
 	struct digest *digest = &load->digests->tensors[index];
 	uint64_t all = hoist__load_entry(load, index)->tensor->bytes;
+	HOIST__ASSERT(n != 0 && at + n <= all && (at == 0) == (digest->state == NULL));
 	if (n == all)
 		return finish(load, index, XXH3_128bits(bytes, n));
 	if (at == 0) {
@@ -159,6 +161,7 @@ int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *fli
 	const unsigned char *bytes = flight->address;
 	struct passage *d = &load->digests->disks[flight->disk];
 	size_t file = load->plan.extents[chunk->extent].file;
+	HOIST__ASSERT(flight->n_open == 0 && file >= d->file);
 	if (d->file != file)
 		d->passed = 0;
 	d->file = file;
@@ -178,6 +181,7 @@ int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *fli
 			entry->file < file || entry->tensor->offset + entry->tensor->bytes <= to;
 		d->first += over && i == d->first;
 	}
+	HOIST__ASSERT(d->first <= load->digests->n);
 	d->passed = hoist__max_u64(d->passed, to);
 	return err;
 }

@@ -7,6 +7,7 @@
  * the file.  It has those bytes of each run that lie before `to` and not before `from`. */
 #include "config.h"
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "lib/load/plan-private.h"
 
@@ -145,6 +146,9 @@ bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
 	};
 	if (extent->block_bytes > 0 && done % extent->block_bytes == 0 && end >= stop)
 		add_parts(plan, extent, done / extent->block_bytes, most, ret);
+	HOIST__ASSERT(ret->offset % extent->align == 0 && ret->to > ret->from);
+	HOIST__ASSERT(ret->need != 0 && ret->need <= ret->bytes && ret->skip < ret->need);
+	HOIST__ASSERT(ret->n_parts != 0 && ret->bytes * ret->n_parts <= max_bytes);
 	ret->useful = useful(plan, extent, ret);
 	cursor->from = ret->to;
 	while (cursor->run < extent->first_run + extent->n_runs &&
@@ -177,6 +181,9 @@ static void cut_piece(const struct hoist__run *run, const struct hoist__chunk *c
 		.from = run->from,
 		.to = run->to,
 	};
+	HOIST__ASSERT(bytes != 0 && ret->at + bytes <= chunk->bytes * chunk->n_parts);
+	HOIST__ASSERT(ret->target + ret->target_stride <=
+		      run->target + hoist__run_becomes(run, hoist__run_bytes(run)));
 	if (bytes < run->row_bytes || run->n_levels == 0)
 		return;
 	const struct hoist__level *inner = &run->levels[run->n_levels - 1];

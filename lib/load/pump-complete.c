@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/log.h"
 #include "lib/load/pump.h"
@@ -63,6 +64,7 @@ static void fail_read(struct hoist_load *load, const struct hoist__request *requ
 
 static void account(struct hoist_load *load, const struct hoist__request *request)
 {
+	HOIST__ASSERT(request->direct_done <= request->done && request->done <= request->bytes);
 	load->report.direct_bytes += request->direct_done;
 	load->report.cached_bytes += request->done - request->direct_done;
 	load->routes.fell_back += request->fell_back;
@@ -72,6 +74,8 @@ static void account(struct hoist_load *load, const struct hoist__request *reques
 
 void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 {
+	HOIST__ASSERT(flight->n_open == 0 && load->disks[flight->disk].n_flights != 0);
+	HOIST__ASSERT(hoist__list_empty(&flight->node));
 	load->disks[flight->disk].n_flights--;
 	hoist__list_push_front(&load->free_flights, &flight->node);
 }
@@ -81,6 +85,7 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
 	struct hoist__slot *slot = flight->slot;
 	int err = 0;
+	HOIST__ASSERT(flight->n_open == 0 && (slot == NULL || slot->state == HOIST__SLOT_FULL));
 	if (load->digests != NULL)
 		err = hoist__digests_pass(load, flight);
 	if (err == 0 && slot != NULL)
@@ -122,6 +127,8 @@ static struct hoist__flight *next_in_sequence(struct hoist_load *load, unsigned 
 static void deliver_in_sequence(struct hoist_load *load, struct hoist__flight *flight)
 {
 	unsigned disk = flight->disk;
+	HOIST__ASSERT(flight->sequence >= load->disks[disk].due_sequence);
+	HOIST__ASSERT(flight->sequence < load->disks[disk].next_sequence);
 	hoist__list_push_back(&load->waiting, &flight->node);
 	while (load->job.phase == HOIST__JOB_RUNNING &&
 	       (flight = next_in_sequence(load, disk)) != NULL) {
@@ -148,6 +155,7 @@ static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 	request->result = 0;
 	if (next == end)
 		return false;
+	HOIST__ASSERT(next > at && next < end && request->offset <= at);
 	request->address += next - request->offset;
 	request->offset = next;
 	request->bytes = request->need = (size_t)(end - next);
@@ -169,6 +177,9 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 		return;
 	if (request->result < 0)
 		fail_read(load, request, &flight->chunk);
+	HOIST__ASSERT(flight->n_open != 0 && load->disks[flight->disk].n_requests != 0);
+	HOIST__ASSERT(request->result <= 0 && request >= flight->requests &&
+		      request < flight->requests + load->n_parts);
 	load->disks[flight->disk].n_requests--;
 	/* The kernel may still be writing the flight's other parts. */
 	if (--flight->n_open > 0)

@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/convert.h"
 #include "base/dtype.h"
@@ -41,16 +42,31 @@ static size_t row_bytes_after(const struct hoist__plan_piece *piece)
 	return elements_of(piece) * (hoist_dtype_bits(piece->to) / 8);
 }
 
+/* True if all rows of the piece lie in the chunk, and their places in the destination. */
+HOIST__CONDITION static bool is_inside(const struct hoist_load *load,
+				       const struct hoist__chunk *chunk,
+				       const struct hoist__plan_piece *piece)
+{
+	size_t last = piece->rows - 1;
+	return piece->rows != 0 && piece->row_bytes != 0 &&
+	       piece->at + last * piece->at_stride + piece->row_bytes <=
+		       chunk->bytes * chunk->n_parts &&
+	       piece->target + last * piece->target_stride + row_bytes_after(piece) <=
+		       load->plan.destination_bytes;
+}
+
 static void move_to_host(struct hoist_load *load, struct hoist__flight *flight)
 {
 	unsigned char *base = (unsigned char *)hoist__storage_address(load->targets[0].storage);
 	const unsigned char *bytes = flight->address;
 	struct hoist__piece_cursor cursor = {0};
 	struct hoist__plan_piece piece;
-	while (hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece))
+	while (hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece)) {
+		HOIST__ASSERT(is_inside(load, &flight->chunk, &piece));
 		for (size_t r = 0; r < piece.rows; r++)
 			move_row(base + piece.target + r * piece.target_stride,
 				 bytes + piece.at + r * piece.at_stride, &piece);
+	}
 	hoist__slot_release(load->job.staging, flight->slot);
 	atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful, memory_order_relaxed);
 }
@@ -67,6 +83,9 @@ static void settle_in_slot(unsigned char *slot, size_t at, bool half,
 	bool stays = piece->from == HOIST_DTYPE_INVALID;
 	ret->slot_offset = half ? *packed : at + piece->at;
 	ret->slot_stride = half ? bytes : piece->at_stride;
+	/* No byte is written that is still to be converted. */
+	HOIST__ASSERT(!half || *packed <= at + piece->at);
+	HOIST__ASSERT(half || bytes <= piece->row_bytes);
 	for (size_t r = 0; !stays && r < piece->rows; r++)
 		move_row(slot + ret->slot_offset + r * ret->slot_stride,
 			 slot + at + piece->at + r * piece->at_stride, piece);
@@ -105,6 +124,7 @@ static int copy_pieces(struct hoist_load *load, struct hoist__flight *flight)
 	size_t n = 0;
 	int err = 0;
 	while (err == 0 && hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece)) {
+		HOIST__ASSERT(n < HOIST__PUMP_BOXES && is_inside(load, &flight->chunk, &piece));
 		settle_in_slot(begin, at, half, &piece, &packed, &load->boxes[n]);
 		targets[n++] = piece.target;
 		if (n == HOIST__PUMP_BOXES) {
@@ -117,11 +137,13 @@ static int copy_pieces(struct hoist_load *load, struct hoist__flight *flight)
 
 int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
+	HOIST__ASSERT(flight->n_open == 0);
 	if (load->to_host) {
 		move_to_host(load, flight);
 		return 0;
 	}
 	struct hoist__slot *slot = flight->slot;
+	HOIST__ASSERT(slot->state == HOIST__SLOT_FULL);
 	slot->useful = flight->chunk.useful;
 	int err = copy_pieces(load, flight);
 	if (slot->state != HOIST__SLOT_COPYING)

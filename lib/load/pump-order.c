@@ -3,6 +3,7 @@
  * The contract is in lib/load/pump.h. */
 #include "config.h"
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "lib/load/pump.h"
 
@@ -32,6 +33,7 @@ static void choose_shape(const struct hoist_load *load, const struct hoist__fs *
 	/* A flight waits only for flights that are in the engine, so twice the depth is enough for
 	 * both. */
 	disk->most_flights = load->digests != NULL ? 2 * disk->depth : disk->depth;
+	HOIST__ASSERT(disk->depth != 0 && disk->image_bytes % load->plan.align == 0);
 }
 
 void hoist__pump_find_disks(struct hoist_load *load)
@@ -68,8 +70,10 @@ bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk)
 	if (cursor->extent == plan->n_extents)
 		return false;
 	bool staged = plan->extents[cursor->extent].staged;
+	HOIST__ASSERT(!staged || load->staged_bytes != 0);
 	own->has_next = hoist__plan_next(plan, staged ? load->staged_bytes : own->image_bytes,
 					 cursor, &own->next);
+	HOIST__ASSERT(!own->has_next || own->next.n_parts <= load->n_parts);
 	return own->has_next;
 }
 

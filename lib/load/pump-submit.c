@@ -3,6 +3,7 @@
  * The contract is in lib/load/pump.h. */
 #include "config.h"
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "lib/load/pump.h"
 
@@ -65,6 +66,7 @@ static struct hoist__request *fill_request(struct hoist_load *load, struct hoist
 		load->checkpoint->files[load->plan.extents[chunk->extent].file].file;
 	struct hoist__request *request = &flight->requests[part];
 	uint64_t offset = chunk->offset + part * chunk->part_stride;
+	HOIST__ASSERT(part < chunk->n_parts && chunk->need <= chunk->bytes);
 	struct way way = choose_way(load, file, offset, chunk->need);
 	*request = (struct hoist__request){
 		.file = file,
@@ -99,12 +101,18 @@ static bool take_slot(struct hoist_load *load, struct hoist__flight *flight)
 	flight->slot = hoist__staging_acquire(load->job.staging);
 	if (flight->slot == NULL)
 		return false;
+	HOIST__ASSERT(hoist__pump_slot_offset(load, flight) +
+			      flight->chunk.bytes * flight->chunk.n_parts <=
+		      hoist__staging_slot_bytes(load->job.staging));
 	flight->address = flight->slot->request.address + hoist__pump_slot_offset(load, flight);
 	return true;
 }
 
 static void take_place(struct hoist_load *load, struct hoist__flight *flight)
 {
+	HOIST__ASSERT(flight->chunk.n_parts == 1);
+	HOIST__ASSERT(flight->chunk.target + flight->chunk.bytes <=
+		      hoist__storage_bytes(load->targets[0].storage));
 	flight->slot = NULL;
 	flight->address = (unsigned char *)hoist__storage_address(load->targets[0].storage) +
 			  flight->chunk.target;
@@ -115,6 +123,7 @@ static void take_place(struct hoist_load *load, struct hoist__flight *flight)
 static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bool *ret_wait)
 {
 	struct hoist__load_disk *disk = &load->disks[index];
+	HOIST__ASSERT(disk->has_next && load->job.phase == HOIST__JOB_RUNNING);
 	bool staged = load->plan.extents[disk->next.extent].staged;
 	if (!staged && !is_populated(load, index)) {
 		*ret_wait = load->job.phase == HOIST__JOB_RUNNING;
@@ -124,6 +133,7 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	if (node == NULL)
 		return NULL;
 	struct hoist__flight *flight = HOIST__CONTAINER_OF(node, struct hoist__flight, node);
+	HOIST__ASSERT(flight->n_open == 0);
 	flight->chunk = disk->next;
 	if (!staged) {
 		take_place(load, flight);
@@ -137,6 +147,8 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	disk->has_next = false;
 	disk->n_flights++;
 	disk->n_requests += flight->n_open;
+	HOIST__ASSERT(flight->n_open != 0 && flight->n_open <= load->n_parts);
+	HOIST__ASSERT(disk->n_flights <= disk->most_flights && disk->n_requests <= disk->depth);
 	return flight;
 }
 
@@ -170,6 +182,7 @@ static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batc
 	while ((flight = next_flight(load, most - n, ret_wait)) != NULL)
 		for (unsigned part = 0; part < flight->chunk.n_parts; part++)
 			batch[n++] = fill_request(load, flight, part);
+	HOIST__ASSERT(n <= most);
 	return n;
 }
 
@@ -179,6 +192,7 @@ static void take_back(struct hoist_load *load, struct hoist__request *const *bat
 {
 	for (unsigned i = 0; i < n; i++) {
 		struct hoist__flight *flight = batch[i]->owner;
+		HOIST__ASSERT(flight->n_open != 0 && load->disks[flight->disk].n_requests != 0);
 		load->disks[flight->disk].n_requests--;
 		if (--flight->n_open == 0)
 			hoist__pump_give_up(load, flight);

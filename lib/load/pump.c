@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -21,6 +22,31 @@
  * may begin and end with cut elements. */
 #define MIN_BLOCKS 1
 #define MIN_BLOCKS_CONVERTED 4
+
+/* True if the equations of lib/load/load.h hold, and the engine has the open requests. */
+HOIST__CONDITION static bool adds_up(const struct hoist_load *load)
+{
+	unsigned n_open[HOIST__MAX_DISKS] = {0};
+	unsigned n_flights = 0;
+	unsigned n_free = 0;
+	unsigned n_requests = 0;
+	size_t n = 0;
+	for (unsigned d = 0; d < load->disk_table.n; d++)
+		n += load->disks[d].most_flights;
+	for (size_t i = 0; i < n; i++)
+		n_open[load->flights[i].disk] += load->flights[i].n_open;
+	for (const struct hoist__list *node = load->free_flights.next; node != &load->free_flights;
+	     node = node->next)
+		n_free++;
+	for (unsigned d = 0; d < load->disk_table.n; d++) {
+		const struct hoist__load_disk *disk = &load->disks[d];
+		n_flights += disk->n_flights;
+		n_requests += disk->n_requests;
+		if (n_open[d] != disk->n_requests || disk->due_sequence > disk->next_sequence)
+			return false;
+	}
+	return n_free + n_flights == n && n_requests == hoist__job_n_inflight(&load->job);
+}
 
 /* --- begin --- */
 
@@ -115,6 +141,7 @@ static int make_staging(struct hoist__job *job)
 	/* The budget may have had room for smaller slots only. */
 	load->staged_bytes = (size_t)hoist__round_down(hoist__staging_slot_bytes(job->staging),
 						       load->plan.align);
+	HOIST__ASSERT(load->staged_bytes >= least_slot(load) && load->boxes == NULL);
 	load->boxes = calloc(HOIST__PUMP_BOXES, sizeof *load->boxes);
 	if (load->boxes == NULL)
 		return hoist__fail_nomem("a table of copies",
@@ -135,6 +162,8 @@ static void start_populator(struct hoist_load *load)
 		const struct hoist__plan_extent *extent = &plan->extents[e];
 		uint64_t bytes = hoist__round_up(extent->end, extent->align) -
 				 hoist__round_down(extent->begin, extent->align);
+		HOIST__ASSERT(extent->staged ||
+			      extent->image + bytes <= hoist__storage_bytes(storage));
 		if (!extent->staged)
 			parts[n++] = (struct hoist__populator_part){
 				.begin = (size_t)extent->image,
@@ -158,6 +187,7 @@ static int make_flights(struct hoist_load *load)
 	unsigned n = 0;
 	for (unsigned d = 0; d < load->disk_table.n; d++)
 		n += load->disks[d].most_flights;
+	HOIST__ASSERT(n != 0 && load->n_parts != 0 && load->flights == NULL);
 	load->flights = calloc(n, sizeof *load->flights);
 	load->requests = calloc((size_t)n * load->n_parts, sizeof *load->requests);
 	if (load->flights == NULL || load->requests == NULL)
@@ -220,6 +250,9 @@ static void leave_files(struct hoist_load *load)
 static void end(struct hoist__job *job)
 {
 	struct hoist_load *load = hoist__load_of(job);
+	HOIST__ASSERT(hoist__list_empty(&load->waiting));
+	HOIST__ASSERT(load->maps || load->job.phase != HOIST__JOB_RUNNING ||
+		      load->arrived == load->plan.bytes);
 	leave_files(load);
 	hoist__load_finish_report(load);
 	if (!hoist__job_release(job) && load->to_host)
@@ -254,6 +287,7 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 	} else if (disk < HOIST__MAX_DISKS) {
 		const struct hoist__chunk *next = &load->disks[disk].next;
 		size_t need = (size_t)(next->target + next->bytes);
+		HOIST__ASSERT(load->disks[disk].has_next && load->populator != NULL);
 		int err = hoist__populator_wait(
 			load->populator, disk, need,
 			hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS));
@@ -291,12 +325,14 @@ static bool round_of_load(struct hoist__job *job, uint64_t timeout_ns)
 		return map_round(load, timeout_ns);
 	if (job->engine == NULL)
 		return true;
+	HOIST__ASSERT(adds_up(load));
 	if (n_awaited_copies(load) > 0)
 		hoist__pump_reclaimed(load, hoist__staging_reclaim(job->staging));
 	if (job->phase == HOIST__JOB_RUNNING)
 		populating = hoist__pump_submit(load);
 	if (!all_home(load))
 		wait_for_something(load, populating, timeout_ns);
+	HOIST__ASSERT(adds_up(load) && atomic_load(&load->arrived) <= load->plan.bytes);
 	return all_home(load);
 }
 

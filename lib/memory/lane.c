@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "lib/device/device-private.h"
 #include "lib/device/device.h"
@@ -89,6 +90,7 @@ int hoist__lane_acquire(hoist_device *device, struct hoist__lane **ret)
 		return err;
 	pthread_mutex_lock(&lanes->lock);
 	struct hoist__lane *lane = lanes->idle;
+	HOIST__ASSERT((lane == NULL) == (lanes->n_idle == 0));
 	if (lane != NULL) {
 		lanes->idle = lane->next;
 		lanes->n_idle--;
@@ -109,6 +111,7 @@ static void keep(struct hoist__lanes *lanes, struct hoist__lane *lane)
 		lanes->idle = lane;
 		lanes->n_idle++;
 	}
+	HOIST__ASSERT(lanes->n_idle <= MAX_IDLE && lanes->idle != NULL);
 	pthread_mutex_unlock(&lanes->lock);
 	if (!kept)
 		destroy(lane);
@@ -118,6 +121,7 @@ static void keep(struct hoist__lanes *lanes, struct hoist__lane *lane)
  * refused the first wait. */
 int hoist__lane_release(hoist_device *device, struct hoist__lane *lane, int err)
 {
+	HOIST__ASSERT(err <= 0 && hoist__dev_stream_dev(lane->stream) == hoist__device_dev(device));
 	struct hoist__failure failure;
 	if (err < 0)
 		hoist__failure_keep(&failure);
@@ -144,6 +148,7 @@ int hoist__slots_acquire(hoist_device *device, hoist_memory *through, struct hoi
 		err = hoist__pool_alloc(slots.pool, bytes, 4096, 0, &slots.address);
 	if (err < 0)
 		return hoist__fail_in(err, "memory to copy through");
+	HOIST__ASSERT(slots.address % 4096 == 0 && (slots.pool == NULL) != (slots.memory == NULL));
 	*ret = slots;
 	return 0;
 }

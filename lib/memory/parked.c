@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/lock-fork.h"
@@ -88,6 +89,9 @@ static void count(struct hoist__parked *entry, bool more)
 		}
 		return;
 	}
+	HOIST__ASSERT(atomic_load(&n_parked) != 0 && atomic_load(bytes) >= entry->bytes);
+	HOIST__ASSERT(memory == NULL || (atomic_load(&memory->xn_parked) != 0 &&
+					 atomic_load(&memory->xparked_bytes) >= entry->bytes));
 	atomic_fetch_sub(&n_parked, 1);
 	atomic_fetch_sub(bytes, entry->bytes);
 	if (memory != NULL) {
@@ -101,6 +105,7 @@ static void count(struct hoist__parked *entry, bool more)
 bool hoist__park(struct hoist__parked *entry)
 {
 	struct hoist__dev *dev;
+	HOIST__ASSERT(entry->end != NULL && entry->bytes != 0 && entry->passes != 0);
 	if (hoist__dev_check(dev_of(entry)) < 0 || has_passed(entry, &dev))
 		return false;
 	watch_forks();
@@ -189,6 +194,7 @@ bool hoist__parked_sweep(hoist_device *device, bool wait)
 	take_passed(device, &passed);
 	while ((link = hoist__list_pop(&passed)) != NULL) {
 		struct hoist__parked *entry = entry_of(link);
+		HOIST__ASSERT(hoist__list_empty(&entry->link));
 		count(entry, false);
 		entry->end(entry);
 		any = true;

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "lib/device/device.h"
@@ -59,6 +60,7 @@ static int bounce_in(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, u
 			err = hoist__dev_event_synchronize(lane->done[slot]);
 		if (err < 0)
 			break;
+		HOIST__ASSERT(at + n <= bytes && middle + n <= slots + N_SLOTS * SLOT_BYTES);
 		memcpy((void *)middle, (const void *)(src + at), n);
 		err = queue_slot(lane, slot, HOIST__COPY_HOST_TO_DEVICE, dst + at, middle, n);
 		slot = (slot + 1) % N_SLOTS;
@@ -86,6 +88,7 @@ static int bounce_out(struct hoist__lane *lane, uintptr_t slots, uintptr_t dst, 
 		if (err < 0)
 			break;
 		size_t n = hoist__min_u64(SLOT_BYTES, bytes - emptied);
+		HOIST__ASSERT(emptied + n <= bytes && n <= SLOT_BYTES && emptied <= at);
 		memcpy((void *)(dst + emptied), (const void *)(slots + slot * SLOT_BYTES), n);
 		emptied += n;
 	}
@@ -153,6 +156,7 @@ static int copy_through_host(const struct hoist__span *dst, const struct hoist__
 	for (size_t done = 0; err == 0 && done < bytes;) {
 		size_t n = hoist__min_u64(N_SLOTS * SLOT_BYTES, bytes - done);
 		size_t at = backwards ? bytes - done - n : done;
+		HOIST__ASSERT(n != 0 && at + n <= bytes);
 		struct hoist__span from = *src;
 		struct hoist__span to = *dst;
 		from.address += at;

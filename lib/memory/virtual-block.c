@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -44,6 +45,7 @@ static int add_range(struct hoist__virtual *v, struct hoist__virtual_block *b, s
 
 static void drop_range(struct hoist__virtual *v, struct hoist__virtual_block *b)
 {
+	HOIST__ASSERT(b->n_ranges != 0);
 	const struct hoist__virtual_range *last = &b->ranges[--b->n_ranges];
 	note(hoist__vmm_unreserve(v->memory.dev, last->address, last->bytes));
 }
@@ -70,6 +72,22 @@ static int grant(struct hoist__virtual *v, uintptr_t address, size_t bytes)
 	return err;
 }
 
+/* True if the ranges lie one behind the other from the block's start, and have room for the
+ * pieces. */
+HOIST__CONDITION static bool adds_up(const struct hoist__virtual_block *b)
+{
+	uintptr_t end = b->book.raw;
+	size_t bytes = 0;
+	for (size_t i = 0; i < b->n_ranges; i++) {
+		if (b->ranges[i].address != end)
+			return false;
+		end += b->ranges[i].bytes;
+	}
+	for (size_t i = 0; i < b->n_pieces; i++)
+		bytes += b->pieces[i].bytes;
+	return bytes == b->book.allocated && bytes <= end - b->book.raw;
+}
+
 /* Maps @piece behind the others of @b, and counts its bytes.  On failure the handle stays the
  * caller's. */
 static int show(struct hoist__virtual *v, struct hoist__virtual_block *b,
@@ -90,6 +108,7 @@ static int show(struct hoist__virtual *v, struct hoist__virtual_block *b,
 	}
 	b->pieces[b->n_pieces++] = *piece;
 	b->book.allocated += piece->bytes;
+	HOIST__ASSERT(piece->bytes != 0 && adds_up(b));
 	return 0;
 }
 
@@ -113,6 +132,7 @@ static int add_piece(struct hoist__virtual *v, struct hoist__virtual_block *b, s
 static void drop_piece(struct hoist__virtual *v, struct hoist__virtual_block *b, bool shown)
 {
 	const struct hoist__virtual_piece *last = &b->pieces[--b->n_pieces];
+	HOIST__ASSERT(b->book.allocated >= last->bytes);
 	b->book.allocated -= last->bytes;
 	note(hoist__vmm_unmap(v->memory.dev, b->book.raw + b->book.allocated, last->bytes));
 	if (!shown)
@@ -122,6 +142,7 @@ static void drop_piece(struct hoist__virtual *v, struct hoist__virtual_block *b,
 void hoist__virtual_shrink(struct hoist__virtual *v, struct hoist__virtual_block *b,
 			   size_t n_pieces, size_t n_ranges, size_t n_shown)
 {
+	HOIST__ASSERT(n_ranges != 0 || n_pieces == 0);
 	while (b->n_pieces > n_pieces)
 		drop_piece(v, b, b->n_pieces <= n_shown);
 	while (b->n_ranges > n_ranges)
@@ -170,6 +191,7 @@ int hoist__virtual_extend(struct hoist__virtual *v, struct hoist__virtual_block 
 		hoist__virtual_shrink(v, b, n_pieces, n_ranges, 0);
 		return err == -EEXIST ? err : hoist__fail_again(err, &cause);
 	}
+	HOIST__ASSERT(adds_up(b) && b->book.allocated >= total);
 	return 0;
 }
 
@@ -206,6 +228,7 @@ int hoist__virtual_move(struct hoist__virtual *v, struct hoist__virtual_block *b
 		hoist__virtual_drop_arrays(&there);
 		return err;
 	}
+	HOIST__ASSERT(there.n_pieces >= b->n_pieces && there.book.allocated >= b->book.allocated);
 	hoist__virtual_shrink(v, b, 0, 0, b->n_pieces);
 	hoist__virtual_drop_arrays(b);
 	b->ranges = there.ranges;

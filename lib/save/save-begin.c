@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "lib/device/device.h"
 #include "lib/device/stream-private.h"
@@ -42,6 +43,7 @@ static void size_blocks(struct hoist_save *save)
 			align = hoist__max_u64(
 				align, hoist__output_file(save->files[f - 1].output)->offset_align);
 	save->block_bytes = (size_t)hoist__round_down(slot - slack, align);
+	HOIST__ASSERT(save->block_bytes != 0 && save->block_bytes <= slot);
 }
 
 static uint64_t count_blocks(const struct hoist_save *save, size_t block_bytes)
@@ -56,6 +58,7 @@ static int create_tables(struct hoist_save *save)
 {
 	size_t n = save->n_slots = hoist__staging_n_slots(save->job.staging);
 	size_t n_fetches = n * save->n_streams;
+	HOIST__ASSERT(n >= 2 && save->blocks == NULL && save->window == NULL);
 	save->blocks = calloc(n, sizeof *save->blocks);
 	save->window = calloc(n, sizeof *save->window);
 	save->fetches = calloc(n_fetches > 0 ? n_fetches : 1, sizeof *save->fetches);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "lib/save/save.h"
 
@@ -69,6 +70,8 @@ bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot)
 		.tensor = save->next_tensor,
 		.fetches = fetches,
 	};
+	HOIST__ASSERT(slot->state == HOIST__SLOT_READING && block->bytes != 0);
+	HOIST__ASSERT(block->begin % save->block_bytes == 0);
 	save->next_begin += block->bytes;
 	find_straight(save, block);
 	return true;
@@ -89,6 +92,7 @@ static void take_part(const struct hoist_save *save, const struct hoist__save_bl
 	const struct hoist__out_tensor *t = &save->tensors[tensor];
 	uint64_t begin = hoist__max_u64(t->offset, block->begin + block->filled);
 	uint64_t end = hoist__min_u64(t->offset + t->bytes, block->begin + block->bytes);
+	HOIST__ASSERT(block->filled <= block->bytes);
 	ret->at = (size_t)(begin - block->begin);
 	ret->from = begin - t->offset;
 	ret->bytes = end > begin ? (size_t)(end - begin) : 0;
@@ -160,6 +164,8 @@ static bool plan_group(const struct hoist_save *save, const struct hoist__save_b
 			break;
 		group = more;
 	}
+	HOIST__ASSERT(group.n == 0 || group.begin <= group.end);
+	HOIST__ASSERT(group.at % align == 0 && fits(save, &group, align));
 	*ret = group;
 	return group.n > 0;
 }
@@ -208,6 +214,9 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 	request->address = block->memory + group.at;
 	request->bytes = request->direct ? (size_t)(hoist__round_up(group.end, align) - group.begin)
 					 : request->need;
+	HOIST__ASSERT(group.at >= block->filled &&
+		      group.at + request->bytes <= hoist__staging_slot_bytes(save->job.staging));
+	HOIST__ASSERT(block->one_by_one ? group.n == 1 || !request->direct : group.n != 0);
 	request->write = false;
 	request->owner = block;
 	block->group_end = block->tensor + group.n;
@@ -241,6 +250,7 @@ static int note_box(struct hoist_save *save, struct hoist__save_block *block,
 		fetch->boxes = boxes;
 		fetch->room = room;
 	}
+	HOIST__ASSERT(source->stream < save->n_streams && fetch->n < fetch->room);
 	fetch->boxes[fetch->n++] = (struct hoist__slot_box){
 		.slot_offset = part->at,
 		.device_address = address,
@@ -255,6 +265,8 @@ static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 {
 	struct hoist__save_source *source = &save->sources[block->tensor];
 	unsigned char *to = block->memory + part->at;
+	HOIST__ASSERT(part->bytes != 0 && part->at + part->bytes <= block->bytes);
+	HOIST__ASSERT(part->from + part->bytes <= save->tensors[block->tensor].bytes);
 	switch (source->way) {
 	case HOIST__FROM_HOST: {
 		struct hoist__span span = hoist__buffer_span(source->buffer, (int64_t)part->from);
@@ -266,6 +278,9 @@ static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 	case HOIST__FROM_FILE:
 		if (block->tensor >= block->group_end)
 			return read_group(save, block);
+		/* No byte is overwritten that is still to be moved down. */
+		HOIST__ASSERT(part->at <= block->group_at + (entry_of(source)->tensor->offset +
+							     part->from - block->group_from));
 		memmove(to,
 			block->memory + block->group_at +
 				(entry_of(source)->tensor->offset + part->from - block->group_from),
@@ -307,6 +322,7 @@ static int fetch(struct hoist_save *save, struct hoist__save_block *block)
 		const struct hoist__save_fetch *f = &block->fetches[s];
 		if (f->n == 0)
 			continue;
+		HOIST__ASSERT(block->straight == NULL);
 		err = hoist__slot_fetch(save->job.staging, block->slot, s, f->boxes, f->n);
 	}
 	return err;
@@ -350,6 +366,7 @@ int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
 		if (block->filled < block->bytes)
 			block->tensor++;
 	}
+	HOIST__ASSERT(block->straight != NULL || block->filled == block->bytes);
 	int err = fetch(save, block);
 	if (err == 0 && block->slot->state == HOIST__SLOT_READING)
 		hoist__slot_filled(save->job.staging, block->slot);

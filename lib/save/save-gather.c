@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "hoist/compat.h"
@@ -197,6 +198,7 @@ int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *sou
 			 const struct hoist__out_tensor *tensor, uint64_t from, size_t bytes,
 			 unsigned char *to)
 {
+	HOIST__ASSERT(bytes != 0 && from + bytes <= tensor->bytes);
 	int err = gather(save, source, from, bytes, to);
 	/* The tensor's end is mostly gathered last, so the packed copy goes then.  If another range
 	 * follows, the tensor is packed again. */

@@ -6,8 +6,26 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "lib/save/save.h"
+
+/* True if the window has the blocks that are begun and not sealed, and each of them has a slot. */
+HOIST__CONDITION static bool adds_up(const struct hoist_save *save)
+{
+	if (save->n_sealed > save->n_begun || save->n_begun - save->n_sealed > save->n_slots ||
+	    save->n_writing > HOIST__SAVE_WRITES ||
+	    save->n_writing > hoist__job_n_inflight(&save->job) + 1)
+		return false;
+	for (uint64_t n = save->n_sealed; n < save->n_begun; n++) {
+		unsigned slot = save->window[n % save->n_slots];
+		const struct hoist__save_block *block = &save->blocks[slot];
+		if (slot >= save->n_slots || block->slot->index != slot ||
+		    block->slot->state == HOIST__SLOT_FREE || block->filled > block->bytes)
+			return false;
+	}
+	return true;
+}
 
 /* --- blocks --- */
 
@@ -21,6 +39,8 @@ static void submit(struct hoist_save *save, struct hoist__request *request)
 /* Goes on filling the block, which has no request in flight. */
 static void advance(struct hoist_save *save, struct hoist__save_block *block)
 {
+	HOIST__ASSERT(block->slot->state == HOIST__SLOT_READING &&
+		      save->job.phase == HOIST__JOB_RUNNING);
 	int err = hoist__block_fill(save, block);
 	if (err < 0)
 		hoist__job_fail(&save->job, err);
@@ -41,6 +61,7 @@ static bool begin_block(struct hoist_save *save)
 		hoist__slot_release(save->job.staging, slot);
 		return false;
 	}
+	HOIST__ASSERT(save->n_begun - save->n_sealed < save->n_slots);
 	save->window[save->n_begun++ % save->n_slots] = slot->index;
 	advance(save, &save->blocks[slot->index]);
 	return true;
@@ -62,6 +83,8 @@ static void write_block(struct hoist_save *save, struct hoist__save_block *block
 {
 	const struct hoist__file *file = hoist__output_file(block->file->output);
 	struct hoist__request *request = &block->slot->request;
+	HOIST__ASSERT(block->slot->state == HOIST__SLOT_FULL);
+	HOIST__ASSERT(block->straight != NULL || block->filled == block->bytes);
 	request->file = file;
 	request->direct = file->direct_fd >= 0;
 	request->offset = block->begin;
@@ -82,6 +105,9 @@ static void write_block(struct hoist_save *save, struct hoist__save_block *block
 		request->bytes = (size_t)hoist__round_up(block->bytes, file->offset_align);
 		memset(block->memory + block->bytes, 0, request->bytes - block->bytes);
 	}
+	HOIST__ASSERT(block->straight != NULL ||
+		      request->bytes <= hoist__staging_slot_bytes(save->job.staging));
+	HOIST__ASSERT(!request->direct || request->offset % file->offset_align == 0);
 	request->need = request->bytes;
 	if (file->direct_fd < 0)
 		save->routes.note = file->direct_note;
@@ -146,6 +172,7 @@ static int fail_write(const struct hoist_save *save, const struct hoist__save_bl
 static void complete_write(struct hoist_save *save, struct hoist__save_block *block)
 {
 	const struct hoist__request *request = &block->slot->request;
+	HOIST__ASSERT(save->n_writing != 0 && block->slot->state == HOIST__SLOT_FULL);
 	save->n_writing--;
 	save->report.direct_bytes += hoist__min_u64(request->direct_done, block->bytes);
 	save->routes.fell_back += request->fell_back;
@@ -153,6 +180,7 @@ static void complete_write(struct hoist_save *save, struct hoist__save_block *bl
 		if (save->job.phase == HOIST__JOB_RUNNING)
 			hoist__job_fail(&save->job, fail_write(save, block));
 	} else {
+		HOIST__ASSERT(save->written + block->bytes <= save->total_bytes);
 		atomic_fetch_add_explicit(&save->written, block->bytes, memory_order_relaxed);
 	}
 	hoist__slot_release(save->job.staging, block->slot);
@@ -179,6 +207,7 @@ static int fail_read(const struct hoist_save *save, const struct hoist__save_blo
 static void complete_read(struct hoist_save *save, struct hoist__save_block *block)
 {
 	const struct hoist__request *request = &block->slot->request;
+	HOIST__ASSERT(block->slot->state == HOIST__SLOT_READING && !request->write);
 	if (save->job.phase != HOIST__JOB_RUNNING)
 		return;
 	if (request->result == 0 || hoist__block_retry(block))
@@ -214,6 +243,7 @@ static bool round_of_save(struct hoist__job *job, uint64_t timeout_ns)
 		take_fetched(save);
 	bool busy = begin_block(save);
 	seal_blocks(save);
+	HOIST__ASSERT(save->n_slots == 0 || adds_up(save));
 	bool running = job->phase == HOIST__JOB_RUNNING;
 	bool flying = hoist__job_n_inflight(job) > 0;
 	if (!flying && (!running || all_written(save)))
@@ -230,6 +260,7 @@ static void end(struct hoist__job *job)
 {
 	struct hoist_save *save = hoist__save_of(job);
 	if (job->phase == HOIST__JOB_RUNNING) {
+		HOIST__ASSERT(save->n_writing == 0 && save->written == save->total_bytes);
 		int err = hoist__save_publish(save);
 		if (err < 0)
 			hoist__job_fail(job, err);

@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "lib/save/save.h"
 
@@ -49,6 +50,8 @@ void hoist__seal_block(struct hoist_save *save, const struct hoist__save_block *
 	const unsigned char *data = hoist__block_data(block);
 	uint64_t block_end = block->begin + block->bytes;
 	size_t end = file->first + file->out.n_tensors;
+	HOIST__ASSERT(block->slot->state == HOIST__SLOT_FULL);
+	HOIST__ASSERT(save->seal_tensor >= file->first && save->seal_tensor <= end);
 	while (save->seal_tensor < end) {
 		const struct hoist__out_tensor *tensor = &save->tensors[save->seal_tensor];
 		uint64_t tensor_end = tensor->offset + tensor->bytes;

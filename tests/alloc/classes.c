@@ -171,6 +171,7 @@ static void run_owners(size_t bytes)
 	struct owners owners = {0};
 	uint64_t random = bytes;
 	hoist__class_init(&owners.class, 0, bytes, SIZE_MAX);
+	hoist__lock(&owners.class.lock);
 	const size_t most = (SLABS - 1) * owners.class.n_blocks;
 	cr_assert_not_null(owners.out = calloc(most + 64, sizeof *owners.out));
 	for (int i = 0; i < 20000; i++) {
@@ -193,6 +194,7 @@ static void run_owners(size_t bytes)
 	cr_assert_null(hoist__class_shrink(&owners.class));
 	cr_assert_eq(owners.class.n_slabs, 0);
 	hoist__class_check(&owners.class);
+	hoist__unlock(&owners.class.lock);
 	hoist__class_done(&owners.class);
 	free(owners.out);
 }

@@ -63,8 +63,8 @@ Test(alloc_spans, offers_an_extent_that_is_not_kept_no_more)
 	struct hoist__spans spans = {0};
 	hoist__spans_init(&spans);
 	struct hoist__extent *extent = make_extent(&spans, BASE, 10, 0);
-	extent->keep = false;
 	hoist__spans_remove(&spans, extent);
+	extent->keep = false;
 	hoist__spans_add(&spans, extent);
 	const struct hoist__want want = {10, 1, HOIST__SPAN_BLOCK, 10 * HOIST__GRANULE_BYTES};
 	cr_assert_null(take(&spans, 1, 1));

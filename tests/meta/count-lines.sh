@@ -30,8 +30,18 @@ code() {
 			inside = 1
 		}
 		sub(/\/\/.*/, "", line)
-		if (line ~ /^[ \t]*$/ || line ~ /^[ \t]*(assert|HOIST__ASSERT|_Static_assert)\(/)
+		if (line ~ /^HOIST__CONDITION /)
+			condition = 1
+		if (condition) {
+			condition = line !~ /^}/
 			next
+		}
+		if (line ~ /^[ \t]*(assert|HOIST__ASSERT|_Static_assert)\(/)
+			asserts = 1
+		if (line ~ /^[ \t]*$/ || asserts) {
+			asserts = asserts && line !~ /;[ \t]*$/
+			next
+		}
 		n++
 	}
 	END { print n + 0 }'

@@ -62,10 +62,11 @@ ssize_t __real_pwrite(int fd, const void *from, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
 {
+	const size_t half = (bytes / 2 + 4095) & ~(size_t)4095;
 	if (!spoil(PWRITE))
 		return __real_pwrite(fd, from, bytes, offset);
 	if (fault.err == 0)
-		return __real_pwrite(fd, from, (bytes / 2 + 4095) & ~(size_t)4095, offset);
+		return __real_pwrite(fd, from, half < bytes ? half : bytes, offset);
 	errno = fault.err;
 	return -1;
 }
