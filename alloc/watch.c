@@ -126,7 +126,8 @@ static int note(struct hoist__watch *watch, uintptr_t raw, struct entry **ret)
 		watch->n_occupied += entry->raw == SLOT_NEVER;
 		watch->n_noted++;
 		*entry = (struct entry){.raw = raw};
-		HOIST__ASSERT(watch->n_noted <= watch->n_occupied && watch->n_occupied < watch->n_slots);
+		HOIST__ASSERT(watch->n_noted <= watch->n_occupied &&
+			      watch->n_occupied < watch->n_slots);
 	}
 	*ret = entry;
 	return 0;
@@ -137,7 +138,6 @@ static struct entry copy_of(struct hoist__watch *watch, uintptr_t raw)
 {
 	pthread_mutex_lock(&watch->lock);
 	const struct entry *entry = find(watch, raw);
-	HOIST__ASSERT(entry != NULL);
 	struct entry copy = *entry;
 	pthread_mutex_unlock(&watch->lock);
 	return copy;
