@@ -50,20 +50,13 @@ static inline struct hoist__magazine *hoist__magazine_of(struct hoist__cache *ca
 
 /* --- allocating --- */
 
-/* Allocates from the cache that is entered at @place, and leaves the cache. */
-static inline bool hoist__alloc_at(struct hoist__place *place, size_t bytes, uintptr_t *ret)
+/* Takes the top block of the class that is looked up at @at, and leaves the cache.  @coarse: the
+ * request is larger than HOIST__FINE_BYTES.  These requests count what the cache may take again, as
+ * a few large blocks fill a cache. */
+static inline bool hoist__pop(struct hoist__place *place, size_t at, bool coarse, size_t bytes,
+			      uintptr_t *ret)
 {
 	struct hoist__cache *cache = hoist__place_cache(place);
-	size_t at;
-	/* With bytes - 1, a request of 0 bytes is large in both compares. */
-	if (HOIST__LIKELY(bytes - 1 < HOIST__FINE_BYTES)) {
-		at = (bytes - 1) >> HOIST__FINE_SHIFT;
-	} else if (HOIST__LIKELY(bytes - 1 < HOIST__CLASS_MOST_BYTES)) {
-		at = HOIST__COARSE_FIRST + ((bytes - 1) >> HOIST__COARSE_SHIFT);
-	} else {
-		hoist__place_leave(place);
-		return false;
-	}
 	struct hoist__magazine *magazine = hoist__magazine_of(cache, cache->class_of[at]);
 	struct hoist__entry *top = hoist__magazine_top(magazine);
 	if (HOIST__UNLIKELY(top == magazine->entries)) {
@@ -74,12 +67,27 @@ static inline bool hoist__alloc_at(struct hoist__place *place, size_t bytes, uin
 	_Atomic uint32_t *state = top->state;
 	HOIST__ASSERT(bytes <= magazine->block_bytes && atomic_load(state) == 0);
 	hoist__magazine_set_top(magazine, top);
+	if (coarse)
+		cache->left += magazine->block_bytes;
 	hoist__place_leave(place);
 	atomic_store_explicit(state, (uint32_t)bytes, memory_order_relaxed);
 	*ret = address;
 	if (HOIST__LIKELY(cache->counts))
 		hoist__cache_count_alloc(cache, bytes);
 	return true;
+}
+
+/* Allocates from the cache that is entered at @place, and leaves the cache. */
+static inline bool hoist__alloc_at(struct hoist__place *place, size_t bytes, uintptr_t *ret)
+{
+	/* With bytes - 1, a request of 0 bytes is large in both compares. */
+	if (HOIST__LIKELY(bytes - 1 < HOIST__FINE_BYTES))
+		return hoist__pop(place, (bytes - 1) >> HOIST__FINE_SHIFT, false, bytes, ret);
+	if (HOIST__LIKELY(bytes - 1 < HOIST__CLASS_MOST_BYTES))
+		return hoist__pop(place, HOIST__COARSE_FIRST + ((bytes - 1) >> HOIST__COARSE_SHIFT),
+				  true, bytes, ret);
+	hoist__place_leave(place);
+	return false;
 }
 
 /* True if every block of @pool has this alignment. */

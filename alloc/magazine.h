@@ -7,7 +7,8 @@
  *   magazine  an array of free blocks (Bonwick); popped by alloc, pushed by free
  *
  * A free subtracts its bytes from the bytes that the cache may still take (`left`).  An allocation
- * adds nothing.  When `left` does not suffice, the bytes in the cache are counted anew (small.c).
+ * of more than HOIST__FINE_BYTES adds its bytes, and a smaller one nothing.  When `left` does not
+ * suffice, the bytes in the cache are counted anew (small.c).
  *
  * Only its thread works in a cache, so the fast path has no lock and no atomic
  * read-modify-write.  Other threads must empty the cache when memory is short (trim, exhaustion):
@@ -117,6 +118,8 @@ struct hoist__cache {
 	struct hoist__table *table;
 	struct hoist__list link; /* in the pool's caches; guarded by the threads' lock */
 	uint8_t class_of[HOIST__LOOKUPS];
+	uint8_t batches[HOIST__CLASSES_MOST]; /* blocks that the class's next refill takes beside
+					       * the one that is wanted; used by the owner alone */
 	struct hoist__magazine magazines[HOIST__CLASSES_MOST];
 	struct hoist__entry entries[];
 };

@@ -158,65 +158,81 @@ static size_t push_many(struct hoist__cache *cache, unsigned class,
 	return pushed;
 }
 
-/* Takes the older half out of the magazine, if it holds at least @least. */
-static size_t pull_half(struct hoist__cache *cache, unsigned class, struct hoist__entry *entries,
-			size_t least)
+/* Takes the @n oldest blocks out of the magazine; none if it has less by now, or another thread
+ * empties the cache just now. */
+static size_t pull(struct hoist__cache *cache, unsigned class, struct hoist__entry *entries,
+		   size_t n)
 {
 	struct hoist__magazine *magazine = &cache->magazines[class];
-	size_t pulled = 0;
 	if (!hoist__cache_enter(cache))
 		return 0;
-	const size_t n = hoist__magazine_n(magazine);
-	if (n >= least) {
-		pulled = (n + 1) / 2;
-		HOIST__ASSERT(n <= hoist__magazine_most(magazine) && pulled <= BATCH_MOST);
-		memcpy(entries, magazine->entries, pulled * sizeof *entries);
-		memmove(magazine->entries, magazine->entries + pulled,
-			(n - pulled) * sizeof *entries);
-		hoist__magazine_set_top(magazine, magazine->entries + n - pulled);
+	const size_t has = hoist__magazine_n(magazine);
+	const size_t pulled = has < n ? 0 : n;
+	HOIST__ASSERT(has <= hoist__magazine_most(magazine) && n <= BATCH_MOST);
+	if (pulled != 0) {
+		memcpy(entries, magazine->entries, n * sizeof *entries);
+		memmove(magazine->entries, magazine->entries + n, (has - n) * sizeof *entries);
+		hoist__magazine_set_top(magazine, magazine->entries + has - n);
+		cache->left += n * magazine->block_bytes;
 	}
 	hoist__cache_leave(cache);
 	return pulled;
 }
 
 /* Takes half of every magazine out.  The bound on bytes is shared by all classes, and after
- * emptying one that has little the bound would be met again at once. */
+ * emptying one that has little the bound would be met again at once.  Odd numbers are rounded up
+ * and down in turn, as most magazines of a cache of large blocks have one block or none. */
 static void halve(struct hoist__pool *pool, struct hoist__cache *cache)
 {
 	struct hoist__entry entries[BATCH_MOST];
+	size_t odd = 1;
 	for (unsigned i = 0; i < pool->n_classes; i++) {
-		size_t n = hoist__magazine_empty(&cache->magazines[i])
-				   ? 0
-				   : pull_half(cache, i, entries, 1);
+		const size_t twice = hoist__magazine_n(&cache->magazines[i]) + odd;
+		odd = twice % 2;
+		cache->batches[i] /= 2;
+		size_t n = twice < 2 ? 0 : pull(cache, i, entries, twice / 2);
 		if (n != 0)
 			give(pool, entries, n);
 	}
 }
 
-/* Makes room for @n blocks of the class, or fewer; 0 if another thread empties the cache just
- * now. */
-static size_t make_room(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class,
-			size_t n)
+/* Returns: the bytes that the cache may still take, counted anew if these are less than @need; 0 if
+ * another thread empties the cache just now. */
+static size_t left_in(struct hoist__cache *cache, size_t need)
 {
-	const size_t block = cache->magazines[class].block_bytes;
-	for (int i = 0;; i++) {
-		if (!hoist__cache_enter(cache))
-			return 0;
-		size_t left = cache->left / block < n ? measure(cache) : cache->left;
-		hoist__cache_leave(cache);
-		/* With less left than this, the room would soon be used up, so the cache is halved
-		 * first. */
-		if (i != 0 || left / block >= n || left > pool->cache_bytes / LEAST_LEFT)
-			return hoist__min_u64(n, left / block);
-		halve(pool, cache);
-	}
+	if (!hoist__cache_enter(cache))
+		return 0;
+	const size_t left = cache->left < need ? measure(cache) : cache->left;
+	hoist__cache_leave(cache);
+	return left;
 }
 
-/* Returns: half a magazine, but no more than the cache has room for, and at least one. */
-static size_t batch_of(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class)
+/* Makes room for one block of the class.  With little left the room would soon be used up, so the
+ * cache is halved. */
+static void make_room(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class)
 {
-	size_t batch = (hoist__magazine_most(&cache->magazines[class]) + 1) / 2;
-	return batch < 2 ? 1 : make_room(pool, cache, class, batch - 1) + 1;
+	const size_t block = cache->magazines[class].block_bytes;
+	const size_t left = left_in(cache, block);
+	if (left < block && left <= pool->cache_bytes / LEAST_LEFT)
+		halve(pool, cache);
+}
+
+/* Returns: how many blocks a refill takes.  A class's first refill takes one block, and each
+ * further refill twice as many, up to half a magazine, but no more than the cache has room for.
+ * Halving the cache halves the batches, too: in a cache that is always full, blocks beside the one
+ * that is wanted would push out blocks of other classes. */
+static size_t batch_of(struct hoist__cache *cache, unsigned class)
+{
+	const struct hoist__magazine *magazine = &cache->magazines[class];
+	const size_t half = (hoist__magazine_most(magazine) + 1) / 2;
+	if (half < 2)
+		return 1;
+	const size_t more = hoist__min_u64(cache->batches[class], half - 1);
+	cache->batches[class] = (uint8_t)(2 * more + 1);
+	if (more == 0)
+		return 1;
+	const size_t left = left_in(cache, more * magazine->block_bytes);
+	return 1 + hoist__min_u64(more, left / magazine->block_bytes);
 }
 
 /* Takes from the class's slabs, or from one more slab, if the shard has room and the class a spare
@@ -301,7 +317,7 @@ int hoist__small_refill(struct hoist__pool *pool, struct hoist__cache *cache, un
 {
 	struct hoist__shard *shard = &pool->shards[cache == NULL ? 0 : cache->shard];
 	struct hoist__entry entries[BATCH_MOST];
-	size_t batch = cache == NULL ? 1 : batch_of(pool, cache, class_index);
+	size_t batch = cache == NULL ? 1 : batch_of(cache, class_index);
 	size_t n;
 	int err = take_batch(pool, shard, class_index, entries, batch, &n);
 	if (err != 0)
@@ -320,12 +336,15 @@ void hoist__small_flush(struct hoist__pool *pool, struct hoist__cache *cache, un
 			const struct hoist__entry *entry)
 {
 	struct hoist__entry entries[BATCH_MOST];
-	size_t most = cache == NULL ? 0 : hoist__magazine_most(&cache->magazines[class]);
+	struct hoist__magazine *magazine = cache == NULL ? NULL : &cache->magazines[class];
+	const size_t most = magazine == NULL ? 0 : hoist__magazine_most(magazine);
 	if (most != 0) {
-		size_t n = pull_half(cache, class, entries, most);
+		size_t n = hoist__magazine_n(magazine) < most
+				   ? 0
+				   : pull(cache, class, entries, (most + 1) / 2);
 		if (n != 0)
 			give(pool, entries, n);
-		(void)make_room(pool, cache, class, 1);
+		make_room(pool, cache, class);
 		if (push_many(cache, class, entry, 1) == 1)
 			return;
 	}
