@@ -30,7 +30,7 @@ static int take_small(struct hoist__pool *pool, unsigned class, uintptr_t *ret)
 		cache = hoist__cache_create(pool);
 	struct hoist__entry entry;
 	while (cache != NULL && !hoist__cache_enter(cache))
-		hoist__cache_wait();
+		hoist__cache_wait(pool);
 	struct hoist__magazine *magazine = cache == NULL ? NULL : &cache->magazines[class];
 	bool any = magazine != NULL && !hoist__magazine_empty(magazine);
 	if (any) {

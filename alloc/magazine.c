@@ -34,8 +34,9 @@ bool hoist__cache_fences;
 #define MAGAZINE_SHARE 8
 #define MAGAZINE_LEAST 16
 
-/* Guards every list of caches, the indices, and every thread's table, which the thread itself reads
- * without the lock. */
+/* Guards the indices, and every thread's list of caches by index, which the thread itself reads
+ * without the lock.  A pool's own lock, caches_lock, guards its list of caches and, beside their
+ * owners' work, their contents: so threads of different pools end without meeting. */
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Pools by index; a free index is NULL. */
@@ -121,29 +122,29 @@ static size_t most_blocks(const struct hoist__pool *pool, unsigned class)
 	return hoist__min_u64(most, HOIST__MAGAZINE_MOST);
 }
 
-/* Makes room for @n caches in this thread's table.  Pre: the threads' lock is held. */
+/* Makes room for @n caches in this thread's table, which others find where it was.  Pre: the
+ * threads' lock is held. */
 static int need_table(uint32_t n)
 {
 	HOIST__ASSERT(hoist__mutex_held(&threads_lock));
 	struct hoist__table *table = hoist__this_thread.table;
+	if (table == &no_table) {
+		table = aligned_alloc(64, hoist__round_up(sizeof *table, 64));
+		if (table == NULL)
+			return -ENOMEM;
+		memset(table, 0, sizeof *table);
+		hoist__this_thread.table = table;
+	}
 	if (table->n >= n)
 		return 0;
-	size_t bytes = sizeof *table + n * sizeof table->caches[0];
-	struct hoist__table *grown = aligned_alloc(64, hoist__round_up(bytes, 64));
+	struct hoist__cache **grown = calloc(n, sizeof *grown);
 	if (grown == NULL)
 		return -ENOMEM;
-	memset(grown, 0, bytes);
-	for (uint32_t i = 0; i < table->n; i++) {
-		struct hoist__cache *cache =
-			atomic_load_explicit(&table->caches[i], memory_order_relaxed);
-		atomic_init(&grown->caches[i], cache);
-		if (cache != NULL)
-			cache->table = grown;
-	}
-	grown->n = n;
-	hoist__this_thread.table = grown;
-	if (table != &no_table)
-		free(table);
+	if (table->n != 0)
+		memcpy(grown, table->caches, table->n * sizeof *grown);
+	free(table->caches);
+	table->caches = grown;
+	table->n = n;
 	return 0;
 }
 
@@ -195,29 +196,29 @@ struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 		return NULL;
 	pthread_mutex_lock(&threads_lock);
 	int err = need_table(n_indexed);
-	if (err == 0)
-		err = pthread_setspecific(end_of_thread, &hoist__this_thread);
-	if (err == 0) {
-		/* A thread that sets the key while it is ending may end without calling
-		 * thread_ends().  Its table outlives the thread then, and other threads write to
-		 * nothing else of it. */
-		cache->table = hoist__this_thread.table;
-		HOIST__ASSERT(atomic_load(&cache->table->caches[pool->index]) == NULL);
-		atomic_store_explicit(&cache->table->caches[pool->index], cache,
-				      memory_order_relaxed);
-		hoist__list_push_back(&pool->caches, &cache->link);
-	}
 	pthread_mutex_unlock(&threads_lock);
 	if (err == 0)
-		return cache;
-	free(cache);
-	return NULL;
+		err = pthread_setspecific(end_of_thread, &hoist__this_thread);
+	if (err != 0) {
+		free(cache);
+		return NULL;
+	}
+	/* A thread that sets the key while it is ending may end without calling thread_ends().  Its
+	 * table outlives the thread then, and other threads write to nothing else of it. */
+	cache->table = hoist__this_thread.table;
+	HOIST__ASSERT(cache->table->caches[pool->index] == NULL);
+	cache->table->caches[pool->index] = cache;
+	pthread_mutex_lock(&pool->caches_lock);
+	hoist__list_push_back(&pool->caches, &cache->link);
+	pthread_mutex_unlock(&pool->caches_lock);
+	return cache;
 }
 
 /* Pre: no other thread works in @cache: its owner is stopped, gone, or the caller. */
 static bool empty_cache(struct hoist__cache *cache)
 {
-	HOIST__ASSERT(hoist__mutex_held(&threads_lock) && cache->left <= cache->pool->cache_bytes);
+	HOIST__ASSERT(hoist__mutex_held(&cache->pool->caches_lock));
+	HOIST__ASSERT(cache->left <= cache->pool->cache_bytes);
 	bool any = false;
 	for (unsigned i = 0; i < cache->pool->n_classes; i++) {
 		struct hoist__magazine *magazine = &cache->magazines[i];
@@ -244,58 +245,74 @@ static void end_cache(struct hoist__cache *cache)
 	free(cache);
 }
 
+/* Closes the place that leads to @cache.  Another pool's cache may have the place by now, and is
+ * left alone: a thread that empties that one must see by itself whether the place was open.
+ * Returns: true if the place was open. */
+static bool close_place(struct hoist__cache *cache)
+{
+	struct hoist__pool *open = cache->pool;
+	return atomic_compare_exchange_strong(&place_of(cache)->open, &open, NULL);
+}
+
 /* Unlinks @cache from its owner's table and lookaside. */
 static void forget_cache(struct hoist__cache *cache)
 {
-	struct hoist__place *place = place_of(cache);
-	if (atomic_load_explicit(&place->open, memory_order_relaxed) == cache->pool)
-		atomic_store_explicit(&place->open, NULL, memory_order_relaxed);
-	HOIST__ASSERT(atomic_load(&cache->table->caches[cache->pool->index]) == cache);
-	atomic_store(&cache->table->caches[cache->pool->index], NULL);
+	(void)close_place(cache);
+	HOIST__ASSERT(cache->table->caches[cache->pool->index] == cache);
+	cache->table->caches[cache->pool->index] = NULL;
+	cache->table = NULL;
 }
 
-/* Ends one of the table's caches.  Returns: false if there is none.  *pool is a reference to the
- * cache's pool; NULL if the pool is ending, too. */
-static bool end_one(struct hoist__table *table, struct hoist__pool **pool)
+/* Returns: one of the table's caches, with a reference to its pool; NULL if there is none left. The
+ * caches of pools that are ending are left to these. */
+static struct hoist__cache *take_cache(struct hoist__table *table)
 {
-	*pool = NULL;
-	for (uint32_t i = 0; i < table->n; i++) {
-		struct hoist__cache *cache = atomic_load(&table->caches[i]);
+	struct hoist__cache *taken = NULL;
+	pthread_mutex_lock(&threads_lock);
+	for (uint32_t i = 0; taken == NULL && i < table->n; i++) {
+		struct hoist__cache *cache = table->caches[i];
 		if (cache == NULL)
 			continue;
-		if (hoist__pool_try_ref(cache->pool))
-			*pool = cache->pool;
+		if (hoist__pool_try_ref(cache->pool)) {
+			taken = cache;
+			continue;
+		}
+		/* hoist__caches_part() of the pool waits for the threads' lock.  Its last trim may
+		 * be at work in the cache. */
+		pthread_mutex_lock(&cache->pool->caches_lock);
 		forget_cache(cache);
-		(void)empty_cache(cache);
-		end_cache(cache);
-		return true;
+		pthread_mutex_unlock(&cache->pool->caches_lock);
 	}
-	return false;
+	pthread_mutex_unlock(&threads_lock);
+	return taken;
 }
 
 static void thread_ends(void *arg)
 {
 	struct hoist__thread *thread = arg;
-	struct hoist__pool *pool;
-	pthread_mutex_lock(&threads_lock);
-	while (end_one(thread->table, &pool)) {
-		pthread_mutex_unlock(&threads_lock);
-		if (pool != NULL)
-			hoist__pool_settle(pool);
+	struct hoist__cache *cache;
+	while ((cache = take_cache(thread->table)) != NULL) {
+		struct hoist__pool *pool = cache->pool;
+		pthread_mutex_lock(&pool->caches_lock);
+		forget_cache(cache);
+		(void)empty_cache(cache);
+		end_cache(cache);
+		pthread_mutex_unlock(&pool->caches_lock);
+		hoist__pool_settle(pool);
 		hoist__pool_unref(pool);
-		pthread_mutex_lock(&threads_lock);
 	}
-	if (thread->table != &no_table)
+	if (thread->table != &no_table) {
+		free(thread->table->caches);
 		free(thread->table);
+	}
 	thread->table = &no_table;
 	thread->ended = true;
-	pthread_mutex_unlock(&threads_lock);
 }
 
-void hoist__cache_wait(void)
+void hoist__cache_wait(struct hoist__pool *pool)
 {
-	pthread_mutex_lock(&threads_lock);
-	pthread_mutex_unlock(&threads_lock);
+	pthread_mutex_lock(&pool->caches_lock);
+	pthread_mutex_unlock(&pool->caches_lock);
 }
 
 /* --- a pool's caches --- */
@@ -350,6 +367,7 @@ void hoist__caches_part(struct hoist__pool *pool)
 {
 	struct hoist__list *link;
 	pthread_mutex_lock(&threads_lock);
+	pthread_mutex_lock(&pool->caches_lock);
 	while ((link = hoist__list_pop(&pool->caches)) != NULL) {
 		struct hoist__cache *cache = HOIST__CONTAINER_OF(link, struct hoist__cache, link);
 		HOIST__ASSERT(cache->pool == pool);
@@ -357,6 +375,7 @@ void hoist__caches_part(struct hoist__pool *pool)
 			forget_cache(cache);
 		free(cache);
 	}
+	pthread_mutex_unlock(&pool->caches_lock);
 	pthread_mutex_unlock(&threads_lock);
 }
 
@@ -391,7 +410,7 @@ static bool shut(struct hoist__pool *pool)
 	bool any = false;
 	EACH_CACHE(pool, cache)
 	if (cache->table != NULL)
-		any |= atomic_exchange(&place_of(cache)->open, NULL) == pool;
+		any |= close_place(cache);
 	return any;
 }
 
@@ -419,7 +438,7 @@ bool hoist__caches_empty(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;
 	bool any = false;
-	pthread_mutex_lock(&threads_lock);
+	pthread_mutex_lock(&pool->caches_lock);
 	bool stopped = stop_owners(pool);
 	EACH_CACHE(pool, cache)
 	{
@@ -428,7 +447,7 @@ bool hoist__caches_empty(struct hoist__pool *pool)
 			any |= empty_cache(cache);
 		atomic_fetch_and(&cache->stop, ~HOIST__STOP_EMPTIED);
 	}
-	pthread_mutex_unlock(&threads_lock);
+	pthread_mutex_unlock(&pool->caches_lock);
 	return any;
 }
 
@@ -443,7 +462,7 @@ size_t hoist__cache_bytes(const struct hoist__cache *cache)
 void hoist__caches_sum(struct hoist__pool *pool, struct hoist__cache_sums *ret)
 {
 	struct hoist__cache *cache;
-	pthread_mutex_lock(&threads_lock);
+	pthread_mutex_lock(&pool->caches_lock);
 	EACH_CACHE(pool, cache)
 	{
 		ret->bytes += hoist__cache_bytes(cache);
@@ -452,7 +471,7 @@ void hoist__caches_sum(struct hoist__pool *pool, struct hoist__cache_sums *ret)
 		ret->requested += atomic_load_explicit(&cache->requested, memory_order_relaxed) -
 				  HOIST__FOLD_BYTES;
 	}
-	pthread_mutex_unlock(&threads_lock);
+	pthread_mutex_unlock(&pool->caches_lock);
 }
 
 /* --- fork --- */

@@ -13,7 +13,7 @@
  * Only its thread works in a cache, so the fast path has no lock and no atomic
  * read-modify-write.  Other threads must empty the cache when memory is short (trim, exhaustion):
  *
- *   owner                        emptier (holds the threads' lock)
+ *   owner                        emptier (holds the pool's caches_lock)
  *     busy = 1                     stop = 1, open = NULL
  *     fence                        fence of every thread (membarrier(2))
  *     open is the pool?            wait until busy is 0
@@ -114,9 +114,10 @@ struct hoist__cache {
 	unsigned shard;	       /* of the pool's classes: where this thread allocates */
 	size_t left;	       /* bytes that the cache may take, at least; used by the owner
 			        * alone */
-	/* The owner's table; NULL in a child of fork that does not have the thread. */
+	/* The owner's table; NULL in a child of fork that does not have the thread, and if the
+	 * thread ended while the pool did. */
 	struct hoist__table *table;
-	struct hoist__list link; /* in the pool's caches; guarded by the threads' lock */
+	struct hoist__list link; /* in the pool's caches; guarded by its caches_lock */
 	uint8_t class_of[HOIST__LOOKUPS];
 	uint8_t batches[HOIST__CLASSES_MOST]; /* blocks that the class's next refill takes beside
 					       * the one that is wanted; used by the owner alone */
@@ -137,8 +138,9 @@ _Static_assert(sizeof(struct hoist__place) == 32, "two in a cache line");
 
 struct hoist__table {
 	struct hoist__place places[HOIST__PLACES];
-	uint32_t n; /* caches, by the pools' indices */
-	struct hoist__cache *_Atomic caches[];
+	uint32_t n;			/* of `caches` */
+	struct hoist__cache **caches;	/* by the pools' indices; the array is replaced by its thread
+					 * alone, under the threads' lock */
 };
 
 struct hoist__thread {
@@ -158,8 +160,7 @@ extern bool hoist__cache_fences __attribute__((visibility("hidden")));
 static inline struct hoist__cache *hoist__cache_known(uint32_t index)
 {
 	const struct hoist__table *table = hoist__this_thread.table;
-	return index < table->n ? atomic_load_explicit(&table->caches[index], memory_order_relaxed)
-				: NULL;
+	return index < table->n ? table->caches[index] : NULL;
 }
 
 /* Returns: the offset in bytes of the place of the pool with @index, in every thread's
@@ -203,7 +204,7 @@ static inline bool hoist__place_is_open(const struct hoist__place *place,
  * hoist__cache_wait(), then try again. */
 bool hoist__cache_enter(struct hoist__cache *cache);
 void hoist__cache_leave(struct hoist__cache *cache);
-void hoist__cache_wait(void);
+void hoist__cache_wait(struct hoist__pool *pool);
 
 /* --- magazine.c --- */
 

@@ -121,18 +121,24 @@ static void init_shards(struct hoist__pool *pool)
 
 static int init_locks(struct hoist__pool *pool)
 {
-	int err = pthread_mutex_init(&pool->lock, NULL);
-	if (err == 0 && (err = pthread_cond_init(&pool->changed, NULL)) != 0)
-		pthread_mutex_destroy(&pool->lock);
-	if (err == 0 && (err = pthread_mutex_init(&pool->trace_lock, NULL)) != 0) {
-		pthread_cond_destroy(&pool->changed);
-		pthread_mutex_destroy(&pool->lock);
-	}
-	return err == 0 ? 0 : hoist__fail_errno(-err, "creating a pool");
+	pthread_mutex_t *locks[] = {&pool->lock, &pool->trace_lock, &pool->caches_lock};
+	size_t n = 0;
+	int err = pthread_cond_init(&pool->changed, NULL);
+	if (err != 0)
+		return hoist__fail_errno(-err, "creating a pool");
+	while (n < 3 && (err = pthread_mutex_init(locks[n], NULL)) == 0)
+		n++;
+	if (err == 0)
+		return 0;
+	while (n-- > 0)
+		pthread_mutex_destroy(locks[n]);
+	pthread_cond_destroy(&pool->changed);
+	return hoist__fail_errno(-err, "creating a pool");
 }
 
 static void done_locks(struct hoist__pool *pool)
 {
+	pthread_mutex_destroy(&pool->caches_lock);
 	pthread_mutex_destroy(&pool->trace_lock);
 	pthread_cond_destroy(&pool->changed);
 	pthread_mutex_destroy(&pool->lock);

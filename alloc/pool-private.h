@@ -97,7 +97,7 @@ struct hoist__pool {
 	struct hoist__pool_options options;
 	struct hoist__source source;
 	struct hoist__list link;    /* in the list of all pools */
-	struct hoist__list caches;  /* the threads' lock */
+	struct hoist__list caches; /* caches_lock */
 	struct hoist__watch *watch; /* NULL: the pool is not watched */
 	_Atomic size_t n_refs;
 	_Atomic unsigned next_shard;
@@ -114,6 +114,9 @@ struct hoist__pool {
 
 	pthread_mutex_t trace_lock; /* guards the pointer, and orders lines */
 	struct hoist__trace *trace;
+
+	pthread_mutex_t caches_lock; /* guards the list of caches, and the caches beside their
+				      * owners' work: see magazine.h */
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a region was created or destroyed, or could not be created */

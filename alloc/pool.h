@@ -43,8 +43,8 @@
  * double free is an error even when two threads race.
  *
  * Threads: any function from any thread.  No system or driver call is made under a lock.  Growth
- * blocks only the threads that need it.  Locks, in order: the pools' list, a pool's threads, a
- * class, the spans.
+ * blocks only the threads that need it.  Locks, in order: the pools' list, the threads', a
+ * pool's caches, a class, the spans.
  * fork: locks are held across it, so that a child's pools work.  Blocks that other threads had in
  * their magazines at that moment stay cached there.
  * Reference counted: every Buffer's storage holds a reference.

@@ -52,6 +52,7 @@ static void before_fork(void)
 	hoist__caches_lock();
 	EACH_POOL(pool)
 	{
+		pthread_mutex_lock(&pool->caches_lock);
 		pthread_mutex_lock(&pool->trace_lock);
 		hoist__pool_lock_all(pool);
 		struct hoist__deferred *deferred = atomic_load(&pool->deferred);
@@ -76,6 +77,7 @@ static void release_all(void)
 			hoist__deferred_unlock(deferred);
 		hoist__pool_unlock_all(pool);
 		pthread_mutex_unlock(&pool->trace_lock);
+		pthread_mutex_unlock(&pool->caches_lock);
 	}
 	hoist__caches_unlock();
 	pthread_mutex_unlock(&pools_lock);
