@@ -35,6 +35,14 @@ bool lib_emulate(void)
 	return setenv("HOIST_EMULATE", "cuda:2,hip:1", 1) == 0;
 }
 
+void lib_need_emulators(void)
+{
+	if (lib_emulate())
+		return;
+	printf("skipped: the emulators are not built\n");
+	exit(77);
+}
+
 void lib_open_all(hoist_device *devices[LIB_N_DEVICES])
 {
 	for (size_t i = 0; i < LIB_N_DEVICES; i++)

@@ -14,6 +14,9 @@
  * emulators are not built (then nothing is set). */
 bool lib_emulate(void);
 
+/* The same for a plain program, which ends as skipped without the emulators. */
+void lib_need_emulators(void);
+
 /* cpu and, behind the emulators, cuda:0, cuda:1 and hip:0. */
 #define LIB_N_DEVICES 4
 extern const char *const lib_specs[LIB_N_DEVICES];
