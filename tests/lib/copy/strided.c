@@ -3,32 +3,13 @@
  * element, guards and gaps compared too. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/lib-copy.h"
+#include "tests/lib/copy/places.h"
 #include "tests/support/random.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-static struct lib_place places[LIB_N_PLACES];
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-	lib_open_places(devices, places);
-}
-
-static void close_all(void)
-{
-	lib_close_places(places);
-	cr_assert(lib_drivers_content());
-	cr_assert(lib_only_default_streams(devices));
-}
 
 /* One copy; the places and all else come from the seed. */
 struct trial {
@@ -52,8 +33,7 @@ static void begin(struct trial *t, uint64_t *seed)
 static void end(struct trial *t)
 {
 	for (int i = 0; i < 2; i++) {
-		hoist_buffer_unref(t->views[i]);
-		hoist_buffer_unref(t->bytes[i]);
+		DROP(t->views[i], t->bytes[i]);
 		free(t->models[i]);
 	}
 }
@@ -119,7 +99,7 @@ static void try(struct trial *t, uint64_t seed)
 	begin(t, &state);
 	int err = copy(t, random_stream(t, &state));
 	if (err == -ENOTSUP && may_be_refused(t))
-		cr_assert_not_null(strstr(hoist_error(), "share bytes"), "%s", hoist_error());
+		expect_text("share bytes");
 	else if (err == 0)
 		lib_model_copy(t->models[0], &t->dst, t->models[1], &t->src);
 	bool good = (err == 0 || (err == -ENOTSUP && may_be_refused(t))) &&
@@ -132,14 +112,14 @@ static void try(struct trial *t, uint64_t seed)
 }
 
 /* proves: S0.27 S2.08 */
-Test(copy_strided, between_random_layouts_agrees_with_a_model, .init = open_all)
+Test(copy_strided, between_random_layouts_agrees_with_a_model, .init = open_places)
 {
 	struct trial t;
 	lib_set_latency("cuda", 0, 20);
 	lib_set_latency("hip", 0, 20);
 	for (uint64_t seed = 1; seed <= 6000; seed++)
 		try(&t, seed * UINT64_C(0x9e3779b97f4a7c15));
-	close_all();
+	close_places();
 }
 
 /* Both views over one storage, anywhere in it. */
@@ -163,18 +143,16 @@ static void try_overlapping(uint64_t seed)
 	if (!good)
 		describe(&t, seed);
 	cr_assert(good, "%d: %s", err, err < 0 ? hoist_error() : "wrong bytes");
-	hoist_buffer_unref(t.views[0]);
-	hoist_buffer_unref(t.views[1]);
-	hoist_buffer_unref(whole);
+	DROP(t.views[0], t.views[1], whole);
 	free(t.models[0]);
 }
 
 /* proves: S0.27 */
-Test(copy_strided, overlapping_views_are_copied_as_if_through_a_third_place, .init = open_all)
+Test(copy_strided, overlapping_views_are_copied_as_if_through_a_third_place, .init = open_places)
 {
 	for (uint64_t seed = 1; seed <= 3000; seed++)
 		try_overlapping(seed * UINT64_C(0xd1b54a32d192ed03));
-	close_all();
+	close_places();
 }
 
 /* --- how many copies the driver is asked for --- */
@@ -187,7 +165,7 @@ static const struct {
 	int64_t dst[4];
 	int64_t src[4];
 	uint64_t n_copies;
-} counted[] = {
+} counts[] = {
 	{"axes that are one run", 2, 3, 3, {4, 50, 20}, {1000, 20, 1}, {1000, 20, 1}, 1},
 	{"rows", 2, 3, 2, {100, 200}, {300, 1}, {200, 1}, 1},
 	{"rows back", 3, 2, 2, {100, 200}, {200, 1}, {300, 1}, 1},
@@ -216,31 +194,31 @@ static const struct {
 static void bound(struct lib_layout *layout);
 
 /* proves: S0.27 */
-Test(copy_strided, takes_the_driver_few_calls, .init = open_all)
+Test(copy_strided, takes_the_driver_few_calls, .init = open_places)
 {
-	for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
+	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
 		uint64_t seed = i;
-		struct trial t = {.to = &places[counted[i].to], .from = &places[counted[i].from]};
+		struct trial t = {.to = &places[counts[i].to], .from = &places[counts[i].from]};
 		t.dst.dtype = HOIST_F32;
-		t.dst.rank = counted[i].rank;
-		memcpy(t.dst.shape, counted[i].shape, sizeof counted[i].shape);
+		t.dst.rank = counts[i].rank;
+		memcpy(t.dst.shape, counts[i].shape, sizeof counts[i].shape);
 		t.src = t.dst;
-		memcpy(t.dst.strides, counted[i].dst, sizeof counted[i].dst);
-		memcpy(t.src.strides, counted[i].src, sizeof counted[i].src);
+		memcpy(t.dst.strides, counts[i].dst, sizeof counts[i].dst);
+		memcpy(t.src.strides, counts[i].src, sizeof counts[i].src);
 		bound(&t.dst);
 		bound(&t.src);
 		begin(&t, &seed);
 		uint64_t before = lib_counters("cuda").copies;
-		cr_assert_eq(copy(&t, NULL), 0, "%s: %s", counted[i].name, hoist_error());
-		cr_expect_eq(lib_counters("cuda").copies - before, counted[i].n_copies, "%s: %llu",
-			     counted[i].name,
+		cr_assert_eq(copy(&t, NULL), 0, "%s: %s", counts[i].name, hoist_error());
+		cr_expect_eq(lib_counters("cuda").copies - before, counts[i].n_copies, "%s: %llu",
+			     counts[i].name,
 			     (unsigned long long)(lib_counters("cuda").copies - before));
 		lib_model_copy(t.models[0], &t.dst, t.models[1], &t.src);
 		cr_expect(lib_has_bytes(t.bytes[0], t.models[0], t.dst.bytes), "%s",
-			  counted[i].name);
+			  counts[i].name);
 		end(&t);
 	}
-	close_all();
+	close_places();
 }
 
 /* --- more than the slots hold --- */
@@ -312,28 +290,28 @@ static void try_larges(size_t first, size_t end)
 	for (size_t k = first; k < end; k++)
 		for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
 			try_large(&larges[k], ways[i][0], ways[i][1]);
-	close_all();
+	close_places();
 }
 
 /* proves: S0.27 */
-Test(copy_strided, of_many_slots_arrives, .init = open_all)
+Test(copy_strided, of_many_slots_arrives, .init = open_places)
 {
 	try_larges(0, 6);
 }
 
 /* proves: S0.27 */
-Test(copy_strided, of_many_slots_arrives_2, .init = open_all)
+Test(copy_strided, of_many_slots_arrives_2, .init = open_places)
 {
 	try_larges(6, sizeof larges / sizeof larges[0]);
 }
 
 /* proves: S2.08 */
-Test(copy_strided, keeps_within_two_slots_of_pinned_memory, .init = open_all)
+Test(copy_strided, keeps_within_two_slots_of_pinned_memory, .init = open_places)
 {
 	for (size_t k = 0; k < sizeof larges / sizeof larges[0]; k++) {
 		try_large(&larges[k], 2, 0);
 		try_large(&larges[k], 0, 2);
 	}
 	cr_expect_leq(lib_counters("cuda").peak_registered_bytes, (size_t)8 << 20);
-	close_all();
+	close_places();
 }
