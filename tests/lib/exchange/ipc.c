@@ -61,7 +61,7 @@ static void import_buffer(void)
 
 static void export_host(void)
 {
-	hoist_buffer *buffer = make_buffer(device, HOIST_BUFFER_SHAREABLE);
+	hoist_buffer *buffer = make_numbers(device, HOIST_BUFFER_SHAREABLE);
 	export_buffer(buffer);
 	hoist_buffer_unref(buffer);
 }
@@ -69,10 +69,8 @@ static void export_host(void)
 /* The exporter lets go of it and ends: the bytes stay.  Empty ones travel as well. */
 static void export_host_and_end(void)
 {
-	const int64_t none[] = {4, 0};
-	hoist_buffer *buffer = make_buffer(device, HOIST_BUFFER_SHAREABLE);
-	hoist_buffer *empty = NULL;
-	OK(hoist_buffer_create(device, HOIST_F64, 2, none, 0, &empty));
+	hoist_buffer *buffer = make_numbers(device, HOIST_BUFFER_SHAREABLE);
+	hoist_buffer *empty = make_buffer(device, HOIST_F64, 2, SHAPE(4, 0), 0);
 	write_pattern(buffer, 8);
 	OK(hoist_ipc_send(peer, empty, ANY_TIME));
 	OK(hoist_ipc_send(peer, buffer, ANY_TIME));
@@ -103,7 +101,7 @@ static void export_frozen(void)
 {
 	hoist_ipc_descriptor d;
 	int fd = -1;
-	hoist_buffer *buffer = make_buffer(device, HOIST_BUFFER_SHAREABLE);
+	hoist_buffer *buffer = make_numbers(device, HOIST_BUFFER_SHAREABLE);
 	write_pattern(buffer, 5);
 	OK(hoist_buffer_freeze(buffer));
 	OK(hoist_ipc_send(peer, buffer, ANY_TIME));
@@ -131,8 +129,8 @@ static void import_frozen(void)
 
 static void export_plain(void)
 {
-	hoist_buffer *neighbour = make_buffer(device, HOIST_BUFFER_ZERO);
-	hoist_buffer *buffer = make_buffer(device, 0);
+	hoist_buffer *neighbour = make_numbers(device, HOIST_BUFFER_ZERO);
+	hoist_buffer *buffer = make_numbers(device, 0);
 	unsigned char bytes[BYTES];
 	unsigned char zeros[BYTES];
 	export_buffer(buffer);
@@ -147,8 +145,7 @@ static void export_plain(void)
 static void export_pooled(void)
 {
 	hoist_memory *pool = make_pool(HOIST_MEMORY_SHAREABLE);
-	hoist_memory_info info = {.size = sizeof info};
-	OK(hoist_memory_get_info(pool, &info));
+	hoist_memory_info info = memory_info_of(pool);
 	CHECK(info.is_shareable && !info.is_mapped);
 	hoist_buffer *buffer = make_from(pool);
 	export_buffer(buffer);
@@ -160,13 +157,9 @@ static void export_pooled(void)
 static void export_carved(void)
 {
 	hoist_memory *pool = make_pool(HOIST_MEMORY_SHAREABLE);
-	const hoist_memory_options options = {.size = sizeof options,
-					      .kind = HOIST_MEMORY_DEVICE,
-					      .region_bytes = (size_t)4 << 20,
-					      .device = device,
-					      .upstream = pool};
-	hoist_memory *memory = NULL;
-	OK(hoist_memory_create(&options, &memory));
+	hoist_memory *memory =
+		make_memory(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .region_bytes = (size_t)4 << 20,
+				    .device = device, .upstream = pool));
 	hoist_buffer *buffer = make_from(memory);
 	export_buffer(buffer);
 	hoist_buffer_unref(buffer);
@@ -178,7 +171,6 @@ static void export_carved(void)
 
 static void import_and_fork(void)
 {
-	int status = -1;
 	hoist_buffer *none = NULL;
 	hoist_buffer *got = get();
 	pid_t child = fork();
@@ -191,7 +183,7 @@ static void import_and_fork(void)
 		hoist_buffer_unref(got);
 		_exit(0);
 	}
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(child_status(child) == 0);
 	check_pattern(got, 1); /* it was not closed */
 	hoist_buffer_unref(got);
 	CHECK(none == NULL);
@@ -200,7 +192,7 @@ static void import_and_fork(void)
 
 static void export_simply(void)
 {
-	hoist_buffer *buffer = make_buffer(device, 0);
+	hoist_buffer *buffer = make_numbers(device, 0);
 	write_pattern(buffer, 1);
 	OK(hoist_ipc_send(peer, buffer, ANY_TIME));
 	hear();

@@ -51,12 +51,11 @@ Test(lib_ipc_message, what_is_sent_to_oneself_is_the_same_memory)
 {
 	hoist_buffer *got[2] = {NULL, NULL};
 	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(hoist_ipc_send(ends[0], buffer, SOON), 0, "%s", hoist_error());
-		cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got[i]), 0, "%s", hoist_error());
+		OK(hoist_ipc_send(ends[0], buffer, SOON));
+		OK(hoist_ipc_receive(ends[1], SOON, &got[i]));
 		cr_expect_eq(hoist_buffer_data(got[i]), hoist_buffer_data(buffer));
 	}
-	hoist_buffer_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_buffer_get_info(got[0], &info), 0);
+	hoist_buffer_info info = info_of(got[0]);
 	cr_expect_not(info.is_mapped, "it is nobody else's");
 	void *data = hoist_buffer_data(buffer);
 	hoist_buffer_unref(buffer);
@@ -78,7 +77,7 @@ Test(lib_ipc_message, a_message_may_come_in_any_pieces)
 			send_raw((const char *)&good + at, left < piece ? left : piece, &good_fd,
 				 at == 0);
 		}
-		cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "%s", hoist_error());
+		OK(hoist_ipc_receive(ends[1], SOON, &got));
 		cr_expect_eq(hoist_buffer_data(got), hoist_buffer_data(buffer));
 		hoist_buffer_unref(got);
 	}
@@ -108,8 +107,7 @@ Test(lib_ipc_message, a_peer_that_stops_half_way)
 {
 	hoist_buffer *got = NULL;
 	send_raw(&good, 100, &good_fd, 1);
-	cr_expect_eq(hoist_ipc_receive(ends[1], 20, &got), -ETIMEDOUT);
-	cr_expect(strstr(hoist_error(), "100 of 1224") != NULL, "%s", hoist_error());
+	REFUSED(hoist_ipc_receive(ends[1], 20, &got), -ETIMEDOUT, "100 of 1224");
 	cr_expect_eq(hoist_ipc_receive(ends[1], 0, &got), -ETIMEDOUT);
 	cr_expect_null(got);
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open);
@@ -171,7 +169,7 @@ Test(lib_ipc_message, sockets_may_be_non_blocking)
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(fcntl(ends[i], F_SETFL, O_NONBLOCK), 0);
 	cr_assert_eq(pthread_create(&thread, NULL, send_late, NULL), 0);
-	cr_expect_eq(hoist_ipc_receive(ends[1], -1, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_receive(ends[1], -1, &got));
 	cr_expect_eq(pthread_join(thread, &result), 0);
 	cr_expect_null(result);
 	hoist_buffer_unref(got);
@@ -189,8 +187,8 @@ Test(lib_ipc_packets, a_record_is_a_whole_message)
 	memcpy(longer, &good, sizeof good);
 	send_raw(longer, sizeof longer, &good_fd, 1);
 	refused(-EBADMSG, "no descriptor");
-	cr_assert_eq(hoist_ipc_send(ends[0], buffer, SOON), 0);
-	cr_expect_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_send(ends[0], buffer, SOON));
+	OK(hoist_ipc_receive(ends[1], SOON, &got));
 	hoist_buffer_unref(got);
 	tear_down();
 }
@@ -234,7 +232,7 @@ Test(lib_ipc_message, what_this_process_has_no_room_for_is_said)
 	int err = hoist_ipc_receive(ends[1], SOON, &got);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	cr_expect_eq(err, -EMFILE, "%s", hoist_error());
-	cr_expect(strstr(hoist_error(), "RLIMIT_NOFILE") != NULL, "%s", hoist_error());
+	expect_text("RLIMIT_NOFILE");
 	cr_expect_null(got);
 	cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "the next one: %s", hoist_error());
 	hoist_buffer_unref(got);
@@ -254,7 +252,7 @@ Test(lib_ipc_message, descriptors_of_the_peer_itself_are_closed)
 		cr_skip_test("SO_PASSPIDFD came with Linux 6.5");
 	send_raw(&good, 600, &good_fd, 1);
 	send_raw((const char *)&good + 600, sizeof good - 600, NULL, 0);
-	cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_receive(ends[1], SOON, &got));
 	hoist_buffer_unref(got);
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open);
 }
