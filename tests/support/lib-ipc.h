@@ -21,7 +21,7 @@
 #include "tests/support/lib-support.h"
 #include "tests/support/under-tsan.h"
 
-/* It fails with @code, and says @words. */
+/* A call that must fail with @code and a text that contains @words. */
 #define REFUSED(call, code, words)                                                                 \
 	do {                                                                                       \
 		CHECK((call) == (code));                                                           \

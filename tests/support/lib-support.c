@@ -162,8 +162,8 @@ bool lib_drivers_content(void)
 	return content;
 }
 
-/* Memory that was freed behind a stream comes back when that has passed: where the driver refused
- * to wait, or the free could not be noted at first, that is a little later. */
+/* Memory that was freed behind a stream comes back after the stream's work: a little later where
+ * the driver refused to wait, or the free could not be noted at first. */
 static void give_back(hoist_device *const devices[LIB_N_DEVICES])
 {
 	uint64_t until = 0;

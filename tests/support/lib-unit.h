@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/lib-unit.h - what the Criterion tests of lib/ share. */
+/* tests/support/lib-unit.h - fixtures and helpers of the Criterion tests of lib/. */
 #ifndef HOIST_TESTS_LIB_UNIT_H
 #define HOIST_TESTS_LIB_UNIT_H
 

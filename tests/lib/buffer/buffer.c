@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers on the CPU and on emulated devices: shapes, views, reference counts,
- * and the texts of what is refused. */
+/* Buffers on the CPU and on emulated devices: shapes, views, reference counts, and the texts of
+ * refusals. */
 #include "config.h"
 
 #include <errno.h>
@@ -141,7 +141,7 @@ Test(buffer, packs_blocks_and_parts_of_bytes, .init = open_all)
 }
 
 /* proves: S4.23 */
-Test(buffer, what_cannot_be_made_is_refused, .init = open_all)
+Test(buffer, impossible_buffers_are_refused, .init = open_all)
 {
 	const int64_t one[65] = {1};
 	const int64_t large[] = {INT64_MAX};
@@ -188,8 +188,8 @@ Test(buffer, a_full_device_first_gives_back_what_it_keeps, .init = open_all)
 	hoist_buffer_unref(create_bytes(devices[1], 1000, 0));
 	for (int i = 0; i < 3; i++)
 		hoist_buffer_unref(make_buffer(devices[1], HOIST_U8, 1, shape, 0));
-	/* And all of the 99 % that are the limit but 16 MiB, while the pool keeps 32 for small
-	 * ones. */
+	/* The limit is 99 % of the memory.  A buffer takes all but 16 MiB of this limit, while
+	 * the pool keeps 32 MiB for small buffers. */
 	const int64_t all[] = {((int64_t)16 << 30) / 100 * 99 - (16 << 20)};
 	hoist_buffer_unref(create_bytes(devices[1], 1000, 0));
 	hoist_buffer_unref(make_buffer(devices[1], HOIST_U8, 1, all, 0));

@@ -95,7 +95,7 @@ Test(create, from_every_kind_of_resource, .init = open_all)
 		cr_expect_eq(info.is_mapped, 0);
 		cr_expect_eq(hoist_buffer_is_pinned(b), kinds[i].pinned, "%zu", i);
 		cr_expect_eq(hoist_buffer_data(b) != NULL, kinds[i].host, "%zu", i);
-		hoist_memory_unref(memory); /* the buffers keep it */
+		hoist_memory_unref(memory); /* the buffers keep the resource */
 		DROP(b, c);
 	}
 	cr_assert(lib_nothing_outstanding(devices));
@@ -174,7 +174,7 @@ Test(free_on, names_the_stream_and_leaves_the_buffer_open, .init = open_all)
 	DROP_STREAMS(streams[0], streams[1]);
 }
 
-/* A view's last stream says nothing of what others queued on theirs. */
+/* A view's last stream does not order the work of the other views' streams. */
 /* proves: S2.03 */
 Test(close, a_view_on_a_stream_leaves_the_order_of_the_others, .init = open_all)
 {
@@ -202,7 +202,7 @@ static void see_what_is_filled(void *context)
 	bytes[0] = bytes[LARGE];
 }
 
-/* The stream that a buffer was put on has passed what was queued there when its memory goes. */
+/* The memory of a buffer goes after the work that was queued on the buffer's new stream. */
 /* proves: S0.23 */
 Test(on_stream, memory_goes_behind_the_stream_it_was_put_on, .init = open_all)
 {
@@ -389,7 +389,7 @@ Test(create, zeroed_from_a_resource_that_the_cpu_sees_or_not, .init = open_all)
 		     {HOIST_MEMORY_DEVICE, false}};
 	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
 		hoist_memory *memory = make_kind(kinds[i].kind, devices[1]);
-		/* The second one has what the first one left. */
+		/* The second buffer has the first one's bytes. */
 		for (unsigned flags = 0; flags <= HOIST_BUFFER_ZERO; flags += HOIST_BUFFER_ZERO) {
 			unsigned char got[10] = {1};
 			hoist_buffer *b =

@@ -67,7 +67,7 @@ Test(fork, has_the_same_windows_over_memory_of_its_own, .init = open_all)
 }
 
 /* proves: S4.24 */
-Test(fork, of_what_has_no_memory_yet, .init = open_all)
+Test(fork, lazy_buffers_get_lazy_copies, .init = open_all)
 {
 	hoist_buffer *old[N];
 	hoist_buffer *new[N];
@@ -101,7 +101,7 @@ Test(fork, of_what_has_no_memory_yet, .init = open_all)
 }
 
 /* proves: S4.24 */
-Test(fork, of_several_storages_is_refused, .init = open_all)
+Test(fork, several_storages_are_refused, .init = open_all)
 {
 	hoist_buffer *a[N];
 	hoist_buffer *b[N];

@@ -15,7 +15,7 @@
 static unsigned char model[MAX_BYTES];
 static unsigned char got[MAX_BYTES];
 
-/* Nothing that a shift of pages or slots maps onto itself. */
+/* Bytes that differ after a shift by pages or slots. */
 static void fill_model(unsigned seed)
 {
 	unsigned x = seed * 2654435761u + 1;

@@ -232,8 +232,9 @@ static hoist_number value_of(hoist_dtype dtype, uint64_t *state)
 	return hoist_number_i64((int64_t)(random % 2));
 }
 
-/* Every element of a strided view beside a model in host memory that is written at the index
- * it has in the whole buffer; so what must not be touched is compared as well. */
+/* Compares every element of a strided view with a model in host memory, which is written at the
+ * index of the element in the whole buffer.  The comparison includes the bytes that must not
+ * change. */
 static void try_dtype(hoist_device *device, unsigned flags, hoist_dtype dtype, uint64_t *state)
 {
 	enum { ROWS = 5, COLUMNS = 8, BYTES = ROWS * COLUMNS * 16 };
@@ -377,7 +378,7 @@ Test(buffer_item, pinned_memory_of_a_device_is_read_and_written, .init = open_al
 }
 
 /* proves: S0.17 V102 */
-Test(buffer_item, of_pinned_memory_waits_for_what_is_queued, .init = open_all)
+Test(buffer_item, pinned_memory_is_read_after_the_queued_work, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
 		hoist_buffer *seven = NULL;
@@ -396,7 +397,7 @@ Test(buffer_item, of_pinned_memory_waits_for_what_is_queued, .init = open_all)
 	}
 }
 
-/* --- what is refused, and what goes wrong --- */
+/* --- refusals and failures --- */
 
 Test(buffer_item, values_that_do_not_fit_change_nothing, .init = open_all)
 {
@@ -455,8 +456,7 @@ Test(buffer_item, lazy_buffers_take_their_memory, .init = open_all)
 	}
 }
 
-/* What is queued on the buffer's stream has been done before an element is read: the stream
- * is late. */
+/* The work on the buffer's stream, which is late, is done before an element is read. */
 Test(buffer_item, the_buffers_stream_is_waited_for, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {

@@ -79,7 +79,7 @@ Test(mmap, copies_for_reading_and_maps_privately, .init = write_8, .fini = remov
 	cr_assert_eq(read_file(bytes, sizeof bytes), 8);
 	for (int i = 0; i < 8; i++)
 		cr_expect_eq(bytes[i], i);
-	/* A copy does not see what the file becomes. */
+	/* A copy does not change with the file. */
 	write_file(path, "abcdefgh", 8);
 	cr_expect_eq(part[1], 3);
 	DROP(standard, read);
@@ -160,7 +160,7 @@ Test(mmap, offsets_need_no_alignment, .init = name_file, .fini = remove_file)
 }
 
 /* proves: S0.33 V123 V124 V127 V129 V130 */
-Test(mmap, what_breaks_a_rule_is_named, .init = write_8, .fini = remove_file)
+Test(mmap, a_broken_rule_is_named, .init = write_8, .fini = remove_file)
 {
 	static const char *const modes[] = {"r", "c", "r+", "w+"};
 	const int64_t none[] = {0};
@@ -197,8 +197,8 @@ Test(mmap, what_breaks_a_rule_is_named, .init = write_8, .fini = remove_file)
 	cr_expect_null(b);
 }
 
-/* What was read ahead is what the file holds, in every mode; and a map of nothing is populated,
- * too. */
+/* Pages that are read ahead hold the file's bytes, in every mode.  An empty map counts as
+ * populated. */
 Test(mmap, populates_when_asked, .fini = remove_file)
 {
 	enum { BYTES = 9 << 20 };
@@ -310,7 +310,7 @@ static void write_max_entry(unsigned char dtype, unsigned char rank, const unsig
 }
 
 /* proves: S1.25 */
-Test(max_file, of_bf16_has_the_shape_that_max_gives, .init = name_file, .fini = remove_file)
+Test(max_file, bf16_has_the_shape_that_max_gives, .init = name_file, .fini = remove_file)
 {
 	static const struct {
 		const char *name;

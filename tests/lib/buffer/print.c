@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers as text: what is known of them, and their elements. */
+/* Buffers as text: their metadata, and their elements. */
 #include "config.h"
 
 #include <errno.h>
@@ -120,7 +120,7 @@ Test(buffer_print, values_stand_in_brackets, .init = open_all)
 }
 
 /* proves: S0.19 V079 */
-Test(buffer_print, what_is_long_is_cut, .init = open_all)
+Test(buffer_print, long_buffers_are_cut, .init = open_all)
 {
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_buffer *b = count(devices[i], HOIST_I32, 1, SHAPE(100000));
@@ -185,7 +185,7 @@ Test(buffer_print, with_many_axes_less_is_shown, .init = open_all)
 	hoist_buffer_unref(b);
 }
 
-/* The window goes forwards and backwards over memory that the CPU cannot touch; its text is
+/* The window goes forwards and backwards over memory that the CPU cannot touch.  The text equals
  * that of the same elements in host memory. */
 static void expect_same(hoist_dtype dtype, const hoist_slice *slices)
 {
@@ -265,7 +265,7 @@ Test(buffer_print, text_is_cut_to_what_there_is_room_for, .init = open_all)
 	hoist_buffer_unref(b);
 }
 
-Test(buffer_print, what_cannot_be_printed_says_why, .init = open_all)
+Test(buffer_print, buffers_that_cannot_be_printed_say_why, .init = open_all)
 {
 	const int64_t shape[] = {32};
 	char text[200] = "before";

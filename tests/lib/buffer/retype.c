@@ -63,7 +63,7 @@ Test(view, the_last_axis_takes_another_dtype, .init = open_cpu)
 }
 
 /* proves: S0.26 V057 V058 V060 V066 */
-Test(view, of_other_dtypes_is_the_same_bytes, .init = open_cpu)
+Test(view, another_dtype_shows_the_same_bytes, .init = open_cpu)
 {
 	hoist_buffer *base = zeroed(devices[0], HOIST_I8, 2, SHAPE(2, 6));
 	int8_t *bytes = hoist_buffer_data(base);
@@ -139,7 +139,7 @@ Test(view, strides_that_do_not_count_take_another_dtype, .init = open_cpu)
 
 /* A part of the last byte is a byte, as in a buffer of its own. */
 /* proves: S0.26 S4.04 */
-Test(view, of_elements_that_fill_no_whole_bytes, .init = open_cpu)
+Test(view, elements_may_fill_no_whole_bytes, .init = open_cpu)
 {
 	hoist_buffer *base = zeroed(devices[0], HOIST_U8, 1, SHAPE(3));
 	hoist_buffer *view = make_view(base, 1, HOIST_F4_E2M1FN, 1, SHAPE(3));
@@ -173,7 +173,7 @@ Test(view, an_array_is_of_the_buffers_own_dtype, .init = open_cpu)
 		cr_expect(array == NULL && n == 12, "untouched");
 	}
 	cr_expect_eq(hoist_buffer_host_array(base, (hoist_dtype)999, 0, &array, &n), -EINVAL);
-	/* Who wants other elements views it so. */
+	/* The caller makes a view of the wanted elements first. */
 	hoist_buffer *other = make_view_as(base, HOIST_U16);
 	OK(hoist_buffer_host_array(other, HOIST_U16, 0, &array, &n));
 	cr_expect(n == 24 && ((uint16_t *)array)[14] == 70);
@@ -316,14 +316,14 @@ Test(view, a_layout_may_go_back_where_its_buffer_does, .init = open_cpu)
 	cr_assert_eq(read_i32(view, values), 4);
 	cr_expect_arr_eq(values, ((const int32_t[]){2, 3, 4, 5}), sizeof values);
 	hoist_buffer_unref(view);
-	layout.offset = -4; /* there is storage, but the view did not show it */
+	layout.offset = -4; /* the storage goes on, but the view does not */
 	cr_expect_eq(hoist_buffer_with_layout(reversed, &layout, HOIST_I32, &view), -EINVAL);
 	DROP(reversed, base);
 }
 
 /* --- strides that nobody gave --- */
 
-/* What the buffer says, and what the layout says that is made of it. */
+/* The buffer's answers, and those of the layout that is made of the buffer. */
 static void expect_implicit(hoist_buffer *buffer, int implicit, const char *what)
 {
 	hoist_layout layout;
@@ -397,7 +397,7 @@ Test(view, strides_that_nobody_gave_stay_so, .init = open_cpu)
 
 /* --- read-only views --- */
 
-/* All that writes to @buffer says @err. */
+/* Every call that writes to @buffer gives @err. */
 static void expect_writing(hoist_buffer *buffer, int err, const char *what)
 {
 	const int32_t values[12] = {0};
@@ -429,13 +429,13 @@ Test(view, a_read_only_view_of_what_can_be_written, .init = open_cpu)
 	expect_implicit(hoist_buffer_ref(view), 1, "V203: its layout");
 	expect_writing(view, -EROFS, "the view");
 	expect_writing(base, 0, "the buffer itself");
-	/* What is written through the buffer is seen through the view. */
+	/* The view shows the bytes that are written through the buffer. */
 	const int64_t at[] = {1, 2};
 	hoist_number number;
 	OK(hoist_buffer_set(base, 2, at, hoist_number_i64(77), 0));
 	OK(hoist_buffer_get(view, 2, at, &number));
 	cr_expect_eq(number.as.i64, 77);
-	/* Views of it, in any way, are as it is. */
+	/* Views of a read-only view are read-only, too. */
 	expect_writing(of_view = take_part(view, 1, SLICES(HOIST_RANGE(0, 2))), -EROFS, "a slice");
 	hoist_buffer_unref(of_view);
 	OK(hoist_buffer_get_layout(view, &layout));
@@ -445,7 +445,7 @@ Test(view, a_read_only_view_of_what_can_be_written, .init = open_cpu)
 	OK(hoist_buffer_read_only(view, &of_view));
 	expect_writing(of_view, -EROFS, "once more");
 	hoist_buffer_unref(of_view);
-	/* A copy is not; and what is exported says so. */
+	/* A copy is not read-only; an exported tensor says read-only. */
 	OK(hoist_buffer_copy(view, NULL, &of_view));
 	expect_writing(of_view, 0, "a copy");
 	hoist_buffer_unref(of_view);

@@ -87,7 +87,7 @@ static void *work(void *argument)
 		pthread_barrier_wait(&barrier);
 		hoist_buffer *whole = hoist_buffer_ref(atomic_load(&shared));
 		hoist_stream *stream = make_stream(hoist_buffer_device(whole));
-		pthread_barrier_wait(&barrier); /* all at once: whoever is first takes the memory */
+		pthread_barrier_wait(&barrier); /* all at once: the first thread takes the memory */
 		if (thread == 0)
 			hoist_buffer_unref(whole);
 		use_rows(whole, thread, stream);
@@ -129,7 +129,7 @@ static struct lent *lend(hoist_stream *stream, hoist_buffer **ret)
 }
 
 /* Dropping the memory waits for the stream, whose failure is still its next synchronize's. */
-static void what_is_dropped_hides_no_failure(void)
+static void dropped_memory_hides_no_failure(void)
 {
 	static const int io = -EIO;
 	const unsigned char seven = 7;
@@ -161,8 +161,8 @@ static int drop_all(void *context)
 	return 0;
 }
 
-/* What waits for the stream must not do so on the stream's own thread: neither that which ends
- * the stream, nor that which gives back memory that work behind the function still uses. */
+/* The stream's own thread must not wait for the stream: neither to end the stream, nor to give
+ * back memory that work behind the function still uses. */
 static void a_function_drops_its_own_stream(void)
 {
 	const unsigned char seven = 7;
@@ -203,7 +203,8 @@ static void *churn(void *argument)
 	return NULL;
 }
 
-/* In the child: host memory is as it was and can be used, a device's cannot; dropping is safe. */
+/* Runs in the child, where host memory is unchanged and can be used, and a device's memory
+ * cannot.  Dropping buffers is safe. */
 static int use_in_child(hoist_buffer *host, hoist_buffer *lazy, hoist_buffer *on_device)
 {
 	unsigned char bytes[ROWS];
@@ -253,7 +254,7 @@ static int count_descriptors(void)
 	return n;
 }
 
-/* The program that takes over: nothing of the one before is open, and it can begin anew. */
+/* Runs in the new program: no descriptor of the old one is open, and hoist begins anew. */
 static int after_exec(int most)
 {
 	hoist_device *cpu = NULL;
@@ -309,7 +310,7 @@ int main(int argc, char **argv)
 	lib_need_emulators();
 	lib_open_all(devices);
 	threads_share_a_storage();
-	what_is_dropped_hides_no_failure();
+	dropped_memory_hides_no_failure();
 	a_function_drops_its_own_stream();
 	if (!UNDER_TSAN)
 		run_forks(n_descriptors);

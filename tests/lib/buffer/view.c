@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Views: which elements they show, and what is refused.  What a view shows is compared with an
- * index computed by hand, on buffers whose element i holds i. */
+/* Views: the elements that they show, and the views that are refused.  Element i of the buffers
+ * holds i, so that a view's elements are compared with indices computed by hand. */
 #include "config.h"
 
 #include <errno.h>
@@ -183,7 +183,7 @@ Test(view, a_slice_of_a_slice_is_the_same_memory, .init = open_cpu)
 	cr_expect_eq(a.storage_id, b.storage_id);
 	cr_expect_neq(a.id, b.id);
 	DROP(base, first);
-	*(int32_t *)hoist_buffer_data(second) = 38; /* it keeps the memory */
+	*(int32_t *)hoist_buffer_data(second) = 38; /* the view keeps the memory */
 	hoist_buffer_unref(second);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers over the caller's memory: whose it is, what is refused, when it is released. */
+/* Buffers over the caller's memory: its owner, its release, and the memory that is refused. */
 #include "config.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ Test(wrap, releases_once_when_the_last_view_goes, .init = open_all)
 }
 
 /* proves: S2.02 V141 */
-Test(wrap, what_does_not_fit_is_refused_and_not_taken, .init = open_all)
+Test(wrap, memory_that_does_not_fit_is_refused_and_not_taken, .init = open_all)
 {
 	static int32_t data[24];
 	int released = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What copies allow, what they make, and what they say of what they refuse. */
+/* Copies: the buffers that they accept and make, and the texts of refusals. */
 #include "config.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ Test(copy, goes_only_between_equals, .init = open_places)
 }
 
 /* proves: S0.27 V068 V071 */
-Test(copy, of_what_is_not_contiguous_can_be_refused, .init = open_places)
+Test(copy, strided_buffers_can_be_refused, .init = open_places)
 {
 	hoist_buffer *whole = create_counting(devices[0], 3, SHAPE(3, 4, 3), 0);
 	hoist_buffer *column = make_slice(whole, 3, SLICES(HOIST_ALL, HOIST_AT(0), HOIST_ALL));
@@ -51,7 +51,7 @@ Test(copy, of_what_is_not_contiguous_can_be_refused, .init = open_places)
 	expect_text("the source, of shape [3, 3], is not contiguous");
 	REFUSED(hoist_buffer_copy_with(column, dst, NULL, HOIST_COPY_CONTIGUOUS), -EINVAL,
 		"the destination, of shape [3, 3], is not contiguous");
-	/* First of all, this is no copy. */
+	/* A buffer onto itself is no copy, and no error. */
 	cr_expect_eq(hoist_buffer_copy_with(column, column, NULL, HOIST_COPY_CONTIGUOUS), 0,
 		     "V071");
 	OK(hoist_buffer_copy_into(column, column));
@@ -65,7 +65,7 @@ Test(copy, of_what_is_not_contiguous_can_be_refused, .init = open_places)
 }
 
 /* proves: S2.06 S2.07 S4.15 */
-Test(copy, of_bytes_looks_at_their_count_alone, .init = open_places)
+Test(copy, bytes_are_compared_by_their_count_alone, .init = open_places)
 {
 	hoist_buffer *ints = create_counting(devices[0], 1, SHAPE(4), 7);
 	hoist_buffer *bytes = zeroed(devices[1], HOIST_U8, 2, SHAPE(2, 8));
@@ -85,7 +85,7 @@ Test(copy, of_bytes_looks_at_their_count_alone, .init = open_places)
 }
 
 /* proves: S0.27 */
-Test(copy, into_what_overlaps_or_is_read_only_is_refused, .init = open_places)
+Test(copy, overlapping_and_read_only_destinations_are_refused, .init = open_places)
 {
 	hoist_buffer *src = create_counting(devices[0], 2, SHAPE(3, 3), 1);
 	hoist_buffer *dst = zeroed(devices[0], HOIST_I32, 2, SHAPE(3, 3));
@@ -116,7 +116,7 @@ Test(copy, into_what_overlaps_or_is_read_only_is_refused, .init = open_places)
 }
 
 /* proves: S0.27 V094 */
-Test(copy, of_a_plane_goes_between_devices, .init = open_places)
+Test(copy, a_plane_goes_between_devices, .init = open_places)
 {
 	static const int ways[][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 1}, {3, 1}};
 	const int64_t shape[] = {5, 2, 3};
@@ -195,8 +195,8 @@ Test(copy, in_and_out_pack_all_elements, .init = open_places)
 	close_places();
 }
 
-/* Three elements of 4 bits are 2 bytes, of which they have 12 bits: what others have of the last
- * byte stays, and what nobody has comes out as 0. */
+/* Three elements of 4 bits have 12 bits of 2 bytes.  A neighbour's bits in the last byte stay,
+ * and bits without an element read as 0. */
 /* proves: S4.14 */
 Test(copy, in_and_out_know_the_part_of_the_last_byte, .init = open_places)
 {
@@ -348,7 +348,7 @@ Test(copy, goes_between_all_kinds_of_memory, .init = open_places)
 }
 
 /* proves: S0.27 */
-Test(copy, of_nothing_asks_no_driver, .init = open_places)
+Test(copy, a_copy_of_nothing_asks_no_driver, .init = open_places)
 {
 	const int64_t shape[] = {3, 0, 5};
 	hoist_buffer *dst = zeroed(devices[0], HOIST_F32, 3, shape);
@@ -369,7 +369,7 @@ Test(copy, of_nothing_asks_no_driver, .init = open_places)
 
 /* Rows backwards, the second block of each. */
 /* proves: S0.21 */
-Test(copy, of_blocks_keeps_them_whole, .init = open_places)
+Test(copy, blocks_stay_whole, .init = open_places)
 {
 	enum { ROWS = 4, BLOCK = 18 };
 	const hoist_slice slices[] = {HOIST_STEP(HOIST_NONE, HOIST_NONE, -1), HOIST_RANGE(32, 64)};
@@ -399,7 +399,7 @@ Test(copy, of_blocks_keeps_them_whole, .init = open_places)
 }
 
 /* proves: S0.21 */
-Test(copy, of_parts_of_bytes_reaches_every_device, .init = open_places)
+Test(copy, parts_of_bytes_reach_every_device, .init = open_places)
 {
 	/* 0 to f, the lower half of a byte first. */
 	static const unsigned char digits[] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};

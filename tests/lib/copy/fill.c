@@ -107,7 +107,7 @@ static void fill_strided(uint64_t seed)
 }
 
 /* proves: S2.09 */
-Test(fill, of_random_layouts_agrees_with_a_model, .init = open_places)
+Test(fill, random_layouts_agree_with_a_model, .init = open_places)
 {
 	for (uint64_t seed = 1; seed <= 1500; seed++)
 		fill_strided(seed);
@@ -180,7 +180,7 @@ Test(batch, copies_in_order, .init = open_places)
 }
 
 /* proves: S0.34 V104 */
-Test(batch, skips_what_is_no_work, .init = open_places)
+Test(batch, skips_pairs_without_work, .init = open_places)
 {
 	hoist_buffer *s = filled(2, "s");
 	hoist_buffer *d = filled(2, "d");
@@ -203,7 +203,7 @@ Test(batch, skips_what_is_no_work, .init = open_places)
 }
 
 /* proves: S0.34 */
-Test(batch, of_one_device_waits_once, .init = open_places)
+Test(batch, waits_once_for_one_device, .init = open_places)
 {
 	enum { N = 20 };
 	hoist_buffer *dsts[N];

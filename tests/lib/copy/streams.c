@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies on streams that are held up by a gate: what returns at once, what is done when, what a
- * capturing stream takes, and memory that goes before the work does. */
+/* Copies on streams that a gate holds back: calls that return at once, calls that wait,
+ * capturing streams, and memory that is dropped before the work is done. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,11 +18,11 @@ static void set_gate(struct gate *gate, hoist_stream *stream)
 	OK(hoist__dev_stream_call(hoist__stream_dev_stream(stream), gate_pass, gate));
 }
 
-/* --- what returns at once --- */
+/* --- copies that return at once --- */
 
 enum { BYTES = 6000 };
 
-/* Of a contiguous run, of rows, of columns into rows. */
+/* A contiguous run, rows, and columns into rows. */
 static const struct lib_layout shapes[][2] = {
 	{{.dtype = HOIST_I16, .rank = 1, .shape = {2000}, .strides = {1}},
 	 {.dtype = HOIST_I16, .rank = 1, .shape = {2000}, .strides = {1}}},
@@ -90,7 +90,7 @@ Test(copy_streams, direct_ones_return_before_the_stream_gets_there, .init = open
 			hoist_stream *stream = places[at_once[i].stream].stream;
 			begin(&job, &places[at_once[i].to], &places[at_once[i].from], shapes[k]);
 			set_gate(&gate, stream);
-			/* Would wait for ever if it waited. */
+			/* A call that waited would never return. */
 			OK(hoist_buffer_copy_on(job.views[0], job.views[1], stream));
 			gate_open(&gate);
 			OK(hoist_stream_synchronize(stream));
@@ -134,7 +134,8 @@ Test(copy_streams, memory_stays_until_the_stream_has_passed, .init = open_places
 			begin(&job, &places[at_once[i].to], &places[at_once[i].from], shapes[k]);
 			set_gate(&gate, stream);
 			OK(hoist_buffer_copy_on(job.views[0], job.views[1], stream));
-			/* What no resource can free in order waits for the stream. */
+			/* The drop of memory that no resource can free in order waits for the
+			 * stream. */
 			pthread_t opener = gate_open_soon(&gate);
 			end(&job);
 			cr_assert_eq(pthread_join(opener, NULL), 0);
@@ -169,14 +170,14 @@ Test(copy_streams, memory_stays_for_the_part_that_was_queued, .init = open_place
 	close_places();
 }
 
-/* --- what blocks --- */
+/* --- copies that wait --- */
 
 static const int blocking[][3] = {
 	{2, 0, 2}, {0, 2, 2}, {0, 2, 0}, {0, 0, 2}, {8, 2, 2}, {8, 2, 8}, {3, 3, 2}, {2, 1, 2},
 };
 
 /* proves: S2.08 */
-Test(copy_streams, what_needs_the_host_waits_its_turn, .init = open_places)
+Test(copy_streams, copies_through_the_host_wait_their_turn, .init = open_places)
 {
 	for (size_t i = 0; i < sizeof blocking / sizeof blocking[0]; i++)
 		for (size_t k = 0; k < N_SHAPES; k++) {
@@ -212,9 +213,10 @@ static int copy_inside(void *context)
 	return 0;
 }
 
-/* What would wait for the stream that calls it says so. */
+/* A call that would wait for the stream that calls the function says so. */
 /* proves: S2.08 */
-Test(copy_streams, what_a_stream_calls_does_not_wait_for_it, .init = open_places, .timeout = 20)
+Test(copy_streams, a_streams_function_does_not_wait_for_its_stream, .init = open_places,
+     .timeout = 20)
 {
 	const int64_t shape[] = {10};
 	struct inside inside = {.stream = places[0].stream};
@@ -268,7 +270,7 @@ Test(copy_streams, can_be_told_to_wait, .init = open_places)
 /* --- whose stream --- */
 
 /* proves: S2.08 */
-Test(copy_streams, of_other_devices_are_refused, .init = open_places)
+Test(copy_streams, streams_of_other_devices_are_refused, .init = open_places)
 {
 	static const int cases[][3] = {{2, 0, 5}, {2, 5, 8}, {2, 3, 0}, {8, 0, 2}};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -311,17 +313,17 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 	cr_expect_eq(
 		hoist_buffer_copy_with(direct.views[0], direct.views[1], stream, HOIST_COPY_WAIT),
 		-ENOTSUP);
-	/* Not even what comes before it in a batch is captured. */
+	/* The pair before the refused one is not captured either. */
 	uint64_t before = lib_counters("cuda").copies;
 	hoist_buffer *const dsts[] = {direct.views[0], bounced.views[0]};
 	hoist_buffer *const srcs[] = {direct.views[1], bounced.views[1]};
 	REFUSED(hoist_buffer_copy_batch(2, dsts, srcs, stream), -ENOTSUP, "pair 1: ");
 	cr_expect_eq(lib_counters("cuda").copies, before);
-	/* Memory that is taken now is none of the graph's. */
+	/* Memory that is taken now does not belong to the graph. */
 	hoist_buffer *lazy = make_buffer_on(stream, HOIST_U8, 1, SHAPE(100),
 					    HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO);
 	OK(hoist_buffer_allocate(lazy));
-	/* Without a stream they would wait for the buffer's own. */
+	/* Calls without a stream would wait for the buffer's own. */
 	hoist_buffer *view = NULL;
 	char byte = 0;
 	OK(hoist_buffer_on_stream(direct.bytes[0], stream, &view));
@@ -340,7 +342,7 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 
 /* --- order --- */
 
-/* A copy to another stream is behind what is queued on the source's own. */
+/* A copy to another stream comes after the work on the source's own stream. */
 /* proves: S0.21 */
 Test(copy_streams, a_new_buffer_is_ordered_behind_its_source, .init = open_places)
 {
@@ -368,10 +370,10 @@ Test(copy_streams, a_new_buffer_is_ordered_behind_its_source, .init = open_place
 	close_places();
 }
 
-/* The memory of a LAZY one is taken, and set to zero, by what needs it first: also if that is on
- * another stream than the buffer's, which is far behind. */
+/* The first call that needs the memory of a LAZY buffer takes the memory and sets it to zero,
+ * even on another stream than the buffer's, which is late. */
 /* proves: S2.08 */
-Test(copy_streams, of_lazy_memory_need_not_know_its_stream, .init = open_places)
+Test(copy_streams, lazy_memory_is_taken_behind_any_stream, .init = open_places)
 {
 	static const int at[] = {0, 2, 4, 8};
 	const unsigned flags = HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO;
@@ -404,7 +406,7 @@ Test(copy_streams, of_lazy_memory_need_not_know_its_stream, .init = open_places)
 	close_places();
 }
 
-/* Functions without a stream wait for that of the buffer. */
+/* Functions without a stream wait for the buffer's stream. */
 /* proves: S4.14 */
 Test(copy_streams, those_without_one_wait_for_the_buffers, .init = open_places)
 {

@@ -71,7 +71,7 @@ static bool may_be_refused(const struct trial *t)
 	       hoist__storage_kind(t->views[0]->storage) == HOIST__MEMORY_DEVICE;
 }
 
-/* Of either device, or none in particular; NULL: the copy waits. */
+/* A stream of either device; NULL: the copy waits. */
 static hoist_stream *random_stream(const struct trial *t, uint64_t *seed)
 {
 	hoist_stream *const choice[] = {NULL, t->to->stream, t->from->stream};
@@ -294,13 +294,13 @@ static void try_larges(size_t first, size_t end)
 }
 
 /* proves: S0.27 */
-Test(copy_strided, of_many_slots_arrives, .init = open_places)
+Test(copy_strided, many_slots_arrive, .init = open_places)
 {
 	try_larges(0, 6);
 }
 
 /* proves: S0.27 */
-Test(copy_strided, of_many_slots_arrives_2, .init = open_places)
+Test(copy_strided, many_slots_arrive_2, .init = open_places)
 {
 	try_larges(6, sizeof larges / sizeof larges[0]);
 }

@@ -24,7 +24,7 @@ static hoist_buffer *view_part(hoist_buffer *whole, int64_t part)
 	return make_slice(whole, 2, slices);
 }
 
-/* On a stream that one of the two is on, or none. */
+/* On a stream of one of the two devices, or without a stream. */
 static void copy(hoist_buffer *dst, hoist_buffer *src, hoist_stream *stream)
 {
 	if (stream == NULL) {

@@ -35,7 +35,7 @@ static hoist_buffer *part(hoist_buffer *base, hoist_dtype dtype, int rank, int64
 	return made;
 }
 
-/* Which way copy.h and transfer.h have for it. */
+/* The ways of copy.h and transfer.h. */
 static const struct {
 	const char *way;
 	int to, from;	/* devices */
@@ -64,7 +64,8 @@ static hoist_memory *pinned_for(int device, size_t limit)
 				   .cache_bytes = 1, .limit_bytes = limit));
 }
 
-/* What the copy makes of the destination's base in @ret.  Returns: what the copy does. */
+/* Copies, and gives the bytes of the destination's base in @ret.  Returns: the result of the
+ * copy. */
 static int copy(size_t i, hoist_stream *stream, hoist_memory *through, unsigned char ret[N])
 {
 	hoist_buffer *to = filled(ways[i].to);

@@ -44,7 +44,7 @@ Test(copy_to, a_device_is_made_only_if_needed, .init = open_places)
 }
 
 /* proves: S0.25 S0.23 */
-Test(copy_to, of_pinned_memory_to_its_own_device_is_in_the_device, .init = open_places)
+Test(copy_to, pinned_memory_is_copied_into_its_own_device, .init = open_places)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
 		hoist_buffer *made = NULL;

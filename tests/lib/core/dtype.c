@@ -118,7 +118,7 @@ Test(lib_dtype, one_row_of_each_kind)
 	cr_expect_eq(info.block_bytes, 18);
 	cr_expect_eq(info.dlpack_code, -1);
 	cr_expect_null(info.numpy);
-	/* What NumPy's itemsize is. */
+	/* NumPy's itemsize. */
 	static const struct {
 		hoist_dtype dtype;
 		unsigned bytes;

@@ -19,7 +19,7 @@ static void expect_driver(const char *api, int number)
 		  said != NULL ? said : "(none)");
 }
 
-/* A failure that no driver has to do with. */
+/* A failure without a driver. */
 static void fail_without_driver(void)
 {
 	cr_assert_eq(hoist_stream_synchronize(NULL), -EINVAL);
@@ -56,7 +56,7 @@ Test(error, a_refused_call_tells_the_drivers_number)
 			     cases[i].err, "case %zu: %s", i, hoist_error());
 		expect_driver(cases[i].api, cases[i].number);
 		lib_reset(cases[i].api);
-		/* Success leaves it as it is, the next failure does not. */
+		/* Success keeps the number, the next failure does not. */
 		OK(hoist_device_synchronize(devices[0]));
 		expect_driver(cases[i].api, cases[i].number);
 		fail_without_driver();
@@ -64,7 +64,7 @@ Test(error, a_refused_call_tells_the_drivers_number)
 	}
 }
 
-/* What is undone after the failure does not hide it. */
+/* The calls that undo a failed request do not hide its number. */
 Test(error, memory_that_is_given_back_after_a_failure_keeps_the_number)
 {
 	static const struct {
@@ -96,7 +96,7 @@ Test(error, a_driver_that_does_not_start_tells_its_number)
 	hoist_device *device = NULL;
 	emulate();
 	cr_assert_eq(setenv("HOIST_EMULATE_FAIL", "cuInit:1+:802,hipInit:1+:100", 1), 0);
-	/* The second time it is what is remembered of the first; gpu tells of the first api. */
+	/* The second opening repeats the failure of the first; gpu tells of the first API. */
 	static const struct {
 		const char *spec;
 		const char *api;
@@ -134,10 +134,10 @@ Test(error, each_thread_has_its_own_number, .init = open_all)
 	expect_driver("cuda", 2);
 }
 
-/* --- what fails later, and elsewhere --- */
+/* --- failures that come later, on other threads --- */
 
-/* The copy fails after it was accepted; a stream of the CPU waits for that, which a thread of
- * hoist's own finds out. */
+/* The copy fails after the driver accepted it.  A stream of the CPU waits for the copy, and a
+ * thread of hoist's own finds the failure. */
 Test(error, a_streams_failure_brings_the_number, .init = open_all)
 {
 	const int64_t shape[] = {1 << 20};
@@ -161,7 +161,7 @@ Test(error, a_streams_failure_brings_the_number, .init = open_all)
 	DROP_STREAMS(cpu, cuda);
 }
 
-Test(error, a_load_brings_the_number_to_who_waits, .init = open_all)
+Test(error, a_load_brings_the_number_to_its_waiter, .init = open_all)
 {
 	hoist_checkpoint *checkpoint = NULL;
 	hoist_load *load = NULL;
@@ -185,7 +185,7 @@ Test(error, a_load_brings_the_number_to_who_waits, .init = open_all)
 	cr_expect_eq(unlink(path), 0);
 }
 
-Test(error, a_save_brings_the_number_to_who_waits, .init = open_all)
+Test(error, a_save_brings_the_number_to_its_waiter, .init = open_all)
 {
 	hoist_save *save = NULL;
 	hoist_buffer *buffer = zeroed(devices[3], HOIST_U8, 1, SHAPE(100000));

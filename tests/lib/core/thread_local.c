@@ -22,7 +22,7 @@ static int use(void *context)
 
 static int use_and_leave(void *context)
 {
-	hoist_stream_unref(context); /* of this very thread: another one has to end it */
+	hoist_stream_unref(context); /* of this very thread: another thread has to end the stream */
 	return 0;
 }
 

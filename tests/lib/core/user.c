@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pointers of the caller's on hoist's objects (hoist/user.h): whose slot it is, when and where a
- * pointer is released; threads that set one at once, and forks in the middle of that. */
+/* Pointers of the caller's on hoist's objects (hoist/user.h): the object that owns the slot, the
+ * time and the thread of a pointer's release; threads that set one at once, and forks meanwhile. */
 #include "config.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ static void *get(struct object object)
 				       : hoist_memory_get_user(object.it);
 }
 
-/* What a binding would have. */
+/* The wrapper object of a binding. */
 struct wrapper {
 	int n_released;
 	pthread_t by;
@@ -184,7 +184,7 @@ static void *wrap_at_once(void *context)
 	return NULL;
 }
 
-static void of_several_threads_one_sets_its_pointer(int kind)
+static void one_of_several_threads_sets_its_pointer(int kind)
 {
 	shared = make(kind, devices[0]);
 	atomic_store(&n_won, 0);
@@ -259,7 +259,7 @@ int main(void)
 	}
 	(void)pthread_barrier_init(&barrier, NULL, N_THREADS);
 	for (int i = 0; i < ROUNDS; i++)
-		of_several_threads_one_sets_its_pointer(i % 2 == 0 ? BUFFER : MEMORY);
+		one_of_several_threads_sets_its_pointer(i % 2 == 0 ? BUFFER : MEMORY);
 	a_child_of_fork_goes_on_setting();
 	for (int i = 0; i < LIB_N_DEVICES; i++)
 		hoist_device_unref(devices[i]);

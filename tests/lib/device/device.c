@@ -24,7 +24,7 @@ Test(device, cpu_is_one_object_under_all_its_names)
 	cr_assert_str_eq(hoist_device_spec(cpu), "cpu");
 }
 
-Test(device, what_is_no_spec_is_refused)
+Test(device, malformed_specs_are_refused)
 {
 	static const char *const specs[] = {"",	      "cp",	 "cpux",    "CPU",	":0",
 					    "cuda:",  "cuda:-1", "cuda: 1", "cuda:1x",	"cuda:+1",
@@ -316,7 +316,7 @@ Test(stream, wraps_the_default_stream_by_its_handle_but_not_a_threads)
 	}
 }
 
-Test(stream, what_is_null_is_refused)
+Test(stream, null_is_refused)
 {
 	hoist_stream *stream = NULL;
 	cr_expect_eq(hoist_stream_create(NULL, &stream), -EINVAL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and events: what they say, and what is refused. */
+/* Streams and events: their answers, and the calls that are refused. */
 #include "config.h"
 
 #include <errno.h>
@@ -102,8 +102,9 @@ Test(event, without_timing_or_unfinished_has_no_time, .init = open_all)
 	hoist_event_unref(of_other);
 }
 
-/* Who waited for the first point goes on with it when the event moves on, in any driver. */
-Test(event, recorded_again_leaves_who_waits_alone, .init = open_all)
+/* A stream that waits for the first point of an event still waits for that point after the event
+ * was recorded again, in any driver. */
+Test(event, recorded_again_leaves_its_waiters_alone, .init = open_all)
 {
 	for (int i = 0; i < LIB_N_DEVICES; i++)
 		for (int w = 0; w < LIB_N_DEVICES; w++) {
@@ -127,7 +128,7 @@ Test(event, recorded_again_leaves_who_waits_alone, .init = open_all)
 		}
 }
 
-Test(event, what_does_not_go_is_refused, .init = open_all)
+Test(event, null_wrong_flags_and_other_devices_are_refused, .init = open_all)
 {
 	hoist_event *event = NULL;
 	uint64_t ns;
@@ -177,7 +178,7 @@ Test(stream, knows_whether_it_is_the_default, .init = open_all)
 	}
 }
 
-/* What crosses APIs would never run in a graph, or break it: it is refused before that. */
+/* Work across APIs would never run in a graph, or break the graph, and is refused. */
 Test(stream, captures_stay_whole, .init = open_all)
 {
 	hoist_stream *captures = make_stream(devices[1]), *cpu = make_stream(devices[0]),
@@ -211,7 +212,7 @@ Test(device, synchronize_passes_over_captures, .init = open_all)
 	hoist_stream_unref(captures);
 }
 
-/* Since ROCm 6.2 an event of HIP's reads its stream when it is asked. */
+/* Since ROCm 6.2 a query of an event of HIP's reads the event's stream. */
 Test(event, outlives_its_stream, .init = open_all)
 {
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
@@ -268,15 +269,14 @@ Test(event, is_not_asked_while_its_stream_captures, .init = open_all)
 	}
 }
 
-/* A context that is broken answers no question any more: an event must not say "not yet" for ever.
- */
-Test(event, of_a_stream_that_ended_in_a_broken_context_fails)
+/* A broken context answers no question. An event must not say "not yet" for ever. */
+Test(event, fails_after_its_stream_ended_in_a_broken_context)
 {
 	open_all();
 	for (int i = 1; i < LIB_N_DEVICES; i += 2) {
 		hoist_event *event = NULL;
 		hoist_stream *stream = make_stream(devices[i]);
-		(void)hoist_stream_native(stream); /* somebody may make it capture */
+		(void)hoist_stream_native(stream); /* the caller may make the stream capture */
 		OK(hoist_event_create(devices[i], 0, &event));
 		OK(hoist_event_record(event, stream));
 		OK(lib_fail(api_of(devices[i]), "any:1+:700"));

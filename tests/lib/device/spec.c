@@ -198,7 +198,7 @@ Test(spec, all_is_what_the_machine_has)
 	expect_count("not the machine's", "gpu:1,all", 2);
 }
 
-/* --- what there is --- */
+/* --- devices that are there --- */
 
 /* proves: S1.16 S1.18 S1.19 V114 V115 */
 Test(spec, without_accelerators_there_is_the_cpu)

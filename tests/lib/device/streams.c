@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams that wait for each other, on every pair of devices: work that a gate holds back shows
- * what is ordered, and that the host is not.  Threads, failures and forks among them. */
+/* Streams that wait for each other, on every pair of devices.  Work behind a gate shows that the
+ * streams are ordered, and that the host does not wait.  Threads, failures and forks among them. */
 #include "config.h"
 
 #include <errno.h>
@@ -87,8 +87,8 @@ static long n_events(void)
 	return (long)lib_counters("cuda").live_events + (long)lib_counters("hip").live_events;
 }
 
-/* A stream that has been waited for keeps no event of those that it waited for itself. */
-static void what_was_waited_for_is_let_go(void)
+/* A stream that has completed keeps no event of the streams that the stream waited for. */
+static void streams_that_were_waited_for_are_let_go(void)
 {
 	for (int a = 0; a < 2 * LIB_N_DEVICES; a++) {
 		check_at("%s", lib_specs[a / 2]);
@@ -106,7 +106,7 @@ static void what_was_waited_for_is_let_go(void)
 	}
 }
 
-/* What waits stays ordered when the streams are given back, and others are not held up. */
+/* Waiting work stays ordered when the streams are given back, and other streams go on. */
 static void *give_back(void *stream)
 {
 	hoist_stream_unref(stream);
@@ -143,8 +143,8 @@ static void streams_may_go_meanwhile(void)
 			check_destroyed(a, b);
 }
 
-/* cuda <- cpu <- cuda <- cpu, held: before a thread of the driver's blocks for the CPU, the stream
- * waits in the driver for what that work needs of it. */
+/* cuda <- cpu <- cuda <- cpu, held: the stream waits in the driver for the other CUDA stream
+ * before a thread of the driver's blocks for the CPU. */
 static void waits_of_one_driver_come_first(void)
 {
 	struct gate gate;
@@ -164,7 +164,7 @@ static void waits_of_one_driver_come_first(void)
 	OK(hoist_stream_synchronize(cuda[0]));
 	CHECK(atomic_load(&gate.seen) == 1);
 	OK(hoist_stream_synchronize(cpu[2]));
-	/* Long waits for the same streams keep few marks; done ones none that matter. */
+	/* Many waits for the same streams keep few marks. */
 	for (int i = 0; i < 300; i++) {
 		OK(hoist_stream_wait_for(cpu[0], cuda[i % 2]));
 		OK(hoist_stream_wait_for(cuda[(i + 1) % 2], cpu[0]));
@@ -204,9 +204,8 @@ static void device_synchronize_reports_what_failed(void)
 	}
 }
 
-/* The CPU's stream waits for a copy that fails; so do a stream of the other driver's and one
- * that waits for the CPU's. */
-static void who_waits_learns_of_failures(void)
+/* A stream of the CPU and a stream of the other driver wait for a copy that fails. */
+static void waiting_streams_learn_of_failures(void)
 {
 	hoist_stream *cuda = create(1);
 	hoist_stream *cpu = create(0);
@@ -431,11 +430,11 @@ int main(void)
 	setenv("HOIST_EMULATE_LATENCY", "0..20", 1);
 	lib_open_all(devices);
 	pairs_are_ordered();
-	what_was_waited_for_is_let_go();
+	streams_that_were_waited_for_are_let_go();
 	streams_may_go_meanwhile();
 	waits_of_one_driver_come_first();
 	device_synchronize_reports_what_failed();
-	who_waits_learns_of_failures();
+	waiting_streams_learn_of_failures();
 	threads_share_streams();
 	children_have_streams_of_their_own();
 	virtual_devices_come_and_go();

@@ -69,7 +69,7 @@ Test(virtual, devices_appear_and_go, .init = bare)
 	OK(hoist_virtual_get("cuda", &info));
 	cr_expect(info.count == 0 && info.architecture[0] == '\0');
 	REFUSED(hoist_device_open("cuda:1", &none), -ENODEV, "the virtual devices were ended");
-	/* What is open goes on. */
+	/* Open devices go on. */
 	uint64_t bytes;
 	OK(hoist_device_memory(kept, &bytes, &bytes));
 	hoist_stream *stream = make_stream(kept);
@@ -124,7 +124,7 @@ Test(virtual, beside_emulated_ones, .init = bare)
 	cr_expect_eq(lib_counters("cuda").bad_copies, 0);
 }
 
-/* A driver with @n devices that is not the stand-in, as far as names tell. */
+/* A driver with @n devices whose name is not the stand-in's. */
 static void use_as_real(int n)
 {
 	char path[4096], name[64];
@@ -168,7 +168,7 @@ Test(virtual, a_driver_without_devices_is_in_nobodys_way, .init = bare)
 	(void)unlink(getenv("HOIST_CUDA_LIBRARY"));
 }
 
-Test(virtual, what_does_not_go_is_refused, .init = bare)
+Test(virtual, wrong_counts_and_names_are_refused, .init = bare)
 {
 	hoist_virtual_info info = {.size = sizeof info};
 	REFUSED(hoist_virtual_set("cpu", NULL, 1), -EINVAL, "\"cpu\" names no API of virtual");
@@ -240,7 +240,7 @@ Test(virtual, threads_may_look_meanwhile, .init = bare)
 	}
 }
 
-/* 0: a child could open a device; 1: it was told -ESTALE. */
+/* 0: a child could open a device; 1: the child got -ESTALE. */
 static int child_opens(void)
 {
 	pid_t pid = fork();

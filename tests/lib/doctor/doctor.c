@@ -11,8 +11,8 @@
 #include "tests/support/lib-unit.h"
 #include "tests/support/numa-tree.h"
 
-/* What the doctor finds about @tree's machine for a path on disk @disk; its detail of
- * the check @name is copied to @detail. */
+/* Runs the doctor on @tree's machine for a path on disk @disk, and copies the detail of the
+ * check @name to @detail. */
 static void examine(const char *tree_name, dev_t disk, const char *name, char detail[1024])
 {
 	struct tree tree;

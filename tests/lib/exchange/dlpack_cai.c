@@ -370,7 +370,7 @@ Test(dlpack_exchange, borrows_and_takes, .init = open_all)
 	cr_expect_eq(offer.n_deleted, 0u);
 	hoist_dlpack_release(tensor);
 	cr_expect_eq(offer.n_deleted, 1u);
-	/* What cannot be taken is ended all the same. */
+	/* A refused tensor is deleted, too. */
 	lib_offer(&offer, array, HOIST_I32, 2, shape_23, NULL);
 	offer.u.managed.major = 9;
 	cr_expect_eq(table()->from_managed(lib_managed(&offer), &object), -1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers as DLPack tensors: what a consumer sees, and for how long. */
+/* Buffers as DLPack tensors: the fields that a consumer sees, and the tensors' life. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void refused(hoist_buffer *b, const hoist_dlpack_options *options, int er
 
 static const int64_t shape_4[] = {1, 4};
 
-/* --- what a consumer sees --- */
+/* --- a consumer's view --- */
 
 /* proves: S0.30 S5.01 S5.03 S3.11 V040 */
 Test(dlpack_export, every_dtype_aliases, .init = open_cpu)
@@ -246,7 +246,7 @@ Test(dlpack_device, follows_memory, .init = open_all)
 	}
 }
 
-/* Its resource ends with it. */
+/* The buffer's resource ends with the buffer. */
 static hoist_buffer *create_custom(hoist_device *device, int host, int accelerator)
 {
 	hoist_memory *memory = make_custom(NULL, device, host, accelerator);
@@ -256,7 +256,7 @@ static hoist_buffer *create_custom(hoist_device *device, int host, int accelerat
 }
 
 /* proves: S2.13 S3.12 V144 V145 */
-Test(dlpack_device, follows_what_a_resource_says, .init = open_all)
+Test(dlpack_device, follows_the_resource, .init = open_all)
 {
 	hoist_buffer *b = create_custom(devices[1], 1, 1);
 	expect_device(b, HOIST_DL_CUDA_HOST, 0, "V144 unified and pinned");

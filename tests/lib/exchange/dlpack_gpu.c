@@ -27,7 +27,7 @@ static void fill(hoist_buffer *b, unsigned char value, hoist_stream *stream)
 	OK(hoist_buffer_fill_on(b, &value, 1, stream));
 }
 
-/* What @consumer sees, without a look at any other stream. */
+/* Compares the bytes that @consumer sees, without a wait for any other stream. */
 static void check(hoist_buffer *there, unsigned char value, hoist_stream *consumer)
 {
 	hoist_buffer *seen =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* DLPack tensors as buffers: what is taken, what is refused, and who ends them. */
+/* DLPack tensors as buffers: tensors that are taken or refused, and the calls of their deleters. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 static const int64_t shape_4[] = {4};
 static const int64_t shape_23[] = {2, 3};
 
-/* --- what is taken --- */
+/* --- tensors that are taken --- */
 
 /* proves: S0.29 S3.01 V035 */
 Test(dlpack_import, every_dtype_aliases)
@@ -251,7 +251,7 @@ Test(dlpack_import, the_legacy_struct)
 	cr_expect_eq(hoist_buffer_from_dlpack_legacy(NULL, NULL, 0, &b), -EINVAL);
 }
 
-/* --- what is refused; then it is the caller's still --- */
+/* --- refused tensors, which stay the caller's --- */
 
 enum change {
 	MAJOR,
@@ -383,7 +383,7 @@ Test(dlpack_import, padded_elements_are_refused)
 	REFUSED(hoist_buffer_from_dlpack(lib_managed(&offer), NULL, 0, &b), -ENOTSUP,
 		"take a byte each");
 	cr_expect_eq(offer.n_deleted, 0u);
-	/* Of whole bytes the flag says nothing. */
+	/* The flag has no meaning for whole bytes. */
 	lib_offer(&offer, array, HOIST_U8, 1, shape_4, NULL);
 	offer.u.managed.flags = HOIST_DL_SUBBYTE_PADDED;
 	hoist_buffer_unref(imported(lib_managed(&offer), NULL, 0));

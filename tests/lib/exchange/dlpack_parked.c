@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a consumer lets go while its kernels still run: who waits for them, and when. */
+/* Memory that a consumer lets go while the consumer's kernels still run: hoist parks the memory,
+ * and waits for the kernels before reuse. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,17 +21,17 @@
 
 static const int64_t shape[] = {N};
 
-/* Waits for a whole device that the driver was asked for. */
+/* The number of the driver's waits for a whole device. */
 static uint64_t n_waits(const char *api)
 {
 	return lib_calls(api, api[0] == 'h' ? "hipDeviceSynchronize" : "cuCtxSynchronize");
 }
 
-/* --- a consumer: a stream that hoist's objects know nothing of, and a kernel that reads --- */
+/* --- a consumer: a stream unknown to hoist's objects, and a kernel that reads --- */
 
 struct consumer {
 	struct hoist__dev_stream *stream;
-	hoist_buffer *seen; /* what the kernel read */
+	hoist_buffer *seen; /* the bytes that the kernel read */
 	struct gate gate;   /* the kernel is behind */
 };
 
@@ -49,14 +50,14 @@ static void consumer_reads(struct consumer *consumer, struct DLManagedTensorVers
 	bool host = lib_seen(tensor)->tensor.device.type == HOIST_DL_CUDA_HOST ||
 		    lib_seen(tensor)->tensor.device.type == HOIST_DL_ROCM_HOST;
 	OK(hoist__dev_stream_call(consumer->stream, gate_pass, &consumer->gate));
-	if (host) /* a kernel uses the device's address: the emulators copy on the device by it */
+	if (host) /* the emulators copy on the device by the device's address, as a kernel does */
 		OK(hoist__dev_host_address(hoist__dev_stream_dev(consumer->stream), (void *)at,
 					   &at));
 	OK(hoist__copy_async(consumer->stream, HOIST__COPY_DEVICE_TO_HOST,
 			     (uintptr_t)hoist_buffer_data(consumer->seen), at, N));
 }
 
-/* Returns: the byte that it read everywhere; -1: not the same everywhere. */
+/* Returns: the byte that the kernel read; -1: the bytes differ. */
 static int consumer_saw(struct consumer *consumer)
 {
 	const unsigned char *seen = hoist_buffer_data(consumer->seen);
@@ -81,7 +82,7 @@ static hoist_buffer *filled(hoist_memory *memory, unsigned char value)
 	return b;
 }
 
-/* The buffer, then the tensor that it was exported as. */
+/* Drops the buffer, then the tensor that the buffer was exported as. */
 static void let_go(hoist_buffer *b)
 {
 	struct DLManagedTensorVersioned *tensor = exported(b, NULL);
@@ -125,7 +126,7 @@ static hoist_memory *resource(hoist_device *device, int kind)
 		under = memory_of(device, HOIST_MEMORY_DEVICE);
 		options.functions = &functions;
 		options.functions_context = under;
-		hoist_memory_unref(under); /* the device keeps it */
+		hoist_memory_unref(under); /* the device keeps a reference */
 	}
 	return make_memory(&options);
 }
@@ -167,13 +168,13 @@ Test(dlpack_parked, a_slow_kernel_reads_the_old_bytes, .init = open_all)
 	       n);
 }
 
-/* Memory of a third party, whose release says that it may be used again. */
+/* Memory of a third party. Its release says that the memory may be used again. */
 static void count_release(void *n)
 {
 	++*(unsigned *)n;
 }
 
-Test(dlpack_parked, what_was_wrapped_is_released_later, .init = open_all)
+Test(dlpack_parked, wrapped_memory_is_released_later, .init = open_all)
 {
 	for (int d = 1; d < LIB_N_DEVICES; d++) {
 		unsigned n_released = 0;
@@ -214,7 +215,7 @@ Test(dlpack_parked, an_array_interface_too, .init = open_all)
 	OK(hoist_device_synchronize(devices[1]));
 	hoist_buffer_unref(b);
 	cr_expect_eq(parked_bytes(memory), N);
-	/* A resource that nothing else has ends with what is parked. */
+	/* A resource without another reference ends with its parked memory. */
 	uint64_t waits = n_waits("cuda");
 	hoist_memory_unref(memory);
 	cr_expect_eq(n_waits("cuda"), waits + 1);
@@ -252,7 +253,7 @@ Test(dlpack_parked, one_wait_serves_many, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* A buffer of all that the resource may have, let go. */
+/* A resource whose whole limit is in a buffer that was let go. */
 static hoist_memory *used_up(hoist_device *device, int64_t bytes)
 {
 	hoist_memory *memory = make_memory(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = device,
@@ -261,7 +262,7 @@ static hoist_memory *used_up(hoist_device *device, int64_t bytes)
 	return memory;
 }
 
-Test(dlpack_parked, who_needs_memory_waits_but_not_in_a_capture, .init = open_all)
+Test(dlpack_parked, an_allocation_waits_but_not_in_a_capture, .init = open_all)
 {
 	const int64_t bytes = 4 << 20;
 	for (int d = 1; d < LIB_N_DEVICES; d++) {
@@ -289,7 +290,7 @@ Test(dlpack_parked, who_needs_memory_waits_but_not_in_a_capture, .init = open_al
 }
 
 /* A graph that the buffer's own stream captures uses the memory whenever it runs. */
-Test(dlpack_parked, what_a_graph_uses_stays_until_its_captures_are_released, .init = open_all)
+Test(dlpack_parked, memory_of_a_graph_stays_until_its_captures_are_released, .init = open_all)
 {
 	const int64_t bytes = 4 << 20;
 	for (int d = 1; d < LIB_N_DEVICES; d++) {
@@ -337,7 +338,7 @@ Test(dlpack_parked, growing_waits_for_consumers_or_is_refused, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* Below the bound resources grow; who finds more parked than that waits. */
+/* Resources grow while less than the bound is parked; an allocation beyond the bound waits. */
 Test(dlpack_parked, growing_goes_before_waiting_up_to_a_bound, .init = open_all)
 {
 	const int64_t piece = 64 << 20;
@@ -428,7 +429,8 @@ Test(dlpack_parked, a_promise_needs_a_stream, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-/* The driver is the parent's: the child asks nothing of it, and takes nothing from the parent. */
+/* The driver is the parent's: the child does not call the driver, and takes nothing from the
+ * parent. */
 Test(dlpack_parked, a_child_of_fork_parks_nothing, .init = open_all)
 {
 	for (int d = 1; d < LIB_N_DEVICES; d++) {

@@ -178,7 +178,7 @@ static void spoil(hoist_dl_tensor *tensor, struct lib_offer *offer, uint64_t *se
 		tensor->data = NULL;
 }
 
-/* What was taken says itself which bytes it has. */
+/* An accepted tensor names its own bytes. */
 static bool stays_inside(const hoist_buffer *b, const unsigned char *memory)
 {
 	hoist_buffer_info info = {.size = sizeof info};
@@ -189,7 +189,7 @@ static bool stays_inside(const hoist_buffer *b, const unsigned char *memory)
 	       start + info.storage_bytes <= (uintptr_t)memory + BYTES;
 }
 
-/* Slices and copies of it must find their way, too. */
+/* Slices and copies of the buffer must work, too. */
 static void use(hoist_buffer *b, const unsigned char *memory, uint64_t *seed)
 {
 	hoist_slice slices[8];
@@ -239,7 +239,7 @@ Test(dlpack_round, random_fields, .init = open_all, .timeout = 120)
 			use(b, memory, &seed);
 			cr_assert_eq(offer.n_deleted, 0u);
 			hoist_buffer_unref(b);
-			/* It was exported: a consumer may still use it. */
+			/* A consumer may still use the exported memory. */
 			for (int d = 1; d < LIB_N_DEVICES && offer.n_deleted == 0; d++)
 				OK(hoist_device_synchronize(devices[d]));
 			cr_assert_eq(offer.n_deleted, 1u);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* DLPack and the CUDA Array Interface between streams: who waits for whom. */
+/* DLPack and the CUDA Array Interface between streams: which stream waits for which. */
 #include "config.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static hoist_buffer *held_buffer(hoist_stream *producer)
 	return b;
 }
 
-/* What a kernel of the consumer would see: a copy on its stream, into host memory. */
+/* The bytes that a kernel of the consumer would see: a copy on its stream, into host memory. */
 static void expect_sevens(hoist_buffer *b, hoist_stream *consumer)
 {
 	hoist_device *device = hoist_stream_device(consumer);
@@ -58,7 +58,7 @@ Test(dlpack_streams, the_consumers_stream_waits_not_the_host, .init = open_all)
 		cr_expect_eq(options.stream, (intptr_t)hoist_stream_native(consumer));
 		lib_set_latency(api_of(devices[i]), 0, 2000);
 		hoist_buffer *b = held_buffer(producer);
-		/* If it waited, it would wait for ever. */
+		/* A call that waited would never return. */
 		struct DLManagedTensorVersioned *tensor = exported(b, &options);
 		hoist_buffer *there = imported(tensor, consumer, 0);
 		expect_sevens(there, consumer);

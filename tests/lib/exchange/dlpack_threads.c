@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads that view, export and drop what came in by DLPack: its deleter is called once, by
- * whoever is last, and after all that was done with the memory. */
+/* Threads that view, export and drop a buffer over a DLPack tensor.  The last thread calls the
+ * deleter, once, after every use of the memory. */
 #include "config.h"
 
 #include <pthread.h>

@@ -6,7 +6,7 @@
 #include "hoist/ipc.h"
 #include "tests/support/lib-ipc.h"
 
-/* --- what both sides see, whatever the memory --- */
+/* --- both sides, with any kind of memory --- */
 
 static void export_buffer(hoist_buffer *buffer)
 {
@@ -20,7 +20,7 @@ static void export_buffer(hoist_buffer *buffer)
 	/* A view with negative strides, from the middle. */
 	OK(hoist_buffer_slice(buffer, 1, part, &view));
 	OK(hoist_ipc_send(peer, view, ANY_TIME));
-	/* And what comes back is this process's own, at its address. */
+	/* A buffer that comes back has this process's own address. */
 	back = get();
 	CHECK(hoist_buffer_address(back) == hoist_buffer_address(view));
 	CHECK(hoist_buffer_strides(back)[0] == -3);
@@ -66,7 +66,7 @@ static void export_host(void)
 	hoist_buffer_unref(buffer);
 }
 
-/* The exporter lets go of it and ends: the bytes stay.  Empty ones travel as well. */
+/* The exporter drops the buffer and ends: the bytes stay. Empty buffers travel as well. */
 static void export_host_and_end(void)
 {
 	hoist_buffer *buffer = make_numbers(device, HOIST_BUFFER_SHAREABLE);
@@ -96,7 +96,7 @@ static void import_host_that_ends(void)
 	CHECK(none == NULL);
 }
 
-/* What is frozen is read-only for the importer, and the kernel knows. */
+/* A frozen buffer is read-only for the importer, and in the kernel. */
 static void export_frozen(void)
 {
 	hoist_ipc_descriptor d;
@@ -184,7 +184,7 @@ static void import_and_fork(void)
 		_exit(0);
 	}
 	CHECK(child_status(child) == 0);
-	check_pattern(got, 1); /* it was not closed */
+	check_pattern(got, 1); /* the import is still open */
 	hoist_buffer_unref(got);
 	CHECK(none == NULL);
 	tell();
@@ -199,7 +199,7 @@ static void export_simply(void)
 	hoist_buffer_unref(buffer);
 }
 
-/* --- all of it --- */
+/* --- the program --- */
 
 static void run_device(const char *on, bool emulated)
 {

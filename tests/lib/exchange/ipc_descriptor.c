@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors of which anything may be wrong, and the files that come with them. */
+/* Descriptors with any wrong field, and the files that come with them. */
 #include "config.h"
 
 #include <stdarg.h>
@@ -58,7 +58,7 @@ Test(lib_ipc_descriptor, files_of_others_that_are_sound_are_taken)
 	cr_expect(info.is_mapped);
 	hoist_buffer_unref(got);
 	close(fd);
-	/* What nobody may write to is read-only whatever its descriptor says. */
+	/* Memory that nobody may write to is read-only, whatever the descriptor says. */
 	fd = make_file(N, F_SEAL_SHRINK | F_SEAL_WRITE);
 	OK(hoist_ipc_import(&good, sizeof good, fd, NULL, &got));
 	cr_expect_eq(hoist_buffer_write(got, 0, &byte, 1), -EROFS);
@@ -67,7 +67,7 @@ Test(lib_ipc_descriptor, files_of_others_that_are_sound_are_taken)
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open);
 }
 
-/* --- files that change while they are looked at --- */
+/* --- files that change during an import --- */
 
 static int cut_fd = -1; /* loses its second half right before its seals are asked for */
 
@@ -86,7 +86,7 @@ int fcntl(int fd, int command, ...)
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
-/* A peer that takes bytes away, and seals what is left, in the middle of an import. */
+/* A peer that shortens and then seals the file in the middle of an import. */
 Test(lib_ipc_descriptor, the_size_of_a_file_counts_once_it_is_sealed)
 {
 	cut_fd = make_file(N, F_SEAL_GROW);
@@ -120,8 +120,8 @@ static bool is_writable(int fd)
 	return true;
 }
 
-/* Only who froze it has it sealed: not who was given it to read. */
-Test(lib_ipc_descriptor, what_is_read_only_for_some_is_not_sealed)
+/* Only the owner's freeze seals the file; read-only access of an importer does not. */
+Test(lib_ipc_descriptor, memory_that_is_read_only_for_some_is_not_sealed)
 {
 	hoist_buffer *got = NULL;
 	unsigned char byte = 1;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Descriptors of device memory and the resources that processes share, one by one, as a binding
- * uses them; and what is refused.  On the stand-ins, and on the real driver where there is one.
- * Exit: 0, 1, 77. */
+ * uses them, and the calls that are refused.  On the stand-ins, and on the real driver where
+ * there is one.  Exit: 0, 1, 77. */
 #include "config.h"
 
 #include "hoist/ipc.h"
 #include "tests/support/lib-ipc.h"
 #include "tests/support/pass-fd.h"
 
-/* --- descriptors and resources, one by one: what a binding does --- */
+/* --- descriptors and resources, one by one, as in a binding --- */
 
 struct letter {
 	hoist_ipc_descriptor d;
@@ -83,7 +83,7 @@ static void import_letters(void)
 	for (int i = 0; i < 2; i++) {
 		unsigned char uuid[16];
 		OK(hoist_ipc_import_memory(device, fds[i], letters[i].uuid, &pools[i]));
-		CHECK(fcntl(fds[i], F_GETFD) >= 0); /* it is the caller's */
+		CHECK(fcntl(fds[i], F_GETFD) >= 0); /* the descriptor stays the caller's */
 		close(fds[i]);
 		hoist_memory_info info = memory_info_of(pools[i]);
 		CHECK(info.is_mapped && info.is_shareable);
@@ -112,7 +112,7 @@ static void import_letters(void)
 		hoist_buffer_unref(twice[0]);
 		write_pattern(twice[1], 20 + (unsigned)i);
 		hoist_memory_unref(pools[i]);
-		check_pattern(twice[1], 20 + (unsigned)i); /* it keeps what it needs */
+		check_pattern(twice[1], 20 + (unsigned)i); /* the buffer keeps the imported pool */
 		hoist_buffer_unref(twice[1]);
 	}
 	CHECK(hoist_ipc_find_memory(letters[0].uuid, &found) == -ENOENT);
@@ -156,7 +156,7 @@ static void export_described(void)
 	CHECK(fd == -1 && d.kind == HOIST_IPC_DEVICE && d.bytes == BYTES && d.pid == getpid());
 	CHECK(write(peer, &d, sizeof d) == (ssize_t)sizeof d);
 	hear();
-	/* The exporter's own: an alias; not if it was never exported. */
+	/* In the exporter, a descriptor gives an alias, but only if the buffer was exported. */
 	hoist_buffer *own = NULL;
 	OK(hoist_ipc_import(&d, sizeof d, -1, NULL, &own));
 	CHECK(hoist_buffer_address(own) == hoist_buffer_address(buffer));
@@ -173,7 +173,7 @@ static void export_described(void)
 	hoist_buffer_unref(buffer);
 }
 
-/* --- what cannot be shared: in one process --- */
+/* --- refusals in one process --- */
 
 static void refuse_buffer(hoist_buffer *buffer, const char *words)
 {
@@ -218,7 +218,7 @@ static void refuse_all(void)
 	hoist_device_unref(cpu);
 }
 
-/* A register that has one already gives that. */
+/* A second registration gives the registered resource. */
 static void register_own(void)
 {
 	hoist_memory *pool = make_pool(HOIST_MEMORY_SHAREABLE);
@@ -232,7 +232,7 @@ static void register_own(void)
 		CHECK(got == pool);
 		hoist_memory_unref(got);
 	}
-	/* Not in a child of fork, which has none of it. */
+	/* A child of fork has no registered resource. */
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
@@ -262,7 +262,7 @@ static void check_alone(void)
 	register_own();
 }
 
-/* --- all of it --- */
+/* --- the program --- */
 
 static void run_device(const char *on, bool emulated)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a peer may send instead of a buffer, and how it may end: over sockets of this process. */
+/* Messages that a peer may send instead of a buffer, and peers that end, over sockets of this
+ * process. */
 #include "config.h"
 
 #include <pthread.h>
@@ -44,10 +45,10 @@ static void refused(int code, const char *words)
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open, "no descriptor is left");
 }
 
-/* --- what goes well --- */
+/* --- messages that arrive --- */
 
 /* proves: S2.19 V159 */
-Test(lib_ipc_message, what_is_sent_to_oneself_is_the_same_memory)
+Test(lib_ipc_message, a_buffer_sent_to_oneself_is_the_same_memory)
 {
 	hoist_buffer *got[2] = {NULL, NULL};
 	for (int i = 0; i < 2; i++) {
@@ -118,7 +119,7 @@ Test(lib_ipc_message, a_peer_that_takes_nothing)
 	int err = 0;
 	for (int i = 0; err == 0 && i < 10000; i++)
 		err = hoist_ipc_send(ends[0], buffer, 10);
-	/* Linux counts what is under way, too. */
+	/* Linux counts descriptors that are under way, too. */
 	cr_expect(err == -ETIMEDOUT || err == -ETOOMANYREFS, "%s", hoist_error());
 }
 
@@ -130,7 +131,7 @@ Test(lib_ipc_message, sending_to_a_peer_that_has_gone)
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open - 1);
 }
 
-Test(lib_ipc_message, what_is_no_unix_socket_is_refused)
+Test(lib_ipc_message, other_files_than_unix_sockets_are_refused)
 {
 	hoist_buffer *got = NULL;
 	int pipes[2];
@@ -218,7 +219,7 @@ Test(lib_ipc_message, as_many_file_descriptors_as_the_kind_takes)
 	import_refused(&good, 9999, -EBADF, "9999");
 }
 
-Test(lib_ipc_message, what_this_process_has_no_room_for_is_said)
+Test(lib_ipc_message, a_process_without_room_for_descriptors_says_so)
 {
 	hoist_buffer *got = NULL;
 	struct rlimit limit;

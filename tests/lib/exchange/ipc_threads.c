@@ -88,8 +88,8 @@ static void check(hoist_buffer *buffer, unsigned char value)
 		CHECK(bytes[i] == value);
 }
 
-/* Exports what it has, and lets go of it before or after it has that again: so that at times
- * nobody has it. */
+/* Exports the buffer, and drops it before or after the new import, so that at times nobody has
+ * the buffer. */
 static void use(struct importer *importer, int which)
 {
 	hoist_ipc_descriptor d;

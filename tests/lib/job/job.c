@@ -108,7 +108,7 @@ static void start(struct trial *trial, bool caller_driven, hoist_budget *budget)
 	OK(hoist__job_start(&trial->job));
 }
 
-/* A job that has ended gives its outcome as often as that is asked for. */
+/* A job that has ended gives its outcome to every call. */
 static void ends(struct trial *trial, int err, const char *text)
 {
 	for (int i = 0; i < 2; i++) {
@@ -142,7 +142,7 @@ static void the_first_failure_wins(bool caller_driven)
 	CHECK(trial.n_rounds == 2);
 }
 
-static void what_cannot_begin_drains(bool caller_driven)
+static void a_job_that_cannot_begin_drains(bool caller_driven)
 {
 	struct trial trial = {.begin_err = -ENOMEM, .rounds = 5};
 	start(&trial, caller_driven, NULL);
@@ -150,7 +150,7 @@ static void what_cannot_begin_drains(bool caller_driven)
 	CHECK(trial.n_rounds == 1);
 }
 
-/* -EAGAIN would say that the job has not ended. */
+/* -EAGAIN would mean that the job has not ended. */
 static void no_job_ends_in_eagain(void)
 {
 	struct trial trial = {.begin_err = -EAGAIN};
@@ -184,7 +184,7 @@ static void *wait_for(void *argument)
 	return NULL;
 }
 
-/* Each of them drives a job that is its caller's, one at a time. */
+/* Each waiter drives a job that its callers drive, one at a time. */
 static void many_wait(bool caller_driven)
 {
 	struct trial trial = {.rounds = 1000};
@@ -214,7 +214,7 @@ static void a_child_leaves_it_alone(void)
 
 /* --- the budget --- */
 
-/* A job without room for its slots stands in line, and takes nothing with it when it goes. */
+/* A job without room for its slots stands in line, and leaves nothing behind when the job goes. */
 static void turns_at_the_budget(void)
 {
 	hoist_budget *budget;
@@ -253,7 +253,7 @@ int main(void)
 	for (int caller_driven = 0; caller_driven < 2; caller_driven++) {
 		all_is_done_after_its_rounds(caller_driven != 0);
 		the_first_failure_wins(caller_driven != 0);
-		what_cannot_begin_drains(caller_driven != 0);
+		a_job_that_cannot_begin_drains(caller_driven != 0);
 		a_cancel_ends_it(caller_driven != 0);
 		many_wait(caller_driven != 0);
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What captured graphs keep of a device's memory: an inference server captures one graph for each
- * size of a batch, in each of which every layer takes and gives its activations.  Memory that was
- * given in a capture is taken again in it; the graph may run at any time, so all else waits. */
+/* The memory that captured graphs keep: an inference server captures one graph for each size of
+ * a batch, and every layer takes and gives its activations.  Memory that was given in a capture
+ * is taken again in the same capture.  The graph may run at any time, so nothing else gets that
+ * memory. */
 #include "config.h"
 
 #include <stdio.h>
@@ -94,7 +95,7 @@ static size_t capture_all(int device, bool without_reuse)
 	return s.reserved_bytes;
 }
 
-Test(capture, of_35_graphs_keeps_what_one_layer_of_each_needs, .init = open_large)
+Test(capture, keeps_for_35_graphs_the_needs_of_one_layer_each, .init = open_large)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
 		size_t with = capture_all(i, false);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* CUSTOM memory resources: what the caller's functions are given, and what of theirs is believed.
- */
+/* CUSTOM memory resources: the arguments of the caller's functions, and the checks of their
+ * answers. */
 #include "config.h"
 
 #include <stddef.h>
@@ -120,7 +120,8 @@ Test(custom, waits_as_its_function_says)
 	cr_expect_eq(backing.n_waits, 3);
 	backing.fail = 0;
 	hoist_memory_unref(memory);
-	/* Without one, and for who was built before there was any, there is nothing to wait for. */
+	/* Functions without `synchronize`, and callers built before this field, have nothing to
+	 * wait for. */
 	functions.size = offsetof(hoist_memory_functions, synchronize);
 	OK(hoist_memory_create(&options, &memory));
 	OK(hoist_memory_synchronize(memory));
@@ -145,7 +146,7 @@ Test(custom, failures_are_passed_on_with_the_name)
 	hoist_memory_unref(memory);
 }
 
-Test(custom, is_not_believed_what_cannot_be)
+Test(custom, impossible_answers_are_not_believed)
 {
 	struct backing backing = {0};
 	hoist_memory *memory = create(&backing);
@@ -210,7 +211,7 @@ Test(custom, is_counted)
 	hoist_memory_unref(memory);
 }
 
-/* --- what its functions made without hoist --- */
+/* --- blocks that the functions made without hoist --- */
 
 static hoist_buffer_source source_of(hoist_memory *memory, hoist_stream *stream)
 {
@@ -280,7 +281,7 @@ Test(custom, a_handle_that_is_not_wrapped_is_the_callers)
 		expect_text("overlap the live block at");
 		cr_expect_null(b);
 	}
-	/* What lies beside is its own; the next one is refused for its elements. */
+	/* Memory beside the block may be wrapped; this buffer is refused for its elements. */
 	source.address = block + 100;
 	source.bytes = 10;
 	cr_expect_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, SHAPE(11), NULL, &b), -EINVAL);
@@ -289,7 +290,7 @@ Test(custom, a_handle_that_is_not_wrapped_is_the_callers)
 	cr_expect_eq(s.n_blocks, 1);
 	cr_expect_eq(s.n_allocs, 1);
 	cr_expect_eq(backing.n_frees, 0);
-	/* A block that hoist was given out is wrapped as it is, and freed once. */
+	/* A live block is wrapped as it is, and freed once. */
 	source.address = block;
 	source.bytes = 100;
 	cr_assert_eq(wrap(&source, &b), 0, "%s", hoist_error());
@@ -341,7 +342,7 @@ Test(upstream, gives_the_regions)
 	struct backing backing = {0};
 	hoist_memory *up = create(&backing);
 	hoist_memory *memory = over(up);
-	hoist_memory_unref(up); /* the resource keeps it */
+	hoist_memory_unref(up); /* the resource keeps a reference */
 	cr_expect_eq(backing.n_allocs, 0);
 	uintptr_t blocks[N];
 	for (size_t i = 0; i < N; i++) {

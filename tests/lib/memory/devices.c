@@ -86,7 +86,8 @@ Test(managed, is_kept_where_it_is_preferred, .init = open_small)
 {
 	static const struct {
 		int location;
-		int on_host; /* what the stand-in is told, but for the device itself */
+		int on_host; /* the location that the stand-in gets; HOIST_PREFER_DEVICE gives the
+				device's own */
 	} rows[] = {{HOIST_PREFER_NONE, -1},
 		    {HOIST_PREFER_DEVICE, 0},
 		    {HOIST_PREFER_HOST, -2},
@@ -173,7 +174,7 @@ static hoist_device *open_limited(uint64_t limit)
 }
 
 /* proves: S1.02 S1.03 */
-Test(device_limit, of_the_first_opening_holds)
+Test(device_limit, the_first_opening_sets_it)
 {
 	hoist_device *device = open_limited(100 * MIB);
 	cr_assert_eq(open_limited(200 * MIB), device);
@@ -187,7 +188,7 @@ Test(device_limit, of_the_first_opening_holds)
 	expect_text("64 MiB");
 	expect_text("36 MiB");
 	expect_text("100 MiB");
-	/* Buffers are under it too. */
+	/* Buffers are under the limit, too. */
 	hoist_buffer *buffer = NULL;
 	const int64_t shape[] = {64 << 20};
 	REFUSED(hoist_buffer_create(device, HOIST_U8, 1, shape, 0, &buffer), -ENOSPC,
@@ -232,7 +233,7 @@ Test(device_limit, is_what_is_free_by_default, .init = open_small)
 	expect_all_given_back();
 }
 
-Test(device_limit, what_other_resources_keep_is_given_back_first, .init = open_small)
+Test(device_limit, kept_memory_of_others_is_given_back_first, .init = open_small)
 {
 	hoist_memory *keeper = make_memory(
 		OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[1], .keep_bytes = MEMORY));
@@ -248,7 +249,7 @@ Test(device_limit, what_other_resources_keep_is_given_back_first, .init = open_s
 
 /* --- addresses --- */
 
-Test(address, of_pinned_memory_is_the_devices, .init = open_small)
+Test(address, pinned_memory_has_the_devices, .init = open_small)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
 		hoist_memory *memory = make_kind(HOIST_MEMORY_PINNED, devices[i]);
@@ -278,7 +279,7 @@ Test(address, of_pinned_memory_is_the_devices, .init = open_small)
 	expect_all_given_back();
 }
 
-Test(address, of_other_memory, .init = open_small)
+Test(address, other_memory_has_its_own_or_none, .init = open_small)
 {
 	hoist_memory *host = make_memory(OPTIONS(.device = devices[1], .name = "pages"));
 	hoist_memory *device = make_kind(HOIST_MEMORY_DEVICE, devices[1]);
@@ -309,7 +310,7 @@ Test(address, of_other_memory, .init = open_small)
 
 Test(stream, must_be_one_that_can_order_the_memory, .init = open_small)
 {
-	/* Of cpu, cuda:0, cuda:1, hip:0: which may order memory of cuda:0? */
+	/* Which of cpu, cuda:0, cuda:1 and hip:0 may order memory of cuda:0? */
 	static const struct {
 		int kind;
 		int fits[LIB_N_DEVICES];
@@ -409,8 +410,8 @@ Test(stream, a_resource_waits_for_its_device, .init = open_small)
 
 /* --- the caller's own, under others and across fork --- */
 
-/* Runs in the child: host memory goes on, the rest says what it is.
- * Returns: 0; which one is wrong. */
+/* Runs in the child, where host memory goes on and the rest gives -ESTALE.  Returns: 0, or the
+ * number of the resource that is wrong. */
 static int check_child(hoist_memory *host, hoist_memory *const others[], int n)
 {
 	uintptr_t block = 0;

@@ -62,13 +62,12 @@ Test(graph, takes_and_gives_while_a_stream_captures, .init = open_all)
 		OK(hoist_memory_free_on(memory, block, stream));
 		cr_expect_eq(hoist_memory_free_on(memory, block, stream), -EINVAL);
 		cr_expect_eq(figure(memory, HOIST_POOL_USED_CURRENT), used);
-		/* A buffer of the graph, whose fill and copy are the graph's, and which goes in it.
-		 */
+		/* A buffer that is filled and freed within the graph. */
 		hoist_buffer *b = make_buffer_from(memory, stream, HOIST_U8, 1, SHAPE(4096), 0);
 		OK(hoist_buffer_fill_on(b, (unsigned char[]){7}, 1, stream));
 		hoist_buffer_unref(b);
 		cr_expect_eq(figure(memory, HOIST_POOL_USED_CURRENT), used);
-		/* What the graph does not free is the graph's. */
+		/* A block that the capture does not free belongs to the graph. */
 		uintptr_t left = alloc_on(memory, 1000, 0, stream);
 		OK(hoist_memory_free(memory, left));
 		cr_expect_gt(figure(memory, HOIST_POOL_USED_CURRENT), used);
@@ -83,7 +82,8 @@ Test(graph, takes_and_gives_while_a_stream_captures, .init = open_all)
 	expect_all_given_back();
 }
 
-/* What a driver fails to free belongs to the graph; a wait for the stream would break the graph. */
+/* A block that the driver fails to free belongs to the graph; a wait for the stream would break
+ * the graph. */
 /* proves: S2.27 */
 Test(graph, outlives_a_free_that_fails, .init = open_all)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory resources on the CPU: what options mean, what blocks are, what is refused. */
+/* Memory resources on the CPU: the meaning of options, blocks, and the calls that are refused. */
 #include "config.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ Test(options, none_are_host_memory, .init = open_cpu)
 	hoist_memory_unref(NULL);
 }
 
-Test(options, what_is_no_option_is_refused)
+Test(options, unknown_options_are_refused)
 {
 	refuse_memory(&(hoist_memory_options){.size = 4}, -EINVAL, "sizeof(hoist_memory_options)");
 	refuse_memory(OPTIONS(.kind = 9), -EINVAL, "9 is no kind of memory");
@@ -124,7 +124,7 @@ Test(block, is_aligned_and_writable)
 	hoist_memory_unref(memory);
 }
 
-Test(block, of_nothing_is_nothing)
+Test(block, zero_bytes_take_no_memory)
 {
 	hoist_memory *memory = make_memory(NULL);
 	uintptr_t block = 77;
@@ -233,7 +233,7 @@ Test(block, is_found_by_any_of_its_addresses)
 	hoist_memory_unref(memory);
 }
 
-Test(block, of_a_kind_that_cannot_is_refused)
+Test(block, host_memory_has_no_attributes)
 {
 	hoist_memory *memory = make_memory(NULL);
 	uint64_t value;
@@ -331,7 +331,7 @@ Test(limit, is_waited_for_by_the_callers_function)
 	expect_calls_with(UINT_MAX);
 }
 
-Test(limit, of_a_budget_is_shared)
+Test(limit, a_budget_is_shared)
 {
 	hoist_budget *budget = NULL;
 	OK(hoist_budget_create(64 * MIB, &budget));
@@ -340,12 +340,13 @@ Test(limit, of_a_budget_is_shared)
 	uintptr_t block = alloc(one, 48 * MIB, 0);
 	uintptr_t other = 77;
 	REFUSED(hoist_memory_alloc(two, 48 * MIB, 0, &other), -EDQUOT, "64 MiB");
-	/* What lies empty is kept, but not from others. */
+	/* A resource keeps empty regions, but gives them up for another one. */
 	release(one, block);
 	other = alloc(two, 48 * MIB, 0);
 	cr_expect_eq(sound_statistics(one).reserved_bytes, 0);
 	release(two, other);
-	/* Who would wait does not wait for what is only kept, by others or by himself. */
+	/* A request does not wait for the budget while regions are only kept, by its own
+	 * resource or another. */
 	hoist_memory *three = make_memory(OPTIONS(.budget = budget, .budget_wait_ns = UINT64_MAX));
 	other = alloc(three, 48 * MIB, 0);
 	release(three, other);
@@ -353,12 +354,12 @@ Test(limit, of_a_budget_is_shared)
 	release(three, other);
 	cr_expect_eq(sound_statistics(three).calls[HOIST_CALL_WAIT].n, 0);
 	hoist_memory_unref(three);
-	hoist_budget_unref(budget); /* the others keep it */
+	hoist_budget_unref(budget); /* the resources keep references */
 	hoist_memory_unref(one);
 	hoist_memory_unref(two);
 }
 
-/* --- what is kept --- */
+/* --- kept memory --- */
 
 /* proves: S4.20 */
 Test(kept, trim_gives_back_all_but_what_is_to_be_kept)

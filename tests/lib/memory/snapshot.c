@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Snapshots of memory resources, read back by jansson: they are JSON, they add up, they take any
- * name, and what is written in small pieces arrives whole. */
+ * name, and a snapshot arrives whole through small writes. */
 #include "config.h"
 
 #include <errno.h>
@@ -153,7 +153,7 @@ Test(snapshot, adds_up)
 	hoist_memory_unref(memory);
 }
 
-Test(snapshot, of_a_resource_that_was_never_used)
+Test(snapshot, shows_an_unused_resource)
 {
 	hoist_memory *memory = make_memory(NULL);
 	json_t *json = snapshot(memory);
@@ -189,7 +189,7 @@ Test(snapshot, names_are_escaped)
 	hoist_memory_unref(memory);
 }
 
-/* Of the processor, at best. */
+/* The processor's time, of the best round. */
 static uint64_t ns_of_snapshot(hoist_memory *memory)
 {
 	int fd = scratch_file();
@@ -205,7 +205,7 @@ static uint64_t ns_of_snapshot(hoist_memory *memory)
 }
 
 /* Quadratic work would take a hundred times as long for ten times as many. */
-Test(snapshot, of_100000_blocks_takes_no_longer_for_each)
+Test(snapshot, takes_no_longer_for_each_of_100000_blocks)
 {
 	hoist_memory *memory = make_memory(NULL);
 	static uintptr_t blocks[MANY];
@@ -231,7 +231,7 @@ Test(snapshot, of_100000_blocks_takes_no_longer_for_each)
 	hoist_memory_unref(memory);
 }
 
-/* --- where it is written to --- */
+/* --- where a snapshot goes --- */
 
 struct reader {
 	int fd;
@@ -283,7 +283,7 @@ Test(snapshot, says_what_writing_says)
 
 /* --- of other kinds --- */
 
-Test(snapshot, of_device_memory, .init = open_all)
+Test(snapshot, shows_device_memory, .init = open_all)
 {
 	static const char *const kinds[] = {"pinned", "device", "managed", "driver_pool"};
 	for (int kind = HOIST_MEMORY_PINNED; kind <= HOIST_MEMORY_DRIVER_POOL; kind++) {

@@ -79,7 +79,7 @@ static void empty(struct slot *slot, uint64_t *seed, hoist_stream *stream)
 	slot->address = 0;
 }
 
-/* What other threads may do at any time. */
+/* Calls that are allowed at any time. */
 static void watch(uint64_t *seed, int null)
 {
 	hoist_memory *memory = hoist_memory_ref(memories[random_next(seed) % N_MEMORIES]);

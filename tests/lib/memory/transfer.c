@@ -19,7 +19,7 @@
 /* Every device's memory, then every device's pinned memory. */
 #define N_PLACES (2 * LIB_N_DEVICES)
 
-/* RLIMIT_MEMLOCK is 8 MiB by default, so that little is asked of the CPU's. */
+/* RLIMIT_MEMLOCK is 8 MiB by default, so the CPU pins little. */
 static bool too_much_to_lock(int place, size_t bytes)
 {
 	return place == LIB_N_DEVICES && bytes > (size_t)1 << 20;
@@ -76,7 +76,7 @@ Test(transfer, reaches_every_place_from_every_place, .init = open_all)
 }
 
 /* proves: S0.27 */
-Test(transfer, of_many_slots_reaches_every_place_from_every_place, .init = open_all)
+Test(transfer, many_slots_reach_every_place_from_every_place, .init = open_all)
 {
 	lib_set_latency("cuda", 0, 300);
 	lib_set_latency("hip", 0, 300);

@@ -20,7 +20,7 @@
 static hoist_buffer *shared[LIB_N_DEVICES]; /* N_THREADS parts each */
 static pthread_barrier_t barrier;
 
-/* All at once: whoever is first makes what the others then share. */
+/* All threads at once: the first one makes the objects that all share. */
 static void open_and_compare(hoist_device *devices[LIB_N_DEVICES])
 {
 	static hoist_stream *_Atomic streams[LIB_N_DEVICES];
@@ -80,7 +80,7 @@ static void *work(void *argument)
 		size_t next = random_next(&seed) % LIB_N_DEVICES;
 		use_part(mine[i], devices[next], part, &seed);
 	}
-	/* Whoever is last ends the storage. */
+	/* The last thread ends the storage. */
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_buffer_unref(mine[i]);
 		hoist_device_unref(devices[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* VIRTUAL memory resources: what their blocks are multiples of, who may access them, how they grow
- * in place and elsewhere, and that a failure to grow changes nothing. */
+/* VIRTUAL memory resources: the granularity of their blocks, access by devices, growth in place
+ * and elsewhere, and failures to grow, which change nothing. */
 #include "config.h"
 
 #include <errno.h>
@@ -106,7 +106,7 @@ Test(virtual, blocks_are_whole_granules, .init = open_small)
 }
 
 /* proves: S2.28 V153 */
-Test(virtual, what_cannot_be_is_refused_when_it_is_made, .init = open_small)
+Test(virtual, impossible_options_are_refused, .init = open_small)
 {
 	hoist_memory *memory = NULL;
 	hoist_device *const own[] = {devices[1]};
@@ -188,7 +188,7 @@ Test(virtual, moves_without_a_copy_where_it_cannot_stay, .init = open_small)
 		const int64_t n = 300000;
 		hoist_stream *stream = make_stream(devices[i]);
 		hoist_buffer *b = make_buffer_from(memory, stream, HOIST_U8, 1, SHAPE(100000), 0);
-		/* The addresses behind it are another block's. */
+		/* Another block has the addresses behind the buffer. */
 		uintptr_t old = hoist_buffer_address(b);
 		hoist_memory *wall = create(
 			i, VIRTUAL(.minimum_granularity = 1, .address_hint = old + 2 * SMALL));
@@ -256,7 +256,7 @@ Test(virtual, a_failure_to_grow_changes_nothing, .init = open_small)
 		cr_expect_eq(statistics_of(memory).allocated_bytes, 2 * MIB, "%zu", i);
 		cr_expect(counts(b, 2000000, 5), "%zu", i);
 	}
-	/* What shares the memory has its address. */
+	/* A view has the address of the memory, which must not move. */
 	hoist_buffer *view = make_slice(b, 1, SLICES(HOIST_RANGE(1, 5)));
 	cr_expect_eq(hoist_buffer_grow(b, 1, &more, &none), -EBUSY);
 	hoist_buffer_unref(b);
@@ -402,7 +402,7 @@ Test(virtual, a_capture_that_begins_during_the_wait_keeps_the_block, .init = ope
 	expect_all_given_back();
 }
 
-/* A buffer that ends while its stream captures is freed after that. */
+/* A buffer that ends while its stream captures is freed after the capture. */
 /* proves: S2.28 */
 Test(virtual, a_buffer_breaks_no_capture, .init = open_small)
 {
