@@ -59,3 +59,8 @@ void refuse_memory(const hoist_memory_options *options, int err, const char *tex
 	REFUSED(hoist_memory_create(options, &memory), err, text);
 	cr_expect_null(memory);
 }
+
+int set_capture(hoist_stream *stream, int on)
+{
+	return lib_capture(api_of(hoist_stream_device(stream)), hoist_stream_native(stream), on);
+}

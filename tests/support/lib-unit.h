@@ -25,6 +25,9 @@ void write_file(const char *path, const void *bytes, size_t n);
 /* "hip" for hip:0, else "cuda": the argument for lib_counters() and its like. */
 const char *api_of(const hoist_device *device);
 
+/* As lib_capture(), on the stream's own driver. */
+int set_capture(hoist_stream *stream, int on);
+
 /* A resource that cannot be made. */
 void refuse_memory(const hoist_memory_options *options, int err, const char *text);
 

@@ -3,10 +3,10 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/count.h"
 #include "tests/support/lib-unit.h"
 
 static void count_release(void *context)
@@ -248,15 +248,14 @@ Test(wrap, releases_no_memory_while_a_stream_that_uses_it_captures, .init = open
 				SOURCE(.address = block, .bytes = 64, .device = devices[i],
 				       .release = count_release, .context = &released),
 				HOIST_U8, 1, SHAPE(64), NULL);
-			OK(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 1));
+			OK(set_capture(stream, 1));
 			OK(hoist_buffer_fill_on(b, "x", 1, stream));
 			OK(lib_fail(api_of(devices[i]), silent ? question_of(i) : NULL));
 			hoist_buffer_unref(b);
 			cr_expect_eq(released, 0, "%s", lib_specs[i]);
 			OK(lib_fail(api_of(devices[i]), NULL));
-			cr_expect_eq(
-				lib_capture(api_of(devices[i]), hoist_stream_native(stream), 0), 0,
-				"%s: the capture is whole", lib_specs[i]);
+			cr_expect_eq(set_capture(stream, 0), 0, "%s: the capture is whole",
+				     lib_specs[i]);
 			OK(hoist_device_synchronize(devices[i]));
 			cr_expect_eq(released, 1, "%s", lib_specs[i]);
 			OK(hoist_memory_free(memory, block));
@@ -277,12 +276,11 @@ Test(wrap, host_memory_is_released_after_the_capture, .init = open_all)
 			make_wrapped(SOURCE(.address = (uintptr_t)bytes, .bytes = sizeof bytes,
 					    .release = count_release, .context = &released),
 				     HOIST_U8, 1, SHAPE(64), NULL);
-		OK(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		OK(hoist_buffer_close(b, stream));
 		hoist_buffer_unref(b);
 		cr_expect_eq(released, 0, "%s: the graph may use the bytes", lib_specs[i]);
-		cr_expect_eq(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 0), 0,
-			     "%s: the capture is whole", lib_specs[i]);
+		cr_expect_eq(set_capture(stream, 0), 0, "%s: the capture is whole", lib_specs[i]);
 		/* Host memory waits for all devices of the driver. */
 		for (int d = 1; d < LIB_N_DEVICES; d++)
 			OK(hoist_device_synchronize(devices[d]));
@@ -325,15 +323,7 @@ Test(wrap, does_not_keep_streams_that_are_over, .init = open_all)
 		OK(hoist_stream_synchronize(stream));
 		hoist_stream_unref(stream);
 	}
-	/* Each stream of the cpu is a thread. */
-	char line[128];
-	int threads = 0;
-	FILE *status = fopen("/proc/self/status", "r");
-	cr_assert_not_null(status);
-	while (fgets(line, sizeof line, status) != NULL)
-		if (sscanf(line, "Threads: %d", &threads) == 1)
-			break;
-	(void)fclose(status);
-	cr_expect_lt(threads, STREAMS / 2);
+	/* Each stream of the CPU is a thread. */
+	cr_expect_lt(count_entries("/proc/self/task"), STREAMS / 2);
 	DROP(b, there);
 }

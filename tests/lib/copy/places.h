@@ -4,6 +4,8 @@
 #ifndef HOIST_TESTS_LIB_COPY_PLACES_H
 #define HOIST_TESTS_LIB_COPY_PLACES_H
 
+#include <stdlib.h>
+
 #include "tests/support/lib-copy.h"
 #include "tests/support/lib-unit.h"
 
@@ -21,6 +23,33 @@ static inline void close_places(void)
 	lib_close_places(places);
 	cr_assert(lib_drivers_content());
 	cr_assert(lib_only_default_streams(devices));
+}
+
+/* One copy between two layouts, beside a model in host memory. */
+struct trial {
+	const struct lib_place *to;
+	const struct lib_place *from;
+	struct lib_layout dst;
+	struct lib_layout src;
+	hoist_buffer *bytes[2];
+	unsigned char *models[2];
+	hoist_buffer *views[2];
+};
+
+static inline void trial_begin(struct trial *t, uint64_t *seed)
+{
+	t->bytes[0] = lib_random_buffer(t->to, t->dst.bytes, seed, &t->models[0]);
+	t->bytes[1] = lib_random_buffer(t->from, t->src.bytes, seed, &t->models[1]);
+	t->views[0] = lib_view(t->bytes[0], &t->dst);
+	t->views[1] = lib_view(t->bytes[1], &t->src);
+}
+
+static inline void trial_end(struct trial *t)
+{
+	for (int i = 0; i < 2; i++) {
+		DROP(t->views[i], t->bytes[i]);
+		free(t->models[i]);
+	}
 }
 
 /* Values of i32, counting from @first. */

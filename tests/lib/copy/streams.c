@@ -34,32 +34,14 @@ static const struct lib_layout shapes[][2] = {
 
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
-struct job {
-	hoist_buffer *bytes[2];
-	unsigned char *models[2];
-	hoist_buffer *views[2];
-};
-
-static void begin(struct job *job, const struct lib_place *to, const struct lib_place *from,
+static void begin(struct trial *t, const struct lib_place *to, const struct lib_place *from,
 		  const struct lib_layout shape[2])
 {
 	uint64_t seed = 4;
-	struct lib_layout layouts[2] = {shape[0], shape[1]};
-	const struct lib_place *at[2] = {to, from};
-	for (int i = 0; i < 2; i++) {
-		layouts[i].bytes = BYTES;
-		job->bytes[i] = lib_random_buffer(at[i], BYTES, &seed, &job->models[i]);
-		job->views[i] = lib_view(job->bytes[i], &layouts[i]);
-	}
-	lib_model_copy(job->models[0], &layouts[0], job->models[1], &layouts[1]);
-}
-
-static void end(struct job *job)
-{
-	for (int i = 0; i < 2; i++) {
-		DROP(job->views[i], job->bytes[i]);
-		free(job->models[i]);
-	}
+	*t = (struct trial){.to = to, .from = from, .dst = shape[0], .src = shape[1]};
+	t->dst.bytes = t->src.bytes = BYTES;
+	trial_begin(t, &seed);
+	lib_model_copy(t->models[0], &t->dst, t->models[1], &t->src);
 }
 
 /* Pairs of places, and whose stream. */
@@ -85,7 +67,7 @@ Test(copy_streams, direct_ones_return_before_the_stream_gets_there, .init = open
 {
 	for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++)
 		for (size_t k = 0; k < shapes_at_once(i); k++) {
-			struct job job;
+			struct trial job;
 			struct gate gate;
 			hoist_stream *stream = places[at_once[i].stream].stream;
 			begin(&job, &places[at_once[i].to], &places[at_once[i].from], shapes[k]);
@@ -97,7 +79,7 @@ Test(copy_streams, direct_ones_return_before_the_stream_gets_there, .init = open
 			cr_assert(lib_has_bytes(job.bytes[0], job.models[0], BYTES),
 				  "%s to %s, shape %zu", places[at_once[i].from].name,
 				  places[at_once[i].to].name, k);
-			end(&job);
+			trial_end(&job);
 		}
 	close_places();
 }
@@ -106,7 +88,7 @@ Test(copy_streams, direct_ones_return_before_the_stream_gets_there, .init = open
 Test(copy_streams, nothing_is_copied_before_the_stream_gets_there, .init = open_places)
 {
 	for (size_t k = 0; k < N_SHAPES; k++) {
-		struct job job;
+		struct trial job;
 		struct gate gate;
 		unsigned char before[BYTES];
 		begin(&job, &places[0], &places[0], shapes[k]);
@@ -117,7 +99,7 @@ Test(copy_streams, nothing_is_copied_before_the_stream_gets_there, .init = open_
 		gate_open(&gate);
 		OK(hoist_stream_synchronize(places[0].stream));
 		cr_expect(lib_has_bytes(job.bytes[0], job.models[0], BYTES));
-		end(&job);
+		trial_end(&job);
 	}
 	close_places();
 }
@@ -128,7 +110,7 @@ Test(copy_streams, memory_stays_until_the_stream_has_passed, .init = open_places
 {
 	for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++)
 		for (size_t k = 0; k < shapes_at_once(i); k++) {
-			struct job job;
+			struct trial job;
 			struct gate gate;
 			hoist_stream *stream = places[at_once[i].stream].stream;
 			begin(&job, &places[at_once[i].to], &places[at_once[i].from], shapes[k]);
@@ -137,7 +119,7 @@ Test(copy_streams, memory_stays_until_the_stream_has_passed, .init = open_places
 			/* The drop of memory that no resource can free in order waits for the
 			 * stream. */
 			pthread_t opener = gate_open_soon(&gate);
-			end(&job);
+			trial_end(&job);
 			cr_assert_eq(pthread_join(opener, NULL), 0);
 			OK(hoist_stream_synchronize(stream));
 		}
@@ -181,7 +163,7 @@ Test(copy_streams, copies_through_the_host_wait_their_turn, .init = open_places)
 {
 	for (size_t i = 0; i < sizeof blocking / sizeof blocking[0]; i++)
 		for (size_t k = 0; k < N_SHAPES; k++) {
-			struct job job;
+			struct trial job;
 			struct gate gate;
 			hoist_stream *stream = places[blocking[i][2]].stream;
 			begin(&job, &places[blocking[i][0]], &places[blocking[i][1]], shapes[k]);
@@ -193,7 +175,7 @@ Test(copy_streams, copies_through_the_host_wait_their_turn, .init = open_places)
 			cr_assert_eq(pthread_join(opener, NULL), 0);
 			/* Done already: nobody synchronizes the stream. */
 			cr_assert(lib_has_bytes(job.bytes[0], job.models[0], BYTES));
-			end(&job);
+			trial_end(&job);
 		}
 	close_places();
 }
@@ -245,7 +227,7 @@ Test(copy_streams, can_be_told_to_wait, .init = open_places)
 		{2, 3, 0, false},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		struct job job;
+		struct trial job;
 		struct gate gate;
 		pthread_t opener = 0;
 		hoist_stream *stream = places[2].stream;
@@ -262,7 +244,7 @@ Test(copy_streams, can_be_told_to_wait, .init = open_places)
 		gate_open(&gate);
 		OK(hoist_stream_synchronize(stream));
 		cr_expect(lib_has_bytes(job.bytes[0], job.models[0], BYTES), "case %zu", i);
-		end(&job);
+		trial_end(&job);
 	}
 	close_places();
 }
@@ -274,23 +256,23 @@ Test(copy_streams, streams_of_other_devices_are_refused, .init = open_places)
 {
 	static const int cases[][3] = {{2, 0, 5}, {2, 5, 8}, {2, 3, 0}, {8, 0, 2}};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		struct job job;
+		struct trial job;
 		begin(&job, &places[cases[i][0]], &places[cases[i][1]], shapes[0]);
 		REFUSED(hoist_buffer_copy_on(job.views[0], job.views[1],
 					     places[cases[i][2]].stream),
 			-EINVAL, "it must be of one of the two");
-		end(&job);
+		trial_end(&job);
 	}
-	struct job job;
+	struct trial job;
 	begin(&job, &places[2], &places[2], shapes[0]);
 	cr_expect_eq(hoist_buffer_copy_on(job.views[0], job.views[1], NULL), -EINVAL);
-	end(&job);
+	trial_end(&job);
 	close_places();
 }
 
 /* --- captures --- */
 
-static void expect_captured(struct job *job, hoist_stream *stream, int expected)
+static void expect_captured(struct trial *job, hoist_stream *stream, int expected)
 {
 	int err = hoist_buffer_copy_on(job->views[0], job->views[1], stream);
 	cr_expect_eq(err, expected, "%d: %s", err, err < 0 ? hoist_error() : "");
@@ -301,8 +283,8 @@ static void expect_captured(struct job *job, hoist_stream *stream, int expected)
 /* proves: S2.08 */
 Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_places)
 {
-	struct job direct;
-	struct job bounced;
+	struct trial direct;
+	struct trial bounced;
 	hoist_stream *stream = places[2].stream;
 	begin(&direct, &places[2], &places[3], shapes[1]);
 	begin(&bounced, &places[2], &places[0], shapes[0]);
@@ -333,8 +315,8 @@ Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_
 	cr_expect_eq(hoist_buffer_fill(view, &byte, 1), -ENOTSUP);
 	cr_expect_eq(lib_capture("cuda", native, 0), 0, "it was broken");
 	DROP(view, lazy);
-	end(&direct);
-	end(&bounced);
+	trial_end(&direct);
+	trial_end(&bounced);
 	OK(hoist_memory_release_captured(places[2].memory));
 	OK(hoist_memory_release_captured(places[3].memory));
 	close_places();

@@ -184,7 +184,7 @@ Test(stream, captures_stay_whole, .init = open_all)
 	hoist_stream *captures = make_stream(devices[1]), *cpu = make_stream(devices[0]),
 		     *hip = make_stream(devices[3]), *joins = make_stream(devices[1]);
 	hoist_event *event = NULL;
-	OK(lib_capture("cuda", hoist_stream_native(captures), 1));
+	OK(set_capture(captures, 1));
 	REFUSED(hoist_stream_wait_for(cpu, captures), -ENOTSUP, "the second captures a graph");
 	REFUSED(hoist_stream_wait_for(hip, captures), -ENOTSUP,
 		"a stream of hip:0 cannot wait for one of cuda");
@@ -194,7 +194,7 @@ Test(stream, captures_stay_whole, .init = open_all)
 	REFUSED(hoist_stream_wait_event(cpu, event), -ENOTSUP, "the second captures a graph");
 	OK(hoist_stream_synchronize(cpu));
 	OK(hoist_stream_synchronize(joins));
-	OK(lib_capture("cuda", hoist_stream_native(captures), 0));
+	OK(set_capture(captures, 0));
 	cr_expect_eq(lib_counters("cuda").broken_captures, 0);
 	hoist_event_unref(event);
 	DROP_STREAMS(captures, cpu, hip, joins);
@@ -203,10 +203,10 @@ Test(stream, captures_stay_whole, .init = open_all)
 Test(device, synchronize_passes_over_captures, .init = open_all)
 {
 	hoist_stream *captures = make_stream(devices[1]);
-	OK(lib_capture("cuda", hoist_stream_native(captures), 1));
+	OK(set_capture(captures, 1));
 	OK(hoist_device_synchronize(devices[1]));
 	cr_expect_eq(lib_counters("cuda").broken_captures, 0);
-	OK(lib_capture("cuda", hoist_stream_native(captures), 0));
+	OK(set_capture(captures, 0));
 	OK(hoist_device_synchronize(devices[1]));
 	REFUSED(hoist_device_synchronize(NULL), -EINVAL, "NULL");
 	hoist_stream_unref(captures);
@@ -244,7 +244,7 @@ Test(event, is_not_asked_while_its_stream_captures, .init = open_all)
 		hoist_stream *stream = make_stream(devices[i]), *cpu = make_stream(devices[0]);
 		hoist_event *before = NULL, *within = NULL;
 		OK(hoist_stream_record(stream, 0, &before));
-		OK(lib_capture(api, hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		OK(hoist_stream_record(stream, 0, &within));
 		if (api[0] == 'h') {
 			cr_expect_eq(hoist_event_query(before), -EAGAIN);
@@ -260,7 +260,7 @@ Test(event, is_not_asked_while_its_stream_captures, .init = open_all)
 		OK(hoist_stream_wait_event(cpu, before));
 		usleep(1000);
 		cr_expect_eq(lib_counters(api).broken_captures, 0);
-		OK(lib_capture(api, hoist_stream_native(stream), 0));
+		OK(set_capture(stream, 0));
 		OK(hoist_stream_synchronize(cpu));
 		OK(hoist_event_query(before));
 		hoist_event_unref(before);

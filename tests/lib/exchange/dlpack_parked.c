@@ -271,7 +271,7 @@ Test(dlpack_parked, an_allocation_waits_but_not_in_a_capture, .init = open_all)
 		hoist_memory *memory = used_up(devices[d], bytes);
 		hoist_stream *stream = make_stream(devices[d]);
 		uint64_t waits = n_waits(api);
-		OK(lib_capture(api, hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		cr_expect_eq(hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, &bytes, 0, &b),
 			     -EDQUOT);
 		OK(hoist_memory_trim(memory, 0));
@@ -279,7 +279,7 @@ Test(dlpack_parked, an_allocation_waits_but_not_in_a_capture, .init = open_all)
 		cr_expect_eq(n_waits(api), waits);
 		cr_expect_eq(lib_counters(api).broken_captures, 0);
 		cr_expect_eq(parked_bytes(memory), (uint64_t)bytes);
-		OK(lib_capture(api, hoist_stream_native(stream), 0));
+		OK(set_capture(stream, 0));
 		OK(hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, &bytes, 0, &b));
 		cr_expect_eq(n_waits(api), waits + 1);
 		hoist_buffer_unref(b);
@@ -294,7 +294,6 @@ Test(dlpack_parked, memory_of_a_graph_stays_until_its_captures_are_released, .in
 {
 	const int64_t bytes = 4 << 20;
 	for (int d = 1; d < LIB_N_DEVICES; d++) {
-		const char *api = api_of(devices[d]);
 		hoist_buffer *other = NULL;
 		hoist_memory *memory = make_memory(
 			OPTIONS(.kind = HOIST_MEMORY_DEVICE, .device = devices[d],
@@ -302,9 +301,9 @@ Test(dlpack_parked, memory_of_a_graph_stays_until_its_captures_are_released, .in
 		hoist_stream *stream = make_stream(devices[d]);
 		hoist_buffer *b = make_buffer_from(memory, stream, HOIST_U8, 1, &bytes, 0);
 		hoist_dlpack_release(exported(b, NULL));
-		OK(lib_capture(api, hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		hoist_buffer_unref(b);
-		OK(lib_capture(api, hoist_stream_native(stream), 0));
+		OK(set_capture(stream, 0));
 		OK(hoist_device_synchronize(devices[d]));
 		cr_expect_eq(hoist_buffer_create_from(memory, NULL, HOIST_U8, 1, &bytes, 0, &other),
 			     -EDQUOT, "the graph may run again");

@@ -17,11 +17,6 @@
 
 static const int64_t shape[] = {N};
 
-static hoist_stream *new_stream(hoist_device *device)
-{
-	return make_stream(device);
-}
-
 /* A buffer on @producer whose work is held back: all its bytes become 7. */
 static hoist_buffer *held_buffer(hoist_stream *producer)
 {
@@ -51,16 +46,15 @@ static void expect_sevens(hoist_buffer *b, hoist_stream *consumer)
 Test(dlpack_streams, the_consumers_stream_waits_not_the_host, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
-		hoist_stream *producer = new_stream(devices[i]);
-		hoist_stream *consumer = new_stream(devices[i]);
+		hoist_stream *producer = make_stream(devices[i]);
+		hoist_stream *consumer = make_stream(devices[i]);
 		hoist_dlpack_options options = {.size = sizeof options, .has_stream = 1};
 		OK(hoist_stream_to_dlpack(consumer, &options.stream));
 		cr_expect_eq(options.stream, (intptr_t)hoist_stream_native(consumer));
 		lib_set_latency(api_of(devices[i]), 0, 2000);
 		hoist_buffer *b = held_buffer(producer);
 		/* A call that waited would never return. */
-		struct DLManagedTensorVersioned *tensor = exported(b, &options);
-		hoist_buffer *there = imported(tensor, consumer, 0);
+		hoist_buffer *there = imported(exported(b, &options), consumer, 0);
 		expect_sevens(there, consumer);
 		DROP(there, b);
 		DROP_STREAMS(producer, consumer);
@@ -78,7 +72,7 @@ Test(dlpack_streams, default_streams_have_numbers, .init = open_all)
 	} rows[] = {{1, 1}, {1, 2}, {3, 0}};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		hoist_device *device = devices[rows[i].device];
-		hoist_stream *producer = new_stream(device);
+		hoist_stream *producer = make_stream(device);
 		const hoist_dlpack_options options = {
 			.size = sizeof options, .has_stream = 1, .stream = rows[i].stream};
 		intptr_t number = -5;
@@ -86,14 +80,13 @@ Test(dlpack_streams, default_streams_have_numbers, .init = open_all)
 		OK(hoist_stream_to_dlpack(consumer, &number));
 		cr_expect_eq(number, rows[i].device == 3 ? 0 : 1);
 		hoist_buffer *b = held_buffer(producer);
-		struct DLManagedTensorVersioned *tensor = exported(b, &options);
-		hoist_buffer *there = imported(tensor, consumer, 0);
+		hoist_buffer *there = imported(exported(b, &options), consumer, 0);
 		expect_sevens(there, consumer);
 		DROP(there, b);
 		DROP_STREAMS(producer, consumer);
 	}
 	intptr_t number;
-	hoist_stream *cpu = new_stream(devices[0]);
+	hoist_stream *cpu = make_stream(devices[0]);
 	cr_expect_eq(hoist_stream_to_dlpack(cpu, &number), -ENOTSUP);
 	cr_expect_eq(hoist_stream_to_dlpack(NULL, &number), -EINVAL);
 	hoist_stream_unref(cpu);
@@ -118,7 +111,7 @@ Test(dlpack_streams, without_one_the_host_waits, .init = open_all)
 {
 	for (unsigned legacy = 0; legacy < 2; legacy++)
 		for (int i = 1; i < LIB_N_DEVICES; i++) {
-			hoist_stream *producer = new_stream(devices[i]);
+			hoist_stream *producer = make_stream(devices[i]);
 			struct DLManagedTensorVersioned *tensor = NULL;
 			struct DLManagedTensor *old = NULL;
 			unsigned char got[N] = {0};
@@ -145,7 +138,7 @@ Test(dlpack_streams, without_one_the_host_waits, .init = open_all)
 Test(dlpack_streams, minus_one_waits_for_nobody, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
-		hoist_stream *producer = new_stream(devices[i]);
+		hoist_stream *producer = make_stream(devices[i]);
 		const hoist_dlpack_options options = {
 			.size = sizeof options, .has_stream = 1, .stream = -1};
 		hoist_buffer *b = held_buffer(producer);
@@ -165,7 +158,7 @@ Test(dlpack_exchange, does_not_wait, .init = open_all)
 	const hoist_dl_exchange *table =
 		(const hoist_dl_exchange *)(const void *)hoist_dlpack_exchange_api();
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
-		hoist_stream *producer = new_stream(devices[i]);
+		hoist_stream *producer = make_stream(devices[i]);
 		struct DLManagedTensorVersioned *tensor = NULL;
 		hoist_dl_tensor seen;
 		void *native = NULL;
@@ -192,14 +185,11 @@ Test(cai_streams, the_consumers_stream_waits_not_the_host, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++)
 		for (int given = 0; given < 2; given++) {
-			hoist_stream *producer = new_stream(devices[i]);
-			hoist_stream *consumer = NULL;
+			hoist_stream *producer = make_stream(devices[i]);
+			hoist_stream *consumer =
+				given ? make_stream(devices[i]) : default_stream(devices[i]);
 			hoist_buffer *there = NULL;
 			hoist_cai cai = {.size = sizeof cai};
-			if (given)
-				consumer = new_stream(devices[i]);
-			else
-				OK(hoist_device_default_stream(devices[i], &consumer));
 			lib_set_latency(api_of(devices[i]), 0, 2000);
 			hoist_buffer *b = held_buffer(producer);
 			OK(hoist_buffer_to_cai(b, &cai));
@@ -217,7 +207,7 @@ Test(cai_streams, the_consumers_stream_waits_not_the_host, .init = open_all)
 /* proves: S3.04 */
 Test(cai_streams, opting_out, .init = open_all)
 {
-	hoist_stream *producer = new_stream(devices[1]);
+	hoist_stream *producer = make_stream(devices[1]);
 	hoist_buffer *there = NULL;
 	hoist_cai cai = {.size = sizeof cai};
 	hoist_buffer *b = held_buffer(producer);
@@ -251,8 +241,8 @@ Test(cai_streams, default_streams, .init = open_all)
 	cr_expect_eq(cai.stream, 1);
 	hoist_buffer_unref(on_null);
 	hoist_stream_unref(null);
-	OK(hoist_stream_wrap(devices[3], NULL, &null));
-	OK(hoist_buffer_create_on(null, HOIST_U8, 1, shape, 0, &on_null));
+	null = wrap_stream(devices[3], NULL);
+	on_null = make_buffer_on(null, HOIST_U8, 1, shape, 0);
 	OK(hoist_buffer_to_cai(on_null, &cai));
 	cr_expect_eq(cai.has_stream, 0);
 	hoist_buffer_unref(on_null);
@@ -265,7 +255,7 @@ Test(cai_streams, numbers_of_default_streams, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++)
 		for (intptr_t number = 1; number <= 2; number++) {
-			hoist_stream *consumer = new_stream(devices[i]);
+			hoist_stream *consumer = make_stream(devices[i]);
 			hoist_buffer *there = NULL;
 			hoist_cai cai = {.size = sizeof cai};
 			hoist_stream *null = wrap_stream(devices[i], NULL);

@@ -63,12 +63,12 @@ static void run_model(size_t n_tokens)
 }
 
 /* Each graph is captured after a call on the stream that it does not have: no two share memory. */
-static void capture(const char *api, size_t n_tokens)
+static void capture(size_t n_tokens)
 {
 	uintptr_t input = take(n_tokens * 8);
-	OK(lib_capture(api, hoist_stream_native(stream), 1));
+	OK(set_capture(stream, 1));
 	run_model(n_tokens);
-	cr_assert_eq(lib_capture(api, hoist_stream_native(stream), 0), 0, "the capture is whole");
+	cr_assert_eq(set_capture(stream, 0), 0, "the capture is whole");
 	OK(hoist_memory_free_on(memory, input, stream));
 	while (n_kept > 0)
 		OK(hoist_memory_free_on(memory, kept[--n_kept], stream));
@@ -78,15 +78,14 @@ static void capture(const char *api, size_t n_tokens)
  * Returns: the bytes that the resource has then. */
 static size_t capture_all(int device, bool without_reuse)
 {
-	const char *api = api_of(devices[device]);
 	keeps = without_reuse;
 	memory = make_kind(HOIST_MEMORY_DEVICE, devices[device]);
 	stream = make_stream(devices[device]);
 	(void)hoist_stream_native(stream);
 	for (size_t n_tokens = 256; n_tokens >= 8; n_tokens -= 8)
-		capture(api, n_tokens);
+		capture(n_tokens);
 	for (size_t n_tokens = 4; n_tokens > 0; n_tokens /= 2)
-		capture(api, n_tokens);
+		capture(n_tokens);
 	const hoist_memory_statistics s = statistics_of(memory);
 	cr_expect_eq(s.n_blocks, 0);
 	OK(hoist_memory_release_captured(memory));

@@ -176,7 +176,7 @@ Test(driver_pool, a_block_that_a_capture_uses_stays, .init = open_all)
 		hoist_stream *stream = make_stream(devices[i]);
 		uintptr_t block = alloc(memory, 1000, 0);
 		OK(hoist_memory_use(memory, block, stream));
-		OK(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		REFUSED(hoist_memory_free(memory, block), -EAGAIN, "captures a graph");
 		cr_expect_eq(hoist_memory_free_on(memory, block, stream), -EAGAIN);
 		/* Where the driver does not say, a wait is not risked. */
@@ -191,7 +191,7 @@ Test(driver_pool, a_block_that_a_capture_uses_stays, .init = open_all)
 		hoist_memory_statistics s = statistics_of(memory);
 		cr_expect_eq(s.n_blocks, 1);
 		cr_expect_eq(s.n_frees, 0);
-		OK(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 0));
+		OK(set_capture(stream, 0));
 		release(memory, block);
 		hoist_stream_unref(stream);
 		hoist_memory_unref(memory);

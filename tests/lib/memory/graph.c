@@ -53,7 +53,7 @@ Test(graph, takes_and_gives_while_a_stream_captures, .init = open_all)
 			"captures no graph");
 		cr_expect_eq(block, 77);
 		uint64_t used = figure(memory, HOIST_POOL_USED_CURRENT);
-		OK(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		cr_expect_eq(hoist_memory_alloc_on(memory, 1000, 4096, stream, &block), -EINVAL);
 		OK(hoist_memory_alloc_on(memory, MIB, 0, stream, &block));
 		cr_expect_eq(figure(memory, HOIST_POOL_USED_CURRENT), used + MIB);
@@ -71,8 +71,7 @@ Test(graph, takes_and_gives_while_a_stream_captures, .init = open_all)
 		uintptr_t left = alloc_on(memory, 1000, 0, stream);
 		OK(hoist_memory_free(memory, left));
 		cr_expect_gt(figure(memory, HOIST_POOL_USED_CURRENT), used);
-		cr_assert_eq(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 0), 0,
-			     "the capture is whole");
+		cr_assert_eq(set_capture(stream, 0), 0, "the capture is whole");
 		cr_expect_eq(figure(memory, HOIST_POOL_USED_CURRENT), used);
 		hoist_memory_statistics s = statistics_of(memory);
 		cr_expect_eq(s.n_blocks, 0);
@@ -91,13 +90,12 @@ Test(graph, outlives_a_free_that_fails, .init = open_all)
 		const char *fault = i == 3 ? "hipFreeAsync:1" : "cuMemFreeAsync:1";
 		hoist_memory *memory = graphs_of(i);
 		hoist_stream *stream = make_stream(devices[i]);
-		OK(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		hoist_buffer *b = make_buffer_from(memory, stream, HOIST_U8, 1, SHAPE(4096), 0);
 		OK(lib_fail(api_of(devices[i]), fault));
 		hoist_buffer_unref(b);
 		cr_expect_eq(lib_counters(api_of(devices[i])).injected_failures, 1);
-		cr_expect_eq(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 0), 0,
-			     "the capture is whole");
+		cr_expect_eq(set_capture(stream, 0), 0, "the capture is whole");
 		lib_reset(api_of(devices[i]));
 		hoist_stream_unref(stream);
 		hoist_memory_unref(memory);
@@ -112,10 +110,10 @@ Test(graph, is_trimmed_and_its_marks_are_reset, .init = open_all)
 		hoist_memory *memory = graphs_of(i);
 		uint64_t none = 77;
 		hoist_stream *stream = make_stream(devices[i]);
-		OK(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		uintptr_t block = alloc_on(memory, 3 * MIB, 0, stream);
 		OK(hoist_memory_free_on(memory, block, stream));
-		OK(lib_capture(api_of(devices[i]), hoist_stream_native(stream), 0));
+		OK(set_capture(stream, 0));
 		cr_expect_geq(figure(memory, HOIST_POOL_RESERVED_CURRENT), 3 * MIB);
 		OK(hoist_memory_trim(memory, 0));
 		cr_expect_eq(figure(memory, HOIST_POOL_RESERVED_CURRENT), 0);

@@ -281,7 +281,7 @@ Test(virtual, a_graph_that_is_captured_keeps_its_addresses, .init = open_small)
 	hoist_stream *stream = make_stream(devices[1]);
 	uintptr_t block = alloc(memory, 1, 0);
 	OK(hoist_memory_use(memory, block, stream));
-	OK(lib_capture("cuda", hoist_stream_native(stream), 1));
+	OK(set_capture(stream, 1));
 	cr_expect_eq(hoist_memory_free(memory, block), -EAGAIN);
 	cr_expect_eq(hoist_memory_free_on(memory, block, stream), -EAGAIN);
 	OK(lib_fail("cuda", "cuMemAddressReserve:1"));
@@ -289,7 +289,7 @@ Test(virtual, a_graph_that_is_captured_keeps_its_addresses, .init = open_small)
 	cr_expect_eq(moved, 77);
 	OK(lib_fail("cuda", ""));
 	cr_expect_eq(grow(memory, block, 3 * SMALL), block, "in place it may");
-	cr_assert_eq(lib_capture("cuda", hoist_stream_native(stream), 0), 0, "it is whole");
+	cr_assert_eq(set_capture(stream, 0), 0, "it is whole");
 	release(memory, block);
 	cr_expect_eq(hoist_memory_grow(memory, block, SMALL, &moved), -EINVAL);
 	hoist_stream_unref(stream);
@@ -409,10 +409,10 @@ Test(virtual, a_buffer_breaks_no_capture, .init = open_small)
 	hoist_memory *memory = create(1, VIRTUAL(.minimum_granularity = 1));
 	hoist_stream *stream = make_stream(devices[1]);
 	hoist_buffer *b = make_buffer_from(memory, stream, HOIST_U8, 1, SHAPE(10), 0);
-	OK(lib_capture("cuda", hoist_stream_native(stream), 1));
+	OK(set_capture(stream, 1));
 	hoist_buffer_unref(b);
 	cr_expect_eq(lib_counters("cuda").live_reservations, 1, "the graph may name it");
-	cr_assert_eq(lib_capture("cuda", hoist_stream_native(stream), 0), 0, "it is whole");
+	cr_assert_eq(set_capture(stream, 0), 0, "it is whole");
 	hoist_stream_unref(stream);
 	hoist_memory_unref(memory);
 	expect_all_given_back();
