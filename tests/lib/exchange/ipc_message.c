@@ -8,7 +8,7 @@
 
 #include "hoist/ipc.h"
 #include "tests/support/lib-ipc-message.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/pass-fd.h"
 #include "tests/support/random.h"
 
 TestSuite(lib_ipc_message, .init = set_up, .fini = tear_down);
@@ -16,31 +16,13 @@ TestSuite(lib_ipc_message, .init = set_up, .fini = tear_down);
 /* Sends @bytes bytes and @n file descriptors, as a peer that is not hoist would. */
 static void send_raw(const void *data, size_t bytes, const int *fds, size_t n)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(40 * sizeof(int))];
-	} control;
-	struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-	memset(&control, 0, sizeof control);
-	if (n > 0) {
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(n * sizeof(int));
-		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-		head->cmsg_level = SOL_SOCKET;
-		head->cmsg_type = SCM_RIGHTS;
-		head->cmsg_len = CMSG_LEN(n * sizeof(int));
-		memcpy(CMSG_DATA(head), fds, n * sizeof(int));
-	}
-	cr_assert_eq(sendmsg(ends[0], &message, 0), (ssize_t)bytes, "%s", strerror(errno));
+	cr_assert(pass_fds(ends[0], data, bytes, fds, n), "%s", strerror(errno));
 }
 
 static void refused(int code, const char *words)
 {
 	hoist_buffer *got = NULL;
-	cr_expect_eq(hoist_ipc_receive(ends[1], SOON, &got), code, "%s", hoist_error());
-	cr_expect(strstr(hoist_error(), words) != NULL, "\"%s\" lacks \"%s\"", hoist_error(),
-		  words);
+	REFUSED(hoist_ipc_receive(ends[1], SOON, &got), code, words);
 	cr_expect_null(got);
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open, "no descriptor is left");
 }
