@@ -34,7 +34,4 @@ struct DLManagedTensor *lib_legacy(struct lib_offer *offer);
 const hoist_dl_managed *lib_seen(const struct DLManagedTensorVersioned *tensor);
 const hoist_dl_legacy *lib_seen_legacy(const struct DLManagedTensor *tensor);
 
-/* No stream of the stand-in starts an operation while it is held. */
-void lib_hold(const char *api, bool hold);
-
 #endif

@@ -33,6 +33,9 @@ void lib_reset(const char *api);
 int lib_preferred(const char *api, uintptr_t address);
 int lib_capture(const char *api, void *stream, int on);
 
+/* No stream of the stand-in starts an operation while the stand-in is held. */
+void lib_hold(const char *api, bool hold);
+
 /* Makes the primary context of cuda:@ordinal current in this thread, above the present one; -1:
  * does nothing.  Leaving takes the same argument. */
 void lib_enter_context(int ordinal);
