@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/count.h - how many there are: entries of a folder (/proc/self/fd, with the one that this
- * takes, and /proc/self/task among them), lines of a file (/proc/self/maps).  What cannot be read
- * ends the test: it would look as if there were none. */
+/* tests/support/count.h - the number of entries of a folder (/proc/self/fd, which includes the
+ * descriptor of the count itself, /proc/self/task) and of lines of a file (/proc/self/maps).  An
+ * unreadable path ends the test, because 0 would look like a result. */
 #ifndef HOIST_TESTS_COUNT_H
 #define HOIST_TESTS_COUNT_H
 

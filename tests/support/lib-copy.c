@@ -200,8 +200,8 @@ static bool has_only(const char *api, uint64_t n_streams)
 static bool check_api(hoist_device *const devices[LIB_N_DEVICES], const char *api)
 {
 	uint64_t n_streams = 0;
-	/* What waits for a stream is marked there first, and given back when that has passed; a
-	 * block that several streams use waits for one after the other. */
+	/* A pending block is marked on its stream first, and given back when the stream has
+	 * passed the mark.  A block that several streams use waits for one after the other. */
 	for (int round = 0; round < 4; round++) {
 		for (int i = 0; i < LIB_N_DEVICES; i++)
 			hoist__device_trim(devices[i]);

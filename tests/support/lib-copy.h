@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/lib-copy.h - places with memory, random layouts over it, and a model of copies that goes
- * bit by bit: for the tests of hoist/copy.h. */
+/* tests/support/lib-copy.h - places with memory, random layouts over it, and a model of copies that
+ * goes bit by bit: for the tests of hoist/copy.h. */
 #ifndef HOIST_TESTS_LIB_COPY_H
 #define HOIST_TESTS_LIB_COPY_H
 
@@ -35,7 +35,7 @@ struct lib_layout {
 	int64_t strides[8];
 	size_t offset; /* bytes from the buffer's beginning to the first element */
 	unsigned bit;
-	size_t bytes; /* that the buffer must have */
+	size_t bytes; /* the least size of the buffer */
 };
 
 /* Gives the shape in *ret random strides: any order of axes, gaps, both directions, guards on
@@ -44,14 +44,14 @@ void lib_random_layout(uint64_t *seed, bool repeats, struct lib_layout *ret);
 
 hoist_buffer *lib_view(hoist_buffer *bytes, const struct lib_layout *layout);
 
-/* What the copy of all elements is to make of @dst.  As if @src were read first. */
+/* The bytes that a copy of all elements must leave in @dst, as if all of @src were read first. */
 void lib_model_copy(unsigned char *dst, const struct lib_layout *to, const unsigned char *src,
 		    const struct lib_layout *from);
 
 /* True if @buffer, of bytes, has these. */
 bool lib_has_bytes(hoist_buffer *buffer, const unsigned char *model, size_t bytes);
 
-/* As lib_nothing_outstanding(), but for the default streams that devices have made, which stay. */
+/* As lib_nothing_outstanding(), except the default streams that devices have made, which stay. */
 bool lib_only_default_streams(hoist_device *const devices[LIB_N_DEVICES]);
 
 #endif

@@ -3,12 +3,9 @@
 
 #include "tests/support/lib-dlpack.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "emulator/control.h"
 #include "hoist/dlpack.h"
 
 static void count_managed(struct DLManagedTensorVersioned *self)
@@ -81,20 +78,4 @@ const hoist_dl_managed *lib_seen(const struct DLManagedTensorVersioned *tensor)
 const hoist_dl_legacy *lib_seen_legacy(const struct DLManagedTensor *tensor)
 {
 	return (const hoist_dl_legacy *)(const void *)tensor;
-}
-
-void lib_hold(const char *api, bool hold)
-{
-	char path[4096];
-	const char *folder = getenv("HOIST_EMULATOR_DIR");
-	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-%s.so",
-		       folder != NULL ? folder : ".", api);
-	void *so = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-	__typeof__(&hoist_emulator_hold) set;
-	void *symbol = so != NULL ? dlsym(so, "hoist_emulator_hold") : NULL;
-	if (symbol == NULL)
-		abort();
-	memcpy(&set, &symbol, sizeof set);
-	set(hold);
-	dlclose(so);
 }

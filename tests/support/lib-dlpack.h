@@ -30,11 +30,8 @@ hoist_dl_tensor *lib_offer_legacy(struct lib_offer *offer, void *data, hoist_dty
 struct DLManagedTensorVersioned *lib_managed(struct lib_offer *offer);
 struct DLManagedTensor *lib_legacy(struct lib_offer *offer);
 
-/* What of a tensor a consumer sees. */
+/* The fields of a tensor. */
 const hoist_dl_managed *lib_seen(const struct DLManagedTensorVersioned *tensor);
 const hoist_dl_legacy *lib_seen_legacy(const struct DLManagedTensor *tensor);
-
-/* No stream of the stand-in starts an operation while it is held. */
-void lib_hold(const char *api, bool hold);
 
 #endif

@@ -4,7 +4,6 @@
 #ifndef HOIST_TESTS_LIB_IPC_MESSAGE_H
 #define HOIST_TESTS_LIB_IPC_MESSAGE_H
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -14,9 +13,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "hoist/hoist.h"
 #include "hoist/ipc.h"
 #include "tests/support/count.h"
+#include "tests/support/lib-unit.h"
 
 #define N 5000
 #define SOON 5000 /* ms: nothing waits as long */
@@ -30,16 +29,14 @@ static unsigned n_open; /* file descriptors, before what the test does */
 static inline void set_up_type(int type)
 {
 	const int64_t shape[] = {N};
-	hoist_device *cpu = NULL;
+	hoist_device *cpu = open_device("cpu");
 	int probe = memfd_create("probe", MFD_CLOEXEC);
 	if (probe < 0)
 		cr_skip_test("memfd_create() is forbidden here");
 	close(probe);
-	cr_assert_eq(hoist_device_open("cpu", &cpu), 0);
 	cr_assert_eq(socketpair(AF_UNIX, type, 0, ends), 0);
-	cr_assert_eq(hoist_buffer_create(cpu, HOIST_U8, 1, shape, HOIST_BUFFER_SHAREABLE, &buffer),
-		     0, "%s", hoist_error());
-	cr_assert_eq(hoist_ipc_export(buffer, &good, &good_fd), 0, "%s", hoist_error());
+	buffer = make_buffer(cpu, HOIST_U8, 1, shape, HOIST_BUFFER_SHAREABLE);
+	OK(hoist_ipc_export(buffer, &good, &good_fd));
 	memset(hoist_buffer_data(buffer), 0x33, N);
 	n_open = count_entries("/proc/self/fd");
 }
@@ -61,9 +58,7 @@ static inline void import_refused(const hoist_ipc_descriptor *d, int fd, int cod
 				  const char *words)
 {
 	hoist_buffer *got = NULL;
-	cr_expect_eq(hoist_ipc_import(d, sizeof *d, fd, NULL, &got), code, "%s", hoist_error());
-	cr_expect(strstr(hoist_error(), words) != NULL, "\"%s\" lacks \"%s\"", hoist_error(),
-		  words);
+	REFUSED(hoist_ipc_import(d, sizeof *d, fd, NULL, &got), code, words);
 	cr_expect_null(got);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/lib-ipc.h - pairs of processes, one that exports and one that imports, for tests that are
- * programs of their own.  Both are children of a process that opens nothing. */
+/* tests/support/lib-ipc.h - pairs of processes, one that exports and one that imports, for tests
+ * that are programs of their own.  Both are children of a process that opens nothing. */
 #ifndef HOIST_TESTS_LIB_IPC_H
 #define HOIST_TESTS_LIB_IPC_H
 
@@ -12,16 +12,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "hoist/hoist.h"
 #include "hoist/ipc.h"
 #include "tests/support/check.h"
+#include "tests/support/child.h"
+#include "tests/support/lib-make.h"
 #include "tests/support/lib-support.h"
 #include "tests/support/under-tsan.h"
 
-/* It fails with @code, and says @words. */
+/* A call that must fail with @code and a text that contains @words. */
 #define REFUSED(call, code, words)                                                                 \
 	do {                                                                                       \
 		CHECK((call) == (code));                                                           \
@@ -53,7 +53,7 @@ static inline void run_side(int socket, void (*body)(void))
 {
 	peer = socket;
 	alarm(60);
-	OK(hoist_device_open(spec, &device));
+	device = open_device(spec);
 	body();
 	hoist_device_unref(device);
 	exit(0);
@@ -76,11 +76,8 @@ static inline void run_pair_over(int type, const char *on, void (*exporter)(void
 	}
 	close(sockets[0]);
 	close(sockets[1]);
-	for (int i = 0; i < 2; i++) {
-		int status = -1;
-		CHECK(waitpid(children[i], &status, 0) == children[i]);
-		CHECK(status == 0);
-	}
+	for (int i = 0; i < 2; i++)
+		CHECK(child_status(children[i]) == 0);
 }
 
 static inline void run_pair(const char *on, void (*exporter)(void), void (*importer)(void))
@@ -112,20 +109,14 @@ static inline void check_pattern(hoist_buffer *buffer, unsigned seed)
 	CHECK(memcmp(bytes, expected, BYTES) == 0);
 }
 
-static inline hoist_buffer *make_buffer(hoist_device *on, unsigned flags)
+static inline hoist_buffer *make_numbers(hoist_device *on, unsigned flags)
 {
-	const int64_t shape[] = {N};
-	hoist_buffer *made = NULL;
-	OK(hoist_buffer_create(on, HOIST_U16, 1, shape, flags, &made));
-	return made;
+	return make_buffer(on, HOIST_U16, 1, SHAPE(N), flags);
 }
 
 static inline hoist_buffer *make_from(hoist_memory *memory)
 {
-	const int64_t shape[] = {N};
-	hoist_buffer *made = NULL;
-	OK(hoist_buffer_create_from(memory, NULL, HOIST_U16, 1, shape, 0, &made));
-	return made;
+	return make_buffer_from(memory, NULL, HOIST_U16, 1, SHAPE(N), 0);
 }
 
 static inline hoist_buffer *get(void)
@@ -135,37 +126,23 @@ static inline hoist_buffer *get(void)
 	return got;
 }
 
-static inline hoist_buffer_info info_of(hoist_buffer *buffer)
-{
-	hoist_buffer_info info = {.size = sizeof info};
-	OK(hoist_buffer_get_info(buffer, &info));
-	return info;
-}
-
 static inline hoist_memory *make_pool(unsigned flags)
 {
-	const hoist_memory_options options = {.size = sizeof options,
-					      .kind = HOIST_MEMORY_DRIVER_POOL,
-					      .flags = flags,
-					      .device = device};
-	hoist_memory *made = NULL;
-	OK(hoist_memory_create(&options, &made));
-	return made;
+	return make_memory(
+		OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .flags = flags, .device = device));
 }
 
 /* --- programs --- */
 
 static inline bool has_real(const char *api)
 {
-	int status = -1;
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
 		int n = 0;
 		_exit(hoist_device_count(api, &n) == 0 ? 0 : 1);
 	}
-	CHECK(waitpid(child, &status, 0) == child);
-	return status == 0;
+	return child_status(child) == 0;
 }
 
 /* Why there is nothing to test; NULL: there is. */

@@ -35,6 +35,14 @@ bool lib_emulate(void)
 	return setenv("HOIST_EMULATE", "cuda:2,hip:1", 1) == 0;
 }
 
+void lib_need_emulators(void)
+{
+	if (lib_emulate())
+		return;
+	printf("skipped: the emulators are not built\n");
+	exit(77);
+}
+
 void lib_open_all(hoist_device *devices[LIB_N_DEVICES])
 {
 	for (size_t i = 0; i < LIB_N_DEVICES; i++)
@@ -59,55 +67,54 @@ static void *control(const char *api, const char *function)
 	return symbol;
 }
 
+/* A call of this function in the stand-in of @api. */
+#define CONTROL(api, function, ...)                                                                \
+	({                                                                                         \
+		__typeof__(&function) function_;                                                   \
+		*(void **)&function_ = control(api, #function);                                    \
+		function_(__VA_ARGS__);                                                            \
+	})
+
 struct hoist_emulator_counters lib_counters(const char *api)
 {
 	struct hoist_emulator_counters counters;
-	__typeof__(&hoist_emulator_counters) function;
-	*(void **)&function = control(api, "hoist_emulator_counters");
-	function(&counters);
+	CONTROL(api, hoist_emulator_counters, &counters);
 	return counters;
 }
 
 uint64_t lib_calls(const char *api, const char *name)
 {
-	__typeof__(&hoist_emulator_calls) function;
-	*(void **)&function = control(api, "hoist_emulator_calls");
-	return function(name);
+	return CONTROL(api, hoist_emulator_calls, name);
 }
 
 int lib_fail(const char *api, const char *spec)
 {
-	__typeof__(&hoist_emulator_fail) function;
-	*(void **)&function = control(api, "hoist_emulator_fail");
-	return function(spec);
+	return CONTROL(api, hoist_emulator_fail, spec);
 }
 
 int lib_preferred(const char *api, uintptr_t address)
 {
-	__typeof__(&hoist_emulator_preferred) function;
-	*(void **)&function = control(api, "hoist_emulator_preferred");
-	return function(address);
+	return CONTROL(api, hoist_emulator_preferred, address);
 }
 
 void lib_set_latency(const char *api, unsigned min_us, unsigned max_us)
 {
-	__typeof__(&hoist_emulator_set_latency) function;
-	*(void **)&function = control(api, "hoist_emulator_set_latency");
-	function(min_us, max_us);
+	CONTROL(api, hoist_emulator_set_latency, min_us, max_us);
 }
 
 void lib_reset(const char *api)
 {
-	__typeof__(&hoist_emulator_reset) function;
-	*(void **)&function = control(api, "hoist_emulator_reset");
-	function();
+	CONTROL(api, hoist_emulator_reset);
 }
 
 int lib_capture(const char *api, void *stream, int on)
 {
-	__typeof__(&hoist_emulator_capture) function;
-	*(void **)&function = control(api, "hoist_emulator_capture");
-	return function(stream, on);
+	return CONTROL(api, hoist_emulator_capture, stream, on);
+}
+
+void lib_hold(const char *api, bool hold)
+{
+	CONTROL(api, hoist_emulator_hold, hold);
 }
 
 static bool is_zero(const char *api, const char *name, uint64_t value)
@@ -154,8 +161,8 @@ bool lib_drivers_content(void)
 	return content;
 }
 
-/* Memory that was freed behind a stream comes back when that has passed: where the driver refused
- * to wait, or the free could not be noted at first, that is a little later. */
+/* Memory that was freed behind a stream comes back after the stream's work: a little later where
+ * the driver refused to wait, or the free could not be noted at first. */
 static void give_back(hoist_device *const devices[LIB_N_DEVICES])
 {
 	uint64_t until = 0;

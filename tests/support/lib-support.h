@@ -14,6 +14,9 @@
  * emulators are not built (then nothing is set). */
 bool lib_emulate(void);
 
+/* The same for a plain program, which ends as skipped without the emulators. */
+void lib_need_emulators(void);
+
 /* cpu and, behind the emulators, cuda:0, cuda:1 and hip:0. */
 #define LIB_N_DEVICES 4
 extern const char *const lib_specs[LIB_N_DEVICES];
@@ -30,17 +33,20 @@ void lib_reset(const char *api);
 int lib_preferred(const char *api, uintptr_t address);
 int lib_capture(const char *api, void *stream, int on);
 
-/* Makes the primary context of cuda:@ordinal current in this thread, above what was; -1: none.
- * Leaving takes the same. */
+/* No stream of the stand-in starts an operation while the stand-in is held. */
+void lib_hold(const char *api, bool hold);
+
+/* Makes the primary context of cuda:@ordinal current in this thread, above the present one; -1:
+ * does nothing.  Leaving takes the same argument. */
 void lib_enter_context(int ordinal);
 void lib_leave_context(int ordinal);
 
-/* Neither stand-in saw a misuse: pageable memory, bad ranges, use after free.
- * Says on stderr what it saw. */
+/* Returns: false if a stand-in saw a misuse (pageable memory, a bad range, use after free),
+ * which stderr then names. */
 bool lib_drivers_content(void);
 
-/* Gives back what the devices keep, then: does either stand-in still hold
- * anything but contexts?  Says what. */
+/* Gives back the memory that the devices keep.  Returns: false if a stand-in still holds
+ * anything but contexts, which stderr then names. */
 bool lib_nothing_outstanding(hoist_device *const devices[LIB_N_DEVICES]);
 
 #endif

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#define PASS_FDS 24 /* at most */
+#define PASS_FDS 40 /* at most */
 
 union pass_fd_control {
 	struct cmsghdr header;

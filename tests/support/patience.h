@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/patience.h - waiting for what comes by itself: a thread's end, a stream's, a signal.  How
- * soon depends on the machine, so no test fails because it came late, only because it never did.
+/* tests/support/patience.h - waiting for what comes by itself: a thread's end, a stream's, a
+ * signal.  How soon depends on the machine, so no test fails because it came late, only because it
+ * never did.
  *
  *     for (uint64_t until = 0; !has_come() && patience(&until);)
  *             continue;
@@ -13,7 +14,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#define PATIENCE_SECONDS 60 /* as long as this: it hangs */
+#define PATIENCE_SECONDS 60 /* after this time the test hangs */
 
 static inline uint64_t patience_now(void)
 {

@@ -2,7 +2,6 @@
 /* Buffers over files: numpy.memmap's modes and rules, and .max files. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,30 +11,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "hoist/hoist.h"
 #include "hoist/mmap.h"
+#include "tests/support/lib-unit.h"
 
-static char path[4096];
+static const char *path;
 
 static void name_file(void)
 {
-	const char *folder = getenv("TMPDIR");
-	(void)snprintf(path, sizeof path, "%s/mmap-%ld", folder != NULL ? folder : "/tmp",
-		       (long)getpid());
+	char name[32];
+	(void)snprintf(name, sizeof name, "mmap-%ld", (long)getpid());
+	path = temporary(name);
 	(void)unlink(path);
 }
 
 static void remove_file(void)
 {
 	(void)unlink(path);
-}
-
-static void write_file(const void *bytes, size_t n)
-{
-	FILE *file = fopen(path, "wb");
-	cr_assert_not_null(file);
-	cr_assert_eq(fwrite(bytes, 1, n, file), n);
-	cr_assert_eq(fclose(file), 0);
 }
 
 static size_t read_file(unsigned char *bytes, size_t n)
@@ -51,7 +42,7 @@ static void write_8(void)
 {
 	static const unsigned char bytes[8] = {0, 1, 2, 3, 4, 5, 6, 7};
 	name_file();
-	write_file(bytes, sizeof bytes);
+	write_file(path, bytes, sizeof bytes);
 }
 
 static int map(hoist_dtype dtype, int rank, const int64_t *shape, const char *mode, int64_t offset,
@@ -65,11 +56,6 @@ static hoist_buffer *mapped(int rank, const int64_t *shape, const char *mode, in
 	hoist_buffer *buffer = NULL;
 	cr_assert_eq(map(HOIST_I8, rank, shape, mode, offset, &buffer), 0, "%s", hoist_error());
 	return buffer;
-}
-
-static void expect_text(const char *text)
-{
-	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
 }
 
 static const int64_t two_by_four[] = {2, 4};
@@ -93,29 +79,25 @@ Test(mmap, copies_for_reading_and_maps_privately, .init = write_8, .fini = remov
 	cr_assert_eq(read_file(bytes, sizeof bytes), 8);
 	for (int i = 0; i < 8; i++)
 		cr_expect_eq(bytes[i], i);
-	/* A copy does not see what the file becomes. */
-	write_file("abcdefgh", 8);
+	/* A copy does not change with the file. */
+	write_file(path, "abcdefgh", 8);
 	cr_expect_eq(part[1], 3);
-	hoist_buffer_unref(standard);
-	hoist_buffer_unref(read);
+	DROP(standard, read);
 }
 
 /* proves: S0.32 S4.21 */
 Test(mmap, read_only_without_a_copy_is_read_only, .init = write_8, .fini = remove_file)
 {
 	hoist_buffer *buffer = NULL;
-	hoist_buffer *view = NULL;
 	void *bytes = NULL;
 	size_t n = 0;
-	cr_assert_eq(hoist_buffer_mmap(path, HOIST_I8, 2, two_by_four, "readonly", 0,
-				       HOIST_MMAP_NO_COPY, &buffer),
-		     0);
-	cr_assert_eq(hoist_buffer_slice(buffer, 1, (hoist_slice[]){HOIST_AT(1)}, &view), 0);
+	OK(hoist_buffer_mmap(path, HOIST_I8, 2, two_by_four, "readonly", 0, HOIST_MMAP_NO_COPY,
+			     &buffer));
+	hoist_buffer *view = make_slice(buffer, 1, SLICES(HOIST_AT(1)));
 	cr_expect_eq(hoist_buffer_host_bytes(view, 1, &bytes, &n), -EROFS);
-	cr_assert_eq(hoist_buffer_host_bytes(view, 0, &bytes, &n), 0);
+	OK(hoist_buffer_host_bytes(view, 0, &bytes, &n));
 	cr_expect_eq(((const int8_t *)bytes)[0], 4);
-	hoist_buffer_unref(buffer);
-	hoist_buffer_unref(view);
+	DROP(buffer, view);
 }
 
 /* proves: S0.32 S0.33 V052 V053 */
@@ -124,15 +106,13 @@ Test(mmap, shared_maps_write_to_the_file, .init = write_8, .fini = remove_file)
 	unsigned char bytes[16];
 	hoist_buffer *buffer = mapped(2, two_by_four, "r+", 0);
 	hoist_buffer *other = mapped(2, two_by_four, "readwrite", 0);
-	hoist_buffer *view = NULL;
-	cr_assert_eq(hoist_buffer_view_as(buffer, HOIST_U8, &view), 0);
+	hoist_buffer *view = make_view_as(buffer, HOIST_U8);
 	((int8_t *)hoist_buffer_data(buffer))[3] = 99;
 	cr_expect_eq(((uint8_t *)hoist_buffer_data(view))[3], 99, "V053");
 	cr_expect_eq(((int8_t *)hoist_buffer_data(other))[3], 99, "other maps see it");
 	hoist_buffer_unref(buffer);
-	cr_assert_eq(hoist_buffer_flush(view), 0, "%s", hoist_error());
-	hoist_buffer_unref(view);
-	hoist_buffer_unref(other);
+	OK(hoist_buffer_flush(view));
+	DROP(view, other);
 	cr_assert_eq(read_file(bytes, sizeof bytes), 8);
 	cr_expect_eq(bytes[3], 99);
 }
@@ -141,7 +121,7 @@ Test(mmap, shared_maps_write_to_the_file, .init = write_8, .fini = remove_file)
 Test(mmap, write_makes_the_file, .init = name_file, .fini = remove_file)
 {
 	unsigned char bytes[64];
-	hoist_buffer *buffer = mapped(1, (const int64_t[]){4}, "w+", 0);
+	hoist_buffer *buffer = mapped(1, SHAPE(4), "w+", 0);
 	cr_assert_eq(read_file(bytes, sizeof bytes), 4, "V126");
 	for (int i = 0; i < 4; i++)
 		cr_expect_eq(bytes[i], 0);
@@ -150,7 +130,7 @@ Test(mmap, write_makes_the_file, .init = name_file, .fini = remove_file)
 	cr_assert_eq(read_file(bytes, sizeof bytes), 4);
 	cr_expect_eq(bytes[0], 5);
 	/* Anew, longer, with an offset. */
-	buffer = mapped(1, (const int64_t[]){4}, "write", 10);
+	buffer = mapped(1, SHAPE(4), "write", 10);
 	((int8_t *)hoist_buffer_data(buffer))[0] = 6;
 	hoist_buffer_unref(buffer);
 	cr_assert_eq(read_file(bytes, sizeof bytes), 14);
@@ -165,14 +145,14 @@ Test(mmap, offsets_need_no_alignment, .init = name_file, .fini = remove_file)
 	static unsigned char bytes[BYTES];
 	for (int i = 0; i < BYTES; i++)
 		bytes[i] = (unsigned char)(i * 7 + i / 256);
-	write_file(bytes, BYTES);
+	write_file(path, bytes, BYTES);
 	for (int64_t offset = 4090; offset < 4100; offset++) {
-		hoist_buffer *buffer = mapped(1, (const int64_t[]){4096}, "c", offset);
+		hoist_buffer *buffer = mapped(1, SHAPE(4096), "c", offset);
 		cr_expect_arr_eq(hoist_buffer_data(buffer), bytes + offset, 4096);
 		hoist_buffer_unref(buffer);
 	}
 	/* Only the modes that write make a file longer. */
-	hoist_buffer *buffer = mapped(1, (const int64_t[]){4096}, "r+", BYTES);
+	hoist_buffer *buffer = mapped(1, SHAPE(4096), "r+", BYTES);
 	hoist_buffer_unref(buffer);
 	struct stat st;
 	cr_assert_eq(stat(path, &st), 0);
@@ -180,7 +160,7 @@ Test(mmap, offsets_need_no_alignment, .init = name_file, .fini = remove_file)
 }
 
 /* proves: S0.33 V123 V124 V127 V129 V130 */
-Test(mmap, what_breaks_a_rule_is_named, .init = write_8, .fini = remove_file)
+Test(mmap, a_broken_rule_is_named, .init = write_8, .fini = remove_file)
 {
 	static const char *const modes[] = {"r", "c", "r+", "w+"};
 	const int64_t none[] = {0};
@@ -199,10 +179,10 @@ Test(mmap, what_breaks_a_rule_is_named, .init = write_8, .fini = remove_file)
 	cr_expect_eq(hoist_buffer_elements(b), 0);
 	hoist_buffer_unref(b);
 	b = NULL;
-	cr_expect_eq(map(HOIST_I8, 1, (const int64_t[]){-1}, "c", 0, &b), -EINVAL);
+	cr_expect_eq(map(HOIST_I8, 1, SHAPE(-1), "c", 0, &b), -EINVAL);
 	cr_expect_eq(hoist_buffer_mmap(path, HOIST_I8, 1, none, "c", 0, 4, &b), -EINVAL);
 	cr_expect_eq(hoist_buffer_mmap(NULL, HOIST_I8, 1, none, "c", 0, 0, &b), -EINVAL);
-	write_file("", 0);
+	write_file(path, "", 0);
 	cr_expect_eq(map(HOIST_I8, 1, none, "c", 0, &b), -EINVAL, "V129");
 	expect_text("empty");
 	remove_file();
@@ -217,8 +197,8 @@ Test(mmap, what_breaks_a_rule_is_named, .init = write_8, .fini = remove_file)
 	cr_expect_null(b);
 }
 
-/* What was read ahead is what the file holds, in every mode; and a map of nothing is populated,
- * too. */
+/* Pages that are read ahead hold the file's bytes, in every mode.  An empty map counts as
+ * populated. */
 Test(mmap, populates_when_asked, .fini = remove_file)
 {
 	enum { BYTES = 9 << 20 };
@@ -227,13 +207,12 @@ Test(mmap, populates_when_asked, .fini = remove_file)
 	for (size_t i = 0; i < BYTES; i++)
 		bytes[i] = (unsigned char)(i * 7 + i / 4096);
 	name_file();
-	write_file(bytes, BYTES);
-	const int64_t shape[] = {BYTES - 123};
+	write_file(path, bytes, BYTES);
 	for (int i = 0; i < 4; i++) {
 		unsigned flags = HOIST_MMAP_POPULATE | (i == 3 ? HOIST_MMAP_NO_COPY : 0);
 		hoist_buffer *b = NULL;
-		cr_assert_eq(hoist_buffer_mmap(path, HOIST_U8, 1, shape, ways[i], 123, flags, &b),
-			     0, "%s", hoist_error());
+		OK(hoist_buffer_mmap(path, HOIST_U8, 1, SHAPE(BYTES - 123), ways[i], 123, flags,
+				     &b));
 		cr_expect_arr_eq(hoist_buffer_data(b), bytes + 123, BYTES - 123);
 		if (i != 0) { /* "r", a copy, is in memory of its own */
 			unsigned char there[BYTES / 4096];
@@ -244,10 +223,8 @@ Test(mmap, populates_when_asked, .fini = remove_file)
 		}
 		hoist_buffer_unref(b);
 	}
-	const int64_t none[] = {0};
 	hoist_buffer *b = NULL;
-	cr_assert_eq(hoist_buffer_mmap(path, HOIST_U8, 1, none, "c", 0, HOIST_MMAP_POPULATE, &b),
-		     0);
+	OK(hoist_buffer_mmap(path, HOIST_U8, 1, SHAPE(0), "c", 0, HOIST_MMAP_POPULATE, &b));
 	hoist_buffer_unref(b);
 }
 
@@ -256,7 +233,7 @@ Test(mmap, a_full_disk_is_said_at_once, .fini = remove_file)
 	/* A file system of its own would need root: a file larger than any disk does as well. */
 	name_file();
 	hoist_buffer *b = NULL;
-	int err = map(HOIST_I8, 1, (const int64_t[]){(int64_t)1 << 50}, "w+", 0, &b);
+	int err = map(HOIST_I8, 1, SHAPE((int64_t)1 << 50), "w+", 0, &b);
 	cr_expect(err == -ENOSPC || err == -EFBIG, "%d: %s", err, hoist_error());
 	expect_text("making");
 }
@@ -289,7 +266,7 @@ static void write_max(void)
 	name_file();
 	memcpy(bytes, max_file, sizeof max_file);
 	memcpy(bytes + sizeof max_file, values, sizeof values);
-	write_file(bytes, sizeof bytes);
+	write_file(path, bytes, sizeof bytes);
 }
 
 /* proves: S1.24 S1.26 V117 V122 */
@@ -300,7 +277,7 @@ Test(max_file, is_a_private_copy, .init = write_max, .fini = remove_file)
 	hoist_buffer *b = NULL;
 	cr_assert_eq(sizeof max_file, 47);
 	size_t n = read_file(before, sizeof before);
-	cr_assert_eq(hoist_buffer_load_max(path, &b), 0, "%s", hoist_error());
+	OK(hoist_buffer_load_max(path, &b));
 	cr_expect_eq(hoist_buffer_dtype(b), HOIST_F32);
 	cr_expect_eq(hoist_buffer_rank(b), 2);
 	cr_expect_eq(hoist_buffer_shape(b)[1], 3);
@@ -329,11 +306,11 @@ static void write_max_entry(unsigned char dtype, unsigned char rank, const unsig
 		bytes[31 + 4 * i] = extents[i];
 	bytes[at - 8] = (unsigned char)at;
 	memcpy(bytes + at, data, n);
-	write_file(bytes, at + n);
+	write_file(path, bytes, at + n);
 }
 
 /* proves: S1.25 */
-Test(max_file, of_bf16_has_the_shape_that_max_gives, .init = name_file, .fini = remove_file)
+Test(max_file, bf16_has_the_shape_that_max_gives, .init = name_file, .fini = remove_file)
 {
 	static const struct {
 		const char *name;
@@ -376,12 +353,12 @@ Test(max_file, other_files_are_refused, .init = write_max, .fini = remove_file)
 	hoist_buffer *b = NULL;
 	size_t n = read_file(bytes, sizeof bytes);
 	bytes[0] ^= 1;
-	write_file(bytes, n);
+	write_file(path, bytes, n);
 	cr_expect_eq(hoist_buffer_load_max(path, &b), -EBADMSG, "V118");
 	expect_text("hoist_buffer_mmap");
-	write_file(max_file, 6);
+	write_file(path, max_file, 6);
 	cr_expect_eq(hoist_buffer_load_max(path, &b), -EBADMSG, "V118");
-	write_file("", 0);
+	write_file(path, "", 0);
 	cr_expect_eq(hoist_buffer_load_max(path, &b), -EBADMSG);
 	/* Two entries: rank 0, f32, at 24 + 2 * 15. */
 	memcpy(bytes, max_file, 24);
@@ -391,12 +368,12 @@ Test(max_file, other_files_are_refused, .init = write_max, .fini = remove_file)
 			1, 0, 0, 0, (unsigned char)('a' + i), 81, 0, (unsigned char)(54 + 4 * i)};
 		memcpy(bytes + 24 + 15 * i, entry, sizeof entry);
 	}
-	write_file(bytes, 62);
+	write_file(path, bytes, 62);
 	cr_expect_eq(hoist_buffer_load_max(path, &b), -EINVAL, "V120: %s", hoist_error());
 	expect_text("2 buffers");
 	cr_expect_null(b);
 	hoist_checkpoint *checkpoint = NULL;
-	cr_assert_eq(hoist_checkpoint_open(path, 0, &checkpoint), 0, "%s", hoist_error());
+	OK(hoist_checkpoint_open(path, 0, &checkpoint));
 	cr_expect_eq(hoist_checkpoint_n_tensors(checkpoint), 2);
 	cr_expect_str_eq(hoist_checkpoint_format(checkpoint), "max");
 	hoist_checkpoint_close(checkpoint);

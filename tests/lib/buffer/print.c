@@ -1,46 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers as text: what is known of them, and their elements. */
+/* Buffers as text: their metadata, and their elements. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hoist/copy.h"
 #include "hoist/element.h"
-#include "hoist/hoist.h"
 #include "hoist/number.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/lib-unit.h"
 #include "tests/support/random.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
-
-static hoist_buffer *create(hoist_device *device, hoist_dtype dtype, int rank, const int64_t *shape,
-			    unsigned flags)
-{
-	hoist_buffer *buffer = NULL;
-	cr_assert_eq(hoist_buffer_create(device, dtype, rank, shape, flags, &buffer), 0, "%s",
-		     hoist_error());
-	return buffer;
-}
 
 /* Element i, in C order, holds i. */
 static hoist_buffer *count(hoist_device *device, hoist_dtype dtype, int rank, const int64_t *shape)
 {
-	hoist_buffer *buffer = create(device, dtype, rank, shape, 0);
+	hoist_buffer *buffer = make_buffer(device, dtype, rank, shape, 0);
 	size_t bytes = hoist_buffer_bytes(buffer);
 	void *host = malloc(bytes);
 	for (uint64_t i = 0; i < hoist_buffer_elements(buffer); i++)
-		cr_assert_eq(hoist_number_encode(hoist_number_u64(i), 0, host, dtype, i), 0);
-	cr_assert_eq(hoist_buffer_write(buffer, 0, host, bytes), 0, "%s", hoist_error());
+		OK(hoist_number_encode(hoist_number_u64(i), 0, host, dtype, i));
+	OK(hoist_buffer_write(buffer, 0, host, bytes));
 	free(host);
 	return buffer;
 }
@@ -68,16 +48,9 @@ static void expect(hoist_buffer *buffer, unsigned flags, const char *wanted)
 static hoist_buffer *wrap(const void *data, size_t bytes, hoist_dtype dtype, int rank,
 			  const int64_t *shape, const int64_t *strides)
 {
-	hoist_buffer *buffer = NULL;
-	const hoist_buffer_source source = {
-		.size = sizeof source,
-		.address = (uintptr_t)data,
-		.bytes = bytes,
-		.device = devices[0],
-	};
-	cr_assert_eq(hoist_buffer_wrap(&source, dtype, rank, shape, strides, &buffer), 0, "%s",
-		     hoist_error());
-	return buffer;
+	return make_wrapped(
+		SOURCE(.address = (uintptr_t)data, .bytes = bytes, .device = devices[0]), dtype,
+		rank, shape, strides);
 }
 
 /* proves: S0.19 V078 */
@@ -91,24 +64,22 @@ Test(buffer_print, without_values_it_is_what_is_known, .init = open_all)
 		"hoist.Buffer(dtype=f32, shape=(3, 4), device=hip:0)",
 	};
 	for (int i = 0; i < LIB_N_DEVICES; i++)
-		expect(create(devices[i], HOIST_F32, 2, shape, 0), 0, texts[i]);
-	expect(create(devices[1], HOIST_F4_E2M1FN, 2, shape, HOIST_BUFFER_PINNED), 0,
+		expect(make_buffer(devices[i], HOIST_F32, 2, shape, 0), 0, texts[i]);
+	expect(make_buffer(devices[1], HOIST_F4_E2M1FN, 2, shape, HOIST_BUFFER_PINNED), 0,
 	       "hoist.Buffer(dtype=f4_e2m1fn, shape=(3, 4), device=cuda:0, pinned)");
-	expect(create(devices[0], HOIST_I8, 1, none, 0), 0,
+	expect(make_buffer(devices[0], HOIST_I8, 1, none, 0), 0,
 	       "hoist.Buffer(dtype=i8, shape=(0,), device=cpu)");
-	expect(create(devices[0], HOIST_I8, 0, NULL, HOIST_BUFFER_LAZY), 0,
+	expect(make_buffer(devices[0], HOIST_I8, 0, NULL, HOIST_BUFFER_LAZY), 0,
 	       "hoist.Buffer(dtype=i8, shape=(), device=cpu)");
 	const int32_t data[] = {0, 1, 2, 3, 4, 5};
-	hoist_buffer *b = wrap(data, sizeof data, HOIST_I32, 2, (const int64_t[]){3, 2},
-			       (const int64_t[]){1, 3});
-	cr_assert_eq(hoist_buffer_freeze(b), 0);
+	hoist_buffer *b = wrap(data, sizeof data, HOIST_I32, 2, SHAPE(3, 2), SHAPE(1, 3));
+	OK(hoist_buffer_freeze(b));
 	expect(b, 0,
 	       "hoist.Buffer(dtype=i32, shape=(3, 2), device=cpu, strides=(1, 3), read-only)");
-	b = create(devices[1], HOIST_BF16, 2, shape, 0);
-	cr_assert_eq(hoist_buffer_close(b, NULL), 0);
+	b = make_buffer(devices[1], HOIST_BF16, 2, shape, 0);
+	OK(hoist_buffer_close(b, NULL));
 	expect(b, 0, "hoist.Buffer(dtype=bf16, shape=(3, 4), device=cuda:0, closed)");
-	const int64_t block[] = {32};
-	expect(create(devices[0], HOIST_Q4_0, 1, block, 0), 0,
+	expect(make_buffer(devices[0], HOIST_Q4_0, 1, SHAPE(32), 0), 0,
 	       "hoist.Buffer(dtype=q4_0, shape=(32,), device=cpu)");
 }
 
@@ -123,7 +94,7 @@ Test(buffer_print, values_stand_in_brackets, .init = open_all)
 		"hoist.Buffer([0.0, 1.0, 2.0], dtype=bf16, shape=(3,), device=hip:0)",
 	};
 	hoist_buffer *b = NULL;
-	cr_assert_eq(hoist_buffer_scalar(hoist_number_i64(5), HOIST_I32, devices[0], &b), 0);
+	OK(hoist_buffer_scalar(hoist_number_i64(5), HOIST_I32, devices[0], &b));
 	expect(b, HOIST_DESCRIBE_VALUES, "hoist.Buffer(5, dtype=i32, shape=(), device=cpu)");
 	for (int i = 0; i < LIB_N_DEVICES; i++)
 		expect(count(devices[i], HOIST_BF16, 1, three), HOIST_DESCRIBE_VALUES, v079[i]);
@@ -137,9 +108,9 @@ Test(buffer_print, values_stand_in_brackets, .init = open_all)
 	       "\n"
 	       "              [[4, 5],\n"
 	       "               [6, 7]]], dtype=u8, shape=(2, 2, 2), device=hip:0)");
-	expect(create(devices[1], HOIST_F32, 2, none, 0), HOIST_DESCRIBE_VALUES,
+	expect(make_buffer(devices[1], HOIST_F32, 2, none, 0), HOIST_DESCRIBE_VALUES,
 	       "hoist.Buffer([], dtype=f32, shape=(3, 0), device=cuda:0)");
-	expect(create(devices[0], HOIST_BOOL, 2, two_three, HOIST_BUFFER_ZERO),
+	expect(make_buffer(devices[0], HOIST_BOOL, 2, two_three, HOIST_BUFFER_ZERO),
 	       HOIST_DESCRIBE_VALUES,
 	       "hoist.Buffer([[False, False, False],\n"
 	       "              [False, False, False]], dtype=bool, shape=(2, 3), device=cpu)");
@@ -149,19 +120,17 @@ Test(buffer_print, values_stand_in_brackets, .init = open_all)
 }
 
 /* proves: S0.19 V079 */
-Test(buffer_print, what_is_long_is_cut, .init = open_all)
+Test(buffer_print, long_buffers_are_cut, .init = open_all)
 {
-	const int64_t long_one[] = {100000}, square[] = {100, 100}, mixed[] = {2, 1000};
-	const int64_t whole[] = {1000}, above[] = {1001};
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
-		hoist_buffer *b = count(devices[i], HOIST_I32, 1, long_one);
+		hoist_buffer *b = count(devices[i], HOIST_I32, 1, SHAPE(100000));
 		char *text = describe(b, HOIST_DESCRIBE_VALUES);
 		cr_expect_not_null(strstr(text, "([0, 1, 2, ..., 99997, 99998, 99999], "), "V079");
 		cr_expect_not_null(strstr(text, "shape=(100000,)"), "V079");
 		free(text);
 		hoist_buffer_unref(b);
 	}
-	expect(count(devices[1], HOIST_I32, 2, square), HOIST_DESCRIBE_VALUES,
+	expect(count(devices[1], HOIST_I32, 2, SHAPE(100, 100)), HOIST_DESCRIBE_VALUES,
 	       "hoist.Buffer([[   0,    1,    2, ...,   97,   98,   99],\n"
 	       "              [ 100,  101,  102, ...,  197,  198,  199],\n"
 	       "              [ 200,  201,  202, ...,  297,  298,  299],\n"
@@ -170,17 +139,17 @@ Test(buffer_print, what_is_long_is_cut, .init = open_all)
 	       "              [9800, 9801, 9802, ..., 9897, 9898, 9899],\n"
 	       "              [9900, 9901, 9902, ..., 9997, 9998, 9999]], "
 	       "dtype=i32, shape=(100, 100), device=cuda:0)");
-	expect(count(devices[0], HOIST_I64, 2, mixed), HOIST_DESCRIBE_VALUES,
+	expect(count(devices[0], HOIST_I64, 2, SHAPE(2, 1000)), HOIST_DESCRIBE_VALUES,
 	       "hoist.Buffer([[   0,    1,    2, ...,  997,  998,  999],\n"
 	       "              [1000, 1001, 1002, ..., 1997, 1998, 1999]], "
 	       "dtype=i64, shape=(2, 1000), device=cpu)");
-	hoist_buffer *b = count(devices[0], HOIST_U16, 1, whole);
+	hoist_buffer *b = count(devices[0], HOIST_U16, 1, SHAPE(1000));
 	char *text = describe(b, HOIST_DESCRIBE_VALUES);
 	cr_expect_null(strstr(text, "..."));
 	cr_expect_not_null(strstr(text, " 499, 500, "));
 	free(text);
 	hoist_buffer_unref(b);
-	b = count(devices[0], HOIST_U16, 1, above);
+	b = count(devices[0], HOIST_U16, 1, SHAPE(1001));
 	expect(b, HOIST_DESCRIBE_VALUES,
 	       "hoist.Buffer([0, 1, 2, ..., 998, 999, 1000], dtype=u16, shape=(1001,), "
 	       "device=cpu)");
@@ -216,20 +185,20 @@ Test(buffer_print, with_many_axes_less_is_shown, .init = open_all)
 	hoist_buffer_unref(b);
 }
 
-/* The window goes forwards and backwards over memory that the CPU cannot touch; its text is
+/* The window goes forwards and backwards over memory that the CPU cannot touch.  The text equals
  * that of the same elements in host memory. */
 static void expect_same(hoist_dtype dtype, const hoist_slice *slices)
 {
-	const int64_t shape[] = {30, 32, 512};
 	char *first = NULL;
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
-		hoist_buffer *b = create(devices[i], dtype, 3, shape, 0), *view = NULL;
+		hoist_buffer *b = make_buffer(devices[i], dtype, 3, SHAPE(30, 32, 512), 0),
+			     *view = NULL;
 		size_t bytes = hoist_buffer_bytes(b);
 		unsigned char *host = malloc(bytes);
 		uint64_t state = 9;
 		random_fill(&state, host, bytes);
-		cr_assert_eq(hoist_buffer_write(b, 0, host, bytes), 0);
-		cr_assert_eq(hoist_buffer_slice(b, 3, slices, &view), 0);
+		OK(hoist_buffer_write(b, 0, host, bytes));
+		OK(hoist_buffer_slice(b, 3, slices, &view));
 		char *text = describe(view, HOIST_DESCRIBE_VALUES);
 		*strstr(text, ", device=") = '\0';
 		if (first == NULL)
@@ -237,8 +206,7 @@ static void expect_same(hoist_dtype dtype, const hoist_slice *slices)
 		cr_expect_str_eq(text, first, "%s on %s", hoist_dtype_name(dtype), lib_specs[i]);
 		free(text);
 		free(host);
-		hoist_buffer_unref(view);
-		hoist_buffer_unref(b);
+		DROP(view, b);
 	}
 	free(first);
 }
@@ -258,21 +226,19 @@ Test(buffer_print, views_of_device_memory_read_as_those_of_host_memory, .init = 
 	for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
 		for (size_t k = 0; k < sizeof views / sizeof views[0]; k++)
 			expect_same(dtypes[i], views[k]);
-	cr_assert(lib_nothing_outstanding(devices));
-	cr_assert(lib_drivers_content());
+	expect_all_given_back();
 }
 
 Test(buffer_print, a_small_buffer_is_read_from_its_device_at_once, .init = open_all)
 {
-	const int64_t shape[] = {20, 50}, large[] = {1000, 1000};
-	hoist_buffer *b = create(devices[1], HOIST_C128, 2, shape, HOIST_BUFFER_ZERO);
+	hoist_buffer *b = make_buffer(devices[1], HOIST_C128, 2, SHAPE(20, 50), HOIST_BUFFER_ZERO);
 	char *text = describe(b, HOIST_DESCRIBE_VALUES);
 	free(text);
 	uint64_t before = lib_counters("cuda").device_to_host_bytes;
 	cr_assert_gt(hoist_buffer_describe(b, HOIST_DESCRIBE_VALUES, NULL, 0), 9000);
 	cr_expect_eq(lib_counters("cuda").device_to_host_bytes - before, 20 * 50 * 16);
 	hoist_buffer_unref(b);
-	b = create(devices[1], HOIST_F32, 2, large, HOIST_BUFFER_ZERO);
+	b = make_buffer(devices[1], HOIST_F32, 2, SHAPE(1000, 1000), HOIST_BUFFER_ZERO);
 	before = lib_counters("cuda").device_to_host_bytes;
 	cr_assert_gt(hoist_buffer_describe(b, HOIST_DESCRIBE_VALUES, NULL, 0), 0);
 	cr_expect_leq(lib_counters("cuda").device_to_host_bytes - before, 2 * (16 << 10));
@@ -299,21 +265,21 @@ Test(buffer_print, text_is_cut_to_what_there_is_room_for, .init = open_all)
 	hoist_buffer_unref(b);
 }
 
-Test(buffer_print, what_cannot_be_printed_says_why, .init = open_all)
+Test(buffer_print, buffers_that_cannot_be_printed_say_why, .init = open_all)
 {
 	const int64_t shape[] = {32};
 	char text[200] = "before";
-	hoist_buffer *b = create(devices[1], HOIST_Q4_0, 1, shape, 0);
-	cr_expect_eq(hoist_buffer_describe(b, HOIST_DESCRIBE_VALUES, text, sizeof text), -ENOTSUP);
-	cr_expect_not_null(strstr(hoist_error(), "single elements of q4_0 have no address"));
+	hoist_buffer *b = make_buffer(devices[1], HOIST_Q4_0, 1, shape, 0);
+	REFUSED(hoist_buffer_describe(b, HOIST_DESCRIBE_VALUES, text, sizeof text), -ENOTSUP,
+		"single elements of q4_0 have no address");
 	cr_expect_eq(hoist_buffer_describe(b, 2, text, sizeof text), -EINVAL);
 	cr_expect_eq(hoist_buffer_describe(b, 0, NULL, 1), -EINVAL);
 	cr_expect_eq(hoist_buffer_describe(NULL, 0, text, sizeof text), -EINVAL);
-	cr_assert_eq(hoist_buffer_close(b, NULL), 0);
+	OK(hoist_buffer_close(b, NULL));
 	cr_expect_eq(hoist_buffer_describe(b, HOIST_DESCRIBE_VALUES, text, sizeof text), -EBADF);
 	hoist_buffer_unref(b);
-	b = create(devices[3], HOIST_F32, 1, shape, HOIST_BUFFER_ZERO);
-	cr_assert_eq(lib_fail("hip", "hipMemcpyAsync:1+"), 0);
+	b = make_buffer(devices[3], HOIST_F32, 1, shape, HOIST_BUFFER_ZERO);
+	OK(lib_fail("hip", "hipMemcpyAsync:1+"));
 	cr_expect_eq(hoist_buffer_describe(b, HOIST_DESCRIBE_VALUES, text, sizeof text),
 		     -EREMOTEIO);
 	lib_reset("hip");

@@ -1,34 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* Views: which elements they show, and what is refused.  What a view shows is compared with an
- * index computed by hand, on buffers whose element i holds i. */
+/* Views: the elements that they show, and the views that are refused.  Element i of the buffers
+ * holds i, so that a view's elements are compared with indices computed by hand. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/lib-buffers.h"
+#include "tests/support/lib-unit.h"
 #include "tests/support/random.h"
 
-static hoist_device *cpu;
-
-static void open_cpu(void)
-{
-	cr_assert_eq(hoist_device_open("cpu", &cpu), 0, "%s", hoist_error());
-}
-
-static hoist_buffer *create(hoist_dtype dtype, int rank, const int64_t *shape)
-{
-	return zeroed(cpu, dtype, rank, shape);
-}
-
-static hoist_buffer *count(int rank, const int64_t *shape)
-{
-	return counted(cpu, rank, shape);
-}
-
 /* --- slices --- */
+
+/* Slices in a table: the compound literals of hoist/buffer.h are no constants. */
+#define EVERY HOIST_NONE, HOIST_NONE, 1, 0
+#define BACK HOIST_NONE, HOIST_NONE, -1, 0
+#define ODD 1, HOIST_NONE, 2, 0
+#define TO(stop) HOIST_NONE, stop, 1, 0
+#define FROM(start, stop) start, stop, 1, 0
+#define ONE(at) at, 0, 1, 1
 
 static const struct {
 	const char *vector;
@@ -46,115 +36,34 @@ static const struct {
 	 3,
 	 {3, 3, 3},
 	 3,
-	 {{HOIST_NONE, 2, 1, 0}, {HOIST_NONE, 2, 1, 0}, {HOIST_NONE, 2, 1, 0}},
+	 {{TO(2)}, {TO(2)}, {TO(2)}},
 	 3,
 	 {2, 2, 2},
 	 0,
 	 8,
 	 {0, 1, 3, 4, 9, 10, 12, 13}},
-	{"V013",
-	 3,
-	 {3, 3, 3},
-	 3,
-	 {{1, HOIST_NONE, 2, 0}, {1, HOIST_NONE, 2, 0}, {1, HOIST_NONE, 2, 0}},
-	 3,
-	 {1, 1, 1},
-	 1,
-	 1,
-	 {13}},
-	{"V015",
-	 3,
-	 {2, 3, 2},
-	 3,
-	 {{HOIST_NONE, HOIST_NONE, 1, 0}, {2, 0, 1, 1}, {HOIST_NONE, HOIST_NONE, 1, 0}},
-	 2,
-	 {2, 2},
-	 0,
-	 4,
-	 {4, 5, 10, 11}},
-	{"V016",
-	 2,
-	 {3, 3},
-	 2,
-	 {{HOIST_NONE, HOIST_NONE, -1, 0}, {HOIST_NONE, HOIST_NONE, -1, 0}},
-	 2,
-	 {3, 3},
-	 0,
-	 9,
-	 {8, 7, 6, 5, 4, 3, 2, 1, 0}},
+	{"V013", 3, {3, 3, 3}, 3, {{ODD}, {ODD}, {ODD}}, 3, {1, 1, 1}, 1, 1, {13}},
+	{"V015", 3, {2, 3, 2}, 3, {{EVERY}, {ONE(2)}, {EVERY}}, 2, {2, 2}, 0, 4, {4, 5, 10, 11}},
+	{"V016", 2, {3, 3}, 2, {{BACK}, {BACK}}, 2, {3, 3}, 0, 9, {8, 7, 6, 5, 4, 3, 2, 1, 0}},
 	{"V017",
 	 3,
 	 {3, 3, 3},
 	 3,
-	 {{4, HOIST_NONE, 1, 0}, {HOIST_NONE, 2, 1, 0}, {8, 10, -1, 0}},
+	 {{FROM(4, HOIST_NONE)}, {TO(2)}, {8, 10, -1, 0}},
 	 3,
 	 {0, 2, 0},
 	 1,
 	 0,
 	 {0}},
-	{"V021",
-	 2,
-	 {3, 3},
-	 2,
-	 {{HOIST_NONE, 2, 1, 0}, {HOIST_NONE, 2, 1, 0}},
-	 2,
-	 {2, 2},
-	 0,
-	 4,
-	 {0, 1, 3, 4}},
-	{"V025",
-	 2,
-	 {2, 3},
-	 2,
-	 {{0, 0, 1, 1}, {HOIST_NONE, HOIST_NONE, 1, 0}},
-	 1,
-	 {3},
-	 1,
-	 3,
-	 {0, 1, 2}},
-	{"V027", 1, {10}, 1, {{2, 5, 1, 0}}, 1, {3}, 1, 3, {2, 3, 4}},
-	{"V075",
-	 2,
-	 {2, 5},
-	 2,
-	 {{1, 2, 1, 0}, {HOIST_NONE, HOIST_NONE, 1, 0}},
-	 2,
-	 {1, 5},
-	 1,
-	 5,
-	 {5, 6, 7, 8, 9}},
-	{"V076",
-	 2,
-	 {4, 5},
-	 2,
-	 {{-2, -1, 1, 0}, {HOIST_NONE, HOIST_NONE, 1, 0}},
-	 2,
-	 {1, 5},
-	 1,
-	 5,
-	 {10, 11, 12, 13, 14}},
-	{"fewer indices", 2, {3, 2}, 1, {{-1, 0, 1, 1}}, 1, {2}, 1, 2, {4, 5}},
-	{"all integers", 2, {3, 2}, 2, {{-1, 0, 1, 1}, {-2, 0, 1, 1}}, 0, {0}, 1, 1, {4}},
-	{"a column",
-	 2,
-	 {3, 2},
-	 2,
-	 {{HOIST_NONE, HOIST_NONE, 1, 0}, {1, 0, 1, 1}},
-	 1,
-	 {3},
-	 0,
-	 3,
-	 {1, 3, 5}},
-	{"adjacent rows",
-	 2,
-	 {4, 2},
-	 2,
-	 {{1, 3, 1, 0}, {HOIST_NONE, HOIST_NONE, 1, 0}},
-	 2,
-	 {2, 2},
-	 1,
-	 4,
-	 {2, 3, 4, 5}},
+	{"V021", 2, {3, 3}, 2, {{TO(2)}, {TO(2)}}, 2, {2, 2}, 0, 4, {0, 1, 3, 4}},
+	{"V025", 2, {2, 3}, 2, {{ONE(0)}, {EVERY}}, 1, {3}, 1, 3, {0, 1, 2}},
+	{"V027", 1, {10}, 1, {{FROM(2, 5)}}, 1, {3}, 1, 3, {2, 3, 4}},
+	{"V075", 2, {2, 5}, 2, {{FROM(1, 2)}, {EVERY}}, 2, {1, 5}, 1, 5, {5, 6, 7, 8, 9}},
+	{"V076", 2, {4, 5}, 2, {{FROM(-2, -1)}, {EVERY}}, 2, {1, 5}, 1, 5, {10, 11, 12, 13, 14}},
+	{"fewer indices", 2, {3, 2}, 1, {{ONE(-1)}}, 1, {2}, 1, 2, {4, 5}},
+	{"all integers", 2, {3, 2}, 2, {{ONE(-1)}, {ONE(-2)}}, 0, {0}, 1, 1, {4}},
+	{"a column", 2, {3, 2}, 2, {{EVERY}, {ONE(1)}}, 1, {3}, 0, 3, {1, 3, 5}},
+	{"adjacent rows", 2, {4, 2}, 2, {{FROM(1, 3)}, {EVERY}}, 2, {2, 2}, 1, 4, {2, 3, 4, 5}},
 };
 
 /* proves: S0.11 S0.12 S0.13 S0.14 V011 V013 V015 V016 V017 V021 V025 V027 V075 V076 */
@@ -162,7 +71,7 @@ Test(view, slices_show_what_they_name, .init = open_cpu)
 {
 	int32_t values[64];
 	for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++) {
-		hoist_buffer *base = count(slices[i].rank, slices[i].shape);
+		hoist_buffer *base = counted(devices[0], slices[i].rank, slices[i].shape);
 		hoist_buffer *view = NULL;
 		cr_assert_eq(hoist_buffer_slice(base, slices[i].n, slices[i].slices, &view), 0,
 			     "%s: %s", slices[i].vector, hoist_error());
@@ -177,56 +86,47 @@ Test(view, slices_show_what_they_name, .init = open_cpu)
 		for (size_t k = 0; k < n; k++)
 			cr_expect_eq(values[k], slices[i].values[k], "%s: element %zu",
 				     slices[i].vector, k);
-		hoist_buffer_unref(view);
-		hoist_buffer_unref(base);
+		DROP(view, base);
 	}
 }
 
 /* proves: S0.12 V011 V012 V013 */
 Test(view, a_slice_of_a_slice_is_the_same_memory, .init = open_cpu)
 {
-	hoist_buffer *base = count(3, (const int64_t[]){3, 3, 3});
+	hoist_buffer *base = counted(devices[0], 3, SHAPE(3, 3, 3));
 	hoist_slice two[] = {HOIST_RANGE(HOIST_NONE, 2), HOIST_RANGE(HOIST_NONE, 2),
 			     HOIST_RANGE(HOIST_NONE, 2)};
 	hoist_slice one[] = {HOIST_RANGE(HOIST_NONE, 1), HOIST_RANGE(HOIST_NONE, 1),
 			     HOIST_RANGE(HOIST_NONE, 1)};
 	hoist_buffer *first;
 	hoist_buffer *second;
-	cr_assert_eq(hoist_buffer_slice(base, 3, two, &first), 0);
-	cr_assert_eq(hoist_buffer_slice(first, 3, one, &second), 0);
+	OK(hoist_buffer_slice(base, 3, two, &first));
+	OK(hoist_buffer_slice(first, 3, one, &second));
 	*(int32_t *)hoist_buffer_data(second) = 37;
 	cr_expect_eq(*(int32_t *)hoist_buffer_data(base), 37);
 	cr_expect_eq(*(int32_t *)hoist_buffer_data(first), 37);
-	hoist_buffer_info a = {.size = sizeof a};
-	hoist_buffer_info b = {.size = sizeof b};
-	cr_assert_eq(hoist_buffer_get_info(base, &a), 0);
-	cr_assert_eq(hoist_buffer_get_info(second, &b), 0);
+	hoist_buffer_info a = info_of(base);
+	hoist_buffer_info b = info_of(second);
 	cr_expect_eq(a.storage_id, b.storage_id);
 	cr_expect_neq(a.id, b.id);
-	hoist_buffer_unref(base);
-	hoist_buffer_unref(first);
-	*(int32_t *)hoist_buffer_data(second) = 38; /* it keeps the memory */
+	DROP(base, first);
+	*(int32_t *)hoist_buffer_data(second) = 38; /* the view keeps the memory */
 	hoist_buffer_unref(second);
 }
 
 /* proves: S0.13 S0.14 V170 */
 Test(view, wrong_indices_are_named, .init = open_cpu)
 {
-	hoist_buffer *base = count(2, (const int64_t[]){3, 5});
+	hoist_buffer *base = counted(devices[0], 2, SHAPE(3, 5));
 	hoist_buffer *view = NULL;
-	cr_expect_eq(hoist_buffer_slice(base, 1, (hoist_slice[]){HOIST_AT(3)}, &view), -ERANGE);
-	expect_text("3");
-	cr_expect_eq(hoist_buffer_slice(base, 1, (hoist_slice[]){HOIST_AT(-4)}, &view), -ERANGE);
-	expect_text("-4");
+	REFUSED(hoist_buffer_slice(base, 1, SLICES(HOIST_AT(3)), &view), -ERANGE, "3");
+	REFUSED(hoist_buffer_slice(base, 1, SLICES(HOIST_AT(-4)), &view), -ERANGE, "-4");
 	/* Even if another axis is empty. */
-	cr_expect_eq(
-		hoist_buffer_slice(base, 2, (hoist_slice[]){HOIST_AT(3), HOIST_RANGE(2, 2)}, &view),
-		-ERANGE);
-	cr_expect_eq(
-		hoist_buffer_slice(base, 2, (hoist_slice[]){HOIST_ALL, HOIST_STEP(0, 3, 0)}, &view),
-		-EINVAL);
-	cr_expect_eq(hoist_buffer_slice(base, 3, (hoist_slice[]){HOIST_ALL, HOIST_ALL, HOIST_ALL},
-					&view),
+	cr_expect_eq(hoist_buffer_slice(base, 2, SLICES(HOIST_AT(3), HOIST_RANGE(2, 2)), &view),
+		     -ERANGE);
+	cr_expect_eq(hoist_buffer_slice(base, 2, SLICES(HOIST_ALL, HOIST_STEP(0, 3, 0)), &view),
+		     -EINVAL);
+	cr_expect_eq(hoist_buffer_slice(base, 3, SLICES(HOIST_ALL, HOIST_ALL, HOIST_ALL), &view),
 		     -EINVAL);
 	cr_expect_null(view);
 	cr_expect_eq(hoist_buffer_slice(NULL, 0, NULL, &view), -EINVAL);
@@ -236,67 +136,45 @@ Test(view, wrong_indices_are_named, .init = open_cpu)
 /* proves: S0.12 */
 Test(view, parts_of_bytes_begin_at_bits, .init = open_cpu)
 {
-	hoist_buffer *base = create(HOIST_F4_E2M1FN, 2, (const int64_t[]){2, 6});
-	hoist_buffer *view = NULL;
-	cr_assert_eq(
-		hoist_buffer_slice(base, 2, (hoist_slice[]){HOIST_AT(1), HOIST_RANGE(1, 4)}, &view),
-		0);
-	hoist_buffer_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_buffer_get_info(view, &info), 0);
+	hoist_buffer *base = zeroed(devices[0], HOIST_F4_E2M1FN, 2, SHAPE(2, 6));
+	hoist_buffer *view = make_slice(base, 2, SLICES(HOIST_AT(1), HOIST_RANGE(1, 4)));
+	hoist_buffer_info info = info_of(view);
 	cr_expect_eq(info.offset, 3); /* element 7 is the upper half of byte 3 */
 	cr_expect_eq(info.bit_offset, 4);
 	cr_expect_eq(hoist_buffer_bytes(view), 2); /* 12 bits */
 	cr_expect_not(hoist_buffer_is_aligned(view, 1));
 	hoist_buffer *as = NULL;
-	cr_expect_eq(hoist_buffer_view_as(view, HOIST_U8, &as), -EINVAL);
-	expect_text("bit 4");
-	hoist_buffer_unref(view);
-	hoist_buffer_unref(base);
+	REFUSED(hoist_buffer_view_as(view, HOIST_U8, &as), -EINVAL, "bit 4");
+	DROP(view, base);
 }
 
 /* proves: S0.12 */
 Test(view, blocks_are_sliced_between_blocks, .init = open_cpu)
 {
-	hoist_buffer *base = create(HOIST_Q4_0, 2, (const int64_t[]){4, 128}); /* 18 bytes for 32 */
-	hoist_buffer *view = NULL;
-	cr_assert_eq(hoist_buffer_slice(base, 2,
-					(hoist_slice[]){HOIST_RANGE(1, 3), HOIST_RANGE(32, 96)},
-					&view),
-		     0, "%s", hoist_error());
-	hoist_buffer_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_buffer_get_info(view, &info), 0);
+	hoist_buffer *base = zeroed(devices[0], HOIST_Q4_0, 2, SHAPE(4, 128)); /* 18 bytes for 32 */
+	hoist_buffer *view = make_slice(base, 2, SLICES(HOIST_RANGE(1, 3), HOIST_RANGE(32, 96)));
+	hoist_buffer_info info = info_of(view);
 	cr_expect_eq(info.offset, 5 * 18);
 	cr_expect_eq(hoist_buffer_bytes(view), (size_t)4 * 18);
 	hoist_buffer_unref(view);
-	cr_expect_eq(
-		hoist_buffer_slice(base, 2, (hoist_slice[]){HOIST_ALL, HOIST_RANGE(0, 33)}, &view),
-		-EINVAL);
-	expect_text("blocks of 32");
-	cr_expect_eq(hoist_buffer_slice(base, 2, (hoist_slice[]){HOIST_ALL, HOIST_AT(0)}, &view),
+	REFUSED(hoist_buffer_slice(base, 2, SLICES(HOIST_ALL, HOIST_RANGE(0, 33)), &view), -EINVAL,
+		"blocks of 32");
+	cr_expect_eq(hoist_buffer_slice(base, 2, SLICES(HOIST_ALL, HOIST_AT(0)), &view), -EINVAL);
+	cr_expect_eq(hoist_buffer_slice(base, 2, SLICES(HOIST_ALL, HOIST_STEP(0, 64, 2)), &view),
 		     -EINVAL);
-	cr_expect_eq(hoist_buffer_slice(base, 2, (hoist_slice[]){HOIST_ALL, HOIST_STEP(0, 64, 2)},
-					&view),
-		     -EINVAL);
-	cr_expect_eq(hoist_buffer_view_as(base, HOIST_U8, &view), -EINVAL);
-	expect_text("blocks");
+	REFUSED(hoist_buffer_view_as(base, HOIST_U8, &view), -EINVAL, "blocks");
 	hoist_buffer_unref(base);
 }
 
 /* proves: S0.14 */
 Test(view, without_elements_goes_nowhere, .init = open_cpu)
 {
-	hoist_buffer *base = create(HOIST_F64, 2, (const int64_t[]){0, INT64_MAX / 16});
-	hoist_buffer *view = NULL;
-	cr_assert_eq(hoist_buffer_slice(
-			     base, 2,
-			     (hoist_slice[]){HOIST_ALL, HOIST_STEP(HOIST_NONE, HOIST_NONE, -1)},
-			     &view),
-		     0, "%s", hoist_error());
-	hoist_buffer_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_buffer_get_info(view, &info), 0);
+	hoist_buffer *base = zeroed(devices[0], HOIST_F64, 2, SHAPE(0, INT64_MAX / 16));
+	hoist_buffer *view =
+		make_slice(base, 2, SLICES(HOIST_ALL, HOIST_STEP(HOIST_NONE, HOIST_NONE, -1)));
+	hoist_buffer_info info = info_of(view);
 	cr_expect_eq(info.offset, 0);
-	hoist_buffer_unref(view);
-	hoist_buffer_unref(base);
+	DROP(view, base);
 }
 
 /* --- other shapes --- */
@@ -304,31 +182,25 @@ Test(view, without_elements_goes_nowhere, .init = open_cpu)
 /* proves: S3.32 */
 Test(view, reshapes_without_a_copy_or_not_at_all, .init = open_cpu)
 {
-	hoist_buffer *base = count(2, (const int64_t[]){4, 6});
+	hoist_buffer *base = counted(devices[0], 2, SHAPE(4, 6));
 	hoist_buffer *view = NULL;
-	cr_assert_eq(hoist_buffer_reshape(base, 3, (const int64_t[]){2, -1, 3}, &view), 0, "%s",
-		     hoist_error());
+	OK(hoist_buffer_reshape(base, 3, SHAPE(2, -1, 3), &view));
 	cr_expect_eq(hoist_buffer_shape(view)[1], 4);
 	cr_expect_eq(hoist_buffer_data(view), hoist_buffer_data(base));
 	hoist_buffer_unref(view);
-	cr_expect_eq(hoist_buffer_reshape(base, 1, (const int64_t[]){23}, &view), -EINVAL);
-	hoist_buffer *columns = NULL;
-	cr_assert_eq(hoist_buffer_slice(base, 2, (hoist_slice[]){HOIST_ALL, HOIST_RANGE(0, 5)},
-					&columns),
-		     0);
-	cr_expect_eq(hoist_buffer_reshape(columns, 1, (const int64_t[]){20}, &view), -EINVAL);
-	hoist_buffer_unref(columns);
-	hoist_buffer_unref(base);
+	cr_expect_eq(hoist_buffer_reshape(base, 1, SHAPE(23), &view), -EINVAL);
+	hoist_buffer *columns = make_slice(base, 2, SLICES(HOIST_ALL, HOIST_RANGE(0, 5)));
+	cr_expect_eq(hoist_buffer_reshape(columns, 1, SHAPE(20), &view), -EINVAL);
+	DROP(columns, base);
 }
 
 /* proves: S3.31 */
 Test(view, permutes_axes, .init = open_cpu)
 {
 	int32_t values[6];
-	hoist_buffer *base = count(2, (const int64_t[]){2, 3});
+	hoist_buffer *base = counted(devices[0], 2, SHAPE(2, 3));
 	hoist_buffer *view = NULL;
-	cr_assert_eq(hoist_buffer_permute(base, (const int[]){-1, 0}, &view), 0, "%s",
-		     hoist_error());
+	OK(hoist_buffer_permute(base, (const int[]){-1, 0}, &view));
 	cr_assert_eq(read_i32(view, values), 6);
 	cr_expect_arr_eq(values, ((const int32_t[]){0, 3, 1, 4, 2, 5}), sizeof values);
 	hoist_buffer_unref(view);
@@ -389,7 +261,7 @@ Test(view, random_slices_of_slices_show_the_elements_named, .init = open_cpu)
 	static int32_t after[256];
 	for (int round = 0; round < 2000; round++) {
 		int64_t shape[3] = {draw(&state, 1, 6), draw(&state, 1, 6), draw(&state, 1, 6)};
-		hoist_buffer *at = count(3, shape);
+		hoist_buffer *at = counted(devices[0], 3, shape);
 		for (int depth = 0; depth < 3; depth++) {
 			int rank = hoist_buffer_rank(at);
 			const int64_t *extents = hoist_buffer_shape(at);
@@ -401,9 +273,7 @@ Test(view, random_slices_of_slices_show_the_elements_named, .init = open_cpu)
 				n[k] = indices_of(&named[k], extents[k], indices[k]);
 			}
 			(void)read_i32(at, before);
-			hoist_buffer *view = NULL;
-			cr_assert_eq(hoist_buffer_slice(at, rank, named, &view), 0, "%s",
-				     hoist_error());
+			hoist_buffer *view = make_slice(at, rank, named);
 			cr_assert_eq(read_i32(view, after), (size_t)(n[0] * n[1] * n[2]));
 			for (int64_t i = 0, o = 0; i < n[0]; i++)
 				for (int64_t j = 0; j < n[1]; j++)

@@ -2,44 +2,16 @@
 /* Fills, and batches of copies. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/lib-copy.h"
+#include "tests/lib/copy/places.h"
 #include "tests/support/random.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-static struct lib_place places[LIB_N_PLACES];
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-	lib_open_places(devices, places);
-}
-
-static void close_all(void)
-{
-	lib_close_places(places);
-	cr_assert(lib_drivers_content());
-	cr_assert(lib_only_default_streams(devices));
-}
-
-#define EXPECT_OK(call) cr_assert_eq(call, 0, "%s", hoist_error())
-
-static void expect_text(const char *text)
-{
-	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
-}
 
 static hoist_buffer *create(const struct lib_place *place, hoist_dtype dtype, int64_t n)
 {
-	hoist_buffer *buffer = NULL;
-	EXPECT_OK(hoist_buffer_create_from(place->memory, NULL, dtype, 1, &n, 0, &buffer));
-	return buffer;
+	return make_buffer_from(place->memory, NULL, dtype, 1, &n, 0);
 }
 
 /* --- fill --- */
@@ -61,38 +33,34 @@ static const struct {
 static void fill(const struct lib_place *place, size_t which, size_t offset, bool on_stream)
 {
 	enum { ALL = 1100, BYTES = 1024 };
-	const int64_t shape[] = {BYTES};
 	const size_t width = patterns[which].width;
 	uint64_t seed = 3;
 	unsigned char *model;
 	hoist_buffer *all = lib_random_buffer(place, ALL, &seed, &model);
-	hoist_buffer *part = NULL;
-	EXPECT_OK(hoist_buffer_view(all, offset, HOIST_U8, 1, shape, &part));
+	hoist_buffer *part = make_view(all, offset, HOIST_U8, 1, SHAPE(BYTES));
 	if (on_stream) {
-		EXPECT_OK(
-			hoist_buffer_fill_on(part, patterns[which].pattern, width, place->stream));
-		EXPECT_OK(hoist_stream_synchronize(place->stream));
+		OK(hoist_buffer_fill_on(part, patterns[which].pattern, width, place->stream));
+		OK(hoist_stream_synchronize(place->stream));
 	} else {
-		EXPECT_OK(hoist_buffer_fill(part, patterns[which].pattern, width));
+		OK(hoist_buffer_fill(part, patterns[which].pattern, width));
 	}
 	for (size_t i = 0; i < BYTES; i++)
 		model[offset + i] = patterns[which].pattern[i % width];
 	cr_expect(lib_has_bytes(all, model, ALL), "%s, %s, from byte %zu", patterns[which].number,
 		  place->name, offset);
-	hoist_buffer_unref(part);
-	hoist_buffer_unref(all);
+	DROP(part, all);
 	free(model);
 }
 
 /* proves: S2.09 V133 */
-Test(fill, repeats_a_pattern_everywhere, .init = open_all)
+Test(fill, repeats_a_pattern_everywhere, .init = open_places)
 {
 	lib_set_latency("cuda", 0, 20);
 	for (int i = 0; i < LIB_N_PLACES; i++)
 		for (size_t k = 0; k < sizeof patterns / sizeof patterns[0]; k++)
 			for (size_t offset = 0; offset < 8; offset++)
 				fill(&places[i], k, offset, (offset + k) % 2 == 0);
-	close_all();
+	close_places();
 }
 
 static void model_fill(unsigned char *bytes, const struct lib_layout *layout,
@@ -126,64 +94,56 @@ static void fill_strided(uint64_t seed)
 	hoist_buffer *all = lib_random_buffer(place, layout.bytes, &state, &model);
 	hoist_buffer *view = lib_view(all, &layout);
 	if (seed % 2 == 0) {
-		EXPECT_OK(hoist_buffer_fill(view, pattern, width));
+		OK(hoist_buffer_fill(view, pattern, width));
 	} else {
-		EXPECT_OK(hoist_buffer_fill_on(view, pattern, width, place->stream));
-		EXPECT_OK(hoist_stream_synchronize(place->stream));
+		OK(hoist_buffer_fill_on(view, pattern, width, place->stream));
+		OK(hoist_stream_synchronize(place->stream));
 	}
 	model_fill(model, &layout, pattern, width);
 	cr_assert(lib_has_bytes(all, model, layout.bytes), "seed %llu, %s",
 		  (unsigned long long)seed, place->name);
-	hoist_buffer_unref(view);
-	hoist_buffer_unref(all);
+	DROP(view, all);
 	free(model);
 }
 
 /* proves: S2.09 */
-Test(fill, of_random_layouts_agrees_with_a_model, .init = open_all)
+Test(fill, random_layouts_agree_with_a_model, .init = open_places)
 {
 	for (uint64_t seed = 1; seed <= 1500; seed++)
 		fill_strided(seed);
-	close_all();
+	close_places();
 }
 
 /* proves: S2.09 V135 */
-Test(fill, refuses_what_does_not_fit, .init = open_all)
+Test(fill, refuses_what_does_not_fit, .init = open_places)
 {
 	const unsigned char pattern[16] = {0};
 	for (int i = 0; i < 3; i++) {
 		hoist_buffer *b = create(&places[i], HOIST_U8, 1025);
 		hoist_buffer *c = create(&places[i], HOIST_U8, 1026);
-		hoist_buffer *every_other = NULL;
-		EXPECT_OK(hoist_buffer_slice(
-			c, 1, (hoist_slice[]){HOIST_STEP(HOIST_NONE, HOIST_NONE, -2)},
-			&every_other));
+		hoist_buffer *every_other =
+			make_slice(c, 1, SLICES(HOIST_STEP(HOIST_NONE, HOIST_NONE, -2)));
 		cr_expect_eq(hoist_buffer_fill(b, pattern, 2), -EINVAL, "V135");
 		expect_text("the 1025 bytes of the buffer are not divisible by the pattern's 2");
 		cr_expect_eq(hoist_buffer_fill(c, pattern, 4), -EINVAL, "V135");
 		expect_text("the 1026 bytes of the buffer are not divisible by the pattern's 4");
 		for (size_t width = 0; width < 40; width++)
 			if (width != 1 && width != 2 && width != 4 && width != 8 && width != 16) {
-				cr_expect_eq(hoist_buffer_fill(b, pattern, width), -EINVAL);
-				expect_text("it must be 1, 2, 4, 8 or 16");
+				REFUSED(hoist_buffer_fill(b, pattern, width), -EINVAL,
+					"it must be 1, 2, 4, 8 or 16");
 			}
-		cr_expect_eq(hoist_buffer_fill(every_other, pattern, 1), 0, "%s", hoist_error());
-		hoist_buffer *few = NULL;
-		EXPECT_OK(hoist_buffer_slice(every_other, 1, (hoist_slice[]){HOIST_RANGE(0, 8)},
-					     &few));
-		cr_expect_eq(hoist_buffer_fill(few, pattern, 2), -EINVAL);
-		expect_text("a pattern of 2 bytes over elements of 1 that are not contiguous");
+		OK(hoist_buffer_fill(every_other, pattern, 1));
+		hoist_buffer *few = make_slice(every_other, 1, SLICES(HOIST_RANGE(0, 8)));
+		REFUSED(hoist_buffer_fill(few, pattern, 2), -EINVAL,
+			"a pattern of 2 bytes over elements of 1 that are not contiguous");
 		cr_expect_eq(hoist_buffer_fill(b, NULL, 1), -EINVAL);
 		cr_expect_eq(hoist_buffer_fill(NULL, pattern, 1), -EINVAL);
 		cr_expect_eq(hoist_buffer_fill_on(b, pattern, 1, NULL), -EINVAL);
-		cr_expect_eq(hoist_buffer_fill_on(b, pattern, 1, places[5].stream), -EINVAL);
-		expect_text("a stream of cuda:1 cannot fill a buffer on ");
-		hoist_buffer_unref(b);
-		hoist_buffer_unref(c);
-		hoist_buffer_unref(few);
-		hoist_buffer_unref(every_other);
+		REFUSED(hoist_buffer_fill_on(b, pattern, 1, places[5].stream), -EINVAL,
+			"a stream of cuda:1 cannot fill a buffer on ");
+		DROP(b, c, few, every_other);
 	}
-	close_all();
+	close_places();
 }
 
 /* --- batches --- */
@@ -191,42 +151,36 @@ Test(fill, refuses_what_does_not_fit, .init = open_all)
 static hoist_buffer *filled(int place, const char *letter)
 {
 	hoist_buffer *buffer = create(&places[place], HOIST_U8, 64);
-	EXPECT_OK(hoist_buffer_fill(buffer, letter, 1));
+	OK(hoist_buffer_fill(buffer, letter, 1));
 	return buffer;
 }
 
 static void expect_letter(hoist_buffer *buffer, char letter)
 {
 	char got[64];
-	EXPECT_OK(hoist_buffer_copy_out(buffer, got, sizeof got));
+	OK(hoist_buffer_copy_out(buffer, got, sizeof got));
 	for (int i = 0; i < 64; i++)
 		cr_assert_eq(got[i], letter);
 }
 
-static void drop(hoist_buffer **buffers, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		hoist_buffer_unref(buffers[i]);
-}
-
 /* Each pair in order, whatever the way: the last word is the last copy's. */
 /* proves: S0.34 */
-Test(batch, copies_in_order, .init = open_all)
+Test(batch, copies_in_order, .init = open_places)
 {
 	static const int at[] = {2, 3, 2, 0, 5, 8, 2, 0};
 	enum { N = sizeof at / sizeof at[0] };
 	hoist_buffer *chain[N];
 	for (int i = 0; i < N; i++)
 		chain[i] = filled(at[i], i == 0 ? "a" : "-");
-	EXPECT_OK(hoist_buffer_copy_batch(N - 1, chain + 1, chain, NULL));
+	OK(hoist_buffer_copy_batch(N - 1, chain + 1, chain, NULL));
 	for (int i = 0; i < N; i++)
 		expect_letter(chain[i], 'a');
-	drop(chain, N);
-	close_all();
+	drop_buffers(chain, N);
+	close_places();
 }
 
 /* proves: S0.34 V104 */
-Test(batch, skips_what_is_no_work, .init = open_all)
+Test(batch, skips_pairs_without_work, .init = open_places)
 {
 	hoist_buffer *s = filled(2, "s");
 	hoist_buffer *d = filled(2, "d");
@@ -236,20 +190,20 @@ Test(batch, skips_what_is_no_work, .init = open_all)
 	hoist_buffer *const srcs[] = {s, none, x, x};
 	for (int i = 0; i < 2; i++) {
 		uint64_t before = lib_counters("cuda").copies;
-		EXPECT_OK(hoist_buffer_copy_batch(4, dsts, srcs, i == 0 ? NULL : places[2].stream));
-		EXPECT_OK(hoist_stream_synchronize(places[2].stream));
+		OK(hoist_buffer_copy_batch(4, dsts, srcs, i == 0 ? NULL : places[2].stream));
+		OK(hoist_stream_synchronize(places[2].stream));
 		cr_expect_eq(lib_counters("cuda").copies, before + 1);
 		expect_letter(s, 's'); /* V104 */
 		expect_letter(d, 'x');
 	}
-	cr_expect_eq(hoist_buffer_copy_batch(0, NULL, NULL, NULL), 0);
+	OK(hoist_buffer_copy_batch(0, NULL, NULL, NULL));
 	cr_expect_eq(hoist_buffer_copy_batch(1, NULL, srcs, NULL), -EINVAL);
-	drop((hoist_buffer *[]){s, d, x, none}, 4);
-	close_all();
+	DROP(s, d, x, none);
+	close_places();
 }
 
 /* proves: S0.34 */
-Test(batch, of_one_device_waits_once, .init = open_all)
+Test(batch, waits_once_for_one_device, .init = open_places)
 {
 	enum { N = 20 };
 	hoist_buffer *dsts[N];
@@ -259,17 +213,17 @@ Test(batch, of_one_device_waits_once, .init = open_all)
 		srcs[i] = filled(i % 2 == 0 ? 2 : 3, "b");
 	}
 	uint64_t before = lib_calls("cuda", "cuStreamSynchronize");
-	EXPECT_OK(hoist_buffer_copy_batch(N, dsts, srcs, NULL));
+	OK(hoist_buffer_copy_batch(N, dsts, srcs, NULL));
 	cr_expect_eq(lib_calls("cuda", "cuStreamSynchronize"), before + 1);
 	for (int i = 0; i < N; i++)
 		expect_letter(dsts[i], 'b');
-	drop(dsts, N);
-	drop(srcs, N);
-	close_all();
+	drop_buffers(dsts, N);
+	drop_buffers(srcs, N);
+	close_places();
 }
 
 /* proves: S0.34 V103 */
-Test(batch, is_checked_before_anything_is_written, .init = open_all)
+Test(batch, is_checked_before_anything_is_written, .init = open_places)
 {
 	hoist_buffer *src = filled(0, "s");
 	hoist_buffer *dsts[] = {filled(2, "0"), filled(5, "1")};
@@ -281,20 +235,20 @@ Test(batch, is_checked_before_anything_is_written, .init = open_all)
 	expect_letter(dsts[1], '1');
 	hoist_buffer *shorter = create(&places[2], HOIST_U8, 63);
 	hoist_buffer *const wrong[] = {dsts[0], shorter};
-	cr_expect_eq(hoist_buffer_copy_batch(2, wrong, both, NULL), -EINVAL);
-	expect_text("pair 1: copying 64 elements of u8 into a buffer of 63");
+	REFUSED(hoist_buffer_copy_batch(2, wrong, both, NULL), -EINVAL,
+		"pair 1: copying 64 elements of u8 into a buffer of 63");
 	hoist_buffer *const missing[] = {dsts[0], NULL};
 	cr_expect_eq(hoist_buffer_copy_batch(2, missing, both, NULL), -EINVAL);
-	cr_expect_eq(hoist_buffer_copy_batch(2, missing, both, places[2].stream), -EINVAL);
-	expect_text("pair 1: the destination is NULL");
-	EXPECT_OK(hoist_buffer_freeze(dsts[1]));
+	REFUSED(hoist_buffer_copy_batch(2, missing, both, places[2].stream), -EINVAL,
+		"pair 1: the destination is NULL");
+	OK(hoist_buffer_freeze(dsts[1]));
 	cr_expect_eq(hoist_buffer_copy_batch(2, dsts, both, NULL), -EROFS);
 	expect_letter(dsts[0], '0');
 	/* Without a stream destinations may be anywhere. */
 	hoist_buffer *other = filled(8, "2");
 	hoist_buffer *const anywhere[] = {dsts[0], other};
-	EXPECT_OK(hoist_buffer_copy_batch(2, anywhere, both, NULL));
+	OK(hoist_buffer_copy_batch(2, anywhere, both, NULL));
 	expect_letter(other, 's');
-	drop((hoist_buffer *[]){src, dsts[0], dsts[1], shorter, other}, 5);
-	close_all();
+	DROP(src, dsts[0], dsts[1], shorter, other);
+	close_places();
 }

@@ -3,60 +3,13 @@
  * element, guards and gaps compared too. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/lib-copy.h"
+#include "tests/lib/copy/places.h"
 #include "tests/support/random.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-static struct lib_place places[LIB_N_PLACES];
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-	lib_open_places(devices, places);
-}
-
-static void close_all(void)
-{
-	lib_close_places(places);
-	cr_assert(lib_drivers_content());
-	cr_assert(lib_only_default_streams(devices));
-}
-
-/* One copy; the places and all else come from the seed. */
-struct trial {
-	const struct lib_place *to;
-	const struct lib_place *from;
-	struct lib_layout dst;
-	struct lib_layout src;
-	hoist_buffer *bytes[2];
-	unsigned char *models[2];
-	hoist_buffer *views[2];
-};
-
-static void begin(struct trial *t, uint64_t *seed)
-{
-	t->bytes[0] = lib_random_buffer(t->to, t->dst.bytes, seed, &t->models[0]);
-	t->bytes[1] = lib_random_buffer(t->from, t->src.bytes, seed, &t->models[1]);
-	t->views[0] = lib_view(t->bytes[0], &t->dst);
-	t->views[1] = lib_view(t->bytes[1], &t->src);
-}
-
-static void end(struct trial *t)
-{
-	for (int i = 0; i < 2; i++) {
-		hoist_buffer_unref(t->views[i]);
-		hoist_buffer_unref(t->bytes[i]);
-		free(t->models[i]);
-	}
-}
 
 static void describe(const struct trial *t, uint64_t seed)
 {
@@ -91,7 +44,7 @@ static bool may_be_refused(const struct trial *t)
 	       hoist__storage_kind(t->views[0]->storage) == HOIST__MEMORY_DEVICE;
 }
 
-/* Of either device, or none in particular; NULL: the copy waits. */
+/* A stream of either device; NULL: the copy waits. */
 static hoist_stream *random_stream(const struct trial *t, uint64_t *seed)
 {
 	hoist_stream *const choice[] = {NULL, t->to->stream, t->from->stream};
@@ -116,10 +69,10 @@ static void try(struct trial *t, uint64_t seed)
 	t->src = t->dst;
 	lib_random_layout(&state, false, &t->dst);
 	lib_random_layout(&state, random_next(&state) % 4 == 0, &t->src);
-	begin(t, &state);
+	trial_begin(t, &state);
 	int err = copy(t, random_stream(t, &state));
 	if (err == -ENOTSUP && may_be_refused(t))
-		cr_assert_not_null(strstr(hoist_error(), "share bytes"), "%s", hoist_error());
+		expect_text("share bytes");
 	else if (err == 0)
 		lib_model_copy(t->models[0], &t->dst, t->models[1], &t->src);
 	bool good = (err == 0 || (err == -ENOTSUP && may_be_refused(t))) &&
@@ -128,18 +81,18 @@ static void try(struct trial *t, uint64_t seed)
 	if (!good)
 		describe(t, seed);
 	cr_assert(good, "%d: %s", err, err < 0 ? hoist_error() : "wrong bytes");
-	end(t);
+	trial_end(t);
 }
 
 /* proves: S0.27 S2.08 */
-Test(copy_strided, between_random_layouts_agrees_with_a_model, .init = open_all)
+Test(copy_strided, between_random_layouts_agrees_with_a_model, .init = open_places)
 {
 	struct trial t;
 	lib_set_latency("cuda", 0, 20);
 	lib_set_latency("hip", 0, 20);
 	for (uint64_t seed = 1; seed <= 6000; seed++)
 		try(&t, seed * UINT64_C(0x9e3779b97f4a7c15));
-	close_all();
+	close_places();
 }
 
 /* Both views over one storage, anywhere in it. */
@@ -163,109 +116,56 @@ static void try_overlapping(uint64_t seed)
 	if (!good)
 		describe(&t, seed);
 	cr_assert(good, "%d: %s", err, err < 0 ? hoist_error() : "wrong bytes");
-	hoist_buffer_unref(t.views[0]);
-	hoist_buffer_unref(t.views[1]);
-	hoist_buffer_unref(whole);
+	DROP(t.views[0], t.views[1], whole);
 	free(t.models[0]);
 }
 
 /* proves: S0.27 */
-Test(copy_strided, overlapping_views_are_copied_as_if_through_a_third_place, .init = open_all)
+Test(copy_strided, overlapping_views_are_copied_as_if_through_a_third_place, .init = open_places)
 {
 	for (uint64_t seed = 1; seed <= 3000; seed++)
 		try_overlapping(seed * UINT64_C(0xd1b54a32d192ed03));
-	close_all();
+	close_places();
 }
 
 /* --- how many copies the driver is asked for --- */
 
-static const struct {
+/* Strides in elements of f32. */
+struct known {
 	const char *name;
-	int to, from;
 	int rank;
 	int64_t shape[4];
 	int64_t dst[4];
 	int64_t src[4];
-	uint64_t n_copies;
-} counted[] = {
-	{"axes that are one run", 2, 3, 3, {4, 50, 20}, {1000, 20, 1}, {1000, 20, 1}, 1},
-	{"rows", 2, 3, 2, {100, 200}, {300, 1}, {200, 1}, 1},
-	{"rows back", 3, 2, 2, {100, 200}, {200, 1}, {300, 1}, 1},
-	{"rows on one device", 2, 2, 2, {100, 200}, {250, 1}, {300, 1}, 1},
-	{"planes of rows", 2, 3, 3, {5, 20, 200}, {8000, 400, 1}, {6000, 300, 1}, 1},
-	{"planes on one device", 2, 2, 3, {5, 20, 200}, {8000, 400, 1}, {6000, 300, 1}, 1},
-	{"four loops on one device",
-	 2,
-	 2,
-	 4,
-	 {3, 2, 4, 50},
-	 {2000, 600, 60, 1},
-	 {3000, 840, 70, 1},
-	 3},
-	{"few rows to a peer", 5, 2, 2, {10, 200}, {300, 1}, {200, 1}, 10},
-	{"many short rows to a peer, through the host", 5, 2, 2, {100, 200}, {300, 1}, {200, 1}, 2},
-	{"turned on the way", 2, 0, 2, {70, 80}, {80, 1}, {1, 70}, 1},
-	{"turned on the way, from pinned memory", 2, 3, 2, {70, 80}, {80, 1}, {1, 70}, 1},
-	{"turned on the way back", 0, 2, 2, {70, 80}, {80, 1}, {1, 70}, 1},
-	{"every second element, with those between", 0, 2, 1, {5000}, {1}, {2}, 1},
-	{"backwards", 0, 2, 1, {5000}, {1}, {-1}, 1},
-	{"one row for all", 2, 0, 2, {70, 80}, {80, 1}, {0, 1}, 1},
-	{"one row from the device for all", 0, 2, 2, {70, 80}, {80, 1}, {0, 1}, 1},
 };
 
-static void bound(struct lib_layout *layout);
-
-/* proves: S0.27 */
-Test(copy_strided, takes_the_driver_few_calls, .init = open_all)
-{
-	for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
-		uint64_t seed = i;
-		struct trial t = {.to = &places[counted[i].to], .from = &places[counted[i].from]};
-		t.dst.dtype = HOIST_F32;
-		t.dst.rank = counted[i].rank;
-		memcpy(t.dst.shape, counted[i].shape, sizeof counted[i].shape);
-		t.src = t.dst;
-		memcpy(t.dst.strides, counted[i].dst, sizeof counted[i].dst);
-		memcpy(t.src.strides, counted[i].src, sizeof counted[i].src);
-		bound(&t.dst);
-		bound(&t.src);
-		begin(&t, &seed);
-		uint64_t before = lib_counters("cuda").copies;
-		cr_assert_eq(copy(&t, NULL), 0, "%s: %s", counted[i].name, hoist_error());
-		cr_expect_eq(lib_counters("cuda").copies - before, counted[i].n_copies, "%s: %llu",
-			     counted[i].name,
-			     (unsigned long long)(lib_counters("cuda").copies - before));
-		lib_model_copy(t.models[0], &t.dst, t.models[1], &t.src);
-		cr_expect(lib_has_bytes(t.bytes[0], t.models[0], t.dst.bytes), "%s",
-			  counted[i].name);
-		end(&t);
-	}
-	close_all();
-}
-
-/* --- more than the slots hold --- */
-
-/* Strides in elements of f32, and of which side a transposition is. */
-static const struct large {
-	const char *name;
-	int rank;
-	int64_t shape[3];
-	int64_t dst[3];
-	int64_t src[3];
-} larges[] = {
-	{"rows of a wider array", 2, {1500, 1500}, {1500, 1}, {1600, 1}},
-	{"into rows of a wider array", 2, {1500, 1500}, {1601, 1}, {1500, 1}},
-	{"transposed", 2, {1500, 1501}, {1501, 1}, {1, 1500}},
-	{"transposed into gaps", 2, {1100, 1100}, {1, 2200}, {1100, 1}},
-	{"every third element", 1, {900000}, {1}, {3}},
-	{"into every third element", 1, {900000}, {3}, {1}},
-	{"backwards", 1, {2300000}, {1}, {-1}},
-	{"one row over and over", 2, {1400, 1300}, {1300, 1}, {0, 1}},
-	{"one column over and over", 2, {1300, 1400}, {1400, 1}, {1, 0}},
-	{"a cube turned", 3, {130, 120, 110}, {13200, 110, 1}, {1, 130, 15600}},
-	{"rows longer than a slot", 2, {2, 1200000}, {1300000, 1}, {1200001, 1}},
-	{"few that lie far apart", 2, {40, 25}, {25, 1}, {100000, 2000}},
-	{"into few that lie far apart", 2, {40, 25}, {100000, 2000}, {25, 1}},
+static const struct {
+	struct known layout;
+	int to, from;
+	uint64_t n_copies;
+} counts[] = {
+	{{"axes that are one run", 3, {4, 50, 20}, {1000, 20, 1}, {1000, 20, 1}}, 2, 3, 1},
+	{{"rows", 2, {100, 200}, {300, 1}, {200, 1}}, 2, 3, 1},
+	{{"rows back", 2, {100, 200}, {200, 1}, {300, 1}}, 3, 2, 1},
+	{{"rows on one device", 2, {100, 200}, {250, 1}, {300, 1}}, 2, 2, 1},
+	{{"planes of rows", 3, {5, 20, 200}, {8000, 400, 1}, {6000, 300, 1}}, 2, 3, 1},
+	{{"planes on one device", 3, {5, 20, 200}, {8000, 400, 1}, {6000, 300, 1}}, 2, 2, 1},
+	{{"four loops on one device", 4, {3, 2, 4, 50}, {2000, 600, 60, 1}, {3000, 840, 70, 1}},
+	 2,
+	 2,
+	 3},
+	{{"few rows to a peer", 2, {10, 200}, {300, 1}, {200, 1}}, 5, 2, 10},
+	{{"many short rows to a peer, through the host", 2, {100, 200}, {300, 1}, {200, 1}},
+	 5,
+	 2,
+	 2},
+	{{"turned on the way", 2, {70, 80}, {80, 1}, {1, 70}}, 2, 0, 1},
+	{{"turned on the way, from pinned memory", 2, {70, 80}, {80, 1}, {1, 70}}, 2, 3, 1},
+	{{"turned on the way back", 2, {70, 80}, {80, 1}, {1, 70}}, 0, 2, 1},
+	{{"every second element, with those between", 1, {5000}, {1}, {2}}, 0, 2, 1},
+	{{"backwards", 1, {5000}, {1}, {-1}}, 0, 2, 1},
+	{{"one row for all", 2, {70, 80}, {80, 1}, {0, 1}}, 2, 0, 1},
+	{{"one row from the device for all", 2, {70, 80}, {80, 1}, {0, 1}}, 0, 2, 1},
 };
 
 static void bound(struct lib_layout *layout)
@@ -282,25 +182,65 @@ static void bound(struct lib_layout *layout)
 	layout->bytes = (size_t)((high - low + 1) * 4 + 24);
 }
 
-static void try_large(const struct large *large, int to, int from)
+static struct trial begin_known(const struct known *known, int to, int from, uint64_t seed)
 {
-	uint64_t seed = 77;
 	struct trial t = {.to = &places[to], .from = &places[from]};
 	t.dst.dtype = HOIST_F32;
-	t.dst.rank = large->rank;
-	memcpy(t.dst.shape, large->shape, sizeof large->shape);
+	t.dst.rank = known->rank;
+	memcpy(t.dst.shape, known->shape, sizeof known->shape);
 	t.src = t.dst;
-	memcpy(t.dst.strides, large->dst, sizeof large->dst);
-	memcpy(t.src.strides, large->src, sizeof large->src);
+	memcpy(t.dst.strides, known->dst, sizeof known->dst);
+	memcpy(t.src.strides, known->src, sizeof known->src);
 	bound(&t.dst);
 	bound(&t.src);
-	begin(&t, &seed);
+	trial_begin(&t, &seed);
+	return t;
+}
+
+/* proves: S0.27 */
+Test(copy_strided, takes_the_driver_few_calls, .init = open_places)
+{
+	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+		const char *name = counts[i].layout.name;
+		struct trial t = begin_known(&counts[i].layout, counts[i].to, counts[i].from, i);
+		uint64_t before = lib_counters("cuda").copies;
+		cr_assert_eq(copy(&t, NULL), 0, "%s: %s", name, hoist_error());
+		cr_expect_eq(lib_counters("cuda").copies - before, counts[i].n_copies, "%s: %llu",
+			     name, (unsigned long long)(lib_counters("cuda").copies - before));
+		lib_model_copy(t.models[0], &t.dst, t.models[1], &t.src);
+		cr_expect(lib_has_bytes(t.bytes[0], t.models[0], t.dst.bytes), "%s", name);
+		trial_end(&t);
+	}
+	close_places();
+}
+
+/* --- more than the slots hold --- */
+
+static const struct known larges[] = {
+	{"rows of a wider array", 2, {1500, 1500}, {1500, 1}, {1600, 1}},
+	{"into rows of a wider array", 2, {1500, 1500}, {1601, 1}, {1500, 1}},
+	{"transposed", 2, {1500, 1501}, {1501, 1}, {1, 1500}},
+	{"transposed into gaps", 2, {1100, 1100}, {1, 2200}, {1100, 1}},
+	{"every third element", 1, {900000}, {1}, {3}},
+	{"into every third element", 1, {900000}, {3}, {1}},
+	{"backwards", 1, {2300000}, {1}, {-1}},
+	{"one row over and over", 2, {1400, 1300}, {1300, 1}, {0, 1}},
+	{"one column over and over", 2, {1300, 1400}, {1400, 1}, {1, 0}},
+	{"a cube turned", 3, {130, 120, 110}, {13200, 110, 1}, {1, 130, 15600}},
+	{"rows longer than a slot", 2, {2, 1200000}, {1300000, 1}, {1200001, 1}},
+	{"few that lie far apart", 2, {40, 25}, {25, 1}, {100000, 2000}},
+	{"into few that lie far apart", 2, {40, 25}, {100000, 2000}, {25, 1}},
+};
+
+static void try_large(const struct known *large, int to, int from)
+{
+	struct trial t = begin_known(large, to, from, 77);
 	int err = copy(&t, NULL);
 	lib_model_copy(t.models[0], &t.dst, t.models[1], &t.src);
 	cr_assert(err == 0 && lib_has_bytes(t.bytes[0], t.models[0], t.dst.bytes),
 		  "%s, %s to %s: %s", large->name, places[from].name, places[to].name,
 		  hoist_error());
-	end(&t);
+	trial_end(&t);
 }
 
 /* Into a device from pageable and from pinned memory, and back; on one device, to its peer, to
@@ -312,28 +252,28 @@ static void try_larges(size_t first, size_t end)
 	for (size_t k = first; k < end; k++)
 		for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
 			try_large(&larges[k], ways[i][0], ways[i][1]);
-	close_all();
+	close_places();
 }
 
 /* proves: S0.27 */
-Test(copy_strided, of_many_slots_arrives, .init = open_all)
+Test(copy_strided, many_slots_arrive, .init = open_places)
 {
 	try_larges(0, 6);
 }
 
 /* proves: S0.27 */
-Test(copy_strided, of_many_slots_arrives_2, .init = open_all)
+Test(copy_strided, many_slots_arrive_2, .init = open_places)
 {
 	try_larges(6, sizeof larges / sizeof larges[0]);
 }
 
 /* proves: S2.08 */
-Test(copy_strided, keeps_within_two_slots_of_pinned_memory, .init = open_all)
+Test(copy_strided, keeps_within_two_slots_of_pinned_memory, .init = open_places)
 {
 	for (size_t k = 0; k < sizeof larges / sizeof larges[0]; k++) {
 		try_large(&larges[k], 2, 0);
 		try_large(&larges[k], 0, 2);
 	}
 	cr_expect_leq(lib_counters("cuda").peak_registered_bytes, (size_t)8 << 20);
-	close_all();
+	close_places();
 }

@@ -2,32 +2,23 @@
 /* Copies whose own memory comes from a resource that the caller names, and copies to one. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/lib-buffers.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-
-static void open_all(void)
-{
-	open_devices(devices);
-}
+#include "tests/support/lib-unit.h"
 
 #define N 4096
 
 /* Bytes i * 7 on device @device. */
 static hoist_buffer *filled(int device)
 {
-	const int64_t shape[] = {N};
 	unsigned char bytes[N];
 	for (int i = 0; i < N; i++)
 		bytes[i] = (unsigned char)(i * 7);
-	hoist_buffer *buffer = zeroed(devices[device], HOIST_U8, 1, shape);
-	cr_assert_eq(hoist_buffer_copy_in(buffer, bytes, N), 0, "%s", hoist_error());
+	hoist_buffer *buffer = zeroed(devices[device], HOIST_U8, 1, SHAPE(N));
+	OK(hoist_buffer_copy_in(buffer, bytes, N));
 	return buffer;
 }
 
@@ -38,19 +29,13 @@ static hoist_buffer *part(hoist_buffer *base, hoist_dtype dtype, int rank, int64
 	const int64_t flat = N * 8 / (int64_t)hoist_dtype_bits(dtype);
 	const int64_t shape[2] = {rank == 1 ? flat : 64, flat / 64};
 	const hoist_slice range = HOIST_STEP(first, last, step);
-	hoist_buffer *whole = NULL;
-	hoist_buffer *made = NULL;
-	cr_assert_eq(hoist_buffer_view(base, 0, dtype, rank, shape, &whole), 0, "%s",
-		     hoist_error());
-	cr_assert_eq(hoist_buffer_slice(whole, rank,
-					rank == 1 ? &range : (hoist_slice[]){HOIST_ALL, range},
-					&made),
-		     0, "%s", hoist_error());
+	hoist_buffer *whole = make_view(base, 0, dtype, rank, shape);
+	hoist_buffer *made = make_slice(whole, rank, rank == 1 ? &range : SLICES(HOIST_ALL, range));
 	hoist_buffer_unref(whole);
 	return made;
 }
 
-/* Which way copy.h and transfer.h have for it. */
+/* The ways of copy.h and transfer.h. */
 static const struct {
 	const char *way;
 	int to, from;	/* devices */
@@ -75,24 +60,12 @@ static const struct {
 
 static hoist_memory *pinned_for(int device, size_t limit)
 {
-	const hoist_memory_options options = {.size = sizeof options,
-					      .kind = HOIST_MEMORY_PINNED,
-					      .device = devices[device],
-					      .cache_bytes = 1,
-					      .limit_bytes = limit};
-	hoist_memory *memory = NULL;
-	cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
-	return memory;
+	return make_memory(OPTIONS(.kind = HOIST_MEMORY_PINNED, .device = devices[device],
+				   .cache_bytes = 1, .limit_bytes = limit));
 }
 
-static hoist_memory_statistics statistics_of(hoist_memory *memory)
-{
-	hoist_memory_statistics ret = {.size = sizeof ret};
-	cr_assert_eq(hoist_memory_get_statistics(memory, &ret), 0);
-	return ret;
-}
-
-/* What the copy makes of the destination's base in @ret.  Returns: what the copy does. */
+/* Copies, and gives the bytes of the destination's base in @ret.  Returns: the result of the
+ * copy. */
 static int copy(size_t i, hoist_stream *stream, hoist_memory *through, unsigned char ret[N])
 {
 	hoist_buffer *to = filled(ways[i].to);
@@ -103,14 +76,11 @@ static int copy(size_t i, hoist_stream *stream, hoist_memory *through, unsigned 
 				 ways[i].src[2]);
 	int err = hoist_buffer_copy_through(dst, src, stream, 0, through);
 	if (err == 0 && stream != NULL)
-		cr_assert_eq(hoist_stream_synchronize(stream), 0, "%s", hoist_error());
+		OK(hoist_stream_synchronize(stream));
 	char text[1024];
 	(void)snprintf(text, sizeof text, "%s", hoist_error());
 	cr_assert_eq(hoist_buffer_copy_out(to, ret, N), 0, "%s", text);
-	hoist_buffer_unref(dst);
-	hoist_buffer_unref(src);
-	hoist_buffer_unref(to);
-	hoist_buffer_unref(from);
+	DROP(dst, src, to, from);
 	return err;
 }
 
@@ -159,10 +129,9 @@ Test(copy_through, a_queued_copy_keeps_the_resource, .init = open_all)
 	static unsigned char expected[N];
 	static unsigned char got[N];
 	const size_t here = 7;
-	hoist_stream *stream = NULL;
 	hoist_memory *memory = pinned_for(1, 0);
 	cr_assert_str_eq(ways[here].way, "onto itself here");
-	cr_assert_eq(hoist_stream_create(devices[0], &stream), 0);
+	hoist_stream *stream = make_stream(devices[0]);
 	cr_assert_eq(copy(here, NULL, NULL, expected), 0);
 	cr_assert_eq(copy(here, stream, memory, got), 0, "%s", hoist_error());
 	cr_expect_arr_eq(got, expected, N);
@@ -189,24 +158,19 @@ Test(copy_through, memory_that_will_not_do_is_refused, .init = open_all)
 		{7, HOIST_MEMORY_DEVICE, 1, "memory that the CPU can touch"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		const hoist_memory_options options = {.size = sizeof options,
-						      .kind = cases[i].kind,
-						      .device = devices[cases[i].device]};
-		hoist_memory *memory = NULL;
-		cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
+		hoist_memory *memory = make_kind(cases[i].kind, devices[cases[i].device]);
 		cr_expect_eq(copy(cases[i].way, NULL, memory, got), -EINVAL, "case %zu", i);
 		hoist_memory_unref(memory);
 	}
 	hoist_buffer *buffer = filled(0);
 	hoist_buffer *other = filled(1);
 	hoist_memory *memory = pinned_for(3, 0);
-	cr_expect_eq(hoist_buffer_copy_through(other, buffer, NULL, 0, memory), -EINVAL);
-	expect_text("pinned for cuda:0");
+	REFUSED(hoist_buffer_copy_through(other, buffer, NULL, 0, memory), -EINVAL,
+		"pinned for cuda:0");
 	cr_expect_eq(hoist_buffer_copy_through(buffer, buffer, NULL, 0, memory), 0, "no work");
 	cr_expect_eq(hoist_buffer_copy_through(buffer, buffer, NULL, 64, memory), -EINVAL);
 	hoist_memory_unref(memory);
-	hoist_buffer_unref(other);
-	hoist_buffer_unref(buffer);
+	DROP(other, buffer);
 }
 
 /* proves: S3.10 */
@@ -214,23 +178,18 @@ Test(copy_through, a_clone_has_memory_from_the_resource_that_is_named, .init = o
 {
 	unsigned char own[N];
 	static unsigned char got[N];
-	const int64_t shape[] = {N};
-	const hoist_buffer_source source = {
-		.size = sizeof source, .address = (uintptr_t)own, .bytes = N};
-	hoist_buffer *mine = NULL;
 	memset(own, 5, sizeof own);
-	cr_assert_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, shape, NULL, &mine), 0);
+	hoist_buffer *mine = make_wrapped(SOURCE(.address = (uintptr_t)own, .bytes = N), HOIST_U8,
+					  1, SHAPE(N), NULL);
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
 		hoist_memory *memory = pinned_for(i, 0);
-		hoist_stream *stream = NULL;
 		hoist_buffer *made = NULL;
-		cr_assert_eq(hoist_stream_create(devices[i], &stream), 0);
-		cr_assert_eq(hoist_buffer_clone_from(mine, memory, stream, &made), 0, "%s",
-			     hoist_error());
-		cr_assert_eq(hoist_stream_synchronize(stream), 0);
+		hoist_stream *stream = make_stream(devices[i]);
+		OK(hoist_buffer_clone_from(mine, memory, stream, &made));
+		OK(hoist_stream_synchronize(stream));
 		cr_expect_eq(info_of(made).memory, memory);
 		cr_expect(hoist_buffer_is_pinned(made));
-		cr_assert_eq(hoist_buffer_copy_out(made, got, N), 0);
+		OK(hoist_buffer_copy_out(made, got, N));
 		cr_expect_arr_eq(got, own, N);
 		hoist_buffer_unref(made);
 		made = NULL;

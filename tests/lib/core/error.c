@@ -2,24 +2,13 @@
 /* The driver's own number of a failure: hoist_error_driver(). */
 #include "config.h"
 
-#include <criterion/criterion.h>
-
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support/lib-buffers.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-
-static void open_all(void)
-{
-	open_devices(devices);
-}
+#include "tests/support/lib-unit.h"
 
 static void expect_driver(const char *api, int number)
 {
@@ -30,7 +19,7 @@ static void expect_driver(const char *api, int number)
 		  said != NULL ? said : "(none)");
 }
 
-/* A failure that no driver has to do with. */
+/* A failure without a driver. */
 static void fail_without_driver(void)
 {
 	cr_assert_eq(hoist_stream_synchronize(NULL), -EINVAL);
@@ -61,21 +50,21 @@ Test(error, a_refused_call_tells_the_drivers_number)
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		hoist_buffer *buffer = NULL;
 		fail_without_driver();
-		cr_assert_eq(lib_fail(cases[i].api, cases[i].fault), 0);
+		OK(lib_fail(cases[i].api, cases[i].fault));
 		cr_expect_eq(hoist_buffer_create(devices[cases[i].device], HOIST_U8, 1, shape,
 						 cases[i].flags, &buffer),
 			     cases[i].err, "case %zu: %s", i, hoist_error());
 		expect_driver(cases[i].api, cases[i].number);
 		lib_reset(cases[i].api);
-		/* Success leaves it as it is, the next failure does not. */
-		cr_expect_eq(hoist_device_synchronize(devices[0]), 0);
+		/* Success keeps the number, the next failure does not. */
+		OK(hoist_device_synchronize(devices[0]));
 		expect_driver(cases[i].api, cases[i].number);
 		fail_without_driver();
 		expect_driver(NULL, 0);
 	}
 }
 
-/* What is undone after the failure does not hide it. */
+/* The calls that undo a failed request do not hide its number. */
 Test(error, memory_that_is_given_back_after_a_failure_keeps_the_number)
 {
 	static const struct {
@@ -90,14 +79,11 @@ Test(error, memory_that_is_given_back_after_a_failure_keeps_the_number)
 	};
 	open_all();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		const hoist_memory_options options = {.size = sizeof options,
-						      .kind = cases[i].kind,
-						      .device = devices[1],
-						      .preferred_location = cases[i].preferred};
-		hoist_memory *memory = NULL;
 		uintptr_t block = 0;
-		cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
-		cr_assert_eq(lib_fail("cuda", cases[i].fault), 0);
+		hoist_memory *memory =
+			make_memory(OPTIONS(.kind = cases[i].kind, .device = devices[1],
+					    .preferred_location = cases[i].preferred));
+		OK(lib_fail("cuda", cases[i].fault));
 		cr_expect_lt(hoist_memory_alloc(memory, 1000, 0, &block), 0, "case %zu", i);
 		expect_driver("cuda", cases[i].number);
 		lib_reset("cuda");
@@ -108,10 +94,9 @@ Test(error, memory_that_is_given_back_after_a_failure_keeps_the_number)
 Test(error, a_driver_that_does_not_start_tells_its_number)
 {
 	hoist_device *device = NULL;
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
+	emulate();
 	cr_assert_eq(setenv("HOIST_EMULATE_FAIL", "cuInit:1+:802,hipInit:1+:100", 1), 0);
-	/* The second time it is what is remembered of the first; gpu tells of the first api. */
+	/* The second opening repeats the failure of the first; gpu tells of the first API. */
 	static const struct {
 		const char *spec;
 		const char *api;
@@ -141,7 +126,7 @@ Test(error, each_thread_has_its_own_number, .init = open_all)
 	hoist_buffer *buffer = NULL;
 	pthread_t thread;
 	int seen = -1;
-	cr_assert_eq(lib_fail("cuda", "cuMemAlloc:1+:2"), 0);
+	OK(lib_fail("cuda", "cuMemAlloc:1+:2"));
 	cr_assert_eq(hoist_buffer_create(devices[1], HOIST_U8, 1, shape, 0, &buffer), -ENOSPC);
 	cr_assert_eq(pthread_create(&thread, NULL, ask_here, &seen), 0);
 	cr_assert_eq(pthread_join(thread, NULL), 0);
@@ -149,63 +134,44 @@ Test(error, each_thread_has_its_own_number, .init = open_all)
 	expect_driver("cuda", 2);
 }
 
-/* --- what fails later, and elsewhere --- */
+/* --- failures that come later, on other threads --- */
 
-/* The copy fails after it was accepted; a stream of the CPU waits for that, which a thread of
- * hoist's own finds out. */
+/* The copy fails after the driver accepted it.  A stream of the CPU waits for the copy, and a
+ * thread of hoist's own finds the failure. */
 Test(error, a_streams_failure_brings_the_number, .init = open_all)
 {
 	const int64_t shape[] = {1 << 20};
-	hoist_buffer *pinned = NULL;
-	hoist_buffer *there = NULL;
-	hoist_stream *cuda = NULL;
-	hoist_stream *cpu = NULL;
-	cr_assert_eq(hoist_stream_create(devices[1], &cuda), 0);
-	cr_assert_eq(hoist_stream_create(devices[0], &cpu), 0);
-	cr_assert_eq(
-		hoist_buffer_create(devices[1], HOIST_U8, 1, shape, HOIST_BUFFER_PINNED, &pinned),
-		0);
-	cr_assert_eq(hoist_buffer_create(devices[1], HOIST_U8, 1, shape, 0, &there), 0);
-	cr_assert_eq(lib_fail("cuda", "async:1:716"), 0);
+	hoist_stream *cuda = make_stream(devices[1]);
+	hoist_stream *cpu = make_stream(devices[0]);
+	hoist_buffer *pinned = make_buffer(devices[1], HOIST_U8, 1, shape, HOIST_BUFFER_PINNED);
+	hoist_buffer *there = make_buffer(devices[1], HOIST_U8, 1, shape, 0);
+	OK(lib_fail("cuda", "async:1:716"));
 	lib_set_latency("cuda", 20000, 20000);
-	cr_assert_eq(hoist_buffer_copy_on(there, pinned, cuda), 0, "%s", hoist_error());
-	cr_assert_eq(hoist_stream_wait_for(cpu, cuda), 0, "%s", hoist_error());
+	OK(hoist_buffer_copy_on(there, pinned, cuda));
+	OK(hoist_stream_wait_for(cpu, cuda));
 	fail_without_driver();
-	cr_expect_eq(hoist_stream_synchronize(cpu), -EREMOTEIO);
-	expect_text("work on a stream of cpu: waiting for a stream of cuda:0");
+	REFUSED(hoist_stream_synchronize(cpu), -EREMOTEIO,
+		"work on a stream of cpu: waiting for a stream of cuda:0");
 	expect_driver("cuda", 716);
 	fail_without_driver();
 	cr_expect_eq(hoist_stream_synchronize(cuda), -EREMOTEIO);
 	expect_driver("cuda", 716);
 	lib_reset("cuda");
-	hoist_buffer_unref(there);
-	hoist_buffer_unref(pinned);
-	hoist_stream_unref(cpu);
-	hoist_stream_unref(cuda);
+	DROP(there, pinned);
+	DROP_STREAMS(cpu, cuda);
 }
 
-/* What the destination of a load is, and a copy of its own, in one file. */
-static void write_file(const char *path)
-{
-	static const unsigned char bytes[100000] = {1, 2, 3};
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	cr_assert_geq(fd, 0);
-	cr_assert_eq(write(fd, bytes, sizeof bytes), (ssize_t)sizeof bytes);
-	cr_assert_eq(close(fd), 0);
-}
-
-Test(error, a_load_brings_the_number_to_who_waits, .init = open_all)
+Test(error, a_load_brings_the_number_to_its_waiter, .init = open_all)
 {
 	hoist_checkpoint *checkpoint = NULL;
 	hoist_load *load = NULL;
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/number.bin", getenv("TMPDIR"));
-	write_file(path);
-	cr_assert_eq(hoist_checkpoint_open(path, HOIST_OPEN_RAW, &checkpoint), 0, "%s",
-		     hoist_error());
+	static const unsigned char bytes[100000] = {1, 2, 3};
+	const char *path = temporary("number.bin");
+	write_file(path, bytes, sizeof bytes);
+	OK(hoist_checkpoint_open(path, HOIST_OPEN_RAW, &checkpoint));
 	const hoist_load_options options = {.size = sizeof options, .device = devices[1]};
-	cr_assert_eq(lib_fail("cuda", "cuMemcpyHtoDAsync:1+:719"), 0);
-	cr_assert_eq(hoist_load_start(checkpoint, &options, &load), 0, "%s", hoist_error());
+	OK(lib_fail("cuda", "cuMemcpyHtoDAsync:1+:719"));
+	OK(hoist_load_start(checkpoint, &options, &load));
 	fail_without_driver();
 	cr_expect_eq(hoist_load_wait(load), -EREMOTEIO, "%s", hoist_error());
 	expect_driver("cuda", 719);
@@ -219,17 +185,14 @@ Test(error, a_load_brings_the_number_to_who_waits, .init = open_all)
 	cr_expect_eq(unlink(path), 0);
 }
 
-Test(error, a_save_brings_the_number_to_who_waits, .init = open_all)
+Test(error, a_save_brings_the_number_to_its_waiter, .init = open_all)
 {
-	const int64_t shape[] = {100000};
 	hoist_save *save = NULL;
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/number.safetensors", getenv("TMPDIR"));
-	hoist_buffer *buffer = zeroed(devices[3], HOIST_U8, 1, shape);
-	cr_assert_eq(hoist_save_create(path, NULL, &save), 0);
-	cr_assert_eq(hoist_save_add(save, "x", buffer), 0);
-	cr_assert_eq(lib_fail("hip", "hipMemcpyAsync:1+:719"), 0);
-	cr_assert_eq(hoist_save_start(save), 0, "%s", hoist_error());
+	hoist_buffer *buffer = zeroed(devices[3], HOIST_U8, 1, SHAPE(100000));
+	OK(hoist_save_create(temporary("number.safetensors"), NULL, &save));
+	OK(hoist_save_add(save, "x", buffer));
+	OK(lib_fail("hip", "hipMemcpyAsync:1+:719"));
+	OK(hoist_save_start(save));
 	fail_without_driver();
 	cr_expect_eq(hoist_save_wait(save), -EREMOTEIO, "%s", hoist_error());
 	expect_driver("hip", 719);

@@ -9,6 +9,7 @@
 
 #include "hoist/hoist.h"
 #include "tests/support/check.h"
+#include "tests/support/lib-make.h"
 
 static _Thread_local volatile unsigned char variables[1 << 20];
 
@@ -21,21 +22,20 @@ static int use(void *context)
 
 static int use_and_leave(void *context)
 {
-	hoist_stream_unref(context); /* of this very thread: another one has to end it */
+	hoist_stream_unref(context); /* of this very thread: another thread has to end the stream */
 	return 0;
 }
 
 static void run_streams(void)
 {
 	hoist_device *cpu = NULL;
-	hoist_stream *stream = NULL;
 	int n = 0;
-	CHECK(hoist_device_open("cpu", &cpu) == 0);
-	CHECK(hoist_stream_create(cpu, &stream) == 0);
-	CHECK(hoist_stream_call(stream, use, &n) == 0);
+	OK(hoist_device_open("cpu", &cpu));
+	hoist_stream *stream = make_stream(cpu);
+	OK(hoist_stream_call(stream, use, &n));
 	CHECK(hoist_stream_synchronize(stream) == 0 && n == 1);
-	CHECK(hoist_stream_call(stream, use_and_leave, stream) == 0);
-	CHECK(hoist_device_synchronize(cpu) == 0);
+	OK(hoist_stream_call(stream, use_and_leave, stream));
+	OK(hoist_device_synchronize(cpu));
 	hoist_device_unref(cpu);
 }
 
@@ -45,9 +45,9 @@ static void load_itself(enum hoist_engine engine, enum hoist_io io)
 	hoist_load *load = NULL;
 	const hoist_load_options o = {
 		.size = sizeof o, .engine = engine, .io = io, .flags = HOIST_LOAD_POPULATE};
-	CHECK(hoist_checkpoint_open("/proc/self/exe", HOIST_OPEN_RAW, &file) == 0);
-	CHECK(hoist_load_start(file, &o, &load) == 0);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_checkpoint_open("/proc/self/exe", HOIST_OPEN_RAW, &file));
+	OK(hoist_load_start(file, &o, &load));
+	OK(hoist_load_wait(load));
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(file);
 }

@@ -1,38 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and events: what they say, and what is refused. */
+/* Streams and events: their answers, and the calls that are refused. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
-#include <semaphore.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "hoist/hoist.h"
-#include "tests/support/lib-support.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-
-static void emulate(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
-
-#define OK(call) cr_assert_eq(call, 0, "%s: %s", #call, hoist_error())
-#define REFUSED(call, err, text)                                                                   \
-	do {                                                                                       \
-		cr_expect_eq(call, err, "%s: %s", #call, hoist_error());                           \
-		cr_expect_not_null(strstr(hoist_error(), text), "%s", hoist_error());              \
-	} while (0)
-
-static int wait_for_post(void *gate)
-{
-	while (sem_wait(gate) != 0) {
-	}
-	return 0;
-}
+#include "tests/support/lib-gate.h"
+#include "tests/support/lib-unit.h"
 
 static int sleep_2_ms(void *unused)
 {
@@ -41,31 +16,23 @@ static int sleep_2_ms(void *unused)
 	return 0;
 }
 
-static hoist_stream *create(int i)
-{
-	hoist_stream *stream = NULL;
-	OK(hoist_stream_create(devices[i], &stream));
-	return stream;
-}
-
 /* proves: S1.12 */
-Test(event, is_a_point_in_its_stream)
+Test(event, is_a_point_in_its_stream, .init = open_all)
 {
-	emulate();
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
-		sem_t gate;
+		struct gate gate;
 		hoist_event *event = NULL;
-		hoist_stream *stream = create(i);
-		(void)sem_init(&gate, 0, 0);
+		hoist_stream *stream = make_stream(devices[i]);
+		gate_init(&gate);
 		OK(hoist_event_create(devices[i], 0, &event));
 		cr_expect_eq(hoist_event_device(event), devices[i]);
 		OK(hoist_event_query(event)); /* never recorded */
 		OK(hoist_event_synchronize(event));
 		OK(hoist_stream_wait_event(stream, event));
-		OK(hoist_stream_call(stream, wait_for_post, &gate));
+		OK(hoist_stream_call(stream, gate_pass, &gate));
 		OK(hoist_event_record(event, stream));
 		cr_expect_eq(hoist_event_query(event), -EAGAIN);
-		(void)sem_post(&gate);
+		gate_open(&gate);
 		OK(hoist_event_synchronize(event));
 		OK(hoist_event_query(event));
 		cr_expect_eq(hoist_event_ref(event), event);
@@ -79,14 +46,13 @@ Test(event, is_a_point_in_its_stream)
 }
 
 /* proves: S1.12 */
-Test(event, tells_the_time_between_two)
+Test(event, tells_the_time_between_two, .init = open_all)
 {
-	emulate();
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_event *start = NULL;
 		hoist_event *end = NULL;
 		uint64_t ns = 77;
-		hoist_stream *stream = create(i);
+		hoist_stream *stream = make_stream(devices[i]);
 		OK(hoist_event_create(devices[i], HOIST_EVENT_TIMING, &end));
 		OK(hoist_stream_record(stream, HOIST_EVENT_TIMING, &start));
 		REFUSED(hoist_event_elapsed_ns(start, end, &ns), -EINVAL, "never recorded");
@@ -103,25 +69,24 @@ Test(event, tells_the_time_between_two)
 }
 
 /* proves: S1.12 */
-Test(event, without_timing_or_unfinished_has_no_time)
+Test(event, without_timing_or_unfinished_has_no_time, .init = open_all)
 {
-	emulate();
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
-		sem_t gate;
+		struct gate gate;
 		hoist_event *timed = NULL, *plain = NULL, *late = NULL;
 		uint64_t ns = 77;
-		hoist_stream *stream = create(i);
-		(void)sem_init(&gate, 0, 0);
+		hoist_stream *stream = make_stream(devices[i]);
+		gate_init(&gate);
 		OK(hoist_stream_record(stream, HOIST_EVENT_TIMING, &timed));
 		OK(hoist_stream_record(stream, 0, &plain));
-		OK(hoist_stream_call(stream, wait_for_post, &gate));
+		OK(hoist_stream_call(stream, gate_pass, &gate));
 		OK(hoist_stream_record(stream, HOIST_EVENT_TIMING, &late));
 		REFUSED(hoist_event_elapsed_ns(timed, plain, &ns), -EINVAL, "HOIST_EVENT_TIMING");
 		REFUSED(hoist_event_elapsed_ns(plain, timed, &ns), -EINVAL, "begins at keeps no");
 		OK(hoist_event_synchronize(timed));
 		REFUSED(hoist_event_elapsed_ns(timed, late, &ns), -EAGAIN, "has not completed");
 		cr_expect_eq(ns, 77);
-		(void)sem_post(&gate);
+		gate_open(&gate);
 		hoist_event_unref(timed);
 		hoist_event_unref(plain);
 		hoist_event_unref(late);
@@ -137,38 +102,37 @@ Test(event, without_timing_or_unfinished_has_no_time)
 	hoist_event_unref(of_other);
 }
 
-/* Who waited for the first point goes on with it when the event moves on, in any driver. */
-Test(event, recorded_again_leaves_who_waits_alone)
+/* A stream that waits for the first point of an event still waits for that point after the event
+ * was recorded again, in any driver. */
+Test(event, recorded_again_leaves_its_waiters_alone, .init = open_all)
 {
-	emulate();
 	for (int i = 0; i < LIB_N_DEVICES; i++)
 		for (int w = 0; w < LIB_N_DEVICES; w++) {
-			sem_t gate;
+			struct gate gate;
 			hoist_event *event = NULL;
-			hoist_stream *held = create(i), *free_one = create(i), *waits = create(w);
-			(void)sem_init(&gate, 0, 0);
-			OK(hoist_stream_call(held, wait_for_post, &gate));
+			hoist_stream *held = make_stream(devices[i]),
+				     *free_one = make_stream(devices[i]),
+				     *waits = make_stream(devices[w]);
+			gate_init(&gate);
+			OK(hoist_stream_call(held, gate_pass, &gate));
 			OK(hoist_stream_record(held, 0, &event));
 			OK(hoist_stream_wait_event(waits, event));
 			OK(hoist_event_record(event, free_one));
 			OK(hoist_event_synchronize(event));
 			cr_expect_eq(hoist_stream_query(waits), -EAGAIN, "%s for %s", lib_specs[w],
 				     lib_specs[i]);
-			(void)sem_post(&gate);
+			gate_open(&gate);
 			OK(hoist_stream_synchronize(waits));
 			hoist_event_unref(event);
-			hoist_stream_unref(held);
-			hoist_stream_unref(free_one);
-			hoist_stream_unref(waits);
+			DROP_STREAMS(held, free_one, waits);
 		}
 }
 
-Test(event, what_does_not_go_is_refused)
+Test(event, null_wrong_flags_and_other_devices_are_refused, .init = open_all)
 {
-	emulate();
 	hoist_event *event = NULL;
 	uint64_t ns;
-	hoist_stream *cuda = create(1), *other = create(2);
+	hoist_stream *cuda = make_stream(devices[1]), *other = make_stream(devices[2]);
 	REFUSED(hoist_event_create(NULL, 0, &event), -EINVAL, "NULL");
 	REFUSED(hoist_event_create(devices[0], 6, &event), -EINVAL, "flags 0x6");
 	REFUSED(hoist_stream_record(NULL, 0, &event), -EINVAL, "NULL");
@@ -192,17 +156,15 @@ Test(event, what_does_not_go_is_refused)
 	REFUSED(hoist_stream_call(NULL, sleep_2_ms, NULL), -EINVAL, "NULL");
 	REFUSED(hoist_stream_call(cuda, NULL, NULL), -EINVAL, "function to call is NULL");
 	hoist_event_unref(event);
-	hoist_stream_unref(cuda);
-	hoist_stream_unref(other);
+	DROP_STREAMS(cuda, other);
 }
 
 /* proves: S1.08 S1.10 */
-Test(stream, knows_whether_it_is_the_default)
+Test(stream, knows_whether_it_is_the_default, .init = open_all)
 {
-	emulate();
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_stream *first = NULL;
-		hoist_stream *other = create(i), *third = create(i);
+		hoist_stream *other = make_stream(devices[i]), *third = make_stream(devices[i]);
 		OK(hoist_stream_wait_for_device(other, devices[i])); /* there is none yet */
 		OK(hoist_device_default_stream(devices[i], &first));
 		cr_expect_eq(hoist_stream_is_default(first), 1);
@@ -212,19 +174,17 @@ Test(stream, knows_whether_it_is_the_default)
 		OK(hoist_stream_wait_for(other, other));
 		OK(hoist_stream_wait_for_device(first, devices[i]));
 		OK(hoist_stream_query(other));
-		hoist_stream_unref(first);
-		hoist_stream_unref(other);
-		hoist_stream_unref(third);
+		DROP_STREAMS(first, other, third);
 	}
 }
 
-/* What crosses APIs would never run in a graph, or break it: it is refused before that. */
-Test(stream, captures_stay_whole)
+/* Work across APIs would never run in a graph, or break the graph, and is refused. */
+Test(stream, captures_stay_whole, .init = open_all)
 {
-	emulate();
-	hoist_stream *captures = create(1), *cpu = create(0), *hip = create(3), *joins = create(1);
+	hoist_stream *captures = make_stream(devices[1]), *cpu = make_stream(devices[0]),
+		     *hip = make_stream(devices[3]), *joins = make_stream(devices[1]);
 	hoist_event *event = NULL;
-	OK(lib_capture("cuda", hoist_stream_native(captures), 1));
+	OK(set_capture(captures, 1));
 	REFUSED(hoist_stream_wait_for(cpu, captures), -ENOTSUP, "the second captures a graph");
 	REFUSED(hoist_stream_wait_for(hip, captures), -ENOTSUP,
 		"a stream of hip:0 cannot wait for one of cuda");
@@ -234,40 +194,32 @@ Test(stream, captures_stay_whole)
 	REFUSED(hoist_stream_wait_event(cpu, event), -ENOTSUP, "the second captures a graph");
 	OK(hoist_stream_synchronize(cpu));
 	OK(hoist_stream_synchronize(joins));
-	OK(lib_capture("cuda", hoist_stream_native(captures), 0));
+	OK(set_capture(captures, 0));
 	cr_expect_eq(lib_counters("cuda").broken_captures, 0);
 	hoist_event_unref(event);
-	hoist_stream_unref(captures);
-	hoist_stream_unref(cpu);
-	hoist_stream_unref(hip);
-	hoist_stream_unref(joins);
+	DROP_STREAMS(captures, cpu, hip, joins);
 }
 
-Test(device, synchronize_passes_over_captures)
+Test(device, synchronize_passes_over_captures, .init = open_all)
 {
-	emulate();
-	hoist_stream *captures = create(1);
-	OK(lib_capture("cuda", hoist_stream_native(captures), 1));
+	hoist_stream *captures = make_stream(devices[1]);
+	OK(set_capture(captures, 1));
 	OK(hoist_device_synchronize(devices[1]));
 	cr_expect_eq(lib_counters("cuda").broken_captures, 0);
-	OK(lib_capture("cuda", hoist_stream_native(captures), 0));
+	OK(set_capture(captures, 0));
 	OK(hoist_device_synchronize(devices[1]));
 	REFUSED(hoist_device_synchronize(NULL), -EINVAL, "NULL");
 	hoist_stream_unref(captures);
 }
 
-/* Since ROCm 6.2 an event of HIP's reads its stream when it is asked. */
-Test(event, outlives_its_stream)
+/* Since ROCm 6.2 a query of an event of HIP's reads the event's stream. */
+Test(event, outlives_its_stream, .init = open_all)
 {
-	emulate();
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_event *event = NULL;
-		hoist_memory *memory = NULL;
-		hoist_memory_statistics now = {.size = sizeof now};
-		uintptr_t block = 0;
-		hoist_stream *stream = create(i), *other = create(i);
-		OK(hoist_memory_of_device(devices[i], HOIST_MEMORY_DEVICE, &memory));
-		OK(hoist_memory_alloc(memory, 1000, 0, &block));
+		hoist_stream *stream = make_stream(devices[i]), *other = make_stream(devices[i]);
+		hoist_memory *memory = memory_of(devices[i], HOIST_MEMORY_DEVICE);
+		uintptr_t block = alloc(memory, 1000, 0);
 		OK(hoist_memory_free_on(memory, block, stream));
 		OK(hoist_stream_record(stream, 0, &event));
 		hoist_stream_unref(stream);
@@ -275,7 +227,7 @@ Test(event, outlives_its_stream)
 		OK(hoist_event_synchronize(event));
 		OK(hoist_stream_wait_event(other, event));
 		OK(hoist_memory_trim(memory, 0));
-		OK(hoist_memory_get_statistics(memory, &now));
+		hoist_memory_statistics now = statistics_of(memory);
 		cr_expect_eq(now.pending_bytes, 0, "%s: its blocks came back",
 			     hoist_device_spec(devices[i]));
 		hoist_event_unref(event);
@@ -285,19 +237,16 @@ Test(event, outlives_its_stream)
 	cr_expect_eq(lib_counters("hip").use_after_free, 0);
 }
 
-Test(event, is_not_asked_while_its_stream_captures)
+Test(event, is_not_asked_while_its_stream_captures, .init = open_all)
 {
-	emulate();
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
-		const char *api =
-			strncmp(hoist_device_spec(devices[i]), "hip", 3) == 0 ? "hip" : "cuda";
-		bool hip = api[0] == 'h';
-		hoist_stream *stream = create(i), *cpu = create(0);
+		const char *api = api_of(devices[i]);
+		hoist_stream *stream = make_stream(devices[i]), *cpu = make_stream(devices[0]);
 		hoist_event *before = NULL, *within = NULL;
 		OK(hoist_stream_record(stream, 0, &before));
-		OK(lib_capture(api, hoist_stream_native(stream), 1));
+		OK(set_capture(stream, 1));
 		OK(hoist_stream_record(stream, 0, &within));
-		if (hip) {
+		if (api[0] == 'h') {
 			cr_expect_eq(hoist_event_query(before), -EAGAIN);
 			REFUSED(hoist_event_synchronize(before), -ENOTSUP, "captures a graph");
 		} else {
@@ -311,34 +260,31 @@ Test(event, is_not_asked_while_its_stream_captures)
 		OK(hoist_stream_wait_event(cpu, before));
 		usleep(1000);
 		cr_expect_eq(lib_counters(api).broken_captures, 0);
-		OK(lib_capture(api, hoist_stream_native(stream), 0));
+		OK(set_capture(stream, 0));
 		OK(hoist_stream_synchronize(cpu));
 		OK(hoist_event_query(before));
 		hoist_event_unref(before);
 		hoist_event_unref(within);
-		hoist_stream_unref(stream);
-		hoist_stream_unref(cpu);
+		DROP_STREAMS(stream, cpu);
 	}
 }
 
-/* A context that is broken answers no question any more: an event must not say "not yet" for ever.
- */
-Test(event, of_a_stream_that_ended_in_a_broken_context_fails)
+/* A broken context answers no question. An event must not say "not yet" for ever. */
+Test(event, fails_after_its_stream_ended_in_a_broken_context)
 {
-	static const char *const apis[] = {NULL, "cuda", "cuda", "hip"};
-	emulate();
+	open_all();
 	for (int i = 1; i < LIB_N_DEVICES; i += 2) {
 		hoist_event *event = NULL;
-		hoist_stream *stream = create(i);
-		(void)hoist_stream_native(stream); /* somebody may make it capture */
+		hoist_stream *stream = make_stream(devices[i]);
+		(void)hoist_stream_native(stream); /* the caller may make the stream capture */
 		OK(hoist_event_create(devices[i], 0, &event));
 		OK(hoist_event_record(event, stream));
-		OK(lib_fail(apis[i], "any:1+:700"));
+		OK(lib_fail(api_of(devices[i]), "any:1+:700"));
 		hoist_stream_unref(stream);
 		REFUSED(hoist_event_query(event), -EREMOTEIO, "when the stream was destroyed");
 		REFUSED(hoist_event_synchronize(event), -EREMOTEIO,
 			"when the stream was destroyed");
-		OK(lib_fail(apis[i], NULL));
+		OK(lib_fail(api_of(devices[i]), NULL));
 		hoist_event_unref(event);
 	}
 }

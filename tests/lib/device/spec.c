@@ -2,28 +2,19 @@
 /* Specs: as values and text, how many devices they need, and which there are. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hoist/compat.h"
-#include "hoist/hoist.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/lib-unit.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
-#define OK(call) cr_assert_eq(call, 0, "%s: %s", #call, hoist_error())
-#define REFUSED(call, err, text)                                                                   \
-	do {                                                                                       \
-		cr_expect_eq(call, err, "%s: %s", #call, hoist_error());                           \
-		cr_expect_not_null(strstr(hoist_error(), text), "%s", hoist_error());              \
-	} while (0)
 
-static void emulate(const char *what)
+static void emulate_only(const char *what)
 {
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
+	emulate();
 	setenv("HOIST_EMULATE", what, 1);
 }
 
@@ -201,13 +192,13 @@ Test(spec, words_of_a_command_line_say_how_many)
 /* proves: S1.21 V106 */
 Test(spec, all_is_what_the_machine_has)
 {
-	emulate("cuda:4");
+	emulate_only("cuda:4");
 	expect_count("V106", "gpu:all", 4);
 	expect_count("V106", "GPU:ALL", 4);
 	expect_count("not the machine's", "gpu:1,all", 2);
 }
 
-/* --- what there is --- */
+/* --- devices that are there --- */
 
 /* proves: S1.16 S1.18 S1.19 V114 V115 */
 Test(spec, without_accelerators_there_is_the_cpu)
@@ -242,7 +233,7 @@ Test(spec, without_accelerators_there_is_the_cpu)
 /* proves: S1.16 S1.17 S1.18 S1.19 V114 */
 Test(spec, with_accelerators_they_are_all_there_is)
 {
-	emulate("cuda:2,hip:1");
+	emulate_only("cuda:2,hip:1");
 	hoist_spec specs[4] = {{77, 77}, {77, 77}, {77, 77}, {77, 77}};
 	const char *text = NULL;
 	size_t n = 0;
@@ -278,22 +269,21 @@ Test(spec, with_accelerators_they_are_all_there_is)
 /* proves: S1.15 V099 */
 Test(spec, are_opened_in_their_order)
 {
-	emulate("cuda:2");
+	emulate_only("cuda:2");
 	static const hoist_spec specs[] = {{HOIST_SPEC_CPU, 99},
 					   {HOIST_SPEC_GPU, 0},
 					   {HOIST_SPEC_CUDA, 1},
 					   {HOIST_SPEC_CPU, -1}};
 	static const char *const names[] = {"cpu", "cuda:0", "cuda:1", "cpu"};
-	hoist_device *devices[COUNT(specs)] = {NULL};
-	OK(hoist_spec_open(specs, COUNT(specs), devices));
+	hoist_device *opened[COUNT(specs)] = {NULL};
+	OK(hoist_spec_open(specs, COUNT(specs), opened));
 	for (size_t i = 0; i < COUNT(specs); i++) {
-		hoist_device_info info = {.size = sizeof info};
-		cr_expect_str_eq(hoist_device_spec(devices[i]), names[i]);
-		OK(hoist_device_get_info(devices[i], &info));
+		cr_expect_str_eq(hoist_device_spec(opened[i]), names[i]);
+		hoist_device_info info = device_info_of(opened[i]);
 		cr_expect(i == 2 || info.id == 0, "the CPU's id is always 0");
-		hoist_device_unref(devices[i]);
+		hoist_device_unref(opened[i]);
 	}
-	cr_expect_eq(devices[0], devices[3]);
+	cr_expect_eq(opened[0], opened[3]);
 	OK(hoist_spec_open(NULL, 0, NULL));
 	static const hoist_spec bad[] = {
 		{HOIST_SPEC_GPU, 1}, {HOIST_SPEC_GPU, 7}, {HOIST_SPEC_GPU, -1}};
@@ -307,7 +297,7 @@ Test(spec, are_opened_in_their_order)
 
 Test(spec, a_malformed_environment_is_no_empty_machine)
 {
-	emulate("cuda:none");
+	emulate_only("cuda:none");
 	size_t n = 77;
 	int count = 77;
 	REFUSED(hoist_spec_scan(0, NULL, 0, &n), -EINVAL, "HOIST_EMULATE=cuda:none");

@@ -2,32 +2,22 @@
 /* Virtual devices: on and off, beside drivers that were opened, failed or are emulated. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "hoist/compat.h"
-#include "hoist/hoist.h"
-#include "tests/support/lib-support.h"
-
-#define OK(call) cr_assert_eq(call, 0, "%s: %s", #call, hoist_error())
-#define REFUSED(call, err, text)                                                                   \
-	do {                                                                                       \
-		cr_expect_eq(call, err, "%s: %s", #call, hoist_error());                           \
-		cr_expect_not_null(strstr(hoist_error(), text), "%s", hoist_error());              \
-	} while (0)
+#include "tests/support/child.h"
+#include "tests/support/lib-unit.h"
 
 /* A machine without drivers, where the stand-ins are installed. */
 static void bare(void)
 {
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
+	emulate();
 	unsetenv("HOIST_EMULATE");
 	setenv("HOIST_CUDA_LIBRARY", "/nowhere/libcuda.so", 1);
 	setenv("HOIST_HIP_LIBRARY", "/nowhere/libhip.so", 1);
@@ -42,10 +32,8 @@ static int accelerators(void)
 
 static void expect_virtual(const char *spec, const char *architecture)
 {
-	hoist_device *device = NULL;
-	hoist_device_info info = {.size = sizeof info};
-	OK(hoist_device_open(spec, &device));
-	OK(hoist_device_get_info(device, &info));
+	hoist_device *device = open_device(spec);
+	hoist_device_info info = device_info_of(device);
 	cr_expect(info.is_virtual == 1 && info.emulated == 1 && info.is_compatible == 1, "%s",
 		  spec);
 	cr_expect_str_eq(info.label, "gpu");
@@ -55,9 +43,8 @@ static void expect_virtual(const char *spec, const char *architecture)
 }
 
 /* proves: S1.18 S1.19 S1.22 V116 */
-Test(virtual, devices_appear_and_go)
+Test(virtual, devices_appear_and_go, .init = bare)
 {
-	bare();
 	const char *text = NULL;
 	hoist_virtual_info info = {.size = sizeof info};
 	cr_expect_eq(accelerators(), 0);
@@ -82,20 +69,18 @@ Test(virtual, devices_appear_and_go)
 	OK(hoist_virtual_get("cuda", &info));
 	cr_expect(info.count == 0 && info.architecture[0] == '\0');
 	REFUSED(hoist_device_open("cuda:1", &none), -ENODEV, "the virtual devices were ended");
-	/* What is open goes on. */
-	hoist_stream *stream = NULL;
+	/* Open devices go on. */
 	uint64_t bytes;
 	OK(hoist_device_memory(kept, &bytes, &bytes));
-	OK(hoist_stream_create(kept, &stream));
+	hoist_stream *stream = make_stream(kept);
 	OK(hoist_stream_synchronize(stream));
 	hoist_stream_unref(stream);
 	cr_expect_null(none);
 }
 
 /* proves: S1.22 */
-Test(virtual, counts_and_architectures_may_change)
+Test(virtual, counts_and_architectures_may_change, .init = bare)
 {
-	bare();
 	OK(hoist_virtual_set("cuda", NULL, 1));
 	expect_virtual("cuda:0", "sm_90");
 	OK(hoist_virtual_set("cuda", "sm_100a", 5));
@@ -115,9 +100,8 @@ Test(virtual, counts_and_architectures_may_change)
 }
 
 /* proves: S1.22 */
-Test(virtual, never_used_ones_leave_no_trace)
+Test(virtual, never_used_ones_leave_no_trace, .init = bare)
 {
-	bare();
 	hoist_device *none = NULL;
 	OK(hoist_virtual_set("cuda", "sm_80", 2));
 	OK(hoist_virtual_set("cuda", NULL, 0));
@@ -125,15 +109,12 @@ Test(virtual, never_used_ones_leave_no_trace)
 	cr_expect_null(none);
 }
 
-Test(virtual, beside_emulated_ones)
+Test(virtual, beside_emulated_ones, .init = bare)
 {
-	bare();
 	setenv("HOIST_EMULATE", "cuda:2", 1);
 	cr_expect_eq(accelerators(), 2);
-	hoist_device *device = NULL;
-	hoist_device_info info = {.size = sizeof info};
-	OK(hoist_device_open("cuda:1", &device));
-	OK(hoist_device_get_info(device, &info));
+	hoist_device *device = open_device("cuda:1");
+	hoist_device_info info = device_info_of(device);
 	cr_expect(info.emulated == 1 && info.is_virtual == 0);
 	OK(hoist_virtual_set("cuda", "sm_80", 4));
 	cr_expect_eq(accelerators(), 4);
@@ -143,34 +124,31 @@ Test(virtual, beside_emulated_ones)
 	cr_expect_eq(lib_counters("cuda").bad_copies, 0);
 }
 
-/* A driver with @n devices that is not the stand-in, as far as names tell. */
+/* A driver with @n devices whose name is not the stand-in's. */
 static void use_as_real(int n)
 {
-	char path[4096], name[4096];
+	char path[4096], name[64];
 	__typeof__(&hoist_emulator_set_devices) set_devices;
 	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
 		       getenv("HOIST_EMULATOR_DIR"));
-	(void)snprintf(name, sizeof name, "%s/libcuda-as-real-%d.so", getenv("TMPDIR"),
-		       (int)getpid());
-	cr_assert_eq(symlink(path, name), 0);
-	void *so = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	(void)snprintf(name, sizeof name, "libcuda-as-real-%d.so", (int)getpid());
+	const char *link = temporary(name);
+	cr_assert_eq(symlink(path, link), 0);
+	void *so = dlopen(link, RTLD_NOW | RTLD_LOCAL);
 	cr_assert_not_null(so, "%s", dlerror());
 	*(void **)&set_devices = dlsym(so, "hoist_emulator_set_devices");
 	cr_assert_not_null(*(void **)&set_devices, "%s", dlerror());
 	set_devices(n);
-	setenv("HOIST_CUDA_LIBRARY", name, 1);
+	setenv("HOIST_CUDA_LIBRARY", link, 1);
 }
 
 /* proves: S1.22 */
-Test(virtual, the_real_driver_stays_once_it_is_open)
+Test(virtual, the_real_driver_stays_once_it_is_open, .init = bare)
 {
-	bare();
 	use_as_real(1);
-	hoist_device *device = NULL;
-	hoist_device_info info = {.size = sizeof info};
 	OK(hoist_virtual_set("cuda", NULL, 0));
-	OK(hoist_device_open("cuda:0", &device));
-	OK(hoist_device_get_info(device, &info));
+	hoist_device *device = open_device("cuda:0");
+	hoist_device_info info = device_info_of(device);
 	cr_expect(info.emulated == 0 && info.is_virtual == 0);
 	REFUSED(hoist_virtual_set("cuda", "sm_80", 2), -EBUSY, "the real driver");
 	cr_expect_eq(accelerators(), 1);
@@ -181,9 +159,8 @@ Test(virtual, the_real_driver_stays_once_it_is_open)
 }
 
 /* proves: S1.22 */
-Test(virtual, a_driver_without_devices_is_in_nobodys_way)
+Test(virtual, a_driver_without_devices_is_in_nobodys_way, .init = bare)
 {
-	bare();
 	use_as_real(0);
 	cr_expect_eq(accelerators(), 0);
 	OK(hoist_virtual_set("cuda", "sm_80", 2));
@@ -191,9 +168,8 @@ Test(virtual, a_driver_without_devices_is_in_nobodys_way)
 	(void)unlink(getenv("HOIST_CUDA_LIBRARY"));
 }
 
-Test(virtual, what_does_not_go_is_refused)
+Test(virtual, wrong_counts_and_names_are_refused, .init = bare)
 {
-	bare();
 	hoist_virtual_info info = {.size = sizeof info};
 	REFUSED(hoist_virtual_set("cpu", NULL, 1), -EINVAL, "\"cpu\" names no API of virtual");
 	REFUSED(hoist_virtual_set("gpu", NULL, 1), -EINVAL, "say cuda or hip");
@@ -214,16 +190,15 @@ Test(virtual, what_does_not_go_is_refused)
 }
 
 /* proves: S1.22 */
-Test(virtual, without_stand_ins_says_where_they_were_looked_for)
+Test(virtual, without_stand_ins_says_where_they_were_looked_for, .init = bare)
 {
-	bare();
 	setenv("HOIST_EMULATOR_DIR", "/nowhere/emulators", 1);
 	int err = hoist_virtual_set("cuda", "sm_80", 2);
 	if (err == 0)
 		cr_skip_test("the stand-ins are installed on this machine");
 	cr_expect_eq(err, -ENOENT);
-	cr_expect_not_null(strstr(hoist_error(), "2 virtual devices"), "%s", hoist_error());
-	cr_expect_not_null(strstr(hoist_error(), "/nowhere/emulators"), "%s", hoist_error());
+	expect_text("2 virtual devices");
+	expect_text("/nowhere/emulators");
 	cr_expect_eq(accelerators(), 0);
 }
 
@@ -253,9 +228,8 @@ static void *look(void *unused)
 	return NULL;
 }
 
-Test(virtual, threads_may_look_meanwhile)
+Test(virtual, threads_may_look_meanwhile, .init = bare)
 {
-	bare();
 	pthread_t threads[3];
 	void *failed[3];
 	for (int i = 0; i < 3; i++)
@@ -266,23 +240,20 @@ Test(virtual, threads_may_look_meanwhile)
 	}
 }
 
-/* 0: a child could open a device; 1: it was told -ESTALE. */
+/* 0: a child could open a device; 1: the child got -ESTALE. */
 static int child_opens(void)
 {
-	int status = -1;
 	pid_t pid = fork();
 	if (pid == 0) {
 		hoist_device *device = NULL;
 		int err = hoist_device_open("cuda:0", &device);
 		_exit(err == 0 ? 0 : err == -ESTALE ? 1 : 2);
 	}
-	cr_assert(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
-	return WEXITSTATUS(status);
+	return child_status(pid);
 }
 
-Test(virtual, a_child_has_them_unless_its_parent_used_them)
+Test(virtual, a_child_has_them_unless_its_parent_used_them, .init = bare)
 {
-	bare();
 	OK(hoist_virtual_set("cuda", "sm_80", 2));
 	cr_expect_eq(child_opens(), 0);
 	expect_virtual("cuda:0", "sm_80");

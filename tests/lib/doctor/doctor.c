@@ -2,17 +2,17 @@
 /* lib/doctor/doctor-numa.c on machines this test does not run on. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
 #include "hoist/doctor.h"
 #include "lib/doctor/doctor.h"
+#include "tests/support/lib-unit.h"
 #include "tests/support/numa-tree.h"
 
-/* What the doctor finds about @tree's machine for a path on disk @disk; its detail of
- * the check @name is copied to @detail. */
+/* Runs the doctor on @tree's machine for a path on disk @disk, and copies the detail of the
+ * check @name to @detail. */
 static void examine(const char *tree_name, dev_t disk, const char *name, char detail[1024])
 {
 	struct tree tree;
@@ -21,7 +21,7 @@ static void examine(const char *tree_name, dev_t disk, const char *name, char de
 	cr_assert_eq(tree_unpack(&tree, tree_name), 0, "cannot unpack sysfs/%s.txt", tree_name);
 	doctor->path = "/models";
 	doctor->path_dev = disk;
-	cr_assert_eq(hoist__doctor_numa(doctor, tree.root), 0);
+	OK(hoist__doctor_numa(doctor, tree.root));
 	detail[0] = '\0';
 	for (size_t i = 0; i < doctor->n_checks; i++)
 		if (strcmp(doctor->checks[i].name, name) == 0)
@@ -34,8 +34,8 @@ Test(doctor, gives_its_advice_as_far_as_the_caller_knows_it)
 {
 	hoist_doctor *doctor = NULL;
 	hoist_advice advice = {.size = sizeof advice};
-	cr_assert_eq(hoist_doctor_create("/proc/self/fdinfo", &doctor), 0);
-	cr_assert_eq(hoist_doctor_advice(doctor, &advice), 0);
+	OK(hoist_doctor_create("/proc/self/fdinfo", &doctor));
+	OK(hoist_doctor_advice(doctor, &advice));
 	cr_expect_str_eq(advice.text, "");
 	cr_expect_not_null(strstr(advice.skipped, "/proc/self/fdinfo has no file"), "%s",
 			   advice.skipped);
@@ -43,7 +43,7 @@ Test(doctor, gives_its_advice_as_far_as_the_caller_knows_it)
 	cr_expect_eq(advice.chunk_bytes, 0);
 	cr_expect_eq(advice.bytes, 0);
 	advice = (hoist_advice){.size = offsetof(hoist_advice, io), .depth = 7};
-	cr_expect_eq(hoist_doctor_advice(doctor, &advice), 0);
+	OK(hoist_doctor_advice(doctor, &advice));
 	cr_expect_eq(advice.depth, 7, "beyond the size that was given");
 	for (size_t size = 0; size <= sizeof advice + 1; size += sizeof advice + 1) {
 		advice.size = size;

@@ -2,37 +2,19 @@
 /* The CUDA Array Interface's fields, out and in; and the table of DLPack's functions. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
 
 #include "hoist/cai.h"
 #include "hoist/dlpack.h"
-#include "hoist/hoist.h"
 #include "tests/support/lib-dlpack.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/lib-unit.h"
 
-static hoist_device *devices[LIB_N_DEVICES];
 static const int64_t shape_23[] = {2, 3};
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
-
-static void expect_text(const char *text)
-{
-	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
-}
 
 static hoist_buffer *create(hoist_device *device, hoist_dtype dtype, unsigned flags)
 {
-	hoist_buffer *b = NULL;
-	cr_assert_eq(hoist_buffer_create(device, dtype, 2, shape_23, flags, &b), 0, "%s",
-		     hoist_error());
-	return b;
+	return make_buffer(device, dtype, 2, shape_23, flags);
 }
 
 static void count(void *context)
@@ -83,9 +65,7 @@ Test(cai, fields_out_and_in, .init = open_all)
 	for (unsigned pinned = 0; pinned <= HOIST_BUFFER_PINNED; pinned++)
 		for (int i = 1; i < LIB_N_DEVICES; i++) {
 			hoist_cai cai = {.size = sizeof cai};
-			hoist_buffer *view = NULL;
 			hoist_buffer *back = NULL;
-			hoist_buffer_info info = {.size = sizeof info};
 			int released = 0;
 			const hoist_cai_owner owner = {count, &released};
 			const hoist_slice every[] = {HOIST_STEP(HOIST_NONE, HOIST_NONE, -1),
@@ -94,29 +74,28 @@ Test(cai, fields_out_and_in, .init = open_all)
 			const int expected[] = {3, 5, 0, 2};
 			int got[4] = {0};
 			hoist_buffer *b = create(devices[i], HOIST_I32, pinned);
-			cr_assert_eq(hoist_buffer_write(b, 0, values, sizeof values), 0);
-			cr_assert_eq(hoist_buffer_to_cai(b, &cai), 0, "%s", hoist_error());
+			OK(hoist_buffer_write(b, 0, values, sizeof values));
+			OK(hoist_buffer_to_cai(b, &cai));
 			cr_expect_eq(cai.version, 3);
 			cr_expect_eq(cai.has_strides, 0);
-			cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, NULL, 0, &back), 0);
-			cr_assert_eq(hoist_buffer_get_info(back, &info), 0);
+			OK(hoist_buffer_from_cai(&cai, NULL, NULL, 0, &back));
+			hoist_buffer_info info = info_of(back);
 			cr_expect_eq(info.has_implicit_strides, 1, "None came in");
 			hoist_buffer_unref(back);
 			cr_expect_eq(cai.is_read_only, 0);
-			cr_assert_eq(hoist_buffer_slice(b, 2, every, &view), 0);
-			cr_assert_eq(hoist_buffer_freeze(b), 0);
-			cr_assert_eq(hoist_buffer_to_cai(view, &cai), 0, "%s", hoist_error());
+			hoist_buffer *view = make_slice(b, 2, every);
+			OK(hoist_buffer_freeze(b));
+			OK(hoist_buffer_to_cai(view, &cai));
 			cr_expect_eq(cai.has_strides, 1);
 			cr_expect_eq(cai.strides[0], -12);
 			cr_expect_eq(cai.strides[1], 8);
 			cr_expect_eq(cai.shape[1], 2);
 			cr_expect_eq(cai.is_read_only, 1);
-			cr_assert_eq(hoist_buffer_from_cai(&cai, &owner, NULL, 0, &back), 0, "%s",
-				     hoist_error());
+			OK(hoist_buffer_from_cai(&cai, &owner, NULL, 0, &back));
 			cr_expect_eq(hoist_buffer_address(back), hoist_buffer_address(view));
 			cr_expect_eq(hoist_buffer_strides(back)[0], -3);
 			cr_expect_eq(hoist_buffer_strides(back)[1], 2);
-			cr_assert_eq(hoist_buffer_get_info(back, &info), 0);
+			OK(hoist_buffer_get_info(back, &info));
 			cr_expect_eq(info.is_read_only, 1);
 			cr_expect_eq(info.has_implicit_strides, 0);
 			cr_expect_eq(info.is_device_accessible, 1);
@@ -125,17 +104,14 @@ Test(cai, fields_out_and_in, .init = open_all)
 				cr_expect_eq(hoist_buffer_device(back), devices[i]);
 				cr_expect_eq(info.device_id, i == 2, "V202 %s", lib_specs[i]);
 			}
-			cr_assert_eq(hoist_buffer_copy_out(back, got, sizeof got), 0, "%s",
-				     hoist_error());
+			OK(hoist_buffer_copy_out(back, got, sizeof got));
 			cr_expect_arr_eq(got, expected, sizeof got);
 			cr_expect_eq(released, 0);
 			hoist_buffer_unref(back);
 			cr_expect_eq(released, 1);
-			hoist_buffer_unref(view);
-			hoist_buffer_unref(b);
+			DROP(view, b);
 		}
-	cr_assert(lib_nothing_outstanding(devices));
-	cr_assert(lib_drivers_content());
+	expect_all_given_back();
 }
 
 /* proves: S3.04 */
@@ -145,14 +121,12 @@ Test(cai, comes_in_whichever_context_is_current, .init = open_all)
 		hoist_cai cai = {.size = sizeof cai};
 		hoist_buffer *back = NULL;
 		hoist_buffer *b = create(devices[1], HOIST_I32, 0);
-		cr_assert_eq(hoist_buffer_to_cai(b, &cai), 0, "%s", hoist_error());
+		OK(hoist_buffer_to_cai(b, &cai));
 		lib_enter_context(ordinal);
-		cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, NULL, 0, &back), 0, "%s",
-			     hoist_error());
+		OK(hoist_buffer_from_cai(&cai, NULL, NULL, 0, &back));
 		cr_expect_eq(hoist_buffer_device(back), devices[1]);
 		lib_leave_context(ordinal);
-		hoist_buffer_unref(back);
-		hoist_buffer_unref(b);
+		DROP(back, b);
 	}
 }
 
@@ -161,14 +135,13 @@ Test(cai, host_memory_has_none, .init = open_all)
 {
 	hoist_cai cai = {.size = sizeof cai};
 	hoist_buffer *b = create(devices[0], HOIST_I32, 0);
-	cr_expect_eq(hoist_buffer_to_cai(b, &cai), -ENOTSUP);
-	expect_text("no device can touch");
+	REFUSED(hoist_buffer_to_cai(b, &cai), -ENOTSUP, "no device can touch");
 	cr_expect_eq(hoist_buffer_to_cai(NULL, &cai), -EINVAL);
 	hoist_buffer_unref(b);
 	b = create(devices[1], HOIST_I32, 0);
 	cai.size = 0;
 	cr_expect_eq(hoist_buffer_to_cai(b, &cai), -EINVAL);
-	cr_expect_eq(hoist_buffer_close(b, NULL), 0);
+	OK(hoist_buffer_close(b, NULL));
 	cai.size = sizeof cai;
 	cr_expect_eq(hoist_buffer_to_cai(b, &cai), -EBADF);
 	hoist_buffer_unref(b);
@@ -257,7 +230,7 @@ Test(cai, refusals, .init = open_all)
 	hoist_cai good = {.size = sizeof good};
 	hoist_buffer *b = create(devices[1], HOIST_I32, 0);
 	hoist_buffer *back = NULL;
-	cr_assert_eq(hoist_buffer_to_cai(b, &good), 0);
+	OK(hoist_buffer_to_cai(b, &good));
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		hoist_cai cai = good;
 		change(&cai, rows[i].what, rows[i].a, rows[i].typestr);
@@ -266,10 +239,9 @@ Test(cai, refusals, .init = open_all)
 		expect_text(rows[i].text);
 		cr_expect_null(back);
 	}
-	hoist_stream *other = NULL;
-	cr_assert_eq(hoist_stream_create(devices[2], &other), 0);
-	cr_expect_eq(hoist_buffer_from_cai(&good, &owner, other, 0, &back), -EINVAL);
-	expect_text("the stream is of cuda:1, the memory of cuda:0");
+	hoist_stream *other = make_stream(devices[2]);
+	REFUSED(hoist_buffer_from_cai(&good, &owner, other, 0, &back), -EINVAL,
+		"the stream is of cuda:1, the memory of cuda:0");
 	good.has_stream = 1;
 	good.stream = 1;
 	cr_expect_eq(hoist_buffer_from_cai(&good, &owner, other, 0, &back), -EINVAL);
@@ -285,13 +257,12 @@ Test(cai, without_elements_the_stream_says_where, .init = open_all)
 {
 	hoist_cai cai = {.size = sizeof cai, .version = 3, .typestr = "=f4", .rank = 1};
 	hoist_buffer *b = NULL;
-	hoist_stream *stream = NULL;
-	cr_assert_eq(hoist_stream_create(devices[2], &stream), 0);
-	cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, stream, 0, &b), 0, "%s", hoist_error());
+	hoist_stream *stream = make_stream(devices[2]);
+	OK(hoist_buffer_from_cai(&cai, NULL, stream, 0, &b));
 	cr_expect_eq(hoist_buffer_device(b), devices[2]);
 	cr_expect_eq(hoist_buffer_dtype(b), HOIST_F32);
 	hoist_buffer_unref(b);
-	cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, NULL, 0, &b), 0, "%s", hoist_error());
+	OK(hoist_buffer_from_cai(&cai, NULL, NULL, 0, &b));
 	cr_expect_eq(hoist_buffer_device(b), devices[1]);
 	hoist_buffer_unref(b);
 	hoist_stream_unref(stream);
@@ -393,13 +364,13 @@ Test(dlpack_exchange, borrows_and_takes, .init = open_all)
 	cr_expect_eq(seen.shape, hoist_buffer_shape(object), "borrowed, not copied");
 	cr_expect_eq(seen.strides, hoist_buffer_strides(object));
 	cr_assert_eq(table()->to_managed(object, &tensor), 0);
-	cr_assert_eq(hoist_buffer_freeze(object), 0);
+	OK(hoist_buffer_freeze(object));
 	cr_expect_eq(table()->to_tensor(object, &seen), -1, "it could not say read-only");
 	hoist_buffer_unref(object);
 	cr_expect_eq(offer.n_deleted, 0u);
 	hoist_dlpack_release(tensor);
 	cr_expect_eq(offer.n_deleted, 1u);
-	/* What cannot be taken is ended all the same. */
+	/* A refused tensor is deleted, too. */
 	lib_offer(&offer, array, HOIST_I32, 2, shape_23, NULL);
 	offer.u.managed.major = 9;
 	cr_expect_eq(table()->from_managed(lib_managed(&offer), &object), -1);

@@ -1,43 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* DLPack tensors as buffers: what is taken, what is refused, and who ends them. */
+/* DLPack tensors as buffers: tensors that are taken or refused, and the calls of their deleters. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hoist/dlpack.h"
-#include "hoist/hoist.h"
 #include "tests/support/lib-dlpack.h"
-#include "tests/support/lib-support.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
-
-static void expect_text(const char *text)
-{
-	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
-}
-
-static hoist_buffer *import(struct lib_offer *offer, unsigned flags)
-{
-	hoist_buffer *b = NULL;
-	cr_assert_eq(hoist_buffer_from_dlpack(lib_managed(offer), NULL, flags, &b), 0, "%s",
-		     hoist_error());
-	return b;
-}
+#include "tests/support/lib-unit.h"
 
 static const int64_t shape_4[] = {4};
 static const int64_t shape_23[] = {2, 3};
 
-/* --- what is taken --- */
+/* --- tensors that are taken --- */
 
 /* proves: S0.29 S3.01 V035 */
 Test(dlpack_import, every_dtype_aliases)
@@ -51,12 +27,12 @@ Test(dlpack_import, every_dtype_aliases)
 		size_t item = hoist_dtype_bits(dtype) / 8;
 		unsigned char seven[16] = {7, 7};
 		lib_offer(&offer, array, dtype, 1, shape_4, NULL);
-		hoist_buffer *b = import(&offer, 0);
+		hoist_buffer *b = imported(lib_managed(&offer), NULL, 0);
 		cr_expect_eq(hoist_buffer_dtype(b), dtype);
 		cr_expect_eq(hoist_buffer_rank(b), 1);
 		cr_expect_eq(hoist_buffer_shape(b)[0], 4);
 		cr_expect_eq(hoist_buffer_data(b), array);
-		cr_assert_eq(hoist_buffer_write(b, 0, seven, item), 0, "%s", hoist_error());
+		OK(hoist_buffer_write(b, 0, seven, item));
 		cr_expect_arr_eq(array, seven, item, "%s", hoist_dtype_name(dtype));
 		hoist_buffer_unref(b);
 		cr_expect_eq(offer.n_deleted, 1u);
@@ -70,11 +46,11 @@ Test(dlpack_import, a_reference_or_a_copy)
 	struct lib_offer offer;
 	for (int i = 0; i < 10; i++) {
 		lib_offer(&offer, array, HOIST_I32, 1, shape_4, NULL);
-		hoist_buffer_unref(import(&offer, 0));
+		hoist_buffer_unref(imported(lib_managed(&offer), NULL, 0));
 		cr_expect_eq(offer.n_deleted, 1u, "V208");
 	}
 	lib_offer(&offer, array, HOIST_I32, 1, shape_4, NULL);
-	hoist_buffer *b = import(&offer, HOIST_DLPACK_COPY);
+	hoist_buffer *b = imported(lib_managed(&offer), NULL, HOIST_DLPACK_COPY);
 	cr_expect_eq(offer.n_deleted, 1u, "the deleter of what was copied is called at once");
 	cr_expect_neq(hoist_buffer_data(b), array, "V036");
 	array[2] = 9;
@@ -108,10 +84,9 @@ Test(dlpack_import, layouts)
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		struct lib_offer offer;
-		hoist_buffer_info info = {.size = sizeof info};
 		lib_offer(&offer, array, rows[i].dtype, rows[i].rank, rows[i].shape,
 			  rows[i].has_strides ? rows[i].strides : NULL);
-		hoist_buffer *b = import(&offer, 0);
+		hoist_buffer *b = imported(lib_managed(&offer), NULL, 0);
 		if (hoist_buffer_elements(b) > 0)
 			cr_expect_eq(hoist_buffer_data(b), array, "%s", rows[i].name);
 		for (int k = 0; k < rows[i].rank; k++) {
@@ -121,7 +96,7 @@ Test(dlpack_import, layouts)
 				     rows[i].name);
 		}
 		cr_expect_eq(hoist_buffer_is_contiguous(b), rows[i].contiguous, "%s", rows[i].name);
-		cr_assert_eq(hoist_buffer_get_info(b, &info), 0);
+		hoist_buffer_info info = info_of(b);
 		cr_expect_eq(info.device_id, -1, "%s", rows[i].name);
 		cr_expect_eq(info.is_device_accessible, 0, "%s", rows[i].name);
 		cr_expect_eq(info.is_read_only, 0, "%s", rows[i].name);
@@ -141,14 +116,12 @@ Test(dlpack_import, is_sliced_where_its_elements_are)
 		ptrdiff_t bytes;
 		int64_t stride;
 	} rows[] = {{"C", {6, 1}, 52, 1}, {"F", {1, 5}, 28, 5}};
-	const int64_t shape[] = {5, 6};
 	const hoist_slice slices[] = {HOIST_AT(2), HOIST_RANGE(1, -1)};
 	for (size_t i = 0; i < 2; i++) {
 		struct lib_offer offer;
-		hoist_buffer *view = NULL;
-		lib_offer(&offer, array, HOIST_I32, 2, shape, rows[i].strides);
-		hoist_buffer *b = import(&offer, 0);
-		cr_assert_eq(hoist_buffer_slice(b, 2, slices, &view), 0, "%s", hoist_error());
+		lib_offer(&offer, array, HOIST_I32, 2, SHAPE(5, 6), rows[i].strides);
+		hoist_buffer *b = imported(lib_managed(&offer), NULL, 0);
+		hoist_buffer *view = make_slice(b, 2, slices);
 		cr_expect_eq((char *)hoist_buffer_data(view) - (char *)array, rows[i].bytes,
 			     "V205 %s", rows[i].order);
 		cr_expect_eq(hoist_buffer_shape(view)[0], 4);
@@ -166,28 +139,24 @@ Test(dlpack_import, read_only_is_kept)
 	int array[4] = {0, 1, 2, 3};
 	const int value = 7;
 	struct lib_offer offer;
-	hoist_buffer *view = NULL;
-	hoist_buffer_info info = {.size = sizeof info};
 	lib_offer(&offer, array, HOIST_I32, 1, shape_4, NULL);
 	offer.u.managed.flags = HOIST_DL_READ_ONLY | HOIST_DL_IS_COPIED;
-	hoist_buffer *b = import(&offer, 0);
-	cr_assert_eq(hoist_buffer_get_info(b, &info), 0);
+	hoist_buffer *b = imported(lib_managed(&offer), NULL, 0);
+	hoist_buffer_info info = info_of(b);
 	cr_expect_eq(info.is_read_only, 1);
-	cr_assert_eq(hoist_buffer_view_as(b, HOIST_U8, &view), 0);
+	hoist_buffer *view = make_view_as(b, HOIST_U8);
 	cr_expect_eq(hoist_buffer_write(view, 0, &value, sizeof value), -EROFS);
-	struct DLManagedTensorVersioned *again = NULL;
-	cr_assert_eq(hoist_buffer_to_dlpack(view, NULL, &again), 0);
+	struct DLManagedTensorVersioned *again = exported(view, NULL);
 	cr_expect_eq(lib_seen(again)->flags, HOIST_DL_READ_ONLY);
-	hoist_buffer_unref(view);
-	hoist_buffer_unref(b);
+	DROP(view, b);
 	cr_expect_eq(offer.n_deleted, 0u, "what it was exported as keeps it");
 	hoist_dlpack_release(again);
 	cr_expect_eq(offer.n_deleted, 1u);
 	/* A copy may be written. */
 	lib_offer(&offer, array, HOIST_I32, 1, shape_4, NULL);
 	offer.u.managed.flags = HOIST_DL_READ_ONLY;
-	b = import(&offer, HOIST_DLPACK_COPY);
-	cr_expect_eq(hoist_buffer_write(b, 0, &value, sizeof value), 0);
+	b = imported(lib_managed(&offer), NULL, HOIST_DLPACK_COPY);
+	OK(hoist_buffer_write(b, 0, &value, sizeof value));
 	hoist_buffer_unref(b);
 	cr_expect_eq(array[0], 0);
 }
@@ -196,30 +165,27 @@ Test(dlpack_import, read_only_is_kept)
 Test(dlpack_import, offsets_negative_strides_and_no_elements)
 {
 	short array[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
-	const int64_t back[] = {-3, 1};
-	const int64_t empty[] = {0, 5};
-	const int64_t wild[] = {INT64_MIN, INT64_MAX};
 	short got[6] = {0};
 	const short expected[] = {5, 6, 7, 2, 3, 4};
 	struct lib_offer offer;
-	hoist_dl_tensor *tensor = lib_offer(&offer, array, HOIST_I16, 2, shape_23, back);
+	hoist_dl_tensor *tensor = lib_offer(&offer, array, HOIST_I16, 2, shape_23, SHAPE(-3, 1));
 	tensor->byte_offset = 10;
-	hoist_buffer *b = import(&offer, 0);
+	hoist_buffer *b = imported(lib_managed(&offer), NULL, 0);
 	cr_expect_eq(hoist_buffer_data(b), array + 5);
-	cr_assert_eq(hoist_buffer_copy_out(b, got, sizeof got), 0, "%s", hoist_error());
+	OK(hoist_buffer_copy_out(b, got, sizeof got));
 	cr_expect_arr_eq(got, expected, sizeof got);
 	hoist_buffer_unref(b);
-	tensor = lib_offer(&offer, NULL, HOIST_I16, 2, empty, wild);
-	b = import(&offer, 0);
+	tensor = lib_offer(&offer, NULL, HOIST_I16, 2, SHAPE(0, 5), SHAPE(INT64_MIN, INT64_MAX));
+	b = imported(lib_managed(&offer), NULL, 0);
 	cr_expect_null(hoist_buffer_data(b));
 	cr_expect_eq(hoist_buffer_elements(b), 0u);
 	hoist_buffer_unref(b);
 	cr_expect_eq(offer.n_deleted, 1u);
 	/* Not aligned: the bytes are read as they are. */
 	tensor = lib_offer(&offer, (char *)array + 1, HOIST_I16, 1, shape_4, NULL);
-	b = import(&offer, 0);
+	b = imported(lib_managed(&offer), NULL, 0);
 	cr_expect_not(hoist_buffer_is_aligned(b, 0));
-	cr_assert_eq(hoist_buffer_copy_out(b, got, 8), 0);
+	OK(hoist_buffer_copy_out(b, got, 8));
 	cr_expect_arr_eq((char *)got, (char *)array + 1, 8);
 	hoist_buffer_unref(b);
 }
@@ -228,25 +194,21 @@ Test(dlpack_import, offsets_negative_strides_and_no_elements)
 Test(dlpack_import, packed_elements)
 {
 	unsigned char array[] = {0x21, 0x43, 0x65};
-	const int64_t three[] = {3};
-	const int64_t back[] = {-1};
 	unsigned char got[2] = {0};
 	const hoist_slice two[] = {HOIST_RANGE(0, 2)};
 	struct lib_offer offer;
-	hoist_buffer *pair = NULL;
-	lib_offer(&offer, array, HOIST_F4_E2M1FN, 1, three, NULL);
-	hoist_buffer *b = import(&offer, 0); /* a byte and a half */
+	lib_offer(&offer, array, HOIST_F4_E2M1FN, 1, SHAPE(3), NULL);
+	hoist_buffer *b = imported(lib_managed(&offer), NULL, 0); /* a byte and a half */
 	cr_expect_eq(hoist_buffer_bytes(b), 2u);
-	cr_assert_eq(hoist_buffer_slice(b, 1, two, &pair), 0);
-	cr_assert_eq(hoist_buffer_copy_out(pair, got, 1), 0, "%s", hoist_error());
+	hoist_buffer *pair = make_slice(b, 1, two);
+	OK(hoist_buffer_copy_out(pair, got, 1));
 	cr_expect_eq(got[0], 0x21);
-	hoist_buffer_unref(pair);
-	hoist_buffer_unref(b);
+	DROP(pair, b);
 	/* From the low half of the last byte downwards. */
-	hoist_dl_tensor *tensor = lib_offer(&offer, array, HOIST_F4_E2M1FN, 1, shape_4, back);
+	hoist_dl_tensor *tensor = lib_offer(&offer, array, HOIST_F4_E2M1FN, 1, shape_4, SHAPE(-1));
 	tensor->byte_offset = 2;
-	b = import(&offer, 0);
-	cr_assert_eq(hoist_buffer_copy_out(b, got, 2), 0, "%s", hoist_error());
+	b = imported(lib_managed(&offer), NULL, 0);
+	OK(hoist_buffer_copy_out(b, got, 2));
 	cr_expect_eq(got[0], 0x45);
 	cr_expect_eq(got[1], 0x23);
 	hoist_buffer_unref(b);
@@ -259,11 +221,11 @@ Test(dlpack_import, no_deleter_is_fine)
 	struct lib_offer offer;
 	lib_offer(&offer, array, HOIST_I32, 1, shape_4, NULL);
 	offer.u.managed.deleter = NULL;
-	hoist_buffer_unref(import(&offer, 0));
+	hoist_buffer_unref(imported(lib_managed(&offer), NULL, 0));
 	lib_offer_legacy(&offer, array, HOIST_I32, 1, shape_4, NULL);
 	offer.u.legacy.deleter = NULL;
 	hoist_buffer *b = NULL;
-	cr_assert_eq(hoist_buffer_from_dlpack_legacy(lib_legacy(&offer), NULL, 0, &b), 0);
+	OK(hoist_buffer_from_dlpack_legacy(lib_legacy(&offer), NULL, 0, &b));
 	hoist_buffer_unref(b);
 }
 
@@ -273,27 +235,23 @@ Test(dlpack_import, the_legacy_struct)
 	int array[6] = {0, 1, 2, 3, 4, 5};
 	struct lib_offer offer;
 	hoist_buffer *b = NULL;
-	hoist_buffer_info info = {.size = sizeof info};
 	lib_offer_legacy(&offer, array, HOIST_I32, 2, shape_23, NULL);
-	cr_assert_eq(hoist_buffer_from_dlpack_legacy(lib_legacy(&offer), NULL, 0, &b), 0, "%s",
-		     hoist_error());
-	cr_assert_eq(hoist_buffer_get_info(b, &info), 0);
+	OK(hoist_buffer_from_dlpack_legacy(lib_legacy(&offer), NULL, 0, &b));
+	hoist_buffer_info info = info_of(b);
 	cr_expect_eq(info.is_read_only, 0);
 	cr_expect_eq(hoist_buffer_data(b), array);
-	cr_assert_eq(hoist_buffer_close(b, NULL), 0);
+	OK(hoist_buffer_close(b, NULL));
 	cr_expect_eq(offer.n_deleted, 1u, "closing the only buffer lets it go");
 	hoist_buffer_unref(b);
 	cr_expect_eq(offer.n_deleted, 1u);
 	lib_offer_legacy(&offer, array, HOIST_I32, 2, shape_23, NULL);
-	cr_assert_eq(
-		hoist_buffer_from_dlpack_legacy(lib_legacy(&offer), NULL, HOIST_DLPACK_COPY, &b),
-		0);
+	OK(hoist_buffer_from_dlpack_legacy(lib_legacy(&offer), NULL, HOIST_DLPACK_COPY, &b));
 	cr_expect_eq(offer.n_deleted, 1u);
 	hoist_buffer_unref(b);
 	cr_expect_eq(hoist_buffer_from_dlpack_legacy(NULL, NULL, 0, &b), -EINVAL);
 }
 
-/* --- what is refused; then it is the caller's still --- */
+/* --- refused tensors, which stay the caller's --- */
 
 enum change {
 	MAJOR,
@@ -395,12 +353,11 @@ Test(dlpack_import, refusals, .init = open_all)
 		{SHAPE, 0, 0, -EINVAL, "rank 2 needs a shape"},
 	};
 	int array[6] = {0};
-	const int64_t strides[] = {3, 1};
 	for (unsigned flags = 0; flags <= HOIST_DLPACK_COPY; flags++)
 		for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 			struct lib_offer offer;
 			hoist_buffer *b = NULL;
-			lib_offer(&offer, array, HOIST_I32, 2, shape_23, strides);
+			lib_offer(&offer, array, HOIST_I32, 2, shape_23, SHAPE(3, 1));
 			change(&offer, rows[i].what, rows[i].a, rows[i].b);
 			cr_expect_eq(hoist_buffer_from_dlpack(lib_managed(&offer), NULL, flags, &b),
 				     rows[i].err, "row %zu: %s", i, hoist_error());
@@ -423,13 +380,13 @@ Test(dlpack_import, padded_elements_are_refused)
 	hoist_buffer *b = NULL;
 	lib_offer(&offer, array, HOIST_F4_E2M1FN, 1, shape_4, NULL);
 	offer.u.managed.flags = HOIST_DL_SUBBYTE_PADDED;
-	cr_expect_eq(hoist_buffer_from_dlpack(lib_managed(&offer), NULL, 0, &b), -ENOTSUP);
-	expect_text("take a byte each");
+	REFUSED(hoist_buffer_from_dlpack(lib_managed(&offer), NULL, 0, &b), -ENOTSUP,
+		"take a byte each");
 	cr_expect_eq(offer.n_deleted, 0u);
-	/* Of whole bytes the flag says nothing. */
+	/* The flag has no meaning for whole bytes. */
 	lib_offer(&offer, array, HOIST_U8, 1, shape_4, NULL);
 	offer.u.managed.flags = HOIST_DL_SUBBYTE_PADDED;
-	hoist_buffer_unref(import(&offer, 0));
+	hoist_buffer_unref(imported(lib_managed(&offer), NULL, 0));
 	cr_expect_eq(offer.n_deleted, 1u);
 }
 
@@ -438,23 +395,22 @@ Test(dlpack_import, contiguous_only_where_that_is_asked_for)
 {
 	int array[4] = {0, 1, 2, 3};
 	const int64_t shape[] = {2, 2};
-	const int64_t transposed[] = {1, 2};
 	struct lib_offer offer;
 	hoist_buffer *b = NULL;
-	lib_offer(&offer, array, HOIST_I32, 2, shape, transposed);
+	lib_offer(&offer, array, HOIST_I32, 2, shape, SHAPE(1, 2));
 	cr_expect_eq(
 		hoist_buffer_from_dlpack(lib_managed(&offer), NULL, HOIST_DLPACK_CONTIGUOUS, &b),
 		-EINVAL, "V062");
 	expect_text("make it so");
 	cr_expect_eq(offer.n_deleted, 0u);
-	cr_assert_eq(hoist_buffer_from_dlpack(lib_managed(&offer), NULL, 0, &b), 0);
+	OK(hoist_buffer_from_dlpack(lib_managed(&offer), NULL, 0, &b));
 	int got[4] = {0};
 	const int expected[] = {0, 2, 1, 3};
-	cr_assert_eq(hoist_buffer_copy_out(b, got, sizeof got), 0);
+	OK(hoist_buffer_copy_out(b, got, sizeof got));
 	cr_expect_arr_eq(got, expected, sizeof got);
 	hoist_buffer_unref(b);
 	lib_offer(&offer, array, HOIST_I32, 2, shape, NULL);
-	hoist_buffer_unref(import(&offer, HOIST_DLPACK_CONTIGUOUS));
+	hoist_buffer_unref(imported(lib_managed(&offer), NULL, HOIST_DLPACK_CONTIGUOUS));
 	lib_offer(&offer, array, HOIST_I32, 2, shape, NULL);
 	cr_expect_eq(hoist_buffer_from_dlpack(lib_managed(&offer), NULL, 4, &b), -EINVAL);
 	cr_expect_eq(offer.n_deleted, 0u);
@@ -467,54 +423,39 @@ Test(dlpack_import, memory_of_devices_keeps_its_kind, .init = open_all)
 {
 	for (unsigned pinned = 0; pinned <= HOIST_BUFFER_PINNED; pinned++)
 		for (int i = 1; i < LIB_N_DEVICES; i++) {
-			hoist_buffer *b = NULL;
-			hoist_buffer *back = NULL;
-			struct DLManagedTensorVersioned *tensor = NULL;
-			hoist_stream *stream = NULL;
-			hoist_stream *found = NULL;
-			hoist_buffer_info info = {.size = sizeof info};
-			cr_assert_eq(hoist_stream_create(devices[i], &stream), 0);
-			cr_assert_eq(
-				hoist_buffer_create(devices[i], HOIST_F32, 2, shape_23, pinned, &b),
-				0);
-			cr_assert_eq(hoist_buffer_to_dlpack(b, NULL, &tensor), 0);
-			cr_assert_eq(hoist_buffer_from_dlpack(tensor, stream, 0, &back), 0, "%s",
-				     hoist_error());
+			hoist_stream *stream = make_stream(devices[i]);
+			hoist_buffer *b = make_buffer(devices[i], HOIST_F32, 2, shape_23, pinned);
+			hoist_buffer *back = imported(exported(b, NULL), stream, 0);
 			cr_expect_eq(hoist_buffer_device(back), devices[i], "%s", lib_specs[i]);
 			cr_expect_eq(hoist_buffer_is_pinned(back), pinned != 0, "%s", lib_specs[i]);
 			cr_expect_eq(hoist_buffer_address(back), hoist_buffer_address(b));
 			cr_expect_eq(hoist_buffer_data(back), hoist_buffer_data(b));
-			cr_assert_eq(hoist_buffer_get_info(back, &info), 0);
+			hoist_buffer_info info = info_of(back);
 			cr_expect_eq(info.is_device_accessible, 1);
-			cr_assert_eq(hoist_buffer_stream(back, &found), 0);
+			hoist_stream *found = stream_of(back);
 			cr_expect_eq(found, stream);
 			hoist_dl_device was;
 			hoist_dl_device is;
-			cr_assert_eq(hoist_buffer_dlpack_device(b, &was), 0);
-			cr_assert_eq(hoist_buffer_dlpack_device(back, &is), 0);
+			OK(hoist_buffer_dlpack_device(b, &was));
+			OK(hoist_buffer_dlpack_device(back, &is));
 			cr_expect_eq(was.type, is.type, "S3.12");
 			cr_expect_eq(was.id, is.id, "S3.12");
 			hoist_buffer_unref(back);
 			/* A copy is of the same kind, and on that stream. */
-			cr_assert_eq(hoist_buffer_to_dlpack(b, NULL, &tensor), 0);
-			cr_assert_eq(
-				hoist_buffer_from_dlpack(tensor, stream, HOIST_DLPACK_COPY, &back),
-				0, "%s", hoist_error());
+			back = imported(exported(b, NULL), stream, HOIST_DLPACK_COPY);
 			cr_expect_eq(hoist_buffer_is_pinned(back), pinned != 0);
-			cr_assert_eq(hoist_buffer_stream(back, &found), 0);
+			OK(hoist_buffer_stream(back, &found));
 			cr_expect_eq(found, stream);
 			hoist_buffer_unref(back);
 			/* A stream of another device is refused. */
-			cr_assert_eq(hoist_buffer_to_dlpack(b, NULL, &tensor), 0);
-			hoist_stream *other = NULL;
-			cr_assert_eq(hoist_stream_create(devices[0], &other), 0);
-			cr_expect_eq(hoist_buffer_from_dlpack(tensor, other, 0, &back), -EINVAL);
-			expect_text("the stream is of cpu");
+			struct DLManagedTensorVersioned *tensor = exported(b, NULL);
+			hoist_stream *other = make_stream(devices[0]);
+			REFUSED(hoist_buffer_from_dlpack(tensor, other, 0, &back), -EINVAL,
+				"the stream is of cpu");
 			hoist_stream_unref(other);
 			hoist_dlpack_release(tensor);
 			hoist_buffer_unref(b);
 			hoist_stream_unref(stream);
 		}
-	cr_assert(lib_nothing_outstanding(devices));
-	cr_assert(lib_drivers_content());
+	expect_all_given_back();
 }

@@ -3,25 +3,14 @@
  * whose fields are random. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hoist/dlpack.h"
-#include "hoist/hoist.h"
 #include "tests/support/lib-dlpack.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/lib-unit.h"
 #include "tests/support/random.h"
-
-static hoist_device *devices[LIB_N_DEVICES];
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
 
 /* --- there and back --- */
 
@@ -45,9 +34,6 @@ static hoist_buffer *random_view(hoist_device *device, hoist_dtype dtype, int ra
 	int axes[6];
 	hoist_slice slices[6];
 	unsigned char bytes[MOST * 16];
-	hoist_buffer *whole = NULL;
-	hoist_buffer *permuted = NULL;
-	hoist_buffer *view = NULL;
 	for (int i = 0; i < rank; i++) {
 		shape[i] = i == rank - 1 ? 4 : 1 + (int64_t)(random_next(seed) % 3);
 		axes[i] = i;
@@ -59,15 +45,14 @@ static hoist_buffer *random_view(hoist_device *device, hoist_dtype dtype, int ra
 		axes[i] = axes[other];
 		axes[other] = kept;
 	}
-	cr_assert_eq(hoist_buffer_create(device, dtype, rank, shape, flags, &whole), 0, "%s",
-		     hoist_error());
+	hoist_buffer *whole = make_buffer(device, dtype, rank, shape, flags);
 	random_fill(seed, bytes, sizeof bytes);
 	cr_assert(hoist_buffer_bytes(whole) <= sizeof bytes);
-	cr_assert_eq(hoist_buffer_write(whole, 0, bytes, hoist_buffer_bytes(whole)), 0);
-	cr_assert_eq(hoist_buffer_slice(whole, rank, slices, &permuted), 0, "%s", hoist_error());
-	cr_assert_eq(hoist_buffer_permute(permuted, axes, &view), 0, "%s", hoist_error());
-	hoist_buffer_unref(whole);
-	hoist_buffer_unref(permuted);
+	OK(hoist_buffer_write(whole, 0, bytes, hoist_buffer_bytes(whole)));
+	hoist_buffer *permuted = make_slice(whole, rank, slices);
+	hoist_buffer *view = NULL;
+	OK(hoist_buffer_permute(permuted, axes, &view));
+	DROP(whole, permuted);
 	return view;
 }
 
@@ -97,8 +82,7 @@ static void go_round(hoist_buffer *view, bool legacy, const char *what)
 	hoist_buffer *back = NULL;
 	int err = legacy ? hoist_buffer_to_dlpack_legacy(view, NULL, &old)
 			 : hoist_buffer_to_dlpack(view, NULL, &tensor);
-	hoist_buffer_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_buffer_get_info(view, &info), 0);
+	hoist_buffer_info info = info_of(view);
 	if (info.bit_offset != 0) {
 		cr_assert_eq(err, -ENOTSUP, "%s", what);
 		return;
@@ -139,8 +123,7 @@ Test(dlpack_round, every_dtype_rank_and_device, .init = open_all, .timeout = 120
 		}
 	}
 	cr_expect(n > 600, "%u", n);
-	cr_assert(lib_nothing_outstanding(devices));
-	cr_assert(lib_drivers_content());
+	expect_all_given_back();
 }
 
 /* --- random fields --- */
@@ -195,7 +178,7 @@ static void spoil(hoist_dl_tensor *tensor, struct lib_offer *offer, uint64_t *se
 		tensor->data = NULL;
 }
 
-/* What was taken says itself which bytes it has. */
+/* An accepted tensor names its own bytes. */
 static bool stays_inside(const hoist_buffer *b, const unsigned char *memory)
 {
 	hoist_buffer_info info = {.size = sizeof info};
@@ -206,7 +189,7 @@ static bool stays_inside(const hoist_buffer *b, const unsigned char *memory)
 	       start + info.storage_bytes <= (uintptr_t)memory + BYTES;
 }
 
-/* Slices and copies of it must find their way, too. */
+/* Slices and copies of the buffer must work, too. */
 static void use(hoist_buffer *b, const unsigned char *memory, uint64_t *seed)
 {
 	hoist_slice slices[8];
@@ -256,9 +239,9 @@ Test(dlpack_round, random_fields, .init = open_all, .timeout = 120)
 			use(b, memory, &seed);
 			cr_assert_eq(offer.n_deleted, 0u);
 			hoist_buffer_unref(b);
-			/* It was exported: a consumer may still use it. */
+			/* A consumer may still use the exported memory. */
 			for (int d = 1; d < LIB_N_DEVICES && offer.n_deleted == 0; d++)
-				cr_assert_eq(hoist_device_synchronize(devices[d]), 0);
+				OK(hoist_device_synchronize(devices[d]));
 			cr_assert_eq(offer.n_deleted, 1u);
 			n_taken++;
 		} else {

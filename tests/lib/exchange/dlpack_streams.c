@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* DLPack and the CUDA Array Interface between streams: who waits for whom. */
+/* DLPack and the CUDA Array Interface between streams: which stream waits for which. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,58 +10,33 @@
 
 #include "hoist/cai.h"
 #include "hoist/dlpack.h"
-#include "hoist/hoist.h"
 #include "tests/support/lib-dlpack.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/lib-unit.h"
 
 #define N 4096
 
-static hoist_device *devices[LIB_N_DEVICES];
 static const int64_t shape[] = {N};
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
-
-static hoist_stream *new_stream(hoist_device *device)
-{
-	hoist_stream *stream = NULL;
-	cr_assert_eq(hoist_stream_create(device, &stream), 0, "%s", hoist_error());
-	return stream;
-}
-
-static const char *api_of(hoist_device *device)
-{
-	return strncmp(hoist_device_spec(device), "hip", 3) == 0 ? "hip" : "cuda";
-}
 
 /* A buffer on @producer whose work is held back: all its bytes become 7. */
 static hoist_buffer *held_buffer(hoist_stream *producer)
 {
-	hoist_buffer *b = NULL;
 	const unsigned char seven = 7;
-	cr_assert_eq(hoist_buffer_create_on(producer, HOIST_U8, 1, shape, 0, &b), 0, "%s",
-		     hoist_error());
+	hoist_buffer *b = make_buffer_on(producer, HOIST_U8, 1, shape, 0);
 	lib_hold(api_of(hoist_stream_device(producer)), true);
-	cr_assert_eq(hoist_buffer_fill_on(b, &seven, 1, producer), 0, "%s", hoist_error());
+	OK(hoist_buffer_fill_on(b, &seven, 1, producer));
 	return b;
 }
 
-/* What a kernel of the consumer would see: a copy on its stream, into host memory. */
+/* The bytes that a kernel of the consumer would see: a copy on its stream, into host memory. */
 static void expect_sevens(hoist_buffer *b, hoist_stream *consumer)
 {
-	hoist_buffer *seen = NULL;
 	hoist_device *device = hoist_stream_device(consumer);
-	cr_assert_eq(hoist_buffer_create(device, HOIST_U8, 1, shape, HOIST_BUFFER_PINNED, &seen),
-		     0);
+	hoist_buffer *seen = make_buffer(device, HOIST_U8, 1, shape, HOIST_BUFFER_PINNED);
 	memset(hoist_buffer_data(seen), 0, N);
-	cr_assert_eq(hoist_buffer_copy_on(seen, b, consumer), 0, "%s", hoist_error());
+	OK(hoist_buffer_copy_on(seen, b, consumer));
 	cr_expect_eq(*(unsigned char *)hoist_buffer_data(seen), 0, "nothing has run yet");
 	lib_hold(api_of(device), false);
-	cr_assert_eq(hoist_stream_synchronize(consumer), 0, "%s", hoist_error());
+	OK(hoist_stream_synchronize(consumer));
 	for (int i = 0; i < N; i++)
 		cr_assert_eq(((unsigned char *)hoist_buffer_data(seen))[i], 7, "byte %d", i);
 	hoist_buffer_unref(seen);
@@ -72,27 +46,21 @@ static void expect_sevens(hoist_buffer *b, hoist_stream *consumer)
 Test(dlpack_streams, the_consumers_stream_waits_not_the_host, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
-		hoist_stream *producer = new_stream(devices[i]);
-		hoist_stream *consumer = new_stream(devices[i]);
+		hoist_stream *producer = make_stream(devices[i]);
+		hoist_stream *consumer = make_stream(devices[i]);
 		hoist_dlpack_options options = {.size = sizeof options, .has_stream = 1};
-		struct DLManagedTensorVersioned *tensor = NULL;
-		hoist_buffer *there = NULL;
-		cr_assert_eq(hoist_stream_to_dlpack(consumer, &options.stream), 0);
+		OK(hoist_stream_to_dlpack(consumer, &options.stream));
 		cr_expect_eq(options.stream, (intptr_t)hoist_stream_native(consumer));
 		lib_set_latency(api_of(devices[i]), 0, 2000);
 		hoist_buffer *b = held_buffer(producer);
-		/* If it waited, it would wait for ever. */
-		cr_assert_eq(hoist_buffer_to_dlpack(b, &options, &tensor), 0, "%s", hoist_error());
-		cr_assert_eq(hoist_buffer_from_dlpack(tensor, consumer, 0, &there), 0);
+		/* A call that waited would never return. */
+		hoist_buffer *there = imported(exported(b, &options), consumer, 0);
 		expect_sevens(there, consumer);
-		hoist_buffer_unref(there);
-		hoist_buffer_unref(b);
-		hoist_stream_unref(producer);
-		hoist_stream_unref(consumer);
+		DROP(there, b);
+		DROP_STREAMS(producer, consumer);
 		lib_set_latency(api_of(devices[i]), 0, 0);
 	}
-	cr_assert(lib_nothing_outstanding(devices));
-	cr_assert(lib_drivers_content());
+	expect_all_given_back();
 }
 
 /* proves: S5.07 */
@@ -104,27 +72,21 @@ Test(dlpack_streams, default_streams_have_numbers, .init = open_all)
 	} rows[] = {{1, 1}, {1, 2}, {3, 0}};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		hoist_device *device = devices[rows[i].device];
-		hoist_stream *producer = new_stream(device);
-		hoist_stream *consumer = NULL;
+		hoist_stream *producer = make_stream(device);
 		const hoist_dlpack_options options = {
 			.size = sizeof options, .has_stream = 1, .stream = rows[i].stream};
-		struct DLManagedTensorVersioned *tensor = NULL;
-		hoist_buffer *there = NULL;
 		intptr_t number = -5;
-		cr_assert_eq(hoist_stream_wrap(device, NULL, &consumer), 0);
-		cr_assert_eq(hoist_stream_to_dlpack(consumer, &number), 0);
+		hoist_stream *consumer = wrap_stream(device, NULL);
+		OK(hoist_stream_to_dlpack(consumer, &number));
 		cr_expect_eq(number, rows[i].device == 3 ? 0 : 1);
 		hoist_buffer *b = held_buffer(producer);
-		cr_assert_eq(hoist_buffer_to_dlpack(b, &options, &tensor), 0, "%s", hoist_error());
-		cr_assert_eq(hoist_buffer_from_dlpack(tensor, consumer, 0, &there), 0);
+		hoist_buffer *there = imported(exported(b, &options), consumer, 0);
 		expect_sevens(there, consumer);
-		hoist_buffer_unref(there);
-		hoist_buffer_unref(b);
-		hoist_stream_unref(producer);
-		hoist_stream_unref(consumer);
+		DROP(there, b);
+		DROP_STREAMS(producer, consumer);
 	}
 	intptr_t number;
-	hoist_stream *cpu = new_stream(devices[0]);
+	hoist_stream *cpu = make_stream(devices[0]);
 	cr_expect_eq(hoist_stream_to_dlpack(cpu, &number), -ENOTSUP);
 	cr_expect_eq(hoist_stream_to_dlpack(NULL, &number), -EINVAL);
 	hoist_stream_unref(cpu);
@@ -149,7 +111,7 @@ Test(dlpack_streams, without_one_the_host_waits, .init = open_all)
 {
 	for (unsigned legacy = 0; legacy < 2; legacy++)
 		for (int i = 1; i < LIB_N_DEVICES; i++) {
-			hoist_stream *producer = new_stream(devices[i]);
+			hoist_stream *producer = make_stream(devices[i]);
 			struct DLManagedTensorVersioned *tensor = NULL;
 			struct DLManagedTensor *old = NULL;
 			unsigned char got[N] = {0};
@@ -158,12 +120,12 @@ Test(dlpack_streams, without_one_the_host_waits, .init = open_all)
 			hoist_buffer *b = held_buffer(producer);
 			cr_assert_eq(pthread_create(&thread, NULL, open_later, &gate), 0);
 			if (legacy)
-				cr_assert_eq(hoist_buffer_to_dlpack_legacy(b, NULL, &old), 0);
+				OK(hoist_buffer_to_dlpack_legacy(b, NULL, &old));
 			else
-				cr_assert_eq(hoist_buffer_to_dlpack(b, NULL, &tensor), 0);
+				OK(hoist_buffer_to_dlpack(b, NULL, &tensor));
 			cr_expect(atomic_load(&gate.opened), "V101 %s", lib_specs[i]);
 			cr_assert_eq(pthread_join(thread, NULL), 0);
-			cr_assert_eq(hoist_buffer_read(b, 0, got, N), 0);
+			OK(hoist_buffer_read(b, 0, got, N));
 			cr_expect_eq(got[N - 1], 7, "V101");
 			hoist_dlpack_release(tensor);
 			hoist_dlpack_release_legacy(old);
@@ -176,13 +138,12 @@ Test(dlpack_streams, without_one_the_host_waits, .init = open_all)
 Test(dlpack_streams, minus_one_waits_for_nobody, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
-		hoist_stream *producer = new_stream(devices[i]);
+		hoist_stream *producer = make_stream(devices[i]);
 		const hoist_dlpack_options options = {
 			.size = sizeof options, .has_stream = 1, .stream = -1};
-		struct DLManagedTensorVersioned *tensor = NULL;
 		hoist_buffer *b = held_buffer(producer);
 		uint64_t events = lib_calls("cuda", "cuEventRecord");
-		cr_assert_eq(hoist_buffer_to_dlpack(b, &options, &tensor), 0);
+		struct DLManagedTensorVersioned *tensor = exported(b, &options);
 		cr_expect_eq(lib_calls("cuda", "cuEventRecord"), events);
 		lib_hold(api_of(devices[i]), false);
 		hoist_dlpack_release(tensor);
@@ -197,12 +158,11 @@ Test(dlpack_exchange, does_not_wait, .init = open_all)
 	const hoist_dl_exchange *table =
 		(const hoist_dl_exchange *)(const void *)hoist_dlpack_exchange_api();
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
-		hoist_stream *producer = new_stream(devices[i]);
+		hoist_stream *producer = make_stream(devices[i]);
 		struct DLManagedTensorVersioned *tensor = NULL;
 		hoist_dl_tensor seen;
 		void *native = NULL;
 		void *object = NULL;
-		hoist_stream *stream = NULL;
 		hoist_buffer *b = held_buffer(producer);
 		cr_expect_eq(table->to_managed(b, &tensor), 0);
 		cr_expect_eq(table->to_tensor(b, &seen), 0);
@@ -210,11 +170,10 @@ Test(dlpack_exchange, does_not_wait, .init = open_all)
 		cr_expect_eq(table->from_managed(tensor, &object), 0);
 		cr_expect_eq(table->current_stream(seen.device.type, seen.device.id, &native), 0);
 		lib_hold(api_of(devices[i]), false);
-		cr_assert_eq(hoist_device_default_stream(devices[i], &stream), 0);
+		hoist_stream *stream = default_stream(devices[i]);
 		cr_expect_eq(native, hoist_stream_native(stream));
 		hoist_stream_unref(stream);
-		hoist_buffer_unref(object);
-		hoist_buffer_unref(b);
+		DROP(object, b);
 		hoist_stream_unref(producer);
 	}
 }
@@ -226,27 +185,20 @@ Test(cai_streams, the_consumers_stream_waits_not_the_host, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++)
 		for (int given = 0; given < 2; given++) {
-			hoist_stream *producer = new_stream(devices[i]);
-			hoist_stream *consumer = NULL;
+			hoist_stream *producer = make_stream(devices[i]);
+			hoist_stream *consumer =
+				given ? make_stream(devices[i]) : default_stream(devices[i]);
 			hoist_buffer *there = NULL;
 			hoist_cai cai = {.size = sizeof cai};
-			if (given)
-				consumer = new_stream(devices[i]);
-			else
-				cr_assert_eq(hoist_device_default_stream(devices[i], &consumer), 0);
 			lib_set_latency(api_of(devices[i]), 0, 2000);
 			hoist_buffer *b = held_buffer(producer);
-			cr_assert_eq(hoist_buffer_to_cai(b, &cai), 0, "%s", hoist_error());
+			OK(hoist_buffer_to_cai(b, &cai));
 			cr_expect_eq(cai.has_stream, 1);
 			cr_expect_eq(cai.stream, (intptr_t)hoist_stream_native(producer));
-			cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, given ? consumer : NULL, 0,
-							   &there),
-				     0, "%s", hoist_error());
+			OK(hoist_buffer_from_cai(&cai, NULL, given ? consumer : NULL, 0, &there));
 			expect_sevens(there, consumer);
-			hoist_buffer_unref(there);
-			hoist_buffer_unref(b);
-			hoist_stream_unref(producer);
-			hoist_stream_unref(consumer);
+			DROP(there, b);
+			DROP_STREAMS(producer, consumer);
 			lib_set_latency(api_of(devices[i]), 0, 0);
 		}
 	cr_assert(lib_drivers_content());
@@ -255,21 +207,20 @@ Test(cai_streams, the_consumers_stream_waits_not_the_host, .init = open_all)
 /* proves: S3.04 */
 Test(cai_streams, opting_out, .init = open_all)
 {
-	hoist_stream *producer = new_stream(devices[1]);
+	hoist_stream *producer = make_stream(devices[1]);
 	hoist_buffer *there = NULL;
 	hoist_cai cai = {.size = sizeof cai};
 	hoist_buffer *b = held_buffer(producer);
-	cr_assert_eq(hoist_buffer_to_cai(b, &cai), 0);
+	OK(hoist_buffer_to_cai(b, &cai));
 	uint64_t events = lib_calls("cuda", "cuEventRecord");
-	cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, NULL, HOIST_CAI_NO_SYNC, &there), 0);
+	OK(hoist_buffer_from_cai(&cai, NULL, NULL, HOIST_CAI_NO_SYNC, &there));
 	cr_expect_eq(lib_calls("cuda", "cuEventRecord"), events);
 	hoist_buffer_unref(there);
 	/* A stream does not wait for itself. */
-	cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, producer, 0, &there), 0);
+	OK(hoist_buffer_from_cai(&cai, NULL, producer, 0, &there));
 	cr_expect_eq(lib_calls("cuda", "cuEventRecord"), events);
 	lib_hold("cuda", false);
-	hoist_buffer_unref(there);
-	hoist_buffer_unref(b);
+	DROP(there, b);
 	hoist_stream_unref(producer);
 }
 
@@ -277,25 +228,22 @@ Test(cai_streams, opting_out, .init = open_all)
 Test(cai_streams, default_streams, .init = open_all)
 {
 	hoist_cai cai = {.size = sizeof cai};
-	hoist_stream *null = NULL;
-	hoist_buffer *on_null = NULL;
 	/* No work was ever queued: nothing to wait for. */
-	hoist_buffer *b = NULL;
-	cr_assert_eq(hoist_buffer_create(devices[2], HOIST_U8, 1, shape, 0, &b), 0);
-	cr_assert_eq(hoist_buffer_to_cai(b, &cai), 0, "%s", hoist_error());
+	hoist_buffer *b = make_buffer(devices[2], HOIST_U8, 1, shape, 0);
+	OK(hoist_buffer_to_cai(b, &cai));
 	cr_expect_eq(cai.has_stream, 0);
 	hoist_buffer_unref(b);
 	/* CUDA's has a number, HIP's has none. */
-	cr_assert_eq(hoist_stream_wrap(devices[1], NULL, &null), 0);
-	cr_assert_eq(hoist_buffer_create_on(null, HOIST_U8, 1, shape, 0, &on_null), 0);
-	cr_assert_eq(hoist_buffer_to_cai(on_null, &cai), 0, "%s", hoist_error());
+	hoist_stream *null = wrap_stream(devices[1], NULL);
+	hoist_buffer *on_null = make_buffer_on(null, HOIST_U8, 1, shape, 0);
+	OK(hoist_buffer_to_cai(on_null, &cai));
 	cr_expect_eq(cai.has_stream, 1);
 	cr_expect_eq(cai.stream, 1);
 	hoist_buffer_unref(on_null);
 	hoist_stream_unref(null);
-	cr_assert_eq(hoist_stream_wrap(devices[3], NULL, &null), 0);
-	cr_assert_eq(hoist_buffer_create_on(null, HOIST_U8, 1, shape, 0, &on_null), 0);
-	cr_assert_eq(hoist_buffer_to_cai(on_null, &cai), 0, "%s", hoist_error());
+	null = wrap_stream(devices[3], NULL);
+	on_null = make_buffer_on(null, HOIST_U8, 1, shape, 0);
+	OK(hoist_buffer_to_cai(on_null, &cai));
 	cr_expect_eq(cai.has_stream, 0);
 	hoist_buffer_unref(on_null);
 	hoist_stream_unref(null);
@@ -307,11 +255,10 @@ Test(cai_streams, numbers_of_default_streams, .init = open_all)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++)
 		for (intptr_t number = 1; number <= 2; number++) {
-			hoist_stream *consumer = new_stream(devices[i]);
-			hoist_stream *null = NULL;
+			hoist_stream *consumer = make_stream(devices[i]);
 			hoist_buffer *there = NULL;
 			hoist_cai cai = {.size = sizeof cai};
-			cr_assert_eq(hoist_stream_wrap(devices[i], NULL, &null), 0);
+			hoist_stream *null = wrap_stream(devices[i], NULL);
 			hoist_buffer *b = held_buffer(null);
 			cai.version = 3;
 			memcpy(cai.typestr, "|u1", 4);
@@ -323,10 +270,8 @@ Test(cai_streams, numbers_of_default_streams, .init = open_all)
 			cr_assert_eq(hoist_buffer_from_cai(&cai, NULL, consumer, 0, &there), 0,
 				     "%d, %d: %s", i, (int)number, hoist_error());
 			expect_sevens(there, consumer);
-			hoist_buffer_unref(there);
-			hoist_buffer_unref(b);
-			hoist_stream_unref(null);
-			hoist_stream_unref(consumer);
+			DROP(there, b);
+			DROP_STREAMS(null, consumer);
 		}
 	cr_assert(lib_drivers_content());
 }

@@ -6,7 +6,7 @@
 #include "hoist/ipc.h"
 #include "tests/support/lib-ipc.h"
 
-/* --- what both sides see, whatever the memory --- */
+/* --- both sides, with any kind of memory --- */
 
 static void export_buffer(hoist_buffer *buffer)
 {
@@ -20,7 +20,7 @@ static void export_buffer(hoist_buffer *buffer)
 	/* A view with negative strides, from the middle. */
 	OK(hoist_buffer_slice(buffer, 1, part, &view));
 	OK(hoist_ipc_send(peer, view, ANY_TIME));
-	/* And what comes back is this process's own, at its address. */
+	/* A buffer that comes back has this process's own address. */
 	back = get();
 	CHECK(hoist_buffer_address(back) == hoist_buffer_address(view));
 	CHECK(hoist_buffer_strides(back)[0] == -3);
@@ -61,18 +61,16 @@ static void import_buffer(void)
 
 static void export_host(void)
 {
-	hoist_buffer *buffer = make_buffer(device, HOIST_BUFFER_SHAREABLE);
+	hoist_buffer *buffer = make_numbers(device, HOIST_BUFFER_SHAREABLE);
 	export_buffer(buffer);
 	hoist_buffer_unref(buffer);
 }
 
-/* The exporter lets go of it and ends: the bytes stay.  Empty ones travel as well. */
+/* The exporter drops the buffer and ends: the bytes stay. Empty buffers travel as well. */
 static void export_host_and_end(void)
 {
-	const int64_t none[] = {4, 0};
-	hoist_buffer *buffer = make_buffer(device, HOIST_BUFFER_SHAREABLE);
-	hoist_buffer *empty = NULL;
-	OK(hoist_buffer_create(device, HOIST_F64, 2, none, 0, &empty));
+	hoist_buffer *buffer = make_numbers(device, HOIST_BUFFER_SHAREABLE);
+	hoist_buffer *empty = make_buffer(device, HOIST_F64, 2, SHAPE(4, 0), 0);
 	write_pattern(buffer, 8);
 	OK(hoist_ipc_send(peer, empty, ANY_TIME));
 	OK(hoist_ipc_send(peer, buffer, ANY_TIME));
@@ -98,12 +96,12 @@ static void import_host_that_ends(void)
 	CHECK(none == NULL);
 }
 
-/* What is frozen is read-only for the importer, and the kernel knows. */
+/* A frozen buffer is read-only for the importer, and in the kernel. */
 static void export_frozen(void)
 {
 	hoist_ipc_descriptor d;
 	int fd = -1;
-	hoist_buffer *buffer = make_buffer(device, HOIST_BUFFER_SHAREABLE);
+	hoist_buffer *buffer = make_numbers(device, HOIST_BUFFER_SHAREABLE);
 	write_pattern(buffer, 5);
 	OK(hoist_buffer_freeze(buffer));
 	OK(hoist_ipc_send(peer, buffer, ANY_TIME));
@@ -131,8 +129,8 @@ static void import_frozen(void)
 
 static void export_plain(void)
 {
-	hoist_buffer *neighbour = make_buffer(device, HOIST_BUFFER_ZERO);
-	hoist_buffer *buffer = make_buffer(device, 0);
+	hoist_buffer *neighbour = make_numbers(device, HOIST_BUFFER_ZERO);
+	hoist_buffer *buffer = make_numbers(device, 0);
 	unsigned char bytes[BYTES];
 	unsigned char zeros[BYTES];
 	export_buffer(buffer);
@@ -147,8 +145,7 @@ static void export_plain(void)
 static void export_pooled(void)
 {
 	hoist_memory *pool = make_pool(HOIST_MEMORY_SHAREABLE);
-	hoist_memory_info info = {.size = sizeof info};
-	OK(hoist_memory_get_info(pool, &info));
+	hoist_memory_info info = memory_info_of(pool);
 	CHECK(info.is_shareable && !info.is_mapped);
 	hoist_buffer *buffer = make_from(pool);
 	export_buffer(buffer);
@@ -160,13 +157,9 @@ static void export_pooled(void)
 static void export_carved(void)
 {
 	hoist_memory *pool = make_pool(HOIST_MEMORY_SHAREABLE);
-	const hoist_memory_options options = {.size = sizeof options,
-					      .kind = HOIST_MEMORY_DEVICE,
-					      .region_bytes = (size_t)4 << 20,
-					      .device = device,
-					      .upstream = pool};
-	hoist_memory *memory = NULL;
-	OK(hoist_memory_create(&options, &memory));
+	hoist_memory *memory =
+		make_memory(OPTIONS(.kind = HOIST_MEMORY_DEVICE, .region_bytes = (size_t)4 << 20,
+				    .device = device, .upstream = pool));
 	hoist_buffer *buffer = make_from(memory);
 	export_buffer(buffer);
 	hoist_buffer_unref(buffer);
@@ -178,7 +171,6 @@ static void export_carved(void)
 
 static void import_and_fork(void)
 {
-	int status = -1;
 	hoist_buffer *none = NULL;
 	hoist_buffer *got = get();
 	pid_t child = fork();
@@ -191,8 +183,8 @@ static void import_and_fork(void)
 		hoist_buffer_unref(got);
 		_exit(0);
 	}
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
-	check_pattern(got, 1); /* it was not closed */
+	CHECK(child_status(child) == 0);
+	check_pattern(got, 1); /* the import is still open */
 	hoist_buffer_unref(got);
 	CHECK(none == NULL);
 	tell();
@@ -200,14 +192,14 @@ static void import_and_fork(void)
 
 static void export_simply(void)
 {
-	hoist_buffer *buffer = make_buffer(device, 0);
+	hoist_buffer *buffer = make_numbers(device, 0);
 	write_pattern(buffer, 1);
 	OK(hoist_ipc_send(peer, buffer, ANY_TIME));
 	hear();
 	hoist_buffer_unref(buffer);
 }
 
-/* --- all of it --- */
+/* --- the program --- */
 
 static void run_device(const char *on, bool emulated)
 {

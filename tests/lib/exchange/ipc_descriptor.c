@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors of which anything may be wrong, and the files that come with them. */
+/* Descriptors with any wrong field, and the files that come with them. */
 #include "config.h"
 
 #include <stdarg.h>
@@ -50,25 +50,24 @@ Test(lib_ipc_descriptor, files_of_others_that_are_sound_are_taken)
 {
 	hoist_buffer *got = NULL;
 	unsigned char byte = 1;
-	hoist_buffer_info info = {.size = sizeof info};
 	int fd = make_file(N, F_SEAL_SHRINK); /* not whole pages */
 	cr_assert_eq(pwrite(fd, "abc", 3, 0), 3);
-	cr_assert_eq(hoist_ipc_import(&good, sizeof good, fd, NULL, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_import(&good, sizeof good, fd, NULL, &got));
 	cr_expect_eq(memcmp(hoist_buffer_data(got), "abc", 3), 0);
-	cr_assert_eq(hoist_buffer_get_info(got, &info), 0);
+	hoist_buffer_info info = info_of(got);
 	cr_expect(info.is_mapped);
 	hoist_buffer_unref(got);
 	close(fd);
-	/* What nobody may write to is read-only whatever its descriptor says. */
+	/* Memory that nobody may write to is read-only, whatever the descriptor says. */
 	fd = make_file(N, F_SEAL_SHRINK | F_SEAL_WRITE);
-	cr_assert_eq(hoist_ipc_import(&good, sizeof good, fd, NULL, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_import(&good, sizeof good, fd, NULL, &got));
 	cr_expect_eq(hoist_buffer_write(got, 0, &byte, 1), -EROFS);
 	hoist_buffer_unref(got);
 	close(fd);
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open);
 }
 
-/* --- files that change while they are looked at --- */
+/* --- files that change during an import --- */
 
 static int cut_fd = -1; /* loses its second half right before its seals are asked for */
 
@@ -87,7 +86,7 @@ int fcntl(int fd, int command, ...)
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
-/* A peer that takes bytes away, and seals what is left, in the middle of an import. */
+/* A peer that shortens and then seals the file in the middle of an import. */
 Test(lib_ipc_descriptor, the_size_of_a_file_counts_once_it_is_sealed)
 {
 	cut_fd = make_file(N, F_SEAL_GROW);
@@ -103,10 +102,9 @@ Test(lib_ipc_descriptor, descriptors_that_can_only_read_give_read_only_memory)
 	int fd = make_file(N, F_SEAL_SHRINK);
 	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	int reader = open(path, O_RDONLY | O_CLOEXEC);
-	cr_assert_eq(hoist_ipc_import(&good, sizeof good, reader, NULL, &got), 0, "%s",
-		     hoist_error());
+	OK(hoist_ipc_import(&good, sizeof good, reader, NULL, &got));
 	cr_expect_eq(hoist_buffer_write(got, 0, &byte, 1), -EROFS);
-	cr_expect_eq(hoist_buffer_read(got, 0, &byte, 1), 0);
+	OK(hoist_buffer_read(got, 0, &byte, 1));
 	hoist_buffer_unref(got);
 	close(reader);
 	close(fd);
@@ -122,8 +120,8 @@ static bool is_writable(int fd)
 	return true;
 }
 
-/* Only who froze it has it sealed: not who was given it to read. */
-Test(lib_ipc_descriptor, what_is_read_only_for_some_is_not_sealed)
+/* Only the owner's freeze seals the file; read-only access of an importer does not. */
+Test(lib_ipc_descriptor, memory_that_is_read_only_for_some_is_not_sealed)
 {
 	hoist_buffer *got = NULL;
 	unsigned char byte = 1;
@@ -133,18 +131,17 @@ Test(lib_ipc_descriptor, what_is_read_only_for_some_is_not_sealed)
 	const int files[] = {good_fd, fd};
 	for (int i = 0; i < 2; i++) {
 		int passed = -1;
-		cr_assert_eq(hoist_ipc_import(&d, sizeof d, files[i], NULL, &got), 0, "%s",
-			     hoist_error());
+		OK(hoist_ipc_import(&d, sizeof d, files[i], NULL, &got));
 		cr_expect_eq(hoist_buffer_write(got, 0, &byte, 1), -EROFS);
-		cr_assert_eq(hoist_ipc_export(got, &d, &passed), 0, "%s", hoist_error());
+		OK(hoist_ipc_export(got, &d, &passed));
 		cr_expect((d.flags & HOIST_IPC_READ_ONLY) != 0);
 		cr_expect(is_writable(passed) && is_writable(files[i]));
 		close(passed);
 		hoist_buffer_unref(got);
 	}
 	close(fd);
-	cr_assert_eq(hoist_buffer_freeze(buffer), 0);
-	cr_assert_eq(hoist_ipc_export(buffer, &d, &fd), 0, "%s", hoist_error());
+	OK(hoist_buffer_freeze(buffer));
+	OK(hoist_ipc_export(buffer, &d, &fd));
 	cr_expect_not(is_writable(fd));
 	cr_expect_not(is_writable(good_fd));
 	close(fd);
@@ -222,16 +219,13 @@ Test(lib_ipc_descriptor, each_field_of_a_descriptor_is_looked_at)
 /* Blocks of elements have their own rules. */
 Test(lib_ipc_descriptor, block_types_come_in_whole_blocks)
 {
-	const int64_t shape[] = {2, 64};
-	hoist_buffer *view = NULL;
 	hoist_buffer *got = NULL;
 	hoist_ipc_descriptor d;
 	int fd = -1;
-	cr_assert_eq(hoist_buffer_view(buffer, 0, HOIST_Q8_0, 2, shape, &view), 0, "%s",
-		     hoist_error());
-	cr_assert_eq(hoist_ipc_export(view, &d, &fd), 0, "%s", hoist_error());
+	hoist_buffer *view = make_view(buffer, 0, HOIST_Q8_0, 2, SHAPE(2, 64));
+	OK(hoist_ipc_export(view, &d, &fd));
 	cr_expect_eq(d.bytes, hoist_buffer_bytes(view));
-	cr_assert_eq(hoist_ipc_import(&d, sizeof d, fd, NULL, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_import(&d, sizeof d, fd, NULL, &got));
 	cr_expect_eq(hoist_buffer_dtype(got), HOIST_Q8_0);
 	hoist_ipc_descriptor bad = d;
 	bad.shape[1] = 63;
@@ -252,21 +246,16 @@ Test(lib_ipc_descriptor, block_types_come_in_whole_blocks)
 
 Test(lib_ipc_descriptor, sub_byte_views_begin_within_a_byte)
 {
-	const int64_t shape[] = {100};
-	hoist_buffer *view = NULL;
-	hoist_buffer *part = NULL;
 	hoist_buffer *got = NULL;
 	hoist_ipc_descriptor d;
-	hoist_buffer_info info = {.size = sizeof info};
 	int fd = -1;
-	cr_assert_eq(hoist_buffer_view(buffer, 10, HOIST_F4_E2M1FN, 1, shape, &view), 0, "%s",
-		     hoist_error());
+	hoist_buffer *view = make_view(buffer, 10, HOIST_F4_E2M1FN, 1, SHAPE(100));
 	const hoist_slice from_3[] = {HOIST_RANGE(3, 8)};
-	cr_assert_eq(hoist_buffer_slice(view, 1, from_3, &part), 0, "%s", hoist_error());
-	cr_assert_eq(hoist_ipc_export(part, &d, &fd), 0, "%s", hoist_error());
+	hoist_buffer *part = make_slice(view, 1, from_3);
+	OK(hoist_ipc_export(part, &d, &fd));
 	cr_expect(d.offset == 11 && d.bit == 4 && d.bytes == 3 && d.first == 0);
-	cr_assert_eq(hoist_ipc_import(&d, sizeof d, fd, NULL, &got), 0, "%s", hoist_error());
-	cr_assert_eq(hoist_buffer_get_info(got, &info), 0);
+	OK(hoist_ipc_import(&d, sizeof d, fd, NULL, &got));
+	hoist_buffer_info info = info_of(got);
 	cr_expect(info.bit_offset == 4 && hoist_buffer_shape(got)[0] == 5);
 	d.bytes = 2;
 	import_refused(&d, fd, -EBADMSG, "leave its 2 bytes");
@@ -280,10 +269,9 @@ Test(lib_ipc_descriptor, sub_byte_views_begin_within_a_byte)
 
 static void touch_all(hoist_buffer *got)
 {
-	hoist_buffer *copy = NULL;
 	if (hoist_buffer_elements(got) > 100000)
 		return; /* a stride of 0 makes them many */
-	cr_assert_eq(hoist_buffer_copy(got, NULL, &copy), 0, "%s", hoist_error());
+	hoist_buffer *copy = make_copy(got, NULL);
 	hoist_buffer_unref(copy);
 }
 
@@ -301,7 +289,7 @@ Test(lib_ipc_descriptor, any_bytes_are_refused_or_make_a_buffer)
 			d.rank = (int32_t)(random_next(&random) % 4);
 		for (unsigned k = 0; k < n; k++) {
 			size_t at = random_next(&random) % 8 < 6 ? random_next(&random) % 216
-								: random_next(&random) % sizeof d;
+								 : random_next(&random) % sizeof d;
 			((unsigned char *)&d)[at] = (unsigned char)random_next(&random);
 		}
 		int err = hoist_ipc_import(&d, sizeof d, good_fd, NULL, &got);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Descriptors of device memory and the resources that processes share, one by one, as a binding
- * uses them; and what is refused.  On the stand-ins, and on the real driver where there is one.
- * Exit: 0, 1, 77. */
+ * uses them, and the calls that are refused.  On the stand-ins, and on the real driver where
+ * there is one.  Exit: 0, 1, 77. */
 #include "config.h"
 
 #include "hoist/ipc.h"
 #include "tests/support/lib-ipc.h"
 #include "tests/support/pass-fd.h"
 
-/* --- descriptors and resources, one by one: what a binding does --- */
+/* --- descriptors and resources, one by one, as in a binding --- */
 
 struct letter {
 	hoist_ipc_descriptor d;
@@ -81,12 +81,11 @@ static void import_letters(void)
 	CHECK(hoist_ipc_find_memory(letters[0].uuid, &found) == -ENOENT);
 	refuse_fds(fds[0], &letters[0]);
 	for (int i = 0; i < 2; i++) {
-		hoist_memory_info info = {.size = sizeof info};
 		unsigned char uuid[16];
 		OK(hoist_ipc_import_memory(device, fds[i], letters[i].uuid, &pools[i]));
-		CHECK(fcntl(fds[i], F_GETFD) >= 0); /* it is the caller's */
+		CHECK(fcntl(fds[i], F_GETFD) >= 0); /* the descriptor stays the caller's */
 		close(fds[i]);
-		OK(hoist_memory_get_info(pools[i], &info));
+		hoist_memory_info info = memory_info_of(pools[i]);
 		CHECK(info.is_mapped && info.is_shareable);
 		OK(hoist_ipc_memory_uuid(pools[i], uuid));
 		CHECK(memcmp(uuid, letters[i].uuid, 16) == 0);
@@ -113,7 +112,7 @@ static void import_letters(void)
 		hoist_buffer_unref(twice[0]);
 		write_pattern(twice[1], 20 + (unsigned)i);
 		hoist_memory_unref(pools[i]);
-		check_pattern(twice[1], 20 + (unsigned)i); /* it keeps what it needs */
+		check_pattern(twice[1], 20 + (unsigned)i); /* the buffer keeps the imported pool */
 		hoist_buffer_unref(twice[1]);
 	}
 	CHECK(hoist_ipc_find_memory(letters[0].uuid, &found) == -ENOENT);
@@ -152,12 +151,12 @@ static void export_described(void)
 {
 	hoist_ipc_descriptor d;
 	int fd = 7;
-	hoist_buffer *buffer = make_buffer(device, 0);
+	hoist_buffer *buffer = make_numbers(device, 0);
 	OK(hoist_ipc_export(buffer, &d, &fd));
 	CHECK(fd == -1 && d.kind == HOIST_IPC_DEVICE && d.bytes == BYTES && d.pid == getpid());
 	CHECK(write(peer, &d, sizeof d) == (ssize_t)sizeof d);
 	hear();
-	/* The exporter's own: an alias; not if it was never exported. */
+	/* In the exporter, a descriptor gives an alias, but only if the buffer was exported. */
 	hoist_buffer *own = NULL;
 	OK(hoist_ipc_import(&d, sizeof d, -1, NULL, &own));
 	CHECK(hoist_buffer_address(own) == hoist_buffer_address(buffer));
@@ -174,7 +173,7 @@ static void export_described(void)
 	hoist_buffer_unref(buffer);
 }
 
-/* --- what cannot be shared: in one process --- */
+/* --- refusals in one process --- */
 
 static void refuse_buffer(hoist_buffer *buffer, const char *words)
 {
@@ -200,28 +199,26 @@ static void refuse_all(void)
 	REFUSED(hoist_ipc_register_memory(pool, &none), -ENOTSUP, "not IPC-enabled");
 	CHECK(hoist_ipc_export_memory(NULL, &fd) == -EINVAL);
 	refuse_buffer(make_from(pool), "not IPC-enabled");
-	refuse_buffer(make_buffer(cpu, 0), "HOIST_BUFFER_SHAREABLE");
-	refuse_buffer(make_buffer(device, HOIST_BUFFER_PINNED), "pinned");
+	refuse_buffer(make_numbers(cpu, 0), "HOIST_BUFFER_SHAREABLE");
+	refuse_buffer(make_numbers(device, HOIST_BUFFER_PINNED), "pinned");
 	CHECK(hoist_ipc_export(NULL, &d, &fd) == -EINVAL);
-	hoist_buffer *closed = make_buffer(cpu, HOIST_BUFFER_SHAREABLE);
+	hoist_buffer *closed = make_numbers(cpu, HOIST_BUFFER_SHAREABLE);
 	REFUSED(hoist_ipc_export(closed, &d, NULL), -EINVAL, "file descriptor");
 	OK(hoist_buffer_close(closed, NULL));
 	CHECK(hoist_ipc_export(closed, &d, &fd) == -EBADF);
 	hoist_buffer_unref(closed);
 	CHECK(fd == -1 && none == NULL);
-	const hoist_memory_options both = {.size = sizeof both,
-					   .kind = HOIST_MEMORY_DRIVER_POOL,
-					   .flags = HOIST_MEMORY_SHAREABLE |
-						    HOIST_MEMORY_CURRENT_POOL,
-					   .device = device};
-	CHECK(hoist_memory_create(&both, &none) == -EINVAL);
-	const hoist_memory_options host = {.size = sizeof host, .flags = HOIST_MEMORY_SHAREABLE};
-	CHECK(hoist_memory_create(&host, &none) == -EINVAL);
+	CHECK(hoist_memory_create(
+		      OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL,
+			      .flags = HOIST_MEMORY_SHAREABLE | HOIST_MEMORY_CURRENT_POOL,
+			      .device = device),
+		      &none) == -EINVAL);
+	CHECK(hoist_memory_create(OPTIONS(.flags = HOIST_MEMORY_SHAREABLE), &none) == -EINVAL);
 	hoist_memory_unref(pool);
 	hoist_device_unref(cpu);
 }
 
-/* A register that has one already gives that. */
+/* A second registration gives the registered resource. */
 static void register_own(void)
 {
 	hoist_memory *pool = make_pool(HOIST_MEMORY_SHAREABLE);
@@ -235,8 +232,7 @@ static void register_own(void)
 		CHECK(got == pool);
 		hoist_memory_unref(got);
 	}
-	/* Not in a child of fork, which has none of it. */
-	int status = -1;
+	/* A child of fork has no registered resource. */
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
@@ -245,7 +241,7 @@ static void register_own(void)
 		CHECK(hoist_ipc_find_memory(uuid, &none) == -ENOENT);
 		_exit(0);
 	}
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(child_status(child) == 0);
 	/* Its own descriptor, in the exporter: the same resource. */
 	OK(hoist_ipc_export_memory(pool, &fd));
 	OK(hoist_ipc_import_memory(device, fd, uuid, &got));
@@ -266,7 +262,7 @@ static void check_alone(void)
 	register_own();
 }
 
-/* --- all of it --- */
+/* --- the program --- */
 
 static void run_device(const char *on, bool emulated)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a peer may send instead of a buffer, and how it may end: over sockets of this process. */
+/* Messages that a peer may send instead of a buffer, and peers that end, over sockets of this
+ * process. */
 #include "config.h"
 
 #include <pthread.h>
@@ -7,7 +8,7 @@
 
 #include "hoist/ipc.h"
 #include "tests/support/lib-ipc-message.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/pass-fd.h"
 #include "tests/support/random.h"
 
 TestSuite(lib_ipc_message, .init = set_up, .fini = tear_down);
@@ -15,48 +16,29 @@ TestSuite(lib_ipc_message, .init = set_up, .fini = tear_down);
 /* Sends @bytes bytes and @n file descriptors, as a peer that is not hoist would. */
 static void send_raw(const void *data, size_t bytes, const int *fds, size_t n)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(40 * sizeof(int))];
-	} control;
-	struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-	memset(&control, 0, sizeof control);
-	if (n > 0) {
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(n * sizeof(int));
-		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-		head->cmsg_level = SOL_SOCKET;
-		head->cmsg_type = SCM_RIGHTS;
-		head->cmsg_len = CMSG_LEN(n * sizeof(int));
-		memcpy(CMSG_DATA(head), fds, n * sizeof(int));
-	}
-	cr_assert_eq(sendmsg(ends[0], &message, 0), (ssize_t)bytes, "%s", strerror(errno));
+	cr_assert(pass_fds(ends[0], data, bytes, fds, n), "%s", strerror(errno));
 }
 
 static void refused(int code, const char *words)
 {
 	hoist_buffer *got = NULL;
-	cr_expect_eq(hoist_ipc_receive(ends[1], SOON, &got), code, "%s", hoist_error());
-	cr_expect(strstr(hoist_error(), words) != NULL, "\"%s\" lacks \"%s\"", hoist_error(),
-		  words);
+	REFUSED(hoist_ipc_receive(ends[1], SOON, &got), code, words);
 	cr_expect_null(got);
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open, "no descriptor is left");
 }
 
-/* --- what goes well --- */
+/* --- messages that arrive --- */
 
 /* proves: S2.19 V159 */
-Test(lib_ipc_message, what_is_sent_to_oneself_is_the_same_memory)
+Test(lib_ipc_message, a_buffer_sent_to_oneself_is_the_same_memory)
 {
 	hoist_buffer *got[2] = {NULL, NULL};
 	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(hoist_ipc_send(ends[0], buffer, SOON), 0, "%s", hoist_error());
-		cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got[i]), 0, "%s", hoist_error());
+		OK(hoist_ipc_send(ends[0], buffer, SOON));
+		OK(hoist_ipc_receive(ends[1], SOON, &got[i]));
 		cr_expect_eq(hoist_buffer_data(got[i]), hoist_buffer_data(buffer));
 	}
-	hoist_buffer_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_buffer_get_info(got[0], &info), 0);
+	hoist_buffer_info info = info_of(got[0]);
 	cr_expect_not(info.is_mapped, "it is nobody else's");
 	void *data = hoist_buffer_data(buffer);
 	hoist_buffer_unref(buffer);
@@ -78,7 +60,7 @@ Test(lib_ipc_message, a_message_may_come_in_any_pieces)
 			send_raw((const char *)&good + at, left < piece ? left : piece, &good_fd,
 				 at == 0);
 		}
-		cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "%s", hoist_error());
+		OK(hoist_ipc_receive(ends[1], SOON, &got));
 		cr_expect_eq(hoist_buffer_data(got), hoist_buffer_data(buffer));
 		hoist_buffer_unref(got);
 	}
@@ -108,8 +90,7 @@ Test(lib_ipc_message, a_peer_that_stops_half_way)
 {
 	hoist_buffer *got = NULL;
 	send_raw(&good, 100, &good_fd, 1);
-	cr_expect_eq(hoist_ipc_receive(ends[1], 20, &got), -ETIMEDOUT);
-	cr_expect(strstr(hoist_error(), "100 of 1224") != NULL, "%s", hoist_error());
+	REFUSED(hoist_ipc_receive(ends[1], 20, &got), -ETIMEDOUT, "100 of 1224");
 	cr_expect_eq(hoist_ipc_receive(ends[1], 0, &got), -ETIMEDOUT);
 	cr_expect_null(got);
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open);
@@ -120,7 +101,7 @@ Test(lib_ipc_message, a_peer_that_takes_nothing)
 	int err = 0;
 	for (int i = 0; err == 0 && i < 10000; i++)
 		err = hoist_ipc_send(ends[0], buffer, 10);
-	/* Linux counts what is under way, too. */
+	/* Linux counts descriptors that are under way, too. */
 	cr_expect(err == -ETIMEDOUT || err == -ETOOMANYREFS, "%s", hoist_error());
 }
 
@@ -132,7 +113,7 @@ Test(lib_ipc_message, sending_to_a_peer_that_has_gone)
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open - 1);
 }
 
-Test(lib_ipc_message, what_is_no_unix_socket_is_refused)
+Test(lib_ipc_message, other_files_than_unix_sockets_are_refused)
 {
 	hoist_buffer *got = NULL;
 	int pipes[2];
@@ -171,7 +152,7 @@ Test(lib_ipc_message, sockets_may_be_non_blocking)
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(fcntl(ends[i], F_SETFL, O_NONBLOCK), 0);
 	cr_assert_eq(pthread_create(&thread, NULL, send_late, NULL), 0);
-	cr_expect_eq(hoist_ipc_receive(ends[1], -1, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_receive(ends[1], -1, &got));
 	cr_expect_eq(pthread_join(thread, &result), 0);
 	cr_expect_null(result);
 	hoist_buffer_unref(got);
@@ -189,8 +170,8 @@ Test(lib_ipc_packets, a_record_is_a_whole_message)
 	memcpy(longer, &good, sizeof good);
 	send_raw(longer, sizeof longer, &good_fd, 1);
 	refused(-EBADMSG, "no descriptor");
-	cr_assert_eq(hoist_ipc_send(ends[0], buffer, SOON), 0);
-	cr_expect_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_send(ends[0], buffer, SOON));
+	OK(hoist_ipc_receive(ends[1], SOON, &got));
 	hoist_buffer_unref(got);
 	tear_down();
 }
@@ -220,7 +201,7 @@ Test(lib_ipc_message, as_many_file_descriptors_as_the_kind_takes)
 	import_refused(&good, 9999, -EBADF, "9999");
 }
 
-Test(lib_ipc_message, what_this_process_has_no_room_for_is_said)
+Test(lib_ipc_message, a_process_without_room_for_descriptors_says_so)
 {
 	hoist_buffer *got = NULL;
 	struct rlimit limit;
@@ -234,7 +215,7 @@ Test(lib_ipc_message, what_this_process_has_no_room_for_is_said)
 	int err = hoist_ipc_receive(ends[1], SOON, &got);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	cr_expect_eq(err, -EMFILE, "%s", hoist_error());
-	cr_expect(strstr(hoist_error(), "RLIMIT_NOFILE") != NULL, "%s", hoist_error());
+	expect_text("RLIMIT_NOFILE");
 	cr_expect_null(got);
 	cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "the next one: %s", hoist_error());
 	hoist_buffer_unref(got);
@@ -254,7 +235,7 @@ Test(lib_ipc_message, descriptors_of_the_peer_itself_are_closed)
 		cr_skip_test("SO_PASSPIDFD came with Linux 6.5");
 	send_raw(&good, 600, &good_fd, 1);
 	send_raw((const char *)&good + 600, sizeof good - 600, NULL, 0);
-	cr_assert_eq(hoist_ipc_receive(ends[1], SOON, &got), 0, "%s", hoist_error());
+	OK(hoist_ipc_receive(ends[1], SOON, &got));
 	hoist_buffer_unref(got);
 	cr_expect_eq(count_entries("/proc/self/fd"), n_open);
 }

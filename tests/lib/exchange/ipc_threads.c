@@ -4,19 +4,19 @@
 #include "config.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "hoist/hoist.h"
 #include "hoist/ipc.h"
 #include "tests/support/check.h"
+#include "tests/support/child.h"
+#include "tests/support/lib-make.h"
 #include "tests/support/lib-support.h"
+#include "tests/support/threads.h"
 
 #define BYTES 5000
 #define N_THREADS 4
@@ -35,21 +35,16 @@ static void fill(hoist_buffer *buffer, unsigned char value)
 static int run_exporter(int socket)
 {
 	const int64_t shape[] = {BYTES};
-	hoist_device *cpu = NULL;
-	hoist_device *cuda = NULL;
-	hoist_memory *pool = NULL;
-	hoist_buffer *buffers[3] = {NULL, NULL, NULL};
+	hoist_device *cpu = open_device("cpu");
+	hoist_device *cuda = open_device("cuda:0");
 	char byte = 0;
-	OK(hoist_device_open("cpu", &cpu));
-	OK(hoist_device_open("cuda:0", &cuda));
-	const hoist_memory_options options = {.size = sizeof options,
-					      .kind = HOIST_MEMORY_DRIVER_POOL,
-					      .flags = HOIST_MEMORY_SHAREABLE,
-					      .device = cuda};
-	OK(hoist_memory_create(&options, &pool));
-	OK(hoist_buffer_create(cpu, HOIST_U8, 1, shape, HOIST_BUFFER_SHAREABLE, &buffers[0]));
-	OK(hoist_buffer_create(cuda, HOIST_U8, 1, shape, 0, &buffers[1]));
-	OK(hoist_buffer_create_from(pool, NULL, HOIST_U8, 1, shape, 0, &buffers[2]));
+	hoist_memory *pool = make_memory(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = cuda,
+						 .flags = HOIST_MEMORY_SHAREABLE));
+	hoist_buffer *buffers[] = {
+		make_buffer(cpu, HOIST_U8, 1, shape, HOIST_BUFFER_SHAREABLE),
+		make_buffer(cuda, HOIST_U8, 1, shape, 0),
+		make_buffer_from(pool, NULL, HOIST_U8, 1, shape, 0),
+	};
 	for (int i = 0; i < 3; i++) {
 		fill(buffers[i], (unsigned char)(i + 1));
 		/* Once for each thread. */
@@ -57,8 +52,7 @@ static int run_exporter(int socket)
 			OK(hoist_ipc_send(socket, buffers[i], ANY_TIME));
 	}
 	CHECK(recv(socket, &byte, 1, 0) == 1);
-	for (int i = 0; i < 3; i++)
-		hoist_buffer_unref(buffers[i]);
+	drop_buffers(buffers, 3);
 	hoist_memory_unref(pool);
 	return 0;
 }
@@ -82,7 +76,6 @@ static pid_t start_exporter(int sockets[2], const char *self)
 /* --- the importers --- */
 
 struct importer {
-	pthread_t thread;
 	int number;
 	hoist_buffer *first[3]; /* as received */
 };
@@ -95,8 +88,8 @@ static void check(hoist_buffer *buffer, unsigned char value)
 		CHECK(bytes[i] == value);
 }
 
-/* Exports what it has, and lets go of it before or after it has that again: so that at times
- * nobody has it. */
+/* Exports the buffer, and drops it before or after the new import, so that at times nobody has
+ * the buffer. */
 static void use(struct importer *importer, int which)
 {
 	hoist_ipc_descriptor d;
@@ -123,8 +116,7 @@ static void *run_importer(void *arg)
 	for (int round = 0; round < ROUNDS; round++)
 		for (int which = 0; which < 3; which++)
 			use(importer, which);
-	for (int which = 0; which < 3; which++)
-		hoist_buffer_unref(importer->first[which]);
+	drop_buffers(importer->first, 3);
 	return NULL;
 }
 
@@ -133,7 +125,6 @@ int main(int argc, char **argv)
 	hoist_device *devices[LIB_N_DEVICES];
 	struct importer importers[N_THREADS];
 	int sockets[2];
-	int status = -1;
 	int fd = memfd_create("probe", MFD_CLOEXEC);
 	if (fd < 0 || !lib_emulate()) {
 		printf("skipped: no memfd_create(), or the emulators are not built\n");
@@ -152,15 +143,12 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 3; i++)
 		for (int k = 0; k < N_THREADS; k++)
 			OK(hoist_ipc_receive(sockets[0], ANY_TIME, &importers[k].first[i]));
-	for (int k = 0; k < N_THREADS; k++) {
-		importers[k].number = k;
-		OK(pthread_create(&importers[k].thread, NULL, run_importer, &importers[k]));
-	}
 	for (int k = 0; k < N_THREADS; k++)
-		OK(pthread_join(importers[k].thread, NULL));
+		importers[k].number = k;
+	run_threads(N_THREADS, run_importer, importers, sizeof importers[0]);
 	CHECK(lib_counters("cuda").live_imports == 0 && lib_counters("cuda").live_pools == 0);
 	CHECK(lib_drivers_content());
 	CHECK(write(sockets[0], "d", 1) == 1);
-	CHECK(waitpid(exporter, &status, 0) == exporter && status == 0);
+	CHECK(child_status(exporter) == 0);
 	return 0;
 }

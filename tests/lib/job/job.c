@@ -5,16 +5,15 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/device/device.h"
 #include "lib/job/job.h"
 #include "lib/memory/device-memory.h"
 #include "tests/support/check.h"
+#include "tests/support/child.h"
+#include "tests/support/threads.h"
 
 #define SLOT HOIST__STAGING_MIN_SLOT_BYTES
 #define N_WAITERS 4
@@ -103,13 +102,13 @@ static const struct hoist__job_kind kind = {
 
 static void start(struct trial *trial, bool caller_driven, hoist_budget *budget)
 {
-	CHECK(hoist__job_init(&trial->job, &kind, budget) == 0);
+	OK(hoist__job_init(&trial->job, &kind, budget));
 	trial->job.caller_driven = caller_driven;
 	hoist__job_set_start(&trial->job);
-	CHECK(hoist__job_start(&trial->job) == 0);
+	OK(hoist__job_start(&trial->job));
 }
 
-/* A job that has ended gives its outcome as often as that is asked for. */
+/* A job that has ended gives its outcome to every call. */
 static void ends(struct trial *trial, int err, const char *text)
 {
 	for (int i = 0; i < 2; i++) {
@@ -143,7 +142,7 @@ static void the_first_failure_wins(bool caller_driven)
 	CHECK(trial.n_rounds == 2);
 }
 
-static void what_cannot_begin_drains(bool caller_driven)
+static void a_job_that_cannot_begin_drains(bool caller_driven)
 {
 	struct trial trial = {.begin_err = -ENOMEM, .rounds = 5};
 	start(&trial, caller_driven, NULL);
@@ -151,7 +150,7 @@ static void what_cannot_begin_drains(bool caller_driven)
 	CHECK(trial.n_rounds == 1);
 }
 
-/* -EAGAIN would say that the job has not ended. */
+/* -EAGAIN would mean that the job has not ended. */
 static void no_job_ends_in_eagain(void)
 {
 	struct trial trial = {.begin_err = -EAGAIN};
@@ -180,21 +179,17 @@ static void a_cancel_ends_it(bool caller_driven)
 static void *wait_for(void *argument)
 {
 	struct trial *trial = argument;
-	CHECK(hoist__job_wait(&trial->job) == 0);
+	OK(hoist__job_wait(&trial->job));
 	CHECK(trial->n_ends == 1); /* written before the end is told */
 	return NULL;
 }
 
-/* Each of them drives a job that is its caller's, one at a time. */
+/* Each waiter drives a job that its callers drive, one at a time. */
 static void many_wait(bool caller_driven)
 {
 	struct trial trial = {.rounds = 1000};
-	pthread_t threads[N_WAITERS];
 	start(&trial, caller_driven, NULL);
-	for (int i = 0; i < N_WAITERS; i++)
-		CHECK(pthread_create(&threads[i], NULL, wait_for, &trial) == 0);
-	for (int i = 0; i < N_WAITERS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	run_threads(N_WAITERS, wait_for, &trial, 0);
 	ends(&trial, 0, NULL);
 	CHECK(trial.n_rounds == 1000);
 }
@@ -202,7 +197,6 @@ static void many_wait(bool caller_driven)
 static void a_child_leaves_it_alone(void)
 {
 	struct trial trial = {.endless = true};
-	int status;
 	start(&trial, false, NULL);
 	pid_t child = fork();
 	CHECK(child >= 0);
@@ -213,18 +207,18 @@ static void a_child_leaves_it_alone(void)
 		CHECK(!hoist__job_is_done(&trial.job) && !hoist__job_stop(&trial.job));
 		_exit(0);
 	}
-	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK(child_status(child) == 0);
 	hoist__job_cancel(&trial.job);
 	ends(&trial, -ECANCELED, "the trial was cancelled");
 }
 
 /* --- the budget --- */
 
-/* A job without room for its slots stands in line, and takes nothing with it when it goes. */
+/* A job without room for its slots stands in line, and leaves nothing behind when the job goes. */
 static void turns_at_the_budget(void)
 {
 	hoist_budget *budget;
-	CHECK(hoist_budget_create(3 * SLOT, &budget) == 0);
+	OK(hoist_budget_create(3 * SLOT, &budget));
 	struct trial first = {.staged = true, .endless = true};
 	struct trial second = {.staged = true, .rounds = 2};
 	struct trial third = {.staged = true, .rounds = 1};
@@ -244,7 +238,7 @@ static void turns_at_the_budget(void)
 	CHECK(hoist_budget_used(budget) == 0 && hoist_budget_peak(budget) <= 3 * SLOT);
 	struct trial large = {.staged = true};
 	hoist_budget *small;
-	CHECK(hoist_budget_create(SLOT, &small) == 0);
+	OK(hoist_budget_create(SLOT, &small));
 	start(&large, false, small);
 	CHECK(hoist__job_wait(&large.job) == -EDQUOT);
 	CHECK(hoist__job_stop(&large.job));
@@ -259,7 +253,7 @@ int main(void)
 	for (int caller_driven = 0; caller_driven < 2; caller_driven++) {
 		all_is_done_after_its_rounds(caller_driven != 0);
 		the_first_failure_wins(caller_driven != 0);
-		what_cannot_begin_drains(caller_driven != 0);
+		a_job_that_cannot_begin_drains(caller_driven != 0);
 		a_cancel_ends_it(caller_driven != 0);
 		many_wait(caller_driven != 0);
 	}

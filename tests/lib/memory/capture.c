@@ -1,37 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* What captured graphs keep of a device's memory: an inference server captures one graph for each
- * size of a batch, in each of which every layer takes and gives its activations.  Memory that was
- * given in a capture is taken again in it; the graph may run at any time, so all else waits. */
+/* The memory that captured graphs keep: an inference server captures one graph for each size of
+ * a batch, and every layer takes and gives its activations.  Memory that was given in a capture
+ * is taken again in the same capture.  The graph may run at any time, so nothing else gets that
+ * memory. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/support/lib-buffers.h"
+#include "tests/support/lib-unit.h"
 
 #define MIB ((size_t)1 << 20)
 #define N_LAYERS 32
 #define MAX_BLOCKS (6 * N_LAYERS + 1)
 
-static hoist_device *devices[LIB_N_DEVICES];
 static hoist_memory *memory;
 static hoist_stream *stream;
 static uintptr_t kept[MAX_BLOCKS];
 static size_t n_kept;
 static bool keeps; /* give nothing before the capture has ended */
 
-static void open_all(void)
+static void open_large(void)
 {
 	cr_assert_eq(setenv("HOIST_EMULATE_MEMORY", "64G", 1), 0);
-	open_devices(devices);
+	open_all();
 }
 
 static uintptr_t take(size_t bytes)
 {
-	uintptr_t block = 0;
-	cr_assert_eq(hoist_memory_alloc_on(memory, bytes, 0, stream, &block), 0, "%s",
-		     hoist_error());
+	uintptr_t block = alloc_on(memory, bytes, 0, stream);
 	return block;
 }
 
@@ -40,7 +37,7 @@ static void give(uintptr_t block)
 	if (keeps)
 		kept[n_kept++] = block;
 	else
-		cr_assert_eq(hoist_memory_free_on(memory, block, stream), 0, "%s", hoist_error());
+		OK(hoist_memory_free_on(memory, block, stream));
 }
 
 /* The activations of Llama 3 8B in bf16: hidden 4096, 32 heads and 8 of keys and values,
@@ -66,45 +63,38 @@ static void run_model(size_t n_tokens)
 }
 
 /* Each graph is captured after a call on the stream that it does not have: no two share memory. */
-static void capture(const char *api, size_t n_tokens)
+static void capture(size_t n_tokens)
 {
 	uintptr_t input = take(n_tokens * 8);
-	cr_assert_eq(lib_capture(api, hoist_stream_native(stream), 1), 0);
+	OK(set_capture(stream, 1));
 	run_model(n_tokens);
-	cr_assert_eq(lib_capture(api, hoist_stream_native(stream), 0), 0, "the capture is whole");
-	cr_assert_eq(hoist_memory_free_on(memory, input, stream), 0);
+	cr_assert_eq(set_capture(stream, 0), 0, "the capture is whole");
+	OK(hoist_memory_free_on(memory, input, stream));
 	while (n_kept > 0)
-		cr_assert_eq(hoist_memory_free_on(memory, kept[--n_kept], stream), 0);
+		OK(hoist_memory_free_on(memory, kept[--n_kept], stream));
 }
 
 /* The sizes that vLLM captures by default: 1, 2, 4, and each multiple of 8 up to 256.
  * Returns: the bytes that the resource has then. */
 static size_t capture_all(int device, bool without_reuse)
 {
-	const hoist_memory_options options = {
-		.size = sizeof options,
-		.kind = HOIST_MEMORY_DEVICE,
-		.device = devices[device],
-	};
-	hoist_memory_statistics s = {.size = sizeof s};
-	const char *api = device == 3 ? "hip" : "cuda";
 	keeps = without_reuse;
-	cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
-	cr_assert_eq(hoist_stream_create(devices[device], &stream), 0);
+	memory = make_kind(HOIST_MEMORY_DEVICE, devices[device]);
+	stream = make_stream(devices[device]);
 	(void)hoist_stream_native(stream);
 	for (size_t n_tokens = 256; n_tokens >= 8; n_tokens -= 8)
-		capture(api, n_tokens);
+		capture(n_tokens);
 	for (size_t n_tokens = 4; n_tokens > 0; n_tokens /= 2)
-		capture(api, n_tokens);
-	cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
+		capture(n_tokens);
+	const hoist_memory_statistics s = statistics_of(memory);
 	cr_expect_eq(s.n_blocks, 0);
-	cr_assert_eq(hoist_memory_release_captured(memory), 0);
+	OK(hoist_memory_release_captured(memory));
 	hoist_stream_unref(stream);
 	hoist_memory_unref(memory);
 	return s.reserved_bytes;
 }
 
-Test(capture, of_35_graphs_keeps_what_one_layer_of_each_needs, .init = open_all)
+Test(capture, keeps_for_35_graphs_the_needs_of_one_layer_each, .init = open_large)
 {
 	for (int i = 1; i < LIB_N_DEVICES; i++) {
 		size_t with = capture_all(i, false);
@@ -115,6 +105,5 @@ Test(capture, of_35_graphs_keeps_what_one_layer_of_each_needs, .init = open_all)
 		cr_expect_lt(with, 1024 * MIB, "%zu bytes", with);
 		cr_expect_gt(without, 16 * with, "%zu and %zu bytes", with, without);
 	}
-	cr_expect(lib_nothing_outstanding(devices));
-	cr_expect(lib_drivers_content());
+	expect_all_given_back();
 }

@@ -1,88 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* CUSTOM memory resources: what the caller's functions are given, and what of theirs is believed.
- */
+/* CUSTOM memory resources: the arguments of the caller's functions, and the checks of their
+ * answers. */
 #include "config.h"
 
-#include <criterion/criterion.h>
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hoist/hoist.h"
+#include "tests/support/lib-custom.h"
+#include "tests/support/lib-unit.h"
 
 #define N 100
 
-/* Counts, and fails or lies when told to. */
-struct backing {
-	int fail;	  /* what alloc returns instead */
-	uintptr_t answer; /* what it gives instead, if any */
-	unsigned n_allocs;
-	unsigned n_frees;
-	unsigned n_ends;
-	unsigned n_waits;
-	size_t bytes; /* of the last call */
-	size_t align;
-	hoist_stream *stream;
-};
-
-static int take(void *context, size_t bytes, size_t align, hoist_stream *stream, uintptr_t *ret)
-{
-	struct backing *backing = context;
-	backing->bytes = bytes;
-	backing->align = align;
-	backing->stream = stream;
-	if (backing->fail != 0)
-		return backing->fail;
-	void *memory = NULL;
-	if (posix_memalign(&memory, align < sizeof memory ? sizeof memory : align, bytes) != 0)
-		return -ENOMEM;
-	backing->n_allocs++;
-	*ret = backing->answer != 0 ? backing->answer : (uintptr_t)memory;
-	if (backing->answer != 0)
-		free(memory);
-	return 0;
-}
-
-static void give(void *context, uintptr_t address, size_t bytes, hoist_stream *stream)
-{
-	struct backing *backing = context;
-	backing->n_frees++;
-	backing->bytes = bytes;
-	backing->stream = stream;
-	if (backing->answer == 0)
-		free((void *)address);
-}
-
-static void end(void *context)
-{
-	((struct backing *)context)->n_ends++;
-}
-
 static hoist_memory *create(struct backing *backing)
 {
-	const hoist_memory_functions functions = {
-		.size = sizeof functions,
-		.alloc = take,
-		.free = give,
-		.destroy = end,
-		.is_host_accessible = 1,
-	};
-	const hoist_memory_options options = {
-		.size = sizeof options,
-		.kind = HOIST_MEMORY_CUSTOM,
-		.name = "mine",
-		.functions = &functions,
-		.functions_context = backing,
-	};
-	hoist_memory *memory = NULL;
-	cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
-	return memory;
-}
-
-static void expect_text(const char *text)
-{
-	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
+	return make_custom(backing, NULL, 1, 0);
 }
 
 Test(custom, needs_functions)
@@ -90,18 +22,14 @@ Test(custom, needs_functions)
 	hoist_memory_functions functions = {.size = sizeof functions, .alloc = take};
 	hoist_memory_options options = {.size = sizeof options, .kind = HOIST_MEMORY_CUSTOM};
 	hoist_memory *memory = NULL;
-	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("custom memory needs functions");
+	refuse_memory(&options, -EINVAL, "custom memory needs functions");
 	options.functions = &functions;
-	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("free is NULL");
+	refuse_memory(&options, -EINVAL, "free is NULL");
 	functions.alloc = NULL;
 	functions.free = give;
-	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("alloc is NULL");
+	refuse_memory(&options, -EINVAL, "alloc is NULL");
 	functions.size = 3;
-	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("sizeof(hoist_memory_functions)");
+	refuse_memory(&options, -EINVAL, "sizeof(hoist_memory_functions)");
 	cr_expect_null(memory);
 }
 
@@ -110,27 +38,26 @@ Test(custom, gets_what_was_asked_for)
 {
 	struct backing backing = {0};
 	hoist_memory *memory = create(&backing);
-	hoist_memory_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_memory_get_info(memory, &info), 0);
+	hoist_memory_info info = memory_info_of(memory);
 	cr_expect_eq(info.is_host_accessible, 1);
 	cr_expect_eq(info.is_device_accessible, 0);
 	cr_expect_eq(info.alignment, 1);
 	cr_expect_eq(info.device_id, -1);
 	uintptr_t block = 77;
-	cr_assert_eq(hoist_memory_alloc(memory, 0, 0, &block), 0);
+	OK(hoist_memory_alloc(memory, 0, 0, &block));
 	cr_expect_eq(block, 0);
 	cr_expect_eq(backing.n_allocs, 0, "nothing is not asked for");
-	cr_assert_eq(hoist_memory_free(memory, 0), 0);
+	OK(hoist_memory_free(memory, 0));
 	cr_expect_eq(backing.n_frees, 0);
-	cr_assert_eq(hoist_memory_alloc(memory, 1000, 0, &block), 0);
+	OK(hoist_memory_alloc(memory, 1000, 0, &block));
 	cr_expect_eq(backing.bytes, 1000);
 	cr_expect_eq(backing.align, 1);
 	cr_expect_null(backing.stream);
-	cr_assert_eq(hoist_memory_free(memory, block), 0);
-	cr_assert_eq(hoist_memory_alloc(memory, 1001, 4096, &block), 0);
+	OK(hoist_memory_free(memory, block));
+	OK(hoist_memory_alloc(memory, 1001, 4096, &block));
 	cr_expect_eq(backing.align, 4096);
 	backing.bytes = 0;
-	cr_assert_eq(hoist_memory_free(memory, block), 0);
+	OK(hoist_memory_free(memory, block));
 	cr_expect_eq(backing.bytes, 1001, "the size is remembered");
 	cr_expect_eq(backing.n_ends, 0);
 	hoist_memory_unref(memory);
@@ -144,16 +71,14 @@ Test(custom, gets_the_stream)
 	struct backing backing = {0};
 	hoist_memory *memory = create(&backing);
 	hoist_device *cpu = NULL;
-	hoist_stream *stream = NULL;
-	cr_assert_eq(hoist_device_open("cpu", &cpu), 0);
-	cr_assert_eq(hoist_device_default_stream(cpu, &stream), 0);
-	uintptr_t block = 0;
-	cr_assert_eq(hoist_memory_alloc_on(memory, 10, 0, stream, &block), 0);
+	OK(hoist_device_open("cpu", &cpu));
+	hoist_stream *stream = default_stream(cpu);
+	uintptr_t block = alloc_on(memory, 10, 0, stream);
 	cr_expect_eq(backing.stream, stream);
-	cr_expect_eq(hoist_memory_use(memory, block, stream), -ENOTSUP);
-	expect_text("\"mine\": custom memory cannot wait for several streams");
+	REFUSED(hoist_memory_use(memory, block, stream), -ENOTSUP,
+		"\"mine\": custom memory cannot wait for several streams");
 	backing.stream = NULL;
-	cr_assert_eq(hoist_memory_free_on(memory, block, stream), 0);
+	OK(hoist_memory_free_on(memory, block, stream));
 	cr_expect_eq(backing.stream, stream);
 	cr_expect_eq(hoist_memory_alloc_on(memory, 10, 0, NULL, &block), -EINVAL);
 	hoist_stream_unref(stream);
@@ -185,23 +110,21 @@ Test(custom, waits_as_its_function_says)
 		.functions = &functions,
 		.functions_context = &backing,
 	};
-	hoist_memory *memory = NULL;
-	cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
-	cr_expect_eq(hoist_memory_synchronize(memory), 0, "%s", hoist_error());
+	hoist_memory *memory = make_memory(&options);
+	OK(hoist_memory_synchronize(memory));
 	cr_expect_eq(backing.n_waits, 1);
 	backing.fail = -EXDEV;
-	cr_expect_eq(hoist_memory_synchronize(memory), -EXDEV);
-	expect_text("\"waiting\": its synchronize function");
+	REFUSED(hoist_memory_synchronize(memory), -EXDEV, "\"waiting\": its synchronize function");
 	backing.fail = 5;
-	cr_expect_eq(hoist_memory_synchronize(memory), -EINVAL);
-	expect_text("its synchronize function gave 5");
+	REFUSED(hoist_memory_synchronize(memory), -EINVAL, "its synchronize function gave 5");
 	cr_expect_eq(backing.n_waits, 3);
 	backing.fail = 0;
 	hoist_memory_unref(memory);
-	/* Without one, and for who was built before there was any, there is nothing to wait for. */
+	/* Functions without `synchronize`, and callers built before this field, have nothing to
+	 * wait for. */
 	functions.size = offsetof(hoist_memory_functions, synchronize);
-	cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
-	cr_expect_eq(hoist_memory_synchronize(memory), 0);
+	OK(hoist_memory_create(&options, &memory));
+	OK(hoist_memory_synchronize(memory));
 	cr_expect_eq(backing.n_waits, 3);
 	hoist_memory_unref(memory);
 	cr_expect_eq(hoist_memory_synchronize(NULL), -EINVAL);
@@ -216,30 +139,28 @@ Test(custom, failures_are_passed_on_with_the_name)
 	cr_expect_eq(block, 77);
 	expect_text("\"mine\": its alloc function, asked for 123 bytes");
 	backing.fail = 5;
-	cr_expect_eq(hoist_memory_alloc(memory, 123, 0, &block), -EINVAL);
-	expect_text("its alloc function gave 5");
+	REFUSED(hoist_memory_alloc(memory, 123, 0, &block), -EINVAL, "its alloc function gave 5");
 	backing.fail = 0;
-	cr_assert_eq(hoist_memory_alloc(memory, 123, 0, &block), 0);
-	cr_assert_eq(hoist_memory_free(memory, block), 0);
+	OK(hoist_memory_alloc(memory, 123, 0, &block));
+	OK(hoist_memory_free(memory, block));
 	hoist_memory_unref(memory);
 }
 
-Test(custom, is_not_believed_what_cannot_be)
+Test(custom, impossible_answers_are_not_believed)
 {
 	struct backing backing = {0};
 	hoist_memory *memory = create(&backing);
 	uintptr_t block = 77;
 	backing.answer = 0x1001;
-	cr_expect_eq(hoist_memory_alloc(memory, 10, 16, &block), -EINVAL);
-	expect_text("gave 0x1001, which is not aligned to 16 bytes");
+	REFUSED(hoist_memory_alloc(memory, 10, 16, &block), -EINVAL,
+		"gave 0x1001, which is not aligned to 16 bytes");
 	cr_expect_eq(backing.n_frees, 1, "it got the block back");
-	cr_assert_eq(hoist_memory_alloc(memory, 10, 0, &block), 0);
+	OK(hoist_memory_alloc(memory, 10, 0, &block));
 	uintptr_t twice = 77;
-	cr_expect_eq(hoist_memory_alloc(memory, 10, 0, &twice), -EINVAL);
-	expect_text("gave 0x1001, which is in use");
+	REFUSED(hoist_memory_alloc(memory, 10, 0, &twice), -EINVAL, "gave 0x1001, which is in use");
 	cr_expect_eq(twice, 77);
 	cr_expect_eq(backing.n_frees, 1, "the block that is in use was not freed");
-	cr_assert_eq(hoist_memory_free(memory, block), 0);
+	OK(hoist_memory_free(memory, block));
 	hoist_memory_unref(memory);
 }
 
@@ -249,19 +170,16 @@ Test(custom, wrong_frees_do_not_reach_it)
 	hoist_memory *memory = create(&backing);
 	uintptr_t blocks[N];
 	for (size_t i = 0; i < N; i++)
-		cr_assert_eq(hoist_memory_alloc(memory, 100 + i, 0, &blocks[i]), 0);
-	cr_expect_eq(hoist_memory_free(memory, 77), -EINVAL);
-	expect_text("\"mine\": no live block starts at 0x4d");
-	cr_expect_eq(hoist_memory_free(memory, blocks[3] + 3), -EINVAL);
-	expect_text("lies inside the block at");
-	uintptr_t seen = 0;
-	cr_assert_eq(hoist_memory_device_address(memory, blocks[5] + 99, &seen), 0);
+		OK(hoist_memory_alloc(memory, 100 + i, 0, &blocks[i]));
+	REFUSED(hoist_memory_free(memory, 77), -EINVAL, "\"mine\": no live block starts at 0x4d");
+	REFUSED(hoist_memory_free(memory, blocks[3] + 3), -EINVAL, "lies inside the block at");
+	uintptr_t seen = device_address(memory, blocks[5] + 99);
 	cr_expect_eq(seen, blocks[5] + 99);
 	cr_expect_eq(hoist_memory_device_address(memory, 77, &seen), -EINVAL);
 	cr_expect_eq(backing.n_frees, 0);
 	for (size_t i = 0; i < N; i++) {
 		size_t at = i * 37 % N; /* in no order */
-		cr_assert_eq(hoist_memory_free(memory, blocks[at]), 0);
+		OK(hoist_memory_free(memory, blocks[at]));
 		cr_expect_eq(backing.bytes, 100 + at);
 		cr_expect_eq(hoist_memory_free(memory, blocks[at]), -EINVAL);
 	}
@@ -273,30 +191,27 @@ Test(custom, is_counted)
 {
 	struct backing backing = {0};
 	hoist_memory *memory = create(&backing);
-	uintptr_t one = 0;
-	uintptr_t two = 0;
-	cr_assert_eq(hoist_memory_alloc(memory, 100, 0, &one), 0);
-	cr_assert_eq(hoist_memory_alloc(memory, 50, 0, &two), 0);
-	cr_assert_eq(hoist_memory_free(memory, one), 0);
-	hoist_memory_statistics s = {.size = sizeof s};
-	cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
+	uintptr_t one = alloc(memory, 100, 0);
+	uintptr_t two = alloc(memory, 50, 0);
+	OK(hoist_memory_free(memory, one));
+	hoist_memory_statistics s = statistics_of(memory);
 	cr_expect_eq(s.requested_bytes, 50);
 	cr_expect_eq(s.requested_peak, 150);
 	cr_expect_eq(s.allocated_bytes, 50);
 	cr_expect_eq(s.n_blocks, 1);
 	cr_expect_eq(s.n_allocs, 2);
 	cr_expect_eq(s.n_frees, 1);
-	cr_assert_eq(hoist_memory_reset_peaks(memory), 0);
-	cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
+	OK(hoist_memory_reset_peaks(memory));
+	OK(hoist_memory_get_statistics(memory, &s));
 	cr_expect_eq(s.requested_peak, 50);
-	cr_expect_eq(hoist_memory_trim(memory, 0), 0);
+	OK(hoist_memory_trim(memory, 0));
 	cr_expect_eq(hoist_memory_trace(memory, "x"), -ENOTSUP);
 	cr_expect_eq(hoist_memory_add_region(memory, 0, 1 << 20), -ENOTSUP);
-	cr_assert_eq(hoist_memory_free(memory, two), 0);
+	OK(hoist_memory_free(memory, two));
 	hoist_memory_unref(memory);
 }
 
-/* --- what its functions made without hoist --- */
+/* --- blocks that the functions made without hoist --- */
 
 static hoist_buffer_source source_of(hoist_memory *memory, hoist_stream *stream)
 {
@@ -306,8 +221,7 @@ static hoist_buffer_source source_of(hoist_memory *memory, hoist_stream *stream)
 
 static int wrap(const hoist_buffer_source *source, hoist_buffer **ret)
 {
-	return hoist_buffer_wrap(source, HOIST_U8, 1, (const int64_t[]){(int64_t)source->bytes},
-				 NULL, ret);
+	return hoist_buffer_wrap(source, HOIST_U8, 1, SHAPE((int64_t)source->bytes), NULL, ret);
 }
 
 /* proves: S2.02 S2.21 */
@@ -317,9 +231,9 @@ Test(custom, frees_a_wrapped_handle_that_its_functions_made)
 	hoist_memory *memory = create(&backing);
 	hoist_device *cpu = NULL;
 	hoist_stream *streams[3] = {NULL};
-	cr_assert_eq(hoist_device_open("cpu", &cpu), 0);
+	OK(hoist_device_open("cpu", &cpu));
 	for (int i = 1; i < 3; i++)
-		cr_assert_eq(hoist_stream_create(cpu, &streams[i]), 0);
+		OK(hoist_stream_create(cpu, &streams[i]));
 	/* Freed on: the source's stream; the one that closing names; none. */
 	for (int i = 0; i < 3; i++) {
 		hoist_buffer_source source = source_of(memory, i == 0 ? streams[1] : NULL);
@@ -328,12 +242,12 @@ Test(custom, frees_a_wrapped_handle_that_its_functions_made)
 		cr_assert_eq(take(&backing, 1000, 1, NULL, &source.address), 0);
 		source.bytes = 1000;
 		cr_assert_eq(wrap(&source, &b), 0, "%s", hoist_error());
-		cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
+		OK(hoist_memory_get_statistics(memory, &s));
 		cr_expect_eq(s.n_blocks, 1);
 		cr_expect_eq(s.requested_bytes, 1000);
 		backing.stream = (hoist_stream *)77;
 		backing.bytes = 0;
-		cr_assert_eq(hoist_buffer_close(b, i == 1 ? streams[2] : NULL), 0);
+		OK(hoist_buffer_close(b, i == 1 ? streams[2] : NULL));
 		hoist_buffer_unref(b);
 		cr_expect_eq(backing.n_frees, (unsigned)i + 1);
 		cr_expect_eq(backing.bytes, 1000);
@@ -353,10 +267,8 @@ Test(custom, a_handle_that_is_not_wrapped_is_the_callers)
 	struct backing backing = {0};
 	hoist_memory *memory = create(&backing);
 	hoist_buffer_source source = source_of(memory, NULL);
-	hoist_memory_statistics s = {.size = sizeof s};
 	hoist_buffer *b = NULL;
-	uintptr_t block = 0;
-	cr_assert_eq(hoist_memory_alloc(memory, 100, 0, &block), 0);
+	uintptr_t block = alloc(memory, 100, 0);
 	static const struct {
 		ptrdiff_t offset;
 		size_t bytes;
@@ -369,17 +281,16 @@ Test(custom, a_handle_that_is_not_wrapped_is_the_callers)
 		expect_text("overlap the live block at");
 		cr_expect_null(b);
 	}
-	/* What lies beside is its own; the next one is refused for its elements. */
+	/* Memory beside the block may be wrapped; this buffer is refused for its elements. */
 	source.address = block + 100;
 	source.bytes = 10;
-	cr_expect_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){11}, NULL, &b),
-		     -EINVAL);
+	cr_expect_eq(hoist_buffer_wrap(&source, HOIST_U8, 1, SHAPE(11), NULL, &b), -EINVAL);
 	cr_expect_null(b);
-	cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
+	hoist_memory_statistics s = statistics_of(memory);
 	cr_expect_eq(s.n_blocks, 1);
 	cr_expect_eq(s.n_allocs, 1);
 	cr_expect_eq(backing.n_frees, 0);
-	/* A block that hoist was given out is wrapped as it is, and freed once. */
+	/* A live block is wrapped as it is, and freed once. */
 	source.address = block;
 	source.bytes = 100;
 	cr_assert_eq(wrap(&source, &b), 0, "%s", hoist_error());
@@ -408,22 +319,13 @@ Test(custom, exhaustion_is_tried_again)
 		.free = give,
 		.is_host_accessible = 1,
 	};
-	const hoist_memory_options options = {
-		.size = sizeof options,
-		.kind = HOIST_MEMORY_CUSTOM,
-		.functions = &functions,
-		.functions_context = &backing,
-		.exhausted = relent,
-		.exhausted_context = &backing,
-		.exhausted_retries = 2,
-	};
-	hoist_memory *memory = NULL;
-	cr_assert_eq(hoist_memory_create(&options, &memory), 0);
-	uintptr_t block = 0;
-	cr_assert_eq(hoist_memory_alloc(memory, 10, 0, &block), 0, "%s", hoist_error());
-	cr_assert_eq(hoist_memory_free(memory, block), 0);
-	hoist_memory_statistics s = {.size = sizeof s};
-	cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0);
+	hoist_memory *memory =
+		make_memory(OPTIONS(.kind = HOIST_MEMORY_CUSTOM, .functions = &functions,
+				    .functions_context = &backing, .exhausted = relent,
+				    .exhausted_context = &backing, .exhausted_retries = 2));
+	uintptr_t block = alloc(memory, 10, 0);
+	OK(hoist_memory_free(memory, block));
+	hoist_memory_statistics s = statistics_of(memory);
 	cr_expect_eq(s.n_exhausted, 2);
 	hoist_memory_unref(memory);
 }
@@ -432,11 +334,7 @@ Test(custom, exhaustion_is_tried_again)
 
 static hoist_memory *over(hoist_memory *up)
 {
-	const hoist_memory_options options = {
-		.size = sizeof options, .name = "over", .upstream = up, .region_bytes = 1 << 20};
-	hoist_memory *memory = NULL;
-	cr_assert_eq(hoist_memory_create(&options, &memory), 0, "%s", hoist_error());
-	return memory;
+	return make_memory(OPTIONS(.name = "over", .upstream = up, .region_bytes = 1 << 20));
 }
 
 Test(upstream, gives_the_regions)
@@ -444,24 +342,21 @@ Test(upstream, gives_the_regions)
 	struct backing backing = {0};
 	hoist_memory *up = create(&backing);
 	hoist_memory *memory = over(up);
-	hoist_memory_unref(up); /* the resource keeps it */
+	hoist_memory_unref(up); /* the resource keeps a reference */
 	cr_expect_eq(backing.n_allocs, 0);
 	uintptr_t blocks[N];
 	for (size_t i = 0; i < N; i++) {
-		cr_assert_eq(hoist_memory_alloc(memory, 1000, 0, &blocks[i]), 0, "%s",
-			     hoist_error());
+		OK(hoist_memory_alloc(memory, 1000, 0, &blocks[i]));
 		memset((void *)blocks[i], (int)i, 1000);
 	}
 	cr_expect_eq(backing.n_allocs, 1);
-	hoist_block_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_memory_find(blocks[0], &info), 0);
+	hoist_block_info info = find_block(blocks[0]);
 	cr_expect_eq(info.memory, memory);
-	uintptr_t large = 0;
-	cr_assert_eq(hoist_memory_alloc(memory, 3 << 20, 0, &large), 0);
+	uintptr_t large = alloc(memory, 3 << 20, 0);
 	cr_expect_eq(backing.n_allocs, 2);
-	cr_assert_eq(hoist_memory_free(memory, large), 0);
+	OK(hoist_memory_free(memory, large));
 	for (size_t i = 0; i < N; i++)
-		cr_assert_eq(hoist_memory_free(memory, blocks[i]), 0);
+		OK(hoist_memory_free(memory, blocks[i]));
 	cr_expect_eq(backing.n_ends, 0);
 	hoist_memory_unref(memory);
 	cr_expect_eq(backing.n_frees, backing.n_allocs);
@@ -491,27 +386,25 @@ Test(upstream, must_fit)
 	hoist_memory *memory = NULL;
 	hoist_memory_options options = {
 		.size = sizeof options, .upstream = up, .pages = HOIST_PAGES_SMALL};
-	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("host memory from \"mine\": placement and pages are that resource's own");
+	refuse_memory(&options, -EINVAL,
+		      "host memory from \"mine\": placement and pages are that resource's own");
 	options.pages = 0;
 	options.placement = HOIST_PLACE_BIND;
 	options.nodes = nodes;
 	options.n_nodes = 1;
-	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
+	refuse_memory(&options, -EINVAL, "");
 	hoist_memory_unref(up);
-	cr_assert_eq(hoist_memory_create(NULL, &pages), 0);
+	OK(hoist_memory_create(NULL, &pages));
 	options = (hoist_memory_options){.size = sizeof options, .upstream = pages};
-	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("takes its blocks from regions");
+	refuse_memory(&options, -EINVAL, "takes its blocks from regions");
 	hoist_memory_unref(pages);
 	/* A resource that the host cannot access gives no host memory. */
 	const hoist_memory_functions blind = {.size = sizeof blind, .alloc = take, .free = give};
 	options = (hoist_memory_options){
 		.size = sizeof options, .kind = HOIST_MEMORY_CUSTOM, .functions = &blind};
-	cr_assert_eq(hoist_memory_create(&options, &up), 0);
+	OK(hoist_memory_create(&options, &up));
 	options = (hoist_memory_options){.size = sizeof options, .upstream = up};
-	cr_expect_eq(hoist_memory_create(&options, &memory), -EINVAL);
-	expect_text("the host cannot access that memory");
+	refuse_memory(&options, -EINVAL, "the host cannot access that memory");
 	hoist_memory_unref(up);
 	cr_expect_null(memory);
 }

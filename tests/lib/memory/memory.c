@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory resources on the CPU: what options mean, what blocks are, what is refused. */
+/* Memory resources on the CPU: the meaning of options, blocks, and the calls that are refused. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,72 +10,28 @@
 #include <sys/mman.h>
 
 #include "base/checked.h"
-#include "hoist/hoist.h"
 #include "hoist/memory-driver.h"
+#include "tests/support/lib-unit.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-static void expect_text(const char *text)
+static hoist_memory_statistics sound_statistics(hoist_memory *memory)
 {
-	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
-}
-
-static hoist_memory *create(const hoist_memory_options *options)
-{
-	hoist_memory *memory = NULL;
-	cr_assert_eq(hoist_memory_create(options, &memory), 0, "%s", hoist_error());
-	return memory;
-}
-
-static void expect_refused(const hoist_memory_options *options, int err, const char *text)
-{
-	hoist_memory *memory = NULL;
-	int got = hoist_memory_create(options, &memory);
-	cr_expect_eq(got, err, "%d for \"%s\"", got, text);
-	cr_expect_null(memory);
-	expect_text(text);
-}
-
-static uintptr_t alloc(hoist_memory *memory, size_t bytes, size_t align)
-{
-	uintptr_t address = 0;
-	cr_assert_eq(hoist_memory_alloc(memory, bytes, align, &address), 0, "%s", hoist_error());
-	return address;
-}
-
-static void release(hoist_memory *memory, uintptr_t address)
-{
-	cr_assert_eq(hoist_memory_free(memory, address), 0, "%s", hoist_error());
-}
-
-static hoist_memory_statistics statistics_of(hoist_memory *memory)
-{
-	hoist_memory_statistics s = {.size = sizeof s};
-	cr_assert_eq(hoist_memory_get_statistics(memory, &s), 0, "%s", hoist_error());
+	hoist_memory_statistics s = statistics_of(memory);
 	cr_expect_leq(s.requested_bytes, s.allocated_bytes);
 	cr_expect_leq(s.allocated_bytes + s.cached_bytes + s.pending_bytes, s.reserved_bytes);
 	return s;
 }
 
-#define OPTIONS(...) (&(hoist_memory_options){.size = sizeof(hoist_memory_options), __VA_ARGS__})
-
-static hoist_device *cpu(void)
-{
-	hoist_device *device = NULL;
-	cr_assert_eq(hoist_device_open("cpu", &device), 0);
-	return device;
-}
-
 /* --- options --- */
 
-Test(options, none_are_host_memory)
+Test(options, none_are_host_memory, .init = open_cpu)
 {
-	hoist_memory *memory = create(NULL);
-	hoist_memory_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_memory_get_info(memory, &info), 0);
+	hoist_memory *memory = make_memory(NULL);
+	hoist_memory_info info = memory_info_of(memory);
 	cr_expect_eq(info.kind, HOIST_MEMORY_HOST);
-	cr_expect_eq(info.device, cpu());
+	cr_expect_eq(info.device, devices[0]);
 	cr_expect_eq(info.device_id, -1);
 	cr_expect_eq(info.is_host_accessible, 1);
 	cr_expect_eq(info.is_device_accessible, 0);
@@ -88,52 +43,52 @@ Test(options, none_are_host_memory)
 	hoist_memory_unref(NULL);
 }
 
-Test(options, what_is_no_option_is_refused)
+Test(options, unknown_options_are_refused)
 {
-	expect_refused(&(hoist_memory_options){.size = 4}, -EINVAL, "sizeof(hoist_memory_options)");
-	expect_refused(OPTIONS(.kind = 9), -EINVAL, "9 is no kind of memory");
-	expect_refused(OPTIONS(.kind = -1), -EINVAL, "-1 is no kind of memory");
-	expect_refused(OPTIONS(.flags = 0x10), -EINVAL, "0x10 are no flags");
-	expect_refused(OPTIONS(.placement = 5), -EINVAL, "5 is no placement");
-	expect_refused(OPTIONS(.pages = 3), -EINVAL, "3 is no kind of pages");
-	expect_refused(OPTIONS(.debug = 3), -EINVAL, "debug level 3; the highest is 2");
-	expect_refused(OPTIONS(.exhausted_retries = 1), -EINVAL, "no exhausted function");
-	expect_refused(OPTIONS(.budget_wait_ns = 1), -EINVAL, "no budget to wait for");
-	expect_refused(OPTIONS(.limit_bytes = 10, .soft_limit_bytes = 11), -EINVAL,
-		       "soft_limit_bytes (11) exceeds limit_bytes (10)");
+	refuse_memory(&(hoist_memory_options){.size = 4}, -EINVAL, "sizeof(hoist_memory_options)");
+	refuse_memory(OPTIONS(.kind = 9), -EINVAL, "9 is no kind of memory");
+	refuse_memory(OPTIONS(.kind = -1), -EINVAL, "-1 is no kind of memory");
+	refuse_memory(OPTIONS(.flags = 0x10), -EINVAL, "0x10 are no flags");
+	refuse_memory(OPTIONS(.placement = 5), -EINVAL, "5 is no placement");
+	refuse_memory(OPTIONS(.pages = 3), -EINVAL, "3 is no kind of pages");
+	refuse_memory(OPTIONS(.debug = 3), -EINVAL, "debug level 3; the highest is 2");
+	refuse_memory(OPTIONS(.exhausted_retries = 1), -EINVAL, "no exhausted function");
+	refuse_memory(OPTIONS(.budget_wait_ns = 1), -EINVAL, "no budget to wait for");
+	refuse_memory(OPTIONS(.limit_bytes = 10, .soft_limit_bytes = 11), -EINVAL,
+		      "soft_limit_bytes (11) exceeds limit_bytes (10)");
 }
 
 Test(options, nodes_must_fit_the_placement)
 {
 	static const int missing[] = {1023};
 	static const int negative[] = {-1};
-	expect_refused(OPTIONS(.placement = HOIST_PLACE_BIND), -EINVAL, "bind needs nodes");
-	expect_refused(OPTIONS(.placement = HOIST_PLACE_BIND, .nodes = missing, .n_nodes = 1),
-		       -EINVAL, "this machine has no NUMA node 1023");
-	expect_refused(OPTIONS(.placement = HOIST_PLACE_PREFER, .nodes = negative, .n_nodes = 1),
-		       -EINVAL, "no NUMA node -1");
-	expect_refused(OPTIONS(.nodes = missing, .n_nodes = 1), -EINVAL,
-		       "nodes are for PREFER, BIND and INTERLEAVE; the placement is default");
+	refuse_memory(OPTIONS(.placement = HOIST_PLACE_BIND), -EINVAL, "bind needs nodes");
+	refuse_memory(OPTIONS(.placement = HOIST_PLACE_BIND, .nodes = missing, .n_nodes = 1),
+		      -EINVAL, "this machine has no NUMA node 1023");
+	refuse_memory(OPTIONS(.placement = HOIST_PLACE_PREFER, .nodes = negative, .n_nodes = 1),
+		      -EINVAL, "no NUMA node -1");
+	refuse_memory(OPTIONS(.nodes = missing, .n_nodes = 1), -EINVAL,
+		      "nodes are for PREFER, BIND and INTERLEAVE; the placement is default");
 }
 
-Test(options, each_kind_has_its_own)
+Test(options, each_kind_has_its_own, .init = open_cpu)
 {
 	static const hoist_memory_functions functions = {.size = sizeof functions};
-	expect_refused(OPTIONS(.functions = &functions), -EINVAL, "host memory has no functions");
-	expect_refused(OPTIONS(.flags = HOIST_MEMORY_CURRENT_POOL), -EINVAL,
-		       "host memory has no current pool");
-	expect_refused(OPTIONS(.kind = HOIST_MEMORY_CUSTOM, .region_bytes = 1), -EINVAL,
-		       "custom memory has no region_bytes");
-	expect_refused(OPTIONS(.kind = HOIST_MEMORY_CUSTOM, .debug = 1), -EINVAL,
-		       "custom memory has no debug level");
-	expect_refused(OPTIONS(.kind = HOIST_MEMORY_HEAP, .cache_bytes = 1), -EINVAL,
-		       "heap memory has no cache_bytes");
-	expect_refused(OPTIONS(.kind = HOIST_MEMORY_DEVICE), -EINVAL,
-		       "device memory needs a device, and the device is NULL");
-	expect_refused(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = cpu()), -ENOTSUP,
-		       "the CPU has no managed memory");
-	expect_refused(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = cpu()), -ENOTSUP,
-		       "the CPU has no driver");
+	refuse_memory(OPTIONS(.functions = &functions), -EINVAL, "host memory has no functions");
+	refuse_memory(OPTIONS(.flags = HOIST_MEMORY_CURRENT_POOL), -EINVAL,
+		      "host memory has no current pool");
+	refuse_memory(OPTIONS(.kind = HOIST_MEMORY_CUSTOM, .region_bytes = 1), -EINVAL,
+		      "custom memory has no region_bytes");
+	refuse_memory(OPTIONS(.kind = HOIST_MEMORY_CUSTOM, .debug = 1), -EINVAL,
+		      "custom memory has no debug level");
+	refuse_memory(OPTIONS(.kind = HOIST_MEMORY_HEAP, .cache_bytes = 1), -EINVAL,
+		      "heap memory has no cache_bytes");
+	refuse_memory(OPTIONS(.kind = HOIST_MEMORY_DEVICE), -EINVAL,
+		      "device memory needs a device, and the device is NULL");
+	refuse_memory(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[0]), -ENOTSUP,
+		      "the CPU has no managed memory");
+	refuse_memory(OPTIONS(.kind = HOIST_MEMORY_DRIVER_POOL, .device = devices[0]), -ENOTSUP,
+		      "the CPU has no driver");
 }
 
 /* proves: S2.24 */
@@ -141,15 +96,13 @@ Test(options, bound_memory_is_on_its_node)
 {
 	static const int nodes[] = {0};
 	hoist_memory *memory =
-		create(OPTIONS(.placement = HOIST_PLACE_BIND, .nodes = nodes, .n_nodes = 1,
-			       .pages = HOIST_PAGES_SMALL, .name = "bound"));
-	hoist_memory_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_memory_get_info(memory, &info), 0);
+		make_memory(OPTIONS(.placement = HOIST_PLACE_BIND, .nodes = nodes, .n_nodes = 1,
+				    .pages = HOIST_PAGES_SMALL, .name = "bound"));
+	hoist_memory_info info = memory_info_of(memory);
 	cr_expect_eq(info.node, 0);
 	cr_expect_str_eq(info.name, "bound");
 	uintptr_t block = alloc(memory, 1000, 0);
-	hoist_block_info found = {.size = sizeof found};
-	cr_assert_eq(hoist_memory_find(block, &found), 0);
+	hoist_block_info found = find_block(block);
 	cr_expect_leq(found.node, 0, "node 0, or unknown where the kernel does not tell");
 	release(memory, block);
 	hoist_memory_unref(memory);
@@ -159,7 +112,7 @@ Test(options, bound_memory_is_on_its_node)
 
 Test(block, is_aligned_and_writable)
 {
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	for (size_t align = 1; align <= 2 * MIB; align *= 2)
 		for (size_t bytes = 1; bytes <= 4 * MIB; bytes = bytes * 7 + 1) {
 			uintptr_t block = alloc(memory, bytes, align);
@@ -167,25 +120,25 @@ Test(block, is_aligned_and_writable)
 			memset((void *)block, 0x5a, bytes);
 			release(memory, block);
 		}
-	cr_expect_eq(statistics_of(memory).n_blocks, 0);
+	cr_expect_eq(sound_statistics(memory).n_blocks, 0);
 	hoist_memory_unref(memory);
 }
 
-Test(block, of_nothing_is_nothing)
+Test(block, zero_bytes_take_no_memory)
 {
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	uintptr_t block = 77;
-	cr_assert_eq(hoist_memory_alloc(memory, 0, 0, &block), 0);
+	OK(hoist_memory_alloc(memory, 0, 0, &block));
 	cr_expect_eq(block, 0);
-	cr_assert_eq(hoist_memory_free(memory, block), 0);
-	cr_expect_eq(statistics_of(memory).reserved_bytes, 0, "it took something");
+	OK(hoist_memory_free(memory, block));
+	cr_expect_eq(sound_statistics(memory).reserved_bytes, 0, "it took something");
 	cr_expect_eq(hoist_memory_alloc(memory, 0, 3, &block), -EINVAL);
 	hoist_memory_unref(memory);
 }
 
 Test(block, with_a_wrong_alignment_is_refused)
 {
-	hoist_memory *memory = create(OPTIONS(.name = "picky"));
+	hoist_memory *memory = make_memory(OPTIONS(.name = "picky"));
 	static const size_t aligns[] = {3, 63, 4 * MIB, SIZE_MAX};
 	for (int warm = 0; warm < 2; warm++) {
 		for (size_t i = 0; i < HOIST__ARRAY_SIZE(aligns); i++) {
@@ -202,7 +155,7 @@ Test(block, with_a_wrong_alignment_is_refused)
 
 Test(block, beyond_the_machine_is_out_of_memory)
 {
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	uintptr_t block = 77;
 	cr_expect_eq(hoist_memory_alloc(memory, SIZE_MAX, 0, &block), -ENOMEM);
 	cr_expect_eq(hoist_memory_alloc(memory, (size_t)1 << 46, 0, &block), -ENOMEM);
@@ -214,23 +167,22 @@ Test(block, beyond_the_machine_is_out_of_memory)
 /* Twice, inside, elsewhere: errors at each debug level, and nothing changes. */
 static void check_wrong_frees(unsigned debug)
 {
-	hoist_memory *memory = create(OPTIONS(.debug = debug, .name = "strict"));
-	hoist_memory *other = create(OPTIONS(.debug = debug));
+	hoist_memory *memory = make_memory(OPTIONS(.debug = debug, .name = "strict"));
+	hoist_memory *other = make_memory(OPTIONS(.debug = debug));
 	static const size_t sizes[] = {100, 100 * KIB, 3 * MIB, 40 * MIB};
 	int local = 0;
 	cr_expect_eq(hoist_memory_free(memory, (uintptr_t)&local), -EINVAL);
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(sizes); i++) {
 		uintptr_t block = alloc(memory, sizes[i], 0);
-		uint64_t live = statistics_of(memory).n_blocks;
-		cr_expect_eq(hoist_memory_free(memory, block + 64), -EINVAL);
-		expect_text("\"strict\": ");
+		uint64_t live = sound_statistics(memory).n_blocks;
+		REFUSED(hoist_memory_free(memory, block + 64), -EINVAL, "\"strict\": ");
 		cr_expect_eq(hoist_memory_free(memory, block + 1), -EINVAL);
 		cr_expect_eq(hoist_memory_free(other, block), -EINVAL);
 		cr_expect_eq(hoist_memory_free(memory, (uintptr_t)&local), -EINVAL);
-		cr_expect_eq(statistics_of(memory).n_blocks, live);
+		cr_expect_eq(sound_statistics(memory).n_blocks, live);
 		release(memory, block);
 		cr_expect_eq(hoist_memory_free(memory, block), -EINVAL);
-		cr_expect_eq(statistics_of(memory).n_blocks, live - 1);
+		cr_expect_eq(sound_statistics(memory).n_blocks, live - 1);
 	}
 	hoist_memory_unref(other);
 	hoist_memory_unref(memory);
@@ -250,7 +202,7 @@ __attribute__((noinline, no_sanitize("address"))) static void spoil(uintptr_t ad
 
 Test(block, overwritten_behind_its_end_is_seen_at_level_2)
 {
-	hoist_memory *memory = create(OPTIONS(.debug = 2));
+	hoist_memory *memory = make_memory(OPTIONS(.debug = 2));
 	uintptr_t block = alloc(memory, 100, 0);
 	spoil(block + 100);
 	cr_expect_eq(hoist_memory_free(memory, block), -EFAULT);
@@ -260,21 +212,18 @@ Test(block, overwritten_behind_its_end_is_seen_at_level_2)
 
 Test(block, is_found_by_any_of_its_addresses)
 {
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	static const size_t sizes[] = {100, 100 * KIB, 3 * MIB};
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(sizes); i++) {
 		uintptr_t block = alloc(memory, sizes[i], 0);
-		hoist_block_info info = {.size = sizeof info};
-		cr_assert_eq(hoist_memory_find(block + sizes[i] - 1, &info), 0, "%s",
-			     hoist_error());
+		hoist_block_info info = find_block(block + sizes[i] - 1);
 		cr_expect_eq(info.memory, memory);
 		cr_expect_eq(info.address, block);
 		cr_expect_eq(info.bytes, sizes[i]);
 		cr_expect_geq(info.allocated_bytes, sizes[i]);
 		cr_expect_leq(info.region, block);
 		cr_expect_geq(info.region + info.region_bytes, block + sizes[i]);
-		uintptr_t seen = 0;
-		cr_assert_eq(hoist_memory_device_address(memory, block + 7, &seen), 0);
+		uintptr_t seen = device_address(memory, block + 7);
 		cr_expect_eq(seen, block + 7, "the CPU sees what the host sees");
 		cr_expect_eq(hoist_memory_find(block + sizes[i], &info), -ENOENT);
 		release(memory, block);
@@ -284,15 +233,14 @@ Test(block, is_found_by_any_of_its_addresses)
 	hoist_memory_unref(memory);
 }
 
-Test(block, of_a_kind_that_cannot_is_refused)
+Test(block, host_memory_has_no_attributes)
 {
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	uint64_t value;
-	cr_expect_eq(hoist_memory_get_attribute(memory, 0, &value), -ENOTSUP);
-	expect_text("only a driver's pool has attributes");
+	REFUSED(hoist_memory_get_attribute(memory, 0, &value), -ENOTSUP,
+		"only a driver's pool has attributes");
 	cr_expect_eq(hoist_memory_set_attribute(memory, 0, 1), -ENOTSUP);
-	cr_expect_eq(hoist_memory_free_on(memory, 77, NULL), -EINVAL);
-	expect_text("the stream is NULL");
+	REFUSED(hoist_memory_free_on(memory, 77, NULL), -EINVAL, "the stream is NULL");
 	cr_expect_eq(hoist_memory_use(memory, 77, NULL), -EINVAL);
 	hoist_memory_unref(memory);
 }
@@ -316,15 +264,14 @@ Test(block, null_is_refused_everywhere)
 	cr_expect_eq(hoist_memory_snapshot(NULL, 1), -EINVAL);
 	cr_expect_eq(hoist_memory_trace(NULL, NULL), -EINVAL);
 	cr_expect_eq(hoist_memory_get_attribute(NULL, 0, &value), -EINVAL);
-	cr_expect_eq(hoist_memory_of_device(NULL, 0, NULL), -EINVAL);
-	expect_text("NULL");
+	REFUSED(hoist_memory_of_device(NULL, 0, NULL), -EINVAL, "NULL");
 }
 
 /* --- limits --- */
 
 Test(limit, is_never_exceeded_and_tells_the_figures)
 {
-	hoist_memory *memory = create(OPTIONS(.limit_bytes = 64 * MIB, .name = "small"));
+	hoist_memory *memory = make_memory(OPTIONS(.limit_bytes = 64 * MIB, .name = "small"));
 	uintptr_t block = alloc(memory, 40 * MIB, 0);
 	uintptr_t none = 77;
 	cr_expect_eq(hoist_memory_alloc(memory, 40 * MIB, 0, &none), -EDQUOT);
@@ -332,7 +279,7 @@ Test(limit, is_never_exceeded_and_tells_the_figures)
 	expect_text("\"small\": ");
 	expect_text("40 MiB");
 	expect_text("64 MiB");
-	cr_expect_leq(statistics_of(memory).reserved_bytes, 64 * MIB);
+	cr_expect_leq(sound_statistics(memory).reserved_bytes, 64 * MIB);
 	release(memory, block);
 	release(memory, alloc(memory, 40 * MIB, 0));
 	hoist_memory_unref(memory);
@@ -359,13 +306,14 @@ static int free_one(void *context, size_t bytes, unsigned attempt)
 static void expect_calls_with(unsigned retries)
 {
 	struct holder holder = {0};
-	holder.memory = create(OPTIONS(.limit_bytes = 32 * MIB, .exhausted = free_one,
-				       .exhausted_context = &holder, .exhausted_retries = retries));
+	holder.memory =
+		make_memory(OPTIONS(.limit_bytes = 32 * MIB, .exhausted = free_one,
+				    .exhausted_context = &holder, .exhausted_retries = retries));
 	holder.held[0] = alloc(holder.memory, 16 * MIB, 0);
 	holder.held[1] = alloc(holder.memory, 16 * MIB, 0);
 	uintptr_t block = alloc(holder.memory, 20 * MIB, 0);
 	cr_expect_eq(holder.n_calls, 2);
-	cr_expect_eq(statistics_of(holder.memory).n_exhausted, 2);
+	cr_expect_eq(sound_statistics(holder.memory).n_exhausted, 2);
 	/* The third call gives up: the first failure is the request's. */
 	holder.n_calls = 0;
 	memset(holder.held, 0, sizeof holder.held);
@@ -383,68 +331,67 @@ Test(limit, is_waited_for_by_the_callers_function)
 	expect_calls_with(UINT_MAX);
 }
 
-Test(limit, of_a_budget_is_shared)
+Test(limit, a_budget_is_shared)
 {
 	hoist_budget *budget = NULL;
-	cr_assert_eq(hoist_budget_create(64 * MIB, &budget), 0);
-	hoist_memory *one = create(OPTIONS(.budget = budget));
-	hoist_memory *two = create(OPTIONS(.budget = budget, .budget_wait_ns = 1000000));
+	OK(hoist_budget_create(64 * MIB, &budget));
+	hoist_memory *one = make_memory(OPTIONS(.budget = budget));
+	hoist_memory *two = make_memory(OPTIONS(.budget = budget, .budget_wait_ns = 1000000));
 	uintptr_t block = alloc(one, 48 * MIB, 0);
 	uintptr_t other = 77;
-	cr_expect_eq(hoist_memory_alloc(two, 48 * MIB, 0, &other), -EDQUOT);
-	expect_text("64 MiB");
-	/* What lies empty is kept, but not from others. */
+	REFUSED(hoist_memory_alloc(two, 48 * MIB, 0, &other), -EDQUOT, "64 MiB");
+	/* A resource keeps empty regions, but gives them up for another one. */
 	release(one, block);
 	other = alloc(two, 48 * MIB, 0);
-	cr_expect_eq(statistics_of(one).reserved_bytes, 0);
+	cr_expect_eq(sound_statistics(one).reserved_bytes, 0);
 	release(two, other);
-	/* Who would wait does not wait for what is only kept, by others or by himself. */
-	hoist_memory *three = create(OPTIONS(.budget = budget, .budget_wait_ns = UINT64_MAX));
+	/* A request does not wait for the budget while regions are only kept, by its own
+	 * resource or another. */
+	hoist_memory *three = make_memory(OPTIONS(.budget = budget, .budget_wait_ns = UINT64_MAX));
 	other = alloc(three, 48 * MIB, 0);
 	release(three, other);
 	other = alloc(three, 64 * MIB, 0);
 	release(three, other);
-	cr_expect_eq(statistics_of(three).calls[HOIST_CALL_WAIT].n, 0);
+	cr_expect_eq(sound_statistics(three).calls[HOIST_CALL_WAIT].n, 0);
 	hoist_memory_unref(three);
-	hoist_budget_unref(budget); /* the others keep it */
+	hoist_budget_unref(budget); /* the resources keep references */
 	hoist_memory_unref(one);
 	hoist_memory_unref(two);
 }
 
-/* --- what is kept --- */
+/* --- kept memory --- */
 
 /* proves: S4.20 */
 Test(kept, trim_gives_back_all_but_what_is_to_be_kept)
 {
-	hoist_memory *memory = create(OPTIONS(.keep_bytes = 256 * MIB));
+	hoist_memory *memory = make_memory(OPTIONS(.keep_bytes = 256 * MIB));
 	uintptr_t blocks[3];
 	for (int i = 0; i < 3; i++)
 		blocks[i] = alloc(memory, 32 * MIB, 0);
 	for (int i = 0; i < 3; i++)
 		release(memory, blocks[i]);
-	cr_expect_eq(statistics_of(memory).reserved_bytes, 96 * MIB);
-	cr_assert_eq(hoist_memory_trim(memory, 64 * MIB), 0);
-	cr_expect_eq(statistics_of(memory).reserved_bytes, 64 * MIB);
-	cr_assert_eq(hoist_memory_trim(memory, 0), 0);
-	cr_expect_eq(statistics_of(memory).reserved_bytes, 0);
-	cr_expect_eq(statistics_of(memory).reserved_peak, 96 * MIB);
-	cr_assert_eq(hoist_memory_reset_peaks(memory), 0);
-	cr_expect_eq(statistics_of(memory).reserved_peak, 0);
-	cr_expect_eq(statistics_of(memory).n_allocs, 3);
-	cr_expect_eq(statistics_of(memory).n_frees, 3);
-	cr_expect_eq(statistics_of(memory).n_growths, 3);
-	cr_expect_gt(statistics_of(memory).calls[HOIST_CALL_MAP].n, 0);
-	cr_expect_gt(statistics_of(memory).calls[HOIST_CALL_MAP].longest_ns, 0);
+	cr_expect_eq(sound_statistics(memory).reserved_bytes, 96 * MIB);
+	OK(hoist_memory_trim(memory, 64 * MIB));
+	cr_expect_eq(sound_statistics(memory).reserved_bytes, 64 * MIB);
+	OK(hoist_memory_trim(memory, 0));
+	cr_expect_eq(sound_statistics(memory).reserved_bytes, 0);
+	cr_expect_eq(sound_statistics(memory).reserved_peak, 96 * MIB);
+	OK(hoist_memory_reset_peaks(memory));
+	const hoist_memory_statistics s = sound_statistics(memory);
+	cr_expect_eq(s.reserved_peak, 0);
+	cr_expect(s.n_allocs == 3 && s.n_frees == 3 && s.n_growths == 3);
+	cr_expect_gt(s.calls[HOIST_CALL_MAP].n, 0);
+	cr_expect_gt(s.calls[HOIST_CALL_MAP].longest_ns, 0);
 	hoist_memory_unref(memory);
 }
 
 Test(kept, statistics_can_be_switched_off)
 {
-	hoist_memory *memory = create(OPTIONS(.flags = HOIST_MEMORY_NO_STATISTICS));
+	hoist_memory *memory = make_memory(OPTIONS(.flags = HOIST_MEMORY_NO_STATISTICS));
 	uintptr_t block = alloc(memory, 100, 0);
-	cr_expect_eq(statistics_of(memory).n_blocks, 0);
-	cr_expect_eq(statistics_of(memory).requested_bytes, 0);
-	cr_expect_geq(statistics_of(memory).allocated_bytes, 100);
+	cr_expect_eq(sound_statistics(memory).n_blocks, 0);
+	cr_expect_eq(sound_statistics(memory).requested_bytes, 0);
+	cr_expect_geq(sound_statistics(memory).allocated_bytes, 100);
 	release(memory, block);
 	hoist_memory_unref(memory);
 }
@@ -455,15 +402,15 @@ Test(kept, a_region_of_the_callers_is_used_first_and_left_alone)
 	void *mine = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cr_assert_neq(mine, MAP_FAILED);
 	uintptr_t base = (uintptr_t)mine;
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	cr_expect_eq(hoist_memory_add_region(memory, base, 1000), -EINVAL);
-	cr_assert_eq(hoist_memory_add_region(memory, base, bytes), 0, "%s", hoist_error());
+	OK(hoist_memory_add_region(memory, base, bytes));
 	cr_expect_eq(hoist_memory_add_region(memory, base + MIB, MIB), -EINVAL, "it overlaps");
 	uintptr_t block = alloc(memory, 3 * MIB, 0);
 	cr_expect(block >= base && block + 3 * MIB <= base + bytes);
 	memset((void *)block, 1, 3 * MIB);
 	release(memory, block);
-	cr_assert_eq(hoist_memory_trim(memory, 0), 0);
+	OK(hoist_memory_trim(memory, 0));
 	hoist_memory_unref(memory);
 	((volatile char *)mine)[bytes - 1] = 1;
 	cr_expect_eq(munmap(mine, bytes), 0);
@@ -471,39 +418,32 @@ Test(kept, a_region_of_the_callers_is_used_first_and_left_alone)
 
 Test(kept, blocks_in_use_outlive_their_resource)
 {
-	hoist_memory *memory = create(OPTIONS(.name = "left alone"));
+	hoist_memory *memory = make_memory(OPTIONS(.name = "left alone"));
 	uintptr_t block = alloc(memory, 3 * MIB, 0);
 	hoist_memory_unref(memory);
 	memset((void *)block, 1, 3 * MIB);
-	hoist_block_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_memory_find(block + 5, &info), 0);
+	hoist_block_info info = find_block(block + 5);
 	cr_expect_eq(info.address, block);
 }
 
 /* --- of buffers --- */
 
-Test(buffers, come_from_resources_that_can_be_asked_for)
+Test(buffers, come_from_resources_that_can_be_asked_for, .init = open_cpu)
 {
-	hoist_memory *memory = NULL;
-	hoist_memory *same = NULL;
-	hoist_memory *pinned = NULL;
-	cr_assert_eq(hoist_memory_of_device(cpu(), HOIST_MEMORY_DEVICE, &memory), 0);
-	cr_assert_eq(hoist_memory_of_device(cpu(), HOIST_MEMORY_HOST, &same), 0);
-	cr_assert_eq(hoist_memory_of_device(cpu(), HOIST_MEMORY_PINNED, &pinned), 0);
+	hoist_memory *memory = memory_of(devices[0], HOIST_MEMORY_DEVICE);
+	hoist_memory *same = memory_of(devices[0], HOIST_MEMORY_HOST);
+	hoist_memory *pinned = memory_of(devices[0], HOIST_MEMORY_PINNED);
 	cr_expect_eq(memory, same);
 	cr_expect_neq(memory, pinned);
-	cr_expect_eq(hoist_memory_of_device(cpu(), HOIST_MEMORY_HEAP, &same), -EINVAL);
-	expect_text("no buffers of cpu come from heap memory");
-	hoist_buffer *buffer = NULL;
-	cr_assert_eq(hoist_buffer_create(cpu(), HOIST_U8, 1, (const int64_t[]){1000}, 0, &buffer),
-		     0);
-	hoist_block_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_memory_find((uintptr_t)hoist_buffer_data(buffer), &info), 0);
+	REFUSED(hoist_memory_of_device(devices[0], HOIST_MEMORY_HEAP, &same), -EINVAL,
+		"no buffers of cpu come from heap memory");
+	hoist_buffer *buffer = make_buffer(devices[0], HOIST_U8, 1, SHAPE(1000), 0);
+	hoist_block_info info = find_block((uintptr_t)hoist_buffer_data(buffer));
 	cr_expect_eq(info.memory, memory);
 	cr_expect_eq(info.bytes, 1000);
-	cr_expect_eq(statistics_of(memory).n_blocks, 1);
+	cr_expect_eq(sound_statistics(memory).n_blocks, 1);
 	hoist_buffer_unref(buffer);
-	cr_expect_eq(statistics_of(memory).n_blocks, 0);
+	cr_expect_eq(sound_statistics(memory).n_blocks, 0);
 	hoist_memory_unref(memory);
 	hoist_memory_unref(memory); /* `same` */
 	hoist_memory_unref(pinned);
@@ -513,14 +453,12 @@ Test(buffers, come_from_resources_that_can_be_asked_for)
 
 Test(trace, has_a_line_for_each_call)
 {
-	const char *folder = getenv("TMPDIR");
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/trace.csv", folder != NULL ? folder : "/tmp");
-	hoist_memory *memory = create(NULL);
+	const char *path = temporary("trace.csv");
+	hoist_memory *memory = make_memory(NULL);
 	cr_expect_eq(hoist_memory_trace(memory, "/nowhere/trace.csv"), -ENOENT);
-	cr_assert_eq(hoist_memory_trace(memory, path), 0, "%s", hoist_error());
+	OK(hoist_memory_trace(memory, path));
 	release(memory, alloc(memory, 123, 0));
-	cr_assert_eq(hoist_memory_trace(memory, NULL), 0);
+	OK(hoist_memory_trace(memory, NULL));
 	release(memory, alloc(memory, 456, 0));
 	FILE *file = fopen(path, "r");
 	cr_assert_not_null(file);
@@ -553,8 +491,8 @@ Test(heap, says_how_to_have_it_or_works)
 	}
 	uintptr_t block = alloc(memory, 1000, 0);
 	memset((void *)block, 1, 1000);
-	cr_expect_geq(statistics_of(memory).reserved_bytes, 1000);
+	cr_expect_geq(sound_statistics(memory).reserved_bytes, 1000);
 	release(memory, block);
-	cr_assert_eq(hoist_memory_trim(memory, 0), 0);
+	OK(hoist_memory_trim(memory, 0));
 	hoist_memory_unref(memory);
 }

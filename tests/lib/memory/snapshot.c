@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Snapshots of memory resources, read back by jansson: they are JSON, they add up, they take any
- * name, and what is written in small pieces arrives whole. */
+ * name, and a snapshot arrives whole through small writes. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -15,37 +14,19 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "hoist/hoist.h"
 #include "numa/residence.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/lib-unit.h"
 
 #define MIB ((size_t)1 << 20)
 #define MANY 100000
 
-#define OPTIONS(...) (&(hoist_memory_options){.size = sizeof(hoist_memory_options), __VA_ARGS__})
-
-static hoist_memory *create(const hoist_memory_options *options)
-{
-	hoist_memory *memory = NULL;
-	cr_assert_eq(hoist_memory_create(options, &memory), 0, "%s", hoist_error());
-	return memory;
-}
-
-static uintptr_t alloc(hoist_memory *memory, size_t bytes)
-{
-	uintptr_t address = 0;
-	cr_assert_eq(hoist_memory_alloc(memory, bytes, 0, &address), 0, "%s", hoist_error());
-	return address;
-}
-
 static int scratch_file(void)
 {
-	const char *folder = getenv("TMPDIR");
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/snapshot.XXXXXX", folder != NULL ? folder : "/tmp");
+	char *path = strdup(temporary("snapshot.XXXXXX"));
 	int fd = mkstemp(path);
 	cr_assert_geq(fd, 0);
 	unlink(path);
+	free(path);
 	return fd;
 }
 
@@ -60,7 +41,7 @@ static json_t *parse(const char *text, size_t n)
 static json_t *snapshot(hoist_memory *memory)
 {
 	int fd = scratch_file();
-	cr_assert_eq(hoist_memory_snapshot(memory, fd), 0, "%s", hoist_error());
+	OK(hoist_memory_snapshot(memory, fd));
 	off_t n = lseek(fd, 0, SEEK_END);
 	cr_assert_gt(n, 0);
 	char *text = malloc((size_t)n);
@@ -100,7 +81,7 @@ static json_int_t sum_of(const json_t *json, const char *state, const char *key)
 
 Test(snapshot, has_the_defaults)
 {
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	json_t *json = snapshot(memory);
 	const json_t *options = json_object_get(json, "options");
 	cr_expect_eq(number_of(options, "region_bytes"), 32 * MIB);
@@ -113,13 +94,14 @@ Test(snapshot, has_the_defaults)
 
 Test(snapshot, adds_up)
 {
-	hoist_memory *memory = create(OPTIONS(.limit_bytes = 512 * MIB, .cache_bytes = 100000));
+	hoist_memory *memory =
+		make_memory(OPTIONS(.limit_bytes = 512 * MIB, .cache_bytes = 100000));
 	static const size_t sizes[] = {1, 100, 5000, 300000, 3 * MIB, 40 * MIB};
 	uintptr_t blocks[6];
 	for (size_t i = 0; i < 6; i++)
-		blocks[i] = alloc(memory, sizes[i]);
-	uintptr_t cached = alloc(memory, 777);
-	cr_assert_eq(hoist_memory_free(memory, cached), 0);
+		blocks[i] = alloc(memory, sizes[i], 0);
+	uintptr_t cached = alloc(memory, 777, 0);
+	OK(hoist_memory_free(memory, cached));
 	json_t *json = snapshot(memory);
 	const json_t *statistics = json_object_get(json, "statistics");
 	cr_expect_str_eq(text_of(json, "kind"), "host");
@@ -167,13 +149,13 @@ Test(snapshot, adds_up)
 		  (json_real_value(share) >= 0 && json_real_value(share) <= 1));
 	json_decref(json);
 	for (i = 0; i < 6; i++)
-		cr_assert_eq(hoist_memory_free(memory, blocks[i]), 0);
+		OK(hoist_memory_free(memory, blocks[i]));
 	hoist_memory_unref(memory);
 }
 
-Test(snapshot, of_a_resource_that_was_never_used)
+Test(snapshot, shows_an_unused_resource)
 {
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	json_t *json = snapshot(memory);
 	cr_expect_eq(json_array_size(json_object_get(json, "regions")), 0);
 	cr_expect_eq(json_array_size(json_object_get(json, "blocks")), 0);
@@ -192,7 +174,7 @@ Test(snapshot, names_are_escaped)
 		"a name that is much longer than what is kept of one, and ends in \xe2\x82\xac",
 	};
 	for (size_t i = 0; i < 4; i++) {
-		hoist_memory *memory = create(OPTIONS(.name = names[i]));
+		hoist_memory *memory = make_memory(OPTIONS(.name = names[i]));
 		json_t *json = snapshot(memory);
 		const char *name = text_of(json, "name");
 		cr_expect_eq(strncmp(name, names[i], 20 < strlen(names[i]) ? 20 : strlen(names[i])),
@@ -200,14 +182,14 @@ Test(snapshot, names_are_escaped)
 		json_decref(json);
 		hoist_memory_unref(memory);
 	}
-	hoist_memory *memory = create(OPTIONS(.name = "not \xff utf-8 \xe2\x82"));
+	hoist_memory *memory = make_memory(OPTIONS(.name = "not \xff utf-8 \xe2\x82"));
 	json_t *json = snapshot(memory);
 	cr_expect_str_eq(text_of(json, "name"), "not \xef\xbf\xbd utf-8 \xef\xbf\xbd\xef\xbf\xbd");
 	json_decref(json);
 	hoist_memory_unref(memory);
 }
 
-/* Of the processor, at best. */
+/* The processor's time, of the best round. */
 static uint64_t ns_of_snapshot(hoist_memory *memory)
 {
 	int fd = scratch_file();
@@ -215,7 +197,7 @@ static uint64_t ns_of_snapshot(hoist_memory *memory)
 	for (int i = 0; i < 5; i++) {
 		cr_assert_eq(ftruncate(fd, 0), 0);
 		uint64_t start = hoist__thread_cpu_ns();
-		cr_assert_eq(hoist_memory_snapshot(memory, fd), 0);
+		OK(hoist_memory_snapshot(memory, fd));
 		best = hoist__min_u64(best, hoist__thread_cpu_ns() - start);
 	}
 	close(fd);
@@ -223,14 +205,14 @@ static uint64_t ns_of_snapshot(hoist_memory *memory)
 }
 
 /* Quadratic work would take a hundred times as long for ten times as many. */
-Test(snapshot, of_100000_blocks_takes_no_longer_for_each)
+Test(snapshot, takes_no_longer_for_each_of_100000_blocks)
 {
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	static uintptr_t blocks[MANY];
 	uint64_t ns[2];
 	for (size_t i = 0, k = 0; k < 2; k++) {
 		for (; i < (k == 0 ? MANY / 10 : MANY); i++)
-			blocks[i] = alloc(memory, 64 + i % 1000);
+			blocks[i] = alloc(memory, 64 + i % 1000, 0);
 		ns[k] = ns_of_snapshot(memory);
 	}
 	cr_expect_lt(ns[1], 40 * ns[0], "%llu ns, then %llu ns", (unsigned long long)ns[0],
@@ -245,11 +227,11 @@ Test(snapshot, of_100000_blocks_takes_no_longer_for_each)
 	cr_expect_eq(n_live, MANY);
 	json_decref(json);
 	for (i = 0; i < MANY; i++)
-		cr_assert_eq(hoist_memory_free(memory, blocks[i]), 0);
+		OK(hoist_memory_free(memory, blocks[i]));
 	hoist_memory_unref(memory);
 }
 
-/* --- where it is written to --- */
+/* --- where a snapshot goes --- */
 
 struct reader {
 	int fd;
@@ -270,29 +252,28 @@ Test(snapshot, arrives_whole_through_a_pipe)
 {
 	int ends[2];
 	cr_assert_eq(pipe(ends), 0);
-	hoist_memory *memory = create(NULL);
+	hoist_memory *memory = make_memory(NULL);
 	static uintptr_t blocks[5000];
 	for (size_t i = 0; i < 5000; i++)
-		blocks[i] = alloc(memory, 64);
+		blocks[i] = alloc(memory, 64, 0);
 	struct reader reader = {ends[0], malloc(8 * MIB), 0};
 	pthread_t thread;
 	cr_assert_eq(pthread_create(&thread, NULL, read_slowly, &reader), 0);
-	cr_assert_eq(hoist_memory_snapshot(memory, ends[1]), 0, "%s", hoist_error());
+	OK(hoist_memory_snapshot(memory, ends[1]));
 	close(ends[1]);
 	pthread_join(thread, NULL);
 	close(ends[0]);
 	json_decref(parse(reader.text, reader.n));
 	free(reader.text);
 	for (size_t i = 0; i < 5000; i++)
-		cr_assert_eq(hoist_memory_free(memory, blocks[i]), 0);
+		OK(hoist_memory_free(memory, blocks[i]));
 	hoist_memory_unref(memory);
 }
 
 Test(snapshot, says_what_writing_says)
 {
-	hoist_memory *memory = create(OPTIONS(.name = "unwritten"));
-	cr_expect_eq(hoist_memory_snapshot(memory, -1), -EBADF);
-	cr_expect_not_null(strstr(hoist_error(), "a snapshot of \"unwritten\": writing"));
+	hoist_memory *memory = make_memory(OPTIONS(.name = "unwritten"));
+	REFUSED(hoist_memory_snapshot(memory, -1), -EBADF, "a snapshot of \"unwritten\": writing");
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
 	if (full >= 0)
 		cr_expect_eq(hoist_memory_snapshot(memory, full), -ENOSPC);
@@ -302,16 +283,12 @@ Test(snapshot, says_what_writing_says)
 
 /* --- of other kinds --- */
 
-Test(snapshot, of_device_memory)
+Test(snapshot, shows_device_memory, .init = open_all)
 {
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	hoist_device *devices[LIB_N_DEVICES];
-	lib_open_all(devices);
 	static const char *const kinds[] = {"pinned", "device", "managed", "driver_pool"};
 	for (int kind = HOIST_MEMORY_PINNED; kind <= HOIST_MEMORY_DRIVER_POOL; kind++) {
-		hoist_memory *memory = create(OPTIONS(.kind = kind, .device = devices[3]));
-		uintptr_t block = alloc(memory, 1000);
+		hoist_memory *memory = make_kind(kind, devices[3]);
+		uintptr_t block = alloc(memory, 1000, 0);
 		json_t *json = snapshot(memory);
 		cr_expect_str_eq(text_of(json, "kind"), kinds[kind - HOIST_MEMORY_PINNED]);
 		cr_expect_str_eq(text_of(json, "device"), "hip:0");
@@ -322,7 +299,7 @@ Test(snapshot, of_device_memory)
 			cr_expect_eq(json_is_true(json_object_get(region, "pinned")),
 				     kind == HOIST_MEMORY_PINNED);
 		json_decref(json);
-		cr_assert_eq(hoist_memory_free(memory, block), 0);
+		OK(hoist_memory_free(memory, block));
 		hoist_memory_unref(memory);
 	}
 }
@@ -339,9 +316,7 @@ static void write_maps(const char *path, const char *text)
 
 Test(residence, is_shared_out_over_ranges)
 {
-	const char *folder = getenv("TMPDIR");
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/smaps", folder != NULL ? folder : "/tmp");
+	const char *path = temporary("smaps");
 	write_maps(path, "1000-3000 rw-p 00000000 00:00 0 /a/path\n"
 			 "Size:                  8 kB\n"
 			 "Rss:                   8 kB\n"
@@ -357,7 +332,7 @@ Test(residence, is_shared_out_over_ranges)
 		{.base = 0x4000, .bytes = 0x3000}, {.base = 0xa000, .bytes = 0x1000},
 		{.base = 0xf000, .bytes = 0x1000},
 	};
-	cr_assert_eq(hoist__residence(path, ranges, 5), 0);
+	OK(hoist__residence(path, ranges, 5));
 	static const double resident[] = {4096, 4096, 8192, 0, 4096};
 	static const double huge[] = {2048, 2048, 8192, 0, 0};
 	for (size_t i = 0; i < 5; i++) {

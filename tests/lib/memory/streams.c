@@ -88,10 +88,7 @@ int main(void)
 	const char *sanitizers = getenv("HOIST_TEST_SANITIZERS");
 	bool slow = sanitizers != NULL && sanitizers[0] != '\0';
 	const uint64_t n = slow ? 10000 : 60000;
-	if (!lib_emulate()) {
-		printf("skipped: the emulators are not built\n");
-		return 77;
-	}
+	lib_need_emulators();
 	lib_open_all(devices);
 	play(devices[1], "cuda", HOIST_MEMORY_DEVICE, n);
 	play(devices[1], "cuda", HOIST_MEMORY_DRIVER_POOL, n / 2);

@@ -3,16 +3,14 @@
  * memory, with drivers whose streams finish late; and what the drivers saw. */
 #include "config.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "hoist/hoist.h"
 #include "lib/memory/lane.h"
-#include "tests/support/lib-support.h"
+#include "tests/support/child.h"
+#include "tests/support/lib-unit.h"
 #include "tests/support/random.h"
 
 /* More than both slots of the bounce (8 MiB), and no multiple of anything. */
@@ -21,16 +19,7 @@
 /* Every device's memory, then every device's pinned memory. */
 #define N_PLACES (2 * LIB_N_DEVICES)
 
-static hoist_device *devices[LIB_N_DEVICES];
-
-static void open_all(void)
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
-
-/* RLIMIT_MEMLOCK is 8 MiB by default, so that little is asked of the CPU's. */
+/* RLIMIT_MEMLOCK is 8 MiB by default, so the CPU pins little. */
 static bool too_much_to_lock(int place, size_t bytes)
 {
 	return place == LIB_N_DEVICES && bytes > (size_t)1 << 20;
@@ -38,12 +27,8 @@ static bool too_much_to_lock(int place, size_t bytes)
 
 static hoist_buffer *create(int place, size_t bytes)
 {
-	hoist_buffer *buffer = NULL;
-	const int64_t shape[] = {(int64_t)bytes};
-	cr_assert_eq(hoist_buffer_create(devices[place % LIB_N_DEVICES], HOIST_U8, 1, shape,
-					 place < LIB_N_DEVICES ? 0 : HOIST_BUFFER_PINNED, &buffer),
-		     0, "%s", hoist_error());
-	return buffer;
+	return make_buffer(devices[place % LIB_N_DEVICES], HOIST_U8, 1, SHAPE((int64_t)bytes),
+			   place < LIB_N_DEVICES ? 0 : HOIST_BUFFER_PINNED);
 }
 
 static unsigned char *allocate(size_t bytes)
@@ -57,7 +42,7 @@ static void expect_bytes(hoist_buffer *buffer, const unsigned char *expected, si
 {
 	unsigned char *got = allocate(bytes);
 	memset(got, 0xee, bytes);
-	cr_assert_eq(hoist_buffer_read(buffer, 0, got, bytes), 0, "%s", hoist_error());
+	OK(hoist_buffer_read(buffer, 0, got, bytes));
 	cr_assert_eq(memcmp(got, expected, bytes), 0);
 	free(got);
 }
@@ -73,17 +58,14 @@ static void copy_between_all(size_t bytes)
 			random_fill(&seed, model, bytes);
 			hoist_buffer *src = create(from, bytes);
 			hoist_buffer *dst = create(to, bytes);
-			cr_assert_eq(hoist_buffer_write(src, 0, model, bytes), 0, "%s",
-				     hoist_error());
+			OK(hoist_buffer_write(src, 0, model, bytes));
 			cr_assert_eq(hoist_buffer_copy_into(dst, src), 0, "%d to %d: %s", from, to,
 				     hoist_error());
 			expect_bytes(dst, model, bytes);
-			hoist_buffer_unref(src);
-			hoist_buffer_unref(dst);
+			DROP(src, dst);
 		}
 	free(model);
-	cr_assert(lib_drivers_content());
-	cr_assert(lib_nothing_outstanding(devices));
+	expect_all_given_back();
 }
 
 /* proves: S0.27 */
@@ -94,7 +76,7 @@ Test(transfer, reaches_every_place_from_every_place, .init = open_all)
 }
 
 /* proves: S0.27 */
-Test(transfer, of_many_slots_reaches_every_place_from_every_place, .init = open_all)
+Test(transfer, many_slots_reach_every_place_from_every_place, .init = open_all)
 {
 	lib_set_latency("cuda", 0, 300);
 	lib_set_latency("hip", 0, 300);
@@ -110,7 +92,7 @@ Test(transfer, at_the_edges_of_slots_is_exact, .init = open_all)
 		unsigned char *model = allocate(sizes[i]);
 		random_fill(&seed, model, sizes[i]);
 		hoist_buffer *b = create(1, sizes[i]);
-		cr_assert_eq(hoist_buffer_write(b, 0, model, sizes[i]), 0);
+		OK(hoist_buffer_write(b, 0, model, sizes[i]));
 		expect_bytes(b, model, sizes[i]);
 		hoist_buffer_unref(b);
 		free(model);
@@ -127,17 +109,17 @@ Test(transfer, random_reads_and_writes_agree_with_a_model, .init = open_all)
 		uint64_t seed = (uint64_t)place;
 		hoist_buffer *b = create(place, BYTES);
 		random_fill(&seed, model, BYTES);
-		cr_assert_eq(hoist_buffer_write(b, 0, model, BYTES), 0);
+		OK(hoist_buffer_write(b, 0, model, BYTES));
 		for (int step = 0; step < STEPS; step++) {
 			size_t offset = random_next(&seed) % (BYTES + 1);
 			size_t bytes = random_next(&seed) % (BYTES - offset + 1);
 			if (step % 2 == 0) {
 				random_fill(&seed, piece, bytes);
 				memcpy(model + offset, piece, bytes);
-				cr_assert_eq(hoist_buffer_write(b, offset, piece, bytes), 0);
+				OK(hoist_buffer_write(b, offset, piece, bytes));
 			} else {
 				memset(piece, 0x5a, bytes);
-				cr_assert_eq(hoist_buffer_read(b, offset, piece, bytes), 0);
+				OK(hoist_buffer_read(b, offset, piece, bytes));
 				cr_assert_eq(memcmp(piece, model + offset, bytes), 0,
 					     "place %d, step %d", place, step);
 			}
@@ -145,8 +127,7 @@ Test(transfer, random_reads_and_writes_agree_with_a_model, .init = open_all)
 		expect_bytes(b, model, BYTES);
 		hoist_buffer_unref(b);
 	}
-	cr_assert(lib_drivers_content());
-	cr_assert(lib_nothing_outstanding(devices));
+	expect_all_given_back();
 }
 
 /* Two views of one buffer, @shift bytes apart, the one copied over the other. */
@@ -157,19 +138,14 @@ static void copy_overlapping(int place, size_t bytes, size_t shift, bool forward
 	unsigned char *model = allocate(all);
 	random_fill(&seed, model, all);
 	hoist_buffer *b = create(place, all);
-	cr_assert_eq(hoist_buffer_write(b, 0, model, all), 0);
-	hoist_buffer *low = NULL;
-	hoist_buffer *high = NULL;
+	OK(hoist_buffer_write(b, 0, model, all));
 	const int64_t shape[] = {(int64_t)bytes};
-	cr_assert_eq(hoist_buffer_view(b, 0, HOIST_U8, 1, shape, &low), 0);
-	cr_assert_eq(hoist_buffer_view(b, shift, HOIST_U8, 1, shape, &high), 0);
-	cr_assert_eq(hoist_buffer_copy_into(forward ? high : low, forward ? low : high), 0, "%s",
-		     hoist_error());
+	hoist_buffer *low = make_view(b, 0, HOIST_U8, 1, shape);
+	hoist_buffer *high = make_view(b, shift, HOIST_U8, 1, shape);
+	OK(hoist_buffer_copy_into(forward ? high : low, forward ? low : high));
 	memmove(model + (forward ? shift : 0), model + (forward ? 0 : shift), bytes);
 	expect_bytes(b, model, all);
-	hoist_buffer_unref(low);
-	hoist_buffer_unref(high);
-	hoist_buffer_unref(b);
+	DROP(low, high, b);
 	free(model);
 }
 
@@ -185,8 +161,7 @@ Test(transfer, overlapping_views_are_copied_as_memmove_does, .init = open_all)
 			copy_overlapping(place, LONG_BYTES, 77777, forward);
 			copy_overlapping(place, LONG_BYTES, (size_t)5 << 20, forward);
 		}
-	cr_assert(lib_drivers_content());
-	cr_assert(lib_nothing_outstanding(devices));
+	expect_all_given_back();
 }
 
 /* proves: S0.21 */
@@ -197,11 +172,11 @@ Test(transfer, copy_makes_an_equal_buffer_elsewhere, .init = open_all)
 	unsigned char model[30];
 	random_fill(&seed, model, sizeof model);
 	hoist_buffer *chain[LIB_N_DEVICES + 1] = {NULL};
-	cr_assert_eq(hoist_buffer_create(devices[0], HOIST_F16, 2, shape, 0, &chain[0]), 0);
-	cr_assert_eq(hoist_buffer_write(chain[0], 0, model, sizeof model), 0);
+	OK(hoist_buffer_create(devices[0], HOIST_F16, 2, shape, 0, &chain[0]));
+	OK(hoist_buffer_write(chain[0], 0, model, sizeof model));
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_device *next = devices[(i + 1) % LIB_N_DEVICES];
-		cr_assert_eq(hoist_buffer_copy(chain[i], next, &chain[i + 1]), 0);
+		OK(hoist_buffer_copy(chain[i], next, &chain[i + 1]));
 		cr_expect_eq(hoist_buffer_device(chain[i + 1]), next);
 		cr_expect_eq(hoist_buffer_dtype(chain[i + 1]), HOIST_F16);
 		cr_expect_arr_eq(hoist_buffer_shape(chain[i + 1]), shape, sizeof shape);
@@ -217,8 +192,8 @@ Test(transfer, keeps_within_two_slots_of_pinned_memory, .init = open_all)
 	hoist_buffer *b = create(1, 10 * LONG_BYTES);
 	unsigned char *host = allocate(10 * LONG_BYTES);
 	memset(host, 1, 10 * LONG_BYTES);
-	cr_assert_eq(hoist_buffer_write(b, 0, host, 10 * LONG_BYTES), 0);
-	cr_assert_eq(hoist_buffer_read(b, 0, host, 10 * LONG_BYTES), 0);
+	OK(hoist_buffer_write(b, 0, host, 10 * LONG_BYTES));
+	OK(hoist_buffer_read(b, 0, host, 10 * LONG_BYTES));
 	cr_expect_leq(lib_counters("cuda").peak_registered_bytes, (size_t)8 << 20);
 	hoist_buffer_unref(b);
 	free(host);
@@ -230,12 +205,11 @@ Test(transfer, direct_ones_pin_nothing_more, .init = open_all)
 	hoist_buffer *pinned = create(LIB_N_DEVICES + 2, LONG_BYTES);
 	uint64_t before = lib_counters("cuda").peak_registered_bytes;
 	/* cuda:1 pinned it, cuda:0 copies from it: registration is for the whole api. */
-	cr_assert_eq(hoist_buffer_copy_into(b, pinned), 0);
-	cr_assert_eq(hoist_buffer_copy_into(pinned, b), 0);
+	OK(hoist_buffer_copy_into(b, pinned));
+	OK(hoist_buffer_copy_into(pinned, b));
 	cr_expect_eq(lib_counters("cuda").peak_registered_bytes, before);
 	cr_expect_eq(lib_counters("cuda").copies, 2);
-	hoist_buffer_unref(b);
-	hoist_buffer_unref(pinned);
+	DROP(b, pinned);
 	cr_assert(lib_drivers_content());
 }
 
@@ -244,7 +218,7 @@ Test(transfer, idle_lanes_are_used_again, .init = open_all)
 	hoist_buffer *b = create(1, 100);
 	char host[100] = "";
 	for (int i = 0; i < 20; i++)
-		cr_assert_eq(hoist_buffer_write(b, 0, host, sizeof host), 0);
+		OK(hoist_buffer_write(b, 0, host, sizeof host));
 	cr_expect_eq(lib_counters("cuda").live_streams, 1);
 	cr_expect_eq(lib_counters("cuda").live_registrations, 1);
 	hoist_buffer_unref(b);
@@ -255,13 +229,12 @@ Test(transfer, failure_of_the_driver_is_told_once_and_passes, .init = open_all)
 {
 	hoist_buffer *b = create(1, 100);
 	char host[100] = "";
-	cr_assert_eq(hoist_buffer_write(b, 0, host, sizeof host), 0);
-	cr_assert_eq(lib_fail("cuda", "async:1"), 0);
-	cr_expect_eq(hoist_buffer_write(b, 0, host, sizeof host), -EREMOTEIO);
-	cr_expect_not_null(strstr(hoist_error(), "writing 100 bytes to cuda:0: "), "%s",
-			   hoist_error());
+	OK(hoist_buffer_write(b, 0, host, sizeof host));
+	OK(lib_fail("cuda", "async:1"));
+	REFUSED(hoist_buffer_write(b, 0, host, sizeof host), -EREMOTEIO,
+		"writing 100 bytes to cuda:0: ");
 	lib_reset("cuda");
-	cr_expect_eq(hoist_buffer_write(b, 0, host, sizeof host), 0, "%s", hoist_error());
+	OK(hoist_buffer_write(b, 0, host, sizeof host));
 	hoist_buffer_unref(b);
 	cr_assert(lib_nothing_outstanding(devices));
 }
@@ -272,18 +245,15 @@ Test(transfer, a_large_pinned_buffer_has_no_seams, .init = open_all)
 {
 	const size_t bytes = (size_t)258 << 20;
 	const size_t step = (size_t)2 << 20; /* at an odd place of every one */
-	const int64_t shape[] = {(int64_t)step};
 	hoist_buffer *large = create(LIB_N_DEVICES + 1, bytes);
 	hoist_buffer *part = create(1, step);
 	for (size_t at = 4097; at + step <= bytes; at += step) {
-		hoist_buffer *view = NULL;
-		cr_assert_eq(hoist_buffer_view(large, at, HOIST_U8, 1, shape, &view), 0);
+		hoist_buffer *view = make_view(large, at, HOIST_U8, 1, SHAPE((int64_t)step));
 		cr_assert_eq(hoist_buffer_copy_into(part, view), 0, "at %zu: %s", at,
 			     hoist_error());
 		hoist_buffer_unref(view);
 	}
-	hoist_buffer_unref(part);
-	hoist_buffer_unref(large);
+	DROP(part, large);
 }
 
 /* In the child: the parent's pools and idle streams look usable, and are not. */
@@ -318,9 +288,7 @@ Test(transfer, a_forked_child_takes_no_lock_that_nobody_will_give_back, .init = 
 		_exit(hoist__lane_acquire(devices[1], &lane) == -ESTALE ? 0 : 1);
 	}
 	(void)pthread_mutex_unlock(&lanes->lock);
-	int status = -1;
-	cr_assert_eq(waitpid(child, &status, 0), child);
-	cr_assert_eq(status, 0, "0x%x", (unsigned)status);
+	cr_assert_eq(child_status(child), 0);
 }
 
 Test(transfer, a_forked_child_is_told_whatever_its_parent_kept, .init = open_all)
@@ -329,15 +297,12 @@ Test(transfer, a_forked_child_is_told_whatever_its_parent_kept, .init = open_all
 		unsigned char byte = 7;
 		hoist_buffer *memory = create(place, 100);
 		hoist_buffer *pinned = create(LIB_N_DEVICES + place, 100);
-		cr_assert_eq(hoist_buffer_write(memory, 0, &byte, 1), 0);
-		cr_assert_eq(hoist_buffer_write(pinned, 0, &byte, 1), 0);
+		OK(hoist_buffer_write(memory, 0, &byte, 1));
+		OK(hoist_buffer_write(pinned, 0, &byte, 1));
 		pid_t child = fork();
 		if (child == 0)
 			_exit(use_in_child(memory, pinned));
-		int status = -1;
-		cr_assert_eq(waitpid(child, &status, 0), child);
-		cr_assert_eq(status, 0, "%s: 0x%x", lib_specs[place], (unsigned)status);
-		hoist_buffer_unref(memory);
-		hoist_buffer_unref(pinned);
+		cr_assert_eq(child_status(child), 0, "%s", lib_specs[place]);
+		DROP(memory, pinned);
 	}
 }

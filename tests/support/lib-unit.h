@@ -1,42 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/lib-buffers.h - what the Criterion tests of buffers share. */
-#ifndef HOIST_TESTS_LIB_BUFFERS_H
-#define HOIST_TESTS_LIB_BUFFERS_H
+/* tests/support/lib-unit.h - fixtures and helpers of the Criterion tests of lib/. */
+#ifndef HOIST_TESTS_LIB_UNIT_H
+#define HOIST_TESTS_LIB_UNIT_H
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "hoist/hoist.h"
+#include "tests/support/unit-check.h"
+#include "tests/support/lib-make.h"
 #include "tests/support/lib-support.h"
 
-static inline void expect_text(const char *text)
-{
-	cr_expect_not_null(strstr(hoist_error(), text), "\"%s\" lacks \"%s\"", hoist_error(), text);
-}
+/* All devices of lib-support.h.  open_all() opens them for a test (.init = open_all), and both skip
+ * the test if the emulators are not built. */
+extern hoist_device *devices[LIB_N_DEVICES];
+void emulate(void);
+void open_all(void);
+void open_cpu(void); /* devices[0] alone */
 
-static inline hoist_buffer_info info_of(const hoist_buffer *buffer)
-{
-	hoist_buffer_info info = {.size = sizeof info};
-	cr_assert_eq(hoist_buffer_get_info(buffer, &info), 0);
-	return info;
-}
+/* The path of a file of this name, which may not exist, in the test's own folder; valid until the
+ * next call. */
+const char *temporary(const char *name);
+void write_file(const char *path, const void *bytes, size_t n);
 
-/* All devices of lib-support.h, behind the emulators; skips the test without these. */
-static inline void open_devices(hoist_device *devices[LIB_N_DEVICES])
-{
-	if (!lib_emulate())
-		cr_skip_test("the emulators are not built");
-	lib_open_all(devices);
-}
+/* "hip" for hip:0, else "cuda": the argument for lib_counters() and its like. */
+const char *api_of(const hoist_device *device);
 
-static inline hoist_buffer *zeroed(hoist_device *device, hoist_dtype dtype, int rank,
-				   const int64_t *shape)
-{
-	hoist_buffer *buffer = NULL;
-	cr_assert_eq(hoist_buffer_create(device, dtype, rank, shape, HOIST_BUFFER_ZERO, &buffer), 0,
-		     "%s", hoist_error());
-	return buffer;
-}
+/* As lib_capture(), on the stream's own driver. */
+int set_capture(hoist_stream *stream, int on);
+
+/* A resource that cannot be made. */
+void refuse_memory(const hoist_memory_options *options, int err, const char *text);
+
+/* No memory, stream or event of the devices is left, and the drivers saw no misuse. */
+void expect_all_given_back(void);
 
 /* i32, element i (in C order) holds i. */
 static inline hoist_buffer *counted(hoist_device *device, int rank, const int64_t *shape)
