@@ -396,10 +396,10 @@ static void check_pieces(struct hoist__dev *dev)
 	size_t n = 1;
 	/* Until it is full, so that every end of a piece is met. */
 	while (n < N && pool_stats(pool).n_regions == 1) {
-		size_t bytes = 1 + chance(&random) % ((size_t)4096 << chance(&random) % 11);
+		size_t bytes = 1 + random_below(&random, (size_t)4096 << random_below(&random, 11));
 		blocks[n] = take_block(pool, bytes);
 		expect_within_a_piece(pool, blocks[n++]);
-		if (chance(&random) % 4 == 0)
+		if (random_below(&random, 4) == 0)
 			give_block(pool, blocks[--n]);
 	}
 	CHECK(n < N);

@@ -29,7 +29,7 @@ static void *work(void *argument)
 	const unsigned char mark = (unsigned char)(random >> 12);
 	unsigned char *slots[N_SLOTS] = {0};
 	while (!atomic_load(&shared->done)) {
-		unsigned char **slot = &slots[chance(&random) % N_SLOTS];
+		unsigned char **slot = &slots[random_below(&random, N_SLOTS)];
 		if (*slot == NULL) {
 			*slot = (unsigned char *)take_block(shared->pool, 500);
 			(*slot)[0] = (*slot)[499] = mark;

@@ -35,17 +35,18 @@ static void *work(void *argument)
 	uint64_t random = (uintptr_t)&random;
 	uintptr_t slots[20] = {0};
 	while (!atomic_load(&shared->done)) {
-		uintptr_t *slot = &slots[chance(&random) % 20];
+		uintptr_t *slot = &slots[random_below(&random, 20)];
 		if (*slot != 0) {
 			CHECK(hoist__pool_free(shared->pool, *slot) == 0);
 			*slot = 0;
 			continue;
 		}
-		size_t bytes = chance(&random) % 50 == 0 ? HOIST__MIB + chance(&random) % HOIST__MIB
-							 : 1 + chance(&random) % 20000;
+		size_t bytes = random_below(&random, 50) == 0
+				       ? HOIST__MIB + random_below(&random, HOIST__MIB)
+				       : 1 + random_below(&random, 20000);
 		int err = hoist__pool_alloc(shared->pool, bytes, 0, 0, slot);
 		CHECK(err == 0 || err == -EDQUOT);
-		if (chance(&random) % 500 == 0)
+		if (random_below(&random, 500) == 0)
 			hoist__pool_trim(shared->pool, 0);
 	}
 	for (int i = 0; i < 20; i++)

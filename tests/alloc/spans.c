@@ -11,15 +11,10 @@
 
 #include "alloc/spans.h"
 #include "base/checked.h"
+#include "tests/support/random.h"
 
 #define BASE ((uintptr_t)0x5000 << 32)
 #define LEAF_BYTES (HOIST__LEAF_GRANULES << HOIST__GRANULE_SHIFT)
-
-static uint64_t next(uint64_t *random)
-{
-	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return *random >> 33;
-}
 
 /* An extent of @n granules, the last of them cut by @cut bytes, with its records. */
 static struct hoist__extent *make_extent(struct hoist__spans *spans, uintptr_t base, size_t n,
@@ -143,10 +138,13 @@ static size_t sure(size_t n, size_t align)
 
 static void model_take(struct model *model)
 {
-	size_t most = (size_t)1 << next(&model->random) % 9;
-	size_t n = 1 + next(&model->random) % most;
-	size_t align = next(&model->random) % 4 == 0 ? (size_t)1 << next(&model->random) % 6 : 1;
-	size_t bytes = n * HOIST__GRANULE_BYTES - next(&model->random) % HOIST__GRANULE_BYTES;
+	size_t most = (size_t)1 << random_below(&model->random, 9);
+	size_t n = 1 + random_below(&model->random, most);
+	size_t align = random_below(&model->random, 4) == 0
+			       ? (size_t)1 << random_below(&model->random, 6)
+			       : 1;
+	size_t bytes =
+		n * HOIST__GRANULE_BYTES - random_below(&model->random, HOIST__GRANULE_BYTES);
 	const struct hoist__want want = {n, align, HOIST__SPAN_BLOCK, bytes};
 	struct hoist__granule *span = hoist__spans_take(&model->spans, &want, SIZE_MAX);
 	if (span == NULL) {
@@ -166,11 +164,11 @@ static void model_take(struct model *model)
 
 static void model_release(struct model *model)
 {
-	size_t k = next(&model->random) % model->n_live;
+	size_t k = random_below(&model->random, model->n_live);
 	struct hoist__granule *span = model->live[k];
 	size_t i = extent_of(model, span->address);
-	uintptr_t inside =
-		span->address + next(&model->random) % ((size_t)span->n << HOIST__GRANULE_SHIFT);
+	uintptr_t inside = span->address +
+			   random_below(&model->random, (size_t)span->n << HOIST__GRANULE_SHIFT);
 	cr_assert_eq(hoist__spans_around(model->extents[i], inside), span);
 	mark(model, span, 0);
 	struct hoist__extent *empty = hoist__spans_release(&model->spans, span);
@@ -209,7 +207,7 @@ Test(alloc_spans, agree_with_every_granules_owner)
 		/* Tides: mostly taking until little is left, then mostly giving back. */
 		size_t taking = i / 5000 % 2 == 0 ? 70 : 30;
 		bool room = model.n_live < LIVE_MOST;
-		if (model.n_live == 0 || (room && next(&model.random) % 100 < taking))
+		if (model.n_live == 0 || (room && random_below(&model.random, 100) < taking))
 			model_take(&model);
 		else
 			model_release(&model);

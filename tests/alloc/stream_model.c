@@ -222,9 +222,9 @@ static void leave_trail(struct model *model, const struct block *block)
 
 static size_t some_bytes(uint64_t *random)
 {
-	if (chance(random) % 100 == 0)
-		return 1 + chance(random) % HOIST__MIB;
-	return 1 + chance(random) % ((size_t)256 << chance(random) % 8);
+	if (random_below(random, 100) == 0)
+		return 1 + random_below(random, HOIST__MIB);
+	return 1 + random_below(random, (size_t)256 << random_below(random, 8));
 }
 
 static void take(struct worker *worker, struct block *block)
@@ -232,9 +232,9 @@ static void take(struct worker *worker, struct block *block)
 	struct model *model = worker->model;
 	uint64_t *random = &worker->random;
 	size_t bytes = some_bytes(random);
-	size_t align = chance(random) % 8 == 0 ? (size_t)1 << chance(random) % 14 : 0;
-	unsigned home = (unsigned)(chance(random) % LANES);
-	bool on = chance(random) % 2 == 0;
+	size_t align = random_below(random, 8) == 0 ? (size_t)1 << random_below(random, 14) : 0;
+	unsigned home = (unsigned)(random_below(random, LANES));
+	bool on = random_below(random, 2) == 0;
 	uintptr_t address = 0;
 	int err = on ? hoist__pool_alloc_on(model->pool, bytes, align, model->lanes[home].stream,
 					    &address)
@@ -285,12 +285,12 @@ static void note_graphs(const struct model *model, struct block *block)
 static void give(struct worker *worker, struct block *block)
 {
 	struct model *model = worker->model;
-	uint64_t how = chance(&worker->random) % 8;
+	uint64_t how = random_below(&worker->random, 8);
 	unsigned at = block->home;
 	if (how == 0) { /* elsewhere, or on none */
 		if (block->untold)
 			tell(model, block, block->home);
-		at = (unsigned)(chance(&worker->random) % (LANES + 1));
+		at = (unsigned)(random_below(&worker->random, LANES + 1));
 	} else if (!block->untold && how == 1) {
 		at = LANES;
 	}
@@ -306,11 +306,11 @@ static void give(struct worker *worker, struct block *block)
 
 static void use(struct worker *worker, struct block *block)
 {
-	unsigned at = (unsigned)(chance(&worker->random) % LANES);
+	unsigned at = (unsigned)(random_below(&worker->random, LANES));
 	work(worker->model, block, at);
 	/* That a graph has it, the pool must be told while the capture lasts. */
 	if (at != block->home || worker->model->lanes[at].capturing ||
-	    chance(&worker->random) % 2 == 0)
+	    random_below(&worker->random, 2) == 0)
 		tell(worker->model, block, at);
 	else
 		block->untold = true;
@@ -354,10 +354,10 @@ static void end_capture(struct worker *worker, unsigned at)
 static void do_seldom(struct worker *worker)
 {
 	struct model *model = worker->model;
-	unsigned at = (unsigned)(chance(&worker->random) % LANES);
-	switch (chance(&worker->random) % 8) {
+	unsigned at = (unsigned)(random_below(&worker->random, LANES));
+	switch (random_below(&worker->random, 8)) {
 	case 0:
-		hoist__pool_trim(model->pool, chance(&worker->random) % (8 * HOIST__MIB));
+		hoist__pool_trim(model->pool, random_below(&worker->random, 8 * HOIST__MIB));
 		break;
 	case 1:
 		if (model->scenario->n_threads == 1)
@@ -382,8 +382,8 @@ static void do_seldom(struct worker *worker)
 
 static void operate(struct worker *worker)
 {
-	struct block *block = &worker->blocks[chance(&worker->random) % SLOTS];
-	uint64_t what = chance(&worker->random) % 1000;
+	struct block *block = &worker->blocks[random_below(&worker->random, SLOTS)];
+	uint64_t what = random_below(&worker->random, 1000);
 	struct hoist__block found;
 	if (what < 20)
 		do_seldom(worker);

@@ -37,7 +37,7 @@ struct worker {
 
 static uint64_t next(struct worker *worker)
 {
-	return chance(&worker->random);
+	return random_next(&worker->random);
 }
 
 static void fill(struct worker *worker, struct held *block)

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "hoist/number.h"
+#include "tests/support/random.h"
 
 /* The formats once more, from their papers, with the largest value written out. */
 static const struct format {
@@ -120,12 +121,6 @@ static void expect_code(const struct format *f, uint64_t code)
 	cr_assert_eq(encode(f, value, HOIST_TOWARD_ZERO), code, "%s 0x%" PRIx64, f->name, code);
 }
 
-static uint64_t random_of(uint64_t *state)
-{
-	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return *state ^ *state >> 32;
-}
-
 /* proves: S4.13 V043 */
 Test(base_number, every_code_has_its_value_and_every_value_its_code)
 {
@@ -142,7 +137,7 @@ Test(base_number, every_code_has_its_value_and_every_value_its_code)
 				expect_code(f, ((e << f->mantissa) - near) & all);
 			}
 		for (int i = 0; i < 100000; i++)
-			expect_code(f, random_of(&state) & all);
+			expect_code(f, random_next(&state) & all);
 	}
 }
 
@@ -189,17 +184,17 @@ Test(base_number, what_is_between_two_values_becomes_the_nearer_or_the_even_one)
 		}
 	uint64_t state = 2;
 	for (int i = 0; i < 100000; i++)
-		expect_between(&formats[N_SMALL], random_of(&state) % 0x7f7fffff, i % 2 ? 1 : -1);
+		expect_between(&formats[N_SMALL], random_next(&state) % 0x7f7fffff, i % 2 ? 1 : -1);
 }
 
 /* Any double there may be, and the sizes that the formats have. */
 static double random_double(uint64_t *state, int i)
 {
-	uint64_t bits = random_of(state);
+	uint64_t bits = random_next(state);
 	double value;
 	memcpy(&value, &bits, sizeof value);
 	if (i % 2 != 0)
-		value = ldexp((double)(int64_t)bits, -63 + (int)(random_of(state) % 40) - 24);
+		value = ldexp((double)(int64_t)bits, -63 + (int)(random_next(state) % 40) - 24);
 	return value;
 }
 
@@ -233,7 +228,7 @@ Test(base_number, bf16_toward_zero_is_the_upper_half_of_the_float)
 	const struct format *bf16 = &formats[1];
 	uint64_t state = 4;
 	for (int i = 0; i < 200000; i++) {
-		uint32_t bits = (uint32_t)random_of(&state);
+		uint32_t bits = (uint32_t)random_next(&state);
 		float value;
 		memcpy(&value, &bits, sizeof value);
 		if (isnan(value))
@@ -277,7 +272,7 @@ Test(base_number, integers_are_rounded_once)
 	cr_expect_eq(decode(f64, encode_number(f64, hoist_number_u64(UINT64_MAX), 1)),
 		     0x1.fffffffffffffp63);
 	for (int i = 0; i < 100000; i++) {
-		int64_t value = (int64_t)random_of(&state) >> random_of(&state) % 64;
+		int64_t value = (int64_t)random_next(&state) >> random_next(&state) % 64;
 		cr_assert_eq(decode(f64, encode_number(f64, hoist_number_i64(value), 0)),
 			     (double)value);
 		cr_assert_eq(decode(f32, encode_number(f32, hoist_number_i64(value), 0)),
@@ -500,10 +495,10 @@ Test(base_number, elements_below_a_byte_are_packed_from_the_low_bit_on)
 		unsigned char bytes[N], before[N];
 		uint64_t state = k;
 		for (size_t i = 0; i < N; i++)
-			bytes[i] = (unsigned char)random_of(&state);
+			bytes[i] = (unsigned char)random_next(&state);
 		for (int round = 0; round < 2000; round++) {
-			size_t n = (size_t)f->bits, index = random_of(&state) % (8 * N / n);
-			uint64_t code = random_of(&state) % (UINT64_C(1) << n), found = 0;
+			size_t n = (size_t)f->bits, index = random_next(&state) % (8 * N / n);
+			uint64_t code = random_next(&state) % (UINT64_C(1) << n), found = 0;
 			hoist_number number = hoist_number_f64(model(f, code));
 			memcpy(before, bytes, N);
 			cr_assert_eq(hoist_number_encode(number, 0, bytes, f->dtype, index), 0);

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/strided.h"
+#include "tests/support/random.h"
 
 enum { MAX_AXES = 6, GUARD = 96 };
 
@@ -18,8 +19,7 @@ static uint64_t state;
 
 static uint64_t draw(uint64_t below)
 {
-	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (state >> 33) % below;
+	return random_below(&state, below);
 }
 
 /* A tensor's shape and how it lies on both sides, in elements. */

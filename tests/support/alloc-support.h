@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the plain C tests of pools share: checks, chance, threads that meet. */
+/* What the plain C tests of pools share: checks, random numbers, threads. */
 #ifndef HOIST_TESTS_ALLOC_SUPPORT_H
 #define HOIST_TESTS_ALLOC_SUPPORT_H
 
@@ -15,14 +15,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tests/support/check.h"
+#include "tests/support/random.h"
 
 #define NO_CACHE 1 /* bytes, less than a quantum: what is freed is in its slab at once */
-
-static inline uint64_t chance(uint64_t *random)
-{
-	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return *random >> 33;
-}
 
 /* True if the test is to do less, because a sanitizer makes it slow. */
 static inline bool is_slow(void)
