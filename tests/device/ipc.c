@@ -4,7 +4,6 @@
  * there is one.  Exit: 0, 1, 77. */
 #include "config.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +16,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/ipc.h"
-#include "emulator/control.h"
 #include "tests/support/check.h"
+#include "tests/support/emulator-driver.h"
 #include "tests/support/pass-fd.h"
 #include "tests/support/under-tsan.h"
 
@@ -27,7 +26,8 @@
 
 static struct hoist__dev *dev;
 static struct hoist__dev_stream *stream;
-static unsigned char *host; /* registered; BYTES */
+static struct control control; /* of a stand-in */
+static unsigned char *host;    /* registered; BYTES */
 static int peer;
 
 /* --- the two processes --- */
@@ -61,33 +61,11 @@ static void hear_done(void)
 
 /* --- devices --- */
 
-static struct hoist_emulator_counters counters(void)
-{
-	struct hoist_emulator_counters result;
-	void (*ask)(struct hoist_emulator_counters *) = NULL;
-	void *library = dlopen(hoist__api_library(hoist__dev_api(dev)), RTLD_NOW | RTLD_NOLOAD);
-	CHECK(library != NULL);
-	void *symbol = dlsym(library, "hoist_emulator_counters");
-	CHECK(symbol != NULL);
-	memcpy(&ask, &symbol, sizeof symbol);
-	ask(&result);
-	return result;
-}
-
-static void inject(const char *spec)
-{
-	int (*fail)(const char *) = NULL;
-	void *library = dlopen(hoist__api_library(hoist__dev_api(dev)), RTLD_NOW | RTLD_NOLOAD);
-	CHECK(library != NULL);
-	void *symbol = dlsym(library, "hoist_emulator_fail");
-	CHECK(symbol != NULL);
-	memcpy(&fail, &symbol, sizeof symbol);
-	OK(fail(spec));
-}
-
 static void open_device(enum hoist__api api)
 {
 	OK(hoist__dev_get(api, 0, &dev));
+	if (hoist__api_emulated(api))
+		control_of(api, &control);
 	OK(hoist__dev_stream_create(dev, &stream));
 	host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(host != MAP_FAILED);
@@ -100,7 +78,7 @@ static void close_device(void)
 	hoist__dev_stream_destroy(stream);
 	if (!hoist__api_emulated(hoist__dev_api(dev)))
 		return;
-	struct hoist_emulator_counters left = counters();
+	struct hoist_emulator_counters left = counters_of(&control);
 	CHECK(left.live_imports == 0 && left.live_allocations == 0 && left.live_pools == 0);
 	CHECK(left.use_after_free == 0 && left.bad_frees == 0);
 }
@@ -410,12 +388,12 @@ static void import_failing(void)
 	for (int failed = 1; failed && n < 100; n++) {
 		char spec[32];
 		(void)snprintf(spec, sizeof spec, "any:%d", n);
-		inject(spec);
+		OK(control.fail(spec));
 		failed = import_once(&plain, &block, fd) < 0;
 		/* A failure that none of our calls told: of what frees, or restores. */
-		failed = failed || counters().injected_failures == (uint64_t)n;
-		inject(NULL);
-		CHECK(counters().live_imports == 0);
+		failed = failed || counters_of(&control).injected_failures == (uint64_t)n;
+		OK(control.fail(NULL));
+		CHECK(counters_of(&control).live_imports == 0);
 	}
 	CHECK(n > 6 && n < 100);
 	close(fd);
@@ -538,11 +516,7 @@ int main(void)
 		if (has_real((enum hoist__api)api))
 			run_all((enum hoist__api)api, false);
 	check_cpu();
-	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
-		       getenv("HOIST_EMULATOR_DIR"));
-	if (access(path, R_OK) != 0) {
+	if (!have_stand_ins()) {
 		printf("the stand-in drivers are not built\n");
 		return 0;
 	}

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "tests/support/check.h"
+#include "tests/support/emulator-driver.h"
 
 static unsigned long countdown; /* allocations until one fails; 0: none does */
 static unsigned long n_failed;
@@ -109,12 +110,8 @@ static void sweep(enum hoist__api api)
 
 int main(void)
 {
-	char path[4096];
 	sweep(HOIST__API_CPU);
-	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
-	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
-		       getenv("HOIST_EMULATOR_DIR"));
-	if (access(path, R_OK) != 0) {
+	if (!have_stand_ins()) {
 		printf("no stand-ins: the CPU alone\n");
 		return 0;
 	}
