@@ -13,20 +13,7 @@
 #include "device/device.h"
 #include "tests/support/check.h"
 #include "tests/support/emulator-driver.h"
-
-static unsigned long countdown; /* allocations until one fails; 0: none does */
-static unsigned long n_failed;
-
-void *__real_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-	if (countdown == 0 || --countdown != 0)
-		return __real_calloc(n, bytes);
-	n_failed++;
-	return NULL;
-}
+#include "tests/support/failing-calls.h"
 
 static int n_called;
 
@@ -95,11 +82,11 @@ static void sweep(enum hoist__api api)
 	CHECK(hoist__dev_mem_alloc(dev, 8192, &memory) == 0);
 	for (bool over = false; !over; n++) {
 		CHECK(n < 50);
-		n_failed = 0;
-		countdown = n + 1;
+		failing.n_calls = 0;
+		failing.at = (long)n + 1;
 		int err = work(dev, memory, &accepted);
-		countdown = 0;
-		over = n_failed == 0;
+		over = !failing_is_over();
+		failing.at = 0;
 		CHECK(err == (over ? 0 : -ENOMEM));
 	}
 	CHECK(accepted == (1u << N_STEPS) - 1);
@@ -110,6 +97,7 @@ static void sweep(enum hoist__api api)
 
 int main(void)
 {
+	failing.kinds = FAIL_ALLOCATIONS;
 	sweep(HOIST__API_CPU);
 	if (!have_stand_ins()) {
 		printf("no stand-ins: the CPU alone\n");
