@@ -105,6 +105,35 @@ Test(alloc_device, makes_do_with_smaller_regions_when_the_device_is_nearly_full)
 	expect_nothing_left();
 }
 
+/* Drivers refuse a copy from one registration into the next. */
+Test(alloc_device, a_block_lies_within_one_registration)
+{
+	need_stand_in();
+	struct hoist__pool_options options = {
+		.kind = HOIST__MEMORY_PINNED, .dev = dev, .region_bytes = 192 * HOIST__MIB};
+	struct hoist__block block;
+	uintptr_t blocks[3], large;
+	control.set_register_most(64 * HOIST__MIB);
+	struct hoist__pool *pool = make_pool(&options);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++) {
+		OK(hoist__pool_alloc(pool, 40 * HOIST__MIB, 0, 0, &blocks[i]));
+		OK(hoist__pool_find(pool, blocks[i], &block));
+		size_t at = blocks[i] - block.region->base;
+		size_t piece = block.region->piece_bytes;
+		cr_assert_eq(piece, 64 * HOIST__MIB);
+		cr_assert_eq(at / piece, (at + block.bytes - 1) / piece);
+	}
+	cr_assert_eq(counters().live_registrations, 3, "all of one region");
+	/* What no registration can hold is not made of two. */
+	cr_assert_eq(hoist__pool_alloc(pool, 65 * HOIST__MIB, 0, 0, &large), -ENOMEM);
+	OK(hoist__pool_alloc(pool, 64 * HOIST__MIB, 0, 0, &large));
+	give(pool, large);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++)
+		give(pool, blocks[i]);
+	hoist__pool_unref(pool);
+	expect_nothing_left();
+}
+
 /* Two blocks of one kind, freed again.  Returns the first failure. */
 static int use_pool(enum hoist__memory_kind kind)
 {

@@ -83,10 +83,9 @@ Test(alloc_pieces, blames_no_device_memory_for_what_cannot_be_pinned)
 	struct hoist__region *region = NULL;
 	make_fail("cuMemHostRegister:1");
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
-	const char *text = hoist__error_text();
-	cr_assert(strstr(text, "page-locking 1048576 bytes") != NULL, "%s", text);
-	cr_assert(strstr(text, "CUDA_ERROR_OUT_OF_MEMORY") != NULL, "%s", text);
-	cr_assert(strstr(text, "device memory") == NULL, "%s", text);
+	SAYS("page-locking 1048576 bytes");
+	SAYS("CUDA_ERROR_OUT_OF_MEMORY");
+	cr_assert_null(strstr(hoist__error_text(), "device memory"), "%s", hoist__error_text());
 	expect_nothing_left();
 }
 
@@ -237,35 +236,6 @@ Test(alloc_pieces, are_noted_where_smaller_than_meant)
 	expect_nothing_left();
 }
 
-/* Drivers refuse a copy from one registration into the next. */
-Test(alloc_pieces, are_never_crossed_by_a_block)
-{
-	need_stand_in();
-	struct hoist__pool_options options = {
-		.kind = HOIST__MEMORY_PINNED, .dev = dev, .region_bytes = 192 * HOIST__MIB};
-	struct hoist__block block;
-	uintptr_t blocks[3], large;
-	control.set_register_most(64 * HOIST__MIB);
-	struct hoist__pool *pool = make_pool(&options);
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++) {
-		OK(hoist__pool_alloc(pool, 40 * HOIST__MIB, 0, 0, &blocks[i]));
-		OK(hoist__pool_find(pool, blocks[i], &block));
-		size_t at = blocks[i] - block.region->base;
-		size_t piece = block.region->piece_bytes;
-		cr_assert_eq(piece, 64 * HOIST__MIB);
-		cr_assert_eq(at / piece, (at + block.bytes - 1) / piece);
-	}
-	cr_assert_eq(counters().live_registrations, 3, "all of one region");
-	/* What no registration can hold is not made of two. */
-	cr_assert_eq(hoist__pool_alloc(pool, 65 * HOIST__MIB, 0, 0, &large), -ENOMEM);
-	OK(hoist__pool_alloc(pool, 64 * HOIST__MIB, 0, 0, &large));
-	give(pool, large);
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++)
-		give(pool, blocks[i]);
-	hoist__pool_unref(pool);
-	expect_nothing_left();
-}
-
 /* --- memory of the device --- */
 
 static void expect_aligned(const struct hoist__region *region, size_t bytes)
@@ -402,35 +372,38 @@ Test(alloc_pieces, registers_what_the_caller_gives_and_leaves_it_his)
 
 /* --- every driver call fails --- */
 
-static const char *const scenarios[] = {"pieces",    "one piece", "device", "managed",
-					"unaligned", "source",	  "given"};
-
 static _Alignas(65536) char given_memory[3 * 65536];
 
-static int live_and_die(size_t scenario)
+static const struct scenario {
+	const char *name;
+	struct hoist__region_options options;
+	bool from_source, unaligned;
+} scenarios[] = {
+	{"pieces", {.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536}, false, false},
+	{"one piece", {.kind = HOIST__MEMORY_PINNED, .piece_bytes = SIZE_MAX}, false, false},
+	{"device", {.kind = HOIST__MEMORY_DEVICE}, false, false},
+	{"managed", {.kind = HOIST__MEMORY_MANAGED}, false, false},
+	{"unaligned", {.kind = HOIST__MEMORY_DEVICE}, false, true},
+	{"source", {.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536}, true, false},
+	{"given",
+	 {.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536, .given = (uintptr_t)given_memory},
+	 false,
+	 false},
+};
+
+static int live_and_die(const struct scenario *scenario)
 {
 	size_t n_lent = 0;
 	uintptr_t odd = 0;
 	struct hoist__source source = {lend, take_back, &n_lent};
-	struct hoist__region_options options[] = {
-		{.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536},
-		{.kind = HOIST__MEMORY_PINNED, .piece_bytes = SIZE_MAX},
-		{.kind = HOIST__MEMORY_DEVICE},
-		{.kind = HOIST__MEMORY_MANAGED},
-		{.kind = HOIST__MEMORY_DEVICE},
-		{.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536, .source = &source},
-		{.kind = HOIST__MEMORY_PINNED,
-		 .piece_bytes = 65536,
-		 .given = (uintptr_t)given_memory},
-	};
-	struct hoist__region_options *chosen = &options[scenario];
-	chosen->bytes = sizeof given_memory;
-	chosen->dev = dev;
-	if (strcmp(scenarios[scenario], "unaligned") == 0 &&
-	    hoist__dev_mem_alloc(dev, 512, &odd) != 0)
-		return 0; /* that is not what is tested */
+	struct hoist__region_options options = scenario->options;
+	options.bytes = sizeof given_memory;
+	options.dev = dev;
+	options.source = scenario->from_source ? &source : NULL;
+	if (scenario->unaligned && hoist__dev_mem_alloc(dev, 512, &odd) != 0)
+		return 0; /* not the call under test */
 	struct hoist__region *region = NULL;
-	int err = hoist__region_create(chosen, &region);
+	int err = hoist__region_create(&options, &region);
 	cr_assert((err == 0) == (region != NULL));
 	hoist__region_destroy(region);
 	if (odd != 0)
@@ -439,8 +412,8 @@ static int live_and_die(size_t scenario)
 	return err;
 }
 
-/* Whether @spec failed anything; *n_failures if the region did not come to be. */
-static bool fails_with(size_t scenario, const char *spec, unsigned *n_failures)
+/* Whether @spec failed any call; *n_failures counts the regions that were not made. */
+static bool fails_with(const struct scenario *scenario, const char *spec, unsigned *n_failures)
 {
 	make_fail(spec);
 	uint64_t before = counters().injected_failures;
@@ -454,20 +427,20 @@ static bool fails_with(size_t scenario, const char *spec, unsigned *n_failures)
 }
 
 /* The first call, then the second, ... */
-static void sweep_once(size_t scenario)
+static void sweep_once(const struct scenario *scenario)
 {
 	char spec[32];
 	unsigned n_failures = 0;
-	cr_assert_eq(live_and_die(scenario), 0, "%s: %s", scenarios[scenario], hoist__error_text());
+	cr_assert_eq(live_and_die(scenario), 0, "%s: %s", scenario->name, hoist__error_text());
 	int n = 0;
 	do {
 		(void)snprintf(spec, sizeof spec, "any:%d", ++n);
 	} while (fails_with(scenario, spec, &n_failures));
-	cr_assert_gt(n_failures, 0, "%s", scenarios[scenario]);
+	cr_assert_gt(n_failures, 0, "%s", scenario->name);
 }
 
-/* All of what gives something, from the first on, from the second, ... */
-static void sweep_from(size_t scenario)
+/* Each call that gives memory, from the first on, from the second, ... */
+static void sweep_from(const struct scenario *scenario)
 {
 	char spec[128];
 	unsigned n_failures = 0;
@@ -478,7 +451,7 @@ static void sweep_from(size_t scenario)
 			       "cuMemHostRegister:%d+,cuMemAlloc:%d+,cuMemAllocManaged:%d+", n, n,
 			       n);
 	} while (fails_with(scenario, spec, &n_failures));
-	cr_assert_gt(n_failures, 0, "%s", scenarios[scenario]);
+	cr_assert_gt(n_failures, 0, "%s", scenario->name);
 }
 
 static unsigned long long mapped_bytes(void)
@@ -498,11 +471,11 @@ Test(alloc_pieces, leave_nothing_behind_whatever_driver_call_fails)
 {
 	need_stand_in();
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(scenarios); i++)
-		sweep_once(i);
+		sweep_once(&scenarios[i]);
 	unsigned long long before = mapped_bytes();
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(scenarios); i++) {
-		sweep_once(i);
-		sweep_from(i);
+		sweep_once(&scenarios[i]);
+		sweep_from(&scenarios[i]);
 	}
 	/* A sanitizer keeps what was freed for a while. */
 	const char *sanitizers = getenv("HOIST_TEST_SANITIZERS");

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -29,6 +30,14 @@ static struct hoist__extent *make_extent(struct hoist__spans *spans, uintptr_t b
 	cr_assert_eq(hoist__granules_take(base, n, extent), 0);
 	hoist__spans_add(spans, extent);
 	return extent;
+}
+
+/* The same at BASE, in new spans. */
+static struct hoist__extent *first_extent(struct hoist__spans *spans, size_t n, size_t cut)
+{
+	memset(spans, 0, sizeof *spans);
+	hoist__spans_init(spans);
+	return make_extent(spans, BASE, n, cut);
 }
 
 static void end_extent(struct hoist__spans *spans, struct hoist__extent *extent)
@@ -55,9 +64,8 @@ static struct hoist__granule *take(struct hoist__spans *spans, size_t n, size_t 
 
 Test(alloc_spans, offers_an_extent_that_is_not_kept_no_more)
 {
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 10, 0);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 10, 0);
 	extent->keep = false;
 	hoist__spans_remove(&spans, extent);
 	hoist__spans_add(&spans, extent);
@@ -229,9 +237,8 @@ Test(alloc_spans, agree_with_every_granules_owner)
 
 Test(alloc_spans, merge_with_both_neighbours_at_once)
 {
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 40, 0);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 40, 0);
 	struct hoist__granule *a = take(&spans, 10, 1);
 	struct hoist__granule *b = take(&spans, 10, 1);
 	struct hoist__granule *c = take(&spans, 10, 1);
@@ -318,9 +325,8 @@ Test(alloc_spans, fill_partly_used_extents_first)
 
 Test(alloc_spans, give_whole_extents_that_waste_an_eighth_at_most)
 {
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 90, 61440);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 90, 61440);
 	const struct hoist__want wasteful = {79, 1, HOIST__SPAN_BLOCK, 79 * HOIST__GRANULE_BYTES};
 	cr_assert_null(hoist__spans_take_whole(&spans, &wasteful));
 	const struct hoist__want want = {80, 1, HOIST__SPAN_BLOCK, 80 * HOIST__GRANULE_BYTES};
@@ -335,9 +341,8 @@ Test(alloc_spans, give_whole_extents_that_waste_an_eighth_at_most)
 /* An extent may end within a granule: what is not there is not given out. */
 Test(alloc_spans, never_reach_beyond_the_end_of_a_cut_extent)
 {
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 10, 4096);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 10, 4096);
 	struct hoist__want want = {10, 1, HOIST__SPAN_BLOCK, extent->bytes + 1};
 	cr_assert_null(hoist__spans_take(&spans, &want, SIZE_MAX));
 	cr_assert_null(hoist__spans_take_whole(&spans, &want));
@@ -426,9 +431,8 @@ Test(alloc_spans, stay_fast_with_a_hundred_thousand_live_spans)
 {
 	enum { N = 100000 };
 	static struct hoist__granule *live[N];
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 2 * N, 0);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 2 * N, 0);
 	for (size_t i = 0; i < N; i++)
 		cr_assert_not_null(live[i] = take(&spans, 2, 1));
 	for (int round = 0; round < 10; round++) {

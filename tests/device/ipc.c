@@ -5,105 +5,9 @@
 #include "config.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/checked.h"
-#include "base/error.h"
-#include "device/ipc.h"
-#include "tests/support/check.h"
-#include "tests/support/emulator-driver.h"
-#include "tests/support/pass-fd.h"
+#include "tests/device/ipc-sides.h"
 #include "tests/support/under-tsan.h"
-
-/* Not whole pages, and not at their beginning: the stand-ins place blocks at multiples of 512. */
-#define BYTES ((size_t)70000)
-
-static struct hoist__dev *dev;
-static struct hoist__dev_stream *stream;
-static struct control control; /* of a stand-in */
-static unsigned char *host;    /* registered; BYTES */
-static int peer;
-
-/* --- the two processes --- */
-
-struct message {
-	struct hoist__ipc_handle handle;
-	size_t offset;
-};
-
-static void tell(const void *data, size_t bytes)
-{
-	CHECK(write(peer, data, bytes) == (ssize_t)bytes);
-}
-
-static void hear(void *data, size_t bytes)
-{
-	CHECK(recv(peer, data, bytes, MSG_WAITALL) == (ssize_t)bytes);
-}
-
-static void tell_done(void)
-{
-	tell("d", 1);
-}
-
-static void hear_done(void)
-{
-	char word = 0;
-	hear(&word, 1);
-	CHECK(word == 'd');
-}
-
-/* --- devices --- */
-
-static void open_device(enum hoist__api api)
-{
-	OK(hoist__dev_get(api, 0, &dev));
-	if (hoist__api_emulated(api))
-		control_of(api, &control);
-	OK(hoist__dev_stream_create(dev, &stream));
-	host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(host != MAP_FAILED);
-	OK(hoist__dev_host_register(dev, host, BYTES));
-}
-
-static void close_device(void)
-{
-	OK(hoist__dev_host_unregister(dev, host, BYTES));
-	hoist__dev_stream_destroy(stream);
-	if (!hoist__api_emulated(hoist__dev_api(dev)))
-		return;
-	struct hoist_emulator_counters left = counters_of(&control);
-	CHECK(left.live_imports == 0 && left.live_allocations == 0 && left.live_pools == 0);
-	CHECK(left.use_after_free == 0 && left.bad_frees == 0);
-}
-
-static unsigned char pattern(size_t i, unsigned seed)
-{
-	return (unsigned char)(i * 31 + (i >> 8) + seed);
-}
-
-static void write_pattern(uintptr_t address, unsigned seed)
-{
-	for (size_t i = 0; i < BYTES; i++)
-		host[i] = pattern(i, seed);
-	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, address, (uintptr_t)host, BYTES));
-	OK(hoist__dev_stream_synchronize(stream));
-}
-
-static void check_pattern(uintptr_t address, unsigned seed)
-{
-	memset(host, 0, BYTES);
-	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, address, BYTES));
-	OK(hoist__dev_stream_synchronize(stream));
-	for (size_t i = 0; i < BYTES; i++)
-		CHECK(host[i] == pattern(i, seed));
-}
 
 /* --- plain allocations --- */
 
@@ -175,12 +79,10 @@ static void import_plain(void)
 	uintptr_t base = open_plain(&offset);
 	check_pattern(base + offset, 1);
 	/* Between allocations of two processes, both ways. */
-	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, own, base + offset, BYTES));
-	OK(hoist__dev_stream_synchronize(stream));
+	copy(HOIST__COPY_DEVICE_TO_DEVICE, own, base + offset);
 	check_pattern(own, 1);
 	write_pattern(own, 2);
-	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, base + offset, own, BYTES));
-	OK(hoist__dev_stream_synchronize(stream));
+	copy(HOIST__COPY_DEVICE_TO_DEVICE, base + offset, own);
 	OK(hoist__dev_ipc_close(dev, base));
 	tell_done();
 	base = open_plain(&offset);
@@ -279,7 +181,7 @@ static void import_what_ends(void)
 	OK(hoist__dev_ipc_close(dev, base));
 }
 
-/* --- what is refused; the exporter only lives meanwhile --- */
+/* --- refusals; the exporter only stays alive --- */
 
 static void export_for_refusals(void)
 {
@@ -310,6 +212,16 @@ static void export_for_refusals(void)
 	OK(hoist__dev_mem_free(dev, address, BYTES));
 }
 
+/* The other side of export_for_refusals(); the pool's descriptor. */
+static int hear_offer(struct message *plain, struct message *block)
+{
+	hear(plain, sizeof *plain);
+	hear(block, sizeof *block);
+	int fd = take_fd(peer);
+	CHECK(fd >= 0);
+	return fd;
+}
+
 static void import_refused(void)
 {
 	struct message plain;
@@ -317,11 +229,8 @@ static void import_refused(void)
 	struct hoist__dev_pool *pool = NULL;
 	uintptr_t base = 0;
 	uintptr_t again = 0;
-	hear(&plain, sizeof plain);
-	hear(&block, sizeof block);
-	int fd = take_fd(peer);
-	CHECK(fd >= 0);
-	/* The stand-in knows which file it must be; where in that, and how much, is the handle's
+	int fd = hear_offer(&plain, &block);
+	/* The stand-in knows which file it must be; the place and the size in it are the handle's
 	 * word. */
 	for (size_t i = 0; i < sizeof plain.handle; i++) {
 		struct hoist__ipc_handle bad = plain.handle;
@@ -380,10 +289,7 @@ static void import_failing(void)
 {
 	struct message plain;
 	struct message block;
-	hear(&plain, sizeof plain);
-	hear(&block, sizeof block);
-	int fd = take_fd(peer);
-	CHECK(fd >= 0);
+	int fd = hear_offer(&plain, &block);
 	int n = 1;
 	for (int failed = 1; failed && n < 100; n++) {
 		char spec[32];
@@ -398,40 +304,6 @@ static void import_failing(void)
 	CHECK(n > 6 && n < 100);
 	close(fd);
 	tell_done();
-}
-
-/* --- pairs --- */
-
-static void run_side(enum hoist__api api, int socket, void (*body)(void))
-{
-	peer = socket;
-	alarm(60);
-	open_device(api);
-	body();
-	close_device();
-	exit(0);
-}
-
-static void run_pair(enum hoist__api api, void (*exporter)(void), void (*importer)(void))
-{
-	int sockets[2];
-	pid_t children[2];
-	OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets));
-	for (int i = 0; i < 2; i++) {
-		children[i] = fork();
-		CHECK(children[i] >= 0);
-		if (children[i] == 0) {
-			close(sockets[!i]);
-			run_side(api, sockets[i], i == 0 ? exporter : importer);
-		}
-	}
-	close(sockets[0]);
-	close(sockets[1]);
-	for (int i = 0; i < 2; i++) {
-		int status = -1;
-		CHECK(waitpid(children[i], &status, 0) == children[i]);
-		CHECK(status == 0);
-	}
 }
 
 /* HIP's runtime makes every imported pool the first device's, so hoist refuses the others; CUDA's
@@ -460,16 +332,20 @@ static void nothing(void)
 
 /* An importer that goes on when its exporter has ended is for the stand-ins: drivers leave that
  * undefined. */
+static const struct {
+	void (*exporter)(void), (*importer)(void);
+	bool on_real;
+} pairs[] = {
+	{export_plain, import_plain, true},	      {export_pool, import_pool, true},
+	{export_and_end, import_what_ends, false},    {export_for_refusals, import_refused, false},
+	{export_for_refusals, import_failing, false}, {import_on_second, nothing, false},
+};
+
 static void run_all(enum hoist__api api, bool emulated)
 {
-	run_pair(api, export_plain, import_plain);
-	run_pair(api, export_pool, import_pool);
-	if (!emulated)
-		return;
-	run_pair(api, export_and_end, import_what_ends);
-	run_pair(api, export_for_refusals, import_refused);
-	run_pair(api, export_for_refusals, import_failing);
-	run_pair(api, import_on_second, nothing);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(pairs); i++)
+		if (emulated || pairs[i].on_real)
+			run_pair(api, pairs[i].exporter, pairs[i].importer);
 }
 
 static bool has_real(enum hoist__api api)
