@@ -47,7 +47,7 @@ static void expect_wrong_frees_found(size_t cache_bytes)
 		(uintptr_t)&local,
 		(uintptr_t)pool,
 		foreign,
-		/* Of the slab, but of no block yet: never given out. */
+		/* In the slab, but in no block yet: never given out. */
 		(a & ~(HOIST__MIB / 16 - 1)) + 60 * HOIST__KIB,
 	};
 	expect_refused(pool, wrong, HOIST__ARRAY_SIZE(wrong));

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/figure.h"
 
-Test(alloc_budget, gives_what_is_free_and_remembers_its_peak)
+Test(alloc_budget, gives_its_free_bytes_and_remembers_its_peak)
 {
 	struct hoist__budget *budget = NULL;
 	cr_assert_eq(hoist__budget_create(100, &budget), 0);
@@ -85,7 +85,7 @@ Test(alloc_budget, lets_a_ticket_be_passed_by_no_more_than_the_limit)
 	hoist__budget_unref(budget);
 }
 
-Test(alloc_budget, serves_who_stands_behind_one_that_leaves)
+Test(alloc_budget, serves_the_ticket_behind_one_that_leaves)
 {
 	struct hoist__budget *budget = NULL;
 	struct hoist__budget_ticket large = {0};
@@ -99,7 +99,7 @@ Test(alloc_budget, serves_who_stands_behind_one_that_leaves)
 	hoist__budget_leave(budget, &large);
 	hoist__budget_leave(budget, &large);
 	cr_assert_eq(hoist__budget_used(budget), 90);
-	/* What was granted to one that leaves goes back, too, and to the next. */
+	/* A grant of a ticket that leaves goes back, too, and to the next ticket. */
 	cr_assert_eq(hoist__budget_acquire_turn(budget, &large, 50, 0), -EAGAIN);
 	hoist__budget_leave(budget, &small);
 	cr_assert_eq(hoist__budget_used(budget), 100);

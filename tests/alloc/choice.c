@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What a region chooses on machines with several nodes: whose CPUs populate it, with how many
- * threads, and what it says where pages came to lie elsewhere.
+/* The choices of a region on machines with several nodes: whose CPUs populate it, with how many
+ * threads, and its words where pages came to lie elsewhere.
  *
  * The machine is a captured tree: the library's questions about it, and the kernel's answers
- * about memory, come here (--wrap).  What is not here is whether the kernel keeps its
- * word: that needs such a machine. */
+ * about memory, come here (--wrap).  Only such a machine can show whether the
+ * kernel keeps its word. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -162,7 +162,7 @@ Test(alloc_choice, populates_from_the_nodes_that_were_asked_for)
 	options = on_nodes(HOIST__POLICY_BIND, 0, 1);
 	cr_assert_eq(nodes_used(&options, &n), 3);
 	cr_assert_eq(n, 4);
-	/* Of a preference, the first is meant; the rest is what the kernel falls back on. */
+	/* A preference means the first node; the kernel falls back on the others. */
 	options = on_nodes(HOIST__POLICY_PREFER, 0, 1);
 	cr_assert_eq(nodes_used(&options, &n), 1);
 }
@@ -186,7 +186,7 @@ Test(alloc_choice, local_is_the_node_of_the_caller)
 	struct hoist__region_options options = on_nodes(HOIST__POLICY_LOCAL, 0, -1);
 	cr_assert_eq(nodes_used(&options, &n), 2);
 	cr_assert_eq(n, 4);
-	/* He alone is where he is. */
+	/* A single thread stays where it is. */
 	options.n_threads = 1;
 	cr_assert_eq(nodes_used(&options, &n), 0);
 	options.n_threads = 0;
@@ -259,7 +259,7 @@ Test(alloc_choice, knows_its_node_while_the_kernel_moves_pages)
 }
 
 /* Who touches what is bound to a full node is killed; who moves something there is told. */
-Test(alloc_choice, binds_strictly_only_what_is_there)
+Test(alloc_choice, binds_strictly_to_present_nodes_only)
 {
 	use_machine("2-nodes");
 	node_of_pages = 1;
@@ -270,7 +270,7 @@ Test(alloc_choice, binds_strictly_only_what_is_there)
 	cr_assert(binds[1].mode == MPOL_PREFERRED_MANY && binds[1].flags == 0);
 	cr_assert(binds[2].mode == MPOL_BIND && binds[2].flags == MPOL_MF_STRICT);
 	hoist__region_destroy(region);
-	/* What was moved may have lost its pages: it is populated, and looked at, again. */
+	/* Moved memory may have lost its pages: it is populated, and checked, again. */
 	atomic_store(&n_binds, 0);
 	n_spills = 1;
 	region = create(&options);
@@ -287,7 +287,7 @@ Test(alloc_choice, binds_strictly_only_what_is_there)
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
 	cr_assert(strstr(hoist__error_text(), "binding 64 MiB to node 1: there is no room") != NULL,
 		  "%s", hoist__error_text());
-	/* What is populated by its user stays as it is bound. */
+	/* Memory that its user populates stays as it is bound. */
 	atomic_store(&n_binds, 0);
 	options.unpopulated = true;
 	region = create(&options);
@@ -344,7 +344,7 @@ Test(alloc_choice, a_shared_region_leaves_the_group_as_much)
 		cr_assert_eq(hoist__pool_free(pool, block), 0);
 		hoist__pool_unref(pool);
 	}
-	/* What is asked for may be the last. */
+	/* The request may be for the last bytes. */
 	group_left = 20 * HOIST__MIB;
 	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
 	cr_assert_eq(hoist__pool_alloc(pool, 20 * HOIST__MIB, 0, 0, &block), 0);
@@ -353,7 +353,7 @@ Test(alloc_choice, a_shared_region_leaves_the_group_as_much)
 }
 
 /* That there is nothing to spare is no cause: what then keeps the part from being had is. */
-Test(alloc_choice, a_shared_region_fails_for_what_its_part_fails_for)
+Test(alloc_choice, a_shared_region_fails_as_its_part_fails)
 {
 	use_machine("8-nodes");
 	const struct hoist__region_options bind = on_nodes(HOIST__POLICY_BIND, 3, 3);

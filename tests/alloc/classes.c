@@ -95,7 +95,7 @@ Test(alloc_classes, addresses_are_told_to_blocks_exactly)
 				cr_assert_not(hoist__slab_at(slab, block + 1, &index));
 				cr_assert_not(hoist__slab_at(slab, block + bytes - 1, &index));
 			}
-			/* What lies behind the last block is none. */
+			/* The bytes behind the last block are no block. */
 			uintptr_t end = BASE + slab->n_blocks * bytes;
 			uintptr_t all = BASE + class.n_granules * HOIST__GRANULE_BYTES;
 			for (uintptr_t at = end; at < all; at += 64)

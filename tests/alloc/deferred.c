@@ -222,7 +222,7 @@ static void captures(void)
 	CHECK(sweep(false) == 0); /* recorded before, it must not be asked for meanwhile */
 	capture(0, true, 0);
 	control.hold(0);
-	/* What was freed before is not asked for now, nor lent to the graph. */
+	/* A block that was freed before is not asked for now, nor lent to the graph. */
 	CHECK(sweep(true) == 0 && take(0) == 0);
 	push(2, 0);
 	push(3, 0);

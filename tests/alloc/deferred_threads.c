@@ -127,7 +127,7 @@ static void *worker(void *argument)
 		step(first + random_below(&seed, N_SLOTS), first, stream,
 		     (unsigned)random_next(&seed));
 	hoist__deferred_forget(deferred, stream);
-	/* What lives still has users that are gone, or none. */
+	/* The users of a block that is still live are gone, or it has none. */
 	for (size_t slot = first; slot < first + N_SLOTS; slot++)
 		if (atomic_load(&slots[slot].state) == LIVE)
 			give(slot, common);

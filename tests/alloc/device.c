@@ -55,7 +55,7 @@ Test(alloc_device, gives_a_stream_its_blocks_again_whatever_their_size)
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		OK(hoist__pool_alloc_on(pool, sizes[i], 0, stream, &a));
 		OK(hoist__pool_free_on(pool, a, stream));
-		/* What no pool gives, this one does not give either because it has it at hand. */
+		/* A pool refuses what no pool gives, also with a fitting block at hand. */
 		cr_assert_eq(hoist__pool_alloc_on(pool, sizes[i], 4 * HOIST__MIB, stream, &b),
 			     -EINVAL);
 		cr_assert_eq(hoist__pool_alloc_on(pool, SIZE_MAX - 1, 0, stream, &b), -ENOSPC);
@@ -124,7 +124,7 @@ Test(alloc_device, a_block_lies_within_one_registration)
 		cr_assert_eq(at / piece, (at + block.bytes - 1) / piece);
 	}
 	cr_assert_eq(counters().live_registrations, 3, "all of one region");
-	/* What no registration can hold is not made of two. */
+	/* A block that no registration can hold is not made of two. */
 	cr_assert_eq(hoist__pool_alloc(pool, 65 * HOIST__MIB, 0, 0, &large), -ENOMEM);
 	OK(hoist__pool_alloc(pool, 64 * HOIST__MIB, 0, 0, &large));
 	give(pool, large);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a pool does before it says that there is no more: limits, budgets, other threads'
+/* The means of a pool before it says that there is no more: limits, budgets, other threads'
  * magazines, the caller's callback, the caller's memory, registered pieces. */
 #include "config.h"
 
@@ -55,7 +55,7 @@ static void *hoard(void *argument)
 	free(blocks);
 	(void)pthread_barrier_wait(&hoarder->barrier);
 	(void)pthread_barrier_wait(&hoarder->barrier);
-	/* What was taken from its magazines is not in them. */
+	/* Its magazines no longer hold the blocks that the other thread took. */
 	uintptr_t at;
 	CHECK(try_block(hoarder->pool, 1000, &at) == -EDQUOT);
 	(void)pthread_barrier_wait(&hoarder->barrier);
@@ -180,7 +180,7 @@ static void check_shared_budget(void)
 	CHECK(strstr(hoist__error_text(), "budget") != NULL);
 	CHECK(at == 77 && hoist__budget_used(budget) == 8 * HOIST__MIB);
 	CHECK(atomic_load(&pool_stats(b).calls.of[HOIST__CALL_WAIT].n) > 0);
-	/* What exceeds the budget for ever is not waited for. */
+	/* A request above the whole budget is not waited for. */
 	CHECK(try_block(c, 11 * HOIST__MIB, &at) == -EDQUOT);
 	CHECK(atomic_load(&pool_stats(c).calls.of[HOIST__CALL_WAIT].n) == 0);
 	/* 2 MiB are left: less than that is there without waiting. */
@@ -221,7 +221,7 @@ static void check_device_budget(void)
 	struct hoist__pool *pool = make_pool(&options);
 	CHECK(try_block(pool, 7 * HOIST__MIB, &at) == -ENOSPC);
 	CHECK(strstr(hoist__error_text(), "device's memory limit is 6 MiB") != NULL);
-	/* What the one gave is given back when the other refuses. */
+	/* The grant of one budget goes back when the other refuses. */
 	CHECK(try_block(pool, 5 * HOIST__MIB, &at) == -EDQUOT);
 	CHECK(hoist__budget_used(device) == 0 && hoist__budget_used(process) == 0);
 	at = take_block(pool, 3 * HOIST__MIB);

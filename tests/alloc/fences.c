@@ -72,7 +72,7 @@ static void *cache_and_wait(void *argument)
 	return NULL;
 }
 
-/* What is left in another thread's magazines by a trim. */
+/* The blocks that a trim leaves in another thread's magazines. */
 static size_t cached_after_trim(struct shared *shared)
 {
 	pthread_t thread;

@@ -209,7 +209,7 @@ static void expect_stale(struct hoist__pool *pool, struct hoist__dev_stream *str
 	CHECK(hoist__pool_use(pool, small, stream) == -ESTALE);
 	CHECK(hoist__pool_release_captured(pool) == -ESTALE);
 	CHECK(at == 77);
-	/* What the parent knew can still be asked for, and its end must not hang. */
+	/* The child may still ask about the parent's blocks, and the pool's end must not hang. */
 	struct hoist__block found;
 	CHECK(hoist__pool_find(pool, small + 1, &found) == 0 && found.bytes == 100);
 	CHECK(pool_stats(pool).n_blocks == 2);

@@ -63,7 +63,7 @@ Test(alloc_lent, comes_from_a_source)
 	cr_assert_str_eq(hoist__error_text(), "the lender has none");
 }
 
-Test(alloc_lent, uses_the_aligned_part_of_what_a_source_gives)
+Test(alloc_lent, uses_the_aligned_part_of_a_sources_memory)
 {
 	struct lender lender = {.offset = 4096};
 	struct hoist__source source = {lend, take_back, &lender};
@@ -79,7 +79,7 @@ Test(alloc_lent, uses_the_aligned_part_of_what_a_source_gives)
 	cr_assert_eq(lender.n_lent, 0);
 }
 
-Test(alloc_lent, may_be_the_callers_who_keeps_it)
+Test(alloc_lent, may_be_the_callers_memory_which_stays_the_callers)
 {
 	size_t bytes = 2 * HOIST__REGION_ALIGN;
 	unsigned char *own = aligned_alloc(HOIST__REGION_ALIGN, bytes);

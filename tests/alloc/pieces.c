@@ -42,7 +42,7 @@ Test(alloc_pieces, registers_pinned_regions_with_the_driver)
 	memset((void *)region->base, 1, region->bytes);
 	pid_t child = fork();
 	if (child == 0) {
-		/* What a driver pinned is not in a child's address space at all. */
+		/* Memory that a driver pinned is not in a child's address space at all. */
 		unsigned char resident[5 * 256];
 		_exit(mincore((void *)region->base, region->bytes, resident) != 0 && errno == ENOMEM
 			      ? 0
@@ -75,7 +75,7 @@ Test(alloc_pieces, leaves_a_childs_own_memory_alone)
 	expect_nothing_left();
 }
 
-Test(alloc_pieces, blames_no_device_memory_for_what_cannot_be_pinned)
+Test(alloc_pieces, blames_no_device_memory_for_a_failed_pin)
 {
 	need_stand_in();
 	struct hoist__region_options options = {
@@ -105,7 +105,7 @@ static struct hoist__pin large_pin(void)
 
 static char why[HOIST__ERROR_BYTES];
 
-Test(alloc_pieces, bounds_what_one_registration_has)
+Test(alloc_pieces, bounds_the_bytes_of_one_registration)
 {
 	struct hoist__pin pin = large_pin();
 	OK(hoist__pin(&pin, why, sizeof why));
@@ -148,7 +148,7 @@ Test(alloc_pieces, are_not_tried_for_ever)
 	cr_assert_eq(pin.piece_bytes, 0, "a result on failure");
 	cr_assert_eq(control.calls("cuMemHostRegister"), 7, "4 GiB and six halves of it");
 	expect_nothing_left();
-	/* What is refused in any size is not tried from the beginning. */
+	/* A piece that is refused in any size is not tried from the beginning. */
 	uint64_t before = control.calls("cuMemHostRegister");
 	control.set_register_most(0);
 	pin.piece_bytes = HOIST__GIB;
@@ -318,7 +318,7 @@ static void take_back(void *context, uintptr_t address, size_t bytes)
 	--*(size_t *)context;
 }
 
-Test(alloc_pieces, registers_what_a_source_gives)
+Test(alloc_pieces, registers_the_memory_of_a_source)
 {
 	size_t n_lent = 0;
 	struct hoist__source source = {lend, take_back, &n_lent};
@@ -344,7 +344,7 @@ Test(alloc_pieces, registers_what_a_source_gives)
 	expect_nothing_left();
 }
 
-Test(alloc_pieces, registers_what_the_caller_gives_and_leaves_it_his)
+Test(alloc_pieces, registers_the_callers_memory_and_leaves_it_the_callers)
 {
 	size_t bytes = 4 * HOIST__MIB;
 	char *own = aligned_alloc(HOIST__REGION_ALIGN, bytes);
@@ -359,7 +359,7 @@ Test(alloc_pieces, registers_what_the_caller_gives_and_leaves_it_his)
 		cr_assert_eq(counters().live_registered_bytes, bytes);
 	pid_t child = fork();
 	if (child == 0) {
-		/* His memory is in his children, and the end of the region is not its end. */
+		/* The caller's memory is in its children, and outlives the region. */
 		hoist__region_destroy(region);
 		_exit(own[0] == 5 && own[bytes - 1] == 5 ? 0 : 1);
 	}

@@ -5,7 +5,7 @@
 #include "alloc/magazine.h"
 #include "tests/support/alloc-unit.h"
 
-/* What a block from a slab really takes. */
+/* The bytes that a block from a slab really takes. */
 static size_t rounded(size_t bytes)
 {
 	return hoist__class_bytes(hoist__class_of(bytes, 6), 6);
@@ -157,7 +157,7 @@ Test(alloc_pool, refuses_senseless_requests)
 }
 
 /* More pools than a thread's lookaside has places: each has its own blocks all the same. */
-Test(alloc_pool, of_many_used_in_turn_are_not_mixed_up)
+Test(alloc_pool, keeps_its_blocks_apart_from_many_other_pools)
 {
 	enum { N_POOLS = 3 * HOIST__PLACES + 1, N_ROUNDS = 50 };
 	struct hoist__pool *pools[N_POOLS];
@@ -233,7 +233,7 @@ Test(alloc_pool, never_reserves_more_than_its_limit)
 	SAYS("limit is 10 MiB");
 	cr_assert_geq(n, 92, "%zu: a tenth of the memory is not used", n);
 	give_all(pool, blocks, n);
-	/* What lies empty makes room for what needs another shape. */
+	/* Empty regions make room for a block of another shape. */
 	cr_assert_gt(stats(pool).reserved_bytes, 8 * HOIST__MIB);
 	uintptr_t large = take(pool, 9 * HOIST__MIB, 0);
 	cr_assert_leq(stats(pool).reserved_peak_bytes, 10 * HOIST__MIB);
@@ -241,7 +241,7 @@ Test(alloc_pool, never_reserves_more_than_its_limit)
 	hoist__pool_unref(pool);
 }
 
-Test(alloc_pool, keeps_empty_regions_up_to_what_it_was_told)
+Test(alloc_pool, keeps_empty_regions_up_to_keep_bytes)
 {
 	struct hoist__pool *pool = host_pool(8 * HOIST__MIB, 0, 8 * HOIST__MIB);
 	uintptr_t a = take(pool, 3500 * HOIST__KIB, 0);
@@ -278,7 +278,7 @@ Test(alloc_pool, reuses_a_kept_region_for_a_like_request)
 	hoist__pool_unref(pool);
 }
 
-Test(alloc_pool, caches_what_is_freed_and_empties_that_when_told)
+Test(alloc_pool, caches_freed_blocks_until_it_is_trimmed)
 {
 	const struct hoist__pool_options options = {.region_bytes = 4 * HOIST__MIB};
 	struct hoist__pool *pool = make_pool(&options);
@@ -365,7 +365,7 @@ Test(alloc_pool, counts_nothing_if_told_so)
 	hoist__pool_unref(pool);
 }
 
-Test(alloc_pool, says_what_growth_cost)
+Test(alloc_pool, tells_the_cost_of_growth)
 {
 	struct hoist__pool *pool = host_pool(2 * HOIST__MIB, 0, 0);
 	uintptr_t a = take(pool, 100, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pools, with every call that can fail failing.  What failed changed nothing, and the pool goes
- * on: once the failure is over, all that was refused is given. */
+/* Pools, with every call that can fail failing.  A failed call changes nothing, and the pool goes
+ * on: once the failure is over, the pool gives all that it refused. */
 #include "config.h"
 
 #include "alloc/pool-private.h"
@@ -106,7 +106,7 @@ static int plain_pool(void)
 	return use_pool(&options);
 }
 
-/* What is empty is kept, and given back when growth needs room. */
+/* Empty regions are kept, and given back when growth needs room. */
 static int tight_pool(void)
 {
 	const struct hoist__pool_options options = {.region_bytes = 4 * HOIST__MIB,

@@ -64,7 +64,7 @@ Test(alloc_populate, runs_on_the_cpus_of_nodes)
 	cr_assert_not(report.unpinned);
 	cr_assert_not(report.no_threads);
 	cr_assert_eq(sched_getaffinity(0, sizeof after, &after), 0);
-	cr_assert(CPU_EQUAL(&before, &after), "the caller stays where the program wants him");
+	cr_assert(CPU_EQUAL(&before, &after), "the caller stays where the program put it");
 }
 
 Test(alloc_populate, says_that_it_cannot_run_there)
@@ -192,8 +192,8 @@ Test(alloc_populate, where_it_may_have_none_it_says_so)
 
 /* --- kernels that cannot populate --- */
 
-/* Pages are touched there, and one that cannot be had is an error there too, no signal.  What
- * another thread has written meanwhile stays. */
+/* There, pages are touched; a page that cannot be had is an error, too, and no signal.  Bytes that
+ * another thread has written meanwhile stay. */
 Test(alloc_populate, touches_without_a_signal)
 {
 	struct hoist__map map;

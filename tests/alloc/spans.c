@@ -308,7 +308,7 @@ Test(alloc_spans, fill_partly_used_extents_first)
 	struct hoist__granule *second = take(&spans, 10, 1);
 	cr_assert_eq(atomic_load(&second->extent), a);
 	cr_assert(b->empty);
-	/* Of empty ones, the smallest that fits, and none above what was said. */
+	/* Among empty extents, the smallest that fits, and none above the given size. */
 	const struct hoist__want want = {85, 1, HOIST__SPAN_SLAB, 85 * HOIST__GRANULE_BYTES};
 	cr_assert_null(hoist__spans_take(&spans, &want, SIZE_MAX));
 	const struct hoist__want half = {50, 1, HOIST__SPAN_SLAB, 50 * HOIST__GRANULE_BYTES};
@@ -369,7 +369,7 @@ Test(alloc_spans, granules_belong_to_one_extent_only)
 	struct hoist__extent a = {0}, b = {0};
 	uintptr_t end = BASE + LEAF_BYTES;
 	cr_assert_eq(hoist__granules_take(end - HOIST__MIB, 32, &a), 0);
-	/* What it had before it met the other's is given back. */
+	/* The second extent gives back the granules that it had before it met the other's. */
 	cr_assert_eq(hoist__granules_take(end - 2 * HOIST__MIB, 32, &b), -EEXIST);
 	cr_assert_null(atomic_load(&hoist__granule_of(end - HOIST__MIB - 1)->extent));
 	cr_assert_eq(atomic_load(&hoist__granule_of(end - HOIST__MIB)->extent), &a);

@@ -187,7 +187,7 @@ static void visit_many(const struct hoist__pool_options *options, struct hoist__
 		}
 		for (int k = 0; k < 4; k++)
 			join(threads[k]);
-		/* What the ended threads cached is back where it came from. */
+		/* The blocks that the ended threads cached are back where they came from. */
 		CHECK(pool_stats(passing).cached_bytes == 0);
 		CHECK(pool_stats(passing).n_blocks == 0);
 		hoist__pool_unref(passing);

@@ -92,7 +92,7 @@ static void freed_on(struct model *model, struct block *block, unsigned at)
 	}
 }
 
-/* What is freed while a lane of its captures is the graph's too. */
+/* A block that is freed while one of its lanes captures is the graph's, too. */
 static void note_graphs(const struct model *model, struct block *block)
 {
 	for (unsigned i = 0; i < LANES; i++)
@@ -228,7 +228,8 @@ static int by_address(const void *a, const void *b)
 	return (x->address > y->address) - (x->address < y->address);
 }
 
-/* What streams have still to pass is pending: what the pool said before must cover it. */
+/* Blocks that streams have still to pass are pending: the earlier figure of the pool covers them.
+ */
 static size_t bytes_under_way(const struct model *model)
 {
 	size_t bytes = 0;

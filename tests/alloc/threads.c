@@ -261,7 +261,7 @@ static void *late_main(void *argument)
 	return NULL;
 }
 
-/* What a pool knows of a thread must not lie in its stack, which is gone here. */
+/* The records that a pool keeps of a thread must not lie in its stack, which is gone here. */
 static void run_late(void)
 {
 	const struct hoist__pool_options options = {.region_bytes = 8 * HOIST__MIB};

@@ -51,7 +51,7 @@ static void empty(struct hoist__watch *watch)
 
 /* --- level 1 --- */
 
-Test(alloc_watch, level_1_fills_what_is_new_and_what_is_free)
+Test(alloc_watch, level_1_fills_new_and_freed_blocks)
 {
 	struct hoist__watch *watch = create(HOIST__MEMORY_HOST, 1);
 	uintptr_t raw = raw_memory(4096);
@@ -398,7 +398,7 @@ Test(alloc_watch, reads_device_memory_back_piece_by_piece)
 	expect_nothing_left();
 }
 
-/* What fails finds less; it never accuses. */
+/* A failing call finds less; it never accuses. */
 Test(alloc_watch, a_failing_driver_makes_no_false_report)
 {
 	const char *const specs[] = {"cuMemsetD8Async:1",     "cuMemsetD8Async:3",

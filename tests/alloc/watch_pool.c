@@ -76,7 +76,7 @@ Test(alloc_watch_pool, a_pool_reports_a_write_after_free_and_goes_on)
 	hoist__pool_unref(pool);
 }
 
-Test(alloc_watch_pool, a_pool_reports_what_was_overwritten_around_a_block)
+Test(alloc_watch_pool, a_pool_reports_writes_around_a_block)
 {
 	struct hoist__pool *pool = pool_of(HOIST__MEMORY_HOST, 2);
 	for (size_t align = 1; align <= 2 * HOIST__MIB; align *= 8) {
@@ -86,7 +86,7 @@ Test(alloc_watch_pool, a_pool_reports_what_was_overwritten_around_a_block)
 		SAYS("1 byte behind it overwritten, the first at offset 100");
 		cr_assert_eq(hoist__pool_free(pool, address), -EINVAL);
 	}
-	/* Found when it leaves the quarantine, by whoever frees then. */
+	/* The next free finds the write when the block leaves the quarantine. */
 	uintptr_t address = take(pool, 100, 0);
 	give(pool, address);
 	poke(address, 1);

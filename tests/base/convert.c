@@ -81,7 +81,7 @@ static void check_all_of_16_bits(void)
 	check_array((const unsigned char *)codes, HOIST_BF16, HOIST__ARRAY_SIZE(codes));
 }
 
-/* Of f32: around every value of f16 and bf16 and the middle between two of them. */
+/* Codes of f32 around every value of f16 and bf16, and around the middle between two values. */
 static void check_boundaries(void)
 {
 	enum { AROUND = 5 };
@@ -107,7 +107,7 @@ Test(base_convert, every_code_of_16_bits)
 	check_all_of_16_bits();
 }
 
-Test(base_convert, codes_of_f32_around_what_is_rounded)
+Test(base_convert, codes_of_f32_around_every_rounding)
 {
 	check_boundaries();
 }
@@ -185,7 +185,7 @@ Test(base_convert, lengths_alignments_and_arrays_in_place)
 		}
 }
 
-Test(base_convert, what_converts)
+Test(base_convert, only_three_dtypes_convert)
 {
 	for (int from = 0; from < 256; from++)
 		for (int to = 0; to < 256; to++) {

@@ -12,7 +12,7 @@
 #include "base/layout.h"
 #include "tests/support/random.h"
 
-/* What a walk over all elements in C order finds. */
+/* The findings of a walk over all elements in C order. */
 struct walked {
 	uint64_t n;
 	int64_t low, high; /* of the positions, in elements; the last one counts as one past */

@@ -369,7 +369,7 @@ Test(base_layout_vectors, repacked)
 		{"S3.37", "C 5,5", 4, "[:, :4]; repack 8", REFUSED, ""},
 		{"S3.37", "C 5,6", 4, "[::-1]; repack 2", "(5,12)/(-12,1)@48", ""},
 		{"S3.37", "C 5,6", 4, "[::-1]; repack 8", "(5,3)/(-3,1)@12", ""},
-		/* Of an extent of 1 too, as the row has it. */
+		/* An axis of extent 1 is no exception, as the row has it. */
 		{"S3.37", "strides 3,1 1,4", 4, "repack 8", REFUSED, ""},
 	};
 	run(cases, N_OF(cases));

@@ -143,7 +143,7 @@ Test(base_number, every_code_has_its_value_and_every_value_its_code)
 
 /* --- rounding --- */
 
-/* What lies between two neighbours, of which @code is the lower. */
+/* Values between two neighbours; @code is the lower one. */
 static void expect_between(const struct format *f, uint64_t code, double sign)
 {
 	double a = model(f, code);
@@ -174,7 +174,7 @@ static void expect_between(const struct format *f, uint64_t code, double sign)
 }
 
 /* proves: S0.16 V042 */
-Test(base_number, what_is_between_two_values_becomes_the_nearer_or_the_even_one)
+Test(base_number, values_between_two_codes_become_the_nearer_or_the_even_one)
 {
 	for (size_t k = 0; k < N_SMALL; k++)
 		for (uint64_t code = 0; model(&formats[k], code) < formats[k].largest; code++) {
@@ -288,7 +288,7 @@ Test(base_number, integers_are_rounded_once)
 #define ZERO_AND_CLAMP (HOIST_TOWARD_ZERO | HOIST_SATURATE)
 
 /* proves: S0.16 V042 */
-Test(base_number, what_is_too_large_becomes_what_the_format_has_for_it)
+Test(base_number, too_large_values_become_the_formats_infinity_nan_or_largest)
 {
 	static const struct {
 		size_t format;

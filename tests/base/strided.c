@@ -253,7 +253,7 @@ Test(base_strided, items_larger_than_what_a_fill_repeats)
 	}
 }
 
-/* The forms that whoever reads a nest counts on. */
+/* The forms that a reader of a nest counts on. */
 Test(base_strided, nests_take_their_simplest_form)
 {
 	static const struct {

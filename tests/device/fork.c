@@ -144,7 +144,7 @@ static void use_drivers(struct things *t)
 	unmake(&own);
 }
 
-/* What failed for the parent has failed for the child, with the same words. */
+/* A driver that failed for the parent has failed for the child, with the same words. */
 static void use_failed(struct things *t)
 {
 	int count = 0;

@@ -142,7 +142,7 @@ static void import_pool(void)
 		OK(hoist__dev_pool_import_block(pools[i], &messages[i].handle, &blocks[i]));
 		check_pattern(blocks[i], (unsigned)i);
 	}
-	/* Of another pool; and none can be allocated. */
+	/* Another pool's block is refused, and an imported pool allocates none. */
 	CHECK(hoist__dev_pool_import_block(pools[0], &messages[1].handle, &none) == -EREMOTEIO);
 	CHECK(hoist__dev_pool_alloc(pools[0], 4096, stream, &none) < 0);
 	CHECK(none == 0);

@@ -167,7 +167,7 @@ Test(device_loaded, a_driver_that_only_others_could_start_is_asked)
 	expect_unknown((uintptr_t)&count);
 }
 
-/* What fails for every address, as a driver of another version does, tells nothing of any. */
+/* A driver that fails for every address, as one of another version does, tells nothing of any. */
 Test(device_loaded, a_driver_that_nobody_can_start_is_nobodys)
 {
 	int count = 0;

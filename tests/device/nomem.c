@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Work on streams while host memory runs out: each allocation of device/ fails in turn.  What could
- * not be queued has not been and is not called, and the stream goes on.  Plain C; exit: 0, 1. */
+/* Work on streams while host memory runs out: each allocation of device/ fails in turn.  Work that
+ * could not be queued has not begun, its call is not made, and the stream goes on.  Plain C; exit:
+ * 0, 1. */
 #include "config.h"
 
 #include <errno.h>

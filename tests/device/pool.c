@@ -78,7 +78,7 @@ EMULATED(managed_memory_that_is_exhausted_is_ENOSPC, managed_full)
 
 /* --- virtual memory --- */
 
-/* What one mapping wrote, another reads; then both are one copy's. */
+/* One mapping reads the bytes that another wrote; then one copy reads both. */
 static void vmm(void)
 {
 	const struct hoist__vmm_props props = {.recommended = true};
@@ -169,7 +169,7 @@ static void figures(void)
 }
 EVERYWHERE(pool_has_figures, figures)
 
-/* What is freed stays reserved, by the threshold that a new pool has. */
+/* Freed memory stays reserved, by the threshold of a new pool. */
 static void threshold(void)
 {
 	struct hoist__dev_pool *pool = make_pool(0);
@@ -185,7 +185,7 @@ static void threshold(void)
 	cr_assert_eq(get(pool, HOIST__POOL_RESERVED_CURRENT), 0);
 	drop_pool(pool);
 }
-EMULATED(pool_keeps_what_its_threshold_says, threshold)
+EMULATED(pool_keeps_memory_up_to_its_threshold, threshold)
 ON_REAL(cuda_pool_keeps_what_its_threshold_says, HOIST__API_CUDA, threshold)
 
 static void limit(void)
@@ -232,7 +232,7 @@ static void refusals(void)
 	hoist__dev_stream_destroy(cpus);
 	drop_pool(pool);
 }
-EVERYWHERE(pool_refuses_what_makes_no_sense, refusals)
+EVERYWHERE(pool_refuses_senseless_requests, refusals)
 
 static void current(void)
 {
@@ -287,9 +287,9 @@ static void foreign(void)
 	cr_assert_eq(counters().bad_frees, 2);
 	drop_pool(pool);
 }
-EMULATED(pool_takes_back_only_what_it_gave_once, foreign)
+EMULATED(pool_takes_back_each_of_its_blocks_once, foreign)
 
-/* What a stream failed with before is not what became of the free: also "out of memory". */
+/* An earlier failure of the stream, "out of memory" too, is not a failure of the free. */
 static void freed_on_a_failed_stream(void)
 {
 	struct hoist__dev_pool *pool = make_pool(0);
@@ -351,7 +351,7 @@ static void unsupported(void)
 	cr_assert_eq(hoist__dev_pool_create(dev, 0, &pool), -ENOMEM);
 	nothing_is_left("after refusals");
 }
-EMULATED(what_the_device_has_not_is_ENOTSUP, unsupported)
+EMULATED(features_that_the_device_lacks_are_ENOTSUP, unsupported)
 
 /* A driver from before all of this: hoist's table as loading an old one leaves it. */
 static void ancient(void)
@@ -377,7 +377,7 @@ static void ancient(void)
 	hoist__dev_stream_destroy(stream);
 	nothing_is_left("on an old driver");
 }
-EMULATED(driver_from_before_it_all_is_used_without, ancient)
+EMULATED(driver_without_pools_and_captures_is_used_without, ancient)
 
 /* Everything once, stopping at the first failure and giving back what it has. */
 static int scenario(void)

@@ -63,7 +63,7 @@ static int copy_from_peer(void)
 	return err < 0 ? err : hoist__dev_stream_synchronize(on_first);
 }
 
-/* What is promised holds: work of the device touches the peer's memory, as a kernel does. */
+/* The promise holds: work of the device touches the peer's memory, as a kernel does. */
 static void access_is_enabled(void)
 {
 	bool can = false;

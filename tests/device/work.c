@@ -95,7 +95,7 @@ static size_t end_of(const struct hoist__box *box, size_t pitch, size_t plane)
 	return (box->planes - 1) * plane + (box->rows - 1) * pitch + box->width;
 }
 
-/* Of one side: no gap, a few bytes, or so many that it is no multiple of anything. */
+/* The distance on one side: no gap, a few bytes, or a gap that is no multiple of anything. */
 static size_t distance(size_t bytes, size_t step)
 {
 	const size_t gaps[] = {0, 0, any(9), step * any(4), any(5000)};

@@ -381,7 +381,7 @@ Test(emulator_fault, the_nth_use_fails_and_only_that)
 		cr_expect(cu.cuMemFree(memory[i]) == 0);
 }
 
-Test(emulator_fault, what_cannot_be_read_is_refused_whole)
+Test(emulator_fault, an_unreadable_list_of_faults_is_refused_whole)
 {
 	static const char *const bad[] = {
 		"cuNoSuchThing:1", "cuMemAlloc",

@@ -241,7 +241,7 @@ Test(numa_place, says_so_where_the_kernel_answers_nothing)
 	munmap(memory, N_PAGES * page_bytes());
 }
 
-Test(numa_place, knows_what_the_cpuset_allows)
+Test(numa_place, knows_the_nodes_that_the_cpuset_allows)
 {
 	struct hoist__nodeset set = {{0}};
 	hoist__nodeset_add(&set, HOIST__MAX_NODES - 1);
@@ -256,7 +256,7 @@ Test(numa_place, knows_what_the_cpuset_allows)
 
 /* --- strictly, and without the kernel's killer --- */
 
-Test(numa_place, binds_what_was_populated_softly)
+Test(numa_place, binds_populated_memory_softly)
 {
 	int node = first_node();
 	char *memory = map_pages();
@@ -270,7 +270,7 @@ Test(numa_place, binds_what_was_populated_softly)
 	munmap(memory, N_PAGES * page_bytes());
 }
 
-Test(numa_place, says_what_a_node_has_when_no_more_can_be_moved_there)
+Test(numa_place, names_the_nodes_free_memory_when_no_more_can_be_moved_there)
 {
 	char *memory = map_pages();
 	struct hoist__placement asked = placement(HOIST__POLICY_BIND, first_node());
@@ -284,7 +284,7 @@ Test(numa_place, says_what_a_node_has_when_no_more_can_be_moved_there)
 	munmap(memory, N_PAGES * page_bytes());
 }
 
-Test(numa_place, passes_on_what_is_not_about_room)
+Test(numa_place, passes_on_errors_that_are_not_about_room)
 {
 	char *memory = map_pages();
 	struct hoist__placement asked = placement(HOIST__POLICY_BIND, first_node());
@@ -294,7 +294,7 @@ Test(numa_place, passes_on_what_is_not_about_room)
 	munmap(memory, N_PAGES * page_bytes());
 }
 
-Test(numa_place, knows_what_nodes_cannot_have)
+Test(numa_place, knows_the_bytes_that_nodes_cannot_have)
 {
 	const uint64_t gib = (uint64_t)1 << 30;
 	struct hoist__node nodes[] = {

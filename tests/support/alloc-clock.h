@@ -2,9 +2,9 @@
 /* tests/support/alloc-clock.h - blocks that change hands while their streams are late.
  *
  * A player, a thread with a stream, takes a block, and queues: a copy of a pattern into it, one
- * back out of it, and a write of garbage over it.  He frees it behind them, when they have hardly
- * begun, and goes on.  What he reads back is his own pattern to the last byte, unless a player
- * before him was still writing (the garbage), or one after him was let in too early.
+ * back out of it, and a write of garbage over it.  The player frees the block behind them, when
+ * they have hardly begun, and goes on.  The player reads back its own pattern to the last byte,
+ * unless a player before it was still writing (the garbage), or one after it was let in too early.
  *
  *   turns     of device memory: all on the stream; or one half on a stream that all share,
  *             which the block is told of (use)
@@ -191,7 +191,7 @@ static inline void clock_turn_of_device(struct clock_player *player, size_t slot
 	bool on = random_below(&player->random, 2) != 0;
 	bool shared = random_below(&player->random, on ? 64 : 8) == 0;
 	uintptr_t block = clock_take(player, clock->device, bytes, on);
-	/* What was taken for the own stream is for no other before that has passed. */
+	/* A block that was taken for the own stream is for no other before that has passed. */
 	clock_to_device(own, block, pattern, shared && !on ? bytes / 2 : bytes);
 	if (shared)
 		clock_share(player, block, slot, on);
@@ -206,7 +206,7 @@ static inline void clock_turn_of_pinned(struct clock_player *player, size_t slot
 	struct clock *clock = player->clock;
 	struct clock_stream *own = &clock->streams[player->index];
 	size_t bytes = player->bytes[slot];
-	/* Of a quarter of pinned memory's sizes: fewer slabs, and the next owner comes sooner. */
+	/* A quarter of pinned memory's sizes: fewer slabs, and the next owner comes sooner. */
 	uintptr_t staging = clock_take(player, clock->pinned, (bytes + 255) / 256 * 256,
 				       random_below(&player->random, 2) != 0);
 	memcpy((void *)staging, player->patterns + slot * CLOCK_BYTES, bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the plain C tests of pools share: checks, random numbers, threads. */
+/* Helpers of the plain C tests of pools: checks, random numbers, threads. */
 #ifndef HOIST_TESTS_ALLOC_SUPPORT_H
 #define HOIST_TESTS_ALLOC_SUPPORT_H
 

@@ -86,7 +86,7 @@ static inline struct hoist__pool *make_pool(const struct hoist__pool_options *op
 	return pool;
 }
 
-/* Of host memory. */
+/* A pool of host memory. */
 static inline struct hoist__pool *host_pool(size_t region_bytes, size_t limit, size_t keep)
 {
 	const struct hoist__pool_options options = {
