@@ -19,11 +19,6 @@ static int try_block(struct hoist__pool *pool, size_t bytes, uintptr_t *ret)
 	return hoist__pool_alloc(pool, bytes, 0, 0, ret);
 }
 
-static void give_block(struct hoist__pool *pool, uintptr_t address)
-{
-	CHECK(hoist__pool_free(pool, address) == 0);
-}
-
 /* --- what others have cached --- */
 
 #define MANY 8000
@@ -78,8 +73,7 @@ static void check_magazines_of_others(void)
 	CHECK(n == hoarder.n);
 	(void)pthread_barrier_wait(&hoarder.barrier);
 	(void)pthread_barrier_wait(&hoarder.barrier);
-	for (size_t i = 0; i < n; i++)
-		give_block(hoarder.pool, blocks[i]);
+	give_blocks(hoarder.pool, blocks, n);
 	/* Also where the next request is of another shape, and for all the memory. */
 	uintptr_t all = take_block(hoarder.pool, 4 * HOIST__MIB);
 	give_block(hoarder.pool, all);
@@ -121,8 +115,7 @@ static void check_soft_limit_empties_magazines(void)
 	uintptr_t blocks[100];
 	for (int i = 0; i < 100; i++)
 		blocks[i] = take_block(pool, 1000);
-	for (int i = 0; i < 100; i++)
-		give_block(pool, blocks[i]);
+	give_blocks(pool, blocks, 100);
 	CHECK(pool_stats(pool).cached_bytes > 0);
 	uintptr_t large = take_block(pool, 3 * HOIST__MIB);
 	CHECK(pool_stats(pool).cached_bytes == 0);

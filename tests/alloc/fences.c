@@ -35,13 +35,13 @@ static void *work(void *argument)
 			(*slot)[0] = (*slot)[499] = mark;
 		} else {
 			CHECK((*slot)[0] == mark && (*slot)[499] == mark);
-			CHECK(hoist__pool_free(shared->pool, (uintptr_t)*slot) == 0);
+			give_block(shared->pool, (uintptr_t)*slot);
 			*slot = NULL;
 		}
 	}
 	for (int i = 0; i < N_SLOTS; i++)
 		if (slots[i] != NULL)
-			CHECK(hoist__pool_free(shared->pool, (uintptr_t)slots[i]) == 0);
+			give_block(shared->pool, (uintptr_t)slots[i]);
 	return NULL;
 }
 
@@ -66,7 +66,7 @@ static void trim_while_others_work(struct shared *shared)
 static void *cache_and_wait(void *argument)
 {
 	struct shared *shared = argument;
-	CHECK(hoist__pool_free(shared->pool, take_block(shared->pool, 500)) == 0);
+	give_block(shared->pool, take_block(shared->pool, 500));
 	(void)pthread_barrier_wait(&shared->barrier);
 	(void)pthread_barrier_wait(&shared->barrier);
 	return NULL;

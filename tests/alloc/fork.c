@@ -37,7 +37,7 @@ static void *work(void *argument)
 	while (!atomic_load(&shared->done)) {
 		uintptr_t *slot = &slots[random_below(&random, 20)];
 		if (*slot != 0) {
-			CHECK(hoist__pool_free(shared->pool, *slot) == 0);
+			give_block(shared->pool, *slot);
 			*slot = 0;
 			continue;
 		}
@@ -51,7 +51,7 @@ static void *work(void *argument)
 	}
 	for (int i = 0; i < 20; i++)
 		if (slots[i] != 0)
-			CHECK(hoist__pool_free(shared->pool, slots[i]) == 0);
+			give_block(shared->pool, slots[i]);
 	return NULL;
 }
 
@@ -72,7 +72,7 @@ static void empty(struct hoist__pool *pool, const struct block *blocks, size_t n
 		CHECK(content[0] == i && content[blocks[i].bytes - 1] == i);
 		CHECK(hoist__pool_find(pool, blocks[i].address, &found) == 0);
 		CHECK(found.bytes == blocks[i].bytes);
-		CHECK(hoist__pool_free(pool, blocks[i].address) == 0);
+		give_block(pool, blocks[i].address);
 		CHECK(hoist__pool_free(pool, blocks[i].address) == -EINVAL);
 	}
 }
@@ -94,13 +94,13 @@ static void use_in_child(struct hoist__pool *pool, const struct block *inherited
 		n++;
 	CHECK(pool_stats(pool).reserved_bytes <= LIMIT);
 	while (n > 0)
-		CHECK(hoist__pool_free(pool, many[--n]) == 0);
+		give_block(pool, many[--n]);
 	hoist__pool_trim(pool, 0);
 	hoist__pool_check(pool);
 	struct hoist__pool *own;
 	const struct hoist__pool_options options = {.region_bytes = HOIST__MIB};
 	CHECK(hoist__pool_create(&options, &own) == 0);
-	CHECK(hoist__pool_free(own, take_block(own, 100)) == 0);
+	give_block(own, take_block(own, 100));
 	hoist__pool_unref(own);
 	_exit(0);
 }
@@ -177,7 +177,7 @@ static void check_budget(void)
 		pid_t child = fork();
 		if (child == 0) {
 			(void)alarm(CHILD_SECONDS);
-			CHECK(hoist__pool_free(pool, take_block(pool, 100)) == 0);
+			give_block(pool, take_block(pool, 100));
 			hoist__pool_unref(pool);
 			_exit(0);
 		}
@@ -231,8 +231,8 @@ static void check_driver_pool(enum hoist__memory_kind kind, struct hoist__dev *d
 	if (child == 0)
 		expect_stale(pool, stream, small, large);
 	expect_child_ends_well(child);
-	CHECK(hoist__pool_free(pool, small) == 0);
-	CHECK(hoist__pool_free(pool, large) == 0);
+	give_block(pool, small);
+	give_block(pool, large);
 	expect_unused(pool);
 	hoist__pool_unref(pool);
 	hoist__dev_stream_destroy(stream);
@@ -276,8 +276,7 @@ static void check_reused_addresses(struct hoist__dev *dev)
 	CHECK(hoist__pool_find(pool, blocks[0], &found) == 0);
 	uintptr_t base = found.region->base;
 	size_t bytes = found.region->bytes;
-	for (int i = 0; i < 500; i++)
-		CHECK(hoist__pool_free(pool, blocks[i]) == 0);
+	give_blocks(pool, blocks, 500);
 	pid_t child = fork();
 	if (child == 0)
 		use_addresses(pool, base, bytes);
@@ -375,7 +374,7 @@ static void check_regions_on_the_way(struct hoist__dev *dev)
 	struct hoist__pool *pool = make_pool(&options);
 	fork_meanwhile(make_one, pool);
 	uintptr_t block = take_block(pool, 8 * HOIST__MIB);
-	CHECK(hoist__pool_free(pool, block) == 0);
+	give_block(pool, block);
 	fork_meanwhile(end_empty, pool);
 	hoist__pool_check(pool);
 	fork_meanwhile(end_pool, pool);

@@ -123,7 +123,7 @@ static void give(struct worker *worker, struct block *block)
 	if (model->readable)
 		CHECK(content[0] == block->mark && content[block->bytes / 2] == block->mark &&
 		      content[block->bytes - 1] == block->mark);
-	CHECK(hoist__pool_free(model->pool, block->address) == 0);
+	give_block(model->pool, block->address);
 	block->address = 0;
 }
 
