@@ -9,10 +9,16 @@
 #include "base/error.h"
 #include "base/figure.h"
 
-Test(alloc_budget, gives_what_is_free_and_remembers_its_peak)
+static struct hoist__budget *make_budget(size_t bytes)
 {
 	struct hoist__budget *budget = NULL;
-	cr_assert_eq(hoist__budget_create(100, &budget), 0);
+	cr_assert_eq(hoist__budget_create(bytes, &budget), 0);
+	return budget;
+}
+
+Test(alloc_budget, gives_its_free_bytes_and_remembers_its_peak)
+{
+	struct hoist__budget *budget = make_budget(100);
 	cr_assert_eq(hoist__budget_limit(budget), 100);
 	cr_assert_eq(hoist__budget_acquire(budget, 60), 0);
 	cr_assert_eq(hoist__budget_acquire(budget, 40), 0);
@@ -29,8 +35,7 @@ Test(alloc_budget, gives_what_is_free_and_remembers_its_peak)
 
 Test(alloc_budget, says_that_too_much_will_never_fit)
 {
-	struct hoist__budget *budget = NULL;
-	cr_assert_eq(hoist__budget_create((size_t)8 << 20, &budget), 0);
+	struct hoist__budget *budget = make_budget((size_t)8 << 20);
 	cr_assert_eq(hoist__budget_acquire(budget, ((size_t)8 << 20) + 1), -EDQUOT);
 	cr_assert(strstr(hoist__error_text(), "the budget is 8 MiB") != NULL);
 	cr_assert_eq(hoist__budget_acquire_wait(budget, SIZE_MAX, UINT64_MAX), -EDQUOT);
@@ -40,8 +45,7 @@ Test(alloc_budget, says_that_too_much_will_never_fit)
 
 Test(alloc_budget, stops_waiting_when_the_time_is_over)
 {
-	struct hoist__budget *budget = NULL;
-	cr_assert_eq(hoist__budget_create(10, &budget), 0);
+	struct hoist__budget *budget = make_budget(10);
 	cr_assert_eq(hoist__budget_acquire_wait(budget, 10, 0), 0);
 	cr_assert_eq(hoist__budget_acquire_wait(budget, 1, 0), -EAGAIN);
 	cr_assert_eq(hoist__budget_acquire_wait(budget, 1, 1000000), -EAGAIN);
@@ -54,11 +58,10 @@ Test(alloc_budget, stops_waiting_when_the_time_is_over)
 /* Who waits is not passed for ever by those who do not. */
 Test(alloc_budget, lets_a_ticket_be_passed_by_no_more_than_the_limit)
 {
-	struct hoist__budget *budget = NULL;
+	struct hoist__budget *budget = make_budget(100);
 	struct hoist__budget_ticket large = {0};
 	struct hoist__budget_ticket small = {0};
 	size_t passed = 0;
-	cr_assert_eq(hoist__budget_create(100, &budget), 0);
 	cr_assert_eq(hoist__budget_acquire(budget, 70), 0);
 	cr_assert_eq(hoist__budget_acquire_turn(budget, &large, 90, 0), -EAGAIN);
 	cr_assert_eq(hoist__budget_acquire_turn(budget, &small, 20, 0), -EAGAIN);
@@ -85,12 +88,11 @@ Test(alloc_budget, lets_a_ticket_be_passed_by_no_more_than_the_limit)
 	hoist__budget_unref(budget);
 }
 
-Test(alloc_budget, serves_who_stands_behind_one_that_leaves)
+Test(alloc_budget, serves_the_ticket_behind_one_that_leaves)
 {
-	struct hoist__budget *budget = NULL;
+	struct hoist__budget *budget = make_budget(100);
 	struct hoist__budget_ticket large = {0};
 	struct hoist__budget_ticket small = {0};
-	cr_assert_eq(hoist__budget_create(100, &budget), 0);
 	cr_assert_eq(hoist__budget_acquire(budget, 50), 0);
 	cr_assert_eq(hoist__budget_acquire_turn(budget, &large, 60, 0), -EAGAIN);
 	cr_assert_eq(hoist__budget_acquire_turn(budget, &small, 40, 0), -EAGAIN);
@@ -99,7 +101,7 @@ Test(alloc_budget, serves_who_stands_behind_one_that_leaves)
 	hoist__budget_leave(budget, &large);
 	hoist__budget_leave(budget, &large);
 	cr_assert_eq(hoist__budget_used(budget), 90);
-	/* What was granted to one that leaves goes back, too, and to the next. */
+	/* A grant of a ticket that leaves goes back, too, and to the next ticket. */
 	cr_assert_eq(hoist__budget_acquire_turn(budget, &large, 50, 0), -EAGAIN);
 	hoist__budget_leave(budget, &small);
 	cr_assert_eq(hoist__budget_used(budget), 100);
@@ -119,8 +121,7 @@ Test(alloc_budget, needs_a_limit)
 
 Test(alloc_budget, lives_until_its_last_reference)
 {
-	struct hoist__budget *budget = NULL;
-	cr_assert_eq(hoist__budget_create(10, &budget), 0);
+	struct hoist__budget *budget = make_budget(10);
 	cr_assert_eq(hoist__budget_ref(budget), budget);
 	hoist__budget_unref(budget);
 	cr_assert_eq(hoist__budget_acquire(budget, 10), 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What a region chooses on machines with several nodes: whose CPUs populate it, with how many
- * threads, and what it says where pages came to lie elsewhere.
+/* The choices of a region on machines with several nodes: whose CPUs populate it, with how many
+ * threads, and its words where pages came to lie elsewhere.
  *
  * The machine is a captured tree: the library's questions about it, and the kernel's answers
- * about memory, come here (--wrap).  What is not here is whether the kernel keeps its
- * word: that needs such a machine. */
+ * about memory, come here (--wrap).  Only such a machine can show whether the
+ * kernel keeps its word. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -14,10 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "alloc/pool.h"
-#include "alloc/region.h"
-#include "base/checked.h"
-#include "base/error.h"
+#include "tests/support/alloc-unit.h"
 #include "tests/support/numa-tree.h"
 
 #ifndef MPOL_PREFERRED_MANY
@@ -119,20 +116,12 @@ static struct hoist__region_options on_nodes(enum hoist__policy policy, int firs
 	return options;
 }
 
-static struct hoist__region *create(const struct hoist__region_options *options)
-{
-	struct hoist__region *region = NULL;
-	int err = hoist__region_create(options, &region);
-	cr_assert_eq(err, 0, "%d: %s", err, hoist__error_text());
-	return region;
-}
-
 /* Creates and destroys it.  Which nodes' CPUs had a thread, as bits; *n: how many in all. */
 static unsigned nodes_used(const struct hoist__region_options *options, unsigned *n)
 {
 	unsigned used = 0;
 	memset(n_threads_on, 0, sizeof n_threads_on);
-	hoist__region_destroy(create(options));
+	hoist__region_destroy(make_region(options));
 	*n = 0;
 	for (int node = 0; node < 8; node++) {
 		used |= (unsigned)(atomic_load(&n_threads_on[node]) > 0) << node;
@@ -162,7 +151,7 @@ Test(alloc_choice, populates_from_the_nodes_that_were_asked_for)
 	options = on_nodes(HOIST__POLICY_BIND, 0, 1);
 	cr_assert_eq(nodes_used(&options, &n), 3);
 	cr_assert_eq(n, 4);
-	/* Of a preference, the first is meant; the rest is what the kernel falls back on. */
+	/* A preference means the first node; the kernel falls back on the others. */
 	options = on_nodes(HOIST__POLICY_PREFER, 0, 1);
 	cr_assert_eq(nodes_used(&options, &n), 1);
 }
@@ -186,7 +175,7 @@ Test(alloc_choice, local_is_the_node_of_the_caller)
 	struct hoist__region_options options = on_nodes(HOIST__POLICY_LOCAL, 0, -1);
 	cr_assert_eq(nodes_used(&options, &n), 2);
 	cr_assert_eq(n, 4);
-	/* He alone is where he is. */
+	/* A single thread stays where it is. */
 	options.n_threads = 1;
 	cr_assert_eq(nodes_used(&options, &n), 0);
 	options.n_threads = 0;
@@ -213,7 +202,7 @@ Test(alloc_choice, takes_memory_of_a_node_without_cpus)
 	use_machine("4-nodes");
 	node_of_pages = 3;
 	struct hoist__region_options options = on_nodes(HOIST__POLICY_BIND, 3, 3);
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	cr_assert_eq(region->node, 3);
 	cr_assert_eq(region->placed, HOIST__PLACED_KERNEL);
 	const char *note = region->step_note[HOIST__STEP_POPULATE];
@@ -226,7 +215,7 @@ Test(alloc_choice, spills_only_where_it_was_allowed_to)
 	use_machine("2-nodes");
 	node_of_pages = 0;
 	struct hoist__region_options options = on_nodes(HOIST__POLICY_PREFER, 1, 1);
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	cr_assert_eq(region->node, 0);
 	const char *note = region->step_note[HOIST__STEP_VERIFY];
 	cr_assert(strstr(note, "64 of 64 sampled pages are on other nodes (0)") != NULL, "%s",
@@ -234,13 +223,11 @@ Test(alloc_choice, spills_only_where_it_was_allowed_to)
 	hoist__region_destroy(region);
 	options.placement.policy = HOIST__POLICY_BIND;
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
-	cr_assert(strstr(hoist__error_text(), "binding 64 MiB to node 1") != NULL, "%s",
-		  hoist__error_text());
+	SAYS("binding 64 MiB to node 1");
 	/* More than the node has is known before. */
 	options.bytes = 600 * HOIST__MIB;
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
-	cr_assert(strstr(hoist__error_text(), "no room: of 469.9 MiB, 399.7 MiB are free") != NULL,
-		  "%s", hoist__error_text());
+	SAYS("no room: of 469.9 MiB, 399.7 MiB are free");
 }
 
 Test(alloc_choice, knows_its_node_while_the_kernel_moves_pages)
@@ -249,31 +236,31 @@ Test(alloc_choice, knows_its_node_while_the_kernel_moves_pages)
 	node_of_pages = 1;
 	n_moving = 3;
 	struct hoist__region_options options = on_nodes(HOIST__POLICY_BIND, 1, 1);
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	cr_assert_eq(region->node, 1);
 	hoist__region_destroy(region);
 	n_moving = 4;
-	region = create(&options);
+	region = make_region(&options);
 	cr_assert_eq(region->node, -1, "nothing is known of any");
 	hoist__region_destroy(region);
 }
 
 /* Who touches what is bound to a full node is killed; who moves something there is told. */
-Test(alloc_choice, binds_strictly_only_what_is_there)
+Test(alloc_choice, binds_strictly_to_present_nodes_only)
 {
 	use_machine("2-nodes");
 	node_of_pages = 1;
 	struct hoist__region_options options = on_nodes(HOIST__POLICY_BIND, 1, 1);
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	cr_assert_eq(atomic_load(&n_binds), 3);
 	cr_assert(binds[0].mode == MPOL_BIND && binds[0].flags == 0, "does the kernel take it?");
 	cr_assert(binds[1].mode == MPOL_PREFERRED_MANY && binds[1].flags == 0);
 	cr_assert(binds[2].mode == MPOL_BIND && binds[2].flags == MPOL_MF_STRICT);
 	hoist__region_destroy(region);
-	/* What was moved may have lost its pages: it is populated, and looked at, again. */
+	/* Moved memory may have lost its pages: it is populated, and checked, again. */
 	atomic_store(&n_binds, 0);
 	n_spills = 1;
-	region = create(&options);
+	region = make_region(&options);
 	cr_assert_eq(atomic_load(&n_binds), 6);
 	cr_assert(binds[2].mode == MPOL_BIND && binds[2].flags == MPOL_MF_STRICT);
 	cr_assert(binds[3].mode == MPOL_BIND && binds[3].flags == (MPOL_MF_MOVE | MPOL_MF_STRICT));
@@ -285,12 +272,11 @@ Test(alloc_choice, binds_strictly_only_what_is_there)
 	n_spills = 0;
 	no_room = true;
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
-	cr_assert(strstr(hoist__error_text(), "binding 64 MiB to node 1: there is no room") != NULL,
-		  "%s", hoist__error_text());
-	/* What is populated by its user stays as it is bound. */
+	SAYS("binding 64 MiB to node 1: there is no room");
+	/* Memory that its user populates stays as it is bound. */
 	atomic_store(&n_binds, 0);
 	options.unpopulated = true;
-	region = create(&options);
+	region = make_region(&options);
 	cr_assert_eq(atomic_load(&n_binds), 1);
 	cr_assert_eq(binds[0].mode, MPOL_BIND);
 	hoist__region_destroy(region);
@@ -302,7 +288,7 @@ Test(alloc_choice, looks_for_huge_pages_on_the_nodes_asked_for)
 	node_of_pages = 5;
 	struct hoist__region_options options = on_nodes(HOIST__POLICY_PREFER, 5, 5);
 	options.hugetlb = true;
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	const char *note = region->step_note[HOIST__STEP_HUGE];
 	cr_assert(strstr(note, "32 pages needed, 5 free on the nodes") != NULL, "%s", note);
 	hoist__region_destroy(region);
@@ -318,11 +304,10 @@ Test(alloc_choice, asks_the_group_also_where_there_are_no_hugetlb_pages)
 	struct hoist__region *region = NULL;
 	options.hugetlb = true;
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
-	cr_assert(strstr(hoist__error_text(), "host memory: a full group, 67108864 bytes") != NULL,
-		  "%s", hoist__error_text());
+	SAYS("host memory: a full group, 67108864 bytes");
 	cr_assert_null(region);
 	options.unpopulated = true;
-	region = create(&options);
+	region = make_region(&options);
 	hoist__region_destroy(region);
 }
 
@@ -332,11 +317,10 @@ Test(alloc_choice, a_shared_region_leaves_the_group_as_much)
 {
 	struct hoist__pool_options options = {.region_bytes = 32 * HOIST__MIB};
 	struct hoist__pool_stats stats;
-	struct hoist__pool *pool = NULL;
 	uintptr_t block = 0;
 	for (int more = 0; more <= 1; more++) {
 		group_left = 64 * HOIST__MIB - 1 + (uint64_t)more;
-		cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+		struct hoist__pool *pool = make_pool(&options);
 		cr_assert_eq(hoist__pool_alloc(pool, HOIST__MIB, 0, 0, &block), 0);
 		hoist__pool_stats(pool, &stats);
 		cr_expect_eq(stats.reserved_bytes, more ? 32 * HOIST__MIB : HOIST__MIB, "%zu",
@@ -344,16 +328,16 @@ Test(alloc_choice, a_shared_region_leaves_the_group_as_much)
 		cr_assert_eq(hoist__pool_free(pool, block), 0);
 		hoist__pool_unref(pool);
 	}
-	/* What is asked for may be the last. */
+	/* The request may be for the last bytes. */
 	group_left = 20 * HOIST__MIB;
-	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+	struct hoist__pool *pool = make_pool(&options);
 	cr_assert_eq(hoist__pool_alloc(pool, 20 * HOIST__MIB, 0, 0, &block), 0);
 	cr_assert_eq(hoist__pool_free(pool, block), 0);
 	hoist__pool_unref(pool);
 }
 
 /* That there is nothing to spare is no cause: what then keeps the part from being had is. */
-Test(alloc_choice, a_shared_region_fails_for_what_its_part_fails_for)
+Test(alloc_choice, a_shared_region_fails_as_its_part_fails)
 {
 	use_machine("8-nodes");
 	const struct hoist__region_options bind = on_nodes(HOIST__POLICY_BIND, 3, 3);
@@ -365,10 +349,9 @@ Test(alloc_choice, a_shared_region_fails_for_what_its_part_fails_for)
 	n_spills = 1000;
 	no_room = true;
 	for (int tight = 0; tight <= 1; tight++) {
-		struct hoist__pool *pool = NULL;
 		uintptr_t block = 0;
 		group_left = tight ? 40 * HOIST__MIB : UINT64_MAX;
-		cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+		struct hoist__pool *pool = make_pool(&options);
 		int now = hoist__pool_alloc(pool, HOIST__MIB, 0, 0, &block);
 		cr_assert(now < 0 && strstr(hoist__error_text(), "group") == NULL, "%d: %s", now,
 			  hoist__error_text());

@@ -7,6 +7,7 @@
 
 #include "alloc/slab.h"
 #include "base/checked.h"
+#include "tests/support/random.h"
 
 #define BASE ((uintptr_t)0x5000 << 32)
 
@@ -94,7 +95,7 @@ Test(alloc_classes, addresses_are_told_to_blocks_exactly)
 				cr_assert_not(hoist__slab_at(slab, block + 1, &index));
 				cr_assert_not(hoist__slab_at(slab, block + bytes - 1, &index));
 			}
-			/* What lies behind the last block is none. */
+			/* The bytes behind the last block are no block. */
 			uintptr_t end = BASE + slab->n_blocks * bytes;
 			uintptr_t all = BASE + class.n_granules * HOIST__GRANULE_BYTES;
 			for (uintptr_t at = end; at < all; at += 64)
@@ -175,13 +176,12 @@ static void run_owners(size_t bytes)
 	const size_t most = (SLABS - 1) * owners.class.n_blocks;
 	cr_assert_not_null(owners.out = calloc(most + 64, sizeof *owners.out));
 	for (int i = 0; i < 20000; i++) {
-		random = random * UINT64_C(6364136223846793005) + 1;
-		size_t n = 1 + (random >> 40) % 32;
-		if (owners.n_out + n <= most && (random >> 60) % 2 == 0)
+		size_t n = 1 + random_below(&random, 32);
+		if (owners.n_out + n <= most && random_below(&random, 2) == 0)
 			take_out(&owners, n);
 		else
 			for (; n > 0 && owners.n_out > 0; n--)
-				put_back(&owners, (random >> 20) % owners.n_out);
+				put_back(&owners, random_below(&random, owners.n_out));
 		hoist__class_check(&owners.class);
 		cr_assert_eq(owners.class.n_out, owners.n_out);
 	}

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "tests/support/alloc-stage.h"
+#include "tests/support/random.h"
 
 /* --- one thing each --- */
 
@@ -180,13 +181,13 @@ static void fast_path(void)
 	for (int i = 0; i < 8; i++)
 		push(i, 0);
 	uint64_t before = api == HOIST__API_CPU ? 0 : counters_of(&control).calls;
-	long mallocs = n_mallocs;
+	long mallocs = failing.n_calls;
 	for (int i = 0; i < 10000; i++) {
 		uintptr_t address = take(0);
 		CHECK(address == block(7));
 		CHECK(hoist__deferred_push(deferred, address, BLOCK, streams[0]) == 0);
 	}
-	CHECK(n_mallocs == mallocs);
+	CHECK(failing.n_calls == mallocs);
 	CHECK(calls.of[HOIST__CALL_EVENT].n == 0 && calls.of[HOIST__CALL_QUERY].n == 0);
 	if (api != HOIST__API_CPU)
 		CHECK(counters_of(&control).calls == before);
@@ -221,7 +222,7 @@ static void captures(void)
 	CHECK(sweep(false) == 0); /* recorded before, it must not be asked for meanwhile */
 	capture(0, true, 0);
 	control.hold(0);
-	/* What was freed before is not asked for now, nor lent to the graph. */
+	/* A block that was freed before is not asked for now, nor lent to the graph. */
 	CHECK(sweep(true) == 0 && take(0) == 0);
 	push(2, 0);
 	push(3, 0);
@@ -314,6 +315,7 @@ struct slot {
 };
 
 static struct slot slots[N_SLOTS];
+static uint64_t dice;
 
 static void came_out(const uintptr_t *out, size_t n)
 {
@@ -331,9 +333,9 @@ static void random_step(int i, int stream)
 {
 	struct slot *slot = &slots[i];
 	uintptr_t out[8];
-	switch (rand() % 12) {
+	switch (random_below(&dice, 12)) {
 	case 0:
-		came_out(out, hoist__deferred_sweep(deferred, rand() % 8 == 0, out, 8));
+		came_out(out, hoist__deferred_sweep(deferred, random_below(&dice, 8) == 0, out, 8));
 		break;
 	case 1:
 	case 2:
@@ -346,7 +348,7 @@ static void random_step(int i, int stream)
 	case 3:
 	case 4:
 	case 5: {
-		size_t allocated = (size_t)(1 + rand() % 8) * BLOCK;
+		size_t allocated = (size_t)(1 + random_below(&dice, 8)) * BLOCK;
 		uintptr_t address =
 			hoist__deferred_take(deferred, streams[stream], allocated, BLOCK);
 		if (address == 0)
@@ -360,7 +362,8 @@ static void random_step(int i, int stream)
 	default:
 		if (slot->state == FREE)
 			*slot = (struct slot){.state = LIVE,
-					      .allocated = (size_t)(1 + rand() % 8) * BLOCK};
+					      .allocated =
+						      (size_t)(1 + random_below(&dice, 8)) * BLOCK};
 		if (slot->state != LIVE)
 			break;
 		work(i, stream);
@@ -375,11 +378,11 @@ static void random_life(void)
 {
 	begin("a random life", true);
 	uintptr_t out[64];
-	srand(20260);
+	dice = 20260;
 	if (api != HOIST__API_CPU)
 		control.set_latency(0, 50);
 	for (int i = 0; i < 50000; i++) {
-		random_step(rand() % N_SLOTS, rand() % N_STREAMS);
+		random_step((int)random_below(&dice, N_SLOTS), (int)random_below(&dice, N_STREAMS));
 		size_t pending = 0;
 		for (int s = 0; i % 512 == 0 && s < N_SLOTS; s++) {
 			pending += slots[s].state == PENDING ? slots[s].allocated : 0;

@@ -13,8 +13,8 @@ static void frees_under_failure(const char *name, const char *when, bool dead)
 	uintptr_t out[16];
 	size_t n_out = 0;
 	memset(seen, 0, sizeof seen);
-	begin("", true);
-	(void)snprintf(scene, sizeof scene, "%s fails at %s", name, when);
+	begin("failures", true);
+	check_at("%s, %s fails at %s", hoist__api_name(api), name, when);
 	control.hold(1);
 	for (int i = 0; i < 2; i++)
 		CHECK(hoist__fill_async(streams[i], memory + 256, 1, 1, 1) == 0);
@@ -83,8 +83,8 @@ static void forget_failures(void)
 	static const char *const names[] = {"EventRecord", "EventCreate", "StreamSynchronize",
 					    "any"};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-		begin("", true);
-		(void)snprintf(scene, sizeof scene, "forgetting while %s fails", names[i]);
+		begin("forgetting", true);
+		check_at("%s, forgetting while %s fails", hoist__api_name(api), names[i]);
 		struct hoist__dev_stream *kept = streams[1];
 		CHECK(hoist__dev_stream_create(dev, &streams[1]) == 0);
 		keep_busy(1);
@@ -140,21 +140,19 @@ static void malloc_failures(void)
 	for (int i = 0; i < N_STREAMS; i++)
 		CHECK(hoist__dev_stream_synchronize(streams[i]) == 0);
 	(void)usleep(10000);
-	long before = n_alive;
+	long before = failing.n_allocated;
 	long nth = 0;
-	long last;
 	do {
-		malloc_fails_at = 0;
-		(void)snprintf(scene, sizeof scene, "malloc %ld fails", ++nth);
-		last = n_mallocs + nth;
-		malloc_fails_at = last;
+		check_at("%s, malloc %ld fails", hoist__api_name(api), ++nth);
+		failing.n_calls = 0;
+		failing.at = nth;
 		(void)try_scene();
 		/* Streams free their part when they come to it. */
-		for (uint64_t until = 0; n_alive != before && patience(&until);)
+		for (uint64_t until = 0; failing.n_allocated != before && patience(&until);)
 			continue;
-		CHECK(n_alive == before);
-	} while (n_mallocs >= last);
-	malloc_fails_at = 0;
+		CHECK(failing.n_allocated == before);
+	} while (failing.n_calls >= nth);
+	failing.at = 0;
 	CHECK(nth > 20 && try_scene() == 0);
 }
 

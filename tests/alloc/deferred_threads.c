@@ -16,6 +16,7 @@
 #include "alloc/deferred.h"
 #include "base/error.h"
 #include "tests/support/check.h"
+#include "tests/support/random.h"
 
 #define BLOCK 256
 #define N_WORKERS 4
@@ -119,14 +120,14 @@ static void step(size_t slot, size_t first, struct hoist__dev_stream *stream, un
 static void *worker(void *argument)
 {
 	size_t first = *(const size_t *)argument * N_SLOTS;
-	unsigned seed = (unsigned)first + 1;
+	uint64_t seed = first + 1;
 	struct hoist__dev_stream *stream;
 	CHECK(hoist__dev_stream_create(cpu, &stream) == 0);
 	for (int i = 0; i < N_STEPS; i++)
-		step(first + (size_t)rand_r(&seed) % N_SLOTS, first, stream,
-		     (unsigned)rand_r(&seed));
+		step(first + random_below(&seed, N_SLOTS), first, stream,
+		     (unsigned)random_next(&seed));
 	hoist__deferred_forget(deferred, stream);
-	/* What lives still has users that are gone, or none. */
+	/* The users of a block that is still live are gone, or it has none. */
 	for (size_t slot = first; slot < first + N_SLOTS; slot++)
 		if (atomic_load(&slots[slot].state) == LIVE)
 			give(slot, common);

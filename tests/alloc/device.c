@@ -3,11 +3,6 @@
  * HOIST_TEST_DEVICE says cuda or hip. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-
-#include "alloc/pool.h"
-#include "base/checked.h"
 #include "tests/support/alloc-device.h"
 
 TestSuite(alloc_device, .init = open_device);
@@ -16,31 +11,30 @@ Test(alloc_device, hands_out_device_memory_exactly)
 {
 	struct hoist__pool_options options = {
 		.kind = HOIST__MEMORY_DEVICE, .dev = dev, .region_bytes = 8 * HOIST__MIB};
-	struct hoist__pool *pool = NULL;
 	struct hoist__pool_stats stats;
 	struct hoist__block found;
 	uintptr_t a, b, c;
-	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
-	cr_assert_eq(hoist__pool_alloc(pool, 1000, 0, 0, &a), 0, "%s", hoist__error_text());
-	cr_assert_eq(hoist__pool_alloc(pool, 1, 0, 0, &b), 0);
+	struct hoist__pool *pool = make_pool(&options);
+	OK(hoist__pool_alloc(pool, 1000, 0, 0, &a));
+	OK(hoist__pool_alloc(pool, 1, 0, 0, &b));
 	cr_assert_eq(a % 256, 0);
 	cr_assert_eq(b % 256, 0);
-	cr_assert_eq(hoist__pool_find(pool, a + 999, &found), 0);
+	OK(hoist__pool_find(pool, a + 999, &found));
 	cr_assert_eq(found.address, a);
 	cr_assert_eq(found.node, -1);
 	hoist__pool_stats(pool, &stats);
 	cr_assert_eq(stats.allocated_bytes, 1024 + 256);
 	cr_assert_eq(stats.reserved_bytes, 8 * HOIST__MIB);
 	/* Half a region or more: exact, but for the granule. */
-	cr_assert_eq(hoist__pool_alloc(pool, 5 * HOIST__MIB + 1, 0, 0, &c), 0);
+	OK(hoist__pool_alloc(pool, 5 * HOIST__MIB + 1, 0, 0, &c));
 	hoist__pool_stats(pool, &stats);
 	cr_assert_eq(stats.reserved_bytes, 13 * HOIST__MIB + 64 * HOIST__KIB);
-	cr_assert_eq(hoist__pool_free(pool, c), 0);
-	cr_assert_eq(hoist__pool_alloc(pool, 5 * HOIST__MIB, 2 * HOIST__MIB, 0, &c), 0);
+	give(pool, c);
+	OK(hoist__pool_alloc(pool, 5 * HOIST__MIB, 2 * HOIST__MIB, 0, &c));
 	cr_assert_eq(c % (2 * HOIST__MIB), 0);
-	cr_assert_eq(hoist__pool_free(pool, c), 0);
-	cr_assert_eq(hoist__pool_free(pool, a), 0);
-	cr_assert_eq(hoist__pool_free(pool, b), 0);
+	give(pool, c);
+	give(pool, a);
+	give(pool, b);
 	hoist__pool_unref(pool);
 	expect_nothing_left();
 }
@@ -53,26 +47,25 @@ Test(alloc_device, gives_a_stream_its_blocks_again_whatever_their_size)
 	struct hoist__pool_options options = {
 		.kind = HOIST__MEMORY_DEVICE, .dev = dev, .region_bytes = 8 * HOIST__MIB};
 	const size_t sizes[] = {1000, HOIST__MIB + 1, 4 * HOIST__MIB, 20 * HOIST__MIB + 1};
-	struct hoist__pool *pool = NULL;
 	struct hoist__dev_stream *stream = NULL;
 	uintptr_t a, b = 77;
-	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
-	cr_assert_eq(hoist__dev_stream_create(dev, &stream), 0);
-	hold(1);
+	struct hoist__pool *pool = make_pool(&options);
+	OK(hoist__dev_stream_create(dev, &stream));
+	control.hold(1);
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-		cr_assert_eq(hoist__pool_alloc_on(pool, sizes[i], 0, stream, &a), 0);
-		cr_assert_eq(hoist__pool_free_on(pool, a, stream), 0);
-		/* What no pool gives, this one does not give either because it has it at hand. */
+		OK(hoist__pool_alloc_on(pool, sizes[i], 0, stream, &a));
+		OK(hoist__pool_free_on(pool, a, stream));
+		/* A pool refuses what no pool gives, also with a fitting block at hand. */
 		cr_assert_eq(hoist__pool_alloc_on(pool, sizes[i], 4 * HOIST__MIB, stream, &b),
 			     -EINVAL);
 		cr_assert_eq(hoist__pool_alloc_on(pool, SIZE_MAX - 1, 0, stream, &b), -ENOSPC);
 		cr_assert_eq(b, 77);
-		cr_assert_eq(hoist__pool_alloc_on(pool, sizes[i], 0, stream, &b), 0);
+		OK(hoist__pool_alloc_on(pool, sizes[i], 0, stream, &b));
 		cr_assert_eq(a, b, "%zu bytes", sizes[i]);
-		cr_assert_eq(hoist__pool_free_on(pool, b, stream), 0);
+		OK(hoist__pool_free_on(pool, b, stream));
 		b = 77;
 	}
-	hold(0);
+	control.hold(0);
 	hoist__pool_unref(pool);
 	hoist__dev_stream_destroy(stream);
 	expect_nothing_left();
@@ -82,12 +75,10 @@ Test(alloc_device, says_how_much_device_memory_is_left)
 {
 	need_stand_in();
 	struct hoist__pool_options options = {.kind = HOIST__MEMORY_DEVICE, .dev = dev};
-	struct hoist__pool *pool = NULL;
+	struct hoist__pool *pool = make_pool(&options);
 	uintptr_t block;
-	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
 	cr_assert_eq(hoist__pool_alloc(pool, 2 * HOIST__GIB, 0, 0, &block), -ENOSPC);
-	const char *text = hoist__error_text();
-	cr_assert(strstr(text, "1024 of 1024 MiB are free") != NULL, "%s", text);
+	SAYS("1024 of 1024 MiB are free");
 	hoist__pool_unref(pool);
 	expect_nothing_left();
 }
@@ -100,20 +91,46 @@ Test(alloc_device, makes_do_with_smaller_regions_when_the_device_is_nearly_full)
 	struct hoist__region *region = NULL;
 	struct hoist__pool_options options = {
 		.kind = HOIST__MEMORY_DEVICE, .dev = dev, .keep_bytes = 64 * HOIST__MIB};
-	struct hoist__pool *pool = NULL;
 	uintptr_t a, b;
 	cr_assert_eq(hoist__region_create(&most, &region), 0);
-	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+	struct hoist__pool *pool = make_pool(&options);
 	/* Shared regions are 32 MiB, and 8 MiB are left. */
-	cr_assert_eq(hoist__pool_alloc(pool, 6 * HOIST__MIB, 0, 0, &a), 0, "%s",
-		     hoist__error_text());
-	cr_assert_eq(hoist__pool_free(pool, a), 0);
+	OK(hoist__pool_alloc(pool, 6 * HOIST__MIB, 0, 0, &a));
+	give(pool, a);
 	/* The 6 MiB that are kept make room for what they are too small for. */
-	cr_assert_eq(hoist__pool_alloc(pool, 7 * HOIST__MIB, 0, 0, &b), 0, "%s",
-		     hoist__error_text());
-	cr_assert_eq(hoist__pool_free(pool, b), 0);
+	OK(hoist__pool_alloc(pool, 7 * HOIST__MIB, 0, 0, &b));
+	give(pool, b);
 	hoist__pool_unref(pool);
 	hoist__region_destroy(region);
+	expect_nothing_left();
+}
+
+/* Drivers refuse a copy from one registration into the next. */
+Test(alloc_device, a_block_lies_within_one_registration)
+{
+	need_stand_in();
+	struct hoist__pool_options options = {
+		.kind = HOIST__MEMORY_PINNED, .dev = dev, .region_bytes = 192 * HOIST__MIB};
+	struct hoist__block block;
+	uintptr_t blocks[3], large;
+	control.set_register_most(64 * HOIST__MIB);
+	struct hoist__pool *pool = make_pool(&options);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++) {
+		OK(hoist__pool_alloc(pool, 40 * HOIST__MIB, 0, 0, &blocks[i]));
+		OK(hoist__pool_find(pool, blocks[i], &block));
+		size_t at = blocks[i] - block.region->base;
+		size_t piece = block.region->piece_bytes;
+		cr_assert_eq(piece, 64 * HOIST__MIB);
+		cr_assert_eq(at / piece, (at + block.bytes - 1) / piece);
+	}
+	cr_assert_eq(counters().live_registrations, 3, "all of one region");
+	/* A block that no registration can hold is not made of two. */
+	cr_assert_eq(hoist__pool_alloc(pool, 65 * HOIST__MIB, 0, 0, &large), -ENOMEM);
+	OK(hoist__pool_alloc(pool, 64 * HOIST__MIB, 0, 0, &large));
+	give(pool, large);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++)
+		give(pool, blocks[i]);
+	hoist__pool_unref(pool);
 	expect_nothing_left();
 }
 
@@ -121,15 +138,14 @@ Test(alloc_device, makes_do_with_smaller_regions_when_the_device_is_nearly_full)
 static int use_pool(enum hoist__memory_kind kind)
 {
 	struct hoist__pool_options options = {.kind = kind, .dev = dev, .region_bytes = HOIST__MIB};
-	struct hoist__pool *pool = NULL;
 	uintptr_t small, large;
-	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
+	struct hoist__pool *pool = make_pool(&options);
 	int err = hoist__pool_alloc(pool, 1000, 0, 0, &small);
 	if (err == 0) {
 		err = hoist__pool_alloc(pool, 2 * HOIST__MIB, 0, 0, &large);
 		if (err == 0)
-			cr_assert_eq(hoist__pool_free(pool, large), 0);
-		cr_assert_eq(hoist__pool_free(pool, small), 0);
+			give(pool, large);
+		give(pool, small);
 	}
 	hoist__pool_unref(pool);
 	return err;

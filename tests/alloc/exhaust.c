@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a pool does before it says that there is no more: limits, budgets, other threads'
+/* The means of a pool before it says that there is no more: limits, budgets, other threads'
  * magazines, the caller's callback, the caller's memory, registered pieces. */
 #include "config.h"
 
@@ -17,11 +17,6 @@
 static int try_block(struct hoist__pool *pool, size_t bytes, uintptr_t *ret)
 {
 	return hoist__pool_alloc(pool, bytes, 0, 0, ret);
-}
-
-static void give_block(struct hoist__pool *pool, uintptr_t address)
-{
-	CHECK(hoist__pool_free(pool, address) == 0);
 }
 
 /* --- what others have cached --- */
@@ -55,7 +50,7 @@ static void *hoard(void *argument)
 	free(blocks);
 	(void)pthread_barrier_wait(&hoarder->barrier);
 	(void)pthread_barrier_wait(&hoarder->barrier);
-	/* What was taken from its magazines is not in them. */
+	/* Its magazines no longer hold the blocks that the other thread took. */
 	uintptr_t at;
 	CHECK(try_block(hoarder->pool, 1000, &at) == -EDQUOT);
 	(void)pthread_barrier_wait(&hoarder->barrier);
@@ -78,8 +73,7 @@ static void check_magazines_of_others(void)
 	CHECK(n == hoarder.n);
 	(void)pthread_barrier_wait(&hoarder.barrier);
 	(void)pthread_barrier_wait(&hoarder.barrier);
-	for (size_t i = 0; i < n; i++)
-		give_block(hoarder.pool, blocks[i]);
+	give_blocks(hoarder.pool, blocks, n);
 	/* Also where the next request is of another shape, and for all the memory. */
 	uintptr_t all = take_block(hoarder.pool, 4 * HOIST__MIB);
 	give_block(hoarder.pool, all);
@@ -121,8 +115,7 @@ static void check_soft_limit_empties_magazines(void)
 	uintptr_t blocks[100];
 	for (int i = 0; i < 100; i++)
 		blocks[i] = take_block(pool, 1000);
-	for (int i = 0; i < 100; i++)
-		give_block(pool, blocks[i]);
+	give_blocks(pool, blocks, 100);
 	CHECK(pool_stats(pool).cached_bytes > 0);
 	uintptr_t large = take_block(pool, 3 * HOIST__MIB);
 	CHECK(pool_stats(pool).cached_bytes == 0);
@@ -180,7 +173,7 @@ static void check_shared_budget(void)
 	CHECK(strstr(hoist__error_text(), "budget") != NULL);
 	CHECK(at == 77 && hoist__budget_used(budget) == 8 * HOIST__MIB);
 	CHECK(atomic_load(&pool_stats(b).calls.of[HOIST__CALL_WAIT].n) > 0);
-	/* What exceeds the budget for ever is not waited for. */
+	/* A request above the whole budget is not waited for. */
 	CHECK(try_block(c, 11 * HOIST__MIB, &at) == -EDQUOT);
 	CHECK(atomic_load(&pool_stats(c).calls.of[HOIST__CALL_WAIT].n) == 0);
 	/* 2 MiB are left: less than that is there without waiting. */
@@ -221,7 +214,7 @@ static void check_device_budget(void)
 	struct hoist__pool *pool = make_pool(&options);
 	CHECK(try_block(pool, 7 * HOIST__MIB, &at) == -ENOSPC);
 	CHECK(strstr(hoist__error_text(), "device's memory limit is 6 MiB") != NULL);
-	/* What the one gave is given back when the other refuses. */
+	/* The grant of one budget goes back when the other refuses. */
 	CHECK(try_block(pool, 5 * HOIST__MIB, &at) == -EDQUOT);
 	CHECK(hoist__budget_used(device) == 0 && hoist__budget_used(process) == 0);
 	at = take_block(pool, 3 * HOIST__MIB);
@@ -396,10 +389,10 @@ static void check_pieces(struct hoist__dev *dev)
 	size_t n = 1;
 	/* Until it is full, so that every end of a piece is met. */
 	while (n < N && pool_stats(pool).n_regions == 1) {
-		size_t bytes = 1 + chance(&random) % ((size_t)4096 << chance(&random) % 11);
+		size_t bytes = 1 + random_below(&random, (size_t)4096 << random_below(&random, 11));
 		blocks[n] = take_block(pool, bytes);
 		expect_within_a_piece(pool, blocks[n++]);
-		if (chance(&random) % 4 == 0)
+		if (random_below(&random, 4) == 0)
 			give_block(pool, blocks[--n]);
 	}
 	CHECK(n < N);

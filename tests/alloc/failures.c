@@ -2,11 +2,17 @@
 /* Regions, topologies and budgets, with every call that can fail failing. */
 #include "config.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "alloc/budget.h"
 #include "alloc/region.h"
 #include "base/checked.h"
+#include "base/error.h"
 #include "numa/place.h"
-#include "tests/support/alloc-failing-calls.h"
+#include "tests/support/check.h"
+#include "tests/support/failing-calls.h"
 
 /* --- scenarios: 0, or the error that stopped them; nothing is kept --- */
 
@@ -125,7 +131,7 @@ static int given_region(void)
 static int lend(void *context, size_t bytes, size_t align, uintptr_t *ret)
 {
 	(void)align;
-	if (fails() || bytes > sizeof not_ours - 4096)
+	if (failing_call() || bytes > sizeof not_ours - 4096)
 		return hoist__fail(-ENOSPC, "a test's source has no more");
 	++*(int *)context;
 	*ret = (uintptr_t)not_ours + 4096;
@@ -175,49 +181,56 @@ static void check_hugetlb_fallback(void)
 	struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_HOST, .bytes = HOIST__MIB, .hugetlb = true, .n_threads = 1};
 	struct hoist__region *region;
-	fail_at = 0;
-	hugetlb_node_is_full = true;
-	CHECK(hoist__region_create(&options, &region) == 0);
-	CHECK(!hugetlb_node_is_full);
+	failing.at = 0;
+	failing.hugetlb_node_is_full = true;
+	OK(hoist__region_create(&options, &region));
+	CHECK(!failing.hugetlb_node_is_full);
 	CHECK(region->pages == HOIST__PAGES_SMALL && region->bytes == HOIST__MIB);
 	CHECK(strstr(region->step_note[HOIST__STEP_HUGE], "no such page left") != NULL);
 	hoist__region_destroy(region);
-	CHECK(hoist__region_create(&options, &region) == 0);
+	OK(hoist__region_create(&options, &region));
 	CHECK(region->pages == HOIST__PAGES_HUGETLB && region->bytes == 2 * HOIST__MIB);
 	CHECK(region->step_note[HOIST__STEP_HUGE][0] == '\0');
 	hoist__region_destroy(region);
-	expect_nothing_left();
+	failing_expect_nothing_left();
 }
+
+static const struct {
+	const char *name;
+	int (*scenario)(void);
+	bool pretend_hugetlb;
+} scenarios[] = {
+	{"host region", host_region, false},
+	{"pinned region", pinned_region, false},
+	{"lazy region", lazy_region, false},
+	{"region by threads", region_by_threads, false},
+	{"slow region", slow_region, false},
+	{"registered region", registered_region, false},
+	{"device region", device_region, false},
+	{"managed region", managed_region, false},
+	{"given region", given_region, false},
+	{"source region", source_region, false},
+	{"topology", topology, false},
+	{"budget", budget, false},
+	{"hugetlb region", hugetlb_region, true},
+};
 
 int main(void)
 {
 	static const int errors[] = {ENOMEM, EPERM, EINVAL};
 	struct hoist__dev *cpu;
-	/* Devices, and what their drivers need to begin, are there for the life of the process. */
-	CHECK(setenv("HOIST_EMULATE", "cuda:1", 1) == 0);
-	CHECK(hoist__dev_get(HOIST__API_CPU, 0, &cpu) == 0);
-	CHECK(hoist__dev_get(HOIST__API_CUDA, 0, &emulated) == 0);
-	CHECK(registered_region() == 0);
-	atomic_store(&n_allocated, 0);
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(errors); i++) {
-		sweep("host region", host_region, errors[i]);
-		sweep("pinned region", pinned_region, errors[i]);
-		sweep("lazy region", lazy_region, errors[i]);
-		sweep("region by threads", region_by_threads, errors[i]);
-		sweep("slow region", slow_region, errors[i]);
-		sweep("registered region", registered_region, errors[i]);
-		sweep("device region", device_region, errors[i]);
-		sweep("managed region", managed_region, errors[i]);
-		sweep("given region", given_region, errors[i]);
-		sweep("source region", source_region, errors[i]);
-		sweep("topology", topology, errors[i]);
-		sweep("budget", budget, errors[i]);
-		pretend_hugetlb = true;
-		sweep("hugetlb region", hugetlb_region, errors[i]);
-		pretend_hugetlb = false;
-	}
-	pretend_hugetlb = true;
+	/* Devices, and the memory that their drivers begin with, live as long as the process. */
+	OK(setenv("HOIST_EMULATE", "cuda:1", 1));
+	OK(hoist__dev_get(HOIST__API_CPU, 0, &cpu));
+	OK(hoist__dev_get(HOIST__API_CUDA, 0, &emulated));
+	OK(registered_region());
+	atomic_store(&failing.n_allocated, 0);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(errors); i++)
+		for (size_t k = 0; k < HOIST__ARRAY_SIZE(scenarios); k++) {
+			failing.pretend_hugetlb = scenarios[k].pretend_hugetlb;
+			failing_sweep(scenarios[k].name, scenarios[k].scenario, errors[i]);
+		}
+	failing.pretend_hugetlb = true;
 	check_hugetlb_fallback();
-	pretend_hugetlb = false;
 	return 0;
 }

@@ -29,19 +29,19 @@ static void *work(void *argument)
 	const unsigned char mark = (unsigned char)(random >> 12);
 	unsigned char *slots[N_SLOTS] = {0};
 	while (!atomic_load(&shared->done)) {
-		unsigned char **slot = &slots[chance(&random) % N_SLOTS];
+		unsigned char **slot = &slots[random_below(&random, N_SLOTS)];
 		if (*slot == NULL) {
 			*slot = (unsigned char *)take_block(shared->pool, 500);
 			(*slot)[0] = (*slot)[499] = mark;
 		} else {
 			CHECK((*slot)[0] == mark && (*slot)[499] == mark);
-			CHECK(hoist__pool_free(shared->pool, (uintptr_t)*slot) == 0);
+			give_block(shared->pool, (uintptr_t)*slot);
 			*slot = NULL;
 		}
 	}
 	for (int i = 0; i < N_SLOTS; i++)
 		if (slots[i] != NULL)
-			CHECK(hoist__pool_free(shared->pool, (uintptr_t)slots[i]) == 0);
+			give_block(shared->pool, (uintptr_t)slots[i]);
 	return NULL;
 }
 
@@ -66,13 +66,13 @@ static void trim_while_others_work(struct shared *shared)
 static void *cache_and_wait(void *argument)
 {
 	struct shared *shared = argument;
-	CHECK(hoist__pool_free(shared->pool, take_block(shared->pool, 500)) == 0);
+	give_block(shared->pool, take_block(shared->pool, 500));
 	(void)pthread_barrier_wait(&shared->barrier);
 	(void)pthread_barrier_wait(&shared->barrier);
 	return NULL;
 }
 
-/* What is left in another thread's magazines by a trim. */
+/* The blocks that a trim leaves in another thread's magazines. */
 static size_t cached_after_trim(struct shared *shared)
 {
 	pthread_t thread;

@@ -37,7 +37,7 @@ static void run_limit(void)
 	size_t n, again;
 	CHECK(fill_up(heap, 60000, blocks, &n) == -EDQUOT);
 	CHECK(n > 40);
-	/* What was to be done, and the pool's own reason. */
+	/* The attempt, and the pool's own reason. */
 	CHECK(strstr(hoist__error_text(), "from a heap: ") != NULL);
 	CHECK(strstr(hoist__error_text(), "4 MiB") != NULL);
 	free_all(heap, blocks, n);

@@ -73,15 +73,15 @@ struct worker {
 /* Sizes spread evenly over the powers of two. */
 static size_t random_bytes(struct worker *worker)
 {
-	size_t most = (size_t)1 << chance(&worker->random) % 64 %
+	size_t most = (size_t)1 << random_below(&worker->random, 64) %
 					   (size_t)__builtin_ctzl(worker->shared->most * 2);
-	return 1 + chance(&worker->random) % most;
+	return 1 + random_below(&worker->random, most);
 }
 
 static void fill(struct worker *worker, struct slot *slot)
 {
 	const size_t aligns[] = {0, 0, 0, 16, 64, 4096, 65536};
-	size_t align = aligns[chance(&worker->random) % HOIST__ARRAY_SIZE(aligns)];
+	size_t align = aligns[random_below(&worker->random, HOIST__ARRAY_SIZE(aligns))];
 	size_t bytes = random_bytes(worker);
 	size_t usable;
 	uintptr_t address;
@@ -129,14 +129,14 @@ static void *random_main(void *argument)
 	/* Until the limit was met, however the threads come to run. */
 	for (int i = 0; i < N_OPERATIONS || (shared->limited && atomic_load(&shared->n_full) == 0);
 	     i++) {
-		struct slot *slot = &worker->slots[chance(&worker->random) % N_SLOTS];
-		if (chance(&worker->random) % 8 == 0)
-			swap(worker->shared, slot, chance(&worker->random) % N_SLOTS);
+		struct slot *slot = &worker->slots[random_below(&worker->random, N_SLOTS)];
+		if (random_below(&worker->random, 8) == 0)
+			swap(worker->shared, slot, random_below(&worker->random, N_SLOTS));
 		else if (slot->block == NULL)
 			fill(worker, slot);
 		else
 			empty(worker->shared, slot);
-		if (chance(&worker->random) % 4096 == 0)
+		if (random_below(&worker->random, 4096) == 0)
 			hoist__heap_trim(worker->shared->heap, 0);
 	}
 	for (int i = 0; i < N_SLOTS; i++)
@@ -191,8 +191,8 @@ static void run_pinned(void)
 	if (err == 0) {
 		err = hoist__pool_alloc(pool, 2 * HOIST__MIB, 0, 0, &second);
 		if (err == 0)
-			CHECK(hoist__pool_free(pool, second) == 0);
-		CHECK(hoist__pool_free(pool, first) == 0);
+			give_block(pool, second);
+		give_block(pool, first);
 	}
 	end_pool(pool);
 	if (err == 0)

@@ -86,17 +86,18 @@ static size_t some_bytes(struct worker *worker)
 {
 	const struct scenario *scenario = worker->model->scenario;
 	uint64_t *random = &worker->random;
-	if (chance(random) % 200 == 0)
-		return 1 + chance(random) % scenario->large_bytes;
-	return 1 + chance(random) % ((size_t)64 << chance(random) % 10);
+	if (random_below(random, 200) == 0)
+		return 1 + random_below(random, scenario->large_bytes);
+	return 1 + random_below(random, (size_t)64 << random_below(random, 10));
 }
 
 static void take(struct worker *worker, struct block *block)
 {
 	struct model *model = worker->model;
 	size_t bytes = some_bytes(worker);
-	size_t align =
-		chance(&worker->random) % 8 == 0 ? (size_t)1 << chance(&worker->random) % 17 : 0;
+	size_t align = random_below(&worker->random, 8) == 0
+			       ? (size_t)1 << random_below(&worker->random, 17)
+			       : 0;
 	int err = hoist__pool_alloc(model->pool, bytes, align, 0, &block->address);
 	if (err == -EDQUOT && model->scenario->limit_bytes != 0) {
 		atomic_fetch_add(&model->n_full, 1);
@@ -107,7 +108,7 @@ static void take(struct worker *worker, struct block *block)
 	size_t quantum = model->scenario->kind == HOIST__MEMORY_HOST ? 64 : 256;
 	CHECK(block->address % (align < quantum ? quantum : align) == 0);
 	block->bytes = bytes;
-	block->mark = (unsigned char)chance(&worker->random);
+	block->mark = (unsigned char)random_next(&worker->random);
 	if (model->readable) {
 		((unsigned char *)block->address)[0] = block->mark;
 		((unsigned char *)block->address)[bytes / 2] = block->mark;
@@ -122,7 +123,7 @@ static void give(struct worker *worker, struct block *block)
 	if (model->readable)
 		CHECK(content[0] == block->mark && content[block->bytes / 2] == block->mark &&
 		      content[block->bytes - 1] == block->mark);
-	CHECK(hoist__pool_free(model->pool, block->address) == 0);
+	give_block(model->pool, block->address);
 	block->address = 0;
 }
 
@@ -130,7 +131,7 @@ static void ask(struct worker *worker, const struct block *block)
 {
 	struct hoist__pool *owner = NULL;
 	struct hoist__block found;
-	uintptr_t inside = block->address + chance(&worker->random) % block->bytes;
+	uintptr_t inside = block->address + random_below(&worker->random, block->bytes);
 	CHECK(hoist__pool_find(worker->model->pool, inside, &found) == 0);
 	CHECK(found.address == block->address && found.bytes == block->bytes);
 	CHECK(found.allocated >= block->bytes && found.region != NULL);
@@ -141,7 +142,7 @@ static void ask(struct worker *worker, const struct block *block)
 static void free_wrongly(struct worker *worker, const struct block *block)
 {
 	if (block->bytes > 1) {
-		size_t inside = 1 + chance(&worker->random) % (block->bytes - 1);
+		size_t inside = 1 + random_below(&worker->random, block->bytes - 1);
 		CHECK(hoist__pool_free(worker->model->pool, block->address + inside) == -EINVAL);
 	}
 	CHECK(hoist__pool_free(worker->model->pool, (uintptr_t)worker) == -EINVAL);
@@ -151,7 +152,7 @@ static void free_wrongly(struct worker *worker, const struct block *block)
 static void hand_over(struct worker *worker, struct block *block)
 {
 	struct model *model = worker->model;
-	struct block *shared = &model->shared[chance(&worker->random) % SHARED];
+	struct block *shared = &model->shared[random_below(&worker->random, SHARED)];
 	pthread_mutex_lock(&model->lock);
 	struct block other = *shared;
 	*shared = *block;
@@ -161,10 +162,11 @@ static void hand_over(struct worker *worker, struct block *block)
 
 static void operate(struct worker *worker)
 {
-	struct block *block = &worker->blocks[chance(&worker->random) % SLOTS];
-	uint64_t what = chance(&worker->random) % 1000;
+	struct block *block = &worker->blocks[random_below(&worker->random, SLOTS)];
+	uint64_t what = random_below(&worker->random, 1000);
 	if (what == 0)
-		hoist__pool_trim(worker->model->pool, chance(&worker->random) % (16 * HOIST__MIB));
+		hoist__pool_trim(worker->model->pool,
+				 random_below(&worker->random, 16 * HOIST__MIB));
 	else if (block->address == 0)
 		take(worker, block);
 	else if (what < 700)

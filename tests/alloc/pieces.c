@@ -3,16 +3,10 @@
  * where HOIST_TEST_DEVICE says cuda or hip. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "alloc/pin.h"
-#include "alloc/pool.h"
-#include "alloc/region.h"
-#include "base/checked.h"
 #include "tests/support/alloc-device.h"
 
 static struct hoist__calls calls;
@@ -20,14 +14,6 @@ static struct hoist__calls calls;
 static uint64_t counted(enum hoist__call call)
 {
 	return atomic_load(&calls.of[call].n);
-}
-
-static struct hoist__region *create(const struct hoist__region_options *options)
-{
-	struct hoist__region *region = NULL;
-	int err = hoist__region_create(options, &region);
-	cr_assert_eq(err, 0, "%d: %s", err, hoist__error_text());
-	return region;
 }
 
 static void expect_child_ends_well(pid_t child)
@@ -43,20 +29,20 @@ Test(alloc_pieces, registers_pinned_regions_with_the_driver)
 {
 	struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_PINNED, .bytes = 5 * HOIST__MIB, .dev = dev, .calls = &calls};
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	cr_assert(region->pinned);
 	cr_assert_eq(region->piece_bytes, region->bytes);
 	cr_assert_gt(region->step_ns[HOIST__STEP_PIN], 0);
 	cr_assert_str_empty(region->step_note[HOIST__STEP_PIN]);
 	cr_assert_eq(counted(HOIST__CALL_REGISTER), 1);
-	if (stand_in != NULL) {
+	if (emulated) {
 		cr_assert_eq(counters().live_registrations, 1);
 		cr_assert_eq(counters().live_registered_bytes, region->bytes);
 	}
 	memset((void *)region->base, 1, region->bytes);
 	pid_t child = fork();
 	if (child == 0) {
-		/* What a driver pinned is not in a child's address space at all. */
+		/* Memory that a driver pinned is not in a child's address space at all. */
 		unsigned char resident[5 * 256];
 		_exit(mincore((void *)region->base, region->bytes, resident) != 0 && errno == ENOMEM
 			      ? 0
@@ -73,7 +59,7 @@ Test(alloc_pieces, leaves_a_childs_own_memory_alone)
 {
 	struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_PINNED, .bytes = 4 * HOIST__MIB, .dev = dev};
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	pid_t child = fork();
 	if (child == 0) {
 		char *own = mmap((void *)region->base, HOIST__MIB, PROT_READ | PROT_WRITE,
@@ -89,7 +75,7 @@ Test(alloc_pieces, leaves_a_childs_own_memory_alone)
 	expect_nothing_left();
 }
 
-Test(alloc_pieces, blames_no_device_memory_for_what_cannot_be_pinned)
+Test(alloc_pieces, blames_no_device_memory_for_a_failed_pin)
 {
 	need_stand_in();
 	struct hoist__region_options options = {
@@ -97,10 +83,9 @@ Test(alloc_pieces, blames_no_device_memory_for_what_cannot_be_pinned)
 	struct hoist__region *region = NULL;
 	make_fail("cuMemHostRegister:1");
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
-	const char *text = hoist__error_text();
-	cr_assert(strstr(text, "page-locking 1048576 bytes") != NULL, "%s", text);
-	cr_assert(strstr(text, "CUDA_ERROR_OUT_OF_MEMORY") != NULL, "%s", text);
-	cr_assert(strstr(text, "device memory") == NULL, "%s", text);
+	SAYS("page-locking 1048576 bytes");
+	SAYS("CUDA_ERROR_OUT_OF_MEMORY");
+	cr_assert_null(strstr(hoist__error_text(), "device memory"), "%s", hoist__error_text());
 	expect_nothing_left();
 }
 
@@ -120,10 +105,10 @@ static struct hoist__pin large_pin(void)
 
 static char why[HOIST__ERROR_BYTES];
 
-Test(alloc_pieces, bounds_what_one_registration_has)
+Test(alloc_pieces, bounds_the_bytes_of_one_registration)
 {
 	struct hoist__pin pin = large_pin();
-	cr_assert_eq(hoist__pin(&pin, why, sizeof why), 0, "%s", hoist__error_text());
+	OK(hoist__pin(&pin, why, sizeof why));
 	cr_assert_eq(pin.piece_bytes, HOIST__PIECE_BYTES);
 	cr_assert_str_empty(why);
 	cr_assert_eq(counters().live_registrations, 2);
@@ -137,8 +122,8 @@ Test(alloc_pieces, bounds_what_one_registration_has)
 Test(alloc_pieces, are_smaller_where_the_driver_refuses_them)
 {
 	struct hoist__pin pin = large_pin();
-	set_register_most(HOIST__GIB);
-	cr_assert_eq(hoist__pin(&pin, why, sizeof why), 0, "%s", hoist__error_text());
+	control.set_register_most(HOIST__GIB);
+	OK(hoist__pin(&pin, why, sizeof why));
 	cr_assert_eq(pin.piece_bytes, HOIST__GIB);
 	cr_assert(strstr(why, "CUDA_ERROR_OUT_OF_MEMORY") != NULL, "%s", why);
 	cr_assert_eq(counters().live_registrations, 6);
@@ -146,8 +131,8 @@ Test(alloc_pieces, are_smaller_where_the_driver_refuses_them)
 	hoist__unpin(&pin);
 	expect_nothing_left();
 	pin.piece_bytes = 0;
-	set_register_most(HOIST__PIECE_LEAST);
-	cr_assert_eq(hoist__pin(&pin, why, sizeof why), 0);
+	control.set_register_most(HOIST__PIECE_LEAST);
+	OK(hoist__pin(&pin, why, sizeof why));
 	cr_assert_eq(pin.piece_bytes, HOIST__PIECE_LEAST);
 	cr_assert_eq(counters().live_registrations, 81);
 	hoist__unpin(&pin);
@@ -157,26 +142,25 @@ Test(alloc_pieces, are_smaller_where_the_driver_refuses_them)
 Test(alloc_pieces, are_not_tried_for_ever)
 {
 	struct hoist__pin pin = large_pin();
-	set_register_most(HOIST__PIECE_LEAST - 1);
+	control.set_register_most(HOIST__PIECE_LEAST - 1);
 	cr_assert_eq(hoist__pin(&pin, why, sizeof why), -ENOMEM);
-	cr_assert(strstr(hoist__error_text(), "page-locking 4294967296 bytes") != NULL, "%s",
-		  hoist__error_text());
+	SAYS("page-locking 4294967296 bytes");
 	cr_assert_eq(pin.piece_bytes, 0, "a result on failure");
-	cr_assert_eq(calls_of("cuMemHostRegister"), 7, "4 GiB and six halves of it");
+	cr_assert_eq(control.calls("cuMemHostRegister"), 7, "4 GiB and six halves of it");
 	expect_nothing_left();
-	/* What is refused in any size is not tried from the beginning. */
-	uint64_t before = calls_of("cuMemHostRegister");
-	set_register_most(0);
+	/* A piece that is refused in any size is not tried from the beginning. */
+	uint64_t before = control.calls("cuMemHostRegister");
+	control.set_register_most(0);
 	pin.piece_bytes = HOIST__GIB;
 	make_fail("cuMemHostRegister:4+");
 	cr_assert_eq(hoist__pin(&pin, why, sizeof why), -ENOMEM);
-	cr_assert_eq(calls_of("cuMemHostRegister") - before, 4 + 4);
+	cr_assert_eq(control.calls("cuMemHostRegister") - before, 4 + 4);
 	expect_nothing_left();
 	/* Nor is what has another reason. */
-	before = calls_of("cuMemHostRegister");
+	before = control.calls("cuMemHostRegister");
 	make_fail("cuMemHostRegister:2:800");
 	cr_assert_eq(hoist__pin(&pin, why, sizeof why), -EPERM);
-	cr_assert_eq(calls_of("cuMemHostRegister") - before, 2);
+	cr_assert_eq(control.calls("cuMemHostRegister") - before, 2);
 	expect_nothing_left();
 }
 
@@ -184,7 +168,7 @@ Test(alloc_pieces, may_be_refused_once)
 {
 	struct hoist__pin pin = large_pin();
 	make_fail("cuMemHostRegister:2:1");
-	cr_assert_eq(hoist__pin(&pin, why, sizeof why), 0, "%s", hoist__error_text());
+	OK(hoist__pin(&pin, why, sizeof why));
 	cr_assert_eq(pin.piece_bytes, 2 * HOIST__GIB);
 	cr_assert(strstr(why, "CUDA_ERROR_INVALID_VALUE") != NULL, "%s", why);
 	cr_assert_eq(counters().live_registrations, 3);
@@ -196,16 +180,16 @@ Test(alloc_pieces, are_one_or_none_if_asked_for)
 {
 	struct hoist__pin pin = large_pin();
 	pin.piece_bytes = SIZE_MAX;
-	cr_assert_eq(hoist__pin(&pin, why, sizeof why), 0);
+	OK(hoist__pin(&pin, why, sizeof why));
 	cr_assert_eq(pin.piece_bytes, LARGE);
 	cr_assert_eq(counters().live_registrations, 1);
 	hoist__unpin(&pin);
 	expect_nothing_left();
-	set_register_most(HOIST__GIB);
+	control.set_register_most(HOIST__GIB);
 	pin.piece_bytes = SIZE_MAX;
-	uint64_t before = calls_of("cuMemHostRegister");
+	uint64_t before = control.calls("cuMemHostRegister");
 	cr_assert_eq(hoist__pin(&pin, why, sizeof why), -ENOMEM);
-	cr_assert_eq(calls_of("cuMemHostRegister") - before, 1);
+	cr_assert_eq(control.calls("cuMemHostRegister") - before, 1);
 	expect_nothing_left();
 }
 
@@ -216,23 +200,23 @@ Test(alloc_pieces, are_of_a_region_and_end_with_it)
 						.dev = dev,
 						.piece_bytes = 100000,
 						.calls = &calls};
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	cr_assert_eq(region->piece_bytes, 128 * HOIST__KIB);
 	cr_assert_eq(counted(HOIST__CALL_REGISTER), 2);
-	if (stand_in != NULL)
+	if (emulated)
 		cr_assert_eq(counters().live_registrations, 2);
 	/* A copy within a piece is one that the driver takes. */
 	struct hoist__dev_stream *stream = NULL;
 	uintptr_t memory = 0;
-	cr_assert_eq(hoist__dev_mem_alloc(dev, 72 * HOIST__KIB, &memory), 0);
-	cr_assert_eq(hoist__dev_stream_create(dev, &stream), 0);
+	OK(hoist__dev_mem_alloc(dev, 72 * HOIST__KIB, &memory));
+	OK(hoist__dev_stream_create(dev, &stream));
 	cr_assert_eq(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory,
 				       region->base + region->piece_bytes,
 				       region->bytes - region->piece_bytes),
 		     0);
-	cr_assert_eq(hoist__dev_stream_synchronize(stream), 0);
+	OK(hoist__dev_stream_synchronize(stream));
 	hoist__dev_stream_destroy(stream);
-	cr_assert_eq(hoist__dev_mem_free(dev, memory, 72 * HOIST__KIB), 0);
+	OK(hoist__dev_mem_free(dev, memory, 72 * HOIST__KIB));
 	hoist__region_destroy(region);
 	expect_nothing_left();
 }
@@ -242,45 +226,13 @@ Test(alloc_pieces, are_noted_where_smaller_than_meant)
 	need_stand_in();
 	struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_PINNED, .bytes = 130 * HOIST__MIB, .dev = dev};
-	set_register_most(64 * HOIST__MIB);
-	struct hoist__region *region = create(&options);
+	control.set_register_most(64 * HOIST__MIB);
+	struct hoist__region *region = make_region(&options);
 	cr_assert_eq(region->piece_bytes, 64 * HOIST__MIB);
 	cr_assert_eq(counters().live_registrations, 3);
 	const char *note = region->step_note[HOIST__STEP_PIN];
 	cr_assert(strstr(note, "pieces of 64 MiB only: page-locking") == note, "%s", note);
 	hoist__region_destroy(region);
-	expect_nothing_left();
-}
-
-/* Drivers refuse a copy from one registration into the next. */
-Test(alloc_pieces, are_never_crossed_by_a_block)
-{
-	need_stand_in();
-	struct hoist__pool_options options = {
-		.kind = HOIST__MEMORY_PINNED, .dev = dev, .region_bytes = 192 * HOIST__MIB};
-	struct hoist__pool *pool = NULL;
-	struct hoist__block block;
-	uintptr_t blocks[3], large;
-	set_register_most(64 * HOIST__MIB);
-	cr_assert_eq(hoist__pool_create(&options, &pool), 0);
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++) {
-		cr_assert_eq(hoist__pool_alloc(pool, 40 * HOIST__MIB, 0, 0, &blocks[i]), 0, "%s",
-			     hoist__error_text());
-		cr_assert_eq(hoist__pool_find(pool, blocks[i], &block), 0);
-		size_t at = blocks[i] - block.region->base;
-		size_t piece = block.region->piece_bytes;
-		cr_assert_eq(piece, 64 * HOIST__MIB);
-		cr_assert_eq(at / piece, (at + block.bytes - 1) / piece);
-	}
-	cr_assert_eq(counters().live_registrations, 3, "all of one region");
-	/* What no registration can hold is not made of two. */
-	cr_assert_eq(hoist__pool_alloc(pool, 65 * HOIST__MIB, 0, 0, &large), -ENOMEM);
-	cr_assert_eq(hoist__pool_alloc(pool, 64 * HOIST__MIB, 0, 0, &large), 0, "%s",
-		     hoist__error_text());
-	cr_assert_eq(hoist__pool_free(pool, large), 0);
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(blocks); i++)
-		cr_assert_eq(hoist__pool_free(pool, blocks[i]), 0);
-	hoist__pool_unref(pool);
 	expect_nothing_left();
 }
 
@@ -301,7 +253,7 @@ Test(alloc_pieces, device_memory_begins_and_ends_at_a_granule)
 						.bytes = 3 * HOIST__MIB + 1,
 						.dev = dev,
 						.calls = &calls};
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	expect_aligned(region, 3 * HOIST__MIB + HOIST__REGION_ALIGN);
 	cr_assert_eq(counted(HOIST__CALL_ALLOC), 1);
 	hoist__region_destroy(region);
@@ -315,15 +267,15 @@ Test(alloc_pieces, device_memory_is_aligned_where_the_drivers_is_not)
 	struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_DEVICE, .bytes = HOIST__MIB, .dev = dev, .calls = &calls};
 	uintptr_t odd = 0;
-	cr_assert_eq(hoist__dev_mem_alloc(dev, 512, &odd), 0);
-	struct hoist__region *region = create(&options);
+	OK(hoist__dev_mem_alloc(dev, 512, &odd));
+	struct hoist__region *region = make_region(&options);
 	expect_aligned(region, HOIST__MIB);
 	cr_assert(strstr(region->step_note[HOIST__STEP_RESERVE], "not aligned") != NULL);
 	cr_assert_eq(counters().live_allocations, 2);
 	cr_assert_eq(counters().live_bytes, 512 + HOIST__MIB + HOIST__REGION_ALIGN);
 	cr_assert_eq(counted(HOIST__CALL_ALLOC), 3);
 	hoist__region_destroy(region);
-	cr_assert_eq(hoist__dev_mem_free(dev, odd, 512), 0);
+	OK(hoist__dev_mem_free(dev, odd, 512));
 	expect_nothing_left();
 }
 
@@ -341,7 +293,7 @@ Test(alloc_pieces, managed_memory_is_the_hosts_too)
 	hoist__region_destroy(region);
 	expect_nothing_left();
 	struct hoist__dev *cpu = NULL;
-	cr_assert_eq(hoist__dev_get(HOIST__API_CPU, 0, &cpu), 0);
+	OK(hoist__dev_get(HOIST__API_CPU, 0, &cpu));
 	options.dev = cpu;
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOTSUP);
 }
@@ -366,7 +318,7 @@ static void take_back(void *context, uintptr_t address, size_t bytes)
 	--*(size_t *)context;
 }
 
-Test(alloc_pieces, registers_what_a_source_gives)
+Test(alloc_pieces, registers_the_memory_of_a_source)
 {
 	size_t n_lent = 0;
 	struct hoist__source source = {lend, take_back, &n_lent};
@@ -375,16 +327,16 @@ Test(alloc_pieces, registers_what_a_source_gives)
 						.dev = dev,
 						.piece_bytes = HOIST__MIB,
 						.source = &source};
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	cr_assert_eq(n_lent, 1);
 	cr_assert(region->pinned);
 	cr_assert_eq(region->piece_bytes, HOIST__MIB);
-	if (stand_in != NULL)
+	if (emulated)
 		cr_assert_eq(counters().live_registrations, 2);
 	hoist__region_destroy(region);
 	cr_assert_eq(n_lent, 0);
 	expect_nothing_left();
-	if (stand_in == NULL)
+	if (!emulated)
 		return;
 	make_fail("cuMemHostRegister:2");
 	cr_assert_eq(hoist__region_create(&options, &region), -ENOMEM);
@@ -392,7 +344,7 @@ Test(alloc_pieces, registers_what_a_source_gives)
 	expect_nothing_left();
 }
 
-Test(alloc_pieces, registers_what_the_caller_gives_and_leaves_it_his)
+Test(alloc_pieces, registers_the_callers_memory_and_leaves_it_the_callers)
 {
 	size_t bytes = 4 * HOIST__MIB;
 	char *own = aligned_alloc(HOIST__REGION_ALIGN, bytes);
@@ -400,14 +352,14 @@ Test(alloc_pieces, registers_what_the_caller_gives_and_leaves_it_his)
 	memset(own, 5, bytes);
 	struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_PINNED, .bytes = bytes, .dev = dev, .given = (uintptr_t)own};
-	struct hoist__region *region = create(&options);
+	struct hoist__region *region = make_region(&options);
 	cr_assert_eq(region->base, (uintptr_t)own);
 	cr_assert(region->pinned);
-	if (stand_in != NULL)
+	if (emulated)
 		cr_assert_eq(counters().live_registered_bytes, bytes);
 	pid_t child = fork();
 	if (child == 0) {
-		/* His memory is in his children, and the end of the region is not its end. */
+		/* The caller's memory is in its children, and outlives the region. */
 		hoist__region_destroy(region);
 		_exit(own[0] == 5 && own[bytes - 1] == 5 ? 0 : 1);
 	}
@@ -420,35 +372,38 @@ Test(alloc_pieces, registers_what_the_caller_gives_and_leaves_it_his)
 
 /* --- every driver call fails --- */
 
-static const char *const scenarios[] = {"pieces",    "one piece", "device", "managed",
-					"unaligned", "source",	  "given"};
-
 static _Alignas(65536) char given_memory[3 * 65536];
 
-static int live_and_die(size_t scenario)
+static const struct scenario {
+	const char *name;
+	struct hoist__region_options options;
+	bool from_source, unaligned;
+} scenarios[] = {
+	{"pieces", {.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536}, false, false},
+	{"one piece", {.kind = HOIST__MEMORY_PINNED, .piece_bytes = SIZE_MAX}, false, false},
+	{"device", {.kind = HOIST__MEMORY_DEVICE}, false, false},
+	{"managed", {.kind = HOIST__MEMORY_MANAGED}, false, false},
+	{"unaligned", {.kind = HOIST__MEMORY_DEVICE}, false, true},
+	{"source", {.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536}, true, false},
+	{"given",
+	 {.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536, .given = (uintptr_t)given_memory},
+	 false,
+	 false},
+};
+
+static int live_and_die(const struct scenario *scenario)
 {
 	size_t n_lent = 0;
 	uintptr_t odd = 0;
 	struct hoist__source source = {lend, take_back, &n_lent};
-	struct hoist__region_options options[] = {
-		{.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536},
-		{.kind = HOIST__MEMORY_PINNED, .piece_bytes = SIZE_MAX},
-		{.kind = HOIST__MEMORY_DEVICE},
-		{.kind = HOIST__MEMORY_MANAGED},
-		{.kind = HOIST__MEMORY_DEVICE},
-		{.kind = HOIST__MEMORY_PINNED, .piece_bytes = 65536, .source = &source},
-		{.kind = HOIST__MEMORY_PINNED,
-		 .piece_bytes = 65536,
-		 .given = (uintptr_t)given_memory},
-	};
-	struct hoist__region_options *chosen = &options[scenario];
-	chosen->bytes = sizeof given_memory;
-	chosen->dev = dev;
-	if (strcmp(scenarios[scenario], "unaligned") == 0 &&
-	    hoist__dev_mem_alloc(dev, 512, &odd) != 0)
-		return 0; /* that is not what is tested */
+	struct hoist__region_options options = scenario->options;
+	options.bytes = sizeof given_memory;
+	options.dev = dev;
+	options.source = scenario->from_source ? &source : NULL;
+	if (scenario->unaligned && hoist__dev_mem_alloc(dev, 512, &odd) != 0)
+		return 0; /* not the call under test */
 	struct hoist__region *region = NULL;
-	int err = hoist__region_create(chosen, &region);
+	int err = hoist__region_create(&options, &region);
 	cr_assert((err == 0) == (region != NULL));
 	hoist__region_destroy(region);
 	if (odd != 0)
@@ -457,8 +412,8 @@ static int live_and_die(size_t scenario)
 	return err;
 }
 
-/* Whether @spec failed anything; *n_failures if the region did not come to be. */
-static bool fails_with(size_t scenario, const char *spec, unsigned *n_failures)
+/* Whether @spec failed any call; *n_failures counts the regions that were not made. */
+static bool fails_with(const struct scenario *scenario, const char *spec, unsigned *n_failures)
 {
 	make_fail(spec);
 	uint64_t before = counters().injected_failures;
@@ -472,20 +427,20 @@ static bool fails_with(size_t scenario, const char *spec, unsigned *n_failures)
 }
 
 /* The first call, then the second, ... */
-static void sweep_once(size_t scenario)
+static void sweep_once(const struct scenario *scenario)
 {
 	char spec[32];
 	unsigned n_failures = 0;
-	cr_assert_eq(live_and_die(scenario), 0, "%s: %s", scenarios[scenario], hoist__error_text());
+	cr_assert_eq(live_and_die(scenario), 0, "%s: %s", scenario->name, hoist__error_text());
 	int n = 0;
 	do {
 		(void)snprintf(spec, sizeof spec, "any:%d", ++n);
 	} while (fails_with(scenario, spec, &n_failures));
-	cr_assert_gt(n_failures, 0, "%s", scenarios[scenario]);
+	cr_assert_gt(n_failures, 0, "%s", scenario->name);
 }
 
-/* All of what gives something, from the first on, from the second, ... */
-static void sweep_from(size_t scenario)
+/* Each call that gives memory, from the first on, from the second, ... */
+static void sweep_from(const struct scenario *scenario)
 {
 	char spec[128];
 	unsigned n_failures = 0;
@@ -496,7 +451,7 @@ static void sweep_from(size_t scenario)
 			       "cuMemHostRegister:%d+,cuMemAlloc:%d+,cuMemAllocManaged:%d+", n, n,
 			       n);
 	} while (fails_with(scenario, spec, &n_failures));
-	cr_assert_gt(n_failures, 0, "%s", scenarios[scenario]);
+	cr_assert_gt(n_failures, 0, "%s", scenario->name);
 }
 
 static unsigned long long mapped_bytes(void)
@@ -516,11 +471,11 @@ Test(alloc_pieces, leave_nothing_behind_whatever_driver_call_fails)
 {
 	need_stand_in();
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(scenarios); i++)
-		sweep_once(i);
+		sweep_once(&scenarios[i]);
 	unsigned long long before = mapped_bytes();
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(scenarios); i++) {
-		sweep_once(i);
-		sweep_from(i);
+		sweep_once(&scenarios[i]);
+		sweep_from(&scenarios[i]);
 	}
 	/* A sanitizer keeps what was freed for a while. */
 	const char *sanitizers = getenv("HOIST_TEST_SANITIZERS");

@@ -2,54 +2,22 @@
 /* Populating: which threads, where they run, and when huge pages are given up. */
 #include "config.h"
 
-#include <criterion/criterion.h>
-#include <errno.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "alloc/map.h"
 #include "alloc/populate.h"
-#include "base/checked.h"
-#include "base/error.h"
+#include "tests/support/alloc-unit.h"
 #include "tests/support/numa-refuse.h"
 
 static struct hoist__map map_huge(size_t bytes)
 {
 	struct hoist__map map;
-	cr_assert_eq(hoist__map_anonymous(bytes, &map), 0);
+	OK(hoist__map_anonymous(bytes, &map));
 	if (madvise(map.base, bytes, MADV_HUGEPAGE) != 0)
 		cr_skip_test("this kernel has no transparent huge pages");
 	return map;
-}
-
-static size_t absent_pages(const struct hoist__map *map)
-{
-	struct hoist__whereabouts where;
-	if (hoist__whereabouts(map->base, map->bytes, SIZE_MAX / 64, &where) != 0)
-		cr_skip_test("the kernel does not say where pages are");
-	return where.n_absent;
-}
-
-/* Whether smaps has @flag for the mapping of @address: "hg" huge pages wanted, "nh" unwanted. */
-static bool has_flag(const void *address, const char *flag)
-{
-	char line[512];
-	unsigned long from, to;
-	bool here = false, found = false;
-	FILE *file = fopen("/proc/self/smaps", "re");
-	cr_assert_not_null(file);
-	while (fgets(line, sizeof line, file) != NULL) {
-		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-			here = (unsigned long)address >= from && (unsigned long)address < to;
-		else if (here && strncmp(line, "VmFlags:", 8) == 0)
-			found = strstr(line, flag) != NULL;
-	}
-	fclose(file);
-	return found;
 }
 
 /* --- where threads run --- */
@@ -75,15 +43,15 @@ static struct hoist__populate_report populate_on(int cpu_of_0, int cpu_of_1)
 	struct hoist__populate_report report = {0};
 	hoist__nodeset_add(&both, 0);
 	hoist__nodeset_add(&both, 1);
-	cr_assert_eq(hoist__map_anonymous(8 * HOIST__MIB, &map), 0);
+	OK(hoist__map_anonymous(8 * HOIST__MIB, &map));
 	struct hoist__populate_job job = {.base = map.base,
 					  .bytes = map.bytes,
 					  .slice_bytes = HOIST__HUGE_PAGE_BYTES,
 					  .n_threads = 4,
 					  .topology = &topology,
 					  .nodes = &both};
-	cr_assert_eq(hoist__populate_parallel(&job, &report), 0);
-	cr_assert_eq(absent_pages(&map), 0);
+	OK(hoist__populate_parallel(&job, &report));
+	cr_assert_eq(absent_pages(map.base, map.bytes), 0);
 	hoist__map_release(&map);
 	return report;
 }
@@ -96,7 +64,7 @@ Test(alloc_populate, runs_on_the_cpus_of_nodes)
 	cr_assert_not(report.unpinned);
 	cr_assert_not(report.no_threads);
 	cr_assert_eq(sched_getaffinity(0, sizeof after, &after), 0);
-	cr_assert(CPU_EQUAL(&before, &after), "the caller stays where the program wants him");
+	cr_assert(CPU_EQUAL(&before, &after), "the caller stays where the program put it");
 }
 
 Test(alloc_populate, says_that_it_cannot_run_there)
@@ -111,7 +79,7 @@ static struct hoist__populate_report populate_above(const struct hoist__map *map
 	struct hoist__populate_report report = {0};
 	struct hoist__populate_job job = {
 		.base = map->base, .bytes = map->bytes, .n_threads = 1, .thp_floor = floor};
-	cr_assert_eq(hoist__populate_parallel(&job, &report), 0);
+	OK(hoist__populate_parallel(&job, &report));
 	return report;
 }
 
@@ -123,10 +91,10 @@ Test(alloc_populate, asks_for_no_more_huge_pages_where_they_come_slowly)
 	cr_assert_gt(report.rate, 0);
 	cr_assert_eq(report.small_at, 2 * HOIST__SLICE_BYTES);
 	const char *base = map.base;
-	cr_assert(has_flag(base + report.small_at - 1, " hg"));
-	cr_assert(has_flag(base + report.small_at, " nh"));
-	cr_assert(has_flag(base + map.bytes - 1, " nh"));
-	cr_assert_eq(absent_pages(&map), 0);
+	cr_assert(has_flag((uintptr_t)base + report.small_at - 1, " hg"));
+	cr_assert(has_flag((uintptr_t)base + report.small_at, " nh"));
+	cr_assert(has_flag((uintptr_t)base + map.bytes - 1, " nh"));
+	cr_assert_eq(absent_pages(map.base, map.bytes), 0);
 	hoist__map_release(&map);
 }
 
@@ -135,7 +103,7 @@ Test(alloc_populate, keeps_huge_pages_that_come_fast_enough)
 	struct hoist__map map = map_huge(64 * HOIST__MIB);
 	struct hoist__populate_report report = populate_above(&map, 1);
 	cr_assert_not(report.slow);
-	cr_assert(has_flag((char *)map.base + map.bytes - 1, " hg"));
+	cr_assert(has_flag((uintptr_t)map.base + map.bytes - 1, " hg"));
 	hoist__map_release(&map);
 }
 
@@ -160,7 +128,7 @@ Test(alloc_populate, goes_on_where_huge_pages_cannot_be_given_up)
 	struct hoist__populate_report report = populate_above(&map, UINT64_MAX);
 	cr_assert(report.slow);
 	cr_assert_eq(report.small_at, map.bytes);
-	cr_assert_eq(absent_pages(&map), 0);
+	cr_assert_eq(absent_pages(map.base, map.bytes), 0);
 	hoist__map_release(&map);
 }
 
@@ -173,7 +141,7 @@ static struct hoist__map map_shared(void)
 	struct hoist__map room;
 	int fd = memfd_create("populate", MFD_CLOEXEC);
 	cr_assert(fd >= 0 && ftruncate(fd, SHARED_BYTES) == 0);
-	cr_assert_eq(hoist__map_anonymous((size_t)8 << 20, &room), 0);
+	OK(hoist__map_anonymous((size_t)8 << 20, &room));
 	uintptr_t base = hoist__round_up((uintptr_t)room.base, (uintptr_t)2 << 20);
 	void *at = mmap((void *)base, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 			fd, 0);
@@ -195,8 +163,8 @@ static struct hoist__populate_report collapse_shared(void)
 		.n_threads = 3,
 		.collapse = true,
 	};
-	cr_assert_eq(hoist__populate_parallel(&job, &report), 0);
-	cr_assert_eq(absent_pages(&map), 0);
+	OK(hoist__populate_parallel(&job, &report));
+	cr_assert_eq(absent_pages(map.base, map.bytes), 0);
 	for (size_t i = 0; i < map.bytes; i++)
 		cr_assert_eq(((char *)map.base)[i], 0);
 	(void)munmap(map.base, map.bytes);
@@ -224,13 +192,13 @@ Test(alloc_populate, where_it_may_have_none_it_says_so)
 
 /* --- kernels that cannot populate --- */
 
-/* Pages are touched there, and one that cannot be had is an error there too, no signal.  What
- * another thread has written meanwhile stays. */
+/* There, pages are touched; a page that cannot be had is an error, too, and no signal.  Bytes that
+ * another thread has written meanwhile stay. */
 Test(alloc_populate, touches_without_a_signal)
 {
 	struct hoist__map map;
 	struct hoist__populate_report report = {0};
-	cr_assert_eq(hoist__map_anonymous(8 * HOIST__MIB, &map), 0);
+	OK(hoist__map_anonymous(8 * HOIST__MIB, &map));
 	char *bytes = map.base;
 	if (refuse_where(__NR_madvise, 23, EINVAL) != 0) /* MADV_POPULATE_WRITE */
 		cr_skip_test("no seccomp filters here");
@@ -238,9 +206,9 @@ Test(alloc_populate, touches_without_a_signal)
 	memset(bytes + 4096, 0xA5, 4096);
 	const struct hoist__populate_job job = {
 		.base = map.base, .bytes = map.bytes, .n_threads = 2, .slice_bytes = HOIST__MIB};
-	cr_assert_eq(hoist__populate_parallel(&job, &report), 0);
+	OK(hoist__populate_parallel(&job, &report));
 	cr_assert(report.touched);
-	cr_assert_eq(absent_pages(&map), 0);
+	cr_assert_eq(absent_pages(map.base, map.bytes), 0);
 	for (size_t i = 0; i < 8192; i++)
 		cr_assert_eq((unsigned char)bytes[i], i < 4096 ? 0 : 0xA5);
 	cr_assert_eq(munmap(bytes + 5 * HOIST__MIB, 4096), 0);

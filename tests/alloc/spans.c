@@ -6,20 +6,16 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "alloc/spans.h"
 #include "base/checked.h"
+#include "tests/support/random.h"
 
 #define BASE ((uintptr_t)0x5000 << 32)
 #define LEAF_BYTES (HOIST__LEAF_GRANULES << HOIST__GRANULE_SHIFT)
-
-static uint64_t next(uint64_t *random)
-{
-	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return *random >> 33;
-}
 
 /* An extent of @n granules, the last of them cut by @cut bytes, with its records. */
 static struct hoist__extent *make_extent(struct hoist__spans *spans, uintptr_t base, size_t n,
@@ -34,6 +30,14 @@ static struct hoist__extent *make_extent(struct hoist__spans *spans, uintptr_t b
 	cr_assert_eq(hoist__granules_take(base, n, extent), 0);
 	hoist__spans_add(spans, extent);
 	return extent;
+}
+
+/* The same at BASE, in new spans. */
+static struct hoist__extent *first_extent(struct hoist__spans *spans, size_t n, size_t cut)
+{
+	memset(spans, 0, sizeof *spans);
+	hoist__spans_init(spans);
+	return make_extent(spans, BASE, n, cut);
 }
 
 static void end_extent(struct hoist__spans *spans, struct hoist__extent *extent)
@@ -60,9 +64,8 @@ static struct hoist__granule *take(struct hoist__spans *spans, size_t n, size_t 
 
 Test(alloc_spans, offers_an_extent_that_is_not_kept_no_more)
 {
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 10, 0);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 10, 0);
 	hoist__spans_remove(&spans, extent);
 	extent->keep = false;
 	hoist__spans_add(&spans, extent);
@@ -143,10 +146,13 @@ static size_t sure(size_t n, size_t align)
 
 static void model_take(struct model *model)
 {
-	size_t most = (size_t)1 << next(&model->random) % 9;
-	size_t n = 1 + next(&model->random) % most;
-	size_t align = next(&model->random) % 4 == 0 ? (size_t)1 << next(&model->random) % 6 : 1;
-	size_t bytes = n * HOIST__GRANULE_BYTES - next(&model->random) % HOIST__GRANULE_BYTES;
+	size_t most = (size_t)1 << random_below(&model->random, 9);
+	size_t n = 1 + random_below(&model->random, most);
+	size_t align = random_below(&model->random, 4) == 0
+			       ? (size_t)1 << random_below(&model->random, 6)
+			       : 1;
+	size_t bytes =
+		n * HOIST__GRANULE_BYTES - random_below(&model->random, HOIST__GRANULE_BYTES);
 	const struct hoist__want want = {n, align, HOIST__SPAN_BLOCK, bytes};
 	struct hoist__granule *span = hoist__spans_take(&model->spans, &want, SIZE_MAX);
 	if (span == NULL) {
@@ -166,11 +172,11 @@ static void model_take(struct model *model)
 
 static void model_release(struct model *model)
 {
-	size_t k = next(&model->random) % model->n_live;
+	size_t k = random_below(&model->random, model->n_live);
 	struct hoist__granule *span = model->live[k];
 	size_t i = extent_of(model, span->address);
-	uintptr_t inside =
-		span->address + next(&model->random) % ((size_t)span->n << HOIST__GRANULE_SHIFT);
+	uintptr_t inside = span->address +
+			   random_below(&model->random, (size_t)span->n << HOIST__GRANULE_SHIFT);
 	cr_assert_eq(hoist__spans_around(model->extents[i], inside), span);
 	mark(model, span, 0);
 	struct hoist__extent *empty = hoist__spans_release(&model->spans, span);
@@ -209,7 +215,7 @@ Test(alloc_spans, agree_with_every_granules_owner)
 		/* Tides: mostly taking until little is left, then mostly giving back. */
 		size_t taking = i / 5000 % 2 == 0 ? 70 : 30;
 		bool room = model.n_live < LIVE_MOST;
-		if (model.n_live == 0 || (room && next(&model.random) % 100 < taking))
+		if (model.n_live == 0 || (room && random_below(&model.random, 100) < taking))
 			model_take(&model);
 		else
 			model_release(&model);
@@ -231,9 +237,8 @@ Test(alloc_spans, agree_with_every_granules_owner)
 
 Test(alloc_spans, merge_with_both_neighbours_at_once)
 {
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 40, 0);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 40, 0);
 	struct hoist__granule *a = take(&spans, 10, 1);
 	struct hoist__granule *b = take(&spans, 10, 1);
 	struct hoist__granule *c = take(&spans, 10, 1);
@@ -303,7 +308,7 @@ Test(alloc_spans, fill_partly_used_extents_first)
 	struct hoist__granule *second = take(&spans, 10, 1);
 	cr_assert_eq(atomic_load(&second->extent), a);
 	cr_assert(b->empty);
-	/* Of empty ones, the smallest that fits, and none above what was said. */
+	/* Among empty extents, the smallest that fits, and none above the given size. */
 	const struct hoist__want want = {85, 1, HOIST__SPAN_SLAB, 85 * HOIST__GRANULE_BYTES};
 	cr_assert_null(hoist__spans_take(&spans, &want, SIZE_MAX));
 	const struct hoist__want half = {50, 1, HOIST__SPAN_SLAB, 50 * HOIST__GRANULE_BYTES};
@@ -320,9 +325,8 @@ Test(alloc_spans, fill_partly_used_extents_first)
 
 Test(alloc_spans, give_whole_extents_that_waste_an_eighth_at_most)
 {
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 90, 61440);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 90, 61440);
 	const struct hoist__want wasteful = {79, 1, HOIST__SPAN_BLOCK, 79 * HOIST__GRANULE_BYTES};
 	cr_assert_null(hoist__spans_take_whole(&spans, &wasteful));
 	const struct hoist__want want = {80, 1, HOIST__SPAN_BLOCK, 80 * HOIST__GRANULE_BYTES};
@@ -337,9 +341,8 @@ Test(alloc_spans, give_whole_extents_that_waste_an_eighth_at_most)
 /* An extent may end within a granule: what is not there is not given out. */
 Test(alloc_spans, never_reach_beyond_the_end_of_a_cut_extent)
 {
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 10, 4096);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 10, 4096);
 	struct hoist__want want = {10, 1, HOIST__SPAN_BLOCK, extent->bytes + 1};
 	cr_assert_null(hoist__spans_take(&spans, &want, SIZE_MAX));
 	cr_assert_null(hoist__spans_take_whole(&spans, &want));
@@ -366,7 +369,7 @@ Test(alloc_spans, granules_belong_to_one_extent_only)
 	struct hoist__extent a = {0}, b = {0};
 	uintptr_t end = BASE + LEAF_BYTES;
 	cr_assert_eq(hoist__granules_take(end - HOIST__MIB, 32, &a), 0);
-	/* What it had before it met the other's is given back. */
+	/* The second extent gives back the granules that it had before it met the other's. */
 	cr_assert_eq(hoist__granules_take(end - 2 * HOIST__MIB, 32, &b), -EEXIST);
 	cr_assert_null(atomic_load(&hoist__granule_of(end - HOIST__MIB - 1)->extent));
 	cr_assert_eq(atomic_load(&hoist__granule_of(end - HOIST__MIB)->extent), &a);
@@ -428,9 +431,8 @@ Test(alloc_spans, stay_fast_with_a_hundred_thousand_live_spans)
 {
 	enum { N = 100000 };
 	static struct hoist__granule *live[N];
-	struct hoist__spans spans = {0};
-	hoist__spans_init(&spans);
-	struct hoist__extent *extent = make_extent(&spans, BASE, 2 * N, 0);
+	struct hoist__spans spans;
+	struct hoist__extent *extent = first_extent(&spans, 2 * N, 0);
 	for (size_t i = 0; i < N; i++)
 		cr_assert_not_null(live[i] = take(&spans, 2, 1));
 	for (int round = 0; round < 10; round++) {

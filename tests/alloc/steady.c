@@ -13,20 +13,20 @@
 
 static size_t some_bytes(uint64_t *random)
 {
-	uint64_t what = chance(random) % 1000;
+	uint64_t what = random_below(random, 1000);
 	if (what == 0)
-		return 3 * HOIST__MIB + chance(random) % HOIST__MIB; /* a region of its own */
+		return 3 * HOIST__MIB + random_below(random, HOIST__MIB); /* a region of its own */
 	if (what < 5)
-		return HOIST__MIB + chance(random) % (HOIST__MIB / 2);
-	return 1 + chance(random) % ((size_t)256 << chance(random) % 6);
+		return HOIST__MIB + random_below(random, HOIST__MIB / 2);
+	return 1 + random_below(random, (size_t)256 << random_below(random, 6));
 }
 
 static void churn(struct hoist__pool *pool, uintptr_t *slots, uint64_t *random, long n)
 {
 	for (long i = 0; i < n; i++) {
-		uintptr_t *slot = &slots[chance(random) % SLOTS];
+		uintptr_t *slot = &slots[random_below(random, SLOTS)];
 		if (*slot != 0)
-			CHECK(hoist__pool_free(pool, *slot) == 0);
+			give_block(pool, *slot);
 		*slot = *slot != 0 ? 0 : take_block(pool, some_bytes(random));
 	}
 }
@@ -35,7 +35,7 @@ static void free_slots(struct hoist__pool *pool, uintptr_t *slots)
 {
 	for (size_t i = 0; i < SLOTS; i++) {
 		if (slots[i] != 0)
-			CHECK(hoist__pool_free(pool, slots[i]) == 0);
+			give_block(pool, slots[i]);
 		slots[i] = 0;
 	}
 }
@@ -78,7 +78,7 @@ static void *one_at_a_time(void *argument)
 {
 	struct hoist__pool *pool = argument;
 	for (int i = 0; i < 20000; i++)
-		CHECK(hoist__pool_free(pool, take_block(pool, 900 * HOIST__KIB)) == 0);
+		give_block(pool, take_block(pool, 900 * HOIST__KIB));
 	return NULL;
 }
 
@@ -101,7 +101,7 @@ static void check_borrowed_slabs(void)
 		join(threads[i]);
 	}
 	expect_steady("borrowed slabs", before, figures(), 16 * HOIST__KIB);
-	CHECK(hoist__pool_free(pool, block) == 0);
+	give_block(pool, block);
 	expect_unused(pool);
 	hoist__pool_unref(pool);
 }
@@ -113,7 +113,7 @@ static void freed_behind_work(struct hoist__pool *pool, struct hoist__dev_stream
 	uint64_t random = 3;
 	for (long i = 0; i < n; i++) {
 		struct hoist__dev_stream *stream = streams[i % 2];
-		size_t bytes = (size_t)256 << chance(&random) % 4;
+		size_t bytes = (size_t)256 << random_below(&random, 4);
 		uintptr_t block = 0;
 		CHECK((i % 3 == 0 ? hoist__pool_alloc(pool, bytes, 0, 0, &block)
 				  : hoist__pool_alloc_on(pool, bytes, 0, stream, &block)) == 0);
@@ -168,9 +168,9 @@ static void *visitor(void *argument)
 	uint64_t random = visit->seed;
 	uintptr_t blocks[100];
 	for (int i = 0; i < 100; i++)
-		blocks[i] = take_block(visit->pools[i % 2], 1 + chance(&random) % 3000);
+		blocks[i] = take_block(visit->pools[i % 2], 1 + random_below(&random, 3000));
 	for (int i = 0; i < 100; i++)
-		CHECK(hoist__pool_free(visit->pools[i % 2], blocks[i]) == 0);
+		give_block(visit->pools[i % 2], blocks[i]);
 	return NULL;
 }
 
@@ -187,7 +187,7 @@ static void visit_many(const struct hoist__pool_options *options, struct hoist__
 		}
 		for (int k = 0; k < 4; k++)
 			join(threads[k]);
-		/* What the ended threads cached is back where it came from. */
+		/* The blocks that the ended threads cached are back where they came from. */
 		CHECK(pool_stats(passing).cached_bytes == 0);
 		CHECK(pool_stats(passing).n_blocks == 0);
 		hoist__pool_unref(passing);

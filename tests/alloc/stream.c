@@ -104,7 +104,7 @@ static void close_clock(struct clock *clock)
 /* --- the order left out --- */
 
 /* A stream will write to a block, which is freed in its order or, wrongly, at once.
- * Returns: whether the next owner keeps his bytes. */
+ * Returns: whether the next owner keeps its bytes. */
 static bool next_owner_is_safe(struct clock *clock, bool pinned, bool ordered)
 {
 	struct hoist__pool *pool = pinned ? clock->pinned : clock->device;
@@ -139,7 +139,7 @@ static bool next_owner_is_safe(struct clock *clock, bool pinned, bool ordered)
 		else
 			clock_to_host(early, result, block, 256);
 		CHECK(hoist__dev_stream_synchronize(early->stream) == 0);
-		CHECK(hoist__pool_free(pool, block) == 0);
+		give_block(pool, block);
 		if (was_late)
 			return memcmp(pattern, result, 256) == 0;
 	}

@@ -4,13 +4,17 @@
  * again, every block comes back, and nothing is left of pool, budgets and events.  Exit: 0, 1. */
 #include "config.h"
 
-#include <limits.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "alloc/budget.h"
 #include "alloc/pool.h"
 #include "base/checked.h"
+#include "base/error.h"
 #include "device/device.h"
-#include "tests/support/alloc-failing-calls.h"
+#include "tests/support/check.h"
+#include "tests/support/failing-calls.h"
 #include "tests/support/emulator-driver.h"
 
 #define N_BLOCKS 90 /* more than one batch */
@@ -85,12 +89,12 @@ static void live(unsigned i)
 	if (i % 6 == 0)
 		work(i, stream_of(i));
 	if (i % 5 == 0 && !is_done(hoist__pool_use(pool, blocks[i], stream_of(i)), no_memory))
-		CHECK(hoist__pool_use(pool, blocks[i], stream_of(i)) == 0);
+		OK(hoist__pool_use(pool, blocks[i], stream_of(i)));
 	if (i % 3 == 0) {
 		if (i % 6 == 0)
 			work(i, stream_of(i + 1));
 		if (!is_done(hoist__pool_use(pool, blocks[i], stream_of(i + 1)), no_memory))
-			CHECK(hoist__pool_use(pool, blocks[i], stream_of(i + 1)) == 0);
+			OK(hoist__pool_use(pool, blocks[i], stream_of(i + 1)));
 	}
 }
 
@@ -129,7 +133,7 @@ static void use_pool(void)
 			die(i);
 		if (round == 0)
 			hoist__pool_trim(pool, 0);
-		CHECK(hoist__pool_release_captured(pool) == 0);
+		OK(hoist__pool_release_captured(pool));
 		expect_whole(0);
 	}
 }
@@ -138,7 +142,7 @@ static void use_pool(void)
 static void make_budget(size_t limit, struct hoist__budget **ret)
 {
 	if (!is_done(hoist__budget_create(limit, ret), no_memory))
-		CHECK(hoist__budget_create(limit, ret) == 0);
+		OK(hoist__budget_create(limit, ret));
 }
 
 static int play(void)
@@ -157,7 +161,7 @@ static int play(void)
 		.device_budget = kind == HOIST__MEMORY_DEVICE ? device_budget : NULL,
 	};
 	if (!is_done(hoist__pool_create(&options, &pool), no_memory))
-		CHECK(hoist__pool_create(&options, &pool) == 0);
+		OK(hoist__pool_create(&options, &pool));
 	use_pool();
 	hoist__pool_unref(pool);
 	CHECK(hoist__budget_used(budget) == 0 && hoist__budget_used(device_budget) == 0);
@@ -169,29 +173,16 @@ static int play(void)
 	return first_err;
 }
 
-/* In a thread of its own: what is kept for a thread ends with it. */
-static void *run_in_thread(void *ret)
-{
-	*(int *)ret = play();
-	return NULL;
-}
-
 static int in_thread(void)
 {
-	int err = 0;
-	pthread_t thread;
-	CHECK(__real_pthread_create(&thread, NULL, run_in_thread, &err) == 0);
-	CHECK(pthread_join(thread, NULL) == 0);
-	if (err != 0)
-		(void)hoist__fail(err, "in a thread of its own");
-	return err;
+	return failing_in_thread(play);
 }
 
 /* Streams go on after a failure: theirs is that of the call alone. */
 static void settle(void)
 {
 	for (int i = 0; i < N_STREAMS; i++)
-		CHECK(hoist__dev_stream_synchronize(streams[i]) == 0);
+		OK(hoist__dev_stream_synchronize(streams[i]));
 }
 
 /* Under sanitizers some calls are left out: they are slow. */
@@ -203,21 +194,18 @@ static void sweep_driver(const char *name)
 	long n_failed = 0;
 	long nth = 1 - step;
 	bool failed;
-	scenario_name = name;
-	fail_at = 0;
+	failing.at = 0;
 	do {
 		(void)snprintf(spec, sizeof spec, "any:%ld", nth += step);
-		fail_at = nth; /* for messages */
-		atomic_store(&n_calls, LONG_MIN);
+		check_at("%s, driver call %ld", name, nth);
 		uint64_t before = counters_of(&control).injected_failures;
 		CHECK(control.fail(spec) == 0);
 		n_failed += in_thread() != 0;
 		failed = counters_of(&control).injected_failures != before;
 		CHECK(control.fail("") == 0);
-		expect_nothing_left();
+		failing_expect_nothing_left();
 		settle();
 	} while (failed);
-	fail_at = 0;
 	CHECK(nth > 50 && n_failed > 0);
 	printf("%s: %ld driver calls failed, %ld of them could not be helped\n", name, nth / step,
 	       n_failed);
@@ -226,12 +214,12 @@ static void sweep_driver(const char *name)
 static void sweep_kind(enum hoist__memory_kind which, const char *name)
 {
 	kind = which;
-	/* The first one makes what stays: the list of pools, the pages of the address map. */
-	atomic_store(&n_calls, LONG_MIN);
+	/* The first run makes the list of pools and the pages of the address map, which stay. */
+	failing.at = 0;
 	CHECK(in_thread() == 0);
-	atomic_store(&n_allocated, 0);
-	atomic_store(&n_mapped, 0);
-	sweep(name, in_thread, ENOMEM);
+	atomic_store(&failing.n_allocated, 0);
+	atomic_store(&failing.n_mapped, 0);
+	failing_sweep(name, in_thread, ENOMEM);
 	settle();
 	sweep_driver(name);
 }
@@ -239,9 +227,9 @@ static void sweep_kind(enum hoist__memory_kind which, const char *name)
 static void open_api(enum hoist__api api, const char *library)
 {
 	(void)driver_open(library, "cuda:1,hip:1", &control);
-	CHECK(hoist__dev_get(api, 0, &dev) == 0);
+	OK(hoist__dev_get(api, 0, &dev));
 	for (int i = 0; i < N_STREAMS; i++)
-		CHECK(hoist__dev_stream_create(dev, &streams[i]) == 0);
+		OK(hoist__dev_stream_create(dev, &streams[i]));
 	control.set_latency(0, 50);
 }
 

@@ -1,46 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks in and out of stream order, mixed as chance will, against a reference that is too simple
- * to be wrong.  Streams tick: each piece of work on a block is a copy of the stream's next number
- * to a place where the test sees it.  Who freed a block left behind which number of which stream
- * must have been seen before another may have those addresses.
+/* Blocks in and out of stream order, mixed by chance, beside the reference of stream-trails.h.  The
+ * thread that freed a block left behind a number of each stream: each must have been seen before
+ * another block may have those addresses.
  *
- *   lane     a stream and its clock
- *   block    what lives, with the numbers of its last work on each lane
- *   trail    what was freed: the addresses, and the numbers they wait for
- *
- * Captured work never runs: what a graph has may only come again after
+ * Captured work never runs: the blocks of a graph may come again only after
  * hoist__pool_release_captured(), or for the same lane while the capture lasts.
  * Exit: 0, 1. */
 #include "config.h"
 
-#include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "device/device.h"
-#include "tests/support/alloc-support.h"
-#include "tests/support/emulator-driver.h"
+#include "tests/alloc/stream-trails.h"
 #include "tests/support/patience.h"
-
-#define LANES 4
-#define THREADS_MOST 3
-#define SLOTS 150
-#define TRAILS 60000
-#define MEETINGS 10
-#define NUMBERS 65536
-#define HOST_BYTES (NUMBERS * sizeof(uint16_t))
-#define SCRATCH_BYTES (HOIST__MIB / 2)
-
-struct scenario {
-	const char *name;
-	enum hoist__api api;
-	enum hoist__memory_kind kind;
-	unsigned n_threads;
-	unsigned n_operations; /* of each thread */
-	size_t limit_bytes;
-	size_t cache_bytes;
-	unsigned debug;
-	bool captures; /* one thread: who asks a stream must not meet its capture's begin */
-};
 
 static const struct scenario scenarios[] = {
 	{"cuda", HOIST__API_CUDA, HOIST__MEMORY_DEVICE, 1, 60000, 0, 0, 0, false},
@@ -66,165 +37,13 @@ static const struct scenario scenarios[] = {
 	{"cpu, host, poison", HOIST__API_CPU, HOIST__MEMORY_HOST, 2, 10000, 0, 0, 1, false},
 };
 
-struct lane {
-	pthread_mutex_t lock; /* its numbers are queued in order */
-	struct hoist__dev_stream *stream;
-	volatile uint16_t *seen;
-	_Atomic uint32_t issued;
-	unsigned capture; /* how many there were */
-	bool capturing;
-};
-
-struct need { /* of one lane */
-	bool any;
-	bool queued; /* number counts */
-	uint16_t number;
-	unsigned capture; /* the graph that has it; 0: none */
-};
-
-struct block {
-	uintptr_t address; /* 0: none */
-	size_t bytes;
-	unsigned home; /* the lane whose work the pool need not be told of before the end */
-	bool untold;   /* there was such work */
-	struct need needs[LANES];
-};
-
-struct trail {
-	uintptr_t address;
-	size_t bytes;
-	struct need needs[LANES];
-};
-
-struct model;
-
-struct worker {
-	struct model *model;
-	unsigned index;
-	uint64_t random;
-	struct block blocks[SLOTS];
-};
-
-struct model {
-	const struct scenario *scenario;
-	struct hoist__pool *pool;
-	struct control *control; /* NULL: the CPU */
-	struct hoist__dev *dev;
-	uint16_t *host;	   /* each number, and then those seen of each lane */
-	uintptr_t numbers; /* each number, where the streams can read it */
-	uintptr_t scratch;
-	struct lane lanes[LANES];
-	pthread_barrier_t barrier;
-	pthread_mutex_t lock; /* of the trails */
-	struct trail trails[TRAILS];
-	size_t n_trails;
-	_Atomic uint64_t n_reused; /* for the same lane, before the time */
-	_Atomic uint64_t n_full;
-	struct worker workers[THREADS_MOST];
-};
-
-/* --- clocks --- */
-
-static bool has_seen(const struct lane *lane, uint16_t number)
-{
-	return (int16_t)(uint16_t)(*lane->seen - number) >= 0;
-}
-
-/* Work of the block on the lane; a graph's is never done. */
-static void work(struct model *model, struct block *block, unsigned at)
-{
-	struct lane *lane = &model->lanes[at];
-	struct need *need = &block->needs[at];
-	need->any = true;
-	if (lane->capturing) {
-		need->capture = lane->capture;
-		return;
-	}
-	enum hoist__copy kind =
-		model->control != NULL ? HOIST__COPY_DEVICE_TO_HOST : HOIST__COPY_DEVICE_TO_DEVICE;
-	pthread_mutex_lock(&lane->lock);
-	uint16_t number = (uint16_t)(atomic_load(&lane->issued) + 1);
-	CHECK(hoist__copy_async(lane->stream, kind, (uintptr_t)lane->seen,
-				model->numbers + number * sizeof number, sizeof number) == 0);
-	atomic_fetch_add(&lane->issued, 1);
-	pthread_mutex_unlock(&lane->lock);
-	need->queued = true;
-	need->number = number;
-}
-
-/* Numbers come again after 65536. */
-static void catch_up(struct model *model, unsigned at)
-{
-	if (!model->lanes[at].capturing)
-		CHECK(hoist__dev_stream_synchronize(model->lanes[at].stream) == 0);
-}
-
-/* --- trails --- */
-
-static bool is_over(const struct model *model, const struct trail *trail)
-{
-	for (unsigned i = 0; i < LANES; i++) {
-		const struct need *need = &trail->needs[i];
-		if (need->capture != 0 ||
-		    (need->queued && !has_seen(&model->lanes[i], need->number)))
-			return false;
-	}
-	return true;
-}
-
-/* Whether it is for the lane's next work already: device memory that nobody else had, and that the
- * same graph has, if it is one's. */
-static bool is_for(const struct model *model, const struct trail *trail, int at)
-{
-	if (at < 0 || model->scenario->kind != HOIST__MEMORY_DEVICE || model->scenario->debug != 0)
-		return false;
-	const struct lane *lane = &model->lanes[at];
-	for (int i = 0; i < LANES; i++)
-		if (i != at && trail->needs[i].any)
-			return false;
-	return trail->needs[at].capture == (lane->capturing ? lane->capture : 0);
-}
-
-/* A block of these addresses was given out, for the work of one lane or (-1) of anybody. */
-static void expect_free(struct model *model, struct block *block, int at)
-{
-	pthread_mutex_lock(&model->lock);
-	for (size_t i = 0; i < model->n_trails;) {
-		struct trail *trail = &model->trails[i];
-		bool apart = trail->address + trail->bytes <= block->address ||
-			     block->address + block->bytes <= trail->address;
-		bool over = is_over(model, trail);
-		if (!apart && !over) {
-			CHECK(is_for(model, trail, at));
-			/* It stays the lane's, whatever becomes of the block. */
-			block->needs[at] = trail->needs[at];
-			atomic_fetch_add(&model->n_reused, 1);
-		}
-		if (!apart || over)
-			*trail = model->trails[--model->n_trails];
-		else
-			i++;
-	}
-	pthread_mutex_unlock(&model->lock);
-}
-
-static void leave_trail(struct model *model, const struct block *block)
-{
-	struct trail trail = {.address = block->address, .bytes = block->bytes};
-	memcpy(trail.needs, block->needs, sizeof trail.needs);
-	pthread_mutex_lock(&model->lock);
-	CHECK(model->n_trails < TRAILS);
-	model->trails[model->n_trails++] = trail;
-	pthread_mutex_unlock(&model->lock);
-}
-
 /* --- one operation --- */
 
 static size_t some_bytes(uint64_t *random)
 {
-	if (chance(random) % 100 == 0)
-		return 1 + chance(random) % HOIST__MIB;
-	return 1 + chance(random) % ((size_t)256 << chance(random) % 8);
+	if (random_below(random, 100) == 0)
+		return 1 + random_below(random, HOIST__MIB);
+	return 1 + random_below(random, (size_t)256 << random_below(random, 8));
 }
 
 static void take(struct worker *worker, struct block *block)
@@ -232,9 +51,9 @@ static void take(struct worker *worker, struct block *block)
 	struct model *model = worker->model;
 	uint64_t *random = &worker->random;
 	size_t bytes = some_bytes(random);
-	size_t align = chance(random) % 8 == 0 ? (size_t)1 << chance(random) % 14 : 0;
-	unsigned home = (unsigned)(chance(random) % LANES);
-	bool on = chance(random) % 2 == 0;
+	size_t align = random_below(random, 8) == 0 ? (size_t)1 << random_below(random, 14) : 0;
+	unsigned home = (unsigned)(random_below(random, LANES));
+	bool on = random_below(random, 2) == 0;
 	uintptr_t address = 0;
 	int err = on ? hoist__pool_alloc_on(model->pool, bytes, align, model->lanes[home].stream,
 					    &address)
@@ -273,7 +92,7 @@ static void freed_on(struct model *model, struct block *block, unsigned at)
 	}
 }
 
-/* What is freed while a lane of its captures is the graph's too. */
+/* A block that is freed while one of its lanes captures is the graph's, too. */
 static void note_graphs(const struct model *model, struct block *block)
 {
 	for (unsigned i = 0; i < LANES; i++)
@@ -285,12 +104,12 @@ static void note_graphs(const struct model *model, struct block *block)
 static void give(struct worker *worker, struct block *block)
 {
 	struct model *model = worker->model;
-	uint64_t how = chance(&worker->random) % 8;
+	uint64_t how = random_below(&worker->random, 8);
 	unsigned at = block->home;
 	if (how == 0) { /* elsewhere, or on none */
 		if (block->untold)
 			tell(model, block, block->home);
-		at = (unsigned)(chance(&worker->random) % (LANES + 1));
+		at = (unsigned)(random_below(&worker->random, LANES + 1));
 	} else if (!block->untold && how == 1) {
 		at = LANES;
 	}
@@ -306,11 +125,11 @@ static void give(struct worker *worker, struct block *block)
 
 static void use(struct worker *worker, struct block *block)
 {
-	unsigned at = (unsigned)(chance(&worker->random) % LANES);
+	unsigned at = (unsigned)(random_below(&worker->random, LANES));
 	work(worker->model, block, at);
 	/* That a graph has it, the pool must be told while the capture lasts. */
 	if (at != block->home || worker->model->lanes[at].capturing ||
-	    chance(&worker->random) % 2 == 0)
+	    random_below(&worker->random, 2) == 0)
 		tell(worker->model, block, at);
 	else
 		block->untold = true;
@@ -354,10 +173,10 @@ static void end_capture(struct worker *worker, unsigned at)
 static void do_seldom(struct worker *worker)
 {
 	struct model *model = worker->model;
-	unsigned at = (unsigned)(chance(&worker->random) % LANES);
-	switch (chance(&worker->random) % 8) {
+	unsigned at = (unsigned)(random_below(&worker->random, LANES));
+	switch (random_below(&worker->random, 8)) {
 	case 0:
-		hoist__pool_trim(model->pool, chance(&worker->random) % (8 * HOIST__MIB));
+		hoist__pool_trim(model->pool, random_below(&worker->random, 8 * HOIST__MIB));
 		break;
 	case 1:
 		if (model->scenario->n_threads == 1)
@@ -382,8 +201,8 @@ static void do_seldom(struct worker *worker)
 
 static void operate(struct worker *worker)
 {
-	struct block *block = &worker->blocks[chance(&worker->random) % SLOTS];
-	uint64_t what = chance(&worker->random) % 1000;
+	struct block *block = &worker->blocks[random_below(&worker->random, SLOTS)];
+	uint64_t what = random_below(&worker->random, 1000);
 	struct hoist__block found;
 	if (what < 20)
 		do_seldom(worker);
@@ -409,7 +228,8 @@ static int by_address(const void *a, const void *b)
 	return (x->address > y->address) - (x->address < y->address);
 }
 
-/* What streams have still to pass is pending: what the pool said before must cover it. */
+/* Blocks that streams have still to pass are pending: the earlier figure of the pool covers them.
+ */
 static size_t bytes_under_way(const struct model *model)
 {
 	size_t bytes = 0;

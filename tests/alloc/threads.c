@@ -37,7 +37,7 @@ struct worker {
 
 static uint64_t next(struct worker *worker)
 {
-	return chance(&worker->random);
+	return random_next(&worker->random);
 }
 
 static void fill(struct worker *worker, struct held *block)
@@ -63,7 +63,7 @@ static void empty(struct worker *worker, struct held *block)
 	CHECK(content[0] == worker->mark && content[block->bytes - 1] == worker->mark);
 	CHECK(hoist__pool_find(worker->shared->pool, block->address, &found) == 0);
 	CHECK(found.bytes == block->bytes);
-	CHECK(hoist__pool_free(worker->shared->pool, block->address) == 0);
+	give_block(worker->shared->pool, block->address);
 	block->address = 0;
 }
 
@@ -122,19 +122,17 @@ static void run_pool(void)
 		.keep_bytes = 4 * HOIST__MIB,
 		.limit_bytes = LIMIT,
 	};
-	pthread_t threads[N_THREADS], watcher;
+	pthread_t watcher;
 	CHECK(hoist__pool_create(&options, &shared.pool) == 0);
-	CHECK(pthread_create(&watcher, NULL, watch_main, &shared) == 0);
+	start(&watcher, watch_main, &shared);
 	for (unsigned i = 0; i < N_THREADS; i++) {
 		workers[i].shared = &shared;
 		workers[i].mark = (unsigned char)(i + 1);
 		workers[i].random = i + 1;
-		CHECK(pthread_create(&threads[i], NULL, pool_main, &workers[i]) == 0);
 	}
-	for (unsigned i = 0; i < N_THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	run_all(pool_main, workers, sizeof workers[0], N_THREADS);
 	atomic_store(&shared.done, true);
-	CHECK(pthread_join(watcher, NULL) == 0);
+	join(watcher);
 	expect_unused(shared.pool);
 	struct hoist__pool_stats stats = pool_stats(shared.pool);
 	CHECK(stats.n_allocs == stats.n_frees && stats.reserved_peak_bytes <= LIMIT);
@@ -220,7 +218,7 @@ static void end_region_once(size_t bytes)
 	pthread_t thread;
 	start(&thread, free_again_main, &late);
 	uintptr_t block = take_block(late.pool, bytes);
-	CHECK(hoist__pool_free(late.pool, block) == 0);
+	give_block(late.pool, block);
 	atomic_store_explicit(&late.block, block, memory_order_relaxed);
 	while (!atomic_load_explicit(&late.freed, memory_order_relaxed))
 		sched_yield();
@@ -249,19 +247,19 @@ static int n_late;
 /* Comes again until the system has had enough: in the last round nobody comes behind it. */
 static void allocate_late(void *value)
 {
-	CHECK(hoist__pool_free(late_pool, take_block(late_pool, 1000)) == 0);
+	give_block(late_pool, take_block(late_pool, 1000));
 	n_late++;
 	CHECK(pthread_setspecific(late, value) == 0);
 }
 
 static void *late_main(void *argument)
 {
-	CHECK(hoist__pool_free(late_pool, take_block(late_pool, 1000)) == 0);
+	give_block(late_pool, take_block(late_pool, 1000));
 	CHECK(pthread_setspecific(late, argument) == 0);
 	return NULL;
 }
 
-/* What a pool knows of a thread must not lie in its stack, which is gone here. */
+/* The records that a pool keeps of a thread must not lie in its stack, which is gone here. */
 static void run_late(void)
 {
 	const struct hoist__pool_options options = {.region_bytes = 8 * HOIST__MIB};
@@ -309,16 +307,13 @@ static void run_budget(void)
 {
 	static struct shared shared;
 	static struct worker workers[N_THREADS];
-	pthread_t threads[N_THREADS];
 	CHECK(hoist__budget_create(100, &shared.budget) == 0);
 	for (unsigned i = 0; i < N_THREADS; i++) {
 		workers[i].shared = &shared;
 		workers[i].random = i + 1;
 		hoist__budget_ref(shared.budget);
-		CHECK(pthread_create(&threads[i], NULL, budget_main, &workers[i]) == 0);
 	}
-	for (unsigned i = 0; i < N_THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	run_all(budget_main, workers, sizeof workers[0], N_THREADS);
 	CHECK(hoist__budget_used(shared.budget) == 0);
 	CHECK(hoist__budget_peak(shared.budget) <= 100);
 	printf("budget: peak %zu of 100\n", hoist__budget_peak(shared.budget));
@@ -338,13 +333,9 @@ static void run_populate(void)
 	struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_HOST, .bytes = 8 * HOIST__MIB, .unpopulated = true};
 	struct hoist__region *region;
-	pthread_t threads[N_THREADS];
 	CHECK(hoist__region_create(&options, &region) == 0);
 	struct held block = {.address = region->base, .bytes = region->bytes};
-	for (unsigned i = 0; i < N_THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, populate_main, &block) == 0);
-	for (unsigned i = 0; i < N_THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	run_all(populate_main, &block, 0, N_THREADS);
 	hoist__region_destroy(region);
 	options.unpopulated = false;
 	options.bytes = 64 * HOIST__MIB;
@@ -364,11 +355,11 @@ static void *work_untraced_then_traced(void *argument)
 {
 	struct traced *traced = argument;
 	uintptr_t block = take_block(traced->pool, 1000);
-	CHECK(hoist__pool_free(traced->pool, take_block(traced->pool, 1000)) == 0);
+	give_block(traced->pool, take_block(traced->pool, 1000));
 	(void)pthread_barrier_wait(&traced->barrier);
 	(void)pthread_barrier_wait(&traced->barrier);
-	CHECK(hoist__pool_free(traced->pool, block) == 0);
-	CHECK(hoist__pool_free(traced->pool, take_block(traced->pool, 1000)) == 0);
+	give_block(traced->pool, block);
+	give_block(traced->pool, take_block(traced->pool, 1000));
 	return NULL;
 }
 

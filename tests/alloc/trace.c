@@ -139,7 +139,7 @@ Test(alloc_trace, writes_many_whole_lines_at_a_time)
 	(void)fclose(file);
 }
 
-Test(alloc_trace, says_what_cannot_be_opened_or_written)
+Test(alloc_trace, names_a_file_that_cannot_be_opened_or_written)
 {
 	struct hoist__trace *trace = NULL;
 	cr_assert_eq(hoist__trace_open("/nowhere/at/all", &trace), -ENOENT);

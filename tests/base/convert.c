@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/convert.h"
 #include "base/minifloat.h"
+#include "tests/support/random.h"
 
 static const hoist_dtype dtypes[] = {HOIST_F32, HOIST_F16, HOIST_BF16};
 
@@ -80,7 +81,7 @@ static void check_all_of_16_bits(void)
 	check_array((const unsigned char *)codes, HOIST_BF16, HOIST__ARRAY_SIZE(codes));
 }
 
-/* Of f32: around every value of f16 and bf16 and the middle between two of them. */
+/* Codes of f32 around every value of f16 and bf16, and around the middle between two values. */
 static void check_boundaries(void)
 {
 	enum { AROUND = 5 };
@@ -106,7 +107,7 @@ Test(base_convert, every_code_of_16_bits)
 	check_all_of_16_bits();
 }
 
-Test(base_convert, codes_of_f32_around_what_is_rounded)
+Test(base_convert, codes_of_f32_around_every_rounding)
 {
 	check_boundaries();
 }
@@ -115,10 +116,9 @@ Test(base_convert, random_codes_of_f32)
 {
 	enum { N = 1 << 18 };
 	static uint32_t codes[N];
-	unsigned seed = 1;
+	uint64_t seed = 1;
 	for (size_t i = 0; i < N; i++) {
-		uint32_t high = (uint32_t)rand_r(&seed);
-		codes[i] = high << 16 ^ (uint32_t)rand_r(&seed);
+		codes[i] = (uint32_t)random_next(&seed);
 		if (i % 2) /* near what f16 can hold */
 			codes[i] = (codes[i] & 0x8fffffff) | 0x30000000 | (i % 4 ? 0x08000000 : 0);
 	}
@@ -157,12 +157,11 @@ Test(base_convert, the_rounding_mode_of_the_thread_has_no_part_in_it)
 Test(base_convert, lengths_alignments_and_arrays_in_place)
 {
 	enum { MOST = 300 };
-	unsigned seed = 3;
+	uint64_t seed = 3;
 	unsigned char in[4 * MOST + 8];
 	unsigned char apart[4 * MOST];
 	unsigned char place[4 * MOST + 16];
-	for (size_t i = 0; i < sizeof in; i++)
-		in[i] = (unsigned char)(rand_r(&seed) >> 8);
+	random_fill(&seed, in, sizeof in);
 	for (size_t n = 0; n <= MOST; n++)
 		for (size_t pair = 0; pair < 9; pair++) {
 			hoist_dtype from = dtypes[pair / 3];
@@ -186,7 +185,7 @@ Test(base_convert, lengths_alignments_and_arrays_in_place)
 		}
 }
 
-Test(base_convert, what_converts)
+Test(base_convert, only_three_dtypes_convert)
 {
 	for (int from = 0; from < 256; from++)
 		for (int to = 0; to < 256; to++) {

@@ -26,7 +26,7 @@ Test(base_error, names_the_system_error)
 	cr_expect_str_eq(hoist_error(), "odd: Unknown error 99999");
 }
 
-Test(base_error, puts_what_was_being_done_in_front)
+Test(base_error, puts_the_attempt_in_front)
 {
 	hoist__fail(-EPERM, "RLIMIT_MEMLOCK is 8 MiB; raise it with `ulimit -l`");
 	cr_expect_eq(hoist__fail_in(-EPERM, "pinning %d MiB", 256), -EPERM);
@@ -98,7 +98,7 @@ static void expect_failure(const char *api, int number, const char *text)
 	cr_expect_str_eq(hoist_error(), text);
 }
 
-Test(base_error, a_drivers_number_lasts_as_long_as_what_it_belongs_to)
+Test(base_error, a_drivers_number_lasts_as_long_as_its_error)
 {
 	struct hoist__failure kept;
 	cr_expect_eq(hoist__fail_driver(-EREMOTEIO, "cuda", 719, "cuda:%d: lost", 1), -EREMOTEIO);
@@ -122,7 +122,7 @@ Test(base_error, a_drivers_number_lasts_as_long_as_what_it_belongs_to)
 	expect_failure(NULL, 0, "host memory is exhausted: a list (48 bytes)");
 }
 
-Test(base_error, says_what_memory_was_for)
+Test(base_error, names_the_purpose_of_memory)
 {
 	cr_expect_eq(hoist__fail_nomem("a list", 48), -ENOMEM);
 	cr_expect_str_eq(hoist_error(), "host memory is exhausted: a list (48 bytes)");

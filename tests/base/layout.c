@@ -10,8 +10,9 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/layout.h"
+#include "tests/support/random.h"
 
-/* What a walk over all elements in C order finds. */
+/* The findings of a walk over all elements in C order. */
 struct walked {
 	uint64_t n;
 	int64_t low, high; /* of the positions, in elements; the last one counts as one past */
@@ -39,12 +40,6 @@ static struct walked walk(int rank, const int64_t *shape, const int64_t *strides
 		if (axis < 0)
 			return found;
 	}
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return *state >> 33;
 }
 
 static void compare(hoist_dtype dtype, int rank, const int64_t *shape, const int64_t *strides)
@@ -77,12 +72,12 @@ Test(base_layout, agrees_with_walking_every_element)
 	uint64_t state = 1;
 	size_t n_contiguous = 0;
 	for (int round = 0; round < 20000; round++) {
-		int rank = (int)(next_random(&state) % 5);
+		int rank = (int)(random_below(&state, 5));
 		int64_t shape[5];
 		int64_t strides[5];
 		for (int i = 0; i < rank; i++) {
-			shape[i] = (int64_t)(next_random(&state) % 5);
-			strides[i] = (int64_t)(next_random(&state) % 25) - 12;
+			shape[i] = (int64_t)(random_below(&state, 5));
+			strides[i] = (int64_t)(random_below(&state, 25)) - 12;
 		}
 		if (round % 2 == 0)
 			cr_assert_eq(hoist__layout_c_strides(rank, shape, strides), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is asked of random layouts, and their items in other sizes, beside where they lie. */
+/* Answers about random layouts, and their items in other sizes, beside the places of the items. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -112,7 +112,7 @@ Test(base_layout_ask, answers_are_those_of_the_places)
 }
 
 /* proves: S3.27 S3.36 */
-Test(base_layout_ask, what_is_broadcast_is_not_unique)
+Test(base_layout_ask, broadcast_layouts_are_not_unique)
 {
 	seed(12);
 	for (int round = 0; round < ROUNDS; round++) {
@@ -180,7 +180,9 @@ static hoist_layout random_rows(int *axis)
 	for (int i = 0; i < rank; i++)
 		shape[i] = layout_below(2) == 0 ? 4 * (layout_below(2) + 1) : layout_below(6) + 1;
 	shuffle(rank, axes);
-	cr_assert_eq(hoist_layout_dense(rank, shape, layout_below(2) == 0 ? 1 << layout_below(4) : layout_below(6) + 1,
+	cr_assert_eq(hoist_layout_dense(rank, shape,
+					layout_below(2) == 0 ? 1 << layout_below(4)
+							     : layout_below(6) + 1,
 					HOIST_ORDER_AXES, axes, &made),
 		     0);
 	hoist_slice first = random_slice(shape[0]);
@@ -201,7 +203,8 @@ Test(base_layout_ask, repacked_items_are_the_same_bytes)
 		int axis;
 		hoist_layout layout = random_rows(&axis);
 		hoist_layout made;
-		int64_t itemsize = layout_below(2) == 0 ? 1 << layout_below(5) : layout_below(12) + 1;
+		int64_t itemsize =
+			layout_below(2) == 0 ? 1 << layout_below(5) : layout_below(12) + 1;
 		int keep = (int)layout_below(2);
 		if (hoist_layout_repack(&layout, itemsize, 0, axis, keep, &made) < 0)
 			continue;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What layouts refuse: values that do not fit, layouts filled in wrongly, and with what words. */
+/* Refusals of layouts: values that do not fit, layouts filled in wrongly, and the words for them.
+ */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -30,7 +31,7 @@ static bool is_marked(const hoist_layout *layout)
 }
 
 /* proves: S3.20 */
-Test(base_layout_errors, made_from_what_is_wrong)
+Test(base_layout_errors, wrong_arguments_make_no_layout)
 {
 	static const struct {
 		int rank;
@@ -81,7 +82,7 @@ Test(base_layout_errors, made_from_what_is_wrong)
 }
 
 /* proves: S3.20 */
-Test(base_layout_errors, made_from_what_is_extreme_and_right)
+Test(base_layout_errors, extreme_arguments_make_a_layout)
 {
 	int64_t shape[HOIST_MAX_RANK];
 	int64_t bytes[] = {-12, 8, 4};
@@ -229,7 +230,7 @@ Test(base_layout_errors, layouts_filled_in_wrongly)
 }
 
 /* proves: S3.20 S3.28 S3.29 S3.30 S3.32 S3.35 S3.36 S3.37 S3.38 */
-Test(base_layout_errors, what_does_not_fit)
+Test(base_layout_errors, values_that_do_not_fit_are_refused)
 {
 	hoist_layout far = read_layout("strides 4611686018427387904 1", 1);
 	hoist_layout made = marked();

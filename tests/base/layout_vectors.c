@@ -15,7 +15,7 @@
 #define N_OF(table) (sizeof(table) / sizeof((table)[0]))
 #define REFUSED NULL
 
-/* What one vector says about the result: words of ask(). */
+/* One vector; @asked holds words of ask(). */
 struct case_of {
 	const char *vector;
 	const char *layout;
@@ -25,8 +25,7 @@ struct case_of {
 	const char *asked;
 };
 
-/* --- what is asked: "c !f any dense unique bounds=0:19 required=80 order=2,0,1 bytes=6 mask=14"
- * --- */
+/* --- questions: "c !f any dense unique bounds=0:19 required=80 order=2,0,1 bytes=6 mask=14" --- */
 
 static bool truth_of(const hoist_layout *layout, const char *word, size_t n)
 {
@@ -80,13 +79,9 @@ static void ask(const hoist_layout *layout, const char *asked, const char *vecto
 {
 	for (; *asked != '\0'; asked += strspn(asked, " ")) {
 		size_t n = strcspn(asked, " ");
-		bool found;
-		if (memchr(asked, '=', n) != NULL)
-			found = is_number(layout, asked);
-		else if (*asked == '!')
-			found = !truth_of(layout, asked + 1, n - 1);
-		else
-			found = truth_of(layout, asked, n);
+		bool found = memchr(asked, '=', n) != NULL ? is_number(layout, asked)
+			     : *asked == '!'		   ? !truth_of(layout, asked + 1, n - 1)
+							   : truth_of(layout, asked, n);
 		cr_expect(found, "%s: %.*s is not so", vector, (int)n, asked);
 		asked += n;
 	}
@@ -374,7 +369,7 @@ Test(base_layout_vectors, repacked)
 		{"S3.37", "C 5,5", 4, "[:, :4]; repack 8", REFUSED, ""},
 		{"S3.37", "C 5,6", 4, "[::-1]; repack 2", "(5,12)/(-12,1)@48", ""},
 		{"S3.37", "C 5,6", 4, "[::-1]; repack 8", "(5,3)/(-3,1)@12", ""},
-		/* Of an extent of 1 too, as the row has it. */
+		/* An axis of extent 1 is no exception, as the row has it. */
 		{"S3.37", "strides 3,1 1,4", 4, "repack 8", REFUSED, ""},
 	};
 	run(cases, N_OF(cases));

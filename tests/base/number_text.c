@@ -13,6 +13,7 @@
 
 #include "base/number.h"
 #include "hoist/number.h"
+#include "tests/support/random.h"
 
 static void expect_text(hoist_number number, hoist_dtype dtype, const char *text)
 {
@@ -141,8 +142,7 @@ Test(base_number_text, every_text_is_its_element_again)
 		}
 	uint64_t state = 1;
 	for (int i = 0; i < 20000; i++) {
-		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-		uint64_t bits = state ^ state >> 32;
+		uint64_t bits = random_next(&state);
 		cr_assert_eq(hoist_number_decode(&bits, HOIST_F64, 0, &number), 0);
 		expect_back(number.as.f64, HOIST_F64);
 		cr_assert_eq(hoist_number_decode(&bits, HOIST_F32, 0, &number), 0);

@@ -215,8 +215,8 @@ static int count_evaluation(int *n)
 	return ++*n;
 }
 
-/* What a child with HOIST_DEBUG=@list writes to standard error; its exit status is how
- * often the argument of a log call was evaluated. */
+/* A child with HOIST_DEBUG=@list: @out gets its standard error.  Returns: its exit status, which
+ * tells how often the argument of a log call was evaluated. */
 static int log_in_child(const char *list, char *out, size_t bytes)
 {
 	int ends[2];
@@ -262,7 +262,7 @@ Test(base_log, a_word_that_is_no_module_is_named)
 			      "and all, with commas between them\n");
 }
 
-Test(base_log, what_it_shows_does_nothing_to_a_terminal)
+Test(base_log, a_line_does_nothing_to_a_terminal)
 {
 	char out[4096];
 	cr_expect_eq(log_in_child("load", out, sizeof out), 1);

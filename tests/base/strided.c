@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/strided.h"
+#include "tests/support/random.h"
 
 enum { MAX_AXES = 6, GUARD = 96 };
 
@@ -18,8 +19,7 @@ static uint64_t state;
 
 static uint64_t draw(uint64_t below)
 {
-	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (state >> 33) % below;
+	return random_below(&state, below);
 }
 
 /* A tensor's shape and how it lies on both sides, in elements. */
@@ -253,7 +253,7 @@ Test(base_strided, items_larger_than_what_a_fill_repeats)
 	}
 }
 
-/* The forms that whoever reads a nest counts on. */
+/* The forms that a reader of a nest counts on. */
 Test(base_strided, nests_take_their_simplest_form)
 {
 	static const struct {

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/strided.h"
+#include "tests/support/random.h"
 
 enum { MAX_AXES = 4 };
 
@@ -17,8 +18,7 @@ static uint64_t state = 1;
 
 static uint64_t draw(uint64_t below)
 {
-	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (state >> 33) % below;
+	return random_below(&state, below);
 }
 
 /* Exactly the bytes that the elements touch.  @base is the byte of element 0, @bit where in

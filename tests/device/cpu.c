@@ -277,7 +277,7 @@ Test(device_cpu, measures_the_time_between_two_events)
 	hoist__dev_stream_destroy(stream);
 }
 
-Test(device_cpu, refuses_what_makes_no_sense)
+Test(device_cpu, refuses_senseless_requests)
 {
 	unsigned char byte = 0;
 	struct hoist__dev_stream *stream = new_stream();

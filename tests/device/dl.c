@@ -53,7 +53,7 @@ static bool mapped(const char *word)
 
 TestSuite(device_dl, .init = clean_environment);
 
-Test(device_dl, understands_what_HOIST_EMULATE_may_say)
+Test(device_dl, understands_every_HOIST_EMULATE)
 {
 	static const struct {
 		const char *value;
@@ -134,14 +134,14 @@ Test(device_dl, looks_again_after_a_failure)
 	cr_assert_eq(hoist__dev_get(HOIST__API_CUDA, 0, &dev), -ENODEV);
 	cr_assert_null(dev);
 	cr_assert_not_null(strstr(hoist__error_text(), "/elsewhere/libdriver.so"));
-	/* What was wrong is right now. */
+	/* The environment is right now. */
 	setenv("HOIST_EMULATE", "cuda:1", 1);
 	int count = 0;
 	cr_assert_eq(hoist__dev_count(HOIST__API_CUDA, &count), 0, "%s", hoist__error_text());
 	cr_assert_eq(count, 1);
 }
 
-Test(device_dl, says_what_it_looked_for_and_the_remedies)
+Test(device_dl, names_the_library_and_the_remedies)
 {
 	if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL)
 		cr_skip_test("this machine has libcuda.so.1");

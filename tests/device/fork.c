@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "tests/support/check.h"
+#include "tests/support/emulator-driver.h"
 #include "tests/support/under-tsan.h"
 
 struct things {
@@ -143,7 +144,7 @@ static void use_drivers(struct things *t)
 	unmake(&own);
 }
 
-/* What failed for the parent has failed for the child, with the same words. */
+/* A driver that failed for the parent has failed for the child, with the same words. */
 static void use_failed(struct things *t)
 {
 	int count = 0;
@@ -164,11 +165,7 @@ int main(void)
 	make(HOIST__API_CPU, &cpu);
 	in_child(use_afresh, &cpu);
 	unmake(&cpu);
-	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
-		       getenv("HOIST_EMULATOR_DIR"));
-	if (access(path, R_OK) != 0) {
+	if (!have_stand_ins()) {
 		printf("the stand-in drivers are not built: the CPU only\n");
 		return 0;
 	}

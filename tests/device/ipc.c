@@ -4,128 +4,10 @@
  * there is one.  Exit: 0, 1, 77. */
 #include "config.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/checked.h"
-#include "base/error.h"
-#include "device/ipc.h"
-#include "emulator/control.h"
-#include "tests/support/check.h"
-#include "tests/support/pass-fd.h"
+#include "tests/device/ipc-sides.h"
 #include "tests/support/under-tsan.h"
-
-/* Not whole pages, and not at their beginning: the stand-ins place blocks at multiples of 512. */
-#define BYTES ((size_t)70000)
-
-static struct hoist__dev *dev;
-static struct hoist__dev_stream *stream;
-static unsigned char *host; /* registered; BYTES */
-static int peer;
-
-/* --- the two processes --- */
-
-struct message {
-	struct hoist__ipc_handle handle;
-	size_t offset;
-};
-
-static void tell(const void *data, size_t bytes)
-{
-	CHECK(write(peer, data, bytes) == (ssize_t)bytes);
-}
-
-static void hear(void *data, size_t bytes)
-{
-	CHECK(recv(peer, data, bytes, MSG_WAITALL) == (ssize_t)bytes);
-}
-
-static void tell_done(void)
-{
-	tell("d", 1);
-}
-
-static void hear_done(void)
-{
-	char word = 0;
-	hear(&word, 1);
-	CHECK(word == 'd');
-}
-
-/* --- devices --- */
-
-static struct hoist_emulator_counters counters(void)
-{
-	struct hoist_emulator_counters result;
-	void (*ask)(struct hoist_emulator_counters *) = NULL;
-	void *library = dlopen(hoist__api_library(hoist__dev_api(dev)), RTLD_NOW | RTLD_NOLOAD);
-	CHECK(library != NULL);
-	void *symbol = dlsym(library, "hoist_emulator_counters");
-	CHECK(symbol != NULL);
-	memcpy(&ask, &symbol, sizeof symbol);
-	ask(&result);
-	return result;
-}
-
-static void inject(const char *spec)
-{
-	int (*fail)(const char *) = NULL;
-	void *library = dlopen(hoist__api_library(hoist__dev_api(dev)), RTLD_NOW | RTLD_NOLOAD);
-	CHECK(library != NULL);
-	void *symbol = dlsym(library, "hoist_emulator_fail");
-	CHECK(symbol != NULL);
-	memcpy(&fail, &symbol, sizeof symbol);
-	OK(fail(spec));
-}
-
-static void open_device(enum hoist__api api)
-{
-	OK(hoist__dev_get(api, 0, &dev));
-	OK(hoist__dev_stream_create(dev, &stream));
-	host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(host != MAP_FAILED);
-	OK(hoist__dev_host_register(dev, host, BYTES));
-}
-
-static void close_device(void)
-{
-	OK(hoist__dev_host_unregister(dev, host, BYTES));
-	hoist__dev_stream_destroy(stream);
-	if (!hoist__api_emulated(hoist__dev_api(dev)))
-		return;
-	struct hoist_emulator_counters left = counters();
-	CHECK(left.live_imports == 0 && left.live_allocations == 0 && left.live_pools == 0);
-	CHECK(left.use_after_free == 0 && left.bad_frees == 0);
-}
-
-static unsigned char pattern(size_t i, unsigned seed)
-{
-	return (unsigned char)(i * 31 + (i >> 8) + seed);
-}
-
-static void write_pattern(uintptr_t address, unsigned seed)
-{
-	for (size_t i = 0; i < BYTES; i++)
-		host[i] = pattern(i, seed);
-	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, address, (uintptr_t)host, BYTES));
-	OK(hoist__dev_stream_synchronize(stream));
-}
-
-static void check_pattern(uintptr_t address, unsigned seed)
-{
-	memset(host, 0, BYTES);
-	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, address, BYTES));
-	OK(hoist__dev_stream_synchronize(stream));
-	for (size_t i = 0; i < BYTES; i++)
-		CHECK(host[i] == pattern(i, seed));
-}
 
 /* --- plain allocations --- */
 
@@ -197,12 +79,10 @@ static void import_plain(void)
 	uintptr_t base = open_plain(&offset);
 	check_pattern(base + offset, 1);
 	/* Between allocations of two processes, both ways. */
-	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, own, base + offset, BYTES));
-	OK(hoist__dev_stream_synchronize(stream));
+	copy(HOIST__COPY_DEVICE_TO_DEVICE, own, base + offset);
 	check_pattern(own, 1);
 	write_pattern(own, 2);
-	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, base + offset, own, BYTES));
-	OK(hoist__dev_stream_synchronize(stream));
+	copy(HOIST__COPY_DEVICE_TO_DEVICE, base + offset, own);
 	OK(hoist__dev_ipc_close(dev, base));
 	tell_done();
 	base = open_plain(&offset);
@@ -262,7 +142,7 @@ static void import_pool(void)
 		OK(hoist__dev_pool_import_block(pools[i], &messages[i].handle, &blocks[i]));
 		check_pattern(blocks[i], (unsigned)i);
 	}
-	/* Of another pool; and none can be allocated. */
+	/* Another pool's block is refused, and an imported pool allocates none. */
 	CHECK(hoist__dev_pool_import_block(pools[0], &messages[1].handle, &none) == -EREMOTEIO);
 	CHECK(hoist__dev_pool_alloc(pools[0], 4096, stream, &none) < 0);
 	CHECK(none == 0);
@@ -301,7 +181,7 @@ static void import_what_ends(void)
 	OK(hoist__dev_ipc_close(dev, base));
 }
 
-/* --- what is refused; the exporter only lives meanwhile --- */
+/* --- refusals; the exporter only stays alive --- */
 
 static void export_for_refusals(void)
 {
@@ -332,6 +212,16 @@ static void export_for_refusals(void)
 	OK(hoist__dev_mem_free(dev, address, BYTES));
 }
 
+/* The other side of export_for_refusals(); the pool's descriptor. */
+static int hear_offer(struct message *plain, struct message *block)
+{
+	hear(plain, sizeof *plain);
+	hear(block, sizeof *block);
+	int fd = take_fd(peer);
+	CHECK(fd >= 0);
+	return fd;
+}
+
 static void import_refused(void)
 {
 	struct message plain;
@@ -339,11 +229,8 @@ static void import_refused(void)
 	struct hoist__dev_pool *pool = NULL;
 	uintptr_t base = 0;
 	uintptr_t again = 0;
-	hear(&plain, sizeof plain);
-	hear(&block, sizeof block);
-	int fd = take_fd(peer);
-	CHECK(fd >= 0);
-	/* The stand-in knows which file it must be; where in that, and how much, is the handle's
+	int fd = hear_offer(&plain, &block);
+	/* The stand-in knows which file it must be; the place and the size in it are the handle's
 	 * word. */
 	for (size_t i = 0; i < sizeof plain.handle; i++) {
 		struct hoist__ipc_handle bad = plain.handle;
@@ -402,58 +289,21 @@ static void import_failing(void)
 {
 	struct message plain;
 	struct message block;
-	hear(&plain, sizeof plain);
-	hear(&block, sizeof block);
-	int fd = take_fd(peer);
-	CHECK(fd >= 0);
+	int fd = hear_offer(&plain, &block);
 	int n = 1;
 	for (int failed = 1; failed && n < 100; n++) {
 		char spec[32];
 		(void)snprintf(spec, sizeof spec, "any:%d", n);
-		inject(spec);
+		OK(control.fail(spec));
 		failed = import_once(&plain, &block, fd) < 0;
 		/* A failure that none of our calls told: of what frees, or restores. */
-		failed = failed || counters().injected_failures == (uint64_t)n;
-		inject(NULL);
-		CHECK(counters().live_imports == 0);
+		failed = failed || counters_of(&control).injected_failures == (uint64_t)n;
+		OK(control.fail(NULL));
+		CHECK(counters_of(&control).live_imports == 0);
 	}
 	CHECK(n > 6 && n < 100);
 	close(fd);
 	tell_done();
-}
-
-/* --- pairs --- */
-
-static void run_side(enum hoist__api api, int socket, void (*body)(void))
-{
-	peer = socket;
-	alarm(60);
-	open_device(api);
-	body();
-	close_device();
-	exit(0);
-}
-
-static void run_pair(enum hoist__api api, void (*exporter)(void), void (*importer)(void))
-{
-	int sockets[2];
-	pid_t children[2];
-	OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets));
-	for (int i = 0; i < 2; i++) {
-		children[i] = fork();
-		CHECK(children[i] >= 0);
-		if (children[i] == 0) {
-			close(sockets[!i]);
-			run_side(api, sockets[i], i == 0 ? exporter : importer);
-		}
-	}
-	close(sockets[0]);
-	close(sockets[1]);
-	for (int i = 0; i < 2; i++) {
-		int status = -1;
-		CHECK(waitpid(children[i], &status, 0) == children[i]);
-		CHECK(status == 0);
-	}
 }
 
 /* HIP's runtime makes every imported pool the first device's, so hoist refuses the others; CUDA's
@@ -482,16 +332,20 @@ static void nothing(void)
 
 /* An importer that goes on when its exporter has ended is for the stand-ins: drivers leave that
  * undefined. */
+static const struct {
+	void (*exporter)(void), (*importer)(void);
+	bool on_real;
+} pairs[] = {
+	{export_plain, import_plain, true},	      {export_pool, import_pool, true},
+	{export_and_end, import_what_ends, false},    {export_for_refusals, import_refused, false},
+	{export_for_refusals, import_failing, false}, {import_on_second, nothing, false},
+};
+
 static void run_all(enum hoist__api api, bool emulated)
 {
-	run_pair(api, export_plain, import_plain);
-	run_pair(api, export_pool, import_pool);
-	if (!emulated)
-		return;
-	run_pair(api, export_and_end, import_what_ends);
-	run_pair(api, export_for_refusals, import_refused);
-	run_pair(api, export_for_refusals, import_failing);
-	run_pair(api, import_on_second, nothing);
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(pairs); i++)
+		if (emulated || pairs[i].on_real)
+			run_pair(api, pairs[i].exporter, pairs[i].importer);
 }
 
 static bool has_real(enum hoist__api api)
@@ -538,11 +392,7 @@ int main(void)
 		if (has_real((enum hoist__api)api))
 			run_all((enum hoist__api)api, false);
 	check_cpu();
-	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
-		       getenv("HOIST_EMULATOR_DIR"));
-	if (access(path, R_OK) != 0) {
+	if (!have_stand_ins()) {
 		printf("the stand-in drivers are not built\n");
 		return 0;
 	}

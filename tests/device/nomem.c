@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Work on streams while host memory runs out: each allocation of device/ fails in turn.  What could
- * not be queued has not been and is not called, and the stream goes on.  Plain C; exit: 0, 1. */
+/* Work on streams while host memory runs out: each allocation of device/ fails in turn.  Work that
+ * could not be queued has not begun, its call is not made, and the stream goes on.  Plain C; exit:
+ * 0, 1. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,20 +13,8 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "tests/support/check.h"
-
-static unsigned long countdown; /* allocations until one fails; 0: none does */
-static unsigned long n_failed;
-
-void *__real_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-	if (countdown == 0 || --countdown != 0)
-		return __real_calloc(n, bytes);
-	n_failed++;
-	return NULL;
-}
+#include "tests/support/emulator-driver.h"
+#include "tests/support/failing-calls.h"
 
 static int n_called;
 
@@ -94,11 +83,11 @@ static void sweep(enum hoist__api api)
 	CHECK(hoist__dev_mem_alloc(dev, 8192, &memory) == 0);
 	for (bool over = false; !over; n++) {
 		CHECK(n < 50);
-		n_failed = 0;
-		countdown = n + 1;
+		failing.n_calls = 0;
+		failing.at = (long)n + 1;
 		int err = work(dev, memory, &accepted);
-		countdown = 0;
-		over = n_failed == 0;
+		over = !failing_is_over();
+		failing.at = 0;
 		CHECK(err == (over ? 0 : -ENOMEM));
 	}
 	CHECK(accepted == (1u << N_STEPS) - 1);
@@ -109,12 +98,9 @@ static void sweep(enum hoist__api api)
 
 int main(void)
 {
-	char path[4096];
+	failing.kinds = FAIL_ALLOCATIONS;
 	sweep(HOIST__API_CPU);
-	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
-	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
-		       getenv("HOIST_EMULATOR_DIR"));
-	if (access(path, R_OK) != 0) {
+	if (!have_stand_ins()) {
 		printf("no stand-ins: the CPU alone\n");
 		return 0;
 	}

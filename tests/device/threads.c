@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "tests/support/check.h"
+#include "tests/support/emulator-driver.h"
 
 /* glibc frees a finished thread's storage under locks that ThreadSanitizer does
  * not see: what the thread did to its thread-local variables in a library opened
@@ -176,12 +177,8 @@ static void exercise(enum hoist__api which)
 int main(void)
 {
 	exercise(HOIST__API_CPU);
-	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
 	setenv("HOIST_EMULATE", "cuda:1,hip:1", 1);
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
-		       getenv("HOIST_EMULATOR_DIR"));
-	if (access(path, R_OK) != 0) {
+	if (!have_stand_ins()) {
 		printf("the stand-in drivers are not built: the CPU only\n");
 		return 0;
 	}

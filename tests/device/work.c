@@ -1,57 +1,43 @@
 /* SPDX-License-Identifier: MIT */
-/* Work on streams that is more than bytes in a row, on the CPU and with every driver, each
- * against a model of bytes: see device-driver.h. */
+/* Fills and copies of rows, on the CPU and with every driver, beside a model of bytes: see
+ * device-driver.h. */
 #include "config.h"
 
 #define SUITE device_work
 
 #include "base/checked.h"
 #include "tests/support/device-driver.h"
+#include "tests/support/random.h"
 
-#define ANYWHERE(name, body)                                                                       \
-	ON_CPU(name, body)                                                                         \
-	EVERYWHERE(name, body)
+static unsigned char *model; /* the bytes that the device's memory should have */
 
-/* What every test has: a stream, host memory that is registered, as much device memory, and
- * what is expected to be there. */
-static struct hoist__dev_stream *stream;
-static uintptr_t memory;
-static unsigned char *model;
-
-static void set_up(void)
+static void set_up_model(void)
 {
-	OK(hoist__dev_stream_create(dev, &stream));
-	if (hoist__dev_api(dev) != HOIST__API_CPU) /* which needs none, and has a limit */
-		OK(hoist__dev_host_register(dev, host, BYTES));
-	OK(hoist__dev_mem_alloc(dev, BYTES, &memory));
+	set_up();
 	model = calloc(1, BYTES);
 	cr_assert_not_null(model);
 	OK(hoist__fill_async(stream, memory, 0, 1, BYTES));
 }
 
-static void tear_down_with(int err)
+static void tear_down_model(void)
 {
-	cr_assert_eq(hoist__dev_stream_synchronize(stream), err, "%s", hoist__error_text());
+	tear_down();
 	free(model);
-	OK(hoist__dev_mem_free(dev, memory, BYTES));
-	if (hoist__dev_api(dev) != HOIST__API_CPU)
-		OK(hoist__dev_host_unregister(dev, host, BYTES));
-	hoist__dev_stream_destroy(stream);
 }
 
-static void tear_down(void)
+static void expect_same(const unsigned char *seen, size_t bytes, const char *what)
 {
-	tear_down_with(0);
+	for (size_t i = 0; i < bytes; i++)
+		if (seen[i] != model[i])
+			cr_assert_fail("%s: byte %zu is %#x, not %#x", what, i, seen[i], model[i]);
 }
 
 /* The device's memory is what the model says. */
 static void compare(void)
 {
-	OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory, BYTES));
+	to_host(stream, host, memory, BYTES);
 	OK(hoist__dev_stream_synchronize(stream));
-	for (size_t i = 0; i < BYTES; i++)
-		if (host[i] != model[i])
-			cr_assert_fail("byte %zu is %#x, not %#x", i, host[i], model[i]);
+	expect_same(host, BYTES, "the device");
 }
 
 /* --- fills --- */
@@ -65,7 +51,7 @@ static void fill(size_t offset, uint32_t value, unsigned width, size_t n)
 
 static void fills(void)
 {
-	set_up();
+	set_up_model();
 	fill(0, 0x01020304, 4, BYTES / 4);
 	fill(8, 0xfffe1234, 2, 1000001);
 	fill(4, 0xa0b0c0d0, 4, 1);
@@ -76,11 +62,11 @@ static void fills(void)
 	OK(hoist__fill_async(stream, 0, 1, 4, 0));
 	cr_assert_eq(hoist__fill_async(stream, 0, 1, 4, 1), -EINVAL);
 	cr_assert_eq(hoist__fill_async(stream, memory, 1, 3, 1), -EINVAL);
-	cr_assert_not_null(strstr(hoist__error_text(), "3 bytes"));
+	SAYS("3 bytes");
 	cr_assert_eq(hoist__fill_async(stream, memory + 2, 1, 4, 1), -EINVAL);
 	cr_assert_eq(hoist__fill_async(stream, memory, 1, 4, SIZE_MAX / 2), -EINVAL);
 	compare();
-	tear_down();
+	tear_down_model();
 }
 ANYWHERE(fills_set_elements_of_each_width, fills)
 
@@ -90,8 +76,7 @@ static uint64_t random_state;
 
 static size_t any(size_t below)
 {
-	random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407u;
-	return (size_t)(random_state >> 33) % below;
+	return random_below(&random_state, below);
 }
 
 static const char *describe(const struct hoist__box *box, enum hoist__copy kind)
@@ -110,7 +95,7 @@ static size_t end_of(const struct hoist__box *box, size_t pitch, size_t plane)
 	return (box->planes - 1) * plane + (box->rows - 1) * pitch + box->width;
 }
 
-/* Of one side: no gap, a few bytes, or so many that it is no multiple of anything. */
+/* The distance on one side: no gap, a few bytes, or a gap that is no multiple of anything. */
 static size_t distance(size_t bytes, size_t step)
 {
 	const size_t gaps[] = {0, 0, any(9), step * any(4), any(5000)};
@@ -138,7 +123,7 @@ static struct hoist__box any_box(void)
 	return box;
 }
 
-/* What the copy should do, byte by byte. */
+/* The copy, byte by byte. */
 static void copy_model(unsigned char *dst, const unsigned char *src, const struct hoist__box *box)
 {
 	for (size_t plane = 0; plane < box->planes; plane++)
@@ -148,15 +133,8 @@ static void copy_model(unsigned char *dst, const unsigned char *src, const struc
 					src[plane * box->src_plane + row * box->src_pitch + i];
 }
 
-static void expect_same(const unsigned char *seen, size_t bytes, const char *what)
-{
-	for (size_t i = 0; i < bytes; i++)
-		if (seen[i] != model[i])
-			cr_assert_fail("%s: byte %zu is %#x, not %#x", what, i, seen[i], model[i]);
-}
-
-/* Half of the host's memory is filled with what no two boxes share; half of the device's,
- * or all of the host's other half, is written to. */
+/* The source is half of the host's memory, with bytes that no two boxes share, or half of the
+ * device's; the destination is the other half. */
 static void copy_and_compare(struct hoist__box *box, enum hoist__copy kind, unsigned char *noise)
 {
 	const char *what = describe(box, kind);
@@ -171,7 +149,7 @@ static void copy_and_compare(struct hoist__box *box, enum hoist__copy kind, unsi
 	uintptr_t in = (uintptr_t)host + half;
 	uintptr_t out = (uintptr_t)host;
 	if (kind != HOIST__COPY_HOST_TO_DEVICE) {
-		OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory + half, in, half));
+		to_device(stream, memory + half, in, half);
 		in = memory + half;
 	}
 	if (kind != HOIST__COPY_DEVICE_TO_HOST) {
@@ -188,8 +166,7 @@ static void copy_and_compare(struct hoist__box *box, enum hoist__copy kind, unsi
 		cr_assert_leq(counters().copies - before.copies,
 			      box->rows < box->planes ? box->rows : box->planes, "%s", what);
 	if (out == memory)
-		OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory,
-				     half));
+		to_host(stream, host, memory, half);
 	OK(hoist__dev_stream_synchronize(stream));
 	expect_same(host, half, what);
 }
@@ -198,18 +175,19 @@ static void boxes(void)
 {
 	unsigned char *noise = malloc(BYTES / 2);
 	cr_assert_not_null(noise);
-	set_up();
+	set_up_model();
 	random_state = 20261121;
 	for (int i = 0; i < 60; i++) {
 		struct hoist__box box = any_box();
 		copy_and_compare(&box, (enum hoist__copy)(i % 3), noise);
 	}
 	free(noise);
-	tear_down();
+	tear_down_model();
 }
 ANYWHERE(rows_are_copied_and_nothing_between_them, boxes)
 
-/* How many calls a box takes: what touches is one copy, planes in step are one call. */
+/* The number of calls that a box takes: rows that touch are one copy, planes in step are one call.
+ */
 static void calls_of_boxes(void)
 {
 	static const struct {
@@ -226,7 +204,7 @@ static void calls_of_boxes(void)
 		{1, 5, 6, 8, 0, 1},   /* one plane is nowhere */
 		{1, 1, 6, 0, 0, 1},   {0, 5, 6, 8, 41, 0}, {4, 0, 6, 8, 41, 0}, {4, 5, 0, 8, 41, 0},
 	};
-	set_up();
+	set_up_model();
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(cases); i++) {
 		const struct hoist__box box = {
 			.dst = memory,
@@ -248,7 +226,7 @@ static void calls_of_boxes(void)
 			     box.planes * box.rows * box.width, "case %zu", i);
 	}
 	cr_assert_eq(counters().bad_copies, 0);
-	tear_down();
+	tear_down_model();
 }
 EMULATED(rows_take_few_calls, calls_of_boxes)
 
@@ -263,9 +241,7 @@ static void refused_pitches(void)
 		.dst_pitch = 8,
 		.src_pitch = 7,
 	};
-	int (*fail)(const char *);
-	set_up();
-	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
+	set_up_model();
 	box.dst = memory + BYTES / 2;
 	box.src = memory;
 	for (size_t i = 0; i < 5 * 7; i++)
@@ -273,19 +249,19 @@ static void refused_pitches(void)
 	for (size_t i = 0; i < 5; i++)
 		memcpy(model + BYTES / 2 + i * 8, model + i * 7, 6);
 	struct hoist_emulator_counters before = counters();
-	cr_assert_eq(fail("cuMemcpy2DAsync:1+:1"), 0);
+	inject("cuMemcpy2DAsync:1+:1");
 	OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box));
 	cr_expect_eq(counters().copies - before.copies, 5);
 	box.src = (uintptr_t)host;
 	cr_expect_eq(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box), -EREMOTEIO);
 	box.src = memory;
-	cr_assert_eq(fail("cuMemcpy2DAsync:1+:719"), 0);
+	inject("cuMemcpy2DAsync:1+:719");
 	cr_expect_eq(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box), -EREMOTEIO);
-	cr_assert_eq(fail("cuMemcpy2DAsync:1:1,cuMemcpyDtoDAsync:3:1"), 0);
+	inject("cuMemcpy2DAsync:1:1,cuMemcpyDtoDAsync:3:1");
 	cr_expect_eq(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box), -EREMOTEIO);
-	cr_assert_eq(fail(NULL), 0);
+	inject(NULL);
 	compare();
-	tear_down();
+	tear_down_model();
 }
 ON_EMULATED(cuda_rows_of_refused_pitches_go_one_by_one, HOIST__API_CUDA, refused_pitches)
 
@@ -304,7 +280,7 @@ static void last_plane(void)
 		.dst_plane = 3 * (size_t)512,
 		.src_plane = 3 * (size_t)512,
 	};
-	set_up();
+	set_up_model();
 	size_t offset = BYTES - (3 * box.dst_plane + box.dst_pitch + box.width);
 	box.dst = memory + offset;
 	for (size_t i = 0; i < BYTES - offset; i++)
@@ -315,56 +291,32 @@ static void last_plane(void)
 	}
 	OK(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box));
 	compare();
-	tear_down();
+	tear_down_model();
 }
 EVERYWHERE(rows_may_end_with_the_allocation, last_plane)
 
-/* Rows from the host to the device and back, @pitch apart there. */
-static void far_rows_of(uintptr_t far, size_t pitch, size_t rows, unsigned char seed)
+/* A box from the host to the device and back, rows @pitch and planes @plane apart there. */
+static void far_box(uintptr_t far, size_t planes, size_t rows, size_t pitch, size_t plane,
+		    unsigned char seed)
 {
 	struct hoist__box box = {
 		.dst = far,
 		.src = (uintptr_t)host,
 		.width = 100,
 		.rows = rows,
-		.planes = 1,
-		.dst_pitch = pitch,
-		.src_pitch = 100,
-	};
-	for (size_t i = 0; i < rows * 100; i++)
-		model[i] = host[i] = (unsigned char)(i * 31 >> 2 ^ seed);
-	OK(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box));
-	OK(hoist__dev_stream_synchronize(stream));
-	memset(host, 0, rows * 100);
-	box.dst = (uintptr_t)host;
-	box.src = far;
-	box.dst_pitch = 100;
-	box.src_pitch = pitch;
-	OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_HOST, &box));
-	OK(hoist__dev_stream_synchronize(stream));
-	expect_same(host, rows * 100, "far");
-}
-
-/* Two planes of two rows to the device, @pitch and @plane apart there. */
-static void far_planes_of(uintptr_t far, size_t pitch, size_t plane, unsigned char seed)
-{
-	struct hoist__box box = {
-		.dst = far,
-		.src = (uintptr_t)host,
-		.width = 100,
-		.rows = 2,
-		.planes = 2,
+		.planes = planes,
 		.dst_pitch = pitch,
 		.src_pitch = 100,
 		.dst_plane = plane,
 		.src_plane = 300,
 	};
-	for (size_t i = 0; i < 500; i++)
-		model[i] = host[i] = (unsigned char)(i * 29 >> 2 ^ seed);
+	size_t bytes = (planes - 1) * 300 + rows * 100;
+	for (size_t i = 0; i < bytes; i++)
+		model[i] = host[i] = (unsigned char)(i * 31 >> 2 ^ seed);
 	OK(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box));
 	OK(hoist__dev_stream_synchronize(stream));
-	for (size_t i = 0; i < 4; i++)
-		memset(host + i / 2 * 300 + i % 2 * 100, 0, 100);
+	for (size_t i = 0; i < planes * rows; i++)
+		memset(host + i / rows * 300 + i % rows * 100, 0, 100);
 	box.dst = (uintptr_t)host;
 	box.src = far;
 	box.dst_pitch = 100;
@@ -373,7 +325,7 @@ static void far_planes_of(uintptr_t far, size_t pitch, size_t plane, unsigned ch
 	box.src_plane = plane;
 	OK(hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_HOST, &box));
 	OK(hoist__dev_stream_synchronize(stream));
-	expect_same(host, 500, "far planes");
+	expect_same(host, bytes, "far");
 }
 
 /* Rows further apart than a driver takes go one by one, and so do planes; rows of HIP that are many
@@ -387,15 +339,15 @@ static void far_rows(void)
 	OK(hoist__dev_mem_info(dev, &available, &total));
 	if (available < bytes + bytes / 4)
 		cr_skip_test("this device has no %zu bytes", bytes);
-	set_up();
+	set_up_model();
 	OK(hoist__dev_mem_alloc(dev, bytes, &far));
-	far_rows_of(far, (size_t)3 << 30, 3, 1);
-	far_rows_of(far, (size_t)1 << 30, 3, 2);
-	far_rows_of(far, (size_t)900 << 20, 7, 3);
-	far_planes_of(far, 128, (size_t)5 << 30, 4);
-	far_planes_of(far, INT32_MAX, 2 * (size_t)INT32_MAX, 5);
+	far_box(far, 1, 3, (size_t)3 << 30, 0, 1);
+	far_box(far, 1, 3, (size_t)1 << 30, 0, 2);
+	far_box(far, 1, 7, (size_t)900 << 20, 0, 3);
+	far_box(far, 2, 2, 128, (size_t)5 << 30, 4);
+	far_box(far, 2, 2, INT32_MAX, 2 * (size_t)INT32_MAX, 5);
 	OK(hoist__dev_mem_free(dev, far, bytes));
-	tear_down();
+	tear_down_model();
 }
 EVERYWHERE(rows_may_be_far_apart, far_rows)
 
@@ -411,7 +363,7 @@ static void refused_boxes(void)
 		{SIZE_MAX / 2, 1, 1, 0, SIZE_MAX},
 		{1, 2, 1, SIZE_MAX - 10, 0},
 	};
-	set_up();
+	set_up_model();
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(cases); i++)
 		for (int side = 0; side < 2; side++) {
 			struct hoist__box box = {
@@ -430,161 +382,11 @@ static void refused_boxes(void)
 			cr_expect_eq(
 				hoist__copy_box_async(stream, HOIST__COPY_DEVICE_TO_DEVICE, &box),
 				-EINVAL, "case %zu", i);
-			cr_expect_not_null(strstr(hoist__error_text(), "do not fit"),
-					   "case %zu: %s", i, hoist__error_text());
+			SAYS("do not fit");
 		}
 	struct hoist__box box = {.dst = memory, .width = 1, .rows = 1, .planes = 1};
 	cr_assert_eq(hoist__copy_box_async(stream, HOIST__COPY_HOST_TO_DEVICE, &box), -EINVAL);
-	cr_assert_not_null(strstr(hoist__error_text(), "from address 0"));
-	tear_down();
+	SAYS("from address 0");
+	tear_down_model();
 }
 ANYWHERE(rows_that_overlap_are_refused, refused_boxes)
-
-/* --- calls --- */
-
-#define N_CALLS 300
-
-/* What each call found when it came: its turn, and the byte that the copy before it wrote. */
-static int order[N_CALLS];
-static unsigned char found[N_CALLS];
-static int n_called;
-
-static int called(void *context)
-{
-	int which = (int)((int *)context - order);
-	found[n_called] = host[0];
-	order[n_called++] = which;
-	return 0;
-}
-
-/* Copies and calls alternate: each call sees the copy before it, and not the one behind. */
-static void calls_in_order(void)
-{
-	set_up();
-	for (int i = 0; i < N_CALLS; i++) {
-		OK(hoist__fill_async(stream, memory, (uint32_t)i, 1, 64));
-		OK(hoist__copy_async(stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)host, memory,
-				     64));
-		OK(hoist__dev_stream_call(stream, called, &order[i]));
-	}
-	OK(hoist__dev_stream_synchronize(stream));
-	cr_assert_eq(n_called, N_CALLS);
-	for (int i = 0; i < N_CALLS; i++) {
-		cr_assert_eq(order[i], i);
-		cr_assert_eq(found[i], (unsigned char)i);
-	}
-	OK(hoist__dev_stream_query(stream));
-	tear_down();
-}
-ANYWHERE(calls_are_made_in_the_streams_order, calls_in_order)
-
-static int fails(void *context)
-{
-	n_called++;
-	return hoist__fail(*(int *)context, "call %d has no paper", n_called);
-}
-
-static void failing_calls(void)
-{
-	static int codes[] = {-EILSEQ, -ENOENT};
-	set_up();
-	OK(hoist__dev_stream_call(stream, fails, &codes[0]));
-	OK(hoist__dev_stream_call(stream, fails, &codes[1]));
-	OK(hoist__dev_stream_call(stream, called, &order[0]));
-	OK(hoist__fill_async(stream, memory, 0x61, 1, BYTES));
-	int err = -EAGAIN;
-	while (err == -EAGAIN)
-		err = hoist__dev_stream_query(stream);
-	cr_assert_eq(err, -EILSEQ, "asking tells it, and does not take it");
-	cr_assert_eq(hoist__dev_stream_synchronize(stream), -EILSEQ);
-	cr_assert_str_eq(hoist__error_text(), "call 1 has no paper");
-	cr_assert_eq(n_called, 3);
-	OK(hoist__dev_stream_synchronize(stream));
-	OK(hoist__dev_stream_query(stream));
-	/* The work behind went on, and so does the stream. */
-	memset(model, 0x61, BYTES);
-	compare();
-	OK(hoist__dev_stream_call(stream, fails, &codes[1]));
-	cr_assert_eq(hoist__dev_stream_synchronize(stream), -ENOENT);
-	cr_assert_str_eq(hoist__error_text(), "call 4 has no paper");
-	OK(hoist__dev_stream_call(stream, fails, &codes[0]));
-	tear_down_with(-EILSEQ);
-}
-ANYWHERE(calls_that_fail_are_told_once, failing_calls)
-
-/* What a stream still has to call is called before it ends, and its failure ends with it. */
-static void calls_at_the_end(void)
-{
-	static int code = -EILSEQ;
-	struct hoist__dev_stream *other = NULL;
-	struct hoist__dev_stream *wrapper = NULL;
-	OK(hoist__dev_stream_create(dev, &other));
-	for (int i = 0; i < 20; i++)
-		OK(hoist__dev_stream_call(other, called, &order[i]));
-	OK(hoist__dev_stream_call(other, fails, &code));
-	hoist__dev_stream_destroy(other);
-	cr_assert_eq(n_called, 21);
-	if (hoist__dev_api(dev) == HOIST__API_CPU)
-		return;
-	OK(hoist__dev_stream_wrap(dev, NULL, &wrapper));
-	OK(hoist__dev_stream_call(wrapper, called, &order[21]));
-	hoist__dev_stream_destroy(wrapper);
-	cr_assert_eq(n_called, 22);
-}
-ANYWHERE(calls_are_made_before_a_stream_ends, calls_at_the_end)
-
-static void calls_and_captures(void)
-{
-	set_up();
-	begin_capture(stream);
-	cr_assert_eq(hoist__dev_stream_call(stream, called, &order[0]), -ENOTSUP);
-	cr_assert_not_null(strstr(hoist__error_text(), "captures a graph"));
-	cr_assert_eq(end_capture(stream), 0);
-	OK(hoist__dev_stream_call(stream, called, &order[0]));
-	OK(hoist__dev_stream_synchronize(stream));
-	cr_assert_eq(n_called, 1);
-	tear_down();
-}
-EVERYWHERE(calls_are_in_no_graph, calls_and_captures)
-
-/* Behind a failure of the driver's the call is not made; nothing of it is lost by that. */
-static void calls_behind_failures(void)
-{
-	int (*fail)(const char *);
-	void (*hold)(int);
-	void (*reset)(void);
-	set_up();
-	find(hoist__dev_api(dev), "hoist_emulator_fail", &fail);
-	find(hoist__dev_api(dev), "hoist_emulator_hold", &hold);
-	find(hoist__dev_api(dev), "hoist_emulator_reset", &reset);
-	OK(hoist__dev_stream_synchronize(stream));
-	cr_assert_eq(fail("async:1"), 0);
-	hold(1); /* both are queued before the first one fails */
-	OK(hoist__copy_async(stream, HOIST__COPY_HOST_TO_DEVICE, memory, (uintptr_t)host, BYTES));
-	OK(hoist__dev_stream_call(stream, called, &order[0]));
-	hold(0);
-	cr_assert_eq(hoist__dev_stream_synchronize(stream), -EREMOTEIO);
-	cr_assert_eq(n_called, 0);
-	cr_assert_eq(hoist__dev_stream_call(stream, called, &order[0]), -EREMOTEIO);
-	reset();
-	tear_down();
-}
-EMULATED(calls_behind_a_failure_are_not_made, calls_behind_failures)
-
-static int calls_the_driver(void *context)
-{
-	uint64_t available = 0;
-	uint64_t total = 0;
-	(void)context;
-	return hoist__dev_mem_info(dev, &available, &total);
-}
-
-static void misuse(void)
-{
-	set_up();
-	OK(hoist__dev_stream_call(stream, calls_the_driver, NULL));
-	cr_assert_neq(hoist__dev_stream_synchronize(stream), 0);
-	cr_assert_gt(counters().bad_calls, 0);
-	tear_down();
-}
-EMULATED(a_call_must_not_call_the_driver, misuse)

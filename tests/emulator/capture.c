@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a capture on a stand-in forbids, whom, and what it records instead of doing. */
+/* Captures on a stand-in: the calls that they forbid, to whom, and the work that they record. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -89,7 +89,7 @@ static unsigned unsafe_call(int which)
 
 #define N_UNSAFE 8
 
-Test(emulator_capture, what_is_unsafe_breaks_it_and_does_nothing, .init = start)
+Test(emulator_capture, an_unsafe_call_breaks_a_capture_and_does_nothing, .init = start)
 {
 	struct hoist_emulator_counters before = counters_of(&cu.control);
 	for (int i = 0; i < N_UNSAFE; i++) {

@@ -16,7 +16,7 @@ static struct cuda cu;
 static struct hip hip;
 static char host[BYTES];
 
-/* The first failure of a walk through a driver, and how to go on to its end. */
+/* Ends a step of a walk at its first failure. */
 #define TRY(call)                                                                                  \
 	do {                                                                                       \
 		unsigned code_ = (call);                                                           \
@@ -39,59 +39,7 @@ static struct {
 	int fd; /* of the pool: first as the peer knows it, then our own */
 } peer;
 
-/* Returns 0, with all of it filled. */
-static unsigned share_cuda_memory(void)
-{
-	const struct hoist__cu_pool_props props = {
-		.type = HOIST__CU_ALLOCATION_PINNED,
-		.handle_types = HOIST__CU_HANDLE_FD,
-		.location_type = HOIST__CU_LOCATION_DEVICE,
-	};
-	unsigned result = 0;
-	hoist__cu_pool pool = NULL;
-	hoist__cu_device_ptr memory = 0;
-	hoist__cu_ipc_handle handle;
-	hoist__cu_block_handle block;
-	cuda_start(&cu, "cuda:1", 0);
-	TRY(cu.cuMemAlloc(&memory, BYTES));
-	TRY(cu.cuIpcGetMemHandle(&handle, memory));
-	TRY(cu.cuMemPoolCreate(&pool, &props));
-	TRY(cu.cuMemAllocFromPoolAsync(&memory, BYTES, pool, NULL));
-	TRY(cu.cuMemPoolExportPointer(&block, memory));
-	TRY(cu.cuMemPoolExportToShareableHandle(&peer.fd, pool, HOIST__CU_HANDLE_FD, 0));
-	memcpy(peer.plain, handle.bytes, sizeof peer.plain);
-	memcpy(peer.block, block.bytes, sizeof peer.block);
-out:
-	return result;
-}
-
-static unsigned share_hip_memory(void)
-{
-	const struct hoist__hip_pool_props props = {
-		.type = HOIST__HIP_ALLOCATION_PINNED,
-		.handle_types = HOIST__HIP_HANDLE_FD,
-		.location_type = HOIST__HIP_LOCATION_DEVICE,
-	};
-	unsigned result = 0;
-	hoist__hip_pool pool = NULL;
-	void *memory = NULL;
-	hoist__hip_ipc_handle handle;
-	hoist__hip_block_handle block;
-	hip_open(&hip, "hip:1");
-	TRY(hip.hipInit(0));
-	TRY(hip.hipMalloc(&memory, BYTES));
-	TRY(hip.hipIpcGetMemHandle(&handle, memory));
-	TRY(hip.hipMemPoolCreate(&pool, &props));
-	TRY(hip.hipMallocFromPoolAsync(&memory, BYTES, pool, NULL));
-	TRY(hip.hipMemPoolExportPointer(&block, memory));
-	TRY(hip.hipMemPoolExportToShareableHandle(&peer.fd, pool, HOIST__HIP_HANDLE_FD, 0));
-	memcpy(peer.plain, handle.bytes, sizeof peer.plain);
-	memcpy(peer.block, block.bytes, sizeof peer.block);
-out:
-	return result;
-}
-
-/* It ends with this process.  To be called before that opens a driver. */
+/* The peer ends with this process, which must not have opened a driver yet. */
 static void start_peer(unsigned (*share)(void))
 {
 	char path[64];
@@ -118,29 +66,58 @@ static void start_peer(unsigned (*share)(void))
 
 /* --- walks --- */
 
-/* Calls every function of the table once where nothing fails, and gives back
- * all that it took: what a failed call would have given is NULL. */
-struct cuda_things {
-	hoist__cu_context context;
-	hoist__cu_device_ptr memory;
-	hoist__cu_device_ptr managed;
-	hoist__cu_device_ptr pooled;
-	hoist__cu_device_ptr ordered; /* of the device's own pool */
-	hoist__cu_pool pool;
-	hoist__cu_stream stream;
-	hoist__cu_event event;
-	hoist__cu_device_ptr opened; /* these three are of the peer */
-	hoist__cu_pool peers;
-	hoist__cu_device_ptr imported;
-	hoist__cu_device_ptr reserved; /* addresses, of @granule bytes */
-	hoist__cu_memory physical;
-	size_t granule;
-	bool mapped;
-	bool pushed;
-	bool registered;
-};
+static void nothing(void *argument)
+{
+	(void)argument;
+}
 
-static unsigned ask_cuda_device(void)
+#define OWN(name) name##_cuda
+#define OWN2(name) hoist__cu_##name
+#define CALL(name) cu.cu##name
+#define TYPE(name) hoist__cu_##name
+#define VALUE(name) HOIST__CU_##name
+#define ADDRESS hoist__cu_device_ptr
+#define ALLOC cu.cuMemAlloc
+#define ALLOC_MANAGED cu.cuMemAllocManaged
+#define ALLOC_FROM_POOL cu.cuMemAllocFromPoolAsync
+#define ALLOC_ASYNC cu.cuMemAllocAsync
+#define FREE cu.cuMemFree
+#define FREE_ASYNC cu.cuMemFreeAsync
+#define REGISTER cu.cuMemHostRegister
+#define UNREGISTER cu.cuMemHostUnregister
+#define HOST_ADDRESS cu.cuMemHostGetDevicePointer
+#define CREATE_STREAM cu.cuStreamCreate
+#define CREATE_EVENT cu.cuEventCreate
+#include "tests/emulator/fault-walk.inc.h"
+
+#define OWN(name) name##_hip
+#define OWN2(name) hoist__hip_##name
+#define CALL(name) hip.hip##name
+#define TYPE(name) hoist__hip_##name
+#define VALUE(name) HOIST__HIP_##name
+#define ADDRESS void *
+#define ALLOC hip.hipMalloc
+#define ALLOC_MANAGED hip.hipMallocManaged
+#define ALLOC_FROM_POOL hip.hipMallocFromPoolAsync
+#define ALLOC_ASYNC hip.hipMallocAsync
+#define FREE hip.hipFree
+#define FREE_ASYNC hip.hipFreeAsync
+#define REGISTER hip.hipHostRegister
+#define UNREGISTER hip.hipHostUnregister
+#define HOST_ADDRESS hip.hipHostGetDevicePointer
+#define CREATE_STREAM hip.hipStreamCreateWithFlags
+#define CREATE_EVENT hip.hipEventCreateWithFlags
+#include "tests/emulator/fault-walk.inc.h"
+
+/* --- CUDA's own steps --- */
+
+static unsigned start_cuda(void)
+{
+	cuda_start(&cu, "cuda:1", 0);
+	return 0;
+}
+
+static unsigned ask_device_cuda(void)
 {
 	unsigned result = 0;
 	int number = 0;
@@ -161,7 +138,7 @@ static unsigned ask_cuda_device(void)
 	TRY(cu.cuDeviceGetAttribute(&number, HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR, 0));
 	TRY(cu.cuDeviceGetPCIBusId(text, sizeof text, 0));
 	TRY(cu.cuDeviceCanAccessPeer(&number, 0, 0));
-	/* There is no second device: its success would be a failure. */
+	/* There is no second device: success would be a failure. */
 	unsigned code = cu.cuCtxEnablePeerAccess(NULL, 0);
 	TRY(code == HOIST__CU_ERROR_INVALID_CONTEXT ? 0 : code);
 	TRY(cu.cuDevicePrimaryCtxGetState(0, &flags, &number));
@@ -169,84 +146,31 @@ static unsigned ask_cuda_device(void)
 out:
 	return result;
 }
-
-/* Memory that processes share; what is imported comes from another process. */
-static unsigned share_cuda(struct cuda_things *things)
+static unsigned enter_cuda(struct things_cuda *things)
 {
 	unsigned result = 0;
-	int fd = -1;
-	size_t bytes = 0;
-	hoist__cu_device_ptr base = 0;
-	hoist__cu_ipc_handle handle;
-	hoist__cu_block_handle block;
-	TRY(cu.cuMemGetAddressRange(&base, &bytes, things->memory));
-	TRY(cu.cuIpcGetMemHandle(&handle, things->memory));
-	TRY(cu.cuMemPoolExportPointer(&block, things->pooled));
-	TRY(cu.cuMemPoolExportToShareableHandle(&fd, things->pool, HOIST__CU_HANDLE_FD, 0));
-	close(fd);
-	memcpy(handle.bytes, peer.plain, sizeof handle.bytes);
-	memcpy(block.bytes, peer.block, sizeof block.bytes);
-	TRY(cu.cuIpcOpenMemHandle(&things->opened, handle, 1));
-	TRY(cu.cuMemPoolImportFromShareableHandle(&things->peers, (void *)(uintptr_t)peer.fd,
-						  HOIST__CU_HANDLE_FD, 0));
-	TRY(cu.cuMemPoolImportPointer(&things->imported, things->peers, &block));
+	hoist__cu_context context = NULL;
+	hoist__cu_context current = NULL;
+	TRY(cu.cuDevicePrimaryCtxRetain(&context, 0));
+	things->context = context;
+	TRY(cu.cuCtxGetCurrent(&current));
+	TRY(cu.cuCtxPushCurrent(things->context));
+	things->pushed = true;
 out:
 	return result;
 }
 
-static unsigned unshare_cuda(struct cuda_things *things, unsigned result)
+static unsigned leave_cuda(const struct things_cuda *things, unsigned result)
 {
-	if (things->imported != 0)
-		result = first_of(result, cu.cuMemFree(things->imported));
-	if (things->peers != NULL)
-		result = first_of(result, cu.cuMemPoolDestroy(things->peers));
-	if (things->opened != 0)
-		result = first_of(result, cu.cuIpcCloseMemHandle(things->opened));
-	return result;
+	if (!things->pushed)
+		return result;
+	unsigned code = cu.cuCtxPopCurrent(NULL);
+	if (code != 0)
+		(void)cu.cuCtxPopCurrent(NULL);
+	return first_of(result, code);
 }
 
-/* Who may use a pool's memory. */
-static unsigned access_cuda_pool(const struct cuda_things *things)
-{
-	const struct hoist__cu_access access = {{HOIST__CU_LOCATION_DEVICE, 0},
-						HOIST__CU_ACCESS_READ_WRITE};
-	struct hoist__cu_location location = access.location;
-	hoist__cu_access_flags flags = 0;
-	unsigned result = 0;
-	TRY(cu.cuMemPoolSetAccess(things->pool, &access, 1));
-	TRY(cu.cuMemPoolGetAccess(&flags, things->pool, &location));
-out:
-	return result;
-}
-
-static unsigned use_cuda_pool(struct cuda_things *things)
-{
-	const struct hoist__cu_pool_props props = {
-		.type = HOIST__CU_ALLOCATION_PINNED,
-		.handle_types = HOIST__CU_HANDLE_FD,
-		.location_type = HOIST__CU_LOCATION_DEVICE,
-	};
-	unsigned result = 0;
-	hoist__cu_pool own = NULL;
-	uint64_t value = 0;
-	TRY(cu.cuDeviceGetMemPool(&own, 0));
-	TRY(cu.cuMemPoolCreate(&things->pool, &props));
-	TRY(cu.cuMemPoolGetAttribute(things->pool, HOIST__CU_POOL_THRESHOLD, &value));
-	TRY(cu.cuMemPoolSetAttribute(things->pool, HOIST__CU_POOL_THRESHOLD, &value));
-	TRY(cu.cuMemAllocFromPoolAsync(&things->pooled, BYTES, things->pool, things->stream));
-	TRY(cu.cuMemPoolTrimTo(things->pool, 0));
-	TRY(access_cuda_pool(things));
-	TRY(share_cuda(things));
-out:
-	return result;
-}
-
-static void nothing(void *argument)
-{
-	(void)argument;
-}
-
-static unsigned work_on_cuda(const struct cuda_things *things)
+static unsigned work_cuda(const struct things_cuda *things)
 {
 	const struct hoist__cu_copy_2d plane = {
 		.src_type = HOIST__CU_MEMORY_HOST,
@@ -272,162 +196,31 @@ static unsigned work_on_cuda(const struct cuda_things *things)
 		.depth = 2,
 	};
 	unsigned result = 0;
-	TRY(cu.cuMemcpy2DAsync(&plane, things->stream));
-	TRY(cu.cuMemcpy3DAsync(&planes, things->stream));
-	TRY(cu.cuLaunchHostFunc(things->stream, nothing, NULL));
-	TRY(cu.cuMemsetD8Async(things->memory, 1, 8, things->stream));
-	TRY(cu.cuMemsetD16Async(things->memory, 1, 8, things->stream));
-	TRY(cu.cuMemsetD32Async(things->memory, 1, 8, things->stream));
-out:
-	return result;
-}
-
-/* Memory and addresses apart: made here, given back by unmap_cuda(). */
-static unsigned map_cuda(struct cuda_things *things)
-{
-	const struct hoist__cu_memory_props props = {.type = HOIST__CU_ALLOCATION_PINNED,
-						     .location = {HOIST__CU_LOCATION_DEVICE, 0}};
-	const struct hoist__cu_access access = {props.location, HOIST__CU_ACCESS_READ_WRITE};
-	unsigned result = 0;
-	TRY(cu.cuMemGetAllocationGranularity(&things->granule, &props,
-					     HOIST__CU_GRANULARITY_MINIMUM));
-	TRY(cu.cuMemAddressReserve(&things->reserved, things->granule, 0, 0, 0));
-	TRY(cu.cuMemCreate(&things->physical, things->granule, &props, 0));
-	TRY(cu.cuMemMap(things->reserved, things->granule, 0, things->physical, 0));
-	things->mapped = true;
-	TRY(cu.cuMemSetAccess(things->reserved, things->granule, &access, 1));
-out:
-	return result;
-}
-
-static unsigned unmap_cuda(const struct cuda_things *things, unsigned result)
-{
-	if (things->mapped)
-		result = first_of(result, cu.cuMemUnmap(things->reserved, things->granule));
-	if (things->physical != 0)
-		result = first_of(result, cu.cuMemRelease(things->physical));
-	if (things->reserved != 0)
-		result = first_of(result, cu.cuMemAddressFree(things->reserved, things->granule));
-	return result;
-}
-
-/* Uses the memory that a device keeps for graphs, and memory from the device's own pool. */
-static unsigned use_cuda_graphs(struct cuda_things *things)
-{
-	unsigned result = 0;
-	uint64_t value = 0;
-	TRY(cu.cuMemAllocAsync(&things->ordered, BYTES, things->stream));
-	TRY(cu.cuDeviceGetGraphMemAttribute(0, HOIST__CU_GRAPH_USED_HIGH, &value));
-	value = 0;
-	TRY(cu.cuDeviceSetGraphMemAttribute(0, HOIST__CU_GRAPH_USED_HIGH, &value));
-	TRY(cu.cuDeviceGraphMemTrim(0));
-out:
-	return result;
-}
-
-static unsigned use_cuda_device(struct cuda_things *things)
-{
-	unsigned result = 0;
-	size_t bytes = 0;
-	hoist__cu_device_ptr seen = 0;
-	hoist__cu_capture_status status = 0;
-	hoist__cu_capture_mode mode = 0;
-	float ms = 0;
-	TRY(cu.cuMemGetInfo(&bytes, &bytes));
-	TRY(cu.cuMemAlloc(&things->memory, BYTES));
-	TRY(cu.cuMemAllocManaged(&things->managed, BYTES, HOIST__CU_ATTACH_GLOBAL));
 	TRY(cu.cuMemAdvise_v2(things->managed, BYTES, HOIST__CU_ADVISE_PREFERRED_LOCATION,
 			      (struct hoist__cu_location){HOIST__CU_LOCATION_DEVICE, 0}));
-	TRY(cu.cuMemHostRegister(host, BYTES, 1));
-	things->registered = true;
-	TRY(cu.cuMemHostGetDevicePointer(&seen, host, 0));
-	TRY(cu.cuStreamCreate(&things->stream, 1));
-	TRY(cu.cuStreamIsCapturing(things->stream, &status));
-	TRY(cu.cuThreadExchangeStreamCaptureMode(&mode));
-	TRY(cu.cuEventCreate(&things->event, 0));
 	TRY(cu.cuMemcpyHtoDAsync(things->memory, host, BYTES, things->stream));
 	TRY(cu.cuMemcpyDtoDAsync(things->memory, things->memory, 8, things->stream));
 	TRY(cu.cuMemcpyPeerAsync(things->memory, things->context, things->memory, things->context,
 				 8, things->stream));
-	TRY(work_on_cuda(things));
+	TRY(cu.cuMemcpy2DAsync(&plane, things->stream));
+	TRY(cu.cuMemcpy3DAsync(&planes, things->stream));
+	TRY(cu.cuMemsetD8Async(things->memory, 1, 8, things->stream));
+	TRY(cu.cuMemsetD16Async(things->memory, 1, 8, things->stream));
+	TRY(cu.cuMemsetD32Async(things->memory, 1, 8, things->stream));
 	TRY(cu.cuCtxSynchronize());
 	TRY(cu.cuMemcpyDtoHAsync(host, things->memory, BYTES, things->stream));
-	TRY(cu.cuEventRecord(things->event, things->stream));
-	TRY(cu.cuStreamWaitEvent(things->stream, things->event, 0));
-	TRY(cu.cuEventSynchronize(things->event));
-	TRY(cu.cuStreamSynchronize(things->stream));
-	TRY(cu.cuEventQuery(things->event));
-	TRY(cu.cuStreamQuery(things->stream));
-	TRY(cu.cuEventElapsedTime(&ms, things->event, things->event));
-	TRY(map_cuda(things));
-	TRY(use_cuda_graphs(things));
-	TRY(use_cuda_pool(things));
 out:
 	return result;
 }
+/* --- HIP's own steps --- */
 
-static unsigned walk_cuda(void)
+static unsigned start_hip(void)
 {
-	struct cuda_things things = {0};
-	hoist__cu_context current = NULL;
-	unsigned result = ask_cuda_device();
-	if (result != 0)
-		return result;
-	TRY(cu.cuDevicePrimaryCtxRetain(&things.context, 0));
-	TRY(cu.cuCtxGetCurrent(&current));
-	TRY(cu.cuCtxPushCurrent(things.context));
-	things.pushed = true;
-	result = use_cuda_device(&things);
-out:
-	/* Nothing may be freed under what is queued. */
-	if (things.stream != NULL && result != 0)
-		(void)cu.cuStreamSynchronize(things.stream);
-	result = unshare_cuda(&things, result);
-	result = unmap_cuda(&things, result);
-	if (things.ordered != 0)
-		result = first_of(result, cu.cuMemFreeAsync(things.ordered, things.stream));
-	if (things.pooled != 0)
-		result = first_of(result, cu.cuMemFreeAsync(things.pooled, things.stream));
-	if (things.pool != NULL)
-		result = first_of(result, cu.cuMemPoolDestroy(things.pool));
-	if (things.event != NULL)
-		result = first_of(result, cu.cuEventDestroy(things.event));
-	if (things.stream != NULL)
-		result = first_of(result, cu.cuStreamDestroy(things.stream));
-	if (things.registered)
-		result = first_of(result, cu.cuMemHostUnregister(host));
-	if (things.managed != 0)
-		result = first_of(result, cu.cuMemFree(things.managed));
-	if (things.memory != 0)
-		result = first_of(result, cu.cuMemFree(things.memory));
-	if (things.pushed) {
-		unsigned code = cu.cuCtxPopCurrent(NULL);
-		if (code != 0)
-			(void)cu.cuCtxPopCurrent(NULL);
-		result = first_of(result, code);
-	}
-	return result;
+	hip_open(&hip, "hip:1");
+	return hip.hipInit(0);
 }
 
-struct hip_things {
-	void *memory;
-	void *managed;
-	void *pooled;
-	void *ordered; /* of the device's own pool */
-	hoist__hip_pool pool;
-	hoist__hip_stream stream;
-	hoist__hip_event event;
-	void *opened; /* these three are of the peer */
-	hoist__hip_pool peers;
-	void *imported;
-	void *reserved; /* addresses, of @granule bytes */
-	hoist__hip_memory physical;
-	size_t granule;
-	bool mapped;
-	bool registered;
-};
-
-static unsigned ask_hip_device(void)
+static unsigned ask_device_hip(void)
 {
 	static struct hoist__hip_props_r0600 new_props;
 	static struct hoist__hip_props_r0000 old_props;
@@ -463,78 +256,19 @@ out:
 	return result;
 }
 
-/* Memory that processes share; what is imported comes from another process. */
-static unsigned share_hip(struct hip_things *things)
+static unsigned enter_hip(struct things_hip *things)
 {
-	unsigned result = 0;
-	int fd = -1;
-	size_t bytes = 0;
-	void *base = NULL;
-	hoist__hip_ipc_handle handle;
-	hoist__hip_block_handle block;
-	TRY(hip.hipMemGetAddressRange(&base, &bytes, things->memory));
-	TRY(hip.hipIpcGetMemHandle(&handle, things->memory));
-	TRY(hip.hipMemPoolExportPointer(&block, things->pooled));
-	TRY(hip.hipMemPoolExportToShareableHandle(&fd, things->pool, HOIST__HIP_HANDLE_FD, 0));
-	close(fd);
-	memcpy(handle.bytes, peer.plain, sizeof handle.bytes);
-	memcpy(block.bytes, peer.block, sizeof block.bytes);
-	TRY(hip.hipIpcOpenMemHandle(&things->opened, handle, 1));
-	TRY(hip.hipMemPoolImportFromShareableHandle(&things->peers, (void *)(uintptr_t)peer.fd,
-						    HOIST__HIP_HANDLE_FD, 0));
-	TRY(hip.hipMemPoolImportPointer(&things->imported, things->peers, &block));
-out:
+	(void)things;
+	return 0;
+}
+
+static unsigned leave_hip(const struct things_hip *things, unsigned result)
+{
+	(void)things;
 	return result;
 }
 
-static unsigned unshare_hip(struct hip_things *things, unsigned result)
-{
-	if (things->imported != NULL)
-		result = first_of(result, hip.hipFree(things->imported));
-	if (things->peers != NULL)
-		result = first_of(result, hip.hipMemPoolDestroy(things->peers));
-	if (things->opened != NULL)
-		result = first_of(result, hip.hipIpcCloseMemHandle(things->opened));
-	return result;
-}
-
-/* Who may use a pool's memory. */
-static unsigned access_hip_pool(const struct hip_things *things)
-{
-	const struct hoist__hip_access access = {{HOIST__HIP_LOCATION_DEVICE, 0},
-						 HOIST__HIP_ACCESS_READ_WRITE};
-	struct hoist__hip_location location = access.location;
-	hoist__hip_access_flags flags = 0;
-	unsigned result = 0;
-	TRY(hip.hipMemPoolSetAccess(things->pool, &access, 1));
-	TRY(hip.hipMemPoolGetAccess(&flags, things->pool, &location));
-out:
-	return result;
-}
-
-static unsigned use_hip_pool(struct hip_things *things)
-{
-	const struct hoist__hip_pool_props props = {
-		.type = HOIST__HIP_ALLOCATION_PINNED,
-		.handle_types = HOIST__HIP_HANDLE_FD,
-		.location_type = HOIST__HIP_LOCATION_DEVICE,
-	};
-	unsigned result = 0;
-	hoist__hip_pool own = NULL;
-	uint64_t value = 0;
-	TRY(hip.hipDeviceGetMemPool(&own, 0));
-	TRY(hip.hipMemPoolCreate(&things->pool, &props));
-	TRY(hip.hipMemPoolGetAttribute(things->pool, HOIST__HIP_POOL_THRESHOLD, &value));
-	TRY(hip.hipMemPoolSetAttribute(things->pool, HOIST__HIP_POOL_THRESHOLD, &value));
-	TRY(hip.hipMallocFromPoolAsync(&things->pooled, BYTES, things->pool, things->stream));
-	TRY(hip.hipMemPoolTrimTo(things->pool, 0));
-	TRY(access_hip_pool(things));
-	TRY(share_hip(things));
-out:
-	return result;
-}
-
-static unsigned work_on_hip(const struct hip_things *things)
+static unsigned work_hip(const struct things_hip *things)
 {
 	const struct hoist__hip_copy_3d planes = {
 		.src = {.address = things->memory, .pitch = 8, .width = 4, .height = 2},
@@ -545,10 +279,13 @@ static unsigned work_on_hip(const struct hip_things *things)
 		.kind = HOIST__HIP_COPY_DEVICE_TO_HOST,
 	};
 	unsigned result = 0;
+	TRY(hip.hipMemAdvise(things->managed, BYTES, HOIST__HIP_ADVISE_PREFERRED_LOCATION, 0));
+	TRY(hip.hipMemcpyAsync(things->memory, host, BYTES, HOIST__HIP_COPY_HOST_TO_DEVICE,
+			       things->stream));
+	TRY(hip.hipMemcpyPeerAsync(things->memory, 0, things->memory, 0, 8, things->stream));
 	TRY(hip.hipMemcpy2DAsync(things->memory, 8, host, 8, 4, 2, HOIST__HIP_COPY_HOST_TO_DEVICE,
 				 things->stream));
 	TRY(hip.hipMemcpy3DAsync(&planes, things->stream));
-	TRY(hip.hipLaunchHostFunc(things->stream, nothing, NULL));
 	TRY(hip.hipMemsetAsync(things->memory, 1, 8, things->stream));
 	TRY(hip.hipMemsetD16Async(things->memory, 1, 8, things->stream));
 	TRY(hip.hipMemsetD32Async(things->memory, 1, 8, things->stream));
@@ -556,114 +293,7 @@ out:
 	return result;
 }
 
-/* Memory and addresses apart: made here, given back by unmap_hip(). */
-static unsigned map_hip(struct hip_things *things)
-{
-	const struct hoist__hip_memory_props props = {.type = HOIST__HIP_ALLOCATION_PINNED,
-						      .location = {HOIST__HIP_LOCATION_DEVICE, 0}};
-	const struct hoist__hip_access access = {props.location, HOIST__HIP_ACCESS_READ_WRITE};
-	unsigned result = 0;
-	TRY(hip.hipMemGetAllocationGranularity(&things->granule, &props,
-					       HOIST__HIP_GRANULARITY_MINIMUM));
-	TRY(hip.hipMemAddressReserve(&things->reserved, things->granule, 0, NULL, 0));
-	TRY(hip.hipMemCreate(&things->physical, things->granule, &props, 0));
-	TRY(hip.hipMemMap(things->reserved, things->granule, 0, things->physical, 0));
-	things->mapped = true;
-	TRY(hip.hipMemSetAccess(things->reserved, things->granule, &access, 1));
-out:
-	return result;
-}
-
-static unsigned unmap_hip(const struct hip_things *things, unsigned result)
-{
-	if (things->mapped)
-		result = first_of(result, hip.hipMemUnmap(things->reserved, things->granule));
-	if (things->physical != NULL)
-		result = first_of(result, hip.hipMemRelease(things->physical));
-	if (things->reserved != NULL)
-		result = first_of(result, hip.hipMemAddressFree(things->reserved, things->granule));
-	return result;
-}
-
-/* Does the same as use_cuda_graphs(). */
-static unsigned use_hip_graphs(struct hip_things *things)
-{
-	unsigned result = 0;
-	uint64_t value = 0;
-	TRY(hip.hipMallocAsync(&things->ordered, BYTES, things->stream));
-	TRY(hip.hipDeviceGetGraphMemAttribute(0, HOIST__HIP_GRAPH_USED_HIGH, &value));
-	value = 0;
-	TRY(hip.hipDeviceSetGraphMemAttribute(0, HOIST__HIP_GRAPH_USED_HIGH, &value));
-	TRY(hip.hipDeviceGraphMemTrim(0));
-out:
-	return result;
-}
-
-static unsigned use_hip_device(struct hip_things *things)
-{
-	unsigned result = 0;
-	size_t bytes = 0;
-	void *seen = NULL;
-	hoist__hip_capture_status status = 0;
-	hoist__hip_capture_mode mode = 0;
-	float ms = 0;
-	TRY(hip.hipMemGetInfo(&bytes, &bytes));
-	TRY(hip.hipMalloc(&things->memory, BYTES));
-	TRY(hip.hipMallocManaged(&things->managed, BYTES, HOIST__HIP_ATTACH_GLOBAL));
-	TRY(hip.hipMemAdvise(things->managed, BYTES, HOIST__HIP_ADVISE_PREFERRED_LOCATION, 0));
-	TRY(hip.hipHostRegister(host, BYTES, 1));
-	things->registered = true;
-	TRY(hip.hipHostGetDevicePointer(&seen, host, 0));
-	TRY(hip.hipStreamCreateWithFlags(&things->stream, 1));
-	TRY(hip.hipStreamIsCapturing(things->stream, &status));
-	TRY(hip.hipThreadExchangeStreamCaptureMode(&mode));
-	TRY(hip.hipEventCreateWithFlags(&things->event, 0));
-	TRY(hip.hipMemcpyAsync(things->memory, host, BYTES, HOIST__HIP_COPY_HOST_TO_DEVICE,
-			       things->stream));
-	TRY(hip.hipMemcpyPeerAsync(things->memory, 0, things->memory, 0, 8, things->stream));
-	TRY(work_on_hip(things));
-	TRY(hip.hipEventRecord(things->event, things->stream));
-	TRY(hip.hipStreamWaitEvent(things->stream, things->event, 0));
-	TRY(hip.hipEventSynchronize(things->event));
-	TRY(hip.hipStreamSynchronize(things->stream));
-	TRY(hip.hipEventQuery(things->event));
-	TRY(hip.hipStreamQuery(things->stream));
-	TRY(hip.hipEventElapsedTime(&ms, things->event, things->event));
-	TRY(map_hip(things));
-	TRY(use_hip_graphs(things));
-	TRY(use_hip_pool(things));
-out:
-	return result;
-}
-
-static unsigned walk_hip(void)
-{
-	struct hip_things things = {0};
-	unsigned result = ask_hip_device();
-	if (result == 0)
-		result = use_hip_device(&things);
-	if (things.stream != NULL && result != 0)
-		(void)hip.hipStreamSynchronize(things.stream);
-	result = unshare_hip(&things, result);
-	result = unmap_hip(&things, result);
-	if (things.ordered != NULL)
-		result = first_of(result, hip.hipFreeAsync(things.ordered, things.stream));
-	if (things.pooled != NULL)
-		result = first_of(result, hip.hipFreeAsync(things.pooled, things.stream));
-	if (things.pool != NULL)
-		result = first_of(result, hip.hipMemPoolDestroy(things.pool));
-	if (things.event != NULL)
-		result = first_of(result, hip.hipEventDestroy(things.event));
-	if (things.stream != NULL)
-		result = first_of(result, hip.hipStreamDestroy(things.stream));
-	if (things.registered)
-		result = first_of(result, hip.hipHostUnregister(host));
-	if (things.managed != NULL)
-		result = first_of(result, hip.hipFree(things.managed));
-	if (things.memory != NULL)
-		result = first_of(result, hip.hipFree(things.memory));
-	return result;
-}
+/* --- failures --- */
 
 static uint64_t alive(const struct control *control)
 {
@@ -699,14 +329,14 @@ static void fail_each(const struct control *control, unsigned (*walk)(void))
 
 Test(emulator_fault, every_cuda_function_fails_on_demand)
 {
-	start_peer(share_cuda_memory);
+	start_peer(share_memory_cuda);
 	cuda_open(&cu, "cuda:1");
 	fail_each(&cu.control, walk_cuda);
 }
 
 Test(emulator_fault, every_hip_function_fails_on_demand)
 {
-	start_peer(share_hip_memory);
+	start_peer(share_memory_hip);
 	hip_open(&hip, "hip:1");
 	fail_each(&hip.control, walk_hip);
 }
@@ -714,7 +344,7 @@ Test(emulator_fault, every_hip_function_fails_on_demand)
 Test(emulator_fault, any_call_can_be_the_one_that_fails)
 {
 	char spec[32];
-	start_peer(share_cuda_memory);
+	start_peer(share_memory_cuda);
 	cuda_open(&cu, "cuda:1");
 	cr_assert(walk_cuda() == 0);
 	uint64_t calls = counters_of(&cu.control).calls;
@@ -751,7 +381,7 @@ Test(emulator_fault, the_nth_use_fails_and_only_that)
 		cr_expect(cu.cuMemFree(memory[i]) == 0);
 }
 
-Test(emulator_fault, what_cannot_be_read_is_refused_whole)
+Test(emulator_fault, an_unreadable_list_of_faults_is_refused_whole)
 {
 	static const char *const bad[] = {
 		"cuNoSuchThing:1", "cuMemAlloc",

@@ -110,7 +110,7 @@ Test(emulator_memory, a_limit_holds_per_device, .init = start)
 	cr_expect(cu.cuMemFree(second) == 0);
 }
 
-Test(emulator_memory, frees_of_what_is_not_there_fail_and_are_counted, .init = start)
+Test(emulator_memory, frees_of_no_block_fail_and_are_counted, .init = start)
 {
 	hoist__cu_device_ptr address = 0;
 	cr_assert(cu.cuMemAlloc(&address, MIB) == 0);
@@ -246,7 +246,7 @@ Test(emulator_memory, one_registration_has_a_largest_size)
 	cr_expect(count().live_registrations == 0);
 }
 
-Test(emulator_memory, what_is_not_mapped_cannot_be_registered, .init = start)
+Test(emulator_memory, unmapped_memory_cannot_be_registered, .init = start)
 {
 	char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cr_assert(page != MAP_FAILED);
@@ -287,7 +287,7 @@ static long minor_faults(void)
 	return usage.ru_minflt;
 }
 
-Test(emulator_memory, what_is_resident_needs_no_page_faults)
+Test(emulator_memory, resident_memory_needs_no_page_faults)
 {
 #ifdef __SANITIZE_ADDRESS__
 	cr_skip_test("AddressSanitizer's shadow of the memory faults in its place");

@@ -105,7 +105,7 @@ static uint64_t caught(void)
 	return counters_of(&cu.control).use_after_free;
 }
 
-Test(emulator_pool, a_stream_takes_again_what_it_freed_without_waiting, .init = start)
+Test(emulator_pool, a_stream_takes_its_freed_block_again_without_waiting, .init = start)
 {
 	cu.control.hold(1);
 	hoist__cu_device_ptr first = take(MIB, stream[0]);
@@ -124,7 +124,7 @@ Test(emulator_pool, a_stream_takes_again_what_it_freed_without_waiting, .init = 
 	stop();
 }
 
-Test(emulator_pool, says_who_may_access_it, .init = start)
+Test(emulator_pool, names_the_devices_that_may_access_it, .init = start)
 {
 	struct hoist__cu_access access = {{HOIST__CU_LOCATION_DEVICE, 0},
 					  HOIST__CU_ACCESS_READ_WRITE};
@@ -216,7 +216,7 @@ Test(emulator_pool, limits_hold, .init = start)
 	stop();
 }
 
-Test(emulator_pool, trimming_gives_back_what_has_passed, .init = start)
+Test(emulator_pool, trimming_gives_back_blocks_that_have_passed, .init = start)
 {
 	hoist__cu_device_ptr memory[3];
 	for (int i = 0; i < 3; i++)
@@ -273,7 +273,7 @@ Test(emulator_pool, a_devices_own_pool_keeps_nothing, .init = start)
 	stop();
 }
 
-Test(emulator_pool, what_was_not_ordered_behind_is_caught, .init = start)
+Test(emulator_pool, work_that_is_not_ordered_before_the_free_is_caught, .init = start)
 {
 	hoist__cu_device_ptr memory = take(MIB, stream[0]);
 	cu.control.set_latency(20000, 20000);

@@ -170,7 +170,7 @@ Test(emulator_rows, under_which_memory_is_unmapped_are_noticed, .init = start)
 	cr_expect(count().use_after_free == 1);
 }
 
-/* What lies between rows need not be there. */
+/* The gaps between rows need no memory. */
 Test(emulator_rows, may_have_holes_between_them, .init = start)
 {
 	unsigned char *far = host + 2 * MIB;
@@ -274,7 +274,7 @@ Test(emulator_rows, calls_must_not_call_the_driver, .init = start)
 
 /* --- HIP --- */
 
-Test(emulator_rows, of_hip)
+Test(emulator_rows, hips_rows_and_calls_work_alike)
 {
 	void *memory = NULL;
 	void *seen = NULL;

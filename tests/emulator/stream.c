@@ -199,7 +199,8 @@ Test(emulator_stream, default_streams_have_handles, .init = start)
 
 Test(emulator_stream, streams_finish_out_of_step, .init = start)
 {
-	/* Of pairs submitted in one order, some finish in the other: until both have been seen. */
+	/* Some pairs that are submitted in one order finish in the other: until both have been
+	 * seen. */
 	unsigned overtaken = 0;
 	unsigned in_order = 0;
 	cu.control.set_latency(0, 2000);
@@ -237,7 +238,7 @@ Test(emulator_stream, the_copy_engine_is_shared_and_keeps_its_rate, .init = star
 	stop();
 }
 
-Test(emulator_stream, events_say_what_they_can, .init = start)
+Test(emulator_stream, events_tell_their_state_and_time, .init = start)
 {
 	hoist__cu_event untimed = NULL;
 	float ms = -1;

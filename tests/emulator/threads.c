@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "tests/support/check.h"
 #include "tests/support/emulator-driver.h"
 
 #define WORKERS 4
@@ -21,16 +22,6 @@ static hoist__cu_context context;
 static pthread_barrier_t barrier;
 static hoist__cu_event events[WORKERS];
 static hoist__cu_pool pool; /* the device's own, which all share */
-
-static void check(bool good, const char *what)
-{
-	if (good)
-		return;
-	fprintf(stderr, "failed: %s\n", what);
-	exit(1);
-}
-
-#define CHECK(expression) check(expression, #expression)
 
 static void *open_driver(void *unused)
 {

@@ -200,7 +200,7 @@ Test(emulator_vmm, nobody_has_access_until_it_is_said, .init = start)
 	stop(0);
 }
 
-Test(emulator_vmm, what_is_unmapped_under_work_is_noticed, .init = start)
+Test(emulator_vmm, unmapping_under_work_is_noticed, .init = start)
 {
 	hoist__cu_device_ptr at = reserve(SMALL, 0);
 	hoist__cu_memory memory = make(SMALL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a control group still gives, on trees made here: both hierarchies, groups in groups,
- * containers that see their own group as the root, and files that are missing or odd. */
+/* The memory that a control group still gives, on trees made here: both hierarchies, groups in
+ * groups, containers that see their own group as the root, and files that are missing or odd. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -124,7 +124,7 @@ Test(numa_group, a_container_sees_its_own_group)
 	tree_remove(&tree);
 }
 
-Test(numa_group, what_cannot_be_read_limits_nothing)
+Test(numa_group, an_unreadable_group_limits_nothing)
 {
 	static const char *const odd[] = {"", "x\n", "::\n", "0::\n", "0:", "0::/a", "4:memory\n"};
 	struct tree tree;

@@ -20,14 +20,17 @@ static size_t page_bytes(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static char *map_pages(void)
+static char *memory; /* N_PAGES of it, for each test */
+
+static void map_pages(void)
 {
-	void *memory = mmap(NULL, N_PAGES * page_bytes(), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memory = mmap(NULL, N_PAGES * page_bytes(), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cr_assert_neq(memory, MAP_FAILED);
 	(void)madvise(memory, N_PAGES * page_bytes(), MADV_NOHUGEPAGE);
-	return memory;
 }
+
+TestSuite(numa_place, .init = map_pages);
 
 static struct hoist__placement placement(enum hoist__policy policy, int node)
 {
@@ -46,7 +49,7 @@ static int first_node(void)
 }
 
 /* Skips the test where this process may not place memory at all. */
-static enum hoist__placed place_or_skip(char *memory, const struct hoist__placement *asked)
+static enum hoist__placed place_or_skip(const struct hoist__placement *asked)
 {
 	enum hoist__placed placed = HOIST__PLACED_DEFAULT;
 	cr_assert_eq(hoist__place(memory, N_PAGES * page_bytes(), asked, &placed), 0);
@@ -55,7 +58,7 @@ static enum hoist__placed place_or_skip(char *memory, const struct hoist__placem
 	return placed;
 }
 
-static void expect_pages_on(const char *memory, int node)
+static void expect_pages_on(int node)
 {
 	struct hoist__whereabouts where;
 	cr_assert_eq(hoist__whereabouts(memory, N_PAGES * page_bytes(), 1000, &where), 0);
@@ -86,42 +89,36 @@ Test(numa_place, binds_prefers_and_interleaves_over_a_node_that_exists)
 	static const enum hoist__policy policies[] = {HOIST__POLICY_PREFER, HOIST__POLICY_BIND,
 						      HOIST__POLICY_INTERLEAVE};
 	for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
-		char *memory = map_pages();
+		map_pages();
 		struct hoist__placement asked = placement(policies[i], node);
-		cr_assert_eq(place_or_skip(memory, &asked), HOIST__PLACED_KERNEL);
+		cr_assert_eq(place_or_skip(&asked), HOIST__PLACED_KERNEL);
 		memset(memory, 1, N_PAGES * page_bytes());
-		expect_pages_on(memory, node);
-		munmap(memory, N_PAGES * page_bytes());
+		expect_pages_on(node);
 	}
 }
 
 Test(numa_place, leaves_local_memory_to_the_kernel)
 {
-	char *memory = map_pages();
 	struct hoist__placement asked = {.policy = HOIST__POLICY_LOCAL};
 	enum hoist__placed placed = HOIST__PLACED_FIRST_TOUCH;
 	cr_assert_eq(hoist__place(memory, page_bytes(), &asked, &placed), 0);
 	cr_assert_eq(placed, HOIST__PLACED_DEFAULT);
-	munmap(memory, N_PAGES * page_bytes());
 }
 
 Test(numa_place, fails_for_an_empty_set)
 {
-	char *memory = map_pages();
 	enum hoist__placed placed = HOIST__PLACED_DEFAULT;
 	for (int policy = HOIST__POLICY_PREFER; policy <= HOIST__POLICY_INTERLEAVE; policy++) {
 		struct hoist__placement asked = {.policy = (enum hoist__policy)policy};
 		cr_assert_eq(hoist__place(memory, page_bytes(), &asked, &placed), -EINVAL);
 		cr_assert_eq(placed, HOIST__PLACED_DEFAULT, "untouched on failure");
 	}
-	munmap(memory, N_PAGES * page_bytes());
 }
 
 Test(numa_place, fails_strictly_for_a_node_that_does_not_exist)
 {
-	char *memory = map_pages();
 	struct hoist__placement asked = placement(HOIST__POLICY_BIND, first_node());
-	(void)place_or_skip(memory, &asked);
+	(void)place_or_skip(&asked);
 	asked = placement(HOIST__POLICY_BIND, HOIST__MAX_NODES - 1);
 	enum hoist__placed placed = HOIST__PLACED_DEFAULT;
 	cr_assert_eq(hoist__place(memory, page_bytes(), &asked, &placed), -EINVAL);
@@ -129,21 +126,18 @@ Test(numa_place, fails_strictly_for_a_node_that_does_not_exist)
 	asked = placement(HOIST__POLICY_PREFER, HOIST__MAX_NODES - 1);
 	cr_assert_eq(hoist__place(memory, page_bytes(), &asked, &placed), 0);
 	cr_assert_eq(placed, HOIST__PLACED_FIRST_TOUCH, "a preference may spill");
-	munmap(memory, N_PAGES * page_bytes());
 }
 
 Test(numa_place, falls_back_on_first_touch_where_the_kernel_refuses)
 {
 	if (refuse(__NR_mbind, EPERM) != 0)
 		cr_skip_test("no seccomp filters here");
-	char *memory = map_pages();
 	for (int policy = HOIST__POLICY_PREFER; policy <= HOIST__POLICY_INTERLEAVE; policy++) {
 		struct hoist__placement asked = placement((enum hoist__policy)policy, 0);
 		enum hoist__placed placed = HOIST__PLACED_DEFAULT;
 		cr_assert_eq(hoist__place(memory, page_bytes(), &asked, &placed), 0);
 		cr_assert_eq(placed, HOIST__PLACED_FIRST_TOUCH);
 	}
-	munmap(memory, N_PAGES * page_bytes());
 }
 
 Test(numa_place, runs_on_the_cpus_of_a_node)
@@ -171,7 +165,6 @@ Test(numa_place, cannot_run_on_a_node_without_cpus)
 
 Test(numa_place, tells_absent_pages_from_present_ones)
 {
-	char *memory = map_pages();
 	memset(memory, 1, N_PAGES / 2 * page_bytes());
 	struct hoist__whereabouts where;
 	int err = hoist__whereabouts(memory, N_PAGES * page_bytes(), N_PAGES, &where);
@@ -180,13 +173,11 @@ Test(numa_place, tells_absent_pages_from_present_ones)
 	cr_assert_eq(err, 0);
 	cr_assert_eq(where.n_sampled, N_PAGES);
 	cr_assert_eq(where.n_absent, N_PAGES / 2);
-	munmap(memory, N_PAGES * page_bytes());
 }
 
 /* It is there, and on no node of ours. */
 Test(numa_place, does_not_know_the_shared_page_of_zeros)
 {
-	char *memory = map_pages();
 	struct hoist__whereabouts where;
 	cr_assert_eq(*(volatile char *)memory, 0);
 	int err = hoist__whereabouts(memory, 2 * page_bytes(), 2, &where);
@@ -194,12 +185,10 @@ Test(numa_place, does_not_know_the_shared_page_of_zeros)
 		cr_skip_test("the kernel does not say where pages are");
 	cr_assert_eq(where.n_unknown, 1);
 	cr_assert_eq(where.n_absent, 1, "the next page was not touched");
-	munmap(memory, N_PAGES * page_bytes());
 }
 
 Test(numa_place, samples_from_the_first_page_to_the_last)
 {
-	char *memory = map_pages();
 	memory[0] = 1;
 	memory[(N_PAGES - 1) * page_bytes()] = 1;
 	struct hoist__whereabouts where;
@@ -209,12 +198,10 @@ Test(numa_place, samples_from_the_first_page_to_the_last)
 	cr_assert_eq(where.n_absent, 0, "the first and the last page are there");
 	cr_assert_eq(hoist__whereabouts(memory, 0, 8, &where), 0);
 	cr_assert_eq(where.n_sampled, 0);
-	munmap(memory, N_PAGES * page_bytes());
 }
 
 Test(numa_place, asks_page_by_page_where_move_pages_is_refused)
 {
-	char *memory = map_pages();
 	memset(memory, 1, N_PAGES / 2 * page_bytes());
 	struct hoist__whereabouts where;
 	if (refuse(__NR_move_pages, EPERM) != 0)
@@ -226,22 +213,19 @@ Test(numa_place, asks_page_by_page_where_move_pages_is_refused)
 	for (int node = 0; node < HOIST__MAX_NODES; node++)
 		n += where.per_node[node];
 	cr_assert_eq(n, N_PAGES / 2);
-	munmap(memory, N_PAGES * page_bytes());
 }
 
 Test(numa_place, says_so_where_the_kernel_answers_nothing)
 {
-	char *memory = map_pages();
 	struct hoist__whereabouts where = {.n_sampled = 77};
 	memory[0] = 1;
 	if (refuse(__NR_move_pages, EPERM) != 0 || refuse(__NR_get_mempolicy, EPERM) != 0)
 		cr_skip_test("no seccomp filters here");
 	cr_assert_eq(hoist__whereabouts(memory, page_bytes(), 1, &where), -EPERM);
 	cr_assert_eq(where.n_sampled, 77, "untouched on failure");
-	munmap(memory, N_PAGES * page_bytes());
 }
 
-Test(numa_place, knows_what_the_cpuset_allows)
+Test(numa_place, knows_the_nodes_that_the_cpuset_allows)
 {
 	struct hoist__nodeset set = {{0}};
 	hoist__nodeset_add(&set, HOIST__MAX_NODES - 1);
@@ -256,23 +240,20 @@ Test(numa_place, knows_what_the_cpuset_allows)
 
 /* --- strictly, and without the kernel's killer --- */
 
-Test(numa_place, binds_what_was_populated_softly)
+Test(numa_place, binds_populated_memory_softly)
 {
 	int node = first_node();
-	char *memory = map_pages();
 	struct hoist__placement asked = placement(HOIST__POLICY_BIND, node);
-	(void)place_or_skip(memory, &asked);
+	(void)place_or_skip(&asked);
 	hoist__place_softly(memory, N_PAGES * page_bytes(), &asked);
 	memset(memory, 1, N_PAGES * page_bytes());
 	cr_assert_eq(hoist__place_strictly(memory, N_PAGES * page_bytes(), &asked, 0), 0, "%s",
 		     hoist__error_text());
-	expect_pages_on(memory, node);
-	munmap(memory, N_PAGES * page_bytes());
+	expect_pages_on(node);
 }
 
-Test(numa_place, says_what_a_node_has_when_no_more_can_be_moved_there)
+Test(numa_place, names_the_nodes_free_memory_when_no_more_can_be_moved_there)
 {
-	char *memory = map_pages();
 	struct hoist__placement asked = placement(HOIST__POLICY_BIND, first_node());
 	if (refuse(__NR_mbind, EIO) != 0)
 		cr_skip_test("no seccomp filters here");
@@ -281,20 +262,17 @@ Test(numa_place, says_what_a_node_has_when_no_more_can_be_moved_there)
 	cr_assert(strstr(hoist__error_text(), "binding 256 KiB to node") != NULL, "%s",
 		  hoist__error_text());
 	cr_assert(strstr(hoist__error_text(), "are free") != NULL);
-	munmap(memory, N_PAGES * page_bytes());
 }
 
-Test(numa_place, passes_on_what_is_not_about_room)
+Test(numa_place, passes_on_errors_that_are_not_about_room)
 {
-	char *memory = map_pages();
 	struct hoist__placement asked = placement(HOIST__POLICY_BIND, first_node());
 	if (refuse(__NR_mbind, EFAULT) != 0)
 		cr_skip_test("no seccomp filters here");
 	cr_assert_eq(hoist__place_strictly(memory, page_bytes(), &asked, 0), -EFAULT);
-	munmap(memory, N_PAGES * page_bytes());
 }
 
-Test(numa_place, knows_what_nodes_cannot_have)
+Test(numa_place, knows_the_bytes_that_nodes_cannot_have)
 {
 	const uint64_t gib = (uint64_t)1 << 30;
 	struct hoist__node nodes[] = {

@@ -130,7 +130,7 @@ Test(numa_topology, falls_back_on_the_cpus_of_a_pci_device)
 	unload(&tree, t);
 }
 
-Test(numa_topology, refuses_what_is_no_pci_address)
+Test(numa_topology, refuses_a_text_that_is_no_pci_address)
 {
 	struct tree tree;
 	struct hoist__topology *t = load(&tree, "2-nodes");
@@ -350,7 +350,7 @@ static void check_capture(const char *name)
 	tree_remove(&tree);
 }
 
-Test(numa_topology, captured_trees_are_what_the_script_captures)
+Test(numa_topology, captured_trees_match_the_script)
 {
 	static const char *const names[] = {"2-nodes", "gaps", "no-nodes"};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

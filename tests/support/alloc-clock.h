@@ -2,9 +2,9 @@
 /* tests/support/alloc-clock.h - blocks that change hands while their streams are late.
  *
  * A player, a thread with a stream, takes a block, and queues: a copy of a pattern into it, one
- * back out of it, and a write of garbage over it.  He frees it behind them, when they have hardly
- * begun, and goes on.  What he reads back is his own pattern to the last byte, unless a player
- * before him was still writing (the garbage), or one after him was let in too early.
+ * back out of it, and a write of garbage over it.  The player frees the block behind them, when
+ * they have hardly begun, and goes on.  The player reads back its own pattern to the last byte,
+ * unless a player before it was still writing (the garbage), or one after it was let in too early.
  *
  *   turns     of device memory: all on the stream; or one half on a stream that all share,
  *             which the block is told of (use)
@@ -29,6 +29,8 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "tests/support/check.h"
+#include "tests/support/random.h"
 
 #define CLOCK_PLAYERS 3
 #define CLOCK_BYTES 1024 /* of the largest block */
@@ -36,16 +38,6 @@
 #define CLOCK_HALF (CLOCK_RING / 2)
 #define CLOCK_OWNERS 65536
 #define CLOCK_HOST_BYTES ((size_t)CLOCK_PLAYERS * 2 * CLOCK_RING * CLOCK_BYTES)
-
-#define CLOCK_CHECK(condition)                                                                     \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,        \
-				hoist__error_text());                                              \
-			(void)fflush(stdout);                                                      \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 /* @from gives device memory or pinned memory; streams are as it knows them. */
 struct clock_calls {
@@ -97,32 +89,26 @@ static inline void clock_open(struct clock *clock)
 	struct hoist__dev_stream *stream = clock->streams[0].stream;
 	clock->host = mmap(NULL, CLOCK_HOST_BYTES, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CLOCK_CHECK(clock->host != MAP_FAILED);
-	CLOCK_CHECK(hoist__dev_host_register(clock->dev, clock->host, CLOCK_HOST_BYTES) == 0);
-	CLOCK_CHECK(hoist__dev_mem_alloc(clock->dev, CLOCK_BYTES, &clock->garbage) == 0);
-	CLOCK_CHECK(hoist__fill_async(stream, clock->garbage, 0xEE, 1, CLOCK_BYTES) == 0);
-	CLOCK_CHECK(hoist__dev_stream_synchronize(stream) == 0);
+	CHECK(clock->host != MAP_FAILED);
+	CHECK(hoist__dev_host_register(clock->dev, clock->host, CLOCK_HOST_BYTES) == 0);
+	CHECK(hoist__dev_mem_alloc(clock->dev, CLOCK_BYTES, &clock->garbage) == 0);
+	CHECK(hoist__fill_async(stream, clock->garbage, 0xEE, 1, CLOCK_BYTES) == 0);
+	CHECK(hoist__dev_stream_synchronize(stream) == 0);
 }
 
 static inline void clock_close(struct clock *clock)
 {
-	CLOCK_CHECK(hoist__dev_mem_free(clock->dev, clock->garbage, CLOCK_BYTES) == 0);
-	CLOCK_CHECK(hoist__dev_host_unregister(clock->dev, clock->host, CLOCK_HOST_BYTES) == 0);
+	CHECK(hoist__dev_mem_free(clock->dev, clock->garbage, CLOCK_BYTES) == 0);
+	CHECK(hoist__dev_host_unregister(clock->dev, clock->host, CLOCK_HOST_BYTES) == 0);
 	(void)munmap(clock->host, CLOCK_HOST_BYTES);
 }
 
 /* --- one turn --- */
 
-static inline uint64_t clock_chance(struct clock_player *player)
-{
-	player->random = player->random * UINT64_C(6364136223846793005) + 1442695040888963407;
-	return player->random >> 33;
-}
-
 static inline size_t clock_some_bytes(struct clock_player *player)
 {
-	size_t most = clock_chance(player) % 16 == 0 ? CLOCK_BYTES : CLOCK_BYTES / 4;
-	return 1 + clock_chance(player) % most;
+	size_t most = random_below(&player->random, 16) == 0 ? CLOCK_BYTES : CLOCK_BYTES / 4;
+	return 1 + random_below(&player->random, most);
 }
 
 static inline void clock_note_owner(struct clock_player *player, uintptr_t block)
@@ -137,19 +123,19 @@ static inline void clock_note_owner(struct clock_player *player, uintptr_t block
 static inline void clock_to_device(struct clock_stream *on, uintptr_t dst, const void *src,
 				   size_t bytes)
 {
-	CLOCK_CHECK(hoist__copy_async(on->stream, HOIST__COPY_HOST_TO_DEVICE, dst, (uintptr_t)src,
-				      bytes) == 0);
+	CHECK(hoist__copy_async(on->stream, HOIST__COPY_HOST_TO_DEVICE, dst, (uintptr_t)src,
+				bytes) == 0);
 }
 
 static inline void clock_to_host(struct clock_stream *on, void *dst, uintptr_t src, size_t bytes)
 {
-	CLOCK_CHECK(hoist__copy_async(on->stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)dst, src,
-				      bytes) == 0);
+	CHECK(hoist__copy_async(on->stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)dst, src,
+				bytes) == 0);
 }
 
 static inline void clock_spoil(struct clock_stream *on, uintptr_t block, size_t bytes)
 {
-	CLOCK_CHECK(hoist__fill_async(on->stream, block, 0xEE, 1, bytes) == 0);
+	CHECK(hoist__fill_async(on->stream, block, 0xEE, 1, bytes) == 0);
 }
 
 /* Everybody's stream gets the second half of the block, which it writes itself, or waits for. */
@@ -162,26 +148,26 @@ static inline void clock_share(struct clock_player *player, uintptr_t block, siz
 	size_t rest = player->bytes[slot] - half;
 	if (written) {
 		struct hoist__dev_stream *own = clock->streams[player->index].stream;
-		CLOCK_CHECK(hoist__dev_event_record(player->handed, own) == 0);
-		CLOCK_CHECK(hoist__dev_stream_wait_event(all->stream, player->handed) == 0);
+		CHECK(hoist__dev_event_record(player->handed, own) == 0);
+		CHECK(hoist__dev_stream_wait_event(all->stream, player->handed) == 0);
 	} else {
 		clock_to_device(all, block + half, player->patterns + slot * CLOCK_BYTES + half,
 				rest);
 	}
 	clock_to_host(all, player->results + slot * CLOCK_BYTES + half, block + half, rest);
 	clock_spoil(all, block + half, rest);
-	CLOCK_CHECK(clock->calls->use(clock->device, block, all->known) == 0);
+	CHECK(clock->calls->use(clock->device, block, all->known) == 0);
 }
 
 static inline void clock_give(struct clock_player *player, void *from, uintptr_t block)
 {
 	const struct clock_calls *calls = player->clock->calls;
 	void *own = player->clock->streams[player->index].known;
-	if (clock_chance(player) % 16 != 0) {
-		CLOCK_CHECK(calls->free_on(from, block, own) == 0);
+	if (random_below(&player->random, 16) != 0) {
+		CHECK(calls->free_on(from, block, own) == 0);
 	} else {
-		CLOCK_CHECK(calls->use(from, block, own) == 0);
-		CLOCK_CHECK(calls->free(from, block) == 0);
+		CHECK(calls->use(from, block, own) == 0);
+		CHECK(calls->free(from, block) == 0);
 	}
 }
 
@@ -190,8 +176,8 @@ static inline uintptr_t clock_take(struct clock_player *player, void *from, size
 	const struct clock_calls *calls = player->clock->calls;
 	void *own = player->clock->streams[player->index].known;
 	uintptr_t block = 0;
-	CLOCK_CHECK((on ? calls->alloc_on(from, bytes, own, &block)
-			: calls->alloc(from, bytes, &block)) == 0);
+	CHECK((on ? calls->alloc_on(from, bytes, own, &block)
+		  : calls->alloc(from, bytes, &block)) == 0);
 	clock_note_owner(player, block);
 	return block;
 }
@@ -202,10 +188,10 @@ static inline void clock_turn_of_device(struct clock_player *player, size_t slot
 	struct clock_stream *own = &clock->streams[player->index];
 	unsigned char *pattern = player->patterns + slot * CLOCK_BYTES;
 	size_t bytes = player->bytes[slot];
-	bool on = clock_chance(player) % 2 != 0;
-	bool shared = clock_chance(player) % (on ? 64 : 8) == 0;
+	bool on = random_below(&player->random, 2) != 0;
+	bool shared = random_below(&player->random, on ? 64 : 8) == 0;
 	uintptr_t block = clock_take(player, clock->device, bytes, on);
-	/* What was taken for the own stream is for no other before that has passed. */
+	/* A block that was taken for the own stream is for no other before that has passed. */
 	clock_to_device(own, block, pattern, shared && !on ? bytes / 2 : bytes);
 	if (shared)
 		clock_share(player, block, slot, on);
@@ -220,11 +206,12 @@ static inline void clock_turn_of_pinned(struct clock_player *player, size_t slot
 	struct clock *clock = player->clock;
 	struct clock_stream *own = &clock->streams[player->index];
 	size_t bytes = player->bytes[slot];
-	/* Of a quarter of pinned memory's sizes: fewer slabs, and the next owner comes sooner. */
+	/* A quarter of pinned memory's sizes: fewer slabs, and the next owner comes sooner. */
 	uintptr_t staging = clock_take(player, clock->pinned, (bytes + 255) / 256 * 256,
-				       clock_chance(player) % 2 != 0);
+				       random_below(&player->random, 2) != 0);
 	memcpy((void *)staging, player->patterns + slot * CLOCK_BYTES, bytes);
-	uintptr_t block = clock_take(player, clock->device, bytes, clock_chance(player) % 2 != 0);
+	uintptr_t block =
+		clock_take(player, clock->device, bytes, random_below(&player->random, 2) != 0);
 	clock_to_device(own, block, (const void *)staging, bytes);
 	clock_to_host(own, (void *)staging, clock->garbage, bytes);
 	clock_give(player, clock->pinned, staging);
@@ -237,8 +224,8 @@ static inline void clock_turn_of_pinned(struct clock_player *player, size_t slot
 static inline void clock_look(struct clock_player *player, size_t first, size_t n)
 {
 	for (size_t slot = first; slot < first + n; slot++)
-		CLOCK_CHECK(memcmp(player->patterns + slot * CLOCK_BYTES,
-				   player->results + slot * CLOCK_BYTES, player->bytes[slot]) == 0);
+		CHECK(memcmp(player->patterns + slot * CLOCK_BYTES,
+			     player->results + slot * CLOCK_BYTES, player->bytes[slot]) == 0);
 }
 
 static inline void clock_half_queued(struct clock_player *player, size_t half)
@@ -246,14 +233,14 @@ static inline void clock_half_queued(struct clock_player *player, size_t half)
 	struct clock *clock = player->clock;
 	struct hoist__dev_stream *own = clock->streams[player->index].stream;
 	struct hoist__dev_stream *all = clock->streams[CLOCK_PLAYERS].stream;
-	CLOCK_CHECK(hoist__dev_event_record(player->own[half], own) == 0);
-	CLOCK_CHECK(hoist__dev_event_record(player->common[half], all) == 0);
+	CHECK(hoist__dev_event_record(player->own[half], own) == 0);
+	CHECK(hoist__dev_event_record(player->common[half], all) == 0);
 }
 
 static inline void clock_half_passed(struct clock_player *player, size_t half)
 {
-	CLOCK_CHECK(hoist__dev_event_synchronize(player->own[half]) == 0);
-	CLOCK_CHECK(hoist__dev_event_synchronize(player->common[half]) == 0);
+	CHECK(hoist__dev_event_synchronize(player->own[half]) == 0);
+	CHECK(hoist__dev_event_synchronize(player->common[half]) == 0);
 	clock_look(player, half * CLOCK_HALF, CLOCK_HALF);
 }
 
@@ -269,7 +256,7 @@ static inline void clock_prepare(struct clock_player *player, size_t slot, uint6
 static inline void clock_ask_how_late(struct clock *clock, struct hoist__dev_stream *stream)
 {
 	int err = hoist__dev_stream_query(stream);
-	CLOCK_CHECK(err == 0 || err == -EAGAIN);
+	CHECK(err == 0 || err == -EAGAIN);
 	atomic_fetch_add(&clock->n_asked, 1);
 	atomic_fetch_add(&clock->n_late, err == -EAGAIN);
 }
@@ -282,7 +269,7 @@ static inline void clock_turns(struct clock_player *player)
 		if (slot % CLOCK_HALF == 0 && i >= CLOCK_RING)
 			clock_half_passed(player, slot / CLOCK_HALF);
 		clock_prepare(player, slot, i);
-		if (clock_chance(player) % 4 == 0)
+		if (random_below(&player->random, 4) == 0)
 			clock_turn_of_pinned(player, slot);
 		else
 			clock_turn_of_device(player, slot);
@@ -291,8 +278,8 @@ static inline void clock_turns(struct clock_player *player)
 		if (slot % CLOCK_HALF == CLOCK_HALF - 1)
 			clock_half_queued(player, slot / CLOCK_HALF);
 	}
-	CLOCK_CHECK(hoist__dev_stream_synchronize(clock->streams[player->index].stream) == 0);
-	CLOCK_CHECK(hoist__dev_stream_synchronize(clock->streams[CLOCK_PLAYERS].stream) == 0);
+	CHECK(hoist__dev_stream_synchronize(clock->streams[player->index].stream) == 0);
+	CHECK(hoist__dev_stream_synchronize(clock->streams[CLOCK_PLAYERS].stream) == 0);
 	clock_look(player, 0, player->n < CLOCK_RING ? player->n : CLOCK_RING);
 	atomic_fetch_add(&clock->n_turns, player->n);
 }
@@ -302,10 +289,10 @@ static inline void *clock_play(void *argument)
 	struct clock_player *player = argument;
 	struct hoist__dev *dev = player->clock->dev;
 	for (int i = 0; i < 2; i++) {
-		CLOCK_CHECK(hoist__dev_event_create(dev, 0, &player->own[i]) == 0);
-		CLOCK_CHECK(hoist__dev_event_create(dev, 0, &player->common[i]) == 0);
+		CHECK(hoist__dev_event_create(dev, 0, &player->own[i]) == 0);
+		CHECK(hoist__dev_event_create(dev, 0, &player->common[i]) == 0);
 	}
-	CLOCK_CHECK(hoist__dev_event_create(dev, 0, &player->handed) == 0);
+	CHECK(hoist__dev_event_create(dev, 0, &player->handed) == 0);
 	clock_turns(player);
 	for (int i = 0; i < 2; i++) {
 		hoist__dev_event_destroy(player->own[i]);
@@ -334,10 +321,10 @@ static inline void clock_run(struct clock *clock, const char *name, uint64_t n, 
 			.patterns = ring,
 			.results = ring + (size_t)CLOCK_RING * CLOCK_BYTES,
 		};
-		CLOCK_CHECK(pthread_create(&players[i].thread, NULL, clock_play, &players[i]) == 0);
+		CHECK(pthread_create(&players[i].thread, NULL, clock_play, &players[i]) == 0);
 	}
 	for (unsigned i = 0; i < CLOCK_PLAYERS; i++)
-		CLOCK_CHECK(pthread_join(players[i].thread, NULL) == 0);
+		CHECK(pthread_join(players[i].thread, NULL) == 0);
 	uint64_t n_turns = atomic_load(&clock->n_turns);
 	uint64_t n_others = atomic_load(&clock->n_others);
 	uint64_t n_asked = atomic_load(&clock->n_asked);
@@ -345,7 +332,7 @@ static inline void clock_run(struct clock *clock, const char *name, uint64_t n, 
 	printf("%s: %llu turns, %llu blocks were another's before; late at %llu of %llu frees\n",
 	       name, (unsigned long long)n_turns, (unsigned long long)n_others,
 	       (unsigned long long)n_late, (unsigned long long)n_asked);
-	CLOCK_CHECK(!sure || (n_others > n_turns / 500 && n_late > n_asked / 4));
+	CHECK(!sure || (n_others > n_turns / 500 && n_late > n_asked / 4));
 }
 
 #endif

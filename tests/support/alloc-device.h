@@ -4,17 +4,12 @@
 #ifndef HOIST_TESTS_ALLOC_DEVICE_H
 #define HOIST_TESTS_ALLOC_DEVICE_H
 
-#include <criterion/criterion.h>
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/error.h"
-#include "device/device.h"
-#include "emulator/control.h"
+#include "tests/support/alloc-unit.h"
+#include "tests/support/emulator-driver.h"
 
 static struct hoist__dev *dev;
-static void *stand_in; /* the emulator's library; NULL on a real device */
+static struct control control; /* of the emulator */
+static bool emulated;
 
 static void open_device(void)
 {
@@ -27,59 +22,31 @@ static void open_device(void)
 	}
 	if (hoist__dev_get(api, 0, &dev) != 0)
 		cr_skip_test("%s", hoist__error_text());
-	if (real == NULL) {
-		stand_in = dlopen(hoist__api_library(api), RTLD_NOW | RTLD_NOLOAD);
-		cr_assert_not_null(stand_in, "%s", dlerror());
-	}
+	emulated = real == NULL;
+	if (emulated)
+		control_of(api, &control);
 }
 
 static inline void need_stand_in(void)
 {
-	if (stand_in == NULL)
+	if (!emulated)
 		cr_skip_test("only the emulator can be made to fail");
 }
 
 static inline struct hoist_emulator_counters counters(void)
 {
-	struct hoist_emulator_counters now;
-	__typeof__(&hoist_emulator_counters) ask;
-	*(void **)&ask = dlsym(stand_in, "hoist_emulator_counters");
-	ask(&now);
-	return now;
+	return counters_of(&control);
 }
 
 static inline void make_fail(const char *spec)
 {
-	__typeof__(&hoist_emulator_fail) fail;
-	*(void **)&fail = dlsym(stand_in, "hoist_emulator_fail");
-	cr_assert_eq(fail(spec), 0, "%s", spec);
-}
-
-static inline void set_register_most(uint64_t bytes)
-{
-	__typeof__(&hoist_emulator_set_register_most) set;
-	*(void **)&set = dlsym(stand_in, "hoist_emulator_set_register_most");
-	set(bytes);
-}
-
-static inline void hold(int on)
-{
-	__typeof__(&hoist_emulator_hold) set;
-	*(void **)&set = dlsym(stand_in, "hoist_emulator_hold");
-	set(on);
-}
-
-static inline uint64_t calls_of(const char *function)
-{
-	__typeof__(&hoist_emulator_calls) calls;
-	*(void **)&calls = dlsym(stand_in, "hoist_emulator_calls");
-	return calls(function);
+	cr_assert_eq(control.fail(spec), 0, "%s", spec);
 }
 
 /* Unmapped before unregistered is a use after free to the emulator. */
 static inline void expect_nothing_left(void)
 {
-	if (stand_in == NULL)
+	if (!emulated)
 		return;
 	struct hoist_emulator_counters now = counters();
 	cr_assert_eq(now.live_allocations, 0);

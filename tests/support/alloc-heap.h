@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of heaps over pools share. */
+/* Helpers of the tests of heaps over pools. */
 #ifndef HOIST_TESTS_ALLOC_HEAP_H
 #define HOIST_TESTS_ALLOC_HEAP_H
 

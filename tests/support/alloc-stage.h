@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/alloc-stage.h - what the tests of alloc/deferred.h play on: a device, four streams,
+/* tests/support/alloc-stage.h - the stage for tests of alloc/deferred.h: a device, four streams,
  * marks, and a malloc that can fail.  One program, one device at a time.
  *
- * A block is a number here, nothing looks into it.  Where lateness matters a stream writes a
- * mark behind its use of a block, and a block that comes out must have all its marks.
- * The allocations are those of the library's own code (--wrap). */
+ * A block is a number here: nothing reads or writes it.  Where lateness matters, a stream writes a
+ * mark behind its use of a block, and a block that comes out must have all its marks. */
 #ifndef HOIST_TESTS_ALLOC_STAGE_H
 #define HOIST_TESTS_ALLOC_STAGE_H
 
@@ -19,24 +18,16 @@
 
 #include "alloc/deferred.h"
 #include "base/error.h"
+#include "tests/support/check.h"
 #include "tests/support/emulator-driver.h"
+#include "tests/support/failing-calls.h"
 
 #define BLOCK 256
 #define N_STREAMS 4
 #define N_SLOTS 256
 #define SLOW_BYTES (1 << 20)
 
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s; %s, %s (%s)\n", __FILE__, __LINE__,            \
-				#condition, hoist__api_name(api), scene, hoist__error_text());     \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
-
 static enum hoist__api api;
-static char scene[96];
 static struct control control; /* of the stand-in; not for the CPU */
 static struct hoist__dev *dev;
 static struct hoist__dev_stream *streams[N_STREAMS];
@@ -46,43 +37,7 @@ static uintptr_t memory; /* on the device: the bytes 0 to 255, and room */
 static int attempt;
 static unsigned char *host; /* registered: SLOW_BYTES, then the marks */
 static volatile unsigned char *marks;
-static unsigned char due[N_SLOTS * N_STREAMS]; /* what they will be */
-
-/* --- malloc --- */
-
-static atomic_long n_mallocs;
-static atomic_long malloc_fails_at; /* 0: none */
-static atomic_long n_alive;	    /* streams free what was allocated for them */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void __real_free(void *block);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void __wrap_free(void *block);
-
-void *__wrap_malloc(size_t bytes)
-{
-	if (atomic_fetch_add(&n_mallocs, 1) + 1 == malloc_fails_at)
-		return NULL;
-	atomic_fetch_add(&n_alive, 1);
-	return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-	if (atomic_fetch_add(&n_mallocs, 1) + 1 == malloc_fails_at)
-		return NULL;
-	atomic_fetch_add(&n_alive, 1);
-	return __real_calloc(n, bytes);
-}
-
-void __wrap_free(void *block)
-{
-	if (block != NULL)
-		atomic_fetch_sub(&n_alive, 1);
-	__real_free(block);
-}
+static unsigned char due[N_SLOTS * N_STREAMS]; /* the marks when all work is done */
 
 /* --- the stage --- */
 
@@ -118,6 +73,7 @@ static inline void capture(int stream, bool on, int expected)
 static inline void open_device(enum hoist__api which)
 {
 	api = which;
+	failing.kinds = FAIL_ALLOCATIONS;
 	if (api != HOIST__API_CPU) {
 		const char *library = api == HOIST__API_CUDA ? "libhoist-emulated-cuda.so"
 							     : "libhoist-emulated-hip.so";
@@ -155,7 +111,7 @@ static inline void close_device(void)
 static inline void begin(const char *name, bool reuse)
 {
 	const struct hoist__deferred_options options = {.reuse = reuse, .calls = &calls};
-	(void)snprintf(scene, sizeof scene, "%s", name);
+	check_at("%s, %s", hoist__api_name(api), name);
 	memset(&calls, 0, sizeof calls);
 	CHECK(hoist__deferred_create(&options, &deferred) == 0);
 }

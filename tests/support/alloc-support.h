@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the plain C tests of pools share: checks, chance, threads that meet. */
+/* Helpers of the plain C tests of pools: checks, random numbers, threads. */
 #ifndef HOIST_TESTS_ALLOC_SUPPORT_H
 #define HOIST_TESTS_ALLOC_SUPPORT_H
 
@@ -15,14 +15,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tests/support/check.h"
+#include "tests/support/random.h"
 
 #define NO_CACHE 1 /* bytes, less than a quantum: what is freed is in its slab at once */
-
-static inline uint64_t chance(uint64_t *random)
-{
-	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return *random >> 33;
-}
 
 /* True if the test is to do less, because a sanitizer makes it slow. */
 static inline bool is_slow(void)
@@ -65,6 +60,17 @@ static inline void expect_unused(struct hoist__pool *pool)
 	CHECK(now.reserved_bytes == 0 && now.n_regions == 0 && now.free_bytes == 0);
 }
 
+static inline void give_block(struct hoist__pool *pool, uintptr_t address)
+{
+	CHECK(hoist__pool_free(pool, address) == 0);
+}
+
+static inline void give_blocks(struct hoist__pool *pool, const uintptr_t *blocks, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		give_block(pool, blocks[i]);
+}
+
 static inline void start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
 	CHECK(pthread_create(thread, NULL, run, argument) == 0);
@@ -73,6 +79,17 @@ static inline void start(pthread_t *thread, void *(*run)(void *), void *argument
 static inline void join(pthread_t thread)
 {
 	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* Runs @n threads, each with its own of @arguments, of @bytes each, and waits for them. */
+static inline void run_all(void *(*run)(void *), void *arguments, size_t bytes, size_t n)
+{
+	pthread_t threads[16];
+	CHECK(n <= 16);
+	for (size_t i = 0; i < n; i++)
+		start(&threads[i], run, (char *)arguments + i * bytes);
+	for (size_t i = 0; i < n; i++)
+		join(threads[i]);
 }
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "hoist/layout.h"
+#include "tests/support/random.h"
 
 static uint64_t state;
 
@@ -17,8 +18,7 @@ void seed(uint64_t from)
 
 int64_t layout_below(int64_t n)
 {
-	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (int64_t)((state >> 33) % (uint64_t)n);
+	return (int64_t)random_below(&state, (uint64_t)n);
 }
 
 bool next_index(int rank, const int64_t *shape, int64_t *index)
@@ -103,10 +103,10 @@ hoist_layout random_layout(bool wild)
 	}
 	shuffle(rank, axes);
 	int64_t itemsize = layout_below(16) + 1;
-	int err = wild		  ? hoist_layout_make(rank, shape, strides, itemsize, 0, &made)
+	int err = wild ? hoist_layout_make(rank, shape, strides, itemsize, 0, &made)
 		  : layout_below(3) == 0 ? hoist_layout_make(rank, shape, NULL, itemsize, 0, &made)
-				  : hoist_layout_dense(rank, shape, itemsize, HOIST_ORDER_AXES,
-						       axes, &made);
+					 : hoist_layout_dense(rank, shape, itemsize,
+							      HOIST_ORDER_AXES, axes, &made);
 	cr_assert_eq(err, 0);
 	return made;
 }

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/emulator-driver.h - a stand-in driver, opened as hoist opens it.
+/* tests/support/emulator-driver.h - a stand-in driver, opened as hoist opens it; and the controls
+ * of one that hoist opened.
  *
  *   struct cuda cu;
  *   cuda_open(&cu, "cuda:2");      cu.cuMemAlloc(...), cu.control.fail("cuInit:1")
  *
  * The members are made from the driver tables, so that a new row can be tested
- * without a line here.  Aborts where something cannot be opened: that is the end
- * of a test of any kind. */
+ * without a line here.  A library that cannot be opened aborts the program, which
+ * ends a test of any kind. */
 #ifndef HOIST_TESTS_EMULATOR_DRIVER_H
 #define HOIST_TESTS_EMULATOR_DRIVER_H
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "device/cuda-table.h"
+#include "device/device.h"
 #include "device/hip-table.h"
 #include "emulator/control.h"
 
@@ -49,6 +53,16 @@ struct hip {
 #undef X
 };
 
+/* False where the stand-in drivers are not built. */
+static inline bool have_stand_ins(void)
+{
+	setenv("HOIST_EMULATOR_DIR", EMULATOR_DIR, 0);
+	char path[4096];
+	(void)snprintf(path, sizeof path, "%s/libhoist-emulated-cuda.so",
+		       getenv("HOIST_EMULATOR_DIR"));
+	return access(path, R_OK) == 0;
+}
+
 static inline void *driver_symbol(void *so, const char *name)
 {
 	void *symbol = dlsym(so, name);
@@ -57,6 +71,29 @@ static inline void *driver_symbol(void *so, const char *name)
 		abort();
 	}
 	return symbol;
+}
+
+static inline void control_find(void *so, struct control *control)
+{
+#define CONTROL(name) *(void **)&control->name = driver_symbol(so, "hoist_emulator_" #name)
+	CONTROL(counters);
+	CONTROL(calls);
+	CONTROL(function);
+	CONTROL(fail);
+	CONTROL(set_rate);
+	CONTROL(set_latency);
+	CONTROL(set_memory);
+	CONTROL(set_register_most);
+	CONTROL(hold);
+	CONTROL(capture);
+	CONTROL(reset);
+#undef CONTROL
+}
+
+/* The controls of the stand-in that hoist has opened for @api. */
+static inline void control_of(enum hoist__api api, struct control *control)
+{
+	control_find(dlopen(hoist__api_library(api), RTLD_NOW | RTLD_NOLOAD), control);
 }
 
 static inline void *driver_open(const char *name, const char *emulate, struct control *control)
@@ -71,19 +108,7 @@ static inline void *driver_open(const char *name, const char *emulate, struct co
 		fprintf(stderr, "%s\n", dlerror());
 		abort();
 	}
-#define CONTROL(name) *(void **)&control->name = driver_symbol(so, "hoist_emulator_" #name)
-	CONTROL(counters);
-	CONTROL(calls);
-	CONTROL(function);
-	CONTROL(fail);
-	CONTROL(set_rate);
-	CONTROL(set_latency);
-	CONTROL(set_memory);
-	CONTROL(set_register_most);
-	CONTROL(hold);
-	CONTROL(capture);
-	CONTROL(reset);
-#undef CONTROL
+	control_find(so, control);
 	return so;
 }
 

@@ -47,7 +47,7 @@ static hoist_memory *make(int kind, hoist_device *device)
 		.limit_bytes = kind == HOIST_MEMORY_DRIVER_POOL ? 0 : MIB,
 	};
 	hoist_memory *memory = NULL;
-	CLOCK_CHECK(hoist_memory_create(&options, &memory) == 0);
+	CHECK(hoist_memory_create(&options, &memory) == 0);
 	return memory;
 }
 
@@ -61,9 +61,9 @@ static void play(hoist_device *device, const char *api, int kind, uint64_t n)
 	clock.pinned = make(HOIST_MEMORY_PINNED, device);
 	for (int i = 0; i < CLOCK_PLAYERS + 1; i++) {
 		hoist_stream *stream = NULL;
-		CLOCK_CHECK(hoist_stream_create(device, &stream) == 0);
+		CHECK(hoist_stream_create(device, &stream) == 0);
 		clock.streams[i].known = stream;
-		CLOCK_CHECK(hoist__dev_stream_wrap(clock.dev, hoist_stream_native(stream),
+		CHECK(hoist__dev_stream_wrap(clock.dev, hoist_stream_native(stream),
 						   &clock.streams[i].stream) == 0);
 	}
 	clock_open(&clock);
@@ -76,8 +76,8 @@ static void play(hoist_device *device, const char *api, int kind, uint64_t n)
 		hoist_stream_unref(clock.streams[i].known);
 	}
 	hoist_memory_statistics s = {.size = sizeof s};
-	CLOCK_CHECK(hoist_memory_get_statistics(clock.device, &s) == 0);
-	CLOCK_CHECK(s.n_blocks == 0 && s.n_allocs == s.n_frees && s.n_allocs >= n);
+	CHECK(hoist_memory_get_statistics(clock.device, &s) == 0);
+	CHECK(s.n_blocks == 0 && s.n_allocs == s.n_frees && s.n_allocs >= n);
 	hoist_memory_unref(clock.device);
 	hoist_memory_unref(clock.pinned);
 }
@@ -93,8 +93,8 @@ int main(void)
 	play(devices[1], "cuda", HOIST_MEMORY_DEVICE, n);
 	play(devices[1], "cuda", HOIST_MEMORY_DRIVER_POOL, n / 2);
 	play(devices[3], "hip", HOIST_MEMORY_DEVICE, n / 2);
-	CLOCK_CHECK(lib_drivers_content());
-	CLOCK_CHECK(lib_nothing_outstanding(devices));
+	CHECK(lib_drivers_content());
+	CHECK(lib_nothing_outstanding(devices));
 	for (int i = 0; i < LIB_N_DEVICES; i++)
 		hoist_device_unref(devices[i]);
 	return 0;
