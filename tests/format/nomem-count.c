@@ -10,15 +10,7 @@
 
 #include "hoist/error.h"
 #include "tests/support/check.h"
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void __wrap_free(void *memory);
+#include "tests/support/wrap.h"
 
 size_t counted_peak;
 
@@ -44,18 +36,18 @@ static void *count(void *memory)
 	return memory;
 }
 
-void *__wrap_malloc(size_t bytes)
+WRAP(void *, malloc, (size_t bytes))
 {
 	return must_fail() ? NULL : count(__real_malloc(bytes));
 }
 
-void *__wrap_calloc(size_t n, size_t bytes)
+WRAP(void *, calloc, (size_t n, size_t bytes))
 {
 	return must_fail() ? NULL : count(__real_calloc(n, bytes));
 }
 
 /* Both blocks exist during the copy, as in some libraries; others need not have both. */
-void *__wrap_realloc(void *memory, size_t bytes)
+WRAP(void *, realloc, (void *memory, size_t bytes))
 {
 	if (must_fail())
 		return NULL;
@@ -68,7 +60,7 @@ void *__wrap_realloc(void *memory, size_t bytes)
 	return grown;
 }
 
-void __wrap_free(void *memory)
+WRAP(void, free, (void *memory))
 {
 	if (memory != NULL && counting) {
 		n_live--;

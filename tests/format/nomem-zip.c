@@ -36,7 +36,7 @@ static int parse_once(void *context)
 static void sweep(const char *name, parser *parse, long least)
 {
 	struct bytes file = {.n = 0};
-	CHECK(bytes_load(&file, name));
+	CHECK(bytes_load_data(&file, name));
 	struct hoist__reader reader = reader_of(&file, name);
 	fail_each(parse_once, &(struct parsing){parse, &reader}, 0, least);
 	bytes_free(&file);

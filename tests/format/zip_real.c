@@ -80,7 +80,7 @@ static void expect_all(const char *name, enum hoist__format format, const struct
 	struct bytes file = {.n = 0};
 	enum hoist__format found;
 	struct hoist__manifest *manifest = NULL;
-	cr_assert(bytes_load(&file, name), "%s", name);
+	cr_assert(bytes_load_data(&file, name), "%s", name);
 	struct hoist__reader reader = reader_of(&file, name);
 	cr_assert_eq(hoist__format_detect(&reader, &found), 0, "%s", hoist__error_text());
 	cr_assert_eq(found, format, "%s", name);
@@ -125,7 +125,7 @@ Test(real, numpys_compressed_arrays_are_refused)
 {
 	struct bytes file = {.n = 0};
 	struct hoist__manifest *manifest = NULL;
-	cr_assert(bytes_load(&file, "numpy-compressed.npz"));
+	cr_assert(bytes_load_data(&file, "numpy-compressed.npz"));
 	struct hoist__reader reader = reader_of(&file, "numpy-compressed.npz");
 	cr_expect_eq(hoist__format_parse(&reader, HOIST__NPZ, &manifest), -ENOTSUP);
 	cr_expect_str_eq(hoist__error_text(),
@@ -258,7 +258,7 @@ Test(real, ggufs_tensors)
 static void mutate(const char *name, enum hoist__format format)
 {
 	struct bytes file = {.n = 0};
-	cr_assert(bytes_load(&file, name), "%s", name);
+	cr_assert(bytes_load_data(&file, name), "%s", name);
 	for (size_t at = 0; at < 2 * file.n; at++) {
 		unsigned char *byte = &file.p[at % file.n];
 		unsigned char was = *byte;

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "io/output.h"
+#include "tests/support/wrap.h"
 
 /* --- calls that fail --- */
 
@@ -42,9 +43,7 @@ static void let_fail(enum call call, int err)
 	failing_with = err;
 }
 
-int __real_openat(int folder, const char *path, int flags, ...);
-int __wrap_openat(int folder, const char *path, int flags, ...);
-int __wrap_openat(int folder, const char *path, int flags, ...)
+WRAP(int, openat, (int folder, const char *path, int flags, ...))
 {
 	va_list arguments;
 	va_start(arguments, flags);
@@ -57,9 +56,7 @@ int __wrap_openat(int folder, const char *path, int flags, ...)
 	return __real_openat(folder, path, flags, mode);
 }
 
-int __real_fstat(int fd, struct stat *ret);
-int __wrap_fstat(int fd, struct stat *ret);
-int __wrap_fstat(int fd, struct stat *ret)
+WRAP(int, fstat, (int fd, struct stat *ret))
 {
 	int err = __real_fstat(fd, ret);
 	if (group != 0 && err == 0 && S_ISREG(ret->st_mode))
@@ -67,35 +64,30 @@ int __wrap_fstat(int fd, struct stat *ret)
 	return err;
 }
 
-#define WRAP(name, call, parameters, arguments)                                                    \
-	int __real_##name parameters;                                                              \
-	int __wrap_##name parameters;                                                              \
-	int __wrap_##name parameters                                                               \
+#define SPOILED(name, call, parameters, arguments)                                                 \
+	WRAP(int, name, parameters)                                                                \
 	{                                                                                          \
 		n_fsyncs += (call) == FSYNC;                                                       \
 		return fails(call) ? -1 : __real_##name arguments;                                 \
 	}
 
-WRAP(fallocate, FALLOCATE, (int fd, int mode, off_t offset, off_t bytes), (fd, mode, offset, bytes))
-WRAP(fsync, FSYNC, (int fd), (fd))
-WRAP(ftruncate, FTRUNCATE, (int fd, off_t bytes), (fd, bytes))
-WRAP(linkat, LINKAT, (int from, const char *old, int to, const char *name, int flags),
-     (from, old, to, name, flags))
-WRAP(renameat, RENAMEAT, (int from, const char *old, int to, const char *name),
-     (from, old, to, name))
+SPOILED(fallocate, FALLOCATE, (int fd, int mode, off_t offset, off_t bytes),
+	(fd, mode, offset, bytes))
+SPOILED(fsync, FSYNC, (int fd), (fd))
+SPOILED(ftruncate, FTRUNCATE, (int fd, off_t bytes), (fd, bytes))
+SPOILED(linkat, LINKAT, (int from, const char *old, int to, const char *name, int flags),
+	(from, old, to, name, flags))
+SPOILED(renameat, RENAMEAT, (int from, const char *old, int to, const char *name),
+	(from, old, to, name))
 
-/* It is closed all the same. */
-int __real_close(int fd);
-int __wrap_close(int fd);
-int __wrap_close(int fd)
+/* A close that fails closes the file all the same. */
+WRAP(int, close, (int fd))
 {
 	int err = __real_close(fd);
 	return fails(CLOSE) ? -1 : err;
 }
 
-ssize_t __real_lgetxattr(const char *path, const char *name, void *to, size_t bytes);
-ssize_t __wrap_lgetxattr(const char *path, const char *name, void *to, size_t bytes);
-ssize_t __wrap_lgetxattr(const char *path, const char *name, void *to, size_t bytes)
+WRAP(ssize_t, lgetxattr, (const char *path, const char *name, void *to, size_t bytes))
 {
 	return fails(LGETXATTR) ? -1 : __real_lgetxattr(path, name, to, bytes);
 }
@@ -279,7 +271,7 @@ Test(io_output, no_file_is_more_open_than_the_umask_or_the_old_one, .init = make
 	}
 }
 
-/* What the old group was allowed is nothing to the new one. */
+/* The new group has no right because the old group had it. */
 Test(io_output, another_group_may_do_no_more_than_everybody, .init = make_folder)
 {
 	put_file(path, "old", 0664);
@@ -302,8 +294,8 @@ Test(io_output, another_group_may_do_no_more_than_everybody, .init = make_folder
 	expect_file(path, "newest", 0660);
 }
 
-/* Which group a file gets is the server's or the mount's to say: it is looked at before anybody of
- * it may open the file. */
+/* The server or the mount decides which group a file gets: the library looks at the group before
+ * any of its members may open the file. */
 Test(io_output, the_group_is_that_which_the_file_has, .init = make_folder)
 {
 	(void)umask(0);
@@ -362,14 +354,14 @@ Test(io_output, an_access_control_list_gives_the_group_nothing, .init = make_fol
 		cr_expect_eq(created, 0600, "%o", created);
 		expect_file(path, "new", 0600);
 	}
-	/* Nor what new files are given by their folder. */
+	/* A folder's list for new files gives nothing either. */
 	put_file(path, "old", 0640);
 	set_list(folder, "system.posix_acl_default");
 	cr_expect_eq(write_file("newer", 0), 0);
 	expect_file(path, "newer", 0600);
 }
 
-/* Where it cannot be known, there may be one. */
+/* A list that cannot be seen may be there. */
 Test(io_output, a_list_that_cannot_be_seen, .init = make_folder)
 {
 	static const struct {
@@ -385,7 +377,7 @@ Test(io_output, a_list_that_cannot_be_seen, .init = make_folder)
 	}
 }
 
-Test(io_output, what_is_not_published_leaves_nothing, .init = make_folder)
+Test(io_output, an_unpublished_file_leaves_nothing, .init = make_folder)
 {
 	put_file(path, "old", 0600);
 	hoist__output_destroy(begin("new", 0));
@@ -412,7 +404,7 @@ Test(io_output, a_link_is_replaced_not_what_it_points_to, .init = make_folder)
 	expect_file(path, "newer", 0644);
 }
 
-Test(io_output, what_is_no_file_is_refused, .init = make_folder)
+Test(io_output, a_path_that_is_no_file_is_refused, .init = make_folder)
 {
 	size_t n = strlen(path);
 	cr_assert_eq(mkdir(path, 0700), 0);

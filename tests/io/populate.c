@@ -12,6 +12,7 @@
 
 #include "alloc/region.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/wrap.h"
 #include "io/populate.h"
 
 #define MIB ((size_t)1 << 20)
@@ -22,9 +23,7 @@ static atomic_int n_populated;
 static unsigned char *order[16]; /* of the first slices to end */
 static atomic_uint order_n;
 
-int __real_hoist__populate(void *address, size_t bytes);
-int __wrap_hoist__populate(void *address, size_t bytes);
-int __wrap_hoist__populate(void *address, size_t bytes)
+WRAP(int, hoist__populate, (void *address, size_t bytes))
 {
 	while (atomic_load(&held) == address) {
 		atomic_store(&waiting, address);
@@ -89,7 +88,7 @@ Test(io_populate, populates_every_page_in_order)
 	}
 }
 
-Test(io_populate, keeps_what_is_there_already)
+Test(io_populate, keeps_bytes_that_are_there_already)
 {
 	unsigned char *memory = reserve(4 * MIB);
 	fill(memory, 0, 4 * MIB);

@@ -14,6 +14,9 @@
 
 #include <hoist/hoist.h>
 
+#include "tests/support/check.h"
+#include "tests/support/random.h"
+
 #define SOAK_SLOTS 8   /* processes at once */
 #define SOAK_OLD 2     /* of them, those that are stopped at times, but never killed */
 #define SOAK_THREADS 3 /* of a process, that do things, */
@@ -147,25 +150,33 @@ void soak_begin(enum soak_action action, uint64_t seed);
 /* The same, still alive: for waits that may be long. */
 void soak_beat(void);
 
-uint64_t soak_mix(uint64_t x);
-uint64_t soak_random(void);
-uint64_t soak_below(uint64_t n);
-bool soak_chance(unsigned of);
+/* The number that splitmix64 gives from the state @x. */
+static inline uint64_t soak_mix(uint64_t x)
+{
+	return random_next(&x);
+}
+
+static inline uint64_t soak_random(void)
+{
+	return random_next(&self.random);
+}
+
+static inline uint64_t soak_below(uint64_t n)
+{
+	return random_below(&self.random, n);
+}
+
+static inline bool soak_chance(unsigned of)
+{
+	return soak_below(of) == 0;
+}
+
 #define SOAK_PICK(table) ((table)[soak_below(sizeof(table) / sizeof((table)[0]))])
 
 /* "<folder>/<name>" of this thread, until its eighth call from now. */
 const char *soak_path(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-void soak_fail(const char *file, int line, const char *function, const char *what)
-	__attribute__((noreturn));
-
-/* Ends the whole soak, telling what this thread was doing. */
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			soak_fail(__FILE__, __LINE__, __func__, #condition);                       \
-	} while (0)
-#define NEVER(what) soak_fail(__FILE__, __LINE__, __func__, what)
-#define OK(call) CHECK((call) == 0)
+/* A check that fails ends the whole soak, and tells what this thread was doing. */
+#define NEVER(what) check_failed(__FILE__, __LINE__, __func__, what)
 
 #endif

@@ -79,7 +79,7 @@ static void move_made(const char *made, unsigned which)
 		if (entry->d_name[0] == '.')
 			continue;
 		(void)snprintf(to, sizeof to, "%s/%s", folder, entry->d_name);
-		CHECK(renameat(dirfd(dir), entry->d_name, AT_FDCWD, to) == 0);
+		OK(renameat(dirfd(dir), entry->d_name, AT_FDCWD, to));
 	}
 	(void)closedir(dir);
 	(void)snprintf(to, sizeof to, "%s/name", folder);

@@ -302,7 +302,7 @@ static int whole(void)
 		return 77;
 	}
 	/* What holders and killed workers leave is reaped here. */
-	CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+	OK(prctl(PR_SET_CHILD_SUBREAPER, 1));
 	prepare();
 	uint64_t begin = soak_now();
 	bool well = run();

@@ -106,11 +106,8 @@ int bytes_parse(const struct bytes *bytes, size_t n, enum hoist__format format,
 	return err;
 }
 
-bool bytes_load(struct bytes *bytes, const char *name)
+bool bytes_load(struct bytes *bytes, const char *path)
 {
-	const char *folder = getenv("srcdir");
-	char path[4096];
-	(void)snprintf(path, sizeof path, "%s/data/%s", folder != NULL ? folder : ".", name);
 	unsigned char piece[4096];
 	size_t n;
 	FILE *file = fopen(path, "rb");
@@ -121,4 +118,12 @@ bool bytes_load(struct bytes *bytes, const char *name)
 	bool whole = ferror(file) == 0;
 	fclose(file);
 	return whole;
+}
+
+bool bytes_load_data(struct bytes *bytes, const char *name)
+{
+	const char *folder = getenv("srcdir");
+	char path[4096];
+	(void)snprintf(path, sizeof path, "%s/data/%s", folder != NULL ? folder : ".", name);
+	return bytes_load(bytes, path);
 }

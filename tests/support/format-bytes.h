@@ -38,7 +38,8 @@ struct hoist__reader reader_of(const struct bytes *bytes, const char *name);
 int bytes_parse(const struct bytes *bytes, size_t n, enum hoist__format format,
 		struct hoist__manifest **ret);
 
-/* Reads the file @name of tests/data.  Returns: found. */
-bool bytes_load(struct bytes *bytes, const char *name);
+/* A file of this machine as bytes; one of tests/data.  Returns: found. */
+bool bytes_load(struct bytes *bytes, const char *path);
+bool bytes_load_data(struct bytes *bytes, const char *name);
 
 #endif

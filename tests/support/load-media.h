@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/load-media.h - a model on a disk that has bad places: what it holds, and loads and saves of
- * it, each of which ends as it must and leaves nothing behind. */
+/* tests/support/load-media.h - a model on a disk that has bad places: what it holds, and loads and
+ * saves of it, each of which ends as it must and leaves nothing behind. */
 #ifndef HOIST_TESTS_LOAD_MEDIA_H
 #define HOIST_TESTS_LOAD_MEDIA_H
 

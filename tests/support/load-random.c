@@ -55,7 +55,7 @@ static void write_whole(const char *name, const struct bytes *bytes)
 	CHECK(fd >= 0 && write(fd, bytes->p, bytes->n) == (ssize_t)bytes->n);
 	if (chance(2))
 		CHECK(fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-	CHECK(close(fd) == 0);
+	OK(close(fd));
 }
 
 /* --- shapes --- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/load-random.h - pseudo-random numbers, and checkpoints of all formats made of them, byte by
- * byte: tensors of all kinds of dtypes and shapes; PyTorch's also as views that overlap, are tied,
- * strided and expanded. */
+/* tests/support/load-random.h - pseudo-random numbers, and checkpoints of all formats made of them,
+ * byte by byte: tensors of all kinds of dtypes and shapes; PyTorch's also as views that overlap,
+ * are tied, strided and expanded. */
 #ifndef HOIST_TESTS_LOAD_RANDOM_H
 #define HOIST_TESTS_LOAD_RANDOM_H
 

@@ -13,9 +13,6 @@ struct saved {
 	char *header; /* the JSON, terminated */
 };
 
-/* "<folder>/<name>"; the result is good until the fourth call after it. */
-const char *saved_path(const char *name);
-
 /* 0, or what is wrong with the file, said on stderr. */
 int saved_read(const char *path, struct saved *ret);
 void saved_free(struct saved *saved);

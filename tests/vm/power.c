@@ -73,7 +73,7 @@ static int last_of(bool sharded, int save)
 static void write_mark(int fd, uint64_t device_bytes, unsigned mark)
 {
 	void *block;
-	CHECK(posix_memalign(&block, MARK_BYTES, MARK_BYTES) == 0);
+	OK(posix_memalign(&block, MARK_BYTES, MARK_BYTES));
 	memset(block, 0, MARK_BYTES);
 	snprintf(block, MARK_BYTES, MARK "%u", mark);
 	CHECK(pwrite(fd, block, MARK_BYTES, (off_t)(device_bytes - MARK_BYTES)) == MARK_BYTES);
@@ -90,7 +90,7 @@ static void save(const char *folder, int n)
 	};
 	char path[300];
 	snprintf(path, sizeof path, "%s/%s.safetensors", folder, shards ? "shards" : "one");
-	CHECK(media_save(path, seed_of(n), &options) == 0);
+	OK(media_save(path, seed_of(n), &options));
 }
 
 struct syncer {
@@ -103,7 +103,7 @@ static void *sync_main(void *arg)
 {
 	struct syncer *syncer = arg;
 	while (!atomic_load(&syncer->ends))
-		CHECK(fsync(syncer->folder) == 0);
+		OK(fsync(syncer->folder));
 	return NULL;
 }
 
@@ -111,10 +111,10 @@ static void save_among_syncs(const char *folder, int n)
 {
 	struct syncer syncer = {.folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 	CHECK(syncer.folder >= 0);
-	CHECK(pthread_create(&syncer.thread, NULL, sync_main, &syncer) == 0);
+	OK(pthread_create(&syncer.thread, NULL, sync_main, &syncer));
 	save(folder, n);
 	atomic_store(&syncer.ends, true);
-	CHECK(pthread_join(syncer.thread, NULL) == 0);
+	OK(pthread_join(syncer.thread, NULL));
 	close(syncer.folder);
 }
 
@@ -405,7 +405,7 @@ static unsigned check_shards(const char *folder, int mark)
 	CHECK(!indexed || n_there == SHARDS);
 	hoist_checkpoint *checkpoint;
 	if (indexed) {
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		OK(hoist_checkpoint_open(path, 0, &checkpoint));
 		CHECK(hoist_checkpoint_n_tensors(checkpoint) == MEDIA_TENSORS);
 		hoist_checkpoint_close(checkpoint);
 	}

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "tests/support/lib-cache.h"
+#include "tests/support/wrap.h"
 
 #define N 5
 #define BYTES 70000u
@@ -25,9 +26,7 @@ static char model[4096];
 /* How often a file system was asked, and not what is remembered of the last time. */
 static unsigned n_asked_anew;
 
-int __real_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
-int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
-int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx)
+WRAP(int, statx, (int fd, const char *name, int flags, unsigned mask, struct statx *stx))
 {
 	n_asked_anew += (flags & AT_STATX_SYNC_TYPE) == AT_STATX_FORCE_SYNC;
 	return __real_statx(fd, name, flags, mask, stx);
@@ -36,9 +35,7 @@ int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct stat
 /* The reading of a folder that fails, from 1; 0: none. */
 static unsigned bad_readdir;
 
-struct dirent *__real_readdir(DIR *dir);
-struct dirent *__wrap_readdir(DIR *dir);
-struct dirent *__wrap_readdir(DIR *dir)
+WRAP(struct dirent *, readdir, (DIR * dir))
 {
 	if (bad_readdir == 0 || --bad_readdir > 0)
 		return __real_readdir(dir);
@@ -116,7 +113,7 @@ static void run_simple(void)
 	hoist_image *again = NULL;
 	write_model(1);
 	REFUSED(hoist_cache_attach(model, 0, &image), -ENOENT, "not in the cache");
-	CHECK(cache_holder() == 0);
+	OK(cache_holder());
 	OK(hoist_cache_add(model, NULL, NULL));
 	int holder = cache_holder();
 	CHECK(holder > 0 && holder != getpid());

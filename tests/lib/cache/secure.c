@@ -14,12 +14,11 @@
 #include "hoist/ipc.h"
 #include "lib/cache/cache.h"
 #include "tests/support/lib-cache.h"
+#include "tests/support/wrap.h"
 
 static uid_t told; /* of every peer; 0: the truth */
 
-int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes);
-int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes);
-int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
+WRAP(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *bytes))
 {
 	int result = __real_getsockopt(fd, level, name, value, bytes);
 	if (result == 0 && level == SOL_SOCKET && name == SO_PEERCRED && told != 0)

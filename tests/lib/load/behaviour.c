@@ -30,7 +30,7 @@ static void write_one(size_t n, size_t bytes)
 static hoist_device *open_device(const char *spec)
 {
 	hoist_device *device;
-	CHECK(hoist_device_open(spec, &device) == 0);
+	OK(hoist_device_open(spec, &device));
 	return device;
 }
 
@@ -54,11 +54,10 @@ static void cancel_ends_a_slow_load(void)
 {
 	write_one(32, MIB);
 	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	hold_emulator(true); /* no copy ends */
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	hoist_checkpoint_close(checkpoint); /* the load keeps what it needs */
 	hoist_buffer *buffer;
 	CHECK(hoist_load_buffer(load, "t000000", &buffer) == -EAGAIN);
@@ -67,12 +66,12 @@ static void cancel_ends_a_slow_load(void)
 	hoist_load_cancel(load);
 	hold_emulator(false);
 	CHECK(hoist_load_wait(load) == -ECANCELED);
-	CHECK(strstr(hoist_error(), "cancel") != NULL);
+	support_said("cancel");
 	CHECK(hoist_load_buffer(load, "t000000", &buffer) == -ECANCELED);
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	OK(hoist_load_get_report(load, &report));
 	hoist_load_destroy(load);
 	support_reset("cuda");
-	CHECK(support_counters("cuda").use_after_free == 0);
+	OK(support_counters("cuda").use_after_free);
 	hoist_device_unref(o.device);
 	support_cleanup();
 }
@@ -80,13 +79,12 @@ static void cancel_ends_a_slow_load(void)
 static void destroy_without_wait_cancels(void)
 {
 	write_one(16, MIB);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	for (int i = 0; i < 8; i++) {
 		hoist_load_options o = {.size = sizeof o,
 					.device = open_device(i % 2 ? "cuda:0" : "cpu")};
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
 		hoist_load_destroy(load);
 		hoist_device_unref(o.device);
 	}
@@ -102,10 +100,9 @@ static void the_caller_can_drive(void)
 		hoist_load_options o = {.size = sizeof o,
 					.device = open_device(specs[d]),
 					.flags = HOIST_LOAD_CALLER_DRIVEN};
-		hoist_checkpoint *checkpoint;
+		hoist_checkpoint *checkpoint = support_open(path);
 		hoist_load *load;
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
 		/* The host may be done at once; a device that is held is not. */
 		hold_emulator(d == 1);
 		int done = hoist_load_step(load, 1000000);
@@ -115,15 +112,15 @@ static void the_caller_can_drive(void)
 			done = hoist_load_step(load, 1000000);
 		CHECK(done == 1);
 		CHECK(hoist_load_step(load, 0) == 1);
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_wait(load));
 		support_compare(checkpoint, load);
 		hoist_load_destroy(load);
 		/* wait() drives a load that nobody stepped. */
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
+		OK(hoist_load_wait(load));
 		hoist_load_destroy(load);
 		o.flags = 0;
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
 		CHECK(hoist_load_step(load, 0) == -EINVAL);
 		hoist_load_destroy(load);
 		hoist_checkpoint_close(checkpoint);
@@ -142,18 +139,17 @@ static uint64_t count_calls(enum hoist_engine engine, uint64_t patience_ns, uint
 				.chunk_bytes = MIB,
 				.flags = patience_ns > 0 ? HOIST_LOAD_CALLER_DRIVEN : 0};
 	hoist_load_report report = {.size = sizeof report};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	slow_emulator(32 * MIB);
 	uint64_t before = support_counters("cuda").calls;
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	while (patience_ns > 0 && hoist_load_step(load, patience_ns) == 0)
 		continue;
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_wait(load));
 	uint64_t n = support_counters("cuda").calls - before;
 	slow_emulator(0);
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	OK(hoist_load_get_report(load, &report));
 	*ret_ns = report.ns;
 	support_compare(checkpoint, load);
 	hoist_load_destroy(load);
@@ -184,11 +180,10 @@ static void copies_are_not_asked_for(void)
 static void bad_options_are_refused(void)
 {
 	write_one(1, 100);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load = NULL;
 	const char *const nothing[] = {"nothing.*"};
 	const char *const null_name[] = {NULL};
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	const hoist_load_options bad[] = {
 		{.size = 0},
 		{.size = sizeof bad[0], .engine = (enum hoist_engine)9},
@@ -203,7 +198,7 @@ static void bad_options_are_refused(void)
 		CHECK(hoist_load_start(checkpoint, &bad[i], &load) == -EINVAL);
 	const hoist_load_options none = {.size = sizeof none, .tensors = nothing, .n_tensors = 1};
 	CHECK(hoist_load_start(checkpoint, &none, &load) == -ENOENT);
-	CHECK(strstr(hoist_error(), "nothing.*") != NULL);
+	support_said("nothing.*");
 	CHECK(hoist_load_start(NULL, NULL, &load) == -EINVAL);
 	CHECK(load == NULL);
 	hoist_checkpoint_close(checkpoint);
@@ -221,14 +216,13 @@ static void a_file_that_shrinks_is_named(void)
 							.device = open_device(specs[d]),
 							.engine = (enum hoist_engine)engine,
 							.io = (enum hoist_io)io};
-				hoist_checkpoint *checkpoint;
+				hoist_checkpoint *checkpoint = support_open(path);
 				hoist_load *load;
-				CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-				CHECK(truncate(path, 5 * MIB + 100) == 0);
-				CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+				OK(truncate(path, 5 * MIB + 100));
+				OK(hoist_load_start(checkpoint, &o, &load));
 				CHECK(hoist_load_wait(load) == -ENODATA);
-				CHECK(strstr(hoist_error(), "m.safetensors") != NULL);
-				CHECK(strstr(hoist_error(), "t000004") != NULL);
+				support_said("m.safetensors");
+				support_said("t000004");
 				hoist_load_destroy(load);
 				hoist_checkpoint_close(checkpoint);
 				hoist_device_unref(o.device);
@@ -248,11 +242,10 @@ static void the_first_tensor_that_is_cut_is_named(void)
 					.engine = round % 3 == 0 ? HOIST_ENGINE_AUTO
 								 : HOIST_ENGINE_THREADS,
 					.io = round % 2 == 0 ? HOIST_IO_CACHED : HOIST_IO_DIRECT};
-		hoist_checkpoint *checkpoint;
+		hoist_checkpoint *checkpoint = support_open(path);
 		hoist_load *load;
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-		CHECK(truncate(path, 2 * MIB - 100) == 0);
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(truncate(path, 2 * MIB - 100));
+		OK(hoist_load_start(checkpoint, &o, &load));
 		CHECK(hoist_load_wait(load) == -ENODATA);
 		CHECK(strstr(hoist_error(), "the end of tensor \"t000001\"") != NULL);
 		hoist_load_destroy(load);
@@ -264,16 +257,15 @@ static void the_first_tensor_that_is_cut_is_named(void)
 static void a_file_that_changes_is_noticed(void)
 {
 	write_one(2, MIB);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	CHECK(fd >= 0);
 	const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 	CHECK(pwrite(fd, "x", 1, 4096) == 1 && futimens(fd, times) == 0 && close(fd) == 0);
-	CHECK(hoist_load_start(checkpoint, NULL, &load) == 0);
+	OK(hoist_load_start(checkpoint, NULL, &load));
 	CHECK(hoist_load_wait(load) == -EBADMSG);
-	CHECK(strstr(hoist_error(), "m.safetensors") != NULL);
+	support_said("m.safetensors");
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	support_cleanup();
@@ -286,20 +278,19 @@ static void small_budgets_hold(void)
 	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
 	for (size_t b = 0; b < sizeof budgets / sizeof budgets[0]; b++) {
 		hoist_load_report report;
-		CHECK(hoist_budget_create(budgets[b], &o.budget) == 0);
+		OK(hoist_budget_create(budgets[b], &o.budget));
 		support_load_and_compare(path, &o, &report);
 		CHECK(report.budget_bytes == budgets[b]);
 		CHECK(report.staging_peak_bytes > 0 && report.staging_peak_bytes <= budgets[b]);
 		CHECK(report.pinned_peak_bytes > 0 && report.pinned_peak_bytes <= budgets[b]);
-		CHECK(hoist_budget_used(o.budget) == 0);
+		OK(hoist_budget_used(o.budget));
 		CHECK(hoist_budget_peak(o.budget) <= budgets[b]);
 		hoist_budget_unref(o.budget);
 	}
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_budget_create(1000, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_budget_create(1000, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &load));
 	CHECK(hoist_load_wait(load) == -EDQUOT);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
@@ -313,19 +304,18 @@ static void loads_share_a_budget_by_waiting(void)
 	enum { N = 4 };
 	write_one(12, MIB);
 	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *loads[N];
-	CHECK(hoist_budget_create(4 * MIB, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	OK(hoist_budget_create(4 * MIB, &o.budget));
 	for (int i = 0; i < N; i++)
-		CHECK(hoist_load_start(checkpoint, &o, &loads[i]) == 0);
+		OK(hoist_load_start(checkpoint, &o, &loads[i]));
 	for (int i = 0; i < N; i++) {
-		CHECK(hoist_load_wait(loads[i]) == 0);
+		OK(hoist_load_wait(loads[i]));
 		support_compare(checkpoint, loads[i]);
 		hoist_load_destroy(loads[i]);
 	}
 	CHECK(hoist_budget_peak(o.budget) <= 4 * MIB);
-	CHECK(hoist_budget_used(o.budget) == 0);
+	OK(hoist_budget_used(o.budget));
 	hoist_checkpoint_close(checkpoint);
 	hoist_budget_unref(o.budget);
 	hoist_device_unref(o.device);
@@ -340,22 +330,21 @@ static void what_is_waited_for_is_what_is_needed(void)
 				.device = open_device("cuda:0"),
 				.flags = HOIST_LOAD_CALLER_DRIVEN,
 				.chunk_bytes = 4096};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *first;
 	hoist_load *second;
-	CHECK(hoist_budget_create(64 << 10, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
+	OK(hoist_budget_create(64 << 10, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &first));
 	CHECK(hoist_load_step(first, 0) == 0 && hoist_budget_used(o.budget) == 64 << 10);
-	CHECK(hoist_load_start(checkpoint, &o, &second) == 0);
+	OK(hoist_load_start(checkpoint, &o, &second));
 	for (int i = 0; i < 3; i++)
-		CHECK(hoist_load_step(second, 1000000) == 0);
-	CHECK(hoist_load_wait(first) == 0);
-	CHECK(hoist_load_wait(second) == 0);
+		OK(hoist_load_step(second, 1000000));
+	OK(hoist_load_wait(first));
+	OK(hoist_load_wait(second));
 	support_compare(checkpoint, second);
 	hoist_load_destroy(first);
 	hoist_load_destroy(second);
-	CHECK(hoist_budget_used(o.budget) == 0);
+	OK(hoist_budget_used(o.budget));
 	hoist_checkpoint_close(checkpoint);
 	hoist_budget_unref(o.budget);
 	hoist_device_unref(o.device);
@@ -370,17 +359,17 @@ static void a_resource_yields_to_a_load(void)
 	hoist_load_report report;
 	hoist_memory *memory;
 	uintptr_t block;
-	CHECK(hoist_budget_create(4 * MIB, &o.budget) == 0);
+	OK(hoist_budget_create(4 * MIB, &o.budget));
 	const hoist_memory_options options = {
 		.size = sizeof options, .budget = o.budget, .region_bytes = 4 * MIB};
-	CHECK(hoist_memory_create(&options, &memory) == 0);
-	CHECK(hoist_memory_alloc(memory, 4 * MIB, 0, &block) == 0);
-	CHECK(hoist_memory_free(memory, block) == 0);
+	OK(hoist_memory_create(&options, &memory));
+	OK(hoist_memory_alloc(memory, 4 * MIB, 0, &block));
+	OK(hoist_memory_free(memory, block));
 	hoist_memory_statistics s = {.size = sizeof s};
-	CHECK(hoist_memory_get_statistics(memory, &s) == 0);
+	OK(hoist_memory_get_statistics(memory, &s));
 	CHECK(s.reserved_bytes == 4 * MIB);
 	support_load_and_compare(path, &o, &report);
-	CHECK(hoist_budget_used(o.budget) == 0);
+	OK(hoist_budget_used(o.budget));
 	hoist_memory_unref(memory);
 	hoist_budget_unref(o.budget);
 	hoist_device_unref(o.device);
@@ -402,20 +391,20 @@ static void buffers_outlive_everything(void)
 			unsigned char got[64];
 			unsigned char want[64];
 			hoist_tensor_info tensor = {.size = sizeof tensor};
-			CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-			CHECK(hoist_checkpoint_tensor(checkpoint, 1, &tensor) == 0);
+			OK(hoist_checkpoint_open(path, 0, &checkpoint));
+			OK(hoist_checkpoint_tensor(checkpoint, 1, &tensor));
 			uint64_t offset = tensor.offset;
-			CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-			CHECK(hoist_load_wait(load) == 0);
-			CHECK(hoist_load_buffer(load, "t000001", &buffer) == 0);
+			OK(hoist_load_start(checkpoint, &o, &load));
+			OK(hoist_load_wait(load));
+			OK(hoist_load_buffer(load, "t000001", &buffer));
 			hoist_device_unref(o.device);
 			hoist_checkpoint_close(checkpoint);
 			hoist_load_destroy(load);
 			int fd = open(path, O_RDONLY | O_CLOEXEC);
 			CHECK(pread(fd, want, sizeof want, (off_t)offset + 99) == sizeof want);
 			close(fd);
-			CHECK(hoist_buffer_read(buffer, 99, got, sizeof got) == 0);
-			CHECK(memcmp(got, want, sizeof got) == 0);
+			OK(hoist_buffer_read(buffer, 99, got, sizeof got));
+			OK(memcmp(got, want, sizeof got));
 			hoist_buffer_unref(buffer);
 		}
 	support_cleanup();
@@ -424,10 +413,9 @@ static void buffers_outlive_everything(void)
 static void a_forked_child_is_told(void)
 {
 	write_one(2, MIB);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, NULL, &load) == 0);
+	OK(hoist_load_start(checkpoint, NULL, &load));
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
@@ -438,7 +426,7 @@ static void a_forked_child_is_told(void)
 	int status;
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_wait(load));
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	support_cleanup();

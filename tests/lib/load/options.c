@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a load can be asked for beside "everything, there": slices, another dtype, replicas, memory
- * of the caller's, digests, how reads are made, and what is left in the page cache. */
+/* The options of a load: slices, another dtype, replicas, memory of the caller's, digests, the
+ * shape of reads, and the bytes that stay in the page cache. */
 #include "config.h"
 
 #include <errno.h>
@@ -39,34 +39,19 @@ static void write_file(const char *metadata)
 	CHECK(fwrite(weights, sizeof weights, 1, file) == 1);
 	CHECK(fwrite(bytes, sizeof bytes, 1, file) == 1);
 	CHECK(fflush(file) == 0 && fsync(fileno(file)) == 0);
-	CHECK(posix_fadvise(fileno(file), 0, 0, POSIX_FADV_DONTNEED) == 0);
-	CHECK(fclose(file) == 0);
+	OK(posix_fadvise(fileno(file), 0, 0, POSIX_FADV_DONTNEED));
+	OK(fclose(file));
 }
 
 static hoist_load *load_with(const hoist_load_options *options)
 {
-	hoist_checkpoint *checkpoint;
-	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, options, &load) == 0);
-	hoist_checkpoint_close(checkpoint);
-	CHECK(hoist_load_wait(load) == 0);
-	return load;
+	return support_load(path, options);
 }
 
-/* What starting, or else waiting, says; the text must hold @piece. */
 static void fails_with(const hoist_load_options *options, int err, const char *piece)
 {
-	hoist_checkpoint *checkpoint;
-	hoist_load *load = NULL;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	int got = hoist_load_start(checkpoint, options, &load);
-	if (got == 0)
-		got = hoist_load_wait(load);
-	if (got != err || strstr(hoist_error(), piece) == NULL)
-		fprintf(stderr, "%d is not %d, or no \"%s\"\n", got, err, piece);
-	CHECK(got == err && strstr(hoist_error(), piece) != NULL);
-	hoist_load_destroy(load);
+	hoist_checkpoint *checkpoint = support_open(path);
+	support_load_fails(checkpoint, options, err, piece);
 	hoist_checkpoint_close(checkpoint);
 }
 
@@ -82,7 +67,7 @@ static void *take_out(hoist_buffer *buffer, size_t *n)
 static void *named(hoist_load *load, const char *name, size_t *n)
 {
 	hoist_buffer *buffer;
-	CHECK(hoist_load_buffer(load, name, &buffer) == 0);
+	OK(hoist_load_buffer(load, name, &buffer));
 	return take_out(buffer, n);
 }
 
@@ -155,7 +140,7 @@ static void parts_of_tensors(void)
 			o.slices = slices + 1;
 			o.n_slices = 1;
 			o.budget = NULL;
-			CHECK(hoist_budget_create(128 << 10, &o.budget) == 0);
+			OK(hoist_budget_create(128 << 10, &o.budget));
 			check_part(&o, 0, ROWS, 10, 11);
 			hoist_budget_unref(o.budget);
 		}
@@ -220,17 +205,16 @@ static void rows_far_apart(void)
 					.slices = &slice,
 					.n_slices = 1};
 				hoist_load *load = load_with(&o);
-				hoist_load_report report = {.size = sizeof report};
 				size_t bytes_out;
-				CHECK(hoist_load_get_report(load, &report) == 0);
+				hoist_load_report report = support_report(load);
 				CHECK(report.direct_bytes + report.cached_bytes <=
 				      FAR_ROWS * (3000 + 2 * 4096));
 				CHECK(report.n_copies < FAR_ROWS);
 				unsigned char *out = named(load, "f", &bytes_out);
 				CHECK(bytes_out == FAR_ROWS * 3000);
 				for (size_t r = 0; r < FAR_ROWS; r++)
-					CHECK(memcmp(out + r * 3000, far + r * FAR_COLUMNS + 30000,
-						     3000) == 0);
+					OK(memcmp(out + r * 3000, far + r * FAR_COLUMNS + 30000,
+						  3000));
 				free(out);
 				hoist_load_destroy(load);
 			}
@@ -249,8 +233,7 @@ static void replicas_get_the_same(void)
 				      .n_replicas = 1,
 				      .chunk_bytes = 64 << 10};
 	hoist_load *load = load_with(&o);
-	hoist_load_report report = {.size = sizeof report};
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	hoist_load_report report = support_report(load);
 	CHECK(report.direct_bytes + report.cached_bytes < report.bytes + 3 * 4096);
 	CHECK(report.n_copies >= 2 * (report.bytes / (64 << 10)));
 	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
@@ -258,8 +241,8 @@ static void replicas_get_the_same(void)
 		hoist_buffer *here;
 		size_t n;
 		size_t m;
-		CHECK(hoist_load_replica(load, 0, i, &there) == 0);
-		CHECK(hoist_load_tensor(load, i, NULL, &here) == 0);
+		OK(hoist_load_replica(load, 0, i, &there));
+		OK(hoist_load_tensor(load, i, NULL, &here));
 		CHECK(hoist_buffer_device(there) == devices[2]);
 		CHECK(hoist_buffer_device(here) == devices[1]);
 		void *a = take_out(there, &n);
@@ -273,7 +256,7 @@ static void replicas_get_the_same(void)
 	CHECK(hoist_load_replica(load, 1, 0, &none) == -EINVAL && none == NULL);
 	CHECK(hoist_load_replica(load, 0, 9, &none) == -EINVAL && none == NULL);
 	hoist_load_destroy(load);
-	CHECK(support_counters("cuda").pageable_copies == 0);
+	OK(support_counters("cuda").pageable_copies);
 
 	hoist_load_options wrong = o;
 	wrong.replicas = &devices[0];
@@ -295,19 +278,19 @@ static void goes_where_the_caller_says(void)
 	hoist_memory *pinned;
 	const hoist_memory_options m = {
 		.size = sizeof m, .kind = HOIST_MEMORY_PINNED, .device = devices[1]};
-	CHECK(hoist_memory_create(&m, &pinned) == 0);
+	OK(hoist_memory_create(&m, &pinned));
 	hoist_load_options o = {.size = sizeof o, .memory = pinned};
 	hoist_load *load = load_with(&o);
 	hoist_buffer *buffer;
-	CHECK(hoist_load_buffer(load, "b", &buffer) == 0);
+	OK(hoist_load_buffer(load, "b", &buffer));
 	CHECK(hoist_buffer_is_pinned(buffer) == 1);
-	CHECK(memcmp(hoist_buffer_data(buffer), bytes, sizeof bytes) == 0);
+	OK(memcmp(hoist_buffer_data(buffer), bytes, sizeof bytes));
 	hoist_buffer_unref(buffer);
 	hoist_load_destroy(load);
 	hoist_memory *far;
 	const hoist_memory_options f = {
 		.size = sizeof f, .kind = HOIST_MEMORY_DEVICE, .device = devices[1]};
-	CHECK(hoist_memory_create(&f, &far) == 0);
+	OK(hoist_memory_create(&f, &far));
 	o.memory = far;
 	fails_with(&o, -EINVAL, "does not see");
 	o.device = devices[2];
@@ -346,13 +329,13 @@ static void check_digests(hoist_load *load)
 		unsigned char digest[16];
 		char is[33];
 		char should[33];
-		CHECK(hoist_load_digest(load, i, digest) == 0);
+		OK(hoist_load_digest(load, i, digest));
 		for (int k = 0; k < 16; k++)
 			snprintf(is + 2 * k, 3, "%02x", digest[k]);
 		to_hex(data[i], sizes[i], should);
 		if (strcmp(is, should) != 0)
 			fprintf(stderr, "%s: %s is not %s\n", names[i], is, should);
-		CHECK(strcmp(is, should) == 0);
+		OK(strcmp(is, should));
 	}
 	unsigned char digest[16];
 	CHECK(hoist_load_digest(load, 3, digest) == -EINVAL);
@@ -415,10 +398,9 @@ static void digests_are_made_and_compared(void)
 static uint64_t cached_of(const hoist_load_options *o)
 {
 	hoist_load *load = load_with(o);
-	hoist_load_report report = {.size = sizeof report};
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	uint64_t cached = support_report(load).cached_bytes;
 	hoist_load_destroy(load);
-	return report.cached_bytes;
+	return cached;
 }
 
 /* How many bytes of the file the next load finds in the cache tells what the one before left. */
@@ -468,7 +450,7 @@ int main(void)
 	support_emulate("cuda:2");
 	const char *const specs[N_DEVICES] = {"cpu", "cuda:0", "cuda:1"};
 	for (int d = 0; d < N_DEVICES; d++)
-		CHECK(hoist_device_open(specs[d], &devices[d]) == 0);
+		OK(hoist_device_open(specs[d], &devices[d]));
 	snprintf(path, sizeof path, "%s/o.safetensors", support_folder());
 	/* Values that bf16 has. */
 	for (size_t i = 0; i < ROWS * COLUMNS; i++)
@@ -482,7 +464,7 @@ int main(void)
 	digests_are_made_and_compared();
 	the_page_cache_is_left();
 	shapes_of_reads();
-	CHECK(support_counters("cuda").use_after_free == 0);
+	OK(support_counters("cuda").use_after_free);
 	for (int d = 0; d < N_DEVICES; d++)
 		hoist_device_unref(devices[d]);
 	support_cleanup();

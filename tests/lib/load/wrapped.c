@@ -15,6 +15,7 @@
 #include "io/file.h"
 #include "lib/memory/device-memory.h"
 #include "tests/support/load-support.h"
+#include "tests/support/wrap.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -30,7 +31,7 @@ static void write_one(size_t bytes)
 static hoist_device *open_device(const char *spec)
 {
 	hoist_device *device;
-	CHECK(hoist_device_open(spec, &device) == 0);
+	OK(hoist_device_open(spec, &device));
 	return device;
 }
 
@@ -48,8 +49,8 @@ static size_t host_bytes(hoist_device *device)
 {
 	hoist_memory *memory;
 	hoist_memory_statistics statistics = {.size = sizeof statistics};
-	CHECK(hoist__device_buffers(device, false, &memory) == 0);
-	CHECK(hoist_memory_get_statistics(memory, &statistics) == 0);
+	OK(hoist__device_buffers(device, false, &memory));
+	OK(hoist_memory_get_statistics(memory, &statistics));
 	return statistics.requested_bytes;
 }
 
@@ -60,14 +61,13 @@ static void abandoned_memory_stays(void)
 	write_one(9 * MIB);
 	for (int i = 0; i < 4; i++) {
 		hoist_load_options o = {.size = sizeof o, .device = open_device(specs[i / 2])};
-		hoist_checkpoint *checkpoint;
+		hoist_checkpoint *checkpoint = support_open(path);
 		hoist_load *load;
 		size_t before = host_bytes(o.device);
-		CHECK(hoist_budget_create(16 * MIB, &o.budget) == 0);
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		OK(hoist_budget_create(16 * MIB, &o.budget));
 		abandoned = i % 2 != 0;
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
+		OK(hoist_load_wait(load));
 		hoist_load_destroy(load);
 		CHECK((hoist_budget_used(o.budget) > 0) == (abandoned && i / 2 == 1));
 		CHECK((host_bytes(o.device) > before) == (abandoned && i / 2 == 0));
@@ -114,16 +114,16 @@ static void large_blocks_are_served(void)
 						.device = open_device(specs[i]),
 						.io = HOIST_IO_DIRECT};
 			hoist_load_report report;
-			CHECK(hoist_budget_create(128 << 10, &o.budget) == 0);
+			OK(hoist_budget_create(128 << 10, &o.budget));
 			support_load_and_compare(path, &o, &report);
 			hoist_budget_unref(o.budget);
 			/* A budget for slots of half the size, which is no number of large blocks.
 			 */
 			o.chunk_bytes = 192 << 10;
-			CHECK(hoist_budget_create(300 << 10, &o.budget) == 0);
+			OK(hoist_budget_create(300 << 10, &o.budget));
 			support_load_and_compare(path, &o, &report);
 			if (wanted_align > HOIST__FILE_MAX_ALIGN)
-				CHECK(report.direct_bytes == 0);
+				OK(report.direct_bytes);
 			hoist_budget_unref(o.budget);
 			hoist_device_unref(o.device);
 		}
@@ -157,8 +157,8 @@ static void check_halves(hoist_load *load)
 {
 	static float values[N_HALVES];
 	hoist_buffer *buffer;
-	CHECK(hoist_load_buffer(load, "w", &buffer) == 0);
-	CHECK(hoist_buffer_copy_out(buffer, values, sizeof values) == 0);
+	OK(hoist_load_buffer(load, "w", &buffer));
+	OK(hoist_buffer_copy_out(buffer, values, sizeof values));
 	hoist_buffer_unref(buffer);
 	for (int i = 0; i < N_HALVES; i++)
 		CHECK(values[i] == 1 + (float)(i % 1024) / 1024);
@@ -174,30 +174,29 @@ static void large_blocks_wait_for_their_budget(void)
 				.io = HOIST_IO_DIRECT,
 				.flags = HOIST_LOAD_CALLER_DRIVEN,
 				.chunk_bytes = 64 << 10};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *first;
 	hoist_load *second;
-	CHECK(hoist_budget_create(1836 << 10, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
-	CHECK(hoist_load_step(first, 0) == 0);
+	OK(hoist_budget_create(1836 << 10, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &first));
+	OK(hoist_load_step(first, 0));
 	size_t left = (1836 << 10) - hoist_budget_used(o.budget);
 	CHECK(left >= 128 << 10 && left < 512 << 10);
 	o.dtype = HOIST_F32;
 	o.chunk_bytes =
 		68 << 10; /* slots are larger, and lie at multiples of 64 KiB all the same */
-	CHECK(hoist_load_start(checkpoint, &o, &second) == 0);
+	OK(hoist_load_start(checkpoint, &o, &second));
 	for (int i = 0; i < 3; i++)
-		CHECK(hoist_load_step(second, 1000000) == 0);
-	CHECK(hoist_load_wait(first) == 0);
-	CHECK(hoist_load_wait(second) == 0);
+		OK(hoist_load_step(second, 1000000));
+	OK(hoist_load_wait(first));
+	OK(hoist_load_wait(second));
 	check_halves(second);
 	hoist_load_destroy(first);
 	hoist_load_destroy(second);
-	CHECK(hoist_budget_used(o.budget) == 0);
+	OK(hoist_budget_used(o.budget));
 	hoist_budget_unref(o.budget);
-	CHECK(hoist_budget_create(300 << 10, &o.budget) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
+	OK(hoist_budget_create(300 << 10, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &first));
 	CHECK(hoist_load_wait(first) == -EDQUOT && strstr(hoist_error(), "65536") != NULL);
 	hoist_load_destroy(first);
 	hoist_checkpoint_close(checkpoint);
@@ -214,13 +213,12 @@ static void large_blocks_wait_for_their_budget(void)
 static void attributes_are_asked_for_anew(void)
 {
 	write_one(MIB);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
 	unsigned before = n_asked_anew;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	CHECK(n_asked_anew == before + 1);
-	CHECK(hoist_load_start(checkpoint, NULL, &load) == 0);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_start(checkpoint, NULL, &load));
+	OK(hoist_load_wait(load));
 	CHECK(n_asked_anew == before + 2);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
@@ -231,9 +229,7 @@ static void attributes_are_asked_for_anew(void)
 
 static _Atomic bool too_busy;
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	if (!too_busy)
 		return __real_pread(fd, to, bytes, offset);
@@ -246,14 +242,13 @@ static void endless_refusals_are_an_error(void)
 {
 	write_one(MIB);
 	hoist_load_options o = {.size = sizeof o, .engine = HOIST_ENGINE_THREADS};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	too_busy = true;
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	CHECK(hoist_load_wait(load) == -EIO);
 	too_busy = false;
-	CHECK(strstr(hoist_error(), "m.safetensors") != NULL);
+	support_said("m.safetensors");
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	support_cleanup();
@@ -269,16 +264,15 @@ static void a_step_keeps_its_time(void)
 				.device = open_device("cuda:0"),
 				.flags = HOIST_LOAD_CALLER_DRIVEN};
 	__typeof__(&hoist_emulator_hold) hold;
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	*(void **)&hold = support_control("cuda", "hoist_emulator_hold");
 	hold(1);
 	for (int i = 0; i < 300; i++)
-		CHECK(hoist_load_step(load, HOIST__NS_PER_S / 1000) == 0);
+		OK(hoist_load_step(load, HOIST__NS_PER_S / 1000));
 	hold(0);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_wait(load));
 	support_compare(checkpoint, load);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
