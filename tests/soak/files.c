@@ -13,12 +13,7 @@
 #include <xxhash.h>
 
 #include "tests/support/load-random.h"
-
-/* load-support.h has a CHECK of its own, for programs of one process. */
-#pragma push_macro("CHECK")
-#undef CHECK
 #include "tests/support/load-support.h"
-#pragma pop_macro("CHECK")
 
 const char *soak_file(unsigned file)
 {

@@ -51,8 +51,11 @@ void put_number(struct bytes *bytes, uint64_t value, unsigned n)
 
 void put_zeros(struct bytes *bytes, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		put(bytes, "", 1);
+	static const unsigned char zeros[4096];
+	for (size_t take; n > 0; n -= take) {
+		take = n < sizeof zeros ? n : sizeof zeros;
+		put(bytes, zeros, take);
+	}
 }
 
 void set_number(struct bytes *bytes, size_t at, uint64_t value, unsigned n)

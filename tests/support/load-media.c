@@ -4,6 +4,7 @@
 #include "hoist/compat.h"
 #include "tests/support/count.h"
 #include "tests/support/load-media.h"
+#include "tests/support/save-support.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -69,12 +70,8 @@ int media_save(const char *path, unsigned seed, hoist_save_options *options)
 		OK(hoist_save_add(save, media_tensors[i].name, buffer));
 		hoist_buffer_unref(buffer);
 	}
-	int err = hoist_save_start(save);
-	if (err == 0)
-		err = hoist_save_wait(save);
-	hoist_save_destroy(save);
 	hoist_device_unref(cpu);
-	return err;
+	return saved_run(save);
 }
 
 void media_make(const char *path, unsigned seed)
@@ -239,7 +236,7 @@ int media_load(const char *path, unsigned seed, const struct media_way *way,
 	}
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
-	OK(hoist_budget_used(o.budget));
+	CHECK(hoist_budget_used(o.budget) == 0);
 	hoist_budget_unref(o.budget);
 	hoist_device_unref(o.device);
 	return err;
@@ -309,7 +306,7 @@ int media_save_from(const char *path, const char *to, enum hoist_engine engine, 
 		check_text(path, bad, place);
 	hoist_save_destroy(save);
 	hoist_checkpoint_close(checkpoint);
-	OK(hoist_budget_used(options.budget));
+	CHECK(hoist_budget_used(options.budget) == 0);
 	hoist_budget_unref(options.budget);
 	return err;
 }

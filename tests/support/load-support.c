@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "tests/support/load-support.h"
+#include "tests/support/random.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -38,16 +39,16 @@ void support_cleanup(void)
 
 const char *support_path(const char *name)
 {
-	static char paths[4][512];
+	static char paths[64][512];
 	static unsigned n;
-	char *path = paths[n++ % 4];
+	char *path = paths[n++ % 64];
 	snprintf(path, sizeof paths[0], "%s/%s", support_folder(), name);
 	return path;
 }
 
 static FILE *create(const char *name)
 {
-	FILE *file = fopen(support_path(name), "wb");
+	FILE *file = fopen(name[0] == '/' ? name : support_path(name), "wb");
 	CHECK(file != NULL);
 	return file;
 }
@@ -56,6 +57,14 @@ void support_put(const char *name, const void *bytes, size_t n)
 {
 	FILE *file = create(name);
 	CHECK(fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
+}
+
+void support_put_safetensors(const char *name, const char *header, const void *data, size_t n)
+{
+	uint64_t length = strlen(header);
+	FILE *file = create(name);
+	CHECK(fwrite(&length, 8, 1, file) == 1 && fwrite(header, length, 1, file) == 1);
+	CHECK(fwrite(data, 1, n, file) == n && fclose(file) == 0);
 }
 
 hoist_checkpoint *support_open(const char *name)
@@ -110,21 +119,14 @@ hoist_load_report support_report(hoist_load *load)
 	return report;
 }
 
-/* xorshift64*: the bytes of a file depend on its first tensor's number alone. */
+/* The bytes of a file depend on its first tensor's number alone. */
 static void write_random(FILE *file, size_t bytes, uint64_t *state)
 {
 	unsigned char block[65536];
-	while (bytes > 0) {
-		size_t n = bytes < sizeof block ? bytes : sizeof block;
-		for (size_t i = 0; i < n; i += 8) {
-			*state ^= *state >> 12;
-			*state ^= *state << 25;
-			*state ^= *state >> 27;
-			uint64_t value = *state * UINT64_C(2685821657736338717);
-			memcpy(block + i, &value, n - i < 8 ? n - i : 8);
-		}
+	for (size_t n; bytes > 0; bytes -= n) {
+		n = bytes < sizeof block ? bytes : sizeof block;
+		random_fill(state, block, n);
 		CHECK(fwrite(block, 1, n, file) == n);
-		bytes -= n;
 	}
 }
 
@@ -260,28 +262,18 @@ void *support_control(const char *api, const char *function)
 	return found;
 }
 
-struct hoist_emulator_counters support_counters(const char *api)
+void support_set_rate(const char *api, uint64_t bytes_per_second)
 {
-	struct hoist_emulator_counters counters;
-	__typeof__(&hoist_emulator_counters) read;
-	*(void **)&read = support_control(api, "hoist_emulator_counters");
-	CHECK(read != NULL);
-	read(&counters);
-	return counters;
+	__typeof__(&hoist_emulator_set_rate) set;
+	*(void **)&set = support_control(api, "hoist_emulator_set_rate");
+	CHECK(set != NULL);
+	set(bytes_per_second);
 }
 
-void support_fail(const char *api, const char *spec)
+void support_hold(const char *api, bool on)
 {
-	__typeof__(&hoist_emulator_fail) fail;
-	*(void **)&fail = support_control(api, "hoist_emulator_fail");
-	CHECK(fail != NULL);
-	OK(fail(spec));
-}
-
-void support_reset(const char *api)
-{
-	__typeof__(&hoist_emulator_reset) reset;
-	*(void **)&reset = support_control(api, "hoist_emulator_reset");
-	CHECK(reset != NULL);
-	reset();
+	__typeof__(&hoist_emulator_hold) hold;
+	*(void **)&hold = support_control(api, "hoist_emulator_hold");
+	CHECK(hold != NULL);
+	hold(on);
 }

@@ -13,12 +13,13 @@
 
 #include "emulator/control.h"
 #include "tests/support/check.h"
+#include "tests/support/lib-support.h"
 
 /* A folder in $TMPDIR that support_cleanup() removes. */
 const char *support_folder(void);
 void support_cleanup(void);
 
-/* "<folder>/<name>"; the result is good until the fourth call after it. */
+/* "<folder>/<name>"; the result is good until the 64th call after it.  One thread at a time. */
 const char *support_path(const char *name);
 
 /* Opens "<folder>/<name>", or @name if that begins with a slash. */
@@ -26,6 +27,10 @@ hoist_checkpoint *support_open(const char *name);
 
 /* Opens the device. */
 hoist_device *support_device(const char *spec);
+
+/* Writes "<folder>/<name>", or @name if that begins with a slash, as a safetensors file by hand:
+ * this header, and one block of bytes. */
+void support_put_safetensors(const char *name, const char *header, const void *data, size_t n);
 
 /* The file "<folder>/<name>" has these bytes. */
 void support_put(const char *name, const void *bytes, size_t n);
@@ -64,9 +69,24 @@ void support_emulate(const char *devices);
  * emulator is not in use. */
 void *support_control(const char *api, const char *function);
 
-/* Calls through support_control(); they fail the test if it is missing. */
-struct hoist_emulator_counters support_counters(const char *api);
-void support_fail(const char *api, const char *spec);
-void support_reset(const char *api);
+/* The stand-in copies so many bytes in a second (0: as fast as it can); ends no copy while it is
+ * held. */
+void support_set_rate(const char *api, uint64_t bytes_per_second);
+void support_hold(const char *api, bool on);
+
+static inline struct hoist_emulator_counters support_counters(const char *api)
+{
+	return lib_counters(api);
+}
+
+static inline void support_fail(const char *api, const char *spec)
+{
+	OK(lib_fail(api, spec));
+}
+
+static inline void support_reset(const char *api)
+{
+	lib_reset(api);
+}
 
 #endif

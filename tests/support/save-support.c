@@ -3,13 +3,24 @@
 
 #include "tests/support/save-support.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <xxhash.h>
+
+#include "tests/support/count.h"
+
+int saved_run(hoist_save *save)
+{
+	int err = hoist_save_start(save);
+	if (err == 0)
+		err = hoist_save_wait(save);
+	CHECK(err == 0 || hoist_error()[0] != '\0');
+	hoist_save_destroy(save);
+	return err;
+}
 
 static int read_whole(const char *path, struct saved *ret)
 {
@@ -134,11 +145,5 @@ void saved_check_digests(const struct saved *saved, const char *const *names, si
 
 unsigned saved_n_names(void)
 {
-	unsigned n = 0;
-	DIR *dir = opendir(support_folder());
-	CHECK(dir != NULL);
-	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-		n += entry->d_name[0] != '.' || strlen(entry->d_name) > 2;
-	closedir(dir);
-	return n;
+	return count_entries(support_folder());
 }

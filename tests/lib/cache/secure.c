@@ -87,8 +87,7 @@ static void run_cache(void)
 {
 	hoist_image *image = NULL;
 	size_t n = 0;
-	char model[4096];
-	(void)snprintf(model, sizeof model, "%s", cache_path("model.safetensors"));
+	const char *model = cache_path("model.safetensors");
 	cache_write(model, 3, 100, 1);
 	OK(hoist_cache_add(model, NULL, NULL));
 	told = another();
@@ -127,8 +126,7 @@ static void run_folder(void)
 	OK(chmod(cache_path("hoist"), 0700));
 	OK(hoist_cache_drop(NULL, NULL));
 	cache_wait_for_end();
-	char there[4096];
-	(void)snprintf(there, sizeof there, "%s", cache_path("elsewhere"));
+	const char *there = cache_path("elsewhere");
 	OK(mkdir(there, 0700)); /* the folder went with the last image */
 	OK(symlink("elsewhere", cache_path("hoist")));
 	REFUSED(hoist_cache_list_create(&list), -EPERM, "is a link, or no folder");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a load promises beside the bytes: cancel, step, errors that name things,
- * budgets that hold and are shared, buffers that outlive everything, fork. */
+/* The promises of a load beside its bytes: cancel, step, errors that name things, budgets that hold
+ * and are shared, buffers that outlive everything, fork. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,36 +27,26 @@ static void write_one(size_t n, size_t bytes)
 	support_write("m.safetensors", 0, n, sizes, -1);
 }
 
-static hoist_device *open_device(const char *spec)
+/* The end of a case: nothing of the budget is in use, and nothing is left. */
+static void end(hoist_load *load, hoist_checkpoint *checkpoint, const hoist_load_options *o)
 {
-	hoist_device *device;
-	OK(hoist_device_open(spec, &device));
-	return device;
-}
-
-static void slow_emulator(uint64_t bytes_per_second)
-{
-	__typeof__(&hoist_emulator_set_rate) set;
-	*(void **)&set = support_control("cuda", "hoist_emulator_set_rate");
-	CHECK(set != NULL);
-	set(bytes_per_second);
-}
-
-static void hold_emulator(bool on)
-{
-	__typeof__(&hoist_emulator_hold) hold;
-	*(void **)&hold = support_control("cuda", "hoist_emulator_hold");
-	CHECK(hold != NULL);
-	hold(on);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	if (o != NULL) {
+		CHECK(o->budget == NULL || hoist_budget_used(o->budget) == 0);
+		hoist_budget_unref(o->budget);
+		hoist_device_unref(o->device);
+	}
+	support_cleanup();
 }
 
 static void cancel_ends_a_slow_load(void)
 {
 	write_one(32, MIB);
-	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
 	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	hold_emulator(true); /* no copy ends */
+	support_hold("cuda", true); /* no copy ends */
 	OK(hoist_load_start(checkpoint, &o, &load));
 	hoist_checkpoint_close(checkpoint); /* the load keeps what it needs */
 	hoist_buffer *buffer;
@@ -64,14 +54,14 @@ static void cancel_ends_a_slow_load(void)
 	hoist_load_report report = {.size = sizeof report};
 	CHECK(hoist_load_get_report(load, &report) == -EAGAIN);
 	hoist_load_cancel(load);
-	hold_emulator(false);
+	support_hold("cuda", false);
 	CHECK(hoist_load_wait(load) == -ECANCELED);
 	support_said("cancel");
 	CHECK(hoist_load_buffer(load, "t000000", &buffer) == -ECANCELED);
 	OK(hoist_load_get_report(load, &report));
 	hoist_load_destroy(load);
 	support_reset("cuda");
-	OK(support_counters("cuda").use_after_free);
+	CHECK(support_counters("cuda").use_after_free == 0);
 	hoist_device_unref(o.device);
 	support_cleanup();
 }
@@ -83,13 +73,12 @@ static void destroy_without_wait_cancels(void)
 	hoist_load *load;
 	for (int i = 0; i < 8; i++) {
 		hoist_load_options o = {.size = sizeof o,
-					.device = open_device(i % 2 ? "cuda:0" : "cpu")};
+					.device = support_device(i % 2 ? "cuda:0" : "cpu")};
 		OK(hoist_load_start(checkpoint, &o, &load));
 		hoist_load_destroy(load);
 		hoist_device_unref(o.device);
 	}
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end(NULL, checkpoint, NULL);
 }
 
 static void the_caller_can_drive(void)
@@ -98,16 +87,16 @@ static void the_caller_can_drive(void)
 	write_one(5, 3 * MIB);
 	for (size_t d = 0; d < 2; d++) {
 		hoist_load_options o = {.size = sizeof o,
-					.device = open_device(specs[d]),
+					.device = support_device(specs[d]),
 					.flags = HOIST_LOAD_CALLER_DRIVEN};
 		hoist_checkpoint *checkpoint = support_open(path);
 		hoist_load *load;
 		OK(hoist_load_start(checkpoint, &o, &load));
 		/* The host may be done at once; a device that is held is not. */
-		hold_emulator(d == 1);
+		support_hold("cuda", d == 1);
 		int done = hoist_load_step(load, 1000000);
 		CHECK(done == 0 || d == 0);
-		hold_emulator(false);
+		support_hold("cuda", false);
 		while (done == 0)
 			done = hoist_load_step(load, 1000000);
 		CHECK(done == 1);
@@ -134,21 +123,21 @@ static void the_caller_can_drive(void)
 static uint64_t count_calls(enum hoist_engine engine, uint64_t patience_ns, uint64_t *ret_ns)
 {
 	hoist_load_options o = {.size = sizeof o,
-				.device = open_device("cuda:0"),
+				.device = support_device("cuda:0"),
 				.engine = engine,
 				.chunk_bytes = MIB,
 				.flags = patience_ns > 0 ? HOIST_LOAD_CALLER_DRIVEN : 0};
 	hoist_load_report report = {.size = sizeof report};
 	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	slow_emulator(32 * MIB);
+	support_set_rate("cuda", 32 * MIB);
 	uint64_t before = support_counters("cuda").calls;
 	OK(hoist_load_start(checkpoint, &o, &load));
 	while (patience_ns > 0 && hoist_load_step(load, patience_ns) == 0)
 		continue;
 	OK(hoist_load_wait(load));
 	uint64_t n = support_counters("cuda").calls - before;
-	slow_emulator(0);
+	support_set_rate("cuda", 0);
 	OK(hoist_load_get_report(load, &report));
 	*ret_ns = report.ns;
 	support_compare(checkpoint, load);
@@ -201,8 +190,7 @@ static void bad_options_are_refused(void)
 	support_said("nothing.*");
 	CHECK(hoist_load_start(NULL, NULL, &load) == -EINVAL);
 	CHECK(load == NULL);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end(NULL, checkpoint, NULL);
 }
 
 static void a_file_that_shrinks_is_named(void)
@@ -213,7 +201,7 @@ static void a_file_that_shrinks_is_named(void)
 			for (int io = HOIST_IO_AUTO; io <= HOIST_IO_CACHED; io++) {
 				write_one(8, MIB);
 				hoist_load_options o = {.size = sizeof o,
-							.device = open_device(specs[d]),
+							.device = support_device(specs[d]),
 							.engine = (enum hoist_engine)engine,
 							.io = (enum hoist_io)io};
 				hoist_checkpoint *checkpoint = support_open(path);
@@ -223,10 +211,7 @@ static void a_file_that_shrinks_is_named(void)
 				CHECK(hoist_load_wait(load) == -ENODATA);
 				support_said("m.safetensors");
 				support_said("t000004");
-				hoist_load_destroy(load);
-				hoist_checkpoint_close(checkpoint);
-				hoist_device_unref(o.device);
-				support_cleanup();
+				end(load, checkpoint, &o);
 			}
 }
 
@@ -248,9 +233,7 @@ static void the_first_tensor_that_is_cut_is_named(void)
 		OK(hoist_load_start(checkpoint, &o, &load));
 		CHECK(hoist_load_wait(load) == -ENODATA);
 		CHECK(strstr(hoist_error(), "the end of tensor \"t000001\"") != NULL);
-		hoist_load_destroy(load);
-		hoist_checkpoint_close(checkpoint);
-		support_cleanup();
+		end(load, checkpoint, NULL);
 	}
 }
 
@@ -266,16 +249,14 @@ static void a_file_that_changes_is_noticed(void)
 	OK(hoist_load_start(checkpoint, NULL, &load));
 	CHECK(hoist_load_wait(load) == -EBADMSG);
 	support_said("m.safetensors");
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end(load, checkpoint, NULL);
 }
 
 static void small_budgets_hold(void)
 {
 	write_one(10, 4 * MIB);
 	static const size_t budgets[] = {128 << 10, 1 << 20, (5 << 20) + 12345, 16 << 20};
-	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
 	for (size_t b = 0; b < sizeof budgets / sizeof budgets[0]; b++) {
 		hoist_load_report report;
 		OK(hoist_budget_create(budgets[b], &o.budget));
@@ -283,7 +264,7 @@ static void small_budgets_hold(void)
 		CHECK(report.budget_bytes == budgets[b]);
 		CHECK(report.staging_peak_bytes > 0 && report.staging_peak_bytes <= budgets[b]);
 		CHECK(report.pinned_peak_bytes > 0 && report.pinned_peak_bytes <= budgets[b]);
-		OK(hoist_budget_used(o.budget));
+		CHECK(hoist_budget_used(o.budget) == 0);
 		CHECK(hoist_budget_peak(o.budget) <= budgets[b]);
 		hoist_budget_unref(o.budget);
 	}
@@ -292,18 +273,14 @@ static void small_budgets_hold(void)
 	OK(hoist_budget_create(1000, &o.budget));
 	OK(hoist_load_start(checkpoint, &o, &load));
 	CHECK(hoist_load_wait(load) == -EDQUOT);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-	hoist_budget_unref(o.budget);
-	hoist_device_unref(o.device);
-	support_cleanup();
+	end(load, checkpoint, &o);
 }
 
 static void loads_share_a_budget_by_waiting(void)
 {
 	enum { N = 4 };
 	write_one(12, MIB);
-	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
 	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *loads[N];
 	OK(hoist_budget_create(4 * MIB, &o.budget));
@@ -315,7 +292,7 @@ static void loads_share_a_budget_by_waiting(void)
 		hoist_load_destroy(loads[i]);
 	}
 	CHECK(hoist_budget_peak(o.budget) <= 4 * MIB);
-	OK(hoist_budget_used(o.budget));
+	CHECK(hoist_budget_used(o.budget) == 0);
 	hoist_checkpoint_close(checkpoint);
 	hoist_budget_unref(o.budget);
 	hoist_device_unref(o.device);
@@ -323,11 +300,11 @@ static void loads_share_a_budget_by_waiting(void)
 }
 
 /* With small reads a load needs little, and little is what it waits for. */
-static void what_is_waited_for_is_what_is_needed(void)
+static void a_load_waits_for_as_much_as_it_needs(void)
 {
 	write_one(3, MIB);
 	hoist_load_options o = {.size = sizeof o,
-				.device = open_device("cuda:0"),
+				.device = support_device("cuda:0"),
 				.flags = HOIST_LOAD_CALLER_DRIVEN,
 				.chunk_bytes = 4096};
 	hoist_checkpoint *checkpoint = support_open(path);
@@ -344,7 +321,7 @@ static void what_is_waited_for_is_what_is_needed(void)
 	support_compare(checkpoint, second);
 	hoist_load_destroy(first);
 	hoist_load_destroy(second);
-	OK(hoist_budget_used(o.budget));
+	CHECK(hoist_budget_used(o.budget) == 0);
 	hoist_checkpoint_close(checkpoint);
 	hoist_budget_unref(o.budget);
 	hoist_device_unref(o.device);
@@ -355,7 +332,7 @@ static void what_is_waited_for_is_what_is_needed(void)
 static void a_resource_yields_to_a_load(void)
 {
 	write_one(4, MIB);
-	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
 	hoist_load_report report;
 	hoist_memory *memory;
 	uintptr_t block;
@@ -369,7 +346,7 @@ static void a_resource_yields_to_a_load(void)
 	OK(hoist_memory_get_statistics(memory, &s));
 	CHECK(s.reserved_bytes == 4 * MIB);
 	support_load_and_compare(path, &o, &report);
-	OK(hoist_budget_used(o.budget));
+	CHECK(hoist_budget_used(o.budget) == 0);
 	hoist_memory_unref(memory);
 	hoist_budget_unref(o.budget);
 	hoist_device_unref(o.device);
@@ -383,7 +360,7 @@ static void buffers_outlive_everything(void)
 	for (size_t d = 0; d < 2; d++)
 		for (int io = HOIST_IO_AUTO; io <= HOIST_IO_MAP; io += 3) {
 			hoist_load_options o = {.size = sizeof o,
-						.device = open_device(specs[d]),
+						.device = support_device(specs[d]),
 						.io = (enum hoist_io)io};
 			hoist_checkpoint *checkpoint;
 			hoist_load *load;
@@ -427,9 +404,7 @@ static void a_forked_child_is_told(void)
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	OK(hoist_load_wait(load));
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end(load, checkpoint, NULL);
 }
 
 int main(void)
@@ -445,7 +420,7 @@ int main(void)
 	a_file_that_changes_is_noticed();
 	small_budgets_hold();
 	loads_share_a_budget_by_waiting();
-	what_is_waited_for_is_what_is_needed();
+	a_load_waits_for_as_much_as_it_needs();
 	a_resource_yields_to_a_load();
 	buffers_outlive_everything();
 	a_forked_child_is_told();

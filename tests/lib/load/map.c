@@ -455,8 +455,7 @@ static void allocations_that_fail(void)
 /* Through pinned slots: a driver never sees such pages. */
 static void copies_to_a_device_are_staged(void)
 {
-	hoist_device *device;
-	OK(hoist_device_open("cuda:0", &device));
+	hoist_device *device = support_device("cuda:0");
 	hoist_checkpoint *checkpoint = open_two();
 	struct hoist__load_map *map;
 	OK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, false, &map));

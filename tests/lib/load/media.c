@@ -242,7 +242,7 @@ static void writes_say_where(enum hoist_io io)
 		media_said(cases[i].says);
 		hoist_save_destroy(save);
 		hoist_checkpoint_close(checkpoint);
-		OK(hoist_budget_used(o.budget));
+		CHECK(hoist_budget_used(o.budget) == 0);
 		hoist_budget_unref(o.budget);
 		CHECK(access(target, F_OK) < 0 && errno == ENOENT);
 	}

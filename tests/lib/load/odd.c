@@ -79,7 +79,7 @@ static void resources_are_taken_as_they_are(void)
 	hoist_load_destroy(load);
 	CHECK(odd.live == 1);
 	hoist_buffer_unref(buffer);
-	OK(odd.live);
+	CHECK(odd.live == 0);
 	odd.shift = 64;
 	support_load_fails(checkpoint, &o, -EINVAL, "not aligned to 4096");
 	odd.err = -ENOSPC;
@@ -87,7 +87,7 @@ static void resources_are_taken_as_they_are(void)
 	odd.err = 0;
 	o.device = cuda;
 	support_load_fails(checkpoint, &o, -EINVAL, "is of cpu");
-	OK(odd.live);
+	CHECK(odd.live == 0);
 	hoist_memory_unref(o.memory);
 }
 
@@ -175,7 +175,7 @@ int main(void)
 {
 	static const size_t sizes[] = {N, 0, 7};
 	support_emulate("cuda:1");
-	OK(hoist_device_open("cuda:0", &cuda));
+	cuda = support_device("cuda:0");
 	support_write("m.safetensors", 0, 3, sizes, -1);
 	checkpoint = support_open("m.safetensors");
 	resources_are_taken_as_they_are();

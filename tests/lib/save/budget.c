@@ -37,12 +37,7 @@ static void load(const char *path)
 {
 	const hoist_load_options options = {
 		.size = sizeof options, .device = device, .budget = budget};
-	hoist_checkpoint *checkpoint = support_open(path);
-	hoist_load *loading;
-	OK(hoist_load_start(checkpoint, &options, &loading));
-	OK(hoist_load_wait(loading));
-	hoist_load_destroy(loading);
-	hoist_checkpoint_close(checkpoint);
+	hoist_load_destroy(support_load(path, &options));
 }
 
 /* Saves, loads what it saved; every third one is cancelled, waiting or not. */
@@ -79,7 +74,7 @@ static void at_the_least(void)
 	}
 	for (unsigned i = 0; i < N_THREADS; i++)
 		OK(pthread_join(threads[i], NULL));
-	OK(hoist_budget_used(budget));
+	CHECK(hoist_budget_used(budget) == 0);
 	CHECK(hoist_budget_peak(budget) <= LEAST + 4096);
 	hoist_budget_unref(budget);
 }
@@ -88,10 +83,7 @@ static void at_the_least(void)
 
 static uint64_t n_waits(void)
 {
-	__typeof__(&hoist_emulator_calls) calls;
-	*(void **)&calls = support_control("cuda", "hoist_emulator_calls");
-	CHECK(calls != NULL);
-	return calls("cuStreamSynchronize") + calls("cuEventSynchronize");
+	return lib_calls("cuda", "cuStreamSynchronize") + lib_calls("cuda", "cuEventSynchronize");
 }
 
 static void of_two_devices(void)
@@ -142,19 +134,11 @@ static void of_two_devices(void)
 		hoist_buffer_unref(buffers[d]);
 		hoist_device_unref(devices[d]);
 	}
-	OK(hoist_budget_used(budget));
+	CHECK(hoist_budget_used(budget) == 0);
 	hoist_budget_unref(budget);
 }
 
 /* --- a device that copies slowly --- */
-
-static void set_rate(uint64_t bytes_per_second)
-{
-	__typeof__(&hoist_emulator_set_rate) set;
-	*(void **)&set = support_control("cuda", "hoist_emulator_set_rate");
-	CHECK(set != NULL);
-	set(bytes_per_second);
-}
 
 /* Driver calls of saving the buffer. */
 static uint64_t count_calls(hoist_buffer *buffer, enum hoist_engine engine, uint64_t *ret_ns)
@@ -186,9 +170,9 @@ static void of_a_slow_one(void)
 	for (size_t e = 0; e < 2; e++) {
 		uint64_t ns;
 		uint64_t n_fast = count_calls(buffer, engines[e], &ns);
-		set_rate(64 << 20);
+		support_set_rate("cuda", 64 << 20);
 		uint64_t n_slow = count_calls(buffer, engines[e], &ns);
-		set_rate(0);
+		support_set_rate("cuda", 0);
 		printf("%" PRIu64 " driver calls in %" PRIu64 " ms; of a fast device %" PRIu64 "\n",
 		       n_slow, ns / 1000000, n_fast);
 		CHECK(n_slow <= n_fast + 16 * N_BLOCKS + 8 * (ns / 20000000 + 1));
@@ -199,8 +183,8 @@ static void of_a_slow_one(void)
 int main(void)
 {
 	support_emulate("cuda:2");
-	OK(hoist_device_open("cpu", &cpu));
-	OK(hoist_device_open("cuda:0", &device));
+	cpu = support_device("cpu");
+	device = support_device("cuda:0");
 	at_the_least();
 	of_a_slow_one();
 	hoist_device_unref(device);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What goes wrong while a save writes: each system call fails in turn, the disk is full, somebody
+/* Failures while a save writes: each system call fails in turn, the disk is full, somebody
  * cancels, forks, saves to the same place, or kills the process.  The old file is whole, or the new
  * one is, and nothing else is in the folder. */
 #include "config.h"
@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/count.h"
 #include "tests/support/save-support.h"
 #include "tests/support/under-tsan.h"
 #include "tests/support/wrap.h"
@@ -100,9 +101,8 @@ static hoist_save *begin(const char *path, unsigned model, size_t times,
 			 const hoist_save_options *options)
 {
 	static const char *const names[] = {"a", "b", "c"};
-	hoist_device *cpu;
+	hoist_device *cpu = support_device("cpu");
 	hoist_save *save;
-	OK(hoist_device_open("cpu", &cpu));
 	OK(hoist_save_create(path, options, &save));
 	for (size_t i = 0; i < N_TENSORS; i++) {
 		hoist_buffer *buffer;
@@ -122,12 +122,7 @@ static hoist_save *begin(const char *path, unsigned model, size_t times,
 static int save_model(const char *path, unsigned model, const hoist_save_options *options)
 {
 	hoist_save *save = begin(path, model, 1, options);
-	int err = hoist_save_start(save);
-	if (err == 0)
-		err = hoist_save_wait(save);
-	CHECK(err == 0 || hoist_error()[0] != '\0');
-	hoist_save_destroy(save);
-	return err;
+	return saved_run(save);
 }
 
 /* Which model the file is, all of it; -1: none. */
@@ -157,10 +152,7 @@ static int whole_model(const char *path, size_t times)
 
 static unsigned n_descriptors(void)
 {
-	unsigned n = 0;
-	for (int fd = 0; fd < 512; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
+	return count_entries("/proc/self/fd");
 }
 
 /* --- each call, each time --- */
@@ -217,7 +209,7 @@ static void sweep(size_t s, hoist_budget *budget, unsigned flags)
 		CHECK((struck && sweeps[s].refused) == (err < 0));
 		CHECK(err == 0 || err == -sweeps[s].err);
 		CHECK(saved_n_names() == 1);
-		OK(hoist_budget_used(budget));
+		CHECK(hoist_budget_used(budget) == 0);
 		CHECK(n_descriptors() == before);
 		model = (unsigned)now;
 		if (!struck)
@@ -237,7 +229,7 @@ static void every_call_fails(void)
 	OK(unlink(support_path("m.safetensors")));
 }
 
-/* --- what is removed is replaced on the disk first --- */
+/* --- a file is removed once its replacement is on the disk --- */
 
 /* A second save, with NO_SYNC, where there is another: in one file (0), or in shards. */
 static const struct {
@@ -268,7 +260,7 @@ static void remove_all(void)
 	char command[700];
 	snprintf(command, sizeof command, "rm -f '%s'/m*", support_folder());
 	OK(system(command));
-	OK(saved_n_names());
+	CHECK(saved_n_names() == 0);
 }
 
 static void removed_once_synced(void)
@@ -446,7 +438,7 @@ static void forked(void)
 
 #define TIMES 5 /* 16 MiB */
 
-/* A hidden file may stay; it is taken away here, so that only that is. */
+/* A hidden file may stay, and nothing else: it is removed here. */
 static void remove_hidden(void)
 {
 	char command[700];

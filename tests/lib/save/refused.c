@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a save refuses, and with which words; shards, and whose files they replace. */
+/* The options and tensors that a save refuses, and its words; shards, and the files that they
+ * replace. */
 #include "config.h"
 
 #include <errno.h>
@@ -107,7 +108,7 @@ static void adding(void)
 	OK(hoist_save_add(save, "a", buffer));
 	OK(hoist_save_add(save, "a", buffer));
 	expect(hoist_save_start(save), -EINVAL, "two tensors are called \"a\"");
-	OK(saved_n_names());
+	CHECK(saved_n_names() == 0);
 	hoist_save_destroy(save);
 
 	save = create("m.max", (hoist_save_options){.flags = 0});
@@ -136,10 +137,9 @@ static void starting(void)
 	hoist_save *save = create("none/m", (hoist_save_options){.flags = 0});
 	OK(hoist_save_add(save, "a", buffer));
 	expect(hoist_save_start(save), -ENOENT, "opening the folder");
-	/* What failed may be tried again. */
+	/* A start that failed may be tried again. */
 	OK(mkdir(support_path("none"), 0700));
-	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
-	hoist_save_destroy(save);
+	OK(saved_run(save));
 	OK(unlink(support_path("none/m")));
 	save = create("none", (hoist_save_options){.flags = 0});
 	expect(hoist_save_start(save), -EISDIR, "it is a folder");
@@ -154,7 +154,7 @@ static void starting(void)
 	expect(hoist_save_wait(save), -EDQUOT, "at least 131072 bytes of the budget");
 	hoist_save_destroy(save);
 	hoist_budget_unref(budget);
-	OK(saved_n_names());
+	CHECK(saved_n_names() == 0);
 	hoist_buffer_unref(buffer);
 }
 
@@ -191,17 +191,11 @@ static bool is_there(const char *name)
 	return access(support_path(name), F_OK) == 0;
 }
 
-static void put(const char *name)
-{
-	FILE *file = fopen(support_path(name), "w");
-	CHECK(file != NULL && fclose(file) == 0);
-}
-
 static void shards(void)
 {
 	uint64_t n = 0;
 	struct saved saved;
-	/* Greedy, in order; what is larger than the limit is alone. */
+	/* Greedy, in order; a tensor larger than the limit is alone. */
 	OK(save_shards("m.safetensors", 100, HOIST_SAVE_DIGEST, &n));
 	CHECK(n == 3 && saved_n_names() == 4);
 	OK(saved_read(support_path("m-00001-of-00003.safetensors"), &saved));
@@ -219,9 +213,9 @@ static void shards(void)
 	CHECK(save_shards("m.safetensors", 100, HOIST_SAVE_NO_REPLACE, &n) == -EEXIST);
 
 	/* Fewer shards: those that the old index named go, nobody else's. */
-	put("m-00001-of-00009.safetensors");
-	put("m-00003-of-00003.safetensors.bak");
-	put("other-00003-of-00003.safetensors");
+	support_put("m-00001-of-00009.safetensors", "", 0);
+	support_put("m-00003-of-00003.safetensors.bak", "", 0);
+	support_put("other-00003-of-00003.safetensors", "", 0);
 	OK(save_shards("m.safetensors.index.json", 300, 0, &n));
 	CHECK(n == 2 && saved_n_names() == 3 + 3);
 	CHECK(is_there("m-00001-of-00002.safetensors"));
@@ -229,7 +223,7 @@ static void shards(void)
 	CHECK(is_there("m.safetensors.index.json"));
 
 	/* An index that cannot be read names nothing. */
-	put("m.safetensors.index.json");
+	support_put("m.safetensors.index.json", "", 0);
 	OK(save_shards("m.safetensors", 100, 0, &n));
 	CHECK(n == 3 && saved_n_names() == 4 + 2 + 3);
 
@@ -270,11 +264,7 @@ static int save_one(const char *name, unsigned flags)
 	hoist_buffer *buffer = bytes(10);
 	OK(hoist_save_add(save, "new", buffer));
 	hoist_buffer_unref(buffer);
-	int err = hoist_save_start(save);
-	if (err == 0)
-		err = hoist_save_wait(save);
-	hoist_save_destroy(save);
-	return err;
+	return saved_run(save);
 }
 
 static void shadows(void)
@@ -283,8 +273,8 @@ static void shadows(void)
 	OK(mkdir(support_path("s"), 0700));
 	CHECK(save_shards("s/model.safetensors", 100, 0, &n) == 0 && n == 3);
 	CHECK(save_one("s/model.safetensors", HOIST_SAVE_NO_REPLACE) == -EEXIST);
-	put("s/model-00001-of-00009.safetensors"); /* the index does not name it */
-	put("s/other.safetensors.index.json");
+	support_put("s/model-00001-of-00009.safetensors", "", 0); /* the index does not name it */
+	support_put("s/other.safetensors.index.json", "", 0);
 	expect(save_one("s/model.safetensors", 0), -EEXIST, "other.safetensors.index.json there");
 	CHECK(is_there("s/model-00003-of-00003.safetensors"));
 	CHECK(!is_there("s/model.safetensors"));
@@ -299,7 +289,7 @@ static void shadows(void)
 	CHECK(is_there("s/model-00001-of-00009.safetensors"));
 
 	/* One that cannot be read names nothing, and goes all the same. */
-	put("s/model.safetensors.index.json");
+	support_put("s/model.safetensors.index.json", "", 0);
 	OK(save_one("s/model.safetensors", 0));
 	check_read_next(support_path("s"));
 	OK(mkdir(support_path("s/model.safetensors.index.json"), 0700));
@@ -330,11 +320,7 @@ static int save_from(const char *from, bool others, const char *to, uint64_t sha
 		hoist_buffer_unref(buffer);
 	}
 	hoist_checkpoint_close(checkpoint);
-	int err = hoist_save_start(save);
-	if (err == 0)
-		err = hoist_save_wait(save);
-	hoist_save_destroy(save);
-	return err;
+	return saved_run(save);
 }
 
 static void some_shards(void)
@@ -381,7 +367,7 @@ static void link_is_replaced(void)
 {
 	struct stat st;
 	uint64_t n;
-	put("blob");
+	support_put("blob", "", 0);
 	OK(symlink("blob", support_path("link.safetensors")));
 	OK(save_shards("link.safetensors", 0, 0, &n));
 	CHECK(lstat(support_path("link.safetensors"), &st) == 0 && S_ISREG(st.st_mode));
@@ -390,7 +376,7 @@ static void link_is_replaced(void)
 
 int main(void)
 {
-	OK(hoist_device_open("cpu", &cpu));
+	cpu = support_device("cpu");
 	options();
 	adding();
 	starting();

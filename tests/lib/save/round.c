@@ -375,8 +375,7 @@ static void many_tiny_ones(hoist_device *device)
 		hoist_buffer_unref(view);
 	}
 	hoist_buffer_unref(arena);
-	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
-	hoist_save_destroy(save);
+	OK(saved_run(save));
 	struct saved saved;
 	OK(saved_read(support_path("m.safetensors"), &saved));
 	CHECK(saved.n == saved.data + MANY * 20);
