@@ -332,12 +332,6 @@ static void calls_that_fail(void)
 
 int main(void)
 {
-#define CASE(name)                                                                                 \
-	do {                                                                                       \
-		printf(#name "\n");                                                                \
-		fflush(stdout);                                                                    \
-		name();                                                                            \
-	} while (0)
 	CASE(brings_all_parts_in);
 	CASE(populating_copies_nothing);
 	CASE(progress_and_a_quick_end);

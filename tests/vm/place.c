@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "device/device.h"
 #include "lib/memory/device-memory.h"
+#include "tests/support/random.h"
 #include "tests/vm/nodes.h"
 
 static int n_nodes;
@@ -128,24 +129,18 @@ struct stormer {
 	pthread_t thread;
 };
 
-static uint64_t chance(uint64_t *random)
-{
-	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return *random >> 33;
-}
-
 /* Small ones mostly, so that magazines and slabs have work; now and then a span. */
 static size_t storm_size(uint64_t *random)
 {
-	uint64_t dice = chance(random) % 64;
+	uint64_t dice = random_below(random, 64);
 	size_t most = dice == 0 ? 512 << 10 : dice < 8 ? 64 << 10 : 2048;
-	return 1 + chance(random) % most;
+	return 1 + random_below(random, most);
 }
 
 /* Rings, as loads ask for them: each has a region of its own, which is kept for the next. */
 static size_t ring_size(uint64_t *random)
 {
-	return (size_t)(64 << 10) << 2 * (chance(random) % 3);
+	return (size_t)(64 << 10) << 2 * (random_below(random, 3));
 }
 
 static void *storm_main(void *arg)
@@ -162,7 +157,7 @@ static void *storm_main(void *arg)
 			check_on(address, bytes, storm->node, "a block of a storm");
 			atomic_fetch_add(&storm->n_asked, 1);
 		}
-		size_t slot = chance(&stormer->random) % storm->n_shared;
+		size_t slot = random_below(&stormer->random, storm->n_shared);
 		address = atomic_exchange(&storm->shared[slot], address);
 		if (address != 0)
 			OK(hoist__pool_free(storm->pool, address));

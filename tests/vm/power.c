@@ -41,6 +41,7 @@
 #include <sys/ioctl.h>
 
 #include "tests/support/load-media.h"
+#include "tests/support/random.h"
 
 #define MARK "hoist: the power is on; mark "
 #define MARK_BYTES 4096u
@@ -231,25 +232,17 @@ static struct disk open_disk(const char *path)
 	return disk;
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 /* A write that nothing made durable: all of it, nothing, or some of its pages. */
 static bool survives(unsigned how, uint64_t *state)
 {
-	return how == 0 || (how > 1 && (next_random(state) & 1) != 0);
+	return how == 0 || (how > 1 && (random_next(state) & 1) != 0);
 }
 
 static void put(struct disk *disk, const struct log_entry *entry, const unsigned char *data,
 		unsigned how, uint64_t *state)
 {
 	/* Whole writes are more often lost than torn. */
-	bool torn = how > 1 && next_random(state) % 4 == 0;
+	bool torn = how > 1 && random_below(state, 4) == 0;
 	bool kept = survives(how, state);
 	for (uint64_t s = 0; s < entry->n_sectors; s++) {
 		uint64_t to = (entry->sector + s) * SECTOR;

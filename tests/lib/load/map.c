@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "tests/support/load-support.h"
 #include "tests/support/patience.h"
 #include "tests/support/read-gate.h"
+#include "tests/support/touch.h"
 #include "tests/support/under-tsan.h"
 #include "tests/support/wrap.h"
 
@@ -139,7 +139,7 @@ static unsigned char *bytes_of(const struct hoist__load_map *map,
 	return data;
 }
 
-/* What the file holds of a tensor; freed by the caller. */
+/* The bytes of a tensor in its file; freed by the caller. */
 static unsigned char *read_tensor(const hoist_checkpoint *checkpoint, size_t t)
 {
 	const struct hoist__checkpoint_tensor *entry = &checkpoint->tensors[t];
@@ -156,7 +156,7 @@ static void compare(const struct hoist__load_map *map, const hoist_checkpoint *c
 	if (sizes[t] == 0)
 		return;
 	unsigned char *want = read_tensor(checkpoint, t);
-	OK(memcmp(bytes_of(map, checkpoint, t), want, sizes[t]));
+	CHECK(memcmp(bytes_of(map, checkpoint, t), want, sizes[t]) == 0);
 	free(want);
 }
 
@@ -172,24 +172,12 @@ static int run_to_end(struct hoist__load_map *map)
 	return err;
 }
 
-static sigjmp_buf back;
-
-static void jump(int number)
+/* Closes both, and removes the files. */
+static void end_case(struct hoist__load_map *map, hoist_checkpoint *checkpoint)
 {
-	siglongjmp(back, number);
-}
-
-/* What a touch comes to: the byte, or minus the signal.  TSan takes the mmap(2) that made it a
- * signal, while this thread waited in the kernel, for a write at the same time. */
-__attribute__((no_sanitize("thread"))) static int touch(const unsigned char *byte)
-{
-	struct sigaction action = {.sa_handler = jump}, bus, segv;
-	CHECK(sigaction(SIGBUS, &action, &bus) == 0 && sigaction(SIGSEGV, &action, &segv) == 0);
-	int number = sigsetjmp(back, 1);
-	int result = number == 0 ? *(const volatile unsigned char *)byte : -number;
-	sigaction(SIGBUS, &bus, NULL);
-	sigaction(SIGSEGV, &segv, NULL);
-	return result;
+	hoist__load_map_close(map);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
 }
 
 /* --- modes --- */
@@ -212,8 +200,7 @@ static void every_mode_shows_the_files(void)
 			      (mode == HOIST__MAP_READ_ONLY));
 			hoist__load_map_close(map);
 		}
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
 /* Writes go where the mode says. */
@@ -240,11 +227,10 @@ static void writes_go_where_they_belong(void)
 	hoist__load_map_close(cow);
 	hoist__load_map_close(only);
 	hoist__load_map_close(shared);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
-static void what_cannot_be_written_is_refused(void)
+static void a_file_that_cannot_be_written_is_refused(void)
 {
 	static const int errors[] = {EACCES, EROFS, EPERM, ETXTBSY};
 	hoist_checkpoint *checkpoint = open_two();
@@ -252,7 +238,7 @@ static void what_cannot_be_written_is_refused(void)
 	for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
 		no_writing = errors[i];
 		CHECK(open_map(checkpoint, HOIST__MAP_READ_WRITE, false, &map) == -errors[i]);
-		CHECK(strstr(hoist_error(), names[0]) != NULL);
+		support_said(names[0]);
 		support_said("copy-on-write");
 	}
 	no_writing = ENOENT;
@@ -260,8 +246,7 @@ static void what_cannot_be_written_is_refused(void)
 	support_said("/proc");
 	no_writing = 0;
 	CHECK(map == NULL);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
 static void two_processes(void)
@@ -288,13 +273,12 @@ static void two_processes(void)
 	CHECK(second == file_bytes[1] || second + 1 == file_bytes[1] || second == 255);
 	hoist__load_map_close(cow);
 	hoist__load_map_close(shared);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
 /* --- parts --- */
 
-/* A tensor here and there; and what is wanted of a span. */
+/* A tensor here and there, and a part of a span. */
 static void only_what_is_wanted_is_read(void)
 {
 	hoist_checkpoint *checkpoint = open_two();
@@ -327,12 +311,10 @@ static void only_what_is_wanted_is_read(void)
 	o.n_wanted = 0;
 	CHECK(hoist__load_map_open(&o, &map) == 0 && run_to_end(map) == 0);
 	CHECK(hoist__load_map_place(map, 0, parts[0].begin, &at) == NULL);
-	hoist__load_map_close(map);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(map, checkpoint);
 }
 
-/* Bytes outlive what made them, and go with the last buffer. */
+/* Bytes outlive the map and the checkpoint, and go with the last buffer. */
 static void buffers_outlive_the_rest(void)
 {
 	size_t fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
@@ -344,7 +326,7 @@ static void buffers_outlive_the_rest(void)
 		unsigned char *want = read_tensor(checkpoint, 3);
 		hoist__load_map_close(map);
 		hoist_checkpoint_close(checkpoint);
-		OK(memcmp(hoist_buffer_data(buffer), want, sizes[3]));
+		CHECK(memcmp(hoist_buffer_data(buffer), want, sizes[3]) == 0);
 		free(want);
 		void *page = (void *)((uintptr_t)hoist_buffer_data(buffer) / 4096 * 4096);
 		unsigned char there;
@@ -369,14 +351,12 @@ static void populating_can_be_cancelled(void)
 	CHECK(hoist__load_map_step(map, UINT64_MAX, &err) && err == -ECANCELED);
 	CHECK(gate_asked <= 2 + 4);  /* no thread began another */
 	compare(map, checkpoint, 0); /* it is usable even so */
-	hoist__load_map_close(map);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(map, checkpoint);
 }
 
-/* --- what goes wrong --- */
+/* --- failures --- */
 
-/* What a map's pages come to; and that calls which can know say so. */
+/* Touches of a map's pages end in a signal; calls that can know say so. */
 static void maps_of_a_file_that_shrinks(void)
 {
 	for (int mode = HOIST__MAP_READ_ONLY; mode <= HOIST__MAP_READ_WRITE; mode++) {
@@ -397,10 +377,9 @@ static void maps_of_a_file_that_shrinks(void)
 		hoist__load_map_close(map);
 		CHECK(open_map(checkpoint, (enum hoist__file_map_mode)mode, true, &map) ==
 		      -ENODATA);
-		CHECK(strstr(hoist_error(), names[0]) != NULL);
+		support_said(names[0]);
 		CHECK(hoist__file_changed(checkpoint->files[0].file) == -EBADMSG && err == 0);
-		hoist_checkpoint_close(checkpoint);
-		support_cleanup();
+		end_case(NULL, checkpoint);
 	}
 }
 
@@ -414,10 +393,8 @@ static void populating_a_file_that_shrinks(void)
 	OK(truncate(paths[0], (off_t)end));
 	gate_open();
 	CHECK(run_to_end(map) == -ENODATA);
-	CHECK(strstr(hoist_error(), names[0]) != NULL);
-	hoist__load_map_close(map);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	support_said(names[0]);
+	end_case(map, checkpoint);
 }
 
 static void allocations_that_fail(void)
@@ -446,8 +423,7 @@ static void allocations_that_fail(void)
 		CHECK(n_failed >= 2 && n > 4);
 	}
 	nothing_is_left(fds, threads);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
 /* --- to a device --- */
@@ -465,7 +441,7 @@ static void copies_to_a_device_are_staged(void)
 		CHECK(got != NULL);
 		OK(hoist_buffer_copy(buffer, device, &copy));
 		OK(hoist_buffer_read(copy, 0, got, sizes[t]));
-		OK(memcmp(got, want, sizes[t]));
+		CHECK(memcmp(got, want, sizes[t]) == 0);
 		hoist_buffer_unref(copy);
 		hoist_buffer_unref(buffer);
 		free(got);
@@ -484,17 +460,11 @@ int main(void)
 	if (getenv("HOIST_EMULATOR_DIR") != NULL)
 		support_emulate("cuda:1");
 	OK(hoist__device_cpu(&cpu));
-#define CASE(name)                                                                                 \
-	do {                                                                                       \
-		printf(#name "\n");                                                                \
-		fflush(stdout);                                                                    \
-		name();                                                                            \
-	} while (0)
 	if (!UNDER_TSAN)
 		CASE(two_processes);
 	CASE(every_mode_shows_the_files);
 	CASE(writes_go_where_they_belong);
-	CASE(what_cannot_be_written_is_refused);
+	CASE(a_file_that_cannot_be_written_is_refused);
 	CASE(only_what_is_wanted_is_read);
 	CASE(buffers_outlive_the_rest);
 	CASE(populating_can_be_cancelled);

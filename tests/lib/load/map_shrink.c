@@ -5,12 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/support/load-support.h"
+#include "tests/support/touch.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -63,24 +63,9 @@ static hoist_buffer *tensor(hoist_load *load, int t)
 	return buffer;
 }
 
-static sigjmp_buf back;
-
-static void jump(int number)
+static int touch_at(hoist_buffer *buffer, size_t at)
 {
-	siglongjmp(back, number);
-}
-
-/* What a touch comes to: the byte, or minus the signal.  TSan: see load_map.c. */
-__attribute__((no_sanitize("thread"))) static int touch(hoist_buffer *buffer, size_t at)
-{
-	const unsigned char *data = hoist_buffer_data(buffer);
-	struct sigaction action = {.sa_handler = jump}, bus, segv;
-	CHECK(sigaction(SIGBUS, &action, &bus) == 0 && sigaction(SIGSEGV, &action, &segv) == 0);
-	int number = sigsetjmp(back, 1);
-	int result = number == 0 ? *(const volatile unsigned char *)(data + at) : -number;
-	sigaction(SIGBUS, &bus, NULL);
-	sigaction(SIGSEGV, &segv, NULL);
-	return result;
+	return touch((const unsigned char *)hoist_buffer_data(buffer) + at);
 }
 
 /* --- cases --- */
@@ -113,13 +98,13 @@ static void a_map_that_is_touched(void)
 		hoist_load *load = start(HOIST_IO_MAP, (enum hoist_map)map, 0);
 		OK(hoist_load_wait(load));
 		hoist_buffer *low = tensor(load, 0), *high = tensor(load, 6);
-		CHECK(touch(high, 5) == was[12 * MIB + 5]);
+		CHECK(touch_at(high, 5) == was[12 * MIB + 5]);
 		unsigned char byte = (unsigned char)~was[12 * MIB + 9];
 		int err = hoist_buffer_write(high, 9, &byte, 1);
 		CHECK(err == (map == HOIST_MAP_READ_ONLY ? -EROFS : 0));
 		OK(truncate(path, (off_t)(first + 3 * MIB)));
-		CHECK(touch(low, 5) == was[5]);
-		CHECK(touch(high, 5) == -SIGBUS && touch(high, 9) == -SIGBUS);
+		CHECK(touch_at(low, 5) == was[5]);
+		CHECK(touch_at(high, 5) == -SIGBUS && touch_at(high, 9) == -SIGBUS);
 		hoist_buffer_unref(low);
 		hoist_buffer_unref(high);
 		hoist_load_destroy(load);
@@ -148,7 +133,7 @@ static void writes_are_seen(void)
 	hoist_buffer *to = tensor(shared, 2), *from = tensor(private, 2);
 	unsigned char byte = (unsigned char)~was[4 * MIB];
 	OK(hoist_buffer_write(to, 0, &byte, 1));
-	CHECK(touch(from, 0) == byte);
+	CHECK(touch_at(from, 0) == byte);
 	hoist_buffer_unref(to);
 	hoist_buffer_unref(from);
 	hoist_load_destroy(shared);

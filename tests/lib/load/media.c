@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Places of a file that cannot be read or written: what fails says which file, which byte and which
- * tensor, and what does not need them does not fail.  The linker sends the library's reads and
+/* Places of a file that cannot be read or written: a load or save that needs them fails, and says which
+ * file, which byte and which tensor; one that does not need them does not fail.  The linker sends the library's reads and
  * writes through here (--wrap), where they end as on a disk with a bad sector: a direct one fails
  * as a whole, one through the page cache stops short of the bad page and then fails; where the
- * cache has large folios, of the bad folio, until what reads ahead for maps has that forgotten and
- * asks again, which brings single pages.  Completions of
- * a ring are not in reach here: these are of a real disk, in tests/vm/disk.sh. */
+ * cache has large folios, of the bad folio, until the reader ahead of maps has the folio forgotten and
+ * asks again, which brings single pages.  Completions of a ring are not in reach here: tests/vm/disk.sh
+ * has those of a real disk. */
 #include "config.h"
 
 #include <errno.h>

@@ -36,7 +36,7 @@ static void load_every_way(const char *path, bool all_io)
 				};
 				hoist_load_report report;
 				support_load_and_compare(path, &o, &report);
-				OK(strcmp(report.device, devices[d]));
+				CHECK(strcmp(report.device, devices[d]) == 0);
 				CHECK(report.emulated == (d > 0));
 				CHECK(report.staging_peak_bytes <= report.budget_bytes);
 				CHECK(report.pinned_peak_bytes <= report.budget_bytes);

@@ -13,7 +13,7 @@ static hoist_checkpoint *open_raw(const char *name)
 	hoist_checkpoint *checkpoint = NULL;
 	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
 	OK(hoist_checkpoint_open(path, HOIST_OPEN_RAW, &checkpoint));
-	OK(strcmp(hoist_checkpoint_format(checkpoint), "raw"));
+	CHECK(strcmp(hoist_checkpoint_format(checkpoint), "raw") == 0);
 	CHECK(hoist_checkpoint_n_files(checkpoint) == 1);
 	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 1);
 	return checkpoint;
