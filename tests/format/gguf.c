@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/dtype.h"
-#include "tests/format/gguf-numbers.h"
+#include "tests/format/gguf-bytes.h"
 #include "tests/support/format-expect.h"
 
 #define HEAD(n_tensors, n_pairs) "GGUF" N4("\3") N8(n_tensors) N8(n_pairs)
@@ -74,20 +74,6 @@ Test(format_gguf, version_2_is_read_alike)
 
 /* --- values --- */
 
-static void put_string(struct bytes *file, const char *text)
-{
-	put_number(file, strlen(text), 8);
-	put_text(file, text);
-}
-
-static void begin(struct bytes *file, uint64_t n_tensors, uint64_t n_pairs)
-{
-	put_text(file, "GGUF");
-	put_number(file, 3, 4);
-	put_number(file, n_tensors, 8);
-	put_number(file, n_pairs, 8);
-}
-
 static const struct value {
 	unsigned type;
 	const char *bytes;
@@ -144,7 +130,7 @@ Test(format_gguf, every_type_of_value_as_text)
 {
 	const size_t n = sizeof values / sizeof values[0];
 	struct bytes file = {.n = 0};
-	begin(&file, 0, n);
+	begin_gguf(&file, 0, n);
 	for (size_t i = 0; i < n; i++) {
 		char key[16];
 		snprintf(key, sizeof key, "k%zu", i);
@@ -208,7 +194,7 @@ Test(format_gguf, every_type_of_the_table)
 		const unsigned row = info != NULL ? info->block_elements * 2 : 2;
 		struct bytes file = {.n = 0};
 		struct hoist__manifest *m = NULL;
-		begin(&file, 1, 0);
+		begin_gguf(&file, 1, 0);
 		put_string(&file, "t");
 		put_number(&file, 2, 4);
 		put_number(&file, row, 8);
@@ -372,7 +358,7 @@ Test(format_gguf, arrays_are_nested_at_most_16_deep)
 	for (int depth = 16; depth <= 17; depth++) {
 		struct bytes file = {.n = 0};
 		struct hoist__manifest *m = NULL;
-		begin(&file, 0, 1);
+		begin_gguf(&file, 0, 1);
 		put_string(&file, "k");
 		put_number(&file, 9, 4);
 		for (int i = 1; i < depth; i++) {
@@ -404,7 +390,7 @@ Test(format_gguf, no_truncation_passes)
 Test(format_gguf, any_changed_byte_is_read_or_refused)
 {
 	struct bytes file = {.n = 0};
-	begin(&file, 2, 4);
+	begin_gguf(&file, 2, 4);
 	for (size_t i = 0; i < 2; i++) {
 		const struct value *value = &values[sizeof values / sizeof values[0] - 1 - i];
 		put_string(&file, i == 0 ? "nested" : "strings");
@@ -425,7 +411,7 @@ Test(format_gguf, any_changed_byte_is_read_or_refused)
 
 static void big_header(struct bytes *file, unsigned n_strings)
 {
-	begin(file, 1, 2);
+	begin_gguf(file, 1, 2);
 	put_string(file, "tokens");
 	put_number(file, 9, 4);
 	put_number(file, 8, 4);
@@ -493,7 +479,7 @@ Test(format_gguf, an_endless_header_is_refused_before_it_is_read)
 {
 	struct bytes file = {.n = 0};
 	struct hoist__manifest *m = NULL;
-	begin(&file, 0, 1);
+	begin_gguf(&file, 0, 1);
 	put_string(&file, "k");
 	put_number(&file, 9, 4);
 	put_number(&file, 0, 4);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/dtype.h"
-#include "tests/format/gguf-numbers.h"
+#include "tests/format/gguf-bytes.h"
 #include "tests/support/format-expect.h"
 
 /* The whole file that the writer describes, with tensors of zeros. */

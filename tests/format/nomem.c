@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "format/format.h"
+#include "tests/format/gguf-bytes.h"
 #include "tests/support/check.h"
-#include "tests/support/format-bytes.h"
 
 static struct bytes text;
 
@@ -185,27 +185,12 @@ static void bounds(void)
 
 /* --- GGUF --- */
 
-static void put_string(const char *string)
-{
-	put_number(&text, strlen(string), 8);
-	put_text(&text, string);
-}
-
-static void begin_gguf(uint64_t n_tensors, uint64_t n_pairs)
-{
-	text.n = 0;
-	put_text(&text, "GGUF");
-	put_number(&text, 3, 4);
-	put_number(&text, n_tensors, 8);
-	put_number(&text, n_pairs, 8);
-}
-
 static void put_tensors(int n, const char *name, int rank)
 {
 	for (int i = 0; i < n; i++) {
 		char text_of[32];
 		(void)snprintf(text_of, sizeof text_of, "%s%02x", name, (unsigned)i);
-		put_string(text_of);
+		put_string(&text, text_of);
 		put_number(&text, (uint64_t)rank, 4);
 		put_zeros(&text, 8 * (size_t)rank + 4 + 8);
 	}
@@ -226,13 +211,13 @@ static enum hoist__format gguf = HOIST__GGUF;
 
 static void sweep_gguf(void)
 {
-	begin_gguf(40, 40);
+	begin_gguf(&text, 40, 40);
 	for (int i = 0; i < 40; i++) {
 		char name[16];
 		(void)snprintf(name, sizeof name, "key.%02d", i);
-		put_string(name);
+		put_string(&text, name);
 		put_number(&text, 8, 4);
-		put_string("a text that does not fit where another one was");
+		put_string(&text, "a text that does not fit where another one was");
 	}
 	put_tensors(40, "tensor.", 2);
 	fail_each(parse_as, &gguf, 0, LEAST);
@@ -242,8 +227,8 @@ static void sweep_gguf(void)
 static void measure_array(const char *what, unsigned of, int item)
 {
 	const size_t n_items = ((size_t)1 << 21) / (size_t)smaller + 1;
-	begin_gguf(0, 1);
-	put_string("k");
+	begin_gguf(&text, 0, 1);
+	put_string(&text, "k");
 	put_number(&text, 9, 4);
 	put_number(&text, of, 4);
 	if (of == 8)
@@ -258,16 +243,16 @@ static void measure_array(const char *what, unsigned of, int item)
 static void bounds_gguf(void)
 {
 	const int n = 65536 / smaller + 1;
-	begin_gguf(0, (uint64_t)n);
+	begin_gguf(&text, 0, (uint64_t)n);
 	for (int i = 0; i < n; i++) {
 		char name[16];
 		(void)snprintf(name, sizeof name, "%x", (unsigned)i);
-		put_string(name);
+		put_string(&text, name);
 		put_number(&text, 0, 4);
 		put_number(&text, 7, 1);
 	}
 	measure("gguf, pairs", parse_as, &gguf, 0, text.n);
-	begin_gguf((uint64_t)n, 0);
+	begin_gguf(&text, (uint64_t)n, 0);
 	put_tensors(n, "", 1);
 	measure("gguf, tensors", parse_as, &gguf, 0, text.n);
 	/* Truth values; control characters, whose texts are the longest. */

@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -17,6 +16,7 @@
 
 #include "base/error.h"
 #include "io/output.h"
+#include "tests/support/count.h"
 #include "tests/support/wrap.h"
 
 /* --- calls that fail --- */
@@ -106,24 +106,14 @@ static void make_folder(void)
 	(void)umask(022);
 }
 
-/* How many names there are. */
 static unsigned n_names(void)
 {
-	DIR *dir = opendir(folder);
-	unsigned n = 0;
-	cr_assert_not_null(dir);
-	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-		n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-	closedir(dir);
-	return n;
+	return count_entries(folder);
 }
 
 static unsigned n_descriptors(void)
 {
-	unsigned n = 0;
-	for (int fd = 0; fd < 256; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
+	return count_entries("/proc/self/fd");
 }
 
 static void put_file(const char *name, const char *text, mode_t mode)
@@ -158,6 +148,14 @@ static struct hoist__output *begin(const char *text, unsigned flags)
 		     hoist__error_text());
 	cr_assert_eq(hoist__output_write(output, 0, text, strlen(text)), 0);
 	return output;
+}
+
+/* The file gets its name. */
+static void publish(struct hoist__output *output)
+{
+	cr_assert_eq(hoist__output_finish(output), 0);
+	cr_assert_eq(hoist__output_publish(output), 0);
+	hoist__output_destroy(output);
 }
 
 static int write_file(const char *text, unsigned flags)
@@ -219,9 +217,7 @@ Test(io_output, direct_blocks_are_cut_to_the_length, .init = make_folder)
 	} else {
 		cr_assert_eq(hoist__output_write(output, 0, "hello", 5), 0);
 	}
-	cr_assert_eq(hoist__output_finish(output), 0);
-	cr_assert_eq(hoist__output_publish(output), 0);
-	hoist__output_destroy(output);
+	publish(output);
 	expect_file(path, "hello", 0644);
 }
 
@@ -247,9 +243,7 @@ static void replace(mode_t old, mode_t mask, mode_t mode)
 	struct hoist__output *output = begin("new", 0);
 	cr_assert_eq(fstat(hoist__output_file(output)->fd, &st), 0);
 	cr_expect_eq((st.st_mode & 07777) & ~(mode | 0600), 0, "%o while written", st.st_mode);
-	cr_assert_eq(hoist__output_finish(output), 0);
-	cr_assert_eq(hoist__output_publish(output), 0);
-	hoist__output_destroy(output);
+	publish(output);
 	expect_file(path, "new", mode);
 	cr_assert_eq(unlink(path), 0);
 }

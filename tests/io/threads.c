@@ -11,18 +11,13 @@
 
 #include "base/checked.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/random.h"
 #include "io/populate.h"
 
 #define DEPTH 24u
 #define BLOCK ((size_t)32 << 10)
 
 static uint64_t seed = 1;
-
-static uint64_t random_below(uint64_t n)
-{
-	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (seed >> 33) % n;
-}
 
 struct load {
 	struct hoist__engine *engine;
@@ -35,20 +30,20 @@ struct load {
 /* Some reads, of random places, in one batch. */
 static unsigned submit_some(struct load *load, struct hoist__request **idle, unsigned n_idle)
 {
-	unsigned n = (unsigned)random_below(n_idle + 1);
+	unsigned n = (unsigned)random_below(&seed, n_idle + 1);
 	for (unsigned i = 0; i < n; i++) {
 		struct hoist__request *request = idle[i];
 		size_t slot = (size_t)(request - load->requests);
-		bool direct = load->file->direct_fd >= 0 && random_below(2) == 0;
+		bool direct = load->file->direct_fd >= 0 && random_below(&seed, 2) == 0;
 		*request = (struct hoist__request){
 			.file = load->file,
-			.offset = random_below(load->file->bytes / 4096) * 4096,
+			.offset = random_below(&seed, load->file->bytes / 4096) * 4096,
 			.address = load->memory + slot * BLOCK,
 			.bytes = BLOCK,
 			.need = 1,
 			.direct = direct,
-			.hot = !direct && random_below(2) == 0,
-			.drop = random_below(4) == 0,
+			.hot = !direct && random_below(&seed, 2) == 0,
+			.drop = random_below(&seed, 4) == 0,
 			.buffer = -1,
 		};
 		request->need = hoist__min_u64(BLOCK, load->file->bytes - request->offset);
@@ -82,12 +77,12 @@ static void round_of(struct load *load)
 			n_idle -= n;
 			memmove(idle, idle + n, n_idle * sizeof idle[0]);
 		}
-		if (random_below(20) == 0) {
+		if (random_below(&seed, 20) == 0) {
 			hoist__engine_cancel(load->engine);
 			load->cancelled = true;
 		}
 		int got = hoist__engine_reap(load->engine, idle + n_idle, 1 + DEPTH / 2,
-					     timeouts[random_below(4)]);
+					     timeouts[random_below(&seed, 4)]);
 		CHECK(got >= 0);
 		for (int i = 0; i < got; i++)
 			check_one(load, idle[n_idle + (unsigned)i]);
@@ -157,10 +152,10 @@ static void hot_pieces(enum hoist__engine_kind kind)
 	for (int round = 0; round < 6; round++) {
 		struct hoist__request requests[N_HOT], *batch[N_HOT];
 		for (unsigned i = 0; i < N_HOT; i++) {
-			size_t bytes = 1 + random_below(HOT_BYTES);
+			size_t bytes = 1 + random_below(&seed, HOT_BYTES);
 			requests[i] = (struct hoist__request){
 				.file = file,
-				.offset = random_below(HOT_BYTES - bytes + 1),
+				.offset = random_below(&seed, HOT_BYTES - bytes + 1),
 				.address = memory + i * HOT_BYTES,
 				.bytes = bytes,
 				.need = bytes,

@@ -331,7 +331,20 @@ static void run_options(void)
 {
 	hoist_image *image = NULL;
 	const int node = 0;
-	const int absent = 999;
+	static const int absent = 999;
+	static const struct {
+		hoist_cache_options o;
+		const char *text;
+	} rows[] = {
+		{{.placement = HOIST_PLACE_PREFER, .nodes = &absent, .n_nodes = 1},
+		 "no NUMA node 999"},
+		{{.placement = HOIST_PLACE_PREFER, .nodes = &absent}, "takes one"},
+		{{.placement = 9}, "placement is 9"},
+		{{.pages = 7}, "pages is 7"},
+		{{.io = HOIST_IO_MAP}, "io is 3"},
+		{{.flags = 8}, "0x8"},
+		{{.image_flags = 16}, "0x10"},
+	};
 	hoist_budget *budget = NULL;
 	OK(hoist_budget_create((size_t)64 << 20, &budget));
 	hoist_cache_options o = {
@@ -357,25 +370,12 @@ static void run_options(void)
 	image = NULL;
 	o.progress = stop;
 	REFUSED(hoist_cache_add(model, &o, &image), -ECANCELED, "ancel");
-	o.progress = NULL;
-	o.nodes = &absent;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "no NUMA node 999");
-	o.n_nodes = 0;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "takes one");
-	o.placement = 9;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "placement is 9");
-	o.placement = 0;
-	o.pages = 7;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "pages is 7");
-	o.pages = 0;
-	o.io = HOIST_IO_MAP;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "io is 3");
-	o.io = HOIST_IO_AUTO;
-	o.flags = 8;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "0x8");
-	o.flags = HOIST_CACHE_REPLACE;
-	o.image_flags = 16;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "0x10");
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		o = rows[i].o;
+		o.size = sizeof o;
+		o.flags = o.flags != 0 ? o.flags : HOIST_CACHE_REPLACE;
+		REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, rows[i].text);
+	}
 	REFUSED(hoist_cache_add(NULL, NULL, NULL), -EINVAL, "NULL");
 	REFUSED(hoist_cache_attach(model, 4, &image), -EINVAL, "0x4");
 	REFUSED(hoist_cache_attach(model, 0, NULL), -EINVAL, "NULL");
