@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A read that never ends by itself, and cancels that the kernel does not find it for: some requests
- * are between two of its threads just then.  It is asked again, as long as it takes.  And how many
- * threads it may have where reads hang. */
+ * are between two of its threads just then.  The engine asks again, as long as it takes.  And the
+ * number of threads that the kernel may have where reads hang. */
 #include "config.h"
 
 #include <liburing.h>
@@ -67,7 +67,7 @@ static void cancel_a_read(int lost, bool destroy)
 	close(ends[1]);
 }
 
-/* It goes on as before once it has. */
+/* The engine goes on as before once the cancel has ended. */
 static void used_again(bool network)
 {
 	const struct hoist__fs far = {.name = "a network", .network = true};
@@ -92,7 +92,7 @@ static void used_again(bool network)
 		OK(hoist__engine_submit(engine, &one, 1));
 		CHECK(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
 		CHECK(read.result == 0 && read.done == 4096);
-		/* Who submits must not wait for a server. */
+		/* The submitting thread must not wait for a server. */
 		CHECK(((atomic_load(&read_flags) & IOSQE_ASYNC) != 0) == network);
 	}
 	hoist__engine_destroy(engine);

@@ -190,7 +190,7 @@ Test(io_engine_ends, refuses_direct_reads_of_a_file_without_them)
 	hoist__file_close(file);
 }
 
-Test(io_engine_ends, says_what_it_is_and_why)
+Test(io_engine_ends, says_its_name_and_the_reason)
 {
 	struct hoist__engine *engine = new_engine(HOIST__ENGINE_THREADS, 5, false);
 	cr_expect(strcmp(hoist__engine_name(engine), "threads") == 0);

@@ -383,7 +383,7 @@ Test(io_output, an_unpublished_file_leaves_nothing, .init = make_folder)
 	expect_file(path, "old", 0600);
 }
 
-Test(io_output, a_link_is_replaced_not_what_it_points_to, .init = make_folder)
+Test(io_output, a_link_is_replaced_not_its_target, .init = make_folder)
 {
 	char target[1024];
 	(void)snprintf(target, sizeof target, "%s/blob", folder);

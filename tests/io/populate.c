@@ -183,7 +183,7 @@ Test(io_populate, goes_in_front_of_each_reader)
 	cr_expect(hoist__populator_done(populator, 0, 0, &done) == 0 && done == 0);
 	atomic_store(&held, memory + 16 * MIB);
 	await_held();
-	/* What is populated is each reader's own prefix; all of it is all there is. */
+	/* Each reader has a populated prefix of its own; all of the prefix is all of the memory. */
 	cr_expect(hoist__populator_done(populator, 1, 0, &done) == 0 && done == 160 * MIB);
 	cr_expect(hoist__populator_done(populator, 0, 0, &done) == 0 && done == 16 * MIB);
 	cr_expect(hoist__populator_wait(populator, 0, 17 * MIB, 1000000) == -EAGAIN);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/soak/board.h - what the processes of the soak share: a page of memory on which every thread
- * says what it is doing and since when, where all count what they did, and where those that live
- * long write down what they hold; random numbers; checks that tell which action failed. */
+/* tests/soak/board.h - the shared memory of the soak's processes: every thread says its action
+ * there and since when, all count their deeds, and processes that live long write down their
+ * figures; random numbers; checks that tell which action failed. */
 #ifndef HOIST_TESTS_SOAK_BOARD_H
 #define HOIST_TESTS_SOAK_BOARD_H
 
@@ -24,7 +24,7 @@
 #define SOAK_RESTS 1024
 #define SOAK_STUCK_SECONDS 60
 
-/* What threads do. */
+/* The actions of threads. */
 #define SOAK_ACTIONS(X)                                                                            \
 	X(idle)                                                                                    \
 	X(load)                                                                                    \
@@ -45,7 +45,7 @@
 	X(fork)                                                                                    \
 	X(rest)
 
-/* What is counted beside them. */
+/* The counts beside them. */
 #define SOAK_COUNTS(X)                                                                             \
 	X(digests)     /* tensors, or parts, compared by digest */                                 \
 	X(bytes)       /* of these */                                                              \
@@ -85,7 +85,7 @@ struct soak_beat {
 	_Atomic int tid;
 };
 
-/* What a process holds while its threads rest. */
+/* The memory and handles of a process while its threads rest. */
 struct soak_rest {
 	uint64_t ns;
 	uint64_t device_bytes; /* given out by the stand-in drivers */
@@ -99,7 +99,7 @@ struct soak_rest {
 	uint64_t blocks;  /* live, of memory resources */
 };
 
-/* What must be at a path that one thread alone saves to: the one or the other. */
+/* The files that may be at a path that one thread alone saves to: the one or the other. */
 struct soak_own {
 	_Atomic uint64_t seed; /* 0: no file */
 	_Atomic uint64_t next; /* what is being saved; 0: nothing */
@@ -136,7 +136,7 @@ uint64_t soak_now(void);
 const char *soak_action_name(int action);
 void soak_count(enum soak_count count, uint64_t n);
 
-/* Of the calling thread. */
+/* The calling thread's place. */
 struct soak_self {
 	int slot;
 	int thread;
@@ -145,7 +145,7 @@ struct soak_self {
 };
 extern _Thread_local struct soak_self self;
 
-/* What this thread does from now on, as @seed says. */
+/* The action of this thread from now on, as @seed says. */
 void soak_begin(enum soak_action action, uint64_t seed);
 /* The same, still alive: for waits that may be long. */
 void soak_beat(void);

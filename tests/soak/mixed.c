@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Eight processes load, save, share and kill for a long time, on few cores: what each gets is
- * right, nothing hangs, and those that live long hold no more in the end than in the beginning.
+/* Eight processes load, save, share and kill for a long time, on few cores: each gets the right
+ * bytes, nothing hangs, and those that live long hold no more in the end than in the beginning.
  *
  *     soak_mixed                    the whole: starts workers, kills them, and judges in the end
  *     soak_mixed worker SLOT SEED FOLDER
@@ -301,7 +301,7 @@ static int whole(void)
 		printf("skipped: the stand-in drivers are not built\n");
 		return 77;
 	}
-	/* What holders and killed workers leave is reaped here. */
+	/* Processes that holders and killed workers leave are reaped here. */
 	OK(prctl(PR_SET_CHILD_SUBREAPER, 1));
 	prepare();
 	uint64_t begin = soak_now();

@@ -339,7 +339,7 @@ static void put_view(struct bytes *pickle, int name, const char *class, const ch
 			 "ccollections\nOrderedDict\n)RtRs");
 }
 
-/* Of a storage of @n elements. */
+/* A view of a storage of @n elements. */
 static struct torch_view some_view(uint64_t n)
 {
 	struct torch_view v = {.rank = 2};

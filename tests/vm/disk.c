@@ -144,7 +144,7 @@ static void slices(const char *path, unsigned seed, const struct media_way *way,
 	n_whole++;
 }
 
-/* Of the short form a few, which have each engine, each way of reading and a device. */
+/* The short form has a few, with each engine, each way of reading and a device. */
 static bool is_left_out(size_t way)
 {
 	static const unsigned few = 1u << 0 | 1u << 3 | 1u << 6 | 1u << 7 | 1u << 8;
@@ -218,7 +218,7 @@ static int save_to(const char *folder, enum hoist_engine engine, enum hoist_io i
 	return err;
 }
 
-/* What a failed save leaves in this process is in nobody's way. */
+/* A failed save leaves nothing in this process that is in the way of the next. */
 static void save_well(const char *folder, enum hoist_engine engine, enum hoist_io io)
 {
 	char path[300];
@@ -308,7 +308,7 @@ static void slow(const char *path, unsigned seed, double seconds)
 			cancel_after(path, &media_ways[w], 200000000);
 }
 
-/* What the page cache has of it, the disk is not asked for. */
+/* The disk is not asked for pages that the page cache has. */
 static void forget(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -45,7 +45,7 @@ static void release(size_t keep)
 
 /* --- strict --- */
 
-/* What is told of a failure: which node, and what it has. */
+/* The text of a failure: which node, and how much the node has. */
 static void check_full(int err)
 {
 	CHECK(err == -ENOMEM);
@@ -59,7 +59,7 @@ static void more_than_there_is(void)
 	check_full(make_region(HOIST__MEMORY_HOST, HOIST__POLICY_BIND,
 			       node_bytes(NODE, "MemTotal") + HOIST__MIB, &region));
 	printf("more than node 1 has: %s\n", hoist__error_text());
-	/* Of what is there, some is taken. */
+	/* A part of the free memory is taken. */
 	check_full(make_region(HOIST__MEMORY_HOST, HOIST__POLICY_BIND,
 			       node_bytes(NODE, "MemTotal") - HOIST__MIB, &region));
 	printf("all that node 1 has: %s\n", hoist__error_text());

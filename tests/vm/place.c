@@ -165,7 +165,7 @@ static void *storm_main(void *arg)
 	return NULL;
 }
 
-/* What is there when all have ended; then gives it back. */
+/* Checks the blocks that are there when all have ended; then gives them back. */
 static void look_after(struct storm *storm, size_t n_threads, bool others_only)
 {
 	hoist__pool_check(storm->pool);
@@ -225,7 +225,7 @@ static void storm_over(const char *name, struct hoist__dev *dev, enum hoist__pol
 	hoist__pool_unref(storm.pool);
 }
 
-/* The slots that a load or save of cuda:0 takes.  Of these few are taken at once. */
+/* The slots that a load or save of cuda:0 takes.  Few of these are taken at once. */
 static void storm_over_slots(unsigned n_allocs)
 {
 	struct storm storm = {.name = "slots", .size = ring_size, .n_shared = 24};

@@ -12,9 +12,8 @@
  *                                    has not said so
  *   vm_power image LOG BASE OUT POINT HOW
  *                                    what is on the disk if power goes after the first POINT of
- *                                    them; says the last mark.  Of what was written since the last
- *                                    flush, HOW 0 keeps all, 1 nothing, others a random part of
- *                                    the pages
+ *                                    them; says the last mark.  HOW 0 keeps all writes since the
+ *                                    last flush, 1 none, others a random part of the pages
  *
  * and wherever such a disk is mounted, or was copied from:
  *
@@ -290,7 +289,7 @@ static void print_ends(const struct log *log, const char *base)
 			printf("%zu\n", n);
 }
 
-/* Of the first @point entries: how many the last flush made durable; *mark is the last one that
+/* How many of the first @point entries the last flush made durable; *mark is the last one that
  * was written, -1 before the first. */
 static size_t last_flush(const struct log *log, const struct disk *disk, size_t point, int *mark)
 {

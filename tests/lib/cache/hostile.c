@@ -145,8 +145,8 @@ static void run_mutations(void)
 	       taken);
 }
 
-/* What lies within the file, and no buffer can be: with strides of 0, few bytes are any number of
- * elements.  And bytes that a user would copy, though the tensor has not as many. */
+/* Tensors that lie within the file, and no buffer can be: with strides of 0, few bytes are any
+ * number of elements.  And bytes that a user would copy, though the tensor has not as many. */
 static void run_claims(void)
 {
 	struct hoist__image_table table;
@@ -203,7 +203,7 @@ static void run_files(void)
 	refuse_file(make_memfd(NULL, 0, SEALS), "no bytes");
 	refuse_file(make_memfd(nothing, 1, SEALS), "does not begin");
 	refuse_file(make_memfd(nothing, sizeof nothing, SEALS), "does not begin");
-	/* Of huge pages that are not there yet, and may never be: a touch would kill. */
+	/* Huge pages that are not there yet, and may never be: a touch would kill. */
 	int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
 	if (fd >= 0 && ftruncate(fd, 4 << 20) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
 		refuse_file(fd, "0 of its 4194304 bytes of huge pages");

@@ -70,7 +70,7 @@ static void run_peers(int type)
 	close(ends[1]);
 }
 
-/* Of a socket that has no peer, the system says so. */
+/* The system says of a socket that the socket has no peer. */
 static void run_unconnected(void)
 {
 	hoist_buffer *buffer = make_buffer();
@@ -117,7 +117,7 @@ static void run_modes(void)
 	CHECK((mode_of("hoist/holder") & 07000) == 0);
 }
 
-/* What another could have put in the folder's place is not used. */
+/* A folder that another user could have put in the place is not used. */
 static void run_folder(void)
 {
 	hoist_cache_list *list = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Places of a file that cannot be read or written: a load or save that needs them fails, and says which
- * file, which byte and which tensor; one that does not need them does not fail.  The linker sends the library's reads and
- * writes through here (--wrap), where they end as on a disk with a bad sector: a direct one fails
- * as a whole, one through the page cache stops short of the bad page and then fails; where the
- * cache has large folios, of the bad folio, until the reader ahead of maps has the folio forgotten and
- * asks again, which brings single pages.  Completions of a ring are not in reach here: tests/vm/disk.sh
- * has those of a real disk. */
+/* Places of a file that cannot be read or written: a load or save that needs them fails, and says
+ * which file, which byte and which tensor; one that does not need them does not fail.  The linker
+ * sends the library's reads and writes through here (--wrap), where they end as on a disk with a
+ * bad sector: a direct one fails as a whole, one through the page cache stops short of the bad page
+ * and then fails; where the cache has large folios, of the bad folio, until the reader ahead of
+ * maps has the folio forgotten and asks again, which brings single pages.  Completions of a ring
+ * are not in reach here: tests/vm/disk.sh has those of a real disk. */
 #include "config.h"
 
 #include <errno.h>
@@ -119,7 +119,7 @@ static void heal(void)
 	atomic_store(&bad.end, atomic_load(&bad.begin));
 }
 
-/* Of a page of its own in the tensor: it is in nobody else's. */
+/* A byte of a page that no other tensor has a part of. */
 static uint64_t own_page(const char *tensor, uint64_t at)
 {
 	uint64_t place = media_place(model, tensor, at) + MEDIA_PAGE - 1;
@@ -218,7 +218,7 @@ static void saves_need_no_neighbour(enum hoist_io io)
 	n_neighbours++;
 }
 
-/* What is written fails: the bytes of the block, and whose they are. */
+/* A write fails: the text has the bytes of the block, and their tensors. */
 static void writes_say_where(enum hoist_io io)
 {
 	static const struct {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What is done again and again costs nothing that stays: of each kind of work, the second half of
+/* Repeated work costs nothing that stays: for each kind of work, the second half of
  * many turns leaves no more memory, maps and descriptors in use than the first half did.
  *
- * What the library keeps for the next time (regions, descriptions of slabs, idle threads' stacks)
- * is there after a few turns, and is measured with the rest.  malloc keeps nothing of its own here
+ * The library's stock for the next time (regions, descriptions of slabs, idle threads' stacks) is
+ * there after a few turns, and is measured with the rest.  malloc keeps nothing of its own here
  * (see as_measured()).  Under a sanitizer, whose malloc tells nothing, descriptors alone are
  * judged: it finds leaks by itself.
  *
@@ -70,7 +70,7 @@ static bool is_more(const struct held *now, const struct held *before, unsigned 
 		now->bytes > before->bytes + BYTES_IN_ALL + (uint64_t)BYTES_A_TURN * turns);
 }
 
-/* What ends behind streams, or in threads that were told to end, ends soon. */
+/* Work behind streams, or in threads that were told to end, ends soon. */
 static struct held look_until_quiet(const struct held *before, unsigned turns)
 {
 	struct held now = {0};
@@ -162,7 +162,7 @@ static void load_and_cancel(unsigned turn)
 	load_with(paths[turn % RANDOM_N_FORMATS], &o, true);
 }
 
-/* Of the file that is saved below. */
+/* The file is the one that is saved below. */
 static void load_a_slice(unsigned turn)
 {
 	const hoist_load_slice slice = {
@@ -184,7 +184,7 @@ static void map(unsigned turn)
 	load_with(paths[turn % RANDOM_N_FORMATS], &o, false);
 }
 
-/* Of every third, nobody waits for the end. */
+/* Nobody waits for the end of every third one. */
 static void save(unsigned turn)
 {
 	const hoist_save_options o = {.size = sizeof o,
@@ -319,8 +319,9 @@ static bool is_steady(const struct kind *kind)
 	return false;
 }
 
-/* What threads keep for their next allocation would look as if it were in use, and a thread more
- * at one time than ever before would have an arena of its own: malloc is told to do without. */
+/* Memory that threads keep for their next allocation would look as if it were in use, and a thread
+ * more at one time than ever before would have an arena of its own: malloc is told to do without.
+ */
 static void as_measured(char **argv)
 {
 	static const char tunables[] = "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1";

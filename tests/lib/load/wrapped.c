@@ -47,7 +47,7 @@ static size_t host_bytes(hoist_device *device)
 	return statistics.requested_bytes;
 }
 
-/* What the kernel may still write is neither freed nor uncharged. */
+/* Memory that the kernel may still write to is neither freed nor uncharged. */
 static void abandoned_memory_stays(void)
 {
 	static const char *const specs[] = {"cpu", "cuda:0"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a ring may answer to the reads and writes of a save, each in turn: the file is the new one,
+/* The answers of a ring to the reads and writes of a save, each in turn: the file is the new one,
  * whole, if the save says so; else the old one, and nothing else is in the folder.
  *
  * Answers are spoiled where they lie, in the completion queue; user_data 0 and 1 are the engine's
@@ -74,7 +74,7 @@ WRAP(int, io_uring_queue_init_params,
 
 static hoist_budget *budget;
 
-/* Of the second tensor and then the first of "s.safetensors", directly or not. */
+/* A save of the second tensor and then the first of "s.safetensors", directly or not. */
 static int save(enum hoist_io io, bool *ret_ring)
 {
 	const hoist_save_options options = {.size = sizeof options,
@@ -114,7 +114,7 @@ static bool is_old(void)
 	return n == 3 && memcmp(text, "old", 3) == 0;
 }
 
-/* What is saved when nothing goes wrong. */
+/* The file that is saved when nothing goes wrong. */
 static struct saved want;
 
 static bool is_new(void)

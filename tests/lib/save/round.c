@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What is saved is what was given: every dtype, rank, stride and device, sizes around every border,
- * either engine, directly and cached, with budgets so small that blocks end anywhere. */
+/* A saved file has the bytes that the save was given: every dtype, rank, stride and device, sizes
+ * around every border, either engine, directly and cached, with budgets so small that blocks end
+ * anywhere. */
 #include "config.h"
 
 #include <errno.h>
@@ -312,7 +313,7 @@ static void from_checkpoints(const struct mode *mode, bool shuffled)
 	support_write("b.safetensors", 200, 100, sizes + 200, 0);
 	OK(hoist_checkpoint_open(support_path("a.safetensors"), 0, &checkpoints[0]));
 	OK(hoist_checkpoint_open(support_path("b.safetensors"), 0, &checkpoints[1]));
-	/* What was read stays readable. */
+	/* A tensor that was read stays readable. */
 	CHECK(unlink(support_path("c.safetensors")) < 0);
 	hoist_save *save = create(mode);
 	const int64_t some = 777;
