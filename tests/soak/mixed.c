@@ -8,8 +8,8 @@
  *
  * HOIST_TEST_FORM=short is 30 seconds (20 under a sanitizer), long 20 minutes;
  * HOIST_TEST_SOAK_SECONDS=N says otherwise.  A run goes on until enough of each kind has been done.
- * HOIST_TEST_SEED=N repeats what is chosen, though not when it happens.  What is compared comes
- * from soak-model.h, which knows each element by itself; SIGKILL, SIGTERM and SIGSTOP come at any
+ * HOIST_TEST_SEED=N repeats what is chosen, though not when it happens.  The bytes to compare come
+ * from model.h, which knows each element by itself; SIGKILL, SIGTERM and SIGSTOP come at any
  * moment.  The budget is within a process, for its threads: hoist's budgets do not cross
  * processes, so each process has one of its own.
  *
