@@ -397,18 +397,12 @@ void hoist__caches_leave(const struct hoist__pool *pool)
 	pthread_mutex_unlock(&threads_lock);
 }
 
-#define EACH_CACHE(pool, cache)                                                                    \
-	for (struct hoist__list *link_ = (pool)->caches.next;                                      \
-	     link_ != &(pool)->caches &&                                                           \
-	     ((cache) = HOIST__CONTAINER_OF(link_, struct hoist__cache, link), true);              \
-	     link_ = link_->next)
-
 /* Closes all places that lead to a cache of @pool.  Returns: true if one did. */
 static bool shut(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;
 	bool any = false;
-	EACH_CACHE(pool, cache)
+	HOIST__EACH_CACHE(pool, cache)
 	if (cache->table != NULL)
 		any |= close_place(cache);
 	return any;
@@ -420,13 +414,13 @@ static bool shut(struct hoist__pool *pool)
 static bool stop_owners(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;
-	EACH_CACHE(pool, cache)
+	HOIST__EACH_CACHE(pool, cache)
 	atomic_fetch_or(&cache->stop, HOIST__STOP_EMPTIED);
 	(void)shut(pool);
 	do {
 		if (!fence_all())
 			return false;
-		EACH_CACHE(pool, cache)
+		HOIST__EACH_CACHE(pool, cache)
 		while (cache->table != NULL &&
 		       atomic_load_explicit(&place_of(cache)->busy, memory_order_acquire) != 0)
 			sched_yield();
@@ -440,7 +434,7 @@ bool hoist__caches_empty(struct hoist__pool *pool)
 	bool any = false;
 	pthread_mutex_lock(&pool->caches_lock);
 	bool stopped = stop_owners(pool);
-	EACH_CACHE(pool, cache)
+	HOIST__EACH_CACHE(pool, cache)
 	{
 		/* Without the fences only the caller's own cache is known to be at rest. */
 		if (stopped || cache->table == hoist__this_thread.table)
@@ -457,21 +451,6 @@ size_t hoist__cache_bytes(const struct hoist__cache *cache)
 	for (unsigned i = 0; i < cache->pool->n_classes; i++)
 		bytes += hoist__magazine_n(&cache->magazines[i]) * cache->magazines[i].block_bytes;
 	return bytes;
-}
-
-void hoist__caches_sum(struct hoist__pool *pool, struct hoist__cache_sums *ret)
-{
-	struct hoist__cache *cache;
-	pthread_mutex_lock(&pool->caches_lock);
-	EACH_CACHE(pool, cache)
-	{
-		ret->bytes += hoist__cache_bytes(cache);
-		ret->n_allocs += atomic_load_explicit(&cache->n_allocs, memory_order_relaxed);
-		ret->n_frees += atomic_load_explicit(&cache->n_frees, memory_order_relaxed);
-		ret->requested += atomic_load_explicit(&cache->requested, memory_order_relaxed) -
-				  HOIST__FOLD_BYTES;
-	}
-	pthread_mutex_unlock(&pool->caches_lock);
 }
 
 /* --- fork --- */
@@ -498,7 +477,7 @@ static bool in_hand(const struct hoist__cache *cache)
 void hoist__caches_forked(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache;
-	EACH_CACHE(pool, cache)
+	HOIST__EACH_CACHE(pool, cache)
 	{
 		bool whole = cache->table == NULL || !in_hand(cache);
 		if (cache->table != NULL && hoist__pool_is_stale(pool))

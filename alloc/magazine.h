@@ -113,7 +113,7 @@ struct hoist__cache {
 	bool counts;	       /* statistics are kept */
 	unsigned shard;	       /* of the pool's classes: where this thread allocates */
 	size_t left;	       /* bytes that the cache may take, at least; used by the owner
-			        * alone */
+				* alone */
 	/* The owner's table; NULL in a child of fork that does not have the thread, and if the
 	 * thread ended while the pool did. */
 	struct hoist__table *table;
@@ -138,9 +138,9 @@ _Static_assert(sizeof(struct hoist__place) == 32, "two in a cache line");
 
 struct hoist__table {
 	struct hoist__place places[HOIST__PLACES];
-	uint32_t n;			/* of `caches` */
-	struct hoist__cache **caches;	/* by the pools' indices; the array is replaced by its thread
-					 * alone, under the threads' lock */
+	uint32_t n;		      /* of `caches` */
+	struct hoist__cache **caches; /* by the pools' indices; the array is replaced by its thread
+				       * alone, under the threads' lock */
 };
 
 struct hoist__thread {
@@ -231,14 +231,12 @@ size_t hoist__cache_bytes(const struct hoist__cache *cache);
  * Returns: true if any cache had a block. */
 bool hoist__caches_empty(struct hoist__pool *pool);
 
-/* Adds the sums over the caches of @pool to @ret. */
-struct hoist__cache_sums {
-	size_t bytes;
-	uint64_t n_allocs;
-	uint64_t n_frees;
-	int64_t requested;
-};
-void hoist__caches_sum(struct hoist__pool *pool, struct hoist__cache_sums *ret);
+/* Pre: the pool's caches_lock is held. */
+#define HOIST__EACH_CACHE(pool, cache)                                                             \
+	for (struct hoist__list *link_ = (pool)->caches.next;                                      \
+	     link_ != &(pool)->caches &&                                                           \
+	     ((cache) = HOIST__CONTAINER_OF(link_, struct hoist__cache, link), true);              \
+	     link_ = link_->next)
 
 /* The threads' lock, held across fork.  In the child only this thread's caches have an owner. */
 void hoist__caches_lock(void);

@@ -17,6 +17,30 @@ static size_t pending_bytes(struct hoist__pool *pool)
 	return bytes + (pool->watch == NULL ? 0 : hoist__watch_quarantined(pool->watch));
 }
 
+struct cache_sums {
+	size_t bytes;
+	uint64_t n_allocs;
+	uint64_t n_frees;
+	int64_t requested;
+};
+
+static struct cache_sums sum_caches(struct hoist__pool *pool)
+{
+	struct cache_sums sums = {0};
+	struct hoist__cache *cache;
+	pthread_mutex_lock(&pool->caches_lock);
+	HOIST__EACH_CACHE(pool, cache)
+	{
+		sums.bytes += hoist__cache_bytes(cache);
+		sums.n_allocs += atomic_load_explicit(&cache->n_allocs, memory_order_relaxed);
+		sums.n_frees += atomic_load_explicit(&cache->n_frees, memory_order_relaxed);
+		sums.requested += atomic_load_explicit(&cache->requested, memory_order_relaxed) -
+				  HOIST__FOLD_BYTES;
+	}
+	pthread_mutex_unlock(&pool->caches_lock);
+	return sums;
+}
+
 /* Sums over the shards.  Returns: the bytes of blocks that left the shards; *ret gets the free
  * bytes. */
 static size_t sum_shards(struct hoist__pool *pool, struct hoist__pool_stats *ret)
@@ -59,8 +83,7 @@ static size_t least_zero(int64_t bytes)
  * negative meanwhile is reported as 0. */
 void hoist__pool_stats(struct hoist__pool *pool, struct hoist__pool_stats *ret)
 {
-	struct hoist__cache_sums sums = {0};
-	hoist__caches_sum(pool, &sums);
+	const struct cache_sums sums = sum_caches(pool);
 	memset(ret, 0, sizeof *ret);
 	int64_t requested = atomic_load(&pool->requested) + sums.requested;
 	int64_t peak = atomic_load(&pool->requested_peak);
@@ -86,8 +109,7 @@ void hoist__pool_stats(struct hoist__pool *pool, struct hoist__pool_stats *ret)
 
 void hoist__pool_reset_peak(struct hoist__pool *pool)
 {
-	struct hoist__cache_sums sums = {0};
-	hoist__caches_sum(pool, &sums);
+	const struct cache_sums sums = sum_caches(pool);
 	atomic_store(&pool->requested_peak, atomic_load(&pool->requested) + sums.requested);
 	pthread_mutex_lock(&pool->lock);
 	pool->reserved_peak = pool->reserved;

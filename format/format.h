@@ -6,7 +6,7 @@
  * a file is trusted: every length, offset and count is checked against the file's size before it is
  * used, and no size of an allocation comes from the file unchecked.  The memory that parsing needs,
  * the result included, is below 12 times the header's bytes, plus 1 MiB (PyTorch: 33 times the
- * bytes of its pickle and directory, see torch.h).  tests/format/nomem.c and zip_nomem.c
+ * bytes of its pickle and directory, see torch.h).  tests/format/nomem.c and nomem-zip.c
  * measure the most expensive files.  For each of the fuzzer's inputs the memory is counted
  * (tests/fuzz/fuzz-support.h), and no input of up to 1 MiB may take a second.
  *

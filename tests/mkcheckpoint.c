@@ -264,7 +264,7 @@ static void shape_tensor(const struct options *o, struct tensor *tensor, uint64_
 	}
 }
 
-/* What only --dtypes all has: rank 0, no elements, a name beyond ASCII. */
+/* Tensors that only --dtypes all has: rank 0, no elements, a name beyond ASCII. */
 static void make_special(struct tensor *tensor, size_t i)
 {
 	if (i == 1) {

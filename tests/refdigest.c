@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* refdigest PATH - what `hoist digest PATH` must print, found without hoist:
+/* refdigest PATH - the lines that `hoist digest PATH` must print, found without hoist:
  * JSON by jansson, bytes by pread, one XXH3-128 per tensor.
  *
  * PATH is a .safetensors file, an index (.json), or a folder that holds

@@ -3,7 +3,7 @@
 safetensors 0.8 (safetensors-*) and gguf 0.19 (gguf-*), the formats' own writers.
 
 `make.py torch`, `numpy`, `safetensors` or `gguf` makes those files in this folder.  The tests and
-fuzz/seeds.py only read them.  `make.py torch` also prints what format_zip_real.c expects of them, by
+fuzz/seeds.py only read them.  `make.py torch` also prints what zip_real.c expects of them, by
 torch's own reading.
 """
 import sys

@@ -1,46 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* What a file is, told by its first bytes; and what is said of files that are nothing hoist
- * reads. */
+/* The first bytes of a file tell its format; files that hoist does not read are named. */
 #include "config.h"
 
-#include <criterion/criterion.h>
-
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/error.h"
-#include "format/format.h"
+#include "tests/support/format-expect.h"
 
 #define FILE_NAME "f"
 
-struct bytes {
-	const unsigned char *bytes;
-	size_t n;
-	int fail; /* what reading says */
-};
-
-static int read_bytes(void *context, uint64_t offset, void *buffer, size_t bytes)
+static int detect(const void *content, size_t n, bool fail, enum hoist__format *ret)
 {
-	const struct bytes *file = context;
-	cr_assert(offset <= file->n && bytes <= file->n - offset);
-	if (file->fail < 0)
-		return hoist__fail(file->fail, "reading failed");
-	memcpy(buffer, file->bytes + offset, bytes);
-	return 0;
-}
-
-static int detect(const void *content, size_t n, int fail, enum hoist__format *ret)
-{
-	/* A block of its exact size, so that a sanitizer sees a read beyond it. */
-	unsigned char *copy = malloc(n > 0 ? n : 1);
-	cr_assert_not_null(copy);
-	memcpy(copy, content, n);
-	struct bytes bytes = {copy, n, fail};
-	const struct hoist__reader reader = {
-		.name = FILE_NAME, .bytes = n, .read = read_bytes, .context = &bytes};
+	/* A block of its exact size, so that a sanitizer sees a read beyond the end. */
+	struct bytes copy = {.p = malloc(n > 0 ? n : 1), .n = n, .fail_at = fail};
+	cr_assert_not_null(copy.p);
+	memcpy(copy.p, content, n);
+	const struct hoist__reader reader = reader_of(&copy, FILE_NAME);
 	int err = hoist__format_detect(&reader, ret);
-	free(copy);
+	free(copy.p);
 	return err;
 }
 
@@ -60,7 +36,7 @@ static const struct known {
 	{BYTES("{\"a\":1}"), HOIST__INDEX},
 	{BYTES("{"), HOIST__INDEX},
 	{BYTES(" \t\r\n\r\n{}"), HOIST__INDEX},
-	/* Byte 8 is a brace here too. */
+	/* Byte 8 is a brace here, too. */
 	{BYTES("{\"meta\":{\"total_size\":1}}"), HOIST__INDEX},
 	{BYTES("GGUF"), HOIST__GGUF},
 	{BYTES("GGUF\3\0\0\0{"), HOIST__GGUF},
@@ -74,11 +50,19 @@ Test(format_detect, known_formats)
 {
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
 		enum hoist__format format = HOIST__N_FORMATS;
-		cr_expect_eq(detect(known[i].content, known[i].n, 0, &format), 0, "%zu: %s", i,
+		cr_expect_eq(detect(known[i].content, known[i].n, false, &format), 0, "%zu: %s", i,
 			     hoist_error());
 		cr_expect_eq(format, known[i].format, "%zu: %d", i, format);
 	}
 }
+
+#define WEB_PAGE "this is a web page: the download went wrong (is a login needed?)"
+#define PICKLE                                                                                     \
+	"this is a Python pickle, as PyTorch before 1.6 wrote its checkpoints: reading it would "  \
+	"run its instructions; save it again with a newer torch.save, or as safetensors"
+#define READS                                                                                      \
+	"; hoist reads safetensors and its index, GGUF, .npy, .npz, .max and PyTorch's zip "       \
+	"checkpoints (torch.save, 1.6 or later)"
 
 static const struct unknown {
 	const char *content;
@@ -88,20 +72,11 @@ static const struct unknown {
 	{BYTES(""), "the file is empty"},
 	{BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"),
 	 "this is the pointer that Git LFS leaves in a file's place: `git lfs pull` gets the file"},
-	{BYTES("<!DOCTYPE html>\n<html>"),
-	 "this is a web page: the download went wrong (is a login needed?)"},
-	{BYTES("\n <HTML lang=\"en\">"),
-	 "this is a web page: the download went wrong (is a login needed?)"},
-	{BYTES("<?xml version=\"1.0\"?><Error>"),
-	 "this is a web page: the download went wrong (is a login needed?)"},
-	{BYTES("\x80\2}q\0"),
-	 "this is a Python pickle, as PyTorch before 1.6 wrote its "
-	 "checkpoints: reading it would run its instructions; save it again with "
-	 "a newer torch.save, or as safetensors"},
-	{BYTES("\x80\5\x95"),
-	 "this is a Python pickle, as PyTorch before 1.6 wrote its "
-	 "checkpoints: reading it would run its instructions; save it again with "
-	 "a newer torch.save, or as safetensors"},
+	{BYTES("<!DOCTYPE html>\n<html>"), WEB_PAGE},
+	{BYTES("\n <HTML lang=\"en\">"), WEB_PAGE},
+	{BYTES("<?xml version=\"1.0\"?><Error>"), WEB_PAGE},
+	{BYTES("\x80\2}q\0"), PICKLE},
+	{BYTES("\x80\5\x95"), PICKLE},
 	{BYTES("\x1f\x8b\x08"), "this is compressed by gzip: decompress it first"},
 	{BYTES("\x28\xb5\x2f\xfd"), "this is compressed by zstd: decompress it first"},
 	{BYTES("\xfd\x37zXZ\0"), "this is compressed by xz: decompress it first"},
@@ -112,27 +87,21 @@ static const struct unknown {
 	{BYTES("\x93\xf0\x9f\x94\xa5\x93"),
 	 "this is a .max file of the format before this one, of one tensor without a header"},
 	{BYTES("\0\0\0\0\0\0\0\0\0\0\0\0"),
-	 "its first 12 bytes are zero, as a download leaves them that was not completed; hoist "
-	 "reads "
-	 "safetensors and its index, GGUF, .npy, .npz, .max and PyTorch's zip checkpoints "
-	 "(torch.save, 1.6 or later)"},
+	 "its first 12 bytes are zero, as a download leaves them that was not completed" READS},
 	{BYTES("not a\n\x80 checkpoint at all"),
 	 "no format that is known: its 25 bytes begin with 6e 6f 74 20 61 0a 80 20 63 68 65 63 6b "
-	 "70 6f 69 (\"not a\\u000a? checkpoi\"); hoist reads safetensors and its index, GGUF, "
-	 ".npy, .npz, .max and PyTorch's zip checkpoints (torch.save, 1.6 or later)"},
+	 "70 6f 69 (\"not a\\u000a? checkpoi\")" READS},
 	{BYTES("\2\0\0\0\0\0\0\0"),
 	 "no format that is known: its 8 bytes begin with 02 00 00 00 00 00 00 00 "
-	 "(\"\\u0002\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\"); hoist reads "
-	 "safetensors and its index, GGUF, .npy, .npz, .max and PyTorch's zip checkpoints "
-	 "(torch.save, 1.6 or later)"},
+	 "(\"\\u0002\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\")" READS},
 };
 
-Test(format_detect, what_is_none_is_named)
+Test(format_detect, an_unknown_format_is_named_if_it_can_be)
 {
 	for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
 		enum hoist__format format = HOIST__N_FORMATS;
-		cr_expect_eq(detect(unknown[i].content, unknown[i].n, 0, &format), -EBADMSG, "%zu",
-			     i);
+		cr_expect_eq(detect(unknown[i].content, unknown[i].n, false, &format), -EBADMSG,
+			     "%zu", i);
 		cr_expect_str_eq(hoist_error() + strlen(FILE_NAME ": "), unknown[i].message);
 		cr_expect_eq(format, HOIST__N_FORMATS, "%zu: the result was touched", i);
 	}
@@ -148,9 +117,9 @@ Test(format_detect, every_first_byte_has_an_answer)
 				enum hoist__format format;
 				memcpy(content, known[i].content, known[i].n);
 				content[at] = (unsigned char)value;
-				int err = detect(content, known[i].n, 0, &format);
+				int err = detect(content, known[i].n, false, &format);
 				cr_assert(err == 0 || err == -EBADMSG);
-				err = detect(content, at, 0, &format);
+				err = detect(content, at, false, &format);
 				cr_assert(err == 0 || err == -EBADMSG);
 			}
 }
@@ -158,7 +127,7 @@ Test(format_detect, every_first_byte_has_an_answer)
 Test(format_detect, a_failing_read_is_passed_on)
 {
 	enum hoist__format format = HOIST__N_FORMATS;
-	cr_expect_eq(detect(BYTES("GGUF"), -EIO, &format), -EIO);
+	cr_expect_eq(detect(BYTES("GGUF"), true, &format), -EIO);
 	cr_expect_str_eq(hoist_error(), "reading failed");
 	cr_expect_eq(format, HOIST__N_FORMATS);
 }

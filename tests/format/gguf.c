@@ -3,39 +3,24 @@
  * description. */
 #include "config.h"
 
-#include <criterion/criterion.h>
-
-#include <errno.h>
 #include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/dtype.h"
-#include "tests/support/format-bytes.h"
+#include "tests/format/gguf-bytes.h"
+#include "tests/support/format-expect.h"
 
-/* Numbers below 256, with a byte given as a string. */
-#define N4(byte) byte "\0\0\0"
-#define N8(byte) byte "\0\0\0\0\0\0\0"
 #define HEAD(n_tensors, n_pairs) "GGUF" N4("\3") N8(n_tensors) N8(n_pairs)
-/* A tensor "t" of one f32 at 0. */
+/* A tensor of one f32 at 0. */
 #define TENSOR(name) N8("\1") name N4("\1") N8("\1") N4("\0") N8("\0")
 
 static struct hoist__manifest *parse(const void *content, size_t n)
 {
-	struct file_bytes file = {.n = 0};
+	const struct bytes file = {.p = (unsigned char *)(uintptr_t)content, .n = n};
 	struct hoist__manifest *manifest = NULL;
-	put_bytes(&file, content, n);
-	int err = parse_bytes(&file, n, HOIST__GGUF, &manifest);
-	free(file.bytes);
-	cr_assert_eq(err, 0, "%s", hoist_error());
+	cr_assert_eq(bytes_parse(&file, n, HOIST__GGUF, &manifest), 0, "%s", hoist_error());
 	return manifest;
-}
-
-static const char *value_of(const struct hoist__manifest *manifest, const char *key)
-{
-	for (size_t i = 0; i < manifest->n_metadata; i++)
-		if (strcmp(manifest->metadata[i].key, key) == 0)
-			return manifest->metadata[i].value;
-	return "(none)";
 }
 
 /* 131 bytes of header, data at 144 (alignment 16): b [3, 2] of f16 there, a [1] of i8 at 160. */
@@ -88,20 +73,6 @@ Test(format_gguf, version_2_is_read_alike)
 }
 
 /* --- values --- */
-
-static void put_string(struct file_bytes *file, const char *text)
-{
-	put_number(file, 8, strlen(text));
-	put_bytes(file, text, strlen(text));
-}
-
-static void begin(struct file_bytes *file, uint64_t n_tensors, uint64_t n_pairs)
-{
-	put_bytes(file, "GGUF", 4);
-	put_number(file, 4, 3);
-	put_number(file, 8, n_tensors);
-	put_number(file, 8, n_pairs);
-}
 
 static const struct value {
 	unsigned type;
@@ -158,23 +129,23 @@ static const struct value {
 Test(format_gguf, every_type_of_value_as_text)
 {
 	const size_t n = sizeof values / sizeof values[0];
-	struct file_bytes file = {.n = 0};
-	begin(&file, 0, n);
+	struct bytes file = {.n = 0};
+	begin_gguf(&file, 0, n);
 	for (size_t i = 0; i < n; i++) {
 		char key[16];
 		snprintf(key, sizeof key, "k%zu", i);
 		put_string(&file, key);
-		put_number(&file, 4, values[i].type);
-		put_bytes(&file, values[i].bytes, values[i].n);
+		put_number(&file, values[i].type, 4);
+		put(&file, values[i].bytes, values[i].n);
 	}
-	struct hoist__manifest *m = parse(file.bytes, file.n);
+	struct hoist__manifest *m = parse(file.p, file.n);
 	cr_assert_eq(m->n_metadata, n);
 	for (size_t i = 0; i < n; i++)
 		cr_expect_str_eq(m->metadata[i].value, values[i].text, "%zu: %s", i,
 				 m->metadata[i].value);
 	cr_expect_eq(m->raw_metadata_bytes, file.n - 24);
 	hoist__manifest_destroy(m);
-	free(file.bytes);
+	bytes_free(&file);
 }
 
 /* --- types of tensors --- */
@@ -184,7 +155,6 @@ Test(format_gguf, the_locale_changes_nothing)
 {
 	const char *folder = getenv("TMPDIR");
 	char command[4096];
-	struct file_bytes file = {.n = 0};
 	snprintf(command, sizeof command,
 		 "localedef --no-archive -i ps_AF -f UTF-8 '%s/ps_AF.UTF-8' >/dev/null 2>&1",
 		 folder != NULL ? folder : "/tmp");
@@ -196,12 +166,10 @@ Test(format_gguf, the_locale_changes_nothing)
 	static const char content[] = HEAD("\0", "\2") N8("\1") "a" N4("\11") N4("\6")
 		N8("\3") "\1\0\x80\x80\1\0\x80\x80\1\0\x80\x80" N8("\1") "b" N4(
 			"\14") "\x18\x2d\x44\x54\xfb\x21\x09\x40";
-	put_bytes(&file, content, sizeof content - 1);
-	struct hoist__manifest *m = parse(file.bytes, file.n);
+	struct hoist__manifest *m = parse(content, sizeof content - 1);
 	cr_expect_str_eq(value_of(m, "a"), "[-1.17549449e-38,-1.17549449e-38,-1.17549449e-38]");
 	cr_expect_str_eq(value_of(m, "b"), "3.141592653589793");
 	hoist__manifest_destroy(m);
-	free(file.bytes);
 }
 
 /* A file of nothing but empty tensors need not be padded: nothing lies beyond its end. */
@@ -224,18 +192,18 @@ Test(format_gguf, every_type_of_the_table)
 		const hoist_dtype dtype = hoist__dtype_from_gguf(id);
 		const struct hoist__dtype_info *info = hoist__dtype_info(dtype);
 		const unsigned row = info != NULL ? info->block_elements * 2 : 2;
-		struct file_bytes file = {.n = 0};
+		struct bytes file = {.n = 0};
 		struct hoist__manifest *m = NULL;
-		begin(&file, 1, 0);
+		begin_gguf(&file, 1, 0);
 		put_string(&file, "t");
-		put_number(&file, 4, 2);
-		put_number(&file, 8, row);
-		put_number(&file, 8, 3);
-		put_number(&file, 4, (uint64_t)id);
-		put_number(&file, 8, 0);
+		put_number(&file, 2, 4);
+		put_number(&file, row, 8);
+		put_number(&file, 3, 8);
+		put_number(&file, (uint64_t)id, 4);
+		put_number(&file, 0, 8);
 		put_zeros(&file, 96 - file.n);
 		put_zeros(&file, 6 * (info != NULL ? info->block_bytes : 8));
-		int err = parse_bytes(&file, file.n, HOIST__GGUF, &m);
+		int err = bytes_parse(&file, file.n, HOIST__GGUF, &m);
 		if (info == NULL) {
 			char text[64];
 			snprintf(text, sizeof text,
@@ -250,11 +218,26 @@ Test(format_gguf, every_type_of_the_table)
 			cr_expect_eq(m->tensors[0].shape[1], row);
 			hoist__manifest_destroy(m);
 		}
-		free(file.bytes);
+		bytes_free(&file);
 	}
 }
 
-/* --- what is refused --- */
+/* --- malformed files --- */
+
+#define ONE_PAIR HEAD("\0", "\1") N8("\1") "k"
+#define ONE_TENSOR HEAD("\1", "\0") N8("\1") "t"
+#define ALIGNMENT HEAD("\0", "\1") N8("\21") "general.alignment"
+#define CUT "the file is cut short: "
+#define WRONG_ORDER                                                                                \
+	"a big-endian GGUF file, which is not read; llama.cpp's gguf_convert_endian.py makes it "  \
+	"little-endian (byte 4)"
+#define PAIR_K "metadata \"k\": "
+#define PAIR_ALIGNMENT "metadata \"general.alignment\": general.alignment is "
+#define TENSOR_T "tensor \"t\": "
+#define OVERFLOWS TENSOR_T "its shape overflows: its elements or its bytes do not fit in 63 bits "
+#define BEYOND(place, held)                                                                        \
+	TENSOR_T "its 4 bytes at offset " place " end beyond the file, which holds " held          \
+		 " bytes of data; is it incomplete?"
 
 static const struct refused {
 	const char *content;
@@ -266,8 +249,7 @@ static const struct refused {
 	{                                                                                          \
 		content, sizeof(content) - 1, err, message                                         \
 	}
-	REFUSED("GGUF", -EBADMSG,
-		"the file is cut short: the beginning needs 24 bytes, 4 are left (byte 0)"),
+	REFUSED("GGUF", -EBADMSG, CUT "the beginning needs 24 bytes, 4 are left (byte 0)"),
 	REFUSED("GGUF" N4("\1") N8("\0") N8("\0"), -ENOTSUP,
 		"version 1 of GGUF, whose counts have 32 bits; versions 2 and 3 are read: convert "
 		"the model again (byte 4)"),
@@ -275,12 +257,8 @@ static const struct refused {
 		"version 4 of GGUF; versions 2 and 3 are read (byte 4)"),
 	REFUSED("GGUF" N4("\0") N8("\0") N8("\0"), -EBADMSG,
 		"version 0 of GGUF; versions 2 and 3 are read (byte 4)"),
-	REFUSED("GGUF\0\0\0\3" N8("\0") N8("\0"), -ENOTSUP,
-		"a big-endian GGUF file, which is not read; llama.cpp's gguf_convert_endian.py "
-		"makes it little-endian (byte 4)"),
-	REFUSED("FUGG\0\0\0\3" N8("\0") N8("\0"), -ENOTSUP,
-		"a big-endian GGUF file, which is not read; llama.cpp's gguf_convert_endian.py "
-		"makes it little-endian (byte 4)"),
+	REFUSED("GGUF\0\0\0\3" N8("\0") N8("\0"), -ENOTSUP, WRONG_ORDER),
+	REFUSED("FUGG\0\0\0\3" N8("\0") N8("\0"), -ENOTSUP, WRONG_ORDER),
 	REFUSED("GGUF" N4("\3") "\xff\xff\xff\xff\xff\xff\xff\xff" N8("\0"), -EBADMSG,
 		"the header says that there are 18446744073709551615 tensors, but 0 bytes are left "
 		"for them (byte 8)"),
@@ -289,96 +267,71 @@ static const struct refused {
 		"them (byte 16)"),
 	/* pairs */
 	REFUSED(HEAD("\0", "\1") N8("\xff") "0123456", -EBADMSG,
-		"the file is cut short: a key of the metadata needs 255 bytes, 7 are left (byte "
-		"32)"),
+		CUT "a key of the metadata needs 255 bytes, 7 are left (byte 32)"),
 	REFUSED(HEAD("\0", "\1") N8("\0") N4("\0") N4("\0"), -EBADMSG,
 		"a key of the metadata is empty (byte 24)"),
 	REFUSED(HEAD("\0", "\1") N8("\2") "a\0" N4("\0") "\0", -EBADMSG,
 		"a key of the metadata is no text in UTF-8: byte 0x00 (byte 33)"),
 	REFUSED(HEAD("\0", "\1") N8("\2") "\xffz" N4("\0") "\0", -EBADMSG,
 		"a key of the metadata is no text in UTF-8: byte 0xff (byte 32)"),
-	REFUSED(HEAD("\0", "\1") N8("\1") "k" N4("\15") "\0", -EBADMSG,
-		"metadata \"k\": the type of a value is 13; the types are 0 to 12 (byte 33)"),
-	REFUSED(HEAD("\0", "\1") N8("\1") "k" N4("\14") "\0", -EBADMSG,
-		"metadata \"k\": the file is cut short: a value needs 8 bytes, 1 are left (byte "
-		"37)"),
-	REFUSED(HEAD("\0", "\1") N8("\1") "k" N4("\7") "\2", -EBADMSG,
-		"metadata \"k\": a value of type bool is 2, neither 0 nor 1 (byte 37)"),
-	REFUSED(HEAD("\0", "\1") N8("\1") "k" N4("\10") N8("\5") "abc", -EBADMSG,
-		"metadata \"k\": the file is cut short: a string needs 5 bytes, 3 are left (byte "
-		"45)"),
-	REFUSED(HEAD("\0", "\1") N8("\1") "k" N4("\11") N4("\15") N8("\0"), -EBADMSG,
-		"metadata \"k\": the type of an array's elements is 13; the types are 0 to 12 "
-		"(byte 37)"),
-	REFUSED(HEAD("\0", "\1") N8("\1") "k" N4("\11") N4("\12") "\1\0\0\0\0\0\0\x20"
-								  "01234567",
+	REFUSED(ONE_PAIR N4("\15") "\0", -EBADMSG,
+		PAIR_K "the type of a value is 13; the types are 0 to 12 (byte 33)"),
+	REFUSED(ONE_PAIR N4("\14") "\0", -EBADMSG,
+		PAIR_K CUT "a value needs 8 bytes, 1 are left (byte 37)"),
+	REFUSED(ONE_PAIR N4("\7") "\2", -EBADMSG,
+		PAIR_K "a value of type bool is 2, neither 0 nor 1 (byte 37)"),
+	REFUSED(ONE_PAIR N4("\10") N8("\5") "abc", -EBADMSG,
+		PAIR_K CUT "a string needs 5 bytes, 3 are left (byte 45)"),
+	REFUSED(ONE_PAIR N4("\11") N4("\15") N8("\0"), -EBADMSG,
+		PAIR_K "the type of an array's elements is 13; the types are 0 to 12 (byte 37)"),
+	REFUSED(ONE_PAIR N4("\11") N4("\12") "\1\0\0\0\0\0\0\x20"
+					     "01234567",
 		-EBADMSG,
-		"metadata \"k\": an array says that it has 2305843009213693953 elements of type "
-		"u64, but 8 bytes are left for them (byte 41)"),
-	REFUSED(HEAD("\0", "\1") N8("\1") "k" N4("\11") N4("\7") N8("\2") "\1\3", -EBADMSG,
-		"metadata \"k\": a value of type bool is 3, neither 0 nor 1 (byte 50)"),
+		PAIR_K "an array says that it has 2305843009213693953 elements of type u64, but 8 "
+		       "bytes are left for them (byte 41)"),
+	REFUSED(ONE_PAIR N4("\11") N4("\7") N8("\2") "\1\3", -EBADMSG,
+		PAIR_K "a value of type bool is 3, neither 0 nor 1 (byte 50)"),
 	REFUSED(HEAD("\0", "\2") N8("\1") "k" N4("\0") "\0" N8("\1") "k" N4("\1") "\0", -EBADMSG,
 		"metadata: the key \"k\" comes twice (byte 38)"),
-	REFUSED(HEAD("\0", "\1") N8("\21") "general.alignment" N4("\12") N8("\40"), -EBADMSG,
-		"metadata \"general.alignment\": general.alignment is of type u64, not u32 (byte "
-		"53)"),
-	REFUSED(HEAD("\0", "\1") N8("\21") "general.alignment" N4("\4") N4("\60"), -EBADMSG,
-		"metadata \"general.alignment\": general.alignment is 48, not a power of two (byte "
-		"53)"),
-	REFUSED(HEAD("\0", "\1") N8("\21") "general.alignment" N4("\4") N4("\0"), -EBADMSG,
-		"metadata \"general.alignment\": general.alignment is 0, not a power of two (byte "
-		"53)"),
+	REFUSED(ALIGNMENT N4("\12") N8("\40"), -EBADMSG,
+		PAIR_ALIGNMENT "of type u64, not u32 (byte 53)"),
+	REFUSED(ALIGNMENT N4("\4") N4("\60"), -EBADMSG,
+		PAIR_ALIGNMENT "48, not a power of two (byte 53)"),
+	REFUSED(ALIGNMENT N4("\4") N4("\0"), -EBADMSG,
+		PAIR_ALIGNMENT "0, not a power of two (byte 53)"),
 	/* tensors */
 	REFUSED(HEAD("\1", "\0") N8("\0") N4("\1") N8("\1") N4("\0") N8("\0"), -EBADMSG,
 		"a tensor's name is empty (byte 24)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\101") N8("\0") N8("\0"), -EBADMSG,
-		"tensor \"t\": rank 65 is above 64 (byte 33)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\2") N8("\1") N4("\0"), -EBADMSG,
-		"tensor \"t\": the file is cut short: an extent of a tensor needs 8 bytes, 4 are "
-		"left (byte 45)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\1") "\0\0\0\0\0\0\0\x80" N4("\0") N8("\0"),
-		-EBADMSG,
-		"tensor \"t\": the extent 9223372036854775808 does not fit in 63 bits (byte 37)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\1") "\0\0\0\0\0\0\0\x40" N4("\0") N8("\0"),
-		-EBADMSG,
-		"tensor \"t\": its shape overflows: its elements or its bytes do not fit in 63 "
-		"bits (byte 45)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\2") "\0\0\0\0\0\0\0\x40" N8("\2") N4("\0")
-			N8("\0"),
-		-EBADMSG,
-		"tensor \"t\": its shape overflows: its elements or its bytes do not fit in 63 "
-		"bits (byte 53)"),
+	REFUSED(ONE_TENSOR N4("\101") N8("\0") N8("\0"), -EBADMSG,
+		TENSOR_T "rank 65 is above 64 (byte 33)"),
+	REFUSED(ONE_TENSOR N4("\2") N8("\1") N4("\0"), -EBADMSG,
+		TENSOR_T CUT "an extent of a tensor needs 8 bytes, 4 are left (byte 45)"),
+	REFUSED(ONE_TENSOR N4("\1") "\0\0\0\0\0\0\0\x80" N4("\0") N8("\0"), -EBADMSG,
+		TENSOR_T "the extent 9223372036854775808 does not fit in 63 bits (byte 37)"),
+	REFUSED(ONE_TENSOR N4("\1") "\0\0\0\0\0\0\0\x40" N4("\0") N8("\0"), -EBADMSG,
+		OVERFLOWS "(byte 45)"),
+	REFUSED(ONE_TENSOR N4("\2") "\0\0\0\0\0\0\0\x40" N8("\2") N4("\0") N8("\0"), -EBADMSG,
+		OVERFLOWS "(byte 53)"),
 	/* An empty one has strides, too. */
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\3") "\0\0\0\0\0\0\0\x40" N8("\2") N8("\0")
-			N4("\0") N8("\0"),
-		-EBADMSG,
-		"tensor \"t\": its shape overflows: its elements or its bytes do not fit in 63 "
-		"bits (byte 61)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\2") N8("\20") N8("\2") N4("\2") N8("\0"),
-		-EBADMSG,
-		"tensor \"t\": its rows of 16 elements are not whole blocks of 32, as q4_0 has "
-		"them (byte 53)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\0") N4("\2") N8("\0"), -EBADMSG,
-		"tensor \"t\": its rows of 1 elements are not whole blocks of 32, as q4_0 has them "
-		"(byte 37)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\1") N8("\1") N4("\4") N8("\0"), -ENOTSUP,
-		"tensor \"t\": its type 4 is none that is known (byte 45)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\1") N8("\1") "\xff\xff\xff\xff" N8("\0"),
-		-ENOTSUP, "tensor \"t\": its type 4294967295 is none that is known (byte 45)"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\1") N8("\1") N4("\0") N8("\10"), -EBADMSG,
-		"tensor \"t\": its offset 8 is not a multiple of the alignment, 32 (byte 49)"),
-	REFUSED(HEAD("\1", "\0") TENSOR("t"), -EBADMSG,
-		"tensor \"t\": its 4 bytes at offset 0 end beyond the file, which holds 0 bytes of "
-		"data; is it incomplete?"),
-	REFUSED(HEAD("\1", "\0") TENSOR("t") "\0\0\0\0\0\0\0ABC", -EBADMSG,
-		"tensor \"t\": its 4 bytes at offset 0 end beyond the file, which holds 3 bytes of "
-		"data; is it incomplete?"),
-	REFUSED(HEAD("\1", "\0") N8("\1") "t" N4("\1") N8("\1")
-			N4("\0") "\340\377\377\377\377\377\377\377"
-				 "\0\0\0\0\0\0\0ABCD",
-		-EBADMSG,
-		"tensor \"t\": its 4 bytes at offset 18446744073709551584 end beyond the file, "
-		"which holds 4 bytes of data; is it incomplete?"),
+	REFUSED(ONE_TENSOR N4("\3") "\0\0\0\0\0\0\0\x40" N8("\2") N8("\0") N4("\0") N8("\0"),
+		-EBADMSG, OVERFLOWS "(byte 61)"),
+	REFUSED(ONE_TENSOR N4("\2") N8("\20") N8("\2") N4("\2") N8("\0"), -EBADMSG,
+		TENSOR_T
+		"its rows of 16 elements are not whole blocks of 32, as q4_0 has them (byte 53)"),
+	REFUSED(ONE_TENSOR N4("\0") N4("\2") N8("\0"), -EBADMSG,
+		TENSOR_T
+		"its rows of 1 elements are not whole blocks of 32, as q4_0 has them (byte 37)"),
+	REFUSED(ONE_TENSOR N4("\1") N8("\1") N4("\4") N8("\0"), -ENOTSUP,
+		TENSOR_T "its type 4 is none that is known (byte 45)"),
+	REFUSED(ONE_TENSOR N4("\1") N8("\1") "\xff\xff\xff\xff" N8("\0"), -ENOTSUP,
+		TENSOR_T "its type 4294967295 is none that is known (byte 45)"),
+	REFUSED(ONE_TENSOR N4("\1") N8("\1") N4("\0") N8("\10"), -EBADMSG,
+		TENSOR_T "its offset 8 is not a multiple of the alignment, 32 (byte 49)"),
+	REFUSED(HEAD("\1", "\0") TENSOR("t"), -EBADMSG, BEYOND("0", "0")),
+	REFUSED(HEAD("\1", "\0") TENSOR("t") "\0\0\0\0\0\0\0ABC", -EBADMSG, BEYOND("0", "3")),
+	REFUSED(ONE_TENSOR N4("\1") N8("\1") N4("\0") "\340\377\377\377\377\377\377\377"
+						      "\0\0\0\0\0\0\0ABCD",
+		-EBADMSG, BEYOND("18446744073709551584", "4")),
 	REFUSED(HEAD("\2", "\0") TENSOR("t") TENSOR("u") "\0\0\0\0\0\0ABCD", -EBADMSG,
 		"tensor \"u\" begins at 96, within the one before it, which ends at 100"),
 	REFUSED(HEAD("\2", "\0") TENSOR("t") N8("\1") "t" N4("\1") N8("\0") N4("\0")
@@ -387,35 +340,34 @@ static const struct refused {
 #undef REFUSED
 };
 
-Test(format_gguf, what_is_malformed_is_refused)
+Test(format_gguf, a_malformed_file_is_refused)
 {
 	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-		struct file_bytes file = {.n = 0};
+		const struct bytes file = {.p = (unsigned char *)(uintptr_t)refused[i].content,
+					   .n = refused[i].n};
 		struct hoist__manifest *m = NULL;
-		put_bytes(&file, refused[i].content, refused[i].n);
-		int err = parse_bytes(&file, file.n, HOIST__GGUF, &m);
+		int err = bytes_parse(&file, file.n, HOIST__GGUF, &m);
 		cr_expect_eq(err, refused[i].err, "%zu: %d: %s", i, err, refused[i].message);
 		cr_expect_null(m, "%zu: the result was touched", i);
 		cr_expect_str_eq(hoist_error() + 3, refused[i].message, "%zu", i);
-		free(file.bytes);
 	}
 }
 
 Test(format_gguf, arrays_are_nested_at_most_16_deep)
 {
 	for (int depth = 16; depth <= 17; depth++) {
-		struct file_bytes file = {.n = 0};
+		struct bytes file = {.n = 0};
 		struct hoist__manifest *m = NULL;
-		begin(&file, 0, 1);
+		begin_gguf(&file, 0, 1);
 		put_string(&file, "k");
-		put_number(&file, 4, 9);
+		put_number(&file, 9, 4);
 		for (int i = 1; i < depth; i++) {
-			put_number(&file, 4, 9);
-			put_number(&file, 8, 1);
+			put_number(&file, 9, 4);
+			put_number(&file, 1, 8);
 		}
-		put_number(&file, 4, 0);
-		put_number(&file, 8, 0);
-		int err = parse_bytes(&file, file.n, HOIST__GGUF, &m);
+		put_number(&file, 0, 4);
+		put_number(&file, 0, 8);
+		int err = bytes_parse(&file, file.n, HOIST__GGUF, &m);
 		cr_expect_eq(err, depth == 16 ? 0 : -EBADMSG);
 		if (err == 0)
 			cr_expect_str_eq(m->metadata[0].value, "[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]");
@@ -424,90 +376,70 @@ Test(format_gguf, arrays_are_nested_at_most_16_deep)
 					 "f: metadata \"k\": arrays are nested more than 16 deep "
 					 "(byte 229)");
 		hoist__manifest_destroy(m);
-		free(file.bytes);
+		bytes_free(&file);
 	}
 }
 
 Test(format_gguf, no_truncation_passes)
 {
-	struct file_bytes file = {.n = 0};
-	struct hoist__manifest *m = NULL;
-	put_bytes(&file, small, sizeof small - 1);
-	for (size_t n = 0; n < sizeof small - 1; n++) {
-		cr_expect_eq(parse_bytes(&file, n, HOIST__GGUF, &m), -EBADMSG, "%zu", n);
-		cr_assert_null(m);
-	}
-	free(file.bytes);
+	const struct bytes file = {.p = (unsigned char *)(uintptr_t)small, .n = sizeof small - 1};
+	cut_everywhere(&file, HOIST__GGUF);
 }
 
 /* A file with a bit of everything, one byte of which is another. */
 Test(format_gguf, any_changed_byte_is_read_or_refused)
 {
-	struct file_bytes file = {.n = 0};
-	begin(&file, 2, 4);
+	struct bytes file = {.n = 0};
+	begin_gguf(&file, 2, 4);
 	for (size_t i = 0; i < 2; i++) {
 		const struct value *value = &values[sizeof values / sizeof values[0] - 1 - i];
 		put_string(&file, i == 0 ? "nested" : "strings");
-		put_number(&file, 4, value->type);
-		put_bytes(&file, value->bytes, value->n);
+		put_number(&file, value->type, 4);
+		put(&file, value->bytes, value->n);
 	}
 	put_string(&file, "general.name");
-	put_number(&file, 4, 8);
+	put_number(&file, 8, 4);
 	put_string(&file, "x");
-	put_bytes(&file, small + 24, 107); /* the pair and the tensors of the small file */
+	put(&file, small + 24, 107); /* the pair and the tensors of the small file */
 	put_zeros(&file, 512 - file.n);
-	struct hoist__manifest *m = NULL;
-	for (size_t at = 0; at < file.n; at++) {
-		const unsigned char was = file.bytes[at];
-		for (unsigned value = 0; value < 256; value += at < 300 ? 1 : 85) {
-			file.bytes[at] = (unsigned char)value;
-			int err = parse_bytes(&file, file.n, HOIST__GGUF, &m);
-			cr_assert(err == 0 || err == -EBADMSG || err == -ENOTSUP, "%zu: %d", at,
-				  err);
-			if (err == 0)
-				hoist__manifest_destroy(m);
-			cr_assert(err == 0 || m == NULL);
-			m = NULL;
-		}
-		file.bytes[at] = was;
-	}
-	free(file.bytes);
+	spoil_each_byte(&file, 0, 300, 1, HOIST__GGUF);
+	spoil_each_byte(&file, 300, file.n, 85, HOIST__GGUF);
+	bytes_free(&file);
 }
 
-/* --- how it is read --- */
+/* --- reading in pieces --- */
 
-static void big_header(struct file_bytes *file, unsigned n_strings)
+static void big_header(struct bytes *file, unsigned n_strings)
 {
-	begin(file, 1, 2);
+	begin_gguf(file, 1, 2);
 	put_string(file, "tokens");
-	put_number(file, 4, 9);
-	put_number(file, 4, 8);
-	put_number(file, 8, n_strings);
+	put_number(file, 9, 4);
+	put_number(file, 8, 4);
+	put_number(file, n_strings, 8);
 	for (unsigned i = 0; i < n_strings; i++) {
 		char text[16];
 		snprintf(text, sizeof text, "%u", i);
 		put_string(file, text);
 	}
 	put_string(file, "last");
-	put_number(file, 4, 0);
-	put_number(file, 1, 7);
+	put_number(file, 0, 4);
+	put_number(file, 7, 1);
 	put_string(file, "t");
-	put_number(file, 4, 1);
-	put_number(file, 8, 1 << 20);
-	put_number(file, 4, 0);
-	put_number(file, 8, 0);
+	put_number(file, 1, 4);
+	put_number(file, 1 << 20, 8);
+	put_number(file, 0, 4);
+	put_number(file, 0, 8);
 	put_zeros(file, (32 - file->n % 32) % 32);
 }
 
 Test(format_gguf, a_long_header_is_read_in_pieces_and_tensors_are_not)
 {
-	struct file_bytes file = {.fail_after = -1};
+	struct bytes file = {.n = 0};
 	struct hoist__manifest *m = NULL;
 	big_header(&file, 100000);
 	const size_t header = file.n;
 	put_zeros(&file, 4 << 20);
-	const struct hoist__reader reader = {
-		.name = "f", .bytes = file.n, .read = read_bytes, .context = &file};
+	const struct hoist__reader reader = reader_of(&file, "f");
 	cr_assert_eq(hoist__gguf_parse(&reader, &m), 0, "%s", hoist_error());
 	cr_expect_eq(m->data_offset, header);
 	cr_expect_leq(file.read, 2 * header);
@@ -522,36 +454,36 @@ Test(format_gguf, a_long_header_is_read_in_pieces_and_tensors_are_not)
 	int err = -EIO;
 	for (; err == -EIO; reads++) {
 		m = NULL;
-		file.fail_after = reads;
+		file.fail_at = reads + 1;
 		err = hoist__gguf_parse(&reader, &m);
 		cr_assert(err == 0 || (err == -EIO && m == NULL));
 	}
 	cr_expect_eq(err, 0);
 	cr_expect_gt(reads, 3);
 	hoist__manifest_destroy(m);
-	free(file.bytes);
+	bytes_free(&file);
 }
 
 /* The limit, without a file of that size: zeros are empty strings. */
 static int read_zeros(void *context, uint64_t offset, void *buffer, size_t bytes)
 {
-	const struct file_bytes *start = context;
+	const struct bytes *start = context;
 	memset(buffer, 0, bytes);
 	if (offset < start->n)
-		memcpy(buffer, start->bytes + offset,
+		memcpy(buffer, start->p + offset,
 		       bytes < start->n - offset ? bytes : start->n - offset);
 	return 0;
 }
 
 Test(format_gguf, an_endless_header_is_refused_before_it_is_read)
 {
-	struct file_bytes file = {.n = 0};
+	struct bytes file = {.n = 0};
 	struct hoist__manifest *m = NULL;
-	begin(&file, 0, 1);
+	begin_gguf(&file, 0, 1);
 	put_string(&file, "k");
-	put_number(&file, 4, 9);
-	put_number(&file, 4, 0);
-	put_number(&file, 8, UINT64_C(1) << 30);
+	put_number(&file, 9, 4);
+	put_number(&file, 0, 4);
+	put_number(&file, UINT64_C(1) << 30, 8);
 	const struct hoist__reader reader = {
 		.name = "f", .bytes = UINT64_C(1) << 40, .read = read_zeros, .context = &file};
 	cr_expect_eq(hoist__gguf_parse(&reader, &m), -EBADMSG);
@@ -559,5 +491,5 @@ Test(format_gguf, an_endless_header_is_refused_before_it_is_read)
 			 "f: metadata \"k\": a value needs 1073741824 bytes, and the "
 			 "header is then longer than 268435456 (byte 49)");
 	cr_expect_null(m);
-	free(file.bytes);
+	bytes_free(&file);
 }

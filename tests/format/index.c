@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model.safetensors.index.json: its rules, and what a shard must hold. */
+/* model.safetensors.index.json: its rules, and the tensors that a shard must hold. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -52,15 +52,19 @@ static struct hoist__manifest *make_shard(const char *const *names, size_t n)
 	return manifest;
 }
 
+#define X "{\"weight_map\":{\"x\":"
+#define TENSOR_X "tensor \"x\": "
+#define EMPTY TENSOR_X "the name of its shard is empty (byte 19)"
+#define LEAVES(shard) TENSOR_X "its shard \"" shard "\" leaves the index's folder (byte 19)"
+
 static const struct refused {
 	const char *json;
 	const char *message;
 } refused[] = {
 	{"", "the index is not an object (byte 0)"},
 	{"[]", "the index is not an object (byte 0)"},
-	{"{}",
-	 "it is JSON, but no index: the key \"weight_map\" is missing; name the folder, a file of "
-	 "tensors, or their index (NAME.index.json) (byte 0)"},
+	{"{}", "it is JSON, but no index: the key \"weight_map\" is missing; name the folder, a "
+	       "file of tensors, or their index (NAME.index.json) (byte 0)"},
 	{"{\"weight_map\":null}", "\"weight_map\" is not an object (byte 14)"},
 	{"{\"weight_map\":{}", "not valid JSON: expected ',' or '}', but it ends (byte 16)"},
 	{"{\"weight_map\":{}}]",
@@ -72,31 +76,19 @@ static const struct refused {
 	 "metadata: the key \"a\" comes twice (byte 19)"},
 	{"{\"weight_map\":{\"\":\"a\"}}", "a tensor's name is empty (byte 15)"},
 	{"{\"weight_map\":{\"\\u0000\":\"a\"}}", "a tensor's name holds a NUL character (byte 15)"},
-	{"{\"weight_map\":{\"x\":1}}",
-	 "tensor \"x\": the name of its shard is not a string (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"\"}}", "tensor \"x\": the name of its shard is empty (byte 19)"},
-	{"{\"weight_map\":{\"x\":\".\"}}",
-	 "tensor \"x\": the name of its shard is empty (byte 19)"},
-	{"{\"weight_map\":{\"x\":\".//./\"}}",
-	 "tensor \"x\": the name of its shard is empty (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"a\\u0000\"}}",
-	 "tensor \"x\": the name of its shard holds a NUL character (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"/etc/passwd\"}}",
-	 "tensor \"x\": its shard \"/etc/passwd\" leaves the index's folder (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"..\"}}",
-	 "tensor \"x\": its shard \"..\" leaves the index's folder (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"../a\"}}",
-	 "tensor \"x\": its shard \"../a\" leaves the index's folder (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"a/../b\"}}",
-	 "tensor \"x\": its shard \"a/../b\" leaves the index's folder (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"a/..\"}}",
-	 "tensor \"x\": its shard \"a/..\" leaves the index's folder (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"a//..\"}}",
-	 "tensor \"x\": its shard \"a//..\" leaves the index's folder (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"\\u002e./a\"}}",
-	 "tensor \"x\": its shard \"../a\" leaves the index's folder (byte 19)"},
-	{"{\"weight_map\":{\"x\":\"a\",\"y\":\"a\",\"x\":\"b\"}}",
-	 "tensor \"x\": the name comes twice (byte 31)"},
+	{X "1}}", TENSOR_X "the name of its shard is not a string (byte 19)"},
+	{X "\"\"}}", EMPTY},
+	{X "\".\"}}", EMPTY},
+	{X "\".//./\"}}", EMPTY},
+	{X "\"a\\u0000\"}}", TENSOR_X "the name of its shard holds a NUL character (byte 19)"},
+	{X "\"/etc/passwd\"}}", LEAVES("/etc/passwd")},
+	{X "\"..\"}}", LEAVES("..")},
+	{X "\"../a\"}}", LEAVES("../a")},
+	{X "\"a/../b\"}}", LEAVES("a/../b")},
+	{X "\"a/..\"}}", LEAVES("a/..")},
+	{X "\"a//..\"}}", LEAVES("a//..")},
+	{X "\"\\u002e./a\"}}", LEAVES("../a")},
+	{X "\"a\",\"y\":\"a\",\"x\":\"b\"}}", TENSOR_X "the name comes twice (byte 31)"},
 };
 
 Test(format_index, every_rule_has_a_message_with_file_tensor_and_byte)

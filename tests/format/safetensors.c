@@ -2,23 +2,17 @@
 /* The rules of the safetensors format, one by one. */
 #include "config.h"
 
-#include <criterion/criterion.h>
-
-#include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <jansson.h>
-
-#include "base/error.h"
-#include "format/format.h"
+#include "tests/support/format-expect.h"
 
 #define FILE_NAME "model.safetensors"
 
 /* The bytes of a header in a block of its exact size, so that a sanitizer sees
- * a read beyond it. */
+ * a read beyond the end. */
 static unsigned char *make_header(const char *json, size_t n)
 {
 	unsigned char *header = malloc(8 + n);
@@ -58,8 +52,19 @@ static void expect_refused(const char *json, size_t n, uint64_t data_bytes, cons
 		hoist__manifest_destroy(manifest);
 }
 
-/* What is wrong, how many bytes of data the file has, and all of the message
- * behind "model.safetensors: ". */
+#define A "tensor \"a\": "
+#define JSON "not valid JSON: "
+#define OVERFLOWS " overflows: its elements or its bytes do not fit in 63 bits "
+#define NO_PAIR "data_offsets is not a pair [begin, end) (header byte 29)"
+/* Headers begin so. */
+#define METADATA "{\"__metadata__\":"
+#define U8 "{\"a\":{\"dtype\":\"U8\","
+#define SHAPE "{\"a\":{\"shape\":"
+#define OFFSETS "{\"a\":{\"data_offsets\":"
+#define X "{\"a\":{\"x\":"
+
+/* A wrong header, how many bytes of data the file has, and all of the message behind
+ * "model.safetensors: ". */
 static const struct refused {
 	const char *json;
 	uint64_t data_bytes;
@@ -69,31 +74,22 @@ static const struct refused {
 	{"", 0, "the header does not begin with '{' (header byte 8)"},
 	{" {}", 0, "the header does not begin with '{' (header byte 8)"},
 	{"[]", 0, "the header does not begin with '{' (header byte 8)"},
-	{"{", 0, "not valid JSON: expected a key in quotes, but it ends (header byte 9)"},
-	{"{\"a", 0, "not valid JSON: a string that is never closed (header byte 9)"},
-	{"{\"a\"", 0, "not valid JSON: expected ':' after a key, but it ends (header byte 12)"},
-	{"{\"a\" 1", 0, "not valid JSON: expected ':' after a key, found '1' (header byte 13)"},
-	{"{a:1}", 0, "not valid JSON: expected a key in quotes, found 'a' (header byte 9)"},
+	{"{", 0, JSON "expected a key in quotes, but it ends (header byte 9)"},
+	{"{\"a", 0, JSON "a string that is never closed (header byte 9)"},
+	{"{\"a\"", 0, JSON "expected ':' after a key, but it ends (header byte 12)"},
+	{"{\"a\" 1", 0, JSON "expected ':' after a key, found '1' (header byte 13)"},
+	{"{a:1}", 0, JSON "expected a key in quotes, found 'a' (header byte 9)"},
 	{"{}x", 0,
-	 "not valid JSON: expected nothing but spaces behind the last '}', found 'x' (header byte "
-	 "10)"},
-	{"{,}", 0, "not valid JSON: expected a key in quotes, found ',' (header byte 9)"},
-	{"{\"a\":{\"dtype\":\"U8\",}}", 0,
-	 "tensor \"a\": not valid JSON: expected a key in quotes, found '}' (header byte 27)"},
+	 JSON "expected nothing but spaces behind the last '}', found 'x' (header byte 10)"},
+	{"{,}", 0, JSON "expected a key in quotes, found ',' (header byte 9)"},
+	{U8 "}}", 0, A JSON "expected a key in quotes, found '}' (header byte 27)"},
 	{"{\"a\":{\"dtype\":\"U8\" 1}}", 0,
-	 "tensor \"a\": not valid JSON: expected ',' or '}', found '1' (header byte 27)"},
-	{"{\"a\":{\"x\":tru}}", 0,
-	 "tensor \"a\": not valid JSON: expected a value, found 't' (header byte 18)"},
-	{"{\"a\":{\"x\":01}}", 0,
-	 "tensor \"a\": not valid JSON: a number begins with 0 (header byte 18)"},
-	{"{\"a\":{\"x\":-}}", 0,
-	 "tensor \"a\": not valid JSON: expected a digit, found '}' (header byte 19)"},
-	{"{\"a\":{\"x\":1.}}", 0,
-	 "tensor \"a\": not valid JSON: expected a digit after the point, found '}' (header byte "
-	 "20)"},
-	{"{\"a\":{\"x\":1e+}}", 0,
-	 "tensor \"a\": not valid JSON: expected a digit in the exponent, found '}' (header byte "
-	 "21)"},
+	 A JSON "expected ',' or '}', found '1' (header byte 27)"},
+	{X "tru}}", 0, A JSON "expected a value, found 't' (header byte 18)"},
+	{X "01}}", 0, A JSON "a number begins with 0 (header byte 18)"},
+	{X "-}}", 0, A JSON "expected a digit, found '}' (header byte 19)"},
+	{X "1.}}", 0, A JSON "expected a digit after the point, found '}' (header byte 20)"},
+	{X "1e+}}", 0, A JSON "expected a digit in the exponent, found '}' (header byte 21)"},
 	{"{\"\x80\":1}", 0, "not valid UTF-8: byte 0x80 (header byte 10)"},
 	{"{\"\xc0\xaf\":1}", 0, "not valid UTF-8: byte 0xc0 (header byte 10)"},
 	{"{\"\xe0\x80\xaf\":1}", 0, "not valid UTF-8: byte 0xe0 (header byte 10)"},
@@ -101,124 +97,95 @@ static const struct refused {
 	{"{\"\xed\xa0\x80\":1}", 0, "not valid UTF-8: byte 0xed (header byte 10)"},
 	{"{\"\xf4\x90\x80\x80\":1}", 0, "not valid UTF-8: byte 0xf4 (header byte 10)"},
 	{"{\"\xe2\x82", 0, "not valid UTF-8: byte 0xe2 (header byte 10)"},
-	{"{\"a\nb\":1}", 0, "not valid JSON: control character 0x0a in a string (header byte 11)"},
-	{"{\"\\x\":1}", 0, "not valid JSON: unknown escape in a string (header byte 10)"},
-	{"{\"\\u12g4\":1}", 0,
-	 "not valid JSON: \\u is not followed by 4 hexadecimal digits (header byte 10)"},
-	{"{\"\\ud800\":1}", 0,
-	 "not valid JSON: an escape is half a surrogate pair (header byte 10)"},
-	{"{\"\\udc00\":1}", 0,
-	 "not valid JSON: an escape is half a surrogate pair (header byte 10)"},
+	{"{\"a\nb\":1}", 0, JSON "control character 0x0a in a string (header byte 11)"},
+	{"{\"\\x\":1}", 0, JSON "unknown escape in a string (header byte 10)"},
+	{"{\"\\u12g4\":1}", 0, JSON "\\u is not followed by 4 hexadecimal digits (header byte 10)"},
+	{"{\"\\ud800\":1}", 0, JSON "an escape is half a surrogate pair (header byte 10)"},
+	{"{\"\\udc00\":1}", 0, JSON "an escape is half a surrogate pair (header byte 10)"},
 	/* names */
 	{"{\"\":{}}", 0, "a tensor's name is empty (header byte 9)"},
 	{"{\"a\\u0000b\":{}}", 0, "a tensor's name holds a NUL character (header byte 9)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},\"\\u0061\":{\"dtype\":"
-	 "\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
-	 0, "tensor \"a\": the name comes twice (header byte 61)"},
+	{U8 "\"shape\":[0],\"data_offsets\":[0,0]},\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[0],"
+	    "\"data_offsets\":[0,0]}}",
+	 0, A "the name comes twice (header byte 61)"},
 	/* __metadata__ */
-	{"{\"__metadata__\":[]}", 0, "\"__metadata__\" is not an object (header byte 24)"},
-	{"{\"__metadata__\":{\"step\":1}}", 0,
+	{METADATA "[]}", 0, "\"__metadata__\" is not an object (header byte 24)"},
+	{METADATA "{\"step\":1}}", 0,
 	 "\"__metadata__\": the value of \"step\" is not a string (header byte 32)"},
-	{"{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0,
+	{METADATA "{\"a\":\"\",\"a\":\"\"}}", 0,
 	 "metadata: the key \"a\" comes twice (header byte 32)"},
-	{"{\"__metadata__\":{},\"__metadata__\":{}}", 0,
-	 "\"__metadata__\" comes twice (header byte 27)"},
-	{"{\"__metadata__\":{\"a\":\"\\u0000\"}}", 0,
+	{METADATA "{},\"__metadata__\":{}}", 0, "\"__metadata__\" comes twice (header byte 27)"},
+	{METADATA "{\"a\":\"\\u0000\"}}", 0,
 	 "a value of \"__metadata__\" holds a NUL character (header byte 29)"},
 	/* a tensor's keys */
-	{"{\"a\":1}", 0, "tensor \"a\": its description is not an object (header byte 13)"},
-	{"{\"a\":{}}", 0, "tensor \"a\": the key \"dtype\" is missing (header byte 9)"},
-	{"{\"a\":{\"dtype\":\"U8\"}}", 0,
-	 "tensor \"a\": the key \"shape\" is missing (header byte 9)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[]}}", 0,
-	 "tensor \"a\": the key \"data_offsets\" is missing (header byte 9)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\"}}", 0,
-	 "tensor \"a\": the key \"dtype\" comes twice (header byte 27)"},
+	{"{\"a\":1}", 0, A "its description is not an object (header byte 13)"},
+	{"{\"a\":{}}", 0, A "the key \"dtype\" is missing (header byte 9)"},
+	{"{\"a\":{\"dtype\":\"U8\"}}", 0, A "the key \"shape\" is missing (header byte 9)"},
+	{U8 "\"shape\":[]}}", 0, A "the key \"data_offsets\" is missing (header byte 9)"},
+	{U8 "\"dtype\":\"U8\"}}", 0, A "the key \"dtype\" comes twice (header byte 27)"},
 	/* dtype */
-	{"{\"a\":{\"dtype\":8}}", 0, "tensor \"a\": dtype is not a string (header byte 22)"},
-	{"{\"a\":{\"dtype\":\"f32\"}}", 0,
-	 "tensor \"a\": dtype \"f32\" is not known (header byte 22)"},
-	{"{\"a\":{\"dtype\":\"\"}}", 0, "tensor \"a\": dtype \"\" is not known (header byte 22)"},
+	{"{\"a\":{\"dtype\":8}}", 0, A "dtype is not a string (header byte 22)"},
+	{"{\"a\":{\"dtype\":\"f32\"}}", 0, A "dtype \"f32\" is not known (header byte 22)"},
+	{"{\"a\":{\"dtype\":\"\"}}", 0, A "dtype \"\" is not known (header byte 22)"},
 	/* shape */
-	{"{\"a\":{\"shape\":{}}}", 0, "tensor \"a\": shape is not an array (header byte 22)"},
-	{"{\"a\":{\"shape\":[-1]}}", 0,
-	 "tensor \"a\": an extent of shape is negative (header byte 23)"},
-	{"{\"a\":{\"shape\":[1, -0]}}", 0,
-	 "tensor \"a\": an extent of shape is negative (header byte 26)"},
-	{"{\"a\":{\"shape\":[2.0]}}", 0,
-	 "tensor \"a\": an extent of shape is not an integer (header byte 23)"},
-	{"{\"a\":{\"shape\":[1e2]}}", 0,
-	 "tensor \"a\": an extent of shape is not an integer (header byte 23)"},
-	{"{\"a\":{\"shape\":[true]}}", 0,
-	 "tensor \"a\": an extent of shape is not a number (header byte 23)"},
-	{"{\"a\":{\"shape\":[\"1\"]}}", 0,
-	 "tensor \"a\": an extent of shape is not a number (header byte 23)"},
-	{"{\"a\":{\"shape\":[[1]]}}", 0,
-	 "tensor \"a\": an extent of shape is not a number (header byte 23)"},
-	{"{\"a\":{\"shape\":[9223372036854775808]}}", 0,
-	 "tensor \"a\": an extent of shape does not fit in 63 bits (header byte 23)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
-	 "tensor \"a\": shape [4294967296, 4294967296] of u8 overflows: its elements or its bytes "
-	 "do not fit in 63 "
-	 "bits (header byte 35)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
-	 "tensor \"a\": shape [0, 4294967296, 4294967296] of u8 overflows: its elements or its "
-	 "bytes do not fit in "
-	 "63 bits (header byte 35)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,4294967296,2147483648],\"data_offsets\":[0,0]}}", 0,
-	 "tensor \"a\": shape [0, 4294967296, 2147483648] of u8 overflows: its elements or its "
-	 "bytes do not fit in 63 bits (header byte 35)"},
+	{SHAPE "{}}}", 0, A "shape is not an array (header byte 22)"},
+	{SHAPE "[-1]}}", 0, A "an extent of shape is negative (header byte 23)"},
+	{SHAPE "[1, -0]}}", 0, A "an extent of shape is negative (header byte 26)"},
+	{SHAPE "[2.0]}}", 0, A "an extent of shape is not an integer (header byte 23)"},
+	{SHAPE "[1e2]}}", 0, A "an extent of shape is not an integer (header byte 23)"},
+	{SHAPE "[true]}}", 0, A "an extent of shape is not a number (header byte 23)"},
+	{SHAPE "[\"1\"]}}", 0, A "an extent of shape is not a number (header byte 23)"},
+	{SHAPE "[[1]]}}", 0, A "an extent of shape is not a number (header byte 23)"},
+	{SHAPE "[9223372036854775808]}}", 0,
+	 A "an extent of shape does not fit in 63 bits (header byte 23)"},
+	{U8 "\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+	 A "shape [4294967296, 4294967296] of u8" OVERFLOWS "(header byte 35)"},
+	{U8 "\"shape\":[0,4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+	 A "shape [0, 4294967296, 4294967296] of u8" OVERFLOWS "(header byte 35)"},
+	{U8 "\"shape\":[0,4294967296,2147483648],\"data_offsets\":[0,0]}}", 0,
+	 A "shape [0, 4294967296, 2147483648] of u8" OVERFLOWS "(header byte 35)"},
 	{"{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}", 0,
-	 "tensor \"a\": shape [2305843009213693952] of f64 overflows: its elements or its bytes do "
-	 "not fit in 63 "
-	 "bits (header byte 36)"},
+	 A "shape [2305843009213693952] of f64" OVERFLOWS "(header byte 36)"},
 	{"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2,
-	 "tensor \"a\": shape [3] of f4_e2m1fn is 12 bits, not a whole number of bytes (header "
-	 "byte 35)"},
+	 A "shape [3] of f4_e2m1fn is 12 bits, not a whole number of bytes (header byte 35)"},
 	/* data_offsets */
-	{"{\"a\":{\"data_offsets\":0}}", 0,
-	 "tensor \"a\": data_offsets is not an array (header byte 29)"},
-	{"{\"a\":{\"data_offsets\":[]}}", 0,
-	 "tensor \"a\": data_offsets is not a pair [begin, end) (header byte 29)"},
-	{"{\"a\":{\"data_offsets\":[0]}}", 0,
-	 "tensor \"a\": data_offsets is not a pair [begin, end) (header byte 29)"},
-	{"{\"a\":{\"data_offsets\":[0,1,2]}}", 0,
-	 "tensor \"a\": data_offsets is not a pair [begin, end) (header byte 29)"},
-	{"{\"a\":{\"data_offsets\":[-8,0]}}", 0,
-	 "tensor \"a\": an offset of data_offsets is negative (header byte 30)"},
-	{"{\"a\":{\"data_offsets\":[0,18446744073709551616]}}", 0,
-	 "tensor \"a\": an offset of data_offsets does not fit in 63 bits (header byte 32)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[4,2]}}", 2,
-	 "tensor \"a\": data_offsets [4, 2) end before they begin (header byte 54)"},
+	{OFFSETS "0}}", 0, A "data_offsets is not an array (header byte 29)"},
+	{OFFSETS "[]}}", 0, A NO_PAIR},
+	{OFFSETS "[0]}}", 0, A NO_PAIR},
+	{OFFSETS "[0,1,2]}}", 0, A NO_PAIR},
+	{OFFSETS "[-8,0]}}", 0, A "an offset of data_offsets is negative (header byte 30)"},
+	{OFFSETS "[0,18446744073709551616]}}", 0,
+	 A "an offset of data_offsets does not fit in 63 bits (header byte 32)"},
+	{U8 "\"shape\":[2],\"data_offsets\":[4,2]}}", 2,
+	 A "data_offsets [4, 2) end before they begin (header byte 54)"},
 	{"{\"a.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,10]}}", 10,
 	 "tensor \"a.weight\": data_offsets [0, 10) are 10 bytes, but shape [2, 3] of f32 is 24 "
 	 "(header byte 64)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,9],\"data_offsets\":[0,1]}}", 1,
-	 "tensor \"a\": data_offsets [0, 1) are 1 bytes, but shape [1, 1, 1, 1, 1, 1, ...] of u8 "
-	 "is 9 (header byte 68)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}}", 4,
-	 "tensor \"a\": data_offsets [0, 5) end beyond the file, which holds 4 bytes of data; is "
-	 "it incomplete? (header byte 54)"},
+	{U8 "\"shape\":[1,1,1,1,1,1,1,9],\"data_offsets\":[0,1]}}", 1,
+	 A "data_offsets [0, 1) are 1 bytes, but shape [1, 1, 1, 1, 1, 1, ...] of u8 is 9 (header "
+	   "byte 68)"},
+	{U8 "\"shape\":[5],\"data_offsets\":[0,5]}}", 4,
+	 A "data_offsets [0, 5) end beyond the file, which holds 4 bytes of data; is it "
+	   "incomplete? (header byte 54)"},
 	/* all ranges together */
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\","
-	 "\"shape\":[4],\"data_offsets\":[3,7]}}",
+	{U8 "\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_"
+	    "offsets\":[3,7]}}",
 	 7,
 	 "tensor \"b\": data_offsets [3, 7) overlap those of tensor \"a\", which end at 4 (header "
 	 "byte 106)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\","
-	 "\"shape\":[0],\"data_offsets\":[2,2]}}",
+	{U8 "\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_"
+	    "offsets\":[2,2]}}",
 	 4,
 	 "tensor \"b\": data_offsets [2, 2) overlap those of tensor \"a\", which end at 4 (header "
 	 "byte 106)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[1,5]}}", 5,
-	 "tensor \"a\": data_offsets [1, 5) leave a hole: no tensor has the bytes [0, 1) (header "
-	 "byte 54)"},
+	{U8 "\"shape\":[4],\"data_offsets\":[1,5]}}", 5,
+	 A "data_offsets [1, 5) leave a hole: no tensor has the bytes [0, 1) (header byte 54)"},
 	{"{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[5,6]},\"a\":{\"dtype\":\"U8\","
 	 "\"shape\":[4],\"data_offsets\":[0,4]}}",
 	 6,
 	 "tensor \"b\": data_offsets [5, 6) leave a hole: no tensor has the bytes [4, 5) (header "
 	 "byte 54)"},
-	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 6,
+	{U8 "\"shape\":[4],\"data_offsets\":[0,4]}}", 6,
 	 "the tensors hold 4 bytes of data, but 2 more follow them (byte 65)"},
 	{"{}", 1, "the tensors hold 0 bytes of data, but 1 more follow them (byte 10)"},
 };
@@ -398,7 +365,7 @@ Test(format_safetensors, long_and_hostile_names_are_cut_and_escaped)
 		       "an object (header byte 31)");
 }
 
-/* What any accepted header must satisfy, whatever was done to it. */
+/* The promises of any accepted header, however it was changed. */
 static void check_manifest(const struct hoist__manifest *manifest, uint64_t file_bytes)
 {
 	uint64_t at = manifest->data_offset;
@@ -424,7 +391,7 @@ static const char mutant_base[] =
 	"\"b\\u00e9\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[24,26]},"
 	"\"\xc3\xa9\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[26,34]}}  ";
 
-/* Another reader of JSON must agree: on what is no JSON, and on the names.  (It
+/* Another reader of JSON must agree: on what is no JSON, and on the names.  (Jansson
  * passes over some NUL bytes between values.) */
 static void check_against_jansson(const char *json, size_t n,
 				  const struct hoist__manifest *manifest)

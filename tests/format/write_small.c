@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What is written as .npy and .max is read back, by the parsers and byte by byte; what these
- * formats cannot hold is refused. */
+/* A .npy or .max file that was written reads as the same, by the parsers and byte by byte; a tensor
+ * that these formats cannot hold is refused. */
 #include "config.h"
 
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/dtype.h"
-#include "base/error.h"
-#include "tests/support/format-archive.h"
 #include "format/npy.h"
-#include "format/write.h"
+#include "tests/support/format-expect.h"
 
 static const int64_t shape[] = {3, 4};
 
@@ -21,10 +15,8 @@ static void expect_refused(int (*write)(struct hoist__out_file *), struct hoist_
 			   int code, const char *text)
 {
 	file->header = NULL;
-	cr_expect_eq(write(file), code, "%s", text);
-	cr_expect_null(file->header);
-	cr_expect_not_null(strstr(hoist__error_text(), text), "\"%s\" lacks \"%s\"",
-			   hoist__error_text(), text);
+	int err = write(file);
+	expect_failed(err, file->header, code, text);
 }
 
 /* The whole file: header, and zeros to its end. */
@@ -55,29 +47,16 @@ Test(npy_write, the_header_is_numpys)
 	free(out.header);
 }
 
-static void expect_same(const struct hoist__tensor *a, const struct hoist__out_tensor *b)
-{
-	cr_expect_eq(a->dtype, b->dtype, "%s", hoist_dtype_name(b->dtype));
-	cr_expect_eq(a->rank, b->rank);
-	for (int i = 0; i < a->rank && i < b->rank; i++)
-		cr_expect_eq(a->shape[i], b->shape[i]);
-	cr_expect_eq(a->bytes, b->bytes);
-	cr_expect_eq(a->offset, b->offset);
-	cr_expect_null(a->strides);
-}
-
 Test(npy_write, each_dtype_and_rank_is_read_back)
 {
-	static const int64_t ones[64] = {
-		1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-		1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-		1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2,
-	};
+	int64_t ones[64];
+	for (size_t i = 0; i < 64; i++)
+		ones[i] = i < 63 ? 1 : 2;
 	for (int dtype = 0; dtype < 256; dtype++) {
 		const struct hoist__dtype_info *info = hoist__dtype_info((hoist_dtype)dtype);
 		for (int rank = 0; info != NULL && rank <= 64; rank += rank < 3 ? 1 : 61) {
 			struct hoist__out_tensor tensor = {
-				.name = "x",
+				.name = "arr_0",
 				.dtype = info->dtype,
 				.rank = rank,
 				.shape = ones + 64 - rank,
@@ -170,7 +149,6 @@ Test(max_write, tensors_are_read_back)
 	cr_assert_eq(manifest->n_tensors, 3);
 	for (size_t i = 0; i < 3; i++) {
 		expect_same(&manifest->tensors[i], &tensors[i]);
-		cr_expect_str_eq(manifest->tensors[i].name, tensors[i].name);
 		cr_expect_eq(tensors[i].offset % 64, 0);
 	}
 	cr_expect_eq(out.bytes, tensors[2].offset + 3);
@@ -198,7 +176,7 @@ Test(max_write, a_file_may_be_empty_or_large)
 	bytes_free(&file);
 }
 
-Test(max_write, what_it_cannot_hold_is_refused)
+Test(max_write, tensors_that_max_cannot_hold_are_refused)
 {
 	static const int64_t huge[] = {INT64_C(1) << 32, 0};
 	struct hoist__out_tensor tensors[2] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An image's table, as a hostile holder of the cache, or whoever filled its memfd, can make it.
- * What passes the check is used in every way that an attached image is. */
+ * A table that passes the check is used in every way that an attached image is. */
 #include "config.h"
 
 #include <errno.h>

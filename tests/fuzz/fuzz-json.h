@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/fuzz/fuzz-json.h - changes of JSON that leave it JSON, mostly: numbers, texts, members, nesting.
- * Works on tokens of whatever text there is. */
+/* tests/fuzz/fuzz-json.h - changes of JSON that leave it JSON, mostly: numbers, texts, members,
+ * nesting. Works on tokens of whatever text there is. */
 #ifndef HOIST_TESTS_FUZZ_JSON_H
 #define HOIST_TESTS_FUZZ_JSON_H
 

@@ -19,7 +19,7 @@ static _Thread_local bool counting;
 static size_t live;
 static size_t peak;
 
-/* Of all inputs that were parsed; of the ratio, only those that are not all constants. */
+/* The most that any input took; for the ratio, inputs that are all constants do not count. */
 #define LEAST_READ 2048
 static size_t most_bytes;
 static double most_times;

@@ -34,7 +34,7 @@ size_t LLVMFuzzerMutate(uint8_t *bytes, size_t n, size_t room);
 
 /* --- bytes that decide --- */
 
-/* What an input still has; zeros from its end on. */
+/* The rest of an input; zeros from its end on. */
 struct fuzz_bytes {
 	const uint8_t *p;
 	size_t n;
@@ -89,7 +89,7 @@ void fuzz_check_mappings(const char *of);
 void fuzz_memory_begin(void);
 size_t fuzz_memory_end(void);
 
-/* What format.h promises: the most that parsing takes is below so many times the bytes that it had
+/* The promise of format.h: the most that parsing takes is below so many times the bytes that it had
  * to read, and so many more. */
 #define FUZZ_MEMORY_TIMES 12
 #define FUZZ_MEMORY_TIMES_TORCH 33

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A buffer from a peer that may send anything: descriptors of any content, in pieces, with file
- * descriptors that are none of ours, or too many, or none.  What is received is used: its elements
+ * descriptors that are none of ours, or too many, or none.  A received buffer is used: its elements
  * lie in the memory that came. */
 #include "config.h"
 

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 
 /* --- offsets --- */
 
-/* Of the tensor that is being read: what is known of it. */
+/* The facts that are known of the tensor that is being read. */
 struct entry {
 	unsigned bits; /* 0: unknown */
 	uint64_t elements;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What was read of a file of any format is written in each format that can hold it, and read again:
- * it is the same. */
+/* The tensors of a file of any format are written in each format that can hold them, and read
+ * again: they are the same. */
 #include "config.h"
 
 #include <string.h>

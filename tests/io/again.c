@@ -18,6 +18,7 @@
 #include "io/output.h"
 #include "tests/support/io-helpers.h"
 #include "tests/support/wrap-syscall.h"
+#include "tests/support/wrap.h"
 
 #define BYTES ((size_t)100000)
 
@@ -45,16 +46,12 @@ static void set_answer(int err, long in_a_row)
 	atomic_store(&n_calls, 0);
 }
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	return spoil() ? -1 : __real_pread(fd, to, bytes, offset);
 }
 
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...)
+WRAP(int, open, (const char *path, int flags, ...))
 {
 	return spoil() ? -1 : __real_open(path, flags, 0600);
 }
@@ -62,9 +59,7 @@ int __wrap_open(const char *path, int flags, ...)
 static atomic_int made_anyhow; /* errno of the next file that is made, but not opened */
 static atomic_int close_err;   /* of the next one that is closed */
 
-int __real_close(int fd);
-int __wrap_close(int fd);
-int __wrap_close(int fd)
+WRAP(int, close, (int fd))
 {
 	int err = atomic_exchange(&close_err, 0);
 	if (__real_close(fd) == 0 && err == 0)
@@ -73,9 +68,7 @@ int __wrap_close(int fd)
 	return -1;
 }
 
-int __real_openat(int dir, const char *path, int flags, ...);
-int __wrap_openat(int dir, const char *path, int flags, ...);
-int __wrap_openat(int dir, const char *path, int flags, ...)
+WRAP(int, openat, (int dir, const char *path, int flags, ...))
 {
 	if ((flags & O_TMPFILE) == O_TMPFILE && atomic_load(&made_anyhow) != 0) {
 		errno = EOPNOTSUPP;
@@ -89,23 +82,17 @@ int __wrap_openat(int dir, const char *path, int flags, ...)
 	return spoil() ? -1 : __real_openat(dir, path, flags, 0600);
 }
 
-int __real_fsync(int fd);
-int __wrap_fsync(int fd);
-int __wrap_fsync(int fd)
+WRAP(int, fsync, (int fd))
 {
 	return spoil() ? -1 : __real_fsync(fd);
 }
 
-int __real_ftruncate(int fd, off_t bytes);
-int __wrap_ftruncate(int fd, off_t bytes);
-int __wrap_ftruncate(int fd, off_t bytes)
+WRAP(int, ftruncate, (int fd, off_t bytes))
 {
 	return spoil() ? -1 : __real_ftruncate(fd, bytes);
 }
 
-ssize_t __real_pwrite(int fd, const void *from, size_t bytes, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
+WRAP(ssize_t, pwrite, (int fd, const void *from, size_t bytes, off_t offset))
 {
 	return spoil() ? -1 : __real_pwrite(fd, from, bytes, offset);
 }
@@ -124,7 +111,7 @@ static int read_all(const char *path, unsigned flags, unsigned char *to)
 	(void)snprintf(folder, sizeof folder, "%s", path);
 	*strrchr(folder, '/') = '\0';
 	int dir = __real_open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	NEEDED(dir >= 0);
+	CHECK(dir >= 0);
 	int err = hoist__file_open(dir, strrchr(path, '/') + 1, path, flags, &file);
 	if (err == 0)
 		err = hoist__file_read(file, 0, to, BYTES);
@@ -132,7 +119,7 @@ static int read_all(const char *path, unsigned flags, unsigned char *to)
 	struct hoist__ahead_part part = {.bytes = BYTES, .path = path};
 	if (err == 0) {
 		part.fd = file->fd;
-		NEEDED(hoist__ahead_start(&part, 1, 1, &ahead) == 0);
+		OK(hoist__ahead_start(&part, 1, 1, &ahead));
 		err = hoist__ahead_wait(ahead, UINT64_MAX);
 		hoist__ahead_stop(ahead);
 	}
@@ -147,10 +134,9 @@ static void some(const char *path, unsigned char *to)
 	for (unsigned i = 0; i < 2; i++) {
 		memset(to, 0, BYTES);
 		set_answer(EINTR, 3);
-		NEEDED(read_all(path, flags[i], to) == 0);
-		NEEDED(atomic_load(&n_calls) >= 4 * 3); /* open, direct open, two reads */
-		for (size_t at = 0; at < BYTES; at++)
-			NEEDED(to[at] == byte_at(at));
+		OK(read_all(path, flags[i], to));
+		CHECK(atomic_load(&n_calls) >= 4 * 3); /* open, direct open, two reads */
+		check_bytes(to, 0, BYTES);
 	}
 	set_answer(0, 0);
 }
@@ -160,17 +146,17 @@ static int read_opened(const char *path, int err, unsigned char *to, bool ahead)
 	struct hoist__file *file = NULL;
 	struct hoist__ahead *reading = NULL;
 	set_answer(0, 0);
-	NEEDED(hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file) == 0);
+	OK(hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file));
 	struct hoist__ahead_part part = {.fd = file->fd, .bytes = BYTES, .path = path};
 	set_answer(err, 1000000);
 	if (ahead)
-		NEEDED(hoist__ahead_start(&part, 1, 1, &reading) == 0);
+		OK(hoist__ahead_start(&part, 1, 1, &reading));
 	int result = ahead ? hoist__ahead_wait(reading, UINT64_MAX)
 			   : hoist__file_read(file, 0, to, BYTES);
 	hoist__ahead_stop(reading);
-	NEEDED(strstr(hoist__error_text(), strerrorname_np(err)) != NULL);
-	NEEDED(strstr(hoist__error_text(), path) != NULL);
-	NEEDED(atomic_load(&n_calls) == HOIST__MAX_AGAIN);
+	check_said(strerrorname_np(err));
+	check_said(path);
+	CHECK(atomic_load(&n_calls) == HOIST__MAX_AGAIN);
 	set_answer(0, 0);
 	hoist__file_close(file);
 	return result;
@@ -181,10 +167,10 @@ static void without_an_end(const char *path, unsigned char *to)
 	static const int errors[] = {EINTR, EAGAIN};
 	for (unsigned e = 0; e < 2; e++)
 		for (unsigned ahead = 0; ahead < 2; ahead++)
-			NEEDED(read_opened(path, errors[e], to, ahead != 0) == -EIO);
+			CHECK(read_opened(path, errors[e], to, ahead != 0) == -EIO);
 	struct hoist__file *file = NULL;
 	set_answer(EINTR, 1000000);
-	NEEDED(hoist__file_open(AT_FDCWD, path, NULL, 0, &file) == -EINTR && file == NULL);
+	CHECK(hoist__file_open(AT_FDCWD, path, NULL, 0, &file) == -EINTR && file == NULL);
 	set_answer(0, 0);
 }
 
@@ -209,29 +195,29 @@ static int write_all(const char *path, const unsigned char *from)
 static void writing(const char *path, const unsigned char *from, unsigned char *to)
 {
 	set_answer(EINTR, 3);
-	NEEDED(write_all(path, from) == 0);
-	NEEDED(atomic_load(&n_calls) >= 5 * 3);
+	OK(write_all(path, from));
+	CHECK(atomic_load(&n_calls) >= 5 * 3);
 	set_answer(0, 0);
-	NEEDED(read_all(path, 0, to) == 0 && memcmp(from, to, BYTES) == 0);
+	CHECK(read_all(path, 0, to) == 0 && memcmp(from, to, BYTES) == 0);
 	set_answer(EINTR, 1000000);
-	NEEDED(write_all(path, from) == -EINTR);
+	CHECK(write_all(path, from) == -EINTR);
 	set_answer(0, 0);
-	NEEDED(unlink(path) == 0);
+	OK(unlink(path));
 }
 
-/* What is lost is said when the file is closed: before it has its name. */
+/* Closing the file says which bytes are lost, before the file has its name. */
 static void closing(const char *path, const unsigned char *from, unsigned flags)
 {
 	struct hoist__output *output = NULL;
-	NEEDED(hoist__output_create(path, BYTES, flags, &output) == 0);
-	NEEDED(hoist__output_write(output, 0, from, BYTES) == 0);
+	OK(hoist__output_create(path, BYTES, flags, &output));
+	OK(hoist__output_write(output, 0, from, BYTES));
 	atomic_store(&close_err, EINTR);
-	NEEDED(hoist__output_finish(output) == 0);
+	OK(hoist__output_finish(output));
 	atomic_store(&close_err, EDQUOT);
-	NEEDED(hoist__output_finish(output) == -EDQUOT);
-	NEEDED(strstr(hoist__error_text(), path) != NULL);
+	CHECK(hoist__output_finish(output) == -EDQUOT);
+	check_said(path);
 	hoist__output_destroy(output);
-	NEEDED(access(path, F_OK) < 0);
+	CHECK(access(path, F_OK) < 0);
 }
 
 static unsigned n_hidden(const char *path)
@@ -241,7 +227,7 @@ static unsigned n_hidden(const char *path)
 	(void)snprintf(folder, sizeof folder, "%s", path);
 	*strrchr(folder, '/') = '\0';
 	DIR *dir = opendir(folder);
-	NEEDED(dir != NULL);
+	CHECK(dir != NULL);
 	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
 		n += strstr(entry->d_name, ".hoist-") != NULL;
 	closedir(dir);
@@ -252,12 +238,12 @@ static unsigned n_hidden(const char *path)
 static void made_though_it_failed(const char *path, const unsigned char *from)
 {
 	atomic_store(&made_anyhow, EIO);
-	NEEDED(write_all(path, from) == -EIO);
-	NEEDED(n_hidden(path) == 0);
+	CHECK(write_all(path, from) == -EIO);
+	OK(n_hidden(path));
 	atomic_store(&made_anyhow, EINTR);
-	NEEDED(write_all(path, from) == 0);
-	NEEDED(n_hidden(path) == 0);
-	NEEDED(unlink(path) == 0);
+	OK(write_all(path, from));
+	OK(n_hidden(path));
+	OK(unlink(path));
 }
 
 int main(void)
@@ -265,7 +251,7 @@ int main(void)
 	char path[256], other[256];
 	unsigned char *bytes = malloc(BYTES);
 	unsigned char *from = malloc(BYTES);
-	NEEDED(bytes != NULL && from != NULL);
+	CHECK(bytes != NULL && from != NULL);
 	for (size_t at = 0; at < BYTES; at++)
 		from[at] = byte_at(at);
 	make_file(scratch(path, sizeof path, "again"), BYTES);

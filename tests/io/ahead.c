@@ -15,6 +15,7 @@
 #include "io/ahead.h"
 #include "io/map.h"
 #include "tests/support/read-gate.h"
+#include "tests/support/wrap.h"
 
 #define MIB ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
@@ -33,9 +34,7 @@ static bool fails(void)
 	return atomic_load(&fail_at) > 0 && atomic_fetch_sub(&fail_at, 1) == 1;
 }
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	uint64_t from = (uint64_t)offset;
 	gate_pass();
@@ -51,36 +50,27 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 	return __real_pread(fd, to, bytes, offset);
 }
 
-int __real_madvise(void *address, size_t bytes, int advice);
-int __wrap_madvise(void *address, size_t bytes, int advice);
-int __wrap_madvise(void *address, size_t bytes, int advice)
+WRAP(int, madvise, (void *address, size_t bytes, int advice))
 {
 	const char *path = atomic_exchange(&shrinks, NULL);
 	if (path != NULL)
-		NEEDED(truncate(path, 100) == 0);
+		OK(truncate(path, 100));
 	errno = madvise_err;
 	return madvise_err != 0 ? -1 : __real_madvise(address, bytes, advice);
 }
 
-void *__real_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes)
+WRAP(void *, calloc, (size_t n, size_t bytes))
 {
 	return fails() ? NULL : __real_calloc(n, bytes);
 }
 
-void *__real_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes)
+WRAP(void *, malloc, (size_t bytes))
 {
 	return fails() ? NULL : __real_malloc(bytes);
 }
 
-int __real_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)(void *),
-			  void *arg);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)(void *),
-			  void *arg);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)(void *), void *arg)
+WRAP(int, pthread_create,
+     (pthread_t * id, const pthread_attr_t *how, void *(*run)(void *), void *arg))
 {
 	return fails() ? EAGAIN : __real_pthread_create(id, how, run, arg);
 }
@@ -112,7 +102,7 @@ static size_t pages_present(const void *memory, size_t bytes)
 {
 	static unsigned char there[16384];
 	size_t n = (bytes + PAGE - 1) / PAGE, present = 0;
-	NEEDED(n <= sizeof there && mincore((void *)(uintptr_t)memory, bytes, there) == 0);
+	CHECK(n <= sizeof there && mincore((void *)(uintptr_t)memory, bytes, there) == 0);
 	for (size_t i = 0; i < n; i++)
 		present += there[i] & 1u;
 	return present;
@@ -122,13 +112,13 @@ static size_t pages_present(const void *memory, size_t bytes)
 static size_t pages_mapped(const void *memory, size_t bytes)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	NEEDED(fd >= 0);
+	CHECK(fd >= 0);
 	size_t mapped = 0;
 	for (size_t at = 0; at < bytes; at += PAGE) {
 		uint64_t entry = 0;
-		NEEDED(__real_pread(fd, &entry, sizeof entry,
-				    (off_t)(((uintptr_t)memory + at) / PAGE * sizeof entry)) ==
-		       sizeof entry);
+		CHECK(__real_pread(fd, &entry, sizeof entry,
+				   (off_t)(((uintptr_t)memory + at) / PAGE * sizeof entry)) ==
+		      sizeof entry);
 		mapped += entry >> 63;
 	}
 	close(fd);
@@ -143,9 +133,9 @@ static void brings_all_parts_in(void)
 	struct hoist__file_map maps[2] = {{0}};
 	for (int mode = HOIST__MAP_READ_ONLY; mode <= HOIST__MAP_READ_WRITE; mode++) {
 		for (int i = 0; i < 2; i++) {
-			NEEDED(posix_fadvise(files[i]->fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-			NEEDED(hoist__file_map_open(files[i], (enum hoist__file_map_mode)mode, 100,
-						    files[i]->bytes - 100, &maps[i]) == 0);
+			OK(posix_fadvise(files[i]->fd, 0, 0, POSIX_FADV_DONTNEED));
+			OK(hoist__file_map_open(files[i], (enum hoist__file_map_mode)mode, 100,
+						files[i]->bytes - 100, &maps[i]));
 		}
 		struct hoist__ahead_part parts[] = {
 			part_of(files[0], 100, 5 * MIB, maps[0].data),
@@ -155,24 +145,23 @@ static void brings_all_parts_in(void)
 		};
 		struct hoist__ahead *ahead = NULL;
 		uint64_t done, total;
-		NEEDED(hoist__ahead_start(parts, 4, 0, &ahead) == 0);
-		NEEDED(hoist__ahead_wait(ahead, FOREVER) == 0);
+		OK(hoist__ahead_start(parts, 4, 0, &ahead));
+		OK(hoist__ahead_wait(ahead, FOREVER));
 		hoist__ahead_progress(ahead, &done, &total);
-		NEEDED(done == total && total == 7 * MIB + 205);
-		NEEDED(hoist__ahead_failed(ahead, &done) == NULL);
-		NEEDED(pages_present(maps[0].base, 5 * MIB) == 5 * MIB / PAGE);
-		NEEDED(pages_present((char *)maps[0].base + 9 * MIB, 2 * MIB) == 2 * MIB / PAGE);
+		CHECK(done == total && total == 7 * MIB + 205);
+		CHECK(hoist__ahead_failed(ahead, &done) == NULL);
+		CHECK(pages_present(maps[0].base, 5 * MIB) == 5 * MIB / PAGE);
+		CHECK(pages_present((char *)maps[0].base + 9 * MIB, 2 * MIB) == 2 * MIB / PAGE);
 		size_t mapped = pages_mapped(maps[0].base, 5 * MIB);
-		NEEDED(mapped == 5 * MIB / PAGE ||
-		       (mapped == 0 && madvise(NULL, 0, 22) < 0 && "no such call here"));
-		NEEDED(first_wrong(files[0]->fd, maps[0].data, 100, maps[0].bytes) ==
-		       maps[0].bytes);
+		CHECK(mapped == 5 * MIB / PAGE ||
+		      (mapped == 0 && madvise(NULL, 0, 22) < 0 && "no such call here"));
+		CHECK(first_wrong(files[0]->fd, maps[0].data, 100, maps[0].bytes) == maps[0].bytes);
 		hoist__ahead_stop(ahead);
 		hoist__file_map_close(&maps[0]);
 		hoist__file_map_close(&maps[1]);
 	}
-	/* Of no map: into the page cache. */
-	NEEDED(run_one(part_of(files[0], 0, 11 * MIB + 5, NULL)) == 0);
+	/* Without a map: into the page cache. */
+	OK(run_one(part_of(files[0], 0, 11 * MIB + 5, NULL)));
 	hoist__ahead_stop(NULL);
 	hoist__file_close(files[0]);
 	hoist__file_close(files[1]);
@@ -183,15 +172,15 @@ static void populating_copies_nothing(void)
 {
 	struct hoist__file *file = new_file(8 * PAGE);
 	struct hoist__file_map map = {0};
-	NEEDED(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 8 * PAGE, &map) == 0);
-	NEEDED(run_one(part_of(file, 0, 8 * PAGE, map.data)) == 0);
+	OK(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 8 * PAGE, &map));
+	OK(run_one(part_of(file, 0, 8 * PAGE, map.data)));
 	char path[64];
 	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	map.data[PAGE] = 7;
-	NEEDED(fd >= 0 && pwrite(fd, "new", 3, 0) == 3 && pwrite(fd, "new", 3, PAGE) == 3);
-	NEEDED(memcmp(map.data, "new", 3) == 0 && map.data[PAGE] == 7 &&
-	       map.data[PAGE + 1] == byte_at(PAGE + 1));
+	CHECK(fd >= 0 && pwrite(fd, "new", 3, 0) == 3 && pwrite(fd, "new", 3, PAGE) == 3);
+	CHECK(memcmp(map.data, "new", 3) == 0 && map.data[PAGE] == 7 &&
+	      map.data[PAGE + 1] == byte_at(PAGE + 1));
 	close(fd);
 	hoist__file_map_close(&map);
 	hoist__file_close(file);
@@ -212,25 +201,25 @@ static void progress_and_a_quick_end(void)
 	struct hoist__ahead *ahead = NULL;
 	/* 128 reads of 256 KiB; of 96, in slices of 16, four threads have ended two slices. */
 	gate_shut_after(96);
-	NEEDED(hoist__ahead_start(&part, 1, 0, &ahead) == 0);
+	OK(hoist__ahead_start(&part, 1, 0, &ahead));
 	uint64_t done = 0, before = 0, total;
 	while (done < 8 * MIB) {
-		NEEDED(hoist__ahead_wait(ahead, 1000000) == -EAGAIN);
+		CHECK(hoist__ahead_wait(ahead, 1000000) == -EAGAIN);
 		hoist__ahead_progress(ahead, &done, &total);
-		NEEDED(done >= before && done < total && total == bytes);
+		CHECK(done >= before && done < total && total == bytes);
 		before = done;
 	}
 	hoist__ahead_cancel(ahead);
 	gate_open();
-	NEEDED(hoist__ahead_wait(ahead, FOREVER) == -ECANCELED);
-	NEEDED(gate_asked <= 96 + 4); /* no thread began another */
+	CHECK(hoist__ahead_wait(ahead, FOREVER) == -ECANCELED);
+	CHECK(gate_asked <= 96 + 4); /* no thread began another */
 	hoist__ahead_stop(ahead);
 	gate_shut_after(20);
 	pthread_t thread;
-	NEEDED(hoist__ahead_start(&part, 1, 2, &ahead) == 0);
-	NEEDED(pthread_create(&thread, NULL, open_later, NULL) == 0);
+	OK(hoist__ahead_start(&part, 1, 2, &ahead));
+	OK(pthread_create(&thread, NULL, open_later, NULL));
 	hoist__ahead_stop(ahead); /* in the middle */
-	NEEDED(pthread_join(thread, NULL) == 0);
+	OK(pthread_join(thread, NULL));
 	hoist__file_close(file);
 }
 
@@ -239,10 +228,10 @@ static void a_bad_place(void)
 	struct hoist__file *file = new_file(10 * MIB);
 	bad_begin = 7 * MIB + 512;
 	bad_end = 7 * MIB + 1024;
-	NEEDED(run_one(part_of(file, 0, 10 * MIB, NULL)) == -EIO);
-	NEEDED(strstr(hoist__error_text(), "at byte 7340544: ") != NULL);
-	NEEDED(strstr(hoist__error_text(), file->path) != NULL);
-	NEEDED(run_one(part_of(file, 0, 7 * MIB, NULL)) == 0);
+	CHECK(run_one(part_of(file, 0, 10 * MIB, NULL)) == -EIO);
+	check_said("at byte 7340544: ");
+	check_said(file->path);
+	OK(run_one(part_of(file, 0, 7 * MIB, NULL)));
 	bad_end = 0;
 	hoist__file_close(file);
 }
@@ -254,13 +243,13 @@ static void a_file_that_shrank_on(int populating)
 	make_file(scratch(path, sizeof path, "shrinks"), 2 * MIB);
 	struct hoist__file *file = open_file(path);
 	struct hoist__file_map map = {0};
-	NEEDED(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 2 * MIB, &map) == 0);
+	OK(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, 2 * MIB, &map));
 	shrinks = path; /* after it was read */
-	NEEDED(run_one(part_of(file, 0, 2 * MIB, map.data)) == -ENODATA);
-	NEEDED(strstr(hoist__error_text(), "the file ends at byte 100") != NULL);
-	NEEDED(shrinks == NULL);
-	NEEDED(run_one(part_of(file, 0, 2 * MIB, map.data)) == -ENODATA); /* before */
-	NEEDED(strstr(hoist__error_text(), "shrinks: the file ends at byte 100") != NULL);
+	CHECK(run_one(part_of(file, 0, 2 * MIB, map.data)) == -ENODATA);
+	check_said("the file ends at byte 100");
+	CHECK(shrinks == NULL);
+	CHECK(run_one(part_of(file, 0, 2 * MIB, map.data)) == -ENODATA); /* before */
+	check_said("shrinks: the file ends at byte 100");
 	madvise_err = 0;
 	hoist__file_map_close(&map);
 	hoist__file_close(file);
@@ -277,16 +266,16 @@ static void kernels_that_do_not_populate(void)
 {
 	struct hoist__file *file = new_file(MIB);
 	struct hoist__file_map map = {0};
-	NEEDED(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, MIB, &map) == 0);
+	OK(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, MIB, &map));
 	madvise_err = EINVAL; /* unknown */
-	NEEDED(run_one(part_of(file, 0, MIB, map.data)) == 0);
+	OK(run_one(part_of(file, 0, MIB, map.data)));
 	madvise_err = EAGAIN; /* for ever */
-	NEEDED(run_one(part_of(file, 0, MIB, map.data)) == 0);
+	OK(run_one(part_of(file, 0, MIB, map.data)));
 	madvise_err = EFAULT; /* though the file is long enough */
-	NEEDED(run_one(part_of(file, 0, MIB, map.data)) == -EIO);
+	CHECK(run_one(part_of(file, 0, MIB, map.data)) == -EIO);
 	madvise_err = ENOMEM;
-	NEEDED(run_one(part_of(file, 0, MIB, map.data)) == -ENOMEM);
-	NEEDED(strstr(hoist__error_text(), "1048576 bytes at 0 of ") != NULL);
+	CHECK(run_one(part_of(file, 0, MIB, map.data)) == -ENOMEM);
+	check_said("1048576 bytes at 0 of ");
 	madvise_err = 0;
 	hoist__file_map_close(&map);
 	hoist__file_close(file);
@@ -307,16 +296,16 @@ static void disks_beside_each_other(void)
 		uint64_t other = slow == 0 ? 17 * MIB : 30 * MIB;
 		uint64_t done = 0, total = 0;
 		atomic_store(&held_fd, files[slow]->fd);
-		NEEDED(hoist__ahead_start(parts, 4, 2, &ahead) == 0);
+		OK(hoist__ahead_start(parts, 4, 2, &ahead));
 		while (done < other) {
 			(void)usleep(500);
 			hoist__ahead_progress(ahead, &done, &total);
 		}
-		NEEDED(done == other && total == 47 * MIB);
+		CHECK(done == other && total == 47 * MIB);
 		atomic_store(&held_fd, -1);
-		NEEDED(hoist__ahead_wait(ahead, FOREVER) == 0);
+		OK(hoist__ahead_wait(ahead, FOREVER));
 		hoist__ahead_progress(ahead, &done, &total);
-		NEEDED(done == total);
+		CHECK(done == total);
 		hoist__ahead_stop(ahead);
 	}
 	hoist__file_close(files[0]);
@@ -332,23 +321,17 @@ static void calls_that_fail(void)
 		int err = run_one(part_of(file, 0, 20 * MIB, NULL));
 		bool failed = atomic_load(&fail_at) <= 0;
 		fail_at = 0;
-		NEEDED(err == 0 || err == -ENOMEM || err == -EAGAIN);
+		CHECK(err == 0 || err == -ENOMEM || err == -EAGAIN);
 		n_failed += err < 0;
 		if (!failed)
 			break;
 	}
-	NEEDED(n_failed >= 3);
+	CHECK(n_failed >= 3);
 	hoist__file_close(file);
 }
 
 int main(void)
 {
-#define CASE(name)                                                                                 \
-	do {                                                                                       \
-		printf(#name "\n");                                                                \
-		fflush(stdout);                                                                    \
-		name();                                                                            \
-	} while (0)
 	CASE(brings_all_parts_in);
 	CASE(populating_copies_nothing);
 	CASE(progress_and_a_quick_end);

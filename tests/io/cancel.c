@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A read that never ends by itself, and cancels that the kernel does not find it for: some requests
- * are between two of its threads just then.  It is asked again, as long as it takes.  And how many
- * threads it may have where reads hang. */
+ * are between two of its threads just then.  The engine asks again, as long as it takes.  And the
+ * number of threads that the kernel may have where reads hang. */
 #include "config.h"
 
 #include <liburing.h>
@@ -15,14 +15,13 @@
 #include "base/error.h"
 #include "io/uring-private.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/wrap.h"
 
 static atomic_int n_lost; /* so many cancels reach nobody */
 static atomic_int n_cancels;
 static atomic_uint read_flags; /* of the last read's SQE */
 
-int __real_io_uring_submit(struct io_uring *ring);
-int __wrap_io_uring_submit(struct io_uring *ring);
-int __wrap_io_uring_submit(struct io_uring *ring)
+WRAP(int, io_uring_submit, (struct io_uring * ring))
 {
 	struct io_uring_sq *sq = &ring->sq;
 	struct io_uring_sqe *last = &sq->sqes[(sq->sqe_tail - 1) & *sq->kring_mask];
@@ -44,7 +43,7 @@ static void cancel_a_read(int lost, bool destroy)
 {
 	int ends[2];
 	unsigned char byte[4096];
-	NEEDED(pipe(ends) == 0);
+	OK(pipe(ends));
 	const struct hoist__file file = {
 		.path = (char *)(uintptr_t) "a pipe", .fd = ends[0], .direct_fd = -1};
 	struct hoist__request read = {
@@ -52,50 +51,49 @@ static void cancel_a_read(int lost, bool destroy)
 	struct hoist__request *one = &read, *back = NULL;
 	const struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING, .depth = 4};
 	struct hoist__engine *engine = NULL;
-	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	OK(hoist__engine_create(&options, &engine));
 	atomic_store(&n_lost, lost);
 	atomic_store(&n_cancels, 0);
-	NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
-	NEEDED(hoist__engine_reap(engine, &back, 1, 1000000) == 0);
+	OK(hoist__engine_submit(engine, &one, 1));
+	OK(hoist__engine_reap(engine, &back, 1, 1000000));
 	if (!destroy) {
 		hoist__engine_cancel(engine);
-		NEEDED(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
-		NEEDED(back == one && read.result == -ECANCELED);
+		CHECK(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
+		CHECK(back == one && read.result == -ECANCELED);
 	}
 	hoist__engine_destroy(engine);
-	NEEDED(atomic_load(&n_cancels) == lost + 1);
+	CHECK(atomic_load(&n_cancels) == lost + 1);
 	close(ends[0]);
 	close(ends[1]);
 }
 
-/* It goes on as before once it has. */
+/* The engine goes on as before once the cancel has ended. */
 static void used_again(bool network)
 {
 	const struct hoist__fs far = {.name = "a network", .network = true};
 	char path[256];
 	make_file(scratch(path, sizeof path, "cancel"), 4096);
 	struct hoist__file *file = NULL;
-	NEEDED(hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file) == 0);
+	OK(hoist__file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT, &file));
 	if (network)
 		file->fs = &far;
 	unsigned char bytes[4096];
-	struct hoist__request read = {
-		.file = file, .address = bytes, .bytes = 4096, .need = 4096, .buffer = -1};
+	struct hoist__request read = read_of(file, bytes, 0, 4096);
 	struct hoist__request *one = &read, *back = NULL;
 	const struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING, .depth = 4};
 	struct hoist__engine *engine = NULL;
-	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	OK(hoist__engine_create(&options, &engine));
 	for (int i = 0; i < 3; i++) {
 		hoist__engine_cancel(engine);
-		NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
+		OK(hoist__engine_submit(engine, &one, 1));
 		hoist__engine_cancel(engine);
-		NEEDED(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
-		NEEDED(read.result == 0 || read.result == -ECANCELED);
-		NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
-		NEEDED(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
-		NEEDED(read.result == 0 && read.done == 4096);
-		/* Who submits must not wait for a server. */
-		NEEDED(((atomic_load(&read_flags) & IOSQE_ASYNC) != 0) == network);
+		CHECK(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
+		CHECK(read.result == 0 || read.result == -ECANCELED);
+		OK(hoist__engine_submit(engine, &one, 1));
+		CHECK(hoist__engine_reap(engine, &back, 1, UINT64_MAX) == 1);
+		CHECK(read.result == 0 && read.done == 4096);
+		/* The submitting thread must not wait for a server. */
+		CHECK(((atomic_load(&read_flags) & IOSQE_ASYNC) != 0) == network);
 	}
 	hoist__engine_destroy(engine);
 	hoist__file_close(file);
@@ -116,32 +114,32 @@ static struct hoist__engine *new_far_engine(bool shared)
 						      .files = &files,
 						      .n_files = 1};
 	struct hoist__engine *engine = NULL;
-	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	OK(hoist__engine_create(&options, &engine));
 	return engine;
 }
 
-/* What reads of the calling thread may have, once it has entered the ring. */
+/* The workers that reads of the calling thread may have, once the thread has entered the ring. */
 static void *ask(void *argument)
 {
 	struct io_uring *ring = &hoist__uring_of(argument)->ring;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-	NEEDED(sqe != NULL);
+	CHECK(sqe != NULL);
 	io_uring_prep_nop(sqe);
 	io_uring_sqe_set_data64(sqe, HOIST__URING_CANCEL); /* whose end is nobody's business */
-	NEEDED(io_uring_submit(ring) == 1);
+	CHECK(io_uring_submit(ring) == 1);
 	unsigned n[2] = {0, 0};
 	struct rlimit limit;
-	NEEDED(getrlimit(RLIMIT_NPROC, &limit) == 0);
+	OK(getrlimit(RLIMIT_NPROC, &limit));
 	int err = io_uring_register_iowq_max_workers(ring, n);
-	NEEDED(err < 0 || n[0] >= hoist__min_u64(limit.rlim_cur, HOIST__URING_NETWORK_WORKERS));
+	CHECK(err < 0 || n[0] >= hoist__min_u64(limit.rlim_cur, HOIST__URING_NETWORK_WORKERS));
 	return NULL;
 }
 
 static void in_a_thread(void *(*run)(void *), void *argument)
 {
 	pthread_t thread;
-	NEEDED(pthread_create(&thread, NULL, run, argument) == 0);
-	NEEDED(pthread_join(thread, NULL) == 0);
+	OK(pthread_create(&thread, NULL, run, argument));
+	OK(pthread_join(thread, NULL));
 }
 
 static void *alone(void *unused)
@@ -166,8 +164,8 @@ static void *for_others(void *unused)
 	return NULL;
 }
 
-/* What hangs on a network must not take all threads of the kernel's.  How many there may be is kept
- * by thread, so that each case has a new one. */
+/* Requests that hang on a network must not take all threads of the kernel's.  The kernel keeps the
+ * limit by thread, so that each case has a new one. */
 static void workers_of_a_network(void)
 {
 	in_a_thread(alone, NULL);

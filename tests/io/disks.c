@@ -120,8 +120,8 @@ Test(io_disks, of_a_device, .init = make_sys, .fini = remove_sys)
 		{"a stripe", {9, 0}, {9, 0}},
 		{"a loop device", {7, 0}, {7, 0}},
 		{"a network's file system", {0, 57}, {0, 57}},
-		{"what /sys does not know", {8, 32}, {8, 32}},
-		{"a partition of what cannot be read", {8, 16}, {8, 16}},
+		{"a number that /sys does not know", {8, 32}, {8, 32}},
+		{"a partition of a disk that cannot be read", {8, 16}, {8, 16}},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		uint64_t disk =

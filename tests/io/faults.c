@@ -22,8 +22,9 @@
 #include "base/error.h"
 #include "tests/support/io-helpers.h"
 #include "tests/support/count.h"
+#include "tests/support/wrap.h"
 
-/* --- what to spoil --- */
+/* --- the call to spoil --- */
 
 enum family {
 	NONE,
@@ -69,7 +70,7 @@ static bool unreached(void)
 	return none;
 }
 
-/* --- what is slow, and what is counted --- */
+/* --- slow calls, and counted ones --- */
 
 static atomic_long pread_ns, write_ns; /* slept before each */
 static atomic_uint n_polls, n_preads;
@@ -81,17 +82,14 @@ static void nap(long ns)
 		(void)nanosleep(&time, NULL);
 }
 
-ssize_t __real_write(int fd, const void *from, size_t bytes);
-ssize_t __wrap_write(int fd, const void *from, size_t bytes);
-ssize_t __wrap_write(int fd, const void *from, size_t bytes)
+WRAP(ssize_t, write, (int fd, const void *from, size_t bytes))
 {
 	nap(atomic_load(&write_ns));
 	return __real_write(fd, from, bytes);
 }
 
-int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *limit, const sigset_t *mask);
-int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *limit, const sigset_t *mask);
-int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *limit, const sigset_t *mask)
+WRAP(int, ppoll,
+     (struct pollfd * fds, nfds_t n, const struct timespec *limit, const sigset_t *mask))
 {
 	atomic_fetch_add(&n_polls, 1);
 	return __real_ppoll(fds, n, limit, mask);
@@ -99,9 +97,7 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *limit, con
 
 /* --- reads --- */
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	nap(atomic_load(&pread_ns));
 	atomic_fetch_add(&n_preads, 1);
@@ -117,9 +113,7 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 	return __real_pread(fd, to, bytes, offset);
 }
 
-ssize_t __real_pwrite(int fd, const void *from, size_t bytes, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
+WRAP(ssize_t, pwrite, (int fd, const void *from, size_t bytes, off_t offset))
 {
 	bool spoiled = spoil(READS);
 	if (spoiled && fault.answer < 0) {
@@ -146,9 +140,7 @@ static void spoil_completions(struct io_uring *ring)
 /* --- entering --- */
 
 #define ENTER(name, parameters, arguments)                                                         \
-	int __real_##name parameters;                                                              \
-	int __wrap_##name parameters;                                                              \
-	int __wrap_##name parameters                                                               \
+	WRAP(int, name, parameters)                                                                \
 	{                                                                                          \
 		if (spoil(ENTERS))                                                                 \
 			return fault.answer;                                                       \
@@ -168,9 +160,7 @@ ENTER(io_uring_submit_and_wait_timeout,
 /* --- resources --- */
 
 #define RESOURCE(result, name, parameters, arguments, failure)                                     \
-	result __real_##name parameters;                                                           \
-	result __wrap_##name parameters;                                                           \
-	result __wrap_##name parameters                                                            \
+	WRAP(result, name, parameters)                                                             \
 	{                                                                                          \
 		if (spoil(RESOURCES))                                                              \
 			return failure;                                                            \
@@ -194,9 +184,8 @@ RESOURCE(int, io_uring_register_buffers,
 RESOURCE(int, io_uring_register_files, (struct io_uring * ring, const int *fds, unsigned n),
 	 (ring, fds, n), -EMFILE)
 
-int __real_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
-int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
-int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p)
+WRAP(int, io_uring_queue_init_params,
+     (unsigned n, struct io_uring *ring, struct io_uring_params *p))
 {
 	if (spoil(RESOURCES))
 		return -ENOMEM;
@@ -205,18 +194,14 @@ int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct 
 }
 
 /* The library opens files for reading only: no mode follows. */
-int __real_openat(int dir, const char *path, int flags, ...);
-int __wrap_openat(int dir, const char *path, int flags, ...);
-int __wrap_openat(int dir, const char *path, int flags, ...)
+WRAP(int, openat, (int dir, const char *path, int flags, ...))
 {
 	if (spoil(RESOURCES))
 		return FAIL_ERRNO(EMFILE);
 	return __real_openat(dir, path, flags);
 }
 
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...)
+WRAP(int, open, (const char *path, int flags, ...))
 {
 	va_list more;
 	va_start(more, flags);
@@ -271,7 +256,7 @@ static void move_blocks(struct load *load, struct hoist__engine *engine, uint64_
 			struct hoist__request *request = set_up(load, next);
 			int err = hoist__engine_submit(engine, &request, 1);
 			/* A ring that is known to be broken takes nothing. */
-			NEEDED(err == 0 || (fault.family == ENTERS && err == fault.answer));
+			CHECK(err == 0 || (fault.family == ENTERS && err == fault.answer));
 			if (err != 0) {
 				request->result = err;
 				n_back++;
@@ -279,13 +264,13 @@ static void move_blocks(struct load *load, struct hoist__engine *engine, uint64_
 		}
 		struct hoist__request *ready[N];
 		int got = hoist__engine_reap(engine, ready, N, timeout_ns);
-		NEEDED(got >= 0);
+		CHECK(got >= 0);
 		n_back += (unsigned)got;
 	}
-	NEEDED(hoist__engine_room(engine) == 3);
+	CHECK(hoist__engine_room(engine) == 3);
 }
 
-/* Is what the request says is done? */
+/* Are the bytes there that the request says are done? */
 static bool is_right(struct load *load, const struct hoist__request *request)
 {
 	if (load->write)
@@ -305,15 +290,15 @@ static void check_blocks(struct load *load, int expected, bool fell_back)
 		const struct hoist__request *request = &load->requests[i];
 		n_back += request->fell_back;
 		if (request->result != 0) {
-			NEEDED(request->result == expected);
+			CHECK(request->result == expected);
 			n_bad++;
 		} else {
-			NEEDED(request->done == BLOCK);
+			CHECK(request->done == BLOCK);
 		}
-		NEEDED(is_right(load, request));
+		CHECK(is_right(load, request));
 	}
-	NEEDED((expected != 0) == (n_bad > 0));
-	NEEDED(fell_back == (n_back > 0));
+	CHECK((expected != 0) == (n_bad > 0));
+	CHECK(fell_back == (n_back > 0));
 }
 
 /* --- sweeps --- */
@@ -384,7 +369,7 @@ static void sweep_answers(struct load *load, enum hoist__engine_kind kind,
 			check_blocks(load, none ? 0 : expected,
 				     !none && direct && a->direct_fell_back);
 		}
-		NEEDED(at > N); /* each of the calls was spoiled once */
+		CHECK(at > N); /* each of the calls was spoiled once */
 	}
 }
 
@@ -420,13 +405,13 @@ static void sweep_enters(struct load *load)
 		set_fault(ENTERS, -EPERM, true, at);
 		move_blocks(load, engine, UINT64_MAX);
 		hoist__engine_destroy(engine);
-		NEEDED(!unreached());
+		CHECK(!unreached());
 		check_blocks(load, -EPERM, false);
 	}
 }
 
-/* What the kernel answers for all that it would give to a thread of its own, where it may start
- * none: it is done here then, and that is said. */
+/* The kernel may start no thread, and cancels each request that it would give to one: the engine
+ * does the work, and says so. */
 static void without_workers(struct load *load)
 {
 	for (int write = 0; write <= 1; write++) {
@@ -436,10 +421,10 @@ static void without_workers(struct load *load)
 		move_blocks(load, engine, UINT64_MAX);
 		check_blocks(load, 0, false);
 		const char *said = strstr(hoist__engine_reason(engine), "ulimit -u");
-		NEEDED(said != NULL || load->way == HOT);
-		/* Of a load's report there is room, also for what is said of an old kernel. */
-		NEEDED(said == NULL ||
-		       strlen(strstr(hoist__engine_reason(engine), ", no threads")) < 90);
+		CHECK(said != NULL || load->way == HOT);
+		/* A load's report has room for this text, and for the one about an old kernel. */
+		CHECK(said == NULL ||
+		      strlen(strstr(hoist__engine_reason(engine), ", no threads")) < 90);
 		hoist__engine_destroy(engine);
 		set_fault(NONE, 0, false, 0);
 	}
@@ -459,12 +444,12 @@ static void interrupted(struct load *load)
 		fault.n = i % 2 == 0 ? 60 : UINT_MAX;
 		atomic_store(&n_preads, 0);
 		move_blocks(load, engine, UINT64_MAX);
-		NEEDED(atomic_load(&n_preads) == 0);
-		NEEDED(strstr(hoist__engine_reason(engine), "ulimit -u") == NULL);
+		CHECK(atomic_load(&n_preads) == 0);
+		CHECK(strstr(hoist__engine_reason(engine), "ulimit -u") == NULL);
 		check_blocks(load, fault.n == UINT_MAX ? end : 0,
 			     load->way == DIRECT && fault.n == UINT_MAX);
 		hoist__engine_destroy(engine);
-		NEEDED(!unreached());
+		CHECK(!unreached());
 	}
 }
 
@@ -473,22 +458,18 @@ static void hot_reads_in_a_broken_ring(struct load *load)
 {
 	struct hoist__engine *engine = new_engine(HOIST__ENGINE_URING, 3, false);
 	load->way = HOT;
-	struct hoist__request *batch[] = {set_up(load, 0), set_up(load, 1)}, *ready[3];
+	struct hoist__request *batch[] = {set_up(load, 0), set_up(load, 1)};
 	load->way = CACHED;
 	struct hoist__request *lost = set_up(load, 2);
 	set_fault(ENTERS, -EPERM, true, 1);
-	NEEDED(hoist__engine_submit(engine, batch, 2) == 0); /* these enter no ring */
-	NEEDED(hoist__engine_submit(engine, &lost, 1) == 0);
-	for (int n = 0; n < 3;) {
-		int got = hoist__engine_reap(engine, ready, 3, UINT64_MAX);
-		NEEDED(got > 0);
-		n += got;
-	}
-	NEEDED(batch[0]->result == 0 && batch[1]->result == 0 && lost->result == -EPERM);
+	OK(hoist__engine_submit(engine, batch, 2)); /* these enter no ring */
+	OK(hoist__engine_submit(engine, &lost, 1));
+	reap_all(engine, 3);
+	CHECK(batch[0]->result == 0 && batch[1]->result == 0 && lost->result == -EPERM);
 	hoist__engine_wake(engine);
-	NEEDED(!hoist__engine_abandoned(engine));
+	CHECK(!hoist__engine_abandoned(engine));
 	hoist__engine_destroy(engine);
-	NEEDED(!unreached());
+	CHECK(!unreached());
 }
 
 /* Opens, makes an engine, reads; all, or a clean failure with a text. */
@@ -532,11 +513,11 @@ static void sweep_resources(struct load *load, const char *path, enum hoist__eng
 		load->way = way;
 		int err = open_and_read(path, kind, load);
 		bool none = unreached();
-		NEEDED(count_entries("/proc/self/fd") == n_open);
-		NEEDED(err <= 0 && (err == 0 || hoist__error_text()[0] != '\0'));
+		CHECK(count_entries("/proc/self/fd") == n_open);
+		CHECK(err <= 0 && (err == 0 || hoist__error_text()[0] != '\0'));
 		n_failed += err != 0;
 		if (none) {
-			NEEDED(err == 0 && n_failed >= 3);
+			CHECK(err == 0 && n_failed >= 3);
 			break;
 		}
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files: what is opened, what is refused, and what is known about them. */
+/* Files: which are opened, which are refused, and the facts that hoist knows of them. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "tests/support/io-helpers.h"
 #include "tests/support/wrap-syscall.h"
+#include "tests/support/wrap.h"
 
 /* An old kernel, a filter of system calls, or a system without /proc. */
 static int without_openat2; /* 0, or what it fails with */
@@ -24,17 +25,13 @@ static bool refuses(long number)
 	return refused;
 }
 
-ssize_t __real_readlink(const char *path, char *to, size_t bytes);
-ssize_t __wrap_readlink(const char *path, char *to, size_t bytes);
-ssize_t __wrap_readlink(const char *path, char *to, size_t bytes)
+WRAP(ssize_t, readlink, (const char *path, char *to, size_t bytes))
 {
 	errno = ENOENT;
 	return without_proc ? -1 : __real_readlink(path, to, bytes);
 }
 
-int __real_access(const char *path, int mode);
-int __wrap_access(const char *path, int mode);
-int __wrap_access(const char *path, int mode)
+WRAP(int, access, (const char *path, int mode))
 {
 	errno = ENOENT;
 	return without_proc ? -1 : __real_access(path, mode);
@@ -68,7 +65,7 @@ Test(io_file, knows_who_it_is)
 	unlink(path);
 }
 
-Test(io_file, refuses_what_is_not_a_file)
+Test(io_file, a_path_that_is_no_file_is_refused)
 {
 	char path[256];
 	cr_expect(try_open(AT_FDCWD, "/", 0) == -EINVAL);
@@ -199,7 +196,7 @@ Test(io_file, on_tmpfs_lives_in_memory)
 	hoist__file_close(file);
 }
 
-/* What the defaults must keep for whoever plans with them. */
+/* The promises of the defaults to a caller that plans with them. */
 Test(io_file, file_systems_have_usable_defaults)
 {
 	static const struct {
@@ -354,7 +351,7 @@ Test(io_file, a_rename_is_no_change)
 	unlink(other);
 }
 
-Test(io_file, counts_what_is_cached)
+Test(io_file, counts_the_bytes_in_the_cache)
 {
 	struct hoist__file *file = new_file(8 << 20);
 	uint64_t resident = 1;

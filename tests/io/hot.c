@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads of what is in the page cache, by threads; of what must not stay there; and files of
- * several devices: the same tests for both engines. */
+/* Reads of bytes that are in the page cache, by threads, and of bytes that must not stay there;
+ * files of several devices: the same tests for both engines. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -11,29 +11,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tests/support/io-helpers.h"
-
-static const enum hoist__engine_kind both[] = {HOIST__ENGINE_URING, HOIST__ENGINE_THREADS};
-
-static bool usable(enum hoist__engine_kind kind)
-{
-	return kind == HOIST__ENGINE_THREADS || hoist__uring_probe(NULL, 0) == 0;
-}
-
-#define FOR_EACH_ENGINE(kind)                                                                      \
-	for (size_t kind##_i = 0; kind##_i < 2; kind##_i++)                                        \
-		for (enum hoist__engine_kind kind = both[kind##_i], *once = &kind;                 \
-		     once != NULL && usable(kind); once = NULL)
-
-static struct hoist__request read_of(const struct hoist__file *file, unsigned char *to,
-				     uint64_t offset, size_t bytes)
-{
-	return (struct hoist__request){.file = file,
-				       .offset = offset,
-				       .address = to,
-				       .bytes = bytes,
-				       .need = bytes,
-				       .buffer = -1};
-}
 
 /* --- hot --- */
 
@@ -104,17 +81,6 @@ static void set_up_mixed(struct hoist__request *requests, struct hoist__request 
 	}
 }
 
-static void reap_all(struct hoist__engine *engine)
-{
-	struct hoist__request *ready[N];
-	for (unsigned n = 0; n < N;) {
-		int got = hoist__engine_reap(engine, ready, 5, UINT64_MAX);
-		cr_assert(got > 0);
-		n += (unsigned)got;
-	}
-	cr_assert(hoist__engine_room(engine) == N);
-}
-
 /* Hot, direct and others at once; cancelled, and destroyed, in the middle. */
 Test(io_hot, among_others)
 {
@@ -133,7 +99,7 @@ Test(io_hot, among_others)
 		bool cancel = round % 3 == 1;
 		if (cancel)
 			hoist__engine_cancel(engine);
-		reap_all(engine);
+		reap_all(engine, N);
 		for (unsigned i = 0; i < N; i++) {
 			const struct hoist__request *r = &requests[i];
 			cr_assert(r->result == 0 || (cancel && r->result == -ECANCELED), "%d",
@@ -143,7 +109,7 @@ Test(io_hot, among_others)
 		}
 		set_up_mixed(requests, batch, file, memory);
 		cr_assert(hoist__engine_submit(engine, batch, N) == 0);
-		reap_all(engine);
+		reap_all(engine, N);
 		for (unsigned i = 0; i < N; i++)
 			cr_assert(requests[i].result == 0 && requests[i].done == BLOCK);
 		hoist__engine_destroy(engine);
@@ -182,7 +148,7 @@ Test(io_hot, a_fork_in_the_middle)
 		int status;
 		cr_assert(waitpid(child, &status, 0) == child);
 		cr_expect(status == 0, "child: %x", (unsigned)status);
-		reap_all(engine);
+		reap_all(engine, N);
 		for (unsigned i = 0; i < N; i++)
 			cr_assert(requests[i].result == 0 && requests[i].done == BLOCK);
 		hoist__engine_destroy(engine);
@@ -214,10 +180,10 @@ Test(io_hot, every_way_to_drive_a_ring)
 		cr_assert(hoist__engine_submit(engine, batch, N) == 0);
 		if (way % 4 == 3)
 			hoist__engine_cancel(engine);
-		reap_all(engine);
+		reap_all(engine, N);
 		set_up_mixed(requests, batch, file, memory);
 		cr_assert(hoist__engine_submit(engine, batch, N) == 0);
-		reap_all(engine);
+		reap_all(engine, N);
 		for (unsigned i = 0; i < N; i++)
 			cr_assert(requests[i].result == 0 &&
 				  first_wrong(file->fd, requests[i].address, requests[i].offset,
@@ -228,7 +194,7 @@ Test(io_hot, every_way_to_drive_a_ring)
 	hoist__file_close(file);
 }
 
-/* --- what must not stay in the page cache --- */
+/* --- bytes that must not stay in the page cache --- */
 
 static uint64_t resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes)
 {
@@ -257,11 +223,7 @@ static void drop_half(enum hoist__engine_kind kind, const struct hoist__file *fi
 		batch[i] = &requests[i];
 	}
 	cr_assert(hoist__engine_submit(engine, batch, 4) == 0);
-	for (unsigned n = 0; n < 4;) {
-		int got = hoist__engine_reap(engine, batch, 4, UINT64_MAX);
-		cr_assert(got > 0);
-		n += (unsigned)got;
-	}
+	reap_all(engine, 4);
 	for (unsigned i = 0; i < 4; i++)
 		cr_assert(requests[i].result == 0 && requests[i].done == HALF / 4);
 	hoist__engine_destroy(engine);
@@ -289,7 +251,7 @@ Test(io_hot, drop_leaves_the_cache_as_it_was)
 	hoist__file_close(file);
 }
 
-/* What is read on and on, and looked at before, is not taken for what was there. */
+/* Pages that this load read are not taken for pages that were there before. */
 static void drop_all(enum hoist__engine_kind kind, struct hoist__file *file, unsigned char *memory)
 {
 	cr_assert(posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
@@ -383,11 +345,7 @@ Test(io_hot, files_of_two_devices)
 			batch[i] = &requests[i];
 		}
 		cr_assert(hoist__engine_submit(engine, batch, 2 * N) == 0);
-		for (unsigned n = 0; n < 2 * N;) {
-			int got = hoist__engine_reap(engine, batch, 2 * N, UINT64_MAX);
-			cr_assert(got > 0);
-			n += (unsigned)got;
-		}
+		reap_all(engine, 2 * N);
 		for (unsigned i = 0; i < 2 * N; i++)
 			cr_assert(requests[i].result == 0 &&
 				  first_wrong(files[i % 2]->fd, memory + i * 4096, i * 8192,

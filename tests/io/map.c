@@ -51,7 +51,7 @@ Test(io_map, keeps_writes_private)
 	hoist__file_close(file);
 }
 
-/* Of a file that was opened to be read, whatever its path leads to by now. */
+/* The file was opened to be read, and its path may lead elsewhere by now. */
 Test(io_map, writes_to_the_file_where_that_is_asked_for)
 {
 	struct hoist__file *file = new_file(9000); /* it has no name any more */
@@ -68,7 +68,7 @@ Test(io_map, writes_to_the_file_where_that_is_asked_for)
 	hoist__file_close(file);
 }
 
-Test(io_map, refuses_what_the_file_does_not_have)
+Test(io_map, refuses_bytes_that_the_file_does_not_have)
 {
 	char path[256];
 	make_file(scratch(path, sizeof path, "short"), 10000);

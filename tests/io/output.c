@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -17,6 +16,8 @@
 
 #include "base/error.h"
 #include "io/output.h"
+#include "tests/support/count.h"
+#include "tests/support/wrap.h"
 
 /* --- calls that fail --- */
 
@@ -42,9 +43,7 @@ static void let_fail(enum call call, int err)
 	failing_with = err;
 }
 
-int __real_openat(int folder, const char *path, int flags, ...);
-int __wrap_openat(int folder, const char *path, int flags, ...);
-int __wrap_openat(int folder, const char *path, int flags, ...)
+WRAP(int, openat, (int folder, const char *path, int flags, ...))
 {
 	va_list arguments;
 	va_start(arguments, flags);
@@ -57,9 +56,7 @@ int __wrap_openat(int folder, const char *path, int flags, ...)
 	return __real_openat(folder, path, flags, mode);
 }
 
-int __real_fstat(int fd, struct stat *ret);
-int __wrap_fstat(int fd, struct stat *ret);
-int __wrap_fstat(int fd, struct stat *ret)
+WRAP(int, fstat, (int fd, struct stat *ret))
 {
 	int err = __real_fstat(fd, ret);
 	if (group != 0 && err == 0 && S_ISREG(ret->st_mode))
@@ -67,35 +64,30 @@ int __wrap_fstat(int fd, struct stat *ret)
 	return err;
 }
 
-#define WRAP(name, call, parameters, arguments)                                                    \
-	int __real_##name parameters;                                                              \
-	int __wrap_##name parameters;                                                              \
-	int __wrap_##name parameters                                                               \
+#define SPOILED(name, call, parameters, arguments)                                                 \
+	WRAP(int, name, parameters)                                                                \
 	{                                                                                          \
 		n_fsyncs += (call) == FSYNC;                                                       \
 		return fails(call) ? -1 : __real_##name arguments;                                 \
 	}
 
-WRAP(fallocate, FALLOCATE, (int fd, int mode, off_t offset, off_t bytes), (fd, mode, offset, bytes))
-WRAP(fsync, FSYNC, (int fd), (fd))
-WRAP(ftruncate, FTRUNCATE, (int fd, off_t bytes), (fd, bytes))
-WRAP(linkat, LINKAT, (int from, const char *old, int to, const char *name, int flags),
-     (from, old, to, name, flags))
-WRAP(renameat, RENAMEAT, (int from, const char *old, int to, const char *name),
-     (from, old, to, name))
+SPOILED(fallocate, FALLOCATE, (int fd, int mode, off_t offset, off_t bytes),
+	(fd, mode, offset, bytes))
+SPOILED(fsync, FSYNC, (int fd), (fd))
+SPOILED(ftruncate, FTRUNCATE, (int fd, off_t bytes), (fd, bytes))
+SPOILED(linkat, LINKAT, (int from, const char *old, int to, const char *name, int flags),
+	(from, old, to, name, flags))
+SPOILED(renameat, RENAMEAT, (int from, const char *old, int to, const char *name),
+	(from, old, to, name))
 
-/* It is closed all the same. */
-int __real_close(int fd);
-int __wrap_close(int fd);
-int __wrap_close(int fd)
+/* A close that fails closes the file all the same. */
+WRAP(int, close, (int fd))
 {
 	int err = __real_close(fd);
 	return fails(CLOSE) ? -1 : err;
 }
 
-ssize_t __real_lgetxattr(const char *path, const char *name, void *to, size_t bytes);
-ssize_t __wrap_lgetxattr(const char *path, const char *name, void *to, size_t bytes);
-ssize_t __wrap_lgetxattr(const char *path, const char *name, void *to, size_t bytes)
+WRAP(ssize_t, lgetxattr, (const char *path, const char *name, void *to, size_t bytes))
 {
 	return fails(LGETXATTR) ? -1 : __real_lgetxattr(path, name, to, bytes);
 }
@@ -114,24 +106,14 @@ static void make_folder(void)
 	(void)umask(022);
 }
 
-/* How many names there are. */
 static unsigned n_names(void)
 {
-	DIR *dir = opendir(folder);
-	unsigned n = 0;
-	cr_assert_not_null(dir);
-	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-		n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-	closedir(dir);
-	return n;
+	return count_entries(folder);
 }
 
 static unsigned n_descriptors(void)
 {
-	unsigned n = 0;
-	for (int fd = 0; fd < 256; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
+	return count_entries("/proc/self/fd");
 }
 
 static void put_file(const char *name, const char *text, mode_t mode)
@@ -166,6 +148,14 @@ static struct hoist__output *begin(const char *text, unsigned flags)
 		     hoist__error_text());
 	cr_assert_eq(hoist__output_write(output, 0, text, strlen(text)), 0);
 	return output;
+}
+
+/* The file gets its name. */
+static void publish(struct hoist__output *output)
+{
+	cr_assert_eq(hoist__output_finish(output), 0);
+	cr_assert_eq(hoist__output_publish(output), 0);
+	hoist__output_destroy(output);
 }
 
 static int write_file(const char *text, unsigned flags)
@@ -227,9 +217,7 @@ Test(io_output, direct_blocks_are_cut_to_the_length, .init = make_folder)
 	} else {
 		cr_assert_eq(hoist__output_write(output, 0, "hello", 5), 0);
 	}
-	cr_assert_eq(hoist__output_finish(output), 0);
-	cr_assert_eq(hoist__output_publish(output), 0);
-	hoist__output_destroy(output);
+	publish(output);
 	expect_file(path, "hello", 0644);
 }
 
@@ -255,9 +243,7 @@ static void replace(mode_t old, mode_t mask, mode_t mode)
 	struct hoist__output *output = begin("new", 0);
 	cr_assert_eq(fstat(hoist__output_file(output)->fd, &st), 0);
 	cr_expect_eq((st.st_mode & 07777) & ~(mode | 0600), 0, "%o while written", st.st_mode);
-	cr_assert_eq(hoist__output_finish(output), 0);
-	cr_assert_eq(hoist__output_publish(output), 0);
-	hoist__output_destroy(output);
+	publish(output);
 	expect_file(path, "new", mode);
 	cr_assert_eq(unlink(path), 0);
 }
@@ -279,7 +265,7 @@ Test(io_output, no_file_is_more_open_than_the_umask_or_the_old_one, .init = make
 	}
 }
 
-/* What the old group was allowed is nothing to the new one. */
+/* The new group has no right because the old group had it. */
 Test(io_output, another_group_may_do_no_more_than_everybody, .init = make_folder)
 {
 	put_file(path, "old", 0664);
@@ -302,8 +288,8 @@ Test(io_output, another_group_may_do_no_more_than_everybody, .init = make_folder
 	expect_file(path, "newest", 0660);
 }
 
-/* Which group a file gets is the server's or the mount's to say: it is looked at before anybody of
- * it may open the file. */
+/* The server or the mount decides which group a file gets: the library looks at the group before
+ * any of its members may open the file. */
 Test(io_output, the_group_is_that_which_the_file_has, .init = make_folder)
 {
 	(void)umask(0);
@@ -362,14 +348,14 @@ Test(io_output, an_access_control_list_gives_the_group_nothing, .init = make_fol
 		cr_expect_eq(created, 0600, "%o", created);
 		expect_file(path, "new", 0600);
 	}
-	/* Nor what new files are given by their folder. */
+	/* A folder's list for new files gives nothing either. */
 	put_file(path, "old", 0640);
 	set_list(folder, "system.posix_acl_default");
 	cr_expect_eq(write_file("newer", 0), 0);
 	expect_file(path, "newer", 0600);
 }
 
-/* Where it cannot be known, there may be one. */
+/* A list that cannot be seen may be there. */
 Test(io_output, a_list_that_cannot_be_seen, .init = make_folder)
 {
 	static const struct {
@@ -385,7 +371,7 @@ Test(io_output, a_list_that_cannot_be_seen, .init = make_folder)
 	}
 }
 
-Test(io_output, what_is_not_published_leaves_nothing, .init = make_folder)
+Test(io_output, an_unpublished_file_leaves_nothing, .init = make_folder)
 {
 	put_file(path, "old", 0600);
 	hoist__output_destroy(begin("new", 0));
@@ -397,7 +383,7 @@ Test(io_output, what_is_not_published_leaves_nothing, .init = make_folder)
 	expect_file(path, "old", 0600);
 }
 
-Test(io_output, a_link_is_replaced_not_what_it_points_to, .init = make_folder)
+Test(io_output, a_link_is_replaced_not_its_target, .init = make_folder)
 {
 	char target[1024];
 	(void)snprintf(target, sizeof target, "%s/blob", folder);
@@ -412,7 +398,7 @@ Test(io_output, a_link_is_replaced_not_what_it_points_to, .init = make_folder)
 	expect_file(path, "newer", 0644);
 }
 
-Test(io_output, what_is_no_file_is_refused, .init = make_folder)
+Test(io_output, a_path_that_is_no_file_is_refused, .init = make_folder)
 {
 	size_t n = strlen(path);
 	cr_assert_eq(mkdir(path, 0700), 0);

@@ -12,6 +12,7 @@
 
 #include "alloc/region.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/wrap.h"
 #include "io/populate.h"
 
 #define MIB ((size_t)1 << 20)
@@ -22,9 +23,7 @@ static atomic_int n_populated;
 static unsigned char *order[16]; /* of the first slices to end */
 static atomic_uint order_n;
 
-int __real_hoist__populate(void *address, size_t bytes);
-int __wrap_hoist__populate(void *address, size_t bytes);
-int __wrap_hoist__populate(void *address, size_t bytes)
+WRAP(int, hoist__populate, (void *address, size_t bytes))
 {
 	while (atomic_load(&held) == address) {
 		atomic_store(&waiting, address);
@@ -89,7 +88,7 @@ Test(io_populate, populates_every_page_in_order)
 	}
 }
 
-Test(io_populate, keeps_what_is_there_already)
+Test(io_populate, keeps_bytes_that_are_there_already)
 {
 	unsigned char *memory = reserve(4 * MIB);
 	fill(memory, 0, 4 * MIB);
@@ -184,7 +183,7 @@ Test(io_populate, goes_in_front_of_each_reader)
 	cr_expect(hoist__populator_done(populator, 0, 0, &done) == 0 && done == 0);
 	atomic_store(&held, memory + 16 * MIB);
 	await_held();
-	/* What is populated is each reader's own prefix; all of it is all there is. */
+	/* Each reader has a populated prefix of its own; all of the prefix is all of the memory. */
 	cr_expect(hoist__populator_done(populator, 1, 0, &done) == 0 && done == 160 * MIB);
 	cr_expect(hoist__populator_done(populator, 0, 0, &done) == 0 && done == 16 * MIB);
 	cr_expect(hoist__populator_wait(populator, 0, 17 * MIB, 1000000) == -EAGAIN);

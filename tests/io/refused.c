@@ -4,16 +4,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/error.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/numa-refuse.h"
 
 #ifndef SYS_cachestat
 #define SYS_cachestat 451
@@ -21,18 +18,10 @@
 #define BYTES 300000
 
 /* From now on the system calls @first..@last answer @err in this process. */
-static void refuse(long first, long last, int err)
+static void refuse_calls(long first, long last, int err)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (unsigned)first, 0, 2),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, (unsigned)last, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)err),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-	NEEDED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-	NEEDED(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+	for (long call = first; call <= last; call++)
+		OK(refuse(call, err));
 }
 
 static int create(enum hoist__engine_kind kind, const struct hoist__file *file,
@@ -55,10 +44,10 @@ static int read_file(struct hoist__engine *engine, const struct hoist__file *fil
 	struct hoist__request request = {
 		.file = file, .address = memory, .bytes = BYTES, .need = BYTES};
 	struct hoist__request *ready = &request;
-	NEEDED(hoist__engine_submit(engine, &ready, 1) == 0);
-	NEEDED(hoist__engine_reap(engine, &ready, 1, UINT64_MAX) == 1);
+	OK(hoist__engine_submit(engine, &ready, 1));
+	CHECK(hoist__engine_reap(engine, &ready, 1, UINT64_MAX) == 1);
 	if (request.result == 0)
-		NEEDED(first_wrong(file->fd, memory, 0, BYTES) == BYTES);
+		CHECK(first_wrong(file->fd, memory, 0, BYTES) == BYTES);
 	return request.result;
 }
 
@@ -70,15 +59,15 @@ static void threads_instead(int err, const char *why)
 	struct hoist__engine *engine = NULL;
 	char note[128], expected[160];
 
-	NEEDED(hoist__uring_probe(note, sizeof note) == -err);
-	NEEDED(strcmp(note, why) == 0);
-	NEEDED(create(HOIST__ENGINE_URING, file, memory, &engine) == -err && engine == NULL);
-	NEEDED(strcmp(hoist__error_text(), why) == 0);
-	NEEDED(create(HOIST__ENGINE_AUTO, file, memory, &engine) == 0);
-	NEEDED(strcmp(hoist__engine_name(engine), "threads") == 0);
+	CHECK(hoist__uring_probe(note, sizeof note) == -err);
+	CHECK(strcmp(note, why) == 0);
+	CHECK(create(HOIST__ENGINE_URING, file, memory, &engine) == -err && engine == NULL);
+	CHECK(strcmp(hoist__error_text(), why) == 0);
+	OK(create(HOIST__ENGINE_AUTO, file, memory, &engine));
+	CHECK(strcmp(hoist__engine_name(engine), "threads") == 0);
 	(void)snprintf(expected, sizeof expected, "%s; threads: 4", why);
-	NEEDED(strcmp(hoist__engine_reason(engine), expected) == 0);
-	NEEDED(read_file(engine, file, memory) == 0);
+	CHECK(strcmp(hoist__engine_reason(engine), expected) == 0);
+	OK(read_file(engine, file, memory));
 	hoist__engine_destroy(engine);
 	free(memory);
 	hoist__file_close(file);
@@ -86,13 +75,13 @@ static void threads_instead(int err, const char *why)
 
 static void uring_with_eperm(void)
 {
-	refuse(SYS_io_uring_setup, SYS_io_uring_register, EPERM);
+	refuse_calls(SYS_io_uring_setup, SYS_io_uring_register, EPERM);
 	threads_instead(EPERM, "io_uring refused: EPERM (seccomp or kernel.io_uring_disabled)");
 }
 
 static void uring_with_enosys(void)
 {
-	refuse(SYS_io_uring_setup, SYS_io_uring_register, ENOSYS);
+	refuse_calls(SYS_io_uring_setup, SYS_io_uring_register, ENOSYS);
 	threads_instead(ENOSYS, "io_uring refused: ENOSYS (this kernel or sandbox has none)");
 }
 
@@ -102,10 +91,10 @@ static void entering(void)
 	struct hoist__engine *engine = NULL;
 	struct hoist__file *file = new_file(BYTES);
 	unsigned char *memory = new_memory(BYTES);
-	refuse(SYS_io_uring_enter, SYS_io_uring_enter, EPERM);
-	NEEDED(create(HOIST__ENGINE_AUTO, file, memory, &engine) == 0);
-	NEEDED(strcmp(hoist__engine_name(engine), "threads") == 0);
-	NEEDED(read_file(engine, file, memory) == 0);
+	OK(refuse(SYS_io_uring_enter, EPERM));
+	OK(create(HOIST__ENGINE_AUTO, file, memory, &engine));
+	CHECK(strcmp(hoist__engine_name(engine), "threads") == 0);
+	OK(read_file(engine, file, memory));
 	hoist__engine_destroy(engine);
 	hoist__file_close(file);
 	free(memory);
@@ -125,19 +114,15 @@ static void a_ring_that_breaks(void)
 			.file = file, .address = memory + i * 4096, .bytes = 4096, .need = 4096};
 		ready[i] = &requests[i];
 	}
-	NEEDED(hoist__engine_submit(engine, ready, 3) == 0);
-	refuse(SYS_io_uring_enter, SYS_io_uring_enter, EPERM);
-	NEEDED(hoist__engine_submit(engine, ready + 3, 1) == 0);
-	for (unsigned n = 0; n < 4;) {
-		int got = hoist__engine_reap(engine, ready, 4, UINT64_MAX);
-		NEEDED(got > 0);
-		n += (unsigned)got;
-	}
-	NEEDED(requests[3].result == -EPERM);
+	OK(hoist__engine_submit(engine, ready, 3));
+	OK(refuse(SYS_io_uring_enter, EPERM));
+	OK(hoist__engine_submit(engine, ready + 3, 1));
+	reap_all(engine, 4);
+	CHECK(requests[3].result == -EPERM);
 	for (unsigned i = 0; i < 3; i++)
-		NEEDED(requests[i].result == 0 || requests[i].result == -EPERM);
-	NEEDED(hoist__engine_submit(engine, ready, 1) == -EPERM);
-	NEEDED(hoist__engine_room(engine) == 4);
+		CHECK(requests[i].result == 0 || requests[i].result == -EPERM);
+	CHECK(hoist__engine_submit(engine, ready, 1) == -EPERM);
+	CHECK(hoist__engine_room(engine) == 4);
 	hoist__engine_cancel(engine);
 	hoist__engine_destroy(engine);
 	hoist__file_close(file);
@@ -150,7 +135,7 @@ static void reads_in_a_broken_ring(void)
 {
 	int ends[2];
 	char name[] = "a pipe";
-	NEEDED(pipe(ends) == 0);
+	OK(pipe(ends));
 	struct hoist__file file = {
 		.path = name, .fd = ends[0], .direct_fd = -1, .memory_align = 1, .offset_align = 1};
 	struct hoist__engine *engines[2];
@@ -161,31 +146,27 @@ static void reads_in_a_broken_ring(void)
 		if (hoist__engine_create(&options, &engines[i]) != 0)
 			return;
 		for (unsigned k = 0; k < 2; k++) {
-			requests[i][k] = (struct hoist__request){.file = &file,
-								 .address = new_memory(BYTES),
-								 .bytes = 100,
-								 .need = 100,
-								 .buffer = -1};
+			requests[i][k] = read_of(&file, new_memory(BYTES), 0, 100);
 			ready[k] = &requests[i][k];
 		}
-		NEEDED(hoist__engine_submit(engines[i], ready, 2) == 0);
-		NEEDED(hoist__engine_reap(engines[i], ready, 2, 1000000) == 0);
-		NEEDED(!hoist__engine_abandoned(engines[i]));
+		OK(hoist__engine_submit(engines[i], ready, 2));
+		OK(hoist__engine_reap(engines[i], ready, 2, 1000000));
+		CHECK(!hoist__engine_abandoned(engines[i]));
 	}
-	refuse(SYS_io_uring_enter, SYS_io_uring_enter, EPERM);
+	OK(refuse(SYS_io_uring_enter, EPERM));
 	for (unsigned i = 0; i < 2; i++) /* both find out now */
-		NEEDED(hoist__engine_reap(engines[i], ready, 2, 0) == 0);
+		OK(hoist__engine_reap(engines[i], ready, 2, 0));
 	for (unsigned i = 0; i < 2; i++) {
-		NEEDED(hoist__engine_reap(engines[i], ready, 1, UINT64_MAX) == 1);
-		NEEDED(hoist__engine_abandoned(engines[i]));
-		NEEDED(ready[0] == &requests[i][0] && ready[0]->result == -EPERM);
+		CHECK(hoist__engine_reap(engines[i], ready, 1, UINT64_MAX) == 1);
+		CHECK(hoist__engine_abandoned(engines[i]));
+		CHECK(ready[0] == &requests[i][0] && ready[0]->result == -EPERM);
 		memset(ready[0], 0xee, sizeof *ready[0]);
 	}
 	char bytes[400] = {0};
-	NEEDED(write(ends[1], bytes, sizeof bytes) == sizeof bytes);
+	CHECK(write(ends[1], bytes, sizeof bytes) == sizeof bytes);
 	for (unsigned i = 0; i < 2; i++) {
-		NEEDED(hoist__engine_reap(engines[i], ready, 2, UINT64_MAX) == 1);
-		NEEDED(ready[0] == &requests[i][1] && ready[0]->result == -EPERM);
+		CHECK(hoist__engine_reap(engines[i], ready, 2, UINT64_MAX) == 1);
+		CHECK(ready[0] == &requests[i][1] && ready[0]->result == -EPERM);
 		hoist__engine_destroy(engines[i]);
 	}
 	/* The memory is the kernel's now. */
@@ -197,12 +178,12 @@ static void registering(void)
 	struct hoist__file *file = new_file(BYTES);
 	unsigned char *memory = new_memory(BYTES);
 	struct hoist__engine *engine = NULL;
-	refuse(SYS_io_uring_register, SYS_io_uring_register, EPERM);
+	OK(refuse(SYS_io_uring_register, EPERM));
 	if (create(HOIST__ENGINE_URING, file, memory, &engine) != 0)
 		return;
-	NEEDED(strstr(hoist__engine_reason(engine), "files not registered: EPERM") != NULL);
-	NEEDED(strstr(hoist__engine_reason(engine), "buffers not registered: ") != NULL);
-	NEEDED(read_file(engine, file, memory) == 0);
+	CHECK(strstr(hoist__engine_reason(engine), "files not registered: EPERM") != NULL);
+	CHECK(strstr(hoist__engine_reason(engine), "buffers not registered: ") != NULL);
+	OK(read_file(engine, file, memory));
 	hoist__engine_destroy(engine);
 	hoist__file_close(file);
 	free(memory);
@@ -219,22 +200,22 @@ static int open_beneath(int dir, const char *path)
 static void beneath_without(int err)
 {
 	char folder[256], path[300];
-	NEEDED(mkdir(scratch(folder, sizeof folder, "dir"), 0700) == 0);
+	OK(mkdir(scratch(folder, sizeof folder, "dir"), 0700));
 	(void)snprintf(path, sizeof path, "%s/inside", folder);
 	make_file(path, 10);
 	int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	NEEDED(dir >= 0 && symlinkat("inside", dir, "in") == 0);
-	NEEDED(symlinkat("/etc/passwd", dir, "out") == 0);
+	CHECK(dir >= 0 && symlinkat("inside", dir, "in") == 0);
+	OK(symlinkat("/etc/passwd", dir, "out"));
 	char outside[300];
 	(void)snprintf(outside, sizeof outside, "%s/../hoist-io-outside", folder);
 	make_file(outside, 10);
-	refuse(SYS_openat2, SYS_openat2, err);
-	NEEDED(open_beneath(dir, "inside") == 0 && open_beneath(dir, "in") == 0);
-	NEEDED(open_beneath(dir, "out") == -EXDEV && open_beneath(dir, path) == -EXDEV);
-	NEEDED(open_beneath(dir, "../hoist-io-outside") == -EXDEV);
-	NEEDED(open_beneath(dir, "nothing") == -ENOENT);
-	NEEDED(chdir(folder) == 0 && open_beneath(AT_FDCWD, "inside") == 0);
-	NEEDED(open_beneath(AT_FDCWD, "out") == -EXDEV);
+	OK(refuse(SYS_openat2, err));
+	CHECK(open_beneath(dir, "inside") == 0 && open_beneath(dir, "in") == 0);
+	CHECK(open_beneath(dir, "out") == -EXDEV && open_beneath(dir, path) == -EXDEV);
+	CHECK(open_beneath(dir, "../hoist-io-outside") == -EXDEV);
+	CHECK(open_beneath(dir, "nothing") == -ENOENT);
+	CHECK(chdir(folder) == 0 && open_beneath(AT_FDCWD, "inside") == 0);
+	CHECK(open_beneath(AT_FDCWD, "out") == -EXDEV);
 	unlinkat(dir, "../hoist-io-outside", 0);
 	unlinkat(dir, "in", 0);
 	unlinkat(dir, "out", 0);
@@ -260,23 +241,23 @@ static void cachestat_call(void)
 	struct hoist__file *file = new_file(bytes);
 	unsigned char *memory = new_memory(bytes);
 	uint64_t resident = 1;
-	refuse(SYS_cachestat, SYS_cachestat, EPERM);
-	NEEDED(hoist__file_read(file, 0, memory, bytes) == 0);
-	NEEDED(hoist__file_resident(file, 0, bytes, &resident) == 0 && resident == bytes);
-	NEEDED(hoist__file_resident(file, bytes - 1, 1, &resident) == 0 && resident == 1);
+	OK(refuse(SYS_cachestat, EPERM));
+	OK(hoist__file_read(file, 0, memory, bytes));
+	CHECK(hoist__file_resident(file, 0, bytes, &resident) == 0 && resident == bytes);
+	CHECK(hoist__file_resident(file, bytes - 1, 1, &resident) == 0 && resident == 1);
 	if (!file->in_memory) {
-		NEEDED(posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-		NEEDED(hoist__file_resident(file, 0, bytes, &resident) == 0);
+		OK(posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED));
+		OK(hoist__file_resident(file, 0, bytes, &resident));
 		/* Few places were looked at: it is not known that there is nothing.  And what
 		 * looking brings in is not taken for the rest. */
-		NEEDED(resident > 0 && resident < bytes);
+		CHECK(resident > 0 && resident < bytes);
 		for (int i = 0; i < 5; i++) {
 			(void)usleep(10000);
-			NEEDED(hoist__file_resident(file, 0, bytes, &resident) == 0 &&
-			       resident < bytes);
+			CHECK(hoist__file_resident(file, 0, bytes, &resident) == 0 &&
+			      resident < bytes);
 		}
-		refuse(SYS_preadv2, SYS_preadv2, EPERM);
-		NEEDED(hoist__file_resident(file, 0, bytes, &resident) == -ENOTSUP);
+		OK(refuse(SYS_preadv2, EPERM));
+		CHECK(hoist__file_resident(file, 0, bytes, &resident) == -ENOTSUP);
 	}
 	hoist__file_close(file);
 	free(memory);
@@ -288,11 +269,11 @@ static void statx_call(void)
 	struct hoist__file *told = new_file(BYTES);
 	bool direct = told->direct_fd >= 0;
 	hoist__file_close(told);
-	refuse(SYS_statx, SYS_statx, ENOSYS);
+	OK(refuse(SYS_statx, ENOSYS));
 	struct hoist__file *file = new_file(BYTES);
 	if (direct)
-		NEEDED(file->direct_fd >= 0 && file->offset_align == 4096 &&
-		       file->memory_align == 4096);
+		CHECK(file->direct_fd >= 0 && file->offset_align == 4096 &&
+		      file->memory_align == 4096);
 	hoist__file_close(file);
 }
 
@@ -300,14 +281,14 @@ static int in_child(const char *name, void (*run)(void))
 {
 	fflush(stdout);
 	pid_t child = fork();
-	NEEDED(child >= 0);
+	CHECK(child >= 0);
 	if (child == 0) {
 		run();
 		fflush(stdout);
 		_exit(0);
 	}
 	int status;
-	NEEDED(waitpid(child, &status, 0) == child);
+	CHECK(waitpid(child, &status, 0) == child);
 	printf("%s: %s\n", name, status == 0 ? "ok" : "FAILED");
 	return status != 0;
 }
@@ -315,16 +296,16 @@ static int in_child(const char *name, void (*run)(void))
 int main(void)
 {
 	int failed = 0;
-#define CASE(name) failed += in_child(#name, name)
-	CASE(uring_with_eperm);
-	CASE(uring_with_enosys);
-	CASE(entering);
-	CASE(a_ring_that_breaks);
-	CASE(reads_in_a_broken_ring);
-	CASE(registering);
-	CASE(openat2_with_enosys);
-	CASE(openat2_with_eperm);
-	CASE(cachestat_call);
-	CASE(statx_call);
+#define IN_CHILD(name) failed += in_child(#name, name)
+	IN_CHILD(uring_with_eperm);
+	IN_CHILD(uring_with_enosys);
+	IN_CHILD(entering);
+	IN_CHILD(a_ring_that_breaks);
+	IN_CHILD(reads_in_a_broken_ring);
+	IN_CHILD(registering);
+	IN_CHILD(openat2_with_enosys);
+	IN_CHILD(openat2_with_eperm);
+	IN_CHILD(cachestat_call);
+	IN_CHILD(statx_call);
 	return failed != 0;
 }

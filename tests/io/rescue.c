@@ -12,11 +12,12 @@
 #include "base/error.h"
 #include "io/rescue.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/wrap.h"
 
 #define FILE_BYTES ((size_t)5000001)
 #define SECTOR 512u
 #define PAGE 4096u
-/* Of 1 MiB in halves down to a sector, and a few. */
+/* A read of 1 MiB in halves, down to a sector, and a few more. */
 #define MAX_FAILURES 16u
 
 static uint64_t bad;   /* the sector of this byte; 0: none is */
@@ -33,9 +34,7 @@ static ssize_t answer(uint64_t offset, size_t bytes, uint64_t size, uint64_t *re
 	return *ret > offset ? (ssize_t)(*ret - offset) : 0;
 }
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	bool direct = (fcntl(fd, F_GETFL) & O_DIRECT) != 0;
 	uint64_t begin;
@@ -52,11 +51,8 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
 static bool no_threads;
 static unsigned n_threads;
 
-int __real_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)(void *),
-			  void *arg);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)(void *),
-			  void *arg);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *how, void *(*run)(void *), void *arg)
+WRAP(int, pthread_create,
+     (pthread_t * id, const pthread_attr_t *how, void *(*run)(void *), void *arg))
 {
 	n_threads += !no_threads;
 	return no_threads ? EAGAIN : __real_pthread_create(id, how, run, arg);
@@ -69,12 +65,6 @@ static void set_bad(uint64_t at, uint64_t folio_bytes)
 	n_failures = 0;
 }
 
-static void check_bytes(const unsigned char *got, uint64_t offset, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++)
-		NEEDED(got[i] == byte_at(offset + i));
-}
-
 /* A rescue gives what is before the bad block of @size, all of it, and no more. */
 static void ends_there(const struct hoist__file *file, uint64_t offset, size_t bytes, uint64_t size)
 {
@@ -82,8 +72,8 @@ static void ends_there(const struct hoist__file *file, uint64_t offset, size_t b
 	uint64_t begin;
 	int64_t want = answer(offset, bytes, size, &begin);
 	int64_t n = hoist__file_rescue(file, offset, got, bytes);
-	NEEDED(n == want || (want == 0 && hoist__rescuable((int)-n)));
-	NEEDED(n_failures <= MAX_FAILURES);
+	CHECK(n == want || (want == 0 && hoist__rescuable((int)-n)));
+	CHECK(n_failures <= MAX_FAILURES);
 	check_bytes(got, offset, n < 0 ? 0 : (size_t)n);
 }
 
@@ -104,26 +94,26 @@ static void ends_with_the_file(const struct hoist__file *file)
 {
 	unsigned char got[8192];
 	set_bad(1, PAGE);
-	NEEDED(hoist__file_rescue(file, FILE_BYTES - 5000, got, sizeof got) == 5000);
+	CHECK(hoist__file_rescue(file, FILE_BYTES - 5000, got, sizeof got) == 5000);
 	check_bytes(got, FILE_BYTES - 5000, 5000);
-	NEEDED(hoist__file_rescue(file, FILE_BYTES, got, sizeof got) == 0);
+	OK(hoist__file_rescue(file, FILE_BYTES, got, sizeof got));
 }
 
-/* What needs a folio's healthy bytes gets them, and what needs the bad one says which it is. */
+/* A read of a folio's healthy bytes gets them; a read of the bad one says which it is. */
 static void reads(const struct hoist__file *file, uint64_t size)
 {
 	static unsigned char got[FILE_BYTES];
 	char place[64];
 	uint64_t at = 3000000;
 	set_bad(at, large);
-	NEEDED(hoist__file_read(file, 1000, got, at - PAGE - 1000) == 0);
+	OK(hoist__file_read(file, 1000, got, at - PAGE - 1000));
 	check_bytes(got, 1000, at - PAGE - 1000);
-	NEEDED(hoist__file_read(file, at + PAGE, got, FILE_BYTES - at - PAGE) == 0);
+	OK(hoist__file_read(file, at + PAGE, got, FILE_BYTES - at - PAGE));
 	check_bytes(got, at + PAGE, FILE_BYTES - at - PAGE);
 	set_bad(at, large);
-	NEEDED(hoist__file_read(file, 1000, got, sizeof got - 1000) == -EIO);
+	CHECK(hoist__file_read(file, 1000, got, sizeof got - 1000) == -EIO);
 	(void)snprintf(place, sizeof place, " at byte %llu", (unsigned long long)(at - at % size));
-	NEEDED(strstr(hoist__error_text(), place) != NULL);
+	check_said(place);
 }
 
 /* A request of an engine: `done` is where the bad block begins. */
@@ -136,52 +126,45 @@ static void requests(const struct hoist__file *file, enum hoist__engine_kind kin
 	uint64_t at = 2500000;
 	struct hoist__request request = {.file = file, .offset = 1 << 20, .direct = direct};
 	struct hoist__request *one = &request;
-	NEEDED(posix_memalign(&to, HOIST__FILE_MAX_ALIGN, 3 << 20) == 0);
-	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	OK(posix_memalign(&to, HOIST__FILE_MAX_ALIGN, 3 << 20));
+	OK(hoist__engine_create(&options, &engine));
 	for (unsigned healthy = 0; healthy < 2; healthy++) {
 		set_bad(at, large);
 		request.buffer = -1;
 		request.address = to;
 		request.bytes = request.need = healthy ? 1 << 20 : 3 << 20;
-		NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
-		NEEDED(hoist__engine_reap(engine, &one, 1, UINT64_MAX) == 1 && one == &request);
-		NEEDED(request.result == (healthy ? 0 : -EIO));
+		OK(hoist__engine_submit(engine, &one, 1));
+		CHECK(hoist__engine_reap(engine, &one, 1, UINT64_MAX) == 1 && one == &request);
+		CHECK(request.result == (healthy ? 0 : -EIO));
 		uint64_t want = healthy ? request.need : at - at % size - request.offset;
-		NEEDED(request.done == want);
+		CHECK(request.done == want);
 		check_bytes(to, request.offset, request.done);
 	}
 	hoist__engine_destroy(engine);
 	free(to);
 }
 
-/* What a ring reads the linker does not see; where a process has no memory, that is EIO.  A thread
- * rescues it, or, if there can be none, whoever reaps. */
+/* The linker does not see the reads of a ring; where a process has no memory, the answer is EIO.  A
+ * thread rescues the read, or, if there can be none, the caller that reaps. */
 static void by_ring(const struct hoist__file *file, bool threads)
 {
 	struct hoist__engine_options options = {.kind = HOIST__ENGINE_URING, .depth = 4};
 	struct hoist__engine *engine;
 	struct hoist__file broken = *file;
 	static unsigned char to[3 << 20];
-	struct hoist__request request = {
-		.file = &broken,
-		.offset = 1 << 20,
-		.address = to,
-		.bytes = sizeof to,
-		.need = sizeof to,
-		.buffer = -1,
-	};
+	struct hoist__request request = read_of(&broken, to, 1 << 20, sizeof to);
 	struct hoist__request *one = &request;
 	set_bad(0, PAGE);
 	broken.fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-	NEEDED(broken.fd >= 0);
+	CHECK(broken.fd >= 0);
 	no_threads = !threads;
 	n_threads = 0;
 	if (hoist__engine_create(&options, &engine) == 0) {
-		NEEDED(hoist__engine_submit(engine, &one, 1) == 0);
-		NEEDED(hoist__engine_reap(engine, &one, 1, UINT64_MAX) == 1 && one == &request);
-		NEEDED(request.result == 0 && request.done == sizeof to);
+		OK(hoist__engine_submit(engine, &one, 1));
+		CHECK(hoist__engine_reap(engine, &one, 1, UINT64_MAX) == 1 && one == &request);
+		CHECK(request.result == 0 && request.done == sizeof to);
 		check_bytes(to, request.offset, sizeof to);
-		NEEDED((n_threads > 0) == threads);
+		CHECK((n_threads > 0) == threads);
 		hoist__engine_destroy(engine);
 	} else {
 		printf("%s\n", hoist__error_text());

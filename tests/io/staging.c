@@ -78,7 +78,7 @@ static uintptr_t device_memory(struct world *w, size_t bytes)
 	return address;
 }
 
-/* What the device has at @address. */
+/* The device's bytes at @address. */
 static void read_back(struct world *w, unsigned char *to, uintptr_t address, size_t bytes)
 {
 	cr_assert(hoist__copy_async(w->stream, HOIST__COPY_DEVICE_TO_HOST, (uintptr_t)to, address,
@@ -287,7 +287,7 @@ Test(io_staging, gives_the_warmest_slot_first)
 
 /* --- the budget --- */
 
-Test(io_staging, takes_what_the_budget_has)
+Test(io_staging, takes_as_much_as_the_budget_has)
 {
 	static const struct {
 		size_t free;

@@ -27,7 +27,7 @@ static atomic_int n_moved;
 
 static void moved(void *context)
 {
-	NEEDED(context == &n_moved);
+	CHECK(context == &n_moved);
 	atomic_fetch_add(&n_moved, 1);
 }
 
@@ -44,15 +44,15 @@ static struct hoist__staging *new_ring(unsigned n_streams)
 		.slot_bytes = SLOT,
 		.n_slots = N_SLOTS,
 	};
-	NEEDED(hoist__staging_create(&options, &ring) == 0);
-	NEEDED(hoist__staging_tells(ring) == (n_streams > 0));
+	OK(hoist__staging_create(&options, &ring));
+	CHECK(hoist__staging_tells(ring) == (n_streams > 0));
 	return ring;
 }
 
 static uintptr_t device_memory(int device, size_t bytes)
 {
 	uintptr_t address = 0;
-	NEEDED(hoist__dev_mem_alloc(devs[device], bytes, &address) == 0);
+	OK(hoist__dev_mem_alloc(devs[device], bytes, &address));
 	return address;
 }
 
@@ -61,7 +61,7 @@ static void await_moved(int before, int n)
 {
 	uint64_t limit = hoist__now_ns() + UINT64_C(20000000000);
 	while (atomic_load(&n_moved) < before + n)
-		NEEDED(hoist__now_ns() < limit);
+		CHECK(hoist__now_ns() < limit);
 }
 
 static struct hoist__slot *await_fetched(struct hoist__staging *ring)
@@ -70,7 +70,7 @@ static struct hoist__slot *await_fetched(struct hoist__staging *ring)
 	int n;
 	while ((n = hoist__staging_fetched(ring, &slot)) == 0)
 		continue;
-	NEEDED(n == 1 && slot->state == HOIST__SLOT_FULL);
+	CHECK(n == 1 && slot->state == HOIST__SLOT_FULL);
 	return slot;
 }
 
@@ -86,37 +86,37 @@ static void to_several_and_back(void)
 	int before = atomic_load(&n_moved);
 	for (unsigned d = 0; d < N_DEVICES; d++) {
 		const struct hoist__slot_box piece = {.slot_offset = 50,
-						      .device_address = at[d] + 7,
-						      .bytes = 100,
-						      .rows = 40,
-						      .slot_stride = 300,
-						      .device_stride = 110};
-		NEEDED(hoist__slot_copy(ring, slot, d, &piece, 1) == 0);
+						   .device_address = at[d] + 7,
+						   .bytes = 100,
+						   .rows = 40,
+						   .slot_stride = 300,
+						   .device_stride = 110};
+		OK(hoist__slot_copy(ring, slot, d, &piece, 1));
 	}
-	NEEDED(hoist__staging_n_copying(ring) == 1);
+	CHECK(hoist__staging_n_copying(ring) == 1);
 	await_moved(before, N_DEVICES);
-	NEEDED(hoist__staging_take_copied(ring) == 0);
-	NEEDED(hoist__staging_reclaim(ring) == 1);
-	NEEDED(hoist__staging_take_copied(ring) == 4000 && hoist__staging_take_copied(ring) == 0);
+	OK(hoist__staging_take_copied(ring));
+	CHECK(hoist__staging_reclaim(ring) == 1);
+	CHECK(hoist__staging_take_copied(ring) == 4000 && hoist__staging_take_copied(ring) == 0);
 	for (unsigned d = 0; d < N_DEVICES; d++) {
 		slot = hoist__staging_acquire(ring);
 		memset(slot->request.address, 0xee, SLOT);
 		const struct hoist__slot_box piece = {
 			.slot_offset = 3, .device_address = at[d] + 7, .bytes = 40 * 110 - 10};
-		NEEDED(hoist__slot_fetch(ring, slot, d, &piece, 1) == 0);
-		NEEDED(slot->state == HOIST__SLOT_FETCHING);
-		NEEDED(hoist__staging_n_fetching(ring) == 1);
-		NEEDED(await_fetched(ring) == slot);
+		OK(hoist__slot_fetch(ring, slot, d, &piece, 1));
+		CHECK(slot->state == HOIST__SLOT_FETCHING);
+		CHECK(hoist__staging_n_fetching(ring) == 1);
+		CHECK(await_fetched(ring) == slot);
 		for (unsigned r = 0; r < 40; r++)
 			for (unsigned i = 0; i < 100; i++)
-				NEEDED(slot->request.address[3 + r * 110 + i] ==
-				       byte_at(50 + r * 300 + i));
-		NEEDED(slot->request.address[2] == 0xee);
+				CHECK(slot->request.address[3 + r * 110 + i] ==
+				      byte_at(50 + r * 300 + i));
+		CHECK(slot->request.address[2] == 0xee);
 		hoist__slot_release(ring, slot);
 	}
 	hoist__staging_destroy(ring);
 	for (int d = 0; d < N_DEVICES; d++)
-		NEEDED(hoist__dev_mem_free(devs[d], at[d], SLOT) == 0);
+		OK(hoist__dev_mem_free(devs[d], at[d], SLOT));
 }
 
 /* A slot comes back when the last of its devices is done, and fetches come in their order. */
@@ -133,26 +133,26 @@ static void the_slowest_counts(void)
 			hoist__slot_filled(ring, slots[0]);
 	}
 	struct hoist__slot_box piece = {.device_address = at[0], .bytes = SLOT};
-	NEEDED(hoist__slot_copy(ring, slots[0], 0, &piece, 1) == 0);
-	NEEDED(hoist__slot_fetch(ring, slots[1], 0, &piece, 1) == 0);
+	OK(hoist__slot_copy(ring, slots[0], 0, &piece, 1));
+	OK(hoist__slot_fetch(ring, slots[1], 0, &piece, 1));
 	piece.device_address = at[1];
-	NEEDED(hoist__slot_copy(ring, slots[0], 1, &piece, 1) == 0);
-	NEEDED(hoist__slot_fetch(ring, slots[2], 1, &piece, 1) == 0);
+	OK(hoist__slot_copy(ring, slots[0], 1, &piece, 1));
+	OK(hoist__slot_fetch(ring, slots[2], 1, &piece, 1));
 	struct hoist__slot *none = NULL;
-	NEEDED(hoist__staging_reclaim(ring) == 0 && hoist__staging_fetched(ring, &none) == 0);
-	NEEDED(hoist__staging_acquire(ring) == NULL && none == NULL);
+	CHECK(hoist__staging_reclaim(ring) == 0 && hoist__staging_fetched(ring, &none) == 0);
+	CHECK(hoist__staging_acquire(ring) == NULL && none == NULL);
 	control.hold(0);
-	NEEDED(await_fetched(ring) == slots[1]);
-	NEEDED(await_fetched(ring) == slots[2]);
-	NEEDED(hoist__staging_wait(ring) == 1);
+	CHECK(await_fetched(ring) == slots[1]);
+	CHECK(await_fetched(ring) == slots[2]);
+	CHECK(hoist__staging_wait(ring) == 1);
 	for (size_t i = 0; i < SLOT; i++)
-		NEEDED(slots[1]->request.address[i] == 0);
+		OK(slots[1]->request.address[i]);
 	hoist__slot_release(ring, slots[1]);
 	hoist__slot_filled(ring, hoist__staging_acquire(ring));
 	hoist__slot_release(ring, slots[2]);
 	hoist__staging_destroy(ring);
 	for (int d = 0; d < N_DEVICES; d++)
-		NEEDED(hoist__dev_mem_free(devs[d], at[d], SLOT) == 0);
+		OK(hoist__dev_mem_free(devs[d], at[d], SLOT));
 }
 
 /* Destroyed with copies and fetches on their way: nobody is called afterwards. */
@@ -166,15 +166,15 @@ static void ends_in_the_middle(void)
 		struct hoist__slot *b = hoist__staging_acquire(ring);
 		memset(a->request.address, i, SLOT);
 		hoist__slot_filled(ring, a);
-		NEEDED(hoist__slot_copy(ring, a, 0, &piece, 1) == 0);
-		NEEDED(hoist__slot_fetch(ring, b, 0, &piece, 1) == 0);
+		OK(hoist__slot_copy(ring, a, 0, &piece, 1));
+		OK(hoist__slot_fetch(ring, b, 0, &piece, 1));
 		hoist__staging_destroy(ring);
 		int n = atomic_load(&n_moved);
 		struct hoist__staging *other = new_ring(0); /* most likely at the same address */
 		hoist__staging_destroy(other);
-		NEEDED(atomic_load(&n_moved) == n);
+		CHECK(atomic_load(&n_moved) == n);
 	}
-	NEEDED(hoist__dev_mem_free(devs[0], at, SLOT) == 0);
+	OK(hoist__dev_mem_free(devs[0], at, SLOT));
 }
 
 static const char *const faults[] = {
@@ -193,7 +193,7 @@ static void a_fault_is_an_error_and_leaks_nothing(void)
 			{.slot_offset = 100, .device_address = at + 100, .bytes = 100}};
 		struct hoist__slot *slot = hoist__staging_acquire(ring);
 		struct hoist__slot *full = NULL;
-		NEEDED(control.fail(faults[f]) == 0);
+		OK(control.fail(faults[f]));
 		int err = hoist__slot_fetch(ring, slot, 0, pieces, 2);
 		bool only_told = strstr(faults[f], "Wait") || strstr(faults[f], "Launch");
 		if (slot->state == HOIST__SLOT_READING)
@@ -202,12 +202,12 @@ static void a_fault_is_an_error_and_leaks_nothing(void)
 		for (int i = 0; slot->state == HOIST__SLOT_FETCHING && got == 0 && i < 100000000;
 		     i++)
 			got = hoist__staging_fetched(ring, &full);
-		NEEDED(only_told ? err == 0 && got == 1 : err < 0 || got < 0);
-		NEEDED(!only_told || !hoist__staging_tells(ring));
+		CHECK(only_told ? err == 0 && got == 1 : err < 0 || got < 0);
+		CHECK(!only_told || !hoist__staging_tells(ring));
 		(void)control.fail("");
 		hoist__staging_destroy(ring);
 	}
-	NEEDED(hoist__dev_mem_free(devs[0], at, SLOT) == 0);
+	OK(hoist__dev_mem_free(devs[0], at, SLOT));
 }
 
 int main(void)
@@ -216,20 +216,20 @@ int main(void)
 	struct hoist__pool_options options = {.kind = HOIST__MEMORY_PINNED,
 					      .region_bytes = 2 << 20};
 	for (int d = 0; d < N_DEVICES; d++) {
-		NEEDED(hoist__dev_get(HOIST__API_CUDA, d, &devs[d]) == 0);
-		NEEDED(hoist__dev_stream_create(devs[d], &streams[d]) == 0);
+		OK(hoist__dev_get(HOIST__API_CUDA, d, &devs[d]));
+		OK(hoist__dev_stream_create(devs[d], &streams[d]));
 	}
 	options.dev = devs[0];
-	NEEDED(hoist__pool_create(&options, &pool) == 0);
-	NEEDED(hoist__budget_create(1 << 20, &budget) == 0);
+	OK(hoist__pool_create(&options, &pool));
+	OK(hoist__budget_create(1 << 20, &budget));
 	to_several_and_back();
 	the_slowest_counts();
 	ends_in_the_middle();
 	a_fault_is_an_error_and_leaks_nothing();
 	struct hoist__pool_stats stats;
 	hoist__pool_stats(pool, &stats);
-	NEEDED(stats.n_blocks == 0 && hoist__budget_used(budget) == 0);
-	NEEDED(counters_of(&control).use_after_free == 0);
+	CHECK(stats.n_blocks == 0 && hoist__budget_used(budget) == 0);
+	CHECK(counters_of(&control).use_after_free == 0);
 	for (int d = 0; d < N_DEVICES; d++)
 		hoist__dev_stream_destroy(streams[d]);
 	hoist__pool_unref(pool);

@@ -11,18 +11,13 @@
 
 #include "base/checked.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/random.h"
 #include "io/populate.h"
 
 #define DEPTH 24u
 #define BLOCK ((size_t)32 << 10)
 
 static uint64_t seed = 1;
-
-static uint64_t random_below(uint64_t n)
-{
-	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (seed >> 33) % n;
-}
 
 struct load {
 	struct hoist__engine *engine;
@@ -35,37 +30,37 @@ struct load {
 /* Some reads, of random places, in one batch. */
 static unsigned submit_some(struct load *load, struct hoist__request **idle, unsigned n_idle)
 {
-	unsigned n = (unsigned)random_below(n_idle + 1);
+	unsigned n = (unsigned)random_below(&seed, n_idle + 1);
 	for (unsigned i = 0; i < n; i++) {
 		struct hoist__request *request = idle[i];
 		size_t slot = (size_t)(request - load->requests);
-		bool direct = load->file->direct_fd >= 0 && random_below(2) == 0;
+		bool direct = load->file->direct_fd >= 0 && random_below(&seed, 2) == 0;
 		*request = (struct hoist__request){
 			.file = load->file,
-			.offset = random_below(load->file->bytes / 4096) * 4096,
+			.offset = random_below(&seed, load->file->bytes / 4096) * 4096,
 			.address = load->memory + slot * BLOCK,
 			.bytes = BLOCK,
 			.need = 1,
 			.direct = direct,
-			.hot = !direct && random_below(2) == 0,
-			.drop = random_below(4) == 0,
+			.hot = !direct && random_below(&seed, 2) == 0,
+			.drop = random_below(&seed, 4) == 0,
 			.buffer = -1,
 		};
 		request->need = hoist__min_u64(BLOCK, load->file->bytes - request->offset);
 	}
-	NEEDED(hoist__engine_submit(load->engine, idle, n) == 0);
+	OK(hoist__engine_submit(load->engine, idle, n));
 	return n;
 }
 
 static void check_one(struct load *load, const struct hoist__request *request)
 {
 	if (request->result == -ECANCELED) {
-		NEEDED(load->cancelled);
+		CHECK(load->cancelled);
 		return;
 	}
-	NEEDED(request->result == 0 && request->done >= request->need);
+	CHECK(request->result == 0 && request->done >= request->need);
 	for (size_t i = 0; i < request->need; i++)
-		NEEDED(request->address[i] == byte_at(request->offset + i));
+		CHECK(request->address[i] == byte_at(request->offset + i));
 }
 
 static void round_of(struct load *load)
@@ -82,13 +77,13 @@ static void round_of(struct load *load)
 			n_idle -= n;
 			memmove(idle, idle + n, n_idle * sizeof idle[0]);
 		}
-		if (random_below(20) == 0) {
+		if (random_below(&seed, 20) == 0) {
 			hoist__engine_cancel(load->engine);
 			load->cancelled = true;
 		}
 		int got = hoist__engine_reap(load->engine, idle + n_idle, 1 + DEPTH / 2,
-					     timeouts[random_below(4)]);
-		NEEDED(got >= 0);
+					     timeouts[random_below(&seed, 4)]);
+		CHECK(got >= 0);
 		for (int i = 0; i < got; i++)
 			check_one(load, idle[n_idle + (unsigned)i]);
 		n_idle += (unsigned)got;
@@ -120,13 +115,13 @@ static void engine_under_load(enum hoist__engine_kind kind)
 	load.memory = new_memory(DEPTH * BLOCK);
 	struct hoist__engine_options options = {
 		.kind = kind, .depth = DEPTH + DEPTH / 2, .n_threads = 6, .shared = true};
-	NEEDED(hoist__engine_create(&options, &load.engine) == 0);
+	OK(hoist__engine_create(&options, &load.engine));
 	pthread_t waker;
 	atomic_store(&waking, true);
-	NEEDED(pthread_create(&waker, NULL, wake, load.engine) == 0);
+	OK(pthread_create(&waker, NULL, wake, load.engine));
 	for (int round = 0; round < 3; round++) {
 		pthread_t thread;
-		NEEDED(pthread_create(&thread, NULL, drive, &load) == 0);
+		OK(pthread_create(&thread, NULL, drive, &load));
 		pthread_join(thread, NULL);
 	}
 	atomic_store(&waking, false);
@@ -157,10 +152,10 @@ static void hot_pieces(enum hoist__engine_kind kind)
 	for (int round = 0; round < 6; round++) {
 		struct hoist__request requests[N_HOT], *batch[N_HOT];
 		for (unsigned i = 0; i < N_HOT; i++) {
-			size_t bytes = 1 + random_below(HOT_BYTES);
+			size_t bytes = 1 + random_below(&seed, HOT_BYTES);
 			requests[i] = (struct hoist__request){
 				.file = file,
-				.offset = random_below(HOT_BYTES - bytes + 1),
+				.offset = random_below(&seed, HOT_BYTES - bytes + 1),
 				.address = memory + i * HOT_BYTES,
 				.bytes = bytes,
 				.need = bytes,
@@ -168,20 +163,16 @@ static void hot_pieces(enum hoist__engine_kind kind)
 				.buffer = -1};
 			batch[i] = &requests[i];
 		}
-		NEEDED(hoist__engine_submit(engine, batch, N_HOT) == 0);
+		OK(hoist__engine_submit(engine, batch, N_HOT));
 		bool cancel = round % 3 == 2;
 		if (cancel)
 			hoist__engine_cancel(engine);
-		for (unsigned n = 0; n < N_HOT;) {
-			int got = hoist__engine_reap(engine, batch, N_HOT, UINT64_MAX);
-			NEEDED(got > 0);
-			n += (unsigned)got;
-		}
+		reap_all(engine, N_HOT);
 		for (unsigned i = 0; i < N_HOT; i++) {
 			struct hoist__request *r = &requests[i];
-			NEEDED(r->result == 0 ? r->done == r->bytes
-					      : cancel && r->result == -ECANCELED);
-			NEEDED(first_wrong(file->fd, r->address, r->offset, r->done) == r->done);
+			CHECK(r->result == 0 ? r->done == r->bytes
+					     : cancel && r->result == -ECANCELED);
+			CHECK(first_wrong(file->fd, r->address, r->offset, r->done) == r->done);
 		}
 	}
 	hoist__engine_destroy(engine);
@@ -195,26 +186,26 @@ static void populator_ahead_of_its_reader(void)
 	size_t bytes = (size_t)70 << 20;
 	unsigned char *memory =
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	NEEDED(memory != MAP_FAILED);
+	CHECK(memory != MAP_FAILED);
 	for (unsigned n_threads = 1; n_threads <= 4; n_threads++) {
 		const struct hoist__populator_options options = {
 			.address = memory, .bytes = bytes, .n_threads = n_threads};
 		struct hoist__populator *populator = NULL;
-		NEEDED(hoist__populator_start(&options, &populator) == 0);
+		OK(hoist__populator_start(&options, &populator));
 		size_t at = 0, done = 0;
 		while (at < bytes) {
 			int err = hoist__populator_wait(populator, 0, at + 1, 1000000);
-			NEEDED(err == 0 || err == -EAGAIN);
-			NEEDED(hoist__populator_done(populator, 0, at + 1, &done) == 0);
+			CHECK(err == 0 || err == -EAGAIN);
+			OK(hoist__populator_done(populator, 0, at + 1, &done));
 			for (; at < done; at += 4096)
 				memory[at] = (unsigned char)n_threads;
 		}
 		hoist__populator_stop(populator);
-		NEEDED(hoist__populator_start(&options, &populator) == 0);
+		OK(hoist__populator_start(&options, &populator));
 		hoist__populator_stop(populator);
 		for (at = 0; at < bytes; at += 4096)
-			NEEDED(memory[at] == n_threads);
-		NEEDED(madvise(memory, bytes, MADV_DONTNEED) == 0);
+			CHECK(memory[at] == n_threads);
+		OK(madvise(memory, bytes, MADV_DONTNEED));
 	}
 	munmap(memory, bytes);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Waits that somebody ends, and a device that gives no answer: reads of a pipe whose end
- * stays empty, which the threads engine is given by --wrap (pread knows no pipes).
+/* Waits that another thread ends, and a device that gives no answer: reads of a pipe whose end
+ * stays empty, which --wrap gives to the threads engine (pread knows no pipes).
  * Plain C, so that TSan sees the threads. */
 #include "config.h"
 
@@ -13,13 +13,12 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/wrap.h"
 
 static int stuck_fd = -1;
 static atomic_uint n_in_it, most_in_it; /* threads */
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	if (fd == stuck_fd) {
 		unsigned now = atomic_fetch_add(&n_in_it, 1) + 1;
@@ -52,7 +51,7 @@ static char slow_name[] = "a pipe";
 
 static void set_up(struct bench *b, enum hoist__engine_kind kind)
 {
-	NEEDED(pipe(b->ends) == 0);
+	OK(pipe(b->ends));
 	stuck_fd = b->ends[0];
 	b->slow = (struct hoist__file){
 		.path = slow_name, .fd = b->ends[0], .direct_fd = -1, .dev = UINT64_MAX};
@@ -61,33 +60,29 @@ static void set_up(struct bench *b, enum hoist__engine_kind kind)
 	const struct hoist__file *files[] = {&b->slow, b->fast};
 	struct hoist__engine_options options = {
 		.kind = kind, .depth = DEPTH, .n_threads = N_THREADS, .files = files, .n_files = 2};
-	NEEDED(hoist__engine_create(&options, &b->engine) == 0);
-	NEEDED(hoist__engine_room(b->engine) == 2 * DEPTH);
+	OK(hoist__engine_create(&options, &b->engine));
+	CHECK(hoist__engine_room(b->engine) == 2 * DEPTH);
 }
 
 static void submit_stuck(struct bench *b, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		struct hoist__request *request = &b->stuck[i];
-		*request = (struct hoist__request){.file = &b->slow,
-						   .address = (unsigned char *)&b->bytes[i],
-						   .bytes = 1,
-						   .need = 1,
-						   .buffer = -1};
-		NEEDED(hoist__engine_submit(b->engine, &request, 1) == 0);
+		*request = read_of(&b->slow, (unsigned char *)&b->bytes[i], 0, 1);
+		OK(hoist__engine_submit(b->engine, &request, 1));
 	}
 }
 
 /* The pipe gives its bytes at last. */
 static void tear_down(struct bench *b, unsigned n_stuck)
 {
-	NEEDED(write(b->ends[1], "123456", n_stuck) == (ssize_t)n_stuck);
+	CHECK(write(b->ends[1], "123456", n_stuck) == (ssize_t)n_stuck);
 	for (unsigned n = 0; n < n_stuck; n++) {
 		struct hoist__request *ready = NULL;
-		NEEDED(hoist__engine_reap(b->engine, &ready, 1, UINT64_MAX) == 1);
-		NEEDED(ready->result == 0 && ready->done == 1);
+		CHECK(hoist__engine_reap(b->engine, &ready, 1, UINT64_MAX) == 1);
+		CHECK(ready->result == 0 && ready->done == 1);
 	}
-	NEEDED(hoist__engine_room(b->engine) == 2 * DEPTH);
+	CHECK(hoist__engine_room(b->engine) == 2 * DEPTH);
 	hoist__engine_destroy(b->engine);
 	hoist__file_close(b->fast);
 	free(b->memory);
@@ -121,22 +116,22 @@ static void wakes(struct bench *b)
 	struct hoist__request *ready[DEPTH];
 	pthread_t thread;
 	submit_stuck(b, 1);
-	NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, 1000000) == 0);
+	OK(hoist__engine_reap(b->engine, ready, DEPTH, 1000000));
 	for (int i = 0; i < 3; i++) {
-		NEEDED(pthread_create(&thread, NULL, wake_later, b->engine) == 0);
-		NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
+		OK(pthread_create(&thread, NULL, wake_later, b->engine));
+		OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
 		pthread_join(thread, NULL);
 	}
 	/* Before the wait. */
 	hoist__engine_wake(b->engine);
 	hoist__engine_wake(b->engine);
-	NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
+	OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
 	/* Once heard it is over: this wait runs its time. */
 	uint64_t start = hoist__now_ns();
-	NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, 3000000) == 0);
-	NEEDED(hoist__now_ns() - start >= 3000000);
+	OK(hoist__engine_reap(b->engine, ready, DEPTH, 3000000));
+	CHECK(hoist__now_ns() - start >= 3000000);
 	/* In a storm, one by one and with reads between. */
-	NEEDED(pthread_create(&thread, NULL, wake_often, b->engine) == 0);
+	OK(pthread_create(&thread, NULL, wake_often, b->engine));
 	for (uint64_t at = 0; at < BYTES; at += 4096) {
 		struct hoist__request request = {.file = b->fast,
 						 .offset = at,
@@ -146,18 +141,18 @@ static void wakes(struct bench *b)
 						 .hot = at % 8192 == 0,
 						 .buffer = -1};
 		struct hoist__request *one = &request;
-		NEEDED(hoist__engine_submit(b->engine, &one, 1) == 0);
+		OK(hoist__engine_submit(b->engine, &one, 1));
 		int got = 0;
 		while (got == 0)
 			got = hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX);
-		NEEDED(got == 1 && ready[0] == &request && request.result == 0);
+		CHECK(got == 1 && ready[0] == &request && request.result == 0);
 	}
 	pthread_join(thread, NULL);
-	NEEDED(first_wrong(b->fast->fd, b->memory, 0, BYTES) == BYTES);
-	/* What is left of the storm is one wake at most. */
+	CHECK(first_wrong(b->fast->fd, b->memory, 0, BYTES) == BYTES);
+	/* The storm leaves one wake at most. */
 	(void)hoist__engine_reap(b->engine, ready, DEPTH, 1000000);
-	NEEDED(pthread_create(&thread, NULL, wake_later, b->engine) == 0);
-	NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
+	OK(pthread_create(&thread, NULL, wake_later, b->engine));
+	OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
 	pthread_join(thread, NULL);
 }
 
@@ -166,53 +161,48 @@ static void with_nothing_in_flight(struct bench *b)
 {
 	struct hoist__request *ready[DEPTH];
 	pthread_t thread;
-	NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, 0) == 0);
+	OK(hoist__engine_reap(b->engine, ready, DEPTH, 0));
 	for (int i = 0; i < 3; i++) {
 		uint64_t start = hoist__now_ns();
-		NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, 3000000) == 0);
-		NEEDED(hoist__now_ns() - start >= 3000000);
+		OK(hoist__engine_reap(b->engine, ready, DEPTH, 3000000));
+		CHECK(hoist__now_ns() - start >= 3000000);
 		start = hoist__now_ns();
-		NEEDED(pthread_create(&thread, NULL, wake_later, b->engine) == 0);
-		NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
-		NEEDED(hoist__now_ns() - start >= 5000000);
+		OK(pthread_create(&thread, NULL, wake_later, b->engine));
+		OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
+		CHECK(hoist__now_ns() - start >= 5000000);
 		pthread_join(thread, NULL);
 		hoist__engine_wake(b->engine);
-		NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
+		OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
 	}
 }
 
-/* What the kernel has is seen, however often somebody else has something. */
+/* The kernel's answers are seen, however often somebody else has one. */
 static void among_wakes(struct bench *b)
 {
 	struct hoist__request *ready[DEPTH];
 	submit_stuck(b, 1);
-	NEEDED(hoist__engine_reap(b->engine, ready, DEPTH, 1000000) == 0);
-	NEEDED(write(b->ends[1], "1", 1) == 1);
+	OK(hoist__engine_reap(b->engine, ready, DEPTH, 1000000));
+	CHECK(write(b->ends[1], "1", 1) == 1);
 	int got = 0;
 	for (int i = 0; i < 10000 && got == 0; i++) {
 		hoist__engine_wake(b->engine);
 		got = hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX);
 		nap(100000);
 	}
-	NEEDED(got == 1 && ready[0] == &b->stuck[0] && ready[0]->result == 0);
+	CHECK(got == 1 && ready[0] == &b->stuck[0] && ready[0]->result == 0);
 }
 
 /* More reads than its depth wait for the slow device; the other one's go by. */
 static void overtaking(struct bench *b)
 {
 	submit_stuck(b, N_STUCK);
-	NEEDED(hoist__engine_room(b->engine) == 2 * DEPTH - N_STUCK);
+	CHECK(hoist__engine_room(b->engine) == 2 * DEPTH - N_STUCK);
 	for (uint64_t at = 0; at < BYTES; at += 4096) {
-		struct hoist__request request = {.file = b->fast,
-						 .offset = at,
-						 .address = b->memory + at,
-						 .bytes = 4096,
-						 .need = 4096,
-						 .buffer = -1};
+		struct hoist__request request = read_of(b->fast, b->memory + at, at, 4096);
 		run_request(b->engine, &request);
-		NEEDED(request.result == 0);
+		CHECK(request.result == 0);
 	}
-	NEEDED(first_wrong(b->fast->fd, b->memory, 0, BYTES) == BYTES);
+	CHECK(first_wrong(b->fast->fd, b->memory, 0, BYTES) == BYTES);
 }
 
 /* A device gets as many reads at once as the depth says, or its share of the threads. */
@@ -220,18 +210,18 @@ static void limits(struct bench *b, enum hoist__engine_kind kind)
 {
 	struct hoist__request *ready[N_STUCK];
 	submit_stuck(b, N_STUCK);
-	NEEDED(hoist__engine_reap(b->engine, ready, N_STUCK, 20000000) == 0);
-	NEEDED(write(b->ends[1], "123456", N_STUCK) == N_STUCK);
+	OK(hoist__engine_reap(b->engine, ready, N_STUCK, 20000000));
+	CHECK(write(b->ends[1], "123456", N_STUCK) == N_STUCK);
 	unsigned n = 0;
 	if (kind == HOIST__ENGINE_URING) {
 		int left = 0;
 		n = (unsigned)hoist__engine_reap(b->engine, ready, N_STUCK, 0);
-		NEEDED(n == DEPTH);
-		NEEDED(ioctl(b->ends[0], FIONREAD, &left) == 0 && left == N_STUCK - DEPTH);
+		CHECK(n == DEPTH);
+		CHECK(ioctl(b->ends[0], FIONREAD, &left) == 0 && left == N_STUCK - DEPTH);
 	}
 	while (n < N_STUCK)
 		n += (unsigned)hoist__engine_reap(b->engine, ready, N_STUCK, UINT64_MAX);
-	NEEDED(kind == HOIST__ENGINE_URING || atomic_load(&most_in_it) == N_THREADS / 2);
+	CHECK(kind == HOIST__ENGINE_URING || atomic_load(&most_in_it) == N_THREADS / 2);
 }
 
 int main(void)

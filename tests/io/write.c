@@ -11,18 +11,6 @@
 #include "base/error.h"
 #include "tests/support/io-helpers.h"
 
-static const enum hoist__engine_kind both[] = {HOIST__ENGINE_URING, HOIST__ENGINE_THREADS};
-
-static bool usable(enum hoist__engine_kind kind)
-{
-	return kind == HOIST__ENGINE_THREADS || hoist__uring_probe(NULL, 0) == 0;
-}
-
-#define FOR_EACH_ENGINE(kind)                                                                      \
-	for (size_t kind##_i = 0; kind##_i < 2; kind##_i++)                                        \
-		for (enum hoist__engine_kind kind = both[kind##_i], *once = &kind;                 \
-		     once != NULL && usable(kind); once = NULL)
-
 #define BYTES ((size_t)3 << 20)
 #define BLOCK ((size_t)256 << 10)
 #define N (BYTES / BLOCK)
@@ -52,35 +40,14 @@ static void write_all(struct hoist__engine *engine, const struct hoist__file *fi
 		batch[i] = &requests[i];
 	}
 	cr_assert(hoist__engine_submit(engine, batch, N) == 0, "%s", hoist__error_text());
-	for (size_t n = 0; n < N;) {
-		int got = hoist__engine_reap(engine, batch, N, UINT64_MAX);
-		cr_assert(got > 0);
-		n += (size_t)got;
-	}
+	reap_all(engine, N);
 	for (size_t i = 0; i < N; i++) {
 		cr_assert(requests[i].result == 0 && requests[i].done == BLOCK);
 		cr_assert(requests[i].direct_done == (direct ? BLOCK : 0));
 	}
 }
 
-static struct hoist__engine *engine_with(enum hoist__engine_kind kind,
-					 const struct hoist__file *file, unsigned char *memory,
-					 bool registered)
-{
-	struct hoist__engine_buffer buffer = {memory, BYTES};
-	struct hoist__engine_options options = {.kind = kind, .depth = N};
-	if (registered) {
-		options.buffers = &buffer;
-		options.n_buffers = 1;
-		options.files = &file;
-		options.n_files = 1;
-	}
-	struct hoist__engine *engine = NULL;
-	cr_assert(hoist__engine_create(&options, &engine) == 0, "%s", hoist__error_text());
-	return engine;
-}
-
-Test(io_write, what_is_written_is_read)
+Test(io_write, a_written_block_is_read)
 {
 	unsigned char *memory = new_memory(BYTES);
 	fill(memory, 0, BYTES);
@@ -90,7 +57,11 @@ Test(io_write, what_is_written_is_read)
 		struct hoist__file *file = new_writable_file(100);
 		if (!direct || file->direct_fd >= 0) {
 			struct hoist__engine *engine =
-				engine_with(kind, file, memory, (way & 2) != 0);
+				(way & 2) != 0
+					? engine_with(kind, N,
+						      (const struct hoist__file *const *)&file, 1,
+						      memory, BYTES)
+					: new_engine(kind, N, false);
 			write_all(engine, file, memory, direct);
 			hoist__engine_destroy(engine);
 			cr_assert(first_wrong(file->fd, memory, 0, BYTES) == BYTES);
@@ -191,7 +162,7 @@ Test(io_write, errors)
 	hoist__file_close(file);
 }
 
-Test(io_write, what_is_no_write_is_refused)
+Test(io_write, a_write_that_makes_no_sense_is_refused)
 {
 	struct hoist__file *file = new_writable_file(0);
 	unsigned char *memory = new_memory(8192);
@@ -242,11 +213,7 @@ Test(io_write, cancelled_in_the_middle)
 			continue;
 		}
 		hoist__engine_cancel(engine);
-		for (size_t n = 0; n < N;) {
-			int got = hoist__engine_reap(engine, batch, N, UINT64_MAX);
-			cr_assert(got > 0);
-			n += (size_t)got;
-		}
+		reap_all(engine, N);
 		for (size_t i = 0; i < N; i++) {
 			struct hoist__request *request = &requests[i];
 			cr_assert(request->result == -ECANCELED ||

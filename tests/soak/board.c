@@ -70,31 +70,6 @@ void soak_beat(void)
 	atomic_store(&self.beat->since_ns, soak_now());
 }
 
-/* splitmix64's last steps. */
-uint64_t soak_mix(uint64_t x)
-{
-	x += UINT64_C(0x9e3779b97f4a7c15);
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return x ^ x >> 31;
-}
-
-uint64_t soak_random(void)
-{
-	self.random += UINT64_C(0x9e3779b97f4a7c15);
-	return soak_mix(self.random);
-}
-
-uint64_t soak_below(uint64_t n)
-{
-	return soak_random() % n;
-}
-
-bool soak_chance(unsigned of)
-{
-	return soak_below(of) == 0;
-}
-
 const char *soak_path(const char *format, ...)
 {
 	static _Thread_local char paths[8][512];
@@ -108,7 +83,7 @@ const char *soak_path(const char *format, ...)
 	return path;
 }
 
-void soak_fail(const char *file, int line, const char *function, const char *what)
+void check_failed(const char *file, int line, const char *function, const char *what)
 {
 	int action = self.beat != NULL ? atomic_load(&self.beat->action) : SOAK_idle;
 	uint64_t seed = self.beat != NULL ? atomic_load(&self.beat->seed) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/soak/board.h - what the processes of the soak share: a page of memory on which every thread
- * says what it is doing and since when, where all count what they did, and where those that live
- * long write down what they hold; random numbers; checks that tell which action failed. */
+/* tests/soak/board.h - the shared memory of the soak's processes: every thread says its action
+ * there and since when, all count their deeds, and processes that live long write down their
+ * figures; random numbers; checks that tell which action failed. */
 #ifndef HOIST_TESTS_SOAK_BOARD_H
 #define HOIST_TESTS_SOAK_BOARD_H
 
@@ -14,6 +14,9 @@
 
 #include <hoist/hoist.h>
 
+#include "tests/support/check.h"
+#include "tests/support/random.h"
+
 #define SOAK_SLOTS 8   /* processes at once */
 #define SOAK_OLD 2     /* of them, those that are stopped at times, but never killed */
 #define SOAK_THREADS 3 /* of a process, that do things, */
@@ -21,7 +24,7 @@
 #define SOAK_RESTS 1024
 #define SOAK_STUCK_SECONDS 60
 
-/* What threads do. */
+/* The actions of threads. */
 #define SOAK_ACTIONS(X)                                                                            \
 	X(idle)                                                                                    \
 	X(load)                                                                                    \
@@ -42,7 +45,7 @@
 	X(fork)                                                                                    \
 	X(rest)
 
-/* What is counted beside them. */
+/* The counts beside them. */
 #define SOAK_COUNTS(X)                                                                             \
 	X(digests)     /* tensors, or parts, compared by digest */                                 \
 	X(bytes)       /* of these */                                                              \
@@ -82,7 +85,7 @@ struct soak_beat {
 	_Atomic int tid;
 };
 
-/* What a process holds while its threads rest. */
+/* The memory and handles of a process while its threads rest. */
 struct soak_rest {
 	uint64_t ns;
 	uint64_t device_bytes; /* given out by the stand-in drivers */
@@ -96,7 +99,7 @@ struct soak_rest {
 	uint64_t blocks;  /* live, of memory resources */
 };
 
-/* What must be at a path that one thread alone saves to: the one or the other. */
+/* The files that may be at a path that one thread alone saves to: the one or the other. */
 struct soak_own {
 	_Atomic uint64_t seed; /* 0: no file */
 	_Atomic uint64_t next; /* what is being saved; 0: nothing */
@@ -133,7 +136,7 @@ uint64_t soak_now(void);
 const char *soak_action_name(int action);
 void soak_count(enum soak_count count, uint64_t n);
 
-/* Of the calling thread. */
+/* The calling thread's place. */
 struct soak_self {
 	int slot;
 	int thread;
@@ -142,30 +145,38 @@ struct soak_self {
 };
 extern _Thread_local struct soak_self self;
 
-/* What this thread does from now on, as @seed says. */
+/* The action of this thread from now on, as @seed says. */
 void soak_begin(enum soak_action action, uint64_t seed);
 /* The same, still alive: for waits that may be long. */
 void soak_beat(void);
 
-uint64_t soak_mix(uint64_t x);
-uint64_t soak_random(void);
-uint64_t soak_below(uint64_t n);
-bool soak_chance(unsigned of);
+/* The number that splitmix64 gives from the state @x. */
+static inline uint64_t soak_mix(uint64_t x)
+{
+	return random_next(&x);
+}
+
+static inline uint64_t soak_random(void)
+{
+	return random_next(&self.random);
+}
+
+static inline uint64_t soak_below(uint64_t n)
+{
+	return random_below(&self.random, n);
+}
+
+static inline bool soak_chance(unsigned of)
+{
+	return soak_below(of) == 0;
+}
+
 #define SOAK_PICK(table) ((table)[soak_below(sizeof(table) / sizeof((table)[0]))])
 
 /* "<folder>/<name>" of this thread, until its eighth call from now. */
 const char *soak_path(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-void soak_fail(const char *file, int line, const char *function, const char *what)
-	__attribute__((noreturn));
-
-/* Ends the whole soak, telling what this thread was doing. */
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			soak_fail(__FILE__, __LINE__, __func__, #condition);                       \
-	} while (0)
-#define NEVER(what) soak_fail(__FILE__, __LINE__, __func__, what)
-#define OK(call) CHECK((call) == 0)
+/* A check that fails ends the whole soak, and tells what this thread was doing. */
+#define NEVER(what) check_failed(__FILE__, __LINE__, __func__, what)
 
 #endif

@@ -13,12 +13,7 @@
 #include <xxhash.h>
 
 #include "tests/support/load-random.h"
-
-/* load-support.h has a CHECK of its own, for programs of one process. */
-#pragma push_macro("CHECK")
-#undef CHECK
 #include "tests/support/load-support.h"
-#pragma pop_macro("CHECK")
 
 const char *soak_file(unsigned file)
 {
@@ -79,7 +74,7 @@ static void move_made(const char *made, unsigned which)
 		if (entry->d_name[0] == '.')
 			continue;
 		(void)snprintf(to, sizeof to, "%s/%s", folder, entry->d_name);
-		CHECK(renameat(dirfd(dir), entry->d_name, AT_FDCWD, to) == 0);
+		OK(renameat(dirfd(dir), entry->d_name, AT_FDCWD, to));
 	}
 	(void)closedir(dir);
 	(void)snprintf(to, sizeof to, "%s/name", folder);

@@ -30,7 +30,7 @@ static void let_go(const struct held *held)
 	free(held->parcel);
 }
 
-/* What is the host's is there as it was; of the rest, no wrong bytes. */
+/* The host's bytes are there as they were; the others' are there, or cannot be read. */
 static void look_at_parcel(const struct soak_parcel *parcel)
 {
 	unsigned char byte = 0;
@@ -128,7 +128,7 @@ void soak_fork(void)
 	hoist_buffer_unref(made);
 	OK(hoist_load_start(held.checkpoint, &o, &held.load));
 	fork_with(&held);
-	/* What the child let go of is still here. */
+	/* The buffers that the child let go of are still here. */
 	OK(hoist_load_wait(held.load));
 	hoist_buffer *buffer = NULL;
 	OK(hoist_load_buffer(held.load, model.tensors[t].name, &buffer));

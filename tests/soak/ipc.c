@@ -135,7 +135,7 @@ static int take_one(int socket)
 		return err;
 	const struct soak_tensor *tensor = &model.tensors[words[1]];
 	struct soak_box box = soak_whole(tensor);
-	/* Of a device's memory nobody knows what it is once its owner has ended. */
+	/* Nobody knows the bytes of a device's memory once its owner has ended. */
 	bool same = soak_is(&model, words[1], tensor->dtype, &box, buffer);
 	CHECK(same || (!hoist_buffer_is_host(buffer) && has_gone(socket)));
 	hoist_buffer_unref(buffer);

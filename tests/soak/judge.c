@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is there in the end: does a process that lives long hold more and more?  Are there files
+/* The state in the end: does a process that lives long hold more and more?  Are there files
  * that nobody named? */
 #include "config.h"
 
@@ -14,11 +14,11 @@
 
 #define MANY_RESTS 40
 
-/* What is written down at each rest, and how much more there may be in the second half than there
- * was in the first: nothing, but of malloc queues and threads' own data, some 1 KiB each; and what
- * pools keep: descriptions of as many slabs of each size as there ever were at once, which comes to
- * its end ever more slowly.  @enough: what is no growth yet, of a process that rested less than
- * MANY_RESTS times. */
+/* The figures of each rest, and how much more there may be in the second half than there
+ * was in the first: nothing, but for malloc's queues and threads' own data, some 1 KiB each; and
+ * what pools keep: descriptions of as many slabs of each size as there ever were at once, which
+ * comes to its end ever more slowly.  @enough: what is no growth yet, of a process that rested less
+ * than MANY_RESTS times. */
 static const struct kind {
 	const char *name;
 	size_t at;
@@ -204,7 +204,7 @@ static bool is_whole(const char *path, uint64_t *seed)
 	return err == 0 || err == -ENOENT;
 }
 
-/* What each thread saved last is there, as soak_load_private() has it. */
+/* The file that each thread saved last is there, as soak_load_private() has it. */
 static bool judge_own(int slot, int thread)
 {
 	const struct soak_own *own = &board->slots[slot].own[thread];
@@ -288,7 +288,7 @@ const char *soak_lacks(const struct soak_harm *harm)
 	return NULL;
 }
 
-/* What may fail because others are killed or stopped, fails no more often. */
+/* Actions that may fail because others are killed or stopped fail no more often. */
 static bool judge_adding(const struct soak_harm *harm)
 {
 	uint64_t lost = counted(SOAK_N_holder_lost);

@@ -240,8 +240,7 @@ void soak_load_plainly(hoist_checkpoint *checkpoint, const struct soak_model *mo
 
 /* --- actions --- */
 
-/* What is at the path of the shards is whole while nobody saves there, unless one who did was
- * killed. */
+/* The shards are whole while nobody saves there, unless a process was killed while it saved. */
 static void load_shards(void)
 {
 	hoist_checkpoint *checkpoint = NULL;
@@ -274,7 +273,7 @@ void soak_load(void)
 	hoist_checkpoint_close(checkpoint);
 }
 
-/* Of all formats; whole tensors, compared with the file. */
+/* Files of all formats; whole tensors, compared with the file. */
 void soak_load_static(void)
 {
 	struct ask ask = {.o = {.size = sizeof ask.o}};
@@ -299,7 +298,7 @@ void soak_load_static(void)
 	hoist_checkpoint_close(checkpoint);
 }
 
-/* What this thread, or one that was killed in its place, saved last. */
+/* The file that this thread, or one that was killed in its place, saved last. */
 void soak_load_private(void)
 {
 	struct soak_own *own = &board->slots[self.slot].own[self.thread];

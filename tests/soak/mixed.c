@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Eight processes load, save, share and kill for a long time, on few cores: what each gets is
- * right, nothing hangs, and those that live long hold no more in the end than in the beginning.
+/* Eight processes load, save, share and kill for a long time, on few cores: each gets the right
+ * bytes, nothing hangs, and those that live long hold no more in the end than in the beginning.
  *
  *     soak_mixed                    the whole: starts workers, kills them, and judges in the end
  *     soak_mixed worker SLOT SEED FOLDER
@@ -8,8 +8,8 @@
  *
  * HOIST_TEST_FORM=short is 30 seconds (20 under a sanitizer), long 20 minutes;
  * HOIST_TEST_SOAK_SECONDS=N says otherwise.  A run goes on until enough of each kind has been done.
- * HOIST_TEST_SEED=N repeats what is chosen, though not when it happens.  What is compared comes
- * from soak-model.h, which knows each element by itself; SIGKILL, SIGTERM and SIGSTOP come at any
+ * HOIST_TEST_SEED=N repeats what is chosen, though not when it happens.  The bytes to compare come
+ * from model.h, which knows each element by itself; SIGKILL, SIGTERM and SIGSTOP come at any
  * moment.  The budget is within a process, for its threads: hoist's budgets do not cross
  * processes, so each process has one of its own.
  *
@@ -301,8 +301,8 @@ static int whole(void)
 		printf("skipped: the stand-in drivers are not built\n");
 		return 77;
 	}
-	/* What holders and killed workers leave is reaped here. */
-	CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+	/* Processes that holders and killed workers leave are reaped here. */
+	OK(prctl(PR_SET_CHILD_SUBREAPER, 1));
 	prepare();
 	uint64_t begin = soak_now();
 	bool well = run();

@@ -20,7 +20,7 @@ bool soak_is_stuck(void);
 void soak_show_slot(int slot);
 void soak_show_counts(void);
 
-/* What the parent did to them. */
+/* The parent's deeds: how often each was done to them. */
 struct soak_harm {
 	unsigned kills;
 	unsigned kills_in_saves;
@@ -31,7 +31,7 @@ struct soak_harm {
 /* Returns: NULL, enough of each kind has been done; of what there is too little. */
 const char *soak_lacks(const struct soak_harm *harm);
 
-/* Of the processes that live long. */
+/* The processes that live long. */
 unsigned soak_fewest_rests(void);
 
 /* After the end, when nobody lives: no growth, files are whole, nothing is left but what may be. */

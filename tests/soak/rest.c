@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Now and then all threads of a process let go of what they have and wait, while one of them writes
- * down what the process holds then.  Of one that lives long, that must not grow. */
+ * down what the process holds then.  The figures of a process that lives long must not grow. */
 #include "config.h"
 
 #include "tests/soak/worker.h"
@@ -101,7 +101,7 @@ static uint64_t handles(bool tell)
 	return n;
 }
 
-/* What the drivers have given out of their devices' memory. */
+/* The bytes of their devices' memory that the drivers have given out. */
 static uint64_t device_bytes(void)
 {
 	return lib_counters("cuda").live_bytes + lib_counters("hip").live_bytes;

@@ -20,7 +20,7 @@ static uint64_t seed;
 static pthread_barrier_t barrier;
 static bool leaving; /* written by one thread while the others wait */
 
-/* What an action's turn is in a hundred or so. */
+/* The turns of an action in a hundred or so. */
 static const struct turn {
 	enum soak_action action;
 	unsigned share;
@@ -106,7 +106,7 @@ static void die_with_parent(void)
 	CHECK(getppid() == parent);
 }
 
-/* What is made when it is first used, and then kept, is there from the beginning. */
+/* Objects that the first use makes and the library keeps are there from the beginning. */
 static void use_all_devices(void)
 {
 	const int64_t shape[] = {1000};

@@ -91,8 +91,8 @@ void soak_take(void);
 void soak_rest(void);
 void soak_rest_last(void); /* there will be no other */
 
-/* Of malloc, what a pool (NULL: none) keeps until it ends: descriptions of as many slabs, of each
- * class, as there ever were at once, and what threads that live have of it. */
+/* The part of malloc's memory that a pool (NULL: none) keeps until its end: descriptions of as many
+ * slabs, of each class, as there ever were at once, and what threads that live have of it. */
 struct hoist__pool;
 uint64_t soak_kept_by(struct hoist__pool *pool);
 

@@ -3,101 +3,17 @@
 
 #include "tests/support/format-archive.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void put(struct bytes *bytes, const void *from, size_t n)
-{
-	if (bytes->room - bytes->n < n || bytes->p == NULL) {
-		bytes->room = 2 * bytes->room + n + 64;
-		bytes->p = realloc(bytes->p, bytes->room);
-		if (bytes->p == NULL)
-			abort();
-	}
-	if (n > 0)
-		memcpy(bytes->p + bytes->n, from, n);
-	bytes->n += n;
-}
-
-void put_text(struct bytes *bytes, const char *text)
-{
-	put(bytes, text, strlen(text));
-}
-
-void put_number(struct bytes *bytes, uint64_t value, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		unsigned char byte = (unsigned char)(value >> (8 * i));
-		put(bytes, &byte, 1);
-	}
-}
-
-void put_zeros(struct bytes *bytes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		put(bytes, "", 1);
-}
-
-void set_number(struct bytes *bytes, size_t at, uint64_t value, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		bytes->p[at + i] = (unsigned char)(value >> (8 * i));
-}
-
-void bytes_free(struct bytes *bytes)
-{
-	free(bytes->p);
-	*bytes = (struct bytes){.n = 0};
-}
-
-static int read_bytes(void *context, uint64_t offset, void *buffer, size_t n)
-{
-	const struct bytes *bytes = context;
-	if (offset > bytes->n || n > bytes->n - offset) {
-		fprintf(stderr, "%zu bytes at %llu were asked for, of %zu\n", n,
-			(unsigned long long)offset, bytes->n);
-		abort();
-	}
-	if (n > 0)
-		memcpy(buffer, bytes->p + offset, n);
-	return 0;
-}
-
-struct hoist__reader reader_of(const struct bytes *bytes, const char *name)
-{
-	return (struct hoist__reader){
-		.name = name,
-		.bytes = bytes->n,
-		.read = read_bytes,
-		.context = (void *)(uintptr_t)bytes,
-	};
-}
-
-bool bytes_load(struct bytes *bytes, const char *path)
-{
-	unsigned char piece[4096];
-	size_t n;
-	FILE *file = fopen(path, "rb");
-	if (file == NULL)
-		return false;
-	while ((n = fread(piece, 1, sizeof piece, file)) > 0)
-		put(bytes, piece, n);
-	bool whole = ferror(file) == 0;
-	fclose(file);
-	return whole;
-}
-
-/* --- zip --- */
-
-/* What both headers of an entry have from "version needed" to the sizes. */
+/* The part that both headers of an entry share, from "version needed" to the sizes. */
 static void put_common(struct bytes *to, const struct archive *archive, uint64_t bytes, bool zip64)
 {
 	put_number(to, zip64 ? 45 : 20, 2);
 	put_number(to, (uint64_t)archive->flags | (archive->descriptors ? 8u : 0u), 2);
 	put_number(to, archive->method, 2);
 	put_number(to, 0, 4);	       /* time */
-	put_number(to, 0x12345678, 4); /* checksum: not looked at */
+	put_number(to, 0x12345678, 4); /* checksum: nobody looks at it */
 	put_number(to, zip64 ? UINT32_MAX : bytes, 4);
 	put_number(to, zip64 ? UINT32_MAX : bytes, 4);
 }
@@ -136,7 +52,7 @@ size_t archive_add(struct archive *archive, const char *name, const void *data, 
 	put_number(directory, archive->zip64 ? UINT32_MAX : header, 4);
 	put_text(directory, name);
 	if (archive->zip64) {
-		put_number(directory, 0xcafe, 2); /* another field before it */
+		put_number(directory, 0xcafe, 2); /* another field comes first */
 		put_number(directory, 2, 2);
 		put_number(directory, 0, 2);
 		put_number(directory, 1, 2);

@@ -1,34 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/format-archive.h - files in memory, read as a parser reads them; and zip archives, written
- * byte by byte without hoist's code. */
+/* tests/support/format-archive.h - zip archives, written byte by byte without hoist's code. */
 #ifndef TESTS_FORMAT_ARCHIVE_H
 #define TESTS_FORMAT_ARCHIVE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "format/format.h"
-
-/* Bytes that grow; running out of memory ends the test. */
-struct bytes {
-	unsigned char *p;
-	size_t n;
-	size_t room;
-};
-void put(struct bytes *bytes, const void *from, size_t n);
-void put_text(struct bytes *bytes, const char *text);
-void put_number(struct bytes *bytes, uint64_t value, unsigned n); /* little-endian */
-void put_zeros(struct bytes *bytes, size_t n);
-void set_number(struct bytes *bytes, size_t at, uint64_t value, unsigned n);
-void bytes_free(struct bytes *bytes);
-
-/* A reader of @bytes under the name @name.  Reading beyond them ends the program: parsers must
- * check first. */
-struct hoist__reader reader_of(const struct bytes *bytes, const char *name);
-
-/* A file of this machine as bytes.  Returns: found. */
-bool bytes_load(struct bytes *bytes, const char *path);
+#include "tests/support/format-bytes.h"
 
 struct archive {
 	struct bytes file;

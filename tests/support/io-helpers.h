@@ -2,7 +2,7 @@
 /* tests/support/io-helpers.h - files with known bytes, for the tests of io/.
  *
  * Byte i of every such file is a function of i, so that a block in a wrong place
- * is seen.  Aborts where a file cannot be made: that ends a test of any kind. */
+ * is seen.  A file that cannot be made ends the test, of any kind. */
 #ifndef HOIST_TESTS_IO_HELPERS_H
 #define HOIST_TESTS_IO_HELPERS_H
 
@@ -13,17 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hoist/error.h"
 #include "io/engine.h"
+#include "tests/support/check.h"
 
 #define HELPER static inline __attribute__((unused))
-
-#define NEEDED(condition)                                                                          \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: needed: %s\n", __FILE__, __LINE__, #condition);    \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 /* A name in the test's own folder. */
 HELPER const char *scratch(char *path, size_t bytes, const char *name)
@@ -48,9 +42,9 @@ HELPER void fill(unsigned char *to, uint64_t offset, size_t bytes)
 HELPER void write_at(int fd, uint64_t offset, size_t bytes)
 {
 	unsigned char *block = malloc(bytes + 1);
-	NEEDED(block != NULL);
+	CHECK(block != NULL);
 	fill(block, offset, bytes);
-	NEEDED(pwrite(fd, block, bytes, (off_t)offset) == (ssize_t)bytes);
+	CHECK(pwrite(fd, block, bytes, (off_t)offset) == (ssize_t)bytes);
 	free(block);
 }
 
@@ -58,17 +52,17 @@ HELPER void write_at(int fd, uint64_t offset, size_t bytes)
 HELPER void make_file(const char *path, size_t bytes)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	NEEDED(fd >= 0);
+	CHECK(fd >= 0);
 	if (bytes > 0)
 		write_at(fd, 0, bytes);
-	NEEDED(fsync(fd) == 0);
+	OK(fsync(fd));
 	close(fd);
 }
 
 HELPER struct hoist__file *open_file(const char *path)
 {
 	struct hoist__file *file = NULL;
-	NEEDED(hoist__file_open(AT_FDCWD, path, NULL, 0, &file) == 0);
+	OK(hoist__file_open(AT_FDCWD, path, NULL, 0, &file));
 	return file;
 }
 
@@ -80,7 +74,7 @@ HELPER struct hoist__file *new_file(size_t bytes)
 	(void)snprintf(name, sizeof name, "file-%d", n++);
 	make_file(scratch(path, sizeof path, name), bytes);
 	struct hoist__file *file = open_file(path);
-	NEEDED(unlink(path) == 0);
+	OK(unlink(path));
 	return file;
 }
 
@@ -89,13 +83,13 @@ HELPER struct hoist__file *writable_file(const char *path, size_t bytes)
 {
 	make_file(path, bytes);
 	struct hoist__file *file = open_file(path);
-	NEEDED(close(file->fd) == 0);
+	OK(close(file->fd));
 	file->fd = open(path, O_RDWR | O_CLOEXEC);
-	NEEDED(file->fd >= 0);
+	CHECK(file->fd >= 0);
 	if (file->direct_fd >= 0) {
-		NEEDED(close(file->direct_fd) == 0);
+		OK(close(file->direct_fd));
 		file->direct_fd = open(path, O_RDWR | O_CLOEXEC | O_DIRECT);
-		NEEDED(file->direct_fd >= 0);
+		CHECK(file->direct_fd >= 0);
 	}
 	return file;
 }
@@ -106,23 +100,52 @@ HELPER struct hoist__file *new_writable_file(size_t bytes)
 	char name[32], path[256];
 	(void)snprintf(name, sizeof name, "out-%d", n++);
 	struct hoist__file *file = writable_file(scratch(path, sizeof path, name), bytes);
-	NEEDED(unlink(path) == 0);
+	OK(unlink(path));
 	return file;
+}
+
+/* For each engine that works here. */
+#define FOR_EACH_ENGINE(kind)                                                                      \
+	for (enum hoist__engine_kind kind = HOIST__ENGINE_URING; kind <= HOIST__ENGINE_THREADS;    \
+	     kind++)                                                                               \
+		if (kind == HOIST__ENGINE_THREADS || hoist__uring_probe(NULL, 0) == 0)
+
+/* A read of @bytes, all of them needed. */
+HELPER struct hoist__request read_of(const struct hoist__file *file, unsigned char *to,
+				     uint64_t offset, size_t bytes)
+{
+	return (struct hoist__request){.file = file,
+				       .offset = offset,
+				       .address = to,
+				       .bytes = bytes,
+				       .need = bytes,
+				       .buffer = -1};
 }
 
 /* Submits one request and gives it back ended. */
 HELPER void run_request(struct hoist__engine *engine, struct hoist__request *request)
 {
 	struct hoist__request *ready = NULL;
-	NEEDED(hoist__engine_submit(engine, &request, 1) == 0);
-	NEEDED(hoist__engine_reap(engine, &ready, 1, UINT64_MAX) == 1 && ready == request);
+	OK(hoist__engine_submit(engine, &request, 1));
+	CHECK(hoist__engine_reap(engine, &ready, 1, UINT64_MAX) == 1 && ready == request);
+}
+
+/* Waits until @n requests have come back, in whatever order. */
+HELPER void reap_all(struct hoist__engine *engine, unsigned n)
+{
+	struct hoist__request *ready[16];
+	while (n > 0) {
+		int got = hoist__engine_reap(engine, ready, n < 16 ? n : 16, UINT64_MAX);
+		CHECK(got > 0 && (unsigned)got <= n);
+		n -= (unsigned)got;
+	}
 }
 
 /* Memory for direct reads. */
 HELPER unsigned char *new_memory(size_t bytes)
 {
 	void *memory;
-	NEEDED(posix_memalign(&memory, 4096, bytes) == 0);
+	OK(posix_memalign(&memory, 4096, bytes));
 	memset(memory, 0xEE, bytes);
 	return memory;
 }
@@ -134,7 +157,7 @@ HELPER size_t first_wrong(int fd, const unsigned char *memory, uint64_t offset, 
 	unsigned char block[4096];
 	for (size_t at = 0; at < bytes;) {
 		size_t want = bytes - at < sizeof block ? bytes - at : sizeof block;
-		NEEDED(pread(fd, block, want, (off_t)(offset + at)) == (ssize_t)want);
+		CHECK(pread(fd, block, want, (off_t)(offset + at)) == (ssize_t)want);
 		for (size_t i = 0; i < want; i++)
 			if (memory[at + i] != block[i])
 				return at + i;
@@ -143,11 +166,41 @@ HELPER size_t first_wrong(int fd, const unsigned char *memory, uint64_t offset, 
 	return bytes;
 }
 
+/* The bytes are those of such a file, from @offset on. */
+HELPER void check_bytes(const unsigned char *got, uint64_t offset, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		CHECK(got[i] == byte_at(offset + i));
+}
+
+/* The last error's text has @text in it. */
+HELPER void check_said(const char *text)
+{
+	CHECK(strstr(hoist_error(), text) != NULL);
+}
+
+/* An engine that has registered @n_files files and, unless NULL, @memory. */
+HELPER struct hoist__engine *engine_with(enum hoist__engine_kind kind, unsigned depth,
+					 const struct hoist__file *const *files, unsigned n_files,
+					 unsigned char *memory, size_t bytes)
+{
+	struct hoist__engine_buffer buffer = {memory, bytes};
+	struct hoist__engine_options options = {.kind = kind,
+						.depth = depth,
+						.buffers = &buffer,
+						.n_buffers = memory != NULL,
+						.files = files,
+						.n_files = n_files};
+	struct hoist__engine *engine = NULL;
+	OK(hoist__engine_create(&options, &engine));
+	return engine;
+}
+
 HELPER struct hoist__engine *new_engine(enum hoist__engine_kind kind, unsigned depth, bool shared)
 {
 	struct hoist__engine_options options = {.kind = kind, .depth = depth, .shared = shared};
 	struct hoist__engine *engine = NULL;
-	NEEDED(hoist__engine_create(&options, &engine) == 0);
+	OK(hoist__engine_create(&options, &engine));
 	return engine;
 }
 

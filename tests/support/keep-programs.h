@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/keep-programs.h - new processes of a long test run its program (as the cache's holder) and
- * load the stand-in drivers: copies of what was there when the test began, whatever is built
- * meanwhile. */
+/* tests/support/keep-programs.h - new processes of a long test run its program (as the cache's
+ * holder) and load the stand-in drivers: copies of the files that were there when the test began,
+ * whatever is built meanwhile. */
 #ifndef HOIST_TESTS_KEEP_PROGRAMS_H
 #define HOIST_TESTS_KEEP_PROGRAMS_H
 
@@ -11,31 +11,25 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static inline void keep_must(int well, const char *what)
-{
-	if (well)
-		return;
-	perror(what);
-	exit(99);
-}
+#include "tests/support/check.h"
 
-/* Its bytes, not a link. */
+/* Copies the bytes, and makes no link. */
 static inline void keep_copy(const char *from, const char *to)
 {
 	static char block[65536];
 	ssize_t n = -1;
 	int in = open(from, O_RDONLY | O_CLOEXEC);
-	keep_must(in >= 0, from);
+	CHECK(in >= 0);
 	int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
-	keep_must(out >= 0, to);
+	CHECK(out >= 0);
 	while ((n = read(in, block, sizeof block)) > 0)
-		keep_must(write(out, block, (size_t)n) == n, to);
-	keep_must(n == 0, from);
-	keep_must(close(out) == 0, to);
+		CHECK(write(out, block, (size_t)n) == n);
+	CHECK(n == 0);
+	CHECK(close(out) == 0);
 	(void)close(in);
 }
 
-/* To @folder, this program as @name; what is started from now on uses them. */
+/* To @folder, this program as @name; processes that are started from now on use them. */
 static inline void keep_programs(const char *folder, const char *name)
 {
 	static const char *const drivers[] = {"libhoist-emulated-cuda.so",
@@ -50,9 +44,8 @@ static inline void keep_programs(const char *folder, const char *name)
 	}
 	(void)snprintf(to, sizeof to, "%s/%s", folder, name);
 	keep_copy("/proc/self/exe", to);
-	keep_must(setenv("HOIST_EMULATOR_DIR", folder, 1) == 0 &&
-			  setenv("HOIST_CACHE_HOLDER", to, 1) == 0,
-		  "the environment");
+	OK(setenv("HOIST_EMULATOR_DIR", folder, 1));
+	OK(setenv("HOIST_CACHE_HOLDER", to, 1));
 }
 
 #endif

@@ -59,8 +59,10 @@ const char *cache_test_begin(int argc, char **argv)
 
 const char *cache_path(const char *name)
 {
-	static char path[PATH_MAX + 64];
-	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
+	static char paths[64][PATH_MAX + 64];
+	static unsigned n;
+	char *path = paths[n++ % 64];
+	(void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
 	return path;
 }
 

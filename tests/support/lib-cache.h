@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/lib-cache.h - what the tests of the cache share: a folder of their own for the holder, which
- * is this very program and ends with it; and checkpoints, written by hand. */
+/* tests/support/lib-cache.h - helpers of the tests of the cache: a folder of their own for the
+ * holder, which is this very program and ends with it; and checkpoints, written by hand. */
 #ifndef HOIST_TESTS_LIB_CACHE_H
 #define HOIST_TESTS_LIB_CACHE_H
 
@@ -21,10 +21,11 @@
 	} while (0)
 
 /* The first thing that main() does: becomes the holder if that is what the program was started for;
- * else makes the folder, of which it gives the path, and sees to the holder's and the folder's end. */
+ * else makes the folder, of which it gives the path, and sees to the holder's and the folder's end.
+ */
 const char *cache_test_begin(int argc, char **argv);
 
-/* "<folder>/<name>", for a moment. */
+/* "<folder>/<name>"; the result is good until the 64th call after it. */
 const char *cache_path(const char *name);
 
 /* A safetensors file of @n tensors "t000000", ... of u8, of @bytes each; byte i of tensor t is

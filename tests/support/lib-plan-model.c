@@ -19,7 +19,7 @@ static const struct plan_model_size *limits;
 
 /* --- what is asked for --- */
 
-/* Of each tensor of plan_made: selected?  And of each axis what. */
+/* Whether each tensor of plan_made is selected, and the range of each axis. */
 struct model {
 	bool wanted[PLAN_MAX_TENSORS];
 	int64_t begin[PLAN_MAX_TENSORS][4];

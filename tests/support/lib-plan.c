@@ -106,7 +106,7 @@ static void check_chunk(const struct hoist__plan *plan, const struct hoist__chun
 	cr_assert_eq(chunk->target / max_bytes, (end - 1) / max_bytes);
 }
 
-/* What the disk gives: no more than what is needed of each part. */
+/* The disk gives no more of each part than is needed. */
 static void read_chunk(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
 		       unsigned char *slot)
 {
@@ -171,7 +171,7 @@ static void check_extents(const struct hoist__plan *plan)
 	for (size_t e = 1; e < plan->n_extents; e++) {
 		const struct hoist__plan_extent *last = &plan->extents[e - 1];
 		const struct hoist__plan_extent *next = &plan->extents[e];
-		/* What is converted for a device is read for each tensor. */
+		/* A tensor that is converted for a device is read for itself. */
 		bool overlap = plan->kind == HOIST__PLAN_DEVICE && plan->has_conversion;
 		cr_assert(last->file < next->file ||
 			  (last->file == next->file && last->begin <= next->begin &&

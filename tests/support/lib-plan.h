@@ -38,7 +38,7 @@ struct hoist__tensor *plan_add(size_t file, uint64_t offset, hoist_dtype dtype, 
 /* Bytes that a dense tensor takes; of @n of its elements. */
 uint64_t plan_bytes(hoist_dtype dtype, uint64_t n);
 
-/* What a plan was seen to do. */
+/* The work that a plan was seen to do. */
 struct plan_seen {
 	size_t chunks;
 	size_t reads;

@@ -4,6 +4,7 @@
 #include "hoist/compat.h"
 #include "tests/support/count.h"
 #include "tests/support/load-media.h"
+#include "tests/support/save-support.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -59,28 +60,24 @@ int media_save(const char *path, unsigned seed, hoist_save_options *options)
 	options->flags |= HOIST_SAVE_DIGEST;
 	hoist_device *cpu;
 	hoist_save *save;
-	CHECK(hoist_device_open("cpu", &cpu) == 0);
-	CHECK(hoist_save_create(path, options, &save) == 0);
+	OK(hoist_device_open("cpu", &cpu));
+	OK(hoist_save_create(path, options, &save));
 	for (size_t i = 0; i < MEDIA_TENSORS; i++) {
 		hoist_buffer *buffer;
-		CHECK(hoist_buffer_create(cpu, HOIST_U8, media_tensors[i].rank,
-					  media_tensors[i].shape, 0, &buffer) == 0);
+		OK(hoist_buffer_create(cpu, HOIST_U8, media_tensors[i].rank, media_tensors[i].shape,
+				       0, &buffer));
 		media_fill(hoist_buffer_data(buffer), bytes_of(i), seed, i, 0);
-		CHECK(hoist_save_add(save, media_tensors[i].name, buffer) == 0);
+		OK(hoist_save_add(save, media_tensors[i].name, buffer));
 		hoist_buffer_unref(buffer);
 	}
-	int err = hoist_save_start(save);
-	if (err == 0)
-		err = hoist_save_wait(save);
-	hoist_save_destroy(save);
 	hoist_device_unref(cpu);
-	return err;
+	return saved_run(save);
 }
 
 void media_make(const char *path, unsigned seed)
 {
 	hoist_save_options options = {0};
-	CHECK(media_save(path, seed, &options) == 0);
+	OK(media_save(path, seed, &options));
 }
 
 uint64_t media_place(const char *path, const char *tensor, uint64_t at)
@@ -88,9 +85,9 @@ uint64_t media_place(const char *path, const char *tensor, uint64_t at)
 	hoist_checkpoint *checkpoint;
 	hoist_tensor_info info = {.size = sizeof info};
 	size_t index;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_checkpoint_find(checkpoint, tensor, &index) == 0);
-	CHECK(hoist_checkpoint_tensor(checkpoint, index, &info) == 0);
+	OK(hoist_checkpoint_open(path, 0, &checkpoint));
+	OK(hoist_checkpoint_find(checkpoint, tensor, &index));
+	OK(hoist_checkpoint_tensor(checkpoint, index, &info));
 	hoist_checkpoint_close(checkpoint);
 	return info.offset + at;
 }
@@ -142,8 +139,8 @@ static hoist_load_options options_of(const struct media_way *way, const struct m
 		.flags = way->flags,
 		.chunk_bytes = way->small ? 128 << 10 : 0,
 	};
-	CHECK(hoist_device_open(way->device, &o.device) == 0);
-	CHECK(hoist_budget_create(way->small ? 1 << 20 : 64 << 20, &o.budget) == 0);
+	OK(hoist_device_open(way->device, &o.device));
+	OK(hoist_budget_create(way->small ? 1 << 20 : 64 << 20, &o.budget));
 	if (choice != NULL && choice->slice != NULL) {
 		o.slices = choice->slice;
 		o.n_slices = 1;
@@ -183,8 +180,8 @@ static void compare_one(hoist_buffer *buffer, const char *name, unsigned seed,
 	while (strcmp(media_tensors[t].name, name) != 0)
 		t++;
 	CHECK(got != NULL && hoist_device_open("cpu", &cpu) == 0);
-	CHECK(hoist_buffer_contiguous(buffer, cpu, &packed) == 0);
-	CHECK(hoist_buffer_read(packed, 0, got, bytes) == 0);
+	OK(hoist_buffer_contiguous(buffer, cpu, &packed));
+	OK(hoist_buffer_read(packed, 0, got, bytes));
 	if (slice != NULL && strcmp(slice->tensor, name) == 0)
 		compare_rows(got, bytes, seed, t, (size_t)slice->begin,
 			     (size_t)(slice->end - slice->begin));
@@ -204,8 +201,8 @@ static void compare(hoist_load *load, hoist_checkpoint *checkpoint, unsigned see
 		hoist_buffer *buffer;
 		hoist_tensor_info info = {.size = sizeof info};
 		size_t index;
-		CHECK(hoist_load_tensor(load, i, &index, &buffer) == 0);
-		CHECK(hoist_checkpoint_tensor(checkpoint, index, &info) == 0);
+		OK(hoist_load_tensor(load, i, &index, &buffer));
+		OK(hoist_checkpoint_tensor(checkpoint, index, &info));
 		compare_one(buffer, info.name, seed, choice != NULL ? choice->slice : NULL);
 		hoist_buffer_unref(buffer);
 	}
@@ -225,11 +222,11 @@ int media_load(const char *path, unsigned seed, const struct media_way *way,
 	hoist_load_options o = options_of(way, choice);
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_checkpoint_open(path, 0, &checkpoint));
+	OK(hoist_load_start(checkpoint, &o, &load));
 	int err = wait_for(load, o.flags);
 	if (bad == NULL) {
-		CHECK(err == 0);
+		OK(err);
 		compare(load, checkpoint, seed, choice);
 	} else {
 		CHECK(err == -EIO);
@@ -254,9 +251,9 @@ static unsigned seed_of(hoist_load *load, hoist_checkpoint *checkpoint)
 	size_t index;
 	size_t t = 0;
 	unsigned char got[64], want[64];
-	CHECK(hoist_load_tensor(load, 0, &index, &buffer) == 0);
-	CHECK(hoist_checkpoint_tensor(checkpoint, index, &info) == 0);
-	CHECK(hoist_buffer_read(buffer, 0, got, sizeof got) == 0);
+	OK(hoist_load_tensor(load, 0, &index, &buffer));
+	OK(hoist_checkpoint_tensor(checkpoint, index, &info));
+	OK(hoist_buffer_read(buffer, 0, got, sizeof got));
 	hoist_buffer_unref(buffer);
 	while (strcmp(media_tensors[t].name, info.name) != 0)
 		t++;
@@ -275,7 +272,7 @@ unsigned media_seed(const char *path)
 	int err = hoist_checkpoint_open(path, 0, &checkpoint);
 	if (err == -ENOENT)
 		return 0;
-	CHECK(err == 0);
+	OK(err);
 	CHECK(hoist_load_start(checkpoint, &o, &load) == 0 && hoist_load_wait(load) == 0);
 	unsigned seed = seed_of(load, checkpoint);
 	compare(load, checkpoint, seed, NULL);
@@ -292,17 +289,17 @@ int media_save_from(const char *path, const char *to, enum hoist_engine engine, 
 	hoist_save_options options = {.size = sizeof options, .engine = engine, .io = io};
 	hoist_checkpoint *checkpoint;
 	hoist_save *save;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_budget_create(64 << 20, &options.budget) == 0);
-	CHECK(hoist_save_create(to, &options, &save) == 0);
+	OK(hoist_checkpoint_open(path, 0, &checkpoint));
+	OK(hoist_budget_create(64 << 20, &options.budget));
+	OK(hoist_save_create(to, &options, &save));
 	size_t all = hoist_checkpoint_n_tensors(checkpoint);
 	for (size_t i = 0; i < (tensors != NULL ? n : all); i++) {
 		size_t index = i;
 		if (tensors != NULL)
-			CHECK(hoist_checkpoint_find(checkpoint, tensors[i], &index) == 0);
-		CHECK(hoist_save_add_tensor(save, NULL, checkpoint, index) == 0);
+			OK(hoist_checkpoint_find(checkpoint, tensors[i], &index));
+		OK(hoist_save_add_tensor(save, NULL, checkpoint, index));
 	}
-	CHECK(hoist_save_start(save) == 0);
+	OK(hoist_save_start(save));
 	int err = hoist_save_wait(save);
 	CHECK(err == (bad != NULL ? -EIO : 0));
 	if (bad != NULL)

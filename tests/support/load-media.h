@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/load-media.h - a model on a disk that has bad places: what it holds, and loads and saves of
- * it, each of which ends as it must and leaves nothing behind. */
+/* tests/support/load-media.h - a model on a disk that has bad places: what it holds, and loads and
+ * saves of it, each of which ends as it must and leaves nothing behind. */
 #ifndef HOIST_TESTS_LOAD_MEDIA_H
 #define HOIST_TESTS_LOAD_MEDIA_H
 
@@ -43,7 +43,7 @@ unsigned media_seed(const char *path);
 /* Where byte @at of a tensor is in its file. */
 uint64_t media_place(const char *path, const char *tensor, uint64_t at);
 
-/* What is loaded: all, or these. */
+/* The tensors that are loaded: all, or these. */
 struct media_choice {
 	const char *const *tensors;
 	size_t n;
@@ -62,7 +62,8 @@ int media_save_from(const char *path, const char *to, enum hoist_engine engine, 
 /* Fails the test if hoist_error() does not have @text. */
 void media_said(const char *text);
 
-/* What must be as it was: descriptors, maps of files in @folder, what the stand-in drivers hold. */
+/* The state that must be as it was: descriptors, maps of files in @folder, the stand-in drivers'
+ * objects. */
 struct media_left {
 	unsigned n_fds;
 	unsigned n_maps;

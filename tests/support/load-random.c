@@ -9,6 +9,7 @@
 
 #include "tests/support/format-archive.h"
 #include "tests/support/load-support.h"
+#include "tests/support/random.h"
 
 #define MOST_RANK RANDOM_MOST_RANK
 
@@ -26,10 +27,7 @@ uint64_t random_state(void)
 
 uint64_t below(uint64_t n)
 {
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % n;
+	return random_below(&state, n);
 }
 
 bool chance(unsigned of)
@@ -37,12 +35,16 @@ bool chance(unsigned of)
 	return below(of) == 0;
 }
 
+void random_bytes(void *to, size_t n)
+{
+	random_fill(&state, to, n);
+}
+
 static void put_random(struct bytes *to, size_t n)
 {
-	for (size_t i = 0; i < n; i += 8) {
-		(void)below(2);
-		put(to, &state, n - i < 8 ? n - i : 8);
-	}
+	size_t at = to->n;
+	put_zeros(to, n);
+	random_bytes(to->p + at, n);
 }
 
 static char path[512]; /* of what is to be opened */
@@ -55,7 +57,7 @@ static void write_whole(const char *name, const struct bytes *bytes)
 	CHECK(fd >= 0 && write(fd, bytes->p, bytes->n) == (ssize_t)bytes->n);
 	if (chance(2))
 		CHECK(fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-	CHECK(close(fd) == 0);
+	OK(close(fd));
 }
 
 /* --- shapes --- */
@@ -337,7 +339,7 @@ static void put_view(struct bytes *pickle, int name, const char *class, const ch
 			 "ccollections\nOrderedDict\n)RtRs");
 }
 
-/* Of a storage of @n elements. */
+/* A view of a storage of @n elements. */
 static struct torch_view some_view(uint64_t n)
 {
 	struct torch_view v = {.rank = 2};

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/load-random.h - pseudo-random numbers, and checkpoints of all formats made of them, byte by
- * byte: tensors of all kinds of dtypes and shapes; PyTorch's also as views that overlap, are tied,
- * strided and expanded. */
+/* tests/support/load-random.h - pseudo-random numbers, and checkpoints of all formats made of them,
+ * byte by byte: tensors of all kinds of dtypes and shapes; PyTorch's also as views that overlap,
+ * are tied, strided and expanded. */
 #ifndef HOIST_TESTS_LOAD_RANDOM_H
 #define HOIST_TESTS_LOAD_RANDOM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define RANDOM_MOST_TENSORS 24
 #define RANDOM_MOST_RANK 3
 
-void random_seed(uint64_t seed); /* not 0 */
-uint64_t random_state(void);	 /* a seed with which all goes on as it does now */
+void random_seed(uint64_t seed);
+uint64_t random_state(void); /* a seed with which all goes on as it does now */
 
 uint64_t below(uint64_t n);
 bool chance(unsigned of); /* one of so many */
+
+void random_bytes(void *to, size_t n);
 
 #define PICK(table) ((table)[below(sizeof(table) / sizeof((table)[0]))])
 

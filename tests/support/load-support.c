@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "tests/support/load-support.h"
+#include "tests/support/random.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -32,34 +33,100 @@ void support_cleanup(void)
 		if (entry->d_type == DT_REG)
 			unlinkat(dirfd(dir), entry->d_name, 0);
 	closedir(dir);
-	CHECK(rmdir(folder) == 0);
+	OK(rmdir(folder));
 	folder[0] = '\0';
+}
+
+const char *support_path(const char *name)
+{
+	static char paths[64][512];
+	static unsigned n;
+	char *path = paths[n++ % 64];
+	snprintf(path, sizeof paths[0], "%s/%s", support_folder(), name);
+	return path;
 }
 
 static FILE *create(const char *name)
 {
-	char path[512];
-	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
-	FILE *file = fopen(path, "wb");
+	FILE *file = fopen(name[0] == '/' ? name : support_path(name), "wb");
 	CHECK(file != NULL);
 	return file;
 }
 
-/* xorshift64*: the bytes of a file depend on its first tensor's number alone. */
+void support_put(const char *name, const void *bytes, size_t n)
+{
+	FILE *file = create(name);
+	CHECK(fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
+}
+
+void support_put_safetensors(const char *name, const char *header, const void *data, size_t n)
+{
+	uint64_t length = strlen(header);
+	FILE *file = create(name);
+	CHECK(fwrite(&length, 8, 1, file) == 1 && fwrite(header, length, 1, file) == 1);
+	CHECK(fwrite(data, 1, n, file) == n && fclose(file) == 0);
+}
+
+hoist_checkpoint *support_open(const char *name)
+{
+	hoist_checkpoint *checkpoint = NULL;
+	OK(hoist_checkpoint_open(name[0] == '/' ? name : support_path(name), 0, &checkpoint));
+	return checkpoint;
+}
+
+hoist_device *support_device(const char *spec)
+{
+	hoist_device *device = NULL;
+	OK(hoist_device_open(spec, &device));
+	return device;
+}
+
+hoist_load *support_load(const char *name, const hoist_load_options *o)
+{
+	hoist_checkpoint *checkpoint = support_open(name);
+	hoist_load *load = NULL;
+	OK(hoist_load_start(checkpoint, o, &load));
+	hoist_checkpoint_close(checkpoint);
+	OK(hoist_load_wait(load));
+	return load;
+}
+
+void support_said(const char *piece)
+{
+	if (strstr(hoist_error(), piece) == NULL)
+		fprintf(stderr, "no \"%s\"\n", piece);
+	CHECK(strstr(hoist_error(), piece) != NULL);
+}
+
+void support_load_fails(hoist_checkpoint *checkpoint, const hoist_load_options *o, int err,
+			const char *piece)
+{
+	hoist_load *load = NULL;
+	int got = hoist_load_start(checkpoint, o, &load);
+	if (got == 0)
+		got = hoist_load_wait(load);
+	if (got != err)
+		fprintf(stderr, "%d is not %d\n", got, err);
+	CHECK(got == err);
+	support_said(piece);
+	hoist_load_destroy(load);
+}
+
+hoist_load_report support_report(hoist_load *load)
+{
+	hoist_load_report report = {.size = sizeof report};
+	OK(hoist_load_get_report(load, &report));
+	return report;
+}
+
+/* The bytes of a file depend on its first tensor's number alone. */
 static void write_random(FILE *file, size_t bytes, uint64_t *state)
 {
 	unsigned char block[65536];
-	while (bytes > 0) {
-		size_t n = bytes < sizeof block ? bytes : sizeof block;
-		for (size_t i = 0; i < n; i += 8) {
-			*state ^= *state >> 12;
-			*state ^= *state << 25;
-			*state ^= *state >> 27;
-			uint64_t value = *state * UINT64_C(2685821657736338717);
-			memcpy(block + i, &value, n - i < 8 ? n - i : 8);
-		}
+	for (size_t n; bytes > 0; bytes -= n) {
+		n = bytes < sizeof block ? bytes : sizeof block;
+		random_fill(state, block, n);
 		CHECK(fwrite(block, 1, n, file) == n);
-		bytes -= n;
 	}
 }
 
@@ -84,7 +151,7 @@ void support_write(const char *name, size_t first, size_t n, const size_t *sizes
 	for (size_t at = 8 + header_bytes; data_offset >= 0 && at % 4096 != (size_t)data_offset;
 	     at++)
 		fputc(' ', text);
-	CHECK(fclose(text) == 0);
+	OK(fclose(text));
 	FILE *file = create(name);
 	uint64_t length = header_bytes;
 	CHECK(fwrite(&length, 1, 8, file) == 8);
@@ -103,7 +170,7 @@ void support_write_index(const char *const *files, const size_t *first, size_t n
 		for (size_t t = first[f]; t < first[f + 1]; t++)
 			fprintf(file, "%s\"t%06zu\":\"%s\"", t > 0 ? "," : "", t, files[f]);
 	fprintf(file, "}}\n");
-	CHECK(fclose(file) == 0);
+	OK(fclose(file));
 }
 
 /* Compares in pieces, so that a tensor of any size needs little memory. */
@@ -117,7 +184,7 @@ static void compare_buffer(hoist_buffer *buffer, const hoist_tensor_info *tensor
 	for (uint64_t at = 0; at < tensor->bytes; at += sizeof got) {
 		size_t n =
 			tensor->bytes - at < sizeof got ? (size_t)(tensor->bytes - at) : sizeof got;
-		CHECK(hoist_buffer_read(buffer, at, got, n) == 0);
+		OK(hoist_buffer_read(buffer, at, got, n));
 		CHECK(pread(fd, want, n, (off_t)(tensor->offset + at)) == (ssize_t)n);
 		CHECK(memcmp(got, want, n) == 0);
 	}
@@ -129,19 +196,18 @@ void support_compare(hoist_checkpoint *checkpoint, hoist_load *load)
 	int fd = -1;
 	/* Each tensor on a device is a round trip to it: of very many, every 29th is
 	 * enough (29 has nothing in common with any size or alignment used here). */
-	hoist_load_report report = {.size = sizeof report};
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	hoist_load_report report = support_report(load);
 	size_t n = hoist_load_n_tensors(load);
 	size_t step = n > 10000 && report.n_copies > 0 ? 29 : 1;
 	for (size_t i = 0; i < n; i += step) {
 		size_t t;
 		hoist_buffer *buffer;
 		hoist_tensor_info tensor = {.size = sizeof tensor};
-		CHECK(hoist_load_tensor(load, i, &t, &buffer) == 0);
-		CHECK(hoist_checkpoint_tensor(checkpoint, t, &tensor) == 0);
+		OK(hoist_load_tensor(load, i, &t, &buffer));
+		OK(hoist_checkpoint_tensor(checkpoint, t, &tensor));
 		if (tensor.file != open_file) {
 			hoist_file_info file = {.size = sizeof file};
-			CHECK(hoist_checkpoint_file(checkpoint, tensor.file, &file) == 0);
+			OK(hoist_checkpoint_file(checkpoint, tensor.file, &file));
 			if (fd >= 0)
 				close(fd);
 			fd = open(file.path, O_RDONLY | O_CLOEXEC);
@@ -158,18 +224,16 @@ void support_compare(hoist_checkpoint *checkpoint, hoist_load *load)
 void support_load_and_compare(const char *path, const hoist_load_options *o,
 			      hoist_load_report *report)
 {
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, o, &load) == 0);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_start(checkpoint, o, &load));
+	OK(hoist_load_wait(load));
 	support_compare(checkpoint, load);
 	uint64_t done;
 	uint64_t total;
 	hoist_load_progress(load, &done, &total);
 	CHECK(done == total);
-	report->size = sizeof *report;
-	CHECK(hoist_load_get_report(load, report) == 0);
+	*report = support_report(load);
 	CHECK(report->bytes == total);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
@@ -177,7 +241,7 @@ void support_load_and_compare(const char *path, const hoist_load_options *o,
 
 void support_emulate(const char *devices)
 {
-	CHECK(setenv("HOIST_EMULATE", devices, 1) == 0);
+	OK(setenv("HOIST_EMULATE", devices, 1));
 	if (getenv("HOIST_EMULATOR_DIR") != NULL)
 		return;
 	fprintf(stderr,
@@ -198,28 +262,18 @@ void *support_control(const char *api, const char *function)
 	return found;
 }
 
-struct hoist_emulator_counters support_counters(const char *api)
+void support_set_rate(const char *api, uint64_t bytes_per_second)
 {
-	struct hoist_emulator_counters counters;
-	__typeof__(&hoist_emulator_counters) read;
-	*(void **)&read = support_control(api, "hoist_emulator_counters");
-	CHECK(read != NULL);
-	read(&counters);
-	return counters;
+	__typeof__(&hoist_emulator_set_rate) set;
+	*(void **)&set = support_control(api, "hoist_emulator_set_rate");
+	CHECK(set != NULL);
+	set(bytes_per_second);
 }
 
-void support_fail(const char *api, const char *spec)
+void support_hold(const char *api, bool on)
 {
-	__typeof__(&hoist_emulator_fail) fail;
-	*(void **)&fail = support_control(api, "hoist_emulator_fail");
-	CHECK(fail != NULL);
-	CHECK(fail(spec) == 0);
-}
-
-void support_reset(const char *api)
-{
-	__typeof__(&hoist_emulator_reset) reset;
-	*(void **)&reset = support_control(api, "hoist_emulator_reset");
-	CHECK(reset != NULL);
-	reset();
+	__typeof__(&hoist_emulator_hold) hold;
+	*(void **)&hold = support_control(api, "hoist_emulator_hold");
+	CHECK(hold != NULL);
+	hold(on);
 }

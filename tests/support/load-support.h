@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/load-support.h - what the load tests share: checkpoints written here, byte
- * by byte, without hoist, and comparison of buffers with what pread gives. */
+/* tests/support/load-support.h - helpers of the tests of loads: checkpoints written here, byte
+ * by byte, without hoist, and comparison of buffers with the bytes that pread gives. */
 #ifndef HOIST_TESTS_LOAD_SUPPORT_H
 #define HOIST_TESTS_LOAD_SUPPORT_H
 
@@ -13,10 +13,39 @@
 
 #include "emulator/control.h"
 #include "tests/support/check.h"
+#include "tests/support/lib-support.h"
 
 /* A folder in $TMPDIR that support_cleanup() removes. */
 const char *support_folder(void);
 void support_cleanup(void);
+
+/* "<folder>/<name>"; the result is good until the 64th call after it.  One thread at a time. */
+const char *support_path(const char *name);
+
+/* Opens "<folder>/<name>", or @name if that begins with a slash. */
+hoist_checkpoint *support_open(const char *name);
+
+/* Opens the device. */
+hoist_device *support_device(const char *spec);
+
+/* Writes "<folder>/<name>", or @name if that begins with a slash, as a safetensors file by hand:
+ * this header, and one block of bytes. */
+void support_put_safetensors(const char *name, const char *header, const void *data, size_t n);
+
+/* The file "<folder>/<name>" has these bytes. */
+void support_put(const char *name, const void *bytes, size_t n);
+
+/* Opens as above, starts a load as @o says, and waits for its end, which must be success. */
+hoist_load *support_load(const char *name, const hoist_load_options *o);
+
+/* Starting, or else waiting, gives @err and a text with @piece in it. */
+void support_load_fails(hoist_checkpoint *checkpoint, const hoist_load_options *o, int err,
+			const char *piece);
+
+/* The last error's text has @piece in it. */
+void support_said(const char *piece);
+
+hoist_load_report support_report(hoist_load *load);
 
 /* Writes @n u8 tensors "t000000", ... of sizes[i] pseudo-random bytes to
  * "<folder>/<name>"; the header is padded with spaces so that data begin at
@@ -40,9 +69,24 @@ void support_emulate(const char *devices);
  * emulator is not in use. */
 void *support_control(const char *api, const char *function);
 
-/* Calls through support_control(); they fail the test if it is missing. */
-struct hoist_emulator_counters support_counters(const char *api);
-void support_fail(const char *api, const char *spec);
-void support_reset(const char *api);
+/* The stand-in copies so many bytes in a second (0: as fast as it can); ends no copy while it is
+ * held. */
+void support_set_rate(const char *api, uint64_t bytes_per_second);
+void support_hold(const char *api, bool on);
+
+static inline struct hoist_emulator_counters support_counters(const char *api)
+{
+	return lib_counters(api);
+}
+
+static inline void support_fail(const char *api, const char *spec)
+{
+	OK(lib_fail(api, spec));
+}
+
+static inline void support_reset(const char *api)
+{
+	lib_reset(api);
+}
 
 #endif

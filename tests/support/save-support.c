@@ -3,7 +3,6 @@
 
 #include "tests/support/save-support.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,13 +10,16 @@
 
 #include <xxhash.h>
 
-const char *saved_path(const char *name)
+#include "tests/support/count.h"
+
+int saved_run(hoist_save *save)
 {
-	static char paths[4][512];
-	static unsigned n;
-	char *path = paths[n++ % 4];
-	snprintf(path, sizeof paths[0], "%s/%s", support_folder(), name);
-	return path;
+	int err = hoist_save_start(save);
+	if (err == 0)
+		err = hoist_save_wait(save);
+	CHECK(err == 0 || hoist_error()[0] != '\0');
+	hoist_save_destroy(save);
+	return err;
 }
 
 static int read_whole(const char *path, struct saved *ret)
@@ -26,7 +28,7 @@ static int read_whole(const char *path, struct saved *ret)
 	int fd = open(path, O_RDONLY);
 	if (fd < 0)
 		return -1;
-	CHECK(fstat(fd, &st) == 0);
+	OK(fstat(fd, &st));
 	ret->n = (size_t)st.st_size;
 	ret->bytes = malloc(ret->n + 1);
 	CHECK(ret->bytes != NULL);
@@ -143,11 +145,5 @@ void saved_check_digests(const struct saved *saved, const char *const *names, si
 
 unsigned saved_n_names(void)
 {
-	unsigned n = 0;
-	DIR *dir = opendir(support_folder());
-	CHECK(dir != NULL);
-	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-		n += entry->d_name[0] != '.' || strlen(entry->d_name) > 2;
-	closedir(dir);
-	return n;
+	return count_entries(support_folder());
 }

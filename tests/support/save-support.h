@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/save-support.h - reading what was saved, without hoist: a safetensors reader that checks
- * all that the format says, and a folder that is looked at. */
+/* tests/support/save-support.h - running saves, and reading their files without hoist: a
+ * safetensors reader that checks all that the format says, and a count of the folder's names. */
 #ifndef HOIST_TESTS_SAVE_SUPPORT_H
 #define HOIST_TESTS_SAVE_SUPPORT_H
 
@@ -13,10 +13,10 @@ struct saved {
 	char *header; /* the JSON, terminated */
 };
 
-/* "<folder>/<name>"; the result is good until the fourth call after it. */
-const char *saved_path(const char *name);
+/* Starts a save, waits for its end and destroys it.  Returns: the first error, with a text. */
+int saved_run(hoist_save *save);
 
-/* 0, or what is wrong with the file, said on stderr. */
+/* 0, or -1 and a line on stderr that says why. */
 int saved_read(const char *path, struct saved *ret);
 void saved_free(struct saved *saved);
 

@@ -8,12 +8,12 @@
 #include <stdbool.h>
 #include <sys/syscall.h>
 
+#include "tests/support/wrap.h"
+
 /* The test's own: true, with errno set, if the kernel is not to have the call. */
 static bool refuses(long number);
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+WRAP(long, syscall, (long number, ...))
 {
 	long a[6];
 	va_list list;

@@ -27,7 +27,7 @@ static void strict_is_refused(void)
 	};
 	hoist_memory *memory = NULL;
 	uintptr_t address = 0;
-	CHECK(hoist_memory_create(&options, &memory) == 0);
+	OK(hoist_memory_create(&options, &memory));
 	CHECK(hoist_memory_alloc(memory, HOIST__MIB, 0, &address) == -EINVAL);
 	CHECK_TEXT("node 1");
 	CHECK_TEXT("cpuset");
@@ -44,7 +44,7 @@ static void sets_are_what_is_allowed_of_them(enum hoist__policy policy, bool hug
 		.hugetlb = hugetlb,
 	};
 	struct hoist__region *region = NULL;
-	CHECK(hoist__region_create(&options, &region) == 0);
+	OK(hoist__region_create(&options, &region));
 	CHECK(region->node == 0);
 	check_on(region->base, region->bytes, 0, "memory of a set of which a cpuset allows one");
 	hoist__region_destroy(region);
@@ -60,8 +60,8 @@ static void preferred_goes_where_it_may(struct hoist__dev *dev)
 	};
 	struct hoist__pool *pool = NULL;
 	uintptr_t address = 0;
-	CHECK(hoist__pool_create(&options, &pool) == 0);
-	CHECK(hoist__pool_alloc(pool, HOIST__MIB, 0, 0, &address) == 0);
+	OK(hoist__pool_create(&options, &pool));
+	OK(hoist__pool_alloc(pool, HOIST__MIB, 0, 0, &address));
 	struct spread spread = spread_of_regions(pool);
 	check_spread(&spread, 0, "memory that prefers a forbidden node");
 	char place[96];
@@ -71,7 +71,7 @@ static void preferred_goes_where_it_may(struct hoist__dev *dev)
 	      strstr(verify, "on other nodes (0)") != NULL);
 	printf("figure: cpuset.prefer %zu pages went to node 0: \"%s\", \"%s\"\n", spread.n, place,
 	       verify);
-	CHECK(hoist__pool_free(pool, address) == 0);
+	OK(hoist__pool_free(pool, address));
 	hoist__pool_unref(pool);
 }
 
@@ -82,17 +82,17 @@ static void choices_are_allowed(void)
 	hoist_memory *memory = NULL;
 	hoist_device_info info = {.size = sizeof info};
 	uintptr_t address = 0;
-	CHECK(hoist_device_open("cuda:0", &cuda) == 0);
+	OK(hoist_device_open("cuda:0", &cuda));
 	CHECK(hoist_device_get_info(cuda, &info) == 0 && info.numa_node == FORBIDDEN);
-	CHECK(hoist_memory_of_device(cuda, HOIST_MEMORY_PINNED, &memory) == 0);
-	CHECK(hoist_memory_alloc(memory, 4 * HOIST__MIB, 0, &address) == 0);
+	OK(hoist_memory_of_device(cuda, HOIST_MEMORY_PINNED, &memory));
+	OK(hoist_memory_alloc(memory, 4 * HOIST__MIB, 0, &address));
 	check_on(address, 4 * HOIST__MIB, 0, "pinned memory near a device whose node is forbidden");
-	CHECK(hoist_memory_free(memory, address) == 0);
+	OK(hoist_memory_free(memory, address));
 	hoist_memory_unref(memory);
-	CHECK(hoist_memory_create(NULL, &memory) == 0);
-	CHECK(hoist_memory_alloc(memory, 4 * HOIST__MIB, 0, &address) == 0);
+	OK(hoist_memory_create(NULL, &memory));
+	OK(hoist_memory_alloc(memory, 4 * HOIST__MIB, 0, &address));
 	check_on(address, 4 * HOIST__MIB, 0, "host memory");
-	CHECK(hoist_memory_free(memory, address) == 0);
+	OK(hoist_memory_free(memory, address));
 	hoist_memory_unref(memory);
 	hoist_device_unref(cuda);
 	printf("figure: cpuset.chosen a device's own memory and plain memory are on the allowed "
@@ -103,8 +103,8 @@ int main(void)
 {
 	struct hoist__dev *cuda = NULL;
 	(void)nodes_need(2);
-	CHECK(setenv("HOIST_EMULATE", "cuda:1", 1) == 0);
-	CHECK(hoist__dev_get(HOIST__API_CUDA, 0, &cuda) == 0);
+	OK(setenv("HOIST_EMULATE", "cuda:1", 1));
+	OK(hoist__dev_get(HOIST__API_CUDA, 0, &cuda));
 	strict_is_refused();
 	sets_are_what_is_allowed_of_them(HOIST__POLICY_BIND, false);
 	sets_are_what_is_allowed_of_them(HOIST__POLICY_INTERLEAVE, false);

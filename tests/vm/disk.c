@@ -86,7 +86,7 @@ static void reserve(const char *path, size_t mib)
 		media_fill(block, sizeof block, 99, 0, at);
 		CHECK(fwrite(block, 1, sizeof block, file) == sizeof block);
 	}
-	CHECK(fclose(file) == 0);
+	OK(fclose(file));
 }
 
 static void print_place(const char *path, const char *tensor, uint64_t at)
@@ -122,7 +122,7 @@ static void saves(const char *path, unsigned seed, const char *bad, uint64_t pla
 	media_save_from(path, to, HOIST_ENGINE_AUTO, HOIST_IO_AUTO, names, n, NULL, 0);
 	media_load(to, seed, &media_ways[0], NULL, NULL, 0);
 	n_whole++;
-	CHECK(unlink(to) == 0);
+	OK(unlink(to));
 }
 
 /* Columns with and without the bad place, if it is in the matrix. */
@@ -144,7 +144,7 @@ static void slices(const char *path, unsigned seed, const struct media_way *way,
 	n_whole++;
 }
 
-/* Of the short form a few, which have each engine, each way of reading and a device. */
+/* The short form has a few, with each engine, each way of reading and a device. */
 static bool is_left_out(size_t way)
 {
 	static const unsigned few = 1u << 0 | 1u << 3 | 1u << 6 | 1u << 7 | 1u << 8;
@@ -210,7 +210,7 @@ static int save_to(const char *folder, enum hoist_engine engine, enum hoist_io i
 		   size_t bytes)
 {
 	hoist_save_options options = {.size = sizeof options, .engine = engine, .io = io};
-	CHECK(hoist_budget_create(2 << 20, &options.budget) == 0);
+	OK(hoist_budget_create(2 << 20, &options.budget));
 	snprintf(path, bytes, "%s/old.safetensors", folder);
 	int err = media_save(path, 2, &options);
 	CHECK(hoist_budget_used(options.budget) == 0);
@@ -218,13 +218,13 @@ static int save_to(const char *folder, enum hoist_engine engine, enum hoist_io i
 	return err;
 }
 
-/* What a failed save leaves in this process is in nobody's way. */
+/* A failed save leaves nothing in this process that is in the way of the next. */
 static void save_well(const char *folder, enum hoist_engine engine, enum hoist_io io)
 {
 	char path[300];
-	CHECK(save_to(folder, engine, io, path, sizeof path) == 0);
+	OK(save_to(folder, engine, io, path, sizeof path));
 	media_load(path, 2, &media_ways[0], NULL, NULL, 0);
-	CHECK(unlink(path) == 0);
+	OK(unlink(path));
 	n_whole++;
 }
 
@@ -233,7 +233,7 @@ static void write_bad(const char *folder, const char *reserved, const char *well
 	char path[300];
 	snprintf(path, sizeof path, "%s/old.safetensors", folder);
 	media_load(path, 1, &media_ways[0], NULL, NULL, 0);
-	CHECK(unlink(reserved) == 0);
+	OK(unlink(reserved));
 	sync();
 	struct media_left before = {0};
 	for (int i = 0; i < 5; i++) {
@@ -282,10 +282,10 @@ static void cancel_after(const char *path, const struct media_way *way, uint64_t
 				.flags = HOIST_LOAD_CALLER_DRIVEN};
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
-	CHECK(hoist_device_open(way->device, &o.device) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-	CHECK(hoist_load_step(load, 0) == 0);
+	OK(hoist_device_open(way->device, &o.device));
+	OK(hoist_checkpoint_open(path, 0, &checkpoint));
+	OK(hoist_load_start(checkpoint, &o, &load));
+	OK(hoist_load_step(load, 0));
 	usleep((useconds_t)(ns / 1000));
 	hoist_load_cancel(load);
 	CHECK(hoist_load_wait(load) == -ECANCELED);
@@ -308,7 +308,7 @@ static void slow(const char *path, unsigned seed, double seconds)
 			cancel_after(path, &media_ways[w], 200000000);
 }
 
-/* What the page cache has of it, the disk is not asked for. */
+/* The disk is not asked for pages that the page cache has. */
 static void forget(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -323,7 +323,7 @@ static void stall_save(const char *path, unsigned seed)
 	forget(path);
 	media_save_from(path, to, HOIST_ENGINE_AUTO, HOIST_IO_AUTO, NULL, 0, NULL, 0);
 	media_load(to, seed, &media_ways[0], NULL, NULL, 0);
-	CHECK(unlink(to) == 0);
+	OK(unlink(to));
 	n_whole++;
 }
 

@@ -45,7 +45,7 @@ static void release(size_t keep)
 
 /* --- strict --- */
 
-/* What is told of a failure: which node, and what it has. */
+/* The text of a failure: which node, and how much the node has. */
 static void check_full(int err)
 {
 	CHECK(err == -ENOMEM);
@@ -59,7 +59,7 @@ static void more_than_there_is(void)
 	check_full(make_region(HOIST__MEMORY_HOST, HOIST__POLICY_BIND,
 			       node_bytes(NODE, "MemTotal") + HOIST__MIB, &region));
 	printf("more than node 1 has: %s\n", hoist__error_text());
-	/* Of what is there, some is taken. */
+	/* A part of the free memory is taken. */
 	check_full(make_region(HOIST__MEMORY_HOST, HOIST__POLICY_BIND,
 			       node_bytes(NODE, "MemTotal") - HOIST__MIB, &region));
 	printf("all that node 1 has: %s\n", hoist__error_text());
@@ -102,7 +102,7 @@ static void strict_fails_rather_than_spills(void)
 	struct hoist__region *region = NULL;
 	struct hoist__region_options other = {.bytes = CHUNK,
 					      .placement = placement_on(HOIST__POLICY_BIND, 0)};
-	CHECK(hoist__region_create(&other, &region) == 0);
+	OK(hoist__region_create(&other, &region));
 	check_on(region->base, region->bytes, 0, "strict memory of another node");
 	hoist__region_destroy(region);
 	CHECK(vmstat("oom_kill") == n_killed);
@@ -144,10 +144,10 @@ static void fillers_race(void)
 	size_t n = 0;
 	for (int i = 0; i < N_FILLERS; i++) {
 		fillers[i].node = i % 2;
-		CHECK(pthread_create(&fillers[i].thread, NULL, filler_main, &fillers[i]) == 0);
+		OK(pthread_create(&fillers[i].thread, NULL, filler_main, &fillers[i]));
 	}
 	for (int i = 0; i < N_FILLERS; i++)
-		CHECK(pthread_join(fillers[i].thread, NULL) == 0);
+		OK(pthread_join(fillers[i].thread, NULL));
 	CHECK(node_bytes(NODE, "MemFree") < LEFT_MOST);
 	for (int i = 0; i < N_FILLERS; i++)
 		for (; fillers[i].n > 0; n++) {
@@ -173,8 +173,8 @@ static void exhaust(hoist_memory *memory)
 		check_on(blocks[n++], CHUNK, NODE, "a block of a full node");
 	check_full(err);
 	while (n > 0)
-		CHECK(hoist_memory_free(memory, blocks[--n]) == 0);
-	CHECK(hoist_memory_trim(memory, 0) == 0);
+		OK(hoist_memory_free(memory, blocks[--n]));
+	OK(hoist_memory_trim(memory, 0));
 }
 
 /* A resource over it: its first failure's text, and it goes on when there is room again. */
@@ -191,12 +191,12 @@ static void resources_say_so(void)
 	};
 	hoist_memory *memory = NULL;
 	uintptr_t address = 0;
-	CHECK(hoist_memory_create(&options, &memory) == 0);
+	OK(hoist_memory_create(&options, &memory));
 	exhaust(memory);
 	release(n_chunks / 2);
-	CHECK(hoist_memory_alloc(memory, CHUNK, 0, &address) == 0);
+	OK(hoist_memory_alloc(memory, CHUNK, 0, &address));
 	check_on(address, CHUNK, NODE, "a block of a node that has room again");
-	CHECK(hoist_memory_free(memory, address) == 0);
+	OK(hoist_memory_free(memory, address));
 	hoist_memory_unref(memory);
 	fill(HOIST__MEMORY_HOST, CHUNK);
 }
@@ -208,7 +208,7 @@ static char *snapshot_of(hoist_memory *memory)
 	char name[] = "/tmp/snapshot.XXXXXX";
 	int fd = mkstemp(name);
 	CHECK(fd >= 0 && unlink(name) == 0);
-	CHECK(hoist_memory_snapshot(memory, fd) == 0);
+	OK(hoist_memory_snapshot(memory, fd));
 	off_t bytes = lseek(fd, 0, SEEK_END);
 	char *text = calloc(1, (size_t)bytes + 1);
 	CHECK(text != NULL && pread(fd, text, (size_t)bytes, 0) == bytes);
@@ -229,8 +229,8 @@ static void preferred_spills_and_says_so(void)
 	hoist_memory *memory = NULL;
 	uintptr_t address = 0;
 	hoist_block_info block = {.size = sizeof block};
-	CHECK(hoist_memory_create(&options, &memory) == 0);
-	CHECK(hoist_memory_alloc(memory, 4 * CHUNK, 0, &address) == 0);
+	OK(hoist_memory_create(&options, &memory));
+	OK(hoist_memory_alloc(memory, 4 * CHUNK, 0, &address));
 	struct spread spread = spread_of(address, 4 * CHUNK);
 	spread_print(&spread, "32 MiB that would rather be on node 1, which is full");
 	CHECK(spread.n_absent + spread.n_unknown == 0);
@@ -243,7 +243,7 @@ static void preferred_spills_and_says_so(void)
 	printf("figure: full.prefer %zu of %zu pages went to other nodes, which the snapshot "
 	       "says\n",
 	       spread.n - spread.on[NODE], spread.n);
-	CHECK(hoist_memory_free(memory, address) == 0);
+	OK(hoist_memory_free(memory, address));
 	hoist_memory_unref(memory);
 }
 
@@ -272,7 +272,7 @@ static void cached_files_give_way(const char *path)
 	CHECK(before < total / 4);
 	struct hoist__region *region = NULL;
 	size_t bytes = total / 2;
-	CHECK(make_region(HOIST__MEMORY_HOST, HOIST__POLICY_BIND, bytes, &region) == 0);
+	OK(make_region(HOIST__MEMORY_HOST, HOIST__POLICY_BIND, bytes, &region));
 	check_on(region->base, region->bytes, NODE, "strict memory where the page cache was");
 	printf("figure: full.cached %zu MiB were had of a node that had %zu MiB free, the rest "
 	       "page "

@@ -31,7 +31,7 @@ static struct hoist__region *make(enum hoist__policy policy, int node, size_t by
 	const struct hoist__region_options options = {
 		.bytes = bytes, .hugetlb = true, .placement = placement_on(policy, node)};
 	struct hoist__region *region = NULL;
-	CHECK(hoist__region_create(&options, &region) == 0);
+	OK(hoist__region_create(&options, &region));
 	return region;
 }
 
@@ -99,7 +99,7 @@ static void set_aside(int n_nodes)
 	printf("figure: huge.reserved %zu huge pages set aside by another mapping; then: %s\n", n,
 	       region->step_note[HOIST__STEP_HUGE]);
 	hoist__region_destroy(region);
-	CHECK(munmap(all, n * HUGE) == 0);
+	OK(munmap(all, n * HUGE));
 }
 
 /* --- a resource over the pools --- */
@@ -120,15 +120,15 @@ static void resources_go_on(void)
 	uintptr_t blocks[40];
 	size_t n = 0;
 	size_t before = pool_of(node, "free_hugepages");
-	CHECK(hoist_memory_create(&options, &memory) == 0);
+	OK(hoist_memory_create(&options, &memory));
 	for (; n < HOIST__ARRAY_SIZE(blocks); n++) {
-		CHECK(hoist_memory_alloc(memory, HUGE, 0, &blocks[n]) == 0);
+		OK(hoist_memory_alloc(memory, HUGE, 0, &blocks[n]));
 		memset((void *)blocks[n], 1, HUGE);
 		check_on(blocks[n], HUGE, node, "a block of a resource of huge pages");
 	}
 	CHECK(pool_of(node, "free_hugepages") == 0 && n > before);
 	while (n > 0)
-		CHECK(hoist_memory_free(memory, blocks[--n]) == 0);
+		OK(hoist_memory_free(memory, blocks[--n]));
 	hoist_memory_unref(memory);
 	CHECK(pool_of(node, "free_hugepages") == before);
 	printf("figure: huge.resource %zu blocks of 2 MiB of a pool of %zu pages\n",
@@ -149,7 +149,7 @@ static void limited(void)
 	CHECK(pool_of(0, "free_hugepages") == before);
 	/* Without a node the pool is asked by mapping alone. */
 	const struct hoist__region_options anywhere = {.bytes = before * HUGE, .hugetlb = true};
-	CHECK(hoist__region_create(&anywhere, &region) == 0);
+	OK(hoist__region_create(&anywhere, &region));
 	check_note(region, "hugetlb");
 	hoist__region_destroy(region);
 	struct hoist__region *small = make(HOIST__POLICY_BIND, 0, HUGE);

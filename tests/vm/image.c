@@ -25,7 +25,7 @@ static struct spread spread_of_image(hoist_image *image, unsigned seed)
 	cache_check(image, N_TENSORS, TENSOR_BYTES, seed); /* touches all of it */
 	for (size_t t = 0; t < N_TENSORS; t++) {
 		hoist_buffer *buffer = NULL;
-		CHECK(hoist_image_buffer(image, t, &buffer) == 0);
+		OK(hoist_image_buffer(image, t, &buffer));
 		struct spread one = spread_of(hoist_buffer_address(buffer), TENSOR_BYTES);
 		sum.n += one.n;
 		sum.n_absent += one.n_absent;
@@ -56,8 +56,8 @@ static void check_image(const char *path, int placement, int pages, const char *
 {
 	hoist_image *image = NULL;
 	hoist_image_info info = {.size = sizeof info};
-	CHECK(add(path, placement, pages, &image) == 0);
-	CHECK(hoist_image_get_info(image, &info) == 0);
+	OK(add(path, placement, pages, &image));
+	OK(hoist_image_get_info(image, &info));
 	struct spread spread = spread_of_image(image, 1);
 	spread_print(&spread, "an image");
 	printf("its pages: %d, node %d, note: %s\n", info.pages, info.node, info.note);
@@ -92,10 +92,10 @@ static void pools_of_nodes_end(const char *path, const char *large)
 	hoist_image *image = NULL;
 	hoist_image_info info = {.size = sizeof info};
 	check_image(path, HOIST_PLACE_BIND, HOIST_PAGES_HUGETLB, NULL);
-	CHECK(hoist_cache_drop(NULL, NULL) == 0);
+	OK(hoist_cache_drop(NULL, NULL));
 	cache_wait_for_end();
-	CHECK(add(large, HOIST_PLACE_BIND, HOIST_PAGES_HUGETLB, &image) == 0);
-	CHECK(hoist_image_get_info(image, &info) == 0);
+	OK(add(large, HOIST_PLACE_BIND, HOIST_PAGES_HUGETLB, &image));
+	OK(hoist_image_get_info(image, &info));
 	printf("figure: image.pool an image of %zu MiB, more than the node's pool: %s\n",
 	       (size_t)info.bytes >> 20, info.note);
 	CHECK(info.pages != HOIST_PAGES_HUGETLB && info.node == NODE);
@@ -112,7 +112,7 @@ static void full_nodes_are_errors(const char *path, const char *large)
 	hoist_image *image = NULL;
 	const struct hoist__region_options options = {
 		.bytes = 4 * HOIST__MIB, .placement = placement_on(HOIST__POLICY_BIND, NODE)};
-	CHECK(hoist_cache_drop(NULL, NULL) == 0);
+	OK(hoist_cache_drop(NULL, NULL));
 	cache_wait_for_end();
 	while (n < 512 && hoist__region_create(&options, &chunks[n]) == 0)
 		n++;

@@ -65,7 +65,7 @@ static void ask(size_t n, void **pages, int *status)
 {
 	for (int tries = 0; tries < MAX_TRIES; tries++) {
 		bool all = true;
-		CHECK(syscall(SYS_move_pages, 0, n, pages, NULL, status, 0) == 0);
+		OK(syscall(SYS_move_pages, 0, n, pages, NULL, status, 0));
 		for (size_t i = 0; i < n; i++)
 			all = all && status[i] >= 0;
 		if (all)
@@ -240,7 +240,7 @@ void run_on(int node)
 			CPU_SET((size_t)cpu, &set);
 		at += *at == ',';
 	}
-	CHECK(sched_setaffinity(0, sizeof set, &set) == 0);
+	OK(sched_setaffinity(0, sizeof set, &set));
 	unsigned cpu = 0;
 	unsigned here = 0;
 	CHECK(syscall(SYS_getcpu, &cpu, &here, NULL) == 0 && here == (unsigned)node);

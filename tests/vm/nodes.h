@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/vm/nodes.h - what the proofs of placement share: where pages are, asked of the kernel with
- * move_pages(2) and nothing of hoist's; what a node has; running on a node's processors. */
+/* tests/vm/nodes.h - helpers of the proofs of placement: the places of pages, asked of the kernel
+ * with move_pages(2) and nothing of hoist's; the memory of a node; running on a node's processors.
+ */
 #ifndef HOIST_TESTS_VM_NODES_H
 #define HOIST_TESTS_VM_NODES_H
 
@@ -32,7 +33,7 @@ int nodes_need(int least);
 /* The next node, round and round. */
 int nodes_after(int node);
 
-/* Of pages, all of them, one by one. */
+/* The nodes of pages, one by one. */
 struct spread {
 	size_t n;
 	size_t n_absent;

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "device/device.h"
 #include "lib/memory/device-memory.h"
+#include "tests/support/random.h"
 #include "tests/vm/nodes.h"
 
 static int n_nodes;
@@ -33,7 +34,7 @@ static void check_region(enum hoist__memory_kind kind, struct hoist__dev *dev, s
 	struct hoist__region_options options = {
 		.kind = kind, .dev = dev, .bytes = bytes, .placement = placement_on(policy, node)};
 	struct hoist__region *region = NULL;
-	CHECK(hoist__region_create(&options, &region) == 0);
+	OK(hoist__region_create(&options, &region));
 	CHECK(region->placed == HOIST__PLACED_KERNEL);
 	CHECK(region->node == node);
 	check_on(region->base, region->bytes, node, kind_text(kind, dev));
@@ -68,7 +69,7 @@ static void regions_are_on_their_node(struct hoist__dev *cuda)
 static struct hoist__pool *make_pool(const struct hoist__pool_options *options)
 {
 	struct hoist__pool *pool = NULL;
-	CHECK(hoist__pool_create(options, &pool) == 0);
+	OK(hoist__pool_create(options, &pool));
 	return pool;
 }
 
@@ -93,14 +94,14 @@ static size_t blocks_are_on_their_node(struct hoist__dev *dev, int node)
 	for (size_t bytes = 1; bytes <= 12 * HOIST__MIB && n < HOIST__ARRAY_SIZE(blocks);
 	     bytes = next_size(bytes)) {
 		struct hoist__block block;
-		CHECK(hoist__pool_alloc(pool, bytes, 0, 0, &blocks[n]) == 0);
+		OK(hoist__pool_alloc(pool, bytes, 0, 0, &blocks[n]));
 		memset((void *)blocks[n], 1, bytes);
 		check_on(blocks[n], bytes, node, "a block");
 		CHECK(hoist__pool_find(pool, blocks[n], &block) == 0 && block.node == node);
 		n++;
 	}
 	for (size_t i = 0; i < n; i++)
-		CHECK(hoist__pool_free(pool, blocks[i]) == 0);
+		OK(hoist__pool_free(pool, blocks[i]));
 	hoist__pool_unref(pool);
 	return n;
 }
@@ -128,24 +129,18 @@ struct stormer {
 	pthread_t thread;
 };
 
-static uint64_t chance(uint64_t *random)
-{
-	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return *random >> 33;
-}
-
 /* Small ones mostly, so that magazines and slabs have work; now and then a span. */
 static size_t storm_size(uint64_t *random)
 {
-	uint64_t dice = chance(random) % 64;
+	uint64_t dice = random_below(random, 64);
 	size_t most = dice == 0 ? 512 << 10 : dice < 8 ? 64 << 10 : 2048;
-	return 1 + chance(random) % most;
+	return 1 + random_below(random, most);
 }
 
 /* Rings, as loads ask for them: each has a region of its own, which is kept for the next. */
 static size_t ring_size(uint64_t *random)
 {
-	return (size_t)(64 << 10) << 2 * (chance(random) % 3);
+	return (size_t)(64 << 10) << 2 * (random_below(random, 3));
 }
 
 static void *storm_main(void *arg)
@@ -156,21 +151,21 @@ static void *storm_main(void *arg)
 	for (unsigned i = 0; i < storm->n_each; i++) {
 		size_t bytes = storm->size(&stormer->random);
 		uintptr_t address = 0;
-		CHECK(hoist__pool_alloc(storm->pool, bytes, 0, 0, &address) == 0);
+		OK(hoist__pool_alloc(storm->pool, bytes, 0, 0, &address));
 		*(volatile char *)address = 1;
 		if (i % ASK_EACH == 0) {
 			check_on(address, bytes, storm->node, "a block of a storm");
 			atomic_fetch_add(&storm->n_asked, 1);
 		}
-		size_t slot = chance(&stormer->random) % storm->n_shared;
+		size_t slot = random_below(&stormer->random, storm->n_shared);
 		address = atomic_exchange(&storm->shared[slot], address);
 		if (address != 0)
-			CHECK(hoist__pool_free(storm->pool, address) == 0);
+			OK(hoist__pool_free(storm->pool, address));
 	}
 	return NULL;
 }
 
-/* What is there when all have ended; then gives it back. */
+/* Checks the blocks that are there when all have ended; then gives them back. */
 static void look_after(struct storm *storm, size_t n_threads, bool others_only)
 {
 	hoist__pool_check(storm->pool);
@@ -184,7 +179,7 @@ static void look_after(struct storm *storm, size_t n_threads, bool others_only)
 	       spread.n);
 	for (size_t i = 0; i < storm->n_shared; i++)
 		if (storm->shared[i] != 0)
-			CHECK(hoist__pool_free(storm->pool, storm->shared[i]) == 0);
+			OK(hoist__pool_free(storm->pool, storm->shared[i]));
 }
 
 /* Two threads on each node, or on each but the memory's: caches are filled and emptied by
@@ -201,10 +196,10 @@ static void run_storm(struct storm *storm, unsigned n_allocs, bool others_only)
 	hoist__pool_stats(storm->pool, &before);
 	for (size_t i = 0; i < n; i++) {
 		stormers[i].storm = storm;
-		CHECK(pthread_create(&stormers[i].thread, NULL, storm_main, &stormers[i]) == 0);
+		OK(pthread_create(&stormers[i].thread, NULL, storm_main, &stormers[i]));
 	}
 	for (size_t i = 0; i < n; i++)
-		CHECK(pthread_join(stormers[i].thread, NULL) == 0);
+		OK(pthread_join(stormers[i].thread, NULL));
 	hoist__pool_stats(storm->pool, &after);
 	CHECK(after.n_allocs - before.n_allocs == (uint64_t)storm->n_each * n);
 	look_after(storm, n, others_only);
@@ -230,15 +225,15 @@ static void storm_over(const char *name, struct hoist__dev *dev, enum hoist__pol
 	hoist__pool_unref(storm.pool);
 }
 
-/* The slots that a load or save of cuda:0 takes.  Of these few are taken at once. */
+/* The slots that a load or save of cuda:0 takes.  Few of these are taken at once. */
 static void storm_over_slots(unsigned n_allocs)
 {
 	struct storm storm = {.name = "slots", .size = ring_size, .n_shared = 24};
 	hoist_device_info info = {.size = sizeof info};
 	hoist_device *device = NULL;
-	CHECK(hoist_device_open("cuda:0", &device) == 0);
+	OK(hoist_device_open("cuda:0", &device));
 	CHECK(hoist_device_get_info(device, &info) == 0 && info.numa_node >= 0);
-	CHECK(hoist__device_staging_pool(device, &storm.pool) == 0);
+	OK(hoist__device_staging_pool(device, &storm.pool));
 	storm.node = info.numa_node;
 	run_storm(&storm, n_allocs, true);
 	hoist_device_unref(device);
@@ -256,7 +251,7 @@ static void interleaves(size_t bytes, bool no_thp)
 		.placement = placement_all(HOIST__POLICY_INTERLEAVE),
 	};
 	struct hoist__region *region = NULL;
-	CHECK(hoist__region_create(&options, &region) == 0);
+	OK(hoist__region_create(&options, &region));
 	struct spread spread = spread_of(region->base, region->bytes);
 	size_t least = spread.n;
 	size_t most = 0;
@@ -281,8 +276,8 @@ int main(int argc, char **argv)
 	n_nodes = nodes_need(2);
 	unsigned n_allocs = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 1000000;
 	struct hoist__dev *cuda = NULL;
-	CHECK(setenv("HOIST_EMULATE", "cuda:1", 1) == 0);
-	CHECK(hoist__dev_get(HOIST__API_CUDA, 0, &cuda) == 0);
+	OK(setenv("HOIST_EMULATE", "cuda:1", 1));
+	OK(hoist__dev_get(HOIST__API_CUDA, 0, &cuda));
 	regions_are_on_their_node(cuda);
 	size_t n_blocks = 0;
 	for (int node = 0; node < n_nodes; node++)

@@ -12,9 +12,8 @@
  *                                    has not said so
  *   vm_power image LOG BASE OUT POINT HOW
  *                                    what is on the disk if power goes after the first POINT of
- *                                    them; says the last mark.  Of what was written since the last
- *                                    flush, HOW 0 keeps all, 1 nothing, others a random part of
- *                                    the pages
+ *                                    them; says the last mark.  HOW 0 keeps all writes since the
+ *                                    last flush, 1 none, others a random part of the pages
  *
  * and wherever such a disk is mounted, or was copied from:
  *
@@ -41,6 +40,7 @@
 #include <sys/ioctl.h>
 
 #include "tests/support/load-media.h"
+#include "tests/support/random.h"
 
 #define MARK "hoist: the power is on; mark "
 #define MARK_BYTES 4096u
@@ -73,7 +73,7 @@ static int last_of(bool sharded, int save)
 static void write_mark(int fd, uint64_t device_bytes, unsigned mark)
 {
 	void *block;
-	CHECK(posix_memalign(&block, MARK_BYTES, MARK_BYTES) == 0);
+	OK(posix_memalign(&block, MARK_BYTES, MARK_BYTES));
 	memset(block, 0, MARK_BYTES);
 	snprintf(block, MARK_BYTES, MARK "%u", mark);
 	CHECK(pwrite(fd, block, MARK_BYTES, (off_t)(device_bytes - MARK_BYTES)) == MARK_BYTES);
@@ -90,7 +90,7 @@ static void save(const char *folder, int n)
 	};
 	char path[300];
 	snprintf(path, sizeof path, "%s/%s.safetensors", folder, shards ? "shards" : "one");
-	CHECK(media_save(path, seed_of(n), &options) == 0);
+	OK(media_save(path, seed_of(n), &options));
 }
 
 struct syncer {
@@ -103,7 +103,7 @@ static void *sync_main(void *arg)
 {
 	struct syncer *syncer = arg;
 	while (!atomic_load(&syncer->ends))
-		CHECK(fsync(syncer->folder) == 0);
+		OK(fsync(syncer->folder));
 	return NULL;
 }
 
@@ -111,10 +111,10 @@ static void save_among_syncs(const char *folder, int n)
 {
 	struct syncer syncer = {.folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 	CHECK(syncer.folder >= 0);
-	CHECK(pthread_create(&syncer.thread, NULL, sync_main, &syncer) == 0);
+	OK(pthread_create(&syncer.thread, NULL, sync_main, &syncer));
 	save(folder, n);
 	atomic_store(&syncer.ends, true);
-	CHECK(pthread_join(syncer.thread, NULL) == 0);
+	OK(pthread_join(syncer.thread, NULL));
 	close(syncer.folder);
 }
 
@@ -231,25 +231,17 @@ static struct disk open_disk(const char *path)
 	return disk;
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 /* A write that nothing made durable: all of it, nothing, or some of its pages. */
 static bool survives(unsigned how, uint64_t *state)
 {
-	return how == 0 || (how > 1 && (next_random(state) & 1) != 0);
+	return how == 0 || (how > 1 && (random_next(state) & 1) != 0);
 }
 
 static void put(struct disk *disk, const struct log_entry *entry, const unsigned char *data,
 		unsigned how, uint64_t *state)
 {
 	/* Whole writes are more often lost than torn. */
-	bool torn = how > 1 && next_random(state) % 4 == 0;
+	bool torn = how > 1 && random_below(state, 4) == 0;
 	bool kept = survives(how, state);
 	for (uint64_t s = 0; s < entry->n_sectors; s++) {
 		uint64_t to = (entry->sector + s) * SECTOR;
@@ -297,7 +289,7 @@ static void print_ends(const struct log *log, const char *base)
 			printf("%zu\n", n);
 }
 
-/* Of the first @point entries: how many the last flush made durable; *mark is the last one that
+/* How many of the first @point entries the last flush made durable; *mark is the last one that
  * was written, -1 before the first. */
 static size_t last_flush(const struct log *log, const struct disk *disk, size_t point, int *mark)
 {
@@ -405,7 +397,7 @@ static unsigned check_shards(const char *folder, int mark)
 	CHECK(!indexed || n_there == SHARDS);
 	hoist_checkpoint *checkpoint;
 	if (indexed) {
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		OK(hoist_checkpoint_open(path, 0, &checkpoint));
 		CHECK(hoist_checkpoint_n_tensors(checkpoint) == MEDIA_TENSORS);
 		hoist_checkpoint_close(checkpoint);
 	}

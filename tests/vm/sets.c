@@ -82,7 +82,7 @@ static void interleaves_over(int node, int other, size_t bytes, bool no_thp)
 	const struct hoist__placement placement =
 		placement_of(HOIST__POLICY_INTERLEAVE, node, other);
 	struct hoist__region *region = NULL;
-	CHECK(make(&placement, bytes, no_thp, &region) == 0);
+	OK(make(&placement, bytes, no_thp, &region));
 	struct spread spread = spread_of(region->base, region->bytes);
 	size_t unit = no_thp ? 1 : HOIST__HUGE_PAGE_BYTES / 4096;
 	size_t least = spread.on[node] < spread.on[other] ? spread.on[node] : spread.on[other];
@@ -103,7 +103,7 @@ static void memory_without_processors(int node)
 	for (size_t p = 0; p < HOIST__ARRAY_SIZE(policies); p++) {
 		const struct hoist__placement placement = placement_on(policies[p], node);
 		struct hoist__region *region = NULL;
-		CHECK(make(&placement, 20 * HOIST__MIB, false, &region) == 0);
+		OK(make(&placement, 20 * HOIST__MIB, false, &region));
 		check_on(region->base, region->bytes, node, "memory of a node without processors");
 		CHECK(region->node == node);
 		const char *note = region->step_note[HOIST__STEP_POPULATE];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is near what: a device's staging slots are on its node, whoever loads and wherever the file
+/* Nearness: a device's staging slots are on its node, whoever loads and wherever the file
  * is; a file's disk is known to be on its node.
  *
  *   vm_stage load [short]       cuda:0 is on node 1, hip:0 on node 0; checkpoints in $TMPDIR
@@ -27,8 +27,8 @@ static void check_disk(const char *path, int node)
 {
 	struct hoist__topology *topology = NULL;
 	struct stat status;
-	CHECK(stat(path, &status) == 0);
-	CHECK(hoist__topology_load("/sys", &topology) == 0);
+	OK(stat(path, &status));
+	OK(hoist__topology_load("/sys", &topology));
 	uint64_t dev = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
 	int found = hoist__topology_block_node(topology, "/sys", dev);
 	hoist__topology_destroy(topology);
@@ -56,7 +56,7 @@ static size_t watch(hoist_load *load, hoist_device *device, int node)
 	struct hoist__pool *pool = NULL;
 	size_t n_looks = 0;
 	int err;
-	CHECK(hoist__device_staging_pool(device, &pool) == 0);
+	OK(hoist__device_staging_pool(device, &pool));
 	while ((err = hoist_load_step(load, 1000000)) == 0) {
 		struct spread spread = spread_of_regions(pool);
 		if (spread.n == 0)
@@ -79,13 +79,13 @@ static void slots_are_near(const char *spec, int node, enum hoist_engine engine,
 	hoist_device_info info = {.size = sizeof info};
 	hoist_load_report report = {.size = sizeof report};
 	(void)snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
-	CHECK(hoist_device_open(spec, &device) == 0);
-	CHECK(hoist_device_get_info(device, &info) == 0);
+	OK(hoist_device_open(spec, &device));
+	OK(hoist_device_get_info(device, &info));
 	if (info.numa_node != node) {
 		fprintf(stderr, "%s is on node %d, not %d\n", spec, info.numa_node, node);
 		exit(1);
 	}
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(path, 0, &checkpoint));
 	const hoist_load_options options = {
 		.size = sizeof options,
 		.device = device,
@@ -94,10 +94,10 @@ static void slots_are_near(const char *spec, int node, enum hoist_engine engine,
 		.chunk_bytes = SLOT,
 		.flags = HOIST_LOAD_CALLER_DRIVEN,
 	};
-	CHECK(hoist_load_start(checkpoint, &options, &load) == 0);
+	OK(hoist_load_start(checkpoint, &options, &load));
 	size_t n_looks = watch(load, device, node);
 	support_compare(checkpoint, load);
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	OK(hoist_load_get_report(load, &report));
 	CHECK(n_looks > 0 && report.n_copies > 0);
 	printf("figure: stage.%s.%s.%s %zu looks at %zu KiB of slots while %zu copies passed, all "
 	       "on node %d; loaded by node %d\n",

@@ -16,7 +16,7 @@
 		}                                                                                  \
 	} while (0)
 
-/* What follows the operands is a message. */
+/* A message follows the operands. */
 #define cr_assert(condition, ...) CR_HOLDS(condition)
 #define cr_assert_not(condition, ...) CR_HOLDS(!(condition))
 #define cr_assert_not_null(pointer, ...) CR_HOLDS((pointer) != NULL)

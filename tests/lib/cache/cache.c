@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The cache as its users see it: adding, attaching, what changes a checkpoint, lists, drops; in
+/* The cache as its users see it: adding, attaching, checkpoints that change, lists, drops; in
  * processes of their own.  Exit: 0, 1. */
 #include "config.h"
 
@@ -16,18 +16,18 @@
 
 #include "base/error.h"
 #include "tests/support/lib-cache.h"
+#include "tests/support/load-support.h"
+#include "tests/support/wrap.h"
 
 #define N 5
 #define BYTES 70000u
 
 static char model[4096];
 
-/* How often a file system was asked, and not what is remembered of the last time. */
+/* How often a file system was asked anew. */
 static unsigned n_asked_anew;
 
-int __real_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
-int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
-int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx)
+WRAP(int, statx, (int fd, const char *name, int flags, unsigned mask, struct statx *stx))
 {
 	n_asked_anew += (flags & AT_STATX_SYNC_TYPE) == AT_STATX_FORCE_SYNC;
 	return __real_statx(fd, name, flags, mask, stx);
@@ -36,9 +36,7 @@ int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct stat
 /* The reading of a folder that fails, from 1; 0: none. */
 static unsigned bad_readdir;
 
-struct dirent *__real_readdir(DIR *dir);
-struct dirent *__wrap_readdir(DIR *dir);
-struct dirent *__wrap_readdir(DIR *dir)
+WRAP(struct dirent *, readdir, (DIR * dir))
 {
 	if (bad_readdir == 0 || --bad_readdir > 0)
 		return __real_readdir(dir);
@@ -116,7 +114,7 @@ static void run_simple(void)
 	hoist_image *again = NULL;
 	write_model(1);
 	REFUSED(hoist_cache_attach(model, 0, &image), -ENOENT, "not in the cache");
-	CHECK(cache_holder() == 0);
+	OK(cache_holder());
 	OK(hoist_cache_add(model, NULL, NULL));
 	int holder = cache_holder();
 	CHECK(holder > 0 && holder != getpid());
@@ -188,7 +186,7 @@ static void run_raw(void)
 	hoist_image_close(image);
 }
 
-/* Of a network's file system this machine may remember what another one has changed since. */
+/* This machine may remember a state of a network's file that another machine has changed since. */
 static void run_asked_anew(void)
 {
 	hoist_image *image = NULL;
@@ -236,7 +234,7 @@ static void run_stale(void)
 	write_model(3);
 	REFUSED(hoist_cache_attach(model, 0, &image), -ESTALE, model);
 	CHECK(image == NULL);
-	/* What is attached stays what it was; what is added replaces it. */
+	/* An attached image stays as it was; an added one replaces it for the next. */
 	OK(hoist_cache_add(model, NULL, &image));
 	cache_check(image, N, BYTES, 3);
 	cache_check(old, N, BYTES, 1);
@@ -249,25 +247,15 @@ static void run_stale(void)
 
 /* --- folders --- */
 
-static void write_raw(const char *path, const char *header, const void *data, size_t bytes)
-{
-	const uint64_t prefix = strlen(header);
-	FILE *file = fopen(path, "w");
-	CHECK(file != NULL && fwrite(&prefix, 8, 1, file) == 1 &&
-	      fwrite(header, 1, prefix, file) == prefix && fwrite(data, 1, bytes, file) == bytes);
-	OK(fclose(file));
-}
-
 static void write_folder(void)
 {
-	char path[4096];
+	const char *path = cache_path("folder");
 	OK(mkdir(cache_path("folder"), 0755));
 	cache_write(cache_path("folder/a.safetensors"), 2, 100, 5);
-	(void)snprintf(path, sizeof path, "%s", cache_path("folder"));
 	OK(hoist_cache_add(path, NULL, NULL));
 }
 
-/* Of a folder that cannot be read to its end it is not known what the checkpoint is. */
+/* A folder that cannot be read to its end: nobody knows its checkpoint. */
 static void run_bad_folder(const char *path)
 {
 	const hoist_cache_options options = {.size = sizeof options, .flags = HOIST_CACHE_REPLACE};
@@ -284,23 +272,23 @@ static void run_bad_folder(const char *path)
 static void run_folder(void)
 {
 	hoist_image *image = NULL;
-	char path[4096];
+	const char *path = cache_path("folder");
 	write_folder();
-	(void)snprintf(path, sizeof path, "%s", cache_path("folder"));
 	OK(hoist_cache_attach(path, 0, &image));
 	cache_check(image, 2, 100, 5);
 	hoist_image_close(image);
 	run_bad_folder(path);
-	/* What has nothing to do with it. */
+	/* A file that does not belong to the checkpoint. */
 	cache_write(cache_path("folder/notes.txt"), 1, 1, 0);
 	OK(hoist_cache_attach(path, 0, &image));
 	hoist_image_close(image);
 	image = NULL;
-	/* And what has. */
-	write_raw(cache_path("folder/b.safetensors"), "{", "", 0);
+	/* Files that do. */
+	support_put_safetensors(cache_path("folder/b.safetensors"), "{", "", 0);
 	CHECK(hoist_cache_attach(path, 0, &image) == -EBADMSG); /* it is no checkpoint any more */
-	write_raw(cache_path("folder/b.safetensors"),
-		  "{\"z\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x", 1);
+	support_put_safetensors(cache_path("folder/b.safetensors"),
+				"{\"z\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+				"x", 1);
 	REFUSED(hoist_cache_attach(path, 0, &image), -ESTALE, "has other files");
 	CHECK(image == NULL);
 	OK(unlink(cache_path("folder/b.safetensors")));
@@ -343,7 +331,20 @@ static void run_options(void)
 {
 	hoist_image *image = NULL;
 	const int node = 0;
-	const int absent = 999;
+	static const int absent = 999;
+	static const struct {
+		hoist_cache_options o;
+		const char *text;
+	} rows[] = {
+		{{.placement = HOIST_PLACE_PREFER, .nodes = &absent, .n_nodes = 1},
+		 "no NUMA node 999"},
+		{{.placement = HOIST_PLACE_PREFER, .nodes = &absent}, "takes one"},
+		{{.placement = 9}, "placement is 9"},
+		{{.pages = 7}, "pages is 7"},
+		{{.io = HOIST_IO_MAP}, "io is 3"},
+		{{.flags = 8}, "0x8"},
+		{{.image_flags = 16}, "0x10"},
+	};
 	hoist_budget *budget = NULL;
 	OK(hoist_budget_create((size_t)64 << 20, &budget));
 	hoist_cache_options o = {
@@ -369,25 +370,12 @@ static void run_options(void)
 	image = NULL;
 	o.progress = stop;
 	REFUSED(hoist_cache_add(model, &o, &image), -ECANCELED, "ancel");
-	o.progress = NULL;
-	o.nodes = &absent;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "no NUMA node 999");
-	o.n_nodes = 0;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "takes one");
-	o.placement = 9;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "placement is 9");
-	o.placement = 0;
-	o.pages = 7;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "pages is 7");
-	o.pages = 0;
-	o.io = HOIST_IO_MAP;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "io is 3");
-	o.io = HOIST_IO_AUTO;
-	o.flags = 8;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "0x8");
-	o.flags = HOIST_CACHE_REPLACE;
-	o.image_flags = 16;
-	REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, "0x10");
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		o = rows[i].o;
+		o.size = sizeof o;
+		o.flags = o.flags != 0 ? o.flags : HOIST_CACHE_REPLACE;
+		REFUSED(hoist_cache_add(model, &o, &image), -EINVAL, rows[i].text);
+	}
 	REFUSED(hoist_cache_add(NULL, NULL, NULL), -EINVAL, "NULL");
 	REFUSED(hoist_cache_attach(model, 4, &image), -EINVAL, "0x4");
 	REFUSED(hoist_cache_attach(model, 0, NULL), -EINVAL, "NULL");
@@ -415,9 +403,8 @@ static hoist_image_info info_of(const char *path, int pages, hoist_image **ret)
 
 static void run_pages(void)
 {
-	char path[4096];
+	const char *path = cache_path("large.safetensors");
 	hoist_image *image = NULL;
-	(void)snprintf(path, sizeof path, "%s", cache_path("large.safetensors"));
 	cache_write(path, 3, (size_t)3 << 20, 6);
 	/* Huge ones, whatever the kernel's default is, or the reason. */
 	hoist_image_info info = info_of(path, HOIST_PAGES_DEFAULT, &image);
@@ -451,14 +438,13 @@ static void run_kinds(void)
 		"\"e\":{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[12,12]},"
 		"\"s\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[12,20]}}";
 	unsigned char data[20];
-	char path[4096];
+	const char *path = cache_path("kinds.safetensors");
 	hoist_image *image = NULL;
 	hoist_buffer *buffer = NULL;
 	size_t index;
-	(void)snprintf(path, sizeof path, "%s", cache_path("kinds.safetensors"));
 	for (unsigned i = 0; i < sizeof data; i++)
 		data[i] = (unsigned char)i;
-	write_raw(path, header, data, sizeof data);
+	support_put_safetensors(path, header, data, sizeof data);
 	OK(hoist_cache_add(path, NULL, &image));
 	OK(hoist_image_find(image, "e", &index));
 	OK(hoist_image_buffer(image, index, &buffer));
@@ -490,11 +476,10 @@ static void run_strided(void)
 	static const char header[] = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
 	const float values[] = {1, 2, 3, 4, 5, 6};
 	char head[118];
-	char path[4096];
+	const char *path = cache_path("strided.npy");
 	hoist_image *image = NULL;
 	hoist_buffer *buffer = NULL;
 	hoist_tensor_info info = {.size = sizeof info};
-	(void)snprintf(path, sizeof path, "%s", cache_path("strided.npy"));
 	memset(head, ' ', sizeof head);
 	memcpy(head, header, sizeof header - 1);
 	head[sizeof head - 1] = '\n';

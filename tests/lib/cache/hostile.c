@@ -19,6 +19,7 @@
 #include "lib/cache/cache.h"
 #include "tests/support/count.h"
 #include "tests/support/lib-cache.h"
+#include "tests/support/random.h"
 
 static char model[4096];
 
@@ -144,8 +145,8 @@ static void run_mutations(void)
 	       taken);
 }
 
-/* What lies within the file, and no buffer can be: with strides of 0, few bytes are any number of
- * elements.  And bytes that a user would copy, though the tensor has not as many. */
+/* Tensors that lie within the file, and no buffer can be: with strides of 0, few bytes are any
+ * number of elements.  And bytes that a user would copy, though the tensor has not as many. */
 static void run_claims(void)
 {
 	struct hoist__image_table table;
@@ -202,7 +203,7 @@ static void run_files(void)
 	refuse_file(make_memfd(NULL, 0, SEALS), "no bytes");
 	refuse_file(make_memfd(nothing, 1, SEALS), "does not begin");
 	refuse_file(make_memfd(nothing, sizeof nothing, SEALS), "does not begin");
-	/* Of huge pages that are not there yet, and may never be: a touch would kill. */
+	/* Huge pages that are not there yet, and may never be: a touch would kill. */
 	int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
 	if (fd >= 0 && ftruncate(fd, 4 << 20) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
 		refuse_file(fd, "0 of its 4194304 bytes of huge pages");
@@ -267,11 +268,28 @@ static void still_serves(int holder)
 	hoist_image_close(image);
 }
 
+#define FIELD(name) offsetof(struct hoist__cache_message, name)
+/* Bytes of a message that are others, and the result. */
+static const struct {
+	size_t at, n;
+	int byte;
+	int result;
+} wrong[] = {
+	{FIELD(magic), 1, 'H', 1},
+	{FIELD(version), 1, 0x7f, 1},
+	{FIELD(op), sizeof(uint32_t), 0, 1},
+	{FIELD(op), 1, HOIST__CACHE_N_OPS, 1},
+	{FIELD(reserved), 1, 1, 1},
+	{FIELD(path), sizeof((struct hoist__cache_message *)NULL)->path, 'a', 1},
+	{FIELD(note), sizeof((struct hoist__cache_message *)NULL)->note, 'a', 1},
+	{FIELD(path), 1, 'r', -EINVAL},
+};
+
 static void run_messages(int holder)
 {
 	struct hoist__cache_message good, bad;
 	static char large[20000];
-	uint32_t random = 1;
+	uint64_t random = 1;
 	int sealed = make_memfd(image_bytes, n_image_bytes, SEALS);
 	int open_to_all = make_memfd(image_bytes, n_image_bytes, 0);
 	OK(hoist__cache_message_init(HOIST__CACHE_PUT, "/some/where", &good));
@@ -282,29 +300,11 @@ static void run_messages(int holder)
 	CHECK(tell_message(&good, -1, 0) == -EINVAL);
 	CHECK(tell_message(&good, sealed, 2) == 1);
 	CHECK(tell_message(&good, open_to_all, 1) == -EBADMSG);
-	bad = good;
-	bad.magic[0] = 'H';
-	CHECK(tell_message(&bad, sealed, 1) == 1);
-	bad = good;
-	bad.version++;
-	CHECK(tell_message(&bad, sealed, 1) == 1);
-	bad = good;
-	bad.op = 0;
-	CHECK(tell_message(&bad, sealed, 1) == 1);
-	bad.op = HOIST__CACHE_N_OPS;
-	CHECK(tell_message(&bad, sealed, 1) == 1);
-	bad = good;
-	bad.reserved = 1;
-	CHECK(tell_message(&bad, sealed, 1) == 1);
-	bad = good;
-	memset(bad.path, 'a', sizeof bad.path);
-	CHECK(tell_message(&bad, sealed, 1) == 1);
-	bad = good;
-	memset(bad.note, 'a', sizeof bad.note);
-	CHECK(tell_message(&bad, sealed, 1) == 1);
-	bad = good;
-	bad.path[0] = 'r';
-	CHECK(tell_message(&bad, sealed, 1) == -EINVAL);
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		bad = good;
+		memset((char *)&bad + wrong[i].at, wrong[i].byte, wrong[i].n);
+		CHECK(tell_message(&bad, sealed, 1) == wrong[i].result);
+	}
 	/* Descriptors where none are expected are closed. */
 	bad = good;
 	bad.op = HOIST__CACHE_LIST;
@@ -314,8 +314,8 @@ static void run_messages(int holder)
 	for (int i = 0; i < 300; i++) {
 		bad = good;
 		for (int k = 0; k < 4; k++) {
-			random = random * 1664525u + 1013904223u;
-			((unsigned char *)&bad)[(random >> 8) % 48] ^= (unsigned char)random;
+			((unsigned char *)&bad)[random_below(&random, 48)] ^=
+				(unsigned char)random_next(&random);
 		}
 		if (bad.op == HOIST__CACHE_PUT || bad.op == HOIST__CACHE_DROP)
 			continue;
@@ -326,7 +326,7 @@ static void run_messages(int holder)
 	still_serves(holder);
 }
 
-/* Who says nothing, and who takes nothing, keeps nobody else waiting. */
+/* A peer that says nothing, or takes nothing, keeps no other peer waiting. */
 static void run_silent(int holder)
 {
 	int silent[40];

@@ -265,7 +265,7 @@ static void add_and_end(double until, unsigned seed)
 		OK(hoist_cache_add(model, &options, NULL));
 }
 
-/* What is there, is whole. */
+/* Each image that is there is whole. */
 static void run_killed_adders(void)
 {
 	unsigned long there = 0;

@@ -14,12 +14,11 @@
 #include "hoist/ipc.h"
 #include "lib/cache/cache.h"
 #include "tests/support/lib-cache.h"
+#include "tests/support/wrap.h"
 
 static uid_t told; /* of every peer; 0: the truth */
 
-int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes);
-int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes);
-int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
+WRAP(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *bytes))
 {
 	int result = __real_getsockopt(fd, level, name, value, bytes);
 	if (result == 0 && level == SOL_SOCKET && name == SO_PEERCRED && told != 0)
@@ -71,7 +70,7 @@ static void run_peers(int type)
 	close(ends[1]);
 }
 
-/* Of a socket that has no peer, the system says so. */
+/* The system says of a socket that the socket has no peer. */
 static void run_unconnected(void)
 {
 	hoist_buffer *buffer = make_buffer();
@@ -88,8 +87,7 @@ static void run_cache(void)
 {
 	hoist_image *image = NULL;
 	size_t n = 0;
-	char model[4096];
-	(void)snprintf(model, sizeof model, "%s", cache_path("model.safetensors"));
+	const char *model = cache_path("model.safetensors");
 	cache_write(model, 3, 100, 1);
 	OK(hoist_cache_add(model, NULL, NULL));
 	told = another();
@@ -119,7 +117,7 @@ static void run_modes(void)
 	CHECK((mode_of("hoist/holder") & 07000) == 0);
 }
 
-/* What another could have put in the folder's place is not used. */
+/* A folder that another user could have put in the place is not used. */
 static void run_folder(void)
 {
 	hoist_cache_list *list = NULL;
@@ -128,8 +126,7 @@ static void run_folder(void)
 	OK(chmod(cache_path("hoist"), 0700));
 	OK(hoist_cache_drop(NULL, NULL));
 	cache_wait_for_end();
-	char there[4096];
-	(void)snprintf(there, sizeof there, "%s", cache_path("elsewhere"));
+	const char *there = cache_path("elsewhere");
 	OK(mkdir(there, 0700)); /* the folder went with the last image */
 	OK(symlink("elsewhere", cache_path("hoist")));
 	REFUSED(hoist_cache_list_create(&list), -EPERM, "is a link, or no folder");

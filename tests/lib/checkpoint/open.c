@@ -14,61 +14,61 @@
 #include "tests/support/load-support.h"
 #include "tests/support/under-tsan.h"
 
-static void put_string(struct file_bytes *file, const char *text)
+static void put_string(struct bytes *file, const char *text)
 {
-	put_number(file, 8, strlen(text));
-	put_bytes(file, text, strlen(text));
+	put_number(file, strlen(text), 8);
+	put(file, text, strlen(text));
 }
 
-static void write_file(const char *name, const struct file_bytes *content)
+static void write_file(const char *name, const struct bytes *content)
 {
 	char path[512];
 	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
 	FILE *file = fopen(path, "wb");
 	CHECK(file != NULL);
-	CHECK(content->n == 0 || fwrite(content->bytes, 1, content->n, file) == content->n);
+	CHECK(content->n == 0 || fwrite(content->p, 1, content->n, file) == content->n);
 	CHECK(fclose(file) == 0);
 }
 
 static void write_text(const char *name, const char *text)
 {
-	struct file_bytes content = {.n = 0};
-	put_bytes(&content, text, strlen(text));
+	struct bytes content = {.n = 0};
+	put(&content, text, strlen(text));
 	write_file(name, &content);
-	free(content.bytes);
+	bytes_free(&content);
 }
 
 /* One tensor [2] of i8 called @tensor; part @no of @count, unless that is 0. */
 static void write_gguf(const char *name, const char *tensor, unsigned no, unsigned count,
 		       unsigned n_tensors)
 {
-	struct file_bytes content = {.n = 0};
-	put_bytes(&content, "GGUF\3\0\0\0", 8);
-	put_number(&content, 8, 1);
-	put_number(&content, 8, count > 0 ? 4 : 1);
+	struct bytes content = {.n = 0};
+	put(&content, "GGUF\3\0\0\0", 8);
+	put_number(&content, 1, 8);
+	put_number(&content, count > 0 ? 4 : 1, 8);
 	put_string(&content, "general.name");
-	put_number(&content, 4, 8);
+	put_number(&content, 8, 4);
 	put_string(&content, "small");
 	if (count > 0) {
 		put_string(&content, "split.no");
-		put_number(&content, 4, 2);
-		put_number(&content, 2, no);
+		put_number(&content, 2, 4);
+		put_number(&content, no, 2);
 		put_string(&content, "split.count");
-		put_number(&content, 4, 2);
-		put_number(&content, 2, count);
+		put_number(&content, 2, 4);
+		put_number(&content, count, 2);
 		put_string(&content, "split.tensors.count");
-		put_number(&content, 4, 5);
-		put_number(&content, 4, n_tensors);
+		put_number(&content, 5, 4);
+		put_number(&content, n_tensors, 4);
 	}
 	put_string(&content, tensor);
-	put_number(&content, 4, 1);
-	put_number(&content, 8, 2);
-	put_number(&content, 4, 24);
-	put_number(&content, 8, 0);
+	put_number(&content, 1, 4);
+	put_number(&content, 2, 8);
+	put_number(&content, 24, 4);
+	put_number(&content, 0, 8);
 	put_zeros(&content, (32 - content.n % 32) % 32);
-	put_bytes(&content, "ab", 2);
+	put(&content, "ab", 2);
 	write_file(name, &content);
-	free(content.bytes);
+	bytes_free(&content);
 }
 
 static const char *in_folder(const char *name)
@@ -282,17 +282,17 @@ static void a_part_that_is_a_link(void)
 /* [2, 3] of i16 in Fortran's order. */
 static void write_npy(const char *name)
 {
-	struct file_bytes content = {.n = 0};
+	struct bytes content = {.n = 0};
 	static const char dict[] = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }";
-	put_bytes(&content, "\x93NUMPY\1\0", 8);
-	put_number(&content, 2, 118);
-	put_bytes(&content, dict, sizeof dict - 1);
+	put(&content, "\x93NUMPY\1\0", 8);
+	put_number(&content, 118, 2);
+	put(&content, dict, sizeof dict - 1);
 	while (content.n < 127)
-		put_bytes(&content, " ", 1);
-	put_bytes(&content, "\n", 1);
+		put(&content, " ", 1);
+	put(&content, "\n", 1);
 	put_zeros(&content, 12);
 	write_file(name, &content);
-	free(content.bytes);
+	bytes_free(&content);
 }
 
 /* A folder of .npy files is a checkpoint, whose tensors are called as the files are. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a load promises beside the bytes: cancel, step, errors that name things,
- * budgets that hold and are shared, buffers that outlive everything, fork. */
+/* The promises of a load beside its bytes: cancel, step, errors that name things, budgets that hold
+ * and are shared, buffers that outlive everything, fork. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,49 +27,38 @@ static void write_one(size_t n, size_t bytes)
 	support_write("m.safetensors", 0, n, sizes, -1);
 }
 
-static hoist_device *open_device(const char *spec)
+/* The end of a case: nothing of the budget is in use, and nothing is left. */
+static void end(hoist_load *load, hoist_checkpoint *checkpoint, const hoist_load_options *o)
 {
-	hoist_device *device;
-	CHECK(hoist_device_open(spec, &device) == 0);
-	return device;
-}
-
-static void slow_emulator(uint64_t bytes_per_second)
-{
-	__typeof__(&hoist_emulator_set_rate) set;
-	*(void **)&set = support_control("cuda", "hoist_emulator_set_rate");
-	CHECK(set != NULL);
-	set(bytes_per_second);
-}
-
-static void hold_emulator(bool on)
-{
-	__typeof__(&hoist_emulator_hold) hold;
-	*(void **)&hold = support_control("cuda", "hoist_emulator_hold");
-	CHECK(hold != NULL);
-	hold(on);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	if (o != NULL) {
+		CHECK(o->budget == NULL || hoist_budget_used(o->budget) == 0);
+		hoist_budget_unref(o->budget);
+		hoist_device_unref(o->device);
+	}
+	support_cleanup();
 }
 
 static void cancel_ends_a_slow_load(void)
 {
 	write_one(32, MIB);
-	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
-	hoist_checkpoint *checkpoint;
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	hold_emulator(true); /* no copy ends */
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	support_hold("cuda", true); /* no copy ends */
+	OK(hoist_load_start(checkpoint, &o, &load));
 	hoist_checkpoint_close(checkpoint); /* the load keeps what it needs */
 	hoist_buffer *buffer;
 	CHECK(hoist_load_buffer(load, "t000000", &buffer) == -EAGAIN);
 	hoist_load_report report = {.size = sizeof report};
 	CHECK(hoist_load_get_report(load, &report) == -EAGAIN);
 	hoist_load_cancel(load);
-	hold_emulator(false);
+	support_hold("cuda", false);
 	CHECK(hoist_load_wait(load) == -ECANCELED);
-	CHECK(strstr(hoist_error(), "cancel") != NULL);
+	support_said("cancel");
 	CHECK(hoist_load_buffer(load, "t000000", &buffer) == -ECANCELED);
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	OK(hoist_load_get_report(load, &report));
 	hoist_load_destroy(load);
 	support_reset("cuda");
 	CHECK(support_counters("cuda").use_after_free == 0);
@@ -80,18 +69,16 @@ static void cancel_ends_a_slow_load(void)
 static void destroy_without_wait_cancels(void)
 {
 	write_one(16, MIB);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	for (int i = 0; i < 8; i++) {
 		hoist_load_options o = {.size = sizeof o,
-					.device = open_device(i % 2 ? "cuda:0" : "cpu")};
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+					.device = support_device(i % 2 ? "cuda:0" : "cpu")};
+		OK(hoist_load_start(checkpoint, &o, &load));
 		hoist_load_destroy(load);
 		hoist_device_unref(o.device);
 	}
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end(NULL, checkpoint, NULL);
 }
 
 static void the_caller_can_drive(void)
@@ -100,30 +87,29 @@ static void the_caller_can_drive(void)
 	write_one(5, 3 * MIB);
 	for (size_t d = 0; d < 2; d++) {
 		hoist_load_options o = {.size = sizeof o,
-					.device = open_device(specs[d]),
+					.device = support_device(specs[d]),
 					.flags = HOIST_LOAD_CALLER_DRIVEN};
-		hoist_checkpoint *checkpoint;
+		hoist_checkpoint *checkpoint = support_open(path);
 		hoist_load *load;
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
 		/* The host may be done at once; a device that is held is not. */
-		hold_emulator(d == 1);
+		support_hold("cuda", d == 1);
 		int done = hoist_load_step(load, 1000000);
 		CHECK(done == 0 || d == 0);
-		hold_emulator(false);
+		support_hold("cuda", false);
 		while (done == 0)
 			done = hoist_load_step(load, 1000000);
 		CHECK(done == 1);
 		CHECK(hoist_load_step(load, 0) == 1);
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_wait(load));
 		support_compare(checkpoint, load);
 		hoist_load_destroy(load);
 		/* wait() drives a load that nobody stepped. */
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
+		OK(hoist_load_wait(load));
 		hoist_load_destroy(load);
 		o.flags = 0;
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
 		CHECK(hoist_load_step(load, 0) == -EINVAL);
 		hoist_load_destroy(load);
 		hoist_checkpoint_close(checkpoint);
@@ -137,23 +123,22 @@ static void the_caller_can_drive(void)
 static uint64_t count_calls(enum hoist_engine engine, uint64_t patience_ns, uint64_t *ret_ns)
 {
 	hoist_load_options o = {.size = sizeof o,
-				.device = open_device("cuda:0"),
+				.device = support_device("cuda:0"),
 				.engine = engine,
 				.chunk_bytes = MIB,
 				.flags = patience_ns > 0 ? HOIST_LOAD_CALLER_DRIVEN : 0};
 	hoist_load_report report = {.size = sizeof report};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	slow_emulator(32 * MIB);
+	support_set_rate("cuda", 32 * MIB);
 	uint64_t before = support_counters("cuda").calls;
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	while (patience_ns > 0 && hoist_load_step(load, patience_ns) == 0)
 		continue;
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_wait(load));
 	uint64_t n = support_counters("cuda").calls - before;
-	slow_emulator(0);
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	support_set_rate("cuda", 0);
+	OK(hoist_load_get_report(load, &report));
 	*ret_ns = report.ns;
 	support_compare(checkpoint, load);
 	hoist_load_destroy(load);
@@ -184,11 +169,10 @@ static void copies_are_not_asked_for(void)
 static void bad_options_are_refused(void)
 {
 	write_one(1, 100);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load = NULL;
 	const char *const nothing[] = {"nothing.*"};
 	const char *const null_name[] = {NULL};
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	const hoist_load_options bad[] = {
 		{.size = 0},
 		{.size = sizeof bad[0], .engine = (enum hoist_engine)9},
@@ -203,11 +187,10 @@ static void bad_options_are_refused(void)
 		CHECK(hoist_load_start(checkpoint, &bad[i], &load) == -EINVAL);
 	const hoist_load_options none = {.size = sizeof none, .tensors = nothing, .n_tensors = 1};
 	CHECK(hoist_load_start(checkpoint, &none, &load) == -ENOENT);
-	CHECK(strstr(hoist_error(), "nothing.*") != NULL);
+	support_said("nothing.*");
 	CHECK(hoist_load_start(NULL, NULL, &load) == -EINVAL);
 	CHECK(load == NULL);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end(NULL, checkpoint, NULL);
 }
 
 static void a_file_that_shrinks_is_named(void)
@@ -218,21 +201,17 @@ static void a_file_that_shrinks_is_named(void)
 			for (int io = HOIST_IO_AUTO; io <= HOIST_IO_CACHED; io++) {
 				write_one(8, MIB);
 				hoist_load_options o = {.size = sizeof o,
-							.device = open_device(specs[d]),
+							.device = support_device(specs[d]),
 							.engine = (enum hoist_engine)engine,
 							.io = (enum hoist_io)io};
-				hoist_checkpoint *checkpoint;
+				hoist_checkpoint *checkpoint = support_open(path);
 				hoist_load *load;
-				CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-				CHECK(truncate(path, 5 * MIB + 100) == 0);
-				CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+				OK(truncate(path, 5 * MIB + 100));
+				OK(hoist_load_start(checkpoint, &o, &load));
 				CHECK(hoist_load_wait(load) == -ENODATA);
-				CHECK(strstr(hoist_error(), "m.safetensors") != NULL);
-				CHECK(strstr(hoist_error(), "t000004") != NULL);
-				hoist_load_destroy(load);
-				hoist_checkpoint_close(checkpoint);
-				hoist_device_unref(o.device);
-				support_cleanup();
+				support_said("m.safetensors");
+				support_said("t000004");
+				end(load, checkpoint, &o);
 			}
 }
 
@@ -248,45 +227,39 @@ static void the_first_tensor_that_is_cut_is_named(void)
 					.engine = round % 3 == 0 ? HOIST_ENGINE_AUTO
 								 : HOIST_ENGINE_THREADS,
 					.io = round % 2 == 0 ? HOIST_IO_CACHED : HOIST_IO_DIRECT};
-		hoist_checkpoint *checkpoint;
+		hoist_checkpoint *checkpoint = support_open(path);
 		hoist_load *load;
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-		CHECK(truncate(path, 2 * MIB - 100) == 0);
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(truncate(path, 2 * MIB - 100));
+		OK(hoist_load_start(checkpoint, &o, &load));
 		CHECK(hoist_load_wait(load) == -ENODATA);
 		CHECK(strstr(hoist_error(), "the end of tensor \"t000001\"") != NULL);
-		hoist_load_destroy(load);
-		hoist_checkpoint_close(checkpoint);
-		support_cleanup();
+		end(load, checkpoint, NULL);
 	}
 }
 
 static void a_file_that_changes_is_noticed(void)
 {
 	write_one(2, MIB);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	CHECK(fd >= 0);
 	const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 	CHECK(pwrite(fd, "x", 1, 4096) == 1 && futimens(fd, times) == 0 && close(fd) == 0);
-	CHECK(hoist_load_start(checkpoint, NULL, &load) == 0);
+	OK(hoist_load_start(checkpoint, NULL, &load));
 	CHECK(hoist_load_wait(load) == -EBADMSG);
-	CHECK(strstr(hoist_error(), "m.safetensors") != NULL);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	support_said("m.safetensors");
+	end(load, checkpoint, NULL);
 }
 
 static void small_budgets_hold(void)
 {
 	write_one(10, 4 * MIB);
 	static const size_t budgets[] = {128 << 10, 1 << 20, (5 << 20) + 12345, 16 << 20};
-	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
 	for (size_t b = 0; b < sizeof budgets / sizeof budgets[0]; b++) {
 		hoist_load_report report;
-		CHECK(hoist_budget_create(budgets[b], &o.budget) == 0);
+		OK(hoist_budget_create(budgets[b], &o.budget));
 		support_load_and_compare(path, &o, &report);
 		CHECK(report.budget_bytes == budgets[b]);
 		CHECK(report.staging_peak_bytes > 0 && report.staging_peak_bytes <= budgets[b]);
@@ -295,32 +268,26 @@ static void small_budgets_hold(void)
 		CHECK(hoist_budget_peak(o.budget) <= budgets[b]);
 		hoist_budget_unref(o.budget);
 	}
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_budget_create(1000, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_budget_create(1000, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &load));
 	CHECK(hoist_load_wait(load) == -EDQUOT);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-	hoist_budget_unref(o.budget);
-	hoist_device_unref(o.device);
-	support_cleanup();
+	end(load, checkpoint, &o);
 }
 
 static void loads_share_a_budget_by_waiting(void)
 {
 	enum { N = 4 };
 	write_one(12, MIB);
-	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
-	hoist_checkpoint *checkpoint;
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *loads[N];
-	CHECK(hoist_budget_create(4 * MIB, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	OK(hoist_budget_create(4 * MIB, &o.budget));
 	for (int i = 0; i < N; i++)
-		CHECK(hoist_load_start(checkpoint, &o, &loads[i]) == 0);
+		OK(hoist_load_start(checkpoint, &o, &loads[i]));
 	for (int i = 0; i < N; i++) {
-		CHECK(hoist_load_wait(loads[i]) == 0);
+		OK(hoist_load_wait(loads[i]));
 		support_compare(checkpoint, loads[i]);
 		hoist_load_destroy(loads[i]);
 	}
@@ -333,25 +300,24 @@ static void loads_share_a_budget_by_waiting(void)
 }
 
 /* With small reads a load needs little, and little is what it waits for. */
-static void what_is_waited_for_is_what_is_needed(void)
+static void a_load_waits_for_as_much_as_it_needs(void)
 {
 	write_one(3, MIB);
 	hoist_load_options o = {.size = sizeof o,
-				.device = open_device("cuda:0"),
+				.device = support_device("cuda:0"),
 				.flags = HOIST_LOAD_CALLER_DRIVEN,
 				.chunk_bytes = 4096};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *first;
 	hoist_load *second;
-	CHECK(hoist_budget_create(64 << 10, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
+	OK(hoist_budget_create(64 << 10, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &first));
 	CHECK(hoist_load_step(first, 0) == 0 && hoist_budget_used(o.budget) == 64 << 10);
-	CHECK(hoist_load_start(checkpoint, &o, &second) == 0);
+	OK(hoist_load_start(checkpoint, &o, &second));
 	for (int i = 0; i < 3; i++)
-		CHECK(hoist_load_step(second, 1000000) == 0);
-	CHECK(hoist_load_wait(first) == 0);
-	CHECK(hoist_load_wait(second) == 0);
+		OK(hoist_load_step(second, 1000000));
+	OK(hoist_load_wait(first));
+	OK(hoist_load_wait(second));
 	support_compare(checkpoint, second);
 	hoist_load_destroy(first);
 	hoist_load_destroy(second);
@@ -366,18 +332,18 @@ static void what_is_waited_for_is_what_is_needed(void)
 static void a_resource_yields_to_a_load(void)
 {
 	write_one(4, MIB);
-	hoist_load_options o = {.size = sizeof o, .device = open_device("cuda:0")};
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
 	hoist_load_report report;
 	hoist_memory *memory;
 	uintptr_t block;
-	CHECK(hoist_budget_create(4 * MIB, &o.budget) == 0);
+	OK(hoist_budget_create(4 * MIB, &o.budget));
 	const hoist_memory_options options = {
 		.size = sizeof options, .budget = o.budget, .region_bytes = 4 * MIB};
-	CHECK(hoist_memory_create(&options, &memory) == 0);
-	CHECK(hoist_memory_alloc(memory, 4 * MIB, 0, &block) == 0);
-	CHECK(hoist_memory_free(memory, block) == 0);
+	OK(hoist_memory_create(&options, &memory));
+	OK(hoist_memory_alloc(memory, 4 * MIB, 0, &block));
+	OK(hoist_memory_free(memory, block));
 	hoist_memory_statistics s = {.size = sizeof s};
-	CHECK(hoist_memory_get_statistics(memory, &s) == 0);
+	OK(hoist_memory_get_statistics(memory, &s));
 	CHECK(s.reserved_bytes == 4 * MIB);
 	support_load_and_compare(path, &o, &report);
 	CHECK(hoist_budget_used(o.budget) == 0);
@@ -394,7 +360,7 @@ static void buffers_outlive_everything(void)
 	for (size_t d = 0; d < 2; d++)
 		for (int io = HOIST_IO_AUTO; io <= HOIST_IO_MAP; io += 3) {
 			hoist_load_options o = {.size = sizeof o,
-						.device = open_device(specs[d]),
+						.device = support_device(specs[d]),
 						.io = (enum hoist_io)io};
 			hoist_checkpoint *checkpoint;
 			hoist_load *load;
@@ -402,19 +368,19 @@ static void buffers_outlive_everything(void)
 			unsigned char got[64];
 			unsigned char want[64];
 			hoist_tensor_info tensor = {.size = sizeof tensor};
-			CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-			CHECK(hoist_checkpoint_tensor(checkpoint, 1, &tensor) == 0);
+			OK(hoist_checkpoint_open(path, 0, &checkpoint));
+			OK(hoist_checkpoint_tensor(checkpoint, 1, &tensor));
 			uint64_t offset = tensor.offset;
-			CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-			CHECK(hoist_load_wait(load) == 0);
-			CHECK(hoist_load_buffer(load, "t000001", &buffer) == 0);
+			OK(hoist_load_start(checkpoint, &o, &load));
+			OK(hoist_load_wait(load));
+			OK(hoist_load_buffer(load, "t000001", &buffer));
 			hoist_device_unref(o.device);
 			hoist_checkpoint_close(checkpoint);
 			hoist_load_destroy(load);
 			int fd = open(path, O_RDONLY | O_CLOEXEC);
 			CHECK(pread(fd, want, sizeof want, (off_t)offset + 99) == sizeof want);
 			close(fd);
-			CHECK(hoist_buffer_read(buffer, 99, got, sizeof got) == 0);
+			OK(hoist_buffer_read(buffer, 99, got, sizeof got));
 			CHECK(memcmp(got, want, sizeof got) == 0);
 			hoist_buffer_unref(buffer);
 		}
@@ -424,10 +390,9 @@ static void buffers_outlive_everything(void)
 static void a_forked_child_is_told(void)
 {
 	write_one(2, MIB);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, NULL, &load) == 0);
+	OK(hoist_load_start(checkpoint, NULL, &load));
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
@@ -438,10 +403,8 @@ static void a_forked_child_is_told(void)
 	int status;
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	CHECK(hoist_load_wait(load) == 0);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	OK(hoist_load_wait(load));
+	end(load, checkpoint, NULL);
 }
 
 int main(void)
@@ -457,7 +420,7 @@ int main(void)
 	a_file_that_changes_is_noticed();
 	small_budgets_hold();
 	loads_share_a_budget_by_waiting();
-	what_is_waited_for_is_what_is_needed();
+	a_load_waits_for_as_much_as_it_needs();
 	a_resource_yields_to_a_load();
 	buffers_outlive_everything();
 	a_forked_child_is_told();

@@ -16,6 +16,7 @@
 #include "io/disks.h"
 #include "io/engine.h"
 #include "tests/support/load-support.h"
+#include "tests/support/wrap.h"
 
 #define N_FILES 4 /* every second one on the second disk */
 #define N_TENSORS 3
@@ -34,12 +35,8 @@ static unsigned number_of(const char *path)
 	return (unsigned)(name[strcspn(name, "0123456789")] - '0');
 }
 
-void __real_hoist__disks_find(const struct hoist__file *const *files, unsigned n_files,
-			      struct hoist__disks *ret);
-void __wrap_hoist__disks_find(const struct hoist__file *const *files, unsigned n_files,
-			      struct hoist__disks *ret);
-void __wrap_hoist__disks_find(const struct hoist__file *const *files, unsigned n_files,
-			      struct hoist__disks *ret)
+WRAP(void, hoist__disks_find,
+     (const struct hoist__file *const *files, unsigned n_files, struct hoist__disks *ret))
 {
 	__real_hoist__disks_find(files, n_files, ret);
 	CHECK(ret->n == 1);
@@ -71,12 +68,8 @@ static void start_watching(void)
 	seen.ordered = true;
 }
 
-int __real_hoist__engine_submit(struct hoist__engine *engine,
-				struct hoist__request *const *requests, unsigned n);
-int __wrap_hoist__engine_submit(struct hoist__engine *engine,
-				struct hoist__request *const *requests, unsigned n);
-int __wrap_hoist__engine_submit(struct hoist__engine *engine,
-				struct hoist__request *const *requests, unsigned n)
+WRAP(int, hoist__engine_submit,
+     (struct hoist__engine * engine, struct hoist__request *const *requests, unsigned n))
 {
 	for (unsigned i = 0; i < n; i++) {
 		unsigned file = number_of(requests[i]->file->path);
@@ -96,12 +89,9 @@ int __wrap_hoist__engine_submit(struct hoist__engine *engine,
 	return __real_hoist__engine_submit(engine, requests, n);
 }
 
-int __real_hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret,
-			      unsigned max, uint64_t timeout_ns);
-int __wrap_hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret,
-			      unsigned max, uint64_t timeout_ns);
-int __wrap_hoist__engine_reap(struct hoist__engine *engine, struct hoist__request **ret,
-			      unsigned max, uint64_t timeout_ns)
+WRAP(int, hoist__engine_reap,
+     (struct hoist__engine * engine, struct hoist__request **ret, unsigned max,
+      uint64_t timeout_ns))
 {
 	if (seen.n_before == 0)
 		seen.n_before = seen.n;
@@ -134,17 +124,13 @@ static void pass(int fd)
 		(void)usleep(500);
 }
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	pass(fd);
 	return __real_pread(fd, to, bytes, offset);
 }
 
-ssize_t __real_preadv2(int fd, const struct iovec *to, int n, off_t offset, int flags);
-ssize_t __wrap_preadv2(int fd, const struct iovec *to, int n, off_t offset, int flags);
-ssize_t __wrap_preadv2(int fd, const struct iovec *to, int n, off_t offset, int flags)
+WRAP(ssize_t, preadv2, (int fd, const struct iovec *to, int n, off_t offset, int flags))
 {
 	pass(fd);
 	return __real_preadv2(fd, to, n, offset, flags);
@@ -173,7 +159,7 @@ static void write_shards(size_t bytes)
 		first[f] = f * N_TENSORS;
 		support_write(names[f], first[f], N_TENSORS, sizes, -1);
 		snprintf(path, sizeof path, "%s/%s", support_folder(), names[f]);
-		CHECK(stat(path, &st) == 0);
+		OK(stat(path, &st));
 		inodes[f] = st.st_ino;
 	}
 	first[N_FILES] = N_FILES * N_TENSORS;
@@ -190,16 +176,16 @@ static hoist_load_options options_for(const char *spec, enum hoist_engine engine
 				.flags = flags,
 				.chunk_bytes = CHUNK,
 				.depth = DEPTH};
-	CHECK(hoist_device_open(spec, &o.device) == 0);
+	OK(hoist_device_open(spec, &o.device));
 	return o;
 }
 
 static hoist_load *start(const hoist_load_options *o, hoist_checkpoint **checkpoint)
 {
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, checkpoint) == 0);
+	OK(hoist_checkpoint_open(path, 0, checkpoint));
 	start_watching();
-	CHECK(hoist_load_start(*checkpoint, o, &load) == 0);
+	OK(hoist_load_start(*checkpoint, o, &load));
 	return load;
 }
 
@@ -214,7 +200,7 @@ static void run(hoist_load *load, unsigned flags)
 {
 	while ((flags & HOIST_LOAD_CALLER_DRIVEN) != 0 && hoist_load_step(load, 1000000) == 0)
 		continue;
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_wait(load));
 }
 
 /* --- the order --- */
@@ -274,7 +260,7 @@ static void digests_are_the_same(void)
 			hoist_load *load = start(&o, &checkpoint);
 			run(load, 0);
 			for (size_t i = 0; i < N_FILES * N_TENSORS; i++)
-				CHECK(hoist_load_digest(load, i, digests[two][i]) == 0);
+				OK(hoist_load_digest(load, i, digests[two][i]));
 			end(&o, checkpoint, load);
 		}
 		CHECK(memcmp(digests[0], digests[1], sizeof digests[0]) == 0);
@@ -301,13 +287,12 @@ static void the_other_goes_on(void)
 		unsigned stalled = i / 4 % 2;
 		hoist_load_options o = options_for(specs[i % 2], HOIST_ENGINE_THREADS,
 						   i / 2 % 2 != 0 ? HOIST_LOAD_DIGEST : 0);
-		hoist_checkpoint *checkpoint;
+		hoist_checkpoint *checkpoint = support_open(path);
 		uint64_t total = 1;
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 		hoist_load *load;
 		start_watching();
 		hold(1u << stalled, i / 8 != 0);
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
 		while (arrived(load, &total) < total / 2)
 			(void)usleep(1000);
 		CHECK(atomic_load(&n_waiting) > 0 || arrived(load, &total) == total);
@@ -329,12 +314,11 @@ static void cancelled_in_the_middle(void)
 	for (unsigned i = 0; i < 2 * 3; i++) {
 		hoist_load_options o = options_for(specs[i % 2], HOIST_ENGINE_THREADS,
 						   i < 2 ? HOIST_LOAD_DIGEST : 0);
-		hoist_checkpoint *checkpoint;
+		hoist_checkpoint *checkpoint = support_open(path);
 		hoist_load *load;
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 		start_watching();
 		hold(i < 4 ? 3 : 1, i < 2);
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
 		while (atomic_load(&n_waiting) == 0)
 			(void)usleep(500);
 		hoist_load_cancel(load);
@@ -356,15 +340,15 @@ static void one_fails(void)
 		hoist_checkpoint *checkpoint;
 		char cut[600];
 		write_shards(700000);
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		checkpoint = support_open(path);
 		snprintf(cut, sizeof cut, "%s/m3.safetensors", support_folder());
-		CHECK(truncate(cut, 300000) == 0);
+		OK(truncate(cut, 300000));
 		hoist_load *load;
 		start_watching();
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
 		CHECK(hoist_load_wait(load) == -ENODATA);
-		CHECK(strstr(hoist_error(), "m3.safetensors") != NULL);
-		CHECK(strstr(hoist_error(), "t000009") != NULL);
+		support_said("m3.safetensors");
+		support_said("t000009");
 		end(&o, checkpoint, load);
 		support_cleanup();
 	}

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -20,7 +19,9 @@
 #include "tests/support/load-support.h"
 #include "tests/support/patience.h"
 #include "tests/support/read-gate.h"
+#include "tests/support/touch.h"
 #include "tests/support/under-tsan.h"
+#include "tests/support/wrap.h"
 
 #define MIB ((size_t)1 << 20)
 #define N_TENSORS 6
@@ -33,17 +34,13 @@ static const char *const names[] = {"a.safetensors", "b.safetensors"};
 static atomic_int no_writing; /* opening a file for writing fails so */
 static atomic_int fail_at;    /* the n-th allocation from now on fails; 0: none */
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	gate_pass();
 	return __real_pread(fd, to, bytes, offset);
 }
 
-int __real_open(const char *name, int flags, ...);
-int __wrap_open(const char *name, int flags, ...);
-int __wrap_open(const char *name, int flags, ...)
+WRAP(int, open, (const char *name, int flags, ...))
 {
 	errno = no_writing;
 	if ((flags & O_ACCMODE) == O_RDWR && no_writing != 0 && strncmp(name, "/proc", 5) == 0)
@@ -56,16 +53,12 @@ static bool fails(void)
 	return atomic_load(&fail_at) > 0 && atomic_fetch_sub(&fail_at, 1) == 1;
 }
 
-void *__real_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes)
+WRAP(void *, calloc, (size_t n, size_t bytes))
 {
 	return fails() ? NULL : __real_calloc(n, bytes);
 }
 
-void *__real_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes)
+WRAP(void *, malloc, (size_t bytes))
 {
 	return fails() ? NULL : __real_malloc(bytes);
 }
@@ -93,7 +86,7 @@ static hoist_checkpoint *open_two(void)
 		(void)snprintf(paths[f], sizeof paths[f], "%s/%s", support_folder(), names[f]);
 	}
 	support_write_index(names, first, 2);
-	CHECK(hoist_checkpoint_open(support_folder(), 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(support_folder(), 0, &checkpoint));
 	CHECK(checkpoint->n_tensors == N_TENSORS && checkpoint->n_files == 2);
 	return checkpoint;
 }
@@ -132,8 +125,8 @@ static hoist_buffer *buffer_of(const struct hoist__load_map *map,
 		hoist__load_map_place(map, entry->file, entry->tensor->offset, &at);
 	hoist_buffer *buffer;
 	CHECK(storage != NULL);
-	CHECK(hoist__buffer_over(storage, at, entry->tensor->dtype, entry->tensor->rank,
-				 entry->tensor->shape, &buffer) == 0);
+	OK(hoist__buffer_over(storage, at, entry->tensor->dtype, entry->tensor->rank,
+			      entry->tensor->shape, &buffer));
 	return buffer;
 }
 
@@ -146,7 +139,7 @@ static unsigned char *bytes_of(const struct hoist__load_map *map,
 	return data;
 }
 
-/* What the file holds of a tensor; freed by the caller. */
+/* The bytes of a tensor in its file; freed by the caller. */
 static unsigned char *read_tensor(const hoist_checkpoint *checkpoint, size_t t)
 {
 	const struct hoist__checkpoint_tensor *entry = &checkpoint->tensors[t];
@@ -179,24 +172,12 @@ static int run_to_end(struct hoist__load_map *map)
 	return err;
 }
 
-static sigjmp_buf back;
-
-static void jump(int number)
+/* Closes both, and removes the files. */
+static void end_case(struct hoist__load_map *map, hoist_checkpoint *checkpoint)
 {
-	siglongjmp(back, number);
-}
-
-/* What a touch comes to: the byte, or minus the signal.  TSan takes the mmap(2) that made it a
- * signal, while this thread waited in the kernel, for a write at the same time. */
-__attribute__((no_sanitize("thread"))) static int touch(const unsigned char *byte)
-{
-	struct sigaction action = {.sa_handler = jump}, bus, segv;
-	CHECK(sigaction(SIGBUS, &action, &bus) == 0 && sigaction(SIGSEGV, &action, &segv) == 0);
-	int number = sigsetjmp(back, 1);
-	int result = number == 0 ? *(const volatile unsigned char *)byte : -number;
-	sigaction(SIGBUS, &bus, NULL);
-	sigaction(SIGSEGV, &segv, NULL);
-	return result;
+	hoist__load_map_close(map);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
 }
 
 /* --- modes --- */
@@ -207,9 +188,9 @@ static void every_mode_shows_the_files(void)
 	for (int populate = 0; populate < 2; populate++)
 		for (int mode = HOIST__MAP_READ_ONLY; mode <= HOIST__MAP_READ_WRITE; mode++) {
 			struct hoist__load_map *map;
-			CHECK(open_map(checkpoint, (enum hoist__file_map_mode)mode, populate == 1,
-				       &map) == 0);
-			CHECK(run_to_end(map) == 0);
+			OK(open_map(checkpoint, (enum hoist__file_map_mode)mode, populate == 1,
+				    &map));
+			OK(run_to_end(map));
 			CHECK(hoist__load_map_arrived(map, 77) == (populate ? 77 : 0));
 			for (size_t t = N_TENSORS; t-- > 0;)
 				compare(map, checkpoint, t);
@@ -219,8 +200,7 @@ static void every_mode_shows_the_files(void)
 			      (mode == HOIST__MAP_READ_ONLY));
 			hoist__load_map_close(map);
 		}
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
 /* Writes go where the mode says. */
@@ -228,9 +208,9 @@ static void writes_go_where_they_belong(void)
 {
 	hoist_checkpoint *checkpoint = open_two();
 	struct hoist__load_map *cow, *shared, *only;
-	CHECK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, true, &cow) == 0);
-	CHECK(open_map(checkpoint, HOIST__MAP_READ_ONLY, false, &only) == 0);
-	CHECK(open_map(checkpoint, HOIST__MAP_READ_WRITE, true, &shared) == 0);
+	OK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, true, &cow));
+	OK(open_map(checkpoint, HOIST__MAP_READ_ONLY, false, &only));
+	OK(open_map(checkpoint, HOIST__MAP_READ_WRITE, true, &shared));
 	CHECK(run_to_end(cow) == 0 && run_to_end(shared) == 0);
 	unsigned char *was = read_tensor(checkpoint, 3);
 	unsigned char before = was[0];
@@ -247,11 +227,10 @@ static void writes_go_where_they_belong(void)
 	hoist__load_map_close(cow);
 	hoist__load_map_close(only);
 	hoist__load_map_close(shared);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
-static void what_cannot_be_written_is_refused(void)
+static void a_file_that_cannot_be_written_is_refused(void)
 {
 	static const int errors[] = {EACCES, EROFS, EPERM, ETXTBSY};
 	hoist_checkpoint *checkpoint = open_two();
@@ -259,24 +238,23 @@ static void what_cannot_be_written_is_refused(void)
 	for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
 		no_writing = errors[i];
 		CHECK(open_map(checkpoint, HOIST__MAP_READ_WRITE, false, &map) == -errors[i]);
-		CHECK(strstr(hoist_error(), names[0]) != NULL);
-		CHECK(strstr(hoist_error(), "copy-on-write") != NULL);
+		support_said(names[0]);
+		support_said("copy-on-write");
 	}
 	no_writing = ENOENT;
 	CHECK(open_map(checkpoint, HOIST__MAP_READ_WRITE, false, &map) == -ENOTSUP);
-	CHECK(strstr(hoist_error(), "/proc") != NULL);
+	support_said("/proc");
 	no_writing = 0;
 	CHECK(map == NULL);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
 static void two_processes(void)
 {
 	hoist_checkpoint *checkpoint = open_two();
 	struct hoist__load_map *cow, *shared;
-	CHECK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, false, &cow) == 0);
-	CHECK(open_map(checkpoint, HOIST__MAP_READ_WRITE, false, &shared) == 0);
+	OK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, false, &cow));
+	OK(open_map(checkpoint, HOIST__MAP_READ_WRITE, false, &shared));
 	unsigned char *private_bytes = bytes_of(cow, checkpoint, 2);
 	unsigned char *file_bytes = bytes_of(shared, checkpoint, 2);
 	unsigned char first = file_bytes[0];
@@ -295,13 +273,12 @@ static void two_processes(void)
 	CHECK(second == file_bytes[1] || second + 1 == file_bytes[1] || second == 255);
 	hoist__load_map_close(cow);
 	hoist__load_map_close(shared);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
 /* --- parts --- */
 
-/* A tensor here and there; and what is wanted of a span. */
+/* A tensor here and there, and a part of a span. */
 static void only_what_is_wanted_is_read(void)
 {
 	hoist_checkpoint *checkpoint = open_two();
@@ -334,19 +311,17 @@ static void only_what_is_wanted_is_read(void)
 	o.n_wanted = 0;
 	CHECK(hoist__load_map_open(&o, &map) == 0 && run_to_end(map) == 0);
 	CHECK(hoist__load_map_place(map, 0, parts[0].begin, &at) == NULL);
-	hoist__load_map_close(map);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(map, checkpoint);
 }
 
-/* Bytes outlive what made them, and go with the last buffer. */
+/* Bytes outlive the map and the checkpoint, and go with the last buffer. */
 static void buffers_outlive_the_rest(void)
 {
 	size_t fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
 	for (int i = 0; i < 2; i++) {
 		hoist_checkpoint *checkpoint = open_two();
 		struct hoist__load_map *map;
-		CHECK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, i == 1, &map) == 0);
+		OK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, i == 1, &map));
 		hoist_buffer *buffer = buffer_of(map, checkpoint, 3);
 		unsigned char *want = read_tensor(checkpoint, 3);
 		hoist__load_map_close(map);
@@ -355,7 +330,7 @@ static void buffers_outlive_the_rest(void)
 		free(want);
 		void *page = (void *)((uintptr_t)hoist_buffer_data(buffer) / 4096 * 4096);
 		unsigned char there;
-		CHECK(mincore(page, 4096, &there) == 0);
+		OK(mincore(page, 4096, &there));
 		hoist_buffer_unref(buffer);
 		CHECK(mincore(page, 4096, &there) == -1);
 		nothing_is_left(fds, threads);
@@ -369,33 +344,31 @@ static void populating_can_be_cancelled(void)
 	struct hoist__load_map *map;
 	int err = 1;
 	gate_shut_after(2);
-	CHECK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, true, &map) == 0);
+	OK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, true, &map));
 	CHECK(!hoist__load_map_step(map, 0, &err) && err == 1);
 	hoist__load_map_cancel(map);
 	gate_open();
 	CHECK(hoist__load_map_step(map, UINT64_MAX, &err) && err == -ECANCELED);
 	CHECK(gate_asked <= 2 + 4);  /* no thread began another */
 	compare(map, checkpoint, 0); /* it is usable even so */
-	hoist__load_map_close(map);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(map, checkpoint);
 }
 
-/* --- what goes wrong --- */
+/* --- failures --- */
 
-/* What a map's pages come to; and that calls which can know say so. */
+/* Touches of a map's pages end in a signal; calls that can know say so. */
 static void maps_of_a_file_that_shrinks(void)
 {
 	for (int mode = HOIST__MAP_READ_ONLY; mode <= HOIST__MAP_READ_WRITE; mode++) {
 		hoist_checkpoint *checkpoint = open_two();
 		struct hoist__load_map *map;
 		int err = 0;
-		CHECK(open_map(checkpoint, (enum hoist__file_map_mode)mode, false, &map) == 0);
+		OK(open_map(checkpoint, (enum hoist__file_map_mode)mode, false, &map));
 		unsigned char *data = bytes_of(map, checkpoint, 3);
 		if (mode != HOIST__MAP_READ_ONLY)
 			data[0]++;
 		uint64_t end = checkpoint->tensors[0].tensor->offset + MIB;
-		CHECK(truncate(paths[0], (off_t)end) == 0);
+		OK(truncate(paths[0], (off_t)end));
 		CHECK(touch(data) == -SIGBUS && "even what was written");
 		CHECK(touch(bytes_of(map, checkpoint, 0) + 2 * MIB) == -SIGBUS);
 		CHECK(touch(bytes_of(map, checkpoint, 0) + MIB) == 0 && "in the last page");
@@ -404,10 +377,9 @@ static void maps_of_a_file_that_shrinks(void)
 		hoist__load_map_close(map);
 		CHECK(open_map(checkpoint, (enum hoist__file_map_mode)mode, true, &map) ==
 		      -ENODATA);
-		CHECK(strstr(hoist_error(), names[0]) != NULL);
+		support_said(names[0]);
 		CHECK(hoist__file_changed(checkpoint->files[0].file) == -EBADMSG && err == 0);
-		hoist_checkpoint_close(checkpoint);
-		support_cleanup();
+		end_case(NULL, checkpoint);
 	}
 }
 
@@ -417,14 +389,12 @@ static void populating_a_file_that_shrinks(void)
 	struct hoist__load_map *map;
 	uint64_t end = checkpoint->tensors[0].tensor->offset + MIB;
 	gate_shut_after(2);
-	CHECK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, true, &map) == 0);
-	CHECK(truncate(paths[0], (off_t)end) == 0);
+	OK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, true, &map));
+	OK(truncate(paths[0], (off_t)end));
 	gate_open();
 	CHECK(run_to_end(map) == -ENODATA);
-	CHECK(strstr(hoist_error(), names[0]) != NULL);
-	hoist__load_map_close(map);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	support_said(names[0]);
+	end_case(map, checkpoint);
 }
 
 static void allocations_that_fail(void)
@@ -453,8 +423,7 @@ static void allocations_that_fail(void)
 		CHECK(n_failed >= 2 && n > 4);
 	}
 	nothing_is_left(fds, threads);
-	hoist_checkpoint_close(checkpoint);
-	support_cleanup();
+	end_case(NULL, checkpoint);
 }
 
 /* --- to a device --- */
@@ -462,17 +431,16 @@ static void allocations_that_fail(void)
 /* Through pinned slots: a driver never sees such pages. */
 static void copies_to_a_device_are_staged(void)
 {
-	hoist_device *device;
-	CHECK(hoist_device_open("cuda:0", &device) == 0);
+	hoist_device *device = support_device("cuda:0");
 	hoist_checkpoint *checkpoint = open_two();
 	struct hoist__load_map *map;
-	CHECK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, false, &map) == 0);
+	OK(open_map(checkpoint, HOIST__MAP_COPY_ON_WRITE, false, &map));
 	for (size_t t = 0; t < 4; t++) {
 		hoist_buffer *buffer = buffer_of(map, checkpoint, t), *copy;
 		unsigned char *want = read_tensor(checkpoint, t), *got = malloc(sizes[t]);
 		CHECK(got != NULL);
-		CHECK(hoist_buffer_copy(buffer, device, &copy) == 0);
-		CHECK(hoist_buffer_read(copy, 0, got, sizes[t]) == 0);
+		OK(hoist_buffer_copy(buffer, device, &copy));
+		OK(hoist_buffer_read(copy, 0, got, sizes[t]));
 		CHECK(memcmp(got, want, sizes[t]) == 0);
 		hoist_buffer_unref(copy);
 		hoist_buffer_unref(buffer);
@@ -491,18 +459,12 @@ int main(void)
 {
 	if (getenv("HOIST_EMULATOR_DIR") != NULL)
 		support_emulate("cuda:1");
-	CHECK(hoist__device_cpu(&cpu) == 0);
-#define CASE(name)                                                                                 \
-	do {                                                                                       \
-		printf(#name "\n");                                                                \
-		fflush(stdout);                                                                    \
-		name();                                                                            \
-	} while (0)
+	OK(hoist__device_cpu(&cpu));
 	if (!UNDER_TSAN)
 		CASE(two_processes);
 	CASE(every_mode_shows_the_files);
 	CASE(writes_go_where_they_belong);
-	CASE(what_cannot_be_written_is_refused);
+	CASE(a_file_that_cannot_be_written_is_refused);
 	CASE(only_what_is_wanted_is_read);
 	CASE(buffers_outlive_the_rest);
 	CASE(populating_can_be_cancelled);

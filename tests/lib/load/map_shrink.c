@@ -5,12 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/support/load-support.h"
+#include "tests/support/touch.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -28,9 +28,9 @@ static void open_checkpoint(void)
 		sizes[i] = 2 * MIB;
 	(void)snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
 	support_write("m.safetensors", 0, N, sizes, 512);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(path, 0, &checkpoint));
 	hoist_tensor_info tensor = {.size = sizeof tensor};
-	CHECK(hoist_checkpoint_tensor(checkpoint, 0, &tensor) == 0);
+	OK(hoist_checkpoint_tensor(checkpoint, 0, &tensor));
 	first = tensor.offset;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	was = malloc(N * 2 * MIB);
@@ -50,7 +50,7 @@ static hoist_load *start(enum hoist_io io, enum hoist_map map, unsigned flags)
 {
 	const hoist_load_options o = {.size = sizeof o, .io = io, .map = map, .flags = flags};
 	hoist_load *load;
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	return load;
 }
 
@@ -59,28 +59,13 @@ static hoist_buffer *tensor(hoist_load *load, int t)
 	char name[16];
 	hoist_buffer *buffer;
 	(void)snprintf(name, sizeof name, "t%06d", t);
-	CHECK(hoist_load_buffer(load, name, &buffer) == 0);
+	OK(hoist_load_buffer(load, name, &buffer));
 	return buffer;
 }
 
-static sigjmp_buf back;
-
-static void jump(int number)
+static int touch_at(hoist_buffer *buffer, size_t at)
 {
-	siglongjmp(back, number);
-}
-
-/* What a touch comes to: the byte, or minus the signal.  TSan: see load_map.c. */
-__attribute__((no_sanitize("thread"))) static int touch(hoist_buffer *buffer, size_t at)
-{
-	const unsigned char *data = hoist_buffer_data(buffer);
-	struct sigaction action = {.sa_handler = jump}, bus, segv;
-	CHECK(sigaction(SIGBUS, &action, &bus) == 0 && sigaction(SIGSEGV, &action, &segv) == 0);
-	int number = sigsetjmp(back, 1);
-	int result = number == 0 ? *(const volatile unsigned char *)(data + at) : -number;
-	sigaction(SIGBUS, &bus, NULL);
-	sigaction(SIGSEGV, &segv, NULL);
-	return result;
+	return touch((const unsigned char *)hoist_buffer_data(buffer) + at);
 }
 
 /* --- cases --- */
@@ -91,17 +76,17 @@ static void populating_says_so(void)
 		open_checkpoint();
 		unsigned flags = HOIST_LOAD_POPULATE | (driven ? HOIST_LOAD_CALLER_DRIVEN : 0);
 		hoist_load *load = start(HOIST_IO_MAP, 0, flags);
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_wait(load));
 		uint64_t done, total;
 		hoist_load_progress(load, &done, &total);
 		CHECK(done == total && total == N * 2 * MIB);
 		support_compare(checkpoint, load);
 		hoist_load_destroy(load);
 		/* Shorter than when it was opened. */
-		CHECK(truncate(path, (off_t)(first + 3 * MIB)) == 0);
+		OK(truncate(path, (off_t)(first + 3 * MIB)));
 		const hoist_load_options o = {.size = sizeof o, .io = HOIST_IO_MAP, .flags = flags};
 		CHECK(hoist_load_start(checkpoint, &o, &load) == -ENODATA);
-		CHECK(strstr(hoist_error(), "m.safetensors") != NULL);
+		support_said("m.safetensors");
 		close_checkpoint();
 	}
 }
@@ -111,15 +96,15 @@ static void a_map_that_is_touched(void)
 	for (int map = HOIST_MAP_COPY_ON_WRITE; map <= HOIST_MAP_READ_WRITE; map++) {
 		open_checkpoint();
 		hoist_load *load = start(HOIST_IO_MAP, (enum hoist_map)map, 0);
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_wait(load));
 		hoist_buffer *low = tensor(load, 0), *high = tensor(load, 6);
-		CHECK(touch(high, 5) == was[12 * MIB + 5]);
+		CHECK(touch_at(high, 5) == was[12 * MIB + 5]);
 		unsigned char byte = (unsigned char)~was[12 * MIB + 9];
 		int err = hoist_buffer_write(high, 9, &byte, 1);
 		CHECK(err == (map == HOIST_MAP_READ_ONLY ? -EROFS : 0));
-		CHECK(truncate(path, (off_t)(first + 3 * MIB)) == 0);
-		CHECK(touch(low, 5) == was[5]);
-		CHECK(touch(high, 5) == -SIGBUS && touch(high, 9) == -SIGBUS);
+		OK(truncate(path, (off_t)(first + 3 * MIB)));
+		CHECK(touch_at(low, 5) == was[5]);
+		CHECK(touch_at(high, 5) == -SIGBUS && touch_at(high, 9) == -SIGBUS);
 		hoist_buffer_unref(low);
 		hoist_buffer_unref(high);
 		hoist_load_destroy(load);
@@ -147,8 +132,8 @@ static void writes_are_seen(void)
 	CHECK(hoist_load_wait(private) == 0 && hoist_load_wait(shared) == 0);
 	hoist_buffer *to = tensor(shared, 2), *from = tensor(private, 2);
 	unsigned char byte = (unsigned char)~was[4 * MIB];
-	CHECK(hoist_buffer_write(to, 0, &byte, 1) == 0);
-	CHECK(touch(from, 0) == byte);
+	OK(hoist_buffer_write(to, 0, &byte, 1));
+	CHECK(touch_at(from, 0) == byte);
 	hoist_buffer_unref(to);
 	hoist_buffer_unref(from);
 	hoist_load_destroy(shared);

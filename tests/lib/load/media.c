@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Places of a file that cannot be read or written: what fails says which file, which byte and which
- * tensor, and what does not need them does not fail.  The linker sends the library's reads and
- * writes through here (--wrap), where they end as on a disk with a bad sector: a direct one fails
- * as a whole, one through the page cache stops short of the bad page and then fails; where the
- * cache has large folios, of the bad folio, until what reads ahead for maps has that forgotten and
- * asks again, which brings single pages.  Completions of
- * a ring are not in reach here: these are of a real disk, in tests/vm/disk.sh. */
+/* Places of a file that cannot be read or written: a load or save that needs them fails, and says
+ * which file, which byte and which tensor; one that does not need them does not fail.  The linker
+ * sends the library's reads and writes through here (--wrap), where they end as on a disk with a
+ * bad sector: a direct one fails as a whole, one through the page cache stops short of the bad page
+ * and then fails; where the cache has large folios, of the bad folio, until the reader ahead of
+ * maps has the folio forgotten and asks again, which brings single pages.  Completions of a ring
+ * are not in reach here: tests/vm/disk.sh has those of a real disk. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,6 +18,7 @@
 
 #include "lib/checkpoint/checkpoint.h"
 #include "tests/support/load-media.h"
+#include "tests/support/wrap.h"
 
 #define SEED 7u
 #define FOLIO (UINT64_C(1) << 21) /* of xfs, at most */
@@ -61,17 +62,13 @@ static ssize_t fail_with(int64_t err)
 	return -1;
 }
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	int64_t n = answer(fd, bytes, (uint64_t)offset, false);
 	return n < 0 ? fail_with(n) : __real_pread(fd, to, (size_t)n, offset);
 }
 
-ssize_t __real_preadv2(int fd, const struct iovec *to, int count, off_t offset, int flags);
-ssize_t __wrap_preadv2(int fd, const struct iovec *to, int count, off_t offset, int flags);
-ssize_t __wrap_preadv2(int fd, const struct iovec *to, int count, off_t offset, int flags)
+WRAP(ssize_t, preadv2, (int fd, const struct iovec *to, int count, off_t offset, int flags))
 {
 	CHECK(count == 1);
 	struct iovec one = to[0];
@@ -80,17 +77,13 @@ ssize_t __wrap_preadv2(int fd, const struct iovec *to, int count, off_t offset, 
 	return n < 0 ? fail_with(n) : __real_preadv2(fd, &one, 1, offset, flags);
 }
 
-ssize_t __real_pwrite(int fd, const void *from, size_t bytes, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
+WRAP(ssize_t, pwrite, (int fd, const void *from, size_t bytes, off_t offset))
 {
 	int64_t n = answer(fd, bytes, (uint64_t)offset, true);
 	return n < 0 ? fail_with(n) : __real_pwrite(fd, from, (size_t)n, offset);
 }
 
-int __real_posix_fadvise(int fd, off_t offset, off_t bytes, int advice);
-int __wrap_posix_fadvise(int fd, off_t offset, off_t bytes, int advice);
-int __wrap_posix_fadvise(int fd, off_t offset, off_t bytes, int advice)
+WRAP(int, posix_fadvise, (int fd, off_t offset, off_t bytes, int advice))
 {
 	uint64_t begin = atomic_load(&bad.begin) / FOLIO * FOLIO;
 	uint64_t end = (atomic_load(&bad.end) + FOLIO - 1) / FOLIO * FOLIO;
@@ -109,7 +102,7 @@ static char target[512];
 static void set_bad(uint64_t begin, uint64_t bytes, bool writes)
 {
 	struct stat st;
-	CHECK(stat(model, &st) == 0);
+	OK(stat(model, &st));
 	bad.dev = st.st_dev;
 	bad.ino = st.st_ino;
 	bad.writes = writes;
@@ -126,7 +119,7 @@ static void heal(void)
 	atomic_store(&bad.end, atomic_load(&bad.begin));
 }
 
-/* Of a page of its own in the tensor: it is in nobody else's. */
+/* A byte of a page that no other tensor has a part of. */
 static uint64_t own_page(const char *tensor, uint64_t at)
 {
 	uint64_t place = media_place(model, tensor, at) + MEDIA_PAGE - 1;
@@ -202,7 +195,7 @@ static void saves_say_where(enum hoist_io io)
 	media_save_from(model, target, HOIST_ENGINE_THREADS, io, around_gap, 2, NULL, 0);
 	heal();
 	media_load(target, SEED, &media_ways[1], NULL, NULL, 0);
-	CHECK(unlink(target) == 0);
+	OK(unlink(target));
 }
 
 /* In the page of its first byte, but before it, where the disk's blocks are smaller than pages. */
@@ -210,8 +203,7 @@ static void saves_need_no_neighbour(enum hoist_io io)
 {
 	static const char *const middle = "middle";
 	const struct media_choice choice = {&middle, 1, NULL};
-	hoist_checkpoint *checkpoint;
-	CHECK(hoist_checkpoint_open(model, 0, &checkpoint) == 0);
+	hoist_checkpoint *checkpoint = support_open(model);
 	uint64_t block = checkpoint->files[0].file->offset_align;
 	hoist_checkpoint_close(checkpoint);
 	uint64_t place = media_place(model, middle, 0);
@@ -222,11 +214,11 @@ static void saves_need_no_neighbour(enum hoist_io io)
 	media_save_from(model, target, HOIST_ENGINE_THREADS, io, &middle, 1, NULL, 0);
 	heal();
 	media_load(target, SEED, &media_ways[1], &choice, NULL, 0);
-	CHECK(unlink(target) == 0);
+	OK(unlink(target));
 	n_neighbours++;
 }
 
-/* What is written fails: the bytes of the block, and whose they are. */
+/* A write fails: the text has the bytes of the block, and their tensors. */
 static void writes_say_where(enum hoist_io io)
 {
 	static const struct {
@@ -235,13 +227,12 @@ static void writes_say_where(enum hoist_io io)
 	} cases[] = {{"first", "tensors \"first\" to \""}, {"last", "\"last\""}};
 	for (size_t i = 0; i < 2; i++) {
 		hoist_save_options o = {.size = sizeof o, .engine = HOIST_ENGINE_THREADS, .io = io};
-		hoist_checkpoint *checkpoint;
+		hoist_checkpoint *checkpoint = support_open(model);
 		hoist_save *save;
-		CHECK(hoist_budget_create(512 << 10, &o.budget) == 0);
-		CHECK(hoist_checkpoint_open(model, 0, &checkpoint) == 0);
-		CHECK(hoist_save_create(target, &o, &save) == 0);
+		OK(hoist_budget_create(512 << 10, &o.budget));
+		OK(hoist_save_create(target, &o, &save));
 		for (size_t t = 0; t < MEDIA_TENSORS; t++)
-			CHECK(hoist_save_add_tensor(save, NULL, checkpoint, t) == 0);
+			OK(hoist_save_add_tensor(save, NULL, checkpoint, t));
 		/* Both files are laid out alike but for the digests in the header. */
 		set_bad(media_place(model, cases[i].tensor, 3000), 1, true);
 		CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == -EIO);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Random checkpoints of all formats, loaded in random ways to random devices, and compared element
- * by element with what shapes, strides and ranges say of the files' bytes. */
+ * by element with the files' bytes at the places that shapes, strides and ranges give. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,6 +12,7 @@
 
 #include "hoist/number.h"
 #include "tests/support/format-archive.h"
+#include "tests/support/lib-support.h"
 #include "tests/support/load-random.h"
 #include "tests/support/load-support.h"
 
@@ -25,7 +26,7 @@ static bool talks;
 
 static const char *path;
 
-/* --- what is asked for --- */
+/* --- the options of a load --- */
 
 enum { CPU, CUDA_0, CUDA_1, HIP_0, N_DEVICES };
 static hoist_device *devices[N_DEVICES];
@@ -44,7 +45,7 @@ struct trial {
 static hoist_tensor_info info_of(hoist_checkpoint *checkpoint, size_t t)
 {
 	hoist_tensor_info info = {.size = sizeof info};
-	CHECK(hoist_checkpoint_tensor(checkpoint, t, &info) == 0);
+	OK(hoist_checkpoint_tensor(checkpoint, t, &info));
 	return info;
 }
 
@@ -52,7 +53,7 @@ static hoist_tensor_info info_of(hoist_checkpoint *checkpoint, size_t t)
 static unsigned unit_of(hoist_dtype dtype, unsigned *bytes)
 {
 	hoist_dtype_info info = {.size = sizeof info};
-	CHECK(hoist_dtype_get_info(dtype, &info) == 0);
+	OK(hoist_dtype_get_info(dtype, &info));
 	unsigned unit = 1;
 	if (info.block_elements > 1)
 		unit = (unsigned)info.block_elements;
@@ -144,7 +145,7 @@ static void choose_way(struct trial *trial)
 		o->flags |= HOIST_LOAD_CALLER_DRIVEN;
 }
 
-/* --- what comes --- */
+/* --- the tensors that arrive --- */
 
 struct files {
 	struct bytes bytes[2];
@@ -157,7 +158,7 @@ static void read_files(hoist_checkpoint *checkpoint, struct files *files)
 	CHECK(files->n <= 2);
 	for (size_t f = 0; f < files->n; f++) {
 		hoist_file_info info = {.size = sizeof info};
-		CHECK(hoist_checkpoint_file(checkpoint, f, &info) == 0);
+		OK(hoist_checkpoint_file(checkpoint, f, &info));
 		CHECK(bytes_load(&files->bytes[f], info.path));
 	}
 }
@@ -185,12 +186,12 @@ static bool same_value(const unsigned char *is, hoist_dtype to, const unsigned c
 {
 	alignas(8) unsigned char should[8] = {0};
 	hoist_number number;
-	CHECK(hoist_number_decode(was, from, 0, &number) == 0);
-	CHECK(hoist_number_encode(number, 0, should, to, 0) == 0);
+	OK(hoist_number_decode(was, from, 0, &number));
+	OK(hoist_number_encode(number, 0, should, to, 0));
 	if (memcmp(is, should, hoist_dtype_bits(to) / 8) == 0)
 		return true;
 	hoist_number got;
-	CHECK(hoist_number_decode(is, to, 0, &got) == 0);
+	OK(hoist_number_decode(is, to, 0, &got));
 	return isnan(number.as.f64) && isnan(got.as.f64);
 }
 
@@ -250,7 +251,7 @@ static void compare_digest(hoist_load *load, size_t i, const hoist_tensor_info *
 	XXH128_canonical_t should;
 	XXH128_canonicalFromHash(&should, XXH3_128bits(files->bytes[info->file].p + info->offset,
 						       (size_t)info->bytes));
-	CHECK(hoist_load_digest(load, i, is) == 0);
+	OK(hoist_load_digest(load, i, is));
 	CHECK(memcmp(is, &should, 16) == 0);
 }
 
@@ -268,7 +269,7 @@ static void compare_all(hoist_checkpoint *checkpoint, const struct trial *trial,
 		compare(trial, t, &info, files, buffer);
 		hoist_buffer_unref(buffer);
 		for (size_t r = 0; r < trial->o.n_replicas; r++) {
-			CHECK(hoist_load_replica(load, r, i, &buffer) == 0);
+			OK(hoist_load_replica(load, r, i, &buffer));
 			compare(trial, t, &info, files, buffer);
 			hoist_buffer_unref(buffer);
 		}
@@ -312,7 +313,7 @@ static void try_once(hoist_checkpoint *checkpoint, const struct files *files)
 	choose_parts(checkpoint, &trial);
 	choose_way(&trial);
 	if (chance(2))
-		CHECK(hoist_budget_create(PICK(budgets), &trial.o.budget) == 0);
+		OK(hoist_budget_create(PICK(budgets), &trial.o.budget));
 	if (talks)
 		show(&trial, "all", "begins");
 	if (hoist_load_start(checkpoint, &trial.o, &load) != 0)
@@ -364,11 +365,9 @@ static void check_drivers(void)
 /* One argument: the seed that a failure showed, and then one round alone. */
 int main(int argc, char **argv)
 {
-	static const char *const specs[N_DEVICES] = {"cpu", "cuda:0", "cuda:1", "hip:0"};
 	support_emulate("cuda:2,hip:1");
 	setenv("HOIST_EMULATE_LATENCY", "0..60", 1);
-	for (int d = 0; d < N_DEVICES; d++)
-		CHECK(hoist_device_open(specs[d], &devices[d]) == 0);
+	lib_open_all(devices);
 	talks = argc > 1;
 	random_seed(argc > 1 ? strtoull(argv[1], NULL, 0) : 20261121);
 	for (int i = 0; i < (argc > 1 ? 1 : N_ROUNDS); i++)

@@ -14,28 +14,8 @@
 
 #define N 100001
 
-static char path[512];
 static hoist_checkpoint *checkpoint;
 static hoist_device *cuda;
-
-static void open_file(const char *name)
-{
-	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-}
-
-/* What starting, or else waiting, says; the text must hold @piece. */
-static void fails_with(const hoist_load_options *o, int err, const char *piece)
-{
-	hoist_load *load = NULL;
-	int got = hoist_load_start(checkpoint, o, &load);
-	if (got == 0)
-		got = hoist_load_wait(load);
-	if (got != err || strstr(hoist_error(), piece) == NULL)
-		fprintf(stderr, "%d is not %d, or no \"%s\"\n", got, err, piece);
-	CHECK(got == err && strstr(hoist_error(), piece) != NULL);
-	hoist_load_destroy(load);
-}
 
 /* --- memory --- */
 
@@ -54,8 +34,8 @@ static int odd_alloc(void *context, size_t bytes, size_t align, hoist_stream *st
 	(void)stream;
 	if (odd->err < 0)
 		return odd->err;
-	CHECK(posix_memalign(&block, align < sizeof(void *) ? sizeof(void *) : align,
-			     bytes + odd->shift) == 0);
+	OK(posix_memalign(&block, align < sizeof(void *) ? sizeof(void *) : align,
+			  bytes + odd->shift));
 	*ret = (uintptr_t)block + odd->shift;
 	odd->live++;
 	return 0;
@@ -81,7 +61,7 @@ static hoist_memory *make_odd(struct odd *odd)
 					      .functions = &functions,
 					      .functions_context = odd};
 	hoist_memory *memory = NULL;
-	CHECK(hoist_memory_create(&options, &memory) == 0);
+	OK(hoist_memory_create(&options, &memory));
 	return memory;
 }
 
@@ -92,21 +72,21 @@ static void resources_are_taken_as_they_are(void)
 	hoist_load *load;
 	o.memory = make_odd(&odd);
 	CHECK(hoist_load_start(checkpoint, &o, &load) == 0 && odd.live == 1);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_wait(load));
 	support_compare(checkpoint, load);
 	hoist_buffer *buffer;
-	CHECK(hoist_load_buffer(load, "t000000", &buffer) == 0);
+	OK(hoist_load_buffer(load, "t000000", &buffer));
 	hoist_load_destroy(load);
 	CHECK(odd.live == 1);
 	hoist_buffer_unref(buffer);
 	CHECK(odd.live == 0);
 	odd.shift = 64;
-	fails_with(&o, -EINVAL, "not aligned to 4096");
+	support_load_fails(checkpoint, &o, -EINVAL, "not aligned to 4096");
 	odd.err = -ENOSPC;
-	fails_with(&o, -ENOSPC, "destination");
+	support_load_fails(checkpoint, &o, -ENOSPC, "destination");
 	odd.err = 0;
 	o.device = cuda;
-	fails_with(&o, -EINVAL, "has memory of cpu");
+	support_load_fails(checkpoint, &o, -EINVAL, "has memory of cpu");
 	CHECK(odd.live == 0);
 	hoist_memory_unref(o.memory);
 }
@@ -115,25 +95,28 @@ static void resources_are_taken_as_they_are(void)
 
 static void some_options_exclude_each_other(void)
 {
-	const hoist_load_slice slice = {.tensor = "t000000", .n_ranks = 1};
-	hoist_load_options o = {.size = sizeof o, .slices = &slice, .n_slices = 1};
-	o.flags = HOIST_LOAD_DIGEST;
-	fails_with(&o, -EINVAL, "whole tensors");
-	o.flags = HOIST_LOAD_VERIFY;
-	fails_with(&o, -EINVAL, "whole tensors");
-	const hoist_load_slice nameless = {.n_ranks = 1};
-	o = (hoist_load_options){.size = sizeof o, .slices = &nameless, .n_slices = 1};
-	fails_with(&o, -EINVAL, "names no tensor");
-	o = (hoist_load_options){.size = sizeof o, .io = (enum hoist_io)4};
-	fails_with(&o, -EINVAL, "io is 4; it is 0 to 3");
-	o = (hoist_load_options){.size = sizeof o, .flags = 32};
-	fails_with(&o, -EINVAL, "unknown bits: 0x20");
-	o = (hoist_load_options){.size = sizeof o, .io = HOIST_IO_MAP, .flags = HOIST_LOAD_DIGEST};
-	fails_with(&o, -EINVAL, "digests");
+	static const hoist_load_slice slice = {.tensor = "t000000", .n_ranks = 1};
+	static const hoist_load_slice nameless = {.n_ranks = 1};
 	struct odd odd = {.shift = 0};
-	o = (hoist_load_options){.size = sizeof o, .io = HOIST_IO_MAP, .memory = make_odd(&odd)};
-	fails_with(&o, -EINVAL, "the caller's memory");
-	hoist_memory_unref(o.memory);
+	hoist_memory *memory = make_odd(&odd);
+	const struct {
+		hoist_load_options o;
+		const char *piece;
+	} rows[] = {
+		{{.slices = &slice, .n_slices = 1, .flags = HOIST_LOAD_DIGEST}, "whole tensors"},
+		{{.slices = &slice, .n_slices = 1, .flags = HOIST_LOAD_VERIFY}, "whole tensors"},
+		{{.slices = &nameless, .n_slices = 1}, "names no tensor"},
+		{{.io = (enum hoist_io)4}, "io is 4; it is 0 to 3"},
+		{{.flags = 32}, "unknown bits: 0x20"},
+		{{.io = HOIST_IO_MAP, .flags = HOIST_LOAD_DIGEST}, "digests"},
+		{{.io = HOIST_IO_MAP, .memory = memory}, "the caller's memory"},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		hoist_load_options o = rows[i].o;
+		o.size = sizeof o;
+		support_load_fails(checkpoint, &o, -EINVAL, rows[i].piece);
+	}
+	hoist_memory_unref(memory);
 }
 
 /* --- claims --- */
@@ -155,12 +138,9 @@ static void claims_cost_nothing(void)
 	archive_add(&archive, "m/data.pkl", pickle, sizeof pickle - 1);
 	archive_add(&archive, "m/data/0", data, sizeof data);
 	archive_end(&archive, "");
-	snprintf(path, sizeof path, "%s/m.pt", support_folder());
-	FILE *file = fopen(path, "we");
-	CHECK(file != NULL && fwrite(archive.file.p, archive.file.n, 1, file) == 1);
-	CHECK(fclose(file) == 0);
+	support_put("m.pt", archive.file.p, archive.file.n);
 	archive_free(&archive);
-	open_file("m.pt");
+	checkpoint = support_open("m.pt");
 	for (int way = 0; way < 6; way++) {
 		const hoist_load_options o = {.size = sizeof o,
 					      .device = way % 2 ? cuda : NULL,
@@ -173,18 +153,17 @@ static void claims_cost_nothing(void)
 		float floats[10];
 		const int64_t last[] = {1, 4};
 		const int64_t far[] = {((int64_t)1 << 40) - 1, 3};
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-		CHECK(hoist_load_wait(load) == 0);
-		hoist_load_report report = {.size = sizeof report};
-		CHECK(hoist_load_get_report(load, &report) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
+		OK(hoist_load_wait(load));
+		hoist_load_report report = support_report(load);
 		CHECK(report.bytes == 4 || way >= 4);
-		CHECK(hoist_load_buffer(load, "ten", &buffer) == 0);
+		OK(hoist_load_buffer(load, "ten", &buffer));
 		CHECK(hoist_buffer_get(buffer, 2, last, &number) == 0 && number.as.f64 == 2.5);
-		CHECK(hoist_buffer_copy_out(buffer, o.dtype ? (void *)halves : floats,
-					    o.dtype ? sizeof halves : sizeof floats) == 0);
+		OK(hoist_buffer_copy_out(buffer, o.dtype ? (void *)halves : floats,
+					 o.dtype ? sizeof halves : sizeof floats));
 		CHECK(o.dtype ? halves[9] == 0x4100 : floats[9] == 2.5F);
 		hoist_buffer_unref(buffer);
-		CHECK(hoist_load_buffer(load, "big", &buffer) == 0);
+		OK(hoist_load_buffer(load, "big", &buffer));
 		CHECK(hoist_buffer_get(buffer, 2, far, &number) == 0 && number.as.f64 == 2.5);
 		hoist_buffer_unref(buffer);
 		hoist_load_destroy(load);
@@ -196,9 +175,9 @@ int main(void)
 {
 	static const size_t sizes[] = {N, 0, 7};
 	support_emulate("cuda:1");
-	CHECK(hoist_device_open("cuda:0", &cuda) == 0);
+	cuda = support_device("cuda:0");
 	support_write("m.safetensors", 0, 3, sizes, -1);
-	open_file("m.safetensors");
+	checkpoint = support_open("m.safetensors");
 	resources_are_taken_as_they_are();
 	some_options_exclude_each_other();
 	hoist_checkpoint_close(checkpoint);

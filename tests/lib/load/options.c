@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a load can be asked for beside "everything, there": slices, another dtype, replicas, memory
- * of the caller's, digests, how reads are made, and what is left in the page cache. */
+/* The options of a load: slices, another dtype, replicas, memory of the caller's, digests, the
+ * shape of reads, and the bytes that stay in the page cache. */
 #include "config.h"
 
 #include <errno.h>
@@ -39,34 +39,19 @@ static void write_file(const char *metadata)
 	CHECK(fwrite(weights, sizeof weights, 1, file) == 1);
 	CHECK(fwrite(bytes, sizeof bytes, 1, file) == 1);
 	CHECK(fflush(file) == 0 && fsync(fileno(file)) == 0);
-	CHECK(posix_fadvise(fileno(file), 0, 0, POSIX_FADV_DONTNEED) == 0);
-	CHECK(fclose(file) == 0);
+	OK(posix_fadvise(fileno(file), 0, 0, POSIX_FADV_DONTNEED));
+	OK(fclose(file));
 }
 
 static hoist_load *load_with(const hoist_load_options *options)
 {
-	hoist_checkpoint *checkpoint;
-	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, options, &load) == 0);
-	hoist_checkpoint_close(checkpoint);
-	CHECK(hoist_load_wait(load) == 0);
-	return load;
+	return support_load(path, options);
 }
 
-/* What starting, or else waiting, says; the text must hold @piece. */
 static void fails_with(const hoist_load_options *options, int err, const char *piece)
 {
-	hoist_checkpoint *checkpoint;
-	hoist_load *load = NULL;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	int got = hoist_load_start(checkpoint, options, &load);
-	if (got == 0)
-		got = hoist_load_wait(load);
-	if (got != err || strstr(hoist_error(), piece) == NULL)
-		fprintf(stderr, "%d is not %d, or no \"%s\"\n", got, err, piece);
-	CHECK(got == err && strstr(hoist_error(), piece) != NULL);
-	hoist_load_destroy(load);
+	hoist_checkpoint *checkpoint = support_open(path);
+	support_load_fails(checkpoint, options, err, piece);
 	hoist_checkpoint_close(checkpoint);
 }
 
@@ -82,7 +67,7 @@ static void *take_out(hoist_buffer *buffer, size_t *n)
 static void *named(hoist_load *load, const char *name, size_t *n)
 {
 	hoist_buffer *buffer;
-	CHECK(hoist_load_buffer(load, name, &buffer) == 0);
+	OK(hoist_load_buffer(load, name, &buffer));
 	return take_out(buffer, n);
 }
 
@@ -155,7 +140,7 @@ static void parts_of_tensors(void)
 			o.slices = slices + 1;
 			o.n_slices = 1;
 			o.budget = NULL;
-			CHECK(hoist_budget_create(128 << 10, &o.budget) == 0);
+			OK(hoist_budget_create(128 << 10, &o.budget));
 			check_part(&o, 0, ROWS, 10, 11);
 			hoist_budget_unref(o.budget);
 		}
@@ -196,17 +181,15 @@ static void rows_far_apart(void)
 {
 	enum { FAR_ROWS = 200, FAR_COLUMNS = 17 * 4096 };
 	char header[256];
-	uint64_t n = (uint64_t)snprintf(header, sizeof header,
-					"{\"f\":{\"dtype\":\"U8\",\"shape\":[%d,%d],"
-					"\"data_offsets\":[0,%d]}}",
-					FAR_ROWS, FAR_COLUMNS, FAR_ROWS * FAR_COLUMNS);
+	snprintf(header, sizeof header,
+		 "{\"f\":{\"dtype\":\"U8\",\"shape\":[%d,%d],"
+		 "\"data_offsets\":[0,%d]}}",
+		 FAR_ROWS, FAR_COLUMNS, FAR_ROWS * FAR_COLUMNS);
 	unsigned char *far = malloc((size_t)FAR_ROWS * FAR_COLUMNS);
 	CHECK(far != NULL);
 	for (size_t i = 0; i < (size_t)FAR_ROWS * FAR_COLUMNS; i++)
 		far[i] = (unsigned char)(i * 13 + i / 65521);
-	FILE *file = fopen(path, "we");
-	CHECK(file != NULL && fwrite(&n, 8, 1, file) == 1 && fwrite(header, n, 1, file) == 1);
-	CHECK(fwrite(far, (size_t)FAR_ROWS * FAR_COLUMNS, 1, file) == 1 && fclose(file) == 0);
+	support_put_safetensors(path, header, far, (size_t)FAR_ROWS * FAR_COLUMNS);
 	const hoist_load_slice slice = {.tensor = "f", .axis = 1, .begin = 30000, .end = 33000};
 	for (int d = 0; d < N_DEVICES; d++)
 		for (int hot = 0; hot < 2; hot++)
@@ -220,9 +203,8 @@ static void rows_far_apart(void)
 					.slices = &slice,
 					.n_slices = 1};
 				hoist_load *load = load_with(&o);
-				hoist_load_report report = {.size = sizeof report};
 				size_t bytes_out;
-				CHECK(hoist_load_get_report(load, &report) == 0);
+				hoist_load_report report = support_report(load);
 				CHECK(report.direct_bytes + report.cached_bytes <=
 				      FAR_ROWS * (3000 + 2 * 4096));
 				CHECK(report.n_copies < FAR_ROWS);
@@ -249,8 +231,7 @@ static void replicas_get_the_same(void)
 				      .n_replicas = 1,
 				      .chunk_bytes = 64 << 10};
 	hoist_load *load = load_with(&o);
-	hoist_load_report report = {.size = sizeof report};
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	hoist_load_report report = support_report(load);
 	CHECK(report.direct_bytes + report.cached_bytes < report.bytes + 3 * 4096);
 	CHECK(report.n_copies >= 2 * (report.bytes / (64 << 10)));
 	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
@@ -258,8 +239,8 @@ static void replicas_get_the_same(void)
 		hoist_buffer *here;
 		size_t n;
 		size_t m;
-		CHECK(hoist_load_replica(load, 0, i, &there) == 0);
-		CHECK(hoist_load_tensor(load, i, NULL, &here) == 0);
+		OK(hoist_load_replica(load, 0, i, &there));
+		OK(hoist_load_tensor(load, i, NULL, &here));
 		CHECK(hoist_buffer_device(there) == devices[2]);
 		CHECK(hoist_buffer_device(here) == devices[1]);
 		void *a = take_out(there, &n);
@@ -296,11 +277,11 @@ static void goes_where_the_caller_says(void)
 	hoist_memory *pinned;
 	const hoist_memory_options m = {
 		.size = sizeof m, .kind = HOIST_MEMORY_PINNED, .device = devices[1]};
-	CHECK(hoist_memory_create(&m, &pinned) == 0);
+	OK(hoist_memory_create(&m, &pinned));
 	hoist_load_options o = {.size = sizeof o, .memory = pinned};
 	hoist_load *load = load_with(&o);
 	hoist_buffer *buffer;
-	CHECK(hoist_load_buffer(load, "b", &buffer) == 0);
+	OK(hoist_load_buffer(load, "b", &buffer));
 	CHECK(hoist_buffer_is_pinned(buffer) == 1);
 	CHECK(memcmp(hoist_buffer_data(buffer), bytes, sizeof bytes) == 0);
 	hoist_buffer_unref(buffer);
@@ -308,7 +289,7 @@ static void goes_where_the_caller_says(void)
 	hoist_memory *far;
 	const hoist_memory_options f = {
 		.size = sizeof f, .kind = HOIST_MEMORY_DEVICE, .device = devices[1]};
-	CHECK(hoist_memory_create(&f, &far) == 0);
+	OK(hoist_memory_create(&f, &far));
 	o.memory = far;
 	fails_with(&o, -EINVAL, "cannot address the memory of");
 	o.device = devices[2];
@@ -347,7 +328,7 @@ static void check_digests(hoist_load *load)
 		unsigned char digest[16];
 		char is[33];
 		char should[33];
-		CHECK(hoist_load_digest(load, i, digest) == 0);
+		OK(hoist_load_digest(load, i, digest));
 		for (int k = 0; k < 16; k++)
 			snprintf(is + 2 * k, 3, "%02x", digest[k]);
 		to_hex(data[i], sizes[i], should);
@@ -416,10 +397,9 @@ static void digests_are_made_and_compared(void)
 static uint64_t cached_of(const hoist_load_options *o)
 {
 	hoist_load *load = load_with(o);
-	hoist_load_report report = {.size = sizeof report};
-	CHECK(hoist_load_get_report(load, &report) == 0);
+	uint64_t cached = support_report(load).cached_bytes;
 	hoist_load_destroy(load);
-	return report.cached_bytes;
+	return cached;
 }
 
 /* How many bytes of the file the next load finds in the cache tells what the one before left. */
@@ -469,7 +449,7 @@ int main(void)
 	support_emulate("cuda:2");
 	const char *const specs[N_DEVICES] = {"cpu", "cuda:0", "cuda:1"};
 	for (int d = 0; d < N_DEVICES; d++)
-		CHECK(hoist_device_open(specs[d], &devices[d]) == 0);
+		OK(hoist_device_open(specs[d], &devices[d]));
 	snprintf(path, sizeof path, "%s/o.safetensors", support_folder());
 	/* Values that bf16 has. */
 	for (size_t i = 0; i < ROWS * COLUMNS; i++)

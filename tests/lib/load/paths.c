@@ -22,8 +22,7 @@ static bool uring_refused;
 static void load_every_way(const char *path, bool all_io)
 {
 	for (size_t d = 0; d < sizeof devices / sizeof devices[0]; d++) {
-		hoist_device *device;
-		CHECK(hoist_device_open(devices[d], &device) == 0);
+		hoist_device *device = support_device(devices[d]);
 		for (int engine = HOIST_ENGINE_URING; engine <= HOIST_ENGINE_THREADS; engine++) {
 			if (engine == HOIST_ENGINE_URING && uring_refused)
 				continue;
@@ -50,8 +49,7 @@ static void load_every_way(const char *path, bool all_io)
 
 static void load_file(size_t n, const size_t *sizes, int data_offset, bool all_io)
 {
-	char path[512];
-	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	const char *path = support_path("m.safetensors");
 	support_write("m.safetensors", 0, n, sizes, data_offset);
 	load_every_way(path, all_io);
 	support_cleanup();
@@ -107,15 +105,14 @@ static void part_of_a_checkpoint(void)
 	size_t sizes[N];
 	for (size_t i = 0; i < N; i++)
 		sizes[i] = 50000 + i;
-	char path[512];
-	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	const char *path = support_path("m.safetensors");
 	support_write("m.safetensors", 0, N, sizes, -1);
 	const char *const globs[] = {"t00001?", "t000100", "t0001[5-7]0", "t000199"};
 	for (size_t d = 0; d < sizeof devices / sizeof devices[0]; d++) {
 		hoist_load_report report;
 		hoist_load_options o = {
 			.size = sizeof o, .tensors = globs, .n_tensors = 4, .io = HOIST_IO_DIRECT};
-		CHECK(hoist_device_open(devices[d], &o.device) == 0);
+		OK(hoist_device_open(devices[d], &o.device));
 		support_load_and_compare(path, &o, &report);
 		CHECK(report.n_tensors == 15);
 		/* Each of the 6 runs of tensors reads its own bytes, and its edges. */
@@ -146,13 +143,11 @@ int main(void)
 	support_emulate("cuda:1,hip:1");
 	const size_t one[] = {1};
 	support_write("probe.safetensors", 0, 1, one, -1);
-	char path[512];
-	snprintf(path, sizeof path, "%s/probe.safetensors", support_folder());
-	hoist_checkpoint *checkpoint;
+	const char *path = support_path("probe.safetensors");
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
 	const hoist_load_options o = {.size = sizeof o, .engine = HOIST_ENGINE_URING};
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	uring_refused = hoist_load_wait(load) < 0;
 	if (uring_refused)
 		fprintf(stderr, "without io_uring: %s\n", hoist_error());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a plan selects, what a slice is in numbers, and what is refused. */
+/* The tensors that a plan selects, slices in numbers, and options that are refused. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a plan reads together and leaves out, in how many chunks and pieces. */
+/* The bytes that a plan reads together and leaves out, in how many chunks and pieces. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -88,7 +88,7 @@ Test(lib_plan_reads, gaps_that_do_not_pay_are_read_through)
 	hoist__plan_fini(&plan);
 }
 
-/* Of the same bytes there is one place, whatever else lies there and in whatever order. */
+/* The same bytes have one place, whatever else lies there and in whatever order. */
 Test(lib_plan_reads, tied_tensors_with_others_of_the_same_bytes_between_them)
 {
 	static const int64_t square[] = {64, 128}, narrow[] = {127, 64};

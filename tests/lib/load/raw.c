@@ -3,9 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/support/load-support.h"
 
@@ -14,19 +12,11 @@ static hoist_checkpoint *open_raw(const char *name)
 	char path[512];
 	hoist_checkpoint *checkpoint = NULL;
 	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
-	CHECK(hoist_checkpoint_open(path, HOIST_OPEN_RAW, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(path, HOIST_OPEN_RAW, &checkpoint));
 	CHECK(strcmp(hoist_checkpoint_format(checkpoint), "raw") == 0);
 	CHECK(hoist_checkpoint_n_files(checkpoint) == 1);
 	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 1);
 	return checkpoint;
-}
-
-static void write_bytes(const char *name, const void *bytes, size_t n)
-{
-	char path[512];
-	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	CHECK(fd >= 0 && write(fd, bytes, n) == (ssize_t)n && close(fd) == 0);
 }
 
 /* Its own header included, which a reader of the format would have parsed. */
@@ -35,15 +25,14 @@ static void all_bytes(const char *device, enum hoist_io io)
 	const size_t sizes[] = {(5 << 20) + 3, 1, 70000};
 	support_write("m.safetensors", 0, 3, sizes, -1);
 	hoist_checkpoint *checkpoint = open_raw("m.safetensors");
-	hoist_device *to = NULL;
+	hoist_device *to = support_device(device);
 	hoist_load *load = NULL;
-	CHECK(hoist_device_open(device, &to) == 0);
 	const hoist_load_options o = {.size = sizeof o, .device = to, .io = io};
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
+	OK(hoist_load_wait(load));
 	CHECK(hoist_load_n_tensors(load) == 1);
 	hoist_tensor_info info = {.size = sizeof info};
-	CHECK(hoist_checkpoint_tensor(checkpoint, 0, &info) == 0);
+	OK(hoist_checkpoint_tensor(checkpoint, 0, &info));
 	CHECK(strcmp(info.name, "data") == 0 && info.rank == 1 && info.offset == 0);
 	CHECK(info.shape[0] == (int64_t)info.bytes && info.bytes > sizes[0] + sizes[1] + sizes[2]);
 	support_compare(checkpoint, load);
@@ -52,23 +41,22 @@ static void all_bytes(const char *device, enum hoist_io io)
 	hoist_checkpoint_close(checkpoint);
 }
 
-/* What no reader takes; nothing at all; what is no file. */
+/* A file that no reader takes, an empty file, and a folder. */
 static void others(void)
 {
-	char path[512];
+	const char *path = support_path("notes.txt");
 	hoist_checkpoint *checkpoint = NULL;
-	write_bytes("notes.txt", "hello", 5);
-	snprintf(path, sizeof path, "%s/notes.txt", support_folder());
+	support_put("notes.txt", "hello", 5);
 	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == -EBADMSG);
 	hoist_checkpoint_close(open_raw("notes.txt"));
-	write_bytes("empty", "", 0);
+	support_put("empty", "", 0);
 	checkpoint = open_raw("empty");
 	CHECK(hoist_checkpoint_bytes(checkpoint) == 0);
 	hoist_checkpoint_close(checkpoint);
 	CHECK(hoist_checkpoint_open(support_folder(), HOIST_OPEN_RAW, &checkpoint) == -EISDIR);
-	CHECK(strstr(hoist_error(), "this is a folder; name a file") != NULL);
+	support_said("this is a folder; name a file");
 	CHECK(hoist_checkpoint_open(path, 4, &checkpoint) == -EINVAL);
-	CHECK(strstr(hoist_error(), "unknown flags 0x4") != NULL);
+	support_said("unknown flags 0x4");
 }
 
 int main(void)

@@ -1,48 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* What a seccomp filter refuses, as containers do.  io_uring: loads pass through
+/* Calls that a seccomp filter refuses, as containers do.  io_uring: loads pass through
  * threads, the report says why, and asking for io_uring fails with the reason.
  * Threads: the load fails and says so. */
 #include "config.h"
 
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/load-support.h"
+#include "tests/support/numa-refuse.h"
 
 /* io_uring_setup, io_uring_enter and io_uring_register are 425 to 427. */
 static void refuse_io_uring(unsigned with)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | with),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+	for (long call = 425; call <= 427; call++)
+		OK(refuse(call, (int)with));
 }
 
 static void refuse_threads(void)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+	OK(refuse(SYS_clone, EAGAIN));
+	OK(refuse(SYS_clone3, EAGAIN));
 }
 
 /* The kernel says EAGAIN for a thread that it cannot give: the load must end, not
@@ -50,24 +30,22 @@ static void refuse_threads(void)
 static void load_without_threads(void)
 {
 	const size_t size = 9 << 20;
-	char path[512];
-	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	const char *path = support_path("m.safetensors");
 	support_write("m.safetensors", 0, 1, &size, -1);
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
 	hoist_load_options o = {.size = sizeof o,
 				.engine = HOIST_ENGINE_THREADS,
 				.flags = HOIST_LOAD_CALLER_DRIVEN};
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	refuse_threads();
 	alarm(100);
 	CHECK(hoist_load_wait(load) == -ENOMEM);
-	CHECK(strstr(hoist_error(), "thread") != NULL);
+	support_said("thread");
 	hoist_load_destroy(load);
 	o.flags = 0;
 	CHECK(hoist_load_start(checkpoint, &o, &load) == -ENOMEM);
-	CHECK(strstr(hoist_error(), "thread") != NULL);
+	support_said("thread");
 	hoist_checkpoint_close(checkpoint);
 	support_cleanup();
 	/* A leak checker would want a thread. */
@@ -78,8 +56,7 @@ static void load_refused(unsigned with, const char *word)
 {
 	refuse_io_uring(with);
 	const size_t sizes[] = {100, 9 << 20, 4097};
-	char path[512];
-	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
+	const char *path = support_path("m.safetensors");
 	support_write("m.safetensors", 0, 3, sizes, -1);
 	static const char *const devices[] = {"cpu", "cuda:0"};
 	for (size_t d = 0; d < 2; d++) {
@@ -87,15 +64,15 @@ static void load_refused(unsigned with, const char *word)
 		hoist_load_report report;
 		hoist_checkpoint *checkpoint;
 		hoist_load *load;
-		CHECK(hoist_device_open(devices[d], &o.device) == 0);
+		OK(hoist_device_open(devices[d], &o.device));
 		support_load_and_compare(path, &o, &report);
 		CHECK(strcmp(report.engine, "threads") == 0);
 		CHECK(strstr(report.engine_reason, word) != NULL);
 		o.engine = HOIST_ENGINE_URING;
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+		OK(hoist_checkpoint_open(path, 0, &checkpoint));
+		OK(hoist_load_start(checkpoint, &o, &load));
 		CHECK(hoist_load_wait(load) == -(int)with);
-		CHECK(strstr(hoist_error(), "io_uring") != NULL);
+		support_said("io_uring");
 		hoist_load_destroy(load);
 		hoist_checkpoint_close(checkpoint);
 		hoist_device_unref(o.device);

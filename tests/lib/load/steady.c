@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What is done again and again costs nothing that stays: of each kind of work, the second half of
+/* Repeated work costs nothing that stays: for each kind of work, the second half of
  * many turns leaves no more memory, maps and descriptors in use than the first half did.
  *
- * What the library keeps for the next time (regions, descriptions of slabs, idle threads' stacks)
- * is there after a few turns, and is measured with the rest.  malloc keeps nothing of its own here
+ * The library's stock for the next time (regions, descriptions of slabs, idle threads' stacks) is
+ * there after a few turns, and is measured with the rest.  malloc keeps nothing of its own here
  * (see as_measured()).  Under a sanitizer, whose malloc tells nothing, descriptors alone are
  * judged: it finds leaks by itself.
  *
@@ -70,14 +70,14 @@ static bool is_more(const struct held *now, const struct held *before, unsigned 
 		now->bytes > before->bytes + BYTES_IN_ALL + (uint64_t)BYTES_A_TURN * turns);
 }
 
-/* What ends behind streams, or in threads that were told to end, ends soon. */
+/* Work behind streams, or in threads that were told to end, ends soon. */
 static struct held look_until_quiet(const struct held *before, unsigned turns)
 {
 	struct held now = {0};
 	uint64_t until = 0;
 	for (int tries = 0;; tries++) {
 		for (int d = 0; d < LIB_N_DEVICES; d++) {
-			CHECK(hoist_device_synchronize(devices[d]) == 0);
+			OK(hoist_device_synchronize(devices[d]));
 			hoist__device_trim(devices[d]);
 		}
 		now = look();
@@ -94,27 +94,26 @@ static struct held look_until_quiet(const struct held *before, unsigned turns)
 static void open_all_formats(unsigned turn)
 {
 	hoist_checkpoint *checkpoint = NULL;
-	CHECK(hoist_checkpoint_open(paths[turn % RANDOM_N_FORMATS], 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(paths[turn % RANDOM_N_FORMATS], 0, &checkpoint));
 	hoist_checkpoint_close(checkpoint);
 }
 
 static void load_with(const char *path, const hoist_load_options *o, bool cancel)
 {
-	hoist_checkpoint *checkpoint = NULL;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load = NULL;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, o, &load) == 0);
+	OK(hoist_load_start(checkpoint, o, &load));
 	if (cancel) {
 		hoist_load_cancel(load);
 	} else {
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_wait(load));
 		for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
 			hoist_buffer *buffer = NULL;
 			size_t which = 0;
 			unsigned char byte = 0;
-			CHECK(hoist_load_tensor(load, i, &which, &buffer) == 0);
+			OK(hoist_load_tensor(load, i, &which, &buffer));
 			if (hoist_buffer_bytes(buffer) > 0 && hoist_buffer_is_contiguous(buffer))
-				CHECK(hoist_buffer_read(buffer, 0, &byte, 1) == 0);
+				OK(hoist_buffer_read(buffer, 0, &byte, 1));
 			hoist_buffer_unref(buffer);
 		}
 	}
@@ -163,7 +162,7 @@ static void load_and_cancel(unsigned turn)
 	load_with(paths[turn % RANDOM_N_FORMATS], &o, true);
 }
 
-/* Of the file that is saved below. */
+/* The file is the one that is saved below. */
 static void load_a_slice(unsigned turn)
 {
 	const hoist_load_slice slice = {
@@ -185,7 +184,7 @@ static void map(unsigned turn)
 	load_with(paths[turn % RANDOM_N_FORMATS], &o, false);
 }
 
-/* Of every third, nobody waits for the end. */
+/* Nobody waits for the end of every third one. */
 static void save(unsigned turn)
 {
 	const hoist_save_options o = {.size = sizeof o,
@@ -193,18 +192,18 @@ static void save(unsigned turn)
 				      .flags = HOIST_SAVE_NO_SYNC | HOIST_SAVE_DIGEST};
 	const int64_t shape[] = {64, 64};
 	hoist_save *save = NULL;
-	CHECK(hoist_save_create(saved, &o, &save) == 0);
+	OK(hoist_save_create(saved, &o, &save));
 	for (int d = 0; d < LIB_N_DEVICES; d++) {
 		hoist_buffer *buffer = NULL;
-		CHECK(hoist_buffer_create(devices[d], HOIST_F32, 2, shape, HOIST_BUFFER_ZERO,
-					  &buffer) == 0);
-		CHECK(hoist_save_add(save, lib_specs[d], buffer) == 0);
+		OK(hoist_buffer_create(devices[d], HOIST_F32, 2, shape, HOIST_BUFFER_ZERO,
+				       &buffer));
+		OK(hoist_save_add(save, lib_specs[d], buffer));
 		hoist_buffer_unref(buffer);
 	}
-	CHECK(hoist_save_metadata(save, "turn", "again") == 0);
-	CHECK(hoist_save_start(save) == 0);
+	OK(hoist_save_metadata(save, "turn", "again"));
+	OK(hoist_save_start(save));
 	if (turn == 0 || turn % 3 != 0)
-		CHECK(hoist_save_wait(save) == 0);
+		OK(hoist_save_wait(save));
 	hoist_save_destroy(save);
 }
 
@@ -212,10 +211,10 @@ static void attach(unsigned turn)
 {
 	hoist_image *image = NULL;
 	(void)turn;
-	CHECK(hoist_cache_attach(cached, 0, &image) == 0);
+	OK(hoist_cache_attach(cached, 0, &image));
 	for (size_t i = 0; i < hoist_image_n_tensors(image); i++) {
 		hoist_buffer *buffer = NULL;
-		CHECK(hoist_image_buffer(image, i, &buffer) == 0);
+		OK(hoist_image_buffer(image, i, &buffer));
 		hoist_buffer_unref(buffer);
 	}
 	hoist_image_close(image);
@@ -226,7 +225,7 @@ static void add(unsigned turn)
 	const hoist_cache_options o = {.size = sizeof o,
 				       .flags = turn % 2 == 0 ? HOIST_CACHE_REPLACE : 0};
 	hoist_image *image = NULL;
-	CHECK(hoist_cache_add(cached, &o, &image) == 0);
+	OK(hoist_cache_add(cached, &o, &image));
 	hoist_image_close(image);
 }
 
@@ -236,13 +235,13 @@ static void copy(unsigned turn)
 	hoist_buffer *from = NULL;
 	hoist_buffer *to = NULL;
 	hoist_stream *stream = NULL;
-	CHECK(hoist_stream_create(devices[(turn + 1) % LIB_N_DEVICES], &stream) == 0);
-	CHECK(hoist_buffer_create(devices[turn % LIB_N_DEVICES], HOIST_F32, 2, shape,
-				  HOIST_BUFFER_ZERO, &from) == 0);
-	CHECK(hoist_buffer_copy_to_stream(from, stream, &to) == 0);
+	OK(hoist_stream_create(devices[(turn + 1) % LIB_N_DEVICES], &stream));
+	OK(hoist_buffer_create(devices[turn % LIB_N_DEVICES], HOIST_F32, 2, shape,
+			       HOIST_BUFFER_ZERO, &from));
+	OK(hoist_buffer_copy_to_stream(from, stream, &to));
 	hoist_stream_unref(stream);
 	hoist_buffer_unref(from);
-	CHECK(hoist_buffer_copy(to, devices[CPU], &from) == 0);
+	OK(hoist_buffer_copy(to, devices[CPU], &from));
 	hoist_buffer_unref(from);
 	hoist_buffer_unref(to);
 }
@@ -256,9 +255,9 @@ static void make_pools(unsigned turn)
 		.size = sizeof o, .kind = kinds[turn % 4], .device = devices[on[turn % 4]]};
 	hoist_memory *memory = NULL;
 	uintptr_t address = 0;
-	CHECK(hoist_memory_create(&o, &memory) == 0);
-	CHECK(hoist_memory_alloc(memory, 1000 + turn % 3 * 70000, 0, &address) == 0);
-	CHECK(hoist_memory_free(memory, address) == 0);
+	OK(hoist_memory_create(&o, &memory));
+	OK(hoist_memory_alloc(memory, 1000 + turn % 3 * 70000, 0, &address));
+	OK(hoist_memory_free(memory, address));
 	hoist_memory_unref(memory);
 }
 
@@ -320,15 +319,16 @@ static bool is_steady(const struct kind *kind)
 	return false;
 }
 
-/* What threads keep for their next allocation would look as if it were in use, and a thread more
- * at one time than ever before would have an arena of its own: malloc is told to do without. */
+/* Memory that threads keep for their next allocation would look as if it were in use, and a thread
+ * more at one time than ever before would have an arena of its own: malloc is told to do without.
+ */
 static void as_measured(char **argv)
 {
 	static const char tunables[] = "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1";
 	const char *is = getenv("GLIBC_TUNABLES");
 	if (WATCHED || (is != NULL && strcmp(is, tunables) == 0))
 		return;
-	CHECK(setenv("GLIBC_TUNABLES", tunables, 1) == 0);
+	OK(setenv("GLIBC_TUNABLES", tunables, 1));
 	(void)execv("/proc/self/exe", argv);
 	CHECK(false);
 }

@@ -64,19 +64,19 @@ static void two_loads(hoist_checkpoint *checkpoint, hoist_load_options o, bool c
 	hoist_load *load, *other;
 	pthread_t threads[N_USERS];
 	struct job jobs[N_USERS];
-	CHECK(hoist_budget_create(3 * MIB, &o.budget) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_budget_create(3 * MIB, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &load));
 	bool steps = o.flags != 0;
 	o.flags = 0;
-	CHECK(hoist_load_start(checkpoint, &o, &other) == 0);
+	OK(hoist_load_start(checkpoint, &o, &other));
 	for (unsigned i = 0; i < N_USERS; i++) {
 		jobs[i] = (struct job){load, steps && i % 2 == 0, cancels && i == 1, i};
-		CHECK(pthread_create(&threads[i], NULL, use, &jobs[i]) == 0);
+		OK(pthread_create(&threads[i], NULL, use, &jobs[i]));
 	}
 	for (unsigned i = 0; i < N_USERS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+		OK(pthread_join(threads[i], NULL));
 	hoist_load_destroy(load);
-	CHECK(hoist_load_wait(other) == 0);
+	OK(hoist_load_wait(other));
 	support_compare(checkpoint, other);
 	hoist_load_destroy(other);
 	CHECK(hoist_budget_used(o.budget) == 0);
@@ -87,19 +87,17 @@ int main(void)
 {
 	static const char *const specs[] = {"cpu", "cuda:0"};
 	static const size_t sizes[] = {MIB + 5, 3, 4 * MIB, 77777, 2 * MIB};
-	char path[512];
+	const char *path = support_path("m.safetensors");
 	support_emulate("cuda:1");
-	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
 	support_write("m.safetensors", 0, 5, sizes, -1);
-	hoist_checkpoint *checkpoint;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	hoist_checkpoint *checkpoint = support_open(path);
 	for (unsigned i = 0; i < 32; i++) {
 		hoist_load_options o = {.size = sizeof o,
 					.engine = i / 2 % 2 ? HOIST_ENGINE_THREADS
 							    : HOIST_ENGINE_AUTO,
 					.io = i / 16 ? HOIST_IO_CACHED : HOIST_IO_AUTO,
 					.flags = i / 4 % 2 ? HOIST_LOAD_CALLER_DRIVEN : 0};
-		CHECK(hoist_device_open(specs[i % 2], &o.device) == 0);
+		OK(hoist_device_open(specs[i % 2], &o.device));
 		two_loads(checkpoint, o, i / 8 % 2 != 0);
 		hoist_device_unref(o.device);
 	}

@@ -15,6 +15,7 @@
 #include "io/file.h"
 #include "lib/memory/device-memory.h"
 #include "tests/support/load-support.h"
+#include "tests/support/wrap.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -25,13 +26,6 @@ static void write_one(size_t bytes)
 	const size_t sizes[] = {1234, bytes, 99};
 	snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
 	support_write("m.safetensors", 0, 3, sizes, -1);
-}
-
-static hoist_device *open_device(const char *spec)
-{
-	hoist_device *device;
-	CHECK(hoist_device_open(spec, &device) == 0);
-	return device;
 }
 
 /* --- abandoned reads --- */
@@ -48,26 +42,25 @@ static size_t host_bytes(hoist_device *device)
 {
 	hoist_memory *memory;
 	hoist_memory_statistics statistics = {.size = sizeof statistics};
-	CHECK(hoist__device_buffers(device, false, &memory) == 0);
-	CHECK(hoist_memory_get_statistics(memory, &statistics) == 0);
+	OK(hoist__device_buffers(device, false, &memory));
+	OK(hoist_memory_get_statistics(memory, &statistics));
 	return statistics.requested_bytes;
 }
 
-/* What the kernel may still write is neither freed nor uncharged. */
+/* Memory that the kernel may still write to is neither freed nor uncharged. */
 static void abandoned_memory_stays(void)
 {
 	static const char *const specs[] = {"cpu", "cuda:0"};
 	write_one(9 * MIB);
 	for (int i = 0; i < 4; i++) {
-		hoist_load_options o = {.size = sizeof o, .device = open_device(specs[i / 2])};
-		hoist_checkpoint *checkpoint;
+		hoist_load_options o = {.size = sizeof o, .device = support_device(specs[i / 2])};
+		hoist_checkpoint *checkpoint = support_open(path);
 		hoist_load *load;
 		size_t before = host_bytes(o.device);
-		CHECK(hoist_budget_create(16 * MIB, &o.budget) == 0);
-		CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+		OK(hoist_budget_create(16 * MIB, &o.budget));
 		abandoned = i % 2 != 0;
-		CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-		CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_start(checkpoint, &o, &load));
+		OK(hoist_load_wait(load));
 		hoist_load_destroy(load);
 		CHECK((hoist_budget_used(o.budget) > 0) == (abandoned && i / 2 == 1));
 		CHECK((host_bytes(o.device) > before) == (abandoned && i / 2 == 0));
@@ -88,10 +81,9 @@ static void abandoned_memory_stays(void)
 
 static uint32_t wanted_align; /* 0: what the kernel says */
 
-int __real_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
-int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx);
 static _Atomic unsigned n_asked_anew;
-int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct statx *stx)
+
+WRAP(int, statx, (int fd, const char *name, int flags, unsigned mask, struct statx *stx))
 {
 	int err = __real_statx(fd, name, flags, mask, stx);
 	n_asked_anew += (flags & AT_STATX_SYNC_TYPE) == AT_STATX_FORCE_SYNC;
@@ -103,7 +95,7 @@ int __wrap_statx(int fd, const char *name, int flags, unsigned mask, struct stat
 	return err;
 }
 
-/* The smallest budget has slots of 64 KiB: what they cannot serve is not direct. */
+/* The smallest budget has slots of 64 KiB: a read that they cannot serve is not direct. */
 static void large_blocks_are_served(void)
 {
 	static const char *const specs[] = {"cpu", "cuda:0"};
@@ -111,16 +103,16 @@ static void large_blocks_are_served(void)
 	for (wanted_align = 4096; wanted_align <= MIB; wanted_align *= 2)
 		for (int i = 0; i < 2; i++) {
 			hoist_load_options o = {.size = sizeof o,
-						.device = open_device(specs[i]),
+						.device = support_device(specs[i]),
 						.io = HOIST_IO_DIRECT};
 			hoist_load_report report;
-			CHECK(hoist_budget_create(128 << 10, &o.budget) == 0);
+			OK(hoist_budget_create(128 << 10, &o.budget));
 			support_load_and_compare(path, &o, &report);
 			hoist_budget_unref(o.budget);
 			/* A budget for slots of half the size, which is no number of large blocks.
 			 */
 			o.chunk_bytes = 192 << 10;
-			CHECK(hoist_budget_create(300 << 10, &o.budget) == 0);
+			OK(hoist_budget_create(300 << 10, &o.budget));
 			support_load_and_compare(path, &o, &report);
 			if (wanted_align > HOIST__FILE_MAX_ALIGN)
 				CHECK(report.direct_bytes == 0);
@@ -137,28 +129,25 @@ static void large_blocks_are_served(void)
 static void write_halves(void)
 {
 	static uint16_t halves[N_HALVES];
-	char header[4080];
+	char header[4081];
 	memset(header, ' ', sizeof header);
 	int n = snprintf(header, sizeof header,
 			 "{\"w\":{\"dtype\":\"F16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
 			 N_HALVES, 2 * N_HALVES);
 	header[n] = ' ';
-	const uint64_t length = sizeof header;
+	header[4080] = '\0';
 	for (int i = 0; i < N_HALVES; i++)
 		halves[i] = (uint16_t)(0x3c00 + i % 1024); /* 1 + (i % 1024) / 1024 */
-	snprintf(path, sizeof path, "%s/h.safetensors", support_folder());
-	FILE *file = fopen(path, "we");
-	CHECK(file != NULL && fwrite(&length, 8, 1, file) == 1);
-	CHECK(fwrite(header, sizeof header, 1, file) == 1);
-	CHECK(fwrite(halves, sizeof halves, 1, file) == 1 && fclose(file) == 0);
+	snprintf(path, sizeof path, "%s", support_path("h.safetensors"));
+	support_put_safetensors(path, header, halves, sizeof halves);
 }
 
 static void check_halves(hoist_load *load)
 {
 	static float values[N_HALVES];
 	hoist_buffer *buffer;
-	CHECK(hoist_load_buffer(load, "w", &buffer) == 0);
-	CHECK(hoist_buffer_copy_out(buffer, values, sizeof values) == 0);
+	OK(hoist_load_buffer(load, "w", &buffer));
+	OK(hoist_buffer_copy_out(buffer, values, sizeof values));
 	hoist_buffer_unref(buffer);
 	for (int i = 0; i < N_HALVES; i++)
 		CHECK(values[i] == 1 + (float)(i % 1024) / 1024);
@@ -170,34 +159,33 @@ static void large_blocks_wait_for_their_budget(void)
 	write_halves();
 	wanted_align = HOIST__FILE_MAX_ALIGN;
 	hoist_load_options o = {.size = sizeof o,
-				.device = open_device("cuda:0"),
+				.device = support_device("cuda:0"),
 				.io = HOIST_IO_DIRECT,
 				.flags = HOIST_LOAD_CALLER_DRIVEN,
 				.chunk_bytes = 64 << 10};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *first;
 	hoist_load *second;
-	CHECK(hoist_budget_create(1836 << 10, &o.budget) == 0);
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
-	CHECK(hoist_load_step(first, 0) == 0);
+	OK(hoist_budget_create(1836 << 10, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &first));
+	OK(hoist_load_step(first, 0));
 	size_t left = (1836 << 10) - hoist_budget_used(o.budget);
 	CHECK(left >= 128 << 10 && left < 512 << 10);
 	o.dtype = HOIST_F32;
-	o.chunk_bytes =
-		68 << 10; /* slots are larger, and lie at multiples of 64 KiB all the same */
-	CHECK(hoist_load_start(checkpoint, &o, &second) == 0);
+	/* Slots are larger, and lie at multiples of 64 KiB all the same. */
+	o.chunk_bytes = 68 << 10;
+	OK(hoist_load_start(checkpoint, &o, &second));
 	for (int i = 0; i < 3; i++)
-		CHECK(hoist_load_step(second, 1000000) == 0);
-	CHECK(hoist_load_wait(first) == 0);
-	CHECK(hoist_load_wait(second) == 0);
+		OK(hoist_load_step(second, 1000000));
+	OK(hoist_load_wait(first));
+	OK(hoist_load_wait(second));
 	check_halves(second);
 	hoist_load_destroy(first);
 	hoist_load_destroy(second);
 	CHECK(hoist_budget_used(o.budget) == 0);
 	hoist_budget_unref(o.budget);
-	CHECK(hoist_budget_create(300 << 10, &o.budget) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &first) == 0);
+	OK(hoist_budget_create(300 << 10, &o.budget));
+	OK(hoist_load_start(checkpoint, &o, &first));
 	CHECK(hoist_load_wait(first) == -EDQUOT && strstr(hoist_error(), "65536") != NULL);
 	hoist_load_destroy(first);
 	hoist_checkpoint_close(checkpoint);
@@ -209,18 +197,17 @@ static void large_blocks_wait_for_their_budget(void)
 
 /* --- a network's file system, which another machine writes to --- */
 
-/* What this one remembers of the file may be old: the file system is asked when a file is opened,
- * and again once it has been read. */
+/* This machine may remember an old state of the file: the file system is asked when a file is
+ * opened, and again once it has been read. */
 static void attributes_are_asked_for_anew(void)
 {
 	write_one(MIB);
-	hoist_checkpoint *checkpoint;
-	hoist_load *load;
 	unsigned before = n_asked_anew;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load *load;
 	CHECK(n_asked_anew == before + 1);
-	CHECK(hoist_load_start(checkpoint, NULL, &load) == 0);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_start(checkpoint, NULL, &load));
+	OK(hoist_load_wait(load));
 	CHECK(n_asked_anew == before + 2);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
@@ -231,9 +218,7 @@ static void attributes_are_asked_for_anew(void)
 
 static _Atomic bool too_busy;
 
-ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset);
-ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t offset)
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	if (!too_busy)
 		return __real_pread(fd, to, bytes, offset);
@@ -246,14 +231,13 @@ static void endless_refusals_are_an_error(void)
 {
 	write_one(MIB);
 	hoist_load_options o = {.size = sizeof o, .engine = HOIST_ENGINE_THREADS};
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
 	too_busy = true;
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
+	OK(hoist_load_start(checkpoint, &o, &load));
 	CHECK(hoist_load_wait(load) == -EIO);
 	too_busy = false;
-	CHECK(strstr(hoist_error(), "m.safetensors") != NULL);
+	support_said("m.safetensors");
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	support_cleanup();
@@ -266,19 +250,16 @@ static void a_step_keeps_its_time(void)
 {
 	write_one(MIB);
 	hoist_load_options o = {.size = sizeof o,
-				.device = open_device("cuda:0"),
+				.device = support_device("cuda:0"),
 				.flags = HOIST_LOAD_CALLER_DRIVEN};
-	__typeof__(&hoist_emulator_hold) hold;
-	hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &o, &load) == 0);
-	*(void **)&hold = support_control("cuda", "hoist_emulator_hold");
-	hold(1);
+	OK(hoist_load_start(checkpoint, &o, &load));
+	support_hold("cuda", 1);
 	for (int i = 0; i < 300; i++)
-		CHECK(hoist_load_step(load, HOIST__NS_PER_S / 1000) == 0);
-	hold(0);
-	CHECK(hoist_load_wait(load) == 0);
+		OK(hoist_load_step(load, HOIST__NS_PER_S / 1000));
+	support_hold("cuda", 0);
+	OK(hoist_load_wait(load));
 	support_compare(checkpoint, load);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);

@@ -26,9 +26,9 @@ static hoist_save *begin(const char *path, int64_t bytes)
 		.size = sizeof options, .budget = budget, .flags = HOIST_SAVE_NO_SYNC};
 	hoist_buffer *buffer;
 	hoist_save *save;
-	CHECK(hoist_buffer_create(cpu, HOIST_U8, 1, &bytes, HOIST_BUFFER_ZERO, &buffer) == 0);
-	CHECK(hoist_save_create(path, &options, &save) == 0);
-	CHECK(hoist_save_add(save, "a", buffer) == 0);
+	OK(hoist_buffer_create(cpu, HOIST_U8, 1, &bytes, HOIST_BUFFER_ZERO, &buffer));
+	OK(hoist_save_create(path, &options, &save));
+	OK(hoist_save_add(save, "a", buffer));
 	hoist_buffer_unref(buffer);
 	return save;
 }
@@ -37,13 +37,7 @@ static void load(const char *path)
 {
 	const hoist_load_options options = {
 		.size = sizeof options, .device = device, .budget = budget};
-	hoist_checkpoint *checkpoint;
-	hoist_load *loading;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
-	CHECK(hoist_load_start(checkpoint, &options, &loading) == 0);
-	CHECK(hoist_load_wait(loading) == 0);
-	hoist_load_destroy(loading);
-	hoist_checkpoint_close(checkpoint);
+	hoist_load_destroy(support_load(path, &options));
 }
 
 /* Saves, loads what it saved; every third one is cancelled, waiting or not. */
@@ -54,7 +48,7 @@ static void *in_turn(void *argument)
 	(void)snprintf(path, sizeof path, "%s/%u.safetensors", support_folder(), number);
 	for (unsigned i = 0; i < N_TIMES; i++) {
 		hoist_save *save = begin(path, 300000 + 100 * number);
-		CHECK(hoist_save_start(save) == 0);
+		OK(hoist_save_start(save));
 		bool cancelled = (number + i) % 3 == 2;
 		if (cancelled)
 			hoist_save_cancel(save);
@@ -73,13 +67,13 @@ static void at_the_least(void)
 	pthread_t threads[N_THREADS];
 	(void)support_folder(); /* made by one */
 	/* Two of the smallest rings are more than it has. */
-	CHECK(hoist_budget_create(LEAST + 4096, &budget) == 0);
+	OK(hoist_budget_create(LEAST + 4096, &budget));
 	for (unsigned i = 0; i < N_THREADS; i++) {
 		numbers[i] = i;
-		CHECK(pthread_create(&threads[i], NULL, in_turn, &numbers[i]) == 0);
+		OK(pthread_create(&threads[i], NULL, in_turn, &numbers[i]));
 	}
 	for (unsigned i = 0; i < N_THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+		OK(pthread_join(threads[i], NULL));
 	CHECK(hoist_budget_used(budget) == 0);
 	CHECK(hoist_budget_peak(budget) <= LEAST + 4096);
 	hoist_budget_unref(budget);
@@ -89,10 +83,7 @@ static void at_the_least(void)
 
 static uint64_t n_waits(void)
 {
-	__typeof__(&hoist_emulator_calls) calls;
-	*(void **)&calls = support_control("cuda", "hoist_emulator_calls");
-	CHECK(calls != NULL);
-	return calls("cuStreamSynchronize") + calls("cuEventSynchronize");
+	return lib_calls("cuda", "cuStreamSynchronize") + lib_calls("cuda", "cuEventSynchronize");
 }
 
 static void of_two_devices(void)
@@ -103,26 +94,25 @@ static void of_two_devices(void)
 	const int64_t part = 1 << 10;
 	unsigned char want[1 << 10];
 	hoist_save *save;
-	CHECK(hoist_budget_create(8 << 20, &budget) == 0);
+	OK(hoist_budget_create(8 << 20, &budget));
 	const hoist_save_options options = {.size = sizeof options, .budget = budget};
-	const char *path = saved_path("m.safetensors");
-	CHECK(hoist_save_create(path, &options, &save) == 0);
+	const char *path = support_path("m.safetensors");
+	OK(hoist_save_create(path, &options, &save));
 	for (unsigned d = 0; d < 2; d++) {
-		CHECK(hoist_device_open(d == 0 ? "cuda:0" : "cuda:1", &devices[d]) == 0);
-		CHECK(hoist_buffer_create(devices[d], HOIST_U8, 1, &n, 0, &buffers[d]) == 0);
+		OK(hoist_device_open(d == 0 ? "cuda:0" : "cuda:1", &devices[d]));
+		OK(hoist_buffer_create(devices[d], HOIST_U8, 1, &n, 0, &buffers[d]));
 		for (int64_t i = 0; i < n / part; i++) {
 			memset(want, (int)(i * 2 + d), sizeof want);
-			CHECK(hoist_buffer_write(buffers[d], (size_t)(i * part), want,
-						 sizeof want) == 0);
+			OK(hoist_buffer_write(buffers[d], (size_t)(i * part), want, sizeof want));
 		}
 	}
 	for (int64_t i = 0; i < 2 * n / part; i++) {
 		char name[16];
 		hoist_buffer *view;
 		(void)snprintf(name, sizeof name, "t%06lld", (long long)i);
-		CHECK(hoist_buffer_view(buffers[i % 2], (size_t)(i / 2 * part), HOIST_U8, 1, &part,
-					&view) == 0);
-		CHECK(hoist_save_add(save, name, view) == 0);
+		OK(hoist_buffer_view(buffers[i % 2], (size_t)(i / 2 * part), HOIST_U8, 1, &part,
+				     &view));
+		OK(hoist_save_add(save, name, view));
 		hoist_buffer_unref(view);
 	}
 	const struct hoist_emulator_counters before = support_counters("cuda");
@@ -135,7 +125,7 @@ static void of_two_devices(void)
 	CHECK(n_waits() - waits < 100);
 	hoist_save_destroy(save);
 	struct saved saved;
-	CHECK(saved_read(path, &saved) == 0);
+	OK(saved_read(path, &saved));
 	CHECK(saved.n == saved.data + 2 * (size_t)n);
 	for (size_t i = 0; i < 2 * (size_t)n; i++)
 		CHECK(saved.bytes[saved.data + i] == (unsigned char)(i / (size_t)part));
@@ -150,14 +140,6 @@ static void of_two_devices(void)
 
 /* --- a device that copies slowly --- */
 
-static void set_rate(uint64_t bytes_per_second)
-{
-	__typeof__(&hoist_emulator_set_rate) set;
-	*(void **)&set = support_control("cuda", "hoist_emulator_set_rate");
-	CHECK(set != NULL);
-	set(bytes_per_second);
-}
-
 /* Driver calls of saving the buffer. */
 static uint64_t count_calls(hoist_buffer *buffer, enum hoist_engine engine, uint64_t *ret_ns)
 {
@@ -165,12 +147,12 @@ static uint64_t count_calls(hoist_buffer *buffer, enum hoist_engine engine, uint
 		.size = sizeof options, .engine = engine, .flags = HOIST_SAVE_NO_SYNC};
 	hoist_save_report report = {.size = sizeof report};
 	hoist_save *save;
-	CHECK(hoist_save_create(saved_path("m.safetensors"), &options, &save) == 0);
-	CHECK(hoist_save_add(save, "t", buffer) == 0);
+	OK(hoist_save_create(support_path("m.safetensors"), &options, &save));
+	OK(hoist_save_add(save, "t", buffer));
 	uint64_t before = support_counters("cuda").calls;
 	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
 	uint64_t n = support_counters("cuda").calls - before;
-	CHECK(hoist_save_get_report(save, &report) == 0);
+	OK(hoist_save_get_report(save, &report));
 	*ret_ns = report.ns;
 	hoist_save_destroy(save);
 	return n;
@@ -184,13 +166,13 @@ static void of_a_slow_one(void)
 	static const enum hoist_engine engines[] = {HOIST_ENGINE_AUTO, HOIST_ENGINE_THREADS};
 	const int64_t n = 4 * N_BLOCKS << 20;
 	hoist_buffer *buffer;
-	CHECK(hoist_buffer_create(device, HOIST_U8, 1, &n, 0, &buffer) == 0);
+	OK(hoist_buffer_create(device, HOIST_U8, 1, &n, 0, &buffer));
 	for (size_t e = 0; e < 2; e++) {
 		uint64_t ns;
 		uint64_t n_fast = count_calls(buffer, engines[e], &ns);
-		set_rate(64 << 20);
+		support_set_rate("cuda", 64 << 20);
 		uint64_t n_slow = count_calls(buffer, engines[e], &ns);
-		set_rate(0);
+		support_set_rate("cuda", 0);
 		printf("%" PRIu64 " driver calls in %" PRIu64 " ms; of a fast device %" PRIu64 "\n",
 		       n_slow, ns / 1000000, n_fast);
 		CHECK(n_slow <= n_fast + 16 * N_BLOCKS + 8 * (ns / 20000000 + 1));
@@ -201,8 +183,8 @@ static void of_a_slow_one(void)
 int main(void)
 {
 	support_emulate("cuda:2");
-	CHECK(hoist_device_open("cpu", &cpu) == 0);
-	CHECK(hoist_device_open("cuda:0", &device) == 0);
+	cpu = support_device("cpu");
+	device = support_device("cuda:0");
 	at_the_least();
 	of_a_slow_one();
 	hoist_device_unref(device);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Random sets of buffers, with random strides on random devices, and of tensors of checkpoints in
- * random formats, saved in random ways, and compared element by element with what shapes and
- * strides say of the bytes.  What one round wrote is what the next ones read from, and often write
- * over. */
+ * random formats, saved in random ways, and compared element by element with the bytes at the
+ * places that shapes and strides give.  The next rounds read the file of a round, and often write
+ * over it. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <hoist/layout.h>
 
+#include "tests/support/lib-support.h"
+#include "tests/support/load-random.h"
 #include "tests/support/save-support.h"
 #include "tests/support/under-tsan.h"
 
@@ -20,26 +22,12 @@
 #define MOST_RANK 4
 #define MOST_FILES 60
 
-static uint64_t state = 88172645463325252u;
 static uint64_t round_seed; /* shown when something is wrong */
-
-static uint64_t below(uint64_t n)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % n;
-}
-
-static bool chance(unsigned of)
-{
-	return below(of) == 0;
-}
 
 enum { CPU, CUDA_0, CUDA_1, HIP_0, N_DEVICES };
 static hoist_device *devices[N_DEVICES];
 
-/* --- what is to be in the files --- */
+/* --- the tensors that the files must have --- */
 
 struct expected {
 	char name[40];
@@ -55,7 +43,7 @@ static size_t n_expected;
 static hoist_dtype_info info_of(hoist_dtype dtype)
 {
 	hoist_dtype_info info = {.size = sizeof info};
-	CHECK(hoist_dtype_get_info(dtype, &info) == 0);
+	OK(hoist_dtype_get_info(dtype, &info));
 	return info;
 }
 
@@ -159,19 +147,16 @@ static hoist_buffer *filled(hoist_dtype dtype, int rank, const int64_t *shape,
 	hoist_buffer *buffer;
 	size_t device = below(N_DEVICES);
 	unsigned flags = device != CPU && chance(4) ? HOIST_BUFFER_PINNED : 0;
-	CHECK(hoist_buffer_create(devices[device], dtype, rank, shape, flags, &buffer) == 0);
+	OK(hoist_buffer_create(devices[device], dtype, rank, shape, flags, &buffer));
 	size_t n = hoist_buffer_bytes(buffer);
 	unsigned char *bytes = malloc(n + 8);
 	CHECK(bytes != NULL);
-	for (size_t i = 0; i < n; i += 8) {
-		(void)below(2);
-		memcpy(bytes + i, &state, 8);
-	}
+	random_bytes(bytes, n);
 	/* Behind the last element there is nothing. */
 	size_t bits = hoist_buffer_elements(buffer) * info_of(dtype).bits;
 	if (bits % 8 != 0)
 		bytes[n - 1] &= (unsigned char)((1u << bits % 8) - 1);
-	CHECK(hoist_buffer_write(buffer, 0, bytes, n) == 0);
+	OK(hoist_buffer_write(buffer, 0, bytes, n));
 	*ret_bytes = bytes;
 	return buffer;
 }
@@ -199,7 +184,7 @@ static int some_shape(size_t bits, int64_t *shape)
 static hoist_buffer *cut(hoist_buffer *base, hoist_layout *layout)
 {
 	hoist_buffer *view;
-	CHECK(hoist_buffer_get_layout(base, layout) == 0);
+	OK(hoist_buffer_get_layout(base, layout));
 	for (int k = 0; k < layout->rank; k++) {
 		int64_t extent = layout->shape[k];
 		int64_t begin = (int64_t)below((uint64_t)extent + 1);
@@ -219,7 +204,7 @@ static hoist_buffer *cut(hoist_buffer *base, hoist_layout *layout)
 			layout->strides[k] = 0;
 		}
 	}
-	CHECK(hoist_buffer_with_layout(base, layout, hoist_buffer_dtype(base), &view) == 0);
+	OK(hoist_buffer_with_layout(base, layout, hoist_buffer_dtype(base), &view));
 	return view;
 }
 
@@ -234,7 +219,7 @@ static hoist_buffer *turn(hoist_buffer *base)
 		axes[k] = axes[other];
 		axes[other] = axis;
 	}
-	CHECK(hoist_buffer_permute(base, axes, &view) == 0);
+	OK(hoist_buffer_permute(base, axes, &view));
 	return view;
 }
 
@@ -270,7 +255,7 @@ static void add_buffer(hoist_save *save)
 		new_expected(dtype, rank, hoist_buffer_shape(view), hoist_buffer_bytes(view));
 	if (e->n > 0)
 		pack(e, bytes, first, hoist_buffer_strides(view));
-	CHECK(hoist_save_add(save, e->name, view) == 0);
+	OK(hoist_save_add(save, e->name, view));
 	hoist_buffer_unref(view);
 	hoist_buffer_unref(base);
 	free(bytes);
@@ -290,16 +275,17 @@ static void write_npy(void)
 			 0x93, 1, 0, 0, (long long)rows, (long long)columns);
 	memset(header + n, ' ', sizeof header - (size_t)n);
 	header[127] = '\n';
-	FILE *file = fopen(saved_path("fortran.npy"), "wb");
+	FILE *file = fopen(support_path("fortran.npy"), "wb");
 	/* Version 1.0, 118 bytes. */
 	header[6] = 1;
 	header[7] = 0;
 	CHECK(file != NULL && fwrite(header, 1, 128, file) == 128);
 	for (int64_t i = 0; i < rows * columns; i++) {
-		(void)below(2);
-		CHECK(fwrite(&state, 1, 4, file) == 4);
+		float value;
+		random_bytes(&value, sizeof value);
+		CHECK(fwrite(&value, 1, 4, file) == 4);
 	}
-	CHECK(fclose(file) == 0);
+	OK(fclose(file));
 }
 
 static void write_safetensors(void)
@@ -309,9 +295,9 @@ static void write_safetensors(void)
 	for (size_t i = 0; i < n; i++)
 		sizes[i] = below(chance(4) ? 900000 : chance(2) ? 70000 : 300);
 	support_write("source.safetensors", 0, n, sizes, chance(2) ? (int)below(4096) : -1);
-	int fd = open(saved_path("source.safetensors"), O_RDONLY | O_CLOEXEC);
+	int fd = open(support_path("source.safetensors"), O_RDONLY | O_CLOEXEC);
 	if (chance(2))
-		CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+		OK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
 	close(fd);
 }
 
@@ -320,19 +306,19 @@ static char written[256]; /* what the round before wrote; "": nothing */
 static hoist_checkpoint *some_checkpoint(void)
 {
 	hoist_checkpoint *checkpoint;
-	const char *path = saved_path(written);
+	const char *path = support_path(written);
 	if (written[0] == '\0' || chance(3)) {
 		bool npy = chance(3);
 		/* The one before may be open. */
-		(void)unlink(saved_path("source.safetensors"));
-		(void)unlink(saved_path("fortran.npy"));
+		(void)unlink(support_path("source.safetensors"));
+		(void)unlink(support_path("fortran.npy"));
 		if (npy)
 			write_npy();
 		else
 			write_safetensors();
-		path = saved_path(npy ? "fortran.npy" : "source.safetensors");
+		path = support_path(npy ? "fortran.npy" : "source.safetensors");
 	}
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(path, 0, &checkpoint));
 	return checkpoint;
 }
 
@@ -354,8 +340,8 @@ static void add_tensor(hoist_save *save, hoist_checkpoint *checkpoint, size_t in
 {
 	hoist_tensor_info tensor = {.size = sizeof tensor};
 	hoist_file_info file = {.size = sizeof file};
-	CHECK(hoist_checkpoint_tensor(checkpoint, index, &tensor) == 0);
-	CHECK(hoist_checkpoint_file(checkpoint, tensor.file, &file) == 0);
+	OK(hoist_checkpoint_tensor(checkpoint, index, &tensor));
+	OK(hoist_checkpoint_file(checkpoint, tensor.file, &file));
 	hoist_dtype_info info = info_of(tensor.dtype);
 	if (!format->holds(&info) || tensor.rank > format->most_rank)
 		return;
@@ -366,7 +352,7 @@ static void add_tensor(hoist_save *save, hoist_checkpoint *checkpoint, size_t in
 		memcpy(e->bytes, bytes, e->n);
 	else if (e->n > 0)
 		pack(e, bytes, 0, tensor.strides);
-	CHECK(hoist_save_add_tensor(save, e->name, checkpoint, index) == 0);
+	OK(hoist_save_add_tensor(save, e->name, checkpoint, index));
 	free(bytes);
 }
 
@@ -376,7 +362,7 @@ static void add_tensors(hoist_save *save)
 	size_t n = hoist_checkpoint_n_tensors(checkpoint);
 	bool in_order = chance(2);
 	if (chance(2))
-		CHECK(hoist_save_metadata_of(save, checkpoint) == 0);
+		OK(hoist_save_metadata_of(save, checkpoint));
 	for (size_t i = 0; i < n && n_expected < MOST_TENSORS; i++)
 		if (n_expected < format->most_tensors && !chance(4))
 			add_tensor(save, checkpoint, in_order ? i : below(n));
@@ -412,7 +398,7 @@ static void quote(const char *name, char *to)
 static void check_safetensors(const char *path, size_t *next)
 {
 	struct saved saved;
-	CHECK(saved_read(path, &saved) == 0);
+	OK(saved_read(path, &saved));
 	while (*next < n_expected) {
 		const struct expected *e = &expected[*next];
 		char shape[100] = "";
@@ -445,9 +431,9 @@ static void check_others(hoist_checkpoint *checkpoint)
 		hoist_file_info file = {.size = sizeof file};
 		size_t index = 0;
 		if (strcmp(format->name, "npy") != 0)
-			CHECK(hoist_checkpoint_find(checkpoint, e->name, &index) == 0);
-		CHECK(hoist_checkpoint_tensor(checkpoint, index, &tensor) == 0);
-		CHECK(hoist_checkpoint_file(checkpoint, tensor.file, &file) == 0);
+			OK(hoist_checkpoint_find(checkpoint, e->name, &index));
+		OK(hoist_checkpoint_tensor(checkpoint, index, &tensor));
+		OK(hoist_checkpoint_file(checkpoint, tensor.file, &file));
 		CHECK(tensor.dtype == e->dtype && tensor.rank == e->rank && tensor.bytes == e->n);
 		CHECK(e->rank == 0 ||
 		      memcmp(tensor.shape, e->shape, (size_t)e->rank * sizeof *e->shape) == 0);
@@ -463,8 +449,8 @@ static void verify_digests(hoist_checkpoint *checkpoint)
 {
 	const hoist_load_options options = {.size = sizeof options, .flags = HOIST_LOAD_VERIFY};
 	hoist_load *load;
-	CHECK(hoist_load_start(checkpoint, &options, &load) == 0);
-	CHECK(hoist_load_wait(load) == 0);
+	OK(hoist_load_start(checkpoint, &options, &load));
+	OK(hoist_load_wait(load));
 	hoist_load_destroy(load);
 }
 
@@ -478,13 +464,13 @@ static void check_files(uint64_t n_files, unsigned flags)
 			if (n_files > 1)
 				(void)snprintf(name, sizeof name, "m-%05zu-of-%05zu.safetensors",
 					       f + 1, (size_t)n_files);
-			check_safetensors(saved_path(name), &next);
+			check_safetensors(support_path(name), &next);
 		}
 		CHECK(next == n_expected);
 	}
 	(void)snprintf(written, sizeof written, "m.%s%s", format->name,
 		       n_files > 1 ? ".index.json" : "");
-	CHECK(hoist_checkpoint_open(saved_path(written), 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(support_path(written), 0, &checkpoint));
 	check_others(checkpoint);
 	if ((flags & HOIST_SAVE_DIGEST) != 0 && n_expected > 0)
 		verify_digests(checkpoint);
@@ -501,7 +487,7 @@ static hoist_save *create(hoist_budget **budget, unsigned *flags)
 	char path[64];
 	format = &formats[below(5)];
 	bool safetensors = strcmp(format->name, "safetensors") == 0;
-	CHECK(hoist_budget_create(budgets[below(5)], budget) == 0);
+	OK(hoist_budget_create(budgets[below(5)], budget));
 	*flags = chance(2) ? HOIST_SAVE_NO_SYNC : 0;
 	if (chance(2) && (safetensors || strcmp(format->name, "gguf") == 0))
 		*flags |= HOIST_SAVE_DIGEST;
@@ -514,7 +500,7 @@ static hoist_save *create(hoist_budget **budget, unsigned *flags)
 		.flags = *flags,
 	};
 	(void)snprintf(path, sizeof path, "m.%s", format->name);
-	CHECK(hoist_save_create(saved_path(path), &options, &save) == 0);
+	OK(hoist_save_create(support_path(path), &options, &save));
 	return save;
 }
 
@@ -531,10 +517,10 @@ static void round_of(void)
 			add_buffer(save);
 	if (strcmp(format->name, "npy") == 0 && n_expected == 0)
 		add_buffer(save);
-	CHECK(hoist_save_start(save) == 0);
-	CHECK(hoist_save_wait(save) == 0);
+	OK(hoist_save_start(save));
+	OK(hoist_save_wait(save));
 	hoist_save_report report = {.size = sizeof report};
-	CHECK(hoist_save_get_report(save, &report) == 0);
+	OK(hoist_save_get_report(save, &report));
 	CHECK(report.n_tensors == n_expected);
 	CHECK(hoist_budget_peak(budget) <= report.budget_bytes);
 	CHECK(hoist_budget_used(budget) == 0);
@@ -550,13 +536,10 @@ int main(void)
 	const char *seed = getenv("HOIST_TEST_SEED");
 	int n = rounds != NULL ? atoi(rounds) : N_ROUNDS;
 	support_emulate("cuda:2,hip:1");
-	static const char *const specs[] = {"cpu", "cuda:0", "cuda:1", "hip:0"};
-	for (int i = 0; i < N_DEVICES; i++)
-		CHECK(hoist_device_open(specs[i], &devices[i]) == 0);
-	if (seed != NULL)
-		state = strtoull(seed, NULL, 10);
+	lib_open_all(devices);
+	random_seed(seed != NULL ? strtoull(seed, NULL, 10) : 88172645463325252u);
 	for (int i = 0; i < n; i++) {
-		round_seed = state;
+		round_seed = random_state();
 		round_of();
 	}
 	for (int i = 0; i < N_DEVICES; i++)

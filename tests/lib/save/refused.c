@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a save refuses, and with which words; shards, and whose files they replace. */
+/* The options and tensors that a save refuses, and its words; shards, and the files that they
+ * replace. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ static hoist_device *cpu;
 static hoist_buffer *bytes(int64_t n)
 {
 	hoist_buffer *buffer;
-	CHECK(hoist_buffer_create(cpu, HOIST_U8, 1, &n, HOIST_BUFFER_ZERO, &buffer) == 0);
+	OK(hoist_buffer_create(cpu, HOIST_U8, 1, &n, HOIST_BUFFER_ZERO, &buffer));
 	return buffer;
 }
 
@@ -32,7 +33,7 @@ static hoist_save *create(const char *name, hoist_save_options options)
 {
 	hoist_save *save;
 	options.size = sizeof options;
-	CHECK(hoist_save_create(saved_path(name), &options, &save) == 0);
+	OK(hoist_save_create(support_path(name), &options, &save));
 	return save;
 }
 
@@ -88,7 +89,7 @@ static void adding(void)
 	hoist_buffer *buffer = bytes(10);
 	hoist_buffer *closed = bytes(10);
 	hoist_save *save = create("m.safetensors", (hoist_save_options){.flags = 0});
-	CHECK(hoist_buffer_close(closed, NULL) == 0);
+	OK(hoist_buffer_close(closed, NULL));
 	expect(hoist_save_add(save, "", buffer), -EINVAL, "name of tensor 0 is empty");
 	expect(hoist_save_add(save, NULL, buffer), -EINVAL, "a name is NULL");
 	expect(hoist_save_add(save, "a", NULL), -EINVAL, "NULL");
@@ -105,25 +106,25 @@ static void adding(void)
 	expect(hoist_save_wait(save), -EINVAL, "has not been started");
 	hoist_save_report report = {.size = sizeof report};
 	expect(hoist_save_get_report(save, &report), -EAGAIN, "not ended yet");
-	CHECK(hoist_save_add(save, "a", buffer) == 0);
-	CHECK(hoist_save_add(save, "a", buffer) == 0);
+	OK(hoist_save_add(save, "a", buffer));
+	OK(hoist_save_add(save, "a", buffer));
 	expect(hoist_save_start(save), -EINVAL, "two tensors are called \"a\"");
 	CHECK(saved_n_names() == 0);
 	hoist_save_destroy(save);
 
 	save = create("m.max", (hoist_save_options){.flags = 0});
 	expect(hoist_save_metadata(save, "a", "b"), -EINVAL, "no place for metadata (\"a\")");
-	CHECK(hoist_save_add(save, "a", buffer) == 0);
+	OK(hoist_save_add(save, "a", buffer));
 	uint64_t total = 1;
 	hoist_save_progress(save, NULL, &total);
-	CHECK(total == 0);
+	OK(total);
 	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
 	expect(hoist_save_start(save), -EINVAL, "has been started");
 	expect(hoist_save_add(save, "b", buffer), -EINVAL, "has been started");
 	report.size = sizeof report + 8;
 	expect(hoist_save_get_report(save, &report), -EINVAL, "size");
 	hoist_save_destroy(save);
-	CHECK(unlink(saved_path("m.max")) == 0);
+	OK(unlink(support_path("m.max")));
 	hoist_save_destroy(NULL);
 	hoist_buffer_unref(buffer);
 	hoist_buffer_unref(closed);
@@ -135,23 +136,22 @@ static void starting(void)
 {
 	hoist_buffer *buffer = bytes(10);
 	hoist_save *save = create("none/m", (hoist_save_options){.flags = 0});
-	CHECK(hoist_save_add(save, "a", buffer) == 0);
+	OK(hoist_save_add(save, "a", buffer));
 	expect(hoist_save_start(save), -ENOENT, "opening the folder");
-	/* What failed may be tried again. */
-	CHECK(mkdir(saved_path("none"), 0700) == 0);
-	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
-	hoist_save_destroy(save);
-	CHECK(unlink(saved_path("none/m")) == 0);
+	/* A start that failed may be tried again. */
+	OK(mkdir(support_path("none"), 0700));
+	OK(saved_run(save));
+	OK(unlink(support_path("none/m")));
 	save = create("none", (hoist_save_options){.flags = 0});
 	expect(hoist_save_start(save), -EISDIR, "this is a folder");
 	hoist_save_destroy(save);
-	CHECK(rmdir(saved_path("none")) == 0);
+	OK(rmdir(support_path("none")));
 
 	hoist_budget *budget;
-	CHECK(hoist_budget_create(100000, &budget) == 0);
+	OK(hoist_budget_create(100000, &budget));
 	save = create("m", (hoist_save_options){.budget = budget});
-	CHECK(hoist_save_add(save, "a", buffer) == 0);
-	CHECK(hoist_save_start(save) == 0);
+	OK(hoist_save_add(save, "a", buffer));
+	OK(hoist_save_start(save));
 	expect(hoist_save_wait(save), -EDQUOT, "at least 131072 bytes of the budget");
 	hoist_save_destroy(save);
 	hoist_budget_unref(budget);
@@ -170,17 +170,17 @@ static int save_shards(const char *name, uint64_t shard_bytes, unsigned flags, u
 		create(name, (hoist_save_options){.shard_bytes = shard_bytes, .flags = flags});
 	for (size_t i = 0; i < 5; i++) {
 		hoist_buffer *buffer = bytes(sizes[i]);
-		CHECK(hoist_save_add(save, shard_names[i], buffer) == 0);
+		OK(hoist_save_add(save, shard_names[i], buffer));
 		hoist_buffer_unref(buffer);
 	}
-	CHECK(hoist_save_metadata(save, "format", "x") == 0);
-	CHECK(hoist_save_metadata(save, "format", "pt") == 0);
+	OK(hoist_save_metadata(save, "format", "x"));
+	OK(hoist_save_metadata(save, "format", "pt"));
 	int err = hoist_save_start(save);
 	if (err == 0)
 		err = hoist_save_wait(save);
 	hoist_save_report report = {.size = sizeof report};
 	if (err == 0) {
-		CHECK(hoist_save_get_report(save, &report) == 0);
+		OK(hoist_save_get_report(save, &report));
 		*n_files = report.n_files;
 	}
 	hoist_save_destroy(save);
@@ -189,30 +189,24 @@ static int save_shards(const char *name, uint64_t shard_bytes, unsigned flags, u
 
 static bool is_there(const char *name)
 {
-	return access(saved_path(name), F_OK) == 0;
-}
-
-static void put(const char *name)
-{
-	FILE *file = fopen(saved_path(name), "w");
-	CHECK(file != NULL && fclose(file) == 0);
+	return access(support_path(name), F_OK) == 0;
 }
 
 static void shards(void)
 {
 	uint64_t n = 0;
 	struct saved saved;
-	/* Greedy, in order; what is larger than the limit is alone. */
-	CHECK(save_shards("m.safetensors", 100, HOIST_SAVE_DIGEST, &n) == 0);
+	/* Greedy, in order; a tensor larger than the limit is alone. */
+	OK(save_shards("m.safetensors", 100, HOIST_SAVE_DIGEST, &n));
 	CHECK(n == 3 && saved_n_names() == 4);
-	CHECK(saved_read(saved_path("m-00001-of-00003.safetensors"), &saved) == 0);
+	OK(saved_read(support_path("m-00001-of-00003.safetensors"), &saved));
 	CHECK(saved_tensor(&saved, "a", "U8", "60", 60) != NULL);
 	CHECK(saved_tensor(&saved, "b", "U8", "40", 40) != NULL);
 	CHECK(strstr(saved.header, "{\"format\":\"pt\",") != NULL);
 	saved_check_digests(&saved, shard_names, 2);
 	saved_free(&saved);
 	hoist_checkpoint *checkpoint;
-	CHECK(hoist_checkpoint_open(saved_path("m.safetensors.index.json"), 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(support_path("m.safetensors.index.json"), 0, &checkpoint));
 	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 5);
 	CHECK(strcmp(hoist_checkpoint_metadata_find(checkpoint, "total_size"), "351") == 0);
 	CHECK(strcmp(hoist_checkpoint_metadata_find(checkpoint, "format"), "pt") == 0);
@@ -220,28 +214,28 @@ static void shards(void)
 	CHECK(save_shards("m.safetensors", 100, HOIST_SAVE_NO_REPLACE, &n) == -EEXIST);
 
 	/* Fewer shards: those that the old index named go, nobody else's. */
-	put("m-00001-of-00009.safetensors");
-	put("m-00003-of-00003.safetensors.bak");
-	put("other-00003-of-00003.safetensors");
-	CHECK(save_shards("m.safetensors.index.json", 300, 0, &n) == 0);
+	support_put("m-00001-of-00009.safetensors", "", 0);
+	support_put("m-00003-of-00003.safetensors.bak", "", 0);
+	support_put("other-00003-of-00003.safetensors", "", 0);
+	OK(save_shards("m.safetensors.index.json", 300, 0, &n));
 	CHECK(n == 2 && saved_n_names() == 3 + 3);
 	CHECK(is_there("m-00001-of-00002.safetensors"));
 	CHECK(is_there("m-00002-of-00002.safetensors"));
 	CHECK(is_there("m.safetensors.index.json"));
 
 	/* An index that cannot be read names nothing. */
-	put("m.safetensors.index.json");
-	CHECK(save_shards("m.safetensors", 100, 0, &n) == 0);
+	support_put("m.safetensors.index.json", "", 0);
+	OK(save_shards("m.safetensors", 100, 0, &n));
 	CHECK(n == 3 && saved_n_names() == 4 + 2 + 3);
 
 	/* One file is enough: it has no index, but if that was asked for. */
-	CHECK(save_shards("n.safetensors", 351, 0, &n) == 0);
+	OK(save_shards("n.safetensors", 351, 0, &n));
 	CHECK(n == 1 && is_there("n.safetensors") && !is_there("n.safetensors.index.json"));
 	CHECK(save_shards("k.safetensors.index.json", 100, 0, &n) == 0 && n == 3);
-	CHECK(save_shards("k.safetensors.index.json", 0, 0, &n) == 0);
+	OK(save_shards("k.safetensors.index.json", 0, 0, &n));
 	CHECK(n == 1 && is_there("k-00001-of-00001.safetensors") && !is_there("k.safetensors"));
 	CHECK(!is_there("k-00001-of-00003.safetensors"));
-	CHECK(hoist_checkpoint_open(saved_path("k.safetensors.index.json"), 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(support_path("k.safetensors.index.json"), 0, &checkpoint));
 	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 5);
 	hoist_checkpoint_close(checkpoint);
 
@@ -250,20 +244,18 @@ static void shards(void)
 	CHECK(is_there("n.safetensors") && !is_there("n-00001-of-00003.safetensors"));
 	CHECK(save_shards("n.safetensors", 100, 0, &n) == 0 && n == 3);
 	CHECK(!is_there("n.safetensors") && is_there("n.safetensors.index.json"));
-	CHECK(mkdir(saved_path("d.safetensors"), 0700) == 0);
-	expect(save_shards("d.safetensors", 100, 0, &n), -EISDIR,
-	       "d.safetensors: this is a folder");
-	CHECK(rmdir(saved_path("d.safetensors")) == 0);
+	OK(mkdir(support_path("d.safetensors"), 0700));
+	expect(save_shards("d.safetensors", 100, 0, &n), -EISDIR, "d.safetensors: this is a folder");
+	OK(rmdir(support_path("d.safetensors")));
 }
 
 /* --- one file, where an index would be read instead --- */
 
 static void check_read_next(const char *path)
 {
-	hoist_checkpoint *checkpoint;
-	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == 0);
+	hoist_checkpoint *checkpoint = support_open(path);
 	CHECK(hoist_checkpoint_n_files(checkpoint) == 1);
-	CHECK(hoist_checkpoint_find(checkpoint, "new", &(size_t){0}) == 0);
+	OK(hoist_checkpoint_find(checkpoint, "new", &(size_t){0}));
 	hoist_checkpoint_close(checkpoint);
 }
 
@@ -271,47 +263,43 @@ static int save_one(const char *name, unsigned flags)
 {
 	hoist_save *save = create(name, (hoist_save_options){.flags = flags});
 	hoist_buffer *buffer = bytes(10);
-	CHECK(hoist_save_add(save, "new", buffer) == 0);
+	OK(hoist_save_add(save, "new", buffer));
 	hoist_buffer_unref(buffer);
-	int err = hoist_save_start(save);
-	if (err == 0)
-		err = hoist_save_wait(save);
-	hoist_save_destroy(save);
-	return err;
+	return saved_run(save);
 }
 
 static void shadows(void)
 {
 	uint64_t n;
-	CHECK(mkdir(saved_path("s"), 0700) == 0);
+	OK(mkdir(support_path("s"), 0700));
 	CHECK(save_shards("s/model.safetensors", 100, 0, &n) == 0 && n == 3);
 	CHECK(save_one("s/model.safetensors", HOIST_SAVE_NO_REPLACE) == -EEXIST);
-	put("s/model-00001-of-00009.safetensors"); /* the index does not name it */
-	put("s/other.safetensors.index.json");
+	support_put("s/model-00001-of-00009.safetensors", "", 0); /* the index does not name it */
+	support_put("s/other.safetensors.index.json", "", 0);
 	expect(save_one("s/model.safetensors", 0), -EEXIST, "other.safetensors.index.json there");
 	CHECK(is_there("s/model-00003-of-00003.safetensors"));
 	CHECK(!is_there("s/model.safetensors"));
 	CHECK(save_one("s/adapter.safetensors", 0) == 0 && "no name that an index stands for");
-	CHECK(unlink(saved_path("s/adapter.safetensors")) == 0);
-	CHECK(unlink(saved_path("s/other.safetensors.index.json")) == 0);
+	OK(unlink(support_path("s/adapter.safetensors")));
+	OK(unlink(support_path("s/other.safetensors.index.json")));
 
-	CHECK(save_one("s/model.safetensors", 0) == 0);
-	check_read_next(saved_path("s"));
+	OK(save_one("s/model.safetensors", 0));
+	check_read_next(support_path("s"));
 	CHECK(!is_there("s/model.safetensors.index.json"));
 	CHECK(!is_there("s/model-00003-of-00003.safetensors"));
 	CHECK(is_there("s/model-00001-of-00009.safetensors"));
 
 	/* One that cannot be read names nothing, and goes all the same. */
-	put("s/model.safetensors.index.json");
-	CHECK(save_one("s/model.safetensors", 0) == 0);
-	check_read_next(saved_path("s"));
-	CHECK(mkdir(saved_path("s/model.safetensors.index.json"), 0700) == 0);
+	support_put("s/model.safetensors.index.json", "", 0);
+	OK(save_one("s/model.safetensors", 0));
+	check_read_next(support_path("s"));
+	OK(mkdir(support_path("s/model.safetensors.index.json"), 0700));
 	expect(save_one("s/model.safetensors", 0), -EISDIR, "this is a folder");
 
-	CHECK(rmdir(saved_path("s/model.safetensors.index.json")) == 0);
-	CHECK(unlink(saved_path("s/model.safetensors")) == 0);
-	CHECK(unlink(saved_path("s/model-00001-of-00009.safetensors")) == 0);
-	CHECK(rmdir(saved_path("s")) == 0 && "nothing else was left");
+	OK(rmdir(support_path("s/model.safetensors.index.json")));
+	OK(unlink(support_path("s/model.safetensors")));
+	OK(unlink(support_path("s/model-00001-of-00009.safetensors")));
+	CHECK(rmdir(support_path("s")) == 0 && "nothing else was left");
 }
 
 /* --- some shards in the place of all --- */
@@ -321,23 +309,19 @@ static int save_from(const char *from, bool others, const char *to, uint64_t sha
 {
 	hoist_checkpoint *checkpoint;
 	hoist_save *save = create(to, (hoist_save_options){.shard_bytes = shard_bytes});
-	CHECK(hoist_checkpoint_open(saved_path(from), 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(support_path(from), 0, &checkpoint));
 	size_t n = others ? hoist_checkpoint_n_tensors(checkpoint) : 1;
 	for (size_t i = 0; i < n; i++)
-		CHECK(hoist_save_add_tensor(save, NULL, checkpoint, i) == 0);
+		OK(hoist_save_add_tensor(save, NULL, checkpoint, i));
 	for (size_t i = 0; others && i < 5; i++) {
 		if (hoist_checkpoint_find(checkpoint, shard_names[i], &(size_t){0}) == 0)
 			continue;
 		hoist_buffer *buffer = bytes(10);
-		CHECK(hoist_save_add(save, shard_names[i], buffer) == 0);
+		OK(hoist_save_add(save, shard_names[i], buffer));
 		hoist_buffer_unref(buffer);
 	}
 	hoist_checkpoint_close(checkpoint);
-	int err = hoist_save_start(save);
-	if (err == 0)
-		err = hoist_save_wait(save);
-	hoist_save_destroy(save);
-	return err;
+	return saved_run(save);
 }
 
 static void some_shards(void)
@@ -359,7 +343,7 @@ static void some_shards(void)
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		uint64_t n;
-		CHECK(mkdir(saved_path("s"), 0700) == 0);
+		OK(mkdir(support_path("s"), 0700));
 		CHECK(save_shards("s/model.safetensors", 100, 0, &n) == 0 && n == 3);
 		int err = save_from(cases[i].from, cases[i].others, cases[i].to,
 				    cases[i].shard_bytes);
@@ -367,14 +351,14 @@ static void some_shards(void)
 		if (cases[i].refused) {
 			expect(err, -EEXIST, "reads 1 of the 3 shards");
 			hoist_checkpoint *checkpoint;
-			CHECK(hoist_checkpoint_open(saved_path("s"), 0, &checkpoint) == 0);
+			OK(hoist_checkpoint_open(support_path("s"), 0, &checkpoint));
 			CHECK(hoist_checkpoint_n_tensors(checkpoint) == 5);
 			hoist_checkpoint_close(checkpoint);
 			CHECK(!is_there("s/model.safetensors"));
 		}
 		char command[700];
-		(void)snprintf(command, sizeof command, "rm -r '%s'", saved_path("s"));
-		CHECK(system(command) == 0);
+		(void)snprintf(command, sizeof command, "rm -r '%s'", support_path("s"));
+		OK(system(command));
 	}
 }
 
@@ -384,16 +368,16 @@ static void link_is_replaced(void)
 {
 	struct stat st;
 	uint64_t n;
-	put("blob");
-	CHECK(symlink("blob", saved_path("link.safetensors")) == 0);
-	CHECK(save_shards("link.safetensors", 0, 0, &n) == 0);
-	CHECK(lstat(saved_path("link.safetensors"), &st) == 0 && S_ISREG(st.st_mode));
-	CHECK(stat(saved_path("blob"), &st) == 0 && st.st_size == 0);
+	support_put("blob", "", 0);
+	OK(symlink("blob", support_path("link.safetensors")));
+	OK(save_shards("link.safetensors", 0, 0, &n));
+	CHECK(lstat(support_path("link.safetensors"), &st) == 0 && S_ISREG(st.st_mode));
+	CHECK(stat(support_path("blob"), &st) == 0 && st.st_size == 0);
 }
 
 int main(void)
 {
-	CHECK(hoist_device_open("cpu", &cpu) == 0);
+	cpu = support_device("cpu");
 	options();
 	adding();
 	starting();

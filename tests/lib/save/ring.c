@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a ring may answer to the reads and writes of a save, each in turn: the file is the new one,
+/* The answers of a ring to the reads and writes of a save, each in turn: the file is the new one,
  * whole, if the save says so; else the old one, and nothing else is in the folder.
  *
  * Answers are spoiled where they lie, in the completion queue; user_data 0 and 1 are the engine's
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/support/save-support.h"
+#include "tests/support/wrap.h"
 
 static struct {
 	int answer;  /* a negative errno, or the bytes at most */
@@ -62,9 +63,8 @@ ENTER(io_uring_submit_and_wait_timeout,
        struct __kernel_timespec *timeout, sigset_t *mask),
       (ring, cqe, n, timeout, mask))
 
-int __real_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
-int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
-int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p)
+WRAP(int, io_uring_queue_init_params,
+     (unsigned n, struct io_uring *ring, struct io_uring_params *p))
 {
 	looked_at = 0;
 	return __real_io_uring_queue_init_params(n, ring, p);
@@ -74,7 +74,7 @@ int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct 
 
 static hoist_budget *budget;
 
-/* Of the second tensor and then the first of "s.safetensors", directly or not. */
+/* A save of the second tensor and then the first of "s.safetensors", directly or not. */
 static int save(enum hoist_io io, bool *ret_ring)
 {
 	const hoist_save_options options = {.size = sizeof options,
@@ -83,16 +83,16 @@ static int save(enum hoist_io io, bool *ret_ring)
 					    .flags = HOIST_SAVE_DIGEST | HOIST_SAVE_NO_SYNC};
 	hoist_checkpoint *checkpoint;
 	hoist_save *saving;
-	CHECK(hoist_checkpoint_open(saved_path("s.safetensors"), 0, &checkpoint) == 0);
-	CHECK(hoist_save_create(saved_path("m.safetensors"), &options, &saving) == 0);
+	OK(hoist_checkpoint_open(support_path("s.safetensors"), 0, &checkpoint));
+	OK(hoist_save_create(support_path("m.safetensors"), &options, &saving));
 	for (size_t i = 0; i < 2; i++)
-		CHECK(hoist_save_add_tensor(saving, NULL, checkpoint, 1 - i) == 0);
+		OK(hoist_save_add_tensor(saving, NULL, checkpoint, 1 - i));
 	hoist_checkpoint_close(checkpoint);
-	CHECK(hoist_save_start(saving) == 0);
+	OK(hoist_save_start(saving));
 	int err = hoist_save_wait(saving);
 	CHECK(err == 0 || hoist_error()[0] != '\0');
 	hoist_save_report report = {.size = sizeof report};
-	CHECK(hoist_save_get_report(saving, &report) == 0);
+	OK(hoist_save_get_report(saving, &report));
 	*ret_ring = strcmp(report.engine, "io_uring") == 0;
 	hoist_save_destroy(saving);
 	return err;
@@ -100,27 +100,27 @@ static int save(enum hoist_io io, bool *ret_ring)
 
 static void put_old(void)
 {
-	FILE *file = fopen(saved_path("m.safetensors"), "wb");
+	FILE *file = fopen(support_path("m.safetensors"), "wb");
 	CHECK(file != NULL && fputs("old", file) >= 0 && fclose(file) == 0);
 }
 
 static bool is_old(void)
 {
 	char text[8] = "";
-	FILE *file = fopen(saved_path("m.safetensors"), "rb");
+	FILE *file = fopen(support_path("m.safetensors"), "rb");
 	CHECK(file != NULL);
 	size_t n = fread(text, 1, sizeof text, file);
-	CHECK(fclose(file) == 0);
+	OK(fclose(file));
 	return n == 3 && memcmp(text, "old", 3) == 0;
 }
 
-/* What is saved when nothing goes wrong. */
+/* The file that is saved when nothing goes wrong. */
 static struct saved want;
 
 static bool is_new(void)
 {
 	struct saved saved;
-	CHECK(saved_read(saved_path("m.safetensors"), &saved) == 0);
+	OK(saved_read(support_path("m.safetensors"), &saved));
 	bool same = saved.n == want.n && memcmp(saved.bytes, want.bytes, want.n) == 0;
 	saved_free(&saved);
 	return same;
@@ -170,14 +170,14 @@ int main(void)
 	const size_t sizes[] = {300001, 140000};
 	bool ring;
 	support_write("s.safetensors", 0, 2, sizes, 100);
-	CHECK(hoist_budget_create(256 << 10, &budget) == 0);
-	CHECK(save(HOIST_IO_DIRECT, &ring) == 0);
+	OK(hoist_budget_create(256 << 10, &budget));
+	OK(save(HOIST_IO_DIRECT, &ring));
 	if (!ring) {
 		printf("skipped: no io_uring here\n");
 		support_cleanup();
 		return 77;
 	}
-	CHECK(saved_read(saved_path("m.safetensors"), &want) == 0);
+	OK(saved_read(support_path("m.safetensors"), &want));
 	for (size_t f = 0; f < sizeof faults / sizeof faults[0]; f++) {
 		sweep(f, HOIST_IO_DIRECT);
 		sweep(f, HOIST_IO_CACHED);

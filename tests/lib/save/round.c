@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What is saved is what was given: every dtype, rank, stride and device, sizes around every border,
- * either engine, directly and cached, with budgets so small that blocks end anywhere. */
+/* A saved file has the bytes that the save was given: every dtype, rank, stride and device, sizes
+ * around every border, either engine, directly and cached, with budgets so small that blocks end
+ * anywhere. */
 #include "config.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static void forget_expected(void)
 static void describe(const hoist_buffer *buffer, struct expected *e)
 {
 	hoist_dtype_info info = {.size = sizeof info};
-	CHECK(hoist_dtype_get_info(hoist_buffer_dtype(buffer), &info) == 0);
+	OK(hoist_dtype_get_info(hoist_buffer_dtype(buffer), &info));
 	snprintf(e->dtype, sizeof e->dtype, "%s", info.safetensors);
 	char *at = e->shape;
 	e->shape[0] = '\0';
@@ -88,10 +89,10 @@ static void save_and_compare(hoist_save *save)
 {
 	const char *names[MAX_TENSORS];
 	struct saved saved;
-	CHECK(hoist_save_start(save) == 0);
-	CHECK(hoist_save_wait(save) == 0);
+	OK(hoist_save_start(save));
+	OK(hoist_save_wait(save));
 	hoist_save_report report = {.size = sizeof report};
-	CHECK(hoist_save_get_report(save, &report) == 0);
+	OK(hoist_save_get_report(save, &report));
 	CHECK(report.staging_peak_bytes <= report.budget_bytes);
 	CHECK(report.n_tensors == n_expected && report.n_files == 1);
 	CHECK(report.direct_bytes + report.cached_bytes == report.bytes);
@@ -100,7 +101,7 @@ static void save_and_compare(hoist_save *save)
 	hoist_save_progress(save, &done, &total);
 	CHECK(done == total && total == report.bytes);
 	hoist_save_destroy(save);
-	CHECK(saved_read(saved_path("m.safetensors"), &saved) == 0);
+	OK(saved_read(support_path("m.safetensors"), &saved));
 	CHECK(saved.n == report.bytes);
 	for (size_t i = 0; i < n_expected; i++) {
 		const struct expected *e = &expected[i];
@@ -119,7 +120,7 @@ static void save_and_compare(hoist_save *save)
 		saved_check_digests(&saved, names, n_expected);
 	saved_free(&saved);
 	CHECK(saved_n_names() == 1);
-	CHECK(unlink(saved_path("m.safetensors")) == 0);
+	OK(unlink(support_path("m.safetensors")));
 }
 
 struct mode {
@@ -141,7 +142,7 @@ static hoist_save *create(const struct mode *mode)
 	hoist_save *save;
 	hoist_budget *budget = NULL;
 	if (mode->budget != 0)
-		CHECK(hoist_budget_create(mode->budget, &budget) == 0);
+		OK(hoist_budget_create(mode->budget, &budget));
 	const hoist_save_options options = {
 		.size = sizeof options,
 		.engine = mode->engine,
@@ -149,7 +150,7 @@ static hoist_save *create(const struct mode *mode)
 		.budget = budget,
 		.flags = mode->flags,
 	};
-	CHECK(hoist_save_create(saved_path("m.safetensors"), &options, &save) == 0);
+	OK(hoist_save_create(support_path("m.safetensors"), &options, &save));
 	hoist_budget_unref(budget);
 	return save;
 }
@@ -160,13 +161,13 @@ static hoist_buffer *filled(hoist_device *device, unsigned flags, hoist_dtype dt
 			    const int64_t *shape, unsigned seed)
 {
 	hoist_buffer *buffer;
-	CHECK(hoist_buffer_create(device, dtype, rank, shape, flags, &buffer) == 0);
+	OK(hoist_buffer_create(device, dtype, rank, shape, flags, &buffer));
 	size_t n = hoist_buffer_bytes(buffer);
 	unsigned char *bytes = malloc(n + 1);
 	CHECK(bytes != NULL);
 	for (size_t i = 0; i < n; i++)
 		bytes[i] = byte_at(i, seed);
-	CHECK(hoist_buffer_write(buffer, 0, bytes, n) == 0);
+	OK(hoist_buffer_write(buffer, 0, bytes, n));
 	free(bytes);
 	return buffer;
 }
@@ -175,7 +176,7 @@ static void add(hoist_save *save, hoist_buffer *view, size_t bits, size_t first,
 {
 	CHECK(n_expected < MAX_TENSORS);
 	expect_view(view, bits, first, seed);
-	CHECK(hoist_save_add(save, expected[n_expected - 1].name, view) == 0);
+	OK(hoist_save_add(save, expected[n_expected - 1].name, view));
 }
 
 /* Whole, turned around, every second one, backwards, one row for many. */
@@ -187,7 +188,7 @@ static void add_views(hoist_save *save, hoist_device *device, unsigned flags, ho
 	hoist_buffer *base = filled(device, flags, dtype, 3, shape, seed);
 	hoist_buffer *view;
 	add(save, base, bits, 0, seed);
-	CHECK(hoist_buffer_permute(base, turned, &view) == 0);
+	OK(hoist_buffer_permute(base, turned, &view));
 	add(save, view, bits, 0, seed);
 	hoist_buffer_unref(view);
 	static const struct {
@@ -202,12 +203,12 @@ static void add_views(hoist_save *save, hoist_device *device, unsigned flags, ho
 	};
 	for (size_t i = 0; bits % 8 == 0 && i < sizeof layouts / sizeof layouts[0]; i++) {
 		hoist_layout layout;
-		CHECK(hoist_buffer_get_layout(base, &layout) == 0);
+		OK(hoist_buffer_get_layout(base, &layout));
 		layout.rank = 3;
 		memcpy(layout.shape, layouts[i].shape, sizeof layouts[i].shape);
 		memcpy(layout.strides, layouts[i].strides, sizeof layouts[i].strides);
 		layout.offset = layouts[i].first;
-		CHECK(hoist_buffer_with_layout(base, &layout, dtype, &view) == 0);
+		OK(hoist_buffer_with_layout(base, &layout, dtype, &view));
 		add(save, view, bits, (size_t)layouts[i].first * bits, seed);
 		hoist_buffer_unref(view);
 	}
@@ -261,7 +262,7 @@ static void sizes_and_ranks(const struct mode *mode)
 		static const int turned[] = {1, 0};
 		hoist_buffer *base = filled(devices[k], 0, HOIST_F32, 2, wide, 3);
 		hoist_buffer *view;
-		CHECK(hoist_buffer_permute(base, turned, &view) == 0);
+		OK(hoist_buffer_permute(base, turned, &view));
 		hoist_buffer_unref(base);
 		add(save, view, 32, 0, 3);
 		hoist_buffer_unref(view);
@@ -288,8 +289,8 @@ static void expect_tensor(hoist_checkpoint *checkpoint, size_t index)
 	hoist_tensor_info info = {.size = sizeof info};
 	hoist_file_info file = {.size = sizeof file};
 	struct expected *e = &expected[n_expected];
-	CHECK(hoist_checkpoint_tensor(checkpoint, index, &info) == 0);
-	CHECK(hoist_checkpoint_file(checkpoint, info.file, &file) == 0);
+	OK(hoist_checkpoint_tensor(checkpoint, index, &info));
+	OK(hoist_checkpoint_file(checkpoint, info.file, &file));
 	snprintf(e->name, sizeof e->name, "s%zu", n_expected++);
 	snprintf(e->dtype, sizeof e->dtype, "U8");
 	snprintf(e->shape, sizeof e->shape, "%llu", (unsigned long long)info.bytes);
@@ -310,10 +311,10 @@ static void from_checkpoints(const struct mode *mode, bool shuffled)
 		sizes[i] = random_below(i % 13 == 0 ? 700000 : i % 5 == 0 ? 70000 : 300);
 	support_write("a.safetensors", 0, 200, sizes, 4);
 	support_write("b.safetensors", 200, 100, sizes + 200, 0);
-	CHECK(hoist_checkpoint_open(saved_path("a.safetensors"), 0, &checkpoints[0]) == 0);
-	CHECK(hoist_checkpoint_open(saved_path("b.safetensors"), 0, &checkpoints[1]) == 0);
-	/* What was read stays readable. */
-	CHECK(unlink(saved_path("c.safetensors")) < 0);
+	OK(hoist_checkpoint_open(support_path("a.safetensors"), 0, &checkpoints[0]));
+	OK(hoist_checkpoint_open(support_path("b.safetensors"), 0, &checkpoints[1]));
+	/* A tensor that was read stays readable. */
+	CHECK(unlink(support_path("c.safetensors")) < 0);
 	hoist_save *save = create(mode);
 	const int64_t some = 777;
 	hoist_buffer *buffer = filled(devices[1], 0, HOIST_U8, 1, &some, 1);
@@ -328,13 +329,13 @@ static void from_checkpoints(const struct mode *mode, bool shuffled)
 		hoist_checkpoint *from = checkpoints[t >= 200];
 		size_t index = t >= 200 ? t - 200 : t;
 		expect_tensor(from, index);
-		CHECK(hoist_save_add_tensor(save, expected[n_expected - 1].name, from, index) == 0);
+		OK(hoist_save_add_tensor(save, expected[n_expected - 1].name, from, index));
 	}
 	hoist_checkpoint_close(checkpoints[0]);
 	hoist_checkpoint_close(checkpoints[1]);
 	hoist_buffer_unref(buffer);
-	CHECK(unlink(saved_path("a.safetensors")) == 0);
-	CHECK(unlink(saved_path("b.safetensors")) == 0);
+	OK(unlink(support_path("a.safetensors")));
+	OK(unlink(support_path("b.safetensors")));
 	save_and_compare(save);
 	forget_expected();
 }
@@ -345,13 +346,13 @@ static void onto_itself(void)
 	const size_t sizes[] = {5000000, 3, 600000};
 	hoist_checkpoint *checkpoint;
 	support_write("m.safetensors", 0, 3, sizes, 12);
-	CHECK(hoist_checkpoint_open(saved_path("m.safetensors"), 0, &checkpoint) == 0);
+	OK(hoist_checkpoint_open(support_path("m.safetensors"), 0, &checkpoint));
 	hoist_save *save = create(&modes[0]);
 	for (size_t i = 0; i < 3; i++) {
 		expect_tensor(checkpoint, 2 - i);
-		CHECK(hoist_save_add_tensor(save, expected[i].name, checkpoint, 2 - i) == 0);
+		OK(hoist_save_add_tensor(save, expected[i].name, checkpoint, 2 - i));
 	}
-	CHECK(hoist_save_metadata_of(save, checkpoint) == 0);
+	OK(hoist_save_metadata_of(save, checkpoint));
 	save_and_compare(save);
 	hoist_checkpoint_close(checkpoint);
 	forget_expected();
@@ -369,28 +370,27 @@ static void many_tiny_ones(hoist_device *device)
 	hoist_save *save = create(&modes[0]);
 	for (size_t i = 0; i < MANY; i++) {
 		hoist_buffer *view;
-		CHECK(hoist_buffer_view(arena, (MANY - 1 - i) * 20, HOIST_U8, 1, one, &view) == 0);
+		OK(hoist_buffer_view(arena, (MANY - 1 - i) * 20, HOIST_U8, 1, one, &view));
 		snprintf(name, sizeof name, "n%06zu", i);
-		CHECK(hoist_save_add(save, name, view) == 0);
+		OK(hoist_save_add(save, name, view));
 		hoist_buffer_unref(view);
 	}
 	hoist_buffer_unref(arena);
-	CHECK(hoist_save_start(save) == 0 && hoist_save_wait(save) == 0);
-	hoist_save_destroy(save);
+	OK(saved_run(save));
 	struct saved saved;
-	CHECK(saved_read(saved_path("m.safetensors"), &saved) == 0);
+	OK(saved_read(support_path("m.safetensors"), &saved));
 	CHECK(saved.n == saved.data + MANY * 20);
 	for (size_t i = 0; i < MANY * 20; i++)
 		CHECK(saved.bytes[saved.data + i] == byte_at((MANY - 1 - i / 20) * 20 + i % 20, 2));
 	saved_free(&saved);
-	CHECK(unlink(saved_path("m.safetensors")) == 0);
+	OK(unlink(support_path("m.safetensors")));
 }
 
 int main(void)
 {
 	support_emulate("cuda:2,hip:1");
 	for (int i = 0; i < N_DEVICES; i++)
-		CHECK(hoist_device_open(specs[i], &devices[i]) == 0);
+		OK(hoist_device_open(specs[i], &devices[i]));
 	/* ThreadSanitizer takes its time. */
 	for (int m = 0; m < N_MODES; m += UNDER_TSAN ? 3 : 1) {
 		if (m < 2)
