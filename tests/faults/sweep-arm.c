@@ -68,6 +68,7 @@ void sweep_arm(const struct sweep_job *job, long n, unsigned way)
 	atomic_store(&sweep->n_trace, 0);
 	atomic_store(&sweep->n_ways, 1);
 	atomic_store(&sweep->seen, 0);
+	atomic_store(&sweep->bytes, 0);
 	atomic_store(&sweep->at, n);
 	atomic_store(&sweep->way, way);
 	atomic_store(&sweep->struck, false);
@@ -76,7 +77,8 @@ void sweep_arm(const struct sweep_job *job, long n, unsigned way)
 		atomic_store(&sweep->armed, true);
 		break;
 	case SWEEP_MEMORY:
-		atomic_store(&sweep->memory, true);
+	case SWEEP_OWN:
+		atomic_store(&sweep->memory, kind);
 		break;
 	default:
 		(void)snprintf(spec, sizeof spec, "%s:%ld",
@@ -118,7 +120,8 @@ bool sweep_disarm(const struct sweep_job *job)
 		atomic_store(&sweep->armed, false);
 		return atomic_load(&sweep->nr) >= 0;
 	case SWEEP_MEMORY:
-		atomic_store(&sweep->memory, false);
+	case SWEEP_OWN:
+		atomic_store(&sweep->memory, 0);
 		return atomic_load(&sweep->struck);
 	default:
 		return driver_failed(job);
@@ -127,7 +130,7 @@ bool sweep_disarm(const struct sweep_job *job)
 
 bool sweep_pause(void)
 {
-	return atomic_exchange(&sweep->armed, false) || atomic_exchange(&sweep->memory, false) ||
+	return atomic_exchange(&sweep->armed, false) || atomic_exchange(&sweep->memory, 0) != 0 ||
 	       getenv("HOIST_EMULATE_FAIL") != NULL;
 }
 
@@ -135,6 +138,6 @@ void sweep_resume(bool was)
 {
 	if (was && kind == SWEEP_CALLS)
 		atomic_store(&sweep->armed, true);
-	if (was && kind == SWEEP_MEMORY)
-		atomic_store(&sweep->memory, true);
+	if (was && (kind == SWEEP_MEMORY || kind == SWEEP_OWN))
+		atomic_store(&sweep->memory, kind);
 }

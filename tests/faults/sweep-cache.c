@@ -20,8 +20,7 @@ static int compare_image(hoist_image *image, size_t n_tensors,
 	for (size_t i = 0; err == 0 && i < n_tensors; i++) {
 		hoist_buffer *buffer = NULL;
 		err = hoist_image_buffer(image, i, &buffer);
-		if (err == 0)
-			err = compare(buffer, i);
+		STEP(err, compare(buffer, i));
 		hoist_buffer_unref(buffer);
 	}
 	return err;
@@ -34,8 +33,7 @@ static int use_image(const char *path, size_t n_tensors,
 	int err = hoist_cache_attach(path, 0, &image);
 	if (err != 0 && image != NULL)
 		sweep_wrong("an image that could not be attached is given");
-	if (err == 0)
-		err = compare_image(image, n_tensors, compare);
+	STEP(err, compare_image(image, n_tensors, compare));
 	hoist_image_close(image);
 	return err;
 }
@@ -64,10 +62,8 @@ static int use_cache(size_t n_images)
 	const char *path = sweep_path("m.safetensors");
 	hoist_cache_list *list = NULL;
 	int err = hoist_cache_add(path, &o, NULL);
-	if (err == 0)
-		err = use_own();
-	if (err == 0)
-		err = hoist_cache_list_create(&list);
+	STEP(err, use_own());
+	STEP(err, hoist_cache_list_create(&list));
 	if (err == 0 && hoist_cache_list_n_images(list) != n_images)
 		sweep_wrong("%zu images", hoist_cache_list_n_images(list));
 	hoist_cache_list_destroy(list);
@@ -126,7 +122,7 @@ static void prepare_cache(void)
 
 static struct sweep_counts held; /* by the holder, with the other image alone */
 
-/* Of this process's children. */
+/* One of this process's children; 0: none. */
 static pid_t find_holder(void)
 {
 	char text[512] = "";
@@ -201,7 +197,21 @@ static void check_held(int err)
 }
 
 const struct sweep_scenario sweep_caches[] = {
-	{"cache", NULL, prepare_cache, cache_alone, check_alone, end_cache, false, false},
-	{"cache-held", NULL, prepare_held, cache_held, check_held, end_cache, false, false},
-	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
+	{.name = "cache",
+	 .prepare = prepare_cache,
+	 .run = cache_alone,
+	 .check = check_alone,
+	 .finish = end_cache},
+	{.name = "cache-held",
+	 .prepare = prepare_held,
+	 .run = cache_held,
+	 .check = check_held,
+	 .finish = end_cache},
+	{.name = "lib-cache",
+	 .kinds = SWEEP_WARM(SWEEP_OWN),
+	 .prepare = prepare_held,
+	 .run = cache_held,
+	 .check = check_held,
+	 .finish = end_cache},
+	{.name = NULL},
 };

@@ -231,7 +231,7 @@ const char *sweep_call_name(int nr)
 
 #define SOCKET 250 /* the one descriptor on which sendmsg() is not asked about */
 
-/* What AddressSanitizer's own memory and threads need. */
+/* AddressSanitizer's own memory and threads need these. */
 static const int sanitizers[] = {SYS_mmap,   SYS_mprotect, SYS_madvise,
 				 SYS_mremap, SYS_prctl,	   SYS_sched_getaffinity};
 

@@ -11,8 +11,7 @@ static int make(const char *spec, hoist_buffer **ret)
 {
 	hoist_device *device = NULL;
 	int err = hoist_device_open(spec, &device);
-	if (err == 0)
-		err = hoist_buffer_create(device, HOIST_U8, 2, shape, 0, ret);
+	STEP(err, hoist_buffer_create(device, HOIST_U8, 2, shape, 0, ret));
 	hoist_device_unref(device);
 	return err;
 }
@@ -24,8 +23,7 @@ static int copy_strided(hoist_buffer *from, hoist_device *to, hoist_buffer **ret
 	const hoist_slice slices[] = {HOIST_ALL, HOIST_STEP(SWEEP_COLUMNS - 1, HOIST_NONE, -2)};
 	hoist_buffer *view = NULL;
 	int err = hoist_buffer_slice(from, 2, slices, &view);
-	if (err == 0)
-		err = hoist_buffer_copy(view, to, ret);
+	STEP(err, hoist_buffer_copy(view, to, ret));
 	hoist_buffer_unref(view);
 	return err;
 }
@@ -40,10 +38,8 @@ static int copy_all(hoist_buffer *const buffers[4], hoist_device *cpu, const uns
 	int err = hoist_buffer_copy_in(buffers[0], all, sweep_bytes(0));
 	for (int i = 1; err == 0 && i < 4; i++)
 		err = hoist_buffer_fill(buffers[i], &filler, sizeof filler);
-	if (err == 0)
-		err = hoist_buffer_copy_into(buffers[1], buffers[0]);
-	if (err == 0)
-		err = hoist_buffer_copy_batch(2, dsts, srcs, NULL);
+	STEP(err, hoist_buffer_copy_into(buffers[1], buffers[0]));
+	STEP(err, hoist_buffer_copy_batch(2, dsts, srcs, NULL));
 	for (int i = 1; err == 0 && i < 4; i++)
 		err = sweep_compare_bytes(buffers[i], all, sweep_bytes(0));
 	for (size_t i = 0; i < sweep_bytes(0) / 2; i++) {
@@ -51,10 +47,8 @@ static int copy_all(hoist_buffer *const buffers[4], hoist_device *cpu, const uns
 		size_t column = SWEEP_COLUMNS - 1 - i % (SWEEP_COLUMNS / 2) * 2;
 		cut[i] = all[row * SWEEP_COLUMNS + column];
 	}
-	if (err == 0)
-		err = copy_strided(buffers[2], cpu, &back);
-	if (err == 0)
-		err = sweep_compare_bytes(back, cut, sweep_bytes(0) / 2);
+	STEP(err, copy_strided(buffers[2], cpu, &back));
+	STEP(err, sweep_compare_bytes(back, cut, sweep_bytes(0) / 2));
 	hoist_buffer_unref(back);
 	return err;
 }
@@ -70,8 +64,7 @@ static int copies(void)
 	(void)sweep_shape(0, shape);
 	for (int i = 0; err == 0 && i < 4; i++)
 		err = make(specs[i], &buffers[i]);
-	if (err == 0)
-		err = copy_all(buffers, cpu, all);
+	STEP(err, copy_all(buffers, cpu, all));
 	for (int i = 0; i < 4; i++)
 		hoist_buffer_unref(buffers[i]);
 	hoist_device_unref(cpu);
@@ -87,12 +80,10 @@ static int exchange(hoist_buffer *buffer, const unsigned char *all)
 	int err = hoist_buffer_to_dlpack(buffer, NULL, &tensor);
 	if (err != 0 && tensor != NULL)
 		sweep_wrong("a tensor that could not be made is given");
-	if (err == 0)
-		err = hoist_buffer_from_dlpack(tensor, NULL, 0, &back);
+	STEP(err, hoist_buffer_from_dlpack(tensor, NULL, 0, &back));
 	if (err != 0)
 		hoist_dlpack_release(tensor);
-	if (err == 0)
-		err = sweep_compare_bytes(back, all, sweep_bytes(0));
+	STEP(err, sweep_compare_bytes(back, all, sweep_bytes(0)));
 	hoist_buffer_unref(back);
 	return err;
 }
@@ -107,17 +98,15 @@ static int dlpack(void)
 	for (int i = 0; err == 0 && i < 2; i++) {
 		hoist_buffer *buffer = NULL;
 		err = make(specs[i], &buffer);
-		if (err == 0)
-			err = hoist_buffer_copy_in(buffer, all, sweep_bytes(0));
-		if (err == 0)
-			err = exchange(buffer, all);
+		STEP(err, hoist_buffer_copy_in(buffer, all, sweep_bytes(0)));
+		STEP(err, exchange(buffer, all));
 		hoist_buffer_unref(buffer);
 	}
 	return err;
 }
 
 const struct sweep_scenario sweep_copies[] = {
-	{"copy", "cuda", NULL, copies, sweep_no_files, NULL, false, false},
-	{"dlpack", "cuda", NULL, dlpack, sweep_no_files, NULL, false, false},
-	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
+	{.name = "copy", .api = "cuda", .run = copies},
+	{.name = "dlpack", .api = "cuda", .run = dlpack},
+	{.name = NULL},
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a process holds, as the kernel, malloc, the stand-in drivers and the budget have it. */
+/* Counts the things that a process holds, by the kernel, malloc, the stand-in drivers and the
+ * budget. */
 #include "config.h"
 
 #include "tests/faults/sweep.h"

@@ -18,14 +18,11 @@ static void save(const char *name, size_t n_tensors, unsigned flags)
 	hoist_checkpoint *checkpoint = NULL;
 	hoist_save *it = NULL;
 	int err = hoist_checkpoint_open(sweep_path("m.safetensors"), 0, &checkpoint);
-	if (err == 0)
-		err = hoist_save_create(sweep_path(name), &o, &it);
+	STEP(err, hoist_save_create(sweep_path(name), &o, &it));
 	for (size_t i = 0; err == 0 && i < n_tensors; i++)
 		err = hoist_save_add_tensor(it, NULL, checkpoint, i);
-	if (err == 0)
-		err = hoist_save_start(it);
-	if (err == 0)
-		err = hoist_save_wait(it);
+	STEP(err, hoist_save_start(it));
+	STEP(err, hoist_save_wait(it));
 	if (err != 0)
 		sweep_die("%s cannot be written", name);
 	hoist_save_destroy(it);

@@ -53,8 +53,7 @@ static int load(const struct load_case *c)
 		err = hoist_device_open(c->on, &devices[0]);
 	if (err == 0 && c->replica != NULL)
 		err = hoist_device_open(c->replica, &devices[1]);
-	if (err == 0)
-		err = start(c, devices, &it);
+	STEP(err, start(c, devices, &it));
 	if (err != 0 && it != NULL)
 		sweep_wrong("a load that could not be started is given");
 	if (err == 0 && c->cancels)
@@ -80,8 +79,7 @@ static int whole(hoist_load *it)
 		hoist_buffer *buffer = NULL;
 		size_t tensor = 0;
 		err = hoist_load_tensor(it, i, &tensor, &buffer);
-		if (err == 0)
-			err = sweep_compare(buffer, tensor, 0);
+		STEP(err, sweep_compare(buffer, tensor, 0));
 		hoist_buffer_unref(buffer);
 	}
 	return err;
@@ -113,8 +111,7 @@ static int look_at_replicas(hoist_load *it)
 	for (size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i++) {
 		hoist_buffer *buffer = NULL;
 		err = hoist_load_replica(it, 0, i, &buffer);
-		if (err == 0)
-			err = sweep_compare(buffer, i, 0);
+		STEP(err, sweep_compare(buffer, i, 0));
 		hoist_buffer_unref(buffer);
 	}
 	return err;
@@ -138,15 +135,12 @@ static int look_at_parts(hoist_load *it)
 	for (size_t row = 0; row < SWEEP_ROWS; row++)
 		memcpy(cut + row * wide, all + row * SWEEP_COLUMNS + CUT_BEGIN, wide);
 	int err = hoist_load_buffer(it, "a", &buffer);
-	if (err == 0)
-		err = sweep_compare_bytes(buffer, cut, SWEEP_ROWS * wide);
+	STEP(err, sweep_compare_bytes(buffer, cut, SWEEP_ROWS * wide));
 	hoist_buffer_unref(buffer);
 	buffer = NULL;
-	if (err == 0)
-		err = hoist_load_buffer(it, "e", &buffer);
+	STEP(err, hoist_load_buffer(it, "e", &buffer));
 	sweep_fill(4, 0, all);
-	if (err == 0)
-		err = sweep_compare_bytes(buffer, all + 7, 50000 - 7);
+	STEP(err, sweep_compare_bytes(buffer, all + 7, 50000 - 7));
 	hoist_buffer_unref(buffer);
 	return err;
 }
@@ -163,7 +157,7 @@ LOAD(parts_to_cuda, .file = "m.safetensors", .on = "cuda:0", .look = look_at_par
 
 /* --- one by name; other types --- */
 
-/* Of a half that is positive and finite. */
+/* The half at @bytes is positive and finite. */
 static float float_of(const unsigned char *bytes)
 {
 	uint16_t half;
@@ -210,8 +204,7 @@ static int look_at_gguf(hoist_load *it)
 {
 	hoist_buffer *buffer = NULL;
 	int err = hoist_load_buffer(it, "a", &buffer);
-	if (err == 0)
-		err = sweep_compare_gguf(buffer, 0);
+	STEP(err, sweep_compare_gguf(buffer, 0));
 	hoist_buffer_unref(buffer);
 	return err;
 }
@@ -227,8 +220,7 @@ static int look_at_first(hoist_load *it)
 	int err = hoist_load_tensor(it, 0, &tensor, &buffer);
 	if (err == 0 && tensor != 0)
 		sweep_wrong("tensor 0 is %zu", tensor);
-	if (err == 0)
-		err = sweep_compare(buffer, 0, 0);
+	STEP(err, sweep_compare(buffer, 0, 0));
 	hoist_buffer_unref(buffer);
 	return err;
 }
@@ -243,8 +235,7 @@ static int look_at_columns(hoist_load *it)
 	for (size_t i = 0; i < sweep_bytes(0); i++)
 		want[i] = file[i % SWEEP_COLUMNS * SWEEP_ROWS + i / SWEEP_COLUMNS];
 	int err = hoist_load_buffer(it, "a", &buffer);
-	if (err == 0)
-		err = sweep_compare_bytes(buffer, want, sweep_bytes(0));
+	STEP(err, sweep_compare_bytes(buffer, want, sweep_bytes(0)));
 	hoist_buffer_unref(buffer);
 	return err;
 }
@@ -273,9 +264,9 @@ static void load_all(void)
 LOAD(map, .file = "m.safetensors", .options = {.io = HOIST_IO_MAP, .map = HOIST_MAP_READ_ONLY})
 LOAD(map_shards, .file = "shards", .options = {.io = HOIST_IO_MAP, .flags = HOIST_LOAD_POPULATE})
 
-#define S(name, api, run)                                                                          \
+#define S(text, driver, load)                                                                      \
 	{                                                                                          \
-		name, api, NULL, run, sweep_no_files, NULL, false, false                           \
+		.name = text, .api = driver, .run = load                                           \
 	}
 
 const struct sweep_scenario sweep_loads[] = {
@@ -296,9 +287,13 @@ const struct sweep_scenario sweep_loads[] = {
 	S("load-max", NULL, max),
 	S("load-pytorch", NULL, pytorch),
 	S("load-verify", NULL, verified),
-	{"load-cancel", "cuda", load_all, cancelled, sweep_no_files, NULL, false, true},
-	{"load-destroy", "hip", load_all, left, sweep_no_files, NULL, false, true},
+	{.name = "load-cancel",
+	 .api = "cuda",
+	 .prepare = load_all,
+	 .run = cancelled,
+	 .varies = true},
+	{.name = "load-destroy", .api = "hip", .prepare = load_all, .run = left, .varies = true},
 	S("load-map", NULL, map),
 	S("load-map-shards", NULL, map_shards),
-	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
+	{.name = NULL},
 };

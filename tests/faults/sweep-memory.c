@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* malloc and its kin of the whole process, libraries included: they are counted, and one fails. */
+/* malloc and its kin, which are counted, and one fails: of the whole process, libraries included,
+ * and, by --wrap, of hoist's own alone. */
 #include "config.h"
 
 #include "tests/faults/sweep.h"
@@ -8,6 +9,52 @@
 #include <execinfo.h>
 #include <pthread.h>
 #include <stdlib.h>
+
+static bool fails_now(int kind)
+{
+	if (sweep == NULL || atomic_load_explicit(&sweep->memory, memory_order_relaxed) != kind)
+		return false;
+	if (atomic_fetch_add(&sweep->seen, 1) + 1 != atomic_load(&sweep->at))
+		return false;
+	atomic_store(&sweep->struck, true);
+	atomic_store(&sweep->n_trace, backtrace(sweep->trace, SWEEP_MOST_TRACE));
+	errno = ENOMEM;
+	return true;
+}
+
+/* --- hoist's own --- */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+
+static bool own_fails(size_t bytes)
+{
+	if (sweep != NULL &&
+	    atomic_load_explicit(&sweep->memory, memory_order_relaxed) == SWEEP_OWN)
+		atomic_fetch_add_explicit(&sweep->bytes, (long)bytes, memory_order_relaxed);
+	return fails_now(SWEEP_OWN);
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+	return own_fails(bytes) ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	return own_fails(n * bytes) ? NULL : __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+	return own_fails(0) ? NULL : __real_realloc(old, bytes);
+}
+
+/* --- the whole process's --- */
 
 #if !SWEEP_SANITIZED
 
@@ -20,18 +67,6 @@ void __libc_free(void *memory);
 static atomic_long own;
 static atomic_long *live = &own;
 
-static bool fails_now(void)
-{
-	if (sweep == NULL || !atomic_load_explicit(&sweep->memory, memory_order_relaxed))
-		return false;
-	if (atomic_fetch_add(&sweep->seen, 1) + 1 != atomic_load(&sweep->at))
-		return false;
-	atomic_store(&sweep->struck, true);
-	atomic_store(&sweep->n_trace, backtrace(sweep->trace, SWEEP_MOST_TRACE));
-	errno = ENOMEM;
-	return true;
-}
-
 static void *counted(void *block)
 {
 	if (block != NULL)
@@ -43,17 +78,17 @@ static void *counted(void *block)
 
 VISIBLE void *malloc(size_t bytes)
 {
-	return fails_now() ? NULL : counted(__libc_malloc(bytes));
+	return fails_now(SWEEP_MEMORY) ? NULL : counted(__libc_malloc(bytes));
 }
 
 VISIBLE void *calloc(size_t n, size_t bytes)
 {
-	return fails_now() ? NULL : counted(__libc_calloc(n, bytes));
+	return fails_now(SWEEP_MEMORY) ? NULL : counted(__libc_calloc(n, bytes));
 }
 
 VISIBLE void *realloc(void *old, size_t bytes)
 {
-	if (fails_now())
+	if (fails_now(SWEEP_MEMORY))
 		return NULL;
 	void *block = __libc_realloc(old, bytes);
 	if (old == NULL)
@@ -66,7 +101,7 @@ VISIBLE void *realloc(void *old, size_t bytes)
 VISIBLE void *memalign(size_t align, size_t bytes);
 VISIBLE void *memalign(size_t align, size_t bytes)
 {
-	return fails_now() ? NULL : counted(__libc_memalign(align, bytes));
+	return fails_now(SWEEP_MEMORY) ? NULL : counted(__libc_memalign(align, bytes));
 }
 
 VISIBLE void *aligned_alloc(size_t align, size_t bytes)

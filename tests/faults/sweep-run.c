@@ -53,7 +53,7 @@ void sweep_die(const char *format, ...)
 
 /* --- reports --- */
 
-/* What the scenario leaves when it ends is the last thing that can be wrong. */
+/* The rest that a scenario leaves at its end is the last thing that can be wrong. */
 static void finish(void)
 {
 	if (job->scenario->finish != NULL)
@@ -146,11 +146,6 @@ void sweep_compare_with(const struct sweep_counts *idle, const char *when)
 		}
 }
 
-void sweep_no_files(int err)
-{
-	(void)err;
-}
-
 /* --- texts --- */
 
 static char stale[64]; /* a text that no failure here has */
@@ -170,15 +165,28 @@ void sweep_check_text(int err)
 		sweep_wrong("there is no text");
 }
 
+static void begin(void)
+{
+	atomic_fetch_add(&sweep->n_runs, 1);
+	if (job->scenario->begin != NULL)
+		job->scenario->begin();
+	sweep_forget_text();
+}
+
+static void check(int err)
+{
+	if (job->scenario->check != NULL)
+		job->scenario->check(err);
+}
+
 /* Without a failure. */
 static void run_well(const char *when)
 {
-	atomic_fetch_add(&sweep->n_runs, 1);
-	sweep_forget_text();
+	begin();
 	int err = job->scenario->run();
 	if (err != 0)
 		sweep_wrong("%s it gives %d (%s)", when, err, hoist_error());
-	job->scenario->check(0);
+	check(0);
 }
 
 static void measure(void)
@@ -201,9 +209,8 @@ static void measure(void)
 static bool run_failing(long n, unsigned way, int *ret)
 {
 	atomic_fetch_add(&sweep->beats, 1);
-	atomic_fetch_add(&sweep->n_runs, 1);
 	atomic_store(&sweep->n, n);
-	sweep_forget_text();
+	begin();
 	sweep_arm(job, n, way);
 	int err = job->scenario->run();
 	bool struck = sweep_disarm(job);
@@ -212,11 +219,22 @@ static bool run_failing(long n, unsigned way, int *ret)
 		sweep_check_text(err);
 	if (err != 0 && !struck)
 		sweep_wrong("it fails though nothing failed");
+	if (err == 0 && struck && job->kind == SWEEP_ASYNC && job->scenario->kinds != 0)
+		sweep_wrong("the failure was lost");
 	*ret = err;
 	return struck;
 }
 
-static void reset_driver(void)
+/* A run in which calls are counted and none fails. */
+static void count_calls(void)
+{
+	int err = 0;
+	(void)run_failing(LONG_MAX / 2, 0, &err);
+	atomic_store(&sweep->total, atomic_load(&sweep->seen));
+	check(err);
+}
+
+void sweep_reset_drivers(void)
 {
 	static const char *const apis[] = {"cuda", "hip"};
 	for (size_t i = 0; i < 2; i++)
@@ -234,8 +252,8 @@ static bool grows(long n, unsigned way, const struct sweep_counts *first)
 		struct sweep_counts now;
 		int err = 0;
 		(void)run_failing(n, way, &err);
-		job->scenario->check(err);
-		reset_driver();
+		check(err);
+		sweep_reset_drivers();
 		run_well("the next time");
 		trim();
 		(void)usleep(5000);
@@ -295,19 +313,28 @@ static void compare_cold(void)
 		sweep_compare_with(&idle, "after the next time");
 }
 
+/* Before call n + 1 fails, all calls up to n work once more.  So in make check every eighth failure
+ * is enough. */
+static bool is_tried_again(long n)
+{
+	return job->scenario->kinds == 0 || job->scenario->tries_again || n % 8 == 0;
+}
+
 static bool try_one(long n, unsigned way)
 {
 	int err = 0;
 	bool struck = run_failing(n, way, &err);
-	job->scenario->check(err);
-	reset_driver();
+	check(err);
+	sweep_reset_drivers();
 	if (!job->cold)
 		compare_warm(n, way, "afterwards");
-	run_well("the next time");
+	if (job->cold || is_tried_again(n))
+		run_well("the next time");
 	if (job->cold) {
-		run_well("the time after next");
+		if (job->scenario->kinds == 0)
+			run_well("the time after next");
 		compare_cold();
-	} else {
+	} else if (is_tried_again(n)) {
 		compare_warm(n, way, "after the next time");
 	}
 	if (struck) {
@@ -344,32 +371,27 @@ static bool try_call(long n)
 
 static void sweep_warm(void)
 {
-	int err = 0;
 	if (!sweep->has_idle)
 		measure();
 	if (sweep->wrong[0] != '\0')
 		sweep_die("%s: %s", job->scenario->name, sweep->wrong);
-	if (atomic_load(&sweep->total) == 0) {
-		(void)run_failing(LONG_MAX / 2, 0, &err);
-		atomic_store(&sweep->total, atomic_load(&sweep->seen));
-	}
+	if (atomic_load(&sweep->total) == 0)
+		count_calls();
 	long stride = job->stride;
 	if (stride == 0)
 		stride = atomic_load(&sweep->total) / job->shots + 1;
 	long n = job->first > 0 ? job->first : 1 + (long)job->random % stride;
 	while ((try_call(n) || (job->scenario->varies && n < atomic_load(&sweep->total))) &&
 	       job->way < 0)
-		n += stride;
+		n += job->scenario->alike != 0 && n >= job->scenario->alike ? 3 : stride;
 	atomic_store(&sweep->ended, true);
 }
 
-/* Of a process without a failure, or with the one. */
+/* A process without a failure, or with one. */
 static void run_cold(void)
 {
 	if (job->first == 0) {
-		int err = 0;
-		(void)run_failing(LONG_MAX / 2, 0, &err);
-		atomic_store(&sweep->total, atomic_load(&sweep->seen));
+		count_calls();
 		run_well("the second time");
 		run_well("the third time");
 		trim();
@@ -387,9 +409,10 @@ static void run_cold(void)
 void sweep_child(const struct sweep_job *wanted)
 {
 	job = wanted;
+	sweep_device = wanted->scenario->device;
 	sweep_catch_signals();
 	sweep->is_cold = wanted->cold;
-	/* What the scenario starts and leaves is this process's to see. */
+	/* Processes that the scenario starts and leaves come to this one. */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		sweep_die("prctl");
 	if (hoist_budget_create((size_t)8 << 20, &sweep_budget) != 0)

@@ -25,10 +25,8 @@ static int add(hoist_save *save, hoist_device *device, size_t tensor, unsigned m
 	int rank = sweep_shape(tensor, shape);
 	sweep_fill(tensor, model, bytes);
 	int err = hoist_buffer_create(device, sweep_dtypes[tensor], rank, shape, 0, &buffer);
-	if (err == 0)
-		err = hoist_buffer_copy_in(buffer, bytes, sweep_bytes(tensor));
-	if (err == 0)
-		err = hoist_save_add(save, sweep_names[tensor], buffer);
+	STEP(err, hoist_buffer_copy_in(buffer, bytes, sweep_bytes(tensor)));
+	STEP(err, hoist_save_add(save, sweep_names[tensor], buffer));
 	hoist_buffer_unref(buffer);
 	return err;
 }
@@ -49,8 +47,7 @@ static int add_checkpoint(hoist_save *save, const char *path)
 	int err = hoist_checkpoint_open(path, 0, &checkpoint);
 	for (size_t i = 0; err == 0 && i < hoist_checkpoint_n_tensors(checkpoint); i++)
 		err = hoist_save_add_tensor(save, NULL, checkpoint, i);
-	if (err == 0)
-		err = hoist_save_metadata_of(save, checkpoint);
+	STEP(err, hoist_save_metadata_of(save, checkpoint));
 	hoist_checkpoint_close(checkpoint);
 	return err;
 }
@@ -65,14 +62,10 @@ static int save_as(const char *name, const char *on, const char *of, hoist_save_
 	o.size = sizeof o;
 	o.budget = sweep_budget;
 	int err = hoist_save_create(sweep_path(name), &o, &save);
-	if (err == 0 && on != NULL)
-		err = add_all(save, on, old_model + 1);
-	else if (err == 0)
-		err = add_checkpoint(save, sweep_path(of));
-	if (err == 0)
-		err = hoist_save_metadata(save, "who", "the sweep");
-	if (err == 0)
-		err = hoist_save_start(save);
+	STEP(err,
+	     on != NULL ? add_all(save, on, old_model + 1) : add_checkpoint(save, sweep_path(of)));
+	STEP(err, hoist_save_metadata(save, "who", "the sweep"));
+	STEP(err, hoist_save_start(save));
 	if (err == 0 && how == CANCELLED)
 		hoist_save_cancel(save);
 	if (err == 0 && how != LEFT)
@@ -122,10 +115,8 @@ static int model_there(const char *path, bool mixed, bool digests)
 				      .engine = HOIST_ENGINE_THREADS};
 	int model = -1;
 	int err = hoist_checkpoint_open(path, 0, &checkpoint);
-	if (err == 0)
-		err = hoist_load_start(checkpoint, &o, &load);
-	if (err == 0)
-		err = hoist_load_wait(load);
+	STEP(err, hoist_load_start(checkpoint, &o, &load));
+	STEP(err, hoist_load_wait(load));
 	if (err != 0 || hoist_load_n_tensors(load) != SWEEP_N_TENSORS)
 		sweep_wrong("what was saved cannot be loaded (%s)", hoist_error());
 	for (size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i++) {
@@ -305,14 +296,10 @@ static void check_gguf(int err)
 		return;
 	has_old = true;
 	err = hoist_checkpoint_open(path, 0, &checkpoint);
-	if (err == 0)
-		err = hoist_load_start(checkpoint, &o, &load);
-	if (err == 0)
-		err = hoist_load_wait(load);
-	if (err == 0)
-		err = hoist_load_buffer(load, "a", &buffer);
-	if (err == 0)
-		err = sweep_compare_gguf(buffer, 0);
+	STEP(err, hoist_load_start(checkpoint, &o, &load));
+	STEP(err, hoist_load_wait(load));
+	STEP(err, hoist_load_buffer(load, "a", &buffer));
+	STEP(err, sweep_compare_gguf(buffer, 0));
 	if (err != 0)
 		sweep_wrong("what was saved cannot be loaded (%s)", hoist_error());
 	hoist_buffer_unref(buffer);
@@ -322,13 +309,33 @@ static void check_gguf(int err)
 }
 
 const struct sweep_scenario sweep_saves[] = {
-	{"save-host", NULL, clean, save_host, check_digests, NULL, false, false},
-	{"save-host-threads", NULL, clean, save_host_threads, check_plain, NULL, false, false},
-	{"save-cuda", "cuda", clean, save_device, check_plain, NULL, false, false},
-	{"save-shards", "hip", clean, save_shards, check_shards, NULL, false, false},
-	{"save-copy", NULL, clean, save_copy, check_copy, NULL, false, false},
-	{"save-gguf", NULL, clean, save_gguf, check_gguf, NULL, false, false},
-	{"save-cancel", NULL, save_all, save_cancelled, check_ended, NULL, false, true},
-	{"save-destroy", "cuda", save_all, save_left, check_ended, NULL, false, true},
-	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
+	{.name = "save-host", .prepare = clean, .run = save_host, .check = check_digests},
+	{.name = "save-host-threads",
+	 .prepare = clean,
+	 .run = save_host_threads,
+	 .check = check_plain},
+	{.name = "save-cuda",
+	 .api = "cuda",
+	 .prepare = clean,
+	 .run = save_device,
+	 .check = check_plain},
+	{.name = "save-shards",
+	 .api = "hip",
+	 .prepare = clean,
+	 .run = save_shards,
+	 .check = check_shards},
+	{.name = "save-copy", .prepare = clean, .run = save_copy, .check = check_copy},
+	{.name = "save-gguf", .prepare = clean, .run = save_gguf, .check = check_gguf},
+	{.name = "save-cancel",
+	 .prepare = save_all,
+	 .run = save_cancelled,
+	 .check = check_ended,
+	 .varies = true},
+	{.name = "save-destroy",
+	 .api = "cuda",
+	 .prepare = save_all,
+	 .run = save_left,
+	 .check = check_ended,
+	 .varies = true},
+	{.name = NULL},
 };

@@ -47,8 +47,7 @@ static int make(hoist_device *device, hoist_buffer **ret)
 					.device = device};
 	hoist_memory *memory = NULL;
 	int err = hoist_memory_create(&o, &memory);
-	if (err == 0)
-		err = hoist_buffer_create_from(memory, NULL, HOIST_U8, rank, shape, 0, ret);
+	STEP(err, hoist_buffer_create_from(memory, NULL, HOIST_U8, rank, shape, 0, ret));
 	hoist_memory_unref(memory);
 	return err;
 }
@@ -58,10 +57,8 @@ static int give(int socket, hoist_device *device, hoist_buffer **ret)
 	static unsigned char bytes[SWEEP_MOST_BYTES];
 	sweep_fill(0, 0, bytes);
 	int err = make(device, ret);
-	if (err == 0)
-		err = hoist_buffer_copy_in(*ret, bytes, sweep_bytes(0));
-	if (err == 0)
-		err = hoist_ipc_send(socket, *ret, ANY_TIME);
+	STEP(err, hoist_buffer_copy_in(*ret, bytes, sweep_bytes(0)));
+	STEP(err, hoist_ipc_send(socket, *ret, ANY_TIME));
 	return err;
 }
 
@@ -82,8 +79,7 @@ static int exchange(enum side side, int socket, int times)
 	(void)snprintf(name, sizeof name, "%s%s", pair_api != NULL ? pair_api : "cpu",
 		       pair_api != NULL ? ":0" : "");
 	int err = hoist_device_open(name, &device);
-	if (err == 0)
-		err = side == EXPORTER ? give(socket, device, &buffer) : take(socket, &buffer);
+	STEP(err, side == EXPORTER ? give(socket, device, &buffer) : take(socket, &buffer));
 	if (side == IMPORTER)
 		hoist_buffer_unref(buffer);
 	(void)close(socket);
@@ -135,15 +131,15 @@ static void good_exchange(enum side side, int socket, int times, const char *whe
 			    side == EXPORTER ? "exporter" : "importer", err, hoist_error());
 }
 
-/* What may be kept for the next time, where there are too few times to see that it is not more with
- * each: regions of a stand-in's, whose size is the first user's. */
+/* Memory that may be kept for the next time; the times are too few to see that it does not grow
+ * with each.  The first user gives a stand-in's region its size. */
 static void allow_some(struct sweep_counts *counts)
 {
 	counts->anonymous_kib += pair_api != NULL ? 8192 : 64;
 	counts->blocks += 12;
 }
 
-/* What fails is the first exchange, if it is cold, else the second; the others work. */
+/* The first exchange fails, if it is cold, else the second; the others work. */
 static void run_side(enum side side, int sockets[N_EXCHANGES], bool fails)
 {
 	struct sweep_counts idle;
@@ -243,8 +239,8 @@ static int ipc_pool(void)
 }
 
 const struct sweep_scenario sweep_shares[] = {
-	{"ipc-host", NULL, NULL, ipc_host, sweep_no_files, NULL, true, false},
-	{"ipc-hip", "hip", NULL, ipc_device, sweep_no_files, NULL, true, false},
-	{"ipc-cuda-pool", "cuda", NULL, ipc_pool, sweep_no_files, NULL, true, false},
-	{NULL, NULL, NULL, NULL, NULL, NULL, false, false},
+	{.name = "ipc-host", .run = ipc_host, .has_texts = true},
+	{.name = "ipc-hip", .api = "hip", .run = ipc_device, .has_texts = true},
+	{.name = "ipc-cuda-pool", .api = "cuda", .run = ipc_pool, .has_texts = true},
+	{.name = NULL},
 };

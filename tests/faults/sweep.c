@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The failure sweep: of each public scenario (load, save, copy, IPC, cache), every system call,
- * every allocation and every driver call fails once, in each way that it can.  After each: the
- * error has a text, or what was to come of it is right; no descriptor, thread, mapping, block,
- * locked page, name in the folder, handle of a driver's, budgeted byte or process is left; and the
- * next run works.
+/* The failure sweep: of each scenario (load, save, copy, IPC, cache, and those of the rooms of
+ * lib/), every system call, every allocation and every driver call fails once, in each way that it
+ * can. After each: the error has a text, or the result is right; no descriptor, thread, mapping,
+ * block, locked page, name in the folder, handle of a driver's, budgeted byte or process is left;
+ * and the next run works.
  *
  * Two ways: one process that goes on (what is made once is there), and, "cold", a process for each
  * call (it is made while the call fails).  What io_uring completes is no system call, nor is what a
  * page fault reads: tests/io/faults.c spoils the former.
  *
- * Long form: every call, and in the process that goes on in every way.  Short form
- * (HOIST_TEST_FORM): some calls of each, in one way, chosen by HOIST_TEST_SEED, which is shown;
+ * HOIST_TEST_FORM=check, for make check: every call of the scenarios that name their kinds.  The
+ * others are for make check-faults.  long (or nothing): every call, and in the process that goes on
+ * in every way.  short: some calls of each, in one way, chosen by HOIST_TEST_SEED, which is shown;
  * HOIST_TEST_SHOTS says how many.
  * HOIST_TEST_SWEEP=SCENARIO[:[cold-]KIND[:CALL[:WAY]]]: that alone, as a report names it.
  * Exit: 0, 1, 77. */
@@ -30,12 +31,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/support/load-support.h"
+#include "tests/support/lib-support.h"
 #include "tests/support/under-tsan.h"
 
 #define MOST_CALLS 20000
 
-static bool is_long;
+static enum { LONG, SHORT, CHECK } form;
 static unsigned seed;
 static long n_scenarios;
 static long n_calls[SWEEP_N_KINDS];
@@ -55,7 +56,7 @@ static void begin(void)
 	atomic_store(&sweep->nr, -1);
 	atomic_store(&sweep->unknown, -1);
 	atomic_store(&sweep->armed, false);
-	atomic_store(&sweep->memory, false);
+	atomic_store(&sweep->memory, 0);
 	sweep->wrong[0] = '\0';
 	sweep->has_idle = false;
 }
@@ -126,12 +127,12 @@ static void sweep_kind(const struct sweep_scenario *scenario, enum sweep_kind ki
 	job.first = choice.call;
 	if (choice.call > 0 && choice.way < 0)
 		job.way = 0;
-	if (is_long)
+	if (form != SHORT)
 		job.stride = 1;
 	else
 		job.shots = n_shots > 0 ? n_shots : cold ? 2 : kind == SWEEP_CALLS ? 8 : 4;
 	/* All ways are tried in the long form, where a process goes on. */
-	if (!is_long || cold) {
+	if (form == SHORT || (form == LONG && cold)) {
 		seed = seed * 1103515245u + 12345u;
 		job.random = (seed >> 8) | 1;
 	}
@@ -147,43 +148,67 @@ static void sweep_kind(const struct sweep_scenario *scenario, enum sweep_kind ki
 		 atomic_load(&sweep->n) < atomic_load(&sweep->total) / 2)
 		sweep_describe(&job,
 			       "from here on nothing failed, and it is not half of the calls");
+	/* Whatever a driver's copies are, they are fewer than its calls. */
+	long least = scenario->least != 0 ? scenario->least : kind == SWEEP_ASYNC ? 5 : 20;
+	if (judged && form == CHECK && atomic_load(&sweep->n_faults) - faults < least - 1)
+		sweep_describe(&job, "so few calls failed");
 	if (getenv("HOIST_TEST_TIMES") != NULL)
 		printf("%s %s: %ld faults, %ld calls, %ld runs, %.2f s\n", scenario->name, name,
 		       atomic_load(&sweep->n_faults) - faults, atomic_load(&sweep->total),
 		       atomic_exchange(&sweep->n_runs, 0), seconds_since(before));
 }
 
+/* @any: new processes take long; in the short form they are for the kind @one alone. */
+static bool is_wanted(const struct sweep_scenario *scenario, enum sweep_kind kind, bool cold,
+		      bool any, enum sweep_kind one)
+{
+	if (scenario->kinds != 0)
+		return (scenario->kinds & (cold ? SWEEP_COLD(kind) : SWEEP_WARM(kind))) != 0;
+	if (kind == SWEEP_OWN || (kind >= SWEEP_DRIVER && scenario->api == NULL) ||
+	    (SWEEP_SANITIZED && kind == SWEEP_MEMORY))
+		return false;
+	if (kind == SWEEP_ASYNC && (cold || scenario->has_texts))
+		return false;
+	return !cold || (!scenario->varies && (any || kind == one));
+}
+
+static bool is_chosen(const struct sweep_scenario *scenario)
+{
+	if (choice.scenario[0] != '\0')
+		return strcmp(choice.scenario, scenario->name) == 0;
+	return (scenario->kinds != 0) == (form == CHECK);
+}
+
+/* Only make check-faults gives figures. */
+static const char *figure(void)
+{
+	return form == CHECK ? "" : "figure: ";
+}
+
 static void sweep_all_kinds(const struct sweep_scenario *scenario)
 {
-	if (choice.scenario[0] != '\0' && strcmp(choice.scenario, scenario->name) != 0)
+	if (!is_chosen(scenario))
 		return;
 	n_scenarios++;
+	if (scenario->set_up != NULL && !scenario->set_up()) {
+		printf("%s: skipped, this machine cannot run it\n", scenario->name);
+		return;
+	}
 	long before[3] = {atomic_load(&sweep->n_faults), atomic_load(&sweep->n_survived),
 			  atomic_load(&sweep->n_wrong)};
-	/* New processes take long: of one kind, in the short form. */
 	seed = seed * 1103515245u + 12345u;
-	bool any = is_long || choice.kind[0] != '\0';
-	int one = (int)((seed >> 16) % (scenario->api != NULL ? 3 : 2));
+	bool any = form != SHORT || choice.kind[0] != '\0';
+	enum sweep_kind one = (seed >> 16) % (scenario->api != NULL ? 3 : 2);
 	for (int cold = 0; cold < 2; cold++)
-		for (int kind = 0; kind < SWEEP_N_KINDS; kind++) {
-			if (kind >= SWEEP_DRIVER && scenario->api == NULL)
-				continue;
-			if (cold && scenario->varies)
-				continue;
-			if (kind == SWEEP_ASYNC && (cold || scenario->has_texts))
-				continue;
-			if (cold && !any && kind != one)
-				continue;
-			if (SWEEP_SANITIZED && kind == SWEEP_MEMORY)
-				continue;
-			sweep_kind(scenario, (enum sweep_kind)kind, cold);
-		}
+		for (int kind = 0; kind < SWEEP_N_KINDS; kind++)
+			if (is_wanted(scenario, (enum sweep_kind)kind, cold, any, one))
+				sweep_kind(scenario, (enum sweep_kind)kind, cold);
 	if (scenario->varies && choice.kind[0] == '\0' &&
 	    atomic_load(&sweep->n_faults) == before[0]) {
 		printf("%s: nothing failed\n", scenario->name);
 		atomic_fetch_add(&sweep->n_wrong, 1);
 	}
-	printf("figure: sweep.%s %ld faults injected, %ld survived by another way, %ld wrong\n",
+	printf("%ssweep.%s %ld faults injected, %ld survived by another way, %ld wrong\n", figure(),
 	       scenario->name, atomic_load(&sweep->n_faults) - before[0],
 	       atomic_load(&sweep->n_survived) - before[1],
 	       atomic_load(&sweep->n_wrong) - before[2]);
@@ -236,57 +261,87 @@ static bool can_filter(void)
 	return status == 0;
 }
 
+static void hold_cache(void)
+{
+	share(false);
+	sweep_memory_tell();
+	int err = hoist_cache_hold();
+	if (err < 0)
+		fprintf(stderr, "%s\n", hoist_error());
+	exit(err < 0);
+}
+
+static void read_environment(void)
+{
+	const char *text = getenv("HOIST_TEST_FORM");
+	const char *given = getenv("HOIST_TEST_SEED");
+	const char *shots = getenv("HOIST_TEST_SHOTS");
+	if (text != NULL)
+		form = strcmp(text, "short") == 0   ? SHORT
+		       : strcmp(text, "check") == 0 ? CHECK
+						    : LONG;
+	seed = given != NULL ? (unsigned)strtoul(given, NULL, 0) : (unsigned)time(NULL);
+	n_shots = shots != NULL ? strtol(shots, NULL, 10) : 0;
+	choose();
+	printf("HOIST_TEST_SEED=%u\n", seed);
+}
+
+/* The scenarios: one table, in parts. */
+static const struct sweep_scenario *const scenarios[] = {
+	sweep_loads,	  sweep_copies,		sweep_saves,	  sweep_shares,
+	sweep_caches,	  sweep_lib_device,	sweep_lib_memory, sweep_lib_transfer,
+	sweep_lib_buffer, sweep_lib_element,	sweep_lib_copy,	  sweep_lib_dlpack,
+	sweep_lib_ipc,	  sweep_lib_checkpoint, sweep_lib_plan,	  sweep_lib_save,
+	sweep_lib_doctor,
+};
+
+static void sweep_all(void)
+{
+	uint64_t began = hoist__now_ns();
+	for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
+		for (const struct sweep_scenario *s = scenarios[i]; s->name != NULL; s++)
+			sweep_all_kinds(s);
+	printf("%ssweep.scenarios %ld, in a process that goes on and in new ones\n", figure(),
+	       n_scenarios);
+	printf("%ssweep.calls %ld system calls, %ld allocations and %ld driver calls of them\n",
+	       figure(), n_calls[SWEEP_CALLS], n_calls[SWEEP_MEMORY] + n_calls[SWEEP_OWN],
+	       n_calls[SWEEP_DRIVER]);
+	printf("%ssweep.faults %ld injected, %ld survived by another way, %ld leaks or wrong "
+	       "results\n",
+	       figure(), atomic_load(&sweep->n_faults), atomic_load(&sweep->n_survived),
+	       atomic_load(&sweep->n_wrong));
+	printf("%.1f seconds\n", seconds_since(began));
+}
+
 int main(int argc, char **argv)
 {
-	if (argc == 3 && strcmp(argv[1], "cache") == 0 && strcmp(argv[2], "hold") == 0) {
-		share(false);
-		sweep_memory_tell();
-		int err = hoist_cache_hold();
-		if (err < 0)
-			fprintf(stderr, "%s\n", hoist_error());
-		exit(err < 0);
-	}
+	if (argc == 3 && strcmp(argv[1], "cache") == 0 && strcmp(argv[2], "hold") == 0)
+		hold_cache();
 	if (UNDER_TSAN) {
 		printf("skipped: ThreadSanitizer follows no threads in a child of fork\n");
 		return 77;
 	}
 	run_again(argv);
+	if (!lib_emulate()) {
+		printf("skipped: the emulators are not built\n");
+		return 77;
+	}
 	sweep_make_files();
 	if (setenv("HOIST_TEST_SWEEP_FILE", sweep_path("run-shared"), 1) < 0 ||
 	    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		sweep_die("what the processes share");
 	share(true);
-	if (!can_filter()) {
+	read_environment();
+	if (form != CHECK && !can_filter()) {
 		printf("skipped: seccomp's notifications are not allowed here\n");
 		return 77;
 	}
-	const char *form = getenv("HOIST_TEST_FORM");
-	const char *given = getenv("HOIST_TEST_SEED");
-	is_long = form == NULL || strcmp(form, "short") != 0;
-	seed = given != NULL ? (unsigned)strtoul(given, NULL, 0) : (unsigned)time(NULL);
-	const char *shots = getenv("HOIST_TEST_SHOTS");
-	n_shots = shots != NULL ? strtol(shots, NULL, 10) : 0;
-	choose();
-	printf("HOIST_TEST_SEED=%u\n", seed);
-	support_emulate("cuda:2,hip:1");
 	sweep_keep_programs();
 	sweep_make_others();
-	uint64_t began = hoist__now_ns();
-	const struct sweep_scenario *const lists[] = {sweep_loads, sweep_copies, sweep_saves,
-						      sweep_shares, sweep_caches};
-	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-		for (const struct sweep_scenario *s = lists[i]; s->name != NULL; s++)
-			sweep_all_kinds(s);
-	printf("figure: sweep.scenarios %ld, in a process that goes on and in new ones\n",
-	       n_scenarios);
-	printf("figure: sweep.calls %ld system calls, %ld allocations and %ld driver calls of "
-	       "them\n",
-	       n_calls[SWEEP_CALLS], n_calls[SWEEP_MEMORY], n_calls[SWEEP_DRIVER]);
-	printf("figure: sweep.faults %ld injected, %ld survived by another way, %ld leaks or wrong "
-	       "results\n",
-	       atomic_load(&sweep->n_faults), atomic_load(&sweep->n_survived),
-	       atomic_load(&sweep->n_wrong));
-	printf("%.1f seconds\n", seconds_since(began));
+	/* Drivers that are late keep more alive, but not so that it takes long. */
+	if (form == CHECK && setenv("HOIST_EMULATE_LATENCY", "0..20", 1) < 0)
+		sweep_die("the environment");
+	sweep_all();
 	sweep_remove_files();
 	if (n_scenarios == 0)
 		printf("there is no scenario %s\n", choice.scenario);

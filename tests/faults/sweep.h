@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/faults/sweep.h - what the files of the failure sweep share.
+/* tests/faults/sweep.h - the parts that the files of the failure sweep share.
  *
  *   sweep.c            each scenario, each call of it, one after the other
  *   sweep-run.c        one scenario in a process: a call fails, what is left?
@@ -7,11 +7,13 @@
  *   sweep-process.c    that process, seen from its parent
  *   sweep-calls.c      system calls: how each may fail; the filter, and who answers it
  *   sweep-memory.c     malloc and its kin, which fail, and are counted
+ *   sweep-devices.c    the devices of scenarios that keep them open
  *   sweep-count.c      what a process holds
  *   sweep-model.c      the checkpoints, and what their bytes are to be
  *   sweep-files.c      those of other formats
  *   sweep-kept.c       this program and the stand-in drivers, as they were when it began
- *   sweep-load.c, -copy.c, -save.c, -share.c, -cache.c   scenarios
+ *   sweep-load.c, -copy.c, -save.c, -share.c, -cache.c   scenarios of make check-faults
+ *   ../lib/ROOM/... failures.c                           scenarios of make check
  *
  * A parent that opens nothing of hoist's answers for the kernel (seccomp's notifications), and a
  * child, with all its threads and what it starts, asks.
@@ -36,7 +38,14 @@
 
 /* --- what fails --- */
 
-enum sweep_kind { SWEEP_CALLS, SWEEP_MEMORY, SWEEP_DRIVER, SWEEP_ASYNC, SWEEP_N_KINDS };
+/* SWEEP_MEMORY: allocations of the whole process, which a sanitizer does not leave to us.
+ * SWEEP_OWN: those of hoist's own (--wrap), so that libc's and the stand-ins' are left alone.
+ * SWEEP_ASYNC: a copy that is accepted and fails later. */
+enum sweep_kind { SWEEP_CALLS, SWEEP_MEMORY, SWEEP_DRIVER, SWEEP_ASYNC, SWEEP_OWN, SWEEP_N_KINDS };
+
+/* Bits of a set of kinds: in a process that goes on, and in a new process for each fault. */
+#define SWEEP_WARM(kind) (1u << (kind))
+#define SWEEP_COLD(kind) (1u << (SWEEP_N_KINDS + (kind)))
 
 #define SWEEP_MOST_TRACE 24
 
@@ -69,13 +78,13 @@ struct sweep_counts {
 
 void sweep_count(struct sweep_counts *ret);
 
-/* Of another process: descriptors, threads and mappings.  false: it has ended. */
+/* Counts descriptors, threads and mappings of another process.  false: that has ended. */
 bool sweep_count_other(pid_t pid, struct sweep_counts *ret);
 
 /* Takes children that have ended; who did not end as it may is wrong.  true: others have not. */
 bool sweep_reap(void);
 
-/* Of a thread. */
+/* Room of a thread's stack. */
 #define SWEEP_STACK_KIB 768
 
 /* Is there more of anything?  Says of what. */
@@ -90,7 +99,8 @@ extern hoist_budget *sweep_budget;
 /* Between the parent, the child and what that starts. */
 struct sweep_shared {
 	atomic_bool armed;  /* system calls */
-	atomic_bool memory; /* allocations */
+	atomic_int memory;  /* SWEEP_MEMORY or SWEEP_OWN, whose allocations are counted; 0: none */
+	atomic_long bytes;  /* that hoist's own asked for since then */
 	atomic_bool struck; /* an allocation failed, or a driver call in a process that has ended */
 	atomic_long at;	    /* the call that fails, from 1 */
 	atomic_uint way;    /* of those that the call has */
@@ -135,26 +145,55 @@ extern struct sweep_shared *sweep;
 struct sweep_scenario {
 	const char *name;
 	const char *api; /* whose driver's calls fail as well; NULL: none */
-	/* Once, before anything fails; NULL: nothing to do. */
+	/* 0: a scenario of make check-faults, for every kind that its api has.  Else a scenario of
+	 * make check, where every call of these kinds fails. */
+	unsigned kinds;
+	long least; /* calls of each kind that make check finds; 0: 20 */
+	long alike; /* calls from here on are more of the same: every third fails; 0: none are */
+	int device; /* sweep_device of this scenario */
+	/* Once, in the parent; false: this machine cannot run it.  NULL, here and below: nothing.
+	 */
+	bool (*set_up)(void);
+	/* Once in each process, before anything fails. */
 	void (*prepare)(void);
+	/* Before each run, when nothing fails. */
+	void (*begin)(void);
 	/* 0, or what failed, with a text; whatever it made is gone. */
 	int (*run)(void);
 	/* After each run, when nothing fails: what lies in the folder is right. */
 	void (*check)(int err);
-	void (*finish)(void); /* at the end; NULL: nothing to do */
-	bool has_texts;	      /* it looks itself whether errors have one */
-	bool varies;	      /* it ends early, by chance, and so does the number of its calls:
-			       * in a process that goes on only */
+	void (*finish)(void); /* at the end of each process */
+	bool tries_again; /* in make check: runs once more after each failure, not every eighth */
+	bool has_texts;	  /* it looks itself whether errors have one */
+	bool varies;	  /* it ends early, by chance, and so does the number of its calls:
+			   * in a process that goes on only */
 };
 
+/* Each ends with a name that is NULL. */
 extern const struct sweep_scenario sweep_loads[];
 extern const struct sweep_scenario sweep_copies[];
 extern const struct sweep_scenario sweep_saves[];
 extern const struct sweep_scenario sweep_shares[];
-extern const struct sweep_scenario sweep_caches[]; /* each ends with a name that is NULL */
+extern const struct sweep_scenario sweep_caches[];
+extern const struct sweep_scenario sweep_lib_buffer[];
+extern const struct sweep_scenario sweep_lib_checkpoint[];
+extern const struct sweep_scenario sweep_lib_copy[];
+extern const struct sweep_scenario sweep_lib_device[];
+extern const struct sweep_scenario sweep_lib_dlpack[];
+extern const struct sweep_scenario sweep_lib_doctor[];
+extern const struct sweep_scenario sweep_lib_element[];
+extern const struct sweep_scenario sweep_lib_ipc[];
+extern const struct sweep_scenario sweep_lib_memory[];
+extern const struct sweep_scenario sweep_lib_plan[];
+extern const struct sweep_scenario sweep_lib_save[];
+extern const struct sweep_scenario sweep_lib_transfer[];
 
-/* check() of those that write nothing. */
-void sweep_no_files(int err);
+/* Makes the call if none before it failed. */
+#define STEP(err, call)                                                                            \
+	do {                                                                                       \
+		if ((err) == 0)                                                                    \
+			(err) = (call);                                                            \
+	} while (0)
 
 /* Something is not as it must be: the run is reported, and the test fails. */
 void sweep_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -169,8 +208,11 @@ void sweep_allow_library(struct sweep_counts *counts);
 /* Waits for what ends a little later; else it is wrong. */
 void sweep_compare_with(const struct sweep_counts *idle, const char *when);
 
-/* What set-up needs and does not get ends the program. */
+/* Set-up failed: ends the program. */
 void sweep_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* If driver calls fail: forgets their failures.  Done after check(), if that does not do so. */
+void sweep_reset_drivers(void);
 
 /* --- the child, in itself (sweep-run.c) and from outside (sweep-process.c) --- */
 
@@ -193,6 +235,9 @@ bool sweep_run(const struct sweep_job *job);
 /* Something is wrong with what is being done for @job. */
 void sweep_describe(const struct sweep_job *job, const char *what);
 
+/* A child of the parent's that is there until the parent ends; 0: none. */
+extern pid_t sweep_peer;
+
 /* Does @job, and ends the process. */
 void sweep_child(const struct sweep_job *job) __attribute__((noreturn));
 
@@ -204,7 +249,8 @@ void sweep_arm(const struct sweep_job *job, long n, unsigned way);
 /* Nothing fails any more.  Did anything? */
 bool sweep_disarm(const struct sweep_job *job);
 
-/* What the scenario does itself is not to fail; gives whether anything was to, for the latter. */
+/* Between these, nothing fails, for the scenario's own work.  The first gives whether anything was
+ * to fail, for the second. */
 bool sweep_pause(void);
 void sweep_resume(bool was);
 
@@ -230,6 +276,39 @@ long sweep_memory_live(void);
 
 /* From the next fork on, the child's are counted in sweep->holder_blocks. */
 void sweep_memory_tell(void);
+
+/* --- devices that stay open (sweep-devices.c) --- */
+
+/* cpu, cuda:0, cuda:1 and hip:0; NULL: not open yet. */
+extern hoist_device *sweep_devices[4];
+
+/* The number of the scenario's own among them. */
+extern int sweep_device;
+
+/* Two scenarios of one program: with CUDA's stand-in and allocations, and with HIP's. */
+#define SWEEP_BOTH(text, on_cuda, on_hip, ...)                                                     \
+	{.name = text,                                                                             \
+	 .api = "cuda",                                                                            \
+	 .device = on_cuda,                                                                        \
+	 .kinds = SWEEP_COLD(SWEEP_OWN) | SWEEP_WARM(SWEEP_DRIVER),                                \
+	 __VA_ARGS__},                                                                             \
+	{                                                                                          \
+		.name = text "-hip", .api = "hip", .device = on_hip,                               \
+		.kinds = SWEEP_WARM(SWEEP_DRIVER), __VA_ARGS__                                     \
+	}
+
+/* Opens those that are not open. */
+int sweep_open_devices(void);
+
+/* For prepare(): the same, which must not fail. */
+void sweep_need_devices(void);
+
+/* For check(): @err may come of an allocation or a driver call, the devices give back what they
+ * keep, and neither driver holds anything or saw a misuse. */
+void sweep_check_devices(int err);
+
+/* The same, but @is_clean says whether the drivers hold too much. */
+void sweep_check_devices_but(int err, bool (*is_clean)(hoist_device *const devices[]));
 
 /* --- checkpoints (sweep-model.c) --- */
 

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Every allocation and every driver call of making, viewing and closing buffers fails once, in
- * turn: the caller's memory is released once or is still the caller's, and nothing is left over. */
+/* Scenario of the failure sweep (tests/faults/sweep.h): buffers are made, viewed and closed.  The
+ * caller's memory is released once or is still the caller's. */
 #include "config.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "hoist/hoist.h"
 #include "hoist/mmap.h"
-#include "tests/support/lib-failing.h"
-#include "tests/support/lib-support.h"
+#include "tests/faults/sweep.h"
 
 #define N_BUFFERS 15
 
@@ -21,7 +18,6 @@ struct scenario {
 	hoist_memory *custom;
 	hoist_buffer *buffers[N_BUFFERS];
 	int n_wrapped, n_released; /* of what is the caller's until it is wrapped */
-	char path[4096];
 	char bytes[64];
 };
 
@@ -52,7 +48,7 @@ static int adopt(struct scenario *s, hoist_buffer **ret)
 		return err;
 	err = hoist_buffer_wrap(&source, HOIST_U8, 1, (const int64_t[]){3000}, NULL, ret);
 	if (err < 0 && hoist_memory_free_on(s->pool, source.address, s->stream) < 0)
-		lib_die("a block that was not adopted is not ours either");
+		sweep_die("a block that was not adopted is not ours either");
 	return err;
 }
 
@@ -71,11 +67,12 @@ static void take_back(void *context, uintptr_t address, size_t bytes, hoist_stre
 {
 	struct scenario *s = context;
 	if (address != (uintptr_t)s->bytes || bytes != sizeof s->bytes || stream != s->stream)
-		lib_die("its free function got %zu bytes at %#zx", bytes, (size_t)address);
+		sweep_die("its free function got %zu bytes at %#zx", bytes, (size_t)address);
 	s->n_released++;
 }
 
-/* What a resource's functions made without hoist: theirs again only if it became a buffer. */
+/* A block that a resource's functions made without hoist: it goes back to them only if it became a
+ * buffer. */
 static int wrap_custom(struct scenario *s, hoist_buffer **ret)
 {
 	const hoist_memory_functions functions = {.size = sizeof functions,
@@ -103,12 +100,9 @@ static int view(hoist_buffer **b)
 {
 	const hoist_slice rows[] = {HOIST_STEP(HOIST_NONE, HOIST_NONE, -2), HOIST_RANGE(0, 8)};
 	int err = hoist_buffer_slice(b[0], 2, rows, &b[4]);
-	if (err == 0)
-		err = hoist_buffer_view_as(b[4], HOIST_I32, &b[5]);
-	if (err == 0)
-		err = hoist_buffer_permute(b[5], (const int[]){1, 0}, &b[6]);
-	if (err == 0)
-		err = hoist_buffer_reshape(b[0], 1, (const int64_t[]){-1}, &b[7]);
+	STEP(err, hoist_buffer_view_as(b[4], HOIST_I32, &b[5]));
+	STEP(err, hoist_buffer_permute(b[5], (const int[]){1, 0}, &b[6]));
+	STEP(err, hoist_buffer_reshape(b[0], 1, (const int64_t[]){-1}, &b[7]));
 	return err;
 }
 
@@ -119,41 +113,25 @@ static int make(struct scenario *s, hoist_device *device, hoist_device *other)
 		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = device};
 	hoist_buffer **b = s->buffers;
 	int err = hoist_stream_create(device, &s->stream);
-	if (err == 0)
-		err = hoist_memory_create(&options, &s->pool);
-	if (err == 0)
-		err = hoist_buffer_create_on(s->stream, HOIST_U8, 2, shape, HOIST_BUFFER_ZERO,
-					     &b[0]);
-	if (err == 0)
-		err = hoist_buffer_create(
-			other, HOIST_U8, 2, shape,
-			HOIST_BUFFER_PINNED | HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO, &b[1]);
-	if (err == 0)
-		err = hoist_buffer_allocate(b[1]);
-	if (err == 0)
-		err = hoist_buffer_create_from(s->pool, s->stream, HOIST_U8, 2, shape,
-					       HOIST_BUFFER_ZERO, &b[2]);
-	if (err == 0)
-		err = wrap(s, &b[3]);
-	if (err == 0)
-		err = view(b);
-	if (err == 0)
-		err = adopt(s, &b[8]);
-	if (err == 0)
-		err = hoist_buffer_create(lib_swept[0], HOIST_U8, 2, shape, HOIST_BUFFER_SHAREABLE,
-					  &b[9]);
-	if (err == 0)
-		err = hoist_buffer_mmap(s->path, HOIST_U8, 2, shape, "w+", 3, 0, &b[10]);
-	if (err == 0)
-		err = hoist_buffer_mmap(s->path, HOIST_U8, 2, shape, "r", 3, 0, &b[11]);
-	if (err == 0)
-		err = hoist_buffer_fork(2, (hoist_buffer *[]){b[0], b[4]}, 1, &b[12]);
-	if (err == 0)
-		err = wrap_custom(s, &b[14]);
-	if (err == 0)
-		err = hoist_buffer_free_on(b[0], s->stream);
-	if (err == 0)
-		err = hoist_buffer_close(b[0], s->stream);
+	STEP(err, hoist_memory_create(&options, &s->pool));
+	STEP(err, hoist_buffer_create_on(s->stream, HOIST_U8, 2, shape, HOIST_BUFFER_ZERO, &b[0]));
+	STEP(err, hoist_buffer_create(other, HOIST_U8, 2, shape,
+				      HOIST_BUFFER_PINNED | HOIST_BUFFER_LAZY | HOIST_BUFFER_ZERO,
+				      &b[1]));
+	STEP(err, hoist_buffer_allocate(b[1]));
+	STEP(err, hoist_buffer_create_from(s->pool, s->stream, HOIST_U8, 2, shape,
+					   HOIST_BUFFER_ZERO, &b[2]));
+	STEP(err, wrap(s, &b[3]));
+	STEP(err, view(b));
+	STEP(err, adopt(s, &b[8]));
+	STEP(err, hoist_buffer_create(sweep_devices[0], HOIST_U8, 2, shape, HOIST_BUFFER_SHAREABLE,
+				      &b[9]));
+	STEP(err, hoist_buffer_mmap(sweep_path("mapped"), HOIST_U8, 2, shape, "w+", 3, 0, &b[10]));
+	STEP(err, hoist_buffer_mmap(sweep_path("mapped"), HOIST_U8, 2, shape, "r", 3, 0, &b[11]));
+	STEP(err, hoist_buffer_fork(2, (hoist_buffer *[]){b[0], b[4]}, 1, &b[12]));
+	STEP(err, wrap_custom(s, &b[14]));
+	STEP(err, hoist_buffer_free_on(b[0], s->stream));
+	STEP(err, hoist_buffer_close(b[0], s->stream));
 	return err;
 }
 
@@ -169,22 +147,20 @@ static void drop(struct scenario *s)
 	s->custom = NULL;
 	s->stream = NULL;
 	if (s->n_released != s->n_wrapped)
-		lib_die("released %d times of %d", s->n_released, s->n_wrapped);
+		sweep_die("released %d times of %d", s->n_released, s->n_wrapped);
 }
 
-static int run(int device)
+/* proves: S0.02 S2.02 S2.03 S2.04 S4.06 S4.24 */
+static int buffers_of_every_origin(void)
 {
 	static struct scenario s;
-	const char *folder = getenv("TMPDIR");
-	(void)snprintf(s.path, sizeof s.path, "%s/buffer-failures",
-		       folder != NULL ? folder : "/tmp");
-	int err = make(&s, lib_swept[device], lib_swept[4 - device]);
+	int err = make(&s, sweep_devices[sweep_device], sweep_devices[4 - sweep_device]);
 	drop(&s);
 	return err;
 }
 
-/* proves: S0.02 S2.02 S2.03 S2.04 S4.06 S4.24 */
-int main(void)
-{
-	return lib_sweep_failures(run, 1, 3);
-}
+const struct sweep_scenario sweep_lib_buffer[] = {
+	SWEEP_BOTH("lib-buffer", 1, 3, .prepare = sweep_need_devices,
+		   .run = buffers_of_every_origin, .check = sweep_check_devices),
+	{.name = NULL},
+};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What hoist_checkpoint_open() makes of a path: files of any format, folders, indices, models in
+/* hoist_checkpoint_open() opens a path: files of any format, folders, indices, models in
  * several files.  Which files a folder opens is a matter of their names, so that all of them are
  * small GGUF files here, whatever they are called. */
 #include "config.h"
@@ -9,74 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/support/format-bytes.h"
-#include "tests/support/lib-failing.h"
+#include "tests/support/load-files.h"
 #include "tests/support/load-support.h"
-#include "tests/support/under-tsan.h"
-
-static void put_string(struct bytes *file, const char *text)
-{
-	put_number(file, strlen(text), 8);
-	put(file, text, strlen(text));
-}
-
-static void write_file(const char *name, const struct bytes *content)
-{
-	char path[512];
-	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
-	FILE *file = fopen(path, "wb");
-	CHECK(file != NULL);
-	CHECK(content->n == 0 || fwrite(content->p, 1, content->n, file) == content->n);
-	CHECK(fclose(file) == 0);
-}
-
-static void write_text(const char *name, const char *text)
-{
-	struct bytes content = {.n = 0};
-	put(&content, text, strlen(text));
-	write_file(name, &content);
-	bytes_free(&content);
-}
-
-/* One tensor [2] of i8 called @tensor; part @no of @count, unless that is 0. */
-static void write_gguf(const char *name, const char *tensor, unsigned no, unsigned count,
-		       unsigned n_tensors)
-{
-	struct bytes content = {.n = 0};
-	put(&content, "GGUF\3\0\0\0", 8);
-	put_number(&content, 1, 8);
-	put_number(&content, count > 0 ? 4 : 1, 8);
-	put_string(&content, "general.name");
-	put_number(&content, 8, 4);
-	put_string(&content, "small");
-	if (count > 0) {
-		put_string(&content, "split.no");
-		put_number(&content, 2, 4);
-		put_number(&content, no, 2);
-		put_string(&content, "split.count");
-		put_number(&content, 2, 4);
-		put_number(&content, count, 2);
-		put_string(&content, "split.tensors.count");
-		put_number(&content, 5, 4);
-		put_number(&content, n_tensors, 4);
-	}
-	put_string(&content, tensor);
-	put_number(&content, 1, 4);
-	put_number(&content, 2, 8);
-	put_number(&content, 24, 4);
-	put_number(&content, 0, 8);
-	put_zeros(&content, (32 - content.n % 32) % 32);
-	put(&content, "ab", 2);
-	write_file(name, &content);
-	bytes_free(&content);
-}
-
-static const char *in_folder(const char *name)
-{
-	static char path[512];
-	snprintf(path, sizeof path, "%s/%s", support_folder(), name);
-	return path;
-}
 
 /* Opens, and compares the names of the files that it has with @names, with a space behind each. */
 static void expect_files(const char *path, unsigned flags, const char *names)
@@ -108,7 +42,7 @@ static void expect_refused(const char *path, int err, const char *text)
 	CHECK(checkpoint == NULL);
 }
 
-/* What lies in a folder, and which of it is opened (or why nothing is). */
+/* The files of a folder, and those of them that are opened (or why none is). */
 static const struct folder {
 	const char *files[6];
 	int err;
@@ -279,22 +213,6 @@ static void a_part_that_is_a_link(void)
 	support_cleanup();
 }
 
-/* [2, 3] of i16 in Fortran's order. */
-static void write_npy(const char *name)
-{
-	struct bytes content = {.n = 0};
-	static const char dict[] = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }";
-	put(&content, "\x93NUMPY\1\0", 8);
-	put_number(&content, 118, 2);
-	put(&content, dict, sizeof dict - 1);
-	while (content.n < 127)
-		put(&content, " ", 1);
-	put(&content, "\n", 1);
-	put_zeros(&content, 12);
-	write_file(name, &content);
-	bytes_free(&content);
-}
-
 /* A folder of .npy files is a checkpoint, whose tensors are called as the files are. */
 static void arrays_are_called_as_their_files(void)
 {
@@ -385,62 +303,6 @@ static void what_is_no_checkpoint_is_named(void)
 	support_cleanup();
 }
 
-/* --- without memory --- */
-
-static void open_swept(const char *path, unsigned long n)
-{
-	hoist_checkpoint *checkpoint = NULL;
-	lib_fail_allocation(n);
-	int err = hoist_checkpoint_open(path, 0, &checkpoint);
-	lib_fail_allocation(0);
-	if (err != 0 && (err != -ENOMEM || checkpoint != NULL || hoist_error()[0] == '\0'))
-		lib_die("allocation %lu: an unexpected error, %d", n, err);
-	hoist_checkpoint_close(checkpoint);
-}
-
-static void open_parts(unsigned long n)
-{
-	open_swept(in_folder("m-00001-of-00003.gguf"), n);
-}
-
-static void open_folder(unsigned long n)
-{
-	open_swept(support_folder(), n);
-}
-
-static void open_archive(unsigned long n)
-{
-	char path[512];
-	snprintf(path, sizeof path, "%s/data/torch-train.pt", getenv("srcdir"));
-	open_swept(path, n);
-}
-
-/* Every allocation fails once: the answer is -ENOMEM, and what was opened is closed. */
-static void any_allocation_may_fail(void)
-{
-	write_gguf("m-00001-of-00003.gguf", "c", 0, 3, 3);
-	write_gguf("m-00002-of-00003.gguf", "b", 1, 3, 3);
-	write_gguf("m-00003-of-00003.gguf", "a", 2, 3, 3);
-	lib_sweep_allocations(open_parts, 1000);
-	support_cleanup();
-
-	write_gguf("a.bin", "a", 0, 0, 0);
-	write_gguf("b.bin", "b", 0, 0, 0);
-	write_text("pytorch_model.bin.index.json",
-		   "{\"weight_map\":{\"a\":\"./a.bin\",\"b\":\"b.bin\"}}");
-	lib_sweep_allocations(open_folder, 1000);
-	support_cleanup();
-
-	write_npy("a.npy");
-	write_npy("b.npy");
-	write_npy("c.npy");
-	write_npy("d.npy");
-	lib_sweep_allocations(open_folder, 1000);
-	support_cleanup();
-	if (getenv("srcdir") != NULL)
-		lib_sweep_allocations(open_archive, 1000);
-}
-
 int main(void)
 {
 	folders_are_searched_by_name();
@@ -453,7 +315,5 @@ int main(void)
 	strides_are_told();
 	real_archives_are_told_apart();
 	what_is_no_checkpoint_is_named();
-	if (!UNDER_TSAN)
-		any_allocation_may_fail();
 	return 0;
 }

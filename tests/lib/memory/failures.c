@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Every allocation of hoist's own and every driver call of a scenario with memory resources fails
- * once, in turn: the scenario says so, nothing is left over, and the next one works. */
+/* Scenario of the failure sweep (tests/faults/sweep.h): every kind of memory resource. */
 #include "config.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "hoist/hoist.h"
 #include "hoist/memory-driver.h"
-#include "tests/support/lib-failing.h"
+#include "tests/faults/sweep.h"
 #include "tests/support/lib-support.h"
 
 #define MIB ((size_t)1 << 20)
-
-/* --- the scenario --- */
 
 /* All that a resource can do, on @device; the first failure ends it, blocks are always freed. */
 static int use_blocks(hoist_memory *memory, hoist_stream *stream, int null)
@@ -32,12 +26,9 @@ static int use_blocks(hoist_memory *memory, hoist_stream *stream, int null)
 				 : hoist_memory_alloc_on(memory, sizes[i], 0, stream, &blocks[i]);
 	if (err == 0 && (err = hoist_memory_device_address(memory, blocks[0], &seen)) == -ENOTSUP)
 		err = 0;
-	if (err == 0)
-		err = hoist_memory_use(memory, blocks[1], stream);
-	if (err == 0)
-		err = hoist_memory_snapshot(memory, null);
-	if (err == 0)
-		err = hoist_memory_get_statistics(memory, &s);
+	STEP(err, hoist_memory_use(memory, blocks[1], stream));
+	STEP(err, hoist_memory_snapshot(memory, null));
+	STEP(err, hoist_memory_get_statistics(memory, &s));
 	for (size_t i = 0; i < 4; i++) {
 		/* A free on a stream may want memory for that; then the block is still there. */
 		int failed = hoist_memory_free_on(memory, blocks[i], stream);
@@ -45,25 +36,21 @@ static int use_blocks(hoist_memory *memory, hoist_stream *stream, int null)
 			failed = hoist_memory_free(memory, blocks[i]);
 		if (failed == -ENOMEM)
 			failed = hoist_memory_free(memory, blocks[i]);
-		if (err == 0)
-			err = failed;
+		STEP(err, failed);
 	}
 	return err;
 }
 
-/* What a driver's pool has beside its blocks.  One device that has no peer asks for its own. */
+/* The other functions of a driver's pool.  A device that has no peer asks for itself. */
 static int use_pool(hoist_memory *memory, hoist_device *peer)
 {
 	uint64_t value;
 	void *handle;
 	int allowed;
 	int err = hoist_memory_native_pool(memory, &handle);
-	if (err == 0)
-		err = hoist_memory_get_attribute(memory, HOIST_POOL_USED_HIGH, &value);
-	if (err == 0)
-		err = hoist_memory_set_peer_access(memory, peer, 1);
-	if (err == 0)
-		err = hoist_memory_get_peer_access(memory, peer, &allowed);
+	STEP(err, hoist_memory_get_attribute(memory, HOIST_POOL_USED_HIGH, &value));
+	STEP(err, hoist_memory_set_peer_access(memory, peer, 1));
+	STEP(err, hoist_memory_get_peer_access(memory, peer, &allowed));
 	return err;
 }
 
@@ -82,10 +69,9 @@ static int use_kind(int kind, hoist_device *device, hoist_memory *upstream, hois
 		.region_bytes = kind == HOIST_MEMORY_DRIVER_POOL ? 0 : 4 * MIB,
 	};
 	int err = hoist_memory_create(&options, &memory);
-	if (err == 0)
-		err = use_blocks(memory, stream, null);
+	STEP(err, use_blocks(memory, stream, null));
 	if (err == 0 && kind == HOIST_MEMORY_DRIVER_POOL)
-		err = use_pool(memory, device == lib_swept[1] ? lib_swept[2] : device);
+		err = use_pool(memory, device == sweep_devices[1] ? sweep_devices[2] : device);
 	hoist_memory_unref(memory);
 	return err;
 }
@@ -106,20 +92,17 @@ static int use_virtual(hoist_device *device, hoist_stream *stream)
 	int err = hoist_memory_create(&options, &memory);
 	for (int i = 0; err == 0 && i < 2; i++)
 		err = hoist_memory_alloc(memory, 1000, 0, &blocks[i]);
-	if (err == 0)
-		err = hoist_memory_use(memory, blocks[0], stream);
+	STEP(err, hoist_memory_use(memory, blocks[0], stream));
 	for (int i = 0; err == 0 && i < 2; i++)
 		err = hoist_memory_grow(memory, blocks[i], 200000, &blocks[i]);
-	if (err == 0)
-		err = hoist_buffer_create_from(memory, stream, HOIST_U8, 1, (const int64_t[]){1000},
-					       0, &b);
-	if (err == 0)
-		err = hoist_buffer_grow(b, 1, &n, &larger);
+	STEP(err,
+	     hoist_buffer_create_from(memory, stream, HOIST_U8, 1, (const int64_t[]){1000}, 0, &b));
+	STEP(err, hoist_buffer_grow(b, 1, &n, &larger));
 	hoist_buffer_unref(b);
 	hoist_buffer_unref(larger);
 	for (int i = 0; i < 2; i++)
 		if (hoist_memory_free_on(memory, blocks[i], stream) < 0 && blocks[i] != 0)
-			lib_die("a block was not freed");
+			sweep_die("a block was not freed");
 	hoist_memory_unref(memory);
 	return err;
 }
@@ -133,60 +116,49 @@ static int use_graph(hoist_device *device, const char *api)
 	uintptr_t block = 0;
 	uint64_t value;
 	int err = hoist_stream_create(device, &stream);
-	if (err == 0)
-		err = hoist_memory_of_device(device, HOIST_MEMORY_GRAPH, &memory);
+	STEP(err, hoist_memory_of_device(device, HOIST_MEMORY_GRAPH, &memory));
 	if (err == 0 && lib_capture(api, hoist_stream_native(stream), 1) != 0)
-		lib_die("a stream that is new captures already");
+		sweep_die("a stream that is new captures already");
 	bool captures = err == 0;
-	if (err == 0)
-		err = hoist_memory_alloc_on(memory, 1000, 0, stream, &block);
-	if (err == 0)
-		err = hoist_buffer_create_from(memory, stream, HOIST_U8, 1, (const int64_t[]){1000},
-					       HOIST_BUFFER_ZERO, &b);
-	if (err == 0)
-		err = hoist_memory_get_attribute(memory, HOIST_POOL_USED_CURRENT, &value);
+	STEP(err, hoist_memory_alloc_on(memory, 1000, 0, stream, &block));
+	STEP(err, hoist_buffer_create_from(memory, stream, HOIST_U8, 1, (const int64_t[]){1000},
+					   HOIST_BUFFER_ZERO, &b));
+	STEP(err, hoist_memory_get_attribute(memory, HOIST_POOL_USED_CURRENT, &value));
 	hoist_buffer_unref(b);
 	int failed = memory != NULL ? hoist_memory_free_on(memory, block, stream) : 0;
-	if (err == 0)
-		err = failed;
-	/* What the asking for the capture's state failed for is not freed by the graph. */
+	STEP(err, failed);
+	/* The graph does not free a block whose free could not ask for the capture's state. */
 	if (captures && lib_capture(api, hoist_stream_native(stream), 0) != 0)
-		lib_die("the capture was broken");
-	if (err == 0)
-		err = hoist_memory_trim(memory, 0);
-	if (err == 0)
-		err = hoist_memory_reset_peaks(memory);
+		sweep_die("the capture was broken");
+	STEP(err, hoist_memory_trim(memory, 0));
+	STEP(err, hoist_memory_reset_peaks(memory));
 	hoist_memory_unref(memory);
 	hoist_stream_unref(stream);
 	return err;
 }
 
-/* Each kind, and one over another, on the @i-th device. */
-static int run(int i)
+/* Each kind, and one over another. */
+/* proves: S2.22 S2.26 S2.27 S2.28 */
+static int resources_of_every_kind(void)
 {
+	hoist_device *device = sweep_devices[sweep_device];
 	static const int kinds[] = {HOIST_MEMORY_PINNED, HOIST_MEMORY_DEVICE, HOIST_MEMORY_MANAGED,
 				    HOIST_MEMORY_DRIVER_POOL};
 	hoist_stream *stream = NULL;
 	hoist_stream *on_cpu = NULL;
 	hoist_memory *up = NULL;
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	int err = hoist_stream_create(lib_swept[i], &stream);
-	if (err == 0)
-		err = hoist_stream_create(lib_swept[0], &on_cpu);
-	if (err == 0)
-		err = use_kind(HOIST_MEMORY_HOST, lib_swept[0], NULL, on_cpu, null);
+	int err = hoist_stream_create(device, &stream);
+	STEP(err, hoist_stream_create(sweep_devices[0], &on_cpu));
+	STEP(err, use_kind(HOIST_MEMORY_HOST, sweep_devices[0], NULL, on_cpu, null));
 	for (size_t k = 0; err == 0 && k < sizeof kinds / sizeof kinds[0]; k++)
-		err = use_kind(kinds[k], lib_swept[i], NULL, stream, null);
-	if (err == 0)
-		err = use_virtual(lib_swept[i], stream);
-	if (err == 0)
-		err = use_graph(lib_swept[i], i == 3 ? "hip" : "cuda");
+		err = use_kind(kinds[k], device, NULL, stream, null);
+	STEP(err, use_virtual(device, stream));
+	STEP(err, use_graph(device, sweep_device == 3 ? "hip" : "cuda"));
 	const hoist_memory_options options = {
-		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = lib_swept[i]};
-	if (err == 0)
-		err = hoist_memory_create(&options, &up);
-	if (err == 0)
-		err = use_kind(HOIST_MEMORY_DEVICE, lib_swept[i], up, stream, null);
+		.size = sizeof options, .kind = HOIST_MEMORY_DRIVER_POOL, .device = device};
+	STEP(err, hoist_memory_create(&options, &up));
+	STEP(err, use_kind(HOIST_MEMORY_DEVICE, device, up, stream, null));
 	hoist_memory_unref(up);
 	hoist_stream_unref(on_cpu);
 	hoist_stream_unref(stream);
@@ -194,8 +166,8 @@ static int run(int i)
 	return err;
 }
 
-/* proves: S2.22 S2.26 S2.27 S2.28 */
-int main(void)
-{
-	return lib_sweep_failures(run, 1, 3);
-}
+const struct sweep_scenario sweep_lib_memory[] = {
+	SWEEP_BOTH("lib-memory", 1, 3, .prepare = sweep_need_devices,
+		   .run = resources_of_every_kind, .check = sweep_check_devices),
+	{.name = NULL},
+};
