@@ -4,7 +4,7 @@
 #
 # A test passes only if its exit status says so and nothing else does not:
 #   - it ends within HOIST_TEST_TIMEOUT seconds (300; 600 under a sanitizer): it hangs if not,
-#     as the slowest take 25 on a quiet machine of two processors
+#     as the slowest take 40 on a quiet machine of two processors
 #   - no sanitizer wrote a report, in any process (a leak does not fail a
 #     Criterion test by itself: its processes end well and the parent never looks)
 #   - every Criterion test that was announced gave a result
