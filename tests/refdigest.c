@@ -6,7 +6,8 @@
  * model.safetensors.index.json or model.safetensors.  Files come in the order
  * of their names, tensors in the order of their bytes in the file (empty ones
  * before a tensor that begins at the same byte, ties in the order of the
- * header).  Of a shard, the tensors that the index gives to it are listed. */
+ * header).  For a shard, the lines list the tensors that the index gives to
+ * the shard. */
 #include "config.h"
 
 #include <errno.h>

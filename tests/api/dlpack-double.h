@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What dlpack/dlpack.h of DLPack 1.x defines, under its names and its guard: for the test that
- * hoist/dlpack.h lives beside it, where that header is not installed. */
+/* The definitions of dlpack/dlpack.h of DLPack 1.x, under the same names and the same guard: the
+ * test that hoist/dlpack.h lives beside that header uses them where the header is not installed. */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 

@@ -15,7 +15,7 @@
  * test wants.  Returns: 0, or the error to end it with. */
 int ffs_spoil(fuse_req_t req, enum ffs_op op, fuse_ino_t ino);
 
-/* Of @bytes so many are read or written: all, or 1 .. @most (0: all).  Under the lock. */
+/* Draws how many of @bytes are read or written: all, or 1 .. @most (0: all).  Under the lock. */
 size_t ffs_less(size_t bytes, size_t most);
 
 /* If it is time for `change`, it happens to node @index.  Under the lock. */

@@ -65,10 +65,10 @@ void model_options(const struct way *way, hoist_load_options *ret);
 /* Opens, loads, compares, gives all back. */
 struct model_result model_load(const struct model *model, const struct way *way);
 
-/* What the process holds must be as at model_begin(), or after the first load of each way. */
+/* The process must hold as much as at model_begin(), or as after the first load of each way. */
 void model_check_nothing_left(void);
 
-/* No faults: every way must give every byte.  Of one model, or of all. */
+/* Without faults, the load of @model by @way must give every byte. */
 void model_check_healthy(const struct model *model, const struct way *way);
 
 /* One part of the test, after @before; says how long it took. */

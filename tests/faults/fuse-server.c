@@ -287,7 +287,8 @@ static void serve_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data, struct fuse
 	fuse_reply_err(req, ffs_spoil(req, FFS_FSYNCDIR, ino));
 }
 
-/* Of files that were opened to be written: those that are read have nothing to lose. */
+/* A flush fails only for a file that was opened to be written: a file that is read has nothing to
+ * lose. */
 static void serve_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	fuse_reply_err(req, (fi->fh & HANDLE_WRITES) != 0 ? ffs_spoil(req, FFS_FLUSH, ino) : 0);
@@ -373,7 +374,8 @@ static void start(void *data, struct fuse_conn_info *connection)
 	connection->congestion_threshold = MAX_THREADS;
 }
 
-/* What is missing here (links, nameless files) the kernel answers for us: there is none. */
+/* The kernel answers the calls that are missing here (links, nameless files): the file system has
+ * none of these. */
 static const struct fuse_lowlevel_ops ops = {
 	.init = start,
 	.lookup = serve_lookup,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What test and server share, and the mount. */
+/* The memory that test and server share, and the mount. */
 #include "config.h"
 
 #include "tests/faults/fuse.h"

@@ -47,7 +47,7 @@ struct ffs_fault {
 	int err;
 };
 
-/* What happens to a file when it is read for the nth time. */
+/* The change that a file undergoes when it is read for the nth time. */
 enum ffs_change { FFS_NO_CHANGE, FFS_GROW, FFS_SHRINK, FFS_REWRITE, FFS_REPLACE };
 
 struct ffs_node {

@@ -60,7 +60,7 @@ static void count(enum ffs_change change, int err)
 	kind->n_errors += err < 0 && !shown;
 }
 
-/* What a change, seen at a load's @at-th read, may come to. */
+/* Checks the result of a load that meets a change at its @at-th read. */
 static void check_change(const struct model *model, const struct way *way, enum ffs_change change,
 			 uint64_t at, double attr_timeout)
 {
@@ -85,7 +85,7 @@ static void check_change(const struct model *model, const struct way *way, enum 
 		if (change == FFS_REPLACE)
 			fine = fine || (other && !result.opened);
 		else if (model->shard_bytes > 0 && faultfs->changed_node == opened)
-			/* Of an index nothing is used but what has been read. */
+			/* The library uses only the bytes that it has read of an index. */
 			fine = fine || (other && !result.opened);
 		else
 			fine = other || (maps && (fine || shown));

@@ -13,7 +13,7 @@
 
 #include "tests/faults/fuse-model.h"
 
-/* What has been done to loads since the last figure, and what became of those that it was done to.
+/* Counts, since the last figure, of the faults that loads met, and of the results of these loads.
  */
 static struct {
 	unsigned n_injected;   /* errors and refusals */
@@ -154,8 +154,8 @@ static void storms(void)
 	ffs_heal();
 }
 
-/* Of a ring's direct reads Linux repeats EAGAIN by itself, so that nobody else sees it: to cancel
- * is all there is. */
+/* Linux itself repeats a ring's direct read that ended with EAGAIN, so that nobody else sees the
+ * error: only a cancel ends such a load. */
 static void cancel_it(const struct way *way)
 {
 	hoist_checkpoint *checkpoint;
@@ -308,7 +308,7 @@ static void sweeps(void)
 		}
 }
 
-/* What lasts and is met is an error. */
+/* A fault that lasts, and that a load meets, is an error. */
 static void nothing_can_be_read(void)
 {
 	for (unsigned w = 0; w < n_ways; w++) {

@@ -109,7 +109,7 @@ static bool check(const struct ffs_case *c, uint64_t at, const hoist_save_option
 	if (ffs_n_names() != n_names)
 		fail("something is left behind", at, err, o);
 	bool is_new = is_there(&new);
-	/* What is met while it gets its name may be met before or after. */
+	/* A fault while the file gets its name may strike before or after the file has the name. */
 	if (err == 0 ? !is_new : !is_new && !is_there(&old))
 		fail("not whole", at, err, o);
 	if (err < 0 && is_new && !c->late && c->op != FFS_LOOKUP && c->op != FFS_GETATTR)
@@ -156,9 +156,9 @@ static void not_synchronised(void)
 	CHECK(check(&closing, 1, &o));
 }
 
-/* Where a short answer stays what it is.  Of a write that Linux hands to the file system without
- * waiting for it (a ring's without page cache; a direct one of either engine, unless the server
- * wants no page cache anyway) it makes EIO. */
+/* True where a short answer stays a short answer.  Linux makes EIO of a short answer to a write if
+ * Linux hands the write to the file system without waiting (a ring's write without page cache; a
+ * direct write of either engine, unless the server wants no page cache anyway). */
 static bool can_go_on(const hoist_save_options *o)
 {
 	bool direct = o->io != HOIST_IO_CACHED && !faultfs->refuse_direct_open &&

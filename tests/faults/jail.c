@@ -58,7 +58,7 @@ static void require(bool done, const char *what)
 		fail(what);
 }
 
-/* What the container around this may forbid. */
+/* Skips the test for a step that the container around this process may forbid. */
 static void require_leave(bool done, const char *what)
 {
 	if (done)
@@ -127,7 +127,7 @@ static void become(uid_t user)
 		      "becoming another user");
 }
 
-/* What is left to root in a container of Docker's. */
+/* Keeps the capabilities that root has in a container of Docker's. */
 static void drop_capabilities(void)
 {
 	static const int kept[] = {CAP_CHOWN,	    CAP_DAC_OVERRIDE, CAP_FOWNER,

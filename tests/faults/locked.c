@@ -33,7 +33,7 @@ static const char *folder;
 static int peer = -1;  /* to the process that shares memory; -1: there is none */
 static char said[512]; /* what the last scenario tells beside its name */
 
-/* What the bytes are is this program's to say, not the library's: no error code of its own. */
+/* This program judges the bytes, the library does not: a wrong byte has no error code. */
 static void wrong(const char *what)
 {
 	(void)printf("WRONG: %s\n", what);
@@ -394,7 +394,7 @@ static bool run_once(const struct scenario *scenario)
 }
 
 /* A stand-in's streams are threads, and a device keeps up to four streams for the next copies: how
- * many there are by the second round is how many copies met.  What leaks does so in each round. */
+ * many there are by the second round is how many copies met.  A leak adds up in each round. */
 #define ROUNDS_MOST 7
 
 static int run_all(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* tests/faults/seccomp.h - the system calls that containers leave to a process.
  *
- * What a profile refuses it refuses with an error, and the process goes on.  Profiles that kill
+ * A profile refuses a call with an error, and the process goes on.  Profiles that kill
  * (SIGSYS) are no subject here: nobody can ask such a kernel what it allows. */
 #ifndef HOIST_TESTS_FAULT_SECCOMP_H
 #define HOIST_TESTS_FAULT_SECCOMP_H

@@ -91,7 +91,7 @@ static void use_virtual(void)
 	hoist_device_unref(device);
 }
 
-/* What a program does that was made set-uid to be another user, not to have two. */
+/* A program that was made set-uid to be another user, not to have two users, does these steps. */
 static bool become(void)
 {
 	uid_t user = geteuid();

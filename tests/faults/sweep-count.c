@@ -47,8 +47,8 @@ static const char *read_all(const char *path)
 }
 
 /* Nobody but hoist maps files, and what has no file but a descriptor (memfd, io_uring): these
- * are counted to the byte.  Of what has neither: not malloc's heap, of which free blocks are a
- * part, and not the kernel's own. */
+ * are counted to the byte.  Mappings that have neither are counted, too, except malloc's heap, of
+ * which free blocks are a part, and the kernel's own mappings. */
 static void count_mapped(const char *maps, struct sweep_counts *ret)
 {
 	unsigned long files = 0;

@@ -244,7 +244,7 @@ void sweep_reset_drivers(void)
 }
 
 /* A few blocks more may be kept for the next time, or lie in a larger region: it is as large as who
- * came first needed.  What leaks does so each time. */
+ * came first needed.  A leak adds up each time. */
 static bool grows(long n, unsigned way, const struct sweep_counts *first)
 {
 	struct sweep_counts last = *first;

@@ -6,8 +6,8 @@
  * and the next run works.
  *
  * Two ways: one process that goes on (what is made once is there), and, "cold", a process for each
- * call (it is made while the call fails).  What io_uring completes is no system call, nor is what a
- * page fault reads: tests/io/faults.c spoils the former.
+ * call (it is made while the call fails).  Neither a completion of io_uring nor the
+ * read of a page fault is a system call: tests/io/faults.c spoils the completions.
  *
  * HOIST_TEST_FORM=check, for make check: every call of the scenarios that name their kinds.  The
  * others are for make check-faults.  long (or nothing): every call, and in the process that goes on

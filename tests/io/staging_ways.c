@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The ring of slots on its other ways: from a device, to several devices, rows, and being told when
- * copies end.  Plain C, so that ThreadSanitizer can watch the driver's threads. */
+/* The staging slots on their other ways: from a device, to several devices, rows, and being told
+ * when copies end.  Plain C, so that ThreadSanitizer can watch the driver's threads. */
 #include "config.h"
 
 #include <stdatomic.h>
@@ -31,9 +31,9 @@ static void moved(void *context)
 	atomic_fetch_add(&n_moved, 1);
 }
 
-static struct hoist__staging *new_ring(unsigned n_streams)
+static struct hoist__staging *new_staging(unsigned n_streams)
 {
-	struct hoist__staging *ring = NULL;
+	struct hoist__staging *staging = NULL;
 	struct hoist__staging_options options = {
 		.streams = streams,
 		.n_streams = n_streams,
@@ -44,9 +44,9 @@ static struct hoist__staging *new_ring(unsigned n_streams)
 		.slot_bytes = SLOT,
 		.n_slots = N_SLOTS,
 	};
-	OK(hoist__staging_create(&options, &ring));
-	CHECK(hoist__staging_tells(ring) == (n_streams > 0));
-	return ring;
+	OK(hoist__staging_create(&options, &staging));
+	CHECK(hoist__staging_tells(staging) == (n_streams > 0));
+	return staging;
 }
 
 static uintptr_t device_memory(int device, size_t bytes)
@@ -64,11 +64,11 @@ static void await_moved(int before, int n)
 		CHECK(hoist__now_ns() < limit);
 }
 
-static struct hoist__slot *await_fetched(struct hoist__staging *ring)
+static struct hoist__slot *await_fetched(struct hoist__staging *staging)
 {
 	struct hoist__slot *slot = NULL;
 	int n;
-	while ((n = hoist__staging_fetched(ring, &slot)) == 0)
+	while ((n = hoist__staging_fetched(staging, &slot)) == 0)
 		continue;
 	CHECK(n == 1 && slot->state == HOIST__SLOT_FULL);
 	return slot;
@@ -77,44 +77,45 @@ static struct hoist__slot *await_fetched(struct hoist__staging *ring)
 /* One slot to both devices, as rows of 100 bytes, and back from each of them. */
 static void to_several_and_back(void)
 {
-	struct hoist__staging *ring = new_ring(N_DEVICES);
+	struct hoist__staging *staging = new_staging(N_DEVICES);
 	uintptr_t at[N_DEVICES] = {device_memory(0, SLOT), device_memory(1, SLOT)};
-	struct hoist__slot *slot = hoist__staging_acquire(ring);
+	struct hoist__slot *slot = hoist__staging_acquire(staging);
 	fill(slot->request.address, 0, SLOT);
-	hoist__slot_filled(ring, slot);
+	hoist__slot_filled(staging, slot);
 	slot->useful = 4000;
 	int before = atomic_load(&n_moved);
 	for (unsigned d = 0; d < N_DEVICES; d++) {
 		const struct hoist__slot_box piece = {.slot_offset = 50,
-						   .device_address = at[d] + 7,
-						   .bytes = 100,
-						   .rows = 40,
-						   .slot_stride = 300,
-						   .device_stride = 110};
-		OK(hoist__slot_copy(ring, slot, d, &piece, 1));
+						      .device_address = at[d] + 7,
+						      .bytes = 100,
+						      .rows = 40,
+						      .slot_stride = 300,
+						      .device_stride = 110};
+		OK(hoist__slot_copy(staging, slot, d, &piece, 1));
 	}
-	CHECK(hoist__staging_n_copying(ring) == 1);
+	CHECK(hoist__staging_n_copying(staging) == 1);
 	await_moved(before, N_DEVICES);
-	OK(hoist__staging_take_copied(ring));
-	CHECK(hoist__staging_reclaim(ring) == 1);
-	CHECK(hoist__staging_take_copied(ring) == 4000 && hoist__staging_take_copied(ring) == 0);
+	CHECK(hoist__staging_take_copied(staging) == 0);
+	CHECK(hoist__staging_reclaim(staging) == 1);
+	CHECK(hoist__staging_take_copied(staging) == 4000 &&
+	      hoist__staging_take_copied(staging) == 0);
 	for (unsigned d = 0; d < N_DEVICES; d++) {
-		slot = hoist__staging_acquire(ring);
+		slot = hoist__staging_acquire(staging);
 		memset(slot->request.address, 0xee, SLOT);
 		const struct hoist__slot_box piece = {
 			.slot_offset = 3, .device_address = at[d] + 7, .bytes = 40 * 110 - 10};
-		OK(hoist__slot_fetch(ring, slot, d, &piece, 1));
+		OK(hoist__slot_fetch(staging, slot, d, &piece, 1));
 		CHECK(slot->state == HOIST__SLOT_FETCHING);
-		CHECK(hoist__staging_n_fetching(ring) == 1);
-		CHECK(await_fetched(ring) == slot);
+		CHECK(hoist__staging_n_fetching(staging) == 1);
+		CHECK(await_fetched(staging) == slot);
 		for (unsigned r = 0; r < 40; r++)
 			for (unsigned i = 0; i < 100; i++)
 				CHECK(slot->request.address[3 + r * 110 + i] ==
 				      byte_at(50 + r * 300 + i));
 		CHECK(slot->request.address[2] == 0xee);
-		hoist__slot_release(ring, slot);
+		hoist__slot_release(staging, slot);
 	}
-	hoist__staging_destroy(ring);
+	hoist__staging_destroy(staging);
 	for (int d = 0; d < N_DEVICES; d++)
 		OK(hoist__dev_mem_free(devs[d], at[d], SLOT));
 }
@@ -122,35 +123,35 @@ static void to_several_and_back(void)
 /* A slot comes back when the last of its devices is done, and fetches come in their order. */
 static void the_slowest_counts(void)
 {
-	struct hoist__staging *ring = new_ring(N_DEVICES);
+	struct hoist__staging *staging = new_staging(N_DEVICES);
 	uintptr_t at[N_DEVICES] = {device_memory(0, SLOT), device_memory(1, SLOT)};
 	control.hold(1);
 	struct hoist__slot *slots[N_SLOTS];
 	for (unsigned i = 0; i < N_SLOTS; i++) {
-		slots[i] = hoist__staging_acquire(ring);
+		slots[i] = hoist__staging_acquire(staging);
 		memset(slots[i]->request.address, (int)i, SLOT);
 		if (i == 0)
-			hoist__slot_filled(ring, slots[0]);
+			hoist__slot_filled(staging, slots[0]);
 	}
 	struct hoist__slot_box piece = {.device_address = at[0], .bytes = SLOT};
-	OK(hoist__slot_copy(ring, slots[0], 0, &piece, 1));
-	OK(hoist__slot_fetch(ring, slots[1], 0, &piece, 1));
+	OK(hoist__slot_copy(staging, slots[0], 0, &piece, 1));
+	OK(hoist__slot_fetch(staging, slots[1], 0, &piece, 1));
 	piece.device_address = at[1];
-	OK(hoist__slot_copy(ring, slots[0], 1, &piece, 1));
-	OK(hoist__slot_fetch(ring, slots[2], 1, &piece, 1));
+	OK(hoist__slot_copy(staging, slots[0], 1, &piece, 1));
+	OK(hoist__slot_fetch(staging, slots[2], 1, &piece, 1));
 	struct hoist__slot *none = NULL;
-	CHECK(hoist__staging_reclaim(ring) == 0 && hoist__staging_fetched(ring, &none) == 0);
-	CHECK(hoist__staging_acquire(ring) == NULL && none == NULL);
+	CHECK(hoist__staging_reclaim(staging) == 0 && hoist__staging_fetched(staging, &none) == 0);
+	CHECK(hoist__staging_acquire(staging) == NULL && none == NULL);
 	control.hold(0);
-	CHECK(await_fetched(ring) == slots[1]);
-	CHECK(await_fetched(ring) == slots[2]);
-	CHECK(hoist__staging_wait(ring) == 1);
+	CHECK(await_fetched(staging) == slots[1]);
+	CHECK(await_fetched(staging) == slots[2]);
+	CHECK(hoist__staging_wait(staging) == 1);
 	for (size_t i = 0; i < SLOT; i++)
-		OK(slots[1]->request.address[i]);
-	hoist__slot_release(ring, slots[1]);
-	hoist__slot_filled(ring, hoist__staging_acquire(ring));
-	hoist__slot_release(ring, slots[2]);
-	hoist__staging_destroy(ring);
+		CHECK(slots[1]->request.address[i] == 0);
+	hoist__slot_release(staging, slots[1]);
+	hoist__slot_filled(staging, hoist__staging_acquire(staging));
+	hoist__slot_release(staging, slots[2]);
+	hoist__staging_destroy(staging);
 	for (int d = 0; d < N_DEVICES; d++)
 		OK(hoist__dev_mem_free(devs[d], at[d], SLOT));
 }
@@ -160,17 +161,17 @@ static void ends_in_the_middle(void)
 {
 	uintptr_t at = device_memory(0, SLOT);
 	for (int i = 0; i < 20; i++) {
-		struct hoist__staging *ring = new_ring(1);
+		struct hoist__staging *staging = new_staging(1);
 		const struct hoist__slot_box piece = {.device_address = at, .bytes = SLOT};
-		struct hoist__slot *a = hoist__staging_acquire(ring);
-		struct hoist__slot *b = hoist__staging_acquire(ring);
+		struct hoist__slot *a = hoist__staging_acquire(staging);
+		struct hoist__slot *b = hoist__staging_acquire(staging);
 		memset(a->request.address, i, SLOT);
-		hoist__slot_filled(ring, a);
-		OK(hoist__slot_copy(ring, a, 0, &piece, 1));
-		OK(hoist__slot_fetch(ring, b, 0, &piece, 1));
-		hoist__staging_destroy(ring);
+		hoist__slot_filled(staging, a);
+		OK(hoist__slot_copy(staging, a, 0, &piece, 1));
+		OK(hoist__slot_fetch(staging, b, 0, &piece, 1));
+		hoist__staging_destroy(staging);
 		int n = atomic_load(&n_moved);
-		struct hoist__staging *other = new_ring(0); /* most likely at the same address */
+		struct hoist__staging *other = new_staging(0); /* most likely at the same address */
 		hoist__staging_destroy(other);
 		CHECK(atomic_load(&n_moved) == n);
 	}
@@ -187,25 +188,25 @@ static void a_fault_is_an_error_and_leaks_nothing(void)
 {
 	uintptr_t at = device_memory(0, SLOT);
 	for (size_t f = 0; f < HOIST__ARRAY_SIZE(faults); f++) {
-		struct hoist__staging *ring = new_ring(1);
+		struct hoist__staging *staging = new_staging(1);
 		const struct hoist__slot_box pieces[] = {
 			{.device_address = at, .bytes = 100},
 			{.slot_offset = 100, .device_address = at + 100, .bytes = 100}};
-		struct hoist__slot *slot = hoist__staging_acquire(ring);
+		struct hoist__slot *slot = hoist__staging_acquire(staging);
 		struct hoist__slot *full = NULL;
 		OK(control.fail(faults[f]));
-		int err = hoist__slot_fetch(ring, slot, 0, pieces, 2);
+		int err = hoist__slot_fetch(staging, slot, 0, pieces, 2);
 		bool only_told = strstr(faults[f], "Wait") || strstr(faults[f], "Launch");
 		if (slot->state == HOIST__SLOT_READING)
-			hoist__slot_release(ring, slot);
+			hoist__slot_release(staging, slot);
 		int got = 0;
 		for (int i = 0; slot->state == HOIST__SLOT_FETCHING && got == 0 && i < 100000000;
 		     i++)
-			got = hoist__staging_fetched(ring, &full);
+			got = hoist__staging_fetched(staging, &full);
 		CHECK(only_told ? err == 0 && got == 1 : err < 0 || got < 0);
-		CHECK(!only_told || !hoist__staging_tells(ring));
+		CHECK(!only_told || !hoist__staging_tells(staging));
 		(void)control.fail("");
-		hoist__staging_destroy(ring);
+		hoist__staging_destroy(staging);
 	}
 	OK(hoist__dev_mem_free(devs[0], at, SLOT));
 }

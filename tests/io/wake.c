@@ -116,19 +116,19 @@ static void wakes(struct bench *b)
 	struct hoist__request *ready[DEPTH];
 	pthread_t thread;
 	submit_stuck(b, 1);
-	OK(hoist__engine_reap(b->engine, ready, DEPTH, 1000000));
+	CHECK(hoist__engine_reap(b->engine, ready, DEPTH, 1000000) == 0);
 	for (int i = 0; i < 3; i++) {
 		OK(pthread_create(&thread, NULL, wake_later, b->engine));
-		OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
+		CHECK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
 		pthread_join(thread, NULL);
 	}
 	/* Before the wait. */
 	hoist__engine_wake(b->engine);
 	hoist__engine_wake(b->engine);
-	OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
+	CHECK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
 	/* Once heard it is over: this wait runs its time. */
 	uint64_t start = hoist__now_ns();
-	OK(hoist__engine_reap(b->engine, ready, DEPTH, 3000000));
+	CHECK(hoist__engine_reap(b->engine, ready, DEPTH, 3000000) == 0);
 	CHECK(hoist__now_ns() - start >= 3000000);
 	/* In a storm, one by one and with reads between. */
 	OK(pthread_create(&thread, NULL, wake_often, b->engine));
@@ -152,7 +152,7 @@ static void wakes(struct bench *b)
 	/* The storm leaves one wake at most. */
 	(void)hoist__engine_reap(b->engine, ready, DEPTH, 1000000);
 	OK(pthread_create(&thread, NULL, wake_later, b->engine));
-	OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
+	CHECK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
 	pthread_join(thread, NULL);
 }
 
@@ -161,18 +161,18 @@ static void with_nothing_in_flight(struct bench *b)
 {
 	struct hoist__request *ready[DEPTH];
 	pthread_t thread;
-	OK(hoist__engine_reap(b->engine, ready, DEPTH, 0));
+	CHECK(hoist__engine_reap(b->engine, ready, DEPTH, 0) == 0);
 	for (int i = 0; i < 3; i++) {
 		uint64_t start = hoist__now_ns();
-		OK(hoist__engine_reap(b->engine, ready, DEPTH, 3000000));
+		CHECK(hoist__engine_reap(b->engine, ready, DEPTH, 3000000) == 0);
 		CHECK(hoist__now_ns() - start >= 3000000);
 		start = hoist__now_ns();
 		OK(pthread_create(&thread, NULL, wake_later, b->engine));
-		OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
+		CHECK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
 		CHECK(hoist__now_ns() - start >= 5000000);
 		pthread_join(thread, NULL);
 		hoist__engine_wake(b->engine);
-		OK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX));
+		CHECK(hoist__engine_reap(b->engine, ready, DEPTH, UINT64_MAX) == 0);
 	}
 }
 
@@ -181,7 +181,7 @@ static void among_wakes(struct bench *b)
 {
 	struct hoist__request *ready[DEPTH];
 	submit_stuck(b, 1);
-	OK(hoist__engine_reap(b->engine, ready, DEPTH, 1000000));
+	CHECK(hoist__engine_reap(b->engine, ready, DEPTH, 1000000) == 0);
 	CHECK(write(b->ends[1], "1", 1) == 1);
 	int got = 0;
 	for (int i = 0; i < 10000 && got == 0; i++) {
@@ -210,7 +210,7 @@ static void limits(struct bench *b, enum hoist__engine_kind kind)
 {
 	struct hoist__request *ready[N_STUCK];
 	submit_stuck(b, N_STUCK);
-	OK(hoist__engine_reap(b->engine, ready, N_STUCK, 20000000));
+	CHECK(hoist__engine_reap(b->engine, ready, N_STUCK, 20000000) == 0);
 	CHECK(write(b->ends[1], "123456", N_STUCK) == N_STUCK);
 	unsigned n = 0;
 	if (kind == HOIST__ENGINE_URING) {

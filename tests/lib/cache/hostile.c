@@ -12,13 +12,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/layout.h"
 #include "lib/cache/cache.h"
+#include "tests/support/child.h"
 #include "tests/support/count.h"
 #include "tests/support/lib-cache.h"
+#include "tests/support/pass-fd.h"
 #include "tests/support/random.h"
 
 static char model[4096];
@@ -225,29 +226,13 @@ static int connect_raw(void)
 	return fd;
 }
 
-/* Sends that and @n_fds times @fd; the status that came back, or 1: the holder hung up. */
+/* Sends @n bytes with @n_fds copies of @fd.  Returns: the status of the reply; 1: there is none. */
 static int tell(const void *bytes, size_t n, int fd, size_t n_fds)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(4 * sizeof(int))];
-	} control;
 	struct hoist__cache_message reply;
-	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n};
-	struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+	const int fds[] = {fd, fd};
 	int to = connect_raw();
-	if (n_fds > 0) {
-		memset(&control, 0, sizeof control);
-		header.msg_control = &control;
-		header.msg_controllen = CMSG_SPACE(n_fds * sizeof fd);
-		struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-		rights->cmsg_level = SOL_SOCKET;
-		rights->cmsg_type = SCM_RIGHTS;
-		rights->cmsg_len = CMSG_LEN(n_fds * sizeof fd);
-		for (size_t i = 0; i < n_fds; i++)
-			memcpy(CMSG_DATA(rights) + i * sizeof fd, &fd, sizeof fd);
-	}
-	CHECK(sendmsg(to, &header, MSG_NOSIGNAL) == (ssize_t)n);
+	CHECK(n_fds <= 2 && pass_fds(to, bytes, n, fds, n_fds));
 	ssize_t got = recv(to, &reply, sizeof reply, 0);
 	close(to);
 	CHECK(got <= 0 || got == (ssize_t)sizeof reply);
@@ -410,26 +395,10 @@ static void answer(int to, enum answer how)
 		fd = make_memfd(image_bytes, n_image_bytes, SEALS);
 	if (how == SHORT)
 		(void)send(to, &m, 100, 0);
-	else if (how == TWO_FDS) {
-		union {
-			struct cmsghdr align;
-			char room[CMSG_SPACE(2 * sizeof(int))];
-		} control = {.room = {0}};
-		struct iovec part = {.iov_base = &m, .iov_len = sizeof m};
-		struct msghdr header = {.msg_iov = &part,
-					.msg_iovlen = 1,
-					.msg_control = &control,
-					.msg_controllen = sizeof control.room};
-		struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-		rights->cmsg_level = SOL_SOCKET;
-		rights->cmsg_type = SCM_RIGHTS;
-		rights->cmsg_len = CMSG_LEN(2 * sizeof fd);
-		memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-		memcpy(CMSG_DATA(rights) + sizeof fd, &fd, sizeof fd);
-		(void)sendmsg(to, &header, 0);
-	} else {
+	else if (how == TWO_FDS)
+		(void)pass_fds(to, &m, sizeof m, (const int[]){fd, fd}, 2);
+	else
 		(void)hoist__cache_send(to, &m, fd);
-	}
 }
 
 static void list_without_end(int listener)
@@ -476,7 +445,6 @@ static void run_false_holder(void)
 		[SHORT] = {-EBADMSG, "100 bytes"},
 	};
 	struct sockaddr_un address;
-	int status = -1;
 	cache_wait_for_no_folder();
 	OK(mkdir(cache_path("hoist"), 0700));
 	int in = open(cache_path("hoist"), O_RDONLY | O_DIRECTORY);
@@ -505,7 +473,7 @@ static void run_false_holder(void)
 	hoist_cache_list *list = NULL;
 	REFUSED(hoist_cache_list_create(&list), -EBADMSG, "more than 4096 images");
 	CHECK(list == NULL && count_entries("/proc/self/fd") == before);
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	OK(child_status(child));
 }
 
 int main(int argc, char **argv)

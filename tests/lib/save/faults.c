@@ -13,13 +13,13 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/child.h"
 #include "tests/support/count.h"
+#include "tests/support/output-calls.h"
 #include "tests/support/save-support.h"
 #include "tests/support/under-tsan.h"
-#include "tests/support/wrap.h"
 
 /* --- calls that fail: the linker sends the library's through here --- */
 
@@ -78,14 +78,7 @@ WRAP(ssize_t, pwrite, (int fd, const void *from, size_t bytes, off_t offset))
 		return -1;                                                                         \
 	}
 
-SPOILED(fallocate, FALLOCATE, (int fd, int mode, off_t offset, off_t bytes),
-	(fd, mode, offset, bytes))
-SPOILED(fsync, FSYNC, (int fd), (fd))
-SPOILED(ftruncate, FTRUNCATE, (int fd, off_t bytes), (fd, bytes))
-SPOILED(linkat, LINKAT, (int from, const char *old, int to, const char *name, int flags),
-	(from, old, to, name, flags))
-SPOILED(renameat, RENAMEAT, (int from, const char *old, int to, const char *name),
-	(from, old, to, name))
+OUTPUT_CALLS(SPOILED)
 
 /* --- a model, of which every byte tells which it is --- */
 
@@ -256,11 +249,16 @@ static int save_in(uint64_t shard_bytes, unsigned model)
 	return save_model(support_path("m.safetensors"), model, &options);
 }
 
-static void remove_all(void)
+static void remove_files(const char *pattern)
 {
 	char command[700];
-	snprintf(command, sizeof command, "rm -f '%s'/m*", support_folder());
+	snprintf(command, sizeof command, "rm -f '%s'/%s", support_folder(), pattern);
 	OK(system(command));
+}
+
+static void remove_all(void)
+{
+	remove_files("m*");
 	CHECK(saved_n_names() == 0);
 }
 
@@ -345,8 +343,7 @@ static void full_disk(void)
 		on_small_disk(folder);
 		exit(0);
 	}
-	int status;
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	OK(child_status(child));
 	OK(rmdir(folder));
 }
 
@@ -426,8 +423,7 @@ static void forked(void)
 		hoist_save_destroy(idle);
 		_exit(err == -ESTALE && start == -ESTALE ? 0 : 1);
 	}
-	int status;
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	OK(child_status(child));
 	OK(hoist_save_wait(save));
 	hoist_save_destroy(save);
 	hoist_save_destroy(idle);
@@ -438,15 +434,6 @@ static void forked(void)
 /* --- a crash --- */
 
 #define TIMES 5 /* 16 MiB */
-
-/* A hidden file may stay, and nothing else: it is removed here. */
-static void remove_hidden(void)
-{
-	char command[700];
-	snprintf(command, sizeof command, "rm -f '%s'/.m.safetensors.hoist-??????",
-		 support_folder());
-	OK(system(command));
-}
 
 static void killed(unsigned rounds)
 {
@@ -485,7 +472,8 @@ static void killed(unsigned rounds)
 		n_new += now == (int)i;
 		most = now == (int)i ? most * 3 / 4 : most * 4 / 3;
 		model = now;
-		remove_hidden();
+		/* A hidden file may stay, and nothing else. */
+		remove_files(".m.safetensors.hoist-??????");
 		CHECK(saved_n_names() == 1);
 	}
 	printf("%u of %u saves ended before they were killed\n", n_new, rounds);
