@@ -154,6 +154,8 @@ void hoist__granules_release(uintptr_t base, size_t n)
 			HOIST__ASSERT(atomic_load(&first[i].extent) != NULL);
 			HOIST__ASSERT(atomic_load(&first[i].slab) == NULL &&
 				      atomic_load(&first[i].state) == 0);
+			/* A region that its pool ends with has spans still. */
+			first[i].kind = HOIST__SPAN_NONE;
 			atomic_store_explicit(&first[i].owner, 0, memory_order_relaxed);
 			atomic_store_explicit(&first[i].extent, NULL, memory_order_release);
 		}
