@@ -56,6 +56,7 @@ static inline void secure_begin(void)
 	OK(chmod(secure_base, 01777));
 	OK(chdir(secure_base));
 	secure_owner = getpid();
+	check_cleanup(secure_remove);
 	OK(atexit(secure_remove));
 	CHECK(signal(SIGTERM, secure_end) != SIG_ERR && signal(SIGINT, secure_end) != SIG_ERR);
 }

@@ -11,6 +11,8 @@
 #include "hoist/error.h"
 
 static char at[256];
+static void (*clean_up)(void);
+static pid_t owner; /* of the cleanup */
 
 void check_at(const char *format, ...)
 {
@@ -20,10 +22,18 @@ void check_at(const char *format, ...)
 	va_end(args);
 }
 
+void check_cleanup(void (*cleanup)(void))
+{
+	clean_up = cleanup;
+	owner = getpid();
+}
+
 void check_failed(const char *file, int line, const char *function, const char *what)
 {
 	(void)fprintf(stderr, "%s:%d: %s: failed: %s%s%s\n  hoist_error(): %s\n", file, line,
 		      function, what, at[0] != '\0' ? "; " : "", at, hoist_error());
 	(void)fflush(stdout);
+	if (clean_up != NULL && owner == getpid())
+		clean_up();
 	_exit(1);
 }

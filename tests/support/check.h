@@ -19,6 +19,10 @@
 /* Runs a case, and says first which one. */
 #define CASE(name) ((void)printf("%s\n", #name), (void)fflush(stdout), name())
 
+/* Has @cleanup called when a check fails, in this process and not in its children: for files and
+ * processes that must not stay behind.  A test's normal end does not call it. */
+void check_cleanup(void (*cleanup)(void));
+
 /* Ends the process with status 1. */
 void check_failed(const char *file, int line, const char *function, const char *what)
 	__attribute__((noreturn));

@@ -27,7 +27,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 	return remove(path);
 }
 
-/* Also where a check failed. */
+/* At the test's end, and where a check failed. */
 static void end(void)
 {
 	if (getpid() != owner)
@@ -53,6 +53,7 @@ const char *cache_test_begin(int argc, char **argv)
 	OK(setenv("XDG_RUNTIME_DIR", folder, 1));
 	OK(setenv("HOIST_CACHE_HOLDER", program, 1));
 	owner = getpid();
+	check_cleanup(end);
 	OK(atexit(end));
 	return folder;
 }
