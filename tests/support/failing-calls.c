@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "tests/support/check.h"
+#include "tests/support/wrap.h"
 
 #define ADVICE_POPULATE_WRITE 23
 
@@ -42,11 +43,6 @@ bool failing_is_over(void)
 	return at == 0 || atomic_load(&failing.n_calls) >= at;
 }
 
-#define WRAPPED(result, name, arguments)                                                           \
-	result __real_##name arguments;                                                            \
-	result __wrap_##name arguments;                                                            \
-	result __wrap_##name arguments
-
 /* --- allocations --- */
 
 static void *counted(void *memory)
@@ -56,17 +52,17 @@ static void *counted(void *memory)
 	return memory;
 }
 
-WRAPPED(void *, malloc, (size_t bytes))
+WRAP(void *, malloc, (size_t bytes))
 {
 	return fails(FAIL_ALLOCATIONS) ? NULL : counted(__real_malloc(bytes));
 }
 
-WRAPPED(void *, calloc, (size_t n, size_t bytes))
+WRAP(void *, calloc, (size_t n, size_t bytes))
 {
 	return fails(FAIL_ALLOCATIONS) ? NULL : counted(__real_calloc(n, bytes));
 }
 
-WRAPPED(void *, realloc, (void *memory, size_t bytes))
+WRAP(void *, realloc, (void *memory, size_t bytes))
 {
 	if (fails(FAIL_ALLOCATIONS))
 		return NULL;
@@ -74,12 +70,12 @@ WRAPPED(void *, realloc, (void *memory, size_t bytes))
 	return memory == NULL ? counted(moved) : moved;
 }
 
-WRAPPED(void *, aligned_alloc, (size_t align, size_t bytes))
+WRAP(void *, aligned_alloc, (size_t align, size_t bytes))
 {
 	return fails(FAIL_ALLOCATIONS) ? NULL : counted(__real_aligned_alloc(align, bytes));
 }
 
-WRAPPED(void, free, (void *memory))
+WRAP(void, free, (void *memory))
 {
 	if (memory != NULL)
 		atomic_fetch_sub(&failing.n_allocated, 1);
@@ -87,7 +83,7 @@ WRAPPED(void, free, (void *memory))
 }
 
 /* The caller frees the line.  An inlined getline() calls __getdelim(). */
-WRAPPED(ssize_t, __getdelim, (char **line, size_t *room, int end, FILE *file))
+WRAP(ssize_t, __getdelim, (char **line, size_t *room, int end, FILE *file))
 {
 	if (fails(FAIL_SYSTEM))
 		return -1;
@@ -98,14 +94,14 @@ WRAPPED(ssize_t, __getdelim, (char **line, size_t *room, int end, FILE *file))
 	return n;
 }
 
-WRAPPED(ssize_t, getline, (char **line, size_t *room, FILE *file))
+WRAP(ssize_t, getline, (char **line, size_t *room, FILE *file))
 {
 	return __wrap___getdelim(line, room, '\n', file);
 }
 
 /* --- mappings --- */
 
-WRAPPED(void *, mmap, (void *at, size_t bytes, int access, int flags, int fd, off_t offset))
+WRAP(void *, mmap, (void *at, size_t bytes, int access, int flags, int fd, off_t offset))
 {
 	if (failing.on_next_map != NULL) {
 		void (*call)(void) = failing.on_next_map;
@@ -132,7 +128,7 @@ WRAPPED(void *, mmap, (void *at, size_t bytes, int access, int flags, int fd, of
 	return memory;
 }
 
-WRAPPED(int, munmap, (void *memory, size_t bytes))
+WRAP(int, munmap, (void *memory, size_t bytes))
 {
 	if ((uintptr_t)memory - leaf < leaf_bytes)
 		return fails(FAIL_SYSTEM) ? -1 : __real_munmap(memory, bytes);
@@ -147,12 +143,12 @@ WRAPPED(int, munmap, (void *memory, size_t bytes))
 	return err;
 }
 
-WRAPPED(int, mprotect, (void *memory, size_t bytes, int access))
+WRAP(int, mprotect, (void *memory, size_t bytes, int access))
 {
 	return fails(FAIL_SYSTEM) ? -1 : __real_mprotect(memory, bytes, access);
 }
 
-WRAPPED(int, madvise, (void *memory, size_t bytes, int advice))
+WRAP(int, madvise, (void *memory, size_t bytes, int advice))
 {
 	if (fails(FAIL_SYSTEM))
 		return -1;
@@ -166,19 +162,19 @@ WRAPPED(int, madvise, (void *memory, size_t bytes, int advice))
 	return __real_madvise(memory, bytes, advice);
 }
 
-WRAPPED(int, mlock, (const void *memory, size_t bytes))
+WRAP(int, mlock, (const void *memory, size_t bytes))
 {
 	return fails(FAIL_SYSTEM) ? -1 : __real_mlock(memory, bytes);
 }
 
-WRAPPED(long, mbind,
+WRAP(long, mbind,
 	(void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits,
 	 unsigned flags))
 {
 	return fails(FAIL_SYSTEM) ? -1 : __real_mbind(memory, bytes, mode, mask, bits, flags);
 }
 
-WRAPPED(long, move_pages,
+WRAP(long, move_pages,
 	(int pid, unsigned long n, void **pages, const int *nodes, int *status, int flags))
 {
 	return fails(FAIL_SYSTEM) ? -1 : __real_move_pages(pid, n, pages, nodes, status, flags);
@@ -186,12 +182,12 @@ WRAPPED(long, move_pages,
 
 /* --- threads --- */
 
-WRAPPED(int, pthread_setspecific, (pthread_key_t key, const void *value))
+WRAP(int, pthread_setspecific, (pthread_key_t key, const void *value))
 {
 	return fails(FAIL_SYSTEM) ? ENOMEM : __real_pthread_setspecific(key, value);
 }
 
-WRAPPED(int, pthread_create,
+WRAP(int, pthread_create,
 	(pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *),
 	 void *argument))
 {
