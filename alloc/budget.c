@@ -63,7 +63,8 @@ static void in_child(void)
 		struct hoist__budget *budget = budget_of(link);
 		(void)hoist__condition_init(&budget->granted); /* the condition may have waiters
 								* that the child does not have */
-		/* The tickets belong to threads that the child does not have. */
+		/* The tickets belong to threads that the child does not have, and to loads that a
+		 * child cannot drive. */
 		while (hoist__list_pop(&budget->waiting) != NULL)
 			continue;
 		budget->passed = 0;

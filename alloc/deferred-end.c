@@ -187,16 +187,17 @@ static void give_up_waiting(struct hoist__deferred *deferred)
 	for (struct hoist__list *node = head->next; node != head; node = node->next) {
 		struct hoist__held_queue *queue =
 			HOIST__CONTAINER_OF(node, struct hoist__held_queue, node);
-		HOIST__ASSERT(queue->n_busy == 0);
+		HOIST__ASSERT(queue->n_busy == 0 || hoist__held_stale(queue));
 		if (!hoist__held_stale(queue))
 			hoist__held_pass_all(deferred, queue);
 	}
 	struct hoist__list *node;
 	/* Blocks that are still captured: there was no memory to make them pending. */
 	while ((node = hoist__list_pop(&deferred->captured)) != NULL) {
+		struct hoist__held *block = HOIST__CONTAINER_OF(node, struct hoist__held, node);
+		block->captured = false;
 		hoist__held_count(&deferred->n_pending, 1, 0);
-		hoist__held_make_ready(deferred,
-				       HOIST__CONTAINER_OF(node, struct hoist__held, node));
+		hoist__held_make_ready(deferred, block);
 	}
 }
 

@@ -153,7 +153,7 @@ void hoist__held_wait_no_more(struct hoist__held_use *use)
 	if (use->batch == NULL)
 		return;
 	HOIST__ASSERT(use->batch->n_uses != 0 && use->queue->n_linked != 0);
-	HOIST__ASSERT(use->block->n_waits != 0 && !use->block->captured);
+	HOIST__ASSERT(use->block->n_waits != 0);
 	hoist__list_remove(&use->link);
 	use->batch->n_uses--;
 	use->queue->n_linked--;

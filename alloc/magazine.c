@@ -91,7 +91,7 @@ bool hoist__cache_enter(struct hoist__cache *cache)
 	struct hoist__place *place = place_of(cache);
 	/* Another pool may have the place open: it must not lead to this cache. */
 	if (!hoist__place_enter(place, cache->pool))
-		atomic_store_explicit(&place->open, NULL, memory_order_relaxed);
+		atomic_store_explicit(&place->open, NULL, memory_order_release);
 	atomic_store_explicit(&place->cache, cache, memory_order_relaxed);
 	if (atomic_load_explicit(&cache->stop, memory_order_acquire) != 0) {
 		if (may_enter(cache, place))
@@ -100,7 +100,7 @@ bool hoist__cache_enter(struct hoist__cache *cache)
 		return false;
 	}
 	if (atomic_load_explicit(&cache->pool->slow, memory_order_relaxed) == 0)
-		atomic_store_explicit(&place->open, cache->pool, memory_order_relaxed);
+		atomic_store_explicit(&place->open, cache->pool, memory_order_release);
 	return true;
 }
 

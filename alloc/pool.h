@@ -44,7 +44,8 @@
  *
  * Threads: any function from any thread.  No system or driver call is made under a lock.  Growth
  * blocks only the threads that need it.  Locks, in order: the pools' list, the threads', a
- * pool's caches, a class, the spans.
+ * pool's caches, its trace, the pool, its classes, the spans; then deferred frees, watched blocks and the
+ * page map.
  * fork: locks are held across it, so that a child's pools work.  Blocks that other threads had in
  * their magazines at that moment stay cached there.
  * Reference counted: every Buffer's storage holds a reference.

@@ -117,7 +117,7 @@ int hoist__pools_join(struct hoist__pool *pool)
 	pthread_once(&once, setup);
 	if (atfork_err != 0)
 		return hoist__fail_errno(atfork_err, "preparing for fork");
-	HOIST__ASSERT(pool->link.next == NULL && atomic_load(&pool->n_refs) == 1);
+	HOIST__ASSERT(pool->link.next == NULL);
 	pthread_mutex_lock(&pools_lock);
 	hoist__list_push_back(&pools, &pool->link);
 	pthread_mutex_unlock(&pools_lock);

@@ -11,7 +11,8 @@
 #include "base/checked.h"
 
 #define BATCH_MOST (HOIST__MAGAZINE_MOST / 2)
-/* With less than this part of its bytes left, the cache gives half of every magazine back. */
+/* A cache without room for one more block gives half of every magazine back, unless the block is
+ * larger than this part of the cache's bytes and more is left. */
 #define LEAST_LEFT 8
 
 /* --- slabs come and go --- */
@@ -207,8 +208,7 @@ static size_t left_in(struct hoist__cache *cache, size_t need)
 	return left;
 }
 
-/* Makes room for one block of the class.  With little left the room would soon be used up, so the
- * cache is halved. */
+/* Makes room for one block of the class, by halving the cache if there is none. */
 static void make_room(struct hoist__pool *pool, struct hoist__cache *cache, unsigned class)
 {
 	const size_t block = cache->magazines[class].block_bytes;

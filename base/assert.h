@@ -20,6 +20,9 @@
 #include <stdint.h>
 
 #ifdef HOIST_ASSERTIONS
+#ifdef NDEBUG
+#error "--enable-assertions and -DNDEBUG contradict each other; configure with one of them"
+#endif
 /* Not assert(), which would print the condition with its macros expanded. */
 #define HOIST__ASSERT(condition)                                                                   \
 	((condition) ? (void)0 : __assert_fail(#condition, __FILE__, __LINE__, __func__))

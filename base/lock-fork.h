@@ -6,7 +6,8 @@
  * changed.  So a fork takes the lock first, and parent and child give it back.
  *
  * Order: a fork takes the locks in the reverse order in which they were first watched.  So a thread
- * that holds a watched lock takes no other watched lock.
+ * that holds a watched lock takes no other watched lock, nor one that another handler of fork takes
+ * (pools, budgets, heaps).
  */
 #ifndef HOIST_BASE_LOCK_FORK_H
 #define HOIST_BASE_LOCK_FORK_H

@@ -12,9 +12,9 @@
 
 #define BITS(n) ((UINT64_C(1) << (n)) - 1)
 
-/* The formats are those of IEEE 754, of OCP's OFP8 1.0 (e4m3, e5m2) and of OCP's Microscaling
- * Formats 1.0 (e8m0, e2m3, e3m2, e2m1).  The fnuz formats have a bias that is one higher, as
- * in ml_dtypes. */
+/* The formats are those of IEEE 754, bf16 (the upper half of an IEEE binary32), of OCP's OFP8 1.0
+ * (e4m3, e5m2) and of OCP's Microscaling Formats 1.0 (e8m0, e2m3, e3m2, e2m1).  The fnuz formats
+ * have a bias that is one higher, as in ml_dtypes. */
 const struct hoist__minifloat *hoist__minifloat_of(hoist_dtype dtype)
 {
 	static const struct hoist__minifloat f16 = {5, 10, true, HOIST__IEEE, 15};

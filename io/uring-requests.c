@@ -39,8 +39,8 @@ static bool for_worker(const struct hoist__uring *u, const struct hoist__request
 
 /* --- towards the kernel --- */
 
-/* The kernel lacks memory (EAGAIN), wants its completions taken first (EBUSY), or the time of the
- * wait is over (ETIME): see io_uring_enter(2). */
+/* The kernel lacks memory (EAGAIN) or wants its completions taken first (EBUSY): see
+ * io_uring_enter(2).  The time of a wait is over (ETIME): see io_uring_wait_cqes(3). */
 static bool passing(int err)
 {
 	return err == -EINTR || err == -EAGAIN || err == -EBUSY || err == -ETIME;

@@ -128,10 +128,11 @@ static int check_key(const struct adding *adding)
 	}
 	hoist__image_key_free(&now);
 	return same ? 0
-		    : hoist__fail(-ESTALE,
-				  "%s changed while hoist cached the checkpoint; replace files by "
-				  "rename instead, and add the checkpoint again",
-				  adding->path);
+		    : hoist__fail(
+			      -ESTALE,
+			      "%s changed while hoist cached the checkpoint; add the checkpoint "
+			      "again once its files stay as they are",
+			      adding->path);
 }
 
 static int make_and_publish(struct adding *adding, hoist_image **ret)
