@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc_annotate_touch CASE - uses memory of a pool as it may be used ("well"), or as it
- * may not; for alloc_annotate.sh, which runs it under what should notice. */
+/* alloc/annotate_touch CASE - uses memory of a pool as it may be used ("well"), or as it may not;
+ * for alloc/annotate.sh, which runs it under what should notice. */
 #include "config.h"
 
 #include <stdio.h>

@@ -57,7 +57,7 @@ static int preloaded(void)
 	CHECK(child >= 0);
 	if (child == 0) {
 		(void)setenv("LD_PRELOAD", "libjemalloc.so.2", 1);
-		(void)execl("/proc/self/exe", "alloc_heap_absent", "present", (char *)NULL);
+		(void)execl("/proc/self/exe", "heap_absent", "present", (char *)NULL);
 		_exit(1);
 	}
 	CHECK(waitpid(child, &status, 0) == child);

@@ -5,8 +5,8 @@
  *
  *   OWN(name)     a function or struct of this file's, for this driver
  *   OWN2(name)    a struct of the driver's
- *   CALL(name)    a function whose name both drivers have, such as MemCreate; each other one, such as
- *                 ALLOC, has a macro
+ *   CALL(name)    a function whose name both drivers have, such as MemCreate; each other one,
+ *                 such as ALLOC, has a macro
  *   TYPE(name)    hoist__cu_name or hoist__hip_name
  *   VALUE(NAME)   HOIST__CU_NAME or HOIST__HIP_NAME
  *   ADDRESS       the type of a device's address

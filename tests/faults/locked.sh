@@ -5,7 +5,7 @@
 # program on the public functions (faults/locked) do the same things; each falls back and says why,
 # or refuses with an error that names what to change.  Nothing crashes, hangs or gives a wrong byte,
 # and the program leaves no descriptor, thread, map of a file or byte of a budget behind.  Profiles
-# that kill instead of refusing are no subject: see fault-seccomp.h.
+# that kill instead of refusing are no subject: see faults/seccomp.h.
 # shellcheck source=tests/tools/support.sh
 . "${srcdir:-.}/tools/support.sh"
 jail=$HOIST_TEST_PROGRAMS/faults/jail

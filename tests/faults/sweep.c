@@ -14,7 +14,7 @@
  * in every way.  short: some calls of each, in one way, chosen by HOIST_TEST_SEED, which is shown;
  * HOIST_TEST_SHOTS says how many.
  * HOIST_TEST_SWEEP=SCENARIO[:[cold-]KIND[:CALL[:WAY]]]: that alone, as a report names it.
- * Exit: 0, 1, 77. */
+ * Exit: 0, 1, 2 for another HOIST_TEST_FORM, 77. */
 #include "config.h"
 
 #include "tests/faults/sweep.h"
@@ -36,7 +36,7 @@
 
 #define MOST_CALLS 20000
 
-static enum { LONG, SHORT, CHECK } form;
+static enum form { LONG, SHORT, CHECK } form;
 static unsigned seed;
 static long n_scenarios;
 static long n_calls[SWEEP_N_KINDS];
@@ -94,6 +94,8 @@ static void sweep_cold(struct sweep_job job)
 		job.first += stride;
 		job.random = job.random * 5 + 1;
 	}
+	if (!atomic_load(&sweep->ended) && job.first >= MOST_CALLS)
+		sweep_describe(&job, "the sweep did not end");
 }
 
 /* --- all of them --- */
@@ -271,15 +273,25 @@ static void hold_cache(void)
 	exit(err < 0);
 }
 
+static bool read_form(void)
+{
+	static const char *const names[] = {[LONG] = "long", [SHORT] = "short", [CHECK] = "check"};
+	const char *text = getenv("HOIST_TEST_FORM");
+	if (text == NULL || text[0] == '\0')
+		return true;
+	for (int i = LONG; i <= CHECK; i++) {
+		form = (enum form)i;
+		if (strcmp(text, names[i]) == 0)
+			return true;
+	}
+	fprintf(stderr, "HOIST_TEST_FORM=%s is none of long, short, check\n", text);
+	return false;
+}
+
 static void read_environment(void)
 {
-	const char *text = getenv("HOIST_TEST_FORM");
 	const char *given = getenv("HOIST_TEST_SEED");
 	const char *shots = getenv("HOIST_TEST_SHOTS");
-	if (text != NULL)
-		form = strcmp(text, "short") == 0   ? SHORT
-		       : strcmp(text, "check") == 0 ? CHECK
-						    : LONG;
 	seed = given != NULL ? (unsigned)strtoul(given, NULL, 0) : (unsigned)time(NULL);
 	n_shots = shots != NULL ? strtol(shots, NULL, 10) : 0;
 	choose();
@@ -317,6 +329,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[1], "cache") == 0 && strcmp(argv[2], "hold") == 0)
 		hold_cache();
+	if (!read_form())
+		return 2;
 	if (UNDER_TSAN) {
 		printf("skipped: ThreadSanitizer follows no threads in a child of fork\n");
 		return 77;

@@ -237,7 +237,7 @@ for code in range(0, 64):
         if code in (1, 2, 3, 9, 13, 20) else None
 put("cache_table", "image-none", image([], [(b"/m", 0), (b"/i", 1), (b"/d", 2)], []))
 
-# --- folders: files behind each other, and what fuzz_open.c cuts them by ---
+# --- folders: files behind each other, and what open.c cuts them by ---
 
 NAMES = ["model.safetensors", "model.safetensors.index.json", "model-00001-of-00003.safetensors",
          "model-00002-of-00003.safetensors", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf",

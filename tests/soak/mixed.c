@@ -2,9 +2,9 @@
 /* Eight processes load, save, share and kill for a long time, on few cores: each gets the right
  * bytes, nothing hangs, and those that live long hold no more in the end than in the beginning.
  *
- *     soak_mixed                    the whole: starts workers, kills them, and judges in the end
- *     soak_mixed worker SLOT SEED FOLDER
- *     soak_mixed cache hold         the cache's holder, as hoist_cache_add() starts it
+ *     soak/mixed                    the whole: starts workers, kills them, and judges in the end
+ *     soak/mixed worker SLOT SEED FOLDER
+ *     soak/mixed cache hold         the cache's holder, as hoist_cache_add() starts it
  *
  * HOIST_TEST_FORM=short is 30 seconds (20 under a sanitizer), long 20 minutes;
  * HOIST_TEST_SOAK_SECONDS=N says otherwise.  A run goes on until enough of each kind has been done.

@@ -20,10 +20,10 @@ extern hoist_budget *soak_budget; /* loads and saves of the process share it */
 enum { POOL_HOST, POOL_PINNED, POOL_DEVICE, POOL_DRIVER, SOAK_N_POOLS };
 extern hoist_memory *soak_pools[SOAK_N_POOLS];
 
-/* The roles of the program: soak_mixed ROLE ARGUMENT... */
+/* The roles of the program: soak/mixed ROLE ARGUMENT... */
 int soak_worker(int slot, uint64_t seed, const char *folder);
 
-/* --- soak-files.c --- */
+/* --- files.c --- */
 
 /* The @file-th of those that all save to, with what it must be.  Returns: 0; -EAGAIN nobody has
  * saved it yet. */
@@ -65,7 +65,7 @@ void soak_load_plainly(hoist_checkpoint *checkpoint, const struct soak_model *mo
 /* A buffer that is the @t-th tensor: on any device, of any strides. */
 hoist_buffer *soak_make_buffer(const struct soak_model *model, size_t t);
 
-/* --- soak-parcel.c: buffers that change hands between threads --- */
+/* --- parcel.c: buffers that change hands between threads --- */
 
 struct soak_parcel {
 	struct soak_model model;
@@ -82,12 +82,12 @@ void soak_parcels_clear(void);
 struct soak_parcel *soak_parcel_take(void);
 void soak_parcel_end(struct soak_parcel *parcel); /* takes NULL */
 
-/* --- soak-ipc.c --- */
+/* --- ipc.c --- */
 void soak_listen(void);
 /* Takes what one sibling sends, if there is one within 50 ms. */
 void soak_take(void);
 
-/* --- soak-rest.c: what the process holds, while nobody does anything --- */
+/* --- rest.c: what the process holds, while nobody does anything --- */
 void soak_rest(void);
 void soak_rest_last(void); /* there will be no other */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/alloc-figures.h - what a process has of mappings, memory and heap, for tests that it stays
- * so. */
+/* tests/support/alloc-figures.h - what a process has of mappings, memory and heap, for tests that
+ * it stays so. */
 #ifndef HOIST_TESTS_ALLOC_FIGURES_H
 #define HOIST_TESTS_ALLOC_FIGURES_H
 

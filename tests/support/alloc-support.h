@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Helpers of the plain C tests of pools: checks, random numbers, threads. */
+/* Helpers of the plain C tests of pools: making pools, taking and giving blocks, checking books,
+ * running threads. */
 #ifndef HOIST_TESTS_ALLOC_SUPPORT_H
 #define HOIST_TESTS_ALLOC_SUPPORT_H
 

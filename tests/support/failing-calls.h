@@ -3,9 +3,11 @@
  * with its first call made to fail, then with its second, and so on until none is left.  Whatever
  * the scenario says then, nothing may be left behind.
  *
- *     failing.kinds = FAIL_ALLOCATIONS;            // default: all
- *     failing_sweep("a pool", use_pool, ENOMEM);   // use_pool() gives 0, or the error that stopped
- * it
+ *     failing.kinds = FAIL_ALLOCATIONS;
+ *     failing_sweep("a pool", use_pool, ENOMEM);
+ *
+ * Without the first line, calls of all kinds fail.  use_pool() gives 0, or the error that stopped
+ * use_pool().
  *
  * The calls are those of the library's own code: the linker sends them to failing-calls.c (--wrap,
  * $(failing_calls) in alloc/build.am), which works beside the sanitizers' own interception.  A

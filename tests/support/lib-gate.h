@@ -3,9 +3,10 @@
  * whether work behind it ran:
  *
  *     hoist_stream_call(held, gate_pass, &gate);
- *     hoist_stream_call(waits, gate_look, &gate);    // gate.seen: 1 if this ran behind, 0 if
- * before gate_open(&gate);
- */
+ *     hoist_stream_call(waits, gate_look, &gate);
+ *     gate_open(&gate);
+ *
+ * Then gate.seen is 1 if gate_look() ran behind gate_pass(), and 0 if gate_look() ran before. */
 #ifndef HOIST_TESTS_LIB_GATE_H
 #define HOIST_TESTS_LIB_GATE_H
 

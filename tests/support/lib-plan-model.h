@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/lib-plan-model.h - checkpoints, selections, slices and conversions as choices make them,
- * planned, carried out in memory and compared element by element with what shapes and indices
- * say. */
+/* tests/support/lib-plan-model.h - checkpoints, selections, slices and conversions as choices
+ * make them, planned, carried out in memory and compared element by element with what shapes and
+ * indices say. */
 #ifndef HOIST_TESTS_LIB_PLAN_MODEL_H
 #define HOIST_TESTS_LIB_PLAN_MODEL_H
 

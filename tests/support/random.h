@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/random.h - numbers that look random and that a seed repeats: splitmix64 (Steele, Lea,
- * Flood, "Fast splittable pseudorandom number generators", 2014).  The state is the caller's: a word
- * that begins as the seed, any value, one for each thread. */
+/* tests/support/random.h - numbers that look random and that a seed repeats: splitmix64 (Steele,
+ * Lea, Flood, "Fast splittable pseudorandom number generators", 2014).  The state is the caller's:
+ * a word that begins as the seed, any value, one for each thread. */
 #ifndef HOIST_TESTS_RANDOM_H
 #define HOIST_TESTS_RANDOM_H
 

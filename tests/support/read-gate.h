@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/read-gate.h - a disk that answers so many reads, and the others once the test lets it: what
- * a test does in the middle of reading, it does in the middle however slow the machine is.
+/* tests/support/read-gate.h - a disk that answers so many reads, and the others once the
+ * test lets it: what a test does in the middle of reading, it does in the middle however slow the
+ * machine is.
  *
  * A program's __wrap_pread() calls gate_pass() first.  One user per program. */
 #ifndef HOIST_TESTS_READ_GATE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/under-tsan.h - UNDER_TSAN is 1 in programs that ThreadSanitizer watches, else 0: it follows
- * no threads through a fork, nor starts any in the child. */
+/* tests/support/under-tsan.h - UNDER_TSAN is 1 in programs that ThreadSanitizer watches, else 0:
+ * ThreadSanitizer follows no threads through a fork, nor starts any in the child. */
 #ifndef HOIST_TESTS_UNDER_TSAN_H
 #define HOIST_TESTS_UNDER_TSAN_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/unit-check.h - checks of hoist's calls in Criterion's tests; check.h is the one of plain
- * programs. */
+/* tests/support/unit-check.h - checks of hoist's calls in Criterion's tests; check.h is the one of
+ * plain programs. */
 #ifndef HOIST_TESTS_UNIT_CHECK_H
 #define HOIST_TESTS_UNIT_CHECK_H
 

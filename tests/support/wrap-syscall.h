@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/wrap-syscall.h - calls of syscall(2) come here (the linker's --wrap=syscall), and go on
- * unless the test, which includes this once, refuses them. */
+/* tests/support/wrap-syscall.h - calls of syscall(2) come here (the linker's
+ * --wrap=syscall), and go on unless the test, which includes this once, refuses them. */
 #ifndef HOIST_TESTS_WRAP_SYSCALL_H
 #define HOIST_TESTS_WRAP_SYSCALL_H
 

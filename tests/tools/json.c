@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools_json CHECK... < JSON - is stdin one JSON object that has what is asked for?
+/* tools/json CHECK... < JSON - is stdin one JSON object that has what is asked for?
  *
  *   CHECK = TYPE:PATH, or =VALUE:PATH, or ?PATH (prints that value)
  *   TYPE  = s string, i integer, r number, b boolean, a array, o object, n integer or null
@@ -107,13 +107,13 @@ int main(int argc, char **argv)
 	json_t *root = json_loadf(stdin, 0, &error);
 	int status = 0;
 	if (!json_is_object(root)) {
-		(void)fprintf(stderr, "tools_json: not one JSON object: %s (byte %d)\n", error.text,
+		(void)fprintf(stderr, "tools/json: not one JSON object: %s (byte %d)\n", error.text,
 			      error.position);
 		status = 1;
 	}
 	for (int i = 1; i < argc && status == 0; i++) {
 		if (!run_check(root, argv[i])) {
-			(void)fprintf(stderr, "tools_json: %s does not hold\n", argv[i]);
+			(void)fprintf(stderr, "tools/json: %s does not hold\n", argv[i]);
 			status = 1;
 		}
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools_refuse PROGRAM [ARGUMENT]... - runs PROGRAM where io_uring_setup(2) is
+/* tools/refuse PROGRAM [ARGUMENT]... - runs PROGRAM where io_uring_setup(2) is
  * refused with EPERM, as containers do.  Exit status: PROGRAM's; 77 if this kernel
  * takes no filter; 99. */
 #include "config.h"
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 		return 99;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
-		perror("tools_refuse");
+		perror("tools/refuse");
 		return 77;
 	}
 	(void)execv(argv[1], argv + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools_trace FILE DEVICE - a resource on DEVICE records what two threads do, into FILE: 20
+/* tools/trace FILE DEVICE - a resource on DEVICE records what two threads do, into FILE: 20
  * allocations and 19 frees each, a third of them on a stream; and one free of a block from before
  * the recording; and an allocation that fails.  Exit status: 0; 1 with the reason on stderr. */
 #include "config.h"
@@ -18,7 +18,7 @@ static hoist_stream *stream;
 
 static int fail(const char *what)
 {
-	(void)fprintf(stderr, "tools_trace: %s: %s\n", what, hoist_error());
+	(void)fprintf(stderr, "tools/trace: %s: %s\n", what, hoist_error());
 	return 1;
 }
 
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 	uintptr_t before = 0;
 	uintptr_t none = 0;
 	if (argc != 3) {
-		(void)fprintf(stderr, "usage: tools_trace FILE DEVICE\n");
+		(void)fprintf(stderr, "usage: tools/trace FILE DEVICE\n");
 		return 2;
 	}
 	if (hoist_device_open(argv[2], &device) != 0 || hoist_stream_create(device, &stream) != 0)

@@ -279,7 +279,7 @@ static void exec_once(int n_descriptors)
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		(void)execl("/proc/self/exe", "lib_buffer_threads", most, (char *)NULL);
+		(void)execl("/proc/self/exe", "threads", most, (char *)NULL);
 		_exit(9);
 	}
 	CHECK(child_status(child) == 0);

@@ -272,7 +272,7 @@ Test(dlpack_device, follows_the_resource, .init = open_all)
 	cr_expect_eq(hoist_buffer_dlpack_device(b, &where), -ENOTSUP, "V145");
 	expect_text("neither the CPU nor a device");
 	cr_expect_eq(where.type, -1);
-	refused(b, NULL, -ENOTSUP, "");
+	refused(b, NULL, -ENOTSUP, "neither the CPU nor a device may touch the buffer's memory");
 	hoist_buffer_unref(b);
 }
 

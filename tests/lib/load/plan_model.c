@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Random plans against a model: see lib-plan-model.h.  fuzz_plan.c has other choices. */
+/* Random plans against a model: see lib-plan-model.h.  fuzz/plan.c has other choices. */
 #include "config.h"
 
 #include <criterion/criterion.h>
