@@ -23,6 +23,8 @@ static unsigned aligned_class(const struct hoist__pool *pool, size_t bytes, size
 	return class;
 }
 
+/* A thread has no cache if memory is exhausted or the thread is ending; the refill then serves the
+ * one block.  The cache is left before the refill, which takes the locks of slabs. */
 static int take_small(struct hoist__pool *pool, unsigned class, uintptr_t *ret)
 {
 	struct hoist__cache *cache = hoist__cache_known(pool->index);

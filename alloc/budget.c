@@ -106,6 +106,7 @@ int hoist__budget_create(size_t limit_bytes, struct hoist__budget **ret)
 	atomic_init(&budget->n_refs, 1);
 	budget->limit = limit_bytes;
 	hoist__list_init(&budget->waiting);
+	/* Last: a fork locks every budget in the list. */
 	pthread_mutex_lock(&all_lock);
 	hoist__list_push_back(&all, &budget->link);
 	pthread_mutex_unlock(&all_lock);

@@ -155,6 +155,8 @@ static void close_for_good(struct hoist__deferred *deferred, struct hoist__held_
 			capture_queue(deferred, queue);
 }
 
+/* The pin keeps the queue while the lock is free.  The queue leaves the table first, so that no
+ * call finds it; then the calls that already use the stream are waited for. */
 void hoist__deferred_forget(struct hoist__deferred *deferred, struct hoist__dev_stream *stream)
 {
 	pthread_mutex_lock(&deferred->lock);

@@ -47,6 +47,7 @@ static int add_extent(struct hoist__pool *pool, struct hoist__pool_region *holde
 	made->extent.owner = pool->number;
 	made->extent.keep = !holder->region->options.unpopulated;
 	made->extent.process = hoist__fork_now();
+	/* Last: any thread may find the extent by an address in it from here on. */
 	int err = hoist__granules_take(base, n, &made->extent);
 	if (err != 0) {
 		free(made);

@@ -33,6 +33,7 @@ static void trace(struct hoist__pool *pool, const char *action, uintptr_t addres
 
 /* --- allocating --- */
 
+/* A block that must stay unpopulated gets no redzones: writing them would populate its pages. */
 static int alloc_watched(struct hoist__pool *pool, size_t bytes, size_t align, unsigned flags,
 			 uintptr_t *ret)
 {

@@ -98,6 +98,7 @@ int hoist__pool_alloc_slow(struct hoist__pool *pool, size_t bytes, size_t align,
 			*ret = address;
 		}
 	}
+	/* -EFAULT is about other memory, which was overwritten, and not about this request. */
 	return err == 0 || err == -EFAULT
 		       ? err
 		       : hoist__fail_in(err, "allocating %s of %s memory",

@@ -143,6 +143,7 @@ int hoist__shared_create(size_t bytes, struct hoist__shared **ret)
 		destroy(made);
 		return err;
 	}
+	/* Last: an open of the same file finds the piece in the list from here on. */
 	hoist__lock(&lock);
 	HOIST__ASSERT(made->refs == 1 && made->bytes % page == 0);
 	hoist__list_push_back(&pieces, &made->node);

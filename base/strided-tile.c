@@ -119,6 +119,8 @@ static void part(const struct hoist__loops *box, char *dst, const char *src, int
 			  src + i * box->src[1] + j * box->src[2]);
 }
 
+/* Each call of squares() has a constant item size, so that the compiler makes a loop for this size.
+ * The edges, and all that squares cannot take, are left to part(). */
 static void block(const struct hoist__loops *box, char *dst, const char *src, int64_t rows,
 		  int64_t columns)
 {

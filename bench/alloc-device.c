@@ -408,6 +408,8 @@ static int measure_pinned(hoist_memory *memory, size_t bytes, double *ratio)
 	return status;
 }
 
+/* The sizes ascend.  The first that exceeds a quarter of the free memory ends the measurement,
+ * because the machine cannot swap pinned pages out. */
 int work_pinned(const struct work *work, double values[WORK_MAX_FIGURES])
 {
 	size_t enough = (size_t)sysconf(_SC_AVPHYS_PAGES) / 4 * (size_t)sysconf(_SC_PAGESIZE);

@@ -143,6 +143,7 @@ static void *run_role(void *argument)
 	return role->run(role->pair);
 }
 
+/* hoist_error() is the failing thread's own, so each role leaves its error in the pair. */
 int work_handover(const struct work *work, double values[WORK_MAX_FIGURES])
 {
 	hoist_memory *memory = NULL;

@@ -135,6 +135,8 @@ static int find_peers(struct bench *bench)
 
 /* --- one measurement --- */
 
+/* Figures after the first are about a memory resource.  Other subjects have only those that are
+ * marked `of_all`. */
 static void add_figures(struct bench *bench, const struct measurement *measurement,
 			unsigned subject, bool emulated, const double values[WORK_MAX_FIGURES])
 {

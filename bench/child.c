@@ -101,6 +101,7 @@ int child_run(const struct child *child, struct child_result *ret)
 	if (pid == 0)
 		become(child, parent, input, ends[1]);
 	int err = errno;
+	/* read_text() ends when no process has this end open any more. */
 	(void)close(ends[1]);
 	(void)close(input);
 	if (pid > 0) {

@@ -66,6 +66,8 @@ static char *map_memory(size_t bytes)
 	return memory;
 }
 
+/* The source is populated before the clock starts, and so is a warm destination.  A fresh
+ * destination gets its pages within the time. */
 static void in_child(const void *argument, void *ret)
 {
 	const struct request *request = argument;

@@ -211,6 +211,7 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 		.depth = way->depth,
 	};
 	int status = prepare(file, way->hot);
+	/* Memory is touched after prepare(): else the file's pages would take that memory. */
 	if (status == STATUS_OK)
 		status = pages_touch((size_t)file->bytes, &touched);
 	if (status != STATUS_OK)

@@ -114,6 +114,7 @@ static int measure(struct bench *bench, size_t device, int hot, int subject)
 		return STATUS_OK;
 	int status = bench_file_load(&bench->file, bench->devices[device], NULL, &way, &seconds,
 				     &work->reports[subject]);
+	/* The files were not cold in this run, so its time counts for no engine. */
 	if (status == STATUS_OK && !hot && bench->file.never_cold) {
 		for (int i = 0; i < N_ENGINES; i++)
 			(void)snprintf(work->refused[i], sizeof work->refused[i],

@@ -99,6 +99,7 @@ int bench_save(const struct bench_request *request, struct bench_file *file, hoi
 	(void)snprintf(work, sizeof work, "save from %s, fsync", from.device);
 	for (unsigned i = 0; i < runs * N_ENGINES && status == STATUS_OK; i++) {
 		hoist_save_report report;
+		/* Each round begins with another engine. */
 		unsigned subject = (i + i / N_ENGINES) % N_ENGINES;
 		progress_steps(work, subjects[subject].name, i, runs * N_ENGINES);
 		status = interrupted()

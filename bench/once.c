@@ -78,6 +78,7 @@ static hoist_memory *memory_that_is_kept(const struct once_options *options)
 	return memory;
 }
 
+/* Each load overwrites the result: the last one counts.  The parent has prepared the first. */
 static void in_child(const void *argument, void *ret)
 {
 	const struct once_options *options = argument;

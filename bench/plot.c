@@ -171,6 +171,7 @@ int plot_draw(const struct results *results, const char *path, int fd)
 		n += series_of(results, &panels[i], series);
 	if (fd < 0)
 		return STATUS_OK;
+	/* This check comes before plot_run(), which empties the file. */
 	if (n == 0)
 		return fail("%s: nothing was measured in time, so there is nothing to draw", path);
 	FILE *out = open_memstream(&script, &length);

@@ -209,6 +209,7 @@ static int read_lines(struct reader *reader, FILE *file)
 			status = take_line(reader, line);
 		errno = 0;
 	}
+	/* getline() returns -1 at the end, too. */
 	if (status == STATUS_OK && !feof(file))
 		status = fail("%s: %s", reader->path, strerror(errno != 0 ? errno : EIO));
 	else if (status == STATUS_OK && reader->trace.n_events == 0)

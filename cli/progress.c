@@ -71,11 +71,11 @@ void progress_update(uint64_t done, uint64_t total)
 	draw(done, total, (double)(now - line.start_ns) / 1e9);
 }
 
-void progress_steps(const char *what, const char *whom, size_t done, size_t total)
+void progress_steps(const char *what, const char *subject, size_t done, size_t total)
 {
 	if (!is_watched())
 		return;
-	(void)fprintf(stderr, "\r\033[Kmeasuring %s, %s   %zu of %zu", what, whom, done, total);
+	(void)fprintf(stderr, "\r\033[Kmeasuring %s, %s   %zu of %zu", what, subject, done, total);
 	(void)fflush(stderr);
 	line.drawn = true;
 }

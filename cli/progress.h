@@ -18,7 +18,7 @@ void progress_update(uint64_t done, uint64_t total);
 
 /* Draws "measuring A 4096 B, jemalloc   12 of 210", for commands that count steps; without
  * progress_begin(), at once and each time. */
-void progress_steps(const char *what, const char *whom, size_t done, size_t total);
+void progress_steps(const char *what, const char *subject, size_t done, size_t total);
 
 /* Removes the line; harmless if there is none. */
 void progress_end(void);

@@ -30,6 +30,8 @@ struct cpu_stream {
 /* The stream that the calling thread serves; NULL in other threads. */
 static _Thread_local struct cpu_stream *serving;
 
+/* All queued work runs before the thread ends, also once `stopping` is set.  Work runs without the
+ * lock, because a function of the caller's may submit more work to this stream. */
 static void *stream_main(void *argument)
 {
 	struct cpu_stream *stream = argument;

@@ -201,7 +201,7 @@ struct hoist__dev_ops {
 	int (*vmm_map)(struct hoist__dev *dev, uintptr_t address, size_t bytes, uint64_t handle);
 	int (*vmm_unmap)(struct hoist__dev *dev, uintptr_t address, size_t bytes);
 	int (*vmm_set_access)(struct hoist__dev *dev, uintptr_t address, size_t bytes,
-			      const struct hoist__dev *who, enum hoist__vmm_access access);
+			      const struct hoist__dev *accessor, enum hoist__vmm_access access);
 
 	/* Work.  Pre: bytes and addresses are not 0; all devices are of one api.
 	 * copy_box: Pre: no side of the box is 0, rows is more than 1, all distances are as

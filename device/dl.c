@@ -111,8 +111,8 @@ static bool try_open(struct hoist__dl *dl, const char *name, char *why, size_t b
 }
 
 /* The folder "hoist" beside the library or program that contains this code.  Not for programs with
- * raised privileges: whoever starts a set-uid program decides its path, by a link in a folder of
- * his own. */
+ * raised privileges: the user that starts a set-uid program decides the program's path, by a link
+ * in a folder of the user's own. */
 static bool own_folder(char *buffer, size_t bytes)
 {
 	static const char anchor;
@@ -215,6 +215,9 @@ static bool take_loaded(struct hoist__dl *dl)
 	return true;
 }
 
+/* A library that the user names is the only one that is tried: another one would hide the mistake.
+ * A library that the process has loaded comes before the system's, so that hoist shares the driver
+ * with the other code of the process. */
 static int open_vendor(struct hoist__dl *dl)
 {
 	char why[512] = "";

@@ -80,7 +80,7 @@ static int driver_vmm_unmap(struct hoist__dev *dev, uintptr_t address, size_t by
 }
 
 static int driver_vmm_set_access(struct hoist__dev *dev, uintptr_t address, size_t bytes,
-				 const struct hoist__dev *who, enum hoist__vmm_access access)
+				 const struct hoist__dev *accessor, enum hoist__vmm_access access)
 {
 	static const NATIVE(access_flags) flags[] = {
 		[HOIST__VMM_NONE] = VALUE(ACCESS_NONE),
@@ -88,7 +88,7 @@ static int driver_vmm_set_access(struct hoist__dev *dev, uintptr_t address, size
 		[HOIST__VMM_READ_WRITE] = VALUE(ACCESS_READ_WRITE),
 	};
 	const struct NATIVE(access) native = {
-		.location = {VALUE(LOCATION_DEVICE), DEVICE_ID(who)},
+		.location = {VALUE(LOCATION_DEVICE), DEVICE_ID(accessor)},
 		.flags = flags[access],
 	};
 	return RUN_RELAXED(dev, "setting the access to memory",

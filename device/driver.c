@@ -47,6 +47,7 @@ int hoist__driver_fail_alloc(struct hoist__dev *dev, int err, size_t bytes)
 	uint64_t total = 0;
 	if (err != -ENOSPC)
 		return hoist__fail_in(err, "%zu bytes", bytes);
+	/* mem_info() may fail, and then replaces the cause's text. */
 	hoist__failure_keep(&cause);
 	if (dev->ops->mem_info(dev, &available, &total) < 0)
 		return hoist__fail_because(err, &cause,

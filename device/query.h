@@ -6,7 +6,7 @@
 
 #include "device/device.h"
 
-/* The names of drivers' libraries begin with these, whoever brings the libraries. */
+/* The names of drivers' libraries begin with these, also where a framework brings the library. */
 #define HOIST__CUDA_PREFIX "libcuda.so"
 #define HOIST__HIP_PREFIX "libamdhip64"
 

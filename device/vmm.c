@@ -70,8 +70,8 @@ int hoist__vmm_unmap(struct hoist__dev *dev, uintptr_t address, size_t bytes)
 }
 
 int hoist__vmm_set_access(struct hoist__dev *dev, uintptr_t address, size_t bytes,
-			  const struct hoist__dev *who, enum hoist__vmm_access access)
+			  const struct hoist__dev *accessor, enum hoist__vmm_access access)
 {
 	int err = check(dev);
-	return err < 0 ? err : dev->ops->vmm_set_access(dev, address, bytes, who, access);
+	return err < 0 ? err : dev->ops->vmm_set_access(dev, address, bytes, accessor, access);
 }

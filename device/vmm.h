@@ -50,8 +50,8 @@ int hoist__vmm_map(struct hoist__dev *dev, uintptr_t address, size_t bytes, uint
 /* Unmaps all of one mapping. */
 int hoist__vmm_unmap(struct hoist__dev *dev, uintptr_t address, size_t bytes);
 
-/* Sets the access of @who, a device of the same api, to whole mappings. */
+/* Sets the access of @accessor, a device of the same api, to whole mappings. */
 int hoist__vmm_set_access(struct hoist__dev *dev, uintptr_t address, size_t bytes,
-			  const struct hoist__dev *who, enum hoist__vmm_access access);
+			  const struct hoist__dev *accessor, enum hoist__vmm_access access);
 
 #endif

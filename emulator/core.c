@@ -19,6 +19,7 @@ struct hoist__emu hoist__emu = {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* A mistake is kept as text: hoist__emu_init() then fails, and the text tells why. */
 static void read_environment(void)
 {
 	struct hoist__emu *emu = &hoist__emu;

@@ -193,6 +193,8 @@ int hoist__emu_event_synchronize(struct hoist__emu_event *handle)
 	if (mark != NULL && mark->captured) {
 		result = hoist__emu_capture_break(EMU_CAPTURED_EVENT);
 	} else if (mark != NULL && (result = read_stream(event)) == EMU_SUCCESS) {
+		/* The wait frees the lock: the event may be recorded again or destroyed
+		 * meanwhile. */
 		mark->refs++;
 		while (!mark->done)
 			(void)pthread_cond_wait(&hoist__emu.progress, &hoist__emu.lock);

@@ -270,6 +270,7 @@ int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_po
 	return result;
 }
 
+/* Memory of a graph has no block, and a free on a capturing stream is a node of its graph. */
 int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
 			 struct hoist__emu_stream *stream)
 {

@@ -24,6 +24,7 @@ bool hoist__emu_pointer(uintptr_t address, struct hoist__emu_pointer *ret)
 						  : host + hoist__emu_face.registered_offset,
 			.host_address = device ? 0 : host,
 		};
+	/* Virtual memory has mappings instead of blocks. */
 	const struct hoist__emu_device *mapped =
 		block == NULL && device ? hoist__emu_vmm_device(address) : NULL;
 	if (mapped != NULL)

@@ -364,6 +364,8 @@ static int read_alignment(struct hoist__gguf *gguf, size_t at, uint64_t type)
 	return 0;
 }
 
+/* Two passes: the first checks the value and measures its text, the second writes the text into
+ * that much memory, without further checks. */
 static int read_value(struct hoist__gguf *gguf, const char *key, const char **ret)
 {
 	uint64_t type;

@@ -316,6 +316,7 @@ static int group_entries(struct hoist__index *index)
 	return 0;
 }
 
+/* Sorted pairs make the entries sorted; sorted files let each pair's file be found by bisection. */
 static int fill_index(struct reader *r)
 {
 	struct hoist__index *index = &r->box->index;

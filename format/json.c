@@ -148,6 +148,7 @@ static void skip_plain(struct hoist__json *json)
 		json->at += sizeof(uint64_t);
 }
 
+/* Escapes and UTF-8 are checked here, so that hoist__json_decode() cannot fail. */
 int hoist__json_string(struct hoist__json *json, const char *what, struct hoist__json_string *ret)
 {
 	if (hoist__json_peek(json) != '"')
@@ -227,6 +228,8 @@ static int64_t to_natural(const char *digits, size_t n, enum hoist__json_number 
 	return value;
 }
 
+/* Takes JSON's numbers alone: no "+" in front, no leading zero, digits on both sides of a point.
+ * Only a natural number gets a value; other numbers are just classified. */
 int hoist__json_number(struct hoist__json *json, const char *what, enum hoist__json_number *kind,
 		       int64_t *value)
 {

@@ -244,6 +244,9 @@ static int by_key(const void *left, const void *right)
 	return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
 }
 
+/* Finds a key that comes twice by sorting: comparing all pairs would take too long for a hostile
+ * header of very many keys.  Equal keys are in the order of the file, so the error names the later
+ * one. */
 static int check_keys(const struct hoist__json *json, const struct hoist__metadata_list *list)
 {
 	const struct hoist__metadata_item **sorted = malloc(list->n * sizeof *sorted);

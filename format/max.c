@@ -41,6 +41,7 @@ bool hoist__max_is(const void *prefix, size_t n_prefix)
 	return n_prefix >= sizeof magic && memcmp(prefix, magic, sizeof magic) == 0;
 }
 
+/* The caller allocates as many bytes as this returns, so a hostile length must fail here. */
 int hoist__max_header_bytes(const char *file, const void *prefix, size_t n_prefix,
 			    uint64_t file_bytes, size_t *ret)
 {

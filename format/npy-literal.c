@@ -223,6 +223,7 @@ static int read_shape(struct literal *l, struct hoist__npy_header *header)
 	return err == 0 ? expect(l, ')', "behind the shape") : err;
 }
 
+/* The keys come in any order, each once.  @seen: as in hoist__npy_literal(). */
 static int read_value(struct literal *l, unsigned *seen, struct hoist__npy_header *header)
 {
 	static const char *const keys[] = {"descr", "fortran_order", "shape"};

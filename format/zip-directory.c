@@ -110,6 +110,8 @@ static int read_end64(struct hoist__zip *zip, struct ending *ending)
 	return 0;
 }
 
+/* The directory must lie before its end, and its length bounds the number of entries: memory is
+ * taken for the entries before they are read. */
 static int check_end(const struct hoist__zip *zip, const struct ending *ending)
 {
 	if (ending->disks > 0 || ending->n_here != ending->n)

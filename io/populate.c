@@ -217,6 +217,7 @@ int hoist__populator_start(const struct hoist__populator_options *options,
 		if (err == 0)
 			p->n_threads++;
 	}
+	/* Fewer threads than asked for are enough. */
 	if (p->n_threads == 0 && err != 0) {
 		hoist__populator_stop(p);
 		return hoist__fail_thread(err, "starting a populating thread");

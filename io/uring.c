@@ -335,6 +335,8 @@ int hoist__uring_create(const struct hoist__engine_options *options, struct hois
 		return err;
 	}
 	err = hoist__uring_register(&u->ring, options, &u->files, &u->buffers);
+	/* The ring exists: the end of the engine also unregisters the tables that were
+	 * registered. */
 	if (err != 0) {
 		uring_destroy(&u->engine, false);
 		return err;

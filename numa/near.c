@@ -83,6 +83,8 @@ int hoist__topology_pci_node(const struct hoist__topology *topology, const char 
 		return -1;
 	}
 	int64_t id = -1;
+	/* Some machines give -1 here, or no such file.  Then the CPUs near the device tell the
+	 * node. */
 	(void)hoist__sysfs_number(&id, sysfs_root, "bus/pci/devices/%s/numa_node", name);
 	int node = known_node(topology, id);
 	if (node >= 0)

@@ -85,6 +85,7 @@ static int load_failed(const struct args *args, int err)
 	return fail_call(err);
 }
 
+/* This thread drives the load, so that it can show progress and see a signal between two steps. */
 int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
 		   size_t n_patterns)
 {

@@ -116,6 +116,8 @@ static int compare_piece(void *context, const hoist_tensor_info *tensor, const u
 	size_t i = 0;
 	while (bytes[i] == expected[i])
 		i++;
+	/* A loaded byte of a packed tensor is elsewhere in the file: no place in the file is
+	 * named. */
 	if (tensor->strides != NULL)
 		return fail("verifying: tensor '%s', without its strides, differs from %s at byte "
 			    "%" PRIu64 ": loaded 0x%02x, the file has 0x%02x; the file changed, "

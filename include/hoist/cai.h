@@ -10,7 +10,7 @@
  * The interface is a Python dictionary.  This header has its fields as a struct, for a binding to
  * fill and to read.  The struct describes memory and owns none: the exporter keeps the buffer as
  * long as a consumer uses the memory.  Newer libraries speak DLPack (hoist/dlpack.h), which has
- * more dtypes and says who owns the memory.
+ * more dtypes and names the owner of the memory.
  *
  * The exporter may drop the buffer while work that the consumer has queued on the device still
  * runs: the memory is parked then, see "Consumers" in hoist/memory.h.

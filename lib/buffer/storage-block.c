@@ -161,6 +161,7 @@ static int allocate(struct hoist__storage *storage, struct hoist__storage_place 
 	if (err == 0 && storage->flags & HOIST__STORAGE_ZERO)
 		err = zero(storage, place.address);
 	if (err < 0) {
+		/* Giving the block back may fail, too; the caller is told the first failure. */
 		struct hoist__failure failure;
 		hoist__failure_keep(&failure);
 		give_new_block(storage, place.address);

@@ -91,6 +91,7 @@ int hoist__image_open(int fd, unsigned flags, hoist_image **ret)
 		return hoist__fail_nomem("an image", sizeof *image);
 	err = hoist__memory_file_map(fd, bytes, hugetlb, read_only, &base);
 	if (err == 0) {
+		/* On success the mapping belongs to the image's storage. */
 		err = open_mapping(image, base, bytes, read_only);
 		if (err < 0)
 			(void)munmap(base, bytes);

@@ -125,6 +125,8 @@ static int wait_until_ready(int from)
 	return n == 1 ? 0 : hoist__fail(-ECHILD, "the cache's holder ended at once");
 }
 
+/* The parent binds the socket, so that this call can say why no socket can be made.  The parent
+ * closes the pipe's end for writing before it waits: a holder that dies then ends the read. */
 static int fork_holder(struct hoist__cache_lock *lock)
 {
 	int listener = -1;

@@ -166,6 +166,8 @@ static int stale(const char *path, const char *what)
 			   path, what);
 }
 
+/* The plainest difference is told.  The ctime is compared last: it shows a write whose mtime was
+ * set back, but also moves when the file is renamed or gets other attributes. */
 static int check_file(const char *path, const struct hoist__image_file *was)
 {
 	struct hoist__image_file is = {0};

@@ -199,6 +199,8 @@ static int create_hugetlb(size_t bytes, const hoist_cache_options *options,
 	return err;
 }
 
+/* Plain pages serve two cases that both arrive at them with -ENOMEM: no hugetlb pages were asked
+ * for, or there are too few. */
 int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 			      struct hoist__memory_file *ret)
 {

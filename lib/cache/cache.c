@@ -135,6 +135,9 @@ static int check_key(const struct adding *adding)
 			      adding->path);
 }
 
+/* The key is made before the bytes are read and compared afterwards: a checkpoint that changes
+ * meanwhile is not published.  The caller's image is opened before the publication, so that its
+ * failure publishes nothing. */
 static int make_and_publish(struct adding *adding, hoist_image **ret)
 {
 	hoist_image *image = NULL;
@@ -212,6 +215,8 @@ static int wait_for_lock(const char *name, const hoist_cache_options *o,
 	return err;
 }
 
+/* The lock is that of the path: of several processes that add one checkpoint, the first loads it,
+ * and the others wait and then find its image, unless they replace it. */
 int hoist_cache_add(const char *path, const hoist_cache_options *options, hoist_image **ret)
 {
 	hoist_cache_options o;
@@ -243,6 +248,8 @@ struct hoist_cache_list {
 	struct hoist__cache_message *images;
 };
 
+/* Asks for the image with the next higher id.  Ids must rise and their number is bounded, so that a
+ * faulty holder cannot keep the caller in an endless loop. */
 static int list_next(hoist_cache_list *list, uint64_t *id)
 {
 	struct hoist__cache_message *images = realloc(list->images, (list->n + 1) * sizeof *images);

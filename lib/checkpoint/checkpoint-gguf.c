@@ -80,6 +80,8 @@ static int check_parts(const hoist_checkpoint *checkpoint, uint64_t count)
 	return 0;
 }
 
+/* The names of the other files are made from the first file's name, and the number of files comes
+ * from its metadata.  The two must agree before another file is opened. */
 int hoist__gguf_add_parts(hoist_checkpoint *checkpoint, int dir_fd, const char *folder,
 			  const char *name)
 {

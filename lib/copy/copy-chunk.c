@@ -103,6 +103,9 @@ static void take_part(const struct hoist__stage *stage, uint64_t number, struct 
 	}
 }
 
+/* With a range, the slot has the device's bytes as they lie there, gaps included.  Else the
+ * elements are packed.  The strides keep their signs, so that bytes ascend in the slot as on the
+ * device, and an element that a stride of 0 repeats is in the slot once. */
 void hoist__stage_lay_out(const struct hoist__stage *stage, struct hoist__stage_chunk *chunk)
 {
 	const struct hoist__nest *nest = &chunk->nest;

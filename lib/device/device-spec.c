@@ -226,6 +226,7 @@ static int open_one(const hoist_spec *spec, hoist_device **ret)
 	return open_spec(text, any, 0, ret);
 }
 
+/* All devices or none: @ret is written when every device is open. */
 int hoist_spec_open(const hoist_spec *specs, size_t n, hoist_device **ret)
 {
 	hoist_device **opened = n > 0 ? calloc(n, sizeof(hoist_device *)) : NULL;

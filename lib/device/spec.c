@@ -189,6 +189,7 @@ static int raise_to_part(const char *word, const char *part, size_t length, long
 	return 0;
 }
 
+/* Words other than "gpu" and "gpu:IDS" name no accelerator and are passed over. */
 static int raise_to_word(const char *word, long *highest)
 {
 	int n = 0;

@@ -163,6 +163,7 @@ static int check_page_cache(hoist_doctor *doctor, const struct hoist__file *file
 {
 	static const char name[] = "page cache";
 	uint64_t resident = 0;
+	/* check_direct() has reported already that there is no file. */
 	if (file == NULL)
 		return 0;
 	int err = hoist__file_resident(file, 0, file->bytes, &resident);

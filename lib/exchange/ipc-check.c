@@ -126,6 +126,8 @@ static int check_elements(const hoist_ipc_descriptor *d, uint64_t *elements)
 	return err < 0 ? BAD("its shape, of rank %d, has no size", d->rank) : 0;
 }
 
+/* The descriptor comes from another process.  No sum may overflow here, and no element may lie
+ * outside the bytes.  With negative strides, elements also lie before the first one. */
 static int check_place(const hoist_ipc_descriptor *d, uint64_t elements)
 {
 	int64_t low, high;

@@ -218,6 +218,7 @@ int hoist_ipc_export(hoist_buffer *buffer, hoist_ipc_descriptor *ret, int *ret_f
 	hoist_ipc_descriptor d;
 	int fd = -1;
 	int err = hoist__buffer_check(buffer, "the buffer to export");
+	/* The importing process cannot wait for a stream of this process. */
 	if (err == 0)
 		err = hoist__buffer_settle(buffer);
 	if (err == 0)

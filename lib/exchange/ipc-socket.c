@@ -33,8 +33,8 @@ union control {
 
 /* --- both ways --- */
 
-/* Accepts a peer of this user, or root, who can do anything anyway.  A socket without a peer passes
- * here: sending or receiving will fail. */
+/* Accepts a peer of this user, or root, as root can do anything anyway.  A socket without a peer
+ * passes here: sending or receiving will fail. */
 static int check_peer(int socket)
 {
 	struct ucred peer;
@@ -136,6 +136,8 @@ static ssize_t send_some(int socket, const char *at, size_t bytes, int fd, uint6
 	}
 }
 
+/* The descriptor goes with the first part alone: the peer would get one more open file with each
+ * part.  The message has a reference of its own, so the descriptor is closed here in any case. */
 int hoist_ipc_send(int socket, hoist_buffer *buffer, int timeout_ms)
 {
 	hoist_ipc_descriptor d;

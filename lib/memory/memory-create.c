@@ -300,6 +300,7 @@ int hoist__memory_make(const hoist_memory_options *options, hoist_memory **ret)
 		free(memory);
 		return err;
 	}
+	/* Last: other threads find the resource in the list from here on. */
 	hoist__memory_join(memory);
 	*ret = memory;
 	return 0;

@@ -60,6 +60,7 @@ static int ask(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *s
 			"and a block, or a negative errno value",
 			err, (size_t)address);
 	if ((address & (align - 1)) != 0) {
+		/* For the caller's functions the block is in use until it is freed. */
 		functions->free(context, address, bytes, stream);
 		return hoist__fail(
 			-EINVAL, "its alloc function gave %#zx, which is not aligned to %zu bytes",

@@ -189,6 +189,8 @@ int hoist__transfer(const struct hoist__span *dst, const struct hoist__span *src
 	return hoist__transfer_through(dst, src, bytes, NULL);
 }
 
+/* Pageable host memory bounces, as the header says.  The two ends may overlap, on the host as well
+ * as on one device. */
 int hoist__transfer_through(const struct hoist__span *dst, const struct hoist__span *src,
 			    size_t bytes, hoist_memory *through)
 {
