@@ -278,7 +278,7 @@ static const char *const allowed[] = {
 	"vfork",
 	"wait4",
 	"waitid",
-	/* who, how much, when */
+	/* users, limits, times */
 	"adjtimex",
 	"alarm",
 	"clock_adjtime",

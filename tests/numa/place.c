@@ -300,7 +300,7 @@ Test(numa_place, knows_the_bytes_that_nodes_cannot_have)
 	cr_assert_eq(hoist__place_has_room(&topology, &both, most + 3 * gib + 1), -ENOMEM);
 	cr_assert(strstr(hoist__error_text(), "to nodes 0, 2: there") != NULL, "%s",
 		  hoist__error_text());
-	/* Who knows what is not known, or may be elsewhere. */
+	/* An unknown node, or memory that may be elsewhere: the answer is yes. */
 	struct hoist__placement unknown = placement(HOIST__POLICY_BIND, 5);
 	cr_assert_eq(hoist__place_has_room(&topology, &unknown, SIZE_MAX), 0);
 	one.policy = HOIST__POLICY_PREFER;

@@ -90,7 +90,7 @@ bool soak_kill_holder(void)
 	return peer.pid > 1 && is_holder(peer.pid) && kill(peer.pid, SIGKILL) == 0;
 }
 
-/* --- who is stuck --- */
+/* --- stuck processes --- */
 
 static void show_file(const char *what, int pid, int tid)
 {

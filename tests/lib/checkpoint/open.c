@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist_checkpoint_open() opens a path: files of any format, folders, indices, models in
- * several files.  Which files a folder opens is a matter of their names, so that all of them are
- * small GGUF files here, whatever they are called. */
+ * several files.  A folder chooses the files that it opens by their names, so that all of them are
+ * small GGUF files here, whatever their names say. */
 #include "config.h"
 
 #include <errno.h>

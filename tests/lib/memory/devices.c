@@ -309,7 +309,7 @@ Test(address, other_memory_has_its_own_or_none, .init = open_small)
 
 Test(stream, must_be_one_that_can_order_the_memory, .init = open_small)
 {
-	/* Which of cpu, cuda:0, cuda:1 and hip:0 may order memory of cuda:0? */
+	/* fits: cpu, cuda:0, cuda:1 and hip:0 may order memory of cuda:0. */
 	static const struct {
 		int kind;
 		int fits[LIB_N_DEVICES];
