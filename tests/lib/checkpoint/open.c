@@ -290,7 +290,7 @@ static void real_archives_are_told_apart(void)
 	}
 }
 
-static void what_is_no_checkpoint_is_named(void)
+static void a_file_that_is_no_checkpoint_is_named(void)
 {
 	write_text("x.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
 	expect_refused(support_folder(), -EBADMSG,
@@ -314,6 +314,6 @@ int main(void)
 	arrays_are_called_as_their_files();
 	strides_are_told();
 	real_archives_are_told_apart();
-	what_is_no_checkpoint_is_named();
+	a_file_that_is_no_checkpoint_is_named();
 	return 0;
 }
