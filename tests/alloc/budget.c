@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Budgets: the bytes that they give, the turns of callers that wait, and the error texts. */
 #include "config.h"
 
 #include <criterion/criterion.h>

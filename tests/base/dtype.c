@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The table of dtypes against rows written by hand from the formats, the names and codes both ways,
+ * and the sizes in bytes. */
 #include "config.h"
 
 #include <criterion/criterion.h>

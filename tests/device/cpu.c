@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The CPU as a device: its memory, locked memory, streams and events, and the requests that it
+ * refuses. */
 #include "config.h"
 
 #include <criterion/criterion.h>

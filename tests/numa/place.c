@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Placement: memory bound to nodes, threads that run on the CPUs of a node, the nodes of pages, and
+ * the room of nodes. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The soak's parent: it makes the files, ends the holder, and shows stuck processes and counts. */
 #include "config.h"
 
 #include "tests/soak/parent.h"

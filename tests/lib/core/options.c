@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Options structs of older and newer callers: sizes, defaults, and fields that are not known. */
 #include "config.h"
 
 #include <criterion/criterion.h>
