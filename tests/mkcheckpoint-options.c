@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The options of mkcheckpoint, their checks, and the usage text. */
 #include "config.h"
 
 #include "tests/mkcheckpoint-options.h"

@@ -135,7 +135,7 @@ else
 	77) skipped=1 ;;
 	esac
 fi
-# What failed as a whole counts even if each of its parts passed.
+# A program that failed counts as a failure even if each of its parts passed.
 case $verdict in
 0 | 77) ;;
 *) [ "$failed" -gt 0 ] || failed=1 ;;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Budgets: the bytes that they give, the turns of callers that wait, and the error texts. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -55,7 +56,7 @@ Test(alloc_budget, stops_waiting_when_the_time_is_over)
 	hoist__budget_unref(budget);
 }
 
-/* Who waits is not passed for ever by those who do not. */
+/* Callers that do not wait cannot pass a waiting ticket for ever. */
 Test(alloc_budget, lets_a_ticket_be_passed_by_no_more_than_the_limit)
 {
 	struct hoist__budget *budget = make_budget(100);

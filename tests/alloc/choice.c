@@ -116,7 +116,8 @@ static struct hoist__region_options on_nodes(enum hoist__policy policy, int firs
 	return options;
 }
 
-/* Creates and destroys it.  Which nodes' CPUs had a thread, as bits; *n: how many in all. */
+/* Creates and destroys a region.  Returns: the nodes whose CPUs had a thread, as bits; *n: the
+ * number of threads. */
 static unsigned nodes_used(const struct hoist__region_options *options, unsigned *n)
 {
 	unsigned used = 0;
@@ -245,7 +246,8 @@ Test(alloc_choice, knows_its_node_while_the_kernel_moves_pages)
 	hoist__region_destroy(region);
 }
 
-/* Who touches what is bound to a full node is killed; who moves something there is told. */
+/* The kernel kills a process that touches memory bound to a full node; a call that moves memory
+ * there gets an error. */
 Test(alloc_choice, binds_strictly_to_present_nodes_only)
 {
 	use_machine("2-nodes");
@@ -294,7 +296,8 @@ Test(alloc_choice, looks_for_huge_pages_on_the_nodes_asked_for)
 	hoist__region_destroy(region);
 }
 
-/* Small pages in their place are the group's, and who populates too many of them is killed. */
+/* Small pages in place of hugetlb pages count for the control group, and the kernel kills a
+ * process that populates too many of them. */
 Test(alloc_choice, asks_the_group_also_where_there_are_no_hugetlb_pages)
 {
 	use_machine("8-nodes");
@@ -336,7 +339,7 @@ Test(alloc_choice, a_shared_region_leaves_the_group_as_much)
 	hoist__pool_unref(pool);
 }
 
-/* That there is nothing to spare is no cause: what then keeps the part from being had is. */
+/* The error names why the part cannot be had, not that the node had no room for more. */
 Test(alloc_choice, a_shared_region_fails_as_its_part_fails)
 {
 	use_machine("8-nodes");

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Pools of host memory: rounding, shared and own regions, alignment, the limit, and the memory that
+ * a pool keeps or gives back. */
 #include "config.h"
 
 #include "alloc/classes.h"

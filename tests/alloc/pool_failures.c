@@ -231,7 +231,7 @@ static void start_waiter(void)
 	(void)usleep(50000);
 }
 
-/* Who waits is told, whether the other's region comes or not. */
+/* The waiting thread is told, whether the region of the other thread comes or not. */
 static void check_waiter_is_told(bool comes)
 {
 	const struct hoist__pool_options options = {.region_bytes = 2 * HOIST__MIB,
@@ -252,7 +252,7 @@ static void check_waiter_is_told(bool comes)
 		CHECK(err == 0 && waiter_err == -EDQUOT);
 		OK(hoist__pool_free(tight, block));
 	} else {
-		/* Whoever came first has it; a second try finds what the other gave back. */
+		/* The first thread has the region; a second try finds the returned memory. */
 		CHECK(waiter_err == 0);
 		if (err == 0)
 			OK(hoist__pool_free(tight, block));

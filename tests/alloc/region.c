@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Regions of host memory: the pages, the places and the locking that they ask of the kernel, and
+ * the fallbacks or errors where the kernel refuses. */
 #include "config.h"
 
 #include <sys/mman.h>

@@ -33,7 +33,7 @@ struct scenario {
 	size_t limit_bytes;
 	size_t cache_bytes;
 	unsigned debug;
-	bool captures; /* one thread: who asks a stream must not meet its capture's begin */
+	bool captures; /* one thread: no other may ask a stream while its capture begins */
 };
 
 struct lane {

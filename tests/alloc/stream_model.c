@@ -127,7 +127,7 @@ static void use(struct worker *worker, struct block *block)
 {
 	unsigned at = (unsigned)(random_below(&worker->random, LANES));
 	work(worker->model, block, at);
-	/* That a graph has it, the pool must be told while the capture lasts. */
+	/* While the capture lasts, the pool must be told that a graph has the block. */
 	if (at != block->home || worker->model->lanes[at].capturing ||
 	    random_below(&worker->random, 2) == 0)
 		tell(worker->model, block, at);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What the headers declare, what hoist.map lists and what the library exports is
-# one set; and the library needs no other than the libraries it is meant to.
+# The headers declare, hoist.map lists and the library exports one and the same set of functions;
+# and the library needs no other libraries than those it is meant to.
 set -u
 : "${srcdir:=.}" "${abs_top_builddir:=..}"
 library=$abs_top_builddir/lib/.libs/libhoist.so

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The table of dtypes against rows written by hand from the formats, the names and codes both ways,
+ * and the sizes in bytes. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -80,7 +82,7 @@ static const char *or_none(const char *name)
 	return name != NULL ? name : "(none)";
 }
 
-Test(base_dtype, every_row_is_what_the_formats_say)
+Test(base_dtype, every_row_agrees_with_the_formats)
 {
 	for (size_t i = 0; i < N_ROWS; i++) {
 		const struct row *row = &rows[i];

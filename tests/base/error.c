@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The text and the codes of the last error: written, prefixed, cut and kept for each thread. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -50,7 +50,7 @@ static int64_t indices_of(const hoist_slice *slice, int64_t extent, int64_t *ret
 }
 
 /* proves: S3.30 */
-Test(base_layout_model, slices_take_what_counting_takes)
+Test(base_layout_model, slices_take_the_items_that_counting_takes)
 {
 	static struct model wanted;
 	seed(1);

@@ -245,7 +245,7 @@ Test(base_number, bf16_toward_zero_is_the_upper_half_of_the_float)
 	cr_expect_eq(encode(bf16, (double)INFINITY, HOIST_TOWARD_ZERO), 0x7f80);
 }
 
-Test(base_number, f32_is_what_the_compiler_makes_of_a_double)
+Test(base_number, f32_is_rounded_as_the_compiler_rounds_a_double)
 {
 	const struct format *f32 = &formats[N_SMALL];
 	uint64_t state = 5;

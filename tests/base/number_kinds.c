@@ -87,7 +87,7 @@ Test(base_number_kinds, integers_do_not_wrap)
 }
 
 /* proves: S4.13 */
-Test(base_number_kinds, truth_is_what_is_not_zero)
+Test(base_number_kinds, every_number_but_zero_is_true)
 {
 	const struct {
 		hoist_number number;
@@ -153,7 +153,7 @@ Test(base_number_kinds, a_number_becomes_the_c_type_that_is_asked_for)
 
 /* --- refusals --- */
 
-Test(base_number_kinds, messages_name_the_value_and_what_would_fit)
+Test(base_number_kinds, messages_name_the_value_and_the_values_that_fit)
 {
 	static const struct {
 		double value;

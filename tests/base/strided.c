@@ -165,7 +165,7 @@ static int compare(const struct copy *copy, size_t guard)
 
 static const size_t sizes[] = {1, 2, 3, 4, 8, 12, 16, 1, 2, 4, 8, 5, 7, 6, 24, 33, 64, 65, 100};
 
-Test(base_strided, copies_what_a_walk_over_all_elements_copies)
+Test(base_strided, copies_the_same_bytes_as_a_walk_over_all_elements)
 {
 	int seen[MAX_AXES + 1] = {0};
 	int empty = 0;
@@ -244,7 +244,7 @@ Test(base_strided, one_item_over_and_over_fills)
 		}
 }
 
-Test(base_strided, items_larger_than_what_a_fill_repeats)
+Test(base_strided, repeats_items_of_thousands_of_bytes)
 {
 	state = 6;
 	for (size_t bytes = 4000; bytes < 9000; bytes += 999) {

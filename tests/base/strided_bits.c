@@ -101,7 +101,7 @@ static void compare(int rank, const int64_t *shape, unsigned bits, unsigned zero
 	free(dst.memory);
 }
 
-Test(base_strided_bits, copies_what_a_walk_over_all_bits_copies)
+Test(base_strided_bits, copies_the_same_bits_as_a_walk_over_all_bits)
 {
 	static const unsigned widths[] = {4, 6, 4, 6, 1, 2, 3, 5, 7, 8, 12, 57, 64};
 	for (int round = 0; round < 20000; round++) {

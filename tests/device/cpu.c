@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The CPU as a device: its memory, locked memory, streams and events, and the requests that it
+ * refuses. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -225,7 +227,7 @@ Test(device_cpu, holds_a_stream_back_until_the_event_of_another)
 	cr_assert_eq(
 		hoist__copy_peer_async(second, cpu, (uintptr_t)&copy, cpu, (uintptr_t)&value, 1),
 		0);
-	/* Recording anew and destroying do not disturb who waits already. */
+	/* Recording anew and destroying do not disturb a stream that waits already. */
 	cr_assert_eq(hoist__dev_event_record(event, first), 0);
 	hoist__dev_event_destroy(event);
 	cr_assert_eq(hoist__dev_stream_synchronize(second), 0);

@@ -167,7 +167,7 @@ static void export_and_end(void)
 	tell_done();
 }
 
-static void import_what_ends(void)
+static void import_ended(void)
 {
 	char end = 0;
 	size_t offset = 0;
@@ -337,7 +337,7 @@ static const struct {
 	bool on_real;
 } pairs[] = {
 	{export_plain, import_plain, true},	      {export_pool, import_pool, true},
-	{export_and_end, import_what_ends, false},    {export_for_refusals, import_refused, false},
+	{export_and_end, import_ended, false},	      {export_for_refusals, import_refused, false},
 	{export_for_refusals, import_failing, false}, {import_on_second, nothing, false},
 };
 

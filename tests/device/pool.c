@@ -186,7 +186,7 @@ static void threshold(void)
 	drop_pool(pool);
 }
 EMULATED(pool_keeps_memory_up_to_its_threshold, threshold)
-ON_REAL(cuda_pool_keeps_what_its_threshold_says, HOIST__API_CUDA, threshold)
+ON_REAL(cuda_pool_keeps_memory_up_to_its_threshold, HOIST__API_CUDA, threshold)
 
 static void limit(void)
 {

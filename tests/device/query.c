@@ -92,7 +92,7 @@ static void copies_are_direct(void)
 }
 EMULATED(copies_between_devices_are_direct, copies_are_direct)
 
-/* Drivers ask pools one by one who reaches their memory: those of before and of after. */
+/* A driver opens its pools one by one to a peer: pools made before peer access, and after it. */
 static void pools_are_reached(void)
 {
 	struct hoist__dev_pool *pools[2];
@@ -129,7 +129,7 @@ static void pools_are_reached(void)
 }
 EMULATED(access_goes_for_the_drivers_pools, pools_are_reached)
 
-/* A pool that cannot be opened to who was promised its device's memory is not made. */
+/* A pool is not made if a device that was promised access to its memory cannot have access. */
 static void opening_a_pool_fails(void)
 {
 	struct hoist__dev_pool *pool = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Captures on a stand-in: the calls that they forbid, to whom, and the work that they record. */
+/* Captures on a stand-in: the calls that they forbid and the threads that may not make
+ * them, and the work that they record. */
 #include "config.h"
 
 #include <criterion/criterion.h>

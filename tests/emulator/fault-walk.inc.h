@@ -101,7 +101,7 @@ static unsigned OWN(unshare)(struct OWN(things) *things, unsigned result)
 	return result;
 }
 
-/* Which devices may use a pool's memory. */
+/* Sets the access of a device to a pool's memory, and asks for it. */
 static unsigned OWN(access_pool)(const struct OWN(things) *things)
 {
 	const struct OWN2(access) access = {{VALUE(LOCATION_DEVICE), 0},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in's pools: who gets freed memory when, what limits and keeps it, and what is
- * told of those who use it out of order.  Managed memory too. */
+/* The stand-in's pools: the stream that gets freed memory, and the moment; the limits and the
+ * memory kept; the reports about use out of order.  Managed memory too. */
 #include "config.h"
 
 #include <criterion/criterion.h>

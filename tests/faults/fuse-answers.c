@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Faults of the file system, applied to an answer before the server gives it: errors, delays, short
+ * answers and changes of a file. */
 #include "config.h"
 
 #include "tests/faults/fuse-answers.h"

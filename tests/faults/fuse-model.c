@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The checkpoints of the tests on a file system that fails, the ways to load them, and a comparison
+ * that survives bus errors. */
 #include "config.h"
 
 #include "tests/faults/fuse-model.h"

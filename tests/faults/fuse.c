@@ -81,7 +81,7 @@ void ffs_node_drop(struct ffs_node *node)
 		node->used = false;
 }
 
-/* The old file stays with whoever has it open; the name is another one's. */
+/* A process that has the old file open keeps it; the name is another file's. */
 static void replace(unsigned old)
 {
 	char name[sizeof faultfs->nodes[0].name];

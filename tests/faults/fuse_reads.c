@@ -70,7 +70,7 @@ static struct model_result check(const char *what, const struct model *model, co
 	return result;
 }
 
-/* Which models a form has time for. */
+/* Returns: the form has no time for the model loaded in this way. */
 static bool skips(unsigned model, unsigned way)
 {
 	return !model_has_way(&ways[way]) || (!model_long_form && model != way % n_models);
@@ -97,7 +97,7 @@ static void check_short(const char *what, const struct model *model, const struc
 }
 
 /* Only where the kernel keeps no pages: into those it writes zeros behind a short answer, as
- * libfuse's manual warns, and nobody who reads them could tell. */
+ * libfuse's manual warns, and no reader of the pages could tell. */
 static void short_reads(void)
 {
 	static const size_t most[] = {4096, 5000, 100000};
@@ -146,7 +146,7 @@ static void storms(void)
 				ffs_heal();
 				faultfs->direct_io = model_random(2) == 0;
 				faultfs->ops[FFS_READ] = (struct ffs_fault){from, 40, errors[e]};
-				/* A touched page has nobody who would ask again. */
+				/* A touched page has no caller that could ask again. */
 				bool touch = ways[w].io == HOIST_IO_MAP;
 				check(e == 0 ? "EINTR" : "EAGAIN", model, &ways[w],
 				      touch ? MAY_FAIL : MUST_PASS, -EIO);
@@ -230,7 +230,7 @@ static void interrupt(const struct model *model, const struct way *way, enum ffs
 		struct model_result result = model_load(model, way);
 		setitimer(ITIMER_REAL, &never, NULL);
 		ffs_heal();
-		/* A touched page has nobody who would ask again. */
+		/* A touched page has no caller that could ask again. */
 		bool touch = result.touched && way->io == HOIST_IO_MAP && way->flags == 0;
 		if (result.err != 0 && !touch)
 			fail("signals", model, way, &result);
@@ -244,7 +244,7 @@ static void interrupt(const struct model *model, const struct way *way, enum ffs
 /* Signals whose handler restarts nothing come into the calls that the program's thread makes
  * itself: opening, asking, and reads past the page cache (those into it Linux does not let be
  * interrupted).  The file system gives these up, and does nothing else wrong.  The library's own
- * threads take no signals, but who waits for them is interrupted. */
+ * threads take no signals, but a thread that waits for them is interrupted. */
 static void signals(void)
 {
 	static const enum ffs_op calls[] = {FFS_READ, FFS_LOOKUP, FFS_GETATTR, FFS_OPEN};

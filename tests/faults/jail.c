@@ -4,14 +4,14 @@
  *     docker          Docker's default seccomp profile, and no capability that Docker drops
  *     older           a seccomp profile that knows no call of the last ten years: EPERM
  *     sandbox         no io_uring, mbind ...: ENOSYS, as where the kernel is another
- *     user, user=N    as user and group 65531, or N, who owns nothing
+ *     user, user=N    as user and group 65531, or N, which own nothing
  *     memlock=N, nofile=N, as=N, nproc=N, fsize=N, stack=N   resource limits
  *     noproc          nothing in /proc and /sys
  *     nodev           in /dev only null, zero and urandom: no shm
  *     readonly        the root file system, and all of it, but what is mounted
  *     cgroup=FOLDER   in that control group
  *
- * Exit status: the program's; 77 with a reason if whoever locks this process up forbids it (EPERM
+ * Exit status: the program's; 77 with a reason if the system around this process forbids it (EPERM
  * and the like, no others); 99 if it fails. */
 #include "config.h"
 
@@ -116,7 +116,7 @@ static void read_only_root(void)
 		      "a read-only root");
 }
 
-/* --- who, and what he may --- */
+/* --- the user, and the rights of the user --- */
 
 static void become(uid_t user)
 {
@@ -190,7 +190,7 @@ static bool limit(const char *word)
 		size_t length = strlen(limits[i].name);
 		if (strncmp(word, limits[i].name, length) != 0)
 			continue;
-		/* Processes are a user's, and whoever tests has others. */
+		/* The limit counts all processes of the user, and a tester has others. */
 		if (limits[i].resource == RLIMIT_NPROC && geteuid() != 0)
 			skip("only root can become a user who has no process");
 		rlim_t value = strtoull(word + length, NULL, 10);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What hoist does where the system gives it less: containers' seccomp profiles, resource limits, a
+# Hoist where the system gives it less: containers' seccomp profiles, resource limits, a
 # control group with little memory, no /proc, a read-only root.  In each of them the command and a
 # program on the public functions (faults/locked) do the same things; each falls back and says why,
 # or refuses with an error that names what to change.  Nothing crashes, hangs or gives a wrong byte,
@@ -26,7 +26,7 @@ public=$(mktemp -d /tmp/hoist-locked.XXXXXX) || exit 99
 group=
 leave_group() {
 	[ -n "$group" ] || return 0
-	# Who is left in it was started here.
+	# Every process that is left in the group was started here.
 	while read -r pid; do
 		[ "$pid" -le 1 ] || kill -KILL "$pid" 2>/dev/null
 	done <"$group/cgroup.procs"
@@ -271,7 +271,8 @@ if $long && place more-addresses as=150000000; then
 	done
 	program "$@"
 fi
-# The user's processes are counted, so a user that nobody else is, nor another who tests.
+# The kernel counts the processes of the user: no other process, nor another run of this test, may
+# be this user.
 alone=$((20000 + $$ % 40000))
 if place processes user=$alone nproc=1; then
 	doctor

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The lists of system calls of each profile, and the filters that libseccomp makes of them. */
 #include "config.h"
 
 #include "tests/faults/seccomp.h"
@@ -278,7 +279,7 @@ static const char *const allowed[] = {
 	"vfork",
 	"wait4",
 	"waitid",
-	/* who, how much, when */
+	/* users, limits, times */
 	"adjtimex",
 	"alarm",
 	"clock_adjtime",

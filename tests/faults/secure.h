@@ -35,7 +35,7 @@ static inline void secure_remove(void)
 		fprintf(stderr, "%s stays\n", secure_base);
 }
 
-/* The same for who is told to end; children end, too. */
+/* The same for a process that a signal ends; children end, too. */
 static inline void secure_end(int number)
 {
 	if (getpid() == secure_owner && chdir("/") == 0)

@@ -27,7 +27,7 @@ setpriv --reuid=$user --regid=$user --clear-groups true 2>/dev/null || skip "set
 
 # Where the other user can reach it, and set-uid programs are such.
 work=$(mktemp -d /tmp/hoist-secure.XXXXXX) || exit 99
-# What the cache makes of itself where no variable counts, unless it is there already.
+# The folders that the cache makes where no variable counts, unless they are there already.
 made=
 for folder in /tmp/hoist-0 /tmp/hoist-$user; do
 	[ -e $folder ] || made="$made $folder"
@@ -170,7 +170,7 @@ none LD_PRELOAD="$evil/preload.so" LD_LIBRARY_PATH="$evil/path" HOIST_DEBUG=all 
 	HOIST_CUDA_LIBRARY="$evil/a.so" HOIST_HIP_LIBRARY="$evil/a.so" XDG_RUNTIME_DIR="$evil/run" \
 	HOIST_CACHE_HOLDER="$evil/bin/hoist" PATH="$evil/bin:/usr/bin:/bin"
 
-# The folder beside a program, which is where the one who starts it says.
+# The folder beside a program: the starter of the program chooses it.
 uses=virtual
 linked=-static
 name=$evil/beside/x

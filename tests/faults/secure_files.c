@@ -80,7 +80,7 @@ static void unlink_it(void)
 	OK(unlink("his/a.safetensors"));
 }
 
-/* Root, who can read all, opens what he has made. */
+/* Root can read every file, and opens the folder in which the other user made the file. */
 static void run_folder(void)
 {
 	struct stat zero;

@@ -268,7 +268,7 @@ int main(int argc, char **argv)
 	as(MINE, drop_image);
 	as(MINE, refuse_own_folder);
 	as(0, refuse_missing_parent);
-	/* The names are the same for all who test at once. */
+	/* All runs of this test at one time share the names. */
 	int one = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(one >= 0 && flock(one, LOCK_EX) == 0);
 	remove_false();

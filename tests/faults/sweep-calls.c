@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* System calls that fail: how each may, and who makes it.  The kernel sends a notification of each
- * call of the scenario's processes (SECCOMP_RET_USER_NOTIF) to the parent, which counts, lets all
- * of them go on, and answers one. */
+/* System calls that fail: the errors that each may have, and the thread that makes the call.  The
+ * kernel sends a notification of each call of the scenario's processes (SECCOMP_RET_USER_NOTIF) to
+ * the parent, which counts, lets all of them go on, and answers one. */
 #include "config.h"
 
 #include "tests/faults/sweep.h"
@@ -315,7 +315,7 @@ void sweep_answer(int listener, pid_t child)
 	memset(&question, 0, sizeof question);
 	memset(&answer, 0, sizeof answer);
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &question) < 0)
-		return; /* who asked has ended */
+		return; /* the asking process has ended */
 	answer.id = question.id;
 	answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 	int err = 0;

@@ -104,7 +104,8 @@ static void count_driver(const char *api, struct sweep_counts *ret)
 				      c.pageable_copies + c.broken_captures + c.bad_calls);
 }
 
-/* glibc keeps the stack of who ended last, whatever it is told: that is one of these. */
+/* glibc keeps the stack of the thread that ended last, whatever its settings are: settle_stacks()
+ * makes this thread one of nothing(). */
 static void *nothing(void *unused)
 {
 	return unused;
@@ -137,7 +138,7 @@ void sweep_count(struct sweep_counts *ret)
 	memset(ret, 0, sizeof *ret);
 	settle_stacks();
 	ret->blocks = sweep_memory_live(); /* before anything is opened here */
-	/* Who started a process in vain may have left its end to others. */
+	/* A caller whose process could not start may have left the wait for its end to others. */
 	ret->children = sweep_reap();
 	ret->descriptors = count_names("/proc/self/fd");
 	ret->threads = count_names("/proc/self/task");

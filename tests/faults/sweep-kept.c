@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Copies of this program and of the stand-in drivers, so that a build does the sweep no harm. */
 #include "config.h"
 
 #include "tests/faults/sweep.h"

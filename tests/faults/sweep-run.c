@@ -243,8 +243,8 @@ void sweep_reset_drivers(void)
 			support_reset(apis[i]);
 }
 
-/* A few blocks more may be kept for the next time, or lie in a larger region: it is as large as who
- * came first needed.  A leak adds up each time. */
+/* A few blocks more may be kept for the next time, or lie in a larger region: its first user
+ * decided its size.  A leak adds up each time. */
 static bool grows(long n, unsigned way, const struct sweep_counts *first)
 {
 	struct sweep_counts last = *first;

@@ -70,7 +70,7 @@ static int take(int socket, hoist_buffer **ret)
 	return err == 0 ? sweep_compare(*ret, 0, 0) : err;
 }
 
-/* Who fails closes its end, so that the other is not waiting. */
+/* A side that fails closes its end of the socket, so that the other side does not wait. */
 static int exchange(enum side side, int socket, int times)
 {
 	char name[16];

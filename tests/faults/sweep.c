@@ -142,7 +142,7 @@ static void sweep_kind(const struct sweep_scenario *scenario, enum sweep_kind ki
 	long faults = atomic_load(&sweep->n_faults);
 	(cold ? sweep_cold : sweep_warm)(job);
 	n_calls[kind] += atomic_load(&sweep->total);
-	/* Who counts nothing, or strikes nothing, proves nothing.  Not each scenario has copies. */
+	/* A scenario without calls, or without failures, proves nothing.  Some have no copies. */
 	bool judged = choice.call == 0 && !scenario->varies;
 	if (judged && kind != SWEEP_ASYNC && atomic_load(&sweep->n_faults) == faults)
 		sweep_describe(&job, "nothing failed");

@@ -5,7 +5,7 @@
  *   sweep-run.c        one scenario in a process: a call fails, what is left?
  *   sweep-arm.c        makes that call fail, and says where it came from
  *   sweep-process.c    that process, seen from its parent
- *   sweep-calls.c      system calls: how each may fail; the filter, and who answers it
+ *   sweep-calls.c      system calls: how each may fail; the filter, and its answers
  *   sweep-memory.c     malloc and its kin, which fail, and are counted
  *   sweep-devices.c    the devices of scenarios that keep them open
  *   sweep-count.c      what a process holds
@@ -81,7 +81,7 @@ void sweep_count(struct sweep_counts *ret);
 /* Counts descriptors, threads and mappings of another process.  false: that has ended. */
 bool sweep_count_other(pid_t pid, struct sweep_counts *ret);
 
-/* Takes children that have ended; who did not end as it may is wrong.  true: others have not. */
+/* Takes children that have ended; an end that is not allowed is an error.  true: others live. */
 bool sweep_reap(void);
 
 /* Room of a thread's stack. */
@@ -259,7 +259,7 @@ void sweep_catch_signals(void);
 
 /* --- system calls (sweep-calls.c) --- */
 
-/* From here on the kernel asks whoever has the descriptor that goes over @socket.
+/* From here on the kernel asks the owner of the descriptor that goes over @socket.
  * Returns: 0; -errno: it does not. */
 int sweep_filter(int socket);
 

@@ -167,7 +167,7 @@ Test(format_index, two_spellings_of_a_shard_are_one_file)
 	hoist__index_destroy(index);
 }
 
-Test(format_index, a_shard_must_hold_what_the_index_says)
+Test(format_index, a_shard_must_hold_the_tensors_that_the_index_lists)
 {
 	struct hoist__index *index =
 		parse("{\"weight_map\":{\"a\":\"m-1\",\"b\":\"m-2\",\"c\":\"m-1\"}}");

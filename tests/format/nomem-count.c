@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* malloc and its kin, wrapped: counts calls and live bytes, and lets one call fail. */
 #include "config.h"
 
 #include "tests/format/nomem.h"

@@ -96,7 +96,7 @@ Test(npy_write, large_arrays_begin_on_a_page)
 	free(out.header);
 }
 
-Test(npy_write, one_tensor_is_what_it_holds)
+Test(npy_write, a_file_holds_exactly_one_tensor)
 {
 	struct hoist__out_tensor tensors[2] = {
 		{.name = "x", .dtype = HOIST_BF16, .rank = 2, .shape = shape, .bytes = 24},

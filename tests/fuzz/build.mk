@@ -29,7 +29,7 @@ $(objects): %.o: $(top_srcdir)/%.c
 	@mkdir -p $(@D)
 	$(CLANG) $(FLAGS) -fsanitize=fuzzer-no-link $(INCLUDES) -MMD -MP -c -o $@ $<
 
-# What tests and does not want to be covered.
+# The files that help the tests are not counted as covered code.
 $(support): %.o: $(top_srcdir)/%.c
 	@mkdir -p $(@D)
 	$(CLANG) $(FLAGS) $(INCLUDES) -MMD -MP -c -o $@ $<

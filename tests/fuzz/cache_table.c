@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An image's table, as a hostile holder of the cache, or whoever filled its memfd, can make it.
+/* An image's table, as a hostile holder of the cache, or the writer of its memfd, can make it.
  * A table that passes the check is used in every way that an attached image is. */
 #include "config.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Splits a text into tokens of JSON, and changes some: members, numbers, strings and nesting. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz-json.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Checks that all fuzz targets make of an input: memory, time, descriptors, mappings, and the
+ * promises of each result. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz-support.h"

@@ -88,7 +88,7 @@ def value(kind, x):
     return struct.pack(FORMS[kind], x)
 
 
-# Of the types that are here: elements and bytes of a block.
+# The types that are here: elements and bytes of a block.
 BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 8: (32, 34), 12: (256, 144), 14: (256, 210), 24: (1, 1),
           30: (1, 2)}
 

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 	bool torch = false;
 	int err = hoist__zip_open(&reader, &zip);
 	HOLDS(err == 0 || err == -EBADMSG || err == -ENOTSUP);
-	/* That does not look at how entries lie. */
+	/* hoist__zip_is_torch() does not look at how entries lie. */
 	int asked = hoist__zip_is_torch(&reader, &torch);
 	HOLDS(asked == err || (asked == 0 && err == -EBADMSG));
 	if (err < 0) {

@@ -38,7 +38,7 @@ WRAP(int, io_uring_submit, (struct io_uring * ring))
 	return __real_io_uring_submit(ring);
 }
 
-/* Destroyed, or reaped by who waits. */
+/* The engine is destroyed, or a caller that waits reaps the read. */
 static void cancel_a_read(int lost, bool destroy)
 {
 	int ends[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which disk a device number means, in a /sys made here; and which files share one. */
+/* The disk that a device number means, in a /sys made here; and the files that share a disk. */
 #include "config.h"
 
 #include <criterion/criterion.h>

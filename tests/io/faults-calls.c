@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The wrapped calls of the library: pread, pwrite, opens and the rings, each with the answer that
+ * the test chose. */
 #include "config.h"
 
 #include "tests/io/faults-calls.h"

@@ -234,7 +234,8 @@ static void without_workers(struct load *load)
 }
 
 /* A server that says "again" is no kernel without threads: its requests stay with the ring, and
- * nobody who reaps makes the call, and waits for it.  60 among three requests, then for ever. */
+ * no thread that reaps makes the call, and waits for it.  60 such answers among three requests,
+ * then such answers for ever. */
 static void interrupted(struct load *load)
 {
 	static const int answers[] = {-EINTR, -EAGAIN};

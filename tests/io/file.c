@@ -46,7 +46,7 @@ static int try_open(int dir_fd, const char *path, unsigned flags)
 	return err;
 }
 
-Test(io_file, knows_who_it_is)
+Test(io_file, knows_its_size_device_and_inode)
 {
 	char path[256];
 	make_file(scratch(path, sizeof path, "who"), 10000);

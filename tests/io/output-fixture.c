@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The folder of the tests of output files, checks of its files, and wrapped calls that fail. */
 #include "config.h"
 
 #include "tests/io/output-fixture.h"

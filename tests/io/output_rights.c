@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file that replaces another opens to nobody to whom the old one was closed. */
+/* A file that replaces another stays closed to every user that could not open the old one. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What libhoist.so exports is what the headers declare, no more and no less, and
-# every symbol carries its version from hoist.map.
+# libhoist.so exports the functions that the headers declare, no more and no less, and every
+# symbol carries its version from hoist.map.
 set -u
 library=${abs_top_builddir:?}/lib/.libs/libhoist.so
 headers=${abs_top_srcdir:?}/include/hoist

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Placement: memory bound to nodes, threads that run on the CPUs of a node, the nodes of pages, and
+ * the room of nodes. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -300,7 +302,7 @@ Test(numa_place, knows_the_bytes_that_nodes_cannot_have)
 	cr_assert_eq(hoist__place_has_room(&topology, &both, most + 3 * gib + 1), -ENOMEM);
 	cr_assert(strstr(hoist__error_text(), "to nodes 0, 2: there") != NULL, "%s",
 		  hoist__error_text());
-	/* Who knows what is not known, or may be elsewhere. */
+	/* An unknown node, or memory that may be elsewhere: the answer is yes. */
 	struct hoist__placement unknown = placement(HOIST__POLICY_BIND, 5);
 	cr_assert_eq(hoist__place_has_room(&topology, &unknown, SIZE_MAX), 0);
 	one.policy = HOIST__POLICY_PREFER;

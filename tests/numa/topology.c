@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The topology that is read from trees of /sys: captured ones of real machines, made ones with
+ * damage, and that of this machine. */
 #include "config.h"
 
 #include <criterion/criterion.h>

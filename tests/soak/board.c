@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The shared memory of the soak: its map, the counts, the actions, and the names of files. */
 #include "config.h"
 
 #include "tests/soak/board.h"

@@ -104,7 +104,7 @@ static void fork_with(const struct held *held)
 	CHECK(child >= 0);
 	if (child == 0)
 		be_child(held);
-	/* Whoever looks for what hangs, finds it as this thread's child. */
+	/* A search for the process that hangs finds it as this thread's child. */
 	pid_t ended = 0;
 	while ((ended = waitpid(child, &status, WNOHANG)) == 0)
 		(void)usleep(2000);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The bytes that a pool keeps of malloc for itself, so that the soak can subtract them. */
 #include "config.h"
 
 #include <malloc.h>

@@ -47,7 +47,7 @@ static pid_t start_worker(int slot)
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		(void)close_range(3, ~0U, 0); /* what whoever started us left open */
+		(void)close_range(3, ~0U, 0); /* left open by the starter */
 		/* Blocks that threads keep for later would look as if they were in use. */
 		if (slot < SOAK_OLD)
 			(void)setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Checkpoints made from a seed: tensors, elements, digests, and files written without hoist. */
 #include "config.h"
 
 #include "tests/soak/model.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* tests/soak/model.h - checkpoints of which a seed says all: how many tensors, their dtypes and
- * shapes, and every element, by itself.  So whoever reads the seed in a file's metadata knows what
- * each part of it must be, also converted, without reading the file. */
+ * shapes, and every element, by itself.  So a reader of the seed in a file's metadata knows each
+ * part of the file, also converted, without reading the part. */
 #ifndef HOIST_TESTS_SOAK_MODEL_H
 #define HOIST_TESTS_SOAK_MODEL_H
 

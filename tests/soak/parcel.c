@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Buffers that change hands between threads: one thread loads or makes them, another looks at
- * views of them, and whoever is last lets go. */
+ * views of them, and the last owner lets go. */
 #include "config.h"
 
 #include "tests/soak/worker.h"

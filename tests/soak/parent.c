@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The soak's parent: it makes the files, ends the holder, and shows stuck processes and counts. */
 #include "config.h"
 
 #include "tests/soak/parent.h"
@@ -90,7 +91,7 @@ bool soak_kill_holder(void)
 	return peer.pid > 1 && is_holder(peer.pid) && kill(peer.pid, SIGKILL) == 0;
 }
 
-/* --- who is stuck --- */
+/* --- stuck processes --- */
 
 static void show_file(const char *what, int pid, int tid)
 {

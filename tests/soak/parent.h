@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/soak/parent.h - what the parent of the soak does beside starting and killing: files, who is
- * stuck and where, and the verdict. */
+/* tests/soak/parent.h - what the parent of the soak does beside starting and killing: files, the
+ * processes that are stuck and where, and the verdict. */
 #ifndef HOIST_TESTS_SOAK_PARENT_H
 #define HOIST_TESTS_SOAK_PARENT_H
 

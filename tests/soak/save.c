@@ -154,7 +154,7 @@ void soak_save_private(void)
 	uint64_t was = atomic_load(&own->seed);
 	uint64_t next = atomic_load(&own->next);
 	struct soak_model model;
-	if (next != 0) { /* who did this before was killed meanwhile */
+	if (next != 0) { /* the last worker that saved here was killed */
 		uint64_t is = seed_of(path);
 		CHECK(is == was || is == next);
 		was = is;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* One process of the soak: its threads take turns at actions, in rounds. */
 #include "config.h"
 
 #include "tests/soak/worker.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Random layouts and slices, and a plain walk over the items of a layout as the model. */
 #include "config.h"
 
 #include "tests/support/base-layout-model.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads layouts and steps in words, and takes the steps with the public functions. */
 #include "config.h"
 
 #include "tests/support/base-layout.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* A failed check says where, prints the last error, cleans up and ends the process. */
 #include "config.h"
 
 #include "tests/support/check.h"

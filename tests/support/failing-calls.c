@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Wrapped allocations and system calls: one call of a scenario fails, and a count of the memory
+ * shows that nothing is left. */
 #include "config.h"
 
 #include "tests/support/failing-calls.h"

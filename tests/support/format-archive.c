@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes zip archives, with or without Zip64, entry by entry. */
 #include "config.h"
 
 #include "tests/support/format-archive.h"

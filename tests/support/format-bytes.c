@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Builds files in memory, and reads them as the parsers read a file. */
 #include "config.h"
 
 #include "tests/support/format-bytes.h"

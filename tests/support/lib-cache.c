@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* A cache of the test's own: its folder, its checkpoints, its holder, and the wait for its end. */
 #include "config.h"
 
 #include "tests/support/lib-cache.h"

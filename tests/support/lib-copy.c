@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Random layouts over the memory of each place, and the copy that goes bit by bit. */
 #include "config.h"
 
 #include "tests/support/lib-copy.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tensors that another library offers through DLPack, and a count of their ends. */
 #include "config.h"
 
 #include "tests/support/lib-dlpack.h"

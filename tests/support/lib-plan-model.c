@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes a checkpoint, chooses tensors, slices and conversions, and compares every element of the
+ * plan with the shapes and indices. */
 #include "config.h"
 
 #include "tests/support/lib-plan-model.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Builds checkpoints of structs, and carries plans out in memory, read by read. */
 #include "config.h"
 
 #include "tests/support/lib-plan.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Opens the devices, and speaks with the stand-in drivers: counters, failures and latency. */
 #include "config.h"
 
 #include "tests/support/lib-support.h"

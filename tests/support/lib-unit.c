@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Fixtures of the Criterion tests of lib/: all devices or the CPU, files, and a look that nothing
+ * is left. */
 #include "config.h"
 
 #include "tests/support/lib-unit.h"

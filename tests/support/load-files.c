@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes small files of several formats by hand. */
 #include "config.h"
 
 #include "tests/support/load-files.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/support/load-files.h - small checkpoints in support_folder(), written byte by byte.  Which
- * files a folder opens is a matter of their names, whatever their format. */
+/* tests/support/load-files.h - small checkpoints in support_folder(), written byte by byte.  A
+ * folder chooses the files that it opens by their names, whatever their format. */
 #ifndef HOIST_TESTS_LOAD_FILES_H
 #define HOIST_TESTS_LOAD_FILES_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The model on a disk with bad places, the ways to load it, and the checks of loads and saves. */
 #include "config.h"
 
 #include "hoist/compat.h"

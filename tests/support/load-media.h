@@ -37,7 +37,7 @@ void media_fill(unsigned char *to, size_t n, unsigned seed, size_t tensor, size_
 int media_save(const char *path, unsigned seed, hoist_save_options *options);
 void media_make(const char *path, unsigned seed);
 
-/* Which model the file is (a part) of: loads and compares all of it.  0: there is no such file. */
+/* Loads and compares all of a file.  Returns: the seed of its model; 0: there is no such file. */
 unsigned media_seed(const char *path);
 
 /* Where byte @at of a tensor is in its file. */

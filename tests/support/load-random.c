@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes checkpoints of all formats from random numbers. */
 #include "config.h"
 
 #include "tests/support/load-random.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* A test's folder and its files, and a comparison of loaded buffers with the bytes on the disk. */
 #include "config.h"
 
 #include "tests/support/load-support.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Runs saves, and reads the files with a strict reader of its own. */
 #include "config.h"
 
 #include "tests/support/save-support.h"

@@ -83,7 +83,7 @@ if [ -z "${HOIST_TEST_SANITIZERS-}" ]; then
 	fi
 fi
 
-# What does not depend on the speed.
+# Figures that do not depend on the speed.
 HOIST_EMULATE=cuda:1
 export HOIST_EMULATE
 run 0 bench alloc --quick --work events --json
@@ -205,7 +205,7 @@ grep -q 'opened and listed .* ms .*at most 150: ' "$out" || fail "the table of b
 "$program" --runs 0 a b 2>"$err" && fail "bench/many ran no times"
 grep -q '^usage: many ' "$err" || fail "bench/many does not say how it is called"
 
-# What a resource recorded is done again.
+# The calls that a resource recorded are done again.
 # Streams of the CPU have no handle that a recording could name.
 for device in cpu cuda:0; do
 	[ $device = cpu ] && streams=0 || streams=1

@@ -43,8 +43,8 @@ run 1 cat "$work/names.safetensors" 'a*'
 no_output
 one_line 'a*'
 
-# What lies in columns in the file comes in rows, from any device; that is what is digested and
-# verified, too.
+# A tensor that lies in columns in the file comes in rows, from any device; digests and checks are
+# of the rows, too.
 {
 	printf '\223NUMPY\001\000\166\000'
 	printf '%-117s\n' "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }"

@@ -48,7 +48,7 @@ one_line 'take other.safetensors.index.json there'
 run 0 cp "$work/one.safetensors" "$work/one.safetensors"
 same "$work/one.safetensors"
 
-# What a name stands for and hoist does not write is refused, not written as something else.
+# A name of a format that hoist does not write is refused; no other format is written.
 data=${srcdir:-.}/data
 cp "$data/torch-train.pt" "$work/train.pt" || exit 99
 chmod u+w "$work/train.pt"
@@ -191,7 +191,7 @@ run 0 digest "$work/single.npy"
 [ "$(cut -c 1-32 "$out")" = "$(sed -n 4p "$work/digests" | cut -c 1-32)" ] ||
 	fail "as .npy: other bytes"
 
-# What lies in columns is written in rows.
+# A tensor that lies in columns is written in rows.
 {
 	printf '\223NUMPY\001\000\166\000'
 	printf '%-117s\n' "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What goes wrong gives exit status 1 and one line that names it.
+# A failure gives exit status 1 and one line that names it.
 . "${srcdir:-.}/tools/support.sh"
 
 failing() {

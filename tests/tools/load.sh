@@ -127,7 +127,7 @@ for option in --populate '--map readonly' '--map private'; do
 	done
 done
 run 0 load --io map --map readonly --populate "$work/all"
-# What is mapped has a rate only where all of it was read.
+# A map has a rate only where all of it was read.
 run 0 load --io map "$work/all"
 grep -q '^took .* read when they are touched' "$out" || fail "a map has a rate"
 run 0 load --io map --populate "$work/all"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What the command writes is no more open than the umask; what a checkpoint's names say does nothing
-# to a terminal; what they name is not opened unless it is a file of the checkpoint; and the library is
-# built so that less can be overwritten.
+# Files that the command writes are no more open than the umask; names in a checkpoint do nothing to
+# a terminal, and open no file that is not one of the checkpoint; and the library is built so that
+# less can be overwritten.
 . "${srcdir:-.}/tools/support.sh"
 
 # --- what is written ---
@@ -153,8 +153,9 @@ code() {
 	grep -rnE "$1" base device numa alloc format io lib emulator cli bench tools --include=*.c --include=*.h
 }
 
-# What a set-uid program must not ask so is asked nowhere, and SECURITY.md has the names: those that
-# are read, and no others.  Where a name is no literal, the tables that have it are known.
+# A set-uid program must not use getenv(3): no code does, and SECURITY.md has the names of the
+# variables that are read, and no others.  Where a name is no literal, the tables that have the name
+# are known.
 if [ -d "${abs_top_srcdir-}/lib" ]; then
 	cd "$abs_top_srcdir" || exit 99
 	! code '(^|[^_[:alnum:]])getenv\(' || fail "getenv(3), not secure_getenv"

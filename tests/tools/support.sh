@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What the tests of the command share; they source it.
+# Helpers that the tests of the command share; the tests source this file.
 #
 #   hoist          the command of this build tree
 #   run CODE ...   runs hoist: stdout to $out, stderr to $err; fails unless it exits CODE

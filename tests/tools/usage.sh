@@ -43,7 +43,7 @@ for bytes in 99999999999999999999 9223372036854775808 8388608T 9999999999TB; do
 	wrong '2^63' load --budget $bytes a
 done
 
-# What --help offers is taken, and what is refused is not offered.
+# Each value that --help offers is taken, and a refused value is not offered.
 for command in cp cache; do
 	run 0 $command --help
 	grep -q -- '--io WAY .*auto (the default), direct, cached$' "$out" ||

@@ -36,7 +36,7 @@ static void strict_is_refused(void)
 }
 
 /* The part of it that is allowed. */
-static void sets_are_what_is_allowed_of_them(enum hoist__policy policy, bool hugetlb)
+static void sets_shrink_to_the_allowed_nodes(enum hoist__policy policy, bool hugetlb)
 {
 	const struct hoist__region_options options = {
 		.bytes = 4 * HOIST__MIB,
@@ -106,9 +106,9 @@ int main(void)
 	OK(setenv("HOIST_EMULATE", "cuda:1", 1));
 	OK(hoist__dev_get(HOIST__API_CUDA, 0, &cuda));
 	strict_is_refused();
-	sets_are_what_is_allowed_of_them(HOIST__POLICY_BIND, false);
-	sets_are_what_is_allowed_of_them(HOIST__POLICY_INTERLEAVE, false);
-	sets_are_what_is_allowed_of_them(HOIST__POLICY_BIND, true);
+	sets_shrink_to_the_allowed_nodes(HOIST__POLICY_BIND, false);
+	sets_shrink_to_the_allowed_nodes(HOIST__POLICY_INTERLEAVE, false);
+	sets_shrink_to_the_allowed_nodes(HOIST__POLICY_BIND, true);
 	preferred_goes_where_it_may(NULL);
 	preferred_goes_where_it_may(cuda);
 	choices_are_allowed();

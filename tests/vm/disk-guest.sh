@@ -44,7 +44,7 @@ seed=0
 for at in $places; do
 	seed=$((seed + 1))
 	tensor=${at%:*}
-	# Of the short form one place, in the matrix.
+	# The short form has one place, in the matrix.
 	[ "$form" = long ] || [ $tensor = rows ] || continue
 	run 300 vm_disk read /mnt/n0/$tensor $seed $tensor "${at#*:}" /mnt/n0/good
 	hoist load /mnt/n0/$tensor 2>/tmp/said && failed=1

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Pools of hugetlb pages, one of each node: used where they are asked for, and no farther than they
- * reach; who then gets other pages is told why.  Pages set aside by others, and a cgroup's
- * limit, are a shortage like any other.
+ * reach; a program that then gets other pages is told why.  Pages set aside by others, and a
+ * cgroup's limit, are a shortage like any other.
  *
  *   vm_huge          the caller has filled the pools: as many pages on each node, at least 8
  *   vm_huge limited  in a cgroup whose hugetlb limit is below that */

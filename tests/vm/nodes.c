@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The kernel's answers on nodes: the spread of pages, the memory and the huge pages of a node, and
+ * threads on its processors. */
 #include "config.h"
 
 #include "tests/vm/nodes.h"

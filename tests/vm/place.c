@@ -118,7 +118,7 @@ struct storm {
 	int node; /* where the memory is */
 	unsigned n_each;
 	size_t n_shared;		    /* of these, used */
-	_Atomic uintptr_t shared[N_SHARED]; /* freed by whoever comes next */
+	_Atomic uintptr_t shared[N_SHARED]; /* freed by the next thread */
 	_Atomic size_t n_asked;
 };
 

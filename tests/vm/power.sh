@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: MIT
 # Saves on a disk that loses its power.  A machine saves to a disk until qemu is killed; all that
 # reached the disk, in its order, is in a log that qemu's blklogwrites made.  (The disk is a virtio
-# one: for qemu's NVMe disks a FUA write is like any other, and the log does not tell them apart.)  From that the
-# disk is made again as it may be found if power had gone at any other moment, and looked at: after
-# e2fsck has replayed ext4's journal, and in a second machine, whose kernel replays ext4's or xfs's.
+# one: for qemu's NVMe disks a FUA write is like any other, and the log does not tell them apart.)
+# From the log the disk is made again as it may be found if power had gone at any other moment, and
+# looked at: after e2fsck has replayed ext4's journal, and in a second machine, whose kernel replays
+# ext4's or xfs's.
 #
-# What is lost: of what had been written since the last flush that had ended, all, or a random part,
-# down to pages of 4 KiB, in any order; at any moment, also within what the kernel writes itself.  (That
-# qemu is killed alone would lose little: what it was given, it has in the page cache.)
-# What is not lost: writes that had ended before a flush ended, though one that the kernel had not
-# waited for before it flushed might be; whole pages, which are old or new.
+# The disk loses all writes since the last flush that had ended, or a random part of them, down to
+# pages of 4 KiB, in any order; at any moment, also within the kernel's own writes.  (Killing qemu
+# alone would lose little: qemu has its writes in the page cache.)  The disk keeps writes that had
+# ended before a flush ended, though a write that the kernel had not waited for before it flushed
+# might be lost; and whole pages, which are old or new.
 #
 # The file that is saved over is the old one or the new one, whole to the last byte, and the new
 # one once the save has said so; each shard is, too, and an index names nothing that is not there.

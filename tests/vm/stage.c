@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nearness: a device's staging slots are on its node, whoever loads and wherever the file
+/* Nearness: a device's staging slots are on its node, whatever thread loads and wherever the file
  * is; a file's disk is known to be on its node.
  *
  *   vm_stage load [short]       cuda:0 is on node 1, hip:0 on node 0; checkpoints in $TMPDIR

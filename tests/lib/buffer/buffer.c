@@ -180,7 +180,7 @@ Test(buffer, exhausted_device_memory_is_not_host_memory, .init = open_all)
 	cr_assert(lib_nothing_outstanding(devices));
 }
 
-Test(buffer, a_full_device_first_gives_back_what_it_keeps, .init = open_all)
+Test(buffer, a_full_device_first_gives_back_its_kept_memory, .init = open_all)
 {
 	/* 10 GiB of 16 GiB at a time: the second only fits once the first is gone, and
 	 * the pool may keep none of it. */

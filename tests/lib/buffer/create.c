@@ -196,7 +196,7 @@ Test(close, a_view_on_a_stream_leaves_the_order_of_the_others, .init = open_all)
 
 #define LARGE ((int64_t)64 << 20)
 
-static void see_what_is_filled(void *context)
+static void note_the_last_filled_byte(void *context)
 {
 	unsigned char *bytes = context;
 	bytes[0] = bytes[LARGE];
@@ -214,7 +214,7 @@ Test(on_stream, memory_goes_behind_the_stream_it_was_put_on, .init = open_all)
 	hoist_stream *stream = make_stream(devices[0]);
 	hoist_buffer *large = make_wrapped(&source, HOIST_U8, 1, SHAPE(LARGE), NULL);
 	source.bytes = 10;
-	source.release = see_what_is_filled;
+	source.release = note_the_last_filled_byte;
 	source.context = bytes;
 	hoist_buffer *b = make_wrapped(&source, HOIST_U8, 1, shape_10, NULL);
 	OK(hoist_buffer_on_stream(b, stream, &put));

@@ -54,7 +54,7 @@ static hoist_buffer *wrap(const void *data, size_t bytes, hoist_dtype dtype, int
 }
 
 /* proves: S0.19 V078 */
-Test(buffer_print, without_values_it_is_what_is_known, .init = open_all)
+Test(buffer_print, without_values_the_text_gives_dtype_shape_and_device, .init = open_all)
 {
 	const int64_t shape[] = {3, 4}, none[] = {0};
 	static const char *const texts[LIB_N_DEVICES] = {
@@ -245,7 +245,7 @@ Test(buffer_print, a_small_buffer_is_read_from_its_device_at_once, .init = open_
 	hoist_buffer_unref(b);
 }
 
-Test(buffer_print, text_is_cut_to_what_there_is_room_for, .init = open_all)
+Test(buffer_print, text_is_cut_to_the_room_of_the_caller, .init = open_all)
 {
 	const int64_t shape[] = {2};
 	static const char whole[] = "hoist.Buffer([0, 1], dtype=i8, shape=(2,), device=cpu)";

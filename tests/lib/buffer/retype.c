@@ -416,7 +416,7 @@ static void expect_writing(hoist_buffer *buffer, int err, const char *what)
 }
 
 /* proves: S3.07 S3.08 S3.09 V203 */
-Test(view, a_read_only_view_of_what_can_be_written, .init = open_cpu)
+Test(view, a_writable_buffer_has_read_only_views, .init = open_cpu)
 {
 	hoist_layout layout;
 	hoist_buffer *base = counted(devices[0], 2, SHAPE(3, 4));

@@ -67,7 +67,7 @@ static const struct {
 };
 
 /* proves: S0.11 S0.12 S0.13 S0.14 V011 V013 V015 V016 V017 V021 V025 V027 V075 V076 */
-Test(view, slices_show_what_they_name, .init = open_cpu)
+Test(view, slices_show_the_elements_that_they_name, .init = open_cpu)
 {
 	int32_t values[64];
 	for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++) {

@@ -90,7 +90,7 @@ Test(wrap, reversed_strides_need_bytes_before, .init = open_all)
 }
 
 /* proves: S2.02 S2.11 */
-Test(wrap, nothing_of_a_device_is_as_what_is_made_there, .init = open_all)
+Test(wrap, an_empty_wrapped_buffer_is_like_an_empty_created_one, .init = open_all)
 {
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		hoist_buffer *made = make_buffer(devices[i], HOIST_U8, 1, SHAPE(0), 0);

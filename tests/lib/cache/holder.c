@@ -107,7 +107,7 @@ static void run_named(const char *program, const char *trace)
 	is_secure = false;
 }
 
-/* A `hoist` that whoever sets $PATH put there is run by an ordinary program alone. */
+/* Only an ordinary program runs the `hoist` that the user put into a folder of $PATH. */
 static void run_path(void)
 {
 	static const char text[] =

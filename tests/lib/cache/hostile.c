@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The cache among those who mean it harm: images with any byte changed, files that are no images,
+/* The cache among hostile processes: images with any byte changed, files that are no images,
  * peers that send anything, holders that answer anything.  Exit: 0, 1. */
 #include "config.h"
 

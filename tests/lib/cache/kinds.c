@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Images on small and on huge pages, and images of tensors of several dtypes and layouts. */
 #include "config.h"
 
 #include "tests/lib/cache/kinds.h"

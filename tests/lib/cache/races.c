@@ -71,7 +71,7 @@ static void drop_all(void)
 	cache_wait_for_end();
 }
 
-/* --- many who add one --- */
+/* --- many processes that add one model --- */
 
 static int n_loads; /* of this process */
 
@@ -217,7 +217,7 @@ static void run_last_drops(void)
 	cache_wait_for_no_folder();
 }
 
-/* An adder tries anew a few times; who kills faster than that makes it give up, and say so. */
+/* An adder tries anew a few times; faster killers make the adder give up, and say so. */
 static void keep_adding_among_killers(double until, unsigned seed)
 {
 	unsigned times = 0;

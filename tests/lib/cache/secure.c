@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* With whom buffers and images are shared: processes of the same user.  Who a peer is, the kernel
- * says; here it is told to say otherwise.  tests/faults/secure.sh has real users. */
+/* Buffers and images are shared with processes of the same user only.  The kernel names the user
+ * of a peer; here this answer is changed.  tests/faults/secure.sh has real users. */
 #include "config.h"
 
 #include <errno.h>

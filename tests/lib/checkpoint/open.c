@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist_checkpoint_open() opens a path: files of any format, folders, indices, models in
- * several files.  Which files a folder opens is a matter of their names, so that all of them are
- * small GGUF files here, whatever they are called. */
+ * several files.  A folder chooses the files that it opens by their names, so that all of them are
+ * small GGUF files here, whatever their names say. */
 #include "config.h"
 
 #include <errno.h>
@@ -290,7 +290,7 @@ static void real_archives_are_told_apart(void)
 	}
 }
 
-static void what_is_no_checkpoint_is_named(void)
+static void a_file_that_is_no_checkpoint_is_named(void)
 {
 	write_text("x.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
 	expect_refused(support_folder(), -EBADMSG,
@@ -314,6 +314,6 @@ int main(void)
 	arrays_are_called_as_their_files();
 	strides_are_told();
 	real_archives_are_told_apart();
-	what_is_no_checkpoint_is_named();
+	a_file_that_is_no_checkpoint_is_named();
 	return 0;
 }

@@ -115,7 +115,7 @@ Test(fill, random_layouts_agree_with_a_model, .init = open_places)
 }
 
 /* proves: S2.09 V135 */
-Test(fill, refuses_what_does_not_fit, .init = open_places)
+Test(fill, refuses_patterns_that_do_not_fit, .init = open_places)
 {
 	const unsigned char pattern[16] = {0};
 	for (int i = 0; i < 3; i++) {

@@ -281,7 +281,7 @@ static void expect_captured(struct trial *job, hoist_stream *stream, int expecte
 }
 
 /* proves: S2.08 */
-Test(copy_streams, a_capture_takes_what_is_direct_and_stays_whole, .init = open_places)
+Test(copy_streams, a_capture_takes_direct_copies_and_stays_whole, .init = open_places)
 {
 	struct trial direct;
 	struct trial bounced;

@@ -85,7 +85,7 @@ static int copy(size_t i, hoist_stream *stream, hoist_memory *through, unsigned 
 }
 
 /* proves: S3.10 */
-Test(copy_through, takes_what_it_needs_from_the_resource_that_is_named, .init = open_all)
+Test(copy_through, takes_its_memory_from_the_named_resource, .init = open_all)
 {
 	static unsigned char expected[N];
 	static unsigned char got[N];

@@ -134,7 +134,7 @@ Test(lib_dtype, one_row_of_each_kind)
 	}
 }
 
-Test(lib_dtype, an_older_program_gets_what_it_knows)
+Test(lib_dtype, an_older_program_gets_the_fields_of_its_struct)
 {
 	hoist_dtype_info info;
 	memset(&info, 0x5a, sizeof info);

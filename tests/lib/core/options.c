@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Options structs of older and newer callers: sizes, defaults, and fields that are not known. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -29,7 +30,7 @@ Test(options, in_takes_all_fields_of_an_equal_size)
 	cr_assert_eq(memcmp(&given, &known, sizeof known), 0);
 }
 
-Test(options, in_defaults_what_an_older_caller_lacks)
+Test(options, in_defaults_the_fields_that_an_older_caller_lacks)
 {
 	struct known given = {offsetof(struct known, b), 1, 77, &given};
 	struct known known;
@@ -80,7 +81,7 @@ Test(options, in_makes_defaults_of_no_struct)
 	cr_assert_null(known.pointer);
 }
 
-Test(options, out_fills_what_the_caller_has_room_for)
+Test(options, out_fills_the_fields_that_the_caller_has_room_for)
 {
 	const struct known known = {sizeof known, 1, 2, NULL};
 	struct known given = {offsetof(struct known, b), 9, 9, NULL};

@@ -93,7 +93,7 @@ static bool released_here(const struct wrapper *wrapper)
 
 /* --- one thread --- */
 
-static void a_slot_holds_what_was_set_where_it_was_expected(int kind, hoist_device *device)
+static void a_slot_takes_a_wrapper_only_for_the_expected_one(int kind, hoist_device *device)
 {
 	struct object object = make(kind, device);
 	struct wrapper first = {0};
@@ -253,7 +253,7 @@ int main(void)
 	lib_open_all(devices);
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		for (int kind = 0; kind < N_KINDS; kind++)
-			a_slot_holds_what_was_set_where_it_was_expected(kind, devices[i]);
+			a_slot_takes_a_wrapper_only_for_the_expected_one(kind, devices[i]);
 		a_slot_is_of_the_object_and_not_of_its_memory(devices[i]);
 		devices_and_their_default_streams_are_found_again(devices[i]);
 	}

@@ -208,7 +208,7 @@ Test(device, memory_beyond_the_limit_is_refused_with_the_figures, .init = emulat
 }
 
 /* proves: S1.07 */
-Test(device, statistics_count_what_is_taken, .init = open_all)
+Test(device, statistics_count_the_memory_in_use, .init = open_all)
 {
 	const int64_t bytes = 3 << 20;
 	for (int i = 0; i < LIB_N_DEVICES; i++) {

@@ -190,7 +190,7 @@ Test(spec, words_of_a_command_line_say_how_many)
 }
 
 /* proves: S1.21 V106 */
-Test(spec, all_is_what_the_machine_has)
+Test(spec, all_names_every_gpu_of_the_machine)
 {
 	emulate_only("cuda:4");
 	expect_count("V106", "gpu:all", 4);

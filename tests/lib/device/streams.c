@@ -181,7 +181,7 @@ static int fail_with(void *context)
 }
 
 /* proves: S1.08 S4.16 */
-static void device_synchronize_reports_what_failed(void)
+static void device_synchronize_reports_failed_functions(void)
 {
 	for (int i = 0; i < LIB_N_DEVICES; i++) {
 		static const int io = -EIO, odd = 7;
@@ -433,7 +433,7 @@ int main(void)
 	streams_that_were_waited_for_are_let_go();
 	streams_may_go_meanwhile();
 	waits_of_one_driver_come_first();
-	device_synchronize_reports_what_failed();
+	device_synchronize_reports_failed_functions();
 	waiting_streams_learn_of_failures();
 	threads_share_streams();
 	children_have_streams_of_their_own();

@@ -321,7 +321,7 @@ Test(dlpack_exchange, allocates_on_every_device, .init = open_all)
 }
 
 /* proves: S5.08 */
-Test(dlpack_exchange, says_what_failed, .init = open_all)
+Test(dlpack_exchange, each_failure_names_its_kind_and_cause, .init = open_all)
 {
 	struct lib_offer offer;
 	struct told told = {.n = 0};

@@ -215,7 +215,7 @@ static void a_file_that_shrinks_is_named(void)
 			}
 }
 
-/* Whoever sees it first: it may be the read of a tensor that is far behind. */
+/* The read that meets the cut first may be of a tensor that is far behind. */
 static void the_first_tensor_that_is_cut_is_named(void)
 {
 	static const char *const two[] = {"t000001", "t000006"};

@@ -279,7 +279,7 @@ static void two_processes(void)
 /* --- parts --- */
 
 /* A tensor here and there, and a part of a span. */
-static void only_what_is_wanted_is_read(void)
+static void only_wanted_parts_are_read(void)
 {
 	hoist_checkpoint *checkpoint = open_two();
 	struct hoist__load_part parts[] = {part_of(checkpoint, 1), part_of(checkpoint, 3),
@@ -465,7 +465,7 @@ int main(void)
 	CASE(every_mode_shows_the_files);
 	CASE(writes_go_where_they_belong);
 	CASE(a_file_that_cannot_be_written_is_refused);
-	CASE(only_what_is_wanted_is_read);
+	CASE(only_wanted_parts_are_read);
 	CASE(buffers_outlive_the_rest);
 	CASE(populating_can_be_cancelled);
 	CASE(maps_of_a_file_that_shrinks);

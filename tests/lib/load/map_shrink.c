@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Loads that map: what a file that shrinks, is written to, or must not be written to, comes to, for
- * whoever loads and whoever touches. */
+ * whichever process loads and touches. */
 #include "config.h"
 
 #include <errno.h>

@@ -159,7 +159,7 @@ Test(lib_plan, dtypes_that_nothing_converts_to_are_refused)
 		   -EINVAL, "dtype 99");
 }
 
-Test(lib_plan, what_does_not_fit_in_63_bits_is_refused)
+Test(lib_plan, sizes_beyond_63_bits_are_refused)
 {
 	for (int kind = HOIST__PLAN_HOST; kind <= HOIST__PLAN_DEVICE; kind++) {
 		plan_begin();

@@ -215,7 +215,7 @@ Test(lib_plan_reads, elements_that_a_chunk_cuts_are_the_next_ones)
 	hoist__plan_fini(&plan);
 }
 
-Test(lib_plan_reads, what_becomes_wider_is_read_into_half_of_a_slot)
+Test(lib_plan_reads, a_widening_tensor_is_read_into_half_of_a_slot)
 {
 	static const int64_t shape[] = {100000};
 	plan_begin();

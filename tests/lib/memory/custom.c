@@ -34,7 +34,7 @@ Test(custom, needs_functions)
 }
 
 /* proves: S2.21 S4.19 */
-Test(custom, gets_what_was_asked_for)
+Test(custom, gets_the_bytes_and_alignment_of_each_request)
 {
 	struct backing backing = {0};
 	hoist_memory *memory = create(&backing);

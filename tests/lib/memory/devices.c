@@ -27,7 +27,7 @@ static void open_small(void)
 /* --- kinds --- */
 
 /* proves: S2.21 S2.22 S2.24 S2.26 */
-Test(kinds, know_who_can_access_them, .init = open_small)
+Test(kinds, know_whether_host_and_device_can_access_them, .init = open_small)
 {
 	static const struct {
 		int kind;
@@ -116,7 +116,7 @@ Test(managed, is_kept_where_it_is_preferred, .init = open_small)
 }
 
 /* proves: S2.26 */
-Test(managed, refuses_what_is_no_preference, .init = open_small)
+Test(managed, refuses_a_senseless_preferred_location, .init = open_small)
 {
 	refuse_memory(OPTIONS(.kind = HOIST_MEMORY_MANAGED, .device = devices[1],
 			      .preferred_location = 4),
@@ -214,7 +214,7 @@ Test(device_limit, is_too_little_for_one_request)
 }
 
 /* proves: S1.02 */
-Test(device_limit, is_what_is_free_by_default, .init = open_small)
+Test(device_limit, is_the_free_memory_by_default, .init = open_small)
 {
 	hoist_memory *memory = make_kind(HOIST_MEMORY_DEVICE, devices[1]);
 	uintptr_t none = 77;
@@ -309,7 +309,7 @@ Test(address, other_memory_has_its_own_or_none, .init = open_small)
 
 Test(stream, must_be_one_that_can_order_the_memory, .init = open_small)
 {
-	/* Which of cpu, cuda:0, cuda:1 and hip:0 may order memory of cuda:0? */
+	/* fits: cpu, cuda:0, cuda:1 and hip:0 may order memory of cuda:0. */
 	static const struct {
 		int kind;
 		int fits[LIB_N_DEVICES];
@@ -347,7 +347,7 @@ Test(stream, must_be_one_that_can_order_the_memory, .init = open_small)
 	expect_all_given_back();
 }
 
-Test(stream, may_end_before_what_was_freed_on_it_is_used_again, .init = open_small)
+Test(stream, may_end_before_memory_freed_on_it_is_used_again, .init = open_small)
 {
 	static const int kinds[] = {HOIST_MEMORY_PINNED, HOIST_MEMORY_DEVICE,
 				    HOIST_MEMORY_DRIVER_POOL};

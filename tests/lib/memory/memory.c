@@ -362,7 +362,7 @@ Test(limit, a_budget_is_shared)
 /* --- kept memory --- */
 
 /* proves: S4.20 */
-Test(kept, trim_gives_back_all_but_what_is_to_be_kept)
+Test(kept, trim_gives_back_all_but_the_bytes_to_keep)
 {
 	hoist_memory *memory = make_memory(OPTIONS(.keep_bytes = 256 * MIB));
 	uintptr_t blocks[3];

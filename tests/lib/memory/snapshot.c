@@ -270,7 +270,7 @@ Test(snapshot, arrives_whole_through_a_pipe)
 	hoist_memory_unref(memory);
 }
 
-Test(snapshot, says_what_writing_says)
+Test(snapshot, reports_the_error_of_its_writes)
 {
 	hoist_memory *memory = make_memory(OPTIONS(.name = "unwritten"));
 	REFUSED(hoist_memory_snapshot(memory, -1), -EBADF, "a snapshot of \"unwritten\": writing");

@@ -419,7 +419,7 @@ Test(virtual, a_buffer_breaks_no_capture, .init = open_small)
 }
 
 /* proves: S2.28 */
-Test(virtual, access_is_what_was_asked_for, .init = open_small)
+Test(virtual, access_is_as_the_options_ask, .init = open_small)
 {
 	static const struct {
 		int self, peer;

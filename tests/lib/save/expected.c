@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The tensors that a save was given, as packed bytes, and the comparison of files with them. */
 #include "config.h"
 
 #include "tests/lib/save/expected.h"

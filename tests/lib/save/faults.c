@@ -119,7 +119,7 @@ static int save_model(const char *path, unsigned model, const hoist_save_options
 	return saved_run(save);
 }
 
-/* Which model the file is, all of it; -1: none. */
+/* Returns: the model of which the whole file is; -1: none. */
 static int whole_model(const char *path, size_t times)
 {
 	struct saved saved;
