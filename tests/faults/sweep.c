@@ -33,11 +33,12 @@
 #include "base/clock.h"
 #include "tests/support/lib-support.h"
 #include "tests/support/under-tsan.h"
+#include "tests/support/random.h"
 
 #define MOST_CALLS 20000
 
 static enum form { LONG, SHORT, CHECK } form;
-static unsigned seed;
+static uint64_t seed;
 static long n_scenarios;
 static long n_calls[SWEEP_N_KINDS];
 static long n_shots; /* 0: as few as suits */
@@ -135,8 +136,7 @@ static void sweep_kind(const struct sweep_scenario *scenario, enum sweep_kind ki
 		job.shots = n_shots > 0 ? n_shots : cold ? 2 : kind == SWEEP_CALLS ? 8 : 4;
 	/* All ways are tried in the long form, where a process goes on. */
 	if (form == SHORT || (form == LONG && cold)) {
-		seed = seed * 1103515245u + 12345u;
-		job.random = (seed >> 8) | 1;
+		job.random = (unsigned)random_next(&seed) | 1;
 	}
 	uint64_t before = hoist__now_ns();
 	long faults = atomic_load(&sweep->n_faults);
@@ -198,9 +198,9 @@ static void sweep_all_kinds(const struct sweep_scenario *scenario)
 	}
 	long before[3] = {atomic_load(&sweep->n_faults), atomic_load(&sweep->n_survived),
 			  atomic_load(&sweep->n_wrong)};
-	seed = seed * 1103515245u + 12345u;
+	uint64_t drawn = random_next(&seed);
 	bool any = form != SHORT || choice.kind[0] != '\0';
-	enum sweep_kind one = (seed >> 16) % (scenario->api != NULL ? 3 : 2);
+	enum sweep_kind one = drawn % (scenario->api != NULL ? 3 : 2);
 	for (int cold = 0; cold < 2; cold++)
 		for (int kind = 0; kind < SWEEP_N_KINDS; kind++)
 			if (is_wanted(scenario, (enum sweep_kind)kind, cold, any, one))
@@ -292,10 +292,10 @@ static void read_environment(void)
 {
 	const char *given = getenv("HOIST_TEST_SEED");
 	const char *shots = getenv("HOIST_TEST_SHOTS");
-	seed = given != NULL ? (unsigned)strtoul(given, NULL, 0) : (unsigned)time(NULL);
+	seed = given != NULL ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
 	n_shots = shots != NULL ? strtol(shots, NULL, 10) : 0;
 	choose();
-	printf("HOIST_TEST_SEED=%u\n", seed);
+	printf("HOIST_TEST_SEED=%llu\n", (unsigned long long)seed);
 }
 
 /* The scenarios: one table, in parts. */

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tests/support/lib-plan.h"
+#include "tests/support/random.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ struct plan_checkpoint plan_made;
 
 void plan_begin(void)
 {
-	unsigned seed = 7;
+	uint64_t seed = 7;
 	for (size_t f = 0; f < PLAN_FILES; f++) {
 		plan_made.files[f] = (struct hoist__file){.offset_align = 512};
 		plan_made.shards[f].file = &plan_made.files[f];
@@ -27,8 +28,7 @@ void plan_begin(void)
 			continue;
 		plan_made.bytes[f] = malloc(PLAN_FILE_BYTES);
 		cr_assert_not_null(plan_made.bytes[f]);
-		for (size_t i = 0; i < PLAN_FILE_BYTES; i++)
-			plan_made.bytes[f][i] = (unsigned char)(rand_r(&seed) >> 8);
+		random_fill(&seed, plan_made.bytes[f], PLAN_FILE_BYTES);
 	}
 	plan_made.checkpoint = (hoist_checkpoint){.n_files = PLAN_FILES,
 						  .files = plan_made.shards,

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 
 #include "tests/support/lib-plan-model.h"
+#include "tests/support/random.h"
 
-static unsigned seed;
+static uint64_t seed;
 
 static uint64_t below(uint64_t n)
 {
-	uint64_t high = (unsigned)rand_r(&seed);
-	return (high << 31 ^ (unsigned)rand_r(&seed)) % n;
+	return random_below(&seed, n);
 }
 
 Test(lib_plan_model, every_element_is_read_once_and_lands_in_its_place)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/support/load-support.h"
+#include "tests/support/random.h"
 
 #define MIB ((size_t)1 << 20)
 #define N_USERS 4
@@ -17,7 +18,7 @@ struct job {
 	hoist_load *load;
 	bool steps;
 	bool cancels;
-	unsigned seed;
+	uint64_t seed;
 };
 
 static bool may_come(int err)
@@ -52,7 +53,7 @@ static void *use(void *argument)
 			CHECK(hoist_load_step(load, 10000) >= 0);
 		if (job->cancels && i == 20)
 			hoist_load_cancel(load);
-		usleep((useconds_t)rand_r(&job->seed) % 50);
+		usleep((useconds_t)random_below(&job->seed, 50));
 	}
 	int err = hoist_load_wait(load);
 	CHECK(err == 0 || err == -ECANCELED);
