@@ -63,6 +63,7 @@ void hoist__class_init(struct hoist__class *class, unsigned index, size_t block_
 	HOIST__ASSERT(class->n_granules <= most_granules && block_bytes <= UINT32_MAX);
 	class->reciprocal = UINT64_MAX / block_bytes + 1;
 	hoist__list_init(&class->partial);
+	hoist__list_init(&class->full);
 	hoist__list_init(&class->spares);
 }
 
@@ -163,8 +164,10 @@ size_t hoist__class_take(struct hoist__class *class, struct hoist__entry *entrie
 			entries[taken++] = (struct hoist__entry){hoist__slab_block(slab, index),
 								 &slab->states[index]};
 		}
-		if (slab->n_free == 0)
+		if (slab->n_free == 0) {
 			hoist__list_remove(&slab->link);
+			hoist__list_push_front(&class->full, &slab->link);
+		}
 	}
 	class->n_out += taken;
 	HOIST__ASSERT(class->n_out <= class->n_slabs * class->n_blocks);
@@ -190,13 +193,15 @@ struct hoist__slab *hoist__class_give(struct hoist__class *class, struct hoist__
 	HOIST__ASSERT(slab->class == class && index < slab->n_blocks && class->n_out != 0);
 	HOIST__ASSERT(hoist__slab_block(slab, index) == address);
 	HOIST__ASSERT(atomic_load_explicit(&slab->states[index], memory_order_relaxed) == 0);
-	HOIST__ASSERT((slab->n_free == 0) == hoist__list_empty(&slab->link));
+	HOIST__ASSERT(!hoist__list_empty(&slab->link));
 	assert(!hoist__slab_has_free(slab, index));
 	slab->free[index / 64] |= UINT64_C(1) << (index % 64);
 	slab->words |= UINT32_C(1) << (index / 64);
 	class->n_out--;
-	if (slab->n_free++ == 0)
+	if (slab->n_free++ == 0) {
+		hoist__list_remove(&slab->link);
 		hoist__list_push_front(&class->partial, &slab->link);
+	}
 	if (slab->n_free != slab->n_blocks)
 		return NULL;
 	/* One wholly free slab stays, behind those that are better filled, as the next allocation
@@ -226,6 +231,7 @@ void hoist__class_check(const struct hoist__class *class)
 	size_t n_wholly_free = 0;
 	size_t n_free = 0;
 	size_t n_partial = 0;
+	size_t n_full = 0;
 	for (struct hoist__list *link = class->partial.next; link != &class->partial;
 	     link = link->next) {
 		const struct hoist__slab *slab =
@@ -241,9 +247,14 @@ void hoist__class_check(const struct hoist__class *class)
 		n_partial++;
 	}
 	assert(n_wholly_free == class->n_wholly_free && n_wholly_free <= 1);
-	assert(n_partial <= class->n_slabs);
+	for (struct hoist__list *link = class->full.next; link != &class->full; link = link->next) {
+		assert(HOIST__CONTAINER_OF(link, struct hoist__slab, link)->n_free == 0);
+		n_full++;
+	}
+	assert(n_partial + n_full == class->n_slabs);
 	assert(class->n_out + n_free == class->n_slabs * class->n_blocks);
 	(void)n_free;
 	(void)n_partial;
+	(void)n_full;
 	(void)n_wholly_free;
 }

@@ -69,6 +69,7 @@ struct hoist__pool;
 struct hoist__class {
 	struct hoist__lock lock;
 	struct hoist__list partial;
+	struct hoist__list full;   /* slabs without a free block: leak checkers find them here */
 	struct hoist__list spares; /* descriptors without a span */
 	uint32_t block_bytes;
 	uint32_t n_blocks;   /* in a slab */
@@ -90,7 +91,7 @@ struct hoist__slab {
 	uintptr_t base;
 	uint32_t class_index; /* of the class, in its shard */
 	/* Guarded by the class's lock, in a cache line of their own. */
-	struct hoist__list link __attribute__((aligned(64))); /* partial or spares */
+	struct hoist__list link __attribute__((aligned(64))); /* partial, full or spares */
 	uint32_t n_free;
 	uint32_t words; /* bit i: free[i] is not 0 */
 	uint64_t free[HOIST__SLAB_BLOCKS_MOST / 64];

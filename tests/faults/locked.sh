@@ -315,7 +315,7 @@ if place noproc noproc; then
 	does load --io direct "$all"
 	says '/proc is not mounted'
 	copies
-	refuses 'mount it' cache add "$all"
+	refuses 'mount /proc' cache add "$all"
 	program
 fi
 if place nodev nodev; then

@@ -193,7 +193,7 @@ static void read_header(const char *path)
 	hoist_checkpoint *checkpoint = NULL;
 	CHECK(hoist_checkpoint_open(path, 0, &checkpoint) == -EIO && checkpoint == NULL);
 	media_said(path);
-	media_said(" at 0");
+	media_said(" at byte 0");
 	n_ended++;
 }
 

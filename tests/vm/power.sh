@@ -55,7 +55,7 @@ record() {
 	rm -f log
 	truncate -s 4096 log
 	echo "mkdir -p /mnt/lost && mount -t $2 /dev/vda /mnt/lost &&
-		vm/power run /mnt/lost /dev/vda" >script
+		vm_power run /mnt/lost /dev/vda" >script
 	# Merged requests may have more parts than blklogwrites can pass on with its own.
 	"$here/boot" --kernel "$1" --nodes 1 --limit 600 --kill-on "power: $n_saves saves" --module virtio_blk \
 		--qemu "-blockdev driver=raw,node-name=vd,file.driver=blklogwrites,file.log-sector-size=512,file.file.driver=file,file.file.filename=n0,file.log.driver=file,file.log.filename=log
