@@ -2,7 +2,7 @@
 /* tests/faults/sweep.h - the parts that the files of the failure sweep share.
  *
  *   sweep.c            each scenario, each call of it, one after the other
- *   sweep-run.c        one scenario in a process: a call fails, what is left?
+ *   sweep-run.c        one scenario in a process: a call fails, and the process is judged
  *   sweep-arm.c        makes that call fail, and says where it came from
  *   sweep-process.c    that process, seen from its parent
  *   sweep-calls.c      system calls: how each may fail; the filter, and its answers

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <sys/stat.h>
 
+#include "tests/support/wrap-uring.h"
 #include "tests/support/wrap.h"
 
 struct fault fault;
@@ -98,13 +99,7 @@ static void spoil_completions(struct io_uring *ring)
 		return err;                                                                        \
 	}
 
-ENTER(io_uring_submit, (struct io_uring * ring), (ring))
-ENTER(io_uring_submit_and_wait, (struct io_uring * ring, unsigned n), (ring, n))
-ENTER(io_uring_submit_and_get_events, (struct io_uring * ring), (ring))
-ENTER(io_uring_submit_and_wait_timeout,
-      (struct io_uring * ring, struct io_uring_cqe **cqe, unsigned n,
-       struct __kernel_timespec *timeout, sigset_t *mask),
-      (ring, cqe, n, timeout, mask))
+URING_ENTERS(ENTER)
 
 /* --- resources --- */
 

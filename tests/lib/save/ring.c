@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/support/save-support.h"
+#include "tests/support/wrap-uring.h"
 #include "tests/support/wrap.h"
 
 static struct {
@@ -46,22 +47,14 @@ static void spoil(struct io_uring *ring)
 }
 
 #define ENTER(name, parameters, arguments)                                                         \
-	int __real_##name parameters;                                                              \
-	int __wrap_##name parameters;                                                              \
-	int __wrap_##name parameters                                                               \
+	WRAP(int, name, parameters)                                                                \
 	{                                                                                          \
 		int err = __real_##name arguments;                                                 \
 		spoil(ring);                                                                       \
 		return err;                                                                        \
 	}
 
-ENTER(io_uring_submit, (struct io_uring * ring), (ring))
-ENTER(io_uring_submit_and_wait, (struct io_uring * ring, unsigned n), (ring, n))
-ENTER(io_uring_submit_and_get_events, (struct io_uring * ring), (ring))
-ENTER(io_uring_submit_and_wait_timeout,
-      (struct io_uring * ring, struct io_uring_cqe **cqe, unsigned n,
-       struct __kernel_timespec *timeout, sigset_t *mask),
-      (ring, cqe, n, timeout, mask))
+URING_ENTERS(ENTER)
 
 WRAP(int, io_uring_queue_init_params,
      (unsigned n, struct io_uring *ring, struct io_uring_params *p))
